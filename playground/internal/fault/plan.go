@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Table is the nftables table (family inet) in the router's namespace that belongs to this package as a whole.
+const Table = "playground-fault"
+
+// Site is a cluster or the host as the router sees it.
+type Site struct {
+	Prefix    netip.Prefix // its node network, IPv4, e.g. 10.210.1.0/24
+	Interface string       // the router's interface towards it, e.g. br1
+}
+
+// Topology maps the name of every site (each cluster, and Host) to where it is attached.
+type Topology map[string]Site
+
+// Plan is what the router must do. It is complete: it replaces whatever an earlier plan did.
+type Plan struct {
+	// NFT is a script for `nft -f -`, one transaction, that replaces or removes the table inet Table.
+	NFT string
+	// Emulation is for netem.Apply. Without pairs, the emulator need not run.
+	Emulation Emulation
+}
+
+// Emulation is the whole configuration of the link emulator.
+type Emulation struct {
+	Pairs []Pair `json:"pairs"`
+}
+
+// Pair is one direction of a link with delay or limited bandwidth.
+type Pair struct {
+	Source      netip.Prefix `json:"source"`
+	Destination netip.Prefix `json:"destination"`
+	Ingress     string       `json:"ingress"` // the router's interface where these packets arrive
+	Delay       Delay        `json:"delay,omitzero"`
+	Bandwidth   Rate         `json:"bandwidth,omitzero"`
+}
+
+// String names the direction: `br1 10.210.1.0/24 -> 10.210.2.0/24`.
+func (p Pair) String() string {
+	return fmt.Sprintf("%s %s -> %s", p.Ingress, p.Source, p.Destination)
+}
+
+// Validate tells whether an emulator can use the configuration: values in range, IPv4 only, no packet that belongs to two pairs.
+func (e Emulation) Validate() error {
+	for i, p := range e.Pairs {
+		if err := checkSite(Site{Prefix: p.Source, Interface: p.Ingress}); err != nil {
+			return fmt.Errorf("pair %s: source: %w", p, err)
+		}
+		if err := checkSite(Site{Prefix: p.Destination, Interface: p.Ingress}); err != nil {
+			return fmt.Errorf("pair %s: destination: %w", p, err)
+		}
+		if err := errors.Join(p.Delay.validate(), p.Bandwidth.validate()); err != nil {
+			return fmt.Errorf("pair %s: %w", p, err)
+		}
+		for _, q := range e.Pairs[:i] {
+			if p.Source.Overlaps(q.Source) && p.Destination.Overlaps(q.Destination) {
+				return fmt.Errorf("pair %s overlaps pair %s", p, q)
+			}
+		}
+	}
+	return nil
+}
+
+// NewPlan turns the wanted faults into work for the router. It refuses sites that the topology does not know,
+// links listed twice, values out of range, and topologies whose networks overlap.
+func NewPlan(state State, topology Topology) (Plan, error) {
+	if err := topology.validate(); err != nil {
+		return Plan{}, err
+	}
+	var rules []string
+	pairs := []Pair{}
+	seen := map[[2]string]bool{}
+	for _, link := range state.Links {
+		if err := topology.checkLink(link); err != nil {
+			return Plan{}, err
+		}
+		ends := [2]string{min(link.A, link.B), max(link.A, link.B)}
+		if seen[ends] {
+			return Plan{}, fmt.Errorf("the link between %s and %s is listed twice", ends[0], ends[1])
+		}
+		seen[ends] = true
+		for _, d := range topology.directions(link) {
+			rules = append(rules, d.rules(link)...)
+			if link.Delay != (Delay{}) || link.Bandwidth != 0 {
+				pairs = append(pairs, Pair{
+					Source: d.source.Prefix, Destination: d.destination.Prefix, Ingress: d.source.Interface,
+					Delay: link.Delay, Bandwidth: link.Bandwidth,
+				})
+			}
+		}
+	}
+	return Plan{NFT: script(rules), Emulation: Emulation{Pairs: pairs}}, nil
+}
+
+// direction is one direction of a link.
+type direction struct {
+	name                string
+	source, destination Site
+	drop                bool
+}
+
+func (t Topology) directions(l Link) []direction {
+	a, b := t[l.A], t[l.B]
+	return []direction{
+		{name: l.A + " -> " + l.B, source: a, destination: b, drop: l.DropAB},
+		{name: l.B + " -> " + l.A, source: b, destination: a, drop: l.DropBA},
+	}
+}
+
+// rules of one direction. A packet that takes the way through the emulator is forwarded twice: from the ingress interface to the
+// emulator and from the emulator to the egress interface.
+func (d direction) rules(link Link) []string {
+	addresses := fmt.Sprintf("ip saddr %s ip daddr %s", d.source.Prefix, d.destination.Prefix)
+	var rules []string
+	if d.drop {
+		// By address: both times, so that packets which the emulator holds when the link is cut are lost too.
+		// By interface: packets with other addresses (not masqueraded, or forwarded by the host) must not leak.
+		verdict := fmt.Sprintf("counter drop comment %q", comment(d.name+": partition"))
+		rules = append(rules,
+			fmt.Sprintf("%s %s", addresses, verdict),
+			fmt.Sprintf("iifname %q oifname %q %s", d.source.Interface, d.destination.Interface, verdict))
+	}
+	if link.Loss != 0 {
+		// With the egress interface the rule sees every packet once; behind the emulator, which made it wire size.
+		chance := fmt.Sprintf(" numgen random mod %d < %d", FullLoss, link.Loss)
+		if link.Loss == FullLoss {
+			chance = "" // nft refuses a comparison that is always true
+		}
+		rules = append(rules, fmt.Sprintf("oifname %q %s%s counter drop comment %q",
+			d.destination.Interface, addresses, chance, comment(d.name+": loss "+link.Loss.String())))
+	}
+	return rules
+}
+
+// comment cuts a text to what nft accepts.
+func comment(text string) string {
+	const longest = 128
+	return text[:min(len(text), longest)]
+}
+
+func script(rules []string) string {
+	var b strings.Builder
+	// To add the table first makes the deletion succeed on a router that has none.
+	fmt.Fprintf(&b, "add table inet %s\ndelete table inet %s\n", Table, Table)
+	if len(rules) == 0 {
+		return b.String()
+	}
+	fmt.Fprintf(&b, "table inet %s {\n\tchain forward {\n\t\ttype filter hook forward priority filter - 10; policy accept;\n", Table)
+	for _, rule := range rules {
+		fmt.Fprintf(&b, "\t\t%s\n", rule)
+	}
+	b.WriteString("\t}\n}\n")
+	return b.String()
+}
+
+func (t Topology) validate() error {
+	names := slices.Sorted(maps.Keys(t))
+	for i, name := range names {
+		if name == "" || strings.ContainsFunc(name, unprintable) {
+			return fmt.Errorf("site %q: not a name of printable ASCII characters without quotes", name)
+		}
+		if err := checkSite(t[name]); err != nil {
+			return fmt.Errorf("site %s: %w", name, err)
+		}
+		for _, other := range names[:i] {
+			if t[name].Prefix.Overlaps(t[other].Prefix) {
+				return fmt.Errorf("site %s: network %s overlaps network %s of %s", name, t[name].Prefix, t[other].Prefix, other)
+			}
+		}
+	}
+	return nil
+}
+
+// Check refuses names of unknown sites and a site named twice. It is for operations that make a link healthy: a plan shows no trace
+// of those, so NewPlan cannot notice a misspelt name there.
+func (t Topology) Check(sites ...string) error {
+	for i, name := range sites {
+		if _, known := t[name]; !known {
+			return fmt.Errorf("unknown cluster %q; known are: %s", name, strings.Join(slices.Sorted(maps.Keys(t)), ", "))
+		}
+		if slices.Contains(sites[:i], name) {
+			return fmt.Errorf("link of %s with itself: faults are between two clusters, or a cluster and %q", name, Host)
+		}
+	}
+	return nil
+}
+
+func (t Topology) checkLink(l Link) error {
+	if err := t.Check(l.A, l.B); err != nil {
+		return err
+	}
+	if err := errors.Join(l.Delay.validate(), l.Loss.validate(), l.Bandwidth.validate()); err != nil {
+		return fmt.Errorf("link %s <-> %s: %w", l.A, l.B, err)
+	}
+	return nil
+}
+
+func checkSite(s Site) error {
+	const longestInterface = 15 // IFNAMSIZ without its end
+	switch {
+	case !s.Prefix.IsValid() || !s.Prefix.Addr().Is4():
+		return fmt.Errorf("network %s: not an IPv4 prefix; faults work on IPv4 only", s.Prefix)
+	case s.Prefix != s.Prefix.Masked():
+		return fmt.Errorf("network %s: has host bits; write %s", s.Prefix, s.Prefix.Masked())
+	case s.Prefix.Bits() == 0:
+		return fmt.Errorf("network %s: covers everything", s.Prefix)
+	case s.Interface == "" || len(s.Interface) > longestInterface || strings.ContainsFunc(s.Interface, unprintable):
+		return fmt.Errorf("interface %q: not an interface name", s.Interface)
+	}
+	return nil
+}
+
+// unprintable finds characters that could end a quoted string of an nft script.
+func unprintable(r rune) bool {
+	return r <= ' ' || r > '~' || r == '"' || r == '\\' || r == '*'
+}
