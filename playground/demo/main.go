@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command demo is the program of the demo image: a web page and JSON API that say
+// which pod, node and cluster answered, a load generator and a probe client that read
+// those answers, and the smallest possible admission webhook and aggregated API server
+// for the playground's end-to-end tests. It uses only the standard library, keeps no
+// state, and must know nothing of the product: everything it shows, it was told by
+// environment variables or saw on its connections. Proof: the tests of each file.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+const usage = `demo shows, loads and probes connections between pods, nodes and clusters.
+
+  demo serve      [--listen :8080] [--udp :8081] [--drain 3s]   web page, JSON API, UDP echo
+  demo load       --url URL [--rate 50] [--duration 10s]        load generator
+  demo probe      tcp|http|udp|dns TARGET [--count 4]           probe client
+  demo webhook    --tls-cert FILE --tls-key FILE                mutating admission webhook
+  demo apiserver  --tls-cert FILE --tls-key FILE                aggregated API demo.liqo.io/v1
+
+Every command has --help. Examples:
+
+  demo serve --listen :8080
+  demo load --url http://web.default.svc/api/info --rate 100 --duration 30s
+  demo probe tcp 10.210.1.200:80 --count 10 --interval 100ms --require all -o json
+  demo probe dns web.default.svc.cluster.local
+  demo webhook --self-signed webhook.default.svc
+
+serve reads POD_NAME, NODE_NAME, POD_NAMESPACE, POD_IP, CLUSTER_NAME, and BACKEND_URLS
+(comma separated URLs of other demo services, whose answers it shows too).
+`
+
+// Exit codes: a probe that found what it should not is a result, not a wrong call.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// errUsage marks a wrong call: the help was or will be shown, nothing was done.
+var errUsage = errors.New("wrong call")
+
+// errNotMet marks a finished load or probe whose result is not what was asked for.
+var errNotMet = errors.New("result is not as required")
+
+// call is what a command gets from the outside world.
+type call struct {
+	args   []string
+	env    environment
+	stdout io.Writer
+	stderr io.Writer
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	// A second signal ends the process at once, also while it drains.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, call{args: os.Args[1:], env: readEnvironment(os.Getenv), stdout: os.Stdout, stderr: os.Stderr}))
+}
+
+// run runs one command and returns the exit code.
+func run(ctx context.Context, c call) int {
+	if len(c.args) == 0 {
+		fmt.Fprint(c.stderr, usage)
+		return exitUsage
+	}
+	commands := map[string]func(context.Context, call) error{
+		"serve": serve, "load": load, "probe": probe, "webhook": webhook, "apiserver": apiserver,
+	}
+	name := c.args[0]
+	command, known := commands[name]
+	if !known {
+		if name == "help" || name == "--help" || name == "-h" {
+			fmt.Fprint(c.stdout, usage)
+			return exitOK
+		}
+		fmt.Fprintf(c.stderr, "demo: unknown command %q\n\n%s", name, usage)
+		return exitUsage
+	}
+	c.args = c.args[1:]
+	err := command(ctx, c)
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case errors.Is(err, errUsage):
+		fmt.Fprintf(c.stderr, "demo %s: %v; see: demo %s --help\n", name, err, name)
+		return exitUsage
+	default:
+		fmt.Fprintf(c.stderr, "demo %s: %v\n", name, err)
+		return exitFailed
+	}
+}
+
+// parse reads flags that may stand before, between and after the positional
+// arguments, which it returns.
+func (c call) parse(flags *flag.FlagSet) ([]string, error) {
+	flags.SetOutput(io.Discard)
+	var positional []string
+	for args := c.args; ; {
+		if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+			flags.SetOutput(c.stdout)
+			fmt.Fprintf(c.stdout, "demo %s\n", flags.Name())
+			flags.PrintDefaults()
+			return nil, err
+		} else if err != nil {
+			return nil, fmt.Errorf("%w: %w", errUsage, err)
+		}
+		if flags.NArg() == 0 {
+			return positional, nil
+		}
+		positional = append(positional, flags.Arg(0))
+		args = flags.Args()[1:]
+	}
+}
+
+// noArguments refuses positional arguments of a command that takes none.
+func noArguments(positional []string, err error) error {
+	if err == nil && len(positional) > 0 {
+		return fmt.Errorf("%w: unexpected argument %q", errUsage, positional[0])
+	}
+	return err
+}
+
+// environment is what the pod was told about itself.
+type environment struct {
+	Pod, Node, Namespace, Cluster, IP string
+	Backends                          []string // base URLs
+}
+
+// readEnvironment reads the variables documented in usage; the pod's host name is its
+// name unless the pod says otherwise.
+func readEnvironment(get func(string) string) environment {
+	env := environment{
+		Pod: get("POD_NAME"), Node: get("NODE_NAME"), Namespace: get("POD_NAMESPACE"),
+		Cluster: get("CLUSTER_NAME"), IP: get("POD_IP"),
+	}
+	if env.Pod == "" {
+		// Without a host name the page shows an empty pod name, which is the truth.
+		env.Pod, _ = os.Hostname()
+	}
+	env.Backends = strings.FieldsFunc(get("BACKEND_URLS"), func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
+	return env
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+)
+
+// NonRoot is the user and group of every image that does not need root.
+const NonRoot = "65532:65532"
+
+// searchPath is PATH of every image. /busybox comes last: its applets are poor
+// versions of programs an image may have for real.
+const searchPath = "PATH=/usr/sbin:/usr/bin:/sbin:/bin:/busybox"
+
+// errBinary is wrapped by every refusal of a binary.
+var errBinary = errors.New("binary does not fit an image")
+
+// goArchitecture are the machines we know, in Go's spelling.
+var goArchitecture = map[elf.Machine]string{
+	elf.EM_X86_64:  "amd64",
+	elf.EM_AARCH64: "arm64",
+}
+
+// StaticBinary is the image called name of one static program of this machine: at
+// /usr/bin/<base name>, as entrypoint, run as NonRoot from /. It refuses a program
+// that needs a dynamic linker, because in such an image it would only say "no such
+// file or directory". The architecture is read from the program.
+func StaticBinary(name, binary string) (Image, error) {
+	architecture, err := staticArchitecture(binary)
+	if err != nil {
+		return Image{}, fmt.Errorf("image %s: %w", name, err)
+	}
+	place := "/usr/bin/" + path.Base(binary)
+	return Image{
+		Name:         name,
+		Architecture: architecture,
+		Entrypoint:   []string{place},
+		Env:          []string{searchPath},
+		User:         NonRoot,
+		WorkDir:      "/",
+		Files:        append(skeleton(), Regular(place, 0o755, HostFile(binary))),
+	}, nil
+}
+
+func staticArchitecture(binary string) (architecture string, err error) {
+	err = HostFile(binary).with(func(content *io.SectionReader) error {
+		file, err := elf.NewFile(content)
+		if err != nil {
+			return fmt.Errorf("%w: %s is not an ELF program (%w); build it for Linux", errBinary, binary, err)
+		}
+		for _, segment := range file.Progs {
+			if segment.Type == elf.PT_INTERP {
+				return fmt.Errorf("%w: %s is dynamically linked; build it with CGO_ENABLED=0", errBinary, binary)
+			}
+		}
+		var known bool
+		if architecture, known = goArchitecture[file.Machine]; !known {
+			return fmt.Errorf("%w: %s is for %s; supported are x86-64 and arm64", errBinary, binary, file.Machine)
+		}
+		return nil
+	})
+	return architecture, err
+}
+
+// skeleton is what every image has besides its programs: names for the two users,
+// where names are looked up, and a /tmp everyone may write to.
+func skeleton() []File {
+	return []File{
+		Regular("/etc/passwd", 0o644, Inline("root:x:0:0:root:/:/bin/sh\nnonroot:x:65532:65532:nonroot:/tmp:/bin/sh\n")),
+		Regular("/etc/group", 0o644, Inline("root:x:0:\nnonroot:x:65532:\n")),
+		Regular("/etc/nsswitch.conf", 0o644, Inline("passwd: files\ngroup: files\nhosts: files dns\n")),
+		Dir("/tmp", fs.ModeSticky|0o777),
+	}
+}

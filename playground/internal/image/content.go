@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Content says where the bytes of a regular file come from: memory, a file of this
+// machine, or a part of one. It is a plain value; nothing is open between uses, so
+// describing an image of many large files costs no memory and no descriptors. The
+// zero value is an empty file.
+type Content struct {
+	inline []byte
+	path   string
+	offset int64
+	size   int64 // of a section; wholeFile otherwise
+}
+
+const wholeFile = -1
+
+// Inline is content held in memory, for small generated files.
+func Inline(text string) Content { return Content{inline: []byte(text)} }
+
+// HostFile is the content of a file of this machine, read when the image is written.
+func HostFile(path string) Content { return Content{path: path, size: wholeFile} }
+
+// section is size bytes of a file of this machine, from offset.
+func section(path string, offset, size int64) Content {
+	return Content{path: path, offset: offset, size: size}
+}
+
+// with opens the content, hands it to use, and closes it.
+func (c Content) with(use func(*io.SectionReader) error) (err error) {
+	if c.path == "" {
+		return use(io.NewSectionReader(bytes.NewReader(c.inline), 0, int64(len(c.inline))))
+	}
+	file, err := os.Open(c.path)
+	if err != nil {
+		return fmt.Errorf("read image content: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+
+	size := c.size
+	if size == wholeFile {
+		info, err := file.Stat()
+		if err != nil {
+			return fmt.Errorf("read image content: %w", err)
+		}
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("read image content: %s is %s, want a regular file", c.path, info.Mode().Type())
+		}
+		size = info.Size()
+	}
+	return use(io.NewSectionReader(file, c.offset, size))
+}
