@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"text/template"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed manifests/*.yaml
+var manifests embed.FS
+
+// manifest is one object to apply.
+type manifest struct {
+	path string // REST path of the object
+	body []byte // YAML
+	late bool   // its controller would start pods at once, so that all else must be there before
+}
+
+// resources are the REST collections of the kinds in manifests/: no discovery is needed.
+var resources = map[string]struct{ group, name string }{
+	"v1/ConfigMap":       {"/api/v1", "configmaps"},
+	"v1/Service":         {"/api/v1", "services"},
+	"v1/ServiceAccount":  {"/api/v1", "serviceaccounts"},
+	"apps/v1/Deployment": {"/apis/apps/v1", "deployments"},
+	"rbac.authorization.k8s.io/v1/ClusterRole":        {"/apis/rbac.authorization.k8s.io/v1", "clusterroles"},
+	"rbac.authorization.k8s.io/v1/ClusterRoleBinding": {"/apis/rbac.authorization.k8s.io/v1", "clusterrolebindings"},
+	"rbac.authorization.k8s.io/v1/RoleBinding":        {"/apis/rbac.authorization.k8s.io/v1", "rolebindings"},
+	"storage.k8s.io/v1/StorageClass":                  {"/apis/storage.k8s.io/v1", "storageclasses"},
+	"apiregistration.k8s.io/v1/APIService":            {"/apis/apiregistration.k8s.io/v1", "apiservices"},
+}
+
+// renderAddons returns the objects a cluster starts with. A cluster without real nodes gets
+// only those that no pod stands behind.
+func renderAddons(config Config) ([]manifest, error) {
+	files := []string{"cluster.yaml"}
+	if len(config.Nodes) > 0 && config.Images.CoreDNS != "" {
+		files = append(files, "coredns.yaml")
+	}
+	if len(config.Nodes) > 0 && config.Images.MetricsServer != "" {
+		files = append(files, "metrics-server.yaml")
+	}
+	templates, err := template.New("").Option("missingkey=error").ParseFS(manifests, "manifests/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var all []manifest
+	for _, file := range files {
+		var text bytes.Buffer
+		if err := templates.ExecuteTemplate(&text, file, config); err != nil {
+			return nil, err
+		}
+		documents := utilyaml.NewYAMLReader(bufio.NewReader(&text))
+		for {
+			body, err := documents.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			one, err := newManifest(body)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}
+
+func newManifest(body []byte) (manifest, error) {
+	var object metav1.PartialObjectMetadata
+	if err := yaml.Unmarshal(body, &object); err != nil {
+		return manifest{}, err
+	}
+	kind := object.APIVersion + "/" + object.Kind
+	resource, known := resources[kind]
+	if !known || object.Name == "" {
+		return manifest{}, fmt.Errorf("object %q of kind %q: no name, or a kind without entry in the table of resources", object.Name, kind)
+	}
+	path := resource.group
+	if object.Namespace != "" {
+		path += "/namespaces/" + object.Namespace
+	}
+	return manifest{path: path + "/" + resource.name + "/" + object.Name, body: body, late: object.Kind == "Deployment"}, nil
+}
+
+// addons applies all of them once per session: at start, and whenever the API was away.
+func (c cluster) addons(config *rest.Config) func(context.Context) {
+	return func(ctx context.Context) {
+		all, err := renderAddons(c.Config)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "addons cannot be rendered")
+			return
+		}
+		kick := newBell()
+		kick.ring()
+		converge(ctx, kick, "addons", func(ctx context.Context) error {
+			if err := applyAll(ctx, config, all); err != nil {
+				return err
+			}
+			klog.FromContext(ctx).Info("addons applied", "objects", len(all))
+			return nil
+		})
+	}
+}
+
+// applyAll sends every object by server-side apply, all in parallel, the late ones last.
+func applyAll(ctx context.Context, config *rest.Config, all []manifest) error {
+	plain := rest.CopyConfig(config)
+	plain.ContentConfig = rest.ContentConfig{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}
+	client, err := rest.UnversionedRESTClientFor(plain)
+	if err != nil {
+		return fmt.Errorf("client for %s: %w", config.Host, err)
+	}
+	for _, late := range []bool{false, true} {
+		failures := make([]error, len(all))
+		var group sync.WaitGroup
+		for i, one := range all {
+			if one.late != late {
+				continue
+			}
+			group.Go(func() {
+				err := client.Patch(types.ApplyPatchType).AbsPath(one.path).
+					Param("fieldManager", fieldOwner).Param("force", "true").Body(one.body).Do(ctx).Error()
+				if err != nil {
+					failures[i] = fmt.Errorf("apply %s: %w", one.path, err)
+				}
+			})
+		}
+		group.Wait()
+		if err := errors.Join(failures...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"encoding/json"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func goodConfig() Config {
+	return Config{
+		Cluster: "rome", Kubeconfig: "/k", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.90.0.0/12", DNSIP: "10.80.0.10",
+		ControlPlaneEndpoint: "10.210.1.10:6443", KubernetesVersion: "v1.36.3", Nodes: twoNodes(),
+		LoadBalancerPool: "10.210.1.200-10.210.1.250",
+		Images:           Images{CoreDNS: "playground.local/coredns:1.15.0", MetricsServer: "playground.local/metrics-server:0.9.0"},
+		Hollow:           []Hollow{{Kind: "kwok", Prefix: "rome-hollow", Count: 2, Capacity: map[string]string{"cpu": "32"}}},
+	}
+}
+
+func TestRenderAddons(t *testing.T) {
+	bare := goodConfig()
+	bare.Nodes = nil
+	noDNS := goodConfig()
+	noDNS.Images.CoreDNS = ""
+	for name, test := range map[string]struct {
+		config  Config
+		objects int
+		late    []string
+	}{
+		"all":           {goodConfig(), 17, []string{"coredns", "metrics-server"}},
+		"no real nodes": {bare, 2, nil},
+		"no image":      {noDNS, 11, []string{"metrics-server"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, err := renderAddons(test.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var late []string
+			for _, one := range all {
+				if one.late {
+					late = append(late, filepath.Base(one.path))
+				}
+			}
+			if len(all) != test.objects || !slices.Equal(late, test.late) {
+				t.Errorf("%d objects, late %v", len(all), late)
+			}
+		})
+	}
+}
+
+func TestRenderedValues(t *testing.T) {
+	all, err := renderAddons(goodConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := func(path, key string) string {
+		t.Helper()
+		at := slices.IndexFunc(all, func(m manifest) bool { return m.path == path })
+		if at < 0 {
+			t.Fatalf("nothing at %s", path)
+		}
+		var config corev1.ConfigMap
+		if err := yaml.UnmarshalStrict(all[at].body, &config); err != nil {
+			t.Fatal(err)
+		}
+		return config.Data[key]
+	}
+	var kubeadm struct {
+		APIVersion, Kind, ClusterName, ControlPlaneEndpoint, KubernetesVersion string
+		Networking                                                             struct{ DNSDomain, PodSubnet, ServiceSubnet string }
+	}
+	if err := yaml.UnmarshalStrict([]byte(data("/api/v1/namespaces/kube-system/configmaps/kubeadm-config", "ClusterConfiguration")), &kubeadm); err != nil {
+		t.Fatal(err)
+	}
+	if kubeadm.Networking.ServiceSubnet != "10.90.0.0/12" || kubeadm.Networking.PodSubnet != "10.200.0.0/16" || kubeadm.APIVersion != "kubeadm.k8s.io/v1beta4" {
+		t.Errorf("kubeadm-config says %+v", kubeadm)
+	}
+	for line := range strings.Lines(data("/api/v1/namespaces/kube-system/configmaps/coredns", "Corefile")) {
+		if strings.Contains(line, "{") && strings.Contains(line, "}") {
+			t.Errorf("a Corefile block must not be on one line: %q", line)
+		}
+	}
+}
+
+func TestConfigFile(t *testing.T) {
+	good, err := json.Marshal(goodConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ old, new, problem string }{
+		"good":          {"", "", ""},
+		"unknown field": {`"cluster"`, `"klaster"`, `unknown field "klaster"`},
+		"two values":    {`"cluster":`, `"cluster":"x"}{"cluster":`, "more than one value"},
+		"pod CIDR":      {`"10.200.0.0/16"`, `"10.200.0.0"`, "podCIDR"},
+		"DNS outside":   {`"10.80.0.10"`, `"10.1.0.10"`, "dnsIP: 10.1.0.10 is not in serviceCIDR 10.80.0.0/12"},
+		"root":          {`"/roots/a"`, `"/"`, "nodes.rome-control-plane.root"},
+		"node address":  {`"10.210.1.11"`, `""`, "nodes.rome-worker.address"},
+		"pool":          {`"10.210.1.200-10.210.1.250"`, `"10.210.1.200"`, "loadBalancerPool"},
+		"hollow kind":   {`"kwok"`, `"kubemark"`, "hollow[0].kind"},
+		"quantity":      {`"32"`, `"much"`, "hollow[0].capacity.cpu"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "cloud.json")
+			text := strings.Replace(string(good), test.old, test.new, 1)
+			if test.old != "" && text == string(good) {
+				t.Fatalf("%q is not in the file", test.old)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			config, err := loadConfig(path)
+			switch {
+			case test.problem == "" && err != nil:
+				t.Error(err)
+			case test.problem == "" && config.Nodes["rome-worker"].Address != netip.MustParseAddr("10.210.1.11"):
+				t.Errorf("read %+v", config)
+			case test.problem != "" && (err == nil || !strings.Contains(err.Error(), test.problem)):
+				t.Errorf("error %v, want %q", err, test.problem)
+			}
+		})
+	}
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cloud is to a playground cluster what a cloud provider's controllers are to a
+// real one: addons, CNI configuration and routes of nodes, addresses of LoadBalancer
+// Services, volumes, and Node objects without a machine.
+//
+// Decisions are functions of values (plan.go, addons.go, loadbalancer.go, cni.go, the
+// upper halves of volumes.go and hollow.go), each with a table test; the other files read
+// the API and write the API, the kernel or files. One process serves one cluster. It
+// writes only when something differs: idle, it sends no request at all.
+//
+// It must not know how machines are started, nor any cluster but its own.
+// integration_test.go proves it against a real API server and real network namespaces.
+package cloud
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"liqo.io/liqo/playground/components/kube/internal/session"
+)
+
+// fieldOwner marks in every object what is ours.
+const fieldOwner = "playground"
+
+// NewCommand returns the program "cloud".
+func NewCommand() *cobra.Command {
+	var path string
+	command := &cobra.Command{
+		Use:   "cloud --config FILE",
+		Short: "Addons, routes, load balancer addresses, volumes and hollow nodes of one playground cluster",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			config, err := loadConfig(path)
+			if err != nil {
+				return err
+			}
+			return run(command.Context(), config)
+		},
+	}
+	command.Flags().StringVar(&path, "config", "", "JSON file that describes the cluster")
+	_ = command.MarkFlagRequired("config") // fails only for a flag that does not exist
+	return command
+}
+
+// run serves the cluster until ctx ends, which is no error.
+func run(ctx context.Context, config Config) error {
+	pool, err := parsePool(config.LoadBalancerPool)
+	if err != nil {
+		return err
+	}
+	// The kernel keeps what it was told while the API is away, and so does its keeper.
+	fabric := newFabric(config.Nodes, pool)
+	var background sync.WaitGroup
+	background.Go(func() { fabric.run(ctx) })
+	defer background.Wait()
+
+	options := session.Options{Kubeconfig: config.Kubeconfig, UserAgent: "playground-cloud", QPS: 200, Burst: 400, Probe: 50 * time.Millisecond}
+	err = session.Run(ctx, options, func(ctx context.Context, access *rest.Config) error {
+		return serve(ctx, cluster{Config: config, pool: pool, fabric: fabric}, access)
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// cluster is what all parts share: who we are, and during a session the ways to the API.
+type cluster struct {
+	Config
+	pool   pool
+	fabric *fabric
+
+	client    kubernetes.Interface
+	informers informers.SharedInformerFactory
+	events    record.EventRecorder
+}
+
+// serve is one session. It returns when ctx ends, or with the error of wiring.
+func serve(ctx context.Context, c cluster, config *rest.Config) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("client for %s: %w", config.Host, err)
+	}
+	c.client = client
+	c.informers = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	defer broadcaster.Shutdown()
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	c.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "playground-cloud"})
+
+	// All parts register their interest before the first watch starts, then run side by side.
+	parts := []func(context.Context){c.addons(config)}
+	for _, part := range []func() (func(context.Context), error){c.nodes, c.services, c.volumes, c.hollow} {
+		loop, err := part()
+		if err != nil {
+			return err
+		}
+		parts = append(parts, loop)
+	}
+	c.informers.Start(ctx.Done())
+	var group sync.WaitGroup
+	for _, loop := range parts {
+		if loop != nil {
+			group.Go(func() { loop(ctx) })
+		}
+	}
+	group.Wait()
+	c.informers.Shutdown()
+	return context.Cause(ctx)
+}
+
+// trim drops what nobody here reads before an object is cached. Transforms see tombstones too.
+func trim(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	if node, isNode := object.(*corev1.Node); isNode {
+		node.Status.Images, node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil, nil
+	}
+	return object, nil
+}
+
+// converge calls step at each kick, and again after a growing pause while it fails. An
+// error is logged when its text changes, not at every try.
+func converge(ctx context.Context, kick <-chan struct{}, name string, step func(context.Context) error) {
+	const shortest, longest = 100 * time.Millisecond, 10 * time.Second
+	logger := klog.FromContext(ctx)
+	wait, last := shortest, ""
+	var retry <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-kick:
+		case <-retry:
+		}
+		err := step(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			if last != "" {
+				logger.Info("recovered", "part", name)
+			}
+			wait, last, retry = shortest, "", nil
+			continue
+		}
+		if text := err.Error(); text != last {
+			logger.Error(err, "will try again", "part", name)
+			last = text
+		}
+		retry = time.After(wait)
+		wait = min(2*wait, longest)
+	}
+}
+
+// bell is a kick that is remembered once, however often it rings.
+type bell chan struct{}
+
+func newBell() bell { return make(bell, 1) }
+
+func (b bell) ring() {
+	select {
+	case b <- struct{}{}:
+	default:
+	}
+}

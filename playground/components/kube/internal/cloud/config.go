@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Config is what the playground tells this process about its cluster. It is complete: the
+// process reads nothing else but the API.
+type Config struct {
+	Cluster    string `json:"cluster"`
+	Kubeconfig string `json:"kubeconfig"` // absolute path
+	PodCIDR    string `json:"podCIDR"`
+	// ServiceCIDR is kept as the user wrote it ("10.90.0.0/12"), since tools compare it as text.
+	ServiceCIDR          string `json:"serviceCIDR"`
+	DNSIP                string `json:"dnsIP"`
+	ControlPlaneEndpoint string `json:"controlPlaneEndpoint"` // host:port
+	KubernetesVersion    string `json:"kubernetesVersion"`    // "v1.36.3"
+	// Nodes are the real nodes by name. None: an API server for tests, without addons.
+	Nodes            map[string]Node `json:"nodes,omitempty"`
+	LoadBalancerPool string          `json:"loadBalancerPool,omitempty"` // "first-last"; empty: Services of type LoadBalancer get nothing
+	Images           Images          `json:"images"`
+	Hollow           []Hollow        `json:"hollow,omitempty"`
+}
+
+// Node is a real node: where its network and its files are, seen from this process.
+type Node struct {
+	Netns     string     `json:"netns"`     // path of its network namespace
+	Interface string     `json:"interface"` // its device on the cluster network
+	Address   netip.Addr `json:"address"`   // its address there
+	Root      string     `json:"root"`      // its root directory
+	// Labels are put on its Node object; meant for those a kubelet may not give itself, such as its role.
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// Images are the references of the addons; an addon without image is left out.
+type Images struct {
+	CoreDNS       string `json:"coredns,omitempty"`
+	MetricsServer string `json:"metricsServer,omitempty"`
+}
+
+// Hollow is a group of Node objects without a machine, kept Ready by a simulator.
+type Hollow struct {
+	Kind     string            `json:"kind"` // "kwok"
+	Prefix   string            `json:"prefix"`
+	Count    int               `json:"count"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Capacity map[string]string `json:"capacity,omitempty"` // resource name to quantity
+}
+
+// loadConfig reads and checks a file; an unknown field is an error.
+func loadConfig(path string) (Config, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Config{}, err
+	}
+	defer file.Close()
+	decoder := json.NewDecoder(file)
+	decoder.DisallowUnknownFields()
+	var config Config
+	if err := decoder.Decode(&config); err != nil {
+		return Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return Config{}, fmt.Errorf("%s: more than one value in the file", path)
+	}
+	if err := config.validate(); err != nil {
+		return Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return config, nil
+}
+
+// validate names every field that cannot be used.
+func (c Config) validate() error {
+	var problems []error
+	bad := func(field, format string, args ...any) {
+		problems = append(problems, fmt.Errorf(field+": "+format, args...))
+	}
+	for field, value := range map[string]string{"cluster": c.Cluster, "kubernetesVersion": c.KubernetesVersion, "controlPlaneEndpoint": c.ControlPlaneEndpoint} {
+		if value == "" {
+			bad(field, "is empty")
+		}
+	}
+	if !filepath.IsAbs(c.Kubeconfig) {
+		bad("kubeconfig", "%q is not an absolute path", c.Kubeconfig)
+	}
+	for field, value := range map[string]string{"podCIDR": c.PodCIDR, "serviceCIDR": c.ServiceCIDR} {
+		if prefix, err := netip.ParsePrefix(value); err != nil || !prefix.Addr().Is4() {
+			bad(field, "%q is not an IPv4 prefix such as 10.200.0.0/16", value)
+		}
+	}
+	dns, err := netip.ParseAddr(c.DNSIP)
+	if err != nil {
+		bad("dnsIP", "%q is not an address", c.DNSIP)
+	} else if services, err := netip.ParsePrefix(c.ServiceCIDR); err == nil && !services.Contains(dns) {
+		bad("dnsIP", "%s is not in serviceCIDR %s", dns, services.Masked())
+	}
+	for name, node := range c.Nodes {
+		problems = append(problems, node.validate("nodes."+name)...)
+	}
+	if _, err := parsePool(c.LoadBalancerPool); err != nil {
+		bad("loadBalancerPool", "%w", err)
+	}
+	for i, group := range c.Hollow {
+		problems = append(problems, group.validate(fmt.Sprintf("hollow[%d]", i))...)
+	}
+	return errors.Join(problems...)
+}
+
+func (n Node) validate(field string) []error {
+	var problems []error
+	for name, path := range map[string]string{"netns": n.Netns, "root": n.Root} {
+		if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
+			problems = append(problems, fmt.Errorf("%s.%s: %q is not an absolute path below /", field, name, path))
+		}
+	}
+	if n.Interface == "" {
+		problems = append(problems, fmt.Errorf("%s.interface: is empty", field))
+	}
+	if !n.Address.Is4() {
+		problems = append(problems, fmt.Errorf("%s.address: %q is not an IPv4 address", field, n.Address))
+	}
+	return problems
+}
+
+func (h Hollow) validate(field string) []error {
+	var problems []error
+	if h.Kind != "kwok" {
+		problems = append(problems, fmt.Errorf("%s.kind: %q is not known; only kwok is", field, h.Kind))
+	}
+	if h.Prefix == "" || h.Count < 0 {
+		problems = append(problems, fmt.Errorf("%s: needs a prefix and a count of 0 or more, has %q and %d", field, h.Prefix, h.Count))
+	}
+	for name, value := range h.Capacity {
+		if _, err := resource.ParseQuantity(value); err != nil {
+			problems = append(problems, fmt.Errorf("%s.capacity.%s: %q: %w", field, name, value, err))
+		}
+	}
+	return problems
+}

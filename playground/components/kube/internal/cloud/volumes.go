@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+)
+
+const (
+	provisionerName = "playground.local/host-path"
+	// volumeDirectory holds one directory per volume, below the root of the volume's node.
+	volumeDirectory = "/var/local-path"
+)
+
+// planVolume returns the volume for a claim on a real node: a directory of that node,
+// usable from that node only. Its path is the one a pod of that node sees.
+func planVolume(options controller.ProvisionOptions) *corev1.PersistentVolume {
+	claim := options.PVC
+	directory := fmt.Sprintf("%s_%s_%s", options.PVName, claim.Namespace, claim.Name)
+	kind := corev1.HostPathDirectory // a lost directory must be seen, not replaced by an empty one
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: options.PVName},
+		Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeReclaimPolicy: *options.StorageClass.ReclaimPolicy,
+			AccessModes:                   claim.Spec.AccessModes,
+			VolumeMode:                    claim.Spec.VolumeMode,
+			MountOptions:                  options.StorageClass.MountOptions,
+			Capacity: corev1.ResourceList{
+				corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage],
+			},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: path.Join(volumeDirectory, directory), Type: &kind},
+			},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{options.SelectedNodeName},
+				}},
+			}}}},
+		},
+	}
+}
+
+// volumeLocation returns the node of a volume and its directory relative to that node's
+// root. Anybody who may write PersistentVolumes could ask us to delete any directory: so
+// only what planVolume could have made is accepted.
+func volumeLocation(volume *corev1.PersistentVolume) (node, directory string, err error) {
+	if volume.Spec.HostPath == nil {
+		return "", "", fmt.Errorf("volume %s: it is not a host path", volume.Name)
+	}
+	parent, name := path.Split(volume.Spec.HostPath.Path)
+	if parent != volumeDirectory+"/" || !strings.HasPrefix(name, volume.Name+"_") {
+		return "", "", fmt.Errorf("volume %s: its path %q is not %s/%s_...; remove it by hand", volume.Name, volume.Spec.HostPath.Path, volumeDirectory, volume.Name)
+	}
+	affinity := volume.Spec.NodeAffinity
+	if affinity == nil || affinity.Required == nil || len(affinity.Required.NodeSelectorTerms) != 1 ||
+		len(affinity.Required.NodeSelectorTerms[0].MatchExpressions) != 1 {
+		return "", "", fmt.Errorf("volume %s: its node affinity does not name one node; remove %s by hand", volume.Name, volume.Spec.HostPath.Path)
+	}
+	expression := affinity.Required.NodeSelectorTerms[0].MatchExpressions[0]
+	if expression.Key != corev1.LabelHostname || len(expression.Values) != 1 {
+		return "", "", fmt.Errorf("volume %s: its node affinity does not name one node; remove %s by hand", volume.Name, volume.Spec.HostPath.Path)
+	}
+	return expression.Values[0], strings.TrimPrefix(volumeDirectory, "/") + "/" + name, nil
+}
+
+// provisioner makes and removes directories. It needs no running machine: the roots of
+// the nodes are directories here.
+type provisioner struct {
+	nodes  map[string]Node
+	events record.EventRecorder
+}
+
+// Provision implements controller.Provisioner.
+func (p provisioner) Provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+	node, has := p.nodes[options.SelectedNodeName]
+	if !has {
+		// Trying again would not help, a change of the claim will: no error, one event.
+		text := fmt.Sprintf("node %q has no disk (only real nodes of the playground have); schedule the pod to a real node", options.SelectedNodeName)
+		if options.SelectedNodeName == "" {
+			text = "no node was selected; use a StorageClass with volumeBindingMode WaitForFirstConsumer, such as standard"
+		}
+		p.events.Event(options.PVC, corev1.EventTypeWarning, "ProvisioningFailed", text)
+		return nil, controller.ProvisioningFinished, &controller.IgnoredError{Reason: text}
+	}
+	volume := planVolume(options)
+	_, directory, err := volumeLocation(volume)
+	if err == nil {
+		err = makeDirectory(node.Root, directory)
+	}
+	if err != nil {
+		return nil, controller.ProvisioningFinished, fmt.Errorf("directory on node %s: %w", options.SelectedNodeName, err)
+	}
+	klog.FromContext(ctx).Info("volume made", "volume", volume.Name, "node", options.SelectedNodeName, "claim", klog.KObj(options.PVC))
+	return volume, controller.ProvisioningFinished, nil
+}
+
+// Delete implements controller.Provisioner. A node that is no longer there took its
+// volumes along.
+func (p provisioner) Delete(ctx context.Context, volume *corev1.PersistentVolume) error {
+	name, directory, err := volumeLocation(volume)
+	if err != nil {
+		return err
+	}
+	node, has := p.nodes[name]
+	if !has {
+		return nil
+	}
+	if err := removeDirectory(node.Root, directory); err != nil {
+		return fmt.Errorf("directory on node %s: %w", name, err)
+	}
+	klog.FromContext(ctx).Info("volume removed", "volume", volume.Name, "node", name)
+	return nil
+}
+
+// makeDirectory makes a directory that any user of a pod can write to. os.Root keeps
+// links from leading out of the node.
+func makeDirectory(rootPath, directory string) error {
+	root, err := os.OpenRoot(rootPath)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(directory, 0o755); err != nil {
+		return fmt.Errorf("below %s: %w", rootPath, err)
+	}
+	return root.Chmod(directory, 0o777) // not at creation, where the umask applies
+}
+
+func removeDirectory(rootPath, directory string) error {
+	root, err := os.OpenRoot(rootPath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return root.RemoveAll(directory)
+}
+
+// volumes provisions claims of the playground's StorageClass.
+func (c cluster) volumes() (func(context.Context), error) {
+	if len(c.Nodes) == 0 {
+		return nil, nil
+	}
+	claims := c.informers.Core().V1().PersistentVolumeClaims().Informer()
+	volumes := c.informers.Core().V1().PersistentVolumes().Informer()
+	classes := c.informers.Storage().V1().StorageClasses().Informer()
+	return func(ctx context.Context) {
+		controller.NewProvisionController(ctx, c.client, provisionerName, provisioner{nodes: c.Nodes, events: c.events},
+			controller.ClaimsInformer(claims), controller.VolumesInformer(volumes), controller.ClassesInformer(classes),
+			controller.LeaderElection(false), // it would write every two seconds, and there is only one of us
+			controller.ResyncPeriod(0),
+			controller.AddFinalizer(true), // so that deleting the volume object also removes the directory
+			controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute)),
+			controller.FailedProvisionThreshold(0), controller.FailedDeleteThreshold(0), // never give up
+		).Run(ctx)
+	}, nil
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ready
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+// Addons that are waited for, as they are named in State.
+const (
+	coreDNS       = "coredns"
+	metricsServer = "metrics-server"
+	metricsAPI    = "metrics-api"
+)
+
+// named is how many nodes that are not Ready are told by name.
+const named = 5
+
+// State is what is printed: one line of JSON per change.
+type State struct {
+	API   bool  `json:"api"`
+	Nodes Count `json:"nodes"`
+	// Addons says which work; empty unless asked for.
+	Addons map[string]bool `json:"addons,omitempty"`
+	// NotReady says why, for the first nodes: "rome-worker: KubeletNotReady container runtime network not ready".
+	NotReady []string `json:"notReady,omitempty"`
+	Done     bool     `json:"done"`
+}
+
+// Count is about Node objects of any kind.
+type Count struct {
+	Ready int `json:"ready"`
+	Total int `json:"total"`
+	Want  int `json:"want"`
+}
+
+// seen is what the API says.
+type seen struct {
+	nodes       []*corev1.Node
+	deployments []*appsv1.Deployment            // of kube-system
+	services    []*apiregistrationv1.APIService // metrics only
+}
+
+// evaluate turns what the API says into the state. It is done when at least the wanted
+// number of nodes is Ready, and every addon works if addons are asked for.
+func evaluate(want wish, s seen) State {
+	state := State{API: true, Nodes: Count{Total: len(s.nodes), Want: want.nodes}}
+	for _, node := range s.nodes {
+		ready, why := readiness(node)
+		if ready {
+			state.Nodes.Ready++
+			continue
+		}
+		state.NotReady = append(state.NotReady, node.Name+": "+why)
+	}
+	slices.Sort(state.NotReady)
+	if more := len(state.NotReady) - named; more > 0 {
+		state.NotReady = append(state.NotReady[:named:named], fmt.Sprintf("and %d more", more))
+	}
+	state.Done = state.Nodes.Ready >= want.nodes
+	if want.addons {
+		state.Addons = map[string]bool{coreDNS: false, metricsServer: false, metricsAPI: slices.ContainsFunc(s.services, apiAvailable)}
+		for _, deployment := range s.deployments {
+			if _, asked := state.Addons[deployment.Name]; asked {
+				state.Addons[deployment.Name] = deploymentAvailable(deployment)
+			}
+		}
+		for _, works := range state.Addons {
+			state.Done = state.Done && works
+		}
+	}
+	return state
+}
+
+func readiness(node *corev1.Node) (ready bool, why string) {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			text := strings.TrimSpace(condition.Reason + " " + condition.Message)
+			if runes := []rune(text); len(runes) > 200 {
+				text = string(runes[:200]) + "…"
+			}
+			return condition.Status == corev1.ConditionTrue, text
+		}
+	}
+	return false, "has not told its state yet"
+}
+
+// deploymentAvailable is false while the controller has not looked at the newest spec.
+func deploymentAvailable(d *appsv1.Deployment) bool {
+	return d.Status.ObservedGeneration >= d.Generation && slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
+	})
+}
+
+func apiAvailable(s *apiregistrationv1.APIService) bool {
+	return slices.ContainsFunc(s.Status.Conditions, func(c apiregistrationv1.APIServiceCondition) bool {
+		return c.Type == apiregistrationv1.Available && c.Status == apiregistrationv1.ConditionTrue
+	})
+}
+
+// sentence tells what is still missing, for a person.
+func (s State) sentence() string {
+	if !s.API {
+		return "the API server does not answer"
+	}
+	parts := []string{fmt.Sprintf("%d of %d nodes are Ready", s.Nodes.Ready, s.Nodes.Want)}
+	if missing := s.Nodes.Want - s.Nodes.Total; missing > 0 {
+		parts = append(parts, fmt.Sprintf("%d have not registered", missing))
+	}
+	if len(s.NotReady) > 0 {
+		parts = append(parts, "not Ready: "+strings.Join(s.NotReady, "; "))
+	}
+	for _, addon := range []string{coreDNS, metricsServer, metricsAPI} {
+		if works, asked := s.Addons[addon]; asked && !works {
+			parts = append(parts, addon+" is not available")
+		}
+	}
+	return strings.Join(parts, ", ")
+}
