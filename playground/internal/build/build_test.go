@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"liqo.io/liqo/playground/internal/cluster"
+	"liqo.io/liqo/playground/internal/image"
+)
+
+const source = "../.." // the playground's directory, seen from this package
+
+// What programs and images say of their version is written here, what they are is pinned
+// in go.mod files; the two must not drift apart.
+func TestVersionsMatchTheModules(t *testing.T) {
+	for _, c := range []struct{ module, require, version string }{
+		{"kube", "k8s.io/kubernetes", cluster.Version},
+		{"coredns", "github.com/coredns/coredns", "v" + tag(image.CoreDNSName)},
+		{"metrics-server", "sigs.k8s.io/metrics-server", "v" + tag(image.MetricsServerName)},
+		{"metrics-server", "sigs.k8s.io/metrics-server", metricsServerVersion[strings.LastIndex(metricsServerVersion, "=")+1:]},
+	} {
+		mod, err := os.ReadFile(filepath.Join(source, "components", c.module, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := regexp.MustCompile(`(?m)^\s*(?:require )?` + regexp.QuoteMeta(c.require) + ` (\S+)`).FindSubmatch(mod)
+		if m == nil || string(m[1]) != c.version {
+			t.Errorf("component %s is built from %s %s but says it is %s", c.module, c.require, m, c.version)
+		}
+	}
+}
+
+func tag(name string) string { return name[strings.LastIndexByte(name, ':')+1:] }
+
+func TestComponentsExistAndDiffer(t *testing.T) {
+	keys := map[string]string{}
+	for _, c := range Components {
+		if _, err := os.Stat(filepath.Join(source, c.Dir, "go.mod")); err != nil {
+			t.Errorf("component %s: %v", c.Name, err)
+		}
+		key, err := Key(source, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, taken := keys[key]; taken {
+			t.Errorf("components %s and %s have the same key", c.Name, other)
+		}
+		keys[key] = c.Name
+	}
+}
+
+// The key must change with everything that can change the program, and with nothing else.
+func TestKey(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("x/go.mod", "module x")
+	put("x/go.sum", "")
+	put("x/main.go", "package main")
+	base := Component{Name: "x", Dir: "x", Packages: []string{"."}}
+	key := func(c Component) string {
+		t.Helper()
+		k, err := Key(dir, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	first := key(base)
+	if key(base) != first {
+		t.Error("the key of the same source differs")
+	}
+	put("x/main_test.go", "package main")
+	put("y/other.go", "package other")
+	if key(base) != first {
+		t.Error("a test, or a file elsewhere, changes the key")
+	}
+	for name, c := range map[string]Component{
+		"tags":     {Name: "x", Dir: "x", Packages: []string{"."}, Tags: "seccomp"},
+		"cgo":      {Name: "x", Dir: "x", Packages: []string{"."}, CGO: true},
+		"ldflags":  {Name: "x", Dir: "x", Packages: []string{"."}, LDFlags: "-X a=b"},
+		"packages": {Name: "x", Dir: "x", Packages: []string{"./cmd"}},
+	} {
+		if key(c) == first {
+			t.Errorf("other %s, same key", name)
+		}
+	}
+	for _, file := range []string{"x/go.sum", "x/go.mod", "x/main.go", "x/manifests/new.yaml"} {
+		before := key(base)
+		put(file, "changed")
+		if key(base) == before {
+			t.Errorf("%s changed, the key did not", file)
+		}
+	}
+	if _, err := Key(dir, Component{Name: "z", Dir: "missing"}); err == nil {
+		t.Error("a missing source has a key")
+	}
+}
+
+// A directory of the cache is complete if it exists, whatever went wrong on the way.
+func TestAtomically(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "result")
+	broken := func(tmp string) error {
+		_ = os.WriteFile(filepath.Join(tmp, "half"), nil, 0o644)
+		return os.ErrInvalid
+	}
+	if err := atomically(dir, broken); err == nil {
+		t.Fatal("the error is lost")
+	}
+	if left, _ := os.ReadDir(filepath.Dir(dir)); len(left) != 0 {
+		t.Errorf("a failed step leaves %v", left)
+	}
+	if err := atomically(dir, func(tmp string) error { return os.WriteFile(filepath.Join(tmp, "whole"), nil, 0o644) }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "whole")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"liqo.io/liqo/playground/internal/cluster"
+	"liqo.io/liqo/playground/internal/image"
+)
+
+// imageSource are the directories, below the playground's, that decide what is in an image.
+var imageSource = []string{"internal/image"}
+
+// Set is a directory that holds one consistent set of everything a cluster is started
+// from. It is complete if it exists.
+type Set struct{ Dir string }
+
+// Tools says where the parts of the set are.
+func (s Set) Tools() cluster.Tools {
+	return cluster.Tools{
+		Bin: s.path("bin"), CNI: s.path("cni"), Images: s.path("images"), KwokStages: s.path("kwok-stages.yaml"),
+		PauseImage: image.PauseName, CoreDNSImage: image.CoreDNSName, MetricsServerImage: image.MetricsServerName,
+	}
+}
+
+// Program is the path of a program of the set.
+func (s Set) Program(name string) string { return s.path("bin", name) }
+
+func (s Set) path(parts ...string) string {
+	return filepath.Join(append([]string{s.Dir}, parts...)...)
+}
+
+// Find returns the set that belongs to the source, and whether it is built.
+func (b Builder) Find() (Set, bool, error) {
+	h := sha256.New()
+	for _, c := range Components {
+		key, err := Key(b.Source, c)
+		if err != nil {
+			return Set{}, false, err
+		}
+		_, _ = fmt.Fprintln(h, c.Name, key)
+	}
+	_, _ = fmt.Fprintln(h, Programs)
+	for _, dir := range imageSource {
+		if err := hashDir(h, filepath.Join(b.Source, dir)); err != nil {
+			return Set{}, false, fmt.Errorf("hash the source of the images: %w", err)
+		}
+	}
+	set := Set{Dir: filepath.Join(b.Cache, "set", hex.EncodeToString(h.Sum(nil))[:16])}
+	_, err := os.Stat(set.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Set{}, false, fmt.Errorf("look for built programs: %w", err)
+	}
+	return set, err == nil, nil
+}
+
+// Build returns the set that belongs to the source and builds what is missing of it.
+func (b Builder) Build(ctx context.Context) (Set, error) {
+	if set, built, err := b.Find(); err != nil || built {
+		return set, err
+	}
+	unlock, err := b.lock()
+	if err != nil {
+		return Set{}, err
+	}
+	defer unlock()
+	set, built, err := b.Find()
+	if err != nil || built {
+		return set, err // somebody else has built it meanwhile
+	}
+	dirs := map[string]string{}
+	for _, c := range Components {
+		if dirs[c.Name], err = b.component(ctx, c); err != nil {
+			return Set{}, err
+		}
+	}
+	step := b.Progress.Step("assemble programs and images")
+	err = atomically(set.Dir, func(tmp string) error { return b.assemble(ctx, dirs, tmp) })
+	step.End(err)
+	return set, err
+}
+
+func (b Builder) assemble(ctx context.Context, dirs map[string]string, tmp string) error {
+	for _, dir := range []string{"bin", "cni", "images"} {
+		if err := os.Mkdir(filepath.Join(tmp, dir), 0o755); err != nil {
+			return fmt.Errorf("assemble programs: %w", err)
+		}
+	}
+	for _, c := range Components {
+		into := "bin"
+		if c.Plugins {
+			into = "cni"
+		}
+		files, err := os.ReadDir(dirs[c.Name])
+		if err != nil {
+			return fmt.Errorf("assemble programs: %w", err)
+		}
+		for _, f := range files {
+			if err := os.Link(filepath.Join(dirs[c.Name], f.Name()), filepath.Join(tmp, into, f.Name())); err != nil {
+				return fmt.Errorf("assemble programs: %w", err)
+			}
+		}
+	}
+	for _, name := range Programs {
+		if err := os.Link(filepath.Join(dirs["kube"], "kube"), filepath.Join(tmp, "bin", name)); err != nil {
+			return fmt.Errorf("assemble programs: %w", err)
+		}
+	}
+	if err := b.kwokStages(ctx, filepath.Join(tmp, "kwok-stages.yaml")); err != nil {
+		return err
+	}
+	return writeImages(filepath.Join(tmp, "bin"), filepath.Join(tmp, "images"))
+}
+
+// kwokStages joins the stage files of the kwok module: run outside a cluster, the program
+// has none and does nothing.
+func (b Builder) kwokStages(ctx context.Context, to string) error {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
+	cmd.Dir = filepath.Join(b.Source, "components", "kwok")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("find the kwok module: %w", err)
+	}
+	var stages []string
+	for _, dir := range []string{"node/fast", "node/heartbeat-with-lease", "pod/fast"} {
+		files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "kustomize", "stage", dir, "*.yaml"))
+		if err != nil || len(files) == 0 {
+			return fmt.Errorf("the kwok module has no stages in %s (%w); has its layout changed?", dir, err)
+		}
+		for _, f := range files {
+			if filepath.Base(f) == "kustomization.yaml" {
+				continue
+			}
+			data, err := os.ReadFile(f)
+			if err != nil {
+				return fmt.Errorf("read kwok stage: %w", err)
+			}
+			stages = append(stages, strings.TrimSpace(string(data)))
+		}
+	}
+	if err := os.WriteFile(to, []byte(strings.Join(stages, "\n---\n")+"\n"), 0o644); err != nil {
+		return fmt.Errorf("write kwok stages: %w", err)
+	}
+	return nil
+}
+
+// imageBinaries are the programs, of a set's bin directory, that images are made of.
+func imageBinaries(bin string) image.Binaries {
+	return image.Binaries{
+		Pause: filepath.Join(bin, "pause"), CoreDNS: filepath.Join(bin, "coredns"),
+		MetricsServer: filepath.Join(bin, "metrics-server"), Demo: filepath.Join(bin, "demo"),
+	}
+}
+
+// images that are part of every set; image tools is not, because it needs Debian's packages.
+var images = map[string]func(image.Binaries) (image.Image, error){
+	"pause": image.Pause, "coredns": image.CoreDNS, "metrics-server": image.MetricsServer, "demo": image.Demo,
+}
+
+// SetImages names the images that every set holds, as IMAGE.tar in its images directory.
+func SetImages() []string {
+	names := make([]string, 0, len(images))
+	for name := range images {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func writeImages(bin, to string) error {
+	for name, makeImage := range images {
+		img, err := makeImage(imageBinaries(bin))
+		if err != nil {
+			return fmt.Errorf("compose image %s: %w", name, err)
+		}
+		if _, err := image.WriteFile(filepath.Join(to, name+".tar"), img); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tools builds the image of network tools and returns its archive. It needs Debian's
+// packages, so it is built on demand; the packages are kept in the cache.
+func (b Builder) Tools(ctx context.Context) (archive string, err error) {
+	unlock, err := b.lock()
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	dir := filepath.Join(b.Cache, "tools")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("create cache: %w", err)
+	}
+	archive = filepath.Join(dir, "tools.tar")
+	h := sha256.New()
+	for _, src := range imageSource {
+		if err := hashDir(h, filepath.Join(b.Source, src)); err != nil {
+			return "", fmt.Errorf("hash the source of the images: %w", err)
+		}
+	}
+	key, mark := hex.EncodeToString(h.Sum(nil)), archive+".key"
+	if have, err := os.ReadFile(mark); err == nil && string(have) == key {
+		return archive, nil
+	}
+	step := b.Progress.Step("build image tools")
+	defer func() { step.End(err) }()
+	debian, err := image.Fetch(ctx, filepath.Join(b.Cache, "debian"), image.ToolsSelection())
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, debian.Close()) }()
+	if _, err := image.WriteFile(archive, image.Tools(debian)); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(mark, []byte(key), 0o644); err != nil {
+		return "", fmt.Errorf("keep image tools: %w", err)
+	}
+	return archive, nil
+}

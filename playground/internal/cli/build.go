@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"liqo.io/liqo/playground/internal/build"
+	"liqo.io/liqo/playground/internal/image"
+)
+
+func (a *app) build() *cobra.Command {
+	return &cobra.Command{
+		Use: "build", Short: "Build every program and image a cluster is made of",
+		Long: `build compiles Kubernetes, etcd, containerd, runc, CoreDNS and the rest from their Go
+modules. The first time takes ten to fifteen minutes on two cores; what is built is kept
+and built again only when its source, its pinned versions or the Go release change. up
+does the same when it has to.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b, err := a.builder()
+			if err != nil {
+				return err
+			}
+			set, err := b.Build(cmd.Context())
+			if err != nil {
+				return err
+			}
+			a.printf("%s\n", set.Dir)
+			return nil
+		},
+	}
+}
+
+func (a *app) assets() *cobra.Command {
+	return &cobra.Command{
+		Use: "assets", Short: "Print the directory of etcd, kube-apiserver and kubectl, building them if need be",
+		Long: `assets prints a directory for the variable KUBEBUILDER_ASSETS, by which integration tests
+find an API server to run.`,
+		Example: "  KUBEBUILDER_ASSETS=$(playground assets) go test ./...",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b, err := a.builder()
+			if err != nil {
+				return err
+			}
+			set, err := b.Build(cmd.Context())
+			if err != nil {
+				return err
+			}
+			a.printf("%s\n", set.Tools().Bin)
+			return nil
+		},
+	}
+}
+
+func (a *app) image() *cobra.Command {
+	group := &cobra.Command{Use: "image", Short: "Build images without Docker"}
+	var output, binary, name string
+	c := &cobra.Command{
+		Use:   "build [NAME]",
+		Short: "Build an image that ships (demo, tools, ...), or one around a static program",
+		Long: `build writes an OCI archive. The same input always gives the same digest. NAME is one of
+the images that ship; with --binary, the image holds that one program.`,
+		Example: `  playground image build tools
+  playground image build --binary ./bin/my-server --name example.org/my-server:dev -o my-server.tar`,
+		Args: cobra.MaximumNArgs(1), ValidArgs: shippedImages(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case binary != "" && len(args) == 0 && name != "" && output != "":
+				img, err := image.StaticBinary(name, binary)
+				if err != nil {
+					return err
+				}
+				return a.writeImage(output, img)
+			case binary != "" || name != "":
+				return errors.New("an image around a program needs --binary, --name and -o, and no NAME argument")
+			case len(args) == 0:
+				return fmt.Errorf("which image? one of: %s; or give --binary", strings.Join(shippedImages(), ", "))
+			}
+			archive, err := a.archive(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if output == "" {
+				a.printf("%s\n", archive)
+				return nil
+			}
+			return copyFile(archive, output)
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "", "file to write (default for images that ship: in the cache, its path is printed)")
+	c.Flags().StringVar(&binary, "binary", "", "static program that the image runs")
+	c.Flags().StringVar(&name, "name", "", "full name of the image, NAME:TAG")
+	group.AddCommand(c)
+	return group
+}
+
+const toolsImage = "tools"
+
+func shippedImages() []string { return append(build.SetImages(), toolsImage) }
+
+func (a *app) writeImage(to string, img image.Image) error {
+	digest, err := image.WriteFile(to, img)
+	if err != nil {
+		return err
+	}
+	a.printf("%s  %s  %s\n", to, img.Name, digest)
+	return nil
+}
+
+// archive returns the path of an image archive: a file as it is, or an image that ships,
+// built if need be.
+func (a *app) archive(ctx context.Context, name string) (string, error) {
+	if !slices.Contains(shippedImages(), name) {
+		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("no file %s, and no image of that name ships; those that do: %s", name, strings.Join(shippedImages(), ", "))
+		}
+		return name, nil
+	}
+	b, err := a.builder()
+	if err != nil {
+		return "", err
+	}
+	if name == toolsImage {
+		return b.Tools(ctx)
+	}
+	set, err := b.Build(ctx)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(set.Tools().Images, name+".tar"), nil
+}
+
+func copyFile(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return fmt.Errorf("copy image: %w", err)
+	}
+	if err := os.WriteFile(to, data, 0o644); err != nil {
+		return fmt.Errorf("copy image: %w", err)
+	}
+	return nil
+}

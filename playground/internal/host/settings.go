@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// minimum are settings of the machine that several kubelets and runtimes together need
+// larger than a default system has them.
+var minimum = map[string]int{
+	"fs/inotify/max_user_instances": 8192,
+	"fs/inotify/max_user_watches":   524288,
+	"kernel/keys/maxkeys":           20000,
+	"kernel/keys/maxbytes":          2000000,
+}
+
+// touched are settings that every kubelet writes at its start.
+var touched = []string{
+	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+}
+
+// SaveSettings returns the present values of every machine-wide setting that a playground
+// changes, to be given to RestoreSettings when it is gone. Settings that this kernel lacks
+// are left out.
+func SaveSettings() (map[string]string, error) {
+	saved := map[string]string{}
+	names := touched
+	for name := range minimum {
+		names = append(names[:len(names):len(names)], name)
+	}
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join("/proc/sys", name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read setting %s: %w", name, err)
+		}
+		saved[name] = strings.TrimSpace(string(data))
+	}
+	return saved, nil
+}
+
+// RaiseSettings lifts what is below the minimum.
+func RaiseSettings(current map[string]string) error {
+	for name, least := range minimum {
+		value, err := strconv.Atoi(current[name])
+		if err != nil || value >= least {
+			continue // not there, or enough
+		}
+		if err := writeSetting(name, strconv.Itoa(least)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RestoreSettings writes saved values back.
+func RestoreSettings(saved map[string]string) error {
+	var problems []error
+	for name, value := range saved {
+		problems = append(problems, writeSetting(name, value))
+	}
+	return errors.Join(problems...)
+}
+
+func writeSetting(name, value string) error {
+	if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0); err != nil {
+		return fmt.Errorf("set %s to %s: %w", name, value, err)
+	}
+	return nil
+}

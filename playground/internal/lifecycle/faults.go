@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"liqo.io/liqo/playground/internal/fault"
+	"liqo.io/liqo/playground/internal/machine"
+	"liqo.io/liqo/playground/internal/netem"
+	"liqo.io/liqo/playground/internal/network"
+	"liqo.io/liqo/playground/internal/spec"
+	"liqo.io/liqo/playground/internal/topology"
+)
+
+const (
+	routerPath = topology.NetNSDir + "/" + topology.Router
+	emulator   = "wan.netem"
+	// NetemCommand is the hidden first argument by which this program is the link emulator.
+	NetemCommand = "netem"
+)
+
+// emulatorSocket is where the emulator takes its configuration, emulatorConfig what it
+// starts with.
+const (
+	emulatorSocket = topology.RuntimeDir + "/netem.sock"
+	emulatorConfig = topology.StateDir + "/wan/netem.json"
+)
+
+// RunEmulator is the body of NetemCommand. It returns when ctx ends.
+func RunEmulator(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return netem.Run(ctx, emulatorSocket) })
+	group.Go(func() error {
+		data, err := os.ReadFile(emulatorConfig)
+		if err != nil {
+			return fmt.Errorf("read the link emulator's configuration: %w", err)
+		}
+		var wanted fault.Emulation
+		if err := json.Unmarshal(data, &wanted); err != nil {
+			return fmt.Errorf("read the link emulator's configuration: %w", err)
+		}
+		if err := answers(ctx); err != nil {
+			return err
+		}
+		_, err = netem.Apply(ctx, emulatorSocket, wanted)
+		return err
+	})
+	return group.Wait()
+}
+
+// answers waits until the emulator does.
+func answers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		_, err := netem.ReadStatus(ctx, emulatorSocket)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the link emulator does not answer: %w", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Fault changes the faults of the playground's links; names are the clusters that the
+// change speaks of, change gets the present faults and returns the wanted ones. Nothing
+// changes if a name is unknown or a fault impossible.
+func (p Playground) Fault(ctx context.Context, names []string, change func(fault.State) fault.State) (fault.State, error) {
+	unlock, err := Lock()
+	if err != nil {
+		return fault.State{}, err
+	}
+	defer unlock()
+	state, t, err := LoadComplete()
+	if err != nil {
+		return fault.State{}, err
+	}
+	if err := sites(t).Check(names...); err != nil {
+		return fault.State{}, err
+	}
+	wanted := change(state.Faults)
+	if err := p.applyFaults(ctx, t, wanted); err != nil {
+		return state.Faults, err
+	}
+	state.Faults = wanted
+	return wanted, state.save()
+}
+
+// sites are the ends that links can have, as the router sees them.
+func sites(t topology.Topology) fault.Topology {
+	out := fault.Topology{fault.Host: {Prefix: t.HostNet, Interface: topology.RouterHostLink}}
+	for _, c := range t.Clusters {
+		out[c.Name] = fault.Site{Prefix: c.NodeCIDR, Interface: c.Bridge}
+	}
+	return out
+}
+
+// applyFaults puts faults in force. The emulator is started the first time it is needed and
+// then stays: its device and rules would have to be taken from packets in flight.
+func (p Playground) applyFaults(ctx context.Context, t topology.Topology, wanted fault.State) error {
+	plan, err := fault.NewPlan(wanted, sites(t))
+	if err != nil {
+		return err
+	}
+	if err := p.emulate(ctx, plan.Emulation); err != nil {
+		return err
+	}
+	if err := network.Run(routerPath, plan.NFT, "nft", "-f", "-"); err != nil {
+		return fmt.Errorf("put the faults in force: %w", err)
+	}
+	return nil
+}
+
+func (p Playground) emulate(ctx context.Context, wanted fault.Emulation) error {
+	_, err := machine.HostPID(topology.Socket(emulator))
+	up := err == nil
+	if !up && len(wanted.Pairs) == 0 {
+		return nil
+	}
+	// Written first: an emulator that crashes comes back with the faults that were asked for.
+	data, err := json.Marshal(wanted)
+	if err != nil {
+		return fmt.Errorf("encode the link emulator's configuration: %w", err)
+	}
+	if err := writeFile(emulatorConfig, data, 0o600); err != nil {
+		return err
+	}
+	if !up {
+		if err := startEmulator(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := netem.Apply(ctx, emulatorSocket, wanted); err != nil {
+		return fmt.Errorf("configure the link emulator: %w", err)
+	}
+	return nil
+}
+
+func startEmulator(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	dir := filepath.Join(topology.StateDir, "wan")
+	m := spec.Machine{
+		Name: emulator, Hostname: topology.Router, NetNS: routerPath,
+		LogDir: filepath.Join(dir, "log"), Socket: topology.Socket(emulator),
+		Components: []spec.Component{{Name: "netem", Argv: []string{self, NetemCommand}}},
+	}
+	if err := machine.Start(m, specPath(emulator)); err != nil {
+		return err
+	}
+	if err := answers(ctx); err != nil {
+		return fmt.Errorf("%w; its log is in %s", err, m.LogDir)
+	}
+	return nil
+}

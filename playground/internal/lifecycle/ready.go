@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"liqo.io/liqo/playground/internal/build"
+	"liqo.io/liqo/playground/internal/progress"
+	"liqo.io/liqo/playground/internal/topology"
+)
+
+// Health is what program ready of component kube says of a cluster.
+type Health struct {
+	API   bool `json:"api"`
+	Nodes struct {
+		Ready int `json:"ready"`
+		Total int `json:"total"`
+		Want  int `json:"want"`
+	} `json:"nodes"`
+	Addons   map[string]bool `json:"addons,omitempty"`
+	NotReady []string        `json:"notReady,omitempty"`
+	Done     bool            `json:"done"`
+}
+
+func (h Health) String() string {
+	if !h.API {
+		return "API server not ready"
+	}
+	parts := []string{fmt.Sprintf("nodes %d/%d", h.Nodes.Ready, h.Nodes.Want)}
+	up := 0
+	for _, ok := range h.Addons {
+		if ok {
+			up++
+		}
+	}
+	if len(h.Addons) > 0 {
+		parts = append(parts, fmt.Sprintf("addons %d/%d", up, len(h.Addons)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// readyLimit is generous: a start takes 10 to 20 seconds on two idle cores.
+const readyLimit = 4 * time.Minute
+
+func readyArgs(c topology.Cluster) []string {
+	args := []string{"--kubeconfig=" + c.Kubeconfig(), "--nodes=" + strconv.Itoa(c.Total())}
+	if len(c.Nodes) > 0 {
+		args = append(args, "--addons")
+	}
+	return args
+}
+
+// waitReady returns when all nodes and addons of a cluster are Ready.
+func waitReady(ctx context.Context, set build.Set, c topology.Cluster, step *progress.Step) error {
+	cmd := exec.CommandContext(ctx, set.Program("ready"), append(readyArgs(c), "--timeout="+readyLimit.String())...)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("wait for cluster %s: %w", c.Name, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("wait for cluster %s: %w", c.Name, err)
+	}
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		var h Health
+		if json.Unmarshal(lines.Bytes(), &h) == nil {
+			step.Update(h.String())
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("cluster %s is not Ready: %s (%w); look at the logs in %s", c.Name, strings.TrimSpace(complaint.String()), err, c.Dir)
+	}
+	return nil
+}
+
+// health asks a cluster once. An API server that does not answer is an answer, not an error.
+func health(ctx context.Context, set build.Set, c topology.Cluster) (Health, error) {
+	out, err := exec.CommandContext(ctx, set.Program("ready"), append(readyArgs(c), "--once")...).Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return Health{}, fmt.Errorf("ask cluster %s: %w", c.Name, err)
+	}
+	var h Health
+	if err := json.Unmarshal(bytes.TrimSpace(out), &h); err != nil {
+		if exit != nil {
+			return Health{}, fmt.Errorf("ask cluster %s: %s", c.Name, strings.TrimSpace(string(exit.Stderr)))
+		}
+		return Health{}, fmt.Errorf("ask cluster %s: %w", c.Name, err)
+	}
+	return h, nil
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"liqo.io/liqo/playground/internal/build"
+	"liqo.io/liqo/playground/internal/fault"
+	"liqo.io/liqo/playground/internal/machine"
+	"liqo.io/liqo/playground/internal/topology"
+)
+
+// Report is what `status` shows; its JSON form is what `status -o json` prints.
+type Report struct {
+	Scenario string          `json:"scenario"`
+	Bin      string          `json:"bin"`
+	Clusters []ClusterReport `json:"clusters"`
+	Faults   []fault.Link    `json:"faults"`
+}
+
+// ClusterReport is one cluster as it is now: asked of its API server and of its machines,
+// never of a record.
+type ClusterReport struct {
+	Name        string          `json:"name"`
+	Server      string          `json:"server"`
+	PodCIDR     string          `json:"podCIDR"`
+	ServiceCIDR string          `json:"serviceCIDR"`
+	NodeCIDR    string          `json:"nodeCIDR"`
+	KubeProxy   string          `json:"kubeProxy"`
+	Kubeconfig  string          `json:"kubeconfig"`
+	AuditLog    string          `json:"auditLog,omitempty"`
+	Health      Health          `json:"health"`
+	Machines    []MachineReport `json:"machines"`
+}
+
+// MachineReport is a control plane or a node with its components.
+type MachineReport struct {
+	Name       string           `json:"name"`
+	Address    string           `json:"address"`
+	Up         bool             `json:"up"`
+	Components []machine.Status `json:"components"`
+}
+
+// Healthy tells whether everything of the cluster that should run does.
+func (c ClusterReport) Healthy() bool {
+	if !c.Health.Done {
+		return false
+	}
+	for _, m := range c.Machines {
+		if len(m.Troubles()) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Troubles lists, in words, what does not run on a machine.
+func (m MachineReport) Troubles() []string {
+	if !m.Up {
+		return []string{"down"}
+	}
+	var out []string
+	for _, c := range m.Components {
+		if c.State != machine.Running && c.State != machine.Done {
+			text := c.Name + " " + string(c.State)
+			if c.LastExit != "" {
+				text += " (" + c.LastExit + ")"
+			}
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// Status asks everything.
+func (p Playground) Status(ctx context.Context) (Report, error) {
+	state, t, err := LoadComplete()
+	if err != nil {
+		return Report{}, err
+	}
+	set := build.Set{Dir: state.Set}
+	r := Report{Scenario: state.Scenario.Name, Bin: filepath.Dir(set.Program("kubectl")), Clusters: make([]ClusterReport, len(t.Clusters)), Faults: []fault.Link{}}
+	r.Faults = append(r.Faults, state.Faults.Links...)
+	group, ctx := errgroup.WithContext(ctx)
+	for i, c := range t.Clusters {
+		group.Go(func() error {
+			r.Clusters[i], err = clusterReport(ctx, state, set, c)
+			return err
+		})
+	}
+	return r, group.Wait()
+}
+
+func clusterReport(ctx context.Context, state State, set build.Set, c topology.Cluster) (ClusterReport, error) {
+	out := ClusterReport{
+		Name: c.Name, Server: c.Server(), PodCIDR: c.PodCIDR.String(), ServiceCIDR: c.ServiceCIDR.String(),
+		NodeCIDR: c.NodeCIDR.String(), KubeProxy: string(c.KubeProxy), Kubeconfig: state.Kubeconfig(c.Name),
+	}
+	if c.Audit {
+		out.AuditLog = AuditLog(c)
+	}
+	addresses := map[string]string{c.ControlPlaneMachine(): c.ControlPlane.Address.String()}
+	for _, n := range c.Nodes {
+		addresses[c.NodeMachine(n.Name)] = n.Address.String()
+	}
+	for _, r := range machines(c) {
+		components, err := machine.NewClient(r.socket).Components(ctx)
+		if err != nil && !errors.Is(err, machine.ErrDown) {
+			return out, err
+		}
+		out.Machines = append(out.Machines, MachineReport{
+			Name: shortName(c, r.name), Address: addresses[r.name], Up: err == nil, Components: components,
+		})
+	}
+	var err error
+	out.Health, err = health(ctx, set, c)
+	return out, err
+}
+
+// shortName drops the cluster, which the reader knows: "control plane" or the node's name.
+func shortName(c topology.Cluster, machineName string) string {
+	if machineName == c.ControlPlaneMachine() {
+		return ControlPlane
+	}
+	return strings.TrimPrefix(machineName, c.Name+".")
+}
+
+// ControlPlane is how users address the control plane's machine where a node could stand.
+const ControlPlane = "control-plane"
+
+// Component finds the machine that runs a component, named COMPONENT or NODE/COMPONENT.
+func findComponent(c topology.Cluster, name string, specs func(machineName string) ([]string, error)) (ref, string, error) {
+	owner, component, addressed := strings.Cut(name, "/")
+	if !addressed {
+		owner, component = "", name
+	}
+	var found []ref
+	var all []string
+	for _, r := range machines(c) {
+		if short := shortName(c, r.name); owner != "" && owner != short {
+			continue
+		}
+		names, err := specs(r.name)
+		if err != nil {
+			return ref{}, "", err
+		}
+		for _, n := range names {
+			full := shortName(c, r.name) + "/" + n
+			all = append(all, full)
+			if n == component {
+				found = append(found, r)
+			}
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], component, nil
+	case 0:
+		if len(all) == 0 {
+			return ref{}, "", fmt.Errorf("cluster %s has no node %q", c.Name, owner)
+		}
+		return ref{}, "", fmt.Errorf("cluster %s has no component %q; it has: %s", c.Name, name, strings.Join(all, ", "))
+	}
+	return ref{}, "", fmt.Errorf("%d nodes of %s have a component %q; say which one: NODE/%s", len(found), c.Name, component, component)
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netem
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/playground/internal/fault"
+)
+
+// within fails unless got is in the range.
+func within(t *testing.T, what string, got, low, high float64) {
+	t.Helper()
+	t.Logf("%s: %.4g (want %.4g to %.4g)", what, got, low, high)
+	if got < low || got > high {
+		t.Errorf("%s: got %g, want %g to %g", what, got, low, high)
+	}
+}
+
+func TestDelay(t *testing.T) {
+	l := newLab(t)
+	l.startEmulator()
+	rome, milan := l.rome.udp(romeAddress), l.milan.udp(milanAddress)
+	milan.echo()
+	median := func(n int) float64 { return rome.roundTrips(milan, n)[n/2].Seconds() * 1000 }
+
+	within(t, "round trip without delay, ms", median(20), 0, 5)
+	changes := l.apply(fault.State{}.SetDelay("rome", "milan", fault.Delay{Mean: 50 * ms}))
+	if len(changes) != 4 {
+		t.Errorf("two pairs are new, want 2 lines and 2 rules, got changes %q", changes)
+	}
+	within(t, "round trip with 50 ms, ms", median(20), 90, 110)
+	if again := l.apply(fault.State{}.SetDelay("rome", "milan", fault.Delay{Mean: 50 * ms})); len(again) != 0 {
+		t.Errorf("applied twice: got changes %q", again)
+	}
+	if changed := l.apply(fault.State{}.SetDelay("rome", "milan", fault.Delay{Mean: 2 * ms})); len(changed) != 2 {
+		t.Errorf("two pairs have another delay, got changes %q", changed)
+	}
+	within(t, "round trip with 2 ms, ms", median(20), 4, 7)
+
+	l.apply(fault.State{}.SetDelay("rome", "milan", fault.Delay{Mean: 20 * ms, Jitter: 10 * ms}))
+	times := rome.roundTrips(milan, 40)
+	within(t, "shortest round trip with 20±10 ms, ms", times[0].Seconds()*1000, 20, 36)
+	within(t, "long round trip with 20±10 ms, ms", times[36].Seconds()*1000, 42, 66) // the longest may be the scheduler's
+
+	status, err := ReadStatus(context.Background(), l.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range status.Pairs {
+		if p.Packets != 80 || p.Drops != 0 || p.Queue != 0 || p.Bytes != 80*(20+8+8) {
+			t.Errorf("pair %s: got counters %+v, want 80 packets of 36 bytes", p.Pair, p.Counters)
+		}
+	}
+	if len(status.Pairs) != 2 || status.Ignored != 0 || status.Failures != 0 {
+		t.Errorf("got status %+v, want two pairs and nothing ignored or failed", status)
+	}
+	if removed := l.apply(fault.State{}); len(removed) != 4 {
+		t.Errorf("two pairs are gone, want 2 lines and 2 rules, got changes %q", removed)
+	}
+	within(t, "round trip after the delay, ms", median(20), 0, 5)
+}
+
+func TestLoss(t *testing.T) {
+	const packets = 8000 // 5 % of them: a standard deviation of 0.24 %
+	l := newLab(t)
+	l.startEmulator()
+	rome, milan := l.rome.udp(romeAddress), l.milan.udp(milanAddress)
+	within(t, "loss without a fault", rome.lossTo(milan, packets), 0, 0)
+	state := fault.State{}.SetLoss("rome", "milan", 500)
+	l.apply(state)
+	within(t, "loss of 5 %, there", rome.lossTo(milan, packets), 0.035, 0.065)
+	within(t, "loss of 5 %, back", milan.lossTo(rome, packets), 0.035, 0.065)
+	// These packets are forwarded twice, yet must be lost only once.
+	l.apply(state.SetDelay("rome", "milan", fault.Delay{Mean: 5 * ms}))
+	within(t, "loss of 5 % with delay", rome.lossTo(milan, packets), 0.035, 0.065)
+	l.apply(fault.State{})
+	within(t, "loss after the fault", rome.lossTo(milan, packets), 0, 0)
+}
+
+// TestPartition cuts and heals the link, with and without the emulator in the way, while a TCP connection lives.
+func TestPartition(t *testing.T) {
+	const patience = 300 * ms
+	for name, base := range map[string]fault.State{
+		"plain":    {},
+		"emulated": fault.State{}.SetDelay("rome", "milan", fault.Delay{Mean: 5 * ms}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			l.startEmulator()
+			rome, milan := l.rome.udp(romeAddress), l.milan.udp(milanAddress)
+			number := uint64(0)
+			expect := func(fault string, from, to endpoint, arrives bool) {
+				t.Helper()
+				number++
+				from.send(to, number)
+				timeout := patience
+				if arrives {
+					timeout = 5 * time.Second
+				}
+				if got, ok := to.receive(timeout); ok != arrives || ok && got != number {
+					t.Errorf("%s: packet %d arrived: %v (%d), want %v", fault, number, ok, got, arrives)
+				}
+			}
+			l.apply(base)
+			near, far := tcp(l.rome, l.milan, milanAddress)
+			expect("healthy", rome, milan, true)
+			expect("healthy", milan, rome, true)
+
+			l.apply(base.Partition("rome", "milan", true))
+			expect("cut from rome to milan", rome, milan, false)
+			expect("cut from rome to milan", milan, rome, true)
+
+			l.apply(base.Partition("rome", "milan", false))
+			expect("cut", rome, milan, false)
+			expect("cut", milan, rome, false)
+			if _, err := near.Write([]byte("late")); err != nil {
+				t.Fatal(err)
+			}
+			if err := far.SetReadDeadline(time.Now().Add(patience)); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := far.Read(make([]byte, 4)); err == nil {
+				t.Errorf("cut: an established connection received %d bytes", n)
+			}
+
+			l.apply(base.Partition("rome", "milan", false).Heal("milan", "rome"))
+			expect("healed", rome, milan, true)
+			expect("healed", milan, rome, true)
+			if err := far.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			data := make([]byte, 4)
+			if _, err := io.ReadFull(far, data); err != nil || string(data) != "late" {
+				t.Errorf("healed: the connection received %q, %v", data, err)
+			}
+		})
+	}
+}
+
+// TestPartitionLosesHeldPackets cuts the link while a packet is held: the cut is a cut cable, not a closed door.
+func TestPartitionLosesHeldPackets(t *testing.T) {
+	l := newLab(t)
+	l.startEmulator()
+	rome, milan := l.rome.udp(romeAddress), l.milan.udp(milanAddress)
+	slow := fault.State{}.SetDelay("rome", "milan", fault.Delay{Mean: 500 * ms})
+	l.apply(slow)
+	rome.send(milan, 1)
+	l.waitForQueue(1)
+	l.apply(slow.Partition("rome", "milan", false))
+	if _, ok := milan.receive(time.Second); ok {
+		t.Error("the packet arrived over a link that was cut before")
+	}
+}
+
+func TestBandwidth(t *testing.T) {
+	l := newLab(t)
+	l.startEmulator()
+	l.apply(fault.State{}.SetBandwidth("rome", "milan", 50*fault.Megabit))
+	near, far := tcp(l.rome, l.milan, milanAddress)
+	within(t, "TCP at 50 mbit, Mbit/s", throughput(t, near, far, time.Second, 2*time.Second)/1e6, 42.5, 57.5)
+	l.apply(fault.State{}.SetBandwidth("rome", "milan", 20*fault.Megabit).SetDelay("rome", "milan", fault.Delay{Mean: 10 * ms}))
+	near, far = tcp(l.milan, l.rome, romeAddress)
+	within(t, "TCP at 20 mbit and 10 ms, Mbit/s", throughput(t, near, far, time.Second, 2*time.Second)/1e6, 17, 23)
+}
+
+// TestBuffer sends 2.9 MB at once into a line of 20 Mbit/s, which holds 100 ms or 250 kB.
+func TestBuffer(t *testing.T) {
+	const packets, size = 2000, 1428 // 1400 bytes, UDP and IP header
+	l := newLab(t)
+	l.startEmulator()
+	l.apply(fault.State{}.SetBandwidth("rome", "milan", 20*fault.Megabit))
+	rome, milan := l.rome.udp(romeAddress), l.milan.udp(milanAddress)
+	start := time.Now()
+	for range packets {
+		if _, err := rome.WriteTo(make([]byte, size-28), milan.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	took := time.Since(start) // the line sends while the test does
+	for _, ok := milan.receive(time.Second); ok; _, ok = milan.receive(time.Second) {
+	}
+	status, err := ReadStatus(context.Background(), l.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range status.Pairs {
+		if p.Ingress != "br1" {
+			continue
+		}
+		within(t, "packets through the buffer", float64(p.Packets), 250_000/size, 1.1*(250_000+20e6/8*took.Seconds())/size)
+		within(t, "packets through the buffer and dropped", float64(p.Packets+p.Drops), 0.9*packets, packets)
+	}
+}
+
+// TestKilledAndStopped: traffic flows without the emulator, and neither way to end leaves anything behind for long.
+func TestKilledAndStopped(t *testing.T) {
+	l := newLab(t)
+	l.startEmulator()
+	rome, milan := l.rome.udp(romeAddress), l.milan.udp(milanAddress)
+	milan.echo()
+	slow := fault.State{}.SetDelay("rome", "milan", fault.Delay{Mean: 20 * ms})
+	rules := func() int { return strings.Count(l.router.run("", "ip", "rule"), "lookup 100") }
+	l.apply(slow)
+	within(t, "rules in force", float64(rules()), 2, 2)
+
+	l.stopEmulator(syscall.SIGKILL)
+	within(t, "rules after a kill", float64(rules()), 2, 2)
+	within(t, "round trip after a kill, ms", rome.roundTrips(milan, 5)[2].Seconds()*1000, 0, 5)
+
+	l.startEmulator() // finds a stale socket file as well
+	within(t, "rules after the restart", float64(rules()), 0, 0)
+	l.apply(slow)
+	within(t, "round trip after the restart, ms", rome.roundTrips(milan, 5)[2].Seconds()*1000, 36, 44)
+
+	second := exec.Command("/proc/self/exe")
+	second.Env = append(os.Environ(), socketVariable+"="+filepath.Join(t.TempDir(), "other"))
+	var refused error
+	l.router.in(func() error { _, refused = second.Output(); return nil })
+	if refused == nil {
+		t.Error("a second emulator ran in the same namespace")
+	}
+	within(t, "rules after a second emulator was refused", float64(rules()), 2, 2)
+
+	l.apply(fault.State{}.SetDelay("rome", "milan", fault.Delay{Mean: 9 * time.Second}))
+	rome.send(milan, 7)
+	l.waitForQueue(1)
+	l.stopEmulator(syscall.SIGTERM)
+	if _, ok := rome.receive(time.Second); !ok {
+		t.Error("the packet that was held when the emulator stopped is lost")
+	}
+	within(t, "rules after the end", float64(rules()), 0, 0)
+	if links := l.router.run("", "ip", "link"); strings.Contains(links, Device) {
+		t.Errorf("the device is still there:\n%s", links)
+	}
+	if _, err := os.Stat(l.socket); !os.IsNotExist(err) {
+		t.Errorf("the socket file is still there: %v", err)
+	}
+}
+
+// TestApplyRefuses: a wrong configuration changes nothing and the reason reaches the caller.
+func TestApplyRefuses(t *testing.T) {
+	l := newLab(t)
+	l.startEmulator()
+	l.apply(fault.State{}.SetDelay("rome", "milan", fault.Delay{Mean: ms}))
+	v6 := fault.Emulation{Pairs: []fault.Pair{pair("br1", "fd00:1::/64", "fd00:2::/64")}}
+	if _, err := Apply(context.Background(), l.socket, v6); err == nil || !strings.Contains(err.Error(), "IPv4 only") {
+		t.Errorf("got error %v, want one with \"IPv4 only\"", err)
+	}
+	if status, err := ReadStatus(context.Background(), l.socket); err != nil || len(status.Pairs) != 2 {
+		t.Errorf("after a refusal: got %+v, %v, want the two pairs from before", status, err)
+	}
+}
+
+// TestForeignPackets puts IPv6 and other packets that no pair wants into the device.
+func TestForeignPackets(t *testing.T) {
+	l := newLab(t)
+	l.startEmulator()
+	rome, milan := l.rome.udp(romeAddress), l.milan.udp(milanAddress)
+	milan.echo()
+	l.router.in(func() error {
+		return os.WriteFile("/proc/sys/net/ipv6/conf/"+Device+"/disable_ipv6", []byte("0"), 0o644)
+	})
+	l.router.run("", "ip", "-6", "route", "add", "fd00::/64", "dev", Device)
+	l.router.run("", "ip", "rule", "add", "iif", "br1", "lookup", "100", "priority", "500")
+	l.router.in(func() error {
+		conn, err := net.Dial("udp6", "[fd00::1]:9")
+		if err != nil {
+			return err
+		}
+		_, err = conn.Write([]byte("x"))
+		return err
+	})
+	within(t, "round trip through a device without pairs, ms", rome.roundTrips(milan, 5)[2].Seconds()*1000, 0, 5)
+	status, err := ReadStatus(context.Background(), l.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.Passed != 5 || status.Ignored == 0 {
+		t.Errorf("got status %+v, want 5 packets passed and some ignored", status)
+	}
+}
+
+// TestPathMTU: a packet that is too large for the link behind the emulator is answered with the MTU of that link.
+func TestPathMTU(t *testing.T) {
+	l := newLab(t)
+	l.startEmulator()
+	l.apply(fault.State{}.SetDelay("rome", "milan", fault.Delay{Mean: ms}))
+	l.router.run("", "ip", "link", "set", "br2", "mtu", "1300")
+	near, far := tcp(l.rome, l.milan, milanAddress)
+	within(t, "TCP with path MTU discovery, Mbit/s", throughput(t, near, far, 100*ms, 300*ms)/1e6, 10, 1e6)
+	if route := l.rome.run("", "ip", "route", "get", milanAddress.String()); !strings.Contains(route, "mtu 1300") {
+		t.Errorf("rome did not learn the MTU: %s", route)
+	}
+}
+
+// TestScriptsAreAccepted lets nft read every script that package fault promises.
+func TestScriptsAreAccepted(t *testing.T) {
+	l := newLab(t)
+	files, err := filepath.Glob("../fault/testdata/*.golden")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		golden, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script, _, _ := strings.Cut(string(golden), "# emulation")
+		l.router.run(script, "nft", "-f", "-")
+		l.router.run(script, "nft", "-f", "-") // replaces itself
+		if has := strings.Contains(l.router.run("", "nft", "list", "ruleset"), fault.Table); has != strings.Contains(script, "chain") {
+			t.Errorf("%s: the table is there: %v", file, has)
+		}
+	}
+}
+
+// BenchmarkThroughput is one TCP connection over a link with 20 ms of delay.
+func BenchmarkThroughput(b *testing.B) {
+	for b.Loop() {
+		l := newLab(b)
+		l.startEmulator()
+		l.apply(fault.State{}.SetDelay("rome", "milan", fault.Delay{Mean: 20 * ms}))
+		near, far := tcp(l.rome, l.milan, milanAddress)
+		b.ReportMetric(throughput(b, near, far, 2*time.Second, 5*time.Second)/1e6, "Mbit/s")
+	}
+}
