@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubetest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// guard owns the directory of one cluster and takes processes and directory
+// away if the test process dies before it could: after a panic, a test timeout
+// or a kill, no t.Cleanup runs, and envtest's children would stay for ever.
+//
+// It is a shell that waits on a pipe. A line says that all is stopped; the end
+// of the pipe without a line says that we are gone.
+type guard struct {
+	dir   string
+	shell *exec.Cmd
+	pipe  io.WriteCloser
+}
+
+// The process groups are envtest's: each program leads its own. A signal to a
+// group that has ended is an error we do not mind. "-s KILL --" because dash
+// takes no "--" after "-KILL". The directory is removed until it is gone,
+// because a dying etcd may still write into it.
+const guardScript = `
+if read -r _; then exit 0; fi
+for file in "$0"/*.pid; do kill -s KILL -- "-$(cat "$file")"; done 2>/dev/null
+tries=0
+until rm -rf "$0" 2>/dev/null || [ $tries -ge 100 ]; do tries=$((tries + 1)); sleep 0.1; done
+`
+
+func newGuard() (*guard, error) {
+	dir, err := os.MkdirTemp("", "liqo-kubetest-")
+	if err != nil {
+		return nil, err
+	}
+	shell := exec.Command("/bin/sh", "-c", guardScript, dir)
+	// Ctrl-C goes to the whole foreground group; the guard must outlive it.
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	pipe, err := shell.StdinPipe()
+	if err == nil {
+		err = shell.Start()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start the guard of %s: %w", dir, err), os.RemoveAll(dir))
+	}
+	return &guard{dir: dir, shell: shell, pipe: pipe}, nil
+}
+
+// wrap returns a program that leaves its process id and its output in the
+// guard's directory and then becomes the named program of dir. envtest itself
+// tells nobody the process ids.
+func (g *guard) wrap(dir, name string) (string, error) {
+	program, err := filepath.Abs(filepath.Join(dir, name))
+	if err != nil {
+		return "", err
+	}
+	base := filepath.Join(g.dir, name)
+	// The output of "--help", which envtest reads, must stay on stdout.
+	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --help ] && exec %[1]s \"$@\"\necho $$ >%[2]s.pid\nexec %[1]s \"$@\" >%[2]s.log 2>&1\n",
+		quote(program), quote(base))
+	return base, os.WriteFile(base, []byte(script), 0o700)
+}
+
+func (g *guard) makeDir(name string) (string, error) {
+	path := filepath.Join(g.dir, name)
+	return path, os.Mkdir(path, 0o700)
+}
+
+// logs returns the end of what etcd and kube-apiserver said.
+func (g *guard) logs() string {
+	const keep = 2000
+	var all strings.Builder
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		text, err := os.ReadFile(filepath.Join(g.dir, name+".log"))
+		if err != nil {
+			fmt.Fprintf(&all, "--- %s wrote nothing: %v\n", name, err)
+			continue
+		}
+		fmt.Fprintf(&all, "--- %s\n%s\n", name, text[max(0, len(text)-keep):])
+	}
+	return all.String()
+}
+
+// kill ends what still runs, at once: nobody will read this etcd again, and an
+// API server asked politely waits for each open watch.
+func (g *guard) kill() error {
+	files, err := filepath.Glob(filepath.Join(g.dir, "*.pid"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		group, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			return fmt.Errorf("process id in %s: %w", file, err)
+		}
+		if err := syscall.Kill(-group, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("kill process group %d of %s: %w", group, file, err)
+		}
+	}
+	return nil
+}
+
+// release ends the guard after the cluster was stopped.
+func (g *guard) release() error {
+	_, err := io.WriteString(g.pipe, "stopped\n")
+	return errors.Join(err, g.pipe.Close(), g.shell.Wait(), os.RemoveAll(g.dir))
+}
+
+// quote makes one shell word of a path.
+func quote(path string) string {
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubetest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// assetsVariable is envtest's own name, so that tools which know envtest work here too.
+const assetsVariable = "KUBEBUILDER_ASSETS"
+
+const (
+	// The second API server of a pair starts beside the first, and both beside
+	// the compiler of the next test package.
+	startTimeout = 60 * time.Second
+	stopTimeout  = 10 * time.Second
+)
+
+// Cluster starts one API server with its etcd and stops it when the test ends.
+// The returned configuration is an administrator's (group system:masters),
+// without a limit on the request rate that a test would notice.
+func Cluster(t testing.TB) *rest.Config {
+	t.Helper()
+	configs, stop, err := start(assets(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { report(t, stop()) })
+	return configs[0]
+}
+
+// Pair starts two API servers, each with its own etcd and its own certificate
+// authority, and stops them when the test ends. Names, UIDs and resource
+// versions of one mean nothing in the other.
+func Pair(t testing.TB) (consumer, provider *rest.Config) {
+	t.Helper()
+	configs, stop, err := start(assets(t), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { report(t, stop()) })
+	return configs[0], configs[1]
+}
+
+// SharedPair is [Pair], started by the first test that asks and used by all
+// others of the same test binary, also at the same time. It ends with the test
+// process. Work in a namespace of your own and leave cluster-wide objects alone.
+func SharedPair(t testing.TB) (consumer, provider *rest.Config) {
+	t.Helper()
+	configs, err := shared(assets(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rest.CopyConfig(configs[0]), rest.CopyConfig(configs[1])
+}
+
+// shared needs no stop: the guard of each cluster sees the process end.
+var shared = func() func(string) ([]*rest.Config, error) {
+	var (
+		once    sync.Once
+		configs []*rest.Config
+		err     error
+	)
+	return func(dir string) ([]*rest.Config, error) {
+		once.Do(func() { configs, _, err = start(dir, 2) })
+		return configs, err
+	}
+}()
+
+// assets returns the directory with etcd, kube-apiserver and kubectl. It skips
+// the test if nobody named one, and fails it if what was named cannot work.
+func assets(t testing.TB) string {
+	t.Helper()
+	dir := os.Getenv(assetsVariable)
+	if dir == "" {
+		t.Skipf("NOT RUN: %s is not set, so there is no API server to test against; "+
+			"run `make test`, or: %s=$(bin/playground assets) go test ./...", assetsVariable, assetsVariable)
+	}
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		if err := executable(filepath.Join(dir, name)); err != nil {
+			t.Fatalf("%s=%s: %v; build the binaries again: bin/playground build", assetsVariable, dir, err)
+		}
+	}
+	return dir
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() || info.Mode().Perm()&0o111 == 0 {
+		return fmt.Errorf("%s is not an executable file (mode %s)", path, info.Mode())
+	}
+	return nil
+}
+
+// start brings up n clusters at once. Either all run and stop ends them all,
+// or none is left.
+func start(dir string, n int) (configs []*rest.Config, stop func() error, err error) {
+	clusters := make([]*cluster, n)
+	failures := make([]error, n)
+	var starting sync.WaitGroup
+	for i := range n {
+		starting.Go(func() { clusters[i], failures[i] = startOne(dir) })
+	}
+	starting.Wait()
+
+	stop = func() error {
+		failures := make([]error, n)
+		var stopping sync.WaitGroup
+		for i, c := range clusters {
+			if c != nil {
+				stopping.Go(func() { failures[i] = c.stop() })
+			}
+		}
+		stopping.Wait()
+		return errors.Join(failures...)
+	}
+	if err := errors.Join(failures...); err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	for _, c := range clusters {
+		configs = append(configs, c.config)
+	}
+	return configs, stop, nil
+}
+
+func report(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("stop API servers: %v", err)
+	}
+}
+
+// cluster is one running etcd with its kube-apiserver.
+type cluster struct {
+	environment *envtest.Environment
+	config      *rest.Config
+	guard       *guard
+}
+
+func startOne(dir string) (*cluster, error) {
+	guard, err := newGuard()
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{guard: guard, environment: &envtest.Environment{
+		// A stray USE_EXISTING_CLUSTER must not point tests at somebody's cluster.
+		UseExistingCluster:       new(false),
+		ControlPlaneStartTimeout: startTimeout,
+		ControlPlaneStopTimeout:  stopTimeout,
+	}}
+	if err := c.start(dir); err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	return c, nil
+}
+
+func (c *cluster) start(dir string) error {
+	plane := &c.environment.ControlPlane
+	plane.Etcd = &envtest.Etcd{}
+	server := plane.GetAPIServer()
+	var err error
+	if plane.Etcd.Path, err = c.guard.wrap(dir, "etcd"); err != nil {
+		return err
+	}
+	if server.Path, err = c.guard.wrap(dir, "kube-apiserver"); err != nil {
+		return err
+	}
+	if plane.Etcd.DataDir, err = c.guard.makeDir("data"); err != nil {
+		return err
+	}
+	if server.CertDir, err = c.guard.makeDir("certificates"); err != nil {
+		return err
+	}
+	c.config, err = c.environment.Start()
+	if err != nil {
+		return fmt.Errorf("start etcd and kube-apiserver from %s: %w; last lines of their output:\n%s", dir, err, c.guard.logs())
+	}
+	// envtest makes certificates for webhooks in a directory that the guard does not know; we have none.
+	return c.environment.WebhookInstallOptions.Cleanup()
+}
+
+func (c *cluster) stop() error {
+	killed := c.guard.kill()
+	// Stop waits until the processes are collected. It says "no such process"
+	// when it signals one in the moment between its death and the news of it.
+	stopped := c.environment.Stop()
+	if errors.Is(stopped, syscall.ESRCH) {
+		stopped = nil
+	}
+	return errors.Join(killed, stopped, c.guard.release())
+}
