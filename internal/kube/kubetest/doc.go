@@ -16,10 +16,10 @@
 // owner references are not collected, no service account is made. A test that
 // needs one of these belongs into the playground's end-to-end tests.
 //
-// Cost, on two cores: a pair is ready in four to five seconds, takes about
-// 0.6 GB while it runs, and is gone in less than a second. A test that works in
-// namespaces of its own takes [SharedPair], which is started once per test
-// binary; one that changes cluster-wide things takes [Pair].
+// Cost, on two cores: a pair is ready in about four seconds, takes half a
+// gigabyte of memory, and stops in less than a tenth of a second. A test that
+// works in namespaces of its own takes [SharedPair], which is started once per
+// test binary; one that changes cluster-wide things takes [Pair].
 //
 // The package must not know any Liqo kind: callers install what they need.
 // Its own tests prove that a pair is two clusters, and that nothing stays

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package liqo_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+)
+
+// The laws on files and packages. Imports and modules: house_imports_test.go.
+// README, Makefile and documents: house_docs_test.go. Whoever meets a failure
+// reads the text of the failure: it says what to do.
+
+// topLevel is the closed list of what may lie at the root. A new entry is a
+// decision: say in ARCHITECTURE.md what it is for.
+var topLevel = []string{
+	".ci", ".gitattributes", ".github", ".gitignore",
+	"ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md",
+	"apis", "cmd", "deployments", "doc.go", "docs", "examples", "go.mod", "go.sum", "hack",
+	"house_docs_test.go", "house_imports_test.go", "house_test.go",
+	"internal", "playground", "terraform", "test",
+}
+
+const maxFileBytes = 1 << 20
+
+func TestTree(t *testing.T) {
+	for _, file := range files(t) {
+		top, _, _ := strings.Cut(file, "/")
+		if !slices.Contains(topLevel, top) {
+			t.Errorf("%s: %q is not in the list of top-level entries; move the file, or add the entry to topLevel and to ARCHITECTURE.md", file, top)
+		}
+		if name := path.Base(file); name == "go.work" || name == "go.work.sum" {
+			t.Errorf("%s: a workspace merges all modules into one version selection; remove it (docs/adr/0002-modules.md)", file)
+		}
+		info, err := os.Lstat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > maxFileBytes {
+			t.Errorf("%s: %d bytes; files over 1 MiB do not belong into git: generate it, or download it when needed", file, info.Size())
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	for _, file := range files(t) {
+		text := read(t, file)
+		if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
+			continue // no text
+		}
+		if len(text) > 0 && !bytes.HasSuffix(text, []byte("\n")) {
+			t.Errorf("%s: end the file with a newline", file)
+		}
+		if bytes.HasSuffix(text, []byte("\n\n")) {
+			t.Errorf("%s: remove the empty lines at the end", file)
+		}
+		// Golden files and scripts hold what programs print, white space included.
+		if strings.Contains(file, "/testdata/") {
+			continue
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if strings.TrimRight(line, " \t\r") != line {
+				t.Errorf("%s:%d: remove the white space at the end of the line", file, i+1)
+			}
+		}
+	}
+}
+
+func TestLicence(t *testing.T) {
+	const header = "// SPDX-License-Identifier: Apache-2.0\n"
+	for _, file := range sources(t) {
+		if !strings.HasPrefix(string(read(t, file.path)), header) && !file.generated {
+			t.Errorf("%s: the first line must be %q", file.path, strings.TrimSpace(header))
+		}
+	}
+	for _, file := range files(t) {
+		script := filepath.Ext(file) == ".sh" || bytes.HasPrefix(read(t, file), []byte("#!"))
+		if script && !bytes.Contains(read(t, file), []byte("# SPDX-License-Identifier: Apache-2.0\n")) {
+			t.Errorf("%s: a script needs the line \"# SPDX-License-Identifier: Apache-2.0\"", file)
+		}
+	}
+	if licence := string(read(t, "LICENSE")); !strings.Contains(licence, "Apache License") || !strings.Contains(licence, "END OF TERMS AND CONDITIONS") {
+		t.Error("LICENSE must hold the full text of the Apache License 2.0")
+	}
+}
+
+// attic lists names that say nothing about the subject.
+var attic = []string{"util", "utils", "common", "helper", "helpers", "misc", "base", "forge", "getters", "types"}
+
+var packageName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
+
+func TestPackageNames(t *testing.T) {
+	for dir, pkg := range packages(t) {
+		for name := range strings.SplitSeq(dir, "/") {
+			if slices.Contains(attic, name) {
+				t.Errorf("%s: the name %q says nothing about the subject; a helper lives with its user, a shared one under a noun", dir, name)
+			}
+		}
+		if name := path.Base(dir); dir != "." && !packageName.MatchString(name) {
+			t.Errorf("%s: a Go package is one lower-case noun without hyphen, capital or underscore", dir)
+		} else if pkg.name != "main" && dir != "." && pkg.name != name {
+			t.Errorf("%s: the package calls itself %q; folder and package have the same name", dir, pkg.name)
+		}
+	}
+}
+
+func TestPackageComments(t *testing.T) {
+	for dir, pkg := range packages(t) {
+		opening := "Package " + pkg.name + " "
+		if pkg.name == "main" {
+			opening = "Command " // or what the program is called
+		}
+		switch {
+		case pkg.doc == "":
+			t.Errorf("%s: no package comment; say what the package is for, what it must not know, and which test proves it", dir)
+		case pkg.name != "main" && !strings.HasPrefix(pkg.doc, opening):
+			t.Errorf("%s: the package comment must begin with %q", dir, opening)
+		}
+	}
+}
+
+const (
+	maxPackageLines  = 1500
+	maxFileLines     = 400
+	maxFunctionLines = 80
+	maxParameters    = 5
+)
+
+// TestLimits holds the soft limits: exceeding one is allowed with a sentence of
+// reason in hack/limits.txt. Tests and generated files are free.
+func TestLimits(t *testing.T) {
+	const list = "hack/limits.txt"
+	allowed := table(t, list, 2)
+	used := map[string]bool{}
+	exceeds := func(kind, what string, is, limit int) {
+		if is <= limit {
+			return
+		}
+		key := kind + " " + what
+		used[key] = true
+		if _, ok := allowed[key]; !ok {
+			t.Errorf("%s: %d %s, the limit is %d; make it smaller, or add a line with the reason to %s:\n%s  REASON", what, is, kind, limit, list, key)
+		}
+	}
+	lines := map[string]int{}
+	for _, file := range sources(t) {
+		if file.test || file.generated {
+			continue
+		}
+		lines[path.Dir(file.path)] += file.lines
+		exceeds("file-lines", file.path, file.lines, maxFileLines)
+		for _, declaration := range file.syntax.Decls {
+			function, ok := declaration.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			name := file.path + ":" + function.Name.Name
+			exceeds("function-lines", name, file.line(function.End())-file.line(function.Pos())+1, maxFunctionLines)
+			exceeds("parameters", name, function.Type.Params.NumFields(), maxParameters)
+		}
+	}
+	for dir, n := range lines {
+		exceeds("package-lines", dir, n, maxPackageLines)
+	}
+	for key := range allowed {
+		if !used[key] {
+			t.Errorf("%s: %q exceeds nothing any more; remove the line", list, key)
+		}
+	}
+}
+
+// ---- reading the tree, once ----
+
+// files returns the slash-separated paths of all files that git tracks or would
+// track; without git, of all files but the built ones.
+func files(t *testing.T) []string {
+	t.Helper()
+	all, err := listFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("found only %v: the laws must run in the root of the repository", all)
+	}
+	return all
+}
+
+var listFiles = sync.OnceValues(func() ([]string, error) {
+	// safe.directory: the tests also run as a user who does not own the clone.
+	output, err := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err == nil {
+		all := strings.Split(strings.TrimSuffix(string(output), "\x00"), "\x00")
+		return slices.DeleteFunc(all, func(file string) bool {
+			_, err := os.Lstat(file)
+			return err != nil // deleted, not yet committed
+		}), nil
+	}
+	var all []string
+	err = filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (file == ".git" || file == "bin") {
+			return filepath.SkipDir
+		}
+		if !entry.IsDir() {
+			all = append(all, filepath.ToSlash(file))
+		}
+		return nil
+	})
+	return all, err
+})
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// source is one parsed Go file.
+type source struct {
+	path      string
+	test      bool
+	generated bool
+	lines     int
+	syntax    *ast.File
+	positions *token.FileSet
+}
+
+func (s source) line(at token.Pos) int { return s.positions.Position(at).Line }
+
+// imports returns the import paths of the file.
+func (s source) imports() (paths []string) {
+	for _, spec := range s.syntax.Imports {
+		paths = append(paths, strings.Trim(spec.Path.Value, `"`))
+	}
+	return paths
+}
+
+var (
+	parseOnce sync.Once
+	parsed    []source
+)
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	all := files(t)
+	parseOnce.Do(func() {
+		for _, file := range all {
+			if filepath.Ext(file) != ".go" || strings.Contains(file, "/testdata/") {
+				continue
+			}
+			text := read(t, file)
+			positions := token.NewFileSet()
+			syntax, err := parser.ParseFile(positions, file, text, parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				t.Errorf("%v", err)
+				continue
+			}
+			parsed = append(parsed, source{
+				path: file, test: strings.HasSuffix(file, "_test.go"), generated: ast.IsGenerated(syntax),
+				lines: bytes.Count(text, []byte("\n")), syntax: syntax, positions: positions,
+			})
+		}
+	})
+	return parsed
+}
+
+type pkg struct {
+	name, doc string
+}
+
+// packages returns name and comment of each Go package by its folder. A folder
+// with tests only is a package too.
+func packages(t *testing.T) map[string]pkg {
+	t.Helper()
+	found := map[string]pkg{}
+	for _, file := range sources(t) {
+		dir := path.Dir(file.path)
+		name := strings.TrimSuffix(file.syntax.Name.Name, "_test")
+		known := found[dir]
+		if !file.test || known.name == "" {
+			known.name = name
+		}
+		if file.syntax.Doc != nil {
+			known.doc = file.syntax.Doc.Text()
+		}
+		found[dir] = known
+	}
+	return found
+}
+
+// table reads a list: key words, then a remark, on each line.
+func table(t *testing.T, file string, keyWords int) map[string]string {
+	t.Helper()
+	rows := map[string]string{}
+	for i, line := range strings.Split(string(read(t, file)), "\n") {
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		words := strings.Fields(line)
+		if len(words) < keyWords+2 {
+			t.Errorf("%s:%d: want %d words and then a reason that says something", file, i+1, keyWords)
+			continue
+		}
+		key := strings.Join(words[:keyWords], " ")
+		if _, twice := rows[key]; twice {
+			t.Errorf("%s:%d: %q stands there twice", file, i+1, key)
+		}
+		rows[key] = strings.Join(words[keyWords:], " ")
+	}
+	return rows
+}
