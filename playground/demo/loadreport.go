@@ -58,8 +58,11 @@ func (p loadPlan) report(tallies []tally, took time.Duration) loadReport {
 		report.OK += t.ok
 		report.Failed += t.requests - t.ok
 		for _, pair := range []struct{ into, from map[string]int }{
-			{report.Statuses, t.statuses}, {report.Errors, t.problems},
-			{report.Pods, t.pods}, {report.Nodes, t.nodes}, {report.Clusters, t.clusters},
+			{report.Statuses, t.statuses},
+			{report.Errors, t.problems},
+			{report.Pods, t.pods},
+			{report.Nodes, t.nodes},
+			{report.Clusters, t.clusters},
 		} {
 			for key, n := range pair.from {
 				pair.into[key] += n

@@ -112,8 +112,12 @@ func TestRequire(t *testing.T) {
 		url, require string
 		want         int
 	}{
-		{server.URL, "all", exitFailed}, {server.URL, "any", exitOK}, {server.URL, "none", exitFailed},
-		{gone, "all", exitFailed}, {gone, "any", exitFailed}, {gone, "none", exitOK},
+		{server.URL, "all", exitFailed},
+		{server.URL, "any", exitOK},
+		{server.URL, "none", exitFailed},
+		{gone, "all", exitFailed},
+		{gone, "any", exitFailed},
+		{gone, "none", exitOK},
 	} {
 		code, out, _ := command(t, "probe", "http", test.url, "--count", "2", "--interval", "1ms", "--require", test.require)
 		if code != test.want {

@@ -91,6 +91,37 @@ func (b Builder) Build(ctx context.Context) (Set, error) {
 	return set, err
 }
 
+// Assets returns a directory with the API server, etcd and kubectl by their names, as
+// integration tests look for them. It builds that one component only, which needs neither
+// root nor a C compiler.
+func (b Builder) Assets(ctx context.Context) (dir string, err error) {
+	unlock, err := b.lock()
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	i := slices.IndexFunc(Components, func(c Component) bool { return c.Name == "kube" })
+	kube, err := b.component(ctx, Components[i])
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(b.Cache, "assets", filepath.Base(kube))
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	return dir, atomically(dir, func(tmp string) error { return linkPrograms(kube, tmp) })
+}
+
+// linkPrograms puts the multi-call program into a directory under each of its names.
+func linkPrograms(kube, to string) error {
+	for _, name := range append([]string{"kube"}, Programs...) {
+		if err := os.Link(filepath.Join(kube, "kube"), filepath.Join(to, name)); err != nil {
+			return fmt.Errorf("assemble programs: %w", err)
+		}
+	}
+	return nil
+}
+
 func (b Builder) assemble(ctx context.Context, dirs map[string]string, tmp string) error {
 	for _, dir := range []string{"bin", "cni", "images"} {
 		if err := os.Mkdir(filepath.Join(tmp, dir), 0o755); err != nil {
@@ -98,6 +129,9 @@ func (b Builder) assemble(ctx context.Context, dirs map[string]string, tmp strin
 		}
 	}
 	for _, c := range Components {
+		if c.Name == "kube" {
+			continue // under all its names, below
+		}
 		into := "bin"
 		if c.Plugins {
 			into = "cni"
@@ -112,10 +146,8 @@ func (b Builder) assemble(ctx context.Context, dirs map[string]string, tmp strin
 			}
 		}
 	}
-	for _, name := range Programs {
-		if err := os.Link(filepath.Join(dirs["kube"], "kube"), filepath.Join(tmp, "bin", name)); err != nil {
-			return fmt.Errorf("assemble programs: %w", err)
-		}
+	if err := linkPrograms(dirs["kube"], filepath.Join(tmp, "bin")); err != nil {
+		return err
 	}
 	if err := b.kwokStages(ctx, filepath.Join(tmp, "kwok-stages.yaml")); err != nil {
 		return err

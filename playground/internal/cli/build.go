@@ -27,11 +27,7 @@ and built again only when its source, its pinned versions or the Go release chan
 does the same when it has to.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := a.builder()
-			if err != nil {
-				return err
-			}
-			set, err := b.Build(cmd.Context())
+			set, err := a.set(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -45,7 +41,7 @@ func (a *app) assets() *cobra.Command {
 	return &cobra.Command{
 		Use: "assets", Short: "Print the directory of etcd, kube-apiserver and kubectl, building them if need be",
 		Long: `assets prints a directory for the variable KUBEBUILDER_ASSETS, by which integration tests
-find an API server to run.`,
+find an API server to run. It needs no root.`,
 		Example: "  KUBEBUILDER_ASSETS=$(playground assets) go test ./...",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,14 +49,23 @@ find an API server to run.`,
 			if err != nil {
 				return err
 			}
-			set, err := b.Build(cmd.Context())
+			dir, err := b.Assets(cmd.Context())
 			if err != nil {
 				return err
 			}
-			a.printf("%s\n", set.Tools().Bin)
+			a.printf("%s\n", dir)
 			return nil
 		},
 	}
+}
+
+// set is everything a cluster is made of, built if need be.
+func (a *app) set(ctx context.Context) (build.Set, error) {
+	b, err := a.builder()
+	if err != nil {
+		return build.Set{}, err
+	}
+	return b.Build(ctx)
 }
 
 func (a *app) image() *cobra.Command {
@@ -127,14 +132,14 @@ func (a *app) archive(ctx context.Context, name string) (string, error) {
 		}
 		return name, nil
 	}
-	b, err := a.builder()
-	if err != nil {
-		return "", err
-	}
 	if name == toolsImage {
+		b, err := a.builder()
+		if err != nil {
+			return "", err
+		}
 		return b.Tools(ctx)
 	}
-	set, err := b.Build(ctx)
+	set, err := a.set(ctx)
 	if err != nil {
 		return "", err
 	}

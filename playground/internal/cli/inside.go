@@ -10,8 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"liqo.io/liqo/playground/internal/inside"
 	"liqo.io/liqo/playground/internal/lifecycle"
 	"liqo.io/liqo/playground/internal/machine"
+	"liqo.io/liqo/playground/internal/record"
 )
 
 func (a *app) node() *cobra.Command {
@@ -28,8 +30,8 @@ with the control plane, which goes on running.`,
 			Use: string(power) + " CLUSTER NODE", Short: short, Args: cobra.ExactArgs(2),
 			Example:           fmt.Sprintf("  playground node %s rome rome-worker", power),
 			ValidArgsFunction: completeNode,
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return a.running().SwitchNode(cmd.Context(), args[0], args[1], power)
+			RunE: func(_ *cobra.Command, args []string) error {
+				return a.running().SwitchNode(args[0], args[1], power)
 			},
 		})
 	}
@@ -41,7 +43,7 @@ func completeNode(cmd *cobra.Command, args []string, prefix string) ([]cobra.Com
 		return completeClusters(1)(cmd, args, prefix)
 	}
 	var names []cobra.Completion
-	if _, t, err := lifecycle.LoadComplete(); err == nil {
+	if _, t, err := record.LoadComplete(); err == nil {
 		c, _ := t.Cluster(args[0])
 		for _, n := range c.Nodes {
 			names = append(names, n.Name)
@@ -66,7 +68,7 @@ is killed comes back by itself, as after a crash.`,
 			Example:           fmt.Sprintf("  playground component %[1]s rome kube-apiserver\n  playground component %[1]s rome rome-worker/kubelet", action),
 			ValidArgsFunction: completeComponent,
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return a.running().ActOnComponent(cmd.Context(), args[0], args[1], action)
+				return inside.Act(cmd.Context(), args[0], args[1], action)
 			},
 		})
 	}
@@ -77,7 +79,7 @@ func completeComponent(cmd *cobra.Command, args []string, prefix string) ([]cobr
 	if len(args) != 1 {
 		return completeClusters(1)(cmd, args, prefix)
 	}
-	names, _ := lifecycle.ComponentNames(args[0]) // nothing to offer if it fails
+	names, _ := inside.ComponentNames(args[0]) // nothing to offer if it fails
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
@@ -88,7 +90,7 @@ func (a *app) exec() *cobra.Command {
 		Args:              cobra.MinimumNArgs(3),
 		ValidArgsFunction: completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			run, err := lifecycle.EnterNode(cmd.Context(), args[0], args[1], args[2:])
+			run, err := inside.EnterNode(cmd.Context(), args[0], args[1], args[2:])
 			if err != nil {
 				return err
 			}
@@ -106,7 +108,7 @@ func (a *app) logs() *cobra.Command {
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeComponent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			file, err := lifecycle.LogFile(args[0], args[1])
+			file, err := inside.LogFile(args[0], args[1])
 			if err != nil {
 				return err
 			}
@@ -150,7 +152,7 @@ image build knows (demo, tools) stands for its archive.`,
 			if err != nil {
 				return err
 			}
-			return a.running().Load(cmd.Context(), archive, args[1:])
+			return inside.Load(cmd.Context(), a.printer(), archive, args[1:])
 		},
 	}
 }

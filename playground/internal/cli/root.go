@@ -34,7 +34,7 @@ type app struct {
 // Main runs the command line and returns the exit code.
 func Main(args []string, out, errs io.Writer) int {
 	// A second interrupt ends the program at once, in case the first one is being handled slowly.
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
 	defer stop()
 	root := newRoot(&app{out: out, err: errs})

@@ -11,8 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"liqo.io/liqo/playground/internal/lifecycle"
+	"liqo.io/liqo/playground/internal/inside"
 	"liqo.io/liqo/playground/internal/pki"
+	"liqo.io/liqo/playground/internal/record"
 )
 
 func (a *app) status() *cobra.Command {
@@ -27,7 +28,7 @@ if something that should run does not.`,
 			if output != "" && output != "json" {
 				return fmt.Errorf("output format %q: use json, or none for a table", output)
 			}
-			report, err := a.running().Status(cmd.Context())
+			report, err := inside.Status(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -50,7 +51,7 @@ if something that should run does not.`,
 	return c
 }
 
-func (a *app) printStatus(r lifecycle.Report) {
+func (a *app) printStatus(r inside.Report) {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	defer func() { _ = w.Flush() }()
 	row := func(cells ...string) { _, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) }
@@ -95,7 +96,7 @@ func (a *app) kubeconfig() *cobra.Command {
 		Use: "kubeconfig [CLUSTER...]", Short: "Print the kubeconfig of clusters, one context each (all if none is named)",
 		Example: "  playground kubeconfig rome > rome.yaml\n  playground kubeconfig > both.yaml\n  export KUBECONFIG=$(playground kubeconfig --path rome)",
 		RunE: func(_ *cobra.Command, args []string) error {
-			paths, err := lifecycle.KubeconfigPaths(args)
+			paths, err := inside.KubeconfigPaths(args)
 			if err != nil {
 				return err
 			}
@@ -125,7 +126,7 @@ func (a *app) kubeconfig() *cobra.Command {
 // completeClusters completes names of clusters for the first n arguments; -1 means all.
 func completeClusters(n int) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		_, t, err := lifecycle.LoadComplete()
+		_, t, err := record.LoadComplete()
 		if err != nil || (n >= 0 && len(args) >= n) {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

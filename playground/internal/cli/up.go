@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"liqo.io/liqo/playground/internal/inside"
 	"liqo.io/liqo/playground/internal/lifecycle"
 	"liqo.io/liqo/playground/internal/scenario"
 	"liqo.io/liqo/playground/scenarios"
@@ -89,7 +90,7 @@ func (a *app) runUp(ctx context.Context, s scenario.Scenario, o lifecycle.UpOpti
 	} else {
 		a.printf("%s is up already; nothing changed.\n\n", s.Name)
 	}
-	report, err := p.Status(ctx)
+	report, err := inside.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (a *app) runUp(ctx context.Context, s scenario.Scenario, o lifecycle.UpOpti
 	return nil
 }
 
-func (a *app) printNext(r lifecycle.Report) {
+func (a *app) printNext(r inside.Report) {
 	var paths []string
 	for _, c := range r.Clusters {
 		paths = append(paths, c.Kubeconfig)

@@ -25,8 +25,10 @@ func TestStateOperations(t *testing.T) {
 		{"heal keeps other faults", two.Partition("rome", "milan", false).Heal("rome", "milan"), two.Links},
 		{"heal of itself harms no other link", two.Heal("rome", "rome"), two.Links},
 		{"sorted", two, []Link{{A: "host", B: "rome", Delay: slow}, {A: "milan", B: "rome", Loss: 500}}},
-		{"several faults on a link", two.SetBandwidth("milan", "rome", 100*Megabit),
-			[]Link{{A: "host", B: "rome", Delay: slow}, {A: "milan", B: "rome", Loss: 500, Bandwidth: 100 * Megabit}}},
+		{
+			"several faults on a link", two.SetBandwidth("milan", "rome", 100*Megabit),
+			[]Link{{A: "host", B: "rome", Delay: slow}, {A: "milan", B: "rome", Loss: 500, Bandwidth: 100 * Megabit}},
+		},
 		{"zero removes", two.SetLoss("milan", "rome", 0), []Link{{A: "host", B: "rome", Delay: slow}}},
 		{"clear all", two.Clear(), nil},
 		{"clear a site", two.Clear("milan"), []Link{{A: "host", B: "rome", Delay: slow}}},

@@ -38,8 +38,12 @@ type tool struct{ program, debian string }
 
 var (
 	runTools = []tool{
-		{"nft", "nftables"}, {"iptables", "iptables"}, {"mount", "mount"}, {"umount", "mount"},
-		{"nsenter", "util-linux"}, {"tail", "coreutils"},
+		{"nft", "nftables"},
+		{"iptables", "iptables"},
+		{"mount", "mount"},
+		{"umount", "mount"},
+		{"nsenter", "util-linux"},
+		{"tail", "coreutils"},
 	}
 	buildTools = []tool{{"go", "golang-go (1.26 or newer)"}, {"gcc", "gcc"}, {"pkg-config", "pkg-config"}}
 )

@@ -230,16 +230,28 @@ func TestClosureRefuses(t *testing.T) {
 		says     []string
 	}{
 		"no such program": {[]pack{{"libc6=2", libc}}, Selection{Programs: []string{"/usr/bin/none"}}, []string{"/usr/bin/none", "not exist"}},
-		"library missing": {[]pack{{"t=1", []File{tool}}, {"libc6=2", libc}}, Selection{Programs: []string{"/usr/bin/tool"}},
-			[]string{"/usr/bin/tool", "libmissing.so.1", "package missing"}},
+		"library missing": {
+			[]pack{{"t=1", []File{tool}}, {"libc6=2", libc}},
+			Selection{Programs: []string{"/usr/bin/tool"}},
+			[]string{"/usr/bin/tool", "libmissing.so.1", "package missing"},
+		},
 		"no dynamic linker": {[]pack{{"t=1", []File{tool}}}, Selection{Programs: []string{"/usr/bin/tool"}}, []string{"dynamic linker", "/usr/lib64"}},
-		"script": {[]pack{{"t=1", []File{Regular("/usr/bin/s", 0o755, Inline("#!/bin/sh\n"))}}},
-			Selection{Programs: []string{"/usr/bin/s"}}, []string{"/usr/bin/s", "not an ELF"}},
+		"script": {
+			[]pack{{"t=1", []File{Regular("/usr/bin/s", 0o755, Inline("#!/bin/sh\n"))}}},
+			Selection{Programs: []string{"/usr/bin/s"}},
+			[]string{"/usr/bin/s", "not an ELF"},
+		},
 		"directory": {[]pack{{"libc6=2", libc}}, Selection{Programs: []string{"/lib/x86_64-linux-gnu"}}, []string{"directory"}},
-		"symlinks in a circle": {[]pack{{"t=1", []File{Symlink("/usr/bin/a", "b"), Symlink("/usr/bin/b", "a")}}},
-			Selection{Programs: []string{"/usr/bin/a"}}, []string{"more than 40 symlinks"}},
-		"in two packages": {[]pack{{"a=1", []File{program("/bin/x")}}, {"b=1", []File{program("/usr/bin/x")}}, {"libc6=2", libc}},
-			Selection{Programs: []string{"/usr/bin/x"}}, []string{"a=1", "b=1"}},
+		"symlinks in a circle": {
+			[]pack{{"t=1", []File{Symlink("/usr/bin/a", "b"), Symlink("/usr/bin/b", "a")}}},
+			Selection{Programs: []string{"/usr/bin/a"}},
+			[]string{"more than 40 symlinks"},
+		},
+		"in two packages": {
+			[]pack{{"a=1", []File{program("/bin/x")}}, {"b=1", []File{program("/usr/bin/x")}}, {"libc6=2", libc}},
+			Selection{Programs: []string{"/usr/bin/x"}},
+			[]string{"a=1", "b=1"},
+		},
 		"extra missing": {[]pack{{"libc6=2", libc}}, Selection{Extras: []Extra{{"/etc/a", "/etc/b"}}}, []string{"/etc/a or /etc/b"}},
 		"damaged ELF":   {[]pack{{"t=1", []File{Regular("/usr/bin/d", 0o755, Inline(elf.ELFMAG+"cut"))}}}, Selection{Programs: []string{"/usr/bin/d"}}, []string{"/usr/bin/d", "ELF file"}},
 	} {

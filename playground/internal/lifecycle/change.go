@@ -8,63 +8,33 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"liqo.io/liqo/playground/internal/build"
 	"liqo.io/liqo/playground/internal/host"
 	"liqo.io/liqo/playground/internal/machine"
 	"liqo.io/liqo/playground/internal/network"
+	"liqo.io/liqo/playground/internal/record"
 	"liqo.io/liqo/playground/internal/scenario"
 	"liqo.io/liqo/playground/internal/topology"
 )
 
-// ref is a machine of the playground: its name, its control socket, and what must be done
-// to its network when it is switched.
-type ref struct {
-	name   string
-	socket string
-	// cable is the node's link if the node alone uses it.
-	cable *topology.Endpoint
-}
-
-func machines(c topology.Cluster) []ref {
-	out := []ref{{name: c.ControlPlaneMachine(), socket: topology.Socket(c.ControlPlaneMachine())}}
-	for _, n := range c.Nodes {
-		out = append(out, nodeRef(c, n))
-	}
-	return out
-}
-
-func nodeRef(c topology.Cluster, n topology.Node) ref {
-	r := ref{name: c.NodeMachine(n.Name), socket: topology.Socket(c.NodeMachine(n.Name))}
-	if n.Role == scenario.RoleWorker {
-		r.cable = &n.Endpoint // the first node's also serves the control plane, which stays up
-	}
-	return r
-}
-
-func specPath(machineName string) string {
-	return filepath.Join(topology.StateDir, "machine", machineName+".json")
-}
-
-func startMachine(r ref) error {
-	if r.cable != nil {
-		if err := network.SetPort(*r.cable, true); err != nil {
+func startMachine(r record.Machine) error {
+	if r.Cable != nil {
+		if err := network.SetPort(*r.Cable, true); err != nil {
 			return err
 		}
 	}
-	return machine.Resume(specPath(r.name))
+	return machine.Resume(record.SpecPath(r.Name))
 }
 
-func stopMachine(r ref) error {
-	if r.cable != nil {
-		if err := network.SetPort(*r.cable, false); err != nil {
+func stopMachine(r record.Machine) error {
+	if r.Cable != nil {
+		if err := network.SetPort(*r.Cable, false); err != nil {
 			return err
 		}
 	}
-	return machine.KillGroup(path.Join(topology.Cgroup, r.name), killLimit)
+	return machine.KillGroup(path.Join(topology.Cgroup, r.Name), killLimit)
 }
 
 // Power is what can be done to a node.
@@ -80,22 +50,17 @@ const (
 
 // SwitchNode changes a node's power and returns when the machine is up or gone; what
 // Kubernetes makes of it takes its own time.
-func (p Playground) SwitchNode(ctx context.Context, clusterName, nodeName string, power Power) error {
-	unlock, err := Lock()
+func (p Playground) SwitchNode(clusterName, nodeName string, power Power) error {
+	return record.Exclusively(func(_ record.State, t topology.Topology) error { return switchNode(t, clusterName, nodeName, power) })
+}
+
+func switchNode(t topology.Topology, clusterName, nodeName string, power Power) error {
+	c, n, err := record.Node(t, clusterName, nodeName)
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	_, t, err := LoadComplete()
-	if err != nil {
-		return err
-	}
-	c, n, err := findNode(t, clusterName, nodeName)
-	if err != nil {
-		return err
-	}
-	r := nodeRef(c, n)
-	_, err = machine.HostPID(r.socket)
+	r := record.NodeMachine(c, n)
+	_, err = machine.HostPID(r.Socket)
 	up := err == nil
 	switch {
 	case power == On && up:
@@ -114,33 +79,16 @@ func (p Playground) SwitchNode(ctx context.Context, clusterName, nodeName string
 	return startMachine(r)
 }
 
-func findNode(t topology.Topology, clusterName, nodeName string) (topology.Cluster, topology.Node, error) {
-	c, err := findCluster(t, clusterName)
-	if err != nil {
-		return c, topology.Node{}, err
-	}
-	n, found := c.Node(nodeName)
-	if !found {
-		names := make([]string, 0, len(c.Nodes))
-		for _, n := range c.Nodes {
-			names = append(names, n.Name)
-		}
-		return c, n, fmt.Errorf("cluster %s has no real node %q; it has: %s", clusterName, nodeName, strings.Join(names, ", "))
-	}
-	return c, n, nil
+// Add brings one more cluster up beside those that run.
+func (p Playground) Add(ctx context.Context, added scenario.Cluster) (c topology.Cluster, err error) {
+	err = record.Exclusively(func(state record.State, t topology.Topology) error {
+		c, err = p.add(ctx, state, t, added)
+		return err
+	})
+	return c, err
 }
 
-// Add brings one more cluster up beside those that run.
-func (p Playground) Add(ctx context.Context, added scenario.Cluster) (topology.Cluster, error) {
-	unlock, err := Lock()
-	if err != nil {
-		return topology.Cluster{}, err
-	}
-	defer unlock()
-	state, t, err := LoadComplete()
-	if err != nil {
-		return topology.Cluster{}, err
-	}
+func (p Playground) add(ctx context.Context, state record.State, t topology.Topology, added scenario.Cluster) (topology.Cluster, error) {
 	if _, exists := t.Cluster(added.Name); exists {
 		return topology.Cluster{}, fmt.Errorf("there is a cluster %q already", added.Name)
 	}
@@ -149,7 +97,8 @@ func (p Playground) Add(ctx context.Context, added scenario.Cluster) (topology.C
 	if overlaps := s.Overlaps(); len(overlaps) > 0 {
 		return topology.Cluster{}, errors.New(overlaps[0].Text)
 	}
-	if t, err = topology.New(s); err != nil {
+	t, err := topology.New(s)
+	if err != nil {
 		return topology.Cluster{}, err
 	}
 	c, _ := t.Cluster(added.Name)
@@ -162,13 +111,13 @@ func (p Playground) Add(ctx context.Context, added scenario.Cluster) (topology.C
 		return c, errors.Join(err, removeCluster(c))
 	}
 	state.Scenario = t.Scenario
-	if err := state.writeKubeconfig(c); err != nil {
+	if err := state.WriteKubeconfig(c); err != nil {
 		return c, err
 	}
-	return c, state.save()
+	return c, state.Save()
 }
 
-func (p Playground) addCluster(ctx context.Context, state State, t topology.Topology, c topology.Cluster) error {
+func (p Playground) addCluster(ctx context.Context, state record.State, t topology.Topology, c topology.Cluster) error {
 	if err := network.AddCluster(c); err != nil {
 		return err
 	}
@@ -180,16 +129,11 @@ func (p Playground) addCluster(ctx context.Context, state State, t topology.Topo
 
 // Remove takes one cluster away; the others go on.
 func (p Playground) Remove(ctx context.Context, name string) error {
-	unlock, err := Lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	state, t, err := LoadComplete()
-	if err != nil {
-		return err
-	}
-	c, err := findCluster(t, name)
+	return record.Exclusively(func(state record.State, t topology.Topology) error { return p.removeNamed(ctx, state, t, name) })
+}
+
+func (p Playground) removeNamed(ctx context.Context, state record.State, t topology.Topology, name string) error {
+	c, err := record.Cluster(t, name)
 	if err != nil {
 		return err
 	}
@@ -215,15 +159,15 @@ func (p Playground) Remove(ctx context.Context, name string) error {
 	if err := p.applyFaults(ctx, t, state.Faults); err != nil {
 		return err
 	}
-	return state.save()
+	return state.Save()
 }
 
 func removeCluster(c topology.Cluster) error {
-	for _, m := range slices.Backward(machines(c)) {
-		if err := machine.KillGroup(path.Join(topology.Cgroup, m.name), killLimit); err != nil {
+	for _, m := range slices.Backward(record.Machines(c)) {
+		if err := machine.KillGroup(path.Join(topology.Cgroup, m.Name), killLimit); err != nil {
 			return err
 		}
-		for _, file := range []string{m.socket, specPath(m.name)} {
+		for _, file := range []string{m.Socket, record.SpecPath(m.Name)} {
 			if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return fmt.Errorf("remove cluster %s: %w", c.Name, err)
 			}

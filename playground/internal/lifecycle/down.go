@@ -14,6 +14,7 @@ import (
 	"liqo.io/liqo/playground/internal/host"
 	"liqo.io/liqo/playground/internal/machine"
 	"liqo.io/liqo/playground/internal/network"
+	"liqo.io/liqo/playground/internal/record"
 	"liqo.io/liqo/playground/internal/topology"
 )
 
@@ -23,7 +24,7 @@ const killLimit = 20 * time.Second
 // Down removes everything of a playground: processes, cgroups, namespaces, links, mounts,
 // files outside the cache. It needs no state to do so. found is false if nothing was there.
 func (p Playground) Down() (found bool, err error) {
-	unlock, err := Lock()
+	unlock, err := record.Lock()
 	if err != nil {
 		return false, err
 	}
@@ -33,29 +34,25 @@ func (p Playground) Down() (found bool, err error) {
 		return false, err
 	}
 	if len(left) == 0 {
-		return false, os.RemoveAll(topology.RuntimeDir)
+		return false, nil
 	}
-	if err := p.clean(); err != nil {
-		return true, err
-	}
-	// With the lock in it, so it goes last; whoever waits for that lock notices (Lock).
-	return true, os.RemoveAll(topology.RuntimeDir)
+	return true, p.clean()
 }
 
 // clean is Down without the lock. Processes go first: whatever else is in use is in use by
 // them.
 func (p Playground) clean() error {
-	state, stateErr := Load()
+	state, stateErr := record.Load()
 	step := p.Progress.Step("take everything down")
 	err := remove(state)
 	step.End(err)
-	if err == nil && stateErr != nil && !errors.Is(stateErr, ErrNone) {
+	if err == nil && stateErr != nil && !errors.Is(stateErr, record.ErrNone) {
 		p.Warn("the record of the machine's earlier settings was unreadable; they were not put back: %v", stateErr)
 	}
 	return err
 }
 
-func remove(state State) error {
+func remove(state record.State) error {
 	if err := machine.KillGroup(topology.Cgroup, killLimit); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"liqo.io/liqo/playground/internal/machine"
 	"liqo.io/liqo/playground/internal/netem"
 	"liqo.io/liqo/playground/internal/network"
+	"liqo.io/liqo/playground/internal/record"
 	"liqo.io/liqo/playground/internal/spec"
 	"liqo.io/liqo/playground/internal/topology"
 )
@@ -77,24 +78,19 @@ func answers(ctx context.Context) error {
 // change speaks of, change gets the present faults and returns the wanted ones. Nothing
 // changes if a name is unknown or a fault impossible.
 func (p Playground) Fault(ctx context.Context, names []string, change func(fault.State) fault.State) (fault.State, error) {
-	unlock, err := Lock()
-	if err != nil {
-		return fault.State{}, err
-	}
-	defer unlock()
-	state, t, err := LoadComplete()
-	if err != nil {
-		return fault.State{}, err
-	}
-	if err := sites(t).Check(names...); err != nil {
-		return fault.State{}, err
-	}
-	wanted := change(state.Faults)
-	if err := p.applyFaults(ctx, t, wanted); err != nil {
-		return state.Faults, err
-	}
-	state.Faults = wanted
-	return wanted, state.save()
+	var now fault.State
+	err := record.Exclusively(func(state record.State, t topology.Topology) error {
+		if err := sites(t).Check(names...); err != nil {
+			return err
+		}
+		now = change(state.Faults)
+		if err := p.applyFaults(ctx, t, now); err != nil {
+			return err
+		}
+		state.Faults = now
+		return state.Save()
+	})
+	return now, err
 }
 
 // sites are the ends that links can have, as the router sees them.
@@ -158,7 +154,7 @@ func startEmulator(ctx context.Context) error {
 		LogDir: filepath.Join(dir, "log"), Socket: topology.Socket(emulator),
 		Components: []spec.Component{{Name: "netem", Argv: []string{self, NetemCommand}}},
 	}
-	if err := machine.Start(m, specPath(emulator)); err != nil {
+	if err := machine.Start(m, record.SpecPath(emulator)); err != nil {
 		return err
 	}
 	if err := answers(ctx); err != nil {

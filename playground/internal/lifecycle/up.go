@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -16,9 +15,11 @@ import (
 
 	"liqo.io/liqo/playground/internal/build"
 	"liqo.io/liqo/playground/internal/cluster"
+	"liqo.io/liqo/playground/internal/health"
 	"liqo.io/liqo/playground/internal/host"
 	"liqo.io/liqo/playground/internal/machine"
 	"liqo.io/liqo/playground/internal/network"
+	"liqo.io/liqo/playground/internal/record"
 	"liqo.io/liqo/playground/internal/scenario"
 	"liqo.io/liqo/playground/internal/topology"
 )
@@ -45,16 +46,16 @@ func (p Playground) Up(ctx context.Context, s scenario.Scenario, o UpOptions) (c
 	if err != nil {
 		return false, err
 	}
-	unlock, err := Lock()
+	unlock, err := record.Lock()
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
-	state, err := Load()
+	state, err := record.Load()
 	switch {
 	case err == nil && state.Complete:
-		return p.already(ctx, state, s)
-	case err != nil && !errors.Is(err, ErrNone):
+		return p.already(ctx, state, s, o)
+	case err != nil && !errors.Is(err, record.ErrNone):
 		return false, err
 	}
 	if left, err := remains(); err != nil {
@@ -78,7 +79,7 @@ func (p Playground) Up(ctx context.Context, s scenario.Scenario, o UpOptions) (c
 	}
 	if err := p.create(ctx, t, set, s, o); err != nil {
 		if !o.Keep {
-			err = errors.Join(err, p.clean(), os.RemoveAll(topology.RuntimeDir))
+			err = errors.Join(err, p.clean())
 		}
 		return false, err
 	}
@@ -97,7 +98,7 @@ func needs(t topology.Topology, building bool) host.Needs {
 }
 
 // already handles an Up while a playground is up.
-func (p Playground) already(ctx context.Context, state State, s scenario.Scenario) (changed bool, err error) {
+func (p Playground) already(ctx context.Context, state record.State, s scenario.Scenario, o UpOptions) (changed bool, err error) {
 	if !reflect.DeepEqual(normal(state.Requested), normal(s)) {
 		return false, fmt.Errorf("the playground %q is up already, and a machine has only one; remove it first with: playground down (or add a cluster to it: playground add)", state.Requested.Name)
 	}
@@ -112,7 +113,11 @@ func (p Playground) already(ctx context.Context, state State, s scenario.Scenari
 		}
 		changed = changed || revived
 	}
-	return changed, nil
+	if o.KubeconfigDir == "" || o.KubeconfigDir == state.KubeconfigDir {
+		return changed, nil
+	}
+	state.KubeconfigDir = o.KubeconfigDir // the earlier files stay until down
+	return true, state.Finish(t)
 }
 
 // normal removes differences that mean nothing: empty against missing.
@@ -131,15 +136,15 @@ func normal(s scenario.Scenario) scenario.Scenario {
 
 // revive starts what is not running of a cluster that should be.
 func (p Playground) revive(ctx context.Context, set build.Set, c topology.Cluster) (changed bool, err error) {
-	for _, m := range machines(c) {
-		_, err := machine.NewClient(m.socket).Components(ctx)
+	for _, m := range record.Machines(c) {
+		_, err := machine.NewClient(m.Socket).Components(ctx)
 		if err == nil {
 			continue
 		}
 		if !errors.Is(err, machine.ErrDown) {
 			return changed, err
 		}
-		p.Warn("%s was down; starting it", m.name)
+		p.Warn("%s was down; starting it", m.Name)
 		if err := startMachine(m); err != nil {
 			return changed, err
 		}
@@ -156,14 +161,14 @@ func (p Playground) create(ctx context.Context, t topology.Topology, set build.S
 	if err != nil {
 		return err
 	}
-	state := State{
+	state := record.State{
 		Scenario: t.Scenario, Requested: asked, Faults: t.Scenario.Faults, Set: set.Dir,
 		KubeconfigDir: o.KubeconfigDir, Settings: settings,
 	}
 	if state.KubeconfigDir == "" {
 		state.KubeconfigDir = filepath.Join(topology.StateDir, "kubeconfig")
 	}
-	if err := state.save(); err != nil {
+	if err := state.Save(); err != nil {
 		return err
 	}
 	if err := host.RaiseSettings(settings); err != nil {
@@ -185,13 +190,7 @@ func (p Playground) create(ctx context.Context, t topology.Topology, set build.S
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	for _, c := range t.Clusters {
-		if err := state.writeKubeconfig(c); err != nil {
-			return err
-		}
-	}
-	state.Complete = true
-	return state.save()
+	return state.Finish(t)
 }
 
 func layNetwork(t topology.Topology) error {
@@ -217,48 +216,24 @@ func (p Playground) startCluster(ctx context.Context, set build.Set, c topology.
 	if err := write(c, plan); err != nil {
 		return err
 	}
-	if err := machine.Start(plan.ControlPlane, specPath(plan.ControlPlane.Name)); err != nil {
+	if err := machine.Start(plan.ControlPlane, record.SpecPath(plan.ControlPlane.Name)); err != nil {
 		return err
 	}
 	group, _ := errgroup.WithContext(ctx)
 	for _, node := range plan.Nodes {
-		group.Go(func() error { return machine.Start(node, specPath(node.Name)) })
+		group.Go(func() error { return machine.Start(node, record.SpecPath(node.Name)) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return waitReady(ctx, set, c, step)
+	return health.Wait(ctx, set, c, step)
 }
 
 // await waits for a cluster that was changed.
 func (p Playground) await(ctx context.Context, set build.Set, c topology.Cluster) (err error) {
 	step := p.Progress.Step("wait for cluster " + c.Name)
 	defer func() { step.End(err) }()
-	return waitReady(ctx, set, c, step)
-}
-
-// writeKubeconfig copies the administrator's kubeconfig to where the user wants it.
-func (s *State) writeKubeconfig(c topology.Cluster) error {
-	data, err := os.ReadFile(c.Kubeconfig())
-	if err != nil {
-		return fmt.Errorf("read the kubeconfig of %s: %w", c.Name, err)
-	}
-	if err := os.MkdirAll(s.KubeconfigDir, 0o755); err != nil {
-		return fmt.Errorf("create kubeconfig directory: %w", err)
-	}
-	to := s.Kubeconfig(c.Name)
-	if err := os.WriteFile(to, data, 0o600); err != nil {
-		return fmt.Errorf("write the kubeconfig of %s: %w", c.Name, err)
-	}
-	if !slices.Contains(s.Kubeconfigs, to) {
-		s.Kubeconfigs = append(s.Kubeconfigs, to)
-	}
-	return nil
-}
-
-// Kubeconfig is the path of a cluster's kubeconfig for the user.
-func (s State) Kubeconfig(cluster string) string {
-	return filepath.Join(s.KubeconfigDir, cluster+".yaml")
+	return health.Wait(ctx, set, c, step)
 }
 
 // OnNetwork returns the scenario with its node networks moved to another prefix, as far as

@@ -112,7 +112,7 @@ func TestComponentComesBackAfterACrash(t *testing.T) {
 }
 
 func TestStoppedStaysDownUntilStarted(t *testing.T) {
-	c, _ := lab(t, shell("idle", "sleep 1000"), shell("deaf", "trap '' TERM; while :; do sleep 1000; done"))
+	c, m := lab(t, shell("idle", "sleep 1000"), shell("deaf", "trap '' TERM; touch /tmp/deaf; while :; do sleep 1000; done"))
 	status(t, c, "idle", running)
 	if err := c.Act(t.Context(), "idle", machine.StopAction); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestStoppedStaysDownUntilStarted(t *testing.T) {
 	}
 	status(t, c, "idle", running)
 	// One that ignores the polite signal is stopped all the same.
-	status(t, c, "deaf", running)
+	inside(t, m, "while ! test -e /tmp/deaf; do sleep 0.01; done")
 	if err := c.Act(t.Context(), "deaf", machine.StopAction); err != nil {
 		t.Fatal(err)
 	}

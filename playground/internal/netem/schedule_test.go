@@ -25,20 +25,41 @@ func TestScheduleDepartures(t *testing.T) {
 		arrivals []arrival
 	}{
 		{"nothing", fault.Pair{}, []arrival{{at: 5 * ms, size: 1500, want: 5 * ms}, {at: 5 * ms, size: 1500, want: 5 * ms}}},
-		{"delay", fault.Pair{Delay: fault.Delay{Mean: 50 * ms}},
-			[]arrival{{at: 0, size: 100, want: 50 * ms}, {at: 1 * ms, size: 100, want: 51 * ms}, {at: 200 * ms, size: 100, want: 250 * ms}}},
-		{"jitter", fault.Pair{Delay: fault.Delay{Mean: 50 * ms, Jitter: 10 * ms}},
-			[]arrival{{at: 0, random: 0.5, want: 50 * ms}, {at: 100 * ms, random: 0, want: 140 * ms}, {at: 200 * ms, random: 0.75, want: 255 * ms}}},
-		{"jitter does not reorder", fault.Pair{Delay: fault.Delay{Mean: 50 * ms, Jitter: 10 * ms}},
-			[]arrival{{at: 0, random: 0.75, want: 55 * ms}, {at: 1 * ms, random: 0, want: 55 * ms}, {at: 20 * ms, random: 0, want: 60 * ms}}},
-		{"bandwidth: 1000 bytes at 8 mbit take 1 ms", fault.Pair{Bandwidth: 8 * fault.Megabit},
-			[]arrival{{at: 0, size: 1000, want: 1 * ms}, {at: 0, size: 1000, want: 2 * ms}, {at: 10 * ms, size: 2000, want: 12 * ms}}},
-		{"bandwidth and delay", fault.Pair{Bandwidth: 8 * fault.Megabit, Delay: fault.Delay{Mean: 50 * ms}},
-			[]arrival{{at: 0, size: 1000, want: 51 * ms}, {at: 0, size: 1000, want: 52 * ms}}},
-		{"100 ms of buffer", fault.Pair{Bandwidth: 8 * fault.Megabit},
-			[]arrival{{at: 0, size: 60000, want: 60 * ms}, {at: 0, size: 41000, want: 101 * ms}, {at: 0, size: 1, want: -1}, {at: 1 * ms, size: 1000, want: 102 * ms}}},
-		{"slow lines take the first burst of TCP", fault.Pair{Bandwidth: 80 * fault.Kilobit},
-			[]arrival{{at: 0, size: 15000, want: 1500 * ms}, {at: 0, size: 10000, want: 2500 * ms}, {at: 0, size: 1, want: -1}}},
+		{
+			"delay",
+			fault.Pair{Delay: fault.Delay{Mean: 50 * ms}},
+			[]arrival{{at: 0, size: 100, want: 50 * ms}, {at: 1 * ms, size: 100, want: 51 * ms}, {at: 200 * ms, size: 100, want: 250 * ms}},
+		},
+		{
+			"jitter",
+			fault.Pair{Delay: fault.Delay{Mean: 50 * ms, Jitter: 10 * ms}},
+			[]arrival{{at: 0, random: 0.5, want: 50 * ms}, {at: 100 * ms, random: 0, want: 140 * ms}, {at: 200 * ms, random: 0.75, want: 255 * ms}},
+		},
+		{
+			"jitter does not reorder",
+			fault.Pair{Delay: fault.Delay{Mean: 50 * ms, Jitter: 10 * ms}},
+			[]arrival{{at: 0, random: 0.75, want: 55 * ms}, {at: 1 * ms, random: 0, want: 55 * ms}, {at: 20 * ms, random: 0, want: 60 * ms}},
+		},
+		{
+			"bandwidth: 1000 bytes at 8 mbit take 1 ms",
+			fault.Pair{Bandwidth: 8 * fault.Megabit},
+			[]arrival{{at: 0, size: 1000, want: 1 * ms}, {at: 0, size: 1000, want: 2 * ms}, {at: 10 * ms, size: 2000, want: 12 * ms}},
+		},
+		{
+			"bandwidth and delay",
+			fault.Pair{Bandwidth: 8 * fault.Megabit, Delay: fault.Delay{Mean: 50 * ms}},
+			[]arrival{{at: 0, size: 1000, want: 51 * ms}, {at: 0, size: 1000, want: 52 * ms}},
+		},
+		{
+			"100 ms of buffer",
+			fault.Pair{Bandwidth: 8 * fault.Megabit},
+			[]arrival{{at: 0, size: 60000, want: 60 * ms}, {at: 0, size: 41000, want: 101 * ms}, {at: 0, size: 1, want: -1}, {at: 1 * ms, size: 1000, want: 102 * ms}},
+		},
+		{
+			"slow lines take the first burst of TCP",
+			fault.Pair{Bandwidth: 80 * fault.Kilobit},
+			[]arrival{{at: 0, size: 15000, want: 1500 * ms}, {at: 0, size: 10000, want: 2500 * ms}, {at: 0, size: 1, want: -1}},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var s schedule

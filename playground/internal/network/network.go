@@ -85,16 +85,11 @@ func SetupHost(t topology.Topology) error {
 
 // AddCluster makes a cluster's bridge in the router and a namespace for each of its nodes.
 func AddCluster(c topology.Cluster) error {
-	router, err := netns.GetFromPath(routerPath())
+	router, inside, done, err := openRouter()
 	if err != nil {
-		return fmt.Errorf("open the router's namespace: %w", err)
+		return err
 	}
-	defer func() { _ = router.Close() }()
-	inside, err := netlink.NewHandleAt(router)
-	if err != nil {
-		return fmt.Errorf("open netlink in the router: %w", err)
-	}
-	defer inside.Close()
+	defer done()
 	if err := inside.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: c.Bridge}}); err != nil {
 		return fmt.Errorf("create bridge %s of cluster %s: %w", c.Bridge, c.Name, err)
 	}
@@ -170,19 +165,14 @@ func RemoveCluster(c topology.Cluster) error {
 			return err
 		}
 	}
-	router, err := netns.GetFromPath(routerPath())
+	_, inside, done, err := openRouter()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("open the router's namespace: %w", err)
+		return err
 	}
-	defer func() { _ = router.Close() }()
-	inside, err := netlink.NewHandleAt(router)
-	if err != nil {
-		return fmt.Errorf("open netlink in the router: %w", err)
-	}
-	defer inside.Close()
+	defer done()
 	// A namespace's links vanish some time after it, so its ports are removed here by name.
 	names := []string{c.Bridge}
 	for _, e := range c.Endpoints() {
@@ -198,16 +188,11 @@ func RemoveCluster(c topology.Cluster) error {
 
 // SetPort plugs a node's cable in or pulls it.
 func SetPort(e topology.Endpoint, up bool) error {
-	router, err := netns.GetFromPath(routerPath())
+	_, inside, done, err := openRouter()
 	if err != nil {
-		return fmt.Errorf("open the router's namespace: %w", err)
+		return err
 	}
-	defer func() { _ = router.Close() }()
-	inside, err := netlink.NewHandleAt(router)
-	if err != nil {
-		return fmt.Errorf("open netlink in the router: %w", err)
-	}
-	defer inside.Close()
+	defer done()
 	port, err := inside.LinkByName(e.Port)
 	if err != nil {
 		return fmt.Errorf("find port %s: %w", e.Port, err)
@@ -289,6 +274,20 @@ func Inside(ns string, do func() error) error {
 		result <- do()
 	}()
 	return <-result
+}
+
+// openRouter returns the router's namespace and a netlink handle in it; done closes both.
+func openRouter() (router netns.NsHandle, inside *netlink.Handle, done func(), err error) {
+	router, err = netns.GetFromPath(routerPath())
+	if err != nil {
+		return router, nil, nil, fmt.Errorf("open the router's namespace: %w", err)
+	}
+	inside, err = netlink.NewHandleAt(router)
+	if err != nil {
+		_ = router.Close()
+		return router, nil, nil, fmt.Errorf("open netlink in the router: %w", err)
+	}
+	return router, inside, func() { inside.Close(); _ = router.Close() }, nil
 }
 
 func routerPath() string { return path.Join(topology.NetNSDir, topology.Router) }

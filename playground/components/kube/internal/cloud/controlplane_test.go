@@ -41,11 +41,11 @@ type controlPlane struct {
 // the parts under test work together with. All end with the test.
 func startControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
-	kube := os.Getenv("PLAYGROUND_KUBE")
-	if kube == "" {
-		t.Skip("SKIPPED: needs a real control plane; set PLAYGROUND_KUBE to the path of the kube binary")
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		t.Skip("SKIPPED: needs a real control plane; set KUBEBUILDER_ASSETS to what `playground assets` prints")
 	}
-	c := &controlPlane{test: t, kube: kube, directory: t.TempDir(), etcd: freePort(t), api: freePort(t)}
+	c := &controlPlane{test: t, kube: filepath.Join(assets, "kube"), directory: t.TempDir(), etcd: freePort(t), api: freePort(t)}
 	c.kubeconfig = filepath.Join(c.directory, "kubeconfig")
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

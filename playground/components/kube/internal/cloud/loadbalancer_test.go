@@ -56,8 +56,10 @@ func TestAllocate(t *testing.T) {
 		"two hold the same":         {[]balanced{service("d/a", 1, "10.0.0.2", ""), service("d/b", 2, "10.0.0.2", "")}, map[string]string{"d/a": "10.0.0.2", "d/b": "10.0.0.1"}},
 		"outside the pool is moved": {[]balanced{service("d/a", 1, "10.9.9.9", "")}, map[string]string{"d/a": "10.0.0.1"}},
 		"no IPv4":                   {[]balanced{only6}, map[string]string{"d/six": "no IPv4"}},
-		"exhausted": {[]balanced{service("d/a", 1, "", ""), service("d/b", 2, "", ""), service("d/c", 3, "", ""), service("d/d", 4, "", "")},
-			map[string]string{"d/a": "10.0.0.1", "d/b": "10.0.0.2", "d/c": "10.0.0.3", "d/d": "all addresses of the pool 10.0.0.1-10.0.0.3 are in use"}},
+		"exhausted": {
+			[]balanced{service("d/a", 1, "", ""), service("d/b", 2, "", ""), service("d/c", 3, "", ""), service("d/d", 4, "", "")},
+			map[string]string{"d/a": "10.0.0.1", "d/b": "10.0.0.2", "d/c": "10.0.0.3", "d/d": "all addresses of the pool 10.0.0.1-10.0.0.3 are in use"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := allocate(mustPool(t, "10.0.0.1-10.0.0.3"), test.services)

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -160,7 +162,22 @@ func (c cluster) volumes() (func(context.Context), error) {
 	claims := c.informers.Core().V1().PersistentVolumeClaims().Informer()
 	volumes := c.informers.Core().V1().PersistentVolumes().Informer()
 	classes := c.informers.Storage().V1().StorageClasses().Informer()
+	work := newBell()
+	onClaim, errClaim := claims.AddEventHandler(whenOurs(work, "volume.kubernetes.io/storage-provisioner"))
+	onVolume, errVolume := volumes.AddEventHandler(whenOurs(work, "pv.kubernetes.io/provisioned-by"))
+	if err := errors.Join(errClaim, errVolume); err != nil {
+		return nil, fmt.Errorf("watch claims and volumes: %w", err)
+	}
 	return func(ctx context.Context) {
+		// The controller looks at a clock ten times a second for as long as it runs, which is
+		// most of what an idle cluster would cost here: it starts with the first claim or volume.
+		select {
+		case <-ctx.Done():
+			return
+		case <-work:
+		}
+		_ = claims.RemoveEventHandler(onClaim) // at worst it keeps ringing unheard
+		_ = volumes.RemoveEventHandler(onVolume)
 		controller.NewProvisionController(ctx, c.client, provisionerName, provisioner{nodes: c.Nodes, events: c.events},
 			controller.ClaimsInformer(claims), controller.VolumesInformer(volumes), controller.ClassesInformer(classes),
 			controller.LeaderElection(false), // it would write every two seconds, and there is only one of us
@@ -170,4 +187,14 @@ func (c cluster) volumes() (func(context.Context), error) {
 			controller.FailedProvisionThreshold(0), controller.FailedDeleteThreshold(0), // never give up
 		).Run(ctx)
 	}, nil
+}
+
+// whenOurs rings at claims and volumes that an annotation says are this provisioner's.
+func whenOurs(work bell, annotation string) cache.ResourceEventHandler {
+	look := func(object any) {
+		if accessor, err := meta.Accessor(object); err == nil && accessor.GetAnnotations()[annotation] == provisionerName {
+			work.ring()
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, object any) { look(object) }}
 }

@@ -44,7 +44,7 @@ const (
 )
 
 // errTimeout is the cause of a wait that took too long.
-var errTimeout = errors.New("timeout")
+var errTimeout = errors.New("the cluster is not complete")
 
 // wish is what must be there.
 type wish struct {
@@ -168,7 +168,7 @@ func clients(config *rest.Config) (kubernetes.Interface, aggregator.Interface, e
 func wait(ctx context.Context, options session.Options, want wish, timeout time.Duration, out io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
-	p := &printer{out: out}
+	p, begin := &printer{out: out}, time.Now()
 	var why error
 	options.Away = func(err error) {
 		why = err
@@ -184,7 +184,7 @@ func wait(ctx context.Context, options session.Options, want wish, timeout time.
 	if !p.last.API && why != nil {
 		text += " (" + why.Error() + ")"
 	}
-	return fmt.Errorf("not complete after %s: %s: %w", timeout, text, err)
+	return fmt.Errorf("%w after %s: %s", err, time.Since(begin).Round(time.Millisecond), text)
 }
 
 // watch follows one session and returns nil when all is done.

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+// Package inside reaches into a playground that is up: how its parts are, their logs, a
+// command in a node, an image into all of them, one component stopped or killed.
+//
+// Everything it tells is asked of the machines and API servers themselves; package record
+// only says whom to ask. Its proof is the e2e suite.
+package inside
 
 import (
 	"context"
@@ -14,9 +19,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"liqo.io/liqo/playground/internal/build"
 	"liqo.io/liqo/playground/internal/cluster"
 	"liqo.io/liqo/playground/internal/machine"
+	"liqo.io/liqo/playground/internal/progress"
+	"liqo.io/liqo/playground/internal/record"
 	"liqo.io/liqo/playground/internal/topology"
 )
 
@@ -24,7 +30,7 @@ import (
 func AuditLog(c topology.Cluster) string { return cluster.AuditLog(c) }
 
 func componentNames(machineName string) ([]string, error) {
-	m, err := machine.ReadSpec(specPath(machineName))
+	m, err := machine.ReadSpec(record.SpecPath(machineName))
 	if err != nil {
 		return nil, err
 	}
@@ -35,36 +41,29 @@ func componentNames(machineName string) ([]string, error) {
 	return names, nil
 }
 
-// ActOnComponent starts, stops, restarts or kills a component and returns when that has
+// Act starts, stops, restarts or kills a component and returns when that has
 // taken effect on its process. name is COMPONENT or NODE/COMPONENT.
-func (p Playground) ActOnComponent(ctx context.Context, clusterName, name string, action machine.Action) error {
-	unlock, err := Lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	_, t, err := LoadComplete()
-	if err != nil {
-		return err
-	}
-	c, err := findCluster(t, clusterName)
-	if err != nil {
-		return err
-	}
-	r, component, err := findComponent(c, name, componentNames)
-	if err != nil {
-		return err
-	}
-	return machine.NewClient(r.socket).Act(ctx, component, action)
+func Act(ctx context.Context, clusterName, name string, action machine.Action) error {
+	return record.Exclusively(func(_ record.State, t topology.Topology) error {
+		c, err := record.Cluster(t, clusterName)
+		if err != nil {
+			return err
+		}
+		r, component, err := findComponent(c, name, componentNames)
+		if err != nil {
+			return err
+		}
+		return machine.NewClient(r.Socket).Act(ctx, component, action)
+	})
 }
 
 // LogFile returns the path of a component's log; name is COMPONENT or NODE/COMPONENT.
 func LogFile(clusterName, name string) (string, error) {
-	_, t, err := LoadComplete()
+	_, t, err := record.LoadComplete()
 	if err != nil {
 		return "", err
 	}
-	c, err := findCluster(t, clusterName)
+	c, err := record.Cluster(t, clusterName)
 	if err != nil {
 		return "", err
 	}
@@ -72,7 +71,7 @@ func LogFile(clusterName, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	m, err := machine.ReadSpec(specPath(r.name))
+	m, err := machine.ReadSpec(record.SpecPath(r.Name))
 	if err != nil {
 		return "", err
 	}
@@ -81,11 +80,11 @@ func LogFile(clusterName, name string) (string, error) {
 
 // EnterNode returns the command that runs argv inside a node, as if logged in to it.
 func EnterNode(ctx context.Context, clusterName, nodeName string, argv []string) (*exec.Cmd, error) {
-	_, t, err := LoadComplete()
+	_, t, err := record.LoadComplete()
 	if err != nil {
 		return nil, err
 	}
-	c, n, err := findNode(t, clusterName, nodeName)
+	c, n, err := record.Node(t, clusterName, nodeName)
 	if err != nil {
 		return nil, err
 	}
@@ -109,17 +108,17 @@ func enter(ctx context.Context, c topology.Cluster, n topology.Node, argv []stri
 
 // Load imports an image archive into every real node of the named clusters, of all if none
 // is named.
-func (p Playground) Load(ctx context.Context, archive string, clusters []string) error {
+func Load(ctx context.Context, show *progress.Printer, archive string, clusters []string) error {
 	if _, err := os.Stat(archive); err != nil {
 		return fmt.Errorf("open the image archive: %w", err)
 	}
-	_, t, err := LoadComplete()
+	_, t, err := record.LoadComplete()
 	if err != nil {
 		return err
 	}
 	var chosen []topology.Cluster
 	for _, name := range clusters {
-		c, err := findCluster(t, name)
+		c, err := record.Cluster(t, name)
 		if err != nil {
 			return err
 		}
@@ -132,7 +131,7 @@ func (p Playground) Load(ctx context.Context, archive string, clusters []string)
 	group.SetLimit(2)
 	for _, c := range chosen {
 		for _, n := range c.Nodes {
-			step := p.Progress.Step("load " + filepath.Base(archive) + " into " + n.Name)
+			step := show.Step("load " + filepath.Base(archive) + " into " + n.Name)
 			group.Go(func() error {
 				err := importInto(ctx, c, n, archive)
 				step.End(err)
@@ -160,16 +159,10 @@ func importInto(ctx context.Context, c topology.Cluster, n topology.Node, archiv
 	return nil
 }
 
-// Programs returns the set of programs that the playground which is up was started from.
-func Programs() (build.Set, error) {
-	state, _, err := LoadComplete()
-	return build.Set{Dir: state.Set}, err
-}
-
 // KubeconfigPaths returns the kubeconfigs that were written for the user, of the named
 // clusters or of all.
 func KubeconfigPaths(clusters []string) ([]string, error) {
-	state, t, err := LoadComplete()
+	state, t, err := record.LoadComplete()
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +173,7 @@ func KubeconfigPaths(clusters []string) ([]string, error) {
 	}
 	paths := make([]string, 0, len(clusters))
 	for _, name := range clusters {
-		if _, err := findCluster(t, name); err != nil {
+		if _, err := record.Cluster(t, name); err != nil {
 			return nil, err
 		}
 		paths = append(paths, state.Kubeconfig(name))
@@ -190,22 +183,22 @@ func KubeconfigPaths(clusters []string) ([]string, error) {
 
 // ComponentNames lists the components of a cluster as users name them.
 func ComponentNames(clusterName string) ([]string, error) {
-	_, t, err := LoadComplete()
+	_, t, err := record.LoadComplete()
 	if err != nil {
 		return nil, err
 	}
-	c, err := findCluster(t, clusterName)
+	c, err := record.Cluster(t, clusterName)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, r := range machines(c) {
-		names, err := componentNames(r.name)
+	for _, r := range record.Machines(c) {
+		names, err := componentNames(r.Name)
 		if err != nil {
 			return nil, err
 		}
 		for _, n := range names {
-			if short := shortName(c, r.name); short != ControlPlane {
+			if short := record.ShortName(c, r.Name); short != record.ControlPlane {
 				n = short + "/" + n
 			}
 			out = append(out, n)

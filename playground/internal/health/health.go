@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+// Package health asks a cluster how it is, through program ready of component kube.
+//
+// It judges nothing: what counts as ready is that program's decision. Its proof is the e2e
+// suite.
+package health
 
 import (
 	"bufio"
@@ -12,6 +16,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"liqo.io/liqo/playground/internal/build"
@@ -19,8 +24,8 @@ import (
 	"liqo.io/liqo/playground/internal/topology"
 )
 
-// Health is what program ready of component kube says of a cluster.
-type Health struct {
+// Report is what program ready of component kube says of a cluster.
+type Report struct {
 	API   bool `json:"api"`
 	Nodes struct {
 		Ready int `json:"ready"`
@@ -32,7 +37,7 @@ type Health struct {
 	Done     bool            `json:"done"`
 }
 
-func (h Health) String() string {
+func (h Report) String() string {
 	if !h.API {
 		return "API server not ready"
 	}
@@ -60,9 +65,11 @@ func readyArgs(c topology.Cluster) []string {
 	return args
 }
 
-// waitReady returns when all nodes and addons of a cluster are Ready.
-func waitReady(ctx context.Context, set build.Set, c topology.Cluster, step *progress.Step) error {
+// Wait returns when all nodes and addons of a cluster are Ready.
+func Wait(ctx context.Context, set build.Set, c topology.Cluster, step *progress.Step) error {
 	cmd := exec.CommandContext(ctx, set.Program("ready"), append(readyArgs(c), "--timeout="+readyLimit.String())...)
+	// A group of its own: an interrupt at the terminal is this program's to handle.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
 	said, err := cmd.StdoutPipe()
@@ -73,7 +80,7 @@ func waitReady(ctx context.Context, set build.Set, c topology.Cluster, step *pro
 		return fmt.Errorf("wait for cluster %s: %w", c.Name, err)
 	}
 	for lines := bufio.NewScanner(said); lines.Scan(); {
-		var h Health
+		var h Report
 		if json.Unmarshal(lines.Bytes(), &h) == nil {
 			step.Update(h.String())
 		}
@@ -87,19 +94,19 @@ func waitReady(ctx context.Context, set build.Set, c topology.Cluster, step *pro
 	return nil
 }
 
-// health asks a cluster once. An API server that does not answer is an answer, not an error.
-func health(ctx context.Context, set build.Set, c topology.Cluster) (Health, error) {
+// Ask asks a cluster once. An API server that does not answer is an answer, not an error.
+func Ask(ctx context.Context, set build.Set, c topology.Cluster) (Report, error) {
 	out, err := exec.CommandContext(ctx, set.Program("ready"), append(readyArgs(c), "--once")...).Output()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		return Health{}, fmt.Errorf("ask cluster %s: %w", c.Name, err)
+		return Report{}, fmt.Errorf("ask cluster %s: %w", c.Name, err)
 	}
-	var h Health
+	var h Report
 	if err := json.Unmarshal(bytes.TrimSpace(out), &h); err != nil {
 		if exit != nil {
-			return Health{}, fmt.Errorf("ask cluster %s: %s", c.Name, strings.TrimSpace(string(exit.Stderr)))
+			return Report{}, fmt.Errorf("ask cluster %s: %s", c.Name, strings.TrimSpace(string(exit.Stderr)))
 		}
-		return Health{}, fmt.Errorf("ask cluster %s: %w", c.Name, err)
+		return Report{}, fmt.Errorf("ask cluster %s: %w", c.Name, err)
 	}
 	return h, nil
 }

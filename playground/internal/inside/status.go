@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle
+package inside
 
 import (
 	"context"
@@ -13,7 +13,9 @@ import (
 
 	"liqo.io/liqo/playground/internal/build"
 	"liqo.io/liqo/playground/internal/fault"
+	"liqo.io/liqo/playground/internal/health"
 	"liqo.io/liqo/playground/internal/machine"
+	"liqo.io/liqo/playground/internal/record"
 	"liqo.io/liqo/playground/internal/topology"
 )
 
@@ -36,7 +38,7 @@ type ClusterReport struct {
 	KubeProxy   string          `json:"kubeProxy"`
 	Kubeconfig  string          `json:"kubeconfig"`
 	AuditLog    string          `json:"auditLog,omitempty"`
-	Health      Health          `json:"health"`
+	Health      health.Report   `json:"health"`
 	Machines    []MachineReport `json:"machines"`
 }
 
@@ -80,8 +82,8 @@ func (m MachineReport) Troubles() []string {
 }
 
 // Status asks everything.
-func (p Playground) Status(ctx context.Context) (Report, error) {
-	state, t, err := LoadComplete()
+func Status(ctx context.Context) (Report, error) {
+	state, t, err := record.LoadComplete()
 	if err != nil {
 		return Report{}, err
 	}
@@ -98,7 +100,7 @@ func (p Playground) Status(ctx context.Context) (Report, error) {
 	return r, group.Wait()
 }
 
-func clusterReport(ctx context.Context, state State, set build.Set, c topology.Cluster) (ClusterReport, error) {
+func clusterReport(ctx context.Context, state record.State, set build.Set, c topology.Cluster) (ClusterReport, error) {
 	out := ClusterReport{
 		Name: c.Name, Server: c.Server(), PodCIDR: c.PodCIDR.String(), ServiceCIDR: c.ServiceCIDR.String(),
 		NodeCIDR: c.NodeCIDR.String(), KubeProxy: string(c.KubeProxy), Kubeconfig: state.Kubeconfig(c.Name),
@@ -110,49 +112,38 @@ func clusterReport(ctx context.Context, state State, set build.Set, c topology.C
 	for _, n := range c.Nodes {
 		addresses[c.NodeMachine(n.Name)] = n.Address.String()
 	}
-	for _, r := range machines(c) {
-		components, err := machine.NewClient(r.socket).Components(ctx)
+	for _, r := range record.Machines(c) {
+		components, err := machine.NewClient(r.Socket).Components(ctx)
 		if err != nil && !errors.Is(err, machine.ErrDown) {
 			return out, err
 		}
 		out.Machines = append(out.Machines, MachineReport{
-			Name: shortName(c, r.name), Address: addresses[r.name], Up: err == nil, Components: components,
+			Name: record.ShortName(c, r.Name), Address: addresses[r.Name], Up: err == nil, Components: components,
 		})
 	}
 	var err error
-	out.Health, err = health(ctx, set, c)
+	out.Health, err = health.Ask(ctx, set, c)
 	return out, err
 }
 
-// shortName drops the cluster, which the reader knows: "control plane" or the node's name.
-func shortName(c topology.Cluster, machineName string) string {
-	if machineName == c.ControlPlaneMachine() {
-		return ControlPlane
-	}
-	return strings.TrimPrefix(machineName, c.Name+".")
-}
-
-// ControlPlane is how users address the control plane's machine where a node could stand.
-const ControlPlane = "control-plane"
-
 // Component finds the machine that runs a component, named COMPONENT or NODE/COMPONENT.
-func findComponent(c topology.Cluster, name string, specs func(machineName string) ([]string, error)) (ref, string, error) {
+func findComponent(c topology.Cluster, name string, specs func(machineName string) ([]string, error)) (record.Machine, string, error) {
 	owner, component, addressed := strings.Cut(name, "/")
 	if !addressed {
 		owner, component = "", name
 	}
-	var found []ref
+	var found []record.Machine
 	var all []string
-	for _, r := range machines(c) {
-		if short := shortName(c, r.name); owner != "" && owner != short {
+	for _, r := range record.Machines(c) {
+		if short := record.ShortName(c, r.Name); owner != "" && owner != short {
 			continue
 		}
-		names, err := specs(r.name)
+		names, err := specs(r.Name)
 		if err != nil {
-			return ref{}, "", err
+			return record.Machine{}, "", err
 		}
 		for _, n := range names {
-			full := shortName(c, r.name) + "/" + n
+			full := record.ShortName(c, r.Name) + "/" + n
 			all = append(all, full)
 			if n == component {
 				found = append(found, r)
@@ -164,9 +155,9 @@ func findComponent(c topology.Cluster, name string, specs func(machineName strin
 		return found[0], component, nil
 	case 0:
 		if len(all) == 0 {
-			return ref{}, "", fmt.Errorf("cluster %s has no node %q", c.Name, owner)
+			return record.Machine{}, "", fmt.Errorf("cluster %s has no node %q", c.Name, owner)
 		}
-		return ref{}, "", fmt.Errorf("cluster %s has no component %q; it has: %s", c.Name, name, strings.Join(all, ", "))
+		return record.Machine{}, "", fmt.Errorf("cluster %s has no component %q; it has: %s", c.Name, name, strings.Join(all, ", "))
 	}
-	return ref{}, "", fmt.Errorf("%d nodes of %s have a component %q; say which one: NODE/%s", len(found), c.Name, component, component)
+	return record.Machine{}, "", fmt.Errorf("%d nodes of %s have a component %q; say which one: NODE/%s", len(found), c.Name, component, component)
 }
