@@ -29,6 +29,20 @@ type Builder struct {
 // niceness lets whatever else the machine does go first: a build takes every core for minutes.
 const niceness = 10
 
+// Go is the command that runs Go: the checkout's own, which gets the pinned release where
+// the machine has another one.
+func (b Builder) Go() string {
+	if own := filepath.Join(b.Source, "..", "hack", "go"); isExecutable(own) {
+		return own
+	}
+	return "go"
+}
+
+func isExecutable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
+}
+
 // component builds one component unless it is in the cache, and returns its directory.
 func (b Builder) component(ctx context.Context, c Component) (string, error) {
 	key, err := Key(b.Source, c)
@@ -74,7 +88,7 @@ func (b Builder) compile(ctx context.Context, c Component, out string, step *pro
 	if c.Tags != "" {
 		args = append(args, "-tags", c.Tags)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, c.Packages...)...)
+	cmd := exec.CommandContext(ctx, b.Go(), append(args, c.Packages...)...)
 	cmd.Dir = filepath.Join(b.Source, c.Dir)
 	cgo := "0"
 	if c.CGO {

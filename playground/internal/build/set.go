@@ -158,7 +158,7 @@ func (b Builder) assemble(ctx context.Context, dirs map[string]string, tmp strin
 // kwokStages joins the stage files of the kwok module: run outside a cluster, the program
 // has none and does nothing.
 func (b Builder) kwokStages(ctx context.Context, to string) error {
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
+	cmd := exec.CommandContext(ctx, b.Go(), "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
 	cmd.Dir = filepath.Join(b.Source, "components", "kwok")
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	out, err := cmd.Output()

@@ -29,8 +29,8 @@ type Needs struct {
 	// Dir is where state will live, FreeBytes what its disk must have left.
 	Dir       string
 	FreeBytes uint64
-	// Building adds what is needed to build programs.
-	Building bool
+	// Go is the command that runs Go, if programs must be built; empty if not.
+	Go string
 }
 
 // tool is a program that must be there and the Debian package that brings it.
@@ -45,7 +45,7 @@ var (
 		{"nsenter", "util-linux"},
 		{"tail", "coreutils"},
 	}
-	buildTools = []tool{{"go", "golang-go (1.26 or newer)"}, {"gcc", "gcc"}, {"pkg-config", "pkg-config"}}
+	buildTools = []tool{{"gcc", "gcc"}, {"pkg-config", "pkg-config"}}
 )
 
 // Check looks at everything and returns all problems at once, joined; nil means that a
@@ -60,8 +60,8 @@ func Check(n Needs) error {
 
 func checkTools(n Needs) error {
 	tools := runTools
-	if n.Building {
-		tools = append(tools, buildTools...)
+	if n.Go != "" {
+		tools = append(append([]tool{{n.Go, "golang-go"}}, tools...), buildTools...)
 	}
 	var programs, packages []string
 	for _, t := range tools {
@@ -69,7 +69,7 @@ func checkTools(n Needs) error {
 			programs, packages = append(programs, t.program), append(packages, t.debian)
 		}
 	}
-	if n.Building && exec.Command("pkg-config", "--exists", "libseccomp").Run() != nil {
+	if n.Go != "" && exec.Command("pkg-config", "--exists", "libseccomp").Run() != nil {
 		programs, packages = append(programs, "libseccomp's headers"), append(packages, "libseccomp-dev")
 	}
 	if len(programs) == 0 {

@@ -70,7 +70,11 @@ func (p Playground) Up(ctx context.Context, s scenario.Scenario, o UpOptions) (c
 	if err != nil {
 		return false, err
 	}
-	if err := host.Check(needs(t, !built)); err != nil {
+	need := needs(t)
+	if !built {
+		need.Go, need.FreeBytes = p.Builder.Go(), need.FreeBytes+buildBytes
+	}
+	if err := host.Check(need); err != nil {
 		return false, err
 	}
 	set, err := p.Builder.Build(ctx)
@@ -86,13 +90,10 @@ func (p Playground) Up(ctx context.Context, s scenario.Scenario, o UpOptions) (c
 	return true, nil
 }
 
-func needs(t topology.Topology, building bool) host.Needs {
-	n := host.Needs{Network: t.Scenario.Network, Dir: topology.StateDir, FreeBytes: baseBytes, Building: building}
+func needs(t topology.Topology) host.Needs {
+	n := host.Needs{Network: t.Scenario.Network, Dir: topology.StateDir, FreeBytes: baseBytes}
 	for _, c := range t.Clusters {
 		n.FreeBytes += uint64(len(c.Nodes)) * nodeBytes
-	}
-	if building {
-		n.FreeBytes += buildBytes
 	}
 	return n
 }
