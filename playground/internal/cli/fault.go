@@ -89,7 +89,7 @@ func (a *app) clear() *cobra.Command {
 type setter func(s fault.State, x, y, value string) (fault.State, error)
 
 func (a *app) shape(kind, values, short string, set setter) *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use: kind + " A B VALUE", Short: short,
 		Long:    short + ".\n\nVALUE: " + values + "; 0 removes it.",
 		Example: "  playground fault " + kind + " rome milan " + firstWord(values),
@@ -108,6 +108,9 @@ func (a *app) shape(kind, values, short string, set setter) *cobra.Command {
 			})
 		},
 	}
+	// "-5ms" is a wrong value, not flags.
+	c.Flags().SetInterspersed(false)
+	return c
 }
 
 func firstWord(s string) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 
 	"liqo.io/liqo/playground/internal/pki"
@@ -85,7 +86,8 @@ func hasKwok(c topology.Cluster) bool {
 }
 
 // kubemark nodes are processes beside the control plane: they own no namespace, because
-// their pods have no containers. Ports only have to differ.
+// their pods have no containers. Ports only have to differ, and to keep out of the range of
+// NodePorts.
 func (p *Plan) kubemark(c topology.Cluster, group int, h scenario.Hollow, program func(string, []spec.Wait, ...string) spec.Component, after []spec.Wait) {
 	for i := range h.Count {
 		name := fmt.Sprintf("%s-%d", hollowPrefix(c, group), i)
@@ -94,13 +96,15 @@ func (p *Plan) kubemark(c topology.Cluster, group int, h scenario.Hollow, progra
 		args := []string{
 			"--morph=kubelet", "--name=" + name, "--kubeconfig=" + kubeconfig,
 			"--use-host-image-service=false", // it would dial a container runtime
-			"--kubelet-port=" + strconv.Itoa(30000+100*group+i), "--kubelet-read-only-port=0",
+			"--kubelet-port=" + strconv.Itoa(20000+100*group+i), "--kubelet-read-only-port=0",
 		}
 		if labels := flagMap(h.Labels); labels != "" {
 			args = append(args, "--node-labels="+labels)
 		}
 		component := program("kubemark", after, args...)
 		component.Name = name
+		// Its root directory is a temporary one; it must go with the cluster.
+		component.Env = append(slices.Clone(component.Env), "TMPDIR="+path.Join(c.Dir, "hollow"))
 		p.ControlPlane.Components = append(p.ControlPlane.Components, component)
 	}
 }
