@@ -15,9 +15,13 @@ import (
 	"liqo.io/liqo/playground/internal/topology"
 )
 
-// goGC makes the collector run earlier: with many control planes on one machine memory is
-// what runs out first, and idle ones collect rarely anyway.
-const goGC = "GOGC=40"
+// goGC makes the collector run earlier: with many clusters on one machine memory is what
+// runs out first, and idle ones collect rarely anyway. A cluster with hollow nodes is there
+// for bursts, where collecting is what costs, so its control plane keeps the default.
+const (
+	goGC      = "GOGC=40"
+	goGCBurst = "GOGC=100"
+)
 
 // auditPolicy records who did what, without contents: enough to count calls, cheap enough
 // to leave on. The API server's own traffic and probes would drown the rest.
@@ -43,7 +47,11 @@ func (p *Plan) controlPlane(c topology.Cluster, tools Tools) error {
 	if c.Audit {
 		p.file(path.Join(c.Dir, "audit.yaml"), auditPolicy)
 	}
-	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", goGC}
+	collect := goGC
+	if len(c.Hollow) > 0 {
+		collect = goGCBurst
+	}
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", collect}
 	etcdUp := []spec.Wait{{TCP: "127.0.0.1:2379"}}
 	apiUp := []spec.Wait{{TCP: fmt.Sprintf("%s:%d", c.ControlPlane.Address, topology.APIPort)}}
 	program := func(name string, after []spec.Wait, args ...string) spec.Component {
