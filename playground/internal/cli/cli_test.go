@@ -96,7 +96,7 @@ func TestRefused(t *testing.T) {
 		"which image":            {[]string{"image", "build"}, "which image?"},
 		"half an image":          {[]string{"image", "build", "--binary", "/bin/true"}, "needs --binary, --name and -o"},
 		"bad delay":              {[]string{"fault", "delay", "rome", "milan", "soon"}, `delay "soon"`},
-		"negative delay":         {[]string{"fault", "delay", "rome", "milan", "-5ms"}, `delay "-5ms"`},
+		"negative delay":         {[]string{"fault", "delay", "rome", "milan", "-5ms"}, "delay -5ms: negative"},
 		"bad loss":               {[]string{"fault", "loss", "rome", "milan", "200%"}, `loss "200%"`},
 		"fault with itself":      {[]string{"fault", "delay", "rome", "rome", "5ms"}, "two different clusters"},
 		"bad cluster name":       {[]string{"add", "Rome!"}, "is no cluster name"},

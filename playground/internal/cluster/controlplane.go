@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
-	"slices"
 	"strconv"
+	"strings"
 
 	"liqo.io/liqo/playground/internal/pki"
 	"liqo.io/liqo/playground/internal/scenario"
@@ -69,9 +69,15 @@ func (p *Plan) controlPlane(c topology.Cluster, tools Tools) error {
 		},
 	}
 	for i, h := range c.Hollow {
-		if h.Kind == scenario.HollowKubemark {
-			p.kubemark(c, i, h, program, apiUp)
+		if h.Kind != scenario.HollowKubemark {
+			continue
 		}
+		if strings.HasPrefix(tools.Bin, "/tmp/") {
+			return fmt.Errorf("kubemark nodes of %s have a /tmp of their own, which hides the programs in %s; keep them elsewhere (--cache)", c.Name, tools.Bin)
+		}
+		// Their root directories are made in /tmp, whatever one says; they must go with the cluster.
+		p.ControlPlane.Binds = []spec.Bind{{Source: path.Join(c.Dir, "hollow"), Target: "/tmp"}}
+		p.kubemark(c, i, h, program, apiUp)
 	}
 	if hasKwok(c) {
 		p.ControlPlane.Components = append(p.ControlPlane.Components, program("kwok", apiUp,
@@ -111,8 +117,6 @@ func (p *Plan) kubemark(c topology.Cluster, group int, h scenario.Hollow, progra
 		}
 		component := program("kubemark", after, args...)
 		component.Name = name
-		// Its root directory is a temporary one; it must go with the cluster.
-		component.Env = append(slices.Clone(component.Env), "TMPDIR="+path.Join(c.Dir, "hollow"))
 		p.ControlPlane.Components = append(p.ControlPlane.Components, component)
 	}
 }
@@ -151,6 +155,8 @@ func etcdFlags(c topology.Cluster) []string {
 		// A playground that loses power is made again; waiting for the disk would cost every write.
 		"--unsafe-no-fsync=true",
 		"--snapshot-count=5000", "--auto-compaction-mode=periodic", "--auto-compaction-retention=10m",
+		// A store of one has nobody to send heartbeats to; the default ticks ten times a second.
+		"--heartbeat-interval=500", "--election-timeout=2500",
 		"--log-level=warn",
 	}
 }

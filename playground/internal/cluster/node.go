@@ -96,6 +96,8 @@ clusterDomain: cluster.local
 clusterDNS: [%[2]s]
 containerRuntimeEndpoint: unix://%[3]s
 resolvConf: /etc/resolv.conf
+# The default is below /usr, which is the host's and read only.
+volumePluginDir: /var/lib/kubelet/volumeplugins
 # The default is true since 1.35; version 1 is what many small machines still have.
 failCgroupV1: false
 cgroupDriver: cgroupfs

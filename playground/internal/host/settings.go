@@ -8,8 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // minimum are settings of the machine that several kubelets and runtimes together need
@@ -27,17 +30,21 @@ var touched = []string{
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
 }
 
+// controllers is what the root group of cgroup version 2 hands down to its children; every
+// machine adds all there are. It does not exist where version 1 is in use.
+const controllers = "/sys/fs/cgroup/cgroup.subtree_control"
+
 // SaveSettings returns the present values of every machine-wide setting that a playground
 // changes, to be given to RestoreSettings when it is gone. Settings that this kernel lacks
 // are left out.
 func SaveSettings() (map[string]string, error) {
 	saved := map[string]string{}
-	names := touched
+	names := append([]string{controllers}, touched...)
 	for name := range minimum {
-		names = append(names[:len(names):len(names)], name)
+		names = append(names, name)
 	}
 	for _, name := range names {
-		data, err := os.ReadFile(filepath.Join("/proc/sys", name))
+		data, err := os.ReadFile(settingPath(name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -67,13 +74,43 @@ func RaiseSettings(current map[string]string) error {
 func RestoreSettings(saved map[string]string) error {
 	var problems []error
 	for name, value := range saved {
-		problems = append(problems, writeSetting(name, value))
+		if name == controllers {
+			problems = append(problems, takeBack(strings.Fields(value)))
+		} else {
+			problems = append(problems, writeSetting(name, value))
+		}
 	}
 	return errors.Join(problems...)
 }
 
+// takeBack hands down no more than before. What somebody else has come to need meanwhile is
+// busy, and stays.
+func takeBack(before []string) error {
+	now, err := os.ReadFile(controllers)
+	if err != nil {
+		return fmt.Errorf("read the controllers of the root cgroup: %w", err)
+	}
+	for _, c := range strings.Fields(string(now)) {
+		if slices.Contains(before, c) {
+			continue
+		}
+		if err := os.WriteFile(controllers, []byte("-"+c), 0); err != nil && !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("take controller %s back from the children of the root cgroup: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// settingPath is the file of a setting: below /proc/sys unless the name is a whole path.
+func settingPath(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join("/proc/sys", name)
+}
+
 func writeSetting(name, value string) error {
-	if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0); err != nil {
+	if err := os.WriteFile(settingPath(name), []byte(value), 0); err != nil {
 		return fmt.Errorf("set %s to %s: %w", name, value, err)
 	}
 	return nil

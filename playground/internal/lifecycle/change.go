@@ -82,39 +82,44 @@ func switchNode(t topology.Topology, clusterName, nodeName string, power Power) 
 // Add brings one more cluster up beside those that run.
 func (p Playground) Add(ctx context.Context, added scenario.Cluster) (c topology.Cluster, err error) {
 	err = record.Exclusively(func(state record.State, t topology.Topology) error {
-		c, err = p.add(ctx, state, t, added)
+		if _, exists := t.Cluster(added.Name); exists {
+			return fmt.Errorf("there is a cluster %q already", added.Name)
+		}
+		_, c, err = p.add(ctx, state, added)
 		return err
 	})
 	return c, err
 }
 
-func (p Playground) add(ctx context.Context, state record.State, t topology.Topology, added scenario.Cluster) (topology.Cluster, error) {
-	if _, exists := t.Cluster(added.Name); exists {
-		return topology.Cluster{}, fmt.Errorf("there is a cluster %q already", added.Name)
-	}
+// add brings a cluster up and returns the new state, which it has saved.
+func (p Playground) add(ctx context.Context, state record.State, added scenario.Cluster) (record.State, topology.Cluster, error) {
 	s := state.Scenario
 	s.Clusters = append(slices.Clone(s.Clusters), added)
 	if overlaps := s.Overlaps(); len(overlaps) > 0 {
-		return topology.Cluster{}, errors.New(overlaps[0].Text)
+		return state, topology.Cluster{}, errors.New(overlaps[0].Text)
 	}
 	t, err := topology.New(s)
 	if err != nil {
-		return topology.Cluster{}, err
+		return state, topology.Cluster{}, err
 	}
 	c, _ := t.Cluster(added.Name)
 	// The machine was checked when the playground came up; room is what may be short now.
 	need := host.Needs{Network: t.Scenario.Network, Dir: topology.StateDir, FreeBytes: baseBytes + uint64(len(c.Nodes))*nodeBytes}
 	if err := host.Check(need); err != nil {
-		return c, err
+		return state, c, err
+	}
+	// Whatever an interrupted attempt has left would be in the way.
+	if err := removeCluster(c); err != nil {
+		return state, c, err
 	}
 	if err := p.addCluster(ctx, state, t, c); err != nil {
-		return c, errors.Join(err, removeCluster(c))
+		return state, c, errors.Join(err, removeCluster(c))
 	}
 	state.Scenario = t.Scenario
 	if err := state.WriteKubeconfig(c); err != nil {
-		return c, err
+		return state, c, err
 	}
-	return c, state.Save()
+	return state, c, state.Save()
 }
 
 func (p Playground) addCluster(ctx context.Context, state record.State, t topology.Topology, c topology.Cluster) error {

@@ -46,8 +46,8 @@ func (p Playground) clean() error {
 	step := p.Progress.Step("take everything down")
 	err := remove(state)
 	step.End(err)
-	if err == nil && stateErr != nil && !errors.Is(stateErr, record.ErrNone) {
-		p.Warn("the record of the machine's earlier settings was unreadable; they were not put back: %v", stateErr)
+	if err == nil && stateErr != nil {
+		p.Warn("the machine's settings (inotify and key limits, vm.overcommit_memory, kernel.panic) stay as the playground had them: the record of the earlier ones is lost (%v)", stateErr)
 	}
 	return err
 }

@@ -114,6 +114,18 @@ func (p Playground) already(ctx context.Context, state record.State, s scenario.
 		}
 		changed = changed || revived
 	}
+	for _, missing := range s.Clusters { // removed meanwhile
+		if _, there := t.Cluster(missing.Name); there {
+			continue
+		}
+		if state, _, err = p.add(ctx, state, missing); err != nil {
+			return changed, err
+		}
+		changed = true
+	}
+	if t, err = topology.New(state.Scenario); err != nil {
+		return changed, err
+	}
 	if o.KubeconfigDir == "" || o.KubeconfigDir == state.KubeconfigDir {
 		return changed, nil
 	}

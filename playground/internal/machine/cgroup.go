@@ -78,21 +78,38 @@ func hostHierarchies() ([]hierarchy, error) {
 	return found, nil
 }
 
-// joinCgroups creates the group below every hierarchy and moves this process into it, so
-// that a child with a new cgroup namespace sees the group as its root.
-func joinCgroups(group string) error {
+// enterCgroups creates the group below every hierarchy, moves this process into it, and
+// makes it the root of a new cgroup namespace, which children of this thread inherit.
+//
+// The namespace is made here and not with the child: its root is where its maker is at that
+// moment, and on version 2 nobody may stay there (leaveGroupRoot), this process included.
+func enterCgroups(group string) error {
 	all, err := hostHierarchies()
 	if err != nil {
 		return err
 	}
-	for _, h := range all {
-		dir, err := makeGroup(h, group)
-		if err != nil {
+	dirs := make([]string, len(all))
+	for i, h := range all {
+		if dirs[i], err = makeGroup(h, group); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
-			return fmt.Errorf("join cgroup %s: %w", dir, err)
+		if err := joinGroup(dirs[i]); err != nil {
+			return err
 		}
+	}
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return fmt.Errorf("make a cgroup namespace: %w", err)
+	}
+	if all[0].Version == 2 {
+		return leaveGroupRoot(dirs[0])
+	}
+	return nil
+}
+
+// joinGroup moves this process into a group.
+func joinGroup(dir string) error {
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
+		return fmt.Errorf("join cgroup %s: %w", dir, err)
 	}
 	return nil
 }
@@ -104,7 +121,11 @@ func makeGroup(h hierarchy, group string) (string, error) {
 	dir := h.Mount
 	for _, part := range strings.Split(group, "/") {
 		if h.Version == 2 {
-			if err := handDown(dir); err != nil {
+			err := handDown(dir)
+			if errors.Is(err, unix.EBUSY) {
+				err = fmt.Errorf("%w; this machine's own cgroup holds processes, as that of a container does; move them to a child: mkdir %[2]s/init; for p in $(cat %[2]s/cgroup.procs); do echo $p > %[2]s/init/cgroup.procs; done", err, dir)
+			}
+			if err != nil {
 				return "", err
 			}
 		}
@@ -163,7 +184,7 @@ func mountCgroups(root string, all []hierarchy) error {
 		if err := unix.Mount("cgroup2", base, "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 			return fmt.Errorf("mount cgroup2 on %s: %w", base, err)
 		}
-		return leaveGroupRoot(base)
+		return nil
 	}
 	if err := unix.Mount("tmpfs", base, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755"); err != nil {
 		return fmt.Errorf("mount tmpfs on %s: %w", base, err)
@@ -199,8 +220,8 @@ func leaveGroupRoot(base string) error {
 	if err := os.MkdirAll(leaf, 0o755); err != nil {
 		return fmt.Errorf("create cgroup %s: %w", leaf, err)
 	}
-	if err := os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte("0"), 0); err != nil {
-		return fmt.Errorf("join cgroup %s: %w", leaf, err)
+	if err := joinGroup(leaf); err != nil {
+		return err
 	}
 	return handDown(base)
 }
@@ -222,7 +243,8 @@ func Processes(group string) ([]int, error) {
 				return err
 			}
 			data, err := os.ReadFile(path)
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+			// A threaded group of version 2 shows its processes in the group above it only.
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) {
 				return nil
 			}
 			for _, field := range strings.Fields(string(data)) {

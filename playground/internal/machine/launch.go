@@ -61,8 +61,9 @@ func Resume(specPath string) error {
 }
 
 // Launch is the body of LaunchCommand. It must be the process's main goroutine's job: it
-// changes the network namespace of its thread and the cgroup of its process.
+// changes the namespaces of its thread and the cgroup of its process.
 func Launch(specPath, group string) error {
+	runtime.LockOSThread() // never unlocked: this process ends right after
 	m, err := ReadSpec(specPath)
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func Launch(specPath, group string) error {
 	if err := os.MkdirAll(m.LogDir, 0o755); err != nil {
 		return fmt.Errorf("create log directory: %w", err)
 	}
-	if err := joinCgroups(filepath.Join(group, m.Name)); err != nil {
+	if err := enterCgroups(filepath.Join(group, m.Name)); err != nil {
 		return err
 	}
 	listener, err := listen(m.Socket)
@@ -95,7 +96,7 @@ func Launch(specPath, group string) error {
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.ExtraFiles = []*os.File{specFile, listener, readyChild}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP,
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
 		Setsid:     true,
 	}
 	if err := startIn(m.NetNS, cmd); err != nil {
@@ -120,9 +121,9 @@ func awaitReady(ready io.Reader, m spec.Machine) error {
 	return nil
 }
 
-// startIn starts cmd in a named network namespace: a child inherits that of the thread.
+// startIn starts cmd in a named network namespace: a child inherits that of the thread,
+// which the caller has locked.
 func startIn(netns string, cmd *exec.Cmd) error {
-	runtime.LockOSThread() // never unlocked: this process ends right after
 	fd, err := unix.Open(netns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open network namespace %s: %w", netns, err)

@@ -38,6 +38,11 @@ func enterRoot(m spec.Machine) error {
 		return err
 	}
 	if m.Root == "" {
+		for _, b := range m.Binds {
+			if err := bind("/", b); err != nil {
+				return err
+			}
+		}
 		return mountKernel("/", all)
 	}
 	if err := buildRoot(m); err != nil {

@@ -20,7 +20,7 @@ type Machine struct {
 	// with read-only binds of the host's programs. Empty: the machine sees the host's files,
 	// and mounts that the host makes later.
 	Root string
-	// Binds are added to Root; ignored without it.
+	// Binds are added to Root, or to the machine's view of the host's files.
 	Binds []Bind
 	// LogDir receives NAME.log for each component and init.log.
 	LogDir string

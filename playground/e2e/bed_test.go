@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/template"
+	"time"
+)
+
+// status is the part of `playground status -o json` that is used here.
+type status struct {
+	Scenario string    `json:"scenario"`
+	Bin      string    `json:"bin"`
+	Clusters []cluster `json:"clusters"`
+	Faults   []struct {
+		A, B, Delay, Loss, Bandwidth string
+		DropAB, DropBA               bool
+	} `json:"faults"`
+}
+
+// cluster is one cluster as status tells of it.
+type cluster struct {
+	Name        string `json:"name"`
+	Server      string `json:"server"`
+	PodCIDR     string `json:"podCIDR"`
+	ServiceCIDR string `json:"serviceCIDR"`
+	NodeCIDR    string `json:"nodeCIDR"`
+	Kubeconfig  string `json:"kubeconfig"`
+	AuditLog    string `json:"auditLog"`
+	Machines    []struct {
+		Name       string      `json:"name"`
+		Address    string      `json:"address"`
+		Up         bool        `json:"up"`
+		Components []component `json:"components"`
+	} `json:"machines"`
+}
+
+type component struct {
+	Name   string `json:"name"`
+	State  string `json:"state"`
+	Pid    int    `json:"pid"`
+	Starts int    `json:"starts"`
+}
+
+// look asks for the status. ok is what its exit code says: all is well.
+func look(t testing.TB) (s status, ok bool) {
+	t.Helper()
+	r := pg("status", "-o", "json")
+	if err := json.Unmarshal([]byte(r.out), &s); err != nil || r.code != 0 && r.code != 3 {
+		t.Fatalf("no status: %v: %s", err, r)
+	}
+	return s, r.code == 0
+}
+
+// component finds a component, named as in the command line: COMPONENT or NODE/COMPONENT.
+func (s status) component(t testing.TB, clusterName, name string) component {
+	t.Helper()
+	owner, short, found := strings.Cut(name, "/")
+	if !found {
+		owner, short = "control-plane", name
+	}
+	for _, c := range s.Clusters {
+		for _, m := range c.Machines {
+			for _, one := range m.Components {
+				if c.Name == clusterName && m.Name == owner && one.Name == short {
+					return one
+				}
+			}
+		}
+	}
+	t.Fatalf("status shows no component %s in cluster %s", name, clusterName)
+	return component{}
+}
+
+// nodes are the addresses of a cluster's nodes by name.
+func (c cluster) nodes() map[string]string {
+	all := map[string]string{}
+	for _, m := range c.Machines {
+		if m.Name != "control-plane" {
+			all[m.Name] = m.Address
+		}
+	}
+	return all
+}
+
+// bed is what is up now.
+var bed status
+
+// bring makes sure that a scenario is up, with the images of the checks where it has nodes.
+func bring(t *testing.T, scenario string) {
+	t.Helper()
+	needRoot(t)
+	if bed.Scenario == scenario {
+		return
+	}
+	takeDown(t)
+	r := pg("up", scenario)
+	if r.code != 0 {
+		t.Fatalf("%s", r)
+	}
+	measure("up "+scenario, "%.1f s", r.took.Seconds())
+	bed, _ = look(t)
+	if strings.Contains(scenario, "control-plane-only") || scenario == "scale" {
+		return
+	}
+	began := time.Now()
+	must(t, "load", "demo")
+	must(t, "load", "tools")
+	measure("load demo and tools", "%.1f s", time.Since(began).Seconds())
+}
+
+func takeDown(t testing.TB) {
+	t.Helper()
+	needRoot(t)
+	bed = status{}
+	must(t, "down")
+	if err := os.RemoveAll(cache); err != nil {
+		t.Fatalf("forget what kubectl has discovered: %v", err)
+	}
+}
+
+func clusterNamed(t testing.TB, name string) cluster {
+	t.Helper()
+	i := slices.IndexFunc(bed.Clusters, func(c cluster) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("scenario %s has no cluster %s", bed.Scenario, name)
+	}
+	return bed.Clusters[i]
+}
+
+// try runs kubectl and returns what it said, whatever it was.
+func (c cluster) try(args ...string) result { return c.startKubectl("", args...).wait() }
+
+func (c cluster) startKubectl(stdin string, args ...string) *process {
+	return startWith(stdin, nil, c.argv(args...)...)
+}
+
+func (c cluster) argv(args ...string) []string {
+	return append([]string{bed.Bin + "/kubectl", "--kubeconfig=" + c.Kubeconfig}, args...)
+}
+
+// kubectl is try for what has to work; it returns the output without surrounding space.
+func (c cluster) kubectl(t testing.TB, args ...string) string {
+	t.Helper()
+	r := c.try(args...)
+	if r.code != 0 {
+		t.Fatalf("%s", r)
+	}
+	return strings.TrimSpace(r.out)
+}
+
+// node runs a command inside a node.
+func (c cluster) node(t testing.TB, node string, argv ...string) string {
+	t.Helper()
+	return strings.TrimSpace(must(t, append([]string{"exec", c.Name, node, "--"}, argv...)...))
+}
+
+// room is the namespace of one check in one cluster.
+type room struct {
+	cluster
+	ns string
+}
+
+// room makes a namespace for the test that asks. If the test fails, its end shows what is
+// in there; the namespace goes away without anybody waiting for it.
+func (c cluster) room(t testing.TB) room {
+	t.Helper()
+	name := t.Name()[strings.LastIndexByte(t.Name(), '/')+1:]
+	r := room{c, "e2e-" + strings.ReplaceAll(strings.ToLower(name), "_", "-")}
+	c.kubectl(t, "create", "namespace", r.ns)
+	t.Cleanup(func() {
+		if t.Failed() {
+			r.show(t)
+		}
+		c.kubectl(t, "delete", "namespace", r.ns, "--wait=false")
+	})
+	// Pods are refused until the controller manager has made it.
+	r.kubectl(t, "wait", "--for=create", "serviceaccount/default", "--timeout=30s")
+	return r
+}
+
+// show logs what helps to understand a failure.
+func (r room) show(t testing.TB) {
+	t.Helper()
+	for _, args := range [][]string{
+		{"get", "pods,services,persistentvolumeclaims", "-o", "wide"},
+		{"get", "events", "--sort-by=.lastTimestamp"},
+		{"logs", "--selector=e2e", "--all-containers", "--prefix", "--tail=20"},
+		{"get", "nodes"},
+	} {
+		said := r.try(append([]string{"-n", r.ns}, args...)...)
+		lines := strings.SplitAfter(said.out+said.err, "\n")
+		t.Logf("%s %s: kubectl %s (last lines)\n%s", r.Name, r.ns, strings.Join(args, " "), strings.Join(lines[max(0, len(lines)-40):], ""))
+	}
+}
+
+func (r room) kubectl(t testing.TB, args ...string) string {
+	t.Helper()
+	return r.cluster.kubectl(t, append([]string{"-n", r.ns}, args...)...)
+}
+
+func (r room) try(args ...string) result {
+	return r.cluster.try(append([]string{"-n", r.ns}, args...)...)
+}
+
+//go:embed testdata
+var testdata embed.FS
+
+var manifests = template.Must(template.New("").Option("missingkey=error").ParseFS(testdata, "testdata/*.yaml"))
+
+// apply applies a manifest of testdata; values fill its templates.
+func (r room) apply(t testing.TB, file string, values map[string]any) {
+	t.Helper()
+	all := map[string]any{"Cluster": r.Name, "Namespace": r.ns}
+	for k, v := range values {
+		all[k] = v
+	}
+	var text bytes.Buffer
+	if err := manifests.ExecuteTemplate(&text, file, all); err != nil {
+		t.Fatal(err)
+	}
+	said := r.startKubectl(text.String(), "-n", r.ns, "apply", "-f", "-").wait()
+	if said.code != 0 {
+		t.Fatalf("%s: %s", file, said)
+	}
+}
+
+// rollout waits until a workload is complete.
+func (r room) rollout(t testing.TB, workload string) {
+	t.Helper()
+	r.kubectl(t, "rollout", "status", workload, "--timeout=120s")
+}
+
+// ready waits until a pod is Ready.
+func (r room) ready(t testing.TB, pod string) {
+	t.Helper()
+	r.kubectl(t, "wait", "pod/"+pod, "--for=condition=Ready", "--timeout=90s")
+}
+
+// get returns one value of an object.
+func (r room) get(t testing.TB, object, jsonpath string) string {
+	t.Helper()
+	return r.kubectl(t, "get", object, "-o", "jsonpath="+jsonpath)
+}
+
+// exec runs a command in a pod and returns its output.
+func (r room) exec(t testing.TB, pod string, argv ...string) string {
+	t.Helper()
+	return r.kubectl(t, append([]string{"exec", pod, "--"}, argv...)...)
+}
+
+func scanLines(from io.Reader, to chan<- string) {
+	for lines := bufio.NewScanner(from); lines.Scan(); {
+		to <- lines.Text()
+	}
+}
+
+var (
+	measuredLock sync.Mutex
+	measured     []string
+)
+
+// measure keeps a value for the list at the end of the suite.
+func measure(what, format string, value ...any) {
+	measuredLock.Lock()
+	defer measuredLock.Unlock()
+	measured = append(measured, fmt.Sprintf("%-44s %s", what, fmt.Sprintf(format, value...)))
+}
+
+func printMeasured() {
+	fmt.Println("measured:")
+	for _, line := range measured {
+		fmt.Println("  " + line)
+	}
+}
+
+// phase is t.Run that keeps the time.
+func phase(t *testing.T, name string, do func(t *testing.T)) {
+	began := time.Now()
+	t.Run(name, do)
+	measure("phase "+name, "%.1f s", time.Since(began).Seconds())
+}

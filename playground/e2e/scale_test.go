@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func thousandHollowPods(t *testing.T) {
+	provider := clusterNamed(t, "provider")
+	provider.hollowPods(t, "kwok", 100, 1000)
+}
+
+func kubemarkPods(t *testing.T, c cluster) {
+	c.hollowPods(t, "kubemark", 5, 20)
+}
+
+// hollowPods wants so many nodes of a kind Ready and so many pods Ready on all of them.
+func (c cluster) hollowPods(t *testing.T, kind string, nodes, pods int) {
+	t.Helper()
+	ready := 0
+	text := c.kubectl(t, "get", "nodes", "--selector=type="+kind, "-o",
+		`jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
+	for line := range strings.Lines(text) {
+		if strings.TrimSpace(line) == "True" {
+			ready++
+		}
+	}
+	if ready != nodes {
+		t.Errorf("want %d %s nodes Ready, have %d", nodes, kind, ready)
+	}
+	r := c.room(t)
+	began := time.Now()
+	r.apply(t, "hollow.yaml", map[string]any{"Replicas": pods, "Type": kind})
+	r.rollout(t, "deployment/hollow")
+	measure(kind+" pods Ready", "%d in %.1f s", pods, time.Since(began).Seconds())
+	// A kubemark node calls a pod Ready before it is Running.
+	eventually(t, 60*time.Second, "the pods are Running and Ready on all nodes", func() (string, bool) {
+		used, total := map[string]int{}, 0
+		for line := range strings.Lines(r.kubectl(t, "get", "pods", "-o",
+			`jsonpath={range .items[*]}{.spec.nodeName} {.status.phase} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)) {
+			if f := strings.Fields(line); len(f) == 3 && f[1] == "Running" && f[2] == "True" {
+				used[f[0]]++
+				total++
+			}
+		}
+		return fmt.Sprintf("%d pods on %d nodes: %v", total, len(used), used), total == pods && len(used) == nodes
+	})
+	measure(kind+" pods Running", "%d in %.1f s", pods, time.Since(began).Seconds())
+}
+
+// apiServersAreSeparate: what is made in one is not in the other.
+func apiServersAreSeparate(t *testing.T) {
+	consumer, provider := clusterNamed(t, "consumer"), clusterNamed(t, "provider")
+	for _, c := range []cluster{consumer, provider} {
+		if have := c.kubectl(t, "get", "--raw", "/readyz"); have != "ok" {
+			t.Errorf("%s: /readyz says %q", c.Name, have)
+		}
+		c.kubectl(t, "create", "namespace", "only-in-"+c.Name)
+	}
+	for _, pair := range [][2]cluster{{consumer, provider}, {provider, consumer}} {
+		said := pair[0].try("get", "namespace", "only-in-"+pair[1].Name)
+		if said.code == 0 || !strings.Contains(said.err, "NotFound") {
+			t.Errorf("%s must not have the namespace of %s: %s", pair[0].Name, pair[1].Name, said)
+		}
+		own := pair[0].try("get", "namespace", "only-in-"+pair[0].Name)
+		if own.code != 0 {
+			t.Errorf("%s", own)
+		}
+	}
+	if said := consumer.try("get", "nodes", "-o", "name"); said.code != 0 || said.out != "" {
+		t.Errorf("want no nodes: %s", said)
+	}
+}
