@@ -19,15 +19,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"liqo.io/liqo/playground/internal/cluster"
 	"liqo.io/liqo/playground/internal/machine"
 	"liqo.io/liqo/playground/internal/progress"
 	"liqo.io/liqo/playground/internal/record"
 	"liqo.io/liqo/playground/internal/topology"
 )
-
-// AuditLog is the path of a cluster's API audit log.
-func AuditLog(c topology.Cluster) string { return cluster.AuditLog(c) }
 
 func componentNames(machineName string) ([]string, error) {
 	m, err := machine.ReadSpec(record.SpecPath(machineName))

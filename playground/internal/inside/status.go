@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"liqo.io/liqo/playground/internal/build"
+	"liqo.io/liqo/playground/internal/cluster"
 	"liqo.io/liqo/playground/internal/fault"
 	"liqo.io/liqo/playground/internal/health"
 	"liqo.io/liqo/playground/internal/machine"
@@ -106,7 +107,7 @@ func clusterReport(ctx context.Context, state record.State, set build.Set, c top
 		NodeCIDR: c.NodeCIDR.String(), KubeProxy: string(c.KubeProxy), Kubeconfig: state.Kubeconfig(c.Name),
 	}
 	if c.Audit {
-		out.AuditLog = AuditLog(c)
+		out.AuditLog = cluster.AuditLog(c)
 	}
 	addresses := map[string]string{c.ControlPlaneMachine(): c.ControlPlane.Address.String()}
 	for _, n := range c.Nodes {
