@@ -173,7 +173,12 @@ func firstNodeRestart(t *testing.T, c cluster) {
 	f.rollout(t, "daemonset/tools")
 	c.kubectl(t, "-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=60s")
 	measure("first node restarted to its pods Ready", "%.1f s", time.Since(began).Seconds())
-	f.curl(t, f.tool(), "http://web/api/info")
+	// CoreDNS may still show the status it had before its node went down, and what is Ready
+	// reaches kube-proxy's tables a moment later: only an answer proves that both are back.
+	eventually(t, 30*time.Second, "a name resolves and its Service answers", func() (string, bool) {
+		said := f.try("exec", f.tool(), "--", "curl", "--silent", "--show-error", "--fail", "--max-time", "5", "http://web/api/info")
+		return said.String(), said.code == 0
+	})
 	if now := server(); now != before {
 		t.Errorf("the API server was %+v before its node restarted, and is %+v", before, now)
 	}
