@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// PeeringConditionType names one aspect of a peering.
+// +kubebuilder:validation:Enum=OutgoingPeering;IncomingPeering;NetworkStatus;APIServerStatus;AuthenticationStatus;ProcessForeignClusterStatus
+type PeeringConditionType string
+
+// The aspects of a peering.
+const (
+	OutgoingPeering      PeeringConditionType = "OutgoingPeering"
+	IncomingPeering      PeeringConditionType = "IncomingPeering"
+	NetworkStatus        PeeringConditionType = "NetworkStatus"
+	APIServerStatus      PeeringConditionType = "APIServerStatus"
+	AuthenticationStatus PeeringConditionType = "AuthenticationStatus"
+	// ProcessForeignClusterStatus says whether the ForeignCluster itself can be worked on.
+	ProcessForeignClusterStatus PeeringConditionType = "ProcessForeignClusterStatus"
+)
+
+// PeeringConditionStatus is the state of one aspect.
+// +kubebuilder:validation:Enum=None;Pending;Established;Disconnecting;Denied;EmptyDenied;Error;Success;External
+type PeeringConditionStatus string
+
+// The states of an aspect.
+const (
+	StatusNone          PeeringConditionStatus = "None"
+	StatusPending       PeeringConditionStatus = "Pending"
+	StatusEstablished   PeeringConditionStatus = "Established"
+	StatusDisconnecting PeeringConditionStatus = "Disconnecting"
+	StatusDenied        PeeringConditionStatus = "Denied"
+	StatusEmptyDenied   PeeringConditionStatus = "EmptyDenied"
+	StatusError         PeeringConditionStatus = "Error"
+	StatusSuccess       PeeringConditionStatus = "Success"
+	StatusExternal      PeeringConditionStatus = "External"
+)
+
+// Reasons of OutgoingPeering and IncomingPeering.
+const (
+	ReasonNoResourceRequest       = "NoResourceRequest"
+	ReasonResourceRequestPending  = "ResourceRequestPending"
+	ReasonKubeletPending          = "KubeletPending"
+	ReasonResourceRequestAccepted = "ResourceRequestAccepted"
+	ReasonResourceRequestDeleting = "ResourceRequestDeleting"
+	// ReasonResourceRequestRefused: the provider does not share with this cluster (status Denied).
+	ReasonResourceRequestRefused = "ResourceRequestRefused"
+)
+
+// Reasons of NetworkStatus.
+const (
+	ReasonTunnelEndpointNotFound   = "TunnelEndpointNotFound"
+	ReasonTunnelEndpointConnecting = "TunnelEndpointConnecting"
+	ReasonTunnelEndpointAvailable  = "TunnelEndpointAvailable"
+	ReasonTunnelEndpointError      = "TunnelEndpointError"
+	ReasonExternalNetwork          = "ExternalNetwork"
+)
+
+// Reasons of APIServerStatus. With no identity yet, the status is None.
+const (
+	ReasonAPIServerReady     = "APIServerReady"
+	ReasonAPIServerNotReady  = "APIServerNotReady"
+	ReasonAPIServerNotNeeded = "APIServerNotNeeded"
+)
+
+// Reasons of AuthenticationStatus.
+const (
+	ReasonIdentityAccepted    = "IdentityAccepted"
+	ReasonIdentityEmptyDenied = "IdentityEmptyDenied"
+	ReasonIdentityDenied      = "IdentityDenied"
+	ReasonIdentityError       = "IdentityError"
+	ReasonAuthNotReachable    = "AuthNotReachable"
+	// ReasonIdentityPending: first contact is under way (status Pending).
+	ReasonIdentityPending = "IdentityPending"
+	// ReasonIdentityNotNeeded: no peering is wanted, so there is no identity (status None).
+	ReasonIdentityNotNeeded = "IdentityNotNeeded"
+	// ReasonVersionMismatch: the peer speaks no protocol version that we speak (status Error).
+	ReasonVersionMismatch = "VersionMismatch"
+)
+
+// Reasons of ProcessForeignClusterStatus.
+const (
+	ReasonForeignClusterProcessable = "ForeignClusterProcessable"
+	ReasonLocalCluster              = "LocalCluster"
+	ReasonClusterIDRepetition       = "ClusterIDRepetition"
+	ReasonInvalidProxyURL           = "InvalidProxyURL"
+	// ReasonIdentityMismatch: who answers at the authentication URL is another cluster than the spec says.
+	ReasonIdentityMismatch = "IdentityMismatch"
+)

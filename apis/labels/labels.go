@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package labels names every label, annotation, finalizer, taint and field owner that users,
+// their scripts and our own processes rely on. It knows no kind and no client; the house law
+// TestLabels keeps such strings out of other packages.
+package labels
+
+// Labels of virtual nodes and of what is replicated to a peer.
+const (
+	// Type marks a virtual node, with the value TypeVirtualNode.
+	Type            = "liqo.io/type"
+	TypeVirtualNode = "virtual-node"
+	// RemoteClusterID is on virtual nodes, namespace maps and twin namespaces: the peer's cluster ID.
+	RemoteClusterID = "liqo.io/remote-cluster-id"
+	// Provider is on virtual nodes: the kind of the provider's cluster.
+	Provider = "liqo.io/provider"
+
+	// Replication is "true" on an object that is to be copied to the peer, "false" on the copy.
+	Replication = "liqo.io/replication"
+	// RemoteID is the cluster an object is to be copied to.
+	RemoteID = "liqo.io/remoteID"
+	// OriginID is, on a copy, the cluster it came from.
+	OriginID = "liqo.io/originID"
+	// Replicated is "true" on a copy.
+	Replicated = "liqo.io/replicated"
+)
+
+// Labels of peers and of what belongs to one.
+const (
+	// ClusterID is on foreign clusters, tenant namespaces and Secrets: the peer's cluster ID.
+	ClusterID = "discovery.liqo.io/cluster-id"
+	// DiscoveryType says how a foreign cluster came to be: one of the Discovery constants.
+	DiscoveryType     = "discovery.liqo.io/discovery-type"
+	DiscoveryManual   = "Manual"
+	DiscoveryLAN      = "LAN"
+	DiscoveryIncoming = "IncomingPeering"
+	// TenantNamespace is "true" on the namespace of a peer.
+	TenantNamespace = "discovery.liqo.io/tenant-namespace"
+	// AuthToken is on Secrets that hold the token for first contact with a peer.
+	AuthToken = "discovery.liqo.io/auth-token"
+	// LocalIdentity is "true" on the Secret with our identity in a peer.
+	LocalIdentity = "discovery.liqo.io/local-identity"
+	// PinnedKey is "true" on the ConfigMap that pins a peer's public key.
+	PinnedKey = "auth.liqo.io/pinned-key"
+	// PeeringPermissions is on cluster roles bound to a peer: basic, incoming or outgoing.
+	PeeringPermissions = "auth.liqo.io/remote-peering-permissions"
+)
+
+// Labels of Kubernetes that we read or set.
+const (
+	AppName      = "app.kubernetes.io/name"
+	AppInstance  = "app.kubernetes.io/instance"
+	AppComponent = "app.kubernetes.io/component"
+	AppPartOf    = "app.kubernetes.io/part-of"
+	AppManagedBy = "app.kubernetes.io/managed-by"
+	AppVersion   = "app.kubernetes.io/version"
+	// PartOf is the value of AppPartOf on all that is ours.
+	PartOf = "liqo"
+)
+
+// Annotations.
+const (
+	// OverrideAddress and OverridePort, on the Services liqo-auth and liqo-gateway, replace what is published to peers.
+	OverrideAddress = "liqo.io/override-address"
+	OverridePort    = "liqo.io/override-port"
+	// ForceUnpeer, "true" on a foreign cluster, sets every deadline of taking the peering down to zero.
+	ForceUnpeer = "liqo.io/force-unpeer"
+	// SharingPercentage, on a foreign cluster, replaces the cluster's sharing percentage for this peer: an integer from 0 to 100.
+	SharingPercentage = "sharing.liqo.io/resource-sharing-percentage"
+)
+
+// TaintVirtualNode keeps pods that are not offloaded away from virtual nodes; value "true", effect NoExecute.
+const TaintVirtualNode = "virtual-node.liqo.io/not-allowed"
+
+// Finalizers. Each is removed by one controller of the same cluster, within a deadline.
+const (
+	// FinalizerPeer is on foreign clusters: identity, tenant and rights of the peer are taken away first.
+	FinalizerPeer = "foreigncluster.liqo.io/finalizer"
+	// FinalizerReplication is on replicated objects: the copy is deleted first.
+	FinalizerReplication = "crdReplicator.liqo.io"
+	// FinalizerNode is on the consumer's resource slice: its virtual node is drained and deleted first.
+	FinalizerNode = "liqo.io/node"
+	// FinalizerGrant is on the provider's copy of a resource slice: what the peer runs here is taken away first.
+	FinalizerGrant = "liqo.io/grant"
+)
+
+// Field owners of server-side apply, one per part that writes.
+const (
+	OwnerForeignCluster = "liqo-foreigncluster"
+	OwnerTenant         = "liqo-tenant"
+	OwnerReplicate      = "liqo-replicate"
+	OwnerGrant          = "liqo-grant"
+	OwnerVirtualNode    = "liqo-virtualnode"
+	OwnerVirtualKubelet = "liqo-virtual-kubelet"
+	OwnerCLI            = "liqoctl"
+)

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Condition types of a ResourceSlice. Each has one writer.
+const (
+	// ConditionGranted is written by the provider: True while resources are granted.
+	ConditionGranted = "Granted"
+	// ConditionNodeReady is written by the consumer: the state of the virtual node of this slice.
+	ConditionNodeReady = "NodeReady"
+)
+
+// Reasons of ConditionGranted.
+const (
+	ReasonResourcesGranted = "ResourcesGranted"
+	// ReasonIncomingDisabled: the provider's administrator does not let this peer use the cluster.
+	ReasonIncomingDisabled = "IncomingPeeringDisabled"
+	// ReasonProviderWithdrawing: the provider is ending the peering.
+	ReasonProviderWithdrawing = "ProviderWithdrawing"
+	// ReasonNothingToShare: no Ready node has anything left.
+	ReasonNothingToShare = "NothingToShare"
+	// ReasonPluginFailed: the resource plugin gave no answer.
+	ReasonPluginFailed = "ResourcePluginFailed"
+)
+
+// Reasons of ConditionNodeReady.
+const (
+	// ReasonVirtualKubeletStarting: the virtual kubelet is wanted, its Deployment exists, the node does not yet.
+	ReasonVirtualKubeletStarting = "VirtualKubeletStarting"
+	ReasonNodeReady              = "NodeReady"
+	ReasonNodeNotReady           = "NodeNotReady"
+	ReasonNodeDraining           = "NodeDraining"
+)
