@@ -9,25 +9,35 @@ import (
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
 	internal "liqo.io/liqo/apis/applyconfiguration/internal"
-	sharingv1alpha1 "liqo.io/liqo/apis/applyconfiguration/sharing/v1alpha1"
-	v1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	virtualkubeletv1alpha1 "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
+	v1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
 // ForKind returns an apply configuration type for the given GroupVersionKind, or nil if no
 // apply configuration type exists for the given GroupVersionKind.
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
-	// Group=sharing.liqo.io, Version=v1alpha1
-	case v1alpha1.SchemeGroupVersion.WithKind("IngressClass"):
-		return &sharingv1alpha1.IngressClassApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ResourceSlice"):
-		return &sharingv1alpha1.ResourceSliceApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ResourceSliceSpec"):
-		return &sharingv1alpha1.ResourceSliceSpecApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ResourceSliceStatus"):
-		return &sharingv1alpha1.ResourceSliceStatusApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("StorageClass"):
-		return &sharingv1alpha1.StorageClassApplyConfiguration{}
+	// Group=virtualkubelet.liqo.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("EndpointSliceTemplate"):
+		return &virtualkubeletv1alpha1.EndpointSliceTemplateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceMap"):
+		return &virtualkubeletv1alpha1.NamespaceMapApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceMapSpec"):
+		return &virtualkubeletv1alpha1.NamespaceMapSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceMapStatus"):
+		return &virtualkubeletv1alpha1.NamespaceMapStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RemoteNamespaceStatus"):
+		return &virtualkubeletv1alpha1.RemoteNamespaceStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ShadowEndpointSlice"):
+		return &virtualkubeletv1alpha1.ShadowEndpointSliceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ShadowEndpointSliceSpec"):
+		return &virtualkubeletv1alpha1.ShadowEndpointSliceSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ShadowPod"):
+		return &virtualkubeletv1alpha1.ShadowPodApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ShadowPodSpec"):
+		return &virtualkubeletv1alpha1.ShadowPodSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ShadowPodStatus"):
+		return &virtualkubeletv1alpha1.ShadowPodStatusApplyConfiguration{}
 
 	}
 	return nil

@@ -25,55 +25,122 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
-- name: io.k8s.api.core.v1.ContainerImage
+- name: io.k8s.api.core.v1.ObjectReference
   map:
     fields:
-    - name: names
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: fieldPath
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: resourceVersion
+      type:
+        scalar: string
+    - name: uid
+      type:
+        namedType: io.k8s.apimachinery.pkg.types.UID
+    elementRelationship: atomic
+- name: io.k8s.api.core.v1.Protocol
+  scalar: string
+- name: io.k8s.api.discovery.v1.AddressType
+  scalar: string
+- name: io.k8s.api.discovery.v1.Endpoint
+  map:
+    fields:
+    - name: addresses
       type:
         list:
           elementType:
             scalar: string
-          elementRelationship: atomic
-    - name: sizeBytes
+          elementRelationship: associative
+    - name: conditions
       type:
-        scalar: numeric
-- name: io.k8s.api.core.v1.ResourceList
-  map:
-    elementType:
-      namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
-- name: io.k8s.apimachinery.pkg.api.resource.Quantity
-  scalar: untyped
-  list:
-    elementType:
-      namedType: __untyped_atomic_
-    elementRelationship: atomic
-  map:
-    elementType:
-      namedType: __untyped_deduced_
-    elementRelationship: separable
-- name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+        namedType: io.k8s.api.discovery.v1.EndpointConditions
+    - name: deprecatedTopology
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: hints
+      type:
+        namedType: io.k8s.api.discovery.v1.EndpointHints
+    - name: hostname
+      type:
+        scalar: string
+    - name: nodeName
+      type:
+        scalar: string
+    - name: targetRef
+      type:
+        namedType: io.k8s.api.core.v1.ObjectReference
+    - name: zone
+      type:
+        scalar: string
+- name: io.k8s.api.discovery.v1.EndpointConditions
   map:
     fields:
-    - name: lastTransitionTime
+    - name: ready
       type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
-    - name: message
+        scalar: boolean
+    - name: serving
+      type:
+        scalar: boolean
+    - name: terminating
+      type:
+        scalar: boolean
+- name: io.k8s.api.discovery.v1.EndpointHints
+  map:
+    fields:
+    - name: forNodes
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.discovery.v1.ForNode
+          elementRelationship: atomic
+    - name: forZones
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.discovery.v1.ForZone
+          elementRelationship: atomic
+- name: io.k8s.api.discovery.v1.EndpointPort
+  map:
+    fields:
+    - name: appProtocol
       type:
         scalar: string
-    - name: observedGeneration
+    - name: name
+      type:
+        scalar: string
+    - name: port
       type:
         scalar: numeric
-    - name: reason
+    - name: protocol
+      type:
+        namedType: io.k8s.api.core.v1.Protocol
+    elementRelationship: atomic
+- name: io.k8s.api.discovery.v1.ForNode
+  map:
+    fields:
+    - name: name
       type:
         scalar: string
-    - name: status
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ConditionStatus
-    - name: type
+- name: io.k8s.api.discovery.v1.ForZone
+  map:
+    fields:
+    - name: name
       type:
         scalar: string
-- name: io.k8s.apimachinery.pkg.apis.meta.v1.ConditionStatus
-  scalar: string
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1
   map:
     elementType:
@@ -201,16 +268,27 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: untyped
 - name: io.k8s.apimachinery.pkg.types.UID
   scalar: string
-- name: io.liqo.liqo.apis.sharing.v1alpha1.IngressClass
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.EndpointSliceTemplate
   map:
     fields:
-    - name: default
+    - name: addressType
       type:
-        scalar: boolean
-    - name: ingressClassName
+        namedType: io.k8s.api.discovery.v1.AddressType
+    - name: endpoints
       type:
-        scalar: string
-- name: io.liqo.liqo.apis.sharing.v1alpha1.ResourceSlice
+        list:
+          elementType:
+            namedType: io.k8s.api.discovery.v1.Endpoint
+          elementRelationship: atomic
+    - name: ports
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.discovery.v1.EndpointPort
+          elementRelationship: atomic
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.MappingPhase
+  scalar: string
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.NamespaceMap
   map:
     fields:
     - name: apiVersion
@@ -224,97 +302,106 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
     - name: spec
       type:
-        namedType: io.liqo.liqo.apis.sharing.v1alpha1.ResourceSliceSpec
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.NamespaceMapSpec
     - name: status
       type:
-        namedType: io.liqo.liqo.apis.sharing.v1alpha1.ResourceSliceStatus
-- name: io.liqo.liqo.apis.sharing.v1alpha1.ResourceSliceSpec
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.NamespaceMapStatus
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.NamespaceMapSpec
   map:
     fields:
-    - name: consumerClusterID
-      type:
-        scalar: string
-    - name: nodeName
-      type:
-        scalar: string
-    - name: providerClusterID
-      type:
-        scalar: string
-    - name: resources
-      type:
-        namedType: io.k8s.api.core.v1.ResourceList
-- name: io.liqo.liqo.apis.sharing.v1alpha1.ResourceSliceStatus
-  map:
-    fields:
-    - name: architectures
-      type:
-        list:
-          elementType:
-            scalar: string
-          elementRelationship: atomic
-    - name: conditions
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
-          elementRelationship: associative
-          keys:
-          - type
-    - name: images
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.api.core.v1.ContainerImage
-          elementRelationship: atomic
-    - name: ingressClasses
-      type:
-        list:
-          elementType:
-            namedType: io.liqo.liqo.apis.sharing.v1alpha1.IngressClass
-          elementRelationship: associative
-          keys:
-          - ingressClassName
-    - name: labels
+    - name: desiredMapping
       type:
         map:
           elementType:
             scalar: string
-    - name: observedGeneration
-      type:
-        scalar: numeric
-    - name: operatingSystems
-      type:
-        list:
-          elementType:
-            scalar: string
-          elementRelationship: atomic
-    - name: phase
-      type:
-        namedType: io.liqo.liqo.apis.sharing.v1alpha1.SlicePhase
-      default: Pending
-    - name: prices
-      type:
-        namedType: io.k8s.api.core.v1.ResourceList
-    - name: resources
-      type:
-        namedType: io.k8s.api.core.v1.ResourceList
-    - name: storageClasses
-      type:
-        list:
-          elementType:
-            namedType: io.liqo.liqo.apis.sharing.v1alpha1.StorageClass
-          elementRelationship: associative
-          keys:
-          - storageClassName
-- name: io.liqo.liqo.apis.sharing.v1alpha1.SlicePhase
-  scalar: string
-- name: io.liqo.liqo.apis.sharing.v1alpha1.StorageClass
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.NamespaceMapStatus
   map:
     fields:
-    - name: default
+    - name: currentMapping
       type:
-        scalar: boolean
-    - name: storageClassName
+        map:
+          elementType:
+            namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.RemoteNamespaceStatus
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.RemoteNamespaceStatus
+  map:
+    fields:
+    - name: message
+      type:
+        scalar: string
+    - name: phase
+      type:
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.MappingPhase
+    - name: remoteNamespace
+      type:
+        scalar: string
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowEndpointSlice
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowEndpointSliceSpec
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowEndpointSliceSpec
+  map:
+    fields:
+    - name: template
+      type:
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.EndpointSliceTemplate
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPod
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPodSpec
+    - name: status
+      type:
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPodStatus
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPodPhase
+  scalar: string
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPodSpec
+  map:
+    fields:
+    - name: fence
+      type:
+        scalar: string
+    - name: pod
+      type:
+        map:
+          elementType:
+            scalar: untyped
+            list:
+              elementType:
+                namedType: __untyped_atomic_
+              elementRelationship: atomic
+            map:
+              elementType:
+                namedType: __untyped_deduced_
+              elementRelationship: separable
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPodStatus
+  map:
+    fields:
+    - name: phase
+      type:
+        namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ShadowPodPhase
+      default: Unknown
+    - name: podUID
       type:
         scalar: string
 - name: __untyped_atomic_

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ClusterIdentity is who a cluster says it is.
+type ClusterIdentity struct {
+	// ClusterID is the cluster's UUID.
+	ClusterID string `json:"clusterID"`
+	// ClusterName is the cluster's name.
+	ClusterName string `json:"clusterName"`
+}
+
+// CIDR is a network in CIDR notation, of either address family.
+// +kubebuilder:validation:MaxLength=64
+type CIDR string
+
+// Carrier is one way to reach a gateway: what carries the encrypted packets, and where it listens.
+type Carrier struct {
+	// Type of the carrier. UDP is the only one so far; a reader skips types it does not know.
+	Type string `json:"type"`
+	// Addresses where the gateway can be reached, most preferred first: IP addresses or host names.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	Addresses []string `json:"addresses"`
+	// Port is the port at these addresses.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
+}
+
+// Lane is one gateway and the tunnel between it and the gateway of the same number in the other cluster.
+type Lane struct {
+	// Number of the lane, from 0.
+	// +kubebuilder:validation:Minimum=0
+	Number int32 `json:"number"`
+	// PublicKey of the gateway.
+	PublicKey string `json:"publicKey"`
+	// Carriers to the gateway, most preferred first. Empty: this side cannot be reached and dials itself.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=atomic
+	// +optional
+	Carriers []Carrier `json:"carriers,omitempty"`
+}
+
+// NetworkConfigSpec is what one cluster tells another about its network.
+type NetworkConfigSpec struct {
+	// Cluster is whom this is told to.
+	Cluster ClusterIdentity `json:"cluster"`
+	// PodCIDR is the network of the sender's pods.
+	PodCIDR CIDR `json:"podCIDR"`
+	// ExternalCIDR is the network in which the sender makes other addresses reachable.
+	ExternalCIDR CIDR `json:"externalCIDR"`
+	// AdditionalPodCIDRs are further pod networks, of either address family.
+	// +listType=atomic
+	// +optional
+	AdditionalPodCIDRs []CIDR `json:"additionalPodCIDRs,omitempty"`
+	// EndpointIP is where the sender's first gateway can be reached: an IP address or a host name.
+	EndpointIP string `json:"endpointIP"`
+	// BackendType is the technology of the tunnel.
+	// +kubebuilder:validation:Enum=wireguard
+	BackendType string `json:"backendType"`
+	// BackendConfig holds publicKey and port of the sender's first gateway.
+	BackendConfig map[string]string `json:"backend_config"`
+	// Lanes are all gateways of the sender; the first one repeats EndpointIP and BackendConfig.
+	// +listType=map
+	// +listMapKey=number
+	// +optional
+	Lanes []Lane `json:"lanes,omitempty"`
+}
+
+// NetworkConfigStatus is what the receiver made of it.
+type NetworkConfigStatus struct {
+	// Processed says that the receiver has decided on the fields below.
+	// +kubebuilder:default=false
+	Processed bool `json:"processed"`
+	// PodCIDRNAT is the network that the receiver sees in place of PodCIDR; None if it is not remapped.
+	// +optional
+	PodCIDRNAT string `json:"podCIDRNAT,omitempty"`
+	// ExternalCIDRNAT is the same for ExternalCIDR.
+	// +optional
+	ExternalCIDRNAT string `json:"externalCIDRNAT,omitempty"`
+	// ObservedGeneration is the generation of the spec that the receiver decided on.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// NetworkConfig is what one cluster tells another about its network, and what the other made of it.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,categories=liqo
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Peering Cluster",type=string,JSONPath=`.spec.cluster.clusterName`
+// +kubebuilder:printcolumn:name="Endpoint IP",type=string,priority=1,JSONPath=`.spec.endpointIP`
+// +kubebuilder:printcolumn:name="VPN Backend",type=string,priority=1,JSONPath=`.spec.backendType`
+// +kubebuilder:printcolumn:name="Processed",type=string,JSONPath=`.status.processed`
+// +kubebuilder:printcolumn:name="Local",type=string,JSONPath=`.metadata.labels.liqo\.io/replication`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NetworkConfig struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   NetworkConfigSpec   `json:"spec,omitempty"`
+	Status NetworkConfigStatus `json:"status,omitempty"`
+}
+
+// NetworkConfigList is a list of network configurations.
+// +kubebuilder:object:root=true
+type NetworkConfigList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []NetworkConfig `json:"items"`
+}

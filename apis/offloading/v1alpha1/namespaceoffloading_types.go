@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NamespaceMappingStrategy says how remote namespaces are named.
+// +kubebuilder:validation:Enum=EnforceSameName;DefaultName
+type NamespaceMappingStrategy string
+
+// The ways to name a remote namespace.
+const (
+	// EnforceSameName: as the local one.
+	EnforceSameName NamespaceMappingStrategy = "EnforceSameName"
+	// DefaultName: the local name, the local cluster's name and six digits of the hash of its ID.
+	DefaultName NamespaceMappingStrategy = "DefaultName"
+)
+
+// PodOffloadingStrategy says where pods of the namespace may run.
+// +kubebuilder:validation:Enum=Local;Remote;LocalAndRemote
+type PodOffloadingStrategy string
+
+// The places where pods may run.
+const (
+	PodsLocal          PodOffloadingStrategy = "Local"
+	PodsRemote         PodOffloadingStrategy = "Remote"
+	PodsLocalAndRemote PodOffloadingStrategy = "LocalAndRemote"
+)
+
+// OffloadingPhase sums up how the offloading of a namespace stands.
+// +kubebuilder:validation:Enum=Ready;NoClusterSelected;InProgress;SomeFailed;AllFailed;Terminating
+type OffloadingPhase string
+
+// The phases of offloading.
+const (
+	OffloadingReady             OffloadingPhase = "Ready"
+	OffloadingNoClusterSelected OffloadingPhase = "NoClusterSelected"
+	OffloadingInProgress        OffloadingPhase = "InProgress"
+	OffloadingSomeFailed        OffloadingPhase = "SomeFailed"
+	OffloadingAllFailed         OffloadingPhase = "AllFailed"
+	OffloadingTerminating       OffloadingPhase = "Terminating"
+)
+
+// NamespaceOffloadingName is the only name a NamespaceOffloading may have.
+const NamespaceOffloadingName = "offloading"
+
+// NamespaceOffloadingSpec is what the user wants of one namespace.
+type NamespaceOffloadingSpec struct {
+	// NamespaceMappingStrategy says how remote namespaces are named. Immutable.
+	// +kubebuilder:default=DefaultName
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="namespaceMappingStrategy cannot be changed; unoffload the namespace, then offload it again"
+	// +optional
+	NamespaceMappingStrategy NamespaceMappingStrategy `json:"namespaceMappingStrategy,omitempty"`
+	// PodOffloadingStrategy says where pods may run.
+	// +kubebuilder:default=LocalAndRemote
+	// +optional
+	PodOffloadingStrategy PodOffloadingStrategy `json:"podOffloadingStrategy,omitempty"`
+	// ClusterSelector chooses clusters by the labels of their virtual nodes. Without terms: all.
+	// +optional
+	ClusterSelector corev1.NodeSelector `json:"clusterSelector,omitempty"`
+}
+
+// RemoteNamespaceCondition is one aspect of one remote namespace.
+type RemoteNamespaceCondition struct {
+	// Type: OffloadingRequired or Ready.
+	Type string `json:"type"`
+	// Status: True or False.
+	Status corev1.ConditionStatus `json:"status"`
+	// LastTransitionTime is when Status last changed.
+	// +optional
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
+	// Reason says why, in one word.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Message says why to people.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// RemoteNamespaceConditions are the aspects of one remote namespace.
+type RemoteNamespaceConditions []RemoteNamespaceCondition
+
+// NamespaceOffloadingStatus is how the offloading of one namespace stands.
+type NamespaceOffloadingStatus struct {
+	// RemoteNamespaceName is the name of the namespace in all selected clusters.
+	// +optional
+	RemoteNamespaceName string `json:"remoteNamespaceName,omitempty"`
+	// OffloadingPhase sums up the conditions.
+	// +optional
+	OffloadingPhase OffloadingPhase `json:"offloadingPhase,omitempty"`
+	// RemoteNamespacesConditions holds, per unique name of a cluster, the conditions of its namespace.
+	// +optional
+	RemoteNamespacesConditions map[string]RemoteNamespaceConditions `json:"remoteNamespacesConditions,omitempty"`
+	// ObservedGeneration is the generation of the spec that the phase speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// NamespaceOffloading extends one namespace to other clusters.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=nsof,categories=liqo
+// +kubebuilder:subresource:status
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'offloading'",message="a NamespaceOffloading must be called 'offloading': there is one per namespace"
+// +kubebuilder:printcolumn:name="NamespaceMappingStrategy",type=string,JSONPath=`.spec.namespaceMappingStrategy`
+// +kubebuilder:printcolumn:name="PodOffloadingStrategy",type=string,JSONPath=`.spec.podOffloadingStrategy`
+// +kubebuilder:printcolumn:name="OffloadingPhase",type=string,JSONPath=`.status.offloadingPhase`
+// +kubebuilder:printcolumn:name="RemoteNamespaceName",type=string,priority=10,JSONPath=`.status.remoteNamespaceName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NamespaceOffloading struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   NamespaceOffloadingSpec   `json:"spec,omitempty"`
+	Status NamespaceOffloadingStatus `json:"status,omitempty"`
+}
+
+// NamespaceOffloadingList is a list of offloaded namespaces.
+// +kubebuilder:object:root=true
+type NamespaceOffloadingList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []NamespaceOffloading `json:"items"`
+}

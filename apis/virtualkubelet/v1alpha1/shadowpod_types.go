@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ShadowPodSpec is the pod that is to run in the provider.
+type ShadowPodSpec struct {
+	// Pod is the specification of the pod. The provider's API server checks it when the pod is made.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +optional
+	Pod corev1.PodSpec `json:"pod,omitempty"`
+	// Fence is the UID of the consumer's pod: one ShadowPod, one incarnation. Immutable.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="fence cannot be changed; another pod needs another ShadowPod"
+	// +optional
+	Fence string `json:"fence,omitempty"`
+}
+
+// ShadowPodPhase is the phase of the provider's pod.
+// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed;Unknown
+type ShadowPodPhase string
+
+// ShadowPodStatus is how the provider's pod stands.
+type ShadowPodStatus struct {
+	// Phase of the pod. Succeeded and Failed are final.
+	// +kubebuilder:default=Unknown
+	Phase ShadowPodPhase `json:"phase"`
+	// PodUID is the pod that was made.
+	// +optional
+	PodUID string `json:"podUID,omitempty"`
+}
+
+// ShadowPod is the wish for a pod in the provider, kept alive there without the consumer.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ShadowPod struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ShadowPodSpec   `json:"spec,omitempty"`
+	Status ShadowPodStatus `json:"status,omitempty"`
+}
+
+// ShadowPodList is a list of wishes.
+// +kubebuilder:object:root=true
+type ShadowPodList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ShadowPod `json:"items"`
+}
