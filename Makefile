@@ -12,19 +12,33 @@ export GOWORK := off
 GO := hack/go
 CHECK := $(GO) run ./hack/check
 
-.PHONY: help playground down build test unit lint verify e2e bench clean prerequisites
+# The one place of the version is the chart, which liqoctl carries and which names the image.
+VERSION := $(shell sed -n 's/^appVersion: "\(.*\)"$$/\1/p' deployments/liqo/Chart.yaml)
+IMAGE := liqo.io/liqo:$(VERSION)
+LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
+
+.PHONY: help playground down build image generate test unit lint verify e2e bench clean prerequisites
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-playground: build ## start two real Kubernetes clusters on this machine (root); takes what is missing from Debian
+playground: image ## start two real Kubernetes clusters on this machine (root); takes what is missing from Debian
 	bin/playground up quick-start
+	bin/playground load bin/liqo-image.tar
+	@echo 'Liqo on both, with the KUBECONFIG above:  for c in rome milan; do bin/liqoctl install --context $$c --cluster-name $$c; done'
 
 down: ## take the clusters away without a trace (root)
 	bin/playground down
 
-build: prerequisites ## build bin/playground; it builds the programs of a cluster when first used
+build: prerequisites ## build bin/liqo, bin/liqoctl and bin/playground
 	$(GO) build -C playground -ldflags '-s -w' -o ../bin/playground .
+	$(GO) build -ldflags '$(LINK)' -o bin/ ./cmd/liqo ./cmd/liqoctl
+
+image: build ## build the image of all roles, bin/liqo-image.tar, without Docker
+	bin/playground image build --binary bin/liqo --name $(IMAGE) -o bin/liqo-image.tar
+
+generate: prerequisites ## write what is made from types, marks in the code and chart values
+	$(GO) run ./hack/generate
 
 test: prerequisites ## everything: unit, laws, lint, API servers, and as root the end-to-end tests
 	$(CHECK) all

@@ -12,8 +12,13 @@ const (
 	TypeVirtualNode = "virtual-node"
 	// RemoteClusterID is on virtual nodes, namespace maps and twin namespaces: the peer's cluster ID.
 	RemoteClusterID = "liqo.io/remote-cluster-id"
+	// StorageAvailable is "true" on virtual nodes whose provider offers storage.
+	StorageAvailable = "storage.liqo.io/available"
 	// Provider is on virtual nodes: the kind of the provider's cluster.
 	Provider = "liqo.io/provider"
+
+	// Origin is on objects that one cluster runs for another: the cluster ID of the one they belong to.
+	Origin = "virtualkubelet.liqo.io/origin"
 
 	// Replication is "true" on an object that is to be copied to the peer, "false" on the copy.
 	Replication = "liqo.io/replication"

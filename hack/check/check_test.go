@@ -29,11 +29,11 @@ func TestStages(t *testing.T) {
 		want        []string // stage names; "-" in front of those that are not run
 	}{
 		{"all as root", "all", everything, []string{
-			"format", "laws", "build", "servers", "unit product", "unit playground", "unit kube",
+			"format", "laws", "generated", "build", "servers", "unit product", "unit playground", "unit kube",
 			"lint product", "lint playground", "lint kube", "e2e",
 		}},
 		{"all as ordinary user", "all", user, []string{
-			"format", "laws", "build", "servers", "unit product", "unit playground", "unit kube",
+			"format", "laws", "generated", "build", "servers", "unit product", "unit playground", "unit kube",
 			"lint product", "lint playground", "lint kube", "-e2e",
 		}},
 		{"before there is an e2e", "e2e", facts{root: true}, []string{"build", "-e2e"}},

@@ -43,6 +43,9 @@ type command struct {
 	assets bool
 }
 
+// maxProgram is the limit of the server program, in find's notation for bytes.
+const maxProgram = "45000000c"
+
 const tools = "-modfile=%shack/tools/go.mod"
 
 func groups() []string { return []string{"all", "unit", "lint", "laws", "e2e", "bench"} }
@@ -51,7 +54,7 @@ func groups() []string { return []string{"all", "unit", "lint", "laws", "e2e", "
 func stages(group string, found facts) ([]stage, error) {
 	switch group {
 	case "all":
-		plan := []stage{format(), laws(), build(), servers()}
+		plan := []stage{format(), laws(), generated(), build(), servers()}
 		plan = append(plan, unit(found, "")...)
 		plan = append(plan, lint(found)...)
 		return append(plan, endToEnd(found)), nil
@@ -60,7 +63,7 @@ func stages(group string, found facts) ([]stage, error) {
 	case "lint":
 		return append([]stage{format()}, lint(found)...), nil
 	case "laws":
-		return []stage{laws()}, nil
+		return []stage{laws(), generated()}, nil
 	case "e2e":
 		return []stage{build(), endToEnd(found)}, nil
 	case "bench":
@@ -82,11 +85,19 @@ func laws() stage {
 	}}}
 }
 
-func build() stage {
-	return stage{name: "build", about: "bin/playground", commands: []command{{
-		dir:  "playground",
-		args: []string{"go", "build", "-ldflags", "-s -w", "-o", "../bin/playground", "."},
+func generated() stage {
+	return stage{name: "generated", about: "is what is generated up to date; mend with: make generate", commands: []command{{
+		args: []string{"go", "run", "./hack/generate", "--check"},
 	}}}
+}
+
+// build leaves to the Makefile how programs and image are built, so that tests run what users get.
+func build() stage {
+	return stage{name: "build", about: "programs and image; no more than 45 MB of server program", commands: []command{
+		{args: []string{"make", "--no-print-directory", "image"}},
+		// Every role carries the whole program: find prints it if it has grown too large.
+		{args: []string{"find", "bin/liqo", "-size", "+" + maxProgram}, silent: true},
+	}}
 }
 
 func servers() stage {

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/kube/version"
+	peeringauth "liqo.io/liqo/internal/peering/auth"
+)
+
+// auth is the only process that strangers can reach. It watches nothing and caches nothing, which keeps it small.
+func auth() role {
+	return role{name: "auth", short: "Answer other clusters that want to peer with this one", new: func() *cobra.Command {
+		var o authOptions
+		cmd := &cobra.Command{
+			Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				if err := o.Validate(); err != nil {
+					return err
+				}
+				cfg, err := config.GetConfig()
+				if err != nil {
+					return err
+				}
+				return runAuth(cmd.Context(), cfg, o)
+			},
+		}
+		o.Register(cmd.Flags())
+		return cmd
+	}}
+}
+
+type authOptions struct {
+	namespace          string
+	clusterID          string
+	clusterName        string
+	address            string
+	healthAddress      string
+	enableTLS          bool
+	certPath, keyPath  string
+	enableAuth         bool
+	apiServerAddress   string
+	apiServerTrustedCA bool
+	resyncPeriod       time.Duration
+}
+
+// Register adds the flags.
+func (o *authOptions) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&o.namespace, "namespace", authEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
+	flags.StringVar(&o.clusterID, "cluster-id", authEnvironment("CLUSTER_ID", ""), "ID of this cluster")
+	flags.StringVar(&o.clusterName, "cluster-name", authEnvironment("CLUSTER_NAME", ""), "name of this cluster")
+	flags.StringVar(&o.address, "address", ":5000", "address to answer at")
+	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
+	flags.BoolVar(&o.enableTLS, "enable-tls", false, "speak TLS; without --cert-path and --key-path, with a certificate that the process makes for itself")
+	flags.StringVar(&o.certPath, "cert-path", "", "file with the TLS certificate, in PEM; read again when it changes")
+	flags.StringVar(&o.keyPath, "key-path", "", "file with the key of the TLS certificate, in PEM")
+	flags.BoolVar(&o.enableAuth, "enable-authentication", true, "refuse clusters that have no token")
+	flags.StringVar(&o.apiServerAddress, "advertise-api-server-address", "", "address at which peers reach the API server; if empty, a control plane node, port 6443")
+	flags.BoolVar(&o.apiServerTrustedCA, "advertise-api-server-trusted-ca", false, "everybody trusts the certificate of the API server, so peers are told no CA")
+	flags.DurationVar(&o.resyncPeriod, "resync-period", 30*time.Second, "")
+	_ = flags.MarkDeprecated("resync-period", "nothing is cached, so nothing is read again") // the flag exists
+}
+
+// Validate refuses what cannot work.
+func (o *authOptions) Validate() error {
+	var err error
+	if o.apiServerAddress, err = peeringauth.ParseAddress(o.apiServerAddress); err != nil {
+		return fmt.Errorf("--advertise-api-server-address: %w", err)
+	}
+	switch {
+	case o.namespace == "":
+		return errors.New("--namespace must not be empty")
+	case o.clusterID == "" || o.clusterName == "":
+		return errors.New("--cluster-id and --cluster-name, or the variables CLUSTER_ID and CLUSTER_NAME, must say which cluster this is")
+	case (o.certPath == "") != (o.keyPath == ""):
+		return errors.New("--cert-path and --key-path go together")
+	case o.certPath != "" && !o.enableTLS:
+		return errors.New("--cert-path needs --enable-tls")
+	}
+	return nil
+}
+
+func authEnvironment(name, otherwise string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return otherwise
+}
+
+// runAuth serves until ctx ends.
+func runAuth(ctx context.Context, cfg *rest.Config, o authOptions) error {
+	log := log.FromContext(ctx).WithName("auth")
+	cfg = rest.CopyConfig(cfg)
+	cfg.UserAgent = "liqo-auth/" + version.Version
+	cfg.ContentType = runtime.ContentTypeProtobuf
+	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	// Above what the service itself admits, so that nobody waits for another's turn here.
+	cfg.QPS, cfg.Burst = 200, 400
+	core, err := corev1client.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	tokens := peeringauth.SecretToken{Secrets: core, Namespace: o.namespace}
+	handler, err := peeringauth.NewServer(peeringauth.ServerOptions{
+		Cluster:              discoveryv1alpha1.ClusterIdentity{ClusterID: o.clusterID, ClusterName: o.clusterName},
+		EnableAuthentication: o.enableAuth,
+		Tokens:               tokens,
+		Peers: peeringauth.Registry{
+			Client: core, Namespace: o.namespace,
+			Address: peeringauth.Address{URL: o.apiServerAddress, Nodes: core, TrustedCA: o.apiServerTrustedCA, CA: authCA(cfg)},
+		},
+		Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	service, err := authService(handler, o, log)
+	if err != nil {
+		return err
+	}
+	health := &authProbes{check: func(ctx context.Context) error {
+		_, err := tokens.Token(ctx)
+		return err
+	}}
+	log.Info("starting", "version", version.Version, "address", o.address, "tls", o.enableTLS, "authentication", o.enableAuth)
+	return serveAuth(ctx, service, authHealth(o.healthAddress, health))
+}
+
+// authCA reads the CA of the API server as this process trusts it: in a pod, a file that the kubelet keeps current.
+func authCA(cfg *rest.Config) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		switch {
+		case len(cfg.CAData) > 0:
+			return cfg.CAData, nil
+		case cfg.CAFile != "":
+			return os.ReadFile(cfg.CAFile)
+		}
+		return nil, errors.New("this process has no CA of the API server either; if everybody trusts its certificate, set --advertise-api-server-trusted-ca")
+	}
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	stdlog "log"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// maxAuthConnections bounds memory: strangers wait in the kernel's queue, or give up.
+	maxAuthConnections = 256
+	// authShutdownTimeout is longer than first contact may take.
+	authShutdownTimeout = 15 * time.Second
+	// authCertificateLifetime: clients do not verify a certificate that nobody has signed, and some complain about old ones.
+	authCertificateLifetime = 10 * 365 * 24 * time.Hour
+	// authClockTolerance: peers whose clocks are behind find the certificate good, too.
+	authClockTolerance = 7 * 24 * time.Hour
+	authRereadInterval = 10 * time.Second
+)
+
+// authService is the server for strangers: no connection may be slow, large or long.
+func authService(handler http.Handler, o authOptions, log logr.Logger) (*http.Server, error) {
+	server := &http.Server{
+		Addr: o.address, Handler: handler,
+		// The time to read must not end before the answer: its end would end the request, too.
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 25 * time.Second, IdleTimeout: 15 * time.Second,
+		MaxHeaderBytes: 8 << 10,
+		// What strangers do wrong in TLS is their affair.
+		ErrorLog: stdlog.New(authErrorLog{log.V(1)}, "", 0),
+		// One request at a time on a connection, so that maxAuthConnections means something.
+		Protocols: new(http.Protocols),
+	}
+	server.Protocols.SetHTTP1(true)
+	if !o.enableTLS {
+		return server, nil
+	}
+	certificate, err := authCertificate(o)
+	if err != nil {
+		return nil, err
+	}
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate}
+	return server, nil
+}
+
+// authHealth is the server for probes of the kubelet.
+func authHealth(address string, handler http.Handler) *http.Server {
+	return &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, IdleTimeout: 15 * time.Second}
+}
+
+// serveAuth serves until ctx ends, or one server does; then it lets what is being answered come to its end.
+func serveAuth(ctx context.Context, servers ...*http.Server) error {
+	var listeners []net.Listener
+	for _, server := range servers {
+		listener, err := net.Listen("tcp", server.Addr)
+		if err != nil {
+			for _, other := range listeners {
+				_ = other.Close() // nobody has connected yet
+			}
+			return fmt.Errorf("listen: %w", err)
+		}
+		listeners = append(listeners, listener)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for i, server := range servers {
+		var listener net.Listener = &authListener{Listener: listeners[i], slots: make(chan struct{}, maxAuthConnections)}
+		if server.TLSConfig != nil {
+			listener = tls.NewListener(listener, server.TLSConfig)
+		}
+		group.Go(func() error {
+			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serve %s: %w", server.Addr, err)
+			}
+			return nil
+		})
+		group.Go(func() error {
+			<-ctx.Done()
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), authShutdownTimeout)
+			defer cancel()
+			if server.Shutdown(last) != nil {
+				return server.Close()
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// authListener is a listener with at most so many connections as it has slots.
+type authListener struct {
+	net.Listener
+	slots chan struct{}
+}
+
+func (l *authListener) Accept() (net.Conn, error) {
+	l.slots <- struct{}{}
+	connection, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	return &authConnection{Conn: connection, free: sync.OnceFunc(func() { <-l.slots })}, nil
+}
+
+type authConnection struct {
+	net.Conn
+	free func()
+}
+
+func (s *authConnection) Close() error {
+	defer s.free()
+	return s.Conn.Close()
+}
+
+// authProbes answers the kubelet. Once ready, the process stays ready: if the API server goes away, peers are
+// better served by an answer that says so than by none.
+type authProbes struct {
+	check func(context.Context) error
+	ready atomic.Bool
+}
+
+func (p *authProbes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/healthz":
+	case "/readyz":
+		if p.ready.Load() {
+			break
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), 900*time.Millisecond) // the kubelet waits for a second
+		defer cancel()
+		if err := p.check(ctx); err != nil {
+			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		p.ready.Store(true)
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	_, _ = w.Write([]byte("ok\n")) // whoever asked may be gone
+}
+
+// authErrorLog writes what a standard logger says to another.
+type authErrorLog struct{ log logr.Logger }
+
+func (l authErrorLog) Write(line []byte) (int, error) {
+	l.log.Info("connection failed", "why", strings.TrimSpace(string(line)))
+	return len(line), nil
+}
+
+// authCertificate returns the certificate of the files, as they are now, or one that is made here and now.
+func authCertificate(o authOptions) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+	if o.certPath == "" {
+		certificate, err := selfSignedAuth(authNames(o.namespace), time.Now())
+		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil }, err
+	}
+	files := &authCertificateFiles{certPath: o.certPath, keyPath: o.keyPath}
+	_, err := files.get(nil) // what cannot work is said at the start
+	return files.get, err
+}
+
+// authNames are those under which the service is reached from within the cluster.
+func authNames(namespace string) []string {
+	names := []string{"localhost", "127.0.0.1", "liqo-auth", "liqo-auth." + namespace, "liqo-auth." + namespace + ".svc"}
+	if host, err := os.Hostname(); err == nil {
+		names = append(names, host)
+	}
+	if ip := os.Getenv("POD_IP"); ip != "" {
+		names = append(names, ip)
+	}
+	return names
+}
+
+func selfSignedAuth(names []string, now time.Time) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: "liqo-auth", Organization: []string{"liqo.io"}},
+		NotBefore:    now.Add(-authClockTolerance), NotAfter: now.Add(authCertificateLifetime),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}
+
+// authCertificateFiles reads a certificate again when it may have been replaced.
+type authCertificateFiles struct {
+	certPath, keyPath string
+
+	mu      sync.Mutex
+	current *tls.Certificate
+	read    time.Time
+}
+
+func (f *authCertificateFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.current != nil && time.Since(f.read) < authRereadInterval {
+		return f.current, nil
+	}
+	f.read = time.Now()
+	certificate, err := tls.LoadX509KeyPair(f.certPath, f.keyPath)
+	switch {
+	case err == nil:
+		f.current = &certificate
+	case f.current == nil:
+		return nil, fmt.Errorf("read the TLS certificate: %w", err)
+	}
+	// Two files are not replaced at one instant: what does not fit now is read again soon.
+	return f.current, nil
+}

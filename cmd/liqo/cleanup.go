@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	peercleanup "liqo.io/liqo/internal/peering/cleanup"
+)
+
+// cleanup ends all peerings before the chart is removed. Its output is read by people, in the log of a job.
+func cleanup() role {
+	return role{name: "cleanup", short: "End all peerings, before Liqo is removed", new: func() *cobra.Command {
+		var o cleanupOptions
+		cmd := &cobra.Command{
+			Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				if err := o.Validate(); err != nil {
+					return err
+				}
+				cfg, err := config.GetConfig()
+				if err != nil {
+					return err
+				}
+				return peercleanup.Run(cmd.Context(), cfg, peercleanup.Options{Namespace: o.namespace, Timeout: o.timeout, Out: cmd.OutOrStdout()})
+			},
+		}
+		o.Register(cmd.Flags())
+		return cmd
+	}}
+}
+
+type cleanupOptions struct {
+	namespace string
+	timeout   time.Duration
+}
+
+// Register adds the flags.
+func (o *cleanupOptions) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&o.namespace, "liqo-namespace", "liqo", "namespace in which Liqo is installed")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the peerings to end")
+}
+
+// Validate refuses what cannot work.
+func (o *cleanupOptions) Validate() error {
+	if o.timeout <= 0 {
+		return errors.New("--timeout must be more than zero")
+	}
+	return nil
+}

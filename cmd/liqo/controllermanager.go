@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	klabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/offloading"
+	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/grant"
+	"liqo.io/liqo/internal/peering/replicate"
+	peeringwebhook "liqo.io/liqo/internal/peering/webhook"
+)
+
+// leaseName is the documented name of the Lease that replicas of the controller manager compete for.
+const leaseName = "66cf253f.ctrlmgr.liqo.io"
+
+// controllerManager runs the control loops and webhooks of all domains.
+func controllerManager() role {
+	return role{name: "controller-manager", short: "Run the control loops and webhooks of a cluster", new: func() *cobra.Command {
+		var o controllerManagerOptions
+		cmd := &cobra.Command{
+			Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				if err := o.Validate(); err != nil {
+					return err
+				}
+				cfg, err := config.GetConfig()
+				if err != nil {
+					return err
+				}
+				return runControllerManager(cmd.Context(), cfg, &o)
+			},
+		}
+		o.Register(cmd.Flags())
+		return cmd
+	}}
+}
+
+type controllerManagerOptions struct {
+	local          discoveryv1alpha1.ClusterIdentity
+	namespace      string
+	metricsAddress string
+	healthAddress  string
+	webhookPort    int
+	webhookCerts   string
+	leaderElection bool
+	resyncPeriod   time.Duration
+
+	workers                int
+	pingInterval           time.Duration
+	pingTimeout            time.Duration
+	disableInternalNetwork bool
+	autoJoin               bool
+	incomingPeering        bool
+	clusterLabels          map[string]string
+	sharingPercentage      int
+	offerThreshold         int
+	resourcePlugin         string
+	kubelet                offloading.KubeletOptions
+	nodeExtraAnnotations   map[string]string
+	nodeExtraLabels        map[string]string
+	drainDeadline          time.Duration
+	drainDeadlineUnreached time.Duration
+}
+
+// Register adds the flags.
+func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&o.local.ClusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "ID of this cluster")
+	flags.StringVar(&o.local.ClusterName, "cluster-name", os.Getenv("CLUSTER_NAME"), "name of this cluster")
+	flags.StringVar(&o.namespace, "liqo-namespace", authEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
+	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of the metrics; 0 for none")
+	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
+	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhooks; 0 for none")
+	flags.StringVar(&o.webhookCerts, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs", "directory with tls.crt and tls.key of the webhooks")
+	flags.BoolVar(&o.leaderElection, "enable-leader-election", false, "only one of several replicas works at a time")
+	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour, "after this time everything is looked at again")
+	flags.IntVar(&o.workers, "foreign-cluster-workers", 10, "peers that are worked on at the same time")
+	flags.DurationVar(&o.pingInterval, "foreign-cluster-ping-interval", 15*time.Second, "time between two probes of a peer's API server")
+	flags.DurationVar(&o.pingTimeout, "foreign-cluster-ping-timeout", 5*time.Second, "how long a peer's API server may take to answer a probe")
+	flags.BoolVar(&o.disableInternalNetwork, "disable-internal-network", true, "the networks of the clusters are joined by other means")
+	flags.BoolVar(&o.autoJoin, "auto-join-discovered-clusters", true, "use resources of clusters that were discovered, if their outgoing peering is Auto")
+	flags.BoolVar(&o.incomingPeering, "enable-incoming-peering", true, "let peers use resources of this cluster, if their incoming peering is Auto")
+	flags.StringToStringVar(&o.clusterLabels, "cluster-labels", nil, "labels of this cluster, for the virtual nodes that stand for it (KEY=VALUE,...)")
+	flags.IntVar(&o.sharingPercentage, "resource-sharing-percentage", 50, "share of the free resources that each peer may use, as long as the ConfigMap liqo-resource-sharing says nothing")
+	flags.IntVar(&o.offerThreshold, "offer-update-threshold-percentage", -1, "change that is told to peers at once, in percent (default 5, or 0 with a resource plugin)")
+	flags.StringVar(&o.resourcePlugin, "resource-plugin-address", "", "HOST:PORT of a resource plugin that decides instead of the percentage")
+	o.kubelet.Register(flags)
+	flags.StringToStringVar(&o.nodeExtraAnnotations, "node-extra-annotations", nil, "annotations of virtual nodes (KEY=VALUE,...)")
+	flags.StringToStringVar(&o.nodeExtraLabels, "node-extra-labels", nil, "labels of virtual nodes (KEY=VALUE,...)")
+	flags.DurationVar(&o.drainDeadline, "drain-deadline", 2*time.Minute, "time that pods have to leave a virtual node when its peering ends")
+	flags.DurationVar(&o.drainDeadlineUnreached, "drain-deadline-unreachable", 25*time.Second, "the same, if the provider does not answer")
+}
+
+// Validate refuses what cannot work.
+func (o *controllerManagerOptions) Validate() error {
+	switch {
+	case o.local.ClusterID == "" || o.local.ClusterName == "":
+		return errors.New("--cluster-id and --cluster-name, or the variables CLUSTER_ID and CLUSTER_NAME, must say which cluster this is")
+	case o.namespace == "":
+		return errors.New("--liqo-namespace must not be empty")
+	case !o.disableInternalNetwork:
+		return errors.New("--disable-internal-network=false: this version has no network of its own yet")
+	case o.offerThreshold < -1:
+		return fmt.Errorf("--offer-update-threshold-percentage %d: must not be negative", o.offerThreshold)
+	}
+	return o.kubelet.Validate()
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return scheme, nil
+}
+
+// caches hold what the control loops look at, and no more: memory, and rights.
+func (o *controllerManagerOptions) caches() cache.Options {
+	ours := klabels.SelectorFromSet(klabels.Set{labels.AppPartOf: labels.PartOf})
+	tenants := klabels.SelectorFromSet(klabels.Set{labels.TenantNamespace: "true"})
+	here := map[string]cache.Config{o.namespace: {}}
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&corev1.Pod{}:                {Transform: grant.TrimPod},
+		&corev1.Node{}:               {Transform: grant.TrimNode},
+		&corev1.Namespace{}:          {Label: tenants},
+		&corev1.ServiceAccount{}:     {Label: ours},
+		&rbacv1.RoleBinding{}:        {Label: ours},
+		&rbacv1.ClusterRoleBinding{}: {Label: ours},
+		&appsv1.Deployment{}:         {Label: ours},
+		&corev1.ConfigMap{}:          {Namespaces: here, Label: klabels.SelectorFromSet(klabels.Set{labels.PinnedKey: "true"})},
+		&corev1.Secret{}:             {Namespaces: here, Label: hasLabel(labels.AuthToken)},
+	}}
+}
+
+// hasLabel selects objects that have a label, whatever its value.
+func hasLabel(key string) klabels.Selector {
+	selector, err := klabels.Parse(key)
+	if err != nil {
+		panic(err) // a constant
+	}
+	return selector
+}
+
+// runControllerManager works until ctx ends.
+func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerManagerOptions) error {
+	scheme, err := newScheme()
+	if err != nil {
+		return err
+	}
+	mgr, err := kubemanager.New(cfg, kubemanager.Options{
+		Scheme: scheme, MetricsAddress: o.metricsAddress, HealthAddress: o.healthAddress,
+		LeaderElection: o.leaderElection, LeaderElectionID: leaseName, Namespace: o.namespace,
+		WebhookPort: o.webhookPort, WebhookCertDir: o.webhookCerts, Cache: o.caches(),
+	})
+	if err != nil {
+		return err
+	}
+	link, err := replicate.New(mgr, replicate.Options{LocalClusterID: o.local.ClusterID, ProbeInterval: o.pingInterval, ProbeTimeout: o.pingTimeout})
+	if err != nil {
+		return err
+	}
+	err = peering.SetupForeignCluster(mgr, peering.ForeignClusterOptions{
+		Local: o.local, Namespace: o.namespace, AutoJoin: o.autoJoin, InternalNetwork: !o.disableInternalNetwork, Link: link, Workers: o.workers,
+	})
+	if err != nil {
+		return err
+	}
+	slices := peering.SliceOptions{
+		Namespace: o.namespace, SharingPercentage: o.sharingPercentage, ClusterLabels: o.clusterLabels,
+		IncomingPeering: o.incomingPeering, PluginAddress: o.resourcePlugin,
+	}
+	if o.offerThreshold >= 0 {
+		slices.UpdateThreshold = &o.offerThreshold
+	}
+	if err := peering.SetupResourceSlice(mgr, slices); err != nil {
+		return err
+	}
+	err = offloading.SetupVirtualNode(mgr, offloading.VirtualNodeOptions{
+		Local: o.local, Kubelet: o.kubelet, CheckNetwork: !o.disableInternalNetwork,
+		NodeExtraLabels: o.nodeExtraLabels, NodeExtraAnnotations: o.nodeExtraAnnotations,
+		DrainDeadline: o.drainDeadline, DrainDeadlineUnreachable: o.drainDeadlineUnreached,
+	})
+	if err != nil {
+		return err
+	}
+	ready := healthz.Ping
+	if o.webhookPort > 0 {
+		peeringwebhook.Register(mgr.GetWebhookServer(), scheme, o.local.ClusterID)
+		ready = mgr.GetWebhookServer().StartedChecker()
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("webhooks", ready)); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}

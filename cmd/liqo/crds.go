@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	chart "liqo.io/liqo/deployments/liqo"
+	kubecrds "liqo.io/liqo/internal/kube/crds"
+)
+
+// crds brings the resource definitions up to date, for those who upgrade with Helm alone.
+func crds() role {
+	return role{name: "crds", short: "Bring the resource definitions of this cluster up to date", new: func() *cobra.Command {
+		var timeout time.Duration
+		cmd := &cobra.Command{
+			Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+				defer cancel()
+				definitions, err := kubecrds.Load(chart.FS)
+				if err != nil {
+					return err
+				}
+				cfg, err := config.GetConfig()
+				if err != nil {
+					return err
+				}
+				scheme := runtime.NewScheme()
+				if err := kubecrds.AddToScheme(scheme); err != nil {
+					return err
+				}
+				c, err := client.New(cfg, client.Options{Scheme: scheme})
+				if err != nil {
+					return err
+				}
+				return kubecrds.Apply(ctx, c, definitions, func(name string) { fmt.Fprintln(cmd.OutOrStdout(), "applied", name) })
+			},
+		}
+		cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long it may take")
+		return cmd
+	}}
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	vk "liqo.io/liqo/internal/offloading/virtualkubelet"
+)
+
+// virtualKubelet stands behind one virtual node.
+func virtualKubelet() role {
+	return role{name: "virtual-kubelet", short: "Stand behind the virtual node of one remote cluster", new: func() *cobra.Command {
+		var o virtualKubeletOptions
+		cmd := &cobra.Command{
+			Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				if err := o.Validate(); err != nil {
+					return err
+				}
+				cfg, err := config.GetConfig()
+				if err != nil {
+					return err
+				}
+				return runVirtualKubelet(cmd.Context(), cfg, &o)
+			},
+		}
+		o.Register(cmd.Flags())
+		return cmd
+	}}
+}
+
+type virtualKubeletOptions struct {
+	node             vk.Options
+	remoteName       string
+	homeID, homeName string
+	checkNetwork     bool
+	healthAddress    string
+	metricsEnabled   bool
+	metricsAddress   string
+}
+
+// Register adds the flags.
+func (o *virtualKubeletOptions) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&o.node.NodeName, "nodename", "", "name of the virtual node")
+	flags.StringVar(&o.node.Namespace, "tenant-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the remote cluster in this one")
+	flags.StringVar(&o.node.SliceName, "slice-name", "", "name of the ResourceSlice that the node stands for")
+	flags.StringVar(&o.node.ClusterID, "foreign-cluster-id", "", "ID of the remote cluster")
+	flags.StringVar(&o.remoteName, "foreign-cluster-name", "", "name of the remote cluster")
+	flags.StringVar(&o.homeID, "home-cluster-id", "", "ID of this cluster")
+	flags.StringVar(&o.homeName, "home-cluster-name", "", "name of this cluster")
+	flags.StringVar(&o.node.NodeIP, "node-ip", os.Getenv("POD_IP"), "address of the node: that of this process")
+	flags.DurationVar(&o.node.LeaseDuration, "node-lease-duration", 40*time.Second, "duration of the node's lease; it is renewed four times within")
+	flags.DurationVar(&o.node.PingInterval, "node-ping-interval", 10*time.Second, "time between two probes of the remote API server")
+	flags.DurationVar(&o.node.PingTimeout, "node-ping-timeout", time.Second, "how long the remote API server may take to answer a probe")
+	flags.BoolVar(&o.checkNetwork, "node-check-network", false, "the node is Ready only while the network fabric works")
+	flags.StringToStringVar(&o.node.ExtraLabels, "node-extra-labels", nil, "labels of the node (KEY=VALUE,...)")
+	flags.StringToStringVar(&o.node.ExtraAnnotations, "node-extra-annotations", nil, "annotations of the node (KEY=VALUE,...)")
+	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
+	flags.BoolVar(&o.metricsEnabled, "metrics-enabled", false, "serve metrics")
+	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of the metrics")
+}
+
+// Validate refuses what cannot work.
+func (o *virtualKubeletOptions) Validate() error {
+	switch {
+	case o.node.NodeName == "" || o.node.Namespace == "" || o.node.SliceName == "" || o.node.ClusterID == "":
+		return errors.New("--nodename, --tenant-namespace, --slice-name and --foreign-cluster-id must be set; the controller manager does so")
+	case o.node.NodeIP == "":
+		return errors.New("--node-ip, or the variable POD_IP, must say under which address this process is reached")
+	case o.checkNetwork:
+		return errors.New("--node-check-network: this version has no network of its own yet")
+	case o.node.LeaseDuration < 4*time.Second || o.node.PingInterval <= 0 || o.node.PingTimeout <= 0:
+		return errors.New("--node-lease-duration must be at least 4s, --node-ping-interval and --node-ping-timeout more than zero")
+	}
+	return nil
+}
+
+// runVirtualKubelet works until ctx ends.
+func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *virtualKubeletOptions) error {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = 100, 100
+	scheme, err := newScheme()
+	if err != nil {
+		return err
+	}
+	api, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	server, err := api.ServerVersion()
+	if err != nil {
+		return fmt.Errorf("ask the local API server for its version: %w", err)
+	}
+	o.node.Scheme, o.node.Version, o.node.PingRetry = scheme, server.GitVersion, time.Second
+	node, err := vk.New(cfg, o.node)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return node.Run(ctx) })
+	group.Go(func() error { return serve(ctx, o.healthAddress, healthOf(node)) })
+	if o.metricsEnabled {
+		group.Go(func() error { return serve(ctx, o.metricsAddress, metricsHandler()) })
+	}
+	return group.Wait()
+}
+
+func healthOf(node *vk.Node) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if !node.Synced(r.Context()) {
+			http.Error(w, "the local API server has not answered yet", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	return mux
+}
+
+// serve answers at address until ctx ends.
+func serve(ctx context.Context, address string, handler http.Handler) error {
+	server := &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // probes may be cut off
+	defer stop()
+	if err := server.ListenAndServe(); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve at %s: %w", address, err)
+	}
+	return nil
+}

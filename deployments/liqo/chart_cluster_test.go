@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package liqo_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	liqo "liqo.io/liqo/deployments/liqo"
+	"liqo.io/liqo/internal/kube/crds"
+	"liqo.io/liqo/internal/kube/kubetest"
+)
+
+// TestCluster installs the chart into a real API server, which knows better than any test what is valid, and
+// then tries what the controller manager may bind where.
+func TestCluster(t *testing.T) {
+	admin := kubetest.Cluster(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	root := connect(t, admin)
+	install(ctx, t, root)
+
+	manager := rest.CopyConfig(admin)
+	manager.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:liqo:liqo-controller-manager",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:liqo", "system:authenticated"},
+	}
+	c := connect(t, manager)
+	namespace := func(name string, tenant bool) *corev1.Namespace {
+		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if tenant {
+			object.Labels = map[string]string{"discovery.liqo.io/tenant-namespace": "true"}
+		}
+		return object
+	}
+	const tenant = "liqo-tenant-milan-000000"
+	for _, object := range []client.Object{namespace(tenant, true), namespace("liqo-tenant-unmarked", false), namespace("shop", true)} {
+		if err := root.Create(ctx, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	account := func(namespace, name string) rbacv1.Subject {
+		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+	}
+	ours := account("liqo", "liqo-controller-manager")
+	bind := func(namespace, role string, subjects ...rbacv1.Subject) client.Object {
+		return &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "liqo-binding-"}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		}
+	}
+	bindAll := func(name, role string, subjects ...rbacv1.Subject) client.Object {
+		return &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		}
+	}
+	kubelet := account(tenant, "virtual-kubelet")
+
+	// A policy is in force a moment after it was written. What it refuses is tried first, until it does.
+	var refused error
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		refused = c.Create(ctx, bind("kube-system", "liqo-controller-manager-tenant", ours), client.DryRunAll)
+		return refused != nil && strings.Contains(refused.Error(), "ValidatingAdmissionPolicy"), nil
+	})
+	if err != nil {
+		t.Fatalf("binding a role in kube-system: %v, want a refusal of the admission policy", refused)
+	}
+	for _, test := range []struct {
+		name    string
+		object  client.Object
+		allowed bool
+	}{
+		{"its rights in a tenant namespace", bind(tenant, "liqo-controller-manager-tenant", ours), true},
+		{"a peer's rights in a tenant namespace", bind(tenant, "liqo-remote-peering-basic", account(tenant, "liqo-peer")), true},
+		{"a kubelet's rights in a tenant namespace", bind(tenant, "liqo-virtual-kubelet-tenant", kubelet), true},
+		{"a kubelet's leases", bind("kube-node-lease", "liqo-virtual-kubelet-lease", kubelet), true},
+		{"a kubelet's nodes", bindAll("liqo-virtual-kubelet-milan", "liqo-virtual-kubelet", kubelet), true},
+		{"a new tenant namespace", namespace("liqo-tenant-turin-000000", true), true},
+
+		{"secrets where leases are", bind("kube-node-lease", "liqo-controller-manager-tenant", ours), false},
+		{"a namespace that only looks like a tenant's", bind("liqo-tenant-unmarked", "liqo-controller-manager-tenant", ours), false},
+		{"a namespace that only is marked like a tenant's", bind("shop", "liqo-controller-manager-tenant", ours), false},
+		{"its own namespace", bind("liqo", "liqo-auth-tenant", account("liqo", "liqo-auth")), false},
+		{"somebody else in a tenant namespace", bind(tenant, "liqo-controller-manager-tenant", account("shop", "default")), false},
+		{"everybody in a tenant namespace", bind(tenant, "liqo-controller-manager-tenant", rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:authenticated"}), false},
+		{"administrator in a tenant namespace", bind(tenant, "admin", ours), false},
+		{"secrets everywhere", bindAll("liqo-virtual-kubelet-turin", "liqo-controller-manager-tenant", ours), false},
+		{"administrator everywhere", bindAll("liqo-virtual-kubelet-turin", "cluster-admin", ours), false},
+		{"another namespace", namespace("anything", true), false},
+	} {
+		err := c.Create(ctx, test.object, client.DryRunAll)
+		if test.allowed && err != nil || !test.allowed && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+			t.Errorf("%s: %v, want allowed: %t", test.name, err, test.allowed)
+		}
+	}
+	var system corev1.Namespace
+	if err := root.Get(ctx, client.ObjectKey{Name: "kube-system"}, &system); err != nil {
+		t.Fatal(err)
+	}
+	system.Labels["discovery.liqo.io/tenant-namespace"] = "true"
+	if err := c.Update(ctx, &system); err == nil {
+		t.Error("the controller manager marked kube-system as a tenant's namespace")
+	}
+	if err := c.Delete(ctx, namespace("shop", true), client.DryRunAll); err == nil {
+		t.Error("the controller manager deleted a namespace that is not a tenant's")
+	}
+}
+
+// install applies what the chart makes, in Helm's order as far as it matters: definitions, then all the rest.
+func install(ctx context.Context, t *testing.T, c client.Client) {
+	t.Helper()
+	definitions, err := crds.Load(liqo.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := crds.Apply(ctx, c, definitions, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}); err != nil {
+		t.Fatal(err)
+	}
+	objects := render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org")
+	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int {
+		return strings.Compare(a.GetNamespace(), b.GetNamespace())
+	})
+	for _, object := range objects {
+		config := client.ApplyConfigurationFromUnstructured(object)
+		if err := c.Apply(ctx, config, client.FieldOwner("helm")); err != nil {
+			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+}
+
+func connect(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{crds.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package liqo_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// boundLater are roles that no binding of the chart names, and where controllers bind them.
+var boundLater = map[string]string{
+	"liqo-virtual-kubelet":           everywhere,
+	"liqo-virtual-kubelet-tenant":    "tenant",
+	"liqo-virtual-kubelet-lease":     "kube-node-lease",
+	"liqo-controller-manager-tenant": "tenant",
+	"liqo-auth-tenant":               "tenant",
+	"liqo-remote-peering-basic":      "tenant",
+	"liqo-remote-peering-outgoing":   "tenant",
+	"liqo-remote-peering-incoming":   "tenant",
+}
+
+const everywhere = "everywhere"
+
+// TestRights: no right is wider than its use can be, for anybody.
+func TestRights(t *testing.T) {
+	roles, where := rolesOf(t)
+	for name, rules := range roles {
+		if where[name] == "" {
+			t.Errorf("%s is bound nowhere; remove it, or say in boundLater who binds it", name)
+		}
+		for _, rule := range rules {
+			for _, fault := range faults(rule, where[name] == everywhere) {
+				t.Errorf("%s: %s: %+v", name, fault, rule)
+			}
+		}
+	}
+	for name := range boundLater {
+		if _, there := roles[name]; !there {
+			t.Errorf("%s is missing: controllers bind it", name)
+		}
+	}
+}
+
+// workloads are pods, and what makes pods.
+var workloads = []string{"pods", "deployments", "daemonsets", "statefulsets", "replicasets", "replicationcontrollers", "jobs", "cronjobs"}
+
+// faults is the law on a single rule.
+func faults(rule rbacv1.PolicyRule, clusterWide bool) (found []string) {
+	for _, words := range [][]string{rule.Verbs, rule.APIGroups, rule.Resources, rule.ResourceNames, rule.NonResourceURLs} {
+		for _, word := range words {
+			if strings.Contains(word, "*") {
+				found = append(found, "a wildcard")
+			}
+		}
+	}
+	does := func(verbs ...string) bool {
+		return slices.ContainsFunc(verbs, func(verb string) bool { return slices.Contains(rule.Verbs, verb) })
+	}
+	on := func(resource string) bool { return slices.Contains(rule.Resources, resource) }
+	if does("escalate", "impersonate") {
+		found = append(found, "the verb that makes all other rights")
+	}
+	if does("bind") && len(rule.ResourceNames) == 0 {
+		found = append(found, "may bind any role")
+	}
+	if clusterWide && on("secrets") {
+		found = append(found, "Secrets of all namespaces")
+	}
+	if clusterWide && on("serviceaccounts/token") && does("create") {
+		found = append(found, "tokens of all service accounts")
+	}
+	if clusterWide && (on("pods/exec") || on("pods/attach") || on("pods/portforward") || on("nodes/proxy")) {
+		found = append(found, "into all pods")
+	}
+	if (on("roles") || on("clusterroles")) && does("create", "update", "patch") {
+		found = append(found, "makes roles; they belong into the chart")
+	}
+	if clusterWide && slices.ContainsFunc(workloads, on) && does("create", "update", "patch") {
+		found = append(found, "pods of all namespaces, so the rights of all service accounts")
+	}
+	return found
+}
+
+// rolesOf returns the rules of all roles of the chart, and of each where it is bound.
+func rolesOf(t *testing.T) (rules map[string][]rbacv1.PolicyRule, where map[string]string) {
+	t.Helper()
+	rules, where = map[string][]rbacv1.PolicyRule{}, map[string]string{}
+	convert := func(from map[string]any, to any) {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := func(kind, name string) string {
+		if kind == "Role" {
+			return "Role " + name
+		}
+		return name
+	}
+	for name, place := range boundLater {
+		where[name] = place
+	}
+	for _, object := range render(t) {
+		switch kind := object.GetKind(); kind {
+		case "ClusterRole", "Role":
+			var role rbacv1.ClusterRole
+			convert(object.Object, &role)
+			rules[key(kind, role.Name)] = role.Rules
+		case "ClusterRoleBinding", "RoleBinding":
+			var binding rbacv1.ClusterRoleBinding
+			convert(object.Object, &binding)
+			place := everywhere
+			if kind == "RoleBinding" {
+				place = object.GetNamespace()
+			}
+			where[key(binding.RoleRef.Kind, binding.RoleRef.Name)] = place
+		}
+	}
+	return rules, where
+}
+
+// TestFaults: the law above does bite.
+func TestFaults(t *testing.T) {
+	rule := func(verbs, resources string, names ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{""}, Verbs: strings.Split(verbs, " "), Resources: strings.Split(resources, " "), ResourceNames: names}
+	}
+	for _, test := range []struct {
+		rule  rbacv1.PolicyRule
+		wide  bool
+		fault bool
+	}{
+		{rule("*", "pods"), false, true},
+		{rule("get", "*/scale"), false, true},
+		{rule("get list", "secrets"), true, true},
+		{rule("get", "secrets", "one"), true, true},
+		{rule("get list", "secrets"), false, false},
+		{rule("create", "serviceaccounts/token"), true, true},
+		{rule("create", "serviceaccounts/token"), false, false},
+		{rule("escalate", "clusterroles", "one"), false, true},
+		{rule("impersonate", "users", "one"), false, true},
+		{rule("bind", "clusterroles"), true, true},
+		{rule("bind", "clusterroles", "one"), true, false},
+		{rule("create", "clusterroles"), true, true},
+		{rule("create", "pods"), true, true},
+		{rule("patch", "deployments"), true, true},
+		{rule("patch", "deployments"), false, false},
+		{rule("get list watch delete", "pods"), true, false},
+		{rule("create", "pods/exec"), true, true},
+	} {
+		if got := faults(test.rule, test.wide); (len(got) > 0) != test.fault {
+			t.Errorf("%+v, cluster-wide %t: %v", test.rule, test.wide, got)
+		}
+	}
+}
+
+func decode(text string) (string, error) {
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return "", fmt.Errorf("decode: %w", err)
+	}
+	return string(raw), nil
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package liqo_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	helmchart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"helm.sh/helm/v4/pkg/strvals"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	liqo "liqo.io/liqo/deployments/liqo"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// certain takes chance out of the first rendering.
+const certain = "discovery.config.clusterName=rome,discovery.config.clusterIDOverride=5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c"
+
+func loadChart(t *testing.T) *helmchart.Chart {
+	t.Helper()
+	var files []*archive.BufferedFile
+	err := fs.WalkDir(liqo.FS, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(liqo.FS, path)
+		files = append(files, &archive.BufferedFile{Name: path, Data: text})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	chart, err := loader.LoadFiles(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chart
+}
+
+// tryRender renders the embedded chart as liqoctl does, with values as --set takes them. The provider answers lookups; nil is a
+// cluster where nothing is installed yet.
+func tryRender(t *testing.T, provider engine.ClientProvider, set ...string) ([]*unstructured.Unstructured, error) {
+	t.Helper()
+	values := map[string]any{}
+	for _, one := range append([]string{certain}, set...) {
+		if err := strvals.ParseInto(one, values); err != nil {
+			t.Fatalf("--set %s: %v", one, err)
+		}
+	}
+	return renderValues(t, provider, values)
+}
+
+func renderValues(t *testing.T, provider engine.ClientProvider, values map[string]any) ([]*unstructured.Unstructured, error) {
+	t.Helper()
+	chart := loadChart(t)
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions), "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")
+	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true, Revision: 1}, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	var rendered map[string]string
+	if provider == nil {
+		rendered, err = engine.Render(chart, all)
+	} else {
+		rendered, err = engine.RenderWithClientProvider(chart, all, provider)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for _, file := range slices.Sorted(maps.Keys(rendered)) {
+		if path.Ext(file) != ".yaml" {
+			continue
+		}
+		for _, document := range regexp.MustCompile(`(?m)^---$`).Split(rendered[file], -1) {
+			object := &unstructured.Unstructured{}
+			if err := yaml.UnmarshalStrict([]byte(document), &object.Object); err != nil {
+				return nil, fmt.Errorf("%s: %w\n%s", file, err, document)
+			}
+			if len(object.Object) > 0 {
+				objects = append(objects, object)
+			}
+		}
+	}
+	return objects, nil
+}
+
+func render(t *testing.T, set ...string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := tryRender(t, nil, set...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+var (
+	chance  = regexp.MustCompile(`(?m)^( +(?:- )?(?:token|ca|cert|key|caBundle)): [A-Za-z0-9+/=]{64,}$`)
+	release = regexp.MustCompile(`(liqo[:-]|version: )\d+\.\d+\.\d+\S*`)
+)
+
+// text is the objects as YAML, without what chance made, and without the version, so that a release changes no golden file.
+func text(t *testing.T, objects []*unstructured.Unstructured) string {
+	t.Helper()
+	var out bytes.Buffer
+	for _, object := range objects {
+		document, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.WriteString("---\n")
+		out.Write(document)
+	}
+	return release.ReplaceAllString(chance.ReplaceAllString(out.String(), "$1: CHANCE"), "${1}VERSION")
+}
+
+// find returns the object, or fails.
+func find(t *testing.T, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	for _, object := range objects {
+		if object.GetKind() == kind && object.GetName() == name {
+			return object
+		}
+	}
+	t.Fatalf("no %s is called %s", kind, name)
+	return nil
+}
+
+// field returns what is at the path, or nil.
+func field(t *testing.T, object *unstructured.Unstructured, path ...string) any {
+	t.Helper()
+	value, _, err := unstructured.NestedFieldNoCopy(object.Object, path...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+func TestLint(t *testing.T) {
+	lint := action.NewLint()
+	lint.Strict, lint.Namespace = true, "liqo"
+	result := lint.Run([]string{"."}, nil)
+	for _, err := range result.Errors {
+		t.Error(err)
+	}
+	for _, message := range result.Messages {
+		t.Log(message)
+	}
+}
+
+// TestGolden compares what an installation makes without values, and with nearly all of them. Roles are left out: their content is
+// generated, and chart_rights_test.go judges it. The server program's tests read the files, to see that it knows all arguments.
+func TestGolden(t *testing.T) {
+	raw, err := os.ReadFile("testdata/full-values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var full map[string]any
+	if err := yaml.UnmarshalStrict(raw, &full); err != nil {
+		t.Fatal(err)
+	}
+	with, err := renderValues(t, nil, full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for golden, objects := range map[string][]*unstructured.Unstructured{"testdata/default.yaml": render(t), "testdata/full.yaml": with} {
+		got := text(t, slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
+			return object.GetKind() == "ClusterRole" || object.GetKind() == "Role"
+		}))
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s: if this is meant, run the test with -update:\n%s", golden, diff)
+		}
+	}
+}
+
+// TestLabels: whatever an installation leaves is found, and found to be ours, by labels.
+func TestLabels(t *testing.T) {
+	for _, object := range render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org") {
+		labels := object.GetLabels()
+		for _, key := range []string{"name", "instance", "component", "managed-by", "version"} {
+			if labels["app.kubernetes.io/"+key] == "" {
+				t.Errorf("%s %s has no label %s", object.GetKind(), object.GetName(), key)
+			}
+		}
+		if labels["app.kubernetes.io/part-of"] != "liqo" || labels["helm.sh/chart"] == "" {
+			t.Errorf("%s %s: labels %v", object.GetKind(), object.GetName(), labels)
+		}
+	}
+}
+
+// TestPods holds every pod to the strictest level of Pod Security Standards.
+func TestPods(t *testing.T) {
+	seen := 0
+	for _, object := range render(t) {
+		if object.GetKind() != "Deployment" && object.GetKind() != "Job" {
+			continue
+		}
+		seen++
+		pod := []string{"spec", "template", "spec"}
+		if field(t, object, append(pod, "securityContext", "runAsNonRoot")...) != true ||
+			field(t, object, append(pod, "securityContext", "seccompProfile", "type")...) != "RuntimeDefault" {
+			t.Errorf("%s: security of the pod", object.GetName())
+		}
+		for _, container := range field(t, object, append(pod, "containers")...).([]any) {
+			security, _ := container.(map[string]any)["securityContext"].(map[string]any)
+			if security["allowPrivilegeEscalation"] != false || security["readOnlyRootFilesystem"] != true || security["capabilities"] == nil {
+				t.Errorf("%s: security of the container: %v", object.GetName(), security)
+			}
+		}
+	}
+	if seen != 4 {
+		t.Errorf("%d objects with pods, want 4", seen)
+	}
+}
+
+// TestAuth goes through the ways to publish the authentication service.
+func TestAuth(t *testing.T) {
+	for _, test := range []struct {
+		set           string
+		address, port any // what peers are told instead of what the Service shows
+		target        int64
+		ingress       bool
+	}{
+		{set: "auth.service.type=LoadBalancer", target: 8443},
+		{set: "auth.service.type=NodePort", target: 8443},
+		{set: "auth.service.type=ClusterIP,auth.tls=false", target: 5000},
+		{set: "auth.config.addressOverride=liqo.example.org,auth.config.portOverride=8443", address: "liqo.example.org", port: "8443", target: 8443},
+		{set: "auth.config.portOverride=30443", port: "30443", target: 8443},
+		{set: "auth.service.type=ClusterIP,auth.ingress.enable=true,auth.ingress.host=in.example.org,auth.ingress.port=8080", address: "in.example.org", port: "8080", target: 8443, ingress: true},
+		{set: "auth.ingress.enable=true,auth.ingress.host=in.example.org,auth.config.addressOverride=out.example.org", address: "out.example.org", target: 8443, ingress: true},
+	} {
+		t.Run(test.set, func(t *testing.T) {
+			objects := render(t, test.set)
+			service := find(t, objects, "Service", "liqo-auth")
+			if typ, has := strings.CutPrefix(strings.Split(test.set, ",")[0], "auth.service.type="); has && field(t, service, "spec", "type") != typ {
+				t.Errorf("type %v", field(t, service, "spec", "type"))
+			}
+			if got := field(t, service, "metadata", "annotations", "liqo.io/override-address"); got != test.address {
+				t.Errorf("address %v, want %v", got, test.address)
+			}
+			if got := field(t, service, "metadata", "annotations", "liqo.io/override-port"); got != test.port {
+				t.Errorf("port %v, want %v", got, test.port)
+			}
+			all := text(t, objects)
+			if !strings.Contains(all, fmt.Sprintf("containerPort: %d\n", test.target)) || !strings.Contains(all, fmt.Sprintf("--address=:%d\n", test.target)) {
+				t.Errorf("the process does not listen on %d", test.target)
+			}
+			if strings.Contains(all, "kind: Ingress\n") != test.ingress {
+				t.Errorf("ingress: want %t", test.ingress)
+			}
+		})
+	}
+}
+
+// TestMapArguments: labels and annotations arrive as they were given, whatever is in them.
+func TestMapArguments(t *testing.T) {
+	given := map[string]string{"a": "1", "b": `{"x": 1, "y": "2"}`, "c": "one,two", "d": ""}
+	values := map[string]any{"virtualKubelet": map[string]any{"extra": map[string]any{"annotations": map[string]any{}}}}
+	for key, value := range given {
+		set(values, "virtualKubelet.extra.annotations."+key, value)
+	}
+	objects, err := renderValues(t, nil, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	got := flags.StringToString("kubelet-extra-annotations", nil, "")
+	containers := field(t, find(t, objects, "Deployment", "liqo-controller-manager"), "spec", "template", "spec", "containers").([]any)
+	var args []string
+	for _, arg := range containers[0].(map[string]any)["args"].([]any) {
+		args = append(args, arg.(string))
+	}
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(given, *got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestRefused: what cannot work is refused before anything is changed, with a sentence that names the value.
+func TestRefused(t *testing.T) {
+	for set, want := range map[string]string{
+		"auth.ingress.enable=true":                               "auth.ingress.host is empty",
+		"networking.internal=true":                               "no network of its own yet",
+		"auth.service.type=ExternalName":                         "/auth/service/type",
+		"controllerManager.config.resourceSharingPercentage=101": "resourceSharingPercentage",
+		"discovery.config.clusterName=Not_A_Label":               "/discovery/config/clusterName",
+		"discovery.config.clusterIDOverride=1":                   "clusterIDOverride",
+		"networkManager.config.podCIDR=10.0.0.0":                 "podCIDR",
+		"apiServer.address=http://10.0.0.1":                      "/apiServer/address",
+		"tag=a b":                                                "/tag",
+	} {
+		if _, err := tryRender(t, nil, set); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("--set %s: %v, want an error with %q", set, err, want)
+		}
+	}
+}

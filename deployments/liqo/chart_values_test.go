@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package liqo_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/fake"
+	"sigs.k8s.io/yaml"
+
+	liqo "liqo.io/liqo/deployments/liqo"
+)
+
+// other is another value than the default, where one made by its type would be refused.
+var other = map[string]any{
+	"pullPolicy":                                              "Always",
+	"apiServer.address":                                       "https://api.example.org",
+	"auth.config.portOverride":                                "8443",
+	"auth.service.type":                                       "NodePort",
+	"auth.ingress.host":                                       "other.example.org",
+	"discovery.config.clusterName":                            "milan",
+	"discovery.config.clusterIDOverride":                      "0d3e7b3e-0000-4000-8000-000000000000",
+	"controllerManager.config.resourcePluginAddress":          "plugin:6001",
+	"controllerManager.config.offerUpdateThresholdPercentage": "7",
+	"networkManager.config.podCIDR":                           "10.1.0.0/16",
+	"networkManager.config.serviceCIDR":                       "10.2.0.0/16",
+	"networkManager.config.reservedSubnets":                   []any{"10.3.0.0/16"},
+	"common.tolerations":                                      []any{map[string]any{"key": "a", "operator": "Exists"}},
+	"webhook.failurePolicy":                                   "Ignore",
+}
+
+// with is what must be set for a value to matter.
+var with = map[string]string{
+	"auth.ingress.": "auth.ingress.enable=true,auth.ingress.host=liqo.example.org",
+}
+
+// refused are values that cannot be changed yet; TestRefused has the message.
+var refused = []string{"networking.internal"}
+
+// TestEveryValueMatters: a value that changes nothing is a promise that is not kept.
+func TestEveryValueMatters(t *testing.T) {
+	bare := map[string]string{}
+	for path, value := range leaves(t) {
+		if slices.Contains(refused, path) {
+			continue
+		}
+		conditions := ""
+		for prefix, set := range with {
+			if strings.HasPrefix(path, prefix) && path != prefix+"enable" {
+				conditions = set
+			}
+		}
+		if path == "auth.ingress.enable" {
+			conditions = "auth.ingress.host=liqo.example.org"
+		}
+		if bare[conditions] == "" {
+			bare[conditions] = text(t, render(t, conditions))
+		}
+		values := map[string]any{}
+		set(values, "discovery.config.clusterName", "rome")
+		set(values, "discovery.config.clusterIDOverride", "5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c")
+		for _, condition := range strings.Split(conditions, ",") {
+			if key, value, has := strings.Cut(condition, "="); has {
+				set(values, key, map[bool]any{true: true, false: value}[value == "true"])
+			}
+		}
+		set(values, path, another(t, path, value))
+		objects, err := renderValues(t, nil, values)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		if text(t, objects) == bare[conditions] {
+			t.Errorf("%s: no template uses it", path)
+		}
+	}
+}
+
+// TestUnknownValues: on every level, a value that does not exist is refused by name.
+func TestUnknownValues(t *testing.T) {
+	levels := map[string]bool{"": true}
+	for path := range leaves(t) {
+		for at := strings.LastIndex(path, "."); at >= 0; at = strings.LastIndex(path[:at], ".") {
+			levels[path[:at+1]] = true
+		}
+	}
+	for level := range levels {
+		values := map[string]any{}
+		set(values, level+"surprise", true)
+		if _, err := renderValues(t, nil, values); err == nil || !strings.Contains(err.Error(), "'surprise' not allowed") {
+			t.Errorf("%ssurprise: %v", level, err)
+		}
+	}
+}
+
+// TestSchemaKnowsOnlyValues: what the schema allows has a default, and so a line in the README.
+func TestSchemaKnowsOnlyValues(t *testing.T) {
+	raw, err := fs.ReadFile(liqo.FS, "values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root map[string]any
+	if err := json.Unmarshal(raw, &root); err != nil {
+		t.Fatal(err)
+	}
+	defaults := leaves(t)
+	var walk func(prefix string, node map[string]any)
+	walk = func(prefix string, node map[string]any) {
+		if ref, has := node["$ref"].(string); has {
+			node, _, _ = unstructured.NestedMap(root, "definitions", strings.TrimPrefix(ref, "#/definitions/"))
+		}
+		properties, _ := node["properties"].(map[string]any)
+		_, leaf := defaults[prefix]
+		if leaf || prefix == "global" {
+			return
+		}
+		if len(properties) == 0 {
+			t.Errorf("the schema allows %s, values.yaml does not have it", prefix)
+		}
+		for name, property := range properties {
+			walk(strings.TrimPrefix(prefix+"."+name, "."), property.(map[string]any))
+		}
+	}
+	walk("", root)
+}
+
+// leaves returns the defaults by path. Requests and limits are one value: what is in them is the user's.
+func leaves(t *testing.T) map[string]any {
+	t.Helper()
+	raw, err := fs.ReadFile(liqo.FS, "values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(raw, &values); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]any{}
+	var walk func(prefix string, value any)
+	walk = func(prefix string, value any) {
+		if inner, is := value.(map[string]any); is && len(inner) > 0 && !strings.HasSuffix(prefix, ".resources") {
+			for key, value := range inner {
+				walk(strings.TrimPrefix(prefix+"."+key, "."), value)
+			}
+			return
+		}
+		found[prefix] = value
+	}
+	walk("", values)
+	return found
+}
+
+func another(t *testing.T, path string, value any) any {
+	t.Helper()
+	if special, has := other[path]; has {
+		return special
+	}
+	switch value := value.(type) {
+	case bool:
+		return !value
+	case string:
+		return value + "other"
+	case float64:
+		return value + 1
+	case []any:
+		return []any{"--other=1"}
+	case map[string]any:
+		if strings.HasSuffix(path, ".resources") {
+			return map[string]any{"limits": map[string]any{"memory": "64Mi"}}
+		}
+		return map[string]any{"other": "1"}
+	}
+	t.Fatalf("%s: what is another value than %v?", path, value)
+	return nil
+}
+
+// set puts a value at a path with dots.
+func set(values map[string]any, path string, value any) {
+	_ = unstructured.SetNestedField(values, runtime.DeepCopyJSONValue(value), strings.Split(path, ".")...)
+}
+
+// cluster answers lookups.
+type cluster struct{ *fake.FakeDynamicClient }
+
+func (c cluster) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableResourceInterface, bool, error) {
+	version := schema.FromAPIVersionAndKind(apiVersion, kind).GroupVersion()
+	return c.Resource(version.WithResource(strings.ToLower(kind) + "s")), true, nil
+}
+
+// TestKept: an upgrade changes neither the identity nor anything secret, whether the values are given again or not.
+func TestKept(t *testing.T) {
+	first, err := renderValues(t, nil, map[string]any{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var installed []runtime.Object
+	for _, object := range first {
+		if object.GetKind() == "Secret" || object.GetKind() == "ConfigMap" {
+			installed = append(installed, object)
+		}
+	}
+	there := cluster{fake.NewSimpleDynamicClient(runtime.NewScheme(), installed...)}
+	second, err := renderValues(t, there, map[string]any{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"auth-token", "liqo-webhook-certs", "liqo-clusterid-configmap"} {
+		kind := "Secret"
+		if strings.HasSuffix(name, "configmap") {
+			kind = "ConfigMap"
+		}
+		before, after := find(t, first, kind, name), find(t, second, kind, name)
+		if data := field(t, before, "data"); len(data.(map[string]any)) == 0 || !maps.Equal(data.(map[string]any), field(t, after, "data").(map[string]any)) {
+			t.Errorf("%s is not the same after an upgrade: %v, %v", name, slices.Sorted(maps.Keys(data.(map[string]any))), field(t, after, "metadata"))
+		}
+	}
+	for _, set := range []string{"discovery.config.clusterName=another", "discovery.config.clusterIDOverride=00000000-0000-4000-8000-000000000000"} {
+		if _, err := tryRender(t, there, set); err == nil || !strings.Contains(err.Error(), "by which its peers know it") {
+			t.Errorf("--set %s on an installed cluster: %v", set, err)
+		}
+	}
+}
+
+// TestChance: two installations do not share what must be their own.
+func TestChance(t *testing.T) {
+	make := func() map[string]any {
+		objects, err := renderValues(t, nil, map[string]any{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := maps.Clone(field(t, find(t, objects, "ConfigMap", "liqo-clusterid-configmap"), "data").(map[string]any))
+		maps.Copy(data, field(t, find(t, objects, "Secret", "auth-token"), "data").(map[string]any))
+		maps.Copy(data, field(t, find(t, objects, "Secret", "liqo-webhook-certs"), "data").(map[string]any))
+		return data
+	}
+	one, two := make(), make()
+	for key, value := range one {
+		if value == two[key] && key != "CLUSTER_NAME" {
+			t.Errorf("%s is the same in two clusters", key)
+		}
+	}
+	token, err := decode(one["token"].(string))
+	if err != nil || len(token) != 128 || strings.Trim(token, "0123456789abcdef") != "" {
+		t.Errorf("the token is not 128 hexadecimal digits (%d, %v)", len(token), err)
+	}
+}

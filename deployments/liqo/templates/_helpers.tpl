@@ -1,0 +1,140 @@
+{{/*
+Names are fixed, not made from the release's: programs and people find these objects by name.
+All helpers take a dict: root (the dollar), component, and what they say.
+*/}}
+
+{{- define "liqo.selector" -}}
+app.kubernetes.io/name: {{ .component }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "liqo.labels" -}}
+{{ include "liqo.selector" . }}
+app.kubernetes.io/part-of: liqo
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace "+" "_") }}
+{{- end }}
+
+{{/* image: imageName, and the one tag of all. */}}
+{{- define "liqo.image" -}}
+{{ .imageName }}:{{ .root.Values.tag | default .root.Chart.AppVersion }}
+{{- end }}
+
+{{/* Where pods may run. */}}
+{{- define "liqo.placement" -}}
+{{- with .root.Values.common.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.common.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.common.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* The strictest level of Pod Security Standards. No process of ours writes to its disk. */}}
+{{- define "liqo.podSecurity" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+{{- end }}
+
+{{- define "liqo.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end }}
+
+{{/* What every process is told about where it runs. */}}
+{{- define "liqo.environment" -}}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: POD_NAMESPACE
+  valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+- name: POD_IP
+  valueFrom: {fieldRef: {fieldPath: status.podIP}}
+- name: CLUSTER_ID
+  valueFrom: {configMapKeyRef: {name: liqo-clusterid-configmap, key: CLUSTER_ID}}
+- name: CLUSTER_NAME
+  valueFrom: {configMapKeyRef: {name: liqo-clusterid-configmap, key: CLUSTER_NAME}}
+{{- end }}
+
+{{- define "liqo.probes" -}}
+livenessProbe:
+  httpGet: {path: /healthz, port: health}
+  periodSeconds: 20
+  timeoutSeconds: 5
+  initialDelaySeconds: 10
+readinessProbe:
+  httpGet: {path: /readyz, port: health}
+  periodSeconds: 2
+{{- end }}
+
+{{/* An argument whose value is a map, as key=value,key=value; the flag reads it as a line of CSV. */}}
+{{- define "liqo.mapArgument" -}}
+{{- $pairs := list }}
+{{- range $key, $value := .map }}
+{{- $pair := printf "%s=%s" $key $value }}
+{{- if regexMatch "[,\"\n]" $pair }}{{ $pair = $pair | replace "\"" "\"\"" | printf "\"%s\"" }}{{ end }}
+{{- $pairs = append $pairs $pair }}
+{{- end }}
+{{- printf "%s=%s" .flag (join "," $pairs) | quote }}
+{{- end }}
+
+{{/*
+The rights of one role, from its generated file. A Role is for the install namespace. A ClusterRole of the
+role's own name is bound for the whole cluster, unless bind is false; others are bound by controllers, in single namespaces.
+*/}}
+{{- define "liqo.rights" }}
+{{- $at := . }}
+{{- $account := printf "liqo-%s" .component }}
+{{- range regexSplit "(?m)^---$" (.root.Files.Get (printf "files/rbac-%s.yaml" .component)) -1 }}
+{{- $role := fromYaml . }}
+{{- if $role.kind }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $role.kind }}
+metadata:
+  name: {{ $role.metadata.name }}
+  {{- if eq $role.kind "Role" }}
+  namespace: {{ $at.root.Release.Namespace }}
+  {{- end }}
+  labels: {{- include "liqo.labels" $at | nindent 4 }}
+  {{- with $at.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+rules: {{- toYaml $role.rules | nindent 2 }}
+{{- if and $at.bind (eq $role.metadata.name $account) }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $role.kind }}Binding
+metadata:
+  name: {{ $role.metadata.name }}
+  {{- if eq $role.kind "Role" }}
+  namespace: {{ $at.root.Release.Namespace }}
+  {{- end }}
+  labels: {{- include "liqo.labels" $at | nindent 4 }}
+  {{- with $at.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ $role.kind }}
+  name: {{ $role.metadata.name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ $account }}
+    namespace: {{ $at.root.Release.Namespace }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}

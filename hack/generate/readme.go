@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	readmePath = chart + "/README.md"
+	begin      = "<!-- begin of the table; made from values.yaml by `make generate` -->\n"
+	end        = "<!-- end of the table -->\n"
+)
+
+// readme writes the table of values between the two marks in the chart's README.
+func readme() error {
+	values, err := os.ReadFile(chart + "/values.yaml")
+	if err != nil {
+		return err
+	}
+	table, err := valuesTable(values)
+	if err != nil {
+		return fmt.Errorf("%s/values.yaml: %w", chart, err)
+	}
+	text, err := os.ReadFile(readmePath)
+	if err != nil {
+		return err
+	}
+	head, rest, found := strings.Cut(string(text), begin)
+	_, tail, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return fmt.Errorf("%s: want the lines\n%s%s", readmePath, begin, end)
+	}
+	return os.WriteFile(readmePath, []byte(head+begin+"\n"+table+"\n"+end+tail), 0o644)
+}
+
+// valuesTable makes a row of each value; what has a comment is a value, so a map may be one.
+func valuesTable(text []byte) (string, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	out.WriteString("| Value | Default | Meaning |\n|---|---|---|\n")
+	err := rows(&out, "", document.Content[0])
+	return out.String(), err
+}
+
+func rows(out *bytes.Buffer, prefix string, node *yaml.Node) error {
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		path := prefix + key.Value
+		// A comment at the head of the file, with an empty line after it, is not the first key's.
+		comment := key.HeadComment[strings.LastIndex(key.HeadComment, "\n\n")+1:]
+		if comment == "" {
+			if value.Kind != yaml.MappingNode {
+				return fmt.Errorf("line %d: %s has no comment", key.Line, path)
+			}
+			if err := rows(out, path+".", value); err != nil {
+				return err
+			}
+			continue
+		}
+		var words []string
+		for line := range strings.Lines(comment) {
+			words = append(words, strings.TrimSpace(strings.TrimLeft(line, "# ")))
+		}
+		shown, err := yaml.Marshal(plain(value))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "| `%s` | `%s` | %s |\n", path, strings.TrimSpace(string(shown)), strings.Join(words, " "))
+	}
+	return nil
+}
+
+// plain is the value without comments, on one line.
+func plain(value *yaml.Node) *yaml.Node {
+	bare := *value
+	bare.HeadComment, bare.LineComment, bare.FootComment = "", "", ""
+	if len(bare.Content) > 0 {
+		bare.Style = yaml.FlowStyle
+	}
+	return &bare
+}

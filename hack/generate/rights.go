@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// role is a process with rights of its own: what packages it is made of, as far as they talk to the API server of
+// its own cluster.
+type role struct {
+	name     string
+	packages []string
+}
+
+// roles is the table of who may do what. A package that is in two rows gives its marks to both.
+var roles = []role{
+	{"controller-manager", []string{
+		"./internal/kube/manager", "./internal/peering", "./internal/peering/replicate", "./internal/peering/tenant", "./internal/offloading", "./internal/offloading/webhook",
+	}},
+	{"auth", []string{"./internal/peering/auth"}},
+	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet"}},
+	{"cleanup", []string{"./internal/peering/cleanup"}},
+	{"crds", []string{"./internal/kube/crds"}},
+}
+
+// The namespaces that marks may name. Rights in the install namespace become a Role; those in namespaces that
+// come and go, a ClusterRole that a controller binds there.
+var scopes = map[string]string{
+	"liqo":            "",
+	"liqo-tenant":     "-tenant",
+	"kube-node-lease": "-lease",
+}
+
+func writeRights(ctx context.Context, r role) error {
+	var paths []string
+	for _, dir := range r.packages {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			continue // not written yet
+		}
+		paths = append(paths, "paths="+dir)
+	}
+	var marks []byte
+	if len(paths) > 0 {
+		var err error
+		if marks, err = controllerGen(ctx, append(paths, "rbac:roleName=liqo-"+r.name, "output:rbac:stdout")...); err != nil {
+			return err
+		}
+	}
+	text, err := rights(r, marks)
+	if err != nil {
+		return fmt.Errorf("rights of %s: %w", r.name, err)
+	}
+	return os.WriteFile(fmt.Sprintf(rightsOf, r.name), text, 0o644)
+}
+
+var mark = []byte("// +kubebuilder:rbac:")
+
+// unlisted fails if a package asks for rights that no role would get.
+func unlisted() (err error) {
+	listed := map[string]bool{}
+	for _, r := range roles {
+		for _, dir := range r.packages {
+			listed[filepath.Clean(dir)] = true
+		}
+	}
+	for _, top := range []string{"cmd", "internal"} {
+		walked := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || listed[filepath.Dir(path)] {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if bytes.Contains(text, mark) {
+				err = fmt.Errorf("%s asks for rights, but no role has the package ./%s; add it to a row of roles in hack/generate/rights.go", path, filepath.Dir(path))
+			}
+			return err
+		})
+		err = errors.Join(err, walked)
+	}
+	return err
+}
+
+// rights turns what controller-gen made of the marks into the roles of the chart.
+func rights(r role, marks []byte) ([]byte, error) {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "# Made by `make generate` from the marks +kubebuilder:rbac in:\n# %s\n", strings.Join(r.packages, " "))
+	for _, document := range strings.Split(string(marks), "---\n") {
+		var in rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &in); err != nil {
+			return nil, err
+		}
+		if in.Kind == "" {
+			continue
+		}
+		suffix, known := scopes[in.Namespace]
+		if in.Namespace != "" && !known {
+			return nil, fmt.Errorf("a mark names the namespace %q; known are liqo (the install namespace), liqo-tenant (any tenant's), kube-node-lease", in.Namespace)
+		}
+		kind := in.Kind
+		if suffix != "" {
+			kind = "ClusterRole"
+		}
+		role := struct {
+			Kind     string              `json:"kind"`
+			Metadata map[string]string   `json:"metadata"`
+			Rules    []rbacv1.PolicyRule `json:"rules"`
+		}{kind, map[string]string{"name": in.Name + suffix}, in.Rules}
+		text, err := yaml.Marshal(role)
+		if err != nil {
+			return nil, err
+		}
+		out.WriteString("---\n")
+		out.Write(text)
+	}
+	return out.Bytes(), nil
+}

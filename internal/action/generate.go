@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+)
+
+// Names that the chart gives, and that this package reads.
+const (
+	identityAppName = "clusterid-configmap"
+	tokenSecret     = "auth-token"
+	tokenKey        = "token"
+	authService     = "liqo-auth"
+)
+
+// addressTimeout bounds the wait for a load balancer that has no address yet.
+const addressTimeout = 30 * time.Second
+
+// ErrNotInstalled is returned where Liqo is needed and not there.
+var ErrNotInstalled = errors.New("liqo is not installed")
+
+var errNotServed = fmt.Errorf("%w in this cluster: its API server does not know ForeignClusters; run `liqoctl install`", ErrNotInstalled)
+
+// PeerCommand is what another cluster needs to know to peer with this one.
+type PeerCommand struct {
+	ClusterName string `json:"clusterName"`
+	ClusterID   string `json:"clusterID"`
+	AuthURL     string `json:"authUrl"`
+	Token       string `json:"authToken"`
+}
+
+// Args are the arguments that liqoctl takes in the other cluster.
+func (c PeerCommand) Args() []string {
+	return []string{
+		"peer", "out-of-band", c.ClusterName,
+		"--auth-url", c.AuthURL, "--cluster-id", c.ClusterID, "--auth-token", c.Token,
+	}
+}
+
+// GeneratePeerCommand collects what another cluster needs to peer with this one.
+func GeneratePeerCommand(ctx context.Context, c client.WithWatch, namespace string, p Progress) (PeerCommand, error) {
+	identity, err := LocalIdentity(ctx, c, namespace)
+	if err != nil {
+		return PeerCommand{}, err
+	}
+	command := PeerCommand{ClusterName: identity.ClusterName, ClusterID: identity.ClusterID}
+
+	var secret corev1.Secret
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: tokenSecret}, &secret); err != nil {
+		return PeerCommand{}, fmt.Errorf("read the pre-shared token from Secret %s/%s: %w; `liqoctl upgrade` makes a missing one anew", namespace, tokenSecret, err)
+	}
+	command.Token = string(secret.Data[tokenKey])
+	if command.Token == "" {
+		return PeerCommand{}, fmt.Errorf("the Secret %s/%s has no key %q; delete the Secret, and `liqoctl upgrade` makes it anew", namespace, tokenSecret, tokenKey)
+	}
+	if command.AuthURL, err = waitAuthURL(ctx, c, namespace, p); err != nil {
+		return PeerCommand{}, err
+	}
+	return command, nil
+}
+
+// LocalIdentity is who this cluster is, from the ConfigMap that the chart makes.
+func LocalIdentity(ctx context.Context, c client.Reader, namespace string) (discoveryv1alpha1.ClusterIdentity, error) {
+	var list corev1.ConfigMapList
+	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{labels.AppName: identityAppName}); err != nil {
+		return discoveryv1alpha1.ClusterIdentity{}, fmt.Errorf("read this cluster's identity in namespace %s: %w", namespace, err)
+	}
+	if len(list.Items) == 0 {
+		return discoveryv1alpha1.ClusterIdentity{}, fmt.Errorf(
+			"%w in namespace %s of this cluster: it has no ConfigMap labelled %s=%s; run `liqoctl install`, or name another namespace with --namespace",
+			ErrNotInstalled, namespace, labels.AppName, identityAppName)
+	}
+	data := list.Items[0].Data
+	identity := discoveryv1alpha1.ClusterIdentity{ClusterID: data["CLUSTER_ID"], ClusterName: data["CLUSTER_NAME"]}
+	if identity.ClusterID == "" || identity.ClusterName == "" {
+		return identity, fmt.Errorf("the ConfigMap %s/%s lacks CLUSTER_ID or CLUSTER_NAME; `liqoctl upgrade` restores it", namespace, list.Items[0].Name)
+	}
+	return identity, nil
+}
+
+// waitAuthURL reads the authentication URL, and waits for a load balancer that is still being made.
+func waitAuthURL(ctx context.Context, c client.WithWatch, namespace string, p Progress) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, addressTimeout)
+	defer cancel()
+	var (
+		url  string
+		told bool
+	)
+	err := follow(ctx, c, &corev1.ServiceList{}, func(services []corev1.Service) (bool, error) {
+		var err error
+		url, err = AuthURL(ctx, c, namespace, services)
+		if errors.Is(err, errAddressPending) && !told {
+			told = true
+			p.Start("Waiting for the address of the Service " + authService)
+		}
+		if errors.Is(err, errAddressPending) {
+			return false, nil
+		}
+		return true, err
+	}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": authService})
+	if told {
+		p.Stop()
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "", fmt.Errorf("the Service %s/%s of type LoadBalancer got no address within %s; does this cluster have load balancers? "+
+			"If not, `liqoctl upgrade --service-type NodePort` publishes a node's address instead", namespace, authService, addressTimeout)
+	}
+	return url, err
+}
+
+// errAddressPending: a load balancer has no address yet.
+var errAddressPending = errors.New("the load balancer has no address yet")
+
+// AuthURL is the URL at which other clusters reach the authentication service of this one. services
+// holds the Service of authentication, if there is one.
+func AuthURL(ctx context.Context, c client.Reader, namespace string, services []corev1.Service) (string, error) {
+	if len(services) == 0 {
+		return "", fmt.Errorf("%w in namespace %s of this cluster: it has no Service %s; run `liqoctl install`, or name another namespace with --namespace",
+			ErrNotInstalled, namespace, authService)
+	}
+	facts := authFacts{Service: services[0]}
+	if facts.Service.Spec.Type == corev1.ServiceTypeNodePort {
+		var nodes corev1.NodeList
+		if err := c.List(ctx, &nodes); err != nil {
+			return "", fmt.Errorf("read the nodes, for the address of the NodePort Service %s: %w", authService, err)
+		}
+		facts.Nodes = nodes.Items
+	}
+	if facts.Service.Spec.Type == corev1.ServiceTypeClusterIP {
+		var ingresses networkingv1.IngressList
+		if err := c.List(ctx, &ingresses, client.InNamespace(namespace)); err != nil && !apierrors.IsNotFound(err) {
+			return "", fmt.Errorf("read the ingresses in namespace %s: %w", namespace, err)
+		}
+		facts.Ingresses = ingresses.Items
+	}
+	return facts.url()
+}
+
+// authFacts are what decides the authentication URL.
+type authFacts struct {
+	Service   corev1.Service
+	Nodes     []corev1.Node
+	Ingresses []networkingv1.Ingress
+}
+
+// url is pure: overrides win, then what the Service's type says.
+func (f authFacts) url() (string, error) {
+	service := f.Service
+	if len(service.Spec.Ports) == 0 {
+		return "", fmt.Errorf("the Service %s/%s has no port; `liqoctl upgrade` restores it", service.Namespace, service.Name)
+	}
+	host, port, err := f.published()
+	if override := service.Annotations[labels.OverrideAddress]; override != "" {
+		host = override
+		if err != nil {
+			port, err = service.Spec.Ports[0].Port, nil
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	if override := service.Annotations[labels.OverridePort]; override != "" {
+		number, err := strconv.ParseUint(override, 10, 16)
+		if err != nil || number == 0 {
+			return "", fmt.Errorf("annotation %s=%q of the Service %s/%s is no port number from 1 to 65535", labels.OverridePort, override, service.Namespace, service.Name)
+		}
+		port = int32(number)
+	}
+	return "https://" + hostPort(host, port), nil
+}
+
+// hostPort leaves out the port that https has anyway.
+func hostPort(host string, port int32) string {
+	// An override may come with brackets around an IPv6 address; JoinHostPort adds its own.
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	switch {
+	case port != 443:
+		return net.JoinHostPort(host, strconv.Itoa(int(port)))
+	case strings.Contains(host, ":"):
+		return "[" + host + "]"
+	}
+	return host
+}
+
+// published is the address without overrides.
+func (f authFacts) published() (host string, port int32, err error) {
+	service := f.Service
+	switch service.Spec.Type {
+	case corev1.ServiceTypeLoadBalancer:
+		for _, ingress := range service.Status.LoadBalancer.Ingress {
+			if host := cmp.Or(ingress.Hostname, ingress.IP); host != "" {
+				return host, service.Spec.Ports[0].Port, nil
+			}
+		}
+		return "", 0, errAddressPending
+	case corev1.ServiceTypeNodePort:
+		if service.Spec.Ports[0].NodePort == 0 {
+			return "", 0, fmt.Errorf("the Service %s/%s of type NodePort has no node port yet; try again in a moment", service.Namespace, service.Name)
+		}
+		if host = nodeAddress(f.Nodes); host == "" {
+			return "", 0, fmt.Errorf("none of the %d nodes is Ready and has an address, so the NodePort of %s/%s cannot be published; "+
+				"annotate the Service with %s=ADDRESS", len(f.Nodes), service.Namespace, service.Name, labels.OverrideAddress)
+		}
+		return host, service.Spec.Ports[0].NodePort, nil
+	default:
+		for _, ingress := range f.Ingresses {
+			for _, rule := range ingress.Spec.Rules {
+				if rule.Host != "" && pointsTo(rule, service.Name) {
+					return rule.Host, 443, nil
+				}
+			}
+		}
+		return "", 0, fmt.Errorf("the Service %s/%s has type %s and no Ingress with a host leads to it, so other clusters cannot reach it; "+
+			"annotate it with %s=ADDRESS, or run `liqoctl upgrade` with --service-type LoadBalancer or NodePort, or with --set auth.ingress.enable=true,auth.ingress.host=HOST",
+			service.Namespace, service.Name, service.Spec.Type, labels.OverrideAddress)
+	}
+}
+
+func pointsTo(rule networkingv1.IngressRule, service string) bool {
+	return rule.HTTP != nil && slices.ContainsFunc(rule.HTTP.Paths, func(path networkingv1.HTTPIngressPath) bool {
+		return path.Backend.Service != nil && path.Backend.Service.Name == service
+	})
+}
+
+// nodeAddress is the address of the first Ready physical node by name: its external address if it has one.
+func nodeAddress(nodes []corev1.Node) string {
+	sorted := slices.SortedFunc(slices.Values(nodes), func(a, b corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	for _, node := range sorted {
+		if node.Labels[labels.Type] == labels.TypeVirtualNode || !nodeReady(&node) {
+			continue
+		}
+		for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalIP, corev1.NodeInternalIP, corev1.NodeHostName} {
+			for _, address := range node.Status.Addresses {
+				if address.Type == kind && address.Address != "" {
+					return address.Address
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func nodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+	})
+}

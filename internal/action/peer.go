@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	discoveryac "liqo.io/liqo/apis/applyconfiguration/discovery/v1alpha1"
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+)
+
+// PeerOptions say with whom to peer. The fields from AuthURL on are for PeerOutOfBand only.
+type PeerOptions struct {
+	// Name of the ForeignCluster.
+	Name string
+	// Namespace of Liqo in this cluster.
+	Namespace string
+	// Timeout bounds all of it.
+	Timeout time.Duration
+
+	AuthURL   string
+	ClusterID string
+	// Token is the provider's pre-shared token.
+	Token string
+	// SkipPreflight accepts that the provider cannot be reached from here.
+	SkipPreflight bool
+}
+
+// Peer enables the outgoing peering with a cluster that this one knows already.
+func Peer(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) error {
+	fc, err := ForeignCluster(ctx, c, o.Name)
+	if err != nil {
+		return err
+	}
+	if fc.Spec.ForeignAuthURL == "" {
+		return fmt.Errorf("ForeignCluster %q has no authentication URL, since the remote cluster did not tell one when it peered with this one; "+
+			"run there `liqoctl generate peer-command`, and here what it prints", o.Name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	if err := setOutgoing(ctx, c, fc, discoveryv1alpha1.PeeringYes, nil); err != nil {
+		return fmt.Errorf("enable the outgoing peering with %q: %w", o.Name, err)
+	}
+	p.Done("Peering enabled")
+	return waitPeering(ctx, c, fc, o.Timeout, p)
+}
+
+// PeerOutOfBand makes this cluster a consumer of a provider whose API server and authentication
+// service are reachable directly: first all checks, then two objects, then it watches.
+func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) error {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	facts, err := runPreflight(ctx, c, o, p)
+	if err != nil {
+		return err
+	}
+	fc := facts.intent(o)
+	if *fc.Name != o.Name {
+		p.Info(fmt.Sprintf("This cluster knows %s already, as ForeignCluster %q: that one is used", o.ClusterID, *fc.Name))
+	}
+	secret := corev1ac.Secret("remote-token-"+o.ClusterID, o.Namespace).
+		WithLabels(map[string]string{labels.ClusterID: o.ClusterID, labels.AuthToken: ""}).
+		WithType(corev1.SecretTypeOpaque).
+		WithData(map[string][]byte{tokenKey: []byte(o.Token)})
+	if err := retry(ctx, func(ctx context.Context) error {
+		return c.Apply(ctx, secret, client.FieldOwner(labels.OwnerCLI), client.ForceOwnership)
+	}); err != nil {
+		return fmt.Errorf("store the token of %q in Secret %s/%s: %w", o.Name, o.Namespace, *secret.Name, err)
+	}
+	if err := retry(ctx, func(ctx context.Context) error {
+		return c.Apply(ctx, fc, client.FieldOwner(labels.OwnerCLI), client.ForceOwnership)
+	}); err != nil {
+		return fmt.Errorf("apply ForeignCluster %q: %w", *fc.Name, err)
+	}
+	p.Done("Peering enabled")
+
+	live := &discoveryv1alpha1.ForeignCluster{}
+	live.Name = *fc.Name
+	live.Spec.ClusterIdentity = &discoveryv1alpha1.ClusterIdentity{
+		ClusterID: *fc.Spec.ClusterIdentity.ClusterID, ClusterName: *fc.Spec.ClusterIdentity.ClusterName,
+	}
+	return waitPeering(ctx, c, live, o.Timeout, p)
+}
+
+// intent is the ForeignCluster as it is to be. A cluster that we know already, say because it peered
+// with us first, keeps its object: there is one per cluster ID.
+func (f *facts) intent(o PeerOptions) *discoveryac.ForeignClusterApplyConfiguration {
+	// The name is the administrator's choice, and the virtual node is called after it.
+	name, clusterName := o.Name, o.Name
+	if f.same != nil {
+		name = f.same.Name
+		if identity := f.same.Spec.ClusterIdentity; identity != nil && identity.ClusterName != "" {
+			clusterName = identity.ClusterName
+		}
+	}
+	return discoveryac.ForeignCluster(name).
+		WithLabels(map[string]string{labels.ClusterID: o.ClusterID, labels.DiscoveryType: labels.DiscoveryManual}).
+		WithSpec(discoveryac.ForeignClusterSpec().
+			WithPeeringType(discoveryv1alpha1.OutOfBand).
+			WithClusterIdentity(discoveryac.ClusterIdentity().WithClusterID(o.ClusterID).WithClusterName(clusterName)).
+			WithForeignAuthURL(o.AuthURL).
+			WithInsecureSkipTLSVerify(true).
+			WithOutgoingPeeringEnabled(discoveryv1alpha1.PeeringYes))
+}
+
+// setOutgoing applies a wish for the outgoing direction, on top of what liqoctl applied before.
+func setOutgoing(ctx context.Context, c client.Client, fc *discoveryv1alpha1.ForeignCluster, wish discoveryv1alpha1.PeeringEnabled,
+	change func(*discoveryac.ForeignClusterApplyConfiguration),
+) error {
+	return retry(ctx, func(ctx context.Context) error {
+		// Read anew each time: what is left out of an apply is taken away.
+		var live discoveryv1alpha1.ForeignCluster
+		if err := c.Get(ctx, client.ObjectKeyFromObject(fc), &live); err != nil {
+			return err
+		}
+		intent, err := appliedBefore(&live)
+		if err != nil {
+			return fmt.Errorf("read what liqoctl applied before: %w", err)
+		}
+		// With its UID, the API server refuses a namesake that was created in the meantime.
+		intent.WithUID(fc.UID)
+		intent.Spec.WithOutgoingPeeringEnabled(wish)
+		if change != nil {
+			change(intent)
+		}
+		return c.Apply(ctx, intent, client.FieldOwner(labels.OwnerCLI), client.ForceOwnership)
+	})
+}
+
+// appliedBefore is what liqoctl has applied to an object, the outgoing direction and the mark of a forced end excepted. Those of
+// others are not taken over: who wrote a manifest keeps its fields.
+func appliedBefore(fc *discoveryv1alpha1.ForeignCluster) (*discoveryac.ForeignClusterApplyConfiguration, error) {
+	ours := &fieldpath.Set{}
+	for _, entry := range fc.ManagedFields {
+		if entry.Manager == labels.OwnerCLI && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" && entry.FieldsV1 != nil {
+			if err := ours.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	intent := discoveryac.ForeignCluster(fc.Name).WithSpec(discoveryac.ForeignClusterSpec())
+	for _, label := range []string{labels.ClusterID, labels.DiscoveryType} {
+		if ours.Has(fieldpath.MakePathOrDie("metadata", "labels", label)) {
+			intent.WithLabels(map[string]string{label: fc.Labels[label]})
+		}
+	}
+	has := func(field string) bool { return ours.Has(fieldpath.MakePathOrDie("spec", field)) }
+	if has("peeringType") {
+		intent.Spec.WithPeeringType(fc.Spec.PeeringType)
+	}
+	if has("foreignAuthUrl") {
+		intent.Spec.WithForeignAuthURL(fc.Spec.ForeignAuthURL)
+	}
+	if has("insecureSkipTLSVerify") && fc.Spec.InsecureSkipTLSVerify != nil {
+		intent.Spec.WithInsecureSkipTLSVerify(*fc.Spec.InsecureSkipTLSVerify)
+	}
+	if identity := fc.Spec.ClusterIdentity; identity != nil && ours.Has(fieldpath.MakePathOrDie("spec", "clusterIdentity", "clusterID")) {
+		intent.Spec.WithClusterIdentity(discoveryac.ClusterIdentity().WithClusterID(identity.ClusterID).WithClusterName(identity.ClusterName))
+	}
+	return intent, nil
+}
+
+// ForeignCluster reads one by name. If there is none, the error names those that are there.
+func ForeignCluster(ctx context.Context, c client.Reader, name string) (*discoveryv1alpha1.ForeignCluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var fc discoveryv1alpha1.ForeignCluster
+	err := c.Get(ctx, client.ObjectKey{Name: name}, &fc)
+	switch {
+	case err == nil:
+		return &fc, nil
+	case notServed(err):
+		return nil, errNotServed
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("read ForeignCluster %q: %w", name, err)
+	}
+	names, err := ForeignClusterNames(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("there is no ForeignCluster %q, nor any other: this cluster has no peers", name)
+	}
+	return nil, fmt.Errorf("there is no ForeignCluster %q; there is %s", name, strings.Join(names, ", "))
+}
+
+// ForeignClusterNames are the names of all clusters that this one knows.
+func ForeignClusterNames(ctx context.Context, c client.Reader) ([]string, error) {
+	var list discoveryv1alpha1.ForeignClusterList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list ForeignClusters: %w", err)
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}

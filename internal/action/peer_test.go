@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/peering/auth"
+)
+
+const goodToken = "0123456789abcdef"
+
+// tokens and noPeers stand behind a real authentication service. A check must never get as far as a peer.
+type tokens string
+
+func (s tokens) Token(context.Context) (string, error) { return string(s), nil }
+
+type noPeers struct {
+	auth.Peers
+	t *testing.T
+}
+
+func (p noPeers) Pin(context.Context, auth.Pin) (auth.Pin, bool, error) {
+	p.t.Error("preflight pinned a key")
+	return auth.Pin{}, false, errors.New("not here")
+}
+
+// provider is the authentication service of another cluster; ids, if not nil, replaces its answer to GET /ids.
+func provider(t *testing.T, ids map[string]any, date time.Time) string {
+	t.Helper()
+	service, err := auth.NewServer(auth.ServerOptions{
+		Cluster:              discoveryv1alpha1.ClusterIdentity{ClusterID: remoteID, ClusterName: "milan"},
+		EnableAuthentication: true, Tokens: tokens(goodToken), Peers: noPeers{t: t}, Log: logr.Discard(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !date.IsZero() {
+			w.Header().Set("Date", date.UTC().Format(http.TimeFormat))
+		}
+		if ids != nil && r.URL.Path == "/ids" {
+			_ = json.NewEncoder(w).Encode(ids)
+			return
+		}
+		if ids != nil && ids["clusterId"] != remoteID {
+			t.Errorf("another cluster was asked %s, and may have seen the token", r.URL.Path)
+		}
+		service.ServeHTTP(w, r)
+	}))
+	server.Config.ErrorLog = nil
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func peerOptions(url string, change func(*PeerOptions)) PeerOptions {
+	o := PeerOptions{Name: "milan", Namespace: testNamespace, Timeout: 20 * time.Second, AuthURL: url, ClusterID: remoteID, Token: goodToken}
+	if change != nil {
+		change(&o)
+	}
+	return o
+}
+
+func known(name, id string, kind discoveryv1alpha1.PeeringType, discovery string) *discoveryv1alpha1.ForeignCluster {
+	return &discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.ClusterID: id, labels.DiscoveryType: discovery}},
+		Spec: discoveryv1alpha1.ForeignClusterSpec{
+			PeeringType: kind, ForeignAuthURL: "https://192.0.2.9",
+			ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: id, ClusterName: name},
+		},
+	}
+}
+
+// testBadInput: each row fails with a message that names the trouble, and changes nothing.
+func testBadInput(t *testing.T, config *rest.Config) {
+	const otherID = "33333333-3333-4333-8333-333333333333"
+	ids := func(id string, least int) map[string]any {
+		return map[string]any{"clusterId": id, "clusterName": "milan", "version": "v9", "protocol": map[string]int{"min": least, "max": least + 1}}
+	}
+	for name, test := range map[string]struct {
+		known  *discoveryv1alpha1.ForeignCluster
+		ids    map[string]any
+		change func(*PeerOptions)
+		want   string
+	}{
+		"wrong token":             {nil, nil, func(o *PeerOptions) { o.Token = "wrong" }, "does not accept the token"},
+		"empty token":             {nil, nil, func(o *PeerOptions) { o.Token = "" }, "is empty"},
+		"no URL":                  {nil, nil, func(o *PeerOptions) { o.AuthURL = "milan" }, "https://HOST"},
+		"URL without TLS":         {nil, nil, func(o *PeerOptions) { o.AuthURL = "http://192.0.2.1" }, "https://HOST"},
+		"URL with a wrong port":   {nil, nil, func(o *PeerOptions) { o.AuthURL = "https://192.0.2.1:70000" }, "no port"},
+		"nobody there":            {nil, nil, func(o *PeerOptions) { o.AuthURL = "https://127.0.0.1:1" }, "gives no answer"},
+		"own cluster ID":          {nil, nil, func(o *PeerOptions) { o.ClusterID = localID }, "this very cluster"},
+		"no cluster ID":           {nil, nil, func(o *PeerOptions) { o.ClusterID = "milan" }, "UUID"},
+		"bad name":                {nil, nil, func(o *PeerOptions) { o.Name = "Milan_1" }, "cannot be the name"},
+		"long name":               {nil, nil, func(o *PeerOptions) { o.Name = strings.Repeat("m", 45) }, "at most 44"},
+		"not installed":           {nil, nil, func(o *PeerOptions) { o.Namespace = "default" }, "not installed"},
+		"name taken":              {known("milan", otherID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual), nil, nil, "stands for another cluster"},
+		"known by another name":   {known("mailand", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual), nil, nil, `as ForeignCluster "mailand"`},
+		"peered in-band":          {known("milan", remoteID, discoveryv1alpha1.InBand, labels.DiscoveryManual), nil, nil, "peering type InBand"},
+		"another cluster there":   {nil, ids(otherID, 1), nil, "answers as cluster " + otherID},
+		"version outside":         {nil, ids(remoteID, 7), nil, "speaks protocol"},
+		"two troubles, both told": {nil, nil, func(o *PeerOptions) { o.Name, o.Token = "Milan", "wrong" }, "does not accept the token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := installed(t, config)
+			if test.known != nil {
+				create(t, c, test.known)
+			}
+			before := inventory(t, c)
+			progress := &recorder{}
+			err := PeerOutOfBand(t.Context(), c, peerOptions(provider(t, test.ids, time.Time{}), test.change), progress)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v, want one with %q", err, test.want)
+			}
+			var refused *PreflightError
+			if !errors.As(err, &refused) {
+				t.Errorf("error is a %T", err)
+			} else if finding := refused.Findings[0]; finding.Remedy == "" || finding.Check == "" {
+				t.Errorf("no remedy: %+v", finding)
+			}
+			if strings.Contains(progress.text()+err.Error(), goodToken) {
+				t.Error("the token is told")
+			}
+			if after := inventory(t, c); after != before {
+				t.Errorf("changed:\n%s\nbefore:\n%s", after, before)
+			}
+		})
+	}
+}
+
+func testUnreachableAPI(t *testing.T, config *rest.Config) {
+	through, wire := newWire(t, config)
+	c := connect(t, through)
+	wire.cut()
+	for name, act := range map[string]func() error{
+		"peer": func() error {
+			return Peer(t.Context(), c, PeerOptions{Name: "milan", Timeout: time.Minute}, &recorder{})
+		},
+		"peer out-of-band": func() error {
+			return PeerOutOfBand(t.Context(), c, peerOptions("https://127.0.0.1:1", nil), &recorder{})
+		},
+		"unpeer": func() error {
+			return UnpeerOutOfBand(t.Context(), c, UnpeerOptions{Name: "milan", Timeout: time.Minute}, &recorder{})
+		},
+		"status": func() error { _, err := Status(t.Context(), c, testNamespace); return err },
+	} {
+		if err := act(); err == nil || !strings.Contains(err.Error(), "127.0.0.1") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func testWarnings(t *testing.T, config *rest.Config) {
+	c := installed(t, config)
+	progress := &recorder{}
+	ahead := provider(t, nil, time.Now().Add(24*time.Hour))
+	if _, err := runPreflight(t.Context(), c, peerOptions(ahead, nil), progress); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(progress.text(), "WARN clocks: the provider's clock is 2") || !strings.Contains(progress.text(), "ahead of") {
+		t.Errorf("clock: %s", progress.text())
+	}
+	progress = &recorder{}
+	skip := func(o *PeerOptions) { o.SkipPreflight = true }
+	if _, err := runPreflight(t.Context(), c, peerOptions("https://127.0.0.1:1", skip), progress); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(progress.text(), "WARN authentication endpoint") {
+		t.Errorf("unreachable: %s", progress.text())
+	}
+	// A refusal is none the less one.
+	if _, err := runPreflight(t.Context(), c, peerOptions(ahead, func(o *PeerOptions) { skip(o); o.Token = "wrong" }), progress); err == nil {
+		t.Error("a wrong token passed")
+	}
+}
+
+// testPeer plays the controllers: conditions one after the other, then a node, while the command watches through
+// a connection that breaks.
+func testPeer(t *testing.T, config *rest.Config) {
+	direct := installed(t, config)
+	through, wire := newWire(t, config)
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	progress := &recorder{}
+	result := make(chan error, 1)
+	url := provider(t, nil, time.Time{})
+	c := connect(t, through)
+	go func() { result <- PeerOutOfBand(ctx, c, peerOptions(url, nil), progress) }()
+
+	said := func(text string) {
+		t.Helper()
+		if err := eventually(ctx, func(context.Context) error {
+			if !strings.Contains(progress.text(), text) {
+				return errors.New(progress.text())
+			}
+			return nil
+		}); err != nil {
+			t.Fatalf("never said %q: %v", text, err)
+		}
+	}
+	set := func(conditions ...discoveryv1alpha1.PeeringCondition) {
+		t.Helper()
+		if err := setStatus(ctx, direct, "milan", wants(discoveryv1alpha1.PeeringYes), conditions...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusError, "nobody answers"))
+	said("WARN AuthenticationStatus is Error: nobody answers")
+	set(condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusEstablished, ""))
+	said(`Authenticated to cluster "milan"`)
+	wire.cut()
+	set(condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusEstablished, ""))
+	wire.mend()
+	said("Outgoing peering activated")
+	set(condition(discoveryv1alpha1.NetworkStatus, discoveryv1alpha1.StatusExternal, ""))
+	said("Waiting for the virtual node")
+	virtual := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "liqo-milan", Labels: map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: remoteID},
+	}}
+	create(t, direct, virtual)
+	virtual.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	if err := direct.Status().Update(ctx, virtual); err != nil {
+		t.Fatal(err)
+	}
+	ready := time.Now()
+	if err := <-result; err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(ready); took > 300*time.Millisecond {
+		t.Errorf("returned %s after the node was Ready", took)
+	}
+	said("INFO Peering successfully established")
+
+	var fc discoveryv1alpha1.ForeignCluster
+	var secret corev1.Secret
+	if err := errors.Join(direct.Get(ctx, client.ObjectKey{Name: "milan"}, &fc),
+		direct.Get(ctx, client.ObjectKey{Namespace: testNamespace, Name: "remote-token-" + remoteID}, &secret)); err != nil {
+		t.Fatal(err)
+	}
+	if fc.Labels[labels.DiscoveryType] != labels.DiscoveryManual || fc.Spec.ForeignAuthURL != url || string(secret.Data["token"]) != goodToken {
+		t.Errorf("objects: %+v %v", fc, secret.Labels)
+	}
+	// Twice changes nothing.
+	before := inventory(t, direct)
+	if err := PeerOutOfBand(ctx, direct, peerOptions(url, nil), progress); err != nil {
+		t.Fatal(err)
+	}
+	if after := inventory(t, direct); after != before {
+		t.Errorf("the second time changed:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+func testPeerReusesIncoming(t *testing.T, config *rest.Config) {
+	c := installed(t, config)
+	incoming := known("milan-abc123", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryIncoming)
+	incoming.Spec.ClusterIdentity.ClusterName = "milano"
+	incoming.Spec.ForeignAuthURL = ""
+	create(t, c, incoming)
+	if err := Peer(t.Context(), c, PeerOptions{Name: incoming.Name, Timeout: time.Second}, &recorder{}); err == nil || !strings.Contains(err.Error(), "generate peer-command") {
+		t.Errorf("without URL: %v", err)
+	}
+	progress := &recorder{}
+	err := PeerOutOfBand(t.Context(), c, peerOptions(provider(t, nil, time.Time{}), func(o *PeerOptions) { o.Timeout = 2 * time.Second }), progress)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "AuthenticationStatus is None") {
+		t.Errorf("nobody answered, and the command said: %v", err)
+	}
+	var list discoveryv1alpha1.ForeignClusterList
+	if err := c.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 {
+		t.Fatalf("%d ForeignClusters", len(list.Items))
+	}
+	got := list.Items[0]
+	if got.Name != incoming.Name || got.Spec.ClusterIdentity.ClusterName != "milano" || got.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringYes ||
+		got.Labels[labels.DiscoveryType] != labels.DiscoveryManual {
+		t.Errorf("reused as %+v", got)
+	}
+}
+
+// TestRefusalEndsTheWait: a refusal that stands ends the wait before its time.
+func TestRefusalEndsTheWait(t *testing.T) {
+	progress := &recorder{}
+	w := &peering{name: "milan", reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: progress}
+	fc := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
+	fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusDenied, "wrong token")}
+	begin := time.Now()
+	for _, later := range []time.Duration{0, time.Second, refusedAfter - 1} {
+		if done, err := w.see(fc, begin.Add(later)); done || err != nil {
+			t.Fatalf("after %s: %v %v", later, done, err)
+		}
+	}
+	if _, err := w.see(fc, begin.Add(refusedAfter)); err == nil || !strings.Contains(err.Error(), "wrong token") {
+		t.Errorf("a refusal that stands: %v", err)
+	}
+	if strings.Count(progress.text(), "wrong token") != 1 {
+		t.Errorf("told more than once: %s", progress.text())
+	}
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+)
+
+// refusedAfter is how long a refusal must stand before it is believed: what is seen first may be left
+// from an earlier attempt, with another token.
+const refusedAfter = 10 * time.Second
+
+// stage is one step of a peering that people wait for.
+type stage struct {
+	condition discoveryv1alpha1.PeeringConditionType
+	doing     string
+	done      string
+	passed    []discoveryv1alpha1.PeeringConditionStatus
+}
+
+// stages in the order in which they are reported. The clusters work on them side by side.
+var stages = []stage{
+	{
+		discoveryv1alpha1.AuthenticationStatus, "Waiting for authentication to the cluster %q", "Authenticated to cluster %q",
+		[]discoveryv1alpha1.PeeringConditionStatus{discoveryv1alpha1.StatusEstablished},
+	},
+	{
+		discoveryv1alpha1.OutgoingPeering, "Waiting for the outgoing peering to the remote cluster %q", "Outgoing peering activated to the remote cluster %q",
+		[]discoveryv1alpha1.PeeringConditionStatus{discoveryv1alpha1.StatusEstablished},
+	},
+	{
+		discoveryv1alpha1.NetworkStatus, "Waiting for the network to the remote cluster %q", "Network established to the remote cluster %q",
+		[]discoveryv1alpha1.PeeringConditionStatus{discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.StatusExternal},
+	},
+}
+
+// peering follows one ForeignCluster through the stages.
+type peering struct {
+	name     string
+	reached  int // stages passed
+	reported map[discoveryv1alpha1.PeeringConditionType]string
+	refused  time.Time
+	last     *discoveryv1alpha1.ForeignCluster
+	node     string // what is known of the virtual node
+	progress Progress
+}
+
+// waitPeering watches until the virtual node of fc is Ready.
+func waitPeering(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.ForeignCluster, timeout time.Duration, p Progress) error {
+	w := &peering{name: fc.Name, reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: p}
+	w.start()
+	err := follow(ctx, c, &discoveryv1alpha1.ForeignClusterList{}, func(fcs []discoveryv1alpha1.ForeignCluster) (bool, error) {
+		if len(fcs) == 0 {
+			return false, fmt.Errorf("ForeignCluster %q was deleted while its peering was waited for", w.name)
+		}
+		return w.see(&fcs[0], time.Now())
+	}, client.MatchingFields{"metadata.name": fc.Name})
+	if err == nil {
+		p.Start(fmt.Sprintf("Waiting for the virtual node of the remote cluster %q", fc.Name))
+		err = w.waitNode(ctx, c)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = w.explain(timeout, err)
+	}
+	if err != nil {
+		p.Stop()
+		return err
+	}
+	p.Done("Peering successfully established")
+	return nil
+}
+
+func (w *peering) start() {
+	if w.reached < len(stages) {
+		w.progress.Start(fmt.Sprintf(stages[w.reached].doing, w.name))
+	}
+}
+
+// see reports what changed, and says whether all stages are passed.
+func (w *peering) see(fc *discoveryv1alpha1.ForeignCluster, now time.Time) (bool, error) {
+	w.last = fc
+	for ; w.reached < len(stages); w.reached++ {
+		current := stages[w.reached]
+		condition := conditionOf(fc, current.condition)
+		if !contains(current.passed, condition.Status) {
+			break
+		}
+		if condition.Status == discoveryv1alpha1.StatusExternal {
+			w.progress.Info("The network between the clusters is not Liqo's: not waiting for it")
+		} else {
+			w.progress.Done(fmt.Sprintf(current.done, w.name))
+		}
+		if w.reached+1 < len(stages) {
+			w.progress.Start(fmt.Sprintf(stages[w.reached+1].doing, w.name))
+		}
+	}
+	bad := w.report(fc)
+	switch {
+	case bad == "":
+		w.refused = time.Time{}
+	case w.refused.IsZero():
+		w.refused = now
+	case now.Sub(w.refused) >= refusedAfter:
+		return false, fmt.Errorf("the peering with %q is refused: %s", w.name, bad)
+	}
+	return w.reached == len(stages), nil
+}
+
+// report tells troubles, each once, and returns the one that will not go away by itself.
+func (w *peering) report(fc *discoveryv1alpha1.ForeignCluster) (refusal string) {
+	for _, condition := range fc.Status.PeeringConditions {
+		switch condition.Status {
+		case discoveryv1alpha1.StatusError, discoveryv1alpha1.StatusDenied, discoveryv1alpha1.StatusEmptyDenied:
+		default:
+			delete(w.reported, condition.Type)
+			continue
+		}
+		text := describe(condition)
+		if w.reported[condition.Type] != text {
+			w.reported[condition.Type] = text
+			w.progress.Warn(text)
+		}
+		if condition.Status != discoveryv1alpha1.StatusError || condition.Type == discoveryv1alpha1.ProcessForeignClusterStatus {
+			refusal = text
+		}
+	}
+	return refusal
+}
+
+func (w *peering) waitNode(ctx context.Context, c client.WithWatch) error {
+	id := ""
+	if w.last.Spec.ClusterIdentity != nil {
+		id = w.last.Spec.ClusterIdentity.ClusterID
+	}
+	return follow(ctx, c, &corev1.NodeList{}, func(nodes []corev1.Node) (bool, error) {
+		w.node = "no virtual node was created"
+		for i := range nodes {
+			if nodeReady(&nodes[i]) {
+				w.progress.Done(fmt.Sprintf("Node %q created for remote cluster %q, and Ready", nodes[i].Name, w.name))
+				return true, nil
+			}
+			w.node = fmt.Sprintf("virtual node %q is not Ready: %s", nodes[i].Name, whyNotReady(&nodes[i]))
+		}
+		return false, nil
+	}, client.MatchingLabels{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: id})
+}
+
+func whyNotReady(node *corev1.Node) string {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return strings.TrimSuffix(condition.Reason+": "+condition.Message, ": ")
+		}
+	}
+	return "its kubelet has reported nothing yet"
+}
+
+// explain says what was missing when time was up.
+func (w *peering) explain(timeout time.Duration, err error) error {
+	seen := []string{}
+	if w.last != nil && w.reached < len(stages) {
+		for _, current := range stages[w.reached:] {
+			if condition := conditionOf(w.last, current.condition); !contains(current.passed, condition.Status) {
+				seen = append(seen, describe(condition))
+			}
+		}
+		for _, kind := range []discoveryv1alpha1.PeeringConditionType{discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.APIServerStatus} {
+			if condition := conditionOf(w.last, kind); condition.Status == discoveryv1alpha1.StatusError {
+				seen = append(seen, describe(condition))
+			}
+		}
+	}
+	if w.node != "" {
+		seen = append(seen, w.node)
+	}
+	if len(seen) == 0 {
+		seen = append(seen, "the ForeignCluster could not be read")
+	}
+	return fmt.Errorf("the peering with %q was not complete after %s: %s. The clusters go on trying; see `liqoctl status peer %s` (%w)",
+		w.name, timeout, strings.Join(seen, "; "), w.name, err)
+}
+
+// describe says a condition in one line.
+func describe(condition discoveryv1alpha1.PeeringCondition) string {
+	text := fmt.Sprintf("%s is %s", condition.Type, condition.Status)
+	if condition.Reason != "" {
+		text += " (" + condition.Reason + ")"
+	}
+	if condition.Message != "" {
+		text += ": " + condition.Message
+	}
+	return text
+}
+
+// conditionOf returns the condition of that type, with status None if there is none.
+func conditionOf(fc *discoveryv1alpha1.ForeignCluster, kind discoveryv1alpha1.PeeringConditionType) discoveryv1alpha1.PeeringCondition {
+	for _, condition := range fc.Status.PeeringConditions {
+		if condition.Type == kind {
+			return condition
+		}
+	}
+	return discoveryv1alpha1.PeeringCondition{Type: kind, Status: discoveryv1alpha1.StatusNone}
+}
+
+func contains(all []discoveryv1alpha1.PeeringConditionStatus, one discoveryv1alpha1.PeeringConditionStatus) bool {
+	for _, status := range all {
+		if status == one {
+			return true
+		}
+	}
+	return false
+}

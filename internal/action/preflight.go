@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+)
+
+// Level is how much a finding matters.
+type Level string
+
+// The levels of a finding.
+const (
+	LevelFailure Level = "failure"
+	LevelWarning Level = "warning"
+)
+
+// Finding is what a check has against a peering.
+type Finding struct {
+	Check    string `json:"check"`
+	Level    Level  `json:"level"`
+	Evidence string `json:"evidence"`
+	Remedy   string `json:"remedy"`
+}
+
+// String says all of it in one line.
+func (f Finding) String() string { return f.Check + ": " + f.Evidence + "; " + f.Remedy }
+
+// PreflightError holds the checks that failed. Nothing was changed.
+type PreflightError struct{ Findings []Finding }
+
+// Error names each failed check, with evidence and remedy.
+func (e *PreflightError) Error() string {
+	lines := []string{}
+	for _, finding := range e.Findings {
+		lines = append(lines, finding.String())
+	}
+	if len(lines) == 1 {
+		return lines[0] + " (nothing was changed)"
+	}
+	return fmt.Sprintf("%d checks failed and nothing was changed:\n- %s", len(lines), strings.Join(lines, "\n- "))
+}
+
+// clockTolerance is how far the clocks of two clusters may be apart before people should know.
+const clockTolerance = 5 * time.Minute
+
+// maxNameLength leaves room for the rest of the tenant namespace's name.
+var maxNameLength = validation.DNS1123LabelMaxLength - len(discoveryv1alpha1.ClusterIdentity{}.TenantNamespace())
+
+// check is one thing that could make a peering fail. judge is pure: it returns nil if all is well, or
+// if it cannot know.
+type check struct {
+	name  string
+	judge func(*facts) *Finding
+}
+
+// checks in the order in which they are reported.
+var checks = []check{
+	{"Liqo in this cluster", checkInstalled},
+	{"name", checkName},
+	{"cluster ID", checkClusterID},
+	{"known clusters", checkKnown},
+	{"authentication URL", checkURL},
+	{"authentication endpoint", checkReachable},
+	{"identity of the endpoint", checkIdentity},
+	{"TLS", checkTLS},
+	{"clocks", checkClocks},
+	{"version", checkVersion},
+	{"tenant namespace", checkTenant},
+	{"token", checkToken},
+}
+
+// judge runs all checks.
+func judge(f *facts) (failures, warnings []Finding) {
+	for _, check := range checks {
+		finding := check.judge(f)
+		if finding == nil {
+			continue
+		}
+		finding.Check = check.name
+		if finding.Level == LevelWarning {
+			warnings = append(warnings, *finding)
+			continue
+		}
+		finding.Level = LevelFailure
+		failures = append(failures, *finding)
+	}
+	return failures, warnings
+}
+
+func found(evidence, remedy string) *Finding { return &Finding{Evidence: evidence, Remedy: remedy} }
+
+func checkInstalled(f *facts) *Finding {
+	if f.localErr == nil {
+		return nil
+	}
+	return found(f.localErr.Error(), "peer from a cluster that has Liqo, or choose it with --context")
+}
+
+func checkName(f *facts) *Finding {
+	if problems := validation.IsDNS1123Label(f.options.Name); len(problems) > 0 {
+		return found(fmt.Sprintf("%q cannot be the name of a cluster: %s", f.options.Name, strings.Join(problems, "; ")),
+			"choose a name of lower-case letters, digits and hyphens; it need not be the name the cluster has itself")
+	}
+	if len(f.options.Name) > maxNameLength {
+		return found(fmt.Sprintf("the name %q has %d characters, of which at most %d fit into the name of a namespace", f.options.Name, len(f.options.Name), maxNameLength),
+			"choose a shorter name; it need not be the name the cluster has itself")
+	}
+	return nil
+}
+
+var clusterIDPattern = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+
+func checkClusterID(f *facts) *Finding {
+	switch {
+	case !clusterIDPattern.MatchString(f.options.ClusterID):
+		return found(fmt.Sprintf("%q is not a UUID in lower case", f.options.ClusterID),
+			"copy the ID as `liqoctl generate peer-command` prints it in the other cluster")
+	case f.localErr == nil && f.options.ClusterID == f.local.ClusterID:
+		return found(fmt.Sprintf("%s is the ID of this very cluster (%s)", f.options.ClusterID, f.local.ClusterName),
+			"run the command in the cluster that is to use the other one; choose it with --context")
+	}
+	return nil
+}
+
+func checkKnown(f *facts) *Finding {
+	for _, fc := range f.known {
+		id := identityOf(fc)
+		switch {
+		case fc.Name == f.options.Name && id != "" && id != f.options.ClusterID:
+			return found(fmt.Sprintf("the ForeignCluster %q stands for another cluster, %s", fc.Name, id),
+				fmt.Sprintf("choose another name, or end that peering first: `liqoctl unpeer out-of-band %s`", fc.Name))
+		case id != f.options.ClusterID && fc.Name != f.options.Name:
+		case fc.Spec.PeeringType != discoveryv1alpha1.OutOfBand:
+			return found(fmt.Sprintf("the ForeignCluster %q has the peering type %s", fc.Name, fc.Spec.PeeringType),
+				"end that peering first, since the type cannot be changed")
+		case fc.DeletionTimestamp != nil:
+			return found(fmt.Sprintf("the ForeignCluster %q is being deleted since %s", fc.Name, fc.DeletionTimestamp.UTC().Format(time.RFC3339)),
+				"try again when it is gone")
+		case fc.Name != f.options.Name && fc.Labels[labels.DiscoveryType] == labels.DiscoveryManual:
+			return found(fmt.Sprintf("the cluster %s is known here under another name, as ForeignCluster %q", id, fc.Name),
+				fmt.Sprintf("use that name, or forget it first: `liqoctl unpeer out-of-band %s`", fc.Name))
+		}
+	}
+	return nil
+}
+
+// authURLPattern is the pattern of the field foreignAuthUrl.
+var authURLPattern = regexp.MustCompile(`^https://[a-zA-Z0-9.\-\[\]:]+(:[0-9]{1,5})?(/.*)?$`)
+
+func checkURL(f *facts) *Finding {
+	raw := f.options.AuthURL
+	remedy := "it must look like https://HOST or https://HOST:PORT; copy it as `liqoctl generate peer-command` prints it"
+	parsed, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return found(fmt.Sprintf("%q is no URL", raw), remedy)
+	case parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "":
+		return found("the URL holds more than scheme, host, port and path", remedy)
+	case parsed.Scheme != "https" || parsed.Hostname() == "" || !authURLPattern.MatchString(raw):
+		return found(fmt.Sprintf("%q is not the URL of an authentication service", raw), remedy)
+	}
+	if port := parsed.Port(); port != "" {
+		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+			return found(fmt.Sprintf("%s is no port from 1 to 65535", port), remedy)
+		}
+	}
+	return nil
+}
+
+func checkTenant(f *facts) *Finding {
+	if f.tenantOwner == "" || f.tenantOwner == f.options.ClusterID {
+		return nil
+	}
+	return found(fmt.Sprintf("the namespace %s belongs to another cluster, %s", f.tenantNamespace(), f.tenantOwner),
+		"choose another name for this cluster")
+}
+
+func identityOf(fc *discoveryv1alpha1.ForeignCluster) string {
+	if fc.Spec.ClusterIdentity == nil {
+		return ""
+	}
+	return fc.Spec.ClusterIdentity.ClusterID
+}

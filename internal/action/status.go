@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/peering/auth"
+)
+
+// components are the Deployments of the control plane, in the order in which they are shown.
+var components = []string{"liqo-controller-manager", "liqo-auth"}
+
+// LocalStatus is the state of Liqo in one cluster. Its JSON form is what `-o json` prints.
+type LocalStatus struct {
+	Namespace  NamespaceStatus   `json:"namespace"`
+	Components []ComponentStatus `json:"components,omitempty"`
+	Cluster    *ClusterStatus    `json:"cluster,omitempty"`
+	Network    *NetworkStatus    `json:"network,omitempty"`
+	Endpoints  *EndpointStatus   `json:"endpoints,omitempty"`
+	// Problems name each failed check; none means that all is well.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// NamespaceStatus says whether the control plane's namespace is there.
+type NamespaceStatus struct {
+	Name   string `json:"name"`
+	Exists bool   `json:"exists"`
+}
+
+// ComponentStatus is the state of one Deployment.
+type ComponentStatus struct {
+	Kind      string   `json:"kind"`
+	Name      string   `json:"name"`
+	Found     bool     `json:"found"`
+	Desired   int32    `json:"desired"`
+	Ready     int32    `json:"ready"`
+	Available int32    `json:"available"`
+	Images    []string `json:"images,omitempty"`
+	Message   string   `json:"message,omitempty"`
+}
+
+// ClusterStatus is who this cluster is.
+type ClusterStatus struct {
+	ID     string            `json:"id"`
+	Name   string            `json:"name"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// NetworkStatus is the state of the network between clusters.
+type NetworkStatus struct {
+	Status string `json:"status"`
+}
+
+// EndpointStatus is where other clusters reach this one.
+type EndpointStatus struct {
+	Authentication      string `json:"authentication,omitempty"`
+	AuthenticationError string `json:"authenticationError,omitempty"`
+	APIServer           string `json:"apiServer,omitempty"`
+}
+
+// localObjects are what a LocalStatus is made of.
+type localObjects struct {
+	namespace   string
+	exists      bool
+	deployments []appsv1.Deployment
+	identity    discoveryv1alpha1.ClusterIdentity
+	identityErr error
+	nodes       []corev1.Node
+	authURL     string
+	authErr     error
+}
+
+// newLocalStatus is pure.
+func newLocalStatus(o localObjects) LocalStatus {
+	s := LocalStatus{Namespace: NamespaceStatus{Name: o.namespace, Exists: o.exists}}
+	if !o.exists {
+		s.Problems = append(s.Problems, fmt.Sprintf("the namespace %s does not exist: Liqo is not installed, or elsewhere (--namespace)", o.namespace))
+		return s
+	}
+	args := map[string][]string{}
+	for _, name := range components {
+		component := ComponentStatus{Kind: "Deployment", Name: name}
+		if at := slices.IndexFunc(o.deployments, func(d appsv1.Deployment) bool { return d.Name == name }); at >= 0 {
+			component = newComponent(&o.deployments[at])
+			for _, container := range o.deployments[at].Spec.Template.Spec.Containers {
+				args[name] = append(args[name], container.Args...)
+			}
+		}
+		s.Components = append(s.Components, component)
+		switch {
+		case !component.Found:
+			s.Problems = append(s.Problems, fmt.Sprintf("Deployment %s/%s is missing; `liqoctl upgrade` restores it", o.namespace, name))
+		case component.Ready < component.Desired || component.Available < component.Desired:
+			s.Problems = append(s.Problems, strings.TrimSuffix(
+				fmt.Sprintf("Deployment %s/%s has %d of %d pods ready: %s", o.namespace, name, component.Ready, component.Desired, component.Message), ": "))
+		}
+	}
+	if o.identityErr != nil {
+		s.Problems = append(s.Problems, o.identityErr.Error())
+		return s
+	}
+	s.Cluster = &ClusterStatus{ID: o.identity.ClusterID, Name: o.identity.ClusterName, Labels: parseLabels(argument(args[components[0]], "cluster-labels"))}
+	s.Network = &NetworkStatus{Status: string(discoveryv1alpha1.StatusExternal)}
+	s.Endpoints = &EndpointStatus{Authentication: o.authURL, APIServer: apiServerURL(argument(args[components[1]], "advertise-api-server-address"), o.nodes)}
+	if o.authErr != nil {
+		// Not a failure: a cluster that only uses others needs no address of its own.
+		s.Endpoints.AuthenticationError = o.authErr.Error()
+	}
+	return s
+}
+
+func newComponent(d *appsv1.Deployment) ComponentStatus {
+	component := ComponentStatus{
+		Kind: "Deployment", Name: d.Name, Found: true, Desired: 1,
+		Ready: d.Status.ReadyReplicas, Available: d.Status.AvailableReplicas,
+	}
+	if d.Spec.Replicas != nil {
+		component.Desired = *d.Spec.Replicas
+	}
+	for _, container := range d.Spec.Template.Spec.Containers {
+		component.Images = append(component.Images, container.Image)
+	}
+	for _, condition := range d.Status.Conditions {
+		if condition.Type == appsv1.DeploymentAvailable && condition.Status != corev1.ConditionTrue {
+			component.Message = condition.Message
+		}
+	}
+	return component
+}
+
+// argument is the value of a flag in the arguments of a container.
+func argument(args []string, flag string) string {
+	for i, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--"+flag+"="); ok {
+			return value
+		}
+		if arg == "--"+flag && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	return ""
+}
+
+func parseLabels(text string) map[string]string {
+	parsed := map[string]string{}
+	for pair := range strings.SplitSeq(text, ",") {
+		if key, value, ok := strings.Cut(pair, "="); ok {
+			parsed[key] = value
+		}
+	}
+	return parsed
+}
+
+// apiServerURL is the address that peers are given: the one configured, else that of a control plane node.
+func apiServerURL(configured string, nodes []corev1.Node) string {
+	if address, err := auth.ParseAddress(configured); err == nil && address != "" {
+		return address
+	}
+	planes := slices.DeleteFunc(slices.Clone(nodes), func(node corev1.Node) bool {
+		_, is := node.Labels["node-role.kubernetes.io/control-plane"]
+		return !is
+	})
+	slices.SortFunc(planes, func(a, b corev1.Node) int {
+		if ready := nodeReady(&a); ready != nodeReady(&b) {
+			return map[bool]int{true: -1, false: 1}[ready]
+		}
+		return cmp.Compare(a.Name, b.Name)
+	})
+	for _, node := range planes {
+		for _, address := range node.Status.Addresses {
+			if address.Type == corev1.NodeInternalIP {
+				return "https://" + hostPort(address.Address, 6443)
+			}
+		}
+	}
+	return ""
+}
+
+// PeerStatus is the state of one peer. Its JSON form is what `-o json` prints.
+type PeerStatus struct {
+	Name           string           `json:"name"`
+	Found          bool             `json:"found"`
+	ClusterID      string           `json:"clusterID,omitempty"`
+	ClusterName    string           `json:"clusterName,omitempty"`
+	Type           string           `json:"type,omitempty"`
+	Version        string           `json:"version,omitempty"`
+	Outgoing       AspectStatus     `json:"outgoing,omitzero"`
+	Incoming       AspectStatus     `json:"incoming,omitzero"`
+	Authentication AspectStatus     `json:"authentication,omitzero"`
+	AuthURL        string           `json:"authUrl,omitempty"`
+	ProxyURL       string           `json:"proxyUrl,omitempty"`
+	APIServer      AspectStatus     `json:"apiServer,omitzero"`
+	Network        AspectStatus     `json:"network,omitzero"`
+	Processing     AspectStatus     `json:"processing,omitzero"`
+	Resources      *SharedResources `json:"resources,omitempty"`
+}
+
+// AspectStatus is a condition of a peering.
+type AspectStatus struct {
+	Status  string `json:"status"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Bad says whether somebody has to look at it.
+func (a AspectStatus) Bad() bool {
+	switch discoveryv1alpha1.PeeringConditionStatus(a.Status) {
+	case discoveryv1alpha1.StatusError, discoveryv1alpha1.StatusDenied, discoveryv1alpha1.StatusEmptyDenied:
+		return true
+	}
+	return false
+}
+
+// SharedResources are what two clusters grant each other.
+type SharedResources struct {
+	// Acquired is what the peer grants to this cluster; Shared is what this cluster grants to the peer.
+	Acquired corev1.ResourceList `json:"acquired,omitempty"`
+	Shared   corev1.ResourceList `json:"shared,omitempty"`
+}
+
+// newPeerStatuses is pure: the peers of these names, or all, ordered by name.
+func newPeerStatuses(fcs []discoveryv1alpha1.ForeignCluster, grants []sharingv1alpha1.ResourceSlice, names []string) []PeerStatus {
+	peers := []PeerStatus{}
+	for i := range fcs {
+		if len(names) == 0 || slices.Contains(names, fcs[i].Name) {
+			peers = append(peers, newPeerStatus(&fcs[i], grants))
+		}
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		if !slices.ContainsFunc(fcs, func(fc discoveryv1alpha1.ForeignCluster) bool { return fc.Name == name }) {
+			peers = append(peers, PeerStatus{Name: name})
+		}
+	}
+	slices.SortFunc(peers, func(a, b PeerStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return peers
+}
+
+func newPeerStatus(fc *discoveryv1alpha1.ForeignCluster, grants []sharingv1alpha1.ResourceSlice) PeerStatus {
+	aspect := func(kind discoveryv1alpha1.PeeringConditionType) AspectStatus {
+		condition := conditionOf(fc, kind)
+		return AspectStatus{Status: string(condition.Status), Reason: condition.Reason, Message: condition.Message}
+	}
+	peer := PeerStatus{
+		Name: fc.Name, Found: true, Type: string(fc.Spec.PeeringType), Version: fc.Status.RemoteVersion,
+		Outgoing: aspect(discoveryv1alpha1.OutgoingPeering), Incoming: aspect(discoveryv1alpha1.IncomingPeering),
+		Authentication: aspect(discoveryv1alpha1.AuthenticationStatus), APIServer: aspect(discoveryv1alpha1.APIServerStatus),
+		Network: aspect(discoveryv1alpha1.NetworkStatus), Processing: aspect(discoveryv1alpha1.ProcessForeignClusterStatus),
+		AuthURL: fc.Spec.ForeignAuthURL, ProxyURL: fc.Spec.ForeignProxyURL,
+		Resources: &SharedResources{Acquired: corev1.ResourceList{}, Shared: corev1.ResourceList{}},
+	}
+	if fc.Spec.ClusterIdentity != nil {
+		peer.ClusterID, peer.ClusterName = fc.Spec.ClusterIdentity.ClusterID, fc.Spec.ClusterIdentity.ClusterName
+	}
+	for i := range grants {
+		switch grant := &grants[i]; {
+		case peer.ClusterID == "":
+		case grant.Labels[labels.Replicated] == "true":
+			if grant.Labels[labels.OriginID] == peer.ClusterID {
+				add(peer.Resources.Shared, grant.Status.Resources)
+			}
+		case grant.Labels[labels.RemoteID] == peer.ClusterID:
+			add(peer.Resources.Acquired, grant.Status.Resources)
+		}
+	}
+	return peer
+}
+
+func add(to, more corev1.ResourceList) {
+	for name, quantity := range more {
+		sum := to[name].DeepCopy()
+		sum.Add(quantity)
+		to[name] = sum
+	}
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryac "liqo.io/liqo/apis/applyconfiguration/discovery/v1alpha1"
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+)
+
+// UnpeerOptions say which peering to end.
+type UnpeerOptions struct {
+	// Name of the ForeignCluster.
+	Name string
+	// Timeout bounds all of it.
+	Timeout time.Duration
+	// Force sets every deadline of the teardown to zero: for a cluster that will not come back.
+	Force bool
+}
+
+// Unpeer ends the outgoing peering with a cluster, and keeps its ForeignCluster.
+func Unpeer(ctx context.Context, c client.WithWatch, o UnpeerOptions, p Progress) error {
+	fc, err := ForeignCluster(ctx, c, o.Name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	return endOutgoing(ctx, c, fc, o, p)
+}
+
+// UnpeerOutOfBand ends the outgoing peering and forgets the cluster, unless that one still uses this
+// one. A cluster that only uses this one loses its access.
+func UnpeerOutOfBand(ctx context.Context, c client.WithWatch, o UnpeerOptions, p Progress) error {
+	fc, err := ForeignCluster(ctx, c, o.Name)
+	if err != nil {
+		return err
+	}
+	if fc.Spec.PeeringType != discoveryv1alpha1.OutOfBand {
+		return fmt.Errorf("the peering with %q is of type %s, so `unpeer out-of-band` does not fit; use `liqoctl unpeer %s` for its outgoing direction",
+			o.Name, fc.Spec.PeeringType, o.Name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+
+	if usesOnlyUs(fc) {
+		p.Warn(fmt.Sprintf("The remote cluster %q uses this one, not the other way round: it loses its access and what it runs here", o.Name))
+		if o.Force {
+			if err := setOutgoing(ctx, c, fc, discoveryv1alpha1.PeeringNo, force); err != nil {
+				return fmt.Errorf("mark ForeignCluster %q for a forced end: %w", o.Name, err)
+			}
+		}
+		return forget(ctx, c, fc, o, p)
+	}
+	if err := endOutgoing(ctx, c, fc, o, p); err != nil {
+		return err
+	}
+	active, err := incomingActive(ctx, c, fc)
+	if err != nil {
+		return err
+	}
+	if !active {
+		return forget(ctx, c, fc, o, p)
+	}
+	if err := leaveToPeer(ctx, c, fc); err != nil {
+		return err
+	}
+	// Had the peer left just before, nobody would remove the object any more.
+	if active, err = incomingActive(ctx, c, fc); err != nil {
+		return err
+	}
+	if !active {
+		return forget(ctx, c, fc, o, p)
+	}
+	p.Warn(fmt.Sprintf("The remote cluster %q still uses this one, so its ForeignCluster stays until that ends. To end it, run in the remote cluster: "+
+		"liqoctl unpeer out-of-band <its name for this cluster>. To take its access away from here, repeat this command", fc.Name))
+	return nil
+}
+
+// usesOnlyUs: an incoming peering made this object, and nobody here asked for more.
+func usesOnlyUs(fc *discoveryv1alpha1.ForeignCluster) bool {
+	return fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming &&
+		fc.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringYes &&
+		conditionOf(fc, discoveryv1alpha1.OutgoingPeering).Status == discoveryv1alpha1.StatusNone
+}
+
+// incomingActive reads whether the peer uses this cluster. An object that is gone is used by nobody.
+func incomingActive(ctx context.Context, c client.Reader, fc *discoveryv1alpha1.ForeignCluster) (bool, error) {
+	var live discoveryv1alpha1.ForeignCluster
+	err := retry(ctx, func(ctx context.Context) error { return c.Get(ctx, client.ObjectKeyFromObject(fc), &live) })
+	if apierrors.IsNotFound(err) || err == nil && live.UID != fc.UID {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read whether %q uses this cluster: %w", fc.Name, err)
+	}
+	return conditionOf(&live, discoveryv1alpha1.IncomingPeering).Status != discoveryv1alpha1.StatusNone, nil
+}
+
+func force(intent *discoveryac.ForeignClusterApplyConfiguration) {
+	intent.WithAnnotations(map[string]string{labels.ForceUnpeer: "true"})
+}
+
+// endOutgoing disables the outgoing peering and waits until it is gone.
+func endOutgoing(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.ForeignCluster, o UnpeerOptions, p Progress) error {
+	p.Start(fmt.Sprintf("Disabling the outgoing peering with %q", o.Name))
+	err := setOutgoing(ctx, c, fc, discoveryv1alpha1.PeeringNo, func(intent *discoveryac.ForeignClusterApplyConfiguration) {
+		if o.Force {
+			force(intent)
+		}
+	})
+	if apierrors.IsNotFound(err) {
+		p.Done(fmt.Sprintf("ForeignCluster %q is gone already", o.Name))
+		return nil
+	}
+	if err != nil {
+		p.Stop()
+		return fmt.Errorf("disable the outgoing peering with %q: %w", o.Name, err)
+	}
+	p.Done("Peering disabled")
+	p.Start(fmt.Sprintf("Waiting until the outgoing peering with %q is gone", o.Name))
+	var last *discoveryv1alpha1.ForeignCluster
+	err = follow(ctx, c, &discoveryv1alpha1.ForeignClusterList{}, func(fcs []discoveryv1alpha1.ForeignCluster) (bool, error) {
+		if len(fcs) == 0 || fcs[0].UID != fc.UID {
+			return true, nil
+		}
+		last = &fcs[0]
+		// Conditions of an older spec say nothing: None may be left from before the peering.
+		settled := last.Status.ObservedGeneration >= last.Generation
+		return settled && conditionOf(last, discoveryv1alpha1.OutgoingPeering).Status == discoveryv1alpha1.StatusNone, nil
+	}, client.MatchingFields{"metadata.name": fc.Name})
+	if err != nil {
+		p.Stop()
+		return unpeerError(o, last, "the outgoing peering", err)
+	}
+	p.Done(fmt.Sprintf("Outgoing peering with %q deactivated", o.Name))
+	return nil
+}
+
+// leaveToPeer keeps the object for the peer's sake: the end of the incoming peering ends it too.
+func leaveToPeer(ctx context.Context, c client.Client, fc *discoveryv1alpha1.ForeignCluster) error {
+	err := setOutgoing(ctx, c, fc, discoveryv1alpha1.PeeringNo, func(intent *discoveryac.ForeignClusterApplyConfiguration) {
+		intent.WithLabels(map[string]string{labels.DiscoveryType: labels.DiscoveryIncoming})
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("leave ForeignCluster %q to the incoming peering: %w", fc.Name, err)
+	}
+	return nil
+}
+
+// forget deletes the object and waits until all that belonged to the peer is gone.
+func forget(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.ForeignCluster, o UnpeerOptions, p Progress) error {
+	p.Start(fmt.Sprintf("Deleting ForeignCluster %q", o.Name))
+	err := retry(ctx, func(ctx context.Context) error {
+		err := c.Delete(ctx, fc, sameObject(fc.UID))
+		if apierrors.IsNotFound(err) || uidChanged(ctx, c, fc.Name, fc.UID, err) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		p.Stop()
+		return fmt.Errorf("delete ForeignCluster %q: %w", o.Name, err)
+	}
+	var last *discoveryv1alpha1.ForeignCluster
+	err = follow(ctx, c, &discoveryv1alpha1.ForeignClusterList{}, func(fcs []discoveryv1alpha1.ForeignCluster) (bool, error) {
+		if len(fcs) == 0 || fcs[0].UID != fc.UID {
+			return true, nil
+		}
+		last = &fcs[0]
+		return false, nil
+	}, client.MatchingFields{"metadata.name": fc.Name})
+	if err != nil {
+		p.Stop()
+		return unpeerError(o, last, fmt.Sprintf("ForeignCluster %q", o.Name), err)
+	}
+	p.Done(fmt.Sprintf("ForeignCluster %q deleted", o.Name))
+	return nil
+}
+
+// uidChanged: the delete met a namesake, so the object it was meant for is gone.
+func uidChanged(ctx context.Context, c client.Reader, name string, uid types.UID, err error) bool {
+	if !apierrors.IsConflict(err) {
+		return false
+	}
+	var live discoveryv1alpha1.ForeignCluster
+	err = c.Get(ctx, client.ObjectKey{Name: name}, &live)
+	return apierrors.IsNotFound(err) || err == nil && live.UID != uid
+}
+
+func unpeerError(o UnpeerOptions, last *discoveryv1alpha1.ForeignCluster, what string, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("wait until %s is gone: %w", what, err)
+	}
+	state := "it could not be read"
+	if last != nil {
+		state = describe(conditionOf(last, discoveryv1alpha1.OutgoingPeering)) + "; " + describe(conditionOf(last, discoveryv1alpha1.IncomingPeering))
+	}
+	try := "the cluster goes on with it by itself; if the remote cluster will not come back, add --force"
+	if o.Force {
+		try = "see the logs of Deployment liqo-controller-manager"
+	}
+	return fmt.Errorf("%s was not gone after %s: %s; %s (%w)", what, o.Timeout, state, try, err)
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+)
+
+// testUnpeer plays the controllers: what a row says about the object before, and the directions that remain after the outgoing one went.
+func testUnpeer(t *testing.T, config *rest.Config) {
+	established, none := discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.StatusNone
+	for name, test := range map[string]struct {
+		discovery          string
+		kind               discoveryv1alpha1.PeeringType
+		outgoing, incoming discoveryv1alpha1.PeeringConditionStatus
+		outOfBand, force   bool
+
+		wantError   string
+		wantGone    bool
+		wantLabel   string
+		wantWarning string
+	}{
+		"outgoing only":           {discovery: labels.DiscoveryManual, outgoing: established, incoming: none, wantLabel: labels.DiscoveryManual},
+		"out-of-band":             {discovery: labels.DiscoveryManual, outgoing: established, incoming: none, outOfBand: true, wantGone: true},
+		"out-of-band, forced":     {discovery: labels.DiscoveryManual, outgoing: established, incoming: none, outOfBand: true, force: true, wantGone: true},
+		"both directions":         {discovery: labels.DiscoveryManual, outgoing: established, incoming: established, outOfBand: true, wantLabel: labels.DiscoveryIncoming, wantWarning: "run in the remote cluster"},
+		"both directions, forced": {discovery: labels.DiscoveryManual, outgoing: established, incoming: established, outOfBand: true, force: true, wantLabel: labels.DiscoveryIncoming, wantWarning: "still uses"},
+		"both directions, generic": {
+			discovery: labels.DiscoveryManual, outgoing: established, incoming: established, wantLabel: labels.DiscoveryManual,
+		},
+		"incoming only": {discovery: labels.DiscoveryIncoming, outgoing: none, incoming: established, outOfBand: true, wantGone: true, wantWarning: "loses its access"},
+		"in-band":       {discovery: labels.DiscoveryManual, kind: discoveryv1alpha1.InBand, outgoing: established, incoming: none, outOfBand: true, wantError: "type InBand"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := installed(t, config)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if test.kind == "" {
+				test.kind = discoveryv1alpha1.OutOfBand
+			}
+			fc := known("milan", remoteID, test.kind, test.discovery)
+			if test.outgoing == established {
+				fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringYes
+			}
+			create(t, c, fc)
+			err := setStatus(ctx, c, "milan", nil, condition(discoveryv1alpha1.OutgoingPeering, test.outgoing, ""), condition(discoveryv1alpha1.IncomingPeering, test.incoming, ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := inventory(t, c)
+			played := make(chan error, 1)
+			playing, stop := context.WithCancel(ctx)
+			defer stop()
+			go func() {
+				err := setStatus(playing, c, "milan", func(fc *discoveryv1alpha1.ForeignCluster) bool {
+					return fc.Spec.OutgoingPeeringEnabled == discoveryv1alpha1.PeeringNo && (fc.Annotations[labels.ForceUnpeer] == "true") == test.force
+				}, condition(discoveryv1alpha1.OutgoingPeering, none, ""))
+				if errors.Is(err, context.Canceled) {
+					err = nil // nobody asked for it
+				}
+				played <- err
+			}()
+			progress := &recorder{}
+			o := UnpeerOptions{Name: "milan", Timeout: 15 * time.Second, Force: test.force}
+			act := Unpeer
+			if test.outOfBand {
+				act = UnpeerOutOfBand
+			}
+			err = act(ctx, c, o, progress)
+			stop()
+			if err := <-played; err != nil {
+				t.Fatal(err)
+			}
+			if test.wantError != "" {
+				if err == nil || !strings.Contains(err.Error(), test.wantError) {
+					t.Errorf("got error %v, want one with %q", err, test.wantError)
+				}
+				if after := inventory(t, c); after != before {
+					t.Errorf("changed:\n%s\nbefore:\n%s", after, before)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(progress.text(), test.wantWarning) || strings.Contains(progress.text(), "WARN") != (test.wantWarning != "") {
+				t.Errorf("warnings:\n%s\nwant %q", progress.text(), test.wantWarning)
+			}
+			var live discoveryv1alpha1.ForeignCluster
+			err = c.Get(ctx, client.ObjectKey{Name: "milan"}, &live)
+			if apierrors.IsNotFound(err) != test.wantGone {
+				t.Fatalf("after it: %v", err)
+			}
+			if test.wantGone {
+				return
+			}
+			if live.Labels[labels.DiscoveryType] != test.wantLabel || live.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringNo || live.Annotations[labels.ForceUnpeer] != "" {
+				t.Errorf("kept as %v %+v", live.ObjectMeta, live.Spec)
+			}
+			if live.Spec.ForeignAuthURL == "" || live.Spec.ClusterIdentity == nil {
+				t.Errorf("lost what was not to change: %+v", live.Spec)
+			}
+		})
+	}
+}
+
+// testUnpeerWaits: conditions of an older spec are not believed, and time runs out with the last state and a way on.
+func testUnpeerWaits(t *testing.T, config *rest.Config) {
+	c := installed(t, config)
+	fc := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
+	fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringYes
+	create(t, c, fc)
+	if err := setStatus(t.Context(), c, "milan", nil, condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusNone, "")); err != nil {
+		t.Fatal(err)
+	}
+	err := Unpeer(t.Context(), c, UnpeerOptions{Name: "milan", Timeout: time.Second}, &recorder{})
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "OutgoingPeering is None") || !strings.Contains(err.Error(), "--force") {
+		t.Errorf("got %v", err)
+	}
+	err = Unpeer(t.Context(), c, UnpeerOptions{Name: "turin", Timeout: time.Second}, &recorder{})
+	if err == nil || !strings.Contains(err.Error(), `no ForeignCluster "turin"; there is milan`) {
+		t.Errorf("unknown: %v", err)
+	}
+}
+
+// testPeerAfterUnpeer: what liqoctl applied before stays, the mark of a forced end goes.
+func testPeerAfterUnpeer(t *testing.T, config *rest.Config) {
+	c := installed(t, config)
+	url := provider(t, nil, time.Time{})
+	short := peerOptions(url, func(o *PeerOptions) { o.Timeout = time.Second })
+	_ = PeerOutOfBand(t.Context(), c, short, &recorder{})
+	_ = Unpeer(t.Context(), c, UnpeerOptions{Name: "milan", Timeout: time.Second, Force: true}, &recorder{})
+	read := func() (fc discoveryv1alpha1.ForeignCluster) {
+		t.Helper()
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "milan"}, &fc); err != nil {
+			t.Fatal(err)
+		}
+		return fc
+	}
+	if fc := read(); fc.Spec.ForeignAuthURL != url || fc.Annotations[labels.ForceUnpeer] != "true" || fc.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringNo {
+		t.Errorf("after unpeer: %v %+v", fc.Annotations, fc.Spec)
+	}
+	_ = Peer(t.Context(), c, short, &recorder{})
+	if fc := read(); fc.Spec.ForeignAuthURL != url || fc.Annotations[labels.ForceUnpeer] != "" || fc.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringYes {
+		t.Errorf("after peer: %v %+v", fc.Annotations, fc.Spec)
+	}
+}

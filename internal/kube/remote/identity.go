@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Identity is who we are in another cluster, and where that cluster is. It is kept in a Secret.
+type Identity struct {
+	// PrivateKey is the key that the other cluster has pinned; it signs renewals of the token.
+	PrivateKey ed25519.PrivateKey
+	// Namespace is our tenant namespace over there.
+	Namespace string
+	// APIServerURL and APIServerCA say where its API server is and who vouches for it; without CA, the system does.
+	APIServerURL string
+	APIServerCA  []byte
+	// ProxyURL is an HTTP CONNECT proxy on the way there; it may be empty.
+	ProxyURL string
+	// Token is valid until ExpiresAt and to be renewed at RenewAt, by the clock of this cluster.
+	Token              string
+	RenewAt, ExpiresAt time.Time
+}
+
+// The keys of the Secret.
+const (
+	keyPrivateKey = "private-key"
+	keyURL        = "apiServerUrl"
+	keyCA         = "apiServerCa"
+	keyProxy      = "proxyURL"
+	keyNamespace  = "namespace"
+	keyToken      = "token"
+	keyRenewAt    = "token-renew-at"
+	keyExpiresAt  = "token-expires-at"
+)
+
+const pemPrivateKey = "PRIVATE KEY"
+
+// SecretName is the name of the Secret, in the tenant namespace, with our identity in the cluster.
+func SecretName(clusterID string) string {
+	sum := sha256.Sum256([]byte(clusterID))
+	return "liqo-identity-" + hex.EncodeToString(sum[:])[:6]
+}
+
+// ParseIdentity reads the data of the Secret. Its errors name keys, never values: some of those are secret.
+func ParseIdentity(data map[string][]byte) (Identity, error) {
+	identity := Identity{
+		Namespace: string(data[keyNamespace]), APIServerURL: string(data[keyURL]), ProxyURL: string(data[keyProxy]), Token: string(data[keyToken]),
+	}
+	if ca := data[keyCA]; len(ca) > 0 {
+		identity.APIServerCA = slices.Clone(ca)
+	}
+	var failures []error
+	note := func(key string, err error) {
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s %w", key, err))
+		}
+	}
+	var err error
+	identity.PrivateKey, err = ParseKey(data)
+	failures = append(failures, err)
+	note(keyNamespace, checkNamespace(identity.Namespace))
+	note(keyURL, checkURL(identity.APIServerURL, "https"))
+	if identity.ProxyURL != "" {
+		note(keyProxy, checkURL(identity.ProxyURL, "http", "https"))
+	}
+	note(keyCA, checkCA(identity.APIServerCA))
+	note(keyToken, checkToken(identity.Token))
+	identity.RenewAt, err = parseTime(data[keyRenewAt])
+	note(keyRenewAt, err)
+	identity.ExpiresAt, err = parseTime(data[keyExpiresAt])
+	note(keyExpiresAt, err)
+	if err := errors.Join(failures...); err != nil {
+		return Identity{}, fmt.Errorf("the identity in the Secret is not usable: %w", err)
+	}
+	return identity, nil
+}
+
+// Data is the data of the Secret.
+func (i Identity) Data() map[string][]byte {
+	data := KeyData(i.PrivateKey)
+	data[keyURL] = []byte(i.APIServerURL)
+	data[keyCA] = slices.Clone(i.APIServerCA)
+	data[keyProxy] = []byte(i.ProxyURL)
+	data[keyNamespace] = []byte(i.Namespace)
+	data[keyToken] = []byte(i.Token)
+	data[keyRenewAt] = []byte(i.RenewAt.UTC().Format(time.RFC3339))
+	data[keyExpiresAt] = []byte(i.ExpiresAt.UTC().Format(time.RFC3339))
+	return data
+}
+
+// ParseKey reads the private key alone: the Secret may be older than the first answer of the other cluster.
+func ParseKey(data map[string][]byte) (ed25519.PrivateKey, error) {
+	block, rest := pem.Decode(data[keyPrivateKey])
+	if block == nil || block.Type != pemPrivateKey || len(bytes.TrimSpace(rest)) > 0 {
+		return nil, errors.New(keyPrivateKey + " is not one private key in PEM")
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, errors.New(keyPrivateKey + " is not a key in PKCS #8") // x509 could quote the bytes
+	}
+	key, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%s is a %T, want an Ed25519 key", keyPrivateKey, parsed)
+	}
+	return key, nil
+}
+
+// KeyData is the data of a Secret that holds the private key alone.
+func KeyData(key ed25519.PrivateKey) map[string][]byte {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return map[string][]byte{} // not with a key of ed25519
+	}
+	return map[string][]byte{keyPrivateKey: pem.EncodeToMemory(&pem.Block{Type: pemPrivateKey, Bytes: der})}
+}
+
+func checkNamespace(name string) error {
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		return errors.New("is not the name of a namespace")
+	}
+	return nil
+}
+
+// checkURL does not quote what it refuses: the URL of a proxy may hold a password.
+func checkURL(text string, schemes ...string) error {
+	parsed, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return errors.New("is not a URL")
+	case !slices.Contains(schemes, parsed.Scheme) || parsed.Hostname() == "":
+		return fmt.Errorf("is not an absolute URL of scheme %v", schemes)
+	case parsed.RawQuery != "" || parsed.ForceQuery || parsed.Fragment != "":
+		return errors.New("has a query or a fragment")
+	case parsed.User != nil && !slices.Contains(schemes, "http"):
+		return errors.New("holds a user name")
+	}
+	return nil
+}
+
+func checkCA(text []byte) error {
+	for rest := bytes.TrimSpace(text); len(rest) > 0; rest = bytes.TrimSpace(rest) {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil || block.Type != "CERTIFICATE" {
+			return errors.New("is not a list of certificates in PEM")
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return errors.New("holds a certificate that cannot be read")
+		}
+	}
+	return nil
+}
+
+// checkToken refuses what cannot stand in a header.
+func checkToken(token string) error {
+	if token == "" {
+		return errors.New("is missing")
+	}
+	for _, char := range []byte(token) {
+		if char <= ' ' || char > '~' {
+			return errors.New("holds a character that no token has")
+		}
+	}
+	return nil
+}
+
+func parseTime(text []byte) (time.Time, error) {
+	parsed, err := time.Parse(time.RFC3339, string(text))
+	if err != nil {
+		return time.Time{}, errors.New("is not a time as in RFC 3339")
+	}
+	return parsed.UTC().Truncate(time.Second), nil
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ssa
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// holds says whether the live object proves that applying the intent would change nothing: all values are there, and
+// the managed fields of the owner name exactly the fields of the intent, so none would be added or given up.
+// Without managed fields, or with a form it does not understand, it has no proof and says no.
+func holds(intent map[string]any, live client.Object, owner, part string) bool {
+	var owned map[string]any
+	for _, entry := range live.GetManagedFields() {
+		if entry.Manager == owner && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == part && entry.FieldsV1 != nil {
+			if err := utiljson.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned); err != nil {
+				return false
+			}
+		}
+	}
+	if owned == nil {
+		return false
+	}
+	text, err := json.Marshal(live)
+	if err != nil {
+		return false
+	}
+	var there map[string]any
+	if err := utiljson.Unmarshal(text, &there); err != nil {
+		return false
+	}
+	return sameMap(identified(intent), there, owned)
+}
+
+// identified is the intent without what names the object: nobody owns that.
+func identified(intent map[string]any) map[string]any {
+	rest := map[string]any{}
+	for key, value := range intent {
+		switch key {
+		case "apiVersion", "kind":
+		case "metadata":
+			metadata, _ := value.(map[string]any)
+			kept := map[string]any{}
+			for key, value := range metadata {
+				if key != "name" && key != "namespace" {
+					kept[key] = value
+				}
+			}
+			if len(kept) > 0 {
+				rest[key] = kept
+			}
+		default:
+			rest[key] = value
+		}
+	}
+	return rest
+}
+
+// same compares one value of the intent with the live one. owned is the part of the managed fields below it: empty
+// for a value that is owned as a whole.
+func same(intent, live any, owned map[string]any) bool {
+	if len(owned) == 0 {
+		return reflect.DeepEqual(intent, live)
+	}
+	switch intent := intent.(type) {
+	case map[string]any:
+		live, ok := live.(map[string]any)
+		return ok && sameMap(intent, live, owned)
+	case []any:
+		live, ok := live.([]any)
+		return ok && sameList(intent, live, owned)
+	}
+	return false
+}
+
+func sameMap(intent, live, owned map[string]any) bool {
+	fields := 0
+	for key := range owned {
+		if key != "." {
+			fields++
+		}
+	}
+	if fields != len(intent) {
+		return false
+	}
+	for key, value := range intent {
+		below, ok := owned["f:"+key].(map[string]any)
+		if !ok {
+			return false
+		}
+		there, ok := live[key]
+		if !ok && zero(value) {
+			continue // owned, so it is there; the Go type leaves out what is zero
+		}
+		if !ok || !same(value, there, below) {
+			return false
+		}
+	}
+	return true
+}
+
+func zero(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		return len(value) == 0
+	case []any:
+		return len(value) == 0
+	}
+	return value == nil || reflect.ValueOf(value).IsZero()
+}
+
+// sameList compares a list whose items are owned one by one: by their keys ("k:"), or as a set ("v:").
+func sameList(intent, live []any, owned map[string]any) bool {
+	items := 0
+	for key, below := range owned {
+		if key == "." {
+			continue
+		}
+		items++
+		below, ok := below.(map[string]any)
+		if !ok {
+			return false
+		}
+		var matches func(any) bool
+		switch kind, text, _ := strings.Cut(key, ":"); kind {
+		case "k":
+			var keys map[string]any
+			if utiljson.Unmarshal([]byte(text), &keys) != nil {
+				return false
+			}
+			matches = func(item any) bool { return hasKeys(item, keys) }
+		case "v":
+			var value any
+			if utiljson.Unmarshal([]byte(text), &value) != nil {
+				return false
+			}
+			matches = func(item any) bool { return reflect.DeepEqual(item, value) }
+		default:
+			return false
+		}
+		wanted, ok := find(intent, matches)
+		there, found := find(live, matches)
+		if !ok || !found || len(below) > 0 && !same(wanted, there, below) {
+			return false
+		}
+	}
+	return items == len(intent)
+}
+
+func find(items []any, matches func(any) bool) (any, bool) {
+	for _, item := range items {
+		if matches(item) {
+			return item, true
+		}
+	}
+	return nil, false
+}
+
+// hasKeys tolerates a key that the intent leaves out: the API server filled its default in.
+func hasKeys(item any, keys map[string]any) bool {
+	fields, ok := item.(map[string]any)
+	if !ok {
+		return false
+	}
+	for key, value := range keys {
+		if has, ok := fields[key]; ok && !reflect.DeepEqual(has, value) {
+			return false
+		}
+	}
+	return true
+}

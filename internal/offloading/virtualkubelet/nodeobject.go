@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package virtualkubelet
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+)
+
+// kubeletPort is where a kubelet listens, as the API server expects.
+const kubeletPort = 10250
+
+// reach is what the probes of the provider say.
+type reach int
+
+const (
+	reachUnknown reach = iota
+	reachable
+	unreachable
+)
+
+// picture is everything that a virtual node is drawn from.
+type picture struct {
+	name string
+	// clusterID of the provider.
+	clusterID string
+	// address of this process; pods of the node are reached through it.
+	address string
+	// version of the local API server.
+	version                       string
+	extraLabels, extraAnnotations map[string]string
+	// granted is the slice's status; nil before the first grant.
+	granted *sharingv1alpha1.ResourceSliceStatus
+	reach   reach
+	// reachMessage says what a failed probe saw.
+	reachMessage string
+}
+
+// nodeLabels are the labels of the node: those of the provider first, so that it cannot overwrite ours.
+func (p *picture) nodeLabels() map[string]string {
+	all := map[string]string{}
+	if p.granted != nil {
+		maps.Copy(all, p.granted.Labels)
+	}
+	maps.Copy(all, p.extraLabels)
+	maps.Copy(all, map[string]string{
+		corev1.LabelHostname:             p.name,
+		corev1.LabelOSStable:             p.os(),
+		corev1.LabelArchStable:           p.arch(),
+		"kubernetes.io/role":             "agent",
+		labels.Type:                      labels.TypeVirtualNode,
+		labels.RemoteClusterID:           p.clusterID,
+		corev1.LabelNodeExcludeBalancers: "true",
+		"alpha.service-controller.kubernetes.io/exclude-balancer": "true",
+	})
+	if p.granted != nil && len(p.granted.StorageClasses) > 0 {
+		all[labels.StorageAvailable] = "true"
+	}
+	return all
+}
+
+func first(all []string, otherwise string) string {
+	if len(all) > 0 {
+		return all[0]
+	}
+	return otherwise
+}
+
+func (p *picture) os() string {
+	if p.granted == nil {
+		return "linux"
+	}
+	return first(p.granted.OperatingSystems, "linux")
+}
+
+func (p *picture) arch() string {
+	if p.granted == nil {
+		return "amd64"
+	}
+	return first(p.granted.Architectures, "amd64")
+}
+
+// birth is the node as it is first written: with the taint, before any pod could be scheduled. Taints are one list for all
+// who set some, so it is applied once, by an owner that never speaks again.
+func (p *picture) birth() *coreapply.NodeApplyConfiguration {
+	return coreapply.Node(p.name).WithLabels(map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: p.clusterID}).
+		WithSpec(coreapply.NodeSpec().WithTaints(coreapply.Taint().
+			WithKey(labels.TaintVirtualNode).WithValue("true").WithEffect(corev1.TaintEffectNoExecute)))
+}
+
+// meta is the part of the node that follows the grant.
+func (p *picture) meta() *coreapply.NodeApplyConfiguration {
+	node := coreapply.Node(p.name).WithLabels(p.nodeLabels())
+	if len(p.extraAnnotations) > 0 {
+		node.WithAnnotations(p.extraAnnotations)
+	}
+	return node
+}
+
+// status of the node. Times are left out.
+func (p *picture) status() corev1.NodeStatus {
+	status := corev1.NodeStatus{
+		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: p.address}},
+		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: kubeletPort}},
+		NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: p.version, OperatingSystem: p.os(), Architecture: p.arch()},
+	}
+	if p.granted != nil {
+		status.Capacity, status.Allocatable = p.granted.Resources.DeepCopy(), p.granted.Resources.DeepCopy()
+		status.Images = slices.Clone(p.granted.Images)
+	}
+	status.Conditions = p.conditions()
+	return status
+}
+
+// ready tells whether pods can be run, and why not.
+func (p *picture) ready() (corev1.ConditionStatus, string, string) {
+	const ok, no = "KubeletReady", "KubeletNotReady"
+	switch {
+	case p.granted == nil || p.reach == reachUnknown:
+		return corev1.ConditionUnknown, no, "the remote cluster has granted nothing yet"
+	case p.reach == unreachable:
+		return corev1.ConditionFalse, no, "the API server of the remote cluster does not answer: " + p.reachMessage
+	case p.granted.Resources.Cpu().Sign() <= 0 || p.granted.Resources.Memory().Sign() <= 0:
+		return corev1.ConditionFalse, no, "the remote cluster grants no CPU or no memory; see the ResourceSlice of this node"
+	}
+	return corev1.ConditionTrue, ok, "the remote cluster answers and grants resources"
+}
+
+func (p *picture) conditions() []corev1.NodeCondition {
+	status, reason, message := p.ready()
+	condition := func(kind corev1.NodeConditionType, bad bool, badReason, goodReason, message string) corev1.NodeCondition {
+		c := corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: goodReason, Message: message}
+		if bad {
+			c.Status, c.Reason = corev1.ConditionTrue, badReason
+		}
+		if status == corev1.ConditionUnknown {
+			c.Status = corev1.ConditionUnknown
+		}
+		return c
+	}
+	short := p.granted != nil && p.granted.Resources.Memory().Sign() <= 0
+	return []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: status, Reason: reason, Message: message},
+		condition(corev1.NodeMemoryPressure, short, "RemoteClusterHasMemoryPressure", "RemoteClusterHasSufficientMemory", "judged by the memory that is granted"),
+		condition(corev1.NodeDiskPressure, false, "RemoteClusterHasDiskPressure", "RemoteClusterHasNoDiskPressure", "the nodes of the remote cluster look after their disks"),
+		condition(corev1.NodePIDPressure, false, "RemoteClusterHasPIDPressure", "RemoteClusterHasNoPIDPressure", "the nodes of the remote cluster look after their processes"),
+		condition(corev1.NodeNetworkUnavailable, false, "LiqoNetworkingDown", "LiqoNetworkingUp", "the networks of the clusters are joined by other means"),
+	}
+}
+
+// same tells whether the node shows the status already, whatever its times.
+func same(live *corev1.NodeStatus, status *corev1.NodeStatus) bool {
+	if !equality.Semantic.DeepEqual(live.Capacity, status.Capacity) || !equality.Semantic.DeepEqual(live.Allocatable, status.Allocatable) ||
+		!slices.Equal(live.Addresses, status.Addresses) || live.DaemonEndpoints != status.DaemonEndpoints ||
+		live.NodeInfo.KubeletVersion != status.NodeInfo.KubeletVersion || live.NodeInfo.Architecture != status.NodeInfo.Architecture ||
+		live.NodeInfo.OperatingSystem != status.NodeInfo.OperatingSystem || !equality.Semantic.DeepEqual(live.Images, status.Images) {
+		return false
+	}
+	for _, wanted := range status.Conditions {
+		if have := find(live.Conditions, wanted.Type); have == nil || have.Status != wanted.Status || have.Reason != wanted.Reason || have.Message != wanted.Message {
+			return false
+		}
+	}
+	return true
+}
+
+func find(all []corev1.NodeCondition, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range all {
+		if all[i].Type == kind {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// statusIntent is the status with its times: a condition keeps the one of its last change.
+func statusIntent(name string, live *corev1.NodeStatus, status *corev1.NodeStatus, now time.Time) *coreapply.NodeApplyConfiguration {
+	at := metav1.NewTime(now).Rfc3339Copy()
+	intent := coreapply.NodeStatus().
+		WithDaemonEndpoints(coreapply.NodeDaemonEndpoints().WithKubeletEndpoint(coreapply.DaemonEndpoint().WithPort(status.DaemonEndpoints.KubeletEndpoint.Port))).
+		WithNodeInfo(coreapply.NodeSystemInfo().WithKubeletVersion(status.NodeInfo.KubeletVersion).WithOperatingSystem(status.NodeInfo.OperatingSystem).
+			WithArchitecture(status.NodeInfo.Architecture).WithKubeProxyVersion("").WithContainerRuntimeVersion("").WithKernelVersion("").
+			WithOSImage("").WithMachineID("").WithSystemUUID("").WithBootID(""))
+	for _, address := range status.Addresses {
+		intent.WithAddresses(coreapply.NodeAddress().WithType(address.Type).WithAddress(address.Address))
+	}
+	if len(status.Capacity) > 0 {
+		intent.WithCapacity(status.Capacity).WithAllocatable(status.Allocatable)
+	}
+	for _, image := range status.Images {
+		intent.WithImages(coreapply.ContainerImage().WithNames(image.Names...).WithSizeBytes(image.SizeBytes))
+	}
+	for _, c := range status.Conditions {
+		changed := at
+		if before := find(live.Conditions, c.Type); before != nil && before.Status == c.Status && !before.LastTransitionTime.IsZero() {
+			changed = before.LastTransitionTime
+		}
+		intent.WithConditions(coreapply.NodeCondition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).
+			WithLastTransitionTime(changed).WithLastHeartbeatTime(at))
+	}
+	return coreapply.Node(name).WithStatus(intent)
+}

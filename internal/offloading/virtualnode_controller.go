@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	sharingapply "liqo.io/liqo/apis/applyconfiguration/sharing/v1alpha1"
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/ssa"
+)
+
+// +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices/status,verbs=patch
+// +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete
+// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet;liqo-virtual-kubelet-tenant;liqo-virtual-kubelet-lease,verbs=bind
+
+// VirtualNodeOptions is what the controller needs to know.
+type VirtualNodeOptions struct {
+	Local   discoveryv1alpha1.ClusterIdentity
+	Kubelet KubeletOptions
+	// CheckNetwork makes nodes Ready only while the network fabric works.
+	CheckNetwork                          bool
+	NodeExtraLabels, NodeExtraAnnotations map[string]string
+	// DrainDeadline is the time pods have to leave when a peering ends; the other one counts if the provider does not answer.
+	DrainDeadline, DrainDeadlineUnreachable time.Duration
+	// Now is the clock; nil is the real one.
+	Now func() time.Time
+}
+
+// nodeReconciler keeps the virtual node of each slice.
+type nodeReconciler struct {
+	options VirtualNodeOptions
+	client  client.Client
+	live    client.Reader
+	own     *ssa.Applier
+	events  events.EventRecorder
+}
+
+// SetupVirtualNode registers the controller of virtual nodes.
+func SetupVirtualNode(mgr manager.Manager, o VirtualNodeOptions) error {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	r := &nodeReconciler{
+		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(),
+		own: ssa.NewApplier(mgr.GetClient(), labels.OwnerVirtualNode), events: mgr.GetEventRecorder("liqo-virtualnode"),
+	}
+	inNamespace := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		if object.GetLabels()[labels.ClusterID] == "" {
+			return nil
+		}
+		return r.slicesIn(ctx, object.GetNamespace())
+	})
+	ours := builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return object.GetLabels()[labels.Replication] == "true"
+	}))
+	err := builder.ControllerManagedBy(mgr).Named("virtualnode").
+		For(&sharingv1alpha1.ResourceSlice{}, ours).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 10,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
+		}).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.slicesOfNode)).
+		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(predicate.Funcs{})).
+		Watches(&appsv1.Deployment{}, inNamespace, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.ServiceAccount{}, inNamespace).
+		Watches(&rbacv1.RoleBinding{}, inNamespace).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up controller of virtual nodes: %w", err)
+	}
+	return nil
+}
+
+func (r *nodeReconciler) slicesIn(ctx context.Context, namespace string) (requests []reconcile.Request) {
+	var all sharingv1alpha1.ResourceSliceList
+	if err := r.client.List(ctx, &all, client.InNamespace(namespace), client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "event not attributed to a slice")
+		return nil
+	}
+	for i := range all.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+	}
+	return requests
+}
+
+func (r *nodeReconciler) slicesOfNode(ctx context.Context, object client.Object) (requests []reconcile.Request) {
+	if object.GetLabels()[labels.Type] != labels.TypeVirtualNode {
+		return nil
+	}
+	var all sharingv1alpha1.ResourceSliceList
+	if err := r.client.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "event not attributed to a slice")
+		return nil
+	}
+	for i := range all.Items {
+		if all.Items[i].Spec.NodeName == object.GetName() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+	}
+	return requests
+}
+
+// Reconcile looks at one slice.
+func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var slice sharingv1alpha1.ResourceSlice
+	if err := r.client.Get(ctx, request.NamespacedName, &slice); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	held := controllerutil.ContainsFinalizer(&slice, labels.FinalizerNode)
+	if slice.Labels[labels.Replication] != "true" || slice.DeletionTimestamp != nil && !held {
+		return reconcile.Result{}, nil
+	}
+	peer, err := r.peer(ctx, &slice)
+	if err != nil || peer == nil {
+		return reconcile.Result{}, err
+	}
+	k := kubelet{
+		options: r.options.Kubelet, local: r.options.Local, peer: *peer, namespace: slice.Namespace, slice: slice.Name, node: slice.Spec.NodeName,
+		checkNetwork: r.options.CheckNetwork, nodeLabels: r.options.NodeExtraLabels, nodeNote: r.options.NodeExtraAnnotations,
+	}
+	if wanted(&slice) {
+		return reconcile.Result{}, r.ensure(ctx, &slice, k, held)
+	}
+	return r.tearDown(ctx, &slice, k)
+}
+
+// peer is who the slice asks. The name is in the ForeignCluster; without one, the slice is being deleted, or will come again.
+func (r *nodeReconciler) peer(ctx context.Context, slice *sharingv1alpha1.ResourceSlice) (*discoveryv1alpha1.ClusterIdentity, error) {
+	var all discoveryv1alpha1.ForeignClusterList
+	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list foreign clusters: %w", err)
+	}
+	for i := range all.Items {
+		if identity := all.Items[i].Spec.ClusterIdentity; identity != nil && identity.ClusterID == slice.Spec.ProviderClusterID {
+			found := *identity
+			return &found, nil
+		}
+	}
+	if slice.DeletionTimestamp == nil {
+		return nil, nil
+	}
+	return &discoveryv1alpha1.ClusterIdentity{ClusterID: slice.Spec.ProviderClusterID}, nil
+}
+
+// ensure runs the virtual kubelet and says on the slice how its node is.
+func (r *nodeReconciler) ensure(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, k kubelet, held bool) error {
+	if !held {
+		if err := r.patchFinalizer(ctx, slice, controllerutil.AddFinalizer); err != nil {
+			return err
+		}
+	}
+	for _, part := range k.parts() {
+		live := part.empty
+		key := client.ObjectKeyFromObject(live)
+		if err := r.client.Get(ctx, key, live); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("look for %T %s: %w", live, key, err)
+		}
+		if err := r.own.ApplyTo(ctx, part.intent, live); err != nil {
+			if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+				return nil // the tenant is going, its end brings us back
+			}
+			return err
+		}
+	}
+	f := &facts{slice: slice, deployed: true, now: r.options.Now()}
+	var err error
+	if f.node, err = r.node(ctx, r.client, slice); err != nil {
+		return err
+	}
+	return r.say(ctx, f)
+}
+
+// part is one object of a virtual kubelet.
+type part struct {
+	intent runtime.ApplyConfiguration
+	empty  client.Object
+}
+
+// parts in the order in which they are needed: the pod comes last.
+func (k kubelet) parts() []part {
+	at := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name}
+	}
+	return []part{
+		{k.account(), &corev1.ServiceAccount{ObjectMeta: at(k.namespace, kubeletName)}},
+		{k.deployment(), &appsv1.Deployment{ObjectMeta: at(k.namespace, kubeletName)}},
+		{k.nodeBinding(), &rbacv1.ClusterRoleBinding{ObjectMeta: at("", k.bindingName())}},
+		{k.tenantBinding(), &rbacv1.RoleBinding{ObjectMeta: at(k.namespace, tenantRole)}},
+		{k.leaseBinding(), &rbacv1.RoleBinding{ObjectMeta: at(leaseSpace, k.bindingName())}},
+	}
+}
+
+// node is the slice's node, if there is one and it is ours.
+func (r *nodeReconciler) node(ctx context.Context, reader client.Reader, slice *sharingv1alpha1.ResourceSlice) (*corev1.Node, error) {
+	var node corev1.Node
+	err := reader.Get(ctx, client.ObjectKey{Name: slice.Spec.NodeName}, &node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("look for node %s: %w", slice.Spec.NodeName, err)
+	case node.Labels[labels.Type] != labels.TypeVirtualNode || node.Labels[labels.RemoteClusterID] != slice.Spec.ProviderClusterID:
+		return nil, nil // somebody else's
+	}
+	return &node, nil
+}
+
+// say writes the condition, if it is news.
+func (r *nodeReconciler) say(ctx context.Context, f *facts) error {
+	condition := nodeCondition(f)
+	condition.LastTransitionTime = metav1.NewTime(f.now).Rfc3339Copy()
+	if before := meta.FindStatusCondition(f.slice.Status.Conditions, condition.Type); before != nil {
+		if before.Status == condition.Status && before.Reason == condition.Reason && before.Message == condition.Message {
+			return nil
+		}
+		if before.Status == condition.Status {
+			condition.LastTransitionTime = before.LastTransitionTime
+		}
+	}
+	intent := sharingapply.ResourceSlice(f.slice.Name, f.slice.Namespace).WithUID(f.slice.UID).WithStatus(sharingapply.ResourceSliceStatus().
+		WithConditions(metaapply.Condition().WithType(condition.Type).WithStatus(condition.Status).WithReason(condition.Reason).
+			WithMessage(condition.Message).WithLastTransitionTime(condition.LastTransitionTime)))
+	err := r.own.ApplyStatusTo(ctx, intent, f.slice)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+func (r *nodeReconciler) patchFinalizer(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, change func(client.Object, string) bool) error {
+	before := slice.DeepCopy()
+	if !change(slice, labels.FinalizerNode) {
+		return nil
+	}
+	err := r.client.Patch(ctx, slice, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("finalizer of resource slice %s/%s: %w", slice.Namespace, slice.Name, err)
+	}
+	return nil
+}

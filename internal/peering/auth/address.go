@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+const (
+	controlPlaneRole = "node-role.kubernetes.io/control-plane"
+	apiServerPort    = "6443"
+)
+
+// Address is where peers are told to find the API server of this cluster.
+type Address struct {
+	// URL, as ParseAddress returns it. If empty, a control plane node is looked for.
+	URL   string
+	Nodes corev1client.NodesGetter
+	// TrustedCA says that everybody knows the authority of the API server's certificate; then peers are told none.
+	TrustedCA bool
+	// CA reads the authority that this cluster's own pods trust, in PEM. It is read each time, since it may be replaced.
+	CA func() ([]byte, error)
+}
+
+// Find returns the URL of the API server and its CA.
+func (a Address) Find(ctx context.Context) (address string, ca []byte, err error) {
+	if address = a.URL; address == "" {
+		list, err := a.Nodes.Nodes().List(ctx, metav1.ListOptions{LabelSelector: controlPlaneRole})
+		if err != nil {
+			return "", nil, fmt.Errorf("look for a control plane node: %w", err)
+		}
+		if address, err = nodeAddress(list.Items); err != nil {
+			return "", nil, err
+		}
+	}
+	if a.TrustedCA {
+		return address, nil, nil
+	}
+	if ca, err = a.CA(); err != nil {
+		return "", nil, fmt.Errorf("read the CA of the API server: %w", err)
+	}
+	return address, ca, nil
+}
+
+var errNoAddress = errors.New("no control plane node has an internal IP address, so it is not known where peers reach the API server; " +
+	"say it: liqoctl upgrade --set apiServer.address=https://HOST:PORT")
+
+// nodeAddress takes a node that is Ready if there is one, and among equals the first by name, so that peers are told the same each time.
+func nodeAddress(nodes []corev1.Node) (string, error) {
+	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b corev1.Node) int {
+		if ready(a) != ready(b) {
+			return map[bool]int{true: -1, false: 1}[ready(a)]
+		}
+		return cmp.Compare(a.Name, b.Name)
+	})
+	for _, node := range nodes {
+		for _, address := range node.Status.Addresses {
+			if address.Type == corev1.NodeInternalIP && net.ParseIP(address.Address) != nil {
+				return "https://" + net.JoinHostPort(address.Address, apiServerPort), nil
+			}
+		}
+	}
+	return "", errNoAddress
+}
+
+func ready(node corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// ParseAddress reads the address of an API server as people write it: a URL, or HOST, or HOST:PORT.
+func ParseAddress(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	if !strings.Contains(text, "://") {
+		text = "https://" + text
+	}
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "" {
+		return "", errors.New("the address of the API server must look like https://HOST:PORT")
+	}
+	return strings.TrimSuffix(parsed.String(), "/"), nil
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+)
+
+const (
+	// defaultTimeout leaves the provider its time to make the tenant.
+	defaultTimeout = tenantDeadline + 5*time.Second
+	// maxAnswer is much more than the longest honest answer, which holds a bundle of certificates.
+	maxAnswer = 256 << 10
+	// challengeAttempts: behind one address there may be several servers, and each knows only its own challenges.
+	challengeAttempts = 4
+)
+
+// ClientOptions says how a provider is reached.
+type ClientOptions struct {
+	// InsecureSkipTLSVerify accepts any certificate. What the certificate lacks is in IDs all the same.
+	InsecureSkipTLSVerify bool
+	// ProxyURL of an HTTP CONNECT proxy; empty for none.
+	ProxyURL string
+	// Timeout of each request. Default 15 s.
+	Timeout time.Duration
+}
+
+// Client asks the authentication service of one provider. It is safe for concurrent use.
+type Client struct {
+	url  string
+	host string
+	http *http.Client
+}
+
+// NewClient prepares a client. It sends nothing.
+func NewClient(authURL string, o ClientOptions) (*Client, error) {
+	parsed, err := url.Parse(authURL)
+	// The text of a URL that is wrong is not repeated: it may hold a password.
+	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "" {
+		return nil, errors.New("the URL of the authentication service must look like https://HOST or https://HOST:PORT")
+	}
+	transport := &http.Transport{
+		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.InsecureSkipTLSVerify}, //nolint:gosec // the user's choice
+		TLSHandshakeTimeout:   5 * time.Second,
+		ResponseHeaderTimeout: defaultTimeout,
+		IdleConnTimeout:       10 * time.Second,
+		MaxIdleConns:          2,
+		// Answers are small. Compressed ones could be small on the way only.
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 16 << 10,
+	}
+	if o.ProxyURL != "" {
+		proxy, err := url.Parse(o.ProxyURL)
+		if err != nil || proxy.Hostname() == "" || proxy.Scheme != "http" && proxy.Scheme != "https" {
+			return nil, errors.New("the URL of the proxy must look like http://HOST:PORT")
+		}
+		transport.Proxy = http.ProxyURL(proxy)
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	return &Client{
+		url:  strings.TrimRight(parsed.String(), "/"),
+		host: parsed.Hostname(),
+		http: &http.Client{
+			Transport: transport,
+			Timeout:   o.Timeout,
+			// Wherever a redirect leads, the token is not for there.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// Close drops idle connections. A client that is not closed loses them after ten seconds.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Registration is what a consumer says on first contact.
+type Registration struct {
+	// Cluster is the consumer.
+	Cluster discoveryv1alpha1.ClusterIdentity
+	// AuthURL of the consumer's own service; empty if it has none that can be reached.
+	AuthURL string
+	// Token of the provider.
+	Token string
+	// Key of the consumer, made for this provider and used with no other.
+	Key ed25519.PrivateKey
+	// DryRun checks the token and the input, and changes nothing. The grant is empty then.
+	DryRun bool
+}
+
+// Register makes first contact. It may be repeated with the same key.
+func (c *Client) Register(ctx context.Context, r Registration) (Grant, error) {
+	public, ok := r.Key.Public().(ed25519.PublicKey)
+	if !ok || len(r.Key) != ed25519.PrivateKeySize {
+		return Grant{}, errors.New("register: there is no key")
+	}
+	request := registrationRequest{
+		Cluster: r.Cluster, AuthURL: r.AuthURL, Token: r.Token, PublicKey: public, Protocol: ProtocolRange, DryRun: r.DryRun,
+	}
+	attempt := func() (Grant, error) {
+		request.Proof = ed25519.Sign(r.Key, request.signed())
+		if r.DryRun {
+			_, err := c.do(ctx, http.MethodPost, pathIdentity, request, nil)
+			return Grant{}, err
+		}
+		return c.grant(ctx, pathIdentity, request)
+	}
+	grant, err := attempt()
+	for range challengeAttempts {
+		if !needsChallenge(err) {
+			break
+		}
+		if request.Challenge, err = c.challenge(ctx, r.Cluster.ClusterID); err != nil {
+			break
+		}
+		grant, err = attempt()
+	}
+	return grant, clean(err, r.Token)
+}
+
+// Renew asks for another token. Key is the one that was registered.
+func (c *Client) Renew(ctx context.Context, cluster discoveryv1alpha1.ClusterIdentity, key ed25519.PrivateKey) (grant Grant, err error) {
+	if len(key) != ed25519.PrivateKeySize {
+		return Grant{}, errors.New("renew: there is no key")
+	}
+	for range challengeAttempts {
+		request := renewalRequest{ClusterID: cluster.ClusterID}
+		if request.Challenge, err = c.challenge(ctx, cluster.ClusterID); err != nil {
+			break
+		}
+		request.Signature = ed25519.Sign(key, request.signed())
+		if grant, err = c.grant(ctx, pathRenewal, request); !needsChallenge(err) {
+			break
+		}
+	}
+	return grant, clean(err, "")
+}
+
+func (c *Client) challenge(ctx context.Context, clusterID string) (string, error) {
+	var answer challengeAnswer
+	if _, err := c.do(ctx, http.MethodPost, pathChallenge, challengeRequest{ClusterID: clusterID}, &answer); err != nil {
+		return "", err
+	}
+	if answer.Challenge == "" || len(answer.Challenge) > maxChallenge {
+		return "", c.stranger("a challenge that is none", nil)
+	}
+	return answer.Challenge, nil
+}
+
+func (c *Client) grant(ctx context.Context, path string, request any) (Grant, error) {
+	var answer grantAnswer
+	if _, err := c.do(ctx, http.MethodPost, path, request, &answer); err != nil {
+		return Grant{}, err
+	}
+	grant, err := answer.grant()
+	if err != nil {
+		return Grant{}, c.stranger("an identity that cannot be used", err)
+	}
+	return grant, nil
+}
+
+// do sends one request. Whatever is not an answer of an authentication service is unreachable to us: a gateway
+// that answers in its place says nothing about the peering.
+func (c *Client) do(ctx context.Context, method, path string, question, answer any) (*http.Response, error) {
+	var body io.Reader
+	if question != nil {
+		text, err := json.Marshal(question)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(text)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "liqo")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, &Error{Reason: ReasonUnreachable, Message: err.Error(), cause: err}
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, &Error{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s %s: the answer broke off: %v", method, c.url+path, err), cause: err}
+	case len(text) > maxAnswer:
+		return nil, c.stranger(fmt.Sprintf("more than %d bytes", maxAnswer), nil)
+	case response.StatusCode != http.StatusOK:
+		return nil, c.refusal(response, text)
+	case answer == nil:
+		return response, nil
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return nil, c.stranger("something else than the JSON expected", nil)
+	}
+	return response, nil
+}
+
+// refusal reads an answer that is no success.
+func (c *Client) refusal(response *http.Response, text []byte) *Error {
+	var refusal Error
+	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Code != response.StatusCode || refusal.Reason == "" || refusal.Reason == ReasonUnreachable {
+		return c.stranger("HTTP status "+strconv.Itoa(response.StatusCode), nil)
+	}
+	if seconds, err := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 16); err == nil {
+		refusal.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	return &refusal
+}
+
+// stranger says that somebody answered who is no authentication service, or not an honest one.
+func (c *Client) stranger(what string, cause error) *Error {
+	message := fmt.Sprintf("%s answered with %s; is this the authentication service of a Liqo cluster?", c.url, what)
+	if cause != nil {
+		message = fmt.Sprintf("%s answered with %s: %v", c.url, what, cause)
+	}
+	return &Error{Reason: ReasonUnreachable, Message: message, cause: cause}
+}
+
+func needsChallenge(err error) bool {
+	var refusal *Error
+	return errors.As(err, &refusal) && refusal.Reason == ReasonChallenge
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Reason says in one word, that programs may compare, why a request was refused.
+type Reason string
+
+// The reasons.
+const (
+	ReasonInvalid        Reason = "Invalid"
+	ReasonVersion        Reason = "VersionMismatch"
+	ReasonChallenge      Reason = "ChallengeNeeded" // a fresh challenge must be signed; the client does so by itself
+	ReasonEmptyDenied    Reason = "EmptyDenied"
+	ReasonDenied         Reason = "Denied"
+	ReasonConflict       Reason = "KeyConflict"
+	ReasonNotRegistered  Reason = "NotRegistered"
+	ReasonRevoked        Reason = "Revoked"
+	ReasonTooMany        Reason = "TooManyRequests"
+	ReasonNotFound       Reason = "NotFound"
+	ReasonMethod         Reason = "MethodNotAllowed"
+	ReasonUnavailable    Reason = "Unavailable"
+	ReasonTenantNotReady Reason = "TenantNotReady"
+
+	// Unreachable is made by the client: nobody answered, or somebody who is no authentication service.
+	ReasonUnreachable Reason = "Unreachable"
+)
+
+// Classes of refusals, to be compared with errors.Is.
+var (
+	ErrInvalid     = errors.New("request is not valid")
+	ErrVersion     = errors.New("no common protocol version")
+	ErrEmptyDenied = errors.New("empty token denied")
+	ErrDenied      = errors.New("token denied")
+	ErrConflict    = errors.New("no peer with this key")
+	ErrTooMany     = errors.New("too many requests")
+	ErrUnreachable = errors.New("authentication service unreachable")
+	// ErrUnavailable is a failure within the provider: the same request may succeed later.
+	ErrUnavailable = errors.New("authentication service unavailable")
+)
+
+// Error is a refusal, as the service writes it and as the client returns it.
+type Error struct {
+	// Code is the HTTP status; 0 if there was no answer of an authentication service.
+	Code    int    `json:"code"`
+	Reason  Reason `json:"reason"`
+	Message string `json:"message"`
+
+	// RetryAfter is when to ask again, if the service said so.
+	RetryAfter time.Duration `json:"-"`
+
+	cause error
+}
+
+// Error is the message, which is made for people.
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns what is behind a missing answer.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Is says to which class the refusal belongs.
+func (e *Error) Is(class error) bool {
+	switch class {
+	case ErrInvalid:
+		return e.Code == http.StatusBadRequest && e.Reason != ReasonVersion
+	case ErrVersion:
+		return e.Reason == ReasonVersion
+	case ErrEmptyDenied:
+		return e.Reason == ReasonEmptyDenied
+	case ErrDenied:
+		return e.Code == http.StatusUnauthorized && e.Reason != ReasonEmptyDenied
+	case ErrConflict:
+		return e.Code == http.StatusForbidden
+	case ErrTooMany:
+		return e.Code == http.StatusTooManyRequests
+	case ErrUnreachable:
+		return e.Reason == ReasonUnreachable
+	case ErrUnavailable:
+		return e.Code >= http.StatusInternalServerError
+	}
+	return false
+}
+
+func refuse(code int, reason Reason, format string, args ...any) *Error {
+	return &Error{Code: code, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+func invalid(format string, args ...any) *Error {
+	return refuse(http.StatusBadRequest, ReasonInvalid, format, args...)
+}
+
+// unavailable hides cause from strangers; the server logs it.
+func unavailable(cause error) *Error {
+	return &Error{
+		Code: http.StatusServiceUnavailable, Reason: ReasonUnavailable, cause: cause,
+		Message: "the provider cannot do this now; its administrator finds the cause in the logs of Deployment liqo-auth",
+	}
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/binary"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Whatever comes in: no panic, and what passes is fit to be written into objects.
+func FuzzParseRegistration(f *testing.F) {
+	good := mustJSON(wire("key", nil))
+	for _, seed := range []string{
+		good, "", "null", "{}", "[]", good[:len(good)/2], good + good,
+		strings.Replace(good, "rome", "ROME", 1), strings.Replace(good, consumer.ClusterID, provider.ClusterID, 1),
+		strings.Replace(good, `"min":1`, `"min":-9223372036854775808`, 1), strings.Replace(good, `"cluster"`, `"CLUSTER"`, 1),
+		strings.Replace(good, "https://", `https:\/\/\u0000`, 1), `{"publicKey":[1,2,3]}`, `{"proof":"===="}`, "\xff\xfe{}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, refusal := parseRegistration(body, provider)
+		if refusal != nil {
+			if refusal.Code != http.StatusBadRequest || refusal.Message == "" {
+				t.Errorf("%+v", refusal)
+			}
+			return
+		}
+		if r.Cluster.ClusterID == provider.ClusterID || !ed25519.Verify(r.PublicKey, r.signed(), r.Proof) {
+			t.Errorf("passed: %+v", r.Cluster)
+		}
+		pin := Pin{Cluster: r.Cluster, Key: r.PublicKey, AuthURL: r.AuthURL}
+		back, err := ParsePin(pin.configMap("liqo"))
+		if err != nil || back.Cluster != pin.Cluster || !back.Key.Equal(pin.Key) || back.AuthURL != pin.AuthURL {
+			t.Errorf("what was written is read as %+v, %v", back, err)
+		}
+	})
+}
+
+func FuzzParseRenewal(f *testing.F) {
+	good := mustJSON(renewal(consumer, "challenge", newKey("key")))
+	for _, seed := range []string{good, "", "null", "{}", `{"clusterID":"` + consumer.ClusterID + `"}`, good[:40], strings.Replace(good, "challenge", strings.Repeat("A", 300), 1)} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if r, refusal := parseRenewal(body); refusal == nil && (!clusterIDPattern.MatchString(r.ClusterID) || len(r.Signature) != ed25519.SignatureSize || len(r.Challenge) > maxChallenge) {
+			t.Errorf("passed: %+v", r)
+		}
+		if r, refusal := parseChallengeRequest(body); refusal == nil && !clusterIDPattern.MatchString(r.ClusterID) {
+			t.Errorf("passed: %+v", r)
+		}
+	})
+}
+
+// Fields can be told apart again, so no two lists of fields are signed by the same signature.
+func FuzzCanonical(f *testing.F) {
+	f.Add("", "", "")
+	f.Add("a", "", "b")
+	f.Add("\x00\x00\x00\x01", "x", "\n")
+	f.Fuzz(func(t *testing.T, a, b, c string) {
+		const purpose = "purpose"
+		rest, ok := bytes.CutPrefix(canonical(purpose, []byte(a), []byte(b), []byte(c)), []byte(purpose+"\n"))
+		for _, want := range []string{a, b, c} {
+			if !ok || len(rest) < 4 || len(rest) < 4+int(binary.BigEndian.Uint32(rest)) {
+				t.Fatalf("cut short: %q", rest)
+			}
+			n := int(binary.BigEndian.Uint32(rest))
+			if got := string(rest[4 : 4+n]); got != want {
+				t.Errorf("%q; want %q", got, want)
+			}
+			rest = rest[4+n:]
+		}
+		if len(rest) > 0 {
+			t.Errorf("%q is left", rest)
+		}
+	})
+}
+
+// A provider may answer anything.
+func FuzzAnswers(f *testing.F) {
+	for _, seed := range []string{
+		`{"namespace":"liqo-tenant-rome-abcdef","token":"a.b.c","expiresIn":3600,"apiServerUrl":"https://192.0.2.1:6443"}`,
+		`{"namespace":"../x","token":"a b","expiresIn":-1,"apiServerUrl":"file:///etc/passwd","apiServerCA":"AAAA"}`,
+		`{"code":401,"reason":"Denied","message":"\u001b[2J` + goodToken + `"}`, `{"expiresIn":9223372036854775807}`, "null", "",
+	} {
+		f.Add([]byte(seed), goodToken)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, token string) {
+		var answer grantAnswer
+		if json.Unmarshal(body, &answer) == nil {
+			if grant, err := answer.grant(); err == nil && (grant.Lifetime <= 0 || grant.Token == "" || !strings.HasPrefix(grant.APIServerURL, "https://")) {
+				t.Errorf("passed: %+v", grant)
+			}
+		}
+		client := &Client{url: "https://192.0.2.1"}
+		err := clean(client.refusal(&http.Response{StatusCode: 401}, body), token)
+		if text := err.Error(); text == "" || len(text) > 2*maxMessage || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			t.Errorf("%q", text)
+		}
+	})
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/watch"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,verbs=create;get;watch
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,resourceNames=auth-token,verbs=get
+// +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=serviceaccounts/token,resourceNames=liqo-peer,verbs=create
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list
+
+const (
+	// PeerServiceAccount, in the tenant's namespace, is who a peer is at the API server. The right to
+	// request tokens names it: this process cannot become any other account of the namespace.
+	PeerServiceAccount = "liqo-peer"
+
+	tokenLifetime = time.Hour
+	// tenantDeadline is how long first contact waits for the tenant.
+	tenantDeadline = 10 * time.Second
+
+	minRetry = 20 * time.Millisecond
+	maxRetry = 250 * time.Millisecond
+)
+
+// Grant is what a peer gets.
+type Grant struct {
+	// Namespace of the tenant in the provider.
+	Namespace string
+	// Token of the peer's ServiceAccount, and for how long from now it is good.
+	Token    string
+	Lifetime time.Duration
+	// APIServerURL and APIServerCA (PEM) are where the token is good. Without a CA, the one of the API server is known to everybody.
+	APIServerURL string
+	APIServerCA  []byte
+}
+
+// Registry of peers, in the API server.
+type Registry struct {
+	Client corev1client.CoreV1Interface
+	// Namespace is where this product is installed.
+	Namespace string
+	Address   Address
+	// Wait is how long first contact waits for the tenant. Default 10 s.
+	Wait time.Duration
+}
+
+var (
+	errNotPinned = errors.New("no key is pinned for this cluster")
+	errRevoked   = errors.New("the tenant's account is gone")
+	errUnpinned  = errors.New("the pinned key was removed while its tenant was waited for")
+)
+
+// Pinned returns what is pinned for a cluster, or errNotPinned.
+func (r Registry) Pinned(ctx context.Context, clusterID string) (Pin, error) {
+	object, err := r.Client.ConfigMaps(r.Namespace).Get(ctx, PinName(clusterID), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return Pin{}, errNotPinned
+	}
+	if err != nil {
+		return Pin{}, fmt.Errorf("read the pinned key: %w", err)
+	}
+	return ParsePin(object)
+}
+
+// Pin pins a key, if none is pinned for this cluster. The first one wins, and is returned; created says whether it is this one.
+func (r Registry) Pin(ctx context.Context, wanted Pin) (pinned Pin, created bool, err error) {
+	object, err := r.Client.ConfigMaps(r.Namespace).Create(ctx, wanted.configMap(r.Namespace), metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		pinned, err = ParsePin(object)
+		return pinned, true, err
+	case apierrors.IsAlreadyExists(err):
+		pinned, err = r.Pinned(ctx, wanted.Cluster.ClusterID)
+		return pinned, false, err
+	default:
+		return Pin{}, false, fmt.Errorf("pin the key: %w", err)
+	}
+}
+
+// GrantNew waits until the tenant of a pin is ready, and lets its peer in.
+func (r Registry) GrantNew(ctx context.Context, pin Pin) (Grant, error) {
+	wait := r.Wait
+	if wait == 0 {
+		wait = tenantDeadline
+	}
+	caller := ctx
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	namespace, err := r.awaitTenant(ctx, pin)
+	var grant Grant
+	for retry := minRetry; err == nil; retry = min(2*retry, maxRetry) {
+		// Account and rights are made in any order.
+		if grant, err = r.grant(ctx, namespace); err == nil {
+			return grant, nil
+		}
+		if errors.Is(err, errRevoked) && pause(ctx, retry) == nil {
+			err = nil
+		}
+	}
+	if ctx.Err() == nil || caller.Err() != nil {
+		return Grant{}, err
+	}
+	return Grant{}, &Error{
+		Code: http.StatusServiceUnavailable, Reason: ReasonTenantNotReady, cause: err,
+		Message: fmt.Sprintf("the provider did not make the tenant within %s; "+
+			"its administrator finds the cause in the logs of Deployment liqo-controller-manager", wait),
+	}
+}
+
+// Renew gives another token to a peer that was let in. If its account is gone, so is its right to be here.
+func (r Registry) Renew(ctx context.Context, pin Pin) (Grant, error) {
+	if pin.Namespace == "" {
+		return Grant{}, errRevoked
+	}
+	return r.grant(ctx, pin.Namespace)
+}
+
+// grant requests a token. Whoever has no rights in a namespace cannot see whether the account is missing
+// there, so both are errRevoked.
+func (r Registry) grant(ctx context.Context, namespace string) (Grant, error) {
+	if len(validation.IsDNS1123Label(namespace)) > 0 {
+		return Grant{}, errors.New("the namespace on the pinned key is no name of a namespace")
+	}
+	seconds := int64(tokenLifetime / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	answer, err := r.Client.ServiceAccounts(namespace).CreateToken(ctx, PeerServiceAccount, request, metav1.CreateOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return Grant{}, fmt.Errorf("%w: %w", errRevoked, err)
+	}
+	if err != nil {
+		return Grant{}, fmt.Errorf("request a token for %s/%s: %w", namespace, PeerServiceAccount, err)
+	}
+	// The API server may grant less than was asked; it answers with what it granted. Its clock is not looked at.
+	if answer.Spec.ExpirationSeconds != nil {
+		seconds = *answer.Spec.ExpirationSeconds
+	}
+	grant := Grant{Namespace: namespace, Token: answer.Status.Token, Lifetime: time.Duration(seconds) * time.Second}
+	grant.APIServerURL, grant.APIServerCA, err = r.Address.Find(ctx)
+	return grant, err
+}
+
+// awaitTenant returns the tenant's namespace as soon as it is written on the pin.
+func (r Registry) awaitTenant(ctx context.Context, pin Pin) (string, error) {
+	uid := pin.uid
+	for pin.Namespace == "" {
+		changed, err := r.watchPin(ctx, pin)
+		if err != nil {
+			return "", err
+		}
+		if changed != nil {
+			pin, err = ParsePin(changed)
+		} else if err = pause(ctx, minRetry); err == nil {
+			// The watch ended without news, as watches do.
+			pin, err = r.Pinned(ctx, pin.Cluster.ClusterID)
+		}
+		if errors.Is(err, errNotPinned) || err == nil && pin.uid != uid {
+			return "", errUnpinned
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return pin.Namespace, nil
+}
+
+// watchPin waits for one change of a pin. It returns nil if the watch ended first.
+func (r Registry) watchPin(ctx context.Context, pin Pin) (*corev1.ConfigMap, error) {
+	changes, err := r.Client.ConfigMaps(r.Namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, PinName(pin.Cluster.ClusterID)).String(),
+		ResourceVersion: pin.version,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch the pinned key: %w", err)
+	}
+	defer changes.Stop()
+	select {
+	case event := <-changes.ResultChan():
+		object, _ := event.Object.(*corev1.ConfigMap)
+		if object != nil && object.DeletionTimestamp != nil || event.Type == watch.Deleted {
+			return nil, errUnpinned
+		}
+		return object, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the tenant of the pinned key: %w", ctx.Err())
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+)
+
+const goodToken = "c0ffee00c0ffee11c0ffee22c0ffee33c0ffee44c0ffee55c0ffee66c0ffee77"
+
+var (
+	provider = discoveryv1alpha1.ClusterIdentity{ClusterID: "11111111-2222-4333-8444-555555555555", ClusterName: "milan"}
+	consumer = discoveryv1alpha1.ClusterIdentity{ClusterID: "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee", ClusterName: "rome"}
+)
+
+// journal is the log of all servers of all tests, with what must not be found in it.
+type journal struct {
+	mu      sync.Mutex
+	text    bytes.Buffer
+	secrets map[string]bool
+}
+
+var logged = journal{secrets: map[string]bool{goodToken: true}}
+
+func (j *journal) log() logr.Logger {
+	return funcr.New(func(prefix, args string) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.text.WriteString(prefix + " " + args + "\n")
+	}, funcr.Options{Verbosity: 10})
+}
+
+func (j *journal) secret(secrets ...string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, secret := range secrets {
+		if len(secret) > 8 { // shorter ones are found anywhere
+			j.secrets[secret] = true
+		}
+	}
+}
+
+func (j *journal) leaks() (found []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for secret := range j.secrets {
+		if strings.Contains(j.text.String(), secret) {
+			found = append(found, secret)
+		}
+	}
+	return found
+}
+
+func (j *journal) size() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Len()
+}
+
+// The journal is complete only when all tests have run.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if leaks := logged.leaks(); len(leaks) > 0 {
+		fmt.Println("FAIL: secrets in the logs:", leaks)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+type fixedToken struct {
+	mu    sync.Mutex
+	token string
+	err   error
+	reads int
+}
+
+func (f *fixedToken) Token(context.Context) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads++
+	return f.token, f.err
+}
+
+func (f *fixedToken) set(token string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.token, f.err = token, err
+}
+
+// memory is a registry without an API server: tenants are ready at once.
+type memory struct {
+	mu      sync.Mutex
+	pins    map[string]Pin
+	revoked map[string]bool
+	grants  int
+	calls   int
+}
+
+func newMemory() *memory { return &memory{pins: map[string]Pin{}, revoked: map[string]bool{}} }
+
+func (m *memory) Pinned(_ context.Context, id string) (Pin, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls++
+	pin, known := m.pins[id]
+	if !known {
+		return Pin{}, errNotPinned
+	}
+	return pin, nil
+}
+
+func (m *memory) Pin(_ context.Context, wanted Pin) (Pin, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls++
+	if pin, known := m.pins[wanted.Cluster.ClusterID]; known {
+		return pin, false, nil
+	}
+	wanted.Namespace = wanted.Cluster.TenantNamespace()
+	m.pins[wanted.Cluster.ClusterID] = wanted
+	return wanted, true, nil
+}
+
+func (m *memory) GrantNew(ctx context.Context, pin Pin) (Grant, error) { return m.Renew(ctx, pin) }
+
+func (m *memory) Renew(_ context.Context, pin Pin) (Grant, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls++
+	if m.revoked[pin.Cluster.ClusterID] {
+		return Grant{}, fmt.Errorf("%w: no such account", errRevoked)
+	}
+	m.grants++
+	token := fmt.Sprintf("bearer-%s-%d", pin.Cluster.ClusterID, m.grants)
+	logged.secret(token)
+	return Grant{Namespace: pin.Namespace, Token: token, Lifetime: time.Hour, APIServerURL: "https://192.0.2.1:6443"}, nil
+}
+
+// bed is a server, what it stands on, and a client of it.
+type bed struct {
+	*Server
+	client *Client
+	url    string
+	clock  *clock
+	tokens *fixedToken
+	peers  *memory
+	http   *http.Client
+}
+
+func newBed(t testing.TB, change func(*ServerOptions)) *bed {
+	t.Helper()
+	b := &bed{clock: newClock(), tokens: &fixedToken{token: goodToken}, peers: newMemory()}
+	options := ServerOptions{
+		Cluster: provider, EnableAuthentication: true, Tokens: b.tokens, Peers: b.peers, Log: logged.log(), Now: b.clock.Now,
+	}
+	if change != nil {
+		change(&options)
+	}
+	server, err := NewServer(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Server = server
+	b.url, b.http = listen(t, server, b.clock.Now)
+	b.client = dial(t, b.url)
+	return b
+}
+
+// listen serves with the clock that the server believes in, also in the header Date.
+func listen(t testing.TB, handler http.Handler, now func() time.Time) (string, *http.Client) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Date", now().UTC().Format(http.TimeFormat))
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, server.Client()
+}
+
+func dial(t testing.TB, url string) *Client {
+	t.Helper()
+	client, err := NewClient(url, ClientOptions{InsecureSkipTLSVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.http.CloseIdleConnections)
+	return client
+}
+
+// newKey is the same for the same seed, in every run.
+func newKey(seed string) ed25519.PrivateKey {
+	sum := sha256.Sum256([]byte(seed))
+	return ed25519.NewKeyFromSeed(sum[:])
+}
+
+func registration(seed string) Registration {
+	return Registration{Cluster: consumer, AuthURL: "https://203.0.113.9", Token: goodToken, Key: newKey(seed)}
+}
+
+// wire is a registration as it is sent; change comes before it is signed.
+func wire(seed string, change func(*registrationRequest)) registrationRequest {
+	key := newKey(seed)
+	r := registrationRequest{
+		Cluster: consumer, AuthURL: "https://203.0.113.9", Token: goodToken,
+		PublicKey: key.Public().(ed25519.PublicKey), Protocol: ProtocolRange,
+	}
+	if change != nil {
+		change(&r)
+	}
+	r.Proof = ed25519.Sign(key, r.signed())
+	logged.secret(base64.StdEncoding.EncodeToString(r.Proof), r.Challenge)
+	return r
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+)
+
+// The ConfigMap with a pinned key. The first four keys are written once, by this package; the namespace by whoever
+// makes the tenant, when it is ready for its peer.
+const (
+	pinPrefix = "peer-key-"
+
+	PinClusterID   = "clusterID"
+	PinClusterName = "clusterName"
+	PinPublicKey   = "publicKey"
+	PinAuthURL     = "authURL"
+	PinNamespace   = "namespace"
+)
+
+// PinName is the name of the ConfigMap with the key of a cluster.
+func PinName(clusterID string) string { return pinPrefix + clusterID }
+
+// Pin is a peer that made first contact: it is who holds the private half of Key.
+type Pin struct {
+	Cluster discoveryv1alpha1.ClusterIdentity
+	Key     ed25519.PublicKey
+	// AuthURL is where the peer's own authentication service listens, if it has one.
+	AuthURL string
+	// Namespace of the tenant; empty until the tenant is ready.
+	Namespace string
+
+	uid     types.UID
+	version string
+}
+
+// ParsePin reads what Pin.configMap wrote.
+func ParsePin(object *corev1.ConfigMap) (Pin, error) {
+	pin := Pin{
+		Cluster:   discoveryv1alpha1.ClusterIdentity{ClusterID: object.Data[PinClusterID], ClusterName: object.Data[PinClusterName]},
+		AuthURL:   object.Data[PinAuthURL],
+		Namespace: object.Data[PinNamespace],
+		uid:       object.UID,
+		version:   object.ResourceVersion,
+	}
+	key, err := base64.StdEncoding.DecodeString(object.Data[PinPublicKey])
+	switch {
+	case validClusterID(pin.Cluster.ClusterID) != nil || object.Name != PinName(pin.Cluster.ClusterID):
+		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not the ID in its name", object.Namespace, object.Name, PinClusterID)
+	case !validClusterName(pin.Cluster):
+		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not the name of a cluster", object.Namespace, object.Name, PinClusterName)
+	case err != nil || len(key) != ed25519.PublicKeySize:
+		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not an Ed25519 key in Base64", object.Namespace, object.Name, PinPublicKey)
+	case !validAuthURL(pin.AuthURL):
+		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not the URL of an authentication service", object.Namespace, object.Name, PinAuthURL)
+	}
+	pin.Key = key
+	return pin, nil
+}
+
+func (p Pin) configMap(namespace string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      PinName(p.Cluster.ClusterID),
+			Namespace: namespace,
+			Labels: map[string]string{
+				labels.PinnedKey:    "true",
+				labels.ClusterID:    p.Cluster.ClusterID,
+				labels.AppName:      "peer-key",
+				labels.AppComponent: "auth",
+				labels.AppPartOf:    labels.PartOf,
+				labels.AppManagedBy: "liqo-auth",
+			},
+		},
+		Data: map[string]string{
+			PinClusterID:   p.Cluster.ClusterID,
+			PinClusterName: p.Cluster.ClusterName,
+			PinPublicKey:   base64.StdEncoding.EncodeToString(p.Key),
+			PinAuthURL:     p.AuthURL,
+		},
+	}
+}

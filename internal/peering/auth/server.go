@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/kube/version"
+	"liqo.io/liqo/internal/peering/auth/challenge"
+	"liqo.io/liqo/internal/peering/auth/ratelimit"
+)
+
+// callDeadline bounds each question to the API server that does not wait for the tenant.
+const callDeadline = 5 * time.Second
+
+// Strangers share addresses (an ingress, a node that translates), so one address may ask rather often.
+// First contact has a pace of its own: who guesses tokens keeps no peer from renewing.
+var (
+	contactPace  = ratelimit.Pace{PerSecond: 5, Burst: 100}
+	contactTotal = ratelimit.Pace{PerSecond: 50, Burst: 500}
+	otherPace    = ratelimit.Pace{PerSecond: 20, Burst: 200}
+	otherTotal   = ratelimit.Pace{PerSecond: 200, Burst: 1000}
+)
+
+// maxWaiting bounds how many first contacts wait for their tenants at the same time.
+const maxWaiting = 64
+
+// Peers is what the server needs of the registry of peers.
+type Peers interface {
+	Pinned(ctx context.Context, clusterID string) (Pin, error)
+	Pin(ctx context.Context, wanted Pin) (pinned Pin, created bool, err error)
+	GrantNew(ctx context.Context, pin Pin) (Grant, error)
+	Renew(ctx context.Context, pin Pin) (Grant, error)
+}
+
+// ServerOptions is what the service is made of.
+type ServerOptions struct {
+	// Cluster is this one.
+	Cluster discoveryv1alpha1.ClusterIdentity
+	// EnableAuthentication: without it, the empty token passes.
+	EnableAuthentication bool
+	Tokens               TokenSource
+	Peers                Peers
+	Log                  logr.Logger
+	// Now is the clock; nil for the real one.
+	Now func() time.Time
+}
+
+// Server answers strangers. Its zero value is not usable.
+type Server struct {
+	options    ServerOptions
+	routes     map[string]route
+	challenges *challenge.Maker
+	contact    *ratelimit.Limiter
+	others     *ratelimit.Limiter
+	waiting    chan struct{}
+	refusals   rate.Sometimes
+}
+
+type route struct {
+	method string
+	limit  *ratelimit.Limiter
+	// handle returns the cluster that asks, as far as it is known, and what to answer.
+	handle func(ctx context.Context, body []byte) (peer string, answer any, err error)
+}
+
+// NewServer makes the service.
+func NewServer(o ServerOptions) (*Server, error) {
+	if err := validClusterID(o.Cluster.ClusterID); err != nil {
+		return nil, errors.New("the ID of this cluster is not a UUID in lower case")
+	}
+	if !validClusterName(o.Cluster) {
+		return nil, errors.New("the name of this cluster is not a DNS-1123 label, or too long")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Server{
+		options:    o,
+		challenges: challenge.New(o.Now()),
+		contact:    ratelimit.New(contactPace, contactTotal),
+		others:     ratelimit.New(otherPace, otherTotal),
+		waiting:    make(chan struct{}, maxWaiting),
+		refusals:   rate.Sometimes{Interval: 10 * time.Second},
+	}
+	s.routes = map[string]route{
+		pathIDs:       {http.MethodGet, s.others, s.ids},
+		pathIdentity:  {http.MethodPost, s.contact, s.register},
+		pathChallenge: {http.MethodPost, s.others, s.challenge},
+		pathRenewal:   {http.MethodPost, s.others, s.renew},
+	}
+	return s, nil
+}
+
+// ServeHTTP answers one request, and logs it in one line.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	begin := s.options.Now()
+	// Behind a proxy all come from one address. Headers that claim another are not believed.
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	route, known := s.routes[r.URL.Path]
+	if !known {
+		route = s.routes[pathIDs] // counts like any other
+	}
+	if wait := route.limit.Admit(from.Addr(), begin); wait > 0 {
+		refusal := refuse(http.StatusTooManyRequests, ReasonTooMany, "too many requests from this address, or in total; ask again later")
+		refusal.RetryAfter = wait
+		// Who asks too often must not fill the disk.
+		s.refusals.Do(func() { s.options.Log.Info("requests refused", "remote", from.Addr().String(), "code", refusal.Code) })
+		respond(w, refusal.Code, refusal)
+		return
+	}
+	path, peer, answer, err := r.URL.Path, "", any(nil), error(nil)
+	switch {
+	case !known:
+		path, err = "unknown", refuse(http.StatusNotFound, ReasonNotFound, "there is nothing here; this is the authentication service of a Liqo cluster")
+	case r.Method != route.method:
+		w.Header().Set("Allow", route.method)
+		err = refuse(http.StatusMethodNotAllowed, ReasonMethod, "this path answers %s only", route.method)
+	default:
+		var body []byte
+		if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest)); err != nil {
+			err = invalid("the body did not arrive, or has more than %d bytes", maxRequest)
+		} else {
+			peer, answer, err = route.handle(r.Context(), body)
+		}
+	}
+	refusal := asRefusal(err)
+	log := s.options.Log.WithValues("path", path, "peer", peer, "remote", from.Addr().String(), "seconds", s.options.Now().Sub(begin).Seconds())
+	if refusal == nil {
+		log.Info("request", "result", "Done", "code", http.StatusOK)
+		respond(w, http.StatusOK, answer)
+		return
+	}
+	if refusal.Reason == ReasonDenied || refusal.Reason == ReasonEmptyDenied {
+		route.limit.Punish(from.Addr(), begin)
+	}
+	log = log.WithValues("result", refusal.Reason, "code", refusal.Code)
+	if refusal.Code >= http.StatusInternalServerError {
+		log.Error(refusal.cause, "request")
+	} else {
+		log.Info("request")
+	}
+	respond(w, refusal.Code, refusal)
+}
+
+func (s *Server) ids(context.Context, []byte) (string, any, error) {
+	return "", idsAnswer{
+		ClusterID: s.options.Cluster.ClusterID, ClusterName: s.options.Cluster.ClusterName,
+		Version: version.Version, Protocol: ProtocolRange, Capabilities: version.Capabilities(),
+	}, nil
+}
+
+func (s *Server) register(ctx context.Context, body []byte) (string, any, error) {
+	request, refusal := parseRegistration(body, s.options.Cluster)
+	if refusal != nil {
+		return "", nil, refusal
+	}
+	peer := request.Cluster.ClusterID
+	call, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
+	if err := s.checkToken(call, request.Token); err != nil {
+		return peer, nil, err
+	}
+	if request.DryRun {
+		return peer, struct{}{}, nil
+	}
+	select {
+	case s.waiting <- struct{}{}:
+		defer func() { <-s.waiting }()
+	default:
+		refusal := refuse(http.StatusTooManyRequests, ReasonTooMany, "too many clusters make first contact at this time; ask again later")
+		refusal.RetryAfter = time.Second
+		return peer, nil, refusal
+	}
+	pinned, created, err := s.options.Peers.Pin(call, Pin{Cluster: request.Cluster, Key: request.PublicKey, AuthURL: request.AuthURL})
+	if err != nil {
+		return peer, nil, err
+	}
+	if !created {
+		if err := s.again(request, pinned); err != nil {
+			return peer, nil, err
+		}
+	}
+	grant, err := s.options.Peers.GrantNew(ctx, pinned)
+	return peer, answerOf(grant), err
+}
+
+// again decides whether a cluster that is registered may make first contact once more: it must have the same key and the same
+// name, and show that the request is not a copy of an older one.
+func (s *Server) again(request registrationRequest, pinned Pin) error {
+	local, peer := s.options.Cluster, request.Cluster
+	if !pinned.Key.Equal(ed25519.PublicKey(request.PublicKey)) {
+		return refuse(http.StatusForbidden, ReasonConflict,
+			"cluster %s is registered in %s, as %s, with another key; if it was installed anew, an administrator of %s "+
+				"must end the old peering there (`liqoctl unpeer out-of-band %s`), then it can peer again",
+			peer.ClusterID, local.ClusterName, pinned.Cluster.ClusterName, local.ClusterName, pinned.Cluster.ClusterName)
+	}
+	if pinned.Cluster.ClusterName != peer.ClusterName {
+		return invalid("cluster %s is registered in %s under the name %s, and now calls itself %s; a cluster keeps its name, "+
+			"so set it back, or end the old peering on both sides and peer again",
+			peer.ClusterID, local.ClusterName, pinned.Cluster.ClusterName, peer.ClusterName)
+	}
+	which, fresh := s.challenges.Check(request.Challenge, peer.ClusterID, s.options.Now())
+	if !fresh || !s.challenges.Spend(which, s.options.Now()) {
+		return errChallenge
+	}
+	return nil
+}
+
+var errChallenge = refuse(http.StatusBadRequest, ReasonChallenge,
+	"the request must be signed over a challenge that was made here within the last %s, for this cluster, and was not used; ask for one at %s", challenge.Lifetime, pathChallenge)
+
+func (s *Server) challenge(_ context.Context, body []byte) (string, any, error) {
+	request, refusal := parseChallengeRequest(body)
+	if refusal != nil {
+		return "", nil, refusal
+	}
+	return request.ClusterID, challengeAnswer{
+		Challenge: s.challenges.Issue(request.ClusterID, s.options.Now()),
+		ExpiresIn: int64(challenge.Lifetime / time.Second),
+	}, nil
+}
+
+func (s *Server) renew(ctx context.Context, body []byte) (string, any, error) {
+	request, refusal := parseRenewal(body)
+	if refusal != nil {
+		return "", nil, refusal
+	}
+	peer := request.ClusterID
+	which, fresh := s.challenges.Check(request.Challenge, peer, s.options.Now())
+	if !fresh {
+		return peer, nil, errChallenge
+	}
+	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
+	pin, err := s.options.Peers.Pinned(ctx, peer)
+	if err != nil && !errors.Is(err, errNotPinned) {
+		return peer, nil, err
+	}
+	// One answer for both: who is registered is no business of strangers.
+	if err != nil || !ed25519.Verify(pin.Key, request.signed(), request.Signature) {
+		return peer, nil, refuse(http.StatusForbidden, ReasonNotRegistered,
+			"cluster %s is not registered in %s with this key; first contact must be made again, with the token", peer, s.options.Cluster.ClusterName)
+	}
+	// Only now: a stranger who overheard a challenge cannot use it up.
+	if !s.challenges.Spend(which, s.options.Now()) {
+		return peer, nil, errChallenge
+	}
+	grant, err := s.options.Peers.Renew(ctx, pin)
+	if errors.Is(err, errRevoked) {
+		return peer, nil, &Error{
+			Code: http.StatusForbidden, Reason: ReasonRevoked, cause: err,
+			Message: "the peering was ended in " + s.options.Cluster.ClusterName + "; first contact must be made again, with the token",
+		}
+	}
+	return peer, answerOf(grant), err
+}
+
+func answerOf(g Grant) grantAnswer {
+	return grantAnswer{
+		Namespace: g.Namespace, Token: g.Token, ExpiresIn: int64(g.Lifetime / time.Second),
+		APIServerURL: g.APIServerURL, APIServerCA: g.APIServerCA,
+	}
+}
+
+func asRefusal(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	var refusal *Error
+	if errors.As(err, &refusal) {
+		return refusal
+	}
+	return unavailable(err)
+}
+
+func respond(w http.ResponseWriter, code int, answer any) {
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	if refusal, ok := answer.(*Error); ok && refusal.RetryAfter > 0 {
+		header.Set("Retry-After", strconv.Itoa(int(math.Ceil(refusal.RetryAfter.Seconds()))))
+	}
+	w.WriteHeader(code)
+	// Who does not wait for the answer does not get it.
+	_ = json.NewEncoder(w).Encode(answer)
+}

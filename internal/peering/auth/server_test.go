@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+)
+
+// send is a client that says whatever it likes.
+func (b *bed) send(t *testing.T, method, path string, body any) (int, string, http.Header) {
+	t.Helper()
+	text, raw := body.(string)
+	if !raw {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = string(encoded)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), method, b.url+path, strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := b.http.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(answer), response.Header
+}
+
+func TestRequests(t *testing.T) {
+	long := strings.Repeat("a", 45)
+	id := func(id string) func(*registrationRequest) {
+		return func(r *registrationRequest) { r.Cluster.ClusterID = id }
+	}
+	name := func(name string) func(*registrationRequest) {
+		return func(r *registrationRequest) { r.Cluster.ClusterName = name }
+	}
+	unproven := wire("key", nil)
+	unproven.Token = strings.ToUpper(goodToken)
+	stolen := wire("key", nil)
+	stolen.PublicKey = newKey("other").Public().(ed25519.PublicKey)
+
+	for _, c := range []struct {
+		name, method, path string
+		body               any
+		code               int
+		reason             Reason
+	}{
+		{"ids", "GET", pathIDs, "", 200, ""},
+		{"register", "POST", pathIdentity, wire("key", nil), 200, ""},
+		{"no authURL", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.AuthURL = "" }), 200, ""},
+		{"dry run", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.DryRun = true }), 200, ""},
+		{"dry run, wrong token", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.DryRun, r.Token = true, "wrong" }), 401, ReasonDenied},
+		{"newer peer", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Protocol = Range{Min: 1, Max: 7} }), 200, ""},
+		{"unknown fields", "POST", pathIdentity, strings.Replace(mustJSON(wire("key", nil)), "{", `{"future":{"a":[1]},`, 1), 200, ""},
+
+		{"wrong token", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Token = "wrong" }), 401, ReasonDenied},
+		{"beginning of the token", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Token = goodToken[:63] }), 401, ReasonDenied},
+		{"more than the token", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Token = goodToken + "0" }), 401, ReasonDenied},
+		{"empty token", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Token = "" }), 401, ReasonEmptyDenied},
+
+		{"no body", "POST", pathIdentity, "", 400, ReasonInvalid},
+		{"null", "POST", pathIdentity, "null", 400, ReasonInvalid},
+		{"not JSON", "POST", pathIdentity, "destinationClusterToken=" + goodToken, 400, ReasonInvalid},
+		{"two objects", "POST", pathIdentity, mustJSON(wire("key", nil)) + "{}", 400, ReasonInvalid},
+		{"other types", "POST", pathIdentity, `{"cluster":"` + goodToken + `"}`, 400, ReasonInvalid},
+		{"number for token", "POST", pathIdentity, `{"destinationClusterToken":12345678901234567890}`, 400, ReasonInvalid},
+		{"key not Base64", "POST", pathIdentity, `{"publicKey":"` + goodToken + `!"}`, 400, ReasonInvalid},
+		{"too large", "POST", pathIdentity, strings.Repeat(" ", maxRequest) + mustJSON(wire("key", nil)), 400, ReasonInvalid},
+		{"deep", "POST", pathIdentity, strings.Repeat("[", 60000), 400, ReasonInvalid},
+		{"own ID", "POST", pathIdentity, wire("key", id(provider.ClusterID)), 400, ReasonInvalid},
+		{"no ID", "POST", pathIdentity, wire("key", id("")), 400, ReasonInvalid},
+		{"upper case ID", "POST", pathIdentity, wire("key", id(strings.ToUpper(consumer.ClusterID))), 400, ReasonInvalid},
+		{"ID with newline", "POST", pathIdentity, wire("key", id(consumer.ClusterID+"\n")), 400, ReasonInvalid},
+		{"ID with path", "POST", pathIdentity, wire("key", id("../../secrets/auth-token-aaaaaaaaaaaa")), 400, ReasonInvalid},
+		{"no name", "POST", pathIdentity, wire("key", name("")), 400, ReasonInvalid},
+		{"name in upper case", "POST", pathIdentity, wire("key", name("Rome")), 400, ReasonInvalid},
+		{"long name", "POST", pathIdentity, wire("key", name(long)), 400, ReasonInvalid},
+		{"longest name", "POST", pathIdentity, wire("key", name(long[1:])), 200, ""},
+		{"authURL without TLS", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.AuthURL = "http://rome" }), 400, ReasonInvalid},
+		{"authURL with password", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.AuthURL = "https://a:b@rome" }), 400, ReasonInvalid},
+		{"no key", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.PublicKey = nil }), 400, ReasonInvalid},
+		{"short key", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.PublicKey = r.PublicKey[1:] }), 400, ReasonInvalid},
+		{"key of another", "POST", pathIdentity, stolen, 400, ReasonInvalid},
+		{"proof for another token", "POST", pathIdentity, unproven, 400, ReasonInvalid},
+		{"protocol of the future", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Protocol = Range{Min: 99, Max: 100} }), 400, ReasonVersion},
+		{"no protocol", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Protocol = Range{} }), 400, ReasonVersion},
+		{"protocol backwards", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Protocol = Range{Min: 2, Max: 1} }), 400, ReasonInvalid},
+		{"long token", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Token = strings.Repeat("x", maxToken+1) }), 400, ReasonInvalid},
+
+		{"challenge", "POST", pathChallenge, challengeRequest{consumer.ClusterID}, 200, ""},
+		{"challenge for nobody", "POST", pathChallenge, challengeRequest{}, 400, ReasonInvalid},
+		{"challenge, garbage", "POST", pathChallenge, "\x00\xff", 400, ReasonInvalid},
+		{"renewal, garbage", "POST", pathRenewal, `[]`, 400, ReasonInvalid},
+		{"renewal, no signature", "POST", pathRenewal, renewalRequest{ClusterID: consumer.ClusterID, Challenge: "x"}, 400, ReasonInvalid},
+		{"renewal, no challenge", "POST", pathRenewal, renewalRequest{ClusterID: consumer.ClusterID, Signature: make([]byte, 64)}, 400, ReasonChallenge},
+
+		{"wrong method", "POST", pathIDs, "", 405, ReasonMethod},
+		{"wrong method", "GET", pathIdentity, "", 405, ReasonMethod},
+		{"wrong path", "GET", "/", "", 404, ReasonNotFound},
+		{"path that is almost right", "GET", "/ids/", "", 404, ReasonNotFound},
+		{"path that climbs", "GET", "/x/../ids", "", 404, ReasonNotFound},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBed(t, nil)
+			code, answer, header := b.send(t, c.method, c.path, c.body)
+			if code != c.code {
+				t.Fatalf("%d %s; want %d", code, answer, c.code)
+			}
+			if header.Get("Content-Type") != "application/json" || header.Get("Cache-Control") != "no-store" {
+				t.Errorf("headers: %v", header)
+			}
+			if strings.Contains(answer, goodToken) {
+				t.Errorf("the answer repeats the token: %s", answer)
+			}
+			if c.code != 200 {
+				var refusal Error
+				if err := json.Unmarshal([]byte(answer), &refusal); err != nil || refusal.Code != c.code || refusal.Reason != c.reason || refusal.Message == "" {
+					t.Errorf("%s; want reason %s (%v)", answer, c.reason, err)
+				}
+			}
+			dryRun := false
+			if r, ok := c.body.(registrationRequest); ok {
+				dryRun = r.DryRun
+			}
+			if registers := c.path == pathIdentity && c.code == 200 && !dryRun; (len(b.peers.pins) > 0) != registers || !registers && b.peers.calls > 0 {
+				t.Errorf("%d keys were pinned, in %d calls", len(b.peers.pins), b.peers.calls)
+			}
+		})
+	}
+}
+
+func mustJSON(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func TestToken(t *testing.T) {
+	for _, c := range []struct {
+		name, token, secret string
+		failure             error
+		disabled            bool
+		want                error
+	}{
+		{name: "right", token: goodToken, secret: goodToken},
+		{name: "wrong", token: "wrong", secret: goodToken, want: ErrDenied},
+		{name: "empty", secret: goodToken, want: ErrEmptyDenied},
+		{name: "empty, authentication off", secret: goodToken, disabled: true},
+		{name: "wrong, authentication off", token: "wrong", secret: goodToken, disabled: true, want: ErrDenied},
+		{name: "empty Secret", token: "anything", want: ErrUnavailable},
+		{name: "Secret not readable", token: goodToken, failure: errors.New("no API server"), want: ErrUnavailable},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBed(t, func(o *ServerOptions) { o.EnableAuthentication = !c.disabled })
+			b.tokens.set(c.secret, c.failure)
+			r := registration("key")
+			r.Token = c.token
+			for _, r.DryRun = range []bool{true, false} {
+				grant, err := b.client.Register(t.Context(), r)
+				if !errors.Is(err, c.want) || (grant.Token != "") != (err == nil && !r.DryRun) {
+					t.Errorf("dry run %v: %v, %v; want %v", r.DryRun, grant.Namespace, err, c.want)
+				}
+			}
+		})
+	}
+	t.Run("replaced", func(t *testing.T) {
+		b := newBed(t, nil)
+		b.tokens.set("another-token-from-now-on", nil)
+		if _, err := b.client.Register(t.Context(), registration("key")); !errors.Is(err, ErrDenied) {
+			t.Errorf("the old token: %v", err)
+		}
+		r := registration("key")
+		r.Token = "another-token-from-now-on"
+		if _, err := b.client.Register(t.Context(), r); err != nil {
+			t.Errorf("the new token: %v", err)
+		}
+	})
+}
+
+func TestRegisterAgain(t *testing.T) {
+	b := newBed(t, nil)
+	first, err := b.client.Register(t.Context(), registration("key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := b.client.Register(t.Context(), registration("key"))
+	if err != nil || second.Namespace != first.Namespace || second.Token == first.Token {
+		t.Errorf("same key: %v, %v", second.Namespace, err)
+	}
+	var refusal *Error
+	_, err = b.client.Register(t.Context(), registration("another"))
+	if !errors.Is(err, ErrConflict) || !errors.As(err, &refusal) || refusal.Reason != ReasonConflict || !strings.Contains(err.Error(), "liqoctl unpeer out-of-band rome") {
+		t.Errorf("another key: %v", err)
+	}
+	renamed := registration("key")
+	renamed.Cluster.ClusterName = "paris"
+	if _, err = b.client.Register(t.Context(), renamed); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "rome") || !strings.Contains(err.Error(), "paris") {
+		t.Errorf("another name: %v", err)
+	}
+	namesake := registration("third")
+	namesake.Cluster.ClusterID = "bbbbbbbb-bbbb-4ccc-8ddd-eeeeeeeeeeee"
+	if other, err := b.client.Register(t.Context(), namesake); err != nil || other.Namespace == first.Namespace {
+		t.Errorf("another cluster of the same name: %v, %v", other.Namespace, err)
+	}
+	wrong := registration("key")
+	wrong.Token = "wrong"
+	if _, err := b.client.Register(t.Context(), wrong); !errors.Is(err, ErrDenied) {
+		t.Errorf("the pinned key is no token: %v", err)
+	}
+}
+
+// A copy of a registration, made by whoever ends TLS on the way, gives no second token.
+func TestCapturedRegistration(t *testing.T) {
+	b := newBed(t, nil)
+	captured := wire("key", nil)
+	if code, answer, _ := b.send(t, "POST", pathIdentity, captured); code != 200 {
+		t.Fatal(code, answer)
+	}
+	if code, answer, _ := b.send(t, "POST", pathIdentity, captured); code != 400 || !strings.Contains(answer, string(ReasonChallenge)) {
+		t.Errorf("repeated: %d %s", code, answer)
+	}
+	// One over a challenge, as honest clients send it, is good once, too.
+	fresh := wire("key", func(r *registrationRequest) { r.Challenge = b.ask(t, consumer) })
+	if code, answer, _ := b.send(t, "POST", pathIdentity, fresh); code != 200 {
+		t.Errorf("with a challenge: %d %s", code, answer)
+	}
+	if code, _, _ := b.send(t, "POST", pathIdentity, fresh); code != 400 {
+		t.Errorf("repeated with the same challenge: %d", code)
+	}
+	// A challenge that is put in later does not fit to the proof.
+	captured.Challenge = b.ask(t, consumer)
+	if code, _, _ := b.send(t, "POST", pathIdentity, captured); code != 400 {
+		t.Errorf("with a challenge put in: %d", code)
+	}
+}
+
+func (b *bed) ask(t *testing.T, cluster discoveryv1alpha1.ClusterIdentity) string {
+	t.Helper()
+	text, err := b.client.challenge(t.Context(), cluster.ClusterID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logged.secret(text)
+	return text
+}
+
+func renewal(cluster discoveryv1alpha1.ClusterIdentity, challenge string, key ed25519.PrivateKey) renewalRequest {
+	r := renewalRequest{ClusterID: cluster.ClusterID, Challenge: challenge}
+	r.Signature = ed25519.Sign(key, r.signed())
+	logged.secret(base64.StdEncoding.EncodeToString(r.Signature))
+	return r
+}
+
+func TestRenewal(t *testing.T) {
+	b := newBed(t, nil)
+	if _, err := b.client.Register(t.Context(), registration("key")); err != nil {
+		t.Fatal(err)
+	}
+	b.tokens.set("", errors.New("the shared token takes no part in renewal"))
+	key := newKey("key")
+	if grant, err := b.client.Renew(t.Context(), consumer, key); err != nil || grant.Lifetime != time.Hour {
+		t.Fatalf("%v, %v", grant.Lifetime, err)
+	}
+	stranger := consumer
+	stranger.ClusterID = "bbbbbbbb-bbbb-4ccc-8ddd-eeeeeeeeeeee"
+
+	captured := renewal(consumer, b.ask(t, consumer), key)
+	late := renewal(consumer, b.ask(t, consumer), key)
+	unused := b.ask(t, consumer)
+	for _, c := range []struct {
+		name    string
+		request renewalRequest
+		wait    time.Duration
+		code    int
+		reason  Reason
+	}{
+		{"fresh", captured, 0, 200, ""},
+		{"replayed", captured, 0, 400, ReasonChallenge},
+		{"just in time", renewal(consumer, unused, key), 59 * time.Second, 200, ""},
+		{"expired", late, 2 * time.Second, 400, ReasonChallenge},
+		{"replayed when expired", captured, time.Hour, 400, ReasonChallenge},
+		{"another key", renewal(consumer, b.ask(t, consumer), newKey("another")), 0, 400, ReasonChallenge},
+		{"challenge of another cluster", renewal(consumer, b.ask(t, stranger), key), 0, 400, ReasonChallenge},
+		{"challenge of nobody", renewal(consumer, strings.Repeat("A", len(unused)), key), 0, 400, ReasonChallenge},
+	} {
+		b.clock.advance(c.wait)
+		if code, answer, _ := b.send(t, "POST", pathRenewal, c.request); code != c.code || !strings.Contains(answer, string(c.reason)) {
+			t.Errorf("%s: %d %s; want %d %s", c.name, code, answer, c.code, c.reason)
+		}
+	}
+	if _, err := b.client.Renew(t.Context(), consumer, newKey("another")); !errors.Is(err, ErrConflict) {
+		t.Errorf("another key: %v", err)
+	}
+	if _, err := b.client.Renew(t.Context(), stranger, key); !errors.Is(err, ErrConflict) {
+		t.Errorf("a stranger: %v", err)
+	}
+	// A signature that fails does not use the challenge up: else everybody who hears it could stop a renewal.
+	text := b.ask(t, consumer)
+	if code, _, _ := b.send(t, "POST", pathRenewal, renewal(consumer, text, newKey("another"))); code != 403 {
+		t.Errorf("another key: %d", code)
+	}
+	if code, answer, _ := b.send(t, "POST", pathRenewal, renewal(consumer, text, key)); code != 200 {
+		t.Errorf("after another key: %d %s", code, answer)
+	}
+	b.peers.revoked[consumer.ClusterID] = true
+	var refusal *Error
+	if _, err := b.client.Renew(t.Context(), consumer, key); !errors.Is(err, ErrConflict) || !errors.As(err, &refusal) || refusal.Reason != ReasonRevoked {
+		t.Errorf("revoked: %v", err)
+	}
+}
+
+// Many at once with the same challenge: one wins.
+func TestRenewalRace(t *testing.T) {
+	b := newBed(t, nil)
+	if _, err := b.client.Register(t.Context(), registration("key")); err != nil {
+		t.Fatal(err)
+	}
+	before := b.peers.grants
+	request := renewal(consumer, b.ask(t, consumer), newKey("key"))
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() { b.send(t, "POST", pathRenewal, request) })
+	}
+	all.Wait()
+	if got := b.peers.grants - before; got != 1 {
+		t.Errorf("one challenge was good for %d tokens", got)
+	}
+}
+
+// A restart, or another replica behind the same address: the challenge is not known, and the client asks again.
+func TestRenewalMeetsAnotherServer(t *testing.T) {
+	a, b := newBed(t, nil), newBed(t, nil)
+	b.peers = a.peers
+	b.options.Peers = a.peers
+	turn := 0
+	url, _ := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		turn++
+		if turn <= 3 && turn%2 == 0 {
+			b.Server.ServeHTTP(w, r)
+			return
+		}
+		a.Server.ServeHTTP(w, r)
+	}), time.Now)
+	if _, err := a.client.Register(t.Context(), registration("key")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dial(t, url).Renew(t.Context(), consumer, newKey("key")); err != nil || turn < 4 {
+		t.Errorf("%v after %d requests", err, turn)
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	b := newBed(t, nil)
+	wrong := registration("key")
+	wrong.Token = "wrong"
+	var err error
+	attempts := 0
+	for ; attempts < 50 && !errors.Is(err, ErrTooMany); attempts++ {
+		_, err = b.client.Register(t.Context(), wrong)
+	}
+	var refusal *Error
+	if !errors.As(err, &refusal) || refusal.RetryAfter <= 0 || attempts > contactPace.Burst/10+1 {
+		t.Fatalf("after %d wrong tokens: %v", attempts, err)
+	}
+	if _, err := b.client.Register(t.Context(), registration("key")); !errors.Is(err, ErrTooMany) {
+		t.Errorf("the right one must wait, too: %v", err)
+	}
+	if b.tokens.reads >= attempts {
+		t.Errorf("a refused request read the Secret")
+	}
+	if _, err := b.client.IDs(t.Context()); err != nil {
+		t.Errorf("other requests have their own pace: %v", err)
+	}
+	b.clock.advance(refusal.RetryAfter)
+	if _, err := b.client.Register(t.Context(), registration("key")); err != nil {
+		t.Errorf("after %s: %v", refusal.RetryAfter, err)
+	}
+	if _, err := b.client.Renew(t.Context(), consumer, newKey("key")); err != nil {
+		t.Errorf("renewal: %v", err)
+	}
+}
+
+// Each request leaves one line: who, what came of it, and nothing secret.
+func TestNothingSecretIsLogged(t *testing.T) {
+	b := newBed(t, nil)
+	before := logged.size()
+	b.send(t, "POST", pathIdentity, wire("key", nil))
+	b.send(t, "POST", pathIdentity, strings.Replace(mustJSON(wire("key", nil)), `"rome"`, `"`+goodToken+`"`, 1))
+	b.send(t, "POST", pathRenewal, renewal(consumer, b.ask(t, consumer), newKey("key")))
+	b.send(t, "GET", "/"+goodToken, "")
+	b.send(t, "GET", "/ids?token="+goodToken, "")
+	logged.mu.Lock()
+	lines := bytes.Split(bytes.TrimSpace(logged.text.Bytes()[before:]), []byte("\n"))
+	logged.mu.Unlock()
+	if len(lines) != 6 {
+		t.Errorf("%d lines for 6 requests: %s", len(lines), lines)
+	}
+	if first := string(lines[0]); !strings.Contains(first, consumer.ClusterID) || !strings.Contains(first, `"code"=200`) {
+		t.Error(first)
+	}
+	if leaks := logged.leaks(); len(leaks) > 0 {
+		t.Errorf("in the logs: %v", leaks)
+	}
+}
+
+func TestNewServerChecksWhoItIs(t *testing.T) {
+	for _, identity := range []discoveryv1alpha1.ClusterIdentity{
+		{}, {ClusterID: "1", ClusterName: "milan"}, {ClusterID: provider.ClusterID}, {ClusterID: provider.ClusterID, ClusterName: "Milan!"},
+	} {
+		if _, err := NewServer(ServerOptions{Cluster: identity}); err == nil {
+			t.Errorf("%v passed", identity)
+		}
+	}
+}

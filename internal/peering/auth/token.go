@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// TokenSource knows the pre-shared token. It is asked each time: a token that was replaced is void at once.
+type TokenSource interface {
+	Token(ctx context.Context) (string, error)
+}
+
+// The Secret with the pre-shared token.
+const (
+	tokenSecret = "auth-token"
+	tokenKey    = "token"
+)
+
+// SecretToken reads the token from the Secret auth-token.
+type SecretToken struct {
+	Secrets   corev1client.SecretsGetter
+	Namespace string
+}
+
+// Token as it is now.
+func (s SecretToken) Token(ctx context.Context) (string, error) {
+	secret, err := s.Secrets.Secrets(s.Namespace).Get(ctx, tokenSecret, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("read the pre-shared token: %w", err)
+	}
+	// People who write the Secret by hand end it with a newline.
+	return strings.TrimSpace(string(secret.Data[tokenKey])), nil
+}
+
+var errNoToken = errors.New("the Secret " + tokenSecret + " has no key " + tokenKey + "; delete it, and `liqoctl upgrade` makes it anew")
+
+// checkToken compares a token. If authentication is off, the empty one passes, and no other wrong one.
+func (s *Server) checkToken(ctx context.Context, token string) error {
+	if token == "" {
+		if !s.options.EnableAuthentication {
+			return nil
+		}
+		return refuse(http.StatusUnauthorized, ReasonEmptyDenied,
+			"this cluster wants a token, and the request has none; `liqoctl generate peer-command` prints it here")
+	}
+	want, err := s.options.Tokens.Token(ctx)
+	if err != nil {
+		return unavailable(err)
+	}
+	if want == "" {
+		// An empty Secret must not open the door, nor look like a wrong token.
+		return unavailable(errNoToken)
+	}
+	// Hashes make it the same time for all tokens, whatever their lengths.
+	given, expected := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(want))
+	if subtle.ConstantTimeCompare(given[:], expected[:]) != 1 {
+		return refuse(http.StatusUnauthorized, ReasonDenied,
+			"the token is not the one of this cluster; `liqoctl generate peer-command` prints it here")
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cleanup ends all peerings of a cluster before Liqo is removed from it, while the controllers that take
+// peerings down still run. It is a job of its own, with rights of its own, that Helm waits for.
+//
+// It must not know how a peering is taken down: it says what is wanted, waits until the controllers have done it,
+// and names what they have not. Nor does it force anything; a dead peer is the controllers' business, and they have deadlines. Its proofs are
+// plan_test.go, for the decisions, and cleanup_test.go, against a real API server and with the rights of the job.
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	klabels "k8s.io/apimachinery/pkg/labels"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	appsv1config "k8s.io/client-go/applyconfigurations/apps/v1"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryconfig "liqo.io/liqo/apis/applyconfiguration/discovery/v1alpha1"
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=list
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo,groups=apps,resources=deployments,resourceNames=liqo-auth,verbs=get;patch
+
+const (
+	// owner is the field owner of the wishes. Not liqoctl's: an apply as the same owner would drop what that has set.
+	owner = "liqo-cleanup"
+	auth  = "liqo-auth"
+
+	// retryAfter is the pause after a write that failed, for example while the webhook is not there.
+	retryAfter = 2 * time.Second
+	// lastWords is how long the end may take after the deadline: to list what stands, and to let strangers in again.
+	lastWords = 10 * time.Second
+)
+
+// ErrStanding is wrapped by the error that names what still stands at the deadline.
+var ErrStanding = errors.New("not everything is gone")
+
+// Options say where, for how long, and whom to tell.
+type Options struct {
+	Namespace string // in which Liqo is installed
+	Timeout   time.Duration
+	Out       io.Writer // one line for each thing that changes
+}
+
+// Run returns when no foreign cluster and no tenant namespace is left, or an error that says which are and why.
+func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
+	scheme := kruntime.NewScheme()
+	for _, add := range []func(*kruntime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, discoveryv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	r := &run{Options: o, client: c}
+	whole := ctx
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+
+	// A peer that loses its identity knocks again with its token. Nobody opens any more.
+	replicas, err := r.scaleAuth(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && replicas > 0 {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(whole), lastWords)
+			defer cancel()
+			_, restored := r.scaleAuth(ctx, replicas)
+			err = errors.Join(err, restored)
+		}
+	}()
+	changed, err := r.watch(ctx, config, scheme)
+	if err != nil || changed == nil {
+		return err
+	}
+	return r.loop(ctx, changed)
+}
+
+// run is one run of the job.
+type run struct {
+	Options
+	client client.Client
+	reader client.Reader // what is watched
+	told   string
+}
+
+// watch fills the reader and returns a channel that has an element whenever something changed, or no channel if there
+// are no such kinds.
+func (r *run) watch(ctx context.Context, config *rest.Config, scheme *kruntime.Scheme) (<-chan struct{}, error) {
+	watched, err := cache.New(config, cache.Options{Scheme: scheme, ByObject: map[client.Object]cache.ByObject{
+		&discoveryv1alpha1.ForeignCluster{}: {},
+		&corev1.Namespace{}:                 {Label: klabels.SelectorFromSet(tenants)},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	changed := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case changed <- struct{}{}:
+		default: // there is one waiting already
+		}
+	}
+	go func() { _ = watched.Start(ctx) }() // if it could not start, nothing is ever in sync
+	for _, object := range []client.Object{&discoveryv1alpha1.ForeignCluster{}, &corev1.Namespace{}} {
+		informer, err := watched.GetInformer(ctx, object)
+		if meta.IsNoMatchError(err) {
+			fmt.Fprintln(r.Out, "the resource definitions are gone already, so there are no peerings to end")
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("watch %T: %w", object, err)
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { tell() }, UpdateFunc: func(_, _ any) { tell() }, DeleteFunc: func(any) { tell() },
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if !watched.WaitForCacheSync(ctx) {
+		return nil, fmt.Errorf("%w after %s: foreign clusters and namespaces could not be watched; is the API server there?", ErrStanding, r.Timeout)
+	}
+	r.reader = watched
+	return changed, nil
+}
+
+func (r *run) loop(ctx context.Context, changed <-chan struct{}) error {
+	for {
+		now, err := r.look(ctx, r.reader)
+		if err != nil {
+			return err
+		}
+		if now.done() {
+			// The cache may lag behind a peer that was made just now. Nothing is not believed to be there until asked.
+			if now, err = r.look(ctx, r.client); err != nil || now.done() {
+				return err
+			}
+		}
+		r.say(now.waiting)
+		var again <-chan time.Time
+		if err := r.act(ctx, now); err != nil && ctx.Err() == nil {
+			fmt.Fprintf(r.Out, "will try again: %v\n", err)
+			again = time.After(retryAfter)
+		}
+		select {
+		case <-changed:
+		case <-again:
+		case <-ctx.Done():
+			return r.standing(ctx)
+		}
+	}
+}
+
+// tenants are the labels of the namespaces of peers.
+var tenants = map[string]string{labels.TenantNamespace: "true"}
+
+func (r *run) look(ctx context.Context, from client.Reader) (step, error) {
+	var peers discoveryv1alpha1.ForeignClusterList
+	var namespaces corev1.NamespaceList
+	if err := errors.Join(from.List(ctx, &peers), from.List(ctx, &namespaces, client.MatchingLabels(tenants))); err != nil {
+		return step{}, fmt.Errorf("look what stands: %w", err)
+	}
+	return next(peers.Items, namespaces.Items), nil
+}
+
+func (r *run) act(ctx context.Context, now step) (err error) {
+	for _, peer := range now.stop {
+		fmt.Fprintf(r.Out, "ending the peerings with %s\n", peer.Name)
+		// The UID keeps an apply from making a new object in place of one that has just gone.
+		wish := discoveryconfig.ForeignCluster(peer.Name).WithUID(peer.UID).WithSpec(discoveryconfig.ForeignClusterSpec().
+			WithOutgoingPeeringEnabled(discoveryv1alpha1.PeeringNo).WithIncomingPeeringEnabled(discoveryv1alpha1.PeeringNo))
+		if e := r.client.Apply(ctx, wish, client.FieldOwner(owner), client.ForceOwnership); e != nil && !apierrors.IsConflict(e) {
+			err = errors.Join(err, fmt.Errorf("end the peerings with %s: %w", peer.Name, e))
+		}
+	}
+	for _, peer := range now.remove {
+		fmt.Fprintf(r.Out, "deleting ForeignCluster %s\n", peer.Name)
+		e := r.client.Delete(ctx, &peer, client.Preconditions{UID: &peer.UID})
+		if client.IgnoreNotFound(e) != nil && !apierrors.IsConflict(e) {
+			err = errors.Join(err, fmt.Errorf("delete ForeignCluster %s: %w", peer.Name, e))
+		}
+	}
+	return err
+}
+
+// say prints what is waited for when it changes.
+func (r *run) say(waiting []string) {
+	if text := strings.Join(waiting, "\n"); text != r.told && text != "" {
+		r.told = text
+		fmt.Fprintln(r.Out, text)
+	}
+}
+
+// standing is the error at the deadline.
+func (r *run) standing(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	now, err := r.look(ctx, r.client)
+	if err != nil {
+		return fmt.Errorf("%w after %s: %w", ErrStanding, r.Timeout, err)
+	}
+	for _, peer := range append(now.stop, now.remove...) {
+		now.waiting = append(now.waiting, describe(peer, "could not be changed, see above"))
+	}
+	var offloaded offloadingv1alpha1.NamespaceOffloadingList
+	if err := r.client.List(ctx, &offloaded); err == nil {
+		for _, one := range offloaded.Items {
+			now.waiting = append(now.waiting, fmt.Sprintf("namespace %s is still offloaded; try: liqoctl unoffload namespace %[1]s", one.Namespace))
+		}
+	}
+	return fmt.Errorf("%w after %s:\n  %s\nif a peer is gone for good: liqoctl unpeer NAME --force", ErrStanding, r.Timeout, strings.Join(now.waiting, "\n  "))
+}
+
+// scaleAuth returns how many there were.
+func (r *run) scaleAuth(ctx context.Context, replicas int32) (before int32, err error) {
+	var live appsv1.Deployment
+	err = r.client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: auth}, &live)
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if live.Spec.Replicas != nil {
+		before = *live.Spec.Replicas
+	}
+	wish := appsv1config.Deployment(auth, r.Namespace).WithUID(live.UID).WithSpec(appsv1config.DeploymentSpec().WithReplicas(replicas))
+	if err := r.client.Apply(ctx, wish, client.FieldOwner(owner), client.ForceOwnership); err != nil {
+		return 0, fmt.Errorf("scale %s to %d: %w", auth, replicas, err)
+	}
+	return before, nil
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cleanup
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+)
+
+// step is what there is to do now, and what to wait for. With nothing of either, all is done.
+type step struct {
+	stop    []discoveryv1alpha1.ForeignCluster // their peerings are wanted no more
+	remove  []discoveryv1alpha1.ForeignCluster
+	waiting []string // one sentence each
+}
+
+func (s step) done() bool { return len(s.stop)+len(s.remove)+len(s.waiting) == 0 }
+
+// next decides from what stands. A foreign cluster is removed only when the controllers have said, of this very
+// wish, that both directions are down: removing it earlier would hide from the log why a direction does not end.
+func next(peers []discoveryv1alpha1.ForeignCluster, tenants []corev1.Namespace) (s step) {
+	for _, peer := range peers {
+		switch {
+		case peer.DeletionTimestamp != nil:
+			s.waiting = append(s.waiting, describe(peer, "is being deleted"))
+		case peer.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringNo || peer.Spec.IncomingPeeringEnabled != discoveryv1alpha1.PeeringNo:
+			s.stop = append(s.stop, peer)
+		case peer.Status.ObservedGeneration < peer.Generation:
+			s.waiting = append(s.waiting, describe(peer, "has not been looked at by the controller manager; is it running?"))
+		case up(peer, discoveryv1alpha1.OutgoingPeering) || up(peer, discoveryv1alpha1.IncomingPeering):
+			s.waiting = append(s.waiting, describe(peer, "is still peered"))
+		default:
+			s.remove = append(s.remove, peer)
+		}
+	}
+	for _, tenant := range tenants {
+		switch {
+		case tenant.DeletionTimestamp == nil && len(peers) == 0:
+			s.waiting = append(s.waiting, fmt.Sprintf("namespace %s belongs to no ForeignCluster any more; if it holds nothing of yours: kubectl delete namespace %[1]s", tenant.Name))
+		case tenant.DeletionTimestamp == nil:
+			s.waiting = append(s.waiting, fmt.Sprintf("namespace %s is still there", tenant.Name))
+		default:
+			s.waiting = append(s.waiting, fmt.Sprintf("namespace %s is being deleted%s", tenant.Name, obstacles(tenant)))
+		}
+	}
+	return s
+}
+
+func condition(peer discoveryv1alpha1.ForeignCluster, of discoveryv1alpha1.PeeringConditionType) discoveryv1alpha1.PeeringCondition {
+	for _, c := range peer.Status.PeeringConditions {
+		if c.Type == of {
+			return c
+		}
+	}
+	return discoveryv1alpha1.PeeringCondition{Type: of, Status: discoveryv1alpha1.StatusNone}
+}
+
+func up(peer discoveryv1alpha1.ForeignCluster, of discoveryv1alpha1.PeeringConditionType) bool {
+	return condition(peer, of).Status != discoveryv1alpha1.StatusNone
+}
+
+// describe says what stands in the way, in the words of the conditions.
+func describe(peer discoveryv1alpha1.ForeignCluster, state string) string {
+	text := fmt.Sprintf("ForeignCluster %s %s", peer.Name, state)
+	for _, of := range []discoveryv1alpha1.PeeringConditionType{discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.IncomingPeering} {
+		if !up(peer, of) {
+			continue
+		}
+		c := condition(peer, of)
+		text += fmt.Sprintf("; %s is %s (%s)", c.Type, c.Status, c.Reason)
+		if c.Message != "" {
+			text += ": " + c.Message
+		}
+	}
+	return text
+}
+
+// obstacles is what Kubernetes itself says about a namespace that does not go away.
+func obstacles(namespace corev1.Namespace) (text string) {
+	for _, c := range namespace.Status.Conditions {
+		if c.Status == corev1.ConditionTrue {
+			text += "; " + c.Message
+		}
+	}
+	return text
+}

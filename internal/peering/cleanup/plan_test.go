@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cleanup
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+)
+
+const (
+	no  = discoveryv1alpha1.PeeringNo
+	yes = discoveryv1alpha1.PeeringYes
+)
+
+// peer has generation 2.
+func peer(name string, outgoing, incoming discoveryv1alpha1.PeeringEnabled, observed int64, conditions ...discoveryv1alpha1.PeeringCondition) discoveryv1alpha1.ForeignCluster {
+	return discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 2},
+		Spec:       discoveryv1alpha1.ForeignClusterSpec{OutgoingPeeringEnabled: outgoing, IncomingPeeringEnabled: incoming},
+		Status:     discoveryv1alpha1.ForeignClusterStatus{ObservedGeneration: observed, PeeringConditions: conditions},
+	}
+}
+
+func is(of discoveryv1alpha1.PeeringConditionType, status discoveryv1alpha1.PeeringConditionStatus, message string) discoveryv1alpha1.PeeringCondition {
+	return discoveryv1alpha1.PeeringCondition{Type: of, Status: status, Reason: "Why", Message: message}
+}
+
+func TestNext(t *testing.T) {
+	dying := peer("milan", no, no, 2, is(discoveryv1alpha1.IncomingPeering, discoveryv1alpha1.StatusDisconnecting, ""))
+	dying.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	tenant := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan-1"}}
+	terminating := *tenant.DeepCopy()
+	terminating.DeletionTimestamp = dying.DeletionTimestamp
+	terminating.Status.Conditions = []corev1.NamespaceCondition{{Status: corev1.ConditionTrue, Message: "a finalizer remains"}}
+
+	for _, test := range []struct {
+		name         string
+		peers        []discoveryv1alpha1.ForeignCluster
+		tenants      []corev1.Namespace
+		stop, remove []string
+		waiting      string // part of it; empty: nothing is waited for
+	}{
+		{name: "nothing"},
+		{name: "wanted", peers: []discoveryv1alpha1.ForeignCluster{peer("milan", yes, no, 2), peer("rome", no, "Auto", 2)}, stop: []string{"milan", "rome"}},
+		{name: "not looked at", peers: []discoveryv1alpha1.ForeignCluster{peer("milan", no, no, 1)}, waiting: "is it running?"},
+		{name: "still up", peers: []discoveryv1alpha1.ForeignCluster{peer("milan", no, no, 2,
+			is(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusDisconnecting, "2 pods are left"))}, waiting: "OutgoingPeering is Disconnecting (Why): 2 pods are left"},
+		{name: "down", peers: []discoveryv1alpha1.ForeignCluster{peer("milan", no, no, 2,
+			is(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusNone, ""),
+			is(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusError, "does not matter"))}, remove: []string{"milan"}},
+		{name: "being deleted", peers: []discoveryv1alpha1.ForeignCluster{dying}, tenants: []corev1.Namespace{tenant}, waiting: "milan is being deleted; IncomingPeering is Disconnecting"},
+		{name: "namespace ends", tenants: []corev1.Namespace{terminating}, waiting: "is being deleted; a finalizer remains"},
+		{name: "namespace nobody owns", tenants: []corev1.Namespace{tenant}, waiting: "kubectl delete namespace liqo-tenant-milan-1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := next(test.peers, test.tenants)
+			if !slices.Equal(names(got.stop), test.stop) || !slices.Equal(names(got.remove), test.remove) {
+				t.Errorf("stop %v, remove %v; want %v, %v", names(got.stop), names(got.remove), test.stop, test.remove)
+			}
+			text := strings.Join(got.waiting, "\n")
+			if !strings.Contains(text, test.waiting) || (test.waiting == "" && text != "") {
+				t.Errorf("waiting: %q, want %q", text, test.waiting)
+			}
+			if want := len(test.peers)+len(test.tenants) == 0; got.done() != want {
+				t.Errorf("done: %t", got.done())
+			}
+		})
+	}
+}
+
+func names(peers []discoveryv1alpha1.ForeignCluster) (all []string) {
+	for _, one := range peers {
+		all = append(all, one.Name)
+	}
+	return all
+}

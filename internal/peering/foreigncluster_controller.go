@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	discoveryapply "liqo.io/liqo/apis/applyconfiguration/discovery/v1alpha1"
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/replicate"
+	"liqo.io/liqo/internal/peering/tenant"
+)
+
+// +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch;create;patch
+// +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters/status,verbs=patch
+// +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,verbs=list;watch;patch;delete
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,verbs=list;watch;delete
+// +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=secrets,verbs=get;create;patch;delete
+
+// Link connects to peers and copies objects there; [replicate.Replicator] is it.
+type Link interface {
+	Connect(ctx context.Context, p replicate.Peer) error
+	Disconnect(clusterID string)
+	State(clusterID string) replicate.State
+	Changed() <-chan event.TypedGenericEvent[string]
+}
+
+// Registrar speaks with the authentication service of a peer; [auth.Client] is it.
+type Registrar interface {
+	IDs(ctx context.Context) (auth.IDs, error)
+	Register(ctx context.Context, r auth.Registration) (auth.Grant, error)
+	Renew(ctx context.Context, cluster discoveryv1alpha1.ClusterIdentity, key ed25519.PrivateKey) (auth.Grant, error)
+}
+
+// ForeignClusterOptions is what the controller needs to know.
+type ForeignClusterOptions struct {
+	// Local is this cluster.
+	Local discoveryv1alpha1.ClusterIdentity
+	// Namespace is where this product is installed.
+	Namespace string
+	// AutoJoin is what Auto means for the outgoing half of discovered clusters.
+	AutoJoin bool
+	// InternalNetwork: the network fabric of this product joins the clusters.
+	InternalNetwork bool
+	// Link to the peers.
+	Link Link
+	// Dial returns a client of an authentication service; nil is the real one.
+	Dial func(fc *discoveryv1alpha1.ForeignCluster) (Registrar, error)
+	// Workers reconcile at the same time, each another peer. Default 10.
+	Workers int
+	// Now is the clock; nil is the real one.
+	Now func() time.Time
+}
+
+func (o *ForeignClusterOptions) complete() {
+	if o.Workers == 0 {
+		o.Workers = 10
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Dial == nil {
+		o.Dial = dial
+	}
+}
+
+// Deadlines of calls to a peer's authentication service.
+const (
+	askTimeout = 5 * time.Second
+	// The provider makes a tenant during first contact, and waits up to ten seconds for it.
+	registerTimeout = 12 * time.Second
+)
+
+func dial(fc *discoveryv1alpha1.ForeignCluster) (Registrar, error) {
+	insecure := fc.Spec.InsecureSkipTLSVerify == nil || *fc.Spec.InsecureSkipTLSVerify
+	return auth.NewClient(fc.Spec.ForeignAuthURL, auth.ClientOptions{
+		InsecureSkipTLSVerify: insecure, ProxyURL: fc.Spec.ForeignProxyURL, Timeout: registerTimeout,
+	})
+}
+
+// fcReconciler brings one remote cluster to where its ForeignCluster says, in both directions.
+type fcReconciler struct {
+	options  ForeignClusterOptions
+	client   client.Client
+	live     client.Reader
+	tenants  *tenant.Tenants
+	own      *ssa.Applier // in the name of this controller
+	attempts *attempts
+}
+
+// SetupForeignCluster registers the controllers of peers: one for what is wanted of each, one for the keys that
+// consumers register. The manager's cache must hold ConfigMaps and Secrets of the install namespace, and may be restricted to
+// namespaces, accounts and bindings that are labelled as ours.
+func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
+	o.complete()
+	r := &fcReconciler{
+		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(),
+		tenants:  tenant.New(mgr.GetClient(), mgr.GetAPIReader(), o.Namespace),
+		own:      ssa.NewApplier(mgr.GetClient(), labels.OwnerForeignCluster),
+		attempts: newAttempts(),
+	}
+	if err := r.setupPins(mgr); err != nil {
+		return err
+	}
+	changed := builder.WithPredicates(predicate.Or(
+		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))
+	byLabel := handler.EnqueueRequestsFromMapFunc(r.byLabel)
+	err := builder.ControllerManagedBy(mgr).Named("foreigncluster").
+		For(&discoveryv1alpha1.ForeignCluster{}, changed).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: o.Workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
+		}).
+		Watches(&sharingv1alpha1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(r.byNamespace)).
+		Watches(&corev1.Namespace{}, byLabel).
+		Watches(&corev1.ServiceAccount{}, byLabel).
+		Watches(&rbacv1.RoleBinding{}, byLabel).
+		Watches(&corev1.ConfigMap{}, byLabel).
+		Watches(&corev1.Secret{}, byLabel).
+		WatchesRawSource(source.TypedChannel(o.Link.Changed(), handler.TypedEnqueueRequestsFromMapFunc(r.byID))).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up controller of foreign clusters: %w", err)
+	}
+	return nil
+}
+
+// byLabel finds the ForeignCluster of an object that carries the peer's cluster ID.
+func (r *fcReconciler) byLabel(ctx context.Context, object client.Object) []reconcile.Request {
+	return r.byID(ctx, object.GetLabels()[labels.ClusterID])
+}
+
+// byNamespace finds the ForeignCluster whose tenant namespace an object is in. Labels of copies are the peer's to choose.
+func (r *fcReconciler) byNamespace(ctx context.Context, object client.Object) []reconcile.Request {
+	return r.find(ctx, func(fc *discoveryv1alpha1.ForeignCluster) bool {
+		return fc.Status.TenantNamespace.Local == object.GetNamespace() ||
+			fc.Spec.ClusterIdentity != nil && fc.Spec.ClusterIdentity.TenantNamespace() == object.GetNamespace()
+	})
+}
+
+func (r *fcReconciler) byID(ctx context.Context, clusterID string) []reconcile.Request {
+	if clusterID == "" {
+		return nil
+	}
+	return r.find(ctx, func(fc *discoveryv1alpha1.ForeignCluster) bool {
+		return fc.Spec.ClusterIdentity != nil && fc.Spec.ClusterIdentity.ClusterID == clusterID
+	})
+}
+
+func (r *fcReconciler) find(ctx context.Context, fits func(*discoveryv1alpha1.ForeignCluster) bool) (requests []reconcile.Request) {
+	var all discoveryv1alpha1.ForeignClusterList
+	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "event not attributed to a foreign cluster")
+		return nil
+	}
+	for i := range all.Items {
+		if fits(&all.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: all.Items[i].Name}})
+		}
+	}
+	return requests
+}
+
+// scope is one look at one ForeignCluster.
+type scope struct {
+	fc *discoveryv1alpha1.ForeignCluster
+	// peer is set once the identity is known.
+	peer discoveryv1alpha1.ClusterIdentity
+	// namespace is the peer's tenant namespace here.
+	namespace string
+	// remote is our namespace there, once known.
+	remote string
+	// version of the peer, once known.
+	version string
+	// forced: all deadlines are zero.
+	forced bool
+	// gone: the finalizer was removed, there is nothing to write to.
+	gone  bool
+	facts fcFacts
+	now   time.Time
+	again time.Duration
+}
+
+// lookAgain asks for another look after d at the latest.
+func (s *scope) lookAgain(d time.Duration) {
+	d = max(d, 10*time.Millisecond)
+	if s.again == 0 || d < s.again {
+		s.again = d
+	}
+}
+
+// Reconcile runs the phases in order. A phase that must wait says so; what was found so far is written in any case.
+func (r *fcReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var fc discoveryv1alpha1.ForeignCluster
+	if err := r.client.Get(ctx, request.NamespacedName, &fc); err != nil {
+		r.attempts.forget(request.Name)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	s := &scope{fc: &fc, now: r.options.Now(), forced: fc.Annotations[labels.ForceUnpeer] == annotationTrue, remote: fc.Status.TenantNamespace.Remote, version: fc.Status.RemoteVersion}
+	s.facts.spec, s.facts.internalNetwork = &fc.Spec, r.options.InternalNetwork
+	var failure error
+	for _, phase := range r.phases() {
+		if failure = phase(ctx, s); failure != nil {
+			break
+		}
+	}
+	if errors.Is(failure, errLater) {
+		failure = nil
+	}
+	if !s.gone {
+		failure = errors.Join(failure, r.writeStatus(ctx, s))
+	}
+	if failure != nil {
+		return reconcile.Result{}, failure
+	}
+	return reconcile.Result{RequeueAfter: s.again}, nil
+}
+
+// phases of a peering, in order.
+func (r *fcReconciler) phases() []func(context.Context, *scope) error {
+	return []func(context.Context, *scope) error{
+		r.observe,
+		r.ensureProcessable,
+		r.ensureFinalizer,
+		r.ensureTenant,
+		r.ensureSlice,
+		r.ensureIdentity,
+		r.ensureLink,
+		r.ensureDeletion,
+	}
+}
+
+// writeStatus writes what was found, if it is news.
+func (r *fcReconciler) writeStatus(ctx context.Context, s *scope) error {
+	now := fcConditions(&s.facts)
+	stampConditions(s.fc.Status.PeeringConditions, now, s.now)
+	status := discoveryapply.ForeignClusterStatus().WithObservedGeneration(s.fc.Generation)
+	for i := range now {
+		c := &now[i]
+		status.WithPeeringConditions(discoveryapply.PeeringCondition().WithType(c.Type).WithStatus(c.Status).
+			WithReason(c.Reason).WithMessage(c.Message).WithLastTransitionTime(c.LastTransitionTime))
+	}
+	namespaces := discoveryapply.TenantNamespaces()
+	if s.namespace != "" {
+		namespaces.WithLocal(s.namespace)
+	}
+	if s.remote != "" && s.facts.identity != identityNotNeeded {
+		namespaces.WithRemote(s.remote)
+	}
+	status.WithTenantNamespace(namespaces)
+	if s.version != "" {
+		status.WithRemoteVersion(s.version)
+	}
+	intent := discoveryapply.ForeignCluster(s.fc.Name).WithUID(s.fc.UID).WithStatus(status)
+	if err := r.own.ApplyStatusTo(ctx, intent, s.fc); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("status of foreign cluster %s: %w", s.fc.Name, err)
+	}
+	return nil
+}

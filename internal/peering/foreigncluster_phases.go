@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	sharingapply "liqo.io/liqo/apis/applyconfiguration/sharing/v1alpha1"
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/peering/replicate"
+	"liqo.io/liqo/internal/peering/tenant"
+)
+
+// withdrawDeadline is how long a provider that ends a peering waits for the consumer to withdraw.
+const withdrawDeadline = 120 * time.Second
+
+// observe reads what the other phases and the status need.
+func (r *fcReconciler) observe(ctx context.Context, s *scope) error {
+	s.facts.outgoing = wantsOutgoing(s.fc, r.options.AutoJoin)
+	if proxy := s.fc.Spec.ForeignProxyURL; proxy != "" {
+		if parsed, err := url.Parse(proxy); err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
+			s.facts.problem = &problem{discoveryv1alpha1.ReasonInvalidProxyURL, fmt.Sprintf("foreignProxyUrl %q is no URL of a proxy; want http://HOST:PORT", proxy)}
+		}
+	}
+	if s.fc.Spec.ClusterIdentity == nil || s.fc.Spec.ClusterIdentity.ClusterID == "" || s.fc.Spec.ClusterIdentity.ClusterName == "" {
+		return nil
+	}
+	s.peer = *s.fc.Spec.ClusterIdentity
+	var all discoveryv1alpha1.ForeignClusterList
+	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list foreign clusters: %w", err)
+	}
+	if found := checkPeer(s.fc, r.options.Local, all.Items); found != nil {
+		s.facts.problem = found
+		return nil
+	}
+	var err error
+	if s.namespace, err = r.tenants.Namespace(ctx, s.peer); err != nil {
+		return err
+	}
+	var pin corev1.ConfigMap
+	err = r.client.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: pinName(s.peer.ClusterID)}, &pin)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("look for the key of %s: %w", s.peer.ClusterID, err)
+	}
+	s.facts.admitted = err == nil
+	return r.observeSlices(ctx, s)
+}
+
+// observeSlices tells our request from those of the peer, which share the namespace.
+func (r *fcReconciler) observeSlices(ctx context.Context, s *scope) error {
+	var all sharingv1alpha1.ResourceSliceList
+	if err := r.client.List(ctx, &all, client.InNamespace(s.namespace)); err != nil {
+		return fmt.Errorf("list resource slices of %s: %w", s.namespace, err)
+	}
+	for i := range all.Items {
+		switch slice := &all.Items[i]; {
+		case isSliceCopy(slice):
+			s.facts.copies = append(s.facts.copies, *slice)
+		case slice.Labels[labels.RemoteID] == s.peer.ClusterID:
+			s.facts.slice = slice
+		}
+	}
+	return nil
+}
+
+// ensureProcessable stops at what cannot be worked on, and asks an unknown cluster who it is.
+func (r *fcReconciler) ensureProcessable(ctx context.Context, s *scope) error {
+	switch {
+	case s.facts.problem != nil && s.fc.DeletionTimestamp != nil:
+		return r.letGo(ctx, s) // another ForeignCluster owns the tenant, or nobody does
+	case s.facts.problem != nil:
+		return errLater
+	case s.peer.ClusterID != "":
+		return nil
+	case s.fc.DeletionTimestamp != nil:
+		return r.letGo(ctx, s)
+	case s.fc.Spec.ForeignAuthURL == "":
+		s.facts.problem = &problem{discoveryv1alpha1.ReasonIdentityMismatch, "neither clusterIdentity nor foreignAuthUrl is set; set foreignAuthUrl to what `liqoctl generate peer-command` prints in the remote cluster"}
+		return errLater
+	}
+	return r.askIdentity(ctx, s)
+}
+
+// ensureFinalizer comes before anything that would have to be taken away again.
+func (r *fcReconciler) ensureFinalizer(ctx context.Context, s *scope) error {
+	if s.fc.DeletionTimestamp != nil {
+		if !controllerutil.ContainsFinalizer(s.fc, labels.FinalizerPeer) {
+			s.gone = true
+			return errLater
+		}
+		return nil
+	}
+	before := s.fc.DeepCopy()
+	changed := controllerutil.AddFinalizer(s.fc, labels.FinalizerPeer)
+	for key, value := range map[string]string{labels.ClusterID: s.peer.ClusterID, labels.DiscoveryType: labels.DiscoveryManual} {
+		if have := s.fc.Labels[key]; have == "" || key == labels.ClusterID && have != value {
+			metav1.SetMetaDataLabel(&s.fc.ObjectMeta, key, value)
+			changed = true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return r.patch(ctx, s, before)
+}
+
+// patch sends a change of metadata or identity, unless somebody else was faster.
+func (r *fcReconciler) patch(ctx context.Context, s *scope, before *discoveryv1alpha1.ForeignCluster) error {
+	err := r.client.Patch(ctx, s.fc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	switch {
+	case apierrors.IsConflict(err):
+		s.lookAgain(10 * time.Millisecond)
+		return errLater
+	case apierrors.IsNotFound(err):
+		s.gone = true
+		return errLater
+	case err != nil:
+		return fmt.Errorf("patch foreign cluster %s: %w", s.fc.Name, err)
+	}
+	return nil
+}
+
+// letGo removes our finalizer.
+func (r *fcReconciler) letGo(ctx context.Context, s *scope) error {
+	before := s.fc.DeepCopy()
+	if controllerutil.RemoveFinalizer(s.fc, labels.FinalizerPeer) {
+		if err := r.patch(ctx, s, before); err != nil {
+			return err
+		}
+	}
+	s.gone = true
+	return errLater
+}
+
+// ensureTenant makes the peer's namespace here. It is needed in both directions, as long as the ForeignCluster stays.
+func (r *fcReconciler) ensureTenant(ctx context.Context, s *scope) error {
+	if s.fc.DeletionTimestamp != nil {
+		return nil
+	}
+	err := r.tenants.Ensure(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace, Admitted: s.facts.admitted})
+	if errors.Is(err, tenant.ErrTerminating) {
+		s.lookAgain(time.Second)
+		s.facts.identity, s.facts.identityMessage = identityPending, err.Error()
+		return errLater
+	}
+	return err
+}
+
+// ensureSlice keeps our request as it is wanted. It is written before there is an identity, so that
+// the virtual kubelet starts while the clusters are still introducing themselves.
+func (r *fcReconciler) ensureSlice(ctx context.Context, s *scope) error {
+	slice := s.facts.slice
+	switch {
+	case !s.facts.outgoing && slice == nil:
+		return nil
+	case !s.facts.outgoing:
+		return r.withdraw(ctx, s)
+	case slice != nil && slice.DeletionTimestamp != nil:
+		return nil // wanted again: once it is gone, its event brings us back
+	}
+	name := ""
+	var live client.Object
+	if slice != nil {
+		name, live = slice.Spec.NodeName, slice
+	} else {
+		var nodes corev1.NodeList
+		if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list nodes: %w", err)
+		}
+		var others sharingv1alpha1.ResourceSliceList
+		if err := r.client.List(ctx, &others, client.MatchingLabels{labels.Replication: annotationTrue}, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list resource slices: %w", err)
+		}
+		name = nodeNameFor(s.peer, nodes.Items, others.Items)
+	}
+	intent := sharingapply.ResourceSlice(r.options.Local.ClusterName, s.namespace).
+		WithLabels(map[string]string{
+			labels.Replication: annotationTrue, labels.RemoteID: s.peer.ClusterID, labels.ClusterID: s.peer.ClusterID, labels.AppPartOf: labels.PartOf,
+		}).
+		WithSpec(sharingapply.ResourceSliceSpec().WithConsumerClusterID(r.options.Local.ClusterID).
+			WithProviderClusterID(s.peer.ClusterID).WithNodeName(name))
+	if err := r.own.ApplyTo(ctx, intent, live); err != nil {
+		return err
+	}
+	if slice == nil {
+		s.facts.slice = &sharingv1alpha1.ResourceSlice{Spec: sharingv1alpha1.ResourceSliceSpec{NodeName: name}}
+		log.FromContext(ctx).Info("resources requested", "clusterID", s.peer.ClusterID, "node", name)
+	}
+	return nil
+}
+
+// withdraw deletes our request; from then on its own deadlines run.
+func (r *fcReconciler) withdraw(ctx context.Context, s *scope) error {
+	slice := s.facts.slice
+	if s.forced && slice.Annotations[labels.ForceUnpeer] != annotationTrue {
+		before := slice.DeepCopy()
+		metav1.SetMetaDataAnnotation(&slice.ObjectMeta, labels.ForceUnpeer, annotationTrue)
+		if err := r.client.Patch(ctx, slice, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("mark resource slice %s/%s: %w", slice.Namespace, slice.Name, err)
+		}
+	}
+	if slice.DeletionTimestamp != nil {
+		return nil
+	}
+	if err := r.client.Delete(ctx, slice, client.Preconditions{UID: &slice.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete resource slice %s/%s: %w", slice.Namespace, slice.Name, err)
+	}
+	now := metav1.NewTime(s.now)
+	slice.DeletionTimestamp = &now
+	log.FromContext(ctx).Info("resources given back", "clusterID", s.peer.ClusterID)
+	return nil
+}
+
+// ensureLink keeps the connection to the peer as long as something of ours is or should be there.
+func (r *fcReconciler) ensureLink(ctx context.Context, s *scope) error {
+	if s.facts.identity != identityNotNeeded && s.facts.identity != identityPending || s.facts.slice != nil {
+		state := r.options.Link.State(s.peer.ClusterID)
+		s.facts.connected, s.facts.ready, s.facts.linkMessage = state.Connected, state.Ready, state.Message
+		return nil
+	}
+	r.options.Link.Disconnect(s.peer.ClusterID)
+	return nil
+}
+
+// connect opens the link, or hands it a renewed token.
+func (r *fcReconciler) connect(ctx context.Context, s *scope, held *heldIdentity) error {
+	s.remote = held.identity.Namespace
+	return r.options.Link.Connect(ctx, replicate.Peer{ClusterID: s.peer.ClusterID, LocalNamespace: s.namespace, Identity: held.identity})
+}
+
+// ensureDeletion takes the tenant away once nothing crosses any more, or the deadline has passed.
+func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
+	if s.fc.DeletionTimestamp == nil {
+		return nil
+	}
+	if s.facts.slice != nil {
+		return errLater // has deadlines of its own, and its end brings us back
+	}
+	if left := s.fc.DeletionTimestamp.Add(withdrawDeadline).Sub(s.now); len(s.facts.copies) > 0 && left > 0 && !s.forced {
+		s.lookAgain(left)
+		return errLater
+	}
+	r.options.Link.Disconnect(s.peer.ClusterID)
+	// The key goes first: nobody is admitted to a tenant that is being taken away.
+	for _, object := range []client.Object{
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: pinName(s.peer.ClusterID)}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: tokenSecretName(s.peer.ClusterID)}},
+	} {
+		if err := r.client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+		}
+	}
+	gone, err := r.tenants.Delete(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace})
+	if err != nil {
+		return err
+	}
+	if !gone {
+		s.lookAgain(200 * time.Millisecond)
+		return errLater
+	}
+	log.FromContext(ctx).Info("peer removed", "clusterID", s.peer.ClusterID)
+	return r.letGo(ctx, s)
+}

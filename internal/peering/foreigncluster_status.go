@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+)
+
+// problem is why a ForeignCluster cannot be worked on.
+type problem struct{ reason, message string }
+
+// identityState is how far we are with our identity in the peer.
+type identityState int
+
+const (
+	identityNotNeeded identityState = iota
+	identityPending
+	identityAccepted
+	identityEmptyDenied
+	identityDenied
+	identityUnreachable
+	identityVersion
+	identityError
+)
+
+// fcFacts are what the conditions of a ForeignCluster are made of.
+type fcFacts struct {
+	spec    *discoveryv1alpha1.ForeignClusterSpec
+	problem *problem
+	// outgoing tells whether resources of the peer are wanted.
+	outgoing bool
+	identity identityState
+	// identityMessage says what was seen, unless the identity is accepted.
+	identityMessage string
+	// admitted: the peer has registered its key here and may act.
+	admitted bool
+	// connected, ready and linkMessage describe the link to the peer's API server.
+	connected, ready bool
+	linkMessage      string
+	// slice is our request in this cluster, nil if there is none.
+	slice *sharingv1alpha1.ResourceSlice
+	// copies are the peer's requests.
+	copies []sharingv1alpha1.ResourceSlice
+	// internalNetwork: the network fabric joins the clusters.
+	internalNetwork bool
+}
+
+// fcConditions returns one condition per aspect, without times.
+func fcConditions(f *fcFacts) []discoveryv1alpha1.PeeringCondition {
+	return []discoveryv1alpha1.PeeringCondition{
+		f.outgoingPeering(), f.incomingPeering(), f.network(), f.apiServer(), f.authentication(), f.processing(),
+	}
+}
+
+func condition(
+	kind discoveryv1alpha1.PeeringConditionType, status discoveryv1alpha1.PeeringConditionStatus, reason, message string,
+) discoveryv1alpha1.PeeringCondition {
+	return discoveryv1alpha1.PeeringCondition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+func (f *fcFacts) outgoingPeering() discoveryv1alpha1.PeeringCondition {
+	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
+		return condition(discoveryv1alpha1.OutgoingPeering, status, reason, message)
+	}
+	if f.slice == nil {
+		if !f.outgoing {
+			return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonNoResourceRequest, "no resources of the remote cluster are wanted")
+		}
+		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, "the request for resources is not written yet")
+	}
+	if f.slice.DeletionTimestamp != nil {
+		return is(discoveryv1alpha1.StatusDisconnecting, discoveryv1alpha1.ReasonResourceRequestDeleting, "waiting for "+waitsFor(f.slice))
+	}
+	node := meta.FindStatusCondition(f.slice.Status.Conditions, sharingv1alpha1.ConditionNodeReady)
+	switch f.slice.Status.Phase {
+	case sharingv1alpha1.SliceRefused:
+		return is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonResourceRequestRefused, granted(f.slice, "the remote cluster does not share with this one"))
+	case sharingv1alpha1.SliceAccepted:
+		if node == nil {
+			return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonKubeletPending, "resources are granted, the virtual kubelet is not there yet")
+		}
+		message := "resources are granted, the virtual kubelet of node " + f.slice.Spec.NodeName + " is in place"
+		if node.Status != metav1.ConditionTrue {
+			message += "; the node: " + node.Message
+		}
+		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonResourceRequestAccepted, message)
+	case sharingv1alpha1.SlicePending, sharingv1alpha1.SliceManualActionRequired:
+	}
+	return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, granted(f.slice, "the remote cluster has not answered the request for resources yet"))
+}
+
+// waitsFor says which finalizers hold a request that is being deleted.
+func waitsFor(slice *sharingv1alpha1.ResourceSlice) string {
+	switch {
+	case slices.Contains(slice.Finalizers, labels.FinalizerNode):
+		return "node " + slice.Spec.NodeName + " to be drained and removed"
+	case slices.Contains(slice.Finalizers, labels.FinalizerReplication):
+		return "the remote cluster to remove its copy of the request"
+	default:
+		return "the API server to remove the request"
+	}
+}
+
+func granted(slice *sharingv1alpha1.ResourceSlice, otherwise string) string {
+	if said := meta.FindStatusCondition(slice.Status.Conditions, sharingv1alpha1.ConditionGranted); said != nil && said.Message != "" {
+		return said.Message
+	}
+	return otherwise
+}
+
+func (f *fcFacts) incomingPeering() discoveryv1alpha1.PeeringCondition {
+	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
+		return condition(discoveryv1alpha1.IncomingPeering, status, reason, message)
+	}
+	best := is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonNoResourceRequest, "the remote cluster asks for no resources")
+	for i := range f.copies {
+		slice := &f.copies[i]
+		switch {
+		case slice.DeletionTimestamp != nil:
+			if best.Status == discoveryv1alpha1.StatusNone {
+				best = is(discoveryv1alpha1.StatusDisconnecting, discoveryv1alpha1.ReasonResourceRequestDeleting, "the remote cluster withdraws its request for resources")
+			}
+		case slice.Status.Phase == sharingv1alpha1.SliceAccepted:
+			return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonResourceRequestAccepted, "the remote cluster may use resources of this one")
+		case slice.Status.Phase == sharingv1alpha1.SliceRefused:
+			best = is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonResourceRequestRefused, granted(slice, "this cluster does not share with the remote one"))
+		default:
+			best = is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, granted(slice, "the remote cluster's request for resources is not answered yet"))
+		}
+	}
+	return best
+}
+
+func (f *fcFacts) network() discoveryv1alpha1.PeeringCondition {
+	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
+		return condition(discoveryv1alpha1.NetworkStatus, status, reason, message)
+	}
+	if f.internalNetwork {
+		return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonTunnelEndpointNotFound, "no tunnel to the remote cluster is agreed")
+	}
+	return is(discoveryv1alpha1.StatusExternal, discoveryv1alpha1.ReasonExternalNetwork, "the networks of the clusters are joined by other means, or not at all")
+}
+
+func (f *fcFacts) apiServer() discoveryv1alpha1.PeeringCondition {
+	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
+		return condition(discoveryv1alpha1.APIServerStatus, status, reason, message)
+	}
+	switch {
+	case f.connected && f.ready:
+		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonAPIServerReady, "the remote API server answers")
+	case f.connected:
+		message := f.linkMessage
+		if message == "" {
+			message = "the remote API server was not asked yet"
+		}
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAPIServerNotReady, message)
+	default:
+		return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonAPIServerNotNeeded, "there is no connection to the remote API server, because there is no identity in it")
+	}
+}
+
+func (f *fcFacts) authentication() discoveryv1alpha1.PeeringCondition {
+	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
+		return condition(discoveryv1alpha1.AuthenticationStatus, status, reason, message)
+	}
+	switch f.identity {
+	case identityAccepted:
+		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonIdentityAccepted, "the remote cluster accepts the identity of this one")
+	case identityPending:
+		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonIdentityPending, f.identityMessage)
+	case identityEmptyDenied:
+		return is(discoveryv1alpha1.StatusEmptyDenied, discoveryv1alpha1.ReasonIdentityEmptyDenied, f.identityMessage)
+	case identityDenied:
+		return is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonIdentityDenied, f.identityMessage)
+	case identityUnreachable:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAuthNotReachable, f.identityMessage)
+	case identityVersion:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonVersionMismatch, f.identityMessage)
+	case identityError:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonIdentityError, f.identityMessage)
+	case identityNotNeeded:
+	}
+	if f.admitted {
+		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonIdentityAccepted, "this cluster accepts the identity of the remote one, and needs none there itself")
+	}
+	return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonIdentityNotNeeded, "no peering is wanted, so no identity is needed")
+}
+
+func (f *fcFacts) processing() discoveryv1alpha1.PeeringCondition {
+	if f.problem != nil {
+		return condition(discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.StatusError, f.problem.reason, f.problem.message)
+	}
+	return condition(discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.StatusSuccess,
+		discoveryv1alpha1.ReasonForeignClusterProcessable, "the ForeignCluster can be worked on")
+}
+
+// stampConditions gives each condition its time: that of the last change of its status.
+func stampConditions(before, now []discoveryv1alpha1.PeeringCondition, at time.Time) {
+	for i := range now {
+		now[i].LastTransitionTime = metav1.NewTime(at).Rfc3339Copy()
+		for _, old := range before {
+			if old.Type == now[i].Type && old.Status == now[i].Status && !old.LastTransitionTime.IsZero() {
+				now[i].LastTransitionTime = old.LastTransitionTime
+			}
+		}
+	}
+}
+
+// wantsOutgoing tells whether resources of the peer are wanted. Auto follows the setting for discovered clusters.
+func wantsOutgoing(fc *discoveryv1alpha1.ForeignCluster, autoJoin bool) bool {
+	switch fc.Spec.OutgoingPeeringEnabled {
+	case discoveryv1alpha1.PeeringYes:
+		return fc.DeletionTimestamp == nil
+	case discoveryv1alpha1.PeeringNo:
+		return false
+	default:
+		return fc.DeletionTimestamp == nil && autoJoin && fc.Labels[labels.DiscoveryType] == labels.DiscoveryLAN
+	}
+}
+
+// nodeNameFor chooses the name of the virtual node: the short one, unless it stands for another cluster.
+func nodeNameFor(peer discoveryv1alpha1.ClusterIdentity, nodes []corev1.Node, others []sharingv1alpha1.ResourceSlice) string {
+	name := peer.NodeName()
+	for i := range nodes {
+		if nodes[i].Name == name && nodes[i].Labels[labels.RemoteClusterID] != peer.ClusterID {
+			return "liqo-" + peer.UniqueName()
+		}
+	}
+	for i := range others {
+		if others[i].Spec.NodeName == name && others[i].Spec.ProviderClusterID != peer.ClusterID {
+			return "liqo-" + peer.UniqueName()
+		}
+	}
+	return name
+}
+
+// errLater says that a phase waits for something that will bring the controller back.
+var errLater = errors.New("waiting")
+
+// checkPeer finds what stands against working on a ForeignCluster whose identity is known.
+func checkPeer(fc *discoveryv1alpha1.ForeignCluster, local discoveryv1alpha1.ClusterIdentity, all []discoveryv1alpha1.ForeignCluster) *problem {
+	peer := fc.Spec.ClusterIdentity
+	if peer.ClusterID == local.ClusterID {
+		return &problem{discoveryv1alpha1.ReasonLocalCluster, fmt.Sprintf(
+			"cluster ID %s is this cluster's own; delete this ForeignCluster, and take the peer command from another cluster", peer.ClusterID)}
+	}
+	for i := range all {
+		other := &all[i]
+		if other.Name == fc.Name || other.Spec.ClusterIdentity == nil || other.Spec.ClusterIdentity.ClusterID != peer.ClusterID {
+			continue
+		}
+		if other.CreationTimestamp.Before(&fc.CreationTimestamp) || other.CreationTimestamp.Equal(&fc.CreationTimestamp) && other.Name < fc.Name {
+			return &problem{discoveryv1alpha1.ReasonClusterIDRepetition, fmt.Sprintf(
+				"ForeignCluster %s, which is older, stands for the same cluster ID %s; delete one of the two", other.Name, peer.ClusterID)}
+		}
+	}
+	return nil
+}

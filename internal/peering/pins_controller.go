@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/tenant"
+)
+
+func pinName(clusterID string) string { return auth.PinName(clusterID) }
+
+// pinServiceAccount is the key of a pin that says as whom the peer may act.
+const pinServiceAccount = "serviceAccount"
+
+// pinReconciler admits the peers whose keys the authentication service pinned: it makes their tenants, and says so on the pin, for
+// which the authentication service waits.
+type pinReconciler struct {
+	*fcReconciler
+	pins *ssa.Applier
+}
+
+func (r *fcReconciler) setupPins(mgr manager.Manager) error {
+	p := &pinReconciler{fcReconciler: r, pins: ssa.NewApplier(mgr.GetClient(), labels.OwnerTenant)}
+	toPin := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		if id := object.GetLabels()[labels.ClusterID]; id != "" {
+			return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: r.options.Namespace, Name: pinName(id)}}}
+		}
+		return nil
+	})
+	ours := builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return object.GetLabels()[labels.PinnedKey] == annotationTrue && object.GetNamespace() == r.options.Namespace
+	}))
+	err := builder.ControllerManagedBy(mgr).Named("peerkey").
+		For(&corev1.ConfigMap{}, ours).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.options.Workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
+		}).
+		Watches(&discoveryv1alpha1.ForeignCluster{}, toPin, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Namespace{}, toPin).
+		Complete(p)
+	if err != nil {
+		return fmt.Errorf("set up controller of peers' keys: %w", err)
+	}
+	return nil
+}
+
+// Reconcile admits one peer.
+func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var object corev1.ConfigMap
+	if err := r.client.Get(ctx, request.NamespacedName, &object); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if object.DeletionTimestamp != nil || object.Labels[labels.PinnedKey] != annotationTrue {
+		return reconcile.Result{}, nil
+	}
+	pin, err := auth.ParsePin(&object)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "key of a peer not usable; delete the ConfigMap, and let the peer register again")
+		return reconcile.Result{}, nil
+	}
+	fc, err := r.foreignCluster(ctx, &pin)
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case fc.DeletionTimestamp != nil:
+		return reconcile.Result{}, nil // the pin goes with it
+	}
+	namespace, err := r.tenants.Namespace(ctx, pin.Cluster)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	err = r.tenants.Ensure(ctx, tenant.Tenant{Peer: pin.Cluster, Namespace: namespace, Admitted: true})
+	if errors.Is(err, tenant.ErrTerminating) {
+		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	intent := corev1apply.ConfigMap(object.Name, object.Namespace).WithUID(object.UID).
+		WithData(map[string]string{auth.PinNamespace: namespace, pinServiceAccount: tenant.PeerAccount})
+	if err := r.pins.ApplyTo(ctx, intent, &object); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return reconcile.Result{}, nil // it was deleted meanwhile, and perhaps made again
+		}
+		return reconcile.Result{}, fmt.Errorf("say that the tenant of %s is ready: %w", pin.Cluster.ClusterID, err)
+	}
+	return reconcile.Result{}, nil
+}
+
+// foreignCluster finds the peer's ForeignCluster, or makes one. That there is none is only believed of the API server.
+func (r *pinReconciler) foreignCluster(ctx context.Context, pin *auth.Pin) (*discoveryv1alpha1.ForeignCluster, error) {
+	names := map[string]bool{}
+	for _, reader := range []client.Reader{r.client, r.live} {
+		var all discoveryv1alpha1.ForeignClusterList
+		if err := reader.List(ctx, &all); err != nil {
+			return nil, fmt.Errorf("list foreign clusters: %w", err)
+		}
+		for i := range all.Items {
+			names[all.Items[i].Name] = true
+			if identity := all.Items[i].Spec.ClusterIdentity; identity != nil && identity.ClusterID == pin.Cluster.ClusterID {
+				return &all.Items[i], nil
+			}
+		}
+	}
+	name := pin.Cluster.ClusterName
+	if names[name] {
+		name = pin.Cluster.UniqueName()
+	}
+	fc := &discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Finalizers: []string{labels.FinalizerPeer},
+			Labels: map[string]string{labels.ClusterID: pin.Cluster.ClusterID, labels.DiscoveryType: labels.DiscoveryIncoming},
+		},
+		Spec: discoveryv1alpha1.ForeignClusterSpec{
+			PeeringType: discoveryv1alpha1.OutOfBand, ClusterIdentity: &pin.Cluster, ForeignAuthURL: pin.AuthURL,
+			OutgoingPeeringEnabled: discoveryv1alpha1.PeeringAuto, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
+		},
+	}
+	if err := r.client.Create(ctx, fc); err != nil {
+		return nil, fmt.Errorf("make foreign cluster %s of a peer that registered: %w", name, err)
+	}
+	log.FromContext(ctx).Info("peer admitted", "clusterID", pin.Cluster.ClusterID, "foreigncluster", name)
+	return fc, nil
+}

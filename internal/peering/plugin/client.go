@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// DefaultTimeout is the deadline of a question.
+	DefaultTimeout = 2 * time.Second
+	// maxRetry bounds the time between two attempts to connect. A plugin that was restarted is heard again within
+	// this time.
+	maxRetry = 5 * time.Second
+	minRetry = 200 * time.Millisecond
+	// keepaliveEvery finds a plugin that vanished without closing its connection. Servers allow no less than five
+	// minutes unless told otherwise.
+	keepaliveEvery = 5 * time.Minute
+	// maxResources bounds an answer; a node has ten.
+	maxResources = 256
+)
+
+// ErrAnswer marks an answer that cannot be used. Asking again brings the same.
+var ErrAnswer = errors.New("unusable answer")
+
+// Client asks one plugin. All methods may be called at the same time.
+type Client struct {
+	connection *grpc.ClientConn
+	reader     ResourceReaderClient
+	address    string
+	timeout    time.Duration
+}
+
+// New returns a client of the plugin at host:port. It connects when first used, and again whenever needed. The
+// connection is not encrypted, as the contract wants it: the plugin belongs into the same cluster.
+func New(address string, timeout time.Duration) (*Client, error) {
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	retry := backoff.DefaultConfig
+	retry.BaseDelay, retry.MaxDelay = minRetry, maxRetry
+	connection, err := grpc.NewClient(address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: timeout}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveEvery, Timeout: timeout}),
+		grpc.WithNoProxy(), // in the same cluster
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<20)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("resource plugin %q: %w", address, err)
+	}
+	return &Client{connection: connection, reader: NewResourceReaderClient(connection), address: address, timeout: timeout}, nil
+}
+
+// Address is where the plugin is asked.
+func (c *Client) Address() string { return c.address }
+
+// Close ends the connection and all calls.
+func (c *Client) Close() error { return c.connection.Close() }
+
+// Read asks what a peer may use.
+func (c *Client) Read(ctx context.Context, clusterID string) (corev1.ResourceList, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	answer, err := c.reader.ReadResources(ctx, &ClusterIdentity{ClusterID: clusterID})
+	if err != nil {
+		return nil, fmt.Errorf("ask resource plugin %s for cluster %s: %w", c.address, clusterID, err)
+	}
+	list, err := parse(answer.GetResources())
+	if err != nil {
+		return nil, fmt.Errorf("resource plugin %s for cluster %s: %w", c.address, clusterID, err)
+	}
+	return list, nil
+}
+
+// parse accepts only what can become the capacity of a node.
+func parse(answer map[string]string) (corev1.ResourceList, error) {
+	if len(answer) > maxResources {
+		return nil, fmt.Errorf("%w: %d resources, more than %d", ErrAnswer, len(answer), maxResources)
+	}
+	list := make(corev1.ResourceList, len(answer))
+	for _, name := range slices.Sorted(maps.Keys(answer)) { // so that the same mistake is always the same error
+		text := answer[name]
+		if problems := validation.IsQualifiedName(name); len(problems) > 0 {
+			return nil, fmt.Errorf("%w: %.80q is no name of a resource: %s", ErrAnswer, name, problems[0])
+		}
+		quantity, err := resource.ParseQuantity(text)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s is %.80q: %w", ErrAnswer, name, text, err)
+		}
+		if quantity.Sign() < 0 {
+			return nil, fmt.Errorf("%w: %s is %.80q, which is negative", ErrAnswer, name, text)
+		}
+		list[corev1.ResourceName(name)] = quantity
+	}
+	return list, nil
+}
+
+// Remove tells the plugin that a peer is gone.
+func (c *Client) Remove(ctx context.Context, clusterID string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	if _, err := c.reader.RemoveCluster(ctx, &ClusterIdentity{ClusterID: clusterID}); err != nil {
+		return fmt.Errorf("tell resource plugin %s that cluster %s is gone: %w", c.address, clusterID, err)
+	}
+	return nil
+}
+
+// Watch calls changed with the ID of each peer whose answer changed, until the context ends. After each connection,
+// the first included, it calls changed with an empty ID: what was said meanwhile was not heard. changed must not block.
+func (c *Client) Watch(ctx context.Context, changed func(clusterID string)) {
+	logger := log.FromContext(ctx).WithValues("plugin", c.address)
+	wait := minRetry
+	for ctx.Err() == nil {
+		heard, err := c.listen(ctx, changed)
+		if ctx.Err() != nil {
+			return
+		}
+		if status.Code(err) == codes.Unimplemented {
+			// Such a plugin is still asked from time to time.
+			logger.Info("resource plugin does not report changes")
+			wait = maxRetry
+		} else {
+			logger.V(1).Info("resource plugin not connected", "reason", err.Error())
+		}
+		if heard {
+			wait = minRetry
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C:
+		}
+		wait = min(2*wait, maxRetry)
+	}
+}
+
+// listen reads one stream to its end.
+func (c *Client) listen(ctx context.Context, changed func(string)) (heard bool, _ error) {
+	// A stream that opens and then stays quiet is right, so only opening it has a deadline: WaitForReady waits for
+	// the connection, whose attempts have their own.
+	stream, err := c.reader.Subscribe(ctx, &Empty{}, grpc.WaitForReady(true))
+	if err != nil {
+		return false, fmt.Errorf("subscribe: %w", err)
+	}
+	changed("")
+	for {
+		identity, err := stream.Recv()
+		if err != nil {
+			return heard, fmt.Errorf("receive: %w", err)
+		}
+		heard = true
+		if id := identity.GetClusterID(); id != "" {
+			changed(id)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replicate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/apis/labels"
+)
+
+// What is decided from values alone.
+
+const yes, no = "true", "false"
+
+// meta is what the copy is called and carries.
+type meta struct {
+	name, namespace     string
+	labels, annotations map[string]string
+}
+
+// copied says what the copy carries: what the object carries, with the labels of a copy.
+func copied(local metav1.Object, origin, namespace string) meta {
+	to := meta{name: local.GetName(), namespace: namespace, labels: maps.Clone(local.GetLabels()), annotations: maps.Clone(local.GetAnnotations())}
+	to.labels[labels.Replication] = no
+	to.labels[labels.Replicated] = yes
+	to.labels[labels.OriginID] = origin
+	if _, ok := to.labels[labels.ClusterID]; ok {
+		to.labels[labels.ClusterID] = origin // over there, the peer is we
+	}
+	// The two speak of the local object only.
+	delete(to.annotations, corev1.LastAppliedConfigAnnotation)
+	delete(to.annotations, labels.ForceUnpeer)
+	return to
+}
+
+// peerOf is the cluster that the object is to be copied to. An object that lost its labels but not its finalizer
+// belongs to nobody and still has to end.
+func peerOf(object metav1.Object) (id string, ours bool) {
+	id = object.GetLabels()[labels.RemoteID]
+	if object.GetLabels()[labels.Replication] == yes && id != "" {
+		return id, true
+	}
+	return id, slices.Contains(object.GetFinalizers(), labels.FinalizerReplication)
+}
+
+// isCopy says whether the object at the provider is one that the cluster origin put there.
+func isCopy(remote metav1.Object, origin string) bool {
+	return remote.GetLabels()[labels.Replicated] == yes && remote.GetLabels()[labels.OriginID] == origin
+}
+
+// How long the end of an object waits for the provider, see docs/adr/0012-taking-a-peering-down.md.
+const (
+	// removeTime is for the removal of the copy, once the local side is done with the object.
+	removeTime = 30 * time.Second
+	// drainTime is the most that the local side takes if the provider answers.
+	drainTime = 120 * time.Second
+	// silentTime is for all of it, if the provider does not answer; silentGrace is what a provider that fell silent only
+	// after a long drain gets all the same.
+	silentTime  = 45 * time.Second
+	silentGrace = 5 * time.Second
+)
+
+// ending is one object on its way out.
+type ending struct {
+	// deleted is when somebody deleted it, drained when our finalizer was first seen to be the last one.
+	deleted, drained time.Time
+	// forced: no waiting at all.
+	forced bool
+	// ready: the provider's API server answers.
+	ready bool
+}
+
+// deadline is when the finalizer goes, whether the copy is gone or not.
+func (e ending) deadline() time.Time {
+	if e.forced {
+		return e.deleted
+	}
+	if e.ready {
+		return earlier(e.drained.Add(removeTime), e.deleted.Add(drainTime+removeTime))
+	}
+	late := e.deleted.Add(silentTime)
+	if grace := e.drained.Add(silentGrace); grace.After(late) {
+		late = grace
+	}
+	return late
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// leftover tells people what a deadline left over there. where is the namespace there, empty if it is not known.
+func leftover(kind, name, peer, where string, accepted bool) string {
+	if where == "" {
+		where = "our tenant namespace"
+	} else {
+		where = "namespace " + where
+	}
+	seen := "the provider could not be asked to delete it"
+	if accepted {
+		seen = "the provider was asked to delete it and has not finished"
+	}
+	return fmt.Sprintf("the copy of %s %s in cluster %s, %s, may be left: %s. It ends with the tenant of this cluster over there; "+
+		"an administrator of that cluster may delete the ForeignCluster of this cluster", kind, name, peer, where, seen)
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replicate
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+)
+
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 15 * time.Second
+	// objectTime bounds the work on one object: a few calls there, of ten seconds at most each, and a few here.
+	objectTime = 45 * time.Second
+)
+
+// desk works on the objects of one peer, one after the other.
+type desk struct {
+	r     *Replicator
+	id    string
+	queue workqueue.TypedRateLimitingInterface[key]
+	log   logr.Logger
+
+	mu   sync.Mutex
+	link *link
+
+	// leaving is known to the worker only: objects whose copy is being deleted.
+	leaving map[types.UID]*leaving
+}
+
+func newDesk(r *Replicator, id string) *desk {
+	return &desk{
+		r: r, id: id, leaving: map[types.UID]*leaving{},
+		log: r.mgr.GetLogger().WithName("replicate").WithValues("peer", id),
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[key](firstRetry, lastRetry)),
+	}
+}
+
+func (d *desk) current() *link {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.link
+}
+
+func (d *desk) plug(l *link) {
+	d.mu.Lock()
+	d.link = l
+	d.mu.Unlock()
+	d.r.working.Go(l.run)
+}
+
+// unplug takes the link away. What the worker does with it right now is cut short.
+func (d *desk) unplug() bool {
+	d.mu.Lock()
+	l := d.link
+	d.link = nil
+	d.mu.Unlock()
+	if l == nil {
+		return false
+	}
+	l.end()
+	return true
+}
+
+func (d *desk) run() {
+	stop := context.AfterFunc(d.r.life, d.queue.ShutDown)
+	defer stop()
+	for {
+		k, ended := d.queue.Get()
+		if ended {
+			return
+		}
+		d.work(k)
+		d.queue.Done(k)
+	}
+}
+
+func (d *desk) work(k key) {
+	l := d.current()
+	ctx := d.r.life
+	if l != nil {
+		ctx = l.life
+	}
+	ctx, cancel := context.WithTimeout(ctx, objectTime)
+	defer cancel()
+	d.log.Info("sync begins", "k", k.name)
+	again, err := d.sync(ctx, k, l)
+	d.log.Info("sync ends", "k", k.name, "again", again)
+	if again > 0 {
+		d.queue.AddAfter(k, again)
+	}
+	switch {
+	case err == nil:
+		d.queue.Forget(k)
+	case d.r.life.Err() != nil:
+	case l != nil && l.life.Err() != nil: // disconnected meanwhile; look again without the link
+		d.queue.Add(k)
+	default:
+		if l != nil {
+			l.suspect(err)
+		}
+		d.log.Info("object will be tried again", "kind", d.r.kinds[k.kind].name, "object", k.name, "reason", err.Error())
+		d.queue.AddRateLimited(k)
+	}
+}
+
+// sync brings one object and its copy together. again is when to look although nothing happens.
+func (d *desk) sync(ctx context.Context, k key, l *link) (again time.Duration, err error) {
+	kind := d.r.kinds[k.kind]
+	local := kind.object()
+	if err := d.r.here.Get(ctx, k.name, local); apierrors.IsNotFound(err) {
+		return 0, d.prune(ctx, k, l)
+	} else if err != nil {
+		return 0, err
+	}
+	if l != nil && l.namespace != k.name.Namespace {
+		l = nil // a label alone does not open another namespace to the peer
+	}
+	s := l.session()
+	if local.GetDeletionTimestamp() != nil {
+		return d.finish(ctx, k, local, l)
+	}
+	if id, _ := peerOf(local); s == nil || id != d.id || local.GetLabels()[labels.Replication] != yes {
+		return 0, nil
+	}
+	remote := kind.object()
+	switch err := s.cache.Get(ctx, s.name(k), remote); {
+	case apierrors.IsNotFound(err):
+		remote = nil
+	case err != nil:
+		return 0, err
+	}
+	if remote == nil || remote.GetDeletionTimestamp() == nil {
+		if kept, err := d.keep(ctx, local); err != nil || !kept {
+			return 0, err
+		}
+		intent := kind.there(local, copied(local, d.r.options.LocalClusterID, s.namespace))
+		if err := s.there.ApplyTo(ctx, intent, remote); err != nil {
+			return 0, err
+		}
+	}
+	if remote == nil {
+		return 0, nil // the copy's event brings us here again
+	}
+	return 0, d.bring(ctx, kind, local, remote)
+}
+
+// keep makes sure, before anything is sent, that the object cannot vanish without us. If somebody changed the object
+// meanwhile, its event brings us here again.
+func (d *desk) keep(ctx context.Context, local client.Object) (kept bool, err error) {
+	if slices.Contains(local.GetFinalizers(), labels.FinalizerReplication) {
+		return true, nil
+	}
+	before := local.DeepCopyObject().(client.Object)
+	local.SetFinalizers(append(slices.Clone(local.GetFinalizers()), labels.FinalizerReplication))
+	return d.patch(ctx, local, before)
+}
+
+func (d *desk) patch(ctx context.Context, local, before client.Object) (done bool, err error) {
+	err = d.r.here.Patch(ctx, local, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(labels.OwnerReplicate))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// bring writes what the provider says into the status of the local object.
+func (d *desk) bring(ctx context.Context, kind kind, local, remote client.Object) error {
+	intent := kind.here(local, remote)
+	if intent == nil {
+		return nil
+	}
+	err := d.r.status.ApplyStatusTo(ctx, intent, local)
+	return client.IgnoreNotFound(err)
+}
+
+// prune deletes a copy whose object is gone: a deadline ended it, or somebody took the finalizer away by hand. The
+// cache may be behind, so our API server is asked.
+func (d *desk) prune(ctx context.Context, k key, l *link) error {
+	d.r.status.Forget(k.name)
+	s := l.session()
+	if s == nil || l.namespace != k.name.Namespace {
+		return nil
+	}
+	s.there.Forget(s.name(k))
+	kind := d.r.kinds[k.kind]
+	remote := kind.object()
+	if err := s.cache.Get(ctx, s.name(k), remote); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if remote.GetDeletionTimestamp() != nil || !isCopy(remote, d.r.options.LocalClusterID) {
+		return nil
+	}
+	if err := d.r.live.Get(ctx, k.name, kind.object()); !apierrors.IsNotFound(err) {
+		return err
+	}
+	d.log.Info("copy without an object is deleted", "kind", kind.name, "object", k.name)
+	uid := remote.GetUID()
+	return client.IgnoreNotFound(s.client.Delete(ctx, remote, client.Preconditions{UID: &uid}))
+}
+
+// look puts objects of the peer into the queue: all, or only those on their way out.
+func (d *desk) look(ctx context.Context, namespace string, all bool) {
+	for i, kind := range d.r.kinds {
+		list := kind.list()
+		if err := d.r.here.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			d.log.Error(err, "objects cannot be listed", "kind", kind.name)
+			continue
+		}
+		eachItem(list, func(object client.Object) {
+			if id, ours := peerOf(object); ours && id == d.id && (all || object.GetDeletionTimestamp() != nil) {
+				d.queue.Add(key{kind: i, name: client.ObjectKeyFromObject(object)})
+			}
+		})
+	}
+}
+
+func eachItem(list client.ObjectList, do func(client.Object)) {
+	_ = apimeta.EachListItem(list, func(item runtime.Object) error {
+		if object, ok := item.(client.Object); ok {
+			do(object)
+		}
+		return nil
+	})
+}

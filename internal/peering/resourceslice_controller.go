@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/peering/grant"
+	"liqo.io/liqo/internal/peering/plugin"
+)
+
+// +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices/status,verbs=patch
+// +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch;delete
+// +kubebuilder:rbac:groups="",resources=namespaces;nodes;pods,verbs=list;watch
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=list;watch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=ingressclasses,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,resourceNames=liqo-resource-sharing,verbs=list;watch
+
+const (
+	// sharingConfigMap, with one key, holds the sharing percentage while the cluster runs.
+	sharingConfigMap = "liqo-resource-sharing"
+	sharingKey       = "percentage"
+
+	defaultThreshold = 5
+	// sliceWorkers look at tenants at the same time: a plugin that is slow for one peer delays no other.
+	sliceWorkers = 4
+	// pluginRetry is when a plugin that failed is asked again, if it does not report by itself.
+	pluginRetry = 10 * time.Second
+)
+
+// SliceOptions is what the provider's side of a peering needs to know.
+type SliceOptions struct {
+	// Namespace is where this product is installed (--liqo-namespace): the ConfigMap with the sharing percentage is there.
+	Namespace string
+	// SharingPercentage is used as long as the ConfigMap says nothing (--resource-sharing-percentage, default 50).
+	SharingPercentage int
+	// UpdateThreshold is the change in percent that is told to a peer at once (--offer-update-threshold-percentage).
+	// Nil: 5, or 0 with a plugin.
+	UpdateThreshold *int
+	// ClusterLabels are put on the virtual nodes that stand for this cluster (--cluster-labels).
+	ClusterLabels map[string]string
+	// IncomingPeering is what Auto means for foreign clusters (--enable-incoming-peering, default true).
+	IncomingPeering bool
+	// PluginAddress is host:port of a resource plugin, if one decides instead of the percentage (--resource-plugin-address).
+	PluginAddress string
+
+	// The durations below have defaults and are there for tests.
+
+	// Debounce is how long changes of nodes and pods are collected. Default 500 ms.
+	Debounce time.Duration
+	// Refresh and RefreshJitter: after that much time small changes are told, too. Default 5 min and 60 s.
+	Refresh, RefreshJitter time.Duration
+	// PluginTimeout is the deadline of a question to the plugin. Default 2 s.
+	PluginTimeout time.Duration
+}
+
+func (o *SliceOptions) complete() error {
+	if o.SharingPercentage < 0 || o.SharingPercentage > grant.MaxPercentage {
+		return fmt.Errorf("resource sharing percentage %d: must be from 0 to %d", o.SharingPercentage, grant.MaxPercentage)
+	}
+	if o.UpdateThreshold == nil {
+		threshold := defaultThreshold
+		if o.PluginAddress != "" {
+			threshold = 0
+		}
+		o.UpdateThreshold = &threshold
+	}
+	if *o.UpdateThreshold < 0 {
+		return fmt.Errorf("offer update threshold %d%%: must not be negative", *o.UpdateThreshold)
+	}
+	for duration, standard := range map[*time.Duration]time.Duration{
+		&o.Debounce: 500 * time.Millisecond, &o.Refresh: 5 * time.Minute, &o.RefreshJitter: time.Minute, &o.PluginTimeout: plugin.DefaultTimeout,
+	} {
+		if *duration <= 0 {
+			*duration = standard
+		}
+	}
+	return nil
+}
+
+// sliceReconciler answers the requests of peers. Its unit of work is a tenant namespace, because all slices of a
+// tenant share one grant, and because a peer that makes a thousand of them shall cost one look, not a thousand.
+type sliceReconciler struct {
+	options SliceOptions
+	client  client.Client
+	live    client.Reader // past the cache
+	config  client.Reader // sees the ConfigMap with the percentage only
+	usage   *sliceUsage
+	plugin  *plugin.Client // may be nil
+	tenants *sliceTenants
+	// percentage is the last one that could be read.
+	percentage atomic.Int64
+}
+
+// SetupResourceSlice registers the controller that answers the requests of peers. The manager's cache should have
+// grant.TrimPod and grant.TrimNode as transform functions; it works without.
+func SetupResourceSlice(mgr manager.Manager, o SliceOptions) error {
+	if err := o.complete(); err != nil {
+		return err
+	}
+	config, err := sharingConfig(mgr, o.Namespace)
+	if err != nil {
+		return err
+	}
+	tenants := newSliceTenants()
+	r := &sliceReconciler{
+		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), config: config, tenants: tenants,
+		usage: newSliceUsage(mgr.GetCache(), o, tenants.requests),
+	}
+	r.percentage.Store(int64(o.SharingPercentage))
+	everybody := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return tenants.requests() })
+	whatWasSaid := builder.WithPredicates(predicate.Or(
+		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))
+
+	b := builder.ControllerManagedBy(mgr).Named("resourceslice").
+		WithOptions(controller.Options{MaxConcurrentReconciles: sliceWorkers}).
+		Watches(&sharingv1alpha1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(tenantOfSlice)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(tenantOfNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.tenantsOfPeer), whatWasSaid).
+		Watches(&storagev1.StorageClass{}, everybody).
+		Watches(&networkingv1.IngressClass{}, everybody).
+		WatchesRawSource(source.Kind[client.Object](config, &corev1.ConfigMap{}, everybody)).
+		WatchesRawSource(r.usage)
+	if o.PluginAddress != "" {
+		if r.plugin, err = plugin.New(o.PluginAddress, o.PluginTimeout); err != nil {
+			return err
+		}
+		b = b.WatchesRawSource(source.Func(r.followPlugin))
+	}
+	return b.Complete(r)
+}
+
+// sharingConfig is a cache of one ConfigMap: the manager's own may see fewer, and should not see more.
+func sharingConfig(mgr manager.Manager, namespace string) (cache.Cache, error) {
+	config, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {
+			Namespaces: map[string]cache.Config{namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", sharingConfigMap)}},
+		}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cache of ConfigMap %s/%s: %w", namespace, sharingConfigMap, err)
+	}
+	return config, mgr.Add(config)
+}
+
+// followPlugin wakes the tenants that the plugin names.
+func (r *sliceReconciler) followPlugin(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	go func() {
+		r.plugin.Watch(ctx, func(clusterID string) {
+			for _, request := range r.tenants.requestsOf(clusterID, true) {
+				queue.Add(request)
+			}
+		})
+		if err := r.plugin.Close(); err != nil {
+			log.FromContext(ctx).V(1).Info("resource plugin not closed", "reason", err.Error())
+		}
+	}()
+	return nil
+}
+
+func tenantOfSlice(_ context.Context, object client.Object) []reconcile.Request {
+	if slice, ok := object.(*sharingv1alpha1.ResourceSlice); !ok || !isSliceCopy(slice) {
+		return nil
+	}
+	return []reconcile.Request{sliceRequest(object.GetNamespace())}
+}
+
+func tenantOfNamespace(_ context.Context, object client.Object) []reconcile.Request {
+	if object.GetLabels()[labels.TenantNamespace] != annotationTrue {
+		return nil
+	}
+	return []reconcile.Request{sliceRequest(object.GetName())}
+}
+
+func (r *sliceReconciler) tenantsOfPeer(_ context.Context, object client.Object) []reconcile.Request {
+	peer, ok := object.(*discoveryv1alpha1.ForeignCluster)
+	if !ok || peer.Spec.ClusterIdentity == nil {
+		return nil
+	}
+	return r.tenants.requestsOf(peer.Spec.ClusterIdentity.ClusterID, false)
+}
+
+// Reconcile looks at one tenant namespace.
+func (r *sliceReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	namespace := request.Name
+	clusterID, err := r.tenantID(ctx, namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	live, dying, err := r.copies(ctx, namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if clusterID == "" || len(live)+len(dying) == 0 {
+		// Nobody's namespace, or none of the peer's slices in it. An event of either brings us back.
+		r.tenants.forget(namespace)
+		return reconcile.Result{}, nil
+	}
+	peer, err := r.foreignCluster(ctx, clusterID)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if len(dying) > 0 {
+		if len(live) == 0 {
+			if err := r.endIncoming(ctx, peer, clusterID); err != nil {
+				return reconcile.Result{}, err
+			}
+		}
+		if err := r.release(ctx, dying); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	again, err := r.answer(ctx, r.tenants.get(namespace, clusterID), peer, live)
+	return reconcile.Result{RequeueAfter: again}, err
+}
+
+// nextRefresh spreads the refreshes of many tenants.
+func (r *sliceReconciler) nextRefresh(now time.Time) time.Time {
+	return now.Add(r.options.Refresh + rand.N(r.options.RefreshJitter))
+}

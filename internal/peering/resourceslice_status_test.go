@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/peering/grant"
+)
+
+func TestRefusal(t *testing.T) {
+	wish := func(enabled discoveryv1alpha1.PeeringEnabled) *discoveryv1alpha1.ForeignCluster {
+		return &discoveryv1alpha1.ForeignCluster{Spec: discoveryv1alpha1.ForeignClusterSpec{IncomingPeeringEnabled: enabled}}
+	}
+	going := wish(discoveryv1alpha1.PeeringYes)
+	going.DeletionTimestamp = new(metav1.Now())
+	for _, test := range []struct {
+		name     string
+		peer     *discoveryv1alpha1.ForeignCluster
+		incoming bool
+		want     string
+	}{
+		{"auto, on", wish(discoveryv1alpha1.PeeringAuto), true, ""},
+		{"auto, off", wish(discoveryv1alpha1.PeeringAuto), false, sharingv1alpha1.ReasonIncomingDisabled},
+		{"not defaulted, off", wish(""), false, sharingv1alpha1.ReasonIncomingDisabled},
+		{"yes, off", wish(discoveryv1alpha1.PeeringYes), false, ""},
+		{"no, on", wish(discoveryv1alpha1.PeeringNo), true, sharingv1alpha1.ReasonIncomingDisabled},
+		{"being deleted", going, true, sharingv1alpha1.ReasonProviderWithdrawing},
+		{"no record", nil, true, sharingv1alpha1.ReasonProviderWithdrawing},
+	} {
+		facts := &sliceFacts{peer: test.peer, incoming: test.incoming}
+		if reason, message := refusal(facts); reason != test.want || (reason == "") != (message == "") {
+			t.Errorf("%s: %q, %q", test.name, reason, message)
+		}
+	}
+}
+
+func TestCompareSlice(t *testing.T) {
+	facts := &sliceFacts{peer: &discoveryv1alpha1.ForeignCluster{}, incoming: true, percentage: 100, labels: map[string]string{"a": "b"}}
+	facts.capacity = grant.Capacity{Allocatable: grant.Amounts{"cpu": 100_000, "memory": 1e9}, Architectures: []string{"amd64"}}
+	slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
+	answer := func() *sharingv1alpha1.ResourceSliceStatus {
+		return &sliceAnswers(facts, []sliceAsk{{slice, &slice.Status}})[0]
+	}
+	if got := compareSlice(&slice.Status, answer(), 5); got != bigNews {
+		t.Errorf("first answer: %d", got)
+	}
+	told := answer()
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   sliceNews
+	}{
+		{"nothing", func() {}, nothingNew},
+		{"five percent", func() { facts.capacity.Allocatable["cpu"] = 95_000 }, smallNews},
+		{"six percent", func() { facts.capacity.Allocatable["cpu"] = 94_000 }, bigNews},
+		{"as before", func() { facts.capacity.Allocatable["cpu"] = 100_000 }, nothingNew},
+		{"another label", func() { facts.labels = map[string]string{"a": "c"} }, bigNews},
+		{"as before", func() { facts.labels = map[string]string{"a": "b"} }, nothingNew},
+		{"an architecture", func() { facts.capacity.Architectures = []string{"arm64", "amd64"} }, bigNews},
+		{"as before", func() { facts.capacity.Architectures = []string{"amd64"} }, nothingNew},
+		{"a storage class", func() { facts.storage = []sharingv1alpha1.StorageClass{{StorageClassName: "x"}} }, bigNews},
+		{"as before", func() { facts.storage = nil }, nothingNew},
+		{"one percent of the percentage", func() { facts.percentage = 99 }, bigNews},
+		{"as before", func() { facts.percentage = 100 }, nothingNew},
+		{"another request", func() { slice.Generation++ }, bigNews},
+	} {
+		step.change()
+		if got := compareSlice(told, answer(), 5); got != step.want {
+			t.Errorf("%s: %d, want %d", step.name, got, step.want)
+		}
+	}
+}
+
+func TestIsSliceCopy(t *testing.T) {
+	for name, test := range map[string]struct {
+		labels     map[string]string
+		finalizers []string
+		want       bool
+	}{
+		"a copy":                         {map[string]string{labels.Replicated: "true", labels.Replication: "false"}, nil, true},
+		"our own request":                {map[string]string{labels.Replication: "true"}, []string{labels.FinalizerReplication}, false},
+		"ours, marked by a hostile peer": {map[string]string{labels.Replication: "true", labels.Replicated: "true"}, nil, false},
+		"a copy without its label":       {nil, []string{labels.FinalizerGrant}, true},
+		"a stranger":                     {nil, nil, false},
+	} {
+		slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Labels: test.labels, Finalizers: test.finalizers}}
+		if got := isSliceCopy(slice); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestSharedClasses(t *testing.T) {
+	old, young := metav1.NewTime(time.Unix(1000, 0)), metav1.NewTime(time.Unix(2000, 0))
+	byDefault := map[string]string{defaultStorageClass: "true"}
+	storage := sharedStorageClasses([]storagev1.StorageClass{
+		{ObjectMeta: metav1.ObjectMeta{Name: "c", CreationTimestamp: old, Annotations: byDefault}, Provisioner: "x"},
+		{ObjectMeta: metav1.ObjectMeta{Name: "b", CreationTimestamp: young, Annotations: map[string]string{defaultStorageBeta: "true"}}, Provisioner: "x"},
+		{ObjectMeta: metav1.ObjectMeta{Name: "liqo", CreationTimestamp: young, Annotations: byDefault}, Provisioner: virtualProvisioner},
+		{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: young}, Provisioner: "x"},
+	})
+	if want := []sharingv1alpha1.StorageClass{{StorageClassName: "a"}, {StorageClassName: "b", Default: true}, {StorageClassName: "c"}}; !slices.Equal(storage, want) {
+		t.Errorf("storage classes %v", storage)
+	}
+	ingress := sharedIngressClasses([]networkingv1.IngressClass{
+		{ObjectMeta: metav1.ObjectMeta{Name: "z", Annotations: map[string]string{defaultIngressClass: "true"}}}, {ObjectMeta: metav1.ObjectMeta{Name: "y"}},
+	})
+	if want := []sharingv1alpha1.IngressClass{{IngressClassName: "y"}, {IngressClassName: "z", Default: true}}; !slices.Equal(ingress, want) {
+		t.Errorf("ingress classes %v", ingress)
+	}
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/peering/grant"
+)
+
+// sliceInTime is the promise: a change is told within two seconds. The rest is for a machine that is busy.
+const sliceInTime, sliceNoise = 2 * time.Second, 2 * time.Second
+
+// sliceBench is a provider: an API server, an administrator's client, and the controller with its own rights only.
+type sliceBench struct {
+	client.Client
+	t      *testing.T // of the subtest that runs
+	whole  *testing.T
+	scheme *runtime.Scheme
+	admin  *rest.Config
+	writes atomic.Int64 // of the controller
+}
+
+func newSliceBench(t *testing.T) *sliceBench {
+	t.Helper()
+	b := &sliceBench{t: t, whole: t, scheme: runtime.NewScheme(), admin: kubetest.Cluster(t)}
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
+		b.must(add(b.scheme))
+	}
+	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{Paths: []string{"../../deployments/liqo/crds"}, ErrorIfPathMissing: true})
+	b.must(err)
+	b.Client, err = client.New(b.admin, client.Options{Scheme: b.scheme})
+	b.must(err)
+	for _, name := range []string{"liqo", "apps"} {
+		b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	b.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "apps"}})
+	b.grantMarkedRights()
+	return b
+}
+
+func (b *sliceBench) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *sliceBench) create(object client.Object) {
+	b.t.Helper()
+	b.must(b.Create(b.t.Context(), object))
+}
+
+var sliceMarker = regexp.MustCompile(`(?m)^// \+kubebuilder:rbac:(.*)$`)
+
+// grantMarkedRights gives user grant-test what the markers of the controller say, and nothing else: what is missing
+// there makes the tests fail.
+func (b *sliceBench) grantMarkedRights() {
+	b.t.Helper()
+	source, err := os.ReadFile(filepath.Clean("resourceslice_controller.go"))
+	b.must(err)
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, marker := range sliceMarker.FindAllStringSubmatch(string(source), -1) {
+		var rule rbacv1.PolicyRule
+		namespace := ""
+		for field := range strings.SplitSeq(marker[1], ",") {
+			key, value, _ := strings.Cut(field, "=")
+			values := strings.Split(strings.Trim(value, `"`), ";")
+			switch key {
+			case "groups":
+				rule.APIGroups = values
+			case "resources":
+				rule.Resources = values
+			case "resourceNames":
+				rule.ResourceNames = values
+			case "verbs":
+				rule.Verbs = values
+			case "namespace":
+				namespace = value
+			}
+		}
+		rules[namespace] = append(rules[namespace], rule)
+	}
+	name, subjects := metav1.ObjectMeta{Name: "grant-test"}, []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "grant-test"}}
+	for namespace, some := range rules {
+		name.Namespace = namespace
+		if namespace == "" {
+			b.create(&rbacv1.ClusterRole{ObjectMeta: name, Rules: some})
+			b.create(&rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name}})
+			continue
+		}
+		b.create(&rbacv1.Role{ObjectMeta: name, Rules: some})
+		b.create(&rbacv1.RoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name.Name}})
+	}
+}
+
+// run starts the controller, and returns how to stop it.
+func (b *sliceBench) run(o SliceOptions) (stop func()) {
+	b.t.Helper()
+	limited := rest.CopyConfig(b.admin)
+	limited.Impersonate = rest.ImpersonationConfig{UserName: "grant-test", Groups: []string{"system:authenticated"}}
+	mgr, err := manager.New(limited, manager.Options{
+		Scheme: b.scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: {Transform: grant.TrimPod}, &corev1.Node{}: {Transform: grant.TrimNode},
+		}},
+		NewClient: func(config *rest.Config, options client.Options) (client.Client, error) {
+			plain, err := client.NewWithWatch(config, options)
+			return b.counting(plain), err
+		},
+	})
+	b.must(err)
+	b.must(SetupResourceSlice(mgr, o))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			b.whole.Errorf("manager: %v", err)
+		}
+	}
+	b.whole.Cleanup(stop)
+	return stop
+}
+
+// counting counts the writes that pass through a client.
+func (b *sliceBench) counting(plain client.WithWatch) client.Client {
+	return interceptor.NewClient(plain, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			b.writes.Add(1)
+			return c.Patch(ctx, o, p, opts...)
+		},
+		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+			b.writes.Add(1)
+			return c.SubResource(sub).Apply(ctx, o, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			b.writes.Add(1)
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+}
+
+func sliceList(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
+func (b *sliceBench) node(name string, allocatable corev1.ResourceList) *corev1.Node {
+	b.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux"}}}
+	b.create(node)
+	node.Status = corev1.NodeStatus{
+		Capacity: allocatable, Allocatable: allocatable,
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+	}
+	b.must(b.Status().Update(b.t.Context(), node))
+	return node
+}
+
+func (b *sliceBench) pod(name, node, origin, cpu string) *corev1.Pod {
+	b.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "apps"},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
+			Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Requests: sliceList("cpu", cpu)},
+		}}},
+	}
+	if origin != "" {
+		pod.Labels = map[string]string{grant.Origin: origin}
+	}
+	b.create(pod)
+	return pod
+}
+
+// tenant makes what the peering of a consumer leaves on the provider, up to its request.
+func (b *sliceBench) tenant(name string, change ...func(*discoveryv1alpha1.ForeignCluster)) *discoveryv1alpha1.ForeignCluster {
+	b.t.Helper()
+	peer := &discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.DiscoveryType: labels.DiscoveryIncoming}},
+		Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}},
+	}
+	for _, apply := range change {
+		apply(peer)
+	}
+	b.create(peer)
+	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant-" + name, Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: name + "-id"}}})
+	return peer
+}
+
+func (b *sliceBench) slice(namespace, name string, resources corev1.ResourceList) *sharingv1alpha1.ResourceSlice {
+	b.t.Helper()
+	slice := &sharingv1alpha1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{
+			labels.Replication: "false", labels.Replicated: "true", labels.OriginID: "somebody",
+		}},
+		// A lie: the provider looks at the namespace only.
+		Spec: sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: "milan-id", ProviderClusterID: "turin-id", NodeName: "liqo-turin", Resources: resources},
+	}
+	b.create(slice)
+	return slice
+}
+
+// until waits for an object to be right, within the time that was promised.
+func (b *sliceBench) until(what string, object client.Object, right func() string) {
+	b.t.Helper()
+	begin, problem := time.Now(), ""
+	for time.Since(begin) < sliceInTime+sliceNoise {
+		err := b.Get(b.t.Context(), client.ObjectKeyFromObject(object), object)
+		if problem = fmt.Sprint(err); err == nil {
+			problem = right()
+		}
+		if problem == "" {
+			if late := time.Since(begin); late > sliceInTime {
+				b.t.Logf("%s: took %s, more than the %s that are promised", what, late, sliceInTime)
+			}
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // between two looks
+	}
+	b.t.Fatalf("%s: not within %s: %s", what, sliceInTime+sliceNoise, problem)
+}
+
+func (b *sliceBench) untilGranted(what string, slice *sharingv1alpha1.ResourceSlice, cpu string) {
+	b.t.Helper()
+	b.until(what, slice, func() string {
+		granted := slice.Status.Resources[corev1.ResourceCPU]
+		if slice.Status.Phase != sharingv1alpha1.SliceAccepted || granted.String() != cpu {
+			return fmt.Sprintf("phase %q, cpu %s, want %s; %v", slice.Status.Phase, granted.String(), cpu, slice.Status.Conditions)
+		}
+		return ""
+	})
+}
+
+func (b *sliceBench) untilReason(what string, slice *sharingv1alpha1.ResourceSlice, phase sharingv1alpha1.SlicePhase, reason string) {
+	b.t.Helper()
+	b.until(what, slice, func() string {
+		granted := meta.FindStatusCondition(slice.Status.Conditions, sharingv1alpha1.ConditionGranted)
+		if granted == nil || granted.Reason != reason || slice.Status.Phase != phase {
+			return fmt.Sprintf("phase %q, condition %v", slice.Status.Phase, granted)
+		}
+		if phase == sharingv1alpha1.SliceRefused && len(slice.Status.Resources)+len(slice.Status.Architectures) > 0 {
+			return fmt.Sprintf("refused, but still granted: %v", slice.Status.Resources)
+		}
+		return ""
+	})
+}
+
+func (b *sliceBench) untilGone(what string, object client.Object) {
+	b.t.Helper()
+	for begin := time.Now(); time.Since(begin) < sliceInTime+sliceNoise; time.Sleep(20 * time.Millisecond) {
+		if err := b.Get(b.t.Context(), client.ObjectKeyFromObject(object), object); apierrors.IsNotFound(err) {
+			return
+		}
+	}
+	b.t.Fatalf("%s: %s is still there: finalizers %v", what, object.GetName(), object.GetFinalizers())
+}
+
+// edit changes an object, whatever its version.
+func (b *sliceBench) edit(object client.Object, change func()) {
+	b.t.Helper()
+	before := object.DeepCopyObject().(client.Object)
+	change()
+	b.must(b.Patch(b.t.Context(), object, client.MergeFrom(before)))
+}
+
+// quiet fails if the controller writes anything after all tenants have been looked at again.
+func (b *sliceBench) quiet(what string) {
+	b.t.Helper()
+	before := b.writes.Load()
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}
+	b.must(b.Get(b.t.Context(), client.ObjectKeyFromObject(class), class))
+	b.edit(class, func() { metav1.SetMetaDataAnnotation(&class.ObjectMeta, "looked-at", time.Now().String()) })
+	time.Sleep(time.Second) // that nothing happens can only be seen by waiting
+	if after := b.writes.Load(); after != before {
+		b.t.Errorf("%s: %d writes", what, after-before)
+	}
+}
+
+func (b *sliceBench) storageClasses() {
+	for name, provisioner := range map[string]string{"fast": "example.com/fast", "slow": "example.com/slow", "liqo": virtualProvisioner} {
+		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner}
+		if name == "fast" {
+			class.Annotations = map[string]string{defaultStorageClass: "true"}
+		}
+		b.create(class)
+	}
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/internal/peering/grant"
+)
+
+// sliceUsage feeds the ledger from the manager's nodes and pods. It is a source of the slice controller: the
+// controller waits until the ledger has seen all that exists (half a list of pods would grant too much), and all
+// tenants are looked at again when the sums may have changed.
+type sliceUsage struct {
+	cache    cache.Cache
+	pods     bool          // false with a plugin, which does the counting
+	debounce time.Duration // changes within this time are one
+	tenants  func() []reconcile.Request
+
+	mu       sync.Mutex
+	ledger   *grant.Ledger
+	capacity *grant.Capacity // nil: sum up again
+
+	changed chan struct{} // holds one note
+	synced  []toolscache.InformerSynced
+}
+
+func newSliceUsage(cache cache.Cache, o SliceOptions, tenants func() []reconcile.Request) *sliceUsage {
+	return &sliceUsage{
+		cache: cache, pods: o.PluginAddress == "", debounce: o.Debounce, tenants: tenants,
+		ledger: grant.NewLedger(), changed: make(chan struct{}, 1),
+	}
+}
+
+// Capacity is the sum as of now.
+func (u *sliceUsage) Capacity() grant.Capacity {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.capacity == nil {
+		u.capacity = new(u.ledger.Capacity())
+	}
+	return *u.capacity
+}
+
+// Start implements source.Source.
+func (u *sliceUsage) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	nodes, err := u.cache.GetInformer(ctx, &corev1.Node{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch nodes: %w", err)
+	}
+	if err := u.follow(nodes, u.setNode, u.deleteNode); err != nil {
+		return err
+	}
+	if u.pods {
+		pods, err := u.cache.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch pods: %w", err)
+		}
+		if err := u.follow(pods, u.setPod, u.deletePod); err != nil {
+			return err
+		}
+	}
+	go u.announce(ctx, queue)
+	return nil
+}
+
+// WaitForSync implements source.SyncingSource.
+func (u *sliceUsage) WaitForSync(ctx context.Context) error {
+	if !toolscache.WaitForCacheSync(ctx.Done(), u.synced...) {
+		return errors.New("nodes and pods could not be listed in time")
+	}
+	return nil
+}
+
+func (u *sliceUsage) follow(informer cache.Informer, set, forget func(any) bool) error {
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { u.note(set, object) },
+		UpdateFunc: func(_, object any) { u.note(set, object) },
+		DeleteFunc: func(object any) {
+			if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = missed.Obj
+			}
+			u.note(forget, object)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("follow informer: %w", err)
+	}
+	u.synced = append(u.synced, registration.HasSynced)
+	return nil
+}
+
+// note writes one event into the ledger.
+func (u *sliceUsage) note(write func(any) bool, object any) {
+	u.mu.Lock()
+	news := write(object)
+	if news {
+		u.capacity = nil
+	}
+	u.mu.Unlock()
+	if news {
+		select {
+		case u.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (u *sliceUsage) setNode(object any) bool {
+	node, ok := object.(*corev1.Node)
+	return ok && u.ledger.SetNode(node)
+}
+
+func (u *sliceUsage) deleteNode(object any) bool {
+	node, ok := object.(*corev1.Node)
+	return ok && u.ledger.DeleteNode(node.Name)
+}
+
+func (u *sliceUsage) setPod(object any) bool {
+	pod, ok := object.(*corev1.Pod)
+	return ok && u.ledger.SetPod(pod)
+}
+
+func (u *sliceUsage) deletePod(object any) bool {
+	pod, ok := object.(*corev1.Pod)
+	return ok && u.ledger.DeletePod(pod.Namespace, pod.Name)
+}
+
+// announce wakes all tenants, at most once per debounce time.
+func (u *sliceUsage) announce(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-u.changed:
+		}
+		timer := time.NewTimer(u.debounce)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		for _, request := range u.tenants() {
+			queue.Add(request)
+		}
+	}
+}

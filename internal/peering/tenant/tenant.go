@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tenant is the place of one peer in this cluster: a namespace, and the rights in it. tenant.go says what
+// belongs to a tenant, from values; tenants.go makes it so and takes it away again, rights first.
+//
+// It must not know why a peer is a tenant, nor what is exchanged in the namespace. Its proof is tenant_test.go,
+// against a real API server, and the table of what Render returns.
+package tenant
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	corev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	rbacv1 "k8s.io/client-go/applyconfigurations/rbac/v1"
+
+	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+)
+
+// Names that the chart and this package agree on.
+const (
+	// PeerAccount is the ServiceAccount, in the tenant namespace, that a consumer acts as.
+	PeerAccount = "liqo-peer"
+	// ManagerAccount and AuthAccount are our own ServiceAccounts, in the install namespace.
+	ManagerAccount = "liqo-controller-manager"
+	AuthAccount    = "liqo-auth"
+
+	// Cluster roles of the chart, bound in tenant namespaces only.
+	managerRole = "liqo-controller-manager-tenant"
+	authRole    = "liqo-auth-tenant"
+	basicRole   = "liqo-remote-peering-basic"
+)
+
+// Tenant is what there is to know of one.
+type Tenant struct {
+	// Peer is the other cluster.
+	Peer discovery.ClusterIdentity
+	// Namespace is its namespace here.
+	Namespace string
+	// Admitted peers may act here: they have registered a key. The others only lend us resources.
+	Admitted bool
+}
+
+// Part is one object of a tenant. The first part is the namespace, which the others need.
+type Part struct {
+	Kind, Name string
+	Intent     runtime.ApplyConfiguration
+}
+
+// Render returns all parts of a tenant. install is the namespace that our own accounts live in.
+func Render(t Tenant, install string) []Part {
+	marks := map[string]string{labels.AppPartOf: labels.PartOf, labels.ClusterID: t.Peer.ClusterID}
+	parts := []Part{{"Namespace", t.Namespace, corev1.Namespace(t.Namespace).WithLabels(marks).
+		WithLabels(map[string]string{labels.TenantNamespace: "true"})}}
+	bind := func(role, account, namespace string) {
+		name := "liqo-binding-" + role
+		parts = append(parts, Part{"RoleBinding", name, rbacv1.RoleBinding(name, t.Namespace).WithLabels(marks).
+			WithRoleRef(rbacv1.RoleRef().WithAPIGroup("rbac.authorization.k8s.io").WithKind("ClusterRole").WithName(role)).
+			WithSubjects(rbacv1.Subject().WithKind("ServiceAccount").WithName(account).WithNamespace(namespace))})
+	}
+	bind(managerRole, ManagerAccount, install)
+	if t.Admitted {
+		// Pods of the peer never run under this account: it has no token in any pod.
+		parts = append(parts, Part{"ServiceAccount", PeerAccount, corev1.ServiceAccount(PeerAccount, t.Namespace).
+			WithLabels(marks).WithAutomountServiceAccountToken(false)})
+		bind(authRole, AuthAccount, install)
+		bind(basicRole, PeerAccount, t.Namespace)
+	}
+	return parts
+}
+
+// Revoked are the parts without which a peer can do nothing here, in the order in which they are taken away.
+func Revoked(t Tenant, install string) []Part {
+	t.Admitted = true
+	var parts []Part
+	for _, part := range Render(t, install) {
+		if part.Kind == "ServiceAccount" {
+			parts = append([]Part{part}, parts...) // every token of it ends here
+		} else if part.Kind == "RoleBinding" && part.Name != "liqo-binding-"+managerRole {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}

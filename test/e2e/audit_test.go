@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// apiCall is one line of an audit log, of one of our identities.
+type apiCall struct {
+	at                                                             time.Time
+	user, verb, group, resource, subresource, namespace, name, url string
+	code                                                           int
+}
+
+func (c apiCall) writes() bool {
+	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, c.verb)
+}
+
+func (c apiCall) String() string {
+	return fmt.Sprintf("%s %s %s %s/%s/%s %s/%s %d", c.at.Format("15:04:05.000"), c.user, c.verb, c.group, c.resource, c.subresource, c.namespace, c.name, c.code)
+}
+
+// calls returns what our identities asked of the API server since from.
+func (c *cluster) calls(t testing.TB, from time.Time) (all []apiCall) {
+	t.Helper()
+	file, err := os.Open(c.audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if !strings.Contains(lines.Text(), "system:serviceaccount:liqo") {
+			continue
+		}
+		var line struct {
+			StageTimestamp   time.Time
+			Verb, RequestURI string
+			User             struct{ Username string }
+			ObjectRef        struct{ APIGroup, Resource, Subresource, Namespace, Name string }
+			ResponseStatus   struct{ Code int }
+		}
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.StageTimestamp.Before(from) || !strings.HasPrefix(line.User.Username, "system:serviceaccount:liqo") {
+			continue
+		}
+		ref := line.ObjectRef
+		all = append(all, apiCall{
+			line.StageTimestamp, line.User.Username, line.Verb, ref.APIGroup, ref.Resource, ref.Subresource,
+			ref.Namespace, ref.Name, line.RequestURI, line.ResponseStatus.Code,
+		})
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// rights compares the rights that were used in this run with those granted: what was never used is too much.
+func rights(t *testing.T) {
+	used := map[string]bool{} // role, group, resource, verb
+	for _, c := range []*cluster{rome, milan} {
+		for _, call := range c.calls(t, time.Time{}) {
+			resource := call.resource
+			if call.subresource != "" {
+				resource += "/" + call.subresource
+			}
+			name := call.user[strings.LastIndexByte(call.user, ':')+1:]
+			used[strings.Join([]string{name, call.group, resource, call.verb}, " ")] = true
+			if call.code == 403 {
+				t.Logf("%s: refused: %s", c.Name, call)
+			}
+		}
+	}
+	identities := map[string]string{"controller-manager": "liqo-controller-manager", "auth": "liqo-auth", "virtual-kubelet": "virtual-kubelet"}
+	for role, identity := range identities {
+		text, err := os.ReadFile("../../deployments/liqo/files/rbac-" + role + ".yaml")
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for document := range strings.SplitSeq(string(text), "\n---") {
+			var granted rbacv1.ClusterRole
+			if err := yaml.Unmarshal([]byte(document), &granted); err != nil {
+				t.Fatal(err)
+			}
+			for _, rule := range granted.Rules {
+				for _, group := range rule.APIGroups {
+					for _, resource := range rule.Resources {
+						for _, verb := range rule.Verbs {
+							key := strings.Join([]string{identity, group, resource, verb}, " ")
+							if !used[key] && unused[key] == "" {
+								t.Errorf("granted but never used in this run: %s; take it away, or give the reason in unused", key)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// unused are rights that this run need not use, each with the reason.
+var unused = map[string]string{}

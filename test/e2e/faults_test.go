@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	sharing "liqo.io/liqo/apis/sharing/v1alpha1"
+)
+
+// point is a moment on the way of rome's peering with milan, as an outsider can see it.
+type point struct {
+	name string
+	seen func() bool
+}
+
+// some tells whether the cluster has an object of the list's kind that passes.
+func some(c *cluster, list client.ObjectList, count func() int, options ...client.ListOption) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return c.api.List(ctx, list, options...) == nil && count() > 0
+}
+
+func foreignClusters(c *cluster, good func(discovery.ForeignCluster) bool) func() bool {
+	return func() bool {
+		var all discovery.ForeignClusterList
+		return some(c, &all, func() int { return counted(all.Items, good) })
+	}
+}
+
+func slicesOf(c *cluster, good func(sharing.ResourceSlice) bool) func() bool {
+	return func() bool {
+		var all sharing.ResourceSliceList
+		return some(c, &all, func() int { return counted(all.Items, good) })
+	}
+}
+
+func namespaces(c *cluster, good func(corev1.Namespace) bool) func() bool {
+	return func() bool {
+		var all corev1.NamespaceList
+		return some(c, &all, func() int { return counted(all.Items, good) }, client.MatchingLabels{labels.TenantNamespace: "true"})
+	}
+}
+
+func counted[T any](items []T, good func(T) bool) (n int) {
+	for _, item := range items {
+		if good(item) {
+			n++
+		}
+	}
+	return n
+}
+
+func any1[T any](T) bool { return true }
+
+func not(seen func() bool) func() bool { return func() bool { return !seen() } }
+
+// peerPoints are the steps of a peering, in order.
+func peerPoints() []point {
+	return []point{
+		{"the foreign cluster is written", foreignClusters(rome, any1)},
+		{"the consumer has a tenant namespace", namespaces(rome, any1)},
+		{"the consumer has a slice", slicesOf(rome, any1)},
+		{"the provider has pinned the key", func() bool {
+			var all corev1.ConfigMapList
+			return some(milan, &all, func() int { return len(all.Items) }, client.InNamespace("liqo"), client.MatchingLabels{labels.PinnedKey: "true"})
+		}},
+		{"the provider has a tenant namespace", namespaces(milan, any1)},
+		{"the consumer holds an identity", func() bool {
+			var all corev1.SecretList
+			return some(rome, &all, func() int { return len(all.Items) }, client.MatchingLabels{labels.LocalIdentity: "true"})
+		}},
+		{"the provider has the slice", slicesOf(milan, any1)},
+		{"the provider has granted", slicesOf(milan, func(s sharing.ResourceSlice) bool { return s.Status.Phase == sharing.SliceAccepted })},
+		{"the node exists", func() bool { node, err := rome.node(milan); return err == nil && node.Name != "" }},
+	}
+}
+
+// unpeerPoints are the steps of taking it down.
+func unpeerPoints() []point {
+	return []point{
+		{"the wish is written", foreignClusters(rome, func(fc discovery.ForeignCluster) bool { return fc.Spec.OutgoingPeeringEnabled == discovery.PeeringNo })},
+		{"the slice is being deleted", slicesOf(rome, func(s sharing.ResourceSlice) bool { return s.DeletionTimestamp != nil })},
+		{"the node is gone", func() bool { _, err := rome.node(milan); return err != nil }},
+		{"the provider's slice is being deleted or gone", not(slicesOf(milan, func(s sharing.ResourceSlice) bool { return s.DeletionTimestamp == nil }))},
+		{"the provider's foreign cluster is being deleted or gone", not(foreignClusters(milan, func(fc discovery.ForeignCluster) bool { return fc.DeletionTimestamp == nil }))},
+		{"the provider's tenant is being deleted or gone", not(namespaces(milan, func(ns corev1.Namespace) bool { return ns.DeletionTimestamp == nil }))},
+		{"the consumer's slice is gone", not(slicesOf(rome, any1))},
+	}
+}
+
+// fault is something that goes wrong and comes back.
+type fault struct {
+	name  string
+	apply func(t testing.TB)
+	undo  func(t testing.TB)
+}
+
+func must(t testing.TB, args ...string) {
+	t.Helper()
+	if said := playground(args...); said.code != 0 {
+		t.Error(said)
+	}
+}
+
+func providerDown() fault {
+	return fault{
+		name:  "provider's API server stopped for 3 s",
+		apply: func(t testing.TB) { must(t, "component", "stop", milan.Name, "kube-apiserver"); pause(3 * time.Second) },
+		undo:  func(t testing.TB) { must(t, "component", "start", milan.Name, "kube-apiserver") },
+	}
+}
+
+// pause lets a fault last: time itself is what is tested here, nothing is waited for.
+func pause(d time.Duration) { <-time.After(d) }
+
+func managerKilled(c *cluster) fault {
+	return fault{
+		name: "controller-manager of " + c.Name + " killed",
+		apply: func(t testing.TB) {
+			said := c.tryKubectl("", "-n", "liqo", "delete", "pods", "-l", "app.kubernetes.io/name=controller-manager", "--grace-period=0", "--force", "--wait=false")
+			if said.code != 0 {
+				t.Error(said)
+			}
+		},
+		undo: func(testing.TB) {},
+	}
+}
+
+// during runs liqoctl in rome, lets the fault happen once the point is reached, and wants success all the same.
+func during(t *testing.T, p point, f fault, args ...string) {
+	t.Helper()
+	done := make(chan result, 1)
+	go func() { done <- rome.try(args...) }()
+	deadline := time.Now().Add(60 * time.Second)
+	for !p.seen() && time.Now().Before(deadline) {
+		pause(2 * time.Millisecond)
+	}
+	reached := time.Now().Before(deadline)
+	f.apply(t)
+	f.undo(t)
+	said := <-done
+	if !reached {
+		t.Errorf("the point was never reached: %s", p.name)
+	}
+	if said.code != 0 {
+		rome.show(t)
+		milan.show(t)
+		t.Fatalf("although the fault is over: %s", said)
+	}
+}
+
+func healthy(t testing.TB, c *cluster) {
+	t.Helper()
+	eventually(t, 60*time.Second, "the control plane of "+c.Name+" works", func() (string, bool) {
+		said := c.try("status")
+		return said.String(), said.code == 0
+	})
+}
+
+// faultsAtEachStep: whatever stops at whatever step, peering and unpeering end well once it is back.
+func faultsAtEachStep(t *testing.T) {
+	before := map[*cluster][]string{rome: rome.objects(t), milan: milan.objects(t)}
+	for _, f := range []fault{providerDown(), managerKilled(rome), managerKilled(milan)} {
+		peers, unpeers := peerPoints(), unpeerPoints()
+		for i := range max(len(peers), len(unpeers)) {
+			up, down := peers[min(i, len(peers)-1)], unpeers[min(i, len(unpeers)-1)]
+			t.Run(fmt.Sprintf("%s/%d", f.name, i+1), func(t *testing.T) {
+				t.Logf("peer: %s; unpeer: %s", up.name, down.name)
+				healthy(t, rome)
+				healthy(t, milan)
+				during(t, up, f, append(milan.peerCommand(t), "--timeout", "90s")...)
+				rome.nodeReady(t, milan, 60*time.Second)
+				healthy(t, rome)
+				during(t, down, f, "unpeer", "out-of-band", milan.Name, "--timeout", "90s")
+				rome.nothingNew(t, before[rome], 60*time.Second)
+				milan.nothingNew(t, before[milan], 60*time.Second)
+			})
+			if t.Failed() {
+				unpeered(t)
+			}
+		}
+	}
+}
+
+// authPodDeleted: the authentication service restarts while a peering is made.
+func authPodDeleted(t *testing.T) {
+	said := milan.tryKubectl("", "-n", "liqo", "delete", "pods", "-l", "app.kubernetes.io/name=auth", "--grace-period=0", "--force", "--wait=false")
+	if said.code != 0 {
+		t.Fatal(said)
+	}
+	eventually(t, 60*time.Second, "peering works although the authentication service restarted", func() (string, bool) {
+		said := rome.try(append(milan.peerCommand(t), "--timeout", "60s")...)
+		return said.String(), said.code == 0
+	})
+	rome.nodeReady(t, milan, 10*time.Second)
+	rome.liqoctl(t, "unpeer", "out-of-band", milan.Name)
+}
+
+// deadProvider: the provider does not come back while the consumer takes the peering down.
+func deadProvider(t *testing.T) {
+	for _, force := range []bool{false, true} {
+		t.Run(fmt.Sprintf("force %t", force), func(t *testing.T) {
+			before := rome.objects(t)
+			there := milan.objects(t)
+			rome.peer(t, milan)
+			must(t, "component", "stop", milan.Name, "kube-apiserver")
+			args := []string{"unpeer", "out-of-band", milan.Name}
+			if force {
+				args = append(args, "--force")
+			}
+			said := rome.try(args...)
+			measure(fmt.Sprintf("unpeer of a dead provider, force %t", force), "%.1f s", said.took.Seconds())
+			if said.code != 0 || said.took > 60*time.Second {
+				rome.show(t)
+				t.Errorf("want success within 60 s: %s", said)
+			}
+			rome.nothingNew(t, before, 30*time.Second)
+			must(t, "component", "start", milan.Name, "kube-apiserver")
+			healthy(t, milan)
+			// What was left over there is taken away there, and peering works again.
+			if fc := milan.foreign(t, rome); fc != nil {
+				milan.liqoctl(t, "unpeer", "out-of-band", rome.Name, "--force")
+			}
+			milan.nothingNew(t, there, 60*time.Second)
+			rome.peer(t, milan)
+			rome.liqoctl(t, "unpeer", "out-of-band", milan.Name)
+			rome.nothingNew(t, before, 30*time.Second)
+			milan.nothingNew(t, there, 30*time.Second)
+		})
+	}
+}

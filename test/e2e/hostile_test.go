@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+)
+
+// identity is what a consumer holds of a provider: the Secret in its own cluster.
+func (c *cluster) identity(t testing.TB, provider *cluster) (token, url, namespace string) {
+	t.Helper()
+	var all corev1.SecretList
+	if err := c.api.List(context.Background(), &all, client.MatchingLabels{labels.LocalIdentity: "true"}); err != nil {
+		t.Fatal(err)
+	}
+	fc := c.foreign(t, provider)
+	if fc == nil {
+		t.Fatalf("%s has no ForeignCluster %s", c.Name, provider.Name)
+	}
+	for _, secret := range all.Items {
+		if secret.Namespace == fc.Status.TenantNamespace.Local {
+			return string(secret.Data["token"]), string(secret.Data["apiServerUrl"]), string(secret.Data["namespace"])
+		}
+	}
+	t.Fatalf("no Secret in namespace %q of %s is labelled %s", fc.Status.TenantNamespace.Local, c.Name, labels.LocalIdentity)
+	return "", "", ""
+}
+
+// call sends one request with the identity of a peer.
+func call(t testing.TB, provider *cluster, token, method, path, body string) (int, string) {
+	t.Helper()
+	config := rest.AnonymousClientConfig(provider.config)
+	config.BearerToken = token
+	http1, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequest(method, strings.TrimSuffix(provider.config.Host, "/")+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := "application/json"
+	if method == http.MethodPatch {
+		kind = "application/merge-patch+json"
+	}
+	request.Header.Set("Content-Type", kind)
+	response, err := http1.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, 2000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// hostilePeer tries with the identity that a consumer gets what it must not be able to do.
+func hostilePeer(t *testing.T) {
+	token, _, own := rome.identity(t, milan)
+	status, text := call(t, milan, token, http.MethodGet, "/apis/sharing.liqo.io/v1alpha1/namespaces/"+own+"/resourceslices", "")
+	if status != http.StatusOK {
+		t.Fatalf("the identity is not even good for its own slices, so this test shows nothing: %d %s", status, text)
+	}
+	const core, rbac = "/api/v1", "/apis/rbac.authorization.k8s.io/v1"
+	object := func(kind, name string) string {
+		return fmt.Sprintf(`{"kind":%q,"metadata":{"name":%q}}`, kind, name)
+	}
+	pod := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"evil"},"spec":{"containers":[{"name":"c","image":"playground.local/demo:1"}]}}`
+	binding := `{"kind":"ClusterRoleBinding","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"evil"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"ServiceAccount","name":"liqo-peer","namespace":"` + own + `"}]}`
+	tokens := `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","spec":{"audiences":[]}}`
+	forbidden := []struct{ method, path, body string }{
+		{"GET", core + "/secrets", ""},
+		{"GET", core + "/namespaces/kube-system/secrets", ""},
+		{"GET", core + "/namespaces/liqo/secrets", ""},
+		{"GET", core + "/namespaces/liqo/secrets/auth-token", ""},
+		{"GET", core + "/namespaces/" + own + "/secrets", ""},
+		{"POST", core + "/namespaces/" + own + "/secrets", object("Secret", "evil")},
+		{"GET", core + "/namespaces/liqo/configmaps", ""},
+		{"GET", core + "/namespaces/kube-system/configmaps/kubeadm-config", ""},
+		{"POST", core + "/namespaces/liqo/configmaps", object("ConfigMap", "peer-key-evil")},
+		{"POST", core + "/namespaces/" + own + "/configmaps", object("ConfigMap", "evil")},
+		{"GET", core + "/pods", ""},
+		{"GET", core + "/namespaces/" + own + "/pods", ""},
+		{"POST", core + "/namespaces/" + own + "/pods", pod},
+		{"POST", core + "/namespaces/default/pods", pod},
+		{"POST", core + "/namespaces/liqo/pods", pod},
+		{"GET", core + "/nodes", ""},
+		{"POST", core + "/nodes", object("Node", "evil")},
+		{"PATCH", core + "/nodes/milan-worker", `{"spec":{"unschedulable":true}}`},
+		{"GET", core + "/nodes/milan-worker/proxy/pods", ""},
+		{"GET", core + "/namespaces", ""},
+		{"POST", core + "/namespaces", object("Namespace", "evil")},
+		{"PATCH", core + "/namespaces/" + own, `{"metadata":{"labels":{"discovery.liqo.io/cluster-id":"another"}}}`},
+		{"DELETE", core + "/namespaces/" + own, ""},
+		{"GET", core + "/namespaces/" + own + "/serviceaccounts", ""},
+		{"POST", core + "/namespaces/" + own + "/serviceaccounts", object("ServiceAccount", "evil")},
+		{"POST", core + "/namespaces/" + own + "/serviceaccounts/liqo-peer/token", tokens},
+		{"POST", core + "/namespaces/liqo/serviceaccounts/liqo-controller-manager/token", tokens},
+		{"POST", core + "/namespaces/kube-system/serviceaccounts/default/token", tokens},
+		{"GET", rbac + "/clusterroles", ""},
+		{"POST", rbac + "/clusterrolebindings", binding},
+		{"GET", rbac + "/namespaces/" + own + "/rolebindings", ""},
+		{"POST", rbac + "/namespaces/" + own + "/rolebindings", strings.ReplaceAll(binding, "ClusterRoleBinding", "RoleBinding")},
+		{"POST", rbac + "/namespaces/" + own + "/roles", object("Role", "evil")},
+		{"DELETE", rbac + "/namespaces/" + own + "/rolebindings/liqo-binding-liqo-remote-peering-basic", ""},
+		{"GET", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", ""},
+		{"POST", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", object("ValidatingWebhookConfiguration", "evil")},
+		{"GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", ""},
+		{"POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", object("CertificateSigningRequest", "evil")},
+		{"POST", "/apis/apps/v1/namespaces/" + own + "/deployments", object("Deployment", "evil")},
+		{"POST", "/apis/batch/v1/namespaces/" + own + "/jobs", object("Job", "evil")},
+		{"GET", "/apis/discovery.liqo.io/v1alpha1/foreignclusters", ""},
+		{"PATCH", "/apis/discovery.liqo.io/v1alpha1/foreignclusters/rome", `{"spec":{"incomingPeeringEnabled":"Yes"}}`},
+		{"GET", "/apis/sharing.liqo.io/v1alpha1/resourceslices", ""},
+		{"GET", "/apis/sharing.liqo.io/v1alpha1/namespaces/default/resourceslices", ""},
+		{"PATCH", "/apis/sharing.liqo.io/v1alpha1/namespaces/" + own + "/resourceslices/rome/status", `{"status":{"resources":{"cpu":"1000"}}}`},
+		{"GET", "/apis/net.liqo.io/v1alpha1/tunnelendpoints", ""},
+		{"POST", "/apis/virtualkubelet.liqo.io/v1alpha1/namespaces/default/shadowpods", object("ShadowPod", "evil")},
+		{"POST", "/apis/authentication.k8s.io/v1/tokenreviews", object("TokenReview", "evil")},
+		{"GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", ""},
+		{"GET", "/metrics", ""},
+		{"GET", "/logs/", ""},
+	}
+	if len(forbidden) < 30 {
+		t.Fatalf("only %d calls", len(forbidden))
+	}
+	for _, f := range forbidden {
+		if status, text := call(t, milan, token, f.method, f.path, f.body); status != http.StatusForbidden {
+			t.Errorf("%s %s: %d, want 403\n%s", f.method, f.path, status, text)
+		}
+	}
+	measure("hostile peer: calls that answer Forbidden", "%d", len(forbidden))
+}
