@@ -15,6 +15,8 @@ CHECK := $(GO) run ./hack/check
 # The one place of the version is the chart, which liqoctl carries and which names the image.
 VERSION := $(shell sed -n 's/^appVersion: "\(.*\)"$$/\1/p' deployments/liqo/Chart.yaml)
 IMAGE := liqo.io/liqo:$(VERSION)
+# gRPC's trace pages bring html/template, whose calls by name keep every method of every type: 10 MB in each process's file.
+TAGS := -tags grpcnotrace
 LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 
 .PHONY: help playground down build image generate test unit lint verify e2e bench clean prerequisites
@@ -32,7 +34,7 @@ down: ## take the clusters away without a trace (root)
 
 build: prerequisites ## build bin/liqo, bin/liqoctl and bin/playground
 	$(GO) build -C playground -ldflags '-s -w' -o ../bin/playground .
-	$(GO) build -ldflags '$(LINK)' -o bin/ ./cmd/liqo ./cmd/liqoctl
+	$(GO) build $(TAGS) -ldflags '$(LINK)' -o bin/ ./cmd/liqo ./cmd/liqoctl
 
 image: build ## build the image of all roles, bin/liqo-image.tar, without Docker
 	bin/playground image build --binary bin/liqo --name $(IMAGE) -o bin/liqo-image.tar

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -107,6 +108,7 @@ func TestCluster(t *testing.T) {
 			t.Errorf("%s: %v, want allowed: %t", test.name, err, test.allowed)
 		}
 	}
+	tryNodes(ctx, t, root, c)
 	var system corev1.Namespace
 	if err := root.Get(ctx, client.ObjectKey{Name: "kube-system"}, &system); err != nil {
 		t.Fatal(err)
@@ -117,6 +119,41 @@ func TestCluster(t *testing.T) {
 	}
 	if err := c.Delete(ctx, namespace("shop", true), client.DryRunAll); err == nil {
 		t.Error("the controller manager deleted a namespace that is not a tenant's")
+	}
+}
+
+// tryNodes: a virtual node can be made, changed and deleted, a real one cannot, and none becomes the other.
+func tryNodes(ctx context.Context, t *testing.T, root, c client.Client) {
+	t.Helper()
+	virtual := func(name string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"liqo.io/type": "virtual-node"}}}
+	}
+	worker := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+	for _, node := range []client.Object{virtual("liqo-milan"), worker} {
+		if err := root.Create(ctx, node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch := func(node client.Object, text string) error {
+		return c.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
+	}
+	const cordon = `{"spec":{"unschedulable":true}}`
+	for _, test := range []struct {
+		what    string
+		err     error
+		allowed bool
+	}{
+		{"cordon a virtual node", patch(virtual("liqo-milan"), cordon), true},
+		{"delete a virtual node", c.Delete(ctx, virtual("liqo-milan"), client.DryRunAll), true},
+		{"cordon a real node", patch(worker.DeepCopy(), cordon), false},
+		{"delete a real node", c.Delete(ctx, worker.DeepCopy(), client.DryRunAll), false},
+		{"make a real node virtual", patch(worker.DeepCopy(), `{"metadata":{"labels":{"liqo.io/type":"virtual-node"}}}`), false},
+		{"make a virtual node real", patch(virtual("liqo-milan"), `{"metadata":{"labels":{"liqo.io/type":null}}}`), false},
+	} {
+		refused := test.err != nil && strings.Contains(test.err.Error(), "liqo-virtual-nodes")
+		if test.allowed && test.err != nil || !test.allowed && !refused {
+			t.Errorf("%s: %v, want allowed: %t", test.what, test.err, test.allowed)
+		}
 	}
 }
 

@@ -51,7 +51,6 @@ func TestWithAPIServer(t *testing.T) {
 		"FollowEnds":                 testFollowEnds,
 		"GeneratePeerCommand":        testGeneratePeerCommand,
 		"BadInput":                   testBadInput,
-		"UnreachableAPI":             testUnreachableAPI,
 		"Warnings":                   testWarnings,
 		"Peer":                       testPeer,
 		"PeerReusesIncoming":         testPeerReusesIncoming,

@@ -107,7 +107,8 @@ func dial(fc *discoveryv1alpha1.ForeignCluster) (Registrar, error) {
 type fcReconciler struct {
 	options  ForeignClusterOptions
 	client   client.Client
-	live     client.Reader
+	live     client.Reader // past the cache
+	watched  client.Reader // the cache itself: keys and tokens of peers, which the client reads past it
 	tenants  *tenant.Tenants
 	own      *ssa.Applier // in the name of this controller
 	attempts *attempts
@@ -119,7 +120,7 @@ type fcReconciler struct {
 func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 	o.complete()
 	r := &fcReconciler{
-		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(),
+		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), watched: mgr.GetCache(),
 		tenants:  tenant.New(mgr.GetClient(), mgr.GetAPIReader(), o.Namespace),
 		own:      ssa.NewApplier(mgr.GetClient(), labels.OwnerForeignCluster),
 		attempts: newAttempts(),

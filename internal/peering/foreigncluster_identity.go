@@ -251,7 +251,7 @@ func (r *fcReconciler) report(s *scope, last attempt, usable bool) {
 // peerToken reads the token of first contact; basis changes when another answer of the peer may be expected.
 func (r *fcReconciler) peerToken(ctx context.Context, s *scope) (token, basis string, err error) {
 	var secret corev1.Secret
-	err = r.client.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: tokenSecretName(s.peer.ClusterID)}, &secret)
+	err = r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: tokenSecretName(s.peer.ClusterID)}, &secret)
 	if client.IgnoreNotFound(err) != nil {
 		return "", "", fmt.Errorf("read token of %s: %w", s.peer.ClusterID, err)
 	}

@@ -52,7 +52,7 @@ func (r *fcReconciler) observe(ctx context.Context, s *scope) error {
 		return err
 	}
 	var pin corev1.ConfigMap
-	err = r.client.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: pinName(s.peer.ClusterID)}, &pin)
+	err = r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: pinName(s.peer.ClusterID)}, &pin)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("look for the key of %s: %w", s.peer.ClusterID, err)
 	}

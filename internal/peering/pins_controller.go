@@ -70,7 +70,7 @@ func (r *fcReconciler) setupPins(mgr manager.Manager) error {
 // Reconcile admits one peer.
 func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var object corev1.ConfigMap
-	if err := r.client.Get(ctx, request.NamespacedName, &object); err != nil {
+	if err := r.watched.Get(ctx, request.NamespacedName, &object); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if object.DeletionTimestamp != nil || object.Labels[labels.PinnedKey] != annotationTrue {

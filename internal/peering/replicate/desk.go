@@ -96,9 +96,7 @@ func (d *desk) work(k key) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, objectTime)
 	defer cancel()
-	d.log.Info("sync begins", "k", k.name)
 	again, err := d.sync(ctx, k, l)
-	d.log.Info("sync ends", "k", k.name, "again", again)
 	if again > 0 {
 		d.queue.AddAfter(k, again)
 	}

@@ -109,6 +109,9 @@ func TestSpecThereStatusBack(t *testing.T) {
 	// Idle, and after a restart, nothing is written.
 	b.probes(3)
 	before, _ := b.requests()
+	if before == 0 {
+		t.Fatal("the count of writes cannot be right: none so far")
+	}
 	b.probes(5)
 	if after, _ := b.requests(); after != before {
 		t.Errorf("%d writes while idle", after-before)
@@ -168,12 +171,10 @@ func TestDeletion(t *testing.T) {
 func TestDeletionWithoutLink(t *testing.T) {
 	b := newBed(t)
 	b.start(func(o *Options) { o.Now = func() time.Time { return time.Now().Add(silentTime + time.Minute) } })
-	b.t.Log(time.Now(), "begin")
 	b.slice("never-sent")
 	b.slice("sent", func(slice *sharingv1alpha1.ResourceSlice) { slice.Finalizers = []string{labels.FinalizerReplication} })
 	b.delete(b.here, "never-sent")
 	b.goes(b.here, "never-sent", "what was never sent goes at once")
-	b.t.Log(time.Now(), "deleting sent")
 	b.delete(b.here, "sent")
 	b.goes(b.here, "sent", "what may have been sent goes at its deadline")
 	if text := b.warning("sent"); !strings.Contains(text, b.provider) {

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"liqo.io/liqo/internal/action"
+)
+
+// outline is indented text that is being written: keys, values, and sections below each other.
+type outline struct {
+	lines []string
+	depth int
+}
+
+func (o *outline) line(format string, args ...any) {
+	o.lines = append(o.lines, strings.Repeat("  ", o.depth)+fmt.Sprintf(format, args...))
+}
+
+func (o *outline) value(key, value string) {
+	if value != "" {
+		o.line("%s: %s", key, value)
+	}
+}
+
+func (o *outline) section(title string, inner func()) {
+	o.line("%s", title)
+	o.depth++
+	inner()
+	o.depth--
+}
+
+// localBoxes are the boxes of `status`, from top to bottom.
+func localBoxes(s action.LocalStatus, verbose bool) []box {
+	var namespace outline
+	if !s.Namespace.Exists {
+		namespace.line("✗ the control plane namespace %q does not exist", s.Namespace.Name)
+		return []box{{"Namespace existence check", namespace.lines}}
+	}
+	namespace.line("✓ the control plane namespace %q exists", s.Namespace.Name)
+	boxes := []box{{"Namespace existence check", namespace.lines}, {"Control plane check", componentLines(s.Components, verbose)}}
+	if s.Cluster != nil {
+		boxes = append(boxes, box{"Local cluster information", clusterLines(s)})
+	}
+	return boxes
+}
+
+func componentLines(components []action.ComponentStatus, verbose bool) []string {
+	var o outline
+	kind := ""
+	for _, component := range components {
+		if component.Kind != kind {
+			kind, o.depth = component.Kind, 0
+			o.line("%s", kind)
+			o.depth = 1
+		}
+		if !component.Found {
+			o.line("✗ %s: missing", component.Name)
+			continue
+		}
+		mark := "✓"
+		if component.Ready < component.Desired || component.Available < component.Desired {
+			mark = "✗"
+		}
+		o.section(mark+" "+component.Name, func() {
+			o.line("Desired: %d, Ready: %d/%d, Available: %d/%d", component.Desired, component.Ready, component.Desired, component.Available, component.Desired)
+			o.value("Reason", component.Message)
+			if verbose {
+				o.value("Images", strings.Join(component.Images, ", "))
+			}
+		})
+	}
+	return o.lines
+}
+
+func clusterLines(s action.LocalStatus) []string {
+	var o outline
+	o.section("Cluster identity", func() {
+		o.value("Cluster ID", s.Cluster.ID)
+		o.value("Cluster name", s.Cluster.Name)
+		if len(s.Cluster.Labels) > 0 {
+			o.section("Cluster labels", func() {
+				for _, key := range slices.Sorted(maps.Keys(s.Cluster.Labels)) {
+					o.value(key, s.Cluster.Labels[key])
+				}
+			})
+		}
+	})
+	if s.Network != nil {
+		o.section("Network", func() { o.value("Status", s.Network.Status) })
+	}
+	if s.Endpoints != nil {
+		o.section("Endpoints", func() {
+			if s.Endpoints.AuthenticationError != "" {
+				o.value("Authentication", "not published: "+s.Endpoints.AuthenticationError)
+			}
+			o.value("Authentication", s.Endpoints.Authentication)
+			o.value("Kubernetes API server", s.Endpoints.APIServer)
+		})
+	}
+	return o.lines
+}
+
+// peerBox is the box of `status peer`.
+func peerBox(peers []action.PeerStatus, verbose bool) box {
+	var o outline
+	for i, peer := range peers {
+		if i > 0 {
+			o.lines = append(o.lines, "")
+		}
+		if !peer.Found {
+			o.section(peer.Name, func() { o.line("✗ Peer Not Found") })
+			continue
+		}
+		o.section(peer.Name+" - "+peer.ClusterID, func() { peerLines(&o, peer, verbose) })
+	}
+	if len(peers) == 0 {
+		o.line("This cluster is not peered with any remote cluster")
+	}
+	return box{"Peered Cluster Information", o.lines}
+}
+
+func peerLines(o *outline, peer action.PeerStatus, verbose bool) {
+	aspect := func(key string, a action.AspectStatus) {
+		o.value(key, a.Status)
+		if verbose || a.Bad() {
+			o.depth++
+			o.value("Reason", a.Reason)
+			o.value("Message", a.Message)
+			o.depth--
+		}
+	}
+	o.value("Type", peer.Type)
+	if peer.Processing.Bad() {
+		aspect("Processing", peer.Processing)
+	}
+	o.section("Direction", func() {
+		aspect("Outgoing", peer.Outgoing)
+		aspect("Incoming", peer.Incoming)
+	})
+	o.section("Authentication", func() {
+		aspect("Status", peer.Authentication)
+		if verbose {
+			o.value("Auth URL", peer.AuthURL)
+			o.value("Auth Proxy URL", peer.ProxyURL)
+			o.value("Remote version", peer.Version)
+		}
+	})
+	if verbose || peer.APIServer.Bad() {
+		o.section("API server", func() { aspect("Status", peer.APIServer) })
+	}
+	o.section("Network", func() { aspect("Status", peer.Network) })
+	o.section("Resources", func() {
+		o.section("Total acquired", func() { resourceLines(o, peer.Resources.Acquired) })
+		o.section("Total shared", func() { resourceLines(o, peer.Resources.Shared) })
+	})
+}
+
+// resourceLines begins with the resources that everybody asks for, and goes on by name.
+func resourceLines(o *outline, list corev1.ResourceList) {
+	if len(list) == 0 {
+		o.line("none")
+		return
+	}
+	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage}
+	for _, name := range first {
+		if quantity, ok := list[name]; ok {
+			o.value(string(name), amount(name, quantity))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if !slices.Contains(first, name) {
+			o.value(string(name), amount(name, list[name]))
+		}
+	}
+}
+
+func amount(name corev1.ResourceName, quantity resource.Quantity) string {
+	switch name {
+	case corev1.ResourceCPU:
+		return fmt.Sprintf("%dm", quantity.MilliValue())
+	case corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+		return fmt.Sprintf("%.2fGiB", quantity.AsApproximateFloat64()/(1<<30))
+	}
+	return quantity.String()
+}

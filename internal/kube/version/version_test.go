@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestCompatible(t *testing.T) {
+	for name, test := range map[string]struct {
+		remote Range
+		want   int
+		blame  string
+	}{
+		"same":                      {Range{1, 1}, 1, ""},
+		"newer that still knows us": {Range{1, 9}, 1, ""},
+		"says nothing":              {Range{}, 1, ""},
+		"newer that forgot us":      {Range{MaxProtocol + 1, MaxProtocol + 3}, 0, "upgrade Liqo in this cluster"},
+		"too old":                   {Range{-1, MinProtocol - 1}, 0, "upgrade Liqo in the remote cluster"},
+		"nonsense":                  {Range{9, 1}, 0, "upgrade"},
+	} {
+		got, err := Compatible(test.remote, "v9")
+		var mismatch *MismatchError
+		if got != test.want || (err != nil) != (test.blame != "") || err != nil && !errors.As(err, &mismatch) {
+			t.Errorf("%s: %d, %v", name, got, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), test.blame) {
+			t.Errorf("%s: %v, want it to say %q", name, err, test.blame)
+		}
+	}
+}
+
+func TestCommon(t *testing.T) {
+	if got := Common(append([]string{"from-the-future"}, Capabilities()...)); !slices.Equal(got, Capabilities()) {
+		t.Errorf("got %v", got)
+	}
+	if got := Common(nil); len(got) > 0 {
+		t.Errorf("got %v", got)
+	}
+}
