@@ -38,9 +38,10 @@ var other = map[string]any{
 	"webhook.failurePolicy":                                   "Ignore",
 }
 
-// with is what must be set for a value to matter.
+// with is what must be set for a value to matter, by the beginning of its path; what is set there itself is judged without.
 var with = map[string]string{
-	"auth.ingress.": "auth.ingress.enable=true,auth.ingress.host=liqo.example.org",
+	"auth.ingress.":           "auth.ingress.enable=true,auth.ingress.host=liqo.example.org",
+	"virtualKubelet.metrics.": "virtualKubelet.metrics.enabled=true",
 }
 
 // refused are values that cannot be changed yet; TestRefused has the message.
@@ -55,7 +56,7 @@ func TestEveryValueMatters(t *testing.T) {
 		}
 		conditions := ""
 		for prefix, set := range with {
-			if strings.HasPrefix(path, prefix) && path != prefix+"enable" {
+			if strings.HasPrefix(path, prefix) && path != prefix+"enable" && path != prefix+"enabled" {
 				conditions = set
 			}
 		}

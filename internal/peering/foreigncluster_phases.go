@@ -264,13 +264,8 @@ func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
 			return fmt.Errorf("delete %s/%s: %w", object.GetNamespace(), object.GetName(), err)
 		}
 	}
-	gone, err := r.tenants.Delete(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace})
-	if err != nil {
+	if err := r.tenants.Delete(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace}); err != nil {
 		return err
-	}
-	if !gone {
-		s.lookAgain(200 * time.Millisecond)
-		return errLater
 	}
 	log.FromContext(ctx).Info("peer removed", "clusterID", s.peer.ClusterID)
 	return r.letGo(ctx, s)

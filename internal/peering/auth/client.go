@@ -104,10 +104,10 @@ type Registration struct {
 
 // Register makes first contact. It may be repeated with the same key.
 func (c *Client) Register(ctx context.Context, r Registration) (Grant, error) {
-	public, ok := r.Key.Public().(ed25519.PublicKey)
-	if !ok || len(r.Key) != ed25519.PrivateKeySize {
+	if len(r.Key) != ed25519.PrivateKeySize {
 		return Grant{}, errors.New("register: there is no key")
 	}
+	public, _ := r.Key.Public().(ed25519.PublicKey) // it is nothing else
 	request := registrationRequest{
 		Cluster: r.Cluster, AuthURL: r.AuthURL, Token: r.Token, PublicKey: public, Protocol: ProtocolRange, DryRun: r.DryRun,
 	}

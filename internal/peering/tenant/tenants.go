@@ -107,29 +107,28 @@ func (t *Tenants) Revoke(ctx context.Context, tenant Tenant) error {
 	return nil
 }
 
-// Delete takes a tenant away, rights first, and tells whether nothing of it is left. A namespace that is not the peer's is not touched.
-func (t *Tenants) Delete(ctx context.Context, tenant Tenant) (gone bool, err error) {
+// Delete takes a tenant away, rights first. When it returns without an error the peer can do nothing here any more, and
+// the namespace is gone or going: Kubernetes itself takes five seconds and more for that, and needs nothing of ours for it.
+// A namespace that is not the peer's is not touched.
+func (t *Tenants) Delete(ctx context.Context, tenant Tenant) error {
 	var namespace metav1.PartialObjectMetadata
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	// Asked live: a cache that has not heard of the namespace is no proof that there is none.
 	if err := t.live.Get(ctx, client.ObjectKey{Name: tenant.Namespace}, &namespace); err != nil {
 		if apierrors.IsNotFound(err) {
-			return true, nil
+			return nil
 		}
-		return false, fmt.Errorf("look for namespace %s: %w", tenant.Namespace, err)
+		return fmt.Errorf("look for namespace %s: %w", tenant.Namespace, err)
 	}
-	if namespace.Labels[labels.TenantNamespace] != "true" || namespace.Labels[labels.ClusterID] != tenant.Peer.ClusterID {
-		return true, nil
-	}
-	if namespace.DeletionTimestamp != nil {
-		return false, nil
+	if namespace.DeletionTimestamp != nil || namespace.Labels[labels.TenantNamespace] != "true" || namespace.Labels[labels.ClusterID] != tenant.Peer.ClusterID {
+		return nil
 	}
 	if err := t.Revoke(ctx, tenant); err != nil {
-		return false, err
+		return err
 	}
 	uid := namespace.GetUID()
 	if err := t.cached.Delete(ctx, &namespace, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("delete namespace %s: %w", tenant.Namespace, err)
+		return fmt.Errorf("delete namespace %s: %w", tenant.Namespace, err)
 	}
-	return false, nil
+	return nil
 }
