@@ -146,7 +146,13 @@ func shorten(text string) string {
 func (r *nodeReconciler) dismantle(ctx context.Context, f *facts, k kubelet) error {
 	var failures []error
 	drop := func(object client.Object, options ...client.DeleteOption) {
-		if err := r.client.Delete(ctx, object, options...); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		err := r.client.Delete(ctx, object, options...)
+		if apierrors.IsForbidden(err) {
+			// Somebody deletes the whole namespace, our right in it included. What counts is what is there at the next look.
+			log.FromContext(ctx).Info("not deleted", "object", fmt.Sprintf("%T", object), "namespace", object.GetNamespace(), "reason", err.Error())
+			return
+		}
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			failures = append(failures, fmt.Errorf("delete %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err))
 		}
 	}

@@ -40,11 +40,16 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
-// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=serviceaccounts,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch
+// +kubebuilder:rbac:namespace=liqo-tenant,groups=apps,resources=deployments,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet;liqo-virtual-kubelet-tenant;liqo-virtual-kubelet-lease,verbs=bind
+
+// rightsDelay is how long a new right may need until the API server grants it, creation times being in whole seconds.
+const rightsDelay = 3 * time.Second
 
 // VirtualNodeOptions is what the controller needs to know.
 type VirtualNodeOptions struct {
@@ -152,7 +157,12 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 		checkNetwork: r.options.CheckNetwork, nodeLabels: r.options.NodeExtraLabels, nodeNote: r.options.NodeExtraAnnotations,
 	}
 	if wanted(&slice) {
-		return reconcile.Result{}, r.ensure(ctx, &slice, k, held)
+		err := r.ensure(ctx, &slice, k, held)
+		if apierrors.IsForbidden(err) && r.options.Now().Sub(slice.CreationTimestamp.Time) < rightsDelay {
+			// Our right in a new tenant namespace: the API server needs some milliseconds to hear of it.
+			return reconcile.Result{RequeueAfter: 10 * time.Millisecond}, nil
+		}
+		return reconcile.Result{}, err
 	}
 	return r.tearDown(ctx, &slice, k)
 }

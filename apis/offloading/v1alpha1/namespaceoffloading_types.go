@@ -60,7 +60,7 @@ type NamespaceOffloadingSpec struct {
 	PodOffloadingStrategy PodOffloadingStrategy `json:"podOffloadingStrategy,omitempty"`
 	// ClusterSelector chooses clusters by the labels of their virtual nodes. Without terms: all.
 	// +optional
-	ClusterSelector corev1.NodeSelector `json:"clusterSelector,omitempty"`
+	ClusterSelector corev1.NodeSelector `json:"clusterSelector,omitzero"`
 }
 
 // RemoteNamespaceCondition is one aspect of one remote namespace.

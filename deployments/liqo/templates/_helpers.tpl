@@ -138,3 +138,14 @@ subjects:
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/*
+The controller manager answers these webhooks itself: while it restarts, its own writes must not wait for it. (Kubernetes 1.28 and later.)
+*/}}
+{{- define "liqo.notItself" -}}
+{{- if semverCompare ">=1.28.0-0" .Capabilities.KubeVersion.Version -}}
+matchConditions:
+  - name: not-itself
+    expression: request.userInfo.username != "system:serviceaccount:{{ .Release.Namespace }}:liqo-controller-manager"
+{{- end -}}
+{{- end }}

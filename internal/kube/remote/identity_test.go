@@ -106,7 +106,9 @@ func FuzzParseIdentity(f *testing.F) {
 	add(func(map[string][]byte) {})
 	add(func(data map[string][]byte) { data[keyProxy] = nil })
 	add(func(data map[string][]byte) { data[keyURL] = []byte("https://[fd00::1]:6443/k8s/clusters/c-1") })
-	add(func(data map[string][]byte) { data[keyCA] = []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n") })
+	add(func(data map[string][]byte) {
+		data[keyCA] = []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")
+	})
 	add(func(data map[string][]byte) { data[keyRenewAt] = []byte("2026-11-21T10:00:00.5+02:00") })
 	add(func(data map[string][]byte) { clear(data) })
 	f.Fuzz(func(t *testing.T, key, address, ca, proxy, namespace, token, renew, expires []byte) {

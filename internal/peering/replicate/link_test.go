@@ -53,8 +53,8 @@ func TestLatency(t *testing.T) {
 
 func TestProviderAwayAndBack(t *testing.T) {
 	for name, fault := range map[string]struct{ begin, end func(*testing.T, *wire) }{
-		"refuses":  {func(_ *testing.T, w *wire) { w.cut() }, func(t *testing.T, w *wire) { w.mend(t) }},
-		"is mute":  {func(_ *testing.T, w *wire) { w.hush(true) }, func(_ *testing.T, w *wire) { w.hush(false) }},
+		"refuses": {func(_ *testing.T, w *wire) { w.cut() }, func(t *testing.T, w *wire) { w.mend(t) }},
+		"is mute": {func(_ *testing.T, w *wire) { w.hush(true) }, func(_ *testing.T, w *wire) { w.hush(false) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
@@ -153,7 +153,9 @@ func TestDeadPeerDelaysNobody(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never answers
 	b.must(err)
 	defer listener.Close()
-	b.start(func(o *Options) { o.ProbeTimeout, o.ProbeInterval, o.RetryInterval = 5*time.Second, 15*time.Second, 2*time.Second })
+	b.start(func(o *Options) {
+		o.ProbeTimeout, o.ProbeInterval, o.RetryInterval = 5*time.Second, 15*time.Second, 2*time.Second
+	})
 	dead := b.peer("https://" + listener.Addr().String())
 	dead.ClusterID = "dead-" + b.name
 	b.must(b.r.Connect(t.Context(), dead))

@@ -204,7 +204,9 @@ func TestDeadline(t *testing.T) {
 	if here := b.get(b.here, "waits"); here == nil {
 		t.Fatal("the finalizer was removed before its deadline")
 	}
-	b.edit(b.here, "forced", func(slice *sharingv1alpha1.ResourceSlice) { slice.Annotations = map[string]string{labels.ForceUnpeer: "true"} })
+	b.edit(b.here, "forced", func(slice *sharingv1alpha1.ResourceSlice) {
+		slice.Annotations = map[string]string{labels.ForceUnpeer: "true"}
+	})
 	b.delete(b.here, "forced")
 	b.goes(b.here, "forced", "forced: no waiting")
 	ahead.Store(int64(silentTime + time.Second))

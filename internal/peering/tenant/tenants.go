@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -20,7 +23,8 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=serviceaccounts,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-controller-manager-tenant;liqo-auth-tenant;liqo-remote-peering-basic,verbs=bind
 
@@ -69,18 +73,28 @@ func (t *Tenants) Ensure(ctx context.Context, tenant Tenant) error {
 	if err := t.applier.ApplyTo(ctx, parts[0].Intent, &namespace); err != nil {
 		return err
 	}
-	// The rest is independent of each other, and a peer waits for all of it.
+	// Our own right comes next. The rest is independent of each other, and a peer waits for all of it.
+	if err := t.ensurePart(ctx, tenant, parts[1]); err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, part := range parts[1:] {
+	for _, part := range parts[2:] {
 		group.Go(func() error {
-			live := part.empty()
-			if err := t.cached.Get(ctx, client.ObjectKey{Namespace: tenant.Namespace, Name: part.Name}, live); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("look for %s %s/%s: %w", part.Kind, tenant.Namespace, part.Name, err)
-			}
-			return t.applier.ApplyTo(ctx, part.Intent, live)
+			// The API server needs some milliseconds to hear of a right that it has just stored.
+			return retry.OnError(wait.Backoff{Steps: 8, Duration: 5 * time.Millisecond, Factor: 2}, apierrors.IsForbidden, func() error {
+				return t.ensurePart(ctx, tenant, part)
+			})
 		})
 	}
 	return group.Wait()
+}
+
+func (t *Tenants) ensurePart(ctx context.Context, tenant Tenant, part Part) error {
+	live := part.empty()
+	if err := t.cached.Get(ctx, client.ObjectKey{Namespace: tenant.Namespace, Name: part.Name}, live); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("look for %s %s/%s: %w", part.Kind, tenant.Namespace, part.Name, err)
+	}
+	return t.applier.ApplyTo(ctx, part.Intent, live)
 }
 
 func (p Part) empty() client.Object {
