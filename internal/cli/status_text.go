@@ -14,6 +14,9 @@ import (
 	"liqo.io/liqo/internal/action"
 )
 
+// maxColumns is how wide a line gets before it is broken.
+const maxColumns = 90
+
 // outline is indented text that is being written: keys, values, and sections below each other.
 type outline struct {
 	lines []string
@@ -24,10 +27,20 @@ func (o *outline) line(format string, args ...any) {
 	o.lines = append(o.lines, strings.Repeat("  ", o.depth)+fmt.Sprintf(format, args...))
 }
 
+// value writes nothing for an empty value, and breaks a long one at spaces.
 func (o *outline) value(key, value string) {
-	if value != "" {
-		o.line("%s: %s", key, value)
+	if value == "" {
+		return
 	}
+	text := key + ":"
+	for word := range strings.FieldsSeq(value) {
+		if len(text)+1+len(word) > maxColumns && text != key+":" {
+			o.line("%s", text)
+			text = " "
+		}
+		text += " " + word
+	}
+	o.line("%s", text)
 }
 
 func (o *outline) section(title string, inner func()) {

@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -29,60 +30,77 @@ func (r *nodeReconciler) tearDown(ctx context.Context, slice *sharingv1alpha1.Re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	next := nextTeardown(f)
-	if slice.DeletionTimestamp == nil {
-		err = r.say(ctx, f)
+	// Before any pod is asked to leave: this is where the beginning of a drain is kept. Of an idle node that goes nobody reads it.
+	if slice.DeletionTimestamp == nil || len(f.pods) > 0 {
+		if err := r.say(ctx, f); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
+	next := nextTeardown(f)
 	for i := range next.evict {
-		err = errors.Join(err, r.evict(ctx, &next.evict[i]))
+		if err := r.evict(ctx, &next.evict[i]); err != nil {
+			log.FromContext(ctx).Error(err, "pod not evicted") // it is asked again; the deadline must not wait for a back-off
+		}
 	}
 	if len(next.remove) > 0 {
-		err = errors.Join(err, r.remove(ctx, slice, next.remove))
+		err = r.remove(ctx, slice, next.remove)
 	}
 	if next.dismantle {
-		err = errors.Join(err, r.dismantle(ctx, f, k))
+		err = r.dismantle(ctx, f, k)
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if next.done && slice.DeletionTimestamp != nil {
-		return reconcile.Result{}, r.patchFinalizer(ctx, slice, controllerutil.RemoveFinalizer)
+		_, err := r.patchFinalizer(ctx, slice, controllerutil.RemoveFinalizer)
+		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: next.again}, nil
 }
 
-// look asks the API server itself: what a cache has not heard of may be there all the same. The node is
-// cordoned before its pods are counted, so that none comes after.
+// look asks the API server itself: what a cache has not heard of may be there all the same. Who could register the node is
+// looked for before the node, and the node is cordoned before its pods are counted: what was absent then stays so.
 func (r *nodeReconciler) look(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, k kubelet) (*facts, error) {
 	f := &facts{slice: slice, now: r.options.Now(), drainDeadline: r.options.DrainDeadline, drainUnreached: r.options.DrainDeadlineUnreachable}
-	var err error
-	if f.node, err = r.node(ctx, r.live, slice); err != nil {
+	deployment, err := r.deployment(ctx, k)
+	if err != nil {
 		return nil, err
 	}
-	if f.node != nil {
-		if err := r.cordon(ctx, f.node); err != nil {
-			return nil, err
-		}
-		var pods corev1.PodList
-		if err := r.live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": f.node.Name}); err != nil {
-			return nil, fmt.Errorf("list pods of node %s: %w", f.node.Name, err)
-		}
-		for i := range pods.Items {
-			if mustLeave(&pods.Items[i]) {
-				f.pods = append(f.pods, pods.Items[i])
-			}
+	f.deployed = deployment != nil
+	kubelets, err := r.kubelets(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	f.kubelets = len(kubelets)
+	if f.node, err = r.node(ctx, r.live, slice); err != nil || f.node == nil {
+		return f, err
+	}
+	if err := r.cordon(ctx, f.node, true); err != nil {
+		return nil, err
+	}
+	var pods corev1.PodList
+	if err := r.live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": f.node.Name}); err != nil {
+		return nil, fmt.Errorf("list pods of node %s: %w", f.node.Name, err)
+	}
+	for i := range pods.Items {
+		if mustLeave(&pods.Items[i]) {
+			f.pods = append(f.pods, pods.Items[i])
 		}
 	}
-	var deployment metav1.PartialObjectMetadata
-	deployment.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
-	err = r.live.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: kubeletName}, &deployment)
-	if client.IgnoreNotFound(err) != nil {
+	return f, nil
+}
+
+// deployment of the virtual kubelet, nil if there is none.
+func (r *nodeReconciler) deployment(ctx context.Context, k kubelet) (client.Object, error) {
+	var found metav1.PartialObjectMetadata
+	found.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: kubeletName}, &found); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("look for the virtual kubelet in %s: %w", k.namespace, err)
 	}
-	f.deployed = err == nil
-	kubelets, err := r.kubelets(ctx, k)
-	f.kubelets = len(kubelets)
-	return f, err
+	return &found, nil
 }
 
 func (r *nodeReconciler) kubelets(ctx context.Context, k kubelet) ([]corev1.Pod, error) {
@@ -93,13 +111,18 @@ func (r *nodeReconciler) kubelets(ctx context.Context, k kubelet) ([]corev1.Pod,
 	return pods.Items, nil
 }
 
-func (r *nodeReconciler) cordon(ctx context.Context, node *corev1.Node) error {
-	if node.Spec.Unschedulable {
+// cordon keeps new pods away, or lets them come again. It is applied, so that to take it back leaves alone a cordon that
+// somebody else has put; with the UID, so that no node is made.
+func (r *nodeReconciler) cordon(ctx context.Context, node *corev1.Node, on bool) error {
+	if node.Spec.Unschedulable == on {
 		return nil
 	}
-	before := node.DeepCopy()
-	node.Spec.Unschedulable = true
-	if err := r.client.Patch(ctx, node, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+	intent := coreapply.Node(node.Name).WithUID(node.UID)
+	if on {
+		intent.WithSpec(coreapply.NodeSpec().WithUnschedulable(true))
+	}
+	err := r.client.Apply(ctx, intent, client.FieldOwner(labels.OwnerVirtualNode), client.ForceOwnership)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("cordon node %s: %w", node.Name, err)
 	}
 	return nil
@@ -146,56 +169,57 @@ func shorten(text string) string {
 func (r *nodeReconciler) dismantle(ctx context.Context, f *facts, k kubelet) error {
 	var failures []error
 	drop := func(object client.Object, options ...client.DeleteOption) {
-		err := r.client.Delete(ctx, object, options...)
-		if apierrors.IsForbidden(err) {
-			// Somebody deletes the whole namespace, our right in it included. What counts is what is there at the next look.
-			log.FromContext(ctx).Info("not deleted", "object", fmt.Sprintf("%T", object), "namespace", object.GetNamespace(), "reason", err.Error())
-			return
-		}
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		options = append(options, client.Preconditions{UID: new(object.GetUID())})
+		if err := r.client.Delete(ctx, object, options...); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			failures = append(failures, fmt.Errorf("delete %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err))
 		}
 	}
-	if f.deployed {
-		drop(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: kubeletName}}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	deployment, err := r.deployment(ctx, k)
+	if err != nil {
+		return err
+	}
+	if deployment != nil && deployment.GetDeletionTimestamp() == nil {
+		drop(deployment, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	}
 	if f.node != nil {
-		drop(f.node, client.Preconditions{UID: &f.node.UID})
+		drop(f.node)
 	}
-	// The garbage collector would delete the pod, too, but only when it has noticed.
+	rest, err := r.rest(ctx, k)
+	for _, object := range rest {
+		drop(object)
+	}
+	if err != nil || f.deployed {
+		// The garbage collector comes for the pod when it has noticed; if the pod went now, the ReplicaSet would make another.
+		return errors.Join(append(failures, err)...)
+	}
 	kubelets, err := r.kubelets(ctx, k)
-	if err != nil {
-		return err
-	}
 	for i := range kubelets {
 		if kubelets[i].DeletionTimestamp == nil {
-			drop(&kubelets[i], client.Preconditions{UID: &kubelets[i].UID}, client.GracePeriodSeconds(1))
+			drop(&kubelets[i], client.GracePeriodSeconds(1))
 		}
 	}
-	bindings, err := r.bindings(ctx, k)
-	if err != nil {
-		return err
-	}
-	for _, binding := range bindings {
-		drop(binding)
-	}
-	drop(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: kubeletName}})
-	return errors.Join(failures...)
+	return errors.Join(append(failures, err)...)
 }
 
-// bindings of the virtual kubelet, found by their labels: the peer's name may be forgotten by now.
-func (r *nodeReconciler) bindings(ctx context.Context, k kubelet) (all []client.Object, err error) {
+// rest is what a virtual kubelet has besides its Deployment. The bindings are found by their labels: the peer's name may be
+// forgotten by now.
+func (r *nodeReconciler) rest(ctx context.Context, k kubelet) (all []client.Object, err error) {
 	mine := client.MatchingLabels{labels.ClusterID: k.peer.ClusterID, labels.AppName: kubeletName}
 	var cluster rbacv1.ClusterRoleBindingList
 	var spaces rbacv1.RoleBindingList
-	if err := errors.Join(r.client.List(ctx, &cluster, mine), r.client.List(ctx, &spaces, mine)); err != nil {
-		return nil, fmt.Errorf("list bindings of the virtual kubelet in %s: %w", k.namespace, err)
+	var accounts corev1.ServiceAccountList
+	err = errors.Join(r.client.List(ctx, &cluster, mine), r.client.List(ctx, &spaces, mine), r.client.List(ctx, &accounts, mine, client.InNamespace(k.namespace)))
+	if err != nil {
+		return nil, fmt.Errorf("list rights of the virtual kubelet in %s: %w", k.namespace, err)
 	}
 	for i := range cluster.Items {
 		all = append(all, &cluster.Items[i])
 	}
 	for i := range spaces.Items {
 		all = append(all, &spaces.Items[i])
+	}
+	for i := range accounts.Items {
+		all = append(all, &accounts.Items[i])
 	}
 	return all, nil
 }

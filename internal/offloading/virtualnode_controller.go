@@ -4,6 +4,7 @@ package offloading
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -82,60 +83,34 @@ func SetupVirtualNode(mgr manager.Manager, o VirtualNodeOptions) error {
 		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(),
 		own: ssa.NewApplier(mgr.GetClient(), labels.OwnerVirtualNode), events: mgr.GetEventRecorder("liqo-virtualnode"),
 	}
-	inNamespace := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
-		if object.GetLabels()[labels.ClusterID] == "" {
-			return nil
-		}
-		return r.slicesIn(ctx, object.GetNamespace())
-	})
-	ours := builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
+	ours := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		return object.GetLabels()[labels.Replication] == "true"
-	}))
+	})
+	gone := predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
+	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	ofPeer := handler.EnqueueRequestsFromMapFunc(r.slicesOfPeer)
 	err := builder.ControllerManagedBy(mgr).Named("virtualnode").
-		For(&sharingv1alpha1.ResourceSlice{}, ours).
+		For(&sharingv1alpha1.ResourceSlice{}, builder.WithPredicates(ours)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 10,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
 		}).
+		// A slice that waited for another one to go.
+		Watches(&sharingv1alpha1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(r.slicesBeside), builder.WithPredicates(ours, gone)).
+		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.slicesOfForeignCluster), changed).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.slicesOfNode)).
-		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(predicate.Funcs{})).
-		Watches(&appsv1.Deployment{}, inNamespace, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.ServiceAccount{}, inNamespace).
-		Watches(&rbacv1.RoleBinding{}, inNamespace).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.slicesOfPod)).
+		Watches(&appsv1.Deployment{}, ofPeer, changed).
+		Watches(&corev1.ServiceAccount{}, ofPeer).
+		Watches(&rbacv1.RoleBinding{}, ofPeer).
+		Watches(&rbacv1.ClusterRoleBinding{}, ofPeer).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up controller of virtual nodes: %w", err)
 	}
 	return nil
-}
-
-func (r *nodeReconciler) slicesIn(ctx context.Context, namespace string) (requests []reconcile.Request) {
-	var all sharingv1alpha1.ResourceSliceList
-	if err := r.client.List(ctx, &all, client.InNamespace(namespace), client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "event not attributed to a slice")
-		return nil
-	}
-	for i := range all.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
-	}
-	return requests
-}
-
-func (r *nodeReconciler) slicesOfNode(ctx context.Context, object client.Object) (requests []reconcile.Request) {
-	if object.GetLabels()[labels.Type] != labels.TypeVirtualNode {
-		return nil
-	}
-	var all sharingv1alpha1.ResourceSliceList
-	if err := r.client.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "event not attributed to a slice")
-		return nil
-	}
-	for i := range all.Items {
-		if all.Items[i].Spec.NodeName == object.GetName() {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
-		}
-	}
-	return requests
 }
 
 // Reconcile looks at one slice.
@@ -147,6 +122,9 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	held := controllerutil.ContainsFinalizer(&slice, labels.FinalizerNode)
 	if slice.Labels[labels.Replication] != "true" || slice.DeletionTimestamp != nil && !held {
 		return reconcile.Result{}, nil
+	}
+	if first, err := r.served(ctx, slice.Namespace); err != nil || first != slice.Name {
+		return reconcile.Result{}, errors.Join(err, r.sayUnserved(ctx, &slice, first))
 	}
 	peer, err := r.peer(ctx, &slice)
 	if err != nil || peer == nil {
@@ -167,7 +145,8 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	return r.tearDown(ctx, &slice, k)
 }
 
-// peer is who the slice asks. The name is in the ForeignCluster; without one, the slice is being deleted, or will come again.
+// peer is who the slice asks. The name is in the ForeignCluster; without one, the slice is being deleted, or we are called
+// again when it comes.
 func (r *nodeReconciler) peer(ctx context.Context, slice *sharingv1alpha1.ResourceSlice) (*discoveryv1alpha1.ClusterIdentity, error) {
 	var all discoveryv1alpha1.ForeignClusterList
 	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
@@ -188,7 +167,7 @@ func (r *nodeReconciler) peer(ctx context.Context, slice *sharingv1alpha1.Resour
 // ensure runs the virtual kubelet and says on the slice how its node is.
 func (r *nodeReconciler) ensure(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, k kubelet, held bool) error {
 	if !held {
-		if err := r.patchFinalizer(ctx, slice, controllerutil.AddFinalizer); err != nil {
+		if written, err := r.patchFinalizer(ctx, slice, controllerutil.AddFinalizer); err != nil || !written {
 			return err
 		}
 	}
@@ -210,6 +189,11 @@ func (r *nodeReconciler) ensure(ctx context.Context, slice *sharingv1alpha1.Reso
 	if f.node, err = r.node(ctx, r.client, slice); err != nil {
 		return err
 	}
+	if f.node != nil && f.node.Spec.Unschedulable && draining(slice) != nil {
+		if err := r.cordon(ctx, f.node, false); err != nil { // the provider has changed its mind
+			return err
+		}
+	}
 	return r.say(ctx, f)
 }
 
@@ -219,7 +203,7 @@ type part struct {
 	empty  client.Object
 }
 
-// parts in the order in which they are needed: the pod comes last.
+// parts in the order in which they are needed. The pod takes longer to start than its rights to be written.
 func (k kubelet) parts() []part {
 	at := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
@@ -250,34 +234,48 @@ func (r *nodeReconciler) node(ctx context.Context, reader client.Reader, slice *
 
 // say writes the condition, if it is news.
 func (r *nodeReconciler) say(ctx context.Context, f *facts) error {
-	condition := nodeCondition(f)
-	condition.LastTransitionTime = metav1.NewTime(f.now).Rfc3339Copy()
-	if before := meta.FindStatusCondition(f.slice.Status.Conditions, condition.Type); before != nil {
-		if before.Status == condition.Status && before.Reason == condition.Reason && before.Message == condition.Message {
-			return nil
-		}
-		if before.Status == condition.Status {
-			condition.LastTransitionTime = before.LastTransitionTime
-		}
+	return r.write(ctx, f.slice, nodeCondition(f))
+}
+
+func (r *nodeReconciler) write(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, condition metav1.Condition) error {
+	before := meta.FindStatusCondition(slice.Status.Conditions, condition.Type)
+	if before != nil && before.Status == condition.Status && before.Reason == condition.Reason && before.Message == condition.Message {
+		return nil
 	}
-	intent := sharingapply.ResourceSlice(f.slice.Name, f.slice.Namespace).WithUID(f.slice.UID).WithStatus(sharingapply.ResourceSliceStatus().
+	intent := sharingapply.ResourceSlice(slice.Name, slice.Namespace).WithUID(slice.UID).WithStatus(sharingapply.ResourceSliceStatus().
 		WithConditions(metaapply.Condition().WithType(condition.Type).WithStatus(condition.Status).WithReason(condition.Reason).
 			WithMessage(condition.Message).WithLastTransitionTime(condition.LastTransitionTime)))
-	err := r.own.ApplyStatusTo(ctx, intent, f.slice)
+	err := r.own.ApplyStatusTo(ctx, intent, slice)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
+		return nil // another slice has the name by now
 	}
 	return err
 }
 
-func (r *nodeReconciler) patchFinalizer(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, change func(client.Object, string) bool) error {
-	before := slice.DeepCopy()
-	if !change(slice, labels.FinalizerNode) {
+// sayUnserved tells why a slice has no node of its own.
+func (r *nodeReconciler) sayUnserved(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, first string) error {
+	if first == "" || !wanted(slice) {
 		return nil
 	}
-	err := r.client.Patch(ctx, slice, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("finalizer of resource slice %s/%s: %w", slice.Namespace, slice.Name, err)
+	f := &facts{slice: slice, now: r.options.Now()}
+	condition := nodeCondition(f)
+	condition.Reason = sharingv1alpha1.ReasonNodeNotReady
+	condition.Message = fmt.Sprintf("one virtual node per remote cluster is supported, and it is that of ResourceSlice %s; delete one of the two", first)
+	return r.write(ctx, slice, condition)
+}
+
+// patchFinalizer says false if somebody else wrote first: then an event is on its way.
+func (r *nodeReconciler) patchFinalizer(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, change func(client.Object, string) bool) (bool, error) {
+	before := slice.DeepCopy()
+	if !change(slice, labels.FinalizerNode) {
+		return true, nil
 	}
-	return nil
+	err := r.client.Patch(ctx, slice, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("finalizer of resource slice %s/%s: %w", slice.Namespace, slice.Name, err)
+	}
+	return true, nil
 }

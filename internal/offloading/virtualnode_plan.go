@@ -3,10 +3,13 @@
 package offloading
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
@@ -33,6 +36,30 @@ func wanted(slice *sharingv1alpha1.ResourceSlice) bool {
 	return slice.DeletionTimestamp == nil && slice.Status.Phase != sharingv1alpha1.SliceRefused
 }
 
+// served is which of the slices of a tenant namespace has the virtual kubelet: the names of what we make are those of the
+// peer, so there is one. It stays with the slice that has it.
+func served(all []sharingv1alpha1.ResourceSlice) *sharingv1alpha1.ResourceSlice {
+	if len(all) == 0 {
+		return nil
+	}
+	without := func(slice *sharingv1alpha1.ResourceSlice) int {
+		if slices.Contains(slice.Finalizers, labels.FinalizerNode) {
+			return 0
+		}
+		return 1
+	}
+	first := slices.MinFunc(all, func(a, b sharingv1alpha1.ResourceSlice) int {
+		if one, other := without(&a), without(&b); one != other {
+			return one - other
+		}
+		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return &first
+}
+
 // teardown is what to do next on the way to no node.
 type teardown struct {
 	// evict are pods to be asked to leave, remove are those that had their time.
@@ -45,34 +72,42 @@ type teardown struct {
 	again time.Duration
 }
 
-// drainStart is when the pods' time began: kept in objects, so that a restart does not begin it anew.
+// drainStart is when the pods' time began. It is kept in objects, so that a restart does not begin it anew, and by our own
+// clock: when the provider withdrew is told by the provider's.
 func (f *facts) drainStart() time.Time {
 	if f.slice.DeletionTimestamp != nil {
 		return f.slice.DeletionTimestamp.Time
 	}
-	for _, condition := range f.slice.Status.Conditions {
-		if condition.Type == sharingv1alpha1.ConditionGranted && condition.Status == metav1.ConditionFalse {
-			return condition.LastTransitionTime.Time
-		}
+	if said := draining(f.slice); said != nil {
+		return said.LastTransitionTime.Time
 	}
 	return f.now
 }
 
-// deadline is how long pods may take to leave.
-func (f *facts) deadline() time.Duration {
-	if f.slice.Annotations[labels.ForceUnpeer] == "true" {
-		return 0
+// draining is what the slice says if its node was being drained the last time we looked.
+func draining(slice *sharingv1alpha1.ResourceSlice) *metav1.Condition {
+	said := meta.FindStatusCondition(slice.Status.Conditions, sharingv1alpha1.ConditionNodeReady)
+	if said == nil || said.Reason != sharingv1alpha1.ReasonNodeDraining {
+		return nil
 	}
-	if f.node != nil && !nodeReady(f.node) {
-		return f.drainUnreached
+	return said
+}
+
+// drainEnd is when pods that are still there are deleted. Whether the provider answers is what the node says.
+func (f *facts) drainEnd() time.Time {
+	switch {
+	case f.slice.Annotations[labels.ForceUnpeer] == "true":
+		return f.drainStart()
+	case f.node != nil && !nodeReady(f.node):
+		return f.drainStart().Add(f.drainUnreached)
 	}
-	return f.drainDeadline
+	return f.drainStart().Add(f.drainDeadline)
 }
 
 // nextTeardown decides what to do next.
 func nextTeardown(f *facts) teardown {
 	if f.node != nil && len(f.pods) > 0 {
-		left := f.drainStart().Add(f.deadline()).Sub(f.now)
+		left := f.drainEnd().Sub(f.now)
 		if left <= 0 {
 			return teardown{remove: f.pods, again: 200 * time.Millisecond}
 		}
@@ -87,13 +122,16 @@ func nextTeardown(f *facts) teardown {
 	return teardown{done: true}
 }
 
-// mustLeave tells whether a pod holds up a drain. Pods of DaemonSets come back as long as the node is there, and mirror pods
-// are not the API server's to delete.
+// mustLeave tells whether a pod holds up a drain. Pods of DaemonSets come back as long as the node is there, mirror pods
+// are not the API server's to delete, and a pod without any time left is held by a finalizer, not by the node.
 func mustLeave(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
 	}
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	if pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {
 		return false
 	}
 	owner := metav1.GetControllerOf(pod)
@@ -109,26 +147,42 @@ func nodeReady(node *corev1.Node) bool {
 	return false
 }
 
-// nodeCondition is what the slice says of its node, without its time.
+// nodeCondition is what the slice says of its node, with the time since when.
 func nodeCondition(f *facts) metav1.Condition {
-	condition := metav1.Condition{Type: sharingv1alpha1.ConditionNodeReady, Status: metav1.ConditionFalse}
+	condition := metav1.Condition{
+		Type: sharingv1alpha1.ConditionNodeReady, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(f.now).Rfc3339Copy(),
+	}
+	condition.Reason, condition.Message = sharingv1alpha1.ReasonNodeNotReady, "the node is not Ready"
 	switch {
 	case !wanted(f.slice):
-		condition.Reason, condition.Message = sharingv1alpha1.ReasonNodeDraining, "the node is being drained and removed"
-		if f.node == nil && !f.deployed && f.kubelets == 0 {
-			condition.Message = "the node was removed, because the provider no longer shares with this cluster"
-		}
+		condition.Reason, condition.Message = sharingv1alpha1.ReasonNodeDraining, drainMessage(f)
 	case f.node == nil:
-		condition.Reason, condition.Message = sharingv1alpha1.ReasonVirtualKubeletStarting, "the virtual kubelet is deployed and has not registered the node yet"
+		condition.Reason = sharingv1alpha1.ReasonVirtualKubeletStarting
+		condition.Message = fmt.Sprintf("the virtual kubelet is deployed and has not registered node %s yet; if this lasts, see: kubectl -n %s describe pods -l %s=%s",
+			f.slice.Spec.NodeName, f.slice.Namespace, labels.AppName, kubeletName)
 	case nodeReady(f.node):
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, sharingv1alpha1.ReasonNodeReady, "the node is Ready"
 	default:
-		condition.Reason, condition.Message = sharingv1alpha1.ReasonNodeNotReady, "the node is not Ready"
 		for _, said := range f.node.Status.Conditions {
 			if said.Type == corev1.NodeReady && said.Message != "" {
 				condition.Message = said.Message
 			}
 		}
 	}
+	// Why may change without the status doing so; but a drain begins when it begins.
+	if before := meta.FindStatusCondition(f.slice.Status.Conditions, condition.Type); before != nil && before.Status == condition.Status &&
+		(condition.Reason != sharingv1alpha1.ReasonNodeDraining || before.Reason == condition.Reason) {
+		condition.LastTransitionTime = before.LastTransitionTime
+	}
 	return condition
+}
+
+func drainMessage(f *facts) string {
+	switch {
+	case len(f.pods) > 0:
+		return fmt.Sprintf("the node waits for %d pods to leave; those still there at %s are deleted", len(f.pods), f.drainEnd().UTC().Format(time.RFC3339))
+	case f.node == nil && !f.deployed && f.kubelets == 0:
+		return "the node was removed, because the provider no longer shares with this cluster"
+	}
+	return "the node is being removed"
 }

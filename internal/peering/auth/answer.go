@@ -64,7 +64,7 @@ func (c *Client) IDs(ctx context.Context) (IDs, error) {
 	}
 	identity := discoveryv1alpha1.ClusterIdentity{ClusterID: answer.ClusterID, ClusterName: answer.ClusterName}
 	if validClusterID(answer.ClusterID) != nil || !validClusterName(identity) {
-		return IDs{}, c.stranger("an ID or a name that no cluster has", nil)
+		return IDs{}, c.stranger("an ID or a name that no cluster has")
 	}
 	if answer.Protocol == (Range{}) {
 		answer.Protocol = Range{Min: 1, Max: 1} // who does not say
@@ -111,7 +111,6 @@ func tlsFacts(state *tls.ConnectionState, host string, now time.Time) TLSFacts {
 // grant checks what will be used without a second look. Its errors quote nothing: the answer holds a token.
 func (a grantAnswer) grant() (Grant, error) {
 	address, err := ParseAddress(a.APIServerURL)
-	lifetime := time.Duration(a.ExpiresIn) * time.Second
 	switch {
 	case len(validation.IsDNS1123Label(a.Namespace)) > 0:
 		return Grant{}, errors.New("the namespace is not the name of one")
@@ -124,7 +123,7 @@ func (a grantAnswer) grant() (Grant, error) {
 	case a.ExpiresIn <= 0 || a.ExpiresIn > int64(maxLifetime/time.Second):
 		return Grant{}, errors.New("the token's lifetime is not between one second and a year")
 	}
-	return Grant{Namespace: a.Namespace, Token: a.Token, Lifetime: lifetime, APIServerURL: address, APIServerCA: a.APIServerCA}, nil
+	return Grant{Namespace: a.Namespace, Token: a.Token, Lifetime: time.Duration(a.ExpiresIn) * time.Second, APIServerURL: address, APIServerCA: a.APIServerCA}, nil
 }
 
 // clean makes a refusal fit for conditions, logs and terminals: one short line without control characters, and

@@ -156,7 +156,7 @@ func (c *Client) challenge(ctx context.Context, clusterID string) (string, error
 		return "", err
 	}
 	if answer.Challenge == "" || len(answer.Challenge) > maxChallenge {
-		return "", c.stranger("a challenge that is none", nil)
+		return "", c.stranger("a challenge that is none")
 	}
 	return answer.Challenge, nil
 }
@@ -168,7 +168,7 @@ func (c *Client) grant(ctx context.Context, path string, request any) (Grant, er
 	}
 	grant, err := answer.grant()
 	if err != nil {
-		return Grant{}, c.stranger("an identity that cannot be used", err)
+		return Grant{}, c.stranger("an identity that cannot be used: " + err.Error())
 	}
 	return grant, nil
 }
@@ -200,14 +200,14 @@ func (c *Client) do(ctx context.Context, method, path string, question, answer a
 	case err != nil:
 		return nil, &Error{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s %s: the answer broke off: %v", method, c.url+path, err), cause: err}
 	case len(text) > maxAnswer:
-		return nil, c.stranger(fmt.Sprintf("more than %d bytes", maxAnswer), nil)
+		return nil, c.stranger(fmt.Sprintf("more than %d bytes", maxAnswer))
 	case response.StatusCode != http.StatusOK:
 		return nil, c.refusal(response, text)
 	case answer == nil:
 		return response, nil
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
-		return nil, c.stranger("something else than the JSON expected", nil)
+		return nil, c.stranger("something else than the JSON expected")
 	}
 	return response, nil
 }
@@ -216,7 +216,7 @@ func (c *Client) do(ctx context.Context, method, path string, question, answer a
 func (c *Client) refusal(response *http.Response, text []byte) *Error {
 	var refusal Error
 	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Code != response.StatusCode || refusal.Reason == "" || refusal.Reason == ReasonUnreachable {
-		return c.stranger("HTTP status "+strconv.Itoa(response.StatusCode), nil)
+		return c.stranger("HTTP status " + strconv.Itoa(response.StatusCode))
 	}
 	if seconds, err := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 16); err == nil {
 		refusal.RetryAfter = time.Duration(seconds) * time.Second
@@ -225,12 +225,8 @@ func (c *Client) refusal(response *http.Response, text []byte) *Error {
 }
 
 // stranger says that somebody answered who is no authentication service, or not an honest one.
-func (c *Client) stranger(what string, cause error) *Error {
-	message := fmt.Sprintf("%s answered with %s; is this the authentication service of a Liqo cluster?", c.url, what)
-	if cause != nil {
-		message = fmt.Sprintf("%s answered with %s: %v", c.url, what, cause)
-	}
-	return &Error{Reason: ReasonUnreachable, Message: message, cause: cause}
+func (c *Client) stranger(what string) *Error {
+	return &Error{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s answered with %s; is this the authentication service of a Liqo cluster?", c.url, what)}
 }
 
 func needsChallenge(err error) bool {

@@ -168,17 +168,11 @@ func parseRenewal(body []byte) (r renewalRequest, err *Error) {
 // decode says where a body is wrong, and quotes nothing from it: it may hold the token.
 func decode(body []byte, into any) *Error {
 	err := json.Unmarshal(body, into)
-	var (
-		syntax  *json.SyntaxError
-		badType *json.UnmarshalTypeError
-	)
-	switch {
-	case errors.As(err, &syntax):
+	if syntax := new(json.SyntaxError); errors.As(err, &syntax) {
 		return invalid("the body is not JSON, near byte %d", syntax.Offset)
-	case errors.As(err, &badType):
-		return invalid("the body has a value of another type than expected, near byte %d", badType.Offset)
-	case err != nil:
-		return invalid("the body is not the JSON expected: one object, keys in Base64")
+	}
+	if err != nil {
+		return invalid("the body is not the JSON expected: one object, keys and signatures in Base64")
 	}
 	return nil
 }

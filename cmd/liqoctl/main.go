@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command liqoctl installs Liqo in a cluster, lets it peer with others, and shows how that stands. Everything is
+// in package cli. Called kubectl-liqo, it is a plugin of kubectl.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"liqo.io/liqo/internal/cli"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := cli.Run(ctx, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, os.Args)
+	stop()
+	os.Exit(code)
+}

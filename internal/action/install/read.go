@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/action/provider"
+)
+
+// read collects what the cluster tells of itself. It changes nothing.
+func read(ctx context.Context, c client.Reader, host string) (provider.Facts, error) {
+	f := provider.Facts{APIServer: host}
+	var nodes corev1.NodeList
+	if err := c.List(ctx, &nodes); err != nil {
+		return f, fmt.Errorf("list nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		if node.Labels[labels.Type] == labels.TypeVirtualNode {
+			continue
+		}
+		f.NodeCIDRs = append(f.NodeCIDRs, node.Spec.PodCIDRs...)
+		f.Kubelets = append(f.Kubelets, node.Status.NodeInfo.KubeletVersion)
+		f.ProviderIDs = append(f.ProviderIDs, node.Spec.ProviderID)
+	}
+	var cidrs networkingv1.ServiceCIDRList
+	if err := c.List(ctx, &cidrs); err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+		return f, fmt.Errorf("list service CIDRs: %w", err)
+	}
+	for i := range cidrs.Items {
+		f.ServiceCIDRs = append(f.ServiceCIDRs, cidrs.Items[i].Spec.CIDRs...)
+	}
+	if err := readConfigured(ctx, c, &f); err != nil {
+		return f, err
+	}
+	return f, readUsed(ctx, c, &f, virtual(nodes.Items))
+}
+
+func virtual(nodes []corev1.Node) map[string]bool {
+	names := map[string]bool{}
+	for i := range nodes {
+		if nodes[i].Labels[labels.Type] == labels.TypeVirtualNode {
+			names[nodes[i].Name] = true
+		}
+	}
+	return names
+}
+
+// readConfigured asks kubeadm's record, and then the controller manager's arguments.
+func readConfigured(ctx context.Context, c client.Reader, f *provider.Facts) error {
+	var record corev1.ConfigMap
+	err := c.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kubeadm-config"}, &record)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read ConfigMap kube-system/kubeadm-config: %w", err)
+	}
+	var config struct {
+		Networking struct {
+			PodSubnet     string `json:"podSubnet"`
+			ServiceSubnet string `json:"serviceSubnet"`
+		} `json:"networking"`
+	}
+	if err == nil && yaml.Unmarshal([]byte(record.Data["ClusterConfiguration"]), &config) == nil {
+		f.ConfiguredPods, f.ConfiguredServices = config.Networking.PodSubnet, config.Networking.ServiceSubnet
+	}
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace("kube-system"), client.MatchingLabels{"component": "kube-controller-manager"}); err != nil {
+		return fmt.Errorf("look for the controller manager's pod: %w", err)
+	}
+	for i := range pods.Items {
+		for _, container := range pods.Items[i].Spec.Containers {
+			for _, argument := range slices.Concat(container.Command, container.Args) {
+				if value, ok := strings.CutPrefix(argument, "--cluster-cidr="); ok && f.ConfiguredPods == "" {
+					f.ConfiguredPods = value
+				}
+				if value, ok := strings.CutPrefix(argument, "--service-cluster-ip-range="); ok && f.ConfiguredServices == "" {
+					f.ConfiguredServices = value
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// readUsed lists addresses in use: those of pods that run here and have their own, and those of services.
+func readUsed(ctx context.Context, c client.Reader, f *provider.Facts, virtual map[string]bool) error {
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods); err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Spec.HostNetwork || pod.Status.PodIP == "" || virtual[pod.Spec.NodeName] || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		f.Pods = append(f.Pods, provider.Address{Name: pod.Namespace + "/" + pod.Name, IP: pod.Status.PodIP})
+	}
+	var services corev1.ServiceList
+	if err := c.List(ctx, &services); err != nil {
+		return fmt.Errorf("list services: %w", err)
+	}
+	for i := range services.Items {
+		if ip := services.Items[i].Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone {
+			f.Services = append(f.Services, provider.Address{Name: services.Items[i].Namespace + "/" + services.Items[i].Name, IP: ip})
+		}
+	}
+	return nil
+}

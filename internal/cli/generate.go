@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"liqo.io/liqo/internal/action"
+)
+
+func newGenerate(f *Factory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "generate", Short: "Print what another cluster needs to know of this one", Args: cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) { _ = cmd.Help() },
+	}
+	cmd.AddCommand(newGeneratePeerCommand(f))
+	return cmd
+}
+
+func newGeneratePeerCommand(f *Factory) *cobra.Command {
+	only := false
+	cmd := &cobra.Command{
+		Use: "peer-command", Short: "Print the command that makes another cluster use the resources of this one",
+		Long: f.text("Print the command that, run in another cluster, makes that one use the resources of this one.\n\n" +
+			"The command holds the token with which clusters introduce themselves: treat it like a password."),
+		Example: f.text(`  {{name}} generate peer-command
+
+  # For scripts
+  eval "$({{name}} --context provider generate peer-command --only-command) --context consumer"`),
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			f.printer = f.printer.quietOut()
+			command, err := action.GeneratePeerCommand(cmd.Context(), c, f.namespace(), f.printer)
+			if err != nil {
+				return err
+			}
+			f.printer.Stop()
+			line := f.name
+			for _, arg := range command.Args() {
+				line += " " + shellWord(arg)
+			}
+			if !only {
+				line = "\nTo let another cluster use the resources of this one, run there:\n\n" + line
+			}
+			_, err = fmt.Fprintln(f.streams.Out, line)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&only, "only-command", only, "Print the command and nothing else, for scripts")
+	return cmd
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9@%+=:,./_-]+$`)
+
+// shellWord quotes what a shell would take apart: scripts evaluate the command.
+func shellWord(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/internal/action/install"
+	"liqo.io/liqo/internal/action/provider"
+)
+
+// installFlags are the documented flags of install and upgrade.
+type installFlags struct {
+	options install.Options
+
+	version, repoURL string
+	onlyValues       bool
+	dumpPath         string
+	enableMetrics    bool
+	disableTelemetry bool
+}
+
+func newInstall(f *Factory) *cobra.Command {
+	cmd := installCommand(f, "install", "Install Liqo in a cluster, or upgrade it")
+	cmd.Example = f.text(`  {{name}} install --cluster-name rome
+  {{name}} install kind --cluster-name rome
+  {{name}} install --pod-cidr 10.0.0.0/16 --service-cidr 10.1.0.0/16 --api-server-url https://203.0.113.7:6443`)
+	return cmd
+}
+
+func newUpgrade(f *Factory) *cobra.Command {
+	return installCommand(f, "upgrade", "Upgrade Liqo in a cluster: the same as install")
+}
+
+func installCommand(f *Factory, use, short string) *cobra.Command {
+	o := &installFlags{}
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Long: short + ".\n\nNetworks and API server address are found out by themselves; flags say otherwise. The chart is part of the program:\n" +
+			"no repository is needed. A name is made up for a cluster that is given none, and kept.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.install(cmd.Context(), cmd, o, provider.Auto) },
+	}
+	o.register(cmd.PersistentFlags())
+	address := func(flags *pflag.FlagSet) {
+		flags.StringVar(&o.options.Wishes.APIServer, "api-server-url", "", "Address of the API server for other clusters (default: that of the kubeconfig)")
+		flags.StringVar(&o.options.Wishes.PodCIDR, "pod-cidr", "", "Network of the pods (default: what the cluster tells)")
+		flags.StringVar(&o.options.Wishes.ServiceCIDR, "service-cidr", "", "Network of the services (default: what the cluster tells)")
+	}
+	address(cmd.Flags())
+	for _, kind := range []provider.Kind{provider.Kubeadm, provider.KinD, provider.K3s} {
+		sub := &cobra.Command{
+			Use: string(kind), Short: "The same for a cluster of " + string(kind), Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return f.install(cmd.Context(), cmd, o, kind) },
+		}
+		if kind == provider.K3s {
+			address(sub.Flags())
+		}
+		cmd.AddCommand(sub)
+	}
+	for _, kind := range provider.Later() {
+		_, err := provider.Decide(provider.Facts{}, provider.Wishes{Kind: kind})
+		cmd.AddCommand(f.later(string(kind), "The same for a cluster of "+string(kind), err.Error()))
+	}
+	return cmd
+}
+
+func (o *installFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&o.version, "version", "", "Version of the chart at --local-chart-path; the chart in this program has the program's")
+	flags.StringVar(&o.repoURL, "repo-url", "", "Not needed: the chart is part of this program")
+	flags.StringVar(&o.options.ChartPath, "local-chart-path", "", "Folder or archive of another chart; needs --version")
+	flags.BoolVar(&o.onlyValues, "only-output-values", false, "Write the values of the chart to a file, and install nothing")
+	flags.StringVar(&o.dumpPath, "dump-values-path", "./values.yaml", "File for --only-output-values")
+	flags.BoolVar(&o.options.DryRun, "dry-run", false, "Change nothing")
+	flags.DurationVar(&o.options.Timeout, "timeout", 10*time.Minute, "How long it may take")
+	flags.StringVar(&o.options.Wishes.ClusterName, "cluster-name", "", "Name of this cluster")
+	flags.StringToStringVar(&o.options.Labels, "cluster-labels", nil, "Labels of this cluster, for the nodes that stand for it elsewhere (KEY=VALUE,...)")
+	flags.IntVar(&o.options.SharingPercentage, "sharing-percentage", 90, "Share of this cluster's free resources that each peer may use")
+	flags.BoolVar(&o.options.HighAvailability, "enable-ha", false, "Run two replicas of what may have several")
+	flags.StringSliceVar(&o.options.Wishes.ReservedSubnets, "reserved-subnets", nil, "Networks that must not be used for remapping")
+	flags.StringArrayVar(&o.options.Set, "set", nil, "Value of the chart, as Helm writes it (KEY=VALUE); may be repeated")
+	flags.BoolVar(&o.options.Wishes.AnyAPIServer, "disable-api-server-sanity-check", false, "Accept another API server address than the kubeconfig's")
+	flags.BoolVar(&o.options.Wishes.SkipValidation, "skip-validation", false, "Do not check networks and addresses against what is in use")
+	flags.BoolVar(&o.enableMetrics, "enable-metrics", false, "Virtual kubelets serve metrics")
+	flags.BoolVar(&o.disableTelemetry, "disable-telemetry", false, "Not needed: nothing is ever sent anywhere")
+	flags.StringVar(&o.options.Wishes.ServiceType, "service-type", "", "Type of the services that other clusters reach: ClusterIP, NodePort or LoadBalancer")
+}
+
+// check refuses flags that contradict each other.
+func (o *installFlags) check() error {
+	switch {
+	case o.repoURL != "" && o.options.ChartPath != "":
+		return errors.New("--repo-url and --local-chart-path exclude each other")
+	case o.repoURL != "":
+		return errors.New("--repo-url: this program carries its chart; for another one, get it and use --local-chart-path")
+	case o.options.ChartPath != "" && o.version == "":
+		return errors.New("--local-chart-path needs --version")
+	case o.options.SharingPercentage < 0 || o.options.SharingPercentage > 100:
+		return fmt.Errorf("--sharing-percentage %d: want 0 to 100", o.options.SharingPercentage)
+	case o.options.Timeout <= 0:
+		return errors.New("--timeout must be more than zero")
+	}
+	return nil
+}
+
+func (f *Factory) cluster() (install.Cluster, error) {
+	config, err := f.config()
+	return install.Cluster{Getter: f.flags, Config: config}, err
+}
+
+func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFlags, kind provider.Kind) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	cluster, err := f.cluster()
+	if err != nil {
+		return err
+	}
+	if o.enableMetrics {
+		o.options.Set = append([]string{"virtualKubelet.metrics.enabled=true"}, o.options.Set...)
+	}
+	if version := o.version; version != "" && o.options.ChartPath == "" {
+		f.printer.Warn(fmt.Sprintf("--version %s is ignored: this program installs the chart that it carries", version))
+	}
+	o.options.Wishes.Kind, o.options.Namespace, o.options.Wait = kind, f.namespace(), true
+	f.printer.Done("Installer initialized")
+	f.printer.Start("Looking at the cluster")
+	made := o.options.Wishes.ClusterName == "" && !cmd.Flags().Changed("cluster-name")
+	prepared, err := install.Prepare(ctx, cluster, o.options)
+	if err != nil {
+		return err
+	}
+	f.printer.Done("Cluster configuration correctly retrieved")
+	if made && !prepared.Upgrade {
+		o.options.Wishes.ClusterName = randomName()
+		if prepared, err = install.Prepare(ctx, cluster, o.options); err != nil {
+			return err
+		}
+		f.printer.Info("No cluster name specified. Generated: " + o.options.Wishes.ClusterName)
+	}
+	f.printer.Done("Installation parameters correctly generated")
+	if o.onlyValues {
+		text, err := yaml.Marshal(prepared.Values)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(o.dumpPath, text, 0o600); err != nil {
+			return fmt.Errorf("write the values: %w", err)
+		}
+		f.printer.Done("All Set! Chart values written to " + o.dumpPath)
+		return nil
+	}
+	if err := prepared.Apply(ctx, f.printer); err != nil {
+		return err
+	}
+	if o.options.DryRun {
+		f.printer.Done("Installation completed (dry-run)")
+		return nil
+	}
+	f.printer.Done(fmt.Sprintf("All Set! You can now proceed establishing a peering (%s peer --help for more information)", f.name))
+	f.printer.Info("Clusters of different versions peer if their protocols meet; the same version everywhere is the tested case")
+	return nil
+}
+
+// randomName is two words, as containers get them: a name that people can tell from another.
+func randomName() string {
+	first := strings.Fields("amber autumn bold brisk calm clear cosy dawn deep early fair gentle golden green happy jolly keen lively lucky mild misty noble quiet rapid silent silver snowy solar still sunny swift warm wild young")
+	second := strings.Fields("bay beach brook canyon cliff cloud coast creek delta dune field fjord forest garden glade grove harbour hill island lagoon lake meadow mesa moor oasis ocean orchard peak plain pond reef ridge river shore valley")
+	return first[rand.IntN(len(first))] + "-" + second[rand.IntN(len(second))]
+}

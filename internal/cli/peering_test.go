@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/kube/kubetest"
+)
+
+// golden compares with testdata/NAME.golden; UPDATE_GOLDEN=1 rewrites it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (UPDATE_GOLDEN=1 rewrites it):\n%s", file, diff)
+	}
+}
+
+func drawn(boxes ...box) string {
+	var text bytes.Buffer
+	draw(&text, boxes)
+	return text.String()
+}
+
+func TestLocalBoxes(t *testing.T) {
+	well := action.LocalStatus{
+		Namespace: action.NamespaceStatus{Name: "liqo", Exists: true},
+		Components: []action.ComponentStatus{
+			{Kind: "Deployment", Name: "liqo-controller-manager", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"liqo.io/liqo:v1"}},
+			{Kind: "Deployment", Name: "liqo-auth", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"liqo.io/liqo:v1"}},
+		},
+		Cluster:   &action.ClusterStatus{ID: "11111111-1111-4111-8111-111111111111", Name: "rome", Labels: map[string]string{"zone": "b", "tier": "gold"}},
+		Network:   &action.NetworkStatus{Status: "External"},
+		Endpoints: &action.EndpointStatus{Authentication: "https://192.0.2.7", APIServer: "https://10.0.0.1:6443"},
+	}
+	golden(t, "status", drawn(localBoxes(well, false)...))
+	golden(t, "status_verbose", drawn(localBoxes(well, true)...))
+	sick := well
+	sick.Components = []action.ComponentStatus{
+		{Kind: "Deployment", Name: "liqo-controller-manager"},
+		{Kind: "Deployment", Name: "liqo-auth", Found: true, Desired: 2, Ready: 1, Available: 0, Message: "Deployment does not have minimum availability."},
+	}
+	sick.Cluster = nil
+	golden(t, "status_sick", drawn(localBoxes(sick, false)...))
+	golden(t, "status_missing", drawn(localBoxes(action.LocalStatus{Namespace: action.NamespaceStatus{Name: "liqo"}}, false)...))
+}
+
+func TestPeerBox(t *testing.T) {
+	established := action.AspectStatus{Status: "Established", Reason: "ResourceRequestAccepted", Message: "the peering is up"}
+	none := action.AspectStatus{Status: "None"}
+	peers := []action.PeerStatus{
+		{
+			Name: "milan", Found: true, ClusterID: "22222222-2222-4222-8222-222222222222", Type: "OutOfBand", Version: "v1.0.0",
+			Outgoing: established, Incoming: none, Authentication: established, AuthURL: "https://192.0.2.8",
+			APIServer: established, Network: action.AspectStatus{Status: "External"}, Processing: action.AspectStatus{Status: "Success"},
+			Resources: &action.SharedResources{Acquired: corev1.ResourceList{
+				"nvidia.com/gpu": resource.MustParse("2"), corev1.ResourceCPU: resource.MustParse("3500m"), corev1.ResourcePods: resource.MustParse("110"),
+				corev1.ResourceMemory: resource.MustParse("7900Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("20Gi"), "a.example.org/disk": resource.MustParse("1"),
+			}},
+		},
+		{
+			Name: "naples", Found: true, ClusterID: "33333333-3333-4333-8333-333333333333", Type: "OutOfBand",
+			Outgoing: action.AspectStatus{Status: "Pending"}, Incoming: established,
+			Authentication: action.AspectStatus{Status: "Denied", Reason: "IdentityDenied", Message: "the provider does not accept the token; run `liqoctl generate peer-command` in the other cluster again, and here what it prints"},
+			APIServer:      none, Network: none, Processing: action.AspectStatus{Status: "Success"},
+			Resources: &action.SharedResources{Shared: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
+		},
+		{Name: "turin"},
+	}
+	golden(t, "status_peer", drawn(peerBox(peers, false)))
+	golden(t, "status_peer_verbose", drawn(peerBox(peers[:1], true)))
+	golden(t, "status_peer_none", drawn(peerBox(nil, false)))
+}
+
+// run executes a command line.
+func run(t *testing.T, in string, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	streams, stdin, stdout, stderr := genericiooptions.NewTestIOStreams()
+	stdin.WriteString(in)
+	code = Run(t.Context(), streams, append([]string{"liqoctl"}, args...))
+	return code, stdout.String(), stderr.String()
+}
+
+func TestPeeringCommandsRefuse(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv(tokenVariable, "")
+	if err := os.Unsetenv(tokenVariable); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		args string
+		want string
+	}{
+		"unknown context":       {"--context nowhere status", `"nowhere"`},
+		"unknown context, peer": {"--context nowhere peer milan", `"nowhere"`},
+		"unreachable API":       {"--server https://127.0.0.1:1 status", "127.0.0.1:1"},
+		"unreachable API, peer": {"--server https://127.0.0.1:1 peer out-of-band milan --auth-url https://a --cluster-id b --auth-token c", "127.0.0.1:1"},
+		"generate, unreachable": {"--server https://127.0.0.1:1 generate peer-command", "127.0.0.1:1"},
+		"unpeer, unreachable":   {"--server https://127.0.0.1:1 unpeer oob milan", "127.0.0.1:1"},
+		"no name":               {"peer", "name of one cluster"},
+		"two names":             {"unpeer oob a b", "name of one cluster"},
+		"no token":              {"peer oob milan --auth-url https://a --cluster-id b", tokenVariable},
+		"no flags":              {"peer oob milan", `"auth-url", "cluster-id"`},
+		"in-band":               {"peer in-band --remote-context x --bidirectional", "network fabric"},
+		"unpeer in-band":        {"unpeer ib --remote-context x", "network fabric"},
+		"format":                {"status -o xml", `"xml"`},
+		"format, peer":          {"status peer -o xml", `"xml"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errOut := run(t, "", strings.Fields(test.args)...)
+			if code != 1 || out != "" || !strings.Contains(errOut, "ERRO") || !strings.Contains(errOut, test.want) {
+				t.Errorf("exit code %d\n%s%s", code, out, errOut)
+			}
+		})
+	}
+}
+
+func TestReadToken(t *testing.T) {
+	t.Setenv(tokenVariable, " from-environment\n")
+	for name, test := range map[string]struct {
+		flag  string
+		given bool
+		want  string
+	}{
+		"flag":        {"from-flag", true, "from-flag"},
+		"empty flag":  {"", true, ""},
+		"input":       {"-", true, "from-input"},
+		"environment": {"", false, "from-environment"},
+	} {
+		got, err := readToken(test.flag, test.given, strings.NewReader("from-input\n"))
+		if got != test.want || err != nil {
+			t.Errorf("%s: got %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestShellWord(t *testing.T) {
+	for word, want := range map[string]string{
+		"https://192.0.2.1:443": "https://192.0.2.1:443", "https://[::1]": "'https://[::1]'", "a'b": `'a'\''b'`, "": "''",
+	} {
+		if got := shellWord(word); got != want {
+			t.Errorf("%q: got %s, want %s", word, got, want)
+		}
+	}
+}
+
+func kubeconfig(t *testing.T, config *rest.Config) string {
+	t.Helper()
+	content := clientcmdapi.NewConfig()
+	content.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	content.AuthInfos["c"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
+	content.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
+	content.CurrentContext = "c"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*content, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestPeeringCommands runs what reads a cluster against a real API server, as users type it.
+func TestPeeringCommands(t *testing.T) {
+	config := kubetest.Cluster(t)
+	t.Setenv("KUBECONFIG", kubeconfig(t, config))
+	if code, _, errOut := run(t, "", "status", "peer"); code != 1 || !strings.Contains(errOut, "not installed") {
+		t.Errorf("status peer without Liqo: %d %s", code, errOut)
+	}
+	if code, out, errOut := run(t, "", "status"); code != 1 || !strings.Contains(out, "does not exist") || !strings.Contains(errOut, "a check failed") {
+		t.Errorf("status without Liqo: %d %s%s", code, out, errOut)
+	}
+	definitions := envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "deployments", "liqo", "crds")}}
+	if _, err := envtest.InstallCRDs(config, definitions); err != nil {
+		t.Fatal(err)
+	}
+	known, err := scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{Scheme: known})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inLiqo := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "liqo", Name: name} }
+	identity := &corev1.ConfigMap{ObjectMeta: inLiqo("liqo-clusterid-configmap"), Data: map[string]string{"CLUSTER_ID": "11111111-1111-4111-8111-111111111111", "CLUSTER_NAME": "rome"}}
+	identity.Labels = map[string]string{"app.kubernetes.io/name": "clusterid-configmap"}
+	service := &corev1.Service{ObjectMeta: inLiqo("liqo-auth"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}}
+	service.Annotations = map[string]string{"liqo.io/override-address": "auth.example.org", "liqo.io/override-port": "8443"}
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}, identity, service,
+		&corev1.Secret{ObjectMeta: inLiqo("auth-token"), Data: map[string][]byte{"token": []byte("abc")}},
+		&discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}},
+		&discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "naples"}},
+	} {
+		if err := c.Create(context.Background(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const command = "liqoctl peer out-of-band rome --auth-url https://auth.example.org:8443 --cluster-id 11111111-1111-4111-8111-111111111111 --auth-token abc\n"
+	for args, want := range map[string]string{
+		"generate peer-command --only-command": command,
+		"generate peer-command":                "\nTo let another cluster use the resources of this one, run there:\n\n" + command,
+		"__complete peer m":                    "milan\n:4\n",
+		"__complete unpeer out-of-band n":      "naples\n:4\n",
+		"__complete status peer milan ":        "naples\n:4\n",
+	} {
+		words := strings.Split(args, " ")
+		if code, out, errOut := run(t, "", words...); code != 0 || out != want {
+			t.Errorf("%s: %d\n%q, want\n%q\n%s", args, code, out, want, errOut)
+		}
+	}
+	if code, out, _ := run(t, "", "status", "-o", "yaml"); code != 1 || !strings.Contains(out, "name: liqo-controller-manager\n") || !strings.Contains(out, "status: External") {
+		t.Errorf("status as YAML: %d\n%s", code, out)
+	}
+	if code, out, _ := run(t, "", "status", "peer", "-o", "json", "milan"); code != 0 || !strings.Contains(out, `"name": "milan"`) || strings.Contains(out, "naples") {
+		t.Errorf("status peer as JSON: %d\n%s", code, out)
+	}
+	if code, out, errOut := run(t, "", "status", "peer", "turin"); code != 1 || !strings.Contains(out, "Peer Not Found") || !strings.Contains(errOut, "turin") {
+		t.Errorf("status of an unknown peer: %d\n%s%s", code, out, errOut)
+	}
+}

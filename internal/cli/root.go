@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command line of liqoctl: a file per command. A command parses, calls package action, and prints.
+//
+// It must not know how something is done, only how it is asked for and shown. Its proof is cli_test.go: arguments and
+// exact output.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// commands in the order of the help.
+var commands = []func(*Factory) *cobra.Command{
+	newInstall, newUpgrade, newUninstall,
+	newGenerate, newPeer, newUnpeer,
+	newStatus, newVersion, newCompletion, newDocs,
+}
+
+// Run executes one command line, and returns the exit code: 0, or 1 after any error.
+func Run(ctx context.Context, streams genericiooptions.IOStreams, argv []string) int {
+	root, factory := newRoot(streams, commandName(argv[0]))
+	root.SetArgs(argv[1:])
+	err := root.ExecuteContext(ctx)
+	factory.printer.Stop()
+	if err == nil {
+		return 0
+	}
+	if !errors.Is(err, errSaid) {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("interrupted: %w", err)
+		}
+		factory.printer.fail(err)
+	}
+	return 1
+}
+
+// errSaid ends a command that has already said what is wrong.
+var errSaid = errors.New("said already")
+
+// commandName is how users call the program: it is a plugin of kubectl, too.
+func commandName(program string) string {
+	name := strings.TrimSuffix(filepath.Base(program), ".exe")
+	if name == "kubectl-liqo" {
+		return "kubectl liqo"
+	}
+	return "liqoctl"
+}
+
+// NewRoot returns the whole command tree, for documents and tests.
+func NewRoot(streams genericiooptions.IOStreams, name string) *cobra.Command {
+	root, _ := newRoot(streams, name)
+	return root
+}
+
+func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *Factory) {
+	f := &Factory{streams: streams, flags: genericclioptions.NewConfigFlags(true), name: name, printer: newPrinter(streams)}
+	root := &cobra.Command{
+		Use: name, Short: "Install Liqo, peer clusters, see how they are",
+		Long: "Liqo lets Kubernetes clusters lend each other room. " + name + " installs it in a cluster, lets the cluster use\n" +
+			"resources of another one, and shows how that stands.",
+		Example: f.text(`  # In each cluster
+  {{name}} install --cluster-name milan
+
+  # In the cluster that lends its resources: print a command ...
+  {{name}} generate peer-command
+
+  # ... and run it in the cluster that uses them
+  {{name}} peer out-of-band milan --auth-url https://... --cluster-id ... --auth-token ...`),
+		SilenceUsage: true, SilenceErrors: true,
+		Args: cobra.NoArgs,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			if !f.verbose {
+				klog.SetLogger(logr.Discard())
+				ctrllog.SetLogger(logr.Discard())
+			} else {
+				ctrllog.SetLogger(klog.Background())
+			}
+		},
+		Run: func(cmd *cobra.Command, _ []string) { _ = cmd.Help() },
+	}
+	if name != "liqoctl" {
+		root.Use = "liqo"
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	root.CompletionOptions.DisableDefaultCmd = true
+	f.register(root)
+	for _, command := range commands {
+		root.AddCommand(command(f))
+	}
+	return root, f
+}
+
+// text fills the program's name into a help text.
+func (f *Factory) text(text string) string { return strings.ReplaceAll(text, "{{name}}", f.name) }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/internal/action"
+)
+
+// formats that programs read.
+var formats = []string{"json", "yaml"}
+
+func newStatus(f *Factory) *cobra.Command {
+	format := ""
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show how Liqo is in this cluster",
+		Long:    "Show how Liqo is in this cluster. The exit code is 1 if anything is wrong. With --verbose, it shows more.",
+		Example: f.text("  {{name}} status\n  {{name}} status peer milan"),
+		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkFormat(format); err != nil {
+				return err
+			}
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			s, err := action.Status(cmd.Context(), c, f.namespace())
+			if err != nil {
+				return err
+			}
+			if err := f.show(format, s, func() []box { return localBoxes(s, f.verbose) }); err != nil {
+				return err
+			}
+			switch len(s.Problems) {
+			case 0:
+				return nil
+			case 1:
+				return fmt.Errorf("a check failed: %s", s.Problems[0])
+			}
+			return fmt.Errorf("%d checks failed:\n- %s", len(s.Problems), strings.Join(s.Problems, "\n- "))
+		},
+	}
+	cmd.PersistentFlags().StringVarP(&format, "output", "o", format, "Print it for programs: "+strings.Join(formats, " or "))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	cmd.AddCommand(newStatusPeer(f, &format))
+	return cmd
+}
+
+func newStatusPeer(f *Factory, format *string) *cobra.Command {
+	return &cobra.Command{
+		Use: "peer [NAME...]", Aliases: []string{"peers"}, Short: "Show how the peerings of this cluster are",
+		Long:    "Show how the peerings with the clusters of these names are; without a name, all of them. With --verbose, it shows more.",
+		Example: f.text("  {{name}} status peer\n  {{name}} status peer milan --verbose"),
+		Args:    cobra.ArbitraryArgs, ValidArgsFunction: f.completePeers(0),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := checkFormat(*format); err != nil {
+				return err
+			}
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			peers, err := action.PeerStatuses(cmd.Context(), c, names)
+			if err != nil {
+				return err
+			}
+			if err := f.show(*format, peers, func() []box { return []box{peerBox(peers, f.verbose)} }); err != nil {
+				return err
+			}
+			var missing []string
+			for _, peer := range peers {
+				if !peer.Found {
+					missing = append(missing, peer.Name)
+				}
+			}
+			if len(missing) > 0 {
+				return fmt.Errorf("this cluster has no peer called %s; `%s status peer` shows those it has", strings.Join(missing, ", "), f.name)
+			}
+			return nil
+		},
+	}
+}
+
+func checkFormat(format string) error {
+	if format != "" && !slices.Contains(formats, format) {
+		return fmt.Errorf("unsupported output format %q; use %s", format, strings.Join(formats, " or "))
+	}
+	return nil
+}
+
+// show prints a value for programs, or boxes for people.
+func (f *Factory) show(format string, value any, boxes func() []box) error {
+	switch format {
+	case "json":
+		encoder := json.NewEncoder(f.streams.Out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(value)
+	case "yaml":
+		text, err := yaml.Marshal(value)
+		if err != nil {
+			return err
+		}
+		_, err = f.streams.Out.Write(text)
+		return err
+	}
+	draw(f.streams.Out, boxes())
+	return nil
+}

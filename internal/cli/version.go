@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"liqo.io/liqo/internal/action/install"
+	"liqo.io/liqo/internal/kube/version"
+)
+
+func newVersion(f *Factory) *cobra.Command {
+	client := false
+	cmd := &cobra.Command{
+		Use: "version", Short: "Show the versions of this program and of the installation", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			fmt.Fprintln(f.streams.Out, "Client version:", version.Version)
+			if client {
+				return nil
+			}
+			cluster, err := f.cluster()
+			if err != nil {
+				return err
+			}
+			installed, err := install.InstalledVersion(cluster, f.namespace())
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(f.streams.Out, "Server version:", installed)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&client, "client", false, "Do not ask the cluster")
+	return cmd
+}

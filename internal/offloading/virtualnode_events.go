@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+)
+
+// slicesWhere finds the slices that an event is about.
+func (r *nodeReconciler) slicesWhere(ctx context.Context, about func(*sharingv1alpha1.ResourceSlice) bool) (requests []reconcile.Request) {
+	var all sharingv1alpha1.ResourceSliceList
+	if err := r.client.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "event not attributed to a slice")
+		return nil
+	}
+	for i := range all.Items {
+		if about(&all.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+	}
+	return requests
+}
+
+func (r *nodeReconciler) slicesBeside(ctx context.Context, object client.Object) []reconcile.Request {
+	return r.slicesWhere(ctx, func(slice *sharingv1alpha1.ResourceSlice) bool { return slice.Namespace == object.GetNamespace() })
+}
+
+// slicesOfPeer are those that an object carries the peer's ID for: what a virtual kubelet consists of.
+func (r *nodeReconciler) slicesOfPeer(ctx context.Context, object client.Object) []reconcile.Request {
+	id := object.GetLabels()[labels.ClusterID]
+	if id == "" {
+		return nil
+	}
+	return r.slicesWhere(ctx, func(slice *sharingv1alpha1.ResourceSlice) bool { return slice.Spec.ProviderClusterID == id })
+}
+
+func (r *nodeReconciler) slicesOfForeignCluster(ctx context.Context, object client.Object) []reconcile.Request {
+	foreign, ok := object.(*discoveryv1alpha1.ForeignCluster)
+	if !ok || foreign.Spec.ClusterIdentity == nil {
+		return nil
+	}
+	return r.slicesWhere(ctx, func(slice *sharingv1alpha1.ResourceSlice) bool {
+		return slice.Spec.ProviderClusterID == foreign.Spec.ClusterIdentity.ClusterID
+	})
+}
+
+func (r *nodeReconciler) slicesOfNode(ctx context.Context, object client.Object) []reconcile.Request {
+	if object.GetLabels()[labels.Type] != labels.TypeVirtualNode {
+		return nil
+	}
+	return r.slicesWhere(ctx, func(slice *sharingv1alpha1.ResourceSlice) bool { return slice.Spec.NodeName == object.GetName() })
+}
+
+// slicesOfPod are those whose virtual kubelet the pod is, or whose node waits for the pod to leave.
+func (r *nodeReconciler) slicesOfPod(ctx context.Context, object client.Object) []reconcile.Request {
+	if object.GetLabels()[labels.ClusterID] != "" {
+		return r.slicesOfPeer(ctx, object)
+	}
+	pod, ok := object.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName == "" {
+		return nil
+	}
+	return r.slicesWhere(ctx, func(slice *sharingv1alpha1.ResourceSlice) bool {
+		return slice.Spec.NodeName == pod.Spec.NodeName && !wanted(slice)
+	})
+}
+
+// served is the name of the slice in the namespace that has the virtual kubelet.
+func (r *nodeReconciler) served(ctx context.Context, namespace string) (string, error) {
+	var all sharingv1alpha1.ResourceSliceList
+	if err := r.client.List(ctx, &all, client.InNamespace(namespace), client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("list resource slices in %s: %w", namespace, err)
+	}
+	if first := served(all.Items); first != nil {
+		return first.Name, nil
+	}
+	return "", nil
+}
