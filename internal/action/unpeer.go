@@ -53,7 +53,8 @@ func UnpeerOutOfBand(ctx context.Context, c client.WithWatch, o UnpeerOptions, p
 	defer cancel()
 
 	if usesOnlyUs(fc) {
-		p.Warn(fmt.Sprintf("The remote cluster %q uses this one, not the other way round: it loses its access and what it runs here", o.Name))
+		p.Warn(fmt.Sprintf("The remote cluster %q uses this one, not the other way round: it loses its access and what it runs here. "+
+			"As long as it holds a valid token it can come back; to keep it out, change Secret auth-token", o.Name))
 		if o.Force {
 			if err := setOutgoing(ctx, c, fc, discoveryv1alpha1.PeeringNo, force); err != nil {
 				return fmt.Errorf("mark ForeignCluster %q for a forced end: %w", o.Name, err)

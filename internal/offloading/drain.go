@@ -62,16 +62,13 @@ func (r *nodeReconciler) tearDown(ctx context.Context, slice *sharingv1alpha1.Re
 // looked for before the node, and the node is cordoned before its pods are counted: what was absent then stays so.
 func (r *nodeReconciler) look(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, k kubelet) (*facts, error) {
 	f := &facts{slice: slice, now: r.options.Now(), drainDeadline: r.options.DrainDeadline, drainUnreached: r.options.DrainDeadlineUnreachable}
-	deployment, err := r.deployment(ctx, k)
-	if err != nil {
+	var err error
+	if f.deployment, err = r.deployment(ctx, k); err != nil {
 		return nil, err
 	}
-	f.deployed = deployment != nil
-	kubelets, err := r.kubelets(ctx, k)
-	if err != nil {
+	if f.kubelets, err = r.kubelets(ctx, k); err != nil {
 		return nil, err
 	}
-	f.kubelets = len(kubelets)
 	if f.node, err = r.node(ctx, r.live, slice); err != nil || f.node == nil {
 		return f, err
 	}
@@ -91,7 +88,7 @@ func (r *nodeReconciler) look(ctx context.Context, slice *sharingv1alpha1.Resour
 }
 
 // deployment of the virtual kubelet, nil if there is none.
-func (r *nodeReconciler) deployment(ctx context.Context, k kubelet) (client.Object, error) {
+func (r *nodeReconciler) deployment(ctx context.Context, k kubelet) (*metav1.PartialObjectMetadata, error) {
 	var found metav1.PartialObjectMetadata
 	found.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
 	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: kubeletName}, &found); {
@@ -174,12 +171,8 @@ func (r *nodeReconciler) dismantle(ctx context.Context, f *facts, k kubelet) err
 			failures = append(failures, fmt.Errorf("delete %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err))
 		}
 	}
-	deployment, err := r.deployment(ctx, k)
-	if err != nil {
-		return err
-	}
-	if deployment != nil && deployment.GetDeletionTimestamp() == nil {
-		drop(deployment, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if f.deployment != nil && f.deployment.GetDeletionTimestamp() == nil {
+		drop(f.deployment, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	}
 	if f.node != nil {
 		drop(f.node)
@@ -188,14 +181,10 @@ func (r *nodeReconciler) dismantle(ctx context.Context, f *facts, k kubelet) err
 	for _, object := range rest {
 		drop(object)
 	}
-	if err != nil || f.deployed {
-		// The garbage collector comes for the pod when it has noticed; if the pod went now, the ReplicaSet would make another.
-		return errors.Join(append(failures, err)...)
-	}
-	kubelets, err := r.kubelets(ctx, k)
-	for i := range kubelets {
-		if kubelets[i].DeletionTimestamp == nil {
-			drop(&kubelets[i], client.GracePeriodSeconds(1))
+	// The garbage collector comes for the pod when it has noticed. As long as the ReplicaSet lives, it would make another.
+	for i := range f.kubelets {
+		if f.deployment == nil && f.kubelets[i].DeletionTimestamp == nil {
+			drop(&f.kubelets[i], client.GracePeriodSeconds(1))
 		}
 	}
 	return errors.Join(append(failures, err)...)

@@ -184,7 +184,7 @@ func (r *nodeReconciler) ensure(ctx context.Context, slice *sharingv1alpha1.Reso
 			return err
 		}
 	}
-	f := &facts{slice: slice, deployed: true, now: r.options.Now()}
+	f := &facts{slice: slice, now: r.options.Now()}
 	var err error
 	if f.node, err = r.node(ctx, r.client, slice); err != nil {
 		return err

@@ -23,10 +23,9 @@ type facts struct {
 	node *corev1.Node
 	// pods are on the node and have to leave before it goes.
 	pods []corev1.Pod
-	// kubelets is how many pods of the virtual kubelet exist.
-	kubelets int
-	// deployed: its Deployment exists.
-	deployed                      bool
+	// kubelets are the pods of the virtual kubelet, deployment is what makes them; nil if there is none.
+	kubelets                      []corev1.Pod
+	deployment                    *metav1.PartialObjectMetadata
 	now                           time.Time
 	drainDeadline, drainUnreached time.Duration
 }
@@ -116,7 +115,7 @@ func nextTeardown(f *facts) teardown {
 			again: min(left, time.Second),
 		}
 	}
-	if f.node != nil || f.deployed || f.kubelets > 0 {
+	if f.node != nil || f.deployment != nil || len(f.kubelets) > 0 {
 		return teardown{dismantle: true, again: 100 * time.Millisecond}
 	}
 	return teardown{done: true}
@@ -181,7 +180,7 @@ func drainMessage(f *facts) string {
 	switch {
 	case len(f.pods) > 0:
 		return fmt.Sprintf("the node waits for %d pods to leave; those still there at %s are deleted", len(f.pods), f.drainEnd().UTC().Format(time.RFC3339))
-	case f.node == nil && !f.deployed && f.kubelets == 0:
+	case f.node == nil && f.deployment == nil && len(f.kubelets) == 0:
 		return "the node was removed, because the provider no longer shares with this cluster"
 	}
 	return "the node is being removed"

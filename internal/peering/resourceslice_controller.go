@@ -39,6 +39,7 @@ import (
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=list;watch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=ingressclasses,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,resourceNames=liqo-resource-sharing,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,verbs=delete
 
 const (
 	// sharingConfigMap, with one key, holds the sharing percentage while the cluster runs.

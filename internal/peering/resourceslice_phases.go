@@ -82,6 +82,13 @@ func (r *sliceReconciler) foreignCluster(ctx context.Context, clusterID string) 
 // deleted before the slice is let go, as the mark that survives our own end; the rest is taken down from there.
 func (r *sliceReconciler) endIncoming(ctx context.Context, peer *discoveryv1alpha1.ForeignCluster, clusterID string) error {
 	logger := log.FromContext(ctx).WithValues("clusterID", clusterID)
+	if peer != nil && onlyIncoming(peer) {
+		// Its key goes before the slice does: when the consumer sees the slice gone, it may come back at once, with another key.
+		pin := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: pinName(clusterID)}}
+		if err := r.client.Delete(ctx, pin); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete the key of %s: %w", clusterID, err)
+		}
+	}
 	if peer != nil && peer.DeletionTimestamp == nil && onlyIncoming(peer) {
 		// The resource version, too: a user may ask for the other direction in this moment.
 		err := r.client.Delete(ctx, peer, client.Preconditions{UID: &peer.UID, ResourceVersion: &peer.ResourceVersion})

@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -109,7 +110,7 @@ func meet() error {
 		if err != nil {
 			return err
 		}
-		config.QPS, config.Burst, config.Timeout = 500, 500, 0
+		config.QPS, config.Burst, config.WarningHandler = 500, 500, rest.NoWarnings{}
 		api, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 		if err != nil {
 			return err

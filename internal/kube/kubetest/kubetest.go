@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -64,15 +65,18 @@ func SharedPair(t testing.TB) (consumer, provider *rest.Config) {
 	return rest.CopyConfig(configs[0]), rest.CopyConfig(configs[1])
 }
 
-// shared needs no stop: the guard of each cluster sees the process end.
+// shared needs no stop: the guard of each cluster sees the process end. But stop must be kept: it holds the pipe
+// that the guard watches, and a pipe that nobody holds is closed by the next garbage collection.
 var shared = func() func(string) ([]*rest.Config, error) {
 	var (
 		once    sync.Once
 		configs []*rest.Config
+		stop    func() error
 		err     error
 	)
 	return func(dir string) ([]*rest.Config, error) {
-		once.Do(func() { configs, _, err = start(dir, 2) })
+		once.Do(func() { configs, stop, err = start(dir, 2) })
+		runtime.KeepAlive(stop)
 		return configs, err
 	}
 }()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -240,4 +241,22 @@ func createNamespace(t *testing.T, client *kubernetes.Clientset, name string) *c
 		t.Fatalf("create namespace %s: %v", name, err)
 	}
 	return namespace
+}
+
+// The guard's pipe was closed once by a garbage collection, and the servers with it.
+func TestSharedPairOutlivesGarbage(t *testing.T) {
+	for range 3 {
+		consumer, _ := SharedPair(t)
+		runtime.GC()
+		runtime.GC()
+		client, err := rest.HTTPClientFor(consumer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Get(consumer.Host + "/readyz")
+		if err != nil {
+			t.Fatalf("after a garbage collection: %v", err)
+		}
+		response.Body.Close()
+	}
 }

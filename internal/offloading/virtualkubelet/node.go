@@ -2,32 +2,31 @@
 
 // Package virtualkubelet is the process behind one virtual node: it registers the node that a ResourceSlice became, keeps
 // its capacity and conditions current, renews its lease, and probes the provider. nodeobject.go draws the node
-// from values; the rest sends what differs.
+// from values and says what to do about it; the rest sends what differs.
 //
 // It must not know who wrote the slice or the identity, and takes nothing away: the node is drained and removed by the controller
-// manager. Its proof is node_test.go, against two real API servers.
+// manager. Its proof is node_test.go, against real API servers, with the rights of the role and no others.
 package virtualkubelet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/remote"
 )
@@ -38,19 +37,21 @@ import (
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=secrets,verbs=get
 
-// leaseNamespace is where Kubernetes keeps the leases of nodes.
-const leaseNamespace = "kube-node-lease"
+const (
+	// localTimeout is the deadline of all that one look at the node asks of the local API server.
+	localTimeout = 10 * time.Second
+	// versionInterval is how often the local API server is asked for its version: it may be upgraded while we run.
+	versionInterval = 10 * time.Minute
+)
 
 // Options of one virtual node.
 type Options struct {
 	NodeName, Namespace, SliceName       string
 	ClusterID                            string
 	NodeIP                               string
-	Version                              string
 	ExtraLabels, ExtraAnnotations        map[string]string
 	LeaseDuration                        time.Duration
 	PingInterval, PingRetry, PingTimeout time.Duration
-	Scheme                               *runtime.Scheme
 }
 
 // Node is one virtual node. It holds no package state: several may run in one process.
@@ -58,20 +59,37 @@ type Node struct {
 	options Options
 	client  client.Client
 	cache   cache.Cache
+	api     *discovery.DiscoveryClient
 	prober  *prober
 	kick    chan struct{}
-	holder  string
+	version chan string
+
+	// What follows belongs to the loop of Run.
+	serverVersion string
+	lease         *coordinationv1.Lease
+	// told and shown are the last that was written of the node: its labels, and its status without times.
+	told  *coreapply.NodeApplyConfiguration
+	shown *corev1.NodeStatus
 }
 
 // New prepares a node. cfg is the cluster that the node is registered in.
 func New(cfg *rest.Config, o Options) (*Node, error) {
-	api, err := client.New(cfg, client.Options{Scheme: o.Scheme})
+	scheme, mapper, err := kinds()
+	if err != nil {
+		return nil, err
+	}
+	// One connection for all of it.
+	connection, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connection to the local cluster: %w", err)
+	}
+	api, err := client.New(cfg, client.Options{Scheme: scheme, Mapper: mapper, HTTPClient: connection})
 	if err != nil {
 		return nil, fmt.Errorf("client of the local cluster: %w", err)
 	}
 	only := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
 	watched, err := cache.New(cfg, cache.Options{
-		Scheme: o.Scheme, DefaultTransform: cache.TransformStripManagedFields(),
+		Scheme: scheme, Mapper: mapper, HTTPClient: connection, DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&sharingv1alpha1.ResourceSlice{}: {Namespaces: map[string]cache.Config{o.Namespace: {FieldSelector: only(o.SliceName)}}},
 			&corev1.Node{}:                   {Field: only(o.NodeName)},
@@ -80,12 +98,31 @@ func New(cfg *rest.Config, o Options) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cache of the local cluster: %w", err)
 	}
-	n := &Node{options: o, client: api, cache: watched, kick: make(chan struct{}, 1), holder: o.NodeName}
+	n := &Node{options: o, client: api, cache: watched, kick: make(chan struct{}, 1), version: make(chan string, 1)}
+	if n.api, err = discovery.NewDiscoveryClientForConfigAndClient(cfg, connection); err != nil {
+		return nil, fmt.Errorf("client of the local cluster: %w", err)
+	}
 	n.prober = &prober{
-		local: api, scheme: o.Scheme, secret: client.ObjectKey{Namespace: o.Namespace, Name: remote.SecretName(o.ClusterID)},
+		local: api, scheme: scheme, secret: client.ObjectKey{Namespace: o.Namespace, Name: remote.SecretName(o.ClusterID)},
 		interval: o.PingInterval, retry: o.PingRetry, timeout: o.PingTimeout, changed: n.again, wake: make(chan struct{}, 1),
 	}
 	return n, nil
+}
+
+// kinds are those that this process knows: few, so that it starts without asking which there are, and stays small.
+func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, sharingv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, nil, err
+		}
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+	mapper.Add(sharingv1alpha1.GroupVersion.WithKind("ResourceSlice"), meta.RESTScopeNamespace)
+	return scheme, mapper, nil
 }
 
 // again asks for another look.
@@ -100,6 +137,8 @@ func (n *Node) again() {
 func (n *Node) Run(ctx context.Context) error {
 	failed := make(chan error, 1)
 	go func() { failed <- n.cache.Start(ctx) }()
+	go n.prober.run(ctx)
+	go n.followVersion(ctx)
 	for _, object := range []client.Object{&sharingv1alpha1.ResourceSlice{}, &corev1.Node{}} {
 		informer, err := n.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -113,31 +152,60 @@ func (n *Node) Run(ctx context.Context) error {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
 	}
-	go n.prober.run(ctx)
 	if !n.cache.WaitForCacheSync(ctx) {
-		return ctx.Err()
+		return nil // told to end before it began
 	}
+	return n.loop(ctx, failed)
+}
+
+func (n *Node) loop(ctx context.Context, failed <-chan error) error {
 	renew := time.NewTicker(n.options.LeaseDuration / 4)
 	defer renew.Stop()
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	for {
+		step := n.sync
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-failed:
 			return err
+		case version := <-n.version:
+			n.serverVersion = version
 		case <-n.kick:
 		case <-retry.C:
 		case <-renew.C:
-			if err := n.renewLease(ctx); err != nil && ctx.Err() == nil {
-				log.FromContext(ctx).Error(err, "lease of the node not renewed")
-			}
-			continue
+			step = n.keepLease
 		}
-		if err := n.sync(ctx); err != nil && ctx.Err() == nil {
+		within, cancel := context.WithTimeout(ctx, localTimeout)
+		err := step(within)
+		cancel()
+		if err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "node not up to date")
-			retry.Reset(time.Second)
+			retry.Reset(n.options.PingRetry)
+		}
+	}
+}
+
+// followVersion tells the loop which version the local API server has.
+func (n *Node) followVersion(ctx context.Context) {
+	var last string
+	for ctx.Err() == nil {
+		wait := versionInterval
+		switch server, err := n.api.ServerVersion(); {
+		case err != nil:
+			wait = n.options.PingRetry
+			log.FromContext(ctx).V(1).Info("local API server not asked for its version", "reason", err.Error())
+		case server.GitVersion != last:
+			last = server.GitVersion
+			select {
+			case n.version <- last:
+			case <-ctx.Done():
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
 		}
 	}
 }
@@ -147,123 +215,4 @@ func (n *Node) Synced(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	return n.cache.WaitForCacheSync(ctx)
-}
-
-// sync brings the node to what the slice and the probes say.
-func (n *Node) sync(ctx context.Context) error {
-	var slice sharingv1alpha1.ResourceSlice
-	err := n.cache.Get(ctx, client.ObjectKey{Namespace: n.options.Namespace, Name: n.options.SliceName}, &slice)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil // not heard of it yet, or the peering has ended: either way there is nothing to register
-	case err != nil:
-		return err
-	case slice.DeletionTimestamp != nil || slice.Status.Phase == sharingv1alpha1.SliceRefused:
-		return nil // the controller manager drains and removes the node
-	}
-	node, err := n.live(ctx)
-	if err != nil {
-		return err
-	}
-	state, message := n.prober.result()
-	if state == reachUnknown && slice.Status.Phase == sharingv1alpha1.SliceAccepted {
-		n.prober.soon() // a grant proves that there is an identity by now
-	}
-	if node == nil && (slice.Status.Phase != sharingv1alpha1.SliceAccepted || state != reachable) {
-		return nil // a node is worth showing once it can run something
-	}
-	drawn := &picture{
-		name: n.options.NodeName, clusterID: n.options.ClusterID, address: n.options.NodeIP, version: n.options.Version,
-		extraLabels: n.options.ExtraLabels, extraAnnotations: n.options.ExtraAnnotations, reach: state, reachMessage: message,
-	}
-	if slice.Status.Phase == sharingv1alpha1.SliceAccepted {
-		drawn.granted = &slice.Status
-	}
-	return n.write(ctx, node, drawn)
-}
-
-// live is the node as the cache has it; nil if there is none.
-func (n *Node) live(ctx context.Context) (*corev1.Node, error) {
-	var node corev1.Node
-	err := n.cache.Get(ctx, client.ObjectKey{Name: n.options.NodeName}, &node)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case node.Labels[labels.Type] != labels.TypeVirtualNode || node.Labels[labels.RemoteClusterID] != n.options.ClusterID:
-		return nil, fmt.Errorf("node %s exists and does not stand for cluster %s; delete or rename it", node.Name, n.options.ClusterID)
-	case node.DeletionTimestamp != nil:
-		return nil, errors.New("the node is being deleted")
-	}
-	return &node, nil
-}
-
-// write sends what differs.
-func (n *Node) write(ctx context.Context, node *corev1.Node, drawn *picture) error {
-	forced := []client.ApplyOption{client.ForceOwnership, client.FieldOwner(labels.OwnerVirtualKubelet)}
-	if node == nil {
-		if err := n.client.Apply(ctx, drawn.birth(), client.FieldOwner(labels.OwnerVirtualKubelet+"-birth")); err != nil {
-			return fmt.Errorf("register node: %w", err)
-		}
-		node = &corev1.Node{}
-		log.FromContext(ctx).Info("node registered", "node", drawn.name)
-	}
-	if !within(drawn.nodeLabels(), node.Labels) || !within(drawn.extraAnnotations, node.Annotations) || n.stale(node, drawn) {
-		if err := n.client.Apply(ctx, drawn.meta(), forced...); err != nil {
-			return fmt.Errorf("label node: %w", err)
-		}
-	}
-	status := drawn.status()
-	if same(&node.Status, &status) {
-		return nil
-	}
-	if err := n.client.Status().Apply(ctx, statusIntent(drawn.name, &node.Status, &status, time.Now()), client.ForceOwnership, client.FieldOwner(labels.OwnerVirtualKubelet)); err != nil {
-		return fmt.Errorf("write status of node: %w", err)
-	}
-	return n.renewLease(ctx)
-}
-
-// stale tells whether the node still has a label that the provider no longer sends.
-func (n *Node) stale(node *corev1.Node, drawn *picture) bool {
-	_, has := node.Labels[labels.StorageAvailable]
-	_, should := drawn.nodeLabels()[labels.StorageAvailable]
-	return has && !should
-}
-
-func within(wanted, have map[string]string) bool {
-	for key, value := range wanted {
-		if have[key] != value {
-			return false
-		}
-	}
-	return true
-}
-
-// renewLease says that this process lives, if there is a node to say it of.
-func (n *Node) renewLease(ctx context.Context) error {
-	var node corev1.Node
-	if err := n.cache.Get(ctx, client.ObjectKey{Name: n.options.NodeName}, &node); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	now := ptr.To(metav1.NewMicroTime(time.Now()))
-	var lease coordinationv1.Lease
-	err := n.client.Get(ctx, client.ObjectKey{Namespace: leaseNamespace, Name: n.options.NodeName}, &lease)
-	if apierrors.IsNotFound(err) {
-		return n.client.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: leaseNamespace, Name: n.options.NodeName,
-				// With the node, the lease goes.
-				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
-			},
-			Spec: coordinationv1.LeaseSpec{HolderIdentity: &n.holder, LeaseDurationSeconds: ptr.To(int32(n.options.LeaseDuration.Seconds())), RenewTime: now},
-		})
-	}
-	if err != nil {
-		return err
-	}
-	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &n.holder, now
-	lease.Spec.LeaseDurationSeconds = ptr.To(int32(n.options.LeaseDuration.Seconds()))
-	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
-	return n.client.Update(ctx, &lease)
 }

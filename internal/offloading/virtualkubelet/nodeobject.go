@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"liqo.io/liqo/apis/labels"
@@ -23,10 +24,51 @@ const kubeletPort = 10250
 type reach int
 
 const (
-	reachUnknown reach = iota
+	// unasked: the first probe has not come back.
+	unasked reach = iota
+	// unidentified: there is nothing to probe with, because we have no identity over there.
+	unidentified
 	reachable
 	unreachable
 )
+
+// move is what to do about a node.
+type move int
+
+const (
+	// wait for news.
+	wait move = iota
+	// hurry: a grant proves that there is an identity, so probe now.
+	hurry
+	// register the node, and say all of it.
+	register
+	// update what differs.
+	update
+	// observe: the node is being taken away; only whether the remote cluster answers is kept current, because the time that
+	// its pods have depends on it.
+	observe
+)
+
+// next decides what to do about the node, nil if there is none.
+func next(slice *sharingv1alpha1.ResourceSlice, node *corev1.Node, state reach) move {
+	accepted := slice.Status.Phase == sharingv1alpha1.SliceAccepted
+	ending := slice.DeletionTimestamp != nil || slice.Status.Phase == sharingv1alpha1.SliceRefused
+	switch {
+	case node != nil && node.DeletionTimestamp != nil, state == unasked:
+		return wait // after a restart the node stays as it is until something is known
+	case node != nil && ending:
+		return observe
+	case node != nil:
+		return update
+	case ending || !accepted:
+		return wait
+	case state == unidentified:
+		return hurry
+	case state == reachable:
+		return register
+	}
+	return wait // a node is worth showing once it can run something
+}
 
 // picture is everything that a virtual node is drawn from.
 type picture struct {
@@ -97,9 +139,10 @@ func (p *picture) birth() *coreapply.NodeApplyConfiguration {
 			WithKey(labels.TaintVirtualNode).WithValue("true").WithEffect(corev1.TaintEffectNoExecute)))
 }
 
-// meta is the part of the node that follows the grant.
-func (p *picture) meta() *coreapply.NodeApplyConfiguration {
-	node := coreapply.Node(p.name).WithLabels(p.nodeLabels())
+// meta is the part of the node that follows the grant. With its UID: an apply to a node that has just gone would make
+// another one, without the taint.
+func (p *picture) meta(uid types.UID) *coreapply.NodeApplyConfiguration {
+	node := coreapply.Node(p.name).WithUID(uid).WithLabels(p.nodeLabels())
 	if len(p.extraAnnotations) > 0 {
 		node.WithAnnotations(p.extraAnnotations)
 	}
@@ -125,8 +168,10 @@ func (p *picture) status() corev1.NodeStatus {
 func (p *picture) ready() (corev1.ConditionStatus, string, string) {
 	const ok, no = "KubeletReady", "KubeletNotReady"
 	switch {
-	case p.granted == nil || p.reach == reachUnknown:
+	case p.granted == nil || p.reach == unasked:
 		return corev1.ConditionUnknown, no, "the remote cluster has granted nothing yet"
+	case p.reach == unidentified:
+		return corev1.ConditionFalse, no, p.reachMessage
 	case p.reach == unreachable:
 		return corev1.ConditionFalse, no, "the API server of the remote cluster does not answer: " + p.reachMessage
 	case p.granted.Resources.Cpu().Sign() <= 0 || p.granted.Resources.Memory().Sign() <= 0:
@@ -157,16 +202,43 @@ func (p *picture) conditions() []corev1.NodeCondition {
 	}
 }
 
-// same tells whether the node shows the status already, whatever its times.
-func same(live *corev1.NodeStatus, status *corev1.NodeStatus) bool {
-	if !equality.Semantic.DeepEqual(live.Capacity, status.Capacity) || !equality.Semantic.DeepEqual(live.Allocatable, status.Allocatable) ||
-		!slices.Equal(live.Addresses, status.Addresses) || live.DaemonEndpoints != status.DaemonEndpoints ||
-		live.NodeInfo.KubeletVersion != status.NodeInfo.KubeletVersion || live.NodeInfo.Architecture != status.NodeInfo.Architecture ||
-		live.NodeInfo.OperatingSystem != status.NodeInfo.OperatingSystem || !equality.Semantic.DeepEqual(live.Images, status.Images) {
+// remains is what a node that is being taken away still shows of its grant.
+func remains(node *corev1.Node) *sharingv1alpha1.ResourceSliceStatus {
+	return &sharingv1alpha1.ResourceSliceStatus{
+		Resources: node.Status.Allocatable, Images: node.Status.Images,
+		Architectures: []string{node.Status.NodeInfo.Architecture}, OperatingSystems: []string{node.Status.NodeInfo.OperatingSystem},
+	}
+}
+
+// shows tells whether the node has the status already, whatever its times, and whatever others have added to it.
+func shows(live, status *corev1.NodeStatus) bool {
+	for _, pair := range []struct{ live, wanted corev1.ResourceList }{{live.Capacity, status.Capacity}, {live.Allocatable, status.Allocatable}} {
+		for name, wanted := range pair.wanted {
+			if have, ok := pair.live[name]; !ok || have.Cmp(wanted) != 0 {
+				return false
+			}
+		}
+	}
+	for _, wanted := range status.Addresses {
+		if !slices.Contains(live.Addresses, wanted) {
+			return false
+		}
+	}
+	if live.DaemonEndpoints != status.DaemonEndpoints || live.NodeInfo != status.NodeInfo || !equality.Semantic.DeepEqual(live.Images, status.Images) {
 		return false
 	}
 	for _, wanted := range status.Conditions {
 		if have := find(live.Conditions, wanted.Type); have == nil || have.Status != wanted.Status || have.Reason != wanted.Reason || have.Message != wanted.Message {
+			return false
+		}
+	}
+	return true
+}
+
+// within tells whether all that is wanted is there.
+func within(wanted, have map[string]string) bool {
+	for key, value := range wanted {
+		if there, ok := have[key]; !ok || there != value {
 			return false
 		}
 	}
@@ -183,7 +255,7 @@ func find(all []corev1.NodeCondition, kind corev1.NodeConditionType) *corev1.Nod
 }
 
 // statusIntent is the status with its times: a condition keeps the one of its last change.
-func statusIntent(name string, live *corev1.NodeStatus, status *corev1.NodeStatus, now time.Time) *coreapply.NodeApplyConfiguration {
+func statusIntent(node *coreapply.NodeApplyConfiguration, live, status *corev1.NodeStatus, now time.Time) *coreapply.NodeApplyConfiguration {
 	at := metav1.NewTime(now).Rfc3339Copy()
 	intent := coreapply.NodeStatus().
 		WithDaemonEndpoints(coreapply.NodeDaemonEndpoints().WithKubeletEndpoint(coreapply.DaemonEndpoint().WithPort(status.DaemonEndpoints.KubeletEndpoint.Port))).
@@ -207,5 +279,5 @@ func statusIntent(name string, live *corev1.NodeStatus, status *corev1.NodeStatu
 		intent.WithConditions(coreapply.NodeCondition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).
 			WithLastTransitionTime(changed).WithLastHeartbeatTime(at))
 	}
-	return coreapply.Node(name).WithStatus(intent)
+	return node.WithStatus(intent)
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"sync"
 	"time"
 
@@ -17,11 +19,14 @@ import (
 	"liqo.io/liqo/internal/kube/remote"
 )
 
-// identityTimeout is how long reading the Secret may take.
-const identityTimeout = 5 * time.Second
-
-// attemptsPerProbe: one lost packet does not take a node away.
-const attemptsPerProbe = 3
+const (
+	// identityTimeout is how long reading the Secret may take.
+	identityTimeout = 5 * time.Second
+	// attemptsPerProbe: one lost packet does not take a node away.
+	attemptsPerProbe = 3
+	// firstRetry is how soon an identity is looked for again, at first: it comes while a peering is being made.
+	firstRetry = 100 * time.Millisecond
+)
 
 // prober asks the provider's API server from time to time whether it is alive.
 type prober struct {
@@ -32,13 +37,17 @@ type prober struct {
 	retry    time.Duration
 	timeout  time.Duration
 	changed  func()
+	wake     chan struct{}
 
 	mu      sync.Mutex
 	state   reach
 	message string
 
+	// What follows belongs to the loop of run.
 	connection *remote.Connection
-	wake       chan struct{}
+	token      string
+	// read is when the identity was read; zero if that has to be done again.
+	read time.Time
 }
 
 // result of the last probe.
@@ -58,40 +67,34 @@ func (p *prober) soon() {
 
 // run probes until ctx ends.
 func (p *prober) run(ctx context.Context) {
+	early := firstRetry
 	for {
-		wait := p.interval
-		if err := p.probe(ctx); err != nil {
-			if ctx.Err() != nil {
-				return
-			}
-			wait = p.retry
-			p.set(ctx, unreachable, err.Error())
-		} else {
-			p.set(ctx, reachable, "")
+		state, message := p.probe(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		p.set(ctx, state, message)
+		wait := p.retry
+		switch state {
+		case reachable:
+			wait, early = p.interval, firstRetry
+		case unidentified:
+			wait = min(early, p.retry)
+			early += early / 4
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
-			return
 		case <-p.wake:
-			timer.Stop()
 		case <-timer.C:
 		}
+		timer.Stop()
 	}
 }
 
-// errNoIdentity says that there is nothing to probe with yet.
-var errNoIdentity = errors.New("this cluster holds no identity in the remote one yet")
-
 func (p *prober) set(ctx context.Context, state reach, message string) {
 	p.mu.Lock()
-	if state == unreachable && p.state == reachUnknown && message == errNoIdentity.Error() {
-		p.mu.Unlock()
-		return // not asked is not the same as silent
-	}
-	changed := p.state != state || p.message != message
-	news := p.state != state
+	news, changed := p.state != state, p.state != state || p.message != message
 	p.state, p.message = state, message
 	p.mu.Unlock()
 	if news {
@@ -102,50 +105,95 @@ func (p *prober) set(ctx context.Context, state reach, message string) {
 	}
 }
 
-func (p *prober) probe(ctx context.Context) (err error) {
+// probe asks up to three times, and says what came out.
+func (p *prober) probe(ctx context.Context) (reach, string) {
+	var err error
 	for range attemptsPerProbe {
-		if p.connection == nil {
-			if err := p.connect(ctx); err != nil {
-				return err
-			}
+		before := p.token
+		if err := p.identify(ctx); err != nil {
+			return unidentified, err.Error()
 		}
-		if err = p.ask(ctx); err == nil || ctx.Err() != nil {
-			return err
+		if errors.Is(err, remote.ErrUnauthorized) && p.token == before {
+			break // the answer will be the same
 		}
-		if errors.Is(err, remote.ErrUnauthorized) {
-			p.connection = nil // the token may have been renewed: read it again
+		if err = p.ask(ctx); err == nil {
+			return reachable, ""
+		}
+		switch {
+		case errors.Is(err, remote.ErrUnauthorized):
+			p.read = time.Time{} // the token may have been renewed
+		case timedOut(err):
+			p.connection.Reset() // it may have died silently, and the next call would wait for it, too
 		}
 	}
-	return err
+	if time.Since(p.read) > p.interval {
+		p.read = time.Time{} // the other cluster may have moved
+	}
+	return unreachable, plain(err, p.timeout)
 }
 
 func (p *prober) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	err := p.connection.Probe(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within %v", p.timeout)
-	}
-	return err
+	return p.connection.Probe(ctx)
 }
 
-// connect reads the identity, which the controller manager renews.
-func (p *prober) connect(ctx context.Context) error {
+// errNoIdentity says that there is nothing to probe with.
+var errNoIdentity = errors.New("this cluster holds no identity in the remote one; the conditions of its ForeignCluster say why")
+
+// identify reads the identity, which the controller manager renews.
+func (p *prober) identify(ctx context.Context) error {
+	if p.connection != nil && !p.read.IsZero() {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
 	defer cancel()
 	var secret corev1.Secret
-	if err := p.local.Get(ctx, p.secret, &secret); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return errNoIdentity
-		}
+	switch err := p.local.Get(ctx, p.secret, &secret); {
+	case err != nil && client.IgnoreNotFound(err) == nil:
+		return errNoIdentity
+	case err != nil && p.connection != nil:
+		return nil // that our own API server is busy says nothing of the other one
+	case err != nil:
 		return fmt.Errorf("read the identity in the remote cluster: %w", err)
 	}
 	identity, err := remote.ParseIdentity(secret.Data)
 	if err != nil {
 		return errNoIdentity // a key without a token: first contact is under way
 	}
-	if p.connection, err = remote.NewConnection(identity, p.scheme); err != nil {
+	if p.connection == nil {
+		p.connection, err = remote.NewConnection(identity, p.scheme)
+	} else {
+		_, err = p.connection.Update(identity)
+	}
+	if err != nil {
 		return err
 	}
+	p.read, p.token = time.Now(), identity.Token
 	return nil
+}
+
+func timedOut(err error) bool {
+	var network net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
+}
+
+// plain says why a probe failed in words that stay the same as long as the reason does: they are written on the node, and the
+// port from which we asked is another one each time.
+func plain(err error, timeout time.Duration) string {
+	if timedOut(err) {
+		return fmt.Sprintf("no answer within %v", timeout)
+	}
+	var operation *net.OpError
+	if errors.As(err, &operation) {
+		if operation.Addr == nil {
+			return operation.Err.Error()
+		}
+		return operation.Addr.String() + ": " + operation.Err.Error()
+	}
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err.Error()
+	}
+	return err.Error()
 }
