@@ -54,7 +54,7 @@ lint: prerequisites ## gofumpt, go vet and staticcheck
 verify: prerequisites ## the laws of the repository (house_test.go)
 	$(CHECK) laws
 
-e2e: prerequisites ## end-to-end tests of the playground (root)
+e2e: image ## end-to-end tests on real clusters: of the playground, and of Liqo on it (root)
 	$(CHECK) e2e
 
 bench: prerequisites ## measure the playground, see docs/benchmarks.md (root)

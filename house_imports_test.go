@@ -115,7 +115,8 @@ func TestAPIsImportAlmostNothing(t *testing.T) {
 var pure = []string{
 	"internal/network/ipam", "internal/network/plan", "internal/offloading/reflection/project", "internal/action/provider",
 	"internal/peering/grant", "internal/peering/grant.go", "internal/peering/tenant/tenant.go", "internal/offloading/webhook/strategy.go",
-	"internal/storage/locality.go", "internal/*/*_status.go",
+	"internal/storage/locality.go", "internal/*/*_status.go", "internal/*/*_plan.go", "internal/peering/cleanup/plan.go",
+	"internal/offloading/virtualkubelet/nodeobject.go",
 
 	"playground/internal/cluster", "playground/internal/fault", "playground/internal/scenario",
 	"playground/internal/spec", "playground/internal/topology",

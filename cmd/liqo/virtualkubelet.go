@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	vk "liqo.io/liqo/internal/offloading/virtualkubelet"
@@ -30,7 +30,7 @@ func virtualKubelet() role {
 				if err := o.Validate(); err != nil {
 					return err
 				}
-				cfg, err := config.GetConfig()
+				cfg, err := o.home()
 				if err != nil {
 					return err
 				}
@@ -43,6 +43,7 @@ func virtualKubelet() role {
 }
 
 type virtualKubeletOptions struct {
+	homeConfig       string
 	node             vk.Options
 	remoteName       string
 	homeID, homeName string
@@ -54,6 +55,7 @@ type virtualKubeletOptions struct {
 
 // Register adds the flags.
 func (o *virtualKubeletOptions) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&o.homeConfig, "home-kubeconfig", "", "kubeconfig of this cluster (default: KUBECONFIG, or the service account of the pod)")
 	flags.StringVar(&o.node.NodeName, "nodename", "", "name of the virtual node")
 	flags.StringVar(&o.node.Namespace, "tenant-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the remote cluster in this one")
 	flags.StringVar(&o.node.SliceName, "slice-name", "", "name of the ResourceSlice that the node stands for")
@@ -88,23 +90,19 @@ func (o *virtualKubeletOptions) Validate() error {
 	return nil
 }
 
+// home is where this cluster is.
+func (o *virtualKubeletOptions) home() (*rest.Config, error) {
+	if o.homeConfig != "" {
+		return clientcmd.BuildConfigFromFlags("", o.homeConfig)
+	}
+	return config.GetConfig()
+}
+
 // runVirtualKubelet works until ctx ends.
 func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *virtualKubeletOptions) error {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = 100, 100
-	scheme, err := newScheme()
-	if err != nil {
-		return err
-	}
-	api, err := discovery.NewDiscoveryClientForConfig(cfg)
-	if err != nil {
-		return err
-	}
-	server, err := api.ServerVersion()
-	if err != nil {
-		return fmt.Errorf("ask the local API server for its version: %w", err)
-	}
-	o.node.Scheme, o.node.Version, o.node.PingRetry = scheme, server.GitVersion, time.Second
+	o.node.PingRetry = time.Second
 	node, err := vk.New(cfg, o.node)
 	if err != nil {
 		return err

@@ -126,7 +126,7 @@ func unit(found facts, remark string) []stage {
 
 // apart tells packages that have a stage of their own.
 func apart(path string) bool {
-	return path == "liqo.io/liqo" || strings.HasPrefix(path, "liqo.io/liqo/playground/e2e") ||
+	return path == "liqo.io/liqo" || strings.HasPrefix(path, "liqo.io/liqo/playground/e2e") || strings.HasPrefix(path, "liqo.io/liqo/test/") ||
 		strings.HasPrefix(path, "liqo.io/liqo/playground/bench")
 }
 
@@ -146,9 +146,10 @@ func lint(found facts) []stage {
 }
 
 func endToEnd(found facts) stage {
-	s := stage{name: "e2e", about: "real clusters", last: true, commands: []command{{
-		dir: "playground", args: []string{"go", "test", "-count=1", "-timeout", "30m", "./e2e", "-v"},
-	}}}
+	s := stage{name: "e2e", about: "real clusters: the playground's own tests, then the product on it", last: true, commands: []command{
+		{dir: "playground", args: []string{"go", "test", "-count=1", "-timeout", "30m", "./e2e", "-v"}},
+		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/e2e", "-v"}},
+	}}
 	switch {
 	case !found.e2e:
 		s.skip = "there is no playground/e2e yet"

@@ -142,6 +142,9 @@ func (k kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 	probe := func(path string) *coreapply.ProbeApplyConfiguration {
 		return coreapply.Probe().WithHTTPGet(coreapply.HTTPGetAction().WithPath(path).WithPort(intstr.FromInt32(healthPort))).WithPeriodSeconds(10).WithFailureThreshold(3)
 	}
+	tolerate := func(taint string) *coreapply.TolerationApplyConfiguration {
+		return coreapply.Toleration().WithKey(taint).WithOperator(corev1.TolerationOpExists).WithEffect(corev1.TaintEffectNoExecute).WithTolerationSeconds(10)
+	}
 	container := coreapply.Container().WithName(kubeletName).
 		WithImage(k.options.Image).WithImagePullPolicy(corev1.PullIfNotPresent).
 		WithArgs(k.args()...).
@@ -158,6 +161,8 @@ func (k kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 		WithTerminationGracePeriodSeconds(5).
 		WithSecurityContext(coreapply.PodSecurityContext().WithRunAsNonRoot(true).WithRunAsUser(65532).WithRunAsGroup(65532).
 			WithSeccompProfile(coreapply.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
+		// If its node dies, another one takes over long before pods are taken off the virtual node.
+		WithTolerations(tolerate(corev1.TaintNodeNotReady), tolerate(corev1.TaintNodeUnreachable)).
 		WithAffinity(coreapply.Affinity().WithNodeAffinity(coreapply.NodeAffinity().WithRequiredDuringSchedulingIgnoredDuringExecution(
 			coreapply.NodeSelector().WithNodeSelectorTerms(coreapply.NodeSelectorTerm().WithMatchExpressions(
 				coreapply.NodeSelectorRequirement().WithKey(labels.Type).WithOperator(corev1.NodeSelectorOpNotIn).WithValues(labels.TypeVirtualNode)))))).

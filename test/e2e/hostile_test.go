@@ -142,5 +142,30 @@ func hostilePeer(t *testing.T) {
 			t.Errorf("%s %s: %d, want 403\n%s", f.method, f.path, status, text)
 		}
 	}
+	hostileNeighbour(t, token, own)
 	measure("hostile peer: calls that answer Forbidden", "%d", len(forbidden))
+}
+
+// hostileNeighbour: in a bidirectional peering, the provider's own request to the peer lies in the same namespace as
+// the peer's request. The peer has rights on the kind, and must not have them on that object.
+func hostileNeighbour(t *testing.T, token, own string) {
+	t.Helper()
+	const slices = "/apis/sharing.liqo.io/v1alpha1/namespaces/"
+	name := fmt.Sprintf(`{"apiVersion":"sharing.liqo.io/v1alpha1","kind":"ResourceSlice","metadata":{"name":"ours","namespace":%q,"labels":{"liqo.io/replication":"true"}},"spec":{"consumerClusterID":"a","providerClusterID":"b","nodeName":"n"}}`, own)
+	if said := milan.tryKubectl(name, "apply", "-f", "-"); said.code != 0 {
+		t.Fatal(said)
+	}
+	defer milan.kubectl(t, "-n", own, "delete", "resourceslice", "ours")
+	path := slices + own + "/resourceslices"
+	for _, f := range []struct{ method, path, body string }{
+		{"DELETE", path + "/ours", ""},
+		{"PATCH", path + "/ours", `{"metadata":{"labels":{"liqo.io/replicated":"true","liqo.io/replication":"false"}}}`},
+		{"PATCH", path + "/ours", `{"metadata":{"annotations":{"liqo.io/force-unpeer":"true"}}}`},
+		{"POST", path, strings.ReplaceAll(name, `"ours"`, `"evil"`)},
+		{"PATCH", path + "/rome", `{"metadata":{"finalizers":null}}`},
+	} {
+		if status, text := call(t, milan, token, f.method, f.path, f.body); status != http.StatusForbidden && status != http.StatusUnprocessableEntity {
+			t.Errorf("%s %s %s: %d, want a refusal\n%s", f.method, f.path, f.body, status, text)
+		}
+	}
 }

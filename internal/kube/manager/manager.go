@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package manager makes the controller-runtime manager of each of our processes, with the same trimmed caches,
-// limits, probes and logs in all of them.
+// limits and probes in all of them.
 //
 // It must not know any domain or kind of ours. Its proof is manager_test.go, against a real API server.
 package manager

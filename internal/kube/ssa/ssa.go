@@ -184,11 +184,16 @@ func (a *Applier) unchanged(w wish, live client.Object) bool {
 	a.mu.Lock()
 	last, known := a.last[w.target]
 	a.mu.Unlock()
-	if known && last.intent == w.hash && last.uid == live.GetUID() && last.version != "" {
-		// What is not newer than our own write cannot have undone it: a cache may be behind.
+	if known && last.uid == live.GetUID() && last.version != "" {
 		order, err := resourceversion.CompareResourceVersion(live.GetResourceVersion(), last.version)
-		if err == nil && order <= 0 || live.GetResourceVersion() == last.version {
-			return true
+		if err != nil {
+			order = 1 // nothing is known: look at the fields
+		}
+		if order <= 0 && last.intent == w.hash {
+			return true // what is not newer than our own write cannot have undone it
+		}
+		if order < 0 {
+			return false // a cache is behind: it shows what was before our write, and proves nothing
 		}
 	}
 	if !holds(w.fields, live, a.owner, w.part) {

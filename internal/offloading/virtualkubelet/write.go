@@ -135,7 +135,11 @@ func (n *Node) label(ctx context.Context, node *corev1.Node, drawn *picture) err
 // show writes the status, if it is not there.
 func (n *Node) show(ctx context.Context, node *corev1.Node, drawn *picture) error {
 	status := drawn.status()
-	if shows(&node.Status, &status) && (n.shown == nil || equality.Semantic.DeepEqual(n.shown, &status)) {
+	kept := equality.Semantic.DeepEqual(n.shown, &status)
+	if n.shown == nil { // after a restart: what is there may be of a grant that is over
+		kept = len(node.Status.Capacity) == len(status.Capacity)
+	}
+	if kept && shows(&node.Status, &status) {
 		n.shown = &status
 		return nil
 	}

@@ -41,23 +41,8 @@ import (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(klog.Background())
-	code := m.Run()
-	for _, end := range atEnd {
-		end()
-	}
-	os.Exit(code)
+	os.Exit(m.Run())
 }
-
-var (
-	atEnd []func()
-	pair  = sync.OnceValues(func() (here, there *rest.Config) { return kubetest.Pair(lasting) })
-	// lasting is the first test that asks; what it cleans up, the others still need.
-	lasting lastingTest
-)
-
-type lastingTest struct{ testing.TB }
-
-func (lastingTest) Cleanup(end func()) { atEnd = append(atEnd, end) }
 
 // bed is a consumer and a provider with a tenant for it. Namespaces and cluster IDs are the test's own.
 type bed struct {
@@ -80,13 +65,7 @@ var installed sync.Once
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	b := &bed{t: t, scheme: runtime.NewScheme()}
-	if lasting.TB == nil {
-		lasting.TB = t
-	}
-	b.hereConfig, b.thereConfig = pair()
-	if b.hereConfig == nil {
-		t.Skip("NOT RUN: there are no API servers; the first test says why")
-	}
+	b.hereConfig, b.thereConfig = kubetest.SharedPair(t)
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, sharingv1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
 		b.must(add(b.scheme))
 	}

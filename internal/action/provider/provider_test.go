@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package provider
+
+import (
+	"strings"
+	"testing"
+)
+
+func facts() Facts {
+	return Facts{
+		APIServer: "https://192.0.2.7:6443", ServiceCIDRs: []string{"10.90.0.0/12"}, ConfiguredPods: "10.200.0.0/16", ConfiguredServices: "10.80.0.0/12",
+		NodeCIDRs: []string{"10.200.0.0/24", "10.200.1.0/24"}, Kubelets: []string{"v1.36.3"},
+		Pods: []Address{{"default/web", "10.200.1.7"}}, Services: []Address{{"default/kubernetes", "10.80.0.1"}},
+	}
+}
+
+func TestDecide(t *testing.T) {
+	with := func(change func(*Facts)) Facts { f := facts(); change(&f); return f }
+	bare := with(func(f *Facts) { f.ConfiguredPods, f.ConfiguredServices, f.ServiceCIDRs = "", "", nil })
+	for _, c := range []struct {
+		name   string
+		facts  Facts
+		wishes Wishes
+		want   string // kind pods services API server service type; or words of the error
+	}{
+		{"kubeadm tells", facts(), Wishes{}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
+		{"nodes tell", with(func(f *Facts) { f.ConfiguredPods = "" }), Wishes{}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
+		{"flags win", facts(), Wishes{PodCIDR: "10.200.0.0/14", ServiceType: "NodePort"}, "|10.200.0.0/14|10.90.0.0/12|https://192.0.2.7:6443|NodePort"},
+		{"kind", with(func(f *Facts) {
+			f.ProviderIDs = []string{"kind://docker/rome/w"}
+			f.APIServer = "https://127.0.0.1:4711"
+		}), Wishes{}, "kind|10.200.0.0/16|10.90.0.0/12||NodePort"},
+		{"k3s", with(func(f *Facts) { *f = Facts{APIServer: "https://127.0.0.1:6443", Kubelets: []string{"v1.36.3+k3s1"}} }), Wishes{}, "k3s|10.42.0.0/16|10.43.0.0/16||NodePort"},
+		{"nobody tells", with(func(f *Facts) { *f = bare; f.NodeCIDRs = nil }), Wishes{}, "set --pod-cidr"},
+		{"no services", bare, Wishes{}, "set --service-cidr"},
+		{"not a network", facts(), Wishes{PodCIDR: "10.0.0/8"}, "--pod-cidr 10.0.0/8"},
+		{"overlap", facts(), Wishes{PodCIDR: "10.0.0.0/8"}, "overlap"},
+		{"pod outside", facts(), Wishes{PodCIDR: "192.168.0.0/24"}, "pod default/web has address 10.200.1.7"},
+		{"service outside", facts(), Wishes{ServiceCIDR: "172.16.0.0/24"}, "Service default/kubernetes"},
+		{"outside and so wished", facts(), Wishes{PodCIDR: "192.168.0.0/24", SkipValidation: true}, "|192.168.0.0/24|10.90.0.0/12|https://192.0.2.7:6443|"},
+		{"local API server", with(func(f *Facts) { f.APIServer = "https://127.0.0.1:6443" }), Wishes{}, "--api-server-url"},
+		{"another API server", facts(), Wishes{APIServer: "https://198.51.100.1:6443"}, "--disable-api-server-sanity-check"},
+		{"another, and so wished", facts(), Wishes{APIServer: "https://198.51.100.1:6443", AnyAPIServer: true}, "|10.200.0.0/16|10.90.0.0/12|https://198.51.100.1:6443|"},
+		{"name", facts(), Wishes{ClusterName: "Rome_1"}, "DNS-1123"},
+		{"service type", facts(), Wishes{ServiceType: "None"}, "--service-type"},
+		{"reserved", facts(), Wishes{ReservedSubnets: []string{"x"}}, "--reserved-subnets x"},
+		{"eks", facts(), Wishes{Kind: EKS}, "not in this version yet"},
+	} {
+		plan, err := Decide(c.facts, c.wishes)
+		have := strings.Join([]string{string(plan.Kind), plan.PodCIDR, plan.ServiceCIDR, plan.Published(), plan.ServiceType}, "|")
+		if err != nil {
+			have = err.Error()
+		}
+		if err == nil && have != c.want || err != nil && !strings.Contains(have, c.want) {
+			t.Errorf("%s: %s\n    want %s", c.name, have, c.want)
+		}
+	}
+}
+
+func TestAround(t *testing.T) {
+	for want, cidrs := range map[string][]string{
+		"":              nil,
+		"10.200.0.0/16": {"10.200.1.0/24"},
+		"10.200.0.0/14": {"10.200.1.0/24", "10.203.0.0/24"},
+		"10.0.0.0/8":    {"10.0.0.0/24", "10.200.0.0/24", "fd00::/64"},
+	} {
+		if have := around(cidrs); have != want {
+			t.Errorf("%v: %s, want %s", cidrs, have, want)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestKubeletObjects compares all that a virtual kubelet consists of with testdata/kubelet_*.yaml.
+func TestKubeletObjects(t *testing.T) {
+	base := kubelet{
+		options:   KubeletOptions{Image: "liqo.io/liqo:v1"},
+		local:     discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"},
+		peer:      discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"},
+		namespace: "liqo-tenant-milan-123456", slice: "rome", node: "liqo-milan",
+	}
+	full := base
+	full.options = KubeletOptions{
+		Image:            "registry.example/liqo:v2",
+		ExtraAnnotations: map[string]string{"example.com/note": "a"},
+		ExtraLabels:      map[string]string{"team": "a", "app.kubernetes.io/name": "not-ours-to-lose"},
+		ExtraArgs:        []string{"--node-lease-duration=1m", "--node-ping-interval=5s"},
+		CPURequests:      "10m", RAMRequests: "20M", CPULimits: "1", RAMLimits: "100M",
+		MetricsEnabled: true, MetricsAddress: ":5872",
+	}
+	full.checkNetwork = true
+	full.nodeLabels, full.nodeNote = map[string]string{"b": "2", "a": "1"}, map[string]string{"note": "x"}
+	for name, k := range map[string]kubelet{"default": base, "full": full} {
+		t.Run(name, func(t *testing.T) {
+			var documents []string
+			for _, part := range k.parts() {
+				text, err := yaml.Marshal(part.intent)
+				if err != nil {
+					t.Fatal(err)
+				}
+				documents = append(documents, string(text))
+			}
+			got, golden := strings.Join(documents, "---\n"), "testdata/kubelet_"+name+".yaml"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("%s (-want +got; rewrite with -update):\n%s", golden, diff)
+			}
+		})
+	}
+}
+
+func TestKubeletOptions(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"--kubelet-image=a", ""},
+		{"--kubelet-image=a --kubelet-cpu-requests=100m --kubelet-ram-limits=64Mi --kubelet-extra-args=--x=1 --kubelet-extra-args=--y", ""},
+		{"", "--kubelet-image must not be empty"},
+		{"--kubelet-image=a --kubelet-cpu-limits=much", `--kubelet-cpu-limits "much": want a quantity`},
+		{"--kubelet-image=a --kubelet-ram-requests=-1", `--kubelet-ram-requests "-1": want a quantity`},
+	} {
+		var o KubeletOptions
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.Register(flags)
+		if err := flags.Parse(strings.Fields(c.args)); err != nil {
+			t.Fatal(err)
+		}
+		err := o.Validate()
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.args, err, c.want)
+		}
+	}
+}

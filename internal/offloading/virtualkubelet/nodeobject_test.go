@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package virtualkubelet
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+)
+
+var rewrite = flag.Bool("update", false, "rewrite the golden files")
+
+var testTime = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func granted(cpu, memory string) *sharingv1alpha1.ResourceSliceStatus {
+	return &sharingv1alpha1.ResourceSliceStatus{
+		Phase:     sharingv1alpha1.SliceAccepted,
+		Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)},
+	}
+}
+
+func testPicture() *picture {
+	return &picture{
+		name: "liqo-milan", clusterID: "milan-id", address: "10.0.0.9", version: "v1.37.1",
+		extraLabels: map[string]string{"extra": "x"}, extraAnnotations: map[string]string{"note": "y"},
+	}
+}
+
+// TestDrawn compares whole nodes with testdata/*.yaml.
+func TestDrawn(t *testing.T) {
+	full := testPicture()
+	full.granted, full.reach = granted("12", "30G"), reachable
+	full.granted.Resources["nvidia.com/gpu"] = resource.MustParse("1")
+	full.granted.Labels = map[string]string{"liqo.io/provider": "k3s", "topology.kubernetes.io/region": "south", labels.Type: "not-the-provider's-to-say", corev1.LabelHostname: "kube-apiserver"}
+	full.granted.Architectures, full.granted.OperatingSystems = []string{"arm64", "amd64"}, []string{"linux"}
+	full.granted.StorageClasses = []sharingv1alpha1.StorageClass{{StorageClassName: "fast"}}
+	full.granted.Images = []corev1.ContainerImage{{Names: []string{"a:1"}, SizeBytes: 5}}
+	for name, drawn := range map[string]*picture{"granted": full, "before_grant": testPicture()} {
+		t.Run(name, func(t *testing.T) {
+			status := drawn.status()
+			var documents []string
+			for _, intent := range []*coreapply.NodeApplyConfiguration{
+				drawn.birth(), drawn.meta("uid"), statusIntent(coreapply.Node(drawn.name), &corev1.NodeStatus{}, &status, testTime),
+			} {
+				text, err := yaml.Marshal(intent)
+				if err != nil {
+					t.Fatal(err)
+				}
+				documents = append(documents, string(text))
+			}
+			got, golden := strings.Join(documents, "---\n"), "testdata/"+name+".yaml"
+			if *rewrite {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("%s (-want +got; rewrite with -update):\n%s", golden, diff)
+			}
+		})
+	}
+}
+
+func TestReady(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		granted *sharingv1alpha1.ResourceSliceStatus
+		reach   reach
+		want    string
+	}{
+		{"nothing granted", nil, reachable, "Unknown KubeletNotReady the remote cluster has granted nothing yet"},
+		{"all is well", granted("1", "1"), reachable, "True KubeletReady the remote cluster answers and grants resources"},
+		{"silence", granted("1", "1"), unreachable, "False KubeletNotReady the API server of the remote cluster does not answer: why"},
+		{"no identity", granted("1", "1"), unidentified, "False KubeletNotReady why"},
+		{"no cpu", granted("0", "1"), reachable, "False KubeletNotReady the remote cluster grants no CPU or no memory; see the ResourceSlice of this node"},
+		{"no memory", granted("1", "0"), reachable, "False KubeletNotReady the remote cluster grants no CPU or no memory; see the ResourceSlice of this node"},
+		{"nothing at all", &sharingv1alpha1.ResourceSliceStatus{}, reachable, "False KubeletNotReady the remote cluster grants no CPU or no memory; see the ResourceSlice of this node"},
+	} {
+		drawn := testPicture()
+		drawn.granted, drawn.reach, drawn.reachMessage = c.granted, c.reach, "why"
+		status, reason, message := drawn.ready()
+		if got := fmt.Sprintf("%s %s %s", status, reason, message); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+		for _, other := range drawn.conditions() {
+			if (other.Status == corev1.ConditionUnknown) != (c.granted == nil) {
+				t.Errorf("%s: %s is %s", c.name, other.Type, other.Status)
+			}
+		}
+	}
+}
+
+func TestNext(t *testing.T) {
+	now := metav1.Now()
+	node, leaving := &corev1.Node{}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}}
+	slice := func(phase sharingv1alpha1.SlicePhase, deleting bool) *sharingv1alpha1.ResourceSlice {
+		s := &sharingv1alpha1.ResourceSlice{Status: sharingv1alpha1.ResourceSliceStatus{Phase: phase}}
+		if deleting {
+			s.DeletionTimestamp = &now
+		}
+		return s
+	}
+	const accepted, pending, refused = sharingv1alpha1.SliceAccepted, sharingv1alpha1.SlicePending, sharingv1alpha1.SliceRefused
+	for _, c := range []struct {
+		name     string
+		phase    sharingv1alpha1.SlicePhase
+		deleting bool
+		node     *corev1.Node
+		want     [4]move // unasked, unidentified, reachable, unreachable
+	}{
+		{"asked", pending, false, nil, [4]move{wait, wait, wait, wait}},
+		{"granted", accepted, false, nil, [4]move{wait, hurry, register, wait}},
+		{"granted and registered", accepted, false, node, [4]move{wait, update, update, update}},
+		{"asked again", pending, false, node, [4]move{wait, update, update, update}},
+		{"withdrawn", refused, false, node, [4]move{wait, observe, observe, observe}},
+		{"unpeered", accepted, true, node, [4]move{wait, observe, observe, observe}},
+		{"withdrawn and removed", refused, false, nil, [4]move{wait, wait, wait, wait}},
+		{"unpeered and removed", accepted, true, nil, [4]move{wait, wait, wait, wait}},
+		{"node is leaving", accepted, false, leaving, [4]move{wait, wait, wait, wait}},
+	} {
+		for state, want := range c.want {
+			if got := next(slice(c.phase, c.deleting), c.node, reach(state)); got != want {
+				t.Errorf("%s, reach %d: %d, want %d", c.name, state, got, want)
+			}
+		}
+	}
+}
+
+func TestShows(t *testing.T) {
+	drawn := testPicture()
+	drawn.granted, drawn.reach = granted("2", "1G"), reachable
+	for name, change := range map[string]struct {
+		change func(*corev1.NodeStatus)
+		want   bool
+	}{
+		"nothing":                 {func(*corev1.NodeStatus) {}, true},
+		"another form of a value": {func(s *corev1.NodeStatus) { s.Capacity[corev1.ResourceCPU] = resource.MustParse("2000m") }, true},
+		"somebody else's resource, address, condition": {func(s *corev1.NodeStatus) {
+			s.Capacity["example.com/dongle"] = resource.MustParse("1")
+			s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "1.2.3.4"})
+			s.Conditions = append(s.Conditions, corev1.NodeCondition{Type: "Sunny", Status: corev1.ConditionTrue})
+		}, true},
+		"a heartbeat":        {func(s *corev1.NodeStatus) { s.Conditions[0].LastHeartbeatTime = metav1.Now() }, true},
+		"capacity":           {func(s *corev1.NodeStatus) { s.Capacity[corev1.ResourceCPU] = resource.MustParse("3") }, false},
+		"allocatable":        {func(s *corev1.NodeStatus) { delete(s.Allocatable, corev1.ResourceMemory) }, false},
+		"address":            {func(s *corev1.NodeStatus) { s.Addresses[0].Address = "10.0.0.10" }, false},
+		"version":            {func(s *corev1.NodeStatus) { s.NodeInfo.KubeletVersion = "v1.0.0" }, false},
+		"port":               {func(s *corev1.NodeStatus) { s.DaemonEndpoints.KubeletEndpoint.Port = 1 }, false},
+		"images":             {func(s *corev1.NodeStatus) { s.Images = []corev1.ContainerImage{{}} }, false},
+		"Ready by a monitor": {func(s *corev1.NodeStatus) { s.Conditions[0].Status = corev1.ConditionUnknown }, false},
+		"no condition":       {func(s *corev1.NodeStatus) { s.Conditions = s.Conditions[1:] }, false},
+	} {
+		live, wanted := drawn.status(), drawn.status()
+		change.change(&live)
+		if got := shows(&live, &wanted); got != change.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestConditionTimes: a condition keeps the time of its last change.
+func TestConditionTimes(t *testing.T) {
+	drawn := testPicture()
+	drawn.granted, drawn.reach = granted("2", "1G"), reachable
+	earlier := metav1.NewTime(testTime.Add(-time.Hour))
+	live := drawn.status()
+	for i := range live.Conditions {
+		live.Conditions[i].LastTransitionTime = earlier
+	}
+	drawn.reach = unreachable
+	status := drawn.status()
+	for _, condition := range statusIntent(coreapply.Node("n"), &live, &status, testTime).Status.Conditions {
+		want := earlier
+		if *condition.Type == corev1.NodeReady {
+			want = metav1.NewTime(testTime)
+		}
+		if !condition.LastTransitionTime.Equal(&want) {
+			t.Errorf("%s changed at %s, want %s", *condition.Type, condition.LastTransitionTime, want)
+		}
+	}
+}
+
+// TestPlain: the text says why and is the same the next time.
+func TestPlain(t *testing.T) {
+	at := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 6443}
+	request := func(err error) error { return &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/livez", Err: err} }
+	for want, err := range map[string]error{
+		"no answer within 1s":                        request(context.DeadlineExceeded),
+		"10.0.0.1:6443: connect: connection refused": request(&net.OpError{Op: "dial", Net: "tcp", Addr: at, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}),
+		"10.0.0.1:6443: read: connection reset by peer": request(&net.OpError{
+			Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 41234}, Addr: at, Err: os.NewSyscallError("read", syscall.ECONNRESET),
+		}),
+		"x509: certificate signed by unknown authority":          request(x509.UnknownAuthorityError{}),
+		"GET /livez was answered with 500 Internal Server Error": errors.New("GET /livez was answered with 500 Internal Server Error"),
+		"lookup milan.example: no such host":                     request(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "milan.example"}}),
+	} {
+		if got := plain(err, time.Second); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}

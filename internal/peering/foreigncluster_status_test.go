@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/peering/auth"
+)
+
+func slice(phase sharingv1alpha1.SlicePhase, conditions ...metav1.Condition) *sharingv1alpha1.ResourceSlice {
+	s := &sharingv1alpha1.ResourceSlice{}
+	s.Spec.NodeName = "liqo-milan"
+	s.Status.Phase, s.Status.Conditions = phase, conditions
+	return s
+}
+
+func deleting(s *sharingv1alpha1.ResourceSlice, finalizers ...string) *sharingv1alpha1.ResourceSlice {
+	now := metav1.Now()
+	s.DeletionTimestamp, s.Finalizers = &now, finalizers
+	return s
+}
+
+// TestConditions holds every row of the documented table of conditions.
+func TestConditions(t *testing.T) {
+	nodeReady := metav1.Condition{Type: sharingv1alpha1.ConditionNodeReady, Status: metav1.ConditionTrue}
+	nodeSick := metav1.Condition{Type: sharingv1alpha1.ConditionNodeReady, Status: metav1.ConditionFalse, Message: "no answer"}
+	said := metav1.Condition{Type: sharingv1alpha1.ConditionGranted, Status: metav1.ConditionFalse, Message: "not for you"}
+	accepted, pending, refused := sharingv1alpha1.SliceAccepted, sharingv1alpha1.SlicePending, sharingv1alpha1.SliceRefused
+	out, in, network := discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.IncomingPeering, discoveryv1alpha1.NetworkStatus
+	api, authn, process := discoveryv1alpha1.APIServerStatus, discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.ProcessForeignClusterStatus
+	copies := func(all ...*sharingv1alpha1.ResourceSlice) (copies []sharingv1alpha1.ResourceSlice) {
+		for _, one := range all {
+			copies = append(copies, *one)
+		}
+		return copies
+	}
+	for _, c := range []struct {
+		name  string
+		facts fcFacts
+		kind  discoveryv1alpha1.PeeringConditionType
+		want  string // status, reason, and words of the message
+	}{
+		{"nothing wanted", fcFacts{}, out, "None NoResourceRequest"},
+		{"wanted, not written", fcFacts{outgoing: true}, out, "Pending ResourceRequestPending"},
+		{"not answered", fcFacts{slice: slice(pending)}, out, "Pending ResourceRequestPending"},
+		{"answered, no kubelet", fcFacts{slice: slice(accepted)}, out, "Pending KubeletPending"},
+		{"accepted", fcFacts{slice: slice(accepted, nodeReady)}, out, "Established ResourceRequestAccepted"},
+		{"node sick", fcFacts{slice: slice(accepted, nodeSick)}, out, "Established ResourceRequestAccepted no answer"},
+		{"refused", fcFacts{slice: slice(refused, said)}, out, "Denied ResourceRequestRefused not for you"},
+		{"draining", fcFacts{slice: deleting(slice(accepted), labels.FinalizerNode, labels.FinalizerReplication)}, out, "Disconnecting ResourceRequestDeleting liqo-milan"},
+		{"copy left", fcFacts{slice: deleting(slice(accepted), labels.FinalizerReplication)}, out, "Disconnecting ResourceRequestDeleting copy"},
+		{"no incoming", fcFacts{}, in, "None NoResourceRequest"},
+		{"incoming not answered", fcFacts{copies: copies(slice(pending))}, in, "Pending ResourceRequestPending"},
+		{"incoming", fcFacts{copies: copies(slice(pending), slice(accepted))}, in, "Established ResourceRequestAccepted"},
+		{"incoming refused", fcFacts{copies: copies(slice(refused, said))}, in, "Denied ResourceRequestRefused not for you"},
+		{"incoming ends", fcFacts{copies: copies(deleting(slice(accepted), labels.FinalizerGrant))}, in, "Disconnecting ResourceRequestDeleting"},
+		{"external network", fcFacts{}, network, "External ExternalNetwork"},
+		{"no tunnel", fcFacts{internalNetwork: true}, network, "None TunnelEndpointNotFound"},
+		{"no link", fcFacts{}, api, "None APIServerNotNeeded"},
+		{"link well", fcFacts{connected: true, ready: true}, api, "Established APIServerReady"},
+		{"link sick", fcFacts{connected: true, linkMessage: "timeout"}, api, "Error APIServerNotReady timeout"},
+		{"no identity needed", fcFacts{}, authn, "None IdentityNotNeeded"},
+		{"peer admitted", fcFacts{admitted: true}, authn, "Established IdentityAccepted"},
+		{"accepted", fcFacts{identity: identityAccepted}, authn, "Established IdentityAccepted"},
+		{"under way", fcFacts{identity: identityPending, identityMessage: "m"}, authn, "Pending IdentityPending m"},
+		{"empty token", fcFacts{identity: identityEmptyDenied, identityMessage: "m", admitted: true}, authn, "EmptyDenied IdentityEmptyDenied m"},
+		{"wrong token", fcFacts{identity: identityDenied, identityMessage: "m"}, authn, "Denied IdentityDenied m"},
+		{"nobody there", fcFacts{identity: identityUnreachable, identityMessage: "m"}, authn, "Error AuthNotReachable m"},
+		{"version", fcFacts{identity: identityVersion, identityMessage: "m"}, authn, "Error VersionMismatch m"},
+		{"failure", fcFacts{identity: identityError, identityMessage: "m"}, authn, "Error IdentityError m"},
+		{"processable", fcFacts{}, process, "Success ForeignClusterProcessable"},
+		{"own ID", fcFacts{problem: &problem{discoveryv1alpha1.ReasonLocalCluster, "m"}}, process, "Error LocalCluster m"},
+	} {
+		all := fcConditions(&c.facts)
+		if len(all) != 6 {
+			t.Fatalf("%s: %d conditions", c.name, len(all))
+		}
+		for _, condition := range all {
+			if condition.Message == "" || condition.Reason == "" {
+				t.Errorf("%s: %s has no reason or no message", c.name, condition.Type)
+			}
+			if condition.Type != c.kind {
+				continue
+			}
+			want := strings.SplitN(c.want, " ", 3)
+			if string(condition.Status) != want[0] || condition.Reason != want[1] || len(want) > 2 && !strings.Contains(condition.Message, want[2]) {
+				t.Errorf("%s: %s %s %q, want %s", c.name, condition.Status, condition.Reason, condition.Message, c.want)
+			}
+		}
+	}
+}
+
+func TestStampConditions(t *testing.T) {
+	before, now := metav1.NewTime(time.Unix(1000, 0)), time.Unix(2000, 0)
+	old := []discoveryv1alpha1.PeeringCondition{{Type: discoveryv1alpha1.OutgoingPeering, Status: discoveryv1alpha1.StatusNone, LastTransitionTime: before}}
+	all := []discoveryv1alpha1.PeeringCondition{
+		{Type: discoveryv1alpha1.OutgoingPeering, Status: discoveryv1alpha1.StatusNone, Message: "other words"},
+		{Type: discoveryv1alpha1.IncomingPeering, Status: discoveryv1alpha1.StatusNone},
+	}
+	stampConditions(old, all, now)
+	if !all[0].LastTransitionTime.Equal(&before) || all[1].LastTransitionTime.Unix() != 2000 {
+		t.Errorf("times %v", all)
+	}
+}
+
+func TestWantsOutgoing(t *testing.T) {
+	now := metav1.Now()
+	for _, c := range []struct {
+		wish     discoveryv1alpha1.PeeringEnabled
+		kind     string
+		autoJoin bool
+		deleted  bool
+		want     bool
+	}{
+		{discoveryv1alpha1.PeeringYes, labels.DiscoveryManual, false, false, true},
+		{discoveryv1alpha1.PeeringYes, labels.DiscoveryManual, true, true, false},
+		{discoveryv1alpha1.PeeringNo, labels.DiscoveryLAN, true, false, false},
+		{discoveryv1alpha1.PeeringAuto, labels.DiscoveryLAN, true, false, true},
+		{discoveryv1alpha1.PeeringAuto, labels.DiscoveryLAN, false, false, false},
+		{discoveryv1alpha1.PeeringAuto, labels.DiscoveryIncoming, true, false, false},
+	} {
+		fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.DiscoveryType: c.kind}}}
+		fc.Spec.OutgoingPeeringEnabled = c.wish
+		if c.deleted {
+			fc.DeletionTimestamp = &now
+		}
+		if have := wantsOutgoing(fc, c.autoJoin); have != c.want {
+			t.Errorf("%+v: %t", c, have)
+		}
+	}
+}
+
+func TestCheckPeer(t *testing.T) {
+	fc := func(name, id string, second int64) discoveryv1alpha1.ForeignCluster {
+		fc := discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(second, 0)}}
+		fc.Spec.ClusterIdentity = &discoveryv1alpha1.ClusterIdentity{ClusterID: id, ClusterName: name}
+		return fc
+	}
+	local := discoveryv1alpha1.ClusterIdentity{ClusterID: "me", ClusterName: "rome"}
+	old, young, twin, other := fc("milan", "a", 1), fc("milano", "a", 2), fc("mailand", "a", 1), fc("turin", "b", 1)
+	self := fc("self", "me", 1)
+	all := []discoveryv1alpha1.ForeignCluster{old, young, twin, other}
+	for _, c := range []struct {
+		fc   discoveryv1alpha1.ForeignCluster
+		want string
+	}{
+		{old, discoveryv1alpha1.ReasonClusterIDRepetition}, // mailand is as old, and first by name
+		{young, discoveryv1alpha1.ReasonClusterIDRepetition},
+		{twin, ""},
+		{other, ""},
+		{self, discoveryv1alpha1.ReasonLocalCluster},
+	} {
+		have := checkPeer(&c.fc, local, all)
+		if c.want == "" != (have == nil) || have != nil && have.reason != c.want {
+			t.Errorf("%s: %v, want %q", c.fc.Name, have, c.want)
+		}
+	}
+}
+
+func TestNodeName(t *testing.T) {
+	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "a", ClusterName: "milan"}
+	node := func(id string) []corev1.Node {
+		return []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{labels.RemoteClusterID: id}}}}
+	}
+	request := func(id string) []sharingv1alpha1.ResourceSlice {
+		s := slice("")
+		s.Spec.ProviderClusterID = id
+		return []sharingv1alpha1.ResourceSlice{*s}
+	}
+	for _, c := range []struct {
+		nodes  []corev1.Node
+		slices []sharingv1alpha1.ResourceSlice
+		want   string
+	}{
+		{nil, nil, "liqo-milan"},
+		{node("a"), request("a"), "liqo-milan"},
+		{node("b"), nil, "liqo-" + milan.UniqueName()},
+		{node(""), nil, "liqo-" + milan.UniqueName()},
+		{nil, request("b"), "liqo-" + milan.UniqueName()},
+	} {
+		if have := nodeNameFor(milan, c.nodes, c.slices); have != c.want {
+			t.Errorf("%v %v: %s, want %s", c.nodes, c.slices, have, c.want)
+		}
+	}
+}
+
+func TestClassify(t *testing.T) {
+	fc := &discoveryv1alpha1.ForeignCluster{}
+	fc.Spec.ClusterIdentity = &discoveryv1alpha1.ClusterIdentity{ClusterID: "a"}
+	for _, c := range []struct {
+		err  error
+		want identityState
+	}{
+		{&auth.Error{Code: 401, Reason: auth.ReasonEmptyDenied}, identityEmptyDenied},
+		{&auth.Error{Code: 401, Reason: auth.ReasonDenied}, identityDenied},
+		{&auth.Error{Code: 403, Reason: auth.ReasonConflict}, identityDenied},
+		{&auth.Error{Code: 400, Reason: auth.ReasonVersion, Message: "m"}, identityVersion},
+		{&auth.Error{Code: 429, Reason: auth.ReasonTooMany}, identityError},
+		{&auth.Error{Reason: auth.ReasonUnreachable}, identityUnreachable},
+		{context.DeadlineExceeded, identityUnreachable},
+		{&auth.Error{Code: 503, Reason: auth.ReasonUnavailable}, identityError},
+		{errors.New("else"), identityError},
+	} {
+		if have, message := classify(c.err, fc); have != c.want || message == "" {
+			t.Errorf("%v: %d %q, want %d", c.err, have, message, c.want)
+		}
+	}
+	for failures := range 20 {
+		for _, state := range []identityState{identityDenied, identityUnreachable} {
+			if wait := nextAttempt(state, failures, 0); wait < time.Second || wait > 5*time.Minute {
+				t.Errorf("state %d, failure %d: next attempt in %v", state, failures, wait)
+			}
+		}
+	}
+	if wait := nextAttempt(identityError, 3, 7*time.Second); wait != 7*time.Second {
+		t.Errorf("asked to wait 7 s, waits %v", wait)
+	}
+}

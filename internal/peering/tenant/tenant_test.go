@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tenant_test
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/peering/tenant"
+)
+
+var rome = discoveryv1alpha1.ClusterIdentity{ClusterID: "11111111-2222-4333-8444-555555555555", ClusterName: "rome"}
+
+func TestRender(t *testing.T) {
+	for _, c := range []struct {
+		admitted bool
+		want     []string
+	}{
+		{false, []string{"Namespace liqo-tenant-rome", "RoleBinding liqo-binding-liqo-controller-manager-tenant"}},
+		{true, []string{
+			"Namespace liqo-tenant-rome", "RoleBinding liqo-binding-liqo-controller-manager-tenant", "ServiceAccount liqo-peer",
+			"RoleBinding liqo-binding-liqo-auth-tenant", "RoleBinding liqo-binding-liqo-remote-peering-basic",
+		}},
+	} {
+		var have []string
+		for _, part := range tenant.Render(tenant.Tenant{Peer: rome, Namespace: "liqo-tenant-rome", Admitted: c.admitted}, "liqo") {
+			have = append(have, part.Kind+" "+part.Name)
+			text, err := json.Marshal(part.Intent)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(text), rome.ClusterID) || !strings.Contains(string(text), `"`+labels.AppPartOf+`":"liqo"`) {
+				t.Errorf("%s is not marked as the peer's and ours: %s", part.Name, text)
+			}
+		}
+		if !slices.Equal(have, c.want) {
+			t.Errorf("admitted %t: %q, want %q", c.admitted, have, c.want)
+		}
+	}
+}
+
+// TestRevokedFirst: the account, which ends all tokens, goes first, and our own right stays for the rest of the work.
+func TestRevokedFirst(t *testing.T) {
+	parts := tenant.Revoked(tenant.Tenant{Peer: rome, Namespace: "liqo-tenant-rome"}, "liqo")
+	if len(parts) != 3 || parts[0].Kind != "ServiceAccount" {
+		t.Errorf("%v", parts)
+	}
+	for _, part := range parts {
+		if strings.Contains(part.Name, "controller-manager") || part.Kind == "Namespace" {
+			t.Errorf("%s %s is taken away, too", part.Kind, part.Name)
+		}
+	}
+}
+
+func TestTenants(t *testing.T) {
+	config := kubetest.Cluster(t)
+	api, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	for _, name := range []string{"liqo-controller-manager-tenant", "liqo-auth-tenant", "liqo-remote-peering-basic"} {
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if name == "liqo-remote-peering-basic" {
+			role.Rules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}}
+		}
+		if err := api.Create(ctx, role); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tenants := tenant.New(api, api, "liqo")
+	name, err := tenants.Namespace(ctx, rome)
+	if err != nil || name != rome.TenantNamespace() {
+		t.Fatalf("namespace %q, %v", name, err)
+	}
+	peer := tenant.Tenant{Peer: rome, Namespace: name, Admitted: true}
+	for range 2 {
+		if err := tenants.Ensure(ctx, peer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The peer can do what the basic role says, in its namespace, until it is revoked.
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := clientset.CoreV1().ServiceAccounts(name).CreateToken(ctx, tenant.PeerAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := rest.AnonymousClientConfig(config)
+	as.BearerToken = token.Status.Token
+	peerAPI, err := client.New(as, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := func(namespace string) error {
+		return peerAPI.List(ctx, &corev1.ConfigMapList{}, client.InNamespace(namespace))
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for may(name) != nil && time.Now().Before(deadline) {
+	}
+	if err := may(name); err != nil {
+		t.Errorf("in its namespace: %v", err)
+	}
+	if err := may("default"); !apierrors.IsForbidden(err) {
+		t.Errorf("in another namespace: %v", err)
+	}
+	if err := tenants.Delete(ctx, peer); err != nil {
+		t.Fatal(err)
+	}
+	for err = may(name); err == nil && time.Now().Before(deadline); err = may(name) {
+	}
+	if !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
+		t.Errorf("after it was revoked: %v", err)
+	}
+	// No namespace controller runs here, so the namespace stays in this state.
+	if err := tenants.Ensure(ctx, peer); !errors.Is(err, tenant.ErrTerminating) {
+		t.Errorf("a tenant that is going: %v", err)
+	}
+	if err := tenants.Delete(ctx, peer); err != nil {
+		t.Errorf("deleted twice: %v", err)
+	}
+	// A namespace of somebody else is neither taken over nor deleted.
+	strange := tenant.Tenant{Peer: rome, Namespace: "default"}
+	if err := tenants.Ensure(ctx, strange); err == nil {
+		t.Error("took over namespace default")
+	}
+	if err := tenants.Delete(ctx, strange); err != nil {
+		t.Error(err)
+	}
+	var kept corev1.Namespace
+	if err := api.Get(ctx, client.ObjectKey{Name: "default"}, &kept); err != nil || kept.DeletionTimestamp != nil {
+		t.Errorf("namespace default: %v, deleted %v", err, kept.DeletionTimestamp)
+	}
+}
