@@ -211,8 +211,8 @@ func TestProxy(t *testing.T) {
 	c.Reset() // the proxy's connections end with it
 }
 
-// TestRealAPIServer: a watch lives on over a renewal and the next request carries the new token; a token that the
-// API server does not know is 401.
+// TestRealAPIServer: the next request carries the new token, and one that the API server does not know is 401. (That
+// watches live on over a renewal is tested in package replicate.)
 func TestRealAPIServer(t *testing.T) {
 	config := kubetest.Cluster(t)
 	admin, err := client.New(config, client.Options{})

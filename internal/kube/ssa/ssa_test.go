@@ -244,12 +244,10 @@ func TestStatusHasOneOwnerPerCondition(t *testing.T) {
 
 func TestTransformKeepsOurManagedFields(t *testing.T) {
 	object := &corev1.ConfigMap{}
-	for _, entry := range []metav1.ManagedFieldsEntry{
+	object.ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: owner, Operation: metav1.ManagedFieldsOperationApply},
 		{Manager: owner, Operation: metav1.ManagedFieldsOperationUpdate},
 		{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply},
-	} {
-		object.ManagedFields = append(object.ManagedFields, entry)
 	}
 	transform := Owned(func(manager string) bool { return manager == owner })
 	_, err := transform(object)
