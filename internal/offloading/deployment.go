@@ -137,7 +137,7 @@ func (k kubelet) deployment() *appsapply.DeploymentApplyConfiguration {
 
 func (k kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 	field := func(name, path string) *coreapply.EnvVarApplyConfiguration {
-		return coreapply.EnvVar().WithName(name).WithValueFrom(coreapply.EnvVarSource().WithFieldRef(coreapply.ObjectFieldSelector().WithFieldPath(path)))
+		return coreapply.EnvVar().WithName(name).WithValueFrom(coreapply.EnvVarSource().WithFieldRef(coreapply.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath(path)))
 	}
 	probe := func(path string) *coreapply.ProbeApplyConfiguration {
 		return coreapply.Probe().WithHTTPGet(coreapply.HTTPGetAction().WithPath(path).WithPort(intstr.FromInt32(healthPort))).WithPeriodSeconds(10).WithFailureThreshold(3)

@@ -69,6 +69,11 @@ func (r *nodeReconciler) look(ctx context.Context, slice *sharingv1alpha1.Resour
 	if f.kubelets, err = r.kubelets(ctx, k); err != nil {
 		return nil, err
 	}
+	rights, err := r.rest(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	f.rights = len(rights)
 	if f.node, err = r.node(ctx, r.live, slice); err != nil || f.node == nil {
 		return f, err
 	}

@@ -23,6 +23,9 @@ type facts struct {
 	node *corev1.Node
 	// pods are on the node and have to leave before it goes.
 	pods []corev1.Pod
+	// rights is how many bindings and accounts the virtual kubelet still has. Without them its pods can do nothing any more, and
+	// the garbage collector may take its time to come for them.
+	rights int
 	// kubelets are the pods of the virtual kubelet, deployment is what makes them; nil if there is none.
 	kubelets                      []corev1.Pod
 	deployment                    *metav1.PartialObjectMetadata
@@ -115,7 +118,7 @@ func nextTeardown(f *facts) teardown {
 			again: min(left, time.Second),
 		}
 	}
-	if f.node != nil || f.deployment != nil || len(f.kubelets) > 0 {
+	if f.node != nil || f.deployment != nil || f.rights > 0 {
 		return teardown{dismantle: true, again: 100 * time.Millisecond}
 	}
 	return teardown{done: true}

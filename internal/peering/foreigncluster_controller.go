@@ -38,7 +38,7 @@ import (
 // +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
-// +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,verbs=list;watch;patch;delete
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,verbs=list;watch;delete
 // +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=secrets,verbs=get;create;patch;delete
 

@@ -85,7 +85,7 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
-	case fc.DeletionTimestamp != nil:
+	case fc == nil || fc.DeletionTimestamp != nil:
 		return reconcile.Result{}, nil // the pin goes with it
 	}
 	namespace, err := r.tenants.Namespace(ctx, pin.Cluster)
@@ -110,7 +110,7 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	return reconcile.Result{}, nil
 }
 
-// foreignCluster finds the peer's ForeignCluster, or makes one. That there is none is only believed of the API server.
+// foreignCluster finds the peer's ForeignCluster, or makes one; nil if the key is gone. What is not there is only believed of the API server.
 func (r *pinReconciler) foreignCluster(ctx context.Context, pin *auth.Pin) (*discoveryv1alpha1.ForeignCluster, error) {
 	names := map[string]bool{}
 	for _, reader := range []client.Reader{r.client, r.live} {
@@ -124,6 +124,15 @@ func (r *pinReconciler) foreignCluster(ctx context.Context, pin *auth.Pin) (*dis
 				return &all.Items[i], nil
 			}
 		}
+	}
+	// A ForeignCluster goes after its key. So if there is neither, the cached key is a memory of a peer that was just removed.
+	var still corev1.ConfigMap
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: pinName(pin.Cluster.ClusterID)}, &still)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the key of %s: %w", pin.Cluster.ClusterID, err)
 	}
 	name := pin.Cluster.ClusterName
 	if names[name] {

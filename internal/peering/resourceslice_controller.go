@@ -34,7 +34,7 @@ import (
 
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices/status,verbs=patch
-// +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch;delete
+// +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=namespaces;nodes;pods,verbs=list;watch
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=list;watch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=ingressclasses,verbs=list;watch

@@ -89,13 +89,22 @@ func (r *sliceReconciler) endIncoming(ctx context.Context, peer *discoveryv1alph
 			return fmt.Errorf("delete the key of %s: %w", clusterID, err)
 		}
 	}
-	if peer != nil && peer.DeletionTimestamp == nil && onlyIncoming(peer) {
+	for peer != nil && peer.DeletionTimestamp == nil && onlyIncoming(peer) {
 		// The resource version, too: a user may ask for the other direction in this moment.
 		err := r.client.Delete(ctx, peer, client.Preconditions{UID: &peer.UID, ResourceVersion: &peer.ResourceVersion})
+		if apierrors.IsConflict(err) {
+			// Its status has moved on, as a rule: look again.
+			peer = &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: peer.Name}}
+			err = r.live.Get(ctx, types.NamespacedName{Name: peer.Name}, peer)
+			if err == nil {
+				continue
+			}
+		}
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete foreign cluster %s after its last resource slice: %w", peer.Name, err)
 		}
 		logger.Info("incoming peering ended", "foreigncluster", peer.Name)
+		break
 	}
 	if r.plugin != nil {
 		// It is told, not asked: a plugin that is down holds nobody's namespace.

@@ -212,7 +212,17 @@ func badInput(t *testing.T) {
 
 // providerUnreachable cuts the consumer off from the provider and mends it.
 func providerUnreachable(t *testing.T) {
-	must(t, "component", "stop", milan.Name, "kube-apiserver")
+	began := time.Now()
+	stopped := make(chan struct{})
+	go func() { // takes seconds: the API server waits for its last requests
+		defer close(stopped)
+		must(t, "component", "stop", milan.Name, "kube-apiserver")
+	}()
+	eventually(t, 40*time.Second, "the API server of milan is down", func() (string, bool) {
+		said := milan.tryKubectl("", "get", "--raw", "/livez", "--request-timeout=1s")
+		return said.String(), said.code != 0
+	})
+	measure("provider's API server: stop asked for to no answer", "%.1f s", time.Since(began).Seconds())
 	took := eventually(t, 40*time.Second, "the virtual node is not Ready", func() (string, bool) {
 		node, err := rome.node(milan)
 		if err != nil {
@@ -221,7 +231,8 @@ func providerUnreachable(t *testing.T) {
 		status, why := readiness(node)
 		return string(status) + " " + why, status == corev1.ConditionFalse
 	})
-	measure("provider's API server stopped to node NotReady", "%.1f s", took.Seconds())
+	measure("provider's API server silent to node NotReady", "%.1f s", took.Seconds())
+	<-stopped
 	must(t, "component", "start", milan.Name, "kube-apiserver")
 	measure("provider's API server started to node Ready", "%.1f s", rome.nodeReady(t, milan, 30*time.Second).Seconds())
 	rome.wantColumns(t, milan, "Established None External Established")

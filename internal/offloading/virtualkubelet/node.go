@@ -70,6 +70,8 @@ type Node struct {
 	// told and shown are the last that was written of the node: its labels, and its status without times.
 	told  *coreapply.NodeApplyConfiguration
 	shown *corev1.NodeStatus
+	// written is the node's version since then.
+	written *string
 }
 
 // New prepares a node. cfg is the cluster that the node is registered in.
@@ -163,6 +165,7 @@ func (n *Node) loop(ctx context.Context, failed <-chan error) error {
 	defer renew.Stop()
 	retry := time.NewTimer(0)
 	defer retry.Stop()
+	again := n.options.PingRetry
 	for {
 		step := n.sync
 		select {
@@ -180,9 +183,14 @@ func (n *Node) loop(ctx context.Context, failed <-chan error) error {
 		within, cancel := context.WithTimeout(ctx, localTimeout)
 		err := step(within)
 		cancel()
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
 			log.FromContext(ctx).Error(err, "node not up to date")
-			retry.Reset(n.options.PingRetry)
+			retry.Reset(again)
+			again = min(2*again, n.options.LeaseDuration)
+		default:
+			again = n.options.PingRetry
 		}
 	}
 }

@@ -5,17 +5,22 @@ package virtualkubelet
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
+
+// mostImages is as many as a kubelet reports.
+const mostImages = 50
 
 // kubeletPort is where a kubelet listens, as the API server expects.
 const kubeletPort = 10250
@@ -91,7 +96,11 @@ type picture struct {
 func (p *picture) nodeLabels() map[string]string {
 	all := map[string]string{}
 	if p.granted != nil {
-		maps.Copy(all, p.granted.Labels)
+		for key, value := range p.granted.Labels {
+			if mayLabel(key, value) {
+				all[key] = value
+			}
+		}
 	}
 	maps.Copy(all, p.extraLabels)
 	maps.Copy(all, map[string]string{
@@ -106,6 +115,36 @@ func (p *picture) nodeLabels() map[string]string {
 	})
 	if p.granted != nil && len(p.granted.StorageClasses) > 0 {
 		all[labels.StorageAvailable] = "true"
+	}
+	return all
+}
+
+// mayLabel tells whether a provider may put a label on its node. It has no say in Kubernetes' own, which for instance make a
+// node part of the control plane; the scheduler's view of where it is excepted. What the API server would not take is left out,
+// or nothing else would get there either.
+func mayLabel(key, value string) bool {
+	if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 || key == labels.StorageAvailable {
+		return false
+	}
+	domain, _, _ := strings.Cut(key, "/")
+	if domain == "topology.kubernetes.io" || key == corev1.LabelInstanceTypeStable {
+		return true
+	}
+	for _, reserved := range []string{"kubernetes.io", "k8s.io"} {
+		if strings.Contains(key, "/") && (domain == reserved || strings.HasSuffix(domain, "."+reserved)) {
+			return false
+		}
+	}
+	return true
+}
+
+// amounts are those of the grant that a node can have.
+func amounts(granted corev1.ResourceList) corev1.ResourceList {
+	all := corev1.ResourceList{}
+	for name, amount := range granted {
+		if amount.Sign() >= 0 && len(validation.IsQualifiedName(string(name))) == 0 {
+			all[name] = amount.DeepCopy()
+		}
 	}
 	return all
 }
@@ -157,8 +196,8 @@ func (p *picture) status() corev1.NodeStatus {
 		NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: p.version, OperatingSystem: p.os(), Architecture: p.arch()},
 	}
 	if p.granted != nil {
-		status.Capacity, status.Allocatable = p.granted.Resources.DeepCopy(), p.granted.Resources.DeepCopy()
-		status.Images = slices.Clone(p.granted.Images)
+		status.Capacity, status.Allocatable = amounts(p.granted.Resources), amounts(p.granted.Resources)
+		status.Images = slices.Clone(p.granted.Images[:min(len(p.granted.Images), mostImages)])
 	}
 	status.Conditions = p.conditions()
 	return status

@@ -84,6 +84,33 @@ func TestDrawn(t *testing.T) {
 	}
 }
 
+// TestHostile: what a provider says of itself reaches no further than its node can be harmed.
+func TestHostile(t *testing.T) {
+	drawn := testPicture()
+	drawn.granted = granted("1", "1")
+	drawn.granted.Resources["example.com/debt"], drawn.granted.Resources["not a name"] = resource.MustParse("-1"), resource.MustParse("1")
+	drawn.granted.Images = make([]corev1.ContainerImage, 1000)
+	plain := len(drawn.nodeLabels())
+	for key, want := range map[string]bool{
+		"tier": true, "example.com/tier": true, "liqo.io/provider": true, "topology.kubernetes.io/zone": true, corev1.LabelInstanceTypeStable: true,
+		"node-role.kubernetes.io/control-plane": false, "kubernetes.io/metadata.name": false, "node.k8s.io/x": false, "a.b.kubernetes.io/c": false,
+		"notkubernetes.io/x": true, labels.StorageAvailable: false, "not a key": false, "/": false,
+	} {
+		drawn.granted.Labels = map[string]string{key: "v"}
+		if _, got := drawn.nodeLabels()[key]; got != want {
+			t.Errorf("label %q: %v", key, got)
+		}
+	}
+	drawn.granted.Labels = map[string]string{"key": "not a value!"}
+	if got := len(drawn.nodeLabels()); got != plain {
+		t.Errorf("%d labels, want %d", got, plain)
+	}
+	status := drawn.status()
+	if len(status.Capacity) != 2 || len(status.Allocatable) != 2 || len(status.Images) != mostImages {
+		t.Errorf("capacity %v, allocatable %v, %d images", status.Capacity, status.Allocatable, len(status.Images))
+	}
+}
+
 func TestReady(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -210,7 +237,7 @@ func TestPlain(t *testing.T) {
 	for want, err := range map[string]error{
 		"no answer within 1s":                        request(context.DeadlineExceeded),
 		"10.0.0.1:6443: connect: connection refused": request(&net.OpError{Op: "dial", Net: "tcp", Addr: at, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}),
-		"10.0.0.1:6443: read: connection reset by peer": request(&net.OpError{
+		"the connection was closed": request(&net.OpError{
 			Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 41234}, Addr: at, Err: os.NewSyscallError("read", syscall.ECONNRESET),
 		}),
 		"x509: certificate signed by unknown authority":          request(x509.UnknownAuthorityError{}),

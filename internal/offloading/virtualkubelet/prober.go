@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"sync"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +44,7 @@ type prober struct {
 	mu      sync.Mutex
 	state   reach
 	message string
+	said    time.Time
 
 	// What follows belongs to the loop of run.
 	connection *remote.Connection
@@ -94,8 +97,12 @@ func (p *prober) run(ctx context.Context) {
 
 func (p *prober) set(ctx context.Context, state reach, message string) {
 	p.mu.Lock()
-	news, changed := p.state != state, p.state != state || p.message != message
-	p.state, p.message = state, message
+	news := p.state != state
+	// One fault may look different from one second to the next, and all of it would be written on the node.
+	changed := news || p.message != message && time.Since(p.said) > p.interval
+	if changed {
+		p.state, p.message, p.said = state, message, time.Now()
+	}
 	p.mu.Unlock()
 	if news {
 		log.FromContext(ctx).Info("remote cluster probed", "reachable", state == reachable, "reason", message)
@@ -183,6 +190,11 @@ func timedOut(err error) bool {
 func plain(err error, timeout time.Duration) string {
 	if timedOut(err) {
 		return fmt.Sprintf("no answer within %v", timeout)
+	}
+	for _, closed := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, closed) {
+			return "the connection was closed"
+		}
 	}
 	var operation *net.OpError
 	if errors.As(err, &operation) {

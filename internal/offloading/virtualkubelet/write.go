@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -41,6 +42,9 @@ func (n *Node) sync(ctx context.Context) error {
 	node, err := n.node(ctx)
 	if err != nil {
 		return err
+	}
+	if n.behind(node) {
+		return nil // what we wrote last is on its way
 	}
 	state, message := n.prober.result()
 	move := next(slice, node, state)
@@ -104,9 +108,18 @@ func (n *Node) node(ctx context.Context) (*corev1.Node, error) {
 	return &node, nil
 }
 
+// behind tells whether the cache has not heard of our last write: compared with that, it would be sent again.
+func (n *Node) behind(node *corev1.Node) bool {
+	if node == nil || n.written == nil {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, *n.written)
+	return err == nil && order < 0
+}
+
 // register makes the node. What is known of it then is its UID, and that it has nothing yet.
 func (n *Node) register(ctx context.Context, drawn *picture) (*corev1.Node, error) {
-	n.told, n.shown, n.lease = nil, nil, nil
+	n.told, n.shown, n.lease, n.written = nil, nil, nil, nil
 	born := drawn.birth()
 	if err := n.client.Apply(ctx, born, birthOwner); err != nil {
 		return nil, fmt.Errorf("register node: %w", err)
@@ -128,7 +141,7 @@ func (n *Node) label(ctx context.Context, node *corev1.Node, drawn *picture) err
 	if err := n.client.Apply(ctx, sent, owner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("label node: %w", err)
 	}
-	n.told = intent
+	n.told, n.written = intent, sent.ResourceVersion
 	return nil
 }
 
@@ -147,7 +160,7 @@ func (n *Node) show(ctx context.Context, node *corev1.Node, drawn *picture) erro
 	if err := n.client.Status().Apply(ctx, intent, owner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("write status of node: %w", err)
 	}
-	n.shown = &status
+	n.shown, n.written = &status, intent.ResourceVersion
 	return nil
 }
 

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package virtualkubelet
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/pem"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/remote"
+)
+
+const (
+	tenant   = "liqo-tenant-milan-123456"
+	nodeName = "liqo-milan"
+	// inTime is how long a step may take on a busy machine.
+	inTime = 20 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(klog.Background())
+	os.Exit(m.Run())
+}
+
+// bench is a real API server, and a remote cluster that consists of its /livez behind a wire that can be cut.
+type bench struct {
+	client.Client
+	t        *testing.T
+	admin    *rest.Config
+	provider *provider
+	wire     *wire
+	secret   string
+	node     *Node
+	// kubelet is who the virtual kubelet is: a service account with the rights of the chart's roles.
+	kubelet *rest.Config
+	// writes counts its requests that write anything but the lease, denied those it had no right to.
+	writes, denied atomic.Int32
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	t.Parallel()
+	b := &bench{t: t, admin: kubetest.Cluster(t), secret: remote.SecretName("milan-id")}
+	scheme := runtime.NewScheme()
+	b.must(clientgoscheme.AddToScheme(scheme))
+	b.must(sharingv1alpha1.AddToScheme(scheme))
+	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{
+		Paths: []string{"../../../deployments/liqo/crds/sharing.liqo.io_resourceslices.yaml"}, ErrorIfPathMissing: true,
+	})
+	b.must(err)
+	b.Client, err = client.New(b.admin, client.Options{Scheme: scheme})
+	b.must(err)
+	b.must(b.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}))
+	b.until("Kubernetes has made its namespaces", func() bool {
+		return b.Get(t.Context(), client.ObjectKey{Name: "kube-node-lease"}, &corev1.Namespace{}) == nil
+	})
+	b.role()
+	b.provider = newProvider(t)
+	b.wire = newWire(t, b.provider.server.Listener.Addr().String())
+	b.provider.token.Store("first")
+	b.identity("first")
+	return b
+}
+
+// role makes the service account, its rights as the chart and the controller of virtual nodes give them, and a token.
+func (b *bench) role() {
+	b.t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "virtual-kubelet"}}
+	b.must(b.Create(b.t.Context(), account))
+	text, err := os.ReadFile("../../../deployments/liqo/files/rbac-virtual-kubelet.yaml")
+	b.must(err)
+	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: tenant, Name: account.Name}}
+	for {
+		var role rbacv1.ClusterRole
+		err := documents.Decode(&role)
+		if err == io.EOF {
+			break
+		}
+		b.must(err)
+		if role.Name == "" {
+			continue
+		}
+		b.must(b.Create(b.t.Context(), &role))
+		name := metav1.ObjectMeta{Name: role.Name}
+		reference := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}
+		switch {
+		case strings.HasSuffix(role.Name, "-tenant"):
+			name.Namespace = tenant
+		case strings.HasSuffix(role.Name, "-lease"):
+			name.Namespace = "kube-node-lease"
+		default:
+			b.must(b.Create(b.t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: reference}))
+			continue
+		}
+		b.must(b.Create(b.t.Context(), &rbacv1.RoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: reference}))
+	}
+	token := &authenticationv1.TokenRequest{}
+	b.must(b.SubResource("token").Create(b.t.Context(), account, token))
+	b.kubelet = rest.AnonymousClientConfig(b.admin)
+	b.kubelet.BearerToken = token.Status.Token
+	b.kubelet.QPS = -1
+	b.kubelet.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return tripper(func(request *http.Request) (*http.Response, error) {
+			if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/leases") {
+				b.writes.Add(1)
+				body, _ := io.ReadAll(request.Body)
+				request.Body = io.NopCloser(bytes.NewReader(body))
+				println(time.Now().Format("05.000"), request.Method, request.URL.String(), string(body))
+			}
+			response, err := next.RoundTrip(request)
+			if err == nil && response.StatusCode == http.StatusForbidden {
+				b.denied.Add(1)
+			}
+			return response, err
+		})
+	})
+}
+
+type tripper func(*http.Request) (*http.Response, error)
+
+func (t tripper) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
+
+// run starts a virtual kubelet; it ends with stop, or with the test.
+func (b *bench) run() (stop func()) {
+	b.t.Helper()
+	node, err := New(b.kubelet, Options{
+		NodeName: nodeName, Namespace: tenant, SliceName: "rome", ClusterID: "milan-id", NodeIP: "10.0.0.9",
+		ExtraLabels: map[string]string{"extra": "x"}, ExtraAnnotations: map[string]string{"note": "y"},
+		LeaseDuration: 4 * time.Second, PingInterval: 100 * time.Millisecond, PingRetry: 50 * time.Millisecond, PingTimeout: 100 * time.Millisecond,
+	})
+	b.must(err)
+	b.node = node
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- node.Run(ctx) }()
+	t := b.t
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("virtual kubelet ended: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func (b *bench) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) until(what string, done func() bool) {
+	b.t.Helper()
+	for begin := time.Now(); time.Since(begin) < inTime; time.Sleep(5 * time.Millisecond) {
+		if done() {
+			return
+		}
+	}
+	b.t.Fatalf("not within %v: %s", inTime, what)
+}
+
+func ready(node *corev1.Node) corev1.NodeCondition {
+	if found := find(node.Status.Conditions, corev1.NodeReady); found != nil {
+		return *found
+	}
+	return corev1.NodeCondition{}
+}
+
+func (b *bench) untilReady(status corev1.ConditionStatus) *corev1.Node {
+	b.t.Helper()
+	var node corev1.Node
+	b.until("node Ready="+string(status), func() bool {
+		node = corev1.Node{}
+		return b.Get(b.t.Context(), client.ObjectKey{Name: nodeName}, &node) == nil && ready(&node).Status == status
+	})
+	return &node
+}
+
+func (b *bench) slice(status *sharingv1alpha1.ResourceSliceStatus) {
+	b.t.Helper()
+	b.must(b.Create(b.t.Context(), &sharingv1alpha1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "rome", Finalizers: []string{labels.FinalizerNode}},
+		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: "rome-id", ProviderClusterID: "milan-id", NodeName: nodeName},
+	}))
+	if status != nil {
+		b.grant(status)
+	}
+}
+
+func (b *bench) grant(status *sharingv1alpha1.ResourceSliceStatus) {
+	b.t.Helper()
+	slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "rome"}}
+	b.editStatus(slice, func() { slice.Status = *status })
+}
+
+func (b *bench) edit(object client.Object, change func()) {
+	b.t.Helper()
+	b.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		b.must(b.Get(b.t.Context(), client.ObjectKeyFromObject(object), object))
+		change()
+		return b.Update(b.t.Context(), object)
+	}))
+}
+
+func (b *bench) editStatus(object client.Object, change func()) {
+	b.t.Helper()
+	b.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		b.must(b.Get(b.t.Context(), client.ObjectKeyFromObject(object), object))
+		change()
+		return b.Status().Update(b.t.Context(), object)
+	}))
+}
+
+func (b *bench) version() string {
+	b.t.Helper()
+	api, err := discovery.NewDiscoveryClientForConfig(b.admin)
+	b.must(err)
+	version, err := api.ServerVersion()
+	b.must(err)
+	return version.GitVersion
+}
+
+// identity writes the Secret with an identity that has the token.
+func (b *bench) identity(token string) {
+	b.t.Helper()
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.provider.server.Certificate().Raw})
+	identity := remote.Identity{
+		PrivateKey: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), Namespace: "liqo-tenant-rome-abcdef",
+		APIServerURL: "https://" + b.wire.listener.Addr().String(), APIServerCA: certificate,
+		Token: token, RenewAt: time.Now().Add(time.Hour), ExpiresAt: time.Now().Add(2 * time.Hour),
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: b.secret}, Data: identity.Data()}
+	if err := b.Create(b.t.Context(), secret); err != nil {
+		b.edit(secret, func() { secret.Data = identity.Data() })
+	}
+}
+
+// provider is what of a remote cluster is asked.
+type provider struct {
+	server *httptest.Server
+	token  atomic.Value
+	sick   atomic.Bool
+	asked  atomic.Int32
+}
+
+func newProvider(t *testing.T) *provider {
+	t.Helper()
+	p := &provider{}
+	p.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.asked.Add(1)
+		switch {
+		case r.Header.Get("Authorization") != "Bearer "+p.token.Load().(string):
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.URL.Path != "/livez":
+			w.WriteHeader(http.StatusNotFound)
+		case p.sick.Load():
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	p.server.EnableHTTP2 = true
+	p.server.StartTLS()
+	t.Cleanup(p.server.Close)
+	return p
+}
+
+// What a wire does.
+const (
+	pass int32 = iota
+	// swallow takes bytes and connections, and does nothing with them.
+	swallow
+	// refuse closes what is there and what comes.
+	refuse
+)
+
+// wire is a TCP proxy that can be cut.
+type wire struct {
+	listener net.Listener
+	mode     atomic.Int32
+	dialled  atomic.Int32
+	mu       sync.Mutex
+	open     []net.Conn
+}
+
+func newWire(t *testing.T, to string) *wire {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{listener: listener}
+	t.Cleanup(func() {
+		_ = listener.Close() // the end of the test
+		w.closeAll()
+	})
+	go w.serve(to)
+	return w
+}
+
+func (w *wire) serve(to string) {
+	for {
+		near, err := w.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		w.dialled.Add(1)
+		if w.mode.Load() == refuse {
+			_ = near.Close() // that is the purpose
+			continue
+		}
+		far, err := net.Dial("tcp", to)
+		if err != nil {
+			_ = near.Close() // nobody there
+			continue
+		}
+		w.mu.Lock()
+		w.open = append(w.open, near, far)
+		w.mu.Unlock()
+		go w.copy(near, far)
+		go w.copy(far, near)
+	}
+}
+
+func (w *wire) copy(to, from net.Conn) {
+	defer to.Close()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		if w.mode.Load() == swallow {
+			continue
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (w *wire) set(mode int32) {
+	w.dialled.Store(0)
+	w.mode.Store(mode)
+	if mode == refuse {
+		w.closeAll()
+	}
+}
+
+func (w *wire) closeAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, connection := range w.open {
+		_ = connection.Close() // it may be closed already
+	}
+	w.open = nil
+}

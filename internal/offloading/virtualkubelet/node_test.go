@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package virtualkubelet
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+)
+
+// TestNode: one life of a virtual node, with the rights of its role.
+func TestNode(t *testing.T) {
+	b := newBench(t)
+	b.slice(nil)
+	stop := b.run()
+	b.until("the remote cluster is asked before anything is granted", func() bool { return b.provider.asked.Load() > 1 })
+	if err := b.Get(t.Context(), client.ObjectKey{Name: nodeName}, &corev1.Node{}); !apierrors.IsNotFound(err) {
+		t.Fatalf("a node before the grant: %v", err)
+	}
+
+	first := granted("4", "8G")
+	first.Labels = map[string]string{"liqo.io/provider": "k3s"}
+	first.Architectures, first.OperatingSystems = []string{"arm64"}, []string{"linux"}
+	first.StorageClasses = []sharingv1alpha1.StorageClass{{StorageClassName: "fast", Default: true}}
+	begin := time.Now()
+	b.grant(first)
+	node := b.untilReady(corev1.ConditionTrue)
+	t.Logf("grant to Ready: %v", time.Since(begin).Round(time.Millisecond))
+
+	steps := []struct {
+		name string
+		do   func(*testing.T, *bench, *corev1.Node)
+	}{
+		{"as documented", asDocumented},
+		{"idle", idle},
+		{"others may write, too", others},
+		{"new grant", newGrant},
+		{"the remote cluster goes silent", silent},
+		{"the token is renewed", renewed},
+		{"somebody deletes the node", deleted},
+	}
+	for _, step := range steps {
+		if !t.Run(step.name, func(t *testing.T) { b.t = t; step.do(t, b, node) }) {
+			return
+		}
+	}
+	b.t = t
+	b.must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+
+	stop()
+	writes := b.writes.Load()
+	asked := b.provider.asked.Load()
+	b.run()
+	b.until("it runs again", func() bool { return b.provider.asked.Load() > asked+2 })
+	again := b.untilReady(corev1.ConditionTrue)
+	if again.ResourceVersion != node.ResourceVersion {
+		t.Errorf("the restart of the virtual kubelet changed the node:\n%+v\n%+v", node.Status, again.Status)
+	}
+	t.Logf("requests to write, by a restart: %d", b.writes.Load()-writes)
+
+	t.Run("unpeered", func(t *testing.T) { b.t = t; unpeered(t, b) })
+}
+
+func asDocumented(t *testing.T, b *bench, node *corev1.Node) {
+	want := map[string]string{
+		"kubernetes.io/hostname": nodeName, "kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64", "kubernetes.io/role": "agent",
+		"node.kubernetes.io/exclude-from-external-load-balancers": "true", "alpha.service-controller.kubernetes.io/exclude-balancer": "true",
+		"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "milan-id", "liqo.io/provider": "k3s", "storage.liqo.io/available": "true", "extra": "x",
+	}
+	if !maps.Equal(node.Labels, want) {
+		t.Errorf("labels %v, want %v", node.Labels, want)
+	}
+	if node.Annotations["note"] != "y" {
+		t.Errorf("annotations %v", node.Annotations)
+	}
+	taint := corev1.Taint{Key: "virtual-node.liqo.io/not-allowed", Value: "true", Effect: corev1.TaintEffectNoExecute}
+	if !slices.ContainsFunc(node.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(&taint) && have.Value == taint.Value }) {
+		t.Errorf("taints %v", node.Spec.Taints)
+	}
+	if cpu, memory := node.Status.Capacity.Cpu(), node.Status.Allocatable.Memory(); cpu.String() != "4" || memory.String() != "8G" {
+		t.Errorf("capacity %v, allocatable %v", node.Status.Capacity, node.Status.Allocatable)
+	}
+	if got := node.Status.Addresses; len(got) != 1 || got[0].Address != "10.0.0.9" || got[0].Type != corev1.NodeInternalIP {
+		t.Errorf("addresses %v", got)
+	}
+	if node.Status.DaemonEndpoints.KubeletEndpoint.Port != 10250 || node.Status.NodeInfo.KubeletVersion != b.version() {
+		t.Errorf("status %+v", node.Status)
+	}
+	b.until("the lease is there", func() bool {
+		var lease coordinationv1.Lease
+		err := b.Get(b.t.Context(), client.ObjectKey{Namespace: "kube-node-lease", Name: nodeName}, &lease)
+		return err == nil && *lease.Spec.LeaseDurationSeconds == 4 && lease.OwnerReferences[0].UID == node.UID
+	})
+}
+
+// idle: nothing is written but the lease, which is renewed four times within its duration.
+func idle(t *testing.T, b *bench, node *corev1.Node) {
+	var lease coordinationv1.Lease
+	key := client.ObjectKey{Namespace: "kube-node-lease", Name: nodeName}
+	b.must(b.Get(t.Context(), key, &lease))
+	before, writes := lease.Spec.RenewTime.Time, b.writes.Load()
+	b.until("the lease is renewed", func() bool {
+		b.must(b.Get(t.Context(), key, &lease))
+		return lease.Spec.RenewTime.Sub(before) > 1500*time.Millisecond
+	})
+	if got := b.writes.Load() - writes; got != 0 {
+		t.Errorf("%d writes while idle", got)
+	}
+}
+
+func others(t *testing.T, b *bench, node *corev1.Node) {
+	b.edit(node, func() {
+		node.Labels["mine"], node.Labels["kubernetes.io/arch"] = "yes", "s390x"
+		node.Annotations["mine"] = "yes"
+		node.Spec.Unschedulable = true
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule})
+	})
+	b.editStatus(node, func() { node.Status.Capacity["example.com/dongle"] = resource.MustParse("1") })
+	b.until("our label is as it was", func() bool {
+		b.must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+		return node.Labels["kubernetes.io/arch"] == "arm64"
+	})
+	_, dongle := node.Status.Capacity["example.com/dongle"]
+	if node.Labels["mine"] != "yes" || node.Annotations["mine"] != "yes" || !node.Spec.Unschedulable || !dongle ||
+		!slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == "mine" }) {
+		t.Errorf("what others wrote is gone: %+v", node)
+	}
+}
+
+func newGrant(t *testing.T, b *bench, node *corev1.Node) {
+	second := granted("2", "3G")
+	second.Resources["nvidia.com/gpu"] = resource.MustParse("1")
+	second.Architectures = []string{"amd64"}
+	b.grant(second)
+	b.until("less, and another architecture", func() bool {
+		b.must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+		_, provider := node.Labels["liqo.io/provider"]
+		_, storage := node.Labels["storage.liqo.io/available"]
+		gpu := node.Status.Allocatable["nvidia.com/gpu"]
+		return node.Status.Capacity.Cpu().String() == "2" && gpu.String() == "1" && node.Labels["kubernetes.io/arch"] == "amd64" && !provider && !storage
+	})
+	if node.Labels["mine"] != "yes" || !node.Spec.Unschedulable {
+		t.Errorf("what others wrote is gone: %+v", node)
+	}
+	b.grant(granted("0", "3G"))
+	node = b.untilReady(corev1.ConditionFalse)
+	if _, gpu := node.Status.Capacity["nvidia.com/gpu"]; gpu {
+		t.Errorf("capacity %v", node.Status.Capacity)
+	}
+	b.grant(granted("2", "3G"))
+	b.untilReady(corev1.ConditionTrue)
+}
+
+func silent(t *testing.T, b *bench, node *corev1.Node) {
+	for _, how := range []struct {
+		name, message string
+		cut           func()
+	}{
+		{"swallowed", "the API server of the remote cluster does not answer: no answer within 100ms", func() { b.wire.set(swallow) }},
+		{"refused", "the API server of the remote cluster does not answer: the connection was closed", func() { b.wire.set(refuse) }},
+		{"sick", "the API server of the remote cluster does not answer: GET /livez was answered with 500 Internal Server Error", func() { b.provider.sick.Store(true) }},
+	} {
+		asked, writes := b.provider.asked.Load(), b.writes.Load()
+		how.cut()
+		begin := time.Now()
+		node = b.untilReady(corev1.ConditionFalse)
+		down := time.Since(begin)
+		message := ready(node).Message
+		if how.message != "" && message != how.message {
+			t.Errorf("%s: %q, want %q", how.name, message, how.message)
+		}
+		b.until("it is asked again and again", func() bool { return b.wire.dialled.Load() > 3 || b.provider.asked.Load() > asked+6 })
+		if got := b.writes.Load() - writes; got > 2 {
+			t.Errorf("%s: %d writes", how.name, got)
+		}
+		begin = time.Now()
+		b.provider.sick.Store(false)
+		b.wire.set(pass)
+		b.untilReady(corev1.ConditionTrue)
+		t.Logf("%s (%s): down after %v, back after %v", how.name, message, down.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
+	}
+}
+
+func renewed(t *testing.T, b *bench, node *corev1.Node) {
+	b.provider.token.Store("second")
+	node = b.untilReady(corev1.ConditionFalse)
+	if want := "the API server of the remote cluster does not answer: GET /livez: the remote API server does not accept our token"; ready(node).Message != want {
+		t.Errorf("message %q, want %q", ready(node).Message, want)
+	}
+	b.identity("second")
+	b.untilReady(corev1.ConditionTrue)
+
+	b.must(b.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: b.secret}}))
+	b.provider.token.Store("third")
+	node = b.untilReady(corev1.ConditionFalse)
+	if ready(node).Message != errNoIdentity.Error() {
+		t.Errorf("message %q", ready(node).Message)
+	}
+	b.identity("third")
+	b.untilReady(corev1.ConditionTrue)
+}
+
+func deleted(t *testing.T, b *bench, node *corev1.Node) {
+	b.must(b.Delete(t.Context(), node))
+	var again *corev1.Node
+	b.until("it is made again", func() bool {
+		again = b.untilReady(corev1.ConditionTrue)
+		return again.UID != node.UID
+	})
+	if again.Spec.Unschedulable || again.Labels["liqo.io/type"] != labels.TypeVirtualNode || len(again.Spec.Taints) == 0 {
+		t.Errorf("not as at first: %+v", again)
+	}
+	b.until("and its lease", func() bool {
+		var lease coordinationv1.Lease
+		err := b.Get(t.Context(), client.ObjectKey{Namespace: "kube-node-lease", Name: nodeName}, &lease)
+		return err == nil && lease.OwnerReferences[0].UID == again.UID
+	})
+}
+
+// unpeered: a node that is to go is observed, and not made again.
+func unpeered(t *testing.T, b *bench) {
+	withdrawn := sharingv1alpha1.ResourceSliceStatus{Phase: sharingv1alpha1.SliceRefused}
+	b.grant(&withdrawn)
+	b.wire.set(swallow)
+	node := b.untilReady(corev1.ConditionFalse)
+	if node.Status.Capacity.Cpu().String() != "2" {
+		t.Errorf("capacity %v while pods are leaving", node.Status.Capacity)
+	}
+	b.wire.set(pass)
+	node = b.untilReady(corev1.ConditionTrue)
+	asked := b.provider.asked.Load()
+	b.must(b.Delete(t.Context(), node))
+	b.until("it is asked on", func() bool { return b.provider.asked.Load() > asked+5 })
+	if err := b.Get(t.Context(), client.ObjectKeyFromObject(node), node); !apierrors.IsNotFound(err) {
+		t.Fatalf("made again after the provider withdrew: %v", err)
+	}
+
+	b.grant(granted("2", "3G"))
+	node = b.untilReady(corev1.ConditionTrue)
+	slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "rome"}}
+	b.must(b.Delete(t.Context(), slice)) // its finalizer keeps it
+	b.wire.set(swallow)
+	b.untilReady(corev1.ConditionFalse)
+	b.wire.set(pass)
+	b.untilReady(corev1.ConditionTrue)
+	asked = b.provider.asked.Load()
+	b.must(b.Delete(t.Context(), node))
+	b.until("it is asked on", func() bool { return b.provider.asked.Load() > asked+5 })
+	if err := b.Get(t.Context(), client.ObjectKeyFromObject(node), node); !apierrors.IsNotFound(err) {
+		t.Fatalf("made again after unpeering: %v", err)
+	}
+}
+
+// TestForeignNode: a node that is not ours is not touched.
+func TestForeignNode(t *testing.T) {
+	b := newBench(t)
+	foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{"mine": "yes"}}}
+	b.must(b.Create(t.Context(), foreign))
+	b.slice(granted("4", "8G"))
+	b.run()
+	b.until("it is asked", func() bool { return b.provider.asked.Load() > 5 })
+	version := foreign.ResourceVersion
+	b.must(b.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
+	if foreign.ResourceVersion != version {
+		t.Errorf("changed: %+v", foreign)
+	}
+	begin := time.Now()
+	b.must(b.Delete(t.Context(), foreign))
+	b.untilReady(corev1.ConditionTrue)
+	t.Logf("from its end to ours: %v", time.Since(begin).Round(time.Millisecond))
+}
+
+// TestTakesOverAtOnce: with everything in place, a process has its node Ready in no time, and none that is gone comes back by the way.
+func TestTakesOverAtOnce(t *testing.T) {
+	b := newBench(t)
+	b.slice(granted("4", "8G"))
+	begin := time.Now()
+	b.run()
+	node := b.untilReady(corev1.ConditionTrue)
+	took := time.Since(begin)
+	t.Logf("start to Ready: %v", took.Round(time.Millisecond))
+	if took > 5*time.Second {
+		t.Errorf("start to Ready took %v", took)
+	}
+
+	// What a cache that is behind may still try.
+	n := &Node{options: Options{NodeName: nodeName}, client: b.node.client}
+	gone := node.DeepCopy()
+	gone.UID = "00000000-0000-0000-0000-000000000000"
+	gone.Name = "liqo-gone"
+	drawn := testPicture()
+	drawn.name, drawn.granted, drawn.reach = "liqo-gone", granted("1", "1"), reachable
+	if err := n.label(t.Context(), gone, drawn); !apierrors.IsConflict(err) {
+		t.Errorf("labels of a node that is gone: %v", err)
+	}
+	gone.Status = corev1.NodeStatus{}
+	if err := n.show(t.Context(), gone, drawn); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		t.Errorf("status of a node that is gone: %v", err)
+	}
+	if err := b.Get(t.Context(), client.ObjectKey{Name: "liqo-gone"}, &corev1.Node{}); !apierrors.IsNotFound(err) {
+		t.Errorf("it was made: %v", err)
+	}
+	if b.denied.Load() > 0 {
+		t.Errorf("%d requests were answered with %d", b.denied.Load(), http.StatusForbidden)
+	}
+}
