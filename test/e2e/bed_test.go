@@ -62,7 +62,7 @@ func (c *cluster) show(t testing.TB) {
 	t.Helper()
 	for _, args := range [][]string{
 		{"get", "foreignclusters", "-o", "yaml"},
-		{"get", "resourceslices", "-A", "-o", "yaml"},
+		{"get", "resourceslices.sharing.liqo.io", "-A", "-o", "yaml"},
 		{"get", "pods,deployments", "-A", "-l", "app.kubernetes.io/part-of=liqo", "-o", "wide"},
 		{"get", "nodes"},
 		{"-n", "liqo", "logs", "deployment/liqo-controller-manager", "--tail=40"},

@@ -155,7 +155,7 @@ func hostileNeighbour(t *testing.T, token, own string) {
 	if said := milan.tryKubectl(name, "apply", "-f", "-"); said.code != 0 {
 		t.Fatal(said)
 	}
-	defer milan.kubectl(t, "-n", own, "delete", "resourceslice", "ours")
+	defer milan.kubectl(t, "-n", own, "delete", "resourceslices.sharing.liqo.io", "ours")
 	path := slices + own + "/resourceslices"
 	for _, f := range []struct{ method, path, body string }{
 		{"DELETE", path + "/ours", ""},

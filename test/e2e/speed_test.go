@@ -136,8 +136,8 @@ func speed(t *testing.T) {
 		said := rome.liqoctl(t, "unpeer", "out-of-band", milan.Name)
 		unpeer = append(unpeer, said.took)
 		gone = append(gone, <-nodeGone)
-		eventually(t, 20*time.Second, "the provider is clean", func() (string, bool) {
-			left := milan.tenants(t)
+		eventually(t, 30*time.Second, "both are idle again", func() (string, bool) {
+			left := append(rome.tenants(t), milan.tenants(t)...)
 			return strings.Join(left, " "), len(left) == 0
 		})
 	}

@@ -65,6 +65,7 @@ func readConfigured(ctx context.Context, c client.Reader, f *provider.Facts) err
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read ConfigMap kube-system/kubeadm-config: %w", err)
 	}
+	f.Kubeadm = err == nil
 	var config struct {
 		Networking struct {
 			PodSubnet     string `json:"podSubnet"`
@@ -78,6 +79,7 @@ func readConfigured(ctx context.Context, c client.Reader, f *provider.Facts) err
 	if err := c.List(ctx, &pods, client.InNamespace("kube-system"), client.MatchingLabels{"component": "kube-controller-manager"}); err != nil {
 		return fmt.Errorf("look for the controller manager's pod: %w", err)
 	}
+	f.ControllerManager = len(pods.Items) > 0
 	for i := range pods.Items {
 		for _, container := range pods.Items[i].Spec.Containers {
 			for _, argument := range slices.Concat(container.Command, container.Args) {

@@ -6,6 +6,8 @@ package provider
 
 import (
 	"fmt"
+	"maps"
+	"net"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -32,10 +34,12 @@ const (
 // Later are the kinds that are documented and not here yet.
 func Later() []Kind { return []Kind{AKS, EKS, GKE, OpenShift} }
 
-// Documented networks of k3s, for clusters that do not tell.
+// Documented networks, for clusters that do not tell.
 const (
-	k3sPods     = "10.42.0.0/16"
-	k3sServices = "10.43.0.0/16"
+	k3sPods         = "10.42.0.0/16"
+	k3sServices     = "10.43.0.0/16"
+	kubeadmPods     = "172.16.0.0/16"
+	kubeadmServices = "10.96.0.0/12"
 )
 
 // Facts are what the cluster tells.
@@ -52,6 +56,10 @@ type Facts struct {
 	Pods, Services []Address
 	// Kubelets are the versions of the nodes' kubelets, which tell k3s.
 	Kubelets []string
+	// Kubeadm left its record, the ConfigMap kubeadm-config.
+	Kubeadm bool
+	// ControllerManager has a pod, whose arguments say what is not its default.
+	ControllerManager bool
 	// ProviderIDs of the nodes, which tell kind.
 	ProviderIDs []string
 }
@@ -66,6 +74,8 @@ type Wishes struct {
 	APIServer, PodCIDR, ServiceCIDR string
 	ReservedSubnets                 []string
 	ServiceType                     string
+	// Labels of the cluster.
+	Labels map[string]string
 	// AnyAPIServer and SkipValidation leave checks out.
 	AnyAPIServer, SkipValidation bool
 }
@@ -87,6 +97,9 @@ func Decide(f Facts, w Wishes) (Plan, error) {
 	if problems := validation.IsDNS1123Label(w.ClusterName); w.ClusterName != "" && len(problems) > 0 {
 		return Plan{}, fmt.Errorf("--cluster-name %q is not a DNS-1123 label: %s", w.ClusterName, strings.Join(problems, "; "))
 	}
+	if err := checkLabels(w.Labels); err != nil {
+		return Plan{}, err
+	}
 	p := Plan{Kind: w.Kind, APIServer: firstOf(w.APIServer, f.APIServer), ReservedSubnets: w.ReservedSubnets, ServiceType: w.ServiceType}
 	if p.Kind == Auto {
 		p.Kind = recognise(f)
@@ -101,13 +114,25 @@ func Decide(f Facts, w Wishes) (Plan, error) {
 	}
 	p.ServiceCIDR = firstOf(w.ServiceCIDR, strings.Join(f.ServiceCIDRs, ","), f.ConfiguredServices)
 	p.PodCIDR = firstOf(w.PodCIDR, f.ConfiguredPods, around(f.NodeCIDRs))
-	if p.Kind == K3s {
+	switch {
+	case p.Kind == K3s:
 		p.PodCIDR, p.ServiceCIDR = firstOf(p.PodCIDR, k3sPods), firstOf(p.ServiceCIDR, k3sServices)
+	case f.ControllerManager && (p.Kind == Kubeadm || p.Kind == KinD):
+		p.PodCIDR, p.ServiceCIDR = firstOf(p.PodCIDR, kubeadmPods), firstOf(p.ServiceCIDR, kubeadmServices)
 	}
 	if err := p.check(f, w); err != nil {
 		return Plan{}, err
 	}
 	return p, nil
+}
+
+func checkLabels(all map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if problems := slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(all[key])); len(problems) > 0 {
+			return fmt.Errorf("--cluster-labels %s=%s is not a label: %s", key, all[key], strings.Join(problems, "; "))
+		}
+	}
+	return nil
 }
 
 func firstOf(all ...string) string {
@@ -130,6 +155,9 @@ func recognise(f Facts) Kind {
 		if strings.HasPrefix(id, "kind://") {
 			return KinD
 		}
+	}
+	if f.Kubeadm {
+		return Kubeadm
 	}
 	return Auto
 }
@@ -238,16 +266,17 @@ func (p Plan) checkAPIServer(f Facts, w Wishes) error {
 	if err != nil || address.Scheme != "https" || address.Hostname() == "" {
 		return fmt.Errorf("the API server's address %q is no URL that other clusters could use; set --api-server-url https://HOST:PORT", p.APIServer)
 	}
-	if ip, err := netip.ParseAddr(address.Hostname()); address.Hostname() == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified()) {
-		if p.Kind == K3s || p.Kind == KinD {
-			return nil // their kubeconfigs are for this machine; the address of a node is published
+	if local(address) {
+		// A kubeconfig that was made for this machine: the address of a node is published.
+		if w.APIServer == "" && (p.Kind == K3s || p.Kind == KinD) {
+			return nil
 		}
 		return fmt.Errorf("the API server's address %s is good on this machine only, and other clusters need it; set --api-server-url https://HOST:PORT", p.APIServer)
 	}
 	if w.APIServer == "" || w.AnyAPIServer || f.APIServer == "" || p.Kind == K3s {
 		return nil
 	}
-	if known, err := url.Parse(f.APIServer); err == nil && known.Hostname() != address.Hostname() {
+	if known, err := url.Parse(f.APIServer); err == nil && authority(known) != authority(address) {
 		return fmt.Errorf("--api-server-url %s is another address than the kubeconfig's, %s; if both are right, add --disable-api-server-sanity-check", w.APIServer, f.APIServer)
 	}
 	return nil
@@ -255,12 +284,19 @@ func (p Plan) checkAPIServer(f Facts, w Wishes) error {
 
 // Published is the API server's address for other clusters; empty if a control plane node is to be found instead.
 func (p Plan) Published() string {
-	address, err := url.Parse(p.APIServer)
-	if err != nil {
-		return ""
-	}
-	if ip, err := netip.ParseAddr(address.Hostname()); address.Hostname() == "localhost" || err == nil && ip.IsLoopback() {
+	if address, err := url.Parse(p.APIServer); err != nil || local(address) {
 		return ""
 	}
 	return p.APIServer
+}
+
+// local tells an address that means something on one machine only.
+func local(address *url.URL) bool {
+	ip, err := netip.ParseAddr(address.Hostname())
+	return address.Hostname() == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
+}
+
+// authority is host and port, in a form that can be compared.
+func authority(address *url.URL) string {
+	return net.JoinHostPort(strings.ToLower(address.Hostname()), firstOf(address.Port(), "443"))
 }

@@ -42,10 +42,28 @@ func TestDecide(t *testing.T) {
 		{"local API server", with(func(f *Facts) { f.APIServer = "https://127.0.0.1:6443" }), Wishes{}, "--api-server-url"},
 		{"another API server", facts(), Wishes{APIServer: "https://198.51.100.1:6443"}, "--disable-api-server-sanity-check"},
 		{"another, and so wished", facts(), Wishes{APIServer: "https://198.51.100.1:6443", AnyAPIServer: true}, "|10.200.0.0/16|10.90.0.0/12|https://198.51.100.1:6443|"},
+		{"another port", facts(), Wishes{APIServer: "https://192.0.2.7"}, "--disable-api-server-sanity-check"},
+		{"same authority", with(func(f *Facts) { f.APIServer = "https://API.example.org" }), Wishes{APIServer: "https://api.example.org:443"}, "|10.200.0.0/16|10.90.0.0/12|https://api.example.org:443|"},
+		{"local by wish", with(func(f *Facts) { f.ProviderIDs = []string{"kind://docker/rome/w"} }), Wishes{APIServer: "https://localhost:6443"}, "this machine only"},
+		{"kind listens everywhere", with(func(f *Facts) { f.ProviderIDs, f.APIServer = []string{"kind://docker/rome/w"}, "https://0.0.0.0:4711" }), Wishes{}, "kind|10.200.0.0/16|10.90.0.0/12||NodePort"},
+		{"kubeadm", with(func(f *Facts) { f.Kubeadm = true }), Wishes{}, "kubeadm|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
+		{"kubeadm's defaults", Facts{APIServer: "https://192.0.2.7:6443", ControllerManager: true}, Wishes{Kind: Kubeadm}, "kubeadm|172.16.0.0/16|10.96.0.0/12|https://192.0.2.7:6443|"},
+		{"kubeadm without a controller manager", Facts{APIServer: "https://192.0.2.7:6443"}, Wishes{Kind: Kubeadm}, "set --pod-cidr"},
+		{"dual stack", with(func(f *Facts) {
+			f.ConfiguredPods = "10.200.0.0/16,fd00:1::/56"
+			f.Pods = append(f.Pods, Address{"default/six", "fd00:2::7"})
+		}), Wishes{}, "pod default/six has address fd00:2::7"},
+		{"only one family told", with(func(f *Facts) { f.Pods = append(f.Pods, Address{"default/six", "fd00:2::7"}) }), Wishes{}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
+		{"no URL", facts(), Wishes{APIServer: "192.0.2.7:6443"}, "no URL"},
+		{"plain HTTP", facts(), Wishes{APIServer: "http://192.0.2.7:6443"}, "no URL"},
+		{"label", facts(), Wishes{Labels: map[string]string{"a b": "c"}}, "--cluster-labels a b=c"},
 		{"name", facts(), Wishes{ClusterName: "Rome_1"}, "DNS-1123"},
 		{"service type", facts(), Wishes{ServiceType: "None"}, "--service-type"},
 		{"reserved", facts(), Wishes{ReservedSubnets: []string{"x"}}, "--reserved-subnets x"},
+		{"aks", facts(), Wishes{Kind: AKS}, "not in this version yet"},
 		{"eks", facts(), Wishes{Kind: EKS}, "not in this version yet"},
+		{"gke", facts(), Wishes{Kind: GKE}, "not in this version yet"},
+		{"openshift", facts(), Wishes{Kind: OpenShift}, "--pod-cidr CIDR"},
 	} {
 		plan, err := Decide(c.facts, c.wishes)
 		have := strings.Join([]string{string(plan.Kind), plan.PodCIDR, plan.ServiceCIDR, plan.Published(), plan.ServiceType}, "|")

@@ -133,9 +133,6 @@ func (b *bench) role() {
 		return tripper(func(request *http.Request) (*http.Response, error) {
 			if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/leases") {
 				b.writes.Add(1)
-				body, _ := io.ReadAll(request.Body)
-				request.Body = io.NopCloser(bytes.NewReader(body))
-				println(time.Now().Format("05.000"), request.Method, request.URL.String(), string(body))
 			}
 			response, err := next.RoundTrip(request)
 			if err == nil && response.StatusCode == http.StatusForbidden {

@@ -11,6 +11,8 @@ package virtualkubelet
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -63,6 +65,7 @@ type Node struct {
 	prober  *prober
 	kick    chan struct{}
 	version chan string
+	synced  atomic.Bool
 
 	// What follows belongs to the loop of Run.
 	serverVersion string
@@ -141,21 +144,35 @@ func (n *Node) Run(ctx context.Context) error {
 	go func() { failed <- n.cache.Start(ctx) }()
 	go n.prober.run(ctx)
 	go n.followVersion(ctx)
+	var handlers []toolscache.ResourceEventHandlerRegistration
 	for _, object := range []client.Object{&sharingv1alpha1.ResourceSlice{}, &corev1.Node{}} {
 		informer, err := n.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
-		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { n.again() },
 			UpdateFunc: func(any, any) { n.again() },
 			DeleteFunc: func(any) { n.again() },
-		}); err != nil {
+		})
+		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
+		handlers = append(handlers, handler)
 	}
-	if !n.cache.WaitForCacheSync(ctx) {
-		return nil // told to end before it began
+	// The cache's own way to wait looks every 100 ms, and a node that is granted is to be there sooner.
+	for look := time.NewTicker(2 * time.Millisecond); !n.synced.Load(); {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-look.C:
+		}
+		if !slices.ContainsFunc(handlers, func(handler toolscache.ResourceEventHandlerRegistration) bool { return !handler.HasSynced() }) {
+			look.Stop()
+			n.synced.Store(true)
+		}
 	}
 	return n.loop(ctx, failed)
 }
@@ -219,8 +236,4 @@ func (n *Node) followVersion(ctx context.Context) {
 }
 
 // Synced tells whether the node's objects have been read.
-func (n *Node) Synced(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-	defer cancel()
-	return n.cache.WaitForCacheSync(ctx)
-}
+func (n *Node) Synced() bool { return n.synced.Load() }

@@ -156,7 +156,8 @@ func (n *Node) show(ctx context.Context, node *corev1.Node, drawn *picture) erro
 		n.shown = &status
 		return nil
 	}
-	intent := statusIntent(coreapply.Node(drawn.name).WithUID(node.UID), &node.Status, &status, time.Now())
+	sent := drawn.status() // the answer is written into what was sent
+	intent := statusIntent(coreapply.Node(drawn.name).WithUID(node.UID), &node.Status, &sent, time.Now())
 	if err := n.client.Status().Apply(ctx, intent, owner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("write status of node: %w", err)
 	}

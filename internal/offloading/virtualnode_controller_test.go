@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+)
+
+// TestVirtualKubelet: a slice has its virtual kubelet, whatever happens to it, and it follows upgrades.
+func TestVirtualKubelet(t *testing.T) {
+	b := newBench(t)
+	stop := b.run("liqo:v1")
+	slice := b.slice("rome")
+	b.foreignCluster() // later than the slice, as a cache may see it
+	b.says(slice, sharingv1alpha1.ReasonVirtualKubeletStarting, "kubectl -n "+tenant)
+	if !slices.Contains(slice.Finalizers, labels.FinalizerNode) {
+		t.Errorf("finalizers %v", slice.Finalizers)
+	}
+	parts := b.parts()
+	for _, part := range parts {
+		b.read(part)
+	}
+	deployment := parts[0].(*appsv1.Deployment)
+	if container := deployment.Spec.Template.Spec.Containers[0]; container.Image != "liqo:v1" || !slices.Contains(container.Args, "--slice-name=rome") {
+		t.Errorf("container %+v", container)
+	}
+
+	// What is as wanted is not written again, however often we are asked.
+	writes := b.writes.Load()
+	b.edit(slice, func() { slice.Annotations = map[string]string{"touched": "yes"} })
+	node := b.node()
+	b.says(slice, sharingv1alpha1.ReasonNodeReady, "")
+	if got := b.writes.Load() - writes; got != 1 {
+		t.Errorf("%d writes, want one: the condition", got)
+	}
+	b.ready(node, corev1.ConditionFalse, "no answer from milan")
+	b.says(slice, sharingv1alpha1.ReasonNodeNotReady, "no answer from milan")
+
+	// What somebody takes away comes back.
+	for _, part := range parts {
+		uid := part.GetUID()
+		b.must(b.Delete(t.Context(), part))
+		b.until("it is made again", func() bool {
+			return b.Get(t.Context(), client.ObjectKeyFromObject(part), part) == nil && part.GetUID() != uid
+		})
+	}
+	b.edit(deployment, func() { deployment.Spec.Template.Spec.Containers[0].Image = "evil" })
+	b.until("the image is as it was", func() bool {
+		b.read(deployment)
+		return deployment.Spec.Template.Spec.Containers[0].Image == "liqo:v1"
+	})
+
+	// A restart writes nothing, an upgrade the image.
+	stop()
+	versions := b.versions(parts)
+	writes = b.writes.Load()
+	stop = b.run("liqo:v1")
+	b.ready(node, corev1.ConditionFalse, "it has been restarted")
+	b.says(slice, sharingv1alpha1.ReasonNodeNotReady, "it has been restarted")
+	if got := b.versions(parts); !slices.Equal(got, versions) {
+		t.Errorf("versions %v, before the restart %v", got, versions)
+	}
+	t.Logf("requests to write, by a restart: %d", b.writes.Load()-writes-1)
+	stop()
+	b.run("liqo:v2")
+	b.until("the new image is there", func() bool {
+		b.read(deployment)
+		return deployment.Spec.Template.Spec.Containers[0].Image == "liqo:v2"
+	})
+
+	// A second slice of the same peer does not fight with the first.
+	second := b.slice("second")
+	b.says(second, sharingv1alpha1.ReasonNodeNotReady, "it is that of ResourceSlice rome")
+	b.must(b.Delete(t.Context(), second))
+	b.until("the second goes without more", func() bool { return b.gone(second) })
+	b.read(deployment)
+	if len(second.Finalizers) > 0 || !slices.Contains(deployment.Spec.Template.Spec.Containers[0].Args, "--slice-name=rome") {
+		t.Errorf("finalizers %v, deployment %v", second.Finalizers, deployment.Spec.Template.Spec.Containers[0].Args)
+	}
+}
+
+// parts are all that a virtual kubelet consists of, by name.
+func (b *bench) parts() []client.Object {
+	at := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name}
+	}
+	unique := "liqo-virtual-kubelet-milan-ac89c5"
+	return []client.Object{
+		&appsv1.Deployment{ObjectMeta: at(tenant, "virtual-kubelet")},
+		&corev1.ServiceAccount{ObjectMeta: at(tenant, "virtual-kubelet")},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: at("", unique)},
+		&rbacv1.RoleBinding{ObjectMeta: at(tenant, "liqo-virtual-kubelet-tenant")},
+		&rbacv1.RoleBinding{ObjectMeta: at("kube-node-lease", unique)},
+	}
+}
+
+func (b *bench) versions(objects []client.Object) (all []string) {
+	b.t.Helper()
+	for _, object := range objects {
+		b.read(object)
+		all = append(all, object.GetResourceVersion())
+	}
+	return all
+}
+
+// TestIdleNode: without pods, an unpeering ends as soon as the virtual kubelet does.
+func TestIdleNode(t *testing.T) {
+	b := newBench(t)
+	b.foreignCluster()
+	b.run("liqo:v1")
+	slice := b.slice("rome")
+	node := b.node()
+	b.says(slice, sharingv1alpha1.ReasonNodeReady, "")
+	kubelet := b.kubelet()
+
+	begin := time.Now()
+	b.must(b.Delete(t.Context(), slice))
+	b.until("its pod is told to end", func() bool { return b.gone(kubelet) || kubelet.DeletionTimestamp != nil })
+	b.until("the node is gone", func() bool { return b.gone(node) })
+	told := time.Since(begin)
+	// A virtual kubelet that has not heard may register the node once more.
+	again := b.node()
+	b.read(slice)
+	b.ended(kubelet)
+	b.until("the slice is gone", func() bool { return b.gone(slice) })
+	if !b.gone(again) {
+		t.Error("the slice went before its node")
+	}
+	t.Logf("told after %v, gone after %v", told.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
+	for _, part := range b.parts() {
+		b.until("all is gone", func() bool { return b.gone(part) })
+	}
+
+	// Somebody else's node of that name stays.
+	slice = b.slice("rome")
+	b.says(slice, sharingv1alpha1.ReasonVirtualKubeletStarting, "")
+	foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
+	b.create(foreign)
+	b.must(b.Delete(t.Context(), slice))
+	b.until("the slice is gone", func() bool { return b.gone(slice) })
+	b.read(foreign)
+	if foreign.DeletionTimestamp != nil || foreign.Spec.Unschedulable {
+		t.Errorf("touched: %+v", foreign)
+	}
+}
+
+// TestDrain: pods leave by eviction, those that a budget protects at the deadline.
+func TestDrain(t *testing.T) {
+	b := newBench(t)
+	b.foreignCluster()
+	b.run("liqo:v1")
+	slice := b.slice("rome")
+	node := b.node()
+	b.says(slice, sharingv1alpha1.ReasonNodeReady, "")
+	kubelet := b.kubelet()
+	free := b.pod("apps", "free", nodeName, nil)
+	guarded := b.pod("apps", "guarded", nodeName, nil)
+	daemon := b.pod("apps", "daemon", nodeName, func(pod *corev1.Pod) {
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: new(true)}}
+	})
+	elsewhere := b.pod("apps", "elsewhere", "physical", nil)
+	// Nobody counts the budget's pods here, so it allows nothing.
+	b.create(&policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "guard"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "guarded"}}},
+	})
+
+	// The provider withdraws, and thinks better of it.
+	b.editStatus(slice, func() { slice.Status.Phase = sharingv1alpha1.SliceRefused })
+	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "waits for 2 pods")
+	b.until("the free pod is told to go", func() bool { b.read(free); return free.DeletionTimestamp != nil })
+	b.read(node)
+	if !node.Spec.Unschedulable {
+		t.Error("not cordoned")
+	}
+	b.editStatus(slice, func() { slice.Status.Phase = sharingv1alpha1.SliceAccepted })
+	b.says(slice, sharingv1alpha1.ReasonNodeReady, "")
+	b.until("pods may come again", func() bool { b.read(node); return !node.Spec.Unschedulable })
+	for _, part := range b.parts() {
+		b.read(part)
+	}
+
+	// The peering ends.
+	b.must(b.Delete(t.Context(), slice))
+	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "waits for 2 pods")
+	b.ended(free)
+	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "waits for 1 pods")
+	b.ready(node, corev1.ConditionFalse, "no answer")
+	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "still there at "+slice.DeletionTimestamp.Add(25*time.Second).UTC().Format(time.RFC3339))
+	b.ready(node, corev1.ConditionTrue, "an answer")
+	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "still there at "+slice.DeletionTimestamp.Add(2*time.Minute).UTC().Format(time.RFC3339))
+	b.read(guarded)
+	if guarded.DeletionTimestamp != nil {
+		t.Fatal("deleted against its budget before the deadline")
+	}
+	b.read(b.parts()[0])
+
+	b.ahead.Store(int64(2 * time.Minute))
+	b.until("the guarded pod is deleted", func() bool { return b.gone(guarded) })
+	b.until("the node is gone", func() bool { return b.gone(node) })
+	b.until("an event names it", func() bool {
+		var events eventsv1.EventList
+		b.must(b.List(t.Context(), &events))
+		return slices.ContainsFunc(events.Items, func(event eventsv1.Event) bool {
+			return event.Reason == "DrainDeadline" && event.Regarding.Name == slice.Name &&
+				event.Note == "1 pods did not leave node liqo-milan in time and were deleted: apps/guarded"
+		})
+	})
+	b.until("the virtual kubelet is told to end", func() bool { return b.gone(kubelet) || kubelet.DeletionTimestamp != nil })
+	b.ended(kubelet)
+	b.until("the slice is gone", func() bool { return b.gone(slice) })
+	for _, pod := range []*corev1.Pod{daemon, elsewhere} {
+		b.read(pod)
+		if pod.DeletionTimestamp != nil {
+			t.Errorf("pod %s was deleted", pod.Name)
+		}
+	}
+}
+
+// TestForced: a pod that nobody ends does not hold up a forced unpeering, nor does a finalizer on it; and without the foreign
+// cluster, it ends as well.
+func TestForced(t *testing.T) {
+	b := newBench(t)
+	b.foreignCluster()
+	stop := b.run("liqo:v1")
+	slice := b.slice("rome")
+	node := b.node()
+	b.says(slice, sharingv1alpha1.ReasonNodeReady, "")
+	pod := b.pod("apps", "stubborn", nodeName, func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/held"} })
+	stop()
+	b.edit(slice, func() { slice.Annotations = map[string]string{labels.ForceUnpeer: "true"} })
+	b.must(b.Delete(t.Context(), slice))
+	b.must(b.DeleteAllOf(t.Context(), &discoveryv1alpha1.ForeignCluster{}))
+	b.run("liqo:v1")
+	b.until("the slice is gone", func() bool { return b.gone(slice) })
+	for _, object := range append(b.parts(), node) {
+		b.until("all is gone", func() bool { return b.gone(object) })
+	}
+	b.read(pod)
+	if pod.DeletionTimestamp == nil {
+		t.Error("the pod was not deleted")
+	}
+}
