@@ -94,16 +94,6 @@ func eventually(t testing.TB, within time.Duration, what string, ask func() (see
 	}
 }
 
-// installed makes sure that Liqo runs in the cluster.
-func (c *cluster) installed(t testing.TB) {
-	t.Helper()
-	if c.try("status").code == 0 {
-		return
-	}
-	said := c.liqoctl(t, "install", "--cluster-name", c.Name)
-	measure("install "+c.Name, "%.1f s", said.took.Seconds())
-}
-
 // peerCommand is what the provider prints to be pasted on the consumer, without the program's name.
 func (c *cluster) peerCommand(t testing.TB) []string {
 	t.Helper()
