@@ -163,7 +163,7 @@ func newGrant(t *testing.T, b *bench, node *corev1.Node) {
 	b.untilReady(corev1.ConditionTrue)
 }
 
-func silent(t *testing.T, b *bench, node *corev1.Node) {
+func silent(t *testing.T, b *bench, _ *corev1.Node) {
 	for _, how := range []struct {
 		name, message string
 		cut           func()
@@ -175,7 +175,7 @@ func silent(t *testing.T, b *bench, node *corev1.Node) {
 		asked, writes := b.provider.asked.Load(), b.writes.Load()
 		how.cut()
 		begin := time.Now()
-		node = b.untilReady(corev1.ConditionFalse)
+		node := b.untilReady(corev1.ConditionFalse)
 		down := time.Since(begin)
 		message := ready(node).Message
 		if how.message != "" && message != how.message {
@@ -193,9 +193,9 @@ func silent(t *testing.T, b *bench, node *corev1.Node) {
 	}
 }
 
-func renewed(t *testing.T, b *bench, node *corev1.Node) {
+func renewed(t *testing.T, b *bench, _ *corev1.Node) {
 	b.provider.token.Store("second")
-	node = b.untilReady(corev1.ConditionFalse)
+	node := b.untilReady(corev1.ConditionFalse)
 	if want := "the API server of the remote cluster does not answer: GET /livez: the remote API server does not accept our token"; ready(node).Message != want {
 		t.Errorf("message %q, want %q", ready(node).Message, want)
 	}
