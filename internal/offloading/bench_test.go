@@ -285,6 +285,10 @@ func (b *bench) pod(namespace, name, node string, change func(*corev1.Pod)) *cor
 		change(pod)
 	}
 	b.create(pod)
+	b.editStatus(pod, func() {
+		pod.Status.Phase = corev1.PodRunning // a budget does not protect one that has not begun
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	})
 	return pod
 }
 

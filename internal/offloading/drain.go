@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,9 +17,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/apis/labels"
@@ -26,7 +30,7 @@ import (
 
 // tearDown takes one step towards no node, and says when to look again.
 func (r *nodeReconciler) tearDown(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, k kubelet) (reconcile.Result, error) {
-	f, err := r.look(ctx, slice, k)
+	f, rights, err := r.look(ctx, slice, k)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -46,50 +50,84 @@ func (r *nodeReconciler) tearDown(ctx context.Context, slice *sharingv1alpha1.Re
 		err = r.remove(ctx, slice, next.remove)
 	}
 	if next.dismantle {
-		err = r.dismantle(ctx, f, k)
+		err = r.dismantle(ctx, f, rights)
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if next.dismantle {
+		r.swept.Store(slice.UID, true)
+	}
 	if next.done && slice.DeletionTimestamp != nil {
+		r.swept.Delete(slice.UID)
 		_, err := r.patchFinalizer(ctx, slice, controllerutil.RemoveFinalizer)
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: next.again}, nil
 }
 
-// look asks the API server itself: what a cache has not heard of may be there all the same. Who could register the node is
-// looked for before the node, and the node is cordoned before its pods are counted: what was absent then stays so.
-func (r *nodeReconciler) look(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, k kubelet) (*facts, error) {
+// look asks the API server itself: what a cache has not heard of may be there all the same. Such lists wait up to 100 ms for each
+// other kind's last write, so they are asked for at once, and of rights only until all have been deleted once: from then on the
+// cache can but have too many. Who could register the node is looked for before the node in the pass that finds nothing, and
+// the node is cordoned before its pods are counted: what was absent then stays so.
+func (r *nodeReconciler) look(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, k kubelet) (*facts, []client.Object, error) {
 	f := &facts{slice: slice, now: r.options.Now(), drainDeadline: r.options.DrainDeadline, drainUnreached: r.options.DrainDeadlineUnreachable}
+	_, f.swept = r.swept.Load(slice.UID)
+	var rights []client.Object
+	findRights := func(reader client.Reader) (err error) {
+		rights, err = r.rights(ctx, reader, k)
+		return err
+	}
+	findKubelet := func() (err error) {
+		if f.deployment, err = r.deployment(ctx, k); err == nil {
+			f.kubelets, err = r.kubelets(ctx, k)
+		}
+		return err
+	}
+	findNode := func() (err error) {
+		if f.node, err = r.node(ctx, r.live, slice); err != nil || f.node == nil {
+			return err
+		}
+		if err = r.cordon(ctx, f.node, true); err == nil {
+			f.pods, err = r.pods(ctx, f.node.Name)
+		}
+		return err
+	}
 	var err error
-	if f.deployment, err = r.deployment(ctx, k); err != nil {
-		return nil, err
-	}
-	if f.kubelets, err = r.kubelets(ctx, k); err != nil {
-		return nil, err
-	}
-	rights, err := r.rest(ctx, k)
-	if err != nil {
-		return nil, err
+	if f.swept {
+		if err = errors.Join(findKubelet(), findRights(r.client)); err == nil {
+			err = findNode()
+		}
+	} else {
+		err = atOnce(findKubelet, func() error { return findRights(r.live) }, findNode)
 	}
 	f.rights = len(rights)
-	if f.node, err = r.node(ctx, r.live, slice); err != nil || f.node == nil {
-		return f, err
+	return f, rights, err
+}
+
+// atOnce does several things and says what went wrong.
+func atOnce(all ...func() error) error {
+	failures := make([]error, len(all))
+	var group sync.WaitGroup
+	for i, one := range all {
+		group.Go(func() { failures[i] = one() })
 	}
-	if err := r.cordon(ctx, f.node, true); err != nil {
-		return nil, err
-	}
+	group.Wait()
+	return errors.Join(failures...)
+}
+
+// pods that have to leave the node.
+func (r *nodeReconciler) pods(ctx context.Context, node string) (all []corev1.Pod, err error) {
 	var pods corev1.PodList
-	if err := r.live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": f.node.Name}); err != nil {
-		return nil, fmt.Errorf("list pods of node %s: %w", f.node.Name, err)
+	if err := r.live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return nil, fmt.Errorf("list pods of node %s: %w", node, err)
 	}
 	for i := range pods.Items {
 		if mustLeave(&pods.Items[i]) {
-			f.pods = append(f.pods, pods.Items[i])
+			all = append(all, pods.Items[i])
 		}
 	}
-	return f, nil
+	return all, nil
 }
 
 // deployment of the virtual kubelet, nil if there is none.
@@ -105,9 +143,10 @@ func (r *nodeReconciler) deployment(ctx context.Context, k kubelet) (*metav1.Par
 	return &found, nil
 }
 
+// kubelets are the pods of the virtual kubelet that the cache has heard of: nothing depends on there being none.
 func (r *nodeReconciler) kubelets(ctx context.Context, k kubelet) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := r.live.List(ctx, &pods, client.InNamespace(k.namespace), client.MatchingLabels{labels.AppName: kubeletName}); err != nil {
+	if err := r.client.List(ctx, &pods, client.InNamespace(k.namespace), client.MatchingLabels{labels.ClusterID: k.peer.ClusterID}); err != nil {
 		return nil, fmt.Errorf("list pods of the virtual kubelet in %s: %w", k.namespace, err)
 	}
 	return pods.Items, nil
@@ -130,10 +169,28 @@ func (r *nodeReconciler) cordon(ctx context.Context, node *corev1.Node, on bool)
 	return nil
 }
 
+// newEvictions is a client whose calls come back when a disruption budget says no. Others wait, with the API server's advice, ten
+// seconds and try again, ten times; meanwhile the deadline passes.
+func newEvictions(mgr manager.Manager) (client.Client, error) {
+	cfg := rest.CopyConfig(mgr.GetConfig())
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return impatient{next} })
+	return client.New(cfg, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+}
+
+type impatient struct{ next http.RoundTripper }
+
+func (i impatient) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := i.next.RoundTrip(request)
+	if err == nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
+}
+
 // evict asks a pod to leave. That a disruption budget says no is not an error: it is asked again until the deadline.
 func (r *nodeReconciler) evict(ctx context.Context, pod *corev1.Pod) error {
 	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}}
-	err := r.client.SubResource("eviction").Create(ctx, pod, eviction)
+	err := r.evictions.SubResource("eviction").Create(ctx, pod, eviction)
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -168,41 +225,50 @@ func shorten(text string) string {
 }
 
 // dismantle takes everything away at once: the virtual kubelet does not register a node for a slice like this one.
-func (r *nodeReconciler) dismantle(ctx context.Context, f *facts, k kubelet) error {
-	var failures []error
+func (r *nodeReconciler) dismantle(ctx context.Context, f *facts, rights []client.Object) error {
+	var all []func() error
 	drop := func(object client.Object, options ...client.DeleteOption) {
-		options = append(options, client.Preconditions{UID: new(object.GetUID())})
-		if err := r.client.Delete(ctx, object, options...); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			failures = append(failures, fmt.Errorf("delete %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err))
+		if object.GetDeletionTimestamp() != nil {
+			return
 		}
+		options = append(options, client.Preconditions{UID: new(object.GetUID())})
+		all = append(all, func() error {
+			if err := r.client.Delete(ctx, object, options...); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+				return fmt.Errorf("delete %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err)
+			}
+			return nil
+		})
 	}
-	if f.deployment != nil && f.deployment.GetDeletionTimestamp() == nil {
+	if f.deployment != nil {
 		drop(f.deployment, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	}
 	if f.node != nil {
 		drop(f.node)
 	}
-	rest, err := r.rest(ctx, k)
-	for _, object := range rest {
+	for _, object := range rights {
 		drop(object)
 	}
 	// The garbage collector comes for the pod when it has noticed. As long as the ReplicaSet lives, it would make another.
 	for i := range f.kubelets {
-		if f.deployment == nil && f.kubelets[i].DeletionTimestamp == nil {
+		if f.deployment == nil {
 			drop(&f.kubelets[i], client.GracePeriodSeconds(1))
 		}
 	}
-	return errors.Join(append(failures, err)...)
+	return atOnce(all...)
 }
 
-// rest is what a virtual kubelet has besides its Deployment. The bindings are found by their labels: the peer's name may be
+// rights are what a virtual kubelet has besides its Deployment. The bindings are found by their labels: the peer's name may be
 // forgotten by now.
-func (r *nodeReconciler) rest(ctx context.Context, k kubelet) (all []client.Object, err error) {
+func (r *nodeReconciler) rights(ctx context.Context, reader client.Reader, k kubelet) (all []client.Object, err error) {
 	mine := client.MatchingLabels{labels.ClusterID: k.peer.ClusterID, labels.AppName: kubeletName}
 	var cluster rbacv1.ClusterRoleBindingList
 	var spaces rbacv1.RoleBindingList
 	var accounts corev1.ServiceAccountList
-	err = errors.Join(r.client.List(ctx, &cluster, mine), r.client.List(ctx, &spaces, mine), r.client.List(ctx, &accounts, mine, client.InNamespace(k.namespace)))
+	err = atOnce(
+		func() error { return reader.List(ctx, &cluster, mine) },
+		func() error { return reader.List(ctx, &spaces, mine) },
+		func() error { return reader.List(ctx, &accounts, mine, client.InNamespace(k.namespace)) },
+	)
 	if err != nil {
 		return nil, fmt.Errorf("list rights of the virtual kubelet in %s: %w", k.namespace, err)
 	}

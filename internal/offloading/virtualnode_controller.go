@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -71,7 +72,11 @@ type nodeReconciler struct {
 	client  client.Client
 	live    client.Reader
 	own     *ssa.Applier
-	events  events.EventRecorder
+	// swept has the UIDs of slices whose virtual kubelet has been deleted, as far as it was.
+	swept sync.Map
+	// evictions asks pods to leave.
+	evictions client.Client
+	events    events.EventRecorder
 }
 
 // SetupVirtualNode registers the controller of virtual nodes.
@@ -83,6 +88,10 @@ func SetupVirtualNode(mgr manager.Manager, o VirtualNodeOptions) error {
 		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(),
 		own: ssa.NewApplier(mgr.GetClient(), labels.OwnerVirtualNode), events: mgr.GetEventRecorder("liqo-virtualnode"),
 	}
+	var err error
+	if r.evictions, err = newEvictions(mgr); err != nil {
+		return fmt.Errorf("client for evictions: %w", err)
+	}
 	ours := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		return object.GetLabels()[labels.Replication] == "true"
 	})
@@ -91,7 +100,7 @@ func SetupVirtualNode(mgr manager.Manager, o VirtualNodeOptions) error {
 	}
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	ofPeer := handler.EnqueueRequestsFromMapFunc(r.slicesOfPeer)
-	err := builder.ControllerManagedBy(mgr).Named("virtualnode").
+	err = builder.ControllerManagedBy(mgr).Named("virtualnode").
 		For(&sharingv1alpha1.ResourceSlice{}, builder.WithPredicates(ours)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 10,
@@ -171,6 +180,7 @@ func (r *nodeReconciler) ensure(ctx context.Context, slice *sharingv1alpha1.Reso
 			return err
 		}
 	}
+	r.swept.Delete(slice.UID)
 	for _, part := range k.parts() {
 		live := part.empty
 		key := client.ObjectKeyFromObject(live)

@@ -26,6 +26,8 @@ type facts struct {
 	// rights is how many bindings and accounts the virtual kubelet still has. Without them its pods can do nothing any more, and
 	// the garbage collector may take its time to come for them.
 	rights int
+	// swept: all that there was has been deleted once, with the API server's word for what that is.
+	swept bool
 	// kubelets are the pods of the virtual kubelet, deployment is what makes them; nil if there is none.
 	kubelets                      []corev1.Pod
 	deployment                    *metav1.PartialObjectMetadata
@@ -118,7 +120,7 @@ func nextTeardown(f *facts) teardown {
 			again: min(left, time.Second),
 		}
 	}
-	if f.node != nil || f.deployment != nil || f.rights > 0 {
+	if f.node != nil || f.deployment != nil || f.rights > 0 || !f.swept {
 		return teardown{dismantle: true, again: 100 * time.Millisecond}
 	}
 	return teardown{done: true}

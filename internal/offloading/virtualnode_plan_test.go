@@ -66,12 +66,13 @@ func TestNextTeardown(t *testing.T) {
 		facts facts
 		want  string
 	}{
-		{"nothing left", facts{slice: planSlice("deleting 0s")}, "done"},
+		{"nothing left", facts{slice: planSlice("deleting 0s"), swept: true}, "done"},
+		{"nothing to be seen, but it was not looked for well", facts{slice: planSlice("deleting 0s")}, "dismantle, again in 100ms"},
 		{"idle node", facts{slice: planSlice("deleting 0s"), node: ready, deployment: deployed, kubelets: kubelet}, "dismantle, again in 100ms"},
 		{"only the node", facts{slice: planSlice("deleting 0s"), node: ready}, "dismantle, again in 100ms"},
 		{"only the deployment", facts{slice: planSlice("deleting 0s"), deployment: deployed}, "dismantle, again in 100ms"},
 		{"only its pod, with rights", facts{slice: planSlice("deleting 0s"), kubelets: kubelet, rights: 1}, "dismantle, again in 100ms"},
-		{"only its pod, without rights", facts{slice: planSlice("deleting 0s"), kubelets: kubelet}, "done"},
+		{"only its pod, without rights", facts{slice: planSlice("deleting 0s"), kubelets: kubelet, swept: true}, "done"},
 		{"pods are asked", facts{slice: planSlice("deleting 1s"), node: ready, pods: planPods("a", "b!"), deployment: deployed}, "evict a, again in 1s"},
 		{"just before the end", facts{slice: planSlice("deleting 119700ms"), node: ready, pods: planPods("a")}, "evict a, again in 300ms"},
 		{"the end", facts{slice: planSlice("deleting 120s"), node: ready, pods: planPods("a", "b!")}, "remove a b, again in 200ms"},
@@ -84,7 +85,7 @@ func TestNextTeardown(t *testing.T) {
 		{"withdrawn, told a minute ago", facts{slice: planSlice("refused 0s", "told 60s"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
 		{"withdrawn, told two minutes ago", facts{slice: planSlice("refused 0s", "told 120s"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
 		{"withdrawn, then deleted: time anew", facts{slice: planSlice("refused 0s", "told 120s", "deleting 0s"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
-		{"pods of a node that is gone", facts{slice: planSlice("deleting 0s"), pods: planPods("a")}, "done"},
+		{"pods of a node that is gone", facts{slice: planSlice("deleting 0s"), pods: planPods("a"), swept: true}, "done"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.facts.now, c.facts.drainDeadline, c.facts.drainUnreached = planTime, 2*time.Minute, 25*time.Second
