@@ -3,24 +3,33 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/install"
+	"liqo.io/liqo/internal/kube/version"
 )
 
 // defaultNamespace is where Liqo is installed, unless said otherwise.
@@ -35,22 +44,51 @@ type Factory struct {
 	printer *printer
 }
 
+// shown are those of the Kubernetes client's flags that help mentions. The others work, too.
+var shown = []string{"kubeconfig", "context", "cluster", "user"}
+
+// clientFlags adds the flags that choose a cluster. With a prefix they are for a second one, and have no short forms.
+func clientFlags(to *pflag.FlagSet, flags *genericclioptions.ConfigFlags, prefix string) {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.AddFlags(own)
+	own.VisitAll(func(flag *pflag.Flag) {
+		flag.Hidden = !slices.Contains(shown, flag.Name) && flag.Name != "namespace"
+		if prefix != "" {
+			flag.Name, flag.Shorthand = prefix+flag.Name, ""
+		}
+		to.AddFlag(flag)
+	})
+}
+
 func (f *Factory) register(root *cobra.Command) {
 	namespace := defaultNamespace
 	f.flags.Namespace = &namespace
-	flags := root.PersistentFlags()
-	f.flags.AddFlags(flags)
-	for _, name := range []string{
-		"as", "as-group", "as-uid", "as-user-extra", "cache-dir", "certificate-authority", "client-certificate", "client-key", "disable-compression",
-		"insecure-skip-tls-verify", "password", "request-timeout", "server", "tls-server-name", "token", "username",
-	} {
-		if flag := flags.Lookup(name); flag != nil {
-			flag.Hidden = true
-		}
+	f.flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
+		config.QPS, config.Burst = 100, 200
+		config.UserAgent = "liqoctl/" + version.Version
+		config.WarningHandler = f.printer
+		return config
 	}
+	flags := root.PersistentFlags()
+	clientFlags(flags, f.flags, "")
 	flag := flags.Lookup("namespace")
 	flag.DefValue, flag.Usage = defaultNamespace, "Namespace in which Liqo is installed"
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "Say more, logs of the Kubernetes client included")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "Say more, requests to API servers included")
+
+	_ = root.RegisterFlagCompletionFunc("namespace", f.completeNamespaces)
+	for name, choose := range map[string]func(*clientcmdapi.Config) []string{
+		"context": func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.Contexts)) },
+		"cluster": func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.Clusters)) },
+		"user":    func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.AuthInfos)) },
+	} {
+		_ = root.RegisterFlagCompletionFunc(name, func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			raw, err := f.flags.ToRawKubeConfigLoader().RawConfig()
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveError
+			}
+			return fitting(choose(&raw), prefix), cobra.ShellCompDirectiveNoFileComp
+		})
+	}
 }
 
 // namespace in which Liqo is installed.
@@ -64,12 +102,23 @@ func (f *Factory) namespace() string {
 // config reads the kubeconfig. It contacts nobody.
 func (f *Factory) config() (*rest.Config, error) {
 	config, err := f.flags.ToRESTConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("no cluster is configured: there is no kubeconfig, or it is empty; see --kubeconfig and the variable KUBECONFIG")
+	case err != nil:
 		return nil, fmt.Errorf("kubeconfig: %w; see --kubeconfig and --context, and `kubectl config get-contexts`", err)
 	}
-	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = 100, 200
 	return config, nil
+}
+
+// cluster is the chosen cluster, for Helm.
+func (f *Factory) cluster() (install.Cluster, error) {
+	config, err := f.config()
+	cluster := install.Cluster{Getter: f.flags, Config: config}
+	if f.verbose {
+		cluster.Log = slog.NewTextHandler(f.streams.ErrOut, &slog.HandlerOptions{Level: slog.LevelDebug})
+	}
+	return cluster, err
 }
 
 // scheme of everything the commands read and write.
@@ -112,33 +161,52 @@ func (f *Factory) completePeers(most int) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		names, err := action.ForeignClusterNames(cmd.Context(), c)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		names, err := action.ForeignClusterNames(ctx, c)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		var fitting []string
-		for _, name := range names {
-			if strings.HasPrefix(name, prefix) && !slices.Contains(args, name) {
-				fitting = append(fitting, name)
-			}
-		}
-		return fitting, cobra.ShellCompDirectiveNoFileComp
+		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) })
+		return fitting(names, prefix), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// completionTimeout: whoever pressed the tab key waits.
+const completionTimeout = 3 * time.Second
+
+// completeNamespaces offers the namespaces of the cluster.
+func (f *Factory) completeNamespaces(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	c, err := f.client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	var all corev1.NamespaceList
+	if err := c.List(ctx, &all); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for i := range all.Items {
+		names = append(names, all.Items[i].Name)
+	}
+	return fitting(names, prefix), cobra.ShellCompDirectiveNoFileComp
+}
+
+// fitting are the words that begin with the prefix, in order.
+func fitting(words []string, prefix string) (fit []string) {
+	for _, word := range slices.Sorted(slices.Values(words)) {
+		if strings.HasPrefix(word, prefix) {
+			fit = append(fit, word)
+		}
+	}
+	return fit
 }
 
 // timeoutFlag is the documented flag of commands that wait.
 func timeoutFlag(cmd *cobra.Command, value *time.Duration, standard time.Duration) {
 	cmd.PersistentFlags().DurationVar(value, "timeout", standard, "How long it may take")
-}
-
-// exactly wants n arguments.
-func exactly(n int, what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
-			return fmt.Errorf("want %s, have %d arguments; see `%s --help`", what, len(args), cmd.CommandPath())
-		}
-		return nil
-	}
 }
 
 // later is a documented command that this version does not have yet.

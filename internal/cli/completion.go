@@ -3,33 +3,72 @@
 package cli
 
 import (
-	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 )
 
+// shells that completion is there for, and how to have it in each new one.
+var shells = []struct {
+	name, hint string
+	write      func(root *cobra.Command, to io.Writer) error
+}{
+	{
+		"bash", `It needs the package bash-completion. For this shell only:
+
+  source <({{name}} completion bash)
+
+For all new ones:
+
+  {{name}} completion bash > /etc/bash_completion.d/liqoctl                            # Linux, for all users
+  {{name}} completion bash > "$(brew --prefix)/etc/bash_completion.d/liqoctl"          # macOS`,
+		func(root *cobra.Command, to io.Writer) error { return root.GenBashCompletionV2(to, true) },
+	},
+	{
+		"zsh", `If completion is not on yet: echo "autoload -U compinit; compinit" >> ~/.zshrc. For this shell only:
+
+  source <({{name}} completion zsh)
+
+For all new ones:
+
+  {{name}} completion zsh > "${fpath[1]}/_liqoctl"`,
+		func(root *cobra.Command, to io.Writer) error { return root.GenZshCompletion(to) },
+	},
+	{
+		"fish", `For this shell only:
+
+  {{name}} completion fish | source
+
+For all new ones:
+
+  {{name}} completion fish > ~/.config/fish/completions/liqoctl.fish`,
+		func(root *cobra.Command, to io.Writer) error { return root.GenFishCompletion(to, true) },
+	},
+	{
+		"powershell", `For this shell only:
+
+  {{name}} completion powershell | Out-String | Invoke-Expression
+
+For all new ones, add what the command prints to your profile.`,
+		func(root *cobra.Command, to io.Writer) error { return root.GenPowerShellCompletionWithDesc(to) },
+	},
+}
+
 func newCompletion(f *Factory) *cobra.Command {
-	return &cobra.Command{
-		Use: "completion bash|zsh|fish|powershell", Short: "Print a completion script for a shell",
-		Example: f.text(`  source <({{name}} completion bash)
-  {{name}} completion zsh > "${fpath[1]}/_liqoctl"
-  {{name}} completion fish > ~/.config/fish/completions/liqoctl.fish`),
-		Args:      exactly(1, "a shell: bash, zsh, fish or powershell"),
-		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			root := cmd.Root()
-			switch args[0] {
-			case "bash":
-				return root.GenBashCompletionV2(f.streams.Out, true)
-			case "zsh":
-				return root.GenZshCompletion(f.streams.Out)
-			case "fish":
-				return root.GenFishCompletion(f.streams.Out, true)
-			case "powershell":
-				return root.GenPowerShellCompletionWithDesc(f.streams.Out)
-			default:
-				return fmt.Errorf("no completion for shell %q; there is bash, zsh, fish and powershell", args[0])
-			}
-		},
+	cmd := &cobra.Command{
+		Use: "completion", Short: "Print a completion script for a shell",
+		Long: "Print a script that makes a shell complete commands, flags, and names of clusters and namespaces.\n" +
+			"The help of each shell's command says where to put it.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	for _, shell := range shells {
+		cmd.AddCommand(&cobra.Command{
+			Use: shell.name, Short: "Print the completion script for " + shell.name,
+			Long: "Print the completion script for " + shell.name + ".\n\n" + f.text(shell.hint),
+			Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions, DisableFlagsInUseLine: true,
+			RunE: func(cmd *cobra.Command, _ []string) error { return shell.write(cmd.Root(), f.streams.Out) },
+		})
+	}
+	return cmd
 }

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +21,8 @@ import (
 type installFlags struct {
 	options install.Options
 
-	version, repoURL string
+	repoURL          string
+	sharing          int
 	onlyValues       bool
 	dumpPath         string
 	enableMetrics    bool
@@ -47,11 +46,13 @@ func installCommand(f *Factory, use, short string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
 		Long: short + ".\n\nNetworks and API server address are found out by themselves; flags say otherwise. The chart is part of the program:\n" +
-			"no repository is needed. A name is made up for a cluster that is given none, and kept.",
-		Args: cobra.NoArgs,
+			"no repository is needed. A name is made up for a cluster that is given none, and kept.\n\n" +
+			"Where Liqo is installed already, what no flag says stays as it is. What goes wrong is taken back.",
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.install(cmd.Context(), cmd, o, provider.Auto) },
 	}
 	o.register(cmd.PersistentFlags())
+	_ = cmd.RegisterFlagCompletionFunc("service-type", cobra.FixedCompletions([]string{"ClusterIP", "NodePort", "LoadBalancer"}, cobra.ShellCompDirectiveNoFileComp))
 	address := func(flags *pflag.FlagSet) {
 		flags.StringVar(&o.options.Wishes.APIServer, "api-server-url", "", "Address of the API server for other clusters (default: that of the kubeconfig)")
 		flags.StringVar(&o.options.Wishes.PodCIDR, "pod-cidr", "", "Network of the pods (default: what the cluster tells)")
@@ -60,7 +61,7 @@ func installCommand(f *Factory, use, short string) *cobra.Command {
 	address(cmd.Flags())
 	for _, kind := range []provider.Kind{provider.Kubeadm, provider.KinD, provider.K3s} {
 		sub := &cobra.Command{
-			Use: string(kind), Short: "The same for a cluster of " + string(kind), Args: cobra.NoArgs,
+			Use: string(kind), Short: "The same for a cluster of " + string(kind), Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, _ []string) error { return f.install(cmd.Context(), cmd, o, kind) },
 		}
 		if kind == provider.K3s {
@@ -76,24 +77,27 @@ func installCommand(f *Factory, use, short string) *cobra.Command {
 }
 
 func (o *installFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&o.version, "version", "", "Version of the chart at --local-chart-path; the chart in this program has the program's")
+	w := &o.options.Wishes
+	flags.StringVar(&o.options.Version, "version", "", "Version to install: that of this program, or the tag of the images for --local-chart-path")
 	flags.StringVar(&o.repoURL, "repo-url", "", "Not needed: the chart is part of this program")
 	flags.StringVar(&o.options.ChartPath, "local-chart-path", "", "Folder or archive of another chart; needs --version")
 	flags.BoolVar(&o.onlyValues, "only-output-values", false, "Write the values of the chart to a file, and install nothing")
 	flags.StringVar(&o.dumpPath, "dump-values-path", "./values.yaml", "File for --only-output-values")
-	flags.BoolVar(&o.options.DryRun, "dry-run", false, "Change nothing")
+	flags.BoolVar(&o.options.DryRun, "dry-run", false, "Check everything and change nothing")
 	flags.DurationVar(&o.options.Timeout, "timeout", 10*time.Minute, "How long it may take")
-	flags.StringVar(&o.options.Wishes.ClusterName, "cluster-name", "", "Name of this cluster")
-	flags.StringToStringVar(&o.options.Labels, "cluster-labels", nil, "Labels of this cluster, for the nodes that stand for it elsewhere (KEY=VALUE,...)")
-	flags.IntVar(&o.options.SharingPercentage, "sharing-percentage", 90, "Share of this cluster's free resources that each peer may use")
+	flags.StringVar(&w.ClusterName, "cluster-name", "", "Name of this cluster")
+	flags.StringToStringVar(&w.Labels, "cluster-labels", nil, "Labels of this cluster, for the nodes that stand for it elsewhere (KEY=VALUE,...)")
+	flags.IntVar(&o.sharing, "sharing-percentage", 90, "Share of this cluster's free resources that each peer may use")
 	flags.BoolVar(&o.options.HighAvailability, "enable-ha", false, "Run two replicas of what may have several")
-	flags.StringSliceVar(&o.options.Wishes.ReservedSubnets, "reserved-subnets", nil, "Networks that must not be used for remapping")
+	flags.StringSliceVar(&w.ReservedSubnets, "reserved-subnets", nil, "Networks that must not be used for remapping")
 	flags.StringArrayVar(&o.options.Set, "set", nil, "Value of the chart, as Helm writes it (KEY=VALUE); may be repeated")
-	flags.BoolVar(&o.options.Wishes.AnyAPIServer, "disable-api-server-sanity-check", false, "Accept another API server address than the kubeconfig's")
-	flags.BoolVar(&o.options.Wishes.SkipValidation, "skip-validation", false, "Do not check networks and addresses against what is in use")
+	flags.BoolVar(&o.options.ResetValues, "reset-values", false, "Forget what was said when Liqo was installed before")
+	flags.BoolVar(&o.options.AllowDowngrade, "allow-downgrade", false, "Install an older version than there is")
+	flags.BoolVar(&w.AnyAPIServer, "disable-api-server-sanity-check", false, "Accept another API server address than the kubeconfig's")
+	flags.BoolVar(&w.SkipValidation, "skip-validation", false, "Do not check networks and addresses against what is in use")
 	flags.BoolVar(&o.enableMetrics, "enable-metrics", false, "Virtual kubelets serve metrics")
 	flags.BoolVar(&o.disableTelemetry, "disable-telemetry", false, "Not needed: nothing is ever sent anywhere")
-	flags.StringVar(&o.options.Wishes.ServiceType, "service-type", "", "Type of the services that other clusters reach: ClusterIP, NodePort or LoadBalancer")
+	flags.StringVar(&w.ServiceType, "service-type", "", "Type of the services that other clusters reach: ClusterIP, NodePort or LoadBalancer")
 }
 
 // check refuses flags that contradict each other.
@@ -103,19 +107,14 @@ func (o *installFlags) check() error {
 		return errors.New("--repo-url and --local-chart-path exclude each other")
 	case o.repoURL != "":
 		return errors.New("--repo-url: this program carries its chart; for another one, get it and use --local-chart-path")
-	case o.options.ChartPath != "" && o.version == "":
+	case o.options.ChartPath != "" && o.options.Version == "":
 		return errors.New("--local-chart-path needs --version")
-	case o.options.SharingPercentage < 0 || o.options.SharingPercentage > 100:
-		return fmt.Errorf("--sharing-percentage %d: want 0 to 100", o.options.SharingPercentage)
+	case o.sharing < 0 || o.sharing > 100:
+		return fmt.Errorf("--sharing-percentage %d: want 0 to 100", o.sharing)
 	case o.options.Timeout <= 0:
 		return errors.New("--timeout must be more than zero")
 	}
 	return nil
-}
-
-func (f *Factory) cluster() (install.Cluster, error) {
-	config, err := f.config()
-	return install.Cluster{Getter: f.flags, Config: config}, err
 }
 
 func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFlags, kind provider.Kind) error {
@@ -129,42 +128,36 @@ func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFla
 	if o.enableMetrics {
 		o.options.Set = append([]string{"virtualKubelet.metrics.enabled=true"}, o.options.Set...)
 	}
-	if version := o.version; version != "" && o.options.ChartPath == "" {
-		f.printer.Warn(fmt.Sprintf("--version %s is ignored: this program installs the chart that it carries", version))
+	if cmd.Flags().Changed("sharing-percentage") {
+		o.options.SharingPercentage = &o.sharing
+	}
+	if o.disableTelemetry {
+		f.printer.Info("--disable-telemetry changes nothing: nothing is ever sent anywhere")
 	}
 	o.options.Wishes.Kind, o.options.Namespace, o.options.Wait = kind, f.namespace(), true
 	f.printer.Done("Installer initialized")
 	f.printer.Start("Looking at the cluster")
-	made := o.options.Wishes.ClusterName == "" && !cmd.Flags().Changed("cluster-name")
 	prepared, err := install.Prepare(ctx, cluster, o.options)
 	if err != nil {
 		return err
 	}
 	f.printer.Done("Cluster configuration correctly retrieved")
-	if made && !prepared.Upgrade {
-		o.options.Wishes.ClusterName = randomName()
-		if prepared, err = install.Prepare(ctx, cluster, o.options); err != nil {
-			return err
-		}
-		f.printer.Info("No cluster name specified. Generated: " + o.options.Wishes.ClusterName)
+	if prepared.GeneratedName != "" {
+		f.printer.Info("No cluster name specified. Generated: " + prepared.GeneratedName)
 	}
 	f.printer.Done("Installation parameters correctly generated")
 	if o.onlyValues {
-		text, err := yaml.Marshal(prepared.Values)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(o.dumpPath, text, 0o600); err != nil {
-			return fmt.Errorf("write the values: %w", err)
-		}
-		f.printer.Done("All Set! Chart values written to " + o.dumpPath)
-		return nil
+		return f.writeValues(o.dumpPath, prepared.Values)
 	}
-	if err := prepared.Apply(ctx, f.printer); err != nil {
+	outcome, err := prepared.Apply(ctx, f.printer)
+	switch {
+	case err != nil:
 		return err
-	}
-	if o.options.DryRun {
+	case o.options.DryRun:
 		f.printer.Done("Installation completed (dry-run)")
+		return nil
+	case outcome.Unchanged:
+		f.printer.Done("Nothing to change: Liqo " + outcome.Version + " is installed this way already")
 		return nil
 	}
 	f.printer.Done(fmt.Sprintf("All Set! You can now proceed establishing a peering (%s peer --help for more information)", f.name))
@@ -172,9 +165,14 @@ func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFla
 	return nil
 }
 
-// randomName is two words, as containers get them: a name that people can tell from another.
-func randomName() string {
-	first := strings.Fields("amber autumn bold brisk calm clear cosy dawn deep early fair gentle golden green happy jolly keen lively lucky mild misty noble quiet rapid silent silver snowy solar still sunny swift warm wild young")
-	second := strings.Fields("bay beach brook canyon cliff cloud coast creek delta dune field fjord forest garden glade grove harbour hill island lagoon lake meadow mesa moor oasis ocean orchard peak plain pond reef ridge river shore valley")
-	return first[rand.IntN(len(first))] + "-" + second[rand.IntN(len(second))]
+func (f *Factory) writeValues(path string, values map[string]any) error {
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return fmt.Errorf("write the values: %w", err)
+	}
+	f.printer.Done("All Set! Chart values written to " + path)
+	return nil
 }

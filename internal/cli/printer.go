@@ -21,9 +21,12 @@ type printer struct {
 	out, err io.Writer
 	terminal bool
 
-	mu    sync.Mutex
-	spin  chan struct{} // closed to end the spinner
-	ended chan struct{} // closed by the spinner at its end
+	mu     sync.Mutex
+	text   string // what is awaited; empty if nothing is
+	began  time.Time
+	frame  int
+	stop   chan struct{}   // closed to end the goroutine that turns the spinner
+	warned map[string]bool // what API servers have warned of
 }
 
 func newPrinter(streams genericiooptions.IOStreams) *printer {
@@ -42,14 +45,24 @@ const (
 	levelError = "ERRO"
 )
 
+// turn is how long the spinner shows the same.
+const turn = 100 * time.Millisecond
+
+// line prints one, above the spinner if something is awaited.
 func (p *printer) line(to io.Writer, level, text string) {
-	p.Stop()
-	indent := "\n        "
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	const indent = "\n        "
 	fmt.Fprintf(to, " %s   %s\n", level, strings.ReplaceAll(text, "\n", indent))
+	p.draw()
 }
 
-// Done says what was achieved.
-func (p *printer) Done(text string) { p.line(p.out, levelInfo, text) }
+// Done says what was achieved, and ends the wait for it.
+func (p *printer) Done(text string) {
+	p.Stop()
+	p.line(p.out, levelInfo, text)
+}
 
 // Info tells something by the way.
 func (p *printer) Info(text string) { p.line(p.out, levelInfo, text) }
@@ -57,45 +70,83 @@ func (p *printer) Info(text string) { p.line(p.out, levelInfo, text) }
 // Warn tells what deserves attention.
 func (p *printer) Warn(text string) { p.line(p.err, levelWarn, text) }
 
-func (p *printer) fail(err error) { p.line(p.err, levelError, err.Error()) }
-
-// Start says what is being waited for.
-func (p *printer) Start(text string) {
+func (p *printer) fail(err error) {
 	p.Stop()
-	if !p.terminal {
-		return // the line that ends the wait says as much
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.spin, p.ended = make(chan struct{}), make(chan struct{})
-	go spinner(p.err, text, p.spin, p.ended)
+	p.line(p.err, levelError, err.Error())
 }
 
-func spinner(to io.Writer, text string, stop <-chan struct{}, ended chan<- struct{}) {
-	defer close(ended)
-	began := time.Now()
-	tick := time.NewTicker(100 * time.Millisecond)
+// HandleWarningHeader tells what an API server warns of, once.
+func (p *printer) HandleWarningHeader(code int, _, text string) {
+	p.mu.Lock()
+	known := code != 299 || text == "" || p.warned[text]
+	if !known {
+		if p.warned == nil {
+			p.warned = map[string]bool{}
+		}
+		p.warned[text] = true
+	}
+	p.mu.Unlock()
+	if !known {
+		p.Warn("API server: " + text)
+	}
+}
+
+// Start says what is being waited for. Without a terminal the line that ends the wait says as much.
+func (p *printer) Start(text string) {
+	if !p.terminal {
+		return
+	}
+	p.Stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.text, p.began, p.stop = text, time.Now(), make(chan struct{})
+	p.draw()
+	go p.spin(p.stop)
+}
+
+func (p *printer) spin(stop <-chan struct{}) {
+	tick := time.NewTicker(turn)
 	defer tick.Stop()
-	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
-	for i := 0; ; i++ {
-		fmt.Fprintf(to, "\r\x1b[K %c %s (%s)", frames[i%len(frames)], text, time.Since(began).Round(100*time.Millisecond))
+	for {
 		select {
 		case <-stop:
-			fmt.Fprint(to, "\r\x1b[K")
 			return
 		case <-tick.C:
 		}
+		p.mu.Lock()
+		select {
+		case <-stop: // while this waited for the lock
+		default:
+			p.frame++
+			p.draw()
+		}
+		p.mu.Unlock()
 	}
 }
 
-// Stop ends the spinner without a word.
+// Stop ends the wait without a word.
 func (p *printer) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.spin != nil {
-		close(p.spin)
-		<-p.ended
-		p.spin = nil
+	if p.text == "" {
+		return
+	}
+	close(p.stop)
+	p.clear()
+	p.text = ""
+}
+
+var frames = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+
+func (p *printer) draw() {
+	if p.text != "" {
+		fmt.Fprintf(p.err, "\r\x1b[K %c %s (%s)", frames[p.frame%len(frames)], p.text, time.Since(p.began).Round(turn))
+	}
+}
+
+func (p *printer) clear() {
+	if p.text != "" {
+		fmt.Fprint(p.err, "\r\x1b[K")
 	}
 }
 

@@ -9,6 +9,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -38,7 +39,7 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, argv []string)
 		return 0
 	}
 	if !errors.Is(err, errSaid) {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			err = fmt.Errorf("interrupted: %w", err)
 		}
 		factory.printer.fail(err)
@@ -79,16 +80,9 @@ func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *
   # ... and run it in the cluster that uses them
   {{name}} peer out-of-band milan --auth-url https://... --cluster-id ... --auth-token ...`),
 		SilenceUsage: true, SilenceErrors: true,
-		Args: cobra.NoArgs,
-		PersistentPreRun: func(*cobra.Command, []string) {
-			if !f.verbose {
-				klog.SetLogger(logr.Discard())
-				ctrllog.SetLogger(logr.Discard())
-			} else {
-				ctrllog.SetLogger(klog.Background())
-			}
-		},
-		Run: func(cmd *cobra.Command, _ []string) { _ = cmd.Help() },
+		Args:             cobra.NoArgs,
+		PersistentPreRun: func(*cobra.Command, []string) { f.logs() },
+		Run:              func(cmd *cobra.Command, _ []string) { _ = cmd.Help() },
 	}
 	if name != "liqoctl" {
 		root.Use = "liqo"
@@ -98,11 +92,28 @@ func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())
+	})
 	f.register(root)
 	for _, command := range commands {
 		root.AddCommand(command(f))
 	}
 	return root, f
+}
+
+// logs of the libraries are for those who ask for more. Requests are among them, what is in requests is not: it may be secret.
+func (f *Factory) logs() {
+	if !f.verbose {
+		klog.SetLogger(logr.Discard())
+		ctrllog.SetLogger(logr.Discard())
+		return
+	}
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	_ = flags.Set("v", "6")
+	_ = flags.Set("logtostderr", "true")
+	ctrllog.SetLogger(klog.Background())
 }
 
 // text fills the program's name into a help text.

@@ -17,7 +17,7 @@ func newUninstall(f *Factory) *cobra.Command {
 		Long: "uninstall refuses as long as the cluster is peered or a namespace offloaded, and says with whom.\n" +
 			"Resource definitions and namespaces stay, unless --purge is given.",
 		Example: f.text("  {{name}} uninstall\n  {{name}} uninstall --purge"),
-		Args:    cobra.NoArgs,
+		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster, err := f.cluster()
 			if err != nil {

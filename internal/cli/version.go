@@ -14,8 +14,8 @@ import (
 func newVersion(f *Factory) *cobra.Command {
 	client := false
 	cmd := &cobra.Command{
-		Use: "version", Short: "Show the versions of this program and of the installation", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		Use: "version", Short: "Show the versions of this program and of the installation", Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			fmt.Fprintln(f.streams.Out, "Client version:", version.Version)
 			if client {
 				return nil
@@ -24,7 +24,7 @@ func newVersion(f *Factory) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			installed, err := install.InstalledVersion(cluster, f.namespace())
+			installed, err := install.InstalledVersion(cmd.Context(), cluster, f.namespace())
 			if err != nil {
 				return err
 			}

@@ -3,59 +3,61 @@
 // Package install installs, upgrades and uninstalls Liqo with the chart that the program carries. It is the only
 // importer of Helm, which doubles a program's size.
 //
+// Helm keeps the record of what is installed, and renders and applies the chart. What is not Helm's: finding out what
+// the cluster is, resource definitions, which Helm never changes, waiting for pods, saying why they are not there, and taking back
+// what did not work, for which Helm would wait once more.
+//
 // It must not know flags. Its proof is install_test.go, against a real API server, and the end-to-end tests.
 package install
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"strings"
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
-	chartutil "helm.sh/helm/v4/pkg/chart/common/util"
-	"helm.sh/helm/v4/pkg/chart/loader/archive"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/kube"
-	"helm.sh/helm/v4/pkg/storage/driver"
-	"helm.sh/helm/v4/pkg/strvals"
+	release "helm.sh/helm/v4/pkg/release/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
-	embedded "liqo.io/liqo/deployments/liqo"
 	liqoaction "liqo.io/liqo/internal/action"
 	"liqo.io/liqo/internal/action/provider"
 	"liqo.io/liqo/internal/kube/crds"
-
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
 // Release is the documented name of the Helm release.
 const Release = "liqo"
 
-// Options of an installation.
+// Options of an installation. What is not said here stays as it is, if Liqo is installed already.
 type Options struct {
 	Wishes provider.Wishes
 	// Namespace to install in.
 	Namespace string
 	// ChartPath of a chart to be used instead of the one that the program carries.
 	ChartPath string
-	// Labels of the cluster, which its virtual nodes elsewhere will have.
-	Labels map[string]string
+	// Version that is wanted. Another chart's images have this tag; the program's own chart must be of this version.
+	Version string
 	// SharingPercentage of free resources for each peer.
-	SharingPercentage int
+	SharingPercentage *int
 	// HighAvailability runs two replicas.
 	HighAvailability bool
 	// Set are values of the chart as Helm writes them: key=value,...
 	Set []string
+	// ResetValues forgets what was said at earlier installations.
+	ResetValues bool
+	// AllowDowngrade accepts an older version than what is installed.
+	AllowDowngrade bool
 	// DryRun changes nothing.
 	DryRun bool
 	// Wait until all of it works. Timeout bounds everything.
@@ -67,48 +69,60 @@ type Options struct {
 type Cluster struct {
 	Getter genericclioptions.RESTClientGetter
 	Config *rest.Config
+	// Log receives what Helm logs; nil is silence, because what matters is in errors.
+	Log slog.Handler
 }
 
 // client of the cluster, for definitions of resources too.
-func (c Cluster) client() (client.Client, error) {
+func (c Cluster) client() (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, discoveryv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
 	}
-	return client.New(c.Config, client.Options{Scheme: scheme})
+	return client.NewWithWatch(c.Config, client.Options{Scheme: scheme})
 }
 
-// helm prepares Helm for one namespace. Its own logs are silent: what it has to say is in its errors.
+// helm prepares Helm for one namespace.
 func (c Cluster) helm(namespace string) (*action.Configuration, error) {
-	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
+	log := c.Log
+	if log == nil {
+		log = slog.DiscardHandler
+	}
+	config := action.NewConfiguration(action.ConfigurationSetLogger(log))
 	if err := config.Init(c.Getter, namespace, "secret"); err != nil {
 		return nil, fmt.Errorf("prepare Helm: %w", err)
 	}
 	return config, nil
 }
 
-// Prepared is an installation that has been checked.
+// Prepared is an installation whose values have been made and checked.
 type Prepared struct {
 	options Options
-	cluster Cluster
-	client  client.Client
+	client  client.WithWatch
 	chart   *chart.Chart
 	helm    *action.Configuration
+	last    *release.Release // what is installed, or nil
+
 	// Values of the chart.
 	Values map[string]any
 	// Plan that they were made of.
 	Plan provider.Plan
-	// Upgrade of what is there.
-	Upgrade bool
+	// GeneratedName is the cluster's, if nobody gave it one.
+	GeneratedName string
 }
 
-// Prepare finds out what is to be installed and checks all of it. It changes nothing.
+// Prepare finds out what is to be installed, and checks it. It changes nothing.
 func Prepare(ctx context.Context, cluster Cluster, o Options) (*Prepared, error) {
-	p := &Prepared{options: o, cluster: cluster}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	p := &Prepared{options: o}
 	var err error
 	if p.chart, err = loadChart(o.ChartPath); err != nil {
+		return nil, err
+	}
+	if err := checkWantedVersion(o, p.chart.Metadata.AppVersion); err != nil {
 		return nil, err
 	}
 	set, err := parseSet(o.Set)
@@ -116,202 +130,141 @@ func Prepare(ctx context.Context, cluster Cluster, o Options) (*Prepared, error)
 		return nil, err
 	}
 	if p.client, err = cluster.client(); err != nil {
-		return nil, err
-	}
-	facts, err := read(ctx, p.client, cluster.Config.Host)
-	if err != nil {
-		return nil, fmt.Errorf("look at the cluster at %s: %w", cluster.Config.Host, err)
-	}
-	if p.Plan, err = provider.Decide(facts, o.Wishes); err != nil {
-		return nil, err
-	}
-	p.Values = merge(values(p.Plan, o), set)
-	if err := p.checkValues(); err != nil {
-		return nil, err
+		return nil, unreachable(cluster, err)
 	}
 	if p.helm, err = cluster.helm(o.Namespace); err != nil {
 		return nil, err
 	}
-	return p, p.checkRelease(ctx)
-}
-
-// loadChart reads the chart from a folder or an archive; from the program itself if there is no path.
-func loadChart(path string) (*chart.Chart, error) {
-	if path != "" {
-		loaded, err := loader.Load(path)
-		if err != nil {
-			return nil, fmt.Errorf("chart %s: %w", path, err)
-		}
-		return loaded, nil
+	facts, err := read(ctx, p.client, cluster.Config.Host)
+	if err != nil {
+		return nil, unreachable(cluster, err)
 	}
-	var files []*archive.BufferedFile
-	err := fs.WalkDir(embedded.FS, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		text, err := fs.ReadFile(embedded.FS, path)
-		files = append(files, &archive.BufferedFile{Name: path, Data: text})
-		return err
-	})
+	name, err := p.lookForOthers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return loader.LoadFiles(files)
-}
-
-func parseSet(all []string) (map[string]any, error) {
-	parsed := map[string]any{}
-	for _, one := range all {
-		if err := strvals.ParseInto(one, parsed); err != nil {
-			return nil, fmt.Errorf("--set %s: %w; want key=value", one, err)
-		}
+	if err := p.loadLast(); err != nil {
+		return nil, err
 	}
-	return parsed, nil
-}
-
-// values of the chart, from the plan.
-func values(p provider.Plan, o Options) map[string]any {
-	labels := map[string]any{}
-	for key, value := range o.Labels {
-		labels[key] = value
-	}
-	if p.Kind != provider.Auto {
-		labels["liqo.io/provider"] = string(p.Kind)
-	}
-	manager := map[string]any{"config": map[string]any{"resourceSharingPercentage": o.SharingPercentage}}
-	if o.HighAvailability {
-		manager["replicas"] = 2
-	}
-	reserved := make([]any, len(p.ReservedSubnets))
-	for i, one := range p.ReservedSubnets {
-		reserved[i] = one
-	}
-	all := map[string]any{
-		"controllerManager": manager,
-		"discovery":         map[string]any{"config": map[string]any{"clusterName": o.Wishes.ClusterName, "clusterLabels": labels}},
-		"apiServer":         map[string]any{"address": p.Published()},
-		"networkManager":    map[string]any{"config": map[string]any{"podCIDR": p.PodCIDR, "serviceCIDR": p.ServiceCIDR, "reservedSubnets": reserved}},
-		// The definitions are applied before the chart is.
-		"crds": map[string]any{"upgrade": false},
-	}
-	if p.ServiceType != "" {
-		all["auth"] = map[string]any{"service": map[string]any{"type": p.ServiceType}}
-	}
-	return all
-}
-
-// merge puts over on top of base.
-func merge(base, over map[string]any) map[string]any {
-	for key, value := range over {
-		below, isMap := base[key].(map[string]any)
-		above, both := value.(map[string]any)
-		if isMap && both {
-			base[key] = merge(below, above)
-		} else {
-			base[key] = value
-		}
-	}
-	return base
-}
-
-// checkValues holds the values to the chart's schema, so that a slip of the pen is not installed.
-func (p *Prepared) checkValues() error {
-	all, err := chartutil.CoalesceValues(p.chart, p.Values)
+	base, err := p.lastValues()
 	if err != nil {
-		return fmt.Errorf("values: %w", err)
+		return nil, err
 	}
-	if err := chartutil.ValidateAgainstSchema(p.chart, all); err != nil {
-		return fmt.Errorf("the chart refuses the values: %s; see the README of the chart for what there is", strings.TrimSpace(err.Error()))
+	wishes := remembered(o.Wishes, base)
+	if p.Plan, err = provider.Decide(facts, wishes); err != nil {
+		return nil, err
 	}
-	return nil
+	if err := p.name(name, wishes.ClusterName); err != nil {
+		return nil, err
+	}
+	said := p.values(base)
+	p.Values = merge(merge(base, said), set)
+	return p, p.checkValues()
 }
 
-// checkRelease refuses to touch what somebody else installed, and to go back to an older version.
-func (p *Prepared) checkRelease(ctx context.Context) error {
-	others, err := installed(ctx, p.client)
-	if err != nil {
-		return err
-	}
-	for namespace, owner := range others {
-		if namespace != p.options.Namespace {
-			return fmt.Errorf("Liqo is installed in namespace %s of this cluster already; add -n %s to upgrade it, or uninstall it there first", namespace, namespace)
-		}
-		if owner != Release {
-			return fmt.Errorf("Liqo was installed in namespace %s as release %q, not by liqoctl, which calls it %q; uninstall it as it was installed", namespace, owner, Release)
-		}
-	}
-	history, err := action.NewHistory(p.helm).Run(Release)
-	if errors.Is(err, driver.ErrReleaseNotFound) || err == nil && len(history) == 0 {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look for release %s in namespace %s: %w", Release, p.options.Namespace, err)
-	}
-	p.Upgrade = true
-	have, err := Version(p.helm)
-	if err != nil {
-		return err
-	}
-	return checkVersion(have, p.chart.Metadata.AppVersion)
+// unreachable adds what to try to an error of the first contact.
+func unreachable(cluster Cluster, err error) error {
+	return fmt.Errorf("look at the cluster at %s: %w; see `kubectl cluster-info`, --context and --kubeconfig", cluster.Config.Host, err)
 }
 
-// Apply does what was prepared.
-func (p *Prepared) Apply(ctx context.Context, progress liqoaction.Progress) error {
+// Outcome is what an installation did.
+type Outcome struct {
+	// Unchanged: all of it was there already, as wanted.
+	Unchanged bool
+	// Version that is installed now.
+	Version string
+}
+
+// Apply does what was prepared. Until all that can be checked has been checked, it changes nothing.
+func (p *Prepared) Apply(ctx context.Context, progress liqoaction.Progress) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
+	out := Outcome{Version: p.chart.Metadata.AppVersion}
+	progress.Start("Checking the installation against the cluster")
+	if err := p.unlock(); err != nil {
+		return out, err
+	}
+	rendered, err := p.run(ctx, action.DryRunServer)
+	if err != nil {
+		return out, fmt.Errorf("nothing was changed: %w", plain(err))
+	}
+	if p.options.DryRun {
+		return out, nil
+	}
+	if out.Unchanged, err = p.inPlace(ctx, rendered); err != nil {
+		return out, err
+	}
 	progress.Start("Applying resource definitions")
-	definitions, err := crds.Load(embedded.FS)
+	all, err := definitions(p.chart)
+	if err != nil {
+		return out, err
+	}
+	if err := crds.Apply(ctx, p.client, all, func(string) {}); err != nil {
+		return out, err
+	}
+	return out, p.bring(ctx, rendered, out.Unchanged, progress)
+}
+
+// bring has Helm do its work, if there is any, and waits for what comes of it.
+func (p *Prepared) bring(ctx context.Context, rendered *release.Release, unchanged bool, progress liqoaction.Progress) error {
+	inner, ok := p.helm.KubeClient.(*kube.Client)
+	if !ok {
+		return fmt.Errorf("a client of Helm that this program does not know: %T", p.helm.KubeClient)
+	}
+	waiting := &waitingClient{inner, waiter{ctx: ctx, client: p.client, namespace: p.options.Namespace, progress: progress, skip: !p.options.Wait}}
+	p.helm.KubeClient = waiting
+	if unchanged {
+		objects, err := inner.Build(bytes.NewBufferString(rendered.Manifest), false)
+		if err != nil {
+			return err
+		}
+		if err := waiting.wait.Wait(objects, 0); err != nil {
+			return fmt.Errorf("all of Liqo is installed, but not ready: %w%s", err, see(context.WithoutCancel(ctx), p.client, p.options.Namespace).hints(p.options.Namespace))
+		}
+		return nil
+	}
+	created, err := p.ensureNamespace(ctx)
 	if err != nil {
 		return err
 	}
-	if !p.options.DryRun {
-		if err := crds.Apply(ctx, p.client, definitions, func(string) {}); err != nil {
-			return err
+	progress.Start("Installing Liqo " + p.chart.Metadata.AppVersion)
+	// The waiter knows when to stop. Helm would leave its work where it is, and go on with it unseen.
+	if _, err := p.run(context.WithoutCancel(ctx), action.DryRunNone); err != nil {
+		progress.Start("Taking back what did not work")
+		return p.takeBack(ctx, waiting, plain(err), created)
+	}
+	for _, service := range see(ctx, p.client, p.options.Namespace).services {
+		if service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 && p.options.Wait {
+			progress.Warn(noAddress(service.Name))
 		}
 	}
-	progress.Start("Installing, and waiting for pods to be ready")
-	if p.Upgrade {
-		err = p.upgrade(ctx)
-	} else {
-		err = p.install(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("%w%s", err, p.hints())
-	}
 	return nil
 }
 
-func (p *Prepared) strategy() kube.WaitStrategy {
-	if p.options.Wait {
-		return kube.StatusWatcherStrategy
+// takeBack undoes an installation or upgrade that failed, and says why it did. The context may have ended.
+func (p *Prepared) takeBack(ctx context.Context, waiting *waitingClient, failed error, created *corev1.Namespace) error {
+	what := "the installation failed"
+	if p.last != nil {
+		what = "the upgrade failed"
 	}
-	return kube.HookOnlyStrategy
-}
-
-func (p *Prepared) install(ctx context.Context) error {
-	helm := action.NewInstall(p.helm)
-	helm.ReleaseName, helm.Namespace, helm.CreateNamespace = Release, p.options.Namespace, true
-	helm.SkipCRDs, helm.Timeout, helm.WaitStrategy = true, p.options.Timeout, p.strategy()
-	helm.RollbackOnFailure = p.options.Wait
-	if p.options.DryRun {
-		helm.DryRunStrategy, helm.RollbackOnFailure = action.DryRunServer, false
+	switch {
+	case errors.Is(failed, context.DeadlineExceeded):
+		what = fmt.Sprintf("Liqo was not ready after %s; more time is given by --timeout", p.options.Timeout)
+	case errors.Is(failed, context.Canceled):
+		what = "the installation was interrupted"
+	default:
+		what += ": " + failed.Error()
 	}
-	if _, err := helm.RunWithContext(ctx, p.chart, p.Values); err != nil {
-		return fmt.Errorf("install: %w", err)
+	// What is seen must be seen before it is taken away.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	text := see(ctx, p.client, p.options.Namespace).hints(p.options.Namespace)
+	waiting.wait.ctx, waiting.wait.skip = ctx, true
+	if err := p.undo(ctx, created); err != nil {
+		return fmt.Errorf("%s%s\ntaking it back failed, too: %w; try `liqoctl uninstall`", what, text, err)
 	}
-	return nil
-}
-
-func (p *Prepared) upgrade(ctx context.Context) error {
-	helm := action.NewUpgrade(p.helm)
-	helm.Namespace, helm.ResetValues, helm.MaxHistory = p.options.Namespace, true, 5
-	helm.SkipCRDs, helm.Timeout, helm.WaitStrategy = true, p.options.Timeout, p.strategy()
-	helm.ForceConflicts = true
-	if p.options.DryRun {
-		helm.DryRunStrategy = action.DryRunServer
+	if p.last != nil {
+		return fmt.Errorf("%s%s\nthe version and values from before are back", what, text)
 	}
-	if _, err := helm.RunWithContext(ctx, Release, p.chart, p.Values); err != nil {
-		return fmt.Errorf("upgrade: %w", err)
-	}
-	return nil
+	return fmt.Errorf("%s%s\nwhat was installed has been removed again, resource definitions excepted", what, text)
 }

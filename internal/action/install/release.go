@@ -3,61 +3,105 @@
 package install
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/kube"
+	helmrelease "helm.sh/helm/v4/pkg/release"
+	"helm.sh/helm/v4/pkg/release/common"
 	release "helm.sh/helm/v4/pkg/release/v1"
 	"helm.sh/helm/v4/pkg/storage/driver"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
+	liqoaction "liqo.io/liqo/internal/action"
 )
 
 // ErrNotInstalled says that there is no Liqo in the cluster.
-var ErrNotInstalled = errors.New("Liqo is not installed in this cluster; see `liqoctl install --help`")
+var ErrNotInstalled = errors.New("there is no Liqo in this cluster; see `liqoctl install --help`")
 
-// installed finds installations by the ConfigMap that each has: namespace, and release that made it.
-func installed(ctx context.Context, c client.Client) (map[string]string, error) {
+// installation is one that a cluster has, by the ConfigMap that each has.
+type installation struct{ namespace, release, clusterName string }
+
+func installed(ctx context.Context, c client.Reader) (found []installation, err error) {
 	var all corev1.ConfigMapList
 	if err := c.List(ctx, &all, client.MatchingLabels{labels.AppName: "clusterid-configmap"}); err != nil {
 		return nil, fmt.Errorf("look for installations: %w", err)
 	}
-	found := map[string]string{}
 	for i := range all.Items {
-		found[all.Items[i].Namespace] = all.Items[i].Annotations["meta.helm.sh/release-name"]
+		one := &all.Items[i]
+		found = append(found, installation{one.Namespace, one.Annotations["meta.helm.sh/release-name"], one.Data["CLUSTER_NAME"]})
 	}
+	slices.SortFunc(found, func(a, b installation) int { return cmp.Compare(a.namespace, b.namespace) })
 	return found, nil
 }
 
-// Version is the version that is installed.
-func Version(helm *action.Configuration) (string, error) {
-	found, err := action.NewGet(helm).Run(Release)
-	if errors.Is(err, driver.ErrReleaseNotFound) {
-		return "", ErrNotInstalled
-	}
-	if err != nil {
-		return "", fmt.Errorf("read release %s: %w", Release, err)
-	}
-	known, ok := found.(*release.Release)
-	if !ok || known.Chart == nil || known.Chart.Metadata == nil {
-		return "", fmt.Errorf("release %s holds no chart that this program understands", Release)
-	}
-	return known.Chart.Metadata.AppVersion, nil
-}
-
-// InstalledVersion is the version that is installed in a namespace.
-func InstalledVersion(cluster Cluster, namespace string) (string, error) {
-	helm, err := cluster.helm(namespace)
+// lookForOthers refuses to touch what somebody else installed. It returns the name of this cluster, if it has one.
+func (p *Prepared) lookForOthers(ctx context.Context) (name string, err error) {
+	all, err := installed(ctx, p.client)
 	if err != nil {
 		return "", err
 	}
-	return Version(helm)
+	for _, one := range all {
+		switch {
+		case one.namespace != p.options.Namespace:
+			return "", fmt.Errorf("this cluster has Liqo in namespace %s already, and one is enough; add -n %s to upgrade it, or uninstall it there first", one.namespace, one.namespace)
+		case one.release == "":
+			return "", fmt.Errorf("namespace %s has a Liqo that was installed without Helm; upgrade and remove it the way it was installed", one.namespace)
+		case one.release != Release:
+			return "", fmt.Errorf("namespace %s has Liqo as Helm release %q, which liqoctl, calling it %q, did not install; upgrade it with Helm, or uninstall it first", one.namespace, one.release, Release)
+		}
+		name = one.clusterName
+	}
+	return name, nil
+}
+
+// lastRelease is the newest record in Helm's history; nil if there is none.
+func lastRelease(helm *action.Configuration) (*release.Release, error) {
+	found, err := helm.Releases.Last(Release)
+	if errors.Is(err, driver.ErrReleaseNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read release %s: %w", Release, err)
+	}
+	return known(found)
+}
+
+func known(found helmrelease.Releaser) (*release.Release, error) {
+	last, ok := found.(*release.Release)
+	if !ok || last.Chart == nil || last.Chart.Metadata == nil || last.Info == nil {
+		return nil, fmt.Errorf("release %s holds no chart that this program understands", Release)
+	}
+	return last, nil
+}
+
+// loadLast reads what is installed, and refuses to go back to an older version.
+func (p *Prepared) loadLast() (err error) {
+	if p.last, err = lastRelease(p.helm); err != nil || p.last == nil {
+		return err
+	}
+	if s := p.last.Info.Status; s == common.StatusUninstalling || s == common.StatusUninstalled {
+		return fmt.Errorf("an uninstallation in namespace %s was not finished; run `liqoctl uninstall -n %s` first", p.options.Namespace, p.options.Namespace)
+	}
+	if p.options.AllowDowngrade {
+		return nil
+	}
+	return checkVersion(p.last.Chart.Metadata.AppVersion, p.chart.Metadata.AppVersion)
 }
 
 // checkVersion refuses to go back: an older version may not understand what a newer one wrote.
@@ -67,39 +111,204 @@ func checkVersion(have, want string) error {
 	if errOld != nil || errNew != nil || !now.LessThan(old) {
 		return nil // versions that are none, of builds from source, are the user's business
 	}
-	return fmt.Errorf("version %s is installed, and this is %s, which is older; use a liqoctl of version %s or later", have, want, have)
+	return fmt.Errorf("version %s is installed, and this is %s, which is older and may not understand what the newer one wrote; use liqoctl of version %s or later, or add --allow-downgrade", have, want, have)
 }
 
-// hints say what an installation that did not finish waits for.
-func (p *Prepared) hints() string {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	var seen []string
-	var pods corev1.PodList
-	if err := p.client.List(ctx, &pods, client.InNamespace(p.options.Namespace)); err == nil {
-		for i := range pods.Items {
-			for _, status := range pods.Items[i].Status.ContainerStatuses {
-				if waiting := status.State.Waiting; waiting != nil {
-					seen = append(seen, fmt.Sprintf("pod %s waits: %s %s", pods.Items[i].Name, waiting.Reason, waiting.Message))
-				}
-			}
-			for _, condition := range pods.Items[i].Status.Conditions {
-				if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-					seen = append(seen, fmt.Sprintf("pod %s has no node: %s", pods.Items[i].Name, condition.Message))
-				}
-			}
+// lastValues are those of the last installation, to be changed at will.
+func (p *Prepared) lastValues() (map[string]any, error) {
+	if p.last == nil || p.options.ResetValues {
+		return map[string]any{}, nil
+	}
+	return plainValues(p.last.Config)
+}
+
+// unlock takes up an installation whose program died. Helm marks a release while it works on it, and nobody else may.
+func (p *Prepared) unlock() error {
+	if p.last == nil || !p.last.Info.Status.IsPending() {
+		return nil
+	}
+	since := p.last.Info.LastDeployed
+	if age := time.Since(since); age < p.options.Timeout || p.options.DryRun {
+		return fmt.Errorf("another installation of Liqo is running since %s, or was killed; wait for it, or run `liqoctl uninstall`; it is taken up when it is older than --timeout, %s",
+			since.UTC().Format(time.RFC3339), p.options.Timeout)
+	}
+	p.last.SetStatus(common.StatusFailed, "interrupted")
+	if err := p.helm.Releases.Update(p.last); err != nil {
+		return fmt.Errorf("take up the interrupted installation: %w", err)
+	}
+	return nil
+}
+
+// run is Helm's installation or upgrade.
+func (p *Prepared) run(ctx context.Context, how action.DryRunStrategy) (*release.Release, error) {
+	values, err := plainValues(p.Values) // Helm changes what it is given
+	if err != nil {
+		return nil, err
+	}
+	var done helmrelease.Releaser
+	if p.last == nil {
+		helm := action.NewInstall(p.helm)
+		helm.ReleaseName, helm.Namespace, helm.DryRunStrategy = Release, p.options.Namespace, how
+		helm.SkipCRDs, helm.Timeout, helm.WaitStrategy = true, p.options.Timeout, kube.StatusWatcherStrategy
+		done, err = helm.RunWithContext(ctx, p.chart, values)
+	} else {
+		helm := action.NewUpgrade(p.helm)
+		helm.Namespace, helm.DryRunStrategy = p.options.Namespace, how
+		helm.SkipCRDs, helm.Timeout, helm.WaitStrategy = true, p.options.Timeout, kube.StatusWatcherStrategy
+		helm.ResetValues, helm.MaxHistory, helm.ForceConflicts = true, 5, true
+		done, err = helm.RunWithContext(ctx, Release, p.chart, values)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return known(done)
+}
+
+// inPlace tells whether the last installation was the same, and all of it is still there.
+func (p *Prepared) inPlace(ctx context.Context, rendered *release.Release) (bool, error) {
+	last := p.last
+	if last == nil || last.Info.Status != common.StatusDeployed || last.Chart.Metadata.Version != rendered.Chart.Metadata.Version ||
+		last.Manifest != rendered.Manifest || !slices.EqualFunc(last.Hooks, rendered.Hooks, func(a, b *release.Hook) bool { return a.Manifest == b.Manifest }) {
+		return false, nil
+	}
+	before, err := plainValues(last.Config)
+	if err != nil || !reflect.DeepEqual(before, p.Values) {
+		return false, err
+	}
+	objects, err := p.helm.KubeClient.Build(bytes.NewBufferString(rendered.Manifest), false)
+	if err != nil {
+		return false, fmt.Errorf("read what is installed: %w", err)
+	}
+	for _, object := range objects {
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		want, ok := object.Object.(*unstructured.Unstructured)
+		if !ok {
+			return false, nil
+		}
+		want = want.DeepCopy()
+		if err := object.Get(); apierrors.IsNotFound(err) {
+			return false, nil
+		} else if err != nil {
+			return false, fmt.Errorf("read %s %s: %w", want.GetKind(), want.GetName(), err)
+		}
+		if have, ok := object.Object.(*unstructured.Unstructured); !ok || !holds(have.Object, want.Object) {
+			return false, nil
 		}
 	}
-	var services corev1.ServiceList
-	if err := p.client.List(ctx, &services, client.InNamespace(p.options.Namespace)); err == nil {
-		for i := range services.Items {
-			if services.Items[i].Spec.Type == corev1.ServiceTypeLoadBalancer && len(services.Items[i].Status.LoadBalancer.Ingress) == 0 {
-				seen = append(seen, fmt.Sprintf("Service %s has no address from a load balancer; without one, use --service-type NodePort", services.Items[i].Name))
+	return true, nil
+}
+
+// holds tells whether an object has all that is wanted of it. Servers add defaults, and leave out what is empty.
+func holds(have, want any) bool {
+	switch want := want.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		live, ok := have.(map[string]any)
+		if !ok && have != nil {
+			return false
+		}
+		for key, value := range want {
+			if !holds(live[key], value) {
+				return false
 			}
 		}
+		return true
+	case []any:
+		live, _ := have.([]any)
+		return slices.EqualFunc(live, want, holds)
 	}
-	if len(seen) == 0 {
-		return ""
+	return reflect.DeepEqual(have, want) || have == nil && reflect.ValueOf(want).IsZero()
+}
+
+// ensureNamespace makes the namespace; it returns it if it was not there before.
+func (p *Prepared) ensureNamespace(ctx context.Context) (created *corev1.Namespace, err error) {
+	var live corev1.Namespace
+	err = p.client.Get(ctx, client.ObjectKey{Name: p.options.Namespace}, &live)
+	if err == nil && live.DeletionTimestamp != nil {
+		return nil, fmt.Errorf("namespace %s is being deleted since %s; wait until it is gone", live.Name, live.DeletionTimestamp.UTC().Format(time.RFC3339))
 	}
-	return "\nseen in namespace " + p.options.Namespace + ":\n  " + strings.Join(seen, "\n  ") + "\nmore time is given by --timeout"
+	if client.IgnoreNotFound(err) != nil || err == nil {
+		return nil, err
+	}
+	created = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.options.Namespace, Labels: map[string]string{labels.AppPartOf: labels.PartOf}}}
+	if err := p.client.Create(ctx, created, client.FieldOwner(labels.OwnerCLI)); err != nil {
+		return nil, fmt.Errorf("create namespace %s: %w", created.Name, err)
+	}
+	return created, nil
+}
+
+// undo brings back what was there before. Hooks are left out: they are for peerings, which what did not work cannot have begun.
+func (p *Prepared) undo(ctx context.Context, created *corev1.Namespace) error {
+	if _, err := p.helm.Releases.Deployed(Release); err == nil {
+		helm := action.NewRollback(p.helm)
+		helm.DisableHooks, helm.ForceConflicts, helm.MaxHistory, helm.WaitStrategy = true, true, 5, kube.HookOnlyStrategy
+		return helm.Run(Release)
+	}
+	helm := action.NewUninstall(p.helm)
+	helm.DisableHooks, helm.IgnoreNotFound, helm.WaitStrategy, helm.Timeout = true, true, kube.HookOnlyStrategy, p.options.Timeout
+	if _, err := helm.Run(Release); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
+		return err
+	}
+	if created == nil {
+		return nil
+	}
+	if err := p.client.Delete(ctx, created, client.Preconditions{UID: &created.UID}); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	// Who tries again at once should not meet it.
+	err := liqoaction.Follow(ctx, p.client, &corev1.NamespaceList{}, func(all []corev1.Namespace) (bool, error) {
+		return !slices.ContainsFunc(all, func(one corev1.Namespace) bool { return one.UID == created.UID }), nil
+	}, client.MatchingFields{"metadata.name": created.Name})
+	if err != nil {
+		return fmt.Errorf("wait until namespace %s is gone: %w", created.Name, err)
+	}
+	return nil
+}
+
+var templateNoise = regexp.MustCompile(`(?s)^.*execution error at \([^)]*\): `)
+
+// plain takes away where in a template something was found out: users did not write the template.
+func plain(err error) error {
+	if text := templateNoise.ReplaceAllString(err.Error(), ""); text != err.Error() {
+		return errors.New(strings.TrimSpace(text))
+	}
+	return err
+}
+
+// InstalledVersion is the version that is installed in a namespace.
+func InstalledVersion(ctx context.Context, cluster Cluster, namespace string) (string, error) {
+	helm, err := cluster.helm(namespace)
+	if err != nil {
+		return "", err
+	}
+	last, err := lastRelease(helm)
+	if err != nil {
+		return "", err
+	}
+	if last == nil {
+		return "", notInstalled(ctx, cluster, namespace)
+	}
+	return last.Chart.Metadata.AppVersion, nil
+}
+
+// notInstalled says that Liqo is not there, or where else it is.
+func notInstalled(ctx context.Context, cluster Cluster, namespace string) error {
+	c, err := cluster.client()
+	if err != nil {
+		return err
+	}
+	all, err := installed(ctx, c)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(all) == 0:
+		return ErrNotInstalled
+	case all[0].namespace != namespace:
+		return fmt.Errorf("there is Liqo in namespace %s, not in %s; add -n %s", all[0].namespace, namespace, all[0].namespace)
+	}
+	return fmt.Errorf("what is in namespace %s was not installed by liqoctl, which would have left a Helm release %q there; treat it the way it was installed", namespace, Release)
 }

@@ -188,6 +188,9 @@ func (c *cluster) start(dir string) error {
 	if server.CertDir, err = c.guard.makeDir("certificates"); err != nil {
 		return err
 	}
+	// Webhooks behind a Service would be looked up by name, in the DNS of the machine, which has no such name or, worse,
+	// one of somebody else's. From endpoints the server knows that there is nobody to ask.
+	server.Configure().Set("enable-aggregator-routing", "true")
 	c.config, err = c.environment.Start()
 	if err != nil {
 		return fmt.Errorf("start etcd and kube-apiserver from %s: %w; last lines of their output:\n%s", dir, err, c.guard.logs())

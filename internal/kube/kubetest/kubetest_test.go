@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -258,5 +259,37 @@ func TestSharedPairOutlivesGarbage(t *testing.T) {
 			t.Fatalf("after a garbage collection: %v", err)
 		}
 		response.Body.Close()
+	}
+}
+
+// A webhook whose Service has nobody behind it must not be looked for outside of the machine.
+func TestWebhooksAreNotLookedUpByName(t *testing.T) {
+	client := clientset(t, Cluster(t))
+	createNamespace(t, client, "hooks")
+	ctx := t.Context()
+	fail, none := admissionv1.Fail, admissionv1.SideEffectClassNone
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "nobody", Namespace: "hooks"},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"is": "nobody"}, Ports: []corev1.ServicePort{{Port: 443}}},
+	}
+	if _, err := client.CoreV1().Services("hooks").Create(ctx, service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "hook"}, Webhooks: []admissionv1.ValidatingWebhook{{
+		Name: "hook.liqo.io", FailurePolicy: &fail, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "hooks", Name: "nobody"}},
+		Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.Create}, Rule: admissionv1.Rule{
+			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
+		}}},
+	}}}
+	if _, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, hook, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for i := 0; err == nil && ctx.Err() == nil; i++ { // until the server has taken notice of the webhook, and of the Service
+		_, err = client.CoreV1().ConfigMaps("hooks").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)}}, metav1.CreateOptions{})
+	}
+	if err == nil || !strings.Contains(err.Error(), "endpoints") && !strings.Contains(err.Error(), "not found") {
+		t.Errorf("%v, want an error that says that there are no endpoints", err)
 	}
 }

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+
+	chartutil "helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/strvals"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/apis/labels"
+	embedded "liqo.io/liqo/deployments/liqo"
+	"liqo.io/liqo/internal/action/provider"
+)
+
+// sharingPercentage is liqoctl's choice for those who make none.
+const sharingPercentage = 90
+
+// loadChart reads the chart from a folder or an archive; from the program itself if there is no path.
+func loadChart(path string) (*chart.Chart, error) {
+	if path != "" {
+		loaded, err := loader.Load(path)
+		if err != nil {
+			return nil, fmt.Errorf("--local-chart-path %s: %w", path, err)
+		}
+		return loaded, nil
+	}
+	var files []*archive.BufferedFile
+	err := fs.WalkDir(embedded.FS, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(embedded.FS, path)
+		files = append(files, &archive.BufferedFile{Name: path, Data: text})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return loader.LoadFiles(files)
+}
+
+// checkWantedVersion: the program has one chart, and it is of one version.
+func checkWantedVersion(o Options, have string) error {
+	if o.Version == "" || o.ChartPath != "" || strings.TrimPrefix(o.Version, "v") == strings.TrimPrefix(have, "v") {
+		return nil
+	}
+	return fmt.Errorf("--version %s: this program installs version %s, whose chart it carries; use liqoctl of version %s, or the chart of that version with --local-chart-path",
+		o.Version, have, o.Version)
+}
+
+// definitions of resources that the chart brings.
+func definitions(ch *chart.Chart) (all []*unstructured.Unstructured, err error) {
+	for _, file := range ch.CRDObjects() {
+		definition := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict(file.File.Data, &definition.Object); err != nil {
+			return nil, fmt.Errorf("%s: %w", file.Name, err)
+		}
+		all = append(all, definition)
+	}
+	return all, nil
+}
+
+func parseSet(all []string) (map[string]any, error) {
+	parsed := map[string]any{}
+	for _, one := range all {
+		if err := strvals.ParseInto(one, parsed); err != nil {
+			return nil, fmt.Errorf("--set %s: %w; want key=value", one, err)
+		}
+	}
+	return parsed, nil
+}
+
+// remembered fills what the user did not say now with what was installed before.
+func remembered(w provider.Wishes, before map[string]any) provider.Wishes {
+	keep := func(wish *string, path ...string) {
+		if *wish == "" {
+			*wish, _, _ = unstructured.NestedString(before, path...)
+		}
+	}
+	keep(&w.PodCIDR, "networkManager", "config", "podCIDR")
+	keep(&w.ServiceCIDR, "networkManager", "config", "serviceCIDR")
+	keep(&w.ServiceType, "auth", "service", "type")
+	keep(&w.ClusterName, "discovery", "config", "clusterName")
+	if w.APIServer == "" {
+		keep(&w.APIServer, "apiServer", "address")
+		w.AnyAPIServer = w.AnyAPIServer || w.APIServer != "" // it was checked when it was said
+	}
+	return w
+}
+
+// name decides how the cluster is called, once and for all: its peers know it by that name.
+func (p *Prepared) name(have, wish string) error {
+	switch {
+	case have != "" && wish != "" && have != wish:
+		return fmt.Errorf("this cluster was installed with the name %q, by which its peers know it, so it cannot become %q; leave --cluster-name out, or uninstall Liqo first", have, wish)
+	case have == "" && wish == "":
+		have = randomName()
+		p.GeneratedName = have
+	case have == "":
+		have = wish
+	}
+	p.options.Wishes.ClusterName = have
+	return nil
+}
+
+// values of the chart, from the plan and the user's other wishes.
+func (p *Prepared) values(before map[string]any) map[string]any {
+	o := p.options
+	manager := map[string]any{}
+	_, said, _ := unstructured.NestedFieldNoCopy(before, "controllerManager", "config", "resourceSharingPercentage")
+	switch {
+	case o.SharingPercentage != nil:
+		manager["config"] = map[string]any{"resourceSharingPercentage": *o.SharingPercentage}
+	case !said:
+		manager["config"] = map[string]any{"resourceSharingPercentage": sharingPercentage}
+	}
+	if o.HighAvailability {
+		manager["replicas"] = 2
+	}
+	clusterLabels := map[string]any{}
+	if o.Wishes.Labels != nil { // all of them, so those from before go
+		unstructured.RemoveNestedField(before, "discovery", "config", "clusterLabels")
+		for key, value := range o.Wishes.Labels {
+			clusterLabels[key] = value
+		}
+	}
+	if p.Plan.Kind != provider.Auto {
+		clusterLabels[labels.Provider] = string(p.Plan.Kind)
+	}
+	networks := map[string]any{"podCIDR": p.Plan.PodCIDR, "serviceCIDR": p.Plan.ServiceCIDR}
+	if o.Wishes.ReservedSubnets != nil {
+		networks["reservedSubnets"] = o.Wishes.ReservedSubnets
+	}
+	all := map[string]any{
+		"controllerManager": manager,
+		"discovery":         map[string]any{"config": map[string]any{"clusterName": o.Wishes.ClusterName, "clusterLabels": clusterLabels}},
+		"apiServer":         map[string]any{"address": p.Plan.Published()},
+		"networkManager":    map[string]any{"config": networks},
+		// The definitions are applied before the chart is.
+		"crds": map[string]any{"upgrade": false},
+	}
+	if p.Plan.ServiceType != "" {
+		all["auth"] = map[string]any{"service": map[string]any{"type": p.Plan.ServiceType}}
+	}
+	if o.Version != "" && o.ChartPath != "" && o.Version != p.chart.Metadata.AppVersion {
+		all["tag"] = o.Version
+	}
+	return all
+}
+
+// merge puts over on top of base.
+func merge(base, over map[string]any) map[string]any {
+	for key, value := range over {
+		below, isMap := base[key].(map[string]any)
+		above, both := value.(map[string]any)
+		if isMap && both {
+			base[key] = merge(below, above)
+		} else {
+			base[key] = value
+		}
+	}
+	return base
+}
+
+// plainValues is a copy in which numbers and lists are what JSON makes of them, as in the record of a release.
+func plainValues(values map[string]any) (map[string]any, error) {
+	text, err := json.Marshal(values)
+	if err != nil {
+		return nil, err
+	}
+	copied := map[string]any{}
+	return copied, json.Unmarshal(text, &copied)
+}
+
+var schemaLine = regexp.MustCompile(`(?m)^\s*- at '/?([^']*)': (.*)$`)
+
+// checkValues holds the values to the chart's schema, so that a slip of the pen is not installed.
+func (p *Prepared) checkValues() (err error) {
+	if p.Values, err = plainValues(p.Values); err != nil {
+		return fmt.Errorf("values of the chart: %w", err)
+	}
+	copied, err := plainValues(p.Values)
+	if err != nil {
+		return err
+	}
+	all, err := chartutil.CoalesceValues(p.chart, copied)
+	if err != nil {
+		return fmt.Errorf("values of the chart: %w", err)
+	}
+	if err := chartutil.ValidateAgainstSchema(p.chart, all); err != nil {
+		return errors.New("the chart refuses these values: " + schemaErrors(err.Error()) +
+			"; see --set, and deployments/liqo/README.md for the values that there are; --reset-values forgets those of earlier installations")
+	}
+	return nil
+}
+
+// schemaErrors says in a line what the validator says in many.
+func schemaErrors(text string) string {
+	var problems []string
+	for _, found := range schemaLine.FindAllStringSubmatch(text, -1) {
+		place := strings.ReplaceAll(found[1], "/", ".")
+		if place == "" {
+			place = "at the top"
+		}
+		problems = append(problems, place+": "+found[2])
+	}
+	if len(problems) == 0 {
+		return strings.Join(strings.Fields(text), " ")
+	}
+	return strings.Join(problems, "; ")
+}
+
+// randomName is two words, as containers get them: a name that people can tell from another.
+func randomName() string {
+	first := strings.Fields("amber autumn bold brisk calm clear cosy dawn deep early fair gentle golden green happy jolly keen lively lucky mild misty noble quiet rapid silent silver snowy solar still sunny swift warm wild young")
+	second := strings.Fields("bay beach brook canyon cliff cloud coast creek delta dune field fjord forest garden glade grove harbour hill island lagoon lake meadow mesa moor oasis ocean orchard peak plain pond reef ridge river shore valley")
+	return first[rand.IntN(len(first))] + "-" + second[rand.IntN(len(second))]
+}

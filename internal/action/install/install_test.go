@@ -1,0 +1,678 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v4/pkg/release/common"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	liqoaction "liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/provider"
+	"liqo.io/liqo/internal/kube/kubetest"
+)
+
+// said is a Progress that keeps its lines.
+type said struct{ lines []string }
+
+func (s *said) Start(text string) { s.lines = append(s.lines, "... "+text) }
+func (s *said) Done(text string)  { s.lines = append(s.lines, "INFO "+text) }
+func (s *said) Info(text string)  { s.lines = append(s.lines, "INFO "+text) }
+func (s *said) Warn(text string)  { s.lines = append(s.lines, "WARN "+text) }
+func (s *said) Stop()             {}
+func (s *said) text() string      { return strings.Join(s.lines, "\n") }
+
+// bed is a cluster without nodes: nothing in it ever runs.
+type bed struct {
+	t       *testing.T
+	cluster Cluster
+	client  client.WithWatch
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	config := kubetest.Cluster(t)
+	content := clientcmdapi.NewConfig()
+	content.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	content.AuthInfos["c"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
+	content.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
+	content.CurrentContext = "c"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*content, file); err != nil {
+		t.Fatal(err)
+	}
+	getter := genericclioptions.NewConfigFlags(true)
+	cache := t.TempDir()
+	getter.KubeConfig, getter.CacheDir = &file, &cache
+	cluster := Cluster{Getter: getter, Config: config}
+	c, err := cluster.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	finalizeNamespaces(t, config, c)
+	// An API server is ready a moment before all its own objects are there.
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := liqoaction.Follow(ctx, c, &corev1.ServiceList{}, func(all []corev1.Service) (bool, error) { return len(all) > 0, nil }); err != nil {
+		t.Fatal(err)
+	}
+	return &bed{t, cluster, c}
+}
+
+// finalizeNamespaces does what the missing controller manager would do, for namespaces that are empty.
+func finalizeNamespaces(t *testing.T, config *rest.Config, c client.WithWatch) {
+	t.Helper()
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watcher, err := c.Watch(t.Context(), &corev1.NamespaceList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for event := range watcher.ResultChan() {
+			if ns, ok := event.Object.(*corev1.Namespace); ok && ns.DeletionTimestamp != nil && len(ns.Spec.Finalizers) > 0 {
+				ns.Spec.Finalizers = nil
+				_, _ = api.CoreV1().Namespaces().Finalize(context.Background(), ns, metav1.UpdateOptions{})
+			}
+		}
+	}()
+}
+
+// options install without asking the test's cluster for networks, which it does not know.
+func options() Options {
+	return Options{
+		Namespace: "liqo", Timeout: time.Minute,
+		Wishes: provider.Wishes{ClusterName: "rome", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.0.0.0/24", APIServer: "https://192.0.2.1:6443", AnyAPIServer: true},
+	}
+}
+
+func (b *bed) install(o Options) (Outcome, error) {
+	b.t.Helper()
+	prepared, err := Prepare(b.t.Context(), b.cluster, o)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return prepared.Apply(b.t.Context(), &said{})
+}
+
+// revisions of the release and their states.
+func (b *bed) revisions() (found []string) {
+	b.t.Helper()
+	var all corev1.SecretList
+	if err := b.client.List(b.t.Context(), &all, client.InNamespace("liqo"), client.MatchingLabels{"owner": "helm"}); err != nil {
+		b.t.Fatal(err)
+	}
+	for i := range all.Items {
+		found = append(found, all.Items[i].Labels["version"]+" "+all.Items[i].Labels["status"])
+	}
+	slices.Sort(found)
+	return found
+}
+
+// versions of all objects that an installation could touch, without Helm's own record.
+func (b *bed) versions() map[string]string {
+	b.t.Helper()
+	found := map[string]string{}
+	for _, kind := range []schema.GroupVersionKind{
+		{Version: "v1", Kind: "NamespaceList"},
+		{Version: "v1", Kind: "ConfigMapList"},
+		{Version: "v1", Kind: "SecretList"},
+		{Version: "v1", Kind: "ServiceList"},
+		{Version: "v1", Kind: "ServiceAccountList"},
+		{Group: "apps", Version: "v1", Kind: "DeploymentList"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleList"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBindingList"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleList"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBindingList"},
+		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"},
+		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfigurationList"},
+		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingWebhookConfigurationList"},
+		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyList"},
+		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBindingList"},
+	} {
+		var all metav1.PartialObjectMetadataList
+		all.SetGroupVersionKind(kind)
+		if err := b.client.List(b.t.Context(), &all); err != nil {
+			b.t.Fatal(err)
+		}
+		for i := range all.Items {
+			one := &all.Items[i]
+			// What the API server itself writes from time to time is not ours.
+			if one.Labels["owner"] == "helm" || strings.HasPrefix(one.Namespace, "kube-") || one.Labels["kubernetes.io/bootstrapping"] != "" {
+				continue
+			}
+			found[kind.Kind+" "+one.Namespace+"/"+one.Name] = one.ResourceVersion
+		}
+	}
+	return found
+}
+
+func differ(before, after map[string]string) (lines []string) {
+	for name, version := range after {
+		switch old, ok := before[name]; {
+		case !ok:
+			lines = append(lines, "+ "+name)
+		case old != version:
+			lines = append(lines, "~ "+name)
+		}
+	}
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			lines = append(lines, "- "+name)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// TestLife is one installation from the first command to the last, in one cluster.
+func TestLife(t *testing.T) {
+	b := newBed(t)
+	fresh := b.versions()
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T, *bed, map[string]string)
+	}{
+		{"refused before anything is changed", refused},
+		{"nothing to uninstall", nothingInstalled},
+		{"first", first},
+		{"again", again},
+		{"repaired", repaired},
+		{"changed", changed},
+		{"failed upgrade", failedUpgrade},
+		{"older and elsewhere", olderAndElsewhere},
+		{"interrupted", interrupted},
+		{"in use", inUseRefused},
+		{"uninstalled", uninstalled},
+		{"purged", purged},
+		{"failed installation", failedInstallation},
+		{"strangers", strangersStay},
+	} {
+		if !t.Run(step.name, func(t *testing.T) { b.t = t; step.run(t, b, fresh) }) {
+			t.FailNow()
+		}
+	}
+}
+
+func refused(t *testing.T, b *bed, fresh map[string]string) {
+	with := func(change func(*Options)) Options { o := options(); change(&o); return o }
+	for _, c := range []struct {
+		name string
+		o    Options
+		want string
+	}{
+		{"unknown value", with(func(o *Options) { o.Set = []string{"auth.colour=red"} }), `auth: additional properties 'colour' not allowed`},
+		{"wrong kind of value", with(func(o *Options) { o.Set = []string{"controllerManager.replicas=many"} }), "controllerManager.replicas: got string, want integer"},
+		{"no value", with(func(o *Options) { o.Set = []string{"auth"} }), "want key=value"},
+		{"version", with(func(o *Options) { o.Version = "v7.7.7" }), "this program installs version"},
+		{"chart", with(func(o *Options) { o.ChartPath, o.Version = "/nowhere", "v1" }), "--local-chart-path /nowhere"},
+		{"CIDR", with(func(o *Options) { o.Wishes.PodCIDR = "10.200.0.0" }), "--pod-cidr 10.200.0.0"},
+		{"service outside", with(func(o *Options) { o.Wishes.ServiceCIDR = "10.1.0.0/24" }), "Service default/kubernetes"},
+		{"cluster ID", with(func(o *Options) { o.Set = []string{"discovery.config.clusterIDOverride=x"} }), "discovery.config.clusterIDOverride"},
+	} {
+		_, err := b.install(c.o)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	dry := options()
+	dry.DryRun = true
+	if _, err := b.install(dry); err != nil {
+		t.Errorf("dry run: %v", err)
+	}
+	if lines := differ(fresh, b.versions()); len(lines) > 0 {
+		t.Errorf("changed:\n%s", strings.Join(lines, "\n"))
+	}
+	away := *b
+	away.cluster.Config = &rest.Config{Host: "https://127.0.0.1:1"}
+	if _, err := away.install(options()); err == nil || !strings.Contains(err.Error(), "kubectl cluster-info") {
+		t.Errorf("unreachable: %v", err)
+	}
+}
+
+func nothingInstalled(t *testing.T, b *bed, _ map[string]string) {
+	for _, purge := range []bool{false, true} {
+		if err := Uninstall(t.Context(), b.cluster, UninstallOptions{Namespace: "liqo", Purge: purge, Timeout: time.Minute}, &said{}); !errors.Is(err, ErrNotInstalled) {
+			t.Errorf("purge %t: %v", purge, err)
+		}
+	}
+	if _, err := InstalledVersion(t.Context(), b.cluster, "liqo"); !errors.Is(err, ErrNotInstalled) {
+		t.Error(err)
+	}
+}
+
+func first(t *testing.T, b *bed, _ map[string]string) {
+	began := time.Now()
+	out, err := b.install(options())
+	if err != nil || out.Unchanged {
+		t.Fatal(out, err)
+	}
+	t.Logf("installed in %s", time.Since(began).Round(time.Millisecond))
+	var identity corev1.ConfigMap
+	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: "liqo-clusterid-configmap"}, &identity); err != nil {
+		t.Fatal(err)
+	}
+	if identity.Data["CLUSTER_NAME"] != "rome" {
+		t.Errorf("identity %v", identity.Data)
+	}
+	var sharing corev1.ConfigMap
+	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: "liqo-resource-sharing"}, &sharing); err != nil || sharing.Data["percentage"] != "90" {
+		t.Errorf("sharing %v %v", sharing.Data, err)
+	}
+	if err := b.client.List(t.Context(), &discoveryv1alpha1.ForeignClusterList{}); err != nil {
+		t.Errorf("resource definitions: %v", err)
+	}
+	version, err := InstalledVersion(t.Context(), b.cluster, "liqo")
+	if err != nil || version != out.Version {
+		t.Errorf("version %q, want %q: %v", version, out.Version, err)
+	}
+	if found := b.revisions(); !slices.Equal(found, []string{"1 deployed"}) {
+		t.Errorf("revisions %v", found)
+	}
+}
+
+// again: the same command changes nothing, and neither does one that says less.
+func again(t *testing.T, b *bed, _ map[string]string) {
+	for _, wishes := range []provider.Wishes{options().Wishes, {}} {
+		before := b.versions()
+		o := options()
+		o.Wishes = wishes
+		out, err := b.install(o)
+		if err != nil || !out.Unchanged {
+			t.Fatal(out, err)
+		}
+		if lines := differ(before, b.versions()); len(lines) > 0 {
+			t.Errorf("changed:\n%s", strings.Join(lines, "\n"))
+		}
+	}
+	if found := b.revisions(); !slices.Equal(found, []string{"1 deployed"}) {
+		t.Errorf("revisions %v", found)
+	}
+}
+
+// repaired: what somebody took away or bent comes back.
+func repaired(t *testing.T, b *bed, _ map[string]string) {
+	key := client.ObjectKey{Namespace: "liqo", Name: "liqo-auth"}
+	var service corev1.Service
+	if err := b.client.Get(t.Context(), key, &service); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.client.Delete(t.Context(), &service); err != nil {
+		t.Fatal(err)
+	}
+	var deployment appsv1.Deployment
+	if err := b.client.Get(t.Context(), key, &deployment); err != nil {
+		t.Fatal(err)
+	}
+	none := int32(0)
+	deployment.Spec.Replicas = &none
+	if err := b.client.Update(t.Context(), &deployment); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := b.install(options()); err != nil || out.Unchanged {
+		t.Fatal(out, err)
+	}
+	if err := b.client.Get(t.Context(), key, &service); err != nil {
+		t.Error(err)
+	}
+	if err := b.client.Get(t.Context(), key, &deployment); err != nil || *deployment.Spec.Replicas != 1 {
+		t.Errorf("%d replicas, %v", *deployment.Spec.Replicas, err)
+	}
+	if out, err := b.install(options()); err != nil || !out.Unchanged {
+		t.Error(out, err)
+	}
+}
+
+// changed: what is said now is new, the rest stays.
+func changed(t *testing.T, b *bed, _ map[string]string) {
+	percent := 40
+	o := options()
+	o.Wishes = provider.Wishes{Labels: map[string]string{"zone": "a"}, ServiceType: "NodePort"}
+	o.SharingPercentage, o.HighAvailability, o.Set = &percent, true, []string{"auth.service.port=8443"}
+	if out, err := b.install(o); err != nil || out.Unchanged {
+		t.Fatal(out, err)
+	}
+	o = options()
+	o.Wishes = provider.Wishes{Labels: map[string]string{"zone": "b"}}
+	prepared, err := Prepare(t.Context(), b.cluster, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]any{
+		"controllerManager.config.resourceSharingPercentage": 40.0, "controllerManager.replicas": 2.0, "auth.service.port": 8443.0, "auth.service.type": "NodePort",
+		"discovery.config.clusterName": "rome", "networkManager.config.podCIDR": "10.200.0.0/16", "apiServer.address": "https://192.0.2.1:6443",
+		"discovery.config.clusterLabels": map[string]any{"zone": "b"},
+	} {
+		if have, _, _ := unstructured.NestedFieldNoCopy(prepared.Values, strings.Split(path, ".")...); fmt.Sprint(have) != fmt.Sprint(want) {
+			t.Errorf("%s is %v, want %v", path, have, want)
+		}
+	}
+	o = options()
+	o.ResetValues = true
+	if prepared, err = Prepare(t.Context(), b.cluster, o); err != nil {
+		t.Fatal(err)
+	}
+	if have, _, _ := unstructured.NestedFieldNoCopy(prepared.Values, "controllerManager", "config", "resourceSharingPercentage"); fmt.Sprint(have) != "90" {
+		t.Errorf("sharing percentage after a reset: %v", have)
+	}
+	o = options()
+	o.Wishes.ClusterName = "milan"
+	if _, err := b.install(o); err == nil || !strings.Contains(err.Error(), `"rome"`) {
+		t.Errorf("another name: %v", err)
+	}
+}
+
+// failedUpgrade: what cannot get ready is taken back.
+func failedUpgrade(t *testing.T, b *bed, _ map[string]string) {
+	o := options()
+	o.Wishes, o.Wait, o.Timeout, o.Set = provider.Wishes{}, true, 3*time.Second, []string{"tag=none"}
+	_, err := b.install(o)
+	if err == nil || !strings.Contains(err.Error(), "not ready after 3s") || !strings.Contains(err.Error(), "from before are back") {
+		t.Errorf("%v", err)
+	}
+	var deployment appsv1.Deployment
+	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: "liqo-auth"}, &deployment); err != nil {
+		t.Fatal(err)
+	}
+	if image := deployment.Spec.Template.Spec.Containers[0].Image; strings.HasSuffix(image, ":none") {
+		t.Errorf("image %s is still there", image)
+	}
+}
+
+func olderAndElsewhere(t *testing.T, b *bed, _ map[string]string) {
+	before := b.versions()
+	o := options()
+	o.Namespace = "other"
+	if _, err := b.install(o); err == nil || !strings.Contains(err.Error(), "-n liqo") {
+		t.Errorf("another namespace: %v", err)
+	}
+	if err := Uninstall(t.Context(), b.cluster, UninstallOptions{Namespace: "other", Purge: true, Timeout: time.Minute}, &said{}); err == nil || !strings.Contains(err.Error(), "-n liqo") {
+		t.Errorf("uninstall in another namespace: %v", err)
+	}
+	old := oldChart(t)
+	o = options()
+	o.ChartPath, o.Version = old, "0.0.1"
+	if _, err := b.install(o); err == nil || !strings.Contains(err.Error(), "is older") {
+		t.Errorf("older: %v", err)
+	}
+	o.AllowDowngrade, o.DryRun = true, true
+	if _, err := b.install(o); err != nil {
+		t.Errorf("older, and so wished: %v", err)
+	}
+	if lines := differ(before, b.versions()); len(lines) > 0 {
+		t.Errorf("changed:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+// oldChart is the chart of the repository, made older.
+func oldChart(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "liqo")
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("..", "..", "..", "deployments", "liqo"))); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "Chart.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = regexp.MustCompile(`(?m)^appVersion: .*$`).ReplaceAll(text, []byte(`appVersion: "0.0.1"`))
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// interrupted: a program that died left its mark.
+func interrupted(t *testing.T, b *bed, _ map[string]string) {
+	helm, err := b.cluster.helm("liqo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := func(age time.Duration) {
+		last, err := lastRelease(helm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last.Info.Status, last.Info.LastDeployed = common.StatusPendingUpgrade, time.Now().Add(-age)
+		if err := helm.Releases.Update(last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark(10 * time.Second)
+	if _, err := b.install(options()); err == nil || !strings.Contains(err.Error(), "another installation of Liqo is running") {
+		t.Errorf("while another one runs: %v", err)
+	}
+	mark(2 * time.Minute)
+	if out, err := b.install(options()); err != nil || out.Unchanged {
+		t.Errorf("after the other one died: %v %v", out, err)
+	}
+}
+
+func inUseRefused(t *testing.T, b *bed, _ map[string]string) {
+	// Nobody answers the webhooks here.
+	var hooks metav1.PartialObjectMetadataList
+	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
+		hooks.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind + "List"})
+		if err := b.client.List(t.Context(), &hooks); err != nil {
+			t.Fatal(err)
+		}
+		for i := range hooks.Items {
+			hooks.Items[i].SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
+			if err := b.client.Delete(t.Context(), &hooks.Items[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	peer := func(name string, conditions ...discoveryv1alpha1.PeeringCondition) *discoveryv1alpha1.ForeignCluster {
+		fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		// The API server forgets webhooks a moment after they are gone.
+		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+			err := b.client.Create(ctx, fc)
+			if apierrors.IsInternalError(err) {
+				return false, nil
+			}
+			return true, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range conditions {
+			conditions[i].LastTransitionTime = metav1.Now()
+		}
+		fc.Status.PeeringConditions = conditions
+		if err := b.client.Status().Update(t.Context(), fc); err != nil {
+			t.Fatal(err)
+		}
+		return fc
+	}
+	up := func(kind discoveryv1alpha1.PeeringConditionType) discoveryv1alpha1.PeeringCondition {
+		return discoveryv1alpha1.PeeringCondition{Type: kind, Status: discoveryv1alpha1.StatusEstablished}
+	}
+	peers := []client.Object{
+		peer("milan", up(discoveryv1alpha1.OutgoingPeering), up(discoveryv1alpha1.IncomingPeering)),
+		peer("naples", up(discoveryv1alpha1.NetworkStatus)),
+		peer("turin"),
+	}
+	offloading := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+	offloading.SetGroupVersionKind(schema.GroupVersionKind{Group: "offloading.liqo.io", Version: "v1alpha1", Kind: "NamespaceOffloading"})
+	offloading.SetNamespace("default")
+	offloading.SetName("offloading")
+	if err := b.client.Create(t.Context(), offloading); err != nil {
+		t.Fatal(err)
+	}
+	before := b.versions()
+	err := Uninstall(t.Context(), b.cluster, UninstallOptions{Namespace: "liqo", Purge: true, Timeout: time.Minute}, &said{})
+	var used *InUseError
+	if !errors.As(err, &used) {
+		t.Fatalf("%v", err)
+	}
+	const want = "Liqo is in use, so nothing was changed; before it is uninstalled, you should:\n" +
+		"- disable the outgoing peering with these clusters (`liqoctl unpeer out-of-band NAME`):\n    - milan\n" +
+		"- disable the incoming peering of these clusters (`liqoctl unpeer out-of-band NAME`, here or over there):\n    - milan\n" +
+		"- disable the network with these clusters:\n    - naples\n" +
+		"- disable the offloading of these namespaces (`liqoctl unoffload namespace NAME`):\n    - default"
+	if err.Error() != want {
+		t.Errorf("%s\n\nwant\n\n%s", err, want)
+	}
+	if lines := differ(before, b.versions()); len(lines) > 0 {
+		t.Errorf("changed:\n%s", strings.Join(lines, "\n"))
+	}
+	for _, object := range append(peers, offloading) {
+		if err := b.client.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// uninstalled: definitions and namespace stay.
+func uninstalled(t *testing.T, b *bed, fresh map[string]string) {
+	progress := &said{}
+	if err := Uninstall(t.Context(), b.cluster, UninstallOptions{Namespace: "liqo", Timeout: time.Minute}, progress); err != nil {
+		t.Fatal(err, progress.text())
+	}
+	for _, line := range differ(fresh, b.versions()) {
+		if !strings.HasPrefix(line, "+ CustomResourceDefinitionList") && !strings.Contains(line, "NamespaceList /liqo") && !strings.Contains(line, "kube-root-ca.crt") {
+			t.Errorf("left: %s", line)
+		}
+	}
+}
+
+// purged: nothing of ours stays, whatever state it is in and whoever should have removed it.
+func purged(t *testing.T, b *bed, fresh map[string]string) {
+	if _, err := b.install(options()); err != nil {
+		t.Fatal(err)
+	}
+	helm, err := b.cluster.helm("liqo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As if somebody had removed the release's record by hand, in the middle of a peering.
+	if _, err := helm.Releases.Delete(Release, 1); err != nil {
+		t.Fatal(err)
+	}
+	var identity corev1.ConfigMap
+	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: "liqo-clusterid-configmap"}, &identity); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.client.Delete(t.Context(), &identity); err != nil {
+		t.Fatal(err)
+	}
+	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan-abcdef", Labels: map[string]string{labels.TenantNamespace: "true"}}}
+	slice := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"consumerClusterID": "11111111-1111-4111-8111-111111111111", "providerClusterID": "22222222-2222-4222-8222-222222222222", "nodeName": "liqo-milan",
+	}}}
+	slice.SetGroupVersionKind(schema.GroupVersionKind{Group: "sharing.liqo.io", Version: "v1alpha1", Kind: "ResourceSlice"})
+	slice.SetNamespace(tenant.Name)
+	slice.SetName("rome")
+	slice.SetFinalizers([]string{labels.FinalizerNode})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{labels.Type: labels.TypeVirtualNode}}}
+	for _, object := range []client.Object{tenant, slice, node} {
+		if err := b.client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	progress := &said{}
+	if err := Uninstall(t.Context(), b.cluster, UninstallOptions{Namespace: "liqo", Purge: true, Timeout: 30 * time.Second}, progress); err != nil {
+		t.Fatal(err, progress.text())
+	}
+	// Namespaced objects of a namespace that is gone would be gone with it, in a whole cluster.
+	for _, line := range differ(fresh, b.versions()) {
+		if !strings.Contains(line, " liqo/") && !strings.Contains(line, tenant.Name) {
+			t.Errorf("left: %s", line)
+		}
+	}
+	if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(node), node); err == nil {
+		t.Error("the virtual node is left")
+	}
+	b.sweep(t, "liqo")
+}
+
+// sweep removes what the missing garbage collector would remove with the namespace.
+func (b *bed) sweep(t *testing.T, namespace string) {
+	t.Helper()
+	for _, kind := range []schema.GroupVersionKind{
+		{Version: "v1", Kind: "ConfigMap"},
+		{Version: "v1", Kind: "Secret"},
+		{Version: "v1", Kind: "Service"},
+		{Version: "v1", Kind: "ServiceAccount"},
+		{Group: "apps", Version: "v1", Kind: "Deployment"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
+	} {
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(kind)
+		if err := b.client.DeleteAllOf(t.Context(), object, client.InNamespace(namespace)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// failedInstallation leaves nothing but definitions.
+func failedInstallation(t *testing.T, b *bed, fresh map[string]string) {
+	o := options()
+	o.Wait, o.Timeout = true, 5*time.Second
+	_, err := b.install(o)
+	if err == nil || !strings.Contains(err.Error(), "not ready after 5s") || !strings.Contains(err.Error(), "has been removed again") ||
+		!strings.Contains(err.Error(), "Service liqo-auth has no address") {
+		t.Errorf("%v", err)
+	}
+	for _, line := range differ(fresh, b.versions()) {
+		if !strings.HasPrefix(line, "+ CustomResourceDefinitionList") {
+			t.Errorf("left: %s", line)
+		}
+	}
+}
+
+// strangersStay: a namespace with somebody else's work is not deleted.
+func strangersStay(t *testing.T, b *bed, _ map[string]string) {
+	if _, err := b.install(options()); err != nil {
+		t.Fatal(err)
+	}
+	claim := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "mine"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "default"}}
+	for _, object := range []client.Object{account, claim} {
+		if err := b.client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	progress := &said{}
+	if err := Uninstall(t.Context(), b.cluster, UninstallOptions{Namespace: "liqo", Purge: true, Timeout: 30 * time.Second}, progress); err != nil {
+		t.Fatal(err, progress.text())
+	}
+	if !strings.Contains(progress.text(), "WARN Namespace liqo stays: it holds what is not Liqo's: Pod mine") {
+		t.Error(progress.text())
+	}
+	if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+		t.Error(err)
+	}
+}

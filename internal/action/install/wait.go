@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v4/pkg/kube"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	liqoaction "liqo.io/liqo/internal/action"
+)
+
+const (
+	// complainAfter is when something that is not ready is looked at more closely.
+	complainAfter = 10 * time.Second
+	// look again for what is being deleted.
+	goneInterval = 50 * time.Millisecond
+)
+
+// waitingClient is Helm's client, but waits the way we do: with a word about what is wrong as soon as it is seen, until the
+// context ends.
+type waitingClient struct {
+	*kube.Client
+	wait waiter
+}
+
+func (c *waitingClient) GetWaiterWithOptions(strategy kube.WaitStrategy, options ...kube.WaitOption) (kube.Waiter, error) {
+	inner, err := c.Client.GetWaiterWithOptions(strategy, append(options, kube.WithWaitContext(c.wait.ctx))...)
+	if err != nil {
+		return nil, err
+	}
+	wait := c.wait
+	wait.Waiter = inner
+	return &wait, nil
+}
+
+func (c *waitingClient) GetWaiter(strategy kube.WaitStrategy) (kube.Waiter, error) {
+	return c.GetWaiterWithOptions(strategy)
+}
+
+// waiter is the waiting of one operation. Hooks are waited for by Helm itself.
+type waiter struct {
+	kube.Waiter
+	ctx       context.Context //nolint:containedctx // Helm's interface hands none over
+	client    client.WithWatch
+	namespace string
+	progress  liqoaction.Progress
+	// skip waits for nothing.
+	skip bool
+}
+
+// Wait waits until all Deployments and DaemonSets among the resources have all their pods.
+func (w *waiter) Wait(resources kube.ResourceList, _ time.Duration) error {
+	if w.skip {
+		return nil
+	}
+	wanted := map[string][]string{}
+	for _, one := range resources {
+		kind := one.Mapping.GroupVersionKind.Kind
+		wanted[kind] = append(wanted[kind], one.Name)
+	}
+	w.progress.Start("Waiting until its pods are ready")
+	complaints := complaints{began: time.Now()}
+	err := liqoaction.Follow(w.ctx, w.client, &appsv1.DeploymentList{}, func(all []appsv1.Deployment) (bool, error) {
+		complaints.look(w)
+		ready := 0
+		for i := range all {
+			if slices.Contains(wanted["Deployment"], all[i].Name) && deploymentReady(&all[i]) {
+				ready++
+			}
+		}
+		return ready == len(wanted["Deployment"]), nil
+	}, client.InNamespace(w.namespace))
+	if err != nil || len(wanted["DaemonSet"]) == 0 {
+		return err
+	}
+	return liqoaction.Follow(w.ctx, w.client, &appsv1.DaemonSetList{}, func(all []appsv1.DaemonSet) (bool, error) {
+		complaints.look(w)
+		ready := 0
+		for i := range all {
+			if slices.Contains(wanted["DaemonSet"], all[i].Name) && daemonSetReady(&all[i]) {
+				ready++
+			}
+		}
+		return ready == len(wanted["DaemonSet"]), nil
+	}, client.InNamespace(w.namespace))
+}
+
+// WaitWithJobs is the same: the chart has no jobs but hooks.
+func (w *waiter) WaitWithJobs(resources kube.ResourceList, timeout time.Duration) error {
+	return w.Wait(resources, timeout)
+}
+
+// WaitForDelete waits until none of the resources is there any more.
+func (w *waiter) WaitForDelete(resources kube.ResourceList, _ time.Duration) error {
+	for _, one := range resources {
+		err := wait.PollUntilContextCancel(w.ctx, goneInterval, true, func(context.Context) (bool, error) {
+			err := one.Get()
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		})
+		if err != nil {
+			return fmt.Errorf("wait until %s %s is gone: %w", one.Mapping.GroupVersionKind.Kind, one.Name, err)
+		}
+	}
+	return nil
+}
+
+func deploymentReady(d *appsv1.Deployment) bool {
+	want := int32(1)
+	if d.Spec.Replicas != nil {
+		want = *d.Spec.Replicas
+	}
+	s := d.Status
+	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == want && s.Replicas == want && s.AvailableReplicas == want
+}
+
+func daemonSetReady(d *appsv1.DaemonSet) bool {
+	s := d.Status
+	return s.ObservedGeneration >= d.Generation && s.UpdatedNumberScheduled == s.DesiredNumberScheduled && s.NumberAvailable == s.DesiredNumberScheduled
+}
+
+// complaints tells each trouble once, while there may still be time to end it.
+type complaints struct {
+	began time.Time
+	told  []string
+}
+
+func (c *complaints) look(w *waiter) {
+	if time.Since(c.began) < complainAfter {
+		return
+	}
+	for _, trouble := range podTroubles(see(w.ctx, w.client, w.namespace).pods) {
+		if !slices.Contains(c.told, trouble) {
+			c.told = append(c.told, trouble)
+			w.progress.Warn(trouble)
+		}
+	}
+}
+
+// sight is what can be seen of an installation that does not get ready.
+type sight struct {
+	pods     []corev1.Pod
+	services []corev1.Service
+	events   []corev1.Event
+}
+
+// see collects what it can.
+func see(ctx context.Context, c client.Reader, namespace string) sight {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var pods corev1.PodList
+	var services corev1.ServiceList
+	var events corev1.EventList
+	for _, list := range []client.ObjectList{&pods, &services, &events} {
+		_ = c.List(ctx, list, client.InNamespace(namespace)) // half of a picture is better than none
+	}
+	return sight{pods.Items, services.Items, events.Items}
+}
+
+// hints say what an installation that did not finish was waiting for; nothing if all looks well.
+func (s sight) hints(namespace string) string {
+	troubles := podTroubles(s.pods)
+	for i := range s.services {
+		if service := &s.services[i]; service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 {
+			troubles = append(troubles, noAddress(service.Name))
+		}
+	}
+	if len(s.pods) == 0 { // what makes pods says so in events only
+		for i := range s.events {
+			if event := &s.events[i]; event.Type == corev1.EventTypeWarning {
+				troubles = append(troubles, fmt.Sprintf("%s %s: %s", event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Message))
+			}
+		}
+	}
+	slices.Sort(troubles)
+	troubles = slices.Compact(troubles)
+	if len(troubles) == 0 {
+		return ""
+	}
+	return "\nseen in namespace " + namespace + ":\n- " + strings.Join(troubles, "\n- ")
+}
+
+func noAddress(service string) string {
+	return fmt.Sprintf("Service %s has no address, since no load balancer gave it one; without a load balancer, use --service-type NodePort", service)
+}
+
+// podTroubles are the reasons why pods do not run, as far as pods say them.
+func podTroubles(pods []corev1.Pod) (troubles []string) {
+	for i := range pods {
+		pod := &pods[i]
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+				troubles = append(troubles, fmt.Sprintf("pod %s has no node: %s", pod.Name, condition.Message))
+			}
+		}
+		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			waiting := status.State.Waiting
+			if waiting == nil || waiting.Reason == "ContainerCreating" || waiting.Reason == "PodInitializing" {
+				continue
+			}
+			text := fmt.Sprintf("pod %s: %s", pod.Name, waiting.Reason)
+			if waiting.Message != "" {
+				text += ": " + waiting.Message
+			}
+			switch {
+			case strings.Contains(waiting.Reason, "Image"):
+				text += fmt.Sprintf("; the nodes need the image %s", status.Image)
+			case waiting.Reason == "CrashLoopBackOff":
+				text += fmt.Sprintf("; see: kubectl logs -n %s %s --previous", pod.Namespace, pod.Name)
+			}
+			troubles = append(troubles, text)
+		}
+	}
+	return troubles
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package purge removes from a cluster whatever is left of Liqo when nothing of it runs any more, and names what is left.
+//
+// It must not know how Liqo was installed, only what it may leave behind. Its proof is the test of package install, which
+// leaves everything behind.
+package purge
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kubelabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/action"
+)
+
+// groups of our resource definitions.
+var groups = []string{"discovery.liqo.io", "net.liqo.io", "offloading.liqo.io", "sharing.liqo.io", "virtualkubelet.liqo.io"}
+
+// finalizers of ours. Those who honour them are gone when a purge begins.
+var finalizers = []string{labels.FinalizerPeer, labels.FinalizerReplication, labels.FinalizerNode, labels.FinalizerGrant}
+
+// storageNamespace is marked with this label.
+const storageLabel = "liqo.io/storage-provisioner"
+
+// interval of looking whether something is gone.
+const interval = 50 * time.Millisecond
+
+// protected namespaces are the cluster's, whatever was installed in them.
+var protected = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
+
+// Purge removes whatever is left of us, and waits until it is gone. It returns how many objects that were. Webhooks go first, since
+// nobody answers them any more; then objects, while their kinds are known; then what holds them.
+func Purge(ctx context.Context, c client.Client, namespace string, progress action.Progress) (int, error) {
+	all, err := clusterWide(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	definitions, err := ourDefinitions(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	for _, object := range all {
+		if err := erase(ctx, c, object); err != nil {
+			return 0, err
+		}
+	}
+	for i := range definitions {
+		if err := empty(ctx, c, &definitions[i]); err != nil {
+			return 0, err
+		}
+		all = append(all, &definitions[i])
+	}
+	namespaces, err := ourNamespaces(ctx, c, namespace, progress)
+	if err != nil {
+		return 0, err
+	}
+	all = append(all, namespaces...)
+	for _, object := range all {
+		if err := erase(ctx, c, object); err != nil {
+			return 0, err
+		}
+	}
+	for _, object := range all {
+		if err := gone(ctx, c, object); err != nil {
+			return 0, err
+		}
+	}
+	return len(all), nil
+}
+
+// erase deletes this very object, if it is there.
+func erase(ctx context.Context, c client.Client, object client.Object) error {
+	uid := object.GetUID()
+	err := c.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // of another UID: gone, and come again
+		return nil
+	}
+	return fmt.Errorf("delete %s %s: %w", kindOf(object, c.Scheme()), object.GetName(), err)
+}
+
+func gone(ctx context.Context, c client.Client, object client.Object) error {
+	uid := object.GetUID()
+	live := object.DeepCopyObject().(client.Object)
+	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(object), live)
+		return apierrors.IsNotFound(err) || err == nil && live.GetUID() != uid, client.IgnoreNotFound(err)
+	})
+	if err == nil {
+		return nil
+	}
+	kind := kindOf(object, c.Scheme())
+	text := fmt.Sprintf("%s %s is not gone: %s", kind, object.GetName(), err)
+	if namespace, ok := live.(*corev1.Namespace); ok {
+		for _, condition := range namespace.Status.Conditions {
+			if condition.Status == corev1.ConditionTrue && condition.Message != "" {
+				text += "; " + condition.Message
+			}
+		}
+	}
+	return fmt.Errorf("%s; `kubectl get %s %s -o yaml` shows what holds it", text, strings.ToLower(kind), object.GetName())
+}
+
+// empty deletes all objects of a kind of ours, and takes our finalizers from them: whoever would have done so is not running any more.
+func empty(ctx context.Context, c client.Client, definition *apiextensionsv1.CustomResourceDefinition) error {
+	i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
+	if i < 0 {
+		return nil
+	}
+	var objects unstructured.UnstructuredList
+	objects.SetGroupVersionKind(schema.GroupVersionKind{Group: definition.Spec.Group, Version: definition.Spec.Versions[i].Name, Kind: definition.Spec.Names.ListKind})
+	if err := c.List(ctx, &objects); err != nil && !absent(err) {
+		return fmt.Errorf("list %s: %w", definition.Spec.Names.Plural, err)
+	}
+	for i := range objects.Items {
+		object := &objects.Items[i]
+		if err := erase(ctx, c, object); err != nil {
+			return err
+		}
+		before := object.DeepCopy()
+		theirs := slices.DeleteFunc(object.GetFinalizers(), func(one string) bool { return slices.Contains(finalizers, one) })
+		if len(theirs) == len(before.GetFinalizers()) {
+			continue
+		}
+		object.SetFinalizers(theirs)
+		if err := c.Patch(ctx, object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("take our finalizers from %s %s: %w", definition.Spec.Names.Kind, object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+func ourDefinitions(ctx context.Context, c client.Reader) ([]apiextensionsv1.CustomResourceDefinition, error) {
+	var all apiextensionsv1.CustomResourceDefinitionList
+	if err := c.List(ctx, &all); err != nil {
+		return nil, fmt.Errorf("list resource definitions: %w", err)
+	}
+	return slices.DeleteFunc(all.Items, func(one apiextensionsv1.CustomResourceDefinition) bool {
+		return !slices.Contains(groups, one.Spec.Group)
+	}), nil
+}
+
+// ourNamespaces are those of peers and volumes, and the one of Liqo itself unless somebody else lives there, too.
+func ourNamespaces(ctx context.Context, c client.Reader, namespace string, progress action.Progress) (ours []client.Object, err error) {
+	var all corev1.NamespaceList
+	if err := c.List(ctx, &all); err != nil {
+		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	for i := range all.Items {
+		one := &all.Items[i]
+		switch {
+		case slices.Contains(protected, one.Name):
+			if one.Name == namespace {
+				progress.Warn(fmt.Sprintf("Namespace %s stays: it is the cluster's own", one.Name))
+			}
+		case one.Labels[labels.TenantNamespace] == "true" || one.Labels[storageLabel] == "true":
+			ours = append(ours, one)
+		case one.Name == namespace:
+			others, err := strangers(ctx, c, namespace)
+			if err != nil {
+				return nil, err
+			}
+			if len(others) > 0 {
+				progress.Warn(fmt.Sprintf("Namespace %s stays: it holds what is not Liqo's: %s", one.Name, strings.Join(others, ", ")))
+				continue
+			}
+			ours = append(ours, one)
+		}
+	}
+	return ours, nil
+}
+
+// strangers are workloads and volumes in a namespace that are not ours.
+func strangers(ctx context.Context, c client.Reader, namespace string) (found []string, err error) {
+	notOurs, err := kubelabels.Parse(labels.AppPartOf + "!=" + labels.PartOf)
+	if err != nil {
+		return nil, err
+	}
+	for kind, list := range map[string]client.ObjectList{
+		"Deployment": &appsv1.DeploymentList{}, "StatefulSet": &appsv1.StatefulSetList{}, "DaemonSet": &appsv1.DaemonSetList{},
+		"Pod": &corev1.PodList{}, "PersistentVolumeClaim": &corev1.PersistentVolumeClaimList{},
+	} {
+		if err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: notOurs}); err != nil {
+			return nil, fmt.Errorf("list what is in namespace %s: %w", namespace, err)
+		}
+		_ = meta.EachListItem(list, func(object runtime.Object) error {
+			found = append(found, kind+" "+object.(client.Object).GetName())
+			return nil
+		})
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+// clusterWide lists what is ours outside of our namespaces, resource definitions excepted; webhooks first.
+func clusterWide(ctx context.Context, c client.Reader) (all []client.Object, err error) {
+	ours := client.MatchingLabels{labels.AppPartOf: labels.PartOf}
+	for _, one := range []struct {
+		list   client.ObjectList
+		choice []client.ListOption
+	}{
+		{&admissionv1.MutatingWebhookConfigurationList{}, []client.ListOption{ours}},
+		{&admissionv1.ValidatingWebhookConfigurationList{}, []client.ListOption{ours}},
+		{&admissionv1.ValidatingAdmissionPolicyBindingList{}, []client.ListOption{ours}},
+		{&admissionv1.ValidatingAdmissionPolicyList{}, []client.ListOption{ours}},
+		{&corev1.NodeList{}, []client.ListOption{client.MatchingLabels{labels.Type: labels.TypeVirtualNode}}},
+		{&rbacv1.ClusterRoleBindingList{}, []client.ListOption{ours}},
+		{&rbacv1.ClusterRoleList{}, []client.ListOption{ours}},
+		{&rbacv1.RoleBindingList{}, []client.ListOption{ours, client.InNamespace(corev1.NamespaceNodeLease)}},
+	} {
+		if err := c.List(ctx, one.list, one.choice...); err != nil {
+			if absent(err) {
+				continue
+			}
+			return nil, fmt.Errorf("look for what is left: %w", err)
+		}
+		_ = meta.EachListItem(one.list, func(object runtime.Object) error {
+			all = append(all, object.(client.Object))
+			return nil
+		})
+	}
+	return all, nil
+}
+
+// LeftOver looks for what belongs to us in the whole cluster. Objects that are on their way get a moment.
+func LeftOver(ctx context.Context, c client.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var left []string
+	err := wait.PollUntilContextCancel(ctx, 10*interval, true, func(ctx context.Context) (bool, error) {
+		all, err := clusterWide(ctx, c)
+		left = left[:0]
+		for _, object := range all {
+			left = append(left, kindOf(object, c.Scheme())+" "+object.GetName())
+		}
+		return len(left) == 0, err
+	})
+	if len(left) > 0 {
+		slices.Sort(left)
+		return fmt.Errorf("uninstalled, but these are left; `liqoctl uninstall --purge` removes them, too:\n- %s", strings.Join(left, "\n- "))
+	}
+	return err
+}
+
+func kindOf(object client.Object, scheme *runtime.Scheme) string {
+	if kind := object.GetObjectKind().GroupVersionKind().Kind; kind != "" {
+		return kind
+	}
+	if kinds, _, err := scheme.ObjectKinds(object); err == nil && len(kinds) > 0 {
+		return kinds[0].Kind
+	}
+	return fmt.Sprintf("%T", object)
+}
+
+// absent tells that the cluster does not know the kind.
+func absent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
