@@ -3,6 +3,7 @@
 package offloading
 
 import (
+	"encoding/csv"
 	"fmt"
 	"maps"
 	"slices"
@@ -106,13 +107,17 @@ func (k kubelet) args() []string {
 	return append(args, k.options.ExtraArgs...)
 }
 
-// pairs writes a map as the flags take it, in an order that does not change.
+// pairs writes a map as the flags of the virtual kubelet read it, which is as a line of CSV, in an order that does not change.
 func pairs(all map[string]string) string {
 	texts := make([]string, 0, len(all))
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		texts = append(texts, key+"="+all[key])
 	}
-	return strings.Join(texts, ",")
+	var line strings.Builder
+	to := csv.NewWriter(&line)
+	_ = to.Write(texts) // a strings.Builder takes everything
+	to.Flush()
+	return strings.TrimSuffix(line.String(), "\n")
 }
 
 func (k kubelet) deployment() *appsapply.DeploymentApplyConfiguration {

@@ -86,3 +86,21 @@ func TestKubeletOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestPairs: what is written for a flag is what the flag reads.
+func TestPairs(t *testing.T) {
+	for _, want := range []map[string]string{
+		{"a": "1"},
+		{"a": "1,2"},
+		{"a": "1, 2", "b": `say "x"`, "c": ""},
+		{"a": "x=y,z", "b": "two\nlines"},
+	} {
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		have := flags.StringToString("pairs", nil, "")
+		if err := flags.Parse([]string{"--pairs=" + pairs(want)}); err != nil {
+			t.Errorf("%v: %v", want, err)
+		} else if diff := cmp.Diff(want, *have); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", pairs(want), diff)
+		}
+	}
+}

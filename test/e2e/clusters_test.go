@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -268,10 +267,7 @@ func unpeerLeavesNothing(t *testing.T) {
 		second.wantColumns(t, first, "Established None External Established")
 		second.liqoctl(t, "unpeer", "out-of-band", first.Name)
 		for _, c := range pair {
-			eventually(t, 20*time.Second, "no tenant is left in "+c.Name, func() (string, bool) {
-				left := c.tenants(t)
-				return strings.Join(left, " "), len(left) == 0
-			})
+			settled(t, c)
 		}
 		if rome.foreign(t, milan) != nil || milan.foreign(t, rome) != nil {
 			t.Error("a ForeignCluster is left")
@@ -383,5 +379,4 @@ func reinstalledConsumer(t *testing.T) {
 		fc := milan.foreign(t, rome)
 		return "there is one", fc == nil
 	})
-	_ = context.Background()
 }

@@ -177,9 +177,16 @@ func healthy(t testing.TB, c *cluster) {
 			return err.Error(), false
 		}
 		answer.Body.Close()
-		// A namespace of the peering before that is still going would be waited for by the next one.
+		return answer.Status, answer.StatusCode == http.StatusOK
+	})
+}
+
+// settled waits until all namespaces of peerings are gone: one that is still going would be waited for by the next peering.
+func settled(t testing.TB, c *cluster) {
+	t.Helper()
+	eventually(t, 60*time.Second, "no tenant namespace is left in "+c.Name, func() (string, bool) {
 		left := c.tenants(t)
-		return answer.Status + " " + strings.Join(left, " "), answer.StatusCode == http.StatusOK && len(left) == 0
+		return strings.Join(left, " "), len(left) == 0
 	})
 }
 
@@ -192,8 +199,10 @@ func faultsAtEachStep(t *testing.T) {
 			up, down := peers[min(i, len(peers)-1)], unpeers[min(i, len(unpeers)-1)]
 			t.Run(fmt.Sprintf("%s/%d", f.name, i+1), func(t *testing.T) {
 				t.Logf("peer: %s; unpeer: %s", up.name, down.name)
-				healthy(t, rome)
-				healthy(t, milan)
+				for _, c := range []*cluster{rome, milan} {
+					healthy(t, c)
+					settled(t, c)
+				}
 				during(t, up, f, append(milan.peerCommand(t), "--timeout", "90s")...)
 				rome.nodeReady(t, milan, 60*time.Second)
 				during(t, down, f, "unpeer", "out-of-band", milan.Name, "--timeout", "90s")

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -136,10 +135,8 @@ func speed(t *testing.T) {
 		said := rome.liqoctl(t, "unpeer", "out-of-band", milan.Name)
 		unpeer = append(unpeer, said.took)
 		gone = append(gone, <-nodeGone)
-		eventually(t, 30*time.Second, "both are idle again", func() (string, bool) {
-			left := append(rome.tenants(t), milan.tenants(t)...)
-			return strings.Join(left, " "), len(left) == 0
-		})
+		settled(t, rome)
+		settled(t, milan)
 	}
 	for _, name := range milestones {
 		measure("peer: "+name, "median %4.0f ms (%.0f to %.0f, n=%d)", ms(median(at[name])), ms(slices.Min(at[name])), ms(slices.Max(at[name])), runs)
