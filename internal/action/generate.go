@@ -103,7 +103,7 @@ func waitAuthURL(ctx context.Context, c client.WithWatch, namespace string, p Pr
 		url  string
 		told bool
 	)
-	err := follow(ctx, c, &corev1.ServiceList{}, func(services []corev1.Service) (bool, error) {
+	err := Follow(ctx, c, &corev1.ServiceList{}, func(services []corev1.Service) (bool, error) {
 		var err error
 		url, err = AuthURL(ctx, c, namespace, services)
 		if errors.Is(err, errAddressPending) && !told {

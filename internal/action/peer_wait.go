@@ -59,7 +59,7 @@ type peering struct {
 func waitPeering(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.ForeignCluster, timeout time.Duration, p Progress) error {
 	w := &peering{name: fc.Name, reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: p}
 	w.start()
-	err := follow(ctx, c, &discoveryv1alpha1.ForeignClusterList{}, func(fcs []discoveryv1alpha1.ForeignCluster) (bool, error) {
+	err := Follow(ctx, c, &discoveryv1alpha1.ForeignClusterList{}, func(fcs []discoveryv1alpha1.ForeignCluster) (bool, error) {
 		if len(fcs) == 0 {
 			return false, fmt.Errorf("ForeignCluster %q was deleted while its peering was waited for", w.name)
 		}
@@ -142,7 +142,7 @@ func (w *peering) waitNode(ctx context.Context, c client.WithWatch) error {
 	if w.last.Spec.ClusterIdentity != nil {
 		id = w.last.Spec.ClusterIdentity.ClusterID
 	}
-	return follow(ctx, c, &corev1.NodeList{}, func(nodes []corev1.Node) (bool, error) {
+	return Follow(ctx, c, &corev1.NodeList{}, func(nodes []corev1.Node) (bool, error) {
 		w.node = "no virtual node was created"
 		for i := range nodes {
 			if nodeReady(&nodes[i]) {

@@ -130,7 +130,7 @@ func endOutgoing(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.
 	p.Done("Peering disabled")
 	p.Start(fmt.Sprintf("Waiting until the outgoing peering with %q is gone", o.Name))
 	var last *discoveryv1alpha1.ForeignCluster
-	err = follow(ctx, c, &discoveryv1alpha1.ForeignClusterList{}, func(fcs []discoveryv1alpha1.ForeignCluster) (bool, error) {
+	err = Follow(ctx, c, &discoveryv1alpha1.ForeignClusterList{}, func(fcs []discoveryv1alpha1.ForeignCluster) (bool, error) {
 		if len(fcs) == 0 || fcs[0].UID != fc.UID {
 			return true, nil
 		}
@@ -173,7 +173,7 @@ func forget(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.Forei
 		return fmt.Errorf("delete ForeignCluster %q: %w", o.Name, err)
 	}
 	var last *discoveryv1alpha1.ForeignCluster
-	err = follow(ctx, c, &discoveryv1alpha1.ForeignClusterList{}, func(fcs []discoveryv1alpha1.ForeignCluster) (bool, error) {
+	err = Follow(ctx, c, &discoveryv1alpha1.ForeignClusterList{}, func(fcs []discoveryv1alpha1.ForeignCluster) (bool, error) {
 		if len(fcs) == 0 || fcs[0].UID != fc.UID {
 			return true, nil
 		}

@@ -34,11 +34,11 @@ type object[T any] interface {
 	client.Object
 }
 
-// follow calls see with all objects that options select, at first and after each change, until see
+// Follow calls see with all objects that options select, at first and after each change, until see
 // says that it is done or fails. Only those two and the end of ctx end it: API servers come back,
 // so what they or the network in between get wrong is tried again. see is also called now and then
 // without a change. On the end of ctx, the error is that of ctx and tells the last failed request.
-func follow[T any, P object[T]](ctx context.Context, c client.WithWatch, list client.ObjectList, see func([]T) (bool, error), options ...client.ListOption) error {
+func Follow[T any, P object[T]](ctx context.Context, c client.WithWatch, list client.ObjectList, see func([]T) (bool, error), options ...client.ListOption) error {
 	var tries patience
 	for {
 		done, err := followOnce[T, P](ctx, c, list, see, options)

@@ -97,7 +97,7 @@ func testFollowOutlivesTheAPIServer(t *testing.T, config *rest.Config) {
 	looked := make(chan int, 100)
 	result := make(chan error, 1)
 	go func() {
-		result <- follow(ctx, c, &corev1.ConfigMapList{}, func(maps []corev1.ConfigMap) (bool, error) {
+		result <- Follow(ctx, c, &corev1.ConfigMapList{}, func(maps []corev1.ConfigMap) (bool, error) {
 			looked <- len(maps)
 			return len(maps) == 2, nil
 		}, client.InNamespace("follow"))
@@ -129,13 +129,13 @@ func testFollowOutlivesTheAPIServer(t *testing.T, config *rest.Config) {
 func testFollowEnds(t *testing.T, config *rest.Config) {
 	c := connect(t, config)
 	wrong := errors.New("wrong")
-	err := follow(t.Context(), c, &corev1.NamespaceList{}, func([]corev1.Namespace) (bool, error) { return false, wrong })
+	err := Follow(t.Context(), c, &corev1.NamespaceList{}, func([]corev1.Namespace) (bool, error) { return false, wrong })
 	if !errors.Is(err, wrong) {
 		t.Errorf("the caller's error: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	err = follow(ctx, c, &corev1.NamespaceList{}, func([]corev1.Namespace) (bool, error) { return false, nil })
+	err = Follow(ctx, c, &corev1.NamespaceList{}, func([]corev1.Namespace) (bool, error) { return false, nil })
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the end of time: %v", err)
 	}
