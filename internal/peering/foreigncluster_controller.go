@@ -39,7 +39,7 @@ import (
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,verbs=get;list;watch;patch;delete
-// +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,verbs=list;watch;delete
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=secrets,verbs=get;create;patch;delete
 
 // Link connects to peers and copies objects there; [replicate.Replicator] is it.
@@ -148,7 +148,13 @@ func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 	if err != nil {
 		return fmt.Errorf("set up controller of foreign clusters: %w", err)
 	}
-	return nil
+	// Made before the first peering, so that the last one leaves nothing that was not there before it.
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		if _, err := r.root(ctx); err != nil {
+			log.FromContext(ctx).Error(err, "key of this cluster not made yet, the first peering will make it")
+		}
+		return nil
+	}))
 }
 
 // byLabel finds the ForeignCluster of an object that carries the peer's cluster ID.

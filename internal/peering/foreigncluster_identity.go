@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -21,6 +22,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/auth/key"
 )
 
 // tokenSecretName is the Secret with a peer's token of first contact, in the install namespace.
@@ -28,10 +30,16 @@ func tokenSecretName(clusterID string) string { return "remote-token-" + cluster
 
 const tokenKey = "token"
 
-// heldIdentity is what we hold in a peer. Before first contact it is a key.
+// rootSecretName is the Secret, in the install namespace, with what this cluster's keys are made of. It outlives peerings: a
+// provider that was away while it was unpeered has pinned the key, and knows us when it comes back.
+const (
+	rootSecretName = "liqo-peering-key"
+	rootKey        = "root"
+)
+
+// heldIdentity is what we hold in a peer.
 type heldIdentity struct {
 	secret   *corev1.Secret
-	key      ed25519.PrivateKey
 	identity remote.Identity
 	complete bool
 }
@@ -174,28 +182,22 @@ func (r *fcReconciler) ensureIdentity(ctx context.Context, s *scope) error {
 // readIdentity reads the Secret live: Secrets of tenants are in no cache.
 func (r *fcReconciler) readIdentity(ctx context.Context, s *scope) (*heldIdentity, error) {
 	var secret corev1.Secret
-	key := client.ObjectKey{Namespace: s.namespace, Name: remote.SecretName(s.peer.ClusterID)}
-	err := r.live.Get(ctx, key, &secret)
+	at := client.ObjectKey{Namespace: s.namespace, Name: remote.SecretName(s.peer.ClusterID)}
+	err := r.live.Get(ctx, at, &secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		return &heldIdentity{}, nil
 	case apierrors.IsForbidden(err) && s.fc.DeletionTimestamp != nil:
 		return &heldIdentity{}, nil // the right to read it is gone already
 	case err != nil:
-		return nil, fmt.Errorf("read identity %s: %w", key, err)
+		return nil, fmt.Errorf("read identity %s: %w", at, err)
 	}
 	held := &heldIdentity{secret: &secret}
-	if len(secret.Data[tokenKey]) == 0 {
-		held.key, err = remote.ParseKey(secret.Data)
-	} else {
-		held.identity, err = remote.ParseIdentity(secret.Data)
-		held.key, held.complete = held.identity.PrivateKey, err == nil
+	if held.identity, err = remote.ParseIdentity(secret.Data); err != nil {
+		log.FromContext(ctx).Error(err, "identity not readable, another one is asked for", "secret", at.String())
+		return held, nil
 	}
-	if err != nil {
-		// What cannot be read is as good as lost; a new key needs the provider's consent if the old one was pinned.
-		log.FromContext(ctx).Error(err, "identity not readable, a new one is made", "secret", key.String())
-		return &heldIdentity{secret: &secret}, nil
-	}
+	held.complete = true
 	return held, nil
 }
 
@@ -265,35 +267,61 @@ func (r *fcReconciler) ask(ctx context.Context, s *scope, held *heldIdentity, to
 	}
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
+	ours, err := r.key(ctx, s.peer.ClusterID)
+	if err != nil {
+		return auth.Grant{}, err
+	}
 	if held.complete {
-		grant, err := registrar.Renew(ctx, r.options.Local, held.key)
+		grant, err := registrar.Renew(ctx, r.options.Local, ours)
 		if err == nil || !errors.Is(err, auth.ErrConflict) && !errors.Is(err, auth.ErrDenied) || !s.facts.outgoing {
 			return grant, err
 		}
 		// The tenant is gone over there: begin anew, with the same key.
 	}
-	if held.key == nil {
-		if held.key, err = r.makeKey(ctx, s); err != nil {
-			return auth.Grant{}, err
-		}
-	}
-	return registrar.Register(ctx, auth.Registration{Cluster: r.options.Local, Token: token, Key: held.key})
+	return registrar.Register(ctx, auth.Registration{Cluster: r.options.Local, Token: token, Key: ours})
 }
 
-// makeKey keeps the key before it is shown to anybody: a key that was pinned and then lost locks us out.
-func (r *fcReconciler) makeKey(ctx context.Context, s *scope) (ed25519.PrivateKey, error) {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
+// key is the one that this cluster shows to one provider.
+func (r *fcReconciler) key(ctx context.Context, providerID string) (ed25519.PrivateKey, error) {
+	root, err := r.root(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("make key: %w", err)
+		return nil, err
 	}
-	return key, r.writeIdentity(ctx, s, remote.KeyData(key))
+	derived, err := key.Derive(root, providerID)
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s/%s: %w; if it is deleted, another one is made, and providers that know this cluster must unpeer it first",
+			r.options.Namespace, rootSecretName, err)
+	}
+	return derived, nil
+}
+
+// root reads what the keys are made of, or makes it. It is read each time, which is seldom: an administrator may have replaced it.
+func (r *fcReconciler) root(ctx context.Context) ([]byte, error) {
+	var secret corev1.Secret
+	at := client.ObjectKey{Namespace: r.options.Namespace, Name: rootSecretName}
+	err := r.live.Get(ctx, at, &secret)
+	if apierrors.IsNotFound(err) {
+		root := make([]byte, key.RootSize)
+		_, _ = rand.Read(root) // never fails
+		secret = corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name, Labels: map[string]string{labels.AppPartOf: labels.PartOf}},
+			Data:       map[string][]byte{rootKey: root},
+		}
+		if err = r.client.Create(ctx, &secret, client.FieldOwner(labels.OwnerForeignCluster)); apierrors.IsAlreadyExists(err) {
+			err = r.live.Get(ctx, at, &secret)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read or make Secret %s: %w", at, err)
+	}
+	return secret.Data[rootKey], nil
 }
 
 // keep writes a new token down and hands it to the link.
 func (r *fcReconciler) keep(ctx context.Context, s *scope, held *heldIdentity, grant auth.Grant) error {
 	now := r.options.Now() // asking took time
 	held.identity = remote.Identity{
-		PrivateKey: held.key, Namespace: grant.Namespace, APIServerURL: grant.APIServerURL, APIServerCA: grant.APIServerCA,
+		Namespace: grant.Namespace, APIServerURL: grant.APIServerURL, APIServerCA: grant.APIServerCA,
 		ProxyURL: s.fc.Spec.ForeignProxyURL, Token: grant.Token, RenewAt: now.Add(grant.Lifetime / 2), ExpiresAt: now.Add(grant.Lifetime),
 	}
 	held.complete = true

@@ -660,7 +660,8 @@ func strangersStay(t *testing.T, b *bed, _ map[string]string) {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "default"}}
-	for _, object := range []client.Object{account, claim} {
+	ours := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-peering-key", Labels: map[string]string{labels.AppPartOf: labels.PartOf}}}
+	for _, object := range []client.Object{account, claim, ours} {
 		if err := b.client.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
@@ -674,5 +675,8 @@ func strangersStay(t *testing.T, b *bed, _ map[string]string) {
 	}
 	if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
 		t.Error(err)
+	}
+	if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(ours), ours); !apierrors.IsNotFound(err) {
+		t.Errorf("Secret %s: %v, want it gone", ours.Name, err)
 	}
 }

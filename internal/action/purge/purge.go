@@ -170,6 +170,9 @@ func ourNamespaces(ctx context.Context, c client.Reader, namespace string, progr
 		case slices.Contains(protected, one.Name):
 			if one.Name == namespace {
 				progress.Warn(fmt.Sprintf("Namespace %s stays: it is the cluster's own", one.Name))
+				if ours, err = inside(ctx, c, namespace, ours); err != nil {
+					return nil, err
+				}
 			}
 		case one.Labels[labels.TenantNamespace] == "true" || one.Labels[storageLabel] == "true":
 			ours = append(ours, one)
@@ -180,10 +183,27 @@ func ourNamespaces(ctx context.Context, c client.Reader, namespace string, progr
 			}
 			if len(others) > 0 {
 				progress.Warn(fmt.Sprintf("Namespace %s stays: it holds what is not Liqo's: %s", one.Name, strings.Join(others, ", ")))
+				if ours, err = inside(ctx, c, namespace, ours); err != nil {
+					return nil, err
+				}
 				continue
 			}
 			ours = append(ours, one)
 		}
+	}
+	return ours, nil
+}
+
+// inside adds what is ours, and not the chart's, in a namespace that stays.
+func inside(ctx context.Context, c client.Reader, namespace string, ours []client.Object) ([]client.Object, error) {
+	for _, list := range []client.ObjectList{&corev1.SecretList{}, &corev1.ConfigMapList{}} {
+		if err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{labels.AppPartOf: labels.PartOf}); err != nil {
+			return nil, fmt.Errorf("list what is left in namespace %s: %w", namespace, err)
+		}
+		_ = meta.EachListItem(list, func(object runtime.Object) error {
+			ours = append(ours, object.(client.Object))
+			return nil
+		})
 	}
 	return ours, nil
 }

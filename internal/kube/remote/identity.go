@@ -4,7 +4,6 @@ package remote
 
 import (
 	"bytes"
-	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -20,8 +19,6 @@ import (
 
 // Identity is who we are in another cluster, and where that cluster is. It is kept in a Secret.
 type Identity struct {
-	// PrivateKey is the key that the other cluster has pinned; it signs renewals of the token.
-	PrivateKey ed25519.PrivateKey
 	// Namespace is our tenant namespace over there.
 	Namespace string
 	// APIServerURL and APIServerCA say where its API server is and who vouches for it; without CA, the system does.
@@ -36,17 +33,14 @@ type Identity struct {
 
 // The keys of the Secret.
 const (
-	keyPrivateKey = "private-key"
-	keyURL        = "apiServerUrl"
-	keyCA         = "apiServerCa"
-	keyProxy      = "proxyURL"
-	keyNamespace  = "namespace"
-	keyToken      = "token"
-	keyRenewAt    = "token-renew-at"
-	keyExpiresAt  = "token-expires-at"
+	keyURL       = "apiServerUrl"
+	keyCA        = "apiServerCa"
+	keyProxy     = "proxyURL"
+	keyNamespace = "namespace"
+	keyToken     = "token"
+	keyRenewAt   = "token-renew-at"
+	keyExpiresAt = "token-expires-at"
 )
-
-const pemPrivateKey = "PRIVATE KEY"
 
 // SecretName is the name of the Secret, in the tenant namespace, with our identity in the cluster.
 func SecretName(clusterID string) string {
@@ -68,9 +62,6 @@ func ParseIdentity(data map[string][]byte) (Identity, error) {
 			failures = append(failures, fmt.Errorf("%s %w", key, err))
 		}
 	}
-	var err error
-	identity.PrivateKey, err = ParseKey(data)
-	failures = append(failures, err)
 	note(keyNamespace, checkNamespace(identity.Namespace))
 	note(keyURL, checkURL(identity.APIServerURL, "https"))
 	if identity.ProxyURL != "" {
@@ -78,6 +69,7 @@ func ParseIdentity(data map[string][]byte) (Identity, error) {
 	}
 	note(keyCA, checkCA(identity.APIServerCA))
 	note(keyToken, checkToken(identity.Token))
+	var err error
 	identity.RenewAt, err = parseTime(data[keyRenewAt])
 	note(keyRenewAt, err)
 	identity.ExpiresAt, err = parseTime(data[keyExpiresAt])
@@ -90,41 +82,15 @@ func ParseIdentity(data map[string][]byte) (Identity, error) {
 
 // Data is the data of the Secret.
 func (i Identity) Data() map[string][]byte {
-	data := KeyData(i.PrivateKey)
-	data[keyURL] = []byte(i.APIServerURL)
-	data[keyCA] = slices.Clone(i.APIServerCA)
-	data[keyProxy] = []byte(i.ProxyURL)
-	data[keyNamespace] = []byte(i.Namespace)
-	data[keyToken] = []byte(i.Token)
-	data[keyRenewAt] = []byte(i.RenewAt.UTC().Format(time.RFC3339))
-	data[keyExpiresAt] = []byte(i.ExpiresAt.UTC().Format(time.RFC3339))
-	return data
-}
-
-// ParseKey reads the private key alone: the Secret may be older than the first answer of the other cluster.
-func ParseKey(data map[string][]byte) (ed25519.PrivateKey, error) {
-	block, rest := pem.Decode(data[keyPrivateKey])
-	if block == nil || block.Type != pemPrivateKey || len(bytes.TrimSpace(rest)) > 0 {
-		return nil, errors.New(keyPrivateKey + " is not one private key in PEM")
+	return map[string][]byte{
+		keyURL:       []byte(i.APIServerURL),
+		keyCA:        slices.Clone(i.APIServerCA),
+		keyProxy:     []byte(i.ProxyURL),
+		keyNamespace: []byte(i.Namespace),
+		keyToken:     []byte(i.Token),
+		keyRenewAt:   []byte(i.RenewAt.UTC().Format(time.RFC3339)),
+		keyExpiresAt: []byte(i.ExpiresAt.UTC().Format(time.RFC3339)),
 	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, errors.New(keyPrivateKey + " is not a key in PKCS #8") // x509 could quote the bytes
-	}
-	key, ok := parsed.(ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("%s is a %T, want an Ed25519 key", keyPrivateKey, parsed)
-	}
-	return key, nil
-}
-
-// KeyData is the data of a Secret that holds the private key alone.
-func KeyData(key ed25519.PrivateKey) map[string][]byte {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return map[string][]byte{} // not with a key of ed25519
-	}
-	return map[string][]byte{keyPrivateKey: pem.EncodeToMemory(&pem.Block{Type: pemPrivateKey, Bytes: der})}
 }
 
 func checkNamespace(name string) error {

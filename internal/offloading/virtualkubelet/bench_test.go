@@ -5,7 +5,6 @@ package virtualkubelet
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"encoding/pem"
 	"io"
 	"net"
@@ -254,7 +253,7 @@ func (b *bench) identity(token string) {
 	b.t.Helper()
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.provider.server.Certificate().Raw})
 	identity := remote.Identity{
-		PrivateKey: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), Namespace: "liqo-tenant-rome-abcdef",
+		Namespace:    "liqo-tenant-rome-abcdef",
 		APIServerURL: "https://" + b.wire.listener.Addr().String(), APIServerCA: certificate,
 		Token: token, RenewAt: time.Now().Add(time.Hour), ExpiresAt: time.Now().Add(2 * time.Hour),
 	}

@@ -96,7 +96,7 @@ type Registration struct {
 	AuthURL string
 	// Token of the provider.
 	Token string
-	// Key of the consumer, made for this provider and used with no other.
+	// Key of the consumer, made for this provider and used with no other; see package key.
 	Key ed25519.PrivateKey
 	// DryRun checks the token and the input, and changes nothing. The grant is empty then.
 	DryRun bool

@@ -4,7 +4,6 @@ package replicate
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -54,7 +53,6 @@ type bed struct {
 	name        string // of both namespaces
 	origin      string
 	provider    string
-	key         ed25519.PrivateKey
 
 	r    *Replicator
 	stop func()
@@ -82,9 +80,6 @@ func newBed(t *testing.T) *bed {
 	b.name = namespace.Name
 	b.origin, b.provider = "origin-of-"+b.name, "provider-of-"+b.name
 	b.tenant()
-	var err error
-	_, b.key, err = ed25519.GenerateKey(nil)
-	b.must(err)
 	return b
 }
 
@@ -121,7 +116,7 @@ func (b *bed) peer(through string) Peer {
 	b.must(b.there.SubResource("token").Create(b.t.Context(), account, request))
 	now := time.Now().UTC().Truncate(time.Second)
 	identity := remote.Identity{
-		PrivateKey: b.key, Namespace: b.name, APIServerURL: through, APIServerCA: b.thereConfig.CAData,
+		Namespace: b.name, APIServerURL: through, APIServerCA: b.thereConfig.CAData,
 		Token: request.Status.Token, RenewAt: now.Add(30 * time.Minute), ExpiresAt: now.Add(time.Hour),
 	}
 	parsed, err := remote.ParseIdentity(identity.Data())
