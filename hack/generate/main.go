@@ -95,8 +95,36 @@ func types(ctx context.Context) error {
 		// One by one: two files are written for every group, and with a pattern the last one is left to chance.
 		args = append(args, "paths=./"+group)
 	}
-	_, err = controllerGen(ctx, args...)
-	return err
+	if _, err = controllerGen(ctx, args...); err != nil {
+		return err
+	}
+	return boundQuantities()
+}
+
+// The pattern that the generator writes for a quantity takes any exponent, and Go's quantities are computed with as many digits:
+// a peer who writes "1e999999999" would keep us, or an API server, busy for minutes with each look at it.
+const (
+	anyQuantity     = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+	boundedQuantity = `^(\+|-)?([0-9]{1,19}(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE](\+|-)?[0-9]{1,2})?$`
+)
+
+func boundQuantities() error {
+	paths, err := filepath.Glob(crds + "/*.yaml")
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if bounded := bytes.ReplaceAll(text, []byte(anyQuantity), []byte(boundedQuantity)); !bytes.Equal(bounded, text) {
+			if err := os.WriteFile(path, bounded, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // controllerGen returns what the program says on its output.

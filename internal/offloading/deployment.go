@@ -53,8 +53,10 @@ func (k kubelet) marks() map[string]string {
 	}
 }
 
-// bindingName is the name of the bindings outside the tenant namespace.
-func (k kubelet) bindingName() string { return "liqo-virtual-kubelet-" + k.peer.UniqueName() }
+// bindingPrefix begins the names of the bindings outside the tenant namespace.
+const bindingPrefix = "liqo-virtual-kubelet-"
+
+func (k kubelet) bindingName() string { return bindingPrefix + k.peer.UniqueName() }
 
 func (k kubelet) account() *coreapply.ServiceAccountApplyConfiguration {
 	return coreapply.ServiceAccount(kubeletName, k.namespace).WithLabels(k.marks())

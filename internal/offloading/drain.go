@@ -257,26 +257,32 @@ func (r *nodeReconciler) dismantle(ctx context.Context, f *facts, rights []clien
 	return atOnce(all...)
 }
 
-// rights are what a virtual kubelet has besides its Deployment. The bindings are found by their labels: the peer's name may be
-// forgotten by now.
+// rights are what a virtual kubelet has besides its Deployment. The bindings are found by their labels, where we make such: the peer's
+// name may be forgotten by now. What others label like that elsewhere is not ours to delete.
 func (r *nodeReconciler) rights(ctx context.Context, reader client.Reader, k kubelet) (all []client.Object, err error) {
 	mine := client.MatchingLabels{labels.ClusterID: k.peer.ClusterID, labels.AppName: kubeletName}
 	var cluster rbacv1.ClusterRoleBindingList
-	var spaces rbacv1.RoleBindingList
+	var tenants, leases rbacv1.RoleBindingList
 	var accounts corev1.ServiceAccountList
 	err = atOnce(
 		func() error { return reader.List(ctx, &cluster, mine) },
-		func() error { return reader.List(ctx, &spaces, mine) },
+		func() error { return reader.List(ctx, &tenants, mine, client.InNamespace(k.namespace)) },
+		func() error { return reader.List(ctx, &leases, mine, client.InNamespace(leaseSpace)) },
 		func() error { return reader.List(ctx, &accounts, mine, client.InNamespace(k.namespace)) },
 	)
 	if err != nil {
 		return nil, fmt.Errorf("list rights of the virtual kubelet in %s: %w", k.namespace, err)
 	}
 	for i := range cluster.Items {
-		all = append(all, &cluster.Items[i])
+		if strings.HasPrefix(cluster.Items[i].Name, bindingPrefix) {
+			all = append(all, &cluster.Items[i])
+		}
 	}
-	for i := range spaces.Items {
-		all = append(all, &spaces.Items[i])
+	for i := range tenants.Items {
+		all = append(all, &tenants.Items[i])
+	}
+	for i := range leases.Items {
+		all = append(all, &leases.Items[i])
 	}
 	for i := range accounts.Items {
 		all = append(all, &accounts.Items[i])

@@ -136,7 +136,13 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 		return reconcile.Result{}, errors.Join(err, r.sayUnserved(ctx, &slice, first))
 	}
 	peer, err := r.peer(ctx, &slice)
-	if err != nil || peer == nil {
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if peer == nil {
+		if slice.DeletionTimestamp != nil { // somebody else put our finalizer on it
+			_, err = r.patchFinalizer(ctx, &slice, controllerutil.RemoveFinalizer)
+		}
 		return reconcile.Result{}, err
 	}
 	k := kubelet{
@@ -155,14 +161,18 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 }
 
 // peer is who the slice asks. The name is in the ForeignCluster; without one, the slice is being deleted, or we are called
-// again when it comes.
+// again when it comes. A slice in the tenant of another peer gets nothing: that peer may have written it.
 func (r *nodeReconciler) peer(ctx context.Context, slice *sharingv1alpha1.ResourceSlice) (*discoveryv1alpha1.ClusterIdentity, error) {
 	var all discoveryv1alpha1.ForeignClusterList
 	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list foreign clusters: %w", err)
 	}
 	for i := range all.Items {
-		if identity := all.Items[i].Spec.ClusterIdentity; identity != nil && identity.ClusterID == slice.Spec.ProviderClusterID {
+		fc := &all.Items[i]
+		if identity := fc.Spec.ClusterIdentity; identity != nil && identity.ClusterID == slice.Spec.ProviderClusterID {
+			if slice.Namespace != fc.Status.TenantNamespace.Local && slice.Namespace != identity.TenantNamespace() {
+				return nil, nil
+			}
 			found := *identity
 			return &found, nil
 		}

@@ -252,3 +252,53 @@ func TestForced(t *testing.T) {
 		t.Error("the pod was not deleted")
 	}
 }
+
+// TestStrangers: a slice in another peer's tenant reaches nothing of this one, and what somebody else labels like ours is neither
+// deleted nor in the way.
+func TestStrangers(t *testing.T) {
+	b := newBench(t)
+	b.foreignCluster()
+	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-evil-000000"}})
+	b.run("liqo:v1")
+	slice := b.slice("rome")
+	node := b.node()
+	b.says(slice, sharingv1alpha1.ReasonNodeReady, "")
+	likeOurs := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "like-ours", Labels: map[string]string{
+			labels.AppName: kubeletName, labels.ClusterID: "milan-id", labels.AppPartOf: labels.PartOf,
+		}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+	}
+	b.create(likeOurs)
+	evil := &sharingv1alpha1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "liqo-tenant-evil-000000", Name: "evil", Finalizers: []string{labels.FinalizerNode},
+			Labels: map[string]string{labels.Replication: "true", labels.ClusterID: "milan-id"},
+		},
+		Spec: slice.Spec,
+	}
+	b.create(evil)
+	b.must(b.Delete(t.Context(), evil))
+	b.until("the evil slice is gone", func() bool { return b.gone(evil) })
+	b.read(node)
+	if node.Spec.Unschedulable || node.DeletionTimestamp != nil {
+		t.Error("another peer's slice has taken the node down")
+	}
+	for _, part := range b.parts() {
+		b.read(part)
+	}
+	var bindings rbacv1.ClusterRoleBindingList
+	b.must(b.List(t.Context(), &bindings, client.MatchingLabels{labels.ClusterID: "milan-id"}))
+	for i := range bindings.Items {
+		for _, subject := range bindings.Items[i].Subjects {
+			if subject.Namespace != tenant {
+				t.Errorf("%s is bound to %s/%s", bindings.Items[i].Name, subject.Namespace, subject.Name)
+			}
+		}
+	}
+
+	b.must(b.Delete(t.Context(), slice))
+	b.until("the node is gone", func() bool { return b.gone(node) })
+	b.until("the slice is gone", func() bool { return b.gone(slice) })
+	b.read(likeOurs)
+}

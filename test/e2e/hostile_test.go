@@ -163,6 +163,7 @@ func hostileNeighbour(t *testing.T, token, own string) {
 		{"PATCH", path + "/ours", `{"metadata":{"annotations":{"liqo.io/force-unpeer":"true"}}}`},
 		{"POST", path, strings.ReplaceAll(name, `"ours"`, `"evil"`)},
 		{"PATCH", path + "/rome", `{"metadata":{"finalizers":null}}`},
+		{"PATCH", path + "/rome", `{"metadata":{"finalizers":["liqo.io/grant","x.example/hold"]}}`},
 	} {
 		if status, text := call(t, milan, token, f.method, f.path, f.body); status != http.StatusForbidden && status != http.StatusUnprocessableEntity {
 			t.Errorf("%s %s %s: %d, want a refusal\n%s", f.method, f.path, f.body, status, text)

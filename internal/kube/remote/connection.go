@@ -79,6 +79,8 @@ func (c *Connection) connect(i Identity) (ends, error) {
 		UserAgent: "liqo/" + version.Version, QPS: qps, Burst: burst, Dial: dialer.DialContext,
 		// What another cluster's API server advises, nobody here can follow.
 		WarningHandler: rest.NoWarnings{},
+		// A megabyte of zeros is a kilobyte, and the other side decides what it sends.
+		DisableCompression: true,
 	}
 	if i.ProxyURL != "" {
 		proxy, err := url.Parse(i.ProxyURL)
@@ -92,6 +94,8 @@ func (c *Connection) connect(i Identity) (ends, error) {
 	if err != nil {
 		return ends{}, fmt.Errorf("prepare the connection to %s: %w", i.APIServerURL, err)
 	}
+	// An API server has no reason to send us elsewhere, and our token must not go there.
+	httpClient.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	mapper, err := apiutil.NewDynamicRESTMapper(config, httpClient)
 	if err != nil {
 		return ends{}, fmt.Errorf("prepare the connection to %s: %w", i.APIServerURL, err)

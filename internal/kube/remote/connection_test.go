@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -250,5 +251,47 @@ func TestRealAPIServer(t *testing.T) {
 	}
 	if c.Config().BearerToken != "" {
 		t.Error("Config carries the token")
+	}
+}
+
+// TestHostileAnswers: what the other API server answers with costs us little, and leads nowhere else.
+func TestHostileAnswers(t *testing.T) {
+	var elsewhere atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	t.Cleanup(other.Close)
+	var sent atomic.Int64
+	_, identity := stand(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+			return
+		}
+		if r.Header.Get("Accept-Encoding") == "gzip" {
+			t.Errorf("%s asks for compression", r.URL)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		for chunk := make([]byte, 1<<20); ; {
+			n, err := w.Write(chunk)
+			if sent.Add(int64(n)); err != nil || sent.Load() > 1<<30 {
+				return
+			}
+		}
+	})
+	c := connection(t, identity)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}
+	clients, err := kubernetes.NewForConfigAndClient(c.Config(), c.HTTPClient())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := clients.CoreV1().Pods("a").Get(t.Context(), "b", metav1.GetOptions{}); err == nil {
+		t.Error("an endless answer was accepted")
+	}
+	if sent.Load() > 4*mostBody {
+		t.Errorf("%d bytes were taken, at most %d should be", sent.Load(), mostBody)
+	}
+	if _, err := clients.CoreV1().Pods("a").Create(t.Context(), pod, metav1.CreateOptions{}); err == nil {
+		t.Error("a redirect was taken for success")
+	}
+	if elsewhere.Load() != 0 {
+		t.Error("a redirect was followed, with our token")
 	}
 }

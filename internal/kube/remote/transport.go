@@ -6,13 +6,18 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"sync/atomic"
 	"time"
 )
 
-// callTimeout is the deadline of a call, and of the first line of a stream's answer.
-const callTimeout = 10 * time.Second
+const (
+	// callTimeout is the deadline of a call, and of the first line of a stream's answer.
+	callTimeout = 10 * time.Second
+	// mostBody bounds the answer to a call: the other side decides how long it is, and it is read as a whole.
+	mostBody = 16 << 20
+)
 
 // transport adds the current token and a deadline to each request.
 type transport struct {
@@ -36,13 +41,18 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	if stream(request) || response.StatusCode == http.StatusSwitchingProtocols {
+	streams := stream(request) || response.StatusCode == http.StatusSwitchingProtocols
+	if streams {
 		timer.Stop()
 	}
 	if response.StatusCode == http.StatusSwitchingProtocols {
 		return response, nil // its body is the connection, which its user wants to write to
 	}
-	response.Body = &body{ReadCloser: response.Body, done: func() { timer.Stop(); cancel(nil) }}
+	left := int64(mostBody)
+	if streams {
+		left = math.MaxInt64
+	}
+	response.Body = &body{ReadCloser: response.Body, left: left, done: func() { timer.Stop(); cancel(nil) }}
 	return response, nil
 }
 
@@ -56,7 +66,16 @@ func truth(text string) bool { return text == "true" || text == "1" }
 
 type body struct {
 	io.ReadCloser
+	left int64
 	done func()
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, fmt.Errorf("the answer is longer than %d bytes", mostBody)
+	}
+	return n, err
 }
 
 func (b *body) Close() error {

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -138,15 +139,26 @@ func mayLabel(key, value string) bool {
 	return true
 }
 
-// amounts are those of the grant that a node can have.
+// amounts are those of the grant that a node can have. One that it cannot have would keep all others away, and the conditions
+// with them: only CPU and memory may have fractions, which are rounded down elsewhere.
 func amounts(granted corev1.ResourceList) corev1.ResourceList {
 	all := corev1.ResourceList{}
 	for name, amount := range granted {
-		if amount.Sign() >= 0 && len(validation.IsQualifiedName(string(name))) == 0 {
-			all[name] = amount.DeepCopy()
+		if amount.Sign() < 0 || len(validation.IsQualifiedName(string(name))) > 0 {
+			continue
 		}
+		fit := amount.DeepCopy()
+		if name != corev1.ResourceCPU && name != corev1.ResourceMemory && !fit.RoundUp(0) {
+			fit.Sub(*resource.NewQuantity(1, amount.Format))
+		}
+		all[name] = fit
 	}
 	return all
+}
+
+// labelValues leaves out what cannot become one.
+func labelValues(all []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return one == "" || len(validation.IsValidLabelValue(one)) > 0 })
 }
 
 func first(all []string, otherwise string) string {
@@ -160,14 +172,14 @@ func (p *picture) os() string {
 	if p.granted == nil {
 		return "linux"
 	}
-	return first(p.granted.OperatingSystems, "linux")
+	return first(labelValues(p.granted.OperatingSystems), "linux")
 }
 
 func (p *picture) arch() string {
 	if p.granted == nil {
 		return "amd64"
 	}
-	return first(p.granted.Architectures, "amd64")
+	return first(labelValues(p.granted.Architectures), "amd64")
 }
 
 // birth is the node as it is first written: with the taint, before any pod could be scheduled. Taints are one list for all

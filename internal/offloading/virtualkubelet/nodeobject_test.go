@@ -105,6 +105,15 @@ func TestHostile(t *testing.T) {
 	if got := len(drawn.nodeLabels()); got != plain {
 		t.Errorf("%d labels, want %d", got, plain)
 	}
+	drawn.granted.Architectures, drawn.granted.OperatingSystems = []string{"a b", "arm64"}, []string{"!"}
+	if labels := drawn.nodeLabels(); labels[corev1.LabelArchStable] != "arm64" || labels[corev1.LabelOSStable] != "linux" {
+		t.Errorf("labels %v", labels)
+	}
+	for amount, want := range map[string]string{"500m": "0", "1500m": "1", "2": "2", "1Ki": "1Ki", "9E": "9E"} {
+		if got := amounts(corev1.ResourceList{"example.com/gpu": resource.MustParse(amount)})["example.com/gpu"]; got.Cmp(resource.MustParse(want)) != 0 {
+			t.Errorf("%s of something that comes in pieces: %s, want %s", amount, got.String(), want)
+		}
+	}
 	status := drawn.status()
 	if len(status.Capacity) != 2 || len(status.Allocatable) != 2 || len(status.Images) != mostImages {
 		t.Errorf("capacity %v, allocatable %v, %d images", status.Capacity, status.Allocatable, len(status.Images))

@@ -15,6 +15,8 @@ type kind struct {
 	name   string
 	object func() client.Object
 	list   func() client.ObjectList
+	// check looks at an object of the provider before its values are understood: to understand some would cost hours.
+	check func(untyped map[string]any) error
 	// there is the intent for the copy: the spec, under the copy's labels and annotations.
 	there func(local client.Object, copied meta) runtime.ApplyConfiguration
 	// here is the intent for the local object's status: the fields that are the provider's; nil if it has said nothing yet.
@@ -29,6 +31,7 @@ func catalog() []kind {
 			name:   "ResourceSlice",
 			object: func() client.Object { return &sharingv1alpha1.ResourceSlice{} },
 			list:   func() client.ObjectList { return &sharingv1alpha1.ResourceSliceList{} },
+			check:  sliceCheck,
 			there: func(local client.Object, copied meta) runtime.ApplyConfiguration {
 				return sliceThere(local.(*sharingv1alpha1.ResourceSlice), copied)
 			},

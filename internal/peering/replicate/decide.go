@@ -40,9 +40,12 @@ func copied(local metav1.Object, origin, namespace string) meta {
 }
 
 // peerOf is the cluster that the object is to be copied to. An object that lost its labels but not its finalizer
-// belongs to nobody and still has to end.
+// belongs to nobody and still has to end. A copy is another cluster's, which may write what it likes on it.
 func peerOf(object metav1.Object) (id string, ours bool) {
 	id = object.GetLabels()[labels.RemoteID]
+	if object.GetLabels()[labels.Replicated] == yes {
+		return id, false
+	}
 	if object.GetLabels()[labels.Replication] == yes && id != "" {
 		return id, true
 	}

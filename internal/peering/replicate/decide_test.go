@@ -3,19 +3,24 @@
 package replicate
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
@@ -75,6 +80,7 @@ func TestPeerOf(t *testing.T) {
 	}{
 		"wanted":                     {metav1.ObjectMeta{Labels: map[string]string{labels.Replication: "true", labels.RemoteID: "x"}}, "x", true},
 		"a copy":                     {metav1.ObjectMeta{Labels: map[string]string{labels.Replication: "false", labels.RemoteID: "x"}}, "x", false},
+		"a copy, with our finalizer": {metav1.ObjectMeta{Labels: map[string]string{labels.Replicated: "true", labels.RemoteID: "x"}, Finalizers: []string{labels.FinalizerReplication}}, "x", false},
 		"no peer named":              {metav1.ObjectMeta{Labels: map[string]string{labels.Replication: "true"}}, "", false},
 		"a stranger's":               {metav1.ObjectMeta{}, "", false},
 		"lost its labels, was sent":  {metav1.ObjectMeta{Finalizers: []string{labels.FinalizerReplication}}, "", true},
@@ -110,6 +116,71 @@ func TestObservedGenerationIsTranslated(t *testing.T) {
 	silent.Status.Phase = ""
 	if sliceHere(slice(1, 0, "a"), silent) != nil {
 		t.Error("a provider that has said nothing was quoted")
+	}
+}
+
+// TestSliceCheck: what would take a quantity hours to count with is refused before it becomes one.
+func TestSliceCheck(t *testing.T) {
+	for amount, good := range map[any]bool{
+		"1": true, "100m": true, "1.5Gi": true, "2e3": true, ".5": true, "9223372036854775807": true, int64(7): true, "-1": true,
+		"1e999999999": false, "1E+999": false, "1234567890123456789e999999999": false, "": false, "1 ": false, "12345678901234567890123": false,
+		1.5: false, true: false, "0x1": false, "1e1.5": false,
+	} {
+		for _, path := range [][]string{{"spec", "resources"}, {"status", "resources"}, {"status", "prices"}} {
+			object := map[string]any{}
+			if err := unstructured.SetNestedField(object, map[string]any{"cpu": amount}, path...); err != nil {
+				t.Fatal(err)
+			}
+			err := sliceCheck(object)
+			if (err == nil) != good {
+				t.Errorf("%s %v: %v", strings.Join(path, "."), amount, err)
+			}
+			if text, ok := amount.(string); ok && good {
+				if _, err := resource.ParseQuantity(text); err != nil {
+					t.Errorf("%q passes and is no quantity: %v", text, err)
+				}
+			}
+		}
+	}
+	many := map[string]any{}
+	for i := range mostAmounts + 1 {
+		many[fmt.Sprint("r", i)] = "1"
+	}
+	if sliceCheck(map[string]any{"status": map[string]any{"resources": many}}) == nil {
+		t.Error("too many resources pass")
+	}
+	for _, strange := range []map[string]any{{"status": "x"}, {"status": map[string]any{"resources": []any{}}}} {
+		if sliceCheck(strange) == nil {
+			t.Errorf("%v passes", strange)
+		}
+	}
+}
+
+// TestSliceHereIsSmall: a provider's words are taken over in reason.
+func TestSliceHereIsSmall(t *testing.T) {
+	long := strings.Repeat("ä", 10_000)
+	var remote sharingv1alpha1.ResourceSlice
+	status := &remote.Status
+	status.Phase, status.Labels = sharingv1alpha1.SliceAccepted, map[string]string{"not a label": "x", "a": long}
+	status.Conditions = []metav1.Condition{{Type: sharingv1alpha1.ConditionGranted, Message: long}}
+	for i := range 10_000 {
+		status.Labels[fmt.Sprint("l", i)] = "v"
+		status.Images = append(status.Images, corev1.ContainerImage{Names: []string{long, long, long, long, long, long}})
+		status.Architectures, status.OperatingSystems = append(status.Architectures, long), append(status.OperatingSystems, long)
+		status.StorageClasses = append(status.StorageClasses, sharingv1alpha1.StorageClass{StorageClassName: fmt.Sprint(long, i)})
+		status.IngressClasses = append(status.IngressClasses, sharingv1alpha1.IngressClass{IngressClassName: fmt.Sprint(long, i)})
+	}
+	text, err := json.Marshal(sliceHere(&sharingv1alpha1.ResourceSlice{}, &remote))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) > 200<<10 {
+		t.Errorf("%d bytes are written, of a few labels at most", len(text))
+	}
+	for _, bad := range []string{"not a label", "l9999"} {
+		if bytes.Contains(text, []byte(bad)) {
+			t.Errorf("%s was taken over", bad)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +25,9 @@ const (
 	lastRetry  = 15 * time.Second
 	// objectTime bounds the work on one object: a few calls there, of ten seconds at most each, and a few here.
 	objectTime = 45 * time.Second
+	// What a provider says is written down as often as it says something else: many times at first, then twice a second.
+	bringBurst = 20
+	bringPause = 500 * time.Millisecond
 )
 
 // desk works on the objects of one peer, one after the other.
@@ -38,11 +42,13 @@ type desk struct {
 
 	// leaving is known to the worker only: objects whose copy is being deleted.
 	leaving map[types.UID]*leaving
+	// paces, too: how fast an object may change because of what the provider says.
+	paces map[types.NamespacedName]*rate.Limiter
 }
 
 func newDesk(r *Replicator, id string) *desk {
 	return &desk{
-		r: r, id: id, leaving: map[types.UID]*leaving{},
+		r: r, id: id, leaving: map[types.UID]*leaving{}, paces: map[types.NamespacedName]*rate.Limiter{},
 		log: r.mgr.GetLogger().WithName("replicate").WithValues("peer", id),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[key](firstRetry, lastRetry)),
@@ -134,11 +140,8 @@ func (d *desk) sync(ctx context.Context, k key, l *link) (again time.Duration, e
 	if id, _ := peerOf(local); s == nil || id != d.id || local.GetLabels()[labels.Replication] != yes {
 		return 0, nil
 	}
-	remote := kind.object()
-	switch err := s.cache.Get(ctx, s.name(k), remote); {
-	case apierrors.IsNotFound(err):
-		remote = nil
-	case err != nil:
+	remote, err := s.remote(ctx, kind, s.cache, s.name(k))
+	if client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
 	if remote == nil || remote.GetDeletionTimestamp() == nil {
@@ -153,7 +156,7 @@ func (d *desk) sync(ctx context.Context, k key, l *link) (again time.Duration, e
 	if remote == nil {
 		return 0, nil // the copy's event brings us here again
 	}
-	return 0, d.bring(ctx, kind, local, remote)
+	return d.bring(ctx, kind, local, remote)
 }
 
 // keep makes sure, before anything is sent, that the object cannot vanish without us. If somebody changed the object
@@ -175,27 +178,40 @@ func (d *desk) patch(ctx context.Context, local, before client.Object) (done boo
 	return err == nil, err
 }
 
-// bring writes what the provider says into the status of the local object.
-func (d *desk) bring(ctx context.Context, kind kind, local, remote client.Object) error {
+// bring writes what the provider says into the status of the local object. again is when, if it says too much.
+func (d *desk) bring(ctx context.Context, kind kind, local, remote client.Object) (again time.Duration, err error) {
 	intent := kind.here(local, remote)
 	if intent == nil {
-		return nil
+		return 0, nil
 	}
-	err := d.r.status.ApplyStatusTo(ctx, intent, local)
-	return client.IgnoreNotFound(err)
+	name := client.ObjectKeyFromObject(local)
+	pace, ok := d.paces[name]
+	if !ok {
+		pace = rate.NewLimiter(rate.Every(bringPause), bringBurst)
+		d.paces[name] = pace
+	}
+	if !pace.Allow() {
+		return bringPause, nil
+	}
+	err = d.r.status.ApplyStatusTo(ctx, intent, local)
+	return 0, client.IgnoreNotFound(err)
 }
 
 // prune deletes a copy whose object is gone: a deadline ended it, or somebody took the finalizer away by hand. The
 // cache may be behind, so our API server is asked.
 func (d *desk) prune(ctx context.Context, k key, l *link) error {
 	d.r.status.Forget(k.name)
+	delete(d.paces, k.name)
 	s := l.session()
 	if s == nil || l.namespace != k.name.Namespace {
 		return nil
 	}
 	s.there.Forget(s.name(k))
 	kind := d.r.kinds[k.kind]
-	remote := kind.object()
+	remote, err := kind.untyped(d.r.mgr.GetScheme())
+	if err != nil {
+		return err
+	}
 	if err := s.cache.Get(ctx, s.name(k), remote); err != nil {
 		return client.IgnoreNotFound(err)
 	}

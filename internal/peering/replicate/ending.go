@@ -32,7 +32,7 @@ func (d *desk) finish(ctx context.Context, k key, local client.Object, l *link) 
 		return 0, nil // it was never sent
 	}
 	if len(local.GetFinalizers()) > 1 {
-		return 0, d.follow(ctx, k, local, l)
+		return d.follow(ctx, k, local, l)
 	}
 	memory, ok := d.leaving[local.GetUID()]
 	if !ok {
@@ -62,15 +62,15 @@ func (d *desk) finish(ctx context.Context, k key, local client.Object, l *link) 
 }
 
 // follow goes on to bring the status of an object that others still hold.
-func (d *desk) follow(ctx context.Context, k key, local client.Object, l *link) error {
+func (d *desk) follow(ctx context.Context, k key, local client.Object, l *link) (again time.Duration, err error) {
 	s := l.session()
 	if s == nil {
-		return nil
+		return 0, nil
 	}
 	kind := d.r.kinds[k.kind]
-	remote := kind.object()
-	if err := s.cache.Get(ctx, s.name(k), remote); err != nil {
-		return client.IgnoreNotFound(err)
+	remote, err := s.remote(ctx, kind, s.cache, s.name(k))
+	if err != nil {
+		return 0, client.IgnoreNotFound(err)
 	}
 	return d.bring(ctx, kind, local, remote)
 }
@@ -89,7 +89,10 @@ func (d *desk) remove(ctx context.Context, k key, l *link, memory *leaving, forc
 		ctx, cancel = context.WithTimeout(ctx, forcedTime)
 		defer cancel()
 	}
-	remote := d.r.kinds[k.kind].object()
+	remote, err := d.r.kinds[k.kind].untyped(d.r.mgr.GetScheme())
+	if err != nil {
+		return false, err
+	}
 	err = s.cache.Get(ctx, s.name(k), remote)
 	if apierrors.IsNotFound(err) {
 		err = s.client.Get(ctx, s.name(k), remote)

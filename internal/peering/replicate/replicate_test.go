@@ -3,6 +3,7 @@
 package replicate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -10,8 +11,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	metaconfig "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -233,5 +236,46 @@ func TestTenantGoneAfterDeletionWasAccepted(t *testing.T) {
 	b.goes(b.here, "one", "401 after the deletion was accepted counts as gone")
 	if state := b.r.State(b.provider); !state.Unauthorized || state.Ready || state.Message == "" {
 		t.Errorf("state %+v", state)
+	}
+}
+
+// TestRestlessProvider: a provider whose answer changes all the time does not fill our etcd, and its last word arrives.
+func TestRestlessProvider(t *testing.T) {
+	b := newBed(t)
+	b.start()
+	b.connect(b.peer(""))
+	b.ready()
+	b.slice("one")
+	before, _ := b.requests()
+	const changes = 150
+	said := func(i int) string { return fmt.Sprint("word-", i) }
+	for i := range changes {
+		b.grant("one", func(slice *sharingv1alpha1.ResourceSlice) {
+			accepted(slice)
+			slice.Status.Labels = map[string]string{"say": said(i)}
+		})
+	}
+	b.arrives(b.here, "one", "the last word", func(slice *sharingv1alpha1.ResourceSlice) bool {
+		return slice.Status.Labels["say"] == said(changes-1)
+	})
+	after, _ := b.requests()
+	if writes := after - before - changes; writes > changes/2 {
+		t.Errorf("%d writes here for %d changes of the provider", writes, changes)
+	}
+}
+
+// TestAmountsAreBounded: an API server with our resource definitions stores no amount that takes hours to count with.
+func TestAmountsAreBounded(t *testing.T) {
+	b := newBed(t)
+	for _, amount := range []string{"1e999999999", "1234567890123456789e999999999", "1e100", ""} {
+		object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"consumerClusterID": "a", "providerClusterID": "b", "nodeName": "c", "resources": map[string]any{"cpu": amount},
+		}}}
+		object.SetGroupVersionKind(sharingv1alpha1.GroupVersion.WithKind("ResourceSlice"))
+		object.SetNamespace(b.name)
+		object.SetName("bomb")
+		if err := b.there.Create(t.Context(), object); !apierrors.IsInvalid(err) {
+			t.Errorf("%q: %v, want it refused as invalid", amount, err)
+		}
 	}
 }

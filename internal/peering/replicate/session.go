@@ -76,13 +76,18 @@ func (s *session) run() {
 func (s *session) follow() error {
 	desk := s.link.desk
 	// Asked before the cache does, because the cache pauses long after a refusal.
+	scheme := desk.r.mgr.GetScheme()
 	for _, kind := range desk.r.kinds {
-		if err := s.client.List(s.life, kind.list(), client.InNamespace(s.namespace), client.Limit(1)); err != nil {
+		list, err := kind.untypedList(scheme)
+		if err != nil {
+			return err
+		}
+		if err := s.client.List(s.life, list, client.InNamespace(s.namespace), client.Limit(1)); err != nil {
 			return err
 		}
 	}
 	made, err := cache.New(s.link.connection.Config(), cache.Options{
-		HTTPClient: s.link.connection.HTTPClient(), Mapper: s.link.connection.Mapper(), Scheme: desk.r.mgr.GetScheme(),
+		HTTPClient: s.link.connection.HTTPClient(), Mapper: s.link.connection.Mapper(), Scheme: scheme,
 		DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
 		DefaultTransform:  kubemanager.Trim,
 		// Never filled by accident: what is not listed in the catalog may not be read there.
@@ -94,7 +99,11 @@ func (s *session) follow() error {
 	}
 	var filled []toolscache.DoneChecker
 	for i, kind := range desk.r.kinds {
-		informer, err := made.GetInformer(s.life, kind.object(), cache.BlockUntilSynced(false))
+		object, err := kind.untyped(scheme)
+		if err != nil {
+			return err
+		}
+		informer, err := made.GetInformer(s.life, object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return err
 		}
@@ -125,7 +134,10 @@ func (s *session) lookAtAll() {
 	desk := s.link.desk
 	desk.look(s.life, s.link.namespace, true)
 	for i, kind := range desk.r.kinds {
-		list := kind.list()
+		list, err := kind.untypedList(desk.r.mgr.GetScheme())
+		if err != nil {
+			continue // run would have failed before
+		}
 		if err := s.cache.List(s.life, list, client.InNamespace(s.namespace)); err == nil {
 			eachItem(list, func(object client.Object) { s.seen(i, object) })
 		}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replicate
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// What a provider says is read untyped, looked at, and only then turned into Go's types: a quantity is a program that the
+// provider writes and we run.
+
+// gvk of the kind.
+func (k kind) gvk(scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
+	return apiutil.GVKForObject(k.object(), scheme)
+}
+
+// untyped is an empty object of the kind.
+func (k kind) untyped(scheme *runtime.Scheme) (*unstructured.Unstructured, error) {
+	gvk, err := k.gvk(scheme)
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(gvk)
+	return object, nil
+}
+
+// untypedList is an empty list of the kind.
+func (k kind) untypedList(scheme *runtime.Scheme) (*unstructured.UnstructuredList, error) {
+	gvk, err := k.gvk(scheme)
+	if err != nil {
+		return nil, err
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	return list, nil
+}
+
+// remote reads the provider's object, in its Go type.
+func (s *session) remote(ctx context.Context, k kind, reader client.Reader, name client.ObjectKey) (client.Object, error) {
+	untyped, err := k.untyped(s.link.desk.r.mgr.GetScheme())
+	if err != nil {
+		return nil, err
+	}
+	if err := reader.Get(ctx, name, untyped); err != nil {
+		return nil, err
+	}
+	if err := k.check(untyped.Object); err != nil {
+		return nil, fmt.Errorf("the provider's %s %s is not understood: %w", k.name, name.Name, err)
+	}
+	typed := k.object()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(untyped.Object, typed); err != nil {
+		return nil, fmt.Errorf("the provider's %s %s is not understood: %w", k.name, name.Name, err)
+	}
+	return typed, nil
+}
