@@ -16,6 +16,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -24,11 +25,16 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+
+	"liqo.io/liqo/internal/peering/auth/ratelimit"
 )
 
 const (
 	// maxAuthConnections bounds memory: strangers wait in the kernel's queue, or give up.
 	maxAuthConnections = 256
+	// maxAuthConnectionsEach is for one address: who holds connections open leaves some for others. Clusters behind
+	// one translator share an address.
+	maxAuthConnectionsEach = 64
 	// authShutdownTimeout is longer than first contact may take.
 	authShutdownTimeout = 15 * time.Second
 	// authCertificateLifetime: clients do not verify a certificate that nobody has signed, and some complain about old ones.
@@ -82,7 +88,7 @@ func serveAuth(ctx context.Context, servers ...*http.Server) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for i, server := range servers {
-		var listener net.Listener = &authListener{Listener: listeners[i], slots: make(chan struct{}, maxAuthConnections)}
+		var listener net.Listener = newAuthListener(listeners[i], maxAuthConnections, maxAuthConnectionsEach)
 		if server.TLSConfig != nil {
 			listener = tls.NewListener(listener, server.TLSConfig)
 		}
@@ -105,20 +111,58 @@ func serveAuth(ctx context.Context, servers ...*http.Server) error {
 	return group.Wait()
 }
 
-// authListener is a listener with at most so many connections as it has slots.
+// authListener is a listener with at most so many connections as it has slots, and fewer from one address.
 type authListener struct {
 	net.Listener
 	slots chan struct{}
+	each  int
+
+	mu   sync.Mutex
+	from map[netip.Prefix]int
+}
+
+func newAuthListener(inner net.Listener, all, each int) *authListener {
+	return &authListener{Listener: inner, slots: make(chan struct{}, all), each: each, from: map[netip.Prefix]int{}}
 }
 
 func (l *authListener) Accept() (net.Conn, error) {
-	l.slots <- struct{}{}
-	connection, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
+	for {
+		l.slots <- struct{}{}
+		connection, err := l.Listener.Accept()
+		if err != nil {
+			<-l.slots
+			return nil, err
+		}
+		address, _ := netip.ParseAddrPort(connection.RemoteAddr().String())
+		network := ratelimit.NetworkOf(address.Addr())
+		if !l.enter(network) {
+			_ = connection.Close() // it has others
+			<-l.slots
+			continue
+		}
+		return &authConnection{Conn: connection, free: sync.OnceFunc(func() {
+			l.leave(network)
+			<-l.slots
+		})}, nil
 	}
-	return &authConnection{Conn: connection, free: sync.OnceFunc(func() { <-l.slots })}, nil
+}
+
+func (l *authListener) enter(network netip.Prefix) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.from[network] >= l.each {
+		return false
+	}
+	l.from[network]++
+	return true
+}
+
+func (l *authListener) leave(network netip.Prefix) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.from[network]--; l.from[network] == 0 {
+		delete(l.from, network)
+	}
 }
 
 type authConnection struct {

@@ -156,7 +156,7 @@ func TestAuthListenerIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer inner.Close()
-	listener := &authListener{Listener: inner, slots: make(chan struct{}, 1)}
+	listener := newAuthListener(inner, 1, 1)
 	for range 2 {
 		client, err := net.Dial("tcp", inner.Addr().String())
 		if err != nil {
@@ -188,6 +188,47 @@ func TestAuthListenerIsBounded(t *testing.T) {
 	if len(listener.slots) != 0 {
 		t.Error("a slot is lost")
 	}
+}
+
+// TestAuthListenerIsFair: an address that holds connections leaves some for others.
+func TestAuthListenerIsFair(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inner.Close()
+	listener := newAuthListener(inner, 3, 1)
+	accepted := make(chan net.Conn, 3)
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- connection
+		}
+	}()
+	dial := func(from string) net.Conn {
+		t.Helper()
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		connection, err := dialer.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { connection.Close() })
+		return connection
+	}
+	dial("127.0.0.1")
+	first := <-accepted
+	refused := dial("127.0.0.1")
+	if _, err := refused.Read(make([]byte, 1)); err == nil {
+		t.Error("a second connection from the same address is served")
+	}
+	dial("127.0.0.2")
+	<-accepted
+	first.Close()
+	dial("127.0.0.1")
+	<-accepted
 }
 
 func freeAddress(t *testing.T) string {

@@ -99,8 +99,12 @@ func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Pro
 func (f *facts) intent(o PeerOptions) *discoveryac.ForeignClusterApplyConfiguration {
 	// The name is the administrator's choice, and the virtual node is called after it.
 	name, clusterName := o.Name, o.Name
+	insecure := true
 	if f.same != nil {
 		name = f.same.Name
+		if said := f.same.Spec.InsecureSkipTLSVerify; said != nil {
+			insecure = *said // whoever wants the certificate verified goes on wanting it
+		}
 		if identity := f.same.Spec.ClusterIdentity; identity != nil && identity.ClusterName != "" {
 			clusterName = identity.ClusterName
 		}
@@ -111,7 +115,7 @@ func (f *facts) intent(o PeerOptions) *discoveryac.ForeignClusterApplyConfigurat
 			WithPeeringType(discoveryv1alpha1.OutOfBand).
 			WithClusterIdentity(discoveryac.ClusterIdentity().WithClusterID(o.ClusterID).WithClusterName(clusterName)).
 			WithForeignAuthURL(o.AuthURL).
-			WithInsecureSkipTLSVerify(true).
+			WithInsecureSkipTLSVerify(insecure).
 			WithOutgoingPeeringEnabled(discoveryv1alpha1.PeeringYes))
 }
 

@@ -27,6 +27,8 @@ const (
 	maxWords    = 64
 	maxBearer   = 16 << 10
 	maxLifetime = 365 * 24 * time.Hour
+	// minLifetime is the least that an API server gives; with less, a provider would keep us writing.
+	minLifetime = 10 * time.Minute
 )
 
 // IDs is who answers at a URL.
@@ -120,8 +122,8 @@ func (a grantAnswer) grant() (Grant, error) {
 		return Grant{}, errors.New("the API server's URL does not look like https://HOST:PORT")
 	case len(a.APIServerCA) > 0 && !x509.NewCertPool().AppendCertsFromPEM(a.APIServerCA):
 		return Grant{}, errors.New("the API server's CA is no certificate in PEM")
-	case a.ExpiresIn <= 0 || a.ExpiresIn > int64(maxLifetime/time.Second):
-		return Grant{}, errors.New("the token's lifetime is not between one second and a year")
+	case a.ExpiresIn < int64(minLifetime/time.Second) || a.ExpiresIn > int64(maxLifetime/time.Second):
+		return Grant{}, errors.New("the token's lifetime is not between ten minutes and a year")
 	}
 	return Grant{Namespace: a.Namespace, Token: a.Token, Lifetime: time.Duration(a.ExpiresIn) * time.Second, APIServerURL: address, APIServerCA: a.APIServerCA}, nil
 }

@@ -27,13 +27,16 @@ import (
 const callDeadline = 5 * time.Second
 
 // Strangers share addresses (an ingress, a node that translates), so one address may ask rather often.
-// First contact has a pace of its own: who guesses tokens keeps no peer from renewing.
+// First contact has a pace of its own: who guesses tokens keeps no peer from renewing. So has renewal: nor does who only asks.
 var (
 	contactPace  = ratelimit.Pace{PerSecond: 5, Burst: 100}
 	contactTotal = ratelimit.Pace{PerSecond: 50, Burst: 500}
 	otherPace    = ratelimit.Pace{PerSecond: 20, Burst: 200}
 	otherTotal   = ratelimit.Pace{PerSecond: 200, Burst: 1000}
 )
+
+// bodyDeadline is for a body of a few kilobytes. Connections are few, and one that waits serves nobody.
+const bodyDeadline = 3 * time.Second
 
 // maxWaiting bounds how many first contacts wait for their tenants at the same time.
 const maxWaiting = 64
@@ -66,6 +69,7 @@ type Server struct {
 	challenges *challenge.Maker
 	contact    *ratelimit.Limiter
 	others     *ratelimit.Limiter
+	renewals   *ratelimit.Limiter
 	waiting    chan struct{}
 	refusals   rate.Sometimes
 }
@@ -93,14 +97,15 @@ func NewServer(o ServerOptions) (*Server, error) {
 		challenges: challenge.New(o.Now()),
 		contact:    ratelimit.New(contactPace, contactTotal),
 		others:     ratelimit.New(otherPace, otherTotal),
+		renewals:   ratelimit.New(otherPace, otherTotal),
 		waiting:    make(chan struct{}, maxWaiting),
 		refusals:   rate.Sometimes{Interval: 10 * time.Second},
 	}
 	s.routes = map[string]route{
 		pathIDs:       {http.MethodGet, s.others, s.ids},
 		pathIdentity:  {http.MethodPost, s.contact, s.register},
-		pathChallenge: {http.MethodPost, s.others, s.challenge},
-		pathRenewal:   {http.MethodPost, s.others, s.renew},
+		pathChallenge: {http.MethodPost, s.renewals, s.challenge},
+		pathRenewal:   {http.MethodPost, s.renewals, s.renew},
 	}
 	return s, nil
 }
@@ -131,9 +136,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = refuse(http.StatusMethodNotAllowed, ReasonMethod, "this path answers %s only", route.method)
 	default:
 		var body []byte
+		connection := http.NewResponseController(w)
+		_ = connection.SetReadDeadline(time.Now().Add(bodyDeadline)) // what cannot have one is a test
 		if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest)); err != nil {
-			err = invalid("the body did not arrive, or has more than %d bytes", maxRequest)
+			err = invalid("the body did not arrive within %s, or has more than %d bytes", bodyDeadline, maxRequest)
 		} else {
+			_ = connection.SetReadDeadline(time.Time{}) // its end would end the request, too
 			peer, answer, err = route.handle(r.Context(), body)
 		}
 	}

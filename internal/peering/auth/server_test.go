@@ -3,13 +3,17 @@
 package auth
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/ed25519"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -398,6 +402,51 @@ func TestRateLimit(t *testing.T) {
 	}
 	if _, err := b.client.Renew(t.Context(), consumer, newKey("key")); err != nil {
 		t.Errorf("renewal: %v", err)
+	}
+}
+
+// TestRenewalHasItsOwnPace: whoever asks for other things, from the same address, keeps no peer from renewing.
+func TestRenewalHasItsOwnPace(t *testing.T) {
+	b := newBed(t, nil)
+	if _, err := b.client.Register(t.Context(), registration("key")); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for range 2 * otherPace.Burst {
+		if _, err = b.client.IDs(t.Context()); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, ErrTooMany) {
+		t.Fatalf("no end of questions: %v", err)
+	}
+	if _, err := b.client.Renew(t.Context(), consumer, newKey("key")); err != nil {
+		t.Errorf("renewal: %v", err)
+	}
+}
+
+// TestSlowBody: a body that does not come keeps no connection busy.
+func TestSlowBody(t *testing.T) {
+	b := newBed(t, nil)
+	address, err := url.Parse(b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection, err := tls.Dial("tcp", address.Host, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test's own server
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: 100\r\n\r\n{", pathIdentity, address.Host)
+	_ = connection.SetReadDeadline(time.Now().Add(4 * bodyDeadline))
+	began := time.Now()
+	answer, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	if err != nil {
+		t.Fatalf("after %s: %v", time.Since(began), err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusBadRequest {
+		t.Errorf("answered with %s", answer.Status)
 	}
 }
 

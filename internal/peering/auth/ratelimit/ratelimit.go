@@ -79,7 +79,7 @@ func (l *Limiter) Punish(from netip.Addr, now time.Time) {
 }
 
 func (l *Limiter) visitor(from netip.Addr) *rate.Limiter {
-	network := networkOf(from)
+	network := NetworkOf(from)
 	if element, known := l.by[network]; known {
 		l.recent.MoveToFront(element)
 		return element.Value.(*visitor).budget
@@ -94,8 +94,8 @@ func (l *Limiter) visitor(from netip.Addr) *rate.Limiter {
 	return budget
 }
 
-// networkOf is what one visitor can choose addresses from: with IPv6, all of a /64.
-func networkOf(from netip.Addr) netip.Prefix {
+// NetworkOf is what one visitor can choose addresses from: with IPv6, all of a /64.
+func NetworkOf(from netip.Addr) netip.Prefix {
 	from = from.Unmap().WithZone("")
 	bits := from.BitLen()
 	if from.Is6() {
