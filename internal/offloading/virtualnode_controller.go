@@ -151,7 +151,7 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	}
 	if wanted(&slice) {
 		err := r.ensure(ctx, &slice, k, held)
-		if apierrors.IsForbidden(err) && r.options.Now().Sub(slice.CreationTimestamp.Time) < rightsDelay {
+		if apierrors.IsForbidden(err) && young(&slice, r.options.Now()) {
 			// Our right in a new tenant namespace: the API server needs some milliseconds to hear of it.
 			return reconcile.Result{RequeueAfter: 10 * time.Millisecond}, nil
 		}
@@ -167,15 +167,12 @@ func (r *nodeReconciler) peer(ctx context.Context, slice *sharingv1alpha1.Resour
 	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list foreign clusters: %w", err)
 	}
-	for i := range all.Items {
-		fc := &all.Items[i]
-		if identity := fc.Spec.ClusterIdentity; identity != nil && identity.ClusterID == slice.Spec.ProviderClusterID {
-			if slice.Namespace != fc.Status.TenantNamespace.Local && slice.Namespace != identity.TenantNamespace() {
-				return nil, nil
-			}
-			found := *identity
-			return &found, nil
+	if fc := discoveryv1alpha1.OwnerOf(all.Items, slice.Spec.ProviderClusterID); fc != nil {
+		identity := *fc.Spec.ClusterIdentity
+		if slice.Namespace != fc.Status.TenantNamespace.Local && slice.Namespace != identity.TenantNamespace() {
+			return nil, nil
 		}
+		return &identity, nil
 	}
 	if slice.DeletionTimestamp == nil {
 		return nil, nil
@@ -209,7 +206,7 @@ func (r *nodeReconciler) ensure(ctx context.Context, slice *sharingv1alpha1.Reso
 	if f.node, err = r.node(ctx, r.client, slice); err != nil {
 		return err
 	}
-	if f.node != nil && f.node.Spec.Unschedulable && draining(slice) != nil {
+	if f.node != nil && f.node.Spec.Unschedulable && cordoned(f.node) {
 		if err := r.cordon(ctx, f.node, false); err != nil { // the provider has changed its mind
 			return err
 		}

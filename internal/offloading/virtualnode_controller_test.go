@@ -12,6 +12,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -198,10 +199,11 @@ func TestDrain(t *testing.T) {
 	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "waits for 2 pods")
 	b.ended(free)
 	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "waits for 1 pods")
+	began := meta.FindStatusCondition(slice.Status.Conditions, sharingv1alpha1.ConditionNodeReady).LastTransitionTime
 	b.ready(node, corev1.ConditionFalse, "no answer")
-	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "still there at "+slice.DeletionTimestamp.Add(25*time.Second).UTC().Format(time.RFC3339))
+	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "still there at "+began.Add(25*time.Second).UTC().Format(time.RFC3339))
 	b.ready(node, corev1.ConditionTrue, "an answer")
-	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "still there at "+slice.DeletionTimestamp.Add(2*time.Minute).UTC().Format(time.RFC3339))
+	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "still there at "+began.Add(2*time.Minute).UTC().Format(time.RFC3339))
 	b.read(guarded)
 	if guarded.DeletionTimestamp != nil {
 		t.Fatal("deleted against its budget before the deadline")

@@ -3,6 +3,7 @@
 package offloading
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,15 +78,26 @@ type teardown struct {
 }
 
 // drainStart is when the pods' time began. It is kept in objects, so that a restart does not begin it anew, and by our own
-// clock: when the provider withdrew is told by the provider's.
+// clock: the provider's and the API server's may be ahead or behind.
 func (f *facts) drainStart() time.Time {
-	if f.slice.DeletionTimestamp != nil {
-		return f.slice.DeletionTimestamp.Time
-	}
 	if said := draining(f.slice); said != nil {
 		return said.LastTransitionTime.Time
 	}
 	return f.now
+}
+
+// young tells whether our rights in the slice's namespace may not be known everywhere yet. The API server's clock may be ahead.
+func young(slice *sharingv1alpha1.ResourceSlice, now time.Time) bool {
+	age := now.Sub(slice.CreationTimestamp.Time)
+	return age >= -rightsDelay && age < rightsDelay
+}
+
+// cordoned tells whether it was us who cordoned the node.
+func cordoned(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == labels.OwnerVirtualNode && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" &&
+			entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:unschedulable"`))
+	})
 }
 
 // draining is what the slice says if its node was being drained the last time we looked.

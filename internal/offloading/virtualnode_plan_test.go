@@ -74,17 +74,18 @@ func TestNextTeardown(t *testing.T) {
 		{"only its pod, with rights", facts{slice: planSlice("deleting 0s"), kubelets: kubelet, rights: 1}, "dismantle, again in 100ms"},
 		{"only its pod, without rights", facts{slice: planSlice("deleting 0s"), kubelets: kubelet, swept: true}, "done"},
 		{"pods are asked", facts{slice: planSlice("deleting 1s"), node: ready, pods: planPods("a", "b!"), deployment: deployed}, "evict a, again in 1s"},
-		{"just before the end", facts{slice: planSlice("deleting 119700ms"), node: ready, pods: planPods("a")}, "evict a, again in 300ms"},
-		{"the end", facts{slice: planSlice("deleting 120s"), node: ready, pods: planPods("a", "b!")}, "remove a b, again in 200ms"},
-		{"provider away, in time", facts{slice: planSlice("deleting 24s"), node: down, pods: planPods("a")}, "evict a, again in 1s"},
-		{"provider away, the end", facts{slice: planSlice("deleting 25s"), node: down, pods: planPods("a")}, "remove a, again in 200ms"},
-		{"nobody knows of the provider", facts{slice: planSlice("deleting 25s"), node: planNode(corev1.ConditionUnknown), pods: planPods("a")}, "remove a, again in 200ms"},
+		{"just before the end", facts{slice: planSlice("deleting 119700ms", "told 119700ms"), node: ready, pods: planPods("a")}, "evict a, again in 300ms"},
+		{"the end", facts{slice: planSlice("deleting 120s", "told 120s"), node: ready, pods: planPods("a", "b!")}, "remove a b, again in 200ms"},
+		{"provider away, in time", facts{slice: planSlice("deleting 24s", "told 24s"), node: down, pods: planPods("a")}, "evict a, again in 1s"},
+		{"provider away, the end", facts{slice: planSlice("deleting 25s", "told 25s"), node: down, pods: planPods("a")}, "remove a, again in 200ms"},
+		{"nobody knows of the provider", facts{slice: planSlice("deleting 25s", "told 25s"), node: planNode(corev1.ConditionUnknown), pods: planPods("a")}, "remove a, again in 200ms"},
 		{"forced", facts{slice: planSlice("deleting 0s", "forced"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
+		{"deleted now, by a clock that is ten minutes behind ours", facts{slice: planSlice("deleting 10m"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
 		{"a clock that went back", facts{slice: planSlice("deleting -5s"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
 		{"withdrawn now, by a provider whose clock is an hour behind", facts{slice: planSlice("refused 1h"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
 		{"withdrawn, told a minute ago", facts{slice: planSlice("refused 0s", "told 60s"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
 		{"withdrawn, told two minutes ago", facts{slice: planSlice("refused 0s", "told 120s"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
-		{"withdrawn, then deleted: time anew", facts{slice: planSlice("refused 0s", "told 120s", "deleting 0s"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
+		{"withdrawn, then deleted: no time anew", facts{slice: planSlice("refused 0s", "told 120s", "deleting 0s"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
 		{"pods of a node that is gone", facts{slice: planSlice("deleting 0s"), pods: planPods("a"), swept: true}, "done"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -207,6 +208,15 @@ func TestServed(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("served %q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestYoung(t *testing.T) {
+	for age, want := range map[time.Duration]bool{0: true, rightsDelay - 1: true, rightsDelay: false, -time.Second: -time.Second >= -rightsDelay, -time.Hour: false, time.Hour: false} {
+		slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(planTime.Add(-age))}}
+		if got := young(slice, planTime); got != want {
+			t.Errorf("%v: %t", age, got)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -112,6 +113,10 @@ type fcReconciler struct {
 	tenants  *tenant.Tenants
 	own      *ssa.Applier // in the name of this controller
 	attempts *attempts
+	// asking bounds how many workers wait for authentication services: dead ones must leave some to the peers that answer.
+	asking chan struct{}
+	// naming is held while a name is chosen for a virtual node, until it is written down.
+	naming sync.Mutex
 }
 
 // SetupForeignCluster registers the controllers of peers: one for what is wanted of each, one for the keys that
@@ -124,6 +129,7 @@ func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 		tenants:  tenant.New(mgr.GetClient(), mgr.GetAPIReader(), o.Namespace),
 		own:      ssa.NewApplier(mgr.GetClient(), labels.OwnerForeignCluster),
 		attempts: newAttempts(),
+		asking:   make(chan struct{}, max(1, o.Workers/2)),
 	}
 	if err := r.setupPins(mgr); err != nil {
 		return err
@@ -259,6 +265,7 @@ func (r *fcReconciler) phases() []func(context.Context, *scope) error {
 		r.ensureIdentity,
 		r.ensureLink,
 		r.ensureDeletion,
+		r.ensureUse,
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/key"
+	"liqo.io/liqo/internal/peering/replicate"
 )
 
 // tokenSecretName is the Secret with a peer's token of first contact, in the install namespace.
@@ -35,6 +36,13 @@ const tokenKey = "token"
 const (
 	rootSecretName = "liqo-peering-key"
 	rootKey        = "root"
+)
+
+const (
+	// movedAfter is how long an API server may be silent before its cluster is asked where it is now.
+	movedAfter = 30 * time.Second
+	// askAgain is the pause between two identities that were both given.
+	askAgain = 2 * time.Minute
 )
 
 // heldIdentity is what we hold in a peer.
@@ -134,6 +142,7 @@ func (r *fcReconciler) askIdentity(ctx context.Context, s *scope) error {
 	if known := s.fc.Spec.ClusterIdentity; known != nil && known.ClusterID != "" && known.ClusterID != ids.ClusterID {
 		s.facts.problem = &problem{discoveryv1alpha1.ReasonIdentityMismatch, fmt.Sprintf(
 			"the spec says cluster ID %s, and cluster %s answers at %s; correct one of the two", known.ClusterID, ids.ClusterID, s.fc.Spec.ForeignAuthURL)}
+		s.lookAgain(time.Minute)
 		return errLater
 	}
 	before := s.fc.DeepCopy()
@@ -166,10 +175,12 @@ func (r *fcReconciler) ensureIdentity(ctx context.Context, s *scope) error {
 		if err := r.connect(ctx, s, held); err != nil {
 			return err
 		}
-		if s.now.Before(held.identity.RenewAt) && !state.Unauthorized {
+		if wait := renewIn(held.identity.RenewAt, state, s.now); wait > 0 {
 			s.facts.identity = identityAccepted
-			s.lookAgain(held.identity.RenewAt.Sub(s.now))
-			r.attempts.forget(s.fc.Name)
+			s.lookAgain(wait)
+			if state.Ready {
+				r.attempts.forget(s.fc.Name)
+			}
 			return nil
 		}
 	}
@@ -177,6 +188,19 @@ func (r *fcReconciler) ensureIdentity(ctx context.Context, s *scope) error {
 		return nil // nothing was ever sent there, so there is nothing to fetch back
 	}
 	return r.obtain(ctx, s, held, state.Unauthorized)
+}
+
+// renewIn says after which time the peer is to be asked for another identity: at half life; when its API server no longer takes the
+// token; and when that does not answer for long, because it may have moved, or have another certificate.
+func renewIn(renewAt time.Time, state replicate.State, now time.Time) time.Duration {
+	if state.Unauthorized {
+		return 0
+	}
+	wait := renewAt.Sub(now)
+	if state.Connected && !state.Ready {
+		wait = min(wait, state.Since.Add(movedAfter).Sub(now))
+	}
+	return max(wait, 0)
 }
 
 // readIdentity reads the Secret live: Secrets of tenants are in no cache.
@@ -213,9 +237,23 @@ func (r *fcReconciler) obtain(ctx context.Context, s *scope, held *heldIdentity,
 		r.report(s, last, usable)
 		return nil
 	}
+	select {
+	case r.asking <- struct{}{}:
+		defer func() { <-r.asking }()
+	default:
+		if last.state == identityNotNeeded {
+			last.state, last.message = identityPending, "other clusters are being asked, this one is next"
+		}
+		last.next = s.now.Add(time.Second)
+		r.report(s, last, usable)
+		return nil
+	}
 	grant, err := r.ask(ctx, s, held, token)
 	if err == nil {
 		r.attempts.forget(s.fc.Name)
+		if held.complete { // if that did not help, it is asked again, but not at once
+			r.attempts.set(s.fc.Name, attempt{basis: basis, state: identityAccepted, next: s.now.Add(askAgain)})
+		}
 		return r.keep(ctx, s, held, grant)
 	}
 	if !errors.As(err, new(*auth.Error)) && !errors.Is(err, context.DeadlineExceeded) {

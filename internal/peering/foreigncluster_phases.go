@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,19 +19,25 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/replicate"
 	"liqo.io/liqo/internal/peering/tenant"
 )
 
-// withdrawDeadline is how long a provider that ends a peering waits for the consumer to withdraw.
-const withdrawDeadline = 120 * time.Second
+const (
+	// withdrawDeadline is how long a provider that ends a peering waits for the consumer to withdraw.
+	withdrawDeadline = 120 * time.Second
+	// unusedDeadline is how long a consumer that registered may ask for nothing. If it still wants to, it registers again.
+	unusedDeadline = 15 * time.Minute
+)
 
 // observe reads what the other phases and the status need.
 func (r *fcReconciler) observe(ctx context.Context, s *scope) error {
 	s.facts.outgoing = wantsOutgoing(s.fc, r.options.AutoJoin)
 	if proxy := s.fc.Spec.ForeignProxyURL; proxy != "" {
-		if parsed, err := url.Parse(proxy); err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
-			s.facts.problem = &problem{discoveryv1alpha1.ReasonInvalidProxyURL, fmt.Sprintf("foreignProxyUrl %q is no URL of a proxy; want http://HOST:PORT", proxy)}
+		if err := remote.CheckProxyURL(proxy); err != nil {
+			// Nobody is asked that way, and what is there goes on: it must be possible to end it.
+			s.facts.problem = &problem{discoveryv1alpha1.ReasonInvalidProxyURL, fmt.Sprintf("foreignProxyUrl %v; want http://HOST:PORT", err)}
 		}
 	}
 	if s.fc.Spec.ClusterIdentity == nil || s.fc.Spec.ClusterIdentity.ClusterID == "" || s.fc.Spec.ClusterIdentity.ClusterName == "" {
@@ -80,9 +85,9 @@ func (r *fcReconciler) observeSlices(ctx context.Context, s *scope) error {
 // ensureProcessable stops at what cannot be worked on, and asks an unknown cluster who it is.
 func (r *fcReconciler) ensureProcessable(ctx context.Context, s *scope) error {
 	switch {
-	case s.facts.problem != nil && s.fc.DeletionTimestamp != nil:
+	case s.facts.problem.disowns() && s.fc.DeletionTimestamp != nil:
 		return r.letGo(ctx, s) // another ForeignCluster owns the tenant, or nobody does
-	case s.facts.problem != nil:
+	case s.facts.problem.disowns():
 		return errLater
 	case s.peer.ClusterID != "":
 		return nil
@@ -177,12 +182,15 @@ func (r *fcReconciler) ensureSlice(ctx context.Context, s *scope) error {
 	if slice != nil {
 		name, live = slice.Spec.NodeName, slice
 	} else {
+		// One at a time, and not from the cache: two peers of one name must not get the same node.
+		r.naming.Lock()
+		defer r.naming.Unlock()
 		var nodes corev1.NodeList
 		if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list nodes: %w", err)
 		}
 		var others sharingv1alpha1.ResourceSliceList
-		if err := r.client.List(ctx, &others, client.MatchingLabels{labels.Replication: annotationTrue}, client.UnsafeDisableDeepCopy); err != nil {
+		if err := r.live.List(ctx, &others, client.MatchingLabels{labels.Replication: annotationTrue}); err != nil {
 			return fmt.Errorf("list resource slices: %w", err)
 		}
 		name = nodeNameFor(s.peer, nodes.Items, others.Items)
@@ -269,4 +277,22 @@ func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
 	}
 	log.FromContext(ctx).Info("peer removed", "clusterID", s.peer.ClusterID)
 	return r.letGo(ctx, s)
+}
+
+// ensureUse forgets a peer that only registered, or whose request went without a word: it may never have reached our API server, or have
+// left while we were away, and nobody else would take its tenant away.
+func (r *fcReconciler) ensureUse(ctx context.Context, s *scope) error {
+	if s.fc.DeletionTimestamp != nil || !onlyIncoming(s.fc) || s.facts.slice != nil || len(s.facts.copies) > 0 {
+		return nil
+	}
+	if left := unusedSince(s.fc).Add(unusedDeadline).Sub(s.now); left > 0 {
+		s.lookAgain(left)
+		return nil
+	}
+	err := r.client.Delete(ctx, s.fc, client.Preconditions{UID: &s.fc.UID, ResourceVersion: &s.fc.ResourceVersion})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete foreign cluster %s, which is not used: %w", s.fc.Name, err)
+	}
+	log.FromContext(ctx).Info("peer asked for nothing", "clusterID", s.peer.ClusterID, "for", unusedDeadline.String())
+	return nil
 }

@@ -20,6 +20,11 @@ import (
 // problem is why a ForeignCluster cannot be worked on.
 type problem struct{ reason, message string }
 
+// disowns tells whether the tenant of the cluster is not this ForeignCluster's.
+func (p *problem) disowns() bool {
+	return p != nil && p.reason != discoveryv1alpha1.ReasonInvalidProxyURL
+}
+
 // identityState is how far we are with our identity in the peer.
 type identityState int
 
@@ -157,7 +162,7 @@ func (f *fcFacts) apiServer() discoveryv1alpha1.PeeringCondition {
 		return condition(discoveryv1alpha1.APIServerStatus, status, reason, message)
 	}
 	switch {
-	case f.connected && f.ready:
+	case f.connected && f.ready && f.linkMessage == "":
 		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonAPIServerReady, "the remote API server answers")
 	case f.connected:
 		message := f.linkMessage
@@ -217,6 +222,17 @@ func stampConditions(before, now []discoveryv1alpha1.PeeringCondition, at time.T
 	}
 }
 
+// unusedSince is when the peer's last request went, or when the ForeignCluster was made.
+func unusedSince(fc *discoveryv1alpha1.ForeignCluster) time.Time {
+	since := fc.CreationTimestamp.Time
+	for _, said := range fc.Status.PeeringConditions {
+		if said.Type == discoveryv1alpha1.IncomingPeering && said.LastTransitionTime.After(since) {
+			since = said.LastTransitionTime.Time
+		}
+	}
+	return since
+}
+
 // wantsOutgoing tells whether resources of the peer are wanted. Auto follows the setting for discovered clusters.
 func wantsOutgoing(fc *discoveryv1alpha1.ForeignCluster, autoJoin bool) bool {
 	switch fc.Spec.OutgoingPeeringEnabled {
@@ -255,15 +271,9 @@ func checkPeer(fc *discoveryv1alpha1.ForeignCluster, local discoveryv1alpha1.Clu
 		return &problem{discoveryv1alpha1.ReasonLocalCluster, fmt.Sprintf(
 			"cluster ID %s is this cluster's own; delete this ForeignCluster, and take the peer command from another cluster", peer.ClusterID)}
 	}
-	for i := range all {
-		other := &all[i]
-		if other.Name == fc.Name || other.Spec.ClusterIdentity == nil || other.Spec.ClusterIdentity.ClusterID != peer.ClusterID {
-			continue
-		}
-		if other.CreationTimestamp.Before(&fc.CreationTimestamp) || other.CreationTimestamp.Equal(&fc.CreationTimestamp) && other.Name < fc.Name {
-			return &problem{discoveryv1alpha1.ReasonClusterIDRepetition, fmt.Sprintf(
-				"ForeignCluster %s, which is older, stands for the same cluster ID %s; delete one of the two", other.Name, peer.ClusterID)}
-		}
+	if owner := discoveryv1alpha1.OwnerOf(all, peer.ClusterID); owner != nil && owner.Name != fc.Name {
+		return &problem{discoveryv1alpha1.ReasonClusterIDRepetition, fmt.Sprintf(
+			"ForeignCluster %s, which is older, stands for the same cluster ID %s; delete one of the two", owner.Name, peer.ClusterID)}
 	}
 	return nil
 }

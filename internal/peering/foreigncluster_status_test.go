@@ -16,6 +16,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/replicate"
 )
 
 func slice(phase sharingv1alpha1.SlicePhase, conditions ...metav1.Condition) *sharingv1alpha1.ResourceSlice {
@@ -225,5 +226,56 @@ func TestClassify(t *testing.T) {
 	}
 	if wait := nextAttempt(identityError, 3, 7*time.Second); wait != 7*time.Second {
 		t.Errorf("asked to wait 7 s, waits %v", wait)
+	}
+}
+
+func TestRenewIn(t *testing.T) {
+	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		renewAt time.Duration
+		state   replicate.State
+		want    time.Duration
+	}{
+		"half life is to come":                {10 * time.Minute, replicate.State{Connected: true, Ready: true}, 10 * time.Minute},
+		"half life":                           {0, replicate.State{Connected: true, Ready: true}, 0},
+		"past half life":                      {-time.Minute, replicate.State{Connected: true, Ready: true}, 0},
+		"the token is refused":                {10 * time.Minute, replicate.State{Connected: true, Unauthorized: true, Since: now}, 0},
+		"silent for a moment":                 {10 * time.Minute, replicate.State{Connected: true, Since: now.Add(-10 * time.Second)}, 20 * time.Second},
+		"silent for long: it may have moved":  {10 * time.Minute, replicate.State{Connected: true, Since: now.Add(-time.Minute)}, 0},
+		"not connected yet":                   {10 * time.Minute, replicate.State{}, 10 * time.Minute},
+		"silent, and half life is to be soon": {5 * time.Second, replicate.State{Connected: true, Since: now}, 5 * time.Second},
+	} {
+		if have := renewIn(now.Add(c.renewAt), c.state, now); have != c.want {
+			t.Errorf("%s: %v, want %v", name, have, c.want)
+		}
+	}
+}
+
+func TestUnusedSince(t *testing.T) {
+	made, ended := time.Unix(100, 0), time.Unix(200, 0)
+	fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}}
+	if have := unusedSince(fc); !have.Equal(made) {
+		t.Errorf("without a word: %v", have)
+	}
+	fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{
+		{Type: discoveryv1alpha1.OutgoingPeering, LastTransitionTime: metav1.Unix(300, 0)},
+		{Type: discoveryv1alpha1.IncomingPeering, LastTransitionTime: metav1.NewTime(ended)},
+	}
+	if have := unusedSince(fc); !have.Equal(ended) {
+		t.Errorf("after the last request: %v", have)
+	}
+}
+
+// TestProxyProblemDisownsNothing: a ForeignCluster that cannot reach its peer still has to take down what is there.
+func TestProxyProblemDisownsNothing(t *testing.T) {
+	for reason, want := range map[string]bool{
+		discoveryv1alpha1.ReasonInvalidProxyURL: false, discoveryv1alpha1.ReasonClusterIDRepetition: true, discoveryv1alpha1.ReasonLocalCluster: true,
+	} {
+		if have := (&problem{reason: reason}).disowns(); have != want {
+			t.Errorf("%s: %t", reason, have)
+		}
+	}
+	if (*problem)(nil).disowns() {
+		t.Error("no problem disowns")
 	}
 }

@@ -120,9 +120,9 @@ func (r *pinReconciler) foreignCluster(ctx context.Context, pin *auth.Pin) (*dis
 		}
 		for i := range all.Items {
 			names[all.Items[i].Name] = true
-			if identity := all.Items[i].Spec.ClusterIdentity; identity != nil && identity.ClusterID == pin.Cluster.ClusterID {
-				return &all.Items[i], nil
-			}
+		}
+		if owner := discoveryv1alpha1.OwnerOf(all.Items, pin.Cluster.ClusterID); owner != nil {
+			return owner, nil
 		}
 	}
 	// A ForeignCluster goes after its key. So if there is neither, the cached key is a memory of a peer that was just removed.

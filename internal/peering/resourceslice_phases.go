@@ -69,10 +69,8 @@ func (r *sliceReconciler) foreignCluster(ctx context.Context, clusterID string) 
 		if err := reader.List(ctx, &list); err != nil {
 			return nil, fmt.Errorf("look for the foreign cluster %s: %w", clusterID, err)
 		}
-		for i := range list.Items {
-			if identity := list.Items[i].Spec.ClusterIdentity; identity != nil && identity.ClusterID == clusterID {
-				return &list.Items[i], nil
-			}
+		if owner := discoveryv1alpha1.OwnerOf(list.Items, clusterID); owner != nil {
+			return owner, nil
 		}
 	}
 	return nil, nil

@@ -168,3 +168,19 @@ type ForeignClusterList struct {
 
 	Items []ForeignCluster `json:"items"`
 }
+
+// OwnerOf returns the ForeignCluster that stands for a cluster: the oldest one, if several claim to. The others are refused. It is nil
+// if there is none.
+func OwnerOf(all []ForeignCluster, clusterID string) (owner *ForeignCluster) {
+	for i := range all {
+		one := &all[i]
+		if one.Spec.ClusterIdentity == nil || one.Spec.ClusterIdentity.ClusterID != clusterID {
+			continue
+		}
+		if owner == nil || one.CreationTimestamp.Before(&owner.CreationTimestamp) ||
+			one.CreationTimestamp.Equal(&owner.CreationTimestamp) && one.Name < owner.Name {
+			owner = one
+		}
+	}
+	return owner
+}

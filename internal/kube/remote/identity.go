@@ -65,7 +65,7 @@ func ParseIdentity(data map[string][]byte) (Identity, error) {
 	note(keyNamespace, checkNamespace(identity.Namespace))
 	note(keyURL, checkURL(identity.APIServerURL, "https"))
 	if identity.ProxyURL != "" {
-		note(keyProxy, checkURL(identity.ProxyURL, "http", "https"))
+		note(keyProxy, CheckProxyURL(identity.ProxyURL))
 	}
 	note(keyCA, checkCA(identity.APIServerCA))
 	note(keyToken, checkToken(identity.Token))
@@ -99,6 +99,9 @@ func checkNamespace(name string) error {
 	}
 	return nil
 }
+
+// CheckProxyURL tells what is wrong with the URL of a proxy.
+func CheckProxyURL(text string) error { return checkURL(text, "http", "https") }
 
 // checkURL does not quote what it refuses: the URL of a proxy may hold a password.
 func checkURL(text string, schemes ...string) error {

@@ -4,6 +4,7 @@ package virtualkubelet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -120,15 +121,20 @@ func (n *Node) behind(node *corev1.Node) bool {
 // register makes the node. What is known of it then is its UID, and that it has nothing yet.
 func (n *Node) register(ctx context.Context, drawn *picture) (*corev1.Node, error) {
 	n.told, n.shown, n.lease, n.written = nil, nil, nil, nil
-	born := drawn.birth()
-	if err := n.client.Apply(ctx, born, birthOwner); err != nil {
+	text, err := json.Marshal(drawn.birth())
+	if err != nil {
 		return nil, fmt.Errorf("register node: %w", err)
 	}
-	if born.UID == nil {
-		return nil, errors.New("register node: the answer of the API server has no UID")
+	var born corev1.Node
+	if err := json.Unmarshal(text, &born); err != nil {
+		return nil, fmt.Errorf("register node: %w", err)
+	}
+	// Created, not applied: what has the name already, unknown to the cache, may stand for another cluster.
+	if err := n.client.Create(ctx, &born, birthOwner); err != nil {
+		return nil, fmt.Errorf("register node: %w", err)
 	}
 	log.FromContext(ctx).Info("node registered", "node", drawn.name)
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: drawn.name, UID: *born.UID}}, nil
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: drawn.name, UID: born.UID}}, nil
 }
 
 // label writes labels and annotations, if they are not there, or if one that we wrote is no longer to be there.

@@ -144,14 +144,15 @@ func (d *desk) sync(ctx context.Context, k key, l *link) (again time.Duration, e
 	if client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
-	if remote == nil || remote.GetDeletionTimestamp() == nil {
-		if kept, err := d.keep(ctx, local); err != nil || !kept {
-			return 0, err
-		}
-		intent := kind.there(local, copied(local, d.r.options.LocalClusterID, s.namespace))
-		if err := s.there.ApplyTo(ctx, intent, remote); err != nil {
-			return 0, err
-		}
+	if remote != nil && remote.GetDeletionTimestamp() != nil {
+		return 0, nil // of an object that was there before this one; what it says is not said of this one
+	}
+	if kept, err := d.keep(ctx, local); err != nil || !kept {
+		return 0, err
+	}
+	intent := kind.there(local, copied(local, d.r.options.LocalClusterID, s.namespace))
+	if err := s.there.ApplyTo(ctx, intent, remote); err != nil {
+		return 0, err
 	}
 	if remote == nil {
 		return 0, nil // the copy's event brings us here again

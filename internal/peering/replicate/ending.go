@@ -121,9 +121,9 @@ func (d *desk) remove(ctx context.Context, k key, l *link, memory *leaving, forc
 func (d *desk) release(ctx context.Context, local client.Object) error {
 	before := local.DeepCopyObject().(client.Object)
 	local.SetFinalizers(slices.DeleteFunc(slices.Clone(local.GetFinalizers()), func(one string) bool { return one == labels.FinalizerReplication }))
-	if _, err := d.patch(ctx, local, before); err != nil {
-		return err
+	done, err := d.patch(ctx, local, before)
+	if done {
+		delete(d.leaving, local.GetUID())
 	}
-	delete(d.leaving, local.GetUID())
-	return nil
+	return err
 }

@@ -23,10 +23,12 @@ type State struct {
 	Connected bool
 	// Ready: the last probe of the API server over there was answered.
 	Ready bool
-	// Message says for people what was seen, if not Ready.
+	// Message says for people what was seen, if not Ready, or if it answers and does not let us read our objects.
 	Message string
 	// Unauthorized: it does not take our token.
 	Unauthorized bool
+	// Since is when Ready became what it is.
+	Since time.Time
 	// CheckedAt is when the last probe ended.
 	CheckedAt time.Time
 }
@@ -45,6 +47,7 @@ type link struct {
 	state   State
 	moved   bool
 	token   string
+	trouble string // why objects there cannot be read although the API server answers
 	open    *session
 	closing sync.WaitGroup
 }
@@ -52,7 +55,7 @@ type link struct {
 func newLink(d *desk, p Peer, connection *remote.Connection) *link {
 	l := &link{
 		desk: d, namespace: p.LocalNamespace, connection: connection, now: make(chan struct{}, 1), token: p.Identity.Token,
-		state: State{Connected: true, Message: "the first probe of the provider's API server is under way"},
+		state: State{Connected: true, Since: time.Now(), Message: "the first probe of the provider's API server is under way"},
 	}
 	l.life, l.end = context.WithCancel(d.r.life)
 	return l
@@ -185,6 +188,12 @@ func (l *link) note(err error) {
 	}
 	l.mu.Lock()
 	before := l.state
+	if state.Since = before.Since; state.Ready != before.Ready {
+		state.Since = state.CheckedAt
+	}
+	if state.Ready {
+		state.Message = l.trouble
+	}
 	l.state = state
 	renew := state.Ready && (!before.Ready || l.moved || l.open == nil)
 	old := l.open
@@ -200,6 +209,20 @@ func (l *link) note(err error) {
 	before.CheckedAt = state.CheckedAt
 	if before != state {
 		l.desk.log.Info("link to the peer changed", "ready", state.Ready, "unauthorized", state.Unauthorized, "message", state.Message)
+		l.desk.r.changes.tell(l.desk.id)
+	}
+}
+
+// complain tells that the peer's objects cannot be read, or, with an empty text, that they can.
+func (l *link) complain(trouble string) {
+	l.mu.Lock()
+	news := l.trouble != trouble && l.state.Ready
+	l.trouble = trouble
+	if l.state.Ready {
+		l.state.Message = trouble
+	}
+	l.mu.Unlock()
+	if news {
 		l.desk.r.changes.tell(l.desk.id)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -278,4 +279,59 @@ func TestAmountsAreBounded(t *testing.T) {
 			t.Errorf("%q: %v, want it refused as invalid", amount, err)
 		}
 	}
+}
+
+// TestDyingCopy: what the provider granted to an object that is gone is not granted to its successor.
+func TestDyingCopy(t *testing.T) {
+	b := newBed(t)
+	old := &sharingv1alpha1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: b.name, Name: "one", Finalizers: []string{"example.com/hold"},
+			Labels: map[string]string{labels.Replication: "false", labels.Replicated: "true", labels.OriginID: b.origin, labels.RemoteID: b.provider},
+		},
+		Spec: sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: b.origin, ProviderClusterID: b.provider, NodeName: "liqo-one"},
+	}
+	b.must(b.there.Create(t.Context(), old))
+	b.grant("one", accepted)
+	b.delete(b.there, "one")
+	b.start()
+	b.connect(b.peer(""))
+	b.ready()
+	b.slice("one")
+	b.probes(5)
+	if here := b.get(b.here, "one"); here.Status.Phase == sharingv1alpha1.SliceAccepted || len(here.Status.Resources) > 0 {
+		t.Errorf("granted by a copy that is going: %+v", here.Status)
+	}
+	b.edit(b.there, "one", func(slice *sharingv1alpha1.ResourceSlice) { slice.Finalizers = nil })
+	b.arrives(b.there, "one", "its own copy", func(slice *sharingv1alpha1.ResourceSlice) bool { return slice.UID != old.UID })
+	b.grant("one", accepted)
+	b.arrives(b.here, "one", "its own grant", isAccepted)
+}
+
+// TestUnreadable: an API server that answers and shows nothing is no healthy link.
+func TestUnreadable(t *testing.T) {
+	b := newBed(t)
+	var rights rbacv1.RoleBindingList
+	b.must(b.there.List(t.Context(), &rights, client.InNamespace(b.name)))
+	for i := range rights.Items {
+		b.must(b.there.Delete(t.Context(), &rights.Items[i]))
+	}
+	b.start()
+	b.connect(b.peer(""))
+	b.eventually("it says so", func() error {
+		if state := b.r.State(b.provider); !state.Ready || !strings.Contains(state.Message, "does not let us read") {
+			return fmt.Errorf("%+v", state)
+		}
+		return nil
+	})
+	for i := range rights.Items {
+		rights.Items[i].ResourceVersion, rights.Items[i].UID = "", ""
+		b.must(b.there.Create(t.Context(), &rights.Items[i]))
+	}
+	b.eventually("all is well", func() error {
+		if state := b.r.State(b.provider); !state.Ready || state.Message != "" {
+			return fmt.Errorf("%+v", state)
+		}
+		return nil
+	})
 }

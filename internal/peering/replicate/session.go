@@ -4,6 +4,7 @@ package replicate
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +66,9 @@ func (s *session) run() {
 		}
 		s.link.suspect(err)
 		s.link.desk.log.Info("objects at the peer cannot be watched", "reason", err.Error())
+		if pause >= lastPause { // it is not that a new right has not got around yet
+			s.link.complain("the provider's API server answers, but does not let us read our requests there: " + shortest(err))
+		}
 		select {
 		case <-time.After(pause):
 		case <-s.life.Done():
@@ -123,6 +127,7 @@ func (s *session) follow() error {
 		}
 		s.cache = made
 		s.filled.Store(true)
+		s.link.complain("")
 		desk.log.V(1).Info("objects at the peer are known")
 		s.lookAtAll()
 	}()
@@ -160,4 +165,13 @@ func (s *session) interrupted(_ context.Context, _ *toolscache.Reflector, err er
 		s.link.desk.log.V(1).Info("watch at the peer broke", "reason", err.Error())
 		s.link.suspect(err)
 	}
+}
+
+// shortest keeps the words of an API server within what a condition should hold.
+func shortest(err error) string {
+	text := strings.ToValidUTF8(err.Error(), "")
+	if len(text) > mostText {
+		text = strings.ToValidUTF8(text[:mostText], "") + " ..."
+	}
+	return text
 }

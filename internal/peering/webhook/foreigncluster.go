@@ -22,6 +22,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/remote"
 )
 
 // The documented paths.
@@ -117,6 +118,11 @@ func validate(old, fc *discoveryv1alpha1.ForeignCluster, local string) string {
 	if address := fc.Spec.ForeignAuthURL; address != "" && (old == nil || old.Spec.ForeignAuthURL != address) {
 		if parsed, err := url.Parse(address); err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil {
 			return fmt.Sprintf("spec.foreignAuthUrl %q is not the URL of an authentication service; want https://HOST or https://HOST:PORT", address)
+		}
+	}
+	if proxy := fc.Spec.ForeignProxyURL; proxy != "" && (old == nil || old.Spec.ForeignProxyURL != proxy) {
+		if err := remote.CheckProxyURL(proxy); err != nil {
+			return fmt.Sprintf("spec.foreignProxyUrl %v; want http://HOST:PORT", err)
 		}
 	}
 	return ""

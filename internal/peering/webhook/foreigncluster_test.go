@@ -36,6 +36,9 @@ func TestValidate(t *testing.T) {
 		{"type changed", foreign("a", "milan", "https://10.0.0.1"), inBand, "peeringType"},
 		{"own cluster", nil, foreign("me", "rome", "https://10.0.0.1"), "this very cluster"},
 		{"name not a label", nil, foreign("a", "Milan_1", "https://10.0.0.1"), "DNS-1123"},
+		{"a proxy", nil, behind("http://proxy:3128"), ""},
+		{"a proxy without scheme", nil, behind("proxy:3128"), "foreignProxyUrl"},
+		{"a proxy that was there before", behind("proxy:3128"), behind("proxy:3128"), ""},
 		{"plain http", nil, foreign("a", "milan", "http://10.0.0.1"), "foreignAuthUrl"},
 		{"no host", nil, foreign("a", "milan", "https://"), "foreignAuthUrl"},
 		{"password", nil, foreign("a", "milan", "https://u:p@10.0.0.1"), "foreignAuthUrl"},
@@ -54,4 +57,10 @@ func TestMutate(t *testing.T) {
 	if mutate(fc) {
 		t.Error("a second time changes something")
 	}
+}
+
+func behind(proxy string) *discoveryv1alpha1.ForeignCluster {
+	fc := foreign("a", "milan", "https://10.0.0.1")
+	fc.Spec.ForeignProxyURL = proxy
+	return fc
 }
