@@ -108,6 +108,8 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.offerThreshold, "offer-update-threshold-percentage", -1, "change that is told to peers at once, in percent (default 5, or 0 with a resource plugin)")
 	flags.StringVar(&o.resourcePlugin, "resource-plugin-address", "", "HOST:PORT of a resource plugin that decides instead of the percentage")
 	o.kubelet.Register(flags)
+	later(flags, "enable-resource-enforcement", "resource-validator-refresh-interval", "shadow-pod-ctrl-workers", "shadow-endpointslice-ctrl-workers",
+		"kubelet-ipam-server", "enable-storage", "virtual-storage-class-name", "real-storage-class-name", "storage-namespace", "enable-node-failure-controller")
 	flags.StringToStringVar(&o.nodeExtraAnnotations, "node-extra-annotations", nil, "annotations of virtual nodes (KEY=VALUE,...)")
 	flags.StringToStringVar(&o.nodeExtraLabels, "node-extra-labels", nil, "labels of virtual nodes (KEY=VALUE,...)")
 	flags.DurationVar(&o.drainDeadline, "drain-deadline", 2*time.Minute, "time that pods have to leave a virtual node when its peering ends")

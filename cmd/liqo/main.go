@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"liqo.io/liqo/internal/kube/version"
 )
@@ -58,4 +59,14 @@ func program() *cobra.Command {
 		root.AddCommand(cmd)
 	}
 	return root
+}
+
+// later accepts documented flags of parts that this version does not have yet: who sets them gets a process that says so, not one
+// that does not start.
+func later(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		flags.String(name, "", "")
+		flags.Lookup(name).NoOptDefVal = "true"
+		_ = flags.MarkDeprecated(name, "it belongs to a part that comes with a later version, and changes nothing yet") // the flag exists
+	}
 }

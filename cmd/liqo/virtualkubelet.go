@@ -73,6 +73,10 @@ func (o *virtualKubeletOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
 	flags.BoolVar(&o.metricsEnabled, "metrics-enabled", false, "serve metrics")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of the metrics")
+	later(flags, "resync-period", "ipam-server", "disable-ip-reflection", "certificate-type", "listen-port", "enable-profiling",
+		"pod-reflection-workers", "service-reflection-workers", "endpointslice-reflection-workers", "ingress-reflection-workers", "configmap-reflection-workers",
+		"secret-reflection-workers", "service-account-reflection-workers", "persistentvolumeclaim-reflection-workers",
+		"enable-apiserver-support", "enable-storage", "virtual-storage-class-name", "remote-real-storage-class-name", "home-api-server-host", "home-api-server-port")
 }
 
 // Validate refuses what cannot work.

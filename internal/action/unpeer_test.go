@@ -138,7 +138,7 @@ func testUnpeerWaits(t *testing.T, config *rest.Config) {
 func testPeerAfterUnpeer(t *testing.T, config *rest.Config) {
 	c := installed(t, config)
 	url := provider(t, nil, time.Time{})
-	short := peerOptions(url, func(o *PeerOptions) { o.Timeout = time.Second })
+	short := peerOptions(url, func(o *PeerOptions) { o.Timeout = 3 * time.Second })
 	_ = PeerOutOfBand(t.Context(), c, short, &recorder{})
 	_ = Unpeer(t.Context(), c, UnpeerOptions{Name: "milan", Timeout: time.Second, Force: true}, &recorder{})
 	read := func() (fc discoveryv1alpha1.ForeignCluster) {

@@ -212,7 +212,23 @@ func timeoutFlag(cmd *cobra.Command, value *time.Duration, standard time.Duratio
 // later is a documented command that this version does not have yet.
 func (f *Factory) later(use, short, why string) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short + " (not yet)", DisableFlagParsing: true,
+		Use: use, Short: short + " (not yet)",
+		// Whatever its flags are: the answer is the same.
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
+		Args:               cobra.ArbitraryArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error { return errors.New(why) },
 	}
+}
+
+func newOffload(f *Factory) *cobra.Command {
+	return f.later("offload", "Let pods of a namespace run in other clusters", "offloading comes with a later version, so nothing was changed; this one peers clusters and shows their resources as virtual nodes")
+}
+
+func newUnoffload(f *Factory) *cobra.Command {
+	return f.later("unoffload", "Take the pods of a namespace back from other clusters",
+		"offloading comes with a later version, so nothing was changed; a NamespaceOffloading that is there all the same is removed with `kubectl delete namespaceoffloading -n NAMESPACE offloading`")
+}
+
+func newMove(f *Factory) *cobra.Command {
+	return f.later("move", "Move a volume to another cluster", "volumes across clusters come with a later version, so nothing was changed")
 }

@@ -64,9 +64,7 @@ func installCommand(f *Factory, use, short string) *cobra.Command {
 			Use: string(kind), Short: "The same for a cluster of " + string(kind), Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, _ []string) error { return f.install(cmd.Context(), cmd, o, kind) },
 		}
-		if kind == provider.K3s {
-			address(sub.Flags())
-		}
+		address(sub.Flags())
 		cmd.AddCommand(sub)
 	}
 	for _, kind := range provider.Later() {

@@ -20,6 +20,8 @@ import (
 type printer struct {
 	out, err io.Writer
 	terminal bool
+	// name is how the user calls the program.
+	name string
 
 	mu     sync.Mutex
 	text   string // what is awaited; empty if nothing is
@@ -54,6 +56,9 @@ func (p *printer) line(to io.Writer, level, text string) {
 	defer p.mu.Unlock()
 	p.clear()
 	const indent = "\n        "
+	if p.name != "" && p.name != "liqoctl" {
+		text = strings.ReplaceAll(text, "`liqoctl ", "`"+p.name+" ")
+	}
 	fmt.Fprintf(to, " %s   %s\n", level, strings.ReplaceAll(text, "\n", indent))
 	p.draw()
 }

@@ -26,6 +26,7 @@ import (
 var commands = []func(*Factory) *cobra.Command{
 	newInstall, newUpgrade, newUninstall,
 	newGenerate, newPeer, newUnpeer,
+	newOffload, newUnoffload, newMove,
 	newStatus, newVersion, newCompletion, newDocs,
 }
 
@@ -67,6 +68,7 @@ func NewRoot(streams genericiooptions.IOStreams, name string) *cobra.Command {
 
 func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *Factory) {
 	f := &Factory{streams: streams, flags: genericclioptions.NewConfigFlags(true), name: name, printer: newPrinter(streams)}
+	f.printer.name = name
 	root := &cobra.Command{
 		Use: name, Short: "Install Liqo, peer clusters, see how they are",
 		Long: "Liqo lets Kubernetes clusters lend each other room. " + name + " installs it in a cluster, lets the cluster use\n" +
@@ -81,7 +83,7 @@ func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *
   {{name}} peer out-of-band milan --auth-url https://... --cluster-id ... --auth-token ...`),
 		SilenceUsage: true, SilenceErrors: true,
 		Args:             cobra.NoArgs,
-		PersistentPreRun: func(*cobra.Command, []string) { f.logs() },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { f.logs(cmd) },
 		Run:              func(cmd *cobra.Command, _ []string) { _ = cmd.Help() },
 	}
 	if name != "liqoctl" {
@@ -103,8 +105,10 @@ func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *
 }
 
 // logs of the libraries are for those who ask for more. Requests are among them, what is in requests is not: it may be secret.
-func (f *Factory) logs() {
-	if !f.verbose {
+func (f *Factory) logs(cmd *cobra.Command) {
+	// More of a status is more boxes.
+	status := cmd.Name() == "status" || cmd.HasParent() && cmd.Parent().Name() == "status"
+	if !f.verbose || status {
 		klog.SetLogger(logr.Discard())
 		ctrllog.SetLogger(logr.Discard())
 		return

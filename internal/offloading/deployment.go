@@ -153,7 +153,7 @@ func (k kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 		return coreapply.Toleration().WithKey(taint).WithOperator(corev1.TolerationOpExists).WithEffect(corev1.TaintEffectNoExecute).WithTolerationSeconds(10)
 	}
 	container := coreapply.Container().WithName(kubeletName).
-		WithImage(k.options.Image).WithImagePullPolicy(corev1.PullIfNotPresent).
+		WithImage(k.options.Image).WithImagePullPolicy(k.options.pullPolicy()).
 		WithArgs(k.args()...).
 		WithEnv(field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP")).
 		WithPorts(coreapply.ContainerPort().WithName("health").WithContainerPort(healthPort)).

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
@@ -14,6 +15,8 @@ import (
 type KubeletOptions struct {
 	// Image of the virtual kubelet: the one of the controller manager, so that the two are never of different releases.
 	Image string
+	// PullPolicy of the image; empty means IfNotPresent.
+	PullPolicy string
 	// ExtraAnnotations, ExtraLabels and ExtraArgs are added to its pods.
 	ExtraAnnotations, ExtraLabels map[string]string
 	ExtraArgs                     []string
@@ -27,6 +30,7 @@ type KubeletOptions struct {
 // Register adds the documented flags.
 func (o *KubeletOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Image, "kubelet-image", "", "image of the virtual kubelets")
+	flags.StringVar(&o.PullPolicy, "kubelet-image-pull-policy", string(corev1.PullIfNotPresent), "when nodes pull it: IfNotPresent, Always or Never")
 	flags.StringToStringVar(&o.ExtraAnnotations, "kubelet-extra-annotations", nil, "annotations of the virtual kubelets' pods (KEY=VALUE,...)")
 	flags.StringToStringVar(&o.ExtraLabels, "kubelet-extra-labels", nil, "labels of the virtual kubelets' pods (KEY=VALUE,...)")
 	flags.StringArrayVar(&o.ExtraArgs, "kubelet-extra-args", nil, "one more argument of the virtual kubelets; may be repeated")
@@ -40,6 +44,11 @@ func (o *KubeletOptions) Register(flags *pflag.FlagSet) {
 
 // Validate refuses what cannot work.
 func (o *KubeletOptions) Validate() error {
+	switch o.pullPolicy() {
+	case corev1.PullIfNotPresent, corev1.PullAlways, corev1.PullNever:
+	default:
+		return fmt.Errorf("--kubelet-image-pull-policy %q: want IfNotPresent, Always or Never", o.PullPolicy)
+	}
 	if o.Image == "" {
 		return errors.New("--kubelet-image must not be empty")
 	}
@@ -55,4 +64,11 @@ func (o *KubeletOptions) Validate() error {
 		}
 	}
 	return nil
+}
+
+func (o *KubeletOptions) pullPolicy() corev1.PullPolicy {
+	if o.PullPolicy == "" {
+		return corev1.PullIfNotPresent
+	}
+	return corev1.PullPolicy(o.PullPolicy)
 }

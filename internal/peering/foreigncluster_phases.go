@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// withdrawDeadline is how long a provider that ends a peering waits for the consumer to withdraw.
+	// withdrawDeadline is how long a provider that ends a peering waits for the consumer to take its pods away, if it has any here.
 	withdrawDeadline = 120 * time.Second
 	// unusedDeadline is how long a consumer that registered may ask for nothing. If it still wants to, it registers again.
 	unusedDeadline = 15 * time.Minute
@@ -259,8 +259,14 @@ func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
 		return errLater // has deadlines of its own, and its end brings us back
 	}
 	if left := s.fc.DeletionTimestamp.Add(withdrawDeadline).Sub(s.now); len(s.facts.copies) > 0 && left > 0 && !s.forced {
-		s.lookAgain(left)
-		return errLater
+		busy, err := r.runsPods(ctx, s.peer.ClusterID)
+		if err != nil {
+			return err
+		}
+		if busy {
+			s.lookAgain(min(left, time.Second))
+			return errLater
+		}
 	}
 	r.options.Link.Disconnect(s.peer.ClusterID)
 	// The key goes first: nobody is admitted to a tenant that is being taken away.
@@ -277,6 +283,20 @@ func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
 	}
 	log.FromContext(ctx).Info("peer removed", "clusterID", s.peer.ClusterID)
 	return r.letGo(ctx, s)
+}
+
+// runsPods tells whether a peer has pods here.
+func (r *fcReconciler) runsPods(ctx context.Context, clusterID string) (bool, error) {
+	var pods corev1.PodList
+	if err := r.client.List(ctx, &pods, client.MatchingLabels{labels.Origin: clusterID}, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list pods of cluster %s: %w", clusterID, err)
+	}
+	for i := range pods.Items {
+		if phase := pods.Items[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // ensureUse forgets a peer that only registered, or whose request went without a word: it may never have reached our API server, or have

@@ -372,7 +372,7 @@ func reinstalledConsumer(t *testing.T) {
 	if said.code != 1 || !strings.Contains(said.out+said.err, "another key") {
 		t.Errorf("want a refusal because of the other key: %s", said)
 	}
-	milan.liqoctl(t, "unpeer", "out-of-band", rome.Name, "--force")
+	milan.liqoctl(t, "unpeer", "out-of-band", rome.Name, "--timeout", "30s")
 	rome.nodeReady(t, milan, 60*time.Second)
 	rome.liqoctl(t, "unpeer", "out-of-band", milan.Name)
 	eventually(t, 30*time.Second, "no ForeignCluster is left in milan", func() (string, bool) {

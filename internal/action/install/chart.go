@@ -3,12 +3,14 @@
 package install
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"regexp"
+	"strconv"
 	"strings"
 
 	chartutil "helm.sh/helm/v4/pkg/chart/common/util"
@@ -16,7 +18,10 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/strvals"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/apis/labels"
@@ -100,6 +105,25 @@ func remembered(w provider.Wishes, before map[string]any) provider.Wishes {
 	return w
 }
 
+// keepSharing takes over a percentage that was changed while everything ran, or the next installation would change it back.
+func (p *Prepared) keepSharing(ctx context.Context, before map[string]any) error {
+	if p.last == nil || p.options.ResetValues {
+		return nil
+	}
+	var live corev1.ConfigMap
+	err := p.client.Get(ctx, client.ObjectKey{Namespace: p.options.Namespace, Name: "liqo-resource-sharing"}, &live)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read how much is shared: %w", err)
+	}
+	if percentage, err := strconv.Atoi(live.Data["percentage"]); err == nil && percentage >= 0 && percentage <= 100 {
+		return unstructured.SetNestedField(before, float64(percentage), "controllerManager", "config", "resourceSharingPercentage")
+	}
+	return nil
+}
+
 // name decides how the cluster is called, once and for all: its peers know it by that name.
 func (p *Prepared) name(have, wish string) error {
 	switch {
@@ -148,8 +172,6 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 		"discovery":         map[string]any{"config": map[string]any{"clusterName": o.Wishes.ClusterName, "clusterLabels": clusterLabels}},
 		"apiServer":         map[string]any{"address": p.Plan.Published()},
 		"networkManager":    map[string]any{"config": networks},
-		// The definitions are applied before the chart is.
-		"crds": map[string]any{"upgrade": false},
 	}
 	if p.Plan.ServiceType != "" {
 		all["auth"] = map[string]any{"service": map[string]any{"type": p.Plan.ServiceType}}

@@ -150,6 +150,9 @@ func Prepare(ctx context.Context, cluster Cluster, o Options) (*Prepared, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := p.keepSharing(ctx, base); err != nil {
+		return nil, err
+	}
 	wishes := remembered(o.Wishes, base)
 	if p.Plan, err = provider.Decide(facts, wishes); err != nil {
 		return nil, err

@@ -119,7 +119,22 @@ func (p *Prepared) lastValues() (map[string]any, error) {
 	if p.last == nil || p.options.ResetValues {
 		return map[string]any{}, nil
 	}
-	return plainValues(p.last.Config)
+	values, err := plainValues(p.last.Config)
+	unstructured.RemoveNestedField(values, "crds", "upgrade") // see recorded
+	return values, err
+}
+
+// recorded are the values that Helm gets, and keeps: a copy, since it changes what it is given. The chart's job for definitions is left out,
+// because they are applied before the chart is; those who install these values without liqoctl want it.
+func (p *Prepared) recorded() (map[string]any, error) {
+	values, err := plainValues(p.Values)
+	if err != nil {
+		return nil, err
+	}
+	if _, said, _ := unstructured.NestedFieldNoCopy(values, "crds", "upgrade"); !said {
+		err = unstructured.SetNestedField(values, false, "crds", "upgrade")
+	}
+	return values, err
 }
 
 // unlock takes up an installation whose program died. Helm marks a release while it works on it, and nobody else may.
@@ -141,7 +156,7 @@ func (p *Prepared) unlock() error {
 
 // run is Helm's installation or upgrade.
 func (p *Prepared) run(ctx context.Context, how action.DryRunStrategy) (*release.Release, error) {
-	values, err := plainValues(p.Values) // Helm changes what it is given
+	values, err := p.recorded()
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +187,10 @@ func (p *Prepared) inPlace(ctx context.Context, rendered *release.Release) (bool
 		return false, nil
 	}
 	before, err := plainValues(last.Config)
-	if err != nil || !reflect.DeepEqual(before, p.Values) {
+	if err != nil {
+		return false, err
+	}
+	if now, err := p.recorded(); err != nil || !reflect.DeepEqual(before, now) {
 		return false, err
 	}
 	objects, err := p.helm.KubeClient.Build(bytes.NewBufferString(rendered.Manifest), false)
