@@ -74,7 +74,8 @@ func renderValues(t *testing.T, provider engine.ClientProvider, values map[strin
 	t.Helper()
 	chart := loadChart(t)
 	capabilities := common.DefaultCapabilities.Copy()
-	capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions), "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")
+	capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions),
+		"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy", "monitoring.coreos.com/v1/PodMonitor")
 	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true, Revision: 1}, capabilities)
 	if err != nil {
 		return nil, err

@@ -36,12 +36,15 @@ var other = map[string]any{
 	"networkManager.config.reservedSubnets":                   []any{"10.3.0.0/16"},
 	"common.tolerations":                                      []any{map[string]any{"key": "a", "operator": "Exists"}},
 	"webhook.failurePolicy":                                   "Ignore",
+	"virtualKubelet.metrics.podMonitor.interval":              "30s",
+	"virtualKubelet.metrics.podMonitor.scrapeTimeout":         "5s",
 }
 
 // with is what must be set for a value to matter, by the beginning of its path; what is set there itself is judged without.
 var with = map[string]string{
-	"auth.ingress.":           "auth.ingress.enable=true,auth.ingress.host=liqo.example.org",
-	"virtualKubelet.metrics.": "virtualKubelet.metrics.enabled=true",
+	"auth.ingress.":                      "auth.ingress.enable=true,auth.ingress.host=liqo.example.org",
+	"virtualKubelet.metrics.":            "virtualKubelet.metrics.enabled=true",
+	"virtualKubelet.metrics.podMonitor.": "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true",
 }
 
 // refused are values that cannot be changed yet; TestRefused has the message.
@@ -54,10 +57,10 @@ func TestEveryValueMatters(t *testing.T) {
 		if slices.Contains(refused, path) {
 			continue
 		}
-		conditions := ""
+		conditions, longest := "", ""
 		for prefix, set := range with {
-			if strings.HasPrefix(path, prefix) && path != prefix+"enable" && path != prefix+"enabled" {
-				conditions = set
+			if strings.HasPrefix(path, prefix) && len(prefix) > len(longest) && path != prefix+"enable" && path != prefix+"enabled" {
+				conditions, longest = set, prefix
 			}
 		}
 		if path == "auth.ingress.enable" {

@@ -161,6 +161,9 @@ func (k kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 		WithResources(k.resources()).
 		WithSecurityContext(coreapply.SecurityContext().WithAllowPrivilegeEscalation(false).WithReadOnlyRootFilesystem(true).
 			WithCapabilities(coreapply.Capabilities().WithDrop("ALL")))
+	if port, err := k.options.metricsPort(); k.options.MetricsEnabled && err == nil {
+		container.WithPorts(coreapply.ContainerPort().WithName("metrics").WithContainerPort(port))
+	}
 	return coreapply.PodSpec().
 		WithServiceAccountName(kubeletName).
 		WithEnableServiceLinks(false).

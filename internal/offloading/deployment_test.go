@@ -71,6 +71,7 @@ func TestKubeletOptions(t *testing.T) {
 		{"--kubelet-image=a", ""},
 		{"--kubelet-image=a --kubelet-cpu-requests=100m --kubelet-ram-limits=64Mi --kubelet-extra-args=--x=1 --kubelet-extra-args=--y", ""},
 		{"", "--kubelet-image must not be empty"},
+		{"--kubelet-image=a --kubelet-metrics-enabled --kubelet-metrics-address=5872", "--kubelet-metrics-address \"5872\": want"},
 		{"--kubelet-image=a --kubelet-image-pull-policy=Never", ""},
 		{"--kubelet-image=a --kubelet-image-pull-policy=often", "--kubelet-image-pull-policy \"often\": want"},
 		{"--kubelet-image=a --kubelet-cpu-limits=much", `--kubelet-cpu-limits "much": want a quantity`},

@@ -5,6 +5,8 @@ package offloading
 import (
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +54,9 @@ func (o *KubeletOptions) Validate() error {
 	if o.Image == "" {
 		return errors.New("--kubelet-image must not be empty")
 	}
+	if _, err := o.metricsPort(); err != nil && o.MetricsEnabled {
+		return fmt.Errorf("--kubelet-metrics-address %q: want :PORT", o.MetricsAddress)
+	}
 	for flag, text := range map[string]string{
 		"--kubelet-cpu-requests": o.CPURequests, "--kubelet-cpu-limits": o.CPULimits,
 		"--kubelet-ram-requests": o.RAMRequests, "--kubelet-ram-limits": o.RAMLimits,
@@ -64,6 +69,16 @@ func (o *KubeletOptions) Validate() error {
 		}
 	}
 	return nil
+}
+
+// metricsPort is the port of MetricsAddress.
+func (o *KubeletOptions) metricsPort() (int32, error) {
+	_, text, err := net.SplitHostPort(o.MetricsAddress)
+	if err != nil {
+		return 0, err
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	return int32(port), err
 }
 
 func (o *KubeletOptions) pullPolicy() corev1.PullPolicy {

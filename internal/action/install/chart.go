@@ -206,6 +206,12 @@ func plainValues(values map[string]any) (map[string]any, error) {
 	return copied, json.Unmarshal(text, &copied)
 }
 
+// laterValues are documented, and of parts that this version does not have yet.
+var laterValues = []string{
+	"awsConfig", "enableAdvertisement", "enableDiscovery", "enableNodeFailureController", "enableResourceEnforcement", "fullnameOverride", "gateway", "metricAgent",
+	"nameOverride", "openshiftConfig", "patch", "proxy", "reflectIPs", "route", "storage", "telemetry", "ttl",
+}
+
 var schemaLine = regexp.MustCompile(`(?m)^\s*- at '/?([^']*)': (.*)$`)
 
 // checkValues holds the values to the chart's schema, so that a slip of the pen is not installed.
@@ -236,7 +242,14 @@ func schemaErrors(text string) string {
 		if place == "" {
 			place = "at the top"
 		}
-		problems = append(problems, place+": "+found[2])
+		problem := place + ": " + found[2]
+		for _, part := range laterValues {
+			if strings.Contains(found[2], "additional propert") && strings.Contains(found[2], "'"+part+"'") {
+				problem += " (it belongs to a part that comes with a later version)"
+				break
+			}
+		}
+		problems = append(problems, problem)
 	}
 	if len(problems) == 0 {
 		return strings.Join(strings.Fields(text), " ")

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
@@ -228,6 +229,7 @@ func refused(t *testing.T, b *bed, fresh map[string]string) {
 		want string
 	}{
 		{"unknown value", with(func(o *Options) { o.Set = []string{"auth.colour=red"} }), `auth: additional properties 'colour' not allowed`},
+		{"value of a later version", with(func(o *Options) { o.Set = []string{"telemetry.enable=false"} }), `'telemetry' not allowed (it belongs to a part that comes with a later version)`},
 		{"wrong kind of value", with(func(o *Options) { o.Set = []string{"controllerManager.replicas=many"} }), "controllerManager.replicas: got string, want integer"},
 		{"no value", with(func(o *Options) { o.Set = []string{"auth"} }), "want key=value"},
 		{"version", with(func(o *Options) { o.Version = "v7.7.7" }), "this program installs version"},
@@ -372,6 +374,20 @@ func changed(t *testing.T, b *bed, _ map[string]string) {
 		if have, _, _ := unstructured.NestedFieldNoCopy(prepared.Values, strings.Split(path, ".")...); fmt.Sprint(have) != fmt.Sprint(want) {
 			t.Errorf("%s is %v, want %v", path, have, want)
 		}
+	}
+	if _, said, _ := unstructured.NestedFieldNoCopy(prepared.Values, "crds", "upgrade"); said {
+		t.Error("who installs these values with Helm would not get new resource definitions")
+	}
+	// A percentage that was changed while everything ran stays, until another one is asked for.
+	sharing := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-resource-sharing"}}
+	if err := b.client.Patch(t.Context(), sharing, client.RawPatch(types.MergePatchType, []byte(`{"data":{"percentage":"70"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.install(options()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(sharing), sharing); err != nil || sharing.Data["percentage"] != "70" {
+		t.Errorf("percentage %s, %v", sharing.Data["percentage"], err)
 	}
 	o = options()
 	o.ResetValues = true
