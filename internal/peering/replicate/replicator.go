@@ -14,6 +14,7 @@
 //	ending.go         an object on its way out
 //	link.go           the connection: probes, state
 //	session.go        its cache
+//	untyped.go        what the provider says, looked at before it is understood
 package replicate
 
 import (
