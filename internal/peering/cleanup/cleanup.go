@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	klabels "k8s.io/apimachinery/pkg/labels"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	appsv1config "k8s.io/client-go/applyconfigurations/apps/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -74,7 +75,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	r := &run{Options: o, client: c}
+	r := &run{Options: o, client: c, stopped: map[types.UID]bool{}, removed: map[types.UID]bool{}}
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -105,6 +106,8 @@ type run struct {
 	client client.Client
 	reader client.Reader // what is watched
 	told   string
+	// stopped and removed are those that were asked to end: what is watched lags behind, and shows them as they were.
+	stopped, removed map[types.UID]bool
 }
 
 // watch fills the reader and returns a channel that has an element whenever something changed, or no channel if there
@@ -188,7 +191,10 @@ func (r *run) look(ctx context.Context, from client.Reader) (step, error) {
 
 func (r *run) act(ctx context.Context, now step) (err error) {
 	for _, peer := range now.stop {
-		fmt.Fprintf(r.Out, "ending the peerings with %s\n", peer.Name)
+		if !r.stopped[peer.UID] {
+			r.stopped[peer.UID] = true
+			fmt.Fprintf(r.Out, "ending the peerings with %s\n", peer.Name)
+		}
 		// The UID keeps an apply from making a new object in place of one that has just gone.
 		wish := discoveryconfig.ForeignCluster(peer.Name).WithUID(peer.UID).WithSpec(discoveryconfig.ForeignClusterSpec().
 			WithOutgoingPeeringEnabled(discoveryv1alpha1.PeeringNo).WithIncomingPeeringEnabled(discoveryv1alpha1.PeeringNo))
@@ -197,11 +203,16 @@ func (r *run) act(ctx context.Context, now step) (err error) {
 		}
 	}
 	for _, peer := range now.remove {
+		if r.removed[peer.UID] {
+			continue
+		}
 		fmt.Fprintf(r.Out, "deleting ForeignCluster %s\n", peer.Name)
 		e := r.client.Delete(ctx, &peer, client.Preconditions{UID: &peer.UID})
 		if client.IgnoreNotFound(e) != nil && !apierrors.IsConflict(e) {
 			err = errors.Join(err, fmt.Errorf("delete ForeignCluster %s: %w", peer.Name, e))
+			continue
 		}
+		r.removed[peer.UID] = true
 	}
 	return err
 }
@@ -228,7 +239,7 @@ func (r *run) standing(ctx context.Context) error {
 	var offloaded offloadingv1alpha1.NamespaceOffloadingList
 	if err := r.client.List(ctx, &offloaded); err == nil {
 		for _, one := range offloaded.Items {
-			now.waiting = append(now.waiting, fmt.Sprintf("namespace %s is still offloaded; try: liqoctl unoffload namespace %[1]s", one.Namespace))
+			now.waiting = append(now.waiting, fmt.Sprintf("namespace %s is still offloaded; try: kubectl delete namespaceoffloading -n %[1]s offloading", one.Namespace))
 		}
 	}
 	return fmt.Errorf("%w after %s:\n  %s\nif a peer is gone for good: liqoctl unpeer NAME --force", ErrStanding, r.Timeout, strings.Join(now.waiting, "\n  "))

@@ -147,7 +147,7 @@ func TestRun(t *testing.T) {
 	if !errors.Is(err, ErrStanding) {
 		t.Fatalf("without controllers: %v", err)
 	}
-	for _, part := range []string{"ForeignCluster milan", "ForeignCluster turin", "namespace liqo-tenant-milan", "liqoctl unoffload namespace default"} {
+	for _, part := range []string{"ForeignCluster milan", "ForeignCluster turin", "namespace liqo-tenant-milan", "kubectl delete namespaceoffloading -n default"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not name %s: %v", part, err)
 		}
