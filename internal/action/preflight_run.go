@@ -25,6 +25,12 @@ import (
 // endpointTimeout bounds each request to the provider's authentication service.
 const endpointTimeout = 5 * time.Second
 
+const (
+	// settleTime is how long an address may refuse: that of a Service made just now is known before all nodes serve it.
+	settleTime     = 4 * time.Second
+	settleInterval = 200 * time.Millisecond
+)
+
 // facts are all that the checks judge.
 type facts struct {
 	options PeerOptions
@@ -119,7 +125,7 @@ func (f *facts) askProvider(ctx context.Context) {
 		return
 	}
 	defer endpoint.Close()
-	f.ids, f.idsErr = endpoint.IDs(ctx)
+	f.ids, f.idsErr = patientIDs(ctx, endpoint.IDs, settleTime)
 	f.now = time.Now()
 	// The token is for one cluster only: whoever else answers there must not see it.
 	if f.localErr != nil || checkReachable(f) != nil || checkIdentity(f) != nil || checkVersion(f) != nil || checkClusterID(f) != nil {
@@ -131,6 +137,21 @@ func (f *facts) askProvider(ctx context.Context) {
 		_, err = endpoint.Register(ctx, auth.Registration{Cluster: f.local, Token: f.options.Token, Key: key, DryRun: true})
 	}
 	f.asked, f.token = true, err
+}
+
+// patientIDs asks again while nobody answers, which must be said at once: silence is not waited for a second time.
+func patientIDs(ctx context.Context, ask func(context.Context) (auth.IDs, error), most time.Duration) (auth.IDs, error) {
+	for began := time.Now(); ; {
+		ids, err := ask(ctx)
+		if !errors.Is(err, auth.ErrUnreachable) || time.Since(began) > most {
+			return ids, err
+		}
+		select {
+		case <-ctx.Done():
+			return ids, err
+		case <-time.After(settleInterval):
+		}
+	}
 }
 
 // errNotAsked: another check says why.
