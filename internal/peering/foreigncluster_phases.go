@@ -238,6 +238,7 @@ func (r *fcReconciler) ensureLink(ctx context.Context, s *scope) error {
 	if s.facts.identity != identityNotNeeded && s.facts.identity != identityPending || s.facts.slice != nil {
 		state := r.options.Link.State(s.peer.ClusterID)
 		s.facts.connected, s.facts.ready, s.facts.linkMessage = state.Connected, state.Ready, state.Message
+		s.facts.probed = !state.CheckedAt.IsZero()
 		return nil
 	}
 	r.options.Link.Disconnect(s.peer.ClusterID)

@@ -50,9 +50,9 @@ type fcFacts struct {
 	identityMessage string
 	// admitted: the peer has registered its key here and may act.
 	admitted bool
-	// connected, ready and linkMessage describe the link to the peer's API server.
-	connected, ready bool
-	linkMessage      string
+	// connected, probed (at least once), ready and linkMessage describe the link to the peer's API server.
+	connected, probed, ready bool
+	linkMessage              string
 	// slice is our request in this cluster, nil if there is none.
 	slice *sharingv1alpha1.ResourceSlice
 	// copies are the peer's requests.
@@ -164,12 +164,10 @@ func (f *fcFacts) apiServer() discoveryv1alpha1.PeeringCondition {
 	switch {
 	case f.connected && f.ready && f.linkMessage == "":
 		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonAPIServerReady, "the remote API server answers")
+	case f.connected && !f.probed:
+		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonAPIServerNotReady, "the remote API server is being asked for the first time")
 	case f.connected:
-		message := f.linkMessage
-		if message == "" {
-			message = "the remote API server was not asked yet"
-		}
-		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAPIServerNotReady, message)
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAPIServerNotReady, f.linkMessage)
 	default:
 		return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonAPIServerNotNeeded, "there is no connection to the remote API server, because there is no identity in it")
 	}
