@@ -26,21 +26,9 @@ import (
 func auth() role {
 	return role{name: "auth", short: "Answer other clusters that want to peer with this one", new: func() *cobra.Command {
 		var o authOptions
-		cmd := &cobra.Command{
-			Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				if err := o.Validate(); err != nil {
-					return err
-				}
-				cfg, err := config.GetConfig()
-				if err != nil {
-					return err
-				}
-				return runAuth(cmd.Context(), cfg, o)
-			},
-		}
-		o.Register(cmd.Flags())
-		return cmd
+		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
+			return runAuth(cmd.Context(), cfg, o)
+		})
 	}}
 }
 

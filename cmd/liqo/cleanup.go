@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	peercleanup "liqo.io/liqo/internal/peering/cleanup"
@@ -17,21 +18,9 @@ import (
 func cleanup() role {
 	return role{name: "cleanup", short: "End all peerings, before Liqo is removed", new: func() *cobra.Command {
 		var o cleanupOptions
-		cmd := &cobra.Command{
-			Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				if err := o.Validate(); err != nil {
-					return err
-				}
-				cfg, err := config.GetConfig()
-				if err != nil {
-					return err
-				}
-				return peercleanup.Run(cmd.Context(), cfg, peercleanup.Options{Namespace: o.namespace, Timeout: o.timeout, Out: cmd.OutOrStdout()})
-			},
-		}
-		o.Register(cmd.Flags())
-		return cmd
+		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
+			return peercleanup.Run(cmd.Context(), cfg, peercleanup.Options{Namespace: o.namespace, Timeout: o.timeout, Out: cmd.OutOrStdout()})
+		})
 	}}
 }
 

@@ -41,21 +41,9 @@ const leaseName = "66cf253f.ctrlmgr.liqo.io"
 func controllerManager() role {
 	return role{name: "controller-manager", short: "Run the control loops and webhooks of a cluster", new: func() *cobra.Command {
 		var o controllerManagerOptions
-		cmd := &cobra.Command{
-			Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				if err := o.Validate(); err != nil {
-					return err
-				}
-				cfg, err := config.GetConfig()
-				if err != nil {
-					return err
-				}
-				return runControllerManager(cmd.Context(), cfg, &o)
-			},
-		}
-		o.Register(cmd.Flags())
-		return cmd
+		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
+			return runControllerManager(cmd.Context(), cfg, &o)
+		})
 	}}
 }
 

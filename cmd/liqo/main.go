@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 
 	"liqo.io/liqo/internal/kube/version"
 )
@@ -59,6 +60,31 @@ func program() *cobra.Command {
 		root.AddCommand(cmd)
 	}
 	return root
+}
+
+// options are the flags of a role.
+type options interface {
+	Register(flags *pflag.FlagSet)
+	Validate() error
+}
+
+// command is the one of a role that talks to the API server of its own cluster, where home says that is.
+func command(o options, home func() (*rest.Config, error), run func(*cobra.Command, *rest.Config) error) *cobra.Command {
+	cmd := &cobra.Command{
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Validate(); err != nil {
+				return err
+			}
+			cfg, err := home()
+			if err != nil {
+				return err
+			}
+			return run(cmd, cfg)
+		},
+	}
+	o.Register(cmd.Flags())
+	return cmd
 }
 
 // later accepts documented flags of parts that this version does not have yet: who sets them gets a process that says so, not one

@@ -24,21 +24,9 @@ import (
 func virtualKubelet() role {
 	return role{name: "virtual-kubelet", short: "Stand behind the virtual node of one remote cluster", new: func() *cobra.Command {
 		var o virtualKubeletOptions
-		cmd := &cobra.Command{
-			Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				if err := o.Validate(); err != nil {
-					return err
-				}
-				cfg, err := o.home()
-				if err != nil {
-					return err
-				}
-				return runVirtualKubelet(cmd.Context(), cfg, &o)
-			},
-		}
-		o.Register(cmd.Flags())
-		return cmd
+		return command(&o, o.home, func(cmd *cobra.Command, cfg *rest.Config) error {
+			return runVirtualKubelet(cmd.Context(), cfg, &o)
+		})
 	}}
 }
 

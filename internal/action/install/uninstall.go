@@ -14,8 +14,6 @@ import (
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/storage/driver"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -133,7 +131,7 @@ func remove(ctx context.Context, c client.WithWatch, helm *action.Configuration,
 // anyPeer tells whether there is anything of any peer.
 func anyPeer(ctx context.Context, c client.Reader) (bool, error) {
 	var peers discoveryv1alpha1.ForeignClusterList
-	if err := c.List(ctx, &peers, client.Limit(1)); err != nil && !absent(err) {
+	if err := c.List(ctx, &peers, client.Limit(1)); err != nil && !purge.Absent(err) {
 		return false, fmt.Errorf("list foreign clusters: %w", err)
 	}
 	var tenants corev1.NamespaceList
@@ -146,12 +144,12 @@ func anyPeer(ctx context.Context, c client.Reader) (bool, error) {
 // inUse collects what would break.
 func inUse(ctx context.Context, c client.Reader) error {
 	var peers discoveryv1alpha1.ForeignClusterList
-	if err := c.List(ctx, &peers); err != nil && !absent(err) {
+	if err := c.List(ctx, &peers); err != nil && !purge.Absent(err) {
 		return fmt.Errorf("list foreign clusters: %w", err)
 	}
 	var offloaded metav1.PartialObjectMetadataList
 	offloaded.SetGroupVersionKind(schema.GroupVersionKind{Group: "offloading.liqo.io", Version: "v1alpha1", Kind: "NamespaceOffloadingList"})
-	if err := c.List(ctx, &offloaded); err != nil && !absent(err) {
+	if err := c.List(ctx, &offloaded); err != nil && !purge.Absent(err) {
 		return fmt.Errorf("list offloaded namespaces: %w", err)
 	}
 	found := uses(peers.Items)
@@ -188,6 +186,3 @@ func uses(peers []discoveryv1alpha1.ForeignCluster) *InUseError {
 	}
 	return found
 }
-
-// absent tells that the cluster does not know the kind.
-func absent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }

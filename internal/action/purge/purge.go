@@ -127,7 +127,7 @@ func empty(ctx context.Context, c client.Client, definition *apiextensionsv1.Cus
 	}
 	var objects unstructured.UnstructuredList
 	objects.SetGroupVersionKind(schema.GroupVersionKind{Group: definition.Spec.Group, Version: definition.Spec.Versions[i].Name, Kind: definition.Spec.Names.ListKind})
-	if err := c.List(ctx, &objects); err != nil && !absent(err) {
+	if err := c.List(ctx, &objects); err != nil && !Absent(err) {
 		return fmt.Errorf("list %s: %w", definition.Spec.Names.Plural, err)
 	}
 	for i := range objects.Items {
@@ -247,7 +247,7 @@ func clusterWide(ctx context.Context, c client.Reader) (all []client.Object, err
 		{&rbacv1.RoleBindingList{}, []client.ListOption{ours, client.InNamespace(corev1.NamespaceNodeLease)}},
 	} {
 		if err := c.List(ctx, one.list, one.choice...); err != nil {
-			if absent(err) {
+			if Absent(err) {
 				continue
 			}
 			return nil, fmt.Errorf("look for what is left: %w", err)
@@ -290,5 +290,5 @@ func kindOf(object client.Object, scheme *runtime.Scheme) string {
 	return fmt.Sprintf("%T", object)
 }
 
-// absent tells that the cluster does not know the kind.
-func absent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
+// Absent tells that the cluster does not know the kind.
+func Absent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }

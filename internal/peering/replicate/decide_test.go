@@ -202,3 +202,14 @@ func TestPlainlyIsStable(t *testing.T) {
 		}
 	}
 }
+
+// TestAmountPatternIsTheDefinitions: what is believed of a provider is what our own API server would store.
+func TestAmountPatternIsTheDefinitions(t *testing.T) {
+	text, err := os.ReadFile("../../../deployments/liqo/crds/sharing.liqo.io_resourceslices.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := strings.Count(string(text), "pattern: "+amountPattern.String()+"\n"); found != 3 {
+		t.Errorf("%d amounts of the resource definition have this pattern, want 3: spec.resources, status.resources and status.prices", found)
+	}
+}

@@ -171,7 +171,7 @@ func (s *session) interrupted(_ context.Context, _ *toolscache.Reflector, err er
 func shortest(err error) string {
 	text := strings.ToValidUTF8(err.Error(), "")
 	if len(text) > mostText {
-		text = strings.ToValidUTF8(text[:mostText], "") + " ..."
+		return short(text) + " ..."
 	}
 	return text
 }
