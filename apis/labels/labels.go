@@ -51,6 +51,20 @@ const (
 	PeeringPermissions = "auth.liqo.io/remote-peering-permissions"
 )
 
+// Labels of the network.
+const (
+	// Gateway is "true" on the Services of gateways and "active" on their pods.
+	Gateway       = "net.liqo.io/gateway"
+	GatewayActive = "active"
+	// GatewayLane is, on the same, the number of the lane, from 0.
+	GatewayLane = "net.liqo.io/lane"
+	// TunnelCluster is on tunnel endpoints: the peer's cluster ID.
+	TunnelCluster = "clusterID"
+	// Ownership says who made a network configuration: OwnershipConfig.
+	Ownership       = "liqo.io/ownership"
+	OwnershipConfig = "netcfgCreator"
+)
+
 // Labels of Kubernetes that we read or set.
 const (
 	AppName      = "app.kubernetes.io/name"
@@ -68,6 +82,10 @@ const (
 	// OverrideAddress and OverridePort, on the Services liqo-auth and liqo-gateway, replace what is published to peers.
 	OverrideAddress = "liqo.io/override-address"
 	OverridePort    = "liqo.io/override-port"
+	// GatewayNodeIP, on the Service of a gateway, is the address of the node its pod runs on.
+	GatewayNodeIP = "net.liqo.io/gatewayNodeIP"
+	// RotateKeys, on the Secret liqo-gateway-keys, makes new keys for the tunnels when its value changes.
+	RotateKeys = "net.liqo.io/rotate-keys"
 	// ForceUnpeer, "true" on a foreign cluster, sets every deadline of taking the peering down to zero.
 	ForceUnpeer = "liqo.io/force-unpeer"
 	// SharingPercentage, on a foreign cluster, replaces the cluster's sharing percentage for this peer: an integer from 0 to 100.
@@ -97,5 +115,6 @@ const (
 	OwnerGrant          = "liqo-grant"
 	OwnerVirtualNode    = "liqo-virtualnode"
 	OwnerVirtualKubelet = "liqo-virtual-kubelet"
+	OwnerNetwork        = "liqo-network"
 	OwnerCLI            = "liqoctl"
 )

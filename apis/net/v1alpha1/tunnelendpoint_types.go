@@ -35,7 +35,7 @@ type TunnelEndpointSpec struct {
 	// +kubebuilder:default=None
 	// +optional
 	RemoteNATExternalCIDR string `json:"remoteNATExternalCIDR,omitempty"`
-	// EndpointIP is where the peer's first gateway can be reached.
+	// EndpointIP is where the peer's first gateway can be reached; empty if it cannot, and dials itself.
 	EndpointIP string `json:"endpointIP"`
 	// BackendType is the technology of the tunnel.
 	// +kubebuilder:validation:Enum=wireguard
@@ -70,6 +70,9 @@ type Connection struct {
 	// Latency is the round trip through the tunnel.
 	// +optional
 	Latency Latency `json:"latency,omitempty"`
+	// MTU is the largest packet, in bytes, that was seen to pass to the peer and back. 0: not measured yet.
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
 	// PeerConfiguration is what the tunnel uses: endpointIP, port, allowedIPs, publicKey.
 	// +optional
 	PeerConfiguration map[string]string `json:"peerConfiguration,omitempty"`

@@ -19,6 +19,8 @@ type ConnectionApplyConfiguration struct {
 	StatusMessage *string `json:"statusMessage,omitempty"`
 	// Latency is the round trip through the tunnel.
 	Latency *LatencyApplyConfiguration `json:"latency,omitempty"`
+	// MTU is the largest packet, in bytes, that was seen to pass to the peer and back. 0: not measured yet.
+	MTU *int32 `json:"mtu,omitempty"`
 	// PeerConfiguration is what the tunnel uses: endpointIP, port, allowedIPs, publicKey.
 	PeerConfiguration map[string]string `json:"peerConfiguration,omitempty"`
 }
@@ -50,6 +52,14 @@ func (b *ConnectionApplyConfiguration) WithStatusMessage(value string) *Connecti
 // If called multiple times, the Latency field is set to the value of the last call.
 func (b *ConnectionApplyConfiguration) WithLatency(value *LatencyApplyConfiguration) *ConnectionApplyConfiguration {
 	b.Latency = value
+	return b
+}
+
+// WithMTU sets the MTU field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MTU field is set to the value of the last call.
+func (b *ConnectionApplyConfiguration) WithMTU(value int32) *ConnectionApplyConfiguration {
+	b.MTU = &value
 	return b
 }
 

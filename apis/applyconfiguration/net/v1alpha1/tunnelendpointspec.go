@@ -32,7 +32,7 @@ type TunnelEndpointSpecApplyConfiguration struct {
 	RemoteExternalCIDR *netv1alpha1.CIDR `json:"remoteExternalCIDR,omitempty"`
 	// RemoteNATExternalCIDR is the network as which this cluster sees it.
 	RemoteNATExternalCIDR *string `json:"remoteNATExternalCIDR,omitempty"`
-	// EndpointIP is where the peer's first gateway can be reached.
+	// EndpointIP is where the peer's first gateway can be reached; empty if it cannot, and dials itself.
 	EndpointIP *string `json:"endpointIP,omitempty"`
 	// BackendType is the technology of the tunnel.
 	BackendType *string `json:"backendType,omitempty"`

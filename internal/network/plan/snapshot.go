@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"net/netip"
+)
+
+// Snapshot is all that an agent knows when it plans its host. It is plain data: printed as YAML it is a bug report, and a bug
+// report is a test. It holds no secret: keys are public ones.
+type Snapshot struct {
+	// Local is this cluster.
+	Local Cluster `json:"local"`
+	// Nodes of this cluster, in the order of their names.
+	Nodes []Node `json:"nodes,omitempty"`
+	// Gateways of this cluster, in the order of their lanes; a lane whose pod has no address yet is absent.
+	Gateways []Gateway `json:"gateways,omitempty"`
+	// Peers in the order of their cluster IDs. Without peers nothing is planned at all.
+	Peers []Peer `json:"peers,omitempty"`
+	// Mappings in the order of their external addresses.
+	Mappings []Mapping `json:"mappings,omitempty"`
+	// Self is the host that is planned.
+	Self Self `json:"self"`
+}
+
+// Cluster is what there is to know of the own one.
+type Cluster struct {
+	// PodCIDRs are the networks of the pods. The first one is what peers see; further ones are kept from being masqueraded, too.
+	PodCIDRs []netip.Prefix `json:"podCIDRs"`
+	// External is the network of other addresses that peers can reach: nodes, gateways' probes, mappings.
+	External netip.Prefix `json:"external"`
+	// VXLANPort of the overlay between nodes and gateways; 0 stands for DefaultVXLANPort.
+	VXLANPort uint16 `json:"vxlanPort,omitempty"`
+}
+
+// Node is one node of this cluster.
+type Node struct {
+	Name string `json:"name"`
+	// Address is its internal address.
+	Address netip.Addr `json:"address"`
+	// PodCIDRs are the networks of its pods, if the cluster says so.
+	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
+	// Pods are the addresses of its pods, for clusters whose nodes have no networks of their own.
+	Pods []netip.Addr `json:"pods,omitempty"`
+}
+
+// Gateway is one gateway pod of this cluster.
+type Gateway struct {
+	// Lane is its number, from 0.
+	Lane int `json:"lane"`
+	// Address of the pod.
+	Address netip.Addr `json:"address"`
+	// Node it runs on.
+	Node string `json:"node"`
+}
+
+// Peer is one remote cluster with which the networks are agreed.
+type Peer struct {
+	ClusterID string `json:"clusterID"`
+	Name      string `json:"name"`
+	// Pods says as what this peer sees our pods: From is ours, To is theirs; equal if it does not remap us.
+	Pods Swap `json:"pods"`
+	// External is the same for our external network.
+	External Swap `json:"external"`
+	// RemotePods is the network under which we see its pods, RemoteExternal its external network.
+	RemotePods     netip.Prefix `json:"remotePods"`
+	RemoteExternal netip.Prefix `json:"remoteExternal"`
+	// Lanes of the peer, in the order of their numbers.
+	Lanes []PeerLane `json:"lanes,omitempty"`
+	// Lane is the number of the lane that a node has chosen. Gateways ignore it.
+	Lane int `json:"lane,omitempty"`
+	// MTU is the largest packet that was seen to pass to this peer and back; 0 if it is not measured yet.
+	MTU int `json:"mtu,omitempty"`
+}
+
+// PeerLane is the other end of one lane.
+type PeerLane struct {
+	Number int `json:"number"`
+	// Keys of the peer's gateway, the one in use first. While a peer changes its key there are two.
+	Keys []string `json:"keys"`
+	// Endpoint is where it is dialled; invalid if it cannot be, and dials itself.
+	Endpoint netip.AddrPort `json:"endpoint"`
+	// Dial counts up when the endpoint is to be dialled again although it is the same.
+	Dial int `json:"dial,omitempty"`
+}
+
+// Swap replaces one network by another of the same size, address by address.
+type Swap struct {
+	From netip.Prefix `json:"from"`
+	To   netip.Prefix `json:"to"`
+}
+
+// Mapping makes one address reachable from peers as an address of our external network.
+type Mapping struct {
+	External netip.Addr `json:"external"`
+	Target   netip.Addr `json:"target"`
+	// ClusterIDs are the peers that may use it; empty: all.
+	ClusterIDs []string `json:"clusterIDs,omitempty"`
+}
+
+// Self is the host that is planned for.
+type Self struct {
+	// Node is the name of the node; for a gateway, of the one it runs on.
+	Node string `json:"node"`
+	// Lane of the gateway; nodes ignore it.
+	Lane int `json:"lane,omitempty"`
+	// Address is the node's internal address, or the gateway pod's address.
+	Address netip.Addr `json:"address"`
+	// PodMTU is the MTU of the network that reaches gateway pods: of the pod's own link in a gateway, of the link towards
+	// gateway pods on a node.
+	PodMTU int `json:"podMTU"`
+	// Uplink is the name of the pod's own link in a gateway (eth0); nodes have none.
+	Uplink string `json:"uplink,omitempty"`
+	// PublicKey of the gateway's tunnel.
+	PublicKey string `json:"publicKey,omitempty"`
+	// ListenPort of the gateway's tunnel.
+	ListenPort int `json:"listenPort,omitempty"`
+}
