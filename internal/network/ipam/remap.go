@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipam
+
+import (
+	"net/netip"
+)
+
+// Swap gives the address of network to that has the place which address has in network from. Both networks have the same size; it is false
+// if they have not, or if address is not in from.
+func Swap(address netip.Addr, from, to netip.Prefix) (netip.Addr, bool) {
+	if !from.IsValid() || !to.IsValid() || from.Bits() != to.Bits() || from.Addr().BitLen() != to.Addr().BitLen() || !from.Contains(address) {
+		return netip.Addr{}, false
+	}
+	host, network := address.AsSlice(), to.Masked().Addr().AsSlice()
+	for i := range host {
+		bits := min(8, max(0, from.Bits()-8*i))
+		mask := byte(0xff) << (8 - bits)
+		host[i] = host[i]&^mask | network[i]&mask
+	}
+	swapped, ok := netip.AddrFromSlice(host)
+	return swapped, ok
+}
