@@ -156,7 +156,8 @@ func (g ground) checkPeer(peer Peer) error {
 	if peer.External.From != g.Local.External {
 		return fmt.Errorf("external.from: %s is not local.external %s", peer.External.From, g.Local.External)
 	}
-	for field, swap := range map[string]Swap{"pods": peer.Pods, "external": peer.External} {
+	for i, swap := range own(peer) {
+		field := []string{"pods", "external"}[i]
 		if err := checkNetwork(swap.To); err != nil {
 			return fmt.Errorf("%s.to: %w", field, err)
 		}
@@ -167,22 +168,17 @@ func (g ground) checkPeer(peer Peer) error {
 	if peer.Pods.To.Overlaps(peer.External.To) {
 		return fmt.Errorf("pods.to and external.to: %s and %s overlap", peer.Pods.To, peer.External.To)
 	}
-	if err := checkNetwork(peer.RemotePods); err != nil {
-		return fmt.Errorf("remotePods: %w", err)
-	}
-	if err := checkNetwork(peer.RemoteExternal); err != nil {
-		return fmt.Errorf("remoteExternal: %w", err)
+	for i, network := range remote(peer) {
+		field := []string{"remotePods", "remoteExternal"}[i]
+		if err := checkNetwork(network); err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+		if what := g.meets(network); what != "" {
+			return fmt.Errorf("%s: %s overlaps %s", field, network, what)
+		}
 	}
 	if peer.RemotePods.Overlaps(peer.RemoteExternal) {
 		return fmt.Errorf("remotePods and remoteExternal: %s and %s overlap", peer.RemotePods, peer.RemoteExternal)
-	}
-	for _, network := range []struct {
-		field string
-		netip.Prefix
-	}{{"remotePods", peer.RemotePods}, {"remoteExternal", peer.RemoteExternal}} {
-		if what := g.meets(network.Prefix); what != "" {
-			return fmt.Errorf("%s: %s overlaps %s", network.field, network.Prefix, what)
-		}
 	}
 	return g.checkLanes(peer)
 }
