@@ -25,6 +25,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/offloading"
@@ -121,7 +122,7 @@ func (o *controllerManagerOptions) Validate() error {
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -170,7 +171,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if err != nil {
 		return err
 	}
-	link, err := replicate.New(mgr, replicate.Options{LocalClusterID: o.local.ClusterID, ProbeInterval: o.pingInterval, ProbeTimeout: o.pingTimeout})
+	link, err := replicate.New(mgr, replicate.Options{LocalClusterID: o.local.ClusterID, Network: !o.disableInternalNetwork, ProbeInterval: o.pingInterval, ProbeTimeout: o.pingTimeout})
 	if err != nil {
 		return err
 	}
