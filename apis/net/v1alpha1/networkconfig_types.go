@@ -97,7 +97,7 @@ type NetworkConfigStatus struct {
 	// ObservedGeneration is the generation of the spec that the receiver decided on.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Ready.
+	// Conditions: Ready says what the receiver made of it, and why; Published, by the sender, whether there is all to tell.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -21,7 +21,7 @@ type NetworkConfigStatusApplyConfiguration struct {
 	ExternalCIDRNAT *string `json:"externalCIDRNAT,omitempty"`
 	// ObservedGeneration is the generation of the spec that the receiver decided on.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Ready.
+	// Conditions: Ready says what the receiver made of it, and why; Published, by the sender, whether there is all to tell.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
