@@ -33,14 +33,11 @@ func role(t *testing.T, name string, set ...string) (rules []any) {
 
 // TestPeersNetwork: a peer has rights on what clusters tell each other of their networks only if they do.
 func TestPeersNetwork(t *testing.T) {
-	on, off := role(t, "liqo-remote-peering-basic", network), role(t, "liqo-remote-peering-basic", "networking.internal=false")
+	on, off := role(t, "liqo-remote-peering-basic", internal), role(t, "liqo-remote-peering-basic", "networking.internal=false")
 	if len(on) != 4 || len(off) != 2 {
 		t.Errorf("%d rules with the network, %d without", len(on), len(off))
 	}
 }
-
-// network switches the network fabric on.
-const network = "networking.internal=true"
 
 // TestPeers tries, with the rights of a peer, what it may write beside objects of ours in the namespace that both use.
 func TestPeers(t *testing.T) {
@@ -48,7 +45,7 @@ func TestPeers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	root := connect(t, admin)
-	install(ctx, t, root, network)
+	install(ctx, t, root)
 	const tenant = "liqo-tenant-rome-000000"
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: tenant, Name: "liqo-peer"}
 	for _, object := range []client.Object{
