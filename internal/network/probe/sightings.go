@@ -110,3 +110,6 @@ func (s *Sightings) Of(clusterID string) []NodeSight {
 	slices.SortFunc(all, func(a, b NodeSight) int { return strings.Compare(a.Node, b.Node) })
 	return all
 }
+
+// Nodes gives how each node is heard, sorted by their names.
+func (s *Sightings) Nodes() []NodeSight { return s.Of("") }
