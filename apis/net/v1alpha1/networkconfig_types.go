@@ -86,6 +86,11 @@ type NetworkConfigStatus struct {
 	// ObservedGeneration is the generation of the spec that the receiver decided on.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions: Ready says what the receiver made of it, and why; Published, by the sender, whether there is all to tell.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // NetworkConfig is what one cluster tells another about its network, and what the other made of it.
