@@ -34,7 +34,7 @@ import (
 // Bed is a scenario of the playground that is up.
 type Bed struct {
 	Bin      string // folder of our programs and images
-	tools    string // folder of kubectl
+	Tools    string // folder of kubectl and of the playground's own programs
 	Clusters []*Cluster
 }
 
@@ -133,7 +133,7 @@ func (b *Bed) meet(scenario string) error {
 	if status.Scenario != scenario {
 		return fmt.Errorf("the playground runs %q, want %q", status.Scenario, scenario)
 	}
-	b.tools = status.Bin
+	b.Tools = status.Bin
 	for _, found := range status.Clusters {
 		c := &Cluster{Name: found.Name, bed: b, kubeconfig: found.Kubeconfig, PodCIDR: found.PodCIDR, ServiceCIDR: found.ServiceCIDR, NodeCIDR: found.NodeCIDR}
 		for _, m := range found.Machines {

@@ -48,7 +48,7 @@ func (c *Cluster) Liqoctl(t testing.TB, args ...string) Result {
 
 // TryKubectl runs kubectl against the cluster.
 func (c *Cluster) TryKubectl(stdin string, args ...string) Result {
-	return Execute(stdin, filepath.Join(c.bed.tools, "kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+	return Execute(stdin, filepath.Join(c.bed.Tools, "kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
 }
 
 // Kubectl wants success and returns what was printed.

@@ -4,13 +4,18 @@ package bed
 
 import (
 	"bufio"
+	"crypto/ecdh"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -100,4 +105,33 @@ func (w *WireGuard) talk(t testing.TB, question string) (answer []string) {
 		answer = append(answer, lines.Text())
 	}
 	return answer
+}
+
+// pairs counts the pairs of this process, for names and networks of their own.
+var pairs atomic.Int32
+
+// BarePair connects two places by WireGuard alone. There listens on a port, which here reaches at an endpoint. It returns the address of
+// there in the tunnel.
+func (b *Bed) BarePair(t testing.TB, here, there Place, port int, endpoint netip.AddrPort, mtu int) (address netip.Addr, ends [2]*WireGuard) {
+	t.Helper()
+	n := pairs.Add(1)
+	var private, public [2]string
+	for i := range private {
+		key, err := ecdh.X25519().GenerateKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		private[i], public[i] = hex.EncodeToString(key.Bytes()), hex.EncodeToString(key.PublicKey().Bytes())
+	}
+	for i, place := range []Place{here, there} {
+		ends[i] = b.BareWireGuard(t, place, fmt.Sprintf("bare%d.%d", n, i), mtu)
+		settings := []string{"private_key=" + private[i], "listen_port=" + strconv.Itoa(port), "public_key=" + public[1-i], "allowed_ip=0.0.0.0/0"}
+		if i == 0 {
+			settings = append(settings, "endpoint="+endpoint.String(), "persistent_keepalive_interval=1")
+		}
+		ends[i].Set(t, settings...)
+		place.Run(t, "ip", "addr", "add", fmt.Sprintf("192.168.%d.%d/24", 200+n, i+1), "dev", ends[i].Link)
+	}
+	ends[0].Connected(t)
+	return netip.AddrFrom4([4]byte{192, 168, byte(200 + n), 2}), ends
 }

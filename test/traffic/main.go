@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		"serve": serve, "stream": stream, "requests": requests, "check": check, "send": send, "capture": capture,
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
-		return errors.New("wrong call\n" + usage)
+		return fmt.Errorf("wrong call\n%s", strings.TrimSpace(usage))
 	}
 	return commands[args[0]](ctx, args[1:], &printer{to: json.NewEncoder(out)})
 }
