@@ -17,8 +17,10 @@ import (
 const (
 	// slow is the time after which the host is looked at though nothing was heard.
 	slow = time.Second
-	// settle is how long events of the kernel may collect: most of them are our own doing.
+	// settle is how long events of the kernel may collect: most of them are our own doing, or concern others. share is how many times
+	// longer they wait than the last round took, so that a busy host does not keep us busy.
 	settle = 100 * time.Millisecond
+	share  = 10
 	// applyTimeout ends an attempt on a kernel that does not answer.
 	applyTimeout = 10 * time.Second
 	// stuck is when a loop that does not turn is dead.
@@ -118,6 +120,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		told = l.tell(round, told)
 		l.role.Done(round)
+		took := time.Since(round.At)
 		wake := round.At.Add(slow)
 		if !again.IsZero() && again.Before(wake) {
 			wake = again
@@ -136,7 +139,10 @@ func (l *Loop) Run(ctx context.Context) error {
 					kernel = nil // the timer is left
 					continue
 				}
-				timer.Reset(min(settle, max(0, time.Until(wake))))
+				if soon := time.Now().Add(max(settle, share*took)); soon.Before(wake) {
+					wake = soon
+					timer.Reset(time.Until(wake))
+				}
 			}
 		}
 	}

@@ -46,7 +46,9 @@ func (g *Gateway) Collect(out chan<- prometheus.Metric) {
 	results := g.prober.Results()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	send(implementation, prometheus.GaugeValue, 1, driver, g.host.Implementation())
+	if made := g.host.Implementation(); made != "" {
+		send(implementation, prometheus.GaugeValue, 1, driver, made)
+	}
 	for _, peer := range g.round.Snapshot.Peers {
 		said, labels := g.reportPeer(now, peer, results[g.target(peer)]), []string{driver, plan.TunnelLink, peer.ClusterID, peer.Name}
 		tunnel := g.tunnel[said.RemoteKey]

@@ -180,8 +180,11 @@ func (r *Route) Done(round agent.Round) {
 	s := round.Snapshot
 	results := r.prober.Results()
 	for _, peer := range s.Peers {
-		sight := probe.Sight{ClusterID: peer.ClusterID, Lane: -1}
-		for _, lane := range lanes(&s, peer) {
+		sight, both := probe.Sight{ClusterID: peer.ClusterID, Lane: -1}, lanes(&s, peer)
+		if len(both) > 1 {
+			aim.Pace = manyLanes
+		}
+		for _, lane := range both {
 			leg := target(peer, lane)
 			if !isPlanned(round.State, leg.Address) {
 				continue
@@ -200,9 +203,6 @@ func (r *Route) Done(round agent.Round) {
 		if address := ipam.ProbeAddress(s.Local.External, gateway.Lane); len(s.Peers) > 0 && isPlanned(round.State, address) {
 			aim.Gateways = append(aim.Gateways, address)
 		}
-	}
-	if len(s.Gateways) > 1 {
-		aim.Pace = manyLanes
 	}
 	r.prober.Aim(aim)
 }

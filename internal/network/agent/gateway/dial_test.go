@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+var (
+	start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	a     = netip.MustParseAddrPort("203.0.113.1:5871")
+	b     = netip.MustParseAddrPort("203.0.113.2:5871")
+	c     = netip.MustParseAddrPort("203.0.113.3:5871")
+)
+
+type dialled struct {
+	At     time.Duration
+	Target string
+	Dial   int
+}
+
+// phone dials for a while in steps of 10 ms. see says what is seen at a time; only times matter.
+func phone(d *dialer, until time.Duration, targets func(time.Duration) []netip.AddrPort, see func(at time.Duration, d *dialer) seen) (all []dialled) {
+	last := dialled{}
+	for at := time.Duration(0); at < until; at += 10 * time.Millisecond {
+		d.step(start.Add(at), targets(at), see(at, d))
+		now := dialled{at, d.target.String(), d.dial}
+		if now.Target != last.Target || now.Dial != last.Dial {
+			all, last = append(all, now), now
+		}
+	}
+	return all
+}
+
+func fixed(targets ...netip.AddrPort) func(time.Duration) []netip.AddrPort {
+	return func(time.Duration) []netip.AddrPort { return targets }
+}
+
+func newDialer() *dialer {
+	return &dialer{jitter: func(time.Duration) time.Duration { return 0 }}
+}
+
+func nothing(time.Duration, *dialer) seen { return seen{} }
+
+func replies(from, to time.Duration) func(time.Duration, *dialer) seen {
+	return func(at time.Duration, _ *dialer) seen {
+		switch {
+		case at < from:
+			return seen{}
+		case at < to:
+			return seen{reply: start.Add(at)}
+		}
+		return seen{reply: start.Add(to)}
+	}
+}
+
+const s = time.Second
+
+func TestDialer(t *testing.T) {
+	for name, test := range map[string]struct {
+		until   time.Duration
+		targets func(time.Duration) []netip.AddrPort
+		see     func(time.Duration, *dialer) seen
+		want    []dialled
+	}{
+		"one address, nobody there": {
+			20 * s, fixed(a), nothing,
+			[]dialled{{0, a.String(), 1}, {2 * s, a.String(), 2}, {5 * s, a.String(), 3}, {9 * s, a.String(), 4}, {14 * s, a.String(), 5}, {19 * s, a.String(), 6}},
+		},
+		"addresses in turn, slower each round": {
+			12 * s, fixed(a, b, c), nothing,
+			[]dialled{{0, a.String(), 1}, {2 * s, b.String(), 2}, {4 * s, c.String(), 3}, {6 * s, a.String(), 4}, {9 * s, b.String(), 5}},
+		},
+		"what works is left alone": {
+			time.Hour / 60, fixed(a, b), replies(s, time.Hour),
+			[]dialled{{0, a.String(), 1}},
+		},
+		"a session that breaks off is made anew after a second": {
+			25 * s, fixed(a), replies(s, 10*s),
+			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {12 * s, a.String(), 3}, {14 * s, a.String(), 4}, {18 * s, a.String(), 5}, {23 * s, a.String(), 6}},
+		},
+		"the same address first, then the others": {
+			15 * s, fixed(a, b), replies(s, 10*s),
+			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {12 * s, b.String(), 3}, {14 * s, a.String(), 4}},
+		},
+		"a peer that cannot be dialled": {10 * s, fixed(), replies(s, 5*s), []dialled{{0, netip.AddrPort{}.String(), 0}}},
+		"the address changes while it works": {
+			20 * s, func(at time.Duration) []netip.AddrPort {
+				if at < 5*s {
+					return []netip.AddrPort{a}
+				}
+				return []netip.AddrPort{b}
+			}, replies(s, 10*s),
+			[]dialled{{0, a.String(), 1}, {11 * s, b.String(), 2}, {12 * s, b.String(), 3}, {14 * s, b.String(), 4}, {18 * s, b.String(), 5}},
+		},
+		"the address changes while nothing works": {
+			2 * s, func(at time.Duration) []netip.AddrPort {
+				if at < s {
+					return []netip.AddrPort{a}
+				}
+				return []netip.AddrPort{b, c}
+			}, nothing,
+			[]dialled{{0, a.String(), 1}, {s, b.String(), 2}},
+		},
+		"keys were agreed, so the other end gets time": {
+			13 * s, fixed(a, b), func(at time.Duration, d *dialer) seen {
+				if at < s {
+					return seen{}
+				}
+				return seen{handshake: start.Add(s)}
+			},
+			[]dialled{{0, a.String(), 1}, {11 * s, b.String(), 2}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, phone(newDialer(), test.until, test.targets, test.see)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// What step says when to look again must be enough: whoever looks only then sees the same.
+func TestDialerSaysWhen(t *testing.T) {
+	see := replies(s, 10*s)
+	want := phone(newDialer(), 30*s, fixed(a, b), see)
+	d, last := newDialer(), dialled{}
+	var got []dialled
+	for at := time.Duration(0); at < 30*s; {
+		next := d.step(start.Add(at), []netip.AddrPort{a, b}, see(at, d))
+		if now := (dialled{at, d.target.String(), d.dial}); now.Dial != last.Dial {
+			got, last = append(got, now), now
+		}
+		if next.IsZero() || !next.After(start.Add(at)) {
+			t.Fatalf("at %v: look again at %v", at, next)
+		}
+		at = next.Sub(start)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRemoteKeys(t *testing.T) {
+	agreed := map[string]time.Time{}
+	handshake := func(key string) time.Time { return agreed[key] }
+	var k remoteKeys
+	at := start
+	check := func(what, told string, want ...string) {
+		t.Helper()
+		at = at.Add(time.Second)
+		if diff := cmp.Diff(want, k.step(at, told, handshake)); diff != "" {
+			t.Errorf("%s: %s", what, diff)
+		}
+	}
+	check("first", "one", "one")
+	check("a new one is told", "two", "one", "two")
+	agreed["two"] = start
+	check("an agreement of before says nothing", "two", "one", "two")
+	agreed["one"] = at.Add(time.Second)
+	check("the old one still agrees", "two", "one", "two")
+	check("another new one", "three", "one", "three")
+	check("back to the first", "one", "one")
+	check("and again", "two", "one", "two")
+	agreed["two"] = at.Add(time.Second)
+	check("the new one agrees", "two", "two")
+}
+
+func TestKeyring(t *testing.T) {
+	k := &Keyring{Read: func(secret *corev1.Secret, lane int) (Key, bool, error) {
+		public, ok := secret.Labels["public"]
+		return Key{Public: public, Private: [32]byte{byte(len(public))}}, ok, nil
+	}}
+	secret := func(public string) *corev1.Secret {
+		s := &corev1.Secret{}
+		s.Labels = map[string]string{"public": public}
+		return s
+	}
+	for _, step := range []struct {
+		secret *corev1.Secret
+		want   string
+	}{{nil, ""}, {&corev1.Secret{}, ""}, {secret("a"), "a"}, {nil, "a"}, {&corev1.Secret{}, "a"}, {secret("bb"), "bb"}, {secret("bb"), "bb"}} {
+		if got, err := k.own(step.secret, 0); got != step.want || err != nil {
+			t.Errorf("%v: key %q, %v; want %q", step.secret, got, err, step.want)
+		}
+	}
+	for public, want := range map[string]bool{"a": true, "bb": true, "ccc": false} {
+		if _, ok := k.Private(public); ok != want {
+			t.Errorf("private key of %s: %v", public, ok)
+		}
+	}
+	if text := (Key{Public: "p", Private: [32]byte{77}}).String(); text != "gateway key p" {
+		t.Error(text)
+	}
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestResolver(t *testing.T) {
+	type answer struct {
+		addresses []netip.Addr
+		err       error
+	}
+	answers, changed := make(chan answer), make(chan struct{}, 1)
+	r := &resolver{changed: func() { changed <- struct{}{} }, lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
+		if _, limited := ctx.Deadline(); !limited {
+			t.Error("a lookup without an end")
+		}
+		got := <-answers
+		return got.addresses, got.err
+	}}
+	look := func(at time.Time, trouble bool) (all []string, err error) {
+		found, err := r.addresses(at, "gw.milan.example", trouble)
+		for _, address := range found {
+			all = append(all, address.String())
+		}
+		return all, err
+	}
+	now := start
+	if got, err := look(now, true); got != nil || err != nil {
+		t.Errorf("before an answer: %v %v", got, err)
+	}
+	answers <- answer{addresses: []netip.Addr{
+		netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("203.0.113.9"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("203.0.113.8"),
+	}}
+	<-changed
+	want := []string{"203.0.113.8", "203.0.113.9", "2001:db8::1"}
+	for _, trouble := range []bool{false, true} { // without trouble never again, with trouble not at once
+		if got, err := look(now.Add(time.Second), trouble); cmp.Diff(want, got) != "" || err != nil {
+			t.Errorf("%v %v", got, err)
+		}
+	}
+	now = now.Add(time.Hour)
+	if got, _ := look(now, false); cmp.Diff(want, got) != "" {
+		t.Errorf("an hour later: %v", got)
+	}
+	if got, _ := look(now, true); cmp.Diff(want, got) != "" {
+		t.Errorf("while asking again: %v", got)
+	}
+	broken := errors.New("no such host")
+	answers <- answer{err: broken}
+	<-changed
+	if got, err := look(now.Add(time.Second), true); cmp.Diff(want, got) != "" || !errors.Is(err, broken) {
+		t.Errorf("a failure keeps what was known: %v %v", got, err)
+	}
+
+	for _, host := range []string{"127.0.0.1", "169.254.169.254", "224.0.0.1", "0.0.0.0", "::1", "::ffff:127.0.0.1", "255.255.255.255", "fe80::1"} {
+		if got, err := r.addresses(now, host, true); err == nil {
+			t.Errorf("%s is dialled as %v", host, got)
+		}
+	}
+	if got, err := r.addresses(now, "::ffff:203.0.113.1", true); err != nil || got[0].String() != "203.0.113.1" {
+		t.Errorf("%v %v", got, err)
+	}
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+)
+
+func key(name string) string {
+	raw := [32]byte{}
+	copy(raw[:], name)
+	return base64.StdEncoding.EncodeToString(raw[:])
+}
+
+// tunnel to a peer whose number makes its networks.
+func tunnel(id string, number int, change func(*netv1alpha1.TunnelEndpoint)) netv1alpha1.TunnelEndpoint {
+	t := netv1alpha1.TunnelEndpoint{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id, Generation: int64(number), Labels: map[string]string{labels.TunnelCluster: id}},
+		Spec: netv1alpha1.TunnelEndpointSpec{
+			ClusterIdentity: netv1alpha1.ClusterIdentity{ClusterID: id, ClusterName: "name-" + id},
+			LocalPodCIDR:    "10.10.0.0/16", LocalNATPodCIDR: fmt.Sprintf("10.%d.0.0/16", 100+number),
+			LocalExternalCIDR: "10.70.0.0/16", LocalNATExternalCIDR: netv1alpha1.NotRemapped,
+			RemotePodCIDR: "10.10.0.0/16", RemoteNATPodCIDR: fmt.Sprintf("10.%d.0.0/16", 150+number),
+			RemoteExternalCIDR: netv1alpha1.CIDR(fmt.Sprintf("10.%d.0.0/16", 200+number)),
+			Lanes: []netv1alpha1.Lane{
+				{Number: 1, PublicKey: key(id + "1")},
+				{Number: 0, PublicKey: key(id + "0"), Carriers: []netv1alpha1.Carrier{
+					{Type: "TCP", Addresses: []string{"203.0.113.99"}, Port: 443},
+					{Type: "UDP", Addresses: []string{"203.0.113.1", "gw.example"}, Port: 5871},
+				}},
+			},
+		},
+	}
+	if change != nil {
+		change(&t)
+	}
+	return t
+}
+
+func TestViewOfTunnels(t *testing.T) {
+	view, err := NewView(Objects{Tunnels: []netv1alpha1.TunnelEndpoint{tunnel("rome", 2, nil), tunnel("milan", 1, func(t *netv1alpha1.TunnelEndpoint) {
+		t.Status.Connection.MTU = 1380
+		t.Spec.Lanes, t.Spec.EndpointIP = nil, "gw.milan.example"
+		t.Spec.BackendConfig = map[string]string{"publicKey": key("m"), "port": "30871"}
+	})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := yaml.Marshal(view.Snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `local:
+  external: 10.70.0.0/16
+  podCIDRs:
+  - 10.10.0.0/16
+peers:
+- clusterID: milan
+  external:
+    from: 10.70.0.0/16
+    to: 10.70.0.0/16
+  lanes:
+  - endpoint: ""
+    keys:
+    - bQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
+    number: 0
+  mtu: 1380
+  name: name-milan
+  pods:
+    from: 10.10.0.0/16
+    to: 10.101.0.0/16
+  remoteExternal: 10.201.0.0/16
+  remotePods: 10.151.0.0/16
+- clusterID: rome
+  external:
+    from: 10.70.0.0/16
+    to: 10.70.0.0/16
+  lanes:
+  - endpoint: ""
+    keys:
+    - cm9tZTAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
+    number: 0
+  - endpoint: ""
+    keys:
+    - cm9tZTEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
+    number: 1
+  name: name-rome
+  pods:
+    from: 10.10.0.0/16
+    to: 10.102.0.0/16
+  remoteExternal: 10.202.0.0/16
+  remotePods: 10.152.0.0/16
+self:
+  address: ""
+  node: ""
+  podMTU: 0
+`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+	facts := map[string]PeerView{
+		"milan": {Generation: 1, Endpoints: map[int][]Endpoint{0: {{"gw.milan.example", 30871}}}},
+		"rome":  {Generation: 2, Endpoints: map[int][]Endpoint{0: {{"203.0.113.1", 5871}, {"gw.example", 5871}}}},
+	}
+	if diff := cmp.Diff(facts, view.Peers); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// One tunnel endpoint that is wrong is named, and does no harm to the others.
+func TestViewOfBadTunnels(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil func(*netv1alpha1.TunnelEndpoint)
+		want  string
+		stays bool
+	}{
+		"no network":         {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.RemotePodCIDR = "nonsense" }, "spec.remotePodCIDR", false},
+		"remapped to what":   {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.LocalNATPodCIDR = "none" }, "spec.localPodCIDR, remapped", false},
+		"empty":              {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.LocalExternalCIDR = "" }, "spec.localExternalCIDR", false},
+		"no cluster":         {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.ClusterIdentity.ClusterID = "" }, "clusterID", false},
+		"another cluster":    {func(t *netv1alpha1.TunnelEndpoint) { t.Labels[labels.TunnelCluster] = "milan" }, "clusterID", false},
+		"younger twin":       {func(t *netv1alpha1.TunnelEndpoint) { *t = twin(t) }, "older one", false},
+		"key":                {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.Lanes[0].PublicKey = "short" }, "spec.lanes[1].publicKey", true},
+		"lane out of range":  {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.Lanes[0].Number = 8 }, "number 8", true},
+		"lane twice":         {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.Lanes[0].Number = 0 }, "number 0 stands there twice", true},
+		"no lane, no key":    {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.Lanes = nil }, "publicKey", true},
+		"negative lane":      {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.Lanes[0].Number = -1 }, "number -1", true},
+		"very long nonsense": {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.Lanes[0].PublicKey = strings.Repeat("x", 1<<20) }, "publicKey", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view, err := NewView(Objects{Tunnels: []netv1alpha1.TunnelEndpoint{tunnel("bad", 1, test.spoil), tunnel("milan", 2, nil), tunnel("rome", 3, nil)}})
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "/bad") {
+				t.Errorf("error %v, want one about %s of bad", err, test.want)
+			}
+			if err != nil && len(err.Error()) > 500 {
+				t.Errorf("an error of %d bytes", len(err.Error()))
+			}
+			var ids []string
+			for _, peer := range view.Snapshot.Peers {
+				ids = append(ids, peer.ClusterID)
+			}
+			want := []string{"milan", "rome"}
+			if test.stays {
+				want = []string{"bad", "milan", "rome"}
+			}
+			if diff := cmp.Diff(want, ids); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func twin(of *netv1alpha1.TunnelEndpoint) netv1alpha1.TunnelEndpoint {
+	return tunnel("milan", 9, func(t *netv1alpha1.TunnelEndpoint) {
+		t.Namespace, t.Name, t.CreationTimestamp = of.Namespace, of.Name, metav1.NewTime(time.Now())
+	})
+}
+
+func TestViewOfNodesAndGateways(t *testing.T) {
+	node := func(name, address string, networks ...string) corev1.Node {
+		return corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDRs: networks},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: address}}},
+		}
+	}
+	virtual := node("liqo-milan", "10.10.0.77")
+	virtual.Labels = map[string]string{labels.Type: labels.TypeVirtualNode}
+	born := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	pod := func(name, lane, address string, change func(*corev1.Pod)) corev1.Pod {
+		p := corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.GatewayLane: lane}, CreationTimestamp: metav1.NewTime(born)},
+			Spec:       corev1.PodSpec{NodeName: "n1"}, Status: corev1.PodStatus{PodIP: address, Phase: corev1.PodRunning},
+		}
+		if change != nil {
+			change(&p)
+		}
+		return p
+	}
+	view, err := NewView(Objects{
+		Nodes: []corev1.Node{
+			node("n3", "192.168.1.13"), node("n2", "192.168.1.12", "fd00::/64", "10.10.3.0/24", "10.10.1.0/24"), node("n1", "192.168.1.11", "10.10.0.0/24"),
+			node("v6", "fd00::1"), node("fresh", ""), virtual,
+		},
+		Gateways: []corev1.Pod{
+			pod("old", "0", "10.10.0.8", nil),
+			pod("new", "0", "10.10.0.9", func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(born.Add(time.Hour)) }),
+			pod("pending", "0", "10.10.0.10", func(p *corev1.Pod) {
+				p.CreationTimestamp, p.Status.Phase = metav1.NewTime(born.Add(2*time.Hour)), corev1.PodPending
+			}),
+			pod("ending", "1", "10.10.0.11", func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }),
+			pod("failed", "2", "10.10.0.12", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
+			pod("no-address", "3", "", nil), pod("no-lane", "", "10.10.0.13", nil), pod("lane-9", "9", "10.10.0.14", nil),
+			pod("starts", "4", "10.10.0.15", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }),
+		},
+		Pods: []corev1.Pod{
+			pod("p2", "", "10.10.9.2", func(p *corev1.Pod) { p.Spec.NodeName = "n3" }),
+			pod("p1", "", "10.10.9.1", func(p *corev1.Pod) { p.Spec.NodeName = "n3" }),
+			pod("host", "", "192.168.1.13", func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.HostNetwork = "n3", true }),
+			pod("done", "", "10.10.9.3", func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "n3", corev1.PodSucceeded }),
+			pod("elsewhere", "", "10.10.0.3", nil),
+		},
+		Mappings: []netv1alpha1.IPMapping{
+			{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: netv1alpha1.IPMappingSpec{Address: "192.0.2.1", ClusterIDs: []string{"z", "a"}}, Status: netv1alpha1.IPMappingStatus{ExternalAddress: "10.70.0.21"}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: netv1alpha1.IPMappingSpec{Address: "192.0.2.2"}, Status: netv1alpha1.IPMappingStatus{ExternalAddress: "10.70.0.19"}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "waits"}, Spec: netv1alpha1.IPMappingSpec{Address: "192.0.2.3"}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Spec: netv1alpha1.IPMappingSpec{Address: "nowhere"}, Status: netv1alpha1.IPMappingStatus{ExternalAddress: "10.70.0.18"}},
+		},
+	})
+	if err == nil || !strings.Contains(err.Error(), "ipmapping bad: spec.address") {
+		t.Errorf("error %v", err)
+	}
+	got, err := yaml.Marshal(view.Snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `gateways:
+- address: 10.10.0.9
+  lane: 0
+  node: n1
+- address: 10.10.0.15
+  lane: 4
+  node: n1
+local:
+  external: ""
+  podCIDRs: null
+mappings:
+- external: 10.70.0.19
+  target: 192.0.2.2
+- clusterIDs:
+  - a
+  - z
+  external: 10.70.0.21
+  target: 192.0.2.1
+nodes:
+- address: 192.168.1.11
+  name: n1
+  podCIDRs:
+  - 10.10.0.0/24
+- address: 192.168.1.12
+  name: n2
+  podCIDRs:
+  - 10.10.1.0/24
+  - 10.10.3.0/24
+- address: 192.168.1.13
+  name: n3
+  pods:
+  - 10.10.9.1
+  - 10.10.9.2
+self:
+  address: ""
+  node: ""
+  podMTU: 0
+`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+}

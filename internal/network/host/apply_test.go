@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"liqo.io/liqo/internal/network/plan"
+)
+
+// here is a host in the namespace of the test, with one private key.
+type here struct {
+	*Host
+	*testing.T
+	key wgtypes.Key
+}
+
+func open(t *testing.T) *here {
+	t.Helper()
+	key, err := wgtypes.GeneratePrivateKey()
+	fatal(t, err)
+	// The link the overlay goes over.
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = "eth0"
+	fatal(t, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}))
+	link, err := netlink.LinkByName("eth0")
+	fatal(t, err)
+	fatal(t, netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(prefix("10.200.9.2/24"))}))
+	fatal(t, netlink.LinkSetUp(link))
+	h, err := Open(Options{PrivateKey: func(public string) ([32]byte, bool) { return key, public == key.PublicKey().String() }})
+	fatal(t, err)
+	t.Cleanup(func() { fatal(t, h.Close()) })
+	return &here{Host: h, T: t, key: key}
+}
+
+// apply returns what was changed, a line each.
+func (h *here) apply(want plan.HostState) []string {
+	h.Helper()
+	changes, err := h.Apply(h.Context(), want)
+	fatal(h.T, err)
+	var lines []string
+	for _, one := range changes {
+		lines = append(lines, one.String())
+	}
+	return lines
+}
+
+// settled applies, then wants nothing left to do.
+func (h *here) settled(want plan.HostState) []string {
+	h.Helper()
+	lines := h.apply(want)
+	if again := h.apply(want); len(again) > 0 {
+		h.Errorf("applying the same again changed\n%s", strings.Join(again, "\n"))
+	}
+	return lines
+}
+
+// gateway is a state with something of everything.
+func (h *here) gateway() plan.HostState {
+	peer, err := wgtypes.GeneratePrivateKey()
+	fatal(h.T, err)
+	own := &cluster{key: h.key, podsHere: "10.201.0.0/16", nodesHere: "10.74.0.0/24", podsThere: "10.202.0.0/16", nodesThere: "10.73.0.0/24"}
+	state := own.gatewayState(&cluster{key: peer})
+	state.Routes[0].MTU = 1300
+	state.WireGuard.Peers[0].Endpoint = netip.MustParseAddrPort("192.0.2.7:5871")
+	return state
+}
+
+// snapshot shows all links, addresses, neighbours, routes, rules, tables and peers there are.
+func snapshot(t *testing.T) string {
+	t.Helper()
+	var lines []string
+	links, err := netlink.LinkList()
+	fatal(t, err)
+	for _, link := range links {
+		a := link.Attrs()
+		lines = append(lines, fmt.Sprint("link ", a.Name, " ", link.Type(), " ", a.MTU, " ", a.HardwareAddr, " ", a.Flags&net.FlagUp))
+		addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
+		fatal(t, err)
+		for _, one := range addresses {
+			lines = append(lines, fmt.Sprint("address ", one.IPNet, " ", a.Name))
+		}
+		for _, family := range []int{netlink.FAMILY_V4, unix.AF_BRIDGE} {
+			neighbours, err := netlink.NeighList(a.Index, family)
+			fatal(t, err)
+			for _, one := range neighbours {
+				if a.Name == "eth0" {
+					continue // come and go with the kernel's own doings
+				}
+				lines = append(lines, fmt.Sprint("neighbour ", one.IP, " ", one.HardwareAddr, " ", one.State, " ", a.Name))
+			}
+		}
+	}
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	fatal(t, err)
+	for _, one := range routes {
+		lines = append(lines, fmt.Sprint("route ", one.Dst, " via ", one.Gw, " src ", one.Src, " type ", one.Type, " protocol ", int(one.Protocol),
+			" mtu ", one.MTU, " metric ", one.Priority, " table ", one.Table, " flags ", one.Flags))
+	}
+	rules, err := netlink.RuleList(netlink.FAMILY_V4)
+	fatal(t, err)
+	for _, one := range rules {
+		lines = append(lines, fmt.Sprintf("%s iif %s proto %d", one, one.IifName, one.IPProto))
+	}
+	conn, err := nftables.New()
+	fatal(t, err)
+	chains, err := conn.ListChains()
+	fatal(t, err)
+	for _, chain := range chains {
+		rules, err := conn.GetRules(chain.Table, chain)
+		fatal(t, err)
+		lines = append(lines, fmt.Sprint("chain ", chain.Table.Name, " ", chain.Name, " ", len(rules)))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func TestApplyAndRemove(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	h := open(t)
+	before := snapshot(t)
+	if changes := h.settled(plan.HostState{}); len(changes) > 0 {
+		t.Errorf("an empty state changed an empty host: %v", changes)
+	}
+	want := h.gateway()
+	first := h.settled(want)
+	for _, line := range first {
+		if !strings.HasPrefix(line, "add ") && !strings.Contains(line, "wireguard") {
+			t.Errorf("on an empty host: %s", line)
+		}
+	}
+	if got := h.Implementation(); got != kernelImplementation && got != userspaceImplementation {
+		t.Errorf("implementation is %q", got)
+	}
+	peers, err := h.Tunnel()
+	fatal(t, err)
+	if len(peers) != 1 || peers[0].PublicKey != want.WireGuard.Peers[0].PublicKey || peers[0].Endpoint != want.WireGuard.Peers[0].Endpoint {
+		t.Errorf("tunnel has %+v", peers)
+	}
+	t.Logf("host:\n%s", snapshot(t))
+
+	// Half of it goes.
+	less := want
+	less.Routes = want.Routes[:3]
+	less.Rules, less.Neighbours = want.Rules[:1], nil
+	for _, line := range h.settled(less) {
+		if !strings.HasPrefix(line, "delete ") {
+			t.Errorf("with less wanted: %s", line)
+		}
+	}
+	h.settled(plan.HostState{})
+	if after := snapshot(t); after != before {
+		t.Errorf("when nothing is wanted any more, there is\n%s\nand there was\n%s", after, before)
+	}
+	if got := h.Implementation(); got != "" {
+		t.Errorf("implementation without a device is %q", got)
+	}
+	if peers, err := h.Tunnel(); err != nil || peers != nil {
+		t.Errorf("tunnel without a device: %v, %v", peers, err)
+	}
+}
+
+// TestRepair damages a host in all ways, and wants each to be told and mended.
+func TestRepair(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	h := open(t)
+	want := h.gateway()
+	h.settled(want)
+	healthy := snapshot(t)
+
+	link := func(name string) netlink.Link {
+		t.Helper()
+		l, err := netlink.LinkByName(name)
+		fatal(t, err)
+		return l
+	}
+	nft := func(do func(*nftables.Conn, *nftables.Table)) error {
+		conn, err := nftables.New()
+		fatal(t, err)
+		do(conn, &nftables.Table{Name: plan.NFTable, Family: nftables.TableFamilyIPv4})
+		return conn.Flush()
+	}
+	neighbour := func(state int, mac string) *netlink.Neigh {
+		hardware, err := net.ParseMAC(mac)
+		fatal(t, err)
+		return &netlink.Neigh{LinkIndex: link(plan.VXLANLink).Attrs().Index, State: state, IP: net.ParseIP(nodeOverlay), HardwareAddr: hardware}
+	}
+	route := func(to string) *netlink.Route {
+		return &netlink.Route{Dst: ipNet(prefix(to)), Table: plan.Table, Protocol: plan.RouteProtocol, LinkIndex: link(plan.VXLANLink).Attrs().Index, Gw: net.ParseIP(nodeOverlay), Flags: int(netlink.FLAG_ONLINK)}
+	}
+	rule := netlink.NewRule()
+	rule.Priority, rule.Table, rule.IifName = plan.FirstRule, plan.Table, plan.TunnelLink
+	stray := netlink.NewRule()
+	stray.Priority, stray.Table, stray.Mark = plan.LastRule, plan.Table, 7
+
+	for _, damage := range []struct {
+		what string
+		do   func() error
+	}{
+		{"table flushed", func() error { return nft((*nftables.Conn).FlushTable) }},
+		{"table deleted", func() error { return nft((*nftables.Conn).DelTable) }},
+		{"chain deleted", func() error {
+			return nft(func(c *nftables.Conn, table *nftables.Table) {
+				chain := &nftables.Chain{Name: "forwarding", Table: table}
+				c.FlushChain(chain)
+				c.DelChain(chain)
+			})
+		}},
+		{"rule of a stranger in our table", func() error {
+			return nft(func(c *nftables.Conn, table *nftables.Table) {
+				w := &ruleWriter{conn: c, table: table}
+				fatal(t, w.rule(plan.PacketRule{Verb: plan.Drop}))
+				c.AddRule(&nftables.Rule{Table: table, Chain: &nftables.Chain{Name: "incoming"}, Exprs: w.exprs})
+			})
+		}},
+		{"vxlan down", func() error { return netlink.LinkSetDown(link(plan.VXLANLink)) }},
+		{"tunnel down", func() error { return netlink.LinkSetDown(link(plan.TunnelLink)) }},
+		{"vxlan deleted", func() error { return netlink.LinkDel(link(plan.VXLANLink)) }},
+		{"tunnel deleted", func() error { return netlink.LinkDel(link(plan.TunnelLink)) }},
+		{"other MTU", func() error { return netlink.LinkSetMTU(link(plan.VXLANLink), 1200) }},
+		{"other hardware address", func() error {
+			return netlink.LinkSetHardwareAddr(link(plan.VXLANLink), net.HardwareAddr{2, 0, 0, 0, 0, 9})
+		}},
+		{"another link of our name", func() error {
+			fatal(t, netlink.LinkDel(link(plan.VXLANLink)))
+			attributes := netlink.NewLinkAttrs()
+			attributes.Name = plan.VXLANLink
+			return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes})
+		}},
+		{"another TUN of the tunnel's name", func() error {
+			fatal(t, netlink.LinkDel(link(plan.TunnelLink)))
+			attributes := netlink.NewLinkAttrs()
+			attributes.Name = plan.TunnelLink
+			return netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: attributes, Mode: netlink.TUNTAP_MODE_TUN})
+		}},
+		{"VXLAN of another VNI", func() error {
+			fatal(t, netlink.LinkDel(link(plan.VXLANLink)))
+			attributes := netlink.NewLinkAttrs()
+			attributes.Name, attributes.HardwareAddr = plan.VXLANLink, gatewayMAC[:]
+			return netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: attributes, VxlanId: 7, Port: plan.DefaultVXLANPort, SrcAddr: net.ParseIP("10.200.9.2"), UDPCSum: true})
+		}},
+		{"address deleted", func() error {
+			return netlink.AddrDel(link(plan.VXLANLink), &netlink.Addr{IPNet: ipNet(prefix(gatewayOverlay + "/32"))})
+		}},
+		{"another address", func() error {
+			return netlink.AddrAdd(link(plan.VXLANLink), &netlink.Addr{IPNet: ipNet(prefix("10.99.0.1/32"))})
+		}},
+		{"neighbour deleted", func() error { return netlink.NeighDel(neighbour(netlink.NUD_PERMANENT, "02:fa:b0:00:01:01")) }},
+		{"neighbour not permanent", func() error { return netlink.NeighSet(neighbour(netlink.NUD_STALE, "02:fa:b0:00:01:01")) }},
+		{"neighbour elsewhere", func() error { return netlink.NeighSet(neighbour(netlink.NUD_PERMANENT, "02:fa:b0:00:01:77")) }},
+		{"forwarding deleted", func() error {
+			n := neighbour(netlink.NUD_PERMANENT, "02:fa:b0:00:01:01")
+			n.Family, n.Flags, n.IP = unix.AF_BRIDGE, netlink.NTF_SELF, net.ParseIP("10.200.9.1")
+			return netlink.NeighDel(n)
+		}},
+		{"forwarding elsewhere", func() error {
+			n := neighbour(netlink.NUD_PERMANENT, "02:fa:b0:00:01:01")
+			n.Family, n.Flags, n.IP = unix.AF_BRIDGE, netlink.NTF_SELF, net.ParseIP("10.200.9.66")
+			return netlink.NeighSet(n)
+		}},
+		{"route deleted", func() error { return netlink.RouteDel(route(pods)) }},
+		{"blackhole deleted", func() error {
+			return netlink.RouteDel(&netlink.Route{Dst: ipNet(prefix("10.201.0.0/16")), Type: unix.RTN_BLACKHOLE, Priority: 9999})
+		}},
+		{"route without its MTU", func() error { return netlink.RouteReplace(route(pods)) }},
+		{"route through a stranger's link", func() error {
+			r := route(pods)
+			r.LinkIndex, r.Gw = link("eth0").Attrs().Index, net.ParseIP("10.200.9.1")
+			return netlink.RouteReplace(r)
+		}},
+		{"one more route with our protocol", func() error { return netlink.RouteAdd(route("10.98.0.0/16")) }},
+		{"rule deleted", func() error { return netlink.RuleDel(rule) }},
+		{"one more rule of ours", func() error { return netlink.RuleAdd(stray) }},
+	} {
+		t.Run(damage.what, func(t *testing.T) {
+			h := &here{Host: h.Host, T: t}
+			drain(h.Changed())
+			fatal(t, damage.do())
+			select {
+			case <-h.Changed():
+			case <-time.After(5 * time.Second):
+				t.Error("no event was told")
+			}
+			if damaged := snapshot(t); damaged == healthy {
+				t.Fatal("the damage does not show, so this test proves nothing")
+			}
+			t.Log(h.settled(want))
+			if now := snapshot(t); now != healthy {
+				t.Errorf("after the repair there is\n%s\nand there was\n%s", now, healthy)
+			}
+		})
+	}
+}
+
+// drain waits until events of the past have been told.
+func drain(events <-chan struct{}) {
+	for {
+		select {
+		case <-events:
+		case <-time.After(3 * settle):
+			return
+		}
+	}
+}
+
+// TestForeign surrounds our things with those of others, as like ours as can be.
+func TestForeign(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	h := open(t)
+	eth0, err := netlink.LinkByName("eth0")
+	fatal(t, err)
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = "liqo.other"
+	fatal(t, netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: attributes, VxlanId: plan.VNI + 1, Port: 4790}))
+	for _, r := range []netlink.Route{
+		{Dst: ipNet(prefix("10.50.0.0/16")), Table: plan.Table, Protocol: 4},                // our table
+		{Dst: ipNet(prefix(pods)), Table: plan.Table, Protocol: 4, Priority: 50},            // and our destination
+		{Dst: ipNet(prefix("10.51.0.0/16")), Table: unix.RT_TABLE_MAIN, Protocol: 99},       // a protocol beside ours
+		{Dst: ipNet(prefix("10.201.0.0/16")), Table: 100, Protocol: unix.RTPROT_STATIC},     // a remote network, other table
+		{Dst: ipNet(prefix("10.202.0.0/16")), Table: plan.Table, Protocol: 0, Priority: 77}, // no protocol
+	} {
+		r.LinkIndex = eth0.Attrs().Index
+		fatal(t, netlink.RouteAdd(&r))
+	}
+	for _, change := range []func(*netlink.Rule){
+		func(r *netlink.Rule) { r.Table = 100 },                    // our priority, another table
+		func(r *netlink.Rule) { r.Priority = plan.FirstRule - 1 },  // our table, another priority
+		func(r *netlink.Rule) { r.Priority = plan.LastRule + 1 },   // the same
+		func(r *netlink.Rule) { r.Table, r.Mark = 100, 0x4000 },    // and more
+		func(r *netlink.Rule) { r.Table, r.Priority = 100, 5*100 }, // nothing of ours
+	} {
+		r := netlink.NewRule()
+		r.Priority, r.Table, r.Dst = plan.FirstRule, plan.Table, ipNet(prefix("10.201.0.0/16"))
+		change(r)
+		fatal(t, netlink.RuleAdd(r))
+	}
+	conn, err := nftables.New()
+	fatal(t, err)
+	for name, family := range map[string]nftables.TableFamily{"liqo": nftables.TableFamilyINet, "liqo-other": nftables.TableFamilyIPv4} {
+		table := conn.AddTable(&nftables.Table{Name: name, Family: family})
+		conn.AddChain(&nftables.Chain{Name: "incoming", Table: table})
+	}
+	fatal(t, conn.Flush())
+	before := snapshot(t)
+
+	h.settled(h.gateway())
+	h.settled(plan.HostState{})
+	if after := snapshot(t); after != before {
+		t.Errorf("of others there is\n%s\nand there was\n%s", after, before)
+	}
+
+	// Where a stranger's route has our place, it stays, and we say so; the rest is made.
+	want := h.gateway()
+	want.Routes[0].Metric = 50
+	changes, err := h.Apply(t.Context(), want)
+	if err == nil || !strings.Contains(err.Error(), "another program") || len(changes) < 10 {
+		t.Errorf("a place that is taken: %v, with %d changes", err, len(changes))
+	}
+	h.settled(plan.HostState{})
+	if after := snapshot(t); after != before {
+		t.Errorf("of others there is\n%s\nand there was\n%s", after, before)
+	}
+}
+
+func TestErrorsDoNotStop(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	h := open(t)
+	want := h.gateway()
+	want.Links[0].Kind = "tunnel of love"
+	want.Chains[0].Rules = append(slices.Clone(want.Chains[0].Rules), plan.PacketRule{Verb: "bless"})
+	want.Rules = append(slices.Clone(want.Rules), plan.Rule{Priority: 5, Table: plan.Table})
+	_, err := h.Apply(t.Context(), want)
+	for _, part := range []string{`kind "tunnel of love"`, `verb is called "bless"`, "rule 5", "there is no link " + plan.VXLANLink} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error does not say %q: %v", part, err)
+		}
+	}
+	if peers, err := h.Tunnel(); err != nil || len(peers) != 1 {
+		t.Errorf("the tunnel was not made: %v, %v", peers, err)
+	}
+	healthy := h.gateway()
+	healthy.WireGuard.Peers = want.WireGuard.Peers
+	h.settled(healthy)
+}
+
+// TestReplacedRules moves rules that differ from others only by having more to select.
+func TestReplacedRules(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	h := open(t)
+	to := plan.Rule{Priority: plan.FirstRule, To: prefix("10.201.0.0/16"), Table: plan.Table}
+	narrow := to
+	narrow.Protocol = "icmp"
+	h.settled(plan.HostState{Rules: []plan.Rule{narrow, to}})
+	h.apply(plan.HostState{Rules: []plan.Rule{narrow}}) // the kernel may take the narrow one away
+	h.settled(plan.HostState{Rules: []plan.Rule{narrow}})
+	rules, err := netlink.RuleList(netlink.FAMILY_V4)
+	fatal(t, err)
+	if !slices.ContainsFunc(rules, func(r netlink.Rule) bool { return r.Priority == plan.FirstRule && r.IPProto == unix.IPPROTO_ICMP }) {
+		t.Errorf("rules: %v", rules)
+	}
+}
+
+func TestPathMTU(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	h := open(t)
+	want := h.gateway()
+	for i := range want.Rules {
+		want.Rules[i].InLink, want.Rules[i].Protocol, want.Rules[i].To = "", "", prefix(pods)
+	}
+	want.Rules = want.Rules[:1]
+	h.settled(want)
+	for to, expected := range map[string]int{"10.200.1.1": 1300, "10.201.1.1": fabricMTU, "10.200.9.7": 1300, "127.0.0.1": 65536} {
+		mtu, link, err := PathMTU(addr(to))
+		if err != nil || mtu != expected {
+			t.Errorf("to %s: MTU %d by %s, %v; want %d", to, mtu, link, err, expected)
+		}
+	}
+	if _, _, err := PathMTU(addr("203.0.113.1")); err == nil {
+		t.Error("an address without a route has a path")
+	}
+}

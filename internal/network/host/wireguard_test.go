@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.zx2c4.com/wireguard/wgctrl"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"liqo.io/liqo/internal/network/plan"
+)
+
+func newPeer(t *testing.T, allowed ...string) plan.WireGuardPeer {
+	t.Helper()
+	key, err := wgtypes.GeneratePrivateKey()
+	fatal(t, err)
+	peer := plan.WireGuardPeer{PublicKey: key.PublicKey().String(), Keepalive: 25 * time.Second, Endpoint: netip.MustParseAddrPort("10.200.9.9:5000")}
+	for _, one := range allowed {
+		peer.AllowedIPs = append(peer.AllowedIPs, prefix(one))
+	}
+	return peer
+}
+
+func deviceNow(t *testing.T) *wgtypes.Device {
+	t.Helper()
+	device, err := readDevice()
+	fatal(t, err)
+	if device == nil {
+		t.Fatal("there is no device")
+	}
+	return device
+}
+
+func TestWireGuardConfiguration(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	h := open(t)
+	peers := []plan.WireGuardPeer{newPeer(t, "10.1.0.0/16", "10.2.0.0/16"), newPeer(t, "10.3.0.0/16"), newPeer(t)}
+	want := plan.HostState{
+		Links:     []plan.Link{{Name: plan.TunnelLink, Kind: plan.WireGuardLink, MTU: 1400}},
+		WireGuard: &plan.WireGuard{PublicKey: h.key.PublicKey().String(), ListenPort: wireGuardPort, Peers: peers},
+	}
+	h.settled(want)
+	if device := deviceNow(t); device.PrivateKey != h.key || device.ListenPort != wireGuardPort || len(device.Peers) != 3 {
+		t.Errorf("device: port %d, %d peers, right key: %t", device.ListenPort, len(device.Peers), device.PrivateKey == h.key)
+	}
+
+	t.Run("networks move to another peer", func(t *testing.T) {
+		peers[0].AllowedIPs, peers[2].AllowedIPs = peers[0].AllowedIPs[1:], peers[0].AllowedIPs[:1]
+		if changes := h.settled(want); len(changes) != 2 {
+			t.Errorf("changed %v", changes)
+		}
+		for _, one := range deviceNow(t).Peers {
+			i := slices.IndexFunc(peers, func(p plan.WireGuardPeer) bool { return p.PublicKey == one.PublicKey.String() })
+			if !sameNetworks(peers[i].AllowedIPs, one.AllowedIPs) {
+				t.Errorf("peer %d has %v, want %v", i, one.AllowedIPs, peers[i].AllowedIPs)
+			}
+		}
+	})
+	t.Run("port and keepalive", func(t *testing.T) {
+		want.WireGuard.ListenPort, peers[1].Keepalive = 5999, 5*time.Second
+		if changes := h.settled(want); len(changes) != 2 || deviceNow(t).ListenPort != 5999 {
+			t.Errorf("changed %v, port is %d", changes, deviceNow(t).ListenPort)
+		}
+	})
+	t.Run("roaming is left alone", func(t *testing.T) {
+		roamed := netip.MustParseAddrPort("10.200.9.44:4444")
+		roam(t, peers[1].PublicKey, roamed)
+		if changes := h.settled(want); len(changes) > 0 {
+			t.Errorf("changed %v", changes)
+		}
+		if got := endpoint(t, h, peers[1].PublicKey); got != roamed {
+			t.Errorf("endpoint is %s", got)
+		}
+		peers[1].Dial++
+		if changes := h.settled(want); len(changes) != 1 {
+			t.Errorf("dialling again changed %v", changes)
+		}
+		if got := endpoint(t, h, peers[1].PublicKey); got != peers[1].Endpoint {
+			t.Errorf("dialled %s, want %s", got, peers[1].Endpoint)
+		}
+	})
+	t.Run("unwanted peers go", func(t *testing.T) {
+		want.WireGuard.Peers = peers[1:]
+		if changes := h.settled(want); len(changes) != 1 || !strings.HasPrefix(changes[0], "delete peer "+peers[0].PublicKey) {
+			t.Errorf("changed %v", changes)
+		}
+	})
+	t.Run("unknown key", func(t *testing.T) {
+		other := *want.WireGuard
+		other.PublicKey = peers[0].PublicKey
+		_, err := h.Apply(t.Context(), plan.HostState{Links: want.Links, WireGuard: &other})
+		if err == nil || !strings.Contains(err.Error(), "no private key") {
+			t.Errorf("error is %v", err)
+		}
+		if deviceNow(t).PrivateKey != h.key {
+			t.Error("the private key is gone")
+		}
+	})
+	t.Run("new key", func(t *testing.T) {
+		next, err := wgtypes.GeneratePrivateKey()
+		fatal(t, err)
+		h.options.PrivateKey = func(string) ([32]byte, bool) { return next, true }
+		want.WireGuard.PublicKey = next.PublicKey().String()
+		if changes := h.settled(want); len(changes) != 1 || strings.Contains(strings.Join(changes, ""), next.String()) {
+			t.Errorf("changed %v", changes)
+		}
+		if deviceNow(t).PrivateKey != next {
+			t.Error("the private key is the old one")
+		}
+	})
+}
+
+// roam tells the device another endpoint, as a packet from there would.
+func roam(t *testing.T, peer string, to netip.AddrPort) {
+	t.Helper()
+	key, err := wgtypes.ParseKey(peer)
+	fatal(t, err)
+	fatal(t, withWireGuard(func(client *wgctrl.Client) error {
+		config := wgtypes.PeerConfig{PublicKey: key, UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(to)}
+		return client.ConfigureDevice(plan.TunnelLink, wgtypes.Config{Peers: []wgtypes.PeerConfig{config}})
+	}))
+}
+
+func endpoint(t *testing.T, h *here, peer string) netip.AddrPort {
+	t.Helper()
+	peers, err := h.Tunnel()
+	fatal(t, err)
+	for _, one := range peers {
+		if one.PublicKey == peer {
+			return one.Endpoint
+		}
+	}
+	t.Fatalf("there is no peer %s", peer)
+	return netip.AddrPort{}
+}
+
+// TestTUNNode makes the device node where there is none.
+func TestTUNNode(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	path := filepath.Join(t.TempDir(), "net", "tun")
+	fatal(t, ensureTUN(path))
+	fatal(t, ensureTUN(path))
+	info, err := os.Stat(path)
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
