@@ -28,6 +28,8 @@ func roles() []role {
 		controllerManager(),
 		auth(),
 		virtualKubelet(),
+		gatewayRole(),
+		routeRole(),
 		cleanup(),
 		crds(),
 		networkTestServer(),

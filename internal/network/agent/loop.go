@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/plan"
 )
 
@@ -30,7 +31,7 @@ const (
 // Host is the host that is kept.
 type Host interface {
 	// Apply brings it to a state and says what it changed.
-	Apply(ctx context.Context, state plan.HostState) (changes []string, err error)
+	Apply(ctx context.Context, state plan.HostState) (changes []host.Change, err error)
 	// Changed tells that somebody else may have changed something.
 	Changed() <-chan struct{}
 }
@@ -63,7 +64,7 @@ type Round struct {
 	Known    bool
 	Snapshot plan.Snapshot
 	State    plan.HostState
-	Changes  []string
+	Changes  []host.Change
 	// Applied is true if the host is as planned. Err is what went wrong, in whatever step.
 	Applied bool
 	Err     error
@@ -194,10 +195,13 @@ func (l *Loop) tell(round Round, told string) string {
 }
 
 // firstOf keeps log lines readable when a host is set up.
-func firstOf(changes []string) []string {
+func firstOf(changes []host.Change) (texts []string) {
 	const enough = 12
-	if len(changes) <= enough {
-		return changes
+	for _, change := range changes[:min(enough, len(changes))] {
+		texts = append(texts, change.String())
 	}
-	return append(changes[:enough:enough], "...")
+	if len(changes) > enough {
+		texts = append(texts, "...")
+	}
+	return texts
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/plan"
 )
 
@@ -24,7 +25,7 @@ type memory struct {
 	changed chan struct{}
 }
 
-func (m *memory) Apply(_ context.Context, state plan.HostState) (changes []string, err error) {
+func (m *memory) Apply(_ context.Context, state plan.HostState) (changes []host.Change, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.applied++
@@ -32,7 +33,7 @@ func (m *memory) Apply(_ context.Context, state plan.HostState) (changes []strin
 		return nil, m.fails
 	}
 	if m.state.String() != state.String() {
-		changes = []string{"replace everything"}
+		changes = []host.Change{{Verb: "replace", What: "everything"}}
 	}
 	m.state = state
 	return changes, nil

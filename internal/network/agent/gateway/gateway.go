@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"liqo.io/liqo/internal/network/agent"
+	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/plan"
 	"liqo.io/liqo/internal/network/probe"
@@ -37,17 +38,9 @@ var pace = probe.Pace{Up: 500 * time.Millisecond, Other: 200 * time.Millisecond}
 type Host interface {
 	agent.Host
 	// Tunnel says how the tunnel's peers stand.
-	Tunnel() ([]TunnelPeer, error)
+	Tunnel() ([]host.TunnelPeer, error)
 	// Implementation of WireGuard: kernel or userspace.
 	Implementation() string
-}
-
-// TunnelPeer is how one peer of the tunnel stands.
-type TunnelPeer struct {
-	PublicKey                   string
-	Endpoint                    netip.AddrPort
-	LastHandshake               time.Time
-	ReceiveBytes, TransmitBytes int64
 }
 
 // Options of a gateway.
@@ -85,7 +78,7 @@ type Gateway struct {
 
 	mu        sync.Mutex
 	peers     map[string]*peer
-	tunnel    map[string]TunnelPeer
+	tunnel    map[string]host.TunnelPeer
 	round     agent.Round
 	views     map[string]agent.PeerView
 	sightings probe.Sightings
@@ -135,7 +128,9 @@ func (g *Gateway) Ready() bool { return g.loop.Ready() }
 func (g *Gateway) Alive() bool { return g.loop.Alive() }
 
 // Plan of a gateway.
-func (g *Gateway) Plan(snapshot plan.Snapshot) (plan.HostState, error) { return plan.ForGateway(snapshot) }
+func (g *Gateway) Plan(snapshot plan.Snapshot) (plan.HostState, error) {
+	return plan.ForGateway(snapshot)
+}
 
 // Look makes a snapshot of what is listed and measured.
 func (g *Gateway) Look(ctx context.Context, now time.Time) agent.Look {
@@ -258,7 +253,7 @@ func (g *Gateway) readTunnel() {
 	if err != nil {
 		return // what was read last; that the tunnel is broken is said by who brings it up
 	}
-	g.tunnel = make(map[string]TunnelPeer, len(peers))
+	g.tunnel = make(map[string]host.TunnelPeer, len(peers))
 	for _, one := range peers {
 		g.tunnel[one.PublicKey] = one
 	}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/agent/gateway"
+	"liqo.io/liqo/internal/network/host"
+	"liqo.io/liqo/internal/network/ipam"
+	"liqo.io/liqo/internal/network/report"
+)
+
+// forwarding is the switch that lets a network namespace forward packets.
+const forwarding = "/proc/sys/net/ipv4/ip_forward"
+
+// gatewayMemory is where the garbage collector begins to work harder. A container of 128 MiB holds that, and what is not its own.
+const gatewayMemory = 100 << 20
+
+// gatewayRole is one end of the tunnels to all peers.
+func gatewayRole() role {
+	return role{name: "gateway", short: "Join the networks of this cluster and its peers by encrypted tunnels", new: func() *cobra.Command {
+		var o gatewayOptions
+		home := func() (*rest.Config, error) {
+			if o.prepare {
+				return nil, nil // it asks nobody
+			}
+			return config.GetConfig()
+		}
+		return command(&o, home, func(cmd *cobra.Command, cfg *rest.Config) error {
+			if o.prepare {
+				return prepareGateway(forwarding)
+			}
+			return runGateway(cmd.Context(), cfg, &o)
+		})
+	}}
+}
+
+type gatewayOptions struct {
+	networkOptions
+	prepare        bool
+	lane           int
+	address        string
+	listenPort     int
+	watchPods      bool
+	metricsAddress string
+}
+
+// Register adds the flags.
+func (o *gatewayOptions) Register(flags *pflag.FlagSet) {
+	o.networkOptions.Register(flags)
+	flags.BoolVar(&o.prepare, "prepare", false, "switch on forwarding in this network namespace, and end")
+	flags.IntVar(&o.lane, "lane", 0, "number of this gateway; the tunnels lead to those with the same number")
+	flags.StringVar(&o.address, "pod-ip", os.Getenv("POD_IP"), "address of this pod")
+	flags.IntVar(&o.listenPort, "gateway.listening-port", 5871, "UDP port of the tunnels")
+	flags.BoolVar(&o.watchPods, "watch-pods", false, "watch all pods, for clusters whose nodes have no pod networks of their own (spec.podCIDRs)")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-addr", ":0", "address of the metrics; port 0 for none")
+	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
+	for _, name := range []string{"gateway.ping-interval", "gateway.ping-loss-threshold", "gateway.ping-latency-update-interval"} {
+		flags.String(name, "", "")
+		_ = flags.MarkDeprecated(name, "probes keep a pace of their own; it changes nothing") // the flag exists
+	}
+}
+
+// Validate refuses what cannot work.
+func (o *gatewayOptions) Validate() error {
+	if o.prepare {
+		return nil
+	}
+	address, err := netip.ParseAddr(o.address)
+	switch {
+	case err != nil || !address.Is4():
+		return fmt.Errorf("--pod-ip, or the variable POD_IP, must be the IPv4 address of this pod; it is %q", o.address)
+	case o.lane < 0 || o.lane >= ipam.MaxLanes:
+		return fmt.Errorf("--lane %d: must be between 0 and %d", o.lane, ipam.MaxLanes-1)
+	case o.listenPort < 1 || o.listenPort > 1<<16-1:
+		return fmt.Errorf("--gateway.listening-port %d: must be a port", o.listenPort)
+	case o.listenPort == int(o.vxlanPort):
+		return fmt.Errorf("--gateway.listening-port %d: that is the port of the overlay (--route.vxlan-vtep-port)", o.listenPort)
+	}
+	return o.networkOptions.Validate()
+}
+
+// prepareGateway is the one thing that a gateway itself may not do.
+func prepareGateway(file string) error {
+	const on = "1"
+	before, err := os.ReadFile(file)
+	if err == nil && string(bytes.TrimSpace(before)) != on {
+		err = os.WriteFile(file, []byte(on), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("switch on forwarding of packets: %w; it needs a privileged init container, or in the pod's securityContext the sysctl net.ipv4.ip_forward=1, which the kubelet must allow (--allowed-unsafe-sysctls)", err)
+	}
+	return nil
+}
+
+// runGateway works until ctx ends.
+func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err error) {
+	debug.SetMemoryLimit(gatewayMemory)
+	log := ctrllog.FromContext(ctx)
+	keys := &gateway.Keyring{Read: readGatewayKey}
+	opened, err := host.Open(host.Options{PrivateKey: keys.Private, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	address := netip.MustParseAddr(o.address)
+	agent, err := gateway.New(cfg, opened, gateway.Options{
+		Namespace: o.namespace, KeysSecret: network.KeysSecret, Lane: o.lane, Node: o.node, Address: address,
+		ListenPort: o.listenPort, VXLANPort: o.vxlanPort, MTU: o.mtu, Pods: o.watchPods, Keys: keys, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return agent.Run(ctx) })
+	group.Go(func() error {
+		return serve(ctx, net.JoinHostPort(o.address, strconv.Itoa(report.Port)), agent.Handler())
+	})
+	group.Go(func() error { return serve(ctx, o.healthAddress, agentHealth(agent)) })
+	if serves(o.metricsAddress) {
+		if err := metrics.Registry.Register(agent); err != nil {
+			return fmt.Errorf("register the metrics: %w", err)
+		}
+		group.Go(func() error { return serve(ctx, o.metricsAddress, metricsHandler()) })
+	}
+	return group.Wait()
+}
+
+// serves tells whether an address is one: port 0 stands for nowhere.
+func serves(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	return err == nil && port != "0"
+}
+
+func readGatewayKey(secret *corev1.Secret, lane int) (gateway.Key, bool, error) {
+	all, err := network.GatewayKeys(secret)
+	key, ok := all[lane]
+	return gateway.Key{Private: key.Current, Public: key.Public}, ok, err
+}

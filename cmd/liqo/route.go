@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/internal/network/agent/route"
+	"liqo.io/liqo/internal/network/host"
+)
+
+const (
+	// routeDaemonSet is the name of the DaemonSet in the chart.
+	routeDaemonSet = "liqo-route"
+	// niceness of a node's agent: a probe that is late under load looks like a lost one.
+	niceness = -10
+)
+
+// routeRole leads the packets of a node to the gateways.
+func routeRole() role {
+	return role{name: "route", short: "Lead the packets of one node for peers to the gateways", new: func() *cobra.Command {
+		var o routeOptions
+		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
+			return runRoute(cmd.Context(), cfg, &o)
+		})
+	}}
+}
+
+type routeOptions struct{ networkOptions }
+
+// Register adds the flags.
+func (o *routeOptions) Register(flags *pflag.FlagSet) {
+	o.networkOptions.Register(flags)
+	flags.StringVar(&o.healthAddress, "health-probe-address", "127.0.0.1:5874", "address of the probes /healthz and /readyz")
+}
+
+// runRoute works until ctx ends.
+func runRoute(ctx context.Context, cfg *rest.Config, o *routeOptions) (err error) {
+	log := ctrllog.FromContext(ctx)
+	if err := hurry(); err != nil {
+		log.V(1).Info("priority not raised", "reason", err.Error())
+	}
+	opened, err := host.Open(host.Options{Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	agent, err := route.New(cfg, opened, route.Options{
+		Namespace: o.namespace, DaemonSet: routeDaemonSet, Node: o.node, VXLANPort: o.vxlanPort, MTU: o.mtu, PathMTU: host.PathMTU, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return agent.Run(ctx) })
+	group.Go(func() error { return serve(ctx, o.healthAddress, agentHealth(agent)) })
+	return group.Wait()
+}
+
+// hurry raises the priority of all threads; those that come later have that of the one that makes them.
+func hurry() error {
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	for _, thread := range threads {
+		id, err := strconv.Atoi(thread.Name())
+		if err != nil {
+			return err
+		}
+		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, niceness); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
