@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,8 +27,10 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offloading"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/grant"
@@ -72,6 +76,11 @@ type controllerManagerOptions struct {
 	nodeExtraLabels        map[string]string
 	drainDeadline          time.Duration
 	drainDeadlineUnreached time.Duration
+
+	podCIDRs        []string
+	serviceCIDRs    []string
+	reservedPools   []string
+	additionalPools []string
 }
 
 // Register adds the flags.
@@ -102,6 +111,10 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.StringToStringVar(&o.nodeExtraLabels, "node-extra-labels", nil, "labels of virtual nodes (KEY=VALUE,...)")
 	flags.DurationVar(&o.drainDeadline, "drain-deadline", 2*time.Minute, "time that pods have to leave a virtual node when its peering ends")
 	flags.DurationVar(&o.drainDeadlineUnreached, "drain-deadline-unreachable", 25*time.Second, "the same, if the provider does not answer")
+	flags.StringSliceVar(&o.podCIDRs, "pod-cidr", nil, "networks of the pods of this cluster (CIDR,...); peers see the first one")
+	flags.StringSliceVar(&o.serviceCIDRs, "service-cidr", nil, "networks of the Services of this cluster (CIDR,...)")
+	flags.StringSliceVar(&o.reservedPools, "reserved-pools", nil, "networks that no peer is to be seen as (CIDR,...)")
+	flags.StringSliceVar(&o.additionalPools, "additional-pools", nil, "networks that peers may be seen as, besides 10.0.0.0/8, 192.168.0.0/16 and 172.16.0.0/12 (CIDR,...)")
 }
 
 // Validate refuses what cannot work.
@@ -111,17 +124,44 @@ func (o *controllerManagerOptions) Validate() error {
 		return errors.New("--cluster-id and --cluster-name, or the variables CLUSTER_ID and CLUSTER_NAME, must say which cluster this is")
 	case o.namespace == "":
 		return errors.New("--liqo-namespace must not be empty")
-	case !o.disableInternalNetwork:
-		return errors.New("--disable-internal-network=false: this version has no network of its own yet")
 	case o.offerThreshold < -1:
 		return fmt.Errorf("--offer-update-threshold-percentage %d: must not be negative", o.offerThreshold)
+	}
+	if !o.disableInternalNetwork {
+		if _, err := o.network(); err != nil {
+			return err
+		}
 	}
 	return o.kubelet.Validate()
 }
 
+// network is what the controllers of the network fabric need to know.
+func (o *controllerManagerOptions) network() (network.Options, error) {
+	options := network.Options{Local: o.local, Namespace: o.namespace}
+	for _, list := range []struct {
+		flag string
+		from []string
+		into *[]netip.Prefix
+	}{
+		{"pod-cidr", o.podCIDRs, &options.PodCIDRs},
+		{"service-cidr", o.serviceCIDRs, &options.ServiceCIDRs},
+		{"reserved-pools", o.reservedPools, &options.Reserved},
+		{"additional-pools", o.additionalPools, &options.Pools},
+	} {
+		for _, text := range list.from {
+			prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+			if err != nil {
+				return network.Options{}, fmt.Errorf("--%s: %q is no network in CIDR notation", list.flag, text)
+			}
+			*list.into = append(*list.into, prefix)
+		}
+	}
+	return options, options.Validate()
+}
+
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -170,7 +210,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if err != nil {
 		return err
 	}
-	link, err := replicate.New(mgr, replicate.Options{LocalClusterID: o.local.ClusterID, ProbeInterval: o.pingInterval, ProbeTimeout: o.pingTimeout})
+	link, err := replicate.New(mgr, replicate.Options{LocalClusterID: o.local.ClusterID, Network: !o.disableInternalNetwork, ProbeInterval: o.pingInterval, ProbeTimeout: o.pingTimeout})
 	if err != nil {
 		return err
 	}
@@ -197,6 +237,15 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	})
 	if err != nil {
 		return err
+	}
+	if !o.disableInternalNetwork {
+		options, err := o.network()
+		if err != nil {
+			return err
+		}
+		if err := network.Setup(mgr, options); err != nil {
+			return err
+		}
 	}
 	ready := healthz.Ping
 	if o.webhookPort > 0 {

@@ -30,6 +30,7 @@ func roles() []role {
 		virtualKubelet(),
 		cleanup(),
 		crds(),
+		networkTestServer(),
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/action"
@@ -125,7 +126,7 @@ func (f *Factory) cluster() (install.Cluster, error) {
 func scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err

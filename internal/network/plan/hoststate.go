@@ -135,7 +135,8 @@ type Chain struct {
 // Verb is what a packet rule does.
 type Verb string
 
-// The verbs. Only Drop, Accept, KeepSource, MapDestination and Masquerade end the chain, SwapDestination, too: it accepts what it has changed.
+// The verbs. All but NoTrack and ClampMSS end the chain. The swaps do, too, and accept what they have changed: the name that a peer gives
+// to one of our networks may be our own name of another, and nothing may be translated twice.
 const (
 	Drop   Verb = "drop"
 	Accept Verb = "accept"
@@ -146,8 +147,8 @@ const (
 	// SwapSource and SwapDestination write the network Network over that of the address; the host bits stay.
 	SwapSource      Verb = "swap source"
 	SwapDestination Verb = "swap destination"
-	// SwapInnerSource and SwapInnerDestination do the same to the packet inside an ICMP error, with its header checksum. From, To
-	// and Inner then select by the inner address that is changed; the match on types 3, 11 and 12 is implied.
+	// SwapInnerSource and SwapInnerDestination do the same to the packet inside an ICMP error, with its header checksum. From and To
+	// select by the outer addresses, Inner by the inner address that is changed; the match on types 3, 11 and 12 is implied.
 	SwapInnerSource      Verb = "swap inner source"
 	SwapInnerDestination Verb = "swap inner destination"
 	// ClampMSS writes MSS into TCP's option; the kernel never raises it.

@@ -4,6 +4,10 @@
 
 package v1alpha1
 
+import (
+	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
+)
+
 // NetworkConfigStatusApplyConfiguration represents a declarative configuration of the NetworkConfigStatus type for use
 // with apply.
 //
@@ -17,6 +21,8 @@ type NetworkConfigStatusApplyConfiguration struct {
 	ExternalCIDRNAT *string `json:"externalCIDRNAT,omitempty"`
 	// ObservedGeneration is the generation of the spec that the receiver decided on.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
+	// Conditions: Ready says what the receiver made of it, and why; Published, by the sender, whether there is all to tell.
+	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
 // NetworkConfigStatusApplyConfiguration constructs a declarative configuration of the NetworkConfigStatus type for use with
@@ -54,5 +60,18 @@ func (b *NetworkConfigStatusApplyConfiguration) WithExternalCIDRNAT(value string
 // If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *NetworkConfigStatusApplyConfiguration) WithObservedGeneration(value int64) *NetworkConfigStatusApplyConfiguration {
 	b.ObservedGeneration = &value
+	return b
+}
+
+// WithConditions adds the given value to the Conditions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Conditions field.
+func (b *NetworkConfigStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *NetworkConfigStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithConditions")
+		}
+		b.Conditions = append(b.Conditions, *values[i])
+	}
 	return b
 }

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	klabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+)
+
+// Wants are what a role watches: what it has rights for.
+type Wants struct {
+	// Namespace is the install namespace, where gateways run.
+	Namespace string
+	// Mappings, and KeysSecret, a Secret by its name, are for gateways.
+	Mappings   bool
+	KeysSecret string
+	// Pods of all namespaces are watched as soon as a node has no network of its own.
+	Pods bool
+}
+
+// Caches hold what is listed and watched. An API server that goes away leaves them as they are.
+type Caches struct {
+	wants   Wants
+	cfg     *rest.Config
+	main    cache.Cache
+	changed func()
+	ctx     context.Context
+
+	mu         sync.Mutex
+	synced     []func() bool
+	pods       cache.Cache
+	podsFilled func() bool
+	podsSince  time.Time
+}
+
+// podsPatience is how long everything else waits for the list of all pods.
+const podsPatience = 10 * time.Second
+
+// NewCaches makes caches that call changed at each change. Nothing is asked of the API server before Run.
+func NewCaches(cfg *rest.Config, wants Wants, changed func()) (*Caches, error) {
+	byObject := map[client.Object]cache.ByObject{
+		&netv1alpha1.TunnelEndpoint{}: {Transform: trimMeta},
+		&corev1.Node{}:                {Transform: trimNode, Label: realNodes},
+		&corev1.Pod{}: {
+			Transform: trimPod, Label: klabels.SelectorFromSet(klabels.Set{labels.Gateway: labels.GatewayActive}),
+			Namespaces: map[string]cache.Config{wants.Namespace: {}},
+		},
+	}
+	if wants.Mappings {
+		byObject[&netv1alpha1.IPMapping{}] = cache.ByObject{Transform: trimMeta}
+	}
+	if wants.KeysSecret != "" {
+		byObject[&corev1.Secret{}] = cache.ByObject{
+			Namespaces: map[string]cache.Config{wants.Namespace: {}}, Field: fields.OneTermEqualSelector(metav1.ObjectNameField, wants.KeysSecret),
+		}
+	}
+	c := &Caches{wants: wants, cfg: rest.CopyConfig(cfg), changed: changed}
+	var err error
+	c.main, err = newCache(c.cfg, byObject)
+	return c, err
+}
+
+// realNodes leaves out those that stand for other clusters.
+var realNodes = func() klabels.Selector {
+	selector, err := klabels.Parse(labels.Type + "!=" + labels.TypeVirtualNode)
+	if err != nil {
+		panic(err) // a constant
+	}
+	return selector
+}()
+
+func newCache(cfg *rest.Config, byObject map[client.Object]cache.ByObject) (cache.Cache, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), netv1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	// We know our kinds; asking for them would be one more thing that fails while the API server is away.
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	mapper.Add(netv1alpha1.GroupVersion.WithKind("TunnelEndpoint"), meta.RESTScopeNamespace)
+	mapper.Add(netv1alpha1.GroupVersion.WithKind("IPMapping"), meta.RESTScopeRoot)
+	made, err := cache.New(cfg, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: byObject, DefaultUnsafeDisableDeepCopy: new(true)})
+	if err != nil {
+		return nil, fmt.Errorf("make the caches: %w", err)
+	}
+	return made, nil
+}
+
+// Run fills the caches and keeps them, until ctx ends.
+func (c *Caches) Run(ctx context.Context) error {
+	kinds := []client.Object{&netv1alpha1.TunnelEndpoint{}, &corev1.Node{}, &corev1.Pod{}}
+	if c.wants.Mappings {
+		kinds = append(kinds, &netv1alpha1.IPMapping{})
+	}
+	if c.wants.KeysSecret != "" {
+		kinds = append(kinds, &corev1.Secret{})
+	}
+	var synced []func() bool
+	for _, kind := range kinds {
+		one, err := c.watch(ctx, c.main, kind)
+		if err != nil {
+			return err
+		}
+		synced = append(synced, one)
+	}
+	c.mu.Lock()
+	c.ctx, c.synced = ctx, synced
+	c.mu.Unlock()
+	return c.main.Start(ctx)
+}
+
+// watch does not wait for the first list.
+func (c *Caches) watch(ctx context.Context, in cache.Cache, kind client.Object) (synced func() bool, err error) {
+	informer, err := in.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", kind, err)
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { c.changed() },
+		DeleteFunc: func(any) { c.changed() },
+		UpdateFunc: func(before, after any) {
+			if !sameButVersion(before, after) {
+				c.changed()
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", kind, err)
+	}
+	return registration.HasSynced, nil
+}
+
+// sameButVersion: what a node says of itself every few minutes changes nothing that is kept.
+func sameButVersion(before, after any) bool {
+	old, ok1 := before.(client.Object)
+	now, ok2 := after.(client.Object)
+	if !ok1 || !ok2 {
+		return false
+	}
+	old, now = old.DeepCopyObject().(client.Object), now.DeepCopyObject().(client.Object)
+	old.SetResourceVersion("")
+	now.SetResourceVersion("")
+	return equality.Semantic.DeepEqual(old, now)
+}
+
+// Synced tells whether everything was listed once. From then on it stays so, whether or not the API server answers.
+func (c *Caches) Synced() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, synced := range c.synced {
+		if !synced() {
+			return false
+		}
+	}
+	return len(c.synced) > 0
+}
+
+// Objects gives what is known; nothing before everything was listed once. They are shared: nobody may change them.
+func (c *Caches) Objects(ctx context.Context) (objects Objects, known bool, err error) {
+	if !c.Synced() {
+		return Objects{}, false, nil
+	}
+	var tunnels netv1alpha1.TunnelEndpointList
+	var nodes corev1.NodeList
+	var pods, all corev1.PodList
+	var mappings netv1alpha1.IPMappingList
+	var secrets corev1.SecretList
+	err = errors.Join(c.main.List(ctx, &tunnels), c.main.List(ctx, &nodes), c.main.List(ctx, &pods, client.InNamespace(c.wants.Namespace)))
+	if c.wants.Mappings {
+		err = errors.Join(err, c.main.List(ctx, &mappings))
+	}
+	if c.wants.KeysSecret != "" {
+		err = errors.Join(err, c.main.List(ctx, &secrets, client.InNamespace(c.wants.Namespace)))
+	}
+	known = err == nil
+	if c.wants.Pods && known {
+		podCache, wait, failed := c.podsOf(nodes.Items)
+		if err = failed; err == nil && podCache != nil {
+			err = podCache.List(ctx, &all)
+		}
+		known = !wait
+	}
+	if err != nil {
+		err = fmt.Errorf("list what is watched: %w", err)
+	}
+	objects = Objects{Tunnels: tunnels.Items, Nodes: nodes.Items, Gateways: pods.Items, Mappings: mappings.Items, Pods: all.Items}
+	if len(secrets.Items) == 1 {
+		objects.Keys = &secrets.Items[0]
+	}
+	return objects, known, err
+}
+
+// podsOf gives the cache of all pods, and makes it when it is needed first: it is the largest of all by far. While it fills, wait is true;
+// but not for long, because whoever may not list pods should have the rest.
+func (c *Caches) podsOf(nodes []corev1.Node) (filled cache.Cache, wait bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pods == nil {
+		if !slices.ContainsFunc(nodes, func(node corev1.Node) bool { return len(podNetworks(&node)) == 0 }) {
+			return nil, false, nil
+		}
+		made, err := newCache(c.cfg, map[client.Object]cache.ByObject{&corev1.Pod{}: {Transform: trimPod}})
+		if err != nil {
+			return nil, false, err
+		}
+		if c.podsFilled, err = c.watch(c.ctx, made, &corev1.Pod{}); err != nil {
+			return nil, false, err
+		}
+		c.pods, c.podsSince = made, time.Now()
+		go func() { _ = made.Start(c.ctx) }() // it ends with ctx, and has no other end
+	}
+	switch {
+	case c.podsFilled():
+		return c.pods, false, nil
+	case time.Since(c.podsSince) < podsPatience:
+		return nil, true, nil
+	}
+	return nil, false, errors.New("pods are not listed yet, so those on nodes without a network of their own (spec.podCIDRs) cannot be reached; is the right to list pods missing?")
+}
+
+// trimMeta drops what is said about an object, but for what finds and orders it.
+func trimMeta(in any) (any, error) {
+	if object, ok := in.(client.Object); ok {
+		object.SetManagedFields(nil)
+		object.SetAnnotations(nil)
+	}
+	return in, nil
+}
+
+func keptMeta(in *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: in.Name, Namespace: in.Namespace, UID: in.UID, ResourceVersion: in.ResourceVersion,
+		CreationTimestamp: in.CreationTimestamp, DeletionTimestamp: in.DeletionTimestamp,
+	}
+}
+
+// trimNode keeps the addresses and networks of a node.
+func trimNode(in any) (any, error) {
+	node, ok := in.(*corev1.Node)
+	if !ok {
+		return in, nil
+	}
+	kept := &corev1.Node{ObjectMeta: keptMeta(&node.ObjectMeta), Spec: corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs}}
+	for _, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			kept.Status.Addresses = append(kept.Status.Addresses, address)
+		}
+	}
+	return kept, nil
+}
+
+// trimPod keeps where a pod is.
+func trimPod(in any) (any, error) {
+	pod, ok := in.(*corev1.Pod)
+	if !ok {
+		return in, nil
+	}
+	kept := &corev1.Pod{
+		ObjectMeta: keptMeta(&pod.ObjectMeta),
+		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork},
+		Status:     corev1.PodStatus{PodIP: pod.Status.PodIP, Phase: pod.Status.Phase},
+	}
+	if lane, ok := pod.Labels[labels.GatewayLane]; ok {
+		kept.Labels = map[string]string{labels.GatewayLane: lane}
+	}
+	return kept, nil
+}

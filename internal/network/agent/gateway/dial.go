@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+const (
+	// silentAfter is how long a session may be without an answer before it is made anew. WireGuard by itself waits 15 seconds.
+	silentAfter = time.Second
+	// answered is how long the other end gets for its first echo when keys were agreed: it is there, but perhaps not ready.
+	answered = 10 * time.Second
+)
+
+// How long an attempt gets, the first, the second and so on: the first time, and for a session that broke off.
+var (
+	firstWaits = []time.Duration{2 * time.Second, 3 * time.Second, 4 * time.Second, 5 * time.Second}
+	againWaits = []time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second}
+)
+
+// seen is what is known of a tunnel.
+type seen struct {
+	// reply is when an echo came back last, handshake when keys were agreed; zero for never.
+	reply, handshake time.Time
+}
+
+// dialer decides where one peer is dialled. It never touches what works.
+type dialer struct {
+	// jitter keeps both ends from doing the same at the same time, again and again.
+	jitter func(time.Duration) time.Duration
+
+	target netip.AddrPort
+	dial   int
+	// worked: there was a session, and since then attempts were made.
+	worked   bool
+	attempts int
+	at       time.Time
+	wait     time.Duration
+}
+
+// step looks at the tunnel and says when to look again; zero if only something new would make a difference.
+func (d *dialer) step(now time.Time, targets []netip.AddrPort, s seen) time.Time {
+	if !s.reply.IsZero() && now.Sub(s.reply) < silentAfter {
+		d.worked, d.attempts = true, 0
+		return s.reply.Add(silentAfter)
+	}
+	if len(targets) == 0 {
+		// The peer dials. Taking it away would only make us forget from where.
+		d.target = netip.AddrPort{}
+		return time.Time{}
+	}
+	here := slices.Index(targets, d.target)
+	switch {
+	case d.attempts == 0 && d.worked && here >= 0:
+		d.attempt(now, d.target, len(targets))
+	case here < 0:
+		d.attempts = 0
+		d.attempt(now, targets[0], len(targets))
+	case now.Before(d.at.Add(d.wait)):
+	case !s.handshake.Before(d.at) && now.Before(s.handshake.Add(answered)):
+		return s.handshake.Add(answered)
+	default:
+		d.attempt(now, targets[(here+1)%len(targets)], len(targets))
+	}
+	return d.at.Add(d.wait)
+}
+
+func (d *dialer) attempt(now time.Time, target netip.AddrPort, targets int) {
+	waits, round := firstWaits, d.attempts/targets
+	if d.worked {
+		waits, round = againWaits, d.attempts
+	}
+	wait := waits[min(round, len(waits)-1)]
+	d.target, d.at, d.wait = target, now, wait+d.jitter(wait/5)
+	d.attempts++
+	d.dial++
+}

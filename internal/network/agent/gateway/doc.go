@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gateway is the role of a gateway pod: one end of the tunnels of one lane to all peers. dial.go decides where each peer is dialled,
+// and when again; keys.go follows a peer that changes its key; status.go is what the gateway tells the controller manager and Prometheus,
+// serve.go how.
+//
+// It must not know how a tunnel is made, and writes nothing. Its proof: the state machines of dial.go and keys.go against a clock of the
+// test's, and the role with a host of memory and two probers on real sockets.
+package gateway
+
+// What a gateway may read. It writes nothing.
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
+// +kubebuilder:rbac:groups=net.liqo.io,resources=tunnelendpoints;ipmappings,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=pods,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,resourceNames=liqo-gateway-keys,verbs=get;list;watch

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// lookupTimeout ends a question to DNS; lookupAgain is how soon it is asked again while there is trouble.
+	lookupTimeout = 2 * time.Second
+	lookupAgain   = 5 * time.Second
+	// lookupKept is how long a name is remembered that nobody asks for.
+	lookupKept = 10 * time.Minute
+	// mostAddresses of one name are tried.
+	mostAddresses = 8
+)
+
+// resolver finds the addresses of names, without anybody waiting for it.
+type resolver struct {
+	lookup  func(ctx context.Context, name string) ([]netip.Addr, error)
+	changed func()
+
+	mu    sync.Mutex
+	names map[string]*resolved
+}
+
+type resolved struct {
+	addresses   []netip.Addr
+	err         error
+	asked, used time.Time
+	asking      bool
+}
+
+// addresses gives what is known of a host: a name, or an address. Without trouble an answer stays: what works is not to be changed.
+func (r *resolver) addresses(now time.Time, host string, trouble bool) ([]netip.Addr, error) {
+	if address, err := netip.ParseAddr(host); err == nil {
+		if err := dialable(address.Unmap()); err != nil {
+			return nil, err
+		}
+		return []netip.Addr{address.Unmap()}, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.names[host]
+	if known == nil {
+		known = &resolved{}
+		if r.names == nil {
+			r.names = map[string]*resolved{}
+		}
+		r.names[host] = known
+	}
+	known.used = now
+	if !known.asking && (known.asked.IsZero() || (trouble || known.err != nil) && now.Sub(known.asked) >= lookupAgain) {
+		known.asking, known.asked = true, now
+		go r.ask(host, known)
+	}
+	for name, other := range r.names {
+		if now.Sub(other.used) > lookupKept {
+			delete(r.names, name)
+		}
+	}
+	return known.addresses, known.err
+}
+
+func (r *resolver) ask(host string, known *resolved) {
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+	defer cancel()
+	found, err := r.lookup(ctx, host)
+	var good []netip.Addr
+	for _, address := range found {
+		if refused := dialable(address.Unmap()); refused != nil {
+			err = refused
+			continue
+		}
+		good = append(good, address.Unmap())
+	}
+	slices.SortFunc(good, func(a, b netip.Addr) int {
+		if a.Is4() != b.Is4() {
+			if a.Is4() {
+				return -1
+			}
+			return 1
+		}
+		return a.Compare(b)
+	})
+	good = slices.Compact(good)
+	r.mu.Lock()
+	known.asking, known.err = false, nil
+	switch {
+	case len(good) > 0:
+		known.addresses = good[:min(len(good), mostAddresses)]
+	case err != nil:
+		known.err = fmt.Errorf("look up %q: %w", host, err) // with the addresses of before
+	default:
+		known.err = fmt.Errorf("look up %q: it has no address", host)
+	}
+	r.mu.Unlock()
+	r.changed()
+}
+
+// dialable refuses addresses that lead to ourselves or to nobody in particular.
+func dialable(address netip.Addr) error {
+	if address.IsLoopback() || address.IsLinkLocalUnicast() || address.IsMulticast() || address.IsUnspecified() ||
+		address == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		return fmt.Errorf("address %s is not one of another host", address)
+	}
+	return nil
+}

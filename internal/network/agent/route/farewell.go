@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	appsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
+	"k8s.io/client-go/rest"
+
+	"liqo.io/liqo/internal/network/plan"
+)
+
+const (
+	// askTimeout and cleanTimeout together are less than the pod gets for its end.
+	askTimeout   = 700 * time.Millisecond
+	cleanTimeout = 3 * time.Second
+)
+
+// farewell is what becomes of the host: an agent that comes back finds all as it was, and no connection notices. Only if it is sure that
+// none comes back, the host is cleaned.
+func (r *Route) farewell(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	gone, err := r.isUninstalled(asking)
+	cancel()
+	if err != nil {
+		r.o.Log.Info("host left as it is, the API server did not say that the DaemonSet is gone", "reason", err.Error())
+	}
+	if !gone {
+		return nil
+	}
+	cleaning, cancel := context.WithTimeout(ctx, cleanTimeout)
+	defer cancel()
+	changes, err := r.host.Apply(cleaning, plan.HostState{})
+	if err != nil {
+		return fmt.Errorf("clean the host, because the DaemonSet %s is gone: %w", r.o.DaemonSet, err)
+	}
+	r.o.Log.Info("host cleaned, because the DaemonSet is gone", "daemonset", r.o.DaemonSet, "count", len(changes))
+	return nil
+}
+
+// isUninstalled is true only on positive proof: the DaemonSet is not there any more or is being deleted, or our service account is not.
+func (r *Route) isUninstalled(ctx context.Context) (bool, error) {
+	cfg := rest.CopyConfig(r.cfg)
+	cfg.QPS = -1
+	apps, err := appsv1.NewForConfig(cfg)
+	if err != nil {
+		return false, err
+	}
+	set, err := apps.DaemonSets(r.o.Namespace).Get(ctx, r.o.DaemonSet, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsUnauthorized(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("get the DaemonSet %s in namespace %s: %w", r.o.DaemonSet, r.o.Namespace, err)
+	}
+	return set.DeletionTimestamp != nil, nil
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/ipam"
+	"liqo.io/liqo/internal/network/plan"
+)
+
+// Objects are what was listed.
+type Objects struct {
+	Tunnels  []netv1alpha1.TunnelEndpoint
+	Nodes    []corev1.Node
+	Gateways []corev1.Pod
+	Mappings []netv1alpha1.IPMapping
+	// Pods are those of all nodes, if the nodes have no networks of their own.
+	Pods []corev1.Pod
+	// Keys is the Secret with the keys of gateways; nil if it is not there, or not wanted.
+	Keys *corev1.Secret
+}
+
+// View is a snapshot, and what a gateway needs of its peers besides.
+type View struct {
+	Snapshot plan.Snapshot
+	// Peers by their cluster IDs.
+	Peers map[string]PeerView
+}
+
+// PeerView is what the plan of a peer is made from.
+type PeerView struct {
+	// Generation of the tunnel endpoint.
+	Generation int64
+	// Endpoints of each lane, most preferred first.
+	Endpoints map[int][]Endpoint
+}
+
+// Endpoint is where a gateway may be reached.
+type Endpoint struct {
+	// Host is an address or a name.
+	Host string
+	Port uint16
+}
+
+// carrierUDP is the one way to carry a tunnel that this version knows.
+const carrierUDP = "UDP"
+
+// NewView makes a snapshot of what was listed. What cannot be read is left out and named in the error; what does not fit together is for the
+// plan to find.
+func NewView(objects Objects) (View, error) {
+	view := View{Peers: map[string]PeerView{}}
+	var wrong []error
+	tunnels := slices.Clone(objects.Tunnels)
+	slices.SortFunc(tunnels, func(a, b netv1alpha1.TunnelEndpoint) int {
+		return cmp.Or(cmp.Compare(a.Spec.ClusterIdentity.ClusterID, b.Spec.ClusterIdentity.ClusterID),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for i := range tunnels {
+		if err := view.addPeer(&tunnels[i]); err != nil {
+			wrong = append(wrong, fmt.Errorf("tunnelendpoint %s/%s: %w", tunnels[i].Namespace, tunnels[i].Name, err))
+		}
+	}
+	view.addNodes(objects)
+	view.addGateways(objects.Gateways)
+	for i := range objects.Mappings {
+		if err := view.addMapping(&objects.Mappings[i]); err != nil {
+			wrong = append(wrong, fmt.Errorf("ipmapping %s: %w", objects.Mappings[i].Name, err))
+		}
+	}
+	slices.SortFunc(view.Snapshot.Mappings, func(a, b plan.Mapping) int { return a.External.Compare(b.External) })
+	return view, errors.Join(wrong...)
+}
+
+// networks of a tunnel endpoint: as they are, and as the other side sees them.
+type networks struct {
+	own, seen netip.Prefix
+}
+
+func readNetworks(field string, own netv1alpha1.CIDR, seen string) (networks, error) {
+	var n networks
+	var err error
+	if n.own, err = netip.ParsePrefix(string(own)); err != nil {
+		return n, fmt.Errorf("spec.%s: %.70q is no network", field, own)
+	}
+	n.seen = n.own
+	if seen != "" && seen != netv1alpha1.NotRemapped {
+		if n.seen, err = netip.ParsePrefix(seen); err != nil {
+			return n, fmt.Errorf("spec.%s, remapped: %.70q is no network", field, seen)
+		}
+	}
+	return n, nil
+}
+
+func (v *View) addPeer(tunnel *netv1alpha1.TunnelEndpoint) error {
+	spec := &tunnel.Spec
+	id := spec.ClusterIdentity.ClusterID
+	switch label := tunnel.Labels[labels.TunnelCluster]; {
+	case id == "":
+		return errors.New("spec.clusterIdentity.clusterID: it is missing")
+	case label != "" && label != id:
+		return fmt.Errorf("label %s says %.70q, spec.clusterIdentity.clusterID %.70q", labels.TunnelCluster, label, id)
+	}
+	if _, twice := v.Peers[id]; twice {
+		return fmt.Errorf("there is an older one for cluster %s, which counts", id)
+	}
+	localPods, err1 := readNetworks("localPodCIDR", spec.LocalPodCIDR, spec.LocalNATPodCIDR)
+	localExternal, err2 := readNetworks("localExternalCIDR", spec.LocalExternalCIDR, spec.LocalNATExternalCIDR)
+	remotePods, err3 := readNetworks("remotePodCIDR", spec.RemotePodCIDR, spec.RemoteNATPodCIDR)
+	remoteExternal, err4 := readNetworks("remoteExternalCIDR", spec.RemoteExternalCIDR, spec.RemoteNATExternalCIDR)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return err
+	}
+	if len(v.Snapshot.Peers) == 0 {
+		// All of them say the same of us; the plan refuses those that do not.
+		v.Snapshot.Local.PodCIDRs, v.Snapshot.Local.External = []netip.Prefix{localPods.own}, localExternal.own
+	}
+	peer := plan.Peer{
+		ClusterID: id, Name: spec.ClusterIdentity.ClusterName,
+		Pods:       plan.Swap{From: localPods.own, To: localPods.seen},
+		External:   plan.Swap{From: localExternal.own, To: localExternal.seen},
+		RemotePods: remotePods.seen, RemoteExternal: remoteExternal.seen,
+		MTU: int(max(0, tunnel.Status.Connection.MTU)),
+	}
+	lanes, wrong := readLanes(spec)
+	facts := PeerView{Generation: tunnel.Generation, Endpoints: map[int][]Endpoint{}}
+	for _, lane := range lanes {
+		number := int(lane.Number)
+		peer.Lanes = append(peer.Lanes, plan.PeerLane{Number: number, Keys: []string{lane.PublicKey}})
+		for _, carrier := range lane.Carriers {
+			if carrier.Type != carrierUDP || carrier.Port < 1 || carrier.Port > 1<<16-1 {
+				continue
+			}
+			for _, host := range carrier.Addresses {
+				facts.Endpoints[number] = append(facts.Endpoints[number], Endpoint{Host: host, Port: uint16(carrier.Port)})
+			}
+		}
+	}
+	v.Snapshot.Peers, v.Peers[id] = append(v.Snapshot.Peers, peer), facts
+	return wrong
+}
+
+// readLanes gives the lanes that can be used, by their numbers. A peer that tells none has one, in the documented fields.
+func readLanes(spec *netv1alpha1.TunnelEndpointSpec) (lanes []netv1alpha1.Lane, wrong error) {
+	all := spec.Lanes
+	if len(all) == 0 {
+		lane := netv1alpha1.Lane{PublicKey: spec.BackendConfig["publicKey"]}
+		if port, err := strconv.ParseUint(spec.BackendConfig["port"], 10, 16); err == nil && port > 0 && spec.EndpointIP != "" {
+			lane.Carriers = []netv1alpha1.Carrier{{Type: carrierUDP, Addresses: []string{spec.EndpointIP}, Port: int32(port)}}
+		}
+		all = []netv1alpha1.Lane{lane}
+	}
+	for _, lane := range all {
+		raw, err := base64.StdEncoding.Strict().DecodeString(lane.PublicKey)
+		switch {
+		case lane.Number < 0 || lane.Number >= ipam.MaxLanes:
+			wrong = errors.Join(wrong, fmt.Errorf("spec.lanes: number %d is not between 0 and %d", lane.Number, ipam.MaxLanes-1))
+		case slices.ContainsFunc(lanes, func(other netv1alpha1.Lane) bool { return other.Number == lane.Number }):
+			wrong = errors.Join(wrong, fmt.Errorf("spec.lanes: number %d stands there twice", lane.Number))
+		case err != nil || len(raw) != 32:
+			wrong = errors.Join(wrong, fmt.Errorf("spec.lanes[%d].publicKey: %.50q is not 32 bytes in base64", lane.Number, lane.PublicKey))
+		default:
+			lanes = append(lanes, lane)
+		}
+	}
+	slices.SortFunc(lanes, func(a, b netv1alpha1.Lane) int { return cmp.Compare(a.Number, b.Number) })
+	return lanes, wrong
+}
+
+// addNodes takes the real nodes that have an address; one that joins gets its address later.
+func (v *View) addNodes(objects Objects) {
+	pods := map[string][]netip.Addr{}
+	for i := range objects.Pods {
+		pod := &objects.Pods[i]
+		// The addresses of pods that have ended are given to others.
+		if address, err := netip.ParseAddr(pod.Status.PodIP); err == nil && !ended(pod) {
+			pods[pod.Spec.NodeName] = append(pods[pod.Spec.NodeName], address)
+		}
+	}
+	for i := range objects.Nodes {
+		node := &objects.Nodes[i]
+		address, ok := internalAddress(node)
+		if !ok || node.Labels[labels.Type] == labels.TypeVirtualNode {
+			continue
+		}
+		known := plan.Node{Name: node.Name, Address: address}
+		for _, text := range podNetworks(node) {
+			if network, err := netip.ParsePrefix(text); err == nil && network.Addr().Is4() {
+				known.PodCIDRs = append(known.PodCIDRs, network)
+			}
+		}
+		slices.SortFunc(known.PodCIDRs, netip.Prefix.Compare)
+		if len(known.PodCIDRs) == 0 {
+			known.Pods = pods[node.Name]
+			slices.SortFunc(known.Pods, netip.Addr.Compare)
+		}
+		v.Snapshot.Nodes = append(v.Snapshot.Nodes, known)
+	}
+	slices.SortFunc(v.Snapshot.Nodes, func(a, b plan.Node) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+func podNetworks(node *corev1.Node) []string {
+	if len(node.Spec.PodCIDRs) == 0 && node.Spec.PodCIDR != "" {
+		return []string{node.Spec.PodCIDR}
+	}
+	return node.Spec.PodCIDRs
+}
+
+// internalAddress is the first internal address of IPv4.
+func internalAddress(node *corev1.Node) (netip.Addr, bool) {
+	for _, address := range node.Status.Addresses {
+		if parsed, err := netip.ParseAddr(address.Address); err == nil && parsed.Is4() && address.Type == corev1.NodeInternalIP {
+			return parsed, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Spec.HostNetwork
+}
+
+// addGateways takes one pod for each lane: while one is replaced by another there are two.
+func (v *View) addGateways(pods []corev1.Pod) {
+	best := map[int]*corev1.Pod{}
+	for i := range pods {
+		pod := &pods[i]
+		lane, err := strconv.Atoi(pod.Labels[labels.GatewayLane])
+		if err != nil || lane < 0 || lane >= ipam.MaxLanes || pod.DeletionTimestamp != nil || ended(pod) {
+			continue
+		}
+		if _, err := netip.ParseAddr(pod.Status.PodIP); err == nil && (best[lane] == nil || better(pod, best[lane])) {
+			best[lane] = pod
+		}
+	}
+	for lane, pod := range best {
+		v.Snapshot.Gateways = append(v.Snapshot.Gateways, plan.Gateway{Lane: lane, Address: netip.MustParseAddr(pod.Status.PodIP), Node: pod.Spec.NodeName})
+	}
+	slices.SortFunc(v.Snapshot.Gateways, func(a, b plan.Gateway) int { return cmp.Compare(a.Lane, b.Lane) })
+}
+
+// better prefers one that runs, then the newer one.
+func better(a, b *corev1.Pod) bool {
+	running := func(pod *corev1.Pod) int {
+		if pod.Status.Phase == corev1.PodRunning {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(running(a), running(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) > 0
+}
+
+func (v *View) addMapping(mapping *netv1alpha1.IPMapping) error {
+	if mapping.Status.ExternalAddress == "" || mapping.DeletionTimestamp != nil {
+		return nil // not assigned yet, or not for long
+	}
+	external, err := netip.ParseAddr(mapping.Status.ExternalAddress)
+	if err != nil {
+		return fmt.Errorf("status.externalAddress: %.70q is no address", mapping.Status.ExternalAddress)
+	}
+	target, err := netip.ParseAddr(mapping.Spec.Address)
+	if err != nil {
+		return fmt.Errorf("spec.address: %.70q is no address", mapping.Spec.Address)
+	}
+	ids := slices.Clone(mapping.Spec.ClusterIDs)
+	slices.Sort(ids)
+	v.Snapshot.Mappings = append(v.Snapshot.Mappings, plan.Mapping{External: external, Target: target, ClusterIDs: ids})
+	return nil
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/ipam"
+)
+
+// book reads who has which network from the objects that say so. It keeps only what never changes while the process runs.
+type book struct {
+	options Options
+	live    client.Reader
+
+	mu       sync.Mutex
+	external netip.Prefix
+}
+
+// records are the objects that carry assignments.
+type records struct {
+	nodes   []corev1.Node
+	configs []netv1alpha1.NetworkConfig
+	tunnels []netv1alpha1.TunnelEndpoint
+}
+
+// readRecords lists them from a cache, or live.
+func readRecords(ctx context.Context, from client.Reader) (*records, error) {
+	var nodes corev1.NodeList
+	var configs netv1alpha1.NetworkConfigList
+	var tunnels netv1alpha1.TunnelEndpointList
+	for _, list := range []client.ObjectList{&nodes, &configs, &tunnels} {
+		if err := from.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list who has which network: %w", err)
+		}
+	}
+	return &records{nodes: nodes.Items, configs: configs.Items, tunnels: tunnels.Items}, nil
+}
+
+// External is this cluster's external network, chosen once.
+func (b *book) External(ctx context.Context) (netip.Prefix, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.external.IsValid() {
+		return b.external, nil
+	}
+	all, err := readRecords(ctx, b.live)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	var mappings netv1alpha1.IPMappingList
+	if err := b.live.List(ctx, &mappings); err != nil {
+		return netip.Prefix{}, fmt.Errorf("list address mappings: %w", err)
+	}
+	bits := b.options.PodCIDRs[0].Bits()
+	pools := b.emptyPools(all)
+	for _, a := range assignments(all) {
+		pools.Restore(a)
+	}
+	external, err := pools.External(bits, onRecord(all, mappings.Items, bits))
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("choose the external network: %w", err)
+	}
+	b.external = external
+	return external, nil
+}
+
+// onRecord are the external networks that were told to somebody, the oldest first.
+func onRecord(all *records, mappings []netv1alpha1.IPMapping, bits int) (networks []netip.Prefix) {
+	add := func(text string) {
+		if network, err := netip.ParsePrefix(text); err == nil && !slices.Contains(networks, network) {
+			networks = append(networks, network)
+		}
+	}
+	for _, tunnel := range byAge(all.tunnels) {
+		add(string(tunnel.Spec.LocalExternalCIDR))
+	}
+	for _, config := range byAge(all.configs) {
+		if isOwn(config) {
+			add(string(config.Spec.ExternalCIDR))
+		}
+	}
+	for i := range mappings {
+		if address, err := netip.ParseAddr(mappings[i].Status.ExternalAddress); err == nil {
+			if network, err := address.Prefix(bits); err == nil {
+				add(network.String())
+			}
+		}
+	}
+	return networks
+}
+
+// byAge is the oldest first.
+func byAge[T any, P interface {
+	*T
+	client.Object
+}](items []T,
+) []P {
+	var sorted []P
+	for i := range items {
+		sorted = append(sorted, P(&items[i]))
+	}
+	slices.SortStableFunc(sorted, func(a, b P) int {
+		switch {
+		case older(a, b):
+			return -1
+		case older(b, a):
+			return 1
+		default:
+			return 0
+		}
+	})
+	return sorted
+}
+
+func (b *book) emptyPools(all *records) *ipam.Pools {
+	pools := &ipam.Pools{Networks: slices.Concat(ipam.DefaultNetworks(), b.options.Pools), Used: b.options.ownNetworks()}
+	for _, network := range b.options.Reserved {
+		pools.Used = append(pools.Used, ipam.Use{Name: "reserved network", Network: network})
+	}
+	for i := range all.nodes {
+		node := &all.nodes[i]
+		if isVirtual(node) {
+			continue
+		}
+		for _, address := range node.Status.Addresses {
+			if ip, err := netip.ParseAddr(address.Address); err == nil && ip.Is4() {
+				pools.Used = append(pools.Used, ipam.Use{Name: "address of node " + node.Name, Network: netip.PrefixFrom(ip, ip.BitLen())})
+			}
+		}
+	}
+	return pools
+}
+
+// pools is the allocator, with everything that is on record.
+func (b *book) pools(ctx context.Context, all *records) (*ipam.Pools, error) {
+	external, err := b.External(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pools := b.emptyPools(all)
+	pools.Used = append(pools.Used, ipam.Use{Name: "external network", Network: external})
+	for _, a := range assignments(all) {
+		pools.Restore(a)
+	}
+	return pools, nil
+}
+
+// assignments on record, the most trusted first. TunnelEndpoints are written by us alone; the status of a copy is, too, but it lies
+// where the peer writes, so it counts only while there is no TunnelEndpoint. The owner is the tenant namespace, which no peer can choose.
+func assignments(all *records) (found []ipam.Assignment) {
+	add := func(owner string, kind ipam.Kind, own netv1alpha1.CIDR, nat string) {
+		want, err := netip.ParsePrefix(string(own))
+		if err != nil || nat == "" {
+			return
+		}
+		have, err := netip.ParsePrefix(seen(own, nat))
+		if err != nil {
+			return
+		}
+		found = append(found, ipam.Assignment{Owner: owner, Kind: kind, Want: want, Have: have})
+	}
+	for _, tunnel := range byAge(all.tunnels) {
+		add(tunnel.Namespace, ipam.PodNetwork, tunnel.Spec.RemotePodCIDR, tunnel.Spec.RemoteNATPodCIDR)
+		add(tunnel.Namespace, ipam.ExternalNetwork, tunnel.Spec.RemoteExternalCIDR, tunnel.Spec.RemoteNATExternalCIDR)
+	}
+	for _, config := range byAge(all.configs) {
+		if isCopy(config) && config.Status.Processed {
+			add(config.Namespace, ipam.PodNetwork, config.Spec.PodCIDR, config.Status.PodCIDRNAT)
+			add(config.Namespace, ipam.ExternalNetwork, config.Spec.ExternalCIDR, config.Status.ExternalCIDRNAT)
+		}
+	}
+	return found
+}
+
+// keysOfOthers are the public keys of gateways of other peers, with whose they are.
+func keysOfOthers(all *records, namespace string) map[string]string {
+	keys := map[string]string{}
+	for i := range all.tunnels {
+		tunnel := &all.tunnels[i]
+		for j := range tunnel.Spec.Lanes {
+			if tunnel.Namespace != namespace {
+				keys[tunnel.Spec.Lanes[j].PublicKey] = "cluster " + tunnel.Spec.ClusterIdentity.ClusterName
+			}
+		}
+	}
+	return keys
+}

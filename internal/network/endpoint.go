@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/ipam"
+)
+
+const (
+	// carrierUDP is the only type of carrier so far.
+	carrierUDP = "UDP"
+	backend    = "wireguard"
+	// maxAddresses and maxCarriers are what the API allows.
+	maxAddresses, maxCarriers = 16, 8
+)
+
+// endpoint is where the gateway of a lane can be reached. Without carriers it cannot, and dials itself; one side that can be reached suffices.
+type endpoint struct {
+	lane     int
+	port     int32
+	carriers []netv1alpha1.Carrier
+	// problem is why there are no carriers although there should be some.
+	problem string
+}
+
+// laneOf is the number of the lane that an object of a gateway is labelled with.
+func laneOf(marks map[string]string) (int, bool) {
+	lane, err := strconv.Atoi(marks[labels.GatewayLane])
+	return lane, err == nil && lane >= 0 && lane < ipam.MaxLanes
+}
+
+// endpoints says where the gateways of this cluster can be reached, in the order of their lanes. running is the node of the gateway pod of each lane.
+func endpoints(services []corev1.Service, running map[int]string, nodes []corev1.Node) []endpoint {
+	byLane := map[int]*corev1.Service{}
+	for i := range services {
+		service := &services[i]
+		lane, ok := laneOf(service.Labels)
+		if ok && service.DeletionTimestamp == nil && (byLane[lane] == nil || service.Name < byLane[lane].Name) {
+			byLane[lane] = service
+		}
+	}
+	var all []endpoint
+	for lane := range ipam.MaxLanes {
+		if service := byLane[lane]; service != nil {
+			at := endpointOf(service, running[lane], nodes)
+			at.lane = lane
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// endpointOf reads one Service: what its administrator says comes first, then what its type gives.
+func endpointOf(service *corev1.Service, runsOn string, nodes []corev1.Node) endpoint {
+	port := udpPort(service)
+	if port == nil {
+		return endpoint{problem: fmt.Sprintf("Service %s/%s has no UDP port", service.Namespace, service.Name)}
+	}
+	at := endpoint{port: port.Port}
+	var addresses []string
+	switch service.Spec.Type {
+	case corev1.ServiceTypeLoadBalancer:
+		addresses = balancerAddresses(service)
+		if len(addresses) == 0 {
+			at.problem = fmt.Sprintf("LoadBalancer Service %s/%s has no address yet; see `kubectl -n %[1]s describe service %[2]s`, or set annotation %s on it",
+				service.Namespace, service.Name, labels.OverrideAddress)
+		}
+	case corev1.ServiceTypeNodePort:
+		at.port = port.NodePort
+		addresses = nodeAddresses(service, runsOn, nodes)
+		if len(addresses) == 0 {
+			at.problem = fmt.Sprintf("no Ready node has an address for NodePort Service %s/%s; see `kubectl get nodes -o wide`", service.Namespace, service.Name)
+		}
+	case corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName:
+	}
+	if text, ok := service.Annotations[labels.OverridePort]; ok {
+		number, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || number == 0 {
+			at.problem = fmt.Sprintf("annotation %s of Service %s/%s is %.40q, want a port from 1 to 65535", labels.OverridePort, service.Namespace, service.Name, text)
+			return at
+		}
+		at.port = int32(number)
+	}
+	if address, ok := service.Annotations[labels.OverrideAddress]; ok {
+		if err := checkHost(address, nil); err != nil {
+			at.problem = fmt.Sprintf("annotation %s of Service %s/%s: %v", labels.OverrideAddress, service.Namespace, service.Name, err)
+			return at
+		}
+		addresses, at.problem = []string{address}, ""
+	}
+	if len(addresses) > 0 && at.port > 0 {
+		at.carriers = []netv1alpha1.Carrier{{Type: carrierUDP, Addresses: addresses[:min(len(addresses), maxAddresses)], Port: at.port}}
+	}
+	return at
+}
+
+func udpPort(service *corev1.Service) *corev1.ServicePort {
+	for i := range service.Spec.Ports {
+		if service.Spec.Ports[i].Protocol == corev1.ProtocolUDP {
+			return &service.Spec.Ports[i]
+		}
+	}
+	return nil
+}
+
+// balancerAddresses has IP addresses before names: they need no DNS.
+func balancerAddresses(service *corev1.Service) (addresses []string) {
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		if checkHost(ingress.IP, nil) == nil {
+			addresses = append(addresses, ingress.IP)
+		}
+	}
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		if ingress.Hostname != "" && checkHost(ingress.Hostname, nil) == nil {
+			addresses = append(addresses, ingress.Hostname)
+		}
+	}
+	return addresses
+}
+
+// nodeAddresses begins with the node of the gateway pod: no hop between, and alive if the pod is. The other Ready nodes follow by name.
+func nodeAddresses(service *corev1.Service, runsOn string, nodes []corev1.Node) (addresses []string) {
+	add := func(address string) {
+		if checkHost(address, nil) == nil && !slices.Contains(addresses, address) {
+			addresses = append(addresses, address)
+		}
+	}
+	if stated := service.Annotations[labels.GatewayNodeIP]; stated != "" {
+		add(stated)
+	}
+	sorted := slices.Clone(nodes)
+	slices.SortFunc(sorted, func(a, b corev1.Node) int {
+		if first := a.Name == runsOn; first != (b.Name == runsOn) {
+			if first {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	for i := range sorted {
+		node := &sorted[i]
+		switch {
+		case isVirtual(node), node.Name != runsOn && !isReady(node):
+		case node.Name != runsOn && service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal:
+		default:
+			for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalIP, corev1.NodeInternalIP} {
+				for _, address := range node.Status.Addresses {
+					if address.Type == kind {
+						add(address.Address)
+					}
+				}
+			}
+		}
+	}
+	return addresses
+}
+
+func isVirtual(node *corev1.Node) bool { return node.Labels[labels.Type] == labels.TypeVirtualNode }
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// checkHost accepts what a gateway can be dialled at: an IPv4 address of a host, not in one of the networks inside, or a DNS name.
+func checkHost(host string, inside []netip.Prefix) error {
+	if address, err := netip.ParseAddr(host); err == nil {
+		switch {
+		case !address.Is4():
+			return fmt.Errorf("address %.60s: only IPv4 so far", host)
+		case !address.IsGlobalUnicast() || address == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || address.As4()[0] == 0 || address.As4()[0] >= 224:
+			return fmt.Errorf("address %s is that of no host: loopback, link-local, multicast or reserved", address)
+		}
+		for _, network := range inside {
+			if network.Contains(address) {
+				return fmt.Errorf("address %s is in %s, a network of this cluster", address, network)
+			}
+		}
+		return nil
+	}
+	if len(validation.IsDNS1123Subdomain(host)) > 0 || strings.Trim(host, "0123456789.") == "" {
+		return fmt.Errorf("%.60q is neither an IPv4 address nor a DNS name", host)
+	}
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".cluster.local") || strings.HasSuffix(host, ".svc") {
+		return fmt.Errorf("%.60q means another host in each cluster", host)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+
+	"liqo.io/liqo/internal/network/plan"
+)
+
+func addressText(a plan.Address) string { return fmt.Sprintf("address %s dev %s", a.Prefix, a.Link) }
+
+// addressSteps makes the addresses of our links. All addresses there are ours.
+func (h *Host) addressSteps(want plan.HostState) (steps, error) {
+	var ours []plan.Address
+	var errs []error
+	for _, link := range want.Links {
+		have, err := h.addresses(link.Name)
+		ours, errs = append(ours, have...), append(errs, err)
+	}
+	d := diff(want.Addresses, ours, nil, func(a plan.Address) plan.Address { return a })
+	var todo steps
+	for _, one := range d.add {
+		todo.make = append(todo.make, step{Change{verbAdd, addressText(one)}, func() error {
+			index, err := h.linkIndex(one.Link)
+			if err != nil {
+				return err
+			}
+			return h.kernel.AddrAdd(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}}, &netlink.Addr{IPNet: ipNet(one.Prefix)})
+		}})
+	}
+	for _, one := range d.remove {
+		todo.prune = append(todo.prune, step{Change{verbDelete, addressText(one)}, func() error {
+			index, err := h.linkIndex(one.Link)
+			if err != nil {
+				return err
+			}
+			return h.kernel.AddrDel(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}}, &netlink.Addr{IPNet: ipNet(one.Prefix)})
+		}})
+	}
+	return todo, errors.Join(errs...)
+}
+
+func (h *Host) addresses(name string) ([]plan.Address, error) {
+	link, err := h.link(name)
+	if err != nil || link == nil {
+		return nil, err
+	}
+	var all []plan.Address
+	for _, family := range families {
+		list, err := dump(func() ([]netlink.Addr, error) { return h.kernel.AddrList(link, family) })
+		if err != nil {
+			return nil, fmt.Errorf("list addresses of %s: %w", name, err)
+		}
+		for _, one := range list {
+			all = append(all, plan.Address{Link: name, Prefix: prefixOf(one.IPNet)})
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+)
+
+// difference is what separates the wanted from what is there.
+type difference[T any] struct {
+	add     []T
+	replace []T // wanted, and something else of ours has its key
+	remove  []T // ours and not wanted
+	taken   []T // wanted, and a stranger has its key
+}
+
+// diff compares. Things with equal keys cannot be there at once, or must not be.
+func diff[K, T comparable](want, ours, foreign []T, key func(T) K) difference[T] {
+	var d difference[T]
+	mine, theirs := map[K]int{}, map[K]bool{}
+	have, keep := map[T]bool{}, map[T]bool{}
+	for _, one := range ours {
+		mine[key(one)]++
+		have[one] = true
+	}
+	for _, one := range foreign {
+		theirs[key(one)] = true
+	}
+	replaced := map[K]bool{}
+	for _, one := range want {
+		k := key(one)
+		switch {
+		case keep[one]: // wanted twice
+		case have[one]:
+			keep[one] = true
+		case theirs[k]:
+			d.taken = append(d.taken, one)
+		case mine[k] > 0:
+			d.replace = append(d.replace, one)
+			replaced[k] = true
+		default:
+			d.add = append(d.add, one)
+		}
+	}
+	for _, one := range ours {
+		switch k := key(one); {
+		case keep[one]:
+		case replaced[k]:
+			replaced[k] = false // the first of them is what gets replaced
+		default:
+			d.remove = append(d.remove, one)
+		}
+	}
+	return d
+}
+
+// families are the address families that are looked at.
+var families = []int{netlink.FAMILY_V4}
+
+// dump repeats a listing that the kernel had to interrupt because something changed meanwhile.
+func dump[T any](list func() ([]T, error)) ([]T, error) {
+	for range 5 {
+		if all, err := list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return all, err
+		}
+	}
+	return list()
+}
+
+// ipNet and the three below turn the library's addresses into ours, and back.
+func ipNet(prefix netip.Prefix) *net.IPNet {
+	if !prefix.IsValid() {
+		return nil
+	}
+	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
+}
+
+func prefixOf(n *net.IPNet) netip.Prefix {
+	if n == nil {
+		return netip.Prefix{}
+	}
+	bits, _ := n.Mask.Size()
+	return netip.PrefixFrom(addrOf(n.IP), bits)
+}
+
+func addrOf(ip net.IP) netip.Addr {
+	addr, _ := netip.AddrFromSlice(ip)
+	return addr.Unmap()
+}
+
+func ipOf(addr netip.Addr) net.IP {
+	if !addr.IsValid() {
+		return nil
+	}
+	return addr.AsSlice()
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// settle is how long changes are collected before they are told: they come in groups.
+const settle = 50 * time.Millisecond
+
+// watch tells that something has changed. What, is seen by looking.
+type watch struct {
+	changed chan struct{}
+	sockets []*nl.NetlinkSocket
+	// ours are the indexes of our links. All links of a node have neighbours that come and go; only those of ours count.
+	ours    atomic.Pointer[map[int]string]
+	pending atomic.Bool
+	closing atomic.Bool
+	done    sync.WaitGroup
+}
+
+func newWatch() (*watch, error) {
+	w := &watch{changed: make(chan struct{}, 1)}
+	for protocol, groups := range map[int][]uint{
+		unix.NETLINK_ROUTE: {
+			unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE,
+		},
+		unix.NETLINK_NETFILTER: {unix.NFNLGRP_NFTABLES},
+	} {
+		socket, err := nl.Subscribe(protocol, groups...)
+		if err != nil {
+			w.close()
+			return nil, fmt.Errorf("subscribe to kernel events: %w", err)
+		}
+		w.sockets = append(w.sockets, socket)
+		w.done.Go(func() { w.listen(socket) })
+	}
+	return w, nil
+}
+
+func (w *watch) listen(socket *nl.NetlinkSocket) {
+	for {
+		messages, _, err := socket.Receive()
+		switch {
+		case w.closing.Load():
+			return
+		case err != nil || slices.ContainsFunc(messages, w.matters): // an error is, mostly, that they were more than fit the buffer
+			w.tell()
+		}
+	}
+}
+
+// tell fills the channel, a moment later.
+func (w *watch) tell() {
+	if !w.pending.CompareAndSwap(false, true) {
+		return
+	}
+	time.AfterFunc(settle, func() {
+		w.pending.Store(false)
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+	})
+}
+
+func (w *watch) matters(message syscall.NetlinkMessage) bool {
+	if message.Header.Type != unix.RTM_NEWNEIGH && message.Header.Type != unix.RTM_DELNEIGH {
+		return true
+	}
+	const indexAt = 4 // of struct ndmsg
+	ours := w.ours.Load()
+	if ours == nil || len(message.Data) < indexAt+4 {
+		return false
+	}
+	_, ok := (*ours)[int(binary.NativeEndian.Uint32(message.Data[indexAt:]))]
+	return ok
+}
+
+// follow tells which links are ours.
+func (w *watch) follow(links linkCache) { w.ours.Store(&links.byIndex) }
+
+func (w *watch) close() {
+	w.closing.Store(true)
+	for _, socket := range w.sockets {
+		socket.Close()
+	}
+	w.done.Wait()
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"liqo.io/liqo/internal/network/plan"
+)
+
+// Options of a host.
+type Options struct {
+	// PrivateKey returns the private key that belongs to a public key (base64). It is never logged.
+	PrivateKey func(public string) (key [32]byte, ok bool)
+	Log        logr.Logger
+}
+
+// Host is the network namespace of this process, which must have one only.
+type Host struct {
+	options Options
+	kernel  *netlink.Handle
+	watch   *watch
+
+	mu sync.Mutex
+	// links are those this Apply has looked up; cleared when links may have changed.
+	links linkCache
+	// device is the userspace WireGuard device that runs in this process, nil if there is none.
+	device *userspace
+	// dialled is what was set last for each peer, by its public key.
+	dialled map[string]dialled
+	// implementation of WireGuard, "" while there is no device.
+	implementation string
+}
+
+// Change is one thing that Apply did.
+type Change struct {
+	Verb string // add, replace, delete
+	What string // in the words of the ip and wg commands
+}
+
+// The verbs of a Change.
+const (
+	verbAdd     = "add"
+	verbReplace = "replace"
+	verbDelete  = "delete"
+)
+
+func (c Change) String() string { return c.Verb + " " + c.What }
+
+// step is a change and how it is made.
+type step struct {
+	Change
+	do func() error
+}
+
+// steps of one kind of thing. All makes run before all prunes, so that a new way exists before an old one ends.
+type steps struct {
+	make, prune []step
+}
+
+// Open opens handles in the network namespace of the caller. It changes nothing.
+func Open(o Options) (*Host, error) {
+	if o.Log.GetSink() == nil {
+		o.Log = logr.Discard()
+	}
+	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink socket: %w", err)
+	}
+	watch, err := newWatch()
+	if err != nil {
+		kernel.Close()
+		return nil, err
+	}
+	return &Host{options: o, kernel: kernel, watch: watch, dialled: map[string]dialled{}}, nil
+}
+
+// Close closes handles and a userspace WireGuard device. The state of the kernel stays as it is; only a userspace device ends with us.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watch.close()
+	h.kernel.Close()
+	h.closeDevice()
+	return nil
+}
+
+// Changed has a value when links, addresses, routes, rules or nftables have changed since it was last read, by whomever.
+func (h *Host) Changed() <-chan struct{} { return h.watch.changed }
+
+// Apply makes the kernel look like want, and returns what it had to change. After an error it goes on where it can.
+func (h *Host) Apply(ctx context.Context, want plan.HostState) ([]Change, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.links = linkCache{}
+
+	// The order in which a way is built: drops first, so that nothing leaves unprotected; what leads traffic into it last.
+	kinds := []func(plan.HostState) (steps, error){
+		h.blackholeSteps, h.linkSteps, h.addressSteps, h.neighbourSteps, h.nftSteps, h.wireGuardSteps, h.routeSteps, h.ruleSteps,
+	}
+	var run run
+	var prunes [][]step
+	for _, kind := range kinds {
+		if err := ctx.Err(); err != nil {
+			return run.changes, errors.Join(append(run.errs, err)...)
+		}
+		todo, err := kind(want)
+		run.failed(err)
+		run.all(todo.make)
+		prunes = append(prunes, todo.prune)
+	}
+	rules := len(prunes) - 1
+	for i, prune := range slices.Backward(prunes) {
+		if err := ctx.Err(); err != nil {
+			return run.changes, errors.Join(append(run.errs, err)...)
+		}
+		run.all(prune)
+		if i == rules && len(prune) > 0 {
+			// The kernel deletes the first rule that matches, and an attribute that is not told matches all: look again.
+			todo, err := h.ruleSteps(want)
+			run.failed(err)
+			run.all(todo.make)
+		}
+	}
+	h.watch.follow(h.links)
+	return run.changes, errors.Join(run.errs...)
+}
+
+// run collects what became of steps.
+type run struct {
+	changes []Change
+	errs    []error
+}
+
+func (r *run) failed(err error) {
+	if err != nil {
+		r.errs = append(r.errs, err)
+	}
+}
+
+func (r *run) all(todo []step) {
+	for _, step := range todo {
+		if err := step.do(); err != nil {
+			r.failed(fmt.Errorf("%s: %w", step.Change, err))
+			continue
+		}
+		r.changes = append(r.changes, step.Change)
+	}
+}
+
+// PathMTU returns the MTU of the way to an address, and the link it leaves by.
+func PathMTU(to netip.Addr) (mtu int, link string, err error) {
+	routes, err := netlink.RouteGet(to.AsSlice())
+	if err != nil {
+		return 0, "", fmt.Errorf("look up route to %s: %w", to, err)
+	}
+	if len(routes) == 0 {
+		return 0, "", fmt.Errorf("look up route to %s: none", to)
+	}
+	out, err := netlink.LinkByIndex(routes[0].LinkIndex)
+	if err != nil {
+		return 0, "", fmt.Errorf("look up link of the route to %s: %w", to, err)
+	}
+	mtu = out.Attrs().MTU
+	if routes[0].MTU > 0 {
+		mtu = min(mtu, routes[0].MTU)
+	}
+	return mtu, out.Attrs().Name, nil
+}

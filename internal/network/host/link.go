@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"liqo.io/liqo/internal/network/plan"
+)
+
+// ourLinks are the names that are ours. A link of such a name is replaced when it is another one, and deleted when none is wanted.
+var ourLinks = []string{plan.VXLANLink, plan.TunnelLink}
+
+// linkAlias tells an administrator whose the link is.
+const linkAlias = "liqo.io"
+
+// linkCache holds links by name and names by index.
+type linkCache struct {
+	byName  map[string]netlink.Link
+	byIndex map[int]string
+}
+
+// link looks a link up; nil if there is none.
+func (h *Host) link(name string) (netlink.Link, error) {
+	if link, ok := h.links.byName[name]; ok {
+		return link, nil
+	}
+	link, err := h.kernel.LinkByName(name)
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		link, err = nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up link %s: %w", name, err)
+	}
+	if h.links.byName == nil {
+		h.links = linkCache{byName: map[string]netlink.Link{}, byIndex: map[int]string{}}
+	}
+	h.links.byName[name] = link
+	if link != nil {
+		h.links.byIndex[link.Attrs().Index] = name
+	}
+	return link, nil
+}
+
+// linkIndex is the index of a link that must be there.
+func (h *Host) linkIndex(name string) (int, error) {
+	link, err := h.link(name)
+	if err != nil {
+		return 0, err
+	}
+	if link == nil {
+		return 0, fmt.Errorf("there is no link %s", name)
+	}
+	return link.Attrs().Index, nil
+}
+
+// linkName is the name of a link that was looked up, or its number: wanted things name links, and others need no name.
+func (h *Host) linkName(index int) string {
+	if name, ok := h.links.byIndex[index]; ok {
+		return name
+	}
+	if index == 0 {
+		return ""
+	}
+	return "#" + strconv.Itoa(index)
+}
+
+func linkText(l plan.Link) string {
+	return fmt.Sprintf("link %s type %s mtu %d", l.Name, l.Kind, l.MTU)
+}
+
+// linkSteps makes links. Later kinds of things must be observed after it: with a link all that is on it goes.
+func (h *Host) linkSteps(want plan.HostState) (steps, error) {
+	var todo steps
+	var errs []error
+	wanted := map[string]bool{}
+	for _, one := range want.Links {
+		wanted[one.Name] = true
+		have, err := h.link(one.Name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		todo.make = append(todo.make, h.linkStep(one, have)...)
+	}
+	for _, name := range ourLinks {
+		if wanted[name] {
+			continue
+		}
+		have, err := h.link(name)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if have != nil {
+			todo.prune = append(todo.prune, step{Change{verbDelete, "link " + name}, func() error { return h.deleteLink(name, have) }})
+		}
+	}
+	return todo, errors.Join(errs...)
+}
+
+func (h *Host) linkStep(want plan.Link, have netlink.Link) []step {
+	up := func() error {
+		link, err := h.kernel.LinkByName(want.Name)
+		if err != nil {
+			return err
+		}
+		return h.kernel.LinkSetUp(link)
+	}
+	add := func() error {
+		delete(h.links.byName, want.Name)
+		if err := h.addLink(want); err != nil {
+			return err
+		}
+		return up()
+	}
+	if have == nil {
+		return []step{{Change{verbAdd, linkText(want)}, add}}
+	}
+	if !h.sameLink(want, have) {
+		return []step{{Change{verbReplace, linkText(want)}, func() error {
+			if err := h.deleteLink(want.Name, have); err != nil {
+				return fmt.Errorf("delete the other link of this name: %w", err)
+			}
+			return add()
+		}}}
+	}
+	if want.Kind == plan.WireGuardLink {
+		h.implementation = implementationOf(have)
+	}
+	var all []step
+	if have.Attrs().MTU != want.MTU {
+		all = append(all, step{Change{verbReplace, linkText(want)}, func() error { return h.kernel.LinkSetMTU(have, want.MTU) }})
+	}
+	if have.Attrs().Flags&net.FlagUp == 0 {
+		all = append(all, step{Change{verbReplace, "link " + want.Name + " up"}, up})
+	}
+	return all
+}
+
+// sameLink tells whether a link is the wanted one in all that cannot change later. A new hardware address would do in the kernel, but
+// silently takes all permanent neighbours away.
+func (h *Host) sameLink(want plan.Link, have netlink.Link) bool {
+	switch want.Kind {
+	case plan.VXLAN:
+		v, ok := have.(*netlink.Vxlan)
+		return ok && v.VxlanId == plan.VNI && v.Port == int(want.Port) && addrOf(v.SrcAddr) == want.Local && !v.Learning && v.UDPCSum &&
+			!v.FlowBased && v.Group == nil && v.VtepDevIndex == 0 && string(v.HardwareAddr) == string(want.MAC[:])
+	case plan.WireGuardLink:
+		switch have.(type) {
+		case *netlink.Wireguard:
+			return true
+		case *netlink.Tuntap:
+			return h.device != nil && h.device.alive() && h.device.index == have.Attrs().Index
+		}
+	}
+	return false
+}
+
+func (h *Host) addLink(want plan.Link) error {
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name, attributes.MTU = want.Name, want.MTU
+	switch want.Kind {
+	case plan.VXLAN:
+		attributes.HardwareAddr = want.MAC[:]
+		if err := h.kernel.LinkAdd(&netlink.Vxlan{
+			LinkAttrs: attributes, VxlanId: plan.VNI, SrcAddr: ipOf(want.Local), Port: int(want.Port), UDPCSum: true,
+		}); err != nil {
+			return err
+		}
+	case plan.WireGuardLink:
+		if err := h.addTunnel(attributes); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("links of kind %q cannot be made", want.Kind)
+	}
+	link, err := h.kernel.LinkByName(want.Name)
+	if err != nil {
+		return err
+	}
+	return h.kernel.LinkSetAlias(link, linkAlias)
+}
+
+// addTunnel makes a WireGuard device: the kernel's if it has one, else ours.
+func (h *Host) addTunnel(attributes netlink.LinkAttrs) error {
+	h.closeDevice()
+	clear(h.dialled)
+	err := h.kernel.LinkAdd(&netlink.Wireguard{LinkAttrs: attributes})
+	if err == nil {
+		h.implementation = kernelImplementation
+		return nil
+	}
+	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOTSUP) {
+		return err
+	}
+	device, err := openUserspace(attributes.Name, attributes.MTU, h.options.Log)
+	if err != nil {
+		return err
+	}
+	h.device, h.implementation = device, userspaceImplementation
+	return nil
+}
+
+func (h *Host) deleteLink(name string, link netlink.Link) error {
+	delete(h.links.byName, name)
+	if name == plan.TunnelLink {
+		h.implementation = ""
+		if h.device != nil {
+			own := h.device.index == link.Attrs().Index
+			h.closeDevice()
+			if own {
+				return nil // it went with its device
+			}
+		}
+	}
+	err := h.kernel.LinkDel(link)
+	if errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+// closeDevice ends a userspace device, if there is one.
+func (h *Host) closeDevice() {
+	if h.device != nil {
+		h.device.close()
+		h.device = nil
+	}
+}

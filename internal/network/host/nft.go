@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/userdata"
+	"github.com/mdlayher/netlink"
+
+	"liqo.io/liqo/internal/network/plan"
+)
+
+// encoding is part of each rule's mark. It counts up when nft_expr.go says the same in other expressions, so that an upgrade writes them.
+const encoding = 1
+
+// nftBuffer is how much one transaction and its acknowledgements may be: a few hundred peers.
+const nftBuffer = 8 << 20
+
+var hooks = map[plan.Hook]*nftables.ChainHook{
+	plan.Prerouting:  nftables.ChainHookPrerouting,
+	plan.Input:       nftables.ChainHookInput,
+	plan.Forward:     nftables.ChainHookForward,
+	plan.Output:      nftables.ChainHookOutput,
+	plan.Postrouting: nftables.ChainHookPostrouting,
+}
+
+// nftSteps replaces our table as a whole, in one transaction, if anything in it is not as wanted. The kernel shows rules in other
+// words than they were written in, so each carries a mark: a comment with the hash of what it was made of.
+func (h *Host) nftSteps(want plan.HostState) (steps, error) {
+	conn, err := nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
+		return errors.Join(c.SetWriteBuffer(nftBuffer), c.SetReadBuffer(nftBuffer))
+	}))
+	if err != nil {
+		return steps{}, fmt.Errorf("open nftables: %w", err)
+	}
+	have, there, err := observedTable(conn)
+	if err != nil {
+		return steps{}, err
+	}
+	what := "table ip " + plan.NFTable
+	switch {
+	case len(want.Chains) == 0 && !there:
+		return steps{}, nil
+	case len(want.Chains) == 0:
+		return steps{prune: []step{{Change{verbDelete, what}, func() error {
+			conn.DelTable(&nftables.Table{Name: plan.NFTable, Family: nftables.TableFamilyIPv4})
+			return conn.Flush()
+		}}}}, nil
+	case have == wantedTable(want.Chains):
+		return steps{}, nil
+	}
+	verb := verbReplace
+	if !there {
+		verb = verbAdd
+	}
+	return steps{make: []step{{Change{verb, what}, func() error { return writeTable(conn, want.Chains) }}}}, nil
+}
+
+// writeTable makes the transaction. Adding first makes the deletion work also if there is no table.
+func writeTable(conn *nftables.Conn, chains []plan.Chain) error {
+	table := &nftables.Table{Name: plan.NFTable, Family: nftables.TableFamilyIPv4}
+	conn.AddTable(table)
+	conn.DelTable(table)
+	conn.AddTable(table)
+	for _, one := range chains {
+		chain := newChain(one)
+		if chain.Hooknum == nil {
+			return fmt.Errorf("chain %s: no hook is called %q", one.Name, one.Hook)
+		}
+		chain.Table = table
+		conn.AddChain(chain)
+		for i, rule := range one.Rules {
+			w := &ruleWriter{conn: conn, table: table}
+			if err := w.rule(rule); err != nil {
+				return fmt.Errorf("chain %s, rule %d: %w", one.Name, i, err)
+			}
+			conn.AddRule(&nftables.Rule{
+				Table: table, Chain: chain, Exprs: w.exprs, UserData: userdata.AppendString(nil, userdata.TypeComment, ruleMark(rule)),
+			})
+		}
+	}
+	return conn.Flush()
+}
+
+// newChain is a chain in the library's words; without a hook if there is none of that name.
+func newChain(c plan.Chain) *nftables.Chain {
+	policy := nftables.ChainPolicyAccept
+	kind := nftables.ChainTypeFilter
+	if c.NAT {
+		kind = nftables.ChainTypeNAT
+	}
+	return &nftables.Chain{
+		Name: c.Name, Hooknum: hooks[c.Hook], Priority: nftables.ChainPriorityRef(nftables.ChainPriority(c.Priority)), Type: kind, Policy: &policy,
+	}
+}
+
+// ruleMark is the comment of a rule.
+func ruleMark(rule plan.PacketRule) string {
+	// An empty set that is not nil matches all, and looks like nil when printed.
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %t %+v", encoding, rule.FromNot == nil, rule))
+	return fmt.Sprintf("%s %x", rule.Verb, sum[:8])
+}
+
+// wantedTable describes chains as observedTable would.
+func wantedTable(chains []plan.Chain) string {
+	var text strings.Builder
+	for _, one := range chains {
+		describeChain(&text, newChain(one))
+		for _, rule := range one.Rules {
+			fmt.Fprintf(&text, "  %s\n", ruleMark(rule))
+		}
+	}
+	return text.String()
+}
+
+func describeChain(text *strings.Builder, c *nftables.Chain) {
+	if c.Hooknum == nil || c.Priority == nil || c.Policy == nil {
+		fmt.Fprintf(text, "%s without hook\n", c.Name)
+		return
+	}
+	fmt.Fprintf(text, "%s %s hook %d priority %d policy %d\n", c.Name, c.Type, *c.Hooknum, *c.Priority, *c.Policy)
+}
+
+// observedTable describes our table: its chains in the order they were made, and the mark of each rule.
+func observedTable(conn *nftables.Conn) (description string, there bool, err error) {
+	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyIPv4)
+	if err != nil {
+		return "", false, fmt.Errorf("list nftables tables: %w", err)
+	}
+	var table *nftables.Table
+	for _, one := range tables {
+		if one.Name == plan.NFTable {
+			table = one
+		}
+	}
+	if table == nil {
+		return "", false, nil
+	}
+	var text strings.Builder
+	if table.Flags != 0 {
+		fmt.Fprintf(&text, "flags %d\n", table.Flags) // such as dormant
+	}
+	chains, err := conn.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
+	if err != nil {
+		return "", true, fmt.Errorf("list chains: %w", err)
+	}
+	for _, one := range chains {
+		if one.Table.Name != plan.NFTable {
+			continue
+		}
+		describeChain(&text, one)
+		rules, err := conn.GetRules(table, one)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // deleted meanwhile
+		}
+		if err != nil {
+			return "", true, fmt.Errorf("list rules of chain %s: %w", one.Name, err)
+		}
+		for _, rule := range rules {
+			mark, _ := userdata.GetString(rule.UserData, userdata.TypeComment)
+			fmt.Fprintf(&text, "  %s\n", mark)
+		}
+	}
+	return text.String(), true, nil
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"liqo.io/liqo/internal/network/plan"
+)
+
+// Offsets in headers. An ICMP error has 8 bytes before the header of the packet it is about.
+const (
+	headerChecksum    = 10
+	sourceAddress     = 12
+	destinationOffset = 16
+	destinationPort   = 2
+	innerHeader       = 8
+	tcpFlags          = 13
+)
+
+// ipsDestinationNAT is IPS_DST_NAT of the kernel.
+const ipsDestinationNAT = 1 << 5
+
+// register holds whatever a rule looks at; no rule needs two at once.
+const register = unix.NFT_REG_1
+
+// ruleWriter writes one rule as expressions. A packet that does not match one ends the rule there.
+type ruleWriter struct {
+	conn  *nftables.Conn
+	table *nftables.Table
+	exprs []expr.Any
+}
+
+func (w *ruleWriter) add(all ...expr.Any) { w.exprs = append(w.exprs, all...) }
+
+func (w *ruleWriter) rule(r plan.PacketRule) error {
+	w.link(expr.MetaKeyIIFNAME, r.In)
+	w.link(expr.MetaKeyOIFNAME, r.Out)
+	if err := w.network(expr.PayloadBaseNetworkHeader, sourceAddress, r.From); err != nil {
+		return err
+	}
+	if err := w.network(expr.PayloadBaseNetworkHeader, destinationOffset, r.To); err != nil {
+		return err
+	}
+	if err := w.fromNot(r.FromNot); err != nil {
+		return err
+	}
+	if err := w.protocol(r); err != nil {
+		return err
+	}
+	// Connection tracking begins to run in a namespace with the first rule that asks it: ask only if the rule does.
+	if r.New {
+		w.bits(&expr.Ct{Register: register, Key: expr.CtKeySTATE}, expr.CtStateBitNEW, true)
+		w.bits(&expr.Ct{Register: register, Key: expr.CtKeySTATUS}, ipsDestinationNAT, false)
+	}
+	if r.Mapped {
+		w.bits(&expr.Ct{Register: register, Key: expr.CtKeySTATUS}, ipsDestinationNAT, true)
+	}
+	return w.verb(r)
+}
+
+// link matches the name of the link a packet comes in or goes out by.
+func (w *ruleWriter) link(key expr.MetaKey, name string) {
+	if name == "" {
+		return
+	}
+	padded := make([]byte, unix.IFNAMSIZ)
+	copy(padded[:unix.IFNAMSIZ-1], name)
+	w.add(&expr.Meta{Key: key, Register: register}, &expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: padded})
+}
+
+// network matches an address of a header.
+func (w *ruleWriter) network(base expr.PayloadBase, offset uint32, of netip.Prefix) error {
+	if !of.IsValid() {
+		return nil
+	}
+	if !of.Addr().Is4() {
+		return fmt.Errorf("%s is not an IPv4 network", of)
+	}
+	if of.Bits() == 0 {
+		return nil
+	}
+	w.add(&expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: 4})
+	if of.Bits() < 32 {
+		w.add(&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: networkMask(of.Bits()), Xor: make([]byte, 4)})
+	}
+	w.add(&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: of.Masked().Addr().AsSlice()})
+	return nil
+}
+
+func networkMask(bits int) []byte {
+	return binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-bits))
+}
+
+// fromNot matches sources outside of a set. Outside of an empty set is everything.
+func (w *ruleWriter) fromNot(set []netip.Addr) error {
+	if len(set) == 0 {
+		return nil
+	}
+	elements := make([]nftables.SetElement, len(set))
+	for i, one := range set {
+		if !one.Is4() {
+			return fmt.Errorf("%s is not an IPv4 address", one)
+		}
+		elements[i].Key = one.AsSlice()
+	}
+	w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: sourceAddress, Len: 4})
+	return w.lookup(nftables.TypeIPAddr, elements, true)
+}
+
+func (w *ruleWriter) lookup(kind nftables.SetDatatype, elements []nftables.SetElement, invert bool) error {
+	set := &nftables.Set{Table: w.table, Anonymous: true, Constant: true, KeyType: kind}
+	if err := w.conn.AddSet(set, elements); err != nil {
+		return fmt.Errorf("make set: %w", err)
+	}
+	w.add(&expr.Lookup{SourceRegister: register, SetName: set.Name, SetID: set.ID, Invert: invert})
+	return nil
+}
+
+var protocols = map[string]byte{"udp": unix.IPPROTO_UDP, "tcp": unix.IPPROTO_TCP, "icmp": unix.IPPROTO_ICMP}
+
+func (w *ruleWriter) protocol(r plan.PacketRule) error {
+	name := r.Protocol
+	switch r.Verb {
+	case plan.ClampMSS:
+		name = "tcp"
+	case plan.SwapInnerSource, plan.SwapInnerDestination:
+		name = "icmp"
+	}
+	if name == "" {
+		if r.Port != 0 {
+			return fmt.Errorf("port %d without a protocol", r.Port)
+		}
+		return nil
+	}
+	number, ok := protocols[name]
+	if !ok {
+		return fmt.Errorf("no protocol is called %q", name)
+	}
+	w.add(&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register}, &expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{number}})
+	if r.Port != 0 {
+		w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: binary.BigEndian.AppendUint16(nil, r.Port)})
+	}
+	return nil
+}
+
+// bits matches if one of the bits is set, or if none is.
+func (w *ruleWriter) bits(load expr.Any, bits uint32, set bool) {
+	op := expr.CmpOpEq
+	if set {
+		op = expr.CmpOpNeq
+	}
+	w.add(load,
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(bits), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: op, Register: register, Data: make([]byte, 4)})
+}
+
+func (w *ruleWriter) verb(r plan.PacketRule) error {
+	switch r.Verb {
+	case plan.Drop:
+		w.add(&expr.Verdict{Kind: expr.VerdictDrop})
+	case plan.Accept:
+		w.add(&expr.Verdict{Kind: expr.VerdictAccept})
+	case plan.NoTrack:
+		w.add(&expr.Notrack{})
+	case plan.KeepSource:
+		w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: sourceAddress, Len: 4},
+			&expr.NAT{Type: expr.NATTypeSourceNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: register})
+	case plan.MapDestination:
+		if !r.Address.Is4() {
+			return fmt.Errorf("%s is not an IPv4 address", r.Address)
+		}
+		w.add(&expr.Immediate{Register: register, Data: r.Address.AsSlice()},
+			&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: register})
+	case plan.Masquerade:
+		w.add(&expr.Masq{})
+	case plan.ClampMSS:
+		w.clamp(r.MSS)
+	case plan.SwapSource:
+		return w.swap(sourceAddress, r.Network)
+	case plan.SwapDestination:
+		if err := w.swap(destinationOffset, r.Network); err != nil {
+			return err
+		}
+		w.add(&expr.Verdict{Kind: expr.VerdictAccept})
+	case plan.SwapInnerSource:
+		return w.swapInner(innerHeader+sourceAddress, r)
+	case plan.SwapInnerDestination:
+		return w.swapInner(innerHeader+destinationOffset, r)
+	default:
+		return fmt.Errorf("no verb is called %q", r.Verb)
+	}
+	return nil
+}
+
+// clamp writes the option of packets that open a connection. The kernel leaves a smaller one as it is.
+func (w *ruleWriter) clamp(mss uint16) {
+	const syn, rst = 0x02, 0x04
+	const optionMSS, optionMSSValue = 2, 2
+	w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1},
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 1, Mask: []byte{syn | rst}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{syn}},
+		&expr.Immediate{Register: register, Data: binary.BigEndian.AppendUint16(nil, mss)},
+		&expr.Exthdr{SourceRegister: register, Type: optionMSS, Offset: optionMSSValue, Len: 2, Op: expr.ExthdrOpTcpopt})
+}
+
+// swap writes a network over that of an address. The kernel mends the checksum of the header, and those of UDP and TCP, which cover addresses.
+func (w *ruleWriter) swap(offset uint32, network netip.Prefix) error {
+	return w.write(network, expr.Payload{
+		Base: expr.PayloadBaseNetworkHeader, Offset: offset, CsumOffset: headerChecksum, CsumFlags: unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
+	})
+}
+
+// swapInner does it to the packet in an ICMP error. The checksum mended is that of the inner header; what it changes by and what the
+// address changes by cancel each other out, so that the checksum of the ICMP message stays right by itself.
+func (w *ruleWriter) swapInner(offset uint32, r plan.PacketRule) error {
+	const unreachable, exceeded, parameter = 3, 11, 12
+	w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1})
+	if err := w.lookup(nftables.TypeICMPType, []nftables.SetElement{
+		{Key: []byte{unreachable}}, {Key: []byte{exceeded}}, {Key: []byte{parameter}},
+	}, false); err != nil {
+		return err
+	}
+	if err := w.network(expr.PayloadBaseTransportHeader, offset, r.Inner); err != nil {
+		return err
+	}
+	return w.write(r.Network, expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: offset, CsumOffset: innerHeader + headerChecksum})
+}
+
+func (w *ruleWriter) write(network netip.Prefix, to expr.Payload) error {
+	if !network.IsValid() || !network.Addr().Is4() {
+		return fmt.Errorf("%s is not an IPv4 network", network)
+	}
+	hostMask := networkMask(network.Bits())
+	for i := range hostMask {
+		hostMask[i] = ^hostMask[i]
+	}
+	to.OperationType, to.SourceRegister, to.Len, to.CsumType = expr.PayloadWrite, register, 4, expr.CsumTypeInet
+	w.add(&expr.Payload{DestRegister: register, Base: to.Base, Offset: to.Offset, Len: 4},
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: hostMask, Xor: network.Masked().Addr().AsSlice()},
+		&to)
+	return nil
+}

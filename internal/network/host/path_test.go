@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"liqo.io/liqo/internal/network/plan"
+)
+
+// Two clusters with the same networks: pods 10.200.0.0/16, nodes 10.70.0.0/24. Each has a pod, its node, and a gateway.
+//
+//	pod ── node ══ VXLAN ══ gateway ══ WireGuard ══ gateway ══ VXLAN ══ node ── pod
+const (
+	pods, nodes    = "10.200.0.0/16", "10.70.0.0/24"
+	podIP, nodeIP  = "10.200.1.5", "10.70.0.1"
+	fabricMTU      = 1420
+	wireGuardPort  = 5871
+	gatewayOverlay = "169.254.99.10"
+	nodeOverlay    = "169.254.99.101"
+)
+
+var (
+	nodeMAC    = plan.MAC{2, 0xfa, 0xb0, 0, 1, 1}
+	gatewayMAC = plan.MAC{2, 0xfa, 0xb0, 0, 0, 0x0a}
+)
+
+// cluster is one of the two.
+type cluster struct {
+	node, gateway *remote
+	pod           netns.NsHandle
+	// wan is the gateway's address between the clusters.
+	wan netip.Addr
+	key wgtypes.Key
+	// Our networks as the peer sees them, and the peer's as we do.
+	podsThere, nodesThere, podsHere, nodesHere string
+}
+
+func (c *cluster) nodeState() plan.HostState {
+	var state plan.HostState
+	state.Links = []plan.Link{{Name: plan.VXLANLink, Kind: plan.VXLAN, MTU: fabricMTU, MAC: nodeMAC, Local: addr("10.200.9.1"), Port: plan.DefaultVXLANPort}}
+	state.Addresses = []plan.Address{{Link: plan.VXLANLink, Prefix: prefix(nodeIP + "/32")}}
+	state.Neighbours = []plan.Neighbour{{Link: plan.VXLANLink, Address: addr(gatewayOverlay), MAC: gatewayMAC, Destination: addr("10.200.9.2")}}
+	for i, to := range []string{c.podsHere, c.nodesHere} {
+		state.Routes = append(state.Routes, plan.Route{
+			Table: plan.Table, To: prefix(to), Via: addr(gatewayOverlay), Link: plan.VXLANLink, Source: addr(nodeIP),
+		})
+		state.Rules = append(state.Rules, plan.Rule{Priority: plan.FirstRule + i, To: prefix(to), Table: plan.Table})
+	}
+	notrack := []plan.PacketRule{{Protocol: "udp", Port: plan.DefaultVXLANPort, Verb: plan.NoTrack}}
+	state.Chains = []plan.Chain{
+		{Name: "raw_in", Hook: plan.Prerouting, Priority: -300, Rules: notrack},
+		{Name: "raw_out", Hook: plan.Output, Priority: -300, Rules: notrack},
+		{Name: "senders", Hook: plan.Input, Rules: []plan.PacketRule{
+			{Protocol: "udp", Port: plan.DefaultVXLANPort, FromNot: []netip.Addr{addr("10.200.9.2"), addr("10.200.9.9")}, Verb: plan.Drop},
+		}},
+		{Name: "sources", NAT: true, Hook: plan.Postrouting, Priority: -150, Rules: []plan.PacketRule{
+			{Out: plan.VXLANLink, From: prefix(pods), Verb: plan.KeepSource},
+		}},
+	}
+	return state
+}
+
+func (c *cluster) gatewayState(peer *cluster) plan.HostState {
+	var state plan.HostState
+	state.Links = []plan.Link{
+		{Name: plan.VXLANLink, Kind: plan.VXLAN, MTU: fabricMTU, MAC: gatewayMAC, Local: addr("10.200.9.2"), Port: plan.DefaultVXLANPort},
+		{Name: plan.TunnelLink, Kind: plan.WireGuardLink, MTU: fabricMTU},
+	}
+	state.Addresses = []plan.Address{{Link: plan.VXLANLink, Prefix: prefix(gatewayOverlay + "/32")}}
+	state.Neighbours = []plan.Neighbour{{Link: plan.VXLANLink, Address: addr(nodeOverlay), MAC: nodeMAC, Destination: addr("10.200.9.1")}}
+	for _, to := range []string{pods, nodeIP + "/32"} {
+		state.Routes = append(state.Routes, plan.Route{Table: plan.Table, To: prefix(to), Via: addr(nodeOverlay), Link: plan.VXLANLink})
+	}
+	for _, to := range []string{c.podsHere, c.nodesHere} {
+		state.Routes = append(state.Routes,
+			plan.Route{Table: plan.MainTable, To: prefix(to), Link: plan.TunnelLink},
+			plan.Route{Table: plan.MainTable, To: prefix(to), Blackhole: true, Metric: 9999})
+	}
+	state.Rules = []plan.Rule{
+		{Priority: plan.FirstRule, InLink: plan.TunnelLink, Table: plan.Table},
+		{Priority: plan.FirstRule + 2, Protocol: "icmp", To: prefix(pods), Table: plan.Table},
+		{Priority: plan.FirstRule + 2, Protocol: "icmp", To: prefix(nodes), Table: plan.Table},
+	}
+	state.Chains = c.translation()
+	state.WireGuard = &plan.WireGuard{PublicKey: c.key.PublicKey().String(), ListenPort: wireGuardPort, Peers: []plan.WireGuardPeer{{
+		PublicKey: peer.key.PublicKey().String(), AllowedIPs: []netip.Prefix{prefix("0.0.0.0/0")}, Keepalive: 5 * time.Second,
+	}}}
+	return state
+}
+
+func (c *cluster) translation() []plan.Chain {
+	var in, out []plan.PacketRule
+	for own, seen := range map[netip.Prefix]netip.Prefix{prefix(pods): prefix(c.podsThere), prefix(nodes): prefix(c.nodesThere)} {
+		in = append(in,
+			plan.PacketRule{In: plan.TunnelLink, Inner: seen, Verb: plan.SwapInnerSource, Network: own},
+			plan.PacketRule{In: plan.TunnelLink, To: seen, Verb: plan.SwapDestination, Network: own})
+		out = append(out,
+			plan.PacketRule{Out: plan.TunnelLink, Inner: own, Verb: plan.SwapInnerDestination, Network: seen},
+			plan.PacketRule{Out: plan.TunnelLink, From: own, Verb: plan.SwapSource, Network: seen})
+	}
+	// SwapDestination accepts, so that what is to be done besides comes before.
+	inner := func(r plan.PacketRule) bool { return r.Verb == plan.SwapInnerSource }
+	in = append(filter(in, inner, true), filter(in, inner, false)...)
+	return []plan.Chain{
+		{Name: "incoming", Hook: plan.Prerouting, Priority: -300, Rules: in},
+		{Name: "forwarding", Hook: plan.Forward, Priority: -150, Rules: []plan.PacketRule{{Verb: plan.ClampMSS, MSS: fabricMTU - 40}}},
+		{Name: "outgoing", Hook: plan.Postrouting, Priority: 110, Rules: out},
+	}
+}
+
+func filter(all []plan.PacketRule, is func(plan.PacketRule) bool, want bool) []plan.PacketRule {
+	var some []plan.PacketRule
+	for _, one := range all {
+		if is(one) == want {
+			some = append(some, one)
+		}
+	}
+	return some
+}
+
+func addr(text string) netip.Addr     { return netip.MustParseAddr(text) }
+func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
+
+// connect makes a pair of links between two namespaces, with addresses.
+func connect(t *testing.T, a, b netns.NsHandle, nameA, nameB, addressA, addressB string) {
+	t.Helper()
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = nameA
+	inside(t, a, func() error {
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: nameB, PeerNamespace: netlink.NsFd(int(b))})
+	})
+	for _, end := range []struct {
+		ns            netns.NsHandle
+		name, address string
+	}{{a, nameA, addressA}, {b, nameB, addressB}} {
+		inside(t, end.ns, func() error {
+			link, err := netlink.LinkByName(end.name)
+			if err != nil {
+				return err
+			}
+			return errors.Join(netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(prefix(end.address))}), netlink.LinkSetUp(link))
+		})
+	}
+}
+
+func newCluster(t *testing.T, name string) *cluster {
+	c := &cluster{node: newRemote(t, name+" node"), gateway: newRemote(t, name+" gateway"), pod: newNamespace(t)}
+	connect(t, c.node.ns, c.pod, "pod0", "eth0", "10.200.1.1/24", podIP+"/24")
+	connect(t, c.node.ns, c.gateway.ns, "eth0", "eth0", "10.200.9.1/24", "10.200.9.2/24")
+	inside(t, c.pod, func() error { return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP("10.200.1.1")}) })
+	for _, ns := range []netns.NsHandle{c.node.ns, c.gateway.ns} {
+		inside(t, ns, func() error {
+			return errors.Join(os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0),
+				os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0))
+		})
+	}
+	// What network plugins do: pods leave with the address of their node.
+	inside(t, c.node.ns, func() error {
+		conn, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		table := conn.AddTable(&nftables.Table{Name: "plugin", Family: nftables.TableFamilyIPv4})
+		chain := conn.AddChain(&nftables.Chain{
+			Name: "masquerade", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+		})
+		w := &ruleWriter{conn: conn, table: table}
+		if err := w.rule(plan.PacketRule{From: prefix(pods), Verb: plan.Masquerade}); err != nil {
+			return err
+		}
+		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: w.exprs})
+		return conn.Flush()
+	})
+	var err error
+	c.key, err = wgtypes.GeneratePrivateKey()
+	fatal(t, err)
+	return c
+}
+
+func TestDataPath(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	rome, milan := newCluster(t, "rome"), newCluster(t, "milan")
+	connect(t, rome.gateway.ns, milan.gateway.ns, "wan", "wan", "192.0.2.1/24", "192.0.2.2/24")
+	rome.wan, milan.wan = addr("192.0.2.1"), addr("192.0.2.2")
+	rome.podsHere, rome.nodesHere, rome.podsThere, rome.nodesThere = "10.201.0.0/16", "10.74.0.0/24", "10.202.0.0/16", "10.73.0.0/24"
+	milan.podsHere, milan.nodesHere, milan.podsThere, milan.nodesThere = rome.podsThere, rome.nodesThere, rome.podsHere, rome.nodesHere
+
+	states := map[*remote]hostRequest{}
+	for c, peer := range map[*cluster]*cluster{rome: milan, milan: rome} {
+		states[c.node] = hostRequest{Want: c.nodeState()}
+		states[c.gateway] = hostRequest{Want: c.gatewayState(peer), Keys: map[string][32]byte{c.key.PublicKey().String(): c.key}}
+	}
+	// Only rome dials; milan learns where rome is, and is there first: a handshake that is lost costs five seconds.
+	states[rome.gateway].Want.WireGuard.Peers[0].Endpoint = netip.AddrPortFrom(milan.wan, wireGuardPort)
+	for _, host := range []*remote{milan.node, milan.gateway, rome.node, rome.gateway} {
+		for _, change := range host.apply(t, states[host]).Changes {
+			t.Log(host.name, change)
+		}
+		if again := host.apply(t, states[host]).Changes; len(again) > 0 {
+			t.Errorf("%s: applying the same again changed %v", host.name, again)
+		}
+	}
+
+	const toMilan, toRome = "10.201.1.5", "10.202.1.5"
+	t.Run("tcp", func(t *testing.T) {
+		transfer(t, rome.pod, milan.pod, toMilan, "10.202.1.5", 10<<20)
+		transfer(t, milan.pod, rome.pod, toRome, "10.201.1.5", 10<<20)
+	})
+	t.Run("udp", func(t *testing.T) {
+		for _, size := range []int{1, 1392, 20000} {
+			datagram(t, rome.pod, milan.pod, toMilan, "10.202.1.5", size)
+			datagram(t, milan.pod, rome.pod, toRome, "10.201.1.5", size)
+		}
+	})
+	t.Run("from node", func(t *testing.T) {
+		transfer(t, rome.node.ns, milan.pod, toMilan, "10.73.0.1", 1<<20)
+		datagram(t, milan.node.ns, rome.pod, toRome, "10.74.0.1", 100)
+	})
+	t.Run("to node", func(t *testing.T) {
+		transfer(t, rome.pod, milan.node.ns, "10.74.0.1", "10.202.1.5", 1<<20)
+	})
+	t.Run("refused", func(t *testing.T) {
+		refused(t, rome.pod, toMilan)
+		refused(t, milan.pod, toRome)
+		refused(t, rome.node.ns, toMilan)
+	})
+	t.Run("smaller remote MTU", func(t *testing.T) {
+		request := states[milan.gateway]
+		request.Want.Links[0].MTU = 1300
+		milan.gateway.apply(t, request)
+		transfer(t, rome.pod, milan.pod, toMilan, "10.202.1.5", 3<<20)
+		inside(t, rome.pod, func() error {
+			mtu, _, err := PathMTU(addr(toMilan))
+			if err == nil && mtu != 1300 {
+				err = fmt.Errorf("the pod has learnt MTU %d of the path, want 1300", mtu)
+			}
+			return err
+		})
+	})
+	t.Run("nothing is tracked in gateways", func(t *testing.T) {
+		inside(t, rome.gateway.ns, func() error {
+			flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, netlink.FAMILY_V4)
+			if err == nil && len(flows) > 0 {
+				err = fmt.Errorf("tracked: %v", flows)
+			}
+			return err
+		})
+	})
+	t.Run("tunnel", func(t *testing.T) {
+		peers := milan.gateway.apply(t, states[milan.gateway]).Tunnel
+		if len(peers) != 1 || peers[0].Endpoint != netip.AddrPortFrom(rome.wan, wireGuardPort) || time.Since(peers[0].LastHandshake) > time.Minute ||
+			peers[0].ReceiveBytes < 10<<20 || peers[0].TransmitBytes < 10<<20 {
+			t.Errorf("milan's tunnel: %+v", peers)
+		}
+	})
+}
+
+// transfer sends bytes over TCP and checks their sum, and whom the server has seen.
+func transfer(t *testing.T, from, to netns.NsHandle, address, seen string, size int) {
+	t.Helper()
+	var listener net.Listener
+	inside(t, to, func() (err error) { listener, err = net.Listen("tcp4", ":7000"); return err })
+	defer listener.Close()
+	type result struct {
+		from string
+		sum  [32]byte
+		err  error
+	}
+	results := make(chan result, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			results <- result{err: err}
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		hash := sha256.New()
+		_, err = io.Copy(hash, conn)
+		host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+		results <- result{host, [32]byte(hash.Sum(nil)), err}
+	}()
+	body := make([]byte, size)
+	_, _ = rand.Read(body)
+	var conn net.Conn
+	inside(t, from, func() (err error) {
+		conn, err = net.DialTimeout("tcp4", address+":7000", 10*time.Second)
+		return err
+	})
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	_, err := conn.Write(body)
+	fatal(t, errors.Join(err, conn.Close()))
+	got := <-results
+	fatal(t, got.err)
+	if got.from != seen || got.sum != sha256.Sum256(body) {
+		t.Errorf("server at %s: seen %s, want %s; body is intact: %t", address, got.from, seen, got.sum == sha256.Sum256(body))
+	}
+}
+
+// datagram sends one over UDP and wants it back, and checks whom the server has seen.
+func datagram(t *testing.T, from, to netns.NsHandle, address, seen string, size int) {
+	t.Helper()
+	var server net.PacketConn
+	inside(t, to, func() (err error) { server, err = net.ListenPacket("udp4", ":7000"); return err })
+	defer server.Close()
+	client := dialUDP(t, from, address)
+	defer client.Close()
+	body := make([]byte, size)
+	_, _ = rand.Read(body)
+	_, err := client.Write(body)
+	fatal(t, err)
+	deadline := time.Now().Add(5 * time.Second)
+	_ = server.SetDeadline(deadline)
+	_ = client.SetDeadline(deadline)
+	buffer := make([]byte, 65536)
+	n, sender, err := server.ReadFrom(buffer)
+	fatal(t, err)
+	if host, _, _ := net.SplitHostPort(sender.String()); host != seen || !bytes.Equal(buffer[:n], body) {
+		t.Errorf("server at %s: seen %s, want %s; %d of %d bytes", address, host, seen, n, size)
+	}
+	_, err = server.WriteTo(buffer[:n], sender)
+	fatal(t, err)
+	n, err = client.Read(buffer)
+	fatal(t, err)
+	if !bytes.Equal(buffer[:n], body) {
+		t.Errorf("answer of %s differs", address)
+	}
+}
+
+func dialUDP(t *testing.T, from netns.NsHandle, address string) net.Conn {
+	t.Helper()
+	var client net.Conn
+	inside(t, from, func() (err error) { client, err = net.Dial("udp4", address+":7000"); return err })
+	return client
+}
+
+// refused sends to a port where nobody listens, and wants to be told.
+func refused(t *testing.T, from netns.NsHandle, address string) {
+	t.Helper()
+	client := dialUDP(t, from, address)
+	defer client.Close()
+	_, err := client.Write(binary.BigEndian.AppendUint32(nil, 1))
+	fatal(t, err)
+	_ = client.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err = client.Read(make([]byte, 10)); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("%s: %v, want connection refused", address, err)
+	}
+}

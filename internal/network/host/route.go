@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"liqo.io/liqo/internal/network/plan"
+)
+
+// route is a route and what a plan cannot say about it.
+type route struct {
+	plan.Route
+	tos int
+	// odd describes what no route of a plan has, so that such a one never is the wanted one.
+	odd string
+}
+
+// routeKey is what the kernel has one of, and replaces.
+type routeKey struct {
+	table, metric, tos int
+	to                 netip.Prefix
+}
+
+func (r route) key() routeKey { return routeKey{r.Table, r.Metric, r.tos, r.To} }
+
+func (r route) String() string {
+	var text strings.Builder
+	if r.Blackhole {
+		fmt.Fprintf(&text, "route blackhole %s", r.To)
+	} else {
+		fmt.Fprintf(&text, "route %s", r.To)
+	}
+	if r.Via.IsValid() {
+		fmt.Fprintf(&text, " via %s onlink", r.Via)
+	}
+	if r.Link != "" {
+		fmt.Fprintf(&text, " dev %s", r.Link)
+	}
+	if r.Source.IsValid() {
+		fmt.Fprintf(&text, " src %s", r.Source)
+	}
+	if r.MTU != 0 {
+		fmt.Fprintf(&text, " mtu %d", r.MTU)
+	}
+	if r.Metric != 0 {
+		fmt.Fprintf(&text, " metric %d", r.Metric)
+	}
+	fmt.Fprintf(&text, " table %d", r.Table)
+	return text.String()
+}
+
+// blackholeSteps adds the routes that drop, before there is a link: nothing for a peer may leave by another way meanwhile.
+func (h *Host) blackholeSteps(want plan.HostState) (steps, error) {
+	var drops plan.HostState
+	for _, one := range want.Routes {
+		if one.Blackhole {
+			drops.Routes = append(drops.Routes, one)
+		}
+	}
+	if len(drops.Routes) == 0 {
+		return steps{}, nil
+	}
+	todo, err := h.routeSteps(drops)
+	return steps{make: todo.make}, err
+}
+
+// routeSteps makes routes. Ours have our protocol number, in whatever table.
+func (h *Host) routeSteps(want plan.HostState) (steps, error) {
+	var wanted []route
+	for _, one := range want.Routes {
+		one.To = one.To.Masked()
+		wanted = append(wanted, route{Route: one})
+		if one.Link != "" {
+			if _, err := h.link(one.Link); err != nil { // so that its index has a name below
+				return steps{}, err
+			}
+		}
+	}
+	ours, foreign, err := h.routes()
+	if err != nil {
+		return steps{}, err
+	}
+	d := diff(wanted, ours, foreign, route.key)
+	var todo steps
+	var errs []error
+	for _, one := range d.taken {
+		errs = append(errs, fmt.Errorf("add %s: another program has a route with the same destination, table and metric; see `ip route show table %d`", one, one.Table))
+	}
+	for _, one := range d.add {
+		todo.make = append(todo.make, step{Change{verbAdd, one.String()}, func() error { return h.route(one, h.kernel.RouteAdd) }})
+	}
+	for _, one := range d.replace {
+		todo.make = append(todo.make, step{Change{verbReplace, one.String()}, func() error { return h.route(one, h.kernel.RouteReplace) }})
+	}
+	for _, one := range d.remove {
+		todo.prune = append(todo.prune, step{Change{verbDelete, one.String()}, func() error {
+			err := h.kernel.RouteDel(&netlink.Route{
+				Dst: ipNet(one.To), Table: one.Table, Priority: one.Metric, Tos: one.tos, Protocol: plan.RouteProtocol, Scope: netlink.SCOPE_NOWHERE,
+			})
+			if errors.Is(err, unix.ESRCH) {
+				return nil // it went with its link
+			}
+			return err
+		}})
+	}
+	return todo, errors.Join(errs...)
+}
+
+func (h *Host) route(r route, do func(*netlink.Route) error) error {
+	one := &netlink.Route{Dst: ipNet(r.To), Table: r.Table, Protocol: plan.RouteProtocol, Priority: r.Metric, Type: unix.RTN_UNICAST}
+	if r.Blackhole {
+		one.Type = unix.RTN_BLACKHOLE
+	} else {
+		index, err := h.linkIndex(r.Link)
+		if err != nil {
+			return err
+		}
+		one.LinkIndex, one.Gw, one.Src, one.MTU = index, ipOf(r.Via), ipOf(r.Source), r.MTU
+		if r.Via.IsValid() {
+			one.Flags = int(netlink.FLAG_ONLINK)
+		} else {
+			one.Scope = netlink.SCOPE_LINK
+		}
+	}
+	return do(one)
+}
+
+// routes lists the routes of all tables, ours and those of others.
+func (h *Host) routes() (ours, foreign []route, err error) {
+	for _, family := range families {
+		list, err := dump(func() ([]netlink.Route, error) {
+			return h.kernel.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("list routes: %w", err)
+		}
+		for _, one := range list {
+			if one.Protocol == plan.RouteProtocol {
+				ours = append(ours, h.observed(one))
+			} else {
+				foreign = append(foreign, h.observed(one))
+			}
+		}
+	}
+	return ours, foreign, nil
+}
+
+func (h *Host) observed(one netlink.Route) route {
+	r := route{Route: plan.Route{Table: one.Table, To: prefixOf(one.Dst), Metric: one.Priority}, tos: one.Tos}
+	if one.Type == unix.RTN_BLACKHOLE {
+		r.Blackhole = true
+		return r
+	}
+	r.Via, r.Link, r.Source, r.MTU = addrOf(one.Gw), h.linkName(one.LinkIndex), addrOf(one.Src), one.MTU
+	offLink := r.Via.IsValid() && one.Flags&int(netlink.FLAG_ONLINK) == 0
+	if one.Type != unix.RTN_UNICAST || offLink || len(one.MultiPath) > 0 || one.Via != nil || one.Encap != nil || strings.HasPrefix(r.Link, "#") {
+		r.odd = fmt.Sprint(one.Type, one.Flags, one.MultiPath, one.Via, one.Encap, r.Link)
+	}
+	return r
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"liqo.io/liqo/internal/network/plan"
+)
+
+// rule is a policy rule and what a plan cannot say about it.
+type rule struct {
+	plan.Rule
+	odd string
+}
+
+func (r rule) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "rule %d", r.Priority)
+	if r.Protocol != "" {
+		fmt.Fprintf(&text, " ipproto %s", r.Protocol)
+	}
+	if r.InLink != "" {
+		fmt.Fprintf(&text, " iif %s", r.InLink)
+	}
+	if r.To.IsValid() {
+		fmt.Fprintf(&text, " to %s", r.To)
+	}
+	fmt.Fprintf(&text, " lookup %d", r.Table)
+	return text.String()
+}
+
+// ruleSteps makes policy rules. Ours have a priority of ours and lead to our table; one of the two alone is a stranger's.
+// Rules know no replacement: one that differs in anything is another rule.
+func (h *Host) ruleSteps(want plan.HostState) (steps, error) {
+	var wanted, ours []rule
+	var errs []error
+	for _, one := range want.Rules {
+		one.To = one.To.Masked()
+		if !ourRule(one.Priority, one.Table) {
+			errs = append(errs, fmt.Errorf("add %s: priorities %d to %d and table %d are ours", rule{Rule: one}, plan.FirstRule, plan.LastRule, plan.Table))
+			continue
+		}
+		wanted = append(wanted, rule{Rule: one})
+	}
+	kernel := map[rule]netlink.Rule{}
+	for _, family := range families {
+		list, err := dump(func() ([]netlink.Rule, error) { return h.kernel.RuleList(family) })
+		if err != nil {
+			return steps{}, errors.Join(append(errs, fmt.Errorf("list rules: %w", err))...)
+		}
+		for _, one := range list {
+			if ourRule(one.Priority, one.Table) {
+				r := observedRule(one)
+				ours, kernel[r] = append(ours, r), one
+			}
+		}
+	}
+	d := diff(wanted, ours, nil, func(r rule) rule { return r })
+	var todo steps
+	for _, one := range d.add {
+		todo.make = append(todo.make, step{Change{verbAdd, one.String()}, func() error { return h.addRule(one.Rule) }})
+	}
+	for _, one := range d.remove {
+		old := kernel[one]
+		todo.prune = append(todo.prune, step{Change{verbDelete, one.String()}, func() error { return h.kernel.RuleDel(&old) }})
+	}
+	return todo, errors.Join(errs...)
+}
+
+func ourRule(priority, table int) bool {
+	return priority >= plan.FirstRule && priority <= plan.LastRule && table == plan.Table
+}
+
+func (h *Host) addRule(r plan.Rule) error {
+	one := netlink.NewRule()
+	one.Priority, one.Table, one.Dst, one.IifName, one.Family = r.Priority, r.Table, ipNet(r.To), r.InLink, netlink.FAMILY_V4
+	switch r.Protocol {
+	case "":
+	case "icmp":
+		one.IPProto = unix.IPPROTO_ICMP
+	default:
+		return fmt.Errorf("rules cannot select protocol %q", r.Protocol)
+	}
+	return h.kernel.RuleAdd(one)
+}
+
+func observedRule(one netlink.Rule) rule {
+	r := rule{Rule: plan.Rule{Priority: one.Priority, To: prefixOf(one.Dst), InLink: one.IifName, Table: one.Table}}
+	if one.IPProto == unix.IPPROTO_ICMP {
+		r.Protocol, one.IPProto = "icmp", 0
+	}
+	// What is left when all that a plan can say is taken away must be an empty rule.
+	rest := one
+	rest.Priority, rest.Dst, rest.IifName, rest.Table, rest.Family, rest.Protocol = 0, nil, "", 0, 0, 0
+	empty := *netlink.NewRule()
+	empty.Priority = 0
+	if !reflect.DeepEqual(rest, empty) {
+		r.odd = fmt.Sprintf("%#v", rest)
+	}
+	return r
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipam
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Kind says which of a peer's networks is spoken of.
+type Kind string
+
+// The networks of a peer.
+const (
+	PodNetwork      Kind = "pod network"
+	ExternalNetwork Kind = "external network"
+)
+
+// Why a network is refused.
+var (
+	// ErrInvalid: it is no network that anybody could be given an equal of.
+	ErrInvalid = errors.New("not usable")
+	// ErrExhausted: no network of its size is free.
+	ErrExhausted = errors.New("no network is free")
+)
+
+// Use is a network that no peer is given, and whose it is.
+type Use struct {
+	Name    string
+	Network netip.Prefix
+}
+
+// Assignment is as what we see one network of a peer.
+type Assignment struct {
+	// Owner is the peer, by whatever name it cannot choose.
+	Owner string
+	Kind  Kind
+	// Want is the network that the peer has, Have the one in its place here.
+	Want, Have netip.Prefix
+}
+
+// Pools are the networks that can be given to peers. The value is rebuilt from what is on record whenever it is needed: first
+// the fields, then Restore for each assignment, the most trusted first.
+type Pools struct {
+	// Networks to give, in the order in which they are tried.
+	Networks []netip.Prefix
+	// Used are our own networks and addresses, and reserved ones. They may lie in a pool or not.
+	Used []Use
+
+	assigned []Assignment
+}
+
+// DefaultNetworks are the private networks of RFC 1918, in the documented order.
+func DefaultNetworks() []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("172.16.0.0/12")}
+}
+
+// never are networks in which nothing is ever routed from host to host.
+var never = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("224.0.0.0/3"), // multicast, reserved, broadcast
+}
+
+// Check refuses what cannot be a network of pods or other hosts.
+func Check(network netip.Prefix) error {
+	switch {
+	case !network.IsValid():
+		return fmt.Errorf("%w: no network", ErrInvalid)
+	case !network.Addr().Is4():
+		return fmt.Errorf("%s is %w: only IPv4 so far", network, ErrInvalid)
+	case network.Bits() == 0:
+		return fmt.Errorf("%s is %w: it is every address there is", network, ErrInvalid)
+	case network != network.Masked():
+		return fmt.Errorf("%s is %w: bits beyond the mask are set; the network is %s", network, ErrInvalid, network.Masked())
+	}
+	for _, one := range never {
+		if one.Overlaps(network) {
+			return fmt.Errorf("%s is %w: it overlaps %s, which is loopback, link-local, multicast or reserved", network, ErrInvalid, one)
+		}
+	}
+	return nil
+}
+
+// CheckReserved refuses pools and reserved networks that cannot be meant: those that are none, and reserved ones that overlap our own.
+func CheckReserved(pools, reserved []netip.Prefix, own []Use) error {
+	for _, network := range slices.Concat(pools, reserved) {
+		if err := Check(network); err != nil {
+			return err
+		}
+	}
+	for _, network := range reserved {
+		for _, use := range own {
+			if use.Network.Overlaps(network) {
+				return fmt.Errorf("reserved network %s overlaps the %s %s of this cluster, which is reserved anyway; take it from the list", network, use.Name, use.Network)
+			}
+		}
+	}
+	return nil
+}
+
+// Restore takes an assignment from the record. It is false, and the assignment is forgotten, if it is not one that could be made
+// now: because the networks differ in size, it lies in no pool, it overlaps something, or its owner has one of this kind already.
+func (p *Pools) Restore(a Assignment) bool {
+	if Check(a.Want) != nil || Check(a.Have) != nil || a.Want.Bits() != a.Have.Bits() || !p.free(a.Have) {
+		return false
+	}
+	if slices.ContainsFunc(p.assigned, func(other Assignment) bool { return other.Owner == a.Owner && other.Kind == a.Kind }) {
+		return false
+	}
+	p.assigned = append(p.assigned, a)
+	return true
+}
+
+// Held is the assignment of a network, if there is one.
+func (p *Pools) Held(owner string, kind Kind, want netip.Prefix) (netip.Prefix, bool) {
+	for _, a := range p.assigned {
+		if a.Owner == owner && a.Kind == kind && a.Want == want {
+			return a.Have, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// Acquire says as what we see a network of a peer: as it is, if it lies in a pool and nothing else does, otherwise as the first
+// free one of its size. Whatever the same owner had of this kind for another network is free again. What was assigned stays.
+func (p *Pools) Acquire(owner string, kind Kind, want netip.Prefix) (have netip.Prefix, remapped bool, err error) {
+	if err := Check(want); err != nil {
+		return netip.Prefix{}, false, err
+	}
+	if have, ok := p.Held(owner, kind, want); ok {
+		return have, have != want, nil
+	}
+	if !slices.ContainsFunc(p.Networks, func(pool netip.Prefix) bool { return pool.Bits() <= want.Bits() }) {
+		return netip.Prefix{}, false, fmt.Errorf("%s is %w: it is larger than every pool (%s)", want, ErrInvalid, join(p.Networks))
+	}
+	p.assigned = slices.DeleteFunc(p.assigned, func(a Assignment) bool { return a.Owner == owner && a.Kind == kind })
+	have = want
+	if !p.free(want) {
+		if have, err = p.first(want.Bits()); err != nil {
+			return netip.Prefix{}, false, err
+		}
+	}
+	p.assigned = append(p.assigned, Assignment{Owner: owner, Kind: kind, Want: want, Have: have})
+	return have, have != want, nil
+}
+
+// External chooses the cluster's own external network: the first of those on record that still can be it, otherwise the first free one.
+// It is as large as the pod network, so that the addresses of nodes are theirs by arithmetic.
+func (p *Pools) External(bits int, onRecord []netip.Prefix) (netip.Prefix, error) {
+	for _, network := range onRecord {
+		if network.IsValid() && network.Bits() == bits && Check(network) == nil && p.free(network) {
+			return network, nil
+		}
+	}
+	return p.first(bits)
+}
+
+// free tells whether a network lies in a pool and overlaps nothing.
+func (p *Pools) free(network netip.Prefix) bool {
+	inside := slices.ContainsFunc(p.Networks, func(pool netip.Prefix) bool { return pool.Bits() <= network.Bits() && pool.Overlaps(network) })
+	_, taken := p.taken(network)
+	return inside && !taken
+}
+
+// taken returns something that a network overlaps.
+func (p *Pools) taken(network netip.Prefix) (netip.Prefix, bool) {
+	for _, use := range p.Used {
+		if use.Network.Overlaps(network) {
+			return use.Network, true
+		}
+	}
+	for _, a := range p.assigned {
+		if a.Have.Overlaps(network) {
+			return a.Have, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// first is the first free network of a size. What it meets on its way it steps over as a whole, so the number of steps is that
+// of the networks in use, however many there would be to try.
+func (p *Pools) first(bits int) (netip.Prefix, error) {
+	for _, pool := range p.Networks {
+		if pool.Bits() > bits || Check(pool) != nil {
+			continue
+		}
+		end := uint64(value(pool.Addr())) + 1<<(32-pool.Bits())
+		step := uint64(1) << (32 - bits)
+		for at := uint64(value(pool.Addr())); at < end; {
+			network := netip.PrefixFrom(plus(netip.AddrFrom4([4]byte{}), uint32(at)), bits)
+			met, taken := p.taken(network)
+			if !taken {
+				if Check(network) == nil {
+					return network, nil
+				}
+				at += step
+				continue
+			}
+			after := uint64(value(met.Masked().Addr())) + 1<<(32-met.Bits())
+			at = max(at+step, (after+step-1)/step*step)
+		}
+	}
+	return netip.Prefix{}, fmt.Errorf("%w: none of size /%d in the pools (%s); add a pool with --additional-pools", ErrExhausted, bits, join(p.Networks))
+}
+
+// FreeMapping is the first address of the external network that a mapping can have and none has.
+func FreeMapping(external netip.Prefix, taken map[netip.Addr]bool) (netip.Addr, error) {
+	for offset := range size(external) {
+		address := plus(external.Masked().Addr(), offset)
+		if IsMappable(external, address) && !taken[address] && offset != size(external)-1 {
+			return address, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("%w: all %d addresses of the external network %s that mappings can have are taken", ErrExhausted, len(taken), external)
+}
+
+func join(networks []netip.Prefix) string {
+	var all []string
+	for _, network := range networks {
+		all = append(all, network.String())
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipam
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
+
+func prefixes(all ...string) (list []netip.Prefix) {
+	for _, one := range all {
+		list = append(list, prefix(one))
+	}
+	return list
+}
+
+func uses(all ...string) (list []Use) {
+	for i, one := range all {
+		list = append(list, Use{Name: fmt.Sprint("use ", i), Network: prefix(one)})
+	}
+	return list
+}
+
+// TestAcquire: each row acquires in order; a result is NETWORK for a network taken as it is, or the one in its place.
+func TestAcquire(t *testing.T) {
+	type ask struct{ owner, want, have string }
+	for name, row := range map[string]struct {
+		pools []netip.Prefix
+		used  []Use
+		asks  []ask
+	}{
+		"as it is":                 {used: uses("10.200.0.0/16"), asks: []ask{{"a", "10.201.0.0/16", "10.201.0.0/16"}}},
+		"our own pod network":      {used: uses("10.200.0.0/16", "10.96.0.0/16"), asks: []ask{{"a", "10.200.0.0/16", "10.0.0.0/16"}}},
+		"a part of it":             {used: uses("10.200.0.0/16"), asks: []ask{{"a", "10.200.1.0/24", "10.0.0.0/24"}}},
+		"what holds it":            {used: uses("10.0.0.0/16"), asks: []ask{{"a", "10.0.0.0/15", "10.2.0.0/15"}}},
+		"outside of the pools":     {asks: []ask{{"a", "100.64.0.0/16", "10.0.0.0/16"}}},
+		"a public network":         {asks: []ask{{"a", "8.8.8.0/24", "10.0.0.0/24"}}},
+		"a node's address":         {used: uses("192.168.7.4/32"), asks: []ask{{"a", "192.168.0.0/16", "10.0.0.0/16"}}},
+		"three alike":              {used: uses("10.200.0.0/16"), asks: []ask{{"a", "10.200.0.0/16", "10.0.0.0/16"}, {"b", "10.200.0.0/16", "10.1.0.0/16"}, {"c", "10.201.0.0/16", "10.201.0.0/16"}}},
+		"asked twice":              {asks: []ask{{"a", "10.1.0.0/16", "10.1.0.0/16"}, {"a", "10.1.0.0/16", "10.1.0.0/16"}}},
+		"another one is wanted":    {asks: []ask{{"a", "10.1.0.0/16", "10.1.0.0/16"}, {"a", "10.2.0.0/16", "10.2.0.0/16"}, {"b", "10.1.0.0/16", "10.1.0.0/16"}}},
+		"a whole pool":             {pools: prefixes("192.168.0.0/16", "10.0.0.0/8"), asks: []ask{{"a", "192.168.0.0/16", "192.168.0.0/16"}, {"b", "192.168.0.0/16", "10.0.0.0/16"}}},
+		"pools in order":           {pools: prefixes("192.168.0.0/24", "172.16.0.0/24"), asks: []ask{{"a", "1.0.0.0/25", "192.168.0.0/25"}, {"b", "1.0.0.0/25", "192.168.0.128/25"}, {"c", "1.0.0.0/25", "172.16.0.0/25"}}},
+		"small pools are stepped":  {pools: prefixes("192.168.0.0/24", "10.0.0.0/8"), asks: []ask{{"a", "1.0.0.0/16", "10.0.0.0/16"}}},
+		"reserved equals a pool":   {pools: prefixes("10.0.0.0/8", "192.168.0.0/16"), used: uses("10.0.0.0/8"), asks: []ask{{"a", "10.1.0.0/16", "192.168.0.0/16"}}},
+		"reserved outside of them": {pools: prefixes("10.0.0.0/8"), used: uses("8.0.0.0/8"), asks: []ask{{"a", "10.1.0.0/16", "10.1.0.0/16"}}},
+		"a pool of public ones":    {pools: prefixes("10.0.0.0/8", "8.8.0.0/16"), asks: []ask{{"a", "8.8.8.0/24", "8.8.8.0/24"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Pools{Networks: row.pools, Used: row.used}
+			if p.Networks == nil {
+				p.Networks = DefaultNetworks()
+			}
+			for _, ask := range row.asks {
+				have, remapped, err := p.Acquire(ask.owner, PodNetwork, prefix(ask.want))
+				if err != nil || have != prefix(ask.have) || remapped != (ask.want != ask.have) {
+					t.Errorf("%s wants %s: %s, remapped %t, %v; want %s", ask.owner, ask.want, have, remapped, err, ask.have)
+				}
+			}
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, row := range []struct {
+		want, says string
+		is         error
+	}{
+		{"0.0.0.0/0", "every address", ErrInvalid},
+		{"10.0.0.0/7", "larger than every pool (10.0.0.0/8, 192.168.0.0/16, 172.16.0.0/12)", ErrInvalid},
+		{"10.1.2.3/16", "the network is 10.1.0.0/16", ErrInvalid},
+		{"127.0.0.0/16", "127.0.0.0/8", ErrInvalid},
+		{"169.254.0.0/24", "169.254.0.0/16", ErrInvalid},
+		{"224.1.0.0/16", "224.0.0.0/3", ErrInvalid},
+		{"192.0.0.0/2", "224.0.0.0/3", ErrInvalid},
+		{"255.255.255.255/32", "224.0.0.0/3", ErrInvalid},
+		{"0.0.0.0/16", "0.0.0.0/8", ErrInvalid},
+		{"fd00::/64", "IPv4", ErrInvalid},
+		{"::ffff:10.0.0.0/112", "IPv4", ErrInvalid},
+		{"10.200.0.0/16", "size /16 in the pools (10.0.0.0/8, 192.168.0.0/16, 172.16.0.0/12); add a pool with --additional-pools", ErrExhausted},
+	} {
+		p := Pools{Networks: DefaultNetworks(), Used: uses("10.0.0.0/8", "192.168.0.0/17", "172.16.0.0/12")}
+		_, _, err := p.Acquire("a", PodNetwork, prefix(row.want))
+		if !errors.Is(err, row.is) || !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%s: %v, want %v that says %q", row.want, err, row.is, row.says)
+		}
+	}
+	p := Pools{Networks: DefaultNetworks()}
+	if _, _, err := p.Acquire("a", PodNetwork, netip.Prefix{}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("no network: %v", err)
+	}
+}
+
+func TestRestore(t *testing.T) {
+	p := Pools{Networks: DefaultNetworks(), Used: uses("10.200.0.0/16")}
+	for _, row := range []struct {
+		owner, want, have string
+		kept              bool
+	}{
+		{"a", "10.200.0.0/16", "10.0.0.0/16", true},
+		{"a", "10.200.0.0/16", "10.9.0.0/16", false}, // has one
+		{"b", "10.1.0.0/16", "10.0.0.0/16", false},   // is a's
+		{"b", "10.1.0.0/16", "10.200.0.0/16", false}, // is ours
+		{"b", "10.1.0.0/16", "10.1.0.0/17", false},   // another size
+		{"b", "10.1.0.0/16", "8.8.0.0/16", false},    // in no pool
+		{"b", "10.0.0.0/8", "10.0.0.0/8", false},
+		{"b", "0.0.0.0/0", "0.0.0.0/0", false},
+		{"b", "10.1.0.0/16", "10.1.0.0/16", true},
+	} {
+		if got := p.Restore(Assignment{row.owner, PodNetwork, prefix(row.want), prefix(row.have)}); got != row.kept {
+			t.Errorf("%s, %s as %s: %t", row.owner, row.want, row.have, got)
+		}
+	}
+	if have, ok := p.Held("b", PodNetwork, prefix("10.1.0.0/16")); !ok || have != prefix("10.1.0.0/16") {
+		t.Errorf("%s %t", have, ok)
+	}
+	if have, ok := p.Held("b", ExternalNetwork, prefix("10.1.0.0/16")); ok {
+		t.Errorf("%s is held as another kind", have)
+	}
+	if have, _, err := p.Acquire("b", ExternalNetwork, prefix("10.1.0.0/16")); err != nil || have != prefix("10.2.0.0/16") {
+		t.Errorf("external network equal to the pods': %s, %v", have, err)
+	}
+}
+
+func TestCheckReserved(t *testing.T) {
+	own := []Use{{"pod network", prefix("10.200.0.0/16")}, {"service network", prefix("10.96.0.0/16")}}
+	if err := CheckReserved(DefaultNetworks(), prefixes("10.0.0.0/16", "192.168.0.0/16"), own); err != nil {
+		t.Error(err)
+	}
+	for _, reserved := range []string{"10.200.3.0/24", "10.0.0.0/8"} {
+		err := CheckReserved(DefaultNetworks(), prefixes(reserved), own)
+		if err == nil || !strings.Contains(err.Error(), reserved) || !strings.Contains(err.Error(), "10.200.0.0/16") {
+			t.Errorf("reserved %s: %v", reserved, err)
+		}
+	}
+	if err := CheckReserved(prefixes("0.0.0.0/0"), nil, own); err == nil {
+		t.Error("everything is a pool")
+	}
+}
+
+func TestExternal(t *testing.T) {
+	p := Pools{Networks: DefaultNetworks(), Used: uses("10.0.0.0/16", "10.96.0.0/16")}
+	for _, row := range []struct {
+		record []netip.Prefix
+		want   string
+	}{
+		{nil, "10.1.0.0/16"},
+		{prefixes("10.70.0.0/16"), "10.70.0.0/16"},
+		{prefixes("10.96.0.0/16", "10.70.0.0/24", "8.8.0.0/16", "10.71.0.0/16"), "10.71.0.0/16"},
+		{[]netip.Prefix{{}}, "10.1.0.0/16"},
+	} {
+		if got, err := p.External(16, row.record); err != nil || got != prefix(row.want) {
+			t.Errorf("on record %v: %s, %v, want %s", row.record, got, err, row.want)
+		}
+	}
+}
+
+func TestFreeMapping(t *testing.T) {
+	external, taken := prefix("10.70.0.0/26"), map[netip.Addr]bool{}
+	for {
+		address, err := FreeMapping(external, taken)
+		if err != nil {
+			if !errors.Is(err, ErrExhausted) {
+				t.Error(err)
+			}
+			break
+		}
+		if taken[address] || !external.Contains(address) || !IsMappable(external, address) {
+			t.Fatalf("%s", address)
+		}
+		taken[address] = true
+	}
+	if len(taken) != 64-16-3-1 { // not the first 16, no further multiples of it, not the last address
+		t.Errorf("%d addresses", len(taken))
+	}
+}
+
+// oracle looks at every address. It is slow and has no idea of prefixes that overlap.
+type oracle struct {
+	owner map[netip.Addr]string // whose an address is
+	pool  map[netip.Addr]bool
+	pools []netip.Prefix
+}
+
+func each(network netip.Prefix, visit func(netip.Addr)) {
+	for address := network.Masked().Addr(); network.Contains(address); address = address.Next() {
+		visit(address)
+	}
+}
+
+func newOracle(pools []netip.Prefix, used []Use) *oracle {
+	o := &oracle{owner: map[netip.Addr]string{}, pool: map[netip.Addr]bool{}, pools: pools}
+	for _, use := range used {
+		each(use.Network, func(a netip.Addr) { o.owner[a] = use.Name })
+	}
+	return o
+}
+
+func (o *oracle) fits(network netip.Prefix) bool {
+	free := true
+	each(network, func(a netip.Addr) {
+		in := slices.ContainsFunc(o.pools, func(p netip.Prefix) bool { return p.Contains(a) && p.Bits() <= network.Bits() })
+		if o.owner[a] != "" || !in {
+			free = false
+		}
+	})
+	return free
+}
+
+func (o *oracle) acquire(who string, want netip.Prefix) (netip.Prefix, bool) {
+	for a, owner := range o.owner {
+		if owner == who {
+			delete(o.owner, a)
+		}
+	}
+	have, found := want, o.fits(want)
+	for _, pool := range o.pools {
+		if found {
+			break
+		}
+		each(pool, func(a netip.Addr) {
+			candidate := netip.PrefixFrom(a, want.Bits())
+			if !found && candidate == candidate.Masked() && pool.Bits() <= want.Bits() && o.fits(candidate) {
+				have, found = candidate, true
+			}
+		})
+	}
+	if found {
+		each(have, func(a netip.Addr) { o.owner[a] = who })
+	}
+	return have, found
+}
+
+// TestOracle: on small pools, the allocator gives what trying every address gives, and nobody has what is another's.
+func TestOracle(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		network := func(shortest int) netip.Prefix {
+			bits := shortest + random.IntN(33-shortest)
+			return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(random.IntN(2)), byte(random.IntN(256))}), bits).Masked()
+		}
+		pools := []netip.Prefix{prefix("10.0.0.64/26"), prefix("10.0.1.0/25")}
+		var used []Use
+		for i := range random.IntN(4) {
+			used = append(used, Use{fmt.Sprint("used", i), network(26)})
+		}
+		p, o := Pools{Networks: pools, Used: used}, newOracle(pools, used)
+		held := map[string]netip.Prefix{}
+		for range 25 {
+			who, want := fmt.Sprint("peer", random.IntN(6)), network(25)
+			if random.IntN(4) == 0 && held[who].IsValid() {
+				want = held[who]
+			}
+			had, kept := p.Held(who, PodNetwork, want)
+			got, _, err := p.Acquire(who, PodNetwork, want)
+			if kept {
+				if got != had || err != nil {
+					t.Fatalf("seed %d: %s had %s, now %s, %v", seed, who, had, got, err)
+				}
+				continue
+			}
+			right, found := o.acquire(who, want)
+			if found != (err == nil) || found && got != right {
+				t.Fatalf("seed %d: %s wants %s: %s, %v; the oracle %s %t\nused %v\nassigned %v", seed, who, want, got, err, right, found, used, p.assigned)
+			}
+			held[who] = want
+		}
+		// Rebuilt from the record, in any order, it is the same.
+		again := Pools{Networks: pools, Used: used}
+		for _, i := range random.Perm(len(p.assigned)) {
+			if !again.Restore(p.assigned[i]) {
+				t.Fatalf("seed %d: %v does not come back", seed, p.assigned[i])
+			}
+		}
+	}
+}
+
+func BenchmarkAcquireHundredPeers(b *testing.B) {
+	for range b.N {
+		p := Pools{Networks: DefaultNetworks(), Used: uses("10.200.0.0/16")}
+		for i := range 100 {
+			if _, _, err := p.Acquire(fmt.Sprint(i), PodNetwork, prefix("10.200.0.0/16")); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/ipam"
+)
+
+// +kubebuilder:rbac:groups=net.liqo.io,resources=ipmappings,verbs=list;watch
+// +kubebuilder:rbac:groups=net.liqo.io,resources=ipmappings/status,verbs=update
+
+// mappingReconciler gives addresses outside of the pod network one that peers can use.
+type mappingReconciler struct{ *shared }
+
+func setupIPMapping(mgr manager.Manager, s *shared) error {
+	r := &mappingReconciler{s}
+	err := builder.ControllerManagedBy(mgr).Named("ipmapping").
+		// One worker: two mappings must not get the same address.
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		For(&netv1alpha1.IPMapping{}).
+		Watches(&netv1alpha1.TunnelEndpoint{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up controller of address mappings: %w", err)
+	}
+	return nil
+}
+
+func (r *mappingReconciler) all(ctx context.Context, _ client.Object) (requests []reconcile.Request) {
+	var all netv1alpha1.IPMappingList
+	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "change of a tunnel endpoint not told to address mappings")
+		return nil
+	}
+	for i := range all.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: all.Items[i].Name}})
+	}
+	return requests
+}
+
+// Reconcile assigns an address once, and says which one each peer uses.
+func (r *mappingReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var mapping netv1alpha1.IPMapping
+	if err := r.client.Get(ctx, request.NamespacedName, &mapping); err != nil || mapping.DeletionTimestamp != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	external, err := r.book.External(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	var tunnels netv1alpha1.TunnelEndpointList
+	if err := r.client.List(ctx, &tunnels, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list tunnel endpoints: %w", err)
+	}
+	status := netv1alpha1.IPMappingStatus{Conditions: slices.Clone(mapping.Status.Conditions)}
+	is, reason, message := metav1.ConditionTrue, netv1alpha1.ReasonAssigned, ""
+	if err := checkTarget(mapping.Spec.Address, r.options.PodCIDRs, external); err != nil {
+		is, reason, message = metav1.ConditionFalse, netv1alpha1.ReasonAddressInvalid, err.Error()
+	} else if address, err := r.assign(ctx, &mapping, external); err != nil {
+		if !errors.Is(err, ipam.ErrExhausted) {
+			return reconcile.Result{}, err
+		}
+		is, reason, message = metav1.ConditionFalse, netv1alpha1.ReasonAddressesExhausted, err.Error()
+	} else {
+		status.ExternalAddress = address.String()
+		status.PeerAddresses = peerAddresses(&mapping, address, tunnels.Items)
+		message = fmt.Sprintf("%s is %s in the external network %s", mapping.Spec.Address, address, external)
+	}
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: netv1alpha1.ConditionReady, Status: is, Reason: reason, Message: message,
+		ObservedGeneration: mapping.Generation, LastTransitionTime: metav1.NewTime(r.options.Now()).Rfc3339Copy(),
+	})
+	return reconcile.Result{}, r.write(ctx, &mapping, status)
+}
+
+// write is refused by the API server if anything has changed since it was read; the event of that brings us back.
+func (r *mappingReconciler) write(ctx context.Context, mapping *netv1alpha1.IPMapping, status netv1alpha1.IPMappingStatus) error {
+	if equality.Semantic.DeepEqual(mapping.Status, status) {
+		return nil
+	}
+	after := mapping.DeepCopy()
+	after.Status, after.ManagedFields = status, nil
+	err := r.client.Status().Update(ctx, after, client.FieldOwner(labels.OwnerNetwork))
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write status of address mapping %s: %w", mapping.Name, err)
+	}
+	return nil
+}
+
+// assign keeps the address that a mapping has, if it can be one and no older mapping has it.
+func (r *mappingReconciler) assign(ctx context.Context, mapping *netv1alpha1.IPMapping, external netip.Prefix) (netip.Addr, error) {
+	var all netv1alpha1.IPMappingList
+	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return netip.Addr{}, fmt.Errorf("list address mappings: %w", err)
+	}
+	if address, ok := held(mapping, all.Items, external); ok {
+		return address, nil
+	}
+	if err := r.live.List(ctx, &all); err != nil {
+		return netip.Addr{}, fmt.Errorf("list address mappings: %w", err)
+	}
+	taken := map[netip.Addr]bool{}
+	for i := range all.Items {
+		if address, err := netip.ParseAddr(all.Items[i].Status.ExternalAddress); err == nil && all.Items[i].UID != mapping.UID {
+			taken[address] = true
+		}
+	}
+	return ipam.FreeMapping(external, taken)
+}
+
+func held(mapping *netv1alpha1.IPMapping, all []netv1alpha1.IPMapping, external netip.Prefix) (netip.Addr, bool) {
+	address, err := netip.ParseAddr(mapping.Status.ExternalAddress)
+	if err != nil || !ipam.IsMappable(external, address) {
+		return address, false
+	}
+	for i := range all {
+		if other := &all[i]; other.UID != mapping.UID && other.Status.ExternalAddress == mapping.Status.ExternalAddress && older(other, mapping) {
+			return address, false
+		}
+	}
+	return address, true
+}
+
+// checkTarget refuses addresses that are reachable anyway, or that nobody may reach.
+func checkTarget(text string, pods []netip.Prefix, external netip.Prefix) error {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return fmt.Errorf("%.60q is no IP address", text)
+	}
+	for _, network := range pods {
+		if network.Contains(address) {
+			return fmt.Errorf("%s is in the pod network %s, which peers reach without a mapping", address, network)
+		}
+	}
+	if external.Contains(address) {
+		return fmt.Errorf("%s is in the external network %s itself", address, external)
+	}
+	return checkHost(text, nil)
+}
+
+// peerAddresses are the addresses that peers use, by cluster ID.
+func peerAddresses(mapping *netv1alpha1.IPMapping, address netip.Addr, tunnels []netv1alpha1.TunnelEndpoint) map[string]string {
+	all := map[string]string{}
+	for i := range tunnels {
+		spec := &tunnels[i].Spec
+		id := spec.ClusterIdentity.ClusterID
+		if len(mapping.Spec.ClusterIDs) > 0 && !slices.Contains(mapping.Spec.ClusterIDs, id) {
+			continue
+		}
+		from, err := netip.ParsePrefix(string(spec.LocalExternalCIDR))
+		if err != nil {
+			continue
+		}
+		to, err := netip.ParsePrefix(seen(spec.LocalExternalCIDR, spec.LocalNATExternalCIDR))
+		if err != nil {
+			continue
+		}
+		if there, ok := ipam.Swap(address, from, to); ok {
+			all[id] = there.String()
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+)
+
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,verbs=create
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,resourceNames=liqo-gateway-keys,verbs=get;list;watch;update
+
+// keysReconciler makes the keys of the gateways, and new ones when it is told to.
+type keysReconciler struct {
+	*shared
+	// settled is since when all peers have answered to the keys that they are told.
+	settled time.Time
+}
+
+func setupKeys(mgr manager.Manager, s *shared) error {
+	r := &keysReconciler{shared: s}
+	once := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: r.keysName()}}
+	})
+	err := builder.ControllerManagedBy(mgr).Named("gatewaykeys").
+		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Secret{}, once)).
+		WatchesRawSource(atStart(reconcile.Request{NamespacedName: r.keysName()})).
+		Watches(&netv1alpha1.NetworkConfig{}, once).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up controller of gateway keys: %w", err)
+	}
+	return nil
+}
+
+// Reconcile brings the Secret one step on. Every write carries the version that was read, so nobody's write is lost, and a
+// key that cannot be read is never written over.
+func (r *keysReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	var secret corev1.Secret
+	err := r.gateways.cache.Get(ctx, r.keysName(), &secret)
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{}, r.create(ctx)
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("read the keys of the gateways: %w", err)
+	}
+	keys, err := readRing(&secret)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if keys.missing() {
+		if err := keys.fill(rand.Reader); err != nil {
+			return reconcile.Result{}, err
+		}
+		return reconcile.Result{}, r.update(ctx, &secret, &keys)
+	}
+	now := r.options.Now()
+	if err := r.observe(ctx, &keys, now); err != nil {
+		return reconcile.Result{}, err
+	}
+	switch step, wait := keys.rotate(r.settled, now); step {
+	case rotationBegin:
+		keys.begun, keys.begunAt = keys.wanted, now
+		r.settled = time.Time{}
+		log.FromContext(ctx).Info("rotation of keys begins", "annotation", keys.wanted)
+		return reconcile.Result{}, r.update(ctx, &secret, &keys)
+	case rotationWait:
+		return reconcile.Result{RequeueAfter: wait}, nil
+	case rotationPromote:
+		if err := keys.promote(rand.Reader); err != nil {
+			return reconcile.Result{}, err
+		}
+		log.FromContext(ctx).Info("keys rotated", "annotation", keys.wanted, "allPeersKnew", !r.settled.IsZero())
+		return reconcile.Result{}, r.update(ctx, &secret, &keys)
+	case rotationIdle:
+	}
+	return reconcile.Result{}, nil
+}
+
+// observe notes since when all peers have what they are told.
+func (r *keysReconciler) observe(ctx context.Context, keys *ring, now time.Time) error {
+	var all netv1alpha1.NetworkConfigList
+	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list network configurations: %w", err)
+	}
+	for i := range all.Items {
+		if own := &all.Items[i]; isOwn(own) && !knows(own, keys) {
+			r.settled = time.Time{}
+			return nil
+		}
+	}
+	if r.settled.IsZero() {
+		r.settled = now
+	}
+	return nil
+}
+
+// knows tells whether the peer has answered to the keys that it is to be told.
+func knows(own *netv1alpha1.NetworkConfig, keys *ring) bool {
+	for i := range own.Spec.Lanes {
+		if own.Spec.Lanes[i].PublicKey != keys.told(int(own.Spec.Lanes[i].Number)) {
+			return false
+		}
+	}
+	return own.Status.Processed && own.Status.ObservedGeneration == own.Generation
+}
+
+func (r *keysReconciler) create(ctx context.Context) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: r.options.Namespace, Name: KeysSecret, Labels: map[string]string{labels.AppPartOf: labels.PartOf},
+	}}
+	keys := ring{lanes: map[int]keyPair{}}
+	if err := keys.fill(rand.Reader); err != nil {
+		return err
+	}
+	keys.write(secret)
+	// If it is there, the cache was late.
+	if err := r.client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
+}
+
+func (r *keysReconciler) update(ctx context.Context, secret *corev1.Secret, keys *ring) error {
+	after := secret.DeepCopy()
+	keys.write(after)
+	after.ManagedFields = nil
+	// On a conflict somebody else was faster, and the event of it brings us back.
+	if err := r.client.Update(ctx, after); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("update Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
+}

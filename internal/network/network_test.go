@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/report"
+)
+
+// TestAgreement: from the first wish for a peering to its end, with three clusters that number their pods alike.
+func TestAgreement(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.node("n2", "192.0.2.2", true)
+	b.node("n3", "192.0.2.3", false)
+	b.service(0, corev1.ServiceTypeNodePort)
+	stop := b.run()
+	milan := b.peer("milan")
+	b.quiet("nothing is wanted", 200*time.Millisecond)
+	if b.there(milan.ours) {
+		t.Fatalf("told without a peering: %+v", milan.ours)
+	}
+
+	// A wish is enough.
+	b.edit(milan.fc, func() { milan.fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringYes })
+	milan.published(netv1alpha1.ReasonAnswerPending, "")
+	spec := milan.ours.Spec
+	if spec.PodCIDR != "10.200.0.0/16" || spec.ExternalCIDR != "10.0.0.0/16" || spec.Cluster.ClusterID != "milan-id" || spec.BackendType != "wireguard" {
+		t.Errorf("told %+v", spec)
+	}
+	if len(spec.Lanes) != 1 || len(spec.Lanes[0].Carriers) != 1 || !slices.Equal(spec.Lanes[0].Carriers[0].Addresses, []string{"192.0.2.1", "192.0.2.2"}) ||
+		spec.EndpointIP != "192.0.2.1" || spec.BackendConfig["publicKey"] != spec.Lanes[0].PublicKey || spec.BackendConfig["port"] == "" {
+		t.Errorf("lanes %+v, endpoint %s, %v", spec.Lanes, spec.EndpointIP, spec.BackendConfig)
+	}
+	for key, want := range map[string]string{
+		labels.Replication: "true", labels.RemoteID: "milan-id", labels.ClusterID: "milan-id", labels.Ownership: labels.OwnershipConfig, labels.AppPartOf: "liqo",
+	} {
+		if got := milan.ours.Labels[key]; got != want {
+			t.Errorf("label %s=%s, want %s", key, got, want)
+		}
+	}
+
+	milan.says("10.200.0.0/16", "10.0.0.0/16", 1)
+	milan.seen("10.1.0.0/16", "10.2.0.0/16")
+	if b.there(milan.tunnel) {
+		t.Error("a tunnel before the peer has answered")
+	}
+	milan.answers("10.50.0.0/16", "None")
+	milan.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "no gateway pod runs")
+	milan.published(netv1alpha1.ReasonPublished, "")
+	tunnel := milan.tunnel.Spec
+	if tunnel.LocalPodCIDR != "10.200.0.0/16" || tunnel.LocalNATPodCIDR != "10.50.0.0/16" || tunnel.LocalExternalCIDR != "10.0.0.0/16" || tunnel.LocalNATExternalCIDR != "None" ||
+		tunnel.RemotePodCIDR != "10.200.0.0/16" || tunnel.RemoteNATPodCIDR != "10.1.0.0/16" || tunnel.RemoteExternalCIDR != "10.0.0.0/16" || tunnel.RemoteNATExternalCIDR != "10.2.0.0/16" {
+		t.Errorf("tunnel %+v", tunnel)
+	}
+	if tunnel.EndpointIP != "203.0.113.7" || tunnel.BackendConfig["port"] != "5871" || len(tunnel.Lanes) != 2 || tunnel.Lanes[0].PublicKey != testKey(1) ||
+		milan.tunnel.Labels[labels.TunnelCluster] != "milan-id" || tunnel.ClusterIdentity.ClusterName != "milan" {
+		t.Errorf("tunnel %+v", milan.tunnel)
+	}
+
+	paris := b.peer("paris")
+	paris.outgoing(discoveryv1alpha1.StatusPending)
+	paris.says("10.200.0.0/16", "10.33.0.0/16", 2)
+	paris.seen("10.3.0.0/16", "None")
+	paris.answers("None", "None")
+	paris.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+
+	// A restart changes nothing, and idle writes nothing.
+	b.quiet("idle", time.Second)
+	stop()
+	writes := b.writes.Load()
+	stop = b.run()
+	b.edit(milan.copy, func() { milan.copy.Spec.Lanes[0].Carriers[0].Port = 5999 })
+	b.until("the port is passed on", func() bool { b.read(milan.tunnel); return milan.tunnel.Spec.Lanes[0].Carriers[0].Port == 5999 })
+	milan.seen("10.1.0.0/16", "10.2.0.0/16")
+	paris.seen("10.3.0.0/16", "None")
+	b.until("the generation is noted", func() bool {
+		b.read(milan.tunnel)
+		return milan.tunnel.Status.ObservedGeneration == milan.tunnel.Generation
+	})
+	b.quiet("idle again", time.Second)
+	if got := b.writes.Load() - writes; got > 3 {
+		t.Errorf("%d writes by a restart and a change of a port; want the answer, the tunnel and its status", got)
+	}
+
+	// Who tampers with the answer gains nothing.
+	b.editStatus(paris.copy, func() { paris.copy.Status.PodCIDRNAT = "10.1.0.0/16" })
+	paris.seen("10.3.0.0/16", "None")
+
+	// The end.
+	b.edit(milan.fc, func() { milan.fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringNo })
+	b.until("ours is gone", func() bool { return !b.there(milan.ours) })
+	b.until("the tunnel is gone", func() bool { return !b.there(milan.tunnel) })
+	paris.outgoing(discoveryv1alpha1.StatusDisconnecting)
+	b.quiet("while it disconnects", 300*time.Millisecond)
+	if !b.there(paris.ours) || !b.there(paris.tunnel) {
+		t.Error("the network went before the peering")
+	}
+	b.must(b.Delete(t.Context(), paris.copy))
+	b.until("the tunnel is gone", func() bool { return !b.there(paris.tunnel) })
+	if !b.there(paris.ours) {
+		t.Error("ours went with the peer's")
+	}
+	b.must(b.Delete(t.Context(), paris.fc))
+	b.until("ours is gone with the ForeignCluster", func() bool { return !b.there(paris.ours) })
+	_ = stop
+}
+
+// TestHostile: what a peer claims is refused where its own administrator and ours see it, and others feel nothing.
+func TestHostile(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	b.run()
+	good, bad := b.peer("good"), b.peer("bad")
+	for i, p := range []*peer{good, bad} {
+		p.outgoing(discoveryv1alpha1.StatusEstablished)
+		p.says("10.200.0.0/16", "10.40.0.0/16", byte(i+1))
+		p.answers("None", "None")
+		p.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	}
+	before := good.tunnel.Spec
+	agreed := bad.tunnel.DeepCopy()
+	spec := bad.copy.Spec.DeepCopy()
+	for name, row := range map[string]struct {
+		change func(*netv1alpha1.NetworkConfigSpec)
+		reason string
+		part   string
+	}{
+		"everything":       {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "0.0.0.0/0" }, netv1alpha1.ReasonNetworkInvalid, "0.0.0.0/0"},
+		"too much":         {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "8.0.0.0/6" }, netv1alpha1.ReasonNetworkInvalid, "larger than every pool"},
+		"no network":       {func(s *netv1alpha1.NetworkConfigSpec) { s.ExternalCIDR = "ten" }, netv1alpha1.ReasonNetworkInvalid, "externalCIDR"},
+		"loopback":         {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "127.0.0.0/8" }, netv1alpha1.ReasonNetworkInvalid, "127.0.0.0/8"},
+		"another's key":    {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[1].PublicKey = testKey(1) }, netv1alpha1.ReasonKeyInUse, "cluster good"},
+		"our key":          {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = good.ours.Spec.Lanes[0].PublicKey }, netv1alpha1.ReasonKeyInUse, "this cluster"},
+		"our API server":   {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Carriers[0].Addresses[0] = "10.96.0.1" }, netv1alpha1.ReasonLaneInvalid, "10.96.0.0/16"},
+		"for another one":  {func(s *netv1alpha1.NetworkConfigSpec) { s.Cluster.ClusterID = "good-id" }, netv1alpha1.ReasonWrongDestination, "good-id"},
+		"exhausting":       {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "10.0.0.0/8" }, netv1alpha1.ReasonNetworksExhausted, "10.0.0.0/8"},
+		"a lane from afar": {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[1].Number = 70 }, netv1alpha1.ReasonLaneInvalid, "lane 70"},
+	} {
+		b.edit(bad.copy, func() {
+			bad.copy.Spec = *spec.DeepCopy()
+			row.change(&bad.copy.Spec)
+		})
+		bad.decided(row.reason, row.part)
+		if status := bad.copy.Status; status.Processed || status.PodCIDRNAT != "" || status.ExternalCIDRNAT != "" {
+			t.Errorf("%s: answered %+v", name, status)
+		}
+		b.read(bad.tunnel)
+		if bad.tunnel.Generation != agreed.Generation {
+			t.Errorf("%s: the tunnel follows: %+v", name, bad.tunnel.Spec)
+		}
+	}
+	b.until("the tunnel says so", func() bool {
+		b.read(bad.tunnel)
+		return slices.ContainsFunc(bad.tunnel.Status.Conditions, func(c metav1.Condition) bool {
+			return c.Type == netv1alpha1.ConditionReady && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "stays in use")
+		})
+	})
+	// The network of the other one: it gets another.
+	b.edit(bad.copy, func() {
+		bad.copy.Spec = *spec.DeepCopy()
+		bad.copy.Spec.PodCIDR = netv1alpha1.CIDR(before.RemoteNATPodCIDR)
+	})
+	bad.decided(netv1alpha1.ReasonAgreed, "")
+	if bad.copy.Status.PodCIDRNAT == "None" || bad.copy.Status.PodCIDRNAT == before.RemoteNATPodCIDR {
+		t.Errorf("given %s, which is the other's", bad.copy.Status.PodCIDRNAT)
+	}
+	// An answer that would make our own packets somebody else's.
+	for _, nat := range []string{"0.0.0.0/0", "10.0.0.0/8", "127.0.0.0/16", "10.40.0.5/16", "x"} {
+		bad.answers(nat, "None")
+		bad.published(netv1alpha1.ReasonAnswerInvalid, "podCIDRNAT")
+		bad.answers("None", "None")
+		bad.published(netv1alpha1.ReasonPublished, "")
+	}
+	b.read(good.tunnel)
+	if good.tunnel.Spec.RemoteNATPodCIDR != before.RemoteNATPodCIDR || good.tunnel.Generation != 1 {
+		t.Errorf("the good peer felt it: %+v", good.tunnel.Spec)
+	}
+	for _, one := range []client.Object{good.tunnel, bad.tunnel} {
+		if len(one.GetFinalizers()) > 0 {
+			t.Errorf("finalizers %v", one.GetFinalizers())
+		}
+	}
+}
+
+// TestConnection: what gateways report is what the tunnel says, once.
+func TestConnection(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	b.service(1, corev1.ServiceTypeNodePort)
+	first, second := b.gateway(0, "n1"), b.gateway(1, "n1")
+	milan := b.peer("milan")
+	milan.outgoing(discoveryv1alpha1.StatusEstablished)
+	milan.says("10.201.0.0/16", "10.202.0.0/16", 1)
+	b.run()
+	milan.answers("None", "None")
+	milan.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewayFailed, "lane 0: gateway pod liqo-gateway-0-abc has not made the tunnel yet; lane 1")
+
+	down := report.Peer{ClusterID: "milan-id", SilentMilliseconds: -1, HandshakeSeconds: -1, Endpoint: "203.0.113.7:5871"}
+	up := report.Peer{
+		ClusterID: "milan-id", Up: true, RTTMicroseconds: 1200, HandshakeSeconds: 3, SilentMilliseconds: 20, Endpoint: "203.0.113.7:5871",
+		RemoteKey: testKey(1), MTU: 1420, Nodes: []report.Node{{Name: "n1", Lane: 0, LanesUp: []int{0}}},
+	}
+	first.says(func(r *report.Gateway) { r.Peers = []report.Peer{down} })
+	milan.connected(netv1alpha1.Connecting, netv1alpha1.ReasonNoHandshake, "203.0.113.7:5871")
+	began := time.Now()
+	first.says(func(r *report.Gateway) { r.Peers = []report.Peer{up} })
+	milan.connected(netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "lane 0 up; lane 1")
+	t.Logf("connected %s after the gateway was", time.Since(began).Round(time.Millisecond))
+	second.says(func(r *report.Gateway) {
+		better := up
+		better.MTU = 1380
+		r.Peers = []report.Peer{better}
+	})
+	milan.connected(netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 0, 1 up")
+	connection := milan.tunnel.Status.Connection
+	if connection.MTU != 1380 || connection.PeerConfiguration["endpointIP"] != "203.0.113.7" || connection.PeerConfiguration["port"] != "5871" ||
+		connection.PeerConfiguration["allowedIPs"] != "10.201.0.0/16,10.202.0.0/16" || connection.PeerConfiguration["lane"] != "0" || !strings.HasPrefix(connection.Latency.Value, "1.") ||
+		milan.tunnel.Status.GatewayIP != "127.0.1.1" {
+		t.Errorf("%+v, gateway %s", connection, milan.tunnel.Status.GatewayIP)
+	}
+	b.quiet("ages grow and latencies waver", 3*time.Second)
+
+	// One node is cut off: not at once an error, but within ten seconds of it.
+	began = time.Now()
+	cut := func(r *report.Gateway) { r.Peers[0].Nodes = []report.Node{{Name: "n1", Lane: -1}} }
+	first.says(cut)
+	second.says(cut)
+	milan.connected(netv1alpha1.ConnectionError, netv1alpha1.ReasonNodesCutOff, "node n1")
+	if took := time.Since(began); took < 4*time.Second || took > 10*time.Second {
+		t.Errorf("an error %s after the loss", took)
+	}
+	heal := func(r *report.Gateway) { r.Peers = []report.Peer{up} }
+	first.says(heal)
+	second.says(heal)
+	milan.connected(netv1alpha1.Connected, netv1alpha1.ReasonConnected, "")
+
+	// Gateways that hang are silent ones.
+	began = time.Now()
+	first.hang(true)
+	second.hang(true)
+	milan.connected(netv1alpha1.ConnectionError, netv1alpha1.ReasonGatewaySilent, "does not report")
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("an error %s after the loss", took)
+	}
+	first.hang(false)
+	second.hang(false)
+	milan.connected(netv1alpha1.Connected, netv1alpha1.ReasonConnected, "")
+
+	// A pod that is gone.
+	b.must(b.Delete(t.Context(), second.pod, client.GracePeriodSeconds(0)))
+	milan.connected(netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "lane 1: no gateway pod runs")
+}
+
+// TestKeys: made once, rotated on demand, and never lost.
+func TestKeys(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	stop := b.run()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: KeysSecret}}
+	b.until("keys are made", func() bool { return b.there(secret) })
+	keys, err := GatewayKeys(secret)
+	b.must(err)
+	milan := b.peer("milan")
+	milan.outgoing(discoveryv1alpha1.StatusEstablished)
+	milan.answers("None", "None")
+	if milan.ours.Spec.Lanes[0].PublicKey != keys[0].Public || len(keys) != 8 || keys[0].Public == keys[1].Public {
+		t.Fatalf("told %s, have %v", milan.ours.Spec.Lanes[0].PublicKey, keys)
+	}
+	stop()
+	stop = b.run()
+	milan.published(netv1alpha1.ReasonPublished, "")
+	b.quiet("after a restart", 300*time.Millisecond)
+	told := func() string { b.read(milan.ours); return milan.ours.Spec.Lanes[0].PublicKey }
+	current := func() string {
+		b.read(secret)
+		now, err := GatewayKeys(secret)
+		b.must(err)
+		return now[0].Public
+	}
+	if current() != keys[0].Public {
+		t.Error("a restart changed the keys")
+	}
+
+	b.edit(secret, func() { secret.Annotations = map[string]string{labels.RotateKeys: "monday"} })
+	b.until("the next key is told", func() bool { return told() != keys[0].Public })
+	if current() != keys[0].Public {
+		t.Error("the key changed before the peer knew the next one")
+	}
+	began := time.Now()
+	next := told()
+	milan.answers("None", "None")
+	b.until("the next key is in use", func() bool { return current() == next })
+	if took := time.Since(began); took < settleTime {
+		t.Errorf("in use after %s, want %s for the peer's gateways", took, settleTime)
+	}
+	if told() != next {
+		t.Error("another key is told than the one in use")
+	}
+	b.quiet("after a rotation", 500*time.Millisecond)
+
+	// What cannot be read is not written over.
+	stop()
+	b.edit(secret, func() { secret.Data["lane-0.current"] = []byte("garbage") })
+	b.run()
+	b.quiet("with a broken key", time.Second)
+	b.read(secret)
+	if string(secret.Data["lane-0.current"]) != "garbage" {
+		t.Error("a key was written over")
+	}
+}
+
+// TestMappings: addresses are assigned once, and apart.
+func TestMappings(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	mapping := func(name, address string, ids ...string) *netv1alpha1.IPMapping {
+		m := &netv1alpha1.IPMapping{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: netv1alpha1.IPMappingSpec{Address: address, ClusterIDs: ids}}
+		b.create(m)
+		return m
+	}
+	says := func(m *netv1alpha1.IPMapping, reason, part string) {
+		t.Helper()
+		b.until(m.Name+" says "+reason, func() bool {
+			b.read(m)
+			return len(m.Status.Conditions) == 1 && m.Status.Conditions[0].Reason == reason && strings.Contains(m.Status.Conditions[0].Message, part)
+		})
+	}
+	stop := b.run()
+	api, dns := mapping("api", "10.96.0.1"), mapping("dns", "10.96.0.10", "paris-id")
+	says(api, netv1alpha1.ReasonAssigned, "")
+	says(dns, netv1alpha1.ReasonAssigned, "")
+	if api.Status.ExternalAddress == dns.Status.ExternalAddress || !strings.HasPrefix(api.Status.ExternalAddress, "10.0.") {
+		t.Errorf("%s and %s", api.Status.ExternalAddress, dns.Status.ExternalAddress)
+	}
+	for address, part := range map[string]string{
+		"10.200.3.4": "pod network", "127.0.0.1": "loopback", "169.254.169.254": "link-local", "ten": "no IP address", "10.0.3.3": "external network", "fd00::1": "IPv4",
+	} {
+		says(mapping("bad-"+strings.NewReplacer(".", "-", ":", "-").Replace(address), address), netv1alpha1.ReasonAddressInvalid, part)
+	}
+	milan := b.peer("milan")
+	milan.outgoing(discoveryv1alpha1.StatusEstablished)
+	milan.says("10.201.0.0/16", "10.202.0.0/16", 1)
+	milan.answers("None", "10.77.0.0/16")
+	b.until("the peer's address is said", func() bool { b.read(api); return api.Status.PeerAddresses["milan-id"] != "" })
+	if got, want := api.Status.PeerAddresses["milan-id"], strings.Replace(api.Status.ExternalAddress, "10.0.", "10.77.", 1); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	b.read(dns)
+	if len(dns.Status.PeerAddresses) > 0 {
+		t.Errorf("dns is not for milan: %v", dns.Status.PeerAddresses)
+	}
+	had := api.Status.ExternalAddress
+	stop()
+	b.run()
+	late := mapping("late", "10.96.0.11")
+	says(late, netv1alpha1.ReasonAssigned, "")
+	b.read(api)
+	if api.Status.ExternalAddress != had || late.Status.ExternalAddress == had {
+		t.Errorf("had %s, has %s, a later one has %s", had, api.Status.ExternalAddress, late.Status.ExternalAddress)
+	}
+}
+
+// TestPendingBalancer: a gateway without an address is told of without one, and says why.
+func TestPendingBalancer(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.run()
+	milan := b.peer("milan")
+	milan.outgoing(discoveryv1alpha1.StatusEstablished)
+	milan.published(netv1alpha1.ReasonGatewayNotFound, "net.liqo.io/gateway=true")
+	service := b.service(0, corev1.ServiceTypeLoadBalancer)
+	milan.published(netv1alpha1.ReasonGatewayNoAddress, "liqo/liqo-gateway")
+	b.read(milan.ours)
+	if lanes := milan.ours.Spec.Lanes; len(lanes) != 1 || len(lanes[0].Carriers) > 0 || lanes[0].PublicKey == "" || milan.ours.Spec.EndpointIP != "" {
+		t.Errorf("told %+v", milan.ours.Spec)
+	}
+	b.editStatus(service, func() { service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}} })
+	milan.published(netv1alpha1.ReasonAnswerPending, "")
+	b.read(milan.ours)
+	if milan.ours.Spec.EndpointIP != "203.0.113.9" || milan.ours.Spec.BackendConfig["port"] != "5871" {
+		t.Errorf("told %+v", milan.ours.Spec)
+	}
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+)
+
+// wantsNetwork tells whether a peer is to know our network: as soon as a peering is wanted in either direction, so that addresses are
+// agreed while the rest is still being arranged, and until none is left in either.
+func wantsNetwork(fc *discoveryv1alpha1.ForeignCluster) bool {
+	for i := range fc.Status.PeeringConditions {
+		c := &fc.Status.PeeringConditions[i]
+		switch c.Type {
+		case discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.IncomingPeering:
+			if c.Status != discoveryv1alpha1.StatusNone && c.Status != "" {
+				return true
+			}
+		case discoveryv1alpha1.AuthenticationStatus:
+			// A cluster that only exists here because it registered is about to ask for resources, or is forgotten.
+			if c.Status == discoveryv1alpha1.StatusEstablished && fc.DeletionTimestamp == nil && fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming {
+				return true
+			}
+		default:
+		}
+	}
+	return fc.DeletionTimestamp == nil && fc.Spec.OutgoingPeeringEnabled == discoveryv1alpha1.PeeringYes
+}
+
+// publication says whether what we tell a peer is complete, and its answer can be used.
+func publication(ours *netv1alpha1.NetworkConfig, ends []endpoint) metav1.Condition {
+	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return metav1.Condition{Status: status, Reason: reason, Message: message}
+	}
+	if len(ends) == 0 {
+		return is(metav1.ConditionFalse, netv1alpha1.ReasonGatewayNotFound, "no Service is labelled net.liqo.io/gateway=true, so there is no gateway; see `kubectl get services -A -l net.liqo.io/gateway`")
+	}
+	var problems []string
+	for i := range ends {
+		if ends[i].problem != "" {
+			problems = append(problems, fmt.Sprintf("lane %d: %s", ends[i].lane, ends[i].problem))
+		}
+	}
+	if len(problems) > 0 {
+		return is(metav1.ConditionFalse, netv1alpha1.ReasonGatewayNoAddress, strings.Join(problems, "; ")+"; until then the peer's gateway must be reachable")
+	}
+	if !ours.Status.Processed {
+		if said := meta.FindStatusCondition(ours.Status.Conditions, netv1alpha1.ConditionReady); said != nil && said.Status == metav1.ConditionFalse {
+			return is(metav1.ConditionFalse, netv1alpha1.ReasonAnswerInvalid, "the peer refuses this cluster's network: "+short(said.Message))
+		}
+		return is(metav1.ConditionFalse, netv1alpha1.ReasonAnswerPending, "the peer has not answered yet")
+	}
+	if _, _, err := readAnswer(ours); err != nil {
+		return is(metav1.ConditionFalse, netv1alpha1.ReasonAnswerInvalid, "the peer's answer cannot be used: "+short(err.Error()))
+	}
+	return is(metav1.ConditionTrue, netv1alpha1.ReasonPublished, "the peer knows this cluster's network")
+}

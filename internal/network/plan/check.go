@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"liqo.io/liqo/internal/network/ipam"
+)
+
+// ErrNoPlan says that nothing can be planned, because of what is wrong with this cluster or host itself.
+var ErrNoPlan = errors.New("nothing can be planned")
+
+// ground is what is left of a snapshot after the survey: sorted, and everything in it fits together.
+type ground struct {
+	Snapshot
+	// addresses of the nodes in the external network.
+	addresses map[string]netip.Addr
+}
+
+// survey refuses what does not fit, each with an error that names the field and the values. One peer, node or mapping that is
+// refused does not take the others down; without a sound cluster, all are.
+func survey(s Snapshot) (ground, error) {
+	if len(s.Peers) == 0 {
+		return ground{}, nil
+	}
+	g := ground{Snapshot: s}
+	g.Local.PodCIDRs = fours(s.Local.PodCIDRs)
+	g.Local.VXLANPort = cmp.Or(s.Local.VXLANPort, DefaultVXLANPort)
+	if err := g.checkLocal(); err != nil {
+		return ground{}, fmt.Errorf("%w: %w", ErrNoPlan, err)
+	}
+	var refused []error
+	refuse := func(err error) bool {
+		if err != nil {
+			refused = append(refused, err)
+		}
+		return err == nil
+	}
+	g.surveyNodes(refuse)
+	g.Gateways = nil
+	for _, gateway := range sorted(s.Gateways, func(a, b Gateway) int { return cmp.Compare(a.Lane, b.Lane) }) {
+		if refuse(g.checkGatewayPod(gateway)) {
+			g.Gateways = append(g.Gateways, gateway)
+		}
+	}
+	g.Peers = nil
+	for _, peer := range sorted(s.Peers, func(a, b Peer) int { return cmp.Compare(a.ClusterID, b.ClusterID) }) {
+		if err := g.checkPeer(peer); refuse(wrap(err, "peer %s (%s)", peer.Name, peer.ClusterID)) {
+			g.Peers = append(g.Peers, tidy(peer))
+		}
+	}
+	g.Mappings = nil
+	for _, mapping := range sorted(s.Mappings, func(a, b Mapping) int { return a.External.Compare(b.External) }) {
+		if refuse(g.checkMapping(mapping)) {
+			g.Mappings = append(g.Mappings, mapping)
+		}
+	}
+	return g, errors.Join(refused...)
+}
+
+func (g ground) checkLocal() error {
+	if len(g.Local.PodCIDRs) == 0 {
+		return errors.New("local.podCIDRs: there is no IPv4 network")
+	}
+	for _, network := range g.Local.PodCIDRs {
+		if err := checkNetwork(network); err != nil {
+			return fmt.Errorf("local.podCIDRs: %w", err)
+		}
+		if network.Overlaps(g.Local.External) {
+			return fmt.Errorf("local.external: %s overlaps the pods' network %s", g.Local.External, network)
+		}
+	}
+	if err := checkNetwork(g.Local.External); err != nil {
+		return fmt.Errorf("local.external: %w", err)
+	}
+	if most := 32 - 4; g.Local.External.Bits() > most {
+		return fmt.Errorf("local.external: %s is too small for gateways, nodes and mappings; it must be a /%d or larger", g.Local.External, most)
+	}
+	if g.Self.PodMTU < minMTU+overhead || g.Self.PodMTU > 1<<16-1 {
+		return fmt.Errorf("self.podMTU: %d is not between %d and %d", g.Self.PodMTU, minMTU+overhead, 1<<16-1)
+	}
+	return nil
+}
+
+// checkGateway is about the host itself, when it is a gateway.
+func (g ground) checkGateway() error {
+	switch self := g.Self; {
+	case !self.Address.Is4():
+		return fmt.Errorf("%w: self.address: %q is not an IPv4 address", ErrNoPlan, self.Address)
+	case self.Lane < 0 || self.Lane >= ipam.MaxLanes:
+		return fmt.Errorf("%w: self.lane: %d is not between 0 and %d", ErrNoPlan, self.Lane, ipam.MaxLanes-1)
+	case self.Uplink == "":
+		return fmt.Errorf("%w: self.uplink: the name of the pod's link is missing", ErrNoPlan)
+	case self.ListenPort < 1 || self.ListenPort > 1<<16-1:
+		return fmt.Errorf("%w: self.listenPort: %d is not a port", ErrNoPlan, self.ListenPort)
+	}
+	return nil
+}
+
+// surveyNodes keeps the nodes that can be planned. Addresses are dealt out among all of them, so that none gets another one
+// because a neighbour is not complete yet.
+func (g *ground) surveyNodes(refuse func(error) bool) {
+	nodes := sorted(g.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	described := make([]ipam.Node, 0, len(nodes))
+	for i := range nodes {
+		nodes[i].PodCIDRs = fours(nodes[i].PodCIDRs)
+		slices.SortFunc(nodes[i].PodCIDRs, netip.Prefix.Compare)
+		nodes[i].Pods = sorted(nodes[i].Pods, netip.Addr.Compare)
+		described = append(described, ipam.Node{Name: nodes[i].Name, PodCIDRs: nodes[i].PodCIDRs})
+	}
+	g.addresses = ipam.NodeAddresses(g.Local.External, g.Local.PodCIDRs[0], described)
+	g.Nodes = slices.DeleteFunc(nodes, func(node Node) bool { return !refuse(wrap(g.checkNode(node), "node %s", node.Name)) })
+}
+
+func (g ground) checkNode(node Node) error {
+	if !node.Address.Is4() {
+		return fmt.Errorf("address: %q is not an IPv4 address", node.Address)
+	}
+	for _, network := range node.PodCIDRs {
+		if err := checkNetwork(network); err != nil {
+			return fmt.Errorf("podCIDRs: %w", err)
+		}
+		if network.Overlaps(g.Local.External) {
+			return fmt.Errorf("podCIDRs: %s overlaps local.external %s", network, g.Local.External)
+		}
+	}
+	if !g.addresses[node.Name].IsValid() {
+		return fmt.Errorf("local.external: %s has no address left for it", g.Local.External)
+	}
+	return nil
+}
+
+func (g ground) checkGatewayPod(gateway Gateway) error {
+	switch {
+	case gateway.Lane < 0 || gateway.Lane >= ipam.MaxLanes:
+		return fmt.Errorf("gateway %d: lane: not between 0 and %d", gateway.Lane, ipam.MaxLanes-1)
+	case !gateway.Address.Is4():
+		return fmt.Errorf("gateway %d: address: %q is not an IPv4 address", gateway.Lane, gateway.Address)
+	case slices.ContainsFunc(g.Gateways, func(other Gateway) bool { return other.Lane == gateway.Lane }):
+		return fmt.Errorf("gateway %d: lane: there are two, at %s, too", gateway.Lane, gateway.Address)
+	}
+	return nil
+}
+
+// checkPeer looks at one peer, and at those that were found good before.
+func (g ground) checkPeer(peer Peer) error {
+	if !slices.Contains(g.Local.PodCIDRs, peer.Pods.From) {
+		return fmt.Errorf("pods.from: %s is not one of local.podCIDRs %v", peer.Pods.From, g.Local.PodCIDRs)
+	}
+	if peer.External.From != g.Local.External {
+		return fmt.Errorf("external.from: %s is not local.external %s", peer.External.From, g.Local.External)
+	}
+	for i, swap := range own(peer) {
+		field := []string{"pods", "external"}[i]
+		if err := checkNetwork(swap.To); err != nil {
+			return fmt.Errorf("%s.to: %w", field, err)
+		}
+		if swap.From.Bits() != swap.To.Bits() {
+			return fmt.Errorf("%s: %s and %s have different sizes", field, swap.From, swap.To)
+		}
+	}
+	if peer.Pods.To.Overlaps(peer.External.To) {
+		return fmt.Errorf("pods.to and external.to: %s and %s overlap", peer.Pods.To, peer.External.To)
+	}
+	for i, network := range remote(peer) {
+		field := []string{"remotePods", "remoteExternal"}[i]
+		if err := checkNetwork(network); err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+		if what := g.meets(network); what != "" {
+			return fmt.Errorf("%s: %s overlaps %s", field, network, what)
+		}
+	}
+	if peer.RemotePods.Overlaps(peer.RemoteExternal) {
+		return fmt.Errorf("remotePods and remoteExternal: %s and %s overlap", peer.RemotePods, peer.RemoteExternal)
+	}
+	return g.checkLanes(peer)
+}
+
+// meets says what of this cluster, or of the peers before, a network has in common with us; nothing if it is free.
+func (g ground) meets(network netip.Prefix) string {
+	for _, pods := range g.Local.PodCIDRs {
+		if network.Overlaps(pods) {
+			return "local.podCIDRs " + pods.String()
+		}
+	}
+	if network.Overlaps(g.Local.External) {
+		return "local.external " + g.Local.External.String()
+	}
+	for _, node := range g.Nodes {
+		if network.Contains(node.Address) {
+			return fmt.Sprintf("the address %s of node %s", node.Address, node.Name)
+		}
+		for _, pods := range node.PodCIDRs {
+			if network.Overlaps(pods) {
+				return fmt.Sprintf("the pods' network %s of node %s", pods, node.Name)
+			}
+		}
+	}
+	for _, gateway := range g.Gateways {
+		if network.Contains(gateway.Address) {
+			return fmt.Sprintf("the address %s of gateway %d", gateway.Address, gateway.Lane)
+		}
+	}
+	for _, peer := range g.Peers {
+		for _, other := range remote(peer) {
+			if network.Overlaps(other) {
+				return fmt.Sprintf("%s of peer %s (%s)", other, peer.Name, peer.ClusterID)
+			}
+		}
+	}
+	return ""
+}
+
+func (g ground) checkLanes(peer Peer) error {
+	if peer.ClusterID == "" {
+		return errors.New("clusterID: it is missing")
+	}
+	numbers := map[int]bool{}
+	for _, lane := range peer.Lanes {
+		if lane.Number < 0 || lane.Number >= ipam.MaxLanes || numbers[lane.Number] {
+			return fmt.Errorf("lanes: number %d stands there twice, or is not between 0 and %d", lane.Number, ipam.MaxLanes-1)
+		}
+		numbers[lane.Number] = true
+		if lane.Endpoint.IsValid() && (lane.Endpoint.Port() == 0 || lane.Endpoint.Addr().IsUnspecified() || lane.Endpoint.Addr().IsMulticast()) {
+			return fmt.Errorf("lanes[%d].endpoint: %s cannot be dialled", lane.Number, lane.Endpoint)
+		}
+		for _, key := range lane.Keys {
+			if raw, err := base64.StdEncoding.Strict().DecodeString(key); err != nil || len(raw) != 32 {
+				return fmt.Errorf("lanes[%d].keys: %.50q is not 32 bytes in base64", lane.Number, key)
+			}
+			if key == g.Self.PublicKey {
+				return fmt.Errorf("lanes[%d].keys: %s is our own key", lane.Number, key)
+			}
+			for _, other := range g.Peers {
+				for _, theirs := range other.Lanes {
+					if slices.Contains(theirs.Keys, key) {
+						return fmt.Errorf("lanes[%d].keys: %s is a key of peer %s (%s), too", lane.Number, key, other.Name, other.ClusterID)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (g ground) checkMapping(mapping Mapping) error {
+	switch {
+	case !ipam.IsMappable(g.Local.External, mapping.External):
+		return fmt.Errorf("mapping %s: external: it is not an address of local.external %s that is kept for mappings", mapping.External, g.Local.External)
+	case !mapping.Target.Is4() || mapping.Target.IsUnspecified() || mapping.Target.IsLoopback() || mapping.Target.IsMulticast():
+		return fmt.Errorf("mapping %s: target: %q is not an IPv4 address of a host", mapping.External, mapping.Target)
+	case slices.ContainsFunc(g.Mappings, func(other Mapping) bool { return other.External == mapping.External }):
+		return fmt.Errorf("mapping %s: external: it is mapped twice, to %s, too", mapping.External, mapping.Target)
+	}
+	return nil
+}
+
+// nobodys are networks that no cluster can have.
+var nobodys = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("224.0.0.0/3"),
+}
+
+func checkNetwork(network netip.Prefix) error {
+	if !network.IsValid() || !network.Addr().Is4() {
+		return fmt.Errorf("%q is not an IPv4 network", network)
+	}
+	if network != network.Masked() {
+		return fmt.Errorf("%s has bits beyond its length, it should be %s", network, network.Masked())
+	}
+	for _, nobody := range nobodys {
+		if network.Overlaps(nobody) {
+			return fmt.Errorf("%s overlaps %s, which is nobody's", network, nobody)
+		}
+	}
+	return nil
+}
+
+// tidy is a peer with its lanes sorted, each key once.
+func tidy(peer Peer) Peer {
+	peer.Lanes = sorted(peer.Lanes, func(a, b PeerLane) int { return cmp.Compare(a.Number, b.Number) })
+	for i := range peer.Lanes {
+		var keys []string
+		for _, key := range peer.Lanes[i].Keys {
+			if !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+		peer.Lanes[i].Keys = keys
+	}
+	return peer
+}
+
+// fours are the IPv4 networks of a list, in its order.
+func fours(networks []netip.Prefix) (four []netip.Prefix) {
+	for _, network := range networks {
+		if !network.Addr().Is6() {
+			four = append(four, network)
+		}
+	}
+	return four
+}
+
+func sorted[T any](all []T, compare func(a, b T) int) []T {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, compare)
+	return all
+}
+
+// wrap says where an error comes from.
+func wrap(err error, format string, where ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, where...), err)
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"liqo.io/liqo/internal/network/ipam"
+	"liqo.io/liqo/internal/network/plan"
+)
+
+const rounds = 400
+
+// side is one of two clusters that are peers.
+type side struct {
+	snapshot plan.Snapshot
+	gateway  *machine
+}
+
+// pair makes two clusters whose networks come from so few that they meet in every way, also crosswise: what one calls its pods
+// may be what the other calls the first one's external network.
+func pair(t *testing.T, random *rand.Rand) (rome, milan side) {
+	t.Helper()
+	networks := func() []netip.Prefix {
+		var all []netip.Prefix
+		for _, i := range random.Perm(6) {
+			all = append(all, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i)}), 16))
+		}
+		return all
+	}
+	// Own pods and external network, then the peer's as seen here.
+	r, m := networks(), networks()
+	rome = cluster(t, "rome", "milan", r, m)
+	milan = cluster(t, "milan", "rome", m, r)
+	return rome, milan
+}
+
+func cluster(t *testing.T, name, peer string, own, theirs []netip.Prefix) side {
+	t.Helper()
+	s := plan.Snapshot{
+		Local: plan.Cluster{PodCIDRs: own[:1], External: own[1]},
+		Peers: []plan.Peer{{
+			ClusterID: peer, Name: peer,
+			Pods: plan.Swap{From: own[0], To: theirs[2]}, External: plan.Swap{From: own[1], To: theirs[3]},
+			RemotePods: own[2], RemoteExternal: own[3],
+			Lanes: []plan.PeerLane{{Keys: []string{key(peer)}}},
+		}},
+		Self: plan.Self{PodMTU: 1500, Uplink: "eth0", ListenPort: 5871, PublicKey: key(name)},
+	}
+	for i := range 3 {
+		network, _ := ipam.Swap(netip.AddrFrom4([4]byte{0, 0, byte(10 * i)}), netip.MustParsePrefix("0.0.0.0/16"), own[0])
+		s.Nodes = append(s.Nodes, plan.Node{
+			Name: fmt.Sprint("node", i), Address: netip.AddrFrom4([4]byte{192, 168, 0, byte(10 + i)}), PodCIDRs: []netip.Prefix{netip.PrefixFrom(network, 24)},
+		})
+	}
+	s.Self.Address = s.Nodes[0].PodCIDRs[0].Addr().Next().Next()
+	s.Gateways = []plan.Gateway{{Address: s.Self.Address, Node: "node0"}}
+	return side{snapshot: s, gateway: gateway(t, s)}
+}
+
+func gateway(t *testing.T, s plan.Snapshot) *machine {
+	t.Helper()
+	state, err := plan.ForGateway(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &machine{state: state, uplink: s.Self.Address}
+}
+
+func key(name string) string { return (name + strings.Repeat("A", 43))[:43] + "=" }
+
+// host returns a random address of a pod or, in the external network, of a node; and as what the peer sees it.
+func (s side) host(random *rand.Rand) (address, seen netip.Addr) {
+	node := s.snapshot.Nodes[random.IntN(len(s.snapshot.Nodes))]
+	peer := s.snapshot.Peers[0]
+	if random.IntN(4) == 0 {
+		address, _ = ipam.Swap(node.PodCIDRs[0].Addr(), s.snapshot.Local.PodCIDRs[0], s.snapshot.Local.External)
+		seen, _ = ipam.Swap(address, peer.External.From, peer.External.To)
+		return address, seen
+	}
+	four := node.PodCIDRs[0].Addr().As4()
+	four[3] = byte(3 + random.IntN(253)) // 2 is the gateway
+	address = netip.AddrFrom4(four)
+	seen, _ = ipam.Swap(address, peer.Pods.From, peer.Pods.To)
+	return address, seen
+}
+
+// TestWayAndBack: whatever the networks, a packet to the address under which a host is seen arrives at that host, from the address under
+// which the sender is seen; the answer finds back, and an error says what the sender had sent.
+func TestWayAndBack(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range rounds {
+		rome, milan := pair(t, random)
+		client, clientSeen := rome.host(random)
+		server, serverSeen := milan.host(random)
+
+		request := cross(t, packet{in: plan.VXLANLink, from: client, to: serverSeen, protocol: "tcp", mss: 1460}, rome, milan)
+		if request.from != clientSeen || request.to != server || request.mss != 1380 {
+			t.Fatalf("%s > %s (mss 1460) arrived as %s > %s (mss %d), want %s > %s (mss 1380)\n%+v", client, serverSeen, request.from, request.to, request.mss, clientSeen, server, rome.snapshot)
+		}
+		if route, _ := milan.gateway.best(plan.Table, server); route.Link != plan.VXLANLink || !route.Via.IsValid() {
+			t.Fatalf("no node for %s: %+v", server, route)
+		}
+		answer := cross(t, packet{in: plan.VXLANLink, from: server, to: request.from, protocol: "tcp", mss: 1000}, milan, rome)
+		if answer.from != serverSeen || answer.to != client || answer.mss != 1000 {
+			t.Fatalf("the answer of %s is %s > %s, want %s > %s", server, answer.from, answer.to, serverSeen, client)
+		}
+		// The error may come from another host than the server, for example from its node.
+		router, routerSeen := milan.host(random)
+		failure := cross(t, packet{in: plan.VXLANLink, from: router, to: request.from, protocol: "icmp", innerFrom: request.from, innerTo: request.to}, milan, rome)
+		if failure.from != routerSeen || failure.to != client || failure.innerFrom != client || failure.innerTo != serverSeen {
+			t.Fatalf("the error of %s is %s > %s about %s > %s, want %s > %s about %s > %s", router,
+				failure.from, failure.to, failure.innerFrom, failure.innerTo, routerSeen, client, client, serverSeen)
+		}
+	}
+}
+
+// cross sends a packet from the overlay of one cluster to that of the other.
+func cross(t *testing.T, p packet, from, to side) packet {
+	t.Helper()
+	left, verdict := from.gateway.receive(p)
+	if verdict != sent {
+		t.Fatalf("%+v was %s by the first gateway:\n%s", p, verdict, from.gateway.state)
+	}
+	entered, ok := tunnel(left, from.gateway, to.gateway)
+	if !ok {
+		t.Fatalf("the tunnel refused %+v\n%s\n%s", left, from.gateway.state, to.gateway.state)
+	}
+	arrived, verdict := to.gateway.receive(entered)
+	if verdict != sent || arrived.out != plan.VXLANLink {
+		t.Fatalf("%+v was %s (%s) by the second gateway:\n%s", entered, verdict, arrived.out, to.gateway.state)
+	}
+	return arrived
+}
+
+// TestProbes: a gateway's probe comes to the gateway of the same lane, and its echo back.
+func TestProbes(t *testing.T) {
+	random := rand.New(rand.NewPCG(2, 2))
+	for range rounds {
+		rome, milan := pair(t, random)
+		own := ipam.ProbeAddress(rome.snapshot.Local.External, 0)
+		left, verdict := rome.gateway.send(packet{from: own, to: ipam.ProbeAddress(rome.snapshot.Peers[0].RemoteExternal, 0), protocol: "udp", port: plan.ProbePort})
+		entered, ok := tunnel(left, rome.gateway, milan.gateway)
+		if verdict != sent || !ok {
+			t.Fatalf("%s %v %+v", verdict, ok, left)
+		}
+		heard, verdict := milan.gateway.receive(entered)
+		if verdict != local {
+			t.Fatalf("%+v was %s", entered, verdict)
+		}
+		left, verdict = milan.gateway.send(packet{from: heard.to, to: heard.from, protocol: "udp", port: plan.ProbePort})
+		entered, ok = tunnel(left, milan.gateway, rome.gateway)
+		if verdict != sent || !ok {
+			t.Fatalf("%s %v %+v", verdict, ok, left)
+		}
+		if echo, verdict := rome.gateway.receive(entered); verdict != local || echo.to != own {
+			t.Fatalf("%+v was %s at %s, want %s at %s", entered, verdict, echo.to, local, own)
+		}
+	}
+}
+
+// TestHostilePeer: whoever has milan's key can send anything. It comes to hosts of ours by the names that milan has for them, to our echo,
+// and nowhere else, even when somebody has deleted our routes.
+func TestHostilePeer(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 3))
+	came := map[string]int{}
+	for range rounds {
+		rome, _ := pair(t, random)
+		peer := rome.snapshot.Peers[0]
+		flushed := &machine{state: rome.gateway.state, uplink: rome.gateway.uplink}
+		flushed.state.Routes = nil
+		for range 50 {
+			p := packet{
+				in: plan.TunnelLink, from: anywhere(random, peer.RemotePods, peer.RemoteExternal), to: anywhere(random, peer.Pods.To, peer.External.To, peer.Pods.From, peer.External.From),
+				protocol: []string{"tcp", "udp", "icmp"}[random.IntN(3)], port: []uint16{22, plan.ProbePort, plan.DefaultVXLANPort, 5873}[random.IntN(4)],
+			}
+			if !allowed(rome.gateway, key("milan"), p.from) {
+				if peer.RemotePods.Contains(p.from) || peer.RemoteExternal.Contains(p.from) {
+					t.Fatalf("WireGuard refuses %s", p.from)
+				}
+				continue // WireGuard drops it
+			}
+			arrived, verdict := rome.gateway.receive(p)
+			came[verdict]++
+			known := peer.Pods.To.Contains(p.to) || peer.External.To.Contains(p.to)
+			echo := p.protocol == "udp" && p.port == plan.ProbePort && arrived.to == ipam.ProbeAddress(rome.snapshot.Local.External, 0)
+			switch {
+			case verdict == dropped, verdict == lost:
+			case verdict == local && known && (p.protocol == "icmp" || echo):
+			case verdict == sent && known && arrived.out == plan.VXLANLink && (peer.Pods.From.Contains(arrived.to) || peer.External.From.Contains(arrived.to)):
+			default:
+				t.Fatalf("%+v was %s as %+v:\n%s", p, verdict, arrived, rome.gateway.state)
+			}
+			if arrived, verdict := flushed.receive(p); verdict == sent {
+				t.Fatalf("without routes, %+v was %s as %+v", p, verdict, arrived)
+			}
+		}
+	}
+	for _, verdict := range []string{dropped, lost, local, sent} {
+		if came[verdict] == 0 {
+			t.Errorf("no packet was %s: the test asks too little (%v)", verdict, came)
+		}
+	}
+}
+
+// anywhere is an address, more often in one of the networks than not, and there more often one that is somebody's.
+func anywhere(random *rand.Rand, networks ...netip.Prefix) netip.Addr {
+	address := netip.AddrFrom4([4]byte{byte(random.IntN(256)), byte(random.IntN(256)), byte(10 * random.IntN(4)), byte(random.IntN(4))})
+	if random.IntN(5) == 0 {
+		return address
+	}
+	return write(address, networks[random.IntN(len(networks))])
+}
+
+// TestNoTransit: nothing leaves by the tunnel but what comes from us, whatever link it came by.
+func TestNoTransit(t *testing.T) {
+	random := rand.New(rand.NewPCG(4, 4))
+	for range rounds {
+		rome, _ := pair(t, random)
+		peer := rome.snapshot.Peers[0]
+		p := packet{
+			in: []string{"eth0", plan.VXLANLink, plan.TunnelLink}[random.IntN(3)], protocol: "tcp",
+			from: anywhere(random, peer.Pods.To, peer.External.To, peer.Pods.From), to: anywhere(random, peer.RemotePods, peer.RemoteExternal),
+		}
+		left, verdict := rome.gateway.receive(p)
+		ours := peer.Pods.From.Contains(p.from) || peer.External.From.Contains(p.from)
+		if verdict == sent && left.out == plan.TunnelLink && !ours {
+			t.Fatalf("%+v left as %+v:\n%s", p, left, rome.gateway.state)
+		}
+		if verdict == sent && p.in != "eth0" && left.out == "eth0" {
+			t.Fatalf("%+v left by the uplink:\n%s", p, rome.gateway.state)
+		}
+	}
+}
+
+// TestMappings follows a connection to what each mapping of testdata/mappings.txtar stands for, and its answers.
+func TestMappings(t *testing.T) {
+	_, sections := readSections(t, "testdata/mappings.txtar")
+	snapshot := readSnapshot(t, sections[0].text)
+	state, err := host(t, snapshot, "gateway", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rome := &machine{state: state, uplink: snapshot.Gateways[0].Address}
+	const milan, turin, probe = "10.30.2.7", "10.31.0.7", "10.70.0.1"
+	for _, test := range []struct{ what, from, to, verdict, out, source, target string }{
+		{"a Service", milan, "10.72.0.17", sent, "eth0", "10.10.0.9", "10.96.0.10"},
+		{"a Service, from another peer", turin, "10.72.0.17", sent, "eth0", "10.10.0.9", "10.96.0.10"},
+		{"a host, for milan only", milan, "10.72.0.18", sent, "eth0", "10.10.0.9", "192.168.9.9"},
+		{"a host, not for turin", turin, "10.72.0.18", lost, "", "", ""},
+		{"a pod of turin's", milan, "10.72.0.19", sent, plan.TunnelLink, "10.72.0.1", "10.31.0.5"},
+		{"nothing", milan, "10.72.0.20", lost, "", "", ""},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			rome.flows = nil
+			from, to := netip.MustParseAddr(test.from), netip.MustParseAddr(test.to)
+			request, verdict := rome.receive(packet{in: plan.TunnelLink, from: from, to: to, protocol: "tcp"})
+			if verdict != test.verdict || verdict == sent && (request.out != test.out || request.from.String() != test.source || request.to.String() != test.target) {
+				t.Fatalf("%s > %s: %s by %q as %s > %s", from, to, verdict, request.out, request.from, request.to)
+			}
+			if verdict != sent {
+				return
+			}
+			answer, verdict := rome.receive(packet{in: request.out, from: request.to, to: request.from, protocol: "tcp"})
+			if verdict != sent || answer.out != plan.TunnelLink || answer.from != to || answer.to != from {
+				t.Fatalf("the answer %s > %s: %s by %q as %s > %s", request.to, request.from, verdict, answer.out, answer.from, answer.to)
+			}
+		})
+	}
+	for _, p := range []packet{
+		{in: plan.TunnelLink, from: netip.MustParseAddr(milan), to: netip.MustParseAddr("10.40.1.5")},
+		{in: plan.VXLANLink, from: netip.MustParseAddr("10.10.1.5"), to: netip.MustParseAddr(milan)},
+		{in: "eth0", from: snapshot.Nodes[0].Address, to: rome.uplink, protocol: "udp", port: plan.DefaultVXLANPort},
+	} {
+		if arrived, _ := rome.receive(p); !arrived.untracked {
+			t.Errorf("%+v is for no mapping, but tracked", p)
+		}
+	}
+}
+
+// TestStateless: without mappings a gateway has nothing that makes the kernel track connections.
+func TestStateless(t *testing.T) {
+	rome, _ := pair(t, rand.New(rand.NewPCG(5, 5)))
+	for _, chain := range rome.gateway.state.Chains {
+		if chain.NAT || slices.ContainsFunc(chain.Rules, func(rule plan.PacketRule) bool { return rule.New || rule.Mapped || rule.Verb == plan.NoTrack }) {
+			t.Errorf("chain %s makes the kernel track connections:\n%s", chain.Name, rome.gateway.state)
+		}
+	}
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// keepalive is well below the 30 s after which the address translation of a node forgets a flow.
+const keepalive = 5 * time.Second
+
+// wireGuard is the tunnel to the gateways of the same lane of all peers. The networks of a peer belong to the key in use; the others may shake hands
+// already, and take over when the peer has changed its key.
+func (g ground) wireGuard() *WireGuard {
+	tunnel := &WireGuard{PublicKey: g.Self.PublicKey, ListenPort: g.Self.ListenPort}
+	for _, peer := range g.Peers {
+		for _, lane := range peer.Lanes {
+			if lane.Number != g.Self.Lane {
+				continue
+			}
+			networks := remote(peer)
+			slices.SortFunc(networks, netip.Prefix.Compare)
+			for i, key := range lane.Keys {
+				end := WireGuardPeer{PublicKey: key, Endpoint: lane.Endpoint, Dial: lane.Dial, Keepalive: keepalive}
+				if i == 0 {
+					end.AllowedIPs = networks
+				}
+				tunnel.Peers = append(tunnel.Peers, end)
+			}
+		}
+	}
+	slices.SortFunc(tunnel.Peers, func(a, b WireGuardPeer) int { return cmp.Compare(a.PublicKey, b.PublicKey) })
+	return tunnel
+}

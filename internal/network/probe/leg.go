@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"time"
+)
+
+// State is what is known of a leg.
+type State int
+
+// A leg is Unknown until probes came back, or had time enough to.
+const (
+	Unknown State = iota
+	Up
+	Down
+)
+
+const (
+	// lostInterval is how many intervals without a reply make a leg Down, slack what is allowed on top for jitter.
+	lostIntervals = 3
+	slack         = 20 * time.Millisecond
+	// firstReply is how long a new leg may stay Unknown.
+	firstReply = time.Second
+	// inRow is how many replies in a row make a leg Up.
+	inRow = 2
+	// remembered is the number of probes that loss and round trip are counted of.
+	remembered = 64
+	// late is when a probe counts as lost in the statistics.
+	late = time.Second
+)
+
+// Pace is how often a leg is probed: while it is up, and while it is not or a reply is overdue.
+type Pace struct {
+	Up, Other time.Duration
+}
+
+// leg judges one way by its probes. Its clock is whatever the caller says it is.
+type leg struct {
+	pace  Pace
+	state State
+	// since is when it was made; last, when a reply arrived; sent, when the last probe left.
+	since, last, sent time.Time
+	row               int
+	sequence          uint64
+	probes            [remembered]probed
+}
+
+type probed struct {
+	sequence uint64
+	sent     time.Time
+	// took is how long the reply took, 0 if there is none.
+	took time.Duration
+}
+
+// Stand is how a leg stands.
+type Stand struct {
+	State State
+	// Last is when a reply arrived; zero for never.
+	Last time.Time
+	// Lost is the share of lost probes among the last ones; RoundTrip the mean of those that came back.
+	Lost      float64
+	RoundTrip time.Duration
+}
+
+func newLeg(now time.Time, pace Pace) *leg {
+	return &leg{pace: pace, since: now}
+}
+
+// interval until the next probe. A reply that is overdue makes the others follow faster, so that one lost probe decides nothing.
+func (l *leg) interval(now time.Time) time.Duration {
+	if l.state == Up && now.Sub(l.last) < l.pace.Up*3/2 {
+		return l.pace.Up
+	}
+	return l.pace.Other
+}
+
+// due is when the next probe is to be sent.
+func (l *leg) due(now time.Time) time.Time {
+	if l.sent.IsZero() {
+		return now
+	}
+	at := l.sent.Add(l.interval(now))
+	if overdue := l.last.Add(l.pace.Up * 3 / 2); l.state == Up && overdue.After(now) && at.After(overdue) {
+		return overdue
+	}
+	return at
+}
+
+// deadline is when judge says something else if nothing arrives; zero for never.
+func (l *leg) deadline() time.Time {
+	switch l.state {
+	case Up:
+		return l.last.Add(l.silence())
+	case Unknown:
+		return l.since.Add(max(firstReply, l.silence()))
+	}
+	return time.Time{}
+}
+
+func (l *leg) silence() time.Duration { return lostIntervals*l.pace.Up + slack }
+
+// send gives the sequence number of a probe that leaves now.
+func (l *leg) send(now time.Time) uint64 {
+	l.sequence++
+	l.sent = now
+	l.probes[l.sequence%remembered] = probed{sequence: l.sequence, sent: now}
+	return l.sequence
+}
+
+// hear takes a reply and tells whether the state changed.
+func (l *leg) hear(now time.Time, sequence uint64) bool {
+	probe := &l.probes[sequence%remembered]
+	if sequence == 0 || probe.sequence != sequence || probe.took != 0 {
+		return false // made up, too old, or twice
+	}
+	probe.took = max(now.Sub(probe.sent), 1)
+	if l.last.IsZero() || now.Sub(l.last) > l.silence() {
+		l.row = 0
+	}
+	l.row, l.last = l.row+1, now
+	if l.state == Up || l.row < inRow {
+		return false
+	}
+	l.state = Up
+	return true
+}
+
+// judge tells whether the state changed because nothing arrived.
+func (l *leg) judge(now time.Time) bool {
+	if deadline := l.deadline(); deadline.IsZero() || !now.After(deadline) {
+		return false
+	}
+	l.state, l.row = Down, 0
+	return true
+}
+
+// excuse does not count time in which we ourselves were not running: replies may wait to be read.
+func (l *leg) excuse(now time.Time, stalled time.Duration) {
+	l.since = earlier(now, l.since.Add(stalled))
+	if !l.last.IsZero() {
+		l.last = earlier(now, l.last.Add(stalled))
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func (l *leg) stand(now time.Time) Stand {
+	stand := Stand{State: l.state, Last: l.last}
+	var judged, lost, back int
+	var sum time.Duration
+	for _, probe := range l.probes {
+		switch {
+		case probe.sequence == 0:
+		case probe.took != 0:
+			judged, back, sum = judged+1, back+1, sum+probe.took
+		case now.Sub(probe.sent) > late:
+			judged, lost = judged+1, lost+1
+		}
+	}
+	if judged > 0 {
+		stand.Lost = float64(lost) / float64(judged)
+	}
+	if back > 0 {
+		stand.RoundTrip = sum / time.Duration(back)
+	}
+	return stand
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"testing"
+	"time"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// way simulates a leg: who answers, and how long a reply takes.
+type way struct {
+	leg     *leg
+	now     time.Time
+	answers func(at time.Duration) bool
+	takes   time.Duration
+	flying  []flying
+	changes []change
+}
+
+type flying struct {
+	sequence uint64
+	arrives  time.Time
+}
+
+type change struct {
+	at    time.Duration
+	state State
+}
+
+func (w *way) run(until time.Duration) {
+	for ; w.now.Sub(start) < until; w.now = w.now.Add(time.Millisecond) {
+		before := w.leg.state
+		for len(w.flying) > 0 && !w.flying[0].arrives.After(w.now) {
+			w.leg.hear(w.now, w.flying[0].sequence)
+			w.flying = w.flying[1:]
+		}
+		w.leg.judge(w.now)
+		if !w.leg.due(w.now).After(w.now) {
+			sequence := w.leg.send(w.now)
+			if w.answers(w.now.Sub(start)) {
+				w.flying = append(w.flying, flying{sequence, w.now.Add(w.takes)})
+			}
+		}
+		if w.leg.state != before {
+			w.changes = append(w.changes, change{w.now.Sub(start), w.leg.state})
+		}
+	}
+}
+
+func TestLeg(t *testing.T) {
+	fast := Pace{Up: 50 * time.Millisecond, Other: 50 * time.Millisecond}
+	slow := Pace{Up: 500 * time.Millisecond, Other: 200 * time.Millisecond}
+	always := func(time.Duration) bool { return true }
+	not := func(from, to time.Duration) func(time.Duration) bool {
+		return func(at time.Duration) bool { return at < from || at >= to }
+	}
+	type span struct{ from, to time.Duration }
+	ms := time.Millisecond
+	for name, test := range map[string]struct {
+		pace    Pace
+		takes   time.Duration
+		answers func(time.Duration) bool
+		until   time.Duration
+		want    []State
+		when    []span
+	}{
+		"up after two replies":         {fast, 1 * ms, always, 2 * time.Second, []State{Up}, []span{{50 * ms, 60 * ms}}},
+		"slow pace":                    {slow, 1 * ms, always, 5 * time.Second, []State{Up}, []span{{200 * ms, 210 * ms}}},
+		"long round trip is not loss":  {fast, 400 * ms, always, 5 * time.Second, []State{Up}, []span{{450 * ms, 460 * ms}}},
+		"nobody there":                 {fast, 1 * ms, func(time.Duration) bool { return false }, 5 * time.Second, []State{Down}, []span{{time.Second, 1010 * ms}}},
+		"three lost":                   {fast, 1 * ms, not(time.Second, time.Hour), 5 * time.Second, []State{Up, Down}, []span{{0, 100 * ms}, {1100 * ms, 1180 * ms}}},
+		"two lost are forgiven":        {fast, 1 * ms, not(time.Second, 1100*ms), 5 * time.Second, []State{Up}, nil},
+		"comes back":                   {fast, 1 * ms, not(time.Second, 2*time.Second), 5 * time.Second, []State{Up, Down, Up}, []span{{0, 100 * ms}, {1100 * ms, 1180 * ms}, {2050 * ms, 2110 * ms}}},
+		"slow pace hurries when late":  {slow, 1 * ms, not(time.Second, 2*time.Second), 9 * time.Second, []State{Up}, nil},
+		"slow pace, down after three":  {slow, 1 * ms, not(time.Second, time.Hour), 9 * time.Second, []State{Up, Down}, []span{{0, 300 * ms}, {2 * time.Second, 2530 * ms}}},
+		"a reply now and then is none": {fast, 1 * ms, func(at time.Duration) bool { return at%time.Second < 50*ms }, 9 * time.Second, []State{Down}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &way{leg: newLeg(start, test.pace), now: start, answers: test.answers, takes: test.takes}
+			w.run(test.until)
+			if len(w.changes) != len(test.want) {
+				t.Fatalf("changes %v, want states %v", w.changes, test.want)
+			}
+			for i, change := range w.changes {
+				if change.state != test.want[i] {
+					t.Errorf("change %d: %v, want %v", i, change, test.want[i])
+				}
+				if test.when != nil && (change.at < test.when[i].from || change.at > test.when[i].to) {
+					t.Errorf("change %d to %v at %v, want %v", i, change.state, change.at, test.when[i])
+				}
+			}
+		})
+	}
+}
+
+func TestLegStatistics(t *testing.T) {
+	w := &way{leg: newLeg(start, Pace{Up: 100 * time.Millisecond, Other: 100 * time.Millisecond}), now: start, takes: 30 * time.Millisecond}
+	count := 0
+	w.answers = func(time.Duration) bool { count++; return count%4 != 0 }
+	w.run(20 * time.Second)
+	stand := w.leg.stand(w.now)
+	if stand.Lost < 0.2 || stand.Lost > 0.3 {
+		t.Errorf("lost %v of every fourth", stand.Lost)
+	}
+	if stand.RoundTrip != 30*time.Millisecond {
+		t.Errorf("round trip %v", stand.RoundTrip)
+	}
+	if stand.State != Up {
+		t.Errorf("state %v: a quarter of loss is not down", stand.State)
+	}
+}
+
+func TestLegBelievesOnlyWhatItAsked(t *testing.T) {
+	l := newLeg(start, Pace{Up: time.Second, Other: time.Second})
+	sequence := l.send(start)
+	for range 5 {
+		l.hear(start.Add(time.Millisecond), sequence)
+	}
+	l.hear(start.Add(time.Millisecond), 0)
+	l.hear(start.Add(time.Millisecond), sequence+remembered)
+	l.hear(start.Add(time.Millisecond), 12345)
+	if l.state == Up || l.row != 1 {
+		t.Errorf("state %v after one reply, repeated, and made-up ones (row %d)", l.state, l.row)
+	}
+}
+
+func TestLegExcusesOwnStall(t *testing.T) {
+	w := &way{leg: newLeg(start, Pace{Up: 50 * time.Millisecond, Other: 50 * time.Millisecond}), now: start, takes: time.Millisecond, answers: func(time.Duration) bool { return true }}
+	w.run(time.Second)
+	later := w.now.Add(5 * time.Second)
+	w.leg.excuse(later, 5*time.Second)
+	if w.leg.judge(later) {
+		t.Error("down, though it was we who slept")
+	}
+	if w.leg.last.After(later) {
+		t.Error("a reply from the future")
+	}
+	if !w.leg.judge(later.Add(time.Second)) {
+		t.Error("not down a second after waking up without a reply")
+	}
+}
+
+func TestChoose(t *testing.T) {
+	for name, test := range map[string]struct {
+		present int
+		lanes   []int
+		states  map[int]State
+		want    int
+	}{
+		"sticky, though a lower one is up": {1, []int{0, 1}, map[int]State{0: Up, 1: Up}, 1},
+		"leaves what is down":              {0, []int{0, 1}, map[int]State{0: Down, 1: Up}, 1},
+		"stays if nothing is better":       {0, []int{0, 1}, map[int]State{0: Down, 1: Down}, 0},
+		"not to an unknown one":            {0, []int{0, 1}, map[int]State{0: Down}, 0},
+		"unknown is not down":              {0, []int{0, 1}, map[int]State{1: Up}, 0},
+		"no fail-back":                     {2, []int{0, 1, 2}, map[int]State{0: Up, 1: Up, 2: Unknown}, 2},
+		"present one is gone":              {1, []int{0, 2}, map[int]State{2: Up}, 2},
+		"present one is gone, none is up":  {1, []int{0, 2}, nil, 0},
+		"no lanes":                         {1, nil, nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Choose(test.present, test.lanes, func(lane int) State { return test.states[lane] }); got != test.want {
+				t.Errorf("lane %d, want %d", got, test.want)
+			}
+		})
+	}
+}

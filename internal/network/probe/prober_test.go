@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// bed has probers on addresses of the loopback network, all on one port.
+type bed struct {
+	t    *testing.T
+	port uint16
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	conn, err := net.ListenUDP("udp4", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return &bed{t, conn.LocalAddr().(*net.UDPAddr).AddrPort().Port()}
+}
+
+type prober struct {
+	*Prober
+	changed chan struct{}
+	heard   chan Heard
+	stop    func()
+}
+
+// start runs a prober in the network namespace, 0 for the present one.
+func (b *bed) start(space netns.NsHandle, aim Aim) *prober {
+	b.t.Helper()
+	p := &prober{changed: make(chan struct{}, 1000), heard: make(chan Heard, 1000)}
+	p.Prober = New(Options{Port: b.port, Changed: func() { p.changed <- struct{}{} }, Heard: func(h Heard) { p.heard <- h }})
+	p.Aim(aim)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if space != 0 {
+			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			if err := netns.Set(space); err != nil {
+				b.t.Error(err)
+				return
+			}
+		}
+		_ = p.Run(ctx)
+	})
+	p.stop = func() { cancel(); running.Wait() }
+	b.t.Cleanup(p.stop)
+	return p
+}
+
+// until waits for news until check is content.
+func (p *prober) until(t *testing.T, what string, check func(map[Target]Result) bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for !check(p.Results()) {
+		select {
+		case <-p.changed:
+		case <-deadline:
+			t.Fatalf("%s: %+v, %v", what, p.Results(), p.Problem())
+		}
+	}
+}
+
+var fast = Pace{Up: 20 * time.Millisecond, Other: 20 * time.Millisecond}
+
+func TestProbersMeet(t *testing.T) {
+	b := newBed(t)
+	rome, milan, node := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3"), netip.MustParseAddr("127.0.0.1")
+	toMilan, toRome := Target{"milan", 1, milan}, Target{"rome", 1, rome}
+	first := b.start(0, Aim{Local: rome, Pace: fast, Targets: []Target{toMilan}, MTU: 1420, Nodes: map[netip.Addr]string{node: "n1"}})
+	second := b.start(0, Aim{Local: milan, Pace: fast, Targets: []Target{toRome}, MTU: 1380})
+	first.until(t, "rome sees milan", func(r map[Target]Result) bool { return r[toMilan].State == Up && r[toMilan].MTU == 1420 })
+	second.until(t, "milan sees rome", func(r map[Target]Result) bool { return r[toRome].State == Up && r[toRome].MTU == 1380 })
+
+	sight := Sight{ClusterID: "milan", Lane: 1, Up: []int{1}}
+	third := b.start(0, Aim{Pace: fast, Targets: []Target{toMilan}, Node: "n1", Gateways: []netip.Addr{rome}, Sights: []Sight{sight}})
+	third.until(t, "a node sees milan", func(r map[Target]Result) bool { return r[toMilan].State == Up })
+	select {
+	case heard := <-first.heard:
+		if heard.Node != "n1" || len(heard.Sights) != 1 || heard.Sights[0].Lane != 1 {
+			t.Errorf("heard %+v", heard)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the gateway does not hear its node")
+	}
+
+	second.stop()
+	ended := time.Now()
+	third.until(t, "the node sees that milan is gone", func(r map[Target]Result) bool { return r[toMilan].State == Down })
+	if took := time.Since(ended); took > time.Second {
+		t.Errorf("noticed after %v", took)
+	}
+}
+
+// Who is not asked does not answer, and who answers sends no more than was asked with.
+func TestNoAmplification(t *testing.T) {
+	b := newBed(t)
+	gateway := netip.MustParseAddr("127.0.0.2")
+	b.start(0, Aim{Local: gateway, Pace: fast})
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	to := netip.AddrPortFrom(gateway, b.port)
+	send := func(packet []byte) {
+		if _, err := conn.WriteToUDPAddrPort(packet, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive := func() int {
+		buffer := make([]byte, 1<<16)
+		n, err := conn.Read(buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	// The server opens its socket when it runs; ask until it answers.
+	for answered := false; !answered; {
+		send(header{kind: echoRequest, sequence: 1}.write(nil, 100))
+		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		_, err := conn.Read(make([]byte, 1<<16))
+		answered = err == nil
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	for _, kind := range []kind{echoReply, sights, 0, 9} {
+		send(header{kind: kind}.write(nil, 100))
+	}
+	send([]byte("liqo"))
+	send(nil)
+	send(header{kind: echoRequest, sequence: 2}.write(nil, 333))
+	if n := receive(); n != 333 {
+		t.Errorf("the first answer has %d bytes, want the echo of 333", n)
+	}
+	for range 3 * echoBurst {
+		send(header{kind: echoRequest, sequence: 3}.write(nil, headerSize))
+	}
+	answers := 0
+	for {
+		_ = conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		if _, err := conn.Read(make([]byte, 100)); err != nil {
+			break
+		}
+		answers++
+	}
+	if answers == 0 || answers > 2*echoBurst {
+		t.Errorf("%d answers to %d requests at once", answers, 3*echoBurst)
+	}
+}
+
+// A path that drops silently what is larger than it takes.
+func TestPathOnRealLinks(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("NOT RUN: network namespaces need root")
+	}
+	rome, milan := newSpace(t), newSpace(t)
+	join(t, rome, milan)
+	b := newBed(t)
+	one, two := netip.MustParseAddr("10.99.0.1"), netip.MustParseAddr("10.99.0.2")
+	toMilan, toRome := Target{"milan", 0, two}, Target{"rome", 0, one}
+	first := b.start(rome, Aim{Local: one, Pace: fast, Targets: []Target{toMilan}, MTU: 1420})
+	second := b.start(milan, Aim{Local: two, Pace: fast, Targets: []Target{toRome}, MTU: 1280})
+	// Rome's link takes 1420, milan's end of it 1280: what is larger is dropped there.
+	first.until(t, "rome", func(r map[Target]Result) bool { return r[toMilan].MTU == 1280 })
+	second.until(t, "milan", func(r map[Target]Result) bool { return r[toRome].MTU == 1280 })
+}
+
+func newSpace(t *testing.T) netns.NsHandle {
+	t.Helper()
+	made := make(chan netns.NsHandle)
+	go func() {
+		runtime.LockOSThread()
+		space, err := netns.New()
+		if err != nil {
+			t.Error(err)
+		}
+		made <- space
+	}()
+	space := <-made
+	t.Cleanup(func() { space.Close() })
+	return space
+}
+
+func join(t *testing.T, rome, milan netns.NsHandle) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	here, err := netlink.NewHandleAt(rome)
+	must(err)
+	defer here.Close()
+	there, err := netlink.NewHandleAt(milan)
+	must(err)
+	defer there.Close()
+	must(here.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "a", MTU: 1420}, PeerName: "b", PeerNamespace: netlink.NsFd(milan)}))
+	for _, end := range []struct {
+		handle  *netlink.Handle
+		name    string
+		address string
+		mtu     int
+	}{{here, "a", "10.99.0.1/24", 1420}, {there, "b", "10.99.0.2/24", 1280}} {
+		link, err := end.handle.LinkByName(end.name)
+		must(err)
+		address, err := netlink.ParseAddr(end.address)
+		must(err)
+		must(end.handle.LinkSetMTU(link, end.mtu))
+		must(end.handle.AddrAdd(link, address))
+		must(end.handle.LinkSetUp(link))
+	}
+}

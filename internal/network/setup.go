@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/network/ipam"
+	"liqo.io/liqo/internal/network/report"
+)
+
+// +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
+
+const annotationTrue = "true"
+
+// Options is what the controllers of the network need to know.
+type Options struct {
+	// Local is this cluster.
+	Local discoveryv1alpha1.ClusterIdentity
+	// Namespace is where this product is installed, and with it the gateways.
+	Namespace string
+	// PodCIDRs and ServiceCIDRs are the networks of this cluster. The first pod network is what peers see.
+	PodCIDRs, ServiceCIDRs []netip.Prefix
+	// Pools are given to peers besides the private networks; Reserved never are.
+	Pools, Reserved []netip.Prefix
+
+	// ReportPort is where gateways report. Default 5873.
+	ReportPort int
+	// Now is the clock; nil is the real one.
+	Now func() time.Time
+}
+
+func (o *Options) complete() {
+	if o.ReportPort == 0 {
+		o.ReportPort = report.Port
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+}
+
+// Validate refuses networks that cannot be this cluster's.
+func (o *Options) Validate() error {
+	if len(o.PodCIDRs) == 0 {
+		return errors.New("no pod network is given (--pod-cidr); it is what `kubectl cluster-info dump | grep cluster-cidr` shows, or the setting of the network plugin")
+	}
+	if len(o.ServiceCIDRs) == 0 {
+		return errors.New("no service network is given (--service-cidr); it is what `kubectl cluster-info dump | grep service-cluster-ip-range` shows")
+	}
+	if o.PodCIDRs[0].Bits() > 28 {
+		return fmt.Errorf("pod network %s: the external network is as large, and needs at least 16 addresses; want /28 or larger", o.PodCIDRs[0])
+	}
+	for i, network := range slices.Concat(o.PodCIDRs, o.ServiceCIDRs) {
+		if network.Addr().Is6() && i > 0 && i != len(o.PodCIDRs) {
+			continue // dual stack: IPv6 is not served yet, and stands in nobody's way
+		}
+		if err := ipam.Check(network); err != nil {
+			return fmt.Errorf("network of this cluster: %w", err)
+		}
+	}
+	if err := ipam.CheckReserved(o.Pools, o.Reserved, o.ownNetworks()); err != nil {
+		return fmt.Errorf("pools: %w", err)
+	}
+	return nil
+}
+
+// ownNetworks are those of this cluster, without the external one.
+func (o *Options) ownNetworks() (all []ipam.Use) {
+	for _, network := range o.PodCIDRs {
+		all = append(all, ipam.Use{Name: "pod network", Network: network})
+	}
+	for _, network := range o.ServiceCIDRs {
+		all = append(all, ipam.Use{Name: "service network", Network: network})
+	}
+	return all
+}
+
+// shared is what all controllers here use.
+type shared struct {
+	options  Options
+	client   client.Client
+	live     client.Reader // past the cache
+	own      *ssa.Applier  // in the name of the network
+	gateways *gateways
+	book     *book
+}
+
+// Setup registers the controllers of the network. The manager's scheme must know the groups net.liqo.io and discovery.liqo.io.
+func Setup(mgr manager.Manager, o Options) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	o.complete()
+	gates, err := newGateways(mgr, &o)
+	if err != nil {
+		return err
+	}
+	s := &shared{
+		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerNetwork),
+		gateways: gates, book: &book{options: o, live: mgr.GetAPIReader()},
+	}
+	return errors.Join(gates.setup(mgr), setupKeys(mgr, s), setupNetworkConfig(mgr, s), setupTunnelEndpoint(mgr, s), setupIPMapping(mgr, s))
+}
+
+func (s *shared) keysName() types.NamespacedName {
+	return types.NamespacedName{Namespace: s.options.Namespace, Name: KeysSecret}
+}
+
+// insideNetworks are the networks in which no gateway of a peer can be.
+func (s *shared) insideNetworks() []netip.Prefix {
+	return slices.Concat(s.options.PodCIDRs, s.options.ServiceCIDRs)
+}
+
+// tenancy is a peer and its namespace here.
+type tenancy struct {
+	fc        *discoveryv1alpha1.ForeignCluster
+	peer      discoveryv1alpha1.ClusterIdentity
+	namespace string
+}
+
+// tenancies are the peers that have a namespace here. A cluster that several ForeignClusters claim to be belongs to one of them.
+func (s *shared) tenancies(ctx context.Context, from client.Reader) (all []tenancy, err error) {
+	var list discoveryv1alpha1.ForeignClusterList
+	if err := from.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list foreign clusters: %w", err)
+	}
+	for i := range list.Items {
+		fc := &list.Items[i]
+		id := fc.Spec.ClusterIdentity
+		if fc.Status.TenantNamespace.Local == "" || id == nil || id.ClusterID == "" || id.ClusterName == "" || id.ClusterID == s.options.Local.ClusterID {
+			continue
+		}
+		if owner := discoveryv1alpha1.OwnerOf(list.Items, id.ClusterID); owner.Name == fc.Name {
+			all = append(all, tenancy{fc: fc, peer: *id, namespace: fc.Status.TenantNamespace.Local})
+		}
+	}
+	return all, nil
+}
+
+// tenancyOf is whose namespace it is; nil if nobody's.
+func (s *shared) tenancyOf(ctx context.Context, from client.Reader, namespace string) (*tenancy, error) {
+	all, err := s.tenancies(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(all, func(t tenancy) bool { return t.namespace == namespace }); i >= 0 {
+		return &all[i], nil
+	}
+	return nil, nil
+}
+
+// configs are the two NetworkConfigs of a tenant namespace; nil if not there.
+func (s *shared) configs(ctx context.Context, namespace, clusterID string) (ours, theirs *netv1alpha1.NetworkConfig, err error) {
+	var all netv1alpha1.NetworkConfigList
+	if err := s.client.List(ctx, &all, client.InNamespace(namespace)); err != nil {
+		return nil, nil, fmt.Errorf("list network configurations of %s: %w", namespace, err)
+	}
+	ours, theirs = pick(all.Items, clusterID)
+	return ours, theirs, nil
+}
+
+// pick tells our NetworkConfig from the peer's copy. A peer may write several copies; the oldest one counts.
+func pick(all []netv1alpha1.NetworkConfig, clusterID string) (ours, theirs *netv1alpha1.NetworkConfig) {
+	for i := range all {
+		one := &all[i]
+		switch {
+		case isOwn(one):
+			if one.Labels[labels.RemoteID] == clusterID && (ours == nil || older(one, ours)) {
+				ours = one
+			}
+		case isCopy(one) && one.Labels[labels.OriginID] == clusterID && (theirs == nil || older(one, theirs)):
+			theirs = one
+		}
+	}
+	return ours, theirs
+}
+
+func isCopy(config *netv1alpha1.NetworkConfig) bool {
+	return config.Labels[labels.Replicated] == annotationTrue
+}
+
+// isOwn needs both marks: a peer may write the copies' labels.
+func isOwn(config *netv1alpha1.NetworkConfig) bool {
+	return !isCopy(config) && config.Labels[labels.Replication] == annotationTrue
+}
+
+func older(a, b client.Object) bool {
+	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	if at.Equal(&bt) {
+		return a.GetNamespace()+"/"+a.GetName() < b.GetNamespace()+"/"+b.GetName()
+	}
+	return at.Before(&bt)
+}
+
+// byNamespace asks for a look at the namespace that an object is in.
+func byNamespace(_ context.Context, object client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: object.GetNamespace()}}}
+}
+
+// byPeer asks for a look at the tenant namespace of a ForeignCluster.
+func byPeer(_ context.Context, object client.Object) []reconcile.Request {
+	fc, ok := object.(*discoveryv1alpha1.ForeignCluster)
+	if !ok || fc.Status.TenantNamespace.Local == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: fc.Status.TenantNamespace.Local}}}
+}
+
+// everybody asks for a look at every tenant namespace.
+func (s *shared) everybody(ctx context.Context, _ client.Object) []reconcile.Request {
+	return s.byID(ctx, everyPeer)
+}
+
+// byID asks for a look at the namespace of one peer, or of all.
+func (s *shared) byID(ctx context.Context, clusterID string) (requests []reconcile.Request) {
+	all, err := s.tenancies(ctx, s.client)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "event not attributed to a peer")
+		return nil
+	}
+	for i := range all {
+		if clusterID == everyPeer || all[i].peer.ClusterID == clusterID {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: all[i].namespace}})
+		}
+	}
+	return requests
+}
+
+// nodes of this cluster that can run pods.
+func (s *shared) nodes(ctx context.Context) ([]corev1.Node, error) {
+	var all corev1.NodeList
+	if err := s.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	return slices.DeleteFunc(slices.Clone(all.Items), func(node corev1.Node) bool { return isVirtual(&node) }), nil
+}
+
+func (s *shared) services(ctx context.Context) ([]corev1.Service, error) {
+	var all corev1.ServiceList
+	if err := s.gateways.cache.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Services of gateways: %w", err)
+	}
+	return all.Items, nil
+}
+
+// nodeChanged lets through what matters of nodes: heartbeats are not it.
+func nodeChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*corev1.Node)
+		now, ok2 := e.ObjectNew.(*corev1.Node)
+		return !ok || !ok2 || isReady(before) != isReady(now) || isVirtual(before) != isVirtual(now) ||
+			!slices.Equal(before.Status.Addresses, now.Status.Addresses)
+	}}
+}
+
+// atStart asks for one look when the controller starts.
+func atStart(request reconcile.Request) source.Source {
+	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(request)
+		return nil
+	})
+}

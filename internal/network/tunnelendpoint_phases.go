@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	netapply "liqo.io/liqo/apis/applyconfiguration/net/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/ipam"
+)
+
+// agreement is as what we see the networks of a peer.
+type agreement struct{ pods, external netip.Prefix }
+
+// observe reads what is there.
+func (r *tunnelReconciler) observe(ctx context.Context, s *tunnelScope) error {
+	of, err := r.tenancyOf(ctx, r.client, s.namespace)
+	if err != nil {
+		return err
+	}
+	var tunnels netv1alpha1.TunnelEndpointList
+	if err := r.client.List(ctx, &tunnels, client.InNamespace(s.namespace)); err != nil {
+		return fmt.Errorf("list tunnel endpoints of %s: %w", s.namespace, err)
+	}
+	if of == nil {
+		s.tunnel = first(tunnels.Items)
+		return nil
+	}
+	s.tenancy = *of
+	if i := slices.IndexFunc(tunnels.Items, func(t netv1alpha1.TunnelEndpoint) bool { return t.Name == s.peer.UniqueName() }); i >= 0 {
+		s.tunnel = &tunnels.Items[i]
+	}
+	s.ours, s.theirs, err = r.configs(ctx, s.namespace, s.peer.ClusterID)
+	return err
+}
+
+func first(all []netv1alpha1.TunnelEndpoint) *netv1alpha1.TunnelEndpoint {
+	if len(all) == 0 {
+		return nil
+	}
+	return &all[0]
+}
+
+// prune takes the tunnel away when one side no longer tells the other anything.
+func (r *tunnelReconciler) prune(ctx context.Context, s *tunnelScope) error {
+	if present(s.ours) && present(s.theirs) {
+		return nil
+	}
+	delete(r.badSince, s.namespace)
+	if s.tunnel == nil || s.tunnel.DeletionTimestamp != nil {
+		return nil
+	}
+	if s.fc == nil { // nobody's namespace: believe it only past the cache
+		if still, err := r.tenancyOf(ctx, r.live, s.namespace); err != nil || still != nil {
+			return err
+		}
+	}
+	if err := r.client.Delete(ctx, s.tunnel, client.Preconditions{UID: &s.tunnel.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete tunnel endpoint %s/%s: %w", s.tunnel.Namespace, s.tunnel.Name, err)
+	}
+	r.own.Forget(client.ObjectKeyFromObject(s.tunnel))
+	log.FromContext(ctx).Info("tunnel endpoint deleted", "clusterID", s.tunnel.Spec.ClusterIdentity.ClusterID)
+	s.tunnel = nil
+	return nil
+}
+
+func present(config *netv1alpha1.NetworkConfig) bool {
+	return config != nil && config.DeletionTimestamp == nil
+}
+
+// decide checks what the peer claims, and finds as what we see it: as on record if that still can be, otherwise anew and past the cache.
+func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
+	if !present(s.theirs) {
+		return nil
+	}
+	if s.claim, s.refused = readClaim(s.theirs, r.options.Local.ClusterID, r.insideNetworks()); s.refused != nil {
+		return nil
+	}
+	all, err := readRecords(ctx, r.client)
+	if err != nil {
+		return err
+	}
+	if known, err := r.recall(ctx, s, all); err != nil || known && s.sameLanes() {
+		return err
+	}
+	if all, err = readRecords(ctx, r.live); err != nil {
+		return err
+	}
+	if err := r.checkKeys(ctx, s, all); err != nil || s.refused != nil {
+		return err
+	}
+	pools, err := r.book.pools(ctx, all)
+	if err != nil {
+		return err
+	}
+	if s.agreed.pods, _, err = pools.Acquire(s.namespace, ipam.PodNetwork, s.claim.pods); err == nil {
+		s.agreed.external, _, err = pools.Acquire(s.namespace, ipam.ExternalNetwork, s.claim.external)
+	}
+	switch {
+	case errors.Is(err, ipam.ErrExhausted):
+		s.refused = &refusal{netv1alpha1.ReasonNetworksExhausted, err.Error()}
+	case err != nil:
+		s.refused = &refusal{netv1alpha1.ReasonNetworkInvalid, err.Error()}
+	}
+	return nil
+}
+
+// recall takes what is on record, if both networks are.
+func (r *tunnelReconciler) recall(ctx context.Context, s *tunnelScope, all *records) (bool, error) {
+	pools, err := r.book.pools(ctx, all)
+	if err != nil {
+		return false, err
+	}
+	pods, ok := pools.Held(s.namespace, ipam.PodNetwork, s.claim.pods)
+	external, ok2 := pools.Held(s.namespace, ipam.ExternalNetwork, s.claim.external)
+	s.agreed = agreement{pods, external}
+	return ok && ok2, nil
+}
+
+// sameLanes tells whether the tunnel has the peer's keys already, so that nobody else has.
+func (s *tunnelScope) sameLanes() bool {
+	return s.tunnel != nil && slices.EqualFunc(s.tunnel.Spec.Lanes, s.claim.lanes, func(a, b netv1alpha1.Lane) bool { return a.PublicKey == b.PublicKey })
+}
+
+// checkKeys refuses a key that is somebody else's: a gateway has one device for all peers, and would give this peer the other's packets.
+func (r *tunnelReconciler) checkKeys(ctx context.Context, s *tunnelScope, all *records) error {
+	taken := keysOfOthers(all, s.namespace)
+	for i := range all.configs {
+		if config := &all.configs[i]; isOwn(config) {
+			for j := range config.Spec.Lanes {
+				taken[config.Spec.Lanes[j].PublicKey] = "this cluster"
+			}
+		}
+	}
+	for i := range s.claim.lanes {
+		lane := &s.claim.lanes[i]
+		if whose := taken[lane.PublicKey]; whose != "" {
+			s.refused = refuse(netv1alpha1.ReasonKeyInUse, "lane %d: public key %s is that of %s", lane.Number, lane.PublicKey, whose)
+			log.FromContext(ctx).Info("peer claims a key that is not its own", "clusterID", s.peer.ClusterID, "key", lane.PublicKey, "of", whose)
+		}
+	}
+	return nil
+}
+
+// answer writes what was decided where the peer sees it. The write carries the version that was read: it answers that, or nothing.
+func (r *tunnelReconciler) answer(ctx context.Context, s *tunnelScope) error {
+	if !present(s.theirs) {
+		return nil
+	}
+	after := s.theirs.DeepCopy()
+	answerTo(&after.Status, s, metav1.NewTime(r.options.Now()))
+	if sameAnswer(&s.theirs.Status, &after.Status) {
+		return nil
+	}
+	after.ManagedFields = nil // those of others are not in our cache
+	err := r.client.Status().Update(ctx, after, client.FieldOwner(labels.OwnerNetwork))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // it has changed, and the event of that brings us back
+	}
+	if err != nil {
+		return fmt.Errorf("answer network configuration %s/%s: %w", s.theirs.Namespace, s.theirs.Name, err)
+	}
+	log.FromContext(ctx).Info("network of a peer decided", "clusterID", s.peer.ClusterID, "pods", after.Status.PodCIDRNAT, "external", after.Status.ExternalCIDRNAT, "refused", s.refused != nil)
+	return nil
+}
+
+func answerTo(status *netv1alpha1.NetworkConfigStatus, s *tunnelScope, now metav1.Time) {
+	status.Processed, status.PodCIDRNAT, status.ExternalCIDRNAT = false, "", ""
+	status.ObservedGeneration = s.theirs.Generation
+	said := metav1.Condition{Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: s.theirs.Generation, LastTransitionTime: now.Rfc3339Copy()}
+	if s.refused != nil {
+		said.Reason, said.Message = s.refused.reason, s.refused.message
+	} else {
+		status.Processed = true
+		status.PodCIDRNAT, status.ExternalCIDRNAT = remap(s.claim.pods, s.agreed.pods), remap(s.claim.external, s.agreed.external)
+		said.Status, said.Reason = metav1.ConditionTrue, netv1alpha1.ReasonAgreed
+		said.Message = fmt.Sprintf("pods are seen as %s, other addresses as %s", s.agreed.pods, s.agreed.external)
+	}
+	// Whatever else stands there is not ours: the copy's conditions are the receiver's.
+	var before []metav1.Condition
+	if old := meta.FindStatusCondition(status.Conditions, netv1alpha1.ConditionReady); old != nil {
+		before = []metav1.Condition{*old}
+	}
+	meta.SetStatusCondition(&before, said)
+	status.Conditions = before
+}
+
+func sameAnswer(a, b *netv1alpha1.NetworkConfigStatus) bool {
+	return a.Processed == b.Processed && a.PodCIDRNAT == b.PodCIDRNAT && a.ExternalCIDRNAT == b.ExternalCIDRNAT &&
+		a.ObservedGeneration == b.ObservedGeneration && slices.Equal(a.Conditions, b.Conditions)
+}
+
+// ensureTunnel makes the tunnel as soon as both sides have answered, and keeps it as it was while the peer's claim is refused.
+func (r *tunnelReconciler) ensureTunnel(ctx context.Context, s *tunnelScope) error {
+	if !present(s.ours) || !present(s.theirs) || s.refused != nil || !s.ours.Status.Processed {
+		return nil
+	}
+	pods, external, err := readAnswer(s.ours)
+	if err != nil {
+		return nil // the condition Published of our NetworkConfig says so
+	}
+	intent := netapply.TunnelEndpoint(s.peer.UniqueName(), s.namespace).
+		WithLabels(map[string]string{labels.TunnelCluster: s.peer.ClusterID, labels.AppPartOf: labels.PartOf}).
+		WithSpec(tunnelSpec(s, pods, external))
+	if s.tunnel == nil {
+		log.FromContext(ctx).Info("network agreed", "clusterID", s.peer.ClusterID, "pods", s.agreed.pods, "external", s.agreed.external)
+		return r.own.ApplyTo(ctx, intent, nil)
+	}
+	return r.own.ApplyTo(ctx, intent, s.tunnel)
+}
+
+func tunnelSpec(s *tunnelScope, pods, external netip.Prefix) *netapply.TunnelEndpointSpecApplyConfiguration {
+	spec := netapply.TunnelEndpointSpec().
+		WithClusterIdentity(netapply.ClusterIdentity().WithClusterID(s.peer.ClusterID).WithClusterName(s.peer.ClusterName)).
+		WithLocalPodCIDR(s.ours.Spec.PodCIDR).WithLocalNATPodCIDR(natOf(s.ours.Spec.PodCIDR, pods)).
+		WithLocalExternalCIDR(s.ours.Spec.ExternalCIDR).WithLocalNATExternalCIDR(natOf(s.ours.Spec.ExternalCIDR, external)).
+		WithRemotePodCIDR(netv1alpha1.CIDR(s.claim.pods.String())).WithRemoteNATPodCIDR(remap(s.claim.pods, s.agreed.pods)).
+		WithRemoteExternalCIDR(netv1alpha1.CIDR(s.claim.external.String())).WithRemoteNATExternalCIDR(remap(s.claim.external, s.agreed.external)).
+		WithEndpointIP("").WithBackendType(backend)
+	for i := range s.claim.lanes {
+		lane := &s.claim.lanes[i]
+		spec.WithLanes(laneApply(*lane))
+		if i > 0 {
+			continue
+		}
+		config := map[string]string{"publicKey": lane.PublicKey}
+		if len(lane.Carriers) > 0 {
+			spec.WithEndpointIP(lane.Carriers[0].Addresses[0])
+			config["port"] = strconv.Itoa(int(lane.Carriers[0].Port))
+		}
+		spec.WithBackendConfig(config)
+	}
+	return spec
+}
+
+// natOf is remap for a network that is still text.
+func natOf(own netv1alpha1.CIDR, as netip.Prefix) string {
+	if string(own) == as.String() {
+		return netv1alpha1.NotRemapped
+	}
+	return as.String()
+}
+
+// writeStatus says how the tunnel works, if that is news.
+func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) error {
+	if s.tunnel == nil || s.tunnel.DeletionTimestamp != nil {
+		return nil // its event brings us back
+	}
+	facts := &tunnelFacts{
+		tunnel: s.tunnel, heard: r.gateways.heardOf(), refused: s.refused, badSince: r.badSince[s.namespace],
+		now: r.options.Now(), namespace: r.options.Namespace,
+	}
+	services, err := r.services(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range services {
+		if lane, ok := laneOf(services[i].Labels); ok {
+			facts.lanes = append(facts.lanes, lane)
+		}
+	}
+	nodes, err := r.nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		if isReady(&nodes[i]) {
+			facts.ready = append(facts.ready, nodes[i].Name)
+		}
+	}
+	status, badSince, again := tunnelStatus(facts)
+	if delete(r.badSince, s.namespace); !badSince.IsZero() {
+		r.badSince[s.namespace] = badSince
+	}
+	s.again = again
+	intent := netapply.TunnelEndpoint(s.tunnel.Name, s.tunnel.Namespace).WithUID(s.tunnel.UID).WithStatus(statusApply(&status))
+	if err := r.own.ApplyStatusTo(ctx, intent, s.tunnel); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if before := s.tunnel.Status.Connection.Status; before != status.Connection.Status {
+		log.FromContext(ctx).Info("tunnel changed", "clusterID", s.peer.ClusterID, "status", status.Connection.Status, "before", before, "why", status.Connection.StatusMessage)
+	}
+	return nil
+}
+
+func statusApply(status *netv1alpha1.TunnelEndpointStatus) *netapply.TunnelEndpointStatusApplyConfiguration {
+	from := &status.Connection
+	connection := netapply.Connection().WithStatus(from.Status).WithStatusMessage(from.StatusMessage)
+	if from.Latency.Value != "" {
+		connection.WithLatency(netapply.Latency().WithValue(from.Latency.Value).WithTimestamp(from.Latency.Timestamp))
+	}
+	if from.MTU > 0 {
+		connection.WithMTU(from.MTU)
+	}
+	if len(from.PeerConfiguration) > 0 {
+		connection.WithPeerConfiguration(from.PeerConfiguration)
+	}
+	out := netapply.TunnelEndpointStatus().WithConnection(connection).WithObservedGeneration(status.ObservedGeneration)
+	if status.GatewayIP != "" {
+		out.WithGatewayIP(status.GatewayIP)
+	}
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		out.WithConditions(metaapply.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).
+			WithLastTransitionTime(c.LastTransitionTime).WithObservedGeneration(c.ObservedGeneration))
+	}
+	return out
+}
