@@ -22,7 +22,7 @@ LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 .PHONY: help playground down build image traffic generate test unit lint verify e2e bench bench-network clean prerequisites
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 playground: image ## start two real Kubernetes clusters on this machine (root); takes what is missing from Debian
 	bin/playground up quick-start

@@ -80,7 +80,7 @@ func TestHarness(t *testing.T) {
 	})
 	t.Run("bare WireGuard", func(t *testing.T) {
 		here, there := alpha.Nodes[1], beta.Nodes[0]
-		address, _ := clusters.BarePair(t, here.Net(), there.Net(), 51871, netip.AddrPortFrom(there.Address, 51871), 1420)
+		address := clusters.BarePair(t, here.Net(), there.Net(), 51871, netip.AddrPortFrom(there.Address, 51871))
 		what := word()
 		end := capture(t, bed.Router(), what)
 		must(t, here.Net(), netip.Addr{}, "http", at(address, bed.HostPort+1), "--bytes", "1000000", "--word", what)
@@ -90,7 +90,7 @@ func TestHarness(t *testing.T) {
 	})
 	t.Run("narrow path", func(t *testing.T) {
 		here, there := alpha.Nodes[0], beta.Nodes[0]
-		address, _ := clusters.BarePair(t, here.Net(), there.Net(), 51872, netip.AddrPortFrom(there.Address, 51872), 1420)
+		address := clusters.BarePair(t, here.Net(), there.Net(), 51872, netip.AddrPortFrom(there.Address, 51872))
 		narrowed(t, alpha, beta)
 		must(t, here.Net(), netip.Addr{}, "udp", at(address, bed.HostPort), "--bytes", "1000")
 		if _, err := ask(t, here.Net(), "http", at(address, bed.HostPort+1), "--bytes", "1000000", "--timeout", "3s"); err == nil {
@@ -114,7 +114,7 @@ func intruderIsHeard(t *testing.T) {
 	gamma.Kubectl(t, "-n", "liqo", "create", "secret", "generic", "liqo-gateway-keys",
 		"--from-literal=lane-0.current="+base64.StdEncoding.EncodeToString(keys[0].Bytes()))
 	victim := alpha.Nodes[1]
-	device := clusters.BareWireGuard(t, victim.Net(), "victim", 1420)
+	device := clusters.BareWireGuard(t, victim.Net(), "victim")
 	device.Set(t, "private_key="+hex.EncodeToString(keys[1].Bytes()), "listen_port=51873",
 		"public_key="+hex.EncodeToString(keys[0].PublicKey().Bytes()), "allowed_ip=0.0.0.0/0")
 	evil := intrude(t, gamma, bed.View{Here: gamma, There: alpha, Spec: network.TunnelEndpointSpec{

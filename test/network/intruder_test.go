@@ -38,7 +38,7 @@ func intrude(t *testing.T, c *bed.Cluster, view bed.View) bed.Place {
 	if err := c.API.Get(context.Background(), client.ObjectKey{Namespace: "liqo", Name: "liqo-gateway-keys"}, &secret); err != nil {
 		t.Fatal(err)
 	}
-	device := clusters.BareWireGuard(t, place, intruder, 1420)
+	device := clusters.BareWireGuard(t, place, intruder)
 	device.Set(t, "private_key="+bed.Key(t, string(secret.Data["lane-0.current"])), "listen_port=5871",
 		"public_key="+bed.Key(t, view.Spec.BackendConfig["publicKey"]), "endpoint="+view.Spec.EndpointIP+":"+view.Spec.BackendConfig["port"],
 		"persistent_keepalive_interval=1", "allowed_ip=0.0.0.0/0")
