@@ -29,8 +29,11 @@ type WireGuard struct {
 	sock  string
 }
 
+// mtu is what WireGuard leaves of links of 1500 bytes, for whatever is outside.
+const mtu = "1420"
+
 // BareWireGuard starts a device in a place and brings it up; it ends with the test. The link's name must be unique on this machine.
-func (b *Bed) BareWireGuard(t testing.TB, at Place, link string, mtu int) *WireGuard {
+func (b *Bed) BareWireGuard(t testing.TB, at Place, link string) *WireGuard {
 	t.Helper()
 	w := &WireGuard{Link: link, Place: at, sock: "/var/run/wireguard/" + link + ".sock"}
 	_ = os.Remove(w.sock) // of one that was killed
@@ -54,7 +57,7 @@ func (b *Bed) BareWireGuard(t testing.TB, at Place, link string, mtu int) *WireG
 		}
 		return "", connection.Close() == nil
 	})
-	at.Run(t, "ip", "link", "set", link, "mtu", fmt.Sprint(mtu), "up")
+	at.Run(t, "ip", "link", "set", link, "mtu", mtu, "up")
 	return w
 }
 
@@ -112,10 +115,11 @@ var pairs atomic.Int32
 
 // BarePair connects two places by WireGuard alone. There listens on a port, which here reaches at an endpoint. It returns the address of
 // there in the tunnel.
-func (b *Bed) BarePair(t testing.TB, here, there Place, port int, endpoint netip.AddrPort, mtu int) (address netip.Addr, ends [2]*WireGuard) {
+func (b *Bed) BarePair(t testing.TB, here, there Place, port int, endpoint netip.AddrPort) netip.Addr {
 	t.Helper()
 	n := pairs.Add(1)
 	var private, public [2]string
+	var ends [2]*WireGuard
 	for i := range private {
 		key, err := ecdh.X25519().GenerateKey(rand.Reader)
 		if err != nil {
@@ -124,7 +128,7 @@ func (b *Bed) BarePair(t testing.TB, here, there Place, port int, endpoint netip
 		private[i], public[i] = hex.EncodeToString(key.Bytes()), hex.EncodeToString(key.PublicKey().Bytes())
 	}
 	for i, place := range []Place{here, there} {
-		ends[i] = b.BareWireGuard(t, place, fmt.Sprintf("bare%d.%d", n, i), mtu)
+		ends[i] = b.BareWireGuard(t, place, fmt.Sprintf("bare%d.%d", n, i))
 		settings := []string{"private_key=" + private[i], "listen_port=" + strconv.Itoa(port), "public_key=" + public[1-i], "allowed_ip=0.0.0.0/0"}
 		if i == 0 {
 			settings = append(settings, "endpoint="+endpoint.String(), "persistent_keepalive_interval=1")
@@ -133,5 +137,5 @@ func (b *Bed) BarePair(t testing.TB, here, there Place, port int, endpoint netip
 		place.Run(t, "ip", "addr", "add", fmt.Sprintf("192.168.%d.%d/24", 200+n, i+1), "dev", ends[i].Link)
 	}
 	ends[0].Connected(t)
-	return netip.AddrFrom4([4]byte{192, 168, byte(200 + n), 2}), ends
+	return netip.AddrFrom4([4]byte{192, 168, byte(200 + n), 2})
 }

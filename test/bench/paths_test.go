@@ -27,14 +27,11 @@ type path struct {
 // barePort is where bare WireGuard listens in a gateway's pod.
 const barePort = 51872
 
-// mtu of bare WireGuard: what it is for the product, too, on links of 1500.
-const mtu = 1420
-
 // compared are the ways that do without the product.
 func compared(t *testing.T, clusters *bed.Bed, here, there *bed.Cluster) []path {
 	t.Helper()
 	client, server := here.Nodes[len(here.Nodes)-1], there.Nodes[len(there.Nodes)-1]
-	tunnel, _ := clusters.BarePair(t, client.Net(), server.Net(), barePort-1, netip.AddrPortFrom(server.Address, barePort-1), mtu)
+	tunnel := clusters.BarePair(t, client.Net(), server.Net(), barePort-1, netip.AddrPortFrom(server.Address, barePort-1))
 	return []path{
 		{"plain, node to node", client.Net(), server.Net(), server.Address, 5301},
 		{"bare wireguard-go, node to node", client.Net(), server.Net(), tunnel, 5301},
@@ -60,7 +57,7 @@ func ours(t *testing.T, clusters *bed.Bed, here, there *bed.Cluster) []path {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tunnel, _ := clusters.BarePair(t, place(t, from), place(t, to), barePort, netip.AddrPortFrom(to.Node.Address, uint16(port)), mtu)
+	tunnel := clusters.BarePair(t, place(t, from), place(t, to), barePort, netip.AddrPortFrom(to.Node.Address, uint16(port)))
 	paths := []path{{tunnelName, place(t, from), place(t, to), tunnel, 5301}}
 	view, err := here.See(there)
 	if err != nil {

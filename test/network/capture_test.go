@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -112,23 +113,37 @@ func nothingInTheClear(t *testing.T) {
 	}
 }
 
-// smallerPath makes the way between alpha and beta narrower for UDP, without telling anybody: what is too big is lost.
-func smallerPath(t *testing.T) {
-	const narrow, table = 1300, "77"
+// narrow is the largest packet that passes when the way is narrowed.
+const narrow = 1300
+
+// narrowed makes the way between two clusters narrower for UDP, without telling anybody: what is too big is lost.
+func narrowed(t *testing.T, all ...*bed.Cluster) {
+	t.Helper()
 	router := bed.Router()
 	undo := func() {
-		for _, script := range []string{"nft delete table ip narrow", "ip rule del pref 77; ip rule del pref 77", "ip route flush table " + table} {
+		for _, script := range []string{"nft delete table ip narrow", "while ip rule del pref 77; do :; done", "ip route flush table 77"} {
 			_ = router.Try("sh", "-c", script) // as far as it got
 		}
 	}
 	undo()
-	defer undo()
-	for i, c := range []*bed.Cluster{alpha, beta} {
-		router.Run(t, "sh", "-c", fmt.Sprintf("ip route add %s dev br%d mtu %d table %s && ip rule add pref 77 ipproto udp to %[1]s lookup %[4]s", c.NodeCIDR, i+1, narrow, table))
+	t.Cleanup(undo)
+	// "Do not fragment" on all, and nobody hears why it is dropped.
+	router.Run(t, "nft", "add table ip narrow; add chain ip narrow out { type filter hook output priority 0; }; add rule ip narrow out icmp type destination-unreachable drop; "+
+		"add chain ip narrow in { type filter hook prerouting priority -300; }; add rule ip narrow in ip protocol udp ip frag-off set 0x4000")
+	for _, c := range all {
+		router.Run(t, "ip", "route", "add", c.NodeCIDR.String(), "dev", bridge(c), "mtu", fmt.Sprint(narrow), "table", "77")
+		router.Run(t, "ip", "rule", "add", "pref", "77", "ipproto", "udp", "to", c.NodeCIDR.String(), "lookup", "77")
 	}
-	router.Run(t, "sh", "-c", "nft 'add table ip narrow; add chain ip narrow out { type filter hook output priority 0; }; add rule ip narrow out icmp type destination-unreachable drop'")
+}
+
+// bridge is the router's link to a cluster.
+func bridge(c *bed.Cluster) string { return fmt.Sprintf("br%d", 1+slices.Index(clusters.Clusters, c)) }
+
+// smallerPath: what passes between the clusters becomes smaller than they think, and they find it out by themselves.
+func smallerPath(t *testing.T) {
 	client, server := serversOf(t, alpha)[0], serversOf(t, beta)[0]
 	address := valid(t)(see(t, alpha, beta).Pod(server.Address))
+	narrowed(t, alpha, beta)
 	took := bed.Eventually(t, 90*time.Second, "10 MB pass although packets of 1500 bytes are lost", func() (string, bool) {
 		a, err := ask(t, inside(t, client), "http", at(address, bed.EchoPort+1), "--bytes", "10000000", "--timeout", "10s")
 		return fmt.Sprint(a, err), err == nil

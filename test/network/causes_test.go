@@ -33,10 +33,14 @@ const (
 )
 
 // allFaults are those of an installation with so many gateways per cluster.
-func allFaults(t *testing.T, lanes int) (all []fault) {
-	all = append(gatewayFaults(lanes), deletions(t, lanes)...)
-	all = append(all, outerFaults()...)
-	return append(all, nodeFaults(t, lanes)...)
+func allFaults(lanes int) (all []fault) {
+	all = append(gatewayFaults(lanes), nodeFaults(lanes)...)
+	others := append(deletions(lanes), outerFaults()...)
+	for i := range others {
+		// A second lane makes no difference to them: the short run has seen them with one.
+		others[i].long = others[i].long || lanes > 1
+	}
+	return append(all, others...)
 }
 
 // gatewayFaults end a gateway, one at a time: with two of them nobody may notice much.
@@ -82,7 +86,7 @@ func kill(t *testing.T, pod bed.Pod) {
 }
 
 // deletions take away what the product has made, on a node and in a gateway.
-func deletions(t *testing.T, lanes int) (all []fault) {
+func deletions(lanes int) (all []fault) {
 	rules := "for p in $(seq 18952 18991); do while ip rule del pref $p 2>/dev/null; do :; done; done"
 	scripts := []struct {
 		name, node, gateway string
@@ -202,25 +206,14 @@ func rotate(t *testing.T, c *bed.Cluster) {
 }
 
 // nodeFaults pull the plugs of nodes.
-func nodeFaults(t *testing.T, lanes int) (all []fault) {
-	off := func(name string, node *bed.Node, hold time.Duration) fault {
-		f := fault{
-			name: name, without: node, hold: hold, heal: repaired,
-			cut: func(t *testing.T) { playground(t, "node", "stop", node.Cluster.Name, node.Name) },
-			mend: func(t *testing.T) {
-				playground(t, "node", "start", node.Cluster.Name, node.Name)
-				nodeUp(t, node)
-			},
-		}
-		if lanes > 1 {
-			f.gap, f.streams = switched, true
-		}
-		return f
-	}
-	all = append(all, off("node of gateway 0 off", gateway(t, alpha, 0).Node, lasting(15*time.Second, time.Minute)))
+func nodeFaults(lanes int) []fault {
+	ofGateway := nodeOff("node of gateway 0 off", lasting(15*time.Second, time.Minute), lanes, func(t *testing.T) *bed.Node {
+		return gateway(t, alpha, 0).Node // where it is when the time has come
+	})
+	all := []fault{ofGateway}
 	for _, c := range clusters.Clusters {
 		for _, node := range c.Nodes {
-			f := off("node "+node.Name+" restarted", node, 0)
+			f := nodeOff("node "+node.Name+" restarted", 0, lanes, func(*testing.T) *bed.Node { return node })
 			f.long = true
 			if len(c.Nodes) == 1 { // both gateways were on it
 				f.gap, f.streams = 0, false
@@ -229,4 +222,24 @@ func nodeFaults(t *testing.T, lanes int) (all []fault) {
 		}
 	}
 	return all
+}
+
+func nodeOff(name string, hold time.Duration, lanes int, choose func(*testing.T) *bed.Node) fault {
+	var node *bed.Node
+	f := fault{
+		name: name, hold: hold, heal: repaired,
+		off: func(t *testing.T) *bed.Node {
+			node = choose(t)
+			return node
+		},
+		cut: func(t *testing.T) { playground(t, "node", "stop", node.Cluster.Name, node.Name) },
+		mend: func(t *testing.T) {
+			playground(t, "node", "start", node.Cluster.Name, node.Name)
+			nodeUp(t, node)
+		},
+	}
+	if lanes > 1 {
+		f.gap, f.streams = switched, true
+	}
+	return f
 }

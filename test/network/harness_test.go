@@ -3,10 +3,16 @@
 package network
 
 import (
+	"crypto/ecdh"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
 	"net/netip"
+	"path/filepath"
 	"testing"
 	"time"
 
+	network "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/test/bed"
 )
 
@@ -74,7 +80,7 @@ func TestHarness(t *testing.T) {
 	})
 	t.Run("bare WireGuard", func(t *testing.T) {
 		here, there := alpha.Nodes[1], beta.Nodes[0]
-		address, _ := clusters.BarePair(t, here.Net(), there.Net(), 51871, netip.AddrPortFrom(there.Address, 51871), 1420)
+		address := clusters.BarePair(t, here.Net(), there.Net(), 51871, netip.AddrPortFrom(there.Address, 51871))
 		what := word()
 		end := capture(t, bed.Router(), what)
 		must(t, here.Net(), netip.Addr{}, "http", at(address, bed.HostPort+1), "--bytes", "1000000", "--word", what)
@@ -82,4 +88,44 @@ func TestHarness(t *testing.T) {
 			t.Errorf("%d packets in the clear", n)
 		}
 	})
+	t.Run("narrow path", func(t *testing.T) {
+		here, there := alpha.Nodes[0], beta.Nodes[0]
+		address := clusters.BarePair(t, here.Net(), there.Net(), 51872, netip.AddrPortFrom(there.Address, 51872))
+		narrowed(t, alpha, beta)
+		must(t, here.Net(), netip.Addr{}, "udp", at(address, bed.HostPort), "--bytes", "1000")
+		if _, err := ask(t, here.Net(), "http", at(address, bed.HostPort+1), "--bytes", "1000000", "--timeout", "3s"); err == nil {
+			t.Error("a tunnel that knows nothing of it passes large bodies all the same")
+		}
+	})
+	t.Run("intruder", intruderIsHeard)
+}
+
+// intruderIsHeard lets a device without any filter take the place of alpha's gateway.
+func intruderIsHeard(t *testing.T) {
+	var keys [2]*ecdh.PrivateKey
+	for i := range keys {
+		var err error
+		if keys[i], err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gamma.Kubectl(t, "create", "namespace", "liqo")
+	t.Cleanup(func() { gamma.Kubectl(t, "delete", "namespace", "liqo", "--timeout=60s") })
+	gamma.Kubectl(t, "-n", "liqo", "create", "secret", "generic", "liqo-gateway-keys",
+		"--from-literal=lane-0.current="+base64.StdEncoding.EncodeToString(keys[0].Bytes()))
+	victim := alpha.Nodes[1]
+	device := clusters.BareWireGuard(t, victim.Net(), "victim")
+	device.Set(t, "private_key="+hex.EncodeToString(keys[1].Bytes()), "listen_port=51873",
+		"public_key="+hex.EncodeToString(keys[0].PublicKey().Bytes()), "allowed_ip=0.0.0.0/0")
+	evil := intrude(t, gamma, bed.View{Here: gamma, There: alpha, Spec: network.TunnelEndpointSpec{
+		EndpointIP:    victim.Address.String(),
+		BackendConfig: map[string]string{"publicKey": base64.StdEncoding.EncodeToString(keys[1].PublicKey().Bytes()), "port": "51873"},
+	}})
+	what := word()
+	end := capture(t, victim.Net(), what)
+	evil.Run(t, filepath.Join(clusters.Bin, "traffic"), "send", "--link", intruder, "--from", "10.9.8.7", "--to", "10.90.0.10:53", "--word", what)
+	<-time.After(300 * time.Millisecond) // as long as the hostile peer is given
+	if n := found(end()); n < 5 {
+		t.Errorf("%d packets of the intruder were seen at the other end of its tunnel, want 10", n)
+	}
 }

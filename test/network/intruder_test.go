@@ -5,7 +5,6 @@ package network
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,9 +28,8 @@ func intrude(t *testing.T, c *bed.Cluster, view bed.View) bed.Place {
 	for range 99 {
 		address = address.Next()
 	}
-	bridge := fmt.Sprintf("br%d", 1+slices.Index(clusters.Clusters, c))
 	host.Run(t, "ip", "link", "add", "eth0", "netns", intruder, "type", "veth", "peer", "name", intruder, "netns", "lpg-wan")
-	bed.Router().Run(t, "ip", "link", "set", intruder, "master", bridge, "up")
+	bed.Router().Run(t, "ip", "link", "set", intruder, "master", bridge(c), "up")
 	place.Run(t, "ip", "addr", "add", fmt.Sprintf("%s/%d", address, c.NodeCIDR.Bits()), "dev", "eth0")
 	place.Run(t, "ip", "link", "set", "eth0", "up")
 	place.Run(t, "ip", "route", "add", "default", "via", c.NodeCIDR.Addr().Next().String())
@@ -40,7 +38,7 @@ func intrude(t *testing.T, c *bed.Cluster, view bed.View) bed.Place {
 	if err := c.API.Get(context.Background(), client.ObjectKey{Namespace: "liqo", Name: "liqo-gateway-keys"}, &secret); err != nil {
 		t.Fatal(err)
 	}
-	device := clusters.BareWireGuard(t, place, intruder, 1420)
+	device := clusters.BareWireGuard(t, place, intruder)
 	device.Set(t, "private_key="+bed.Key(t, string(secret.Data["lane-0.current"])), "listen_port=5871",
 		"public_key="+bed.Key(t, view.Spec.BackendConfig["publicKey"]), "endpoint="+view.Spec.EndpointIP+":"+view.Spec.BackendConfig["port"],
 		"persistent_keepalive_interval=1", "allowed_ip=0.0.0.0/0")
