@@ -179,16 +179,17 @@ func (f *fcFacts) network() discoveryv1alpha1.PeeringCondition {
 
 // noTunnel says what is missing.
 func (f *fcFacts) noTunnel() string {
-	refused := func(config *netv1alpha1.NetworkConfig) (why string) {
+	said := func(config *netv1alpha1.NetworkConfig, kind string) (why string) {
 		if config == nil {
 			return ""
 		}
-		if ready := meta.FindStatusCondition(config.Status.Conditions, netv1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionFalse {
-			return ready.Message
+		if found := meta.FindStatusCondition(config.Status.Conditions, kind); found != nil && found.Status == metav1.ConditionFalse {
+			return found.Message
 		}
 		return ""
 	}
-	switch here, there := refused(f.heard), refused(f.told); {
+	published := said(f.told, netv1alpha1.ConditionPublished)
+	switch here, there := said(f.heard, netv1alpha1.ConditionReady), said(f.told, netv1alpha1.ConditionReady); {
 	case here != "":
 		return "this cluster does not accept the network of the remote one: " + here
 	case there != "":
@@ -199,6 +200,8 @@ func (f *fcFacts) noTunnel() string {
 		return "this cluster has not described its network yet"
 	case f.heard == nil:
 		return "the remote cluster has not described its network yet; its network must be that of this product, too (networking.internal)"
+	case published != "":
+		return published
 	case !f.told.Status.Processed:
 		return "the remote cluster has not answered what this one tells of its network"
 	case !f.heard.Status.Processed:

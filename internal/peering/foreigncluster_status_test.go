@@ -61,6 +61,8 @@ func TestConditions(t *testing.T) {
 		}
 		return copies
 	}
+	unpublished := described(false, "")
+	unpublished.Status.Conditions = []metav1.Condition{{Type: netv1alpha1.ConditionPublished, Status: metav1.ConditionFalse, Message: "there is no gateway"}}
 	for _, c := range []struct {
 		name  string
 		facts fcFacts
@@ -89,6 +91,7 @@ func TestConditions(t *testing.T) {
 		{"not answered here", fcFacts{internalNetwork: true, outgoing: true, told: described(true, ""), heard: described(false, "")}, network, "None TunnelEndpointNotFound this cluster has not looked"},
 		{"refused here", fcFacts{internalNetwork: true, outgoing: true, heard: described(true, "too large")}, network, "None TunnelEndpointNotFound this cluster does not accept the network of the remote one: too large"},
 		{"refused there", fcFacts{internalNetwork: true, outgoing: true, told: described(true, "no room"), heard: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster does not accept the network of this one: no room"},
+		{"not published", fcFacts{internalNetwork: true, outgoing: true, told: unpublished, heard: described(true, "")}, network, "None TunnelEndpointNotFound there is no gateway"},
 		{"agreed, no tunnel yet", fcFacts{internalNetwork: true, outgoing: true, told: described(true, ""), heard: described(true, "")}, network, "None TunnelEndpointNotFound being made"},
 		{"tunnel not reported", fcFacts{internalNetwork: true, tunnel: tunnel("", "")}, network, "Pending TunnelEndpointConnecting not reported"},
 		{"tunnel comes up", fcFacts{internalNetwork: true, tunnel: tunnel(netv1alpha1.Connecting, "no handshake yet")}, network, "Pending TunnelEndpointConnecting no handshake yet"},

@@ -136,6 +136,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
 	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	mapper.Add(netv1alpha1.GroupVersion.WithKind("TunnelEndpoint"), meta.RESTScopeNamespace)
+	mapper.Add(netv1alpha1.GroupVersion.WithKind("TunnelEndpointList"), meta.RESTScopeNamespace) // the cache asks for it, too
 	mapper.Add(sharingv1alpha1.GroupVersion.WithKind("ResourceSlice"), meta.RESTScopeNamespace)
 	return scheme, mapper, nil
 }
