@@ -36,11 +36,17 @@ func (d *desk) fetch(ctx context.Context, k key, local client.Object, l *link) (
 	case local != nil && local.GetDeletionTimestamp() != nil:
 		return 0, nil // once it is gone, its event brings us here again
 	}
+	if local == nil {
+		if room, err := d.room(ctx, k, d.r.here); err != nil || !room {
+			return 0, err
+		}
+	}
 	if !d.fetching.Allow() {
 		return bringPause, nil
 	}
 	if local == nil {
-		if room, err := d.room(ctx, k); err != nil || !room {
+		// The name is the provider's choice: what the cache has not heard of, an object of ours or one more copy, counts, too.
+		if room, err := d.room(ctx, k, d.r.live); err != nil || !room {
 			return 0, err
 		}
 	}
@@ -57,34 +63,28 @@ func (d *desk) fetch(ctx context.Context, k key, local client.Object, l *link) (
 	return 0, client.IgnoreNotFound(s.there.ApplyStatusTo(ctx, answer, remote))
 }
 
-// room tells whether one more copy may be made under this name. Our API server is asked: the name is the provider's choice,
-// and an object of ours that the cache has not heard of must not become a copy.
-func (d *desk) room(ctx context.Context, k key) (bool, error) {
+// room tells whether one more copy may be made under this name.
+func (d *desk) room(ctx context.Context, k key, reader client.Reader) (bool, error) {
 	kind := d.r.kinds[k.kind]
 	if faults := validation.IsDNS1123Subdomain(k.name.Name); len(faults) > 0 {
 		d.log.Info("object of the peer not copied, its name is none", "kind", kind.name, "name", short(k.name.Name))
 		return false, nil
 	}
-	err := d.r.live.Get(ctx, k.name, kind.object())
-	if err == nil {
-		return false, nil // its event is on its way
-	} else if !apierrors.IsNotFound(err) {
-		return false, err
+	list := kind.list()
+	if err := reader.List(ctx, list, client.InNamespace(k.name.Namespace)); err != nil {
+		return false, fmt.Errorf("look for room for a copy of %s %s: %w", kind.name, k.name, err)
 	}
-	list, copies := kind.list(), 0
-	if err := d.r.here.List(ctx, list, client.InNamespace(k.name.Namespace)); err != nil {
-		return false, fmt.Errorf("count copies of %s in %s: %w", kind.name, k.name.Namespace, err)
-	}
+	taken, copies := false, 0
 	eachItem(list, func(object client.Object) {
+		taken = taken || object.GetName() == k.name.Name
 		if isCopy(object, d.id) {
 			copies++
 		}
 	})
 	if copies >= mostFetched {
 		d.log.V(1).Info("object of the peer not copied, it has enough", "kind", kind.name, "object", k.name, "copies", copies)
-		return false, nil
 	}
-	return true, nil
+	return !taken && copies < mostFetched, nil // of what has the name, an event is on its way
 }
 
 // drop deletes a copy whose original the provider does not have any more. The cache may be behind, so it is asked.

@@ -293,7 +293,7 @@ func TestHostileNetworkConfigs(t *testing.T) {
 	b.tell(b.there, "large", b.origin, func(config *netv1alpha1.NetworkConfig) {
 		config.Spec.BackendConfig = map[string]string{"publicKey": strings.Repeat("x", 1000)}
 	})
-	for i := range mostFetched + 3 {
+	for i := range mostFetched + 30 {
 		b.tell(b.there, fmt.Sprint("many-", i), b.origin)
 	}
 	copies := func() (names []string) {

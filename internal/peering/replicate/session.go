@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -119,7 +120,7 @@ func (s *session) follow() error {
 		if kind.optional {
 			continue
 		}
-		known, err := s.watch(ctx, i)
+		known, err := s.watch(ctx, made, i)
 		if err != nil {
 			return err
 		}
@@ -142,7 +143,7 @@ func (s *session) follow() error {
 	}()
 	for i, kind := range kinds {
 		if kind.optional {
-			go s.await(ctx, i)
+			go s.await(ctx, made, i)
 		}
 	}
 	return made.Start(ctx)
@@ -158,12 +159,12 @@ func (s *session) ask(ctx context.Context, kind int) error {
 }
 
 // watch begins to fill the cache with the objects of a kind.
-func (s *session) watch(ctx context.Context, kind int) (filled toolscache.DoneChecker, err error) {
+func (s *session) watch(ctx context.Context, made cache.Cache, kind int) (filled toolscache.DoneChecker, err error) {
 	object, err := s.link.desk.r.kinds[kind].untyped(s.link.desk.r.mgr.GetScheme())
 	if err != nil {
 		return nil, err
 	}
-	informer, err := s.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	informer, err := made.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, err
 	}
@@ -178,13 +179,13 @@ func (s *session) watch(ctx context.Context, kind int) (filled toolscache.DoneCh
 }
 
 // await looks for a kind that a provider need not have, and watches it from when it has. Nothing else waits for that.
-func (s *session) await(ctx context.Context, kind int) {
+func (s *session) await(ctx context.Context, made cache.Cache, kind int) {
 	desk := s.link.desk
 	for pause := firstPause; ; pause = min(2*pause, absentPause) {
 		err := s.ask(ctx, kind)
 		if err == nil {
 			var filled toolscache.DoneChecker
-			if filled, err = s.watch(ctx, kind); err == nil {
+			if filled, err = s.watch(ctx, made, kind); err == nil {
 				if toolscache.WaitFor(ctx, "", filled) {
 					s.known[kind].Store(true)
 					s.lookAtAll()
@@ -195,7 +196,9 @@ func (s *session) await(ctx context.Context, kind int) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.link.suspect(err)
+		if !apimeta.IsNoMatchError(err) {
+			s.link.suspect(err)
+		}
 		desk.log.V(1).Info("a kind cannot be read at the peer", "kind", desk.r.kinds[kind].name, "reason", err.Error())
 		select {
 		case <-time.After(pause):
