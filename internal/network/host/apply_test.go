@@ -40,8 +40,9 @@ func open(t *testing.T) *here {
 	fatal(t, netlink.LinkSetUp(link))
 	h, err := Open(Options{PrivateKey: func(public string) ([32]byte, bool) { return key, public == key.PublicKey().String() }})
 	fatal(t, err)
-	t.Cleanup(func() { fatal(t, h.Close()) })
-	return &here{Host: h, T: t, key: key}
+	host := &here{Host: h, T: t, key: key}
+	t.Cleanup(func() { fatal(t, host.Close()) })
+	return host
 }
 
 // apply returns what was changed, a line each.
