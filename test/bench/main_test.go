@@ -51,7 +51,7 @@ func TestNetwork(t *testing.T) {
 		c.Serve(t)
 		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", bed.Namespace, "--timeout=60s") })
 		if !*alone && !*keep {
-			c.Liqoctl(t, "install", "--cluster-name", c.Name)
+			c.Liqoctl(t, "install", "--cluster-name", c.Name, "--set", "networking.internal=true")
 		}
 	}
 	if !*alone {

@@ -126,7 +126,7 @@ func installAndPeer(t *testing.T) {
 		// Gateways may move, and second ones have a node to be on.
 		_ = c.TryKubectl("", "taint", "nodes", "--all", "node-role.kubernetes.io/control-plane-")
 		c.Serve(t)
-		c.Liqoctl(t, "install", "--cluster-name", c.Name)
+		c.Liqoctl(t, "install", "--cluster-name", c.Name, "--set", "networking.internal=true")
 	}
 	for _, pair := range pairs() {
 		began := time.Now()
@@ -148,7 +148,7 @@ func established(t *testing.T, here, there *bed.Cluster, within time.Duration) {
 // secondGateways gives every cluster two lanes.
 func secondGateways(t *testing.T) {
 	for _, c := range clusters.Clusters {
-		c.Liqoctl(t, "install", "--cluster-name", c.Name, "--enable-ha")
+		c.Liqoctl(t, "install", "--cluster-name", c.Name, "--set", "networking.internal=true", "--enable-ha")
 	}
 	for _, c := range clusters.Clusters {
 		bed.Eventually(t, 60*time.Second, "two gateways run in "+c.Name, func() (string, bool) {
