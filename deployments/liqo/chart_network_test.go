@@ -174,7 +174,7 @@ func TestNetworkPods(t *testing.T) {
 		caps []corev1.Capability
 		host bool
 	}{
-		"route":   {node, []corev1.Capability{"NET_ADMIN", "NET_RAW", "SYS_NICE"}, true},
+		"route":   {node, []corev1.Capability{"NET_ADMIN", "SYS_NICE"}, true},
 		"gateway": {gateway, []corev1.Capability{"NET_ADMIN", "MKNOD"}, false},
 	} {
 		pod := test.pod
