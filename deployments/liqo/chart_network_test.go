@@ -23,12 +23,12 @@ const lavish = internal + ",gateway.replicas=2,gateway.config.addressOverride=ga
 	"networkManager.config.reservedSubnets={10.1.0.0/16,10.2.0.0/16},networkManager.config.additionalPools={100.64.0.0/10}," +
 	"common.nodeSelector.zone=a,common.tolerations[0].key=infra,common.tolerations[0].operator=Exists"
 
-// ofTheNetwork leaves what there would not be without the network, and the controller manager, which is told of it.
+// ofTheNetwork leaves what there would not be without the network, and the controller manager, which is told of it. Rights are chart_rights_test.go's.
 func ofTheNetwork(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	return slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
 		switch object.GetLabels()[labels.AppComponent] {
 		case "gateway", "route":
-			return false
+			return strings.HasSuffix(object.GetKind(), "Binding")
 		case "controller-manager":
 			return object.GetKind() != "Deployment"
 		}
@@ -174,7 +174,7 @@ func TestNetworkPods(t *testing.T) {
 		caps []corev1.Capability
 		host bool
 	}{
-		"route":   {node, []corev1.Capability{"NET_ADMIN", "NET_RAW", "SYS_NICE"}, true},
+		"route":   {node, []corev1.Capability{"NET_ADMIN", "SYS_NICE"}, true},
 		"gateway": {gateway, []corev1.Capability{"NET_ADMIN", "MKNOD"}, false},
 	} {
 		pod := test.pod
