@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	klabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -95,11 +96,16 @@ func newCache(cfg *rest.Config, byObject map[client.Object]cache.ByObject) (cach
 	}
 	// We know our kinds; asking for them would be one more thing that fails while the API server is away.
 	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-	mapper.Add(netv1alpha1.GroupVersion.WithKind("TunnelEndpoint"), meta.RESTScopeNamespace)
-	mapper.Add(netv1alpha1.GroupVersion.WithKind("IPMapping"), meta.RESTScopeRoot)
+	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
+		corev1.SchemeGroupVersion.WithKind("Node"):          meta.RESTScopeRoot,
+		corev1.SchemeGroupVersion.WithKind("Pod"):           meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Secret"):        meta.RESTScopeNamespace,
+		netv1alpha1.GroupVersion.WithKind("TunnelEndpoint"): meta.RESTScopeNamespace,
+		netv1alpha1.GroupVersion.WithKind("IPMapping"):      meta.RESTScopeRoot,
+	} {
+		mapper.Add(kind, scope)
+		mapper.Add(kind.GroupVersion().WithKind(kind.Kind+"List"), scope) // a cache of some namespaces asks of which scope a list is
+	}
 	made, err := cache.New(cfg, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: byObject, DefaultUnsafeDisableDeepCopy: new(true)})
 	if err != nil {
 		return nil, fmt.Errorf("make the caches: %w", err)
