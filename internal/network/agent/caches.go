@@ -96,15 +96,16 @@ func newCache(cfg *rest.Config, byObject map[client.Object]cache.ByObject) (cach
 	}
 	// We know our kinds; asking for them would be one more thing that fails while the API server is away.
 	mapper := meta.NewDefaultRESTMapper(nil)
-	know := func(group schema.GroupVersion, kind string, scope meta.RESTScope) {
-		mapper.Add(group.WithKind(kind), scope)
-		mapper.Add(group.WithKind(kind+"List"), scope) // a cache of single namespaces asks for the scope of lists
+	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
+		corev1.SchemeGroupVersion.WithKind("Node"):          meta.RESTScopeRoot,
+		corev1.SchemeGroupVersion.WithKind("Pod"):           meta.RESTScopeNamespace,
+		corev1.SchemeGroupVersion.WithKind("Secret"):        meta.RESTScopeNamespace,
+		netv1alpha1.GroupVersion.WithKind("TunnelEndpoint"): meta.RESTScopeNamespace,
+		netv1alpha1.GroupVersion.WithKind("IPMapping"):      meta.RESTScopeRoot,
+	} {
+		mapper.Add(kind, scope)
+		mapper.Add(kind.GroupVersion().WithKind(kind.Kind+"List"), scope) // a cache of some namespaces asks of which scope a list is
 	}
-	know(corev1.SchemeGroupVersion, "Node", meta.RESTScopeRoot)
-	know(corev1.SchemeGroupVersion, "Pod", meta.RESTScopeNamespace)
-	know(corev1.SchemeGroupVersion, "Secret", meta.RESTScopeNamespace)
-	know(netv1alpha1.GroupVersion, "TunnelEndpoint", meta.RESTScopeNamespace)
-	know(netv1alpha1.GroupVersion, "IPMapping", meta.RESTScopeRoot)
 	made, err := cache.New(cfg, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: byObject, DefaultUnsafeDisableDeepCopy: new(true)})
 	if err != nil {
 		return nil, fmt.Errorf("make the caches: %w", err)

@@ -90,16 +90,24 @@ type networks struct {
 func readNetworks(field string, own netv1alpha1.CIDR, seen string) (networks, error) {
 	var n networks
 	var err error
-	if n.own, err = netip.ParsePrefix(string(own)); err != nil {
-		return n, fmt.Errorf("spec.%s: %.70q is no network", field, own)
+	if n.own, err = readNetwork(string(own)); err != nil {
+		return n, fmt.Errorf("spec.%s: %w", field, err)
 	}
 	n.seen = n.own
 	if seen != "" && seen != netv1alpha1.NotRemapped {
-		if n.seen, err = netip.ParsePrefix(seen); err != nil {
-			return n, fmt.Errorf("spec.%s, remapped: %.70q is no network", field, seen)
+		if n.seen, err = readNetwork(seen); err != nil {
+			return n, fmt.Errorf("spec.%s, remapped: %w", field, err)
 		}
 	}
 	return n, nil
+}
+
+func readNetwork(text string) (netip.Prefix, error) {
+	network, err := netip.ParsePrefix(text)
+	if err != nil || !network.Addr().Is4() {
+		return netip.Prefix{}, fmt.Errorf("%.70q is no network of IPv4", text)
+	}
+	return network, nil
 }
 
 func (v *View) addPeer(tunnel *netv1alpha1.TunnelEndpoint) error {

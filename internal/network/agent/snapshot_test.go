@@ -129,6 +129,8 @@ func TestViewOfBadTunnels(t *testing.T) {
 		"no network":         {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.RemotePodCIDR = "nonsense" }, "spec.remotePodCIDR", false},
 		"remapped to what":   {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.LocalNATPodCIDR = "none" }, "spec.localPodCIDR, remapped", false},
 		"empty":              {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.LocalExternalCIDR = "" }, "spec.localExternalCIDR", false},
+		"IPv6":               {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.RemoteExternalCIDR = "fd00::/112" }, "spec.remoteExternalCIDR", false},
+		"IPv4 in IPv6":       {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.RemoteNATExternalCIDR = "::ffff:10.1.0.0/112" }, "spec.remoteExternalCIDR", false},
 		"no cluster":         {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.ClusterIdentity.ClusterID = "" }, "clusterID", false},
 		"another cluster":    {func(t *netv1alpha1.TunnelEndpoint) { t.Labels[labels.TunnelCluster] = "milan" }, "clusterID", false},
 		"younger twin":       {func(t *netv1alpha1.TunnelEndpoint) { *t = twin(t) }, "older one", false},

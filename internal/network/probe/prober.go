@@ -139,6 +139,12 @@ func (p *Prober) Aim(aim Aim) {
 	}
 }
 
+// AimAt is Aim, in one breath with New.
+func (p *Prober) AimAt(aim Aim) *Prober {
+	p.Aim(aim)
+	return p
+}
+
 // Results of all legs.
 func (p *Prober) Results() map[Target]Result {
 	p.mu.Lock()

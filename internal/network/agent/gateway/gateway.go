@@ -272,7 +272,7 @@ func (g *Gateway) Done(round agent.Round) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !round.Known { // with what is wrong now, of what was known last
-		round.Snapshot, round.State, round.Applied = g.round.Snapshot, g.round.State, g.round.Applied
+		round.Snapshot, round.State, round.Applied = g.round.Snapshot, g.round.State, g.round.Applied && round.Err == nil
 	}
 	g.round = round
 	if round.Known {

@@ -200,7 +200,10 @@ func (r *Route) Done(round agent.Round) {
 		aim.Sights = append(aim.Sights, sight)
 	}
 	for _, gateway := range s.Gateways {
-		if address := ipam.ProbeAddress(s.Local.External, gateway.Lane); len(s.Peers) > 0 && isPlanned(round.State, address) {
+		if len(s.Peers) == 0 {
+			break // there is no external network, either
+		}
+		if address := ipam.ProbeAddress(s.Local.External, gateway.Lane); isPlanned(round.State, address) {
 			aim.Gateways = append(aim.Gateways, address)
 		}
 	}
