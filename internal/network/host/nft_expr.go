@@ -189,10 +189,7 @@ func (w *ruleWriter) verb(r plan.PacketRule) error {
 	case plan.SwapSource:
 		return w.swap(sourceAddress, r.Network)
 	case plan.SwapDestination:
-		if err := w.swap(destinationOffset, r.Network); err != nil {
-			return err
-		}
-		w.add(&expr.Verdict{Kind: expr.VerdictAccept})
+		return w.swap(destinationOffset, r.Network)
 	case plan.SwapInnerSource:
 		return w.swapInner(innerHeader+sourceAddress, r)
 	case plan.SwapInnerDestination:
@@ -237,6 +234,7 @@ func (w *ruleWriter) swapInner(offset uint32, r plan.PacketRule) error {
 	return w.write(r.Network, expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: offset, CsumOffset: innerHeader + headerChecksum})
 }
 
+// write ends the chain: what was changed once must not be taken for something else by a later rule.
 func (w *ruleWriter) write(network netip.Prefix, to expr.Payload) error {
 	if !network.IsValid() || !network.Addr().Is4() {
 		return fmt.Errorf("%s is not an IPv4 network", network)
@@ -248,6 +246,6 @@ func (w *ruleWriter) write(network netip.Prefix, to expr.Payload) error {
 	to.OperationType, to.SourceRegister, to.Len, to.CsumType = expr.PayloadWrite, register, 4, expr.CsumTypeInet
 	w.add(&expr.Payload{DestRegister: register, Base: to.Base, Offset: to.Offset, Len: 4},
 		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: hostMask, Xor: network.Masked().Addr().AsSlice()},
-		&to)
+		&to, &expr.Verdict{Kind: expr.VerdictAccept})
 	return nil
 }
