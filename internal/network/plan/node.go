@@ -41,7 +41,7 @@ func ForNode(s Snapshot) (HostState, error) {
 		Neighbours: g.toGateways(),
 		Routes:     g.nodeRoutes(g.addresses[self.Name]),
 		Rules:      g.nodeRules(),
-		Chains:     g.nodeChains(),
+		Chains:     g.nodeChains(self),
 	}, err
 }
 
@@ -116,7 +116,7 @@ func hasLane(peer Peer, number int) bool {
 	return slices.ContainsFunc(peer.Lanes, func(lane PeerLane) bool { return lane.Number == number })
 }
 
-func (g ground) nodeChains() []Chain {
+func (g ground) nodeChains(self Node) []Chain {
 	gateways := make([]netip.Addr, 0, len(g.Gateways))
 	for _, gateway := range g.Gateways {
 		gateways = append(gateways, gateway.Address)
@@ -130,10 +130,19 @@ func (g ground) nodeChains() []Chain {
 	for _, network := range g.Local.PodCIDRs {
 		keep = append(keep, PacketRule{Out: VXLANLink, From: network, Verb: KeepSource})
 	}
+	// kube-proxy may serve NodePorts at the node's first address only. It decides for the first packet of a connection, and what it decides
+	// holds for the connection, which is known by the address that was asked: so only the first packet has to look as if it went there.
+	var ports []PacketRule
+	for _, protocol := range []string{"tcp", "udp"} {
+		ports = append(ports, PacketRule{
+			In: VXLANLink, To: single(g.addresses[self.Name]), Protocol: protocol, New: true, Verb: SwapDestination, Network: single(self.Address),
+		})
+	}
 	// Tracked, the overlay's packets would fill the table and be masqueraded, which hides their senders.
 	untracked := []PacketRule{g.overlayPacket(NoTrack)}
 	return []Chain{
 		{Name: "untracked_in", Hook: Prerouting, Priority: priorityRaw, Rules: untracked},
+		{Name: "node_ports", Hook: Prerouting, Priority: priorityMangle, Rules: ports},
 		{Name: "input", Hook: Input, Priority: priorityFilter, Rules: []PacketRule{
 			strangers,
 			{In: VXLANLink, Protocol: "icmp", Verb: Accept},
