@@ -19,10 +19,10 @@ IMAGE := liqo.io/liqo:$(VERSION)
 TAGS := -tags grpcnotrace
 LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 
-.PHONY: help playground down build image generate test unit lint verify e2e bench clean prerequisites
+.PHONY: help playground down build image traffic generate test unit lint verify e2e bench bench-network clean prerequisites
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 playground: image ## start two real Kubernetes clusters on this machine (root); takes what is missing from Debian
 	bin/playground up quick-start
@@ -39,6 +39,11 @@ build: prerequisites ## build bin/liqo, bin/liqoctl and bin/playground
 image: build ## build the image of all roles, bin/liqo-image.tar, without Docker
 	bin/playground image build --binary bin/liqo --name $(IMAGE) -o bin/liqo-image.tar
 
+traffic: build ## build the traffic of the network's tests, bin/traffic and bin/traffic-image.tar
+	$(GO) build -ldflags '-s -w' -o bin/ ./test/traffic
+	$(GO) build -ldflags '-s -w' -o bin/wireguard-go golang.zx2c4.com/wireguard
+	bin/playground image build --binary bin/traffic --name liqo.io/traffic:dev -o bin/traffic-image.tar
+
 generate: prerequisites ## write what is made from types, marks in the code and chart values
 	$(GO) run ./hack/generate
 
@@ -54,11 +59,14 @@ lint: prerequisites ## gofumpt, go vet and staticcheck
 verify: prerequisites ## the laws of the repository (house_test.go)
 	$(CHECK) laws
 
-e2e: image ## end-to-end tests on real clusters: of the playground, and of Liqo on it (root)
+e2e: image traffic ## end-to-end tests on real clusters: of the playground, and of Liqo on it (root)
 	$(CHECK) e2e
 
 bench: prerequisites ## measure the playground, see docs/benchmarks.md (root)
 	$(CHECK) bench
+
+bench-network: prerequisites ## measure the network of two clusters beside bare WireGuard, see docs/benchmarks.md (root)
+	$(CHECK) bench-network
 
 clean: ## remove what was built here; caches of Go and of the playground stay
 	rm -rf bin

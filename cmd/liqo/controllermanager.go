@@ -210,7 +210,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if err != nil {
 		return err
 	}
-	link, err := replicate.New(mgr, replicate.Options{LocalClusterID: o.local.ClusterID, ProbeInterval: o.pingInterval, ProbeTimeout: o.pingTimeout})
+	link, err := replicate.New(mgr, replicate.Options{LocalClusterID: o.local.ClusterID, Network: !o.disableInternalNetwork, ProbeInterval: o.pingInterval, ProbeTimeout: o.pingTimeout})
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ func roles() []role {
 		routeRole(),
 		cleanup(),
 		crds(),
+		networkTestServer(),
 	}
 }
 

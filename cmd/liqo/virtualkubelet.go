@@ -35,7 +35,6 @@ type virtualKubeletOptions struct {
 	node             vk.Options
 	remoteName       string
 	homeID, homeName string
-	checkNetwork     bool
 	healthAddress    string
 	metricsEnabled   bool
 	metricsAddress   string
@@ -55,7 +54,7 @@ func (o *virtualKubeletOptions) Register(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.node.LeaseDuration, "node-lease-duration", 40*time.Second, "duration of the node's lease; it is renewed four times within")
 	flags.DurationVar(&o.node.PingInterval, "node-ping-interval", 10*time.Second, "time between two probes of the remote API server")
 	flags.DurationVar(&o.node.PingTimeout, "node-ping-timeout", time.Second, "how long the remote API server may take to answer a probe")
-	flags.BoolVar(&o.checkNetwork, "node-check-network", false, "the node is Ready only while the network fabric works")
+	flags.BoolVar(&o.node.CheckNetwork, "node-check-network", false, "the node is Ready only while the network fabric works")
 	flags.StringToStringVar(&o.node.ExtraLabels, "node-extra-labels", nil, "labels of the node (KEY=VALUE,...)")
 	flags.StringToStringVar(&o.node.ExtraAnnotations, "node-extra-annotations", nil, "annotations of the node (KEY=VALUE,...)")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
@@ -74,8 +73,6 @@ func (o *virtualKubeletOptions) Validate() error {
 		return errors.New("--nodename, --tenant-namespace, --slice-name and --foreign-cluster-id must be set; the controller manager does so")
 	case o.node.NodeIP == "":
 		return errors.New("--node-ip, or the variable POD_IP, must say under which address this process is reached")
-	case o.checkNetwork:
-		return errors.New("--node-check-network: this version has no network of its own yet")
 	case o.node.LeaseDuration < 4*time.Second || o.node.PingInterval <= 0 || o.node.PingTimeout <= 0:
 		return errors.New("--node-lease-duration must be at least 4s, --node-ping-interval and --node-ping-timeout more than zero")
 	}

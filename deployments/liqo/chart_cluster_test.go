@@ -170,7 +170,10 @@ func install(ctx context.Context, t *testing.T, c client.Client) {
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}); err != nil {
 		t.Fatal(err)
 	}
-	objects := render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org")
+	objects := slices.DeleteFunc(render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", lavish),
+		func(object *unstructured.Unstructured) bool {
+			return strings.HasPrefix(object.GetAPIVersion(), "monitoring.")
+		})
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int {
 		return strings.Compare(a.GetNamespace(), b.GetNamespace())
 	})

@@ -105,7 +105,7 @@ func rolesOf(t *testing.T) (rules map[string][]rbacv1.PolicyRule, where map[stri
 	for name, place := range boundLater {
 		where[name] = place
 	}
-	for _, object := range render(t) {
+	for _, object := range render(t, internal) {
 		switch kind := object.GetKind(); kind {
 		case "ClusterRole", "Role":
 			var role rbacv1.ClusterRole

@@ -36,6 +36,12 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // certain takes chance out of the first rendering.
 const certain = "discovery.config.clusterName=rome,discovery.config.clusterIDOverride=5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c"
 
+// networks are what liqoctl always says, since without them there is no network between clusters.
+const networks = "networkManager.config.podCIDR=10.200.0.0/16,networkManager.config.serviceCIDR=10.80.0.0/12"
+
+// internal is the network between clusters.
+const internal = "networking.internal=true," + networks
+
 func loadChart(t *testing.T) *helmchart.Chart {
 	t.Helper()
 	var files []*archive.BufferedFile
@@ -62,7 +68,7 @@ func loadChart(t *testing.T) *helmchart.Chart {
 func tryRender(t *testing.T, provider engine.ClientProvider, set ...string) ([]*unstructured.Unstructured, error) {
 	t.Helper()
 	values := map[string]any{}
-	for _, one := range append([]string{certain}, set...) {
+	for _, one := range append([]string{certain, networks}, set...) {
 		if err := strvals.ParseInto(one, values); err != nil {
 			t.Fatalf("--set %s: %v", one, err)
 		}
@@ -75,7 +81,7 @@ func renderValues(t *testing.T, provider engine.ClientProvider, values map[strin
 	chart := loadChart(t)
 	capabilities := common.DefaultCapabilities.Copy()
 	capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions),
-		"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy", "monitoring.coreos.com/v1/PodMonitor")
+		"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy", "monitoring.coreos.com/v1/PodMonitor", "monitoring.coreos.com/v1/ServiceMonitor")
 	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true, Revision: 1}, capabilities)
 	if err != nil {
 		return nil, err
@@ -185,7 +191,10 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for golden, objects := range map[string][]*unstructured.Unstructured{"testdata/default.yaml": render(t), "testdata/full.yaml": with} {
+	all := map[string][]*unstructured.Unstructured{
+		"testdata/default.yaml": render(t), "testdata/full.yaml": with, "testdata/network.yaml": ofTheNetwork(render(t, lavish)),
+	}
+	for golden, objects := range all {
 		got := text(t, slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
 			return object.GetKind() == "ClusterRole" || object.GetKind() == "Role"
 		}))
@@ -206,7 +215,7 @@ func TestGolden(t *testing.T) {
 
 // TestLabels: whatever an installation leaves is found, and found to be ours, by labels.
 func TestLabels(t *testing.T) {
-	for _, object := range render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org") {
+	for _, object := range render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", lavish) {
 		labels := object.GetLabels()
 		for _, key := range []string{"name", "instance", "component", "managed-by", "version"} {
 			if labels["app.kubernetes.io/"+key] == "" {
@@ -219,7 +228,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestPods holds every pod to the strictest level of Pod Security Standards.
+// TestPods holds every pod to the strictest level of Pod Security Standards, those of the network excepted: see TestNetworkPods.
 func TestPods(t *testing.T) {
 	seen := 0
 	for _, object := range render(t) {
@@ -313,8 +322,16 @@ func TestMapArguments(t *testing.T) {
 // TestRefused: what cannot work is refused before anything is changed, with a sentence that names the value.
 func TestRefused(t *testing.T) {
 	for set, want := range map[string]string{
-		"auth.ingress.enable=true":                               "auth.ingress.host is empty",
-		"networking.internal=true":                               "no network of its own yet",
+		"auth.ingress.enable=true":                                                              "auth.ingress.host is empty",
+		"networking.internal=true,networkManager.config.podCIDR=":                               "networkManager.config.podCIDR is empty",
+		"networking.internal=true,networkManager.config.serviceCIDR=":                           "networkManager.config.serviceCIDR is empty",
+		"networking.internal=true,gateway.config.listeningPort=4879":                            "the port of the overlay",
+		"networking.internal=true,gateway.config.portOverride=1,gateway.service.type=ClusterIP": "goes with gateway.config.addressOverride",
+		"networking.internal=true,gateway.metrics.serviceMonitor.enabled=true":                  "there are no metrics to read",
+		"gateway.replicas=9":                                     "/gateway/replicas",
+		"gateway.metrics.port=5873":                              "/gateway/metrics/port",
+		"gateway.config.wireguardImplementation=fast":            "wireguardImplementation",
+		"networkConfig.mtu=500":                                  "/networkConfig/mtu",
 		"auth.service.type=ExternalName":                         "/auth/service/type",
 		"controllerManager.config.resourceSharingPercentage=101": "resourceSharingPercentage",
 		"discovery.config.clusterName=Not_A_Label":               "/discovery/config/clusterName",

@@ -38,6 +38,13 @@ var other = map[string]any{
 	"webhook.failurePolicy":                                   "Ignore",
 	"virtualKubelet.metrics.podMonitor.interval":              "30s",
 	"virtualKubelet.metrics.podMonitor.scrapeTimeout":         "5s",
+	"gateway.config.portOverride":                             "8443",
+	"gateway.metrics.port":                                    5880.0,
+	"gateway.service.type":                                    "NodePort",
+	"gateway.metrics.serviceMonitor.interval":                 "30s",
+	"gateway.metrics.serviceMonitor.scrapeTimeout":            "5s",
+	"networkConfig.mtu":                                       1340.0,
+	"networkManager.config.additionalPools":                   []any{"100.64.0.0/10"},
 }
 
 // with is what must be set for a value to matter, by the beginning of its path; what is set there itself is judged without.
@@ -45,16 +52,21 @@ var with = map[string]string{
 	"auth.ingress.":                      "auth.ingress.enable=true,auth.ingress.host=liqo.example.org",
 	"virtualKubelet.metrics.":            "virtualKubelet.metrics.enabled=true",
 	"virtualKubelet.metrics.podMonitor.": "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true",
+	"gateway.":                           internal,
+	"gateway.metrics.":                   internal + ",gateway.metrics.enabled=true",
+	"gateway.metrics.serviceMonitor.":    internal + ",gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true",
+	"route.":                             internal,
+	"networkConfig.":                     internal,
 }
 
-// refused are values that cannot be changed yet; TestRefused has the message.
-var refused = []string{"networking.internal"}
+// ignored are documented values that change nothing, and say so.
+var ignored = []string{"gateway.config.wireguardImplementation"}
 
 // TestEveryValueMatters: a value that changes nothing is a promise that is not kept.
 func TestEveryValueMatters(t *testing.T) {
 	bare := map[string]string{}
 	for path, value := range leaves(t) {
-		if slices.Contains(refused, path) {
+		if slices.Contains(ignored, path) {
 			continue
 		}
 		conditions, longest := "", ""
@@ -63,13 +75,18 @@ func TestEveryValueMatters(t *testing.T) {
 				conditions, longest = set, prefix
 			}
 		}
-		if path == "auth.ingress.enable" {
+		switch path {
+		case "auth.ingress.enable":
 			conditions = "auth.ingress.host=liqo.example.org"
+		case "gateway.metrics.enabled":
+			conditions = internal
+		case "gateway.metrics.serviceMonitor.enabled":
+			conditions = with["gateway.metrics."]
 		}
 		if bare[conditions] == "" {
 			bare[conditions] = text(t, render(t, conditions))
 		}
-		values := map[string]any{}
+		values := told()
 		set(values, "discovery.config.clusterName", "rome")
 		set(values, "discovery.config.clusterIDOverride", "5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c")
 		for _, condition := range strings.Split(conditions, ",") {
@@ -87,6 +104,16 @@ func TestEveryValueMatters(t *testing.T) {
 			t.Errorf("%s: no template uses it", path)
 		}
 	}
+}
+
+// told are the values that liqoctl always gives.
+func told() map[string]any {
+	values := map[string]any{}
+	for _, one := range strings.Split(networks, ",") {
+		key, value, _ := strings.Cut(one, "=")
+		set(values, key, value)
+	}
+	return values
 }
 
 // TestUnknownValues: on every level, a value that does not exist is refused by name.
@@ -202,7 +229,7 @@ func (c cluster) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableRes
 
 // TestKept: an upgrade changes neither the identity nor anything secret, whether the values are given again or not.
 func TestKept(t *testing.T) {
-	first, err := renderValues(t, nil, map[string]any{})
+	first, err := renderValues(t, nil, told())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +240,7 @@ func TestKept(t *testing.T) {
 		}
 	}
 	there := cluster{fake.NewSimpleDynamicClient(runtime.NewScheme(), installed...)}
-	second, err := renderValues(t, there, map[string]any{})
+	second, err := renderValues(t, there, told())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +264,7 @@ func TestKept(t *testing.T) {
 // TestChance: two installations do not share what must be their own.
 func TestChance(t *testing.T) {
 	make := func() map[string]any {
-		objects, err := renderValues(t, nil, map[string]any{})
+		objects, err := renderValues(t, nil, told())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ const maxProgram = "40000000c"
 
 const tools = "-modfile=%shack/tools/go.mod"
 
-func groups() []string { return []string{"all", "unit", "lint", "laws", "e2e", "bench"} }
+func groups() []string { return []string{"all", "unit", "lint", "laws", "e2e", "bench", "bench-network"} }
 
 // stages returns the plan of one group.
 func stages(group string, found facts) ([]stage, error) {
@@ -68,6 +68,8 @@ func stages(group string, found facts) ([]stage, error) {
 		return []stage{build(), endToEnd(found)}, nil
 	case "bench":
 		return []stage{build(), benchmark(found)}, nil
+	case "bench-network":
+		return []stage{build(), benchmarkNetwork(found)}, nil
 	}
 	return nil, fmt.Errorf("no group of stages is called %q; there are: %s", group, strings.Join(groups(), " "))
 }
@@ -94,7 +96,7 @@ func generated() stage {
 // build leaves to the Makefile how programs and image are built, so that tests run what users get.
 func build() stage {
 	return stage{name: "build", about: "programs and image; no more than 40 MB of server program", commands: []command{
-		{args: []string{"make", "--no-print-directory", "image"}},
+		{args: []string{"make", "--no-print-directory", "image", "traffic"}},
 		// Every role carries the whole program: find prints it if it has grown too large.
 		{args: []string{"find", "bin/liqo", "-size", "+" + maxProgram}, silent: true},
 	}}
@@ -149,6 +151,7 @@ func endToEnd(found facts) stage {
 	s := stage{name: "e2e", about: "real clusters: the playground's own tests, then the product on it", last: true, commands: []command{
 		{dir: "playground", args: []string{"go", "test", "-count=1", "-timeout", "30m", "./e2e", "-v"}},
 		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/e2e", "-v"}},
+		{args: []string{"go", "test", "-count=1", "-timeout", "30m", "./test/traffic", "./test/network", "-v"}},
 	}}
 	switch {
 	case !found.e2e:
@@ -167,6 +170,16 @@ func benchmark(found facts) stage {
 	case !found.bench:
 		s.skip = "there is no playground/bench yet"
 	case !found.root:
+		s.skip = "real clusters need root"
+	}
+	return s
+}
+
+func benchmarkNetwork(found facts) stage {
+	s := stage{name: "bench-network", about: "throughput, latency and memory of the network, for docs/benchmarks.md", commands: []command{{
+		args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/bench", "-measure", "-v"},
+	}}}
+	if !found.root {
 		s.skip = "real clusters need root"
 	}
 	return s

@@ -160,13 +160,22 @@ type authFacts struct {
 	Ingresses []networkingv1.Ingress
 }
 
-// url is pure: overrides win, then what the Service's type says.
+// url is pure.
 func (f authFacts) url() (string, error) {
+	host, port, err := f.endpoint()
+	if err != nil {
+		return "", err
+	}
+	return "https://" + hostPort(host, port), nil
+}
+
+// endpoint is pure: overrides win, then what the Service's type says.
+func (f authFacts) endpoint() (host string, port int32, err error) {
 	service := f.Service
 	if len(service.Spec.Ports) == 0 {
-		return "", fmt.Errorf("the Service %s/%s has no port; `liqoctl upgrade` restores it", service.Namespace, service.Name)
+		return "", 0, fmt.Errorf("the Service %s/%s has no port; `liqoctl upgrade` restores it", service.Namespace, service.Name)
 	}
-	host, port, err := f.published()
+	host, port, err = f.published()
 	if override := service.Annotations[labels.OverrideAddress]; override != "" {
 		host = override
 		if err != nil {
@@ -174,16 +183,16 @@ func (f authFacts) url() (string, error) {
 		}
 	}
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	if override := service.Annotations[labels.OverridePort]; override != "" {
 		number, err := strconv.ParseUint(override, 10, 16)
 		if err != nil || number == 0 {
-			return "", fmt.Errorf("annotation %s=%q of the Service %s/%s is no port number from 1 to 65535", labels.OverridePort, override, service.Namespace, service.Name)
+			return "", 0, fmt.Errorf("annotation %s=%q of the Service %s/%s is no port number from 1 to 65535", labels.OverridePort, override, service.Namespace, service.Name)
 		}
 		port = int32(number)
 	}
-	return "https://" + hostPort(host, port), nil
+	return host, port, nil
 }
 
 // hostPort leaves out the port that https has anyway.

@@ -310,3 +310,38 @@ func TestRefusalEndsTheWait(t *testing.T) {
 		t.Errorf("told more than once: %s", progress.text())
 	}
 }
+
+// TestNetworkIsWaitedFor: a peering is not established before its network, and what keeps it is said.
+func TestNetworkIsWaitedFor(t *testing.T) {
+	progress := &recorder{}
+	w := &peering{name: "milan", reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: progress}
+	fc := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
+	see := func(status discoveryv1alpha1.PeeringConditionStatus, message string) bool {
+		t.Helper()
+		fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{
+			condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusEstablished, ""),
+			condition(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusEstablished, ""),
+			condition(discoveryv1alpha1.NetworkStatus, status, message),
+		}
+		done, err := w.see(fc, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done
+	}
+	if see(discoveryv1alpha1.StatusNone, "the remote cluster has not described its network yet") {
+		t.Error("established without a network")
+	}
+	if err := w.explain(time.Second, context.DeadlineExceeded); !strings.Contains(err.Error(), "has not described its network yet") {
+		t.Errorf("in the end it said: %v", err)
+	}
+	if see(discoveryv1alpha1.StatusPending, "no handshake yet") || see(discoveryv1alpha1.StatusError, "all probes lost") {
+		t.Error("established before the tunnel was up")
+	}
+	if !strings.Contains(progress.text(), "all probes lost") {
+		t.Errorf("a failing tunnel was not told: %s", progress.text())
+	}
+	if !see(discoveryv1alpha1.StatusEstablished, "") || !strings.Contains(progress.text(), `Network established to the remote cluster "milan"`) {
+		t.Errorf("with a network: %s", progress.text())
+	}
+}

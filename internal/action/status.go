@@ -13,11 +13,12 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/peering/auth"
 )
 
-// components are the Deployments of the control plane, in the order in which they are shown.
+// components are the Deployments of the control plane, in the order in which they are shown. Those of the network follow, if it is Liqo's.
 var components = []string{"liqo-controller-manager", "liqo-auth"}
 
 // LocalStatus is the state of Liqo in one cluster. Its JSON form is what `-o json` prints.
@@ -56,16 +57,12 @@ type ClusterStatus struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// NetworkStatus is the state of the network between clusters.
-type NetworkStatus struct {
-	Status string `json:"status"`
-}
-
 // EndpointStatus is where other clusters reach this one.
 type EndpointStatus struct {
-	Authentication      string `json:"authentication,omitempty"`
-	AuthenticationError string `json:"authenticationError,omitempty"`
-	APIServer           string `json:"apiServer,omitempty"`
+	Gateways            []GatewayEndpoint `json:"gateways,omitempty"`
+	Authentication      string            `json:"authentication,omitempty"`
+	AuthenticationError string            `json:"authenticationError,omitempty"`
+	APIServer           string            `json:"apiServer,omitempty"`
 }
 
 // localObjects are what a LocalStatus is made of.
@@ -73,45 +70,85 @@ type localObjects struct {
 	namespace   string
 	exists      bool
 	deployments []appsv1.Deployment
+	daemonSets  []appsv1.DaemonSet
 	identity    discoveryv1alpha1.ClusterIdentity
 	identityErr error
 	nodes       []corev1.Node
+	services    []corev1.Service
+	networks    map[string]string
+	configs     []netv1alpha1.NetworkConfig
 	authURL     string
 	authErr     error
 }
 
+// internal tells whether the network between clusters is Liqo's own, by what the controller manager was told.
+func (o *localObjects) internal() bool {
+	return argument(o.args(components[0]), "disable-internal-network") == "false"
+}
+
+// args of the containers of a Deployment.
+func (o *localObjects) args(name string) (args []string) {
+	for i := range o.deployments {
+		if o.deployments[i].Name == name {
+			for _, container := range o.deployments[i].Spec.Template.Spec.Containers {
+				args = append(args, container.Args...)
+			}
+		}
+	}
+	return args
+}
+
+// components are what there should be, as it is.
+func (o *localObjects) components() (all []ComponentStatus) {
+	names := slices.Clone(components)
+	if o.internal() {
+		names = append(names, lanes(o.deployments)...)
+	}
+	for _, name := range names {
+		component := ComponentStatus{Kind: "Deployment", Name: name}
+		if at := slices.IndexFunc(o.deployments, func(d appsv1.Deployment) bool { return d.Name == name }); at >= 0 {
+			component = newComponent(&o.deployments[at])
+		}
+		all = append(all, component)
+	}
+	if o.internal() {
+		component := ComponentStatus{Kind: "DaemonSet", Name: routeName}
+		if at := slices.IndexFunc(o.daemonSets, func(d appsv1.DaemonSet) bool { return d.Name == routeName }); at >= 0 {
+			component = newDaemonSet(&o.daemonSets[at])
+		}
+		all = append(all, component)
+	}
+	return all
+}
+
 // newLocalStatus is pure.
-func newLocalStatus(o localObjects) LocalStatus {
+func newLocalStatus(o *localObjects) LocalStatus {
 	s := LocalStatus{Namespace: NamespaceStatus{Name: o.namespace, Exists: o.exists}}
 	if !o.exists {
 		s.Problems = append(s.Problems, fmt.Sprintf("the namespace %s does not exist: Liqo is not installed, or elsewhere (--namespace)", o.namespace))
 		return s
 	}
-	args := map[string][]string{}
-	for _, name := range components {
-		component := ComponentStatus{Kind: "Deployment", Name: name}
-		if at := slices.IndexFunc(o.deployments, func(d appsv1.Deployment) bool { return d.Name == name }); at >= 0 {
-			component = newComponent(&o.deployments[at])
-			for _, container := range o.deployments[at].Spec.Template.Spec.Containers {
-				args[name] = append(args[name], container.Args...)
-			}
-		}
-		s.Components = append(s.Components, component)
-		switch {
+	s.Components = o.components()
+	for _, component := range s.Components {
+		switch what := fmt.Sprintf("%s %s/%s", component.Kind, o.namespace, component.Name); {
 		case !component.Found:
-			s.Problems = append(s.Problems, fmt.Sprintf("Deployment %s/%s is missing; `liqoctl upgrade` restores it", o.namespace, name))
+			s.Problems = append(s.Problems, what+" is missing; `liqoctl upgrade` restores it")
 		case component.Ready < component.Desired || component.Available < component.Desired:
 			s.Problems = append(s.Problems, strings.TrimSuffix(
-				fmt.Sprintf("Deployment %s/%s has %d of %d pods ready: %s", o.namespace, name, component.Ready, component.Desired, component.Message), ": "))
+				fmt.Sprintf("%s has %d of %d pods ready: %s", what, component.Ready, component.Desired, component.Message), ": "))
 		}
 	}
 	if o.identityErr != nil {
 		s.Problems = append(s.Problems, o.identityErr.Error())
 		return s
 	}
-	s.Cluster = &ClusterStatus{ID: o.identity.ClusterID, Name: o.identity.ClusterName, Labels: parseLabels(argument(args[components[0]], "cluster-labels"))}
+	s.Cluster = &ClusterStatus{ID: o.identity.ClusterID, Name: o.identity.ClusterName, Labels: parseLabels(argument(o.args(components[0]), "cluster-labels"))}
 	s.Network = &NetworkStatus{Status: string(discoveryv1alpha1.StatusExternal)}
-	s.Endpoints = &EndpointStatus{Authentication: o.authURL, APIServer: apiServerURL(argument(args[components[1]], "advertise-api-server-address"), o.nodes)}
+	s.Endpoints = &EndpointStatus{Authentication: o.authURL, APIServer: apiServerURL(argument(o.args(components[1]), "advertise-api-server-address"), o.nodes)}
+	if o.internal() {
+		s.Network = newNetworkStatus(o.networks, o.configs)
+		s.Endpoints.Gateways = newGatewayEndpoints(o.services, o.nodes)
+	}
 	if o.authErr != nil {
 		// Not a failure: a cluster that only uses others needs no address of its own.
 		s.Endpoints.AuthenticationError = o.authErr.Error()
@@ -188,21 +225,23 @@ func apiServerURL(configured string, nodes []corev1.Node) string {
 
 // PeerStatus is the state of one peer. Its JSON form is what `-o json` prints.
 type PeerStatus struct {
-	Name           string           `json:"name"`
-	Found          bool             `json:"found"`
-	ClusterID      string           `json:"clusterID,omitempty"`
-	ClusterName    string           `json:"clusterName,omitempty"`
-	Type           string           `json:"type,omitempty"`
-	Version        string           `json:"version,omitempty"`
-	Outgoing       AspectStatus     `json:"outgoing,omitzero"`
-	Incoming       AspectStatus     `json:"incoming,omitzero"`
-	Authentication AspectStatus     `json:"authentication,omitzero"`
-	AuthURL        string           `json:"authUrl,omitempty"`
-	ProxyURL       string           `json:"proxyUrl,omitempty"`
-	APIServer      AspectStatus     `json:"apiServer,omitzero"`
-	Network        AspectStatus     `json:"network,omitzero"`
-	Processing     AspectStatus     `json:"processing,omitzero"`
-	Resources      *SharedResources `json:"resources,omitempty"`
+	Name           string       `json:"name"`
+	Found          bool         `json:"found"`
+	ClusterID      string       `json:"clusterID,omitempty"`
+	ClusterName    string       `json:"clusterName,omitempty"`
+	Type           string       `json:"type,omitempty"`
+	Version        string       `json:"version,omitempty"`
+	Outgoing       AspectStatus `json:"outgoing,omitzero"`
+	Incoming       AspectStatus `json:"incoming,omitzero"`
+	Authentication AspectStatus `json:"authentication,omitzero"`
+	AuthURL        string       `json:"authUrl,omitempty"`
+	ProxyURL       string       `json:"proxyUrl,omitempty"`
+	APIServer      AspectStatus `json:"apiServer,omitzero"`
+	Network        AspectStatus `json:"network,omitzero"`
+	// Fabric is the network to this peer; nil if it is not Liqo's.
+	Fabric     *PeerNetwork     `json:"fabric,omitempty"`
+	Processing AspectStatus     `json:"processing,omitzero"`
+	Resources  *SharedResources `json:"resources,omitempty"`
 }
 
 // AspectStatus is a condition of a peering.
@@ -228,12 +267,24 @@ type SharedResources struct {
 	Shared   corev1.ResourceList `json:"shared,omitempty"`
 }
 
+// peerObjects are what PeerStatuses are made of.
+type peerObjects struct {
+	fcs     []discoveryv1alpha1.ForeignCluster
+	grants  []sharingv1alpha1.ResourceSlice
+	configs []netv1alpha1.NetworkConfig
+	tunnels []netv1alpha1.TunnelEndpoint
+}
+
 // newPeerStatuses is pure: the peers of these names, or all, ordered by name.
-func newPeerStatuses(fcs []discoveryv1alpha1.ForeignCluster, grants []sharingv1alpha1.ResourceSlice, names []string) []PeerStatus {
-	peers := []PeerStatus{}
+func newPeerStatuses(o *peerObjects, names []string) []PeerStatus {
+	peers, fcs := []PeerStatus{}, o.fcs
 	for i := range fcs {
 		if len(names) == 0 || slices.Contains(names, fcs[i].Name) {
-			peers = append(peers, newPeerStatus(&fcs[i], grants))
+			peer := newPeerStatus(&fcs[i], o.grants)
+			if !externally(peer.Network) {
+				peer.Fabric = newPeerNetwork(peer.ClusterID, o.configs, o.tunnels)
+			}
+			peers = append(peers, peer)
 		}
 	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {

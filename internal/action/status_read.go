@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
@@ -20,7 +22,7 @@ import (
 func Status(ctx context.Context, c client.Client, namespace string) (LocalStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	o := localObjects{namespace: namespace}
+	o := &localObjects{namespace: namespace}
 	var found corev1.Namespace
 	switch err := c.Get(ctx, client.ObjectKey{Name: namespace}, &found); {
 	case apierrors.IsNotFound(err):
@@ -35,6 +37,11 @@ func Status(ctx context.Context, c client.Client, namespace string) (LocalStatus
 		return LocalStatus{}, fmt.Errorf("list the Deployments in namespace %s: %w", namespace, err)
 	}
 	o.deployments = deployments.Items
+	if o.internal() {
+		if err := o.readNetwork(ctx, c); err != nil {
+			return LocalStatus{}, err
+		}
+	}
 	o.identity, o.identityErr = LocalIdentity(ctx, c, namespace)
 
 	var nodes corev1.NodeList
@@ -48,6 +55,28 @@ func Status(ctx context.Context, c client.Client, namespace string) (LocalStatus
 	}
 	o.authURL, o.authErr = AuthURL(ctx, c, namespace, services.Items)
 	return newLocalStatus(o), nil
+}
+
+// readNetwork reads what is there only if the network is Liqo's own.
+func (o *localObjects) readNetwork(ctx context.Context, c client.Reader) error {
+	var sets appsv1.DaemonSetList
+	if err := c.List(ctx, &sets, client.InNamespace(o.namespace)); err != nil {
+		return fmt.Errorf("list the DaemonSets in namespace %s: %w", o.namespace, err)
+	}
+	var services corev1.ServiceList
+	if err := c.List(ctx, &services, client.InNamespace(o.namespace), client.MatchingLabels{labels.Gateway: "true"}); err != nil {
+		return fmt.Errorf("list the gateways' Services in namespace %s: %w", o.namespace, err)
+	}
+	var recorded corev1.ConfigMap
+	if err := c.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: networksName}, &recorded); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read ConfigMap %s/%s: %w", o.namespace, networksName, err)
+	}
+	var configs netv1alpha1.NetworkConfigList
+	if err := c.List(ctx, &configs); err != nil && !notServed(err) {
+		return fmt.Errorf("list NetworkConfigs: %w", err)
+	}
+	o.daemonSets, o.services, o.networks, o.configs = sets.Items, services.Items, recorded.Data, configs.Items
+	return nil
 }
 
 // PeerStatuses reads the state of the peers with these names, or of all, ordered by name.
@@ -64,5 +93,13 @@ func PeerStatuses(ctx context.Context, c client.Reader, names []string) ([]PeerS
 	if err := c.List(ctx, &grants); err != nil {
 		return nil, fmt.Errorf("list ResourceSlices: %w", err)
 	}
-	return newPeerStatuses(fcs.Items, grants.Items, names), nil
+	var configs netv1alpha1.NetworkConfigList
+	if err := c.List(ctx, &configs); err != nil && !notServed(err) {
+		return nil, fmt.Errorf("list NetworkConfigs: %w", err)
+	}
+	var tunnels netv1alpha1.TunnelEndpointList
+	if err := c.List(ctx, &tunnels); err != nil && !notServed(err) {
+		return nil, fmt.Errorf("list TunnelEndpoints: %w", err)
+	}
+	return newPeerStatuses(&peerObjects{fcs.Items, grants.Items, configs.Items, tunnels.Items}, names), nil
 }

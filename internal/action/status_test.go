@@ -31,7 +31,7 @@ func deployment(name string, ready int32, args ...string) appsv1.Deployment {
 func TestLocalStatus(t *testing.T) {
 	plane := node("plane", "10.0.0.1", corev1.ConditionTrue)
 	plane.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
-	well := localObjects{
+	well := &localObjects{
 		namespace: "liqo", exists: true, authURL: "https://192.0.2.7",
 		identity: discoveryv1alpha1.ClusterIdentity{ClusterID: localID, ClusterName: "rome"},
 		deployments: []appsv1.Deployment{
@@ -46,12 +46,12 @@ func TestLocalStatus(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"zone": "a", "tier": "gold"}, s.Cluster.Labels); diff != "" {
 		t.Error(diff)
 	}
-	if s := newLocalStatus(localObjects{namespace: "liqo"}); len(s.Problems) != 1 || s.Cluster != nil {
+	if s := newLocalStatus(&localObjects{namespace: "liqo"}); len(s.Problems) != 1 || s.Cluster != nil {
 		t.Errorf("no namespace: %+v", s)
 	}
-	sick := well
+	sick := *well
 	sick.deployments = []appsv1.Deployment{deployment("liqo-auth", 0, "auth", "--advertise-api-server-address", "api.example.org:6443")}
-	s = newLocalStatus(sick)
+	s = newLocalStatus(&sick)
 	want := []string{
 		"Deployment liqo/liqo-controller-manager is missing; `liqoctl upgrade` restores it",
 		"Deployment liqo/liqo-auth has 0 of 1 pods ready: no pod is up",
@@ -97,7 +97,7 @@ func TestPeerStatuses(t *testing.T) {
 		}
 		return all
 	}
-	all := newPeerStatuses(fcs, grants, nil)
+	all := newPeerStatuses(&peerObjects{fcs: fcs, grants: grants}, nil)
 	if got := strings.Join(names(all), " "); got != "milan naples unknown" {
 		t.Errorf("all: %s", got)
 	}
@@ -111,10 +111,10 @@ func TestPeerStatuses(t *testing.T) {
 	if milan.Outgoing.Status != "Established" || milan.Incoming.Status != "None" {
 		t.Errorf("conditions: %+v", milan)
 	}
-	if got := strings.Join(names(newPeerStatuses(fcs, grants, []string{"turin", "milan", "turin"})), " "); got != "milan turin?" {
+	if got := strings.Join(names(newPeerStatuses(&peerObjects{fcs: fcs, grants: grants}, []string{"turin", "milan", "turin"})), " "); got != "milan turin?" {
 		t.Errorf("by name: %s", got)
 	}
-	if len(newPeerStatuses(nil, nil, nil)) != 0 {
+	if len(newPeerStatuses(&peerObjects{}, nil)) != 0 {
 		t.Error("no peers")
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/action"
@@ -63,12 +64,7 @@ func clientFlags(to *pflag.FlagSet, flags *genericclioptions.ConfigFlags, prefix
 func (f *Factory) register(root *cobra.Command) {
 	namespace := defaultNamespace
 	f.flags.Namespace = &namespace
-	f.flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
-		config.QPS, config.Burst = 100, 200
-		config.UserAgent = "liqoctl/" + version.Version
-		config.WarningHandler = f.printer
-		return config
-	}
+	f.flags.WrapConfigFn = f.wrap
 	flags := root.PersistentFlags()
 	clientFlags(flags, f.flags, "")
 	flag := flags.Lookup("namespace")
@@ -91,6 +87,14 @@ func (f *Factory) register(root *cobra.Command) {
 	}
 }
 
+// wrap is what all requests have in common.
+func (f *Factory) wrap(config *rest.Config) *rest.Config {
+	config.QPS, config.Burst = 100, 200
+	config.UserAgent = "liqoctl/" + version.Version
+	config.WarningHandler = f.printer
+	return config
+}
+
 // namespace in which Liqo is installed.
 func (f *Factory) namespace() string {
 	if f.flags.Namespace == nil || *f.flags.Namespace == "" {
@@ -100,8 +104,10 @@ func (f *Factory) namespace() string {
 }
 
 // config reads the kubeconfig. It contacts nobody.
-func (f *Factory) config() (*rest.Config, error) {
-	config, err := f.flags.ToRESTConfig()
+func (f *Factory) config() (*rest.Config, error) { return configOf(f.flags) }
+
+func configOf(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
+	config, err := flags.ToRESTConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, errors.New("no cluster is configured: there is no kubeconfig, or it is empty; see --kubeconfig and the variable KUBECONFIG")
@@ -125,7 +131,7 @@ func (f *Factory) cluster() (install.Cluster, error) {
 func scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -140,6 +146,10 @@ func (f *Factory) client() (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
+	return clientOf(config)
+}
+
+func clientOf(config *rest.Config) (client.WithWatch, error) {
 	scheme, err := scheme()
 	if err != nil {
 		return nil, err

@@ -25,7 +25,6 @@ type installFlags struct {
 	sharing          int
 	onlyValues       bool
 	dumpPath         string
-	enableMetrics    bool
 	disableTelemetry bool
 }
 
@@ -86,14 +85,14 @@ func (o *installFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&w.ClusterName, "cluster-name", "", "Name of this cluster")
 	flags.StringToStringVar(&w.Labels, "cluster-labels", nil, "Labels of this cluster, for the nodes that stand for it elsewhere (KEY=VALUE,...)")
 	flags.IntVar(&o.sharing, "sharing-percentage", 90, "Share of this cluster's free resources that each peer may use")
-	flags.BoolVar(&o.options.HighAvailability, "enable-ha", false, "Run two replicas of what may have several")
+	flags.BoolVar(&o.options.HighAvailability, "enable-ha", false, "Run two gateways, each a lane of its own, and two controller managers")
 	flags.StringSliceVar(&w.ReservedSubnets, "reserved-subnets", nil, "Networks that must not be used for remapping")
 	flags.StringArrayVar(&o.options.Set, "set", nil, "Value of the chart, as Helm writes it (KEY=VALUE); may be repeated")
 	flags.BoolVar(&o.options.ResetValues, "reset-values", false, "Forget what was said when Liqo was installed before")
 	flags.BoolVar(&o.options.AllowDowngrade, "allow-downgrade", false, "Install an older version than there is")
 	flags.BoolVar(&w.AnyAPIServer, "disable-api-server-sanity-check", false, "Accept another API server address than the kubeconfig's")
 	flags.BoolVar(&w.SkipValidation, "skip-validation", false, "Do not check networks and addresses against what is in use")
-	flags.BoolVar(&o.enableMetrics, "enable-metrics", false, "Virtual kubelets serve metrics")
+	flags.BoolVar(&o.options.Metrics, "enable-metrics", false, "Gateways and virtual kubelets serve metrics; the Prometheus operator is told, if there is one")
 	flags.BoolVar(&o.disableTelemetry, "disable-telemetry", false, "Not needed: nothing is ever sent anywhere")
 	flags.StringVar(&w.ServiceType, "service-type", "", "Type of the services that other clusters reach: ClusterIP, NodePort or LoadBalancer")
 }
@@ -123,9 +122,6 @@ func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFla
 	if err != nil {
 		return err
 	}
-	if o.enableMetrics {
-		o.options.Set = append([]string{"virtualKubelet.metrics.enabled=true"}, o.options.Set...)
-	}
 	if cmd.Flags().Changed("sharing-percentage") {
 		o.options.SharingPercentage = &o.sharing
 	}
@@ -142,6 +138,9 @@ func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFla
 	f.printer.Done("Cluster configuration correctly retrieved")
 	if prepared.GeneratedName != "" {
 		f.printer.Info("No cluster name specified. Generated: " + prepared.GeneratedName)
+	}
+	if prepared.Unmonitored {
+		f.printer.Info("Metrics are served, but nobody is told: this cluster has no Prometheus operator (kinds ServiceMonitor and PodMonitor)")
 	}
 	f.printer.Done("Installation parameters correctly generated")
 	if o.onlyValues {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,6 +64,19 @@ func TestLocalBoxes(t *testing.T) {
 	}
 	golden(t, "status", drawn(localBoxes(well, false)...))
 	golden(t, "status_verbose", drawn(localBoxes(well, true)...))
+	internal := well
+	internal.Components = append(slices.Clone(well.Components),
+		action.ComponentStatus{Kind: "Deployment", Name: "liqo-gateway", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"liqo.io/liqo:v1"}},
+		action.ComponentStatus{Kind: "Deployment", Name: "liqo-gateway-1", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"liqo.io/liqo:v1"}},
+		action.ComponentStatus{Kind: "DaemonSet", Name: "liqo-route", Found: true, Desired: 3, Ready: 2, Available: 2, Images: []string{"liqo.io/liqo:v1"}})
+	internal.Network = &action.NetworkStatus{
+		Status: "Internal", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.80.0.0/12", ExternalCIDR: "10.201.0.0/16", ReservedSubnets: []string{"10.1.0.0/16", "10.2.0.0/16"},
+	}
+	internal.Endpoints = &action.EndpointStatus{
+		Gateways:       []action.GatewayEndpoint{{Lane: 0, URL: "udp://192.0.2.7:5871"}, {Lane: 1, Error: "the load balancer has no address yet"}},
+		Authentication: "https://192.0.2.7", APIServer: "https://10.0.0.1:6443",
+	}
+	golden(t, "status_internal", drawn(localBoxes(internal, false)...))
 	sick := well
 	sick.Components = []action.ComponentStatus{
 		{Kind: "Deployment", Name: "liqo-controller-manager"},
@@ -97,6 +111,20 @@ func TestPeerBox(t *testing.T) {
 	}
 	golden(t, "status_peer", drawn(peerBox(peers, false)))
 	golden(t, "status_peer_verbose", drawn(peerBox(peers[:1], true)))
+	milan := peers[0]
+	milan.Network = action.AspectStatus{Status: "Established", Reason: "Connected", Message: "2 of 2 lanes work"}
+	milan.Fabric = &action.PeerNetwork{
+		Local:  &action.SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16", RemappedPodCIDR: "10.2.0.0/16", RemappedExternalCIDR: "None"},
+		Remote: &action.SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.202.0.0/16", RemappedPodCIDR: "10.1.0.0/16", RemappedExternalCIDR: "None"},
+		Connection: &action.PeerConnection{
+			RemoteGateway: "192.0.2.2:5871", Status: "Connected", Message: "2 of 2 lanes", Latency: "1.2ms", MTU: 1420,
+			Lanes: []action.PeerLaneStatus{{Number: 0, Endpoints: []string{"192.0.2.2:5871", "192.0.2.3:5871"}}, {Number: 1}},
+		},
+	}
+	early := milan
+	early.Fabric = &action.PeerNetwork{Local: &action.SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16"}}
+	golden(t, "status_peer_network", drawn(peerBox([]action.PeerStatus{milan}, false)))
+	golden(t, "status_peer_network_verbose", drawn(peerBox([]action.PeerStatus{milan, early}, true)))
 	golden(t, "status_peer_none", drawn(peerBox(nil, false)))
 }
 

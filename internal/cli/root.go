@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -27,7 +28,7 @@ var commands = []func(*Factory) *cobra.Command{
 	newInstall, newUpgrade, newUninstall,
 	newGenerate, newPeer, newUnpeer,
 	newOffload, newUnoffload, newMove,
-	newStatus, newVersion, newCompletion, newDocs,
+	newStatus, newTest, newVersion, newCompletion, newDocs,
 }
 
 // Run executes one command line, and returns the exit code: 0, or 1 after any error.
@@ -106,8 +107,8 @@ func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *
 
 // logs of the libraries are for those who ask for more. Requests are among them, what is in requests is not: it may be secret.
 func (f *Factory) logs(cmd *cobra.Command) {
-	// More of a status is more boxes.
-	status := cmd.Name() == "status" || cmd.HasParent() && cmd.Parent().Name() == "status"
+	// More of a status is more boxes, more of a test more lines.
+	status := cmd.Name() == "status" || cmd.HasParent() && slices.Contains([]string{"status", "test"}, cmd.Parent().Name())
 	if !f.verbose || status {
 		klog.SetLogger(logr.Discard())
 		ctrllog.SetLogger(logr.Discard())

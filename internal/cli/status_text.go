@@ -3,14 +3,17 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/action"
 )
 
@@ -107,10 +110,29 @@ func clusterLines(s action.LocalStatus) []string {
 		}
 	})
 	if s.Network != nil {
-		o.section("Network", func() { o.value("Status", s.Network.Status) })
+		o.section("Network", func() {
+			if s.Network.PodCIDR == "" {
+				o.value("Status", s.Network.Status)
+				return
+			}
+			o.value("Pod CIDR", s.Network.PodCIDR)
+			o.value("Service CIDR", s.Network.ServiceCIDR)
+			o.value("External CIDR", s.Network.ExternalCIDR)
+			o.value("Reserved Subnets", strings.Join(s.Network.ReservedSubnets, ", "))
+		})
 	}
 	if s.Endpoints != nil {
 		o.section("Endpoints", func() {
+			for _, gateway := range s.Endpoints.Gateways {
+				key := "Network gateway"
+				if len(s.Endpoints.Gateways) > 1 {
+					key = fmt.Sprintf("Network gateway, lane %d", gateway.Lane)
+				}
+				if gateway.Error != "" {
+					o.value(key, "not published: "+gateway.Error)
+				}
+				o.value(key, gateway.URL)
+			}
 			if s.Endpoints.AuthenticationError != "" {
 				o.value("Authentication", "not published: "+s.Endpoints.AuthenticationError)
 			}
@@ -169,10 +191,67 @@ func peerLines(o *outline, peer action.PeerStatus, verbose bool) {
 	if verbose || peer.APIServer.Bad() {
 		o.section("API server", func() { aspect("Status", peer.APIServer) })
 	}
-	o.section("Network", func() { aspect("Status", peer.Network) })
+	o.section("Network", func() {
+		aspect("Status", peer.Network)
+		if verbose && peer.Fabric != nil {
+			seenLines(o, "Local CIDRs", peer.Fabric.Local)
+			seenLines(o, "Remote CIDRs", peer.Fabric.Remote)
+		}
+	})
+	if verbose && peer.Fabric != nil {
+		connectionLines(o, peer.Fabric.Connection)
+	}
 	o.section("Resources", func() {
 		o.section("Total acquired", func() { resourceLines(o, peer.Resources.Acquired) })
 		o.section("Total shared", func() { resourceLines(o, peer.Resources.Shared) })
+	})
+}
+
+// seenLines are networks, and as what the other side sees them.
+func seenLines(o *outline, title string, networks *action.SeenNetworks) {
+	if networks == nil {
+		o.line("%s: NetworkConfig Not Found", title)
+		return
+	}
+	o.section(title, func() {
+		o.section("Original", func() {
+			o.value("Pod CIDR", networks.PodCIDR)
+			o.value("External CIDR", networks.ExternalCIDR)
+		})
+		o.section("Remapped", func() {
+			for _, one := range []struct{ key, network string }{{"Pod CIDR", networks.RemappedPodCIDR}, {"External CIDR", networks.RemappedExternalCIDR}} {
+				switch one.network {
+				case "":
+					o.value(one.key, "not decided yet")
+				case netv1alpha1.NotRemapped:
+					o.value(one.key, "remapping not necessary")
+				default:
+					o.value(one.key, one.network)
+				}
+			}
+		})
+	})
+}
+
+func connectionLines(o *outline, connection *action.PeerConnection) {
+	if connection == nil {
+		o.line("Network connection: TunnelEndpoint Not Found")
+		return
+	}
+	o.section("Network connection", func() {
+		o.section("Gateway IPs", func() {
+			o.value("Local", cmp.Or(connection.LocalGateway, "none: it dials the peer"))
+			o.value("Remote", cmp.Or(connection.RemoteGateway, "none: the peer dials"))
+		})
+		for _, lane := range connection.Lanes {
+			o.value(fmt.Sprintf("Lane %d", lane.Number), cmp.Or(strings.Join(lane.Endpoints, ", "), "the peer dials"))
+		}
+		o.value("Status", connection.Status)
+		o.value("Message", connection.Message)
+		o.value("Latency", connection.Latency)
+		if connection.MTU > 0 {
+			o.value("MTU", strconv.Itoa(int(connection.MTU)))
+		}
 	})
 }
 

@@ -82,15 +82,19 @@ func newGateways(mgr manager.Manager, o *Options) (*gateways, error) {
 		return nil, fmt.Errorf("cache of gateways: %w", err)
 	}
 	g := &gateways{
-		cache: own, port: o.ReportPort, changed: make(chan event.TypedGenericEvent[string], 256), followers: map[string]*follower{},
-		client: &http.Client{
-			Transport: &http.Transport{
-				DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext, ResponseHeaderTimeout: silence, DisableCompression: true,
-			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		cache: own, port: o.ReportPort, changed: make(chan event.TypedGenericEvent[string], 256), followers: map[string]*follower{}, client: reportClient(),
 	}
 	return g, mgr.Add(own)
+}
+
+// reportClient asks gateway pods and nobody else: no proxy, no redirect.
+func reportClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext, ResponseHeaderTimeout: silence, DisableCompression: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 func (g *gateways) setup(mgr manager.Manager) error {

@@ -188,6 +188,12 @@ func TestHostile(t *testing.T) {
 	if good.tunnel.Spec.RemoteNATPodCIDR != before.RemoteNATPodCIDR || good.tunnel.Generation != 1 {
 		t.Errorf("the good peer felt it: %+v", good.tunnel.Spec)
 	}
+	// What stands in the place of ours goes.
+	b.must(b.Delete(t.Context(), bad.ours))
+	squat := bad.copy.DeepCopy()
+	squat.ObjectMeta = metav1.ObjectMeta{Namespace: bad.copy.Namespace, Name: bad.ours.Name, Labels: bad.copy.Labels}
+	b.until("the peer takes the name of ours, or we were faster", func() bool { return b.Create(t.Context(), squat) == nil || b.there(bad.ours) })
+	b.until("ours is back", func() bool { return b.there(bad.ours) && isOwn(bad.ours) })
 	for _, one := range []client.Object{good.tunnel, bad.tunnel} {
 		if len(one.GetFinalizers()) > 0 {
 			t.Errorf("finalizers %v", one.GetFinalizers())

@@ -120,6 +120,9 @@ func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1
 		}).
 		WithSpec(configSpec(to, r.options.PodCIDRs[0].String(), external.String(), ends, keys))
 	if ours == nil {
+		if cleared, err := r.clearName(ctx, to); err != nil || cleared {
+			return err
+		}
 		return r.own.ApplyTo(ctx, intent, nil) // its event brings us back, for the status
 	}
 	if err := r.own.ApplyTo(ctx, intent, ours); err != nil {
@@ -131,6 +134,20 @@ func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1
 			WithType(said.Type).WithStatus(said.Status).WithReason(said.Reason).WithMessage(said.Message).
 			WithLastTransitionTime(said.LastTransitionTime).WithObservedGeneration(said.ObservedGeneration)))
 	return client.IgnoreNotFound(r.own.ApplyStatusTo(ctx, status, ours))
+}
+
+// clearName removes what a peer may have put in the place of ours: it writes into the same namespace. The event of it brings us back.
+func (r *configReconciler) clearName(ctx context.Context, to *tenancy) (bool, error) {
+	var there netv1alpha1.NetworkConfig
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: to.namespace, Name: to.peer.UniqueName()}, &there)
+	if err != nil || !isCopy(&there) {
+		return false, client.IgnoreNotFound(err)
+	}
+	log.FromContext(ctx).Info("peer has written to the name of our network configuration, deleting that", "clusterID", to.peer.ClusterID, "name", there.Name)
+	if err := r.client.Delete(ctx, &there, client.Preconditions{UID: &there.UID}); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("delete network configuration %s/%s of the peer, which has the name of ours: %w", there.Namespace, there.Name, err)
+	}
+	return true, nil
 }
 
 // lanes says where our gateways are and which keys they have; no keys if none are made yet.

@@ -91,11 +91,11 @@ func tunnelStatus(f *tunnelFacts) (status netv1alpha1.TunnelEndpointStatus, badS
 		status.Connection.Status = netv1alpha1.ConnectionError
 	}
 	status.Connection.StatusMessage = message
-	set(&status.Conditions, netv1alpha1.ConditionConnected, connected, reason, message, f)
+	f.set(&status.Conditions, netv1alpha1.ConditionConnected, connected, reason, message)
 	return status, badSince, 0
 }
 
-func set(conditions *[]metav1.Condition, kind string, is bool, reason, message string, f *tunnelFacts) {
+func (f *tunnelFacts) set(conditions *[]metav1.Condition, kind string, is bool, reason, message string) {
 	state := metav1.ConditionFalse
 	if is {
 		state = metav1.ConditionTrue
@@ -108,12 +108,12 @@ func set(conditions *[]metav1.Condition, kind string, is bool, reason, message s
 
 func (f *tunnelFacts) setReady(status *netv1alpha1.TunnelEndpointStatus) {
 	if f.refused != nil {
-		set(&status.Conditions, netv1alpha1.ConditionReady, false, f.refused.reason, f.refused.message+"; what was agreed before stays in use", f)
+		f.set(&status.Conditions, netv1alpha1.ConditionReady, false, f.refused.reason, f.refused.message+"; what was agreed before stays in use")
 		return
 	}
 	spec := &f.tunnel.Spec
 	message := fmt.Sprintf("the peer's pods are seen as %s, its other addresses as %s", seen(spec.RemotePodCIDR, spec.RemoteNATPodCIDR), seen(spec.RemoteExternalCIDR, spec.RemoteNATExternalCIDR))
-	set(&status.Conditions, netv1alpha1.ConditionReady, true, netv1alpha1.ReasonAgreed, message, f)
+	f.set(&status.Conditions, netv1alpha1.ConditionReady, true, netv1alpha1.ReasonAgreed, message)
 }
 
 // seen is the network in whose place another one may stand.

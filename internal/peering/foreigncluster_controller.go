@@ -28,6 +28,7 @@ import (
 	discoveryapply "liqo.io/liqo/apis/applyconfiguration/discovery/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/auth"
@@ -38,6 +39,8 @@ import (
 // +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch;create;patch
 // +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=net.liqo.io,resources=networkconfigs;tunnelendpoints,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=networkconfigs,verbs=delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,verbs=get;list;watch;create;delete
@@ -137,21 +140,24 @@ func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 	changed := builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))
 	byLabel := handler.EnqueueRequestsFromMapFunc(r.byLabel)
-	err := builder.ControllerManagedBy(mgr).Named("foreigncluster").
+	byNamespace := handler.EnqueueRequestsFromMapFunc(r.byNamespace)
+	controllers := builder.ControllerManagedBy(mgr).Named("foreigncluster").
 		For(&discoveryv1alpha1.ForeignCluster{}, changed).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.Workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
 		}).
-		Watches(&sharingv1alpha1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(r.byNamespace)).
+		Watches(&sharingv1alpha1.ResourceSlice{}, byNamespace).
 		Watches(&corev1.Namespace{}, byLabel).
 		Watches(&corev1.ServiceAccount{}, byLabel).
 		Watches(&rbacv1.RoleBinding{}, byLabel).
 		Watches(&corev1.ConfigMap{}, byLabel).
 		Watches(&corev1.Secret{}, byLabel).
-		WatchesRawSource(source.TypedChannel(o.Link.Changed(), handler.TypedEnqueueRequestsFromMapFunc(r.byID))).
-		Complete(r)
-	if err != nil {
+		WatchesRawSource(source.TypedChannel(o.Link.Changed(), handler.TypedEnqueueRequestsFromMapFunc(r.byID)))
+	if o.InternalNetwork {
+		controllers.Watches(&netv1alpha1.NetworkConfig{}, byNamespace).Watches(&netv1alpha1.TunnelEndpoint{}, byNamespace)
+	}
+	if err := controllers.Complete(r); err != nil {
 		return fmt.Errorf("set up controller of foreign clusters: %w", err)
 	}
 	// Made before the first peering, so that the last one leaves nothing that was not there before it.
@@ -215,6 +221,8 @@ type scope struct {
 	// gone: the finalizer was removed, there is nothing to write to.
 	gone  bool
 	facts fcFacts
+	// heard is all that the peer tells of its network.
+	heard []*netv1alpha1.NetworkConfig
 	now   time.Time
 	again time.Duration
 }

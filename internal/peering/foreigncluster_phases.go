@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +20,7 @@ import (
 	sharingapply "liqo.io/liqo/apis/applyconfiguration/sharing/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/replicate"
@@ -62,7 +65,10 @@ func (r *fcReconciler) observe(ctx context.Context, s *scope) error {
 		return fmt.Errorf("look for the key of %s: %w", s.peer.ClusterID, err)
 	}
 	s.facts.admitted = err == nil
-	return r.observeSlices(ctx, s)
+	if err := r.observeSlices(ctx, s); err != nil || !r.options.InternalNetwork {
+		return err
+	}
+	return r.observeNetwork(ctx, s)
 }
 
 // observeSlices tells our request from those of the peer, which share the namespace.
@@ -78,6 +84,35 @@ func (r *fcReconciler) observeSlices(ctx context.Context, s *scope) error {
 		case slice.Labels[labels.RemoteID] == s.peer.ClusterID:
 			s.facts.slice = slice
 		}
+	}
+	return nil
+}
+
+// observeNetwork reads what the clusters tell each other of their networks, and what was made of it.
+func (r *fcReconciler) observeNetwork(ctx context.Context, s *scope) error {
+	var configs netv1alpha1.NetworkConfigList
+	if err := r.client.List(ctx, &configs, client.InNamespace(s.namespace)); err != nil {
+		return fmt.Errorf("list network configurations of %s: %w", s.namespace, err)
+	}
+	// Which of several is looked at must not change from one time to the next: it is written down.
+	slices.SortFunc(configs.Items, func(a, b netv1alpha1.NetworkConfig) int { return strings.Compare(a.Name, b.Name) })
+	for i := range configs.Items {
+		switch config := &configs.Items[i]; {
+		case config.Labels[labels.Replicated] == annotationTrue:
+			s.heard = append(s.heard, config)
+		case config.Labels[labels.RemoteID] == s.peer.ClusterID && s.facts.told == nil:
+			s.facts.told = config
+		}
+	}
+	if len(s.heard) > 0 {
+		s.facts.heard = s.heard[0]
+	}
+	var tunnels netv1alpha1.TunnelEndpointList
+	if err := r.client.List(ctx, &tunnels, client.InNamespace(s.namespace), client.MatchingLabels{labels.TunnelCluster: s.peer.ClusterID}); err != nil {
+		return fmt.Errorf("list tunnel endpoints of %s: %w", s.namespace, err)
+	}
+	if len(tunnels.Items) > 0 {
+		s.facts.tunnel = &tunnels.Items[0]
 	}
 	return nil
 }
@@ -242,6 +277,23 @@ func (r *fcReconciler) ensureLink(ctx context.Context, s *scope) error {
 		return nil
 	}
 	r.options.Link.Disconnect(s.peer.ClusterID)
+	return r.forgetNetwork(ctx, s)
+}
+
+// forgetNetwork takes away what the peer told of its network, once neither uses the other: the link that would have heard of its end
+// is closed, and the peer may not write here.
+func (r *fcReconciler) forgetNetwork(ctx context.Context, s *scope) error {
+	if s.facts.outgoing || s.facts.admitted || len(s.facts.copies) > 0 {
+		return nil
+	}
+	for _, config := range s.heard {
+		if config.DeletionTimestamp != nil {
+			continue
+		}
+		if err := r.client.Delete(ctx, config, client.Preconditions{UID: &config.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete network configuration %s/%s: %w", config.Namespace, config.Name, err)
+		}
+	}
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
@@ -59,6 +60,9 @@ type fcFacts struct {
 	copies []sharingv1alpha1.ResourceSlice
 	// internalNetwork: the network fabric joins the clusters.
 	internalNetwork bool
+	// told is what we tell the peer of our network, heard what it tells us, tunnel what was agreed; nil if there is none.
+	told, heard *netv1alpha1.NetworkConfig
+	tunnel      *netv1alpha1.TunnelEndpoint
 }
 
 // fcConditions returns one condition per aspect, without times.
@@ -151,10 +155,59 @@ func (f *fcFacts) network() discoveryv1alpha1.PeeringCondition {
 	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
 		return condition(discoveryv1alpha1.NetworkStatus, status, reason, message)
 	}
-	if f.internalNetwork {
-		return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonTunnelEndpointNotFound, "no tunnel to the remote cluster is agreed")
+	if !f.internalNetwork {
+		return is(discoveryv1alpha1.StatusExternal, discoveryv1alpha1.ReasonExternalNetwork, "the networks of the clusters are joined by other means, or not at all")
 	}
-	return is(discoveryv1alpha1.StatusExternal, discoveryv1alpha1.ReasonExternalNetwork, "the networks of the clusters are joined by other means, or not at all")
+	if f.tunnel == nil {
+		return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonTunnelEndpointNotFound, "no tunnel to the remote cluster is agreed: "+f.noTunnel())
+	}
+	message := func(otherwise string) string {
+		if seen := f.tunnel.Status.Connection.StatusMessage; seen != "" {
+			return seen
+		}
+		return otherwise
+	}
+	switch f.tunnel.Status.Connection.Status {
+	case netv1alpha1.Connected:
+		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonTunnelEndpointAvailable, message("the tunnel to the remote cluster is up"))
+	case netv1alpha1.ConnectionError:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonTunnelEndpointError, message("the tunnel to the remote cluster does not work"))
+	case netv1alpha1.Connecting:
+	}
+	return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonTunnelEndpointConnecting, message("the gateways have not reported on the tunnel yet"))
+}
+
+// noTunnel says what is missing.
+func (f *fcFacts) noTunnel() string {
+	said := func(config *netv1alpha1.NetworkConfig, kind string) (why string) {
+		if config == nil {
+			return ""
+		}
+		if found := meta.FindStatusCondition(config.Status.Conditions, kind); found != nil && found.Status == metav1.ConditionFalse {
+			return found.Message
+		}
+		return ""
+	}
+	published := said(f.told, netv1alpha1.ConditionPublished)
+	switch here, there := said(f.heard, netv1alpha1.ConditionReady), said(f.told, netv1alpha1.ConditionReady); {
+	case here != "":
+		return "this cluster does not accept the network of the remote one: " + here
+	case there != "":
+		return "the remote cluster does not accept the network of this one: " + there
+	case !f.outgoing && f.slice == nil && len(f.copies) == 0:
+		return "no peering is wanted"
+	case f.told == nil:
+		return "this cluster has not described its network yet"
+	case f.heard == nil:
+		return "the remote cluster has not described its network yet; its network must be that of this product, too (networking.internal)"
+	case published != "":
+		return published
+	case !f.told.Status.Processed:
+		return "the remote cluster has not answered what this one tells of its network"
+	case !f.heard.Status.Processed:
+		return "this cluster has not looked at the network of the remote one yet"
+	}
+	return "both networks are known, the tunnel is being made"
 }
 
 func (f *fcFacts) apiServer() discoveryv1alpha1.PeeringCondition {

@@ -14,6 +14,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/replicate"
@@ -32,6 +33,20 @@ func deleting(s *sharingv1alpha1.ResourceSlice, finalizers ...string) *sharingv1
 	return s
 }
 
+func described(processed bool, refusal string) *netv1alpha1.NetworkConfig {
+	c := &netv1alpha1.NetworkConfig{Status: netv1alpha1.NetworkConfigStatus{Processed: processed}}
+	ready := metav1.Condition{Type: netv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Message: "assigned"}
+	if refusal != "" {
+		ready.Status, ready.Message = metav1.ConditionFalse, refusal
+	}
+	c.Status.Conditions = []metav1.Condition{ready}
+	return c
+}
+
+func tunnel(status netv1alpha1.ConnectionStatus, message string) *netv1alpha1.TunnelEndpoint {
+	return &netv1alpha1.TunnelEndpoint{Status: netv1alpha1.TunnelEndpointStatus{Connection: netv1alpha1.Connection{Status: status, StatusMessage: message}}}
+}
+
 // TestConditions holds every row of the documented table of conditions.
 func TestConditions(t *testing.T) {
 	nodeReady := metav1.Condition{Type: sharingv1alpha1.ConditionNodeReady, Status: metav1.ConditionTrue}
@@ -46,6 +61,8 @@ func TestConditions(t *testing.T) {
 		}
 		return copies
 	}
+	unpublished := described(false, "")
+	unpublished.Status.Conditions = []metav1.Condition{{Type: netv1alpha1.ConditionPublished, Status: metav1.ConditionFalse, Message: "there is no gateway"}}
 	for _, c := range []struct {
 		name  string
 		facts fcFacts
@@ -67,7 +84,19 @@ func TestConditions(t *testing.T) {
 		{"incoming refused", fcFacts{copies: copies(slice(refused, said))}, in, "Denied ResourceRequestRefused not for you"},
 		{"incoming ends", fcFacts{copies: copies(deleting(slice(accepted), labels.FinalizerGrant))}, in, "Disconnecting ResourceRequestDeleting"},
 		{"external network", fcFacts{}, network, "External ExternalNetwork"},
-		{"no tunnel", fcFacts{internalNetwork: true}, network, "None TunnelEndpointNotFound"},
+		{"no peering, no tunnel", fcFacts{internalNetwork: true}, network, "None TunnelEndpointNotFound no peering is wanted"},
+		{"nothing told", fcFacts{internalNetwork: true, outgoing: true}, network, "None TunnelEndpointNotFound this cluster has not described"},
+		{"nothing heard", fcFacts{internalNetwork: true, copies: copies(slice(accepted)), told: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster has not described"},
+		{"not answered there", fcFacts{internalNetwork: true, outgoing: true, told: described(false, ""), heard: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster has not answered"},
+		{"not answered here", fcFacts{internalNetwork: true, outgoing: true, told: described(true, ""), heard: described(false, "")}, network, "None TunnelEndpointNotFound this cluster has not looked"},
+		{"refused here", fcFacts{internalNetwork: true, outgoing: true, heard: described(true, "too large")}, network, "None TunnelEndpointNotFound this cluster does not accept the network of the remote one: too large"},
+		{"refused there", fcFacts{internalNetwork: true, outgoing: true, told: described(true, "no room"), heard: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster does not accept the network of this one: no room"},
+		{"not published", fcFacts{internalNetwork: true, outgoing: true, told: unpublished, heard: described(true, "")}, network, "None TunnelEndpointNotFound there is no gateway"},
+		{"agreed, no tunnel yet", fcFacts{internalNetwork: true, outgoing: true, told: described(true, ""), heard: described(true, "")}, network, "None TunnelEndpointNotFound being made"},
+		{"tunnel not reported", fcFacts{internalNetwork: true, tunnel: tunnel("", "")}, network, "Pending TunnelEndpointConnecting not reported"},
+		{"tunnel comes up", fcFacts{internalNetwork: true, tunnel: tunnel(netv1alpha1.Connecting, "no handshake yet")}, network, "Pending TunnelEndpointConnecting no handshake yet"},
+		{"tunnel", fcFacts{internalNetwork: true, tunnel: tunnel(netv1alpha1.Connected, "")}, network, "Established TunnelEndpointAvailable is up"},
+		{"tunnel fails", fcFacts{internalNetwork: true, tunnel: tunnel(netv1alpha1.ConnectionError, "3 of 3 probes lost")}, network, "Error TunnelEndpointError 3 of 3 probes lost"},
 		{"no link", fcFacts{}, api, "None APIServerNotNeeded"},
 		{"link well", fcFacts{connected: true, probed: true, ready: true}, api, "Established APIServerReady"},
 		{"link not asked yet", fcFacts{connected: true, linkMessage: "under way"}, api, "Pending APIServerNotReady"},

@@ -9,8 +9,10 @@ import (
 // ClusterIdentity is who a cluster says it is.
 type ClusterIdentity struct {
 	// ClusterID is the cluster's UUID.
+	// +kubebuilder:validation:MaxLength=253
 	ClusterID string `json:"clusterID"`
 	// ClusterName is the cluster's name.
+	// +kubebuilder:validation:MaxLength=253
 	ClusterName string `json:"clusterName"`
 }
 
@@ -21,9 +23,11 @@ type CIDR string
 // Carrier is one way to reach a gateway: what carries the encrypted packets, and where it listens.
 type Carrier struct {
 	// Type of the carrier. UDP is the only one so far; a reader skips types it does not know.
+	// +kubebuilder:validation:MaxLength=253
 	Type string `json:"type"`
 	// Addresses where the gateway can be reached, most preferred first: IP addresses or host names.
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=atomic
 	Addresses []string `json:"addresses"`
 	// Port is the port at these addresses.
@@ -38,6 +42,7 @@ type Lane struct {
 	// +kubebuilder:validation:Minimum=0
 	Number int32 `json:"number"`
 	// PublicKey of the gateway.
+	// +kubebuilder:validation:MaxLength=253
 	PublicKey string `json:"publicKey"`
 	// Carriers to the gateway, most preferred first. Empty: this side cannot be reached and dials itself.
 	// +kubebuilder:validation:MaxItems=8
@@ -55,17 +60,21 @@ type NetworkConfigSpec struct {
 	// ExternalCIDR is the network in which the sender makes other addresses reachable.
 	ExternalCIDR CIDR `json:"externalCIDR"`
 	// AdditionalPodCIDRs are further pod networks, of either address family.
+	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional
 	AdditionalPodCIDRs []CIDR `json:"additionalPodCIDRs,omitempty"`
 	// EndpointIP is where the sender's first gateway can be reached: an IP address or a host name.
+	// +kubebuilder:validation:MaxLength=253
 	EndpointIP string `json:"endpointIP"`
 	// BackendType is the technology of the tunnel.
 	// +kubebuilder:validation:Enum=wireguard
 	BackendType string `json:"backendType"`
 	// BackendConfig holds publicKey and port of the sender's first gateway.
+	// +kubebuilder:validation:MaxProperties=16
 	BackendConfig map[string]string `json:"backend_config"`
 	// Lanes are all gateways of the sender; the first one repeats EndpointIP and BackendConfig.
+	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=number
 	// +optional
@@ -78,9 +87,11 @@ type NetworkConfigStatus struct {
 	// +kubebuilder:default=false
 	Processed bool `json:"processed"`
 	// PodCIDRNAT is the network that the receiver sees in place of PodCIDR; None if it is not remapped.
+	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	PodCIDRNAT string `json:"podCIDRNAT,omitempty"`
 	// ExternalCIDRNAT is the same for ExternalCIDR.
+	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	ExternalCIDRNAT string `json:"externalCIDRNAT,omitempty"`
 	// ObservedGeneration is the generation of the spec that the receiver decided on.

@@ -22,17 +22,31 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{ .imageName }}:{{ .root.Values.tag | default .root.Chart.AppVersion }}
 {{- end }}
 
-{{/* Where pods may run. */}}
+{{/* Where pods may run: as the user says, with tolerations and affinity of the component's own. */}}
 {{- define "liqo.placement" -}}
 {{- with .root.Values.common.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .root.Values.common.tolerations }}
+{{- with concat (.tolerations | default list) .root.Values.common.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .root.Values.common.affinity }}
-affinity: {{- toYaml . | nindent 2 }}
+affinity: {{- include "liqo.affinity" (merge (deepCopy .root.Values.common.affinity) (.affinity | default dict)) | nindent 2 }}
 {{- end }}
+
+{{/*
+An affinity, and besides: never on a virtual node. Its taint keeps pods away, but not those that tolerate everything. Terms exclude each other's
+conditions, so each gets ours.
+*/}}
+{{- define "liqo.affinity" -}}
+{{- $real := dict "key" "liqo.io/type" "operator" "NotIn" "values" (list "virtual-node") }}
+{{- $affinity := deepCopy . }}
+{{- $node := $affinity.nodeAffinity | default dict }}
+{{- $terms := list }}
+{{- range ($node.requiredDuringSchedulingIgnoredDuringExecution | default dict).nodeSelectorTerms | default (list dict) }}
+{{- $terms = append $terms (set . "matchExpressions" (append (.matchExpressions | default list) $real)) }}
+{{- end }}
+{{- $_ := set $node "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) }}
+{{- toYaml (set $affinity "nodeAffinity" $node) }}
 {{- end }}
 
 {{/* The strictest level of Pod Security Standards. No process of ours writes to its disk. */}}

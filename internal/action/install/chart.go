@@ -97,6 +97,9 @@ func remembered(w provider.Wishes, before map[string]any) provider.Wishes {
 	keep(&w.PodCIDR, "networkManager", "config", "podCIDR")
 	keep(&w.ServiceCIDR, "networkManager", "config", "serviceCIDR")
 	keep(&w.ServiceType, "auth", "service", "type")
+	if w.ReservedSubnets == nil {
+		w.ReservedSubnets, _, _ = unstructured.NestedStringSlice(before, "networkManager", "config", "reservedSubnets")
+	}
 	keep(&w.ClusterName, "discovery", "config", "clusterName")
 	if w.APIServer == "" {
 		keep(&w.APIServer, "apiServer", "address")
@@ -173,8 +176,24 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 		"apiServer":         map[string]any{"address": p.Plan.Published()},
 		"networkManager":    map[string]any{"config": networks},
 	}
+	gateway := map[string]any{}
 	if p.Plan.ServiceType != "" {
 		all["auth"] = map[string]any{"service": map[string]any{"type": p.Plan.ServiceType}}
+		// What the gateways were given apart stays, until both are named anew.
+		if _, apart, _ := unstructured.NestedFieldNoCopy(before, "gateway", "service", "type"); !apart || o.Wishes.ServiceType != "" {
+			gateway["service"] = map[string]any{"type": p.Plan.ServiceType}
+		}
+	}
+	if o.HighAvailability {
+		gateway["replicas"] = 2
+	}
+	if o.Metrics {
+		monitored := map[string]any{"enabled": !p.Unmonitored}
+		gateway["metrics"] = map[string]any{"enabled": true, "serviceMonitor": monitored}
+		all["virtualKubelet"] = map[string]any{"metrics": map[string]any{"enabled": true, "podMonitor": monitored}}
+	}
+	if len(gateway) > 0 {
+		all["gateway"] = gateway
 	}
 	if o.Version != "" && o.ChartPath != "" && o.Version != p.chart.Metadata.AppVersion {
 		all["tag"] = o.Version
@@ -208,8 +227,8 @@ func plainValues(values map[string]any) (map[string]any, error) {
 
 // laterValues are documented, and of parts that this version does not have yet.
 var laterValues = []string{
-	"awsConfig", "enableAdvertisement", "enableDiscovery", "enableNodeFailureController", "enableResourceEnforcement", "fullnameOverride", "gateway", "metricAgent",
-	"nameOverride", "openshiftConfig", "patch", "proxy", "reflectIPs", "route", "storage", "telemetry", "ttl",
+	"awsConfig", "enableAdvertisement", "enableDiscovery", "enableNodeFailureController", "enableResourceEnforcement", "externalIPAM", "fullnameOverride",
+	"metricAgent", "nameOverride", "openshiftConfig", "patch", "proxy", "storage", "telemetry", "ttl",
 }
 
 var schemaLine = regexp.MustCompile(`(?m)^\s*- at '/?([^']*)': (.*)$`)

@@ -24,7 +24,9 @@ import (
 	release "helm.sh/helm/v4/pkg/release/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -52,6 +54,8 @@ type Options struct {
 	SharingPercentage *int
 	// HighAvailability runs two replicas.
 	HighAvailability bool
+	// Metrics are served, and the Prometheus operator is told, if the cluster has it.
+	Metrics bool
 	// Set are values of the chart as Helm writes them: key=value,...
 	Set []string
 	// ResetValues forgets what was said at earlier installations.
@@ -111,6 +115,8 @@ type Prepared struct {
 	Plan provider.Plan
 	// GeneratedName is the cluster's, if nobody gave it one.
 	GeneratedName string
+	// Unmonitored: metrics are wanted, and the cluster has no Prometheus operator to be told of them.
+	Unmonitored bool
 }
 
 // Prepare finds out what is to be installed, and checks it. It changes nothing.
@@ -160,9 +166,28 @@ func Prepare(ctx context.Context, cluster Cluster, o Options) (*Prepared, error)
 	if err := p.name(name, wishes.ClusterName); err != nil {
 		return nil, err
 	}
+	if o.Metrics {
+		if p.Unmonitored, err = unmonitored(p.client); err != nil {
+			return nil, unreachable(cluster, err)
+		}
+	}
 	said := p.values(base)
 	p.Values = merge(merge(base, said), set)
 	return p, p.checkValues()
+}
+
+// unmonitored tells whether the cluster lacks the kinds by which the Prometheus operator is told what to read.
+func unmonitored(c client.Client) (bool, error) {
+	for _, kind := range []string{"ServiceMonitor", "PodMonitor"} {
+		_, err := c.RESTMapper().RESTMapping(schema.GroupKind{Group: "monitoring.coreos.com", Kind: kind}, "v1")
+		if meta.IsNoMatchError(err) {
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("look for the kind %s: %w", kind, err)
+		}
+	}
+	return false, nil
 }
 
 // unreachable adds what to try to an error of the first contact.

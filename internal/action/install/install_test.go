@@ -147,6 +147,7 @@ func (b *bed) versions() map[string]string {
 		{Version: "v1", Kind: "ServiceList"},
 		{Version: "v1", Kind: "ServiceAccountList"},
 		{Group: "apps", Version: "v1", Kind: "DeploymentList"},
+		{Group: "apps", Version: "v1", Kind: "DaemonSetList"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleList"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBindingList"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleList"},
@@ -356,7 +357,7 @@ func changed(t *testing.T, b *bed, _ map[string]string) {
 	percent := 40
 	o := options()
 	o.Wishes = provider.Wishes{Labels: map[string]string{"zone": "a"}, ServiceType: "NodePort"}
-	o.SharingPercentage, o.HighAvailability, o.Set = &percent, true, []string{"auth.service.port=8443"}
+	o.SharingPercentage, o.HighAvailability, o.Set, o.Metrics = &percent, true, []string{"auth.service.port=8443"}, true
 	if out, err := b.install(o); err != nil || out.Unchanged {
 		t.Fatal(out, err)
 	}
@@ -368,6 +369,8 @@ func changed(t *testing.T, b *bed, _ map[string]string) {
 	}
 	for path, want := range map[string]any{
 		"controllerManager.config.resourceSharingPercentage": 40.0, "controllerManager.replicas": 2.0, "auth.service.port": 8443.0, "auth.service.type": "NodePort",
+		"gateway.replicas": 2.0, "gateway.service.type": "NodePort", "gateway.metrics.enabled": true, "gateway.metrics.serviceMonitor.enabled": false,
+		"virtualKubelet.metrics.enabled": true, "virtualKubelet.metrics.podMonitor.enabled": false,
 		"discovery.config.clusterName": "rome", "networkManager.config.podCIDR": "10.200.0.0/16", "apiServer.address": "https://192.0.2.1:6443",
 		"discovery.config.clusterLabels": map[string]any{"zone": "b"},
 	} {
@@ -639,6 +642,7 @@ func (b *bed) sweep(t *testing.T, namespace string) {
 		{Version: "v1", Kind: "Service"},
 		{Version: "v1", Kind: "ServiceAccount"},
 		{Group: "apps", Version: "v1", Kind: "Deployment"},
+		{Group: "apps", Version: "v1", Kind: "DaemonSet"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
 	} {

@@ -251,7 +251,11 @@ func (p *Prepared) ensureNamespace(ctx context.Context) (created *corev1.Namespa
 	if client.IgnoreNotFound(err) != nil || err == nil {
 		return nil, err
 	}
-	created = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.options.Namespace, Labels: map[string]string{labels.AppPartOf: labels.PartOf}}}
+	created = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.options.Namespace, Labels: map[string]string{
+		labels.AppPartOf: labels.PartOf,
+		// Where clusters hold all namespaces to a stricter level, pods that change a node's network are refused otherwise.
+		"pod-security.kubernetes.io/enforce": "privileged",
+	}}}
 	if err := p.client.Create(ctx, created, client.FieldOwner(labels.OwnerCLI)); err != nil {
 		return nil, fmt.Errorf("create namespace %s: %w", created.Name, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/apis/labels"
 	liqoaction "liqo.io/liqo/internal/action"
 )
 
@@ -85,9 +86,14 @@ func (w *waiter) Wait(resources kube.ResourceList, _ time.Duration) error {
 	}
 	return liqoaction.Follow(w.ctx, w.client, &appsv1.DaemonSetList{}, func(all []appsv1.DaemonSet) (bool, error) {
 		complaints.look(w)
+		dead, err := deadNodes(w.ctx, w.client)
+		if err != nil {
+			w.progress.Warn(err.Error())
+			return false, nil // it is asked again
+		}
 		ready := 0
 		for i := range all {
-			if slices.Contains(wanted["DaemonSet"], all[i].Name) && daemonSetReady(&all[i]) {
+			if slices.Contains(wanted["DaemonSet"], all[i].Name) && daemonSetReady(&all[i], dead) {
 				ready++
 			}
 		}
@@ -123,9 +129,27 @@ func deploymentReady(d *appsv1.Deployment) bool {
 	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == want && s.Replicas == want && s.AvailableReplicas == want
 }
 
-func daemonSetReady(d *appsv1.DaemonSet) bool {
+// daemonSetReady expects nothing of nodes that are dead: their pods come when they do.
+func daemonSetReady(d *appsv1.DaemonSet, dead int32) bool {
 	s := d.Status
-	return s.ObservedGeneration >= d.Generation && s.UpdatedNumberScheduled == s.DesiredNumberScheduled && s.NumberAvailable == s.DesiredNumberScheduled
+	return s.ObservedGeneration >= d.Generation && s.UpdatedNumberScheduled+dead >= s.DesiredNumberScheduled && s.NumberAvailable+dead >= s.DesiredNumberScheduled
+}
+
+// deadNodes counts the nodes that are not Ready.
+func deadNodes(ctx context.Context, c client.Reader) (dead int32, err error) {
+	var nodes corev1.NodeList
+	if err := c.List(ctx, &nodes); err != nil {
+		return 0, fmt.Errorf("list nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		ready := func(one corev1.NodeCondition) bool {
+			return one.Type == corev1.NodeReady && one.Status == corev1.ConditionTrue
+		}
+		if node := &nodes.Items[i]; node.Labels[labels.Type] != labels.TypeVirtualNode && !slices.ContainsFunc(node.Status.Conditions, ready) {
+			dead++
+		}
+	}
+	return dead, nil
 }
 
 // complaints tells each trouble once, while there may still be time to end it.

@@ -201,8 +201,14 @@ func (p Plan) check(f Facts, w Wishes) error {
 		return err
 	}
 	for _, one := range p.ReservedSubnets {
-		if _, err := netip.ParsePrefix(one); err != nil {
+		reserved, err := netip.ParsePrefix(one)
+		if err != nil {
 			return fmt.Errorf("--reserved-subnets %s: not a network such as 10.0.0.0/8", one)
+		}
+		for _, used := range slices.Concat(pods, services) {
+			if reserved.Overlaps(used) {
+				return fmt.Errorf("--reserved-subnets %s overlaps %s, a network of this cluster's own pods or services, which are left alone anyway; name other networks only", one, used)
+			}
 		}
 	}
 	for _, pod := range pods {

@@ -15,7 +15,10 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,8 +50,8 @@ const interval = 50 * time.Millisecond
 // protected namespaces are the cluster's, whatever was installed in them.
 var protected = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
-// Purge removes whatever is left of us, and waits until it is gone. It returns how many objects that were. Webhooks go first, since
-// nobody answers them any more; then objects, while their kinds are known; then what holds them.
+// Purge removes whatever is left of us, and waits until it is gone. It returns how many objects that were. What is on the nodes goes first, while
+// somebody is there to do it; then webhooks, since nobody answers them any more; then objects, while their kinds are known; then what holds them.
 func Purge(ctx context.Context, c client.Client, namespace string, progress action.Progress) (int, error) {
 	all, err := clusterWide(ctx, c)
 	if err != nil {
@@ -58,13 +61,16 @@ func Purge(ctx context.Context, c client.Client, namespace string, progress acti
 	if err != nil {
 		return 0, err
 	}
+	if err := freeNodes(ctx, c, namespace, definitions); err != nil {
+		return 0, err
+	}
 	for _, object := range all {
 		if err := erase(ctx, c, object); err != nil {
 			return 0, err
 		}
 	}
 	for i := range definitions {
-		if err := empty(ctx, c, &definitions[i]); err != nil {
+		if _, err := empty(ctx, c, &definitions[i]); err != nil {
 			return 0, err
 		}
 		all = append(all, &definitions[i])
@@ -119,21 +125,22 @@ func gone(ctx context.Context, c client.Client, object client.Object) error {
 	return fmt.Errorf("%s; `kubectl get %s %s -o yaml` shows what holds it", text, strings.ToLower(kind), object.GetName())
 }
 
-// empty deletes all objects of a kind of ours, and takes our finalizers from them: whoever would have done so is not running any more.
-func empty(ctx context.Context, c client.Client, definition *apiextensionsv1.CustomResourceDefinition) error {
+// empty deletes all objects of a kind of ours, and takes our finalizers from them: whoever would have done so is not running any more. It
+// returns how many there were.
+func empty(ctx context.Context, c client.Client, definition *apiextensionsv1.CustomResourceDefinition) (int, error) {
 	i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
 	if i < 0 {
-		return nil
+		return 0, nil
 	}
 	var objects unstructured.UnstructuredList
 	objects.SetGroupVersionKind(schema.GroupVersionKind{Group: definition.Spec.Group, Version: definition.Spec.Versions[i].Name, Kind: definition.Spec.Names.ListKind})
 	if err := c.List(ctx, &objects); err != nil && !Absent(err) {
-		return fmt.Errorf("list %s: %w", definition.Spec.Names.Plural, err)
+		return 0, fmt.Errorf("list %s: %w", definition.Spec.Names.Plural, err)
 	}
 	for i := range objects.Items {
 		object := &objects.Items[i]
 		if err := erase(ctx, c, object); err != nil {
-			return err
+			return 0, err
 		}
 		before := object.DeepCopy()
 		theirs := slices.DeleteFunc(object.GetFinalizers(), func(one string) bool { return slices.Contains(finalizers, one) })
@@ -142,10 +149,10 @@ func empty(ctx context.Context, c client.Client, definition *apiextensionsv1.Cus
 		}
 		object.SetFinalizers(theirs)
 		if err := c.Patch(ctx, object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("take our finalizers from %s %s: %w", definition.Spec.Names.Kind, object.GetName(), err)
+			return 0, fmt.Errorf("take our finalizers from %s %s: %w", definition.Spec.Names.Kind, object.GetName(), err)
 		}
 	}
-	return nil
+	return len(objects.Items), nil
 }
 
 func ourDefinitions(ctx context.Context, c client.Reader) ([]apiextensionsv1.CustomResourceDefinition, error) {
@@ -194,10 +201,21 @@ func ourNamespaces(ctx context.Context, c client.Reader, namespace string, progr
 	return ours, nil
 }
 
-// inside adds what is ours, and not the chart's, in a namespace that stays.
+// inside adds what is ours in a namespace that stays: what processes of ours made, and, if nobody knows any more that the chart was installed,
+// what the chart made.
 func inside(ctx context.Context, c client.Reader, namespace string, ours []client.Object) ([]client.Object, error) {
-	for _, list := range []client.ObjectList{&corev1.SecretList{}, &corev1.ConfigMapList{}} {
-		if err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{labels.AppPartOf: labels.PartOf}); err != nil {
+	lists := []client.ObjectList{
+		&appsv1.DeploymentList{}, &appsv1.DaemonSetList{}, &batchv1.JobList{}, &policyv1.PodDisruptionBudgetList{}, &networkingv1.IngressList{}, &corev1.ServiceList{},
+		&rbacv1.RoleBindingList{}, &rbacv1.RoleList{}, &corev1.ServiceAccountList{}, &corev1.SecretList{}, &corev1.ConfigMapList{},
+	}
+	for _, kind := range []string{"ServiceMonitorList", "PodMonitorList"} {
+		monitors := &unstructured.UnstructuredList{}
+		monitors.SetGroupVersionKind(schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: kind})
+		lists = append(lists, monitors)
+	}
+	for _, list := range lists {
+		err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{labels.AppPartOf: labels.PartOf})
+		if err != nil && !Absent(err) {
 			return nil, fmt.Errorf("list what is left in namespace %s: %w", namespace, err)
 		}
 		_ = meta.EachListItem(list, func(object runtime.Object) error {

@@ -35,6 +35,9 @@ func holds(intent map[string]any, live client.Object, owner, part string) bool {
 	if err := utiljson.Unmarshal(text, &there); err != nil {
 		return false
 	}
+	if metadata, _ := intent["metadata"].(map[string]any); metadata["uid"] != nil && metadata["uid"] != string(live.GetUID()) {
+		return false // meant for another object of that name: the API server says so
+	}
 	return sameMap(identified(intent), there, owned)
 }
 
@@ -48,7 +51,7 @@ func identified(intent map[string]any) map[string]any {
 			metadata, _ := value.(map[string]any)
 			kept := map[string]any{}
 			for key, value := range metadata {
-				if key != "name" && key != "namespace" {
+				if key != "name" && key != "namespace" && key != "uid" {
 					kept[key] = value
 				}
 			}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	appsconfig "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreconfig "k8s.io/client-go/applyconfigurations/core/v1"
 	metaconfig "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -235,6 +236,17 @@ func TestStatusHasOneOwnerPerCondition(t *testing.T) {
 	must(t, NewApplier(c, "liqo-one").ApplyStatus(t.Context(), intent("One")))
 	if patches.Load() != 2 {
 		t.Error("applied again after a restart")
+	}
+	// An intent for one object of that name, and for no later one.
+	with := func(uid types.UID) runtime.ApplyConfiguration {
+		return intent("One").(*coreconfig.PodApplyConfiguration).WithUID(uid)
+	}
+	must(t, NewApplier(c, "liqo-one").ApplyStatus(t.Context(), with(pod.UID)))
+	if patches.Load() != 2 {
+		t.Error("applied again after a restart, with the UID of the object")
+	}
+	if err := NewApplier(c, "liqo-one").ApplyStatus(t.Context(), with("another")); err == nil {
+		t.Error("applied to another object than it was meant for")
 	}
 	err := one.ApplyStatus(t.Context(), coreconfig.Pod("gone", namespace).WithStatus(coreconfig.PodStatus().WithReason("x")))
 	if !apierrors.IsNotFound(err) {

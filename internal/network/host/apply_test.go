@@ -40,8 +40,9 @@ func open(t *testing.T) *here {
 	fatal(t, netlink.LinkSetUp(link))
 	h, err := Open(Options{PrivateKey: func(public string) ([32]byte, bool) { return key, public == key.PublicKey().String() }})
 	fatal(t, err)
-	t.Cleanup(func() { fatal(t, h.Close()) })
-	return &here{Host: h, T: t, key: key}
+	host := &here{Host: h, T: t, key: key}
+	t.Cleanup(func() { fatal(t, host.Close()) })
+	return host
 }
 
 // apply returns what was changed, a line each.
@@ -411,13 +412,21 @@ func TestReplacedRules(t *testing.T) {
 	to := plan.Rule{Priority: plan.FirstRule, To: prefix("10.201.0.0/16"), Table: plan.Table}
 	narrow := to
 	narrow.Protocol = "icmp"
-	h.settled(plan.HostState{Rules: []plan.Rule{narrow, to}})
-	h.apply(plan.HostState{Rules: []plan.Rule{narrow}}) // the kernel may take the narrow one away
-	h.settled(plan.HostState{Rules: []plan.Rule{narrow}})
-	rules, err := netlink.RuleList(netlink.FAMILY_V4)
-	fatal(t, err)
-	if !slices.ContainsFunc(rules, func(r netlink.Rule) bool { return r.Priority == plan.FirstRule && r.IPProto == unix.IPPROTO_ICMP }) {
-		t.Errorf("rules: %v", rules)
+	narrower := narrow
+	narrower.InLink = "eth0"
+	for _, want := range [][]plan.Rule{{narrower, narrow, to}, {narrower, narrow}, {narrow, to}, {narrow}, {narrower, to}, {narrower}} {
+		h.settled(plan.HostState{Rules: want})
+		rules, err := netlink.RuleList(netlink.FAMILY_V4)
+		fatal(t, err)
+		var have []plan.Rule
+		for _, one := range rules {
+			if one.Table == plan.Table {
+				have = append(have, observedRule(one).Rule)
+			}
+		}
+		if len(have) != len(want) || slices.ContainsFunc(want, func(r plan.Rule) bool { return !slices.Contains(have, r) }) {
+			t.Errorf("there are %v, want %v", have, want)
+		}
 	}
 }
 

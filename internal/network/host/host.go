@@ -125,14 +125,25 @@ func (h *Host) Apply(ctx context.Context, want plan.HostState) ([]Change, error)
 		}
 		run.all(prune)
 		if i == rules && len(prune) > 0 {
-			// The kernel deletes the first rule that matches, and an attribute that is not told matches all: look again.
-			todo, err := h.ruleSteps(want)
-			run.failed(err)
-			run.all(todo.make)
+			h.settleRules(&run, want)
 		}
 	}
 	h.watch.follow(h.links)
 	return run.changes, errors.Join(run.errs...)
+}
+
+// settleRules looks again after a rule was deleted. The kernel deletes the first rule that matches, and what a rule does not
+// select matches all: it may have been a narrower one, which is made again behind, where it is safe.
+func (h *Host) settleRules(run *run, want plan.HostState) {
+	const most = plan.LastRule - plan.FirstRule
+	for range most {
+		todo, err := h.ruleSteps(want)
+		if err != nil || len(todo.make)+len(todo.prune) == 0 {
+			return // an error has been told before
+		}
+		run.all(todo.make)
+		run.all(todo.prune)
+	}
 }
 
 // run collects what became of steps.

@@ -219,12 +219,17 @@ func fatal(t *testing.T, err error) {
 // eventually waits for something that takes a moment, and fails after ten seconds.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
-	var err error
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-		if err = try(); err == nil {
+	poll, end := time.NewTicker(10*time.Millisecond), time.After(10*time.Second)
+	defer poll.Stop()
+	for {
+		err := try()
+		if err == nil {
 			return
 		}
-		runtime.Gosched()
+		select {
+		case <-poll.C:
+		case <-end:
+			t.Fatalf("%s: %v", what, err)
+		}
 	}
-	t.Fatalf("%s: %v", what, err)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -99,28 +100,29 @@ func networkMask(bits int) []byte {
 	return binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-bits))
 }
 
-// fromNot matches sources outside of a set. Outside of an empty set is everything.
-func (w *ruleWriter) fromNot(set []netip.Addr) error {
-	if len(set) == 0 {
+// setSize is how many elements fit one message, with room to spare.
+const setSize = 1000
+
+// fromNot matches sources outside of a set, or of all sets that it takes. Outside of an empty set is everything.
+func (w *ruleWriter) fromNot(addresses []netip.Addr) error {
+	if len(addresses) == 0 {
 		return nil
 	}
-	elements := make([]nftables.SetElement, len(set))
-	for i, one := range set {
-		if !one.Is4() {
-			return fmt.Errorf("%s is not an IPv4 address", one)
-		}
-		elements[i].Key = one.AsSlice()
-	}
 	w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: sourceAddress, Len: 4})
-	return w.lookup(nftables.TypeIPAddr, elements, true)
-}
-
-func (w *ruleWriter) lookup(kind nftables.SetDatatype, elements []nftables.SetElement, invert bool) error {
-	set := &nftables.Set{Table: w.table, Anonymous: true, Constant: true, KeyType: kind}
-	if err := w.conn.AddSet(set, elements); err != nil {
-		return fmt.Errorf("make set: %w", err)
+	for some := range slices.Chunk(addresses, setSize) {
+		set := &nftables.Set{Table: w.table, Anonymous: true, Constant: true, KeyType: nftables.TypeIPAddr}
+		elements := make([]nftables.SetElement, len(some))
+		for i, one := range some {
+			if !one.Is4() {
+				return fmt.Errorf("%s is not an IPv4 address", one)
+			}
+			elements[i].Key = one.AsSlice()
+		}
+		if err := w.conn.AddSet(set, elements); err != nil {
+			return fmt.Errorf("make set: %w", err)
+		}
+		w.add(&expr.Lookup{SourceRegister: register, SetName: set.Name, SetID: set.ID, Invert: true})
 	}
-	w.add(&expr.Lookup{SourceRegister: register, SetName: set.Name, SetID: set.ID, Invert: invert})
 	return nil
 }
 
@@ -187,10 +189,7 @@ func (w *ruleWriter) verb(r plan.PacketRule) error {
 	case plan.SwapSource:
 		return w.swap(sourceAddress, r.Network)
 	case plan.SwapDestination:
-		if err := w.swap(destinationOffset, r.Network); err != nil {
-			return err
-		}
-		w.add(&expr.Verdict{Kind: expr.VerdictAccept})
+		return w.swap(destinationOffset, r.Network)
 	case plan.SwapInnerSource:
 		return w.swapInner(innerHeader+sourceAddress, r)
 	case plan.SwapInnerDestination:
@@ -222,19 +221,20 @@ func (w *ruleWriter) swap(offset uint32, network netip.Prefix) error {
 // swapInner does it to the packet in an ICMP error. The checksum mended is that of the inner header; what it changes by and what the
 // address changes by cancel each other out, so that the checksum of the ICMP message stays right by itself.
 func (w *ruleWriter) swapInner(offset uint32, r plan.PacketRule) error {
-	const unreachable, exceeded, parameter = 3, 11, 12
-	w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1})
-	if err := w.lookup(nftables.TypeICMPType, []nftables.SetElement{
-		{Key: []byte{unreachable}}, {Key: []byte{exceeded}}, {Key: []byte{parameter}},
-	}, false); err != nil {
-		return err
-	}
+	// 3 unreachable, 11 exceeded and 12 parameter problem; 4, which is obsolete, has a packet in it, too. No set: each would be searched
+	// among all others while it is made, and there are several such rules for each peer.
+	const bit, first, last = 8, 3, 4
+	w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1},
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 1, Mask: []byte{^byte(bit)}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpGte, Register: register, Data: []byte{first}},
+		&expr.Cmp{Op: expr.CmpOpLte, Register: register, Data: []byte{last}})
 	if err := w.network(expr.PayloadBaseTransportHeader, offset, r.Inner); err != nil {
 		return err
 	}
 	return w.write(r.Network, expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: offset, CsumOffset: innerHeader + headerChecksum})
 }
 
+// write ends the chain: what was changed once must not be taken for something else by a later rule.
 func (w *ruleWriter) write(network netip.Prefix, to expr.Payload) error {
 	if !network.IsValid() || !network.Addr().Is4() {
 		return fmt.Errorf("%s is not an IPv4 network", network)
@@ -246,6 +246,6 @@ func (w *ruleWriter) write(network netip.Prefix, to expr.Payload) error {
 	to.OperationType, to.SourceRegister, to.Len, to.CsumType = expr.PayloadWrite, register, 4, expr.CsumTypeInet
 	w.add(&expr.Payload{DestRegister: register, Base: to.Base, Offset: to.Offset, Len: 4},
 		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: hostMask, Xor: network.Masked().Addr().AsSlice()},
-		&to)
+		&to, &expr.Verdict{Kind: expr.VerdictAccept})
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
@@ -88,7 +89,8 @@ func readDevice() (device *wgtypes.Device, err error) {
 		device, err = client.Device(plan.TunnelLink)
 		return err
 	})
-	if errors.Is(err, os.ErrNotExist) {
+	// A process that was killed leaves a socket that nobody serves.
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
 		return nil, nil
 	}
 	if err != nil {

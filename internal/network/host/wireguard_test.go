@@ -157,3 +157,37 @@ func TestTUNNode(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 }
+
+// TestRestart ends a process and begins the next, which finds a socket that nobody serves.
+func TestRestart(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	h := open(t)
+	want := h.gateway()
+	h.settled(want)
+	healthy := snapshot(t)
+	userspace := h.Implementation() == userspaceImplementation
+	fatal(t, h.Close())
+
+	if userspace {
+		socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: "/var/run/wireguard/" + plan.TunnelLink + ".sock"})
+		fatal(t, err)
+		socket.SetUnlinkOnClose(false)
+		fatal(t, socket.Close())
+	}
+	var err error
+	h.Host, err = Open(h.options)
+	fatal(t, err)
+	if peers, err := h.Tunnel(); err != nil || userspace && peers != nil {
+		t.Errorf("before anything is applied, the tunnel is %v, %v", peers, err)
+	}
+	for _, line := range h.settled(want) {
+		if !strings.Contains(line, plan.TunnelLink) && !strings.Contains(line, "wireguard") && !strings.Contains(line, "peer") {
+			t.Errorf("what outlives the process was changed: %s", line)
+		}
+	}
+	if now := snapshot(t); now != healthy {
+		t.Errorf("after a restart there is\n%s\nand there was\n%s", now, healthy)
+	}
+}

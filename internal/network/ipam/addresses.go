@@ -17,8 +17,11 @@ const (
 	stride   = 16
 )
 
-// ProbeAddress is where the gateway of a lane answers probes.
+// ProbeAddress is where the gateway of a lane answers probes; invalid if the network is.
 func ProbeAddress(external netip.Prefix, lane int) netip.Addr {
+	if !external.Addr().Is4() {
+		return netip.Addr{}
+	}
 	return plus(external.Masked().Addr(), uint32(lane)+1)
 }
 

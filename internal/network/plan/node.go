@@ -45,7 +45,7 @@ func ForNode(s Snapshot) (HostState, error) {
 	}, err
 }
 
-// nodeRules never end a search: without a gateway there is no route, and the packet goes on as if we were not there.
+// nodeRules lead what goes to peers, and to our gateways, to our table.
 func (g ground) nodeRules() []Rule {
 	rules := []Rule{{Priority: FirstRule, To: g.Local.External, Table: Table}}
 	for _, peer := range g.Peers {
@@ -62,6 +62,10 @@ func (g ground) nodeRoutes(source netip.Addr) []Route {
 		routes = append(routes, Route{Table: Table, To: single(ipam.ProbeAddress(g.Local.External, gateway.Lane)), Link: VXLANLink, Source: source})
 	}
 	for _, peer := range g.Peers {
+		for _, network := range remote(peer) {
+			// While no gateway is there, packets wait for TCP to send them again, and do not leave unencrypted by the default route.
+			routes = append(routes, Route{Table: Table, To: network, Blackhole: true, Metric: lastMetric})
+		}
 		lane, ok := g.lane(peer)
 		if !ok {
 			continue

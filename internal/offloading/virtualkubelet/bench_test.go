@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/remote"
@@ -71,9 +72,10 @@ func newBench(t *testing.T) *bench {
 	b := &bench{t: t, admin: kubetest.Cluster(t), secret: remote.SecretName("milan-id")}
 	scheme := runtime.NewScheme()
 	b.must(clientgoscheme.AddToScheme(scheme))
+	b.must(netv1alpha1.AddToScheme(scheme))
 	b.must(sharingv1alpha1.AddToScheme(scheme))
 	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{
-		Paths: []string{"../../../deployments/liqo/crds/sharing.liqo.io_resourceslices.yaml"}, ErrorIfPathMissing: true,
+		Paths: []string{"../../../deployments/liqo/crds/sharing.liqo.io_resourceslices.yaml", "../../../deployments/liqo/crds/net.liqo.io_tunnelendpoints.yaml"}, ErrorIfPathMissing: true,
 	})
 	b.must(err)
 	b.Client, err = client.New(b.admin, client.Options{Scheme: scheme})
@@ -147,13 +149,17 @@ type tripper func(*http.Request) (*http.Response, error)
 func (t tripper) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
 
 // run starts a virtual kubelet; it ends with stop, or with the test.
-func (b *bench) run() (stop func()) {
+func (b *bench) run(change ...func(*Options)) (stop func()) {
 	b.t.Helper()
-	node, err := New(b.kubelet, Options{
+	options := Options{
 		NodeName: nodeName, Namespace: tenant, SliceName: "rome", ClusterID: "milan-id", NodeIP: "10.0.0.9",
 		ExtraLabels: map[string]string{"extra": "x"}, ExtraAnnotations: map[string]string{"note": "y"},
 		LeaseDuration: 4 * time.Second, PingInterval: 100 * time.Millisecond, PingRetry: 50 * time.Millisecond, PingTimeout: 100 * time.Millisecond,
-	})
+	}
+	for _, change := range change {
+		change(&options)
+	}
+	node, err := New(b.kubelet, options)
 	b.must(err)
 	b.node = node
 	ctx, cancel := context.WithCancel(context.Background())

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	klabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/discovery"
@@ -29,6 +30,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/remote"
 )
@@ -37,6 +40,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 // +kubebuilder:rbac:namespace=kube-node-lease,groups=coordination.k8s.io,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=tunnelendpoints,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=secrets,verbs=get
 
 const (
@@ -54,6 +58,8 @@ type Options struct {
 	ExtraLabels, ExtraAnnotations        map[string]string
 	LeaseDuration                        time.Duration
 	PingInterval, PingRetry, PingTimeout time.Duration
+	// CheckNetwork makes the node Ready only while the tunnel to the remote cluster is up.
+	CheckNetwork bool
 }
 
 // Node is one virtual node. It holds no package state: several may run in one process.
@@ -98,6 +104,9 @@ func New(cfg *rest.Config, o Options) (*Node, error) {
 		ByObject: map[client.Object]cache.ByObject{
 			&sharingv1alpha1.ResourceSlice{}: {Namespaces: map[string]cache.Config{o.Namespace: {FieldSelector: only(o.SliceName)}}},
 			&corev1.Node{}:                   {Field: only(o.NodeName)},
+			&netv1alpha1.TunnelEndpoint{}: {
+				Namespaces: map[string]cache.Config{o.Namespace: {LabelSelector: klabels.SelectorFromSet(klabels.Set{labels.TunnelCluster: o.ClusterID})}},
+			},
 		},
 	})
 	if err != nil {
@@ -117,7 +126,7 @@ func New(cfg *rest.Config, o Options) (*Node, error) {
 // kinds are those that this process knows: few, so that it starts without asking which there are, and stays small.
 func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, sharingv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, nil, err
 		}
@@ -126,6 +135,8 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
 	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+	mapper.Add(netv1alpha1.GroupVersion.WithKind("TunnelEndpoint"), meta.RESTScopeNamespace)
+	mapper.Add(netv1alpha1.GroupVersion.WithKind("TunnelEndpointList"), meta.RESTScopeNamespace) // the cache asks for it, too
 	mapper.Add(sharingv1alpha1.GroupVersion.WithKind("ResourceSlice"), meta.RESTScopeNamespace)
 	return scheme, mapper, nil
 }
@@ -145,7 +156,11 @@ func (n *Node) Run(ctx context.Context) error {
 	go n.prober.run(ctx)
 	go n.followVersion(ctx)
 	var handlers []toolscache.ResourceEventHandlerRegistration
-	for _, object := range []client.Object{&sharingv1alpha1.ResourceSlice{}, &corev1.Node{}} {
+	watched := []client.Object{&sharingv1alpha1.ResourceSlice{}, &corev1.Node{}}
+	if n.options.CheckNetwork {
+		watched = append(watched, &netv1alpha1.TunnelEndpoint{})
+	}
+	for _, object := range watched {
 		informer, err := n.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)

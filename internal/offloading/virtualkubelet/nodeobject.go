@@ -17,6 +17,7 @@ import (
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
@@ -91,6 +92,11 @@ type picture struct {
 	reach   reach
 	// reachMessage says what a failed probe saw.
 	reachMessage string
+	// checkNetwork: the node needs the tunnel to the remote cluster; nil if none is agreed.
+	checkNetwork bool
+	tunnel       *netv1alpha1.TunnelEndpoint
+	// leaving: the node is being taken away. How long that may take depends on whether the remote cluster answers, and on nothing else.
+	leaving bool
 }
 
 // nodeLabels are the labels of the node: those of the provider first, so that it cannot overwrite ours.
@@ -228,11 +234,35 @@ func (p *picture) ready() (corev1.ConditionStatus, string, string) {
 	case p.granted.Resources.Cpu().Sign() <= 0 || p.granted.Resources.Memory().Sign() <= 0:
 		return corev1.ConditionFalse, no, "the remote cluster grants no CPU or no memory; see the ResourceSlice of this node"
 	}
+	if up, message := p.network(); !up && !p.leaving {
+		return corev1.ConditionFalse, no, message
+	}
 	return corev1.ConditionTrue, ok, "the remote cluster answers and grants resources"
+}
+
+// network tells whether pods here reach those over there, and what was seen.
+func (p *picture) network() (up bool, message string) {
+	switch {
+	case !p.checkNetwork:
+		return true, "the networks of the clusters are joined by other means"
+	case p.tunnel == nil:
+		return false, "no tunnel to the remote cluster is agreed; the condition NetworkStatus of its ForeignCluster says what is missing"
+	case p.tunnel.Status.Connection.Status == netv1alpha1.Connected:
+		return true, "the tunnel to the remote cluster is up"
+	}
+	message = "the tunnel to the remote cluster is not up"
+	if status := p.tunnel.Status.Connection.Status; status != "" {
+		message += " (" + string(status) + ")"
+	}
+	if seen := p.tunnel.Status.Connection.StatusMessage; seen != "" {
+		message += ": " + seen
+	}
+	return false, message
 }
 
 func (p *picture) conditions() []corev1.NodeCondition {
 	status, reason, message := p.ready()
+	up, tunnel := p.network()
 	condition := func(kind corev1.NodeConditionType, bad bool, badReason, goodReason, message string) corev1.NodeCondition {
 		c := corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: goodReason, Message: message}
 		if bad {
@@ -249,7 +279,7 @@ func (p *picture) conditions() []corev1.NodeCondition {
 		condition(corev1.NodeMemoryPressure, short, "RemoteClusterHasMemoryPressure", "RemoteClusterHasSufficientMemory", "judged by the memory that is granted"),
 		condition(corev1.NodeDiskPressure, false, "RemoteClusterHasDiskPressure", "RemoteClusterHasNoDiskPressure", "the nodes of the remote cluster look after their disks"),
 		condition(corev1.NodePIDPressure, false, "RemoteClusterHasPIDPressure", "RemoteClusterHasNoPIDPressure", "the nodes of the remote cluster look after their processes"),
-		condition(corev1.NodeNetworkUnavailable, false, "LiqoNetworkingDown", "LiqoNetworkingUp", "the networks of the clusters are joined by other means"),
+		condition(corev1.NodeNetworkUnavailable, !up, "LiqoNetworkingDown", "LiqoNetworkingUp", tunnel),
 	}
 }
 

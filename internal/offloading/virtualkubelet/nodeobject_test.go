@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
@@ -145,6 +146,41 @@ func TestReady(t *testing.T) {
 			if (other.Status == corev1.ConditionUnknown) != (c.granted == nil) {
 				t.Errorf("%s: %s is %s", c.name, other.Type, other.Status)
 			}
+		}
+	}
+}
+
+// TestNetwork: without the network the node is not Ready, unless it is being taken away.
+func TestNetwork(t *testing.T) {
+	tunnel := func(status netv1alpha1.ConnectionStatus, message string) *netv1alpha1.TunnelEndpoint {
+		return &netv1alpha1.TunnelEndpoint{Status: netv1alpha1.TunnelEndpointStatus{Connection: netv1alpha1.Connection{Status: status, StatusMessage: message}}}
+	}
+	for _, c := range []struct {
+		name             string
+		check, leaving   bool
+		tunnel           *netv1alpha1.TunnelEndpoint
+		ready, down      corev1.ConditionStatus
+		message, because string
+	}{
+		{"not ours", false, false, nil, "True", "False", "joined by other means", ""},
+		{"not ours, and yet there", false, false, tunnel(netv1alpha1.ConnectionError, "x"), "True", "False", "joined by other means", ""},
+		{"nothing agreed", true, false, nil, "False", "True", "no tunnel", "no tunnel"},
+		{"no report", true, false, tunnel("", ""), "False", "True", "is not up", "is not up"},
+		{"comes up", true, false, tunnel(netv1alpha1.Connecting, "no handshake"), "False", "True", "is not up (Connecting): no handshake", "no handshake"},
+		{"up", true, false, tunnel(netv1alpha1.Connected, "latency 3 ms"), "True", "False", "is up", "answers"},
+		{"broken", true, false, tunnel(netv1alpha1.ConnectionError, "all probes lost"), "False", "True", "(Error): all probes lost", "all probes lost"},
+		{"broken while pods leave", true, true, tunnel(netv1alpha1.ConnectionError, "all probes lost"), "True", "True", "(Error): all probes lost", "answers"},
+	} {
+		drawn := testPicture()
+		drawn.granted, drawn.reach = granted("1", "1"), reachable
+		drawn.checkNetwork, drawn.leaving, drawn.tunnel = c.check, c.leaving, c.tunnel
+		conditions := drawn.conditions()
+		ready, down := find(conditions, corev1.NodeReady), find(conditions, corev1.NodeNetworkUnavailable)
+		if ready.Status != c.ready || down.Status != c.down || !strings.Contains(down.Message, c.message) || !strings.Contains(ready.Message, c.because) {
+			t.Errorf("%s: Ready %s (%s), NetworkUnavailable %s (%s)", c.name, ready.Status, ready.Message, down.Status, down.Message)
+		}
+		if want := map[corev1.ConditionStatus]string{"True": "LiqoNetworkingDown", "False": "LiqoNetworkingUp"}[c.down]; down.Reason != want {
+			t.Errorf("%s: reason %s", c.name, down.Reason)
 		}
 	}
 }

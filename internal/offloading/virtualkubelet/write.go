@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
@@ -52,6 +53,10 @@ func (n *Node) sync(ctx context.Context) error {
 	drawn := &picture{
 		name: n.options.NodeName, clusterID: n.options.ClusterID, address: n.options.NodeIP, version: n.serverVersion,
 		extraLabels: n.options.ExtraLabels, extraAnnotations: n.options.ExtraAnnotations, reach: state, reachMessage: message,
+		checkNetwork: n.options.CheckNetwork,
+	}
+	if drawn.tunnel, err = n.tunnel(ctx); err != nil {
+		return err
 	}
 	if slice.Status.Phase == sharingv1alpha1.SliceAccepted {
 		drawn.granted = &slice.Status
@@ -68,7 +73,7 @@ func (n *Node) sync(ctx context.Context) error {
 	case update:
 		err = errors.Join(n.label(ctx, node, drawn), n.show(ctx, node, drawn))
 	case observe:
-		drawn.granted = remains(node)
+		drawn.granted, drawn.leaving = remains(node), true
 		err = n.show(ctx, node, drawn)
 	default:
 		return nil
@@ -92,6 +97,23 @@ func (n *Node) slice(ctx context.Context) (*sharingv1alpha1.ResourceSlice, error
 		return nil, client.IgnoreNotFound(err)
 	}
 	return &slice, nil
+}
+
+// tunnel to the remote cluster as the cache has it; nil if there is none, or if nobody wants to know.
+func (n *Node) tunnel(ctx context.Context) (*netv1alpha1.TunnelEndpoint, error) {
+	if !n.options.CheckNetwork {
+		return nil, nil
+	}
+	var all netv1alpha1.TunnelEndpointList
+	if err := n.cache.List(ctx, &all, client.InNamespace(n.options.Namespace)); err != nil {
+		return nil, err
+	}
+	for i := range all.Items {
+		if all.Items[i].Spec.ClusterIdentity.ClusterID == n.options.ClusterID {
+			return &all.Items[i], nil
+		}
+	}
+	return nil, nil
 }
 
 // node as the cache has it; nil if there is none.

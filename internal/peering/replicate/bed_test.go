@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/crds"
 	"liqo.io/liqo/internal/kube/kubetest"
@@ -64,7 +65,7 @@ func newBed(t *testing.T) *bed {
 	t.Helper()
 	b := &bed{t: t, scheme: runtime.NewScheme()}
 	b.hereConfig, b.thereConfig = kubetest.SharedPair(t)
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, sharingv1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
 		b.must(add(b.scheme))
 	}
 	b.here, b.there = b.client(b.hereConfig), b.client(b.thereConfig)
@@ -79,8 +80,19 @@ func newBed(t *testing.T) *bed {
 	b.must(b.here.Create(t.Context(), namespace))
 	b.name = namespace.Name
 	b.origin, b.provider = "origin-of-"+b.name, "provider-of-"+b.name
+	b.must(b.there.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.name}}))
 	b.tenant()
 	return b
+}
+
+// mirror is the same two clusters as the provider sees them, which is a consumer, too.
+func (b *bed) mirror() *bed {
+	m := &bed{
+		t: b.t, scheme: b.scheme, hereConfig: b.thereConfig, thereConfig: b.hereConfig, here: b.there, there: b.here,
+		name: b.name, origin: b.provider, provider: b.origin,
+	}
+	m.tenant()
+	return m
 }
 
 func (b *bed) client(config *rest.Config) client.Client {
@@ -92,12 +104,13 @@ func (b *bed) client(config *rest.Config) client.Client {
 // tenant is what the provider keeps for the consumer.
 func (b *bed) tenant() {
 	ctx := b.t.Context()
-	b.must(b.there.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.name}}))
 	meta := metav1.ObjectMeta{Namespace: b.name, Name: "liqo-peer"}
 	b.must(b.there.Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}))
 	b.must(b.there.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"sharing.liqo.io"}, Resources: []string{"resourceslices"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}},
 		{APIGroups: []string{"sharing.liqo.io"}, Resources: []string{"resourceslices/status"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"net.liqo.io"}, Resources: []string{"networkconfigs"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}},
+		{APIGroups: []string{"net.liqo.io"}, Resources: []string{"networkconfigs/status"}, Verbs: []string{"get", "patch", "update"}},
 	}}))
 	b.must(b.there.Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
@@ -127,7 +140,7 @@ func (b *bed) peer(through string) Peer {
 // start runs a replicator in a manager of its own until stop, or until the test ends.
 func (b *bed) start(change ...func(*Options)) {
 	b.t.Helper()
-	options := Options{LocalClusterID: b.origin, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: time.Second, RetryInterval: 50 * time.Millisecond}
+	options := Options{LocalClusterID: b.origin, Network: true, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: time.Second, RetryInterval: 50 * time.Millisecond}
 	for _, change := range change {
 		change(&options)
 	}
@@ -318,6 +331,11 @@ func (b *bed) must(err error) {
 // requests counts, by the API server's own account, the writes and the lists that both clusters ever saw of slices.
 func (b *bed) requests() (writes, lists int) {
 	b.t.Helper()
+	return b.requestsOf("resourceslices")
+}
+
+func (b *bed) requestsOf(resource string) (writes, lists int) {
+	b.t.Helper()
 	for _, config := range []*rest.Config{b.hereConfig, b.thereConfig} {
 		config := rest.CopyConfig(config)
 		config.GroupVersion, config.NegotiatedSerializer = &sharingv1alpha1.SchemeGroupVersion, clientgoscheme.Codecs.WithoutConversion()
@@ -326,7 +344,7 @@ func (b *bed) requests() (writes, lists int) {
 		text, err := made.Get().AbsPath("/metrics").DoRaw(b.t.Context())
 		b.must(err)
 		for line := range strings.Lines(string(text)) {
-			if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `resource="resourceslices"`) {
+			if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `resource="`+resource+`"`) {
 				continue
 			}
 			_, number, _ := strings.Cut(strings.TrimSpace(line), "} ")

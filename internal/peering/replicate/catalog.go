@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
@@ -18,29 +19,56 @@ type kind struct {
 	// check looks at an object of the provider before its values are understood: to understand some would cost hours.
 	check func(untyped map[string]any) error
 	// there is the intent for the copy: the spec, under the copy's labels and annotations.
-	there func(local client.Object, copied meta) runtime.ApplyConfiguration
-	// here is the intent for the local object's status: the fields that are the provider's; nil if it has said nothing yet.
-	here func(local, remote client.Object) runtime.ApplyConfiguration
+	there func(original client.Object, copied meta) runtime.ApplyConfiguration
+	// here is the intent for the original's status: the fields that are the receiver's; nil if it has said nothing yet.
+	here func(original, copied client.Object) runtime.ApplyConfiguration
+	// held: the object ends after its copy (finalizer crdReplicator.liqo.io). Otherwise the copy goes when a link finds
+	// the object gone, or with the tenant over there.
+	held bool
+	// mutual: the provider's own objects of the kind, addressed to us, are copied here, and their status goes there.
+	mutual bool
+	// optional: a provider that does not know the kind, or does not let us read it, is one without such objects.
+	optional bool
 }
 
 // catalog lists the kinds. A new one is a row here, with its two functions in a file of its own, and a line
 // of rights in replicator.go and in the cluster role liqo-remote-peering-basic.
-func catalog() []kind {
-	return []kind{
+func catalog(o Options) []kind {
+	kinds := []kind{
 		{
 			name:   "ResourceSlice",
+			held:   true,
 			object: func() client.Object { return &sharingv1alpha1.ResourceSlice{} },
 			list:   func() client.ObjectList { return &sharingv1alpha1.ResourceSliceList{} },
 			check:  sliceCheck,
-			there: func(local client.Object, copied meta) runtime.ApplyConfiguration {
-				return sliceThere(local.(*sharingv1alpha1.ResourceSlice), copied)
+			there: func(original client.Object, copied meta) runtime.ApplyConfiguration {
+				return sliceThere(original.(*sharingv1alpha1.ResourceSlice), copied)
 			},
-			here: func(local, remote client.Object) runtime.ApplyConfiguration {
-				if config := sliceHere(local.(*sharingv1alpha1.ResourceSlice), remote.(*sharingv1alpha1.ResourceSlice)); config != nil {
+			here: func(original, copied client.Object) runtime.ApplyConfiguration {
+				if config := sliceHere(original.(*sharingv1alpha1.ResourceSlice), copied.(*sharingv1alpha1.ResourceSlice)); config != nil {
 					return config
 				}
 				return nil
 			},
 		},
 	}
+	if o.Network {
+		kinds = append(kinds, kind{
+			name:   "NetworkConfig",
+			mutual: true, optional: true,
+			object: func() client.Object { return &netv1alpha1.NetworkConfig{} },
+			list:   func() client.ObjectList { return &netv1alpha1.NetworkConfigList{} },
+			check:  networkCheck,
+			there: func(original client.Object, copied meta) runtime.ApplyConfiguration {
+				return networkThere(original.(*netv1alpha1.NetworkConfig), copied)
+			},
+			here: func(original, copied client.Object) runtime.ApplyConfiguration {
+				if config := networkHere(original.(*netv1alpha1.NetworkConfig), copied.(*netv1alpha1.NetworkConfig)); config != nil {
+					return config
+				}
+				return nil
+			},
+		})
+	}
+	return kinds
 }

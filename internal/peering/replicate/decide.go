@@ -24,16 +24,16 @@ type meta struct {
 	labels, annotations map[string]string
 }
 
-// copied says what the copy carries: what the object carries, with the labels of a copy.
-func copied(local metav1.Object, origin, namespace string) meta {
-	to := meta{name: local.GetName(), namespace: namespace, labels: maps.Clone(local.GetLabels()), annotations: maps.Clone(local.GetAnnotations())}
+// copied says what the copy of an object of the cluster origin carries: what the object carries, with the labels of a copy.
+func copied(original metav1.Object, origin, namespace string) meta {
+	to := meta{name: original.GetName(), namespace: namespace, labels: maps.Clone(original.GetLabels()), annotations: maps.Clone(original.GetAnnotations())}
 	to.labels[labels.Replication] = no
 	to.labels[labels.Replicated] = yes
 	to.labels[labels.OriginID] = origin
 	if _, ok := to.labels[labels.ClusterID]; ok {
-		to.labels[labels.ClusterID] = origin // over there, the peer is we
+		to.labels[labels.ClusterID] = origin // where the copy is, that is the peer
 	}
-	// The two speak of the local object only.
+	// The two speak of the original only.
 	delete(to.annotations, corev1.LastAppliedConfigAnnotation)
 	delete(to.annotations, labels.ForceUnpeer)
 	return to
@@ -52,9 +52,19 @@ func peerOf(object metav1.Object) (id string, ours bool) {
 	return id, slices.Contains(object.GetFinalizers(), labels.FinalizerReplication)
 }
 
-// isCopy says whether the object at the provider is one that the cluster origin put there.
-func isCopy(remote metav1.Object, origin string) bool {
-	return remote.GetLabels()[labels.Replicated] == yes && remote.GetLabels()[labels.OriginID] == origin
+// isCopy says whether the object is a copy of one of the cluster origin.
+func isCopy(object metav1.Object, origin string) bool {
+	return object.GetLabels()[labels.Replicated] == yes && object.GetLabels()[labels.OriginID] == origin
+}
+
+// isFor says whether the object is one to be copied to a cluster, by whoever has a link.
+func isFor(object metav1.Object, clusterID string) bool {
+	return isOriginal(object) && object.GetLabels()[labels.RemoteID] == clusterID
+}
+
+// isOriginal says whether the object is one to be copied.
+func isOriginal(object metav1.Object) bool {
+	return object.GetLabels()[labels.Replication] == yes && object.GetLabels()[labels.Replicated] != yes
 }
 
 // How long the end of an object waits for the provider, see docs/adr/0012-taking-a-peering-down.md.

@@ -4,6 +4,7 @@ package replicate
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -44,16 +45,21 @@ type desk struct {
 	leaving map[types.UID]*leaving
 	// paces, too: how fast an object may change because of what the provider says.
 	paces map[types.NamespacedName]*rate.Limiter
+	// fetching is the pace of all that is written here because the provider has objects for us.
+	fetching *rate.Limiter
 }
 
 func newDesk(r *Replicator, id string) *desk {
 	return &desk{
 		r: r, id: id, leaving: map[types.UID]*leaving{}, paces: map[types.NamespacedName]*rate.Limiter{},
-		log: r.mgr.GetLogger().WithName("replicate").WithValues("peer", id),
+		fetching: newPace(),
+		log:      r.mgr.GetLogger().WithName("replicate").WithValues("peer", id),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[key](firstRetry, lastRetry)),
 	}
 }
+
+func newPace() *rate.Limiter { return rate.NewLimiter(rate.Every(bringPause), bringBurst) }
 
 func (d *desk) current() *link {
 	d.mu.Lock()
@@ -126,14 +132,20 @@ func (d *desk) sync(ctx context.Context, k key, l *link) (again time.Duration, e
 	kind := d.r.kinds[k.kind]
 	local := kind.object()
 	if err := d.r.here.Get(ctx, k.name, local); apierrors.IsNotFound(err) {
-		return 0, d.prune(ctx, k, l)
+		if err := d.prune(ctx, k, l); err != nil || !kind.mutual {
+			return 0, err
+		}
+		return d.fetch(ctx, k, nil, l)
 	} else if err != nil {
 		return 0, err
+	}
+	if kind.mutual && isCopy(local, d.id) {
+		return d.fetch(ctx, k, local, l)
 	}
 	if l != nil && l.namespace != k.name.Namespace {
 		l = nil // a label alone does not open another namespace to the peer
 	}
-	s := l.session()
+	s := l.session().knowing(k.kind)
 	if local.GetDeletionTimestamp() != nil {
 		return d.finish(ctx, k, local, l)
 	}
@@ -147,8 +159,13 @@ func (d *desk) sync(ctx context.Context, k key, l *link) (again time.Duration, e
 	if remote != nil && remote.GetDeletionTimestamp() != nil {
 		return 0, nil // of an object that was there before this one; what it says is not said of this one
 	}
-	if kept, err := d.keep(ctx, local); err != nil || !kept {
-		return 0, err
+	if remote != nil && isOriginal(remote) {
+		return 0, fmt.Errorf("the provider has a %s of its own called %s, so ours cannot be copied there; give the clusters different names", kind.name, k.name.Name)
+	}
+	if kind.held {
+		if kept, err := d.keep(ctx, local); err != nil || !kept {
+			return 0, err
+		}
 	}
 	intent := kind.there(local, copied(local, d.r.options.LocalClusterID, s.namespace))
 	if err := s.there.ApplyTo(ctx, intent, remote); err != nil {
@@ -188,22 +205,22 @@ func (d *desk) bring(ctx context.Context, kind kind, local, remote client.Object
 	name := client.ObjectKeyFromObject(local)
 	pace, ok := d.paces[name]
 	if !ok {
-		pace = rate.NewLimiter(rate.Every(bringPause), bringBurst)
+		pace = newPace()
 		d.paces[name] = pace
 	}
 	if !pace.Allow() {
 		return bringPause, nil
 	}
-	err = d.r.status.ApplyStatusTo(ctx, intent, local)
+	err = d.r.own.ApplyStatusTo(ctx, intent, local)
 	return 0, client.IgnoreNotFound(err)
 }
 
 // prune deletes a copy whose object is gone: a deadline ended it, or somebody took the finalizer away by hand. The
 // cache may be behind, so our API server is asked.
 func (d *desk) prune(ctx context.Context, k key, l *link) error {
-	d.r.status.Forget(k.name)
+	d.r.own.Forget(k.name)
 	delete(d.paces, k.name)
-	s := l.session()
+	s := l.session().knowing(k.kind)
 	if s == nil || l.namespace != k.name.Namespace {
 		return nil
 	}
@@ -236,7 +253,8 @@ func (d *desk) look(ctx context.Context, namespace string, all bool) {
 			continue
 		}
 		eachItem(list, func(object client.Object) {
-			if id, ours := peerOf(object); ours && id == d.id && (all || object.GetDeletionTimestamp() != nil) {
+			id, ours := peerOf(object)
+			if ours && id == d.id && (all || object.GetDeletionTimestamp() != nil) || all && kind.mutual && isCopy(object, d.id) {
 				d.queue.Add(key{kind: i, name: client.ObjectKeyFromObject(object)})
 			}
 		})

@@ -63,7 +63,7 @@ func (d *desk) finish(ctx context.Context, k key, local client.Object, l *link) 
 
 // follow goes on to bring the status of an object that others still hold.
 func (d *desk) follow(ctx context.Context, k key, local client.Object, l *link) (again time.Duration, err error) {
-	s := l.session()
+	s := l.session().knowing(k.kind)
 	if s == nil {
 		return 0, nil
 	}
@@ -80,7 +80,7 @@ func (d *desk) remove(ctx context.Context, k key, l *link, memory *leaving, forc
 	if l != nil && l.State().Unauthorized && memory.accepted {
 		return true, nil
 	}
-	s := l.session()
+	s := l.session().knowing(k.kind)
 	if s == nil {
 		return false, nil
 	}

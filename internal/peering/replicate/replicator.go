@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package replicate copies the objects of a peering that a consumer keeps for a provider into its tenant namespace
-// there, and brings their status back: spec there, status back. Only the consumer dials (docs/adr/0010-one-way-control-plane.md).
+// there, and brings their status back: spec there, status back. Only the consumer dials (docs/adr/0010-one-way-control-plane.md),
+// so of kinds that both clusters write for each other it carries the provider's, too: spec here, status there.
 // Each peer has goroutines, a queue and a cache of its own, so that a slow or dead one delays no other.
 //
 // It must not know how an identity is obtained, nor what the objects mean: catalog.go lists the kinds. Its proof is
@@ -11,6 +12,7 @@
 //	decide.go         labels of the copy, deadlines
 //	replicator.go     all peers; events of local objects
 //	desk.go           one peer: its queue, and what is done with one object
+//	fetch.go          one object of the provider that is addressed to us
 //	ending.go         an object on its way out
 //	link.go           the connection: probes, state
 //	session.go        its cache
@@ -40,6 +42,11 @@ import (
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
+// What a peer tells of its network is written down in its tenant namespace only.
+// +kubebuilder:rbac:groups=net.liqo.io,resources=networkconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=networkconfigs,verbs=create;patch;delete
+// +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=networkconfigs/status,verbs=patch
+
 const (
 	probeInterval = 15 * time.Second
 	probeTimeout  = 5 * time.Second
@@ -57,6 +64,8 @@ type Peer struct {
 // Options is what differs between the replicator of a cluster and one in a test.
 type Options struct {
 	LocalClusterID string
+	// Network: the clusters tell each other about their networks.
+	Network bool
 	// ProbeInterval and ProbeTimeout default to 15 s and 5 s; RetryInterval, between probes of a peer that is not ready, to 2 s.
 	ProbeInterval, ProbeTimeout, RetryInterval time.Duration
 	// Now is the clock of deadlines; by default that of the system.
@@ -84,7 +93,7 @@ type Replicator struct {
 	// here reads the manager's cache and writes; live asks our own API server.
 	here   client.Client
 	live   client.Reader
-	status *ssa.Applier
+	own    *ssa.Applier // writes here
 	events recorder.EventRecorder
 
 	changes changes
@@ -104,8 +113,8 @@ func New(mgr manager.Manager, o Options) (*Replicator, error) {
 	}
 	o.complete()
 	r := &Replicator{
-		options: o, kinds: catalog(), mgr: mgr,
-		here: mgr.GetClient(), live: mgr.GetAPIReader(), status: ssa.NewApplier(mgr.GetClient(), labels.OwnerReplicate),
+		options: o, kinds: catalog(o), mgr: mgr,
+		here: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerReplicate),
 		events: mgr.GetEventRecorder(labels.OwnerReplicate),
 		desks:  map[string]*desk{},
 	}
@@ -153,14 +162,31 @@ func (r *Replicator) seen(kind int, event any) {
 		return
 	}
 	id, ours := peerOf(object)
-	if !ours {
+	if !ours && !r.kinds[kind].mutual {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if desk := r.desk(id); desk != nil {
+	var desk *desk
+	if ours {
+		desk = r.desk(id)
+	} else {
+		desk = r.linked(object.GetNamespace())
+	}
+	if desk != nil {
 		desk.queue.Add(key{kind: kind, name: client.ObjectKeyFromObject(object)})
 	}
+}
+
+// linked finds the desk of the peer whose tenant namespace it is, if there is a link. What labels of a copy say may be the
+// peer's wish. r.mu is held.
+func (r *Replicator) linked(namespace string) *desk {
+	for _, d := range r.desks {
+		if l := d.current(); l != nil && l.namespace == namespace {
+			return d
+		}
+	}
+	return nil
 }
 
 // desk returns the desk of a peer, connected or not: objects must end also if there is no link. r.mu is held. It is

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -22,6 +23,8 @@ import (
 const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = 2 * time.Second
+	// absentPause is between two looks for a kind that the provider does not know or does not let us read.
+	absentPause = 30 * time.Second
 )
 
 // session is the time from a peer's answer to its next silence: a client, and a cache of our tenant namespace there.
@@ -31,20 +34,30 @@ type session struct {
 	namespace string
 	there     *ssa.Applier
 	cache     cache.Cache
-	filled    atomic.Bool
-	life      context.Context
-	end       context.CancelFunc
+	// filled: all kinds that every provider has are known; known says it of each kind.
+	filled atomic.Bool
+	known  []atomic.Bool
+	life   context.Context
+	end    context.CancelFunc
 }
 
 // newSession is called with the link locked.
 func newSession(l *link) *session {
-	s := &session{link: l, client: l.connection.Client(), namespace: l.connection.Namespace()}
+	s := &session{link: l, client: l.connection.Client(), namespace: l.connection.Namespace(), known: make([]atomic.Bool, len(l.desk.r.kinds))}
 	s.there = ssa.NewApplier(s.client, labels.OwnerReplicate)
 	s.life, s.end = context.WithCancel(l.life)
 	return s
 }
 
-// name is what the copy is called.
+// knowing is the session if it knows the provider's objects of a kind, else nil. It is safe on a session that is not there.
+func (s *session) knowing(kind int) *session {
+	if s == nil || !s.known[kind].Load() {
+		return nil
+	}
+	return s
+}
+
+// name is what the object is called there.
 func (s *session) name(k key) client.ObjectKey {
 	return client.ObjectKey{Namespace: s.namespace, Name: k.name.Name}
 }
@@ -78,20 +91,20 @@ func (s *session) run() {
 }
 
 func (s *session) follow() error {
-	desk := s.link.desk
+	ctx, cancel := context.WithCancel(s.life)
+	defer cancel()
+	kinds := s.link.desk.r.kinds
 	// Asked before the cache does, because the cache pauses long after a refusal.
-	scheme := desk.r.mgr.GetScheme()
-	for _, kind := range desk.r.kinds {
-		list, err := kind.untypedList(scheme)
-		if err != nil {
-			return err
+	for i, kind := range kinds {
+		if kind.optional {
+			continue
 		}
-		if err := s.client.List(s.life, list, client.InNamespace(s.namespace), client.Limit(1)); err != nil {
+		if err := s.ask(ctx, i); err != nil {
 			return err
 		}
 	}
 	made, err := cache.New(s.link.connection.Config(), cache.Options{
-		HTTPClient: s.link.connection.HTTPClient(), Mapper: s.link.connection.Mapper(), Scheme: scheme,
+		HTTPClient: s.link.connection.HTTPClient(), Mapper: s.link.connection.Mapper(), Scheme: s.link.desk.r.mgr.GetScheme(),
 		DefaultNamespaces: map[string]cache.Config{s.namespace: {}},
 		DefaultTransform:  kubemanager.Trim,
 		// Never filled by accident: what is not listed in the catalog may not be read there.
@@ -101,37 +114,98 @@ func (s *session) follow() error {
 	if err != nil {
 		return err
 	}
+	s.cache = made
 	var filled []toolscache.DoneChecker
-	for i, kind := range desk.r.kinds {
-		object, err := kind.untyped(scheme)
+	for i, kind := range kinds {
+		if kind.optional {
+			continue
+		}
+		known, err := s.watch(ctx, made, i)
 		if err != nil {
 			return err
 		}
-		informer, err := made.GetInformer(s.life, object, cache.BlockUntilSynced(false))
-		if err != nil {
-			return err
-		}
-		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { s.seen(i, object) },
-			UpdateFunc: func(_, object any) { s.seen(i, object) },
-			DeleteFunc: func(object any) { s.seen(i, object) },
-		}); err != nil {
-			return err
-		}
-		filled = append(filled, informer.HasSyncedChecker())
+		filled = append(filled, known)
 	}
 	go func() {
 		// The cache's own WaitForCacheSync looks every 100 ms, which would be most of the time that a new link takes.
-		if !toolscache.WaitFor(s.life, "", filled...) {
+		if !toolscache.WaitFor(ctx, "", filled...) {
 			return
 		}
-		s.cache = made
+		for i, kind := range kinds {
+			if !kind.optional {
+				s.known[i].Store(true)
+			}
+		}
 		s.filled.Store(true)
 		s.link.complain("")
-		desk.log.V(1).Info("objects at the peer are known")
+		s.link.desk.log.V(1).Info("objects at the peer are known")
 		s.lookAtAll()
 	}()
-	return made.Start(s.life)
+	for i, kind := range kinds {
+		if kind.optional {
+			go s.await(ctx, made, i)
+		}
+	}
+	return made.Start(ctx)
+}
+
+// ask tells whether the objects of a kind can be listed.
+func (s *session) ask(ctx context.Context, kind int) error {
+	list, err := s.link.desk.r.kinds[kind].untypedList(s.link.desk.r.mgr.GetScheme())
+	if err != nil {
+		return err
+	}
+	return s.client.List(ctx, list, client.InNamespace(s.namespace), client.Limit(1))
+}
+
+// watch begins to fill the cache with the objects of a kind.
+func (s *session) watch(ctx context.Context, made cache.Cache, kind int) (filled toolscache.DoneChecker, err error) {
+	object, err := s.link.desk.r.kinds[kind].untyped(s.link.desk.r.mgr.GetScheme())
+	if err != nil {
+		return nil, err
+	}
+	informer, err := made.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { s.seen(kind, object) },
+		UpdateFunc: func(_, object any) { s.seen(kind, object) },
+		DeleteFunc: func(object any) { s.seen(kind, object) },
+	}); err != nil {
+		return nil, err
+	}
+	return informer.HasSyncedChecker(), nil
+}
+
+// await looks for a kind that a provider need not have, and watches it from when it has. Nothing else waits for that.
+func (s *session) await(ctx context.Context, made cache.Cache, kind int) {
+	desk := s.link.desk
+	for pause := firstPause; ; pause = min(2*pause, absentPause) {
+		err := s.ask(ctx, kind)
+		if err == nil {
+			var filled toolscache.DoneChecker
+			if filled, err = s.watch(ctx, made, kind); err == nil {
+				if toolscache.WaitFor(ctx, "", filled) {
+					s.known[kind].Store(true)
+					s.lookAtAll()
+				}
+				return
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if !apimeta.IsNoMatchError(err) {
+			s.link.suspect(err)
+		}
+		desk.log.V(1).Info("a kind cannot be read at the peer", "kind", desk.r.kinds[kind].name, "reason", err.Error())
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // lookAtAll puts all objects into the queue, those here and those there.
@@ -140,8 +214,8 @@ func (s *session) lookAtAll() {
 	desk.look(s.life, s.link.namespace, true)
 	for i, kind := range desk.r.kinds {
 		list, err := kind.untypedList(desk.r.mgr.GetScheme())
-		if err != nil {
-			continue // run would have failed before
+		if err != nil || !s.known[i].Load() {
+			continue // run would have failed before, or there is nothing yet
 		}
 		if err := s.cache.List(s.life, list, client.InNamespace(s.namespace)); err == nil {
 			eachItem(list, func(object client.Object) { s.seen(i, object) })
@@ -154,7 +228,7 @@ func (s *session) seen(kind int, event any) {
 	if unseen, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
 		event = unseen.Obj
 	}
-	if object, ok := event.(client.Object); ok && s.filled.Load() {
+	if object, ok := event.(client.Object); ok && s.known[kind].Load() {
 		s.link.desk.queue.Add(key{kind: kind, name: types.NamespacedName{Namespace: s.link.namespace, Name: object.GetName()}})
 	}
 }

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// routeProtocol marks our routes in the kernel; the number belongs to no known daemon.
-	routeProtocol netlink.RouteProtocol = 98
+	// routeProtocol marks our routes in the kernel; the number belongs to no known daemon, and 98 is that of Liqo, which is tried here.
+	routeProtocol netlink.RouteProtocol = 212
 	// addressLabel marks our addresses. The kernel wants the device's name in front.
 	addressLabel = "lo:pool"
 )

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"liqo.io/liqo/internal/network/matrix"
+)
+
+// networkTestServer is one end of `liqoctl test network`, which runs it for as long as it takes. It asks no API server.
+func networkTestServer() role {
+	return role{name: "network-test-server", short: "Be one end of `liqoctl test network`", new: func() *cobra.Command {
+		var o networkTestOptions
+		cmd := &cobra.Command{
+			Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				if err := o.Validate(); err != nil {
+					return err
+				}
+				return o.server.Serve(cmd.Context(), o.address)
+			},
+		}
+		o.Register(cmd.Flags())
+		return cmd
+	}}
+}
+
+type networkTestOptions struct {
+	server  matrix.Server
+	address string
+}
+
+// Register adds the flags. The key comes from the environment: arguments can be read by others.
+func (o *networkTestOptions) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&o.address, "address", fmt.Sprintf(":%d", matrix.Port), "address to listen at, TCP and UDP")
+	flags.StringVar(&o.server.Name, "name", os.Getenv("POD_NAME"), "name that is told to who asks")
+	o.server.Key = os.Getenv("NETWORK_TEST_KEY")
+}
+
+// Validate refuses what cannot work.
+func (o *networkTestOptions) Validate() error {
+	if o.server.Name == "" || o.server.Key == "" {
+		return errors.New("--name, or the variable POD_NAME, and the variable NETWORK_TEST_KEY must be set; `liqoctl test network` does so")
+	}
+	return nil
+}

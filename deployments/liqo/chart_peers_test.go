@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package liqo_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/kube/kubetest"
+)
+
+// role returns the rules of a cluster role of the chart.
+func role(t *testing.T, name string, set ...string) (rules []any) {
+	t.Helper()
+	rules, _, err := unstructured.NestedSlice(find(t, render(t, set...), "ClusterRole", name).Object, "rules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+// TestPeersNetwork: a peer has rights on what clusters tell each other of their networks only if they do.
+func TestPeersNetwork(t *testing.T) {
+	on, off := role(t, "liqo-remote-peering-basic", internal), role(t, "liqo-remote-peering-basic", "networking.internal=false")
+	if len(on) != 4 || len(off) != 2 {
+		t.Errorf("%d rules with the network, %d without", len(on), len(off))
+	}
+}
+
+// TestPeers tries, with the rights of a peer, what it may write beside objects of ours in the namespace that both use.
+func TestPeers(t *testing.T) {
+	admin := kubetest.Cluster(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	root := connect(t, admin)
+	install(ctx, t, root)
+	const tenant = "liqo-tenant-rome-000000"
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: tenant, Name: "liqo-peer"}
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant, Labels: map[string]string{"discovery.liqo.io/tenant-namespace": "true"}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "peer"}, Subjects: []rbacv1.Subject{subject},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-peering-basic"},
+		},
+		config(tenant, "ours", true), config(tenant, "theirs", false), slice(tenant, "ours", true), slice(tenant, "theirs", false),
+	} {
+		if err := root.Create(ctx, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limited := rest.CopyConfig(admin)
+	limited.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + tenant + ":liqo-peer", Groups: []string{"system:authenticated"}}
+	c := connect(t, limited)
+	var refused error
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		refused = c.Create(ctx, config(tenant, "evil", true), client.DryRunAll)
+		return refused != nil && strings.Contains(refused.Error(), "liqo-peers"), nil
+	})
+	if err != nil {
+		t.Fatalf("an original: %v, want a refusal of the admission policy", refused)
+	}
+	for _, test := range []struct {
+		what    string
+		err     error
+		allowed bool
+	}{
+		{"a copy", c.Create(ctx, config(tenant, "another", false), client.DryRunAll), true},
+		{"its spec", patch(ctx, c, config(tenant, "theirs", false), "", `{"spec":{"endpointIP":"192.0.2.8"}}`), true},
+		{"its end", c.Delete(ctx, config(tenant, "theirs", false), client.DryRunAll), true},
+		{"the answer to ours", patch(ctx, c, config(tenant, "ours", true), "status", `{"status":{"processed":true,"podCIDRNAT":"None"}}`), true},
+		{"a request", c.Create(ctx, slice(tenant, "another", false), client.DryRunAll), true},
+
+		{"an original", c.Create(ctx, config(tenant, "evil", true), client.DryRunAll), false},
+		{"ours", patch(ctx, c, config(tenant, "ours", true), "", `{"spec":{"endpointIP":"192.0.2.8"}}`), false},
+		{"ours becomes theirs", patch(ctx, c, config(tenant, "ours", true), "", `{"metadata":{"labels":{"liqo.io/replicated":"true","liqo.io/replication":"false"}}}`), false},
+		{"theirs becomes ours", patch(ctx, c, config(tenant, "theirs", false), "", `{"metadata":{"labels":{"liqo.io/replicated":"false","liqo.io/replication":"true"}}}`), false},
+		{"the end of ours", c.Delete(ctx, config(tenant, "ours", true), client.DryRunAll), false},
+		{"all of them", c.DeleteAllOf(ctx, config(tenant, "", false), client.InNamespace(tenant), client.DryRunAll), false},
+		{"our answer to theirs", patch(ctx, c, config(tenant, "theirs", false), "status", `{"status":{"processed":true,"podCIDRNAT":"None"}}`), false},
+		{"a finalizer", patch(ctx, c, config(tenant, "theirs", false), "", `{"metadata":{"finalizers":["example.com/hold"]}}`), false},
+		{"a finalizer that nobody removes", patch(ctx, c, config(tenant, "theirs", false), "", `{"metadata":{"finalizers":["liqo.io/grant"]}}`), false},
+		{"an answer of any length", patch(ctx, c, config(tenant, "ours", true), "status", `{"status":{"podCIDRNAT":"`+strings.Repeat("1", 1000)+`"}}`), false},
+		{"an address of any length", patch(ctx, c, config(tenant, "theirs", false), "", `{"spec":{"endpointIP":"`+strings.Repeat("x", 1000)+`"}}`), false},
+		{"our request", patch(ctx, c, slice(tenant, "ours", true), "", `{"spec":{"nodeName":"x"}}`), false},
+		{"the end of our request", c.Delete(ctx, slice(tenant, "ours", true), client.DryRunAll), false},
+		{"our answer to its request", patch(ctx, c, slice(tenant, "theirs", false), "status", `{"status":{"phase":"Accepted"}}`), false},
+	} {
+		if test.allowed && test.err != nil || !test.allowed && !apierrors.IsForbidden(test.err) && !apierrors.IsInvalid(test.err) {
+			t.Errorf("%s: %v, want allowed: %t", test.what, test.err, test.allowed)
+		}
+	}
+}
+
+func patch(ctx context.Context, c client.Client, object client.Object, part, text string) error {
+	change := client.RawPatch(types.MergePatchType, []byte(text))
+	if part != "" {
+		return c.SubResource(part).Patch(ctx, object, change, client.DryRunAll)
+	}
+	return c.Patch(ctx, object, change, client.DryRunAll)
+}
+
+// config is what one cluster tells another of its network: ours to the peer, or the peer's copy.
+func config(namespace, name string, ours bool) *unstructured.Unstructured {
+	return peersObject("net.liqo.io/v1alpha1", "NetworkConfig", namespace, name, ours, map[string]any{
+		"cluster": map[string]any{"clusterID": "id", "clusterName": "name"}, "podCIDR": "10.0.0.0/16", "externalCIDR": "10.1.0.0/16",
+		"endpointIP": "192.0.2.7", "backendType": "wireguard", "backend_config": map[string]any{"port": "5871"},
+	})
+}
+
+func slice(namespace, name string, ours bool) *unstructured.Unstructured {
+	return peersObject("sharing.liqo.io/v1alpha1", "ResourceSlice", namespace, name, ours, map[string]any{
+		"consumerClusterID": "a", "providerClusterID": "b", "nodeName": "n",
+	})
+}
+
+func peersObject(version, kind, namespace, name string, ours bool, spec map[string]any) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, "spec": spec}}
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	object.SetLabels(map[string]string{"liqo.io/replication": "false", "liqo.io/replicated": "true"})
+	if ours {
+		object.SetLabels(map[string]string{"liqo.io/replication": "true", "liqo.io/remoteID": "rome"})
+	}
+	return object
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package networktest tries the network between two clusters from within them: a pod on each node, a namespace of its own in both clusters, and
+// every way that a packet can take. Packets are sent by these pods, which are asked through the API server; so nothing but access to both
+// API servers is needed.
+//
+// legs.go says who is to reach whom, at which address and as whom, by arithmetic on what the clusters agreed on; it is pure. It must not
+// know how the network does it. The proof is networktest_test.go: real API servers, with pods that answer as a network would, or a broken one.
+package networktest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/network/ipam"
+	"liqo.io/liqo/internal/network/matrix"
+)
+
+// Cluster is one of the two.
+type Cluster struct {
+	Client client.WithWatch
+	// Asker has pods ask others.
+	Asker Asker
+	// Namespace of Liqo.
+	Namespace string
+}
+
+// Options of a test.
+type Options struct {
+	Local, Remote Cluster
+	// Bytes of the large exchange; the small one is a single byte.
+	Bytes int64
+	// MaxNodes of each cluster take part; 0 is all.
+	MaxNodes int
+	// Keep leaves the namespaces.
+	Keep bool
+	// Timeout bounds all but the clean-up.
+	Timeout time.Duration
+}
+
+// Report is what came of a test. Its JSON form is what `-o json` prints.
+type Report struct {
+	Local   string   `json:"local"`
+	Remote  string   `json:"remote"`
+	Results []Result `json:"results"`
+	Failed  int      `json:"failed"`
+}
+
+// Result is one leg.
+type Result struct {
+	Case string `json:"case"`
+	// FromCluster and ToCluster are the names of the clusters, From and To say where in them.
+	FromCluster string `json:"fromCluster"`
+	From        string `json:"from"`
+	ToCluster   string `json:"toCluster"`
+	To          string `json:"to"`
+	Protocol    string `json:"protocol"`
+	Bytes       int64  `json:"bytes"`
+	// Target is the address that was asked, Source the one that the other end saw.
+	Target string `json:"target"`
+	Source string `json:"source,omitempty"`
+	// Took is how long it took; Repeated counts datagrams that were lost and sent again.
+	Took     time.Duration `json:"took"`
+	Repeated int           `json:"repeated,omitempty"`
+	// Error is why it failed; empty if it did not.
+	Error string `json:"error,omitempty"`
+}
+
+const (
+	// atOnce is how many legs are tried side by side.
+	atOnce = 4
+	// settleTime is what a cluster may take to lead packets to a Service that was made just now.
+	settleTime, settlePause = 15 * time.Second, 500 * time.Millisecond
+	// cleanTime bounds the clean-up.
+	cleanTime = time.Minute
+)
+
+// Run tries everything. The error is for what kept it from trying; what did not work is in the report.
+func Run(ctx context.Context, o Options, p action.Progress) (report Report, err error) {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	p.Start("Looking at both clusters")
+	here, there, err := look(ctx, o)
+	if err != nil {
+		return report, err
+	}
+	report.Local, report.Remote = here.name, there.name
+	for _, s := range []*side{here, there} {
+		if s.left > 0 {
+			p.Info(fmt.Sprintf("In %s, %d nodes take part, and %d do not", s.name, len(s.nodes), s.left))
+		}
+		if s.notice != "" {
+			p.Warn(fmt.Sprintf("%s says of the network: %s", s.name, s.notice))
+		}
+	}
+	suffix, key := rand.String(5), rand.String(32)
+	both := []struct {
+		cluster Cluster
+		side    *side
+	}{{o.Local, here}, {o.Remote, there}}
+	defer func() {
+		if o.Keep {
+			p.Info("Namespace " + namespacePrefix + suffix + " stays in both clusters")
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+		defer cancel()
+		for _, one := range both {
+			err = errors.Join(err, remove(ctx, one.cluster.Client, one.side))
+		}
+	}()
+	p.Start("Starting a pod on each node")
+	for _, one := range both {
+		one.side.namespace = namespacePrefix + suffix
+		if err := one.side.start(ctx, one.cluster.Client, key); err != nil {
+			return report, fmt.Errorf("in %s: %w", one.side.name, err)
+		}
+	}
+	for _, one := range both {
+		if err := one.side.awaitPods(ctx, one.cluster.Client); err != nil {
+			return report, fmt.Errorf("in %s: %w", one.side.name, err)
+		}
+	}
+	for i, one := range both {
+		if err := one.side.publish(ctx, one.cluster.Client, both[1-i].side); err != nil {
+			return report, fmt.Errorf("in %s: %w", one.side.name, err)
+		}
+	}
+	p.Done(fmt.Sprintf("Pods run on %d nodes of %s and on %d of %s", len(here.nodes), here.name, len(there.nodes), there.name))
+	legs := append(plan(here, there, o.Bytes), plan(there, here, o.Bytes)...)
+	report.Results = tryAll(ctx, o, legs, key, p)
+	for i := range report.Results {
+		if report.Results[i].Error != "" {
+			report.Failed++
+		}
+	}
+	if ctx.Err() != nil {
+		return report, fmt.Errorf("not all of %d legs were tried: %w", len(legs), ctx.Err())
+	}
+	return report, nil
+}
+
+// tryAll tries the legs, some side by side, and keeps their order.
+func tryAll(ctx context.Context, o Options, legs []leg, key string, p action.Progress) []Result {
+	results := make([]Result, len(legs))
+	next := make(chan int)
+	var all sync.WaitGroup
+	for range atOnce {
+		all.Go(func() {
+			for i := range next {
+				asker := o.Local.Asker
+				if legs[i].remote {
+					asker = o.Remote.Asker
+				}
+				results[i] = try(ctx, asker, &legs[i], key)
+			}
+		})
+	}
+	for i := range legs {
+		p.Start(fmt.Sprintf("Trying %d of %d: %s, %s, from %s to %s", i+1, len(legs), legs[i].title, legs[i].protocol, legs[i].fromCluster, legs[i].toCluster))
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	p.Stop()
+	return results
+}
+
+// try tries one leg. What goes through a Service is tried again for a while, since that was made just now; all else must work at once.
+func try(ctx context.Context, asker Asker, l *leg, key string) Result {
+	if l.impossible != "" {
+		return l.judge(matrix.Answer{})
+	}
+	for began := time.Now(); ; {
+		answer, err := asker.Ask(ctx, Question{Namespace: l.namespace, Pod: l.pod, Key: key, Protocol: l.protocol, Target: l.target, Bytes: l.bytes})
+		if err != nil {
+			answer = matrix.Answer{Error: fmt.Sprintf("the pod %s/%s could not be asked: %v", l.namespace, l.pod, err)}
+		}
+		result := l.judge(answer)
+		if result.Error == "" || !l.service || time.Since(began) > settleTime || ctx.Err() != nil {
+			return result
+		}
+		select {
+		case <-ctx.Done():
+			return result
+		case <-time.After(settlePause):
+		}
+	}
+}
+
+// look reads what the two clusters are, and what they agreed on.
+func look(ctx context.Context, o Options) (here, there *side, err error) {
+	sides := [2]*side{}
+	for i, cluster := range []Cluster{o.Local, o.Remote} {
+		identity, err := action.LocalIdentity(ctx, cluster.Client, cluster.Namespace)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s cluster: %w", [2]string{"local", "remote"}[i], err)
+		}
+		sides[i] = &side{id: identity.ClusterID, name: identity.ClusterName, remote: i == 1}
+	}
+	here, there = sides[0], sides[1]
+	if here.id == there.id {
+		return nil, nil, fmt.Errorf("local and remote clusters must be different, and both are %s (%s); see --remote-context and --remote-kubeconfig", here.name, here.id)
+	}
+	if here.name == there.name {
+		here.name, there.name = here.name+" (local)", there.name+" (remote)"
+	}
+	for i, cluster := range []Cluster{o.Local, o.Remote} {
+		if err := sides[i].read(ctx, cluster, sides[1-i], o.MaxNodes); err != nil {
+			return nil, nil, err
+		}
+	}
+	return here, there, agree(here, there)
+}
+
+// read fills a side with what its cluster says.
+func (s *side) read(ctx context.Context, cluster Cluster, other *side, most int) error {
+	var tunnels netv1alpha1.TunnelEndpointList
+	if err := cluster.Client.List(ctx, &tunnels); err != nil {
+		return fmt.Errorf("list TunnelEndpoints in %s: %w", s.name, err)
+	}
+	i := slices.IndexFunc(tunnels.Items, func(one netv1alpha1.TunnelEndpoint) bool { return one.Spec.ClusterIdentity.ClusterID == other.id })
+	if i < 0 {
+		return fmt.Errorf("%s has no TunnelEndpoint for %s: the two have no network of Liqo's between them, or have not agreed on it yet; see `liqoctl status peer --verbose`", s.name, other.name)
+	}
+	if connection := tunnels.Items[i].Status.Connection; connection.Status != netv1alpha1.Connected {
+		s.notice = strings.TrimSuffix(fmt.Sprintf("%s: %s", cmp.Or(connection.Status, "not connected"), connection.StatusMessage), ": ")
+	}
+	var err error
+	if s.view, err = viewOf(&tunnels.Items[i].Spec); err != nil {
+		return fmt.Errorf("TunnelEndpoint %s/%s in %s: %w", tunnels.Items[i].Namespace, tunnels.Items[i].Name, s.name, err)
+	}
+	var manager appsv1.Deployment
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: "liqo-controller-manager"}
+	if err := cluster.Client.Get(ctx, key, &manager); err != nil {
+		return fmt.Errorf("read Deployment %s in %s, whose image the test needs: %w", key, s.name, err)
+	}
+	if spec := manager.Spec.Template.Spec; len(spec.Containers) > 0 {
+		s.image, s.pullPolicy = spec.Containers[0].Image, spec.Containers[0].ImagePullPolicy
+	}
+	var nodes corev1.NodeList
+	if err := cluster.Client.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("list nodes in %s: %w", s.name, err)
+	}
+	s.nodes, s.left = nodesOf(nodes.Items, s.view, most)
+	if len(s.nodes) == 0 {
+		return fmt.Errorf("%s has no node that is Ready and has an address", s.name)
+	}
+	return nil
+}
+
+// nodesOf are the nodes that take part, by name, and how many do not although they could.
+func nodesOf(all []corev1.Node, v view, most int) (nodes []node, left int) {
+	var known []ipam.Node
+	for i := range all {
+		one := &all[i]
+		if one.Labels[labels.Type] == labels.TypeVirtualNode {
+			continue
+		}
+		own := ipam.Node{Name: one.Name}
+		for _, text := range one.Spec.PodCIDRs {
+			if network, err := netip.ParsePrefix(text); err == nil {
+				own.PodCIDRs = append(own.PodCIDRs, network)
+			}
+		}
+		known = append(known, own)
+		ready := slices.ContainsFunc(one.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+		for _, address := range one.Status.Addresses {
+			if parsed, err := netip.ParseAddr(address.Address); ready && err == nil && parsed.Is4() && address.Type == corev1.NodeInternalIP {
+				nodes = append(nodes, node{name: one.Name, address: parsed})
+				break
+			}
+		}
+	}
+	external := ipam.NodeAddresses(v.localExternal, v.localPods, known)
+	for i := range nodes {
+		nodes[i].external = external[nodes[i].name]
+	}
+	slices.SortFunc(nodes, func(a, b node) int { return strings.Compare(a.name, b.name) })
+	if most > 0 && len(nodes) > most {
+		return nodes[:most], len(nodes) - most
+	}
+	return nodes, 0
+}

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/network/matrix"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+const (
+	romeID  = "11111111-1111-4111-8111-111111111111"
+	milanID = "22222222-2222-4222-8222-222222222222"
+)
+
+type silent struct{}
+
+func (silent) Start(string) {}
+func (silent) Done(string)  {}
+func (silent) Info(string)  {}
+func (silent) Warn(string)  {}
+func (silent) Stop()        {}
+
+// world is two clusters with the same networks, and what would be between them. Rome sees milan's pods as 10.1/16 and its external network
+// as 10.3/16; milan sees rome's as 10.2/16 and 10.4/16.
+type world struct {
+	clusters [2]client.WithWatch
+	// bend changes an answer.
+	bend func(q Question, a *matrix.Answer)
+	// stuck keeps pods from starting.
+	stuck atomic.Bool
+
+	mu    sync.Mutex
+	asked []Question
+}
+
+var seen = [2]map[string]string{
+	{"10.1.": "10.200.", "10.3.": "10.201."},
+	{"10.2.": "10.200.", "10.4.": "10.201."},
+}
+
+// swap replaces the first half of an address by a table, in its direction or against it.
+func swap(address string, table map[string]string, back bool) (string, bool) {
+	for from, to := range table {
+		if back {
+			from, to = to, from
+		}
+		if rest, ok := strings.CutPrefix(address, from); ok {
+			return to + rest, true
+		}
+	}
+	return address, false
+}
+
+// newWorld makes two clusters, and plays what is missing in them.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{}
+	for i, name := range []string{"rome", "milan"} {
+		config := kubetest.Cluster(t)
+		if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "..", "deployments", "liqo", "crds")}}); err != nil {
+			t.Fatal(err)
+		}
+		scheme := runtime.NewScheme()
+		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, netv1alpha1.AddToScheme} {
+			if err := add(scheme); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.clusters[i] = c
+		w.furnish(t, i, name)
+		w.play(t, c)
+	}
+	return w
+}
+
+// furnish makes what Liqo and the cluster would have made.
+func (w *world) furnish(t *testing.T, i int, name string) {
+	t.Helper()
+	ids, c := [2]string{romeID, milanID}, w.clusters[i]
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "liqo", Name: name} }
+	tunnel := &netv1alpha1.TunnelEndpoint{ObjectMeta: meta("peer"), Spec: netv1alpha1.TunnelEndpointSpec{
+		ClusterIdentity: netv1alpha1.ClusterIdentity{ClusterID: ids[1-i], ClusterName: "peer"}, BackendType: "wireguard", BackendConfig: map[string]string{},
+		LocalPodCIDR: "10.200.0.0/16", LocalNATPodCIDR: [2]string{"10.2.0.0/16", "10.1.0.0/16"}[i],
+		LocalExternalCIDR: "10.201.0.0/16", LocalNATExternalCIDR: [2]string{"10.4.0.0/16", "10.3.0.0/16"}[i],
+		RemotePodCIDR: "10.200.0.0/16", RemoteNATPodCIDR: [2]string{"10.1.0.0/16", "10.2.0.0/16"}[i],
+		RemoteExternalCIDR: "10.201.0.0/16", RemoteNATExternalCIDR: [2]string{"10.3.0.0/16", "10.4.0.0/16"}[i],
+	}}
+	manager := &appsv1.Deployment{ObjectMeta: meta("liqo-controller-manager"), Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "liqo.io/liqo:v7"}}},
+		},
+	}}
+	identity := &corev1.ConfigMap{ObjectMeta: meta("liqo-clusterid-configmap"), Data: map[string]string{"CLUSTER_ID": ids[i], "CLUSTER_NAME": name}}
+	identity.Labels = map[string]string{labels.AppName: "clusterid-configmap"}
+	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}, identity, manager, tunnel}
+	for k := range 4 { // the third is dead, the fourth virtual
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, k)}, Spec: corev1.NodeSpec{PodCIDRs: []string{fmt.Sprintf("10.200.%d.0/24", k)}}}
+		if k == 3 {
+			n.Labels = map[string]string{labels.Type: labels.TypeVirtualNode}
+		}
+		objects = append(objects, n)
+	}
+	for _, object := range objects {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		n, ok := object.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		state := corev1.ConditionTrue
+		if strings.HasSuffix(n.Name, "-2") {
+			state = corev1.ConditionFalse
+		}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: state}}
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.0.1" + n.Name[len(n.Name)-1:]}}
+		if err := c.Status().Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// play is the controller that makes service accounts, and the kubelets.
+func (w *world) play(t *testing.T, c client.WithWatch) {
+	t.Helper()
+	namespaces, err := c.Watch(t.Context(), &corev1.NamespaceList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, err := c.Watch(t.Context(), &corev1.PodList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	go func() {
+		for event := range namespaces.ResultChan() {
+			if namespace, ok := event.Object.(*corev1.Namespace); ok && strings.HasPrefix(namespace.Name, namespacePrefix) {
+				_ = c.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "default"}})
+			}
+		}
+	}()
+	go func() {
+		for event := range pods.ResultChan() {
+			p, ok := event.Object.(*corev1.Pod)
+			if !ok || p.Status.PodIP != "" || w.stuck.Load() {
+				continue
+			}
+			number := p.Spec.NodeName[len(p.Spec.NodeName)-1:]
+			p.Status.PodIP = "10.200." + number + ".7"
+			if p.Spec.HostNetwork {
+				p.Status.PodIP = "192.168.0.1" + number
+			}
+			p.Status.Phase = corev1.PodRunning
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			_ = c.Status().Update(ctx, p)
+		}
+	}()
+}
+
+// asker is the network as one cluster's pods see it.
+type asker struct {
+	world *world
+	at    int
+}
+
+func (a asker) Ask(ctx context.Context, q Question) (matrix.Answer, error) {
+	w := a.world
+	w.mu.Lock()
+	w.asked = append(w.asked, q)
+	w.mu.Unlock()
+	var from corev1.Pod
+	if err := w.clusters[a.at].Get(ctx, client.ObjectKey{Namespace: q.Namespace, Name: q.Pod}, &from); err != nil {
+		return matrix.Answer{}, err
+	}
+	answer := w.carry(ctx, a.at, &from, q)
+	if w.bend != nil {
+		w.bend(q, &answer)
+	}
+	return answer, nil
+}
+
+// carry leads a packet to where it belongs.
+func (w *world) carry(ctx context.Context, at int, from *corev1.Pod, q Question) matrix.Answer {
+	target := netip.MustParseAddrPort(q.Target)
+	address, port := target.Addr().String(), int32(target.Port())
+	byNode, _ := swap("10.201."+from.Spec.NodeName[len(from.Spec.NodeName)-1:]+".0", seen[1-at], true)
+	source, _ := swap(from.Status.PodIP, seen[1-at], true)
+	if from.Spec.HostNetwork {
+		source = byNode
+	}
+	var services corev1.ServiceList
+	var slices discoveryv1.EndpointSliceList
+	if err := errors.Join(w.clusters[at].List(ctx, &services, client.InNamespace(q.Namespace)), w.clusters[at].List(ctx, &slices, client.InNamespace(q.Namespace))); err != nil {
+		return matrix.Answer{Error: err.Error()}
+	}
+	for _, service := range services.Items {
+		for _, one := range service.Spec.Ports {
+			switch {
+			case service.Name != farService || string(one.Protocol) != q.Protocol:
+			case service.Spec.ClusterIP == address && one.Port == port:
+				address, port = slices.Items[0].Endpoints[0].Addresses[0], matrix.Port
+			case strings.HasPrefix(address, "192.168.") && one.NodePort == port:
+				address, port, source = slices.Items[0].Endpoints[0].Addresses[0], matrix.Port, byNode
+			}
+		}
+	}
+	there, ok := swap(address, seen[at], false)
+	if !ok {
+		return matrix.Answer{Error: "nobody has " + q.Target}
+	}
+	if strings.HasPrefix(there, "10.201.") { // a node: its own Service leads on
+		if err := w.clusters[1-at].List(ctx, &services, client.InNamespace(q.Namespace)); err != nil {
+			return matrix.Answer{Error: err.Error()}
+		}
+		for _, service := range services.Items {
+			for _, one := range service.Spec.Ports {
+				if service.Name == ownService && one.NodePort == port && string(one.Protocol) == q.Protocol {
+					there, port, source = "10.200.0.7", matrix.Port, "192.168.0.10"
+				}
+			}
+		}
+	}
+	var pods corev1.PodList
+	if err := w.clusters[1-at].List(ctx, &pods, client.InNamespace(q.Namespace)); err != nil {
+		return matrix.Answer{Error: err.Error()}
+	}
+	for _, p := range pods.Items {
+		if p.Status.PodIP == there && port == matrix.Port {
+			return matrix.Answer{Server: p.Name, Source: source, Took: time.Millisecond}
+		}
+	}
+	return matrix.Answer{Error: "nobody has " + q.Target}
+}
+
+func (w *world) options() Options {
+	return Options{
+		Local:  Cluster{Client: w.clusters[0], Asker: asker{w, 0}, Namespace: "liqo"},
+		Remote: Cluster{Client: w.clusters[1], Asker: asker{w, 1}, Namespace: "liqo"},
+		Bytes:  1000, Timeout: time.Minute,
+	}
+}
+
+// left are the namespaces of tests that nobody has begun to remove.
+func (w *world) left(t *testing.T) (names []string) {
+	t.Helper()
+	for _, c := range w.clusters {
+		var all corev1.NamespaceList
+		if err := c.List(t.Context(), &all); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range all.Items {
+			if strings.HasPrefix(one.Name, namespacePrefix) && one.DeletionTimestamp == nil {
+				names = append(names, one.Name)
+			}
+		}
+	}
+	return names
+}
+
+func TestWithAPIServers(t *testing.T) {
+	w := newWorld(t)
+	t.Run("all works", func(t *testing.T) {
+		report, err := Run(t.Context(), w.options(), silent{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range report.Results {
+			if r.Error != "" {
+				t.Errorf("%+v", r)
+			}
+		}
+		// Two nodes on each side, two protocols, two sizes, two directions: pod to pod 4, node to pod 4, to a Service 2, to a node port 2, to theirs 4.
+		if len(report.Results) != (4+4+2+2+4)*2*2*2 || report.Failed != 0 || report.Local != "rome" || report.Remote != "milan" {
+			t.Errorf("%d results, %d failed, %s and %s", len(report.Results), report.Failed, report.Local, report.Remote)
+		}
+		if left := w.left(t); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+		key := w.asked[0].Key
+		for _, q := range w.asked {
+			if q.Key != key || len(key) < 20 {
+				t.Errorf("asked with the key %q, and then %q", key, q.Key)
+			}
+		}
+	})
+	t.Run("addresses get lost", func(t *testing.T) {
+		w.bend = func(q Question, a *matrix.Answer) {
+			if strings.HasPrefix(q.Pod, "pod-0-local") && q.Protocol == matrix.UDP && strings.HasPrefix(q.Target, "10.1.0.7:") {
+				a.Source = "10.4.0.0"
+			}
+		}
+		defer func() { w.bend = nil }()
+		report, err := Run(t.Context(), w.options(), silent{})
+		if err != nil || report.Failed != 2 {
+			t.Fatalf("%d failed, want 2 (both sizes): %v", report.Failed, err)
+		}
+		for _, r := range report.Results {
+			if r.Error != "" && (r.Case != podToPod || r.FromCluster != "rome" || r.From != "pod on rome-0" || r.To != "pod on milan-0" || !strings.Contains(r.Error, `"10.4.0.0", want 10.2.0.7`)) {
+				t.Errorf("%+v", r)
+			}
+		}
+	})
+	t.Run("the own cluster answers", func(t *testing.T) {
+		w.bend = func(_ Question, a *matrix.Answer) {
+			a.Server = strings.Replace(a.Server, "-remote", "-local", 1)
+		}
+		defer func() { w.bend = nil }()
+		o := w.options()
+		o.MaxNodes, o.Keep = 1, true
+		o.Timeout = 2 * time.Second // what goes through Services is tried again and again
+		report, err := Run(t.Context(), o, silent{})
+		if !errors.Is(err, context.DeadlineExceeded) || !slices.ContainsFunc(report.Results, func(r Result) bool { return strings.Contains(r.Error, `another pod answered: "pod-0-local"`) }) {
+			t.Errorf("%v, %+v", err, report.Results)
+		}
+		if left := w.left(t); len(left) != 2 || left[0] != left[1] {
+			t.Errorf("kept: %v", left)
+		}
+	})
+	t.Run("pods do not start", func(t *testing.T) {
+		kept := w.left(t)
+		w.stuck.Store(true)
+		defer w.stuck.Store(false)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		stop := time.AfterFunc(time.Second, func() { cancel(errors.New("ctrl-C")) })
+		defer stop.Stop()
+		_, err := Run(ctx, w.options(), silent{})
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "in rome: wait until the pods in namespace "+namespacePrefix) || !strings.Contains(err.Error(), "on node rome-1 is Pending") {
+			t.Error(err)
+		}
+		if left := w.left(t); len(left) != len(kept) {
+			t.Errorf("left: %v", left)
+		}
+	})
+	t.Run("no agreement", func(t *testing.T) {
+		o := w.options()
+		o.Remote = o.Local
+		if _, err := Run(t.Context(), o, silent{}); err == nil || !strings.Contains(err.Error(), "must be different") {
+			t.Errorf("the same cluster twice: %v", err)
+		}
+		var tunnel netv1alpha1.TunnelEndpoint
+		if err := w.clusters[1].Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: "peer"}, &tunnel); err != nil {
+			t.Fatal(err)
+		}
+		tunnel.Spec.RemoteNATPodCIDR = "10.9.0.0/16"
+		if err := w.clusters[1].Update(t.Context(), &tunnel); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(t.Context(), w.options(), silent{}); err == nil || !strings.Contains(err.Error(), "do not agree on rome's pods in the eyes of milan: 10.2.0.0/16 in rome, 10.9.0.0/16 in milan") {
+			t.Error(err)
+		}
+		if err := w.clusters[1].Delete(t.Context(), &tunnel); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(t.Context(), w.options(), silent{}); err == nil || !strings.Contains(err.Error(), "milan has no TunnelEndpoint for rome") {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAsker: pods are asked through the API server, with the key, and what they answer is told.
+func TestAsker(t *testing.T) {
+	var request *http.Request
+	code, body := http.StatusOK, `{"server":"pod-0-remote","source":"10.2.0.7","took":1000}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request = r
+		w.WriteHeader(code)
+		_, _ = w.Write([]byte(body))
+	}))
+	defer server.Close()
+	asker, err := NewAsker(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := Question{Namespace: "n", Pod: "pod-0-local", Key: "secret", Protocol: matrix.UDP, Target: "10.1.0.7:5879", Bytes: 7}
+	answer, err := asker.Ask(t.Context(), q)
+	if want := (matrix.Answer{Server: "pod-0-remote", Source: "10.2.0.7", Took: time.Microsecond}); err != nil || answer != want {
+		t.Errorf("%+v %v", answer, err)
+	}
+	if request.URL.String() != "/api/v1/namespaces/n/pods/pod-0-local:5879/proxy/check?bytes=7&protocol=UDP&target=10.1.0.7%3A5879" || request.Header.Get(matrix.KeyHeader) != "secret" {
+		t.Errorf("%s %v", request.URL, request.Header)
+	}
+	code, body = http.StatusForbidden, "not for you"
+	if _, err := asker.Ask(t.Context(), q); err == nil {
+		t.Error("a refusal is no error")
+	}
+	code, body = http.StatusOK, "<html>"
+	if _, err := asker.Ask(t.Context(), q); err == nil {
+		t.Error("no answer is no error")
+	}
+}

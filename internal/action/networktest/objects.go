@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networktest
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/network/ipam"
+	"liqo.io/liqo/internal/network/matrix"
+)
+
+const (
+	// namespacePrefix begins the name of the namespace of a test.
+	namespacePrefix = "liqo-test-network-"
+	// appName is the label of its objects. They are not part of an installation, so they have no other one of ours.
+	appName = "network-test"
+	// networkLabel tells pods with an address of their own from those in the network of their node.
+	networkLabel          = "network"
+	networkPod, networkNo = "pod", "node"
+
+	ownService, farService = "own", "far"
+)
+
+// start makes the namespace and the pods.
+func (s *side) start(ctx context.Context, c client.WithWatch, key string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace, Labels: map[string]string{
+		labels.AppName: appName,
+		// Half of the pods are in the network of their node.
+		"pod-security.kubernetes.io/enforce": "privileged",
+	}}}
+	if err := c.Create(ctx, namespace); err != nil {
+		return fmt.Errorf("create namespace %s: %w", s.namespace, err)
+	}
+	// Pods are refused until somebody has made their service account.
+	err := action.Follow(ctx, c, &corev1.ServiceAccountList{}, func(all []corev1.ServiceAccount) (bool, error) { return len(all) > 0, nil }, client.InNamespace(s.namespace))
+	if err != nil {
+		return fmt.Errorf("wait for the service account of namespace %s: %w", s.namespace, err)
+	}
+	for _, n := range s.nodes {
+		for _, host := range []bool{false, true} {
+			p := s.pod(n, host, key)
+			if err := c.Create(ctx, p); err != nil {
+				return fmt.Errorf("create pod %s on node %s: %w", p.Name, n.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// pod is the server on one node.
+func (s *side) pod(n node, host bool, key string) *corev1.Pod {
+	network := networkPod
+	if host {
+		network = networkNo
+	}
+	port := intstr.FromInt32(matrix.Port)
+	yes, no, nobody := true, false, int64(65532)
+	at := slices.IndexFunc(s.nodes, func(one node) bool { return one.name == n.name })
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			// The other cluster's have other names: who answers says who it is.
+			Namespace: s.namespace, Name: fmt.Sprintf("%s-%d-%s", network, at, s.suffix()), Labels: map[string]string{labels.AppName: appName, networkLabel: network},
+		},
+		Spec: corev1.PodSpec{
+			// This very node, whatever is wrong with it.
+			NodeName: n.name, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			HostNetwork: host, RestartPolicy: corev1.RestartPolicyAlways,
+			AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: new(int64(1)),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: &yes, RunAsUser: &nobody, RunAsGroup: &nobody, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name: appName, Image: s.image, ImagePullPolicy: s.pullPolicy,
+				Args: []string{"network-test-server", "--address=:" + port.String()},
+				Env: []corev1.EnvVar{
+					{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+					{Name: "NETWORK_TEST_KEY", Value: key},
+				},
+				ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: matrix.HealthPath, Port: port}}, PeriodSeconds: 1},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+			}},
+		},
+	}
+}
+
+// suffix is that of the pods' names in this cluster.
+func (s *side) suffix() string {
+	if s.remote {
+		return "remote"
+	}
+	return "local"
+}
+
+// awaitPods waits until all pods are ready, and notes their addresses.
+func (s *side) awaitPods(ctx context.Context, c client.WithWatch) error {
+	var missing []string
+	err := action.Follow(ctx, c, &corev1.PodList{}, func(all []corev1.Pod) (bool, error) {
+		s.pods, missing = nil, nil
+		for i := range all {
+			one := &all[i]
+			address, err := netip.ParseAddr(one.Status.PodIP)
+			if err != nil || !isReady(one) {
+				missing = append(missing, trouble(one))
+				continue
+			}
+			s.pods = append(s.pods, pod{name: one.Name, node: one.Spec.NodeName, host: one.Spec.HostNetwork, address: address})
+		}
+		return len(s.pods) == 2*len(s.nodes), nil
+	}, client.InNamespace(s.namespace), client.MatchingLabels{labels.AppName: appName})
+	if err != nil {
+		slices.Sort(missing)
+		return fmt.Errorf("wait until the pods in namespace %s are ready: %w; %s", s.namespace, err, strings.Join(missing, "; "))
+	}
+	slices.SortFunc(s.pods, func(a, b pod) int { return strings.Compare(a.name, b.name) })
+	return nil
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+}
+
+// trouble is why a pod is not ready, as far as it says so.
+func trouble(p *corev1.Pod) string {
+	text := fmt.Sprintf("pod %s on node %s is %s", p.Name, p.Spec.NodeName, p.Status.Phase)
+	for _, status := range p.Status.ContainerStatuses {
+		if waiting := status.State.Waiting; waiting != nil {
+			text += ": " + strings.TrimSuffix(waiting.Reason+": "+waiting.Message, ": ")
+		}
+	}
+	if p.Status.Message != "" {
+		text += ": " + p.Status.Message
+	}
+	return text
+}
+
+// publish makes two Services: one that leads to the pods here, and one that leads to the first pod of the other cluster, as it is seen from here.
+func (s *side) publish(ctx context.Context, c client.Client, other *side) error {
+	for name, to := range map[string]*service{ownService: &s.own, farService: &s.far} {
+		object := s.service(name)
+		if err := c.Create(ctx, object); err != nil {
+			return fmt.Errorf("create Service %s: %w", name, err)
+		}
+		address, err := netip.ParseAddr(object.Spec.ClusterIP)
+		if err != nil {
+			return fmt.Errorf("address of Service %s: %w", name, err)
+		}
+		*to = service{address: address, nodePorts: map[string]int{}}
+		for _, port := range object.Spec.Ports {
+			to.nodePorts[string(port.Protocol)] = int(port.NodePort)
+		}
+	}
+	seen, ok := ipam.Swap(other.first().address, s.view.remotePods, s.view.remotePodsSeen)
+	if !ok {
+		return fmt.Errorf("pod %s of %s has the address %s, which is not in the network that the clusters agreed on, %s",
+			other.first().name, other.name, other.first().address, s.view.remotePods)
+	}
+	if err := c.Create(ctx, s.slice(seen)); err != nil {
+		return fmt.Errorf("create EndpointSlice %s: %w", farService, err)
+	}
+	return nil
+}
+
+func (s *side) service(name string) *corev1.Service {
+	object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: map[string]string{labels.AppName: appName}}}
+	object.Spec.Type = corev1.ServiceTypeNodePort
+	object.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
+	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+		object.Spec.Ports = append(object.Spec.Ports, corev1.ServicePort{
+			Name: strings.ToLower(string(protocol)), Protocol: protocol, Port: matrix.Port, TargetPort: intstr.FromInt32(matrix.Port),
+		})
+	}
+	if name == ownService {
+		object.Spec.Selector = map[string]string{labels.AppName: appName, networkLabel: networkPod}
+	}
+	return object
+}
+
+func (s *side) slice(address netip.Addr) *discoveryv1.EndpointSlice {
+	object := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: farService, Labels: map[string]string{
+			labels.AppName: appName, discoveryv1.LabelServiceName: farService, discoveryv1.LabelManagedBy: appName,
+		}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+	}
+	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+		object.Ports = append(object.Ports, discoveryv1.EndpointPort{Name: new(strings.ToLower(string(protocol))), Protocol: new(protocol), Port: new(int32(matrix.Port))})
+	}
+	return object
+}
+
+// remove takes the namespace away, if it was made.
+func remove(ctx context.Context, c client.Client, s *side) error {
+	if s.namespace == "" {
+		return nil
+	}
+	err := c.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove namespace %s from %s: %w; `kubectl delete namespace %[1]s` does", s.namespace, s.name, err)
+	}
+	return nil
+}

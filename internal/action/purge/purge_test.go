@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package purge
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+)
+
+type silent struct{}
+
+func (silent) Start(string) {}
+func (silent) Done(string)  {}
+func (silent) Info(string)  {}
+func (silent) Warn(string)  {}
+func (silent) Stop()        {}
+
+// installation is what Liqo leaves if nobody but its processes is there to remove it, in a namespace that stays.
+func installation(ready int32) []client.Object {
+	ours := map[string]string{labels.AppPartOf: labels.PartOf}
+	in := func(name string, more ...string) metav1.ObjectMeta {
+		meta := metav1.ObjectMeta{Namespace: "liqo", Name: name, Labels: map[string]string{labels.AppPartOf: labels.PartOf}}
+		for i := 0; i+1 < len(more); i += 2 {
+			meta.Labels[more[i]] = more[i+1]
+		}
+		return meta
+	}
+	definition := func(plural, kind string) client.Object {
+		return &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: plural + ".net.liqo.io"},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: "net.liqo.io", Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind, ListKind: kind + "List"},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1alpha1", Served: true}},
+			},
+		}
+	}
+	return []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan", Labels: map[string]string{labels.TenantNamespace: "true"}}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "strange"}},
+		&appsv1.Deployment{ObjectMeta: in("liqo-controller-manager", labels.AppComponent, "controller-manager")},
+		&appsv1.Deployment{ObjectMeta: in("liqo-gateway-1", labels.AppComponent, "gateway")},
+		&appsv1.DaemonSet{ObjectMeta: in("liqo-route", labels.AppComponent, "route"), Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, NumberReady: ready}},
+		&corev1.Service{ObjectMeta: in("liqo-gateway-1", labels.Gateway, "true")},
+		&corev1.Secret{ObjectMeta: in("liqo-gateway-keys")},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-route", Labels: ours}},
+		definition("tunnelendpoints", "TunnelEndpoint"), definition("networkconfigs", "NetworkConfig"),
+		&netv1alpha1.TunnelEndpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}},
+		&netv1alpha1.NetworkConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "rome", Finalizers: []string{labels.FinalizerReplication}}},
+	}
+}
+
+// TestNodesFirst: agents see the end of the last tunnel while they still run and may look; if they do not run, the purge ends all the same.
+func TestNodesFirst(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		ready int32
+		most  time.Duration
+	}{
+		{"agents run", 2, tidyTime + time.Second},
+		{"an agent is dead", 1, agentsTime + time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { purgeInOrder(t, test.ready, test.most) })
+		})
+	}
+}
+
+func purgeInOrder(t *testing.T, ready int32, most time.Duration) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, netv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	var order []string
+	at := map[string]time.Duration{}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(installation(ready)...).WithInterceptorFuncs(interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, _ ...client.DeleteOption) error {
+			name := kindOf(object, scheme) + " " + object.GetName()
+			order, at[name] = append(order, name), time.Since(began)
+			return c.Delete(ctx, object)
+		},
+	}).Build()
+	if _, err := Purge(t.Context(), c, "liqo", silent{}); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > most {
+		t.Errorf("took %s, more than %s", took, most)
+	}
+	last := -1
+	for _, name := range []string{
+		"Deployment liqo-controller-manager", "TunnelEndpoint milan", "ClusterRoleBinding liqo-route", "DaemonSet liqo-route",
+	} {
+		i := slices.Index(order, name)
+		if i <= last {
+			t.Errorf("%s was deleted as number %d, after one that comes later:\n%q", name, i, order)
+		}
+		last = i
+	}
+	if between := at["ClusterRoleBinding liqo-route"] - at["TunnelEndpoint milan"]; between < tidyTime {
+		t.Errorf("the agents had %s, want %s", between, tidyTime)
+	}
+	for _, object := range installation(ready) {
+		_, isPod := object.(*corev1.Pod)
+		stays := isPod || object.GetName() == "liqo"
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); (err == nil) != stays || err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("%T %s: %v, stays: %t", object, object.GetName(), err, stays)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+)
+
+const (
+	// gatewayName and routeName are the workloads of the network; further gateways have the number of their lane behind the name.
+	gatewayName = "liqo-gateway"
+	routeName   = "liqo-route"
+	// networksName is the ConfigMap in which the chart records the networks of this cluster.
+	networksName = "liqo-networks"
+	// internalNetwork is the state of a cluster whose network is Liqo's own; the other one is External.
+	internalNetwork = "Internal"
+)
+
+// NetworkStatus is the state of the network between clusters. Of one that is not Liqo's own, there is only the Status, External.
+type NetworkStatus struct {
+	Status          string   `json:"status"`
+	PodCIDR         string   `json:"podCIDR,omitempty"`
+	ServiceCIDR     string   `json:"serviceCIDR,omitempty"`
+	ExternalCIDR    string   `json:"externalCIDR,omitempty"`
+	ReservedSubnets []string `json:"reservedSubnets,omitempty"`
+}
+
+// GatewayEndpoint is where peers reach the gateway of one lane.
+type GatewayEndpoint struct {
+	Lane int    `json:"lane"`
+	URL  string `json:"url,omitempty"`
+	// Error is why there is no URL. It is no failure: it is enough if one of two clusters can be reached.
+	Error string `json:"error,omitempty"`
+}
+
+// lanes are the gateways that there are, or are to be, in the order of their numbers; the first one always is.
+func lanes(deployments []appsv1.Deployment) (names []string) {
+	byLane := map[int]string{0: gatewayName}
+	for i := range deployments {
+		if lane, ok := laneOf(deployments[i].Labels); ok && strings.HasPrefix(deployments[i].Name, gatewayName) {
+			byLane[lane] = deployments[i].Name
+		}
+	}
+	for _, lane := range slices.Sorted(maps.Keys(byLane)) {
+		names = append(names, byLane[lane])
+	}
+	return names
+}
+
+func laneOf(marks map[string]string) (int, bool) {
+	lane, err := strconv.Atoi(marks[labels.GatewayLane])
+	return lane, err == nil && lane >= 0
+}
+
+// newNetworkStatus is pure. The external network is not the user's choice; own NetworkConfigs tell which it is.
+func newNetworkStatus(recorded map[string]string, configs []netv1alpha1.NetworkConfig) *NetworkStatus {
+	s := &NetworkStatus{Status: internalNetwork, PodCIDR: recorded["POD_CIDR"], ServiceCIDR: recorded["SERVICE_CIDR"], ExternalCIDR: recorded["EXTERNAL_CIDR"]}
+	for one := range strings.SplitSeq(recorded["RESERVED_SUBNETS"], ",") {
+		if one != "" {
+			s.ReservedSubnets = append(s.ReservedSubnets, one)
+		}
+	}
+	for i := range configs {
+		if configs[i].Labels[labels.Replicated] != "true" {
+			s.ExternalCIDR = cmp.Or(s.ExternalCIDR, string(configs[i].Spec.ExternalCIDR))
+		}
+	}
+	return s
+}
+
+// newGatewayEndpoints is pure: the Services of the gateways, in the order of their lanes.
+func newGatewayEndpoints(services []corev1.Service, nodes []corev1.Node) (all []GatewayEndpoint) {
+	for i := range services {
+		service := &services[i]
+		lane, ok := laneOf(service.Labels)
+		if service.Labels[labels.Gateway] != "true" || !ok {
+			continue
+		}
+		one := GatewayEndpoint{Lane: lane}
+		host, port, err := authFacts{Service: *service, Nodes: nodes}.endpoint()
+		switch {
+		case err == nil && service.Spec.Type == corev1.ServiceTypeNodePort && service.Annotations[labels.OverrideAddress] == "":
+			host = cmp.Or(service.Annotations[labels.GatewayNodeIP], host)
+			fallthrough
+		case err == nil:
+			one.URL = "udp://" + net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(int(port)))
+		case service.Spec.Type == corev1.ServiceTypeClusterIP:
+			one.Error = fmt.Sprintf("Service %s has type ClusterIP, so the peers must be reachable instead", service.Name)
+		default:
+			one.Error = err.Error()
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b GatewayEndpoint) int { return cmp.Compare(a.Lane, b.Lane) })
+	return all
+}
+
+func newDaemonSet(d *appsv1.DaemonSet) ComponentStatus {
+	component := ComponentStatus{
+		Kind: "DaemonSet", Name: d.Name, Found: true, Desired: d.Status.DesiredNumberScheduled, Ready: d.Status.NumberReady, Available: d.Status.NumberAvailable,
+	}
+	for _, container := range d.Spec.Template.Spec.Containers {
+		component.Images = append(component.Images, container.Image)
+	}
+	return component
+}
+
+// PeerNetwork is what was agreed with one peer, and how the tunnel to it stands.
+type PeerNetwork struct {
+	// Local are the networks of this cluster, and as what the peer sees them; Remote are the peer's, and as what this cluster sees them.
+	// Without a NetworkConfig they are not known.
+	Local  *SeenNetworks `json:"local,omitempty"`
+	Remote *SeenNetworks `json:"remote,omitempty"`
+	// Connection is that of the TunnelEndpoint; nil without one.
+	Connection *PeerConnection `json:"connection,omitempty"`
+}
+
+// SeenNetworks are networks, and as what the other side sees them; None if it sees them as they are, empty if that is not known.
+type SeenNetworks struct {
+	PodCIDR              string `json:"podCIDR"`
+	ExternalCIDR         string `json:"externalCIDR"`
+	RemappedPodCIDR      string `json:"remappedPodCIDR,omitempty"`
+	RemappedExternalCIDR string `json:"remappedExternalCIDR,omitempty"`
+}
+
+// PeerConnection is how the tunnel stands.
+type PeerConnection struct {
+	// LocalGateway is where the peer is told to dial; RemoteGateway is what it told.
+	LocalGateway  string `json:"localGateway,omitempty"`
+	RemoteGateway string `json:"remoteGateway,omitempty"`
+	Status        string `json:"status,omitempty"`
+	Message       string `json:"message,omitempty"`
+	Latency       string `json:"latency,omitempty"`
+	MTU           int32  `json:"mtu,omitempty"`
+	// Lanes of the peer.
+	Lanes []PeerLaneStatus `json:"lanes,omitempty"`
+}
+
+// PeerLaneStatus is a gateway of the peer.
+type PeerLaneStatus struct {
+	Number    int32    `json:"number"`
+	Endpoints []string `json:"endpoints,omitempty"`
+}
+
+// newPeerNetwork is pure. What both agreed on is in the TunnelEndpoint; until there is one, each side's NetworkConfig tells a half.
+func newPeerNetwork(clusterID string, configs []netv1alpha1.NetworkConfig, tunnels []netv1alpha1.TunnelEndpoint) *PeerNetwork {
+	if clusterID == "" {
+		return nil
+	}
+	n := &PeerNetwork{}
+	localGateway := ""
+	for i := range configs {
+		config := &configs[i]
+		seen := &SeenNetworks{PodCIDR: string(config.Spec.PodCIDR), ExternalCIDR: string(config.Spec.ExternalCIDR)}
+		if config.Status.Processed {
+			seen.RemappedPodCIDR = cmp.Or(config.Status.PodCIDRNAT, netv1alpha1.NotRemapped)
+			seen.RemappedExternalCIDR = cmp.Or(config.Status.ExternalCIDRNAT, netv1alpha1.NotRemapped)
+		}
+		switch {
+		case config.Labels[labels.Replicated] == "true" && config.Labels[labels.OriginID] == clusterID:
+			n.Remote = seen
+		case config.Labels[labels.Replicated] != "true" && config.Spec.Cluster.ClusterID == clusterID:
+			n.Local = seen
+			localGateway = gatewayAddress(config.Spec.EndpointIP, config.Spec.BackendConfig)
+		}
+	}
+	for i := range tunnels {
+		if tunnel := &tunnels[i]; tunnel.Spec.ClusterIdentity.ClusterID == clusterID {
+			spec := &tunnel.Spec
+			n.Local = &SeenNetworks{string(spec.LocalPodCIDR), string(spec.LocalExternalCIDR), notRemapped(spec.LocalNATPodCIDR), notRemapped(spec.LocalNATExternalCIDR)}
+			n.Remote = &SeenNetworks{string(spec.RemotePodCIDR), string(spec.RemoteExternalCIDR), notRemapped(spec.RemoteNATPodCIDR), notRemapped(spec.RemoteNATExternalCIDR)}
+			n.Connection = newPeerConnection(tunnel)
+			n.Connection.LocalGateway = localGateway
+		}
+	}
+	return n
+}
+
+func notRemapped(network string) string { return cmp.Or(network, netv1alpha1.NotRemapped) }
+
+// gatewayAddress is how the first lane is told; empty for a gateway that dials itself.
+func gatewayAddress(host string, config map[string]string) string {
+	if host == "" || config["port"] == "" {
+		return host
+	}
+	return net.JoinHostPort(host, config["port"])
+}
+
+func newPeerConnection(tunnel *netv1alpha1.TunnelEndpoint) *PeerConnection {
+	connection := tunnel.Status.Connection
+	c := &PeerConnection{
+		RemoteGateway: gatewayAddress(tunnel.Spec.EndpointIP, tunnel.Spec.BackendConfig),
+		Status:        string(connection.Status), Message: connection.StatusMessage, Latency: connection.Latency.Value, MTU: connection.MTU,
+	}
+	for _, lane := range tunnel.Spec.Lanes {
+		one := PeerLaneStatus{Number: lane.Number}
+		for _, carrier := range lane.Carriers {
+			for _, address := range carrier.Addresses {
+				one.Endpoints = append(one.Endpoints, net.JoinHostPort(address, strconv.Itoa(int(carrier.Port))))
+			}
+		}
+		c.Lanes = append(c.Lanes, one)
+	}
+	return c
+}
+
+// externally tells whether the network to a peer is not Liqo's.
+func externally(network AspectStatus) bool {
+	return network.Status == string(discoveryv1alpha1.StatusExternal)
+}

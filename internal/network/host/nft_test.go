@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"liqo.io/liqo/internal/network/plan"
+)
+
+// TestVerbs has a client and a server, and the host under test between them.
+func TestVerbs(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	h := open(t)
+	client, server := newNamespace(t), newNamespace(t)
+	current, err := netns.Get()
+	fatal(t, err)
+	connect(t, current, client, "c0", "eth0", "10.1.0.1/24", "10.1.0.2/24")
+	connect(t, current, server, "s0", "eth0", "10.2.0.1/24", "10.2.0.2/24")
+	fatal(t, os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0))
+	for ns, gateway := range map[netns.NsHandle]string{client: "10.1.0.1", server: "10.2.0.1"} {
+		inside(t, ns, func() error { return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gateway)}) })
+	}
+	chain := func(hook plan.Hook, priority int, nat bool, rules ...plan.PacketRule) plan.Chain {
+		return plan.Chain{Name: fmt.Sprintf("%s_%t", hook, nat), Hook: hook, Priority: priority, NAT: nat, Rules: rules}
+	}
+	set := func(chains ...plan.Chain) { t.Helper(); h.settled(plan.HostState{Chains: chains}) }
+	reaches := func(from, to netns.NsHandle, address, seen string) {
+		t.Helper()
+		transfer(t, from, to, address, seen, 1000)
+	}
+	// blocked wants silence, and that it is the rule: without it the same is answered.
+	blocked := func(from, to netns.NsHandle, address string, chains ...plan.Chain) {
+		t.Helper()
+		set(chains...)
+		if answered(t, from, to, address) {
+			t.Errorf("%s is reached", address)
+		}
+		set()
+		if !answered(t, from, to, address) {
+			t.Errorf("%s is not reached without rules", address)
+		}
+	}
+
+	t.Run("drop and accept", func(t *testing.T) {
+		drop := plan.PacketRule{In: "c0", Protocol: "udp", Port: 7000, Verb: plan.Drop}
+		blocked(client, server, "10.2.0.2", chain(plan.Forward, 0, false, drop))
+		set(chain(plan.Forward, 0, false, plan.PacketRule{To: prefix("10.2.0.0/31"), Verb: plan.Drop},
+			plan.PacketRule{To: prefix("10.2.0.2/31"), Verb: plan.Accept}, drop))
+		if !answered(t, client, server, "10.2.0.2") {
+			t.Error("what is accepted before is dropped")
+		}
+	})
+	t.Run("from not", func(t *testing.T) {
+		drop := plan.PacketRule{Protocol: "udp", Port: 7000, FromNot: []netip.Addr{addr("10.1.0.9"), addr("10.1.0.8")}, Verb: plan.Drop}
+		blocked(client, current, "10.1.0.1", chain(plan.Input, 0, false, drop))
+		drop.FromNot = append(drop.FromNot, addr("10.1.0.2"))
+		set(chain(plan.Input, 0, false, drop))
+		if !answered(t, client, current, "10.1.0.1") {
+			t.Error("one that is allowed is dropped")
+		}
+		drop.FromNot = []netip.Addr{}
+		blocked(client, current, "10.1.0.1", chain(plan.Input, 0, false, drop))
+	})
+	t.Run("mapped and masqueraded", func(t *testing.T) {
+		mapping := chain(plan.Prerouting, -100, true, plan.PacketRule{In: "c0", To: prefix("10.9.9.9/32"), Verb: plan.MapDestination, Address: addr("10.2.0.2")})
+		set(mapping)
+		reaches(client, server, "10.9.9.9", "10.1.0.2")
+		set(mapping, chain(plan.Postrouting, 100, true, plan.PacketRule{Mapped: true, Verb: plan.Masquerade}))
+		reaches(client, server, "10.9.9.9", "10.2.0.1")
+		reaches(client, server, "10.2.0.2", "10.1.0.2")
+	})
+	t.Run("new", func(t *testing.T) {
+		drop := chain(plan.Input, 0, false, plan.PacketRule{In: "c0", New: true, Verb: plan.Drop})
+		blocked(client, current, "10.1.0.1", drop)
+		set(drop, chain(plan.Prerouting, -100, true, plan.PacketRule{To: prefix("10.9.9.9/32"), Verb: plan.MapDestination, Address: addr("10.1.0.1")}))
+		if !answered(t, current, client, "10.1.0.2") {
+			t.Error("an answer is dropped as if it was new")
+		}
+		reaches(client, current, "10.9.9.9", "10.1.0.2")
+	})
+	t.Run("not tracked", func(t *testing.T) {
+		// What is not tracked cannot be mapped.
+		mapping := chain(plan.Prerouting, -100, true, plan.PacketRule{To: prefix("10.9.9.9/32"), Verb: plan.MapDestination, Address: addr("10.2.0.2")})
+		set(mapping)
+		if !answered(t, client, server, "10.9.9.9") {
+			t.Error("a mapping does not map")
+		}
+		set(mapping, chain(plan.Prerouting, -300, false, plan.PacketRule{Protocol: "udp", Port: 7000, Verb: plan.NoTrack}))
+		if answered(t, client, server, "10.9.9.9") {
+			t.Error("what is not tracked is mapped")
+		}
+	})
+	t.Run("clamp", func(t *testing.T) {
+		for _, c := range []struct{ clamp, want int }{{0, 1448}, {1000, 988}, {2000, 1448}} { // less 12 for timestamps
+			var chains []plan.Chain
+			if c.clamp > 0 {
+				chains = []plan.Chain{chain(plan.Forward, -150, false, plan.PacketRule{Verb: plan.ClampMSS, MSS: uint16(c.clamp)})}
+			}
+			set(chains...)
+			if got := segment(t, client, server, "10.2.0.2"); got != c.want {
+				t.Errorf("clamped to %d, the client sends segments of %d, want %d", c.clamp, got, c.want)
+			}
+		}
+	})
+}
+
+// answered sends a datagram to a server, and tells whether it came back.
+func answered(t *testing.T, from, to netns.NsHandle, address string) bool {
+	t.Helper()
+	var server net.PacketConn
+	inside(t, to, func() (err error) { server, err = net.ListenPacket("udp4", ":7000"); return err })
+	go func() {
+		buffer := make([]byte, 10)
+		if n, sender, err := server.ReadFrom(buffer); err == nil {
+			_, _ = server.WriteTo(buffer[:n], sender)
+		}
+	}()
+	defer server.Close()
+	client := dialUDP(t, from, address)
+	defer client.Close()
+	_, err := client.Write([]byte{1})
+	fatal(t, err)
+	fatal(t, client.SetDeadline(time.Now().Add(300*time.Millisecond)))
+	_, err = client.Read(make([]byte, 10))
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// segment is how long the segments are that a client sends.
+func segment(t *testing.T, from, to netns.NsHandle, address string) (size int) {
+	t.Helper()
+	var listener net.Listener
+	inside(t, to, func() (err error) { listener, err = net.Listen("tcp4", ":7000"); return err })
+	defer listener.Close()
+	var conn net.Conn
+	inside(t, from, func() (err error) { conn, err = net.DialTimeout("tcp4", address+":7000", 5*time.Second); return err })
+	defer conn.Close()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	fatal(t, err)
+	fatal(t, raw.Control(func(fd uintptr) { size, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG) }))
+	fatal(t, err)
+	return size
+}
+
+// TestManyRules writes the table of some hundred peers and thousands of nodes in one transaction.
+func TestManyRules(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	h := open(t)
+	var rules []plan.PacketRule
+	for i := range 6000 {
+		network := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i / 256), byte(i), 0}), 24)
+		rules = append(rules, plan.PacketRule{
+			In: plan.TunnelLink, From: network, Inner: network, Verb: plan.SwapInnerSource, Network: prefix("10.0.0.0/24"),
+		})
+	}
+	var senders []netip.Addr
+	for one := addr("10.250.0.1"); len(senders) < 5000; one = one.Next() {
+		senders = append(senders, one)
+	}
+	rules = append(rules, plan.PacketRule{FromNot: senders, Verb: plan.Drop})
+	start := time.Now()
+	want := plan.HostState{Chains: []plan.Chain{{Name: "many", Hook: plan.Prerouting, Rules: rules}}}
+	h.apply(want)
+	t.Logf("%d rules in %s", len(rules), time.Since(start))
+	start = time.Now()
+	if again := h.apply(want); len(again) > 0 {
+		t.Errorf("applying the same again changed %v", again)
+	}
+	t.Logf("read again in %s", time.Since(start))
+}
+
+func TestRuleErrors(t *testing.T) {
+	for what, rule := range map[string]plan.PacketRule{
+		"IPv6 source":     {From: prefix("fd00::/64"), Verb: plan.Drop},
+		"IPv6 set":        {FromNot: []netip.Addr{addr("fd00::1")}, Verb: plan.Drop},
+		"lonely port":     {Port: 1, Verb: plan.Drop},
+		"protocol":        {Protocol: "sctp", Verb: plan.Drop},
+		"no network":      {Verb: plan.SwapSource},
+		"IPv6 network":    {Verb: plan.SwapDestination, Network: prefix("fd00::/64")},
+		"no address":      {Verb: plan.MapDestination},
+		"no verb":         {},
+		"no inner before": {Verb: plan.SwapInnerSource},
+	} {
+		w := &ruleWriter{conn: new(nftables.Conn), table: &nftables.Table{Name: plan.NFTable, Family: nftables.TableFamilyIPv4}}
+		if err := w.rule(rule); err == nil {
+			t.Errorf("%s: is written as %v", what, w.exprs)
+		}
+	}
+}

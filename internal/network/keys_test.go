@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/apis/labels"
+)
+
+func testRing(t *testing.T) (*ring, *corev1.Secret) {
+	t.Helper()
+	keys, secret := &ring{lanes: map[int]keyPair{}}, &corev1.Secret{}
+	if err := keys.fill(rand.Reader); err != nil {
+		t.Fatal(err)
+	}
+	keys.write(secret)
+	return keys, secret
+}
+
+// A key as `wg genkey` prints it can be put in by hand; our own are in the form that the kernel gives back, and none is ever printed.
+func TestKeyFormat(t *testing.T) {
+	_, secret := testRing(t)
+	secret.Data["lane-0.current"] = []byte("eF6HHWdCJvjqbBF6FtJVzVpVVGbA+Zp0hVMSPZ0IbUc=\n")
+	keys, err := GatewayKeys(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lane, key := range keys {
+		if private := key.Current; lane > 0 && (private[0]&7 != 0 || private[31]&192 != 64) {
+			t.Errorf("lane %d: the kernel would give another key back", lane)
+		}
+		private := base64.StdEncoding.EncodeToString(key.Current[:])
+		for _, text := range []string{fmt.Sprint(key), fmt.Sprintf("%+v %#v %s", key, key, key), fmt.Sprint(keys), fmt.Sprintf("%+v", keys)} {
+			if strings.Contains(text, private) || strings.Contains(text, fmt.Sprint(key.Current)) || strings.Contains(text, fmt.Sprintf("%#v", key.Current)) {
+				t.Errorf("lane %d: the private key is printed", lane)
+			}
+		}
+		if err := checkKey(key.Public); err != nil {
+			t.Errorf("lane %d: %v", lane, err)
+		}
+	}
+}
+
+func TestKeysAreRead(t *testing.T) {
+	keys, secret := testRing(t)
+	again, err := readRing(secret)
+	if err != nil || again.missing() || again.told(3) != keys.told(3) || again.told(9) != "" {
+		t.Errorf("%v, missing %t", err, again.missing())
+	}
+	delete(secret.Data, "lane-5.next")
+	if again, err = readRing(secret); err != nil || !again.missing() {
+		t.Errorf("a lane without keys: %v", err)
+	}
+	for name, value := range map[string]string{"lane-0.current": "garbage", "lane-1.next": "AAAA", "rotation-begun": "yesterday monday"} {
+		_, broken := testRing(t)
+		broken.Data[name] = []byte(value)
+		if _, err := GatewayKeys(broken); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), value) {
+			t.Errorf("%s=%s: %v", name, value, err)
+		}
+	}
+}
+
+func TestRotation(t *testing.T) {
+	keys, secret := testRing(t)
+	secret.Annotations = map[string]string{}
+	step := func(settled time.Time, now time.Time, want rotation) time.Duration {
+		t.Helper()
+		read, err := readRing(secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*keys = read
+		got, wait := keys.rotate(settled, now)
+		if got != want {
+			t.Errorf("%d, want %d (wait %s)", got, want, wait)
+		}
+		return wait
+	}
+	old, next := keys.told(0), public(keys.lanes[0].next)
+	step(noon, noon, rotationIdle)
+	secret.Annotations[labels.RotateKeys] = "monday morning"
+	step(noon, noon, rotationBegin)
+	if keys.told(0) != old {
+		t.Error("told before it is written down")
+	}
+	keys.begun, keys.begunAt = keys.wanted, noon
+	keys.write(secret)
+	if wait := step(time.Time{}, noon.Add(time.Second), rotationWait); wait != 59*time.Second || keys.told(0) != next {
+		t.Errorf("wait %s, told %s", wait, keys.told(0))
+	}
+	if wait := step(noon.Add(3*time.Second), noon.Add(4*time.Second), rotationWait); wait != time.Second {
+		t.Errorf("settled: wait %s", wait)
+	}
+	if wait := step(time.Time{}, noon.Add(-time.Hour), rotationWait); wait != rotateDeadline {
+		t.Errorf("clock set back: wait %s", wait)
+	}
+	step(time.Time{}, noon.Add(rotateDeadline), rotationPromote)
+	step(noon.Add(3*time.Second), noon.Add(5*time.Second), rotationPromote)
+	if err := keys.promote(rand.Reader); err != nil {
+		t.Fatal(err)
+	}
+	keys.write(secret)
+	step(time.Time{}, noon, rotationIdle)
+	if keys.told(0) != next || public(keys.lanes[0].current) != next || public(keys.lanes[0].next) == next {
+		t.Error("not promoted")
+	}
+	if _, ok := secret.Data[begunEntry]; ok {
+		t.Error("the rotation is not over")
+	}
+	// Another value in the middle of a rotation begins anew; none stops it.
+	secret.Annotations[labels.RotateKeys] = "tuesday"
+	step(noon, noon, rotationBegin)
+	delete(secret.Annotations, labels.RotateKeys)
+	step(noon, noon, rotationIdle)
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/report"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// testFacts: two lanes in both clusters, two nodes, all well, nothing written yet.
+func testFacts() *tunnelFacts {
+	f := &tunnelFacts{
+		tunnel: &netv1alpha1.TunnelEndpoint{
+			ObjectMeta: metav1.ObjectMeta{Generation: 3},
+			Spec: netv1alpha1.TunnelEndpointSpec{
+				ClusterIdentity: netv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"},
+				RemotePodCIDR:   "10.1.0.0/16", RemoteNATPodCIDR: "10.9.0.0/16", RemoteExternalCIDR: "10.2.0.0/16", RemoteNATExternalCIDR: "None",
+				Lanes: []netv1alpha1.Lane{{Number: 0}, {Number: 1}},
+			},
+		},
+		lanes: []int{0, 1}, ready: []string{"n1", "n2"}, now: noon, namespace: "liqo", heard: map[int]heard{},
+	}
+	for lane := range 2 {
+		f.heard[lane] = heard{
+			lane: lane, pod: fmt.Sprintf("gateway-%d", lane), address: fmt.Sprintf("10.200.0.%d", lane), at: noon.Add(-300 * time.Millisecond),
+			said: report.Gateway{Lane: lane, Peers: []report.Peer{{ClusterID: "else"}, {
+				ClusterID: "milan-id", Up: true, RTTMicroseconds: 1500, SilentMilliseconds: 100, HandshakeSeconds: 20, Endpoint: "203.0.113.7:5871", RemoteKey: "key", MTU: 1420 - lane,
+				Nodes: []report.Node{{Name: "n1", Lane: 0, SilentMilliseconds: 80}, {Name: "n2", Lane: 1, SilentMilliseconds: 90}},
+			}}},
+		}
+	}
+	return f
+}
+
+func (f *tunnelFacts) change(lane int, change func(*heard, *report.Peer)) {
+	h := f.heard[lane]
+	change(&h, &h.said.Peers[1])
+	f.heard[lane] = h
+}
+
+func both(f *tunnelFacts, to func(*heard, *report.Peer)) {
+	f.change(0, to)
+	f.change(1, to)
+}
+
+func TestTunnelStatus(t *testing.T) {
+	down := func(silent int64) func(*heard, *report.Peer) {
+		return func(_ *heard, p *report.Peer) { p.Up, p.SilentMilliseconds = false, silent }
+	}
+	for name, row := range map[string]struct {
+		change func(*tunnelFacts)
+		was    netv1alpha1.ConnectionStatus
+		want   netv1alpha1.ConnectionStatus
+		reason string
+		says   string
+	}{
+		"well":               {func(*tunnelFacts) {}, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 0, 1 up"},
+		"well again":         {func(*tunnelFacts) {}, netv1alpha1.ConnectionError, netv1alpha1.Connected, netv1alpha1.ReasonConnected, ""},
+		"one lane only":      {func(f *tunnelFacts) { f.change(1, down(9000)) }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "lane 0 up; lane 1: keys are agreed with 203.0.113.7:5871"},
+		"a lane of ours":     {func(f *tunnelFacts) { f.lanes = []int{1} }, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 1 up"},
+		"a node unheard":     {func(f *tunnelFacts) { f.ready = append(f.ready, "n3") }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "not heard by any gateway: node n3"},
+		"a node long silent": {func(f *tunnelFacts) { both(f, func(_ *heard, p *report.Peer) { p.Nodes[1].SilentMilliseconds = 5000 }) }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "node n2"},
+		"a node not Ready cut off": {func(f *tunnelFacts) {
+			f.ready = []string{"n1"}
+			both(f, func(_ *heard, p *report.Peer) { p.Nodes[1].Lane = -1 })
+		}, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, ""},
+		"the later word of a node": {func(f *tunnelFacts) {
+			f.change(0, func(_ *heard, p *report.Peer) { p.Nodes[1].Lane = -1 })
+			f.change(1, func(_ *heard, p *report.Peer) { p.Nodes[1].SilentMilliseconds = 10 })
+		}, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, ""},
+		"nodes cut off": {func(f *tunnelFacts) {
+			both(f, func(_ *heard, p *report.Peer) { p.Nodes[0].Lane, p.Nodes[1].Lane = -1, -1 })
+		}, "", netv1alpha1.Connecting, netv1alpha1.ReasonNodesCutOff, "nodes n1, n2"},
+		"no lane in common": {func(f *tunnelFacts) { f.lanes = []int{5} }, "", netv1alpha1.Connecting, netv1alpha1.ReasonNoCommonLane, "both clusters"},
+		"no gateway":        {func(f *tunnelFacts) { f.heard = nil }, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "lane 0: no gateway pod runs"},
+		"silent gateways":   {func(f *tunnelFacts) { both(f, func(h *heard, _ *report.Peer) { h.silent = true }) }, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "gateway-0 at 10.200.0.0"},
+		"not made yet":      {func(f *tunnelFacts) { both(f, func(h *heard, _ *report.Peer) { h.said.Peers = nil }) }, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewayFailed, "not made the tunnel"},
+		"error": {func(f *tunnelFacts) {
+			both(f, func(h *heard, p *report.Peer) { p.Up, h.said.Error = false, "no device: "+strings.Repeat("x", 5000) })
+		}, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewayFailed, "no device"},
+		"problem": {func(f *tunnelFacts) {
+			both(f, func(_ *heard, p *report.Peer) { p.Up, p.Problem = false, "gw.example.com is unknown to DNS" })
+		}, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewayFailed, "unknown to DNS"},
+		"no handshake": {func(f *tunnelFacts) { both(f, func(_ *heard, p *report.Peer) { p.Up, p.HandshakeSeconds = false, -1 }) }, "", netv1alpha1.Connecting, netv1alpha1.ReasonNoHandshake, "no handshake with 203.0.113.7:5871; UDP may be blocked"},
+		"nobody dials": {func(f *tunnelFacts) {
+			both(f, func(_ *heard, p *report.Peer) { p.Up, p.HandshakeSeconds, p.Endpoint = false, -1, "" })
+		}, "", netv1alpha1.Connecting, netv1alpha1.ReasonNoHandshake, "liqo.io/override-address"},
+		"lost long ago": {func(f *tunnelFacts) { both(f, down(6000)) }, netv1alpha1.Connected, netv1alpha1.ConnectionError, netv1alpha1.ReasonProbesLost, "probes do not come back"},
+		"old handshake": {func(f *tunnelFacts) {
+			both(f, func(_ *heard, p *report.Peer) { p.Up, p.HandshakeSeconds = false, 181 })
+		}, netv1alpha1.ConnectionError, netv1alpha1.ConnectionError, netv1alpha1.ReasonNoHandshake, "older than 180 s"},
+		"still an error": {func(f *tunnelFacts) { both(f, down(100)) }, netv1alpha1.ConnectionError, netv1alpha1.ConnectionError, netv1alpha1.ReasonProbesLost, ""},
+	} {
+		f := testFacts()
+		f.tunnel.Status.Connection.Status = row.was
+		row.change(f)
+		got, _, _ := tunnelStatus(f)
+		c := meta.FindStatusCondition(got.Conditions, netv1alpha1.ConditionConnected)
+		if c == nil || got.Connection.Status != row.want || c.Reason != row.reason || !strings.Contains(c.Message, row.says) ||
+			(c.Status == metav1.ConditionTrue) != (row.want == netv1alpha1.Connected) || got.Connection.StatusMessage != c.Message || len(c.Message) > 1000 {
+			t.Errorf("%s: %s, %+v; want %s %s %q", name, got.Connection.Status, c, row.want, row.reason, row.says)
+			continue
+		}
+		// Written, and asked again: nothing changes, whatever the ages are.
+		f.tunnel.Status = got
+		f.now = f.now.Add(time.Minute)
+		for lane, h := range f.heard {
+			h.at = h.at.Add(time.Minute)
+			for i := range h.said.Peers {
+				h.said.Peers[i].RTTMicroseconds += 300
+			}
+			f.heard[lane] = h
+		}
+		if again, _, _ := tunnelStatus(f); !equality.Semantic.DeepEqual(again, got) {
+			t.Errorf("%s: a minute later it says %+v, before %+v", name, again, got)
+		}
+	}
+}
+
+// TestLoss: a loss is no error for five seconds, then it is, and its age counts from when it happened.
+func TestLoss(t *testing.T) {
+	f := testFacts()
+	f.tunnel.Status, _, _ = tunnelStatus(f)
+	both(f, func(_ *heard, p *report.Peer) { p.Up, p.SilentMilliseconds = false, 2700 }) // three seconds before now
+	status, since, again := tunnelStatus(f)
+	if !equality.Semantic.DeepEqual(status, f.tunnel.Status) || !since.Equal(noon.Add(-3*time.Second)) || again != 2*time.Second {
+		t.Errorf("at once: %+v, since %s, again after %s", status.Connection, since, again)
+	}
+	f.badSince, f.now = since, noon.Add(again)
+	if status, _, again = tunnelStatus(f); status.Connection.Status != netv1alpha1.ConnectionError || again != 0 {
+		t.Errorf("five seconds after the loss: %+v, again %s", status.Connection, again)
+	}
+	// The old description stays: it says what was in use.
+	if status.Connection.MTU != 1419 || status.Connection.PeerConfiguration["endpointIP"] != "203.0.113.7" {
+		t.Errorf("%+v", status.Connection)
+	}
+
+	f = testFacts()
+	f.tunnel.Status, _, _ = tunnelStatus(f)
+	both(f, func(_ *heard, p *report.Peer) { p.Nodes[0].Lane = -1 }) // the lanes work, a node does not
+	if _, since, again = tunnelStatus(f); !since.Equal(noon) || again != lostGrace {
+		t.Errorf("a node: since %s, again %s", since, again)
+	}
+	f.heard = testFacts().heard
+	f.badSince = since
+	if status, since, _ = tunnelStatus(f); !since.IsZero() || !equality.Semantic.DeepEqual(status, f.tunnel.Status) {
+		t.Errorf("back within the time: since %s, %+v", since, status)
+	}
+}
+
+func TestLatencyIsRewrittenIfItMatters(t *testing.T) {
+	f := testFacts()
+	f.tunnel.Status, _, _ = tunnelStatus(f)
+	if got := f.tunnel.Status.Connection.Latency; got.Value != "1.5ms" || !got.Timestamp.Time.Equal(noon) {
+		t.Fatalf("%+v", got)
+	}
+	for _, row := range []struct {
+		rtt  int64
+		want string
+	}{{2000, "1.5ms"}, {2400, "1.5ms"}, {0, "1.5ms"}, {700, "1.5ms"}, {2600, "2.6ms"}, {1400, "2.6ms"}, {1200, "1.2ms"}, {1000, "1.2ms"}, {50, "50µs"}, {900, "50µs"}} {
+		f.change(0, func(_ *heard, p *report.Peer) { p.RTTMicroseconds = row.rtt })
+		f.tunnel.Status, _, _ = tunnelStatus(f)
+		if got := f.tunnel.Status.Connection.Latency.Value; got != row.want {
+			t.Errorf("%d µs: %s, want %s", row.rtt, got, row.want)
+		}
+	}
+}
+
+func TestReadySaysRefusal(t *testing.T) {
+	f := testFacts()
+	f.refused = &refusal{netv1alpha1.ReasonNetworkInvalid, "0.0.0.0/0 is every address"}
+	got, _, _ := tunnelStatus(f)
+	c := meta.FindStatusCondition(got.Conditions, netv1alpha1.ConditionReady)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != netv1alpha1.ReasonNetworkInvalid || c.ObservedGeneration != 3 {
+		t.Errorf("%+v", c)
+	}
+	if got.Connection.Status != netv1alpha1.Connected {
+		t.Errorf("what was agreed works on, but it says %+v", got.Connection)
+	}
+}
+
+func TestWhatIsNew(t *testing.T) {
+	base := func() *heard {
+		h := testFacts().heard[0]
+		h.told = map[string]int64{"milan-id": 1500, "else": 0}
+		return &h
+	}
+	for name, row := range map[string]struct {
+		change func(*heard, *report.Peer)
+		news   int
+	}{
+		"nothing": {func(*heard, *report.Peer) {}, 0},
+		"ages": {func(_ *heard, p *report.Peer) {
+			p.HandshakeSeconds, p.SilentMilliseconds, p.Lost, p.Generation = 120, 900, 0.1, 9
+		}, 0},
+		"jitter":             {func(_ *heard, p *report.Peer) { p.RTTMicroseconds = 2400 }, 0},
+		"latency":            {func(_ *heard, p *report.Peer) { p.RTTMicroseconds = 2600 }, 1},
+		"latency unmeasured": {func(_ *heard, p *report.Peer) { p.RTTMicroseconds = 0 }, 0},
+		"down":               {func(_ *heard, p *report.Peer) { p.Up = false }, 1},
+		"roamed":             {func(_ *heard, p *report.Peer) { p.Endpoint = "203.0.113.8:5871" }, 1},
+		"MTU":                {func(_ *heard, p *report.Peer) { p.MTU = 1280 }, 1},
+		"node switched":      {func(_ *heard, p *report.Peer) { p.Nodes[0].Lane = 1 }, 1},
+		"node silent":        {func(_ *heard, p *report.Peer) { p.Nodes[0].SilentMilliseconds = 6000 }, 1},
+		"node a bit silent":  {func(_ *heard, p *report.Peer) { p.Nodes[0].SilentMilliseconds = 3000 }, 0},
+		"node gone":          {func(_ *heard, p *report.Peer) { p.Nodes = p.Nodes[:1] }, 1},
+		"handshake old":      {func(_ *heard, p *report.Peer) { p.HandshakeSeconds = 181 }, 1},
+		"gateway's error":    {func(h *heard, _ *report.Peer) { h.said.Error = "x" }, 1},
+		"peer gone":          {func(h *heard, _ *report.Peer) { h.said.Peers = h.said.Peers[:1] }, 1},
+		"silent":             {func(h *heard, _ *report.Peer) { h.silent = true }, 1},
+	} {
+		now := base()
+		row.change(now, &now.said.Peers[1])
+		if got := whatIsNew(base(), now); len(got) != row.news {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	// A latency that creeps is told when it has crept far enough.
+	before := base()
+	told := 0
+	for rtt := int64(1500); rtt < 6000; rtt += 100 {
+		now := base()
+		now.said.Peers[1].RTTMicroseconds = rtt
+		now.told = before.told
+		news := whatIsNew(before, now)
+		now.told = toldLatencies(before.told, &now.said, news)
+		told += len(news)
+		before = now
+	}
+	if told < 2 || told > 4 {
+		t.Errorf("told %d times", told)
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replicate
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	metaconfig "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	netconfig "liqo.io/liqo/apis/applyconfiguration/net/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+)
+
+// carriedLabels are those that a copy of a NetworkConfig has: the same, whoever of the two clusters makes it.
+var carriedLabels = []string{
+	labels.Replication, labels.Replicated, labels.OriginID, labels.RemoteID, labels.ClusterID, labels.Ownership, labels.AppPartOf,
+}
+
+// networkThere tells the receiver about the sender's network.
+func networkThere(original *netv1alpha1.NetworkConfig, copied meta) *netconfig.NetworkConfigApplyConfiguration {
+	from := original.Spec
+	spec := netconfig.NetworkConfigSpec().
+		WithCluster(netconfig.ClusterIdentity().WithClusterID(from.Cluster.ClusterID).WithClusterName(from.Cluster.ClusterName)).
+		WithPodCIDR(from.PodCIDR).WithExternalCIDR(from.ExternalCIDR).WithAdditionalPodCIDRs(from.AdditionalPodCIDRs...).
+		WithEndpointIP(from.EndpointIP).WithBackendType(from.BackendType).WithBackendConfig(from.BackendConfig)
+	for _, lane := range from.Lanes {
+		to := netconfig.Lane().WithNumber(lane.Number).WithPublicKey(lane.PublicKey)
+		for _, carrier := range lane.Carriers {
+			to.WithCarriers(netconfig.Carrier().WithType(carrier.Type).WithAddresses(carrier.Addresses...).WithPort(carrier.Port))
+		}
+		spec.WithLanes(to)
+	}
+	carried := map[string]string{}
+	for _, label := range carriedLabels {
+		if value, ok := copied.labels[label]; ok {
+			carried[label] = value
+		}
+	}
+	carried[labels.ClusterID] = copied.labels[labels.OriginID]
+	return netconfig.NetworkConfig(copied.name, copied.namespace).WithLabels(carried).WithSpec(spec)
+}
+
+// networkHere brings what the receiver made of it, once that is said of what the sender says now. Generations are counted per
+// cluster: an answer to the copy's present spec is one to the original's, if the specs are equal.
+func networkHere(original, copied *netv1alpha1.NetworkConfig) *netconfig.NetworkConfigApplyConfiguration {
+	from := copied.Status
+	if from.ObservedGeneration == 0 || from.ObservedGeneration != copied.Generation || !equality.Semantic.DeepEqual(original.Spec, copied.Spec) {
+		return nil
+	}
+	status := netconfig.NetworkConfigStatus().WithProcessed(from.Processed).WithObservedGeneration(original.Generation)
+	if from.PodCIDRNAT != "" {
+		status.WithPodCIDRNAT(from.PodCIDRNAT)
+	}
+	if from.ExternalCIDRNAT != "" {
+		status.WithExternalCIDRNAT(from.ExternalCIDRNAT)
+	}
+	if ready := apimeta.FindStatusCondition(from.Conditions, netv1alpha1.ConditionReady); ready != nil {
+		status.WithConditions(metaconfig.Condition().WithType(ready.Type).WithStatus(ready.Status).WithReason(ready.Reason).
+			WithMessage(short(ready.Message)).WithLastTransitionTime(ready.LastTransitionTime).WithObservedGeneration(original.Generation))
+	}
+	return netconfig.NetworkConfig(original.Name, original.Namespace).WithStatus(status)
+}
+
+// The most that is taken over of what a cluster says of its network.
+const (
+	mostNetworks  = 16
+	mostLanes     = 8
+	mostCarriers  = 8
+	mostAddresses = 16
+	mostSettings  = 16
+	mostWord      = 253 // a host name
+)
+
+// networkCheck refuses what is larger than any network is. What the networks are worth, those decide who use them.
+func networkCheck(untyped map[string]any) error {
+	var said netv1alpha1.NetworkConfig
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(untyped, &said); err != nil {
+		return err
+	}
+	spec, status := &said.Spec, &said.Status
+	words := []string{
+		spec.Cluster.ClusterID, spec.Cluster.ClusterName, string(spec.PodCIDR), string(spec.ExternalCIDR), spec.EndpointIP, spec.BackendType,
+		status.PodCIDRNAT, status.ExternalCIDRNAT,
+	}
+	few := func(what string, have, most int) error {
+		if have > most {
+			return fmt.Errorf("it has %d %s, at most %d are understood", have, what, most)
+		}
+		return nil
+	}
+	for _, err := range []error{
+		few("additional networks", len(spec.AdditionalPodCIDRs), mostNetworks), few("settings of its tunnel", len(spec.BackendConfig), mostSettings),
+		few("lanes", len(spec.Lanes), mostLanes), few("conditions", len(status.Conditions), mostSettings),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	for _, network := range spec.AdditionalPodCIDRs {
+		words = append(words, string(network))
+	}
+	for key, value := range spec.BackendConfig {
+		words = append(words, key, value)
+	}
+	numbers := map[int32]bool{}
+	for _, lane := range spec.Lanes {
+		if numbers[lane.Number] || lane.Number < 0 {
+			return fmt.Errorf("number %d of a lane is not its own", lane.Number)
+		}
+		numbers[lane.Number] = true
+		if err := few("carriers on one lane", len(lane.Carriers), mostCarriers); err != nil {
+			return err
+		}
+		words = append(words, lane.PublicKey)
+		for _, carrier := range lane.Carriers {
+			if err := few("addresses of one carrier", len(carrier.Addresses), mostAddresses); err != nil {
+				return err
+			}
+			if carrier.Port < 1 || carrier.Port > 65535 {
+				return fmt.Errorf("%d is no port", carrier.Port)
+			}
+			words = append(append(words, carrier.Type), carrier.Addresses...)
+		}
+	}
+	for _, word := range words {
+		if len(word) > mostWord {
+			return fmt.Errorf("%.60q... has %d characters, at most %d are understood", word, len(word), mostWord)
+		}
+	}
+	return nil
+}

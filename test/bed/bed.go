@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bed is what tests of the network on real clusters stand on: the playground, its clusters and nodes, programs that run in the
+// network namespace of a node or a pod, servers to talk to, and the addresses that clusters have for each other.
+//
+// It knows programs, kubeconfigs and the public API types, nothing of the product's code; what it computes of addresses is what
+// the documentation says, so that the product is held against that. Its proof are the tests that stand on it.
+package bed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
+	network "liqo.io/liqo/apis/net/v1alpha1"
+)
+
+// Bed is a scenario of the playground that is up.
+type Bed struct {
+	Bin      string // folder of our programs and images
+	Tools    string // folder of kubectl and of the playground's own programs
+	Clusters []*Cluster
+}
+
+// Result is how a program ended.
+type Result struct {
+	Args          string
+	Out, Complain string
+	Code          int
+	Took          time.Duration
+}
+
+func (r Result) String() string {
+	return fmt.Sprintf("%s\n      exit code %d after %v\n      said: %s\n      complained: %s",
+		r.Args, r.Code, r.Took.Round(time.Millisecond), strings.TrimSpace(r.Out), strings.TrimSpace(r.Complain))
+}
+
+// Execute runs a program to its end, for at most five minutes.
+func Execute(stdin, name string, args ...string) Result {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	var out, complaint strings.Builder
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &complaint
+	began := time.Now()
+	err := cmd.Run()
+	r := Result{Args: filepath.Base(name) + " " + strings.Join(args, " "), Out: out.String(), Complain: complaint.String(), Took: time.Since(began)}
+	if err != nil {
+		r.Code = 255
+		if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() > 0 {
+			r.Code = cmd.ProcessState.ExitCode()
+		} else {
+			r.Complain += err.Error()
+		}
+	}
+	return r
+}
+
+// Playground runs the playground's program.
+func (b *Bed) Playground(args ...string) Result {
+	return Execute("", filepath.Join(b.Bin, "playground"), args...)
+}
+
+// Needed are the files that must have been built.
+var Needed = []string{"playground", "liqoctl", "liqo-image.tar", "traffic", "traffic-image.tar"}
+
+// Up takes down what is up, and brings a scenario up with the images of product and tests. With keep it takes what is up.
+func Up(root, scenario string, keep bool) (*Bed, error) {
+	ctrl.SetLogger(logr.Discard())
+	b := &Bed{Bin: filepath.Join(root, "bin")}
+	for _, name := range Needed {
+		if _, err := os.Stat(filepath.Join(b.Bin, name)); err != nil {
+			return nil, fmt.Errorf("bin/%s is missing (%w); run: make image traffic", name, err)
+		}
+	}
+	if !keep {
+		for _, args := range [][]string{{"down"}, {"up", scenario}} {
+			if said := b.Playground(args...); said.Code != 0 {
+				return nil, errors.New(said.String())
+			}
+		}
+	}
+	for _, image := range []string{"liqo-image.tar", "traffic-image.tar"} {
+		if said := b.Playground("load", filepath.Join(b.Bin, image)); said.Code != 0 {
+			return nil, errors.New(said.String())
+		}
+	}
+	return b, b.meet(scenario)
+}
+
+// Down takes the clusters away.
+func (b *Bed) Down() error {
+	if said := b.Playground("down"); said.Code != 0 {
+		return errors.New(said.String())
+	}
+	return nil
+}
+
+func (b *Bed) meet(scenario string) error {
+	said := b.Playground("status", "-o", "json")
+	var status struct {
+		Scenario, Bin string
+		Clusters      []struct {
+			Name, Kubeconfig string
+			PodCIDR          netip.Prefix
+			ServiceCIDR      netip.Prefix
+			NodeCIDR         netip.Prefix
+			Machines         []struct {
+				Name    string
+				Address netip.Addr
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(said.Out), &status); err != nil {
+		return fmt.Errorf("%s: %w", said, err)
+	}
+	if status.Scenario != scenario {
+		return fmt.Errorf("the playground runs %q, want %q", status.Scenario, scenario)
+	}
+	b.Tools = status.Bin
+	for _, found := range status.Clusters {
+		c := &Cluster{Name: found.Name, bed: b, kubeconfig: found.Kubeconfig, PodCIDR: found.PodCIDR, ServiceCIDR: found.ServiceCIDR, NodeCIDR: found.NodeCIDR}
+		for _, m := range found.Machines {
+			if m.Name != "control-plane" { // a part of the first node, for the network
+				c.Nodes = append(c.Nodes, &Node{Name: m.Name, Address: m.Address, Cluster: c})
+			}
+		}
+		api, err := connect(found.Kubeconfig)
+		if err != nil {
+			return fmt.Errorf("cluster %s: %w", c.Name, err)
+		}
+		c.API = api
+		b.Clusters = append(b.Clusters, c)
+	}
+	return nil
+}
+
+func connect(kubeconfig string) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discovery.AddToScheme, network.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst, config.WarningHandler = 500, 500, rest.NoWarnings{}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
+}

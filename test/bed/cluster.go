@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Cluster is one of the playground's.
+type Cluster struct {
+	Name                           string
+	PodCIDR, ServiceCIDR, NodeCIDR netip.Prefix
+	Nodes                          []*Node
+	API                            client.WithWatch
+
+	bed        *Bed
+	kubeconfig string
+}
+
+// Node is one node of a cluster.
+type Node struct {
+	Name    string
+	Address netip.Addr
+	Cluster *Cluster
+}
+
+// TryLiqoctl runs liqoctl against the cluster.
+func (c *Cluster) TryLiqoctl(args ...string) Result {
+	return Execute("", filepath.Join(c.bed.Bin, "liqoctl"), append(args, "--kubeconfig", c.kubeconfig)...)
+}
+
+// Liqoctl wants success.
+func (c *Cluster) Liqoctl(t testing.TB, args ...string) Result {
+	t.Helper()
+	said := c.TryLiqoctl(args...)
+	if said.Code != 0 {
+		c.Show(t)
+		t.Fatal(said)
+	}
+	return said
+}
+
+// TryKubectl runs kubectl against the cluster.
+func (c *Cluster) TryKubectl(stdin string, args ...string) Result {
+	return Execute(stdin, filepath.Join(c.bed.Tools, "kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+}
+
+// Kubectl wants success and returns what was printed.
+func (c *Cluster) Kubectl(t testing.TB, args ...string) string {
+	t.Helper()
+	said := c.TryKubectl("", args...)
+	if said.Code != 0 {
+		t.Fatal(said)
+	}
+	return strings.TrimSpace(said.Out)
+}
+
+// Apply applies a manifest.
+func (c *Cluster) Apply(t testing.TB, manifest string) {
+	t.Helper()
+	if said := c.TryKubectl(manifest, "apply", "-f", "-"); said.Code != 0 {
+		t.Fatal(said)
+	}
+}
+
+// Peer makes c a consumer of provider, as a user would.
+func (c *Cluster) Peer(t testing.TB, provider *Cluster) {
+	t.Helper()
+	words := strings.Fields(strings.TrimSpace(provider.Liqoctl(t, "generate", "peer-command", "--only-command").Out))
+	if len(words) < 2 || words[0] != "liqoctl" {
+		t.Fatalf("the peer command of %s is %q", provider.Name, words)
+	}
+	c.Liqoctl(t, words[1:]...)
+}
+
+// Show logs what helps to understand a failure.
+func (c *Cluster) Show(t testing.TB) {
+	t.Helper()
+	for _, args := range [][]string{
+		{"get", "nodes", "-o", "wide"},
+		{"get", "foreignclusters", "-o", "wide"},
+		{"get", "tunnelendpoints.net.liqo.io,networkconfigs.net.liqo.io", "-A", "-o", "yaml"},
+		{"get", "pods,deployments,daemonsets,services", "-A", "-l", "app.kubernetes.io/part-of=liqo", "-o", "wide"},
+		{"-n", "liqo", "logs", "deployment/liqo-controller-manager", "--tail=40"},
+		{"-n", "liqo", "logs", "deployment/liqo-gateway", "--tail=40"},
+		{"-n", "liqo", "logs", "daemonset/liqo-route", "--tail=20", "--prefix", "--all-pods"},
+	} {
+		said := c.TryKubectl("", args...)
+		t.Logf("%s: kubectl %s\n%s%s", c.Name, strings.Join(args, " "), said.Out, said.Complain)
+	}
+}
+
+// Eventually asks until the answer is good, and returns how long that took.
+func Eventually(t testing.TB, within time.Duration, what string, ask func() (seen string, good bool)) time.Duration {
+	t.Helper()
+	began := time.Now()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		seen, good := ask()
+		switch {
+		case good:
+			return time.Since(began)
+		case time.Since(began) > within:
+			t.Fatalf("not within %v: %s\n      seen: %s", within, what, seen)
+		}
+		<-tick.C
+	}
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Place is a network namespace in which programs of this machine can run: their traffic is then that of a node or a pod, and neither
+// an API server nor a kubelet is needed to start them or to hear what they say.
+type Place struct {
+	Name  string
+	enter []string // arguments of nsenter
+}
+
+// Net is the node's own network, which pods with hostNetwork share.
+func (n *Node) Net() Place {
+	return Place{n.Name, Named("lpg-" + n.Name).enter}
+}
+
+// Router is where all that passes between clusters comes by, in the clear as it was sent.
+func Router() Place { return Place{"router", Named("lpg-wan").enter} }
+
+// Named is a network namespace by its name.
+func Named(name string) Place { return Place{name, []string{"--net=/run/netns/" + name}} }
+
+// Host is this machine's own network.
+func Host() Place { return Place{"host", []string{"--net=/proc/self/ns/net"}} }
+
+// argv is the call of nsenter that becomes the program.
+func (p Place) argv(program string, args []string) []string {
+	return slices.Concat(p.enter, []string{"--", program}, args)
+}
+
+// Try runs a program there.
+func (p Place) Try(program string, args ...string) Result {
+	return Execute("", "nsenter", p.argv(program, args)...)
+}
+
+// Command prepares a program that is to run there for longer.
+func (p Place) Command(program string, args ...string) *exec.Cmd {
+	return exec.Command("nsenter", p.argv(program, args)...)
+}
+
+// Run wants success and returns what was printed.
+func (p Place) Run(t testing.TB, program string, args ...string) string {
+	t.Helper()
+	said := p.Try(program, args...)
+	if said.Code != 0 {
+		t.Fatalf("%s: %s", p.Name, said)
+	}
+	return strings.TrimSpace(said.Out)
+}
+
+// Net is the pod's network. The pod must run.
+func (p Pod) Net() (Place, error) {
+	all, err := p.Processes()
+	if err != nil {
+		return Place{}, err
+	}
+	if len(all) == 0 {
+		return Place{}, fmt.Errorf("pod %s in %s has no process", p.Name, p.Node.Name)
+	}
+	return Place{p.Node.Name + "/" + p.Name, []string{"--target", strconv.Itoa(all[0]), "--net"}}, nil
+}
+
+// Processes are the pod's processes by their numbers on this machine; the control group of each names its pod.
+func (p Pod) Processes() (all []int, err error) {
+	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range groups {
+		text, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(text, []byte("/pod"+p.UID)) {
+			continue // it may have ended since
+		}
+		number, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, number)
+	}
+	return all, nil
+}
+
+// Process is the one process of the pod whose program has the name.
+func (p Pod) Process(program string) (int, error) {
+	all, err := p.Processes()
+	if err != nil {
+		return 0, err
+	}
+	for _, number := range all {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", number))
+		if first, _, _ := strings.Cut(string(line), "\x00"); err == nil && filepath.Base(first) == program {
+			return number, nil
+		}
+	}
+	return 0, fmt.Errorf("none of the processes %v of pod %s is a %s", all, p.Name, program)
+}

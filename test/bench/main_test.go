@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bench measures the network between two clusters beside what it is made of: the plain way between nodes, bare WireGuard between
+// the same nodes, and bare WireGuard between the gateways' pods. All is measured in turn, several rounds in one run, so that
+// ratios mean something on a machine that does other things, too.
+//
+// It knows what package bed knows, and needs iperf3. Run it with: make bench-network
+package bench
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/test/bed"
+)
+
+var (
+	asked   = flag.Bool("measure", false, "measure: some minutes on real clusters")
+	keep    = flag.Bool("keep", false, "use the clusters that are up, with Liqo installed and peered if it is, and leave them up")
+	alone   = flag.Bool("alone", false, "without Liqo: only what it is compared with")
+	rounds  = flag.Int("rounds", 3, "how often everything is measured")
+	seconds = flag.Int("seconds", 3, "how long each measurement takes")
+	which   = flag.String("scenario", "quick-start", "scenario of the playground; its first two clusters have two nodes each")
+)
+
+// TestNetwork prints the tables for docs/benchmarks.md.
+func TestNetwork(t *testing.T) {
+	if os.Geteuid() != 0 || !*asked {
+		t.Skip("SKIPPED: it makes real clusters, for which it must be root, and takes minutes: -measure")
+	}
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		t.Fatalf("%v; install it with: apt-get install iperf3", err)
+	}
+	clusters, err := bed.Up("../..", *which, *keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !*keep {
+		t.Cleanup(func() {
+			if err := clusters.Down(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	here, there := clusters.Clusters[0], clusters.Clusters[1]
+	for _, c := range []*bed.Cluster{here, there} {
+		c.Serve(t)
+		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", bed.Namespace, "--timeout=60s") })
+		if !*alone && !*keep {
+			c.Liqoctl(t, "install", "--cluster-name", c.Name, "--set", "networking.internal=true")
+		}
+	}
+	if !*alone {
+		if !*keep {
+			here.Peer(t, there)
+		}
+		bed.Eventually(t, time.Minute, "the network is Established", func() (string, bool) {
+			condition, err := here.Networking(there)
+			return fmt.Sprintf("%s %s (%v)", condition.Status, condition.Message, err), condition.Status == "Established"
+		})
+	}
+	measureAll(t, clusters, here, there)
+}
+
+func measureAll(t *testing.T, clusters *bed.Bed, here, there *bed.Cluster) {
+	paths := compared(t, clusters, here, there)
+	var watch *memory
+	if !*alone {
+		paths = append(paths, ours(t, clusters, here, there)...)
+		watch = watchGateways(t, here, there)
+		watch.phase("idle")
+		<-time.After(10 * time.Second) // the definition of idle
+	}
+	for _, p := range paths {
+		p.serve(t, clusters)
+	}
+	results := map[string]map[string][]float64{}
+	for round := range *rounds {
+		for _, p := range paths {
+			began := time.Now()
+			if watch != nil {
+				watch.phase("load")
+			}
+			if results[p.name] == nil {
+				results[p.name] = map[string][]float64{}
+			}
+			for what, value := range p.measure(t, clusters) {
+				results[p.name][what] = append(results[p.name][what], value)
+			}
+			t.Logf("round %d, %s: %.0f s", round+1, p.name, time.Since(began).Seconds())
+		}
+	}
+	if watch != nil {
+		watch.phase("idle after load")
+		<-time.After(10 * time.Second)
+		watch.stop()
+	}
+	fmt.Println(table(paths, results))
+	if watch != nil {
+		fmt.Println(watch.table())
+	}
+}

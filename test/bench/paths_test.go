@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/test/bed"
+)
+
+// path is a way from a client to a server.
+type path struct {
+	name           string
+	client, server bed.Place
+	address        netip.Addr // of the server, as the client has it
+	port           int        // of iperf3; that of HTTP is the next one
+}
+
+// barePort is where bare WireGuard listens in a gateway's pod.
+const barePort = 51872
+
+// compared are the ways that do without the product.
+func compared(t *testing.T, clusters *bed.Bed, here, there *bed.Cluster) []path {
+	t.Helper()
+	client, server := here.Nodes[len(here.Nodes)-1], there.Nodes[len(there.Nodes)-1]
+	tunnel := clusters.BarePair(t, client.Net(), server.Net(), barePort-1, netip.AddrPortFrom(server.Address, barePort-1))
+	return []path{
+		{"plain, node to node", client.Net(), server.Net(), server.Address, 5301},
+		{"bare wireguard-go, node to node", client.Net(), server.Net(), tunnel, 5301},
+	}
+}
+
+// names of the product's own ways, and of the one that they are held against.
+const (
+	tunnelName = "bare wireguard-go, gateway pod to gateway pod"
+	onName     = "pod to pod, on the gateways' nodes"
+	offName    = "pod to pod, off the gateways' nodes"
+)
+
+// ours are the ways between pods, and the tunnel between the gateways' pods, made a second time without the product: its own lets
+// nobody talk to a gateway but probes.
+func ours(t *testing.T, clusters *bed.Bed, here, there *bed.Cluster) []path {
+	t.Helper()
+	from, to := gateway(t, here), gateway(t, there)
+	there.Apply(t, service)
+	t.Cleanup(func() { there.Kubectl(t, "-n", "liqo", "delete", "service", "bench") })
+	text := there.Kubectl(t, "-n", "liqo", "get", "service", "bench", "-o", "jsonpath={.spec.ports[0].nodePort}")
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tunnel := clusters.BarePair(t, place(t, from), place(t, to), barePort, netip.AddrPortFrom(to.Node.Address, uint16(port)))
+	paths := []path{{tunnelName, place(t, from), place(t, to), tunnel, 5301}}
+	view, err := here.See(there)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, way := range []struct {
+		name string
+		on   bool
+	}{{onName, true}, {offName, false}} {
+		client, server := pod(t, here, from.Node, way.on), pod(t, there, to.Node, way.on)
+		address, err := view.Pod(server.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path{way.name, place(t, client), place(t, server), address, 5301})
+	}
+	return paths
+}
+
+const service = `
+apiVersion: v1
+kind: Service
+metadata: {name: bench, namespace: liqo}
+spec:
+  type: NodePort
+  selector: {` + labels.Gateway + `: ` + labels.GatewayActive + `}
+  ports: [{name: udp, port: 51872, protocol: UDP}]
+`
+
+func gateway(t *testing.T, c *bed.Cluster) bed.Pod {
+	t.Helper()
+	all, err := c.Pods("liqo", map[string]string{labels.Gateway: labels.GatewayActive})
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%s has %d gateways, want one: %v", c.Name, len(all), err)
+	}
+	return all[0]
+}
+
+// pod finds the server pod that is, or is not, on a node.
+func pod(t *testing.T, c *bed.Cluster, node *bed.Node, on bool) bed.Pod {
+	t.Helper()
+	all, err := c.Servers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range all {
+		if (found.Node == node) == on {
+			return found
+		}
+	}
+	t.Fatalf("%s has no pod for which being on %s is %t", c.Name, node.Name, on)
+	return bed.Pod{}
+}
+
+func place(t *testing.T, p bed.Pod) bed.Place {
+	t.Helper()
+	found, err := p.Net()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// serve starts iperf3 and the playground's demo server at the end of the path, unless another path has done it.
+func (p path) serve(t *testing.T, clusters *bed.Bed) {
+	t.Helper()
+	for _, argv := range [][]string{
+		{"iperf3", "--server", "--port", strconv.Itoa(p.port)},
+		{filepath.Join(clusters.Tools, "demo"), "serve", "--listen", ":" + strconv.Itoa(p.port+1)},
+	} {
+		cmd := p.server.Command(argv[0], argv[1:]...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill() // a second server on the same port has ended by itself
+			_ = cmd.Wait()
+		})
+	}
+	bed.Eventually(t, 10*time.Second, "the server of "+p.name+" answers", func() (string, bool) {
+		said := p.client.Try(filepath.Join(clusters.Tools, "demo"), "probe", "http", p.url(), "--count", "1")
+		return said.String(), said.Code == 0
+	})
+}
+
+func (p path) url() string { return fmt.Sprintf("http://%s:%d/api/info", p.address, p.port+1) }
+
+// measure measures everything once.
+func (p path) measure(t *testing.T, clusters *bed.Bed) map[string]float64 {
+	t.Helper()
+	result := map[string]float64{}
+	result[tcp1] = p.iperf(t)
+	result[tcp4] = p.iperf(t, "--parallel", "4")
+	result[udp] = p.iperf(t, "--udp", "--bandwidth", "1G", "--length", "1300")
+	load := func(workers string) (r struct {
+		Failed            int
+		RequestsPerSecond float64
+		LatencyMs         struct{ P50, P99 float64 }
+	},
+	) {
+		said := p.client.Run(t, filepath.Join(clusters.Tools, "demo"), "load", "--url", p.url(), "--rate", "0", "--keep-alive",
+			"--concurrency", workers, "--duration", fmt.Sprintf("%ds", *seconds), "-o", "json")
+		if err := json.Unmarshal([]byte(said), &r); err != nil || r.Failed > 0 {
+			t.Errorf("%s: load: %v: %s", p.name, err, said)
+		}
+		return r
+	}
+	result[rate] = load("16").RequestsPerSecond
+	one := load("1")
+	result[p50], result[p99] = one.LatencyMs.P50*1000, one.LatencyMs.P99*1000
+	return result
+}
+
+// iperf returns what arrived, in Gbit/s.
+func (p path) iperf(t *testing.T, options ...string) float64 {
+	t.Helper()
+	args := append([]string{"--client", p.address.String(), "--port", strconv.Itoa(p.port), "--time", strconv.Itoa(*seconds), "--json"}, options...)
+	said := p.client.Run(t, "iperf3", args...)
+	type sum struct {
+		BitsPerSecond float64 `json:"bits_per_second"`
+		Lost          float64 `json:"lost_percent"`
+	}
+	var r struct {
+		End struct {
+			Received sum `json:"sum_received"`
+			Sum      sum `json:"sum"`
+		}
+	}
+	if err := json.Unmarshal([]byte(said), &r); err != nil {
+		t.Fatalf("%s: iperf3: %v: %.500s", p.name, err, said)
+	}
+	if len(options) > 0 && options[0] == "--udp" {
+		return r.End.Sum.BitsPerSecond * (1 - r.End.Sum.Lost/100) / 1e9
+	}
+	return r.End.Received.BitsPerSecond / 1e9
+}

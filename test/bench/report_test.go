@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/test/bed"
+)
+
+// What is measured, as the head of the table says it.
+const (
+	tcp1 = "TCP, 1 stream (Gbit/s)"
+	tcp4 = "TCP, 4 streams (Gbit/s)"
+	udp  = "UDP, 1 Gbit/s offered (Gbit/s)"
+	rate = "HTTP, 16 workers (1/s)"
+	p50  = "HTTP p50 (µs)"
+	p99  = "HTTP p99 (µs)"
+)
+
+func columns() []string { return []string{tcp1, tcp4, udp, rate, p50, p99} }
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+// table shows median and range of each column, and below the ratios to the tunnel between gateways, round by round.
+func table(paths []path, results map[string]map[string][]float64) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "\nMedian (smallest to largest) of %d rounds\n\n| path | %s |\n|---|%s\n", *rounds, strings.Join(columns(), " | "), strings.Repeat("---|", len(columns())))
+	for _, p := range paths {
+		fmt.Fprintf(&text, "| %s |", p.name)
+		for _, what := range columns() {
+			digits := 2
+			if what == rate || what == p50 || what == p99 {
+				digits = 0
+			}
+			values := results[p.name][what]
+			fmt.Fprintf(&text, " %.*f (%.*f–%.*f) |", digits, median(values), digits, slices.Min(values), digits, slices.Max(values))
+		}
+		text.WriteString("\n")
+	}
+	base := results[tunnelName]
+	if base == nil {
+		return text.String()
+	}
+	fmt.Fprintf(&text, "\nRatio to %q (latency: difference in µs), median of the rounds; targets: %s ≥ 0.90, %s ≥ 0.85, p50 +150 µs\n\n| path | %s |\n|---|%s\n",
+		tunnelName, onName, offName, strings.Join(columns(), " | "), strings.Repeat("---|", len(columns())))
+	for _, p := range paths {
+		fmt.Fprintf(&text, "| %s |", p.name)
+		for _, what := range columns() {
+			var compared []float64
+			for i, value := range results[p.name][what] {
+				if what == p50 || what == p99 {
+					compared = append(compared, value-base[what][i])
+				} else {
+					compared = append(compared, value/base[what][i])
+				}
+			}
+			if what == p50 || what == p99 {
+				fmt.Fprintf(&text, " %+.0f |", median(compared))
+			} else {
+				fmt.Fprintf(&text, " %.2f |", median(compared))
+			}
+		}
+		text.WriteString("\n")
+	}
+	return text.String()
+}
+
+// memory watches what gateways need, from outside.
+type memory struct {
+	mu    sync.Mutex
+	names []string
+	now   string
+	peak  map[string]map[string][3]float64 // phase, gateway: RSS, anonymous, working set, in MB
+	done  chan struct{}
+	ended sync.WaitGroup
+}
+
+// phases are what the gateways do meanwhile.
+var phases = []string{"idle", "load", "idle after load"}
+
+func watchGateways(t *testing.T, all ...*bed.Cluster) *memory {
+	t.Helper()
+	m := &memory{peak: map[string]map[string][3]float64{}, done: make(chan struct{})}
+	for _, phase := range phases {
+		m.peak[phase] = map[string][3]float64{}
+	}
+	for _, c := range all {
+		number, err := gateway(t, c).Process("liqo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.names = append(m.names, c.Name)
+		m.ended.Go(func() {
+			tick := time.NewTicker(200 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-m.done:
+					return
+				case <-tick.C:
+					m.note(c.Name, look(number))
+				}
+			}
+		})
+	}
+	return m
+}
+
+func (m *memory) phase(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now = name
+}
+
+func (m *memory) note(name string, seen [3]float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.peak[m.now] == nil {
+		return
+	}
+	was := m.peak[m.now][name]
+	for i := range was {
+		was[i] = max(was[i], seen[i])
+	}
+	m.peak[m.now][name] = was
+}
+
+func (m *memory) stop() {
+	close(m.done)
+	m.ended.Wait()
+}
+
+// look reads the memory of a process and the working set of its control group, in MB.
+func look(number int) (seen [3]float64) {
+	field := func(file, name string) float64 {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return 0
+		}
+		for line := range bytes.Lines(text) {
+			words := strings.Fields(string(line))
+			if len(words) > 1 && words[0] == name {
+				n, _ := strconv.ParseFloat(words[1], 64)
+				return n
+			}
+		}
+		if n, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64); err == nil && name == "" {
+			return n
+		}
+		return 0
+	}
+	status := fmt.Sprintf("/proc/%d/status", number)
+	seen[0], seen[1] = field(status, "VmRSS:")*1024/1e6, field(status, "RssAnon:")*1024/1e6
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", number))
+	if err != nil {
+		return seen
+	}
+	for line := range strings.Lines(string(groups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		switch {
+		case len(parts) == 3 && parts[1] == "memory": // version 1
+			dir := filepath.Join("/sys/fs/cgroup/memory", parts[2])
+			seen[2] = (field(filepath.Join(dir, "memory.usage_in_bytes"), "") - field(filepath.Join(dir, "memory.stat"), "total_inactive_file")) / 1e6
+		case len(parts) == 3 && parts[1] == "" && seen[2] == 0:
+			dir := filepath.Join("/sys/fs/cgroup", parts[2])
+			seen[2] = (field(filepath.Join(dir, "memory.current"), "") - field(filepath.Join(dir, "memory.stat"), "inactive_file")) / 1e6
+		}
+	}
+	return seen
+}
+
+func (m *memory) table() string {
+	var text strings.Builder
+	text.WriteString("Memory of the gateways in MB, the most that was seen: RSS / anonymous / working set of the container; targets: 30 idle, 128 under load\n\n| gateway | " +
+		strings.Join(phases, " | ") + " |\n|---|---|---|---|\n")
+	for _, name := range m.names {
+		fmt.Fprintf(&text, "| %s |", name)
+		for _, phase := range phases {
+			seen := m.peak[phase][name]
+			fmt.Fprintf(&text, " %.0f / %.0f / %.0f |", seen[0], seen[1], seen[2])
+		}
+		text.WriteString("\n")
+	}
+	return text.String()
+}

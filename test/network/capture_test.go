@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/test/bed"
+)
+
+// seen are the packets between two addresses, as the outermost header says, and those with the word in them.
+type seen struct {
+	From, To      netip.Addr
+	Frames, Found int
+}
+
+// word makes one that nobody has said before.
+func word() string { return fmt.Sprintf("marker-%016x", rand.Uint64()) }
+
+// capture looks for a word in all packets at a place, until the returned function asks for the result.
+func capture(t *testing.T, at bed.Place, what string) (end func() []seen) {
+	t.Helper()
+	cmd := at.Command(filepath.Join(clusters.Bin, "traffic"), "capture", "--word", what)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatalf("the capture at %s does not begin: %v", at.Name, cmd.Wait())
+	}
+	return func() []seen { return finish(t, at, cmd, lines) }
+}
+
+func finish(t *testing.T, at bed.Place, cmd *exec.Cmd, lines *bufio.Scanner) (all []seen) {
+	t.Helper()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() {
+		var line struct {
+			seen
+			Dropped int
+		}
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Fatalf("%s: %v", lines.Text(), err)
+		}
+		if line.Dropped > 0 {
+			t.Fatalf("the capture at %s missed %d packets, so it proves nothing", at.Name, line.Dropped)
+		}
+		if line.From.IsValid() {
+			all = append(all, line.seen)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("the capture at %s: %v", at.Name, err)
+	}
+	return all
+}
+
+// found sums up the packets with the word.
+func found(all []seen) (n int) {
+	for _, pair := range all {
+		n += pair.Found
+	}
+	return n
+}
+
+// nothingInTheClear sends a word from pod to pod and looks for it between the clusters, and, so that the search is known to find it,
+// on the node of the sender.
+func nothingInTheClear(t *testing.T) {
+	for _, pair := range directions() {
+		here, there := pair[0], pair[1]
+		what := word()
+		client, server := serversOf(t, here)[0], serversOf(t, there)[0]
+		address := valid(t)(see(t, here, there).Pod(server.Address))
+		between, onNode := capture(t, bed.Router(), what), capture(t, client.Node.Net(), what)
+		must(t, inside(t, client), netip.Addr{}, "http", at(address, bed.EchoPort+1), "--bytes", "300000", "--word", what, "--timeout", "20s")
+		must(t, inside(t, client), netip.Addr{}, "udp", at(address, bed.EchoPort), "--bytes", "1000", "--word", what)
+		must(t, client.Node.Net(), netip.Addr{}, "udp", at(address, bed.EchoPort), "--bytes", "1000", "--word", what)
+		passed, clear := 0, 0
+		for _, packets := range between() {
+			if here.NodeCIDR.Contains(packets.From) && there.NodeCIDR.Contains(packets.To) || there.NodeCIDR.Contains(packets.From) && here.NodeCIDR.Contains(packets.To) {
+				passed += packets.Frames
+				clear += packets.Found
+			}
+			// Whatever has an address that is nobody's out there has left the fabric.
+			if !here.NodeCIDR.Contains(packets.From) && !there.NodeCIDR.Contains(packets.From) && packets.Found > 0 {
+				t.Errorf("from %s to %s: %d packets with the word", packets.From, packets.To, packets.Found)
+			}
+		}
+		if clear > 0 {
+			t.Errorf("%s to %s: %d of %d packets between the clusters hold the word in the clear", here.Name, there.Name, clear, passed)
+		}
+		if local := found(onNode()); local == 0 || passed < 20 {
+			t.Errorf("%s to %s: the word was seen %d times on %s, and %d packets passed between the clusters: the search proves nothing",
+				here.Name, there.Name, local, client.Node.Name, passed)
+		}
+	}
+}
+
+// narrow is the largest packet that passes when the way is narrowed.
+const narrow = 1300
+
+// narrowed makes the way between two clusters narrower for UDP, without telling anybody: what is too big is lost.
+func narrowed(t *testing.T, all ...*bed.Cluster) {
+	t.Helper()
+	router := bed.Router()
+	undo := func() {
+		for _, script := range []string{"nft delete table ip narrow", "while ip rule del pref 77; do :; done", "ip route flush table 77"} {
+			_ = router.Try("sh", "-c", script) // as far as it got
+		}
+	}
+	undo()
+	t.Cleanup(undo)
+	// "Do not fragment" on all, and nobody hears why it is dropped.
+	router.Run(t, "nft", "add table ip narrow; add chain ip narrow out { type filter hook output priority 0; }; add rule ip narrow out icmp type destination-unreachable drop; "+
+		"add chain ip narrow in { type filter hook prerouting priority -300; }; add rule ip narrow in ip protocol udp ip frag-off set 0x4000")
+	for _, c := range all {
+		router.Run(t, "ip", "route", "add", c.NodeCIDR.String(), "dev", bridge(c), "mtu", fmt.Sprint(narrow), "table", "77")
+		router.Run(t, "ip", "rule", "add", "pref", "77", "ipproto", "udp", "to", c.NodeCIDR.String(), "lookup", "77")
+	}
+}
+
+// bridge is the router's link to a cluster.
+func bridge(c *bed.Cluster) string { return fmt.Sprintf("br%d", 1+slices.Index(clusters.Clusters, c)) }
+
+// smallerPath: what passes between the clusters becomes smaller than they think, and they find it out by themselves.
+func smallerPath(t *testing.T) {
+	client, server := serversOf(t, alpha)[0], serversOf(t, beta)[0]
+	address := valid(t)(see(t, alpha, beta).Pod(server.Address))
+	narrowed(t, alpha, beta)
+	took := bed.Eventually(t, 90*time.Second, "10 MB pass although packets of 1500 bytes are lost", func() (string, bool) {
+		a, err := ask(t, inside(t, client), "http", at(address, bed.EchoPort+1), "--bytes", "10000000", "--timeout", "10s")
+		return fmt.Sprint(a, err), err == nil
+	})
+	measure("path between clusters becomes narrower, ICMP blocked, to 10 MB", "%.1f s", took.Seconds())
+	must(t, inside(t, client), netip.Addr{}, "udp", at(address, bed.EchoPort), "--bytes", "20000")
+	bed.Eventually(t, 60*time.Second, "the path's MTU is told", func() (string, bool) {
+		view, err := alpha.See(beta)
+		return fmt.Sprint(view.MTU, err), err == nil && view.MTU > 0 && view.MTU <= narrow-60
+	})
+}

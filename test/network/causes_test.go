@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/test/bed"
+)
+
+const (
+	gatewayLabel, gatewayActive = labels.Gateway, labels.GatewayActive
+	laneLabel                   = labels.GatewayLane
+)
+
+// Times that faults last: long enough that what depends on them shows, and as the targets say in the long run.
+func lasting(short, whole time.Duration) time.Duration {
+	if *long {
+		return whole
+	}
+	return short
+}
+
+const (
+	repaired = 5 * time.Second  // for all that heals by itself
+	restart  = 10 * time.Second // of the only gateway
+	switched = 500 * time.Millisecond
+)
+
+// allFaults are those of an installation with so many gateways per cluster.
+func allFaults(lanes int) (all []fault) {
+	all = append(gatewayFaults(lanes), nodeFaults(lanes)...)
+	others := append(deletions(lanes), outerFaults()...)
+	for i := range others {
+		// A second lane makes no difference to them: the short run has seen them with one.
+		others[i].long = others[i].long || lanes > 1
+	}
+	return append(all, others...)
+}
+
+// gatewayFaults end a gateway, one at a time: with two of them nobody may notice much.
+func gatewayFaults(lanes int) (all []fault) {
+	limit := func(f fault) fault {
+		f.gap = restart
+		if lanes > 1 {
+			f.gap, f.streams = switched, true
+		}
+		return f
+	}
+	for lane := range lanes {
+		all = append(all,
+			limit(fault{name: fmt.Sprintf("gateway %d deleted", lane), cut: func(t *testing.T) {
+				alpha.Kubectl(t, "-n", "liqo", "delete", "pod", gateway(t, alpha, lane).Name, "--wait=false")
+			}}),
+			limit(fault{name: fmt.Sprintf("gateway %d killed", lane), cut: func(t *testing.T) {
+				kill(t, gateway(t, beta, lane))
+			}}),
+			limit(fault{name: fmt.Sprintf("gateway %d moved to another node", lane), cut: func(t *testing.T) {
+				pod := gateway(t, alpha, lane)
+				alpha.Kubectl(t, "cordon", pod.Node.Name)
+				alpha.Kubectl(t, "-n", "liqo", "delete", "pod", pod.Name, "--wait=false")
+			}, hold: 5 * time.Second, mend: func(t *testing.T) {
+				for _, node := range alpha.Nodes {
+					alpha.Kubectl(t, "uncordon", node.Name)
+				}
+			}}),
+		)
+	}
+	return all
+}
+
+func kill(t *testing.T, pod bed.Pod) {
+	t.Helper()
+	number, err := pod.Process("liqo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(number, syscall.SIGKILL); err != nil {
+		t.Fatalf("kill process %d of %s: %v", number, pod.Name, err)
+	}
+}
+
+// deletions take away what the product has made, on a node and in a gateway.
+func deletions(lanes int) (all []fault) {
+	rules := "for p in $(seq 18952 18991); do while ip rule del pref $p 2>/dev/null; do :; done; done"
+	scripts := []struct {
+		name, node, gateway string
+		long                bool
+	}{
+		{"packet filter flushed", "nft flush table ip liqo", "nft flush table ip liqo", false},
+		{"packet filter deleted", "nft delete table ip liqo", "nft delete table ip liqo", true},
+		{"routes deleted", "ip route flush table 18952", "ip route flush table 18952; ip route flush table main proto 98", false},
+		{"rules deleted", rules, rules, true},
+		{"overlay down", "ip link set liqo.vxlan down", "ip link set liqo.vxlan down", true},
+		{"overlay deleted", "ip link del liqo.vxlan", "ip link del liqo.vxlan", false},
+		{"tunnel down", "", "ip link set liqo.tunnel down", true},
+		{"tunnel deleted", "", "ip link del liqo.tunnel", false},
+	}
+	for _, s := range scripts {
+		if s.node != "" {
+			all = append(all, fault{name: s.name + " on every node of alpha", long: s.long, heal: repaired, cut: func(t *testing.T) {
+				for _, node := range alpha.Nodes {
+					node.Net().Run(t, "sh", "-c", s.node)
+				}
+			}})
+		}
+		all = append(all, fault{name: s.name + " in every gateway of beta", long: s.long, heal: repaired, cut: func(t *testing.T) {
+			for lane := range lanes {
+				inside(t, gateway(t, beta, lane)).Run(t, "sh", "-c", s.gateway)
+			}
+		}})
+	}
+	return all
+}
+
+// outerFaults are not the network's, but it has to live with them.
+func outerFaults() []fault {
+	both := func(f func(c *bed.Cluster)) {
+		var all sync.WaitGroup
+		for _, c := range []*bed.Cluster{alpha, beta} {
+			all.Go(func() { f(c) })
+		}
+		all.Wait()
+	}
+	var restarts string
+	return []fault{
+		{
+			name: "API servers of alpha and beta down", hold: lasting(30*time.Second, 5*time.Minute), gap: time.Second, streams: true, heal: repaired,
+			cut: func(t *testing.T) {
+				restarts = agentRestarts(t)
+				both(func(c *bed.Cluster) { playground(t, "component", "stop", c.Name, "kube-apiserver") })
+			},
+			mend: func(t *testing.T) {
+				both(func(c *bed.Cluster) { playground(t, "component", "start", c.Name, "kube-apiserver") })
+				for _, c := range []*bed.Cluster{alpha, beta} {
+					bed.Eventually(t, time.Minute, "the API server of "+c.Name+" answers", func() (string, bool) {
+						said := c.TryKubectl("", "get", "--raw", "/readyz")
+						return said.String(), said.Code == 0
+					})
+				}
+				if now := agentRestarts(t); now != restarts {
+					t.Errorf("gateways and node agents restarted: %s, were %s", now, restarts)
+				}
+			},
+		},
+		{
+			name: "alpha and beta cut off from each other", hold: lasting(20*time.Second, time.Minute), heal: repaired,
+			cut:  func(t *testing.T) { playground(t, "fault", "partition", alpha.Name, beta.Name) },
+			mend: func(t *testing.T) { playground(t, "fault", "heal", alpha.Name, beta.Name) },
+		},
+		{
+			name: "keys rotated in alpha", gap: switched, streams: true,
+			cut: func(t *testing.T) { rotate(t, alpha) },
+		},
+		{
+			name: "controller managers killed", gap: switched, streams: true,
+			cut: func(t *testing.T) {
+				for _, c := range clusters.Clusters {
+					c.Kubectl(t, "-n", "liqo", "delete", "pods", "-l", labels.AppName+"=controller-manager", "--grace-period=0", "--force", "--wait=false")
+				}
+			},
+		},
+	}
+}
+
+// agentRestarts counts how often each gateway and node agent of alpha and beta was started.
+func agentRestarts(t *testing.T) (all string) {
+	t.Helper()
+	for _, c := range []*bed.Cluster{alpha, beta} {
+		all += c.Kubectl(t, "-n", "liqo", "get", "pods", "-l", labels.AppName+" in (gateway,route)", "-o",
+			`jsonpath={range .items[*]}{.metadata.name}={.status.containerStatuses[*].restartCount} {end}`)
+	}
+	return all
+}
+
+func playground(t *testing.T, args ...string) {
+	t.Helper()
+	if said := clusters.Playground(args...); said.Code != 0 {
+		t.Error(said)
+	}
+}
+
+// rotate asks for new keys and waits until a peer knows them and a while more: the fault is over when both ends use them.
+func rotate(t *testing.T, c *bed.Cluster) {
+	t.Helper()
+	before := see(t, beta, c).Spec.Lanes
+	c.Kubectl(t, "-n", "liqo", "annotate", "secret", "liqo-gateway-keys", labels.RotateKeys+"="+time.Now().Format(time.RFC3339Nano), "--overwrite")
+	bed.Eventually(t, 90*time.Second, "beta knows the new keys of "+c.Name, func() (string, bool) {
+		now := see(t, beta, c).Spec.Lanes
+		if len(now) != len(before) || len(now) == 0 {
+			return fmt.Sprintf("%d lanes, had %d", len(now), len(before)), false
+		}
+		for i := range now {
+			if now[i].PublicKey == before[i].PublicKey {
+				return fmt.Sprintf("lane %d has its old key", i), false
+			}
+		}
+		return "", true
+	})
+	<-time.After(5 * time.Second) // the change of the private key follows: it is part of what is measured
+}
+
+// nodeFaults pull the plugs of nodes.
+func nodeFaults(lanes int) []fault {
+	ofGateway := nodeOff("node of gateway 0 off", lasting(15*time.Second, time.Minute), lanes, func(t *testing.T) *bed.Node {
+		return gateway(t, alpha, 0).Node // where it is when the time has come
+	})
+	all := []fault{ofGateway}
+	for _, c := range clusters.Clusters {
+		for _, node := range c.Nodes {
+			f := nodeOff("node "+node.Name+" restarted", 0, lanes, func(*testing.T) *bed.Node { return node })
+			f.long = true
+			if len(c.Nodes) == 1 { // both gateways were on it
+				f.gap, f.streams = 0, false
+			}
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func nodeOff(name string, hold time.Duration, lanes int, choose func(*testing.T) *bed.Node) fault {
+	var node *bed.Node
+	f := fault{
+		name: name, hold: hold, heal: repaired,
+		off: func(t *testing.T) *bed.Node {
+			node = choose(t)
+			return node
+		},
+		cut: func(t *testing.T) { playground(t, "node", "stop", node.Cluster.Name, node.Name) },
+		mend: func(t *testing.T) {
+			playground(t, "node", "start", node.Cluster.Name, node.Name)
+			nodeUp(t, node)
+		},
+	}
+	if lanes > 1 {
+		f.gap, f.streams = switched, true
+	}
+	return f
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/test/bed"
+)
+
+// fault is something that goes wrong while traffic runs.
+type fault struct {
+	name string
+	long bool // only in the long run
+	// cut makes it happen, mend ends it, hold later. What mends itself has no mend.
+	cut, mend func(t *testing.T)
+	hold      time.Duration
+	// off chooses the node that is off meanwhile, without whose own traffic the fault is looked at.
+	off     func(t *testing.T) *bed.Node
+	without *bed.Node
+	// gap is the longest that any flow may stand still; 0: as long as the cause is there.
+	gap time.Duration
+	// heal is how soon after the end of the cause all is well.
+	heal time.Duration
+	// streams: no connection may break.
+	streams bool
+}
+
+// outage is what a fault cost.
+type outage struct {
+	fault                string
+	lanes                int
+	requests, stream     time.Duration // the longest gap of each kind
+	lost, broken, struck int           // requests lost, connections broken, pairs of pods that had a gap
+	heal                 time.Duration // from the end of the cause to the last answer that was missing
+	healed               bool
+}
+
+// truthful is how long a cluster may say Established although packets are lost.
+const truthful = 10 * time.Second
+
+// settling is how long a fault may take to heal before it is given up.
+const settling = 90 * time.Second
+
+// faults lets them happen one after the other, with traffic between all nodes.
+func faults(t *testing.T, lanes int) {
+	traffic := startFlows(t)
+	said := followSayings(t)
+	var table []outage
+	defer func() { report(table) }()
+	for _, f := range allFaults(lanes) {
+		if (f.long && !*long) || !chosen(f.name) {
+			continue
+		}
+		if !t.Run(f.name, func(t *testing.T) { table = append(table, f.happen(t, lanes, traffic, said)) }) && !traffic.flowing(t, settling, nil, "requests") {
+			t.Fatal("traffic does not flow any more")
+		}
+	}
+}
+
+// happen lets one fault happen.
+func (f fault) happen(t *testing.T, lanes int, traffic *flows, said *sayings) outage {
+	// The fault before has left it flowing, or it has just begun.
+	if len(traffic.silent(nil, "requests", "stream")) > 0 && !traffic.flowing(t, settling, nil, "requests", "stream") {
+		t.Fatal("traffic does not flow before the fault")
+	}
+	if f.off != nil {
+		f.without = f.off(t)
+	}
+	before := traffic.state()
+	began := time.Now()
+	f.cut(t)
+	cut := time.Now()
+	if f.hold > 0 {
+		<-time.After(f.hold) // the length of the fault: nothing is waited for
+	}
+	if f.mend != nil {
+		f.mend(t)
+	}
+	ended := time.Now()
+	healed := traffic.flowing(t, settling, f.without, "requests")
+	o := f.cost(lanes, traffic, before, began, ended)
+	o.healed = healed
+	f.judge(t, o, traffic, said, began)
+	t.Logf("%+v (the command took %v)", o, cut.Sub(began).Round(time.Millisecond))
+	// Nothing stays broken: the node that was off counts again, and every cluster says so.
+	if f.without != nil || len(traffic.silent(nil, "stream")) > 0 && !traffic.flowing(t, 5*time.Second, nil, "stream") {
+		traffic.anew(t)
+		if !traffic.flowing(t, settling, nil, "requests", "stream") {
+			t.Fatal("traffic does not flow after the fault")
+		}
+	}
+	for _, pair := range directions() {
+		established(t, pair[0], pair[1], 30*time.Second)
+	}
+	return o
+}
+
+// cost sums up the gaps since the fault began.
+func (f fault) cost(lanes int, traffic *flows, before map[flow]tally, began, ended time.Time) outage {
+	o := outage{fault: f.name, lanes: lanes}
+	struck := map[[2]*bed.Node]bool{}
+	for _, g := range traffic.since(began) {
+		if g.flow.touches(f.without) {
+			continue
+		}
+		struck[[2]*bed.Node{g.flow.from, g.flow.to}] = true
+		if g.flow.kind == "stream" {
+			o.stream = max(o.stream, g.length())
+			continue
+		}
+		o.requests = max(o.requests, g.length())
+		o.heal = max(o.heal, g.to.Sub(ended))
+	}
+	o.struck = len(struck)
+	for which, now := range traffic.state() {
+		if was, known := before[which]; known && !which.touches(f.without) {
+			o.lost += now.Lost - was.Lost
+			o.broken += now.Broken - was.Broken
+		}
+	}
+	return o
+}
+
+func (f fault) judge(t *testing.T, o outage, traffic *flows, said *sayings, began time.Time) {
+	t.Helper()
+	if !o.healed {
+		t.Errorf("it does not heal within %v", settling)
+	}
+	if f.gap > 0 && max(o.requests, o.stream) > f.gap {
+		t.Errorf("traffic stood still for %v (a stream for %v), want at most %v", o.requests, o.stream, f.gap)
+	}
+	if f.heal > 0 && o.heal > f.heal {
+		t.Errorf("it took %v after the cause ended, want at most %v", o.heal, f.heal)
+	}
+	if f.streams && o.broken > 0 {
+		t.Errorf("%d connections broke, want none", o.broken)
+	}
+	for _, g := range traffic.since(began) {
+		if g.flow.kind != "requests" || g.flow.touches(f.without) || g.length() < truthful {
+			continue
+		}
+		for _, pair := range [][2]*bed.Cluster{{g.flow.from.Cluster, g.flow.to.Cluster}, {g.flow.to.Cluster, g.flow.from.Cluster}} {
+			if lied := said.lied(pair, g.from.Add(truthful), g.to); lied > 0 {
+				t.Errorf("%s said for %v that the network to %s is Established, while %v was silent for %v",
+					pair[0].Name, lied.Round(time.Millisecond), pair[1].Name, g.flow, g.length().Round(time.Millisecond))
+			}
+		}
+	}
+}
+
+// report prints the table for docs/benchmarks.md, and keeps it for the end of the run.
+func report(table []outage) {
+	if len(table) == 0 {
+		return
+	}
+	var text strings.Builder
+	text.WriteString("outages\n  | fault | lanes | longest gap, requests | longest gap, stream | streams broken | requests lost | pairs struck | healed after the cause ended |\n  |---|---|---|---|---|---|---|---|\n")
+	for _, o := range table {
+		heal := fmt.Sprintf("%.2f s", max(0, o.heal).Seconds())
+		if !o.healed {
+			heal = "**not**"
+		}
+		fmt.Fprintf(&text, "  | %s | %d | %.2f s | %.2f s | %d | %d | %d of %d | %s |\n",
+			o.fault, o.lanes, o.requests.Seconds(), o.stream.Seconds(), o.broken, o.lost, o.struck, wanted(), heal)
+	}
+	lines = append(lines, text.String())
+}
+
+// gateways are the pods of a cluster's gateways, in the order of their lanes.
+func gateways(c *bed.Cluster) ([]bed.Pod, error) {
+	all, err := c.Pods("liqo", map[string]string{gatewayLabel: gatewayActive})
+	slices.SortFunc(all, func(a, b bed.Pod) int { return strings.Compare(a.Labels[laneLabel], b.Labels[laneLabel]) })
+	return all, err
+}
+
+// gateway is the gateway of a lane as it is now.
+func gateway(t *testing.T, c *bed.Cluster, lane int) bed.Pod {
+	t.Helper()
+	all, err := gateways(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range all {
+		if pod.Labels[laneLabel] == strconv.Itoa(lane) || len(all) == 1 {
+			return pod
+		}
+	}
+	t.Fatalf("%s has no gateway of lane %d that is Ready, but %v", c.Name, lane, all)
+	return bed.Pod{}
+}
+
+// nodeUp waits until a node and all that runs on it are back.
+func nodeUp(t *testing.T, node *bed.Node) {
+	t.Helper()
+	c := node.Cluster
+	bed.Eventually(t, 3*time.Minute, node.Name+" and its pods are back", func() (string, bool) {
+		for _, args := range [][]string{
+			{"wait", "node/" + node.Name, "--for=condition=Ready", "--timeout=60s"},
+			{"-n", "liqo", "rollout", "status", "daemonset/liqo-route", "--timeout=60s"},
+			{"-n", bed.Namespace, "rollout", "status", "daemonset/server", "--timeout=60s"},
+			{"-n", "liqo", "wait", "deployment", "-l", gatewayLabel, "--for=condition=Available", "--timeout=60s"},
+		} {
+			if said := c.TryKubectl("", args...); said.Code != 0 && !strings.Contains(said.Complain, "no matching resources") {
+				return said.String(), false
+			}
+		}
+		// What Kubernetes says of pods may date from before the node was off.
+		for _, label := range []map[string]string{{"app": "server"}} {
+			all, err := c.Pods(bed.Namespace, label)
+			if err != nil {
+				return err.Error(), false
+			}
+			for _, pod := range all {
+				if _, err := pod.Net(); err != nil {
+					return err.Error(), false
+				}
+			}
+		}
+		return "", true
+	})
+}

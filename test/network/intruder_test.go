@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/test/bed"
+)
+
+// intruder is the name of a hostile machine's namespace, links and device.
+const intruder = "intruder"
+
+// intrude puts a machine into a cluster's network that poses as its gateway towards the peer of the view, with the cluster's own key.
+func intrude(t *testing.T, c *bed.Cluster, view bed.View) bed.Place {
+	t.Helper()
+	host := bed.Host()
+	_ = host.Try("ip", "netns", "del", intruder) // of a run that was killed
+	host.Run(t, "ip", "netns", "add", intruder)
+	t.Cleanup(func() { host.Run(t, "ip", "netns", "del", intruder) })
+	place := bed.Named(intruder)
+	address := c.NodeCIDR.Addr()
+	for range 99 {
+		address = address.Next()
+	}
+	host.Run(t, "ip", "link", "add", "eth0", "netns", intruder, "type", "veth", "peer", "name", intruder, "netns", "lpg-wan")
+	bed.Router().Run(t, "ip", "link", "set", intruder, "master", bridge(c), "up")
+	place.Run(t, "ip", "addr", "add", fmt.Sprintf("%s/%d", address, c.NodeCIDR.Bits()), "dev", "eth0")
+	place.Run(t, "ip", "link", "set", "eth0", "up")
+	place.Run(t, "ip", "route", "add", "default", "via", c.NodeCIDR.Addr().Next().String())
+
+	var secret corev1.Secret
+	if err := c.API.Get(context.Background(), client.ObjectKey{Namespace: "liqo", Name: "liqo-gateway-keys"}, &secret); err != nil {
+		t.Fatal(err)
+	}
+	device := clusters.BareWireGuard(t, place, intruder)
+	device.Set(t, "private_key="+bed.Key(t, string(secret.Data["lane-0.current"])), "listen_port=5871",
+		"public_key="+bed.Key(t, view.Spec.BackendConfig["publicKey"]), "endpoint="+view.Spec.EndpointIP+":"+view.Spec.BackendConfig["port"],
+		"persistent_keepalive_interval=1", "allowed_ip=0.0.0.0/0")
+	device.Connected(t)
+	return place
+}
