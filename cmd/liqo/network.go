@@ -27,7 +27,6 @@ func (o *networkOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.node, "node-name", authEnvironment("NODE_NAME", ""), "name of the node that this process runs on")
 	flags.Uint16Var(&o.vxlanPort, "route.vxlan-vtep-port", plan.DefaultVXLANPort, "UDP port of the overlay between nodes and gateways; the same on all of them")
 	flags.IntVar(&o.mtu, "gateway.mtu", 0, "largest MTU of the tunnels; 0: what the network of the pods carries, less what encryption takes")
-	flags.SetNormalizeFunc(shortNames)
 }
 
 // Validate refuses what cannot work.
@@ -43,19 +42,6 @@ func (o *networkOptions) Validate() error {
 		return fmt.Errorf("--gateway.mtu %d: must be 0, or between 576 and 65535", o.mtu)
 	}
 	return nil
-}
-
-// shortNames lets flags that were named when both roles were one program be said as in all other roles.
-func shortNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-	switch name {
-	case "mtu":
-		name = "gateway.mtu"
-	case "listening-port":
-		name = "gateway.listening-port"
-	case "metrics-address":
-		name = "metrics-bind-addr"
-	}
-	return pflag.NormalizedName(name)
 }
 
 // agentOf is a role that keeps a host.

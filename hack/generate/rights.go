@@ -31,6 +31,7 @@ var roles = []role{
 	{"auth", []string{"./internal/peering/auth"}},
 	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet"}},
 	{"gateway", []string{"./internal/network/agent/gateway"}},
+	{"gateway-pods", []string{"./internal/network/agent"}},
 	{"route", []string{"./internal/network/agent/route"}},
 	{"cleanup", []string{"./internal/peering/cleanup"}},
 	{"crds", []string{"./internal/kube/crds"}},

@@ -264,6 +264,7 @@ type memory struct {
 	changed chan struct{}
 
 	mu         sync.Mutex
+	applied    func(plan.HostState)
 	state      plan.HostState
 	handshakes map[string]time.Time
 }
@@ -272,6 +273,9 @@ func (m *memory) Apply(_ context.Context, state plan.HostState) ([]host.Change, 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.state = state
+	if m.applied != nil {
+		m.applied(state)
+	}
 	return nil, nil
 }
 
@@ -294,6 +298,13 @@ func (m *memory) now() plan.HostState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.state
+}
+
+// watch calls look for each state that is applied from now on.
+func (m *memory) watch(look func(plan.HostState)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.applied = look
 }
 
 // shake is a handshake with the owner of a key.

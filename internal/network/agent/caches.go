@@ -217,6 +217,9 @@ func (c *Caches) Objects(ctx context.Context) (objects Objects, known bool, err 
 	return objects, known, err
 }
 
+// All pods, for the gateways of clusters whose nodes have no pod networks of their own. The chart gives it only on demand.
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+
 // podsOf gives the cache of all pods, and makes it when it is needed first: it is the largest of all by far. While it fills, wait is true;
 // but not for long, because whoever may not list pods should have the rest.
 func (c *Caches) podsOf(nodes []corev1.Node) (filled cache.Cache, wait bool, err error) {

@@ -99,6 +99,18 @@ func TestRoute(t *testing.T) {
 		t.Errorf("switched after %v", took)
 	}
 	sees("one lane", 1, 1)
+
+	// An agent that begins again does not lead anything back to the lane that fails.
+	stop()
+	b.host.watch(func(s plan.HostState) {
+		if laneTo(s) != 1 {
+			t.Errorf("a new agent chose lane %d", laneTo(s))
+		}
+	})
+	r = b.route(b.cfg)
+	stop = b.start(r.Run)
+	b.until("the next agent", func(plan.HostState) bool { return r.Ready() })
+	b.host.watch(nil)
 	b.echo(0)
 	sees("both lanes again", 1, 0, 1)
 	if laneTo(b.host.now()) != 1 {

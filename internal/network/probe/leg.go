@@ -94,6 +94,7 @@ func (l *leg) deadline() time.Time {
 		return l.last.Add(l.silence())
 	case Unknown:
 		return l.since.Add(max(firstReply, l.silence()))
+	case Down:
 	}
 	return time.Time{}
 }
@@ -128,7 +129,7 @@ func (l *leg) hear(now time.Time, sequence uint64) bool {
 
 // judge tells whether the state changed because nothing arrived.
 func (l *leg) judge(now time.Time) bool {
-	if deadline := l.deadline(); deadline.IsZero() || !now.After(deadline) {
+	if deadline := l.deadline(); deadline.IsZero() || now.Before(deadline) {
 		return false
 	}
 	l.state, l.row = Down, 0

@@ -211,7 +211,7 @@ func (p *Prober) step(now time.Time) (next time.Time, changed bool) {
 			p.send(header{kind: echoRequest, lane: byte(one.Lane), sequence: one.send(now)}, one.Address, headerSize)
 		}
 		soonest(one.due(now))
-		soonest(one.deadline().Add(time.Millisecond))
+		soonest(one.deadline())
 		if p.aim.MTU > 0 {
 			changed = p.measure(now, one) || changed
 			soonest(one.path.next())

@@ -106,6 +106,20 @@ func TestProbersMeet(t *testing.T) {
 	}
 }
 
+// A prober that hears nothing works at its pace, and sleeps between.
+func TestProberSleeps(t *testing.T) {
+	p := New(Options{})
+	p.Aim(Aim{Pace: Pace{Up: 500 * time.Millisecond, Other: 500 * time.Millisecond}, MTU: 1420, Targets: []Target{{"milan", 0, netip.MustParseAddr("127.0.0.99")}}})
+	defer p.closeSocket()
+	steps, begin := 0, time.Now()
+	for now := begin; now.Sub(begin) < 10*time.Second && steps < 1000; steps++ {
+		now, _ = p.step(now)
+	}
+	if steps > 60 {
+		t.Errorf("%d steps in ten seconds with a probe each half", steps)
+	}
+}
+
 // Who is not asked does not answer, and who answers sends no more than was asked with.
 func TestNoAmplification(t *testing.T) {
 	b := newBed(t)

@@ -23,6 +23,12 @@ import (
 // overhead of the tunnel, which the plan takes off the MTU of the pods' network.
 const overhead = 80
 
+// An agent that begins looks this often whether the lanes work, and does not wait longer than that for the answer.
+const (
+	unsettled       = 50 * time.Millisecond
+	unsettledAtMost = 1200 * time.Millisecond
+)
+
 // With several lanes the probes decide how long a failure is felt; with one they only tell.
 var (
 	manyLanes = probe.Pace{Up: 50 * time.Millisecond, Other: 50 * time.Millisecond}
@@ -57,6 +63,9 @@ type Route struct {
 	// The loop's own: which lane leads to which peer, and the MTU that was found last.
 	chosen map[string]int
 	podMTU int
+	// begun is when something was known first; settled, that the lanes were given time to show whether they work.
+	begun   time.Time
+	settled bool
 }
 
 // New makes a node's agent. Nothing is asked and nothing changed before Run.
@@ -92,7 +101,7 @@ func (r *Route) Alive() bool { return r.loop.Alive() }
 func (r *Route) Plan(snapshot plan.Snapshot) (plan.HostState, error) { return plan.ForNode(snapshot) }
 
 // Look makes a snapshot of what is listed and probed.
-func (r *Route) Look(ctx context.Context, _ time.Time) agent.Look {
+func (r *Route) Look(ctx context.Context, now time.Time) agent.Look {
 	objects, known, err := r.caches.Objects(ctx)
 	if !known {
 		return agent.Look{Err: err}
@@ -114,7 +123,33 @@ func (r *Route) Look(ctx context.Context, _ time.Time) agent.Look {
 	}
 	r.choose(s)
 	look.Snapshot = *s
+	if look.Known && !r.settle(now, *s) {
+		look.Known, look.Again = false, now.Add(unsettled)
+	}
 	return look
+}
+
+// settle is false while an agent that begins again does not know yet which lanes work. The one before may have left a lane that fails, and the
+// host is as it left it: to lead packets back there, only to notice a moment later, would cost what several lanes are for.
+func (r *Route) settle(now time.Time, s plan.Snapshot) bool {
+	if r.settled {
+		return true
+	}
+	if r.begun.IsZero() {
+		r.begun = now
+	}
+	state, err := plan.ForNode(s)
+	if err != nil && len(state.Routes) == 0 {
+		return true // there is no plan to wait with
+	}
+	r.aim(s, state)
+	results := r.prober.Results()
+	several := slices.ContainsFunc(s.Peers, func(peer plan.Peer) bool {
+		both := lanes(&s, peer)
+		return len(both) > 1 && results[target(peer, peer.Lane)].State != probe.Up
+	})
+	r.settled = !several || now.Sub(r.begun) > unsettledAtMost
+	return r.settled
 }
 
 // measure finds the MTU towards the gateways, the smallest of all. Without any gateway it is what it was.
@@ -176,20 +211,26 @@ func (r *Route) Done(round agent.Round) {
 	if !round.Known {
 		return // what was planned last goes on
 	}
+	r.aim(round.Snapshot, round.State)
+}
+
+// aim probes each lane to each peer, and tells the gateways what is seen.
+func (r *Route) aim(s plan.Snapshot, state plan.HostState) {
 	aim := probe.Aim{Pace: oneLane, Node: r.o.Node}
-	s := round.Snapshot
 	results := r.prober.Results()
 	for _, peer := range s.Peers {
 		sight, both := probe.Sight{ClusterID: peer.ClusterID, Lane: -1}, lanes(&s, peer)
 		if len(both) > 1 {
 			aim.Pace = manyLanes
 		}
+		judged := len(both) == 0
 		for _, lane := range both {
 			leg := target(peer, lane)
-			if !isPlanned(round.State, leg.Address) {
+			if !isPlanned(state, leg.Address) {
 				continue
 			}
 			aim.Targets = append(aim.Targets, leg)
+			judged = judged || results[leg].State != probe.Unknown
 			if results[leg].State == probe.Up {
 				sight.Up = append(sight.Up, lane)
 			}
@@ -197,13 +238,15 @@ func (r *Route) Done(round agent.Round) {
 		if slices.Contains(sight.Up, peer.Lane) {
 			sight.Lane = peer.Lane
 		}
-		aim.Sights = append(aim.Sights, sight)
+		if judged { // before that, to say nothing is not to say that nothing works
+			aim.Sights = append(aim.Sights, sight)
+		}
 	}
 	for _, gateway := range s.Gateways {
 		if len(s.Peers) == 0 {
 			break // there is no external network, either
 		}
-		if address := ipam.ProbeAddress(s.Local.External, gateway.Lane); isPlanned(round.State, address) {
+		if address := ipam.ProbeAddress(s.Local.External, gateway.Lane); isPlanned(state, address) {
 			aim.Gateways = append(aim.Gateways, address)
 		}
 	}
