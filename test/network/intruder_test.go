@@ -16,8 +16,24 @@ import (
 // intruder is the name of a hostile machine's namespace, links and device.
 const intruder = "intruder"
 
+// machine is the intruder's.
+type machine struct {
+	bed.Place
+	device *bed.WireGuard
+	key    string // of the gateway that it talks to
+	peer   []string
+}
+
+// Handshake agrees on new keys: the gateway may have forgotten the old ones meanwhile.
+func (m *machine) Handshake(t *testing.T) {
+	t.Helper()
+	m.device.Set(t, "public_key="+m.key, "remove=true")
+	m.device.Set(t, m.peer...)
+	m.device.Connected(t)
+}
+
 // intrude puts a machine into a cluster's network that poses as its gateway towards the peer of the view, with the cluster's own key.
-func intrude(t *testing.T, c *bed.Cluster, view bed.View) bed.Place {
+func intrude(t *testing.T, c *bed.Cluster, view bed.View) *machine {
 	t.Helper()
 	host := bed.Host()
 	_ = host.Try("ip", "netns", "del", intruder) // of a run that was killed
@@ -39,9 +55,10 @@ func intrude(t *testing.T, c *bed.Cluster, view bed.View) bed.Place {
 		t.Fatal(err)
 	}
 	device := clusters.BareWireGuard(t, place, intruder)
-	device.Set(t, "private_key="+bed.Key(t, string(secret.Data["lane-0.current"])), "listen_port=5871",
-		"public_key="+bed.Key(t, view.Spec.BackendConfig["publicKey"]), "endpoint="+view.Spec.EndpointIP+":"+view.Spec.BackendConfig["port"],
-		"persistent_keepalive_interval=1", "allowed_ip=0.0.0.0/0")
-	device.Connected(t)
-	return place
+	device.Set(t, "private_key="+bed.Key(t, string(secret.Data["lane-0.current"])), "listen_port=5871")
+	key := bed.Key(t, view.Spec.BackendConfig["publicKey"])
+	return &machine{place, device, key, []string{
+		"public_key=" + key, "endpoint=" + view.Spec.EndpointIP + ":" + view.Spec.BackendConfig["port"],
+		"persistent_keepalive_interval=1", "allowed_ip=0.0.0.0/0",
+	}}
 }

@@ -110,7 +110,8 @@ role's own name is bound for the whole cluster, unless bind is false; others are
 */}}
 {{- define "liqo.rights" }}
 {{- $at := . }}
-{{- $account := printf "liqo-%s" .component }}
+{{- $name := printf "liqo-%s" .component }}
+{{- $account := .account | default $name }}
 {{- range regexSplit "(?m)^---$" (.root.Files.Get (printf "files/rbac-%s.yaml" .component)) -1 }}
 {{- $role := fromYaml . }}
 {{- if $role.kind }}
@@ -127,7 +128,7 @@ metadata:
   annotations: {{- toYaml . | nindent 4 }}
   {{- end }}
 rules: {{- toYaml $role.rules | nindent 2 }}
-{{- if and $at.bind (eq $role.metadata.name $account) }}
+{{- if and $at.bind (eq $role.metadata.name $name) }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ $role.kind }}Binding

@@ -184,6 +184,9 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 			gateway["service"] = map[string]any{"type": p.Plan.ServiceType}
 		}
 	}
+	if p.Plan.WatchPods {
+		gateway["config"] = map[string]any{"watchPods": true}
+	}
 	if o.HighAvailability {
 		gateway["replicas"] = 2
 	}

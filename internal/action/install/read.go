@@ -32,6 +32,7 @@ func read(ctx context.Context, c client.Reader, host string) (provider.Facts, er
 			continue
 		}
 		f.NodeCIDRs = append(f.NodeCIDRs, node.Spec.PodCIDRs...)
+		f.NodesWithoutCIDR = f.NodesWithoutCIDR || len(node.Spec.PodCIDRs) == 0
 		f.Kubelets = append(f.Kubelets, node.Status.NodeInfo.KubeletVersion)
 		f.ProviderIDs = append(f.ProviderIDs, node.Spec.ProviderID)
 	}

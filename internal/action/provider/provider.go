@@ -52,6 +52,8 @@ type Facts struct {
 	ConfiguredPods, ConfiguredServices string
 	// NodeCIDRs are the pod networks of nodes.
 	NodeCIDRs []string
+	// NodesWithoutCIDR: some nodes have none.
+	NodesWithoutCIDR bool
 	// Pods and Services are addresses in use, with the names of who has them.
 	Pods, Services []Address
 	// Kubelets are the versions of the nodes' kubelets, which tell k3s.
@@ -87,6 +89,8 @@ type Plan struct {
 	ReservedSubnets                 []string
 	// ServiceType of what other clusters reach; empty is the chart's own choice.
 	ServiceType string
+	// WatchPods: where a pod is cannot be told by its address.
+	WatchPods bool
 }
 
 // Decide makes a plan, or says what is wrong.
@@ -100,7 +104,7 @@ func Decide(f Facts, w Wishes) (Plan, error) {
 	if err := checkLabels(w.Labels); err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Kind: w.Kind, APIServer: firstOf(w.APIServer, f.APIServer), ReservedSubnets: w.ReservedSubnets, ServiceType: w.ServiceType}
+	p := Plan{Kind: w.Kind, APIServer: firstOf(w.APIServer, f.APIServer), ReservedSubnets: w.ReservedSubnets, ServiceType: w.ServiceType, WatchPods: f.NodesWithoutCIDR}
 	if p.Kind == Auto {
 		p.Kind = recognise(f)
 	}
