@@ -48,7 +48,9 @@ const maxProgram = "40000000c"
 
 const tools = "-modfile=%shack/tools/go.mod"
 
-func groups() []string { return []string{"all", "unit", "lint", "laws", "e2e", "bench", "bench-network"} }
+func groups() []string {
+	return []string{"all", "unit", "lint", "laws", "e2e", "bench", "bench-network"}
+}
 
 // stages returns the plan of one group.
 func stages(group string, found facts) ([]stage, error) {

@@ -16,5 +16,5 @@
 // themselves (docs/adr/0013-network-fabric.md).
 //
 // It must not know how an object comes from one cluster to the other (peering/replicate does that), nor what runs on the nodes.
-// The proof is the end-to-end test network in test/e2e.
+// The proof is test/network: real clusters, every way that a packet can take, and faults.
 package network

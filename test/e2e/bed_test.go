@@ -64,10 +64,13 @@ func (c *cluster) show(t testing.TB) {
 	for _, args := range [][]string{
 		{"get", "foreignclusters", "-o", "yaml"},
 		{"get", "resourceslices.sharing.liqo.io", "-A", "-o", "yaml"},
-		{"get", "pods,deployments", "-A", "-l", "app.kubernetes.io/part-of=liqo", "-o", "wide"},
+		{"get", "networkconfigs.net.liqo.io,tunnelendpoints.net.liqo.io", "-A", "-o", "yaml"},
+		{"get", "pods,deployments,daemonsets,services", "-A", "-l", "app.kubernetes.io/part-of=liqo", "-o", "wide"},
 		{"get", "nodes"},
 		{"-n", "liqo", "logs", "deployment/liqo-controller-manager", "--tail=40"},
 		{"-n", "liqo", "logs", "deployment/liqo-auth", "--tail=20"},
+		{"-n", "liqo", "logs", "deployment/liqo-gateway", "--tail=20"},
+		{"-n", "liqo", "logs", "daemonset/liqo-route", "--tail=10", "--prefix", "--all-pods"},
 	} {
 		said := c.tryKubectl("", args...)
 		t.Logf("%s: kubectl %s\n%s%s", c.Name, strings.Join(args, " "), said.out, said.err)

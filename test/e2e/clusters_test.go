@@ -37,6 +37,7 @@ func TestClusters(t *testing.T) {
 		{"hostile peer", hostilePeer},
 		{"bad input", badInput},
 		{"provider unreachable", providerUnreachable},
+		{"gateway away", gatewayAway},
 		{"bidirectional", bidirectional},
 		{"uninstall refuses", uninstallRefuses},
 		{"unpeer", unpeerLeavesNothing},
@@ -47,6 +48,7 @@ func TestClusters(t *testing.T) {
 		{"authentication service restarts", authPodDeleted},
 		{"dead provider", deadProvider},
 		{"faults at each step", faultsAtEachStep},
+		{"external network", externalNetwork},
 		{"idle", idle},
 		{"rights", rights},
 	}
@@ -76,6 +78,7 @@ func install(t *testing.T) {
 			t.Errorf("install took %v, want at most a minute", said.took)
 		}
 		c.liqoctl(t, "status")
+		c.networkWorkloads(t, true)
 		before := c.kubectl(t, "-n", "liqo", "get", "configmap/liqo-clusterid-configmap", "secret/auth-token", "-o", "jsonpath={.items[*].data}")
 		again := c.liqoctl(t, "install", "--cluster-name", c.Name, "--cluster-labels", "topology.liqo.io/region="+c.Name)
 		measure("install "+c.Name+" again", "%.1f s", again.took.Seconds())
@@ -95,8 +98,8 @@ func (c *cluster) wantColumns(t *testing.T, other *cluster, want string) {
 
 func peerAndColumns(t *testing.T) {
 	rome.peer(t, milan)
-	rome.wantColumns(t, milan, "Established None External Established")
-	milan.wantColumns(t, rome, "None Established External Established")
+	rome.wantColumns(t, milan, "Established None Established Established")
+	milan.wantColumns(t, rome, "None Established Established Established")
 	header := strings.Fields(strings.Split(rome.kubectl(t, "get", "foreignclusters"), "\n")[0])
 	if want := strings.Fields("NAME TYPE OUTGOING PEERING INCOMING PEERING NETWORKING AUTHENTICATION AGE"); !slices.Equal(header, want) {
 		t.Errorf("columns %v, want %v", header, want)
@@ -234,13 +237,13 @@ func providerUnreachable(t *testing.T) {
 	<-stopped
 	must(t, "component", "start", milan.Name, "kube-apiserver")
 	measure("provider's API server started to node Ready", "%.1f s", rome.nodeReady(t, milan, 30*time.Second).Seconds())
-	rome.wantColumns(t, milan, "Established None External Established")
+	rome.wantColumns(t, milan, "Established None Established Established")
 }
 
 func bidirectional(t *testing.T) {
 	milan.peer(t, rome)
-	rome.wantColumns(t, milan, "Established Established External Established")
-	milan.wantColumns(t, rome, "Established Established External Established")
+	rome.wantColumns(t, milan, "Established Established Established Established")
+	milan.wantColumns(t, rome, "Established Established Established Established")
 }
 
 func uninstallRefuses(t *testing.T) {
@@ -263,11 +266,12 @@ func unpeerLeavesNothing(t *testing.T) {
 		if !strings.Contains(said.out+said.err, "unpeer") {
 			t.Errorf("want a hint that the other side is still peered: %s", said)
 		}
-		first.wantColumns(t, second, "None Established External Established")
-		second.wantColumns(t, first, "Established None External Established")
+		first.wantColumns(t, second, "None Established Established Established")
+		second.wantColumns(t, first, "Established None Established Established")
 		second.liqoctl(t, "unpeer", "out-of-band", first.Name)
 		for _, c := range pair {
 			settled(t, c)
+			networkGone(t, c)
 		}
 		if rome.foreign(t, milan) != nil || milan.foreign(t, rome) != nil {
 			t.Error("a ForeignCluster is left")

@@ -17,6 +17,7 @@ import (
 
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	network "liqo.io/liqo/apis/net/v1alpha1"
 	sharing "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
@@ -43,6 +44,20 @@ func foreignClusters(c *cluster, good func(discovery.ForeignCluster) bool) func(
 func slicesOf(c *cluster, good func(sharing.ResourceSlice) bool) func() bool {
 	return func() bool {
 		var all sharing.ResourceSliceList
+		return some(c, &all, func() int { return counted(all.Items, good) })
+	}
+}
+
+func configsOf(c *cluster, good func(network.NetworkConfig) bool) func() bool {
+	return func() bool {
+		var all network.NetworkConfigList
+		return some(c, &all, func() int { return counted(all.Items, good) })
+	}
+}
+
+func tunnelsOf(c *cluster, good func(network.TunnelEndpoint) bool) func() bool {
+	return func() bool {
+		var all network.TunnelEndpointList
 		return some(c, &all, func() int { return counted(all.Items, good) })
 	}
 }
@@ -84,6 +99,8 @@ func peerPoints() []point {
 		}},
 		{"the provider has the slice", slicesOf(milan, any1)},
 		{"the provider has granted", slicesOf(milan, func(s sharing.ResourceSlice) bool { return s.Status.Phase == sharing.SliceAccepted })},
+		{"the provider knows the consumer's network", configsOf(milan, func(one network.NetworkConfig) bool { return one.Labels[labels.Replicated] == "true" })},
+		{"the tunnel is agreed", tunnelsOf(rome, any1)},
 		{"the node exists", func() bool { node, err := rome.node(milan); return err == nil && node.Name != "" }},
 	}
 }
@@ -93,6 +110,7 @@ func unpeerPoints() []point {
 	return []point{
 		{"the wish is written", foreignClusters(rome, func(fc discovery.ForeignCluster) bool { return fc.Spec.OutgoingPeeringEnabled == discovery.PeeringNo })},
 		{"the slice is being deleted", slicesOf(rome, func(s sharing.ResourceSlice) bool { return s.DeletionTimestamp != nil })},
+		{"the tunnel is being deleted or gone", not(tunnelsOf(rome, func(one network.TunnelEndpoint) bool { return one.DeletionTimestamp == nil }))},
 		{"the node is gone", func() bool { _, err := rome.node(milan); return err != nil }},
 		{"the provider's slice is being deleted or gone", not(slicesOf(milan, func(s sharing.ResourceSlice) bool { return s.DeletionTimestamp == nil }))},
 		{"the provider's foreign cluster is being deleted or gone", not(foreignClusters(milan, func(fc discovery.ForeignCluster) bool { return fc.DeletionTimestamp == nil }))},

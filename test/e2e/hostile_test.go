@@ -74,7 +74,12 @@ func hostilePeer(t *testing.T) {
 	if status != http.StatusOK {
 		t.Fatalf("the identity is not even good for its own slices, so this test shows nothing: %d %s", status, text)
 	}
-	const core, rbac = "/api/v1", "/apis/rbac.authorization.k8s.io/v1"
+	const core, rbac, nets = "/api/v1", "/apis/rbac.authorization.k8s.io/v1", "/apis/net.liqo.io/v1alpha1"
+	agreed, err := milan.agreed()
+	if err != nil || len(agreed.Items) != 1 {
+		t.Fatalf("milan has the tunnels %v, want one: %v", agreed.Items, err)
+	}
+	tunnel := agreed.Items[0].Name
 	object := func(kind, name string) string {
 		return fmt.Sprintf(`{"kind":%q,"metadata":{"name":%q}}`, kind, name)
 	}
@@ -127,7 +132,25 @@ func hostilePeer(t *testing.T) {
 		{"GET", "/apis/sharing.liqo.io/v1alpha1/resourceslices", ""},
 		{"GET", "/apis/sharing.liqo.io/v1alpha1/namespaces/default/resourceslices", ""},
 		{"PATCH", "/apis/sharing.liqo.io/v1alpha1/namespaces/" + own + "/resourceslices/rome/status", `{"status":{"resources":{"cpu":"1000"}}}`},
-		{"GET", "/apis/net.liqo.io/v1alpha1/tunnelendpoints", ""},
+		{"GET", nets + "/networkconfigs", ""},
+		{"GET", nets + "/namespaces/default/networkconfigs", ""},
+		{"GET", nets + "/namespaces/liqo/networkconfigs", ""},
+		{"POST", nets + "/namespaces/default/networkconfigs", object("NetworkConfig", "evil")},
+		{"POST", nets + "/namespaces/liqo/networkconfigs", object("NetworkConfig", "evil")},
+		{"DELETE", nets + "/namespaces/" + own + "/networkconfigs", ""},
+		{"GET", nets + "/tunnelendpoints", ""},
+		{"GET", nets + "/namespaces/" + own + "/tunnelendpoints", ""},
+		{"POST", nets + "/namespaces/" + own + "/tunnelendpoints", object("TunnelEndpoint", "evil")},
+		{"DELETE", nets + "/namespaces/" + own + "/tunnelendpoints", ""},
+		{"PATCH", nets + "/namespaces/" + own + "/tunnelendpoints/" + tunnel, `{"spec":{"remotePodCIDR":"10.0.0.0/8"}}`},
+		{"PATCH", nets + "/namespaces/" + own + "/tunnelendpoints/" + tunnel + "/status", `{"status":{"connection":{"status":"Connected"}}}`},
+		{"GET", nets + "/ipmappings", ""},
+		{"POST", nets + "/ipmappings", `{"kind":"IPMapping","apiVersion":"net.liqo.io/v1alpha1","metadata":{"name":"evil"},"spec":{"address":"10.0.0.1"}}`},
+		{"GET", core + "/namespaces/liqo/secrets/liqo-gateway-keys", ""},
+		{"PATCH", core + "/namespaces/liqo/secrets/liqo-gateway-keys", `{"metadata":{"annotations":{"net.liqo.io/rotate-keys":"now"}}}`},
+		{"GET", core + "/namespaces/liqo/services", ""},
+		{"PATCH", "/apis/apps/v1/namespaces/liqo/deployments/liqo-gateway", `{"spec":{"replicas":0}}`},
+		{"PATCH", "/apis/apps/v1/namespaces/liqo/daemonsets/liqo-route", `{"metadata":{"labels":{"evil":"true"}}}`},
 		{"POST", "/apis/virtualkubelet.liqo.io/v1alpha1/namespaces/default/shadowpods", object("ShadowPod", "evil")},
 		{"POST", "/apis/authentication.k8s.io/v1/tokenreviews", object("TokenReview", "evil")},
 		{"GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", ""},
@@ -143,7 +166,62 @@ func hostilePeer(t *testing.T) {
 		}
 	}
 	hostileNeighbour(t, token, own)
-	measure("hostile peer: calls that answer Forbidden", "%d", len(forbidden))
+	measure("hostile peer: calls that answer Forbidden", "%d", len(forbidden)+hostileNetwork(t, token, own))
+}
+
+// denied tells whether a call was answered by a refusal: of RBAC, or of the policy for peers, which has another code.
+func denied(status int, text string) bool {
+	return status == http.StatusForbidden || status == http.StatusUnprocessableEntity && strings.Contains(text, "ValidatingAdmissionPolicy 'liqo-peers'")
+}
+
+// hostileNetwork: what both clusters tell each other of their networks lies in one namespace, in which the peer may write. It must not write
+// what is ours: neither our description of our network, nor our answer to its own. It returns how many calls that were.
+func hostileNetwork(t *testing.T, token, own string) int {
+	t.Helper()
+	path := "/apis/net.liqo.io/v1alpha1/namespaces/" + own + "/networkconfigs"
+	if status, text := call(t, milan, token, http.MethodGet, path, ""); status != http.StatusOK {
+		t.Fatalf("the identity is not even good for reading what both tell, so this shows nothing: %d %s", status, text)
+	}
+	all, err := milan.told()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := "", ""
+	for _, one := range all.Items {
+		switch {
+		case one.Namespace != own:
+		case one.Labels[labels.Replicated] == "true":
+			theirs = one.Name
+		default:
+			ours = one.Name
+		}
+	}
+	if ours == "" || theirs == "" {
+		t.Fatalf("the network configurations in namespace %s are %q of ours and %q of the peer's, want both", own, ours, theirs)
+	}
+	evil := `{"apiVersion":"net.liqo.io/v1alpha1","kind":"NetworkConfig","metadata":{"name":"evil","labels":{"liqo.io/replication":"true","liqo.io/remoteID":"x"}},"spec":{` +
+		`"cluster":{"clusterID":"x","clusterName":"x"},"podCIDR":"10.0.0.0/16","externalCIDR":"10.1.0.0/16","endpointIP":"192.0.2.7","backendType":"wireguard","backend_config":{}}}`
+	answer := `{"status":{"processed":true,"podCIDRNAT":"10.0.0.0/16","externalCIDRNAT":"None"}}`
+	calls := []struct{ method, path, body string }{
+		{"POST", path, evil},
+		{"PATCH", path + "/" + theirs + "/status", answer},
+		{"PATCH", path + "/" + theirs, `{"metadata":{"labels":{"liqo.io/replicated":"false","liqo.io/replication":"true"}}}`},
+		{"PATCH", path + "/" + theirs, `{"metadata":{"labels":{"liqo.io/replicated":null}}}`},
+		{"PATCH", path + "/" + theirs, `{"metadata":{"finalizers":["x.example/hold"]}}`},
+		{"PATCH", path + "/" + ours, `{"spec":{"endpointIP":"192.0.2.8"}}`},
+		{"PATCH", path + "/" + ours, `{"spec":{"podCIDR":"10.0.0.0/8"}}`},
+		{"PATCH", path + "/" + ours, `{"metadata":{"labels":{"liqo.io/replicated":"true","liqo.io/replication":"false"}}}`},
+		{"PATCH", path + "/" + ours, `{"metadata":{"annotations":{"x.example/a":"b"}}}`},
+		{"PATCH", path + "/" + ours, `{"metadata":{"finalizers":["x.example/hold"]}}`},
+		{"DELETE", path + "/" + ours, ""},
+	}
+	for _, f := range calls {
+		if status, text := call(t, milan, token, f.method, f.path, f.body); !denied(status, text) {
+			t.Errorf("%s %s %s: %d, want a refusal\n%s", f.method, f.path, f.body, status, text)
+		}
+	}
+	milan.wantColumns(t, rome, "None Established Established Established")
+	return len(calls)
 }
 
 // hostileNeighbour: in a bidirectional peering, the provider's own request to the peer lies in the same namespace as
@@ -165,7 +243,7 @@ func hostileNeighbour(t *testing.T, token, own string) {
 		{"PATCH", path + "/rome", `{"metadata":{"finalizers":null}}`},
 		{"PATCH", path + "/rome", `{"metadata":{"finalizers":["liqo.io/grant","x.example/hold"]}}`},
 	} {
-		if status, text := call(t, milan, token, f.method, f.path, f.body); status != http.StatusForbidden && status != http.StatusUnprocessableEntity {
+		if status, text := call(t, milan, token, f.method, f.path, f.body); !denied(status, text) {
 			t.Errorf("%s %s %s: %d, want a refusal\n%s", f.method, f.path, f.body, status, text)
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/go-logr/logr"
 
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
+	network "liqo.io/liqo/apis/net/v1alpha1"
 	sharing "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
@@ -100,7 +101,7 @@ func meet() error {
 	}
 	tools = status.Bin
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discovery.AddToScheme, sharing.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discovery.AddToScheme, network.AddToScheme, sharing.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return err
 		}

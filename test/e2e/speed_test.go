@@ -16,13 +16,14 @@ import (
 
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	network "liqo.io/liqo/apis/net/v1alpha1"
 	sharing "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
 // milestones are moments of a peering, as watches of both clusters see them, in the order they are shown.
 var milestones = []string{
 	"foreign cluster", "slice", "kubelet pod", "key pinned", "identity", "slice at provider", "granted",
-	"grant at consumer", "kubelet runs", "node", "node Ready", "command ends",
+	"grant at consumer", "network told", "tunnel agreed", "tunnel connected", "kubelet runs", "node", "node Ready", "command ends",
 }
 
 // clockwork notes when each milestone was first seen.
@@ -65,6 +66,13 @@ func (c *clockwork) start(ctx context.Context, t testing.TB) {
 		c.reached("slice")
 		if o.(*sharing.ResourceSlice).Status.Phase == sharing.SliceAccepted {
 			c.reached("grant at consumer")
+		}
+	})
+	follow(ctx, t, rome, &network.NetworkConfigList{}, func(client.Object) { c.reached("network told") })
+	follow(ctx, t, rome, &network.TunnelEndpointList{}, func(o client.Object) {
+		c.reached("tunnel agreed")
+		if o.(*network.TunnelEndpoint).Status.Connection.Status == network.Connected {
+			c.reached("tunnel connected")
 		}
 	})
 	follow(ctx, t, rome, &corev1.PodList{}, func(o client.Object) {

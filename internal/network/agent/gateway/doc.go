@@ -12,4 +12,4 @@ package gateway
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:groups=net.liqo.io,resources=tunnelendpoints;ipmappings,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=pods,verbs=list;watch
-// +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,resourceNames=liqo-gateway-keys,verbs=get;list;watch
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,resourceNames=liqo-gateway-keys,verbs=list;watch
