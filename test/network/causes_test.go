@@ -178,8 +178,13 @@ func agentRestarts(t *testing.T) (all string) {
 	return all
 }
 
+// oneAtATime: the playground refuses a command while another one is at work.
+var oneAtATime sync.Mutex
+
 func playground(t *testing.T, args ...string) {
 	t.Helper()
+	oneAtATime.Lock()
+	defer oneAtATime.Unlock()
 	if said := clusters.Playground(args...); said.Code != 0 {
 		t.Error(said)
 	}

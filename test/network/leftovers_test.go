@@ -18,8 +18,8 @@ const state = `ip -o link; ip -o addr; ip rule; ip route show table all; ip neig
 sysctl -a 2>/dev/null | grep -E '^net\.(ipv4\.(conf|ip_|fib_|neigh\.default|icmp|tcp_)|netfilter\.nf_conntrack_(max|tcp|udp))'`
 
 var (
-	// pods names what comes and goes with pods.
-	ofPods = regexp.MustCompile(`veth|nf_conntrack_count`)
+	// ofPods is what comes and goes with pods, and with load balancers of the playground.
+	ofPods = regexp.MustCompile(`veth|nf_conntrack_count|lo:pool|local \S+ dev lo table local proto kernel scope host src 10\.210\.\d+\.2\d\d$`)
 	// number is the index that a link happens to have.
 	number = regexp.MustCompile(`^\d+: `)
 )
