@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,10 @@ import (
 
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,verbs=create
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,resourceNames=liqo-gateway-keys,verbs=get;list;watch;update
+// +kubebuilder:rbac:namespace=liqo,groups=apps,resources=deployments,resourceNames=liqo-controller-manager,verbs=get
+
+// managerDeployment is what these controllers run in. The keys belong to it, so that they go with it, however it is removed.
+const managerDeployment = "liqo-controller-manager"
 
 // keysReconciler makes the keys of the gateways, and new ones when it is told to.
 type keysReconciler struct {
@@ -130,6 +135,14 @@ func (r *keysReconciler) create(ctx context.Context) error {
 		return err
 	}
 	keys.write(secret)
+	var manager metav1.PartialObjectMetadata
+	manager.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: managerDeployment}, &manager); {
+	case err == nil:
+		secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: manager.APIVersion, Kind: manager.Kind, Name: manager.Name, UID: manager.UID}}
+	case !apierrors.IsNotFound(err): // that is a process outside of the cluster, whose keys belong to nobody
+		return fmt.Errorf("get Deployment %s/%s, to which the keys of the gateways belong: %w", r.options.Namespace, managerDeployment, err)
+	}
 	// If it is there, the cache was late.
 	if err := r.client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create Secret %s/%s: %w", secret.Namespace, secret.Name, err)

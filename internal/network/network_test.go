@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -276,9 +277,20 @@ func TestKeys(t *testing.T) {
 	b := newBench(t)
 	b.node("n1", "192.0.2.1", true)
 	b.service(0, corev1.ServiceTypeNodePort)
+	pod := map[string]string{"app": "manager"}
+	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: "liqo-controller-manager"}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: pod},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}}},
+	}}
+	b.create(manager)
 	stop := b.run()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: KeysSecret}}
 	b.until("keys are made", func() bool { return b.there(secret) })
+	// Kubernetes removes them with what they belong to.
+	want := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: manager.Name, UID: manager.UID}}
+	if !slices.Equal(secret.OwnerReferences, want) {
+		t.Errorf("the keys belong to %v, want %v", secret.OwnerReferences, want)
+	}
 	keys, err := GatewayKeys(secret)
 	b.must(err)
 	milan := b.peer("milan")

@@ -30,14 +30,13 @@ type side struct {
 	pullPolicy corev1.PullPolicy
 	namespace  string
 	pods       []pod
-	// own leads to the pods here, far to the first pod of the other cluster.
-	own, far service
+	// far leads to the first pod of the other cluster.
+	far service
 }
 
 type node struct {
-	name string
-	// address is its internal one, external that which peers reach it at, as this cluster numbers it.
-	address, external netip.Addr
+	name    string
+	address netip.Addr // its internal one
 }
 
 type pod struct {
@@ -108,15 +107,19 @@ func agree(a, b *side) error {
 	return nil
 }
 
-// The cases.
+// The cases, in the order in which they are tried: what the later ones need comes first. Node ports of the other cluster are not among
+// them: whether a node serves them at the address that we have for it is its kube-proxy's choice.
 const (
 	podToPod      = "pod to pod"
 	nodeToPod     = "node to pod"
 	podToService  = "pod to Service with a remote endpoint"
 	podToNodePort = "pod to NodePort with a remote endpoint"
-	// Whom the pod behind sees is that node's own business: kube-proxy there hides who asks, as it does for everybody.
-	podToTheirPort = "pod to NodePort of a remote node"
 )
+
+var order = []string{podToPod, nodeToPod, podToService, podToNodePort}
+
+// smallBytes is the most that one leg can send without being noticed by the others.
+const smallBytes = 64 << 10
 
 // leg is one way to be tried.
 type leg struct {
@@ -129,6 +132,8 @@ type leg struct {
 	bytes          int64
 	// service: it goes through a Service that was made just now.
 	service bool
+	// large: it comes after all those that are not, and with fewer beside it.
+	large bool
 	// servers may answer; sources are the networks from which they are to see the request come; none: any.
 	servers []string
 	sources []netip.Prefix
@@ -180,15 +185,6 @@ func plan(from, to *side, large int64) (legs []leg) {
 			l.aim(next.address, true, from.far.nodePorts[protocol])
 			l.protocol = protocol
 			legs = append(legs, l)
-
-			for _, n := range to.nodes {
-				l := begin(p, podToTheirPort)
-				l.to, l.servers, l.service = "node "+n.name, to.names(), true
-				seen, ok := ipam.Swap(n.external, v.remoteExternal, v.remoteExtSeen)
-				l.aim(seen, ok, to.own.nodePorts[protocol])
-				l.protocol = protocol
-				legs = append(legs, l)
-			}
 		}
 	}
 	return spread(legs, large)
@@ -203,7 +199,7 @@ func spread(legs []leg, large int64) (all []leg) {
 			}
 			for _, bytes := range []int64{1, large} {
 				one := l
-				one.protocol, one.bytes = protocol, bytes
+				one.protocol, one.bytes, one.large = protocol, bytes, bytes > smallBytes
 				all = append(all, one)
 			}
 		}
@@ -211,9 +207,6 @@ func spread(legs []leg, large int64) (all []leg) {
 	slices.SortStableFunc(all, func(a, b leg) int { return slices.Index(order, a.title) - slices.Index(order, b.title) })
 	return all
 }
-
-// order in which the cases are tried: what the later ones need comes first.
-var order = []string{podToPod, nodeToPod, podToService, podToNodePort, podToTheirPort}
 
 // aim sets the target.
 func (l *leg) aim(address netip.Addr, ok bool, port int) {
@@ -277,20 +270,12 @@ func (s *side) first() pod {
 	return s.pods[i]
 }
 
-// names of the pods that are not in the network of their node.
-func (s *side) names() (names []string) {
-	for _, p := range s.pods {
-		if !p.host {
-			names = append(names, p.name)
-		}
-	}
-	return names
-}
-
 // Size writes an amount of bytes for people.
-func (r Result) Size() string {
-	if r.Bytes >= 1<<20 && r.Bytes%(1<<20) == 0 {
-		return strconv.FormatInt(r.Bytes>>20, 10) + " MiB"
+func (r Result) Size() string { return size(r.Bytes) }
+
+func size(bytes int64) string {
+	if bytes >= 1<<20 && bytes%(1<<20) == 0 {
+		return strconv.FormatInt(bytes>>20, 10) + " MiB"
 	}
-	return strconv.FormatInt(r.Bytes, 10) + " B"
+	return strconv.FormatInt(bytes, 10) + " B"
 }

@@ -4,8 +4,8 @@
 // every way that a packet can take. Packets are sent by these pods, which are asked through the API server; so nothing but access to both
 // API servers is needed.
 //
-// legs.go says who is to reach whom, at which address and as whom, by arithmetic on what the clusters agreed on; it is pure. It must not
-// know how the network does it. The proof is networktest_test.go: real API servers, with pods that answer as a network would, or a broken one.
+// legs.go says who is to reach whom, at which address and as whom, by arithmetic on what the clusters agreed on; it is pure. trial.go
+// tries it. It must not know how the network does it. The proof is networktest_test.go: real API servers, with pods that answer as a network would, or a broken one.
 package networktest
 
 import (
@@ -16,7 +16,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -27,8 +26,6 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/action"
-	"liqo.io/liqo/internal/network/ipam"
-	"liqo.io/liqo/internal/network/matrix"
 )
 
 // Cluster is one of the two.
@@ -82,9 +79,9 @@ type Result struct {
 }
 
 const (
-	// atOnce is how many legs are tried side by side.
-	atOnce = 4
-	// settleTime is what a cluster may take to lead packets to a Service that was made just now.
+	// atOnce is how many legs are tried side by side, manyAtOnce how many of those that move many bytes.
+	atOnce, manyAtOnce = 8, 4
+	// settleTime is what a cluster may take to lead packets to a Service.
 	settleTime, settlePause = 15 * time.Second, 500 * time.Millisecond
 	// cleanTime bounds the clean-up.
 	cleanTime = time.Minute
@@ -143,7 +140,8 @@ func Run(ctx context.Context, o Options, p action.Progress) (report Report, err 
 	}
 	p.Done(fmt.Sprintf("Pods run on %d nodes of %s and on %d of %s", len(here.nodes), here.name, len(there.nodes), there.name))
 	legs := append(plan(here, there, o.Bytes), plan(there, here, o.Bytes)...)
-	report.Results = tryAll(ctx, o, legs, key, p)
+	attempts := &trial{local: o.Local.Asker, remote: o.Remote.Asker, key: key, legs: legs, settled: time.Now().Add(settleTime), progress: p}
+	report.Results = attempts.run(ctx)
 	for i := range report.Results {
 		if report.Results[i].Error != "" {
 			report.Failed++
@@ -153,54 +151,6 @@ func Run(ctx context.Context, o Options, p action.Progress) (report Report, err 
 		return report, fmt.Errorf("not all of %d legs were tried: %w", len(legs), ctx.Err())
 	}
 	return report, nil
-}
-
-// tryAll tries the legs, some side by side, and keeps their order.
-func tryAll(ctx context.Context, o Options, legs []leg, key string, p action.Progress) []Result {
-	results := make([]Result, len(legs))
-	next := make(chan int)
-	var all sync.WaitGroup
-	for range atOnce {
-		all.Go(func() {
-			for i := range next {
-				asker := o.Local.Asker
-				if legs[i].remote {
-					asker = o.Remote.Asker
-				}
-				results[i] = try(ctx, asker, &legs[i], key)
-			}
-		})
-	}
-	for i := range legs {
-		p.Start(fmt.Sprintf("Trying %d of %d: %s, %s, from %s to %s", i+1, len(legs), legs[i].title, legs[i].protocol, legs[i].fromCluster, legs[i].toCluster))
-		next <- i
-	}
-	close(next)
-	all.Wait()
-	p.Stop()
-	return results
-}
-
-// try tries one leg. What goes through a Service is tried again for a while, since that was made just now; all else must work at once.
-func try(ctx context.Context, asker Asker, l *leg, key string) Result {
-	if l.impossible != "" {
-		return l.judge(matrix.Answer{})
-	}
-	for began := time.Now(); ; {
-		answer, err := asker.Ask(ctx, Question{Namespace: l.namespace, Pod: l.pod, Key: key, Protocol: l.protocol, Target: l.target, Bytes: l.bytes})
-		if err != nil {
-			answer = matrix.Answer{Error: fmt.Sprintf("the pod %s/%s could not be asked: %v", l.namespace, l.pod, err)}
-		}
-		result := l.judge(answer)
-		if result.Error == "" || !l.service || time.Since(began) > settleTime || ctx.Err() != nil {
-			return result
-		}
-		select {
-		case <-ctx.Done():
-			return result
-		case <-time.After(settlePause):
-		}
-	}
 }
 
 // look reads what the two clusters are, and what they agreed on.
@@ -257,7 +207,7 @@ func (s *side) read(ctx context.Context, cluster Cluster, other *side, most int)
 	if err := cluster.Client.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("list nodes in %s: %w", s.name, err)
 	}
-	s.nodes, s.left = nodesOf(nodes.Items, s.view, most)
+	s.nodes, s.left = nodesOf(nodes.Items, most)
 	if len(s.nodes) == 0 {
 		return fmt.Errorf("%s has no node that is Ready and has an address", s.name)
 	}
@@ -265,20 +215,12 @@ func (s *side) read(ctx context.Context, cluster Cluster, other *side, most int)
 }
 
 // nodesOf are the nodes that take part, by name, and how many do not although they could.
-func nodesOf(all []corev1.Node, v view, most int) (nodes []node, left int) {
-	var known []ipam.Node
+func nodesOf(all []corev1.Node, most int) (nodes []node, left int) {
 	for i := range all {
 		one := &all[i]
 		if one.Labels[labels.Type] == labels.TypeVirtualNode {
 			continue
 		}
-		own := ipam.Node{Name: one.Name}
-		for _, text := range one.Spec.PodCIDRs {
-			if network, err := netip.ParsePrefix(text); err == nil {
-				own.PodCIDRs = append(own.PodCIDRs, network)
-			}
-		}
-		known = append(known, own)
 		ready := slices.ContainsFunc(one.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})
@@ -288,10 +230,6 @@ func nodesOf(all []corev1.Node, v view, most int) (nodes []node, left int) {
 				break
 			}
 		}
-	}
-	external := ipam.NodeAddresses(v.localExternal, v.localPods, known)
-	for i := range nodes {
-		nodes[i].external = external[nodes[i].name]
 	}
 	slices.SortFunc(nodes, func(a, b node) int { return strings.Compare(a.name, b.name) })
 	if most > 0 && len(nodes) > most {

@@ -48,6 +48,14 @@ const (
 
 type silent struct{}
 
+// lines keeps what is told.
+type lines struct {
+	silent
+	all []string
+}
+
+func (l *lines) Info(text string) { l.all = append(l.all, text) }
+
 func (silent) Start(string) {}
 func (silent) Done(string)  {}
 func (silent) Info(string)  {}
@@ -248,18 +256,6 @@ func (w *world) carry(ctx context.Context, at int, from *corev1.Pod, q Question)
 	if !ok {
 		return matrix.Answer{Error: "nobody has " + q.Target}
 	}
-	if strings.HasPrefix(there, "10.201.") { // a node: its own Service leads on
-		if err := w.clusters[1-at].List(ctx, &services, client.InNamespace(q.Namespace)); err != nil {
-			return matrix.Answer{Error: err.Error()}
-		}
-		for _, service := range services.Items {
-			for _, one := range service.Spec.Ports {
-				if service.Name == ownService && one.NodePort == port && string(one.Protocol) == q.Protocol {
-					there, port, source = "10.200.0.7", matrix.Port, "192.168.0.10"
-				}
-			}
-		}
-	}
 	var pods corev1.PodList
 	if err := w.clusters[1-at].List(ctx, &pods, client.InNamespace(q.Namespace)); err != nil {
 		return matrix.Answer{Error: err.Error()}
@@ -276,7 +272,7 @@ func (w *world) options() Options {
 	return Options{
 		Local:  Cluster{Client: w.clusters[0], Asker: asker{w, 0}, Namespace: "liqo"},
 		Remote: Cluster{Client: w.clusters[1], Asker: asker{w, 1}, Namespace: "liqo"},
-		Bytes:  1000, Timeout: time.Minute,
+		Bytes:  1 << 20, Timeout: time.Minute,
 	}
 }
 
@@ -300,7 +296,8 @@ func (w *world) left(t *testing.T) (names []string) {
 func TestWithAPIServers(t *testing.T) {
 	w := newWorld(t)
 	t.Run("all works", func(t *testing.T) {
-		report, err := Run(t.Context(), w.options(), silent{})
+		told := &lines{}
+		report, err := Run(t.Context(), w.options(), told)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,12 +306,27 @@ func TestWithAPIServers(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		}
-		// Two nodes on each side, two protocols, two sizes, two directions: pod to pod 4, node to pod 4, to a Service 2, to a node port 2, to theirs 4.
-		if len(report.Results) != (4+4+2+2+4)*2*2*2 || report.Failed != 0 || report.Local != "rome" || report.Remote != "milan" {
+		// Two nodes on each side, two protocols, two sizes, two directions: pod to pod 4, node to pod 4, to a Service 2, to a node port 2.
+		if len(report.Results) != (4+4+2+2)*2*2*2 || report.Failed != 0 || report.Local != "rome" || report.Remote != "milan" {
 			t.Errorf("%d results, %d failed, %s and %s", len(report.Results), report.Failed, report.Local, report.Remote)
 		}
 		if left := w.left(t); len(left) > 0 {
 			t.Errorf("left: %v", left)
+		}
+		// Also without a terminal one sees how far it is: a line for each case and size, the small ones first.
+		var want []string
+		for _, size := range []string{"1 B", "1 MiB"} {
+			for title, count := range map[string]int{podToPod: 16, nodeToPod: 16, podToService: 8, podToNodePort: 8} {
+				want = append(want, fmt.Sprintf("%s, %s: %d of %[3]d ways work", title, size, count))
+			}
+		}
+		for _, line := range want {
+			if !slices.Contains(told.all, line) {
+				t.Errorf("not told: %s\n%q", line, told.all)
+			}
+		}
+		if i := slices.IndexFunc(told.all, func(line string) bool { return strings.Contains(line, "1 MiB") }); i < 4 || len(told.all) != len(want) {
+			t.Errorf("told: %q", told.all)
 		}
 		key := w.asked[0].Key
 		for _, q := range w.asked {
@@ -337,6 +349,23 @@ func TestWithAPIServers(t *testing.T) {
 		for _, r := range report.Results {
 			if r.Error != "" && (r.Case != podToPod || r.FromCluster != "rome" || r.From != "pod on rome-0" || r.To != "pod on milan-0" || !strings.Contains(r.Error, `"10.4.0.0", want 10.2.0.7`)) {
 				t.Errorf("%+v", r)
+			}
+		}
+	})
+	t.Run("nothing passes on one way", func(t *testing.T) {
+		w.bend = func(q Question, a *matrix.Answer) {
+			if strings.HasPrefix(q.Pod, "pod-0-local") && q.Protocol == matrix.UDP && strings.HasPrefix(q.Target, "10.1.0.7:") {
+				*a = matrix.Answer{Error: "no answer to 6 datagrams"}
+			}
+		}
+		defer func() { w.bend = nil }()
+		report, err := Run(t.Context(), w.options(), silent{})
+		if err != nil || report.Failed != 2 {
+			t.Fatalf("%d failed, want 2 (both sizes): %v", report.Failed, err)
+		}
+		for _, r := range report.Results {
+			if want := map[bool]string{false: "no answer to 6 datagrams", true: "not tried, since not even 1 B came through"}[r.Bytes > 1]; r.Error != "" && r.Error != want {
+				t.Errorf("%+v, want %q", r, want)
 			}
 		}
 	})

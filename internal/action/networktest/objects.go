@@ -26,11 +26,10 @@ const (
 	namespacePrefix = "liqo-test-network-"
 	// appName is the label of its objects. They are not part of an installation, so they have no other one of ours.
 	appName = "network-test"
-	// networkLabel tells pods with an address of their own from those in the network of their node.
-	networkLabel          = "network"
+	// The names of pods begin so: with an address of their own, and in the network of their node.
 	networkPod, networkNo = "pod", "node"
 
-	ownService, farService = "own", "far"
+	farService = "far"
 )
 
 // start makes the namespace and the pods.
@@ -71,7 +70,7 @@ func (s *side) pod(n node, host bool, key string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			// The other cluster's have other names: who answers says who it is.
-			Namespace: s.namespace, Name: fmt.Sprintf("%s-%d-%s", network, at, s.suffix()), Labels: map[string]string{labels.AppName: appName, networkLabel: network},
+			Namespace: s.namespace, Name: fmt.Sprintf("%s-%d-%s", network, at, s.suffix()), Labels: map[string]string{labels.AppName: appName},
 		},
 		Spec: corev1.PodSpec{
 			// This very node, whatever is wrong with it.
@@ -147,22 +146,9 @@ func trouble(p *corev1.Pod) string {
 	return text
 }
 
-// publish makes two Services: one that leads to the pods here, and one that leads to the first pod of the other cluster, as it is seen from here.
+// publish makes a Service that leads to the first pod of the other cluster, as it is seen from here. It has no other endpoint: each datagram of
+// an exchange must reach the same pod.
 func (s *side) publish(ctx context.Context, c client.Client, other *side) error {
-	for name, to := range map[string]*service{ownService: &s.own, farService: &s.far} {
-		object := s.service(name)
-		if err := c.Create(ctx, object); err != nil {
-			return fmt.Errorf("create Service %s: %w", name, err)
-		}
-		address, err := netip.ParseAddr(object.Spec.ClusterIP)
-		if err != nil {
-			return fmt.Errorf("address of Service %s: %w", name, err)
-		}
-		*to = service{address: address, nodePorts: map[string]int{}}
-		for _, port := range object.Spec.Ports {
-			to.nodePorts[string(port.Protocol)] = int(port.NodePort)
-		}
-	}
 	seen, ok := ipam.Swap(other.first().address, s.view.remotePods, s.view.remotePodsSeen)
 	if !ok {
 		return fmt.Errorf("pod %s of %s has the address %s, which is not in the network that the clusters agreed on, %s",
@@ -171,20 +157,29 @@ func (s *side) publish(ctx context.Context, c client.Client, other *side) error 
 	if err := c.Create(ctx, s.slice(seen)); err != nil {
 		return fmt.Errorf("create EndpointSlice %s: %w", farService, err)
 	}
+	object := s.service()
+	if err := c.Create(ctx, object); err != nil {
+		return fmt.Errorf("create Service %s: %w", farService, err)
+	}
+	address, err := netip.ParseAddr(object.Spec.ClusterIP)
+	if err != nil {
+		return fmt.Errorf("address of Service %s: %w", farService, err)
+	}
+	s.far = service{address: address, nodePorts: map[string]int{}}
+	for _, port := range object.Spec.Ports {
+		s.far.nodePorts[string(port.Protocol)] = int(port.NodePort)
+	}
 	return nil
 }
 
-func (s *side) service(name string) *corev1.Service {
-	object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: map[string]string{labels.AppName: appName}}}
+func (s *side) service() *corev1.Service {
+	object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: farService, Labels: map[string]string{labels.AppName: appName}}}
 	object.Spec.Type = corev1.ServiceTypeNodePort
 	object.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
 	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
 		object.Spec.Ports = append(object.Spec.Ports, corev1.ServicePort{
 			Name: strings.ToLower(string(protocol)), Protocol: protocol, Port: matrix.Port, TargetPort: intstr.FromInt32(matrix.Port),
 		})
-	}
-	if name == ownService {
-		object.Spec.Selector = map[string]string{labels.AppName: appName, networkLabel: networkPod}
 	}
 	return object
 }

@@ -132,6 +132,7 @@ func (d *datagrams) send(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = socket.Close() }() // nothing is on its way any more
+	buffer := make([]byte, 2*chunk)       // an answer, with the name and the address in it
 	for {
 		number, more := d.take()
 		if !more {
@@ -141,14 +142,14 @@ func (d *datagrams) send(ctx context.Context) error {
 		payload := make([]byte, min(chunk, d.count-number*chunk))
 		_, _ = (&pattern{offset: number * chunk}).Read(payload) // never fails
 		datagram = append(datagram, payload...)
-		if err := d.piece(ctx, socket, datagram); err != nil {
+		if err := d.piece(ctx, socket, datagram, buffer); err != nil {
 			return err
 		}
 	}
 }
 
 // piece sends one datagram until it is answered.
-func (d *datagrams) piece(ctx context.Context, socket net.Conn, datagram []byte) error {
+func (d *datagrams) piece(ctx context.Context, socket net.Conn, datagram, buffer []byte) error {
 	var last error
 	for try := range tries {
 		if ctx.Err() != nil {
@@ -158,7 +159,7 @@ func (d *datagrams) piece(ctx context.Context, socket net.Conn, datagram []byte)
 			last = err // perhaps what the one before met
 			continue
 		}
-		server, source, err := await(socket, datagram)
+		server, source, err := await(socket, datagram, buffer)
 		if err == nil {
 			return d.note(server, source, try)
 		}
@@ -168,11 +169,10 @@ func (d *datagrams) piece(ctx context.Context, socket net.Conn, datagram []byte)
 }
 
 // await reads until the answer to the datagram is there, which ends with what was sent. Late answers to earlier ones are skipped.
-func await(socket net.Conn, datagram []byte) (server, source string, err error) {
+func await(socket net.Conn, datagram, buffer []byte) (server, source string, err error) {
 	if err := socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return "", "", err
 	}
-	buffer := make([]byte, 64<<10)
 	for {
 		n, err := socket.Read(buffer)
 		if err != nil {

@@ -3,6 +3,8 @@
 // Package cleanup ends all peerings of a cluster before Liqo is removed from it, while the controllers that take
 // peerings down still run. It is a job of its own, with rights of its own, that Helm waits for.
 //
+// It also waits for the tunnels, and then a moment for the agents, which take away what they made on the nodes while they are still there.
+//
 // It must not know how a peering is taken down: it says what is wanted, waits until the controllers have done it,
 // and names what they have not. Nor does it force anything; a dead peer is the controllers' business, and they have deadlines. Its proofs are
 // plan_test.go, for the decisions, and cleanup_test.go, against a real API server and with the rights of the job.
@@ -32,10 +34,12 @@ import (
 	discoveryconfig "liqo.io/liqo/apis/applyconfiguration/discovery/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 )
 
 // +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=net.liqo.io,resources=tunnelendpoints,verbs=list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=list
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo,groups=apps,resources=deployments,resourceNames=liqo-auth,verbs=get;patch
@@ -47,6 +51,8 @@ const (
 
 	// retryAfter is the pause after a write that failed, for example while the webhook is not there.
 	retryAfter = 2 * time.Second
+	// tidyTime is what an agent needs to see that the last tunnel is gone and to clean its node, many times over.
+	tidyTime = time.Second
 	// lastWords is how long the end may take after the deadline: to list what stands, and to let strangers in again.
 	lastWords = 10 * time.Second
 )
@@ -61,11 +67,11 @@ type Options struct {
 	Out       io.Writer // one line for each thing that changes
 }
 
-// Run returns when no foreign cluster and no tenant namespace is left, or an error that says which are and why.
+// Run returns when no foreign cluster, no tenant namespace and no tunnel is left, or an error that says which are and why.
 func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
 	scheme := kruntime.NewScheme()
 	for _, add := range []func(*kruntime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, discoveryv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return err
@@ -106,6 +112,8 @@ type run struct {
 	client client.Client
 	reader client.Reader // what is watched
 	told   string
+	// tunneled: there was a tunnel, so there is something on the nodes.
+	tunneled bool
 	// stopped and removed are those that were asked to end: what is watched lags behind, and shows them as they were.
 	stopped, removed map[types.UID]bool
 }
@@ -115,6 +123,7 @@ type run struct {
 func (r *run) watch(ctx context.Context, config *rest.Config, scheme *kruntime.Scheme) (<-chan struct{}, error) {
 	watched, err := cache.New(config, cache.Options{Scheme: scheme, ByObject: map[client.Object]cache.ByObject{
 		&discoveryv1alpha1.ForeignCluster{}: {},
+		&netv1alpha1.TunnelEndpoint{}:       {},
 		&corev1.Namespace{}:                 {Label: klabels.SelectorFromSet(tenants)},
 	}})
 	if err != nil {
@@ -128,7 +137,7 @@ func (r *run) watch(ctx context.Context, config *rest.Config, scheme *kruntime.S
 		}
 	}
 	go func() { _ = watched.Start(ctx) }() // if it could not start, nothing is ever in sync
-	for _, object := range []client.Object{&discoveryv1alpha1.ForeignCluster{}, &corev1.Namespace{}} {
+	for _, object := range []client.Object{&discoveryv1alpha1.ForeignCluster{}, &netv1alpha1.TunnelEndpoint{}, &corev1.Namespace{}} {
 		informer, err := watched.GetInformer(ctx, object)
 		if meta.IsNoMatchError(err) {
 			fmt.Fprintln(r.Out, "the resource definitions are gone already, so there are no peerings to end")
@@ -144,7 +153,7 @@ func (r *run) watch(ctx context.Context, config *rest.Config, scheme *kruntime.S
 		}
 	}
 	if !watched.WaitForCacheSync(ctx) {
-		return nil, fmt.Errorf("%w after %s: foreign clusters and namespaces could not be watched; is the API server there?", ErrStanding, r.Timeout)
+		return nil, fmt.Errorf("%w after %s: foreign clusters, tunnels and namespaces could not be watched; is the API server there?", ErrStanding, r.Timeout)
 	}
 	r.reader = watched
 	return changed, nil
@@ -158,8 +167,12 @@ func (r *run) loop(ctx context.Context, changed <-chan struct{}) error {
 		}
 		if now.done() {
 			// The cache may lag behind a peer that was made just now. Nothing is not believed to be there until asked.
-			if now, err = r.look(ctx, r.client); err != nil || now.done() {
+			if now, err = r.look(ctx, r.client); err != nil {
 				return err
+			}
+			if now.done() {
+				r.awaitAgents(ctx)
+				return nil
 			}
 		}
 		r.say(now.waiting)
@@ -182,11 +195,24 @@ var tenants = map[string]string{labels.TenantNamespace: "true"}
 
 func (r *run) look(ctx context.Context, from client.Reader) (step, error) {
 	var peers discoveryv1alpha1.ForeignClusterList
+	var tunnels netv1alpha1.TunnelEndpointList
 	var namespaces corev1.NamespaceList
-	if err := errors.Join(from.List(ctx, &peers), from.List(ctx, &namespaces, client.MatchingLabels(tenants))); err != nil {
+	if err := errors.Join(from.List(ctx, &peers), from.List(ctx, &tunnels), from.List(ctx, &namespaces, client.MatchingLabels(tenants))); err != nil {
 		return step{}, fmt.Errorf("look what stands: %w", err)
 	}
-	return next(peers.Items, namespaces.Items), nil
+	r.tunneled = r.tunneled || len(tunnels.Items) > 0
+	return next(peers.Items, namespaces.Items, tunnels.Items), nil
+}
+
+// awaitAgents lets the agents clean the nodes, if a tunnel ended just now. One that takes longer cleans its node when it ends.
+func (r *run) awaitAgents(ctx context.Context) {
+	if !r.tunneled {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(tidyTime):
+	}
 }
 
 func (r *run) act(ctx context.Context, now step) (err error) {

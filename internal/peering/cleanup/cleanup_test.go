@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	chart "liqo.io/liqo/deployments/liqo"
 	"liqo.io/liqo/internal/kube/crds"
@@ -34,6 +36,8 @@ const namespace = "liqo"
 type world struct {
 	client.WithWatch
 	job *rest.Config
+	// tunnelGone is when the last tunnel went, in nanoseconds.
+	tunnelGone *atomic.Int64
 }
 
 func newWorld(ctx context.Context, t *testing.T) world {
@@ -41,7 +45,7 @@ func newWorld(ctx context.Context, t *testing.T) world {
 	admin := kubetest.Cluster(t)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, discoveryv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
 	} {
 		must(t, add(scheme))
 	}
@@ -65,7 +69,7 @@ func newWorld(ctx context.Context, t *testing.T) world {
 	grant(ctx, t, c, "job")
 	job := rest.CopyConfig(admin)
 	job.Impersonate.UserName = "job"
-	return world{c, job}
+	return world{c, job, &atomic.Int64{}}
 }
 
 func (w world) peer(ctx context.Context, t *testing.T, name string) {
@@ -75,6 +79,8 @@ func (w world) peer(ctx context.Context, t *testing.T, name string) {
 		Spec:       discoveryv1alpha1.ForeignClusterSpec{OutgoingPeeringEnabled: discoveryv1alpha1.PeeringYes, ForeignAuthURL: "https://peer.example.org"},
 	}))
 	must(t, w.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-" + name, Labels: tenants}}))
+	agreed := tunnel(name)
+	must(t, w.Create(ctx, &agreed))
 }
 
 // controllers does what the controller manager and Kubernetes would: it reports directions down once they are
@@ -105,7 +111,12 @@ func (w world) controllers(ctx context.Context) error {
 				}
 			}
 			peer.Finalizers = nil
-			err = w.Patch(ctx, peer, client.MergeFrom(before))
+			if err := client.IgnoreNotFound(w.Patch(ctx, peer, client.MergeFrom(before))); err != nil {
+				return err
+			}
+			agreed := tunnel(peer.Name)
+			err = w.Delete(ctx, &agreed)
+			w.tunnelGone.Store(time.Now().UnixNano())
 		case peer.Status.ObservedGeneration != peer.Generation:
 			status := discoveryv1alpha1.StatusEstablished
 			if peer.Spec.OutgoingPeeringEnabled == discoveryv1alpha1.PeeringNo {
@@ -147,7 +158,7 @@ func TestRun(t *testing.T) {
 	if !errors.Is(err, ErrStanding) {
 		t.Fatalf("without controllers: %v", err)
 	}
-	for _, part := range []string{"ForeignCluster milan", "ForeignCluster turin", "namespace liqo-tenant-milan", "kubectl delete namespaceoffloading -n default"} {
+	for _, part := range []string{"ForeignCluster milan", "ForeignCluster turin", "namespace liqo-tenant-milan", "the tunnel to turin", "kubectl delete namespaceoffloading -n default"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not name %s: %v", part, err)
 		}
@@ -169,6 +180,14 @@ func TestRun(t *testing.T) {
 	if err := Run(ctx, w.job, o); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
+	if had := time.Since(time.Unix(0, w.tunnelGone.Load())); had < tidyTime {
+		t.Errorf("the agents had %s to clean their nodes, want %s", had, tidyTime)
+	}
+	var tunnels netv1alpha1.TunnelEndpointList
+	must(t, w.List(ctx, &tunnels))
+	if len(tunnels.Items) > 0 {
+		t.Errorf("left: %v", tunnels.Items)
+	}
 	var peers discoveryv1alpha1.ForeignClusterList
 	var left corev1.NamespaceList
 	must(t, w.List(ctx, &peers))
@@ -187,8 +206,12 @@ func TestRun(t *testing.T) {
 
 	// Nothing to do is done at once, and said by silence.
 	out.Reset()
+	began := time.Now()
 	if err := Run(ctx, w.job, o); err != nil || out.Len() > 0 {
 		t.Errorf("third run: %v, said %q", err, out.String())
+	}
+	if took := time.Since(began); took >= tidyTime {
+		t.Errorf("it took %s although there was no tunnel", took)
 	}
 	stop()
 	must(t, <-ended)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
 // step is what there is to do now, and what to wait for. With nothing of either, all is done.
@@ -21,7 +22,7 @@ func (s step) done() bool { return len(s.stop)+len(s.remove)+len(s.waiting) == 0
 
 // next decides from what stands. A foreign cluster is removed only when the controllers have said, of this very
 // wish, that both directions are down: removing it earlier would hide from the log why a direction does not end.
-func next(peers []discoveryv1alpha1.ForeignCluster, tenants []corev1.Namespace) (s step) {
+func next(peers []discoveryv1alpha1.ForeignCluster, tenants []corev1.Namespace, tunnels []netv1alpha1.TunnelEndpoint) (s step) {
 	for _, peer := range peers {
 		switch {
 		case peer.DeletionTimestamp != nil:
@@ -35,6 +36,9 @@ func next(peers []discoveryv1alpha1.ForeignCluster, tenants []corev1.Namespace) 
 		default:
 			s.remove = append(s.remove, peer)
 		}
+	}
+	for _, tunnel := range tunnels {
+		s.waiting = append(s.waiting, fmt.Sprintf("TunnelEndpoint %s/%s, the tunnel to %s, is still there", tunnel.Namespace, tunnel.Name, tunnel.Spec.ClusterIdentity.ClusterName))
 	}
 	for _, tenant := range tenants {
 		switch {

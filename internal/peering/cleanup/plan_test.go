@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
 const (
@@ -32,6 +33,17 @@ func is(of discoveryv1alpha1.PeeringConditionType, status discoveryv1alpha1.Peer
 	return discoveryv1alpha1.PeeringCondition{Type: of, Status: status, Reason: "Why", Message: message}
 }
 
+func tunnel(name string) netv1alpha1.TunnelEndpoint {
+	return netv1alpha1.TunnelEndpoint{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + name, Name: name},
+		Spec: netv1alpha1.TunnelEndpointSpec{
+			ClusterIdentity: netv1alpha1.ClusterIdentity{ClusterID: name, ClusterName: name}, BackendType: "wireguard", BackendConfig: map[string]string{},
+			LocalPodCIDR: "10.0.0.0/16", LocalNATPodCIDR: "None", LocalExternalCIDR: "10.1.0.0/16", LocalNATExternalCIDR: "None",
+			RemotePodCIDR: "10.2.0.0/16", RemoteNATPodCIDR: "None", RemoteExternalCIDR: "10.3.0.0/16", RemoteNATExternalCIDR: "None",
+		},
+	}
+}
+
 func TestNext(t *testing.T) {
 	dying := peer("milan", no, no, 2, is(discoveryv1alpha1.IncomingPeering, discoveryv1alpha1.StatusDisconnecting, ""))
 	dying.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
@@ -44,6 +56,7 @@ func TestNext(t *testing.T) {
 		name         string
 		peers        []discoveryv1alpha1.ForeignCluster
 		tenants      []corev1.Namespace
+		tunnels      []netv1alpha1.TunnelEndpoint
 		stop, remove []string
 		waiting      string // part of it; empty: nothing is waited for
 	}{
@@ -58,9 +71,10 @@ func TestNext(t *testing.T) {
 		{name: "being deleted", peers: []discoveryv1alpha1.ForeignCluster{dying}, tenants: []corev1.Namespace{tenant}, waiting: "milan is being deleted; IncomingPeering is Disconnecting"},
 		{name: "namespace ends", tenants: []corev1.Namespace{terminating}, waiting: "is being deleted; a finalizer remains"},
 		{name: "namespace nobody owns", tenants: []corev1.Namespace{tenant}, waiting: "kubectl delete namespace liqo-tenant-milan-1"},
+		{name: "tunnel stands", tunnels: []netv1alpha1.TunnelEndpoint{tunnel("milan")}, waiting: "TunnelEndpoint liqo-tenant-milan/milan, the tunnel to milan, is still there"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := next(test.peers, test.tenants)
+			got := next(test.peers, test.tenants, test.tunnels)
 			if !slices.Equal(names(got.stop), test.stop) || !slices.Equal(names(got.remove), test.remove) {
 				t.Errorf("stop %v, remove %v; want %v, %v", names(got.stop), names(got.remove), test.stop, test.remove)
 			}
@@ -68,7 +82,7 @@ func TestNext(t *testing.T) {
 			if !strings.Contains(text, test.waiting) || (test.waiting == "" && text != "") {
 				t.Errorf("waiting: %q, want %q", text, test.waiting)
 			}
-			if want := len(test.peers)+len(test.tenants) == 0; got.done() != want {
+			if want := len(test.peers)+len(test.tenants)+len(test.tunnels) == 0; got.done() != want {
 				t.Errorf("done: %t", got.done())
 			}
 		})
