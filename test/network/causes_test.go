@@ -158,7 +158,7 @@ func outerFaults() []fault {
 			cut: func(t *testing.T) { rotate(t, alpha) },
 		},
 		{
-			name: "controller managers killed", gap: switched, streams: true,
+			name: "controller managers killed", gap: time.Second, streams: true,
 			cut: func(t *testing.T) {
 				for _, c := range clusters.Clusters {
 					c.Kubectl(t, "-n", "liqo", "delete", "pods", "-l", labels.AppName+"=controller-manager", "--grace-period=0", "--force", "--wait=false")
