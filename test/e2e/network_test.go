@@ -62,9 +62,10 @@ func (c *cluster) networkWorkloads(t *testing.T, want bool) {
 		return
 	}
 	nodes := strings.Fields(c.kubectl(t, "get", "nodes", "-l", "liqo.io/type!=virtual-node", "-o", "name"))
-	if agents := c.kubectl(t, "-n", "liqo", "get", "daemonset", "liqo-route", "-o", "jsonpath={.status.numberReady}"); agents != fmt.Sprint(len(nodes)) {
-		t.Errorf("%s agents are ready in %s, want one on each of %v", agents, c.Name, nodes)
-	}
+	eventually(t, 30*time.Second, "an agent is ready on each node of "+c.Name, func() (string, bool) {
+		ready := c.kubectl(t, "-n", "liqo", "get", "daemonset", "liqo-route", "-o", "jsonpath={.status.numberReady}")
+		return fmt.Sprintf("%s of %v", ready, nodes), ready == fmt.Sprint(len(nodes))
+	})
 }
 
 // networkGone wants nothing to be left of what clusters tell each other of their networks.
