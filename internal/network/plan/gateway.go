@@ -146,6 +146,13 @@ func (g ground) gatewayInput(probe netip.Prefix) []PacketRule {
 	}
 	slices.SortFunc(strangers.FromNot, netip.Addr.Compare)
 	rules := []PacketRule{strangers}
+	for _, peer := range g.Peers {
+		for _, network := range remote(peer) {
+			// They come by the tunnel. Let in here, a peer's pods would reach what the pod serves by way of another lane, and the tunnel's own
+			// packets might follow one of them back into the tunnel.
+			rules = append(rules, PacketRule{In: g.Self.Uplink, From: network, Verb: Drop})
+		}
+	}
 	for _, link := range []string{TunnelLink, VXLANLink} {
 		rules = append(rules,
 			// The gateway's own probes are sent from this port, so this is where their echoes come, too.
@@ -154,7 +161,8 @@ func (g ground) gatewayInput(probe netip.Prefix) []PacketRule {
 			PacketRule{In: link, Verb: Drop},
 		)
 	}
-	return rules
+	// Who can write another's address on a packet could tell by the uplink what nodes see.
+	return append(rules, PacketRule{To: probe, Verb: Drop})
 }
 
 // forward fits connections to the tunnel, and keeps the uplink for the gateway itself and for mappings, even while routes are missing.
@@ -170,8 +178,12 @@ func (g ground) forward() (rules []PacketRule) {
 	if g.maps() {
 		rules = append(rules, PacketRule{In: TunnelLink, Out: g.Self.Uplink, Mapped: true, Verb: Accept})
 	}
+	if g.maps() {
+		rules = append(rules, PacketRule{In: g.Self.Uplink, Mapped: true, Verb: Accept})
+	}
 	return append(rules,
 		PacketRule{In: TunnelLink, Out: g.Self.Uplink, Verb: Drop},
 		PacketRule{In: VXLANLink, Out: g.Self.Uplink, Verb: Drop},
+		PacketRule{In: g.Self.Uplink, Verb: Drop},
 	)
 }
