@@ -238,6 +238,31 @@ func TestNoTransit(t *testing.T) {
 	}
 }
 
+// TestUplink: what a gateway's pod gets over its uplink it does not forward, and of a peer's hosts, which may come that way from another
+// lane, it takes in nothing; nor anything for its echo, by which nodes tell what they see.
+func TestUplink(t *testing.T) {
+	random := rand.New(rand.NewPCG(6, 6))
+	came := map[string]int{}
+	for range rounds {
+		rome, _ := pair(t, random)
+		peer, probe := rome.snapshot.Peers[0], ipam.ProbeAddress(rome.snapshot.Local.External, 0)
+		p := packet{
+			in: "eth0", protocol: "udp", port: []uint16{5871, 5873, plan.ProbePort}[random.IntN(3)],
+			from: anywhere(random, peer.RemotePods, peer.RemoteExternal, peer.Pods.From, peer.External.From),
+			to:   []netip.Addr{rome.gateway.uplink, probe, anywhere(random, peer.RemotePods, peer.Pods.From, peer.External.From)}[random.IntN(3)],
+		}
+		_, verdict := rome.gateway.receive(p)
+		came[verdict]++
+		theirs := peer.RemotePods.Contains(p.from) || peer.RemoteExternal.Contains(p.from)
+		if verdict == sent || verdict == local && (theirs || p.to == probe) {
+			t.Fatalf("%+v was %s:\n%s", p, verdict, rome.gateway.state)
+		}
+	}
+	if came[local] == 0 || came[dropped] == 0 {
+		t.Errorf("the test asks too little: %v", came)
+	}
+}
+
 // TestMappings follows a connection to what each mapping of testdata/mappings.txtar stands for, and its answers.
 func TestMappings(t *testing.T) {
 	_, sections := readSections(t, "testdata/mappings.txtar")
