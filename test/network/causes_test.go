@@ -68,10 +68,27 @@ func gatewayFaults(lanes int) (all []fault) {
 				for _, node := range alpha.Nodes {
 					alpha.Kubectl(t, "uncordon", node.Name)
 				}
+				if lanes > 1 {
+					apart(t, alpha, lane)
+				}
 			}}),
 		)
 	}
 	return all
+}
+
+// apart brings the gateways of a cluster with two nodes to different nodes again: Kubernetes moves nothing by itself, and the next fault is
+// to strike one gateway.
+func apart(t *testing.T, c *bed.Cluster, lane int) {
+	t.Helper()
+	bed.Eventually(t, 60*time.Second, "the gateways of "+c.Name+" run on different nodes", func() (string, bool) {
+		all, err := gateways(c)
+		if err != nil || len(all) < 2 || all[0].Node != all[1].Node {
+			return fmt.Sprint(len(all), " gateways, ", err), err == nil && len(all) > 1
+		}
+		c.Kubectl(t, "-n", "liqo", "delete", "pod", all[lane].Name)
+		return all[0].Name + " and " + all[1].Name + " are both on " + all[0].Node.Name, false
+	})
 }
 
 func kill(t *testing.T, pod bed.Pod) {
