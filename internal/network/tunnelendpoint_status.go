@@ -68,6 +68,11 @@ func tunnelStatus(f *tunnelFacts) (status netv1alpha1.TunnelEndpointStatus, badS
 	}
 	was := old.Connection.Status
 	connected := reason == netv1alpha1.ReasonConnected || reason == netv1alpha1.ReasonDegraded
+	if missing := f.unheard(); connected && was != "" && was != netv1alpha1.Connecting && len(missing) > 0 && len(missing) == len(f.ready) {
+		// At the beginning they had no time yet.
+		connected, reason = false, netv1alpha1.ReasonNodesCutOff
+		message += "; but no gateway hears any node: UDP 4879 between nodes and gateway pods may be blocked, or the agents may be gone, see `kubectl -n " + f.namespace + " get daemonset liqo-route`"
+	}
 	switch {
 	case connected:
 		if missing := f.unheard(); len(missing) > 0 {

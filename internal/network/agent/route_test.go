@@ -70,8 +70,11 @@ func TestRoute(t *testing.T) {
 	stop := b.start(r.Run)
 	b.until("ready without peers", func(plan.HostState) bool { return r.Ready() })
 
-	// With a peer, but no gateway: nothing can be planned, and nothing is touched.
+	// With a peer, but no gateway: what is for the peer is held back.
 	tunnel := b.tunnelTo("milan", lane(0, publicKey("milan0")), lane(1, publicKey("milan1")))
+	b.until("blackholes only", func(s plan.HostState) bool {
+		return len(s.Rules) > 0 && len(s.Routes) == 2 && s.Routes[0].Blackhole && s.Routes[1].Blackhole
+	})
 	b.gatewayPod(0)
 	b.gatewayPod(1)
 	b.until("the first lane", func(s plan.HostState) bool { return laneTo(s) == 0 && s.Links[0].MTU == 1370 })

@@ -43,7 +43,8 @@ func (r *Route) farewell(ctx context.Context) error {
 	return nil
 }
 
-// isUninstalled is true only on positive proof: the DaemonSet is not there any more or is being deleted, or our service account is not.
+// isUninstalled is true only on positive proof: the DaemonSet is not there any more, or is being deleted. That our token is refused proves
+// nothing: it ends with the pod, which may have been deleted by force.
 func (r *Route) isUninstalled(ctx context.Context) (bool, error) {
 	cfg := rest.CopyConfig(r.cfg)
 	cfg.QPS = -1
@@ -53,7 +54,7 @@ func (r *Route) isUninstalled(ctx context.Context) (bool, error) {
 	}
 	set, err := apps.DaemonSets(r.o.Namespace).Get(ctx, r.o.DaemonSet, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsUnauthorized(err):
+	case apierrors.IsNotFound(err):
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("get the DaemonSet %s in namespace %s: %w", r.o.DaemonSet, r.o.Namespace, err)

@@ -117,9 +117,11 @@ func (r *Route) Look(ctx context.Context, now time.Time) agent.Look {
 		}
 	}
 	if len(s.Peers) > 0 {
-		err = r.measure(s.Gateways)
-		look.Known, look.Err = r.podMTU > 0, errors.Join(look.Err, err)
-		s.Self.PodMTU = r.podMTU
+		look.Err = errors.Join(look.Err, r.measure(s.Gateways))
+		if s.Self.PodMTU = r.podMTU; s.Self.PodMTU == 0 {
+			// Nothing crosses yet, but what is for peers must not leave unencrypted meanwhile.
+			s.Self.PodMTU = usualMTU
+		}
 	}
 	r.choose(s)
 	look.Snapshot = *s
@@ -151,6 +153,9 @@ func (r *Route) settle(now time.Time, s plan.Snapshot) bool {
 	r.settled = !several || now.Sub(r.begun) > unsettledAtMost
 	return r.settled
 }
+
+// usualMTU is assumed of links that are not known yet.
+const usualMTU = 1500
 
 // measure finds the MTU towards the gateways, the smallest of all. Without any gateway it is what it was.
 func (r *Route) measure(gateways []plan.Gateway) (err error) {
