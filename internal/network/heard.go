@@ -59,7 +59,7 @@ func whatIsNew(before, now *heard) (peers []string) {
 }
 
 func differs(a, b *report.Peer) bool {
-	return a.Up != b.Up || a.Endpoint != b.Endpoint || a.RemoteKey != b.RemoteKey || a.MTU != b.MTU || a.Problem != b.Problem ||
+	return a.Up != b.Up || b.Up && a.Endpoint != b.Endpoint || a.RemoteKey != b.RemoteKey || a.MTU != b.MTU || a.Problem != b.Problem ||
 		handshakeState(a) != handshakeState(b) ||
 		!slices.EqualFunc(a.Nodes, b.Nodes, func(a, b report.Node) bool {
 			return a.Name == b.Name && a.Lane == b.Lane && isHeard(&a) == isHeard(&b)

@@ -4,6 +4,7 @@ package network
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -151,6 +152,7 @@ func (f *tunnelFacts) leg(number int) leg {
 	}
 	l.peer = h.peer(f.tunnel.Spec.ClusterIdentity.ClusterID)
 	l.alive = alive(&h, l.peer)
+	there := f.whereTo(number, l.peer)
 	if h.silent {
 		return says(netv1alpha1.ReasonGatewaySilent, "gateway pod %s at %s does not report; see `kubectl -n %s logs %[1]s`", h.pod, h.address, f.namespace)
 	}
@@ -168,12 +170,31 @@ func (f *tunnelFacts) leg(number int) leg {
 	case handshakeState(l.peer) < 2 && l.peer.Endpoint == "":
 		return says(netv1alpha1.ReasonNoHandshake, "the peer's gateway cannot be dialled, and has not dialled this one; if this one cannot be reached either, set annotation liqo.io/override-address on its Service")
 	case handshakeState(l.peer) == 0:
-		return says(netv1alpha1.ReasonNoHandshake, "no handshake with %s; UDP may be blocked between the clusters, or the peer's gateway is not there", l.peer.Endpoint)
+		return says(netv1alpha1.ReasonNoHandshake, "no handshake with %s; UDP may be blocked between the clusters, or the peer's gateway is not there", there)
 	case handshakeState(l.peer) == 1:
-		return says(netv1alpha1.ReasonNoHandshake, "the last handshake with %s is older than %d s; UDP may be blocked between the clusters, or the peer's gateway is gone", l.peer.Endpoint, staleHandshake)
+		return says(netv1alpha1.ReasonNoHandshake, "the last handshake with %s is older than %d s; UDP may be blocked between the clusters, or the peer's gateway is gone", there, staleHandshake)
 	default:
-		return says(netv1alpha1.ReasonProbesLost, "keys are agreed with %s, but probes do not come back; the peer's gateway may be gone, or not have processed this cluster's addresses", l.peer.Endpoint)
+		return says(netv1alpha1.ReasonProbesLost, "keys are agreed with %s, but probes do not come back; the peer's gateway may be gone, or not have processed this cluster's addresses", there)
 	}
+}
+
+// whereTo is where the peer's gateway said it is. Which of its addresses is tried right now changes all the time, and would be written each time.
+func (f *tunnelFacts) whereTo(number int, peer *report.Peer) string {
+	var all []string
+	for i := range f.tunnel.Spec.Lanes {
+		lane := &f.tunnel.Spec.Lanes[i]
+		for j := range lane.Carriers {
+			for _, address := range lane.Carriers[j].Addresses {
+				if int(lane.Number) == number && len(all) < maxNames {
+					all = append(all, net.JoinHostPort(address, strconv.Itoa(int(lane.Carriers[j].Port))))
+				}
+			}
+		}
+	}
+	if len(all) == 0 && peer != nil {
+		return peer.Endpoint // it dials
+	}
+	return strings.Join(all, ", ")
 }
 
 // alive is when a lane last was seen to work.

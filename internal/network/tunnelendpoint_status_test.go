@@ -72,7 +72,9 @@ func TestTunnelStatus(t *testing.T) {
 		"a node unheard":     {func(f *tunnelFacts) { f.ready = append(f.ready, "n3") }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "not heard by any gateway: node n3"},
 		"a node long silent": {func(f *tunnelFacts) { both(f, func(_ *heard, p *report.Peer) { p.Nodes[1].SilentMilliseconds = 5000 }) }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "node n2"},
 		"no node is heard": {func(f *tunnelFacts) {
-			both(f, func(_ *heard, p *report.Peer) { p.Nodes[0].SilentMilliseconds, p.Nodes[1].SilentMilliseconds = 6000, -1 })
+			both(f, func(_ *heard, p *report.Peer) {
+				p.Nodes[0].SilentMilliseconds, p.Nodes[1].SilentMilliseconds = 6000, -1
+			})
 		}, netv1alpha1.ConnectionError, netv1alpha1.ConnectionError, netv1alpha1.ReasonNodesCutOff, "UDP 4879"},
 		"a node not Ready cut off": {func(f *tunnelFacts) {
 			f.ready = []string{"n1"}

@@ -59,7 +59,7 @@ const podsPatience = 10 * time.Second
 // NewCaches makes caches that call changed at each change. Nothing is asked of the API server before Run.
 func NewCaches(cfg *rest.Config, wants Wants, changed func()) (*Caches, error) {
 	byObject := map[client.Object]cache.ByObject{
-		&netv1alpha1.TunnelEndpoint{}: {Transform: trimMeta},
+		&netv1alpha1.TunnelEndpoint{}: {Transform: trimTunnel},
 		&corev1.Node{}:                {Transform: trimNode, Label: realNodes},
 		&corev1.Pod{}: {
 			Transform: trimPod, Label: klabels.SelectorFromSet(klabels.Set{labels.Gateway: labels.GatewayActive}),
@@ -255,6 +255,14 @@ func trimMeta(in any) (any, error) {
 		object.SetAnnotations(nil)
 	}
 	return in, nil
+}
+
+// trimTunnel keeps what is agreed. How the tunnel stands comes from here, and need not wake anybody but for the MTU.
+func trimTunnel(in any) (any, error) {
+	if tunnel, ok := in.(*netv1alpha1.TunnelEndpoint); ok {
+		tunnel.Status = netv1alpha1.TunnelEndpointStatus{Connection: netv1alpha1.Connection{MTU: tunnel.Status.Connection.MTU}}
+	}
+	return trimMeta(in)
 }
 
 func keptMeta(in *metav1.ObjectMeta) metav1.ObjectMeta {
