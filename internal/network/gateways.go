@@ -119,7 +119,8 @@ func (g *gateways) reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{}, fmt.Errorf("read gateway pod %s: %w", request.Name, err)
 	}
 	lane, ok := laneOf(pod.Labels)
-	ends := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	// One that is to end may go on to speak for long, on a node whose kubelet is dead, but it has nothing to say any more.
+	ends := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
 	if err != nil || !ok || pod.Status.PodIP == "" || ends {
 		g.unfollow(request.Name)
 		return reconcile.Result{}, nil

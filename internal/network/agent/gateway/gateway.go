@@ -138,6 +138,9 @@ func (g *Gateway) Look(ctx context.Context, now time.Time) agent.Look {
 	if !known {
 		return agent.Look{Err: err}
 	}
+	if isReplaced(objects.Gateways, g.o.Address, g.o.Lane) {
+		objects.Tunnels = nil // nothing is left to do
+	}
 	view, wrong := agent.NewView(objects)
 	s := &view.Snapshot
 	s.Local.VXLANPort = g.o.VXLANPort
