@@ -247,7 +247,7 @@ func TestConnection(t *testing.T) {
 	first.says(cut)
 	second.says(cut)
 	milan.connected(netv1alpha1.ConnectionError, netv1alpha1.ReasonNodesCutOff, "node n1")
-	if took := time.Since(began); took < 4*time.Second || took > 10*time.Second {
+	if took := time.Since(began); took < 3*time.Second || took > 10*time.Second {
 		t.Errorf("an error %s after the loss", took)
 	}
 	heal := func(r *report.Gateway) { r.Peers = []report.Peer{up} }
