@@ -181,14 +181,20 @@ func assignments(all *records) (found []ipam.Assignment) {
 	return found
 }
 
-// keysOfOthers are the public keys of gateways of other peers, with whose they are.
-func keysOfOthers(all *records, namespace string) map[string]string {
-	keys := map[string]string{}
+// laneKey is a public key where it means something: each lane has a device of its own, and the same key on two lanes meets nowhere.
+type laneKey struct {
+	lane int32
+	key  string
+}
+
+// keysOfOthers are the public keys of gateways that were agreed with other peers, with whose they are.
+func keysOfOthers(all *records, namespace string) map[laneKey]string {
+	keys := map[laneKey]string{}
 	for i := range all.tunnels {
 		tunnel := &all.tunnels[i]
 		for j := range tunnel.Spec.Lanes {
-			if tunnel.Namespace != namespace {
-				keys[tunnel.Spec.Lanes[j].PublicKey] = "cluster " + tunnel.Spec.ClusterIdentity.ClusterName
+			if lane := &tunnel.Spec.Lanes[j]; tunnel.Namespace != namespace {
+				keys[laneKey{lane.Number, lane.PublicKey}] = "cluster " + tunnel.Spec.ClusterIdentity.ClusterName
 			}
 		}
 	}

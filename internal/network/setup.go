@@ -264,6 +264,20 @@ func (s *shared) services(ctx context.Context) ([]corev1.Service, error) {
 	return all.Items, nil
 }
 
+// ownLanes are the lanes of this cluster: those that have a Service.
+func (s *shared) ownLanes(ctx context.Context) (lanes []int, err error) {
+	services, err := s.services(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range services {
+		if lane, ok := laneOf(services[i].Labels); ok {
+			lanes = append(lanes, lane)
+		}
+	}
+	return lanes, nil
+}
+
 // nodeChanged lets through what matters of nodes: heartbeats are not it.
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
