@@ -202,6 +202,32 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestExternalStays: a peer that claims our external network while nobody looks gets another one, and ours stays.
+func TestExternalStays(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	stop := b.run()
+	bad := b.peer("bad")
+	bad.outgoing(discoveryv1alpha1.StatusEstablished)
+	bad.says("10.40.0.0/16", "10.41.0.0/16", 1)
+	bad.seen("None", "None")
+	b.until("ours is told", func() bool { return b.there(bad.ours) })
+	had := bad.ours.Spec.ExternalCIDR
+	stop()
+	b.edit(bad.copy, func() { bad.copy.Spec.PodCIDR = had })
+	b.run()
+	b.until("it is decided", func() bool {
+		b.read(bad.copy)
+		return bad.copy.Status.ObservedGeneration == bad.copy.Generation
+	})
+	b.quiet("all is told", 300*time.Millisecond)
+	b.read(bad.ours)
+	if now := bad.ours.Spec.ExternalCIDR; now != had || bad.copy.Status.PodCIDRNAT == netv1alpha1.NotRemapped {
+		t.Errorf("our external network was %s and is %s; the peer's pods are seen as %s", had, now, bad.copy.Status.PodCIDRNAT)
+	}
+}
+
 // TestKeyOfAnother: a key counts where it is used, and whose it became first.
 func TestKeyOfAnother(t *testing.T) {
 	b := newBench(t)

@@ -147,13 +147,21 @@ func (p *Pools) Acquire(owner string, kind Kind, want netip.Prefix) (have netip.
 	return have, have != want, nil
 }
 
-// External chooses the cluster's own external network: the first of those on record that still can be it, otherwise the first free one.
-// It is as large as the pod network, so that the addresses of nodes are theirs by arithmetic.
-func (p *Pools) External(bits int, onRecord []netip.Prefix) (netip.Prefix, error) {
+// Recall is the first of the networks on record that still can be the cluster's own external network.
+func (p *Pools) Recall(bits int, onRecord []netip.Prefix) (netip.Prefix, bool) {
 	for _, network := range onRecord {
 		if network.IsValid() && network.Bits() == bits && Check(network) == nil && p.free(network) {
-			return network, nil
+			return network, true
 		}
+	}
+	return netip.Prefix{}, false
+}
+
+// External chooses the cluster's own external network: one on record if there is one to recall, otherwise the first free one. It is as
+// large as the pod network, so that the addresses of nodes are theirs by arithmetic.
+func (p *Pools) External(bits int, onRecord []netip.Prefix) (netip.Prefix, error) {
+	if network, ok := p.Recall(bits, onRecord); ok {
+		return network, nil
 	}
 	return p.first(bits)
 }
