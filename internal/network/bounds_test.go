@@ -6,9 +6,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
@@ -38,5 +42,28 @@ func TestBounds(t *testing.T) {
 		if err := b.Update(t.Context(), tunnel); !apierrors.IsInvalid(err) {
 			t.Errorf("%s in a TunnelEndpoint: %v", name, err)
 		}
+	}
+}
+
+// TestPace: a peer that changes its mind again and again is answered at our pace.
+func TestPace(t *testing.T) {
+	b := newBench(t)
+	b.admin = rest.CopyConfig(b.admin)
+	b.admin.QPS = -1 // only the pace is to slow it down
+	var err error
+	b.Client, err = client.New(b.admin, client.Options{Scheme: b.scheme})
+	b.must(err)
+	b.run()
+	milan := b.peer("milan")
+	milan.outgoing(discoveryv1alpha1.StatusEstablished)
+	milan.says("10.201.0.0/16", "10.202.0.0/16", 1)
+	milan.seen("None", "None")
+	began := time.Now()
+	for i := range paceBurst + 8 {
+		b.edit(milan.copy, func() { milan.copy.Spec.Lanes[0].Carriers[0].Port = int32(6000 + i) })
+		milan.seen("None", "None")
+	}
+	if took := time.Since(began); took < 8*pacePause {
+		t.Errorf("%d answers in %s", paceBurst+8, took)
 	}
 }

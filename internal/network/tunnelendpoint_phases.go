@@ -61,6 +61,9 @@ func (r *tunnelReconciler) prune(ctx context.Context, s *tunnelScope) error {
 		return nil
 	}
 	delete(r.badSince, s.namespace)
+	if s.fc == nil {
+		delete(r.paces, s.namespace)
+	}
 	if s.tunnel == nil || s.tunnel.DeletionTimestamp != nil {
 		return nil
 	}
