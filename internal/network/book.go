@@ -130,7 +130,7 @@ func byAge[T any, P interface {
 func (b *book) emptyPools(all *records) *ipam.Pools {
 	pools := &ipam.Pools{Networks: slices.Concat(ipam.DefaultNetworks(), b.options.Pools), Used: b.options.ownNetworks()}
 	for _, network := range b.options.Reserved {
-		pools.Used = append(pools.Used, ipam.Use{Name: "reserved network", Network: network})
+		pools.Used = append(pools.Used, ipam.Use{Name: ipam.ReservedName, Network: network})
 	}
 	for i := range all.nodes {
 		node := &all.nodes[i]

@@ -139,16 +139,19 @@ func TestHostile(t *testing.T) {
 		reason string
 		part   string
 	}{
-		"everything":       {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "0.0.0.0/0" }, netv1alpha1.ReasonNetworkInvalid, "0.0.0.0/0"},
-		"too much":         {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "8.0.0.0/6" }, netv1alpha1.ReasonNetworkInvalid, "larger than every pool"},
-		"no network":       {func(s *netv1alpha1.NetworkConfigSpec) { s.ExternalCIDR = "ten" }, netv1alpha1.ReasonNetworkInvalid, "externalCIDR"},
-		"loopback":         {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "127.0.0.0/8" }, netv1alpha1.ReasonNetworkInvalid, "127.0.0.0/8"},
-		"another's key":    {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = testKey(1) }, netv1alpha1.ReasonKeyInUse, "cluster good"},
-		"our key":          {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = good.ours.Spec.Lanes[0].PublicKey }, netv1alpha1.ReasonKeyInUse, "this cluster"},
-		"our API server":   {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Carriers[0].Addresses[0] = "10.96.0.1" }, netv1alpha1.ReasonLaneInvalid, "10.96.0.0/16"},
-		"for another one":  {func(s *netv1alpha1.NetworkConfigSpec) { s.Cluster.ClusterID = "good-id" }, netv1alpha1.ReasonWrongDestination, "good-id"},
-		"exhausting":       {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "10.0.0.0/8" }, netv1alpha1.ReasonNetworksExhausted, "10.0.0.0/8"},
-		"a lane from afar": {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[1].Number = 70 }, netv1alpha1.ReasonLaneInvalid, "lane 70"},
+		"everything":           {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "0.0.0.0/0" }, netv1alpha1.ReasonNetworkInvalid, "0.0.0.0/0"},
+		"too much":             {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "8.0.0.0/6" }, netv1alpha1.ReasonNetworkInvalid, "larger than every pool"},
+		"no network":           {func(s *netv1alpha1.NetworkConfigSpec) { s.ExternalCIDR = "ten" }, netv1alpha1.ReasonNetworkInvalid, "externalCIDR"},
+		"loopback":             {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "127.0.0.0/8" }, netv1alpha1.ReasonNetworkInvalid, "127.0.0.0/8"},
+		"another's key":        {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = testKey(1) }, netv1alpha1.ReasonKeyInUse, "cluster good"},
+		"our key":              {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = good.ours.Spec.Lanes[0].PublicKey }, netv1alpha1.ReasonKeyInUse, "this cluster"},
+		"our API server":       {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Carriers[0].Addresses[0] = "10.96.0.1" }, netv1alpha1.ReasonLaneInvalid, "10.96.0.0/16"},
+		"our node":             {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Carriers[0].Addresses[0] = "192.0.2.1" }, netv1alpha1.ReasonLaneInvalid, "192.0.2.1/32"},
+		"our external network": {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Carriers[0].Addresses[0] = "10.0.3.4" }, netv1alpha1.ReasonLaneInvalid, "10.0.0.0/16"},
+		"the other's network":  {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Carriers[0].Addresses[0] = "10.40.3.4" }, netv1alpha1.ReasonLaneInvalid, "10.40.0.0/16"},
+		"for another one":      {func(s *netv1alpha1.NetworkConfigSpec) { s.Cluster.ClusterID = "good-id" }, netv1alpha1.ReasonWrongDestination, "good-id"},
+		"exhausting":           {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "10.0.0.0/8" }, netv1alpha1.ReasonNetworksExhausted, "10.0.0.0/8"},
+		"a lane from afar":     {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[1].Number = 70 }, netv1alpha1.ReasonLaneInvalid, "lane 70"},
 	} {
 		b.edit(bad.copy, func() {
 			bad.copy.Spec = *spec.DeepCopy()

@@ -127,11 +127,6 @@ func (s *shared) keysName() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.options.Namespace, Name: KeysSecret}
 }
 
-// insideNetworks are the networks in which no gateway of a peer can be.
-func (s *shared) insideNetworks() []netip.Prefix {
-	return slices.Concat(s.options.PodCIDRs, s.options.ServiceCIDRs)
-}
-
 // tenancy is a peer and its namespace here.
 type tenancy struct {
 	fc        *discoveryv1alpha1.ForeignCluster

@@ -90,12 +90,16 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if !present(s.theirs) {
 		return nil
 	}
-	if s.claim, s.refused = readClaim(s.theirs, r.options.Local.ClusterID, r.insideNetworks()); s.refused != nil {
-		return nil
-	}
 	all, err := readRecords(ctx, r.client)
 	if err != nil {
 		return err
+	}
+	taken, err := r.book.pools(ctx, all)
+	if err != nil {
+		return err
+	}
+	if s.claim, s.refused = readClaim(s.theirs, r.options.Local.ClusterID, taken.Inside()); s.refused != nil {
+		return nil
 	}
 	lanes, err := r.ownLanes(ctx)
 	if err != nil {

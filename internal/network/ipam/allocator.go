@@ -27,6 +27,9 @@ var (
 	ErrExhausted = errors.New("no network is free")
 )
 
+// ReservedName is the name of networks that an administrator keeps for something else: gateways of peers may well be there.
+const ReservedName = "reserved network"
+
 // Use is a network that no peer is given, and whose it is.
 type Use struct {
 	Name    string
@@ -112,6 +115,19 @@ func (p *Pools) Restore(a Assignment) bool {
 	}
 	p.assigned = append(p.assigned, a)
 	return true
+}
+
+// Inside are the networks and addresses that are ours or were given to a peer: nothing outside of the clusters is there.
+func (p *Pools) Inside() (all []netip.Prefix) {
+	for _, use := range p.Used {
+		if use.Name != ReservedName {
+			all = append(all, use.Network)
+		}
+	}
+	for _, a := range p.assigned {
+		all = append(all, a.Have)
+	}
+	return all
 }
 
 // Held is the assignment of a network, if there is one.
