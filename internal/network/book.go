@@ -62,12 +62,18 @@ func (b *book) External(ctx context.Context) (netip.Prefix, error) {
 	}
 	bits := b.options.PodCIDRs[0].Bits()
 	pools := b.emptyPools(all)
-	for _, a := range assignments(all) {
+	for _, a := range agreed(all) {
 		pools.Restore(a)
 	}
-	external, err := pools.External(bits, onRecord(all, mappings.Items, bits))
-	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("choose the external network: %w", err)
+	// What we told others is ours, whatever a peer has claimed since: answers to claims stand back behind it.
+	external, ok := pools.Recall(bits, onRecord(all, mappings.Items, bits))
+	if !ok {
+		for _, a := range answered(all) {
+			pools.Restore(a)
+		}
+		if external, err = pools.External(bits, nil); err != nil {
+			return netip.Prefix{}, fmt.Errorf("choose the external network: %w", err)
+		}
 	}
 	b.external = external
 	return external, nil
@@ -124,7 +130,7 @@ func byAge[T any, P interface {
 func (b *book) emptyPools(all *records) *ipam.Pools {
 	pools := &ipam.Pools{Networks: slices.Concat(ipam.DefaultNetworks(), b.options.Pools), Used: b.options.ownNetworks()}
 	for _, network := range b.options.Reserved {
-		pools.Used = append(pools.Used, ipam.Use{Name: "reserved network", Network: network})
+		pools.Used = append(pools.Used, ipam.Use{Name: ipam.ReservedName, Network: network})
 	}
 	for i := range all.nodes {
 		node := &all.nodes[i]
@@ -148,47 +154,60 @@ func (b *book) pools(ctx context.Context, all *records) (*ipam.Pools, error) {
 	}
 	pools := b.emptyPools(all)
 	pools.Used = append(pools.Used, ipam.Use{Name: "external network", Network: external})
-	for _, a := range assignments(all) {
+	for _, a := range slices.Concat(agreed(all), answered(all)) { // the most trusted first
 		pools.Restore(a)
 	}
 	return pools, nil
 }
 
-// assignments on record, the most trusted first. TunnelEndpoints are written by us alone; the status of a copy is, too, but it lies
-// where the peer writes, so it counts only while there is no TunnelEndpoint. The owner is the tenant namespace, which no peer can choose.
-func assignments(all *records) (found []ipam.Assignment) {
-	add := func(owner string, kind ipam.Kind, own netv1alpha1.CIDR, nat string) {
-		want, err := netip.ParsePrefix(string(own))
-		if err != nil || nat == "" {
-			return
-		}
-		have, err := netip.ParsePrefix(seen(own, nat))
-		if err != nil {
-			return
-		}
-		found = append(found, ipam.Assignment{Owner: owner, Kind: kind, Want: want, Have: have})
-	}
+// agreed are the assignments of TunnelEndpoints, which are written by us alone.
+func agreed(all *records) (found []ipam.Assignment) {
 	for _, tunnel := range byAge(all.tunnels) {
-		add(tunnel.Namespace, ipam.PodNetwork, tunnel.Spec.RemotePodCIDR, tunnel.Spec.RemoteNATPodCIDR)
-		add(tunnel.Namespace, ipam.ExternalNetwork, tunnel.Spec.RemoteExternalCIDR, tunnel.Spec.RemoteNATExternalCIDR)
+		found = assigned(found, tunnel.Namespace, ipam.PodNetwork, tunnel.Spec.RemotePodCIDR, tunnel.Spec.RemoteNATPodCIDR)
+		found = assigned(found, tunnel.Namespace, ipam.ExternalNetwork, tunnel.Spec.RemoteExternalCIDR, tunnel.Spec.RemoteNATExternalCIDR)
 	}
+	return found
+}
+
+// answered are those of copies that we have answered. The status is written by us, too, but it lies where the peer writes, so it counts
+// after what is agreed, and only for the claim that it answers: beside a later one it would assign whatever the peer says.
+func answered(all *records) (found []ipam.Assignment) {
 	for _, config := range byAge(all.configs) {
-		if isCopy(config) && config.Status.Processed {
-			add(config.Namespace, ipam.PodNetwork, config.Spec.PodCIDR, config.Status.PodCIDRNAT)
-			add(config.Namespace, ipam.ExternalNetwork, config.Spec.ExternalCIDR, config.Status.ExternalCIDRNAT)
+		if isCopy(config) && config.Status.Processed && config.Status.ObservedGeneration == config.Generation {
+			found = assigned(found, config.Namespace, ipam.PodNetwork, config.Spec.PodCIDR, config.Status.PodCIDRNAT)
+			found = assigned(found, config.Namespace, ipam.ExternalNetwork, config.Spec.ExternalCIDR, config.Status.ExternalCIDRNAT)
 		}
 	}
 	return found
 }
 
-// keysOfOthers are the public keys of gateways of other peers, with whose they are.
-func keysOfOthers(all *records, namespace string) map[string]string {
-	keys := map[string]string{}
+// assigned adds an assignment, if it is one. The owner is the tenant namespace, which no peer can choose.
+func assigned(found []ipam.Assignment, owner string, kind ipam.Kind, own netv1alpha1.CIDR, nat string) []ipam.Assignment {
+	want, err := netip.ParsePrefix(string(own))
+	if err != nil || nat == "" {
+		return found
+	}
+	have, err := netip.ParsePrefix(seen(own, nat))
+	if err != nil {
+		return found
+	}
+	return append(found, ipam.Assignment{Owner: owner, Kind: kind, Want: want, Have: have})
+}
+
+// laneKey is a public key where it means something: each lane has a device of its own, and the same key on two lanes meets nowhere.
+type laneKey struct {
+	lane int32
+	key  string
+}
+
+// keysOfOthers are the public keys of gateways that were agreed with other peers, with whose they are.
+func keysOfOthers(all *records, namespace string) map[laneKey]string {
+	keys := map[laneKey]string{}
 	for i := range all.tunnels {
 		tunnel := &all.tunnels[i]
 		for j := range tunnel.Spec.Lanes {
-			if tunnel.Namespace != namespace {
-				keys[tunnel.Spec.Lanes[j].PublicKey] = "cluster " + tunnel.Spec.ClusterIdentity.ClusterName
+			if lane := &tunnel.Spec.Lanes[j]; tunnel.Namespace != namespace {
+				keys[laneKey{lane.Number, lane.PublicKey}] = "cluster " + tunnel.Spec.ClusterIdentity.ClusterName
 			}
 		}
 	}

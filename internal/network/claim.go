@@ -28,7 +28,7 @@ func refuse(reason, format string, values ...any) *refusal {
 	return &refusal{reason, fmt.Sprintf(format, values...)}
 }
 
-// readClaim checks the copy of a peer's NetworkConfig. The peer may be anybody: it gets nothing but what is checked here. inside are our networks.
+// readClaim checks the copy of a peer's NetworkConfig. The peer may be anybody: it gets nothing but what is checked here. inside are networks with no gateway of it.
 func readClaim(theirs *netv1alpha1.NetworkConfig, localID string, inside []netip.Prefix) (claim, *refusal) {
 	spec := &theirs.Spec
 	if spec.Cluster.ClusterID != localID {
@@ -57,7 +57,7 @@ func readClaim(theirs *netv1alpha1.NetworkConfig, localID string, inside []netip
 		}
 		*network.into = parsed
 	}
-	lanes, err := readLanes(spec, inside)
+	lanes, err := readLanes(spec, slices.Concat(inside, []netip.Prefix{c.pods, c.external}))
 	if err != nil {
 		return claim{}, refuse(netv1alpha1.ReasonLaneInvalid, "%v", err)
 	}
@@ -146,7 +146,7 @@ func readCarriers(said []netv1alpha1.Carrier, inside []netip.Prefix) ([]netv1alp
 			return nil, fmt.Errorf("%d addresses, want 1 to %d", len(one.Addresses), maxAddresses)
 		}
 		for _, address := range one.Addresses {
-			if err := checkHost(address, inside); err != nil {
+			if err := checkRemote(address, inside); err != nil {
 				return nil, err
 			}
 		}

@@ -175,6 +175,22 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
+// checkRemote accepts what a peer may send our gateways to: a host as checkHost has it, and of names only fully qualified ones, which
+// are resolved as absolute: others mean another host in each cluster.
+func checkRemote(host string, inside []netip.Prefix) error {
+	if err := checkHost(host, inside); err != nil {
+		return err
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil
+	}
+	dot := strings.LastIndexByte(host, '.')
+	if top := host[dot+1:]; dot < 0 || top == "default" || strings.HasPrefix(top, "kube-") {
+		return fmt.Errorf("%.60q means another host in each cluster; want a fully qualified name", host)
+	}
+	return nil
+}
+
 // checkHost accepts what a gateway can be dialled at: an IPv4 address of a host, not in one of the networks inside, or a DNS name.
 func checkHost(host string, inside []netip.Prefix) error {
 	if address, err := netip.ParseAddr(host); err == nil {

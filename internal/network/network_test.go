@@ -139,16 +139,19 @@ func TestHostile(t *testing.T) {
 		reason string
 		part   string
 	}{
-		"everything":       {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "0.0.0.0/0" }, netv1alpha1.ReasonNetworkInvalid, "0.0.0.0/0"},
-		"too much":         {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "8.0.0.0/6" }, netv1alpha1.ReasonNetworkInvalid, "larger than every pool"},
-		"no network":       {func(s *netv1alpha1.NetworkConfigSpec) { s.ExternalCIDR = "ten" }, netv1alpha1.ReasonNetworkInvalid, "externalCIDR"},
-		"loopback":         {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "127.0.0.0/8" }, netv1alpha1.ReasonNetworkInvalid, "127.0.0.0/8"},
-		"another's key":    {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[1].PublicKey = testKey(1) }, netv1alpha1.ReasonKeyInUse, "cluster good"},
-		"our key":          {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = good.ours.Spec.Lanes[0].PublicKey }, netv1alpha1.ReasonKeyInUse, "this cluster"},
-		"our API server":   {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Carriers[0].Addresses[0] = "10.96.0.1" }, netv1alpha1.ReasonLaneInvalid, "10.96.0.0/16"},
-		"for another one":  {func(s *netv1alpha1.NetworkConfigSpec) { s.Cluster.ClusterID = "good-id" }, netv1alpha1.ReasonWrongDestination, "good-id"},
-		"exhausting":       {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "10.0.0.0/8" }, netv1alpha1.ReasonNetworksExhausted, "10.0.0.0/8"},
-		"a lane from afar": {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[1].Number = 70 }, netv1alpha1.ReasonLaneInvalid, "lane 70"},
+		"everything":           {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "0.0.0.0/0" }, netv1alpha1.ReasonNetworkInvalid, "0.0.0.0/0"},
+		"too much":             {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "8.0.0.0/6" }, netv1alpha1.ReasonNetworkInvalid, "larger than every pool"},
+		"no network":           {func(s *netv1alpha1.NetworkConfigSpec) { s.ExternalCIDR = "ten" }, netv1alpha1.ReasonNetworkInvalid, "externalCIDR"},
+		"loopback":             {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "127.0.0.0/8" }, netv1alpha1.ReasonNetworkInvalid, "127.0.0.0/8"},
+		"another's key":        {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = testKey(1) }, netv1alpha1.ReasonKeyInUse, "cluster good"},
+		"our key":              {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = good.ours.Spec.Lanes[0].PublicKey }, netv1alpha1.ReasonKeyInUse, "this cluster"},
+		"our API server":       {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Carriers[0].Addresses[0] = "10.96.0.1" }, netv1alpha1.ReasonLaneInvalid, "10.96.0.0/16"},
+		"our node":             {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Carriers[0].Addresses[0] = "192.0.2.1" }, netv1alpha1.ReasonLaneInvalid, "192.0.2.1/32"},
+		"our external network": {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Carriers[0].Addresses[0] = "10.0.3.4" }, netv1alpha1.ReasonLaneInvalid, "10.0.0.0/16"},
+		"the other's network":  {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Carriers[0].Addresses[0] = "10.40.3.4" }, netv1alpha1.ReasonLaneInvalid, "10.40.0.0/16"},
+		"for another one":      {func(s *netv1alpha1.NetworkConfigSpec) { s.Cluster.ClusterID = "good-id" }, netv1alpha1.ReasonWrongDestination, "good-id"},
+		"exhausting":           {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "10.0.0.0/8" }, netv1alpha1.ReasonNetworksExhausted, "10.0.0.0/8"},
+		"a lane from afar":     {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[1].Number = 70 }, netv1alpha1.ReasonLaneInvalid, "lane 70"},
 	} {
 		b.edit(bad.copy, func() {
 			bad.copy.Spec = *spec.DeepCopy()
@@ -202,6 +205,63 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestExternalStays: a peer that claims our external network while nobody looks gets another one, and ours stays.
+func TestExternalStays(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	stop := b.run()
+	bad := b.peer("bad")
+	bad.outgoing(discoveryv1alpha1.StatusEstablished)
+	bad.says("10.40.0.0/16", "10.41.0.0/16", 1)
+	bad.seen("None", "None")
+	b.until("ours is told", func() bool { return b.there(bad.ours) })
+	had := bad.ours.Spec.ExternalCIDR
+	stop()
+	b.edit(bad.copy, func() { bad.copy.Spec.PodCIDR = had })
+	b.run()
+	b.until("it is decided", func() bool {
+		b.read(bad.copy)
+		return bad.copy.Status.ObservedGeneration == bad.copy.Generation
+	})
+	b.quiet("all is told", 300*time.Millisecond)
+	b.read(bad.ours)
+	if now := bad.ours.Spec.ExternalCIDR; now != had || bad.copy.Status.PodCIDRNAT == netv1alpha1.NotRemapped {
+		t.Errorf("our external network was %s and is %s; the peer's pods are seen as %s", had, now, bad.copy.Status.PodCIDRNAT)
+	}
+}
+
+// TestKeyOfAnother: a key counts where it is used, and whose it became first.
+func TestKeyOfAnother(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	b.run()
+	bad, good := b.peer("bad"), b.peer("good")
+	bad.outgoing(discoveryv1alpha1.StatusEstablished)
+	bad.says("10.200.0.0/16", "10.40.0.0/16", 2)
+	b.edit(bad.copy, func() { // the two keys of good, lane 0's on a lane of bad, lane 1's on a lane that is not here
+		bad.copy.Spec.Lanes = []netv1alpha1.Lane{
+			{Number: 0, PublicKey: testKey(2)}, {Number: 1, PublicKey: testKey(101)}, {Number: 2, PublicKey: testKey(1)},
+		}
+	})
+	bad.answers("None", "None")
+	bad.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	good.outgoing(discoveryv1alpha1.StatusEstablished)
+	good.says("10.201.0.0/16", "10.41.0.0/16", 1)
+	good.decided(netv1alpha1.ReasonAgreed, "")
+	good.answers("None", "None")
+	good.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	if lanes := good.tunnel.Spec.Lanes; len(lanes) != 1 || lanes[0].PublicKey != testKey(1) {
+		t.Errorf("lanes %+v; want lane 0 alone, the key of lane 1 is another's", lanes)
+	}
+	// What was agreed stays, whoever claims it afterwards.
+	b.edit(bad.copy, func() { bad.copy.Spec.Lanes[0].PublicKey, bad.copy.Spec.Lanes[2].PublicKey = testKey(1), testKey(2) })
+	bad.decided(netv1alpha1.ReasonKeyInUse, "cluster good")
+	b.edit(good.copy, func() { good.copy.Spec.Lanes[0].Carriers[0].Port = 5999 })
+	good.decided(netv1alpha1.ReasonAgreed, "")
+}
+
 // TestConnection: what gateways report is what the tunnel says, once.
 func TestConnection(t *testing.T) {
 	b := newBench(t)
@@ -247,7 +307,7 @@ func TestConnection(t *testing.T) {
 	first.says(cut)
 	second.says(cut)
 	milan.connected(netv1alpha1.ConnectionError, netv1alpha1.ReasonNodesCutOff, "node n1")
-	if took := time.Since(began); took < 4*time.Second || took > 10*time.Second {
+	if took := time.Since(began); took < 3*time.Second || took > 10*time.Second {
 		t.Errorf("an error %s after the loss", took)
 	}
 	heal := func(r *report.Gateway) { r.Peers = []report.Peer{up} }

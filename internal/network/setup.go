@@ -127,11 +127,6 @@ func (s *shared) keysName() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.options.Namespace, Name: KeysSecret}
 }
 
-// insideNetworks are the networks in which no gateway of a peer can be.
-func (s *shared) insideNetworks() []netip.Prefix {
-	return slices.Concat(s.options.PodCIDRs, s.options.ServiceCIDRs)
-}
-
 // tenancy is a peer and its namespace here.
 type tenancy struct {
 	fc        *discoveryv1alpha1.ForeignCluster
@@ -262,6 +257,20 @@ func (s *shared) services(ctx context.Context) ([]corev1.Service, error) {
 		return nil, fmt.Errorf("list Services of gateways: %w", err)
 	}
 	return all.Items, nil
+}
+
+// ownLanes are the lanes of this cluster: those that have a Service.
+func (s *shared) ownLanes(ctx context.Context) (lanes []int, err error) {
+	services, err := s.services(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range services {
+		if lane, ok := laneOf(services[i].Labels); ok {
+			lanes = append(lanes, lane)
+		}
+	}
+	return lanes, nil
 }
 
 // nodeChanged lets through what matters of nodes: heartbeats are not it.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,15 +25,23 @@ import (
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=tunnelendpoints,verbs=create;patch;delete
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=tunnelendpoints/status,verbs=patch
 
+// A peer gets paceBurst looks at once, then one per pacePause: what it pushes costs us live reads and writes.
+const (
+	paceBurst = 20
+	pacePause = 500 * time.Millisecond
+)
+
 // tunnelReconciler decides on what peers claim, makes what was agreed, and says how it works. Its unit of work is a tenant namespace.
 type tunnelReconciler struct {
 	*shared
-	// badSince is, by namespace, since when a connection is missed. There is one worker, so nothing guards it.
+	// badSince is, by namespace, since when a connection is missed. There is one worker, so nothing guards it, nor paces.
 	badSince map[string]time.Time
+	// paces are by namespace, too.
+	paces map[string]*rate.Limiter
 }
 
 func setupTunnelEndpoint(mgr manager.Manager, s *shared) error {
-	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}}
+	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, paces: map[string]*rate.Limiter{}}
 	here := handler.EnqueueRequestsFromMapFunc(byNamespace)
 	everybody := handler.EnqueueRequestsFromMapFunc(s.everybody)
 	err := builder.ControllerManagedBy(mgr).Named("tunnelendpoint").
@@ -66,6 +75,14 @@ type tunnelScope struct {
 
 // Reconcile runs the phases in order.
 func (r *tunnelReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	pace := r.paces[request.Name]
+	if pace == nil {
+		pace = rate.NewLimiter(rate.Every(pacePause), paceBurst)
+		r.paces[request.Name] = pace
+	}
+	if !pace.Allow() {
+		return reconcile.Result{RequeueAfter: pacePause}, nil
+	}
 	s := &tunnelScope{tenancy: tenancy{namespace: request.Name}}
 	for _, phase := range []func(context.Context, *tunnelScope) error{
 		r.observe, r.prune, r.decide, r.answer, r.ensureTunnel, r.writeStatus,

@@ -61,6 +61,9 @@ func (r *tunnelReconciler) prune(ctx context.Context, s *tunnelScope) error {
 		return nil
 	}
 	delete(r.badSince, s.namespace)
+	if s.fc == nil {
+		delete(r.paces, s.namespace)
+	}
 	if s.tunnel == nil || s.tunnel.DeletionTimestamp != nil {
 		return nil
 	}
@@ -87,21 +90,31 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if !present(s.theirs) {
 		return nil
 	}
-	if s.claim, s.refused = readClaim(s.theirs, r.options.Local.ClusterID, r.insideNetworks()); s.refused != nil {
-		return nil
-	}
 	all, err := readRecords(ctx, r.client)
 	if err != nil {
 		return err
 	}
+	taken, err := r.book.pools(ctx, all)
+	if err != nil {
+		return err
+	}
+	if s.claim, s.refused = readClaim(s.theirs, r.options.Local.ClusterID, taken.Inside()); s.refused != nil {
+		return nil
+	}
+	lanes, err := r.ownLanes(ctx)
+	if err != nil {
+		return err
+	}
+	s.dropIdle(all, lanes)
 	if known, err := r.recall(ctx, s, all); err != nil || known && s.sameLanes() {
 		return err
 	}
 	if all, err = readRecords(ctx, r.live); err != nil {
 		return err
 	}
-	if err := r.checkKeys(ctx, s, all); err != nil || s.refused != nil {
-		return err
+	s.dropIdle(all, lanes)
+	if r.checkKeys(ctx, s, all); s.refused != nil {
+		return nil
 	}
 	pools, err := r.book.pools(ctx, all)
 	if err != nil {
@@ -133,27 +146,38 @@ func (r *tunnelReconciler) recall(ctx context.Context, s *tunnelScope, all *reco
 
 // sameLanes tells whether the tunnel has the peer's keys already, so that nobody else has.
 func (s *tunnelScope) sameLanes() bool {
-	return s.tunnel != nil && slices.EqualFunc(s.tunnel.Spec.Lanes, s.claim.lanes, func(a, b netv1alpha1.Lane) bool { return a.PublicKey == b.PublicKey })
+	return s.tunnel != nil && slices.EqualFunc(s.tunnel.Spec.Lanes, s.claim.lanes, func(a, b netv1alpha1.Lane) bool {
+		return a.Number == b.Number && a.PublicKey == b.PublicKey
+	})
 }
 
-// checkKeys refuses a key that is somebody else's: a gateway has one device for all peers, and would give this peer the other's packets.
-func (r *tunnelReconciler) checkKeys(ctx context.Context, s *tunnelScope, all *records) error {
+// dropIdle leaves out lanes that this cluster does not have and whose key was agreed with another peer: whoever claims the key of
+// somebody else there, where no gateway would notice, must not get that one refused.
+func (s *tunnelScope) dropIdle(all *records, ours []int) {
+	taken := keysOfOthers(all, s.namespace)
+	s.claim.lanes = slices.DeleteFunc(s.claim.lanes, func(lane netv1alpha1.Lane) bool {
+		return !slices.Contains(ours, int(lane.Number)) && taken[laneKey{lane.Number, lane.PublicKey}] != ""
+	})
+}
+
+// checkKeys refuses a key that is somebody else's: the gateway of a lane has one device for all peers, and would give this peer the
+// other's packets. Who has agreed on it before keeps it.
+func (r *tunnelReconciler) checkKeys(ctx context.Context, s *tunnelScope, all *records) {
 	taken := keysOfOthers(all, s.namespace)
 	for i := range all.configs {
 		if config := &all.configs[i]; isOwn(config) {
 			for j := range config.Spec.Lanes {
-				taken[config.Spec.Lanes[j].PublicKey] = "this cluster"
+				taken[laneKey{config.Spec.Lanes[j].Number, config.Spec.Lanes[j].PublicKey}] = "this cluster"
 			}
 		}
 	}
 	for i := range s.claim.lanes {
 		lane := &s.claim.lanes[i]
-		if whose := taken[lane.PublicKey]; whose != "" {
+		if whose := taken[laneKey{lane.Number, lane.PublicKey}]; whose != "" {
 			s.refused = refuse(netv1alpha1.ReasonKeyInUse, "lane %d: public key %s is that of %s", lane.Number, lane.PublicKey, whose)
 			log.FromContext(ctx).Info("peer claims a key that is not its own", "clusterID", s.peer.ClusterID, "key", lane.PublicKey, "of", whose)
 		}
 	}
-	return nil
 }
 
 // answer writes what was decided where the peer sees it. The write carries the version that was read: it answers that, or nothing.
@@ -231,6 +255,9 @@ func tunnelSpec(s *tunnelScope, pods, external netip.Prefix) *netapply.TunnelEnd
 		WithRemotePodCIDR(netv1alpha1.CIDR(s.claim.pods.String())).WithRemoteNATPodCIDR(remap(s.claim.pods, s.agreed.pods)).
 		WithRemoteExternalCIDR(netv1alpha1.CIDR(s.claim.external.String())).WithRemoteNATExternalCIDR(remap(s.claim.external, s.agreed.external)).
 		WithEndpointIP("").WithBackendType(backend)
+	if len(s.claim.lanes) == 0 {
+		spec.WithBackendConfig(map[string]string{"publicKey": ""}) // the field is required
+	}
 	for i := range s.claim.lanes {
 		lane := &s.claim.lanes[i]
 		spec.WithLanes(laneApply(*lane))
@@ -264,14 +291,9 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 		tunnel: s.tunnel, heard: r.gateways.heardOf(), refused: s.refused, badSince: r.badSince[s.namespace],
 		now: r.options.Now(), namespace: r.options.Namespace,
 	}
-	services, err := r.services(ctx)
-	if err != nil {
+	var err error
+	if facts.lanes, err = r.ownLanes(ctx); err != nil {
 		return err
-	}
-	for i := range services {
-		if lane, ok := laneOf(services[i].Labels); ok {
-			facts.lanes = append(facts.lanes, lane)
-		}
 	}
 	nodes, err := r.nodes(ctx)
 	if err != nil {

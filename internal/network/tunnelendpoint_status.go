@@ -20,7 +20,7 @@ import (
 
 const (
 	// lostGrace is how long a connection that was there may be away before it is called an error.
-	lostGrace = 5 * time.Second
+	lostGrace = 4 * time.Second
 	// maxNames bounds how many nodes a message names.
 	maxNames = 5
 )

@@ -133,18 +133,18 @@ func TestTunnelStatus(t *testing.T) {
 	}
 }
 
-// TestLoss: a loss is no error for five seconds, then it is, and its age counts from when it happened.
+// TestLoss: a loss is no error for four seconds, then it is, and its age counts from when it happened.
 func TestLoss(t *testing.T) {
 	f := testFacts()
 	f.tunnel.Status, _, _ = tunnelStatus(f)
 	both(f, func(_ *heard, p *report.Peer) { p.Up, p.SilentMilliseconds = false, 2700 }) // three seconds before now
 	status, since, again := tunnelStatus(f)
-	if !equality.Semantic.DeepEqual(status, f.tunnel.Status) || !since.Equal(noon.Add(-3*time.Second)) || again != 2*time.Second {
+	if !equality.Semantic.DeepEqual(status, f.tunnel.Status) || !since.Equal(noon.Add(-3*time.Second)) || again != time.Second {
 		t.Errorf("at once: %+v, since %s, again after %s", status.Connection, since, again)
 	}
 	f.badSince, f.now = since, noon.Add(again)
 	if status, _, again = tunnelStatus(f); status.Connection.Status != netv1alpha1.ConnectionError || again != 0 {
-		t.Errorf("five seconds after the loss: %+v, again %s", status.Connection, again)
+		t.Errorf("four seconds after the loss: %+v, again %s", status.Connection, again)
 	}
 	// The old description stays: it says what was in use.
 	if status.Connection.MTU != 1419 || status.Connection.PeerConfiguration["endpointIP"] != "203.0.113.7" {

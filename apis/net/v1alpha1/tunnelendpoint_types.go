@@ -41,6 +41,8 @@ type TunnelEndpointSpec struct {
 	// +kubebuilder:validation:Enum=wireguard
 	BackendType string `json:"backendType"`
 	// BackendConfig holds publicKey and port of the peer's first gateway.
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 63 && size(self[name]) <= 253)",message="names have at most 63 characters, values 253"
 	BackendConfig map[string]string `json:"backend_config"`
 	// Lanes are all gateways of the peer.
 	// +listType=map

@@ -27,6 +27,9 @@ var (
 	ErrExhausted = errors.New("no network is free")
 )
 
+// ReservedName is the name of networks that an administrator keeps for something else: gateways of peers may well be there.
+const ReservedName = "reserved network"
+
 // Use is a network that no peer is given, and whose it is.
 type Use struct {
 	Name    string
@@ -114,6 +117,19 @@ func (p *Pools) Restore(a Assignment) bool {
 	return true
 }
 
+// Inside are the networks and addresses that are ours or were given to a peer: nothing outside of the clusters is there.
+func (p *Pools) Inside() (all []netip.Prefix) {
+	for _, use := range p.Used {
+		if use.Name != ReservedName {
+			all = append(all, use.Network)
+		}
+	}
+	for _, a := range p.assigned {
+		all = append(all, a.Have)
+	}
+	return all
+}
+
 // Held is the assignment of a network, if there is one.
 func (p *Pools) Held(owner string, kind Kind, want netip.Prefix) (netip.Prefix, bool) {
 	for _, a := range p.assigned {
@@ -147,13 +163,21 @@ func (p *Pools) Acquire(owner string, kind Kind, want netip.Prefix) (have netip.
 	return have, have != want, nil
 }
 
-// External chooses the cluster's own external network: the first of those on record that still can be it, otherwise the first free one.
-// It is as large as the pod network, so that the addresses of nodes are theirs by arithmetic.
-func (p *Pools) External(bits int, onRecord []netip.Prefix) (netip.Prefix, error) {
+// Recall is the first of the networks on record that still can be the cluster's own external network.
+func (p *Pools) Recall(bits int, onRecord []netip.Prefix) (netip.Prefix, bool) {
 	for _, network := range onRecord {
 		if network.IsValid() && network.Bits() == bits && Check(network) == nil && p.free(network) {
-			return network, nil
+			return network, true
 		}
+	}
+	return netip.Prefix{}, false
+}
+
+// External chooses the cluster's own external network: one on record if there is one to recall, otherwise the first free one. It is as
+// large as the pod network, so that the addresses of nodes are theirs by arithmetic.
+func (p *Pools) External(bits int, onRecord []netip.Prefix) (netip.Prefix, error) {
+	if network, ok := p.Recall(bits, onRecord); ok {
+		return network, nil
 	}
 	return p.first(bits)
 }
