@@ -157,7 +157,8 @@ func during(t *testing.T, p point, f fault, args ...string) {
 	t.Helper()
 	done := make(chan result, 1)
 	go func() { done <- rome.try(args...) }()
-	deadline := time.Now().Add(60 * time.Second)
+	// Watches that an API server dropped are made again up to half a minute after it is back, by Kubernetes' own libraries.
+	deadline := time.Now().Add(100 * time.Second)
 	for !p.seen() && time.Now().Before(deadline) {
 		pause(2 * time.Millisecond)
 	}
@@ -221,7 +222,7 @@ func faultsAtEachStep(t *testing.T) {
 					healthy(t, c)
 					settled(t, c)
 				}
-				during(t, up, f, append(milan.peerCommand(t), "--timeout", "90s")...)
+				during(t, up, f, append(milan.peerCommand(t), "--timeout", "120s")...)
 				rome.nodeReady(t, milan, 60*time.Second)
 				during(t, down, f, "unpeer", "out-of-band", milan.Name, "--timeout", "90s")
 				rome.nothingNew(t, before[rome], 60*time.Second)
