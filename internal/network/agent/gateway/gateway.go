@@ -174,6 +174,7 @@ func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) 
 	g.views = view.Peers
 	g.readTunnel()
 	results := g.prober.Results()
+	told := tellers(view.Snapshot.Peers)
 	kept := make(map[string]*peer, len(view.Peers))
 	for i := range view.Snapshot.Peers {
 		planned := &view.Snapshot.Peers[i]
@@ -191,7 +192,10 @@ func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) 
 		if result.MTU > 0 {
 			planned.MTU = result.MTU
 		}
-		next := g.lookAtLane(now, known, &planned.Lanes[at], lookup{view.Peers[planned.ClusterID].Endpoints[g.o.Lane], result.Last})
+		elsewhere := func(key string) bool {
+			return slices.ContainsFunc(told[key], func(id string) bool { return id != planned.ClusterID })
+		}
+		next := g.lookAtLane(now, known, &planned.Lanes[at], lookup{view.Peers[planned.ClusterID].Endpoints[g.o.Lane], result.Last, elsewhere})
 		if !next.IsZero() && (again.IsZero() || next.Before(again)) {
 			again = next
 		}
@@ -200,15 +204,30 @@ func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) 
 	return again
 }
 
+// tellers says which peers tell a key to be theirs.
+func tellers(peers []plan.Peer) map[string][]string {
+	all := map[string][]string{}
+	for _, one := range peers {
+		for _, lane := range one.Lanes {
+			for _, key := range lane.Keys {
+				all[key] = append(all[key], one.ClusterID)
+			}
+		}
+	}
+	return all
+}
+
 // lookup is what one lane of a peer is looked at with.
 type lookup struct {
 	endpoints []agent.Endpoint
 	reply     time.Time
+	// elsewhere: another peer tells a key to be its own.
+	elsewhere func(key string) bool
 }
 
 func (g *Gateway) lookAtLane(now time.Time, known *peer, lane *plan.PeerLane, l lookup) time.Time {
 	handshake := func(key string) time.Time { return g.tunnel[key].LastHandshake }
-	lane.Keys = known.keys.step(now, lane.Keys[0], handshake)
+	lane.Keys = known.keys.step(now, lane.Keys[0], handshake, l.elsewhere)
 	s := seen{reply: l.reply}
 	for _, key := range lane.Keys {
 		if at := handshake(key); at.After(s.handshake) {
