@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"liqo.io/liqo/internal/network/plan"
 )
 
 const (
@@ -71,7 +74,7 @@ func (r *resolver) addresses(now time.Time, host string, trouble bool) ([]netip.
 func (r *resolver) ask(host string, known *resolved) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
-	found, err := r.lookup(ctx, host)
+	found, err := r.lookup(ctx, strings.TrimSuffix(host, ".")+".") // no search domains
 	var good []netip.Addr
 	for _, address := range found {
 		if refused := dialable(address.Unmap()); refused != nil {
@@ -111,4 +114,40 @@ func dialable(address netip.Addr) error {
 		return fmt.Errorf("address %s is not one of another host", address)
 	}
 	return nil
+}
+
+// offLimits are the places that no tunnel may lead to.
+type offLimits struct {
+	// remote networks are reached through tunnels; own ones, and nodes, are no place that a name of a peer may stand for.
+	remote, own []netip.Prefix
+	nodes       []netip.Addr
+}
+
+func offLimitsOf(s plan.Snapshot) (off offLimits) {
+	for _, peer := range s.Peers {
+		off.remote = append(off.remote, peer.RemotePods, peer.RemoteExternal)
+	}
+	off.own = append(slices.Clone(s.Local.PodCIDRs), s.Local.External)
+	for _, node := range s.Nodes {
+		off.nodes = append(off.nodes, node.Address)
+	}
+	return off
+}
+
+func (o offLimits) isRemote(address netip.Addr) bool { return within(o.remote, address) }
+
+// refuse says why an address of a host is not dialled; nil if it may be.
+func (o offLimits) refuse(address netip.Addr, host string) error {
+	_, err := netip.ParseAddr(host)
+	switch named := err != nil; {
+	case o.isRemote(address):
+		return fmt.Errorf("address %s is in a network that is reached through a tunnel", address)
+	case named && (within(o.own, address) || slices.Contains(o.nodes, address)):
+		return fmt.Errorf("address %s is one of this cluster", address)
+	}
+	return nil
+}
+
+func within(networks []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(address) })
 }
