@@ -201,6 +201,7 @@ func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) 
 		}
 	}
 	g.peers = kept
+	g.resolver.keep(view.Peers, g.o.Lane)
 	return again
 }
 
@@ -253,7 +254,14 @@ func (g *Gateway) lookAtLane(now time.Time, known *peer, lane *plan.PeerLane, l 
 }
 
 func (g *Gateway) targets(now time.Time, l lookup, trouble bool) (all []netip.AddrPort, wrong error) {
+	names := 0
 	for _, endpoint := range l.endpoints {
+		if _, err := netip.ParseAddr(endpoint.Host); err != nil {
+			if names++; names > mostNames {
+				wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: only %d names are looked up", endpoint.Host, mostNames))
+				continue
+			}
+		}
 		addresses, err := g.resolver.addresses(now, endpoint.Host, trouble)
 		if err != nil {
 			wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: %w", endpoint.Host, err))

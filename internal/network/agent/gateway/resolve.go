@@ -5,12 +5,14 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"liqo.io/liqo/internal/network/agent"
 	"liqo.io/liqo/internal/network/plan"
 )
 
@@ -18,8 +20,8 @@ const (
 	// lookupTimeout ends a question to DNS; lookupAgain is how soon it is asked again while there is trouble.
 	lookupTimeout = 2 * time.Second
 	lookupAgain   = 5 * time.Second
-	// lookupKept is how long a name is remembered that nobody asks for.
-	lookupKept = 10 * time.Minute
+	// mostNames of one peer are looked up.
+	mostNames = 8
 	// mostAddresses of one name are tried.
 	mostAddresses = 8
 )
@@ -34,10 +36,10 @@ type resolver struct {
 }
 
 type resolved struct {
-	addresses   []netip.Addr
-	err         error
-	asked, used time.Time
-	asking      bool
+	addresses []netip.Addr
+	err       error
+	asked     time.Time
+	asking    bool
 }
 
 // addresses gives what is known of a host: a name, or an address. Without trouble an answer stays: what works is not to be changed.
@@ -58,17 +60,24 @@ func (r *resolver) addresses(now time.Time, host string, trouble bool) ([]netip.
 		}
 		r.names[host] = known
 	}
-	known.used = now
 	if !known.asking && (known.asked.IsZero() || (trouble || known.err != nil) && now.Sub(known.asked) >= lookupAgain) {
 		known.asking, known.asked = true, now
 		go r.ask(host, known)
 	}
-	for name, other := range r.names {
-		if now.Sub(other.used) > lookupKept {
-			delete(r.names, name)
+	return known.addresses, known.err
+}
+
+// keep forgets the names that no peer has any more.
+func (r *resolver) keep(peers map[string]agent.PeerView, lane int) {
+	wanted := map[string]bool{}
+	for _, one := range peers {
+		for _, endpoint := range one.Endpoints[lane] {
+			wanted[endpoint.Host] = true
 		}
 	}
-	return known.addresses, known.err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.names, func(name string, _ *resolved) bool { return !wanted[name] })
 }
 
 func (r *resolver) ask(host string, known *resolved) {

@@ -109,3 +109,25 @@ func TestOffLimits(t *testing.T) {
 		}
 	}
 }
+
+// A peer cannot make us ask for as many names as it likes, and what it tells no more is forgotten.
+func TestFewNames(t *testing.T) {
+	g := newBare()
+	asked := make(chan string, 4*mostNames)
+	g.resolver = &resolver{changed: func() {}, lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
+		asked <- name
+		return nil, nil
+	}}
+	var l lookup
+	for i := range 3 * mostNames {
+		l.endpoints = append(l.endpoints, agent.Endpoint{Host: string(rune('a'+i)) + ".example", Port: 1})
+	}
+	g.targets(start, l, true)
+	if n := len(g.resolver.names); n != mostNames {
+		t.Errorf("%d names", n)
+	}
+	g.resolver.keep(map[string]agent.PeerView{"milan": {Endpoints: map[int][]agent.Endpoint{0: l.endpoints[:1], 1: l.endpoints}}}, 0)
+	if n := len(g.resolver.names); n != 1 {
+		t.Errorf("%d names are kept", n)
+	}
+}
