@@ -132,9 +132,10 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(ctx) })
-	group.Go(func() error {
-		return serve(ctx, net.JoinHostPort(o.address, strconv.Itoa(report.Port)), agent.Handler())
-	})
+	reports := agent.Handler()
+	for _, address := range []string{o.address, "127.0.0.1"} { // where other pods ask, and where a port is forwarded to
+		group.Go(func() error { return serve(ctx, net.JoinHostPort(address, strconv.Itoa(report.Port)), reports) })
+	}
 	group.Go(func() error { return serve(ctx, o.healthAddress, agentHealth(agent)) })
 	if serves(o.metricsAddress) {
 		if err := metrics.Registry.Register(agent); err != nil {

@@ -150,15 +150,21 @@ func TestRemoteKeys(t *testing.T) {
 	agreed := map[string]time.Time{}
 	handshake := func(key string) time.Time { return agreed[key] }
 	var k remoteKeys
-	at := start
+	at, others := start, ""
+	elsewhere := func(key string) bool { return key == others }
 	check := func(what, told string, want ...string) {
 		t.Helper()
 		at = at.Add(time.Second)
-		if diff := cmp.Diff(want, k.step(at, told, handshake)); diff != "" {
+		if diff := cmp.Diff(want, k.step(at, told, handshake, elsewhere)); diff != "" {
 			t.Errorf("%s: %s", what, diff)
 		}
 	}
 	check("first", "one", "one")
+	check("another one before the first agreed", "zero", "zero")
+	check("and back", "one", "one")
+	agreed["one"] = start
+	check("the first agrees", "one", "one")
+	delete(agreed, "one") // a new attempt
 	check("a new one is told", "two", "one", "two")
 	agreed["two"] = start
 	check("an agreement of before says nothing", "two", "one", "two")
@@ -169,6 +175,16 @@ func TestRemoteKeys(t *testing.T) {
 	check("and again", "two", "one", "two")
 	agreed["two"] = at.Add(time.Second)
 	check("the new one agrees", "two", "two")
+	check("the next", "four", "two", "four")
+	at = at.Add(forgotten - 3*time.Second)
+	check("a minute and more later, and yet another", "five", "two", "five")
+	at = at.Add(3 * time.Second)
+	check("the old one is forgotten in the end", "five", "five")
+	agreed["five"] = at
+	check("it agrees", "five", "five")
+	others = "five"
+	check("what is told stays, whoever else tells it", "five", "five")
+	check("what is remembered does not", "six", "six")
 }
 
 func TestKeyring(t *testing.T) {

@@ -177,6 +177,7 @@ func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) 
 	g.views = view.Peers
 	g.readTunnel()
 	results := g.prober.Results()
+	told, off := tellers(view.Snapshot.Peers), offLimitsOf(view.Snapshot)
 	kept := make(map[string]*peer, len(view.Peers))
 	for i := range view.Snapshot.Peers {
 		planned := &view.Snapshot.Peers[i]
@@ -194,36 +195,60 @@ func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) 
 		if result.MTU > 0 {
 			planned.MTU = result.MTU
 		}
-		next := g.lookAtLane(now, known, &planned.Lanes[at], lookup{view.Peers[planned.ClusterID].Endpoints[g.o.Lane], result.Last})
+		elsewhere := func(key string) bool {
+			return slices.ContainsFunc(told[key], func(id string) bool { return id != planned.ClusterID })
+		}
+		next := g.lookAtLane(now, known, &planned.Lanes[at], lookup{view.Peers[planned.ClusterID].Endpoints[g.o.Lane], result.Last, elsewhere, off})
 		if !next.IsZero() && (again.IsZero() || next.Before(again)) {
 			again = next
 		}
 	}
 	g.peers = kept
+	g.resolver.keep(view.Peers, g.o.Lane)
 	return again
+}
+
+// tellers says which peers tell a key to be theirs.
+func tellers(peers []plan.Peer) map[string][]string {
+	all := map[string][]string{}
+	for _, one := range peers {
+		for _, lane := range one.Lanes {
+			for _, key := range lane.Keys {
+				all[key] = append(all[key], one.ClusterID)
+			}
+		}
+	}
+	return all
 }
 
 // lookup is what one lane of a peer is looked at with.
 type lookup struct {
 	endpoints []agent.Endpoint
 	reply     time.Time
+	// elsewhere: another peer tells a key to be its own.
+	elsewhere func(key string) bool
+	off       offLimits
 }
 
 func (g *Gateway) lookAtLane(now time.Time, known *peer, lane *plan.PeerLane, l lookup) time.Time {
 	handshake := func(key string) time.Time { return g.tunnel[key].LastHandshake }
-	lane.Keys = known.keys.step(now, lane.Keys[0], handshake)
+	lane.Keys = known.keys.step(now, lane.Keys[0], handshake, l.elsewhere)
 	s := seen{reply: l.reply}
 	for _, key := range lane.Keys {
 		if at := handshake(key); at.After(s.handshake) {
 			s.handshake = at
 		}
 	}
-	targets, wrong := g.targets(now, l.endpoints, l.reply.IsZero() || now.Sub(l.reply) >= silentAfter)
+	targets, wrong := g.targets(now, l, l.reply.IsZero() || now.Sub(l.reply) >= silentAfter)
 	known.problem = ""
 	if len(targets) == 0 && wrong != nil {
 		known.problem = wrong.Error()
 	}
 	next := known.dialer.step(now, targets, s)
+	if at := g.tunnel[lane.Keys[0]].Endpoint; at.IsValid() && l.off.isRemote(at.Addr()) {
+		// Whoever holds the key has led the tunnel into a tunnel. The peer is made anew, without that address.
+		known.dialer.dial++
+	}
 	lane.Endpoint, lane.Dial = known.dialer.target, known.dialer.dial
 	if soon := now.Add(changingKey); len(lane.Keys) > 1 && (next.IsZero() || soon.Before(next)) {
 		return soon
@@ -231,13 +256,24 @@ func (g *Gateway) lookAtLane(now time.Time, known *peer, lane *plan.PeerLane, l 
 	return next
 }
 
-func (g *Gateway) targets(now time.Time, endpoints []agent.Endpoint, trouble bool) (all []netip.AddrPort, wrong error) {
-	for _, endpoint := range endpoints {
+func (g *Gateway) targets(now time.Time, l lookup, trouble bool) (all []netip.AddrPort, wrong error) {
+	names := 0
+	for _, endpoint := range l.endpoints {
+		if _, err := netip.ParseAddr(endpoint.Host); err != nil {
+			if names++; names > mostNames {
+				wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: only %d names are looked up", endpoint.Host, mostNames))
+				continue
+			}
+		}
 		addresses, err := g.resolver.addresses(now, endpoint.Host, trouble)
 		if err != nil {
 			wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: %w", endpoint.Host, err))
 		}
 		for _, address := range addresses {
+			if err := l.off.refuse(address, endpoint.Host); err != nil {
+				wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: %w", endpoint.Host, err))
+				continue
+			}
 			if target := netip.AddrPortFrom(address, endpoint.Port); !slices.Contains(all, target) {
 				all = append(all, target)
 			}

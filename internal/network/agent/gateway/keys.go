@@ -10,25 +10,36 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// forgotten is when the key of before is given up though the new one has not agreed on anything: longer than peers take for a rotation.
+const forgotten = 90 * time.Second
+
 // remoteKeys follows the key of one peer's gateway. A new one is told before it is used, so for a while both are accepted; the new
-// one is in use as soon as it has agreed on something.
+// one is in use as soon as it has agreed on something. One that never agreed on anything is not worth keeping.
 type remoteKeys struct {
 	keys    []string
 	changed time.Time
+	// agreed: the first key has agreed on something once. What the tunnel knows of that goes with each new attempt.
+	agreed bool
 }
 
-// step gives the keys, the one in use first. handshake says when a key agreed last.
-func (k *remoteKeys) step(now time.Time, told string, handshake func(key string) time.Time) []string {
+// step gives the keys, the one in use first. handshake says when a key agreed last, elsewhere that another
+// peer tells a key to be its own: what is told counts more than what is remembered.
+func (k *remoteKeys) step(now time.Time, told string, handshake func(key string) time.Time, elsewhere func(key string) bool) []string {
 	switch {
 	case len(k.keys) == 0:
 		k.keys = []string{told}
 	case k.keys[0] == told:
 		k.keys = k.keys[:1] // changed its mind
 	case k.keys[len(k.keys)-1] != told:
-		k.keys, k.changed = []string{k.keys[0], told}, now
+		if len(k.keys) == 1 {
+			k.changed = now // the old one does not get longer by further new ones
+		}
+		k.keys = []string{k.keys[0], told}
 	}
-	if len(k.keys) == 2 && handshake(told).After(k.changed) {
-		k.keys = []string{told}
+	first := k.keys[0]
+	k.agreed = k.agreed || !handshake(first).IsZero()
+	if len(k.keys) == 2 && (!k.agreed || elsewhere(first) || handshake(told).After(k.changed) || now.Sub(k.changed) >= forgotten) {
+		k.keys, k.agreed = []string{told}, !handshake(told).IsZero()
 	}
 	return slices.Clone(k.keys)
 }

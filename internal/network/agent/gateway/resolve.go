@@ -5,18 +5,23 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"liqo.io/liqo/internal/network/agent"
+	"liqo.io/liqo/internal/network/plan"
 )
 
 const (
 	// lookupTimeout ends a question to DNS; lookupAgain is how soon it is asked again while there is trouble.
 	lookupTimeout = 2 * time.Second
 	lookupAgain   = 5 * time.Second
-	// lookupKept is how long a name is remembered that nobody asks for.
-	lookupKept = 10 * time.Minute
+	// mostNames of one peer are looked up.
+	mostNames = 8
 	// mostAddresses of one name are tried.
 	mostAddresses = 8
 )
@@ -31,10 +36,10 @@ type resolver struct {
 }
 
 type resolved struct {
-	addresses   []netip.Addr
-	err         error
-	asked, used time.Time
-	asking      bool
+	addresses []netip.Addr
+	err       error
+	asked     time.Time
+	asking    bool
 }
 
 // addresses gives what is known of a host: a name, or an address. Without trouble an answer stays: what works is not to be changed.
@@ -55,23 +60,30 @@ func (r *resolver) addresses(now time.Time, host string, trouble bool) ([]netip.
 		}
 		r.names[host] = known
 	}
-	known.used = now
 	if !known.asking && (known.asked.IsZero() || (trouble || known.err != nil) && now.Sub(known.asked) >= lookupAgain) {
 		known.asking, known.asked = true, now
 		go r.ask(host, known)
 	}
-	for name, other := range r.names {
-		if now.Sub(other.used) > lookupKept {
-			delete(r.names, name)
+	return known.addresses, known.err
+}
+
+// keep forgets the names that no peer has any more.
+func (r *resolver) keep(peers map[string]agent.PeerView, lane int) {
+	wanted := map[string]bool{}
+	for _, one := range peers {
+		for _, endpoint := range one.Endpoints[lane] {
+			wanted[endpoint.Host] = true
 		}
 	}
-	return known.addresses, known.err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.names, func(name string, _ *resolved) bool { return !wanted[name] })
 }
 
 func (r *resolver) ask(host string, known *resolved) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
-	found, err := r.lookup(ctx, host)
+	found, err := r.lookup(ctx, strings.TrimSuffix(host, ".")+".") // no search domains
 	var good []netip.Addr
 	for _, address := range found {
 		if refused := dialable(address.Unmap()); refused != nil {
@@ -111,4 +123,40 @@ func dialable(address netip.Addr) error {
 		return fmt.Errorf("address %s is not one of another host", address)
 	}
 	return nil
+}
+
+// offLimits are the places that no tunnel may lead to.
+type offLimits struct {
+	// remote networks are reached through tunnels; own ones, and nodes, are no place that a name of a peer may stand for.
+	remote, own []netip.Prefix
+	nodes       []netip.Addr
+}
+
+func offLimitsOf(s plan.Snapshot) (off offLimits) {
+	for _, peer := range s.Peers {
+		off.remote = append(off.remote, peer.RemotePods, peer.RemoteExternal)
+	}
+	off.own = append(slices.Clone(s.Local.PodCIDRs), s.Local.External)
+	for _, node := range s.Nodes {
+		off.nodes = append(off.nodes, node.Address)
+	}
+	return off
+}
+
+func (o offLimits) isRemote(address netip.Addr) bool { return within(o.remote, address) }
+
+// refuse says why an address of a host is not dialled; nil if it may be.
+func (o offLimits) refuse(address netip.Addr, host string) error {
+	_, err := netip.ParseAddr(host)
+	switch named := err != nil; {
+	case o.isRemote(address):
+		return fmt.Errorf("address %s is in a network that is reached through a tunnel", address)
+	case named && (within(o.own, address) || slices.Contains(o.nodes, address)):
+		return fmt.Errorf("address %s is one of this cluster", address)
+	}
+	return nil
+}
+
+func within(networks []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(address) })
 }

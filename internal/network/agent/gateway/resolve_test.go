@@ -10,6 +10,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"liqo.io/liqo/internal/network/agent"
+	"liqo.io/liqo/internal/network/host"
+	"liqo.io/liqo/internal/network/plan"
 )
 
 func TestResolver(t *testing.T) {
@@ -21,6 +25,9 @@ func TestResolver(t *testing.T) {
 	r := &resolver{changed: func() { changed <- struct{}{} }, lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
 		if _, limited := ctx.Deadline(); !limited {
 			t.Error("a lookup without an end")
+		}
+		if name != "gw.milan.example." {
+			t.Errorf("%s is asked, in whatever domain", name)
 		}
 		got := <-answers
 		return got.addresses, got.err
@@ -67,5 +74,60 @@ func TestResolver(t *testing.T) {
 	}
 	if got, err := r.addresses(now, "::ffff:203.0.113.1", true); err != nil || got[0].String() != "203.0.113.1" {
 		t.Errorf("%v %v", got, err)
+	}
+}
+
+// No tunnel leads through a tunnel, and no name of a peer to ourselves.
+func TestOffLimits(t *testing.T) {
+	off := offLimitsOf(plan.Snapshot{
+		Local: plan.Cluster{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.10.0.0/16")}, External: netip.MustParsePrefix("10.70.0.0/16")},
+		Nodes: []plan.Node{{Address: netip.MustParseAddr("192.168.1.11")}},
+		Peers: []plan.Peer{{RemotePods: netip.MustParsePrefix("10.11.0.0/16"), RemoteExternal: netip.MustParsePrefix("10.71.0.0/16")}},
+	})
+	for address, want := range map[string][2]bool{ // refused as an address, as what a name stands for
+		"10.11.0.1": {true, true}, "10.71.0.1": {true, true}, "10.10.3.4": {false, true}, "10.70.0.1": {false, true},
+		"192.168.1.11": {false, true}, "192.168.1.12": {false, false}, "203.0.113.1": {false, false},
+	} {
+		one := netip.MustParseAddr(address)
+		if got := [2]bool{off.refuse(one, address) != nil, off.refuse(one, "gw.milan.example") != nil}; got != want {
+			t.Errorf("%s: %v, want %v", address, got, want)
+		}
+	}
+	g := newBare()
+	g.resolver = &resolver{}
+	l := lookup{elsewhere: func(string) bool { return false }, off: off, endpoints: []agent.Endpoint{{Host: "10.11.0.1", Port: 5871}}}
+	known, lane := &peer{dialer: *newDialer()}, &plan.PeerLane{Keys: []string{"k"}}
+	g.lookAtLane(start, known, lane, l)
+	if lane.Endpoint.IsValid() || lane.Dial != 0 || known.problem == "" {
+		t.Errorf("lane %+v, problem %q", lane, known.problem)
+	}
+	for where, want := range map[string]int{"203.0.113.1:1": 0, "10.11.0.1:1": 1} { // it has roamed
+		g.tunnel = map[string]host.TunnelPeer{"k": {Endpoint: netip.MustParseAddrPort(where)}}
+		known.dialer.dial = 0
+		if g.lookAtLane(start, known, lane, l); lane.Dial != want {
+			t.Errorf("roamed to %s: dial %d, want %d", where, lane.Dial, want)
+		}
+	}
+}
+
+// A peer cannot make us ask for as many names as it likes, and what it tells no more is forgotten.
+func TestFewNames(t *testing.T) {
+	g := newBare()
+	asked := make(chan string, 4*mostNames)
+	g.resolver = &resolver{changed: func() {}, lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
+		asked <- name
+		return nil, nil
+	}}
+	var l lookup
+	for i := range 3 * mostNames {
+		l.endpoints = append(l.endpoints, agent.Endpoint{Host: string(rune('a'+i)) + ".example", Port: 1})
+	}
+	g.targets(start, l, true)
+	if n := len(g.resolver.names); n != mostNames {
+		t.Errorf("%d names", n)
+	}
+	g.resolver.keep(map[string]agent.PeerView{"milan": {Endpoints: map[int][]agent.Endpoint{0: l.endpoints[:1], 1: l.endpoints}}}, 0)
+	if n := len(g.resolver.names); n != 1 {
+		t.Errorf("%d names are kept", n)
 	}
 }
