@@ -21,6 +21,8 @@ import (
 const (
 	// lostGrace is how long a connection that was there may be away before it is called an error.
 	lostGrace = 4 * time.Second
+	// latencyRest is how long a latency that was written stays.
+	latencyRest = 10 * time.Minute
 	// maxNames bounds how many nodes a message names.
 	maxNames = 5
 )
@@ -314,7 +316,9 @@ func describe(status *netv1alpha1.TunnelEndpointStatus, tunnel *netv1alpha1.Tunn
 	if err != nil {
 		said = 0
 	}
-	if rtt := used.peer.RTTMicroseconds; otherLatency(said.Microseconds(), rtt) {
+	// A busy machine is slow for a moment, again and again: what is shown here is written rarely, the metric shows it all the time.
+	rests := said > 0 && now.Sub(connection.Latency.Timestamp.Time) < latencyRest
+	if rtt := used.peer.RTTMicroseconds; !rests && otherLatency(said.Microseconds(), rtt) {
 		connection.Latency = netv1alpha1.Latency{
 			Value: (time.Duration(rtt) * time.Microsecond).String(), Timestamp: metav1.NewTime(now).Rfc3339Copy(),
 		}

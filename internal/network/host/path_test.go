@@ -107,33 +107,21 @@ func (c *cluster) gatewayState(peer *cluster) plan.HostState {
 }
 
 func (c *cluster) translation() []plan.Chain {
-	var in, out []plan.PacketRule
+	var in, out, innerIn, innerOut []plan.PacketRule
 	for own, seen := range map[netip.Prefix]netip.Prefix{prefix(pods): prefix(c.podsThere), prefix(nodes): prefix(c.nodesThere)} {
-		in = append(in,
-			plan.PacketRule{In: plan.TunnelLink, Inner: seen, Verb: plan.SwapInnerSource, Network: own},
-			plan.PacketRule{In: plan.TunnelLink, To: seen, Verb: plan.SwapDestination, Network: own})
-		out = append(out,
-			plan.PacketRule{Out: plan.TunnelLink, Inner: own, Verb: plan.SwapInnerDestination, Network: seen},
-			plan.PacketRule{Out: plan.TunnelLink, From: own, Verb: plan.SwapSource, Network: seen})
+		innerIn = append(innerIn, plan.PacketRule{In: plan.TunnelLink, Inner: seen, Verb: plan.SwapInnerSource, Network: own})
+		in = append(in, plan.PacketRule{In: plan.TunnelLink, To: seen, Verb: plan.SwapDestination, Network: own})
+		innerOut = append(innerOut, plan.PacketRule{Out: plan.TunnelLink, Inner: own, Verb: plan.SwapInnerDestination, Network: seen})
+		out = append(out, plan.PacketRule{Out: plan.TunnelLink, From: own, Verb: plan.SwapSource, Network: seen})
 	}
-	// SwapDestination accepts, so that what is to be done besides comes before.
-	inner := func(r plan.PacketRule) bool { return r.Verb == plan.SwapInnerSource }
-	in = append(filter(in, inner, true), filter(in, inner, false)...)
+	// Each swap ends its chain: what it does not end is dropped, as in the plan.
 	return []plan.Chain{
-		{Name: "incoming", Hook: plan.Prerouting, Priority: -300, Rules: in},
+		{Name: "errors_in", Hook: plan.Prerouting, Priority: -301, Rules: innerIn},
+		{Name: "incoming", Hook: plan.Prerouting, Priority: -300, Rules: append(in, plan.PacketRule{In: plan.TunnelLink, Verb: plan.Drop})},
 		{Name: "forwarding", Hook: plan.Forward, Priority: -150, Rules: []plan.PacketRule{{Verb: plan.ClampMSS, MSS: fabricMTU - 40}}},
-		{Name: "outgoing", Hook: plan.Postrouting, Priority: 110, Rules: out},
+		{Name: "errors_out", Hook: plan.Postrouting, Priority: 109, Rules: innerOut},
+		{Name: "outgoing", Hook: plan.Postrouting, Priority: 110, Rules: append(out, plan.PacketRule{Out: plan.TunnelLink, Verb: plan.Drop})},
 	}
-}
-
-func filter(all []plan.PacketRule, is func(plan.PacketRule) bool, want bool) []plan.PacketRule {
-	var some []plan.PacketRule
-	for _, one := range all {
-		if is(one) == want {
-			some = append(some, one)
-		}
-	}
-	return some
 }
 
 func addr(text string) netip.Addr     { return netip.MustParseAddr(text) }
