@@ -36,8 +36,8 @@ import (
 const (
 	// silence is how long a gateway may say nothing. It says something each second.
 	silence = 4 * time.Second
-	// maxLine bounds what is read of one report: a thousand nodes fit.
-	maxLine = 1 << 20
+	// maxLine bounds what is read of one report: a thousand nodes and a hundred peers fit, at a hundred bytes for each pair.
+	maxLine = 16 << 20
 	// retryFirst and retryLast are the pauses between attempts to reach a gateway.
 	retryFirst, retryLast = 50 * time.Millisecond, time.Second
 	// everyPeer is the event that concerns all.
