@@ -71,6 +71,7 @@ func (f fault) happen(t *testing.T, lanes int, traffic *flows, said *sayings) ou
 	}
 	if f.off != nil {
 		f.without = f.off(t)
+		traffic.leave(f.without)
 	}
 	before := traffic.state()
 	began := time.Now()

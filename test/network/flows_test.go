@@ -52,12 +52,14 @@ type flows struct {
 	gaps    []gap
 	clients []*exec.Cmd
 	readers sync.WaitGroup
+	// sources are the nodes that the clients run on.
+	sources map[*exec.Cmd]*bed.Node
 }
 
 // startFlows begins, with the pods as they are now.
 func startFlows(t *testing.T) *flows {
 	t.Helper()
-	f := &flows{now: map[flow]tally{}}
+	f := &flows{now: map[flow]tally{}, sources: map[*exec.Cmd]*bed.Node{}}
 	f.start(t)
 	t.Cleanup(f.stop)
 	return f
@@ -98,6 +100,9 @@ func (f *flows) client(t *testing.T, from bed.Place, kind string, args []string,
 		t.Fatal(err)
 	}
 	f.clients = append(f.clients, cmd)
+	for _, which := range targets {
+		f.sources[cmd] = which.from
+	}
 	f.readers.Go(func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var line struct {
@@ -118,6 +123,16 @@ func (f *flows) client(t *testing.T, from bed.Place, kind string, args []string,
 			f.mu.Unlock()
 		}
 	})
+}
+
+// leave ends the clients on a node. They are in the network namespaces of its pods, which would outlive the node with them: links and routes
+// of addresses that other pods are given when it is back.
+func (f *flows) leave(node *bed.Node) {
+	for _, cmd := range f.clients {
+		if node != nil && f.sources[cmd] == node {
+			_ = cmd.Process.Kill() // it may have ended
+		}
+	}
 }
 
 // stop ends all clients.
