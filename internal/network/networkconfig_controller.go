@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -130,9 +129,7 @@ func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1
 	}
 	said := published(ours, ends, metav1.NewTime(r.options.Now()))
 	status := netapply.NetworkConfig(ours.Name, ours.Namespace).WithUID(ours.UID).
-		WithStatus(netapply.NetworkConfigStatus().WithConditions(metaapply.Condition().
-			WithType(said.Type).WithStatus(said.Status).WithReason(said.Reason).WithMessage(said.Message).
-			WithLastTransitionTime(said.LastTransitionTime).WithObservedGeneration(said.ObservedGeneration)))
+		WithStatus(netapply.NetworkConfigStatus().WithConditions(conditionApply(&said)))
 	return client.IgnoreNotFound(r.own.ApplyStatusTo(ctx, status, ours))
 }
 

@@ -94,11 +94,11 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if err != nil {
 		return err
 	}
-	taken, err := r.book.pools(ctx, all)
+	pools, err := r.book.pools(ctx, all)
 	if err != nil {
 		return err
 	}
-	if s.claim, s.refused = readClaim(s.theirs, r.options.Local.ClusterID, taken.Inside()); s.refused != nil {
+	if s.claim, s.refused = readClaim(s.theirs, r.options.Local.ClusterID, pools.Inside()); s.refused != nil {
 		return nil
 	}
 	lanes, err := r.ownLanes(ctx)
@@ -106,8 +106,8 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 		return err
 	}
 	s.dropIdle(all, lanes)
-	if known, err := r.recall(ctx, s, all); err != nil || known && s.sameLanes() {
-		return err
+	if s.recall(pools) && s.sameLanes() {
+		return nil
 	}
 	if all, err = readRecords(ctx, r.live); err != nil {
 		return err
@@ -116,8 +116,7 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if r.checkKeys(ctx, s, all); s.refused != nil {
 		return nil
 	}
-	pools, err := r.book.pools(ctx, all)
-	if err != nil {
+	if pools, err = r.book.pools(ctx, all); err != nil {
 		return err
 	}
 	if s.agreed.pods, _, err = pools.Acquire(s.namespace, ipam.PodNetwork, s.claim.pods); err == nil {
@@ -133,15 +132,11 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 }
 
 // recall takes what is on record, if both networks are.
-func (r *tunnelReconciler) recall(ctx context.Context, s *tunnelScope, all *records) (bool, error) {
-	pools, err := r.book.pools(ctx, all)
-	if err != nil {
-		return false, err
-	}
+func (s *tunnelScope) recall(pools *ipam.Pools) bool {
 	pods, ok := pools.Held(s.namespace, ipam.PodNetwork, s.claim.pods)
 	external, ok2 := pools.Held(s.namespace, ipam.ExternalNetwork, s.claim.external)
 	s.agreed = agreement{pods, external}
-	return ok && ok2, nil
+	return ok && ok2
 }
 
 // sameLanes tells whether the tunnel has the peer's keys already, so that nobody else has.
@@ -336,9 +331,12 @@ func statusApply(status *netv1alpha1.TunnelEndpointStatus) *netapply.TunnelEndpo
 		out.WithGatewayIP(status.GatewayIP)
 	}
 	for i := range status.Conditions {
-		c := &status.Conditions[i]
-		out.WithConditions(metaapply.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).
-			WithLastTransitionTime(c.LastTransitionTime).WithObservedGeneration(c.ObservedGeneration))
+		out.WithConditions(conditionApply(&status.Conditions[i]))
 	}
 	return out
+}
+
+func conditionApply(c *metav1.Condition) *metaapply.ConditionApplyConfiguration {
+	return metaapply.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).
+		WithLastTransitionTime(c.LastTransitionTime).WithObservedGeneration(c.ObservedGeneration)
 }

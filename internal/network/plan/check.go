@@ -82,8 +82,8 @@ func (g ground) checkLocal() error {
 	if most := 32 - 4; g.Local.External.Bits() > most {
 		return fmt.Errorf("local.external: %s is too small for gateways, nodes and mappings; it must be a /%d or larger", g.Local.External, most)
 	}
-	if g.Self.PodMTU < minMTU+overhead || g.Self.PodMTU > 1<<16-1 {
-		return fmt.Errorf("self.podMTU: %d is not between %d and %d", g.Self.PodMTU, minMTU+overhead, 1<<16-1)
+	if g.Self.PodMTU < minMTU+Overhead || g.Self.PodMTU > 1<<16-1 {
+		return fmt.Errorf("self.podMTU: %d is not between %d and %d", g.Self.PodMTU, minMTU+Overhead, 1<<16-1)
 	}
 	return nil
 }

@@ -13,8 +13,9 @@ import (
 // knows all the others' without asking.
 
 const (
-	// overhead is what WireGuard adds over IPv6, the most of all. The VXLAN ends where the tunnel begins, so its 50 bytes are covered.
-	overhead = 80
+	// Overhead is what WireGuard adds over IPv6, the most of all: the devices carry so much less than the pods' own network. The VXLAN ends
+	// where the tunnel begins, so its 50 bytes are covered.
+	Overhead = 80
 	// headers of TCP over IPv4, which MSS does not count.
 	headers = 40
 	// minMTU is what every host must take in; less is not a measurement.
@@ -41,7 +42,7 @@ func gatewayMAC(lane int) MAC {
 }
 
 // deviceMTU is the same on the overlay and on the tunnel, so that a packet that is too big is told so on its own node.
-func (g ground) deviceMTU() int { return g.Self.PodMTU - overhead }
+func (g ground) deviceMTU() int { return g.Self.PodMTU - Overhead }
 
 // routeMTU is that of the routes to a peer: 0 unless less was measured than the devices carry.
 func (g ground) routeMTU(peer Peer) int {

@@ -72,9 +72,11 @@ func newBed(t *testing.T) *bed {
 	installed.Do(func() {
 		definitions, err := crds.Load(os.DirFS("../../../deployments/liqo"))
 		b.must(err)
-		for _, c := range []client.Client{b.here, b.there} {
-			b.must(crds.Apply(t.Context(), c, definitions, func(string) {}))
+		b.must(crds.Apply(t.Context(), b.here, definitions, func(string) {}))
+		for _, definition := range definitions {
+			unbounded(definition.Object)
 		}
+		b.must(crds.Apply(t.Context(), b.there, definitions, func(string) {}))
 	})
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}
 	b.must(b.here.Create(t.Context(), namespace))
@@ -83,6 +85,25 @@ func newBed(t *testing.T) *bed {
 	b.must(b.there.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.name}}))
 	b.tenant()
 	return b
+}
+
+// unbounded takes the bounds out of a schema: those of the provider's API server are the provider's to keep or to lift.
+func unbounded(schema any) {
+	switch schema := schema.(type) {
+	case map[string]any:
+		for name, below := range schema {
+			switch name {
+			case "maxLength", "maxItems", "maxProperties", "x-kubernetes-validations":
+				delete(schema, name)
+			default:
+				unbounded(below)
+			}
+		}
+	case []any:
+		for _, below := range schema {
+			unbounded(below)
+		}
+	}
 }
 
 // mirror is the same two clusters as the provider sees them, which is a consumer, too.

@@ -24,12 +24,8 @@ import (
 	"liqo.io/liqo/internal/network/probe"
 )
 
-const (
-	// overhead of the tunnel, which the plan takes off the MTU of the pod's link.
-	overhead = 80
-	// changingKey is how often a peer is looked at that changes its key: until we follow, its packets are lost.
-	changingKey = 100 * time.Millisecond
-)
+// changingKey is how often a peer is looked at that changes its key: until we follow, its packets are lost.
+const changingKey = 100 * time.Millisecond
 
 // pace of the probes to peers.
 var pace = probe.Pace{Up: 500 * time.Millisecond, Other: 200 * time.Millisecond}
@@ -163,7 +159,7 @@ func (g *Gateway) lookAtSelf(objects agent.Objects, self *plan.Self) (known bool
 	}
 	name, mtu, failed := g.o.Uplink()
 	if g.o.MTU > 0 {
-		mtu = min(mtu, g.o.MTU+overhead)
+		mtu = min(mtu, g.o.MTU+plan.Overhead)
 	}
 	self.Uplink, self.PodMTU = name, mtu
 	return problem == nil && failed == nil, errors.Join(err, problem, failed)

@@ -20,9 +20,6 @@ import (
 	"liqo.io/liqo/internal/network/probe"
 )
 
-// overhead of the tunnel, which the plan takes off the MTU of the pods' network.
-const overhead = 80
-
 // An agent that begins looks this often whether the lanes work, and does not wait longer than that for the answer.
 const (
 	unsettled       = 50 * time.Millisecond
@@ -125,7 +122,7 @@ func (r *Route) Look(ctx context.Context, now time.Time) agent.Look {
 	}
 	r.choose(s)
 	look.Snapshot = *s
-	if look.Known && !r.settle(now, *s) {
+	if !r.settle(now, *s) {
 		look.Known, look.Again = false, now.Add(unsettled)
 	}
 	return look
@@ -171,7 +168,7 @@ func (r *Route) measure(gateways []plan.Gateway) (err error) {
 		}
 	}
 	if smallest > 0 && r.o.MTU > 0 {
-		smallest = min(smallest, r.o.MTU+overhead)
+		smallest = min(smallest, r.o.MTU+plan.Overhead)
 	}
 	if smallest > 0 {
 		r.podMTU = smallest
@@ -248,9 +245,6 @@ func (r *Route) aim(s plan.Snapshot, state plan.HostState) {
 		}
 	}
 	for _, gateway := range s.Gateways {
-		if len(s.Peers) == 0 {
-			break // there is no external network, either
-		}
 		if address := ipam.ProbeAddress(s.Local.External, gateway.Lane); isPlanned(state, address) {
 			aim.Gateways = append(aim.Gateways, address)
 		}
