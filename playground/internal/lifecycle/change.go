@@ -28,13 +28,19 @@ func startMachine(r record.Machine) error {
 	return machine.Resume(record.SpecPath(r.Name))
 }
 
-func stopMachine(r record.Machine) error {
+func stopMachine(c topology.Cluster, r record.Machine) error {
 	if r.Cable != nil {
 		if err := network.SetPort(*r.Cable, false); err != nil {
 			return err
 		}
 	}
-	return machine.KillGroup(path.Join(topology.Cgroup, r.Name), killLimit)
+	if err := machine.KillGroup(path.Join(topology.Cgroup, r.Name), killLimit); err != nil {
+		return err
+	}
+	if r.Node == nil {
+		return nil
+	}
+	return network.Forget(c, *r.Node)
 }
 
 // Power is what can be done to a node.
@@ -69,7 +75,7 @@ func switchNode(t topology.Topology, clusterName, nodeName string, power Power) 
 		return fmt.Errorf("node %s is down already", nodeName)
 	}
 	if up {
-		if err := stopMachine(r); err != nil {
+		if err := stopMachine(c, r); err != nil {
 			return err
 		}
 	}

@@ -43,6 +43,9 @@ var nodeSettings = map[string]string{
 	"net/ipv4/conf/default/rp_filter": "0",
 }
 
+// firstOwnRule is where the rules of the kernel itself begin: 32766 for the main table, 32767 for the default one. Its third is rule 0.
+const firstOwnRule = 32766
+
 // SetupHost makes the router and links the host to it.
 func SetupHost(t topology.Topology) error {
 	if err := prepareDir(); err != nil {
@@ -203,6 +206,73 @@ func SetPort(e topology.Endpoint, up bool) error {
 	}
 	if err := set(port); err != nil {
 		return fmt.Errorf("switch port %s: %w", e.Port, err)
+	}
+	return nil
+}
+
+// Forget takes away what a kernel forgets when the power goes: all links but the cable, all rules, routes and tables of the packet
+// filter but those a node is made with. Links of dead pods would go by themselves, but some time later, and until then a new
+// pod of the same address gets no route.
+func Forget(c topology.Cluster, e topology.Endpoint) error {
+	ns, err := netns.GetFromPath(e.NetNS)
+	if err != nil {
+		return fmt.Errorf("open network namespace %s: %w", e.Name, err)
+	}
+	defer func() { _ = ns.Close() }()
+	node, err := netlink.NewHandleAt(ns)
+	if err != nil {
+		return fmt.Errorf("open netlink in %s: %w", e.Name, err)
+	}
+	defer node.Close()
+	if err := forgetLinks(node); err != nil {
+		return fmt.Errorf("network of %s: %w", e.Name, err)
+	}
+	if err := forgetRouting(node); err != nil {
+		return fmt.Errorf("network of %s: %w", e.Name, err)
+	}
+	return Run(e.NetNS, "flush ruleset\n"+masquerade(c.PodCIDR), "nft", "-f", "-")
+}
+
+func forgetLinks(node *netlink.Handle) error {
+	links, err := node.LinkList()
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	for _, link := range links {
+		// A link may go with another one: the two ends of a pair, and what a pod's namespace takes along.
+		if name := link.Attrs().Name; name != topology.NodeLink && name != "lo" {
+			if err := node.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.EOPNOTSUPP) {
+				return fmt.Errorf("remove link %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func forgetRouting(node *netlink.Handle) error {
+	rules, err := node.RuleList(netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("list rules: %w", err)
+	}
+	for _, rule := range rules {
+		if rule.Priority > 0 && rule.Priority < firstOwnRule {
+			if err := node.RuleDel(&rule); err != nil && !errors.Is(err, unix.ENOENT) {
+				return fmt.Errorf("remove rule %d: %w", rule.Priority, err)
+			}
+		}
+	}
+	routes, err := node.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return fmt.Errorf("list routes: %w", err)
+	}
+	for _, route := range routes {
+		wired := route.Dst == nil || route.Dst.IP.IsUnspecified()
+		if route.Protocol == unix.RTPROT_KERNEL || route.Table == unix.RT_TABLE_MAIN && wired {
+			continue
+		}
+		if err := node.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("remove route %s: %w", route.Dst, err)
+		}
 	}
 	return nil
 }

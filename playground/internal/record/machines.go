@@ -16,6 +16,8 @@ import (
 type Machine struct {
 	Name   string
 	Socket string
+	// Node is where the machine is connected; nil for a control plane, which uses its first node's.
+	Node *topology.Endpoint
 	// Cable is the node's link if the node alone uses it.
 	Cable *topology.Endpoint
 }
@@ -31,7 +33,7 @@ func Machines(c topology.Cluster) []Machine {
 
 // NodeMachine is the machine of a node.
 func NodeMachine(c topology.Cluster, n topology.Node) Machine {
-	r := Machine{Name: c.NodeMachine(n.Name), Socket: topology.Socket(c.NodeMachine(n.Name))}
+	r := Machine{Name: c.NodeMachine(n.Name), Socket: topology.Socket(c.NodeMachine(n.Name)), Node: &n.Endpoint}
 	if n.Role == scenario.RoleWorker {
 		r.Cable = &n.Endpoint // the first node's also serves the control plane, which stays up
 	}
