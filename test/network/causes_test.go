@@ -29,8 +29,9 @@ func lasting(short, whole time.Duration) time.Duration {
 const (
 	repaired = 5 * time.Second  // for all that heals by itself
 	restart  = 10 * time.Second // of the only gateway
-	// switched is when leaving a lane has not worked as meant. What it costs is measured, and held against its target of 0.5 s, in
-	// docs/benchmarks.md: three clusters on two cores stand still for longer than that by themselves.
+	// switched is when leaving a lane has not worked as meant, or what should not be noticed was. What it costs is measured, and held
+	// against the target, in docs/benchmarks.md: three clusters on two cores stand still for more than a second by themselves, most of
+	// all while two API servers start.
 	switched = 2 * time.Second
 )
 
@@ -149,7 +150,7 @@ func outerFaults() []fault {
 	var restarts string
 	return []fault{
 		{
-			name: "API servers of alpha and beta down", hold: lasting(30*time.Second, 5*time.Minute), gap: time.Second, streams: true, heal: repaired,
+			name: "API servers of alpha and beta down", hold: lasting(30*time.Second, 5*time.Minute), gap: switched, streams: true, heal: repaired,
 			cut: func(t *testing.T) {
 				restarts = agentRestarts(t)
 				both(func(c *bed.Cluster) { playground(t, "component", "stop", c.Name, "kube-apiserver") })
@@ -177,7 +178,7 @@ func outerFaults() []fault {
 			cut: func(t *testing.T) { rotate(t, alpha) },
 		},
 		{
-			name: "controller managers killed", gap: time.Second, streams: true,
+			name: "controller managers killed", gap: switched, streams: true,
 			cut: func(t *testing.T) {
 				for _, c := range clusters.Clusters {
 					c.Kubectl(t, "-n", "liqo", "delete", "pods", "-l", labels.AppName+"=controller-manager", "--grace-period=0", "--force", "--wait=false")
