@@ -202,6 +202,11 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if err != nil {
 		return err
 	}
+	if err := kubemanager.Await(ctx, cfg, o.healthAddress); ctx.Err() != nil {
+		return nil
+	} else if err != nil {
+		return err
+	}
 	mgr, err := kubemanager.New(cfg, kubemanager.Options{
 		Scheme: scheme, MetricsAddress: o.metricsAddress, HealthAddress: o.healthAddress,
 		LeaderElection: o.leaderElection, LeaderElectionID: leaseName, Namespace: o.namespace,
