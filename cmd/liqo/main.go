@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
+	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/version"
 )
 
@@ -83,7 +84,7 @@ func command(o options, home func() (*rest.Config, error), run func(*cobra.Comma
 			if err != nil {
 				return err
 			}
-			return run(cmd, cfg)
+			return run(cmd, kubemanager.Patient(cfg))
 		},
 	}
 	o.Register(cmd.Flags())
