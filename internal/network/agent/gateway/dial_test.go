@@ -59,7 +59,7 @@ func replies(from, to time.Duration) func(time.Duration, *dialer) seen {
 	}
 }
 
-const s = time.Second
+const s, ms = time.Second, time.Millisecond
 
 func TestDialer(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -70,32 +70,49 @@ func TestDialer(t *testing.T) {
 	}{
 		"one address, nobody there": {
 			20 * s, fixed(a), nothing,
-			[]dialled{{0, a.String(), 1}, {2 * s, a.String(), 2}, {5 * s, a.String(), 3}, {9 * s, a.String(), 4}, {14 * s, a.String(), 5}, {19 * s, a.String(), 6}},
+			[]dialled{
+				{0, a.String(), 1},
+				{200 * ms, a.String(), 2},
+				{600 * ms, a.String(), 3},
+				{2 * s, a.String(), 4},
+				{5 * s, a.String(), 5},
+				{9 * s, a.String(), 6},
+				{14 * s, a.String(), 7},
+				{19 * s, a.String(), 8},
+			},
 		},
 		"addresses in turn, slower each round": {
 			12 * s, fixed(a, b, c), nothing,
-			[]dialled{{0, a.String(), 1}, {2 * s, b.String(), 2}, {4 * s, c.String(), 3}, {6 * s, a.String(), 4}, {9 * s, b.String(), 5}},
+			[]dialled{
+				{0, a.String(), 1},
+				{200 * ms, a.String(), 2},
+				{600 * ms, a.String(), 3},
+				{2 * s, b.String(), 4},
+				{4 * s, c.String(), 5},
+				{6 * s, a.String(), 6},
+				{9 * s, b.String(), 7},
+			},
 		},
 		"what works is left alone": {
-			time.Hour / 60, fixed(a, b), replies(s, time.Hour),
+			time.Hour / 60, fixed(a, b), replies(100*ms, time.Hour),
 			[]dialled{{0, a.String(), 1}},
 		},
 		"a session that breaks off is made anew after a second": {
-			25 * s, fixed(a), replies(s, 10*s),
+			25 * s, fixed(a), replies(100*ms, 10*s),
 			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {12 * s, a.String(), 3}, {14 * s, a.String(), 4}, {18 * s, a.String(), 5}, {23 * s, a.String(), 6}},
 		},
 		"the same address first, then the others": {
-			15 * s, fixed(a, b), replies(s, 10*s),
+			15 * s, fixed(a, b), replies(100*ms, 10*s),
 			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {12 * s, b.String(), 3}, {14 * s, a.String(), 4}},
 		},
-		"a peer that cannot be dialled": {10 * s, fixed(), replies(s, 5*s), []dialled{{0, netip.AddrPort{}.String(), 0}}},
+		"a peer that cannot be dialled": {10 * s, fixed(), replies(100*ms, 5*s), []dialled{{0, netip.AddrPort{}.String(), 0}}},
 		"the address changes while it works": {
 			20 * s, func(at time.Duration) []netip.AddrPort {
 				if at < 5*s {
 					return []netip.AddrPort{a}
 				}
 				return []netip.AddrPort{b}
-			}, replies(s, 10*s),
+			}, replies(100*ms, 10*s),
 			[]dialled{{0, a.String(), 1}, {11 * s, b.String(), 2}, {12 * s, b.String(), 3}, {14 * s, b.String(), 4}, {18 * s, b.String(), 5}},
 		},
 		"the address changes while nothing works": {
@@ -105,16 +122,27 @@ func TestDialer(t *testing.T) {
 				}
 				return []netip.AddrPort{b, c}
 			}, nothing,
-			[]dialled{{0, a.String(), 1}, {s, b.String(), 2}},
+			[]dialled{
+				{0, a.String(), 1},
+				{200 * ms, a.String(), 2},
+				{600 * ms, a.String(), 3},
+				{s, b.String(), 4},
+				{1200 * ms, b.String(), 5},
+				{1600 * ms, b.String(), 6},
+			},
+		},
+		"one knock is enough": {
+			time.Minute, fixed(a, b), replies(300*ms, time.Hour),
+			[]dialled{{0, a.String(), 1}, {200 * ms, a.String(), 2}},
 		},
 		"keys were agreed, so the other end gets time": {
-			13 * s, fixed(a, b), func(at time.Duration, d *dialer) seen {
-				if at < s {
+			12 * s, fixed(a, b), func(at time.Duration, d *dialer) seen {
+				if at < 100*ms {
 					return seen{}
 				}
-				return seen{handshake: start.Add(s)}
+				return seen{handshake: start.Add(100 * ms)}
 			},
-			[]dialled{{0, a.String(), 1}, {11 * s, b.String(), 2}},
+			[]dialled{{0, a.String(), 1}, {10100 * ms, b.String(), 2}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +155,7 @@ func TestDialer(t *testing.T) {
 
 // What step says when to look again must be enough: whoever looks only then sees the same.
 func TestDialerSaysWhen(t *testing.T) {
-	see := replies(s, 10*s)
+	see := replies(300*ms, 10*s)
 	want := phone(newDialer(), 30*s, fixed(a, b), see)
 	d, last := newDialer(), dialled{}
 	var got []dialled
