@@ -8,12 +8,8 @@ import (
 	"time"
 )
 
-const (
-	// silentAfter is how long a session may be without an answer before it is made anew. WireGuard by itself waits 15 seconds.
-	silentAfter = time.Second
-	// answered is how long the other end gets for its first echo when keys were agreed: it is there, but perhaps not ready.
-	answered = 10 * time.Second
-)
+// answered is how long the other end gets for its first echo when keys were agreed: it is there, but perhaps not ready.
+const answered = 10 * time.Second
 
 // How long an attempt gets, the first, the second and so on: the first time, and for a session that broke off.
 var (
@@ -29,7 +25,12 @@ var knockWaits = []time.Duration{200 * time.Millisecond, 400 * time.Millisecond}
 type seen struct {
 	// reply is when an echo came back last, handshake when keys were agreed; zero for never.
 	reply, handshake time.Time
+	// patience is how long a session may be without an answer before it is made anew. WireGuard by itself waits 15 seconds.
+	patience time.Duration
 }
+
+// silent tells whether no echo came back for too long.
+func (s seen) silent(now time.Time) bool { return s.reply.IsZero() || now.Sub(s.reply) >= s.patience }
 
 // dialer decides where one peer is dialled. It never touches what works.
 type dialer struct {
@@ -50,9 +51,9 @@ type dialer struct {
 
 // step looks at the tunnel and says when to look again; zero if only something new would make a difference.
 func (d *dialer) step(now time.Time, targets []netip.AddrPort, s seen) time.Time {
-	if !s.reply.IsZero() && now.Sub(s.reply) < silentAfter {
+	if !s.silent(now) {
 		d.worked, d.attempts = true, 0
-		return s.reply.Add(silentAfter)
+		return s.reply.Add(s.patience)
 	}
 	if len(targets) == 0 {
 		// The peer dials. Taking it away would only make us forget from where.

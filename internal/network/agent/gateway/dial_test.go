@@ -53,9 +53,9 @@ func replies(from, to time.Duration) func(time.Duration, *dialer) seen {
 		case at < from:
 			return seen{}
 		case at < to:
-			return seen{reply: start.Add(at)}
+			return seen{reply: start.Add(at), patience: s}
 		}
-		return seen{reply: start.Add(to)}
+		return seen{reply: start.Add(to), patience: s}
 	}
 }
 
@@ -97,7 +97,7 @@ func TestDialer(t *testing.T) {
 			time.Hour / 60, fixed(a, b), replies(100*ms, time.Hour),
 			[]dialled{{0, a.String(), 1}},
 		},
-		"a session that breaks off is made anew after a second": {
+		"a session that breaks off is made anew": {
 			25 * s, fixed(a), replies(100*ms, 10*s),
 			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {12 * s, a.String(), 3}, {14 * s, a.String(), 4}, {18 * s, a.String(), 5}, {23 * s, a.String(), 6}},
 		},

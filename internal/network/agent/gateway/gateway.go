@@ -194,7 +194,7 @@ func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) 
 		elsewhere := func(key string) bool {
 			return slices.ContainsFunc(told[key], func(id string) bool { return id != planned.ClusterID })
 		}
-		next := g.lookAtLane(now, known, &planned.Lanes[at], lookup{view.Peers[planned.ClusterID].Endpoints[g.o.Lane], result.Last, elsewhere, off})
+		next := g.lookAtLane(now, known, &planned.Lanes[at], lookup{view.Peers[planned.ClusterID].Endpoints[g.o.Lane], result, elsewhere, off})
 		if !next.IsZero() && (again.IsZero() || next.Before(again)) {
 			again = next
 		}
@@ -220,7 +220,7 @@ func tellers(peers []plan.Peer) map[string][]string {
 // lookup is what one lane of a peer is looked at with.
 type lookup struct {
 	endpoints []agent.Endpoint
-	reply     time.Time
+	result    probe.Result
 	// elsewhere: another peer tells a key to be its own.
 	elsewhere func(key string) bool
 	off       offLimits
@@ -229,13 +229,13 @@ type lookup struct {
 func (g *Gateway) lookAtLane(now time.Time, known *peer, lane *plan.PeerLane, l lookup) time.Time {
 	handshake := func(key string) time.Time { return g.tunnel[key].LastHandshake }
 	lane.Keys = known.keys.step(now, lane.Keys[0], handshake, l.elsewhere)
-	s := seen{reply: l.reply}
+	s := seen{reply: l.result.Last, patience: l.result.Patience}
 	for _, key := range lane.Keys {
 		if at := handshake(key); at.After(s.handshake) {
 			s.handshake = at
 		}
 	}
-	targets, wrong := g.targets(now, l, l.reply.IsZero() || now.Sub(l.reply) >= silentAfter)
+	targets, wrong := g.targets(now, l, s.silent(now))
 	known.problem = ""
 	if len(targets) == 0 && wrong != nil {
 		known.problem = wrong.Error()
