@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	"github.com/vishvananda/netlink"
@@ -37,8 +38,9 @@ type Host struct {
 	device *userspace
 	// dialled is what was set last for each peer, by its public key.
 	dialled map[string]dialled
-	// implementation of WireGuard, "" while there is no device.
-	implementation string
+
+	// implementation of WireGuard, a string, "" while there is no device. It is asked for while Apply is at work, which may take long.
+	implementation atomic.Value
 }
 
 // Change is one thing that Apply did.

@@ -131,7 +131,7 @@ func (h *Host) linkStep(want plan.Link, have netlink.Link) []step {
 		}}}
 	}
 	if want.Kind == plan.WireGuardLink {
-		h.implementation = implementationOf(have)
+		h.implementation.Store(implementationOf(have))
 	}
 	var all []step
 	if have.Attrs().MTU != want.MTU {
@@ -193,7 +193,7 @@ func (h *Host) addTunnel(attributes netlink.LinkAttrs) error {
 	clear(h.dialled)
 	err := h.kernel.LinkAdd(&netlink.Wireguard{LinkAttrs: attributes})
 	if err == nil {
-		h.implementation = kernelImplementation
+		h.implementation.Store(kernelImplementation)
 		return nil
 	}
 	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOTSUP) {
@@ -203,14 +203,15 @@ func (h *Host) addTunnel(attributes netlink.LinkAttrs) error {
 	if err != nil {
 		return err
 	}
-	h.device, h.implementation = device, userspaceImplementation
+	h.device = device
+	h.implementation.Store(userspaceImplementation)
 	return nil
 }
 
 func (h *Host) deleteLink(name string, link netlink.Link) error {
 	delete(h.links.byName, name)
 	if name == plan.TunnelLink {
-		h.implementation = ""
+		h.implementation.Store("")
 		if h.device != nil {
 			own := h.device.index == link.Attrs().Index
 			h.closeDevice()

@@ -152,6 +152,20 @@ func TestDialIsHandshake(t *testing.T) {
 	t.Logf("4 handshakes begun in %v", time.Since(begun))
 }
 
+// Who asks for the implementation does not wait for an Apply.
+func TestImplementationDoesNotWait(t *testing.T) {
+	h := &Host{}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	answered := make(chan string, 1)
+	go func() { answered <- h.Implementation() }()
+	select {
+	case <-answered:
+	case <-time.After(10 * time.Second):
+		t.Error("it does")
+	}
+}
+
 // roam tells the device another endpoint, as a packet from there would.
 func roam(t *testing.T, peer string, to netip.AddrPort) {
 	t.Helper()

@@ -72,13 +72,17 @@ type Gateway struct {
 	prober   *probe.Prober
 	resolver *resolver
 
-	mu        sync.Mutex
-	peers     map[string]*peer
-	tunnel    map[string]host.TunnelPeer
-	round     agent.Round
-	views     map[string]agent.PeerView
+	// mu is held for moments only, and never while the host is asked: who reads the report must not wait for a kernel that is busy.
+	mu     sync.Mutex
+	peers  map[string]*peer
+	tunnel map[string]host.TunnelPeer
+	round  agent.Round
+	views  map[string]agent.PeerView
+	news   chan struct{}
+
+	// sightings have a lock of their own: what waits for it delays the answers to probes.
+	sighting  sync.Mutex
 	sightings probe.Sightings
-	news      chan struct{}
 }
 
 // peer is what a gateway remembers of one.
@@ -168,11 +172,14 @@ func (g *Gateway) lookAtSelf(objects agent.Objects, self *plan.Self) (known bool
 // lookAtPeers adds to the snapshot what this gateway decides of its peers: where and when they are dialled, which key they have, and
 // what fits through the tunnel. It says when to look again.
 func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) {
+	tunnel, read := g.readTunnel()
+	results := g.prober.Results()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.views = view.Peers
-	g.readTunnel()
-	results := g.prober.Results()
+	if read {
+		g.tunnel = tunnel
+	}
 	told, off := tellers(view.Snapshot.Peers), offLimitsOf(view.Snapshot)
 	kept := make(map[string]*peer, len(view.Peers))
 	for i := range view.Snapshot.Peers {
@@ -278,20 +285,24 @@ func (g *Gateway) targets(now time.Time, l lookup, trouble bool) (all []netip.Ad
 	return all, wrong
 }
 
-// readTunnel reads how the tunnel stands, if there is one.
-func (g *Gateway) readTunnel() {
-	if g.round.State.WireGuard == nil {
-		g.tunnel = nil
-		return
+// readTunnel reads how the tunnel stands, by the keys of the peers; false if it cannot be read: then what was read last counts, and that the
+// tunnel is broken is said by who brings it up.
+func (g *Gateway) readTunnel() (map[string]host.TunnelPeer, bool) {
+	g.mu.Lock()
+	made := g.round.State.WireGuard != nil
+	g.mu.Unlock()
+	if !made {
+		return nil, true
 	}
 	peers, err := g.host.Tunnel()
 	if err != nil {
-		return // what was read last; that the tunnel is broken is said by who brings it up
+		return nil, false
 	}
-	g.tunnel = make(map[string]host.TunnelPeer, len(peers))
+	all := make(map[string]host.TunnelPeer, len(peers))
 	for _, one := range peers {
-		g.tunnel[one.PublicKey] = one
+		all[one.PublicKey] = one
 	}
+	return all, true
 }
 
 // target is where this lane's gateway of a peer echoes.
@@ -318,7 +329,9 @@ func (g *Gateway) Done(round agent.Round) {
 		for _, peer := range round.Snapshot.Peers {
 			ids = append(ids, peer.ClusterID)
 		}
+		g.sighting.Lock()
 		g.sightings.Keep(names, ids)
+		g.sighting.Unlock()
 	}
 	close(g.news)
 	g.news = make(chan struct{})
@@ -357,9 +370,16 @@ func isPlanned(state plan.HostState, peer plan.Peer) bool {
 	})
 }
 
+// sights are what the nodes see of a peer; of "", how the nodes are heard.
+func (g *Gateway) sights(clusterID string) []probe.NodeSight {
+	g.sighting.Lock()
+	defer g.sighting.Unlock()
+	return g.sightings.Of(clusterID)
+}
+
 func (g *Gateway) hear(heard probe.Heard) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.sighting.Lock()
+	defer g.sighting.Unlock()
 	g.sightings.Hear(time.Now(), heard)
 }
 
