@@ -494,3 +494,27 @@ func TestForeignRoutesCostNothing(t *testing.T) {
 		t.Errorf("a route that another program has: %v", err)
 	}
 }
+
+// Routes inside what is to be kept stay, though nobody plans them; all others that nobody plans go.
+func TestKeep(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	h := open(t)
+	want := h.gateway()
+	kept, other := want.Routes[0], want.Routes[0]
+	kept.To, other.To = prefix("10.99.0.7/32"), prefix("10.98.0.7/32")
+	whole := other
+	whole.To = prefix("10.99.0.0/16")
+	full := want
+	full.Routes = append(slices.Clone(want.Routes), kept, other, whole)
+	h.settled(full)
+	want.Keep = []netip.Prefix{prefix("10.99.0.0/16")}
+	if changes := h.settled(want); len(changes) != 2 || strings.Contains(strings.Join(changes, ""), "10.99.0.7") {
+		t.Errorf("changed %v", changes)
+	}
+	want.Keep = nil
+	if changes := h.settled(want); len(changes) != 1 || !strings.Contains(changes[0], "delete route 10.99.0.7/32") {
+		t.Errorf("changed %v", changes)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -108,6 +109,9 @@ func (h *Host) routeSteps(want plan.HostState) (steps, error) {
 		todo.make = append(todo.make, step{Change{verbReplace, one.String()}, func() error { return h.route(one, h.kernel.RouteReplace) }})
 	}
 	for _, one := range d.remove {
+		if slices.ContainsFunc(want.Keep, func(network netip.Prefix) bool { return isInside(one.To, network) }) {
+			continue
+		}
 		todo.prune = append(todo.prune, step{Change{verbDelete, one.String()}, func() error {
 			err := h.kernel.RouteDel(&netlink.Route{
 				Dst: ipNet(one.To), Table: one.Table, Priority: one.Metric, Tos: one.tos, Protocol: plan.RouteProtocol, Scope: netlink.SCOPE_NOWHERE,
@@ -119,6 +123,11 @@ func (h *Host) routeSteps(want plan.HostState) (steps, error) {
 		}})
 	}
 	return todo, errors.Join(errs...)
+}
+
+// isInside tells whether a network is a part of another one.
+func isInside(network, of netip.Prefix) bool {
+	return network.Bits() > of.Bits() && of.Contains(network.Addr())
 }
 
 func (h *Host) route(r route, do func(*netlink.Route) error) error {
