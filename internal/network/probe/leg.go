@@ -47,8 +47,10 @@ type leg struct {
 	state State
 	// since is when it was made; last, when a reply arrived; sent, when the last probe left.
 	since, last, sent time.Time
-	row               int
-	sequence          uint64
+	// echoed is when the newest probe left that was answered.
+	echoed   time.Time
+	row      int
+	sequence uint64
 	// upFrom is the reply that made it Up, heard the newest one.
 	upFrom, heard uint64
 	probes        [remembered]probed
@@ -126,6 +128,9 @@ func (l *leg) hear(now time.Time, sequence uint64) bool {
 		return false // made up, too old, or twice
 	}
 	probe.took = max(now.Sub(probe.sent), 1)
+	if probe.sent.After(l.echoed) {
+		l.echoed = probe.sent
+	}
 	if l.last.IsZero() || now.Sub(l.last) > l.silence() {
 		l.row = 0
 	}

@@ -370,19 +370,6 @@ func isPlanned(state plan.HostState, peer plan.Peer) bool {
 	})
 }
 
-// sights are what the nodes see of a peer; of "", how the nodes are heard.
-func (g *Gateway) sights(clusterID string) []probe.NodeSight {
-	g.sighting.Lock()
-	defer g.sighting.Unlock()
-	return g.sightings.Of(clusterID)
-}
-
-func (g *Gateway) hear(heard probe.Heard) {
-	g.sighting.Lock()
-	defer g.sighting.Unlock()
-	g.sightings.Hear(time.Now(), heard)
-}
-
 // uplink is the link that has an address.
 func uplink(address netip.Addr) (name string, mtu int, err error) {
 	links, err := net.Interfaces()

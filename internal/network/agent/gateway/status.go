@@ -89,6 +89,19 @@ func (g *Gateway) refusal(clusterID string) string {
 	return strings.Join(lines, "; ")
 }
 
+// sights are what the nodes see of a peer; of "", how the nodes are heard.
+func (g *Gateway) sights(clusterID string) []probe.NodeSight {
+	g.sighting.Lock()
+	defer g.sighting.Unlock()
+	return g.sightings.Of(clusterID)
+}
+
+func (g *Gateway) hear(heard probe.Heard) {
+	g.sighting.Lock()
+	defer g.sighting.Unlock()
+	g.sightings.Hear(time.Now(), heard)
+}
+
 func age(now, at time.Time) time.Duration { return max(0, now.Sub(at)) }
 
 func short(text string) string {
