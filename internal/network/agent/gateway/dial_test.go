@@ -174,45 +174,102 @@ func TestDialerSaysWhen(t *testing.T) {
 	}
 }
 
-func TestRemoteKeys(t *testing.T) {
-	agreed := map[string]time.Time{}
-	handshake := func(key string) time.Time { return agreed[key] }
-	var k remoteKeys
-	at, others := start, ""
-	elsewhere := func(key string) bool { return key == others }
-	check := func(what, told string, want ...string) {
-		t.Helper()
-		at = at.Add(time.Second)
-		if diff := cmp.Diff(want, k.step(at, told, handshake, elsewhere)); diff != "" {
-			t.Errorf("%s: %s", what, diff)
-		}
+// keyBed is a peer that tells keys, and a tunnel that knows which of them agreed.
+type keyBed struct {
+	*testing.T
+	agreed map[string]time.Time
+	keys   remoteKeys
+	at     time.Time
+	others string
+}
+
+func newKeyBed(t *testing.T) *keyBed {
+	return &keyBed{T: t, agreed: map[string]time.Time{}, at: start}
+}
+
+func (b *keyBed) check(what string, now, before string, want ...string) {
+	b.Helper()
+	b.at = b.at.Add(time.Second)
+	told := toldKeys{now: now, before: before, elsewhere: func(key string) bool { return key == b.others }}
+	if diff := cmp.Diff(want, b.keys.step(b.at, told, func(key string) time.Time { return b.agreed[key] })); diff != "" {
+		b.Errorf("%s: %s", what, diff)
 	}
-	check("first", "one", "one")
-	check("another one before the first agreed", "zero", "zero")
-	check("and back", "one", "one")
-	agreed["one"] = start
-	check("the first agrees", "one", "one")
-	delete(agreed, "one") // a new attempt
-	check("a new one is told", "two", "one", "two")
-	agreed["two"] = start
-	check("an agreement of before says nothing", "two", "one", "two")
-	agreed["one"] = at.Add(time.Second)
-	check("the old one still agrees", "two", "one", "two")
-	check("another new one", "three", "one", "three")
-	check("back to the first", "one", "one")
-	check("and again", "two", "one", "two")
-	agreed["two"] = at.Add(time.Second)
-	check("the new one agrees", "two", "two")
-	check("the next", "four", "two", "four")
-	at = at.Add(forgotten - 3*time.Second)
-	check("a minute and more later, and yet another", "five", "two", "five")
-	at = at.Add(3 * time.Second)
-	check("the old one is forgotten in the end", "five", "five")
-	agreed["five"] = at
-	check("it agrees", "five", "five")
-	others = "five"
-	check("what is told stays, whoever else tells it", "five", "five")
-	check("what is remembered does not", "six", "six")
+}
+
+func TestRemoteKeys(t *testing.T) {
+	b := newKeyBed(t)
+	b.check("first", "one", "", "one")
+	b.agreed["one"] = start
+	b.check("the first agrees", "one", "", "one")
+	delete(b.agreed, "one") // a new attempt
+	b.check("a new one is told", "two", "", "one", "two")
+	b.agreed["two"] = start
+	b.check("an agreement of before says nothing", "two", "", "one", "two")
+	b.agreed["one"] = b.at.Add(time.Second)
+	b.check("the old one still agrees", "two", "", "one", "two")
+	b.check("another new one", "three", "", "one", "three")
+	b.check("back to the first", "one", "", "one")
+	b.check("and again", "two", "", "one", "two")
+	b.agreed["two"] = b.at.Add(time.Second)
+	b.check("the new one agrees", "two", "", "two")
+	b.check("the next", "four", "", "two", "four")
+	b.at = b.at.Add(forgotten - 3*time.Second)
+	b.check("a minute and more later, and yet another", "five", "", "two", "five")
+	b.at = b.at.Add(3 * time.Second)
+	b.check("the old one is forgotten in the end", "five", "", "five")
+	b.agreed["five"] = b.at
+	b.check("it agrees", "five", "", "five")
+	b.others = "five"
+	b.check("what is told stays, whoever else tells it", "five", "", "five")
+	b.check("what is remembered does not", "six", "", "six")
+}
+
+// A gateway that begins while a peer changes its key accepts both, whichever it hears of first, and follows the one that agrees.
+func TestRemoteKeysBeginInTheMiddle(t *testing.T) {
+	t.Run("the present one, then the next", func(t *testing.T) {
+		b := newKeyBed(t)
+		b.check("told before anything agreed", "present", "", "present")
+		b.check("the next one is told", "next", "", "present", "next")
+		b.agreed["present"] = b.at
+		b.check("the present one agrees", "next", "", "present", "next")
+		b.agreed["next"] = b.at.Add(time.Second)
+		b.check("the next one agrees", "next", "", "next")
+	})
+	t.Run("the next one, then the present, and again the next", func(t *testing.T) {
+		b := newKeyBed(t)
+		b.check("told", "next", "", "next")
+		b.check("and the present one", "present", "", "next", "present")
+		b.check("and again", "next", "", "next", "present")
+		b.agreed["present"] = b.at.Add(time.Second)
+		b.check("the present one agrees", "next", "", "present", "next")
+		b.agreed["next"] = b.at.Add(time.Second)
+		b.check("the next one agrees", "next", "", "next")
+	})
+	t.Run("both at once", func(t *testing.T) {
+		b := newKeyBed(t)
+		b.check("told", "next", "present", "present", "next")
+		b.agreed["next"] = b.at.Add(time.Second)
+		b.check("it was in use already", "next", "present", "next")
+		b.check("and stays", "next", "present", "next")
+	})
+	t.Run("the tunnel that was left has agreed with the next", func(t *testing.T) {
+		b := newKeyBed(t)
+		b.agreed["next"] = start.Add(-time.Minute)
+		b.check("told", "next", "present", "next")
+	})
+	t.Run("another peer has the present one", func(t *testing.T) {
+		b := newKeyBed(t)
+		b.others = "present"
+		b.check("told", "next", "present", "next")
+	})
+	t.Run("none ever agrees", func(t *testing.T) {
+		b := newKeyBed(t)
+		b.check("one", "one", "", "one")
+		b.check("two", "two", "", "one", "two")
+		b.check("of three, the last two", "three", "", "two", "three")
+		b.at = b.at.Add(forgotten)
+		b.check("in the end, what is told", "three", "", "three")
+	})
 }
 
 func TestKeyring(t *testing.T) {

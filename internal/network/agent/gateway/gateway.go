@@ -172,7 +172,7 @@ func (g *Gateway) lookAtSelf(objects agent.Objects, self *plan.Self) (known bool
 // lookAtPeers adds to the snapshot what this gateway decides of its peers: where and when they are dialled, which key they have, and
 // what fits through the tunnel. It says when to look again.
 func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) {
-	tunnel, read := g.readTunnel()
+	tunnel, read := g.readTunnel(len(view.Peers) > 0)
 	results := g.prober.Results()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -235,7 +235,7 @@ type lookup struct {
 
 func (g *Gateway) lookAtLane(now time.Time, known *peer, lane *plan.PeerLane, l lookup) time.Time {
 	handshake := func(key string) time.Time { return g.tunnel[key].LastHandshake }
-	lane.Keys = known.keys.step(now, lane.Keys[0], handshake, l.elsewhere)
+	lane.Keys = known.keys.step(now, toldKeys{now: lane.Keys[0], elsewhere: l.elsewhere}, handshake)
 	s := seen{reply: l.result.Last, patience: l.result.Patience}
 	for _, key := range lane.Keys {
 		if at := handshake(key); at.After(s.handshake) {
@@ -285,13 +285,10 @@ func (g *Gateway) targets(now time.Time, l lookup, trouble bool) (all []netip.Ad
 	return all, wrong
 }
 
-// readTunnel reads how the tunnel stands, by the keys of the peers; false if it cannot be read: then what was read last counts, and that the
-// tunnel is broken is said by who brings it up.
-func (g *Gateway) readTunnel() (map[string]host.TunnelPeer, bool) {
-	g.mu.Lock()
-	made := g.round.State.WireGuard != nil
-	g.mu.Unlock()
-	if !made {
+// readTunnel reads how the tunnel stands, by the keys of the peers, also one that was left by a process before; false if it cannot be read: then
+// what was read last counts, and that the tunnel is broken is said by who brings it up.
+func (g *Gateway) readTunnel(wanted bool) (map[string]host.TunnelPeer, bool) {
+	if !wanted {
 		return nil, true
 	}
 	peers, err := g.host.Tunnel()

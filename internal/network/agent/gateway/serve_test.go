@@ -19,7 +19,6 @@ import (
 
 	"liqo.io/liqo/internal/network/agent"
 	"liqo.io/liqo/internal/network/host"
-	"liqo.io/liqo/internal/network/plan"
 	"liqo.io/liqo/internal/network/probe"
 	"liqo.io/liqo/internal/network/report"
 )
@@ -144,12 +143,12 @@ func TestNobodyWaitsForTheHost(t *testing.T) {
 	for name, ask := range map[string]func(*Gateway){
 		"report":  func(g *Gateway) { g.Report(time.Now()) },
 		"metrics": func(g *Gateway) { g.Collect(make(chan prometheus.Metric, 100)) },
-		"round":   func(g *Gateway) { g.lookAtPeers(time.Now(), agent.View{}) },
+		"round":   func(g *Gateway) { g.lookAtPeers(time.Now(), agent.View{Peers: map[string]agent.PeerView{"milan": {}}}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			slow := busy{asked: make(chan struct{}), answer: make(chan struct{})}
 			g := newBare()
-			g.host, g.resolver, g.round.State.WireGuard = slow, &resolver{}, &plan.WireGuard{}
+			g.host, g.resolver = slow, &resolver{}
 			asking, others := make(chan struct{}), make(chan struct{})
 			go func() { defer close(asking); ask(g) }()
 			<-slow.asked
