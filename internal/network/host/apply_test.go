@@ -138,6 +138,9 @@ func TestApplyAndRemove(t *testing.T) {
 	}
 	want := h.gateway()
 	first := h.settled(want)
+	if ways, err := h.Ways(); err != nil || len(ways) == 0 || slices.ContainsFunc(want.Routes, func(r plan.Route) bool { return r.Via.IsValid() && ways[r.To] != r.Via }) {
+		t.Errorf("ways %v, %v", ways, err)
+	}
 	for _, line := range first {
 		if !strings.HasPrefix(line, "add ") && !strings.Contains(line, "wireguard") {
 			t.Errorf("on an empty host: %s", line)

@@ -170,6 +170,23 @@ func (h *Host) routes(ours bool) (all []route, err error) {
 	return all, nil
 }
 
+// Ways says where our routes lead, by destination: what is on the host, whoever made it. Routes that drop lead nowhere.
+func (h *Host) Ways() (map[netip.Prefix]netip.Addr, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all, err := h.routes(true)
+	if err != nil {
+		return nil, err
+	}
+	ways := make(map[netip.Prefix]netip.Addr, len(all))
+	for _, one := range all {
+		if one.Via.IsValid() {
+			ways[one.To] = one.Via
+		}
+	}
+	return ways, nil
+}
+
 func (h *Host) observed(one netlink.Route) route {
 	r := route{Route: plan.Route{Table: one.Table, To: prefixOf(one.Dst), Metric: one.Priority}, tos: one.Tos}
 	if one.Type == unix.RTN_BLACKHOLE {
