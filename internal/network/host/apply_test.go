@@ -138,6 +138,13 @@ func TestApplyAndRemove(t *testing.T) {
 	}
 	want := h.gateway()
 	first := h.settled(want)
+	for _, name := range ourLinks {
+		link, err := netlink.LinkByName(name)
+		fatal(t, err)
+		if addresses, err := netlink.AddrList(link, netlink.FAMILY_V6); err != nil || len(addresses) > 0 {
+			t.Errorf("%s has addresses that nobody planned: %v, %v", name, addresses, err)
+		}
+	}
 	if ways, err := h.Ways(); err != nil || len(ways) == 0 || slices.ContainsFunc(want.Routes, func(r plan.Route) bool { return r.Via.IsValid() && ways[r.To] != r.Via }) {
 		t.Errorf("ways %v, %v", ways, err)
 	}

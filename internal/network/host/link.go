@@ -20,6 +20,9 @@ var ourLinks = []string{plan.VXLANLink, plan.TunnelLink}
 // linkAlias tells an administrator whose the link is.
 const linkAlias = "liqo.io"
 
+// noAddresses is the kernel's IN6_ADDR_GEN_MODE_NONE: a link that comes up gets no address by itself, and announces none.
+const noAddresses = 1
+
 // linkCache holds links by name and names by index.
 type linkCache struct {
 	byName  map[string]netlink.Link
@@ -183,6 +186,9 @@ func (h *Host) addLink(want plan.Link) error {
 	link, err := h.kernel.LinkByName(want.Name)
 	if err != nil {
 		return err
+	}
+	if err := h.kernel.LinkSetIP6AddrGenMode(link, noAddresses); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
+		h.options.Log.Info("link may get an address of IPv6, which nobody uses", "link", want.Name, "reason", err.Error()) // no reason to be without a tunnel
 	}
 	return h.kernel.LinkSetAlias(link, linkAlias)
 }
