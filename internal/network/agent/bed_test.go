@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -280,6 +281,16 @@ func (m *memory) Apply(_ context.Context, state plan.HostState) ([]host.Change, 
 }
 
 func (m *memory) Changed() <-chan struct{} { return m.changed }
+
+func (m *memory) Ways() (map[netip.Prefix]netip.Addr, error) {
+	ways := map[netip.Prefix]netip.Addr{}
+	for _, route := range m.now().Routes {
+		if route.Via.IsValid() {
+			ways[route.To] = route.Via
+		}
+	}
+	return ways, nil
+}
 
 func (m *memory) Implementation() string { return "userspace" }
 

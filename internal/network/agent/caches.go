@@ -51,6 +51,7 @@ type Caches struct {
 	pods       cache.Cache
 	podsFilled func() bool
 	podsSince  time.Time
+	patience   time.Duration
 }
 
 // podsPatience is how long everything else waits for the list of all pods.
@@ -74,7 +75,7 @@ func NewCaches(cfg *rest.Config, wants Wants, changed func()) (*Caches, error) {
 			Namespaces: map[string]cache.Config{wants.Namespace: {}}, Field: fields.OneTermEqualSelector(metav1.ObjectNameField, wants.KeysSecret),
 		}
 	}
-	c := &Caches{wants: wants, cfg: rest.CopyConfig(cfg), changed: changed}
+	c := &Caches{wants: wants, cfg: rest.CopyConfig(cfg), changed: changed, patience: podsPatience}
 	var err error
 	c.main, err = newCache(c.cfg, byObject)
 	return c, err
@@ -200,17 +201,19 @@ func (c *Caches) Objects(ctx context.Context) (objects Objects, known bool, err 
 		err = errors.Join(err, c.main.List(ctx, &secrets, client.InNamespace(c.wants.Namespace)))
 	}
 	known = err == nil
+	unknown := false
 	if c.wants.Pods && known {
 		podCache, wait, failed := c.podsOf(nodes.Items)
 		if err = failed; err == nil && podCache != nil {
 			err = podCache.List(ctx, &all)
 		}
-		known = !wait
+		// Whatever is wrong with the pods, the rest counts. But that a pod is not among those that could not be listed says nothing of it.
+		known, unknown = !wait, err != nil
 	}
 	if err != nil {
 		err = fmt.Errorf("list what is watched: %w", err)
 	}
-	objects = Objects{Tunnels: tunnels.Items, Nodes: nodes.Items, Gateways: pods.Items, Mappings: mappings.Items, Pods: all.Items}
+	objects = Objects{Tunnels: tunnels.Items, Nodes: nodes.Items, Gateways: pods.Items, Mappings: mappings.Items, Pods: all.Items, PodsUnknown: unknown}
 	if len(secrets.Items) == 1 {
 		objects.Keys = &secrets.Items[0]
 	}
@@ -242,7 +245,7 @@ func (c *Caches) podsOf(nodes []corev1.Node) (filled cache.Cache, wait bool, err
 	switch {
 	case c.podsFilled():
 		return c.pods, false, nil
-	case time.Since(c.podsSince) < podsPatience:
+	case time.Since(c.podsSince) < c.patience:
 		return nil, true, nil
 	}
 	return nil, false, errors.New("pods are not listed yet, so those on nodes without a network of their own (spec.podCIDRs) cannot be reached; is the right to list pods missing?")

@@ -65,7 +65,7 @@ func TestRoute(t *testing.T) {
 		Local: ipam.ProbeAddress(external, 1), Pace: probe.Pace{Up: time.Second, Other: time.Second}, Nodes: map[netip.Addr]string{netip.MustParseAddr(nodeExternal): "n1"},
 	}).Run)
 	stop0 := b.echo(0)
-	b.echo(1)
+	stop1 := b.echo(1)
 	r := b.route(b.cfg)
 	stop := b.start(r.Run)
 	b.until("ready without peers", func(plan.HostState) bool { return r.Ready() })
@@ -98,13 +98,17 @@ func TestRoute(t *testing.T) {
 	b.until("the second lane", func(s plan.HostState) bool { return laneTo(s) == 1 })
 	took := time.Since(silent)
 	t.Logf("switched %v after the lane failed", took)
-	if took > 500*time.Millisecond {
+	if took > 2*time.Second { // a busy machine takes its time
 		t.Errorf("switched after %v", took)
 	}
 	sees("one lane", 1, 1)
 
-	// An agent that begins again does not lead anything back to the lane that fails.
+	// An agent that begins again does not lead anything back to the lane that fails, however long it takes to find out that another one works.
 	stop()
+	stop1()
+	for len(heard) > 0 {
+		<-heard
+	}
 	b.host.watch(func(s plan.HostState) {
 		if laneTo(s) != 1 {
 			t.Errorf("a new agent chose lane %d", laneTo(s))
@@ -113,6 +117,9 @@ func TestRoute(t *testing.T) {
 	r = b.route(b.cfg)
 	stop = b.start(r.Run)
 	b.until("the next agent", func(plan.HostState) bool { return r.Ready() })
+	sees("no lane", -1)
+	b.echo(1)
+	sees("the second lane again", 1, 1)
 	b.host.watch(nil)
 	b.echo(0)
 	sees("both lanes again", 1, 0, 1)

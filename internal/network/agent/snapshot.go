@@ -27,6 +27,8 @@ type Objects struct {
 	Mappings []netv1alpha1.IPMapping
 	// Pods are those of all nodes, if the nodes have no networks of their own.
 	Pods []corev1.Pod
+	// PodsUnknown: they are wanted, but not listed yet.
+	PodsUnknown bool
 	// Keys is the Secret with the keys of gateways; nil if it is not there, or not wanted.
 	Keys *corev1.Secret
 }
@@ -72,6 +74,7 @@ func NewView(objects Objects) (View, error) {
 		}
 	}
 	view.addNodes(objects)
+	view.Snapshot.PodsUnknown = objects.PodsUnknown
 	view.addGateways(objects.Gateways)
 	for i := range objects.Mappings {
 		if err := view.addMapping(&objects.Mappings[i]); err != nil {

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	"github.com/vishvananda/netlink"
@@ -28,7 +29,9 @@ type Options struct {
 type Host struct {
 	options Options
 	kernel  *netlink.Handle
-	watch   *watch
+	// picky is another handle, on which the kernel itself heeds the filter of a listing.
+	picky *netlink.Handle
+	watch *watch
 
 	mu sync.Mutex
 	// links are those this Apply has looked up; cleared when links may have changed.
@@ -37,8 +40,9 @@ type Host struct {
 	device *userspace
 	// dialled is what was set last for each peer, by its public key.
 	dialled map[string]dialled
-	// implementation of WireGuard, "" while there is no device.
-	implementation string
+
+	// implementation of WireGuard, a string, "" while there is no device. It is asked for while Apply is at work, which may take long.
+	implementation atomic.Value
 }
 
 // Change is one thing that Apply did.
@@ -76,12 +80,21 @@ func Open(o Options) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
+	picky, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		kernel.Close()
+		return nil, fmt.Errorf("open netlink socket: %w", err)
+	}
+	if err := picky.SetStrictCheck(true); err != nil {
+		o.Log.Info("this kernel lists all routes although only ours are asked for", "reason", err.Error())
+	}
 	watch, err := newWatch()
 	if err != nil {
 		kernel.Close()
+		picky.Close()
 		return nil, err
 	}
-	return &Host{options: o, kernel: kernel, watch: watch, dialled: map[string]dialled{}}, nil
+	return &Host{options: o, kernel: kernel, picky: picky, watch: watch, dialled: map[string]dialled{}}, nil
 }
 
 // Close closes handles and a userspace WireGuard device. The state of the kernel stays as it is; only a userspace device ends with us.
@@ -90,6 +103,7 @@ func (h *Host) Close() error {
 	defer h.mu.Unlock()
 	h.watch.close()
 	h.kernel.Close()
+	h.picky.Close()
 	h.closeDevice()
 	return nil
 }

@@ -20,6 +20,9 @@ var ourLinks = []string{plan.VXLANLink, plan.TunnelLink}
 // linkAlias tells an administrator whose the link is.
 const linkAlias = "liqo.io"
 
+// noAddresses is the kernel's IN6_ADDR_GEN_MODE_NONE: a link that comes up gets no address by itself, and announces none.
+const noAddresses = 1
+
 // linkCache holds links by name and names by index.
 type linkCache struct {
 	byName  map[string]netlink.Link
@@ -131,7 +134,7 @@ func (h *Host) linkStep(want plan.Link, have netlink.Link) []step {
 		}}}
 	}
 	if want.Kind == plan.WireGuardLink {
-		h.implementation = implementationOf(have)
+		h.implementation.Store(implementationOf(have))
 	}
 	var all []step
 	if have.Attrs().MTU != want.MTU {
@@ -184,6 +187,9 @@ func (h *Host) addLink(want plan.Link) error {
 	if err != nil {
 		return err
 	}
+	if err := h.kernel.LinkSetIP6AddrGenMode(link, noAddresses); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
+		h.options.Log.Info("link may get an address of IPv6, which nobody uses", "link", want.Name, "reason", err.Error()) // no reason to be without a tunnel
+	}
 	return h.kernel.LinkSetAlias(link, linkAlias)
 }
 
@@ -193,7 +199,7 @@ func (h *Host) addTunnel(attributes netlink.LinkAttrs) error {
 	clear(h.dialled)
 	err := h.kernel.LinkAdd(&netlink.Wireguard{LinkAttrs: attributes})
 	if err == nil {
-		h.implementation = kernelImplementation
+		h.implementation.Store(kernelImplementation)
 		return nil
 	}
 	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOTSUP) {
@@ -203,14 +209,15 @@ func (h *Host) addTunnel(attributes netlink.LinkAttrs) error {
 	if err != nil {
 		return err
 	}
-	h.device, h.implementation = device, userspaceImplementation
+	h.device = device
+	h.implementation.Store(userspaceImplementation)
 	return nil
 }
 
 func (h *Host) deleteLink(name string, link netlink.Link) error {
 	delete(h.links.byName, name)
 	if name == plan.TunnelLink {
-		h.implementation = ""
+		h.implementation.Store("")
 		if h.device != nil {
 			own := h.device.index == link.Attrs().Index
 			h.closeDevice()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -83,11 +84,19 @@ func (h *Host) routeSteps(want plan.HostState) (steps, error) {
 			}
 		}
 	}
-	ours, foreign, err := h.routes()
+	ours, err := h.routes(true)
 	if err != nil {
 		return steps{}, err
 	}
-	d := diff(wanted, ours, foreign, route.key)
+	d := diff(wanted, ours, nil, route.key)
+	if len(d.add)+len(d.replace) > 0 {
+		// Only what is about to be made can meet a stranger's. There may be very many of them, and mostly nothing is made.
+		foreign, err := h.routes(false)
+		if err != nil {
+			return steps{}, err
+		}
+		d = diff(wanted, ours, foreign, route.key)
+	}
 	var todo steps
 	var errs []error
 	for _, one := range d.taken {
@@ -100,6 +109,9 @@ func (h *Host) routeSteps(want plan.HostState) (steps, error) {
 		todo.make = append(todo.make, step{Change{verbReplace, one.String()}, func() error { return h.route(one, h.kernel.RouteReplace) }})
 	}
 	for _, one := range d.remove {
+		if slices.ContainsFunc(want.Keep, func(network netip.Prefix) bool { return isInside(one.To, network) }) {
+			continue
+		}
 		todo.prune = append(todo.prune, step{Change{verbDelete, one.String()}, func() error {
 			err := h.kernel.RouteDel(&netlink.Route{
 				Dst: ipNet(one.To), Table: one.Table, Priority: one.Metric, Tos: one.tos, Protocol: plan.RouteProtocol, Scope: netlink.SCOPE_NOWHERE,
@@ -111,6 +123,11 @@ func (h *Host) routeSteps(want plan.HostState) (steps, error) {
 		}})
 	}
 	return todo, errors.Join(errs...)
+}
+
+// isInside tells whether a network is a part of another one.
+func isInside(network, of netip.Prefix) bool {
+	return network.Bits() > of.Bits() && of.Contains(network.Addr())
 }
 
 func (h *Host) route(r route, do func(*netlink.Route) error) error {
@@ -132,24 +149,42 @@ func (h *Host) route(r route, do func(*netlink.Route) error) error {
 	return do(one)
 }
 
-// routes lists the routes of all tables, ours and those of others.
-func (h *Host) routes() (ours, foreign []route, err error) {
+// routes lists the routes of all tables: ours, or those of others. Ours are picked out by the kernel; one older than Linux 4.20 gives all, and
+// the library picks.
+func (h *Host) routes(ours bool) (all []route, err error) {
+	from, filter, mask := h.kernel, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE
+	if ours {
+		from, filter.Protocol, mask = h.picky, plan.RouteProtocol, mask|netlink.RT_FILTER_PROTOCOL
+	}
 	for _, family := range families {
-		list, err := dump(func() ([]netlink.Route, error) {
-			return h.kernel.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
-		})
+		list, err := dump(func() ([]netlink.Route, error) { return from.RouteListFiltered(family, filter, mask) })
 		if err != nil {
-			return nil, nil, fmt.Errorf("list routes: %w", err)
+			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		for _, one := range list {
-			if one.Protocol == plan.RouteProtocol {
-				ours = append(ours, h.observed(one))
-			} else {
-				foreign = append(foreign, h.observed(one))
+			if (one.Protocol == plan.RouteProtocol) == ours {
+				all = append(all, h.observed(one))
 			}
 		}
 	}
-	return ours, foreign, nil
+	return all, nil
+}
+
+// Ways says where our routes lead, by destination: what is on the host, whoever made it. Routes that drop lead nowhere.
+func (h *Host) Ways() (map[netip.Prefix]netip.Addr, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all, err := h.routes(true)
+	if err != nil {
+		return nil, err
+	}
+	ways := make(map[netip.Prefix]netip.Addr, len(all))
+	for _, one := range all {
+		if one.Via.IsValid() {
+			ways[one.To] = one.Via
+		}
+	}
+	return ways, nil
 }
 
 func (h *Host) observed(one netlink.Route) route {

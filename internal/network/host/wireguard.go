@@ -35,9 +35,8 @@ func implementationOf(link netlink.Link) string {
 
 // Implementation says which WireGuard runs, "kernel" or "userspace"; "" while there is no device.
 func (h *Host) Implementation() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.implementation
+	made, _ := h.implementation.Load().(string)
+	return made
 }
 
 // TunnelPeer is what the device knows of a peer.

@@ -120,6 +120,52 @@ func TestWireGuardConfiguration(t *testing.T) {
 	})
 }
 
+// Each Dial is a handshake of its own, at once: by itself WireGuard begins none within 5 seconds of the last.
+func TestDialIsHandshake(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	h := open(t)
+	socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	fatal(t, err)
+	defer socket.Close()
+	peer := newPeer(t, "10.1.0.0/16")
+	peer.Endpoint = socket.LocalAddr().(*net.UDPAddr).AddrPort()
+	begun := time.Now()
+	for dial := range 4 {
+		peer.Dial = dial
+		h.settled(plan.HostState{
+			Links:     []plan.Link{{Name: plan.TunnelLink, Kind: plan.WireGuardLink, MTU: 1400}},
+			WireGuard: &plan.WireGuard{PublicKey: h.key.PublicKey().String(), ListenPort: wireGuardPort, Peers: []plan.WireGuardPeer{peer}},
+		})
+		fatal(t, socket.SetReadDeadline(begun.Add(4*time.Second)))
+		packet := make([]byte, 1500)
+		n, err := socket.Read(packet)
+		if err != nil {
+			t.Fatalf("dialled %d times: %v", dial+1, err)
+		}
+		const initiation, size = 1, 148
+		if packet[0] != initiation || n != size {
+			t.Errorf("dialled %d times: %d bytes of type %d, want the first message of a handshake", dial+1, n, packet[0])
+		}
+	}
+	t.Logf("4 handshakes begun in %v", time.Since(begun))
+}
+
+// Who asks for the implementation does not wait for an Apply.
+func TestImplementationDoesNotWait(t *testing.T) {
+	h := &Host{}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	answered := make(chan string, 1)
+	go func() { answered <- h.Implementation() }()
+	select {
+	case <-answered:
+	case <-time.After(10 * time.Second):
+		t.Error("it does")
+	}
+}
+
 // roam tells the device another endpoint, as a packet from there would.
 func roam(t *testing.T, peer string, to netip.AddrPort) {
 	t.Helper()

@@ -36,6 +36,9 @@ func ForGateway(s Snapshot) (HostState, error) {
 		Chains:     g.gatewayChains(probe),
 		WireGuard:  g.wireGuard(),
 	}
+	if g.PodsUnknown {
+		state.Keep = slices.Clone(g.Local.PodCIDRs)
+	}
 	if g.maps() {
 		// Masquerading takes the address of the link. Answers to this one come back by this lane, whichever a node has chosen.
 		state.Addresses = append(state.Addresses, Address{Link: TunnelLink, Prefix: probe})

@@ -38,7 +38,9 @@ type HostState struct {
 	Addresses  []Address
 	Neighbours []Neighbour
 	Routes     []Route
-	Rules      []Rule
+	// Keep are networks: routes of ours to anything inside of them stay although they are not planned. It is not known whether they are wanted.
+	Keep  []netip.Prefix
+	Rules []Rule
 	// Chains are the table NFTable, which is replaced as a whole. Without chains there is no table.
 	Chains []Chain
 	// WireGuard configures TunnelLink; nil if there is none.

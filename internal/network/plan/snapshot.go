@@ -17,6 +17,8 @@ type Snapshot struct {
 	Gateways []Gateway `json:"gateways,omitempty"`
 	// Peers in the order of their cluster IDs. Without peers nothing is planned at all.
 	Peers []Peer `json:"peers,omitempty"`
+	// PodsUnknown: nothing is known yet of the pods of nodes that have no networks of their own.
+	PodsUnknown bool `json:"podsUnknown,omitempty"`
 	// Mappings in the order of their external addresses.
 	Mappings []Mapping `json:"mappings,omitempty"`
 	// Self is the host that is planned.

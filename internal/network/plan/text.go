@@ -26,6 +26,9 @@ func (h HostState) String() string {
 	for _, route := range h.Routes {
 		text.add(route.text())
 	}
+	for _, network := range h.Keep {
+		text.add(fmt.Sprintf("keep routes inside %s", network))
+	}
 	for _, hook := range []Hook{Input, Forward, Output, Postrouting} {
 		text.chains(h.Chains, hook)
 	}

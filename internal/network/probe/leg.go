@@ -3,6 +3,7 @@
 package probe
 
 import (
+	"math"
 	"time"
 )
 
@@ -28,6 +29,11 @@ const (
 	remembered = 64
 	// late is when a probe counts as lost in the statistics.
 	late = time.Second
+	// byChance: a silence is in doubt as long as losing so many probes in a row by chance alone is likelier than this.
+	byChance = 1e-6
+	// mostLoss and mostPatience bound what that asks for.
+	mostLoss     = 0.3
+	mostPatience = 5 * time.Second
 )
 
 // Pace is how often a leg is probed: while it is up, and while it is not or a reply is overdue.
@@ -41,9 +47,13 @@ type leg struct {
 	state State
 	// since is when it was made; last, when a reply arrived; sent, when the last probe left.
 	since, last, sent time.Time
-	row               int
-	sequence          uint64
-	probes            [remembered]probed
+	// echoed is when the newest probe left that was answered.
+	echoed   time.Time
+	row      int
+	sequence uint64
+	// upFrom is the reply that made it Up, heard the newest one.
+	upFrom, heard uint64
+	probes        [remembered]probed
 }
 
 type probed struct {
@@ -61,6 +71,8 @@ type Stand struct {
 	// Lost is the share of lost probes among the last ones; RoundTrip the mean of those that came back.
 	Lost      float64
 	RoundTrip time.Duration
+	// Patience is how long this leg may be silent before that says something of the other end: Down says only that packets do not pass now.
+	Patience time.Duration
 }
 
 func newLeg(now time.Time, pace Pace) *leg {
@@ -116,14 +128,17 @@ func (l *leg) hear(now time.Time, sequence uint64) bool {
 		return false // made up, too old, or twice
 	}
 	probe.took = max(now.Sub(probe.sent), 1)
+	if probe.sent.After(l.echoed) {
+		l.echoed = probe.sent
+	}
 	if l.last.IsZero() || now.Sub(l.last) > l.silence() {
 		l.row = 0
 	}
-	l.row, l.last = l.row+1, now
+	l.row, l.last, l.heard = l.row+1, now, max(l.heard, sequence)
 	if l.state == Up || l.row < inRow {
 		return false
 	}
-	l.state = Up
+	l.state, l.upFrom = Up, sequence
 	return true
 }
 
@@ -170,5 +185,28 @@ func (l *leg) stand(now time.Time) Stand {
 	if back > 0 {
 		stand.RoundTrip = sum / time.Duration(back)
 	}
+	stand.Patience = l.patience(stand.RoundTrip)
 	return stand
+}
+
+// patience is longer on a long way, and on one that loses much. What was lost while it was down, or since the last reply, does not count:
+// that is what is to be judged.
+func (l *leg) patience(roundTrip time.Duration) time.Duration {
+	all, lost := 0, 0
+	for _, probe := range l.probes {
+		if probe.sequence == 0 || probe.sequence < l.upFrom || probe.sequence > l.heard {
+			continue
+		}
+		all++
+		if probe.took == 0 {
+			lost++
+		}
+	}
+	most := l.silence() + 2*roundTrip
+	if lost > 0 {
+		needed := math.Ceil(math.Log(byChance) / math.Log(min(mostLoss, float64(lost)/float64(all))))
+		hurried := (l.silence() - l.pace.Up*3/2) / l.pace.Other // those that follow the overdue one, which follows the regular one
+		most += max(0, time.Duration(needed)-2-hurried) * l.pace.Other
+	}
+	return min(most, mostPatience)
 }

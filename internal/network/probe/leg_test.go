@@ -3,6 +3,7 @@
 package probe
 
 import (
+	"math/rand"
 	"testing"
 	"time"
 )
@@ -109,6 +110,57 @@ func TestLegStatistics(t *testing.T) {
 	}
 	if stand.State != Up {
 		t.Errorf("state %v: a quarter of loss is not down", stand.State)
+	}
+}
+
+// Chance alone does not exhaust the patience, and no silence is suffered for long.
+func TestLegPatience(t *testing.T) {
+	ms := time.Millisecond
+	for name, test := range map[string]struct {
+		takes time.Duration
+		lost  float64
+		most  time.Duration
+	}{
+		"next door":                         {1 * ms, 0, 1600 * ms},
+		"far":                               {300 * ms, 0, 2200 * ms},
+		"a little loss":                     {20 * ms, 0.02, 2 * time.Second},
+		"far, and a tenth lost each way":    {150 * ms, 0.19, 3 * time.Second},
+		"farther, and a tenth lost":         {600 * ms, 0.1, 4 * time.Second},
+		"a quarter lost, nobody is patient": {50 * ms, 0.25, 3500 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			random, longest, impatient := rand.New(rand.NewSource(1)), time.Duration(0), 0
+			w := &way{leg: newLeg(start, Pace{Up: 500 * ms, Other: 200 * ms}), now: start, takes: test.takes}
+			w.answers = func(time.Duration) bool { return random.Float64() >= test.lost }
+			for at := 10 * time.Second; at < time.Hour; at += 20 * ms {
+				w.run(at)
+				if silent := w.now.Sub(w.leg.last); silent > time.Second {
+					impatient++
+					if patience := w.leg.stand(w.now).Patience; silent > patience {
+						t.Errorf("at %v: silent for %v, patience %v", at, silent, patience)
+					}
+				}
+			}
+			t.Logf("more than a second without a reply: %v in all", time.Duration(impatient)*20*ms)
+			w.answers = func(time.Duration) bool { return false }
+			for end := w.now.Add(30 * time.Second); w.now.Before(end); {
+				w.run(w.now.Sub(start) + 20*ms)
+				longest = max(longest, w.leg.stand(w.now).Patience)
+			}
+			if longest > test.most {
+				t.Errorf("patience up to %v", longest)
+			}
+		})
+	}
+}
+
+// After an outage it is as before: what was lost in it is not the way's loss.
+func TestLegPatienceAfterOutage(t *testing.T) {
+	w := &way{leg: newLeg(start, Pace{Up: 500 * time.Millisecond, Other: 200 * time.Millisecond}), now: start, takes: time.Millisecond}
+	w.answers = func(at time.Duration) bool { return at < time.Second || at > 20*time.Second }
+	w.run(30 * time.Second)
+	if stand := w.leg.stand(w.now); stand.State != Up || stand.Lost < 0.3 || stand.Patience > 1600*time.Millisecond {
+		t.Errorf("%+v", stand)
 	}
 }
 

@@ -25,7 +25,8 @@ const (
 )
 
 // path searches the largest packet that passes, in bytes of IP. Packets that are too large vanish without a word where ICMP is
-// blocked, so only what came back is believed, and only what did not come back three times is given up.
+// blocked, so only what came back is believed, and only what did not come back three times is given up, while small packets that were sent
+// at the same times did come back: in an outage all sizes are lost.
 type path struct {
 	max int
 	mtu int // the result; 0 while there is none
@@ -36,7 +37,7 @@ type path struct {
 	low, high int
 	// shrinking: the result does not pass any more, so anything smaller that passes replaces it at once.
 	shrinking bool
-	// size is on its way for the tried-th time, since asked.
+	// size was tried in vain so often, and is on its way since asked; zero if not.
 	size, tried int
 	asked       time.Time
 	patience    time.Duration
@@ -44,8 +45,9 @@ type path struct {
 	verify, grow time.Time
 }
 
-// step gives the size of a packet to send now; 0 for none. largest is what the own device takes.
-func (p *path) step(now time.Time, up bool, largest int, roundTrip time.Duration) int {
+// step gives the size of a packet to send now, together with a small one; 0 for none. largest is what the own device takes, echoed when the
+// newest small packet left that came back.
+func (p *path) step(now time.Time, up bool, largest int, roundTrip time.Duration, echoed time.Time) int {
 	if !up || largest < smallest {
 		p.up, p.phase = false, resting
 		return 0
@@ -59,16 +61,19 @@ func (p *path) step(now time.Time, up bool, largest int, roundTrip time.Duration
 	case p.phase == resting && p.mtu < p.max && !now.Before(p.grow):
 		p.search(now, p.mtu, p.max+1)
 	case p.phase == resting && !now.Before(p.verify):
-		p.phase, p.size, p.tried = verifying, p.mtu, 0
-	case p.phase == resting || p.tried > 0 && now.Sub(p.asked) < p.patience:
+		p.phase = verifying
+		p.ask(p.mtu)
+	case p.phase == resting || !p.asked.IsZero() && now.Sub(p.asked) < p.patience:
 		return 0
-	case p.tried >= tries:
-		p.refused(now)
+	case !p.asked.IsZero() && !echoed.Before(p.asked):
+		if p.tried++; p.tried >= tries {
+			p.refused(now)
+		}
 	}
 	if p.phase == resting {
 		return 0
 	}
-	p.tried, p.asked = p.tried+1, now
+	p.asked = now
 	return p.size
 }
 
@@ -77,10 +82,8 @@ func (p *path) next() time.Time {
 	switch {
 	case !p.up:
 		return time.Time{}
-	case p.phase != resting && p.tried == 0:
-		return p.asked
 	case p.phase != resting:
-		return p.asked.Add(p.patience)
+		return p.asked.Add(p.patience) // long ago, if it was not sent yet
 	case p.mtu < p.max && p.grow.Before(p.verify):
 		return p.grow
 	}
@@ -120,7 +123,6 @@ func (p *path) search(now time.Time, low, high int) {
 }
 
 func (p *path) choose(now time.Time) {
-	p.tried, p.asked = 0, now
 	if p.high-p.low <= 1 || p.high <= smallest {
 		p.mtu, p.shrinking = p.low, false
 		p.rest(now)
@@ -128,11 +130,16 @@ func (p *path) choose(now time.Time) {
 	}
 	for _, size := range []int{p.max, p.mtu, usual, smallest} {
 		if size > p.low && size < p.high && (size != smallest || p.low == 0) {
-			p.size = size
+			p.ask(size)
 			return
 		}
 	}
-	p.size = (p.low + p.high) / 2
+	p.ask((p.low + p.high) / 2)
+}
+
+// ask says which size is to be sent next.
+func (p *path) ask(size int) {
+	p.size, p.tried, p.asked = size, 0, time.Time{}
 }
 
 func (p *path) rest(now time.Time) {

@@ -18,13 +18,16 @@ type road struct {
 	loss    float64
 	random  *rand.Rand
 	sent    int
+	// out tells when nothing passes at all; echoed is when the newest small packet left that came back.
+	out     func(time.Duration) bool
+	echoed  time.Time
 	results []int
 }
 
 func (r *road) run(span time.Duration) {
 	for end := r.now.Add(span); r.now.Before(end); r.now = r.now.Add(10 * time.Millisecond) {
 		for {
-			size := r.path.step(r.now, true, r.device, 5*time.Millisecond)
+			size := r.path.step(r.now, true, r.device, 5*time.Millisecond, r.echoed)
 			if size == 0 {
 				break
 			}
@@ -32,6 +35,12 @@ func (r *road) run(span time.Duration) {
 				r.t.Fatalf("asked for %d bytes, device %d", size, r.device)
 			}
 			r.sent++
+			if r.out != nil && r.out(r.now.Sub(start)) {
+				continue
+			}
+			if r.random.Float64() >= r.loss {
+				r.echoed = r.now
+			}
 			if size <= r.carries && r.random.Float64() >= r.loss {
 				r.path.hear(r.now, size)
 			}
@@ -118,10 +127,46 @@ func TestPathStandsLoss(t *testing.T) {
 	}
 }
 
+// An outage loses packets of all sizes, and says nothing of any.
+func TestPathStandsOutages(t *testing.T) {
+	for _, lasts := range []time.Duration{600 * time.Millisecond, time.Second, 1500 * time.Millisecond} {
+		for phase := time.Duration(0); phase < verifyEvery; phase += 50 * time.Millisecond {
+			r := newRoad(t, 1420, 1420)
+			from := 20*time.Second + phase
+			r.out = func(at time.Duration) bool { return at >= from && at < from+lasts }
+			r.run(60 * time.Second)
+			if len(r.results) != 1 || r.path.mtu != 1420 {
+				t.Fatalf("%v without an answer, %v after the beginning: found %v", lasts, from, r.results)
+			}
+		}
+	}
+	// One that comes with another road does not hide that.
+	r := newRoad(t, 1420, 1420)
+	r.out = func(at time.Duration) bool { return at >= 19*time.Second && at < 21*time.Second }
+	r.run(19 * time.Second)
+	r.carries = 1300
+	r.run(20 * time.Second)
+	if r.path.mtu != 1300 {
+		t.Errorf("another road after an outage: found %d", r.path.mtu)
+	}
+}
+
+// After having been down, what is known is tried again at once.
+func TestPathBeginsAnew(t *testing.T) {
+	r := newRoad(t, 1300, 1420)
+	r.run(20 * time.Second)
+	r.path.step(r.now, false, r.device, 0, r.echoed)
+	r.carries = 1420
+	r.run(time.Second)
+	if r.path.mtu != 1420 {
+		t.Errorf("a second after it is up again: %d", r.path.mtu)
+	}
+}
+
 func TestPathRestsWhileDown(t *testing.T) {
 	r := newRoad(t, 1420, 1420)
 	r.run(time.Second)
-	if size := r.path.step(r.now.Add(time.Hour), false, 1420, 0); size != 0 || r.path.mtu != 1420 {
+	if size := r.path.step(r.now.Add(time.Hour), false, 1420, 0, time.Time{}); size != 0 || r.path.mtu != 1420 {
 		t.Errorf("down: sends %d, result %d; want silence, and the last result", size, r.path.mtu)
 	}
 	r.now = r.now.Add(time.Hour)

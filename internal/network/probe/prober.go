@@ -208,7 +208,7 @@ func (p *Prober) step(now time.Time) (next time.Time, changed bool) {
 	for _, one := range p.legs {
 		changed = one.judge(now) || changed
 		if !one.due(now).After(now) {
-			p.send(header{kind: echoRequest, lane: byte(one.Lane), sequence: one.send(now)}, one.Address, headerSize)
+			p.echoFrom(now, one)
 		}
 		soonest(one.due(now))
 		soonest(one.deadline())
@@ -229,16 +229,22 @@ func (p *Prober) step(now time.Time) (next time.Time, changed bool) {
 func (p *Prober) measure(now time.Time, one *measured) bool {
 	before := one.path.mtu
 	for {
-		size := one.path.step(now, one.state == Up, p.aim.MTU, one.stand(now).RoundTrip)
+		size := one.path.step(now, one.state == Up, p.aim.MTU, one.stand(now).RoundTrip, one.echoed)
 		if size == 0 {
 			return one.path.mtu != before
 		}
 		err := p.send(header{kind: echoRequest, lane: byte(one.Lane), sequence: ofPath | uint64(size)}, one.Address, size-headers)
 		if !errors.Is(err, syscall.EMSGSIZE) {
+			p.echoFrom(now, one)
 			return one.path.mtu != before
 		}
 		one.path.refused(now)
 	}
+}
+
+// echoFrom asks one leg for an echo, by a small packet.
+func (p *Prober) echoFrom(now time.Time, one *measured) {
+	_ = p.send(header{kind: echoRequest, lane: byte(one.Lane), sequence: one.send(now)}, one.Address, headerSize) // see write
 }
 
 // tell sends sights to the gateways, and says when it is to be done again.

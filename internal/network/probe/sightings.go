@@ -96,7 +96,7 @@ func (n *sighted) lost() float64 {
 	return max(0, 1-float64(bits.OnesCount64(n.window))/float64(n.counted))
 }
 
-// Of gives what all nodes see of one peer, sorted by their names.
+// Of gives what all nodes see of one peer, sorted by their names; of "", how each node is heard.
 func (s *Sightings) Of(clusterID string) []NodeSight {
 	all := make([]NodeSight, 0, len(s.nodes))
 	for name, node := range s.nodes {
@@ -110,6 +110,3 @@ func (s *Sightings) Of(clusterID string) []NodeSight {
 	slices.SortFunc(all, func(a, b NodeSight) int { return strings.Compare(a.Node, b.Node) })
 	return all
 }
-
-// Nodes gives how each node is heard, sorted by their names.
-func (s *Sightings) Nodes() []NodeSight { return s.Of("") }

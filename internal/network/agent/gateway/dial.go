@@ -8,12 +8,8 @@ import (
 	"time"
 )
 
-const (
-	// silentAfter is how long a session may be without an answer before it is made anew. WireGuard by itself waits 15 seconds.
-	silentAfter = time.Second
-	// answered is how long the other end gets for its first echo when keys were agreed: it is there, but perhaps not ready.
-	answered = 10 * time.Second
-)
+// answered is how long the other end gets for its first echo when keys were agreed: it is there, but perhaps not ready.
+const answered = 10 * time.Second
 
 // How long an attempt gets, the first, the second and so on: the first time, and for a session that broke off.
 var (
@@ -21,11 +17,20 @@ var (
 	againWaits = []time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second}
 )
 
+// knockWaits: where a peer was never reached, the first attempt is repeated so soon. The other end hears of us a moment later than we of
+// it, and WireGuard repeats a handshake that was lost only after 5 seconds.
+var knockWaits = []time.Duration{200 * time.Millisecond, 400 * time.Millisecond}
+
 // seen is what is known of a tunnel.
 type seen struct {
 	// reply is when an echo came back last, handshake when keys were agreed; zero for never.
 	reply, handshake time.Time
+	// patience is how long a session may be without an answer before it is made anew. WireGuard by itself waits 15 seconds.
+	patience time.Duration
 }
+
+// silent tells whether no echo came back for too long.
+func (s seen) silent(now time.Time) bool { return s.reply.IsZero() || now.Sub(s.reply) >= s.patience }
 
 // dialer decides where one peer is dialled. It never touches what works.
 type dialer struct {
@@ -39,13 +44,16 @@ type dialer struct {
 	attempts int
 	at       time.Time
 	wait     time.Duration
+	// knocks are those made, knock is when the next one is due; zero for none.
+	knocks int
+	knock  time.Time
 }
 
 // step looks at the tunnel and says when to look again; zero if only something new would make a difference.
 func (d *dialer) step(now time.Time, targets []netip.AddrPort, s seen) time.Time {
-	if !s.reply.IsZero() && now.Sub(s.reply) < silentAfter {
+	if !s.silent(now) {
 		d.worked, d.attempts = true, 0
-		return s.reply.Add(silentAfter)
+		return s.reply.Add(s.patience)
 	}
 	if len(targets) == 0 {
 		// The peer dials. Taking it away would only make us forget from where.
@@ -57,15 +65,36 @@ func (d *dialer) step(now time.Time, targets []netip.AddrPort, s seen) time.Time
 	case d.attempts == 0 && d.worked && here >= 0:
 		d.attempt(now, d.target, len(targets))
 	case here < 0:
-		d.attempts = 0
+		d.attempts, d.knocks = 0, 0
 		d.attempt(now, targets[0], len(targets))
-	case now.Before(d.at.Add(d.wait)):
+	case now.Before(d.next()):
 	case !s.handshake.Before(d.at) && now.Before(s.handshake.Add(answered)):
 		return s.handshake.Add(answered)
+	case now.Before(d.at.Add(d.wait)):
+		d.dial++
+		d.knocks++
+		d.planKnock(now)
 	default:
 		d.attempt(now, targets[(here+1)%len(targets)], len(targets))
 	}
-	return d.at.Add(d.wait)
+	return d.next()
+}
+
+// next is when the present attempt is over, or knocks again.
+func (d *dialer) next() time.Time {
+	if end := d.at.Add(d.wait); d.knock.IsZero() || end.Before(d.knock) {
+		return end
+	}
+	return d.knock
+}
+
+// planKnock says when to knock next. Two ends whose handshakes cross on the way lose both, so the times differ much.
+func (d *dialer) planKnock(now time.Time) {
+	d.knock = time.Time{}
+	if !d.worked && d.attempts == 1 && d.knocks < len(knockWaits) {
+		wait := knockWaits[d.knocks]
+		d.knock = now.Add(wait + d.jitter(wait/2))
+	}
 }
 
 func (d *dialer) attempt(now time.Time, target netip.AddrPort, targets int) {
@@ -77,4 +106,5 @@ func (d *dialer) attempt(now time.Time, target netip.AddrPort, targets int) {
 	d.target, d.at, d.wait = target, now, wait+d.jitter(wait/5)
 	d.attempts++
 	d.dial++
+	d.planKnock(now)
 }

@@ -53,13 +53,13 @@ func replies(from, to time.Duration) func(time.Duration, *dialer) seen {
 		case at < from:
 			return seen{}
 		case at < to:
-			return seen{reply: start.Add(at)}
+			return seen{reply: start.Add(at), patience: s}
 		}
-		return seen{reply: start.Add(to)}
+		return seen{reply: start.Add(to), patience: s}
 	}
 }
 
-const s = time.Second
+const s, ms = time.Second, time.Millisecond
 
 func TestDialer(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -70,32 +70,49 @@ func TestDialer(t *testing.T) {
 	}{
 		"one address, nobody there": {
 			20 * s, fixed(a), nothing,
-			[]dialled{{0, a.String(), 1}, {2 * s, a.String(), 2}, {5 * s, a.String(), 3}, {9 * s, a.String(), 4}, {14 * s, a.String(), 5}, {19 * s, a.String(), 6}},
+			[]dialled{
+				{0, a.String(), 1},
+				{200 * ms, a.String(), 2},
+				{600 * ms, a.String(), 3},
+				{2 * s, a.String(), 4},
+				{5 * s, a.String(), 5},
+				{9 * s, a.String(), 6},
+				{14 * s, a.String(), 7},
+				{19 * s, a.String(), 8},
+			},
 		},
 		"addresses in turn, slower each round": {
 			12 * s, fixed(a, b, c), nothing,
-			[]dialled{{0, a.String(), 1}, {2 * s, b.String(), 2}, {4 * s, c.String(), 3}, {6 * s, a.String(), 4}, {9 * s, b.String(), 5}},
+			[]dialled{
+				{0, a.String(), 1},
+				{200 * ms, a.String(), 2},
+				{600 * ms, a.String(), 3},
+				{2 * s, b.String(), 4},
+				{4 * s, c.String(), 5},
+				{6 * s, a.String(), 6},
+				{9 * s, b.String(), 7},
+			},
 		},
 		"what works is left alone": {
-			time.Hour / 60, fixed(a, b), replies(s, time.Hour),
+			time.Hour / 60, fixed(a, b), replies(100*ms, time.Hour),
 			[]dialled{{0, a.String(), 1}},
 		},
-		"a session that breaks off is made anew after a second": {
-			25 * s, fixed(a), replies(s, 10*s),
+		"a session that breaks off is made anew": {
+			25 * s, fixed(a), replies(100*ms, 10*s),
 			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {12 * s, a.String(), 3}, {14 * s, a.String(), 4}, {18 * s, a.String(), 5}, {23 * s, a.String(), 6}},
 		},
 		"the same address first, then the others": {
-			15 * s, fixed(a, b), replies(s, 10*s),
+			15 * s, fixed(a, b), replies(100*ms, 10*s),
 			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {12 * s, b.String(), 3}, {14 * s, a.String(), 4}},
 		},
-		"a peer that cannot be dialled": {10 * s, fixed(), replies(s, 5*s), []dialled{{0, netip.AddrPort{}.String(), 0}}},
+		"a peer that cannot be dialled": {10 * s, fixed(), replies(100*ms, 5*s), []dialled{{0, netip.AddrPort{}.String(), 0}}},
 		"the address changes while it works": {
 			20 * s, func(at time.Duration) []netip.AddrPort {
 				if at < 5*s {
 					return []netip.AddrPort{a}
 				}
 				return []netip.AddrPort{b}
-			}, replies(s, 10*s),
+			}, replies(100*ms, 10*s),
 			[]dialled{{0, a.String(), 1}, {11 * s, b.String(), 2}, {12 * s, b.String(), 3}, {14 * s, b.String(), 4}, {18 * s, b.String(), 5}},
 		},
 		"the address changes while nothing works": {
@@ -105,16 +122,27 @@ func TestDialer(t *testing.T) {
 				}
 				return []netip.AddrPort{b, c}
 			}, nothing,
-			[]dialled{{0, a.String(), 1}, {s, b.String(), 2}},
+			[]dialled{
+				{0, a.String(), 1},
+				{200 * ms, a.String(), 2},
+				{600 * ms, a.String(), 3},
+				{s, b.String(), 4},
+				{1200 * ms, b.String(), 5},
+				{1600 * ms, b.String(), 6},
+			},
+		},
+		"one knock is enough": {
+			time.Minute, fixed(a, b), replies(300*ms, time.Hour),
+			[]dialled{{0, a.String(), 1}, {200 * ms, a.String(), 2}},
 		},
 		"keys were agreed, so the other end gets time": {
-			13 * s, fixed(a, b), func(at time.Duration, d *dialer) seen {
-				if at < s {
+			12 * s, fixed(a, b), func(at time.Duration, d *dialer) seen {
+				if at < 100*ms {
 					return seen{}
 				}
-				return seen{handshake: start.Add(s)}
+				return seen{handshake: start.Add(100 * ms)}
 			},
-			[]dialled{{0, a.String(), 1}, {11 * s, b.String(), 2}},
+			[]dialled{{0, a.String(), 1}, {10100 * ms, b.String(), 2}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +155,7 @@ func TestDialer(t *testing.T) {
 
 // What step says when to look again must be enough: whoever looks only then sees the same.
 func TestDialerSaysWhen(t *testing.T) {
-	see := replies(s, 10*s)
+	see := replies(300*ms, 10*s)
 	want := phone(newDialer(), 30*s, fixed(a, b), see)
 	d, last := newDialer(), dialled{}
 	var got []dialled
@@ -146,45 +174,102 @@ func TestDialerSaysWhen(t *testing.T) {
 	}
 }
 
-func TestRemoteKeys(t *testing.T) {
-	agreed := map[string]time.Time{}
-	handshake := func(key string) time.Time { return agreed[key] }
-	var k remoteKeys
-	at, others := start, ""
-	elsewhere := func(key string) bool { return key == others }
-	check := func(what, told string, want ...string) {
-		t.Helper()
-		at = at.Add(time.Second)
-		if diff := cmp.Diff(want, k.step(at, told, handshake, elsewhere)); diff != "" {
-			t.Errorf("%s: %s", what, diff)
-		}
+// keyBed is a peer that tells keys, and a tunnel that knows which of them agreed.
+type keyBed struct {
+	*testing.T
+	agreed map[string]time.Time
+	keys   remoteKeys
+	at     time.Time
+	others string
+}
+
+func newKeyBed(t *testing.T) *keyBed {
+	return &keyBed{T: t, agreed: map[string]time.Time{}, at: start}
+}
+
+func (b *keyBed) check(what string, now, before string, want ...string) {
+	b.Helper()
+	b.at = b.at.Add(time.Second)
+	told := toldKeys{now: now, before: before, elsewhere: func(key string) bool { return key == b.others }}
+	if diff := cmp.Diff(want, b.keys.step(b.at, told, func(key string) time.Time { return b.agreed[key] })); diff != "" {
+		b.Errorf("%s: %s", what, diff)
 	}
-	check("first", "one", "one")
-	check("another one before the first agreed", "zero", "zero")
-	check("and back", "one", "one")
-	agreed["one"] = start
-	check("the first agrees", "one", "one")
-	delete(agreed, "one") // a new attempt
-	check("a new one is told", "two", "one", "two")
-	agreed["two"] = start
-	check("an agreement of before says nothing", "two", "one", "two")
-	agreed["one"] = at.Add(time.Second)
-	check("the old one still agrees", "two", "one", "two")
-	check("another new one", "three", "one", "three")
-	check("back to the first", "one", "one")
-	check("and again", "two", "one", "two")
-	agreed["two"] = at.Add(time.Second)
-	check("the new one agrees", "two", "two")
-	check("the next", "four", "two", "four")
-	at = at.Add(forgotten - 3*time.Second)
-	check("a minute and more later, and yet another", "five", "two", "five")
-	at = at.Add(3 * time.Second)
-	check("the old one is forgotten in the end", "five", "five")
-	agreed["five"] = at
-	check("it agrees", "five", "five")
-	others = "five"
-	check("what is told stays, whoever else tells it", "five", "five")
-	check("what is remembered does not", "six", "six")
+}
+
+func TestRemoteKeys(t *testing.T) {
+	b := newKeyBed(t)
+	b.check("first", "one", "", "one")
+	b.agreed["one"] = start
+	b.check("the first agrees", "one", "", "one")
+	delete(b.agreed, "one") // a new attempt
+	b.check("a new one is told", "two", "", "one", "two")
+	b.agreed["two"] = start
+	b.check("an agreement of before says nothing", "two", "", "one", "two")
+	b.agreed["one"] = b.at.Add(time.Second)
+	b.check("the old one still agrees", "two", "", "one", "two")
+	b.check("another new one", "three", "", "one", "three")
+	b.check("back to the first", "one", "", "one")
+	b.check("and again", "two", "", "one", "two")
+	b.agreed["two"] = b.at.Add(time.Second)
+	b.check("the new one agrees", "two", "", "two")
+	b.check("the next", "four", "", "two", "four")
+	b.at = b.at.Add(forgotten - 3*time.Second)
+	b.check("a minute and more later, and yet another", "five", "", "two", "five")
+	b.at = b.at.Add(3 * time.Second)
+	b.check("the old one is forgotten in the end", "five", "", "five")
+	b.agreed["five"] = b.at
+	b.check("it agrees", "five", "", "five")
+	b.others = "five"
+	b.check("what is told stays, whoever else tells it", "five", "", "five")
+	b.check("what is remembered does not", "six", "", "six")
+}
+
+// A gateway that begins while a peer changes its key accepts both, whichever it hears of first, and follows the one that agrees.
+func TestRemoteKeysBeginInTheMiddle(t *testing.T) {
+	t.Run("the present one, then the next", func(t *testing.T) {
+		b := newKeyBed(t)
+		b.check("told before anything agreed", "present", "", "present")
+		b.check("the next one is told", "next", "", "present", "next")
+		b.agreed["present"] = b.at
+		b.check("the present one agrees", "next", "", "present", "next")
+		b.agreed["next"] = b.at.Add(time.Second)
+		b.check("the next one agrees", "next", "", "next")
+	})
+	t.Run("the next one, then the present, and again the next", func(t *testing.T) {
+		b := newKeyBed(t)
+		b.check("told", "next", "", "next")
+		b.check("and the present one", "present", "", "next", "present")
+		b.check("and again", "next", "", "next", "present")
+		b.agreed["present"] = b.at.Add(time.Second)
+		b.check("the present one agrees", "next", "", "present", "next")
+		b.agreed["next"] = b.at.Add(time.Second)
+		b.check("the next one agrees", "next", "", "next")
+	})
+	t.Run("both at once", func(t *testing.T) {
+		b := newKeyBed(t)
+		b.check("told", "next", "present", "present", "next")
+		b.agreed["next"] = b.at.Add(time.Second)
+		b.check("it was in use already", "next", "present", "next")
+		b.check("and stays", "next", "present", "next")
+	})
+	t.Run("the tunnel that was left has agreed with the next", func(t *testing.T) {
+		b := newKeyBed(t)
+		b.agreed["next"] = start.Add(-time.Minute)
+		b.check("told", "next", "present", "next")
+	})
+	t.Run("another peer has the present one", func(t *testing.T) {
+		b := newKeyBed(t)
+		b.others = "present"
+		b.check("told", "next", "present", "next")
+	})
+	t.Run("none ever agrees", func(t *testing.T) {
+		b := newKeyBed(t)
+		b.check("one", "one", "", "one")
+		b.check("two", "two", "", "one", "two")
+		b.check("of three, the last two", "three", "", "two", "three")
+		b.at = b.at.Add(forgotten)
+		b.check("in the end, what is told", "three", "", "three")
+	})
 }
 
 func TestKeyring(t *testing.T) {

@@ -72,13 +72,17 @@ type Gateway struct {
 	prober   *probe.Prober
 	resolver *resolver
 
-	mu        sync.Mutex
-	peers     map[string]*peer
-	tunnel    map[string]host.TunnelPeer
-	round     agent.Round
-	views     map[string]agent.PeerView
+	// mu is held for moments only, and never while the host is asked: who reads the report must not wait for a kernel that is busy.
+	mu     sync.Mutex
+	peers  map[string]*peer
+	tunnel map[string]host.TunnelPeer
+	round  agent.Round
+	views  map[string]agent.PeerView
+	news   chan struct{}
+
+	// sightings have a lock of their own: what waits for it delays the answers to probes.
+	sighting  sync.Mutex
 	sightings probe.Sightings
-	news      chan struct{}
 }
 
 // peer is what a gateway remembers of one.
@@ -168,11 +172,14 @@ func (g *Gateway) lookAtSelf(objects agent.Objects, self *plan.Self) (known bool
 // lookAtPeers adds to the snapshot what this gateway decides of its peers: where and when they are dialled, which key they have, and
 // what fits through the tunnel. It says when to look again.
 func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) {
+	tunnel, read := g.readTunnel(len(view.Peers) > 0)
+	results := g.prober.Results()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.views = view.Peers
-	g.readTunnel()
-	results := g.prober.Results()
+	if read {
+		g.tunnel = tunnel
+	}
 	told, off := tellers(view.Snapshot.Peers), offLimitsOf(view.Snapshot)
 	kept := make(map[string]*peer, len(view.Peers))
 	for i := range view.Snapshot.Peers {
@@ -194,7 +201,7 @@ func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) 
 		elsewhere := func(key string) bool {
 			return slices.ContainsFunc(told[key], func(id string) bool { return id != planned.ClusterID })
 		}
-		next := g.lookAtLane(now, known, &planned.Lanes[at], lookup{view.Peers[planned.ClusterID].Endpoints[g.o.Lane], result.Last, elsewhere, off})
+		next := g.lookAtLane(now, known, &planned.Lanes[at], lookup{view.Peers[planned.ClusterID].Endpoints[g.o.Lane], result, elsewhere, off})
 		if !next.IsZero() && (again.IsZero() || next.Before(again)) {
 			again = next
 		}
@@ -220,7 +227,7 @@ func tellers(peers []plan.Peer) map[string][]string {
 // lookup is what one lane of a peer is looked at with.
 type lookup struct {
 	endpoints []agent.Endpoint
-	reply     time.Time
+	result    probe.Result
 	// elsewhere: another peer tells a key to be its own.
 	elsewhere func(key string) bool
 	off       offLimits
@@ -228,14 +235,14 @@ type lookup struct {
 
 func (g *Gateway) lookAtLane(now time.Time, known *peer, lane *plan.PeerLane, l lookup) time.Time {
 	handshake := func(key string) time.Time { return g.tunnel[key].LastHandshake }
-	lane.Keys = known.keys.step(now, lane.Keys[0], handshake, l.elsewhere)
-	s := seen{reply: l.reply}
+	lane.Keys = known.keys.step(now, toldKeys{now: lane.Keys[0], elsewhere: l.elsewhere}, handshake)
+	s := seen{reply: l.result.Last, patience: l.result.Patience}
 	for _, key := range lane.Keys {
 		if at := handshake(key); at.After(s.handshake) {
 			s.handshake = at
 		}
 	}
-	targets, wrong := g.targets(now, l, l.reply.IsZero() || now.Sub(l.reply) >= silentAfter)
+	targets, wrong := g.targets(now, l, s.silent(now))
 	known.problem = ""
 	if len(targets) == 0 && wrong != nil {
 		known.problem = wrong.Error()
@@ -278,20 +285,21 @@ func (g *Gateway) targets(now time.Time, l lookup, trouble bool) (all []netip.Ad
 	return all, wrong
 }
 
-// readTunnel reads how the tunnel stands, if there is one.
-func (g *Gateway) readTunnel() {
-	if g.round.State.WireGuard == nil {
-		g.tunnel = nil
-		return
+// readTunnel reads how the tunnel stands, by the keys of the peers, also one that was left by a process before; false if it cannot be read: then
+// what was read last counts, and that the tunnel is broken is said by who brings it up.
+func (g *Gateway) readTunnel(wanted bool) (map[string]host.TunnelPeer, bool) {
+	if !wanted {
+		return nil, true
 	}
 	peers, err := g.host.Tunnel()
 	if err != nil {
-		return // what was read last; that the tunnel is broken is said by who brings it up
+		return nil, false
 	}
-	g.tunnel = make(map[string]host.TunnelPeer, len(peers))
+	all := make(map[string]host.TunnelPeer, len(peers))
 	for _, one := range peers {
-		g.tunnel[one.PublicKey] = one
+		all[one.PublicKey] = one
 	}
+	return all, true
 }
 
 // target is where this lane's gateway of a peer echoes.
@@ -318,7 +326,9 @@ func (g *Gateway) Done(round agent.Round) {
 		for _, peer := range round.Snapshot.Peers {
 			ids = append(ids, peer.ClusterID)
 		}
+		g.sighting.Lock()
 		g.sightings.Keep(names, ids)
+		g.sighting.Unlock()
 	}
 	close(g.news)
 	g.news = make(chan struct{})
@@ -355,12 +365,6 @@ func isPlanned(state plan.HostState, peer plan.Peer) bool {
 	return slices.ContainsFunc(state.Routes, func(route plan.Route) bool {
 		return route.Link == plan.TunnelLink && route.To == peer.RemoteExternal
 	})
-}
-
-func (g *Gateway) hear(heard probe.Heard) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.sightings.Hear(time.Now(), heard)
 }
 
 // uplink is the link that has an address.

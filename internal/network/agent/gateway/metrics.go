@@ -39,16 +39,29 @@ func (g *Gateway) Describe(all chan<- *prometheus.Desc) {
 
 // Collect reads what is known. There are as many series as peers and nodes.
 func (g *Gateway) Collect(out chan<- prometheus.Metric) {
+	var all []prometheus.Metric
 	send := func(what *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(what, kind, value, labels...)
+		all = append(all, prometheus.MustNewConstMetric(what, kind, value, labels...))
 	}
+	if made := g.host.Implementation(); made != "" {
+		send(implementation, prometheus.GaugeValue, 1, driver, made)
+	}
+	g.collectPeers(send)
+	for _, node := range g.sights("") {
+		if !node.Last.IsZero() {
+			send(loss, prometheus.GaugeValue, node.Lost, "node-gateway", "", "", node.Node)
+		}
+	}
+	for _, one := range all { // whoever collects may be slow
+		out <- one
+	}
+}
+
+func (g *Gateway) collectPeers(send func(what *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string)) {
 	now := time.Now()
 	results := g.prober.Results()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if made := g.host.Implementation(); made != "" {
-		send(implementation, prometheus.GaugeValue, 1, driver, made)
-	}
 	for _, peer := range g.round.Snapshot.Peers {
 		said, labels := g.reportPeer(now, peer, results[g.target(peer)]), []string{driver, plan.TunnelLink, peer.ClusterID, peer.Name}
 		tunnel := g.tunnel[said.RemoteKey]
@@ -69,10 +82,5 @@ func (g *Gateway) Collect(out chan<- prometheus.Metric) {
 			send(peerMTU, prometheus.GaugeValue, float64(said.MTU), labels...)
 		}
 		send(loss, prometheus.GaugeValue, said.Lost, "gateway-gateway", peer.ClusterID, peer.Name, "")
-	}
-	for _, node := range g.sightings.Nodes() {
-		if !node.Last.IsZero() {
-			send(loss, prometheus.GaugeValue, node.Lost, "node-gateway", "", "", node.Node)
-		}
 	}
 }

@@ -5,6 +5,7 @@ package gateway
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -14,7 +15,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"liqo.io/liqo/internal/network/agent"
 	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/probe"
 	"liqo.io/liqo/internal/network/report"
@@ -118,5 +121,50 @@ func TestSnapshotIsLocal(t *testing.T) {
 				t.Errorf("from %s to %s: %d, want %d", from, to, answer.Code, want)
 			}
 		}
+	}
+}
+
+// busy is a host whose kernel does not answer until it is told to.
+type busy struct {
+	Host
+	asked, answer chan struct{}
+}
+
+func (b busy) Implementation() string {
+	b.asked <- struct{}{}
+	<-b.answer
+	return "kernel"
+}
+
+func (b busy) Tunnel() ([]host.TunnelPeer, error) { return nil, errors.New(b.Implementation()) }
+
+// While the host is asked, which may take long, nodes are heard and the report is given: the one who hears also answers probes.
+func TestNobodyWaitsForTheHost(t *testing.T) {
+	for name, ask := range map[string]func(*Gateway){
+		"report":  func(g *Gateway) { g.Report(time.Now()) },
+		"metrics": func(g *Gateway) { g.Collect(make(chan prometheus.Metric, 100)) },
+		"round":   func(g *Gateway) { g.lookAtPeers(time.Now(), agent.View{Peers: map[string]agent.PeerView{"milan": {}}}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			slow := busy{asked: make(chan struct{}), answer: make(chan struct{})}
+			g := newBare()
+			g.host, g.resolver = slow, &resolver{}
+			asking, others := make(chan struct{}), make(chan struct{})
+			go func() { defer close(asking); ask(g) }()
+			<-slow.asked
+			go func() {
+				defer close(others)
+				g.hear(probe.Heard{Node: "n1"})
+				g.Done(agent.Round{})
+			}()
+			select {
+			case <-others:
+			case <-time.After(10 * time.Second):
+				t.Error("others wait until the host answers")
+			}
+			close(slow.answer)
+			<-others
+			<-asking
+		})
 	}
 }

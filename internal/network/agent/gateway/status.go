@@ -17,12 +17,12 @@ const longest = 1000
 
 // Report is what the gateway knows now.
 func (g *Gateway) Report(now time.Time) report.Gateway {
-	results := g.prober.Results()
+	results, implementation := g.prober.Results(), g.host.Implementation()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.round.Snapshot
 	said := report.Gateway{
-		Lane: g.o.Lane, Node: g.o.Node, Implementation: g.host.Implementation(), PublicKey: s.Self.PublicKey, Peers: []report.Peer{},
+		Lane: g.o.Lane, Node: g.o.Node, Implementation: implementation, PublicKey: s.Self.PublicKey, Peers: []report.Peer{},
 	}
 	switch problem := g.prober.Problem(); {
 	case !g.round.Applied && g.round.Err != nil:
@@ -66,7 +66,7 @@ func (g *Gateway) reportPeer(now time.Time, peer plan.Peer, result probe.Result)
 	if said.Problem == "" && g.round.Known && g.round.Applied && !isPlanned(g.round.State, peer) {
 		said.Problem = short(g.refusal(peer.ClusterID))
 	}
-	for _, sight := range g.sightings.Of(peer.ClusterID) {
+	for _, sight := range g.sights(peer.ClusterID) {
 		node := report.Node{Name: sight.Node, SilentMilliseconds: -1, Lane: sight.Lane, LanesUp: sight.Up}
 		if !sight.Last.IsZero() {
 			node.SilentMilliseconds = age(now, sight.Last).Milliseconds()
@@ -87,6 +87,19 @@ func (g *Gateway) refusal(clusterID string) string {
 		return "it is not part of the plan"
 	}
 	return strings.Join(lines, "; ")
+}
+
+// sights are what the nodes see of a peer; of "", how the nodes are heard.
+func (g *Gateway) sights(clusterID string) []probe.NodeSight {
+	g.sighting.Lock()
+	defer g.sighting.Unlock()
+	return g.sightings.Of(clusterID)
+}
+
+func (g *Gateway) hear(heard probe.Heard) {
+	g.sighting.Lock()
+	defer g.sighting.Unlock()
+	g.sightings.Hear(time.Now(), heard)
 }
 
 func age(now, at time.Time) time.Duration { return max(0, now.Sub(at)) }

@@ -20,17 +20,18 @@ import (
 	"liqo.io/liqo/internal/network/probe"
 )
 
-// An agent that begins looks this often whether the lanes work, and does not wait longer than that for the answer.
-const (
-	unsettled       = 50 * time.Millisecond
-	unsettledAtMost = 1200 * time.Millisecond
-)
-
 // With several lanes the probes decide how long a failure is felt; with one they only tell.
 var (
 	manyLanes = probe.Pace{Up: 50 * time.Millisecond, Other: 50 * time.Millisecond}
 	oneLane   = probe.Pace{Up: 500 * time.Millisecond, Other: 500 * time.Millisecond}
 )
+
+// Host is the node.
+type Host interface {
+	agent.Host
+	// Ways says where our routes lead, by destination.
+	Ways() (map[netip.Prefix]netip.Addr, error)
+}
 
 // Options of a node.
 type Options struct {
@@ -52,7 +53,7 @@ type Options struct {
 type Route struct {
 	o      Options
 	cfg    *rest.Config
-	host   agent.Host
+	host   Host
 	caches *agent.Caches
 	loop   *agent.Loop
 	prober *probe.Prober
@@ -60,13 +61,12 @@ type Route struct {
 	// The loop's own: which lane leads to which peer, and the MTU that was found last.
 	chosen map[string]int
 	podMTU int
-	// begun is when something was known first; settled, that the lanes were given time to show whether they work.
-	begun   time.Time
-	settled bool
+	// recalled: the lanes that the host led to when this process began are known.
+	recalled bool
 }
 
 // New makes a node's agent. Nothing is asked and nothing changed before Run.
-func New(cfg *rest.Config, host agent.Host, o Options) (*Route, error) {
+func New(cfg *rest.Config, host Host, o Options) (*Route, error) {
 	r := &Route{o: o, cfg: cfg, host: host, chosen: map[string]int{}}
 	r.loop = agent.NewLoop(host, r, o.Log)
 	r.prober = probe.New(probe.Options{Port: o.ProbePort, Changed: r.loop.Trigger})
@@ -98,7 +98,7 @@ func (r *Route) Alive() bool { return r.loop.Alive() }
 func (r *Route) Plan(snapshot plan.Snapshot) (plan.HostState, error) { return plan.ForNode(snapshot) }
 
 // Look makes a snapshot of what is listed and probed.
-func (r *Route) Look(ctx context.Context, now time.Time) agent.Look {
+func (r *Route) Look(ctx context.Context, _ time.Time) agent.Look {
 	objects, known, err := r.caches.Objects(ctx)
 	if !known {
 		return agent.Look{Err: err}
@@ -120,35 +120,35 @@ func (r *Route) Look(ctx context.Context, now time.Time) agent.Look {
 			s.Self.PodMTU = usualMTU
 		}
 	}
+	if err := r.recall(s); err != nil {
+		return agent.Look{Err: errors.Join(look.Err, err)}
+	}
 	r.choose(s)
 	look.Snapshot = *s
-	if !r.settle(now, *s) {
-		look.Known, look.Again = false, now.Add(unsettled)
-	}
 	return look
 }
 
-// settle is false while an agent that begins again does not know yet which lanes work. The one before may have left a lane that fails, and the
-// host is as it left it: to lead packets back there, only to notice a moment later, would cost what several lanes are for.
-func (r *Route) settle(now time.Time, s plan.Snapshot) bool {
-	if r.settled {
-		return true
+// recall takes over the lanes that the process before this one has chosen: it knew which of them work, and this one does not know yet. To lead
+// packets back to a lane that fails, only to notice a moment later, would cost what several lanes are for.
+func (r *Route) recall(s *plan.Snapshot) error {
+	if r.recalled {
+		return nil
 	}
-	if r.begun.IsZero() {
-		r.begun = now
+	if len(s.Peers) > 0 {
+		ways, err := r.host.Ways()
+		if err != nil {
+			return fmt.Errorf("find out which lanes this node used before: %w", err)
+		}
+		for _, peer := range s.Peers {
+			for lane := range ipam.MaxLanes {
+				if via, led := ways[peer.RemotePods]; led && via == ipam.ProbeAddress(s.Local.External, lane) {
+					r.chosen[peer.ClusterID] = lane
+				}
+			}
+		}
 	}
-	state, err := plan.ForNode(s)
-	if err != nil && len(state.Routes) == 0 {
-		return true // there is no plan to wait with
-	}
-	r.aim(s, state)
-	results := r.prober.Results()
-	several := slices.ContainsFunc(s.Peers, func(peer plan.Peer) bool {
-		both := lanes(&s, peer)
-		return len(both) > 1 && results[target(peer, peer.Lane)].State != probe.Up
-	})
-	r.settled = !several || now.Sub(r.begun) > unsettledAtMost
-	return r.settled
+	r.recalled = true
+	return nil
 }
 
 // usualMTU is assumed of links that are not known yet.
@@ -213,11 +213,7 @@ func (r *Route) Done(round agent.Round) {
 	if !round.Known {
 		return // what was planned last goes on
 	}
-	r.aim(round.Snapshot, round.State)
-}
-
-// aim probes each lane to each peer, and tells the gateways what is seen.
-func (r *Route) aim(s plan.Snapshot, state plan.HostState) {
+	s, state := round.Snapshot, round.State
 	aim := probe.Aim{Pace: oneLane, Node: r.o.Node}
 	results := r.prober.Results()
 	for _, peer := range s.Peers {
