@@ -52,7 +52,7 @@ func setupTunnelEndpoint(mgr manager.Manager, s *shared) error {
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(byPeer)).
 		Watches(&corev1.Node{}, everybody, builder.WithPredicates(nodeChanged())).
 		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Service{}, everybody)).
-		WatchesRawSource(source.TypedChannel(s.gateways.changed, handler.TypedEnqueueRequestsFromMapFunc(s.byID))).
+		WatchesRawSource(s.gateways.news.source(s.byID)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up controller of tunnel endpoints: %w", err)
