@@ -281,7 +281,12 @@ func testKey(n byte) string {
 // says writes the peer's copy as the peer would.
 func (p *peer) says(pods, external string, key byte) {
 	p.t.Helper()
-	p.copy = &netv1alpha1.NetworkConfig{
+	p.copy = p.claims(pods, external, key)
+	p.create(p.copy)
+}
+
+func (p *peer) claims(pods, external string, key byte) *netv1alpha1.NetworkConfig {
+	return &netv1alpha1.NetworkConfig{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.id.TenantNamespace(), Name: p.options.Local.UniqueName(), Labels: map[string]string{
 			labels.Replication: "false", labels.Replicated: "true", labels.OriginID: p.id.ClusterID, labels.RemoteID: p.options.Local.ClusterID,
 			labels.Ownership: labels.OwnershipConfig,
@@ -296,7 +301,6 @@ func (p *peer) says(pods, external string, key byte) {
 			},
 		},
 	}
-	p.create(p.copy)
 }
 
 // answers writes the status of ours as the peer would.

@@ -28,7 +28,8 @@ func refuse(reason, format string, values ...any) *refusal {
 	return &refusal{reason, fmt.Sprintf(format, values...)}
 }
 
-// readClaim checks the copy of a peer's NetworkConfig. The peer may be anybody: it gets nothing but what is checked here. inside are networks with no gateway of it.
+// readClaim checks the copy of a peer's NetworkConfig. The peer may be anybody: it gets nothing but what is checked here. inside are networks with no gateway of it;
+// that one is in a network that it claims does not matter: this network is seen as another one.
 func readClaim(theirs *netv1alpha1.NetworkConfig, localID string, inside []netip.Prefix) (claim, *refusal) {
 	spec := &theirs.Spec
 	if spec.Cluster.ClusterID != localID {
@@ -57,7 +58,7 @@ func readClaim(theirs *netv1alpha1.NetworkConfig, localID string, inside []netip
 		}
 		*network.into = parsed
 	}
-	lanes, err := readLanes(spec, slices.Concat(inside, []netip.Prefix{c.pods, c.external}))
+	lanes, err := readLanes(spec, inside)
 	if err != nil {
 		return claim{}, refuse(netv1alpha1.ReasonLaneInvalid, "%v", err)
 	}

@@ -202,7 +202,7 @@ func checkHost(host string, inside []netip.Prefix) error {
 		}
 		for _, network := range inside {
 			if network.Contains(address) {
-				return fmt.Errorf("address %s is in %s, a network of this cluster", address, network)
+				return fmt.Errorf("address %s is in %s, which is of this cluster, or what it sees a peer as", address, network)
 			}
 		}
 		return nil

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	klabels "k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -45,7 +46,7 @@ const (
 
 // gateways follows the reports of the gateway pods, one connection each, and tells when one says something else.
 type gateways struct {
-	// cache holds the gateways' pods and Services, and the Secret with their keys, and nothing else.
+	// cache holds the gateways' pods and Services, the Secret with their keys, where our API server is, and nothing else.
 	cache  cache.Cache
 	client *http.Client
 	port   int
@@ -75,6 +76,9 @@ func newGateways(mgr manager.Manager, o *Options) (*gateways, error) {
 			&corev1.Pod{}:     here(cache.Config{LabelSelector: klabels.SelectorFromSet(klabels.Set{labels.Gateway: labels.GatewayActive})}),
 			&corev1.Service{}: here(cache.Config{LabelSelector: klabels.SelectorFromSet(klabels.Set{labels.Gateway: annotationTrue})}),
 			&corev1.Secret{}:  here(cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", KeysSecret)}),
+			&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{
+				corev1.NamespaceDefault: {FieldSelector: fields.OneTermEqualSelector("metadata.name", apiServerSlice)},
+			}},
 		},
 	})
 	if err != nil {

@@ -118,7 +118,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	}
 	s := &shared{
 		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerNetwork),
-		gateways: gates, book: &book{options: o, live: mgr.GetAPIReader()},
+		gateways: gates, book: &book{options: o, live: mgr.GetAPIReader(), own: gates.cache},
 	}
 	return errors.Join(gates.setup(mgr), setupKeys(mgr, s), setupNetworkConfig(mgr, s), setupTunnelEndpoint(mgr, s), setupIPMapping(mgr, s))
 }

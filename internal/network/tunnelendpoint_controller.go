@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -52,6 +53,7 @@ func setupTunnelEndpoint(mgr manager.Manager, s *shared) error {
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(byPeer)).
 		Watches(&corev1.Node{}, everybody, builder.WithPredicates(nodeChanged())).
 		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Service{}, everybody)).
+		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &discoveryv1.EndpointSlice{}, everybody)).
 		WatchesRawSource(s.gateways.news.source(s.byID)).
 		Complete(r)
 	if err != nil {

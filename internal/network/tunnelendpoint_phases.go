@@ -90,35 +90,28 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if !present(s.theirs) {
 		return nil
 	}
-	all, err := readRecords(ctx, r.client)
-	if err != nil {
-		return err
-	}
-	pools, err := r.book.pools(ctx, all)
-	if err != nil {
-		return err
-	}
-	if s.claim, s.refused = readClaim(s.theirs, r.options.Local.ClusterID, pools.Inside()); s.refused != nil {
-		return nil
-	}
 	lanes, err := r.ownLanes(ctx)
 	if err != nil {
 		return err
 	}
-	s.dropIdle(all, lanes)
-	if s.recall(pools) && s.sameLanes() {
-		return nil
-	}
-	if all, err = readRecords(ctx, r.live); err != nil {
+	_, pools, err := r.weigh(ctx, s, r.client, lanes)
+	if err != nil || s.refused != nil || s.recall(pools) && s.sameLanes() {
 		return err
 	}
-	s.dropIdle(all, lanes)
+	all, pools, err := r.weigh(ctx, s, r.live, lanes)
+	if err != nil || s.refused != nil {
+		return err
+	}
 	if r.checkKeys(ctx, s, all); s.refused != nil {
 		return nil
 	}
-	if pools, err = r.book.pools(ctx, all); err != nil {
+	servers, err := r.peerServers(ctx)
+	if err != nil {
 		return err
 	}
+	pools.Avoid = append(pools.Avoid, servers...)
+	// Its gateways are dialled at these, so they are in none of its networks as we see them.
+	pools.Used = append(pools.Used, carrierLiterals("gateway of the peer", s.claim.lanes)...)
 	if s.agreed.pods, _, err = pools.Acquire(s.namespace, ipam.PodNetwork, s.claim.pods); err == nil {
 		s.agreed.external, _, err = pools.Acquire(s.namespace, ipam.ExternalNetwork, s.claim.external)
 	}
@@ -129,6 +122,22 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 		s.refused = &refusal{netv1alpha1.ReasonNetworkInvalid, err.Error()}
 	}
 	return nil
+}
+
+// weigh reads the claim in view of what is on record.
+func (r *tunnelReconciler) weigh(ctx context.Context, s *tunnelScope, from client.Reader, lanes []int) (*records, *ipam.Pools, error) {
+	all, err := readRecords(ctx, from)
+	if err != nil {
+		return nil, nil, err
+	}
+	pools, err := r.book.pools(ctx, all)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.claim, s.refused = readClaim(s.theirs, r.options.Local.ClusterID, pools.Inside()); s.refused == nil {
+		s.dropIdle(all, lanes)
+	}
+	return all, pools, nil
 }
 
 // recall takes what is on record, if both networks are.
