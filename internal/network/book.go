@@ -36,8 +36,8 @@ type records struct {
 	fcs     []discoveryv1alpha1.ForeignCluster
 }
 
-// readRecords lists them from a cache, or live.
-func readRecords(ctx context.Context, from client.Reader) (*records, error) {
+// readRecords lists them from a cache, or live. Of the NetworkConfigs, only those that count are kept: one of ours and one of the peer for each.
+func readRecords(ctx context.Context, from client.Reader, local discoveryv1alpha1.ClusterIdentity) (*records, error) {
 	var nodes corev1.NodeList
 	var configs netv1alpha1.NetworkConfigList
 	var tunnels netv1alpha1.TunnelEndpointList
@@ -47,7 +47,20 @@ func readRecords(ctx context.Context, from client.Reader) (*records, error) {
 			return nil, fmt.Errorf("list who has which network: %w", err)
 		}
 	}
-	return &records{nodes: nodes.Items, configs: configs.Items, tunnels: tunnels.Items, fcs: fcs.Items}, nil
+	theirs := map[string]string{} // by namespace
+	for i := range fcs.Items {
+		if fc := &fcs.Items[i]; fc.Spec.ClusterIdentity != nil {
+			theirs[fc.Status.TenantNamespace.Local] = fc.Spec.ClusterIdentity.NetworkConfigName()
+		}
+	}
+	var counts []netv1alpha1.NetworkConfig
+	for i := range configs.Items {
+		config := &configs.Items[i]
+		if isOwn(config) && config.Name == local.NetworkConfigName() || isCopy(config) && config.Name == theirs[config.Namespace] {
+			counts = append(counts, *config)
+		}
+	}
+	return &records{nodes: nodes.Items, configs: counts, tunnels: tunnels.Items, fcs: fcs.Items}, nil
 }
 
 // External is this cluster's external network, chosen once.
@@ -57,7 +70,7 @@ func (b *book) External(ctx context.Context) (netip.Prefix, error) {
 	if b.external.IsValid() {
 		return b.external, nil
 	}
-	all, err := readRecords(ctx, b.live)
+	all, err := readRecords(ctx, b.live, b.options.Local)
 	if err != nil {
 		return netip.Prefix{}, err
 	}

@@ -4,11 +4,15 @@ package network
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -22,14 +26,6 @@ func TestLiterals(t *testing.T) {
 	b := newBench(t)
 	b.node("n1", "192.0.2.1", true)
 	b.service(0, corev1.ServiceTypeNodePort)
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: apiServerSlice}}
-	b.there(slice)
-	slice.AddressType, slice.Endpoints = discoveryv1.AddressTypeIPv4, []discoveryv1.Endpoint{{Addresses: []string{"10.60.0.5"}}}
-	if slice.ResourceVersion == "" {
-		b.create(slice)
-	} else {
-		b.must(b.Update(t.Context(), slice))
-	}
 	stop := b.run()
 	key := byte(0)
 	says := func(name, pods, gateway string) *peer {
@@ -50,7 +46,12 @@ func TestLiterals(t *testing.T) {
 			t.Errorf("%s is seen as %s, as it is", p.id.ClusterName, p.copy.Spec.PodCIDR)
 		}
 	}
-	remapped(says("server", "10.60.0.0/16", "203.0.113.1"))
+	server := says("server", "10.60.0.0/16", "203.0.113.1")
+	b.until("the API server's network is given as another one", func() bool {
+		b.serveAt("10.60.0.5")
+		b.read(server.copy)
+		return server.copy.Status.Processed && server.copy.Status.PodCIDRNAT != netv1alpha1.NotRemapped
+	})
 
 	lender := says("lender", "10.62.0.0/16", "10.61.3.4")
 	lender.seen("None", "None")
@@ -77,10 +78,17 @@ func TestLiterals(t *testing.T) {
 	victim := says("victim", "10.66.0.0/16", "203.0.113.5")
 	victim.seen("None", "None")
 	victim.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
-	for _, address := range []string{"10.66.3.4", "10.62.3.4", "10.60.0.5"} { // the victim's, its own as it is seen, our API server's
+	for _, address := range []string{"10.66.3.4", "10.62.3.4", "10.0.3.4"} { // the victim's, its own as it is seen, our external network's
 		b.edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = address })
 		lender.decided(netv1alpha1.ReasonLaneInvalid, address)
 	}
+	b.edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = "10.67.0.5" })
+	b.until("our API server is no gateway of a peer", func() bool {
+		b.serveAt("10.67.0.5")
+		b.read(lender.copy)
+		said := meta.FindStatusCondition(lender.copy.Status.Conditions, netv1alpha1.ConditionReady)
+		return said.Reason == netv1alpha1.ReasonLaneInvalid && strings.Contains(said.Message, "10.67.0.5")
+	})
 	b.edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = "10.61.3.5" })
 	lender.seen("None", "None")
 	// Not even an address of a URL, which nobody refuses, moves it, and a restart does not either.
@@ -93,6 +101,24 @@ func TestLiterals(t *testing.T) {
 	b.until("the tunnel follows", func() bool { b.read(victim.tunnel); return victim.tunnel.Spec.Lanes[0].Carriers[0].Port == 5999 })
 	if got := victim.tunnel.Spec.RemoteNATPodCIDR; got != netv1alpha1.NotRemapped {
 		t.Errorf("the victim's network became %s", got)
+	}
+}
+
+// serveAt notes an address of the API server, which writes its real one over it every few seconds.
+func (b *bench) serveAt(address string) {
+	b.t.Helper()
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: apiServerSlice}}
+	there := b.there(slice)
+	if there && len(slice.Endpoints) == 1 && slices.Contains(slice.Endpoints[0].Addresses, address) {
+		return
+	}
+	slice.AddressType, slice.Endpoints = discoveryv1.AddressTypeIPv4, []discoveryv1.Endpoint{{Addresses: []string{address}}}
+	write := func() error { return b.Create(b.t.Context(), slice) }
+	if there {
+		write = func() error { return b.Update(b.t.Context(), slice) }
+	}
+	if err := write(); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		b.must(err)
 	}
 }
 

@@ -3,6 +3,7 @@
 package network
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -202,6 +204,80 @@ func TestHostile(t *testing.T) {
 		if len(one.GetFinalizers()) > 0 {
 			t.Errorf("finalizers %v", one.GetFinalizers())
 		}
+	}
+}
+
+// TestOneConfigCounts: however many copies a peer writes, one counts, nothing is done for the others, and that is said once.
+func TestOneConfigCounts(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	bad := b.peer("bad")
+	bad.outgoing(discoveryv1alpha1.StatusEstablished)
+	const many = 200
+	for i := range many { // older than the one that counts
+		stray := bad.claims("10.55.0.0/16", "10.56.0.0/16", 9)
+		stray.Name = fmt.Sprintf("network-%d", i)
+		b.create(stray)
+	}
+	b.run()
+	bad.published(netv1alpha1.ReasonAnswerPending, "")
+	bad.says("10.201.0.0/16", "10.202.0.0/16", 1)
+	bad.answers("None", "None")
+	bad.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	if spec := bad.tunnel.Spec; spec.RemotePodCIDR != "10.201.0.0/16" || spec.Lanes[0].PublicKey != testKey(1) {
+		t.Errorf("agreed %+v", spec)
+	}
+	var all netv1alpha1.NetworkConfigList
+	b.must(b.List(t.Context(), &all, client.InNamespace(bad.copy.Namespace)))
+	for i := range all.Items {
+		if one := &all.Items[i]; isCopy(one) && one.Name != bad.copy.Name && one.Status.ObservedGeneration > 0 {
+			t.Errorf("%s is answered", one.Name)
+		}
+	}
+	b.until("it is said of the ForeignCluster", func() bool {
+		var said eventsv1.EventList
+		b.must(b.List(t.Context(), &said))
+		n := 0
+		for i := range said.Items {
+			if one := &said.Items[i]; one.Reason == "NetworkConfigIgnored" && one.Regarding.Name == "bad" && strings.Contains(one.Note, bad.copy.Name) {
+				n++
+			}
+		}
+		if n > 1 {
+			t.Fatalf("said %d times", n)
+		}
+		return n == 1
+	})
+	writes := b.writes.Load()
+	for i := range 20 {
+		stray := &netv1alpha1.NetworkConfig{ObjectMeta: metav1.ObjectMeta{Namespace: bad.copy.Namespace, Name: fmt.Sprintf("network-%d", i)}}
+		b.edit(stray, func() { stray.Spec.Lanes[0].Carriers[0].Port = 7000 })
+	}
+	// Nor does the key of one that does not count bar others.
+	good := b.peer("good")
+	good.outgoing(discoveryv1alpha1.StatusEstablished)
+	good.says("10.55.0.0/16", "10.56.0.0/16", 9)
+	good.seen("None", "None")
+	if got := b.writes.Load() - writes; got > 4 {
+		t.Errorf("%d writes for what does not count and one claim", got)
+	}
+}
+
+// TestOldNameGoes: what an earlier version told under another name is taken back.
+func TestOldNameGoes(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	milan := b.peer("milan")
+	milan.outgoing(discoveryv1alpha1.StatusEstablished)
+	old := milan.claims("10.200.0.0/16", "10.0.0.0/16", 9)
+	old.Name, old.Labels = milan.id.UniqueName(), map[string]string{labels.Replication: "true", labels.RemoteID: milan.id.ClusterID, labels.Ownership: labels.OwnershipConfig}
+	b.create(old)
+	b.run()
+	milan.published(netv1alpha1.ReasonAnswerPending, "")
+	if b.there(old) {
+		t.Error("two tell of our network")
 	}
 }
 

@@ -43,13 +43,12 @@ type tunnelReconciler struct {
 
 func setupTunnelEndpoint(mgr manager.Manager, s *shared) error {
 	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, paces: map[string]*rate.Limiter{}}
-	here := handler.EnqueueRequestsFromMapFunc(byNamespace)
 	everybody := handler.EnqueueRequestsFromMapFunc(s.everybody)
 	err := builder.ControllerManagedBy(mgr).Named("tunnelendpoint").
 		// One worker: two peers must not be given the same network. It waits for our own API server only.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
-		Watches(&netv1alpha1.NetworkConfig{}, here).
-		Watches(&netv1alpha1.TunnelEndpoint{}, here).
+		Watches(&netv1alpha1.NetworkConfig{}, handler.EnqueueRequestsFromMapFunc(s.byConfig)).
+		Watches(&netv1alpha1.TunnelEndpoint{}, handler.EnqueueRequestsFromMapFunc(byNamespace)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(byPeer)).
 		Watches(&corev1.Node{}, everybody, builder.WithPredicates(nodeChanged())).
 		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Service{}, everybody)).

@@ -44,7 +44,7 @@ func (r *tunnelReconciler) observe(ctx context.Context, s *tunnelScope) error {
 	if i := slices.IndexFunc(tunnels.Items, func(t netv1alpha1.TunnelEndpoint) bool { return t.Name == s.peer.UniqueName() }); i >= 0 {
 		s.tunnel = &tunnels.Items[i]
 	}
-	s.ours, s.theirs, err = r.configs(ctx, s.namespace, s.peer.ClusterID)
+	s.ours, s.theirs, err = r.configs(ctx, of)
 	return err
 }
 
@@ -126,7 +126,7 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 
 // weigh reads the claim in view of what is on record.
 func (r *tunnelReconciler) weigh(ctx context.Context, s *tunnelScope, from client.Reader, lanes []int) (*records, *ipam.Pools, error) {
-	all, err := readRecords(ctx, from)
+	all, err := readRecords(ctx, from, r.options.Local)
 	if err != nil {
 		return nil, nil, err
 	}
