@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -383,6 +384,16 @@ func TestConnection(t *testing.T) {
 	first.says(cut)
 	second.says(cut)
 	milan.connected(netv1alpha1.ConnectionError, netv1alpha1.ReasonNodesCutOff, "node n1")
+	if meta.IsStatusConditionTrue(milan.tunnel.Status.Conditions, netv1alpha1.ConditionUsable) {
+		t.Errorf("no node reaches the peer, and it is usable: %+v", milan.tunnel.Status.Conditions)
+	}
+	b.until("an event says so", func() bool {
+		var said eventsv1.EventList
+		b.must(b.List(t.Context(), &said))
+		return slices.ContainsFunc(said.Items, func(one eventsv1.Event) bool {
+			return one.Reason == netv1alpha1.ReasonNodesCutOff && one.Regarding.Name == "milan" && strings.Contains(one.Note, "node n1")
+		})
+	})
 	if took := time.Since(began); took < 3*time.Second || took > 10*time.Second {
 		t.Errorf("an error %s after the loss", took)
 	}

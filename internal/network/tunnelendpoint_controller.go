@@ -37,12 +37,14 @@ type tunnelReconciler struct {
 	*shared
 	// badSince is, by namespace, since when a connection is missed. There is one worker, so nothing guards it, nor paces.
 	badSince map[string]time.Time
+	// lost are, by namespace, the nodes that were cut off at the last look.
+	lost map[string][]string
 	// paces are by namespace, too.
 	paces map[string]*rate.Limiter
 }
 
 func setupTunnelEndpoint(mgr manager.Manager, s *shared) error {
-	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, paces: map[string]*rate.Limiter{}}
+	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, lost: map[string][]string{}, paces: map[string]*rate.Limiter{}}
 	everybody := handler.EnqueueRequestsFromMapFunc(s.everybody)
 	err := builder.ControllerManagedBy(mgr).Named("tunnelendpoint").
 		// One worker: two peers must not be given the same network. It waits for our own API server only.

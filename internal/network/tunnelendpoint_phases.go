@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +62,7 @@ func (r *tunnelReconciler) prune(ctx context.Context, s *tunnelScope) error {
 		return nil
 	}
 	delete(r.badSince, s.namespace)
+	delete(r.lost, s.namespace)
 	if s.fc == nil {
 		delete(r.paces, s.namespace)
 	}
@@ -292,7 +294,7 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 		return nil // its event brings us back
 	}
 	facts := &tunnelFacts{
-		tunnel: s.tunnel, heard: r.gateways.heardOf(), refused: s.refused, badSince: r.badSince[s.namespace],
+		tunnel: s.tunnel, heard: r.gateways.heardOf(), refused: s.refused, badSince: r.badSince[s.namespace], lost: r.lost[s.namespace],
 		now: r.options.Now(), namespace: r.options.Namespace,
 	}
 	var err error
@@ -312,6 +314,7 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 	if delete(r.badSince, s.namespace); !badSince.IsZero() {
 		r.badSince[s.namespace] = badSince
 	}
+	r.lost[s.namespace] = facts.cutOffNow()
 	s.again = again
 	intent := netapply.TunnelEndpoint(s.tunnel.Name, s.tunnel.Namespace).WithUID(s.tunnel.UID).WithStatus(statusApply(&status))
 	if err := r.own.ApplyStatusTo(ctx, intent, s.tunnel); client.IgnoreNotFound(err) != nil {
@@ -320,7 +323,17 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 	if before := s.tunnel.Status.Connection.Status; before != status.Connection.Status {
 		log.FromContext(ctx).Info("tunnel changed", "clusterID", s.peer.ClusterID, "status", status.Connection.Status, "before", before, "why", status.Connection.StatusMessage)
 	}
+	r.tellCutOff(s, &status)
 	return nil
+}
+
+// tellCutOff makes an event of nodes that are cut off, where an administrator looks at them: with the peer, whenever others are.
+func (r *tunnelReconciler) tellCutOff(s *tunnelScope, status *netv1alpha1.TunnelEndpointStatus) {
+	now := meta.FindStatusCondition(status.Conditions, netv1alpha1.ConditionConnected)
+	before := meta.FindStatusCondition(s.tunnel.Status.Conditions, netv1alpha1.ConditionConnected)
+	if now.Reason == netv1alpha1.ReasonNodesCutOff && (before == nil || before.Message != now.Message) && s.fc != nil {
+		r.events.Eventf(s.fc, nil, corev1.EventTypeWarning, netv1alpha1.ReasonNodesCutOff, "ProbeNetwork", "%s", now.Message)
+	}
 }
 
 func statusApply(status *netv1alpha1.TunnelEndpointStatus) *netapply.TunnelEndpointStatusApplyConfiguration {
