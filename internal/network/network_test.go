@@ -5,6 +5,7 @@ package network
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -561,4 +562,66 @@ func TestPendingBalancer(t *testing.T) {
 	if milan.ours.Spec.EndpointIP != "203.0.113.9" || milan.ours.Spec.BackendConfig["port"] != "5871" {
 		t.Errorf("told %+v", milan.ours.Spec)
 	}
+}
+
+// TestNodePorts: what peers are told of a gateway behind node ports follows its pod, its nodes and the Service.
+func TestNodePorts(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	second := b.node("n2", "192.0.2.2", true)
+	b.node("n3", "192.0.2.3", false)
+	b.editStatus(second, func() {
+		second.Status.Addresses = []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: "192.0.2.2"}, {Type: corev1.NodeExternalIP, Address: "198.51.100.2"}, {Type: corev1.NodeHostName, Address: "n2"},
+		}
+	})
+	service := b.service(0, corev1.ServiceTypeNodePort)
+	port := service.Spec.Ports[1].NodePort
+	if port == 0 {
+		t.Fatal("the API server gave the Service no node port")
+	}
+	b.run()
+	milan := b.peer("milan")
+	milan.outgoing(discoveryv1alpha1.StatusEstablished)
+	told := func(what string, want ...string) {
+		t.Helper()
+		var got []string
+		defer func() {
+			if t.Failed() {
+				t.Logf("told %v, want %v", got, want)
+			}
+		}()
+		b.until(what, func() bool {
+			if got = nil; !b.there(milan.ours) {
+				return false
+			}
+			spec := milan.ours.Spec
+			if carriers := spec.Lanes[0].Carriers; len(carriers) == 1 {
+				if got = carriers[0].Addresses; carriers[0].Port != port || spec.EndpointIP != got[0] || spec.BackendConfig["port"] != strconv.Itoa(int(port)) {
+					return false
+				}
+			}
+			return slices.Equal(got, want)
+		})
+	}
+	told("nodes that are Ready", "192.0.2.1", "198.51.100.2", "192.0.2.2")
+	pod := b.gateway(0, "n2").pod
+	told("the node of the pod first", "198.51.100.2", "192.0.2.2", "192.0.2.1")
+	b.edit(service, func() { service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
+	told("only that one serves", "198.51.100.2", "192.0.2.2")
+	b.must(b.Delete(t.Context(), second))
+	told("its node is gone")
+	milan.published(netv1alpha1.ReasonGatewayNoAddress, "externalTrafficPolicy is Local")
+	b.must(b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	b.edit(service, func() { service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster })
+	told("the others serve again", "192.0.2.1")
+	milan.published(netv1alpha1.ReasonAnswerPending, "")
+	b.edit(service, func() { service.Spec.Ports[1].NodePort = 0 }) // another one is given
+	b.read(service)
+	port = service.Spec.Ports[1].NodePort
+	told("at the port that it has now", "192.0.2.1")
+	first := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	b.editStatus(first, func() { first.Status.Conditions[0].Status = corev1.ConditionUnknown })
+	told("no node is Ready")
+	milan.published(netv1alpha1.ReasonGatewayNoAddress, "no Ready node")
 }
