@@ -49,7 +49,9 @@ func TestPeers(t *testing.T) {
 	const tenant = "liqo-tenant-rome-000000"
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: tenant, Name: "liqo-peer"}
 	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant, Labels: map[string]string{"discovery.liqo.io/tenant-namespace": "true"}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant, Labels: map[string]string{
+			"discovery.liqo.io/tenant-namespace": "true", "discovery.liqo.io/cluster-id": "rome-id",
+		}}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "peer"}, Subjects: []rbacv1.Subject{subject},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-peering-basic"},
@@ -76,12 +78,16 @@ func TestPeers(t *testing.T) {
 		err     error
 		allowed bool
 	}{
-		{"a copy", c.Create(ctx, config(tenant, "another", false), client.DryRunAll), true},
+		{"the copy", c.Create(ctx, config(tenant, "network-rome-id", false), client.DryRunAll), true},
+		{"the copy, applied", c.Apply(ctx, client.ApplyConfigurationFromUnstructured(config(tenant, "network-rome-id", false)), client.FieldOwner("peer"), client.DryRunAll), true},
 		{"its spec", patch(ctx, c, config(tenant, "theirs", false), "", `{"spec":{"endpointIP":"192.0.2.8"}}`), true},
 		{"its end", c.Delete(ctx, config(tenant, "theirs", false), client.DryRunAll), true},
 		{"the answer to ours", patch(ctx, c, config(tenant, "ours", true), "status", `{"status":{"processed":true,"podCIDRNAT":"None"}}`), true},
 		{"a request", c.Create(ctx, slice(tenant, "another", false), client.DryRunAll), true},
 
+		{"one more copy", c.Create(ctx, config(tenant, "network-milan-id", false), client.DryRunAll), false},
+		{"any number of copies", c.Create(ctx, anyName(config(tenant, "", false)), client.DryRunAll), false},
+		{"one more copy, applied", c.Apply(ctx, client.ApplyConfigurationFromUnstructured(config(tenant, "x", false)), client.FieldOwner("peer"), client.DryRunAll), false},
 		{"an original", c.Create(ctx, config(tenant, "evil", true), client.DryRunAll), false},
 		{"ours", patch(ctx, c, config(tenant, "ours", true), "", `{"spec":{"endpointIP":"192.0.2.8"}}`), false},
 		{"ours becomes theirs", patch(ctx, c, config(tenant, "ours", true), "", `{"metadata":{"labels":{"liqo.io/replicated":"true","liqo.io/replication":"false"}}}`), false},
@@ -101,6 +107,11 @@ func TestPeers(t *testing.T) {
 			t.Errorf("%s: %v, want allowed: %t", test.what, test.err, test.allowed)
 		}
 	}
+}
+
+func anyName(object *unstructured.Unstructured) *unstructured.Unstructured {
+	object.SetGenerateName("network-")
+	return object
 }
 
 func patch(ctx context.Context, c client.Client, object client.Object, part, text string) error {

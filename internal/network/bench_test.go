@@ -253,7 +253,8 @@ func (b *bench) peer(name string) *peer {
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.ClusterID: id.ClusterID}},
 			Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &id, ForeignAuthURL: "https://" + name, OutgoingPeeringEnabled: discoveryv1alpha1.PeeringNo},
 		},
-		ours: &netv1alpha1.NetworkConfig{ObjectMeta: at}, tunnel: &netv1alpha1.TunnelEndpoint{ObjectMeta: at},
+		ours:   &netv1alpha1.NetworkConfig{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: b.options.Local.NetworkConfigName()}},
+		tunnel: &netv1alpha1.TunnelEndpoint{ObjectMeta: at},
 	}
 	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: at.Namespace}})
 	b.bind(at.Namespace, b.marks()["liqo-tenant"])
@@ -281,8 +282,13 @@ func testKey(n byte) string {
 // says writes the peer's copy as the peer would.
 func (p *peer) says(pods, external string, key byte) {
 	p.t.Helper()
-	p.copy = &netv1alpha1.NetworkConfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.id.TenantNamespace(), Name: p.options.Local.UniqueName(), Labels: map[string]string{
+	p.copy = p.claims(pods, external, key)
+	p.create(p.copy)
+}
+
+func (p *peer) claims(pods, external string, key byte) *netv1alpha1.NetworkConfig {
+	return &netv1alpha1.NetworkConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.id.TenantNamespace(), Name: p.id.NetworkConfigName(), Labels: map[string]string{
 			labels.Replication: "false", labels.Replicated: "true", labels.OriginID: p.id.ClusterID, labels.RemoteID: p.options.Local.ClusterID,
 			labels.Ownership: labels.OwnershipConfig,
 		}},
@@ -296,7 +302,6 @@ func (p *peer) says(pods, external string, key byte) {
 			},
 		},
 	}
-	p.create(p.copy)
 }
 
 // answers writes the status of ours as the peer would.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/network/ipam"
 )
@@ -20,6 +21,8 @@ import (
 type book struct {
 	options Options
 	live    client.Reader
+	// own has the endpoints of our API server and the Services of our gateways.
+	own client.Reader
 
 	mu       sync.Mutex
 	external netip.Prefix
@@ -30,19 +33,34 @@ type records struct {
 	nodes   []corev1.Node
 	configs []netv1alpha1.NetworkConfig
 	tunnels []netv1alpha1.TunnelEndpoint
+	fcs     []discoveryv1alpha1.ForeignCluster
 }
 
-// readRecords lists them from a cache, or live.
-func readRecords(ctx context.Context, from client.Reader) (*records, error) {
+// readRecords lists them from a cache, or live. Of the NetworkConfigs, only those that count are kept: one of ours and one of the peer for each.
+func readRecords(ctx context.Context, from client.Reader, local discoveryv1alpha1.ClusterIdentity) (*records, error) {
 	var nodes corev1.NodeList
 	var configs netv1alpha1.NetworkConfigList
 	var tunnels netv1alpha1.TunnelEndpointList
-	for _, list := range []client.ObjectList{&nodes, &configs, &tunnels} {
+	var fcs discoveryv1alpha1.ForeignClusterList
+	for _, list := range []client.ObjectList{&nodes, &configs, &tunnels, &fcs} {
 		if err := from.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list who has which network: %w", err)
 		}
 	}
-	return &records{nodes: nodes.Items, configs: configs.Items, tunnels: tunnels.Items}, nil
+	theirs := map[string]string{} // by namespace
+	for i := range fcs.Items {
+		if fc := &fcs.Items[i]; fc.Spec.ClusterIdentity != nil {
+			theirs[fc.Status.TenantNamespace.Local] = fc.Spec.ClusterIdentity.NetworkConfigName()
+		}
+	}
+	var counts []netv1alpha1.NetworkConfig
+	for i := range configs.Items {
+		config := &configs.Items[i]
+		if isOwn(config) && config.Name == local.NetworkConfigName() || isCopy(config) && config.Name == theirs[config.Namespace] {
+			counts = append(counts, *config)
+		}
+	}
+	return &records{nodes: nodes.Items, configs: counts, tunnels: tunnels.Items, fcs: fcs.Items}, nil
 }
 
 // External is this cluster's external network, chosen once.
@@ -52,7 +70,7 @@ func (b *book) External(ctx context.Context) (netip.Prefix, error) {
 	if b.external.IsValid() {
 		return b.external, nil
 	}
-	all, err := readRecords(ctx, b.live)
+	all, err := readRecords(ctx, b.live, b.options.Local)
 	if err != nil {
 		return netip.Prefix{}, err
 	}
@@ -61,7 +79,10 @@ func (b *book) External(ctx context.Context) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("list address mappings: %w", err)
 	}
 	bits := b.options.PodCIDRs[0].Bits()
-	pools := b.emptyPools(all)
+	pools, err := b.emptyPools(ctx, all)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
 	for _, a := range agreed(all) {
 		pools.Restore(a)
 	}
@@ -127,7 +148,8 @@ func byAge[T any, P interface {
 	return sorted
 }
 
-func (b *book) emptyPools(all *records) *ipam.Pools {
+// emptyPools has what is used without an assignment. What is ours is so for good; addresses of others are only avoided.
+func (b *book) emptyPools(ctx context.Context, all *records) (*ipam.Pools, error) {
 	pools := &ipam.Pools{Networks: slices.Concat(ipam.DefaultNetworks(), b.options.Pools), Used: b.options.ownNetworks()}
 	for _, network := range b.options.Reserved {
 		pools.Used = append(pools.Used, ipam.Use{Name: ipam.ReservedName, Network: network})
@@ -143,7 +165,17 @@ func (b *book) emptyPools(all *records) *ipam.Pools {
 			}
 		}
 	}
-	return pools
+	servers, err := apiServers(ctx, b.own)
+	if err != nil {
+		return nil, err
+	}
+	var services corev1.ServiceList
+	if err := b.own.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Services of gateways: %w", err)
+	}
+	pools.Used = append(pools.Used, servers...)
+	pools.Avoid = spokenWith(all.tunnels, all.fcs, services.Items)
+	return pools, nil
 }
 
 // pools is the allocator, with everything that is on record.
@@ -152,7 +184,10 @@ func (b *book) pools(ctx context.Context, all *records) (*ipam.Pools, error) {
 	if err != nil {
 		return nil, err
 	}
-	pools := b.emptyPools(all)
+	pools, err := b.emptyPools(ctx, all)
+	if err != nil {
+		return nil, err
+	}
 	pools.Used = append(pools.Used, ipam.Use{Name: "external network", Network: external})
 	for _, a := range slices.Concat(agreed(all), answered(all)) { // the most trusted first
 		pools.Restore(a)

@@ -28,7 +28,8 @@ func refuse(reason, format string, values ...any) *refusal {
 	return &refusal{reason, fmt.Sprintf(format, values...)}
 }
 
-// readClaim checks the copy of a peer's NetworkConfig. The peer may be anybody: it gets nothing but what is checked here. inside are networks with no gateway of it.
+// readClaim checks the copy of a peer's NetworkConfig. The peer may be anybody: it gets nothing but what is checked here. inside are networks with no gateway of it;
+// that one is in a network that it claims does not matter: this network is seen as another one.
 func readClaim(theirs *netv1alpha1.NetworkConfig, localID string, inside []netip.Prefix) (claim, *refusal) {
 	spec := &theirs.Spec
 	if spec.Cluster.ClusterID != localID {
@@ -57,7 +58,7 @@ func readClaim(theirs *netv1alpha1.NetworkConfig, localID string, inside []netip
 		}
 		*network.into = parsed
 	}
-	lanes, err := readLanes(spec, slices.Concat(inside, []netip.Prefix{c.pods, c.external}))
+	lanes, err := readLanes(spec, inside)
 	if err != nil {
 		return claim{}, refuse(netv1alpha1.ReasonLaneInvalid, "%v", err)
 	}
@@ -145,14 +146,33 @@ func readCarriers(said []netv1alpha1.Carrier, inside []netip.Prefix) ([]netv1alp
 		if len(one.Addresses) == 0 || len(one.Addresses) > maxAddresses {
 			return nil, fmt.Errorf("%d addresses, want 1 to %d", len(one.Addresses), maxAddresses)
 		}
-		for _, address := range one.Addresses {
-			if err := checkRemote(address, inside); err != nil {
-				return nil, err
-			}
+		addresses, err := readAddresses(one.Addresses, inside)
+		if err != nil {
+			return nil, err
 		}
-		carriers = append(carriers, netv1alpha1.Carrier{Type: carrierUDP, Addresses: slices.Clone(one.Addresses), Port: one.Port})
+		carriers = append(carriers, netv1alpha1.Carrier{Type: carrierUDP, Addresses: addresses, Port: one.Port})
 	}
 	return carriers, nil
+}
+
+// readAddresses leaves out those that mean something else here: nodes of the peer that have a public address have a private one, too, which
+// may well be that of a node here. If nothing is left, that is why.
+func readAddresses(said []string, inside []netip.Prefix) (addresses []string, err error) {
+	var elsewhere error
+	for _, address := range said {
+		if err := checkRemote(address, nil); err != nil {
+			return nil, err
+		}
+		if err := checkRemote(address, inside); err != nil {
+			elsewhere = err
+			continue
+		}
+		addresses = append(addresses, address)
+	}
+	if len(addresses) == 0 {
+		return nil, elsewhere
+	}
+	return addresses, nil
 }
 
 // readAnswer says as what the peer sees our two networks.

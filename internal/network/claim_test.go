@@ -4,6 +4,7 @@ package network
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,16 @@ func TestReadClaim(t *testing.T) {
 	}
 	if got.pods.String() != "10.1.0.0/16" || got.external.String() != "10.2.0.0/16" || len(got.lanes) != 2 || got.lanes[0].Number != 0 || len(got.lanes[0].Carriers) != 1 {
 		t.Errorf("%+v", got)
+	}
+	within := testClaim()
+	within.Spec.Lanes[1].Carriers[1].Addresses[1] = "10.1.3.4" // its own network, which is seen as another one
+	if got, refused = readClaim(within, "rome-id", nil); refused != nil || got.lanes[0].Carriers[0].Addresses[1] != "10.1.3.4" {
+		t.Errorf("a gateway in its own network: %+v, %v", got, refused)
+	}
+	within.Spec.Lanes[1].Carriers[1].Addresses = []string{"10.200.0.1", "203.0.113.7", "10.200.0.2"} // what is another host here is left out
+	if got, refused = readClaim(within, "rome-id", []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16")}); refused != nil ||
+		!slices.Equal(got.lanes[0].Carriers[0].Addresses, []string{"203.0.113.7"}) {
+		t.Errorf("a gateway at three addresses: %+v, %v", got, refused)
 	}
 	documented := testClaim()
 	documented.Spec.Lanes = nil
@@ -81,9 +92,7 @@ func TestClaimRefused(t *testing.T) {
 		"line breaks":  {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = testKey(9) + "\n" }, netv1alpha1.ReasonLaneInvalid},
 		"bits unused":  {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = strings.Repeat("A", 42) + "B=" }, netv1alpha1.ReasonLaneInvalid},
 		"loopback":     {func(s *netv1alpha1.NetworkConfigSpec) { carrier(s).Addresses[1] = "127.0.0.1" }, netv1alpha1.ReasonLaneInvalid},
-		"our pods":     {func(s *netv1alpha1.NetworkConfigSpec) { carrier(s).Addresses[1] = "10.200.3.4" }, netv1alpha1.ReasonLaneInvalid},
-		"its own pods": {func(s *netv1alpha1.NetworkConfigSpec) { carrier(s).Addresses[1] = "10.1.3.4" }, netv1alpha1.ReasonLaneInvalid},
-		"its external": {func(s *netv1alpha1.NetworkConfigSpec) { carrier(s).Addresses[1] = "10.2.3.4" }, netv1alpha1.ReasonLaneInvalid},
+		"our pods":     {func(s *netv1alpha1.NetworkConfigSpec) { carrier(s).Addresses = []string{"10.200.3.4", "10.200.3.5"} }, netv1alpha1.ReasonLaneInvalid},
 		"no domain":    {func(s *netv1alpha1.NetworkConfigSpec) { carrier(s).Addresses[1] = "gw" }, netv1alpha1.ReasonLaneInvalid},
 		"a Service":    {func(s *netv1alpha1.NetworkConfigSpec) { carrier(s).Addresses[1] = "kube-dns.kube-system" }, netv1alpha1.ReasonLaneInvalid},
 		"ours by name": {func(s *netv1alpha1.NetworkConfigSpec) { carrier(s).Addresses[1] = "kubernetes.default" }, netv1alpha1.ReasonLaneInvalid},

@@ -79,7 +79,12 @@ func endpointOf(service *corev1.Service, runsOn string, nodes []corev1.Node) end
 	case corev1.ServiceTypeNodePort:
 		at.port = port.NodePort
 		addresses = nodeAddresses(service, runsOn, nodes)
-		if len(addresses) == 0 {
+		switch local := service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal; {
+		case len(addresses) > 0:
+		case local:
+			at.problem = fmt.Sprintf("the node of its gateway pod alone serves NodePort Service %s/%s, whose externalTrafficPolicy is Local, and no such pod is on a node with an address; "+
+				"see `kubectl -n %[1]s get pods -l net.liqo.io/gateway=active -o wide`", service.Namespace, service.Name)
+		default:
 			at.problem = fmt.Sprintf("no Ready node has an address for NodePort Service %s/%s; see `kubectl get nodes -o wide`", service.Namespace, service.Name)
 		}
 	case corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName:
@@ -202,7 +207,7 @@ func checkHost(host string, inside []netip.Prefix) error {
 		}
 		for _, network := range inside {
 			if network.Contains(address) {
-				return fmt.Errorf("address %s is in %s, a network of this cluster", address, network)
+				return fmt.Errorf("address %s is in %s, which is of this cluster, or what it sees a peer as", address, network)
 			}
 		}
 		return nil

@@ -61,7 +61,9 @@ func TestEndpoint(t *testing.T) {
 		"no pod runs":              {kind: corev1.ServiceTypeNodePort, want: "198.51.100.2,192.0.2.2,192.0.2.3 31000"},
 		"stated node":              {kind: corev1.ServiceTypeNodePort, annotations: map[string]string{labels.GatewayNodeIP: "203.0.113.1"}, runsOn: "n3", want: "203.0.113.1,192.0.2.3,198.51.100.2,192.0.2.2 31000"},
 		"local traffic policy":     {kind: corev1.ServiceTypeNodePort, local: true, runsOn: "n3", want: "192.0.2.3 31000"},
-		"local, and no pod":        {kind: corev1.ServiceTypeNodePort, local: true, want: " 31000", problem: "no Ready node"},
+		"local, and no pod":        {kind: corev1.ServiceTypeNodePort, local: true, want: " 31000", problem: "externalTrafficPolicy is Local"},
+		"the pod's node is gone":   {kind: corev1.ServiceTypeNodePort, runsOn: "n9", want: "198.51.100.2,192.0.2.2,192.0.2.3 31000"},
+		"local, its node is gone":  {kind: corev1.ServiceTypeNodePort, local: true, runsOn: "n9", want: " 31000", problem: "externalTrafficPolicy is Local"},
 		"names an external thing":  {kind: corev1.ServiceTypeExternalName, want: " 5871"},
 		"empty override is a typo": {kind: corev1.ServiceTypeClusterIP, annotations: map[string]string{labels.OverrideAddress: ""}, want: " 5871", problem: `""`},
 	} {

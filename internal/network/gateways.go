@@ -15,12 +15,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	klabels "k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -46,11 +46,11 @@ const (
 
 // gateways follows the reports of the gateway pods, one connection each, and tells when one says something else.
 type gateways struct {
-	// cache holds the gateways' pods and Services, and the Secret with their keys, and nothing else.
-	cache   cache.Cache
-	client  *http.Client
-	port    int
-	changed chan event.TypedGenericEvent[string]
+	// cache holds the gateways' pods and Services, the Secret with their keys, where our API server is, and nothing else.
+	cache  cache.Cache
+	client *http.Client
+	port   int
+	news   *news
 
 	mu        sync.Mutex
 	followers map[string]*follower // by name of the pod
@@ -76,13 +76,16 @@ func newGateways(mgr manager.Manager, o *Options) (*gateways, error) {
 			&corev1.Pod{}:     here(cache.Config{LabelSelector: klabels.SelectorFromSet(klabels.Set{labels.Gateway: labels.GatewayActive})}),
 			&corev1.Service{}: here(cache.Config{LabelSelector: klabels.SelectorFromSet(klabels.Set{labels.Gateway: annotationTrue})}),
 			&corev1.Secret{}:  here(cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", KeysSecret)}),
+			&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{
+				corev1.NamespaceDefault: {FieldSelector: fields.OneTermEqualSelector("metadata.name", apiServerSlice)},
+			}},
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cache of gateways: %w", err)
 	}
 	g := &gateways{
-		cache: own, port: o.ReportPort, changed: make(chan event.TypedGenericEvent[string], 256), followers: map[string]*follower{}, client: reportClient(),
+		cache: own, port: o.ReportPort, news: newNews(), followers: map[string]*follower{}, client: reportClient(),
 	}
 	return g, mgr.Add(own)
 }
@@ -144,12 +147,12 @@ func (g *gateways) follow(ctx context.Context, pod *corev1.Pod, lane int) {
 		uid: string(pod.UID), stop: stop, stopped: make(chan struct{}),
 		heard: heard{lane: lane, pod: pod.Name, address: pod.Status.PodIP, silent: true},
 	}
-	f.alarm = time.AfterFunc(silence, func() { g.noteSilence(following, f) })
+	f.alarm = time.AfterFunc(silence, func() { g.noteSilence(f) })
 	g.mu.Lock()
 	g.followers[pod.Name] = f
 	g.mu.Unlock()
 	go g.run(following, f)
-	g.tell(ctx, everyPeer)
+	g.news.tell(everyPeer)
 }
 
 func (g *gateways) unfollow(name string) {
@@ -162,7 +165,7 @@ func (g *gateways) unfollow(name string) {
 	}
 	f.stop()
 	<-f.stopped
-	g.tell(context.Background(), everyPeer)
+	g.news.tell(everyPeer)
 }
 
 func (g *gateways) stopAll() {
@@ -174,15 +177,6 @@ func (g *gateways) stopAll() {
 	g.mu.Unlock()
 	for _, name := range names {
 		g.unfollow(name)
-	}
-}
-
-// tell never blocks: who is behind by so much looks at everything anyway.
-func (g *gateways) tell(ctx context.Context, clusterID string) {
-	select {
-	case g.changed <- event.TypedGenericEvent[string]{Object: clusterID}:
-	default:
-		log.FromContext(ctx).V(1).Info("change of a gateway not told, too many wait", "clusterID", clusterID)
 	}
 }
 
@@ -225,13 +219,13 @@ func (g *gateways) run(ctx context.Context, f *follower) {
 }
 
 // noteSilence says so once.
-func (g *gateways) noteSilence(ctx context.Context, f *follower) {
+func (g *gateways) noteSilence(f *follower) {
 	g.mu.Lock()
 	news := !f.heard.silent
 	f.heard.silent = true
 	g.mu.Unlock()
 	if news {
-		g.tell(ctx, everyPeer)
+		g.news.tell(everyPeer)
 	}
 }
 
@@ -264,7 +258,7 @@ func (g *gateways) listen(ctx context.Context, f *follower) (lines int, err erro
 		lines++
 		watchdog.Reset(silence)
 		f.alarm.Reset(silence)
-		g.note(ctx, f, &said)
+		g.note(f, &said)
 	}
 	if err := scanner.Err(); err != nil {
 		return lines, fmt.Errorf("read gateway at %s: %w", f.heard.address, err)
@@ -273,7 +267,7 @@ func (g *gateways) listen(ctx context.Context, f *follower) (lines int, err erro
 }
 
 // note keeps a line, and tells of the peers of which it says something that is worth writing.
-func (g *gateways) note(ctx context.Context, f *follower, said *report.Gateway) {
+func (g *gateways) note(f *follower, said *report.Gateway) {
 	g.mu.Lock()
 	before := f.heard
 	f.heard.said, f.heard.at, f.heard.silent = *said, time.Now(), false
@@ -282,6 +276,6 @@ func (g *gateways) note(ctx context.Context, f *follower, said *report.Gateway) 
 	f.heard.told = toldLatencies(before.told, said, news)
 	g.mu.Unlock()
 	for _, clusterID := range news {
-		g.tell(ctx, clusterID)
+		g.news.tell(clusterID)
 	}
 }

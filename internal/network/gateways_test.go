@@ -4,10 +4,12 @@ package network
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -15,7 +17,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/event"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/internal/network/report"
 )
@@ -32,7 +36,7 @@ func follower1(t *testing.T, handler http.HandlerFunc) *gateways {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gateways{port: number, changed: make(chan event.TypedGenericEvent[string], 256), followers: map[string]*follower{}, client: reportClient()}
+	g := &gateways{port: number, news: newNews(), followers: map[string]*follower{}, client: reportClient()}
 	g.follow(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "gateway", UID: "1"}, Status: corev1.PodStatus{PodIP: host}}, 0)
 	t.Cleanup(func() {
 		g.stopAll()
@@ -49,7 +53,7 @@ func wait(t *testing.T, g *gateways, what string, fits func(heard) bool) time.Du
 	limit := time.After(inTime)
 	for !fits(g.heardOf()[0]) {
 		select {
-		case <-g.changed:
+		case <-g.news.wake:
 		case <-limit:
 			t.Fatalf("not within %s: %s; last %+v", inTime, what, g.heardOf()[0])
 		}
@@ -121,9 +125,9 @@ func TestFollowNews(t *testing.T) {
 	next := func(want string) {
 		t.Helper()
 		select {
-		case got := <-g.changed:
-			if got.Object != want {
-				t.Errorf("told of %q, want %q", got.Object, want)
+		case <-g.news.wake:
+			if got := g.news.take(); !slices.Equal(got, []string{want}) {
+				t.Errorf("told of %q, want %q", got, want)
 			}
 		case <-time.After(inTime):
 			t.Fatalf("not told of %q", want)
@@ -143,4 +147,49 @@ func TestFollowNews(t *testing.T) {
 	lines <- line(false)
 	lines <- `{"error":"no device","peers":[{"clusterID":"milan-id"}]}` + "\n"
 	next(everyPeer)
+}
+
+// TestNoNewsIsLost: however many peers change while nobody looks, each is looked at, once.
+func TestNoNewsIsLost(t *testing.T) {
+	t.Parallel()
+	g := &gateways{news: newNews()}
+	f := &follower{heard: heard{silent: true}, alarm: time.AfterFunc(time.Hour, func() {})}
+	defer f.alarm.Stop()
+	const many = 1000
+	said := &report.Gateway{}
+	for i := range many {
+		said.Peers = append(said.Peers, report.Peer{ClusterID: fmt.Sprintf("peer-%d", i)})
+	}
+	g.note(f, said) // the first word: all of them
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	if got := g.news.take(); !slices.Equal(got, []string{everyPeer}) {
+		t.Fatalf("told of %d peers, want all at once", len(got))
+	}
+	for _, up := range []bool{true, false} {
+		next := &report.Gateway{}
+		for _, peer := range said.Peers {
+			next.Peers = append(next.Peers, report.Peer{ClusterID: peer.ClusterID, Up: up})
+		}
+		g.note(f, next)
+	}
+	if err := g.news.source(func(_ context.Context, clusterID string) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: clusterID}}}
+	}).Start(ctx, queue); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for range many {
+		request, ended := queue.Get()
+		if ended {
+			t.Fatal("the queue ended")
+		}
+		seen[request.Name]++
+		queue.Done(request)
+	}
+	if len(seen) != many || queue.Len() > 0 {
+		t.Errorf("%d of %d peers looked at, %d more looks wait", len(seen), many, queue.Len())
+	}
 }

@@ -3,13 +3,17 @@
 package network
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -205,6 +209,80 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestOneConfigCounts: however many copies a peer writes, one counts, nothing is done for the others, and that is said once.
+func TestOneConfigCounts(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	bad := b.peer("bad")
+	bad.outgoing(discoveryv1alpha1.StatusEstablished)
+	const many = 200
+	for i := range many { // older than the one that counts
+		stray := bad.claims("10.55.0.0/16", "10.56.0.0/16", 9)
+		stray.Name = fmt.Sprintf("network-%d", i)
+		b.create(stray)
+	}
+	b.run()
+	bad.published(netv1alpha1.ReasonAnswerPending, "")
+	bad.says("10.201.0.0/16", "10.202.0.0/16", 1)
+	bad.answers("None", "None")
+	bad.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	if spec := bad.tunnel.Spec; spec.RemotePodCIDR != "10.201.0.0/16" || spec.Lanes[0].PublicKey != testKey(1) {
+		t.Errorf("agreed %+v", spec)
+	}
+	var all netv1alpha1.NetworkConfigList
+	b.must(b.List(t.Context(), &all, client.InNamespace(bad.copy.Namespace)))
+	for i := range all.Items {
+		if one := &all.Items[i]; isCopy(one) && one.Name != bad.copy.Name && one.Status.ObservedGeneration > 0 {
+			t.Errorf("%s is answered", one.Name)
+		}
+	}
+	b.until("it is said of the ForeignCluster", func() bool {
+		var said eventsv1.EventList
+		b.must(b.List(t.Context(), &said))
+		n := 0
+		for i := range said.Items {
+			if one := &said.Items[i]; one.Reason == "NetworkConfigIgnored" && one.Regarding.Name == "bad" && strings.Contains(one.Note, bad.copy.Name) {
+				n++
+			}
+		}
+		if n > 1 {
+			t.Fatalf("said %d times", n)
+		}
+		return n == 1
+	})
+	writes := b.writes.Load()
+	for i := range 20 {
+		stray := &netv1alpha1.NetworkConfig{ObjectMeta: metav1.ObjectMeta{Namespace: bad.copy.Namespace, Name: fmt.Sprintf("network-%d", i)}}
+		b.edit(stray, func() { stray.Spec.Lanes[0].Carriers[0].Port = 7000 })
+	}
+	// Nor does the key of one that does not count bar others.
+	good := b.peer("good")
+	good.outgoing(discoveryv1alpha1.StatusEstablished)
+	good.says("10.55.0.0/16", "10.56.0.0/16", 9)
+	good.seen("None", "None")
+	if got := b.writes.Load() - writes; got > 4 {
+		t.Errorf("%d writes for what does not count and one claim", got)
+	}
+}
+
+// TestOldNameGoes: what an earlier version told under another name is taken back.
+func TestOldNameGoes(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	milan := b.peer("milan")
+	milan.outgoing(discoveryv1alpha1.StatusEstablished)
+	old := milan.claims("10.200.0.0/16", "10.0.0.0/16", 9)
+	old.Name, old.Labels = milan.id.UniqueName(), map[string]string{labels.Replication: "true", labels.RemoteID: milan.id.ClusterID, labels.Ownership: labels.OwnershipConfig}
+	b.create(old)
+	b.run()
+	milan.published(netv1alpha1.ReasonAnswerPending, "")
+	if b.there(old) {
+		t.Error("two tell of our network")
+	}
+}
+
 // TestExternalStays: a peer that claims our external network while nobody looks gets another one, and ours stays.
 func TestExternalStays(t *testing.T) {
 	b := newBench(t)
@@ -307,6 +385,16 @@ func TestConnection(t *testing.T) {
 	first.says(cut)
 	second.says(cut)
 	milan.connected(netv1alpha1.ConnectionError, netv1alpha1.ReasonNodesCutOff, "node n1")
+	if meta.IsStatusConditionTrue(milan.tunnel.Status.Conditions, netv1alpha1.ConditionUsable) {
+		t.Errorf("no node reaches the peer, and it is usable: %+v", milan.tunnel.Status.Conditions)
+	}
+	b.until("an event says so", func() bool {
+		var said eventsv1.EventList
+		b.must(b.List(t.Context(), &said))
+		return slices.ContainsFunc(said.Items, func(one eventsv1.Event) bool {
+			return one.Reason == netv1alpha1.ReasonNodesCutOff && one.Regarding.Name == "milan" && strings.Contains(one.Note, "node n1")
+		})
+	})
 	if took := time.Since(began); took < 3*time.Second || took > 10*time.Second {
 		t.Errorf("an error %s after the loss", took)
 	}
@@ -474,4 +562,66 @@ func TestPendingBalancer(t *testing.T) {
 	if milan.ours.Spec.EndpointIP != "203.0.113.9" || milan.ours.Spec.BackendConfig["port"] != "5871" {
 		t.Errorf("told %+v", milan.ours.Spec)
 	}
+}
+
+// TestNodePorts: what peers are told of a gateway behind node ports follows its pod, its nodes and the Service.
+func TestNodePorts(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	second := b.node("n2", "192.0.2.2", true)
+	b.node("n3", "192.0.2.3", false)
+	b.editStatus(second, func() {
+		second.Status.Addresses = []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: "192.0.2.2"}, {Type: corev1.NodeExternalIP, Address: "198.51.100.2"}, {Type: corev1.NodeHostName, Address: "n2"},
+		}
+	})
+	service := b.service(0, corev1.ServiceTypeNodePort)
+	port := service.Spec.Ports[1].NodePort
+	if port == 0 {
+		t.Fatal("the API server gave the Service no node port")
+	}
+	b.run()
+	milan := b.peer("milan")
+	milan.outgoing(discoveryv1alpha1.StatusEstablished)
+	told := func(what string, want ...string) {
+		t.Helper()
+		var got []string
+		defer func() {
+			if t.Failed() {
+				t.Logf("told %v, want %v", got, want)
+			}
+		}()
+		b.until(what, func() bool {
+			if got = nil; !b.there(milan.ours) {
+				return false
+			}
+			spec := milan.ours.Spec
+			if carriers := spec.Lanes[0].Carriers; len(carriers) == 1 {
+				if got = carriers[0].Addresses; carriers[0].Port != port || spec.EndpointIP != got[0] || spec.BackendConfig["port"] != strconv.Itoa(int(port)) {
+					return false
+				}
+			}
+			return slices.Equal(got, want)
+		})
+	}
+	told("nodes that are Ready", "192.0.2.1", "198.51.100.2", "192.0.2.2")
+	pod := b.gateway(0, "n2").pod
+	told("the node of the pod first", "198.51.100.2", "192.0.2.2", "192.0.2.1")
+	b.edit(service, func() { service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
+	told("only that one serves", "198.51.100.2", "192.0.2.2")
+	b.must(b.Delete(t.Context(), second))
+	told("its node is gone")
+	milan.published(netv1alpha1.ReasonGatewayNoAddress, "externalTrafficPolicy is Local")
+	b.must(b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	b.edit(service, func() { service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster })
+	told("the others serve again", "192.0.2.1")
+	milan.published(netv1alpha1.ReasonAnswerPending, "")
+	b.edit(service, func() { service.Spec.Ports[1].NodePort = 0 }) // another one is given
+	b.read(service)
+	port = service.Spec.Ports[1].NodePort
+	told("at the port that it has now", "192.0.2.1")
+	first := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	b.editStatus(first, func() { first.Status.Conditions[0].Status = corev1.ConditionUnknown })
+	told("no node is Ready")
+	milan.published(netv1alpha1.ReasonGatewayNoAddress, "no Ready node")
 }

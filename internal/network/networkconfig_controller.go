@@ -35,7 +35,7 @@ func setupNetworkConfig(mgr manager.Manager, s *shared) error {
 	r := &configReconciler{s}
 	everybody := handler.EnqueueRequestsFromMapFunc(s.everybody)
 	err := builder.ControllerManagedBy(mgr).Named("networkconfig").
-		Watches(&netv1alpha1.NetworkConfig{}, handler.EnqueueRequestsFromMapFunc(byNamespace)).
+		Watches(&netv1alpha1.NetworkConfig{}, handler.EnqueueRequestsFromMapFunc(s.byConfig)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(byPeer)).
 		Watches(&corev1.Node{}, everybody, builder.WithPredicates(nodeChanged())).
 		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Service{}, everybody)).
@@ -58,7 +58,7 @@ func (r *configReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	if to == nil {
 		return reconcile.Result{}, r.clear(ctx, namespace)
 	}
-	ours, _, err := r.configs(ctx, namespace, to.peer.ClusterID)
+	ours, _, err := r.configs(ctx, to)
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
@@ -72,8 +72,9 @@ func (r *configReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 
 // clear takes back what is in a namespace that is no peer's any more. The peer is asked for past the cache: a mistake would cut it off.
 func (r *configReconciler) clear(ctx context.Context, namespace string) error {
+	r.strays.Delete(namespace)
 	var all netv1alpha1.NetworkConfigList
-	if err := r.client.List(ctx, &all, client.InNamespace(namespace), client.MatchingLabels{labels.Ownership: labels.OwnershipConfig}); err != nil {
+	if err := r.client.List(ctx, &all, client.InNamespace(namespace), client.MatchingLabels{labels.Ownership: labels.OwnershipConfig}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list network configurations of %s: %w", namespace, err)
 	}
 	for i := range all.Items {
@@ -112,13 +113,16 @@ func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1
 	if err != nil || keys == nil {
 		return err // without keys there is nothing to tell; the event of the Secret brings us back
 	}
-	intent := netapply.NetworkConfig(to.peer.UniqueName(), to.namespace).
+	intent := netapply.NetworkConfig(r.options.Local.NetworkConfigName(), to.namespace).
 		WithLabels(map[string]string{
 			labels.Replication: annotationTrue, labels.RemoteID: to.peer.ClusterID, labels.ClusterID: to.peer.ClusterID,
 			labels.Ownership: labels.OwnershipConfig, labels.AppPartOf: labels.PartOf,
 		}).
 		WithSpec(configSpec(to, r.options.PodCIDRs[0].String(), external.String(), ends, keys))
 	if ours == nil {
+		if err := r.clearOld(ctx, to); err != nil {
+			return err
+		}
 		if cleared, err := r.clearName(ctx, to); err != nil || cleared {
 			return err
 		}
@@ -133,10 +137,26 @@ func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1
 	return client.IgnoreNotFound(r.own.ApplyStatusTo(ctx, status, ours))
 }
 
+// clearOld takes back what an earlier version told under another name.
+func (r *configReconciler) clearOld(ctx context.Context, to *tenancy) error {
+	var all netv1alpha1.NetworkConfigList
+	if err := r.client.List(ctx, &all, client.InNamespace(to.namespace), client.MatchingLabels{labels.Replication: annotationTrue}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list network configurations of %s: %w", to.namespace, err)
+	}
+	for i := range all.Items {
+		if one := &all.Items[i]; isOwn(one) && one.Name != r.options.Local.NetworkConfigName() {
+			if err := r.takeBack(ctx, one); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // clearName removes what a peer may have put in the place of ours: it writes into the same namespace. The event of it brings us back.
 func (r *configReconciler) clearName(ctx context.Context, to *tenancy) (bool, error) {
 	var there netv1alpha1.NetworkConfig
-	err := r.client.Get(ctx, client.ObjectKey{Namespace: to.namespace, Name: to.peer.UniqueName()}, &there)
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: to.namespace, Name: r.options.Local.NetworkConfigName()}, &there)
 	if err != nil || !isCopy(&there) {
 		return false, client.IgnoreNotFound(err)
 	}

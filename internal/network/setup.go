@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -31,6 +33,7 @@ import (
 
 // +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const annotationTrue = "true"
 
@@ -104,6 +107,9 @@ type shared struct {
 	own      *ssa.Applier  // in the name of the network
 	gateways *gateways
 	book     *book
+	events   events.EventRecorder
+	// strays are the tenant namespaces in which a peer was found to write what does not count.
+	strays sync.Map
 }
 
 // Setup registers the controllers of the network. The manager's scheme must know the groups net.liqo.io and discovery.liqo.io.
@@ -118,7 +124,8 @@ func Setup(mgr manager.Manager, o Options) error {
 	}
 	s := &shared{
 		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerNetwork),
-		gateways: gates, book: &book{options: o, live: mgr.GetAPIReader()},
+		gateways: gates, book: &book{options: o, live: mgr.GetAPIReader(), own: gates.cache},
+		events: mgr.GetEventRecorder(labels.OwnerNetwork),
 	}
 	return errors.Join(gates.setup(mgr), setupKeys(mgr, s), setupNetworkConfig(mgr, s), setupTunnelEndpoint(mgr, s), setupIPMapping(mgr, s))
 }
@@ -165,30 +172,40 @@ func (s *shared) tenancyOf(ctx context.Context, from client.Reader, namespace st
 	return nil, nil
 }
 
-// configs are the two NetworkConfigs of a tenant namespace; nil if not there.
-func (s *shared) configs(ctx context.Context, namespace, clusterID string) (ours, theirs *netv1alpha1.NetworkConfig, err error) {
-	var all netv1alpha1.NetworkConfigList
-	if err := s.client.List(ctx, &all, client.InNamespace(namespace)); err != nil {
-		return nil, nil, fmt.Errorf("list network configurations of %s: %w", namespace, err)
+// configs are the two NetworkConfigs of a tenant namespace; nil if not there. Only those of the expected names are looked at, however
+// many a peer has written.
+func (s *shared) configs(ctx context.Context, of *tenancy) (ours, theirs *netv1alpha1.NetworkConfig, err error) {
+	ours, theirs = &netv1alpha1.NetworkConfig{}, &netv1alpha1.NetworkConfig{}
+	for name, config := range map[string]*netv1alpha1.NetworkConfig{s.options.Local.NetworkConfigName(): ours, of.peer.NetworkConfigName(): theirs} {
+		if err := s.client.Get(ctx, client.ObjectKey{Namespace: of.namespace, Name: name}, config); client.IgnoreNotFound(err) != nil {
+			return nil, nil, fmt.Errorf("read network configuration %s/%s: %w", of.namespace, name, err)
+		}
 	}
-	ours, theirs = pick(all.Items, clusterID)
+	if !isOwn(ours) || ours.Labels[labels.RemoteID] != of.peer.ClusterID {
+		ours = nil
+	}
+	if !isCopy(theirs) || theirs.Labels[labels.OriginID] != of.peer.ClusterID {
+		theirs = nil
+	}
 	return ours, theirs, nil
 }
 
-// pick tells our NetworkConfig from the peer's copy. A peer may write several copies; the oldest one counts.
-func pick(all []netv1alpha1.NetworkConfig, clusterID string) (ours, theirs *netv1alpha1.NetworkConfig) {
-	for i := range all {
-		one := &all[i]
-		switch {
-		case isOwn(one):
-			if one.Labels[labels.RemoteID] == clusterID && (ours == nil || older(one, ours)) {
-				ours = one
-			}
-		case isCopy(one) && one.Labels[labels.OriginID] == clusterID && (theirs == nil || older(one, theirs)):
-			theirs = one
-		}
+// byConfig asks for a look at the namespace that a NetworkConfig is in, unless it is a peer's and not the one that counts. That is said once.
+func (s *shared) byConfig(ctx context.Context, object client.Object) []reconcile.Request {
+	config, ok := object.(*netv1alpha1.NetworkConfig)
+	if !ok || !isCopy(config) {
+		return byNamespace(ctx, object)
 	}
-	return ours, theirs
+	of, err := s.tenancyOf(ctx, s.client, config.Namespace)
+	if err != nil || of == nil || config.Name == of.peer.NetworkConfigName() || config.Name == s.options.Local.NetworkConfigName() {
+		return byNamespace(ctx, object) // whose it is, if that is not known yet, is asked there; so is what has the name of ours
+	}
+	if _, said := s.strays.LoadOrStore(config.Namespace, true); !said {
+		log.FromContext(ctx).Info("a peer writes network configurations that do not count", "clusterID", of.peer.ClusterID, "name", config.Name)
+		s.events.Eventf(of.fc, nil, corev1.EventTypeWarning, "NetworkConfigIgnored", "ReadNetworkConfig",
+			"NetworkConfig %s/%.60s of the peer is ignored, and so is any other one but %s", config.Namespace, config.Name, of.peer.NetworkConfigName())
+	}
+	return nil
 }
 
 func isCopy(config *netv1alpha1.NetworkConfig) bool {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -36,23 +37,25 @@ type tunnelReconciler struct {
 	*shared
 	// badSince is, by namespace, since when a connection is missed. There is one worker, so nothing guards it, nor paces.
 	badSince map[string]time.Time
+	// lost are, by namespace, the nodes that were cut off at the last look.
+	lost map[string][]string
 	// paces are by namespace, too.
 	paces map[string]*rate.Limiter
 }
 
 func setupTunnelEndpoint(mgr manager.Manager, s *shared) error {
-	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, paces: map[string]*rate.Limiter{}}
-	here := handler.EnqueueRequestsFromMapFunc(byNamespace)
+	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, lost: map[string][]string{}, paces: map[string]*rate.Limiter{}}
 	everybody := handler.EnqueueRequestsFromMapFunc(s.everybody)
 	err := builder.ControllerManagedBy(mgr).Named("tunnelendpoint").
 		// One worker: two peers must not be given the same network. It waits for our own API server only.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
-		Watches(&netv1alpha1.NetworkConfig{}, here).
-		Watches(&netv1alpha1.TunnelEndpoint{}, here).
+		Watches(&netv1alpha1.NetworkConfig{}, handler.EnqueueRequestsFromMapFunc(s.byConfig)).
+		Watches(&netv1alpha1.TunnelEndpoint{}, handler.EnqueueRequestsFromMapFunc(byNamespace)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(byPeer)).
 		Watches(&corev1.Node{}, everybody, builder.WithPredicates(nodeChanged())).
 		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Service{}, everybody)).
-		WatchesRawSource(source.TypedChannel(s.gateways.changed, handler.TypedEnqueueRequestsFromMapFunc(s.byID))).
+		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &discoveryv1.EndpointSlice{}, everybody)).
+		WatchesRawSource(s.gateways.news.source(s.byID)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up controller of tunnel endpoints: %w", err)

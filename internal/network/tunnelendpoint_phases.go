@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +45,7 @@ func (r *tunnelReconciler) observe(ctx context.Context, s *tunnelScope) error {
 	if i := slices.IndexFunc(tunnels.Items, func(t netv1alpha1.TunnelEndpoint) bool { return t.Name == s.peer.UniqueName() }); i >= 0 {
 		s.tunnel = &tunnels.Items[i]
 	}
-	s.ours, s.theirs, err = r.configs(ctx, s.namespace, s.peer.ClusterID)
+	s.ours, s.theirs, err = r.configs(ctx, of)
 	return err
 }
 
@@ -61,6 +62,7 @@ func (r *tunnelReconciler) prune(ctx context.Context, s *tunnelScope) error {
 		return nil
 	}
 	delete(r.badSince, s.namespace)
+	delete(r.lost, s.namespace)
 	if s.fc == nil {
 		delete(r.paces, s.namespace)
 	}
@@ -90,35 +92,28 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if !present(s.theirs) {
 		return nil
 	}
-	all, err := readRecords(ctx, r.client)
-	if err != nil {
-		return err
-	}
-	pools, err := r.book.pools(ctx, all)
-	if err != nil {
-		return err
-	}
-	if s.claim, s.refused = readClaim(s.theirs, r.options.Local.ClusterID, pools.Inside()); s.refused != nil {
-		return nil
-	}
 	lanes, err := r.ownLanes(ctx)
 	if err != nil {
 		return err
 	}
-	s.dropIdle(all, lanes)
-	if s.recall(pools) && s.sameLanes() {
-		return nil
-	}
-	if all, err = readRecords(ctx, r.live); err != nil {
+	_, pools, err := r.weigh(ctx, s, r.client, lanes)
+	if err != nil || s.refused != nil || s.recall(pools) && s.sameLanes() {
 		return err
 	}
-	s.dropIdle(all, lanes)
+	all, pools, err := r.weigh(ctx, s, r.live, lanes)
+	if err != nil || s.refused != nil {
+		return err
+	}
 	if r.checkKeys(ctx, s, all); s.refused != nil {
 		return nil
 	}
-	if pools, err = r.book.pools(ctx, all); err != nil {
+	servers, err := r.peerServers(ctx)
+	if err != nil {
 		return err
 	}
+	pools.Avoid = append(pools.Avoid, servers...)
+	// Its gateways are dialled at these, so they are in none of its networks as we see them.
+	pools.Used = append(pools.Used, carrierLiterals("gateway of the peer", s.claim.lanes)...)
 	if s.agreed.pods, _, err = pools.Acquire(s.namespace, ipam.PodNetwork, s.claim.pods); err == nil {
 		s.agreed.external, _, err = pools.Acquire(s.namespace, ipam.ExternalNetwork, s.claim.external)
 	}
@@ -129,6 +124,22 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 		s.refused = &refusal{netv1alpha1.ReasonNetworkInvalid, err.Error()}
 	}
 	return nil
+}
+
+// weigh reads the claim in view of what is on record.
+func (r *tunnelReconciler) weigh(ctx context.Context, s *tunnelScope, from client.Reader, lanes []int) (*records, *ipam.Pools, error) {
+	all, err := readRecords(ctx, from, r.options.Local)
+	if err != nil {
+		return nil, nil, err
+	}
+	pools, err := r.book.pools(ctx, all)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.claim, s.refused = readClaim(s.theirs, r.options.Local.ClusterID, pools.Inside()); s.refused == nil {
+		s.dropIdle(all, lanes)
+	}
+	return all, pools, nil
 }
 
 // recall takes what is on record, if both networks are.
@@ -283,7 +294,7 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 		return nil // its event brings us back
 	}
 	facts := &tunnelFacts{
-		tunnel: s.tunnel, heard: r.gateways.heardOf(), refused: s.refused, badSince: r.badSince[s.namespace],
+		tunnel: s.tunnel, heard: r.gateways.heardOf(), refused: s.refused, badSince: r.badSince[s.namespace], lost: r.lost[s.namespace],
 		now: r.options.Now(), namespace: r.options.Namespace,
 	}
 	var err error
@@ -303,6 +314,7 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 	if delete(r.badSince, s.namespace); !badSince.IsZero() {
 		r.badSince[s.namespace] = badSince
 	}
+	r.lost[s.namespace] = facts.cutOffNow()
 	s.again = again
 	intent := netapply.TunnelEndpoint(s.tunnel.Name, s.tunnel.Namespace).WithUID(s.tunnel.UID).WithStatus(statusApply(&status))
 	if err := r.own.ApplyStatusTo(ctx, intent, s.tunnel); client.IgnoreNotFound(err) != nil {
@@ -311,7 +323,17 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 	if before := s.tunnel.Status.Connection.Status; before != status.Connection.Status {
 		log.FromContext(ctx).Info("tunnel changed", "clusterID", s.peer.ClusterID, "status", status.Connection.Status, "before", before, "why", status.Connection.StatusMessage)
 	}
+	r.tellCutOff(s, &status)
 	return nil
+}
+
+// tellCutOff makes an event of nodes that are cut off, where an administrator looks at them: with the peer, whenever others are.
+func (r *tunnelReconciler) tellCutOff(s *tunnelScope, status *netv1alpha1.TunnelEndpointStatus) {
+	now := meta.FindStatusCondition(status.Conditions, netv1alpha1.ConditionConnected)
+	before := meta.FindStatusCondition(s.tunnel.Status.Conditions, netv1alpha1.ConditionConnected)
+	if now.Reason == netv1alpha1.ReasonNodesCutOff && (before == nil || before.Message != now.Message) && s.fc != nil {
+		r.events.Eventf(s.fc, nil, corev1.EventTypeWarning, netv1alpha1.ReasonNodesCutOff, "ProbeNetwork", "%s", now.Message)
+	}
 }
 
 func statusApply(status *netv1alpha1.TunnelEndpointStatus) *netapply.TunnelEndpointStatusApplyConfiguration {

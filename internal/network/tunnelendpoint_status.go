@@ -38,9 +38,11 @@ type tunnelFacts struct {
 	ready []string
 	// refused is why what the peer claims now is not used; the spec is what was agreed before.
 	refused *refusal
-	// badSince is when the connection was first seen missing, zero if it was there at the last look.
+	// badSince is when the connection was first seen to be worse than what is written, zero if it was not at the last look.
 	badSince time.Time
-	now      time.Time
+	// lost are the nodes that did not reach the peer at the last look: a gateway that is new has never heard them.
+	lost []string
+	now  time.Time
 	// namespace of the gateways, for advice.
 	namespace string
 }
@@ -65,19 +67,27 @@ func tunnelStatus(f *tunnelFacts) (status netv1alpha1.TunnelEndpointStatus, badS
 	f.setReady(&status)
 
 	legs := f.legs()
-	reason, message := judge(legs, f.cutOff())
+	cut, deaf := f.cutOff(), f.deaf()
+	reason, message := judge(legs, cut, deaf, f.namespace)
 	if working := slices.IndexFunc(legs, func(l leg) bool { return l.up }); working >= 0 {
 		describe(&status, f.tunnel, legs, working, f.now)
 	}
-	was := old.Connection.Status
-	connected := reason == netv1alpha1.ReasonConnected || reason == netv1alpha1.ReasonDegraded
-	if missing := f.unheard(); connected && was != "" && was != netv1alpha1.Connecting && len(missing) > 0 && len(missing) == len(f.ready) {
-		// At the beginning they had no time yet.
-		connected, reason = false, netv1alpha1.ReasonNodesCutOff
-		message += "; but no gateway hears any node: UDP 4879 between nodes and gateway pods may be blocked, or the agents may be gone, see `kubectl -n " + f.namespace + " get daemonset liqo-route`"
+	reaching := len(f.ready) - len(cut) - len(deaf)
+	now := howWell(reason, reaching, len(f.ready))
+	if was := written(old); now < was {
+		if badSince = f.badSince; badSince.IsZero() {
+			badSince = f.now
+		}
+		// A loss of all lanes began before it was noticed.
+		if alive := lastAlive(legs); !alive.IsZero() && alive.Before(badSince) {
+			badSince = alive
+		}
+		if left := badSince.Add(lostGrace).Sub(f.now); left > 0 {
+			return status, badSince, left // perhaps it comes back: what was said stands
+		}
 	}
-	switch {
-	case connected:
+	switch was := old.Connection.Status; {
+	case now == whole:
 		if missing := f.unheard(); len(missing) > 0 {
 			reason, message = netv1alpha1.ReasonDegraded, message+"; not heard by any gateway: "+names("node", missing)
 		}
@@ -85,22 +95,50 @@ func tunnelStatus(f *tunnelFacts) (status netv1alpha1.TunnelEndpointStatus, badS
 	case was != netv1alpha1.Connected && was != netv1alpha1.ConnectionError:
 		status.Connection.Status = netv1alpha1.Connecting
 	default:
-		badSince = f.badSince
-		if badSince.IsZero() {
-			badSince = f.now
-		}
-		// A loss of all lanes began before it was noticed.
-		if alive := lastAlive(legs); !alive.IsZero() && alive.Before(badSince) {
-			badSince = alive
-		}
-		if left := badSince.Add(lostGrace).Sub(f.now); was == netv1alpha1.Connected && left > 0 {
-			return status, badSince, left // perhaps it comes back: what was said stands
-		}
 		status.Connection.Status = netv1alpha1.ConnectionError
 	}
 	status.Connection.StatusMessage = message
-	f.set(&status.Conditions, netv1alpha1.ConditionConnected, connected, reason, message)
+	f.set(&status.Conditions, netv1alpha1.ConditionConnected, now == whole, reason, message)
+	if reason == netv1alpha1.ReasonNodesCutOff {
+		message = fmt.Sprintf("%d of %d nodes that are Ready reach the peer", reaching, len(f.ready))
+	}
+	f.set(&status.Conditions, netv1alpha1.ConditionUsable, now > none, reason, message)
 	return status, badSince, 0
+}
+
+// wellness is how well the connection works.
+type wellness int
+
+const (
+	// none of it does, or for too few nodes.
+	none wellness = iota
+	// partial: some nodes are cut off. The connection is not called established, but what runs at the peer is worth something.
+	partial
+	whole
+)
+
+// howWell judges by the reason, and by how many of the Ready nodes reach the peer.
+func howWell(reason string, reaching, ready int) wellness {
+	switch {
+	case reason == netv1alpha1.ReasonConnected || reason == netv1alpha1.ReasonDegraded:
+		return whole
+	case reason == netv1alpha1.ReasonNodesCutOff && reaching > 0 && 2*reaching >= ready:
+		return partial
+	default:
+		return none
+	}
+}
+
+// written is what stands in the status.
+func written(status *netv1alpha1.TunnelEndpointStatus) wellness {
+	switch {
+	case status.Connection.Status == netv1alpha1.Connected:
+		return whole
+	case meta.IsStatusConditionTrue(status.Conditions, netv1alpha1.ConditionUsable):
+		return partial
+	default:
+		return none
+	}
 }
 
 func (f *tunnelFacts) set(conditions *[]metav1.Condition, kind string, is bool, reason, message string) {
@@ -220,8 +258,8 @@ func lastAlive(legs []leg) (last time.Time) {
 	return last
 }
 
-// judge says how the whole stands. cut are the nodes that no lane works for.
-func judge(legs []leg, cut []string) (reason, message string) {
+// judge says how the whole stands. cut are the nodes that no lane works for, deaf those that no gateway hears any more.
+func judge(legs []leg, cut, deaf []string, namespace string) (reason, message string) {
 	var up, down []string
 	for i := range legs {
 		if legs[i].up {
@@ -238,9 +276,16 @@ func judge(legs []leg, cut []string) (reason, message string) {
 		return netv1alpha1.ReasonNoCommonLane, "no lane has a gateway in both clusters; see `kubectl get services -A -l net.liqo.io/gateway` in both"
 	case len(up) == 0:
 		return reason, strings.Join(down, "; ")
-	case len(cut) > 0:
-		return netv1alpha1.ReasonNodesCutOff, fmt.Sprintf("the gateways reach the peer on lane %s, but probes do not come back to %s; UDP between nodes and gateway pods may be blocked",
-			strings.Join(up, ", "), names("node", cut))
+	case len(cut)+len(deaf) > 0:
+		var seen []string
+		if len(cut) > 0 {
+			seen = append(seen, "probes do not come back to "+names("node", cut))
+		}
+		if len(deaf) > 0 {
+			seen = append(seen, "no gateway hears "+names("node", deaf))
+		}
+		return netv1alpha1.ReasonNodesCutOff, fmt.Sprintf("the gateways reach the peer on lane %s, but %s; UDP 4879 between nodes and gateway pods may be blocked, "+
+			"or the agents may be gone, see `kubectl -n %s get daemonset liqo-route`", strings.Join(up, ", "), strings.Join(seen, ", and "), namespace)
 	case len(down) > 0:
 		return netv1alpha1.ReasonDegraded, fmt.Sprintf("lane %s up; %s", strings.Join(up, ", "), strings.Join(down, "; "))
 	default:
@@ -277,7 +322,7 @@ func (f *tunnelFacts) cutOff() (cut []string) {
 	return cut
 }
 
-// unheard are the Ready nodes that no gateway heard.
+// unheard are the Ready nodes that no gateway hears.
 func (f *tunnelFacts) unheard() (missing []string) {
 	views := f.views()
 	for _, name := range f.ready {
@@ -287,6 +332,32 @@ func (f *tunnelFacts) unheard() (missing []string) {
 	}
 	return missing
 }
+
+// deaf are the unheard ones whose packets are lost, as far as can be seen: those that a gateway has heard before. One that none ever did
+// may be new, or none that runs an agent; but not all nodes at once, where there was a connection.
+func (f *tunnelFacts) deaf() []string {
+	missing, was := f.unheard(), f.tunnel.Status.Connection.Status
+	if len(missing) == len(f.ready) && (was == netv1alpha1.Connected || was == netv1alpha1.ConnectionError) {
+		return missing
+	}
+	return slices.DeleteFunc(missing, func(name string) bool { return !slices.Contains(f.lost, name) && !f.wasHeard(name) })
+}
+
+// wasHeard tells whether a gateway that reports has ever heard a node.
+func (f *tunnelFacts) wasHeard(name string) bool {
+	for lane := range f.heard {
+		h := f.heard[lane]
+		if peer := h.peer(f.tunnel.Spec.ClusterIdentity.ClusterID); peer != nil && !h.silent && slices.ContainsFunc(peer.Nodes, func(node report.Node) bool {
+			return node.Name == name && node.SilentMilliseconds >= 0
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// cutOffNow are all nodes that are known not to reach the peer.
+func (f *tunnelFacts) cutOffNow() []string { return slices.Concat(f.cutOff(), f.deaf()) }
 
 func names(what string, all []string) string {
 	all = slices.Sorted(slices.Values(all))

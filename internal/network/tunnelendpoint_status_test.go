@@ -65,12 +65,20 @@ func TestTunnelStatus(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"well":               {func(*tunnelFacts) {}, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 0, 1 up"},
-		"well again":         {func(*tunnelFacts) {}, netv1alpha1.ConnectionError, netv1alpha1.Connected, netv1alpha1.ReasonConnected, ""},
-		"one lane only":      {func(f *tunnelFacts) { f.change(1, down(9000)) }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "lane 0 up; lane 1: keys are agreed with 203.0.113.7:5871"},
-		"a lane of ours":     {func(f *tunnelFacts) { f.lanes = []int{1} }, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 1 up"},
-		"a node unheard":     {func(f *tunnelFacts) { f.ready = append(f.ready, "n3") }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "not heard by any gateway: node n3"},
-		"a node long silent": {func(f *tunnelFacts) { both(f, func(_ *heard, p *report.Peer) { p.Nodes[1].SilentMilliseconds = 5000 }) }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "node n2"},
+		"well":           {func(*tunnelFacts) {}, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 0, 1 up"},
+		"well again":     {func(*tunnelFacts) {}, netv1alpha1.ConnectionError, netv1alpha1.Connected, netv1alpha1.ReasonConnected, ""},
+		"one lane only":  {func(f *tunnelFacts) { f.change(1, down(9000)) }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "lane 0 up; lane 1: keys are agreed with 203.0.113.7:5871"},
+		"a lane of ours": {func(f *tunnelFacts) { f.lanes = []int{1} }, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 1 up"},
+		"a node unheard": {func(f *tunnelFacts) { f.ready = append(f.ready, "n3") }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "not heard by any gateway: node n3"},
+		"a node long silent": {func(f *tunnelFacts) {
+			both(f, func(_ *heard, p *report.Peer) { p.Nodes[1].SilentMilliseconds = 5000 })
+			f.badSince = noon.Add(-lostGrace)
+		}, netv1alpha1.Connected, netv1alpha1.ConnectionError, netv1alpha1.ReasonNodesCutOff, "no gateway hears node n2"},
+		"a node long silent, and the gateways are new": {func(f *tunnelFacts) {
+			both(f, func(_ *heard, p *report.Peer) { p.Nodes[1].SilentMilliseconds = -1 })
+			f.lost = []string{"n2"}
+		}, netv1alpha1.ConnectionError, netv1alpha1.ConnectionError, netv1alpha1.ReasonNodesCutOff, "no gateway hears node n2"},
+		"a node without an agent": {func(f *tunnelFacts) { f.ready = append(f.ready, "n3") }, netv1alpha1.ConnectionError, netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "node n3"},
 		"no node is heard": {func(f *tunnelFacts) {
 			both(f, func(_ *heard, p *report.Peer) {
 				p.Nodes[0].SilentMilliseconds, p.Nodes[1].SilentMilliseconds = 6000, -1
@@ -254,5 +262,69 @@ func TestWhatIsNew(t *testing.T) {
 	}
 	if told < 2 || told > 4 {
 		t.Errorf("told %d times", told)
+	}
+}
+
+// TestUsable: a few nodes that are cut off are said, and do not make the virtual node useless; most of them do.
+func TestUsable(t *testing.T) {
+	nodes := func(f *tunnelFacts, all, cut int) {
+		f.ready = nil
+		var views []report.Node
+		for i := range all {
+			view := report.Node{Name: fmt.Sprintf("n%03d", i), Lane: 0, SilentMilliseconds: 10}
+			if i < cut {
+				view.Lane = -1
+			}
+			f.ready, views = append(f.ready, view.Name), append(views, view)
+		}
+		both(f, func(_ *heard, p *report.Peer) { p.Nodes = views })
+	}
+	for _, row := range []struct {
+		all, cut int
+		usable   bool
+	}{{1, 0, true}, {1, 1, false}, {2, 1, true}, {2, 2, false}, {3, 1, true}, {3, 2, false}, {100, 1, true}, {100, 50, true}, {100, 51, false}} {
+		f := testFacts()
+		f.tunnel.Status, _, _ = tunnelStatus(f)
+		nodes(f, row.all, row.cut)
+		f.badSince = noon.Add(-lostGrace)
+		got, _, _ := tunnelStatus(f)
+		usable := meta.FindStatusCondition(got.Conditions, netv1alpha1.ConditionUsable)
+		if (usable.Status == metav1.ConditionTrue) != row.usable || (got.Connection.Status == netv1alpha1.Connected) != (row.cut == 0) || len(usable.Message) > 200 || len(got.Connection.StatusMessage) > 400 {
+			t.Errorf("%d of %d cut off: %+v, %+v", row.cut, row.all, usable, got.Connection)
+		}
+		if row.cut > 0 && (!strings.Contains(usable.Message, fmt.Sprintf("%d of %d", row.all-row.cut, row.all)) || !strings.Contains(got.Connection.StatusMessage, "n000")) {
+			t.Errorf("%d of %d cut off: it says %q, %q", row.cut, row.all, usable.Message, got.Connection.StatusMessage)
+		}
+	}
+
+	// What gets worse from there has its time, too, and what gets better is said at once.
+	f := testFacts()
+	f.tunnel.Status, _, _ = tunnelStatus(f)
+	nodes(f, 4, 1)
+	f.badSince = noon.Add(-lostGrace)
+	f.tunnel.Status, _, _ = tunnelStatus(f)
+	if f.badSince = (time.Time{}); written(&f.tunnel.Status) != partial {
+		t.Fatalf("%+v", f.tunnel.Status)
+	}
+	nodes(f, 4, 4)
+	status, since, again := tunnelStatus(f)
+	if written(&status) != partial || !since.Equal(noon) || again != lostGrace {
+		t.Errorf("all cut off, at once: %+v, since %s, again %s", status.Conditions, since, again)
+	}
+	f.badSince, f.now = since, noon.Add(lostGrace)
+	if f.tunnel.Status, _, _ = tunnelStatus(f); written(&f.tunnel.Status) != none {
+		t.Errorf("all cut off: %+v", f.tunnel.Status)
+	}
+	nodes(f, 4, 2)
+	if f.tunnel.Status, _, _ = tunnelStatus(f); written(&f.tunnel.Status) != partial {
+		t.Errorf("half of them back: %+v", f.tunnel.Status)
+	}
+	nodes(f, 4, 0)
+	if status, since, _ = tunnelStatus(f); written(&status) != whole || !since.IsZero() {
+		t.Errorf("all back: %+v, since %s", status, since)
+	}
+	both(f, func(_ *heard, p *report.Peer) { p.Up, p.SilentMilliseconds = false, 6000 })
+	if status, _, _ = tunnelStatus(f); written(&status) != none {
+		t.Errorf("no lane up: %+v", status)
 	}
 }

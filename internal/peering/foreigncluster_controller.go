@@ -221,8 +221,6 @@ type scope struct {
 	// gone: the finalizer was removed, there is nothing to write to.
 	gone  bool
 	facts fcFacts
-	// heard is all that the peer tells of its network.
-	heard []*netv1alpha1.NetworkConfig
 	now   time.Time
 	again time.Duration
 }

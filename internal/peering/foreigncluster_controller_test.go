@@ -161,10 +161,10 @@ func TestNetworkStatus(t *testing.T) {
 	}
 	b.must(b.Create(t.Context(), request))
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "this cluster has not described its network yet")
-	ours := &netv1alpha1.NetworkConfig{ObjectMeta: meta("ours", map[string]string{labels.Replication: "true", labels.RemoteID: milan.ClusterID}), Spec: spec}
+	ours := &netv1alpha1.NetworkConfig{ObjectMeta: meta("network-rome-id", map[string]string{labels.Replication: "true", labels.RemoteID: milan.ClusterID}), Spec: spec}
 	b.must(b.Create(t.Context(), ours))
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "the remote cluster has not described its network yet")
-	theirs := &netv1alpha1.NetworkConfig{ObjectMeta: meta("theirs", map[string]string{labels.Replication: "false", labels.Replicated: "true"}), Spec: spec}
+	theirs := &netv1alpha1.NetworkConfig{ObjectMeta: meta(milan.NetworkConfigName(), map[string]string{labels.Replication: "false", labels.Replicated: "true"}), Spec: spec}
 	b.must(b.Create(t.Context(), theirs))
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "the remote cluster has not answered")
 	theirs.Status.Conditions = []metav1.Condition{{

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,22 +88,16 @@ func (r *fcReconciler) observeSlices(ctx context.Context, s *scope) error {
 
 // observeNetwork reads what the clusters tell each other of their networks, and what was made of it.
 func (r *fcReconciler) observeNetwork(ctx context.Context, s *scope) error {
-	var configs netv1alpha1.NetworkConfigList
-	if err := r.client.List(ctx, &configs, client.InNamespace(s.namespace)); err != nil {
-		return fmt.Errorf("list network configurations of %s: %w", s.namespace, err)
-	}
-	// Which of several is looked at must not change from one time to the next: it is written down.
-	slices.SortFunc(configs.Items, func(a, b netv1alpha1.NetworkConfig) int { return strings.Compare(a.Name, b.Name) })
-	for i := range configs.Items {
-		switch config := &configs.Items[i]; {
-		case config.Labels[labels.Replicated] == annotationTrue:
-			s.heard = append(s.heard, config)
-		case config.Labels[labels.RemoteID] == s.peer.ClusterID && s.facts.told == nil:
-			s.facts.told = config
+	// Those two and no other: a peer may have written any number.
+	for name, into := range map[string]**netv1alpha1.NetworkConfig{r.options.Local.NetworkConfigName(): &s.facts.told, s.peer.NetworkConfigName(): &s.facts.heard} {
+		var config netv1alpha1.NetworkConfig
+		err := r.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, &config)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read network configuration %s/%s: %w", s.namespace, name, err)
 		}
-	}
-	if len(s.heard) > 0 {
-		s.facts.heard = s.heard[0]
+		if copied := config.Labels[labels.Replicated] == annotationTrue; err == nil && copied == (into == &s.facts.heard) {
+			*into = &config
+		}
 	}
 	var tunnels netv1alpha1.TunnelEndpointList
 	if err := r.client.List(ctx, &tunnels, client.InNamespace(s.namespace), client.MatchingLabels{labels.TunnelCluster: s.peer.ClusterID}); err != nil {
@@ -286,7 +278,12 @@ func (r *fcReconciler) forgetNetwork(ctx context.Context, s *scope) error {
 	if s.facts.outgoing || s.facts.admitted || len(s.facts.copies) > 0 {
 		return nil
 	}
-	for _, config := range s.heard {
+	var configs netv1alpha1.NetworkConfigList
+	if err := r.client.List(ctx, &configs, client.InNamespace(s.namespace), client.MatchingLabels{labels.Replicated: annotationTrue}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list network configurations of %s: %w", s.namespace, err)
+	}
+	for i := range configs.Items {
+		config := &configs.Items[i]
 		if config.DeletionTimestamp != nil {
 			continue
 		}

@@ -204,6 +204,7 @@ func hostileNetwork(t *testing.T, token, own string) int {
 	answer := `{"status":{"processed":true,"podCIDRNAT":"10.0.0.0/16","externalCIDRNAT":"None"}}`
 	calls := []struct{ method, path, body string }{
 		{"POST", path, evil},
+		{"POST", path, strings.Replace(evil, `"liqo.io/replication":"true"`, `"liqo.io/replication":"false","liqo.io/replicated":"true"`, 1)}, // one more copy
 		{"PATCH", path + "/" + theirs + "/status", answer},
 		{"PATCH", path + "/" + theirs, `{"metadata":{"labels":{"liqo.io/replicated":"false","liqo.io/replication":"true"}}}`},
 		{"PATCH", path + "/" + theirs, `{"metadata":{"labels":{"liqo.io/replicated":null}}}`},

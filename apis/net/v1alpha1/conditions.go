@@ -20,8 +20,10 @@ const NotRemapped = "None"
 const (
 	// ConditionReady: the addresses are agreed and the object can be used. On a NetworkConfig its receiver says so.
 	ConditionReady = "Ready"
-	// ConditionConnected, on a TunnelEndpoint: probes through the tunnel come back.
+	// ConditionConnected, on a TunnelEndpoint: probes through the tunnel come back, to every node.
 	ConditionConnected = "Connected"
+	// ConditionUsable, on a TunnelEndpoint: at least half of the nodes that are Ready reach the peer, so its virtual node is worth something.
+	ConditionUsable = "Usable"
 	// ConditionPublished, on this cluster's own NetworkConfig: what it tells is complete, and the peer's answer can be used.
 	ConditionPublished = "Published"
 )

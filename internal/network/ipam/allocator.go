@@ -52,6 +52,9 @@ type Pools struct {
 	Networks []netip.Prefix
 	// Used are our own networks and addresses, and reserved ones. They may lie in a pool or not.
 	Used []Use
+	// Avoid are addresses that others named. Nothing is newly given over them as long as there is something else; what was given
+	// stays, so that nobody can take it away by naming an address in it.
+	Avoid []Use
 
 	assigned []Assignment
 }
@@ -140,7 +143,7 @@ func (p *Pools) Held(owner string, kind Kind, want netip.Prefix) (netip.Prefix, 
 	return netip.Prefix{}, false
 }
 
-// Acquire says as what we see a network of a peer: as it is, if it lies in a pool and nothing else does, otherwise as the first
+// Acquire says as what we see a network of a peer: as it is, if it lies in a pool and nothing else is there, otherwise as the first
 // free one of its size. Whatever the same owner had of this kind for another network is free again. What was assigned stays.
 func (p *Pools) Acquire(owner string, kind Kind, want netip.Prefix) (have netip.Prefix, remapped bool, err error) {
 	if err := Check(want); err != nil {
@@ -154,7 +157,7 @@ func (p *Pools) Acquire(owner string, kind Kind, want netip.Prefix) (have netip.
 	}
 	p.assigned = slices.DeleteFunc(p.assigned, func(a Assignment) bool { return a.Owner == owner && a.Kind == kind })
 	have = want
-	if !p.free(want) {
+	if !p.free(want) || avoided(p.Avoid, want).IsValid() {
 		if have, err = p.first(want.Bits()); err != nil {
 			return netip.Prefix{}, false, err
 		}
@@ -204,9 +207,29 @@ func (p *Pools) taken(network netip.Prefix) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// first is the first free network of a size. What it meets on its way it steps over as a whole, so the number of steps is that
-// of the networks in use, however many there would be to try.
+// avoided is one of the addresses that a network contains, if there is one.
+func avoided(avoid []Use, network netip.Prefix) netip.Prefix {
+	for _, use := range avoid {
+		if use.Network.Overlaps(network) {
+			return use.Network
+		}
+	}
+	return netip.Prefix{}
+}
+
+// first is the first free network of a size, without an address to avoid if there is one: who names addresses all over the pools must
+// not leave nothing for the others.
 func (p *Pools) first(bits int) (netip.Prefix, error) {
+	found, err := p.search(bits, p.Avoid)
+	if err != nil && len(p.Avoid) > 0 {
+		return p.search(bits, nil)
+	}
+	return found, err
+}
+
+// search steps over what it meets on its way as a whole, so the number of steps is that of the networks in use, however many there
+// would be to try.
+func (p *Pools) search(bits int, avoid []Use) (netip.Prefix, error) {
 	for _, pool := range p.Networks {
 		if pool.Bits() > bits || Check(pool) != nil {
 			continue
@@ -217,6 +240,9 @@ func (p *Pools) first(bits int) (netip.Prefix, error) {
 			network := netip.PrefixFrom(plus(netip.AddrFrom4([4]byte{}), uint32(at)), bits)
 			met, taken := p.taken(network)
 			if !taken {
+				met = avoided(avoid, network)
+			}
+			if !met.IsValid() {
 				if Check(network) == nil {
 					return network, nil
 				}

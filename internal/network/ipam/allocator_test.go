@@ -292,3 +292,41 @@ func BenchmarkAcquireHundredPeers(b *testing.B) {
 		}
 	}
 }
+
+// TestAvoid: addresses that others named move what is new, and nothing that is there; nor can they use up the pools.
+func TestAvoid(t *testing.T) {
+	pools := func(avoid ...string) *Pools {
+		return &Pools{Networks: prefixes("10.0.0.0/14"), Used: uses("10.0.0.0/16"), Avoid: uses(avoid...)}
+	}
+	for name, row := range map[string]struct {
+		avoid      []string
+		want, have string
+	}{
+		"elsewhere":                           {[]string{"192.0.2.1/32", "10.2.0.1/32"}, "10.1.0.0/16", "10.1.0.0/16"},
+		"in what is wanted":                   {[]string{"10.1.2.3/32"}, "10.1.0.0/16", "10.2.0.0/16"},
+		"in the first as well":                {[]string{"10.1.2.3/32", "10.2.255.255/32"}, "10.1.0.0/16", "10.3.0.0/16"},
+		"everywhere":                          {[]string{"10.1.2.3/32", "10.2.0.0/32", "10.3.0.0/32"}, "10.3.0.0/16", "10.1.0.0/16"},
+		"what is ours is not given even then": {[]string{"10.1.2.3/32", "10.2.0.0/32", "10.3.0.0/32"}, "10.0.0.0/16", "10.1.0.0/16"},
+	} {
+		p := pools(row.avoid...)
+		if have, _, err := p.Acquire("a", PodNetwork, prefix(row.want)); err != nil || have != prefix(row.have) {
+			t.Errorf("%s: %s, %v, want %s", name, have, err, row.have)
+		}
+		if slices.Contains(p.Inside(), prefix(row.avoid[0])) {
+			t.Errorf("%s: %s is inside", name, row.avoid[0])
+		}
+	}
+	p := pools("10.1.2.3/32")
+	if !p.Restore(Assignment{Owner: "a", Kind: PodNetwork, Want: prefix("10.1.0.0/16"), Have: prefix("10.1.0.0/16")}) {
+		t.Error("what was given is lost because of an address in it")
+	}
+	if have, _, err := p.Acquire("a", PodNetwork, prefix("10.1.0.0/16")); err != nil || have != prefix("10.1.0.0/16") {
+		t.Errorf("what was given is changed to %s, %v", have, err)
+	}
+	if have, err := pools("10.1.2.3/32").External(16, nil); err != nil || have != prefix("10.2.0.0/16") {
+		t.Errorf("our external network: %s, %v", have, err)
+	}
+	if have, err := pools("10.1.2.3/32").External(16, prefixes("10.1.0.0/16")); err != nil || have != prefix("10.1.0.0/16") {
+		t.Errorf("our external network as it was told: %s, %v", have, err)
+	}
+}

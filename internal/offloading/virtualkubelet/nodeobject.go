@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -249,6 +250,9 @@ func (p *picture) network() (up bool, message string) {
 		return false, "no tunnel to the remote cluster is agreed; the condition NetworkStatus of its ForeignCluster says what is missing"
 	case p.tunnel.Status.Connection.Status == netv1alpha1.Connected:
 		return true, "the tunnel to the remote cluster is up"
+	case meta.IsStatusConditionTrue(p.tunnel.Status.Conditions, netv1alpha1.ConditionUsable):
+		// Pods are not to move because of a few nodes here; the ForeignCluster says that something is wrong.
+		return true, "the tunnel to the remote cluster is up for most nodes: " + p.tunnel.Status.Connection.StatusMessage
 	}
 	message = "the tunnel to the remote cluster is not up"
 	if status := p.tunnel.Status.Connection.Status; status != "" {

@@ -155,6 +155,8 @@ func TestNetwork(t *testing.T) {
 	tunnel := func(status netv1alpha1.ConnectionStatus, message string) *netv1alpha1.TunnelEndpoint {
 		return &netv1alpha1.TunnelEndpoint{Status: netv1alpha1.TunnelEndpointStatus{Connection: netv1alpha1.Connection{Status: status, StatusMessage: message}}}
 	}
+	usable := tunnel(netv1alpha1.ConnectionError, "node n1")
+	usable.Status.Conditions = []metav1.Condition{{Type: netv1alpha1.ConditionUsable, Status: metav1.ConditionTrue}}
 	for _, c := range []struct {
 		name             string
 		check, leaving   bool
@@ -169,6 +171,7 @@ func TestNetwork(t *testing.T) {
 		{"comes up", true, false, tunnel(netv1alpha1.Connecting, "no handshake"), "False", "True", "is not up (Connecting): no handshake", "no handshake"},
 		{"up", true, false, tunnel(netv1alpha1.Connected, "latency 3 ms"), "True", "False", "is up", "answers"},
 		{"broken", true, false, tunnel(netv1alpha1.ConnectionError, "all probes lost"), "False", "True", "(Error): all probes lost", "all probes lost"},
+		{"a few nodes are cut off", true, false, usable, "True", "False", "up for most nodes: node n1", "answers"},
 		{"broken while pods leave", true, true, tunnel(netv1alpha1.ConnectionError, "all probes lost"), "True", "True", "(Error): all probes lost", "answers"},
 	} {
 		drawn := testPicture()

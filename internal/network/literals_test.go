@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/remote"
+)
+
+// TestLiterals: a peer whose network has an address in it that this cluster speaks with is seen as another network; an address that is
+// named in a network that somebody is seen as is refused, and moves nothing.
+func TestLiterals(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	stop := b.run()
+	key := byte(0)
+	says := func(name, pods, gateway string) *peer {
+		t.Helper()
+		p := b.peer(name)
+		p.outgoing(discoveryv1alpha1.StatusEstablished)
+		key++
+		p.copy = p.claims(pods, fmt.Sprintf("10.8%d.0.0/16", key), key)
+		p.copy.Spec.EndpointIP, p.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = gateway, gateway
+		b.create(p.copy)
+		p.answers("None", "None")
+		return p
+	}
+	remapped := func(p *peer) {
+		t.Helper()
+		p.decided(netv1alpha1.ReasonAgreed, "")
+		if nat := p.copy.Status.PodCIDRNAT; nat == netv1alpha1.NotRemapped {
+			t.Errorf("%s is seen as %s, as it is", p.id.ClusterName, p.copy.Spec.PodCIDR)
+		}
+	}
+	server := says("server", "10.60.0.0/16", "203.0.113.1")
+	b.until("the API server's network is given as another one", func() bool {
+		b.serveAt("10.60.0.5")
+		b.read(server.copy)
+		return server.copy.Status.Processed && server.copy.Status.PodCIDRNAT != netv1alpha1.NotRemapped
+	})
+
+	lender := says("lender", "10.62.0.0/16", "10.61.3.4")
+	lender.seen("None", "None")
+	lender.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	remapped(says("thief", "10.61.0.0/16", "203.0.113.2"))
+
+	own := says("own", "10.63.0.0/16", "10.63.0.9")
+	remapped(own)
+	own.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+
+	b.edit(lender.fc, func() { lender.fc.Spec.ForeignAuthURL = "https://10.64.0.1:8443" })
+	remapped(says("listener", "10.64.0.0/16", "203.0.113.3"))
+
+	identity := remote.Identity{
+		Namespace: "liqo-tenant-rome", APIServerURL: "https://10.65.0.1:6443", Token: "a.b.c", RenewAt: time.Now(), ExpiresAt: time.Now(),
+	}
+	if _, err := remote.ParseIdentity(identity.Data()); err != nil {
+		t.Fatalf("this identity shows nothing: %v", err)
+	}
+	b.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: lender.id.TenantNamespace(), Name: remote.SecretName(lender.id.ClusterID)}, Data: identity.Data()})
+	remapped(says("liar", "10.65.0.0/16", "203.0.113.4"))
+
+	// The other way round: what somebody is seen as stays, and the address is refused by its name.
+	victim := says("victim", "10.66.0.0/16", "203.0.113.5")
+	victim.seen("None", "None")
+	victim.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	for _, address := range []string{"10.66.3.4", "10.62.3.4", "10.0.3.4"} { // the victim's, its own as it is seen, our external network's
+		b.edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = address })
+		lender.decided(netv1alpha1.ReasonLaneInvalid, address)
+	}
+	b.edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = "10.67.0.5" })
+	b.until("our API server is no gateway of a peer", func() bool {
+		b.serveAt("10.67.0.5")
+		b.read(lender.copy)
+		said := meta.FindStatusCondition(lender.copy.Status.Conditions, netv1alpha1.ConditionReady)
+		return said.Reason == netv1alpha1.ReasonLaneInvalid && strings.Contains(said.Message, "10.67.0.5")
+	})
+	b.edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = "10.61.3.5" })
+	lender.seen("None", "None")
+	// Not even an address of a URL, which nobody refuses, moves it, and a restart does not either.
+	b.edit(lender.fc, func() { lender.fc.Spec.ForeignAuthURL = "https://10.66.0.1:8443" })
+	stop()
+	b.run()
+	b.edit(victim.copy, func() { victim.copy.Spec.Lanes[0].Carriers[0].Port = 5999 })
+	victim.seen("None", "None")
+	own.seen(own.copy.Status.PodCIDRNAT, own.copy.Status.ExternalCIDRNAT)
+	b.until("the tunnel follows", func() bool { b.read(victim.tunnel); return victim.tunnel.Spec.Lanes[0].Carriers[0].Port == 5999 })
+	if got := victim.tunnel.Spec.RemoteNATPodCIDR; got != netv1alpha1.NotRemapped {
+		t.Errorf("the victim's network became %s", got)
+	}
+}
+
+// serveAt notes an address of the API server, which writes its real one over it every few seconds.
+func (b *bench) serveAt(address string) {
+	b.t.Helper()
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: apiServerSlice}}
+	there := b.there(slice)
+	if there && len(slice.Endpoints) == 1 && slices.Contains(slice.Endpoints[0].Addresses, address) {
+		return
+	}
+	slice.AddressType, slice.Endpoints = discoveryv1.AddressTypeIPv4, []discoveryv1.Endpoint{{Addresses: []string{address}}}
+	write := func() error { return b.Create(b.t.Context(), slice) }
+	if there {
+		write = func() error { return b.Update(b.t.Context(), slice) }
+	}
+	if err := write(); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		b.must(err)
+	}
+}
+
+// TestLiteralsAreBounded: a peer that lists its gateways at very many addresses keeps few from others.
+func TestLiteralsAreBounded(t *testing.T) {
+	var lanes []netv1alpha1.Lane
+	for i := range 8 {
+		lane := netv1alpha1.Lane{Number: int32(i)}
+		for j := range 8 {
+			carrier := netv1alpha1.Carrier{Addresses: []string{"gw.example.com", "fd00::1", "203.0.113.7"}}
+			for k := range 16 {
+				carrier.Addresses = append(carrier.Addresses, fmt.Sprintf("10.%d.%d.1", 8*i+j, k))
+			}
+			lane.Carriers = append(lane.Carriers, carrier)
+		}
+		lanes = append(lanes, lane)
+	}
+	if all := carrierLiterals("x", lanes); len(all) != maxLiterals || all[0].Network.String() != "203.0.113.7/32" {
+		t.Errorf("%d addresses, the first is %s", len(all), all[0].Network)
+	}
+}
