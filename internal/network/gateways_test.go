@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/network/report"
 )
 
@@ -46,12 +47,12 @@ func follower1(t *testing.T, handler http.HandlerFunc) *gateways {
 func wait(t *testing.T, g *gateways, what string, fits func(heard) bool) time.Duration {
 	t.Helper()
 	began := time.Now()
-	limit := time.After(inTime)
+	limit := time.After(kubetest.InTime)
 	for !fits(g.heardOf()[0]) {
 		select {
 		case <-g.changed:
 		case <-limit:
-			t.Fatalf("not within %s: %s; last %+v", inTime, what, g.heardOf()[0])
+			t.Fatalf("not within %s: %s; last %+v", kubetest.InTime, what, g.heardOf()[0])
 		}
 	}
 	return time.Since(began)
@@ -125,7 +126,7 @@ func TestFollowNews(t *testing.T) {
 			if got.Object != want {
 				t.Errorf("told of %q, want %q", got.Object, want)
 			}
-		case <-time.After(inTime):
+		case <-time.After(kubetest.InTime):
 			t.Fatalf("not told of %q", want)
 		}
 	}
