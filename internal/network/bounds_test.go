@@ -26,18 +26,18 @@ func TestBounds(t *testing.T) {
 		LocalPodCIDR: "10.200.0.0/16", LocalExternalCIDR: "10.0.0.0/16", RemotePodCIDR: "10.201.0.0/16", RemoteExternalCIDR: "10.202.0.0/16",
 		BackendType: backend, BackendConfig: map[string]string{"publicKey": strings.Repeat("x", 253)},
 	}
-	b.create(tunnel)
+	b.Make(tunnel)
 	many := map[string]string{}
 	for i := range 17 {
 		many[strconv.Itoa(i)] = "x"
 	}
 	for name, config := range map[string]map[string]string{"a long value": {"publicKey": strings.Repeat("x", 254)}, "a long name": {strings.Repeat("x", 64): "x"}, "many values": many} {
-		b.read(milan.copy)
+		b.Read(milan.copy)
 		milan.copy.Spec.BackendConfig = config
 		if err := b.Update(t.Context(), milan.copy); !apierrors.IsInvalid(err) {
 			t.Errorf("%s in a NetworkConfig: %v", name, err)
 		}
-		b.read(tunnel)
+		b.Read(tunnel)
 		tunnel.Spec.BackendConfig = config
 		if err := b.Update(t.Context(), tunnel); !apierrors.IsInvalid(err) {
 			t.Errorf("%s in a TunnelEndpoint: %v", name, err)
@@ -52,7 +52,7 @@ func TestPace(t *testing.T) {
 	b.admin.QPS = -1 // only the pace is to slow it down
 	var err error
 	b.Client, err = client.New(b.admin, client.Options{Scheme: b.scheme})
-	b.must(err)
+	b.Must(err)
 	b.run()
 	milan := b.peer("milan")
 	milan.outgoing(discoveryv1alpha1.StatusEstablished)
@@ -60,7 +60,7 @@ func TestPace(t *testing.T) {
 	milan.seen("None", "None")
 	began := time.Now()
 	for i := range paceBurst + 8 {
-		b.edit(milan.copy, func() { milan.copy.Spec.Lanes[0].Carriers[0].Port = int32(6000 + i) })
+		b.Edit(milan.copy, func() { milan.copy.Spec.Lanes[0].Carriers[0].Port = int32(6000 + i) })
 		milan.seen("None", "None")
 	}
 	if took := time.Since(began); took < 8*pacePause {

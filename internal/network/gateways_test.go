@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/network/report"
 )
 
@@ -50,12 +51,12 @@ func follower1(t *testing.T, handler http.HandlerFunc) *gateways {
 func wait(t *testing.T, g *gateways, what string, fits func(heard) bool) time.Duration {
 	t.Helper()
 	began := time.Now()
-	limit := time.After(inTime)
+	limit := time.After(kubetest.InTime)
 	for !fits(g.heardOf()[0]) {
 		select {
 		case <-g.news.wake:
 		case <-limit:
-			t.Fatalf("not within %s: %s; last %+v", inTime, what, g.heardOf()[0])
+			t.Fatalf("not within %s: %s; last %+v", kubetest.InTime, what, g.heardOf()[0])
 		}
 	}
 	return time.Since(began)
@@ -129,7 +130,7 @@ func TestFollowNews(t *testing.T) {
 			if got := g.news.take(); !slices.Equal(got, []string{want}) {
 				t.Errorf("told of %q, want %q", got, want)
 			}
-		case <-time.After(inTime):
+		case <-time.After(kubetest.InTime):
 			t.Fatalf("not told of %q", want)
 		}
 	}

@@ -35,7 +35,7 @@ func TestLiterals(t *testing.T) {
 		key++
 		p.copy = p.claims(pods, fmt.Sprintf("10.8%d.0.0/16", key), key)
 		p.copy.Spec.EndpointIP, p.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = gateway, gateway
-		b.create(p.copy)
+		b.Make(p.copy)
 		p.answers("None", "None")
 		return p
 	}
@@ -47,9 +47,9 @@ func TestLiterals(t *testing.T) {
 		}
 	}
 	server := says("server", "10.60.0.0/16", "203.0.113.1")
-	b.until("the API server's network is given as another one", func() bool {
+	b.Until("the API server's network is given as another one", func() bool {
 		b.serveAt("10.60.0.5")
-		b.read(server.copy)
+		b.Read(server.copy)
 		return server.copy.Status.Processed && server.copy.Status.PodCIDRNAT != netv1alpha1.NotRemapped
 	})
 
@@ -62,7 +62,7 @@ func TestLiterals(t *testing.T) {
 	remapped(own)
 	own.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
 
-	b.edit(lender.fc, func() { lender.fc.Spec.ForeignAuthURL = "https://10.64.0.1:8443" })
+	b.Edit(lender.fc, func() { lender.fc.Spec.ForeignAuthURL = "https://10.64.0.1:8443" })
 	remapped(says("listener", "10.64.0.0/16", "203.0.113.3"))
 
 	identity := remote.Identity{
@@ -71,7 +71,7 @@ func TestLiterals(t *testing.T) {
 	if _, err := remote.ParseIdentity(identity.Data()); err != nil {
 		t.Fatalf("this identity shows nothing: %v", err)
 	}
-	b.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: lender.id.TenantNamespace(), Name: remote.SecretName(lender.id.ClusterID)}, Data: identity.Data()})
+	b.Make(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: lender.id.TenantNamespace(), Name: remote.SecretName(lender.id.ClusterID)}, Data: identity.Data()})
 	remapped(says("liar", "10.65.0.0/16", "203.0.113.4"))
 
 	// The other way round: what somebody is seen as stays, and the address is refused by its name.
@@ -79,26 +79,26 @@ func TestLiterals(t *testing.T) {
 	victim.seen("None", "None")
 	victim.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
 	for _, address := range []string{"10.66.3.4", "10.62.3.4", "10.0.3.4"} { // the victim's, its own as it is seen, our external network's
-		b.edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = address })
+		b.Edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = address })
 		lender.decided(netv1alpha1.ReasonLaneInvalid, address)
 	}
-	b.edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = "10.67.0.5" })
-	b.until("our API server is no gateway of a peer", func() bool {
+	b.Edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = "10.67.0.5" })
+	b.Until("our API server is no gateway of a peer", func() bool {
 		b.serveAt("10.67.0.5")
-		b.read(lender.copy)
+		b.Read(lender.copy)
 		said := meta.FindStatusCondition(lender.copy.Status.Conditions, netv1alpha1.ConditionReady)
 		return said.Reason == netv1alpha1.ReasonLaneInvalid && strings.Contains(said.Message, "10.67.0.5")
 	})
-	b.edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = "10.61.3.5" })
+	b.Edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = "10.61.3.5" })
 	lender.seen("None", "None")
 	// Not even an address of a URL, which nobody refuses, moves it, and a restart does not either.
-	b.edit(lender.fc, func() { lender.fc.Spec.ForeignAuthURL = "https://10.66.0.1:8443" })
+	b.Edit(lender.fc, func() { lender.fc.Spec.ForeignAuthURL = "https://10.66.0.1:8443" })
 	stop()
 	b.run()
-	b.edit(victim.copy, func() { victim.copy.Spec.Lanes[0].Carriers[0].Port = 5999 })
+	b.Edit(victim.copy, func() { victim.copy.Spec.Lanes[0].Carriers[0].Port = 5999 })
 	victim.seen("None", "None")
 	own.seen(own.copy.Status.PodCIDRNAT, own.copy.Status.ExternalCIDRNAT)
-	b.until("the tunnel follows", func() bool { b.read(victim.tunnel); return victim.tunnel.Spec.Lanes[0].Carriers[0].Port == 5999 })
+	b.Until("the tunnel follows", func() bool { b.Read(victim.tunnel); return victim.tunnel.Spec.Lanes[0].Carriers[0].Port == 5999 })
 	if got := victim.tunnel.Spec.RemoteNATPodCIDR; got != netv1alpha1.NotRemapped {
 		t.Errorf("the victim's network became %s", got)
 	}
@@ -106,19 +106,19 @@ func TestLiterals(t *testing.T) {
 
 // serveAt notes an address of the API server, which writes its real one over it every few seconds.
 func (b *bench) serveAt(address string) {
-	b.t.Helper()
+	b.T.Helper()
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: apiServerSlice}}
 	there := b.there(slice)
 	if there && len(slice.Endpoints) == 1 && slices.Contains(slice.Endpoints[0].Addresses, address) {
 		return
 	}
 	slice.AddressType, slice.Endpoints = discoveryv1.AddressTypeIPv4, []discoveryv1.Endpoint{{Addresses: []string{address}}}
-	write := func() error { return b.Create(b.t.Context(), slice) }
+	write := func() error { return b.Create(b.T.Context(), slice) }
 	if there {
-		write = func() error { return b.Update(b.t.Context(), slice) }
+		write = func() error { return b.Update(b.T.Context(), slice) }
 	}
 	if err := write(); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-		b.must(err)
+		b.Must(err)
 	}
 }
 

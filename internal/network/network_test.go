@@ -38,7 +38,7 @@ func TestAgreement(t *testing.T) {
 	}
 
 	// A wish is enough.
-	b.edit(milan.fc, func() { milan.fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringYes })
+	b.Edit(milan.fc, func() { milan.fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringYes })
 	milan.published(netv1alpha1.ReasonAnswerPending, "")
 	spec := milan.ours.Spec
 	if spec.PodCIDR != "10.200.0.0/16" || spec.ExternalCIDR != "10.0.0.0/16" || spec.Cluster.ClusterID != "milan-id" || spec.BackendType != "wireguard" {
@@ -86,12 +86,12 @@ func TestAgreement(t *testing.T) {
 	stop()
 	writes := b.writes.Load()
 	stop = b.run()
-	b.edit(milan.copy, func() { milan.copy.Spec.Lanes[0].Carriers[0].Port = 5999 })
-	b.until("the port is passed on", func() bool { b.read(milan.tunnel); return milan.tunnel.Spec.Lanes[0].Carriers[0].Port == 5999 })
+	b.Edit(milan.copy, func() { milan.copy.Spec.Lanes[0].Carriers[0].Port = 5999 })
+	b.Until("the port is passed on", func() bool { b.Read(milan.tunnel); return milan.tunnel.Spec.Lanes[0].Carriers[0].Port == 5999 })
 	milan.seen("10.1.0.0/16", "10.2.0.0/16")
 	paris.seen("10.3.0.0/16", "None")
-	b.until("the generation is noted", func() bool {
-		b.read(milan.tunnel)
+	b.Until("the generation is noted", func() bool {
+		b.Read(milan.tunnel)
 		return milan.tunnel.Status.ObservedGeneration == milan.tunnel.Generation
 	})
 	b.quiet("idle again", time.Second)
@@ -100,25 +100,25 @@ func TestAgreement(t *testing.T) {
 	}
 
 	// Who tampers with the answer gains nothing.
-	b.editStatus(paris.copy, func() { paris.copy.Status.PodCIDRNAT = "10.1.0.0/16" })
+	b.EditStatus(paris.copy, func() { paris.copy.Status.PodCIDRNAT = "10.1.0.0/16" })
 	paris.seen("10.3.0.0/16", "None")
 
 	// The end.
-	b.edit(milan.fc, func() { milan.fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringNo })
-	b.until("ours is gone", func() bool { return !b.there(milan.ours) })
-	b.until("the tunnel is gone", func() bool { return !b.there(milan.tunnel) })
+	b.Edit(milan.fc, func() { milan.fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringNo })
+	b.Until("ours is gone", func() bool { return !b.there(milan.ours) })
+	b.Until("the tunnel is gone", func() bool { return !b.there(milan.tunnel) })
 	paris.outgoing(discoveryv1alpha1.StatusDisconnecting)
 	b.quiet("while it disconnects", 300*time.Millisecond)
 	if !b.there(paris.ours) || !b.there(paris.tunnel) {
 		t.Error("the network went before the peering")
 	}
-	b.must(b.Delete(t.Context(), paris.copy))
-	b.until("the tunnel is gone", func() bool { return !b.there(paris.tunnel) })
+	b.Must(b.Delete(t.Context(), paris.copy))
+	b.Until("the tunnel is gone", func() bool { return !b.there(paris.tunnel) })
 	if !b.there(paris.ours) {
 		t.Error("ours went with the peer's")
 	}
-	b.must(b.Delete(t.Context(), paris.fc))
-	b.until("ours is gone with the ForeignCluster", func() bool { return !b.there(paris.ours) })
+	b.Must(b.Delete(t.Context(), paris.fc))
+	b.Until("ours is gone with the ForeignCluster", func() bool { return !b.there(paris.ours) })
 	_ = stop
 }
 
@@ -157,7 +157,7 @@ func TestHostile(t *testing.T) {
 		"exhausting":           {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "10.0.0.0/8" }, netv1alpha1.ReasonNetworksExhausted, "10.0.0.0/8"},
 		"a lane from afar":     {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[1].Number = 70 }, netv1alpha1.ReasonLaneInvalid, "lane 70"},
 	} {
-		b.edit(bad.copy, func() {
+		b.Edit(bad.copy, func() {
 			bad.copy.Spec = *spec.DeepCopy()
 			row.change(&bad.copy.Spec)
 		})
@@ -165,19 +165,19 @@ func TestHostile(t *testing.T) {
 		if status := bad.copy.Status; status.Processed || status.PodCIDRNAT != "" || status.ExternalCIDRNAT != "" {
 			t.Errorf("%s: answered %+v", name, status)
 		}
-		b.read(bad.tunnel)
+		b.Read(bad.tunnel)
 		if bad.tunnel.Generation != agreed.Generation {
 			t.Errorf("%s: the tunnel follows: %+v", name, bad.tunnel.Spec)
 		}
 	}
-	b.until("the tunnel says so", func() bool {
-		b.read(bad.tunnel)
+	b.Until("the tunnel says so", func() bool {
+		b.Read(bad.tunnel)
 		return slices.ContainsFunc(bad.tunnel.Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == netv1alpha1.ConditionReady && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "stays in use")
 		})
 	})
 	// The network of the other one: it gets another.
-	b.edit(bad.copy, func() {
+	b.Edit(bad.copy, func() {
 		bad.copy.Spec = *spec.DeepCopy()
 		bad.copy.Spec.PodCIDR = netv1alpha1.CIDR(before.RemoteNATPodCIDR)
 	})
@@ -192,16 +192,16 @@ func TestHostile(t *testing.T) {
 		bad.answers("None", "None")
 		bad.published(netv1alpha1.ReasonPublished, "")
 	}
-	b.read(good.tunnel)
+	b.Read(good.tunnel)
 	if good.tunnel.Spec.RemoteNATPodCIDR != before.RemoteNATPodCIDR || good.tunnel.Generation != 1 {
 		t.Errorf("the good peer felt it: %+v", good.tunnel.Spec)
 	}
 	// What stands in the place of ours goes.
-	b.must(b.Delete(t.Context(), bad.ours))
+	b.Must(b.Delete(t.Context(), bad.ours))
 	squat := bad.copy.DeepCopy()
 	squat.ObjectMeta = metav1.ObjectMeta{Namespace: bad.copy.Namespace, Name: bad.ours.Name, Labels: bad.copy.Labels}
-	b.until("the peer takes the name of ours, or we were faster", func() bool { return b.Create(t.Context(), squat) == nil || b.there(bad.ours) })
-	b.until("ours is back", func() bool { return b.there(bad.ours) && isOwn(bad.ours) })
+	b.Until("the peer takes the name of ours, or we were faster", func() bool { return b.Create(t.Context(), squat) == nil || b.there(bad.ours) })
+	b.Until("ours is back", func() bool { return b.there(bad.ours) && isOwn(bad.ours) })
 	for _, one := range []client.Object{good.tunnel, bad.tunnel} {
 		if len(one.GetFinalizers()) > 0 {
 			t.Errorf("finalizers %v", one.GetFinalizers())
@@ -220,7 +220,7 @@ func TestOneConfigCounts(t *testing.T) {
 	for i := range many { // older than the one that counts
 		stray := bad.claims("10.55.0.0/16", "10.56.0.0/16", 9)
 		stray.Name = fmt.Sprintf("network-%d", i)
-		b.create(stray)
+		b.Make(stray)
 	}
 	b.run()
 	bad.published(netv1alpha1.ReasonAnswerPending, "")
@@ -231,15 +231,15 @@ func TestOneConfigCounts(t *testing.T) {
 		t.Errorf("agreed %+v", spec)
 	}
 	var all netv1alpha1.NetworkConfigList
-	b.must(b.List(t.Context(), &all, client.InNamespace(bad.copy.Namespace)))
+	b.Must(b.List(t.Context(), &all, client.InNamespace(bad.copy.Namespace)))
 	for i := range all.Items {
 		if one := &all.Items[i]; isCopy(one) && one.Name != bad.copy.Name && one.Status.ObservedGeneration > 0 {
 			t.Errorf("%s is answered", one.Name)
 		}
 	}
-	b.until("it is said of the ForeignCluster", func() bool {
+	b.Until("it is said of the ForeignCluster", func() bool {
 		var said eventsv1.EventList
-		b.must(b.List(t.Context(), &said))
+		b.Must(b.List(t.Context(), &said))
 		n := 0
 		for i := range said.Items {
 			if one := &said.Items[i]; one.Reason == "NetworkConfigIgnored" && one.Regarding.Name == "bad" && strings.Contains(one.Note, bad.copy.Name) {
@@ -254,7 +254,7 @@ func TestOneConfigCounts(t *testing.T) {
 	writes := b.writes.Load()
 	for i := range 20 {
 		stray := &netv1alpha1.NetworkConfig{ObjectMeta: metav1.ObjectMeta{Namespace: bad.copy.Namespace, Name: fmt.Sprintf("network-%d", i)}}
-		b.edit(stray, func() { stray.Spec.Lanes[0].Carriers[0].Port = 7000 })
+		b.Edit(stray, func() { stray.Spec.Lanes[0].Carriers[0].Port = 7000 })
 	}
 	// Nor does the key of one that does not count bar others.
 	good := b.peer("good")
@@ -275,7 +275,7 @@ func TestOldNameGoes(t *testing.T) {
 	milan.outgoing(discoveryv1alpha1.StatusEstablished)
 	old := milan.claims("10.200.0.0/16", "10.0.0.0/16", 9)
 	old.Name, old.Labels = milan.id.UniqueName(), map[string]string{labels.Replication: "true", labels.RemoteID: milan.id.ClusterID, labels.Ownership: labels.OwnershipConfig}
-	b.create(old)
+	b.Make(old)
 	b.run()
 	milan.published(netv1alpha1.ReasonAnswerPending, "")
 	if b.there(old) {
@@ -293,17 +293,17 @@ func TestExternalStays(t *testing.T) {
 	bad.outgoing(discoveryv1alpha1.StatusEstablished)
 	bad.says("10.40.0.0/16", "10.41.0.0/16", 1)
 	bad.seen("None", "None")
-	b.until("ours is told", func() bool { return b.there(bad.ours) })
+	b.Until("ours is told", func() bool { return b.there(bad.ours) })
 	had := bad.ours.Spec.ExternalCIDR
 	stop()
-	b.edit(bad.copy, func() { bad.copy.Spec.PodCIDR = had })
+	b.Edit(bad.copy, func() { bad.copy.Spec.PodCIDR = had })
 	b.run()
-	b.until("it is decided", func() bool {
-		b.read(bad.copy)
+	b.Until("it is decided", func() bool {
+		b.Read(bad.copy)
 		return bad.copy.Status.ObservedGeneration == bad.copy.Generation
 	})
 	b.quiet("all is told", 300*time.Millisecond)
-	b.read(bad.ours)
+	b.Read(bad.ours)
 	if now := bad.ours.Spec.ExternalCIDR; now != had || bad.copy.Status.PodCIDRNAT == netv1alpha1.NotRemapped {
 		t.Errorf("our external network was %s and is %s; the peer's pods are seen as %s", had, now, bad.copy.Status.PodCIDRNAT)
 	}
@@ -318,7 +318,7 @@ func TestKeyOfAnother(t *testing.T) {
 	bad, good := b.peer("bad"), b.peer("good")
 	bad.outgoing(discoveryv1alpha1.StatusEstablished)
 	bad.says("10.200.0.0/16", "10.40.0.0/16", 2)
-	b.edit(bad.copy, func() { // the two keys of good, lane 0's on a lane of bad, lane 1's on a lane that is not here
+	b.Edit(bad.copy, func() { // the two keys of good, lane 0's on a lane of bad, lane 1's on a lane that is not here
 		bad.copy.Spec.Lanes = []netv1alpha1.Lane{
 			{Number: 0, PublicKey: testKey(2)}, {Number: 1, PublicKey: testKey(101)}, {Number: 2, PublicKey: testKey(1)},
 		}
@@ -334,9 +334,9 @@ func TestKeyOfAnother(t *testing.T) {
 		t.Errorf("lanes %+v; want lane 0 alone, the key of lane 1 is another's", lanes)
 	}
 	// What was agreed stays, whoever claims it afterwards.
-	b.edit(bad.copy, func() { bad.copy.Spec.Lanes[0].PublicKey, bad.copy.Spec.Lanes[2].PublicKey = testKey(1), testKey(2) })
+	b.Edit(bad.copy, func() { bad.copy.Spec.Lanes[0].PublicKey, bad.copy.Spec.Lanes[2].PublicKey = testKey(1), testKey(2) })
 	bad.decided(netv1alpha1.ReasonKeyInUse, "cluster good")
-	b.edit(good.copy, func() { good.copy.Spec.Lanes[0].Carriers[0].Port = 5999 })
+	b.Edit(good.copy, func() { good.copy.Spec.Lanes[0].Carriers[0].Port = 5999 })
 	good.decided(netv1alpha1.ReasonAgreed, "")
 }
 
@@ -388,9 +388,9 @@ func TestConnection(t *testing.T) {
 	if meta.IsStatusConditionTrue(milan.tunnel.Status.Conditions, netv1alpha1.ConditionUsable) {
 		t.Errorf("no node reaches the peer, and it is usable: %+v", milan.tunnel.Status.Conditions)
 	}
-	b.until("an event says so", func() bool {
+	b.Until("an event says so", func() bool {
 		var said eventsv1.EventList
-		b.must(b.List(t.Context(), &said))
+		b.Must(b.List(t.Context(), &said))
 		return slices.ContainsFunc(said.Items, func(one eventsv1.Event) bool {
 			return one.Reason == netv1alpha1.ReasonNodesCutOff && one.Regarding.Name == "milan" && strings.Contains(one.Note, "node n1")
 		})
@@ -416,7 +416,7 @@ func TestConnection(t *testing.T) {
 	milan.connected(netv1alpha1.Connected, netv1alpha1.ReasonConnected, "")
 
 	// A pod that is gone.
-	b.must(b.Delete(t.Context(), second.pod, client.GracePeriodSeconds(0)))
+	b.Must(b.Delete(t.Context(), second.pod, client.GracePeriodSeconds(0)))
 	milan.connected(netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "lane 1: no gateway pod runs")
 }
 
@@ -430,17 +430,17 @@ func TestKeys(t *testing.T) {
 		Selector: &metav1.LabelSelector{MatchLabels: pod},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}}},
 	}}
-	b.create(manager)
+	b.Make(manager)
 	stop := b.run()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: KeysSecret}}
-	b.until("keys are made", func() bool { return b.there(secret) })
+	b.Until("keys are made", func() bool { return b.there(secret) })
 	// Kubernetes removes them with what they belong to.
 	want := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: manager.Name, UID: manager.UID}}
 	if !slices.Equal(secret.OwnerReferences, want) {
 		t.Errorf("the keys belong to %v, want %v", secret.OwnerReferences, want)
 	}
 	keys, err := GatewayKeys(secret)
-	b.must(err)
+	b.Must(err)
 	milan := b.peer("milan")
 	milan.outgoing(discoveryv1alpha1.StatusEstablished)
 	milan.answers("None", "None")
@@ -451,26 +451,26 @@ func TestKeys(t *testing.T) {
 	stop = b.run()
 	milan.published(netv1alpha1.ReasonPublished, "")
 	b.quiet("after a restart", 300*time.Millisecond)
-	told := func() string { b.read(milan.ours); return milan.ours.Spec.Lanes[0].PublicKey }
+	told := func() string { b.Read(milan.ours); return milan.ours.Spec.Lanes[0].PublicKey }
 	current := func() string {
-		b.read(secret)
+		b.Read(secret)
 		now, err := GatewayKeys(secret)
-		b.must(err)
+		b.Must(err)
 		return now[0].Public
 	}
 	if current() != keys[0].Public {
 		t.Error("a restart changed the keys")
 	}
 
-	b.edit(secret, func() { secret.Annotations = map[string]string{labels.RotateKeys: "monday"} })
-	b.until("the next key is told", func() bool { return told() != keys[0].Public })
+	b.Edit(secret, func() { secret.Annotations = map[string]string{labels.RotateKeys: "monday"} })
+	b.Until("the next key is told", func() bool { return told() != keys[0].Public })
 	if current() != keys[0].Public {
 		t.Error("the key changed before the peer knew the next one")
 	}
 	began := time.Now()
 	next := told()
 	milan.answers("None", "None")
-	b.until("the next key is in use", func() bool { return current() == next })
+	b.Until("the next key is in use", func() bool { return current() == next })
 	if took := time.Since(began); took < settleTime {
 		t.Errorf("in use after %s, want %s for the peer's gateways", took, settleTime)
 	}
@@ -481,10 +481,10 @@ func TestKeys(t *testing.T) {
 
 	// What cannot be read is not written over.
 	stop()
-	b.edit(secret, func() { secret.Data["lane-0.current"] = []byte("garbage") })
+	b.Edit(secret, func() { secret.Data["lane-0.current"] = []byte("garbage") })
 	b.run()
 	b.quiet("with a broken key", time.Second)
-	b.read(secret)
+	b.Read(secret)
 	if string(secret.Data["lane-0.current"]) != "garbage" {
 		t.Error("a key was written over")
 	}
@@ -497,13 +497,13 @@ func TestMappings(t *testing.T) {
 	b.service(0, corev1.ServiceTypeNodePort)
 	mapping := func(name, address string, ids ...string) *netv1alpha1.IPMapping {
 		m := &netv1alpha1.IPMapping{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: netv1alpha1.IPMappingSpec{Address: address, ClusterIDs: ids}}
-		b.create(m)
+		b.Make(m)
 		return m
 	}
 	says := func(m *netv1alpha1.IPMapping, reason, part string) {
 		t.Helper()
-		b.until(m.Name+" says "+reason, func() bool {
-			b.read(m)
+		b.Until(m.Name+" says "+reason, func() bool {
+			b.Read(m)
 			return len(m.Status.Conditions) == 1 && m.Status.Conditions[0].Reason == reason && strings.Contains(m.Status.Conditions[0].Message, part)
 		})
 	}
@@ -523,11 +523,11 @@ func TestMappings(t *testing.T) {
 	milan.outgoing(discoveryv1alpha1.StatusEstablished)
 	milan.says("10.201.0.0/16", "10.202.0.0/16", 1)
 	milan.answers("None", "10.77.0.0/16")
-	b.until("the peer's address is said", func() bool { b.read(api); return api.Status.PeerAddresses["milan-id"] != "" })
+	b.Until("the peer's address is said", func() bool { b.Read(api); return api.Status.PeerAddresses["milan-id"] != "" })
 	if got, want := api.Status.PeerAddresses["milan-id"], strings.Replace(api.Status.ExternalAddress, "10.0.", "10.77.", 1); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	b.read(dns)
+	b.Read(dns)
 	if len(dns.Status.PeerAddresses) > 0 {
 		t.Errorf("dns is not for milan: %v", dns.Status.PeerAddresses)
 	}
@@ -536,7 +536,7 @@ func TestMappings(t *testing.T) {
 	b.run()
 	late := mapping("late", "10.96.0.11")
 	says(late, netv1alpha1.ReasonAssigned, "")
-	b.read(api)
+	b.Read(api)
 	if api.Status.ExternalAddress != had || late.Status.ExternalAddress == had {
 		t.Errorf("had %s, has %s, a later one has %s", had, api.Status.ExternalAddress, late.Status.ExternalAddress)
 	}
@@ -552,13 +552,13 @@ func TestPendingBalancer(t *testing.T) {
 	milan.published(netv1alpha1.ReasonGatewayNotFound, "net.liqo.io/gateway=true")
 	service := b.service(0, corev1.ServiceTypeLoadBalancer)
 	milan.published(netv1alpha1.ReasonGatewayNoAddress, "liqo/liqo-gateway")
-	b.read(milan.ours)
+	b.Read(milan.ours)
 	if lanes := milan.ours.Spec.Lanes; len(lanes) != 1 || len(lanes[0].Carriers) > 0 || lanes[0].PublicKey == "" || milan.ours.Spec.EndpointIP != "" {
 		t.Errorf("told %+v", milan.ours.Spec)
 	}
-	b.editStatus(service, func() { service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}} })
+	b.EditStatus(service, func() { service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}} })
 	milan.published(netv1alpha1.ReasonAnswerPending, "")
-	b.read(milan.ours)
+	b.Read(milan.ours)
 	if milan.ours.Spec.EndpointIP != "203.0.113.9" || milan.ours.Spec.BackendConfig["port"] != "5871" {
 		t.Errorf("told %+v", milan.ours.Spec)
 	}
@@ -570,7 +570,7 @@ func TestNodePorts(t *testing.T) {
 	b.node("n1", "192.0.2.1", true)
 	second := b.node("n2", "192.0.2.2", true)
 	b.node("n3", "192.0.2.3", false)
-	b.editStatus(second, func() {
+	b.EditStatus(second, func() {
 		second.Status.Addresses = []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: "192.0.2.2"}, {Type: corev1.NodeExternalIP, Address: "198.51.100.2"}, {Type: corev1.NodeHostName, Address: "n2"},
 		}
@@ -591,7 +591,7 @@ func TestNodePorts(t *testing.T) {
 				t.Logf("told %v, want %v", got, want)
 			}
 		}()
-		b.until(what, func() bool {
+		b.Until(what, func() bool {
 			if got = nil; !b.there(milan.ours) {
 				return false
 			}
@@ -607,21 +607,21 @@ func TestNodePorts(t *testing.T) {
 	told("nodes that are Ready", "192.0.2.1", "198.51.100.2", "192.0.2.2")
 	pod := b.gateway(0, "n2").pod
 	told("the node of the pod first", "198.51.100.2", "192.0.2.2", "192.0.2.1")
-	b.edit(service, func() { service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
+	b.Edit(service, func() { service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
 	told("only that one serves", "198.51.100.2", "192.0.2.2")
-	b.must(b.Delete(t.Context(), second))
+	b.Must(b.Delete(t.Context(), second))
 	told("its node is gone")
 	milan.published(netv1alpha1.ReasonGatewayNoAddress, "externalTrafficPolicy is Local")
-	b.must(b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
-	b.edit(service, func() { service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster })
+	b.Must(b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	b.Edit(service, func() { service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster })
 	told("the others serve again", "192.0.2.1")
 	milan.published(netv1alpha1.ReasonAnswerPending, "")
-	b.edit(service, func() { service.Spec.Ports[1].NodePort = 0 }) // another one is given
-	b.read(service)
+	b.Edit(service, func() { service.Spec.Ports[1].NodePort = 0 }) // another one is given
+	b.Read(service)
 	port = service.Spec.Ports[1].NodePort
 	told("at the port that it has now", "192.0.2.1")
 	first := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
-	b.editStatus(first, func() { first.Status.Conditions[0].Status = corev1.ConditionUnknown })
+	b.EditStatus(first, func() { first.Status.Conditions[0].Status = corev1.ConditionUnknown })
 	told("no node is Ready")
 	milan.published(netv1alpha1.ReasonGatewayNoAddress, "no Ready node")
 }

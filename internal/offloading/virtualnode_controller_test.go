@@ -33,7 +33,7 @@ func TestVirtualKubelet(t *testing.T) {
 	}
 	parts := b.parts()
 	for _, part := range parts {
-		b.read(part)
+		b.Read(part)
 	}
 	deployment := parts[0].(*appsv1.Deployment)
 	if container := deployment.Spec.Template.Spec.Containers[0]; container.Image != "liqo:v1" || !slices.Contains(container.Args, "--slice-name=rome") {
@@ -42,7 +42,7 @@ func TestVirtualKubelet(t *testing.T) {
 
 	// What is as wanted is not written again, however often we are asked.
 	writes := b.writes.Load()
-	b.edit(slice, func() { slice.Annotations = map[string]string{"touched": "yes"} })
+	b.Edit(slice, func() { slice.Annotations = map[string]string{"touched": "yes"} })
 	node := b.node()
 	b.says(slice, sharingv1alpha1.ReasonNodeReady, "")
 	if got := b.writes.Load() - writes; got > 2 {
@@ -54,14 +54,14 @@ func TestVirtualKubelet(t *testing.T) {
 	// What somebody takes away comes back.
 	for _, part := range parts {
 		uid := part.GetUID()
-		b.must(b.Delete(t.Context(), part))
-		b.until("it is made again", func() bool {
+		b.Must(b.Delete(t.Context(), part))
+		b.Until("it is made again", func() bool {
 			return b.Get(t.Context(), client.ObjectKeyFromObject(part), part) == nil && part.GetUID() != uid
 		})
 	}
-	b.edit(deployment, func() { deployment.Spec.Template.Spec.Containers[0].Image = "evil" })
-	b.until("the image is as it was", func() bool {
-		b.read(deployment)
+	b.Edit(deployment, func() { deployment.Spec.Template.Spec.Containers[0].Image = "evil" })
+	b.Until("the image is as it was", func() bool {
+		b.Read(deployment)
 		return deployment.Spec.Template.Spec.Containers[0].Image == "liqo:v1"
 	})
 
@@ -78,17 +78,17 @@ func TestVirtualKubelet(t *testing.T) {
 	t.Logf("requests to write, by a restart: %d", b.writes.Load()-writes-1)
 	stop()
 	b.run("liqo:v2")
-	b.until("the new image is there", func() bool {
-		b.read(deployment)
+	b.Until("the new image is there", func() bool {
+		b.Read(deployment)
 		return deployment.Spec.Template.Spec.Containers[0].Image == "liqo:v2"
 	})
 
 	// A second slice of the same peer does not fight with the first.
 	second := b.slice("second")
 	b.says(second, sharingv1alpha1.ReasonNodeNotReady, "it is that of ResourceSlice rome")
-	b.must(b.Delete(t.Context(), second))
-	b.until("the second goes without more", func() bool { return b.gone(second) })
-	b.read(deployment)
+	b.Must(b.Delete(t.Context(), second))
+	b.Until("the second goes without more", func() bool { return b.gone(second) })
+	b.Read(deployment)
 	if len(second.Finalizers) > 0 || !slices.Contains(deployment.Spec.Template.Spec.Containers[0].Args, "--slice-name=rome") {
 		t.Errorf("finalizers %v, deployment %v", second.Finalizers, deployment.Spec.Template.Spec.Containers[0].Args)
 	}
@@ -110,9 +110,9 @@ func (b *bench) parts() []client.Object {
 }
 
 func (b *bench) versions(objects []client.Object) (all []string) {
-	b.t.Helper()
+	b.T.Helper()
 	for _, object := range objects {
-		b.read(object)
+		b.Read(object)
 		all = append(all, object.GetResourceVersion())
 	}
 	return all
@@ -127,20 +127,20 @@ func TestIdleNode(t *testing.T) {
 	node := b.node()
 	b.says(slice, sharingv1alpha1.ReasonNodeReady, "")
 	kubelet := b.kubelet()
-	b.edit(node, func() { node.Finalizers = []string{"example.com/held"} })
+	b.Edit(node, func() { node.Finalizers = []string{"example.com/held"} })
 
 	begin := time.Now()
-	b.must(b.Delete(t.Context(), slice))
-	b.until("the pod of the virtual kubelet is told to end", func() bool { return b.gone(kubelet) || kubelet.DeletionTimestamp != nil })
-	b.until("the node is told to go", func() bool { b.read(node); return node.DeletionTimestamp != nil })
+	b.Must(b.Delete(t.Context(), slice))
+	b.Until("the pod of the virtual kubelet is told to end", func() bool { return b.gone(kubelet) || kubelet.DeletionTimestamp != nil })
+	b.Until("the node is told to go", func() bool { b.Read(node); return node.DeletionTimestamp != nil })
 	for _, part := range b.parts() {
-		b.until("all is gone", func() bool { return b.gone(part) })
+		b.Until("all is gone", func() bool { return b.gone(part) })
 	}
 	told := time.Since(begin)
-	b.read(slice)
+	b.Read(slice)
 	begin = time.Now()
-	b.edit(node, func() { node.Finalizers = nil })
-	b.until("the slice is gone", func() bool { return b.gone(slice) })
+	b.Edit(node, func() { node.Finalizers = nil })
+	b.Until("the slice is gone", func() bool { return b.gone(slice) })
 	if !b.gone(node) {
 		t.Error("the slice went before its node")
 	}
@@ -150,10 +150,10 @@ func TestIdleNode(t *testing.T) {
 	slice = b.slice("rome")
 	b.says(slice, sharingv1alpha1.ReasonVirtualKubeletStarting, "")
 	foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
-	b.create(foreign)
-	b.must(b.Delete(t.Context(), slice))
-	b.until("the slice is gone", func() bool { return b.gone(slice) })
-	b.read(foreign)
+	b.Make(foreign)
+	b.Must(b.Delete(t.Context(), slice))
+	b.Until("the slice is gone", func() bool { return b.gone(slice) })
+	b.Read(foreign)
 	if foreign.DeletionTimestamp != nil || foreign.Spec.Unschedulable {
 		t.Errorf("touched: %+v", foreign)
 	}
@@ -174,28 +174,28 @@ func TestDrain(t *testing.T) {
 	})
 	elsewhere := b.pod("apps", "elsewhere", "physical", nil)
 	// Nobody counts the budget's pods here, so it allows nothing.
-	b.create(&policyv1.PodDisruptionBudget{
+	b.Make(&policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "guard"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "guarded"}}},
 	})
 
 	// The provider withdraws, and thinks better of it.
-	b.editStatus(slice, func() { slice.Status.Phase = sharingv1alpha1.SliceRefused })
+	b.EditStatus(slice, func() { slice.Status.Phase = sharingv1alpha1.SliceRefused })
 	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "waits for 2 pods")
-	b.until("the free pod is told to go", func() bool { b.read(free); return free.DeletionTimestamp != nil })
-	b.read(node)
+	b.Until("the free pod is told to go", func() bool { b.Read(free); return free.DeletionTimestamp != nil })
+	b.Read(node)
 	if !node.Spec.Unschedulable {
 		t.Error("not cordoned")
 	}
-	b.editStatus(slice, func() { slice.Status.Phase = sharingv1alpha1.SliceAccepted })
+	b.EditStatus(slice, func() { slice.Status.Phase = sharingv1alpha1.SliceAccepted })
 	b.says(slice, sharingv1alpha1.ReasonNodeReady, "")
-	b.until("pods may come again", func() bool { b.read(node); return !node.Spec.Unschedulable })
+	b.Until("pods may come again", func() bool { b.Read(node); return !node.Spec.Unschedulable })
 	for _, part := range b.parts() {
-		b.read(part)
+		b.Read(part)
 	}
 
 	// The peering ends.
-	b.must(b.Delete(t.Context(), slice))
+	b.Must(b.Delete(t.Context(), slice))
 	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "waits for 2 pods")
 	b.ended(free)
 	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "waits for 1 pods")
@@ -204,26 +204,26 @@ func TestDrain(t *testing.T) {
 	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "still there at "+began.Add(25*time.Second).UTC().Format(time.RFC3339))
 	b.ready(node, corev1.ConditionTrue, "an answer")
 	b.says(slice, sharingv1alpha1.ReasonNodeDraining, "still there at "+began.Add(2*time.Minute).UTC().Format(time.RFC3339))
-	b.read(guarded)
+	b.Read(guarded)
 	if guarded.DeletionTimestamp != nil {
 		t.Fatal("deleted against its budget before the deadline")
 	}
-	b.read(b.parts()[0])
+	b.Read(b.parts()[0])
 
 	b.ahead.Store(int64(2 * time.Minute))
-	b.until("the guarded pod is deleted", func() bool { return b.gone(guarded) })
-	b.until("the node is gone", func() bool { return b.gone(node) })
-	b.until("an event names it", func() bool {
+	b.Until("the guarded pod is deleted", func() bool { return b.gone(guarded) })
+	b.Until("the node is gone", func() bool { return b.gone(node) })
+	b.Until("an event names it", func() bool {
 		var events eventsv1.EventList
-		b.must(b.List(t.Context(), &events))
+		b.Must(b.List(t.Context(), &events))
 		return slices.ContainsFunc(events.Items, func(event eventsv1.Event) bool {
 			return event.Reason == "DrainDeadline" && event.Regarding.Name == slice.Name &&
 				event.Note == "1 pods did not leave node liqo-milan in time and were deleted: apps/guarded"
 		})
 	})
-	b.until("the slice is gone", func() bool { return b.gone(slice) })
+	b.Until("the slice is gone", func() bool { return b.gone(slice) })
 	for _, pod := range []*corev1.Pod{daemon, elsewhere} {
-		b.read(pod)
+		b.Read(pod)
 		if pod.DeletionTimestamp != nil {
 			t.Errorf("pod %s was deleted", pod.Name)
 		}
@@ -241,15 +241,15 @@ func TestForced(t *testing.T) {
 	b.says(slice, sharingv1alpha1.ReasonNodeReady, "")
 	pod := b.pod("apps", "stubborn", nodeName, func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/held"} })
 	stop()
-	b.edit(slice, func() { slice.Annotations = map[string]string{labels.ForceUnpeer: "true"} })
-	b.must(b.Delete(t.Context(), slice))
-	b.must(b.DeleteAllOf(t.Context(), &discoveryv1alpha1.ForeignCluster{}))
+	b.Edit(slice, func() { slice.Annotations = map[string]string{labels.ForceUnpeer: "true"} })
+	b.Must(b.Delete(t.Context(), slice))
+	b.Must(b.DeleteAllOf(t.Context(), &discoveryv1alpha1.ForeignCluster{}))
 	b.run("liqo:v1")
-	b.until("the slice is gone", func() bool { return b.gone(slice) })
+	b.Until("the slice is gone", func() bool { return b.gone(slice) })
 	for _, object := range append(b.parts(), node) {
-		b.until("all is gone", func() bool { return b.gone(object) })
+		b.Until("all is gone", func() bool { return b.gone(object) })
 	}
-	b.read(pod)
+	b.Read(pod)
 	if pod.DeletionTimestamp == nil {
 		t.Error("the pod was not deleted")
 	}
@@ -260,7 +260,7 @@ func TestForced(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	b := newBench(t)
 	b.foreignCluster()
-	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-evil-000000"}})
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-evil-000000"}})
 	b.run("liqo:v1")
 	slice := b.slice("rome")
 	node := b.node()
@@ -271,7 +271,7 @@ func TestStrangers(t *testing.T) {
 		}},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 	}
-	b.create(likeOurs)
+	b.Make(likeOurs)
 	evil := &sharingv1alpha1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "liqo-tenant-evil-000000", Name: "evil", Finalizers: []string{labels.FinalizerNode},
@@ -279,18 +279,18 @@ func TestStrangers(t *testing.T) {
 		},
 		Spec: slice.Spec,
 	}
-	b.create(evil)
-	b.must(b.Delete(t.Context(), evil))
-	b.until("the evil slice is gone", func() bool { return b.gone(evil) })
-	b.read(node)
+	b.Make(evil)
+	b.Must(b.Delete(t.Context(), evil))
+	b.Until("the evil slice is gone", func() bool { return b.gone(evil) })
+	b.Read(node)
 	if node.Spec.Unschedulable || node.DeletionTimestamp != nil {
 		t.Error("another peer's slice has taken the node down")
 	}
 	for _, part := range b.parts() {
-		b.read(part)
+		b.Read(part)
 	}
 	var bindings rbacv1.ClusterRoleBindingList
-	b.must(b.List(t.Context(), &bindings, client.MatchingLabels{labels.ClusterID: "milan-id"}))
+	b.Must(b.List(t.Context(), &bindings, client.MatchingLabels{labels.ClusterID: "milan-id"}))
 	for i := range bindings.Items {
 		for _, subject := range bindings.Items[i].Subjects {
 			if subject.Namespace != tenant {
@@ -299,8 +299,8 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 
-	b.must(b.Delete(t.Context(), slice))
-	b.until("the node is gone", func() bool { return b.gone(node) })
-	b.until("the slice is gone", func() bool { return b.gone(slice) })
-	b.read(likeOurs)
+	b.Must(b.Delete(t.Context(), slice))
+	b.Until("the node is gone", func() bool { return b.gone(node) })
+	b.Until("the slice is gone", func() bool { return b.gone(slice) })
+	b.Read(likeOurs)
 }

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,76 +41,42 @@ func (l noLink) Changed() <-chan event.TypedGenericEvent[string] { return l.chan
 
 // fcBench is a real API server with the controller of peers.
 type fcBench struct {
-	client.Client
-	t *testing.T
+	kubetest.Bed
 }
 
 func newFCBench(t *testing.T) *fcBench {
 	t.Helper()
 	admin := kubetest.Cluster(t)
 	scheme := runtime.NewScheme()
-	b := &fcBench{t: t}
+	b := &fcBench{Bed: kubetest.Bed{T: t}}
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, crds.AddToScheme,
 	} {
-		b.must(add(scheme))
+		b.Must(add(scheme))
 	}
 	var err error
 	b.Client, err = client.New(admin, client.Options{Scheme: scheme})
-	b.must(err)
+	b.Must(err)
 	definitions, err := crds.Load(os.DirFS("../../deployments/liqo"))
-	b.must(err)
-	b.must(crds.Apply(t.Context(), b.Client, definitions, func(string) {}))
-	b.must(b.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}))
+	b.Must(err)
+	b.Must(crds.Apply(t.Context(), b.Client, definitions, func(string) {}))
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}})
 	mgr, err := kubemanager.New(admin, kubemanager.Options{Scheme: scheme, Namespace: "liqo", SkipNameValidation: true})
-	b.must(err)
-	b.must(SetupForeignCluster(mgr, ForeignClusterOptions{
+	b.Must(err)
+	b.Must(SetupForeignCluster(mgr, ForeignClusterOptions{
 		Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, Namespace: "liqo", InternalNetwork: true,
 		Link: noLink{make(chan event.TypedGenericEvent[string])},
 	}))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("manager: %v", err)
-		}
-	}))
+	kubetest.Start(t, "manager", mgr.Start)
 	return b
-}
-
-func (b *fcBench) must(err error) {
-	b.t.Helper()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-func (b *fcBench) until(what string, check func() error) {
-	b.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			b.t.Fatalf("%s: %v", what, err)
-		}
-	}
 }
 
 // untilNetwork waits for the condition NetworkStatus to be as wanted.
 func (b *fcBench) untilNetwork(status discoveryv1alpha1.PeeringConditionStatus, because string) {
-	b.t.Helper()
-	b.until(fmt.Sprintf("%s: %s", status, because), func() error {
+	b.T.Helper()
+	kubetest.Eventually(b.T, fmt.Sprintf("%s: %s", status, because), func() error {
 		var fc discoveryv1alpha1.ForeignCluster
-		if err := b.Get(b.t.Context(), client.ObjectKey{Name: "milan"}, &fc); err != nil {
+		if err := b.Get(b.T.Context(), client.ObjectKey{Name: "milan"}, &fc); err != nil {
 			return err
 		}
 		for _, said := range fc.Status.PeeringConditions {
@@ -131,13 +95,13 @@ func TestNetworkStatus(t *testing.T) {
 	t.Parallel()
 	b := newFCBench(t)
 	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
-	b.must(b.Create(t.Context(), &discoveryv1alpha1.ForeignCluster{
+	b.Make(&discoveryv1alpha1.ForeignCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "milan"},
 		Spec: discoveryv1alpha1.ForeignClusterSpec{
 			PeeringType: discoveryv1alpha1.OutOfBand, ClusterIdentity: &milan,
 			OutgoingPeeringEnabled: discoveryv1alpha1.PeeringNo, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
 		},
-	}))
+	})
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "no peering is wanted")
 
 	namespace := milan.TenantNamespace()
@@ -151,26 +115,27 @@ func TestNetworkStatus(t *testing.T) {
 	pin := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "liqo", Name: pinName(milan.ClusterID), Labels: map[string]string{labels.PinnedKey: "true", labels.ClusterID: milan.ClusterID},
 	}}
-	b.must(b.Create(t.Context(), pin))
-	b.until("the peer is admitted", func() error {
+	b.Make(pin)
+	kubetest.Eventually(b.T, "the peer is admitted", func() error {
 		return b.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: tenant.PeerAccount}, &corev1.ServiceAccount{})
 	})
 	request := &sharingv1alpha1.ResourceSlice{
 		ObjectMeta: meta("milan", map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.OriginID: milan.ClusterID}),
 		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: milan.ClusterID, ProviderClusterID: "rome-id", NodeName: "liqo-rome"},
 	}
-	b.must(b.Create(t.Context(), request))
+	b.Make(request)
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "this cluster has not described its network yet")
-	ours := &netv1alpha1.NetworkConfig{ObjectMeta: meta("network-rome-id", map[string]string{labels.Replication: "true", labels.RemoteID: milan.ClusterID}), Spec: spec}
-	b.must(b.Create(t.Context(), ours))
+	rome := discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}
+	ours := &netv1alpha1.NetworkConfig{ObjectMeta: meta(milan.NetworkConfigName(), map[string]string{labels.Replication: "true", labels.RemoteID: milan.ClusterID}), Spec: spec}
+	b.Make(ours)
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "the remote cluster has not described its network yet")
-	theirs := &netv1alpha1.NetworkConfig{ObjectMeta: meta(milan.NetworkConfigName(), map[string]string{labels.Replication: "false", labels.Replicated: "true"}), Spec: spec}
-	b.must(b.Create(t.Context(), theirs))
+	theirs := &netv1alpha1.NetworkConfig{ObjectMeta: meta(rome.NetworkConfigName(), map[string]string{labels.Replication: "false", labels.Replicated: "true"}), Spec: spec}
+	b.Make(theirs)
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "the remote cluster has not answered")
 	theirs.Status.Conditions = []metav1.Condition{{
 		Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "Large", Message: "podCIDR 0.0.0.0/0 is too large", LastTransitionTime: metav1.Now(),
 	}}
-	b.must(b.Status().Update(t.Context(), theirs))
+	b.Must(b.Status().Update(t.Context(), theirs))
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "does not accept the network of the remote one: podCIDR 0.0.0.0/0 is too large")
 
 	tunnel := &netv1alpha1.TunnelEndpoint{
@@ -181,7 +146,7 @@ func TestNetworkStatus(t *testing.T) {
 			BackendType: "wireguard", BackendConfig: map[string]string{"port": "5871"},
 		},
 	}
-	b.must(b.Create(t.Context(), tunnel))
+	b.Make(tunnel)
 	b.untilNetwork(discoveryv1alpha1.StatusPending, "have not reported")
 	for _, c := range []struct {
 		status  netv1alpha1.ConnectionStatus
@@ -193,23 +158,23 @@ func TestNetworkStatus(t *testing.T) {
 		{netv1alpha1.ConnectionError, "3 of 3 probes lost", discoveryv1alpha1.StatusError},
 	} {
 		tunnel.Status.Connection = netv1alpha1.Connection{Status: c.status, StatusMessage: c.message}
-		b.must(b.Status().Update(t.Context(), tunnel))
+		b.Must(b.Status().Update(t.Context(), tunnel))
 		b.untilNetwork(c.want, c.message)
 	}
-	b.must(b.Delete(t.Context(), tunnel))
+	b.Must(b.Delete(t.Context(), tunnel))
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "does not accept")
 
 	// The peering ends, the ForeignCluster stays: nobody would tell us any more that the peer's network changed.
-	b.must(b.Delete(t.Context(), request))
+	b.Must(b.Delete(t.Context(), request))
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "does not accept")
-	b.must(b.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs)) // it may come back, it is still admitted
-	b.must(b.Delete(t.Context(), pin))
-	b.until("what the peer told is gone", func() error {
+	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs)) // it may come back, it is still admitted
+	b.Must(b.Delete(t.Context(), pin))
+	kubetest.Eventually(b.T, "what the peer told is gone", func() error {
 		if err := b.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("still there (%v)", err)
 		}
 		return nil
 	})
-	b.must(b.Get(t.Context(), client.ObjectKeyFromObject(ours), ours)) // its maker takes it back
+	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(ours), ours)) // its maker takes it back
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "no peering is wanted")
 }

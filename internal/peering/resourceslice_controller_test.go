@@ -37,7 +37,7 @@ func TestResourceSlice(t *testing.T) {
 	rome := b.slice("tenant-rome", "rome", nil)
 
 	t.Run("granted", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		b.untilGranted("first grant", rome, "90")
 		status := rome.Status
 		gpu, memory, pods := status.Resources["nvidia.com/gpu"], status.Resources["memory"], status.Resources["pods"]
@@ -55,7 +55,7 @@ func TestResourceSlice(t *testing.T) {
 		}
 	})
 	t.Run("follows use", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		app := b.pod("app", "n1", "", "50")
 		b.untilGranted("50 of 100 used", rome, "45")
 		b.tenant("milan")
@@ -64,18 +64,18 @@ func TestResourceSlice(t *testing.T) {
 		own := b.pod("offloaded", "n1", "rome-id", "20")
 		b.untilGranted("another peer's pod takes away", milan, "27")
 		b.untilGranted("its own does not", rome, "45")
-		b.must(b.Delete(t.Context(), own, client.GracePeriodSeconds(0)))
-		b.must(b.Delete(t.Context(), app, client.GracePeriodSeconds(0)))
+		b.Must(b.Delete(t.Context(), own, client.GracePeriodSeconds(0)))
+		b.Must(b.Delete(t.Context(), app, client.GracePeriodSeconds(0)))
 		b.node("n2", sliceList("cpu", "100", "memory", "100G", "pods", "110"))
 		b.untilGranted("200 free", rome, "180")
 	})
 	t.Run("node not ready", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		n1.Status.Conditions[0].Status = corev1.ConditionUnknown
-		b.must(b.Status().Update(t.Context(), n1))
+		b.Must(b.Status().Update(t.Context(), n1))
 		b.untilGranted("half is not ready", rome, "90")
 		n1.Status.Conditions[0].Status = corev1.ConditionTrue
-		b.must(b.Status().Update(t.Context(), n1))
+		b.Must(b.Status().Update(t.Context(), n1))
 		b.untilGranted("ready again", rome, "180")
 		b.edit(n1, func() { n1.Spec.Unschedulable = true })
 		b.untilGranted("cordoned", rome, "90")
@@ -83,24 +83,24 @@ func TestResourceSlice(t *testing.T) {
 		b.untilGranted("back", rome, "180")
 	})
 	t.Run("small change waits", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		told := time.Now()
 		small := b.pod("small", "n1", "", "1")
 		b.untilGrantedLater("refreshed", rome, "179100m", options.Refresh+sliceInTime+sliceNoise)
 		if waited := time.Since(told); waited < options.Refresh/2 {
 			t.Errorf("half a percent was told after %s", waited)
 		}
-		b.must(b.Delete(t.Context(), small, client.GracePeriodSeconds(0)))
+		b.Must(b.Delete(t.Context(), small, client.GracePeriodSeconds(0)))
 		b.untilGrantedLater("refreshed again", rome, "180", options.Refresh+sliceInTime+sliceNoise)
 	})
 	t.Run("idle writes nothing", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		b.quiet("idle")
 	})
 	t.Run("percentage", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: sharingConfigMap, Namespace: "liqo"}, Data: map[string]string{sharingKey: "50"}}
-		b.create(config)
+		b.Make(config)
 		b.untilGranted("50%", rome, "100")
 		b.edit(config, func() { config.Data[sharingKey] = "51" })
 		b.untilGranted("one percent more, at once", rome, "102")
@@ -110,11 +110,11 @@ func TestResourceSlice(t *testing.T) {
 		b.edit(peer, func() { peer.Annotations[labels.SharingPercentage] = "500" })
 		b.untilGranted("the override cannot be used, the ConfigMap neither", rome, "102")
 		b.edit(peer, func() { peer.Annotations = nil })
-		b.must(b.Delete(t.Context(), config))
+		b.Must(b.Delete(t.Context(), config))
 		b.untilGranted("the flag's again", rome, "180")
 	})
 	t.Run("asking for less", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		b.edit(rome, func() { rome.Spec.Resources = sliceList("cpu", "8", "memory", "1Gi", "moon/dust", "1", "pods", "-1") })
 		b.untilGranted("bounded by its wish", rome, "8")
 		second := b.slice("tenant-rome", "second", nil)
@@ -122,19 +122,19 @@ func TestResourceSlice(t *testing.T) {
 		b.edit(rome, func() { rome.Spec.Resources = nil })
 		b.untilGranted("the first has all", rome, "180")
 		b.untilReason("nothing left for the second", second, sharingv1alpha1.SliceAccepted, sharingv1alpha1.ReasonNothingToShare)
-		b.must(b.Delete(t.Context(), second))
+		b.Must(b.Delete(t.Context(), second))
 		b.untilGone("not the last one", second)
-		b.must(b.Get(t.Context(), client.ObjectKeyFromObject(peer), peer))
+		b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(peer), peer))
 	})
 	t.Run("refused", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		b.edit(peer, func() { peer.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringNo })
 		b.untilReason("No", rome, sharingv1alpha1.SliceRefused, sharingv1alpha1.ReasonIncomingDisabled)
 		b.edit(peer, func() { peer.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringYes })
 		b.untilGranted("Yes", rome, "180")
 	})
 	t.Run("a restart writes nothing", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		stop()
 		b.run(options)
 		b.until("controller runs again", b.slice("tenant-rome", "probe", nil), func() string { return "" })
@@ -143,7 +143,7 @@ func TestResourceSlice(t *testing.T) {
 		b.quiet("after a restart")
 	})
 	t.Run("too many", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		b.tenant("greedy")
 		var first, last *sharingv1alpha1.ResourceSlice
 		for i := range maxSlices + 1 {
@@ -154,49 +154,49 @@ func TestResourceSlice(t *testing.T) {
 		}
 		b.untilReason("one more than allowed", last, sharingv1alpha1.SliceRefused, reasonTooManySlices)
 		b.untilGranted("the oldest", first, "1")
-		b.must(b.Delete(t.Context(), first))
+		b.Must(b.Delete(t.Context(), first))
 		b.untilGranted("one fewer", last, "1")
 	})
 	t.Run("not ours to answer", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		outside := b.slice("apps", "outside", nil)
 		ours := b.slice("tenant-milan", "ours", nil)
 		b.edit(ours, func() { ours.Labels = map[string]string{labels.Replication: "true", labels.Replicated: "true"} })
 		probe := b.slice("tenant-milan", "later", nil)
 		b.untilReason("a later one is answered", probe, sharingv1alpha1.SliceAccepted, sharingv1alpha1.ReasonNothingToShare)
-		b.must(b.Get(t.Context(), client.ObjectKeyFromObject(outside), outside))
+		b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(outside), outside))
 		if len(outside.Status.Conditions)+len(outside.Finalizers) > 0 {
 			t.Errorf("outside of a tenant: %+v", outside)
 		}
 	})
 	t.Run("taken down by the peer", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		for _, name := range []string{"rome", "probe"} {
 			gone := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "tenant-rome"}}
-			b.must(b.Delete(t.Context(), gone))
+			b.Must(b.Delete(t.Context(), gone))
 			b.untilGone("deleted by the peer", gone)
 		}
 		b.untilGone("the last slice takes the foreign cluster with it", peer)
 	})
 	t.Run("taken down by us", func(t *testing.T) {
-		b.t = t
+		b.T = t
 		both := b.tenant("both", func(fc *discoveryv1alpha1.ForeignCluster) {
 			fc.Finalizers = []string{labels.FinalizerPeer}
 			fc.Spec.OutgoingPeeringEnabled, fc.Spec.ForeignAuthURL = discoveryv1alpha1.PeeringYes, "https://both"
 		})
 		slice := b.slice("tenant-both", "both", nil)
 		b.untilGranted("granted", slice, "180")
-		b.must(b.Delete(t.Context(), slice))
+		b.Must(b.Delete(t.Context(), slice))
 		b.untilGone("the peer has enough", slice)
-		b.must(b.Get(t.Context(), client.ObjectKeyFromObject(both), both))
+		b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(both), both))
 		if both.DeletionTimestamp != nil {
 			t.Error("a foreign cluster with an outgoing peering was deleted")
 		}
 		slice = b.slice("tenant-both", "both", nil)
 		b.untilGranted("again", slice, "180")
-		b.must(b.Delete(t.Context(), both))
+		b.Must(b.Delete(t.Context(), both))
 		b.untilReason("withdrawing", slice, sharingv1alpha1.SliceRefused, sharingv1alpha1.ReasonProviderWithdrawing)
-		b.must(b.Delete(t.Context(), slice))
+		b.Must(b.Delete(t.Context(), slice))
 		b.untilGone("the peer obeys", slice)
 		b.edit(both, func() { both.Finalizers = nil })
 	})
@@ -204,14 +204,14 @@ func TestResourceSlice(t *testing.T) {
 
 // untilGrantedLater is for what takes longer than the promise.
 func (b *sliceBench) untilGrantedLater(what string, slice *sharingv1alpha1.ResourceSlice, cpu string, within time.Duration) {
-	b.t.Helper()
+	b.T.Helper()
 	for begin := time.Now(); time.Since(begin) < within; time.Sleep(20 * time.Millisecond) {
-		b.must(b.Get(b.t.Context(), client.ObjectKeyFromObject(slice), slice))
+		b.Must(b.Get(b.T.Context(), client.ObjectKeyFromObject(slice), slice))
 		if granted := slice.Status.Resources[corev1.ResourceCPU]; granted.String() == cpu {
 			return
 		}
 	}
-	b.t.Fatalf("%s: not %s cpu within %s, but %v", what, cpu, within, slice.Status.Resources)
+	b.T.Fatalf("%s: not %s cpu within %s, but %v", what, cpu, within, slice.Status.Resources)
 }
 
 // slicePlugin is a plugin in this process.
@@ -309,7 +309,7 @@ func TestResourceSliceWithPlugin(t *testing.T) {
 	b.untilGrantedLater("the plugin is back", rome, "1", 15*time.Second)
 	b.untilGrantedLater("for all", milan, "1", 15*time.Second)
 
-	b.must(b.Delete(t.Context(), milan))
+	b.Must(b.Delete(t.Context(), milan))
 	b.untilGone("plugin", milan)
 	select {
 	case id := <-decides.removed:

@@ -5,16 +5,11 @@ package peering
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,90 +38,37 @@ const sliceInTime, sliceNoise = 2 * time.Second, 2 * time.Second
 
 // sliceBench is a provider: an API server, an administrator's client, and the controller with its own rights only.
 type sliceBench struct {
-	client.Client
-	t      *testing.T // of the subtest that runs
-	whole  *testing.T
-	scheme *runtime.Scheme
-	admin  *rest.Config
-	writes atomic.Int64 // of the controller
+	kubetest.Bed // its T is of the subtest that runs
+	whole        *testing.T
+	scheme       *runtime.Scheme
+	admin        *rest.Config
+	writes       atomic.Int64 // of the controller
 }
 
 func newSliceBench(t *testing.T) *sliceBench {
 	t.Helper()
-	b := &sliceBench{t: t, whole: t, scheme: runtime.NewScheme(), admin: kubetest.Cluster(t)}
+	b := &sliceBench{Bed: kubetest.Bed{T: t}, whole: t, scheme: runtime.NewScheme(), admin: kubetest.Cluster(t)}
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
-		b.must(add(b.scheme))
+		b.Must(add(b.scheme))
 	}
 	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{Paths: []string{"../../deployments/liqo/crds"}, ErrorIfPathMissing: true})
-	b.must(err)
+	b.Must(err)
 	b.Client, err = client.New(b.admin, client.Options{Scheme: b.scheme})
-	b.must(err)
+	b.Must(err)
 	for _, name := range []string{"liqo", "apps"} {
-		b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	b.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "apps"}})
-	b.grantMarkedRights()
+	b.Make(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "apps"}})
+	// What is missing in the marks makes the tests fail.
+	for namespace, rules := range b.Marks("resourceslice_controller.go") {
+		b.Bind("grant-test", namespace, rules)
+	}
 	return b
-}
-
-func (b *sliceBench) must(err error) {
-	b.t.Helper()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-func (b *sliceBench) create(object client.Object) {
-	b.t.Helper()
-	b.must(b.Create(b.t.Context(), object))
-}
-
-var sliceMarker = regexp.MustCompile(`(?m)^// \+kubebuilder:rbac:(.*)$`)
-
-// grantMarkedRights gives user grant-test what the markers of the controller say, and nothing else: what is missing
-// there makes the tests fail.
-func (b *sliceBench) grantMarkedRights() {
-	b.t.Helper()
-	source, err := os.ReadFile(filepath.Clean("resourceslice_controller.go"))
-	b.must(err)
-	rules := map[string][]rbacv1.PolicyRule{}
-	for _, marker := range sliceMarker.FindAllStringSubmatch(string(source), -1) {
-		var rule rbacv1.PolicyRule
-		namespace := ""
-		for field := range strings.SplitSeq(marker[1], ",") {
-			key, value, _ := strings.Cut(field, "=")
-			values := strings.Split(strings.Trim(value, `"`), ";")
-			switch key {
-			case "groups":
-				rule.APIGroups = values
-			case "resources":
-				rule.Resources = values
-			case "resourceNames":
-				rule.ResourceNames = values
-			case "verbs":
-				rule.Verbs = values
-			case "namespace":
-				namespace = value
-			}
-		}
-		rules[namespace] = append(rules[namespace], rule)
-	}
-	name, subjects := metav1.ObjectMeta{Name: "grant-test"}, []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "grant-test"}}
-	for namespace, some := range rules {
-		name.Namespace = namespace
-		if namespace == "" {
-			b.create(&rbacv1.ClusterRole{ObjectMeta: name, Rules: some})
-			b.create(&rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name}})
-			continue
-		}
-		b.create(&rbacv1.Role{ObjectMeta: name, Rules: some})
-		b.create(&rbacv1.RoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name.Name}})
-	}
 }
 
 // run starts the controller, and returns how to stop it.
 func (b *sliceBench) run(o SliceOptions) (stop func()) {
-	b.t.Helper()
+	b.T.Helper()
 	limited := rest.CopyConfig(b.admin)
 	limited.Impersonate = rest.ImpersonationConfig{UserName: "grant-test", Groups: []string{"system:authenticated"}}
 	mgr, err := manager.New(limited, manager.Options{
@@ -139,24 +81,9 @@ func (b *sliceBench) run(o SliceOptions) (stop func()) {
 			return b.counting(plain), err
 		},
 	})
-	b.must(err)
-	b.must(SetupResourceSlice(mgr, o))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-ended; err != nil {
-			b.whole.Errorf("manager: %v", err)
-		}
-	}
-	b.whole.Cleanup(stop)
-	return stop
+	b.Must(err)
+	b.Must(SetupResourceSlice(mgr, o))
+	return kubetest.Start(b.whole, "manager", mgr.Start)
 }
 
 // counting counts the writes that pass through a client.
@@ -186,19 +113,19 @@ func sliceList(pairs ...string) corev1.ResourceList {
 }
 
 func (b *sliceBench) node(name string, allocatable corev1.ResourceList) *corev1.Node {
-	b.t.Helper()
+	b.T.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux"}}}
-	b.create(node)
+	b.Make(node)
 	node.Status = corev1.NodeStatus{
 		Capacity: allocatable, Allocatable: allocatable,
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 	}
-	b.must(b.Status().Update(b.t.Context(), node))
+	b.Must(b.Status().Update(b.T.Context(), node))
 	return node
 }
 
 func (b *sliceBench) pod(name, node, origin, cpu string) *corev1.Pod {
-	b.t.Helper()
+	b.T.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "apps"},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
@@ -208,13 +135,13 @@ func (b *sliceBench) pod(name, node, origin, cpu string) *corev1.Pod {
 	if origin != "" {
 		pod.Labels = map[string]string{grant.Origin: origin}
 	}
-	b.create(pod)
+	b.Make(pod)
 	return pod
 }
 
 // tenant makes what the peering of a consumer leaves on the provider, up to its request.
 func (b *sliceBench) tenant(name string, change ...func(*discoveryv1alpha1.ForeignCluster)) *discoveryv1alpha1.ForeignCluster {
-	b.t.Helper()
+	b.T.Helper()
 	peer := &discoveryv1alpha1.ForeignCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.DiscoveryType: labels.DiscoveryIncoming}},
 		Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}},
@@ -222,13 +149,13 @@ func (b *sliceBench) tenant(name string, change ...func(*discoveryv1alpha1.Forei
 	for _, apply := range change {
 		apply(peer)
 	}
-	b.create(peer)
-	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant-" + name, Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: name + "-id"}}})
+	b.Make(peer)
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant-" + name, Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: name + "-id"}}})
 	return peer
 }
 
 func (b *sliceBench) slice(namespace, name string, resources corev1.ResourceList) *sharingv1alpha1.ResourceSlice {
-	b.t.Helper()
+	b.T.Helper()
 	slice := &sharingv1alpha1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{
 			labels.Replication: "false", labels.Replicated: "true", labels.OriginID: "somebody",
@@ -236,32 +163,32 @@ func (b *sliceBench) slice(namespace, name string, resources corev1.ResourceList
 		// A lie: the provider looks at the namespace only.
 		Spec: sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: "milan-id", ProviderClusterID: "turin-id", NodeName: "liqo-turin", Resources: resources},
 	}
-	b.create(slice)
+	b.Make(slice)
 	return slice
 }
 
 // until waits for an object to be right, within the time that was promised.
 func (b *sliceBench) until(what string, object client.Object, right func() string) {
-	b.t.Helper()
+	b.T.Helper()
 	begin, problem := time.Now(), ""
 	for time.Since(begin) < sliceInTime+sliceNoise {
-		err := b.Get(b.t.Context(), client.ObjectKeyFromObject(object), object)
+		err := b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object)
 		if problem = fmt.Sprint(err); err == nil {
 			problem = right()
 		}
 		if problem == "" {
 			if late := time.Since(begin); late > sliceInTime {
-				b.t.Logf("%s: took %s, more than the %s that are promised", what, late, sliceInTime)
+				b.T.Logf("%s: took %s, more than the %s that are promised", what, late, sliceInTime)
 			}
 			return
 		}
 		time.Sleep(20 * time.Millisecond) // between two looks
 	}
-	b.t.Fatalf("%s: not within %s: %s", what, sliceInTime+sliceNoise, problem)
+	b.T.Fatalf("%s: not within %s: %s", what, sliceInTime+sliceNoise, problem)
 }
 
 func (b *sliceBench) untilGranted(what string, slice *sharingv1alpha1.ResourceSlice, cpu string) {
-	b.t.Helper()
+	b.T.Helper()
 	b.until(what, slice, func() string {
 		granted := slice.Status.Resources[corev1.ResourceCPU]
 		if slice.Status.Phase != sharingv1alpha1.SliceAccepted || granted.String() != cpu {
@@ -272,7 +199,7 @@ func (b *sliceBench) untilGranted(what string, slice *sharingv1alpha1.ResourceSl
 }
 
 func (b *sliceBench) untilReason(what string, slice *sharingv1alpha1.ResourceSlice, phase sharingv1alpha1.SlicePhase, reason string) {
-	b.t.Helper()
+	b.T.Helper()
 	b.until(what, slice, func() string {
 		granted := meta.FindStatusCondition(slice.Status.Conditions, sharingv1alpha1.ConditionGranted)
 		if granted == nil || granted.Reason != reason || slice.Status.Phase != phase {
@@ -286,33 +213,33 @@ func (b *sliceBench) untilReason(what string, slice *sharingv1alpha1.ResourceSli
 }
 
 func (b *sliceBench) untilGone(what string, object client.Object) {
-	b.t.Helper()
+	b.T.Helper()
 	for begin := time.Now(); time.Since(begin) < sliceInTime+sliceNoise; time.Sleep(20 * time.Millisecond) {
-		if err := b.Get(b.t.Context(), client.ObjectKeyFromObject(object), object); apierrors.IsNotFound(err) {
+		if err := b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object); apierrors.IsNotFound(err) {
 			return
 		}
 	}
-	b.t.Fatalf("%s: %s is still there: finalizers %v", what, object.GetName(), object.GetFinalizers())
+	b.T.Fatalf("%s: %s is still there: finalizers %v", what, object.GetName(), object.GetFinalizers())
 }
 
 // edit changes an object, whatever its version.
 func (b *sliceBench) edit(object client.Object, change func()) {
-	b.t.Helper()
+	b.T.Helper()
 	before := object.DeepCopyObject().(client.Object)
 	change()
-	b.must(b.Patch(b.t.Context(), object, client.MergeFrom(before)))
+	b.Must(b.Patch(b.T.Context(), object, client.MergeFrom(before)))
 }
 
 // quiet fails if the controller writes anything after all tenants have been looked at again.
 func (b *sliceBench) quiet(what string) {
-	b.t.Helper()
+	b.T.Helper()
 	before := b.writes.Load()
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}
-	b.must(b.Get(b.t.Context(), client.ObjectKeyFromObject(class), class))
+	b.Must(b.Get(b.T.Context(), client.ObjectKeyFromObject(class), class))
 	b.edit(class, func() { metav1.SetMetaDataAnnotation(&class.ObjectMeta, "looked-at", time.Now().String()) })
 	time.Sleep(time.Second) // that nothing happens can only be seen by waiting
 	if after := b.writes.Load(); after != before {
-		b.t.Errorf("%s: %d writes", what, after-before)
+		b.T.Errorf("%s: %d writes", what, after-before)
 	}
 }
 
@@ -322,6 +249,6 @@ func (b *sliceBench) storageClasses() {
 		if name == "fast" {
 			class.Annotations = map[string]string{defaultStorageClass: "true"}
 		}
-		b.create(class)
+		b.Make(class)
 	}
 }

@@ -68,6 +68,11 @@ func (v View) Pod(address netip.Addr) (netip.Addr, error) {
 	return swap(address, v.Spec.RemotePodCIDR, v.Spec.RemoteNATPodCIDR)
 }
 
+// Mapped is the address that here has for one of the external network of there.
+func (v View) Mapped(external netip.Addr) (netip.Addr, error) {
+	return swap(external, v.Spec.RemoteExternalCIDR, v.Spec.RemoteNATExternalCIDR)
+}
+
 // Source is the address that there sees of a pod of here.
 func (v View) Source(pod netip.Addr) (netip.Addr, error) {
 	return swap(pod, v.Spec.LocalPodCIDR, v.Spec.LocalNATPodCIDR)
@@ -88,7 +93,7 @@ func (v View) Node(node *Node) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	return swap(external, v.Spec.RemoteExternalCIDR, v.Spec.RemoteNATExternalCIDR)
+	return v.Mapped(external)
 }
 
 // external is the node's address in the external network: the first one of its pod network, moved (docs/adr/0013-network-fabric.md).

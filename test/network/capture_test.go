@@ -30,7 +30,14 @@ func word() string { return fmt.Sprintf("marker-%016x", rand.Uint64()) }
 // capture looks for a word in all packets at a place, until the returned function asks for the result.
 func capture(t *testing.T, at bed.Place, what string) (end func() []seen) {
 	t.Helper()
-	cmd := at.Command(filepath.Join(clusters.Bin, "traffic"), "capture", "--word", what)
+	cmd, lines := begin(t, at, "capture", "--word", what)
+	return func() []seen { return finish(t, at, cmd, lines) }
+}
+
+// begin starts our program at a place, and waits for its first line, which says that it is at work.
+func begin(t *testing.T, at bed.Place, args ...string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	cmd := at.Command(filepath.Join(clusters.Bin, "traffic"), args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -41,9 +48,9 @@ func capture(t *testing.T, at bed.Place, what string) (end func() []seen) {
 	}
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() {
-		t.Fatalf("the capture at %s does not begin: %v", at.Name, cmd.Wait())
+		t.Fatalf("%s at %s does not begin: %v", args[0], at.Name, cmd.Wait())
 	}
-	return func() []seen { return finish(t, at, cmd, lines) }
+	return cmd, lines
 }
 
 func finish(t *testing.T, at bed.Place, cmd *exec.Cmd, lines *bufio.Scanner) (all []seen) {

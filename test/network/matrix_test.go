@@ -85,6 +85,35 @@ func matrix(t *testing.T) {
 	measure("who reaches whom", "%d checks", cells)
 }
 
+// sample is a part of the matrix that takes a second: from every pod of here to a pod of there, and the other way.
+func sample(t *testing.T, here, there *bed.Cluster) {
+	t.Helper()
+	for _, pair := range [][2]*bed.Cluster{{here, there}, {there, here}} {
+		view := see(t, pair[0], pair[1])
+		all := serversOf(t, pair[1])
+		address := valid(t)(view.Pod(all[len(all)-1].Address))
+		for _, client := range serversOf(t, pair[0]) {
+			source := valid(t)(view.Source(client.Address))
+			must(t, inside(t, client), source, "http", at(address, bed.EchoPort+1), "--bytes", "1000000", "--timeout", "20s")
+			must(t, inside(t, client), source, "udp", at(address, bed.EchoPort), "--bytes", "5000")
+		}
+	}
+}
+
+// answered waits until a pod of here hears from one of there, and both clusters say so.
+func answered(t *testing.T, here, there *bed.Cluster, within time.Duration) time.Duration {
+	t.Helper()
+	client, server := serversOf(t, here)[0], serversOf(t, there)[0]
+	address := valid(t)(see(t, here, there).Pod(server.Address))
+	took := bed.Eventually(t, within, here.Name+"'s pods are answered by "+there.Name+"'s", func() (string, bool) {
+		a, err := ask(t, inside(t, client), "http", at(address, bed.EchoPort+1), "--timeout", "1s")
+		return fmt.Sprint(a, err), err == nil
+	})
+	established(t, here, there, 30*time.Second)
+	established(t, there, here, 30*time.Second)
+	return took
+}
+
 // services: NodePorts of the other cluster, and Services here whose endpoints are there.
 func services(t *testing.T) {
 	for _, pair := range directions() {

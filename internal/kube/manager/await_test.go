@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"liqo.io/liqo/internal/kube/kubetest"
 )
 
 // TestAwait: a process whose API server is away lives, is not ready, and goes on when the API server is back.
@@ -31,7 +33,7 @@ func TestAwait(t *testing.T) {
 		}
 		return nil
 	}
-	eventually(t, "the process says that it lives", func() error { return probe("/healthz") })
+	kubetest.Eventually(t, "the process says that it lives", func() error { return probe("/healthz") })
 	if probe("/readyz") == nil {
 		t.Error("ready without an API server")
 	}
@@ -49,7 +51,7 @@ func TestAwait(t *testing.T) {
 	server.Listener = listener
 	server.Start()
 	defer server.Close()
-	eventually(t, "asked twice", func() error {
+	kubetest.Eventually(t, "asked twice", func() error {
 		if have := asked.Load(); have < 2 {
 			return fmt.Errorf("asked %d times", have)
 		}

@@ -36,24 +36,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
-}
-
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -92,7 +74,7 @@ func TestManager(t *testing.T) {
 		}
 	}()
 	for _, path := range []string{"/healthz", "/readyz"} {
-		eventually(t, path, func() error {
+		kubetest.Eventually(t, path, func() error {
 			response, err := http.Get("http://" + health + path)
 			if err != nil {
 				return err

@@ -35,6 +35,8 @@ const (
 	// dialTimeout leaves, within the deadline of a call, time for the call.
 	dialTimeout = 5 * time.Second
 	keepAlive   = 15 * time.Second
+	// noticing is about what the pool of connections takes to drop one that was closed.
+	noticing = time.Millisecond
 
 	qps, burst = 100, 200
 )
@@ -158,6 +160,21 @@ func (c *Connection) Reset() { c.current().dialer.CloseAll() }
 
 // Probe asks the other API server whether it is alive. The caller sets the deadline.
 func (c *Connection) Probe(ctx context.Context) error {
+	for {
+		err := c.probe(ctx)
+		if !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		// We closed that connection ourselves (Reset), which its pool had not noticed yet. It says nothing of the server.
+		select {
+		case <-time.After(noticing):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (c *Connection) probe(ctx context.Context) error {
 	ends := c.current()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(ends.config.Host, "/")+"/livez", nil)
 	if err != nil {

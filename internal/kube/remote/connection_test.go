@@ -117,6 +117,18 @@ func TestProbeKeepsTheCallersDeadline(t *testing.T) {
 	}
 }
 
+// TestProbeAfterReset: a server that answers is not called dead because of connections that we have closed ourselves.
+func TestProbeAfterReset(t *testing.T) {
+	_, identity := stand(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	c := connection(t, identity)
+	for round := range 300 {
+		if err := c.Probe(t.Context()); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		c.Reset()
+	}
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

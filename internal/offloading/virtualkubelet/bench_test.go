@@ -4,7 +4,6 @@ package virtualkubelet
 
 import (
 	"bytes"
-	"context"
 	"encoding/pem"
 	"io"
 	"net"
@@ -26,7 +25,6 @@ import (
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -42,8 +40,6 @@ import (
 const (
 	tenant   = "liqo-tenant-milan-123456"
 	nodeName = "liqo-milan"
-	// inTime is how long a step may take on a busy machine.
-	inTime = 20 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -53,8 +49,7 @@ func TestMain(m *testing.M) {
 
 // bench is a real API server, and a remote cluster that consists of its /livez behind a wire that can be cut.
 type bench struct {
-	client.Client
-	t        *testing.T
+	kubetest.Bed
 	admin    *rest.Config
 	provider *provider
 	wire     *wire
@@ -69,19 +64,19 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	t.Parallel()
-	b := &bench{t: t, admin: kubetest.Cluster(t), secret: remote.SecretName("milan-id")}
+	b := &bench{Bed: kubetest.Bed{T: t}, admin: kubetest.Cluster(t), secret: remote.SecretName("milan-id")}
 	scheme := runtime.NewScheme()
-	b.must(clientgoscheme.AddToScheme(scheme))
-	b.must(netv1alpha1.AddToScheme(scheme))
-	b.must(sharingv1alpha1.AddToScheme(scheme))
+	b.Must(clientgoscheme.AddToScheme(scheme))
+	b.Must(netv1alpha1.AddToScheme(scheme))
+	b.Must(sharingv1alpha1.AddToScheme(scheme))
 	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{
 		Paths: []string{"../../../deployments/liqo/crds/sharing.liqo.io_resourceslices.yaml", "../../../deployments/liqo/crds/net.liqo.io_tunnelendpoints.yaml"}, ErrorIfPathMissing: true,
 	})
-	b.must(err)
+	b.Must(err)
 	b.Client, err = client.New(b.admin, client.Options{Scheme: scheme})
-	b.must(err)
-	b.must(b.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}))
-	b.until("Kubernetes has made its namespaces", func() bool {
+	b.Must(err)
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
+	b.Until("Kubernetes has made its namespaces", func() bool {
 		return b.Get(t.Context(), client.ObjectKey{Name: "kube-node-lease"}, &corev1.Namespace{}) == nil
 	})
 	b.role()
@@ -94,11 +89,11 @@ func newBench(t *testing.T) *bench {
 
 // role makes the service account, its rights as the chart and the controller of virtual nodes give them, and a token.
 func (b *bench) role() {
-	b.t.Helper()
+	b.T.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "virtual-kubelet"}}
-	b.must(b.Create(b.t.Context(), account))
+	b.Make(account)
 	text, err := os.ReadFile("../../../deployments/liqo/files/rbac-virtual-kubelet.yaml")
-	b.must(err)
+	b.Must(err)
 	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: tenant, Name: account.Name}}
 	for {
@@ -107,11 +102,11 @@ func (b *bench) role() {
 		if err == io.EOF {
 			break
 		}
-		b.must(err)
+		b.Must(err)
 		if role.Name == "" {
 			continue
 		}
-		b.must(b.Create(b.t.Context(), &role))
+		b.Make(&role)
 		name := metav1.ObjectMeta{Name: role.Name}
 		reference := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}
 		switch {
@@ -120,18 +115,18 @@ func (b *bench) role() {
 		case strings.HasSuffix(role.Name, "-lease"):
 			name.Namespace = "kube-node-lease"
 		default:
-			b.must(b.Create(b.t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: reference}))
+			b.Make(&rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: reference})
 			continue
 		}
-		b.must(b.Create(b.t.Context(), &rbacv1.RoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: reference}))
+		b.Make(&rbacv1.RoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: reference})
 	}
 	token := &authenticationv1.TokenRequest{}
-	b.must(b.SubResource("token").Create(b.t.Context(), account, token))
+	b.Must(b.SubResource("token").Create(b.T.Context(), account, token))
 	b.kubelet = rest.AnonymousClientConfig(b.admin)
 	b.kubelet.BearerToken = token.Status.Token
 	b.kubelet.QPS = -1
 	b.kubelet.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return tripper(func(request *http.Request) (*http.Response, error) {
+		return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 			if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/leases") {
 				b.writes.Add(1)
 			}
@@ -144,13 +139,9 @@ func (b *bench) role() {
 	})
 }
 
-type tripper func(*http.Request) (*http.Response, error)
-
-func (t tripper) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
-
 // run starts a virtual kubelet; it ends with stop, or with the test.
 func (b *bench) run(change ...func(*Options)) (stop func()) {
-	b.t.Helper()
+	b.T.Helper()
 	options := Options{
 		NodeName: nodeName, Namespace: tenant, SliceName: "rome", ClusterID: "milan-id", NodeIP: "10.0.0.9",
 		ExtraLabels: map[string]string{"extra": "x"}, ExtraAnnotations: map[string]string{"note": "y"},
@@ -160,37 +151,9 @@ func (b *bench) run(change ...func(*Options)) (stop func()) {
 		change(&options)
 	}
 	node, err := New(b.kubelet, options)
-	b.must(err)
+	b.Must(err)
 	b.node = node
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- node.Run(ctx) }()
-	t := b.t
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("virtual kubelet ended: %v", err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
-}
-
-func (b *bench) must(err error) {
-	b.t.Helper()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-func (b *bench) until(what string, done func() bool) {
-	b.t.Helper()
-	for begin := time.Now(); time.Since(begin) < inTime; time.Sleep(5 * time.Millisecond) {
-		if done() {
-			return
-		}
-	}
-	b.t.Fatalf("not within %v: %s", inTime, what)
+	return kubetest.Start(b.T, "virtual kubelet", node.Run)
 }
 
 func ready(node *corev1.Node) corev1.NodeCondition {
@@ -201,62 +164,44 @@ func ready(node *corev1.Node) corev1.NodeCondition {
 }
 
 func (b *bench) untilReady(status corev1.ConditionStatus) *corev1.Node {
-	b.t.Helper()
+	b.T.Helper()
 	var node corev1.Node
-	b.until("node Ready="+string(status), func() bool {
+	b.Until("node Ready="+string(status), func() bool {
 		node = corev1.Node{}
-		return b.Get(b.t.Context(), client.ObjectKey{Name: nodeName}, &node) == nil && ready(&node).Status == status
+		return b.Get(b.T.Context(), client.ObjectKey{Name: nodeName}, &node) == nil && ready(&node).Status == status
 	})
 	return &node
 }
 
 func (b *bench) slice(status *sharingv1alpha1.ResourceSliceStatus) {
-	b.t.Helper()
-	b.must(b.Create(b.t.Context(), &sharingv1alpha1.ResourceSlice{
+	b.T.Helper()
+	b.Make(&sharingv1alpha1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "rome", Finalizers: []string{labels.FinalizerNode}},
 		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: "rome-id", ProviderClusterID: "milan-id", NodeName: nodeName},
-	}))
+	})
 	if status != nil {
 		b.grant(status)
 	}
 }
 
 func (b *bench) grant(status *sharingv1alpha1.ResourceSliceStatus) {
-	b.t.Helper()
+	b.T.Helper()
 	slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "rome"}}
-	b.editStatus(slice, func() { slice.Status = *status })
-}
-
-func (b *bench) edit(object client.Object, change func()) {
-	b.t.Helper()
-	b.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		b.must(b.Get(b.t.Context(), client.ObjectKeyFromObject(object), object))
-		change()
-		return b.Update(b.t.Context(), object)
-	}))
-}
-
-func (b *bench) editStatus(object client.Object, change func()) {
-	b.t.Helper()
-	b.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		b.must(b.Get(b.t.Context(), client.ObjectKeyFromObject(object), object))
-		change()
-		return b.Status().Update(b.t.Context(), object)
-	}))
+	b.EditStatus(slice, func() { slice.Status = *status })
 }
 
 func (b *bench) version() string {
-	b.t.Helper()
+	b.T.Helper()
 	api, err := discovery.NewDiscoveryClientForConfig(b.admin)
-	b.must(err)
+	b.Must(err)
 	version, err := api.ServerVersion()
-	b.must(err)
+	b.Must(err)
 	return version.GitVersion
 }
 
 // identity writes the Secret with an identity that has the token.
 func (b *bench) identity(token string) {
-	b.t.Helper()
+	b.T.Helper()
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.provider.server.Certificate().Raw})
 	identity := remote.Identity{
 		Namespace:    "liqo-tenant-rome-abcdef",
@@ -264,8 +209,8 @@ func (b *bench) identity(token string) {
 		Token: token, RenewAt: time.Now().Add(time.Hour), ExpiresAt: time.Now().Add(2 * time.Hour),
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: b.secret}, Data: identity.Data()}
-	if err := b.Create(b.t.Context(), secret); err != nil {
-		b.edit(secret, func() { secret.Data = identity.Data() })
+	if err := b.Create(b.T.Context(), secret); err != nil {
+		b.Edit(secret, func() { secret.Data = identity.Data() })
 	}
 }
 

@@ -38,20 +38,20 @@ func TestNodeFollowsTheNetwork(t *testing.T) {
 	writes, asked := b.writes.Load(), b.provider.asked.Load()
 	milan.Status.Connection.Latency.Value = "3ms"
 	b.report(milan, netv1alpha1.Connected, "")
-	b.until("it is asked on", func() bool { return b.provider.asked.Load() > asked+5 })
+	b.Until("it is asked on", func() bool { return b.provider.asked.Load() > asked+5 })
 	if got := b.writes.Load() - writes; got != 0 {
 		t.Errorf("%d writes for a new latency", got)
 	}
 	// After a restart the node is not touched before the tunnel is known.
-	b.must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
 	stop()
 	b.run(func(o *Options) { o.CheckNetwork = true })
 	asked = b.provider.asked.Load()
-	b.until("it runs again", func() bool { return b.provider.asked.Load() > asked+5 })
+	b.Until("it runs again", func() bool { return b.provider.asked.Load() > asked+5 })
 	if again := b.untilReady(corev1.ConditionTrue); again.ResourceVersion != node.ResourceVersion {
 		t.Errorf("the restart changed the node:\n%+v\n%+v", node.Status, again.Status)
 	}
-	b.must(b.Delete(t.Context(), milan))
+	b.Must(b.Delete(t.Context(), milan))
 	b.untilBecause(corev1.ConditionFalse, "no tunnel to the remote cluster is agreed")
 	if b.denied.Load() > 0 {
 		t.Errorf("%d requests without a right to them", b.denied.Load())
@@ -59,8 +59,8 @@ func TestNodeFollowsTheNetwork(t *testing.T) {
 }
 
 func (b *bench) untilBecause(status corev1.ConditionStatus, because string) (node *corev1.Node) {
-	b.t.Helper()
-	b.until("node Ready="+string(status)+": "+because, func() bool {
+	b.T.Helper()
+	b.Until("node Ready="+string(status)+": "+because, func() bool {
 		node = b.untilReady(status)
 		return strings.Contains(ready(node).Message, because)
 	})
@@ -68,7 +68,7 @@ func (b *bench) untilBecause(status corev1.ConditionStatus, because string) (nod
 }
 
 func (b *bench) tunnel(name, clusterID string, status netv1alpha1.ConnectionStatus, message string) *netv1alpha1.TunnelEndpoint {
-	b.t.Helper()
+	b.T.Helper()
 	tunnel := &netv1alpha1.TunnelEndpoint{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: map[string]string{labels.TunnelCluster: clusterID}},
 		Spec: netv1alpha1.TunnelEndpointSpec{
@@ -77,13 +77,13 @@ func (b *bench) tunnel(name, clusterID string, status netv1alpha1.ConnectionStat
 			BackendType: "wireguard", BackendConfig: map[string]string{"port": "5871"},
 		},
 	}
-	b.must(b.Create(b.t.Context(), tunnel))
+	b.Make(tunnel)
 	b.report(tunnel, status, message)
 	return tunnel
 }
 
 func (b *bench) report(tunnel *netv1alpha1.TunnelEndpoint, status netv1alpha1.ConnectionStatus, message string) {
-	b.t.Helper()
+	b.T.Helper()
 	tunnel.Status.Connection.Status, tunnel.Status.Connection.StatusMessage = status, message
-	b.must(b.Status().Update(b.t.Context(), tunnel))
+	b.Must(b.Status().Update(b.T.Context(), tunnel))
 }

@@ -25,7 +25,7 @@ func TestNode(t *testing.T) {
 	b := newBench(t)
 	b.slice(nil)
 	stop := b.run()
-	b.until("the remote cluster is asked before anything is granted", func() bool { return b.provider.asked.Load() > 1 })
+	b.Until("the remote cluster is asked before anything is granted", func() bool { return b.provider.asked.Load() > 1 })
 	if err := b.Get(t.Context(), client.ObjectKey{Name: nodeName}, &corev1.Node{}); !apierrors.IsNotFound(err) {
 		t.Fatalf("a node before the grant: %v", err)
 	}
@@ -52,25 +52,25 @@ func TestNode(t *testing.T) {
 		{"somebody deletes the node", deleted},
 	}
 	for _, step := range steps {
-		if !t.Run(step.name, func(t *testing.T) { b.t = t; step.do(t, b, node) }) {
+		if !t.Run(step.name, func(t *testing.T) { b.T = t; step.do(t, b, node) }) {
 			return
 		}
 	}
-	b.t = t
-	b.must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+	b.T = t
+	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
 
 	stop()
 	writes := b.writes.Load()
 	asked := b.provider.asked.Load()
 	b.run()
-	b.until("it runs again", func() bool { return b.provider.asked.Load() > asked+2 })
+	b.Until("it runs again", func() bool { return b.provider.asked.Load() > asked+2 })
 	again := b.untilReady(corev1.ConditionTrue)
 	if again.ResourceVersion != node.ResourceVersion {
 		t.Errorf("the restart of the virtual kubelet changed the node:\n%+v\n%+v", node.Status, again.Status)
 	}
 	t.Logf("requests to write, by a restart: %d", b.writes.Load()-writes)
 
-	t.Run("unpeered", func(t *testing.T) { b.t = t; unpeered(t, b) })
+	t.Run("unpeered", func(t *testing.T) { b.T = t; unpeered(t, b) })
 }
 
 func asDocumented(t *testing.T, b *bench, node *corev1.Node) {
@@ -98,9 +98,9 @@ func asDocumented(t *testing.T, b *bench, node *corev1.Node) {
 	if node.Status.DaemonEndpoints.KubeletEndpoint.Port != 10250 || node.Status.NodeInfo.KubeletVersion != b.version() {
 		t.Errorf("status %+v", node.Status)
 	}
-	b.until("the lease is there", func() bool {
+	b.Until("the lease is there", func() bool {
 		var lease coordinationv1.Lease
-		err := b.Get(b.t.Context(), client.ObjectKey{Namespace: "kube-node-lease", Name: nodeName}, &lease)
+		err := b.Get(b.T.Context(), client.ObjectKey{Namespace: "kube-node-lease", Name: nodeName}, &lease)
 		return err == nil && *lease.Spec.LeaseDurationSeconds == 4 && lease.OwnerReferences[0].UID == node.UID
 	})
 }
@@ -109,10 +109,10 @@ func asDocumented(t *testing.T, b *bench, node *corev1.Node) {
 func idle(t *testing.T, b *bench, node *corev1.Node) {
 	var lease coordinationv1.Lease
 	key := client.ObjectKey{Namespace: "kube-node-lease", Name: nodeName}
-	b.must(b.Get(t.Context(), key, &lease))
+	b.Must(b.Get(t.Context(), key, &lease))
 	before, writes := lease.Spec.RenewTime.Time, b.writes.Load()
-	b.until("the lease is renewed", func() bool {
-		b.must(b.Get(t.Context(), key, &lease))
+	b.Until("the lease is renewed", func() bool {
+		b.Must(b.Get(t.Context(), key, &lease))
 		return lease.Spec.RenewTime.Sub(before) > 1500*time.Millisecond
 	})
 	if got := b.writes.Load() - writes; got != 0 {
@@ -121,15 +121,15 @@ func idle(t *testing.T, b *bench, node *corev1.Node) {
 }
 
 func others(t *testing.T, b *bench, node *corev1.Node) {
-	b.edit(node, func() {
+	b.Edit(node, func() {
 		node.Labels["mine"], node.Labels["kubernetes.io/arch"] = "yes", "s390x"
 		node.Annotations["mine"] = "yes"
 		node.Spec.Unschedulable = true
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule})
 	})
-	b.editStatus(node, func() { node.Status.Capacity["example.com/dongle"] = resource.MustParse("1") })
-	b.until("our label is as it was", func() bool {
-		b.must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+	b.EditStatus(node, func() { node.Status.Capacity["example.com/dongle"] = resource.MustParse("1") })
+	b.Until("our label is as it was", func() bool {
+		b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
 		return node.Labels["kubernetes.io/arch"] == "arm64"
 	})
 	_, dongle := node.Status.Capacity["example.com/dongle"]
@@ -144,8 +144,8 @@ func newGrant(t *testing.T, b *bench, node *corev1.Node) {
 	second.Resources["nvidia.com/gpu"] = resource.MustParse("1")
 	second.Architectures = []string{"amd64"}
 	b.grant(second)
-	b.until("less, and another architecture", func() bool {
-		b.must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+	b.Until("less, and another architecture", func() bool {
+		b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
 		_, provider := node.Labels["liqo.io/provider"]
 		_, storage := node.Labels["storage.liqo.io/available"]
 		gpu := node.Status.Allocatable["nvidia.com/gpu"]
@@ -181,7 +181,7 @@ func silent(t *testing.T, b *bench, _ *corev1.Node) {
 		if how.message != "" && message != how.message {
 			t.Errorf("%s: %q, want %q", how.name, message, how.message)
 		}
-		b.until("it is asked again and again", func() bool { return b.wire.dialled.Load() > 3 || b.provider.asked.Load() > asked+6 })
+		b.Until("it is asked again and again", func() bool { return b.wire.dialled.Load() > 3 || b.provider.asked.Load() > asked+6 })
 		if got := b.writes.Load() - writes; got != 1 {
 			t.Errorf("%s: %d writes", how.name, got)
 		}
@@ -202,7 +202,7 @@ func renewed(t *testing.T, b *bench, _ *corev1.Node) {
 	b.identity("second")
 	b.untilReady(corev1.ConditionTrue)
 
-	b.must(b.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: b.secret}}))
+	b.Must(b.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: b.secret}}))
 	b.provider.token.Store("third")
 	node = b.untilReady(corev1.ConditionFalse)
 	if ready(node).Message != errNoIdentity.Error() {
@@ -213,16 +213,16 @@ func renewed(t *testing.T, b *bench, _ *corev1.Node) {
 }
 
 func deleted(t *testing.T, b *bench, node *corev1.Node) {
-	b.must(b.Delete(t.Context(), node))
+	b.Must(b.Delete(t.Context(), node))
 	var again *corev1.Node
-	b.until("it is made again", func() bool {
+	b.Until("it is made again", func() bool {
 		again = b.untilReady(corev1.ConditionTrue)
 		return again.UID != node.UID
 	})
 	if again.Spec.Unschedulable || again.Labels["liqo.io/type"] != labels.TypeVirtualNode || len(again.Spec.Taints) == 0 {
 		t.Errorf("not as at first: %+v", again)
 	}
-	b.until("and its lease", func() bool {
+	b.Until("and its lease", func() bool {
 		var lease coordinationv1.Lease
 		err := b.Get(t.Context(), client.ObjectKey{Namespace: "kube-node-lease", Name: nodeName}, &lease)
 		return err == nil && lease.OwnerReferences[0].UID == again.UID
@@ -241,8 +241,8 @@ func unpeered(t *testing.T, b *bench) {
 	b.wire.set(pass)
 	node = b.untilReady(corev1.ConditionTrue)
 	asked := b.provider.asked.Load()
-	b.must(b.Delete(t.Context(), node))
-	b.until("it is asked on", func() bool { return b.provider.asked.Load() > asked+5 })
+	b.Must(b.Delete(t.Context(), node))
+	b.Until("it is asked on", func() bool { return b.provider.asked.Load() > asked+5 })
 	if err := b.Get(t.Context(), client.ObjectKeyFromObject(node), node); !apierrors.IsNotFound(err) {
 		t.Fatalf("made again after the provider withdrew: %v", err)
 	}
@@ -250,14 +250,14 @@ func unpeered(t *testing.T, b *bench) {
 	b.grant(granted("2", "3G"))
 	node = b.untilReady(corev1.ConditionTrue)
 	slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "rome"}}
-	b.must(b.Delete(t.Context(), slice)) // its finalizer keeps it
+	b.Must(b.Delete(t.Context(), slice)) // its finalizer keeps it
 	b.wire.set(swallow)
 	b.untilReady(corev1.ConditionFalse)
 	b.wire.set(pass)
 	b.untilReady(corev1.ConditionTrue)
 	asked = b.provider.asked.Load()
-	b.must(b.Delete(t.Context(), node))
-	b.until("it is asked on", func() bool { return b.provider.asked.Load() > asked+5 })
+	b.Must(b.Delete(t.Context(), node))
+	b.Until("it is asked on", func() bool { return b.provider.asked.Load() > asked+5 })
 	if err := b.Get(t.Context(), client.ObjectKeyFromObject(node), node); !apierrors.IsNotFound(err) {
 		t.Fatalf("made again after unpeering: %v", err)
 	}
@@ -267,17 +267,17 @@ func unpeered(t *testing.T, b *bench) {
 func TestForeignNode(t *testing.T) {
 	b := newBench(t)
 	foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{"mine": "yes"}}}
-	b.must(b.Create(t.Context(), foreign))
+	b.Make(foreign)
 	b.slice(granted("4", "8G"))
 	b.run()
-	b.until("it is asked", func() bool { return b.provider.asked.Load() > 5 })
+	b.Until("it is asked", func() bool { return b.provider.asked.Load() > 5 })
 	version := foreign.ResourceVersion
-	b.must(b.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
+	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
 	if foreign.ResourceVersion != version {
 		t.Errorf("changed: %+v", foreign)
 	}
 	begin := time.Now()
-	b.must(b.Delete(t.Context(), foreign))
+	b.Must(b.Delete(t.Context(), foreign))
 	b.untilReady(corev1.ConditionTrue)
 	t.Logf("from its end to ours: %v", time.Since(begin).Round(time.Millisecond))
 }

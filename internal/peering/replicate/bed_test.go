@@ -3,7 +3,6 @@
 package replicate
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -169,16 +168,7 @@ func (b *bed) start(change ...func(*Options)) {
 	b.must(err)
 	b.r, err = New(mgr, options)
 	b.must(err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	b.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			b.t.Errorf("manager: %v", err)
-		}
-	})
-	b.t.Cleanup(b.stop)
+	b.stop = kubetest.Start(b.t, "manager", mgr.Start)
 }
 
 func (b *bed) connect(p Peer) {
@@ -189,7 +179,7 @@ func (b *bed) connect(p Peer) {
 // ready waits until the peer answers and its objects are known.
 func (b *bed) ready() {
 	b.t.Helper()
-	b.eventually("the link is ready", func() error {
+	kubetest.Eventually(b.t, "the link is ready", func() error {
 		if b.session() == nil {
 			return fmt.Errorf("state %+v", b.r.State(b.provider))
 		}
@@ -209,7 +199,7 @@ func (b *bed) probes(n int) {
 	b.t.Helper()
 	for range n {
 		last := b.r.State(b.provider).CheckedAt
-		b.eventually("another probe", func() error {
+		kubetest.Eventually(b.t, "another probe", func() error {
 			if !b.r.State(b.provider).CheckedAt.After(last) {
 				return errors.New("not yet")
 			}
@@ -248,7 +238,7 @@ func (b *bed) get(from client.Client, name string) *sharingv1alpha1.ResourceSlic
 
 func (b *bed) edit(at client.Client, name string, change func(*sharingv1alpha1.ResourceSlice)) {
 	b.t.Helper()
-	b.eventually("edit "+name, func() error {
+	kubetest.Eventually(b.t, "edit "+name, func() error {
 		slice := b.get(at, name)
 		if slice == nil {
 			return errors.New("not there")
@@ -266,7 +256,7 @@ func (b *bed) delete(at client.Client, name string) {
 // grant is what the provider's controller writes.
 func (b *bed) grant(name string, change func(*sharingv1alpha1.ResourceSlice)) {
 	b.t.Helper()
-	b.eventually("grant "+name, func() error {
+	kubetest.Eventually(b.t, "grant "+name, func() error {
 		slice := b.get(b.there, name)
 		if slice == nil {
 			return errors.New("not there")
@@ -280,7 +270,7 @@ func (b *bed) grant(name string, change func(*sharingv1alpha1.ResourceSlice)) {
 func (b *bed) arrives(at client.Client, name, what string, is func(*sharingv1alpha1.ResourceSlice) bool) *sharingv1alpha1.ResourceSlice {
 	b.t.Helper()
 	var found *sharingv1alpha1.ResourceSlice
-	b.eventually(what, func() error {
+	kubetest.Eventually(b.t, what, func() error {
 		found = b.get(at, name)
 		if found == nil {
 			return errors.New("not there")
@@ -295,7 +285,7 @@ func (b *bed) arrives(at client.Client, name, what string, is func(*sharingv1alp
 
 func (b *bed) goes(at client.Client, name, what string) {
 	b.t.Helper()
-	b.eventually(what, func() error {
+	kubetest.Eventually(b.t, what, func() error {
 		if found := b.get(at, name); found != nil {
 			return fmt.Errorf("finalizers %v, deleted %v", found.Finalizers, found.DeletionTimestamp)
 		}
@@ -306,7 +296,7 @@ func (b *bed) goes(at client.Client, name, what string) {
 // warning returns the text of the event about a slice.
 func (b *bed) warning(name string) (text string) {
 	b.t.Helper()
-	b.eventually("a warning about "+name, func() error {
+	kubetest.Eventually(b.t, "a warning about "+name, func() error {
 		var events eventsv1.EventList
 		if err := b.here.List(b.t.Context(), &events, client.InNamespace(b.name)); err != nil {
 			return err
@@ -320,26 +310,6 @@ func (b *bed) warning(name string) (text string) {
 		return errors.New("none yet")
 	})
 	return text
-}
-
-const limit = 30 * time.Second
-
-func (b *bed) eventually(what string, check func() error) {
-	b.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(limit)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			b.t.Fatalf("%s: not after %s: %v", what, limit, err)
-		}
-	}
 }
 
 func (b *bed) must(err error) {

@@ -19,6 +19,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
 )
 
 // tell makes what the cluster of a client tells another one of its network.
@@ -62,7 +63,7 @@ func (b *bed) config(at client.Client, name string) *netv1alpha1.NetworkConfig {
 
 func (b *bed) untilConfig(at client.Client, name, what string, is func(*netv1alpha1.NetworkConfig) bool) (found *netv1alpha1.NetworkConfig) {
 	b.t.Helper()
-	b.eventually(what, func() error {
+	kubetest.Eventually(b.t, what, func() error {
 		if found = b.config(at, name); found == nil {
 			return errors.New("not there")
 		}
@@ -76,7 +77,7 @@ func (b *bed) untilConfig(at client.Client, name, what string, is func(*netv1alp
 
 func (b *bed) untilGone(at client.Client, name, what string) {
 	b.t.Helper()
-	b.eventually(what, func() error {
+	kubetest.Eventually(b.t, what, func() error {
 		if found := b.config(at, name); found != nil {
 			return fmt.Errorf("it is %+v", found)
 		}
@@ -86,7 +87,7 @@ func (b *bed) untilGone(at client.Client, name, what string) {
 
 func (b *bed) change(at client.Client, name string, change func(*netv1alpha1.NetworkConfig)) {
 	b.t.Helper()
-	b.eventually("change "+name, func() error {
+	kubetest.Eventually(b.t, "change "+name, func() error {
 		config := b.config(at, name)
 		if config == nil {
 			return errors.New("not there")
@@ -99,7 +100,7 @@ func (b *bed) change(at client.Client, name string, change func(*netv1alpha1.Net
 // answer is what the receiver's network controllers write on their copy.
 func (b *bed) answer(at client.Client, name, network string) {
 	b.t.Helper()
-	b.eventually("answer "+name, func() error {
+	kubetest.Eventually(b.t, "answer "+name, func() error {
 		config := b.config(at, name)
 		if config == nil {
 			return errors.New("not there")
@@ -184,7 +185,7 @@ func TestNetworkConfigsCross(t *testing.T) {
 	b.tell(b.there, "milan-too", b.origin)
 	b.untilConfig(b.here, "milan-too", "the copy", there)
 	wire.cut()
-	b.eventually("the link is not ready", b.notReady)
+	kubetest.Eventually(b.t, "the link is not ready", b.notReady)
 	b.remove(b.there, "milan")
 	b.remove(b.here, "rome")
 	b.change(b.there, "milan-too", func(config *netv1alpha1.NetworkConfig) { config.Spec.PodCIDR = "10.201.0.0/16" })
@@ -306,7 +307,7 @@ func TestHostileNetworkConfigs(t *testing.T) {
 		}
 		return names
 	}
-	b.eventually("as many copies as there may be", func() error {
+	kubetest.Eventually(b.t, "as many copies as there may be", func() error {
 		if names := copies(); len(names) != mostFetched {
 			return fmt.Errorf("%v", names)
 		}
@@ -333,7 +334,7 @@ func TestHostileNetworkConfigs(t *testing.T) {
 	// One goes, and makes room for the next.
 	b.remove(b.there, names[0])
 	b.untilGone(b.here, names[0], "the copy")
-	b.eventually("the next one", func() error {
+	kubetest.Eventually(b.t, "the next one", func() error {
 		if have := copies(); len(have) != mostFetched {
 			return fmt.Errorf("%v", have)
 		}

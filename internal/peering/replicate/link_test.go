@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
 )
 
 func (b *bed) notReady() error {
@@ -65,7 +66,7 @@ func TestProviderAwayAndBack(t *testing.T) {
 			b.slice("one")
 			b.arrives(b.there, "one", "the copy", func(*sharingv1alpha1.ResourceSlice) bool { return true })
 			fault.begin(t, wire)
-			b.eventually("the link is not ready", b.notReady)
+			kubetest.Eventually(b.t, "the link is not ready", b.notReady)
 			state := b.r.State(b.provider)
 			if !state.Connected || state.Unauthorized || state.Message == "" {
 				t.Errorf("state %+v", state)
@@ -95,7 +96,7 @@ func TestProviderAwayAndBack(t *testing.T) {
 				if event.Object != b.provider {
 					t.Errorf("told of peer %q", event.Object)
 				}
-			case <-time.After(limit):
+			case <-time.After(kubetest.InTime):
 				t.Error("nobody was told")
 			}
 		})
@@ -127,7 +128,7 @@ func TestTokenIsRenewedInPlace(t *testing.T) {
 	bad := good
 	bad.Identity.Token = "not-a-token"
 	b.connect(bad)
-	b.eventually("401 is seen", func() error {
+	kubetest.Eventually(b.t, "401 is seen", func() error {
 		if state := b.r.State(b.provider); !state.Unauthorized || state.Ready {
 			return errors.New("not yet")
 		}
@@ -201,7 +202,7 @@ func TestConnectIsIdempotentAndChecked(t *testing.T) {
 	// Another address: connected again.
 	wire := newWire(t, b.thereConfig.Host)
 	b.connect(b.peer(wire.url()))
-	b.eventually("a new session", func() error {
+	kubetest.Eventually(b.t, "a new session", func() error {
 		if now := b.session(); now == nil || now == session {
 			return errors.New("not yet")
 		}

@@ -22,6 +22,7 @@ import (
 	sharingconfig "liqo.io/liqo/apis/applyconfiguration/sharing/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
 )
 
 func accepted(slice *sharingv1alpha1.ResourceSlice) {
@@ -200,7 +201,7 @@ func TestDeadline(t *testing.T) {
 		b.arrives(b.there, name, "the copy", func(*sharingv1alpha1.ResourceSlice) bool { return true })
 	}
 	wire.hush(true)
-	b.eventually("the link is not ready", func() error { return b.notReady() })
+	kubetest.Eventually(b.t, "the link is not ready", func() error { return b.notReady() })
 	b.delete(b.here, "waits")
 	b.probes(2)
 	ahead.Store(int64(silentTime - 10*time.Second))
@@ -318,7 +319,7 @@ func TestUnreadable(t *testing.T) {
 	}
 	b.start()
 	b.connect(b.peer(""))
-	b.eventually("it says so", func() error {
+	kubetest.Eventually(b.t, "it says so", func() error {
 		if state := b.r.State(b.provider); !state.Ready || !strings.Contains(state.Message, "does not let us read") {
 			return fmt.Errorf("%+v", state)
 		}
@@ -328,7 +329,7 @@ func TestUnreadable(t *testing.T) {
 		rights.Items[i].ResourceVersion, rights.Items[i].UID = "", ""
 		b.must(b.there.Create(t.Context(), &rights.Items[i]))
 	}
-	b.eventually("all is well", func() error {
+	kubetest.Eventually(b.t, "all is well", func() error {
 		if state := b.r.State(b.provider); !state.Ready || state.Message != "" {
 			return fmt.Errorf("%+v", state)
 		}

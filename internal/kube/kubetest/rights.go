@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubetest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var mark = regexp.MustCompile(`(?m)^// \+kubebuilder:rbac:(.*)$`)
+
+// Marks are the rights that source files ask for in their marks, by the namespace they ask for. Tests are no part of it.
+func (b *Bed) Marks(pattern string) map[string][]rbacv1.PolicyRule {
+	b.T.Helper()
+	files, err := filepath.Glob(pattern)
+	b.Must(err)
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(file)
+		b.Must(err)
+		for _, found := range mark.FindAllStringSubmatch(string(source), -1) {
+			fields := map[string][]string{"namespace": {""}}
+			for field := range strings.SplitSeq(found[1], ",") {
+				key, value, _ := strings.Cut(field, "=")
+				fields[key] = strings.Split(strings.Trim(value, `"`), ";")
+			}
+			namespace := fields["namespace"][0]
+			rules[namespace] = append(rules[namespace], rbacv1.PolicyRule{
+				APIGroups: fields["groups"], Resources: fields["resources"], ResourceNames: fields["resourceNames"], Verbs: fields["verbs"],
+			})
+		}
+	}
+	if len(rules) == 0 {
+		b.T.Fatalf("no marks in %s", pattern)
+	}
+	return rules
+}
+
+// Bind gives a user rights in a namespace, or everywhere if it is empty.
+func (b *Bed) Bind(user, namespace string, rules []rbacv1.PolicyRule) {
+	b.T.Helper()
+	name, subjects := metav1.ObjectMeta{Name: user, Namespace: namespace}, []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
+	if namespace == "" {
+		b.Make(&rbacv1.ClusterRole{ObjectMeta: name, Rules: rules})
+		b.Make(&rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user}})
+		return
+	}
+	b.Make(&rbacv1.Role{ObjectMeta: name, Rules: rules})
+	b.Make(&rbacv1.RoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user}})
+}
