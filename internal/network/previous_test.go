@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
@@ -40,4 +42,27 @@ func TestPreviousKeys(t *testing.T) {
 		}
 		before = &netv1alpha1.TunnelEndpoint{Spec: netv1alpha1.TunnelEndpointSpec{Lanes: lanes, BackendConfig: got}}
 	}
+}
+
+// A key that a peer changes is told together with the one before, and nothing is written twice.
+func TestPreviousKeyIsTold(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	b.run()
+	milan := b.peer("milan")
+	milan.outgoing(discoveryv1alpha1.StatusEstablished)
+	milan.says("10.201.0.0/16", "10.202.0.0/16", 1)
+	milan.answers("None", "None")
+	milan.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	if key, _, ok := milan.tunnel.Spec.PreviousKey(0); ok {
+		t.Errorf("a new tunnel has the previous key %s", key)
+	}
+	b.edit(milan.copy, func() { milan.copy.Spec.Lanes[0].PublicKey = testKey(3) })
+	b.until("the new key is there, with the one before", func() bool {
+		b.read(milan.tunnel)
+		key, until, ok := milan.tunnel.Spec.PreviousKey(0)
+		return milan.tunnel.Spec.Lanes[0].PublicKey == testKey(3) && ok && key == testKey(1) && time.Since(until) < time.Minute
+	})
+	b.quiet("after that", time.Second)
 }
