@@ -245,7 +245,7 @@ func (r *tunnelReconciler) ensureTunnel(ctx context.Context, s *tunnelScope) err
 	}
 	intent := netapply.TunnelEndpoint(s.peer.UniqueName(), s.namespace).
 		WithLabels(map[string]string{labels.TunnelCluster: s.peer.ClusterID, labels.AppPartOf: labels.PartOf}).
-		WithSpec(tunnelSpec(s, pods, external))
+		WithSpec(tunnelSpec(s, pods, external).WithBackendConfig(previousKeys(s.tunnel, s.claim.lanes, r.options.Now())))
 	if s.tunnel == nil {
 		log.FromContext(ctx).Info("network agreed", "clusterID", s.peer.ClusterID, "pods", s.agreed.pods, "external", s.agreed.external)
 		return r.own.ApplyTo(ctx, intent, nil)

@@ -40,7 +40,8 @@ type TunnelEndpointSpec struct {
 	// BackendType is the technology of the tunnel.
 	// +kubebuilder:validation:Enum=wireguard
 	BackendType string `json:"backendType"`
-	// BackendConfig holds publicKey and port of the peer's first gateway.
+	// BackendConfig holds publicKey and port of the peer's first gateway, and for a while previousKey.0 and so on, the keys that its
+	// gateways had before.
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 63 && size(self[name]) <= 253)",message="names have at most 63 characters, values 253"
 	BackendConfig map[string]string `json:"backend_config"`

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -46,6 +47,14 @@ type PeerView struct {
 	Generation int64
 	// Endpoints of each lane, most preferred first.
 	Endpoints map[int][]Endpoint
+	// Previous are the keys that its gateways had before, by lanes.
+	Previous map[int]PreviousKey
+}
+
+// PreviousKey is a public key that was the one to use until then.
+type PreviousKey struct {
+	PublicKey string
+	Until     time.Time
 }
 
 // Endpoint is where a gateway may be reached.
@@ -148,6 +157,12 @@ func (v *View) addPeer(tunnel *netv1alpha1.TunnelEndpoint) error {
 	for _, lane := range lanes {
 		number := int(lane.Number)
 		peer.Lanes = append(peer.Lanes, plan.PeerLane{Number: number, Keys: []string{lane.PublicKey}})
+		if previous, until, ok := spec.PreviousKey(lane.Number); ok && isKey(previous) {
+			if facts.Previous == nil {
+				facts.Previous = map[int]PreviousKey{}
+			}
+			facts.Previous[number] = PreviousKey{previous, until}
+		}
 		for _, carrier := range lane.Carriers {
 			if carrier.Type != carrierUDP || carrier.Port < 1 || carrier.Port > 1<<16-1 {
 				continue
@@ -172,13 +187,12 @@ func readLanes(spec *netv1alpha1.TunnelEndpointSpec) (lanes []netv1alpha1.Lane, 
 		all = []netv1alpha1.Lane{lane}
 	}
 	for _, lane := range all {
-		raw, err := base64.StdEncoding.Strict().DecodeString(lane.PublicKey)
 		switch {
 		case lane.Number < 0 || lane.Number >= ipam.MaxLanes:
 			wrong = errors.Join(wrong, fmt.Errorf("spec.lanes: number %d is not between 0 and %d", lane.Number, ipam.MaxLanes-1))
 		case slices.ContainsFunc(lanes, func(other netv1alpha1.Lane) bool { return other.Number == lane.Number }):
 			wrong = errors.Join(wrong, fmt.Errorf("spec.lanes: number %d stands there twice", lane.Number))
-		case err != nil || len(raw) != 32:
+		case !isKey(lane.PublicKey):
 			wrong = errors.Join(wrong, fmt.Errorf("spec.lanes[%d].publicKey: %.50q is not 32 bytes in base64", lane.Number, lane.PublicKey))
 		default:
 			lanes = append(lanes, lane)
@@ -186,6 +200,12 @@ func readLanes(spec *netv1alpha1.TunnelEndpointSpec) (lanes []netv1alpha1.Lane, 
 	}
 	slices.SortFunc(lanes, func(a, b netv1alpha1.Lane) int { return cmp.Compare(a.Number, b.Number) })
 	return lanes, wrong
+}
+
+// isKey tells whether a text is a key of WireGuard: 32 bytes in base64.
+func isKey(text string) bool {
+	raw, err := base64.StdEncoding.Strict().DecodeString(text)
+	return err == nil && len(raw) == 32
 }
 
 // addNodes takes the real nodes that have an address; one that joins gets its address later.

@@ -53,7 +53,9 @@ func TestViewOfTunnels(t *testing.T) {
 	view, err := NewView(Objects{Tunnels: []netv1alpha1.TunnelEndpoint{tunnel("rome", 2, nil), tunnel("milan", 1, func(t *netv1alpha1.TunnelEndpoint) {
 		t.Status.Connection.MTU = 1380
 		t.Spec.Lanes, t.Spec.EndpointIP = nil, "gw.milan.example"
-		t.Spec.BackendConfig = map[string]string{"publicKey": key("m"), "port": "30871"}
+		t.Spec.BackendConfig = map[string]string{
+			"publicKey": key("m"), "port": "30871", "previousKey.0": key("old") + " 2026-01-01T00:00:02Z", "previousKey.1": "what? 2026-01-01T00:00:02Z", "previousKey.2": key("old"),
+		}
 	})}})
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +113,7 @@ self:
 		t.Error(diff)
 	}
 	facts := map[string]PeerView{
-		"milan": {Generation: 1, Endpoints: map[int][]Endpoint{0: {{"gw.milan.example", 30871}}}},
+		"milan": {Generation: 1, Endpoints: map[int][]Endpoint{0: {{"gw.milan.example", 30871}}}, Previous: map[int]PreviousKey{0: {key("old"), time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC)}}},
 		"rome":  {Generation: 2, Endpoints: map[int][]Endpoint{0: {{"203.0.113.1", 5871}, {"gw.example", 5871}}}},
 	}
 	if diff := cmp.Diff(facts, view.Peers); diff != "" {

@@ -36,7 +36,8 @@ type TunnelEndpointSpecApplyConfiguration struct {
 	EndpointIP *string `json:"endpointIP,omitempty"`
 	// BackendType is the technology of the tunnel.
 	BackendType *string `json:"backendType,omitempty"`
-	// BackendConfig holds publicKey and port of the peer's first gateway.
+	// BackendConfig holds publicKey and port of the peer's first gateway, and for a while previousKey.0 and so on, the keys that its
+	// gateways had before.
 	BackendConfig map[string]string `json:"backend_config,omitempty"`
 	// Lanes are all gateways of the peer.
 	Lanes []LaneApplyConfiguration `json:"lanes,omitempty"`

@@ -9,6 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/internal/network/agent"
+	"liqo.io/liqo/internal/network/plan"
 )
 
 var (
@@ -270,6 +273,21 @@ func TestRemoteKeysBeginInTheMiddle(t *testing.T) {
 		b.at = b.at.Add(forgotten)
 		b.check("in the end, what is told", "three", "", "three")
 	})
+}
+
+// A gateway that begins while a peer changes its key hears of the one before from the tunnel endpoint, for as long as it may be in use.
+func TestPreviousKey(t *testing.T) {
+	for age, want := range map[time.Duration][]string{time.Second: {"present", "next"}, forgotten: {"next"}} {
+		g := newBare()
+		g.resolver = &resolver{}
+		known, lane := &peer{dialer: *newDialer()}, &plan.PeerLane{Keys: []string{"next"}}
+		g.lookAtLane(start, known, lane, lookup{
+			previous: agent.PreviousKey{PublicKey: "present", Until: start.Add(-age)}, elsewhere: func(string) bool { return false },
+		})
+		if diff := cmp.Diff(want, lane.Keys); diff != "" {
+			t.Errorf("replaced %v ago: %s", age, diff)
+		}
+	}
 }
 
 func TestKeyring(t *testing.T) {

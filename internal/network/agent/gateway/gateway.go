@@ -201,7 +201,9 @@ func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) 
 		elsewhere := func(key string) bool {
 			return slices.ContainsFunc(told[key], func(id string) bool { return id != planned.ClusterID })
 		}
-		next := g.lookAtLane(now, known, &planned.Lanes[at], lookup{view.Peers[planned.ClusterID].Endpoints[g.o.Lane], result, elsewhere, off})
+		next := g.lookAtLane(now, known, &planned.Lanes[at], lookup{
+			view.Peers[planned.ClusterID].Endpoints[g.o.Lane], view.Peers[planned.ClusterID].Previous[g.o.Lane], result, elsewhere, off,
+		})
 		if !next.IsZero() && (again.IsZero() || next.Before(again)) {
 			again = next
 		}
@@ -227,6 +229,7 @@ func tellers(peers []plan.Peer) map[string][]string {
 // lookup is what one lane of a peer is looked at with.
 type lookup struct {
 	endpoints []agent.Endpoint
+	previous  agent.PreviousKey
 	result    probe.Result
 	// elsewhere: another peer tells a key to be its own.
 	elsewhere func(key string) bool
@@ -235,7 +238,11 @@ type lookup struct {
 
 func (g *Gateway) lookAtLane(now time.Time, known *peer, lane *plan.PeerLane, l lookup) time.Time {
 	handshake := func(key string) time.Time { return g.tunnel[key].LastHandshake }
-	lane.Keys = known.keys.step(now, toldKeys{now: lane.Keys[0], elsewhere: l.elsewhere}, handshake)
+	told := toldKeys{now: lane.Keys[0], elsewhere: l.elsewhere}
+	if now.Sub(l.previous.Until) < forgotten {
+		told.before = l.previous.PublicKey
+	}
+	lane.Keys = known.keys.step(now, told, handshake)
 	s := seen{reply: l.result.Last, patience: l.result.Patience}
 	for _, key := range lane.Keys {
 		if at := handshake(key); at.After(s.handshake) {
