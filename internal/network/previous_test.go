@@ -58,9 +58,9 @@ func TestPreviousKeyIsTold(t *testing.T) {
 	if key, _, ok := milan.tunnel.Spec.PreviousKey(0); ok {
 		t.Errorf("a new tunnel has the previous key %s", key)
 	}
-	b.edit(milan.copy, func() { milan.copy.Spec.Lanes[0].PublicKey = testKey(3) })
-	b.until("the new key is there, with the one before", func() bool {
-		b.read(milan.tunnel)
+	b.Edit(milan.copy, func() { milan.copy.Spec.Lanes[0].PublicKey = testKey(3) })
+	b.Until("the new key is there, with the one before", func() bool {
+		b.Read(milan.tunnel)
 		key, until, ok := milan.tunnel.Spec.PreviousKey(0)
 		return milan.tunnel.Spec.Lanes[0].PublicKey == testKey(3) && ok && key == testKey(1) && time.Since(until) < time.Minute
 	})
