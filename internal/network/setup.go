@@ -50,6 +50,8 @@ type Options struct {
 
 	// ReportPort is where gateways report. Default 5873.
 	ReportPort int
+	// SpreadAfter is how long gateways may share a node although there is another one. Default 5 minutes.
+	SpreadAfter time.Duration
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 }
@@ -57,6 +59,9 @@ type Options struct {
 func (o *Options) complete() {
 	if o.ReportPort == 0 {
 		o.ReportPort = report.Port
+	}
+	if o.SpreadAfter == 0 {
+		o.SpreadAfter = spreadAfter
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -127,7 +132,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		gateways: gates, book: &book{options: o, live: mgr.GetAPIReader(), own: gates.cache},
 		events: mgr.GetEventRecorder(labels.OwnerNetwork),
 	}
-	return errors.Join(gates.setup(mgr), setupKeys(mgr, s), setupNetworkConfig(mgr, s), setupTunnelEndpoint(mgr, s), setupIPMapping(mgr, s))
+	return errors.Join(gates.setup(mgr), setupKeys(mgr, s), setupNetworkConfig(mgr, s), setupTunnelEndpoint(mgr, s), setupIPMapping(mgr, s), setupSpread(mgr, s))
 }
 
 func (s *shared) keysName() types.NamespacedName {
@@ -296,6 +301,7 @@ func nodeChanged() predicate.Predicate {
 		before, ok := e.ObjectOld.(*corev1.Node)
 		now, ok2 := e.ObjectNew.(*corev1.Node)
 		return !ok || !ok2 || isReady(before) != isReady(now) || isVirtual(before) != isVirtual(now) ||
+			before.Spec.Unschedulable != now.Spec.Unschedulable ||
 			!slices.Equal(before.Status.Addresses, now.Status.Addresses)
 	}}
 }
