@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+	"github.com/vishvananda/netns"
 )
 
 func TestPrepareGateway(t *testing.T) {
@@ -59,5 +61,32 @@ func TestGatewayOptions(t *testing.T) {
 		if serves(address) != want {
 			t.Errorf("metrics at %q: %v", address, !want)
 		}
+	}
+}
+
+// TestPrepareAlone: the errand of the init container is done as the container starts it, without an API server.
+func TestPrepareAlone(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: it makes a network namespace, for which it must be root")
+	}
+	runtime.LockOSThread() // not unlocked: the thread ends with the test, and the namespace with it
+	space, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer space.Close()
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	for _, role := range roles() {
+		if role.name != "gateway" {
+			continue
+		}
+		command := role.new()
+		command.SetArgs([]string{"--prepare"})
+		if err := command.ExecuteContext(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if on, err := os.ReadFile(forwarding); err != nil || strings.TrimSpace(string(on)) != "1" {
+		t.Errorf("forwarding is %q, %v", on, err)
 	}
 }

@@ -84,7 +84,10 @@ func command(o options, home func() (*rest.Config, error), run func(*cobra.Comma
 			if err != nil {
 				return err
 			}
-			return run(cmd, kubemanager.Patient(cfg))
+			if cfg != nil { // some errands need no API server
+				cfg = kubemanager.Patient(cfg)
+			}
+			return run(cmd, cfg)
 		},
 	}
 	o.Register(cmd.Flags())

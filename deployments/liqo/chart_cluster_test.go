@@ -170,7 +170,7 @@ func install(ctx context.Context, t *testing.T, c client.Client) {
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}); err != nil {
 		t.Fatal(err)
 	}
-	objects := slices.DeleteFunc(render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", certain, lavish),
+	objects := slices.DeleteFunc(render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", lavish),
 		func(object *unstructured.Unstructured) bool {
 			return strings.HasPrefix(object.GetAPIVersion(), "monitoring.")
 		})

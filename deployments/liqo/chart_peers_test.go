@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
@@ -47,12 +46,11 @@ func TestPeers(t *testing.T) {
 	defer cancel()
 	root := connect(t, admin)
 	install(ctx, t, root)
-	const tenant = "liqo-tenant-milan-000000"
-	itself := discoveryv1alpha1.ClusterIdentity{ClusterName: "rome", ClusterID: "5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c"} // as certain says
+	const tenant = "liqo-tenant-rome-000000"
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: tenant, Name: "liqo-peer"}
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant, Labels: map[string]string{
-			"discovery.liqo.io/tenant-namespace": "true", "discovery.liqo.io/cluster-id": "milan-id",
+			"discovery.liqo.io/tenant-namespace": "true", "discovery.liqo.io/cluster-id": "rome-id",
 		}}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "peer"}, Subjects: []rbacv1.Subject{subject},
@@ -80,14 +78,14 @@ func TestPeers(t *testing.T) {
 		err     error
 		allowed bool
 	}{
-		{"the copy", c.Create(ctx, config(tenant, itself.NetworkConfigName(), false), client.DryRunAll), true},
-		{"the copy, applied", c.Apply(ctx, client.ApplyConfigurationFromUnstructured(config(tenant, itself.NetworkConfigName(), false)), client.FieldOwner("peer"), client.DryRunAll), true},
+		{"the copy", c.Create(ctx, config(tenant, "network-rome-id", false), client.DryRunAll), true},
+		{"the copy, applied", c.Apply(ctx, client.ApplyConfigurationFromUnstructured(config(tenant, "network-rome-id", false)), client.FieldOwner("peer"), client.DryRunAll), true},
 		{"its spec", patch(ctx, c, config(tenant, "theirs", false), "", `{"spec":{"endpointIP":"192.0.2.8"}}`), true},
 		{"its end", c.Delete(ctx, config(tenant, "theirs", false), client.DryRunAll), true},
 		{"the answer to ours", patch(ctx, c, config(tenant, "ours", true), "status", `{"status":{"processed":true,"podCIDRNAT":"None"}}`), true},
 		{"a request", c.Create(ctx, slice(tenant, "another", false), client.DryRunAll), true},
 
-		{"one more copy", c.Create(ctx, config(tenant, "milan-000000", false), client.DryRunAll), false},
+		{"one more copy", c.Create(ctx, config(tenant, "network-milan-id", false), client.DryRunAll), false},
 		{"any number of copies", c.Create(ctx, anyName(config(tenant, "", false)), client.DryRunAll), false},
 		{"one more copy, applied", c.Apply(ctx, client.ApplyConfigurationFromUnstructured(config(tenant, "x", false)), client.FieldOwner("peer"), client.DryRunAll), false},
 		{"an original", c.Create(ctx, config(tenant, "evil", true), client.DryRunAll), false},

@@ -47,16 +47,16 @@ func readRecords(ctx context.Context, from client.Reader, local discoveryv1alpha
 			return nil, fmt.Errorf("list who has which network: %w", err)
 		}
 	}
-	ours := map[string]string{} // by namespace
+	theirs := map[string]string{} // by namespace
 	for i := range fcs.Items {
 		if fc := &fcs.Items[i]; fc.Spec.ClusterIdentity != nil {
-			ours[fc.Status.TenantNamespace.Local] = fc.Spec.ClusterIdentity.NetworkConfigName()
+			theirs[fc.Status.TenantNamespace.Local] = fc.Spec.ClusterIdentity.NetworkConfigName()
 		}
 	}
 	var counts []netv1alpha1.NetworkConfig
 	for i := range configs.Items {
 		config := &configs.Items[i]
-		if isOwn(config) && config.Name == ours[config.Namespace] || isCopy(config) && config.Name == local.NetworkConfigName() {
+		if isOwn(config) && config.Name == local.NetworkConfigName() || isCopy(config) && config.Name == theirs[config.Namespace] {
 			counts = append(counts, *config)
 		}
 	}

@@ -113,7 +113,7 @@ func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1
 	if err != nil || keys == nil {
 		return err // without keys there is nothing to tell; the event of the Secret brings us back
 	}
-	intent := netapply.NetworkConfig(to.peer.NetworkConfigName(), to.namespace).
+	intent := netapply.NetworkConfig(r.options.Local.NetworkConfigName(), to.namespace).
 		WithLabels(map[string]string{
 			labels.Replication: annotationTrue, labels.RemoteID: to.peer.ClusterID, labels.ClusterID: to.peer.ClusterID,
 			labels.Ownership: labels.OwnershipConfig, labels.AppPartOf: labels.PartOf,
@@ -144,7 +144,7 @@ func (r *configReconciler) clearOld(ctx context.Context, to *tenancy) error {
 		return fmt.Errorf("list network configurations of %s: %w", to.namespace, err)
 	}
 	for i := range all.Items {
-		if one := &all.Items[i]; isOwn(one) && one.Name != to.peer.NetworkConfigName() {
+		if one := &all.Items[i]; isOwn(one) && one.Name != r.options.Local.NetworkConfigName() {
 			if err := r.takeBack(ctx, one); err != nil {
 				return err
 			}
@@ -156,7 +156,7 @@ func (r *configReconciler) clearOld(ctx context.Context, to *tenancy) error {
 // clearName removes what a peer may have put in the place of ours: it writes into the same namespace. The event of it brings us back.
 func (r *configReconciler) clearName(ctx context.Context, to *tenancy) (bool, error) {
 	var there netv1alpha1.NetworkConfig
-	err := r.client.Get(ctx, client.ObjectKey{Namespace: to.namespace, Name: to.peer.NetworkConfigName()}, &there)
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: to.namespace, Name: r.options.Local.NetworkConfigName()}, &there)
 	if err != nil || !isCopy(&there) {
 		return false, client.IgnoreNotFound(err)
 	}

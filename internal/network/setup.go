@@ -181,7 +181,7 @@ func (s *shared) tenancyOf(ctx context.Context, from client.Reader, namespace st
 // many a peer has written.
 func (s *shared) configs(ctx context.Context, of *tenancy) (ours, theirs *netv1alpha1.NetworkConfig, err error) {
 	ours, theirs = &netv1alpha1.NetworkConfig{}, &netv1alpha1.NetworkConfig{}
-	for name, config := range map[string]*netv1alpha1.NetworkConfig{of.peer.NetworkConfigName(): ours, s.options.Local.NetworkConfigName(): theirs} {
+	for name, config := range map[string]*netv1alpha1.NetworkConfig{s.options.Local.NetworkConfigName(): ours, of.peer.NetworkConfigName(): theirs} {
 		if err := s.client.Get(ctx, client.ObjectKey{Namespace: of.namespace, Name: name}, config); client.IgnoreNotFound(err) != nil {
 			return nil, nil, fmt.Errorf("read network configuration %s/%s: %w", of.namespace, name, err)
 		}
@@ -208,7 +208,7 @@ func (s *shared) byConfig(ctx context.Context, object client.Object) []reconcile
 	if _, said := s.strays.LoadOrStore(config.Namespace, true); !said {
 		log.FromContext(ctx).Info("a peer writes network configurations that do not count", "clusterID", of.peer.ClusterID, "name", config.Name)
 		s.events.Eventf(of.fc, nil, corev1.EventTypeWarning, "NetworkConfigIgnored", "ReadNetworkConfig",
-			"NetworkConfig %s/%.60s of the peer is ignored, and so is any other one but %s", config.Namespace, config.Name, s.options.Local.NetworkConfigName())
+			"NetworkConfig %s/%.60s of the peer is ignored, and so is any other one but %s", config.Namespace, config.Name, of.peer.NetworkConfigName())
 	}
 	return nil
 }

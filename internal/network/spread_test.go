@@ -82,7 +82,7 @@ func TestSpread(t *testing.T) {
 	b.options.SpreadAfter = 500 * time.Millisecond
 	b.node("n1", "192.0.2.1", true)
 	second := b.node("n2", "192.0.2.2", true)
-	b.edit(second, func() { second.Spec.Unschedulable = true })
+	b.Edit(second, func() { second.Spec.Unschedulable = true })
 	first, other := b.gateway(0, "n1"), b.gateway(1, "n1")
 	says := func(g *gateway, up bool) {
 		g.says(func(r *report.Gateway) { r.Peers = []report.Peer{{ClusterID: "milan-id", Up: up}} })
@@ -94,21 +94,21 @@ func TestSpread(t *testing.T) {
 		t.Helper()
 		b.quiet(what, during)
 		for _, g := range []*gateway{first, other} {
-			if b.read(g.pod); g.pod.DeletionTimestamp != nil {
+			if b.Read(g.pod); g.pod.DeletionTimestamp != nil {
 				t.Errorf("%s, and yet %s is evicted", what, g.pod.Name)
 			}
 		}
 	}
-	b.until("keys are made", func() bool {
+	b.Until("keys are made", func() bool {
 		return b.there(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: KeysSecret}})
 	})
 	stays("a lane is down and the node is cordoned", 2*time.Second)
 	says(first, true)
 	stays("the node is cordoned", 2*time.Second)
-	b.edit(second, func() { second.Spec.Unschedulable, second.Spec.Taints = false, nil }) // a new node has the taint of one that is not Ready
-	b.until("one is evicted", func() bool { return !b.there(other.pod) || other.pod.DeletionTimestamp != nil })
+	b.Edit(second, func() { second.Spec.Unschedulable, second.Spec.Taints = false, nil }) // a new node has the taint of one that is not Ready
+	b.Until("one is evicted", func() bool { return !b.there(other.pod) || other.pod.DeletionTimestamp != nil })
 	b.quiet("one is enough", 2*time.Second)
-	if b.read(first.pod); first.pod.DeletionTimestamp != nil {
+	if b.Read(first.pod); first.pod.DeletionTimestamp != nil {
 		t.Error("both are evicted")
 	}
 }

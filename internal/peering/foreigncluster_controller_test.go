@@ -126,10 +126,10 @@ func TestNetworkStatus(t *testing.T) {
 	b.Make(request)
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "this cluster has not described its network yet")
 	rome := discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}
-	ours := &netv1alpha1.NetworkConfig{ObjectMeta: meta(milan.NetworkConfigName(), map[string]string{labels.Replication: "true", labels.RemoteID: milan.ClusterID}), Spec: spec}
+	ours := &netv1alpha1.NetworkConfig{ObjectMeta: meta(rome.NetworkConfigName(), map[string]string{labels.Replication: "true", labels.RemoteID: milan.ClusterID}), Spec: spec}
 	b.Make(ours)
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "the remote cluster has not described its network yet")
-	theirs := &netv1alpha1.NetworkConfig{ObjectMeta: meta(rome.NetworkConfigName(), map[string]string{labels.Replication: "false", labels.Replicated: "true"}), Spec: spec}
+	theirs := &netv1alpha1.NetworkConfig{ObjectMeta: meta(milan.NetworkConfigName(), map[string]string{labels.Replication: "false", labels.Replicated: "true"}), Spec: spec}
 	b.Make(theirs)
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "the remote cluster has not answered")
 	theirs.Status.Conditions = []metav1.Condition{{

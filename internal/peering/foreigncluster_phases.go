@@ -89,7 +89,7 @@ func (r *fcReconciler) observeSlices(ctx context.Context, s *scope) error {
 // observeNetwork reads what the clusters tell each other of their networks, and what was made of it.
 func (r *fcReconciler) observeNetwork(ctx context.Context, s *scope) error {
 	// Those two and no other: a peer may have written any number.
-	for name, into := range map[string]**netv1alpha1.NetworkConfig{s.peer.NetworkConfigName(): &s.facts.told, r.options.Local.NetworkConfigName(): &s.facts.heard} {
+	for name, into := range map[string]**netv1alpha1.NetworkConfig{r.options.Local.NetworkConfigName(): &s.facts.told, s.peer.NetworkConfigName(): &s.facts.heard} {
 		var config netv1alpha1.NetworkConfig
 		err := r.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, &config)
 		if client.IgnoreNotFound(err) != nil {

@@ -54,9 +54,9 @@ func (c ClusterIdentity) TenantNamespace() string { return "liqo-tenant-" + c.Un
 // NodeName is the name of the virtual node that stands for this cluster in another one, unless it is taken.
 func (c ClusterIdentity) NodeName() string { return "liqo-" + c.ClusterName }
 
-// NetworkConfigName is the name of the NetworkConfig by which another cluster tells this one of its network, and of the copy here. It is
-// the receiver's, which so knows without asking what it is called.
-func (c ClusterIdentity) NetworkConfigName() string { return c.UniqueName() }
+// NetworkConfigName is the name of the NetworkConfig by which this cluster tells another one of its network, and of the copy there. It is
+// the sender's, and of the ID alone: the receiver knows it without asking, whatever names the two have for each other.
+func (c ClusterIdentity) NetworkConfigName() string { return "network-" + c.ClusterID }
 
 // ForeignClusterSpec is what is wanted of one remote cluster.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterIdentity) || has(self.clusterIdentity)",message="clusterIdentity cannot be removed; create another ForeignCluster"

@@ -164,26 +164,3 @@ matchConditions:
     expression: request.userInfo.username != "system:serviceaccount:{{ .Release.Namespace }}:liqo-controller-manager"
 {{- end -}}
 {{- end }}
-
-{{/*
-Who this cluster is, as .Values.identity with id, name and uniqueName. Peers know it by this ID, so neither ID nor name ever changes after
-the first installation. It prints nothing. What is made up here is made up once, whichever template asks first.
-*/}}
-{{- define "liqo.identity" -}}
-{{- if not (hasKey .Values "identity") }}
-{{- $config := .Values.discovery.config }}
-{{- $before := (lookup "v1" "ConfigMap" .Release.Namespace "liqo-clusterid-configmap").data | default dict }}
-{{- $id := $before.CLUSTER_ID | default $config.clusterIDOverride | default uuidv4 }}
-{{- if and $config.clusterIDOverride (ne $id $config.clusterIDOverride) }}
-{{- fail (printf "discovery.config.clusterIDOverride is %s, but this cluster was installed with the ID %s, by which its peers know it; leave the value empty, or uninstall first" $config.clusterIDOverride $id) }}
-{{- end }}
-{{- $first := list "amber" "ancient" "bold" "brave" "bright" "calm" "clever" "coastal" "crimson" "curious" "distant" "eager" "early" "gentle" "golden" "green" "hidden" "humble" "ivory" "keen" "kind" "lively" "lucky" "mellow" "noble" "patient" "polished" "proud" "quick" "quiet" "rapid" "silent" "silver" "sunny" "swift" "tidy" "vivid" "warm" "wild" "wise" }}
-{{- $second := list "anchor" "badger" "beacon" "breeze" "bridge" "canyon" "cedar" "cliff" "comet" "coral" "delta" "ember" "falcon" "fern" "field" "fjord" "forest" "garden" "glacier" "harbor" "heron" "island" "lagoon" "lantern" "maple" "meadow" "otter" "pebble" "pine" "prairie" "raven" "reef" "ridge" "river" "summit" "thistle" "tulip" "valley" "walnut" "willow" }}
-{{- $chance := printf "%s-%s" (index $first (randInt 0 (len $first))) (index $second (randInt 0 (len $second))) }}
-{{- $name := $before.CLUSTER_NAME | default $config.clusterName | default $chance }}
-{{- if and $config.clusterName (ne $name $config.clusterName) }}
-{{- fail (printf "discovery.config.clusterName is %s, but this cluster was installed with the name %s, by which its peers know it; leave the value empty, or uninstall first" $config.clusterName $name) }}
-{{- end }}
-{{- $_ := set .Values "identity" (dict "id" $id "name" $name "uniqueName" (printf "%s-%s" $name (sha256sum $id | trunc 6))) }}
-{{- end }}
-{{- end }}
