@@ -145,7 +145,7 @@ func (b *bench) run(change ...func(*Options)) (stop func()) {
 	options := Options{
 		NodeName: nodeName, Namespace: tenant, SliceName: "rome", ClusterID: "milan-id", NodeIP: "10.0.0.9",
 		ExtraLabels: map[string]string{"extra": "x"}, ExtraAnnotations: map[string]string{"note": "y"},
-		LeaseDuration: 4 * time.Second, PingInterval: 100 * time.Millisecond, PingRetry: 50 * time.Millisecond, PingTimeout: 100 * time.Millisecond,
+		LeaseDuration: 4 * time.Second, PingInterval: 100 * time.Millisecond, PingRetry: 50 * time.Millisecond, PingTimeout: 500 * time.Millisecond,
 	}
 	for _, change := range change {
 		change(&options)

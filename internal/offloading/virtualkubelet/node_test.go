@@ -168,7 +168,7 @@ func silent(t *testing.T, b *bench, _ *corev1.Node) {
 		name, message string
 		cut           func()
 	}{
-		{"swallowed", "the API server of the remote cluster does not answer: no answer within 100ms", func() { b.wire.set(swallow) }},
+		{"swallowed", "the API server of the remote cluster does not answer: no answer within 500ms", func() { b.wire.set(swallow) }},
 		{"refused", "the API server of the remote cluster does not answer: the connection was closed", func() { b.wire.set(refuse) }},
 		{"sick", "the API server of the remote cluster does not answer: GET /livez was answered with 500 Internal Server Error", func() { b.provider.sick.Store(true) }},
 	} {

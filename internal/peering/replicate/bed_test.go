@@ -319,6 +319,21 @@ func (b *bed) must(err error) {
 	}
 }
 
+// settled waits until nothing was written during some probes, and returns how much was until then: a busy machine tells us late of what we did,
+// and then we may do it twice.
+func (b *bed) settled(resource string) (writes int) {
+	b.t.Helper()
+	kubetest.Eventually(b.t, "nothing is written any more", func() error {
+		before, _ := b.requestsOf(resource)
+		b.probes(3)
+		if writes, _ = b.requestsOf(resource); writes != before {
+			return fmt.Errorf("%d writes between three probes", writes-before)
+		}
+		return nil
+	})
+	return writes
+}
+
 // requests counts, by the API server's own account, the writes and the lists that both clusters ever saw of slices.
 func (b *bed) requests() (writes, lists int) {
 	b.t.Helper()

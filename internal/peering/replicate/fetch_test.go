@@ -207,7 +207,7 @@ func TestNetworkConfigsCross(t *testing.T) {
 	b.connect(b.peer("")) // to be sure that time has passed; the copy goes with the link back, not before
 	b.untilGone(b.here, "milan-too", "the copy")
 
-	before, _ := b.requestsOf("networkconfigs")
+	before := b.settled("networkconfigs")
 	b.probes(5)
 	if after, _ := b.requestsOf("networkconfigs"); after != before || before == 0 {
 		t.Errorf("%d writes while idle, after %d", after-before, before)
@@ -229,9 +229,8 @@ func TestBothCarry(t *testing.T) {
 	b.exchange(b.there, b.here, b.provider, b.origin, "milan")
 	idle := func(what string) (writes int) {
 		t.Helper()
-		b.probes(5)
 		m.probes(5)
-		writes, _ = b.requestsOf("networkconfigs")
+		writes = b.settled("networkconfigs")
 		b.probes(5)
 		m.probes(5)
 		if after, _ := b.requestsOf("networkconfigs"); after != writes {

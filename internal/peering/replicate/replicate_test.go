@@ -112,8 +112,7 @@ func TestSpecThereStatusBack(t *testing.T) {
 	})
 
 	// Idle, and after a restart, nothing is written.
-	b.probes(3)
-	before, _ := b.requests()
+	before := b.settled("resourceslices")
 	if before == 0 {
 		t.Fatal("the count of writes cannot be right: none so far")
 	}
