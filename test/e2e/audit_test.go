@@ -135,5 +135,7 @@ var unused = map[string]string{
 	"liqo-controller-manager coordination.k8s.io leases update":           "leader election, with several replicas",
 	"liqo-controller-manager  secrets update":                             "the keys of gateways change when somebody asks for it: test/network does",
 	"liqo-controller-manager net.liqo.io ipmappings/status update":        "nobody maps an address in this run; TestMappings of package network does",
+	"liqo-controller-manager net.liqo.io networkconfigs get":              "only before a copy is deleted whose object went while nobody looked; TestHostileNetworkConfigs and others of package replicate do",
+	"liqo-controller-manager sharing.liqo.io resourceslices get":          "the same",
 	"liqo-route apps daemonsets get":                                      "an agent asks when it ends, and an uninstallation may have taken its account away by then",
 }
