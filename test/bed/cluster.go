@@ -30,6 +30,9 @@ type Node struct {
 	Cluster *Cluster
 }
 
+// Kubeconfig is the file that leads to the cluster.
+func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
+
 // TryLiqoctl runs liqoctl against the cluster.
 func (c *Cluster) TryLiqoctl(args ...string) Result {
 	return Execute("", filepath.Join(c.bed.Bin, "liqoctl"), append(args, "--kubeconfig", c.kubeconfig)...)

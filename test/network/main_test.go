@@ -85,6 +85,7 @@ func TestNetwork(t *testing.T) {
 		{"install and peer", true, installAndPeer},
 		{"who reaches whom", false, matrix},
 		{"services", false, services},
+		{"test of the users", false, usersTest},
 		{"mapped addresses", false, mappedAddresses},
 		{"nothing in the clear", false, nothingInTheClear},
 		{"smaller path", false, smallerPath},
