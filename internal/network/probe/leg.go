@@ -25,6 +25,10 @@ const (
 	firstReply = time.Second
 	// inRow is how many replies in a row make a leg Up.
 	inRow = 2
+	// eager is how often a leg is probed, at the least, that was never Up and is new: somebody waits for it.
+	eager = 50 * time.Millisecond
+	// fresh is how long a leg is new.
+	fresh = 3 * time.Second
 	// remembered is the number of probes that loss and round trip are counted of.
 	remembered = 64
 	// late is when a probe counts as lost in the statistics.
@@ -81,8 +85,11 @@ func newLeg(now time.Time, pace Pace) *leg {
 
 // interval until the next probe. A reply that is overdue makes the others follow faster, so that one lost probe decides nothing.
 func (l *leg) interval(now time.Time) time.Duration {
-	if l.state == Up && now.Sub(l.last) < l.pace.Up*3/2 {
+	switch {
+	case l.state == Up && now.Sub(l.last) < l.pace.Up*3/2:
 		return l.pace.Up
+	case l.upFrom == 0 && now.Sub(l.since) < fresh:
+		return min(l.pace.Other, eager)
 	}
 	return l.pace.Other
 }
