@@ -7,9 +7,17 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"liqo.io/liqo/internal/action/networktest"
 )
+
+// usersReport is what `liqoctl test network -o json` prints, as a user's script reads it.
+type usersReport struct {
+	Failed  int `json:"failed"`
+	Results []struct {
+		Case        string `json:"case"`
+		FromCluster string `json:"fromCluster"`
+		Protocol    string `json:"protocol"`
+	} `json:"results"`
+}
 
 // usersTest is `liqoctl test network`: where everything works it says so, of each kind of way and in both directions; where nothing does it
 // fails and names the ways; and both times it leaves nothing.
@@ -21,7 +29,7 @@ func usersTest(t *testing.T) {
 	args := []string{"test", "network", "--remote-kubeconfig", beta.Kubeconfig(), "--bytes", "1000000", "-o", "json"}
 	began := time.Now()
 	said := alpha.Liqoctl(t, args...)
-	var report networktest.Report
+	var report usersReport
 	if err := json.Unmarshal([]byte(said.Out), &report); err != nil {
 		t.Fatalf("%v in %s", err, said.Out)
 	}
