@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"liqo.io/liqo/test/bed"
 )
 
 // usersReport is what `liqoctl test network -o json` prints, as a user's script reads it.
@@ -51,7 +53,9 @@ func usersTest(t *testing.T) {
 	for _, pair := range directions() {
 		established(t, pair[0], pair[1], 30*time.Second)
 	}
-	if after := namespaces(); after != before {
-		t.Errorf("namespaces\n%s\nwere\n%s", after, before)
-	}
+	// It asks for their end and does not wait: their pods have seconds to stop, and their clusters were cut off from each other.
+	bed.Eventually(t, time.Minute, "the namespaces that there were before", func() (string, bool) {
+		after := namespaces()
+		return after, after == before
+	})
 }
