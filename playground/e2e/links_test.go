@@ -178,7 +178,15 @@ func (l links) bandwidth(t *testing.T) {
 	defer must(t, "fault", "bandwidth", "alpha", "beta", "0")
 	shown(t, "alpha beta 50mbit")
 	for direction, flags := range map[string][]string{"alpha to beta": nil, "beta to alpha": {"--reverse"}} {
-		rate := l.alpha.throughput(t, l.beta, "3", flags...)
+		// Both ends and the link are processes of one machine, which may be busy for three seconds: then less arrives than the link lets
+		// through, and it is measured again. A link that lets too little through does so each time, and more never arrives.
+		var rate float64
+		for range 3 {
+			if rate = l.alpha.throughput(t, l.beta, "3", flags...); rate >= 42.5 {
+				break
+			}
+			t.Logf("%s: %.1f Mbit/s, measured again", direction, rate)
+		}
 		measure("bandwidth 50 Mbit/s, "+direction, "%.1f Mbit/s", rate)
 		if math.Abs(rate-50) > 7.5 {
 			t.Errorf("%s: %.1f Mbit/s, want 50 ± 15 %%", direction, rate)
