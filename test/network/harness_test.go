@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"net/netip"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func TestHarness(t *testing.T) {
 		}
 	})
 	t.Run("gaps", func(t *testing.T) {
-		f := &flows{now: map[flow]tally{}}
+		f := &flows{now: map[flow]tally{}, sources: map[*exec.Cmd]*bed.Node{}}
 		t.Cleanup(f.stop)
 		port := beta.NodePort(t, "server", "tcp")
 		for _, kind := range []string{"stream", "requests"} {
