@@ -213,7 +213,7 @@ func (r *sliceReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	live, dying, err := r.copies(ctx, namespace)
+	live, dying, err := r.copies(ctx, r.client, namespace)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -225,6 +225,13 @@ func (r *sliceReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 	peer, err := r.foreignCluster(ctx, clusterID)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if len(dying) > 0 && len(live) == 0 {
+		// The peer goes with its last slice. A cache that has not heard for a while may show a slice of an earlier peering, while the
+		// peer is back already: so the API server is asked.
+		if live, dying, err = r.copies(ctx, r.live, namespace); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	if len(dying) > 0 {
 		if len(live) == 0 {

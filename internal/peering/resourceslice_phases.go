@@ -44,9 +44,9 @@ func (r *sliceReconciler) tenantID(ctx context.Context, name string) (string, er
 }
 
 // copies are the peer's slices: those that stay, the oldest first, and those that wait for our finalizer.
-func (r *sliceReconciler) copies(ctx context.Context, namespace string) (live, dying []*sharingv1alpha1.ResourceSlice, _ error) {
+func (r *sliceReconciler) copies(ctx context.Context, reader client.Reader, namespace string) (live, dying []*sharingv1alpha1.ResourceSlice, _ error) {
 	var list sharingv1alpha1.ResourceSliceList
-	if err := r.client.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list resource slices of %s: %w", namespace, err)
 	}
 	for i := range list.Items {

@@ -149,4 +149,49 @@ func TestTenants(t *testing.T) {
 	if err := api.Get(ctx, client.ObjectKey{Name: "default"}, &kept); err != nil || kept.DeletionTimestamp != nil {
 		t.Errorf("namespace default: %v, deleted %v", err, kept.DeletionTimestamp)
 	}
+	unfinished(t, config, api)
+}
+
+// unfinished is a tenant whose making was stopped after the namespace: we have no right in it yet, and it goes all the same.
+func unfinished(t *testing.T, config *rest.Config, api client.Client) {
+	ctx := t.Context()
+	manager := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-controller-manager"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "delete"}},
+		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"rolebindings"}, Verbs: []string{"get", "create", "patch"}},
+		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, Verbs: []string{"bind"}, ResourceNames: []string{"liqo-controller-manager-tenant"}},
+	}}
+	inside := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-controller-manager-tenant"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"delete"}},
+		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"rolebindings"}, Verbs: []string{"delete"}},
+	}}
+	half := tenant.Tenant{Peer: discoveryv1alpha1.ClusterIdentity{ClusterID: "half-id", ClusterName: "half"}, Namespace: "liqo-tenant-half"}
+	for _, object := range []client.Object{
+		manager, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "liqo-controller-manager"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "liqo-controller-manager"},
+			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "liqo", Name: tenant.ManagerAccount}},
+		},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: half.Namespace, Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: "half-id"}}},
+	} {
+		if err := api.Create(ctx, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := api.Update(ctx, inside); err != nil {
+		t.Fatal(err)
+	}
+	as := rest.CopyConfig(config)
+	as.Impersonate.UserName = "system:serviceaccount:liqo:" + tenant.ManagerAccount
+	ours, err := client.New(as, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for err = tenant.New(ours, ours, "liqo").Delete(ctx, half); err != nil && time.Now().Before(deadline); {
+		err = tenant.New(ours, ours, "liqo").Delete(ctx, half)
+	}
+	var namespace corev1.Namespace
+	if err != nil || api.Get(ctx, client.ObjectKey{Name: half.Namespace}, &namespace) != nil || namespace.DeletionTimestamp == nil {
+		t.Errorf("%v; the namespace is deleted: %v", err, namespace.DeletionTimestamp)
+	}
 }

@@ -80,13 +80,15 @@ func (t *Tenants) Ensure(ctx context.Context, tenant Tenant) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range parts[2:] {
 		group.Go(func() error {
-			// The API server needs some milliseconds to hear of a right that it has just stored.
-			return retry.OnError(wait.Backoff{Steps: 8, Duration: 5 * time.Millisecond, Factor: 2}, apierrors.IsForbidden, func() error {
-				return t.ensurePart(ctx, tenant, part)
-			})
+			return patiently(func() error { return t.ensurePart(ctx, tenant, part) })
 		})
 	}
 	return group.Wait()
+}
+
+// patiently does what needs a right that was just given: the API server needs some milliseconds to hear of what it has stored.
+func patiently(do func() error) error {
+	return retry.OnError(wait.Backoff{Steps: 8, Duration: 5 * time.Millisecond, Factor: 2}, apierrors.IsForbidden, do)
 }
 
 func (t *Tenants) ensurePart(ctx context.Context, tenant Tenant, part Part) error {
@@ -137,7 +139,15 @@ func (t *Tenants) Delete(ctx context.Context, tenant Tenant) error {
 	if namespace.DeletionTimestamp != nil || namespace.Labels[labels.TenantNamespace] != "true" || namespace.Labels[labels.ClusterID] != tenant.Peer.ClusterID {
 		return nil
 	}
-	if err := t.Revoke(ctx, tenant); err != nil {
+	err := t.Revoke(ctx, tenant)
+	if apierrors.IsForbidden(err) {
+		// What made the tenant was stopped before it had given us our own right.
+		if err := t.ensurePart(ctx, tenant, Render(tenant, t.install)[1]); err != nil {
+			return err
+		}
+		err = patiently(func() error { return t.Revoke(ctx, tenant) })
+	}
+	if err != nil {
 		return err
 	}
 	uid := namespace.GetUID()
