@@ -229,8 +229,8 @@ func (r *sliceReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 	if len(dying) > 0 && len(live) == 0 {
 		// The peer goes with its last slice. A cache that has not heard for a while may show a slice of an earlier peering, while the
 		// peer is back already: so the API server is asked.
-		if live, dying, err = r.copies(ctx, r.live, namespace); err != nil {
-			return reconcile.Result{}, err
+		if live, dying, err = r.copies(ctx, r.live, namespace); err != nil || len(live)+len(dying) == 0 {
+			return reconcile.Result{}, err // what the cache hears of it brings us back
 		}
 	}
 	if len(dying) > 0 {

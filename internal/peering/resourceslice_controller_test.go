@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
@@ -318,5 +319,29 @@ func TestResourceSliceWithPlugin(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("the plugin was not told that a peer is gone")
+	}
+}
+
+// TestMemoryOfASlice: a cache that still shows the request of an earlier peering does not end the one that has just begun.
+func TestMemoryOfASlice(t *testing.T) {
+	b := newSliceBench(t)
+	peer := b.tenant("rome")
+	memory := b.slice("tenant-rome", "rome", nil)
+	b.Must(b.Delete(t.Context(), memory))
+	memory.DeletionTimestamp, memory.Finalizers = new(metav1.Now()), []string{labels.FinalizerGrant}
+	plain, err := client.NewWithWatch(b.admin, client.Options{Scheme: b.scheme})
+	b.Must(err)
+	behind := interceptor.NewClient(plain, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		err := c.List(ctx, list, opts...)
+		if slices, ok := list.(*sharingv1alpha1.ResourceSliceList); ok {
+			slices.Items = append(slices.Items, *memory)
+		}
+		return err
+	}})
+	r := &sliceReconciler{options: SliceOptions{Namespace: "liqo"}, client: behind, live: plain, tenants: newSliceTenants()}
+	_, err = r.Reconcile(t.Context(), sliceRequest("tenant-rome"))
+	b.Must(err)
+	if b.Read(peer); peer.DeletionTimestamp != nil {
+		t.Error("the peer is gone")
 	}
 }
