@@ -71,15 +71,9 @@ func TestCluster(t *testing.T) {
 	}
 	kubelet := account(tenant, "virtual-kubelet")
 
-	// A policy is in force a moment after it was written. What it refuses is tried first, until it does.
-	var refused error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-		refused = c.Create(ctx, bind("kube-system", "liqo-controller-manager-tenant", ours), client.DryRunAll)
-		return refused != nil && strings.Contains(refused.Error(), "ValidatingAdmissionPolicy"), nil
+	inForce(ctx, t, "the policy of bindings and namespaces", func() error {
+		return c.Create(ctx, bind("kube-system", "liqo-controller-manager-tenant", ours), client.DryRunAll)
 	})
-	if err != nil {
-		t.Fatalf("binding a role in kube-system: %v, want a refusal of the admission policy", refused)
-	}
 	for _, test := range []struct {
 		name    string
 		object  client.Object
@@ -138,6 +132,7 @@ func tryNodes(ctx context.Context, t *testing.T, root, c client.Client) {
 		return c.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
 	}
 	const cordon = `{"spec":{"unschedulable":true}}`
+	inForce(ctx, t, "the policy of nodes", func() error { return patch(worker.DeepCopy(), cordon) })
 	for _, test := range []struct {
 		what    string
 		err     error
@@ -154,6 +149,20 @@ func tryNodes(ctx context.Context, t *testing.T, root, c client.Client) {
 		if test.allowed && test.err != nil || !test.allowed && !refused {
 			t.Errorf("%s: %v, want allowed: %t", test.what, test.err, test.allowed)
 		}
+	}
+}
+
+// inForce waits until a policy refuses what try does: an API server heeds each policy a moment after it was
+// written, and not all of them at once.
+func inForce(ctx context.Context, t *testing.T, policy string, try func() error) {
+	t.Helper()
+	var refused error
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+		refused = try()
+		return refused != nil && strings.Contains(refused.Error(), "ValidatingAdmissionPolicy"), nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v, want a refusal of an admission policy", policy, refused)
 	}
 }
 
