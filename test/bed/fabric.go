@@ -111,6 +111,23 @@ func (n *Node) external(pods, external network.CIDR) (netip.Addr, error) {
 	return swap(own.Masked().Addr(), pods, string(external))
 }
 
+// Doubt writes that nothing is known of the connection with another cluster. Whoever keeps it true soon says otherwise.
+func (c *Cluster) Doubt(there *Cluster) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var fc discovery.ForeignCluster
+	if err := c.API.Get(ctx, client.ObjectKey{Name: there.Name}, &fc); err != nil {
+		return err
+	}
+	for i := range fc.Status.PeeringConditions {
+		if condition := &fc.Status.PeeringConditions[i]; condition.Type == discovery.NetworkStatus {
+			condition.Status, condition.Message = discovery.StatusPending, "a test doubts it"
+			return c.API.Status().Update(ctx, &fc)
+		}
+	}
+	return errors.New(c.Name + " says nothing of " + there.Name)
+}
+
 // Networking is what the cluster says of its connection with another: status, reason and message of the condition.
 func (c *Cluster) Networking(there *Cluster) (discovery.PeeringCondition, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

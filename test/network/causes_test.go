@@ -167,6 +167,18 @@ func outerFaults() []fault {
 					t.Errorf("gateways and node agents restarted: %s, were %s", now, restarts)
 				}
 			},
+			mute: func(t *testing.T) {
+				began := time.Now()
+				for _, pair := range [][2]*bed.Cluster{{alpha, beta}, {beta, alpha}} {
+					if err := pair[0].Doubt(pair[1]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, pair := range [][2]*bed.Cluster{{alpha, beta}, {beta, alpha}} {
+					established(t, pair[0], pair[1], time.Minute)
+				}
+				measure("API servers back, to what is said of the network being true", "%.1f s", time.Since(began).Seconds())
+			},
 		},
 		{
 			name: "alpha and beta cut off from each other", hold: lasting(20*time.Second, time.Minute), heal: repaired,

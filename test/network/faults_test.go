@@ -27,6 +27,8 @@ type fault struct {
 	gap time.Duration
 	// heal is how soon after the end of the cause all is well.
 	heal time.Duration
+	// mute waits until clusters that could say nothing do so again, if the fault kept them from it.
+	mute func(t *testing.T)
 	// streams: no connection may break.
 	streams bool
 }
@@ -98,6 +100,9 @@ func (f fault) happen(t *testing.T, lanes int, traffic *flows, said *sayings) ou
 	}
 	for _, pair := range directions() {
 		established(t, pair[0], pair[1], 30*time.Second)
+	}
+	if f.mute != nil {
+		f.mute(t)
 	}
 	return o
 }

@@ -198,10 +198,13 @@ func see(t *testing.T, here, there *bed.Cluster) bed.View {
 
 func serversOf(t *testing.T, c *bed.Cluster) []bed.Pod {
 	t.Helper()
-	all, err := c.Servers()
-	if err != nil || len(all) == 0 {
-		t.Fatalf("servers of %s: %d, %v", c.Name, len(all), err)
-	}
+	var all []bed.Pod
+	// Kubernetes may take its pods for not Ready for a while after its API server, or a node, was away.
+	bed.Eventually(t, 2*time.Minute, "every node of "+c.Name+" has a server that is Ready", func() (string, bool) {
+		var err error
+		all, err = c.Servers()
+		return fmt.Sprintf("%d of %d, %v", len(all), len(c.Nodes), err), len(all) == len(c.Nodes)
+	})
 	return all
 }
 
