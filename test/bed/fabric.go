@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -20,7 +21,8 @@ import (
 type View struct {
 	Here, There *Cluster
 	Spec        network.TunnelEndpointSpec
-	MTU         int32 // as the tunnel's status says
+	MTU         int32  // as the tunnel's status says
+	Lanes       string // what the tunnel's status says of its lanes
 }
 
 // See reads the tunnel endpoint that the cluster has of another.
@@ -33,7 +35,7 @@ func (c *Cluster) See(there *Cluster) (View, error) {
 	}
 	for _, found := range all.Items {
 		if found.Spec.ClusterIdentity.ClusterName == there.Name {
-			return View{c, there, found.Spec, found.Status.Connection.MTU}, nil
+			return View{c, there, found.Spec, found.Status.Connection.MTU, found.Status.Connection.StatusMessage}, nil
 		}
 	}
 	return View{}, fmt.Errorf("%s has no tunnel endpoint of %s", c.Name, there.Name)
@@ -111,7 +113,7 @@ func (n *Node) external(pods, external network.CIDR) (netip.Addr, error) {
 	return swap(own.Masked().Addr(), pods, string(external))
 }
 
-// Doubt writes that nothing is known of the connection with another cluster. Whoever keeps it true soon says otherwise.
+// Doubt writes that nothing is known of the connection with another cluster, and asks for another look: status alone wakes nobody.
 func (c *Cluster) Doubt(there *Cluster) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -122,7 +124,11 @@ func (c *Cluster) Doubt(there *Cluster) error {
 	for i := range fc.Status.PeeringConditions {
 		if condition := &fc.Status.PeeringConditions[i]; condition.Type == discovery.NetworkStatus {
 			condition.Status, condition.Message = discovery.StatusPending, "a test doubts it"
-			return c.API.Status().Update(ctx, &fc)
+			if err := c.API.Status().Update(ctx, &fc); err != nil {
+				return err
+			}
+			look := fmt.Sprintf(`{"metadata":{"annotations":{"test.liqo.io/look":"%d"}}}`, time.Now().UnixNano())
+			return c.API.Patch(ctx, &fc, client.RawPatch(types.MergePatchType, []byte(look)))
 		}
 	}
 	return errors.New(c.Name + " says nothing of " + there.Name)
