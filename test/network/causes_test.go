@@ -175,7 +175,9 @@ func outerFaults() []fault {
 					}
 				}
 				for _, pair := range [][2]*bed.Cluster{{alpha, beta}, {beta, alpha}} {
-					established(t, pair[0], pair[1], time.Minute)
+					// Kubernetes itself takes up to a minute and a half to come back: until its kube-proxy has, nobody in the cluster reaches
+					// the API server.
+					established(t, pair[0], pair[1], 3*time.Minute)
 				}
 				measure("API servers back, to what is said of the network being true", "%.1f s", time.Since(began).Seconds())
 			},
