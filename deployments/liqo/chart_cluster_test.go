@@ -71,7 +71,7 @@ func TestCluster(t *testing.T) {
 	}
 	kubelet := account(tenant, "virtual-kubelet")
 
-	inForce(ctx, t, "the policy of bindings and namespaces", func() error {
+	inForce(ctx, t, "liqo-controller-manager", func() error {
 		return c.Create(ctx, bind("kube-system", "liqo-controller-manager-tenant", ours), client.DryRunAll)
 	})
 	for _, test := range []struct {
@@ -132,7 +132,7 @@ func tryNodes(ctx context.Context, t *testing.T, root, c client.Client) {
 		return c.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
 	}
 	const cordon = `{"spec":{"unschedulable":true}}`
-	inForce(ctx, t, "the policy of nodes", func() error { return patch(worker.DeepCopy(), cordon) })
+	inForce(ctx, t, "liqo-virtual-nodes", func() error { return patch(worker.DeepCopy(), cordon) })
 	for _, test := range []struct {
 		what    string
 		err     error
@@ -159,10 +159,10 @@ func inForce(ctx context.Context, t *testing.T, policy string, try func() error)
 	var refused error
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
 		refused = try()
-		return refused != nil && strings.Contains(refused.Error(), "ValidatingAdmissionPolicy"), nil
+		return refused != nil && strings.Contains(refused.Error(), "ValidatingAdmissionPolicy '"+policy+"'"), nil
 	})
 	if err != nil {
-		t.Fatalf("%s: %v, want a refusal of an admission policy", policy, refused)
+		t.Fatalf("%v, want a refusal of the admission policy %s", refused, policy)
 	}
 }
 

@@ -168,15 +168,14 @@ func outerFaults() []fault {
 				}
 			},
 			mute: func(t *testing.T) {
-				began := time.Now()
-				for _, pair := range [][2]*bed.Cluster{{alpha, beta}, {beta, alpha}} {
+				began, pairs := time.Now(), [][2]*bed.Cluster{{alpha, beta}, {beta, alpha}}
+				for _, pair := range pairs {
 					if err := pair[0].Doubt(pair[1]); err != nil {
 						t.Fatal(err)
 					}
 				}
-				for _, pair := range [][2]*bed.Cluster{{alpha, beta}, {beta, alpha}} {
-					// Kubernetes itself takes up to a minute and a half to come back: until its kube-proxy has, nobody in the cluster reaches
-					// the API server.
+				for _, pair := range pairs {
+					// Kubernetes' own parts take up to a minute and a half to come back, kube-proxy among them.
 					established(t, pair[0], pair[1], 3*time.Minute)
 				}
 				measure("API servers back, to what is said of the network being true", "%.1f s", time.Since(began).Seconds())

@@ -68,10 +68,11 @@ func faults(t *testing.T, lanes int) {
 // happen lets one fault happen.
 func (f fault) happen(t *testing.T, lanes int, traffic *flows, said *sayings) outage {
 	// One thing goes wrong at a time: what the fault before took away is there again.
+	whole := map[int]string{1: "lane 0 up", 2: "lane 0, 1 up"}[lanes]
 	for _, pair := range directions() {
 		bed.Eventually(t, settling, pair[0].Name+" says that all lanes to "+pair[1].Name+" are up", func() (string, bool) {
 			view, err := pair[0].See(pair[1])
-			return fmt.Sprintf("%s (%v)", view.Lanes, err), view.Lanes == map[int]string{1: "lane 0 up", 2: "lane 0, 1 up"}[lanes]
+			return fmt.Sprintf("%s (%v)", view.Lanes, err), view.Lanes == whole
 		})
 	}
 	// The fault before has left it flowing, or it has just begun.
