@@ -71,16 +71,23 @@ func (a *app) set(ctx context.Context) (build.Set, error) {
 func (a *app) image() *cobra.Command {
 	group := &cobra.Command{Use: "image", Short: "Build images without Docker"}
 	var output, binary, name string
+	var packages, programs []string
 	c := &cobra.Command{
 		Use:   "build [NAME]",
-		Short: "Build an image that ships (demo, tools, ...), or one around a static program",
+		Short: "Build an image that ships (demo, tools, ...), one around a static program, or one of Debian packages",
 		Long: `build writes an OCI archive. The same input always gives the same digest. NAME is one of
-the images that ship; with --binary, the image holds that one program.`,
+the images that ship; with --binary, the image holds that one program; with --debian, programs
+of Debian packages and all they link to.`,
 		Example: `  playground image build tools
-  playground image build --binary ./bin/my-server --name example.org/my-server:dev -o my-server.tar`,
+  playground image build --binary ./bin/my-server --name example.org/my-server:dev -o my-server.tar
+  playground image build --debian redis-server --name example.org/redis:dev -o redis.tar`,
 		Args: cobra.MaximumNArgs(1), ValidArgs: shippedImages(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
+			case len(packages) > 0 && binary == "" && len(args) == 0 && name != "" && output != "":
+				return a.debianImage(cmd.Context(), output, image.Packaged{Name: name, Packages: packages, Programs: programs})
+			case len(packages)+len(programs) > 0:
+				return errors.New("an image of Debian packages needs --debian, --name and -o, and neither --binary nor a NAME argument")
 			case binary != "" && len(args) == 0 && name != "" && output != "":
 				img, err := image.StaticBinary(name, binary)
 				if err != nil {
@@ -105,6 +112,8 @@ the images that ship; with --binary, the image holds that one program.`,
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "file to write (default for images that ship: in the cache, its path is printed)")
 	c.Flags().StringVar(&binary, "binary", "", "static program that the image runs")
+	c.Flags().StringSliceVar(&packages, "debian", nil, "Debian packages to take programs from")
+	c.Flags().StringSliceVar(&programs, "program", nil, "with --debian: paths of programs to take, the first is what the image runs (default /usr/bin/PACKAGE)")
 	c.Flags().StringVar(&name, "name", "", "full name of the image, NAME:TAG")
 	group.AddCommand(c)
 	return group
@@ -120,6 +129,19 @@ func (a *app) writeImage(to string, img image.Image) error {
 		return err
 	}
 	a.printf("%s  %s  %s\n", to, img.Name, digest)
+	return nil
+}
+
+func (a *app) debianImage(ctx context.Context, to string, ask image.Packaged) error {
+	b, err := a.builder()
+	if err != nil {
+		return err
+	}
+	digest, err := b.FromDebian(ctx, ask, to)
+	if err != nil {
+		return err
+	}
+	a.printf("%s  %s  %s\n", to, ask.Name, digest)
 	return nil
 }
 

@@ -94,6 +94,8 @@ func TestRefused(t *testing.T) {
 		"output format":          {[]string{"status", "-o", "yaml"}, `output format "yaml"`},
 		"no image":               {[]string{"load", "nowhere.tar"}, "no file nowhere.tar, and no image of that name ships; those that do: coredns, demo"},
 		"which image":            {[]string{"image", "build"}, "which image?"},
+		"half a package":         {[]string{"image", "build", "--debian", "redis-server"}, "needs --debian, --name and -o"},
+		"both ways":              {[]string{"image", "build", "--debian", "a", "--binary", "b", "--name", "h.local/c:1", "-o", "d"}, "neither --binary"},
 		"half an image":          {[]string{"image", "build", "--binary", "/bin/true"}, "needs --binary, --name and -o"},
 		"bad delay":              {[]string{"fault", "delay", "rome", "milan", "soon"}, `delay "soon"`},
 		"negative delay":         {[]string{"fault", "delay", "rome", "milan", "-5ms"}, "delay -5ms: negative"},

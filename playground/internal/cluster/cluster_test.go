@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -159,6 +160,16 @@ func TestMonitorGraceOnlyWithoutHollowNodes(t *testing.T) {
 		manager, _ := p.ControlPlane.Component("kube-controller-manager")
 		if strings.Contains(strings.Join(manager.Argv, " "), "--node-monitor-grace-period") != want {
 			t.Errorf("with %q: short grace %t", hollow, !want)
+		}
+	}
+}
+
+func TestBurstsReachEveryCluster(t *testing.T) {
+	for hollow, want := range map[string]bool{"": false, "  hollow:\n  - {kind: kwok, count: 1}\n": true} {
+		_, p := plan(t, "clusters:\n- name: rome\n  nodes: []\n- name: milan\n  nodes: []\n"+hollow)
+		server, _ := p.ControlPlane.Component("kube-apiserver")
+		if slices.Contains(server.Env, "GOGC=100") != want {
+			t.Errorf("beside a cluster with %q: %v, want GOGC=100 %t", hollow, server.Env, want)
 		}
 	}
 }

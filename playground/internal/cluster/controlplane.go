@@ -16,8 +16,9 @@ import (
 )
 
 // goGC makes the collector run earlier: with many clusters on one machine memory is what
-// runs out first, and idle ones collect rarely anyway. A cluster with hollow nodes is there
-// for bursts, where collecting is what costs, so its control plane keeps the default.
+// runs out first, and idle ones collect rarely anyway. Clusters of a scenario with hollow nodes are
+// there for bursts, where collecting is what costs, so all their control planes keep the default:
+// what one does in a burst can be compared with what another one does.
 const (
 	goGC      = "GOGC=40"
 	goGCBurst = "GOGC=100"
@@ -48,7 +49,7 @@ func (p *Plan) controlPlane(c topology.Cluster, tools Tools) error {
 		p.file(path.Join(c.Dir, "audit.yaml"), auditPolicy)
 	}
 	collect := goGC
-	if len(c.Hollow) > 0 {
+	if c.Bursts {
 		collect = goGCBurst
 	}
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", collect}

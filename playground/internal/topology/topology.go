@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"slices"
 
 	"liqo.io/liqo/playground/internal/scenario"
 )
@@ -71,6 +72,8 @@ type Cluster struct {
 	DNS, API netip.Addr
 	// PoolFirst and PoolLast bound the addresses of LoadBalancer services.
 	PoolFirst, PoolLast netip.Addr
+	// Bursts: hollow nodes take pods by the hundred, in this cluster or through it in another one.
+	Bursts bool
 	// Dir holds the cluster's files.
 	Dir string
 }
@@ -104,11 +107,14 @@ func New(s scenario.Scenario) (Topology, error) {
 		Scenario: s, HostNet: netip.PrefixFrom(base, 24),
 		HostAddress: host(base, 1), RouterAddress: host(base, 2),
 	}
+	bursts := slices.ContainsFunc(s.Clusters, func(c scenario.Cluster) bool { return len(c.Hollow) > 0 })
 	for _, c := range s.Clusters {
 		if len(c.Nodes) > maxNodes {
 			return Topology{}, fmt.Errorf("cluster %s asks for %d real nodes; its network has addresses for %d (use hollow nodes for scale)", c.Name, len(c.Nodes), maxNodes)
 		}
-		t.Clusters = append(t.Clusters, newCluster(base, c))
+		made := newCluster(base, c)
+		made.Bursts = bursts
+		t.Clusters = append(t.Clusters, made)
 	}
 	return t, nil
 }

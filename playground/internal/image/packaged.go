@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// errPackaged is wrapped by every refusal of what was asked for.
+var errPackaged = errors.New("image of Debian packages is not described well")
+
+// Packaged describes an image of programs that Debian packages, with all they link to and nothing else.
+type Packaged struct {
+	Name     string
+	Packages []string // their dependencies are fetched too
+	// Programs are absolute paths, in the packages or their dependencies; the first is what the image runs. None:
+	// the program in /usr/bin that is called like the first package.
+	Programs []string
+}
+
+// Selection is what has to be fetched for it.
+func (p Packaged) Selection() (Selection, error) {
+	if _, err := tag(p.Name); err != nil {
+		return Selection{}, err
+	}
+	if len(p.Packages) == 0 {
+		return Selection{}, fmt.Errorf("%w: no package", errPackaged)
+	}
+	for _, name := range p.Packages {
+		// apt takes more than names, options among it.
+		if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789+-.") != "" || strings.HasPrefix(name, "-") {
+			return Selection{}, fmt.Errorf("%w: %q is no name of a package", errPackaged, name)
+		}
+	}
+	for _, program := range p.Programs {
+		if !path.IsAbs(program) || path.Clean(program) != program {
+			return Selection{}, fmt.Errorf("%w: program %q; write its absolute path, such as /usr/bin/%s", errPackaged, program, path.Base(program))
+		}
+	}
+	return Selection{
+		// The two are there for the same reasons as in ToolsSelection.
+		Packages: append(slices.Clone(p.Packages), "libgcc-s1", "usr-is-merged"),
+		Programs: p.programs(),
+		Extras:   []Extra{{"/usr/lib/*/libgcc_s.so.1"}},
+	}, nil
+}
+
+func (p Packaged) programs() []string {
+	if len(p.Programs) == 0 {
+		return []string{"/usr/bin/" + p.Packages[0]}
+	}
+	return p.Programs
+}
+
+// Image is the image, from what Fetch made of the Selection. It runs as NonRoot.
+func (p Packaged) Image(debian *Debian) Image {
+	list := strings.Join(debian.Packages, "\n") + "\n"
+	return Image{
+		Name:       p.Name,
+		Entrypoint: p.programs()[:1],
+		Env:        []string{searchPath},
+		User:       NonRoot,
+		WorkDir:    "/",
+		Labels:     map[string]string{packagesLabel: strings.Join(debian.Packages, " ")},
+		Files:      append(append(skeleton(), Regular(packagesFile, 0o644, Inline(list))), debian.Files...),
+	}
+}

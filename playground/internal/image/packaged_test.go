@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"debug/elf"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestPackaged(t *testing.T) {
+	for name, test := range map[string]struct {
+		ask        Packaged
+		entrypoint string
+	}{
+		"called like its package": {Packaged{Name: "h.local/redis:1", Packages: []string{"redis-server"}}, "/usr/bin/redis-server"},
+		"programs that are named": {Packaged{Name: "h.local/redis:1", Packages: []string{"redis-server", "redis-tools"}, Programs: []string{"/usr/bin/redis-server", "/usr/bin/redis-cli"}}, "/usr/bin/redis-server"},
+	} {
+		selection, err := test.ask.Selection()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !slices.Contains(selection.Packages, "redis-server") || selection.Programs[0] != test.entrypoint {
+			t.Errorf("%s: selection is %+v", name, selection)
+		}
+		debian := &Debian{Packages: []string{"libc6=2", "redis-server=7"}, Files: []File{Regular(test.entrypoint, 0o755, elfFile(elf.EM_X86_64, ""))}}
+		img := test.ask.Image(debian)
+		if !slices.Equal(img.Entrypoint, []string{test.entrypoint}) || img.User != NonRoot || img.Labels[packagesLabel] != "libc6=2 redis-server=7" {
+			t.Errorf("%s: image is %+v", name, img)
+		}
+		if got := text(img.Files); !strings.Contains(got, test.entrypoint+"\n") || !strings.Contains(got, "/etc/passwd\n") || !strings.Contains(got, packagesFile+"\n") {
+			t.Errorf("%s: files are\n%s", name, got)
+		}
+		_, first := write(t, img)
+		if _, again := write(t, test.ask.Image(debian)); first != again {
+			t.Errorf("%s: the same files gave %s and %s", name, first, again)
+		}
+	}
+}
+
+func TestPackagedRefuses(t *testing.T) {
+	for name, ask := range map[string]Packaged{
+		"no package":       {Name: "h.local/x:1"},
+		"option of apt":    {Name: "h.local/x:1", Packages: []string{"--purge"}},
+		"version":          {Name: "h.local/x:1", Packages: []string{"redis-server=7"}},
+		"empty name":       {Name: "h.local/x:1", Packages: []string{""}},
+		"relative program": {Name: "h.local/x:1", Packages: []string{"x"}, Programs: []string{"x"}},
+	} {
+		if _, err := ask.Selection(); !errors.Is(err, errPackaged) {
+			t.Errorf("%s: error %v, want %v", name, err, errPackaged)
+		}
+	}
+	if _, err := (Packaged{Name: "redis", Packages: []string{"redis-server"}}).Selection(); !errors.Is(err, errName) {
+		t.Errorf("name without host: error %v, want %v", err, errName)
+	}
+}
