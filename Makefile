@@ -19,10 +19,13 @@ IMAGE := liqo.io/liqo:$(VERSION)
 TAGS := -tags grpcnotrace
 LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 
-.PHONY: help playground down build image traffic generate test unit lint verify e2e bench bench-network clean prerequisites
+.PHONY: help quickstart playground down build image demo-images traffic faults generate test unit lint verify e2e bench bench-network bench-offload clean prerequisites
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+quickstart: image demo-images ## the Quick Start on two real clusters of this machine, from nothing to a shop that runs in both (root)
+	hack/quickstart
 
 playground: image ## start two real Kubernetes clusters on this machine (root); takes what is missing from Debian
 	bin/playground up quick-start
@@ -39,10 +42,19 @@ build: prerequisites ## build bin/liqo, bin/liqoctl and bin/playground
 image: build ## build the image of all roles, bin/liqo-image.tar, without Docker
 	bin/playground image build --binary bin/liqo --name $(IMAGE) -o bin/liqo-image.tar
 
+demo-images: build ## build the images of the Quick Start's demo, bin/demo-image.tar and bin/redis-image.tar (from Debian)
+	$(GO) build $(TAGS) -ldflags '-s -w' -o bin/ ./examples/quick-start/shop
+	bin/playground image build --binary bin/shop --name liqo.io/shop:dev -o bin/demo-image.tar
+	bin/playground image build --debian redis-server --program /usr/bin/redis-server,/usr/bin/redis-cli --name liqo.io/redis:dev -o bin/redis-image.tar
+
 traffic: build ## build the traffic of the network's tests, bin/traffic and bin/traffic-image.tar
 	$(GO) build -ldflags '-s -w' -o bin/ ./test/traffic
 	$(GO) build -ldflags '-s -w' -o bin/wireguard-go golang.zx2c4.com/wireguard
 	bin/playground image build --binary bin/traffic --name liqo.io/traffic:dev -o bin/traffic-image.tar
+
+faults: image ## build what the tests of faults run: bin/history, and the pods' bin/stamp-image.tar
+	$(GO) build $(TAGS) -ldflags '-s -w' -o bin/ ./test/history ./test/stamp
+	bin/playground image build --binary bin/stamp --name liqo.io/stamp:dev -o bin/stamp-image.tar
 
 generate: prerequisites ## write what is made from types, marks in the code and chart values
 	$(GO) run ./hack/generate
@@ -59,7 +71,7 @@ lint: prerequisites ## gofumpt, go vet and staticcheck
 verify: prerequisites ## the laws of the repository (house_test.go)
 	$(CHECK) laws
 
-e2e: image traffic ## end-to-end tests on real clusters: of the playground, and of Liqo on it (root)
+e2e: image traffic demo-images faults ## end-to-end tests on real clusters: of the playground, and of Liqo on it (root)
 	$(CHECK) e2e
 
 bench: prerequisites ## measure the playground, see docs/benchmarks.md (root)
@@ -67,6 +79,9 @@ bench: prerequisites ## measure the playground, see docs/benchmarks.md (root)
 
 bench-network: prerequisites ## measure the network of two clusters beside bare WireGuard, see docs/benchmarks.md (root)
 	$(CHECK) bench-network
+
+bench-offload: prerequisites ## measure offloading beside the same pods without us, see docs/benchmarks.md (root)
+	$(CHECK) bench-offload
 
 clean: ## remove what was built here; caches of Go and of the playground stay
 	rm -rf bin

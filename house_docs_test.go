@@ -68,8 +68,8 @@ func readmeCommands(t *testing.T) []string {
 
 func TestReadmeCommands(t *testing.T) {
 	commands := readmeCommands(t)
-	if !strings.HasSuffix(commands[0], "make playground") {
-		t.Errorf("README.md: the first command is %q, want one that ends with: make playground", commands[0])
+	if !strings.HasSuffix(commands[0], "make quickstart") {
+		t.Errorf("README.md: the first command is %q, want one that ends with: make quickstart", commands[0])
 	}
 	if commands[1] != "make test" {
 		t.Errorf("README.md: the second command is %q, want: make test", commands[1])

@@ -17,8 +17,21 @@ const (
 	// Provider is on virtual nodes: the kind of the provider's cluster.
 	Provider = "liqo.io/provider"
 
+	// SchedulingEnabled is "true" on offloaded namespaces whose pods may run elsewhere: their pods pass our webhook.
+	SchedulingEnabled = "liqo.io/scheduling-enabled"
+	// LabelProbe is on events that are never stored: the answer to one tells whether the API server knows of SchedulingEnabled.
+	LabelProbe = "liqo.io/label-probe"
+
 	// Origin is on objects that one cluster runs for another: the cluster ID of the one they belong to.
 	Origin = "virtualkubelet.liqo.io/origin"
+	// Destination is on the same: the cluster ID of the one that runs them.
+	Destination = "virtualkubelet.liqo.io/destination"
+	// ManagedBy is on pods and endpoint slices that one of our controllers makes from a peer's wish.
+	ManagedBy                    = "liqo.io/managed-by"
+	ManagedByShadowPod           = "shadowpod"
+	ManagedByShadowEndpointSlice = "shadowendpointslice"
+	// EndpointSliceReflection is the value of endpointslice.kubernetes.io/managed-by on slices that come from a peer.
+	EndpointSliceReflection = "endpointslice.reflection.liqo.io"
 
 	// Replication is "true" on an object that is to be copied to the peer, "false" on the copy.
 	Replication = "liqo.io/replication"
@@ -65,6 +78,15 @@ const (
 	OwnershipConfig = "netcfgCreator"
 )
 
+// Labels of pods and what they need, on their way to a peer and there.
+const (
+	// ShadowPod is "true" on a local pod that runs in a peer.
+	ShadowPod = "liqo.io/shadowPod"
+	// TokenPod and TokenServiceAccount are on the Secret with the tokens of a pod: whose they are.
+	TokenPod            = "virtualkubelet.liqo.io/service-account-for-pod-name"
+	TokenServiceAccount = "virtualkubelet.liqo.io/service-account-name"
+)
+
 // Labels of Kubernetes that we read or set.
 const (
 	AppName      = "app.kubernetes.io/name"
@@ -88,8 +110,37 @@ const (
 	RotateKeys = "net.liqo.io/rotate-keys"
 	// ForceUnpeer, "true" on a foreign cluster, sets every deadline of taking the peering down to zero.
 	ForceUnpeer = "liqo.io/force-unpeer"
+	// ShadowPodMark, on the pod of a shadow pod, is that one's UID and a hash of what was last brought over from it.
+	ShadowPodMark = "virtualkubelet.liqo.io/shadow-pod"
+	// ManagedByNamespaceMap, on a twin namespace, is the namespace map that asked for it: NAMESPACE/NAME.
+	ManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
+	// OriginalName, on a twin namespace, is the name of the namespace in the cluster that it belongs to.
+	OriginalName = "liqo.io/original-name"
+	// APIServerSupport, on a NamespaceOffloading, is "false" if pods of the namespace that run elsewhere get no tokens for this cluster's
+	// API server and are not told where it is. "true" is as if it were not there.
+	APIServerSupport = "liqo.io/apiserver-support"
 	// SharingPercentage, on a foreign cluster, replaces the cluster's sharing percentage for this peer: an integer from 0 to 100.
 	SharingPercentage = "sharing.liqo.io/resource-sharing-percentage"
+)
+
+// Annotations of reflected objects.
+const (
+	// Fence is on shadow pods and, from there, on their pods: the UID of the pod here that they are for.
+	Fence = "virtualkubelet.liqo.io/fence"
+	// SkipReflection, whatever its value, keeps an object from the peers.
+	SkipReflection = "liqo.io/skip-reflection"
+	// ForceRemoteNodePort, "true" on a Service, asks the peers for the same node ports.
+	ForceRemoteNodePort = "liqo.io/force-remote-node-port"
+	// AntiAffinityPreset, on a pod, spreads pods over the nodes of the peer: one of the AntiAffinity constants.
+	AntiAffinityPreset    = "liqo.io/anti-affinity-preset"
+	AntiAffinitySoft      = "soft"
+	AntiAffinityHard      = "hard"
+	AntiAffinityPropagate = "propagate"
+	// AntiAffinityLabels are the keys of the labels, with commas between, that tell whom the preset spreads.
+	AntiAffinityLabels = "liqo.io/anti-affinity-labels"
+	// TokenPodUID and TokenExpiration are on the Secret with the tokens of a pod: its UID here, and when the first token ends.
+	TokenPodUID     = "virtualkubelet.liqo.io/service-account-for-pod-uid"
+	TokenExpiration = "virtualkubelet.liqo.io/service-account-expiration"
 )
 
 // TaintVirtualNode keeps pods that are not offloaded away from virtual nodes; value "true", effect NoExecute.
@@ -105,6 +156,12 @@ const (
 	FinalizerNode = "liqo.io/node"
 	// FinalizerGrant is on the provider's copy of a resource slice: what the peer runs here is taken away first.
 	FinalizerGrant = "liqo.io/grant"
+	// FinalizerPodEnd is on pods of shadow pods that may end for good: how they ended is written down first.
+	FinalizerPodEnd = "virtualkubelet.liqo.io/pod-end"
+	// FinalizerNamespaceOffloading is on namespace offloadings: the twins of the namespace are deleted first.
+	FinalizerNamespaceOffloading = "namespaceoffloading-controller.liqo.io/finalizer"
+	// FinalizerNamespaceMap is on the provider's copy of a namespace map: its twins are deleted first.
+	FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
 )
 
 // Field owners of server-side apply, one per part that writes.
@@ -115,6 +172,12 @@ const (
 	OwnerGrant          = "liqo-grant"
 	OwnerVirtualNode    = "liqo-virtualnode"
 	OwnerVirtualKubelet = "liqo-virtual-kubelet"
+	OwnerShadowPod      = "liqo-shadow-pod"
+	OwnerShadowSlice    = "liqo-shadow-endpointslice"
+	OwnerReflection     = "reflection.liqo.io"
 	OwnerNetwork        = "liqo-network"
+	OwnerOffloading     = "liqo-namespaceoffloading"
+	OwnerNamespaceMap   = "liqo-namespacemap"
+	OwnerTwins          = "liqo-twins"
 	OwnerCLI            = "liqoctl"
 )

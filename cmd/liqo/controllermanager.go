@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	klabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,10 +30,13 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offloading"
+	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/grant"
 	"liqo.io/liqo/internal/peering/replicate"
@@ -81,6 +86,8 @@ type controllerManagerOptions struct {
 	serviceCIDRs    []string
 	reservedPools   []string
 	additionalPools []string
+
+	shadows shadowOptions
 }
 
 // Register adds the flags.
@@ -105,8 +112,8 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.offerThreshold, "offer-update-threshold-percentage", -1, "change that is told to peers at once, in percent (default 5, or 0 with a resource plugin)")
 	flags.StringVar(&o.resourcePlugin, "resource-plugin-address", "", "HOST:PORT of a resource plugin that decides instead of the percentage")
 	o.kubelet.Register(flags)
-	later(flags, "enable-resource-enforcement", "resource-validator-refresh-interval", "shadow-pod-ctrl-workers", "shadow-endpointslice-ctrl-workers",
-		"kubelet-ipam-server", "enable-storage", "virtual-storage-class-name", "real-storage-class-name", "storage-namespace", "enable-node-failure-controller")
+	o.shadows.Register(flags)
+	later(flags, "kubelet-ipam-server", "enable-storage", "virtual-storage-class-name", "real-storage-class-name", "storage-namespace", "enable-node-failure-controller")
 	flags.StringToStringVar(&o.nodeExtraAnnotations, "node-extra-annotations", nil, "annotations of virtual nodes (KEY=VALUE,...)")
 	flags.StringToStringVar(&o.nodeExtraLabels, "node-extra-labels", nil, "labels of virtual nodes (KEY=VALUE,...)")
 	flags.DurationVar(&o.drainDeadline, "drain-deadline", 2*time.Minute, "time that pods have to leave a virtual node when its peering ends")
@@ -131,6 +138,9 @@ func (o *controllerManagerOptions) Validate() error {
 		if _, err := o.network(); err != nil {
 			return err
 		}
+	}
+	if err := o.shadows.Validate(); err != nil {
+		return err
 	}
 	return o.kubelet.Validate()
 }
@@ -161,7 +171,7 @@ func (o *controllerManagerOptions) network() (network.Options, error) {
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -172,18 +182,20 @@ func newScheme() (*runtime.Scheme, error) {
 // caches hold what the control loops look at, and no more: memory, and rights.
 func (o *controllerManagerOptions) caches() cache.Options {
 	ours := klabels.SelectorFromSet(klabels.Set{labels.AppPartOf: labels.PartOf})
-	tenants := klabels.SelectorFromSet(klabels.Set{labels.TenantNamespace: "true"})
 	here := map[string]cache.Config{o.namespace: {}}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&corev1.Pod{}:                {Transform: grant.TrimPod},
 		&corev1.Node{}:               {Transform: grant.TrimNode},
-		&corev1.Namespace{}:          {Label: tenants},
 		&corev1.ServiceAccount{}:     {Label: ours},
 		&rbacv1.RoleBinding{}:        {Label: ours},
 		&rbacv1.ClusterRoleBinding{}: {Label: ours},
 		&appsv1.Deployment{}:         {Label: ours},
 		&corev1.ConfigMap{}:          {Namespaces: here, Label: klabels.SelectorFromSet(klabels.Set{labels.PinnedKey: "true"})},
 		&corev1.Secret{}:             {Namespaces: here, Label: hasLabel(labels.AuthToken)},
+		&vkv1alpha1.ShadowPod{}:      {Transform: offloading.TrimShadowPod},
+		&discoveryv1.EndpointSlice{}: {Label: klabels.SelectorFromSet(klabels.Set{labels.ManagedBy: labels.ManagedByShadowEndpointSlice})},
+
+		&certificatesv1.CertificateSigningRequest{}: {Label: ours},
 	}}
 }
 
@@ -243,6 +255,14 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if err != nil {
 		return err
 	}
+	err = errors.Join(
+		offloading.SetupCertificates(mgr),
+		offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: o.local}),
+		offloading.SetupNamespaceMap(mgr), offloading.SetupTwins(mgr, o.namespace),
+	)
+	if err != nil {
+		return err
+	}
 	if !o.disableInternalNetwork {
 		options, err := o.network()
 		if err != nil {
@@ -252,9 +272,15 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 			return err
 		}
 	}
+	if err := o.shadows.setup(mgr, !o.disableInternalNetwork, o.webhookPort > 0); err != nil {
+		return err
+	}
 	ready := healthz.Ping
 	if o.webhookPort > 0 {
 		peeringwebhook.Register(mgr.GetWebhookServer(), scheme, o.local.ClusterID)
+		offloadingwebhook.Register(mgr.GetWebhookServer(), scheme, offloadingwebhook.Options{
+			Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: o.namespace,
+		})
 		ready = mgr.GetWebhookServer().StartedChecker()
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("webhooks", ready)); err != nil {

@@ -31,6 +31,7 @@ func roles() []role {
 		virtualKubelet(),
 		gatewayRole(),
 		routeRole(),
+		metricAgent(),
 		cleanup(),
 		crds(),
 		networkTestServer(),

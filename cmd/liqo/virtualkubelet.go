@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,6 +34,8 @@ func virtualKubelet() role {
 type virtualKubeletOptions struct {
 	homeConfig       string
 	node             vk.Options
+	api              kubeletAPIOptions
+	reflection       reflectionOptions
 	remoteName       string
 	homeID, homeName string
 	healthAddress    string
@@ -60,10 +63,10 @@ func (o *virtualKubeletOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
 	flags.BoolVar(&o.metricsEnabled, "metrics-enabled", false, "serve metrics")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of the metrics")
-	later(flags, "resync-period", "ipam-server", "disable-ip-reflection", "certificate-type", "listen-port", "enable-profiling",
-		"pod-reflection-workers", "service-reflection-workers", "endpointslice-reflection-workers", "ingress-reflection-workers", "configmap-reflection-workers",
-		"secret-reflection-workers", "service-account-reflection-workers", "persistentvolumeclaim-reflection-workers",
-		"enable-apiserver-support", "enable-storage", "virtual-storage-class-name", "remote-real-storage-class-name", "home-api-server-host", "home-api-server-port")
+	o.api.Register(flags)
+	o.reflection.Register(flags)
+	later(flags, "resync-period", "ipam-server", "enable-profiling",
+		"persistentvolumeclaim-reflection-workers", "enable-storage", "virtual-storage-class-name", "remote-real-storage-class-name")
 }
 
 // Validate refuses what cannot work.
@@ -76,7 +79,7 @@ func (o *virtualKubeletOptions) Validate() error {
 	case o.node.LeaseDuration < 4*time.Second || o.node.PingInterval <= 0 || o.node.PingTimeout <= 0:
 		return errors.New("--node-lease-duration must be at least 4s, --node-ping-interval and --node-ping-timeout more than zero")
 	}
-	return nil
+	return errors.Join(o.api.Validate(), o.reflection.Validate())
 }
 
 // home is where this cluster is.
@@ -87,17 +90,32 @@ func (o *virtualKubeletOptions) home() (*rest.Config, error) {
 	return config.GetConfig()
 }
 
+// gcPercent trades a little time for memory: there is one such process per provider, and most of what it holds are the objects of its caches.
+const gcPercent = 50
+
 // runVirtualKubelet works until ctx ends.
 func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *virtualKubeletOptions) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = 100, 100
 	o.node.PingRetry = time.Second
+	o.node.KubeletPort = int32(o.api.port)
+	engine, addresses, err := newReflection(cfg, o)
+	if err != nil {
+		return err
+	}
+	o.node.Reached = engine.Reached
 	node, err := vk.New(cfg, o.node)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return node.Run(ctx) })
+	group.Go(func() error { return engine.Run(ctx) })
+	group.Go(func() error { return addresses.run(ctx, o.node.Namespace) })
+	group.Go(func() error { return serveKubeletAPI(ctx, cfg, o, node, residents{engine}) })
 	group.Go(func() error { return serve(ctx, o.healthAddress, healthOf(node)) })
 	if o.metricsEnabled {
 		group.Go(func() error { return serve(ctx, o.metricsAddress, metricsHandler()) })

@@ -70,6 +70,27 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	kubelet := account(tenant, "virtual-kubelet")
+	twin := func(name string) *corev1.Namespace {
+		object := namespace(name, false)
+		object.Annotations = map[string]string{"liqo.io/managed-by-namespace-map": tenant + "/milan-000000"}
+		return object
+	}
+	if err := root.Create(ctx, twin("twin")); err != nil {
+		t.Fatal(err)
+	}
+	named := func(object client.Object, name string) client.Object {
+		object.SetGenerateName("")
+		object.SetName(name)
+		return object
+	}
+	callers := func(subject rbacv1.Subject) client.Object {
+		return &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "liqo-virtual-kubelet-milan-000000"}, Subjects: []rbacv1.Subject{subject},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-apiserver-authentication-reader"},
+		}
+	}
+	peer := account(tenant, "liqo-peer")
+	const inside = "liqo-virtual-kubelet-milan-000000"
 
 	inForce(ctx, t, "liqo-controller-manager", func() error {
 		return c.Create(ctx, bind("kube-system", "liqo-controller-manager-tenant", ours), client.DryRunAll)
@@ -85,6 +106,28 @@ func TestCluster(t *testing.T) {
 		{"a kubelet's leases", bind("kube-node-lease", "liqo-virtual-kubelet-lease", kubelet), true},
 		{"a kubelet's nodes", bindAll("liqo-virtual-kubelet-milan", "liqo-virtual-kubelet", kubelet), true},
 		{"a new tenant namespace", namespace("liqo-tenant-turin-000000", true), true},
+
+		{"a twin", twin("shop-milan-000000"), true},
+		{"a peer's rights in its twin", named(bind("twin", "liqo-virtual-kubelet-remote", peer), tenant), true},
+		{"its own rights in a twin", named(bind("twin", "liqo-controller-manager-twin", ours), "liqo-controller-manager"), true},
+		{"a kubelet's callers", callers(kubelet), true},
+		{"a kubelet's rights in an offloaded namespace", named(bind("shop", "liqo-virtual-kubelet-offloaded", kubelet), inside), true},
+
+		{"a twin of the system", twin("kube-more"), false},
+		{"a peer's rights in another's twin", named(bind("twin", "liqo-virtual-kubelet-remote", account("liqo-tenant-turin-000000", "liqo-peer")), "liqo-tenant-turin-000000"), false},
+		{"a peer's rights under another name", named(bind("twin", "liqo-virtual-kubelet-remote", peer), "another"), false},
+		{"a peer's rights in a namespace that is no twin", named(bind("shop", "liqo-virtual-kubelet-remote", peer), tenant), false},
+		{"a peer's rights to more, in its twin", named(bind("twin", "liqo-controller-manager-tenant", peer), tenant), false},
+		{"a twin's rights in a tenant namespace", bind(tenant, "liqo-virtual-kubelet-remote", peer), false},
+		{"its own rights in a namespace that is no twin", named(bind("shop", "liqo-controller-manager-twin", ours), "liqo-controller-manager"), false},
+		{"its own rights in the system", named(bind("kube-system", "liqo-controller-manager-twin", ours), "liqo-controller-manager"), false},
+		{"its own rights in a tenant namespace", named(bind(tenant, "liqo-controller-manager-twin", ours), "liqo-controller-manager"), false},
+		{"its own rights in a twin, to a peer", named(bind("twin", "liqo-controller-manager-twin", peer), "liqo-controller-manager"), false},
+		{"a peer's callers", callers(peer), false},
+		{"a kubelet's rights in the system", named(bind("kube-system", "liqo-virtual-kubelet-offloaded", kubelet), inside), false},
+		{"a kubelet's rights in Liqo's namespace", named(bind("liqo", "liqo-virtual-kubelet-offloaded", kubelet), inside), false},
+		{"a peer's rights in an offloaded namespace", named(bind("shop", "liqo-virtual-kubelet-offloaded", peer), inside), false},
+		{"nobody's rights in an offloaded namespace", named(bind("shop", "liqo-virtual-kubelet-offloaded"), inside), false},
 
 		{"secrets where leases are", bind("kube-node-lease", "liqo-controller-manager-tenant", ours), false},
 		{"a namespace that only looks like a tenant's", bind("liqo-tenant-unmarked", "liqo-controller-manager-tenant", ours), false},
@@ -110,6 +153,25 @@ func TestCluster(t *testing.T) {
 	system.Labels["discovery.liqo.io/tenant-namespace"] = "true"
 	if err := c.Update(ctx, &system); err == nil {
 		t.Error("the controller manager marked kube-system as a tenant's namespace")
+	}
+	mark := func(name, text string) error {
+		return c.Patch(ctx, namespace(name, false), client.RawPatch(types.MergePatchType, []byte(`{"metadata":`+text+`}`)), client.DryRunAll)
+	}
+	for _, test := range []struct {
+		what    string
+		err     error
+		allowed bool
+	}{
+		{"mark a namespace as offloaded", mark("shop", `{"labels":{"liqo.io/scheduling-enabled":"true"}}`), true},
+		{"delete a twin", c.Delete(ctx, twin("twin"), client.DryRunAll), true},
+		{"mark the system", mark("kube-system", `{"labels":{"liqo.io/scheduling-enabled":"true"}}`), false},
+		{"make a namespace a twin", mark("shop", `{"annotations":{"liqo.io/managed-by-namespace-map":"liqo-tenant-milan-000000/x"}}`), false},
+		{"another label", mark("shop", `{"labels":{"liqo.io/scheduling-enabled":"true","other":"x"}}`), false},
+		{"take a label away", mark("shop", `{"labels":{"discovery.liqo.io/tenant-namespace":null}}`), false},
+	} {
+		if test.allowed && test.err != nil || !test.allowed && !apierrors.IsForbidden(test.err) && !apierrors.IsInvalid(test.err) {
+			t.Errorf("%s: %v, want allowed: %t", test.what, test.err, test.allowed)
+		}
 	}
 	if err := c.Delete(ctx, namespace("shop", true), client.DryRunAll); err == nil {
 		t.Error("the controller manager deleted a namespace that is not a tenant's")

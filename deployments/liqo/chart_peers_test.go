@@ -34,7 +34,7 @@ func role(t *testing.T, name string, set ...string) (rules []any) {
 // TestPeersNetwork: a peer has rights on what clusters tell each other of their networks only if they do.
 func TestPeersNetwork(t *testing.T) {
 	on, off := role(t, "liqo-remote-peering-basic", internal), role(t, "liqo-remote-peering-basic", "networking.internal=false")
-	if len(on) != 4 || len(off) != 2 {
+	if len(on) != 7 || len(off) != 5 {
 		t.Errorf("%d rules with the network, %d without", len(on), len(off))
 	}
 }
@@ -56,7 +56,7 @@ func TestPeers(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "peer"}, Subjects: []rbacv1.Subject{subject},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-peering-basic"},
 		},
-		config(tenant, "ours", true), config(tenant, "theirs", false), slice(tenant, "ours", true), slice(tenant, "theirs", false),
+		config(tenant, "ours", true), config(tenant, "theirs", false), wishes(tenant, "ours", true), wishes(tenant, "theirs", false), slice(tenant, "ours", true), slice(tenant, "theirs", false),
 	} {
 		if err := root.Create(ctx, object); err != nil {
 			t.Fatal(err)
@@ -88,6 +88,14 @@ func TestPeers(t *testing.T) {
 		{"one more copy", c.Create(ctx, config(tenant, "network-milan-id", false), client.DryRunAll), false},
 		{"any number of copies", c.Create(ctx, anyName(config(tenant, "", false)), client.DryRunAll), false},
 		{"one more copy, applied", c.Apply(ctx, client.ApplyConfigurationFromUnstructured(config(tenant, "x", false)), client.FieldOwner("peer"), client.DryRunAll), false},
+		{"a wish for twins", c.Create(ctx, wishes(tenant, "another", false), client.DryRunAll), true},
+		{"another wish for twins", patch(ctx, c, wishes(tenant, "theirs", false), "", `{"spec":{"desiredMapping":{"a":"b"}}}`), true},
+
+		{"our wish for twins", patch(ctx, c, wishes(tenant, "ours", true), "", `{"spec":{"desiredMapping":{"a":"b"}}}`), false},
+		{"who has our API server", patch(ctx, c, wishes(tenant, "ours", true), "", `{"spec":{"withoutAPIServer":null}}`), false},
+		{"the end of our wish for twins", c.Delete(ctx, wishes(tenant, "ours", true), client.DryRunAll), false},
+		{"our answer to a wish for twins", patch(ctx, c, wishes(tenant, "theirs", false), "status", `{"status":{"currentMapping":{"a":{"phase":"Accepted"}}}}`), false},
+		{"the finalizer of twins", patch(ctx, c, wishes(tenant, "theirs", false), "", `{"metadata":{"finalizers":["liqo.io/grant"]}}`), false},
 		{"an original", c.Create(ctx, config(tenant, "evil", true), client.DryRunAll), false},
 		{"ours", patch(ctx, c, config(tenant, "ours", true), "", `{"spec":{"endpointIP":"192.0.2.8"}}`), false},
 		{"ours becomes theirs", patch(ctx, c, config(tenant, "ours", true), "", `{"metadata":{"labels":{"liqo.io/replicated":"true","liqo.io/replication":"false"}}}`), false},
@@ -128,6 +136,10 @@ func config(namespace, name string, ours bool) *unstructured.Unstructured {
 		"cluster": map[string]any{"clusterID": "id", "clusterName": "name"}, "podCIDR": "10.0.0.0/16", "externalCIDR": "10.1.0.0/16",
 		"endpointIP": "192.0.2.7", "backendType": "wireguard", "backend_config": map[string]any{"port": "5871"},
 	})
+}
+
+func wishes(namespace, name string, ours bool) *unstructured.Unstructured {
+	return peersObject("virtualkubelet.liqo.io/v1alpha1", "NamespaceMap", namespace, name, ours, map[string]any{})
 }
 
 func slice(namespace, name string, ours bool) *unstructured.Unstructured {

@@ -249,8 +249,8 @@ func TestPods(t *testing.T) {
 			}
 		}
 	}
-	if seen != 4 {
-		t.Errorf("%d objects with pods, want 4", seen)
+	if seen != 5 {
+		t.Errorf("%d objects with pods, want 5", seen)
 	}
 }
 

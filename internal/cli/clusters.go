@@ -28,6 +28,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/action"
 	"liqo.io/liqo/internal/action/install"
 	"liqo.io/liqo/internal/kube/version"
@@ -132,6 +133,7 @@ func scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
+		vkv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -228,15 +230,6 @@ func (f *Factory) later(use, short, why string) *cobra.Command {
 		Args:               cobra.ArbitraryArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error { return errors.New(why) },
 	}
-}
-
-func newOffload(f *Factory) *cobra.Command {
-	return f.later("offload", "Let pods of a namespace run in other clusters", "offloading comes with a later version, so nothing was changed; this one peers clusters and shows their resources as virtual nodes")
-}
-
-func newUnoffload(f *Factory) *cobra.Command {
-	return f.later("unoffload", "Take the pods of a namespace back from other clusters",
-		"offloading comes with a later version, so nothing was changed; a NamespaceOffloading that is there all the same is removed with `kubectl delete namespaceoffloading -n NAMESPACE offloading`")
 }
 
 func newMove(f *Factory) *cobra.Command {

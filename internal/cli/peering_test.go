@@ -83,6 +83,13 @@ func TestLocalBoxes(t *testing.T) {
 		{Kind: "Deployment", Name: "liqo-auth", Found: true, Desired: 2, Ready: 1, Available: 0, Message: "Deployment does not have minimum availability."},
 	}
 	sick.Cluster = nil
+	offloading := well
+	offloading.Offloaded = []action.OffloadedNamespace{
+		{Namespace: "lab", Phase: "NoClusterSelected", Pods: "Remote"},
+		{Namespace: "shop", Phase: "Ready", Pods: "LocalAndRemote", Clusters: []string{"milan", "turin"}, Remote: "shop-rome-111111"},
+		{Namespace: "web", Phase: "SomeFailed", Pods: "Local", Clusters: []string{"milan"}, Remote: "web", Message: "milan: namespace web is there and not ours (CreationLoopBackOff)"},
+	}
+	golden(t, "status_offloading", drawn(localBoxes(offloading, false)...))
 	golden(t, "status_sick", drawn(localBoxes(sick, false)...))
 	golden(t, "status_missing", drawn(localBoxes(action.LocalStatus{Namespace: action.NamespaceStatus{Name: "liqo"}}, false)...))
 }
@@ -125,6 +132,10 @@ func TestPeerBox(t *testing.T) {
 	early.Fabric = &action.PeerNetwork{Local: &action.SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16"}}
 	golden(t, "status_peer_network", drawn(peerBox([]action.PeerStatus{milan}, false)))
 	golden(t, "status_peer_network_verbose", drawn(peerBox([]action.PeerStatus{milan, early}, true)))
+	used := peers[0]
+	used.Offloaded = []action.Twin{{Namespace: "shop", Remote: "shop-rome-111111", Phase: "Accepted"}, {Namespace: "web", Remote: "web", Phase: "CreationLoopBackOff", Message: "namespace web is there and not ours"}}
+	used.Hosted = []action.Twin{{Namespace: "data", Remote: "data-milan-222222", Phase: "Accepted"}}
+	golden(t, "status_peer_offloading", drawn(peerBox([]action.PeerStatus{used}, false)))
 	golden(t, "status_peer_none", drawn(peerBox(nil, false)))
 }
 

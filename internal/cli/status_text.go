@@ -140,6 +140,20 @@ func clusterLines(s action.LocalStatus) []string {
 			o.value("Kubernetes API server", s.Endpoints.APIServer)
 		})
 	}
+	if len(s.Offloaded) > 0 {
+		o.section("Offloaded namespaces", func() {
+			for _, one := range s.Offloaded {
+				to := ""
+				if len(one.Clusters) > 0 {
+					to = " in " + strings.Join(one.Clusters, ", ")
+				}
+				o.value(one.Namespace, fmt.Sprintf("%s, pods %s%s", one.Phase, one.Pods, to))
+				o.depth++
+				o.value("Message", one.Message)
+				o.depth--
+			}
+		})
+	}
 	return o.lines
 }
 
@@ -204,6 +218,23 @@ func peerLines(o *outline, peer action.PeerStatus, verbose bool) {
 	o.section("Resources", func() {
 		o.section("Total acquired", func() { resourceLines(o, peer.Resources.Acquired) })
 		o.section("Total shared", func() { resourceLines(o, peer.Resources.Shared) })
+	})
+	twinLines(o, "Namespaces offloaded to it", peer.Offloaded)
+	twinLines(o, "Namespaces offloaded by it", peer.Hosted)
+}
+
+// twinLines are namespaces, and what they are called in the other cluster.
+func twinLines(o *outline, title string, twins []action.Twin) {
+	if len(twins) == 0 {
+		return
+	}
+	o.section(title, func() {
+		for _, twin := range twins {
+			o.value(twin.Namespace, fmt.Sprintf("%s as %s", twin.Phase, twin.Remote))
+			o.depth++
+			o.value("Message", twin.Message)
+			o.depth--
+		}
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -29,7 +31,9 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/manager"
 )
@@ -53,19 +57,26 @@ type bench struct {
 	// ahead is how far the controller's clock is.
 	ahead atomic.Int64
 	// writes counts what the controller sent to be written.
-	writes atomic.Int32
+	writes  atomic.Int32
+	deleted sync.Map // what was
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	t.Parallel()
-	b := &bench{Bed: kubetest.Bed{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme()}
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
+	return newBenchAt(t, kubetest.Cluster(t))
+}
+
+func newBenchAt(t *testing.T, admin *rest.Config) *bench {
+	t.Helper()
+	b := &bench{Bed: kubetest.Bed{T: t}, admin: admin, scheme: runtime.NewScheme()}
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
 		b.Must(add(b.scheme))
 	}
 	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{
 		Paths: []string{
 			"../../deployments/liqo/crds/sharing.liqo.io_resourceslices.yaml", "../../deployments/liqo/crds/discovery.liqo.io_foreignclusters.yaml",
+			"../../deployments/liqo/crds/offloading.liqo.io_namespaceoffloadings.yaml", "../../deployments/liqo/crds/virtualkubelet.liqo.io_namespacemaps.yaml",
 		}, ErrorIfPathMissing: true,
 	})
 	b.Must(err)
@@ -83,10 +94,17 @@ func newBench(t *testing.T) *bench {
 // rights gives the user what the marks of the controller say, and makes the roles that it binds.
 func (b *bench) rights() {
 	b.T.Helper()
-	rules := b.Marks("virtualnode_controller.go")
-	b.Bind(user, "", rules[""])
-	b.Bind(user, tenant, rules["liqo-tenant"])
+	everywhere, inTenants := []rbacv1.PolicyRule{}, []rbacv1.PolicyRule{}
+	for _, file := range []string{"virtualnode", "namespaceoffloading", "namespacemap", "twins"} {
+		rules := b.Marks(file + "_controller.go")
+		everywhere, inTenants = append(everywhere, rules[""]...), append(inTenants, rules["liqo-tenant"]...)
+	}
+	b.Bind(user, "", everywhere)
+	b.Bind(user, tenant, inTenants)
 
+	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: remoteRole}, Rules: []rbacv1.PolicyRule{{ // whatever it allows
+		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"},
+	}}})
 	text, err := os.ReadFile("../../deployments/liqo/files/rbac-virtual-kubelet.yaml")
 	b.Must(err)
 	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
@@ -101,14 +119,32 @@ func (b *bench) rights() {
 	}
 }
 
-// run starts the controller in a manager; it ends with stop, or with the test.
+// run starts the controller of virtual nodes; it ends with stop, or with the test.
 func (b *bench) run(image string) (stop func()) {
+	b.T.Helper()
+	return b.start(func(mgr ctrl.Manager) error {
+		return SetupVirtualNode(mgr, VirtualNodeOptions{
+			Local: rome, Kubelet: KubeletOptions{Image: image},
+			DrainDeadline: 2 * time.Minute, DrainDeadlineUnreachable: 25 * time.Second, Now: b.now,
+		})
+	})
+}
+
+var rome = discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}
+
+// now is the controllers' clock.
+func (b *bench) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
+
+// start runs controllers in a manager, with the rights that their marks say; it ends with stop, or with the test.
+func (b *bench) start(setups ...func(ctrl.Manager) error) (stop func()) {
 	b.T.Helper()
 	cfg := rest.CopyConfig(b.admin)
 	cfg.Impersonate.UserName = user
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
-			if request.Method != http.MethodGet {
+			// While a cache is behind, what is going already is deleted again, which changes nothing.
+			_, again := b.deleted.LoadOrStore(request.Method+request.URL.Path, true)
+			if request.Method != http.MethodGet && !(request.Method == http.MethodDelete && again) {
 				b.writes.Add(1)
 			}
 			return next.RoundTrip(request)
@@ -119,11 +155,9 @@ func (b *bench) run(image string) (stop func()) {
 		&corev1.ServiceAccount{}: {Label: ours}, &rbacv1.RoleBinding{}: {Label: ours}, &rbacv1.ClusterRoleBinding{}: {Label: ours}, &appsv1.Deployment{}: {Label: ours},
 	}}})
 	b.Must(err)
-	b.Must(SetupVirtualNode(mgr, VirtualNodeOptions{
-		Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, Kubelet: KubeletOptions{Image: image},
-		DrainDeadline: 2 * time.Minute, DrainDeadlineUnreachable: 25 * time.Second,
-		Now: func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) },
-	}))
+	for _, setup := range setups {
+		b.Must(setup(mgr))
+	}
 	return kubetest.Start(b.T, "manager", mgr.Start)
 }
 

@@ -23,12 +23,17 @@ import (
 
 // Names that the chart and this package agree on.
 const (
-	kubeletName   = "virtual-kubelet"
-	nodeRole      = "liqo-virtual-kubelet"
-	tenantRole    = "liqo-virtual-kubelet-tenant"
-	leaseRole     = "liqo-virtual-kubelet-lease"
-	leaseSpace    = "kube-node-lease"
-	healthPort    = 8081
+	kubeletName = "virtual-kubelet"
+	nodeRole    = "liqo-virtual-kubelet"
+	tenantRole  = "liqo-virtual-kubelet-tenant"
+	leaseRole   = "liqo-virtual-kubelet-lease"
+	leaseSpace  = "kube-node-lease"
+	// callersRole is Kubernetes' own, in callersSpace: to read whose certificates the API server trusts.
+	callersRole  = "extension-apiserver-authentication-reader"
+	callersSpace = "kube-system"
+	healthPort   = 8081
+	// kubeletPort is where virtual kubelets answer the API server.
+	kubeletPort   = 10250
 	managedByName = "advertisementoperator" // the documented value
 )
 
@@ -82,6 +87,12 @@ func (k kubelet) leaseBinding() *rbacapply.RoleBindingApplyConfiguration {
 	return rbacapply.RoleBinding(k.bindingName(), leaseSpace).WithLabels(k.marks()).WithRoleRef(clusterRole(leaseRole)).WithSubjects(k.subject())
 }
 
+// callersBinding lets the virtual kubelet know the API server, and nobody else, when it is called.
+func (k kubelet) callersBinding() *rbacapply.RoleBindingApplyConfiguration {
+	return rbacapply.RoleBinding(k.bindingName(), callersSpace).WithLabels(k.marks()).WithSubjects(k.subject()).
+		WithRoleRef(rbacapply.RoleRef().WithAPIGroup("rbac.authorization.k8s.io").WithKind("Role").WithName(callersRole))
+}
+
 // args of the process. Nothing in them is secret: the identity is read from its Secret.
 func (k kubelet) args() []string {
 	args := []string{
@@ -95,8 +106,14 @@ func (k kubelet) args() []string {
 		"--home-cluster-name=" + k.local.ClusterName,
 		"--node-ip=$(POD_IP)",
 		fmt.Sprintf("--node-check-network=%t", k.checkNetwork),
+		fmt.Sprintf("--listen-port=%d", kubeletPort),
 		fmt.Sprintf("--health-probe-address=:%d", healthPort),
 	}
+	if !k.checkNetwork {
+		args = append(args, "--disable-internal-network=true")
+	}
+	// What comes later wins: the administrator's arguments stand at the end.
+	args = append(args, "--enable-apiserver-support=true")
 	if len(k.nodeLabels) > 0 {
 		args = append(args, "--node-extra-labels="+pairs(k.nodeLabels))
 	}
@@ -156,7 +173,7 @@ func (k kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 		WithImage(k.options.Image).WithImagePullPolicy(k.options.pullPolicy()).
 		WithArgs(k.args()...).
 		WithEnv(field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP")).
-		WithPorts(coreapply.ContainerPort().WithName("health").WithContainerPort(healthPort)).
+		WithPorts(coreapply.ContainerPort().WithName("kubelet").WithContainerPort(kubeletPort), coreapply.ContainerPort().WithName("health").WithContainerPort(healthPort)).
 		WithLivenessProbe(probe("/healthz")).WithReadinessProbe(probe("/readyz")).
 		WithResources(k.resources()).
 		WithSecurityContext(coreapply.SecurityContext().WithAllowPrivilegeEscalation(false).WithReadOnlyRootFilesystem(true).

@@ -52,6 +52,9 @@ func (r *nodeReconciler) tearDown(ctx context.Context, slice *sharingv1alpha1.Re
 	if next.dismantle {
 		err = r.dismantle(ctx, f, rights)
 	}
+	if next.release {
+		err = r.release(ctx, f)
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -93,13 +96,17 @@ func (r *nodeReconciler) look(ctx context.Context, slice *sharingv1alpha1.Resour
 		}
 		return err
 	}
+	findMap := func(reader client.Reader) (err error) {
+		f.namespaces, err = mapOf(ctx, reader, k.namespace, k.peer.ClusterID)
+		return err
+	}
 	var err error
 	if f.swept {
-		if err = errors.Join(findKubelet(), findRights(r.client)); err == nil {
+		if err = errors.Join(findKubelet(), findRights(r.client), findMap(r.client)); err == nil {
 			err = findNode()
 		}
 	} else {
-		err = atOnce(findKubelet, func() error { return findRights(r.live) }, findNode)
+		err = atOnce(findKubelet, func() error { return findRights(r.live) }, findNode, func() error { return findMap(r.live) })
 	}
 	f.rights = len(rights)
 	return f, rights, err
@@ -245,6 +252,9 @@ func (r *nodeReconciler) dismantle(ctx context.Context, f *facts, rights []clien
 	if f.node != nil {
 		drop(f.node)
 	}
+	if f.namespaces != nil {
+		drop(f.namespaces)
+	}
 	for _, object := range rights {
 		drop(object)
 	}
@@ -257,17 +267,28 @@ func (r *nodeReconciler) dismantle(ctx context.Context, f *facts, rights []clien
 	return atOnce(all...)
 }
 
+// release lets the map of twins go without the provider.
+func (r *nodeReconciler) release(ctx context.Context, f *facts) error {
+	before := f.namespaces.DeepCopy()
+	metav1.SetMetaDataAnnotation(&f.namespaces.ObjectMeta, labels.ForceUnpeer, "true")
+	if err := r.client.Patch(ctx, f.namespaces, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("mark namespace map %s/%s: %w", f.namespaces.Namespace, f.namespaces.Name, err)
+	}
+	return nil
+}
+
 // rights are what a virtual kubelet has besides its Deployment. The bindings are found by their labels, where we make such: the peer's
 // name may be forgotten by now. What others label like that elsewhere is not ours to delete.
 func (r *nodeReconciler) rights(ctx context.Context, reader client.Reader, k kubelet) (all []client.Object, err error) {
 	mine := client.MatchingLabels{labels.ClusterID: k.peer.ClusterID, labels.AppName: kubeletName}
 	var cluster rbacv1.ClusterRoleBindingList
-	var tenants, leases rbacv1.RoleBindingList
+	var tenants, leases, callers rbacv1.RoleBindingList
 	var accounts corev1.ServiceAccountList
 	err = atOnce(
 		func() error { return reader.List(ctx, &cluster, mine) },
 		func() error { return reader.List(ctx, &tenants, mine, client.InNamespace(k.namespace)) },
 		func() error { return reader.List(ctx, &leases, mine, client.InNamespace(leaseSpace)) },
+		func() error { return reader.List(ctx, &callers, mine, client.InNamespace(callersSpace)) },
 		func() error { return reader.List(ctx, &accounts, mine, client.InNamespace(k.namespace)) },
 	)
 	if err != nil {
@@ -278,11 +299,10 @@ func (r *nodeReconciler) rights(ctx context.Context, reader client.Reader, k kub
 			all = append(all, &cluster.Items[i])
 		}
 	}
-	for i := range tenants.Items {
-		all = append(all, &tenants.Items[i])
-	}
-	for i := range leases.Items {
-		all = append(all, &leases.Items[i])
+	for _, list := range []*rbacv1.RoleBindingList{&tenants, &leases, &callers} {
+		for i := range list.Items {
+			all = append(all, &list.Items[i])
+		}
 	}
 	for i := range accounts.Items {
 		all = append(all, &accounts.Items[i])

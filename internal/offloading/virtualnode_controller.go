@@ -33,12 +33,15 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/ssa"
 )
 
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices/status,verbs=patch
 // +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch
+// +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=namespacemaps,verbs=get;list;watch
+// +kubebuilder:rbac:namespace=liqo-tenant,groups=virtualkubelet.liqo.io,resources=namespacemaps,verbs=patch;delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
@@ -49,6 +52,7 @@ import (
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=apps,resources=deployments,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet;liqo-virtual-kubelet-tenant;liqo-virtual-kubelet-lease,verbs=bind
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles,resourceNames=extension-apiserver-authentication-reader,verbs=bind
 
 // rightsDelay is how long a new right may need until the API server grants it, creation times being in whole seconds.
 const rightsDelay = 3 * time.Second
@@ -108,6 +112,8 @@ func SetupVirtualNode(mgr manager.Manager, o VirtualNodeOptions) error {
 		}).
 		// A slice that waited for another one to go.
 		Watches(&sharingv1alpha1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(r.slicesBeside), builder.WithPredicates(ours, gone)).
+		// A slice that waited for its twins.
+		Watches(&vkv1alpha1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.slicesBeside), builder.WithPredicates(ours, gone)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.slicesOfForeignCluster), changed).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.slicesOfNode)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.slicesOfPod)).
@@ -135,7 +141,7 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	if first, err := r.served(ctx, slice.Namespace); err != nil || first != slice.Name {
 		return reconcile.Result{}, errors.Join(err, r.sayUnserved(ctx, &slice, first))
 	}
-	peer, err := r.peer(ctx, &slice)
+	peer, err := peerOf(ctx, r.client, &slice)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -158,26 +164,6 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 		return reconcile.Result{}, err
 	}
 	return r.tearDown(ctx, &slice, k)
-}
-
-// peer is who the slice asks. The name is in the ForeignCluster; without one, the slice is being deleted, or we are called
-// again when it comes. A slice in the tenant of another peer gets nothing: that peer may have written it.
-func (r *nodeReconciler) peer(ctx context.Context, slice *sharingv1alpha1.ResourceSlice) (*discoveryv1alpha1.ClusterIdentity, error) {
-	var all discoveryv1alpha1.ForeignClusterList
-	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list foreign clusters: %w", err)
-	}
-	if fc := discoveryv1alpha1.OwnerOf(all.Items, slice.Spec.ProviderClusterID); fc != nil {
-		identity := *fc.Spec.ClusterIdentity
-		if slice.Namespace != fc.Status.TenantNamespace.Local && slice.Namespace != identity.TenantNamespace() {
-			return nil, nil
-		}
-		return &identity, nil
-	}
-	if slice.DeletionTimestamp == nil {
-		return nil, nil
-	}
-	return &discoveryv1alpha1.ClusterIdentity{ClusterID: slice.Spec.ProviderClusterID}, nil
 }
 
 // ensure runs the virtual kubelet and says on the slice how its node is.
@@ -231,6 +217,7 @@ func (k kubelet) parts() []part {
 		{k.nodeBinding(), &rbacv1.ClusterRoleBinding{ObjectMeta: at("", k.bindingName())}},
 		{k.tenantBinding(), &rbacv1.RoleBinding{ObjectMeta: at(k.namespace, tenantRole)}},
 		{k.leaseBinding(), &rbacv1.RoleBinding{ObjectMeta: at(leaseSpace, k.bindingName())}},
+		{k.callersBinding(), &rbacv1.RoleBinding{ObjectMeta: at(callersSpace, k.bindingName())}},
 	}
 }
 

@@ -106,6 +106,7 @@ func (b *bench) parts() []client.Object {
 		&rbacv1.ClusterRoleBinding{ObjectMeta: at("", unique)},
 		&rbacv1.RoleBinding{ObjectMeta: at(tenant, "liqo-virtual-kubelet-tenant")},
 		&rbacv1.RoleBinding{ObjectMeta: at("kube-node-lease", unique)},
+		&rbacv1.RoleBinding{ObjectMeta: at("kube-system", unique)},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
 // facts are what the next step of a virtual node depends on.
@@ -30,8 +31,10 @@ type facts struct {
 	// swept: all that there was has been deleted once, with the API server's word for what that is.
 	swept bool
 	// kubelets are the pods of the virtual kubelet, deployment is what makes them; nil if there is none.
-	kubelets                      []corev1.Pod
-	deployment                    *metav1.PartialObjectMetadata
+	kubelets   []corev1.Pod
+	deployment *metav1.PartialObjectMetadata
+	// namespaces is what the provider is asked for, nil for nothing.
+	namespaces                    *vkv1alpha1.NamespaceMap
 	now                           time.Time
 	drainDeadline, drainUnreached time.Duration
 }
@@ -71,11 +74,16 @@ type teardown struct {
 	evict, remove []corev1.Pod
 	// dismantle: nothing needs the node any more; it and its kubelet are taken away.
 	dismantle bool
+	// release: the provider had its time to delete the twins; their map is not waited for.
+	release bool
 	// done: nothing is left.
 	done bool
 	// again is when to look again at the latest; zero if an event will come.
 	again time.Duration
 }
+
+// mapTime is how long the end of a peering waits for the provider to take the twins away; what is left of them ends with the tenant there.
+const mapTime = 10 * time.Second
 
 // drainStart is when the pods' time began. It is kept in objects, so that a restart does not begin it anew, and by our own
 // clock: the provider's and the API server's may be ahead or behind.
@@ -132,8 +140,15 @@ func nextTeardown(f *facts) teardown {
 			again: min(left, time.Second),
 		}
 	}
-	if f.node != nil || f.deployment != nil || f.rights > 0 || !f.swept {
+	if f.node != nil || f.deployment != nil || f.rights > 0 || !f.swept || f.namespaces != nil && f.namespaces.DeletionTimestamp == nil {
 		return teardown{dismantle: true, again: 100 * time.Millisecond}
+	}
+	if f.namespaces != nil {
+		left := f.namespaces.DeletionTimestamp.Add(mapTime).Sub(f.now)
+		if f.slice.Annotations[labels.ForceUnpeer] == "true" || left <= 0 {
+			return teardown{release: f.namespaces.Annotations[labels.ForceUnpeer] != "true", again: 100 * time.Millisecond}
+		}
+		return teardown{again: left}
 	}
 	return teardown{done: true}
 }

@@ -80,8 +80,9 @@ func (b *Bed) Playground(args ...string) Result {
 // Needed are the files that must have been built.
 var Needed = []string{"playground", "liqoctl", "liqo-image.tar", "traffic", "traffic-image.tar"}
 
-// Up takes down what is up, and brings a scenario up with the images of product and tests. With keep it takes what is up.
-func Up(root, scenario string, keep bool) (*Bed, error) {
+// Up takes down what is up, and brings a scenario up with the images of product and tests; flags are further ones of `playground up`.
+// With keep it takes what is up.
+func Up(root, scenario string, keep bool, flags ...string) (*Bed, error) {
 	ctrl.SetLogger(logr.Discard())
 	b := &Bed{Bin: filepath.Join(root, "bin")}
 	for _, name := range Needed {
@@ -90,7 +91,7 @@ func Up(root, scenario string, keep bool) (*Bed, error) {
 		}
 	}
 	if !keep {
-		for _, args := range [][]string{{"down"}, {"up", scenario}} {
+		for _, args := range [][]string{{"down"}, append([]string{"up", scenario}, flags...)} {
 			if said := b.Playground(args...); said.Code != 0 {
 				return nil, errors.New(said.String())
 			}
@@ -117,11 +118,11 @@ func (b *Bed) meet(scenario string) error {
 	var status struct {
 		Scenario, Bin string
 		Clusters      []struct {
-			Name, Kubeconfig string
-			PodCIDR          netip.Prefix
-			ServiceCIDR      netip.Prefix
-			NodeCIDR         netip.Prefix
-			Machines         []struct {
+			Name, Kubeconfig, AuditLog string
+			PodCIDR                    netip.Prefix
+			ServiceCIDR                netip.Prefix
+			NodeCIDR                   netip.Prefix
+			Machines                   []struct {
 				Name    string
 				Address netip.Addr
 			}
@@ -135,32 +136,30 @@ func (b *Bed) meet(scenario string) error {
 	}
 	b.Tools = status.Bin
 	for _, found := range status.Clusters {
-		c := &Cluster{Name: found.Name, bed: b, kubeconfig: found.Kubeconfig, PodCIDR: found.PodCIDR, ServiceCIDR: found.ServiceCIDR, NodeCIDR: found.NodeCIDR}
+		c := &Cluster{Name: found.Name, AuditLog: found.AuditLog, bed: b, kubeconfig: found.Kubeconfig, PodCIDR: found.PodCIDR, ServiceCIDR: found.ServiceCIDR, NodeCIDR: found.NodeCIDR}
 		for _, m := range found.Machines {
 			if m.Name != "control-plane" { // a part of the first node, for the network
 				c.Nodes = append(c.Nodes, &Node{Name: m.Name, Address: m.Address, Cluster: c})
 			}
 		}
-		api, err := connect(found.Kubeconfig)
-		if err != nil {
+		var err error
+		if c.config, err = clientcmd.BuildConfigFromFlags("", found.Kubeconfig); err != nil {
 			return fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
-		c.API = api
+		if c.API, err = connect(c.config); err != nil {
+			return fmt.Errorf("cluster %s: %w", c.Name, err)
+		}
 		b.Clusters = append(b.Clusters, c)
 	}
 	return nil
 }
 
-func connect(kubeconfig string) (client.WithWatch, error) {
+func connect(config *rest.Config) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discovery.AddToScheme, network.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, err
 	}
 	config.QPS, config.Burst, config.WarningHandler = 500, 500, rest.NoWarnings{}
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})

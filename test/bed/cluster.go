@@ -3,12 +3,14 @@
 package bed
 
 import (
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -18,9 +20,11 @@ type Cluster struct {
 	PodCIDR, ServiceCIDR, NodeCIDR netip.Prefix
 	Nodes                          []*Node
 	API                            client.WithWatch
+	AuditLog                       string // path; empty if there is none
 
 	bed        *Bed
 	kubeconfig string
+	config     *rest.Config
 }
 
 // Node is one node of a cluster.
@@ -32,6 +36,30 @@ type Node struct {
 
 // Kubeconfig is the file that leads to the cluster.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
+
+// Everything lists all objects of the cluster; see the function of this name.
+func (c *Cluster) Everything(t testing.TB) (all []string) {
+	t.Helper()
+	Eventually(t, 30*time.Second, "all objects of "+c.Name+" are listed", func() (string, bool) {
+		var err error
+		all, err = Everything(c.config)
+		return fmt.Sprint(err), err == nil
+	})
+	return all
+}
+
+// NothingNew waits until the cluster has no object that it had not before.
+func (c *Cluster) NothingNew(t testing.TB, before []string, within time.Duration) {
+	t.Helper()
+	Eventually(t, within, "no object is left over in "+c.Name, func() (string, bool) {
+		now, err := Everything(c.config)
+		if err != nil {
+			return err.Error(), false
+		}
+		extra := Added(before, now)
+		return strings.Join(extra, "\n            "), len(extra) == 0
+	})
+}
 
 // TryLiqoctl runs liqoctl against the cluster.
 func (c *Cluster) TryLiqoctl(args ...string) Result {

@@ -155,6 +155,8 @@ func hostilePeer(t *testing.T) {
 		{"POST", "/apis/authentication.k8s.io/v1/tokenreviews", object("TokenReview", "evil")},
 		{"GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", ""},
 		{"GET", "/metrics", ""},
+		{"GET", core + "/nodes/worker/proxy/metrics/resource", ""},
+		{"GET", "/apis/metrics.liqo.io/v1alpha1/namespaces/liqo/scrape/evil/metrics/resource", ""},
 		{"GET", "/logs/", ""},
 	}
 	if len(forbidden) < 30 {

@@ -3,115 +3,34 @@
 package e2e
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
+	"liqo.io/liqo/test/bed"
 )
-
-// passing are kinds whose objects come and go by themselves.
-var passing = []string{"events", "pods", "replicasets", "controllerrevisions", "endpointslices", "endpoints", "leases", "componentstatuses"}
-
-// madeUp is what a ReplicaSet adds to its name.
-var madeUp = regexp.MustCompile(`-[a-z0-9]{5}$`)
-
-// metricsGroup holds what metrics-server measures.
-const metricsGroup = "metrics.k8s.io"
 
 // objects lists every object of the cluster as group/resource namespace/name; passing kinds only where they are ours.
 func (c *cluster) objects(t testing.TB) (all []string) {
 	t.Helper()
 	eventually(t, 30*time.Second, "all objects of "+c.Name+" are listed", func() (string, bool) {
 		var err error
-		all, err = c.list()
+		all, err = bed.Everything(c.config)
 		return fmt.Sprint(err), err == nil
 	})
 	return all
-}
-
-// list fails if there is a kind that it could not list: what is not seen is not gone.
-func (c *cluster) list() (all []string, err error) {
-	disco, err := discovery.NewDiscoveryClientForConfig(c.config)
-	if err != nil {
-		return nil, err
-	}
-	lists, err := disco.ServerPreferredResources()
-	var failed *discovery.ErrGroupDiscoveryFailed
-	if errors.As(err, &failed) { // metrics-server is away at times, and has no objects of its own
-		maps.DeleteFunc(failed.Groups, func(gv schema.GroupVersion, _ error) bool { return gv.Group == metricsGroup })
-		if len(failed.Groups) == 0 {
-			err = nil
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	meta, err := metadata.NewForConfig(c.config)
-	if err != nil {
-		return nil, err
-	}
-	for _, list := range lists {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			return nil, err
-		}
-		for _, resource := range list.APIResources {
-			if !slices.Contains(resource.Verbs, "list") || gv.Group == metricsGroup || resource.Name == "events" {
-				continue
-			}
-			found, err := meta.Resource(gv.WithResource(resource.Name)).List(context.Background(), metav1.ListOptions{})
-			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-				continue // the kind went between discovery and now
-			}
-			if err != nil {
-				return nil, fmt.Errorf("list %s: %w", resource.Name, err)
-			}
-			for _, item := range found.Items {
-				name := item.Name
-				if resource.Name == "pods" {
-					name = madeUp.ReplaceAllString(name, "-*") // a pod that was killed has a successor
-				}
-				line := gv.Group + "/" + resource.Name + " " + item.Namespace + "/" + name
-				if !slices.Contains(passing, resource.Name) || strings.Contains(line, "liqo") {
-					all = append(all, line)
-				}
-			}
-		}
-	}
-	slices.Sort(all)
-	return all, nil
-}
-
-// added returns what is in now and was not before.
-func added(before, now []string) (extra []string) {
-	for _, line := range now {
-		if _, was := slices.BinarySearch(before, line); !was {
-			extra = append(extra, line)
-		}
-	}
-	return extra
 }
 
 // nothingNew waits until the cluster has no object that it had not before.
 func (c *cluster) nothingNew(t testing.TB, before []string, within time.Duration) {
 	t.Helper()
 	eventually(t, within, "no object is left over in "+c.Name, func() (string, bool) {
-		now, err := c.list()
+		now, err := bed.Everything(c.config)
 		if err != nil {
 			return err.Error(), false
 		}
-		extra := added(before, now)
+		extra := bed.Added(before, now)
 		return strings.Join(extra, "\n            "), len(extra) == 0
 	})
 }

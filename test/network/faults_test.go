@@ -239,6 +239,15 @@ func nodeUp(t *testing.T, node *bed.Node) {
 				}
 			}
 		}
+		gates, err := gateways(c)
+		if err != nil {
+			return err.Error(), false
+		}
+		for _, pod := range gates {
+			if _, err := pod.Process("liqo"); err != nil {
+				return err.Error(), false
+			}
+		}
 		return "", true
 	})
 }

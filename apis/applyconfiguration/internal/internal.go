@@ -314,6 +314,12 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             scalar: string
+    - name: withoutAPIServer
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
 - name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.NamespaceMapStatus
   map:
     fields:

@@ -22,6 +22,12 @@ type NamespaceMapSpec struct {
 	// DesiredMapping is from local to remote namespace names.
 	// +optional
 	DesiredMapping map[string]string `json:"desiredMapping,omitempty"`
+	// WithoutAPIServer are the local namespaces whose pods, in the provider, get no tokens for the API server of the consumer and are not
+	// told where it is. It is for the consumer's own virtual kubelet, which learns of a namespace and of this at once; the copy at the
+	// provider does not have it.
+	// +listType=set
+	// +optional
+	WithoutAPIServer []string `json:"withoutAPIServer,omitempty"`
 }
 
 // RemoteNamespaceStatus is how one remote namespace stands.

@@ -26,10 +26,20 @@ type ShadowPodSpec struct {
 // +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed;Unknown
 type ShadowPodPhase string
 
+// The phases of a pod, as in Kubernetes.
+const (
+	ShadowPodPending   ShadowPodPhase = "Pending"
+	ShadowPodRunning   ShadowPodPhase = "Running"
+	ShadowPodSucceeded ShadowPodPhase = "Succeeded"
+	ShadowPodFailed    ShadowPodPhase = "Failed"
+	ShadowPodUnknown   ShadowPodPhase = "Unknown"
+)
+
 // ShadowPodStatus is how the provider's pod stands.
 type ShadowPodStatus struct {
 	// Phase of the pod. Succeeded and Failed are final.
 	// +kubebuilder:default=Unknown
+	// +kubebuilder:validation:XValidation:rule="!(oldSelf in ['Succeeded', 'Failed']) || self == oldSelf",message="a finished pod stays finished"
 	Phase ShadowPodPhase `json:"phase"`
 	// PodUID is the pod that was made.
 	// +optional

@@ -231,7 +231,7 @@ func plainValues(values map[string]any) (map[string]any, error) {
 // laterValues are documented, and of parts that this version does not have yet.
 var laterValues = []string{
 	"awsConfig", "enableAdvertisement", "enableDiscovery", "enableNodeFailureController", "enableResourceEnforcement", "externalIPAM", "fullnameOverride",
-	"metricAgent", "nameOverride", "openshiftConfig", "patch", "proxy", "storage", "telemetry", "ttl",
+	"nameOverride", "openshiftConfig", "patch", "proxy", "storage", "telemetry", "ttl",
 }
 
 var schemaLine = regexp.MustCompile(`(?m)^\s*- at '/?([^']*)': (.*)$`)

@@ -556,7 +556,7 @@ func inUseRefused(t *testing.T, b *bed, _ map[string]string) {
 		"- disable the outgoing peering with these clusters (`liqoctl unpeer out-of-band NAME`):\n    - milan\n" +
 		"- disable the incoming peering of these clusters (`liqoctl unpeer out-of-band NAME`, here or over there):\n    - milan\n" +
 		"- disable the network with these clusters:\n    - naples\n" +
-		"- disable the offloading of these namespaces (`kubectl delete namespaceoffloading -n NAME offloading`):\n    - default"
+		"- disable the offloading of these namespaces (`liqoctl unoffload namespace NAME`):\n    - default"
 	if err.Error() != want {
 		t.Errorf("%s\n\nwant\n\n%s", err, want)
 	}

@@ -39,7 +39,7 @@ func (e *InUseError) Error() string {
 		{"disable the outgoing peering with these clusters (`liqoctl unpeer out-of-band NAME`)", e.Outgoing},
 		{"disable the incoming peering of these clusters (`liqoctl unpeer out-of-band NAME`, here or over there)", e.Incoming},
 		{"disable the network with these clusters", e.Networks},
-		{"disable the offloading of these namespaces (`kubectl delete namespaceoffloading -n NAME offloading`)", e.Namespaces},
+		{"disable the offloading of these namespaces (`liqoctl unoffload namespace NAME`)", e.Namespaces},
 	} {
 		if len(group.names) > 0 {
 			text += "\n- " + group.do + ":\n    - " + strings.Join(group.names, "\n    - ")

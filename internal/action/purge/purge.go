@@ -39,7 +39,10 @@ import (
 var groups = []string{"discovery.liqo.io", "net.liqo.io", "offloading.liqo.io", "sharing.liqo.io", "virtualkubelet.liqo.io"}
 
 // finalizers of ours. Those who honour them are gone when a purge begins.
-var finalizers = []string{labels.FinalizerPeer, labels.FinalizerReplication, labels.FinalizerNode, labels.FinalizerGrant}
+var finalizers = []string{
+	labels.FinalizerPeer, labels.FinalizerReplication, labels.FinalizerNode, labels.FinalizerGrant, labels.FinalizerPodEnd,
+	labels.FinalizerNamespaceOffloading, labels.FinalizerNamespaceMap,
+}
 
 // storageNamespace is marked with this label.
 const storageLabel = "liqo.io/storage-provisioner"
@@ -74,6 +77,9 @@ func Purge(ctx context.Context, c client.Client, namespace string, progress acti
 			return 0, err
 		}
 		all = append(all, &definitions[i])
+	}
+	if err := releasePods(ctx, c); err != nil {
+		return 0, err
 	}
 	namespaces, err := ourNamespaces(ctx, c, namespace, progress)
 	if err != nil {
@@ -142,17 +148,39 @@ func empty(ctx context.Context, c client.Client, definition *apiextensionsv1.Cus
 		if err := erase(ctx, c, object); err != nil {
 			return 0, err
 		}
-		before := object.DeepCopy()
-		theirs := slices.DeleteFunc(object.GetFinalizers(), func(one string) bool { return slices.Contains(finalizers, one) })
-		if len(theirs) == len(before.GetFinalizers()) {
-			continue
-		}
-		object.SetFinalizers(theirs)
-		if err := c.Patch(ctx, object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-			return 0, fmt.Errorf("take our finalizers from %s %s: %w", definition.Spec.Names.Kind, object.GetName(), err)
+		if err := release(ctx, c, object); err != nil {
+			return 0, err
 		}
 	}
 	return len(objects.Items), nil
+}
+
+// releasePods takes our finalizer from pods of peers. They go with their ShadowPods.
+func releasePods(ctx context.Context, c client.Client) error {
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.MatchingLabels{labels.ManagedBy: labels.ManagedByShadowPod}); err != nil {
+		return fmt.Errorf("list pods of peers: %w", err)
+	}
+	for i := range pods.Items {
+		if err := release(ctx, c, &pods.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release takes our finalizers from an object.
+func release(ctx context.Context, c client.Client, object client.Object) error {
+	before := object.DeepCopyObject().(client.Object)
+	theirs := slices.DeleteFunc(object.GetFinalizers(), func(one string) bool { return slices.Contains(finalizers, one) })
+	if len(theirs) == len(before.GetFinalizers()) {
+		return nil
+	}
+	object.SetFinalizers(theirs)
+	if err := c.Patch(ctx, object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("take our finalizers from %s %s: %w", kindOf(object, c.Scheme()), object.GetName(), err)
+	}
+	return nil
 }
 
 func ourDefinitions(ctx context.Context, c client.Reader) ([]apiextensionsv1.CustomResourceDefinition, error) {

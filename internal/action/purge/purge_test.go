@@ -23,6 +23,8 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
 type silent struct{}
@@ -65,6 +67,47 @@ func installation(ready int32) []client.Object {
 		definition("tunnelendpoints", "TunnelEndpoint"), definition("networkconfigs", "NetworkConfig"),
 		&netv1alpha1.TunnelEndpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}},
 		&netv1alpha1.NetworkConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "rome", Finalizers: []string{labels.FinalizerReplication}}},
+	}
+}
+
+// TestNothingStaysHeld: whoever would take our finalizers away is gone, and no object may hang on one of them: of our kinds, or a pod of a peer.
+func TestNothingStaysHeld(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, offloadingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	definition := func(group, plural, kind string) client.Object {
+		return &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: group, Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind, ListKind: kind + "List"},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1alpha1", Served: true}},
+			},
+		}
+	}
+	ofPeer := map[string]string{labels.ManagedBy: labels.ManagedByShadowPod}
+	held := []string{labels.FinalizerPodEnd, "example.com/theirs"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "job", Labels: ofPeer, Finalizers: held}}
+	objects := []client.Object{
+		definition("offloading.liqo.io", "namespaceoffloadings", "NamespaceOffloading"), definition("virtualkubelet.liqo.io", "namespacemaps", "NamespaceMap"),
+		&offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading", Finalizers: []string{labels.FinalizerNamespaceOffloading}}},
+		&vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan", Finalizers: []string{labels.FinalizerNamespaceMap}}},
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, pod)...).Build()
+	if _, err := Purge(t.Context(), c, "liqo", silent{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
+			t.Errorf("%T %s is not gone: %v", object, object.GetName(), err)
+		}
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || !slices.Equal(pod.Finalizers, held[1:]) {
+		t.Errorf("held by %q, %v", pod.Finalizers, err)
 	}
 }
 

@@ -188,6 +188,9 @@ func (c *cluster) start(dir string) error {
 	if server.CertDir, err = c.guard.makeDir("certificates"); err != nil {
 		return err
 	}
+	if server.Authn, err = newIdentities(); err != nil {
+		return err
+	}
 	// Webhooks behind a Service would be looked up by name, in the DNS of the machine, which has no such name or, worse,
 	// one of somebody else's. From endpoints the server knows that there is nobody to ask.
 	server.Configure().Set("enable-aggregator-routing", "true")

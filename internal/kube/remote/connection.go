@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,9 @@ type ends struct {
 	mapper meta.RESTMapper
 	client client.WithWatch
 	dialer *connrotation.Dialer
+	// streams and lines are for Streams.
+	streams http.RoundTripper
+	lines   *connrotation.Dialer
 }
 
 // NewConnection prepares the link; it sends nothing.
@@ -106,7 +110,28 @@ func (c *Connection) connect(i Identity) (ends, error) {
 	if err != nil {
 		return ends{}, fmt.Errorf("prepare the client of %s: %w", i.APIServerURL, err)
 	}
-	return ends{config: config, http: httpClient, mapper: mapper, client: made, dialer: dialer}, nil
+	streams, lines, err := c.streams(config)
+	if err != nil {
+		return ends{}, err
+	}
+	return ends{config: config, http: httpClient, mapper: mapper, client: made, dialer: dialer, streams: streams, lines: lines}, nil
+}
+
+// streams is the transport of Streams.
+func (c *Connection) streams(config *rest.Config) (http.RoundTripper, *connrotation.Dialer, error) {
+	lines := connrotation.NewDialer((&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext)
+	config = rest.CopyConfig(config)
+	config.Dial = lines.DialContext
+	// A request that changes the protocol needs a connection of its own.
+	config.NextProtos = []string{"http/1.1"}
+	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
+		return &transport{next: next, token: &c.token, endless: true}
+	}
+	made, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("prepare the streams to %s: %w", config.Host, err)
+	}
+	return made, lines, nil
 }
 
 func (c *Connection) current() ends {
@@ -147,11 +172,20 @@ func (c *Connection) Update(i Identity) (restarted bool, err error) {
 			return false, err
 		}
 		c.ends.dialer.CloseAll()
+		c.ends.lines.CloseAll()
 		c.ends = made
 	}
 	c.token.Store(&i.Token)
 	c.identity = i
 	return moved, nil
+}
+
+// Streams is the way for requests whose answers go on for as long as somebody listens, and may change the protocol: the URL of the API
+// server, and a transport that speaks HTTP/1.1. The deadline of a call holds until the first line of the answer. Reset leaves these
+// connections alone: people sit before them.
+func (c *Connection) Streams() (string, http.RoundTripper) {
+	ends := c.current()
+	return ends.config.Host, ends.streams
 }
 
 // Reset closes all connections; watches and calls under way fail and dial again. A call that meets a connection
@@ -192,5 +226,10 @@ func (c *Connection) probe(ctx context.Context) error {
 	case http.StatusUnauthorized:
 		return fmt.Errorf("GET /livez: %w", ErrUnauthorized)
 	}
-	return fmt.Errorf("GET /livez was answered with %s", response.Status)
+	return fmt.Errorf("GET /livez was answered with %s", Answer(response.StatusCode))
+}
+
+// Answer is the code of a response in words of ours: those that came with it are the other side's, and as long as that likes.
+func Answer(code int) string {
+	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))
 }

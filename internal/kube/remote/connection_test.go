@@ -6,11 +6,13 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -98,6 +100,30 @@ func TestProbe(t *testing.T) {
 	_ = c.Probe(t.Context())
 	if path.Load() != "/elsewhere/livez" {
 		t.Errorf("asked %v after the move", path.Load())
+	}
+}
+
+// TestProbeRepeatsNoText: what stands beside the code of an answer is as long as the other side likes, with whatever is in it.
+func TestProbeRepeatsNoText(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		line, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer line.Close()
+		if _, err := fmt.Fprintf(line, "HTTP/1.1 500 \x1b[31m%s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", strings.Repeat("a", 1<<20)); err != nil {
+			t.Error(err)
+		}
+	}))
+	server.StartTLS() // it speaks HTTP/1.1, which has such a text
+	t.Cleanup(server.Close)
+	identity := testIdentity()
+	identity.ProxyURL, identity.APIServerURL = "", server.URL
+	identity.APIServerCA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	err := connection(t, identity).Probe(t.Context())
+	if err == nil || err.Error() != "GET /livez was answered with 500 Internal Server Error" {
+		t.Errorf("%.200q", fmt.Sprint(err))
 	}
 }
 

@@ -23,6 +23,8 @@ const (
 type transport struct {
 	next  http.RoundTripper
 	token *atomic.Pointer[string]
+	// endless: every answer is a stream.
+	endless bool
 }
 
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -41,7 +43,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	streams := stream(request) || response.StatusCode == http.StatusSwitchingProtocols
+	streams := t.endless || stream(request) || response.StatusCode == http.StatusSwitchingProtocols
 	if streams {
 		timer.Stop()
 	}

@@ -286,3 +286,62 @@ func TestFakeClient(t *testing.T) {
 	}
 	must(t, Apply(t.Context(), c, intent, owner))
 }
+
+// TestMetadataInHand: who holds metadata only knows from what it owns that others changed nothing of it.
+func TestMetadataInHand(t *testing.T) {
+	c, namespace, patches := counted(t)
+	intent := func() *coreconfig.ServiceApplyConfiguration {
+		return coreconfig.Service("service", namespace).WithLabels(map[string]string{"a": "b"}).WithSpec(coreconfig.ServiceSpec().
+			WithSelector(map[string]string{"a": "b"}).WithPorts(coreconfig.ServicePort().WithName("http").WithPort(80)))
+	}
+	must(t, NewApplier(c, owner).ApplyTo(t.Context(), intent(), nil))
+	metadata := func() *metav1.PartialObjectMetadata {
+		live := &metav1.PartialObjectMetadata{}
+		live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Service"))
+		must(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "service"}, live))
+		Fingerprint(live, owner)
+		Fingerprint(live, owner) // twice is once
+		return live
+	}
+	var full corev1.Service
+	must(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "service"}, &full))
+	applier := NewApplierOf(func() client.Client { return c }, owner)
+	if held, err := applier.Recall(intent(), &full); err != nil || !held {
+		t.Fatalf("the object is there, but is not recognised: %v", err)
+	}
+	if held, _ := applier.Recall(intent().WithLabels(map[string]string{"a": "c"}), &full); held {
+		t.Error("another intent is recognised")
+	}
+	edit := func(do func(*corev1.Service)) {
+		t.Helper()
+		must(t, c.Get(t.Context(), client.ObjectKeyFromObject(&full), &full))
+		do(&full)
+		must(t, c.Update(t.Context(), &full, client.FieldOwner("stranger")))
+		patches.Store(0)
+		must(t, applier.ApplyTo(t.Context(), intent(), metadata()))
+	}
+	edit(func(s *corev1.Service) { s.Labels["stranger"] = "x" })
+	if got := patches.Load(); got != 0 {
+		t.Errorf("%d requests after somebody added what is not ours", got)
+	}
+	for name, do := range map[string]func(*corev1.Service){
+		"a value":  func(s *corev1.Service) { s.Spec.Selector["a"] = "x" },
+		"an item":  func(s *corev1.Service) { s.Spec.Ports[0].Name = "x" },
+		"a label":  func(s *corev1.Service) { s.Labels["a"] = "x" },
+		"taken":    func(s *corev1.Service) { delete(s.Labels, "a") },
+		"selector": func(s *corev1.Service) { s.Spec.Selector = nil },
+	} {
+		edit(do)
+		if got := patches.Load(); got != 1 {
+			t.Errorf("%s: %d requests after somebody changed what is ours", name, got)
+		}
+		must(t, applier.ApplyTo(t.Context(), intent(), metadata()))
+		if got := patches.Load(); got != 1 {
+			t.Errorf("%s: %d requests once it was put right", name, got)
+		}
+		must(t, c.Get(t.Context(), client.ObjectKeyFromObject(&full), &full))
+		if full.Labels["a"] != "b" || full.Spec.Selector["a"] != "b" || full.Spec.Ports[0].Name != "http" {
+			t.Errorf("%s: not put right: %v %v", name, full.Labels, full.Spec)
+		}
+	}
+}

@@ -6,12 +6,10 @@ import (
 	"bytes"
 	"encoding/pem"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,7 +50,7 @@ type bench struct {
 	kubetest.Bed
 	admin    *rest.Config
 	provider *provider
-	wire     *wire
+	wire     *kubetest.Wire
 	secret   string
 	node     *Node
 	// kubelet is who the virtual kubelet is: a service account with the rights of the chart's roles.
@@ -81,7 +79,7 @@ func newBench(t *testing.T) *bench {
 	})
 	b.role()
 	b.provider = newProvider(t)
-	b.wire = newWire(t, b.provider.server.Listener.Addr().String())
+	b.wire = kubetest.NewWire(t, b.provider.server.Listener.Addr().String())
 	b.provider.token.Store("first")
 	b.identity("first")
 	return b
@@ -120,6 +118,10 @@ func (b *bench) role() {
 		}
 		b.Make(&rbacv1.RoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: reference})
 	}
+	b.Must(b.Create(b.T.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "liqo-virtual-kubelet"}, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-apiserver-authentication-reader"},
+	}))
 	token := &authenticationv1.TokenRequest{}
 	b.Must(b.SubResource("token").Create(b.T.Context(), account, token))
 	b.kubelet = rest.AnonymousClientConfig(b.admin)
@@ -143,7 +145,7 @@ func (b *bench) role() {
 func (b *bench) run(change ...func(*Options)) (stop func()) {
 	b.T.Helper()
 	options := Options{
-		NodeName: nodeName, Namespace: tenant, SliceName: "rome", ClusterID: "milan-id", NodeIP: "10.0.0.9",
+		NodeName: nodeName, Namespace: tenant, SliceName: "rome", ClusterID: "milan-id", NodeIP: "10.0.0.9", KubeletPort: 10250,
 		ExtraLabels: map[string]string{"extra": "x"}, ExtraAnnotations: map[string]string{"note": "y"},
 		LeaseDuration: 4 * time.Second, PingInterval: 100 * time.Millisecond, PingRetry: 50 * time.Millisecond, PingTimeout: 500 * time.Millisecond,
 	}
@@ -205,7 +207,7 @@ func (b *bench) identity(token string) {
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.provider.server.Certificate().Raw})
 	identity := remote.Identity{
 		Namespace:    "liqo-tenant-rome-abcdef",
-		APIServerURL: "https://" + b.wire.listener.Addr().String(), APIServerCA: certificate,
+		APIServerURL: "https://" + b.wire.Address(), APIServerCA: certificate,
 		Token: token, RenewAt: time.Now().Add(time.Hour), ExpiresAt: time.Now().Add(2 * time.Hour),
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: b.secret}, Data: identity.Data()}
@@ -240,95 +242,4 @@ func newProvider(t *testing.T) *provider {
 	p.server.StartTLS()
 	t.Cleanup(p.server.Close)
 	return p
-}
-
-// What a wire does.
-const (
-	pass int32 = iota
-	// swallow takes bytes and connections, and does nothing with them.
-	swallow
-	// refuse closes what is there and what comes.
-	refuse
-)
-
-// wire is a TCP proxy that can be cut.
-type wire struct {
-	listener net.Listener
-	mode     atomic.Int32
-	dialled  atomic.Int32
-	mu       sync.Mutex
-	open     []net.Conn
-}
-
-func newWire(t *testing.T, to string) *wire {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &wire{listener: listener}
-	t.Cleanup(func() {
-		_ = listener.Close() // the end of the test
-		w.closeAll()
-	})
-	go w.serve(to)
-	return w
-}
-
-func (w *wire) serve(to string) {
-	for {
-		near, err := w.listener.Accept()
-		if err != nil {
-			return // closed
-		}
-		w.dialled.Add(1)
-		if w.mode.Load() == refuse {
-			_ = near.Close() // that is the purpose
-			continue
-		}
-		far, err := net.Dial("tcp", to)
-		if err != nil {
-			_ = near.Close() // nobody there
-			continue
-		}
-		w.mu.Lock()
-		w.open = append(w.open, near, far)
-		w.mu.Unlock()
-		go w.copy(near, far)
-		go w.copy(far, near)
-	}
-}
-
-func (w *wire) copy(to, from net.Conn) {
-	defer to.Close()
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buffer)
-		if err != nil {
-			return
-		}
-		if w.mode.Load() == swallow {
-			continue
-		}
-		if _, err := to.Write(buffer[:n]); err != nil {
-			return
-		}
-	}
-}
-
-func (w *wire) set(mode int32) {
-	w.dialled.Store(0)
-	w.mode.Store(mode)
-	if mode == refuse {
-		w.closeAll()
-	}
-}
-
-func (w *wire) closeAll() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, connection := range w.open {
-		_ = connection.Close() // it may be closed already
-	}
-	w.open = nil
 }

@@ -2,10 +2,12 @@
 
 // Package virtualkubelet is the process behind one virtual node: it registers the node that a ResourceSlice became, keeps
 // its capacity and conditions current, renews its lease, and probes the provider. nodeobject.go draws the node
-// from values and says what to do about it; the rest sends what differs.
+// from values and says what to do about it, write.go sends what differs. streams.go is the kubelet's HTTPS API: what people ask of a pod goes
+// on to the provider's API server (streampath.go says how it is called there), what it uses comes back from there.
 //
 // It must not know who wrote the slice or the identity, and takes nothing away: the node is drained and removed by the controller
-// manager. Its proof is node_test.go, against real API servers, with the rights of the role and no others.
+// manager. Its proof is node_test.go and streams_test.go, against real API servers, with the rights of the role and no others: from kubectl to a
+// kubelet in the other cluster.
 package virtualkubelet
 
 import (
@@ -52,14 +54,18 @@ const (
 
 // Options of one virtual node.
 type Options struct {
-	NodeName, Namespace, SliceName       string
-	ClusterID                            string
-	NodeIP                               string
+	NodeName, Namespace, SliceName string
+	ClusterID                      string
+	NodeIP                         string
+	// KubeletPort is where the API server finds the logs of pods, and the pods themselves.
+	KubeletPort                          int32
 	ExtraLabels, ExtraAnnotations        map[string]string
 	LeaseDuration                        time.Duration
 	PingInterval, PingRetry, PingTimeout time.Duration
 	// CheckNetwork makes the node Ready only while the tunnel to the remote cluster is up.
 	CheckNetwork bool
+	// Reached, if not nil, hears after each probe how the connection stands: nil if there is none yet. It must return at once.
+	Reached func(connection *remote.Connection, answers bool)
 }
 
 // Node is one virtual node. It holds no package state: several may run in one process.
@@ -119,6 +125,7 @@ func New(cfg *rest.Config, o Options) (*Node, error) {
 	n.prober = &prober{
 		local: api, scheme: scheme, secret: client.ObjectKey{Namespace: o.Namespace, Name: remote.SecretName(o.ClusterID)},
 		interval: o.PingInterval, retry: o.PingRetry, timeout: o.PingTimeout, changed: n.again, wake: make(chan struct{}, 1),
+		reached: o.Reached,
 	}
 	return n, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
 )
 
 // TestNode: one life of a virtual node, with the rights of its role.
@@ -168,8 +169,8 @@ func silent(t *testing.T, b *bench, _ *corev1.Node) {
 		name, message string
 		cut           func()
 	}{
-		{"swallowed", "the API server of the remote cluster does not answer: no answer within 500ms", func() { b.wire.set(swallow) }},
-		{"refused", "the API server of the remote cluster does not answer: the connection was closed", func() { b.wire.set(refuse) }},
+		{"swallowed", "the API server of the remote cluster does not answer: no answer within 500ms", func() { b.wire.Set(kubetest.Swallow) }},
+		{"refused", "the API server of the remote cluster does not answer: the connection was closed", func() { b.wire.Set(kubetest.Refuse) }},
 		{"sick", "the API server of the remote cluster does not answer: GET /livez was answered with 500 Internal Server Error", func() { b.provider.sick.Store(true) }},
 	} {
 		asked, writes := b.provider.asked.Load(), b.writes.Load()
@@ -181,13 +182,13 @@ func silent(t *testing.T, b *bench, _ *corev1.Node) {
 		if how.message != "" && message != how.message {
 			t.Errorf("%s: %q, want %q", how.name, message, how.message)
 		}
-		b.Until("it is asked again and again", func() bool { return b.wire.dialled.Load() > 3 || b.provider.asked.Load() > asked+6 })
+		b.Until("it is asked again and again", func() bool { return b.wire.Dialled.Load() > 3 || b.provider.asked.Load() > asked+6 })
 		if got := b.writes.Load() - writes; got != 1 {
 			t.Errorf("%s: %d writes", how.name, got)
 		}
 		begin = time.Now()
 		b.provider.sick.Store(false)
-		b.wire.set(pass)
+		b.wire.Set(kubetest.Pass)
 		b.untilReady(corev1.ConditionTrue)
 		t.Logf("%s (%s): down after %v, back after %v", how.name, message, down.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
 	}
@@ -233,12 +234,12 @@ func deleted(t *testing.T, b *bench, node *corev1.Node) {
 func unpeered(t *testing.T, b *bench) {
 	withdrawn := sharingv1alpha1.ResourceSliceStatus{Phase: sharingv1alpha1.SliceRefused}
 	b.grant(&withdrawn)
-	b.wire.set(swallow)
+	b.wire.Set(kubetest.Swallow)
 	node := b.untilReady(corev1.ConditionFalse)
 	if node.Status.Capacity.Cpu().String() != "2" {
 		t.Errorf("capacity %v while pods are leaving", node.Status.Capacity)
 	}
-	b.wire.set(pass)
+	b.wire.Set(kubetest.Pass)
 	node = b.untilReady(corev1.ConditionTrue)
 	asked := b.provider.asked.Load()
 	b.Must(b.Delete(t.Context(), node))
@@ -251,9 +252,9 @@ func unpeered(t *testing.T, b *bench) {
 	node = b.untilReady(corev1.ConditionTrue)
 	slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "rome"}}
 	b.Must(b.Delete(t.Context(), slice)) // its finalizer keeps it
-	b.wire.set(swallow)
+	b.wire.Set(kubetest.Swallow)
 	b.untilReady(corev1.ConditionFalse)
-	b.wire.set(pass)
+	b.wire.Set(kubetest.Pass)
 	b.untilReady(corev1.ConditionTrue)
 	asked = b.provider.asked.Load()
 	b.Must(b.Delete(t.Context(), node))

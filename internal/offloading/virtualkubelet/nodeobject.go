@@ -25,9 +25,6 @@ import (
 // mostImages is as many as a kubelet reports.
 const mostImages = 50
 
-// kubeletPort is where a kubelet listens, as the API server expects.
-const kubeletPort = 10250
-
 // reach is what the probes of the provider say.
 type reach int
 
@@ -85,6 +82,8 @@ type picture struct {
 	clusterID string
 	// address of this process; pods of the node are reached through it.
 	address string
+	// port is where the kubelet API is.
+	port int32
 	// version of the local API server.
 	version                       string
 	extraLabels, extraAnnotations map[string]string
@@ -211,7 +210,7 @@ func (p *picture) meta(uid types.UID) *coreapply.NodeApplyConfiguration {
 func (p *picture) status() corev1.NodeStatus {
 	status := corev1.NodeStatus{
 		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: p.address}},
-		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: kubeletPort}},
+		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: p.port}},
 		NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: p.version, OperatingSystem: p.os(), Architecture: p.arch()},
 	}
 	if p.granted != nil {

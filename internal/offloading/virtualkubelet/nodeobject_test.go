@@ -41,7 +41,7 @@ func granted(cpu, memory string) *sharingv1alpha1.ResourceSliceStatus {
 
 func testPicture() *picture {
 	return &picture{
-		name: "liqo-milan", clusterID: "milan-id", address: "10.0.0.9", version: "v1.37.1",
+		name: "liqo-milan", clusterID: "milan-id", port: 10250, address: "10.0.0.9", version: "v1.37.1",
 		extraLabels: map[string]string{"extra": "x"}, extraAnnotations: map[string]string{"note": "y"},
 	}
 }
@@ -295,5 +295,13 @@ func TestPlain(t *testing.T) {
 		if got := plain(err, time.Second); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
+	}
+}
+
+// TestPlainIsShort: HTTP repeats in its errors what the other side wrote, and conditions of a node are kept in every copy of it.
+func TestPlainIsShort(t *testing.T) {
+	got := plain(&url.Error{Err: errors.New("malformed HTTP response \x1b[31m\n" + strings.Repeat("a", 1<<20))}, time.Second)
+	if want := "malformed HTTP response [31m aaa"; !strings.HasPrefix(got, want) || len(got) > 2*mostMessage {
+		t.Errorf("%d bytes: %.100q, want %q", len(got), got, want)
 	}
 }

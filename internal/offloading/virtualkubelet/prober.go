@@ -39,6 +39,7 @@ type prober struct {
 	retry    time.Duration
 	timeout  time.Duration
 	changed  func()
+	reached  func(*remote.Connection, bool)
 	wake     chan struct{}
 
 	mu      sync.Mutex
@@ -77,6 +78,9 @@ func (p *prober) run(ctx context.Context) {
 			return
 		}
 		p.set(ctx, state, message)
+		if p.reached != nil {
+			p.reached(p.connection, state == reachable)
+		}
 		wait := p.retry
 		switch state {
 		case reachable:
@@ -118,7 +122,7 @@ func (p *prober) probe(ctx context.Context) (reach, string) {
 	for range attemptsPerProbe {
 		before := p.token
 		if err := p.identify(ctx); err != nil {
-			return unidentified, err.Error()
+			return unidentified, tidy(err.Error())
 		}
 		if errors.Is(err, remote.ErrUnauthorized) && p.token == before {
 			break // the answer will be the same
@@ -186,7 +190,7 @@ func timedOut(err error) bool {
 }
 
 // plain says why a probe failed in words that stay the same as long as the reason does: they are written on the node, and the
-// port from which we asked is another one each time.
+// port from which we asked is another one each time. Some of them may be the other side's.
 func plain(err error, timeout time.Duration) string {
 	if timedOut(err) {
 		return fmt.Sprintf("no answer within %v", timeout)
@@ -199,13 +203,13 @@ func plain(err error, timeout time.Duration) string {
 	var operation *net.OpError
 	if errors.As(err, &operation) {
 		if operation.Addr == nil {
-			return operation.Err.Error()
+			return tidy(operation.Err.Error())
 		}
-		return operation.Addr.String() + ": " + operation.Err.Error()
+		return tidy(operation.Addr.String() + ": " + operation.Err.Error())
 	}
 	var request *url.Error
 	if errors.As(err, &request) {
-		return request.Err.Error()
+		return tidy(request.Err.Error())
 	}
-	return err.Error()
+	return tidy(err.Error())
 }

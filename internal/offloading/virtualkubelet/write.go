@@ -51,7 +51,7 @@ func (n *Node) sync(ctx context.Context) error {
 	state, message := n.prober.result()
 	move := next(slice, node, state)
 	drawn := &picture{
-		name: n.options.NodeName, clusterID: n.options.ClusterID, address: n.options.NodeIP, version: n.serverVersion,
+		name: n.options.NodeName, clusterID: n.options.ClusterID, address: n.options.NodeIP, port: n.options.KubeletPort, version: n.serverVersion,
 		extraLabels: n.options.ExtraLabels, extraAnnotations: n.options.ExtraAnnotations, reach: state, reachMessage: message,
 		checkNetwork: n.options.CheckNetwork,
 	}

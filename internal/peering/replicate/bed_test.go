@@ -32,6 +32,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/crds"
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
@@ -64,7 +65,7 @@ func newBed(t *testing.T) *bed {
 	t.Helper()
 	b := &bed{t: t, scheme: runtime.NewScheme()}
 	b.hereConfig, b.thereConfig = kubetest.SharedPair(t)
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
 		b.must(add(b.scheme))
 	}
 	b.here, b.there = b.client(b.hereConfig), b.client(b.thereConfig)
@@ -129,6 +130,8 @@ func (b *bed) tenant() {
 	b.must(b.there.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"sharing.liqo.io"}, Resources: []string{"resourceslices"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}},
 		{APIGroups: []string{"sharing.liqo.io"}, Resources: []string{"resourceslices/status"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"virtualkubelet.liqo.io"}, Resources: []string{"namespacemaps"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}},
+		{APIGroups: []string{"virtualkubelet.liqo.io"}, Resources: []string{"namespacemaps/status"}, Verbs: []string{"get"}},
 		{APIGroups: []string{"net.liqo.io"}, Resources: []string{"networkconfigs"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}},
 		{APIGroups: []string{"net.liqo.io"}, Resources: []string{"networkconfigs/status"}, Verbs: []string{"get", "patch", "update"}},
 	}}))

@@ -8,6 +8,7 @@ import (
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
 // kind is one kind of object that crosses. The two functions decide what crosses and do nothing else.
@@ -52,6 +53,22 @@ func catalog(o Options) []kind {
 			},
 		},
 	}
+	kinds = append(kinds, kind{
+		name: "NamespaceMap",
+		held: true, optional: true,
+		object: func() client.Object { return &vkv1alpha1.NamespaceMap{} },
+		list:   func() client.ObjectList { return &vkv1alpha1.NamespaceMapList{} },
+		check:  namespacesCheck,
+		there: func(original client.Object, copied meta) runtime.ApplyConfiguration {
+			return namespacesThere(original.(*vkv1alpha1.NamespaceMap), copied)
+		},
+		here: func(original, copied client.Object) runtime.ApplyConfiguration {
+			if config := namespacesHere(original.(*vkv1alpha1.NamespaceMap), copied.(*vkv1alpha1.NamespaceMap)); config != nil {
+				return config
+			}
+			return nil
+		},
+	})
 	if o.Network {
 		kinds = append(kinds, kind{
 			name:   "NetworkConfig",

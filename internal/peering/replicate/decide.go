@@ -30,8 +30,10 @@ func copied(original metav1.Object, origin, namespace string) meta {
 	to.labels[labels.Replication] = no
 	to.labels[labels.Replicated] = yes
 	to.labels[labels.OriginID] = origin
-	if _, ok := to.labels[labels.ClusterID]; ok {
-		to.labels[labels.ClusterID] = origin // where the copy is, that is the peer
+	for _, peer := range []string{labels.ClusterID, labels.RemoteClusterID} {
+		if _, ok := to.labels[peer]; ok {
+			to.labels[peer] = origin // where the copy is, that is the peer
+		}
 	}
 	// The two speak of the original only.
 	delete(to.annotations, corev1.LastAppliedConfigAnnotation)

@@ -116,6 +116,22 @@ func (b *bed) answer(at client.Client, name, network string) {
 	})
 }
 
+// untilAnswered answers each spec of the copy, as the network controllers do: where both clusters carry, the slower one may bring back the
+// spec before the last for a moment.
+func (b *bed) untilAnswered(from, to client.Client, name, network string) {
+	b.t.Helper()
+	kubetest.Eventually(b.t, "the answer "+network, func() error {
+		copied := b.config(to, name)
+		if copied.Status.ObservedGeneration != copied.Generation || copied.Status.PodCIDRNAT != network {
+			b.answer(to, name, network)
+		}
+		if original := b.config(from, name); !answered(network)(original) {
+			return fmt.Errorf("the original is %+v, the copy %+v", original, copied)
+		}
+		return nil
+	})
+}
+
 func answered(network string) func(*netv1alpha1.NetworkConfig) bool {
 	return func(config *netv1alpha1.NetworkConfig) bool {
 		status := config.Status
@@ -144,8 +160,7 @@ func (b *bed) exchange(from, to client.Client, origin, receiver, name string) {
 	if original := b.config(from, name); len(original.Finalizers) > 0 || original.Status.Processed {
 		b.t.Errorf("the original: %+v", original)
 	}
-	b.answer(to, name, "10.1.0.0/16")
-	b.untilConfig(from, name, "the answer", answered("10.1.0.0/16"))
+	b.untilAnswered(from, to, name, "10.1.0.0/16")
 
 	// Three changes of the spec make the generations differ, if a copy misses one; the answer to the old spec is none to the new.
 	for i := range 3 {
@@ -155,8 +170,7 @@ func (b *bed) exchange(from, to client.Client, origin, receiver, name string) {
 	if original := b.config(from, name); original.Status.ObservedGeneration == original.Generation {
 		b.t.Error("answered before the receiver saw the new spec")
 	}
-	b.answer(to, name, "10.2.0.0/16")
-	b.untilConfig(from, name, "the answer to the new spec", answered("10.2.0.0/16"))
+	b.untilAnswered(from, to, name, "10.2.0.0/16")
 }
 
 func (b *bed) remove(at client.Client, name string) {

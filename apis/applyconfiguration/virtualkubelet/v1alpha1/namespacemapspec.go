@@ -11,6 +11,10 @@ package v1alpha1
 type NamespaceMapSpecApplyConfiguration struct {
 	// DesiredMapping is from local to remote namespace names.
 	DesiredMapping map[string]string `json:"desiredMapping,omitempty"`
+	// WithoutAPIServer are the local namespaces whose pods, in the provider, get no tokens for the API server of the consumer and are not
+	// told where it is. It is for the consumer's own virtual kubelet, which learns of a namespace and of this at once; the copy at the
+	// provider does not have it.
+	WithoutAPIServer []string `json:"withoutAPIServer,omitempty"`
 }
 
 // NamespaceMapSpecApplyConfiguration constructs a declarative configuration of the NamespaceMapSpec type for use with
@@ -29,6 +33,16 @@ func (b *NamespaceMapSpecApplyConfiguration) WithDesiredMapping(entries map[stri
 	}
 	for k, v := range entries {
 		b.DesiredMapping[k] = v
+	}
+	return b
+}
+
+// WithWithoutAPIServer adds the given value to the WithoutAPIServer field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the WithoutAPIServer field.
+func (b *NamespaceMapSpecApplyConfiguration) WithWithoutAPIServer(values ...string) *NamespaceMapSpecApplyConfiguration {
+	for i := range values {
+		b.WithoutAPIServer = append(b.WithoutAPIServer, values[i])
 	}
 	return b
 }

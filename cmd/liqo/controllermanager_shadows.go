@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"liqo.io/liqo/internal/offloading"
+	"liqo.io/liqo/internal/offloading/shadow"
+	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
+)
+
+// shadowOptions are about what peers wish to run here.
+type shadowOptions struct {
+	podWorkers, sliceWorkers int
+	podSecurity              string
+	enforce                  bool
+	refresh                  time.Duration
+}
+
+// Register adds the flags.
+func (o *shadowOptions) Register(flags *pflag.FlagSet) {
+	flags.IntVar(&o.podWorkers, "shadow-pod-ctrl-workers", 10, "pods of peers that are worked on at the same time")
+	flags.IntVar(&o.sliceWorkers, "shadow-endpointslice-ctrl-workers", 10, "endpoint slices of peers that are worked on at the same time")
+	flags.StringVar(&o.podSecurity, "peer-pod-security", string(shadow.Baseline), "how much of a node pods of peers may reach: baseline (the Pod Security Standard), or privileged (as much as their namespace lets them)")
+	flags.BoolVar(&o.enforce, "enable-resource-enforcement", false, "refuse pods of a peer whose limits, together, are more than it is granted")
+	flags.DurationVar(&o.refresh, "resource-validator-refresh-interval", 5*time.Minute, "after this time what peers use is counted anew")
+}
+
+// Validate refuses what cannot work.
+func (o *shadowOptions) Validate() error {
+	switch {
+	case o.podWorkers < 1 || o.sliceWorkers < 1:
+		return fmt.Errorf("--shadow-pod-ctrl-workers %d and --shadow-endpointslice-ctrl-workers %d must be positive", o.podWorkers, o.sliceWorkers)
+	case o.podSecurity != string(shadow.Baseline) && o.podSecurity != string(shadow.Privileged):
+		return fmt.Errorf("--peer-pod-security %q: want %s or %s", o.podSecurity, shadow.Baseline, shadow.Privileged)
+	case o.refresh <= 0:
+		return fmt.Errorf("--resource-validator-refresh-interval %v must be positive", o.refresh)
+	}
+	return nil
+}
+
+// setup adds controllers and webhook.
+func (o *shadowOptions) setup(mgr manager.Manager, internalNetwork, webhooks bool) error {
+	twins, err := offloading.SetupTwinPeers(mgr)
+	if err != nil {
+		return err
+	}
+	if err := offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{Twins: twins, Level: shadow.Level(o.podSecurity), Workers: o.podWorkers}); err != nil {
+		return err
+	}
+	err = offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{Twins: twins, InternalNetwork: internalNetwork, Workers: o.sliceWorkers})
+	if err != nil || !webhooks {
+		return err
+	}
+	options := offloadingwebhook.ShadowPodOptions{Twins: twins, Level: shadow.Level(o.podSecurity)}
+	if o.enforce {
+		if options.Quota, err = offloadingwebhook.SetupQuota(mgr, twins, o.refresh); err != nil {
+			return err
+		}
+	}
+	offloadingwebhook.RegisterShadowPod(mgr.GetWebhookServer(), mgr.GetScheme(), options)
+	return nil
+}

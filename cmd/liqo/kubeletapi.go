@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"liqo.io/liqo/internal/offloading/caller"
+	"liqo.io/liqo/internal/offloading/reflection"
+	"liqo.io/liqo/internal/offloading/serving"
+	vk "liqo.io/liqo/internal/offloading/virtualkubelet"
+)
+
+// The values of --certificate-type.
+const (
+	certificateKubelet = "kubelet"
+	certificateSelf    = "self-signed"
+)
+
+// kubeletAPIOptions are of the port that the API server calls.
+type kubeletAPIOptions struct {
+	port            uint16
+	certificateType string
+}
+
+// Register adds the flags.
+func (o *kubeletAPIOptions) Register(flags *pflag.FlagSet) {
+	flags.Uint16Var(&o.port, "listen-port", 10250, "port at which the API server reaches logs of pods, and the pods themselves")
+	flags.StringVar(&o.certificateType, "certificate-type", certificateKubelet,
+		"who signs the certificate of that port: kubelet, which is this cluster's signer of kubelets, and until it has answered the process itself; or self-signed")
+}
+
+// Validate refuses what cannot work.
+func (o *kubeletAPIOptions) Validate() error {
+	switch {
+	case o.port == 0:
+		return errors.New("--listen-port must not be 0: the node says where it is")
+	case o.certificateType != certificateKubelet && o.certificateType != certificateSelf:
+		return fmt.Errorf("--certificate-type %q: want %s or %s", o.certificateType, certificateKubelet, certificateSelf)
+	}
+	return nil
+}
+
+// reflected is what the kubelet API has to know of what runs elsewhere.
+type reflected interface {
+	vk.Pairs
+	vk.Pods
+}
+
+// serveKubeletAPI answers the API server until ctx ends.
+func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *virtualKubeletOptions, node *vk.Node, from reflected) error {
+	local, err := vk.NewClient(cfg)
+	if err != nil {
+		return err
+	}
+	address := net.ParseIP(o.node.NodeIP)
+	if address == nil {
+		return fmt.Errorf("--node-ip %q is no address", o.node.NodeIP)
+	}
+	certificate, err := serving.New(serving.Names{Common: "system:node:" + o.node.NodeName, Organization: "system:nodes", IPs: []net.IP{address}})
+	if err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(int(o.api.port)))
+	if err != nil {
+		return fmt.Errorf("port of the kubelet API: %w", err)
+	}
+	api := vk.NewKubelet(vk.KubeletOptions{
+		NodeName: o.node.NodeName, HomeID: o.homeID, RemoteName: o.remoteName, Pairs: from, Pods: from,
+		Provider: vk.NewUplink(local, o.node.Namespace, o.node.ClusterID), Callers: caller.New(local),
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return serving.Serve(ctx, listener, certificate.Get, api) })
+	group.Go(func() error {
+		if o.api.certificateType == certificateKubelet {
+			certificate.KeepSigned(ctx, serving.Request{Client: local, Node: node.Registered, Retry: time.Second})
+		} else {
+			certificate.Keep(ctx)
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// residents are the pods of the node, as the reflection knows them.
+type residents struct{ *reflection.Engine }
+
+// Residents are all of them.
+func (r residents) Residents() (all []vk.Resident) {
+	r.Pods(func(pod *corev1.Pod) {
+		all = append(all, vk.Resident{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID})
+	})
+	return all
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/offloading/caller"
+	agent "liqo.io/liqo/internal/offloading/metricagent"
+	"liqo.io/liqo/internal/offloading/serving"
+)
+
+// metricAgent tells peers what their pods use here.
+func metricAgent() role {
+	return role{name: "metric-agent", short: "Tell peers what their pods use in this cluster", new: func() *cobra.Command {
+		var o metricAgentOptions
+		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
+			return runMetricAgent(cmd.Context(), cfg, &o)
+		})
+	}}
+}
+
+type metricAgentOptions struct {
+	port              uint16
+	certPath, keyPath string
+	insecure          bool
+	namespace         string
+	healthAddress     string
+}
+
+// Register adds the flags.
+func (o *metricAgentOptions) Register(flags *pflag.FlagSet) {
+	flags.Uint16Var(&o.port, "port", 8443, "port at which the API server reaches this aggregated API")
+	flags.StringVar(&o.certPath, "cert-path", "", "file with the TLS certificate, in PEM; if empty, the process signs one itself")
+	flags.StringVar(&o.keyPath, "key-path", "", "file with the key of the TLS certificate, in PEM")
+	flags.BoolVar(&o.insecure, "kubelet-insecure-tls", false, "ask kubelets whose certificates nobody vouches for; whoever is between could take the token of this process, which reads metrics")
+	flags.StringVar(&o.namespace, "namespace", authEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
+	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
+}
+
+// Validate refuses what cannot work.
+func (o *metricAgentOptions) Validate() error {
+	switch {
+	case o.port == 0:
+		return errors.New("--port must not be 0: a Service leads to it")
+	case (o.certPath == "") != (o.keyPath == ""):
+		return errors.New("--cert-path and --key-path go together")
+	}
+	return nil
+}
+
+// runMetricAgent serves until ctx ends.
+func runMetricAgent(ctx context.Context, cfg *rest.Config, o *metricAgentOptions) error {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return err
+	}
+	caches, err := agent.CacheOptions()
+	if err != nil {
+		return err
+	}
+	mgr, err := kubemanager.New(cfg, kubemanager.Options{Scheme: scheme, Namespace: o.namespace, HealthAddress: o.healthAddress, Cache: caches})
+	if err != nil {
+		return err
+	}
+	kubelets, err := rest.TransportFor(agent.KubeletConfig(cfg, o.insecure))
+	if err != nil {
+		return fmt.Errorf("prepare the way to kubelets: %w", err)
+	}
+	certificate, keep, err := o.certificate()
+	if err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(int(o.port)))
+	if err != nil {
+		return fmt.Errorf("port of the aggregated API: %w", err)
+	}
+	served := agent.New(mgr.GetCache(), caller.New(mgr.GetClient()), kubelets)
+	err = errors.Join(
+		agent.Watch(ctx, mgr.GetCache()),
+		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { keep(ctx); return nil })),
+		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return serving.Serve(ctx, listener, certificate, served) })),
+		mgr.AddReadyzCheck("port", healthz.Ping),
+	)
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// certificate is that of the files, or one of the process's own, and what keeps it good.
+func (o *metricAgentOptions) certificate() (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), keep func(context.Context), err error) {
+	if o.certPath != "" {
+		files := &authCertificateFiles{certPath: o.certPath, keyPath: o.keyPath}
+		_, err := files.get(nil) // what cannot work is said at the start
+		return files.get, func(context.Context) {}, err
+	}
+	names := serving.Names{Common: "liqo-metric-agent", DNS: []string{"liqo-metric-agent", "liqo-metric-agent." + o.namespace + ".svc"}}
+	if ip := net.ParseIP(os.Getenv("POD_IP")); ip != nil {
+		names.IPs = []net.IP{ip}
+	}
+	own, err := serving.New(names)
+	if err != nil {
+		return nil, nil, err
+	}
+	return own.Get, own.Keep, nil
+}

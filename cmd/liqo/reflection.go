@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/offloading/reflection"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+// reflectionOptions are of what crosses to the remote cluster, and how.
+type reflectionOptions struct {
+	workers                       map[string]*int
+	labels, annotations           []string
+	disableIPs, noInternalNetwork bool
+	apiServer                     bool
+	apiServerHost, apiServerPort  string
+	// serviceAddress and servicePort are of the Service kubernetes, as Kubernetes tells each pod.
+	serviceAddress, servicePort string
+}
+
+// Register adds the flags.
+func (o *reflectionOptions) Register(flags *pflag.FlagSet) {
+	o.workers = map[string]*int{}
+	defaults := reflection.DefaultWorkers()
+	for _, kind := range slices.Sorted(maps.Keys(defaults)) {
+		o.workers[kind] = flags.Int(kind+"-reflection-workers", defaults[kind], "how many objects of the kind "+kind+" are brought to the remote cluster at once; 0: none are")
+	}
+	flags.StringSliceVar(&o.labels, "labels-not-reflected", nil, "keys of labels that do not cross; KEY* for all that begin so (KEY,...)")
+	flags.StringSliceVar(&o.annotations, "annotations-not-reflected", nil, "keys of annotations that do not cross; KEY* for all that begin so (KEY,...)")
+	flags.BoolVar(&o.disableIPs, "disable-ip-reflection", false, "no address of a pod is told to the other cluster, in either direction, and no EndpointSlices")
+	flags.BoolVar(&o.noInternalNetwork, "disable-internal-network", false, "addresses are the same in both clusters: there is a network between them that is not ours")
+	flags.BoolVar(&o.apiServer, "enable-apiserver-support", false, "pods in the remote cluster have tokens for this cluster's API server, and know where it is")
+	flags.StringVar(&o.apiServerHost, "home-api-server-host", "", "where pods in the remote cluster reach this cluster's API server (default: the Service kubernetes, through the network between the clusters)")
+	flags.StringVar(&o.apiServerPort, "home-api-server-port", "", "the port of that")
+	o.serviceAddress, o.servicePort = os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
+}
+
+// Validate refuses what cannot work.
+func (o *reflectionOptions) Validate() error {
+	for kind, workers := range o.workers {
+		if *workers < 0 || *workers > 1000 {
+			return fmt.Errorf("--%s-reflection-workers %d: want 0 to 1000", kind, *workers)
+		}
+	}
+	if _, err := o.denied(); err != nil {
+		return err
+	}
+	if (o.apiServerHost == "") != (o.apiServerPort == "") {
+		return errors.New("--home-api-server-host and --home-api-server-port belong together: give both or none")
+	}
+	if port, err := strconv.ParseUint(o.apiServerPort, 10, 16); o.apiServerPort != "" && (err != nil || port == 0) {
+		return fmt.Errorf("--home-api-server-port %q: want a port", o.apiServerPort)
+	}
+	return nil
+}
+
+func (o *reflectionOptions) denied() (project.Denied, error) {
+	keys, err := project.ParseKeys(o.labels)
+	if err != nil {
+		return project.Denied{}, fmt.Errorf("--labels-not-reflected: %w", err)
+	}
+	denied := project.Denied{Labels: keys}
+	if denied.Annotations, err = project.ParseKeys(o.annotations); err != nil {
+		return project.Denied{}, fmt.Errorf("--annotations-not-reflected: %w", err)
+	}
+	return denied, nil
+}
+
+// home says how pods over there reach the API server of this cluster; nil if they do not.
+func (o *reflectionOptions) home(translator project.Translator) func() (project.APIServer, error) {
+	address, err := netip.ParseAddr(o.serviceAddress)
+	switch {
+	case !o.apiServer:
+		return nil
+	case o.apiServerHost != "":
+		server := project.APIServer{Enabled: true, Host: o.apiServerHost, Port: o.apiServerPort}
+		return func() (project.APIServer, error) { return server, nil }
+	case o.disableIPs || err != nil || o.servicePort == "":
+		return nil // there is no way that we know of
+	}
+	return func() (project.APIServer, error) {
+		seen, err := translator.Away(address)
+		if err != nil {
+			return project.APIServer{}, fmt.Errorf("%w: %w", project.ErrNoAPIServer, err)
+		}
+		return project.APIServer{Enabled: true, Address: seen, ServicePort: o.servicePort}, nil
+	}
+}
+
+// newReflection prepares what crosses, and what translates addresses for it.
+func newReflection(cfg *rest.Config, o *virtualKubeletOptions) (*reflection.Engine, *translator, error) {
+	denied, err := o.reflection.denied()
+	if err != nil {
+		return nil, nil, err
+	}
+	addresses, err := newTranslator(cfg, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	engine, err := reflection.New(cfg, o.engine(denied, addresses))
+	if err != nil {
+		return nil, nil, err
+	}
+	addresses.changed = engine.Translated
+	return engine, addresses, nil
+}
+
+// engine is what the flags say to the engine.
+func (o *virtualKubeletOptions) engine(denied project.Denied, addresses project.Translator) reflection.Options {
+	peer := discoveryv1alpha1.ClusterIdentity{ClusterID: o.node.ClusterID, ClusterName: o.remoteName}
+	workers := map[string]int{}
+	for kind, count := range o.reflection.workers {
+		workers[kind] = *count
+	}
+	return reflection.Options{
+		Namespace: o.node.Namespace, NamespaceMap: peer.UniqueName(), RemoteName: o.remoteName, HostIP: o.node.NodeIP,
+		Link: project.Link{
+			LocalID: o.homeID, LocalName: o.homeName, RemoteID: o.node.ClusterID, NodeName: o.node.NodeName, Skip: denied,
+		},
+		Workers: workers, ReflectIPs: !o.reflection.disableIPs, Translator: addresses, APIServer: o.reflection.home(addresses),
+	}
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package liqo_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
+	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/offloading"
+	"liqo.io/liqo/internal/offloading/reflection"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/peering/replicate"
+)
+
+const (
+	inMilan    = "liqo-tenant-rome-b1c2d3" // rome's namespace in milan
+	liqoItself = "liqo"
+)
+
+var milan = discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
+
+// side is a cluster with the chart in it, but for its webhooks, which nobody serves.
+type side struct {
+	kubetest.Bed
+	admin *rest.Config
+
+	mu     sync.Mutex
+	denied []string
+	writes map[string]int
+}
+
+func newSide(t *testing.T, admin *rest.Config) *side {
+	t.Helper()
+	s := &side{Bed: kubetest.Bed{T: t, Client: connect(t, admin)}, admin: admin, writes: map[string]int{}}
+	for _, add := range []func(*runtime.Scheme) error{
+		discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme,
+	} {
+		s.Must(add(s.Scheme()))
+	}
+	s.Until("Kubernetes has made its namespaces", func() bool {
+		return s.Get(t.Context(), client.ObjectKey{Name: "kube-system"}, &corev1.Namespace{}) == nil &&
+			s.Get(t.Context(), client.ObjectKey{Name: "kube-node-lease"}, &corev1.Namespace{}) == nil
+	})
+	install(t.Context(), t, s.Client)
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		s.Must(s.Delete(t.Context(), find(t, render(t), kind, "liqo").DeepCopy()))
+	}
+	return s
+}
+
+// as is a service account, whose refusals and writes are noted.
+func (s *side) as(namespace, name string) *rest.Config {
+	cfg := rest.CopyConfig(s.admin)
+	cfg.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+	}
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return s.noting(name, next) })
+	return cfg
+}
+
+func (s *side) noting(name string, next http.RoundTripper) http.RoundTripper {
+	return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(request)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		what := name + ": " + request.Method + " " + request.URL.Path
+		if err == nil && response.StatusCode == http.StatusForbidden {
+			s.denied = append(s.denied, what)
+		}
+		if request.Method != http.MethodGet {
+			s.writes[what]++
+		}
+		return response, err
+	})
+}
+
+// refused are the requests that had no right to, but for those that were before a right had come into force.
+func (s *side) refused() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.denied)
+}
+
+func (s *side) bind(role, namespace string, to rbacv1.Subject) {
+	s.T.Helper()
+	s.Make(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test-" + role}, Subjects: []rbacv1.Subject{to},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+	})
+}
+
+func (s *side) tenant(name, clusterID string) {
+	s.T.Helper()
+	s.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		labels.TenantNamespace: "true", labels.ClusterID: clusterID, labels.AppPartOf: labels.PartOf,
+	}}})
+	s.bind("liqo-controller-manager-tenant", name, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: liqoItself, Name: "liqo-controller-manager"})
+}
+
+// manager runs controllers as the controller manager.
+func (s *side) manager(setups ...func(ctrl.Manager) error) {
+	s.T.Helper()
+	mgr, err := kubemanager.New(s.as(liqoItself, "liqo-controller-manager"), kubemanager.Options{Scheme: s.Scheme(), SkipNameValidation: true})
+	s.Must(err)
+	for _, setup := range setups {
+		s.Must(setup(mgr))
+	}
+	kubetest.Start(s.T, "manager", mgr.Start)
+}
+
+// here says whether there is an object, and reads it.
+func (s *side) here(object client.Object) bool {
+	s.T.Helper()
+	err := s.Get(s.T.Context(), client.ObjectKeyFromObject(object), object)
+	s.Must(client.IgnoreNotFound(err))
+	return err == nil
+}
+
+func (s *side) namespace(name string) {
+	s.T.Helper()
+	s.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}
+
+// lent is what there is in rome when it uses milan.
+func (s *side) lent() {
+	s.T.Helper()
+	s.tenant(milan.TenantNamespace(), milan.ClusterID)
+	s.Make(&discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: milan.ClusterName, Labels: map[string]string{labels.ClusterID: milan.ClusterID}},
+		Spec: discoveryv1alpha1.ForeignClusterSpec{
+			ClusterIdentity: &milan, OutgoingPeeringEnabled: discoveryv1alpha1.PeeringYes, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto, ForeignAuthURL: "https://milan",
+		},
+	})
+	s.Make(&sharingv1alpha1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: milan.TenantNamespace(), Name: "rome", Labels: map[string]string{labels.Replication: "true", labels.ClusterID: milan.ClusterID}},
+		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: "rome-id", ProviderClusterID: milan.ClusterID, NodeName: "liqo-milan"},
+	})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{
+		labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: milan.ClusterID, corev1.LabelHostname: "liqo-milan",
+	}}}
+	s.Make(node)
+	s.EditStatus(node, func() {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test"}}
+	})
+	kubelet := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: milan.TenantNamespace(), Name: "virtual-kubelet"}
+	s.bind("liqo-virtual-kubelet-tenant", milan.TenantNamespace(), kubelet)
+	s.Make(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "liqo-virtual-kubelet-milan"}, Subjects: []rbacv1.Subject{kubelet},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet"},
+	})
+}
+
+// peer is who rome is in milan.
+func (s *side) peer() remote.Identity {
+	s.T.Helper()
+	s.tenant(inMilan, "rome-id")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: inMilan, Name: "liqo-peer"}}
+	s.Make(account)
+	s.bind("liqo-remote-peering-basic", inMilan, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: inMilan, Name: account.Name})
+	token := &authenticationv1.TokenRequest{}
+	s.Must(s.SubResource("token").Create(s.T.Context(), account, token))
+	now := time.Now().UTC().Truncate(time.Second)
+	identity, err := remote.ParseIdentity(remote.Identity{
+		Namespace: inMilan, APIServerURL: s.admin.Host, APIServerCA: s.admin.CAData, Token: token.Status.Token, RenewAt: now.Add(30 * time.Minute), ExpiresAt: now.Add(time.Hour),
+	}.Data())
+	s.Must(err)
+	return identity
+}
+
+// reflect is the virtual kubelet's part.
+func (s *side) reflect(far *side, identity remote.Identity) {
+	s.T.Helper()
+	engine, err := reflection.New(s.as(milan.TenantNamespace(), "virtual-kubelet"), reflection.Options{
+		Namespace: milan.TenantNamespace(), NamespaceMap: milan.UniqueName(), RemoteName: milan.ClusterName, HostIP: "10.0.0.9",
+		Link: project.Link{LocalID: "rome-id", LocalName: "rome", RemoteID: milan.ClusterID, NodeName: "liqo-milan"},
+		APIServer: func() (project.APIServer, error) {
+			return project.APIServer{Enabled: true, Host: "api.rome.example", Port: "6443"}, nil
+		},
+	})
+	s.Must(err)
+	connection, err := remote.NewConnection(identity, runtime.NewScheme())
+	s.Must(err)
+	shared := connection.HTTPClient()
+	shared.Transport = far.noting("virtual-kubelet of rome", shared.Transport)
+	kubetest.Start(s.T, "reflection", engine.Run)
+	engine.Reached(connection, true)
+	s.T.Cleanup(connection.Reset)
+}
+
+// TestPodElsewhere: with the roles and policies of the chart, and nothing else, a namespace extends to another cluster, and a pod in it runs
+// there until it is deleted here.
+func TestPodElsewhere(t *testing.T) {
+	home, away := kubetest.Pair(t)
+	rome, there := newSide(t, home), newSide(t, away)
+	identity := there.peer()
+	there.manager(
+		func(mgr ctrl.Manager) error { return offloading.SetupTwins(mgr, liqoItself) },
+		func(mgr ctrl.Manager) error {
+			twins, err := offloading.SetupTwinPeers(mgr)
+			if err != nil {
+				return err
+			}
+			return offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{Twins: twins, Level: shadow.Baseline, Workers: 10})
+		},
+	)
+	rome.lent()
+	var link *replicate.Replicator
+	rome.manager(offloading.SetupNamespaceMap,
+		func(mgr ctrl.Manager) error {
+			return offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}})
+		},
+		func(mgr ctrl.Manager) (err error) {
+			link, err = replicate.New(mgr, replicate.Options{LocalClusterID: "rome-id", ProbeInterval: time.Second, RetryInterval: 50 * time.Millisecond})
+			return err
+		},
+	)
+	rome.Must(link.Connect(t.Context(), replicate.Peer{ClusterID: milan.ClusterID, LocalNamespace: milan.TenantNamespace(), Identity: identity}))
+	rome.reflect(there, identity)
+
+	rome.namespace("shop")
+	rome.Make(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "default"}})
+	wish := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}}
+	rome.Make(wish)
+	rome.Until("the namespace is offloaded", func() bool {
+		rome.Read(wish)
+		return wish.Status.OffloadingPhase == "Ready"
+	})
+	twin := wish.Status.RemoteNamespaceName
+
+	rome.Make(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}, Data: map[string]string{"a": "b"}})
+	rome.Make(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "password"}, StringData: map[string]string{"a": "b"}})
+	rome.Make(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}})
+	for _, object := range []client.Object{
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "settings"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "password"}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "web"}},
+	} {
+		there.Until(object.GetName()+" has crossed", func() bool { return there.here(object) })
+	}
+	followPod(rome, there, twin)
+	for _, one := range []*side{rome, there} {
+		if refused := one.refused(); len(refused) > 0 {
+			t.Errorf("refused: %s", strings.Join(refused, "\n"))
+		}
+	}
+}
+
+// followPod plays the scheduler of the one cluster, and scheduler, kubelet and garbage collector of the other.
+func followPod(rome, there *side, twin string) {
+	t := rome.T
+	t.Helper()
+	local := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{NodeName: "liqo-milan", Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+	}
+	rome.Make(local)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "web"}}
+	there.Until("the pod is there", func() bool { return there.here(pod) })
+	if pod.Labels[labels.Origin] != "rome-id" || pod.Labels["app"] != "web" || pod.Annotations[labels.Fence] != string(local.UID) {
+		t.Errorf("%+v", pod.ObjectMeta)
+	}
+	there.Must(there.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "worker"}}))
+	now := metav1.Now()
+	there.EditStatus(pod, func() {
+		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &now
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Image: "web:1", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}}}
+	})
+	rome.Until("the local pod is Ready", func() bool {
+		rome.Read(local)
+		return local.Status.Phase == corev1.PodRunning && local.Labels[labels.ShadowPod] == "true" && slices.ContainsFunc(local.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+	})
+
+	// Deleted over there, it comes back, and here it goes on.
+	first := pod.UID
+	there.Must(there.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	there.Until("the pod is there again", func() bool { return there.here(pod) && pod.UID != first })
+	rome.Read(local)
+	if local.Status.Phase == corev1.PodFailed || local.Status.Phase == corev1.PodSucceeded {
+		t.Errorf("its phase is %s", local.Status.Phase)
+	}
+
+	// Deleted here, it ends over there first.
+	wish := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "web"}}
+	there.Read(wish)
+	rome.Must(rome.Delete(t.Context(), local))
+	there.Until("the wish is being deleted", func() bool { return !there.here(wish) || wish.DeletionTimestamp != nil })
+	if !controllerutil.ContainsFinalizer(wish, metav1.FinalizerDeleteDependents) || !rome.here(local) {
+		t.Errorf("the name is free before the pod is gone: %+v", wish.ObjectMeta)
+	}
+	if there.here(pod) {
+		there.Must(client.IgnoreNotFound(there.Delete(t.Context(), pod, client.GracePeriodSeconds(0))))
+	}
+	there.Until("the pod is gone", func() bool { return !there.here(pod) })
+	there.Edit(wish, func() { controllerutil.RemoveFinalizer(wish, metav1.FinalizerDeleteDependents) })
+	rome.Until("the local pod is gone", func() bool { return !rome.here(local) })
+}

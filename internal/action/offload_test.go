@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/remote"
+)
+
+// plays sets the status as the controllers would, as soon as there is an object that fits.
+func plays(ctx context.Context, c client.Client, namespace string, phase offloadingv1alpha1.OffloadingPhase, fits func(*offloadingv1alpha1.NamespaceOffloading) bool) {
+	for ctx.Err() == nil {
+		var one offloadingv1alpha1.NamespaceOffloading
+		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "offloading"}, &one)
+		if err == nil && (fits == nil || fits(&one)) {
+			one.Status = offloadingv1alpha1.NamespaceOffloadingStatus{
+				OffloadingPhase: phase, ObservedGeneration: one.Generation,
+				RemoteNamespacesConditions: map[string]offloadingv1alpha1.RemoteNamespaceConditions{"milan-1": {
+					{Type: offloadingv1alpha1.ConditionReady, Status: corev1.ConditionFalse, Reason: "CreationLoopBackOff", Message: "namespace is taken"},
+				}},
+			}
+			if c.Status().Update(ctx, &one) == nil {
+				return
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func testOffload(t *testing.T, config *rest.Config) {
+	c := installed(t, config)
+	ensure(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	o := OffloadOptions{Namespace: "shop", PodOffloadingStrategy: "LocalAndRemote", NamespaceMappingStrategy: "DefaultName", Timeout: 15 * time.Second}
+	for _, test := range []struct {
+		what   string
+		change func()
+		phase  offloadingv1alpha1.OffloadingPhase
+		want   []string
+		err    string
+	}{
+		{"new", func() { o.Selectors = []string{"region=europe", "cheap"} }, "Ready", []string{`INFO Offloading of namespace "shop" correctly enabled`, "INFO Offloading completed successfully"}, ""},
+		{"again, without a selector", func() { o.Selectors = nil }, "NoClusterSelected", []string{"correctly enabled", "WARN Offloading completed, but no cluster was selected"}, ""},
+		{"more restrictive", func() { o.PodOffloadingStrategy = "Remote" }, "Ready", []string{"WARN The pod offloading strategy", "WARN Existing pods", "completed successfully"}, ""},
+		{"all failed", func() { o.PodOffloadingStrategy = "LocalAndRemote" }, "AllFailed", nil, "AllFailed: milan-1: namespace is taken (CreationLoopBackOff)"},
+		{"one failed", func() { o.Selectors = []string{"cheap"} }, "SomeFailed", nil, "SomeFailed"},
+		{"too long", func() { o.Selectors, o.Timeout = nil, time.Second }, "InProgress", nil, "was not complete after 1s, it is InProgress"},
+		{"another mapping", func() { o.NamespaceMappingStrategy = "EnforceSameName" }, "Ready", nil, "cannot be changed"},
+		{"no such namespace", func() { o.Namespace = "nowhere" }, "Ready", nil, `namespace "nowhere" cannot be offloaded`},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			var before offloadingv1alpha1.NamespaceOffloading
+			_ = c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "offloading"}, &before)
+			test.change()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go plays(ctx, c, "shop", test.phase, func(one *offloadingv1alpha1.NamespaceOffloading) bool { return one.Generation > before.Generation })
+			progress := &recorder{}
+			err := Offload(t.Context(), c, o, progress)
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Fatalf("%v, want %q", err, test.err)
+			}
+			for _, line := range test.want {
+				if !strings.Contains(progress.text(), line) {
+					t.Errorf("it says\n%s\nand not %q", progress.text(), line)
+				}
+			}
+			var now offloadingv1alpha1.NamespaceOffloading
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "offloading"}, &now); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(now.Spec.ClusterSelector.NodeSelectorTerms); test.err == "" && got != len(o.Selectors) {
+				t.Errorf("%d terms of %v", got, o.Selectors)
+			}
+		})
+	}
+	var one offloadingv1alpha1.NamespaceOffloading
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "offloading"}, &one); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(t.Context(), &one); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lends plays a provider that has a twin of namespace shop. It is this very cluster: what is there is known by the identity alone, which is
+// returned as the Secret that is still to be made.
+func lends(t *testing.T, c client.Client, config *rest.Config, peer string, labelled map[string]string) (identity remote.Identity, secret *corev1.Secret) {
+	t.Helper()
+	tenant, twin, id := "liqo-tenant-"+peer, "shop-rome-"+peer, peer+"-id"
+	for _, name := range []string{"shop", tenant, twin} {
+		ensure(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "liqo-peer"}}
+	create(t, c, account)
+	meta := metav1.ObjectMeta{Namespace: twin, Name: tenant}
+	create(t, c, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims"}, Verbs: []string{"list"}},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses"}, Verbs: []string{"list"}},
+	}})
+	create(t, c, &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: tenant},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: tenant, Name: "liqo-peer"}},
+	})
+	token := &authenticationv1.TokenRequest{}
+	if err := c.SubResource("token").Create(t.Context(), account, token); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	identity = remote.Identity{
+		Namespace: tenant, APIServerURL: config.Host, APIServerCA: config.CAData,
+		Token: token.Status.Token, RenewAt: now.Add(30 * time.Minute), ExpiresAt: now.Add(time.Hour),
+	}
+	mapped := &vkv1alpha1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: peer, Labels: map[string]string{labels.Replication: "true", labels.RemoteID: id}},
+		Spec:       vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": twin}},
+	}
+	create(t, c, mapped)
+	mapped.Status.CurrentMapping = map[string]vkv1alpha1.RemoteNamespaceStatus{
+		"shop": {RemoteNamespace: twin, Phase: vkv1alpha1.MappingAccepted}, "other": {RemoteNamespace: "x", Phase: vkv1alpha1.MappingAccepted},
+	}
+	if err := c.Status().Update(t.Context(), mapped); err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-" + peer, Labels: map[string]string{
+		labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: id, corev1.LabelHostname: "liqo-" + peer,
+	}}}
+	maps.Copy(node.Labels, labelled)
+	create(t, c, node)
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	if err := c.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	return identity, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: remote.SecretName(id)}, Data: identity.Data()}
+}
+
+// testNarrow: a selector that gives clusters up is weighed as the end of the offloading, for those clusters alone.
+func testNarrow(t *testing.T, config *rest.Config) {
+	c := installed(t, config)
+	_, secret := lends(t, c, config, "siena-1", map[string]string{"region": "europe", "tier": "gold"})
+	lends(t, c, config, "turin-1", map[string]string{"region": "europe", "tier": "spot"}) // stays: it is not even looked at, which would fail
+	key := client.ObjectKey{Namespace: "shop", Name: "offloading"}
+	create(t, c, &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+
+	run := func(force bool, selectors ...string) (text string, changed bool, err error) {
+		t.Helper()
+		var before, after offloadingv1alpha1.NamespaceOffloading
+		if err := c.Get(t.Context(), key, &before); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go plays(ctx, c, "shop", "Ready", func(one *offloadingv1alpha1.NamespaceOffloading) bool {
+			return one.Generation > before.Generation
+		})
+		progress := &recorder{}
+		err = Offload(t.Context(), c, OffloadOptions{
+			Namespace: "shop", PodOffloadingStrategy: "LocalAndRemote", NamespaceMappingStrategy: "DefaultName",
+			Selectors: selectors, LiqoNamespace: testNamespace, Timeout: 15 * time.Second, Force: force,
+		}, progress)
+		if err := c.Get(t.Context(), key, &after); err != nil {
+			t.Fatal(err)
+		}
+		if text = progress.text(); strings.Contains(text, "turin") || err != nil && strings.Contains(err.Error(), "turin") {
+			t.Errorf("it speaks of a cluster that stays: %v\n%s", err, text)
+		}
+		return text, after.Generation != before.Generation, err
+	}
+	stays := func(what string, selectors ...string) {
+		t.Helper()
+		if text, _, err := run(false, selectors...); err != nil || strings.Contains(text, "siena-1") {
+			t.Errorf("%s gives nothing up, and it says: %v\n%s", what, err, text)
+		}
+	}
+	// refused tries what loses siena, by force in the end, and takes siena back.
+	refused := func(what, want string, selectors ...string) {
+		t.Helper()
+		_, changed, err := run(false, selectors...)
+		if err == nil || changed || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--force") {
+			t.Errorf("%s: changed %t, %v, want %q", what, changed, err, want)
+		}
+		text, changed, err := run(true, selectors...)
+		if err != nil || !changed || !strings.Contains(text, "WARN cluster siena-1, namespace shop-rome-siena-1: "+want) {
+			t.Errorf("%s, forced: changed %t, %v\n%s", what, changed, err, text)
+		}
+		stays("all clusters")
+	}
+	stays("a selector that fits", "region=europe")
+	stays("another one that fits", "region=europe,tier in (gold,spot)")
+	stays("one of two that fits", "tier=gold", "tier=spot")
+	refused("without an identity", "it cannot be looked at from here", "tier=spot")
+
+	create(t, c, secret)
+	at := func(name string, marks map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "shop-rome-siena-1", Name: name, Labels: marks}
+	}
+	create(t, c, &corev1.ConfigMap{ObjectMeta: at("copy", map[string]string{labels.Origin: localID})})
+	text, changed, err := run(false, "tier=spot")
+	for _, line := range []string{
+		"WARN Cluster siena-1 would no longer be chosen, and its namespace shop-rome-siena-1 be deleted",
+		"INFO To be deleted in cluster siena-1, namespace shop-rome-siena-1: 1 ConfigMap", "INFO Offloading completed successfully",
+	} {
+		if err != nil || !changed || !strings.Contains(text, line) {
+			t.Errorf("copies may go: changed %t, %v\n%s\nand not %q", changed, err, text, line)
+		}
+	}
+	stays("all clusters")
+	create(t, c, &corev1.ConfigMap{ObjectMeta: at("theirs", nil)})
+	refused("somebody else's", "what this cluster has not put there: ConfigMap theirs", "tier=spot")
+	create(t, c, &corev1.PersistentVolumeClaim{ObjectMeta: at("data", nil), Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}},
+	}})
+	refused("a volume", "volumes (PersistentVolumeClaims) data", "tier=spot")
+
+	var node corev1.Node
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo-siena-1"}, &node); err != nil {
+		t.Fatal(err)
+	}
+	delete(node.Labels, corev1.LabelHostname)
+	if err := c.Update(t.Context(), &node); err != nil {
+		t.Fatal(err)
+	}
+	refused("labels that are not known", "what this cluster has not put there", "region=europe")
+
+	var mapped vkv1alpha1.NamespaceMap
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-siena-1", Name: "siena-1"}, &mapped); err != nil {
+		t.Fatal(err)
+	}
+	mapped.Spec.DesiredMapping = nil
+	if err := c.Update(t.Context(), &mapped); err != nil {
+		t.Fatal(err)
+	}
+	stays("what was given up before", "tier=spot")
+}
+
+// testUnoffload: copies may go, what is more only by force, and so what cannot be looked at.
+func testUnoffload(t *testing.T, config *rest.Config) {
+	c := installed(t, config)
+	const twin = "shop-rome-milan-1"
+	identity, secret := lends(t, c, config, "milan-1", nil)
+	ours := map[string]string{labels.Origin: localID}
+	at := func(name string, marks map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: twin, Name: name, Labels: marks}
+	}
+	create(t, c, &corev1.ConfigMap{ObjectMeta: at("kube-root-ca.crt", nil)})
+	create(t, c, &corev1.ConfigMap{ObjectMeta: at("one", ours)})
+	create(t, c, &corev1.ConfigMap{ObjectMeta: at("two", ours)})
+	create(t, c, &corev1.Secret{ObjectMeta: at("secret", ours), StringData: map[string]string{"key": "do-not-say-this"}})
+
+	run := func(o UnoffloadOptions) (string, error) {
+		t.Helper()
+		wish := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}}
+		if err := client.IgnoreAlreadyExists(c.Create(t.Context(), wish)); err != nil {
+			t.Fatal(err)
+		}
+		progress := &recorder{}
+		o.Namespace, o.LiqoNamespace, o.Timeout = "shop", testNamespace, 15*time.Second
+		err := Unoffload(t.Context(), c, o, progress)
+		if strings.Contains(progress.text(), "do-not-say-this") || err != nil && strings.Contains(err.Error(), identity.Token) {
+			t.Error("it tells secrets")
+		}
+		gone := c.Get(t.Context(), client.ObjectKeyFromObject(wish), wish) != nil
+		if gone != (err == nil) {
+			t.Errorf("error %v, gone: %t", err, gone)
+		}
+		return progress.text(), err
+	}
+	refused := func(what, want string) {
+		t.Helper()
+		if _, err := run(UnoffloadOptions{}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--force") {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+		text, err := run(UnoffloadOptions{Force: true})
+		if err != nil || !strings.Contains(text, "WARN") || !strings.Contains(text, want) {
+			t.Errorf("%s, forced: %v\n%s", what, err, text)
+		}
+	}
+	refused("without an identity", "it cannot be looked at from here")
+	create(t, c, secret)
+	text, err := run(UnoffloadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"INFO To be deleted in cluster milan-1, namespace shop-rome-milan-1: 2 of kind ConfigMap, 1 Secret", `INFO Offloading of namespace "shop" correctly disabled`, "INFO Unoffloading completed successfully",
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("it says\n%s\nand not %q", text, line)
+		}
+	}
+	if _, err := run(UnoffloadOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	foreign := &corev1.ConfigMap{ObjectMeta: at("theirs", map[string]string{labels.Origin: "turin-id"})}
+	create(t, c, foreign)
+	refused("somebody else's", "what this cluster has not put there: ConfigMap theirs")
+	if err := c.Delete(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: at("data", ours), Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}},
+	}}
+	create(t, c, claim)
+	refused("a volume", "volumes (PersistentVolumeClaims) data")
+	if err := c.Delete(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	identity.APIServerURL = "https://127.0.0.1:1"
+	secret.Data = identity.Data()
+	if err := c.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	refused("a dead provider", "it cannot be looked at from here")
+
+	err = Unoffload(t.Context(), c, UnoffloadOptions{Namespace: "shop", LiqoNamespace: testNamespace, Timeout: time.Second}, &recorder{})
+	if err == nil || !strings.Contains(err.Error(), `namespace "shop" is not offloaded`) {
+		t.Errorf("not offloaded: %v", err)
+	}
+	held := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading", Finalizers: []string{"example.com/held"}}}
+	create(t, c, held)
+	err = Unoffload(t.Context(), c, UnoffloadOptions{Namespace: "shop", LiqoNamespace: testNamespace, Timeout: time.Second, Force: true}, &recorder{})
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "was not gone in the other clusters after 1s") {
+		t.Errorf("held: %v", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(held), held); err != nil {
+		t.Fatal(err)
+	}
+	held.Finalizers = nil
+	if err := c.Update(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+}

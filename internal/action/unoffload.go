@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+)
+
+// UnoffloadOptions say which namespace to take back.
+type UnoffloadOptions struct {
+	Namespace string
+	// LiqoNamespace is where Liqo is installed.
+	LiqoNamespace string
+	// Timeout bounds all of it.
+	Timeout time.Duration
+	// Force also destroys volumes, and what somebody else made over there or what cannot be looked at.
+	Force bool
+}
+
+// Unoffload takes a namespace back from other clusters, and waits until it is gone there. What is in its twins is lost; it refuses if that
+// is more than what it has put there itself.
+func Unoffload(ctx context.Context, c client.WithWatch, o UnoffloadOptions, p Progress) error {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	p.Start(fmt.Sprintf("Looking at what namespace %q has in other clusters", o.Namespace))
+	found, err := offloadingOf(ctx, c, o.Namespace)
+	if err != nil {
+		p.Stop()
+		return err
+	}
+	if found == nil {
+		p.Stop()
+		return fmt.Errorf("namespace %q is not offloaded; those that are: kubectl get namespaceoffloadings -A", o.Namespace)
+	}
+	if found.DeletionTimestamp == nil {
+		lost, err := heldTwins(ctx, c, o.Namespace)
+		if err == nil {
+			err = weigh(ctx, c, loss{o.Namespace, o.LiqoNamespace, o.Force}, lost, p)
+		}
+		if err != nil {
+			p.Stop()
+			return err
+		}
+		err = retry(ctx, func(ctx context.Context) error {
+			return client.IgnoreNotFound(c.Delete(ctx, found, sameObject(found.UID)))
+		})
+		if err != nil && !apierrors.IsConflict(err) {
+			p.Stop()
+			return fmt.Errorf("unoffload namespace %q: %w", o.Namespace, err)
+		}
+	}
+	p.Done(fmt.Sprintf("Offloading of namespace %q correctly disabled", o.Namespace))
+	p.Start(fmt.Sprintf("Waiting until the remote namespaces of %q are gone", o.Namespace))
+	last := found
+	err = Follow(ctx, c, &offloadingv1alpha1.NamespaceOffloadingList{}, func(all []offloadingv1alpha1.NamespaceOffloading) (bool, error) {
+		if len(all) == 0 || all[0].UID != found.UID {
+			return true, nil
+		}
+		last = &all[0]
+		return false, nil
+	}, client.InNamespace(o.Namespace), client.MatchingFields{"metadata.name": found.Name})
+	if err != nil {
+		p.Stop()
+		if errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("namespace %q was not gone in the other clusters after %s: %s; it goes on by itself, see: kubectl -n %[1]s describe namespaceoffloading (%[4]w)",
+				o.Namespace, o.Timeout, unready(last), err)
+		}
+		return fmt.Errorf("wait until namespace %q is gone in the other clusters: %w", o.Namespace, err)
+	}
+	p.Done("Unoffloading completed successfully")
+	return nil
+}

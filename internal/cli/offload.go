@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/internal/action"
+)
+
+const (
+	offloadTimeout   = 20 * time.Second
+	unoffloadTimeout = 2 * time.Minute
+)
+
+func newOffload(f *Factory) *cobra.Command {
+	cmd := &cobra.Command{Use: "offload", Short: "Let a namespace extend to other clusters", Args: cobra.NoArgs, RunE: wantsResource("offload")}
+	cmd.AddCommand(newOffloadNamespace(f))
+	return cmd
+}
+
+// wantsResource answers a command without its second word.
+func wantsResource(verb string) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		return fmt.Errorf("%s what? Try: %s namespace NAME", verb, cmd.CommandPath())
+	}
+}
+
+func newOffloadNamespace(f *Factory) *cobra.Command {
+	o := action.OffloadOptions{}
+	output := ""
+	cmd := &cobra.Command{
+		Use: "namespace NAME", Aliases: []string{"ns"}, Short: "Let pods of a namespace run in other clusters",
+		Long: f.text("Let pods of a namespace run in other clusters. Each chosen cluster gets a twin of the namespace, with the Services,\n" +
+			"configuration and Secrets that pods need.\n\n" +
+			"Run again, the command changes what was asked for before, but not how remote namespaces are named. A cluster that is no longer\n" +
+			"chosen loses its twin, with all that is in it; pods that ran there fail, and their controllers start others. The command tells\n" +
+			"what will be deleted, and refuses if there are volumes, objects that this cluster has not put there, or if it cannot look:\n" +
+			"for that, this machine must reach the API servers of the other clusters."),
+		Example: f.text(`  # Let the scheduler choose among all clusters, this one included
+  {{name}} offload namespace shop
+
+  # Only in other clusters: those in Europe, and all that are cheap
+  {{name}} offload namespace shop --pod-offloading-strategy Remote -l region=europe -l 'tier in (spot,bronze)'
+
+  # Show what would be applied
+  {{name}} offload namespace shop --output yaml`),
+		Args: oneNamespace, ValidArgsFunction: f.completeOneNamespace,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Namespace, o.LiqoNamespace = args[0], f.namespace()
+			if cmd.Flags().Changed("output") {
+				return printOffloading(f.streams.Out, o, output)
+			}
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			return action.Offload(cmd.Context(), c, o, f.printer)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.PodOffloadingStrategy, "pod-offloading-strategy", "LocalAndRemote", "Where pods may run: LocalAndRemote, Local or Remote")
+	flags.StringVar(&o.NamespaceMappingStrategy, "namespace-mapping-strategy", "DefaultName", "How remote namespaces are named: DefaultName or EnforceSameName")
+	flags.StringArrayVarP(&o.Selectors, "selector", "l", nil, "Labels of the clusters to choose, as for kubectl; repeated, one that fits is enough (default: all clusters)")
+	flags.BoolVar(&o.Force, "force", false, "Also lose, where clusters are no longer chosen, volumes, objects of others, and what cannot be looked at from here")
+	flags.StringVarP(&output, "output", "o", "", "Show the NamespaceOffloading as json or yaml instead of applying it")
+	timeoutFlag(cmd, &o.Timeout, offloadTimeout)
+	for name, values := range map[string][]string{
+		"pod-offloading-strategy": {"LocalAndRemote", "Local", "Remote"}, "namespace-mapping-strategy": {"DefaultName", "EnforceSameName"},
+		"output": {"json", "yaml"}, "selector": nil,
+	} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	return cmd
+}
+
+// printOffloading shows what would be applied. It needs no cluster.
+func printOffloading(to io.Writer, o action.OffloadOptions, format string) error {
+	if format != "json" && format != "yaml" {
+		return fmt.Errorf("unsupported output format %q; want json or yaml", format)
+	}
+	wish, err := o.NamespaceOffloading()
+	if err != nil {
+		return err
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wish)
+	if err != nil {
+		return fmt.Errorf("encode the NamespaceOffloading: %w", err)
+	}
+	// As documented, and as programs expect objects that were not created yet.
+	err = errors.Join(unstructured.SetNestedField(fields, nil, "metadata", "creationTimestamp"), unstructured.SetNestedMap(fields, map[string]any{}, "status"))
+	if err != nil {
+		return fmt.Errorf("encode the NamespaceOffloading: %w", err)
+	}
+	var text []byte
+	if format == "yaml" {
+		text, err = yaml.Marshal(fields)
+	} else if text, err = json.MarshalIndent(fields, "", "    "); err == nil {
+		text = append(text, '\n')
+	}
+	if err != nil {
+		return fmt.Errorf("encode the NamespaceOffloading: %w", err)
+	}
+	_, err = to.Write(text)
+	return err
+}
+
+func newUnoffload(f *Factory) *cobra.Command {
+	cmd := &cobra.Command{Use: "unoffload", Short: "Take a namespace back from other clusters", Args: cobra.NoArgs, RunE: wantsResource("unoffload")}
+	o := action.UnoffloadOptions{}
+	namespace := &cobra.Command{
+		Use: "namespace NAME", Aliases: []string{"ns"}, Short: "Take a namespace back from other clusters",
+		Long: f.text("Take a namespace back from other clusters. Its twins are deleted there, with all that is in them; pods that are still\n" +
+			"wanted are started elsewhere.\n\n" +
+			"The command tells what will be deleted, and refuses if there are volumes, objects that this cluster has not put there, or\n" +
+			"if it cannot look: for that, this machine must reach the API servers of the other clusters."),
+		Example: f.text("  {{name}} unoffload namespace shop"),
+		Args:    oneNamespace, ValidArgsFunction: f.completeOneNamespace,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			o.Namespace, o.LiqoNamespace = args[0], f.namespace()
+			return action.Unoffload(cmd.Context(), c, o, f.printer)
+		},
+	}
+	timeoutFlag(namespace, &o.Timeout, unoffloadTimeout)
+	namespace.Flags().BoolVar(&o.Force, "force", false, "Also lose volumes, objects of others, and what cannot be looked at from here")
+	cmd.AddCommand(namespace)
+	return cmd
+}
+
+// oneNamespace wants the name of one namespace.
+func oneNamespace(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("want the name of one namespace, got %d arguments", len(args))
+	}
+	return nil
+}
+
+func (f *Factory) completeOneNamespace(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return f.completeNamespaces(cmd, args, prefix)
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func request(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// TestInTurns: no namespace has all workers, none waits for all that another one has to do, and nothing is lost.
+func TestInTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)
+		q := InTurns(4)("test", limiter)
+		defer q.ShutDown()
+		ready := make(chan reconcile.Request, 1)
+		get := func() { // by a worker
+			next, down := q.Get()
+			if !down {
+				ready <- next
+			}
+		}
+		next := func(want reconcile.Request) {
+			t.Helper()
+			go get()
+			synctest.Wait()
+			select {
+			case got := <-ready:
+				if got != want {
+					t.Fatalf("%v, want %v", got, want)
+				}
+			default:
+				t.Fatalf("nothing, want %v; %d wait", want, q.Len())
+			}
+		}
+		for i := range 10 {
+			q.Add(request("a", fmt.Sprint(i)))
+		}
+		q.Add(request("b", "0"))
+		q.Add(request("b", "0")) // once
+		next(request("a", "0"))
+		next(request("b", "0"))
+		next(request("a", "1"))
+		next(request("a", "2"))
+		go get() // three of a is its share
+		synctest.Wait()
+		if len(ready) > 0 || q.Len() != 0 {
+			t.Fatalf("%d ready, %d wait", len(ready), q.Len())
+		}
+		q.Add(request("c", "0"))
+		synctest.Wait()
+		if got := <-ready; got != request("c", "0") {
+			t.Errorf("%v before that of a namespace without workers", got)
+		}
+		q.Add(request("a", "1")) // news while it is worked on
+		q.Done(request("a", "1"))
+		next(request("a", "3"))
+		q.AddRateLimited(request("a", "2"))
+		q.Done(request("a", "2"))
+		for i := range 6 {
+			next(request("a", fmt.Sprint(4+i)))
+			q.Done(request("a", fmt.Sprint(4+i)))
+		}
+		next(request("a", "1"))
+		q.Done(request("a", "1"))
+		go get()
+		synctest.Wait()
+		if len(ready) > 0 {
+			t.Errorf("%v did not wait", <-ready)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := <-ready; got != request("a", "2") {
+			t.Errorf("%v", got)
+		}
+		for _, held := range []reconcile.Request{request("a", "0"), request("a", "2"), request("a", "3"), request("b", "0"), request("c", "0")} {
+			q.Done(held)
+		}
+		if all, ok := q.(*turning); !ok || len(all.turns.lanes) != 0 || len(all.turns.order) != 0 || all.turns.waiting != 0 {
+			t.Errorf("left: %+v", all.turns)
+		}
+	})
+}
+
+// TestAllowance: who has used up what it may takes nothing from the others, and who has not used its share for long is forgotten.
+func TestAllowance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewAllowance(1, 5)
+		count := func(namespace string) (n int) {
+			for range 20 {
+				if a.Allow(namespace) {
+					n++
+				}
+			}
+			return n
+		}
+		if first, again, other := count("a"), count("a"), count("b"); first != 5 || again != 0 || other != 5 {
+			t.Errorf("%d, %d, of another namespace %d", first, again, other)
+		}
+		time.Sleep(2 * time.Second)
+		if got := count("a"); got != 2 {
+			t.Errorf("%d after two seconds", got)
+		}
+		time.Sleep(time.Minute)
+		for i := range mostIdle {
+			a.Allow(fmt.Sprint(i))
+		}
+		if len(a.spent) > mostIdle || a.spent["a"] != nil {
+			t.Errorf("%d known", len(a.spent))
+		}
+	})
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package caller
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/internal/kube/kubetest"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(klog.Background())
+	os.Exit(m.Run())
+}
+
+type tripper func(*http.Request) (*http.Response, error)
+
+func (t tripper) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
+
+func from(token string, certificate []byte, key []byte, header http.Header) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	if header != nil {
+		r.Header = header
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	r.TLS = &tls.ConnectionState{}
+	if certificate != nil {
+		pair, err := tls.X509KeyPair(certificate, key)
+		if err != nil {
+			panic(err) // made by the test
+		}
+		leaf, err := x509.ParseCertificate(pair.Certificate[0])
+		if err != nil {
+			panic(err)
+		}
+		r.TLS.PeerCertificates = []*x509.Certificate{leaf}
+	}
+	return r
+}
+
+// TestCallers: who is known to the API server is known here, and it is asked once.
+func TestCallers(t *testing.T) {
+	admin := kubetest.Cluster(t)
+	var asked atomic.Int32
+	counted := rest.CopyConfig(admin)
+	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return tripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPost {
+				asked.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	api, err := client.New(counted, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "somebody"}}
+	if err := api.Create(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	request := &authenticationv1.TokenRequest{}
+	if err := api.SubResource("token").Create(t.Context(), account, request); err != nil {
+		t.Fatal(err)
+	}
+	callers := New(api)
+	asked.Store(0)
+	for range 3 {
+		user, denied := callers.Direct(from(request.Status.Token, nil, nil, nil))
+		if denied != nil || user.Username != "system:serviceaccount:default:somebody" || !slices.Contains(user.Groups, "system:authenticated") {
+			t.Fatalf("%v %v", user, denied)
+		}
+		if _, denied := callers.Direct(from("made.up", nil, nil, nil)); denied == nil || denied.Code != http.StatusUnauthorized {
+			t.Errorf("a token that is made up: %v", denied)
+		}
+		what := &authorizationv1.ResourceAttributes{Verb: "get", Resource: "nodes", Subresource: "proxy", Name: "x"}
+		if denied := callers.Allow(t.Context(), user, what); denied == nil || denied.Code != http.StatusForbidden || strings.Contains(denied.Error(), request.Status.Token) {
+			t.Errorf("a right that nobody gave: %v", denied)
+		}
+	}
+	if got := asked.Load(); got != 3 {
+		t.Errorf("the API server was asked %d times, want 3: two tokens, one right", got)
+	}
+	// Its certificate is good for the one who has it, and for nobody else: it does not speak for others.
+	user, denied := callers.Direct(from("", admin.CertData, admin.KeyData, nil))
+	if denied != nil || !slices.Contains(user.Groups, "system:masters") {
+		t.Fatalf("%v %v", user, denied)
+	}
+	if denied := callers.Allow(t.Context(), user, &authorizationv1.ResourceAttributes{Verb: "create", Resource: "nodes", Subresource: "proxy"}); denied != nil {
+		t.Errorf("the administrator: %v", denied)
+	}
+	if user, denied := callers.Proxied(from("", admin.CertData, admin.KeyData, http.Header{"X-Remote-User": {"root"}})); denied == nil {
+		t.Errorf("the administrator speaks for %v", user)
+	}
+	for name, r := range map[string]*http.Request{
+		"nothing": from("", nil, nil, nil), "a long token": from(strings.Repeat("x", longestToken+1), nil, nil, nil),
+		"another kind": from("", nil, nil, http.Header{"Authorization": {"Basic YTpi"}}),
+	} {
+		if _, denied := callers.Direct(r); denied == nil || denied.Code != http.StatusUnauthorized {
+			t.Errorf("%s: %v", name, denied)
+		}
+	}
+}
+
+// TestFlood: tokens that are made up cost the API server little, and us a bounded memory.
+func TestFlood(t *testing.T) {
+	admin := kubetest.Cluster(t)
+	config := rest.CopyConfig(admin)
+	config.QPS = -1
+	api, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	callers := New(api)
+	var refused int
+	for i := range 400 {
+		_, denied := callers.Direct(from(fmt.Sprint("made.up.", i), nil, nil, nil))
+		if denied == nil {
+			t.Fatal("somebody who is made up")
+		}
+		if denied.Code == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("each of 400 tokens was asked about")
+	}
+	for i := range 3 * mostAnswers {
+		callers.tokens.put([32]byte{byte(i), byte(i >> 8)}, nil, tokenDeniedTTL)
+	}
+	if got := len(callers.tokens.of); got > mostAnswers {
+		t.Errorf("%d answers are remembered", got)
+	}
+}
+
+// TestAway: without the API server nobody is known, and that is not the fault of who calls.
+func TestAway(t *testing.T) {
+	nowhere, err := client.New(&rest.Config{Host: "https://127.0.0.1:1"}, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	callers := New(nowhere)
+	if _, denied := callers.Direct(from("a.b.c", nil, nil, nil)); denied == nil || denied.Code != http.StatusServiceUnavailable {
+		t.Errorf("%v", denied)
+	}
+	if _, err := callers.source.get(context.Background(), rereadInterval); err == nil {
+		t.Error("authorities from nowhere")
+	}
+}

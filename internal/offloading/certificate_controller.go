@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=list;watch
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kubelet-serving,verbs=approve
+
+const (
+	// addressPatience is how long the address of a pod may take to be known.
+	addressPatience = time.Minute
+	addressRetry    = time.Second
+)
+
+// certificateReconciler says yes or no to certificates that virtual kubelets request, as somebody does for real ones.
+type certificateReconciler struct {
+	client client.Client
+	live   client.Reader
+	now    func() time.Time
+}
+
+// SetupCertificates registers the controller of the certificates of virtual kubelets.
+func SetupCertificates(mgr manager.Manager) error {
+	r := &certificateReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), now: time.Now}
+	open := predicate.NewPredicateFuncs(func(object client.Object) bool {
+		request, ok := object.(*certificatesv1.CertificateSigningRequest)
+		return ok && tenantOf(request) != "" && !decided(request)
+	})
+	err := builder.ControllerManagedBy(mgr).Named("certificate").
+		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(open)).Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up controller of certificates: %w", err)
+	}
+	return nil
+}
+
+// Reconcile looks at one request.
+func (r *certificateReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var csr certificatesv1.CertificateSigningRequest
+	if err := r.client.Get(ctx, request.NamespacedName, &csr); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	namespace := tenantOf(&csr)
+	if namespace == "" || decided(&csr) {
+		return reconcile.Result{}, nil
+	}
+	var slices sharingv1alpha1.ResourceSliceList
+	if err := r.client.List(ctx, &slices, client.InNamespace(namespace), client.MatchingLabels{labels.Replication: "true"}); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list resource slices of %s: %w", namespace, err)
+	}
+	var nodes, addresses []string
+	for i := range slices.Items {
+		nodes = append(nodes, slices.Items[i].Spec.NodeName)
+	}
+	// Asked live: the cache does not keep addresses.
+	var pods corev1.PodList
+	if err := r.live.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{labels.AppName: kubeletName}); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list virtual kubelets of %s: %w", namespace, err)
+	}
+	for i := range pods.Items {
+		if pods.Items[i].Spec.ServiceAccountName != kubeletName {
+			continue
+		}
+		for _, ip := range pods.Items[i].Status.PodIPs {
+			addresses = append(addresses, ip.IP)
+		}
+	}
+	err := judge(&csr, nodes, addresses)
+	if errors.Is(err, errAddress) && r.now().Sub(csr.CreationTimestamp.Time) < addressPatience {
+		return reconcile.Result{RequeueAfter: addressRetry}, nil
+	}
+	return reconcile.Result{}, r.say(ctx, csr.DeepCopy(), err)
+}
+
+// say writes what is decided.
+func (r *certificateReconciler) say(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, wrong error) error {
+	condition := certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "VirtualKubelet",
+		Message: "the virtual kubelet of a virtual node, at its own address", LastUpdateTime: metav1.NewTime(r.now()),
+	}
+	if wrong != nil {
+		condition.Type, condition.Message = certificatesv1.CertificateDenied, wrong.Error()
+	}
+	csr.Status.Conditions = append(csr.Status.Conditions, condition)
+	err := r.client.SubResource("approval").Update(ctx, csr)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // somebody else has decided, and an event is on its way
+	}
+	if err != nil {
+		return fmt.Errorf("decide on certificate request %s: %w", csr.Name, err)
+	}
+	log.FromContext(ctx).Info("certificate request decided", "request", csr.Name, "answer", condition.Type, "why", condition.Message)
+	return nil
+}

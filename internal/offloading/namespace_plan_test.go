@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+)
+
+func TestRemoteName(t *testing.T) {
+	rome := discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}
+	long := strings.Repeat("n", 63)
+	for name, test := range map[string]struct {
+		namespace string
+		strategy  offloadingv1alpha1.NamespaceMappingStrategy
+		local     discoveryv1alpha1.ClusterIdentity
+		want      string
+	}{
+		"as documented":          {"shop", offloadingv1alpha1.DefaultName, rome, "shop-" + rome.UniqueName()},
+		"no strategy":            {"shop", "", rome, "shop-" + rome.UniqueName()},
+		"the same":               {"shop", offloadingv1alpha1.EnforceSameName, rome, "shop"},
+		"the same, long":         {long, offloadingv1alpha1.EnforceSameName, rome, long},
+		"just fits":              {strings.Repeat("n", 51), offloadingv1alpha1.DefaultName, rome, strings.Repeat("n", 51) + "-" + rome.UniqueName()},
+		"one too many":           {strings.Repeat("n", 52), offloadingv1alpha1.DefaultName, rome, strings.Repeat("n", 52) + "-53a6df7d7c"},
+		"much too long":          {long, offloadingv1alpha1.DefaultName, rome, strings.Repeat("n", 52) + "-c5d4d1f4a0"},
+		"cut at a hyphen":        {strings.Repeat("n", 51) + "-nnnnn", offloadingv1alpha1.DefaultName, rome, strings.Repeat("n", 51) + "-"},
+		"cut behind the cluster": {"a", offloadingv1alpha1.DefaultName, discoveryv1alpha1.ClusterIdentity{ClusterID: "x", ClusterName: strings.Repeat("c", 63)}, "a-" + strings.Repeat("c", 50) + "-"},
+	} {
+		got := remoteName(test.namespace, test.strategy, test.local)
+		if hash := strings.TrimPrefix(got, test.want); got != test.want && (len(got) > 63 || len(hash) != 10 || !strings.HasSuffix(test.want, "-")) {
+			// What is cut ends with ten digits, which the rows name only where that adds something.
+			if !(strings.HasPrefix(name, "one too") || strings.HasPrefix(name, "much")) || got[:53] != test.want[:53] || len(got) != 63 {
+				t.Errorf("%s: %s, want %s", name, got, test.want)
+			}
+		}
+	}
+}
+
+// TestRemoteNames: whatever the names are, twins have valid ones, always the same, and no two namespaces share one.
+func TestRemoteNames(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	word := func(most int) string {
+		const letters = "ab-"
+		text := make([]byte, 1+random.IntN(most))
+		for i := range text {
+			text[i] = letters[random.IntN(len(letters))]
+		}
+		text[0], text[len(text)-1] = 'x', 'y'
+		return string(text)
+	}
+	taken := map[string]string{}
+	for range 20_000 {
+		local := discoveryv1alpha1.ClusterIdentity{ClusterID: fmt.Sprint("id-", random.IntN(3)), ClusterName: word(63)}
+		namespace := word(63)
+		name := remoteName(namespace, offloadingv1alpha1.DefaultName, local)
+		if faults := validation.IsDNS1123Label(name); len(faults) > 0 {
+			t.Fatalf("%q for %q of %q: %v", name, namespace, local.ClusterName, faults)
+		}
+		if again := remoteName(namespace, offloadingv1alpha1.DefaultName, local); again != name {
+			t.Fatalf("%q, then %q", name, again)
+		}
+		// One cluster has one name; two of one ID are not.
+		from := namespace + "/" + local.ClusterID + "/" + local.ClusterName
+		if other, is := taken[name]; is && other != from && strings.Split(other, "/")[0] != namespace {
+			t.Fatalf("%q stands for %s and %s", name, other, from)
+		}
+		taken[name] = from
+	}
+}
+
+func twinOf(name, annotation, original string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{labels.RemoteClusterID: "rome-id"},
+		Annotations: map[string]string{labels.ManagedByNamespaceMap: annotation, labels.OriginalName: original},
+	}}
+}
+
+func TestTwinsDecided(t *testing.T) {
+	p := place{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo"}
+	leaving := twinOf("going", p.key(), "going")
+	leaving.DeletionTimestamp = &metav1.Time{}
+	stranger := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}
+	liar := twinOf("liar", p.key(), "liar")
+	liar.Labels[labels.RemoteClusterID] = "turin-id"
+	existing := map[string]*corev1.Namespace{
+		"kept": twinOf("kept", p.key(), "kept"), "old": twinOf("old", p.key(), "old"), "renamed": twinOf("renamed", p.key(), "before"),
+		"earlier": twinOf("earlier", p.tenant+"/before", "earlier"), "moved-1": twinOf("moved-1", p.key(), "moved"), "going": leaving, "stranger": stranger, "liar": liar,
+	}
+	desired := map[string]string{
+		"kept": "kept", "new": "new", "going": "going", "stranger": "stranger", "liar": "liar", "renamed": "renamed", "earlier": "earlier", "moved": "moved-2",
+		"a": "kube-system", "b": "default", "c": "liqo", "d": "liqo-tenant-turin-2", "e": strings.Repeat("x", 64), "f": "Not A Name", "g": "",
+		"h": "liqo-storage", "i": "kube-anything", "twice": "kept", "j": "liqo-demo", "../k": "k", strings.Repeat("l", 64): "l",
+	}
+	wanted, unwanted := twins(p, desired, existing)
+	got := map[string]string{}
+	for _, one := range wanted {
+		got[one.local] = string(one.answer.Phase)
+		if one.create {
+			got[one.local] = "create"
+		}
+		if one.answer.Phase == vkv1alpha1.MappingCreationLoopBackOff && one.answer.Message == "" {
+			t.Errorf("%s is refused without a word", one.local)
+		}
+		if len(one.answer.RemoteNamespace) > 63 {
+			t.Errorf("%s is answered with a name of %d characters", one.local, len(one.answer.RemoteNamespace))
+		}
+	}
+	const refused = "CreationLoopBackOff"
+	want := map[string]string{
+		"kept": "Accepted", "new": "create", "going": "Terminating", "stranger": refused, "liar": refused, "renamed": refused, "earlier": "Terminating", "moved": "Terminating",
+		"a": refused, "b": refused, "c": refused, "d": refused, "e": refused, "f": refused, "g": refused, "h": refused, "i": refused, "twice": refused, "j": "create",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	var names []string
+	for _, one := range unwanted {
+		names = append(names, one.Name)
+	}
+	if diff := cmp.Diff([]string{"earlier", "moved-1", "old", "renamed"}, names); diff != "" {
+		t.Errorf("unwanted (-want +got)\n%s", diff)
+	}
+}
+
+// TestTwinsBounded: however much is asked for, so many are made and so much is answered, and what is there stays.
+func TestTwinsBounded(t *testing.T) {
+	p := place{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo"}
+	desired, existing := map[string]string{}, map[string]*corev1.Namespace{}
+	for i := range 20_000 {
+		name := fmt.Sprintf("n%05d", i)
+		desired[name] = name
+		if i >= 19_900 {
+			existing[name] = twinOf(name, p.key(), name)
+		}
+	}
+	wanted, unwanted := twins(p, desired, existing)
+	made, kept := 0, 0
+	for _, one := range wanted {
+		if one.create {
+			made++
+		} else if one.answer.Phase == vkv1alpha1.MappingAccepted {
+			kept++
+		}
+	}
+	if made != mostTwins-100 || kept != 100 || len(unwanted) != 0 || len(wanted) != mostAnswers {
+		t.Errorf("%d made, %d kept, %d unwanted, %d answers", made, kept, len(unwanted), len(wanted))
+	}
+}
+
+func nodeWith(set map[string]string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{corev1.LabelHostname: "liqo-milan"}}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	for key, value := range set {
+		node.Labels[key] = value
+	}
+	return node
+}
+
+func term(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
+	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+}
+
+// TestChooses: a twin is given up only on what is known for sure.
+func TestChooses(t *testing.T) {
+	europe, born := nodeWith(map[string]string{"region": "europe"}), nodeWith(nil)
+	delete(born.Labels, corev1.LabelHostname)
+	silent := nodeWith(nil)
+	silent.Status.Conditions = nil
+	in := []corev1.NodeSelectorTerm{term("region", corev1.NodeSelectorOpIn, "europe")}
+	asia := []corev1.NodeSelectorTerm{term("region", corev1.NodeSelectorOpIn, "asia")}
+	broken := []corev1.NodeSelectorTerm{term("region", "Sometimes", "asia")}
+	for name, test := range map[string]struct {
+		terms            []corev1.NodeSelectorTerm
+		node             *corev1.Node
+		leaving, deleted bool
+		before           bool
+		want             bool
+	}{
+		"all":                           {node: europe, want: true},
+		"fits":                          {terms: in, node: europe, want: true},
+		"one of two fits":               {terms: append(slices.Clone(asia), in...), node: europe, want: true},
+		"does not fit":                  {terms: asia, node: europe, before: true},
+		"an empty term fits nothing":    {terms: []corev1.NodeSelectorTerm{{}}, node: europe},
+		"no node":                       {terms: in},
+		"no node any more":              {terms: asia, before: true, want: true},
+		"registered again":              {terms: in, node: born, before: true, want: true},
+		"registered for the first time": {terms: in, node: born},
+		"without conditions yet":        {terms: in, node: silent, before: true, want: true},
+		"nonsense":                      {terms: broken, node: europe},
+		"nonsense now":                  {terms: broken, node: europe, before: true, want: true},
+		"draining":                      {node: europe, leaving: true, before: true, want: true},
+		"draining, new":                 {node: europe, leaving: true},
+		"unoffloaded":                   {node: europe, deleted: true, before: true},
+		"unoffloaded while draining":    {node: europe, deleted: true, leaving: true, before: true},
+	} {
+		offloading := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}
+		offloading.Spec.ClusterSelector.NodeSelectorTerms = test.terms
+		if test.deleted {
+			offloading.DeletionTimestamp = &metav1.Time{}
+		}
+		p := &provider{node: test.node, leaving: test.leaving, namespaces: &vkv1alpha1.NamespaceMap{}}
+		if test.before {
+			p.namespaces.Spec.DesiredMapping = map[string]string{"shop": "shop-rome"}
+		}
+		if got := chooses(offloading, p); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// TestMapping: what has a twin, and whose pods are kept from the API server; what cannot be understood keeps them from it.
+func TestMapping(t *testing.T) {
+	one := func(namespace string, annotations map[string]string) offloadingv1alpha1.NamespaceOffloading {
+		made := offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "offloading", Annotations: annotations}}
+		made.Status.RemoteNamespaceName = namespace + "-rome"
+		return made
+	}
+	said := func(value string) map[string]string { return map[string]string{labels.APIServerSupport: value} }
+	deleted, unnamed, other, elsewhere := one("deleted", said("false")), one("unnamed", said("false")), one("other", said("false")), one("elsewhere", said("false"))
+	deleted.DeletionTimestamp = &metav1.Time{}
+	unnamed.Status.RemoteNamespaceName = ""
+	other.Name = "mine"
+	elsewhere.Spec.ClusterSelector.NodeSelectorTerms = []corev1.NodeSelectorTerm{term("region", corev1.NodeSelectorOpIn, "asia")}
+	all := []offloadingv1alpha1.NamespaceOffloading{
+		one("vault", said("false")), one("typo", said("False")), one("empty", said("")), one("shop", said("true")), one("web", nil),
+		one("notes", map[string]string{"other": "false"}), deleted, unnamed, other, elsewhere,
+	}
+	wanted, without := mapping(all, &provider{node: nodeWith(map[string]string{"region": "europe"})})
+	mapped := map[string]string{
+		"vault": "vault-rome", "typo": "typo-rome", "empty": "empty-rome", "shop": "shop-rome", "web": "web-rome", "notes": "notes-rome",
+	}
+	if diff := cmp.Diff(mapped, wanted); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"empty", "typo", "vault"}, without); diff != "" {
+		t.Errorf("without the API server (-want +got)\n%s", diff)
+	}
+	leaving := &provider{node: nodeWith(nil), leaving: true, namespaces: &vkv1alpha1.NamespaceMap{}}
+	leaving.namespaces.Spec.DesiredMapping = map[string]string{"vault": "vault-rome"}
+	if wanted, without = mapping(all, leaving); len(wanted) != 1 || !slices.Equal(without, []string{"vault"}) {
+		t.Errorf("while the provider leaves: %v, without the API server %v", wanted, without)
+	}
+}
+
+// TestOffloadingStatus: every reason, and the phase of each mixture, as documented.
+func TestOffloadingStatus(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	const name = "shop-rome-1"
+	says := func(phase vkv1alpha1.MappingPhase, called string) provider {
+		p := provider{name: "milan-1", nodeName: "liqo-milan", node: nodeWith(nil), namespaces: &vkv1alpha1.NamespaceMap{}}
+		p.namespaces.Spec.DesiredMapping = map[string]string{"shop": name}
+		if phase != "" {
+			p.namespaces.Status.CurrentMapping = map[string]vkv1alpha1.RemoteNamespaceStatus{"shop": {RemoteNamespace: called, Phase: phase, Message: "why"}}
+		}
+		return p
+	}
+	unselected := says("", "")
+	unselected.node.Labels["no"] = "no"
+	unselected.namespaces.Spec.DesiredMapping = nil
+	given := unselected
+	given.namespaces = &vkv1alpha1.NamespaceMap{}
+	given.namespaces.Status.CurrentMapping = map[string]vkv1alpha1.RemoteNamespaceStatus{"shop": {RemoteNamespace: name, Phase: vkv1alpha1.MappingTerminating}}
+	ready, failed := says(vkv1alpha1.MappingAccepted, name), says(vkv1alpha1.MappingCreationLoopBackOff, name)
+	leaving := unselected
+	leaving.leaving = true
+	for what, test := range map[string]struct {
+		providers []provider
+		deleted   bool
+		phase     offloadingv1alpha1.OffloadingPhase
+		reasons   string // of the first cluster
+	}{
+		"no cluster":        {nil, false, "NoClusterSelected", ""},
+		"none chosen":       {[]provider{unselected}, false, "NoClusterSelected", "ClusterNotSelected"},
+		"given up":          {[]provider{given}, false, "NoClusterSelected", "ClusterNotSelected Terminating"},
+		"leaving":           {[]provider{leaving}, false, "NoClusterSelected", ""},
+		"asked":             {[]provider{says("", "")}, false, "InProgress", "ClusterSelected Creating"},
+		"ready":             {[]provider{ready}, false, "Ready", "ClusterSelected NamespaceCreated"},
+		"another name":      {[]provider{says(vkv1alpha1.MappingAccepted, "kube-system")}, false, "InProgress", "ClusterSelected Creating"},
+		"somebody deletes":  {[]provider{says(vkv1alpha1.MappingTerminating, name)}, false, "InProgress", "ClusterSelected Terminating"},
+		"failed":            {[]provider{failed}, false, "AllFailed", "ClusterSelected CreationLoopBackOff"},
+		"both failed":       {[]provider{failed, failed}, false, "AllFailed", "ClusterSelected CreationLoopBackOff"},
+		"one failed":        {[]provider{failed, ready}, false, "SomeFailed", "ClusterSelected CreationLoopBackOff"},
+		"one failed so far": {[]provider{failed, says("", "")}, false, "SomeFailed", "ClusterSelected CreationLoopBackOff"},
+		"one to come":       {[]provider{ready, says("", "")}, false, "InProgress", "ClusterSelected NamespaceCreated"},
+		"others unselected": {[]provider{ready, unselected}, false, "Ready", "ClusterSelected NamespaceCreated"},
+		"deleted":           {[]provider{ready}, true, "Terminating", "ClusterNotSelected Terminating"},
+	} {
+		offloading := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading", Generation: 3}}
+		offloading.Spec.ClusterSelector.NodeSelectorTerms = []corev1.NodeSelectorTerm{term("no", corev1.NodeSelectorOpDoesNotExist)}
+		if test.deleted {
+			offloading.DeletionTimestamp = &metav1.Time{Time: now}
+		}
+		for i := range test.providers {
+			test.providers[i].name = fmt.Sprint("cluster-", i)
+		}
+		status := offloadingStatus(offloading, name, test.providers, now)
+		var reasons []string
+		for _, one := range status.RemoteNamespacesConditions["cluster-0"] {
+			reasons = append(reasons, one.Reason)
+			if one.Message == "" || one.LastTransitionTime.IsZero() {
+				t.Errorf("%s: %+v", what, one)
+			}
+		}
+		if status.OffloadingPhase != test.phase || strings.Join(reasons, " ") != test.reasons || status.ObservedGeneration != 3 || status.RemoteNamespaceName != name {
+			t.Errorf("%s: %s %v, want %s %s", what, status.OffloadingPhase, reasons, test.phase, test.reasons)
+		}
+		// Time passes; what is the same stays the same.
+		offloading.Status = status
+		if diff := cmp.Diff(status, offloadingStatus(offloading, name, test.providers, now.Add(time.Hour))); diff != "" {
+			t.Errorf("%s, an hour later: %s", what, diff)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/ssa"
+)
+
+// +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=namespacemaps,verbs=get;list;watch
+// +kubebuilder:rbac:namespace=liqo-tenant,groups=virtualkubelet.liqo.io,resources=namespacemaps,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=list;watch
+// +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch
+// +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+
+// mapReconciler keeps, for each provider, the one NamespaceMap, of which it is the only writer. Its unit of work is a tenant namespace.
+type mapReconciler struct {
+	client client.Client
+	live   client.Reader
+	own    *ssa.Applier
+}
+
+// SetupNamespaceMap registers the controller that tells providers which namespaces are to have a twin.
+func SetupNamespaceMap(mgr manager.Manager) error {
+	r := &mapReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerNamespaceMap)}
+	original := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.Replication] == "true" })
+	its := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		return []reconcile.Request{tenantRequest(object.GetNamespace())}
+	})
+	everybody := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return tenantsWhere(ctx, r.client, func(*sharingv1alpha1.ResourceSlice) bool { return true })
+	})
+	ofNode := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		return tenantsWhere(ctx, r.client, func(slice *sharingv1alpha1.ResourceSlice) bool { return slice.Spec.NodeName == object.GetName() })
+	})
+	err := builder.ControllerManagedBy(mgr).Named("namespacemap").
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: patience()}).
+		Watches(&sharingv1alpha1.ResourceSlice{}, its, builder.WithPredicates(original)).
+		Watches(&vkv1alpha1.NamespaceMap{}, its, builder.WithPredicates(original, predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&offloadingv1alpha1.NamespaceOffloading{}, everybody, builder.WithPredicates(wishChanged)).
+		Watches(&discoveryv1alpha1.ForeignCluster{}, everybody, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, ofNode, builder.WithPredicates(nodeChanged)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up controller of namespace maps: %w", err)
+	}
+	return nil
+}
+
+// wishChanged lets through what can change a map.
+var wishChanged = predicate.Funcs{UpdateFunc: func(change event.UpdateEvent) bool {
+	before, was := change.ObjectOld.(*offloadingv1alpha1.NamespaceOffloading)
+	after, is := change.ObjectNew.(*offloadingv1alpha1.NamespaceOffloading)
+	return !was || !is || before.Generation != after.Generation || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+		before.Status.RemoteNamespaceName != after.Status.RemoteNamespaceName || before.UID != after.UID || apiServerSupport(before) != apiServerSupport(after)
+}}
+
+// nodeChanged lets through virtual nodes whose labels changed, or what is known of them.
+var nodeChanged = predicate.And(
+	predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.Type] == labels.TypeVirtualNode }),
+	predicate.Or(predicate.LabelChangedPredicate{}, predicate.Funcs{UpdateFunc: func(change event.UpdateEvent) bool {
+		before, was := change.ObjectOld.(*corev1.Node)
+		after, is := change.ObjectNew.(*corev1.Node)
+		return !was || !is || nodeReady(before) != nodeReady(after) || len(before.Status.Conditions) != len(after.Status.Conditions) ||
+			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+	}}),
+)
+
+// Reconcile looks at one tenant namespace.
+func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	found, err := providersOf(ctx, r.client, request.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if len(found) == 0 {
+		return reconcile.Result{}, r.orphans(ctx, request.Name)
+	}
+	p := &found[0]
+	switch {
+	case p.leaving && p.node == nil:
+		return reconcile.Result{}, r.end(ctx, p)
+	case p.namespaces != nil && p.namespaces.DeletionTimestamp != nil, p.namespaces == nil && (p.node == nil || p.leaving):
+		return reconcile.Result{}, nil // an event of it, or of the node, brings us back
+	}
+	var all offloadingv1alpha1.NamespaceOffloadingList
+	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list offloaded namespaces: %w", err)
+	}
+	name := p.name
+	var live client.Object
+	if p.namespaces != nil {
+		name, live = p.namespaces.Name, p.namespaces
+	}
+	// Not owned by the node: an administrator may delete the node, which comes back, and the twins with all that runs in them must not go with it.
+	intent := vkapply.NamespaceMap(name, p.tenant).
+		WithLabels(map[string]string{
+			labels.Replication: "true", labels.RemoteID: p.id, labels.RemoteClusterID: p.id, labels.ClusterID: p.id, labels.AppPartOf: labels.PartOf,
+		})
+	if wanted, without := mapping(all.Items, p); len(wanted) > 0 {
+		// In one write, so that nobody ever sees the one without the other.
+		intent.WithSpec(vkapply.NamespaceMapSpec().WithDesiredMapping(wanted).WithWithoutAPIServer(without...))
+	}
+	if live != nil {
+		intent.WithUID(live.GetUID())
+	}
+	err = r.own.ApplyTo(ctx, intent, live)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsConflict(err) {
+		return reconcile.Result{}, nil // its end, or another map, brings us back
+	}
+	return reconcile.Result{}, err
+}
+
+// end deletes the map of a provider whose virtual node is gone. That the cache knows of no node proves nothing.
+func (r *mapReconciler) end(ctx context.Context, p *provider) error {
+	if p.namespaces == nil || p.namespaces.DeletionTimestamp != nil {
+		return nil
+	}
+	if node, err := virtualNode(ctx, r.live, p.nodeName, p.id); err != nil || node != nil {
+		return err
+	}
+	return r.remove(ctx, p.namespaces)
+}
+
+// orphans deletes maps that no request of ours belongs to any more.
+func (r *mapReconciler) orphans(ctx context.Context, tenant string) error {
+	var all vkv1alpha1.NamespaceMapList
+	mine := client.MatchingLabels{labels.Replication: "true"}
+	if err := r.client.List(ctx, &all, client.InNamespace(tenant), mine); err != nil {
+		return fmt.Errorf("list namespace maps in %s: %w", tenant, err)
+	}
+	for i := range all.Items {
+		one := &all.Items[i]
+		if one.Labels[labels.Replicated] == "true" || one.DeletionTimestamp != nil {
+			continue
+		}
+		var requests sharingv1alpha1.ResourceSliceList
+		if err := r.live.List(ctx, &requests, client.InNamespace(tenant), mine); err != nil {
+			return fmt.Errorf("list resource slices in %s: %w", tenant, err)
+		}
+		if len(requests.Items) > 0 {
+			return nil // its foreign cluster is not known yet
+		}
+		if err := r.remove(ctx, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *mapReconciler) remove(ctx context.Context, one *vkv1alpha1.NamespaceMap) error {
+	log.FromContext(ctx).Info("namespace map deleted", "namespace", one.Namespace, "name", one.Name)
+	r.own.Forget(client.ObjectKeyFromObject(one))
+	err := r.client.Delete(ctx, one, client.Preconditions{UID: &one.UID})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete namespace map %s/%s: %w", one.Namespace, one.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	offloadingapply "liqo.io/liqo/apis/applyconfiguration/offloading/v1alpha1"
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/ssa"
+)
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings/status,verbs=patch
+// +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=namespacemaps,verbs=list;watch
+// +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch
+// +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-offloaded,verbs=bind
+
+// NamespaceOffloadingOptions is what the controller needs to know.
+type NamespaceOffloadingOptions struct {
+	Local discoveryv1alpha1.ClusterIdentity
+	// Now is the clock; nil is the real one.
+	Now func() time.Time
+}
+
+// offloadingReconciler follows the wishes of users, one per namespace.
+type offloadingReconciler struct {
+	options NamespaceOffloadingOptions
+	client  client.Client
+	live    client.Reader
+	own     *ssa.Applier
+	events  events.EventRecorder
+	// faulty has, per object, the generation whose selector was complained about.
+	faulty sync.Map
+	// stray has since when a namespace is marked without a NamespaceOffloading.
+	stray sync.Map
+}
+
+// SetupNamespaceOffloading registers the controller of offloaded namespaces. The manager's cache must have all namespaces, and
+// RoleBindings that are labelled as part of this product.
+func SetupNamespaceOffloading(mgr manager.Manager, o NamespaceOffloadingOptions) error {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	r := &offloadingReconciler{
+		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(),
+		own: ssa.NewApplier(mgr.GetClient(), labels.OwnerOffloading), events: mgr.GetEventRecorder(labels.OwnerOffloading),
+	}
+	all := handler.EnqueueRequestsFromMapFunc(everyOffloading(r.client))
+	original := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.Replication] == "true" })
+	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
+	err := builder.ControllerManagedBy(mgr).Named("namespaceoffloading").
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: patience()}).
+		For(&offloadingv1alpha1.NamespaceOffloading{}).
+		Watches(&vkv1alpha1.NamespaceMap{}, all, builder.WithPredicates(original)).
+		Watches(&sharingv1alpha1.ResourceSlice{}, all, builder.WithPredicates(original, predicate.Or(changed, phaseChanged))).
+		Watches(&discoveryv1alpha1.ForeignCluster{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, all, builder.WithPredicates(nodeChanged)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(ofBinding)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up controller of offloaded namespaces: %w", err)
+	}
+	return nil
+}
+
+// patience of control loops whose failures are mostly rights or objects that will be there in a moment.
+func patience() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second)
+}
+
+func offloadingRequest(namespace string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: offloadingv1alpha1.NamespaceOffloadingName}}
+}
+
+// ofNamespace: a label of ours that came or went, wherever it may be.
+func (r *offloadingReconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
+	request := offloadingRequest(object.GetName())
+	if object.GetLabels()[labels.SchedulingEnabled] != "" || r.client.Get(ctx, request.NamespacedName, &offloadingv1alpha1.NamespaceOffloading{}) == nil {
+		return []reconcile.Request{request}
+	}
+	return nil
+}
+
+func ofBinding(_ context.Context, object client.Object) []reconcile.Request {
+	if binding, ok := object.(*rbacv1.RoleBinding); !ok || binding.RoleRef.Name != offloadedRole {
+		return nil
+	}
+	return []reconcile.Request{offloadingRequest(object.GetNamespace())}
+}
+
+// offloadScope is one look at one offloaded namespace.
+type offloadScope struct {
+	offloading *offloadingv1alpha1.NamespaceOffloading
+	namespace  *corev1.Namespace // nil if the cache has none
+	providers  []provider
+	// name of the twins.
+	name string
+	now  time.Time
+	// again is when to look again although nothing happens; zero is never.
+	again time.Duration
+	// gone: the object is, so nothing is written.
+	gone bool
+}
+
+// Reconcile looks at one namespace.
+func (r *offloadingReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if request.Name != offloadingv1alpha1.NamespaceOffloadingName {
+		return reconcile.Result{}, nil
+	}
+	s := &offloadScope{offloading: &offloadingv1alpha1.NamespaceOffloading{}, now: r.options.Now()}
+	switch err := r.client.Get(ctx, request.NamespacedName, s.offloading); {
+	case apierrors.IsNotFound(err):
+		return r.sweep(ctx, request.Namespace)
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	r.stray.Delete(request.Namespace)
+	for _, phase := range []func(context.Context, *offloadScope) error{
+		r.observe, r.ensureFinalizer, r.ensureLabel, r.ensureBindings, r.ensureStatus, r.ensureEnd,
+	} {
+		if err := phase(ctx, s); err != nil {
+			return reconcile.Result{}, err
+		}
+		if s.gone {
+			return reconcile.Result{}, nil
+		}
+	}
+	return reconcile.Result{RequeueAfter: s.again}, nil
+}
+
+// ensureStatus says how the offloading stands, if it is news.
+func (r *offloadingReconciler) ensureStatus(ctx context.Context, s *offloadScope) error {
+	status := offloadingStatus(s.offloading, s.name, s.providers, s.now)
+	intent := offloadingapply.NamespaceOffloading(s.offloading.Name, s.offloading.Namespace).WithUID(s.offloading.UID).
+		WithStatus(offloadingapply.NamespaceOffloadingStatus().WithRemoteNamespaceName(status.RemoteNamespaceName).
+			WithOffloadingPhase(status.OffloadingPhase).WithObservedGeneration(status.ObservedGeneration).
+			WithRemoteNamespacesConditions(status.RemoteNamespacesConditions))
+	err := r.own.ApplyStatusTo(ctx, intent, s.offloading)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		s.gone = true
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+	rbacapply "k8s.io/client-go/applyconfigurations/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/apis/labels"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+)
+
+// offloadedRole is what virtual kubelets may do in offloaded namespaces.
+const offloadedRole = "liqo-virtual-kubelet-offloaded"
+
+// strayTime is how long a namespace may be marked before its NamespaceOffloading is there: the webhook marks it first.
+const strayTime = 10 * time.Second
+
+var phaseChanged = predicate.Funcs{UpdateFunc: func(change event.UpdateEvent) bool {
+	before, was := change.ObjectOld.(*sharingv1alpha1.ResourceSlice)
+	after, is := change.ObjectNew.(*sharingv1alpha1.ResourceSlice)
+	return !was || !is || wanted(before) != wanted(after)
+}}
+
+func (r *offloadingReconciler) observe(ctx context.Context, s *offloadScope) (err error) {
+	s.name = s.offloading.Status.RemoteNamespaceName
+	if s.name == "" {
+		s.name = remoteName(s.offloading.Namespace, s.offloading.Spec.NamespaceMappingStrategy, r.options.Local)
+	}
+	if s.namespace, err = r.namespace(ctx, s.offloading.Namespace); err != nil {
+		return err
+	}
+	if s.providers, err = providersOf(ctx, r.client, ""); err != nil {
+		return err
+	}
+	if fault := checkSelector(&s.offloading.Spec.ClusterSelector); fault != "" {
+		if before, _ := r.faulty.Swap(s.offloading.UID, s.offloading.Generation); before != s.offloading.Generation {
+			r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "Invalid", "Select", "%s", shorten(fault))
+		}
+	}
+	return nil
+}
+
+func (r *offloadingReconciler) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	var namespace corev1.Namespace
+	switch err := r.client.Get(ctx, client.ObjectKey{Name: name}, &namespace); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("look for namespace %s: %w", name, err)
+	}
+	return &namespace, nil
+}
+
+// ensureFinalizer comes before anything that would have to be taken away again.
+func (r *offloadingReconciler) ensureFinalizer(ctx context.Context, s *offloadScope) error {
+	if s.offloading.DeletionTimestamp != nil {
+		s.gone = !controllerutil.ContainsFinalizer(s.offloading, labels.FinalizerNamespaceOffloading)
+		return nil
+	}
+	return r.patchFinalizer(ctx, s, controllerutil.AddFinalizer)
+}
+
+func (r *offloadingReconciler) patchFinalizer(ctx context.Context, s *offloadScope, change func(client.Object, string) bool) error {
+	before := s.offloading.DeepCopy()
+	if !change(s.offloading, labels.FinalizerNamespaceOffloading) {
+		return nil
+	}
+	err := r.client.Patch(ctx, s.offloading, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		s.gone = true // an event is on its way
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("finalizer of namespace offloading %s/%s: %w", s.offloading.Namespace, s.offloading.Name, err)
+	}
+	return nil
+}
+
+// ensureLabel makes pods of the namespace pass the webhook, unless they stay here.
+func (r *offloadingReconciler) ensureLabel(ctx context.Context, s *offloadScope) error {
+	if s.namespace == nil {
+		return nil
+	}
+	return r.label(ctx, s.namespace, s.offloading.DeletionTimestamp == nil && s.offloading.Spec.PodOffloadingStrategy != offloadingv1alpha1.PodsLocal)
+}
+
+func (r *offloadingReconciler) label(ctx context.Context, namespace *corev1.Namespace, on bool) error {
+	// With its UID: an apply to a namespace that has just gone would make another one.
+	intent := coreapply.Namespace(namespace.Name).WithUID(namespace.UID)
+	if on {
+		intent.WithLabels(map[string]string{labels.SchedulingEnabled: "true"})
+	} else if namespace.Labels[labels.SchedulingEnabled] == "" || !marks(namespace) {
+		return nil
+	}
+	err := r.own.ApplyTo(ctx, intent, namespace)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// kubeletBinding lets the virtual kubelet of a provider read what is in an offloaded namespace.
+func kubeletBinding(p *provider, namespace string) *rbacapply.RoleBindingApplyConfiguration {
+	return rbacapply.RoleBinding(bindingPrefix+p.name, namespace).
+		WithLabels(map[string]string{
+			labels.AppName: kubeletName, labels.AppComponent: kubeletName, labels.AppPartOf: labels.PartOf,
+			labels.AppManagedBy: managedByName, labels.ClusterID: p.id,
+		}).
+		WithRoleRef(clusterRole(offloadedRole)).
+		WithSubjects(rbacapply.Subject().WithKind("ServiceAccount").WithName(kubeletName).WithNamespace(p.tenant))
+}
+
+// ensureBindings gives virtual kubelets their rights before the first twin is asked for, and takes them away after the last is gone.
+func (r *offloadingReconciler) ensureBindings(ctx context.Context, s *offloadScope) error {
+	bindings, err := r.bindings(ctx, s.offloading.Namespace)
+	if err != nil {
+		return err
+	}
+	for i := range s.providers {
+		p := &s.providers[i]
+		if !chooses(s.offloading, p) && !p.holds(s.offloading.Namespace) {
+			continue
+		}
+		var live client.Object
+		if binding := bindings[bindingPrefix+p.name]; binding != nil {
+			live = binding
+			delete(bindings, binding.Name)
+		}
+		err := r.own.ApplyTo(ctx, kubeletBinding(p, s.offloading.Namespace), live)
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return r.unbind(ctx, bindings)
+}
+
+// bindings of virtual kubelets in an offloaded namespace, as the cache has them.
+func (r *offloadingReconciler) bindings(ctx context.Context, namespace string) (map[string]*rbacv1.RoleBinding, error) {
+	var all rbacv1.RoleBindingList
+	if err := r.client.List(ctx, &all, client.InNamespace(namespace), client.MatchingLabels{labels.AppName: kubeletName}); err != nil {
+		return nil, fmt.Errorf("list role bindings in %s: %w", namespace, err)
+	}
+	found := map[string]*rbacv1.RoleBinding{}
+	for i := range all.Items {
+		if one := &all.Items[i]; one.RoleRef.Name == offloadedRole && strings.HasPrefix(one.Name, bindingPrefix) {
+			found[one.Name] = one
+		}
+	}
+	return found, nil
+}
+
+func (r *offloadingReconciler) unbind(ctx context.Context, bindings map[string]*rbacv1.RoleBinding) (err error) {
+	for _, one := range bindings {
+		if one.DeletionTimestamp != nil {
+			continue
+		}
+		r.own.Forget(client.ObjectKeyFromObject(one))
+		failed := r.client.Delete(ctx, one, client.Preconditions{UID: &one.UID})
+		if client.IgnoreNotFound(failed) != nil && !apierrors.IsConflict(failed) {
+			err = errors.Join(err, fmt.Errorf("delete role binding %s/%s: %w", one.Namespace, one.Name, failed))
+		}
+	}
+	return err
+}
+
+// ensureEnd lets the object go when its twins are gone, or had their time.
+func (r *offloadingReconciler) ensureEnd(ctx context.Context, s *offloadScope) error {
+	if s.offloading.DeletionTimestamp == nil {
+		return nil
+	}
+	// A cache that has not heard of an entry is no proof that there is none.
+	for i := range s.providers {
+		p := &s.providers[i]
+		live, err := mapOf(ctx, r.live, p.tenant, p.id)
+		if err != nil {
+			return err
+		}
+		if live != nil && live.DeletionTimestamp != nil {
+			live = nil // all twins there go with it
+		}
+		p.namespaces = live
+	}
+	wait, left := waitFor(s.offloading, s.providers, s.now)
+	if len(left) > 0 && wait > 0 {
+		s.again = wait
+		return nil
+	}
+	if len(left) > 0 {
+		log.FromContext(ctx).Info("twins may be left, their deadline is over", "namespace", s.offloading.Namespace, "clusters", left)
+		r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "TwinMayBeLeft", "Unoffload", "%s", shorten(leftTwins(s.offloading.Namespace, s.name, left)))
+	}
+	bindings, err := r.bindings(ctx, s.offloading.Namespace)
+	if err != nil {
+		return err
+	}
+	if err := r.unbind(ctx, bindings); err != nil {
+		return err
+	}
+	r.faulty.Delete(s.offloading.UID)
+	r.own.Forget(client.ObjectKeyFromObject(s.offloading))
+	return r.patchFinalizer(ctx, s, controllerutil.RemoveFinalizer)
+}
+
+// sweep takes away what a NamespaceOffloading left that was not allowed to end in order, or whose creation failed after the webhook
+// had marked the namespace.
+func (r *offloadingReconciler) sweep(ctx context.Context, name string) (reconcile.Result, error) {
+	namespace, err := r.namespace(ctx, name)
+	if err != nil || namespace == nil {
+		r.stray.Delete(name)
+		return reconcile.Result{}, err
+	}
+	bindings, err := r.bindings(ctx, name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	marked := namespace.Labels[labels.SchedulingEnabled] != "" && marks(namespace) // what users mark is theirs
+	if !marked && len(bindings) == 0 {
+		r.stray.Delete(name)
+		return reconcile.Result{}, nil
+	}
+	var live offloadingv1alpha1.NamespaceOffloading
+	if err := r.live.Get(ctx, offloadingRequest(name).NamespacedName, &live); !apierrors.IsNotFound(err) {
+		return reconcile.Result{}, err // it is there, and its event brings us back
+	}
+	if err := r.unbind(ctx, bindings); err != nil || !marked {
+		return reconcile.Result{}, err
+	}
+	since, _ := r.stray.LoadOrStore(name, r.options.Now())
+	if began, ok := since.(time.Time); ok {
+		if left := began.Add(strayTime).Sub(r.options.Now()); left > 0 {
+			return reconcile.Result{RequeueAfter: left}, nil
+		}
+	}
+	log.FromContext(ctx).Info("namespace is not offloaded, its mark is removed", "namespace", name)
+	return reconcile.Result{}, r.label(ctx, namespace, false)
+}
+
+// marks tells whether it was us who marked the namespace.
+func marks(namespace *corev1.Namespace) bool {
+	for _, entry := range namespace.ManagedFields {
+		if entry.Manager == labels.OwnerOffloading && entry.Operation == metav1.ManagedFieldsOperationApply {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+)
+
+// peerOf is who the slice asks. The name is in the ForeignCluster; without one, the slice is being deleted, or we are called
+// again when it comes. A slice in the tenant of another peer gets nothing: that peer may have written it.
+func peerOf(ctx context.Context, reader client.Reader, slice *sharingv1alpha1.ResourceSlice) (*discoveryv1alpha1.ClusterIdentity, error) {
+	var all discoveryv1alpha1.ForeignClusterList
+	if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list foreign clusters: %w", err)
+	}
+	if fc := discoveryv1alpha1.OwnerOf(all.Items, slice.Spec.ProviderClusterID); fc != nil {
+		identity := *fc.Spec.ClusterIdentity
+		if slice.Namespace != fc.Status.TenantNamespace.Local && slice.Namespace != identity.TenantNamespace() {
+			return nil, nil
+		}
+		return &identity, nil
+	}
+	if slice.DeletionTimestamp == nil {
+		return nil, nil
+	}
+	return &discoveryv1alpha1.ClusterIdentity{ClusterID: slice.Spec.ProviderClusterID}, nil
+}
+
+// providersOf reads the clusters that lend us something; in one tenant namespace only, if it is not empty.
+func providersOf(ctx context.Context, reader client.Reader, tenant string) (all []provider, err error) {
+	mine := []client.ListOption{client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy}
+	if tenant != "" {
+		mine = append(mine, client.InNamespace(tenant))
+	}
+	var requests sharingv1alpha1.ResourceSliceList
+	if err := reader.List(ctx, &requests, mine...); err != nil {
+		return nil, fmt.Errorf("list resource slices: %w", err)
+	}
+	byTenant := map[string][]sharingv1alpha1.ResourceSlice{}
+	for i := range requests.Items {
+		namespace := requests.Items[i].Namespace
+		byTenant[namespace] = append(byTenant[namespace], requests.Items[i])
+	}
+	for namespace, several := range byTenant {
+		slice := served(several)
+		peer, err := peerOf(ctx, reader, slice)
+		if err != nil {
+			return nil, err
+		}
+		if peer == nil {
+			continue
+		}
+		p := provider{id: peer.ClusterID, name: peer.UniqueName(), tenant: namespace, nodeName: slice.Spec.NodeName, leaving: !wanted(slice)}
+		if p.namespaces, err = mapOf(ctx, reader, namespace, p.id); err != nil {
+			return nil, err
+		}
+		if peer.ClusterName == "" { // the foreign cluster is gone already
+			if p.namespaces == nil {
+				continue
+			}
+			p.name = p.namespaces.Name
+		}
+		if p.node, err = virtualNode(ctx, reader, p.nodeName, p.id); err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b provider) int { return strings.Compare(a.name, b.name) })
+	return all, nil
+}
+
+// mapOf is our NamespaceMap for a cluster, nil if there is none.
+func mapOf(ctx context.Context, reader client.Reader, tenant, clusterID string) (*vkv1alpha1.NamespaceMap, error) {
+	var all vkv1alpha1.NamespaceMapList
+	err := reader.List(ctx, &all, client.InNamespace(tenant), client.MatchingLabels{labels.Replication: "true", labels.RemoteID: clusterID})
+	if err != nil {
+		return nil, fmt.Errorf("list namespace maps in %s: %w", tenant, err)
+	}
+	for i := range all.Items {
+		if all.Items[i].Labels[labels.Replicated] != "true" {
+			return &all.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// virtualNode that stands for a cluster; nil if there is none, or if it is somebody else's.
+func virtualNode(ctx context.Context, reader client.Reader, name, clusterID string) (*corev1.Node, error) {
+	var node corev1.Node
+	err := reader.Get(ctx, client.ObjectKey{Name: name}, &node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("look for node %s: %w", name, err)
+	case node.Labels[labels.Type] != labels.TypeVirtualNode || node.Labels[labels.RemoteClusterID] != clusterID:
+		return nil, nil
+	}
+	return &node, nil
+}
+
+// everyOffloading asks for a look at all offloaded namespaces.
+func everyOffloading(reader client.Reader) func(context.Context, client.Object) []reconcile.Request {
+	return func(ctx context.Context, _ client.Object) (requests []reconcile.Request) {
+		var all offloadingv1alpha1.NamespaceOffloadingList
+		if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+			log.FromContext(ctx).Error(err, "event not attributed to offloaded namespaces")
+			return nil
+		}
+		for i := range all.Items {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+		return requests
+	}
+}
+
+// tenantsWhere asks for a look at the tenant namespaces of some of our requests.
+func tenantsWhere(ctx context.Context, reader client.Reader, about func(*sharingv1alpha1.ResourceSlice) bool) (requests []reconcile.Request) {
+	var all sharingv1alpha1.ResourceSliceList
+	if err := reader.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "event not attributed to a tenant")
+		return nil
+	}
+	for i := range all.Items {
+		if about(&all.Items[i]) {
+			requests = append(requests, tenantRequest(all.Items[i].Namespace))
+		}
+	}
+	return requests
+}
+
+func tenantRequest(namespace string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}}
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/apis/labels"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+const (
+	localID  = "11111111-2222-3333-4444-555555555555"
+	remoteID = "66666666-7777-8888-9999-000000000000"
+	mapName  = "milan-666666"
+	hostIP   = "10.0.0.9"
+	// inTime is how long a step may take on a busy machine.
+	inTime = 40 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(klog.Background())
+	os.Exit(m.Run())
+}
+
+var number atomic.Int64
+
+// bed is two real API servers, an engine between them with the rights that it has in a cluster, and who plays the rest of the provider.
+type bed struct {
+	t          *testing.T
+	home, away client.WithWatch
+	tenant     string
+	node       string
+	kubelet    *rest.Config
+	subject    rbacv1.Subject
+	identity   remote.Identity
+	wire       *kubetest.Wire
+	connection *remote.Connection
+	engine     *Engine
+	options    func(*Options)
+	// here and there count requests of the engine.
+	here, there requests
+}
+
+// requests of the engine to one API server.
+type requests struct {
+	mu     sync.Mutex
+	writes []string
+	denied []string
+}
+
+func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
+	return tripper(func(request *http.Request) (*http.Response, error) {
+		what := request.Method + " " + request.URL.Path
+		if request.Method == http.MethodDelete && request.Body != nil {
+			text, err := io.ReadAll(request.Body)
+			if err != nil {
+				return nil, err
+			}
+			request.Body = io.NopCloser(bytes.NewReader(text))
+			if !uid.Match(text) { // JSON or not
+				what += " without UID"
+			}
+		}
+		response, err := next.RoundTrip(request)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if request.Method != http.MethodGet {
+			r.writes = append(r.writes, what)
+		}
+		if err == nil && response.StatusCode == http.StatusForbidden {
+			r.denied = append(r.denied, what)
+		}
+		return response, err
+	})
+}
+
+var uid = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+type tripper func(*http.Request) (*http.Response, error)
+
+func (t tripper) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
+
+// taken returns the writes whose path holds all of this, since the last reset.
+func (r *requests) taken(parts ...string) (found []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+next:
+	for _, one := range r.writes {
+		for _, part := range parts {
+			if !strings.Contains(one, part) {
+				continue next
+			}
+		}
+		found = append(found, one)
+	}
+	return found
+}
+
+func (r *requests) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writes, r.denied = nil, nil
+}
+
+var crdsOnce sync.Map
+
+func installCRDs(t *testing.T, config *rest.Config) {
+	t.Helper()
+	once, _ := crdsOnce.LoadOrStore(config.Host, sync.OnceValue(func() error {
+		_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../../deployments/liqo/crds"}, ErrorIfPathMissing: true})
+		return err
+	}))
+	if err := once.(func() error)(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	consumer, provider := kubetest.SharedPair(t)
+	installCRDs(t, consumer)
+	installCRDs(t, provider)
+	b := &bed{t: t, node: fmt.Sprintf("liqo-milan-%d", number.Add(1))}
+	scheme := runtime.NewScheme()
+	b.must(clientgoscheme.AddToScheme(scheme))
+	b.must(vkv1alpha1.AddToScheme(scheme))
+	var err error
+	b.home, err = client.NewWithWatch(consumer, client.Options{Scheme: scheme})
+	b.must(err)
+	b.away, err = client.NewWithWatch(provider, client.Options{Scheme: scheme})
+	b.must(err)
+	b.tenant = b.namespaceOf(b.home, "liqo-tenant-milan-")
+	b.kubelet, b.subject = account(b, b.home, consumer, b.tenant)
+	b.kubelet.Wrap(b.here.RoundTripper)
+	b.roles()
+	peer := b.namespaceOf(b.away, "liqo-tenant-rome-")
+	far, subject := account(b, b.away, provider, peer)
+	b.wire = kubetest.NewWire(t, strings.Trim(strings.TrimPrefix(provider.Host, "https://"), "/"))
+	b.identity = remote.Identity{
+		Namespace: peer, APIServerURL: "https://" + b.wire.Address(), APIServerCA: provider.CAData,
+		Token: far.BearerToken, RenewAt: time.Now().Add(time.Hour), ExpiresAt: time.Now().Add(2 * time.Hour),
+	}
+	b.peerRole(subject)
+	b.must(b.home.Create(t.Context(), &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: b.tenant, Name: mapName, Labels: map[string]string{labels.RemoteClusterID: remoteID, labels.Replication: "true"},
+	}}))
+	return b
+}
+
+// account makes a service account without rights.
+func account(b *bed, c client.Client, admin *rest.Config, namespace string) (*rest.Config, rbacv1.Subject) {
+	b.t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "virtual-kubelet"}}
+	b.must(c.Create(b.t.Context(), account))
+	token := &authenticationv1.TokenRequest{}
+	b.must(c.SubResource("token").Create(b.t.Context(), account, token))
+	config := rest.AnonymousClientConfig(admin)
+	config.BearerToken = token.Status.Token
+	return config, rbacv1.Subject{Kind: "ServiceAccount", Namespace: namespace, Name: account.Name}
+}
+
+// roles are those of the chart.
+func (b *bed) roles() {
+	b.t.Helper()
+	text, err := os.ReadFile("../../../deployments/liqo/files/rbac-virtual-kubelet.yaml")
+	b.must(err)
+	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		var role rbacv1.ClusterRole
+		err := documents.Decode(&role)
+		if err == io.EOF {
+			break
+		}
+		b.must(err)
+		if role.Name == "" {
+			continue
+		}
+		if err := b.home.Create(b.t.Context(), &role); !apierrors.IsAlreadyExists(err) {
+			b.must(err)
+		}
+	}
+	b.bind(b.home, "liqo-virtual-kubelet-tenant", b.tenant, b.subject)
+	b.must(b.home.Create(b.t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: b.tenant}, Subjects: []rbacv1.Subject{b.subject},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet"},
+	}))
+}
+
+// peerRole is what the provider grants in a twin.
+func (b *bed) peerRole(subject rbacv1.Subject) {
+	all := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: subject.Namespace}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets", "services"}, Verbs: all},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses"}, Verbs: all},
+		{APIGroups: []string{"virtualkubelet.liqo.io"}, Resources: []string{"shadowpods", "shadowendpointslices"}, Verbs: all},
+		{APIGroups: []string{""}, Resources: []string{"pods", "events"}, Verbs: []string{"get", "list", "watch"}},
+	}}
+	b.must(b.away.Create(b.t.Context(), role))
+}
+
+func (b *bed) bind(c client.Client, role, namespace string, subject rbacv1.Subject) {
+	b.t.Helper()
+	b.must(c.Create(b.t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: subject.Namespace}, Subjects: []rbacv1.Subject{subject},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+	}))
+}
+
+func (b *bed) namespaceOf(c client.Client, prefix string) string {
+	b.t.Helper()
+	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}
+	b.must(c.Create(b.t.Context(), made))
+	return made.Name
+}
+
+// offload makes a namespace and its twin.
+func (b *bed) offload() (local, twin string) {
+	b.t.Helper()
+	local, twin = b.namespaceOf(b.home, "app-"), b.namespaceOf(b.away, "twin-")
+	b.must(b.home.Create(b.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "default"}}))
+	b.bind(b.home, "liqo-virtual-kubelet-offloaded", local, b.subject)
+	b.bind(b.away, b.identity.Namespace, twin, rbacv1.Subject{Kind: "ServiceAccount", Namespace: b.identity.Namespace, Name: "virtual-kubelet"})
+	b.mapped(func(m *vkv1alpha1.NamespaceMap) { m.Spec.DesiredMapping[local] = twin })
+	b.current(func(m *vkv1alpha1.NamespaceMap) {
+		m.Status.CurrentMapping[local] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: twin, Phase: vkv1alpha1.MappingAccepted}
+	})
+	return local, twin
+}
+
+// mapped changes what is desired, current what there is.
+func (b *bed) mapped(change func(*vkv1alpha1.NamespaceMap)) {
+	b.t.Helper()
+	m := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.tenant, Name: mapName}}
+	b.edit(b.home, m, func() {
+		if m.Spec.DesiredMapping == nil {
+			m.Spec.DesiredMapping = map[string]string{}
+		}
+		change(m)
+	})
+}
+
+func (b *bed) current(change func(*vkv1alpha1.NamespaceMap)) {
+	b.t.Helper()
+	m := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.tenant, Name: mapName}}
+	b.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		b.must(b.home.Get(b.t.Context(), client.ObjectKeyFromObject(m), m))
+		if m.Status.CurrentMapping == nil {
+			m.Status.CurrentMapping = map[string]vkv1alpha1.RemoteNamespaceStatus{}
+		}
+		change(m)
+		return b.home.Status().Update(b.t.Context(), m)
+	}))
+}
+
+// run starts the engine; it ends with stop, or with the test.
+func (b *bed) run() (stop func()) {
+	b.t.Helper()
+	options := Options{
+		Namespace: b.tenant, NamespaceMap: mapName, HostIP: hostIP, RemoteName: "milan", ReflectIPs: true, Translator: same{},
+		Link: project.Link{LocalID: localID, LocalName: "rome", RemoteID: remoteID, NodeName: b.node},
+		APIServer: func() (project.APIServer, error) {
+			return project.APIServer{Enabled: true, Host: "api.example", Port: "6443"}, nil
+		},
+	}
+	if b.options != nil {
+		b.options(&options)
+	}
+	engine, err := New(b.kubelet, options)
+	b.must(err)
+	b.connection, err = remote.NewConnection(b.identity, runtime.NewScheme())
+	b.must(err)
+	shared := b.connection.HTTPClient()
+	shared.Transport = b.there.RoundTripper(shared.Transport)
+	b.engine = engine
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- engine.Run(ctx) }()
+	engine.Reached(b.connection, true)
+	connection, t := b.connection, b.t
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("engine ended: %v", err)
+		}
+		connection.Reset()
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func (b *bed) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bed) until(what string, done func() bool) {
+	b.t.Helper()
+	for begin := time.Now(); time.Since(begin) < inTime; time.Sleep(5 * time.Millisecond) {
+		if done() {
+			return
+		}
+	}
+	b.t.Fatalf("not within %v: %s", inTime, what)
+}
+
+// exists says whether there is an object, and reads it.
+func (b *bed) exists(c client.Client, object client.Object) bool {
+	b.t.Helper()
+	err := c.Get(b.t.Context(), client.ObjectKeyFromObject(object), object)
+	b.must(client.IgnoreNotFound(err))
+	return err == nil
+}
+
+func (b *bed) edit(c client.Client, object client.Object, change func()) {
+	b.t.Helper()
+	b.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		b.must(c.Get(b.t.Context(), client.ObjectKeyFromObject(object), object))
+		change()
+		return c.Update(b.t.Context(), object, client.FieldOwner("somebody"))
+	}))
+}
+
+// quiet waits until no worker has anything to do, and nothing has been written for a moment.
+func (b *bed) quiet() {
+	b.t.Helper()
+	last, since := -1, time.Now()
+	b.until("nothing more is written", func() bool {
+		busy := len(b.here.taken()) + len(b.there.taken())
+		for _, q := range b.engine.queues() {
+			busy += q.length()
+		}
+		if busy != last {
+			last, since = busy, time.Now()
+		}
+		return time.Since(since) > 500*time.Millisecond
+	})
+}
+
+// same takes addresses for what they are.
+type same struct{}
+
+func (same) Home(address netip.Addr) (netip.Addr, error) { return address, nil }
+func (same) Away(address netip.Addr) (netip.Addr, error) { return address, nil }

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+var metricLabels = []string{"namespace", "reflector_resource", "cluster_id", "cluster_name", "node_name"}
+
+// vectors are made with the first engine: a program that links this package pays nothing at its start.
+var vectors = sync.OnceValue(func() [2]*prometheus.CounterVec {
+	items := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "liqo_virtual_kubelet_reflection_item_counter",
+		Help: "How often an object of a local namespace was brought, or found, to be in the remote cluster as it should.",
+	}, metricLabels)
+	failures := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "liqo_virtual_kubelet_reflection_error_counter",
+		Help: "How often that failed.",
+	}, metricLabels)
+	metrics.Registry.MustRegister(items, failures)
+	return [2]*prometheus.CounterVec{items, failures}
+})
+
+// counters of one peer.
+type counters struct{ id, name, node string }
+
+func newCounters(o *Options) *counters {
+	return &counters{id: o.Link.RemoteID, name: o.RemoteName, node: o.Link.NodeName}
+}
+
+func (c *counters) count(namespace, resource string, failed bool) {
+	which := 0
+	if failed {
+		which = 1
+	}
+	vectors()[which].WithLabelValues(namespace, resource, c.id, c.name, c.node).Inc()
+}
+
+// forget drops the series of a namespace that is not offloaded any more.
+func (c *counters) forget(namespace string) {
+	for _, vector := range vectors() {
+		vector.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "cluster_id": c.id, "node_name": c.node})
+	}
+}

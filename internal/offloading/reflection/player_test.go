@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/fanin"
+)
+
+// player plays, in a twin, who makes pods of ShadowPods, runs them, and collects what has lost its owner.
+type player struct {
+	t    *testing.T
+	away client.WithWatch
+
+	mu      sync.Mutex
+	holding bool
+	never   []string
+	made    []string
+	readyAt map[string]time.Time
+	work    chan func()
+	shadows *fanin.Source
+	pods    *fanin.Source
+}
+
+// play until the test ends.
+func (b *bed) play(twin string) *player {
+	p := &player{t: b.t, away: b.away, readyAt: map[string]time.Time{}, work: make(chan func(), 10000)}
+	get := func(context.Context) (client.WithWatch, error) { return b.away, nil }
+	p.shadows = fanin.New(fanin.Options{
+		Object: &vkv1alpha1.ShadowPod{}, List: func() client.ObjectList { return &vkv1alpha1.ShadowPodList{} }, Client: get,
+		Changed: func(_, after client.Object) {
+			if after != nil {
+				p.work <- func() { p.shadow(after.(*vkv1alpha1.ShadowPod)) }
+			}
+		},
+	})
+	p.pods = fanin.New(fanin.Options{
+		Object: &corev1.Pod{}, List: func() client.ObjectList { return &corev1.PodList{} }, Client: get,
+		Changed: func(before, after client.Object) {
+			if after == nil {
+				if shadow, _ := p.shadows.Get(client.ObjectKeyFromObject(before)).(*vkv1alpha1.ShadowPod); shadow != nil {
+					p.work <- func() { p.shadow(shadow) }
+				}
+			}
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var working sync.WaitGroup
+	for range 8 {
+		working.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case do := <-p.work:
+					do()
+				}
+			}
+		})
+	}
+	b.t.Cleanup(func() { cancel(); working.Wait() })
+	p.shadows.Add(ctx, twin)
+	p.pods.Add(ctx, twin)
+	return p
+}
+
+// hold keeps pods that are made from becoming Ready.
+func (p *player) hold(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holding = on
+}
+
+func (p *player) shadow(shadow *vkv1alpha1.ShadowPod) {
+	ctx := context.Background()
+	pod, _ := p.pods.Get(client.ObjectKeyFromObject(shadow)).(*corev1.Pod)
+	switch {
+	case shadow.DeletionTimestamp != nil:
+		if pod != nil {
+			_ = p.away.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}) // it may be gone
+			return
+		}
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		_ = p.away.Patch(ctx, shadow.DeepCopy(), patch) // the same
+	case pod == nil && !p.ended(shadow.Name):
+		annotations := maps.Clone(shadow.Annotations)
+		marks := maps.Clone(shadow.Labels)
+		made := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: shadow.Namespace, Name: shadow.Name, Labels: marks, Annotations: annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(shadow, vkv1alpha1.GroupVersion.WithKind("ShadowPod"))},
+		}, Spec: *shadow.Spec.Pod.DeepCopy()}
+		made.Spec.NodeName = "worker"
+		if err := p.away.Create(ctx, made); err != nil {
+			if !apierrors.IsAlreadyExists(err) {
+				p.t.Logf("pod not made: %v", err)
+			}
+			return
+		}
+		p.mu.Lock()
+		p.made = append(p.made, made.Annotations[labels.Fence])
+		holding := p.holding
+		p.mu.Unlock()
+		if !holding {
+			p.ready(made)
+		}
+	}
+}
+
+func (p *player) ended(name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Contains(p.never, name)
+}
+
+// ready says that a pod is Ready.
+func (p *player) ready(pod *corev1.Pod) {
+	now := metav1.Now()
+	p.status(pod, corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: "10.9.8.7", PodIPs: []corev1.PodIP{{IP: "10.9.8.7"}}, StartTime: &now,
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now},
+			{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, LastTransitionTime: now},
+			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: now},
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now},
+		},
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "main", Image: "app:1", Ready: true, Started: new(true), ContainerID: "c://1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+		}},
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.readyAt[pod.Name] = time.Now()
+}
+
+// end says that a pod has ended.
+func (p *player) end(pod *corev1.Pod, phase corev1.PodPhase, code int32) {
+	conditions := []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"}}
+	p.status(pod, corev1.PodStatus{Phase: phase, Conditions: conditions, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "main", Image: "app:1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Completed", FinishedAt: metav1.Now()}},
+	}}})
+}
+
+func (p *player) status(pod *corev1.Pod, status corev1.PodStatus) {
+	text, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	if err := p.away.Status().Patch(context.Background(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, text)); err != nil {
+		p.t.Logf("status of %s: %v", pod.Name, err)
+	}
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+// TestAccepted shows what the golden files hold to a real API server: what crosses can be made in the peer, and what comes back can be
+// written here, whatever the peer says.
+func TestAccepted(t *testing.T) {
+	admin := kubetest.Cluster(t)
+	c, err := client.New(admin, client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{link.Local, link.Remote} {
+		if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		_, sections := readSections(t, file)
+		for _, section := range sections {
+			name, what, _ := strings.Cut(section.name, " ")
+			if what != "before" {
+				continue
+			}
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+name, func(t *testing.T) {
+				accepted(t, c, decode(t, section.text), find(sections, name+" with"))
+			})
+		}
+	}
+	t.Run("hostile", func(t *testing.T) { acceptedHostile(t, c) })
+}
+
+func accepted(t *testing.T, c client.Client, local runtime.Object, with string) {
+	switch local := local.(type) {
+	case *corev1.Service:
+		if intent := project.Service(link, local); intent != nil {
+			appliedTwice(t, c, intent, &corev1.Service{})
+		}
+	case *networkingv1.Ingress:
+		appliedTwice(t, c, project.Ingress(link, local), &networkingv1.Ingress{})
+	case *corev1.ConfigMap:
+		if intent := project.ConfigMap(link, local); intent != nil {
+			appliedTwice(t, c, intent, &corev1.ConfigMap{})
+		}
+	case *corev1.Secret:
+		if intent := project.Secret(link, local); intent != nil {
+			appliedTwice(t, c, intent, &corev1.Secret{})
+		}
+	case *discoveryv1.EndpointSlice:
+		intent, err := project.EndpointSlice(link, local, swap{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if intent != nil {
+			template := intent.Spec.Template
+			create(t, c, &discoveryv1.EndpointSlice{
+				ObjectMeta:  metav1.ObjectMeta{Name: *intent.Name, Namespace: link.Remote, Labels: intent.Labels, Annotations: intent.Annotations},
+				AddressType: *template.AddressType, Endpoints: template.Endpoints, Ports: template.Ports,
+			})
+		}
+	case *corev1.Pod:
+		acceptedPod(t, c, runnable(local), with)
+	}
+}
+
+func acceptedPod(t *testing.T, c client.Client, local *corev1.Pod, with string) {
+	if !strings.Contains(with, "kind:") {
+		intent, err := project.ShadowPod(link, local, readOptions(t, with))
+		if err != nil {
+			return // there is nothing to accept
+		}
+		spec := *intent.Spec.Pod
+		spec.EphemeralContainers = nil // they are added once the pod is there
+		create(t, c, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: *intent.Name, Namespace: link.Remote, Labels: intent.Labels, Annotations: intent.Annotations}, Spec: spec,
+		})
+		if len(project.TokenRequests(local)) > 0 {
+			appliedTwice(t, c, project.TokenSecret(link, local, map[string]string{"token-abcdef": "x"}, metav1.Now().Time), &corev1.Secret{})
+		}
+		return
+	}
+	switch theirs := decode(t, with).(type) {
+	case *corev1.Event:
+		if intent := project.Event(link, local, theirs); intent != nil {
+			appliedTwice(t, c, intent, &corev1.Event{})
+		}
+	case *corev1.Pod:
+		shown(t, c, bound(t, c, local), theirs)
+	}
+}
+
+// runnable gives a pod of the golden files what they leave out.
+func runnable(pod *corev1.Pod) *corev1.Pod {
+	if len(pod.Spec.Containers) == 0 {
+		pod.Spec.Containers = []corev1.Container{{Name: "main"}}
+	}
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			containers[i].Image = "example.com/image"
+		}
+	}
+	return pod
+}
+
+// bound makes a pod that is on the virtual node, with a status.
+func bound(t *testing.T, c client.Client, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	status := pod.Status
+	made := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: pod.Name + "-", Namespace: link.Local}, Spec: *pod.Spec.DeepCopy()}
+	made.Spec.NodeName, made.Spec.EphemeralContainers = link.NodeName, nil
+	if err := c.Create(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	status.QOSClass = made.Status.QOSClass
+	made.Status = status
+	if err := c.Status().Update(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// shown writes what the peer says of a pod, and again: there must be nothing new then.
+func shown(t *testing.T, c client.Client, local, remote *corev1.Pod) {
+	t.Helper()
+	restarts := project.Restarts{}.Observe(local, remote)
+	status, err := project.PodStatus(link, local, remote, restarts, swap{}, "10.10.9.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	local.Status = status
+	if err := c.Status().Update(t.Context(), local); err != nil {
+		t.Fatalf("%v, of:\n%s", err, text(t, status))
+	}
+	before := local.ResourceVersion
+	again, err := project.PodStatus(link, local, remote, restarts.Observe(local, remote), swap{}, "10.10.9.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if difference := cmp.Diff(text(t, local.Status), text(t, again)); difference != "" {
+		t.Errorf("the same news is shown in another way the second time:\n%s", difference)
+	}
+	local.Status = again
+	if err := c.Status().Update(t.Context(), local); err != nil || local.ResourceVersion != before {
+		t.Errorf("written again: version %s, then %s, error %v", before, local.ResourceVersion, err)
+	}
+}
+
+// acceptedHostile shows one pod as many peers would like it to be.
+func acceptedHostile(t *testing.T, c client.Client) {
+	never := corev1.RestartPolicyNever
+	for _, policy := range []corev1.RestartPolicy{never, corev1.RestartPolicyAlways} {
+		pod := runnable(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "hostile", Namespace: link.Local}, Spec: corev1.PodSpec{
+			RestartPolicy: policy, Containers: []corev1.Container{{Name: "a"}, {Name: "b"}}, InitContainers: []corev1.Container{{Name: "i"}},
+		}})
+		local := bound(t, c, pod)
+		for seed := range uint64(200) {
+			source := rand.New(rand.NewPCG(seed, 0))
+			remote := hostilePod(func() byte { return byte(source.Uint32()) })
+			if remote.Status.Phase == corev1.PodSucceeded || remote.Status.Phase == corev1.PodFailed {
+				remote.Status.Phase = corev1.PodRunning // else there would be no more news
+			}
+			t.Run(fmt.Sprint(policy, " ", seed), func(t *testing.T) { shown(t, c, local, remote) })
+		}
+	}
+}
+
+func create(t *testing.T, c client.Client, object client.Object) {
+	t.Helper()
+	if err := c.Create(t.Context(), object, client.DryRunAll); err != nil {
+		t.Errorf("%v, of:\n%s", err, text(t, object))
+	}
+}
+
+// appliedTwice applies an intent. The second time must change nothing, but of a Service: there the API server lets who updates it own what
+// it has filled in itself (addresses, policies, node ports), and only the third time changes nothing.
+func appliedTwice(t *testing.T, c client.Client, intent runtime.ApplyConfiguration, into client.Object) {
+	t.Helper()
+	var versions [3]string
+	for i := range versions {
+		if err := c.Apply(t.Context(), intent, client.FieldOwner("test"), client.ForceOwnership); err != nil {
+			t.Fatalf("%v, of:\n%s", err, text(t, intent))
+		}
+		var named struct {
+			Metadata struct{ Name, Namespace string }
+		}
+		if err := json.Unmarshal([]byte(text(t, intent)), &named); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: named.Metadata.Namespace, Name: named.Metadata.Name}, into); err != nil {
+			t.Fatal(err)
+		}
+		versions[i] = into.GetResourceVersion()
+	}
+	_, service := into.(*corev1.Service)
+	if versions[0] != versions[1] && !service || versions[1] != versions[2] {
+		t.Errorf("versions %v after the same intent was applied again", versions)
+	}
+	if err := c.Delete(t.Context(), into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func text(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.MarshalIndent(value, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Restarts is what a pod's containers had been restarted before the peer's pod of now. The peer makes its pod anew when that vanishes, and
+// each time counts as one restart more.
+type Restarts struct {
+	uid    types.UID
+	before map[string]int32
+}
+
+// Observe takes notice of a pod of the peer. The zero value, after a start of this process, reads from the local pod what was shown.
+func (r Restarts) Observe(local, remote *corev1.Pod) Restarts {
+	if remote == nil || r.uid == remote.UID {
+		return r
+	}
+	next := Restarts{uid: remote.UID, before: map[string]int32{}}
+	count := func(spec []corev1.Container, mine, theirs []corev1.ContainerStatus) {
+		remote := byName(spec, theirs)
+		shown := byName(spec, mine)
+		for _, container := range spec {
+			before := max(shown[container.Name].RestartCount, 0)
+			if r.uid == "" {
+				before = max(before-max(remote[container.Name].RestartCount, 0), 0)
+			} else {
+				before = add(max(before, r.before[container.Name]), 1)
+			}
+			next.before[container.Name] = before
+		}
+	}
+	count(local.Spec.InitContainers, local.Status.InitContainerStatuses, remote.Status.InitContainerStatuses)
+	count(local.Spec.Containers, local.Status.ContainerStatuses, remote.Status.ContainerStatuses)
+	return next
+}
+
+// Equal says whether both know the same.
+func (r Restarts) Equal(other Restarts) bool {
+	return r.uid == other.uid && maps.Equal(r.before, other.before)
+}
+
+// statuses are those of containers of one sort, here and in the peer.
+type statuses struct {
+	mine, theirs []corev1.ContainerStatus
+	restarts     Restarts
+}
+
+// byName are the statuses of containers that are in the specification. The first of a name counts.
+func byName(spec []corev1.Container, all []corev1.ContainerStatus) map[string]corev1.ContainerStatus {
+	known := make(map[string]corev1.ContainerStatus, len(spec))
+	for _, container := range spec {
+		known[container.Name] = corev1.ContainerStatus{}
+	}
+	for _, status := range all {
+		if first, ok := known[status.Name]; ok && first.Name == "" {
+			known[status.Name] = status
+		}
+	}
+	maps.DeleteFunc(known, func(name string, status corev1.ContainerStatus) bool { return status.Name == "" })
+	return known
+}
+
+// containerStatuses are those of the peer for containers that the local pod has, in its order.
+func containerStatuses(policy corev1.RestartPolicy, spec []corev1.Container, all statuses) []corev1.ContainerStatus {
+	mine, theirs := byName(spec, all.mine), byName(spec, all.theirs)
+	var result []corev1.ContainerStatus
+	for _, container := range spec {
+		status, told := theirs[container.Name]
+		before, shown := mine[container.Name]
+		switch {
+		// A container that has ended for good has, also if the peer had to make its pod anew. The API server says so, too.
+		case shown && before.State.Terminated != nil && status.State.Terminated == nil && !restarts(policy, container, before.State.Terminated.ExitCode):
+			result = append(result, *before.DeepCopy())
+		case told:
+			result = append(result, containerStatus(container, status, all.restarts.before[container.Name]))
+		}
+	}
+	return result
+}
+
+func containerStatus(spec corev1.Container, theirs corev1.ContainerStatus, before int32) corev1.ContainerStatus {
+	theirs = *theirs.DeepCopy()
+	status := corev1.ContainerStatus{
+		Name: spec.Name, State: containerState(theirs.State), LastTerminationState: containerState(theirs.LastTerminationState),
+		Ready: theirs.Ready, Started: theirs.Started, RestartCount: add(theirs.RestartCount, before),
+		Image: text(theirs.Image, mostMessage), ImageID: text(theirs.ImageID, mostMessage), ContainerID: text(theirs.ContainerID, mostReason),
+		AllocatedResources: within(theirs.AllocatedResources, spec.Resources.Requests), Resources: resourcesWithin(theirs.Resources, &spec.Resources),
+		User: containerUser(theirs.User),
+	}
+	if theirs.StopSignal != nil {
+		status.StopSignal = some(corev1.Signal(text(string(*theirs.StopSignal), mostReason)))
+	}
+	for _, mount := range spec.VolumeMounts {
+		i := slices.IndexFunc(theirs.VolumeMounts, func(their corev1.VolumeMountStatus) bool {
+			return their.Name == mount.Name && their.MountPath == mount.MountPath
+		})
+		if i < 0 {
+			continue
+		}
+		their := theirs.VolumeMounts[i]
+		shown := corev1.VolumeMountStatus{Name: mount.Name, MountPath: mount.MountPath, ReadOnly: their.ReadOnly}
+		if mode := their.RecursiveReadOnly; mode != nil {
+			shown.RecursiveReadOnly = some(corev1.RecursiveReadOnlyMode(text(string(*mode), mostReason)))
+		}
+		status.VolumeMounts = append(status.VolumeMounts, shown)
+	}
+	return status
+}
+
+// containerState is one state at most: a container that has ended does not run, and one that runs does not wait.
+func containerState(theirs corev1.ContainerState) corev1.ContainerState {
+	switch {
+	case theirs.Terminated != nil:
+		ended := *theirs.Terminated
+		ended.Reason, ended.Message = text(ended.Reason, mostReason), text(ended.Message, mostMessage)
+		ended.ContainerID = text(ended.ContainerID, mostReason)
+		ended.StartedAt, ended.FinishedAt = moment(ended.StartedAt), moment(ended.FinishedAt)
+		return corev1.ContainerState{Terminated: &ended}
+	case theirs.Running != nil:
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: moment(theirs.Running.StartedAt)}}
+	case theirs.Waiting != nil:
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+			Reason: text(theirs.Waiting.Reason, mostReason), Message: text(theirs.Waiting.Message, mostMessage),
+		}}
+	}
+	return corev1.ContainerState{}
+}
+
+// containerUser is a user that the API server takes.
+func containerUser(theirs *corev1.ContainerUser) *corev1.ContainerUser {
+	if theirs == nil || theirs.Linux == nil {
+		return nil
+	}
+	bad := func(id int64) bool { return id < 0 || id > math.MaxInt32 }
+	user := theirs.Linux
+	if bad(user.UID) || bad(user.GID) || len(user.SupplementalGroups) > 64 || slices.ContainsFunc(user.SupplementalGroups, bad) {
+		return nil
+	}
+	return &corev1.ContainerUser{Linux: user}
+}
+
+// within are resources that are no more than the pod's own. Schedulers and quotas of this cluster count what a status says.
+func within(theirs, own corev1.ResourceList) corev1.ResourceList {
+	var kept corev1.ResourceList
+	for name, most := range own {
+		if quantity, ok := theirs[name]; ok && quantity.Sign() >= 0 && quantity.Cmp(most) <= 0 {
+			if kept == nil {
+				kept = corev1.ResourceList{}
+			}
+			kept[name] = quantity
+		}
+	}
+	return kept
+}
+
+func resourcesWithin(theirs, own *corev1.ResourceRequirements) *corev1.ResourceRequirements {
+	if theirs == nil {
+		return nil
+	}
+	return &corev1.ResourceRequirements{Requests: within(theirs.Requests, own.Requests), Limits: within(theirs.Limits, own.Limits)}
+}
+
+// restarts says whether a container is started again after it ended with that code.
+func restarts(policy corev1.RestartPolicy, container corev1.Container, code int32) bool {
+	if container.RestartPolicy == nil {
+		return policy == corev1.RestartPolicyAlways || policy == "" || policy == corev1.RestartPolicyOnFailure && code != 0
+	}
+	for _, rule := range container.RestartPolicyRules {
+		if codes := rule.ExitCodes; codes != nil && slices.Contains(codes.Values, code) == (codes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+			return true
+		}
+	}
+	return *container.RestartPolicy == corev1.ContainerRestartPolicyAlways || *container.RestartPolicy == corev1.ContainerRestartPolicyOnFailure && code != 0
+}
+
+// ephemeral are the ephemeral containers of a pod. They are never started again.
+func ephemeral(spec *corev1.PodSpec) []corev1.Container {
+	var all []corev1.Container
+	never := corev1.ContainerRestartPolicyNever
+	for _, one := range spec.EphemeralContainers {
+		container := corev1.Container(one.EphemeralContainerCommon)
+		container.RestartPolicy, container.RestartPolicyRules = &never, nil
+		all = append(all, container)
+	}
+	return all
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+)
+
+// EndpointSlice is what a local EndpointSlice gives the peer: the endpoints that it does not run itself. Nil: it needs nothing.
+// While an address cannot be told yet there is an error, and what the peer has stays as it is.
+func EndpointSlice(l Link, local *discoveryv1.EndpointSlice, translator Translator) (*vkapply.ShadowEndpointSliceApplyConfiguration, error) {
+	if Skipped(local) || local.Labels[discoveryv1.LabelServiceName] == "" ||
+		local.Labels[discoveryv1.LabelManagedBy] == labels.EndpointSliceReflection {
+		return nil, nil
+	}
+	template := vkapply.EndpointSliceTemplate().WithAddressType(local.AddressType)
+	for _, endpoint := range local.Endpoints {
+		if endpoint.NodeName != nil && *endpoint.NodeName == l.NodeName {
+			continue
+		}
+		addresses, err := away(endpoint.Addresses, local.AddressType, translator)
+		if err != nil {
+			return nil, err
+		}
+		if len(addresses) > 0 {
+			template.WithEndpoints(remoteEndpoint(l, endpoint, addresses))
+		}
+	}
+	if len(template.Endpoints) == 0 {
+		return nil, nil
+	}
+	for _, port := range local.Ports {
+		template.WithPorts(*port.DeepCopy())
+	}
+	all := l.labelsOf(local)
+	all[discoveryv1.LabelManagedBy] = labels.EndpointSliceReflection
+	all[discoveryv1.LabelServiceName] = local.Labels[discoveryv1.LabelServiceName]
+	return vkapply.ShadowEndpointSlice(local.Name, l.Remote).
+		WithLabels(all).WithAnnotations(l.annotationsOf(local)).
+		WithSpec(vkapply.ShadowEndpointSliceSpec().WithTemplate(template)), nil
+}
+
+// remoteEndpoint takes this whole cluster for one node of the peer, and our pods for something that the peer's controllers do not know.
+func remoteEndpoint(l Link, local discoveryv1.Endpoint, addresses []string) discoveryv1.Endpoint {
+	local = *local.DeepCopy()
+	remote := discoveryv1.Endpoint{
+		Addresses: addresses, Conditions: discoveryv1.EndpointConditions{Ready: local.Conditions.Ready},
+		Hostname: local.Hostname, NodeName: some(l.LocalName), Zone: local.Zone,
+	}
+	if local.Hints != nil && len(local.Hints.ForZones) > 0 { // hints for nodes name nodes of this cluster
+		remote.Hints = &discoveryv1.EndpointHints{ForZones: local.Hints.ForZones}
+	}
+	if target := local.TargetRef; target != nil {
+		remote.TargetRef = &corev1.ObjectReference{
+			APIVersion: target.APIVersion, Kind: "Remote" + target.Kind, Namespace: target.Namespace, Name: target.Name, UID: target.UID, FieldPath: target.FieldPath,
+		}
+	}
+	return remote
+}
+
+// away are the addresses as the peer sees them, without those that it has no way to.
+func away(local []string, kind discoveryv1.AddressType, translator Translator) ([]string, error) {
+	if kind == discoveryv1.AddressTypeFQDN {
+		return append([]string(nil), local...), nil
+	}
+	var addresses []string
+	for _, text := range local {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			continue // the API server's, not ours to mend: no packet goes there
+		}
+		switch seen, err := translator.Away(address); {
+		case errors.Is(err, ErrNoCounterpart):
+		case err != nil:
+			return nil, fmt.Errorf("endpoint %s as the peer sees it: %w", address, err)
+		default:
+			addresses = append(addresses, seen.String())
+		}
+	}
+	return addresses, nil
+}

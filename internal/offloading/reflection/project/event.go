@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+)
+
+// What the API server takes of an event.
+const (
+	mostEventReason = 128
+	mostEventNote   = 1024
+)
+
+// subjects are the kinds in the peer whose events are shown, and on which kind here.
+var subjects = map[string]struct{ kind, version string }{
+	"ShadowPod":             {"Pod", "v1"},
+	"Pod":                   {"Pod", "v1"},
+	"Service":               {"Service", "v1"},
+	"Ingress":               {"Ingress", "networking.k8s.io/v1"},
+	"PersistentVolumeClaim": {"PersistentVolumeClaim", "v1"},
+}
+
+// EventSource is who reports what happens to objects of a kind, such as liqo-pod-reflection.
+func EventSource(kind string) string { return "liqo-" + strings.ToLower(kind) + "-reflection" }
+
+// Subject is which object an event in the peer is about.
+type Subject struct {
+	// Kind and Name are those of the local object.
+	Kind, Name string
+	// RemoteKind and UID are those of the object in the peer: an event of an earlier one of that name tells nothing of this.
+	RemoteKind string
+	UID        types.UID
+}
+
+// EventSubject says whether an event in the peer is shown here, and on what. Only warnings are: what goes as it should is in the status, and
+// each event is a write.
+func EventSubject(l Link, remote *corev1.Event) (Subject, bool) {
+	about := remote.InvolvedObject
+	local, shown := subjects[about.Kind]
+	if !shown || remote.Type != corev1.EventTypeWarning || remote.Namespace != l.Remote || about.Namespace != l.Remote || about.Name == "" {
+		return Subject{}, false
+	}
+	return Subject{Kind: local.kind, Name: about.Name, RemoteKind: about.Kind, UID: about.UID}, true
+}
+
+// Event is what a warning in the peer is on the local object that EventSubject named; nil if it is not shown. The same event in the peer is
+// the same here, with its new count.
+func Event(l Link, local metav1.Object, remote *corev1.Event) *coreapply.EventApplyConfiguration {
+	subject, shown := EventSubject(l, remote)
+	if !shown || local.GetName() != subject.Name || local.GetNamespace() != l.Local {
+		return nil
+	}
+	kind := subjects[remote.InvolvedObject.Kind]
+	about := coreapply.ObjectReference().WithKind(kind.kind).WithAPIVersion(kind.version).
+		WithNamespace(local.GetNamespace()).WithName(local.GetName()).WithUID(local.GetUID())
+	about.FieldPath = some(text(remote.InvolvedObject.FieldPath, mostReason))
+	event := coreapply.Event(short(local.GetName(), 253-17)+"."+longHash(l.RemoteID+"/"+string(remote.UID)), local.GetNamespace()).
+		WithInvolvedObject(about).WithType(corev1.EventTypeWarning).
+		WithReason(eventReason(remote.Reason)).WithMessage(text(remote.Message, mostEventNote)).
+		WithSource(coreapply.EventSource().WithComponent(EventSource(kind.kind)).WithHost(l.NodeName)).
+		WithReportingController(EventSource(kind.kind)).WithReportingInstance(l.NodeName)
+	first, last, count := times(remote)
+	if !first.IsZero() {
+		event.WithFirstTimestamp(first)
+	}
+	if !last.IsZero() {
+		event.WithLastTimestamp(last)
+	}
+	return event.WithCount(count)
+}
+
+// times are those of an event of either form: the older has a count, the newer a series.
+func times(remote *corev1.Event) (first, last metav1.Time, count int32) {
+	first, last, count = remote.FirstTimestamp, remote.LastTimestamp, remote.Count
+	if first.IsZero() {
+		first = metav1.NewTime(remote.EventTime.Time)
+	}
+	if series := remote.Series; series != nil {
+		last, count = metav1.NewTime(series.LastObservedTime.Time), max(count, series.Count)
+	}
+	if last.IsZero() {
+		last = first
+	}
+	return moment(first), moment(last), max(count, 1)
+}
+
+// longHash tells apart what a stranger may choose.
+func longHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// eventReason is one word.
+func eventReason(theirs string) string {
+	word := strings.Map(func(r rune) rune {
+		if r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, theirs)
+	if word == "" {
+		return "Unknown"
+	}
+	return word[:min(len(word), mostEventReason)]
+}

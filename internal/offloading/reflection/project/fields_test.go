@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+var link = project.Link{
+	LocalID: "1f0b9a3c-rome", LocalName: "rome", RemoteID: "7c2d11ee-milan", NodeName: "liqo-milan", Local: "shop", Remote: "shop-rome-ab12cd",
+}
+
+// swap is a network in which only 10.10.0.0/16 here and there has addresses, 10.30/16 for theirs and 10.40/16 for ours.
+type swap struct{ err error }
+
+func (s swap) Home(address netip.Addr) (netip.Addr, error) { return s.swap(address, 30) }
+func (s swap) Away(address netip.Addr) (netip.Addr, error) { return s.swap(address, 40) }
+
+func (s swap) swap(address netip.Addr, second byte) (netip.Addr, error) {
+	if s.err != nil {
+		return netip.Addr{}, s.err
+	}
+	if !netip.MustParsePrefix("10.10.0.0/16").Contains(address) {
+		return netip.Addr{}, fmt.Errorf("address %s: %w", address, project.ErrNoCounterpart)
+	}
+	bytes := address.As4()
+	bytes[1] = second
+	return netip.AddrFrom4(bytes), nil
+}
+
+// fate is what becomes of a field: copied, dropped, or a value of its own.
+type fate struct {
+	does string
+	// without are the paths below a copied field that are not copied.
+	without []string
+	want    any
+}
+
+var (
+	copied  = fate{does: "copied"}
+	dropped = fate{does: "dropped"}
+)
+
+func copiedBut(paths ...string) fate { return fate{does: "copied", without: paths} }
+func forced(value any) fate          { return fate{does: "forced", want: value} }
+
+// fates has a line for every field of every kind that crosses: the contract, row by row. A field that is not named fails the test, so that
+// no release of Kubernetes adds one that nobody has thought of.
+var fates = map[string]map[string]fate{
+	"PodSpec": {
+		"volumes": copiedBut("*.projected.sources.*.serviceAccountToken", "*.projected.sources.*.podCertificate"), "containers": copiedBut("*.resources.claims"),
+		"initContainers": copiedBut("*.resources.claims"), "ephemeralContainers": copiedBut("*.resources.claims"), "tolerations": copied,
+		"activeDeadlineSeconds": copied, "dnsConfig": copied, "dnsPolicy": copied, "enableServiceLinks": copied, "hostAliases": copied,
+		"hostname": copied, "imagePullSecrets": copied, "readinessGates": copied, "restartPolicy": copied, "securityContext": copied,
+		"setHostnameAsFQDN": copied, "shareProcessNamespace": copied, "subdomain": copied, "terminationGracePeriodSeconds": copied,
+		"topologySpreadConstraints": copied, "hostUsers": copied, "hostnameOverride": copied, "resources": copiedBut("claims"),
+
+		"affinity": dropped, "nodeSelector": dropped, "nodeName": dropped, "schedulerName": dropped, "priority": dropped,
+		"priorityClassName": dropped, "preemptionPolicy": dropped, "serviceAccountName": dropped, "serviceAccount": dropped,
+		"runtimeClassName": dropped, "overhead": dropped, "os": dropped, "resourceClaims": dropped,
+		"schedulingGates": dropped, "schedulingGroup": dropped, "evictionResponders": dropped,
+
+		"automountServiceAccountToken": forced(false),
+		"hostNetwork":                  forced(nil), "hostIPC": forced(nil), "hostPID": forced(nil), // false is not written
+	},
+	"ServiceSpec": {
+		"type": copied, "selector": copied, "ports": copiedBut("*.nodePort"), "externalName": copied, "externalTrafficPolicy": copied,
+		"internalTrafficPolicy": copied, "ipFamilyPolicy": copied, "sessionAffinity": copied, "publishNotReadyAddresses": copied,
+		"allocateLoadBalancerNodePorts": copied, "loadBalancerClass": copied, "loadBalancerSourceRanges": copied, "trafficDistribution": copied,
+		"clusterIP": dropped, "clusterIPs": dropped, "externalIPs": dropped, "loadBalancerIP": dropped, "sessionAffinityConfig": dropped,
+		"healthCheckNodePort": dropped, "ipFamilies": dropped,
+	},
+	"IngressSpec": {"defaultBackend": copied, "rules": copied, "tls": copied, "ingressClassName": dropped},
+	"ConfigMap":   {"data": copied, "binaryData": copied, "immutable": copied},
+	"Secret":      {"data": copied, "type": copied, "immutable": copied, "stringData": dropped},
+	"EndpointSlice": {
+		"addressType": copied, "ports": copied,
+		"endpoints": forced([]any{map[string]any{
+			"addresses": []any{"10.40.1.5"}, "conditions": map[string]any{"ready": true}, "hostname": "hostname", "nodeName": "rome", "zone": "zone",
+			"hints": map[string]any{"forZones": []any{map[string]any{"name": "name"}}},
+			"targetRef": map[string]any{
+				"apiVersion": "apiVersion", "kind": "Remotekind", "namespace": "namespace", "name": "name", "uid": "uid", "fieldPath": "fieldPath",
+			},
+		}}),
+	},
+	// What a peer says of a pod. The local status is empty.
+	"PodStatus": {
+		"phase": copied, "conditions": copiedBut("*.observedGeneration"), "message": copied, "reason": copied, "startTime": copied,
+		"initContainerStatuses":      copiedBut("*.allocatedResourcesStatus", "*.volumeMounts.*.volumeStatus"),
+		"containerStatuses":          copiedBut("*.allocatedResourcesStatus", "*.volumeMounts.*.volumeStatus"),
+		"ephemeralContainerStatuses": copiedBut("*.allocatedResourcesStatus", "*.volumeMounts.*.volumeStatus"),
+		"allocatedResources":         copied, "resources": copiedBut("claims"),
+		"podIP": forced("10.30.1.5"), "podIPs": forced([]any{map[string]any{"ip": "10.30.1.5"}}),
+		"hostIP": forced("10.10.9.9"), "hostIPs": forced([]any{map[string]any{"ip": "10.10.9.9"}}),
+		"observedGeneration": dropped, "nominatedNodeName": dropped, "qosClass": dropped, "resize": dropped, "resourceClaimStatuses": dropped,
+		"extendedResourceClaimStatus": dropped, "nodeAllocatableResourceClaimStatuses": dropped, "volumeHealth": dropped,
+	},
+}
+
+// TestFields shows each projection an object with every field set, at every depth, and looks at what became of each.
+func TestFields(t *testing.T) {
+	for _, kind := range []struct {
+		name            string
+		local, crossing any
+	}{
+		podFields(t), serviceFields(), ingressFields(), configMapFields(), secretFields(), endpointSliceFields(t), podStatusFields(t),
+	} {
+		before, after := fields(t, kind.local), fields(t, kind.crossing)
+		t.Run(kind.name, func(t *testing.T) {
+			rules := fates[kind.name]
+			for name := range after {
+				if _, ok := rules[name]; !ok {
+					t.Errorf("%s.%s comes out of the projection, and no rule speaks of it", kind.name, name)
+				}
+			}
+			for _, name := range fieldNames(kind.local) {
+				if _, ok := rules[name]; !ok {
+					t.Errorf("%s.%s exists, and no rule speaks of it: decide whether it crosses, and add it to fates (and to docs)", kind.name, name)
+				}
+			}
+			for name, rule := range rules {
+				t.Run(name+" "+rule.does, func(t *testing.T) {
+					if !slices.Contains(fieldNames(kind.local), name) {
+						t.Fatal("there is no such field any more")
+					}
+					if before[name] == nil {
+						t.Fatal("the test's object does not have the field, so nothing is shown")
+					}
+					want := rule.want
+					if rule.does == "copied" {
+						want = before[name]
+						for _, path := range rule.without {
+							without(want, strings.Split(path, "."))
+						}
+					}
+					if difference := cmp.Diff(want, after[name]); difference != "" {
+						t.Error(difference)
+					}
+				})
+			}
+		})
+	}
+}
+
+type kindFields = struct {
+	name            string
+	local, crossing any
+}
+
+func podFields(t *testing.T) kindFields {
+	pod := &corev1.Pod{}
+	fill(reflect.ValueOf(&pod.Spec))
+	pod.Spec.HostNetwork = false // with it ports of the host are dropped: TestHostNetwork
+	spec := mustShadowPod(t, pod, project.PodOptions{}).Spec.Pod
+	pod.Spec.HostNetwork = true
+	return kindFields{"PodSpec", pod.Spec, *spec}
+}
+
+func serviceFields() kindFields {
+	service := &corev1.Service{}
+	fill(reflect.ValueOf(&service.Spec))
+	return kindFields{"ServiceSpec", service.Spec, project.Service(link, service).Spec}
+}
+
+func ingressFields() kindFields {
+	ingress := &networkingv1.Ingress{}
+	fill(reflect.ValueOf(&ingress.Spec))
+	return kindFields{"IngressSpec", ingress.Spec, project.Ingress(link, ingress).Spec}
+}
+
+func configMapFields() kindFields {
+	local := &corev1.ConfigMap{}
+	fill(reflect.ValueOf(local))
+	local.ObjectMeta, local.TypeMeta = metav1.ObjectMeta{}, metav1.TypeMeta{}
+	remote := project.ConfigMap(link, local)
+	return kindFields{"ConfigMap", *local, map[string]any{"data": remote.Data, "binaryData": remote.BinaryData, "immutable": remote.Immutable}}
+}
+
+func secretFields() kindFields {
+	local := &corev1.Secret{}
+	fill(reflect.ValueOf(local))
+	local.ObjectMeta, local.TypeMeta = metav1.ObjectMeta{}, metav1.TypeMeta{}
+	remote := project.Secret(link, local)
+	return kindFields{"Secret", *local, map[string]any{"data": remote.Data, "type": remote.Type, "immutable": remote.Immutable}}
+}
+
+func endpointSliceFields(t *testing.T) kindFields {
+	local := &discoveryv1.EndpointSlice{}
+	fill(reflect.ValueOf(local))
+	local.ObjectMeta, local.TypeMeta = metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}, metav1.TypeMeta{}
+	local.Endpoints[0].Addresses = []string{"10.10.1.5"}
+	remote, err := project.EndpointSlice(link, local, swap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kindFields{"EndpointSlice", *local, remote.Spec.Template}
+}
+
+func podStatusFields(t *testing.T) kindFields {
+	local, remote := &corev1.Pod{}, &corev1.Pod{}
+	fill(reflect.ValueOf(&local.Spec))
+	fill(reflect.ValueOf(&remote.Status))
+	remote.Status.Phase = corev1.PodRunning
+	remote.Status.PodIP, remote.Status.PodIPs[0].IP = "10.10.1.5", "10.10.1.5"
+	remote.Status.Conditions[0].Status = corev1.ConditionFalse
+	for _, statuses := range [][]corev1.ContainerStatus{
+		remote.Status.InitContainerStatuses, remote.Status.ContainerStatuses, remote.Status.EphemeralContainerStatuses,
+	} {
+		// One state at a time; that the others win over each other is shown by TestHostileContainer.
+		statuses[0].State.Waiting, statuses[0].State.Running = nil, nil
+		statuses[0].LastTerminationState.Waiting, statuses[0].LastTerminationState.Running = nil, nil
+		statuses[0].Resources.Claims = nil
+	}
+	status, err := project.PodStatus(link, local, remote, project.Restarts{}, swap{}, "10.10.9.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kindFields{"PodStatus", remote.Status, status}
+}
+
+// fieldNames are the fields of an object, as they are written, but for its metadata.
+func fieldNames(object any) []string {
+	var names []string
+	for kind, i := reflect.TypeOf(object), 0; i < kind.NumField(); i++ {
+		if name, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ","); name != "" && name != "metadata" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// fields is an object in the form in which it is sent.
+func fields(t *testing.T, object any) (fields map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		t.Fatal(err)
+	}
+	return fields
+}
+
+// without takes the value at a path away; * is every item of a list. Items that are left empty go, too.
+func without(value any, path []string) {
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			without(item, path[1:])
+		}
+	case map[string]any:
+		if len(path) == 1 {
+			delete(value, path[0])
+			return
+		}
+		without(value[path[0]], path[1:])
+		if items, ok := value[path[0]].([]any); ok {
+			value[path[0]] = slices.DeleteFunc(items, func(item any) bool { return reflect.DeepEqual(item, map[string]any{}) })
+		}
+	}
+}
+
+// fill sets every field to a value that is not its zero: strings to the name of the field.
+func fill(value reflect.Value) { fillAs(value, "") }
+
+func fillAs(value reflect.Value, name string) {
+	switch special := value.Interface().(type) {
+	case metav1.Time:
+		value.Set(reflect.ValueOf(metav1.Date(2025, time.May, 1, 12, 0, 0, 0, time.UTC)))
+		return
+	case resource.Quantity:
+		value.Set(reflect.ValueOf(resource.MustParse("2")))
+		return
+	case metav1.FieldsV1:
+		value.Set(reflect.ValueOf(*metav1.NewFieldsV1("{}")))
+		return
+	case intstr.IntOrString:
+		value.Set(reflect.ValueOf(intstr.FromInt32(8080)))
+		return
+	case corev1.ResourceName:
+		value.SetString("cpu") // the same in a specification and its status
+		return
+	case []corev1.VolumeProjection:
+		// A source is of one sort only.
+		for i := range reflect.TypeOf(corev1.VolumeProjection{}).NumField() {
+			var source corev1.VolumeProjection
+			fillAs(reflect.ValueOf(&source).Elem().Field(i), "source")
+			special = append(special, source)
+		}
+		value.Set(reflect.ValueOf(special))
+		return
+	}
+	switch value.Kind() {
+	case reflect.Pointer:
+		if value.IsNil() {
+			value.Set(reflect.New(value.Type().Elem()))
+		}
+		fillAs(value.Elem(), name)
+	case reflect.Struct:
+		for i := range value.NumField() {
+			field, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
+			fillAs(value.Field(i), field)
+		}
+	case reflect.Slice:
+		value.Set(reflect.MakeSlice(value.Type(), 1, 1))
+		fillAs(value.Index(0), name)
+	case reflect.Map:
+		key, item := reflect.New(value.Type().Key()).Elem(), reflect.New(value.Type().Elem()).Elem()
+		fillAs(key, name)
+		fillAs(item, name)
+		value.Set(reflect.MakeMap(value.Type()))
+		value.SetMapIndex(key, item)
+	case reflect.String:
+		value.SetString(name)
+	case reflect.Bool:
+		value.SetBool(true)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		value.SetInt(7)
+	case reflect.Uint8:
+		value.SetUint(7)
+	default:
+		panic("no value for " + value.Type().String())
+	}
+}
+
+// TestMetadata shows that metadata crosses in the same way for every kind.
+func TestMetadata(t *testing.T) {
+	meta := metav1.ObjectMeta{
+		Name: "web", Namespace: "shop", UID: "1",
+		Labels: map[string]string{
+			"app": "web", "secret.example.com/key": "x", "internal": "y", labels.Origin: "forged", labels.Destination: "forged",
+			discoveryv1.LabelServiceName: "web",
+		},
+		Annotations: map[string]string{
+			"note": "kept", "build.example.com/host": "x", "kubernetes.io/config.source": "file", corev1.LastAppliedConfigAnnotation: "{}", corev1.EndpointsLastChangeTriggerTime: "now",
+		},
+		Finalizers: []string{"example.com/finalizer"}, OwnerReferences: []metav1.OwnerReference{{Name: "owner"}}, GenerateName: "web-",
+	}
+	denying := link
+	denying.Skip = project.Denied{Labels: project.Keys{"secret.example.com/*", "internal", labels.Origin}, Annotations: project.Keys{"build.example.com/*"}}
+	slice, err := project.EndpointSlice(denying, &discoveryv1.EndpointSlice{
+		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.10.1.5"}}},
+	}, swap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := project.ShadowPod(denying, &corev1.Pod{ObjectMeta: meta}, project.PodOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, intent := range map[string]any{
+		"Pod": pod, "EndpointSlice": slice, "Service": project.Service(denying, &corev1.Service{ObjectMeta: meta}),
+		"Ingress": project.Ingress(denying, &networkingv1.Ingress{ObjectMeta: meta}), "ConfigMap": project.ConfigMap(denying, &corev1.ConfigMap{ObjectMeta: meta}),
+		"Secret": project.Secret(denying, &corev1.Secret{ObjectMeta: meta}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := map[string]any{
+				"name": "web", "namespace": "shop-rome-ab12cd", "annotations": map[string]any{"note": "kept"},
+				"labels": map[string]any{
+					"app": "web", labels.Origin: link.LocalID, labels.Destination: link.RemoteID, discoveryv1.LabelServiceName: "web",
+				},
+			}
+			if name == "EndpointSlice" {
+				want["labels"].(map[string]any)[discoveryv1.LabelManagedBy] = labels.EndpointSliceReflection
+			}
+			if difference := cmp.Diff(want, fields(t, intent)["metadata"]); difference != "" {
+				t.Error(difference)
+			}
+		})
+	}
+}

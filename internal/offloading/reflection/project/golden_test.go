@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project_test
+
+import (
+	"encoding/json"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+var update = flag.Bool("update", false, "write what is projected into testdata")
+
+// TestGolden reads cases of sections "NAME before" (an object here), "NAME with" (a pod's options, or the peer's pod or event), and compares
+// what it becomes with "NAME after". The tokens of a pod are in "NAME tokens".
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files: %v", err)
+	}
+	for _, file := range files {
+		comment, sections := readSections(t, file)
+		for i, section := range sections {
+			name, what, _ := strings.Cut(section.name, " ")
+			if what != "after" && what != "tokens" {
+				continue
+			}
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+section.name, func(t *testing.T) {
+				got := becomes(t, what, find(sections, name+" before"), find(sections, name+" with"))
+				if *update {
+					sections[i].text = got
+				} else if difference := cmp.Diff(section.text, got); difference != "" {
+					t.Errorf("%s (if this is what was meant: go test ./internal/offloading/reflection/project -update):\n%s", section.name, difference)
+				}
+			})
+		}
+		if *update {
+			text := comment
+			for _, section := range sections {
+				text += "-- " + section.name + " --\n" + section.text
+			}
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+type section struct{ name, text string }
+
+var heading = regexp.MustCompile(`(?m)^-- (.+) --\n`)
+
+func readSections(t *testing.T, file string) (comment string, sections []section) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
+	found := heading.FindAllStringSubmatchIndex(text, -1)
+	if len(found) == 0 {
+		t.Fatalf("%s has no sections", file)
+	}
+	for i, at := range found {
+		end := len(text)
+		if i+1 < len(found) {
+			end = found[i+1][0]
+		}
+		sections = append(sections, section{name: text[at[2]:at[3]], text: text[at[1]:end]})
+	}
+	return text[:found[0][0]], sections
+}
+
+func find(sections []section, name string) string {
+	for _, section := range sections {
+		if section.name == name {
+			return section.text
+		}
+	}
+	return ""
+}
+
+// options is the YAML form of project.PodOptions.
+type options struct{ Host, Port, Address, ServicePort string }
+
+// becomes is the text of what a projection makes of an object.
+func becomes(t *testing.T, what, before, with string) string {
+	t.Helper()
+	var result any
+	var err error
+	switch local := decode(t, before).(type) {
+	case *corev1.Service:
+		result = project.Service(link, local)
+	case *networkingv1.Ingress:
+		result = project.Ingress(link, local)
+	case *corev1.ConfigMap:
+		result = project.ConfigMap(link, local)
+	case *corev1.Secret:
+		result = project.Secret(link, local)
+	case *discoveryv1.EndpointSlice:
+		result, err = project.EndpointSlice(link, local, swap{})
+	case *corev1.Pod:
+		result, err = podBecomes(t, what, local, with)
+	default:
+		t.Fatalf("no projection for %T", local)
+	}
+	if err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err = yaml.JSONToYAML(text); err != nil {
+		t.Fatal(err)
+	}
+	if string(text) == "null\n" {
+		return "nothing\n"
+	}
+	return string(text)
+}
+
+func podBecomes(t *testing.T, what string, local *corev1.Pod, with string) (any, error) {
+	t.Helper()
+	if what == "tokens" {
+		return project.TokenRequests(local), nil
+	}
+	if !strings.Contains(with, "kind:") {
+		return project.ShadowPod(link, local, readOptions(t, with))
+	}
+	switch theirs := decode(t, with).(type) {
+	case *corev1.Event:
+		return project.Event(link, local, theirs), nil
+	case *corev1.Pod:
+		// The peer's pod of before had the UID "first".
+		restarts := project.Restarts{}.Observe(local, theirs)
+		if theirs.UID == "second" {
+			first := theirs.DeepCopy()
+			first.UID = "first"
+			restarts = project.Restarts{}.Observe(local, first).Observe(local, theirs)
+		}
+		return project.PodStatus(link, local, theirs, restarts, swap{}, "10.10.9.9")
+	default:
+		t.Fatalf("what is a %T to a pod?", theirs)
+		return nil, nil
+	}
+}
+
+func readOptions(t *testing.T, text string) (read project.PodOptions) {
+	t.Helper()
+	if text == "" {
+		return read
+	}
+	var given options
+	if err := yaml.UnmarshalStrict([]byte(text), &given); err != nil {
+		t.Fatal(err)
+	}
+	read.APIServer = project.APIServer{Enabled: true, Host: given.Host, Port: given.Port, ServicePort: given.ServicePort}
+	if given.Address != "" {
+		read.APIServer.Address = netip.MustParseAddr(given.Address)
+	}
+	return read
+}
+
+func decode(t *testing.T, text string) runtime.Object {
+	t.Helper()
+	object, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
+	if err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
+	return object
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+func TestPatient(t *testing.T) {
+	const notReady, unreachable = "key: node.kubernetes.io/not-ready, effect: NoExecute", "key: node.kubernetes.io/unreachable, effect: NoExecute"
+	for _, test := range []struct {
+		name, has, want string
+		silent, changed bool
+	}{
+		{"none", ``, ``, true, false},
+		{
+			"filled in by Kubernetes", `[{` + notReady + `, operator: Exists, tolerationSeconds: 300}, {` + unreachable + `, operator: Exists, tolerationSeconds: 300}]`,
+			`[{` + notReady + `, operator: Exists, tolerationSeconds: 9223372036854775807}, {` + unreachable + `, operator: Exists, tolerationSeconds: 9223372036854775807}]`, true, true,
+		},
+		{
+			"one of them chosen", `[{` + notReady + `, operator: Exists, tolerationSeconds: 30}, {` + unreachable + `, operator: Exists, tolerationSeconds: 300}]`,
+			`[{` + notReady + `, operator: Exists, tolerationSeconds: 30}, {` + unreachable + `, operator: Exists, tolerationSeconds: 9223372036854775807}]`, true, true,
+		},
+		{"the peer answers", `[{` + notReady + `, tolerationSeconds: 300}]`, `[{` + notReady + `, tolerationSeconds: 300}]`, false, false},
+		{"halfway", `[{` + notReady + `, tolerationSeconds: 9223372036854775807}]`, `[{` + notReady + `, tolerationSeconds: 3601}]`, true, true},
+		{"halfway, and it answers", `[{` + notReady + `, tolerationSeconds: 9223372036854775807}]`, `[{` + notReady + `, tolerationSeconds: 3601}]`, false, true},
+		{"for ever", `[{` + notReady + `, operator: Exists}]`, `[{` + notReady + `, operator: Exists}]`, true, false},
+		{"another taint", `[{key: disk, effect: NoExecute, tolerationSeconds: 300}]`, `[{key: disk, effect: NoExecute, tolerationSeconds: 300}]`, true, false},
+		{"done", `[{` + notReady + `, tolerationSeconds: 3601}]`, `[{` + notReady + `, tolerationSeconds: 3601}]`, true, false},
+	} {
+		has, want := read[[]corev1.Toleration](t, test.has), read[[]corev1.Toleration](t, test.want)
+		got, changed := project.Patient(has, test.silent)
+		if difference := cmp.Diff(want, got); difference != "" || changed != test.changed {
+			t.Errorf("%s: changed: %t\n%s", test.name, changed, difference)
+		}
+		if again := read[[]corev1.Toleration](t, test.has); !cmp.Equal(again, has) {
+			t.Errorf("%s: what was there was changed", test.name)
+		}
+	}
+}
+
+// TestPatienceDoesNotCross: how long the consumer waits for its provider is not how long the provider waits for its nodes.
+func TestPatienceDoesNotCross(t *testing.T) {
+	pod := func(seconds string) *corev1.Pod {
+		made := read[corev1.Pod](t, `
+metadata: {namespace: app, name: web, uid: u}
+spec:
+  containers: [{name: c, image: c}]
+  tolerations: [{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: `+seconds+`}]
+`)
+		return &made
+	}
+	link := project.Link{Local: "app", Remote: "app-rome", LocalID: "l", RemoteID: "r", NodeName: "liqo-milan"}
+	for from, want := range map[string]int64{"300": 300, "3601": 300, "9223372036854775807": 300, "3600": 3600, "30": 30} {
+		wish, err := project.ShadowPod(link, pod(from), project.PodOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := *wish.Spec.Pod.Tolerations[0].TolerationSeconds; got != want {
+			t.Errorf("%s s cross as %d, want %d", from, got, want)
+		}
+	}
+}

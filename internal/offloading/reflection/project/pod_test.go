@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+func mustShadowPod(t *testing.T, local *corev1.Pod, options project.PodOptions) *vkapply.ShadowPodApplyConfiguration {
+	t.Helper()
+	before := local.DeepCopy()
+	remote, err := project.ShadowPod(link, local, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(before, local) {
+		t.Error("the pod of the cache was changed")
+	}
+	return remote
+}
+
+// TestAmended shows what of a pod that is there follows the wish: what Kubernetes takes as a change, and nothing that a new look at the same pod
+// may have brought.
+func TestAmended(t *testing.T) {
+	live := read[corev1.PodSpec](t, `
+initContainers: [{name: migrate, image: "migrate:1"}]
+containers: [{name: web, image: "web:1"}, {name: injected, image: "mesh:1"}]
+activeDeadlineSeconds: 100
+nodeName: m1
+serviceAccountName: default
+tolerations: [{key: a, operator: Exists}, {key: of-the-provider, operator: Exists}]
+ephemeralContainers: [{name: first, image: busybox}]
+`)
+	wish := read[corev1.PodSpec](t, `
+initContainers: [{name: migrate, image: "migrate:2"}]
+containers: [{name: web, image: "web:2", env: [{name: NEW, value: x}]}, {name: never-there, image: x}]
+activeDeadlineSeconds: 50
+tolerations: [{key: a, operator: Exists}, {key: b, operator: Exists}]
+hostAliases: [{ip: 10.0.0.1}]
+ephemeralContainers: [{name: first, image: changed}, {name: second, image: busybox}]
+`)
+	want := read[corev1.PodSpec](t, `
+initContainers: [{name: migrate, image: "migrate:2"}]
+containers: [{name: web, image: "web:2"}, {name: injected, image: "mesh:1"}]
+activeDeadlineSeconds: 50
+nodeName: m1
+serviceAccountName: default
+tolerations: [{key: a, operator: Exists}, {key: of-the-provider, operator: Exists}, {key: b, operator: Exists}]
+ephemeralContainers: [{name: first, image: busybox}, {name: second, image: busybox}]
+`)
+	before := live.DeepCopy()
+	got := project.Amended(&live, &wish)
+	if difference := cmp.Diff(&want, got); difference != "" {
+		t.Error(difference)
+	}
+	if difference := cmp.Diff(*before, live); difference != "" {
+		t.Errorf("the live one was changed:\n%s", difference)
+	}
+	if again := project.Amended(got, &wish); !reflect.DeepEqual(again, got) {
+		t.Error("the second time changes something")
+	}
+	wish.ActiveDeadlineSeconds = nil
+	if got := project.Amended(&live, &wish); *got.ActiveDeadlineSeconds != 100 {
+		t.Errorf("deadline %d after the wish has none: Kubernetes does not take it away", *got.ActiveDeadlineSeconds)
+	}
+}
+
+// TestAmendedWish: who changes the labels of a pod, or the settings of the API server, changes nothing of what a pod was made with.
+func TestAmendedWish(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{labels.AntiAffinityPreset: "hard"}}}
+	pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1"}}
+	there := mustShadowPod(t, pod, project.PodOptions{}).Spec.Pod
+	pod.Labels["tier"] = "front"
+	wish := mustShadowPod(t, pod, project.PodOptions{APIServer: project.APIServer{Enabled: true, Host: "a", Port: "1"}}).Spec.Pod
+	if reflect.DeepEqual(there, wish) {
+		t.Fatal("the wish is the same, so nothing is shown")
+	}
+	if difference := cmp.Diff(there, project.Amended(there, wish)); difference != "" {
+		t.Error(difference)
+	}
+}
+
+// annotated are annotations of a pod, some of which a peer refuses.
+var annotated = map[string]string{"iam.amazonaws.com/role": "shop", "cni.projectcalico.org/ipAddrs": `["10.0.0.1"]`, "prometheus.io/scrape": "true"}
+
+// TestAnnotationsStay: a pod runs in the peer without what the peer refuses.
+func TestAnnotationsStay(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: annotated}}
+	wish, err := project.ShadowPod(link, pod, project.PodOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if difference := cmp.Diff(map[string]string{"prometheus.io/scrape": "true"}, wish.Annotations); difference != "" || len(pod.Annotations) != 3 {
+		t.Error(difference)
+	}
+}
+
+func TestLost(t *testing.T) {
+	class := "gvisor"
+	pod := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true, HostPID: true, RuntimeClassName: &class, NodeSelector: map[string]string{"a": "b"}}}
+	if got, want := project.Lost(pod), []string{"hostNetwork", "hostPID", "runtimeClassName"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("lost %v, want %v", got, want)
+	}
+	certified := read[corev1.PodSpec](t, `{volumes: [{name: a, emptyDir: {}}, {name: b, projected: {sources: [{podCertificate: {signerName: x}}]}}]}`)
+	if got := project.Lost(&corev1.Pod{Spec: certified}); !reflect.DeepEqual(got, []string{"podCertificate"}) {
+		t.Errorf("lost %v", got)
+	}
+	if got := project.Lost(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotated}}); !reflect.DeepEqual(got, []string{
+		"annotation cni.projectcalico.org/ipAddrs", "annotation iam.amazonaws.com/role",
+	}) {
+		t.Errorf("lost %v", got)
+	}
+	if got := project.Lost(&corev1.Pod{}); got != nil {
+		t.Errorf("lost %v of nothing", got)
+	}
+}
+
+func TestTokenSecret(t *testing.T) {
+	long := strings.Repeat("a", 250)
+	for _, name := range []string{"web", long} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", UID: "u"}, Spec: corev1.PodSpec{ServiceAccountName: long}}
+		secret := project.TokenSecret(link, pod, map[string]string{"v-abcdef": "secret"}, time.Date(2025, 5, 1, 13, 0, 0, 0, time.FixedZone("", 3600)))
+		if len(*secret.Name) > 253 || *secret.Name != project.TokenSecretName(name) || !strings.HasSuffix(*secret.Name, "-token") {
+			t.Errorf("name %s", *secret.Name)
+		}
+		if len(secret.Labels[labels.TokenPod]) > 63 || len(secret.Labels[labels.TokenServiceAccount]) > 63 {
+			t.Errorf("labels %v", secret.Labels)
+		}
+		if !project.Link.Reflected(link, &metav1.ObjectMeta{Labels: secret.Labels}) {
+			t.Error("the Secret is not known to be ours")
+		}
+		want := map[string]string{labels.TokenPodUID: "u", labels.TokenExpiration: "2025-05-01T12:00:00Z"}
+		if difference := cmp.Diff(want, secret.Annotations); difference != "" {
+			t.Error(difference)
+		}
+		if difference := cmp.Diff(map[string][]byte{"v-abcdef": []byte("secret"), "namespace": []byte("shop")}, secret.Data); difference != "" {
+			t.Error(difference)
+		}
+	}
+	if project.TokenSecretName("web") != "web-token" {
+		t.Errorf("the documented name is web-token, not %s", project.TokenSecretName("web"))
+	}
+	if a, b := project.TokenSecretName(long+"a"), project.TokenSecretName(long+"b"); a == b {
+		t.Error("two pods have one Secret")
+	}
+	expires := time.Date(2025, 5, 1, 13, 0, 0, 0, time.UTC)
+	if got := project.TokenRefresh(expires, 3600); got != expires.Add(-12*time.Minute) {
+		t.Errorf("a token that ends at %s is refreshed at %s", expires, got)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	keys, err := project.ParseKeys([]string{" exact.example.com/a ", "begin.example.com/*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]bool{
+		"exact.example.com/a": true, "exact.example.com/ab": false, "begin.example.com/": true, "begin.example.com/x": true, "begin.example.com": false,
+		"begin.example.com/*": true, "": false,
+	} {
+		if keys.Match(key) != want {
+			t.Errorf("%q: %v", key, !want)
+		}
+	}
+	for _, bad := range []string{"", " ", "a*b", "*a", "a**"} {
+		if _, err := project.ParseKeys([]string{bad}); err == nil {
+			t.Errorf("%q is taken for a key", bad)
+		}
+	}
+}
+
+func TestConfigMapName(t *testing.T) {
+	for id, want := range map[string]string{
+		"1f0b9a3c-rome": "kube-root-ca.crt.1f0b9", "rome-id": "kube-root-ca.crt.rome", "r": "kube-root-ca.crt.r",
+	} {
+		l := project.Link{LocalID: id}
+		if got := project.ConfigMapName(l, "kube-root-ca.crt"); got != want || project.LocalConfigMapName(l, got) != "kube-root-ca.crt" {
+			t.Errorf("of %s: %s, want %s", id, got, want)
+		}
+	}
+	if project.ConfigMapName(link, "settings") != "settings" || project.LocalConfigMapName(link, "settings") != "settings" {
+		t.Error("another name is not left alone")
+	}
+}
+
+// TestNotKnownYet: an address that cannot be told yet is no reason to show, or send, something else.
+func TestNotKnownYet(t *testing.T) {
+	later := errors.New("the peer's networks are not agreed")
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.10.1.5"}}},
+	}
+	if intent, err := project.EndpointSlice(link, slice, swap{later}); intent != nil || !errors.Is(err, later) {
+		t.Errorf("slice %v, error %v", intent, err)
+	}
+	remote := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.10.1.5"}}
+	if status, err := project.PodStatus(link, &corev1.Pod{}, remote, project.Restarts{}, swap{later}, ""); !errors.Is(err, later) {
+		t.Errorf("status %v, error %v", status, err)
+	}
+	// Its end is told all the same, and so is what becomes of it while it is deleted.
+	was := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.30.1.5", PodIPs: []corev1.PodIP{{IP: "10.30.1.5"}}}}
+	over := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded, PodIP: "10.10.1.5"}}
+	if status, err := project.PodStatus(link, was, over, project.Restarts{}, swap{later}, ""); err != nil || status.Phase != corev1.PodSucceeded || status.PodIP != "10.30.1.5" {
+		t.Errorf("of one that has ended: status %v, error %v", status, err)
+	}
+	leaving := was.DeepCopy()
+	leaving.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	if status, err := project.PodStatus(link, leaving, remote, project.Restarts{}, swap{later}, ""); err != nil || status.PodIP != "10.30.1.5" {
+		t.Errorf("of one that is deleted: status %v, error %v", status, err)
+	}
+	status, err := project.PodStatus(link, &corev1.Pod{}, remote, project.Restarts{}, nil, "")
+	if err != nil || status.PodIP != "" || status.PodIPs != nil || status.HostIPs != nil || status.Phase != corev1.PodRunning {
+		t.Errorf("with addresses off: status %v, error %v", status, err)
+	}
+	local := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.30.1.5"}}
+	if status, err := project.PodStatus(link, local, nil, project.Restarts{}, swap{}, ""); err != nil || !reflect.DeepEqual(status, local.Status) {
+		t.Errorf("with no pod in sight: status %v, error %v", status, err)
+	}
+}
+
+func TestRestarts(t *testing.T) {
+	local := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web"}, {Name: "late"}}}}
+	var restarts project.Restarts
+	for i, step := range []struct {
+		uid                string
+		restarted          int32 // this process, before
+		theirs, web, shown int32
+	}{
+		{uid: "1", theirs: 0, shown: 0},
+		{uid: "1", theirs: 2, shown: 2},
+		{uid: "2", theirs: 0, shown: 3}, // made anew: one restart more
+		{uid: "2", theirs: 1, shown: 4},
+		{uid: "3", theirs: 0, shown: 5},
+		{uid: "3", theirs: 0, shown: 5, restarted: 1}, // inferred from what is shown here
+		{uid: "3", theirs: 1, shown: 6},
+		{uid: "4", theirs: 0, shown: 6, restarted: 1}, // made anew unseen: it does not go back
+		{uid: "5", theirs: 2147483647, shown: 2147483647},
+	} {
+		if step.restarted > 0 {
+			restarts = project.Restarts{}
+		}
+		remote := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(step.uid)}}
+		remote.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", RestartCount: step.theirs}}
+		next := restarts.Observe(local, remote)
+		if again := next.Observe(local, remote); !again.Equal(next) {
+			t.Errorf("step %d: the same pod counts twice", i)
+		}
+		restarts = next
+		status, err := project.PodStatus(link, local, remote, restarts, nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := status.ContainerStatuses[0].RestartCount; got != step.shown {
+			t.Errorf("step %d: %d restarts, want %d", i, got, step.shown)
+		}
+		local.Status = status
+	}
+	if !restarts.Observe(local, nil).Equal(restarts) {
+		t.Error("no pod in sight counts as a new one")
+	}
+}
+
+func TestNotOffloaded(t *testing.T) {
+	now := metav1.Date(2025, 5, 1, 12, 0, 0, 0, time.UTC)
+	pod := read[corev1.Pod](t, `
+metadata: {name: web, namespace: shop}
+spec: {nodeName: liqo-milan, containers: [{name: web}]}
+status:
+  podIP: 10.30.1.5
+  conditions: [{type: Ready, status: "True"}, {type: PodScheduled, status: "True"}, {type: example.com/gate, status: "True"}]
+  containerStatuses: [{name: web, ready: true, state: {running: {}}}]
+`)
+	for phase, want := range map[corev1.PodPhase]string{
+		"": "Pending OffloadingBackOff", corev1.PodPending: "Pending OffloadingBackOff", corev1.PodRunning: "Failed OffloadingAborted",
+		corev1.PodUnknown: "Failed OffloadingAborted", corev1.PodSucceeded: "Succeeded ", corev1.PodFailed: "Failed ",
+	} {
+		pod.Status.Phase = phase
+		before := pod.DeepCopy()
+		status := project.NotOffloaded(&pod, now)
+		if got := string(status.Phase) + " " + status.Reason; got != want {
+			t.Errorf("%q becomes %q, want %q", phase, got, want)
+		}
+		if !reflect.DeepEqual(before, &pod) {
+			t.Fatal("the pod of the cache was changed")
+		}
+		if strings.HasSuffix(want, " ") != reflect.DeepEqual(status, pod.Status) {
+			t.Errorf("%q: a finished pod stays as it is, another does not: %v", phase, status)
+		}
+		if status.Reason != "" && !strings.Contains(status.Message, "liqoctl offload namespace shop") {
+			t.Errorf("%q: the message does not say what to do: %s", phase, status.Message)
+		}
+		aborted := status.Reason == project.OffloadingAborted
+		if ready := status.Conditions[0].Status == corev1.ConditionFalse; ready != aborted || aborted == (status.ContainerStatuses[0].State.Terminated == nil) {
+			t.Errorf("%q: conditions %v, containers %v", phase, status.Conditions, status.ContainerStatuses)
+		}
+		if status.Conditions[2].Status != corev1.ConditionTrue {
+			t.Errorf("%q: a condition that others own was changed", phase)
+		}
+		next := pod
+		next.Status = status
+		if again := project.NotOffloaded(&next, metav1.NewTime(now.Add(time.Hour))); !reflect.DeepEqual(again, status) {
+			t.Errorf("%q: the second time changes something:\n%s", phase, cmp.Diff(status, again))
+		}
+	}
+}
+
+func TestGone(t *testing.T) {
+	now := metav1.Date(2025, 5, 1, 12, 0, 0, 0, time.UTC)
+	for status, want := range map[string]corev1.PodPhase{
+		`{phase: Running, containerStatuses: [{name: web, state: {running: {}}}]}`:               corev1.PodFailed,
+		`{phase: Running, containerStatuses: [{name: web, state: {terminated: {exitCode: 0}}}]}`: corev1.PodSucceeded,
+		`{phase: Running, containerStatuses: [{name: web, state: {terminated: {exitCode: 1}}}]}`: corev1.PodFailed,
+		`{phase: Pending}`: corev1.PodFailed,
+		`{phase: Succeeded, containerStatuses: [{name: web, state: {terminated: {exitCode: 0}}}]}`:                     corev1.PodSucceeded,
+		`{phase: Running, conditions: [{type: Ready, status: "True"}], containerStatuses: [{name: web, ready: true}]}`: corev1.PodFailed,
+		`{phase: Running, containerStatuses: [{name: other, state: {terminated: {exitCode: 0}}}]}`:                     corev1.PodFailed,
+	} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "web"}}}, Status: read[corev1.PodStatus](t, status)}
+		got := project.Gone(pod, now)
+		if got.Phase != want {
+			t.Errorf("%s: %s, want %s", status, got.Phase, want)
+		}
+		for _, container := range got.ContainerStatuses {
+			if container.State.Terminated == nil || container.Ready {
+				t.Errorf("%s: container %+v still runs", status, container)
+			}
+		}
+		for _, condition := range got.Conditions {
+			if condition.Status != corev1.ConditionFalse {
+				t.Errorf("%s: condition %+v", status, condition)
+			}
+		}
+	}
+	always := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "web"}}}}
+	always.Status = read[corev1.PodStatus](t, `{phase: Running, containerStatuses: [{name: web, state: {terminated: {exitCode: 0}}}]}`)
+	if got := project.Gone(always, now); got.Phase != corev1.PodFailed {
+		t.Errorf("a pod that never ends by itself has %s", got.Phase)
+	}
+}
+
+// TestEndsForGood: the API server refuses that a container comes back that its rules say is not started again, and so do we.
+func TestEndsForGood(t *testing.T) {
+	for _, test := range []struct {
+		spec string // of the container
+		pod  corev1.RestartPolicy
+		code int32
+		back bool
+	}{
+		{`{name: a}`, corev1.RestartPolicyAlways, 0, true},
+		{`{name: a}`, corev1.RestartPolicyOnFailure, 0, false},
+		{`{name: a}`, corev1.RestartPolicyOnFailure, 1, true},
+		{`{name: a}`, corev1.RestartPolicyNever, 1, false},
+		{`{name: a, restartPolicy: Always}`, corev1.RestartPolicyNever, 0, true},
+		{`{name: a, restartPolicy: Never}`, corev1.RestartPolicyAlways, 1, false},
+		{`{name: a, restartPolicy: OnFailure}`, corev1.RestartPolicyNever, 1, true},
+		{`{name: a, restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]}`, corev1.RestartPolicyNever, 42, true},
+		{`{name: a, restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]}`, corev1.RestartPolicyNever, 1, false},
+		{`{name: a, restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: NotIn, values: [42]}}]}`, corev1.RestartPolicyNever, 1, true},
+	} {
+		local := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: test.pod, Containers: []corev1.Container{read[corev1.Container](t, test.spec)}}}
+		local.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: "a", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: test.code}}},
+		}
+		remote := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "a", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		}}}
+		status, err := project.PodStatus(link, local, remote, project.Restarts{}, nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back := status.ContainerStatuses[0].State.Running != nil; back != test.back {
+			t.Errorf("%s in a pod %s, ended with %d: comes back %v", test.spec, test.pod, test.code, back)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{labels.AntiAffinityPreset: "medium"}}}
+	if _, err := project.ShadowPod(link, pod, project.PodOptions{}); !errors.Is(err, project.ErrRefused) {
+		t.Errorf("error %v", err)
+	}
+	options := project.PodOptions{APIServer: project.APIServer{Enabled: true}}
+	if _, err := project.ShadowPod(link, &corev1.Pod{}, options); !errors.Is(err, project.ErrNoAPIServer) || errors.Is(err, project.ErrRefused) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// read is a value from YAML.
+func read[T any](t *testing.T, text string) (value T) {
+	t.Helper()
+	fields, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(fields, &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"liqo.io/liqo/apis/labels"
+)
+
+// addresses are annotations by which a Service asks a load balancer of this cluster for an address of this cluster, or joins Services of other
+// clusters than the peer. The peer refuses them.
+var addresses = Keys{
+	"metallb.universe.tf/loadBalancerIPs", "metallb.io/loadBalancerIPs", "lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips",
+	"kube-vip.io/loadbalancerIPs", "projectcalico.org/loadBalancerIPs", "io.cilium/global-service", "service.cilium.io/global",
+}
+
+// Service is what a Service is in the peer: the same selection and ports, with addresses that the peer gives.
+func Service(l Link, local *corev1.Service) *coreapply.ServiceApplyConfiguration {
+	if Skipped(local) || local.Namespace == corev1.NamespaceDefault && local.Name == "kubernetes" {
+		return nil
+	}
+	spec := coreapply.ServiceSpec().WithSelector(local.Spec.Selector).WithLoadBalancerSourceRanges(local.Spec.LoadBalancerSourceRanges...)
+	spec.Type = some(local.Spec.Type)
+	spec.ExternalName = some(local.Spec.ExternalName)
+	if local.Spec.ClusterIP == corev1.ClusterIPNone {
+		spec.WithClusterIP(corev1.ClusterIPNone)
+	}
+	spec.SessionAffinity = some(local.Spec.SessionAffinity)
+	spec.ExternalTrafficPolicy, spec.InternalTrafficPolicy = some(local.Spec.ExternalTrafficPolicy), local.Spec.InternalTrafficPolicy
+	spec.IPFamilyPolicy = local.Spec.IPFamilyPolicy
+	spec.PublishNotReadyAddresses = some(local.Spec.PublishNotReadyAddresses)
+	spec.AllocateLoadBalancerNodePorts, spec.LoadBalancerClass = local.Spec.AllocateLoadBalancerNodePorts, local.Spec.LoadBalancerClass
+	spec.TrafficDistribution = local.Spec.TrafficDistribution
+	nodePorts := local.Annotations[labels.ForceRemoteNodePort] == "true"
+	for _, port := range local.Spec.Ports {
+		spec.WithPorts(servicePort(port, nodePorts))
+	}
+	return coreapply.Service(local.Name, l.Remote).
+		WithLabels(l.labelsOf(local)).WithAnnotations(l.annotationsOf(local, addresses...)).WithSpec(spec)
+}
+
+func servicePort(local corev1.ServicePort, nodePort bool) *coreapply.ServicePortApplyConfiguration {
+	port := coreapply.ServicePort().WithPort(local.Port)
+	port.Name, port.Protocol, port.AppProtocol = some(local.Name), some(local.Protocol), local.AppProtocol
+	if local.TargetPort != intstr.FromInt32(0) {
+		port.WithTargetPort(local.TargetPort)
+	}
+	if nodePort {
+		port.NodePort = some(local.NodePort)
+	}
+	return port
+}

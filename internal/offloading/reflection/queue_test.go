@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func key(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+func next(t *testing.T, q *queue) types.NamespacedName {
+	t.Helper()
+	got, more := q.get()
+	if !more {
+		t.Fatal("closed")
+	}
+	return got
+}
+
+func TestQueueIsFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(4)
+		defer q.close()
+		for i := range 100 {
+			q.add(key("a", fmt.Sprint(i)))
+		}
+		q.add(key("b", "0"))
+		q.add(key("b", "0")) // once
+		seen := map[string]int{}
+		for range 4 { // three of a, which is its share, and that of b
+			seen[next(t, q).Namespace]++
+		}
+		if seen["a"] != 3 || seen["b"] != 1 || q.length() != 97 {
+			t.Errorf("seen %v, %d left", seen, q.length())
+		}
+		q.add(key("c", "0"))
+		if got := next(t, q); got != key("c", "0") {
+			t.Errorf("%v before one of a namespace without workers", got)
+		}
+		q.done(key("a", "0"), false, 0)
+		if got := next(t, q); got != key("a", "3") {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+func TestQueueWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(4)
+		defer q.close()
+		q.add(key("a", "bad"))
+		var last time.Duration
+		for i := range 15 {
+			begin := time.Now()
+			next(t, q)
+			if took := time.Since(begin); i > 0 && (took < last || took > lastBackoff+lastBackoff/4) && last < lastBackoff {
+				t.Errorf("attempt %d after %v", i, took)
+			} else {
+				last = took
+			}
+			q.add(key("a", "good"))
+			if got := next(t, q); got != key("a", "good") {
+				t.Errorf("%v", got)
+			}
+			q.done(key("a", "good"), false, 0)
+			q.done(key("a", "bad"), true, 0)
+		}
+		q.pause()
+		q.resume()
+		begin := time.Now()
+		next(t, q)
+		if time.Since(begin) > 0 {
+			t.Error("what is over for all is not tried at once")
+		}
+		q.add(key("a", "bad")) // news while it is worked on
+		q.done(key("a", "bad"), false, time.Hour)
+		begin = time.Now()
+		next(t, q)
+		if time.Since(begin) > 0 {
+			t.Error("news waits")
+		}
+		q.done(key("a", "bad"), false, 0)
+
+		q.addAfter(key("a", "later"), time.Hour)
+		q.addAfter(key("a", "later"), time.Minute)
+		q.addAfter(key("a", "later"), 2*time.Hour)
+		begin = time.Now()
+		next(t, q)
+		if took := time.Since(begin); took != time.Minute {
+			t.Errorf("after %v", took)
+		}
+		q.done(key("a", "later"), false, 0)
+		time.Sleep(3 * time.Hour)
+		if len(q.states) != 0 || len(q.lanes) != 0 || len(q.later) != 0 {
+			t.Errorf("left: %v %v %v", q.states, q.lanes, q.later)
+		}
+	})
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestServiceChanges: a Service may become of any other type, and each change is one write there, or two if the object has to be made anew.
+// After a restart, none is written again, although the API server has filled in much by then.
+func TestServiceChanges(t *testing.T) {
+	b := newBed(t)
+	local, twin := b.offload()
+	stop := b.run()
+	b.must(b.home.Create(t.Context(), service(local, "web")))
+	remote := &corev1.Service{ObjectMeta: named(twin, "web")}
+	b.until("it is there", func() bool { return b.exists(b.away, remote) })
+	b.quiet()
+	for _, step := range []struct {
+		name   string
+		change func(*corev1.ServiceSpec)
+		is     func(*corev1.ServiceSpec) bool
+		most   int
+	}{
+		{"another port", func(s *corev1.ServiceSpec) { s.Ports[0].Port = 81 }, func(s *corev1.ServiceSpec) bool { return len(s.Ports) == 1 && s.Ports[0].Port == 81 }, 1},
+		{"two ports", func(s *corev1.ServiceSpec) {
+			s.Ports = append(s.Ports, corev1.ServicePort{Name: "dns", Port: 81, Protocol: corev1.ProtocolUDP})
+		}, func(s *corev1.ServiceSpec) bool { return len(s.Ports) == 2 }, 1},
+		{"node port", func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeNodePort }, func(s *corev1.ServiceSpec) bool {
+			return s.Type == corev1.ServiceTypeNodePort && s.Ports[0].NodePort != 0
+		}, 1},
+		{"load balancer", func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeLoadBalancer }, func(s *corev1.ServiceSpec) bool { return s.Type == corev1.ServiceTypeLoadBalancer }, 1},
+		{"cluster IP", func(s *corev1.ServiceSpec) {
+			s.Type, s.ExternalTrafficPolicy, s.AllocateLoadBalancerNodePorts = corev1.ServiceTypeClusterIP, "", nil
+			for i := range s.Ports {
+				s.Ports[i].NodePort = 0
+			}
+		}, func(s *corev1.ServiceSpec) bool {
+			return s.Type == corev1.ServiceTypeClusterIP && s.Ports[0].NodePort == 0
+		}, 1},
+		{"external name", func(s *corev1.ServiceSpec) {
+			*s = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "db.example"}
+		}, func(s *corev1.ServiceSpec) bool { return s.ExternalName == "db.example" && s.ClusterIP == "" }, 2},
+		{"cluster IP again", func(s *corev1.ServiceSpec) {
+			*s = corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: map[string]string{"app": "y"}, Ports: []corev1.ServicePort{{Port: 80}}}
+		}, func(s *corev1.ServiceSpec) bool {
+			return s.Selector["app"] == "y" && s.ClusterIP != "" && s.ExternalName == ""
+		}, 2},
+		{"session affinity", func(s *corev1.ServiceSpec) { s.SessionAffinity = corev1.ServiceAffinityClientIP }, func(s *corev1.ServiceSpec) bool { return s.SessionAffinity == corev1.ServiceAffinityClientIP }, 1},
+	} {
+		b.there.reset()
+		web := &corev1.Service{ObjectMeta: named(local, "web")}
+		b.edit(b.home, web, func() { step.change(&web.Spec) })
+		b.until(step.name, func() bool {
+			*remote = corev1.Service{ObjectMeta: named(twin, "web")}
+			return b.exists(b.away, remote) && step.is(&remote.Spec)
+		})
+		b.quiet()
+		if got := b.there.taken(); len(got) > step.most {
+			t.Errorf("%s: written %v", step.name, got)
+		}
+		stop()
+		b.there.reset()
+		stop = b.run()
+		b.until("all is known", func() bool { return len(b.engine.reflector("Service").remote.All(twin)) == 1 })
+		b.quiet()
+		if got := b.there.taken(); len(got) != 0 {
+			t.Errorf("%s: written after a restart: %v", step.name, got)
+		}
+	}
+	// Without an address from now on: that is another object.
+	web := &corev1.Service{ObjectMeta: named(local, "web")}
+	b.must(b.home.Delete(t.Context(), web))
+	headless := service(local, "web")
+	headless.Spec.ClusterIP = corev1.ClusterIPNone
+	b.must(b.home.Create(t.Context(), headless))
+	b.until("headless", func() bool {
+		*remote = corev1.Service{ObjectMeta: named(twin, "web")}
+		return b.exists(b.away, remote) && remote.Spec.ClusterIP == corev1.ClusterIPNone
+	})
+}

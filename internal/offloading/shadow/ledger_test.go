@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+import (
+	"fmt"
+	"maps"
+	"math/rand"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+)
+
+func list(pairs ...string) corev1.ResourceList {
+	made := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		made[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return made
+}
+
+func limited(name string, pairs ...string) *vkv1alpha1.ShadowPod {
+	return wish(func(s *vkv1alpha1.ShadowPod) {
+		s.Name, s.UID = name, types.UID(name)
+		s.Spec.Pod.Containers[0].Resources.Limits = list(pairs...)
+	})
+}
+
+var slice = types.NamespacedName{Namespace: "liqo-tenant-rome", Name: "rome"}
+
+func TestLedger(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := NewLedger()
+	l.SetGrant("rome-id", slice, list("cpu", "2", "memory", "1Gi", "pods", "3"))
+	admit := func(s *vkv1alpha1.ShadowPod, want string) {
+		t.Helper()
+		if problem := l.Admit("rome-id", s, now, false); (problem == "") != (want == "") || !strings.Contains(problem, want) {
+			t.Errorf("%s: %q, want %q", s.Name, problem, want)
+		}
+	}
+	admit(wish(nil), "limits for cpu and memory")
+	admit(limited("no-memory", "cpu", "1"), "no limit for memory")
+	admit(limited("zero", "cpu", "0", "memory", "1"), "no limit for cpu")
+	admit(limited("device", "cpu", "1", "memory", "1", "nvidia.com/gpu", "1"), "nvidia.com/gpu")
+	admit(limited("huge", "cpu", "1e30", "memory", "1"), "cpu")
+	admit(limited("a", "cpu", "1", "memory", "512Mi"), "")
+	admit(limited("a", "cpu", "1", "memory", "512Mi"), "") // asked again after somebody else said no
+	if l.Admit("rome-id", limited("only-asked", "cpu", "1", "memory", "1"), now, true) != "" {
+		t.Error("there is room")
+	}
+	admit(limited("b", "cpu", "1", "memory", "512Mi"), "")
+	admit(limited("c", "cpu", "1m", "memory", "1"), "1m of cpu; 2 of 2 granted to cluster rome-id")
+	l.Set("rome-id", limited("a", "cpu", "1", "memory", "512Mi"))
+	admit(limited("c", "cpu", "1m", "memory", "1"), "2 of 2")
+
+	// b was let in and never came; its room is free after a while.
+	now = now.Add(2 * admittedFor)
+	admit(limited("c", "cpu", "1", "memory", "1"), "")
+	ended := limited("a", "cpu", "1", "memory", "512Mi")
+	ended.Status.Phase = vkv1alpha1.ShadowPodSucceeded
+	l.Set("rome-id", ended)
+	admit(limited("d", "cpu", "500m", "memory", "1"), "")
+	admit(limited("e", "cpu", "100m", "memory", "1"), "")
+	admit(limited("f", "cpu", "100m", "memory", "1"), "pods")
+
+	// The news of a deletion comes after another one has taken the name.
+	again := limited("c", "cpu", "1", "memory", "1")
+	l.Set("rome-id", again)
+	second := limited("c", "cpu", "1", "memory", "1")
+	second.UID = "second"
+	admit(second, "")
+	l.Delete(again)
+	l.Set("rome-id", second)
+	admit(limited("g", "cpu", "1", "memory", "1"), "cpu")
+
+	// Its pod is as large as it was made, whatever the wish says later.
+	shrunk := limited("c", "cpu", "1m", "memory", "1")
+	shrunk.UID, shrunk.DeletionTimestamp = "second", &metav1.Time{Time: now}
+	l.Set("rome-id", shrunk)
+	admit(limited("g", "cpu", "1", "memory", "1"), "cpu")
+
+	// Another peer has nothing, and less is granted now.
+	if l.Admit("milan-id", limited("x", "cpu", "1m", "memory", "1"), now, false) == "" {
+		t.Error("granted to nobody")
+	}
+	l.DropGrant(slice)
+	admit(limited("g", "cpu", "1m", "memory", "1"), "granted")
+}
+
+// TestLedgerAddsUp: after any history the sums are those of what is there.
+func TestLedgerAddsUp(t *testing.T) {
+	random := rand.New(rand.NewSource(1))
+	l := NewLedger()
+	l.SetGrant("rome-id", slice, list("cpu", "20", "memory", "1Gi"))
+	there := map[string]*vkv1alpha1.ShadowPod{}
+	now := time.Unix(0, 0)
+	for i := range 20000 {
+		name := fmt.Sprint("pod", random.Intn(30))
+		s := limited(name, "cpu", fmt.Sprint(1+random.Intn(3)), "memory", "1Mi")
+		s.UID = types.UID(fmt.Sprint(i))
+		switch random.Intn(3) {
+		case 0:
+			if there[name] == nil && l.Admit("rome-id", s, now, false) == "" && random.Intn(4) > 0 {
+				there[name] = s
+				l.Set("rome-id", s)
+			}
+		case 1:
+			if there[name] != nil {
+				l.Delete(there[name])
+				delete(there, name)
+			}
+		case 2:
+			now = now.Add(time.Second)
+		}
+		sum := int64(0)
+		for _, s := range there {
+			sum += s.Spec.Pod.Containers[0].Resources.Limits.Cpu().MilliValue()
+		}
+		if sum > 20000 {
+			t.Fatalf("%d are used of 20000", sum)
+		}
+	}
+	for _, s := range there {
+		l.Delete(s)
+	}
+	l.Admit("rome-id", limited("last", "cpu", "1", "memory", "1"), now.Add(time.Hour), true)
+	if len(l.used)+len(l.seen)+len(l.admitted) > 0 {
+		t.Errorf("left: %v", l.used)
+	}
+}
+
+// TestLimits: of what the containers may use and what the pod says of itself as a whole, the most counts. Kubernetes reserves the requests of
+// the whole for it, and lets it use the limits of the whole.
+func TestLimits(t *testing.T) {
+	for what, test := range map[string]struct {
+		whole *corev1.ResourceRequirements
+		want  Amounts
+	}{
+		"nothing":       {nil, Amounts{"cpu": 1000, "memory": 1 << 20, "pods": 1}},
+		"less":          {&corev1.ResourceRequirements{Limits: list("cpu", "500m"), Requests: list("cpu", "100m")}, Amounts{"cpu": 1000, "memory": 1 << 20, "pods": 1}},
+		"higher limits": {&corev1.ResourceRequirements{Limits: list("cpu", "8", "hugepages-2Mi", "4Mi")}, Amounts{"cpu": 8000, "memory": 1 << 20, "hugepages-2Mi": 4 << 20, "pods": 1}},
+		"requests only": {&corev1.ResourceRequirements{Requests: list("memory", "1Gi")}, Amounts{"cpu": 1000, "memory": 1 << 30, "pods": 1}},
+		"some of each": {
+			&corev1.ResourceRequirements{Limits: list("cpu", "2", "memory", "1"), Requests: list("cpu", "1", "memory", "2Mi")}, Amounts{"cpu": 2000, "memory": 2 << 20, "pods": 1},
+		},
+	} {
+		s := limited("a", "cpu", "1", "memory", "1Mi")
+		s.Spec.Pod.Resources = test.whole
+		trimmed := s.DeepCopy()
+		Trim(trimmed)
+		for _, one := range []*vkv1alpha1.ShadowPod{s, trimmed} {
+			if got := limits(&one.Spec.Pod); !maps.Equal(got, test.want) {
+				t.Errorf("%s: %v, want %v", what, got, test.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+import (
+	"fmt"
+	"maps"
+	"math/rand"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/apis/labels"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+)
+
+// history is one name in a namespace of a provider, with everybody who has a hand in it: the consumer, the kubelet, the garbage
+// collector, an administrator, and controllers that see old pictures and are killed at any moment. It is a small API server.
+type history struct {
+	t      *testing.T
+	random *rand.Rand
+	log    []string
+	now    time.Time
+	skew   time.Duration // by which the controllers' clock is wrong
+	serial int
+
+	shadow *vkv1alpha1.ShadowPod
+	pod    *corev1.Pod
+	// Pictures of both, the newest last, and which ones the cache shows.
+	shadows []*vkv1alpha1.ShadowPod
+	pods    []*corev1.Pod
+	seenS   int
+	seenP   int
+
+	// over are fences whose pod has ended: it must not be made again.
+	over map[string]string
+	// live is the fence of each pod by UID.
+	fences  map[types.UID]string
+	created map[string]int
+	policy  map[string]corev1.RestartPolicy
+}
+
+func (h *history) note(format string, args ...any) {
+	h.log = append(h.log, fmt.Sprintf(format, args...))
+}
+
+func (h *history) fail(format string, args ...any) {
+	h.t.Helper()
+	h.t.Fatalf("%s\n%s", fmt.Sprintf(format, args...), strings.Join(h.log, "\n"))
+}
+
+// picture keeps what a watch would tell.
+func (h *history) picture() {
+	h.shadows, h.pods = append(h.shadows, h.shadow.DeepCopy()), append(h.pods, h.pod.DeepCopy())
+}
+
+func (h *history) uid() types.UID { h.serial++; return types.UID(fmt.Sprintf("uid-%d", h.serial)) }
+
+// consumer and others.
+var actors = []struct {
+	name string
+	act  func(*history) bool
+}{
+	{"consumer creates", func(h *history) bool {
+		if h.shadow != nil {
+			return false
+		}
+		policy := []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}[h.random.Intn(3)]
+		uid := h.uid()
+		h.shadow = wish(func(s *vkv1alpha1.ShadowPod) {
+			s.UID, s.Spec.Fence, s.Spec.Pod.RestartPolicy = uid, "fence-of-"+string(uid), policy
+		})
+		h.policy[h.shadow.Spec.Fence] = policy
+		return true
+	}},
+	{"consumer deletes", func(h *history) bool { gone := h.shadow != nil; h.shadow = nil; return gone }},
+	{"consumer deletes, orphaning", func(h *history) bool {
+		if h.shadow == nil || h.pod == nil || len(h.pod.OwnerReferences) == 0 || h.pod.OwnerReferences[0].UID != h.shadow.UID {
+			return false
+		}
+		h.shadow, h.pod.OwnerReferences = nil, nil
+		return true
+	}},
+	{"consumer changes an image", func(h *history) bool {
+		if h.shadow == nil {
+			return false
+		}
+		h.serial++
+		h.shadow.Spec.Pod.Containers[0].Image = fmt.Sprintf("image:%d", h.serial)
+		return true
+	}},
+	{"stranger takes the name", func(h *history) bool {
+		if h.pod != nil {
+			return false
+		}
+		h.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "twin", UID: h.uid()}}
+		return true
+	}},
+	{"stranger leaves", func(h *history) bool {
+		if h.pod == nil || h.fences[h.pod.UID] != "" {
+			return false
+		}
+		h.pod = nil
+		return true
+	}},
+	{"scheduler", func(h *history) bool {
+		if h.pod == nil || h.pod.Spec.NodeName != "" || h.pod.DeletionTimestamp != nil {
+			return false
+		}
+		h.pod.Spec.NodeName = "node"
+		return true
+	}},
+	{"kubelet runs", func(h *history) bool { return h.kubelet(corev1.PodPending, corev1.PodRunning, "") }},
+	{"processes succeed", func(h *history) bool {
+		if h.pod == nil || h.fence() == "" || h.policy[h.fence()] == corev1.RestartPolicyAlways {
+			return false
+		}
+		return h.kubelet(corev1.PodRunning, corev1.PodSucceeded, "")
+	}},
+	{"processes fail", func(h *history) bool {
+		if h.pod == nil || h.policy[h.fence()] != corev1.RestartPolicyNever {
+			return false
+		}
+		return h.kubelet(corev1.PodRunning, corev1.PodFailed, "")
+	}},
+	{"kubelet evicts", func(h *history) bool { return h.kubelet(corev1.PodRunning, corev1.PodFailed, "Evicted") }},
+	{"deleted", func(h *history) bool { return h.delete(30) }},
+	{"deleted by force", func(h *history) bool { return h.delete(0) }},
+	{"node lost", func(h *history) bool {
+		if h.pod == nil || h.fence() == "" || h.pod.Spec.NodeName == "" || terminal(h.pod) {
+			return false
+		}
+		h.pod.Status.Phase = corev1.PodFailed
+		h.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"}}
+		h.ends()
+		h.picture()
+		return h.delete(0)
+	}},
+	{"kubelet ends what is deleted", func(h *history) bool {
+		if h.pod == nil || h.pod.DeletionTimestamp == nil {
+			return false
+		}
+		if !terminal(h.pod) && h.pod.Spec.NodeName != "" {
+			h.pod.Status.Phase = []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}[h.random.Intn(2)]
+			h.ends()
+			h.picture()
+		}
+		h.pod.DeletionGracePeriodSeconds = new(int64(0))
+		h.vanish()
+		return true
+	}},
+	{"garbage collector", func(h *history) bool {
+		if h.pod == nil || len(h.pod.OwnerReferences) == 0 || h.shadow != nil && h.pod.OwnerReferences[0].UID == h.shadow.UID {
+			return false
+		}
+		return h.delete(30)
+	}},
+	{"time", func(h *history) bool { h.now = h.now.Add(time.Minute); return true }},
+	{"clock jumps", func(h *history) bool {
+		h.skew = []time.Duration{0, 24 * time.Hour, -24 * time.Hour}[h.random.Intn(3)]
+		return true
+	}},
+}
+
+func terminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func (h *history) fence() string { return h.fences[h.pod.UID] }
+
+func (h *history) kubelet(from, to corev1.PodPhase, reason string) bool {
+	if h.pod == nil || h.pod.Spec.NodeName == "" || h.pod.DeletionTimestamp != nil || h.fence() == "" || h.pod.Status.Phase != from {
+		return false
+	}
+	h.pod.Status.Phase, h.pod.Status.Reason = to, reason
+	h.ends()
+	return true
+}
+
+// ends is the oracle: from when on a fence must not run again. A pod that is always to run has ended only when that was written down.
+func (h *history) ends() {
+	if fence := h.fence(); fence != "" && terminal(h.pod) {
+		phase, deleting := h.pod.Status.Phase, h.pod.DeletionTimestamp != nil
+		switch h.policy[fence] {
+		case corev1.RestartPolicyNever:
+			h.over[fence] = "never restarted, and ended"
+		case corev1.RestartPolicyOnFailure:
+			if phase == corev1.PodSucceeded || !deleting && len(h.pod.Status.Conditions) == 0 {
+				h.over[fence] = "ended " + string(phase)
+			}
+		}
+	}
+}
+
+func (h *history) delete(grace int64) bool {
+	if h.pod == nil || h.fence() == "" {
+		return false
+	}
+	if terminal(h.pod) || h.pod.Spec.NodeName == "" {
+		grace = 0
+	}
+	if h.pod.DeletionTimestamp == nil || grace < *h.pod.DeletionGracePeriodSeconds {
+		h.pod.DeletionTimestamp, h.pod.DeletionGracePeriodSeconds = &metav1.Time{Time: h.now}, &grace
+	}
+	if grace == 0 {
+		h.vanish()
+	}
+	return true
+}
+
+func (h *history) vanish() {
+	if len(h.pod.Finalizers) == 0 {
+		h.pod = nil
+	}
+}
+
+// others lets some of the others act.
+func (h *history) others(most int) {
+	for range h.random.Intn(most + 1) {
+		actor := actors[h.random.Intn(len(actors))]
+		if actor.act(h) {
+			h.note("  %s", actor.name)
+			h.picture()
+		}
+	}
+}
+
+// controller is one reconciliation, with the others in between.
+func (h *history) controller(disturb int) (acted bool) {
+	facts := Facts{Shadow: h.shadows[h.seenS].DeepCopy(), Pod: trimmedPod(h.pods[h.seenP]), Now: h.now.Add(h.skew)}
+	if facts.Shadow != nil {
+		Trim(facts.Shadow)
+	}
+	step := Plan(facts)
+	if step.Look {
+		h.others(disturb)
+		var pod *corev1.Pod
+		if facts.Pod != nil {
+			pod = h.pod.DeepCopy()
+		}
+		h.others(disturb)
+		facts = Facts{Shadow: h.shadow.DeepCopy(), Pod: pod, Live: true, Now: h.now.Add(h.skew)}
+		step = Plan(facts)
+		if step.Look {
+			h.fail("it wants to look at what it has just looked at")
+		}
+	}
+	h.note("controller: %+v", step)
+	h.others(disturb)
+	if step.Create {
+		if h.pod != nil {
+			return false // AlreadyExists
+		}
+		if why := h.over[facts.Shadow.Spec.Fence]; why != "" {
+			h.fail("made again what has ended: %s %s", facts.Shadow.Spec.Fence, why)
+		}
+		h.pod = Pod(facts.Shadow, "rome-id")
+		h.pod.UID, h.pod.Status.Phase, h.pod.CreationTimestamp = h.uid(), corev1.PodPending, metav1.NewTime(h.now)
+		h.fences[h.pod.UID] = facts.Shadow.Spec.Fence
+		h.created[facts.Shadow.Spec.Fence]++
+		h.picture()
+		return true
+	}
+	if facts.Pod == nil || step.Stranger {
+		return false
+	}
+	same := func() bool { return h.pod != nil && h.pod.UID == facts.Pod.UID }
+	if (step.Delete || step.Release || step.Amend || step.Phase != "") && h.fences[facts.Pod.UID] == "" {
+		h.fail("touched the pod of a stranger: %+v", step)
+	}
+	if step.Delete && same() {
+		if h.shadow != nil && h.fence() == h.shadow.Spec.Fence {
+			h.fail("deleted the pod of a wish that is there")
+		}
+		h.delete(30)
+	}
+	if step.Phase != "" && h.shadow != nil && h.shadow.UID == facts.Shadow.UID && !finished(h.shadow.Status.Phase) {
+		h.shadow.Status.Phase, h.shadow.Status.PodUID = step.Phase, string(facts.Pod.UID)
+		if finished(step.Phase) {
+			h.over[h.shadow.Spec.Fence] = "was told to have ended"
+		}
+		h.picture()
+	}
+	h.others(disturb)
+	if h.random.Intn(10) == 0 && disturb > 0 {
+		h.note("killed")
+		return true
+	}
+	if step.Release && same() {
+		h.pod.Finalizers = nil
+		if h.pod.DeletionTimestamp != nil && *h.pod.DeletionGracePeriodSeconds == 0 {
+			h.vanish()
+		}
+	}
+	if step.Amend && same() && h.shadow != nil && h.shadow.UID == facts.Shadow.UID {
+		h.pod.Annotations = map[string]string{labels.ShadowPodMark: Mark(h.shadow)}
+	}
+	h.picture()
+	return step.Delete || step.Phase != "" || step.Release || step.Amend
+}
+
+// trimmedPod is what the cache of the controller manager keeps of a pod.
+func trimmedPod(pod *corev1.Pod) *corev1.Pod {
+	if pod == nil {
+		return nil
+	}
+	kept := pod.DeepCopy()
+	for _, all := range []map[string]string{kept.Labels, kept.Annotations} {
+		maps.DeleteFunc(all, func(key, _ string) bool { return !strings.Contains(key, "liqo.io/") })
+	}
+	kept.Spec, kept.Status = corev1.PodSpec{NodeName: pod.Spec.NodeName}, corev1.PodStatus{Phase: pod.Status.Phase}
+	return kept
+}
+
+// TestRandomHistories: whatever happens in whatever order, and however old the pictures are that a controller looks at, no fence runs again after
+// it has ended, and no stranger's pod is touched; and when all are left in peace, what is wished for is there.
+func TestRandomHistories(t *testing.T) {
+	made, again := 0, 0
+	for seed := range int64(1000) {
+		h := &history{
+			t: t, random: rand.New(rand.NewSource(seed)), now: time.Unix(1_700_000_000, 0),
+			over: map[string]string{}, fences: map[types.UID]string{}, created: map[string]int{}, policy: map[string]corev1.RestartPolicy{},
+		}
+		h.note("seed %d", seed)
+		h.picture()
+		for range 60 {
+			h.others(3)
+			last := len(h.shadows) - 1
+			switch h.random.Intn(4) {
+			case 0: // restarted: lists from an API server that may be behind itself
+				h.seenS, h.seenP = max(0, last-h.random.Intn(8)), max(0, last-h.random.Intn(8))
+			default: // a watch goes on, each kind at its own pace
+				h.seenS, h.seenP = h.seenS+h.random.Intn(last-h.seenS+1), h.seenP+h.random.Intn(last-h.seenP+1)
+			}
+			h.controller(2)
+		}
+		h.peace()
+		for _, count := range h.created {
+			made++
+			again += count - 1
+		}
+	}
+	if made < 1000 || again < 300 {
+		t.Errorf("%d pods made, %d of them again: too little happened to prove anything", made, again)
+	}
+	t.Logf("%d pods made, %d of them again", made, again)
+}
+
+// peace: the clock is put right, the caches catch up, kubelets and garbage collector do their work, and nobody does anything new.
+func (h *history) peace() {
+	finish := []string{"garbage collector", "kubelet ends what is deleted", "stranger leaves", "scheduler", "kubelet runs", "time"}
+	h.skew = 0
+	for range 40 {
+		for _, actor := range actors {
+			if slices.Contains(finish, actor.name) && actor.act(h) {
+				h.picture()
+			}
+		}
+		h.seenS, h.seenP = len(h.shadows)-1, len(h.pods)-1
+		h.controller(0)
+	}
+	h.seenS, h.seenP = len(h.shadows)-1, len(h.pods)-1
+	if h.controller(0) {
+		h.fail("it never comes to rest")
+	}
+	switch {
+	case h.shadow == nil:
+		if h.pod != nil {
+			h.fail("a pod is left that nobody wishes for")
+		}
+	case finished(h.shadow.Status.Phase):
+	case h.pod == nil || h.fence() != h.shadow.Spec.Fence || h.pod.Status.Phase != corev1.PodRunning || h.shadow.Status.Phase != vkv1alpha1.ShadowPodRunning:
+		h.fail("what is wished for does not run: %+v, %+v", h.shadow.Status, h.pod)
+	}
+}
+
+func wish(change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
+	s := &vkv1alpha1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "twin", Name: "web", UID: "wish", Labels: map[string]string{labels.Origin: "rome-id", "app": "web"},
+		},
+		Spec: vkv1alpha1.ShadowPodSpec{Fence: "fence", Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image"}}}},
+	}
+	if change != nil {
+		change(s)
+	}
+	return s
+}
+
+// TestPlan: single steps, by name.
+func TestPlan(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	s := wish(nil)
+	is := func(change func(*corev1.Pod)) *corev1.Pod {
+		pod := Pod(s, "rome-id")
+		pod.UID, pod.CreationTimestamp, pod.Status.Phase, pod.Spec.NodeName = "pod", metav1.NewTime(now), corev1.PodRunning, "node"
+		if change != nil {
+			change(pod)
+		}
+		return pod
+	}
+	deleted := func(pod *corev1.Pod) {
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: now}, new(int64(30))
+	}
+	phase := func(phase vkv1alpha1.ShadowPodPhase) *vkv1alpha1.ShadowPod {
+		return wish(func(s *vkv1alpha1.ShadowPod) { s.Status.Phase, s.Status.PodUID = phase, "pod" })
+	}
+	never := wish(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.RestartPolicy = corev1.RestartPolicyNever })
+	other := wish(func(s *vkv1alpha1.ShadowPod) { s.UID = "next" })
+	for _, c := range []struct {
+		name   string
+		shadow *vkv1alpha1.ShadowPod
+		pod    *corev1.Pod
+		live   bool
+		want   Step
+	}{
+		{"nothing", nil, nil, false, Step{}},
+		{"new: look before creating", s, nil, false, Step{Look: true}},
+		{"new, looked", s, nil, true, Step{Create: true}},
+		{"vanished while it ran", phase(vkv1alpha1.ShadowPodRunning), nil, true, Step{Create: true}},
+		{"vanished when it had succeeded", phase(vkv1alpha1.ShadowPodSucceeded), nil, true, Step{}},
+		{"vanished when it had failed", phase(vkv1alpha1.ShadowPodFailed), nil, true, Step{}},
+		{"vanished while the wish goes", wish(func(s *vkv1alpha1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{} }), nil, true, Step{}},
+		{"running", s, is(nil), false, Step{Phase: "Running"}},
+		{"running, told", phase(vkv1alpha1.ShadowPodRunning), is(nil), false, Step{}},
+		{"pending: one write will tell all", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }), false, Step{Again: pendingTold}},
+		{"pending for long", s, is(func(p *corev1.Pod) {
+			p.Status.Phase, p.CreationTimestamp = corev1.PodPending, metav1.NewTime(now.Add(-time.Minute))
+		}), false, Step{Phase: "Pending"}},
+		{"a stranger", s, is(func(p *corev1.Pod) { p.OwnerReferences, p.Labels, p.Annotations = nil, nil, nil }), false, Step{Stranger: true}},
+		{"a stranger's, of another controller", s, is(func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }), true, Step{Stranger: true}},
+		{"a stranger, without a wish", nil, is(func(p *corev1.Pod) { p.OwnerReferences, p.Labels = nil, nil }), true, Step{}},
+		{"of the wish before", other, is(nil), false, Step{Look: true}},
+		{"of the wish before, looked", other, is(nil), true, Step{Delete: true}},
+		{"of the wish before, going", other, is(deleted), true, Step{}},
+		{"its wish is gone: the garbage collector comes", nil, is(nil), true, Step{}},
+		{"its wish is gone, and somebody took it away from it", nil, is(func(p *corev1.Pod) { p.OwnerReferences = nil }), true, Step{Delete: true}},
+		{"evicted", s, is(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }), true, Step{Phase: "Failed"}},
+		{"a terminal phase in a cache says little", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), false, Step{Look: true}},
+		{"deleted, so its processes end", s, is(func(p *corev1.Pod) { deleted(p); p.Status.Phase = corev1.PodSucceeded }), true, Step{}},
+		{"deleted, but never to be restarted", never, is(func(p *corev1.Pod) {
+			deleted(p)
+			p.Status.Phase, p.Finalizers = corev1.PodFailed, []string{labels.FinalizerPodEnd}
+		}), false, Step{Phase: "Failed", Release: true}},
+		{"its label is gone: amend", phase(vkv1alpha1.ShadowPodRunning), is(func(p *corev1.Pod) { p.Annotations = nil }), false, Step{Amend: true}},
+	} {
+		if got := Plan(Facts{Shadow: c.shadow, Pod: c.pod, Live: c.live, Now: now}); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}

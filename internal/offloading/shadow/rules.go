@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/apis/labels"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+)
+
+// Most of what one pod may have. More is a mistake, or a trick.
+const (
+	maxContainers  = 64
+	maxVolumes     = 128
+	maxTolerations = 64
+)
+
+// Check returns what is wrong with a wish of the peer, in a sentence; nothing if all is well. Reflection never sends what is
+// refused here, so whoever meets a refusal has written a ShadowPod by hand, or runs pods that no provider takes.
+func Check(shadow *vkv1alpha1.ShadowPod, peer string, level Level) string {
+	if origin := shadow.Labels[labels.Origin]; origin != peer {
+		return fmt.Sprintf("label %s is %.63q, but this namespace is cluster %s's", labels.Origin, origin, peer)
+	}
+	if len(shadow.OwnerReferences) > 0 {
+		return "metadata.ownerReferences must be empty: what a ShadowPod belongs to is in another cluster"
+	}
+	if len(shadow.Name) > 253 || strings.Contains(shadow.Name, "/") {
+		return "metadata.name is no name for a pod"
+	}
+	for _, check := range []func(*corev1.PodSpec) string{checkSize, checkHost, checkIdentity, checkScheduling, checkVolumes} {
+		if problem := check(&shadow.Spec.Pod); problem != "" {
+			return "spec.pod." + problem
+		}
+	}
+	for key := range shadow.Annotations {
+		if strings.HasPrefix(key, "kubernetes.io/config.") {
+			return fmt.Sprintf("annotation %.253s is for kubelets only", key)
+		}
+	}
+	if level == Baseline {
+		if problem := baseline(shadow); problem != "" {
+			return problem + "; pods of peers keep to the Pod Security Standard \"baseline\" here"
+		}
+	}
+	return ""
+}
+
+func checkSize(spec *corev1.PodSpec) string {
+	containers := len(spec.Containers) + len(spec.InitContainers) + len(spec.EphemeralContainers)
+	switch {
+	case len(spec.Containers) == 0:
+		return "containers must not be empty"
+	case containers > maxContainers:
+		return fmt.Sprintf("containers, initContainers and ephemeralContainers are %d, at most %d are taken", containers, maxContainers)
+	case len(spec.Volumes) > maxVolumes:
+		return fmt.Sprintf("volumes are %d, at most %d are taken", len(spec.Volumes), maxVolumes)
+	case len(spec.Tolerations) > maxTolerations:
+		return fmt.Sprintf("tolerations are %d, at most %d are taken", len(spec.Tolerations), maxTolerations)
+	}
+	return ""
+}
+
+func checkHost(spec *corev1.PodSpec) string {
+	for field, set := range map[string]bool{"hostNetwork": spec.HostNetwork, "hostPID": spec.HostPID, "hostIPC": spec.HostIPC} {
+		if set {
+			return field + " must be false: pods of a peer never use the namespaces of a node"
+		}
+	}
+	return ""
+}
+
+// checkIdentity: no token of this cluster comes into the hands of a peer.
+func checkIdentity(spec *corev1.PodSpec) string {
+	for field, account := range map[string]string{"serviceAccountName": spec.ServiceAccountName, "serviceAccount": spec.DeprecatedServiceAccount} {
+		if account != "" && account != defaultAccount {
+			return fmt.Sprintf("%s is %.253q, but pods of a peer have no ServiceAccount in this cluster; leave it empty", field, account)
+		}
+	}
+	if spec.AutomountServiceAccountToken != nil && *spec.AutomountServiceAccountToken {
+		return "automountServiceAccountToken must be false: pods of a peer get no token of this cluster"
+	}
+	return ""
+}
+
+// checkScheduling: where pods run, and whom they push aside, is decided here.
+func checkScheduling(spec *corev1.PodSpec) string {
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{
+		{"nodeName", spec.NodeName != ""},
+		{"nodeSelector", len(spec.NodeSelector) > 0},
+		{"schedulerName", spec.SchedulerName != ""},
+		{"schedulingGates", len(spec.SchedulingGates) > 0},
+		{"priorityClassName", spec.PriorityClassName != ""},
+		{"priority", spec.Priority != nil},
+		{"preemptionPolicy", spec.PreemptionPolicy != nil},
+		{"runtimeClassName", spec.RuntimeClassName != nil},
+		{"overhead", len(spec.Overhead) > 0},
+		{"resourceClaims", len(spec.ResourceClaims) > 0},
+		{"schedulingGroup", spec.SchedulingGroup != nil},
+		{"evictionResponders", len(spec.EvictionResponders) > 0},
+		{"affinity.nodeAffinity", spec.Affinity != nil && spec.Affinity.NodeAffinity != nil},
+		{"affinity.podAffinity", spec.Affinity != nil && spec.Affinity.PodAffinity != nil},
+	} {
+		if field.set {
+			return field.name + " must be empty: it means something in the cluster that it was written for only"
+		}
+	}
+	for i := range spec.Tolerations {
+		if spec.Tolerations[i].Key == labels.TaintVirtualNode {
+			return fmt.Sprintf("tolerations[%d] tolerates %s: pods of a peer are not passed on", i, labels.TaintVirtualNode)
+		}
+	}
+	return checkTerms(spec.Affinity)
+}
+
+// checkTerms: other namespaces are none of a peer's business, and to keep away from their pods tells which they are.
+func checkTerms(affinity *corev1.Affinity) string {
+	if affinity == nil || affinity.PodAntiAffinity == nil {
+		return ""
+	}
+	terms := slices.Clone(affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	for i := range affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+		terms = append(terms, affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm)
+	}
+	for i := range terms {
+		if len(terms[i].Namespaces) > 0 || terms[i].NamespaceSelector != nil {
+			return "affinity.podAntiAffinity names namespaces: it may speak of pods beside it only"
+		}
+	}
+	return ""
+}
+
+func checkVolumes(spec *corev1.PodSpec) string {
+	for i := range spec.Volumes {
+		projected := spec.Volumes[i].Projected
+		if projected == nil {
+			continue
+		}
+		for j := range projected.Sources {
+			if projected.Sources[j].ServiceAccountToken != nil || projected.Sources[j].PodCertificate != nil {
+				return fmt.Sprintf("volumes[%d].projected.sources[%d] asks for a credential of this cluster: pods of a peer get none", i, j)
+			}
+		}
+	}
+	return ""
+}
+
+// CheckUpdate returns what is wrong with a change of a wish. It may change as much as Kubernetes lets a pod change: images, a
+// shorter deadline, further tolerations, further ephemeral containers.
+func CheckUpdate(before, after *vkv1alpha1.ShadowPod) string {
+	if before.Spec.Fence != after.Spec.Fence {
+		return "spec.fence cannot be changed; another pod needs another ShadowPod"
+	}
+	old, now := &before.Spec.Pod, after.Spec.Pod.DeepCopy()
+	if len(now.Containers) != len(old.Containers) || len(now.InitContainers) != len(old.InitContainers) {
+		return "spec.pod: containers cannot be added or removed"
+	}
+	for i := range now.Containers {
+		now.Containers[i].Image = old.Containers[i].Image
+	}
+	for i := range now.InitContainers {
+		now.InitContainers[i].Image = old.InitContainers[i].Image
+	}
+	if problem := longer(old.ActiveDeadlineSeconds, now.ActiveDeadlineSeconds); problem != "" {
+		return problem
+	}
+	for i := range old.Tolerations {
+		if !slices.ContainsFunc(now.Tolerations, func(one corev1.Toleration) bool { return reflect.DeepEqual(one, old.Tolerations[i]) }) {
+			return "spec.pod.tolerations: what is tolerated already cannot be removed or changed"
+		}
+	}
+	if len(now.EphemeralContainers) < len(old.EphemeralContainers) ||
+		!equality.Semantic.DeepEqual(now.EphemeralContainers[:len(old.EphemeralContainers)], old.EphemeralContainers) {
+		return "spec.pod.ephemeralContainers: they can be added, but not removed or changed"
+	}
+	now.ActiveDeadlineSeconds, now.Tolerations, now.EphemeralContainers = old.ActiveDeadlineSeconds, old.Tolerations, old.EphemeralContainers
+	if !equality.Semantic.DeepEqual(old, now) {
+		return "spec.pod cannot be changed except for images, a shorter activeDeadlineSeconds, further tolerations and ephemeralContainers; create another pod"
+	}
+	return ""
+}
+
+func longer(old, now *int64) string {
+	if old != nil && (now == nil || *now > *old) || old == nil && now != nil && *now <= 0 {
+		return "spec.pod.activeDeadlineSeconds can only be set, or made shorter"
+	}
+	return ""
+}
+
+// CheckFinalizers returns what is wrong with finalizers that somebody adds: a peer could keep a namespace from ever going.
+func CheckFinalizers(before, after metav1.Object) string {
+	for _, one := range after.GetFinalizers() {
+		if before == nil || !slices.Contains(before.GetFinalizers(), one) {
+			return fmt.Sprintf("metadata.finalizers: %.253q would hold a namespace of this cluster", one)
+		}
+	}
+	return ""
+}

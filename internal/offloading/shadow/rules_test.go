@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/apis/labels"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+)
+
+func spec(change func(*corev1.PodSpec)) *vkv1alpha1.ShadowPod {
+	return wish(func(s *vkv1alpha1.ShadowPod) { change(&s.Spec.Pod) })
+}
+
+func volume(source corev1.VolumeSource) *vkv1alpha1.ShadowPod {
+	return spec(func(s *corev1.PodSpec) { s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}} })
+}
+
+func projected(one corev1.VolumeProjection) *vkv1alpha1.ShadowPod {
+	return volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		{ConfigMap: &corev1.ConfigMapProjection{}}, one,
+	}}})
+}
+
+func security(context corev1.SecurityContext) *vkv1alpha1.ShadowPod {
+	return spec(func(s *corev1.PodSpec) { s.Containers[0].SecurityContext = &context })
+}
+
+func annotated(key, value string) *vkv1alpha1.ShadowPod {
+	return wish(func(s *vkv1alpha1.ShadowPod) { s.Annotations = map[string]string{key: value} })
+}
+
+// hostile is what a peer may try with its own hands, and a word of the refusal.
+var hostile = []struct {
+	name   string
+	shadow *vkv1alpha1.ShadowPod
+	want   string
+	// trusted: refused unless peers are trusted with the nodes.
+	trusted bool
+}{
+	{"another peer's", wish(func(s *vkv1alpha1.ShadowPod) { s.Labels[labels.Origin] = "milan-id" }), "rome-id", false},
+	{"nobody's", wish(func(s *vkv1alpha1.ShadowPod) { s.Labels = nil }), "rome-id", false},
+	{"owned by something here", wish(func(s *vkv1alpha1.ShadowPod) { s.OwnerReferences = []metav1.OwnerReference{{Kind: "Node"}} }), "ownerReferences", false},
+	{"a static pod", annotated(corev1.MirrorPodAnnotationKey, "x"), "kubelets", false},
+	{"no container", spec(func(s *corev1.PodSpec) { s.Containers = nil }), "containers", false},
+	{"a thousand containers", spec(func(s *corev1.PodSpec) { s.InitContainers = make([]corev1.Container, 1000) }), "at most", false},
+	{"a thousand volumes", spec(func(s *corev1.PodSpec) { s.Volumes = make([]corev1.Volume, 1000) }), "at most", false},
+	{"a thousand tolerations", spec(func(s *corev1.PodSpec) { s.Tolerations = make([]corev1.Toleration, 1000) }), "at most", false},
+	{"the node's network", spec(func(s *corev1.PodSpec) { s.HostNetwork = true }), "hostNetwork", false},
+	{"the node's processes", spec(func(s *corev1.PodSpec) { s.HostPID = true }), "hostPID", false},
+	{"the node's memory", spec(func(s *corev1.PodSpec) { s.HostIPC = true }), "hostIPC", false},
+	{"an account", spec(func(s *corev1.PodSpec) { s.ServiceAccountName = "admin" }), "serviceAccountName", false},
+	{"an account, by its old name", spec(func(s *corev1.PodSpec) { s.DeprecatedServiceAccount = "admin" }), "serviceAccount", false},
+	{"a token", spec(func(s *corev1.PodSpec) { s.AutomountServiceAccountToken = new(true) }), "automount", false},
+	{"a token, projected", projected(corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}}), "sources[1]", false},
+	{"a certificate, projected", projected(corev1.VolumeProjection{PodCertificate: &corev1.PodCertificateProjection{}}), "sources[1]", false},
+	{"a node", spec(func(s *corev1.PodSpec) { s.NodeName = "control-plane" }), "nodeName", false},
+	{"kinds of nodes", spec(func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"a": "b"} }), "nodeSelector", false},
+	{"kinds of nodes, as affinity", spec(func(s *corev1.PodSpec) { s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}} }), "nodeAffinity", false},
+	{"beside pods", spec(func(s *corev1.PodSpec) { s.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}} }), "podAffinity", false},
+	{"away from others' pods", spec(func(s *corev1.PodSpec) {
+		s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{Namespaces: []string{"kube-system"}}}}}
+	}), "namespaces", false},
+	{"away from all pods", spec(func(s *corev1.PodSpec) {
+		s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+			{PodAffinityTerm: corev1.PodAffinityTerm{NamespaceSelector: &metav1.LabelSelector{}}},
+		}}}
+	}), "namespaces", false},
+	{"another scheduler", spec(func(s *corev1.PodSpec) { s.SchedulerName = "mine" }), "schedulerName", false},
+	{"gates", spec(func(s *corev1.PodSpec) { s.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} }), "schedulingGates", false},
+	{"a priority class", spec(func(s *corev1.PodSpec) { s.PriorityClassName = "system-node-critical" }), "priorityClassName", false},
+	{"a priority", spec(func(s *corev1.PodSpec) { s.Priority = new(int32(2_000_000_000)) }), "priority", false},
+	{"preemption", spec(func(s *corev1.PodSpec) { s.PreemptionPolicy = new(corev1.PreemptLowerPriority) }), "preemptionPolicy", false},
+	{"a runtime", spec(func(s *corev1.PodSpec) { s.RuntimeClassName = new("bare") }), "runtimeClassName", false},
+	{"an overhead", spec(func(s *corev1.PodSpec) { s.Overhead = corev1.ResourceList{"cpu": resource.MustParse("-5")} }), "overhead", false},
+	{"devices", spec(func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }), "resourceClaims", false},
+	{"a group", spec(func(s *corev1.PodSpec) { s.SchedulingGroup = &corev1.PodSchedulingGroup{} }), "schedulingGroup", false},
+	{"a word in evictions", spec(func(s *corev1.PodSpec) { s.EvictionResponders = make([]corev1.EvictionResponder, 1) }), "evictionResponders", false},
+	{"to be passed on", spec(func(s *corev1.PodSpec) {
+		s.Tolerations = []corev1.Toleration{{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists}}
+	}), "passed on", false},
+
+	{"a directory of the node", volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}), "hostPath", true},
+	{"the volumes of everybody", volume(corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "nfs.storage", Path: "/"}}), "volumes[0]", true},
+	{"a driver of the node", volume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "nfs.csi.k8s.io"}}), "volumes[0]", true},
+	{"what the node runs", volume(corev1.VolumeSource{GitRepo: &corev1.GitRepoVolumeSource{Repository: "https://example.com"}}), "volumes[0]", true},
+	{"a plugin of the node", volume(corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: "x"}}), "volumes[0]", true},
+	{"privileged", security(corev1.SecurityContext{Privileged: new(true)}), "privileged", true},
+	{"privileged, to begin with", spec(func(s *corev1.PodSpec) {
+		s.InitContainers = []corev1.Container{{SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}
+	}), "initContainers[0]", true},
+	{"privileged, later on", spec(func(s *corev1.PodSpec) {
+		s.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}}
+	}), "ephemeralContainers[0]", true},
+	{"a capability", security(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}), "SYS_ADMIN", true},
+	{"a capability, later on", spec(func(s *corev1.PodSpec) {
+		s.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE", "NET_ADMIN"}}},
+		}}}
+	}), "NET_ADMIN", true},
+	{"a look into others, from the start", security(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE"}}}), "SYS_PTRACE", true},
+	{"the whole of /proc", security(corev1.SecurityContext{ProcMount: new(corev1.UnmaskedProcMount)}), "procMount", true},
+	{"no seccomp", security(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}}), "seccomp", true},
+	{"no AppArmor", security(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}}), "appArmor", true},
+	{"no AppArmor, as an annotation", annotated(appArmorAnnotation+"c", "unconfined"), "unconfined", true},
+	{"no seccomp, as an annotation", annotated("seccomp.security.alpha.kubernetes.io/pod", "unconfined"), "seccomp profile", true},
+	{"no seccomp of a container, as an annotation", annotated("container.seccomp.security.alpha.kubernetes.io/c", "unconfined"), "seccomp profile", true},
+	{"another namespace's network", annotated("k8s.v1.cni.cncf.io/networks", "kube-system/storage"), "another namespace's", true},
+	{"another namespace's network instead of its own", annotated("v1.multus-cni.io/default-network", "kube-system/storage"), "another namespace's", true},
+	{"an address", annotated("cni.projectcalico.org/ipAddrsNoIpam", `["10.0.0.10"]`), "choice of addresses", true},
+	{"packets from anywhere", annotated("cni.projectcalico.org/allowedSourcePrefixes", `["0.0.0.0/0"]`), "choice of addresses", true},
+	{"a role in the cloud", annotated("iam.amazonaws.com/role", "admin"), "cloud", true},
+	{"a device of the node", annotated("io.kubernetes.cri-o.Devices", "/dev/sda"), "container runtime", true},
+	{"another SELinux type", security(corev1.SecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}}), "seLinux", true},
+	{"the host, on Windows", security(corev1.SecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: new(true)}}), "hostProcess", true},
+	{"a port of the node", spec(func(s *corev1.PodSpec) { s.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 22}} }), "hostPort", true},
+	{"a request of the node, to live", spec(func(s *corev1.PodSpec) {
+		s.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254"}}}
+	}), "livenessProbe.httpGet.host", true},
+	{"a request of the node, to begin", spec(func(s *corev1.PodSpec) {
+		s.InitContainers = []corev1.Container{{StartupProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1"}}}}}
+	}), "startupProbe.tcpSocket.host", true},
+	{"a request of the node, at once", spec(func(s *corev1.PodSpec) {
+		s.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1"}}}
+	}), "postStart.httpGet.host", true},
+	{"a request of the node, at last", spec(func(s *corev1.PodSpec) {
+		s.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1"}}}
+	}), "preStop.tcpSocket.host", true},
+	{"a switch of the kernel", spec(func(s *corev1.PodSpec) {
+		s.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax"}}}
+	}), "kernel.msgmax", true},
+}
+
+func TestHostileWishes(t *testing.T) {
+	for _, c := range hostile {
+		if problem := Check(c.shadow, "rome-id", Baseline); !strings.Contains(problem, c.want) || problem == "" {
+			t.Errorf("%s: %q, want %q", c.name, problem, c.want)
+		}
+		if problem := Check(c.shadow, "rome-id", Privileged); (problem == "") != c.trusted {
+			t.Errorf("%s, from one that is trusted: %q", c.name, problem)
+		}
+		// Whatever is let in: what only we decide does not come from the peer.
+		pod := Pod(c.shadow, "rome-id")
+		if s := &pod.Spec; s.HostNetwork || s.HostPID || s.HostIPC || s.ServiceAccountName != "default" || *s.AutomountServiceAccountToken ||
+			s.NodeName != "" || s.PriorityClassName != "" || s.Priority != nil || s.RuntimeClassName != nil || pod.Labels[labels.Origin] != "rome-id" {
+			t.Errorf("%s: the pod has it: %+v", c.name, pod)
+		}
+	}
+}
+
+// TestTolerations: a peer's pod goes to no node that is not for users, neither when it is made nor later.
+func TestTolerations(t *testing.T) {
+	allowed := corev1.Toleration{Key: "example.com/gpu", Operator: corev1.TolerationOpExists}
+	s := spec(func(s *corev1.PodSpec) {
+		s.Tolerations = []corev1.Toleration{
+			{Operator: corev1.TolerationOpExists},
+			{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists},
+			allowed,
+			{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists},
+			{Key: "node.cloudprovider.kubernetes.io/uninitialized", Operator: corev1.TolerationOpExists},
+			{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists},
+		}
+	})
+	if pod := Pod(s, "rome-id"); !slices.Equal(pod.Spec.Tolerations, []corev1.Toleration{allowed}) {
+		t.Errorf("the pod tolerates %v", pod.Spec.Tolerations)
+	}
+	bare := Pod(spec(func(*corev1.PodSpec) {}), "rome-id")
+	_, rest := Amend(s, bare, "rome-id", "us")
+	var added []any
+	for _, op := range rest {
+		if strings.HasPrefix(op.Path, "/spec/tolerations") {
+			added = append(added, op.Value)
+		}
+	}
+	if len(added) != 1 || !reflect.DeepEqual(added[0], []any{allowed}) {
+		t.Errorf("later it is given %v", added)
+	}
+}
+
+// What ordinary pods have is let in.
+func TestOrdinaryWishes(t *testing.T) {
+	for name, s := range map[string]*vkv1alpha1.ShadowPod{
+		"plain": wish(nil),
+		"as reflection sends it": spec(func(s *corev1.PodSpec) {
+			s.AutomountServiceAccountToken = new(false)
+			s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+			s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "kubernetes.io/hostname"}}}}
+			s.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+			s.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+		}),
+		"the token of its own cluster": projected(corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "web-token"}}}),
+		"annotations of its own":       annotated("k8s.v1.cni.cncf.io/network-status", "[]"),
+		"what kubectl debug adds": spec(func(s *corev1.PodSpec) {
+			s.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+				Name: "debugger", SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE"}}},
+			}}}
+		}),
+		"less than usual": security(corev1.SecurityContext{Privileged: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_BIND_SERVICE"}}}),
+	} {
+		if problem := Check(s, "rome-id", Baseline); problem != "" {
+			t.Errorf("%s: %s", name, problem)
+		}
+	}
+}
+
+// TestAllFieldsAreKnown: a new version of Kubernetes may let pods ask for more. Somebody must think about it first.
+func TestAllFieldsAreKnown(t *testing.T) {
+	known := strings.Fields(`Volumes InitContainers Containers EphemeralContainers RestartPolicy TerminationGracePeriodSeconds ActiveDeadlineSeconds DNSPolicy
+		NodeSelector ServiceAccountName DeprecatedServiceAccount AutomountServiceAccountToken NodeName HostNetwork HostPID HostIPC ShareProcessNamespace
+		SecurityContext ImagePullSecrets Hostname Subdomain Affinity SchedulerName Tolerations HostAliases PriorityClassName Priority DNSConfig
+		ReadinessGates RuntimeClassName EnableServiceLinks PreemptionPolicy Overhead TopologySpreadConstraints SetHostnameAsFQDN OS HostUsers
+		SchedulingGates ResourceClaims Resources HostnameOverride SchedulingGroup EvictionResponders`)
+	for field := range reflect.TypeFor[corev1.PodSpec]().Fields() {
+		if !slices.Contains(known, field.Name) {
+			t.Errorf("PodSpec has a field %s: decide in checkScheduling or baseline whether a peer may set it, then add it here", field.Name)
+		}
+	}
+	sources := strings.Fields("Secret DownwardAPI ConfigMap ServiceAccountToken ClusterTrustBundle PodCertificate")
+	for field := range reflect.TypeFor[corev1.VolumeProjection]().Fields() {
+		if !slices.Contains(sources, field.Name) {
+			t.Errorf("volumes can be projected from %s: decide in checkVolumes whether that is a credential, then add it here", field.Name)
+		}
+	}
+}
+
+func TestCheckUpdate(t *testing.T) {
+	before := spec(func(s *corev1.PodSpec) {
+		s.ActiveDeadlineSeconds, s.Tolerations = new(int64(100)), []corev1.Toleration{{Key: "a"}}
+		s.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "one"}}}
+	})
+	for _, c := range []struct {
+		name, want string
+		change     func(*corev1.PodSpec)
+	}{
+		{"nothing", "", func(*corev1.PodSpec) {}},
+		{"an image", "", func(s *corev1.PodSpec) { s.Containers[0].Image = "new" }},
+		{"a shorter deadline", "", func(s *corev1.PodSpec) { s.ActiveDeadlineSeconds = new(int64(10)) }},
+		{"a toleration more", "", func(s *corev1.PodSpec) { s.Tolerations = append(s.Tolerations, corev1.Toleration{Key: "b"}) }},
+		{"an ephemeral container more", "", func(s *corev1.PodSpec) {
+			s.EphemeralContainers = append(s.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "two"}})
+		}},
+		{"a longer deadline", "activeDeadline", func(s *corev1.PodSpec) { s.ActiveDeadlineSeconds = new(int64(1000)) }},
+		{"no deadline", "activeDeadline", func(s *corev1.PodSpec) { s.ActiveDeadlineSeconds = nil }},
+		{"no toleration", "tolerations", func(s *corev1.PodSpec) { s.Tolerations = nil }},
+		{"no ephemeral container", "ephemeral", func(s *corev1.PodSpec) { s.EphemeralContainers = nil }},
+		{"another ephemeral container", "ephemeral", func(s *corev1.PodSpec) { s.EphemeralContainers[0].Image = "x" }},
+		{"a container more", "containers", func(s *corev1.PodSpec) { s.Containers = append(s.Containers, corev1.Container{Name: "d"}) }},
+		{"a container's name", "cannot be changed", func(s *corev1.PodSpec) { s.Containers[0].Name = "d" }},
+		{"limits", "cannot be changed", func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse("900")}
+		}},
+		{"restarts", "cannot be changed", func(s *corev1.PodSpec) { s.RestartPolicy = corev1.RestartPolicyNever }},
+		{"volumes", "cannot be changed", func(s *corev1.PodSpec) { s.Volumes = make([]corev1.Volume, 1) }},
+	} {
+		after := before.DeepCopy()
+		c.change(&after.Spec.Pod)
+		kept := after.DeepCopy()
+		if problem := CheckUpdate(before, after); (problem == "") != (c.want == "") || !strings.Contains(problem, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, problem, c.want)
+		}
+		if !reflect.DeepEqual(after, kept) {
+			t.Errorf("%s: what was asked about has been changed", c.name)
+		}
+	}
+	other := before.DeepCopy()
+	other.Spec.Fence = "other"
+	if CheckUpdate(before, other) == "" {
+		t.Error("another fence")
+	}
+	held := before.DeepCopy()
+	held.Finalizers = []string{"example.com/for-ever"}
+	if CheckFinalizers(before, held) == "" || CheckFinalizers(nil, held) == "" || CheckFinalizers(held, held) != "" {
+		t.Error("finalizers")
+	}
+}
+
+func TestMark(t *testing.T) {
+	full := spec(func(s *corev1.PodSpec) {
+		s.Volumes, s.Tolerations = make([]corev1.Volume, 1), []corev1.Toleration{}
+		s.Containers[0].Env = []corev1.EnvVar{{Name: "A"}}
+	})
+	trimmed := full.DeepCopy()
+	Trim(trimmed)
+	if Mark(full) != Mark(trimmed) || len(trimmed.Spec.Pod.Volumes)+len(trimmed.Spec.Pod.Containers[0].Env) > 0 {
+		t.Error("what a cache keeps must tell the same")
+	}
+	seen := map[string]string{}
+	for name, change := range map[string]func(*vkv1alpha1.ShadowPod){
+		"nothing":    func(*vkv1alpha1.ShadowPod) {},
+		"label":      func(s *vkv1alpha1.ShadowPod) { s.Labels["x"] = "y" },
+		"annotation": func(s *vkv1alpha1.ShadowPod) { s.Annotations = map[string]string{"x": "y"} },
+		"image":      func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Containers[0].Image = "y" },
+		"deadline":   func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.ActiveDeadlineSeconds = new(int64(1)) },
+		"toleration": func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Tolerations = make([]corev1.Toleration, 1) },
+		"ephemeral":  func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.EphemeralContainers = make([]corev1.EphemeralContainer, 1) },
+		"uid":        func(s *vkv1alpha1.ShadowPod) { s.UID = "y" },
+	} {
+		s := full.DeepCopy()
+		change(s)
+		if other, there := seen[Mark(s)]; there {
+			t.Errorf("%s and %s have the same mark", name, other)
+		}
+		seen[Mark(s)] = name
+	}
+	forged := wish(func(s *vkv1alpha1.ShadowPod) { s.Annotations = map[string]string{labels.ShadowPodMark: "someone/else"} })
+	if got := Pod(forged, "rome-id").Annotations[labels.ShadowPodMark]; !strings.HasPrefix(got, "wish/") {
+		t.Errorf("a peer has written the mark: %s", got)
+	}
+}
+
+func TestAmend(t *testing.T) {
+	pod := Pod(wish(nil), "rome-id")
+	pod.UID = "pod"
+	pod.Labels["theirs"], pod.Labels["old/key"] = "kept", "ours"
+	pod.Spec.Containers = append([]corev1.Container{{Name: "sidecar", Image: "injected"}}, pod.Spec.Containers...)
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{
+		Manager: "us", Operation: metav1.ManagedFieldsOperationUpdate,
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:old/key":{}}}}`),
+	}}
+	s := wish(func(s *vkv1alpha1.ShadowPod) {
+		s.Labels["new"] = ""
+		s.Spec.Pod.Containers[0].Image = "new"
+		s.Spec.Pod.ActiveDeadlineSeconds, s.Spec.Pod.Tolerations = new(int64(5)), []corev1.Toleration{{Key: "a"}, {Key: "b"}}
+		s.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
+	})
+	ephemeral, rest := Amend(s, pod, "rome-id", "us")
+	got := []string{}
+	for _, op := range append(ephemeral, rest...) {
+		got = append(got, op.Op+" "+op.Path)
+	}
+	want := []string{
+		"test /metadata/uid", "add /spec/ephemeralContainers",
+		"test /metadata/uid", "add /metadata/labels/new", "remove /metadata/labels/old~1key", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod",
+		"test /spec/containers/1/name", "replace /spec/containers/1/image", "add /spec/activeDeadlineSeconds", "add /spec/tolerations", "add /spec/tolerations/-",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if fmt.Sprint(Release(pod)) != "[]" {
+		t.Error("a finalizer that is not there")
+	}
+}

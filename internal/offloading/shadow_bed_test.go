@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading_test
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	klabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/offloading"
+	"liqo.io/liqo/internal/offloading/shadow"
+	"liqo.io/liqo/internal/peering/grant"
+)
+
+const (
+	twin       = "web-rome-a1b2c3"
+	shadowUser = "shadow-test"
+)
+
+// shadowBed is a provider's API server. Controllers run with the rights that their marks ask for, and with the caches of the controller
+// manager; kubelet and garbage collector are the test.
+type shadowBed struct {
+	kubetest.Bed
+	scheme *runtime.Scheme
+	admin  *rest.Config
+	// writes counts what the controllers sent to be written, but for events.
+	writes atomic.Int32
+	// inTwins is what the controllers may do in twins.
+	inTwins []rbacv1.PolicyRule
+}
+
+func newShadowBed(t *testing.T) *shadowBed {
+	t.Helper()
+	t.Parallel()
+	b := &shadowBed{Bed: kubetest.Bed{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme()}
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
+		b.Must(add(b.scheme))
+	}
+	crds := "../../deployments/liqo/crds/"
+	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{
+		crds + "virtualkubelet.liqo.io_shadowpods.yaml", crds + "virtualkubelet.liqo.io_shadowendpointslices.yaml",
+		crds + "discovery.liqo.io_foreignclusters.yaml", crds + "net.liqo.io_tunnelendpoints.yaml",
+	}})
+	b.Must(err)
+	b.Client, err = client.New(b.admin, client.Options{Scheme: b.scheme})
+	b.Must(err)
+	// What the controllers ask for: everywhere, and in twins.
+	var everywhere []rbacv1.PolicyRule
+	for _, file := range []string{"shadowpod_controller.go", "shadowendpointslice_controller.go", "twin_peers.go"} {
+		rules := b.Marks(file)
+		everywhere, b.inTwins = append(everywhere, rules[""]...), append(b.inTwins, rules["liqo-twin"]...)
+	}
+	b.Bind(shadowUser, "", everywhere)
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twin, Labels: map[string]string{labels.RemoteClusterID: "rome-id"}}})
+	b.Bind(shadowUser, twin, b.inTwins)
+	return b
+}
+
+// run starts the controllers in a manager; it ends with stop, or with the test.
+func (b *shadowBed) run() (stop func()) {
+	b.T.Helper()
+	cfg := rest.CopyConfig(b.admin)
+	cfg.Impersonate.UserName = shadowUser
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
+			if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/events") {
+				b.writes.Add(1)
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	ours := klabels.SelectorFromSet(klabels.Set{labels.ManagedBy: labels.ManagedByShadowEndpointSlice})
+	mgr, err := manager.New(cfg, manager.Options{Scheme: b.scheme, SkipNameValidation: true, Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&corev1.Pod{}: {Transform: grant.TrimPod}, &vkv1alpha1.ShadowPod{}: {Transform: offloading.TrimShadowPod}, &discoveryv1.EndpointSlice{}: {Label: ours},
+	}}})
+	b.Must(err)
+	twins, err := offloading.SetupTwinPeers(mgr)
+	b.Must(err)
+	b.Must(offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{Twins: twins, Level: shadow.Baseline, Workers: 10}))
+	b.Must(offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{Twins: twins, InternalNetwork: true, Workers: 10}))
+	return kubetest.Start(b.T, "manager", mgr.Start)
+}
+
+func (b *shadowBed) there(object client.Object) bool {
+	return b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object) == nil
+}
+
+// event waits for one about an object.
+func (b *shadowBed) event(about client.Object, reason, part string) {
+	b.T.Helper()
+	seen := ""
+	b.Until("an event "+reason+" "+part+" about "+about.GetName(), func() bool {
+		var all eventsv1.EventList
+		b.Must(b.List(b.T.Context(), &all, client.InNamespace(about.GetNamespace())))
+		for i := range all.Items {
+			if all.Items[i].Regarding.UID == about.GetUID() {
+				seen += all.Items[i].Reason + " " + all.Items[i].Note + "\n"
+				if all.Items[i].Reason == reason && strings.Contains(all.Items[i].Note, part) {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
+// wish is what a virtual kubelet writes.
+func (b *shadowBed) wish(name string, policy corev1.RestartPolicy, change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
+	b.T.Helper()
+	s := &vkv1alpha1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: name, Labels: map[string]string{labels.Origin: "rome-id", "app": name}, Annotations: map[string]string{"note": "1"}},
+		Spec: vkv1alpha1.ShadowPodSpec{Fence: "fence-of-" + name, Pod: corev1.PodSpec{
+			RestartPolicy: policy, Containers: []corev1.Container{{Name: "c", Image: "image:1"}}, AutomountServiceAccountToken: new(false),
+		}},
+	}
+	if change != nil {
+		change(s)
+	}
+	b.Make(s)
+	return s
+}
+
+// pod waits for the pod of a wish, another one than before.
+func (b *shadowBed) pod(s *vkv1alpha1.ShadowPod, before *corev1.Pod) *corev1.Pod {
+	b.T.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
+	b.Until("pod "+s.Name+" is there", func() bool { return b.there(pod) && (before == nil || pod.UID != before.UID) })
+	return pod
+}
+
+// starts plays scheduler and kubelet.
+func (b *shadowBed) starts(pod *corev1.Pod) {
+	b.T.Helper()
+	b.Must(b.SubResource("binding").Create(b.T.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "physical"}}))
+	b.phase(pod, corev1.PodRunning, "")
+}
+
+func (b *shadowBed) phase(pod *corev1.Pod, phase corev1.PodPhase, reason string) {
+	b.T.Helper()
+	b.EditStatus(pod, func() { pod.Status.Phase, pod.Status.Reason = phase, reason })
+}
+
+// ends plays the kubelet of a pod that is being deleted: its processes end, then it lets go.
+func (b *shadowBed) ends(pod *corev1.Pod, phase corev1.PodPhase) {
+	b.T.Helper()
+	b.phase(pod, phase, "")
+	b.Must(client.IgnoreNotFound(b.Delete(b.T.Context(), pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})))
+}
+
+func (b *shadowBed) says(s *vkv1alpha1.ShadowPod, phase vkv1alpha1.ShadowPodPhase, pod *corev1.Pod) {
+	b.T.Helper()
+	b.Until(s.Name+" says "+string(phase), func() bool {
+		return b.there(s) && s.Status.Phase == phase && s.Status.PodUID == string(pod.UID)
+	})
+}
+
+// settled: all that has happened up to now has been looked at. What happens to this new pod comes through the same watches and queue, later. It costs the
+// controllers two writes.
+func (b *shadowBed) settled(name string) {
+	b.T.Helper()
+	s := b.wish(name, corev1.RestartPolicyAlways, nil)
+	pod := b.pod(s, nil)
+	b.starts(pod)
+	b.says(s, vkv1alpha1.ShadowPodRunning, pod)
+}

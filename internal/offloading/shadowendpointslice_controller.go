@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/offloading/shadow"
+)
+
+// +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowendpointslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch
+// +kubebuilder:rbac:groups=net.liqo.io,resources=tunnelendpoints,verbs=list;watch
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo-twin,groups=virtualkubelet.liqo.io,resources=shadowendpointslices/finalizers,verbs=update
+// +kubebuilder:rbac:namespace=liqo-twin,groups=discovery.k8s.io,resources=endpointslices,verbs=get;create;patch;delete
+
+// Reasons of events on ShadowEndpointSlices.
+const (
+	reasonForeignAddresses = "ForeignAddresses"
+	reasonFailedApply      = "FailedApply"
+)
+
+// ShadowEndpointSliceOptions is what the controller needs to know.
+type ShadowEndpointSliceOptions struct {
+	Twins *TwinPeers
+	// InternalNetwork: networks are agreed with peers, and endpoints must lie in them.
+	InternalNetwork bool
+	// Workers is how many are looked at at the same time.
+	Workers int
+}
+
+// shadowSlices makes EndpointSlices of ShadowEndpointSlices.
+type shadowSlices struct {
+	options ShadowEndpointSliceOptions
+	cached  client.Reader
+	live    client.Client
+	own     *ssa.Applier
+	events  warnings
+}
+
+// SetupShadowEndpointSlice registers the controller. The manager's cache may know only EndpointSlices with the label
+// liqo.io/managed-by=shadowendpointslice.
+func SetupShadowEndpointSlice(mgr manager.Manager, o ShadowEndpointSliceOptions) error {
+	live, err := newLive(mgr)
+	if err != nil {
+		return fmt.Errorf("client for shadow endpoint slices: %w", err)
+	}
+	r := &shadowSlices{
+		options: o, cached: mgr.GetClient(), live: live,
+		own: ssa.NewApplier(live, labels.OwnerShadowSlice), events: newWarnings(mgr, "liqo-shadowendpointslice"),
+	}
+	ours := predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return object.GetLabels()[labels.ManagedBy] == labels.ManagedByShadowEndpointSlice
+	})
+	b := builder.ControllerManagedBy(mgr).Named("shadowendpointslice").
+		For(&vkv1alpha1.ShadowEndpointSlice{}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: o.Workers,
+			NewQueue:                kubemanager.InTurns(o.Workers),
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
+		}).
+		Watches(&discoveryv1.EndpointSlice{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(ours)).
+		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofForeignCluster), builder.WithPredicates(otherReach))
+	if o.InternalNetwork {
+		b = b.Watches(&netv1alpha1.TunnelEndpoint{}, handler.EnqueueRequestsFromMapFunc(r.ofTunnel), builder.WithPredicates(otherNetworks))
+	}
+	if err := b.Complete(r); err != nil {
+		return fmt.Errorf("set up controller of shadow endpoint slices: %w", err)
+	}
+	return nil
+}
+
+// otherReach lets through what may change the readiness of endpoints: the rest of a ForeignCluster changes often.
+var otherReach = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*discoveryv1alpha1.ForeignCluster)
+	now, too := e.ObjectNew.(*discoveryv1alpha1.ForeignCluster)
+	return ok && too && (shadow.Reachable(before) != shadow.Reachable(now) || clusterOf(before) != clusterOf(now))
+}}
+
+// otherNetworks lets through what may change which addresses are believed.
+var otherNetworks = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*netv1alpha1.TunnelEndpoint)
+	now, too := e.ObjectNew.(*netv1alpha1.TunnelEndpoint)
+	return ok && too && (!slices.Equal(shadow.Networks(before), shadow.Networks(now)) || before.Spec.ClusterIdentity != now.Spec.ClusterIdentity)
+}}
+
+func clusterOf(fc *discoveryv1alpha1.ForeignCluster) string {
+	if fc.Spec.ClusterIdentity == nil {
+		return ""
+	}
+	return fc.Spec.ClusterIdentity.ClusterID
+}
+
+func (r *shadowSlices) ofForeignCluster(ctx context.Context, object client.Object) []reconcile.Request {
+	fc, ok := object.(*discoveryv1alpha1.ForeignCluster)
+	if !ok {
+		return nil
+	}
+	return r.ofCluster(ctx, clusterOf(fc))
+}
+
+func (r *shadowSlices) ofTunnel(ctx context.Context, object client.Object) []reconcile.Request {
+	tunnel, ok := object.(*netv1alpha1.TunnelEndpoint)
+	if !ok {
+		return nil
+	}
+	return r.ofCluster(ctx, tunnel.Spec.ClusterIdentity.ClusterID)
+}
+
+// ofCluster are all that a peer has written.
+func (r *shadowSlices) ofCluster(ctx context.Context, clusterID string) (all []reconcile.Request) {
+	var wishes vkv1alpha1.ShadowEndpointSliceList
+	if r.cached.List(ctx, &wishes, client.UnsafeDisableDeepCopy) != nil || clusterID == "" {
+		return nil
+	}
+	peers := map[string]string{}
+	for i := range wishes.Items {
+		namespace := wishes.Items[i].Namespace
+		if _, known := peers[namespace]; !known {
+			peer, err := r.options.Twins.Peer(ctx, namespace)
+			if err != nil {
+				peer = clusterID // to look once too often does no harm
+			}
+			peers[namespace] = peer
+		}
+		if peers[namespace] == clusterID {
+			all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&wishes.Items[i])})
+		}
+	}
+	return all
+}
+
+// Reconcile looks at one name.
+func (r *shadowSlices) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var wish vkv1alpha1.ShadowEndpointSlice
+	if err := r.cached.Get(ctx, request.NamespacedName, &wish); apierrors.IsNotFound(err) {
+		r.own.Forget(request.NamespacedName)
+		return reconcile.Result{}, r.orphaned(ctx, request.NamespacedName)
+	} else if err != nil {
+		return reconcile.Result{}, err
+	}
+	if wish.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil // the garbage collector takes the slice with it
+	}
+	origin, err := r.origin(ctx, wish.Namespace)
+	if err != nil || origin.ClusterID == "" {
+		return reconcile.Result{}, err // no twin: nobody's wish
+	}
+	slice, err := r.slice(ctx, request.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if slice != nil {
+		switch owner := metav1.GetControllerOf(slice); {
+		case slice.Labels[labels.ManagedBy] != labels.ManagedByShadowEndpointSlice || owner != nil && owner.Name != wish.Name:
+			r.events.warn(&wish, reasonNameTaken, "Apply",
+				"this namespace has another EndpointSlice of the name %s, which is not touched; delete it", wish.Name)
+			return reconcile.Result{}, nil
+		case owner != nil && owner.UID != wish.UID:
+			return reconcile.Result{}, r.outlived(ctx, slice, owner.UID)
+		}
+	}
+	intent, disbelief := shadow.EndpointSlice(&wish, origin)
+	if disbelief != "" {
+		r.events.warn(&wish, reasonForeignAddresses, "Apply", "%.1000s", disbelief)
+	}
+	var there client.Object
+	if slice != nil {
+		there = slice
+	}
+	err = r.own.ApplyTo(ctx, intent, there)
+	switch {
+	case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return reconcile.Result{}, nil
+	case apierrors.IsInvalid(err):
+		r.events.warn(&wish, reasonFailedApply, "Apply", "%.1000s", err.Error())
+		err = reconcile.TerminalError(err)
+	}
+	return reconcile.Result{}, err
+}
+
+// origin is what is known of the peer that a namespace was made for.
+func (r *shadowSlices) origin(ctx context.Context, namespace string) (shadow.Origin, error) {
+	peer, err := r.options.Twins.Peer(ctx, namespace)
+	origin := shadow.Origin{ClusterID: peer, Anywhere: !r.options.InternalNetwork}
+	if err != nil || peer == "" {
+		return origin, err
+	}
+	var clusters discoveryv1alpha1.ForeignClusterList
+	if err := r.cached.List(ctx, &clusters, client.UnsafeDisableDeepCopy); err != nil {
+		return origin, fmt.Errorf("list foreign clusters: %w", err)
+	}
+	origin.Reachable = shadow.Reachable(discoveryv1alpha1.OwnerOf(clusters.Items, peer))
+	if !r.options.InternalNetwork {
+		return origin, nil
+	}
+	var tunnels netv1alpha1.TunnelEndpointList
+	if err := r.cached.List(ctx, &tunnels, client.UnsafeDisableDeepCopy); err != nil {
+		return origin, fmt.Errorf("list tunnel endpoints: %w", err)
+	}
+	for i := range tunnels.Items {
+		if tunnels.Items[i].Spec.ClusterIdentity.ClusterID == peer {
+			origin.Networks = append(origin.Networks, shadow.Networks(&tunnels.Items[i])...)
+		}
+	}
+	return origin, nil
+}
+
+// slice is what has the name. The cache knows ours; whether somebody else's is there, only the API server does.
+func (r *shadowSlices) slice(ctx context.Context, key types.NamespacedName) (*discoveryv1.EndpointSlice, error) {
+	slice := &discoveryv1.EndpointSlice{}
+	err := r.cached.Get(ctx, key, slice)
+	if apierrors.IsNotFound(err) {
+		err = r.live.Get(ctx, key, slice)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for endpoint slice %s: %w", key, err)
+	}
+	return slice, nil
+}
+
+// outlived deletes the slice of an earlier wish of the same name, once the API server says that that one is gone. Without an owner, none may
+// be there at all.
+func (r *shadowSlices) outlived(ctx context.Context, slice *discoveryv1.EndpointSlice, owner types.UID) error {
+	var wish vkv1alpha1.ShadowEndpointSlice
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(slice), &wish)
+	switch {
+	case err == nil && (owner == "" || wish.UID == owner):
+		return nil // the cache is behind
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("look for shadow endpoint slice %s/%s: %w", slice.Namespace, slice.Name, err)
+	}
+	err = r.live.Delete(ctx, slice, client.Preconditions{UID: &slice.UID})
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return fmt.Errorf("delete endpoint slice %s/%s: %w", slice.Namespace, slice.Name, err)
+}
+
+// orphaned deletes a slice of ours that somebody has taken from its owner before that went. All others go with their owner.
+func (r *shadowSlices) orphaned(ctx context.Context, key types.NamespacedName) error {
+	slice := &discoveryv1.EndpointSlice{}
+	if err := r.cached.Get(ctx, key, slice); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if slice.DeletionTimestamp != nil || len(slice.OwnerReferences) > 0 || slice.Labels[labels.ManagedBy] != labels.ManagedByShadowEndpointSlice {
+		return nil
+	}
+	return r.outlived(ctx, slice, "")
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+)
+
+// rome is a peer whose network is agreed and works.
+func (b *shadowBed) rome() *discoveryv1alpha1.ForeignCluster {
+	b.T.Helper()
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}})
+	b.Make(&netv1alpha1.TunnelEndpoint{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"},
+		Spec: netv1alpha1.TunnelEndpointSpec{
+			ClusterIdentity: netv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, LocalPodCIDR: "10.200.0.0/16", LocalExternalCIDR: "10.201.0.0/16",
+			RemotePodCIDR: "10.200.0.0/16", RemoteNATPodCIDR: "10.1.0.0/16", RemoteExternalCIDR: "10.202.0.0/16", BackendType: "wireguard", BackendConfig: map[string]string{},
+		},
+	})
+	fc := &discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "rome"},
+		Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}},
+	}
+	b.Make(fc)
+	b.network(fc, discoveryv1alpha1.StatusEstablished)
+	return fc
+}
+
+func (b *shadowBed) network(fc *discoveryv1alpha1.ForeignCluster, status discoveryv1alpha1.PeeringConditionStatus) {
+	b.T.Helper()
+	b.EditStatus(fc, func() {
+		fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{{Type: discoveryv1alpha1.NetworkStatus, Status: status, LastTransitionTime: metav1.Now()}}
+	})
+}
+
+func (b *shadowBed) sliceWish(name string, addresses ...string) *vkv1alpha1.ShadowEndpointSlice {
+	b.T.Helper()
+	s := &vkv1alpha1.ShadowEndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		Spec: vkv1alpha1.ShadowEndpointSliceSpec{Template: vkv1alpha1.EndpointSliceTemplate{
+			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(80)), Protocol: new(corev1.ProtocolTCP)}},
+		}},
+	}
+	for _, address := range addresses {
+		s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}, NodeName: new("rome"),
+			TargetRef: &corev1.ObjectReference{Kind: "RemotePod", Name: "p", Namespace: "web"},
+		})
+	}
+	b.Make(s)
+	return s
+}
+
+// shows waits until the slice has addresses, and is ready or not.
+func (b *shadowBed) shows(name string, ready bool, addresses ...string) *discoveryv1.EndpointSlice {
+	b.T.Helper()
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: name}}
+	b.Until("slice "+name+" is as wished", func() bool {
+		if !b.there(slice) || len(slice.Endpoints) != len(addresses) {
+			return false
+		}
+		for i, one := range slice.Endpoints {
+			if one.Addresses[0] != addresses[i] || *one.Conditions.Ready != ready {
+				return false
+			}
+		}
+		return true
+	})
+	return slice
+}
+
+func TestShadowEndpointSlice(t *testing.T) {
+	b := newShadowBed(t)
+	rome := b.rome()
+	stop := b.run()
+	s := b.sliceWish("web-1", "10.1.0.5", "10.202.0.9")
+	slice := b.shows("web-1", true, "10.1.0.5", "10.202.0.9")
+	if slice.Labels[discoveryv1.LabelManagedBy] != labels.EndpointSliceReflection || slice.Labels[discoveryv1.LabelServiceName] != "web" ||
+		slice.Labels[labels.Origin] != "rome-id" || metav1.GetControllerOf(slice) == nil || metav1.GetControllerOf(slice).UID != s.UID {
+		t.Errorf("slice %+v", slice.ObjectMeta)
+	}
+	b.Edit(s, func() { s.Spec.Template.Endpoints = s.Spec.Template.Endpoints[:1] })
+	b.shows("web-1", true, "10.1.0.5")
+	if writes := b.writes.Load(); writes != 2 {
+		t.Errorf("%d writes, want one for the creation and one for the change", writes)
+	}
+	b.network(rome, discoveryv1alpha1.StatusError)
+	b.shows("web-1", false, "10.1.0.5")
+	b.network(rome, discoveryv1alpha1.StatusEstablished)
+	b.shows("web-1", true, "10.1.0.5")
+	if writes := b.writes.Load(); writes != 4 {
+		t.Errorf("%d writes, want one more for each change of the network", writes)
+	}
+
+	// Addresses that are not the peer's attract nothing.
+	evil := b.sliceWish("evil", "10.96.0.1", "10.1.0.7", "192.168.0.1")
+	b.event(evil, "ForeignAddresses", "10.96.0.1")
+	b.shows("evil", true, "10.1.0.7")
+	b.event(b.sliceWish("all-evil", "10.96.0.1"), "ForeignAddresses", "10.96.0.1")
+	b.shows("all-evil", true)
+
+	// A restart writes nothing; what somebody changes or deletes comes back.
+	stop()
+	writes := b.writes.Load()
+	stop = b.run()
+	b.sliceWish("canary", "10.1.0.8")
+	b.shows("canary", true, "10.1.0.8")
+	if got := b.writes.Load() - writes; got != 1 {
+		t.Errorf("%d writes, want the canary", got)
+	}
+	b.Edit(slice, func() { slice.Endpoints[0].Addresses[0] = "10.96.0.1" })
+	b.shows("web-1", true, "10.1.0.5")
+	b.Must(b.Delete(t.Context(), slice))
+	slice = b.shows("web-1", true, "10.1.0.5")
+
+	// Another wish of the same name, while nobody looks.
+	stop()
+	b.Must(b.Delete(t.Context(), s))
+	s = b.sliceWish("web-1", "10.1.0.6")
+	b.run()
+	if now := b.shows("web-1", true, "10.1.0.6"); now.UID == slice.UID || metav1.GetControllerOf(now).UID != s.UID {
+		t.Errorf("slice %+v", now.ObjectMeta)
+	}
+
+	// A stranger's slice is not touched.
+	stranger := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "web-2"}, AddressType: discoveryv1.AddressTypeIPv4}
+	b.Make(stranger)
+	b.event(b.sliceWish("web-2", "10.1.0.5"), "NameTaken", "web-2")
+	before := stranger.ResourceVersion
+	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger))
+	if stranger.ResourceVersion != before {
+		t.Error("the stranger's slice was written")
+	}
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package virtualkubelet
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"liqo.io/liqo/internal/kube/remote"
+)
+
+// saying is a provider that says whatever a test wants.
+type saying struct {
+	connection *remote.Connection
+	text       atomic.Value
+	code       atomic.Int32
+	refused    atomic.Int32
+	asked      atomic.Value
+}
+
+func (s *saying) Connection(context.Context) (*remote.Connection, error) { return s.connection, nil }
+func (s *saying) Refused()                                               { s.refused.Add(1) }
+
+func newSaying(t *testing.T) (*saying, *Kubelet, *pairs) {
+	t.Helper()
+	s := &saying{}
+	s.code.Store(http.StatusOK)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.asked.Store(r.URL.Path)
+		if code := int(s.code.Load()); code != http.StatusOK {
+			w.Header().Set("Location", "https://192.0.2.1/")
+			w.WriteHeader(code)
+			return
+		}
+		if r.Header.Get("Accept-Encoding") == "gzip" {
+			w.Header().Set("Content-Encoding", "gzip")
+			packed := gzip.NewWriter(w)
+			defer packed.Close()
+			fmt.Fprint(packed, s.text.Load())
+			return
+		}
+		fmt.Fprint(w, s.text.Load())
+	}))
+	t.Cleanup(server.Close)
+	var err error
+	s.connection, err = remote.NewConnection(remote.Identity{
+		Namespace: peerNamespace, APIServerURL: server.URL, Token: "t", RenewAt: time.Now(), ExpiresAt: time.Now(),
+		APIServerCA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	}, runtime.NewScheme())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pairs{of: map[string]string{"shop": "shop-rome"}, residents: []Resident{{"shop", "web", "uid-web"}, {"shop", "api", "uid-api"}, {"not-offloaded", "x", "uid-x"}}}
+	return s, NewKubelet(KubeletOptions{NodeName: nodeName, HomeID: "rome-id", RemoteName: "milan", Pairs: p, Pods: p, Provider: s}), p
+}
+
+func answered(handler http.HandlerFunc) (int, []string) {
+	recorder := httptest.NewRecorder()
+	handler(recorder, httptest.NewRequest(http.MethodGet, "/", nil))
+	return recorder.Code, strings.Split(strings.TrimSpace(recorder.Body.String()), "\n")
+}
+
+const resourceText = `# HELP container_cpu_usage_seconds_total [STABLE] x
+# TYPE container_cpu_usage_seconds_total counter
+container_cpu_usage_seconds_total{container="app",namespace="shop-rome",pod="web"} %[1]v 1700000000123
+container_cpu_usage_seconds_total{container="app",namespace="shop",pod="web"} 1 1700000000123
+container_cpu_usage_seconds_total{container="app",namespace="kube-system",pod="etcd"} 1 1700000000123
+container_cpu_usage_seconds_total{container="app",namespace="shop-rome",pod="ours"} 1 1700000000123
+# TYPE pod_cpu_usage_seconds_total counter
+pod_cpu_usage_seconds_total{namespace="shop-rome",pod="web"} %[1]v 1700000000123
+pod_cpu_usage_seconds_total{namespace="shop-rome",pod="api"} %[2]v 1700000000456
+# TYPE pod_memory_working_set_bytes gauge
+pod_memory_working_set_bytes{namespace="shop-rome",pod="web"} 100 1700000000123
+pod_memory_working_set_bytes{namespace="shop-rome",pod="api"} 11 1700000000456
+node_cpu_usage_seconds_total 1e9
+`
+
+// TestMetrics: of what a provider says, only pods of the node are taken, under the names they have here; the node is their sum, which
+// never goes back.
+func TestMetrics(t *testing.T) {
+	s, k, p := newSaying(t)
+	ask := func(web, api any) []string {
+		t.Helper()
+		s.text.Store(fmt.Sprintf(resourceText, web, api))
+		code, lines := answered(k.metrics("resource"))
+		if code != http.StatusOK {
+			t.Fatalf("%d %v", code, lines)
+		}
+		return lines
+	}
+	lines := ask("1.5", "2")
+	if got := s.asked.Load(); got != "/apis/metrics.liqo.io/v1alpha1/namespaces/"+peerNamespace+"/scrape/rome-id/metrics/resource" {
+		t.Errorf("asked %v", got)
+	}
+	want := []string{
+		"# HELP container_cpu_usage_seconds_total [STABLE] x", "# TYPE container_cpu_usage_seconds_total counter",
+		`container_cpu_usage_seconds_total{container="app",namespace="shop",pod="web"} 1.5 1700000000123`,
+		"# HELP node_cpu_usage_seconds_total [STABLE] Cumulative cpu time consumed by the node in core-seconds", "# TYPE node_cpu_usage_seconds_total counter",
+		"node_cpu_usage_seconds_total 3.5 1700000000456",
+		"# HELP node_memory_working_set_bytes [STABLE] Current working set of the node in bytes", "# TYPE node_memory_working_set_bytes gauge",
+		"node_memory_working_set_bytes 111 1700000000456",
+		"# TYPE pod_cpu_usage_seconds_total counter",
+		`pod_cpu_usage_seconds_total{namespace="shop",pod="web"} 1.5 1700000000123`, `pod_cpu_usage_seconds_total{namespace="shop",pod="api"} 2 1700000000456`,
+		"# TYPE pod_memory_working_set_bytes gauge",
+		`pod_memory_working_set_bytes{namespace="shop",pod="web"} 100 1700000000123`, `pod_memory_working_set_bytes{namespace="shop",pod="api"} 11 1700000000456`,
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+	}
+	node := func(lines []string) string {
+		for _, line := range lines {
+			if text, ok := strings.CutPrefix(line, "node_cpu_usage_seconds_total "); ok {
+				value, _, _ := strings.Cut(text, " ")
+				return value
+			}
+		}
+		return ""
+	}
+	for _, c := range []struct {
+		web, api any
+		want     string
+	}{
+		{"1.5", "2", "3.5"},   // asked twice
+		{"2.5", "2", "4.5"},   // one works
+		{"2.5", "0.5", "5"},   // one began anew over there
+		{"NaN", "0.5", "5"},   // one is nonsense
+		{"-1", "+Inf", "5"},   // both are
+		{"1e300", "0.5", "5"}, // nobody has worked that long
+	} {
+		if got := node(ask(c.web, c.api)); got != c.want {
+			t.Errorf("after %v and %v: %s, want %s", c.web, c.api, got, c.want)
+		}
+	}
+	asked := s.asked.Swap("")
+	p.residents = p.residents[:0]
+	if got := node(ask("3", "1")); got != "5" || s.asked.Load() != "" {
+		t.Errorf("without pods: %s, asked %v", got, s.asked.Load())
+	}
+	p.residents = append(p.residents, Resident{"shop", "web", "uid-web"})
+	s.asked.Store(asked)
+	if got := node(ask("3.5", "0.5")); got != "8.5" {
+		t.Errorf("a pod that was forgotten is counted as a new one: %s", got)
+	}
+	// The UID is that of the pod here.
+	s.text.Store(`prober_probe_total{namespace="shop-rome",pod="web",pod_uid="over-there"} 3` + "\n")
+	if _, lines := answered(k.metrics("probes")); !slices.Equal(lines, []string{`prober_probe_total{namespace="shop",pod="web",pod_uid="uid-web"} 3`}) {
+		t.Errorf("%v", lines)
+	}
+}
+
+// TestHostileMetrics: whatever comes instead of metrics, what goes out is an error that says whose fault it is.
+func TestHostileMetrics(t *testing.T) {
+	s, k, _ := newSaying(t)
+	for name, c := range map[string]struct {
+		code int
+		text string
+		want string
+	}{
+		"a page of HTML":  {200, "<html>", "metrics of cluster milan cannot be read"},
+		"a bomb":          {200, strings.Repeat("a{b=\""+strings.Repeat("x", 1000)+"\"} 1\n", 70<<10), "too many metrics"},
+		"no agent":        {404, "", "cluster milan does not serve /apis/metrics.liqo.io/"},
+		"a redirect":      {302, "", "cluster milan answered with 302, which nobody asked for"},
+		"a token too old": {401, "", "cluster milan does not accept the token"},
+		"no right":        {403, "", "cluster milan does not allow it"},
+	} {
+		s.code.Store(int32(c.code))
+		s.text.Store(c.text)
+		if code, lines := answered(k.metrics("resource")); code < 500 || !strings.Contains(lines[0], c.want) {
+			t.Errorf("%s: %d %.300v", name, code, lines)
+		}
+	}
+	if s.refused.Load() != 1 {
+		t.Errorf("told %d times that the token is too old", s.refused.Load())
+	}
+}
+
+// TestSummary: the statistics are those of metrics.k8s.io over there.
+func TestSummary(t *testing.T) {
+	s, k, _ := newSaying(t)
+	s.text.Store(`{"items":[
+		{"metadata":{"name":"web","namespace":"shop-rome"},"timestamp":"2026-01-02T03:04:05Z","containers":[
+			{"name":"app","usage":{"cpu":"1500n","memory":"2Ki"}},{"name":"side","usage":{"cpu":"-1","memory":"1Ki"}}]},
+		{"metadata":{"name":"stranger","namespace":"shop-rome"},"containers":[{"name":"app","usage":{"cpu":"1","memory":"1Gi"}}]}]}`)
+	code, lines := answered(k.summary)
+	if got := s.asked.Load(); got != "/apis/metrics.k8s.io/v1beta1/namespaces/shop-rome/pods" {
+		t.Errorf("asked %v", got)
+	}
+	for _, want := range []string{
+		`"podRef":{"name":"web","namespace":"shop","uid":"uid-web"}`, `{"name":"app","cpu":{"time":"2026-01-02T03:04:05Z","usageNanoCores":1500},"memory":{"time":"2026-01-02T03:04:05Z","workingSetBytes":2048}}`,
+		`"nodeName":"liqo-milan"`, `"workingSetBytes":3072`,
+	} {
+		if code != http.StatusOK || !strings.Contains(lines[0], want) {
+			t.Errorf("%d %s, want %s", code, lines[0], want)
+		}
+	}
+	if strings.Contains(lines[0], "stranger") {
+		t.Error("a stranger's pod is among them")
+	}
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package virtualkubelet
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"unicode"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/offloading/caller"
+)
+
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;create
+
+const (
+	// mostStreams bounds what callers can make us hold: each takes two connections, some six goroutines and 64 kB.
+	mostStreams = 256
+	// mostError is how much of a refusal is read, mostMessage how much of it is told.
+	mostError, mostMessage = 64 << 10, 1500
+)
+
+// Pairs says in which remote namespace the pods of a local one are; false, if it is not offloaded to the cluster of this node.
+type Pairs interface {
+	Remote(local string) (string, bool)
+}
+
+// Provider is the way to the cluster that runs the pods.
+type Provider interface {
+	Connection(ctx context.Context) (*remote.Connection, error)
+	// Refused is called when that cluster does not take our token.
+	Refused()
+}
+
+// KubeletOptions are of the API of one virtual node.
+type KubeletOptions struct {
+	NodeName string
+	// HomeID is this cluster's ID, RemoteName the other one's name.
+	HomeID, RemoteName string
+	Pairs              Pairs
+	Pods               Pods
+	Provider           Provider
+	Callers            *caller.Callers
+}
+
+// Kubelet is what the API server calls when somebody wants to look into a pod: the HTTPS API of a kubelet, as far as it is used.
+type Kubelet struct {
+	options KubeletOptions
+	mux     *http.ServeMux
+	slots   chan struct{}
+	usage   usage
+}
+
+// NewKubelet returns the handler.
+func NewKubelet(o KubeletOptions) *Kubelet {
+	k := &Kubelet{options: o, mux: http.NewServeMux(), slots: make(chan struct{}, mostStreams)}
+	k.mux.Handle("GET /healthz", k.guard("proxy", "get", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
+	k.mux.Handle("GET /containerLogs/{namespace}/{pod}/{container}", k.guard("proxy", "get", k.stream("log")))
+	// Whatever the method: who may only read must not come in by way of a WebSocket, which begins with a GET.
+	for path, kind := range map[string]string{
+		"/exec/{namespace}/{pod}/{container}": "exec", "/attach/{namespace}/{pod}/{container}": "attach", "/portForward/{namespace}/{pod}": "portforward",
+	} {
+		k.mux.Handle("GET "+path, k.guard("proxy", "create", k.stream(kind)))
+		k.mux.Handle("POST "+path, k.guard("proxy", "create", k.stream(kind)))
+	}
+	for _, kind := range []string{"resource", "cadvisor", "probes"} {
+		k.mux.Handle("GET /metrics/"+kind, k.guard("metrics", "get", k.metrics(kind)))
+	}
+	k.mux.Handle("GET /stats/summary", k.guard("stats", "get", k.summary))
+	return k
+}
+
+// ServeHTTP answers the API server, or who may call kubelets.
+func (k *Kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) { k.mux.ServeHTTP(w, r) }
+
+// Streams is how many there are now.
+func (k *Kubelet) Streams() int { return len(k.slots) }
+
+// guard lets those pass who may use this part of the node.
+func (k *Kubelet) guard(subresource, verb string, next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, denied := k.options.Callers.Direct(r)
+		if denied == nil {
+			denied = k.options.Callers.Allow(r.Context(), user, &authorizationv1.ResourceAttributes{
+				Verb: verb, Version: "v1", Resource: "nodes", Subresource: subresource, Name: k.options.NodeName,
+			})
+		}
+		if denied != nil {
+			w.Header().Set("Connection", "close")
+			http.Error(w, denied.Error(), denied.Code)
+			return
+		}
+		next(w, r)
+	})
+}
+
+// stream hands a request about a pod over to the provider's API server.
+func (k *Kubelet) stream(kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s := &stream{
+			kind: kind, namespace: r.PathValue("namespace"), pod: r.PathValue("pod"), container: r.PathValue("container"), query: r.URL.Query(),
+		}
+		if err := s.check(); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		namespace, ok := k.options.Pairs.Remote(s.namespace)
+		if !ok {
+			http.Error(w, fmt.Sprintf("namespace %s is not offloaded to cluster %s; see its NamespaceOffloading", s.namespace, k.options.RemoteName), http.StatusBadRequest)
+			return
+		}
+		path, query, err := s.target(namespace)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if s.upgrades() && r.Header.Get("Upgrade") == "" {
+			http.Error(w, "the request does not ask for another protocol", http.StatusBadRequest)
+			return
+		}
+		select {
+		case k.slots <- struct{}{}:
+			defer func() { <-k.slots }()
+		default:
+			http.Error(w, fmt.Sprintf("node %s has %d streams open, and takes no more", k.options.NodeName, mostStreams), http.StatusTooManyRequests)
+			return
+		}
+		connection, err := k.options.Provider.Connection(r.Context())
+		if err != nil {
+			k.away(w, r, err)
+			return
+		}
+		base, transport := connection.Streams()
+		to, err := url.Parse(base)
+		if err != nil {
+			k.away(w, r, err)
+			return
+		}
+		// Nothing in it has to be escaped.
+		to.Path, to.RawPath, to.RawQuery = strings.TrimSuffix(to.Path, "/")+path, "", query.Encode()
+		k.proxy(s, to, transport).ServeHTTP(whole{w}, r)
+	}
+}
+
+// proxy carries one request, and nothing in its headers that could mean something over there.
+func (k *Kubelet) proxy(s *stream, to *url.URL, transport http.RoundTripper) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			header := http.Header{}
+			for name, values := range r.Out.Header {
+				switch {
+				case s.upgrades() && (name == "Connection" || name == "Upgrade" || name == "X-Stream-Protocol-Version" || strings.HasPrefix(name, "Sec-Websocket-")):
+					header[name] = values
+				}
+			}
+			r.Out.URL, r.Out.Host, r.Out.Header = to, "", header
+			// Not a default one, which the library would add.
+			header.Set("User-Agent", "liqo-virtual-kubelet")
+			r.Out.Body, r.Out.ContentLength = http.NoBody, 0
+			r.Out.Method = http.MethodGet
+			if s.upgrades() && !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") {
+				r.Out.Method = http.MethodPost
+			}
+		},
+		ModifyResponse: func(response *http.Response) error { return k.answer(s, response) },
+		ErrorHandler:   k.away,
+	}
+}
+
+// answer lets through what was asked for, and tells a refusal as a kubelet would. The provider has no say in anything else: a redirect, for
+// instance, would lead the API server elsewhere.
+func (k *Kubelet) answer(s *stream, response *http.Response) error {
+	switch {
+	case s.upgrades() && response.StatusCode == http.StatusSwitchingProtocols:
+		kept := http.Header{}
+		for name, values := range response.Header {
+			if name == "Connection" || name == "Upgrade" || name == "X-Stream-Protocol-Version" || strings.HasPrefix(name, "Sec-Websocket-") {
+				kept[name] = values
+			}
+		}
+		response.Header = kept
+		connection, ok := response.Body.(io.ReadWriteCloser)
+		if !ok {
+			return errors.New("the connection cannot be written to")
+		}
+		response.Body = struct{ io.ReadWriteCloser }{connection} // as in whole
+		return nil
+	case !s.upgrades() && response.StatusCode == http.StatusOK:
+		response.Header = http.Header{"Content-Type": {"text/plain; charset=utf-8"}}
+		response.Trailer = nil
+		return nil
+	}
+	return k.refusal(response)
+}
+
+// refused is what the provider said.
+type refused struct {
+	code    int
+	message string
+}
+
+func (r *refused) Error() string { return r.message }
+
+// refusal reads why the provider does not do it. Only 400 and 500 reach people with their text.
+func (k *Kubelet) refusal(response *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(response.Body, mostError)) // what could be read
+	var status metav1.Status
+	if err := json.Unmarshal(text, &status); err == nil && status.Message != "" {
+		text = []byte(status.Message)
+	}
+	message := tidy(string(text))
+	if message == "" {
+		message = remote.Answer(response.StatusCode)
+	}
+	switch code := response.StatusCode; {
+	case code == http.StatusUnauthorized:
+		k.options.Provider.Refused()
+		return &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s does not accept the token of this one; it is renewed by the controller manager, so try again", k.options.RemoteName)}
+	case code == http.StatusForbidden:
+		return &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s does not allow it: %s", k.options.RemoteName, message)}
+	case code >= 400 && code < 500:
+		return &refused{http.StatusBadRequest, message}
+	case code >= 500:
+		return &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s: %s", k.options.RemoteName, message)}
+	}
+	return &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s answered with %d, which nobody asked for", k.options.RemoteName, response.StatusCode)}
+}
+
+// tidy makes one line of what another cluster says.
+func tidy(text string) string {
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
+	if len(text) > mostMessage {
+		text = strings.ToValidUTF8(text[:mostMessage], "") + " ..."
+	}
+	return text
+}
+
+// away tells whoever asked why there is no answer.
+func (k *Kubelet) away(w http.ResponseWriter, r *http.Request, err error) {
+	var said *refused
+	switch {
+	case r.Context().Err() != nil:
+		return // nobody listens any more
+	case errors.As(err, &said):
+	case errors.Is(err, errNoIdentity):
+		said = &refused{http.StatusInternalServerError, err.Error()}
+	default:
+		said = &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s, where the pod runs, does not answer: %s; see: kubectl describe node %s",
+			k.options.RemoteName, plain(err, answerTime), k.options.NodeName)}
+	}
+	log.FromContext(r.Context()).V(1).Info("request about a pod not served", "path", r.URL.Path, "reason", said.message)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(said.code)
+	fmt.Fprint(w, said.message)
+}
+
+// whole hands out connections that end as a whole. No protocol here lives on with one half of a connection, and the other end may
+// never close its own.
+type whole struct{ http.ResponseWriter }
+
+// Unwrap is for http.ResponseController.
+func (w whole) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Hijack is for httputil.ReverseProxy.
+func (w whole) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	connection, buffer, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	return struct{ net.Conn }{connection}, buffer, nil
+}

@@ -1,0 +1,586 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package virtualkubelet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/offloading/caller"
+	"liqo.io/liqo/internal/offloading/serving"
+)
+
+const (
+	localNamespace  = "shop"
+	remoteNamespace = "shop-rome"
+	peerNamespace   = "liqo-tenant-rome-abcdef"
+)
+
+// theRoad is from a person with kubectl to a container in another cluster: the consumer's API server, our port, a wire that can be cut, the provider's
+// API server, and its kubelet. Only the last is not real, and speaks as a real one.
+type theRoad struct {
+	*bench
+	provided   *farKubelet
+	far        client.Client
+	api        *Kubelet
+	port       int
+	kubeconfig string
+	pairs      *pairs
+}
+
+// pairs are the offloaded namespaces of a test, and the pods in them.
+type pairs struct {
+	mu        sync.Mutex
+	of        map[string]string
+	residents []Resident
+}
+
+func (p *pairs) Remote(local string) (string, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	remote, ok := p.of[local]
+	return remote, ok
+}
+
+func (p *pairs) Residents() []Resident {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.residents
+}
+
+func newRoad(t *testing.T) *theRoad {
+	t.Helper()
+	consumer, provider := kubetest.Pair(t)
+	near, err := client.New(consumer, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{Bed: kubetest.Bed{Client: near, T: t}, admin: consumer, secret: remote.SecretName("milan-id")}
+	r := &theRoad{bench: b, provided: newFarKubelet(t), pairs: &pairs{of: map[string]string{localNamespace: remoteNamespace}}}
+	if r.far, err = client.New(provider, client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range []string{tenant, localNamespace, "elsewhere"} {
+		b.Must(b.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	}
+	b.Until("Kubernetes has made its namespaces", func() bool {
+		return b.Get(t.Context(), client.ObjectKey{Name: "kube-node-lease"}, &corev1.Namespace{}) == nil
+	})
+	b.role()
+	at, err := url.Parse(provider.Host)
+	b.Must(err)
+	b.wire = kubetest.NewWire(t, at.Host)
+	r.peer(provider)
+	r.serve()
+	r.workload(r.far, remoteNamespace, "worker", r.provided.port())
+	r.workload(near, localNamespace, nodeName, int32(r.port))
+	r.workload(near, "elsewhere", "", 0)
+	r.writeKubeconfig()
+	return r
+}
+
+// peer makes the identity of the consumer in the provider, with the documented rights in the twin namespace and no others.
+func (r *theRoad) peer(provider *rest.Config) {
+	t := r.T
+	t.Helper()
+	for _, namespace := range []string{peerNamespace, remoteNamespace} {
+		r.Must(r.far.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: peerNamespace, Name: "liqo-peer"}}
+	r.Must(r.far.Create(t.Context(), account))
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "remote"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
+		// get, too: a WebSocket begins with a GET.
+		{APIGroups: []string{""}, Resources: []string{"pods/exec", "pods/attach", "pods/portforward"}, Verbs: []string{"get", "create"}},
+	}}
+	r.Must(r.far.Create(t.Context(), role))
+	r.Must(r.far.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: role.Name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: peerNamespace, Name: account.Name}},
+	}))
+	token := &authenticationv1.TokenRequest{}
+	r.Must(r.far.SubResource("token").Create(t.Context(), account, token))
+	identity := remote.Identity{
+		Namespace: peerNamespace, APIServerURL: "https://" + r.wire.Address(), APIServerCA: provider.CAData,
+		Token: token.Status.Token, RenewAt: time.Now().Add(time.Hour), ExpiresAt: time.Now().Add(2 * time.Hour),
+	}
+	r.Must(r.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: r.secret}, Data: identity.Data()}))
+}
+
+// serve starts our port, with the rights of the role.
+func (r *theRoad) serve() {
+	t := r.T
+	t.Helper()
+	local, err := NewClient(r.kubelet)
+	r.Must(err)
+	r.api = NewKubelet(KubeletOptions{
+		NodeName: nodeName, HomeID: "rome-id", RemoteName: "milan", Pairs: r.pairs, Pods: r.pairs,
+		Provider: NewUplink(local, tenant, "milan-id"), Callers: caller.New(local),
+	})
+	certificate, err := serving.New(serving.Names{Common: nodeName, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
+	r.Must(err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	r.Must(err)
+	r.port = listener.Addr().(*net.TCPAddr).Port
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- serving.Serve(ctx, listener, certificate.Get, r.api) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the port: %v", err)
+		}
+	})
+}
+
+// workload makes a running pod, and the node that it is on.
+func (r *theRoad) workload(in client.Client, namespace, node string, port int32) {
+	t := r.T
+	t.Helper()
+	if node != "" {
+		made := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+		r.Must(in.Create(t.Context(), made))
+		made.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+		made.Status.DaemonEndpoints.KubeletEndpoint.Port = port
+		r.Must(in.Status().Update(t.Context(), made))
+	} else {
+		node = nodeName
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "app", Image: "app"}, {Name: "side", Image: "side"}}},
+	}
+	r.Must(in.Create(t.Context(), pod))
+	// As `kubectl debug` adds it.
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: "debugger", Image: "tools", ImagePullPolicy: corev1.PullIfNotPresent, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+	}}}
+	r.Must(in.SubResource("ephemeralcontainers").Update(t.Context(), pod))
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "app", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		{Name: "side", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+	}
+	r.Must(in.Status().Update(t.Context(), pod))
+	r.pairs.residents = append(r.pairs.residents, Resident{Namespace: namespace, Name: "web", UID: types.UID("uid-" + namespace)})
+}
+
+func (r *theRoad) writeKubeconfig() {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: r.admin.Host, CertificateAuthorityData: r.admin.CAData}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificateData: r.admin.CertData, ClientKeyData: r.admin.KeyData}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u", Namespace: localNamespace}
+	config.CurrentContext = "x"
+	r.kubeconfig = filepath.Join(r.T.TempDir(), "kubeconfig")
+	r.Must(clientcmd.WriteToFile(*config, r.kubeconfig))
+}
+
+// kubectl is the one of the assets, and speaks WebSocket or SPDY.
+func (r *theRoad) kubectl(ctx context.Context, webSockets bool, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+r.kubeconfig,
+		fmt.Sprintf("KUBECTL_REMOTE_COMMAND_WEBSOCKETS=%t", webSockets), fmt.Sprintf("KUBECTL_PORT_FORWARD_WEBSOCKETS=%t", webSockets))
+	return command
+}
+
+func (r *theRoad) run(t *testing.T, webSockets bool, input string, args ...string) (out, errs string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	command := r.kubectl(ctx, webSockets, args...)
+	var stdout, stderr bytes.Buffer
+	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(input), &stdout, &stderr
+	err := command.Run()
+	if ctx.Err() != nil {
+		t.Fatalf("kubectl %v did not end: %s", args, stderr.String())
+	}
+	if failed, ok := err.(*exec.ExitError); ok {
+		code = failed.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return stdout.String(), stderr.String(), code
+}
+
+// TestStreams: what people do with a pod works on one that runs elsewhere, by both protocols, and leaves nothing behind.
+func TestStreams(t *testing.T) {
+	t.Parallel()
+	r := newRoad(t)
+	step := func(t *testing.T, name string, do func(*testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			defer func(before *testing.T) { r.T = before }(r.T)
+			r.T = t
+			do(t)
+		})
+	}
+	step(t, "logs", r.testLogs)
+	step(t, "follow", r.testFollow)
+	for name, webSockets := range map[string]bool{"websocket": true, "spdy": false} {
+		step(t, name, func(t *testing.T) {
+			step(t, "exec", func(t *testing.T) { r.testExec(t, webSockets) })
+			step(t, "attach", func(t *testing.T) { r.testAttach(t, webSockets) })
+			step(t, "port-forward", func(t *testing.T) { r.testPortForward(t, webSockets) })
+		})
+	}
+	step(t, "who may call", r.testCallers)
+	step(t, "either end", r.testEitherEnd)
+	step(t, "bound", r.testBound)
+	step(t, "provider away", r.testAway)
+}
+
+func (r *theRoad) testLogs(t *testing.T) {
+	out, errs, code := r.run(t, true, "", "logs", "web", "-c", "side", "--previous", "--since=60s", "--timestamps", "--tail=5", "--limit-bytes=1000")
+	if out != "log of shop-rome web side\n" || code != 0 {
+		t.Fatalf("%q %q %d", out, errs, code)
+	}
+	if want := "GET /containerLogs/shop-rome/web/side?limitBytes=1000&previous=true&sinceSeconds=60&tailLines=5&timestamps=true"; r.provided.last() != want {
+		t.Errorf("the provider's kubelet was asked %s, want %s", r.provided.last(), want)
+	}
+	out, _, _ = r.run(t, true, "", "logs", "web", "-c", "app", "--since-time=2026-01-02T03:04:05Z")
+	if want := "GET /containerLogs/shop-rome/web/app?sinceTime=2026-01-02T03%3A04%3A05Z"; out == "" || r.provided.last() != want {
+		t.Errorf("the provider's kubelet was asked %s, want %s", r.provided.last(), want)
+	}
+	out, errs, _ = r.run(t, true, "", "logs", "web", "-c", "app", "--tail=77")
+	if len(out) < longLog {
+		t.Errorf("%d bytes of a long log: %s", len(out), errs)
+	}
+	// Refusals come with their words.
+	for namespace, want := range map[string]string{
+		"elsewhere": "namespace elsewhere is not offloaded to cluster milan; see its NamespaceOffloading",
+	} {
+		if _, errs, code = r.run(t, true, "", "-n", namespace, "logs", "web", "-c", "app"); code == 0 || !strings.Contains(errs, want) {
+			t.Errorf("%q, want %q", errs, want)
+		}
+	}
+	r.pairs.mu.Lock()
+	r.pairs.of["elsewhere"] = "not-ours"
+	r.pairs.mu.Unlock()
+	if _, errs, code = r.run(t, true, "", "-n", "elsewhere", "logs", "web", "-c", "app"); code == 0 || !strings.Contains(errs, "cluster milan does not allow it") {
+		t.Errorf("a namespace that is not ours over there: %q", errs)
+	}
+	r.pairs.mu.Lock()
+	delete(r.pairs.of, "elsewhere")
+	r.pairs.mu.Unlock()
+}
+
+func (r *theRoad) testFollow(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	command := r.kubectl(ctx, true, "logs", "-f", "web", "-c", "app")
+	output, err := command.StdoutPipe()
+	r.Must(err)
+	r.Must(command.Start())
+	lines := bufio.NewReader(output)
+	want := func(line string) {
+		t.Helper()
+		if got, err := lines.ReadString('\n'); err != nil || got != line+"\n" {
+			t.Fatalf("read %q, %v, want %q", got, err, line)
+		}
+	}
+	want("log of shop-rome web app")
+	for i := range 3 {
+		r.provided.more <- fmt.Sprint("line ", i)
+		want(fmt.Sprint("line ", i))
+	}
+	if got := r.api.Streams(); got != 1 {
+		t.Errorf("%d streams", got)
+	}
+	// Whoever listens goes: the far end hears of it.
+	r.Must(command.Process.Kill())
+	_ = command.Wait() // killed
+	r.Until("the provider's kubelet has heard of the end", func() bool { return r.provided.open.Load() == 0 && r.api.Streams() == 0 })
+}
+
+func (r *theRoad) testExec(t *testing.T, webSockets bool) {
+	out, errs, code := r.run(t, webSockets, "", "exec", "web", "-c", "app", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
+	if out != "out\n" || !strings.HasPrefix(errs, "err\n") || code != 7 {
+		t.Errorf("%q %q %d", out, errs, code)
+	}
+	want := "/exec/shop-rome/web/app?command=sh&command=-c&command=echo+out%3B+echo+err+%3E%262%3B+exit+7&error=1&output=1"
+	if got := r.provided.last(); !strings.HasSuffix(got, want) {
+		t.Errorf("the provider's kubelet was asked %s, want %s", got, want)
+	}
+	input := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB each way
+	if out, errs, code = r.run(t, webSockets, input, "exec", "-i", "web", "-c", "app", "--", "cat"); out != input || code != 0 {
+		t.Errorf("%d bytes came back of %d: %s, %d", len(out), len(input), errs, code)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "sent")
+	r.Must(os.WriteFile(file, []byte(input), 0o600))
+	if _, errs, code = r.run(t, webSockets, "", "cp", "-c", "app", file, "web:"+filepath.Join(dir, "received")); code != 0 {
+		t.Errorf("cp: %s", errs)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "received")); err != nil || string(got) != input {
+		t.Errorf("cp brought %d bytes, %v", len(got), err)
+	}
+	r.Until("the streams have ended", func() bool { return r.provided.open.Load() == 0 && r.api.Streams() == 0 })
+}
+
+func (r *theRoad) testAttach(t *testing.T, webSockets bool) {
+	out, errs, code := r.run(t, webSockets, "hello\n", "attach", "-i", "web", "-c", "side")
+	if !strings.Contains(out, "attached to web side\nhello\n") || code != 0 {
+		t.Errorf("%q %q %d", out, errs, code)
+	}
+	if got := r.provided.last(); !strings.Contains(got, "/attach/shop-rome/web/side?") {
+		t.Errorf("the provider's kubelet was asked %s", got)
+	}
+	if out, errs, code = r.run(t, webSockets, "hello\n", "attach", "-i", "web", "-c", "debugger"); !strings.Contains(out, "attached to web debugger\nhello\n") || code != 0 {
+		t.Errorf("an ephemeral container: %q %q %d", out, errs, code)
+	}
+}
+
+func (r *theRoad) testPortForward(t *testing.T, webSockets bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	command := r.kubectl(ctx, webSockets, "port-forward", "web", ":8080", ":9090", "--address=127.0.0.1")
+	output, err := command.StdoutPipe()
+	r.Must(err)
+	r.Must(command.Start())
+	lines := bufio.NewReader(output)
+	ports := []string{"8080", "9090"}
+	local := make([]int, len(ports))
+	for i, port := range ports { // both before the first connection, which it tells of, too
+		line, err := lines.ReadString('\n')
+		r.Must(err)
+		if _, err := fmt.Sscanf(line, "Forwarding from 127.0.0.1:%d -> "+port, &local[i]); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+	}
+	for i, port := range ports {
+		for range 3 {
+			connection, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", local[i]))
+			r.Must(err)
+			r.Must(connection.SetDeadline(time.Now().Add(20 * time.Second)))
+			reader := bufio.NewReader(connection)
+			if line, err := reader.ReadString('\n'); err != nil || line != "port "+port+" of web\n" {
+				t.Fatalf("%q %v", line, err)
+			}
+			message := bytes.Repeat([]byte("ping"), 1<<16)
+			go func() { _, _ = connection.Write(message) }() // what is missing is noticed below
+			back := make([]byte, len(message))
+			if _, err := io.ReadFull(reader, back); err != nil || !bytes.Equal(back, message) {
+				t.Fatalf("what came back is not what was sent: %v", err)
+			}
+			r.Must(connection.Close())
+		}
+	}
+	r.Must(command.Process.Kill())
+	_ = command.Wait() // killed
+	r.Until("the streams have ended", func() bool { return r.provided.open.Load() == 0 && r.api.Streams() == 0 })
+}
+
+// testCallers: nobody gets into a pod by way of this port but the API server, and who may call kubelets.
+func (r *theRoad) testCallers(t *testing.T) {
+	token := func(name string, verbs, resources []string) string {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: localNamespace, Name: name}}
+		r.Must(r.Create(t.Context(), account))
+		if verbs != nil {
+			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{""}, Resources: resources, Verbs: verbs, ResourceNames: []string{nodeName}},
+			}}
+			r.Must(r.Create(t.Context(), role))
+			r.Must(r.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+				Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: localNamespace, Name: name}},
+			}))
+		}
+		request := &authenticationv1.TokenRequest{}
+		r.Must(r.SubResource("token").Create(t.Context(), account, request))
+		return request.Status.Token
+	}
+	reader := token("reader", []string{"get"}, []string{"nodes/proxy"})
+	scraper := token("scraper", []string{"get"}, []string{"nodes/metrics"})
+	anybody := token("anybody", nil, nil)
+	admin, err := tls.X509KeyPair(r.admin.CertData, r.admin.KeyData)
+	r.Must(err)
+	stranger, err := serving.New(serving.Names{Common: "kube-apiserver-kubelet-client", Organization: "system:masters"})
+	r.Must(err)
+	forged, err := stranger.Get(nil)
+	r.Must(err)
+
+	call := func(path, bearer string, certificate *tls.Certificate, webSocket bool) int {
+		t.Helper()
+		config := &tls.Config{InsecureSkipVerify: true}
+		if certificate != nil {
+			config.Certificates = []tls.Certificate{*certificate}
+		}
+		transport := &http.Transport{TLSClientConfig: config}
+		defer transport.CloseIdleConnections()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", r.port, path), nil)
+		r.Must(err)
+		if bearer != "" {
+			request.Header.Set("Authorization", "Bearer "+bearer)
+		}
+		// What must not be believed.
+		request.Header.Set("X-Remote-User", "admin")
+		request.Header.Set("X-Remote-Group", "system:masters")
+		request.Header.Set("Impersonate-User", "admin")
+		if webSocket {
+			for name, value := range map[string]string{
+				"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+				"Sec-WebSocket-Protocol": "v4.channel.k8s.io",
+			} {
+				request.Header.Set(name, value)
+			}
+		}
+		response, err := transport.RoundTrip(request)
+		r.Must(err)
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	const logs, run = "/containerLogs/shop/web/app", "/exec/shop/web/app?command=true&output=1"
+	r.Until("the rights are known", func() bool { return call("/healthz", reader, nil, false) == http.StatusOK })
+	for _, c := range []struct {
+		name, path, token string
+		certificate       *tls.Certificate
+		webSocket         bool
+		want              int
+	}{
+		{"nobody", logs, "", nil, false, http.StatusUnauthorized},
+		{"nobody", "/healthz", "", nil, false, http.StatusUnauthorized},
+		{"nobody", run, "", nil, true, http.StatusUnauthorized},
+		{"a token that is made up", logs, "abc", nil, false, http.StatusUnauthorized},
+		{"a certificate that is made up", logs, "", forged, false, http.StatusUnauthorized},
+		{"the administrator", logs, "", &admin, false, http.StatusOK},
+		{"the administrator, as a program in a browser does", run, "", &admin, true, http.StatusSwitchingProtocols},
+		{"a pod's account", logs, anybody, nil, false, http.StatusForbidden},
+		{"a pod's account", run, anybody, nil, true, http.StatusForbidden},
+		{"who may read", logs, reader, nil, false, http.StatusOK},
+		{"who may only read", run, reader, nil, true, http.StatusForbidden},
+		{"who may read metrics", logs, scraper, nil, false, http.StatusForbidden},
+		{"the administrator, without an upgrade", run, "", &admin, false, http.StatusBadRequest},
+		{"another path", "/containerLogs/../exec/shop/web/app", "", &admin, false, http.StatusTemporaryRedirect},
+		{"another path", "/containerLogs/shop-rome%2Fpods%2Fother/web/app", "", &admin, false, http.StatusBadRequest},
+		{"another path", "/containerLogs/shop/web%3Fcontainer=x/app", "", &admin, false, http.StatusBadRequest},
+		{"no such path", "/configz", "", &admin, false, http.StatusNotFound},
+		{"no such path", "/run/shop/web/app", "", &admin, false, http.StatusNotFound},
+	} {
+		if got := call(c.path, c.token, c.certificate, c.webSocket); got != c.want {
+			t.Errorf("%s, %s: %d, want %d", c.name, c.path, got, c.want)
+		}
+	}
+	r.Until("the streams have ended", func() bool { return r.provided.open.Load() == 0 && r.api.Streams() == 0 })
+}
+
+// testEitherEnd: a stream ends when one end of it does, whichever.
+func (r *theRoad) testEitherEnd(t *testing.T) {
+	const exits = "the far end exits"
+	for name, end := range map[string]func(command *exec.Cmd, input io.Writer){
+		"the person":      func(command *exec.Cmd, _ io.Writer) { r.Must(command.Process.Kill()) },
+		"the wire is cut": func(*exec.Cmd, io.Writer) { r.wire.Cut() },
+		exits:             func(_ *exec.Cmd, input io.Writer) { fmt.Fprintln(input, "go") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			command := r.kubectl(ctx, true, "exec", "-i", "web", "-c", "app", "--", "sh", "-c", "echo there; read line; exit 3")
+			input, err := command.StdinPipe()
+			r.Must(err)
+			output, err := command.StdoutPipe()
+			r.Must(err)
+			r.Must(command.Start())
+			if line, err := bufio.NewReader(output).ReadString('\n'); err != nil || line != "there\n" {
+				t.Fatalf("%q %v", line, err)
+			}
+			if got := r.api.Streams(); got != 1 {
+				t.Errorf("%d streams", got)
+			}
+			end(command, input)
+			_ = command.Wait() // kubectl takes a connection that was cut for a success
+			if got := command.ProcessState.ExitCode(); name == exits && got != 3 {
+				t.Errorf("ended with %d", got)
+			}
+			r.Until("nothing is left of it", func() bool { return r.provided.open.Load() == 0 && r.api.Streams() == 0 })
+		})
+	}
+}
+
+// testBound: there is an end to what callers can make us hold, and what they held comes back.
+func (r *theRoad) testBound(t *testing.T) {
+	admin, err := tls.X509KeyPair(r.admin.CertData, r.admin.KeyData)
+	r.Must(err)
+	before := runtime.NumGoroutine()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{admin}}}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	follow := func() int {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/containerLogs/shop/web/app?follow=true", r.port), nil)
+		r.Must(err)
+		response, err := transport.RoundTrip(request)
+		r.Must(err)
+		return response.StatusCode
+	}
+	for i := range mostStreams {
+		if got := follow(); got != http.StatusOK {
+			t.Fatalf("stream %d: %d", i, got)
+		}
+	}
+	t.Logf("%d goroutines in this process, which is client, port and far kubelet, for %d streams", runtime.NumGoroutine()-before, mostStreams)
+	if got := follow(); got != http.StatusTooManyRequests {
+		t.Errorf("one more: %d", got)
+	}
+	cancel()
+	transport.CloseIdleConnections()
+	r.Until("all is given back", func() bool {
+		return r.api.Streams() == 0 && r.provided.open.Load() == 0
+	})
+	r.Until("no goroutine is left", func() bool { transport.CloseIdleConnections(); return runtime.NumGoroutine() < before+60 })
+}
+
+// testAway: who asks for a log while the provider is away hears of it, and soon.
+func (r *theRoad) testAway(t *testing.T) {
+	r.wire.Set(kubetest.Refuse)
+	begin := time.Now()
+	_, errs, code := r.run(t, true, "", "logs", "web", "-c", "app")
+	if code == 0 || !strings.Contains(errs, "cluster milan, where the pod runs, does not answer: the connection was closed; see: kubectl describe node liqo-milan") {
+		t.Errorf("%q", errs)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("after %v", took)
+	}
+	_, errs, code = r.run(t, true, "", "exec", "web", "-c", "app", "--", "true")
+	if code == 0 || !strings.Contains(errs, "cluster milan, where the pod runs, does not answer") {
+		t.Errorf("%q", errs)
+	}
+	r.wire.Set(kubetest.Swallow)
+	begin = time.Now()
+	_, errs, code = r.run(t, true, "", "logs", "web", "-c", "app")
+	if code == 0 || !strings.Contains(errs, "does not answer: no answer within 10s") {
+		t.Errorf("%q", errs)
+	}
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Errorf("after %v", took)
+	}
+	r.wire.Set(kubetest.Pass)
+	r.wire.Cut()
+	if out, errs, _ := r.run(t, true, "", "logs", "web", "-c", "app"); out == "" {
+		t.Errorf("when the provider is back: %q", errs)
+	}
+}

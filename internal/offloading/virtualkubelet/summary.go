@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package virtualkubelet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// atATime is how many namespaces are asked for at once.
+const atATime = 4
+
+// podMetrics are what metrics.k8s.io says of the pods of a namespace.
+type podMetrics struct {
+	Items []struct {
+		Metadata   metav1.ObjectMeta `json:"metadata"`
+		Timestamp  metav1.Time       `json:"timestamp"`
+		Containers []struct {
+			Name  string                       `json:"name"`
+			Usage map[string]resource.Quantity `json:"usage"`
+		} `json:"containers"`
+	} `json:"items"`
+}
+
+// What follows is the part that is known of a kubelet's summary (stats/v1alpha1).
+type (
+	cpuStats struct {
+		Time           metav1.Time `json:"time"`
+		UsageNanoCores uint64      `json:"usageNanoCores"`
+	}
+	memoryStats struct {
+		Time            metav1.Time `json:"time"`
+		WorkingSetBytes uint64      `json:"workingSetBytes"`
+	}
+	containerStats struct {
+		Name   string      `json:"name"`
+		CPU    cpuStats    `json:"cpu"`
+		Memory memoryStats `json:"memory"`
+	}
+	podReference struct {
+		Name      string    `json:"name"`
+		Namespace string    `json:"namespace"`
+		UID       types.UID `json:"uid"`
+	}
+	podStats struct {
+		PodRef     podReference     `json:"podRef"`
+		Containers []containerStats `json:"containers"`
+		CPU        cpuStats         `json:"cpu"`
+		Memory     memoryStats      `json:"memory"`
+	}
+	nodeStats struct {
+		NodeName string      `json:"nodeName"`
+		CPU      cpuStats    `json:"cpu"`
+		Memory   memoryStats `json:"memory"`
+	}
+	stats struct {
+		Node nodeStats  `json:"node"`
+		Pods []podStats `json:"pods"`
+	}
+)
+
+// summary answers /stats/summary with what the provider's metrics.k8s.io knows.
+func (k *Kubelet) summary(w http.ResponseWriter, r *http.Request) {
+	residents := k.residents()
+	answer := stats{Node: nodeStats{NodeName: k.options.NodeName}, Pods: []podStats{}}
+	answer.Node.CPU.Time, answer.Node.Memory.Time = metav1.NewTime(time.Now()), metav1.NewTime(time.Now())
+	var mu sync.Mutex
+	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atATime)
+	for _, namespace := range remoteNamespaces(residents) {
+		group.Go(func() error {
+			found, err := k.podMetrics(ctx, namespace)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for i := range found.Items {
+				item := &found.Items[i]
+				pod, ok := residents[types.NamespacedName{Namespace: namespace, Name: item.Metadata.Name}]
+				if !ok {
+					continue
+				}
+				one := podStats{PodRef: podReference{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID}}
+				one.CPU.Time, one.Memory.Time = item.Timestamp, item.Timestamp
+				for _, container := range item.Containers {
+					c := containerStats{Name: container.Name, CPU: cpuStats{Time: item.Timestamp}, Memory: memoryStats{Time: item.Timestamp}}
+					c.CPU.UsageNanoCores, c.Memory.WorkingSetBytes = amount(container.Usage["cpu"], resource.Nano), amount(container.Usage["memory"], 0)
+					one.CPU.UsageNanoCores += c.CPU.UsageNanoCores
+					one.Memory.WorkingSetBytes += c.Memory.WorkingSetBytes
+					one.Containers = append(one.Containers, c)
+				}
+				answer.Node.CPU.UsageNanoCores += one.CPU.UsageNanoCores
+				answer.Node.Memory.WorkingSetBytes += one.Memory.WorkingSetBytes
+				answer.Pods = append(answer.Pods, one)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		k.away(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(&answer); err != nil {
+		log.FromContext(r.Context()).V(1).Info("statistics not sent", "reason", err.Error())
+	}
+}
+
+func (k *Kubelet) podMetrics(ctx context.Context, namespace string) (*podMetrics, error) {
+	body, err := k.get(ctx, func(string) string { return "/apis/metrics.k8s.io/v1beta1/namespaces/" + namespace + "/pods" })
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	var found podMetrics
+	if err := json.NewDecoder(io.LimitReader(body, mostMetrics)).Decode(&found); err != nil {
+		return nil, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, tidy(err.Error()))}
+	}
+	return &found, nil
+}
+
+// amount is a quantity that cannot be negative, in the unit of scale.
+func amount(quantity resource.Quantity, scale resource.Scale) uint64 {
+	return uint64(max(quantity.ScaledValue(scale), 0))
+}

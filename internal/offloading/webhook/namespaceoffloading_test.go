@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/apis/labels"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+)
+
+func support(value string) func(*offloadingv1alpha1.NamespaceOffloading) {
+	return func(one *offloadingv1alpha1.NamespaceOffloading) {
+		one.Annotations = map[string]string{labels.APIServerSupport: value}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	made := func(change func(*offloadingv1alpha1.NamespaceOffloading)) *offloadingv1alpha1.NamespaceOffloading {
+		one := &offloadingv1alpha1.NamespaceOffloading{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"},
+			Spec:       offloadingv1alpha1.NamespaceOffloadingSpec{NamespaceMappingStrategy: "DefaultName", PodOffloadingStrategy: "LocalAndRemote"},
+		}
+		if change != nil {
+			change(one)
+		}
+		return one
+	}
+	for name, test := range map[string]struct {
+		change func(*offloadingv1alpha1.NamespaceOffloading)
+		update bool
+		want   string
+	}{
+		"good":        {},
+		"good change": {func(one *offloadingv1alpha1.NamespaceOffloading) { one.Spec.PodOffloadingStrategy = "Remote" }, true, ""},
+		"its name":    {func(one *offloadingv1alpha1.NamespaceOffloading) { one.Name = "mine" }, false, `must be called "offloading"`},
+		"the system":  {func(one *offloadingv1alpha1.NamespaceOffloading) { one.Namespace = "kube-system" }, false, "belongs to Kubernetes"},
+		"Liqo":        {func(one *offloadingv1alpha1.NamespaceOffloading) { one.Namespace = "liqo" }, false, "belongs to Kubernetes"},
+		"a tenant":    {func(one *offloadingv1alpha1.NamespaceOffloading) { one.Namespace = "liqo-tenant-milan-1" }, false, "belongs to Kubernetes"},
+		"volumes":     {func(one *offloadingv1alpha1.NamespaceOffloading) { one.Namespace = "liqo-storage" }, false, ""},
+		"another mapping": {func(one *offloadingv1alpha1.NamespaceOffloading) {
+			one.Spec.NamespaceMappingStrategy = "EnforceSameName"
+		}, true, "cannot be changed from DefaultName to EnforceSameName"},
+		"an empty term": {func(one *offloadingv1alpha1.NamespaceOffloading) {
+			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", in, "b")), term())
+		}, false, "nodeSelectorTerms[1] says nothing"},
+		"an unknown operator": {func(one *offloadingv1alpha1.NamespaceOffloading) {
+			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", "Like", "b")))
+		}, false, "Like"},
+		"no values": {func(one *offloadingv1alpha1.NamespaceOffloading) {
+			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", in)))
+		}, true, "cannot be understood"},
+		"values too many": {func(one *offloadingv1alpha1.NamespaceOffloading) {
+			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", "Exists", "b")))
+		}, false, "cannot be understood"},
+		"no label": {func(one *offloadingv1alpha1.NamespaceOffloading) {
+			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a b", in, "b")))
+		}, false, "cannot be understood"},
+		"with the API server":    {support("true"), true, ""},
+		"without the API server": {support("false"), true, ""},
+		"perhaps":                {support("maybe"), false, `annotation liqo.io/apiserver-support cannot be understood: it is "maybe"; set it to "true" or "false"`},
+		"nothing said":           {support(""), true, `it is ""`},
+		"nearly":                 {support("False"), true, `it is "False"`},
+		"on its way out": {func(one *offloadingv1alpha1.NamespaceOffloading) {
+			one.DeletionTimestamp, one.Spec.ClusterSelector.NodeSelectorTerms = &metav1.Time{}, terms(term())
+			support("maybe")(one)
+		}, true, ""},
+	} {
+		var was *offloadingv1alpha1.NamespaceOffloading
+		if test.update {
+			was = made(nil)
+		}
+		got := (&offloadings{options: Options{Namespace: "liqo"}}).validate(was, made(test.change))
+		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for change, want := range map[[2]offloadingv1alpha1.PodOffloadingStrategy]int{
+		{"Local", "Local"}: 0, {"Local", "LocalAndRemote"}: 0, {"Remote", "LocalAndRemote"}: 0,
+		{"LocalAndRemote", "Local"}: 1, {"LocalAndRemote", "Remote"}: 1, {"Remote", "Local"}: 1, {"Local", "Remote"}: 1,
+	} {
+		was, is := &offloadingv1alpha1.NamespaceOffloading{}, &offloadingv1alpha1.NamespaceOffloading{}
+		was.Spec.PodOffloadingStrategy, is.Spec.PodOffloadingStrategy = change[0], change[1]
+		if got := warnings(was, is); len(got) != want {
+			t.Errorf("%v: %v", change, got)
+		}
+	}
+	if got := warnings(nil, &offloadingv1alpha1.NamespaceOffloading{}); len(got) > 0 {
+		t.Errorf("new: %v", got)
+	}
+}
+
+// TestNews: a cache is believed when it has what was admitted, or when that cannot be on its way any more.
+func TestNews(t *testing.T) {
+	now := time.Now()
+	object := func(uid types.UID, generation int64) *offloadingv1alpha1.NamespaceOffloading {
+		return &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", UID: uid, Generation: generation}}
+	}
+	for name, test := range map[string]struct {
+		cached *offloadingv1alpha1.NamespaceOffloading
+		later  time.Duration
+		want   bool
+	}{
+		"as old":       {object("new", 1), 0, false},
+		"of before":    {object("old", 7), 0, false},
+		"as new":       {object("new", 2), 0, true},
+		"newer":        {object("new", 3), 0, true},
+		"never stored": {object("new", 1), newsTime + time.Second, true},
+	} {
+		n := &news{all: map[string]version{}}
+		if !n.knows(test.cached, now) {
+			t.Errorf("%s: not believed without news", name)
+		}
+		n.tell(object("new", 2), now)
+		for range 2 {
+			if got := n.knows(test.cached, now.Add(test.later)); got != test.want {
+				t.Errorf("%s: %t", name, got)
+			}
+		}
+	}
+}

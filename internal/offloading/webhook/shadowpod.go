@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/shadow"
+)
+
+// ShadowPodPath is the documented path.
+const ShadowPodPath = "/validate/shadowpods"
+
+// Twins knows whose a namespace is: the cluster ID of the peer that it was made for, empty if for none.
+type Twins interface {
+	Peer(ctx context.Context, namespace string) (string, error)
+}
+
+// ShadowPodOptions is what the webhook needs to know.
+type ShadowPodOptions struct {
+	Twins Twins
+	// Level is how much of a node pods of peers may reach.
+	Level shadow.Level
+	// Quota is what peers may use; nil if that is not enforced.
+	Quota *Quota
+	// Now is the clock; nil is the real one.
+	Now func() time.Time
+}
+
+// RegisterShadowPod adds the webhook of ShadowPods to a server.
+func RegisterShadowPod(server webhook.Server, scheme *runtime.Scheme, o ShadowPodOptions) {
+	server.Register(ShadowPodPath, &admission.Webhook{Handler: newShadowPod(scheme, o)})
+}
+
+type shadowPod struct {
+	options ShadowPodOptions
+	decoder admission.Decoder
+}
+
+func newShadowPod(scheme *runtime.Scheme, o ShadowPodOptions) *shadowPod {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &shadowPod{options: o, decoder: admission.NewDecoder(scheme)}
+}
+
+// Handle answers one question. What is being deleted is not asked for: a peer may always take its pods away, also while we are down.
+func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admission.Response {
+	var now, before vkv1alpha1.ShadowPod
+	if err := w.decoder.DecodeRaw(request.Object, &now); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	var old *vkv1alpha1.ShadowPod
+	if request.Operation == admissionv1.Update {
+		old = &before
+		if err := w.decoder.DecodeRaw(request.OldObject, old); err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		// What is going may go, whatever it looks like. But its pod may run for as long as its grace is: what is counted for it stays.
+		if now.DeletionTimestamp != nil && len(now.Finalizers) < len(old.Finalizers) && equality.Semantic.DeepEqual(old.Spec, now.Spec) {
+			return admission.Allowed("")
+		}
+	}
+	peer, err := w.options.Twins.Peer(ctx, request.Namespace)
+	if err != nil {
+		return admission.Errored(http.StatusServiceUnavailable, err)
+	}
+	if peer == "" {
+		return admission.Denied(fmt.Sprintf("namespace %s was not made for a peer, so it has no ShadowPods", request.Namespace))
+	}
+	if problem := w.judge(old, &now, peer); problem != "" {
+		return admission.Denied(problem)
+	}
+	if w.options.Quota == nil || old != nil {
+		return admission.Allowed("")
+	}
+	problem, err := w.options.Quota.admit(peer, &now, w.options.Now(), request.DryRun != nil && *request.DryRun)
+	switch {
+	case err != nil:
+		return admission.Errored(http.StatusServiceUnavailable, err)
+	case problem != "":
+		return admission.Denied(problem)
+	}
+	return admission.Allowed("")
+}
+
+// judge returns what is wrong, in a sentence. old is nil when the object is new.
+func (w *shadowPod) judge(old, now *vkv1alpha1.ShadowPod, peer string) string {
+	if problem := shadow.Check(now, peer, w.options.Level); problem != "" {
+		return problem
+	}
+	if old == nil {
+		return shadow.CheckFinalizers(nil, now)
+	}
+	if problem := shadow.CheckFinalizers(old, now); problem != "" {
+		return problem
+	}
+	return shadow.CheckUpdate(old, now)
+}

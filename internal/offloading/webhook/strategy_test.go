@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
+)
+
+const (
+	in, notIn = corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn
+)
+
+func is(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorRequirement {
+	return corev1.NodeSelectorRequirement{Key: key, Operator: operator, Values: values}
+}
+
+func term(all ...corev1.NodeSelectorRequirement) corev1.NodeSelectorTerm {
+	return corev1.NodeSelectorTerm{MatchExpressions: all}
+}
+
+func terms(all ...corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm { return all }
+
+// TestPlace is the documented result, term for term.
+func TestPlace(t *testing.T) {
+	virtual, real := is("liqo.io/type", in, "virtual-node"), is("liqo.io/type", notIn, "virtual-node")
+	europe, gold := is("region", in, "europe"), is("tier", in, "gold", "silver")
+	disk, arch := is("disk", corev1.NodeSelectorOpExists), is("arch", in, "arm64")
+	named := corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{is("metadata.name", in, "worker")}}
+	toleration := corev1.Toleration{Key: "virtual-node.liqo.io/not-allowed", Operator: "Exists", Effect: "NoExecute"}
+	for name, test := range map[string]struct {
+		strategy offloadingv1alpha1.PodOffloadingStrategy
+		selector []corev1.NodeSelectorTerm
+		pod      []corev1.NodeSelectorTerm
+		want     []corev1.NodeSelectorTerm
+		same     bool
+	}{
+		"local":                            {strategy: "Local", selector: terms(term(europe)), pod: terms(term(disk)), want: terms(term(disk)), same: true},
+		"remote":                           {strategy: "Remote", want: terms(term(virtual))},
+		"remote, selector":                 {strategy: "Remote", selector: terms(term(europe)), want: terms(term(europe, virtual))},
+		"remote, two terms":                {strategy: "Remote", selector: terms(term(europe), term(gold, disk)), want: terms(term(europe, virtual), term(gold, disk, virtual))},
+		"both":                             {strategy: "LocalAndRemote"},
+		"both, selector":                   {strategy: "LocalAndRemote", selector: terms(term(europe)), want: terms(term(europe, virtual), term(real))},
+		"both, two terms":                  {strategy: "LocalAndRemote", selector: terms(term(europe), term(gold)), want: terms(term(europe, virtual), term(gold, virtual), term(real))},
+		"both, the pod has its own":        {strategy: "LocalAndRemote", pod: terms(term(disk)), want: terms(term(disk))},
+		"remote, the pod has its own":      {strategy: "Remote", pod: terms(term(disk)), want: terms(term(disk, virtual))},
+		"remote, the pod names a node":     {strategy: "Remote", pod: terms(named), want: terms(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{virtual}, MatchFields: named.MatchFields})},
+		"remote, two and two":              {strategy: "Remote", selector: terms(term(europe), term(gold)), pod: terms(term(disk), term(arch)), want: terms(term(disk, europe, virtual), term(disk, gold, virtual), term(arch, europe, virtual), term(arch, gold, virtual))},
+		"both, two and one":                {strategy: "LocalAndRemote", selector: terms(term(europe)), pod: terms(term(disk), term(arch)), want: terms(term(disk, europe, virtual), term(disk, real), term(arch, europe, virtual), term(arch, real))},
+		"a term that fits nothing":         {strategy: "Remote", selector: terms(term(), term(europe)), want: terms(term(europe, virtual))},
+		"only terms that fit nothing":      {strategy: "Remote", selector: terms(term()), want: terms(term(virtual, real))},
+		"both, terms that fit nothing":     {strategy: "LocalAndRemote", selector: terms(term()), want: terms(term(real))},
+		"the pod's term that fits nothing": {strategy: "Remote", pod: terms(term(), term(disk)), want: terms(term(disk, virtual))},
+		"the pod fits nothing":             {strategy: "Remote", pod: terms(term()), want: terms(term(virtual, real))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wish := &offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: test.strategy}
+			wish.ClusterSelector.NodeSelectorTerms = test.selector
+			before := wish.DeepCopy()
+			other := corev1.Toleration{Key: "other", Operator: "Exists"}
+			preferred := []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: term(arch)}}
+			pod := &corev1.PodSpec{Tolerations: []corev1.Toleration{other}}
+			if test.pod != nil {
+				pod.Affinity = &corev1.Affinity{
+					PodAffinity: &corev1.PodAffinity{},
+					NodeAffinity: &corev1.NodeAffinity{
+						PreferredDuringSchedulingIgnoredDuringExecution: preferred,
+						RequiredDuringSchedulingIgnoredDuringExecution:  &corev1.NodeSelector{NodeSelectorTerms: test.pod},
+					},
+				}
+			}
+			untouched := pod.DeepCopy()
+			if changed := place(pod, wish); changed == test.same {
+				t.Errorf("changed: %t", changed)
+			}
+			if test.same {
+				if diff := cmp.Diff(untouched, pod); diff != "" {
+					t.Error(diff)
+				}
+				return
+			}
+			if diff := cmp.Diff([]corev1.Toleration{other, toleration}, pod.Tolerations); diff != "" {
+				t.Errorf("tolerations: %s", diff)
+			}
+			var got []corev1.NodeSelectorTerm
+			if pod.Affinity != nil {
+				if got = pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms; test.pod != nil {
+					if diff := cmp.Diff(preferred, pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution); diff != "" || pod.Affinity.PodAffinity == nil {
+						t.Errorf("the rest of the affinity: %s", diff)
+					}
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("terms (-want +got)\n%s", diff)
+			}
+			if diff := cmp.Diff(before, wish); diff != "" {
+				t.Errorf("the wish itself was changed: %s", diff)
+			}
+		})
+	}
+}
+
+// TestPlaceAgain: a toleration that is there is not put there again.
+func TestPlaceAgain(t *testing.T) {
+	pod, wish := &corev1.PodSpec{}, &offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1alpha1.PodsLocalAndRemote}
+	if !place(pod, wish) || place(pod, wish) || len(pod.Tolerations) != 1 {
+		t.Errorf("%+v", pod.Tolerations)
+	}
+}
+
+// TestTooMuch: two users, each of whom writes what the API server takes, must not make us hold the product.
+func TestTooMuch(t *testing.T) {
+	with := func(own []corev1.NodeSelectorTerm) *corev1.PodSpec {
+		return &corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: own},
+		}}}
+	}
+	many := func(count int, values ...string) (all []corev1.NodeSelectorTerm) {
+		for range count {
+			all = append(all, term(is("region", in, values...)))
+		}
+		return all
+	}
+	long := strings.Repeat("x", 1<<20)
+	for name, test := range map[string]struct {
+		own, ours []corev1.NodeSelectorTerm
+		want      bool
+	}{
+		"ordinary":          {many(10, "europe"), many(10, "europe"), false},
+		"none of its own":   {nil, many(10_000, "europe"), false},
+		"many with many":    {many(10_000, "europe"), many(10_000, "europe"), true},
+		"one long":          {many(1, long), many(2, "europe"), true},
+		"with a long one":   {many(2, "europe"), many(1, long), true},
+		"many, empty":       {make([]corev1.NodeSelectorTerm, 100_000), many(100, "europe"), true},
+		"more than enough":  {many(40, "europe"), many(40, "europe"), false},
+		"many with nothing": {many(2000, "europe"), nil, false},
+	} {
+		pod := &corev1.PodSpec{}
+		if test.own != nil {
+			pod = with(test.own)
+		}
+		wish := &offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1alpha1.PodsRemote}
+		wish.ClusterSelector.NodeSelectorTerms = test.ours
+		if got := tooMuch(pod, wish); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package offload measures what offloading costs: the time until pods are Ready beside the same pods without us, the writes, the
+// processor time, the memory and the bytes that it takes. Offloaded and vanilla bursts run in turn, as the reference was measured.
+//
+// It knows what package bed knows, and the audit logs of both API servers. Run it with: make bench-offload
+package offload
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/test/bed"
+)
+
+var (
+	asked  = flag.Bool("measure", false, "measure: ten minutes on real clusters")
+	keep   = flag.Bool("keep", false, "use the clusters that are up, with Liqo installed and peered if it is, and leave them up")
+	quick  = flag.Bool("quick", false, "bursts of 10 and 100 pods only, once, and 100 objects for the restart")
+	sizes  = flag.String("pods", "10,100,1000", "pods of the bursts")
+	rounds = flag.Int("rounds", 2, "how often each burst is measured")
+	idle   = flag.Duration("idle", time.Minute, "how long nothing happens while writes are counted")
+	parts  = flag.String("parts", "objects,idle,burst,restart,real", "what to measure")
+	many   = flag.Int("objects", 1000, "unchanged objects while the virtual kubelet restarts, half of them pods")
+	record = flag.String("json", "../../../bin/bench-offload.json", "file for what was measured")
+)
+
+// settle is the time that counts are kept open for what trails behind, and the rest before each burst; the reference was given as much.
+const settle = 4 * time.Second
+
+// offloaded is the namespace whose pods run at the provider; vanilla is one of the provider's own.
+const (
+	offloaded = "bench"
+	vanilla   = "vanilla"
+)
+
+// bench is what all parts share.
+type bench struct {
+	consumer, provider *bed.Cluster
+	link               *link
+	results            results
+}
+
+// TestOffloading prints the table for docs/benchmarks.md.
+func TestOffloading(t *testing.T) {
+	if os.Geteuid() != 0 || !*asked {
+		t.Skip("SKIPPED: it makes real clusters, for which it must be root, and takes minutes: -measure")
+	}
+	if *quick {
+		*sizes, *rounds, *many = "10,100", 1, 100
+	}
+	clusters, err := bed.Up("../../..", "scale", *keep, "--audit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !*keep {
+		t.Cleanup(func() {
+			if err := clusters.Down(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	b := &bench{consumer: clusters.Clusters[0], provider: clusters.Clusters[1]}
+	b.results.Writes = map[string]objectWrites{}
+	for _, c := range clusters.Clusters {
+		if c.AuditLog == "" {
+			t.Fatalf("cluster %s has no audit log, without which writes cannot be counted; run: playground up scale --audit", c.Name)
+		}
+	}
+	b.prepare(t)
+	b.link = count(t, b.consumer, b.provider)
+	b.results.Machine = machine()
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T)
+	}{{"objects", b.objects}, {"idle", b.idle}, {"burst", b.bursts}, {"restart", b.restart}, {"real", b.realKubelet}} {
+		if slices.Contains(strings.Split(*parts, ","), part.name) && !t.Failed() {
+			began := time.Now()
+			part.run(t)
+			t.Logf("%s: %.0f s", part.name, time.Since(began).Seconds())
+		}
+	}
+	b.results.report(t)
+}
+
+// prepare installs, peers and offloads as the reference was: network external, one direction, one namespace of the same name; the
+// provider's real node is left to what runs there already, so that all measured pods land on hollow nodes.
+func (b *bench) prepare(t *testing.T) {
+	t.Helper()
+	if !*keep || b.consumer.TryKubectl("", "get", "node", "liqo-"+b.provider.Name).Code != 0 {
+		for _, c := range []*bed.Cluster{b.consumer, b.provider} {
+			// Hollow nodes take all pods, and run none.
+			c.Liqoctl(t, "install", "--cluster-name", c.Name, "--set", "networking.internal=false",
+				"--set", `common.nodeSelector.kubernetes\.io/hostname=`+c.Nodes[0].Name)
+		}
+		words := strings.Fields(b.provider.Liqoctl(t, "generate", "peer-command", "--only-command").Out)
+		bed.Eventually(t, 2*time.Minute, "the clusters are peered", func() (string, bool) { // what comes up beside it may be in its way
+			said := b.consumer.TryLiqoctl(words[1:]...)
+			return said.String(), said.Code == 0
+		})
+		b.provider.Kubectl(t, "taint", "node", b.provider.Nodes[0].Name, "bench=real:NoSchedule")
+	}
+	namespace := func(name string) string { return "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + "}\n" }
+	b.consumer.Apply(t, namespace(offloaded))
+	b.provider.Apply(t, namespace(vanilla))
+	b.consumer.Liqoctl(t, "offload", "namespace", offloaded, "--pod-offloading-strategy", "Remote", "--namespace-mapping-strategy", "EnforceSameName")
+	bed.Eventually(t, 30*time.Second, "the provider has the twin of the namespace", func() (string, bool) {
+		said := b.provider.TryKubectl("", "get", "namespace", offloaded)
+		return said.String(), said.Code == 0
+	})
+}
+
+// pods are the sizes of the bursts.
+func pods(t *testing.T) (all []int) {
+	t.Helper()
+	for word := range strings.SplitSeq(*sizes, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 {
+			t.Fatalf("-pods %s: %q is no number of pods", *sizes, word)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// quiet lets trailing writes come, or makes sure that none do: it is what "idle" and "settled" mean here, and waits for nothing.
+func quiet(d time.Duration) { <-time.After(d) }
+
+// machine describes what all this was measured on.
+func machine() string {
+	cores, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*")
+	load, _ := os.ReadFile("/proc/loadavg")
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return strconv.Itoa(len(cores)) + " cores, kernel " + strings.TrimSpace(string(kernel)) + ", load before the first measurement " + strings.Join(strings.Fields(string(load))[:3], " ")
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offload
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// objectWrites is what one step of an object's life costs, over all rounds.
+type objectWrites struct {
+	Visible            spread // from the start of the request here until the event arrives from there
+	Missed             int    // how often it did not arrive in time
+	Consumer, Provider writes
+	Rounds             int
+}
+
+// per is the mean number of writes of both sides.
+func (w objectWrites) per() float64 {
+	return float64(w.Consumer.Total+w.Provider.Total) / float64(max(1, w.Rounds))
+}
+
+// objectRounds is how often each object lives, objectSettle how long counts are kept open after each step.
+const (
+	objectRounds = 6
+	objectSettle = 1500 * time.Millisecond
+)
+
+// mirror is what arrives at the provider.
+type mirror struct {
+	news
+	events []mirrored
+}
+
+type mirrored struct {
+	kind   watch.EventType
+	object client.Object
+	at     time.Time
+}
+
+// life goes through the steps of objects and keeps what each took.
+type life struct {
+	*bench
+	t       *testing.T
+	there   *mirror
+	visible map[string][]float64
+}
+
+// objects measures what is reflected beside pods.
+func (b *bench) objects(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	l := life{bench: b, t: t, there: &mirror{}, visible: map[string][]float64{}}
+	for _, list := range []client.ObjectList{&corev1.ConfigMapList{}, &corev1.SecretList{}, &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}} {
+		follow(ctx, t, b.provider, list, func(kind watch.EventType, object client.Object, at time.Time) {
+			l.there.Lock()
+			defer l.there.Unlock()
+			l.there.events = append(l.there.events, mirrored{kind, object, at})
+			l.there.tell()
+		}, client.InNamespace(offloaded))
+	}
+	quiet(settle)
+	for round := range objectRounds {
+		l.contents(fmt.Sprint(round))
+		l.addresses(fmt.Sprint(round))
+	}
+	for step, values := range l.visible {
+		w := b.results.Writes[step]
+		w.Visible = spreadOf(values)
+		b.results.Writes[step] = w
+	}
+	for _, step := range slices.Sorted(maps.Keys(b.results.Writes)) {
+		w := b.results.Writes[step]
+		t.Logf("%s: visible p50 / p99 %v s (missed %d of %d), writes %.2f: consumer %v, provider %v", step, w.Visible, w.Missed, w.Rounds, w.per(), w.Consumer.ByCall, w.Provider.ByCall)
+	}
+}
+
+// step does something here and waits until good says that it arrived there.
+func (l life) step(name string, do func() error, good func(watch.EventType, client.Object) bool) {
+	l.t.Helper()
+	l.there.Lock()
+	known := len(l.there.events)
+	l.there.Unlock()
+	from := time.Now()
+	if err := do(); err != nil {
+		l.t.Fatalf("%s: %v", name, err)
+	}
+	arrived := time.Time{}
+	l.there.wait(15*time.Second, func() bool {
+		for ; known < len(l.there.events); known++ {
+			if e := l.there.events[known]; good(e.kind, e.object) {
+				arrived = e.at
+				return true
+			}
+		}
+		return false
+	})
+	quiet(objectSettle)
+	w := l.results.Writes[name]
+	w.Rounds++
+	if arrived.IsZero() {
+		w.Missed++
+	} else {
+		l.visible[name] = append(l.visible[name], arrived.Sub(from).Seconds())
+	}
+	to := time.Now()
+	w.Consumer = w.Consumer.plus(written(l.t, l.consumer, from, to, notOfObjects))
+	w.Provider = w.Provider.plus(written(l.t, l.provider, from, to, notOfObjects))
+	l.results.Writes[name] = w
+}
+
+// notOfObjects are the renewals of leases and of the node's status, which come by the clock and are counted while idle.
+func notOfObjects(c call) bool {
+	return c.ObjectRef.Resource == "leases" || c.ObjectRef.Resource == "nodes"
+}
+
+func (w writes) plus(more writes) writes {
+	sum := writes{Total: w.Total + more.Total, Across: w.Across + more.Across, ByCall: map[string]int{}, Failed: map[string]int{}}
+	for _, one := range []writes{w, more} {
+		for name, n := range one.ByCall {
+			sum.ByCall[name] += n
+		}
+		for name, n := range one.Failed {
+			sum.Failed[name] += n
+		}
+	}
+	return sum
+}
+
+// contents are ConfigMap and Secret.
+func (l life) contents(round string) {
+	api, ctx, long := l.consumer.API, l.t.Context(), strings.Repeat("v", 1000)
+	meta := metav1.ObjectMeta{Namespace: offloaded, Name: "bench-" + round}
+	cm := &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"k": long}}
+	same := func(o client.Object) (*corev1.ConfigMap, bool) {
+		found, ok := o.(*corev1.ConfigMap)
+		return found, ok && found.Name == meta.Name
+	}
+	l.step("ConfigMap create", func() error { return api.Create(ctx, cm) }, func(kind watch.EventType, o client.Object) bool {
+		_, ok := same(o)
+		return ok && kind == watch.Added
+	})
+	l.step("ConfigMap change", func() error { cm.Data["k2"] = "v2"; return api.Update(ctx, cm) }, func(_ watch.EventType, o client.Object) bool {
+		found, ok := same(o)
+		return ok && found.Data["k2"] != ""
+	})
+	l.step("ConfigMap delete", func() error { return api.Delete(ctx, cm) }, func(kind watch.EventType, o client.Object) bool {
+		_, ok := same(o)
+		return ok && kind == watch.Deleted
+	})
+	secret := &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"k": []byte(long)}}
+	hidden := func(o client.Object) (*corev1.Secret, bool) {
+		found, ok := o.(*corev1.Secret)
+		return found, ok && found.Name == meta.Name
+	}
+	l.step("Secret create", func() error { return api.Create(ctx, secret) }, func(kind watch.EventType, o client.Object) bool {
+		_, ok := hidden(o)
+		return ok && kind == watch.Added
+	})
+	l.step("Secret change", func() error { secret.Data["k2"] = []byte("v2"); return api.Update(ctx, secret) }, func(_ watch.EventType, o client.Object) bool {
+		found, ok := hidden(o)
+		return ok && len(found.Data["k2"]) > 0
+	})
+	l.step("Secret delete", func() error { return api.Delete(ctx, secret) }, func(kind watch.EventType, o client.Object) bool {
+		_, ok := hidden(o)
+		return ok && kind == watch.Deleted
+	})
+}
+
+// addresses are Service and EndpointSlice, the latter with one address and with a hundred.
+func (l life) addresses(round string) {
+	api, ctx := l.consumer.API, l.t.Context()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: offloaded, Name: "bench-" + round},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	isService := func(o client.Object) bool {
+		found, ok := o.(*corev1.Service)
+		return ok && found.Name == service.Name
+	}
+	l.step("Service create", func() error { return api.Create(ctx, service) }, func(kind watch.EventType, o client.Object) bool {
+		return isService(o) && kind == watch.Added
+	})
+	for _, n := range []int{1, 100} {
+		of := func(o client.Object) bool { // its name at the provider may be another
+			found, ok := o.(*discoveryv1.EndpointSlice)
+			return ok && found.Labels[discoveryv1.LabelServiceName] == service.Name && len(found.Endpoints) == n
+		}
+		slice := &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: offloaded, Name: fmt.Sprintf("%s-%d", service.Name, n),
+				Labels: map[string]string{discoveryv1.LabelServiceName: service.Name, discoveryv1.LabelManagedBy: "bench"},
+			},
+			AddressType: discoveryv1.AddressTypeIPv4,
+		}
+		port, ready := int32(8080), true
+		slice.Ports = []discoveryv1.EndpointPort{{Port: &port}}
+		first := l.consumer.PodCIDR.Addr().As4()
+		for i := range n {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{fmt.Sprintf("%d.%d.200.%d", first[0], first[1], i+1)}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+			})
+		}
+		kind := fmt.Sprintf("EndpointSlice of %d ", n)
+		l.step(kind+"create", func() error { return api.Create(ctx, slice) }, func(kind watch.EventType, o client.Object) bool { return of(o) && kind == watch.Added })
+		l.step(kind+"change", func() error {
+			slice.Endpoints[0].Addresses[0] = fmt.Sprintf("%d.%d.200.%d", first[0], first[1], n+1)
+			return api.Update(ctx, slice)
+		}, func(kind watch.EventType, o client.Object) bool { return of(o) && kind == watch.Modified })
+		l.step(kind+"delete", func() error { return api.Delete(ctx, slice) }, func(kind watch.EventType, o client.Object) bool { return of(o) && kind == watch.Deleted })
+	}
+	l.step("Service delete", func() error { return api.Delete(ctx, service) }, func(kind watch.EventType, o client.Object) bool {
+		return isService(o) && kind == watch.Deleted
+	})
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/test/bed"
+)
+
+// cause is something that goes wrong.
+type cause struct {
+	name  string
+	cut   func(*testing.T)
+	hold  time.Duration    // since cut was begun
+	mend  func(*testing.T) // nil: it ends by itself
+	nodes []string         // of milan, whose containers it ends
+	long  bool             // only in the long run, or if it is named
+}
+
+// lasting is how long something is gone: long enough that what depends on it notices, or as long as the targets say.
+func lasting(short, whole time.Duration) time.Duration {
+	if *long {
+		return whole
+	}
+	return short
+}
+
+func causes() []cause {
+	both := []*bed.Cluster{rome, milan}
+	lost := milan.Nodes[len(milan.Nodes)-1]
+	return []cause{
+		{name: "virtual kubelet killed", cut: func(t *testing.T) { kill(t, rome, "virtual-kubelet") }},
+		{name: "virtual kubelet deleted", long: true, cut: func(t *testing.T) {
+			rome.Kubectl(t, "delete", "pods", "-A", "-l", labels.AppName+"=virtual-kubelet", "--grace-period=0", "--force", "--wait=false")
+		}},
+		{name: "Liqo's controller managers killed", cut: func(t *testing.T) {
+			for _, c := range both {
+				kill(t, c, "controller-manager")
+			}
+		}},
+		{name: "Kubernetes' controller managers killed", long: true, cut: func(t *testing.T) { components(t, "kill", both, "kube-controller-manager") }},
+		{name: "API servers restarted", cut: func(t *testing.T) { components(t, "kill", both, "kube-apiserver") }, mend: answers},
+		{
+			name: "API servers away", long: true, hold: 20 * time.Second, cut: func(t *testing.T) { components(t, "stop", both, "kube-apiserver") },
+			mend: func(t *testing.T) { components(t, "start", both, "kube-apiserver"); answers(t) },
+		},
+		{
+			name: "clusters cut off from each other", hold: lasting(time.Minute, 10*time.Minute),
+			cut:  func(t *testing.T) { playground(t, "fault", "partition", rome.Name, milan.Name) },
+			mend: func(t *testing.T) { playground(t, "fault", "heal", rome.Name, milan.Name) },
+		},
+		{
+			name: "history compacted while cut off", long: true, hold: 40 * time.Second,
+			cut: func(t *testing.T) { playground(t, "fault", "partition", rome.Name, milan.Name) },
+			mend: func(t *testing.T) {
+				// What the API servers still know of the past is in etcd and in their memory: neither is left.
+				for _, c := range both {
+					compact(t, c)
+				}
+				components(t, "kill", both, "kube-apiserver")
+				answers(t)
+				playground(t, "fault", "heal", rome.Name, milan.Name)
+			},
+		},
+		{name: "everything restarted at once", cut: everything, mend: answers},
+		{
+			name: "provider's node lost", long: true, hold: lasting(45*time.Second, 7*time.Minute), nodes: []string{lost.Name},
+			cut: func(t *testing.T) { playground(t, "node", "stop", milan.Name, lost.Name) },
+			mend: func(t *testing.T) {
+				playground(t, "node", "start", milan.Name, lost.Name)
+				milan.Kubectl(t, "wait", "node", lost.Name, "--for=condition=Ready", "--timeout=120s")
+			},
+		},
+	}
+}
+
+// kill ends the processes of Liqo's component in a cluster; its kubelet starts them again.
+func kill(t *testing.T, c *bed.Cluster, component string) {
+	t.Helper()
+	n := 0
+	for _, found := range []map[string]string{{labels.AppName: component}, {labels.AppComponent: component}} {
+		pods, err := c.Pods("", found)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range pods {
+			if id, err := pod.Process("liqo"); err == nil {
+				n++
+				if err := syscall.Kill(id, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+					t.Errorf("kill process %d of %s: %v", id, pod.Name, err)
+				}
+			}
+		}
+		if n > 0 {
+			return
+		}
+	}
+	t.Fatalf("no process of %s runs in %s", component, c.Name)
+}
+
+// oneAtATime: the playground refuses a command while another one is at work.
+var oneAtATime sync.Mutex
+
+func playground(t *testing.T, args ...string) {
+	t.Helper()
+	oneAtATime.Lock()
+	defer oneAtATime.Unlock()
+	if said := clusters.Playground(args...); said.Code != 0 {
+		t.Error(said)
+	}
+}
+
+func components(t *testing.T, verb string, all []*bed.Cluster, names ...string) {
+	t.Helper()
+	for _, c := range all {
+		for _, name := range names {
+			playground(t, "component", verb, c.Name, name)
+		}
+	}
+}
+
+// answers waits until both API servers answer: that ends the cause.
+func answers(t *testing.T) {
+	t.Helper()
+	for _, c := range []*bed.Cluster{rome, milan} {
+		bed.Eventually(t, time.Minute, "the API server of "+c.Name+" answers", func() (string, bool) {
+			said := c.TryKubectl("", "get", "--raw", "/readyz", "--request-timeout=2s")
+			return said.String(), said.Code == 0
+		})
+	}
+}
+
+// everything kills all of Kubernetes and of Liqo in both clusters, but for what the containers run in: their own processes live on.
+func everything(t *testing.T) {
+	var victims []int
+	for _, c := range []*bed.Cluster{rome, milan} {
+		pods, err := c.Pods("", map[string]string{labels.AppPartOf: labels.PartOf})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range pods {
+			if id, err := pod.Process("liqo"); err == nil && !slices.Contains(victims, id) {
+				victims = append(victims, id)
+			}
+		}
+	}
+	if len(victims) < 8 {
+		t.Errorf("only %d processes of Liqo run", len(victims))
+	}
+	for _, id := range victims {
+		if err := syscall.Kill(id, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("kill process %d: %v", id, err)
+		}
+	}
+	for _, c := range []*bed.Cluster{rome, milan} {
+		components(t, "kill", []*bed.Cluster{c}, "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+		for _, node := range c.Nodes {
+			playground(t, "component", "kill", c.Name, node.Name+"/kubelet")
+			playground(t, "component", "kill", c.Name, node.Name+"/kube-proxy")
+		}
+	}
+	measure("everything restarted at once", "%s", fmt.Sprintf("%d processes of Liqo, 16 of Kubernetes", len(victims)))
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package offload runs offloading on two real clusters, as a user would: the quick start, what becomes of each field of each kind on its
+// way to the provider and back, strategies and mappings of namespaces, kubectl on pods that run elsewhere, input that cannot work, and
+// what is left in the end.
+//
+// It knows what package bed knows. It brings the playground's scenario quick-start up and takes it away. Run it with: make e2e, and
+// one part of it again and again with: go test ./test/offload -v -keep -run 'TestOffload/rows/Service'
+package offload
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/test/bed"
+)
+
+var (
+	keep = flag.Bool("keep", false, "use the clusters that are up, with Liqo installed and peered if it is, and leave them up (for work on these tests)")
+
+	clusters    *bed.Bed
+	rome, milan *bed.Cluster // consumer and provider
+
+	mu    sync.Mutex
+	lines []string // what was measured
+	names []string // of namespaces that were made in rome
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if os.Geteuid() != 0 || testing.Short() {
+		fmt.Println("SKIPPED: these tests make real clusters, for which they must be root and not -short")
+		os.Exit(0)
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var err error
+	if clusters, err = bed.Up("../..", "quick-start", *keep); err == nil {
+		err = clusters.Load("tools")
+	}
+	if err == nil {
+		err = clusters.Load("demo")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	rome, milan = clusters.Clusters[0], clusters.Clusters[1]
+	code := m.Run()
+	fmt.Printf("measured:\n  %s\n", strings.Join(lines, "\n  "))
+	if !*keep {
+		if err := clusters.Down(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}
+
+// measure keeps a line for the end of the run.
+func measure(what, format string, values ...any) {
+	mu.Lock()
+	defer mu.Unlock()
+	lines = append(lines, fmt.Sprintf("%-60s %s", what, fmt.Sprintf(format, values...)))
+}
+
+// TestOffload is all of it on one installation. No part needs what another left: each makes namespaces of its own.
+func TestOffload(t *testing.T) {
+	fresh := map[*bed.Cluster][]string{rome: rome.Everything(t), milan: milan.Everything(t)}
+	installAndPeer(t)
+	bare := map[*bed.Cluster][]string{rome: rome.Everything(t), milan: milan.Everything(t)}
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"quick start", quickStart},
+		{"rows", rows},
+		{"namespaces", namespaces},
+		{"as if local", asIfLocal},
+		{"bad input", badInput},
+		{"status back", statusBack},
+	} {
+		began := time.Now()
+		t.Run(step.name, step.run)
+		measure("step "+step.name, "%.1f s", time.Since(began).Seconds())
+	}
+	t.Run("nothing is left", func(t *testing.T) {
+		emptied(t)
+		for c, before := range bare {
+			nothingNew(t, c, before)
+		}
+	})
+	if *keep {
+		return // what was installed is for the next run
+	}
+	t.Run("nothing is left after uninstallation", func(t *testing.T) {
+		rome.Liqoctl(t, "unpeer", "out-of-band", milan.Name)
+		for _, c := range clusters.Clusters {
+			c.Liqoctl(t, "uninstall", "--purge")
+		}
+		for c, before := range fresh {
+			c.NothingNew(t, before, time.Minute)
+		}
+	})
+}
+
+func installAndPeer(t *testing.T) {
+	t.Helper()
+	node := func() (string, bool) {
+		said := rome.TryKubectl("", "get", "node", "liqo-"+milan.Name, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+		return said.String(), said.Out == "True"
+	}
+	if _, ready := node(); *keep && ready {
+		return
+	}
+	for _, c := range clusters.Clusters {
+		c.Liqoctl(t, "install", "--cluster-name", c.Name)
+	}
+	began := time.Now()
+	rome.Peer(t, milan)
+	bed.Eventually(t, time.Minute, "the virtual node is Ready", node)
+	measure("peer command to virtual node Ready", "%.1f s", time.Since(began).Seconds())
+}

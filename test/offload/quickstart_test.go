@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offload
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/test/bed"
+)
+
+// helloWorld are the two pods and the Service of the documented quick start, of an image that is there.
+const helloWorld = `
+apiVersion: v1
+kind: Pod
+metadata: {name: nginx-local, labels: {app: liqo-demo}}
+spec:
+  terminationGracePeriodSeconds: 1
+  affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: NotIn, values: [virtual-node]}]}]}}}
+  containers:
+  - {name: nginx, image: "playground.local/tools:1", imagePullPolicy: Never, ports: [{containerPort: 80}], command: [sh, -c, "mkdir /www; hostname >/www/index.html; exec busybox httpd -f -p 80 -h /www"]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: nginx-remote, labels: {app: liqo-demo}}
+spec:
+  terminationGracePeriodSeconds: 1
+  affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: In, values: [virtual-node]}]}]}}}
+  containers:
+  - {name: nginx, image: "playground.local/tools:1", imagePullPolicy: Never, ports: [{containerPort: 80}], command: [sh, -c, "mkdir /www; hostname >/www/index.html; exec busybox httpd -f -p 80 -h /www"]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: liqo-demo}
+spec:
+  selector: {app: liqo-demo}
+  ports: [{port: 80, targetPort: 80}]
+`
+
+// quickStart offloads a namespace with two pods as the guide does, looks closer than a reader would, and leaves nothing.
+func quickStart(t *testing.T) {
+	romeBefore, milanBefore := rome.Everything(t), milan.Everything(t)
+	name := newNamespace(t)
+
+	said := rome.Liqoctl(t, "offload", "namespace", name)
+	for _, line := range []string{`Offloading of namespace "` + name + `" correctly enabled`, "Offloading completed successfully"} {
+		if !strings.Contains(said.Out+said.Complain, line) {
+			t.Errorf("it does not say %q: %s", line, said)
+		}
+	}
+	s := space{name, twinOf(t, name)}
+	if line := rome.Kubectl(t, "-n", name, "get", "namespaceoffloadings", "--no-headers"); strings.Join(strings.Fields(line)[:4], " ") != "offloading DefaultName LocalAndRemote Ready" {
+		t.Errorf("kubectl get namespaceoffloadings: %s", line)
+	}
+	if line := milan.Kubectl(t, "get", "namespaces", s.twin, "--no-headers"); !strings.Contains(line, "Active") {
+		t.Errorf("kubectl get namespaces in milan: %s", line)
+	}
+
+	began := time.Now()
+	s.apply(t, helloWorld)
+	s.running(t, "nginx-local", "nginx-remote")
+	measure("quick start: apply to both pods Ready", "%.1f s", time.Since(began).Seconds())
+	table := s.kubectl(t, "get", "pods", "-o", "wide", "--no-headers")
+	for line := range strings.Lines(table) {
+		fields := strings.Fields(line)
+		wantNode := map[string]string{"nginx-local": "rome-", "nginx-remote": "liqo-milan"}[fields[0]]
+		if fields[1] != "1/1" || fields[2] != "Running" || fields[3] != "0" || !strings.HasPrefix(fields[6], wantNode) || !strings.HasPrefix(fields[5], "10.") {
+			t.Errorf("kubectl get pods -o wide: %s", line)
+		}
+	}
+	if line := milan.Kubectl(t, "-n", s.twin, "get", "pods", "--no-headers"); len(strings.Split(line, "\n")) != 1 || !strings.Contains(line, "nginx-remote") || !strings.Contains(line, "Running") {
+		t.Errorf("kubectl get pods in milan: %s", line)
+	}
+	addresses := map[string]string{}
+	for _, pod := range []string{"nginx-local", "nginx-remote"} {
+		addresses[pod] = s.kubectl(t, "get", "pod", pod, "--template={{.status.podIP}}")
+	}
+	t.Run("reached", func(t *testing.T) { reached(t, s, addresses) })
+
+	rome.Liqoctl(t, "unoffload", "namespace", name)
+	if found := object(t, milan, namespaceKind, "", s.twin); found != nil {
+		t.Errorf("the command has ended, but namespace %s is there in milan: %s", s.twin, inJSON(found.Object["status"]))
+	}
+	rome.Kubectl(t, "delete", "namespace", name, "--timeout=60s")
+	nothingNew(t, rome, romeBefore)
+	nothingNew(t, milan, milanBefore)
+}
+
+// seenThere is what milan knows an address of rome by.
+func seenThere(t *testing.T, address string) string {
+	t.Helper()
+	view, err := rome.See(milan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := view.Source(netip.MustParseAddr(address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen.String()
+}
+
+// reached asks both pods by address, and their Service by its address and its names, from both pods and from one that is elsewhere in the cluster.
+func reached(t *testing.T, s space, addresses map[string]string) {
+	other := newNamespace(t)
+	rome.Kubectl(t, "-n", other, "run", "tester", "--image="+bed.ToolsImage, "--image-pull-policy=Never")
+	rome.Kubectl(t, "-n", other, "wait", "--for=condition=Ready", "pod/tester", "--timeout=60s")
+	service := s.kubectl(t, "get", "service", "liqo-demo", "-o", "jsonpath={.spec.clusterIP}")
+	ask := func(t *testing.T, from []string, url string) string {
+		args := append([]string{"-n", from[0], "exec", from[1], "--", "curl", "--fail", "-sS", "--max-time", "5"}, "http://"+url)
+		return strings.TrimSpace(rome.TryKubectl("", args...).Out)
+	}
+	for _, from := range [][]string{{s.name, "nginx-local"}, {s.name, "nginx-remote"}, {other, "tester"}} {
+		t.Run("from "+from[1], func(t *testing.T) {
+			t.Parallel()
+			known := addresses
+			if from[1] == "nginx-remote" { // whoever is in milan knows them by other addresses
+				known = map[string]string{"nginx-local": seenThere(t, addresses["nginx-local"])}
+			}
+			for pod, address := range known {
+				bed.Eventually(t, soon, pod+" answers at "+address, func() (string, bool) {
+					answer := ask(t, from, address)
+					return answer, answer == pod
+				})
+			}
+			urls := []string{"liqo-demo." + s.name}
+			switch from[1] {
+			case "nginx-remote": // its names and addresses are those of where it runs
+				urls = []string{"liqo-demo", "liqo-demo." + s.twin, "liqo-demo." + s.twin + ".svc.cluster.local"}
+			case "nginx-local":
+				urls = append(urls, "liqo-demo", service)
+			}
+			for _, url := range urls {
+				seen := map[string]int{}
+				bed.Eventually(t, soon, "both pods answer at "+url, func() (string, bool) {
+					seen[ask(t, from, url)]++
+					return inJSON(seen), seen["nginx-local"] > 0 && seen["nginx-remote"] > 0
+				})
+			}
+		})
+	}
+}

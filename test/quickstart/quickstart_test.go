@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package quickstart runs what the README's first command runs, hack/quickstart, up and down, and holds it against the guide in
+// examples/quick-start line by line: each command of the guide is run, says what it should, and the shop works across both clusters.
+//
+// It knows what a reader knows: the guide, the output, kubectl. It makes clusters, for which it must be root.
+package quickstart
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/test/bed"
+)
+
+var keep = flag.Bool("keep", false, "leave the quick start up (for work on it)")
+
+// own are commands of the guide that the script puts in another way: what makes clusters and images, what a person types for a look, and the
+// last one for the namespace, which goes with its cluster. The shop's are run by this test.
+var own = regexp.MustCompile(`^(make|for|export|cd|RUN=|\$RUN|echo|kubectl port-forward|kubectl patch|kubectl scale|kubectl delete namespace|liqoctl peer out-of-band milan --auth-url …)`)
+
+// TestQuickStart goes through the guide.
+func TestQuickStart(t *testing.T) {
+	if os.Geteuid() != 0 || testing.Short() {
+		t.Skip("SKIPPED: it makes real clusters, for which it must be root and not -short")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(root, "hack", "quickstart")
+	up := bed.Execute("", "sh", "-c", script+" 2>&1") // as it is read
+	if !*keep {
+		t.Cleanup(func() { bed.Execute("", filepath.Join(root, "bin", "playground"), "down") })
+	}
+	if up.Code != 0 {
+		t.Fatal(up)
+	}
+	t.Logf("from nothing to the shop: %.0f s", up.Took.Seconds())
+	clusters, err := bed.Up(root, "quick-start", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rome, milan := clusters.Clusters[0], clusters.Clusters[1]
+	t.Run("output", func(t *testing.T) { output(t, up.Out) })
+	t.Run("shop", func(t *testing.T) { shop(t, rome, milan) })
+	if *keep {
+		return
+	}
+	down := bed.Execute("", "sh", "-c", script+" down 2>&1")
+	if down.Code != 0 {
+		t.Fatal(down)
+	}
+	t.Logf("down: %.0f s", down.Took.Seconds())
+	t.Run("guide", func(t *testing.T) { guide(t, root, commands(up.Out+down.Out)) })
+	t.Run("nothing is left", func(t *testing.T) { gone(t, clusters) })
+}
+
+// commands are those that a script has printed before it ran them.
+func commands(output string) (all []string) {
+	for line := range strings.Lines(output) {
+		if command, is := strings.CutPrefix(strings.TrimSpace(line), "$ "); is {
+			all = append(all, plain(command))
+		}
+	}
+	return all
+}
+
+// plain is a command without the remark behind it.
+func plain(line string) string {
+	command, _, _ := strings.Cut(line, " #")
+	return strings.TrimSpace(command)
+}
+
+// guide checks that all that a reader is told to type was run, in that order.
+func guide(t *testing.T, root string, ran []string) {
+	text, err := os.ReadFile(filepath.Join(root, "examples", "quick-start", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, at := 0, 0
+	for i, part := range strings.Split(string(text), "```") {
+		if i%2 == 0 || !strings.HasPrefix(part, "sh\n") {
+			continue
+		}
+		for line := range strings.Lines(strings.TrimPrefix(part, "sh\n")) {
+			command := plain(line)
+			if command == "" || own.MatchString(command) {
+				continue
+			}
+			told++
+			next := slices.IndexFunc(ran[at:], func(one string) bool { return alike(one) == alike(command) })
+			if next < 0 {
+				t.Errorf("the guide says %q here, which the script has not run after %q", command, ran[max(at-1, 0)])
+				continue
+			}
+			at += next + 1
+		}
+	}
+	if told < 15 {
+		t.Errorf("the guide has %d commands, which is too few to be it", told)
+	}
+}
+
+// alike leaves out what does not matter for a command: quotes.
+func alike(command string) string { return strings.NewReplacer(`"`, "", `'`, "").Replace(command) }
+
+// output checks what the commands said.
+func output(t *testing.T, text string) {
+	parts := strings.Split(text, "\n$ ")
+	after := func(command string) string {
+		for _, part := range parts {
+			if strings.HasPrefix(part, command) {
+				_, said, _ := strings.Cut(part, "\n")
+				return said
+			}
+		}
+		t.Errorf("%q was not run", command)
+		return ""
+	}
+	for command, wants := range map[string][]string{
+		"kubectl get foreignclusters":               {`milan +OutOfBand +Established +None +Established +Established`},
+		"kubectl get nodes":                         {`liqo-milan +Ready +agent`},
+		"liqoctl offload namespace liqo-demo":       {`Offloading of namespace "liqo-demo" correctly enabled`, `Offloading completed successfully`},
+		"kubectl get pod -n liqo-demo -o wide":      {`nginx-local +1/1 +Running .* rome-`, `nginx-remote +1/1 +Running .* liqo-milan`},
+		"kubectl describe service liqo-demo":        {`Endpoints: +[0-9.]+:80,[0-9.]+:80`},
+		"kubectl run --image=playground.local/tool": {`Server`},
+	} {
+		said := after(command)
+		for _, want := range wants {
+			if !regexp.MustCompile(want).MatchString(said) {
+				t.Errorf("%s: want %q in\n%s", command, want, said)
+			}
+		}
+	}
+	if !strings.Contains(text, "\n200\n") {
+		t.Errorf("the shop's page was not answered with 200:\n%s", text)
+	}
+	if !strings.Contains(text, "It runs. To go on") {
+		t.Errorf("it does not say how to go on:\n%s", text)
+	}
+	if strings.Count(text, "--auth-token [redacted]") != 1 || regexp.MustCompile(`--auth-token +[^\[]`).MatchString(text) {
+		t.Error("the peering's token was printed")
+	}
+}
+
+// service is a line of the shop's table.
+type service struct{ Service, Cluster, Node, Pod, Problem string }
+
+// shop buys something, through a port-forward, while a service is moved from one cluster to the other, and one is taken away.
+func shop(t *testing.T, rome, milan *bed.Cluster) {
+	page := forward(t, rome)
+	table := func() (all map[string]service, err error) {
+		var said struct{ Services []service }
+		body, err := page.get("/api/services")
+		if err == nil {
+			err = json.Unmarshal([]byte(body), &said)
+		}
+		all = map[string]service{}
+		for _, one := range said.Services {
+			all[one.Service] = one
+		}
+		return all, err
+	}
+	until := func(what string, is func(map[string]service) bool) {
+		t.Helper()
+		bed.Eventually(t, time.Minute, what, func() (string, bool) {
+			all, err := table()
+			return fmt.Sprint(all, err), err == nil && len(all) == 8 && is(all)
+		})
+	}
+	well := func(all map[string]service) bool {
+		for _, one := range all {
+			if one.Problem != "" {
+				return false
+			}
+		}
+		return true
+	}
+	until("all eight services answer", well)
+	for where, patch := range map[string]string{milan.Name: toMilan, rome.Name: toRome} {
+		rome.Kubectl(t, "patch", "deployment", "cart", "-n", "liqo-demo", "-p", patch)
+		until("the cart is in "+where, func(all map[string]service) bool { return well(all) && all["cart"].Cluster == where })
+	}
+	until("the page comes from rome", func(all map[string]service) bool { return all["frontend"].Cluster == rome.Name })
+
+	body := page.must("/")
+	product := regexp.MustCompile(`name="product" value="([^"]+)"`).FindStringSubmatch(body)
+	if product == nil {
+		t.Fatalf("no product on the page:\n%s", body)
+	}
+	body = page.post(t, "/cart", url.Values{"product": {product[1]}, "quantity": {"2"}})
+	number := regexp.MustCompile(`name="number" value="([^"]+)"`).FindStringSubmatch(body)
+	if number == nil {
+		t.Fatalf("no order form, although there is something in the cart:\n%s", body)
+	}
+	if body = page.post(t, "/orders", url.Values{"number": {number[1]}}); !strings.Contains(body, "Order "+number[1]) {
+		t.Errorf("the order was not confirmed:\n%s", body)
+	}
+
+	rome.Kubectl(t, "scale", "deployment", "recommendation", "-n", "liqo-demo", "--replicas=0")
+	until("recommendation alone is missing", func(all map[string]service) bool {
+		gone := all["recommendation"].Problem != ""
+		delete(all, "recommendation")
+		return gone && well(all)
+	})
+	rome.Kubectl(t, "scale", "deployment", "recommendation", "-n", "liqo-demo", "--replicas=1")
+	until("recommendation is back", well)
+}
+
+// What forces a Deployment into milan is the guide's; what forces it into rome must not leave it to Kubernetes.
+const (
+	toMilan = `{"spec":{"template":{"spec":{"nodeSelector":{"liqo.io/type":"virtual-node"},"affinity":null}}}}`
+	toRome  = `{"spec":{"template":{"spec":{"nodeSelector":null,"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":` +
+		`{"nodeSelectorTerms":[{"matchExpressions":[{"key":"liqo.io/type","operator":"NotIn","values":["virtual-node"]}]}]}}}}}}}`
+)
+
+// browser reads the shop's page.
+type browser struct {
+	t      *testing.T
+	at     string
+	client *http.Client
+}
+
+// forward starts the guide's port-forward, on a port that is free.
+func forward(t *testing.T, rome *bed.Cluster) browser {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := rome.Command(ctx, "port-forward", "-n", "liqo-demo", "service/frontend-external", ":80")
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // it was ended
+	})
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "Forwarding from 127.0.0.1:") {
+		t.Fatalf("kubectl port-forward says %q", lines.Text())
+	}
+	go func() {
+		for lines.Scan() { // it would wait for its reader
+		}
+	}()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return browser{t, "http://" + strings.Fields(lines.Text())[2], &http.Client{Jar: jar, Timeout: 20 * time.Second}}
+}
+
+func (b browser) get(path string) (string, error) {
+	response, err := b.client.Get(b.at + path)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s\n%s", path, response.Status, body)
+	}
+	return string(body), err
+}
+
+func (b browser) must(path string) string {
+	b.t.Helper()
+	body, err := b.get(path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return body
+}
+
+// post sends a form of the page, and returns the page that follows.
+func (b browser) post(t *testing.T, path string, form url.Values) string {
+	t.Helper()
+	response, err := b.client.PostForm(b.at+path, form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s (%v)\n%s", path, response.Status, err, body)
+	}
+	return string(body)
+}
+
+// gone checks that the machine has nothing of the clusters any more.
+func gone(t *testing.T, clusters *bed.Bed) {
+	if said := clusters.Playground("status"); said.Code == 0 && strings.Contains(said.Out, "rome") {
+		t.Errorf("after the end: %s", said)
+	}
+	left, err := filepath.Glob("/run/netns/lpg-*")
+	if err != nil || len(left) > 0 {
+		t.Errorf("network namespaces are left: %v %v", left, err)
+	}
+	mounts, err := os.ReadFile("/proc/mounts")
+	if err != nil || strings.Contains(string(mounts), "/var/lib/liqo-playground/") {
+		t.Errorf("mounts are left (%v):\n%s", err, mounts)
+	}
+}
