@@ -23,6 +23,7 @@ type cause struct {
 	mend  func(*testing.T) // nil: it ends by itself
 	nodes []string         // of milan, whose containers it ends
 	long  bool             // only in the long run, or if it is named
+	named bool             // only if it is named: it touches more than the clusters
 }
 
 // lasting is how long something is gone: long enough that what depends on it notices, or as long as the targets say.
@@ -79,6 +80,8 @@ func causes() []cause {
 				milan.Kubectl(t, "wait", "node", lost.Name, "--for=condition=Ready", "--timeout=120s")
 			},
 		},
+		jumps("clock jumps forward", 10*time.Minute),
+		jumps("clock jumps back", -10*time.Minute),
 	}
 }
 

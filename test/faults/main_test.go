@@ -103,7 +103,7 @@ func TestFaults(t *testing.T) {
 
 func chosen(c cause) bool {
 	if *only == "" {
-		return *long || !c.long
+		return !c.named && (*long || !c.long)
 	}
 	for part := range strings.SplitSeq(*only, ",") {
 		if strings.Contains(c.name, part) {

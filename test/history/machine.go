@@ -61,7 +61,7 @@ func (m *machine) follow(ctx context.Context) error {
 // boot is when the machine was started: processes tell their beginning in ticks since then.
 func (m *machine) boot() (time.Time, error) {
 	text, err := os.ReadFile(filepath.Join(m.proc, "uptime"))
-	now := time.Now()
+	now := now()
 	if err != nil {
 		return now, err
 	}
@@ -83,7 +83,7 @@ func (m *machine) look(boot time.Time) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
+	now := now()
 	there := map[int]bool{}
 	for _, name := range names {
 		id, err := strconv.Atoi(name)

@@ -103,7 +103,7 @@ type recorder struct {
 func (r *recorder) tell(f Fact) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f.At = time.Now()
+	f.At = now()
 	text, err := json.Marshal(f)
 	if err == nil {
 		_, err = r.to.Write(append(text, '\n'))

@@ -105,7 +105,7 @@ func (s *source) list(ctx context.Context, why string) error {
 			s.tell(Fact{Cluster: s.cluster, Pod: last, Gone: true})
 		}
 	}
-	s.version, s.seen = all.GetResourceVersion(), time.Now()
+	s.version, s.seen = all.GetResourceVersion(), now()
 	return nil
 }
 
@@ -145,7 +145,7 @@ func (s *source) watch(ctx context.Context) error {
 				return err
 			}
 		}
-		s.version, s.seen = object.GetResourceVersion(), time.Now()
+		s.version, s.seen = object.GetResourceVersion(), now()
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 
 // flow is the traffic from a pod of one cluster to one of another.
 type flow struct {
-	kind     string // stream: one connection for all requests; requests: one for each
+	kind     string // stream: one connection for all requests; requests: one for each; beside: the same within a cluster
 	from, to *bed.Node
 }
 
@@ -84,13 +84,35 @@ func (f *flows) start(t *testing.T) {
 			for _, kind := range []string{"stream", "requests"} {
 				f.client(t, inside(t, client), kind, args, targets)
 			}
+			f.beside(t, here, client)
 		}
+	}
+}
+
+// beside is traffic that has nothing to do with the network between clusters: from a pod to those on other nodes of its cluster. When
+// it stands still as well, nobody had a processor.
+func (f *flows) beside(t *testing.T, c *bed.Cluster, client bed.Pod) {
+	t.Helper()
+	targets := map[string]flow{}
+	var args []string
+	for _, server := range serversOf(t, c) {
+		if server.Node != client.Node {
+			args = append(args, server.Node.Name+"="+at(server.Address, bed.EchoPort))
+			targets[server.Node.Name] = flow{from: client.Node, to: server.Node}
+		}
+	}
+	if len(args) > 0 {
+		f.client(t, inside(t, client), "beside", args, targets)
 	}
 }
 
 func (f *flows) client(t *testing.T, from bed.Place, kind string, args []string, targets map[string]flow) {
 	t.Helper()
-	cmd := from.Command(filepath.Join(clusters.Bin, "traffic"), append([]string{kind}, args...)...)
+	how := kind
+	if kind == "beside" {
+		how = "requests"
+	}
+	cmd := from.Command(filepath.Join(clusters.Bin, "traffic"), append([]string{how}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -174,6 +196,20 @@ func (f *flows) since(moment time.Time) (all []gap) {
 		}
 	}
 	return all
+}
+
+// stalled is for how long, between two moments, traffic within a cluster stood still, so that the machine and not the network between
+// clusters is what was waited for.
+func (f *flows) stalled(from, to time.Time, without *bed.Node) (total time.Duration) {
+	gaps := slices.DeleteFunc(f.since(from), func(g gap) bool { return g.flow.kind != "beside" || g.flow.touches(without) })
+	slices.SortFunc(gaps, func(a, b gap) int { return a.from.Compare(b.from) })
+	for _, g := range gaps {
+		begin, end := later(g.from, from), earlier(g.to, to)
+		if end.After(begin) {
+			total, from = total+end.Sub(begin), end // what two of them share counts once
+		}
+	}
+	return total
 }
 
 // wanted is the number of flows of one kind.

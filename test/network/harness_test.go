@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -77,6 +78,34 @@ func TestHarness(t *testing.T) {
 		}
 		if lost := f.state()[flow{"requests", client.Node, beta.Nodes[0]}].Lost; lost < 3 {
 			t.Errorf("%d requests are told to be lost", lost)
+		}
+	})
+	t.Run("stalls", func(t *testing.T) {
+		f := &flows{now: map[flow]tally{}, sources: map[*exec.Cmd]*bed.Node{}}
+		t.Cleanup(f.stop)
+		f.beside(t, alpha, client)
+		which := flow{"beside", client.Node, server.Node}
+		answered := func() (string, bool) {
+			return f.state()[which].Why, f.state()[which].Sent > 0 && time.Since(f.state()[which].Answered) < 1500*time.Millisecond
+		}
+		bed.Eventually(t, 10*time.Second, "the client is answered", answered)
+		number, err := server.Process("traffic")
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := syscall.Kill(number, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * time.Second)
+		if err := syscall.Kill(number, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		bed.Eventually(t, 10*time.Second, "the end of the gap is told", func() (string, bool) { return "", len(f.since(began)) > 0 })
+		whole := f.stalled(began, time.Now(), nil)
+		half := f.stalled(began.Add(time.Second), time.Now(), nil)
+		if whole < 1500*time.Millisecond || whole > 4*time.Second || half > whole-800*time.Millisecond || f.stalled(began, time.Now(), server.Node) != 0 {
+			t.Errorf("it stood still for 2 s, and %v are seen, %v of them after the first second; %v without its node", whole, half, f.stalled(began, time.Now(), server.Node))
 		}
 	})
 	t.Run("bare WireGuard", func(t *testing.T) {

@@ -33,6 +33,10 @@ const (
 	remembered = 64
 	// late is when a probe counts as lost in the statistics.
 	late = time.Second
+	// mostLate is the longest that a silence is suffered because replies were late before, forgetLate the share of it that is
+	// forgotten with each reply on time.
+	mostLate   = 500 * time.Millisecond
+	forgetLate = 256
 	// byChance: a silence is in doubt as long as losing so many probes in a row by chance alone is likelier than this.
 	byChance = 1e-6
 	// mostLoss and mostPatience bound what that asks for.
@@ -57,7 +61,11 @@ type leg struct {
 	sequence uint64
 	// upFrom is the reply that made it Up, heard the newest one.
 	upFrom, heard uint64
-	probes        [remembered]probed
+	// roundTrip is the smoothed mean, late how much more than that a reply has taken lately.
+	roundTrip, late time.Duration
+	// steady is since when replies have come without a pause.
+	steady time.Time
+	probes [remembered]probed
 }
 
 type probed struct {
@@ -70,8 +78,9 @@ type probed struct {
 // Stand is how a leg stands.
 type Stand struct {
 	State State
-	// Last is when a reply arrived; zero for never.
-	Last time.Time
+	// Last is when a reply arrived, Echoed when the newest probe left that was answered; zero for never. Steady is since when replies
+	// have come without a pause.
+	Last, Echoed, Steady time.Time
 	// Lost is the share of lost probes among the last ones; RoundTrip the mean of those that came back.
 	Lost      float64
 	RoundTrip time.Duration
@@ -118,7 +127,19 @@ func (l *leg) deadline() time.Time {
 	return time.Time{}
 }
 
-func (l *leg) silence() time.Duration { return lostIntervals*l.pace.Up + slack }
+// silence is how long no reply may come: longer where replies were late before, be it because of the way or of a busy machine at its end.
+func (l *leg) silence() time.Duration {
+	return lostIntervals*l.pace.Up + slack + min(l.late, mostLate)
+}
+
+// timed takes into account how long a reply took, the present mean of which it is compared with.
+func (l *leg) timed(took time.Duration) {
+	if l.roundTrip == 0 {
+		l.roundTrip = took
+	}
+	l.late = max(l.late-l.late/forgetLate, took-l.roundTrip)
+	l.roundTrip += (took - l.roundTrip) / 8
+}
 
 // send gives the sequence number of a probe that leaves now.
 func (l *leg) send(now time.Time) uint64 {
@@ -135,11 +156,15 @@ func (l *leg) hear(now time.Time, sequence uint64) bool {
 		return false // made up, too old, or twice
 	}
 	probe.took = max(now.Sub(probe.sent), 1)
+	l.timed(probe.took)
 	if probe.sent.After(l.echoed) {
 		l.echoed = probe.sent
 	}
 	if l.last.IsZero() || now.Sub(l.last) > l.silence() {
 		l.row = 0
+	}
+	if now.Sub(l.last) > l.pace.Up*3/2+slack {
+		l.steady = now
 	}
 	l.row, l.last, l.heard = l.row+1, now, max(l.heard, sequence)
 	if l.state == Up || l.row < inRow {
@@ -174,7 +199,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 func (l *leg) stand(now time.Time) Stand {
-	stand := Stand{State: l.state, Last: l.last}
+	stand := Stand{State: l.state, Last: l.last, Echoed: l.echoed, Steady: l.steady}
 	var judged, lost, back int
 	var sum time.Duration
 	for _, probe := range l.probes {

@@ -16,6 +16,7 @@ type way struct {
 	now     time.Time
 	answers func(at time.Duration) bool
 	takes   time.Duration
+	late    func(at time.Duration) time.Duration // instead of takes, if replies take now this long and now that
 	flying  []flying
 	changes []change
 }
@@ -41,7 +42,11 @@ func (w *way) run(until time.Duration) {
 		if !w.leg.due(w.now).After(w.now) {
 			sequence := w.leg.send(w.now)
 			if w.answers(w.now.Sub(start)) {
-				w.flying = append(w.flying, flying{sequence, w.now.Add(w.takes)})
+				takes := w.takes
+				if w.late != nil {
+					takes = w.late(w.now.Sub(start))
+				}
+				w.flying = append(w.flying, flying{sequence, w.now.Add(takes)})
 			}
 		}
 		if w.leg.state != before {
@@ -197,25 +202,104 @@ func TestLegExcusesOwnStall(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	up, down := Stand{State: Up, Echoed: at(1000), Last: at(1001)}, Stand{State: Down, Echoed: at(850), Last: at(851)}
 	for name, test := range map[string]struct {
 		present int
 		lanes   []int
-		states  map[int]State
+		stands  map[int]Stand
 		want    int
+		unclear bool
 	}{
-		"sticky, though a lower one is up": {1, []int{0, 1}, map[int]State{0: Up, 1: Up}, 1},
-		"leaves what is down":              {0, []int{0, 1}, map[int]State{0: Down, 1: Up}, 1},
-		"stays if nothing is better":       {0, []int{0, 1}, map[int]State{0: Down, 1: Down}, 0},
-		"not to an unknown one":            {0, []int{0, 1}, map[int]State{0: Down}, 0},
-		"unknown is not down":              {0, []int{0, 1}, map[int]State{1: Up}, 0},
-		"no fail-back":                     {2, []int{0, 1, 2}, map[int]State{0: Up, 1: Up, 2: Unknown}, 2},
-		"present one is gone":              {1, []int{0, 2}, map[int]State{2: Up}, 2},
-		"present one is gone, none is up":  {1, []int{0, 2}, nil, 0},
-		"no lanes":                         {1, nil, nil, 1},
+		"sticky, though a lower one is up":   {present: 1, lanes: []int{0, 1}, stands: map[int]Stand{0: up, 1: up}, want: 1},
+		"leaves what is down":                {present: 0, lanes: []int{0, 1}, stands: map[int]Stand{0: down, 1: up}, want: 1},
+		"leaves what never answered":         {present: 0, lanes: []int{0, 1}, stands: map[int]Stand{0: {State: Down}, 1: up}, want: 1},
+		"stays if nothing is better":         {present: 0, lanes: []int{0, 1}, stands: map[int]Stand{0: down, 1: down}},
+		"both were silent":                   {present: 0, lanes: []int{0, 1}, stands: map[int]Stand{0: down, 1: {State: Up, Echoed: at(900), Last: at(901)}}, unclear: true},
+		"its pause is over just now":         {present: 0, lanes: []int{0, 1}, stands: map[int]Stand{0: down, 1: {State: Up, Echoed: at(1000), Last: at(1001), Steady: at(990)}}, unclear: true},
+		"one of the others is surely better": {present: 0, lanes: []int{0, 1, 2}, stands: map[int]Stand{0: down, 1: {State: Up, Echoed: at(900), Last: at(901)}, 2: up}, want: 2},
+		"not to an unknown one":              {present: 0, lanes: []int{0, 1}, stands: map[int]Stand{0: down}},
+		"unknown is not down":                {present: 0, lanes: []int{0, 1}, stands: map[int]Stand{1: up}},
+		"no fail-back":                       {present: 2, lanes: []int{0, 1, 2}, stands: map[int]Stand{0: up, 1: up, 2: {}}, want: 2},
+		"present one is gone":                {present: 1, lanes: []int{0, 2}, stands: map[int]Stand{1: up, 2: up}, want: 2},
+		"present one is gone, none is up":    {present: 1, lanes: []int{0, 2}, want: 0},
+		"no lanes":                           {present: 1, want: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Choose(test.present, test.lanes, func(lane int) State { return test.states[lane] }); got != test.want {
-				t.Errorf("lane %d, want %d", got, test.want)
+			got, clear := Choose(test.present, test.lanes, func(lane int) Stand { return test.stands[lane] })
+			if got != test.want || clear == test.unclear {
+				t.Errorf("lane %d, clear %v, want %d, %v", got, clear, test.want, !test.unclear)
+			}
+		})
+	}
+}
+
+// Two lanes end on a machine that has no time for them now and then: both answer late, and neither is better. What really fails is left soon.
+func TestChooseOnBusyMachine(t *testing.T) {
+	const ms = time.Millisecond
+	for name, test := range map[string]struct {
+		pause, every time.Duration // how long nobody is answered, and how often that happens
+		apart        bool          // each lane has pauses of its own
+		most         int           // moves in a minute
+	}{
+		"short pauses":            {250 * ms, 2 * time.Second, false, 0},
+		"long pauses":             {900 * ms, 3 * time.Second, false, 0},
+		"pauses of each gateway":  {250 * ms, time.Second, true, 3},
+		"longer ones of each":     {400 * ms, 2 * time.Second, true, 10},
+		"nothing but what is due": {0, time.Hour, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			random := rand.New(rand.NewSource(1))
+			pauses := func() func(at time.Duration) time.Duration {
+				var begin, end time.Duration
+				return func(at time.Duration) time.Duration { // until when nobody answers
+					if at >= end {
+						begin = at + time.Duration(random.Int63n(int64(test.every)))
+						end = begin + time.Duration(float64(test.pause)*(0.5+random.Float64()))
+					}
+					if at >= begin {
+						return end - at
+					}
+					return 0
+				}
+			}
+			common := pauses()
+			var ways [2]*way
+			for i := range ways {
+				own := common
+				if test.apart {
+					own = pauses()
+				}
+				ways[i] = &way{leg: newLeg(start, Pace{Up: 50 * ms, Other: 50 * ms}), now: start}
+				ways[i].answers = func(time.Duration) bool { return true }
+				ways[i].late = func(at time.Duration) time.Duration { return own(at) + time.Duration(1+random.Intn(8))*ms }
+			}
+			lane, moves := 0, 0
+			step := func(at time.Duration) {
+				for _, w := range ways {
+					w.run(at)
+				}
+				next, _ := Choose(lane, []int{0, 1}, func(lane int) Stand { return ways[lane].leg.stand(ways[lane].now) })
+				if next != lane {
+					lane, moves = next, moves+1
+				}
+			}
+			at := time.Second
+			for ; at < time.Minute; at += 5 * ms {
+				step(at)
+			}
+			if moves > test.most {
+				t.Errorf("%d moves, want at most %d", moves, test.most)
+			}
+			dead, before := at, lane
+			ways[lane].answers = func(time.Duration) bool { return false }
+			for lane == before && at < dead+5*time.Second {
+				at += 5 * ms
+				step(at)
+			}
+			t.Logf("%d moves; a lane that fails is left after %v", moves, at-dead)
+			if worst := 250*ms + mostLate + test.pause*3/2; at-dead > worst {
+				t.Errorf("a lane that fails is left after %v, want at most %v", at-dead, worst)
 			}
 		})
 	}

@@ -98,7 +98,7 @@ func (r *Route) Alive() bool { return r.loop.Alive() }
 func (r *Route) Plan(snapshot plan.Snapshot) (plan.HostState, error) { return plan.ForNode(snapshot) }
 
 // Look makes a snapshot of what is listed and probed.
-func (r *Route) Look(ctx context.Context, _ time.Time) agent.Look {
+func (r *Route) Look(ctx context.Context, now time.Time) agent.Look {
 	objects, known, err := r.caches.Objects(ctx)
 	if !known {
 		return agent.Look{Err: err}
@@ -123,7 +123,9 @@ func (r *Route) Look(ctx context.Context, _ time.Time) agent.Look {
 	if err := r.recall(s); err != nil {
 		return agent.Look{Err: errors.Join(look.Err, err)}
 	}
-	r.choose(s)
+	if clear := r.choose(s); !clear {
+		look.Again = now.Add(probe.Undecided)
+	}
 	look.Snapshot = *s
 	return look
 }
@@ -189,19 +191,23 @@ func lanes(s *plan.Snapshot, peer plan.Peer) (both []int) {
 	return both
 }
 
-// choose says which lane leads to each peer.
-func (r *Route) choose(s *plan.Snapshot) {
+// choose says which lane leads to each peer, and whether that is clear of all.
+func (r *Route) choose(s *plan.Snapshot) (clear bool) {
+	clear = true
 	results, kept := r.prober.Results(), make(map[string]int, len(s.Peers))
 	for i := range s.Peers {
 		peer := &s.Peers[i]
 		present, known := r.chosen[peer.ClusterID]
-		peer.Lane = probe.Choose(present, lanes(s, *peer), func(lane int) probe.State { return results[target(*peer, lane)].State })
+		var sure bool
+		peer.Lane, sure = probe.Choose(present, lanes(s, *peer), func(lane int) probe.Stand { return results[target(*peer, lane)].Stand })
+		clear = clear && sure
 		if known && peer.Lane != present {
 			r.o.Log.Info("another lane is used", "peer", peer.ClusterID, "lane", peer.Lane, "before", present)
 		}
 		kept[peer.ClusterID] = peer.Lane
 	}
 	r.chosen = kept
+	return clear
 }
 
 func target(peer plan.Peer, lane int) probe.Target {
