@@ -141,6 +141,8 @@ const (
 	// TokenPodUID and TokenExpiration are on the Secret with the tokens of a pod: its UID here, and when the first token ends.
 	TokenPodUID     = "virtualkubelet.liqo.io/service-account-for-pod-uid"
 	TokenExpiration = "virtualkubelet.liqo.io/service-account-expiration"
+	// TokenLifetime is for how many seconds the token with the shortest life was given, which may be less than was asked for.
+	TokenLifetime = "virtualkubelet.liqo.io/service-account-lifetime"
 )
 
 // TaintVirtualNode keeps pods that are not offloaded away from virtual nodes; value "true", effect NoExecute.
@@ -172,8 +174,8 @@ const (
 	OwnerGrant          = "liqo-grant"
 	OwnerVirtualNode    = "liqo-virtualnode"
 	OwnerVirtualKubelet = "liqo-virtual-kubelet"
-	OwnerShadowPod      = "liqo-shadow-pod"
-	OwnerShadowSlice    = "liqo-shadow-endpointslice"
+	OwnerShadowPod      = "shadow-pod"
+	OwnerShadowSlice    = "shadow-endpointslice-controller"
 	OwnerReflection     = "reflection.liqo.io"
 	OwnerNetwork        = "liqo-network"
 	OwnerOffloading     = "liqo-namespaceoffloading"

@@ -232,7 +232,7 @@ func followOffloading(ctx context.Context, c client.WithWatch, o OffloadOptions,
 	last := wish
 	err := Follow(ctx, c, &offloadingv1alpha1.NamespaceOffloadingList{}, func(all []offloadingv1alpha1.NamespaceOffloading) (bool, error) {
 		if len(all) == 0 || all[0].UID != wish.UID {
-			return false, fmt.Errorf("the NamespaceOffloading of %q was deleted meanwhile", o.Namespace)
+			return false, fmt.Errorf("the NamespaceOffloading of %q was deleted meanwhile; run the command again", o.Namespace)
 		}
 		last = &all[0]
 		if last.Status.ObservedGeneration < wish.Generation {

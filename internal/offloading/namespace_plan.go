@@ -265,7 +265,7 @@ func (t *twin) decide(p place, room int) {
 	case !p.owns(t.live):
 		no(fmt.Sprintf("namespace %s exists at the provider and was not made for this cluster; ask for its removal there, or unoffload and use another mapping strategy", t.remote))
 	case t.live.Annotations[labels.OriginalName] != t.local:
-		no(fmt.Sprintf("namespace %s stands for namespace %.63s of this cluster", t.remote, t.live.Annotations[labels.OriginalName]))
+		no(fmt.Sprintf("namespace %s stands for namespace %.63s of this cluster; unoffload one of the two", t.remote, t.live.Annotations[labels.OriginalName]))
 	case t.live.DeletionTimestamp != nil:
 		t.answer.Phase = vkv1alpha1.MappingTerminating
 		t.answer.Message = "it is being deleted at the provider, and is made again when it is gone"

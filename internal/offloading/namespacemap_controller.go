@@ -5,6 +5,7 @@ package offloading
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +30,7 @@ import (
 
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=namespacemaps,verbs=get;list;watch
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=virtualkubelet.liqo.io,resources=namespacemaps,verbs=create;patch;delete
-// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=list;watch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch
 // +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
@@ -117,7 +118,11 @@ func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		WithLabels(map[string]string{
 			labels.Replication: "true", labels.RemoteID: p.id, labels.RemoteClusterID: p.id, labels.ClusterID: p.id, labels.AppPartOf: labels.PartOf,
 		})
-	if wanted, without := mapping(all.Items, p); len(wanted) > 0 {
+	wanted, without := mapping(all.Items, p)
+	if err := r.confirm(ctx, p, all.Items, wanted); err != nil {
+		return reconcile.Result{}, err
+	}
+	if len(wanted) > 0 {
 		// In one write, so that nobody ever sees the one without the other.
 		intent.WithSpec(vkapply.NamespaceMapSpec().WithDesiredMapping(wanted).WithWithoutAPIServer(without...))
 	}
@@ -129,6 +134,31 @@ func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		return reconcile.Result{}, nil // its end, or another map, brings us back
 	}
 	return reconcile.Result{}, err
+}
+
+// confirm asks the API server about each entry that would be taken from the map: the provider deletes the twin, with all that runs in it, and a
+// cache that has just been filled may know less than was known before.
+func (r *mapReconciler) confirm(ctx context.Context, p *provider, cached []offloadingv1alpha1.NamespaceOffloading, wanted map[string]string) error {
+	if p.namespaces == nil {
+		return nil
+	}
+	for namespace := range p.namespaces.Spec.DesiredMapping {
+		if _, stays := wanted[namespace]; stays {
+			continue
+		}
+		var now offloadingv1alpha1.NamespaceOffloading
+		err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: offloadingv1alpha1.NamespaceOffloadingName}, &now)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("is namespace %s still offloaded: %w", namespace, err)
+		}
+		known := slices.ContainsFunc(cached, func(one offloadingv1alpha1.NamespaceOffloading) bool {
+			return one.UID == now.UID && one.ResourceVersion == now.ResourceVersion
+		})
+		if err == nil && now.DeletionTimestamp == nil && !known {
+			return fmt.Errorf("namespace %s is offloaded in another way than the cache says, which is asked again", namespace)
+		}
+	}
+	return nil
 }
 
 // end deletes the map of a provider whose virtual node is gone. That the cache knows of no node proves nothing.

@@ -101,7 +101,7 @@ func readyCondition(namespace, name string, p *provider, required bool) *offload
 	default:
 		is.Reason, is.Message = offloadingv1alpha1.ReasonCreationLoopBackOff, said.Message
 		if is.Message == "" {
-			is.Message = "the remote cluster cannot make namespace " + name + " and does not say why"
+			is.Message = "the remote cluster cannot make namespace " + name + " and does not say why; there, look at: kubectl -n liqo logs deployment/liqo-controller-manager"
 		}
 	}
 	return is

@@ -3,8 +3,10 @@
 package offloading_test
 
 import (
+	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -45,6 +47,9 @@ type shadowBed struct {
 	admin  *rest.Config
 	// writes counts what the controllers sent to be written, but for events.
 	writes atomic.Int32
+	// asked counts their questions for one wish of endpoints. held keeps news of such wishes from them as long as it is locked.
+	asked atomic.Int32
+	held  sync.RWMutex
 	// inTwins is what the controllers may do in twins.
 	inTwins []rbacv1.PolicyRule
 }
@@ -86,7 +91,15 @@ func (b *shadowBed) run() (stop func()) {
 			if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/events") {
 				b.writes.Add(1)
 			}
-			return next.RoundTrip(request)
+			_, name, wishes := strings.Cut(request.URL.Path, "/shadowendpointslices")
+			if name != "" && request.Method == http.MethodGet {
+				b.asked.Add(1)
+			}
+			response, err := next.RoundTrip(request)
+			if err == nil && wishes && request.URL.Query().Has("watch") {
+				response.Body = late{response.Body, &b.held}
+			}
+			return response, err
 		})
 	})
 	ours := klabels.SelectorFromSet(klabels.Set{labels.ManagedBy: labels.ManagedByShadowEndpointSlice})
@@ -99,6 +112,19 @@ func (b *shadowBed) run() (stop func()) {
 	b.Must(offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{Twins: twins, Level: shadow.Baseline, Workers: 10}))
 	b.Must(offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{Twins: twins, InternalNetwork: true, Workers: 10}))
 	return kubetest.Start(b.T, "manager", mgr.Start)
+}
+
+// late does not hand on what it has read as long as held is locked.
+type late struct {
+	io.ReadCloser
+	held *sync.RWMutex
+}
+
+func (l late) Read(into []byte) (int, error) {
+	n, err := l.ReadCloser.Read(into)
+	l.held.RLock()
+	defer l.held.RUnlock()
+	return n, err
 }
 
 func (b *shadowBed) there(object client.Object) bool {

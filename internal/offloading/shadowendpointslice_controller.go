@@ -45,6 +45,8 @@ const (
 	reasonFailedApply      = "FailedApply"
 )
 
+var endpointSlice = discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
+
 // ShadowEndpointSliceOptions is what the controller needs to know.
 type ShadowEndpointSliceOptions struct {
 	Twins *TwinPeers
@@ -185,6 +187,14 @@ func (r *shadowSlices) Reconcile(ctx context.Context, request reconcile.Request)
 			return reconcile.Result{}, r.outlived(ctx, slice, owner.UID)
 		}
 	}
+	if slice == nil && r.own.Remembers(endpointSlice, request.NamespacedName) {
+		switch gone, err := r.withdrawn(ctx, &wish); {
+		case err != nil:
+			return reconcile.Result{}, err
+		case gone:
+			return reconcile.Result{}, nil // the cache is behind, and its news wake us
+		}
+	}
 	intent, disbelief := shadow.EndpointSlice(&wish, origin)
 	if disbelief != "" {
 		r.events.warn(&wish, reasonForeignAddresses, "Apply", "%.1000s", disbelief)
@@ -245,6 +255,16 @@ func (r *shadowSlices) slice(ctx context.Context, key types.NamespacedName) (*di
 		return nil, fmt.Errorf("look for endpoint slice %s: %w", key, err)
 	}
 	return slice, nil
+}
+
+// withdrawn says whether a wish is gone, asked now: the garbage collector may have taken its slice before the cache hears of it.
+func (r *shadowSlices) withdrawn(ctx context.Context, wish *vkv1alpha1.ShadowEndpointSlice) (bool, error) {
+	var now vkv1alpha1.ShadowEndpointSlice
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(wish), &now)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("look for shadow endpoint slice %s/%s: %w", wish.Namespace, wish.Name, err)
+	}
+	return err != nil || now.UID != wish.UID || now.DeletionTimestamp != nil, nil
 }
 
 // outlived deletes the slice of an earlier wish of the same name, once the API server says that that one is gone. Without an owner, none may

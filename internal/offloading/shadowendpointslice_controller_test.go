@@ -123,6 +123,21 @@ func TestShadowEndpointSlice(t *testing.T) {
 	b.Must(b.Delete(t.Context(), slice))
 	slice = b.shows("web-1", true, "10.1.0.5")
 
+	// The news of a slice that has gone with its wish may be faster than that of the wish: it is not made again.
+	both := b.sliceWish("both", "10.1.0.9")
+	gone := b.shows("both", true, "10.1.0.9")
+	b.held.Lock()
+	writes, questions := b.writes.Load(), b.asked.Load()
+	b.Must(b.Delete(t.Context(), both))
+	b.Must(b.Delete(t.Context(), gone))
+	b.Until("it is asked whether the wish is there", func() bool { return b.asked.Load() > questions || b.writes.Load() > writes })
+	b.held.Unlock()
+	b.sliceWish("both-2", "10.1.0.9")
+	b.shows("both-2", true, "10.1.0.9")
+	if got := b.writes.Load() - writes; got != 1 || b.there(gone) {
+		t.Errorf("%d writes, want that of the next slice; the one that is gone is there again: %v", got, b.there(gone))
+	}
+
 	// Another wish of the same name, while nobody looks.
 	stop()
 	b.Must(b.Delete(t.Context(), s))

@@ -168,11 +168,24 @@ func TestTwins(t *testing.T) {
 	wish = b.copyOf("milan-1", map[string]string{"shop": "shop-paris"})
 	b.answers(wish, map[string]string{"shop": accepted})
 	stop()
+	// One of its pods may take as long as it likes to end.
+	endless := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-paris", Name: "endless", Labels: map[string]string{labels.ManagedBy: labels.ManagedByShadowPod}},
+		Spec: corev1.PodSpec{
+			NodeName: "n", TerminationGracePeriodSeconds: new(int64(1_000_000_000)), AutomountServiceAccountToken: new(false),
+			Containers: []corev1.Container{{Name: "c", Image: "i"}},
+		},
+	}
+	b.Make(endless)
 	b.Edit(wish, func() { wish.Finalizers = nil })
 	b.Must(b.Delete(t.Context(), wish))
 	b.Must(b.Delete(t.Context(), space(guest)))
 	b.bury(guest)
 	b.host()
+	b.Until("it ends soon", func() bool {
+		b.Read(endless)
+		return endless.DeletionTimestamp != nil && *endless.DeletionGracePeriodSeconds == lastSeconds
+	})
 	b.bury("shop-paris")
 }
 

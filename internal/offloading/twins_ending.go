@@ -71,6 +71,39 @@ func (r *twinReconciler) orphans(ctx context.Context, tenant string) error {
 		if err := r.delete(ctx, p, one); err != nil {
 			return err
 		}
+		if err := r.hurry(ctx, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastSeconds is how long pods may take to end whose cluster is no peer any more.
+const lastSeconds = 120
+
+// hurry ends the pods of a twin that is being deleted within lastSeconds: how long they may take was said by a cluster that may not like to go.
+func (r *twinReconciler) hurry(ctx context.Context, twin *corev1.Namespace) error {
+	var all corev1.PodList
+	// The cache keeps less of pods.
+	if err := r.live.List(ctx, &all, client.InNamespace(twin.Name), client.MatchingLabels{labels.ManagedBy: labels.ManagedByShadowPod}); err != nil {
+		return fmt.Errorf("list pods in %s: %w", twin.Name, err)
+	}
+	for i := range all.Items {
+		pod := &all.Items[i]
+		grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
+		switch {
+		case pod.DeletionGracePeriodSeconds != nil:
+			grace = *pod.DeletionGracePeriodSeconds
+		case pod.Spec.TerminationGracePeriodSeconds != nil:
+			grace = *pod.Spec.TerminationGracePeriodSeconds
+		}
+		if grace <= lastSeconds {
+			continue // it ends with its namespace
+		}
+		err := r.client.Delete(ctx, pod, client.GracePeriodSeconds(lastSeconds), client.Preconditions{UID: &pod.UID})
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
 	}
 	return nil
 }

@@ -6,7 +6,8 @@
 //
 // It knows what package bed knows. What happened is recorded and checked by command history, so that a test that looks away sees it, too. It
 // brings the playground's scenario quick-start up and takes it away. Run it with: make faults e2e, or alone, with all causes at
-// their full length: go test ./test/faults -v -long -timeout 90m
+// their full length: go test ./test/faults -v -long -timeout 90m. Jumps of the clock must be named, as they are the whole machine's:
+// -causes "clock jumps"
 package faults
 
 import (
@@ -24,7 +25,7 @@ import (
 
 var (
 	keep = flag.Bool("keep", false, "use the clusters that are up, and leave them up (for work on these tests)")
-	long = flag.Bool("long", false, "all causes, as long as the targets say")
+	long = flag.Bool("long", false, "all causes that touch nothing but the clusters, as long as the targets say")
 	only = flag.String("causes", "", "comma separated parts of names of causes; empty: those that are quick, or all with -long")
 	each = flag.Int("each", 20, "pods of each of ten Deployments and Jobs; fewer, if other work shares the machine, prove less")
 	kept = flag.String("history", "", "file that keeps the history; empty: a temporary one")

@@ -45,6 +45,10 @@ func badPods(t *testing.T) {
 	s.running(t, "host-network")
 	s.told(t, "Pod", "host-network", "Warning", "ReflectionIncomplete", "hostNetwork")
 	s.becomes(t, podKind, "host-network", "spec: {hostNetwork: null, containers: [{ports: [{hostPort: null}]}]}")
+	s.apply(t, odd("host-processes", "", "hostPID: true\n  hostIPC: true", ""))
+	s.running(t, "host-processes")
+	s.told(t, "Pod", "host-processes", "Warning", "ReflectionIncomplete", "hostPID", "hostIPC")
+	s.becomes(t, podKind, "host-processes", "spec: {hostPID: null, hostIPC: null}")
 
 	for name, one := range map[string]struct {
 		manifest string

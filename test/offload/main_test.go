@@ -86,6 +86,7 @@ func TestOffload(t *testing.T) {
 		{"as if local", asIfLocal},
 		{"bad input", badInput},
 		{"status back", statusBack},
+		{"settings", settings},
 	} {
 		began := time.Now()
 		t.Run(step.name, step.run)

@@ -371,14 +371,19 @@ func unoffloadRefuses(t *testing.T) {
 	s.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}")
 	s.becomes(t, configMapKind, "c", "{}")
 	s.milan(t, "create", "configmap", "precious", "--from-literal=k=v")
+	if said := milan.TryKubectl("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}",
+		"-n", s.twin, "apply", "-f", "-"); said.Code != 0 {
+		t.Fatal(said)
+	}
 	for _, args := range [][]string{{"unoffload", "namespace", s.name}, {"offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=nobody"}} {
 		said := rome.TryLiqoctl(args...)
-		if said.Code == 0 || !strings.Contains(said.Complain, "ConfigMap precious") || !strings.Contains(said.Complain, "--force") {
+		if said.Code == 0 || !strings.Contains(said.Complain, "ConfigMap precious") || !strings.Contains(said.Complain, "PersistentVolumeClaim data") || !strings.Contains(said.Complain, "--force") {
 			t.Errorf("it is asked to destroy what it did not make, and says: %s", said)
 		}
 	}
 	s.shows(t, offloadingKind, "offloading", "{status: {offloadingPhase: Ready, observedGeneration: 1}, metadata: {generation: 1, deletionTimestamp: null}}")
 	s.milan(t, "get", "configmap", "precious", "c")
+	s.milan(t, "get", "persistentvolumeclaim", "data")
 	rome.Liqoctl(t, "unoffload", "namespace", s.name, "--force")
 	if found := object(t, milan, namespaceKind, "", s.twin); found != nil {
 		t.Errorf("the command has ended, but namespace %s is there in milan", s.twin)

@@ -27,6 +27,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/kube/version"
 )
@@ -37,10 +38,13 @@ import (
 
 const (
 	qps, burst = 100, 200
-	// ownerPrefix is what the names of our field owners begin with.
+	// ownerPrefix is what the names of most of our field owners begin with.
 	ownerPrefix = "liqo"
 	nowhere     = "0"
 )
+
+// otherOwners of ours are called as they are documented.
+var otherOwners = []string{labels.OwnerShadowPod, labels.OwnerShadowSlice, labels.OwnerReflection}
 
 // The lease of a leader that died is free after leaseDuration; one that ends in peace gives it back.
 const (
@@ -170,7 +174,7 @@ func Trim(in any) (any, error) {
 			object.SetAnnotations(kept)
 		}
 	}
-	return ssa.Owned(func(owner string) bool { return strings.HasPrefix(owner, ownerPrefix) })(in)
+	return ssa.Owned(func(owner string) bool { return strings.HasPrefix(owner, ownerPrefix) || slices.Contains(otherOwners, owner) })(in)
 }
 
 func addChecks(made manager.Manager, o Options) error {

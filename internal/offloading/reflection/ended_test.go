@@ -8,11 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // TestEndedAndGone: a pod that is to run once has ended, and somebody took its wish away before that was told here. It does not run again.
@@ -44,6 +46,20 @@ func TestEndedAndGone(t *testing.T) {
 	b.quiet()
 	if b.exists(b.away, &vkv1alpha1.ShadowPod{ObjectMeta: named(twin, "once")}) || player.times(pod) != 1 {
 		t.Errorf("it runs again, made %d times", player.times(pod))
+	}
+}
+
+// TestTokensOfShortLife: an API server may give tokens a shorter life than was asked for.
+func TestTokensOfShortLife(t *testing.T) {
+	requests := []project.TokenRequest{{ExpirationSeconds: 86400}}
+	secret := &metav1.PartialObjectMetadata{}
+	secret.Annotations = map[string]string{labels.TokenExpiration: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), labels.TokenLifetime: "3600"}
+	if wait := left(secret, requests); wait < 47*time.Minute || wait > 49*time.Minute {
+		t.Errorf("tokens that live for an hour are replaced after %v", wait)
+	}
+	delete(secret.Annotations, labels.TokenLifetime) // one of before
+	if wait := left(secret, requests); wait > 0 {
+		t.Errorf("it is not known how long they live, and they stay for %v", wait)
 	}
 }
 

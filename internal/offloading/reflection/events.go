@@ -33,6 +33,7 @@ import (
 // Reasons of our events.
 const (
 	reasonFailed      = "FailedReflection"
+	reasonNotDeleted  = "FailedDeletion"
 	reasonTokenFailed = "FailedSATokensReflection"
 	reasonLost        = "ReflectionIncomplete"
 )

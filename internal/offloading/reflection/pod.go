@@ -54,6 +54,8 @@ type memory struct {
 	// version of the local pod that our last write made, and when that was.
 	version string
 	told    time.Time
+	// tokens is when its tokens were issued last.
+	tokens time.Time
 	// news is since when there is something to tell that can wait.
 	news time.Time
 }

@@ -44,6 +44,9 @@ func (p *pods) send(ctx context.Context, key types.NamespacedName) (time.Duratio
 	case ours && (local == nil || local.DeletionTimestamp != nil || shadow.Annotations[labels.Fence] != string(local.UID)):
 		// In the foreground: as long as the pod is there, the wish for it is, too, and no other pod gets its name.
 		if err := p.engine.remote.remove(pair.ctx, shadow, metav1.DeletePropagationForeground); err != nil {
+			if local != nil && visible(err) { // it stays Terminating, or its successor Pending
+				p.engine.said.failed(local, podKind, reasonNotDeleted, err)
+			}
 			return 0, err
 		}
 		pair.appliers[podKind].Forget(there)
@@ -184,7 +187,7 @@ func (p *pods) apply(ctx context.Context, pair *pair, local *corev1.Pod, shadow 
 		p.engine.said.settled(local)
 		p.engine.counts.count(local.Namespace, podKind, false)
 		if lost := project.Lost(local); shadow == nil && len(lost) > 0 {
-			p.engine.said.failed(local, podKind, reasonLost, fmt.Errorf("in the remote cluster the pod has no %s", strings.Join(lost, ", ")))
+			p.engine.said.failed(local, podKind, reasonLost, fmt.Errorf("in the remote cluster the pod has no %s; if it needs that, keep it off virtual nodes: node affinity liqo.io/type NotIn virtual-node", strings.Join(lost, ", ")))
 		}
 		return 0, nil
 	case refused(err):

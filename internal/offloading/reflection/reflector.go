@@ -266,7 +266,11 @@ func (r *reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 	case local == nil && !r.local.Current(pair.link.Local):
 		return 0, fmt.Errorf("%s: %w", key, errNotSynced) // it may be there again by now
 	case wish == nil:
-		return 0, r.remove(pair, remote)
+		err := r.remove(pair, remote)
+		if local != nil && visible(err) {
+			r.engine.said.failed(local, r.kind.name, reasonNotDeleted, err)
+		}
+		return 0, err
 	case remote != nil && !r.ours(pair, remote):
 		r.engine.said.failed(local, r.kind.name, reasonFailed, errStranger)
 		r.engine.counts.count(key.Namespace, r.kind.name, true)

@@ -5,6 +5,7 @@ package reflection
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -198,6 +199,8 @@ func (t *tokens) refresh(ctx context.Context, pair *pair, local *corev1.Pod, sec
 	switch wait := left(secret, requests); {
 	case wait > 0:
 		return wait, nil
+	case secret != nil && t.justIssued(local) > 0:
+		return t.justIssued(local), nil // they say they are old already: this clock and the API server's differ
 	case secret == nil && t.isIssued(local.UID):
 		return soon, nil // its event will come
 	}
@@ -220,7 +223,21 @@ func left(secret *metav1.PartialObjectMetadata, requests []project.TokenRequest)
 	if err != nil {
 		return 0
 	}
-	return time.Until(project.TokenRefresh(expires, shortest(requests)))
+	seconds := shortest(requests)
+	if given, err := strconv.ParseInt(secret.Annotations[labels.TokenLifetime], 10, 64); err == nil {
+		seconds = min(seconds, given)
+	}
+	return time.Until(project.TokenRefresh(expires, seconds))
+}
+
+// justIssued is how long tokens are not replaced that were given a moment ago, whatever they say of themselves.
+func (t *tokens) justIssued(local *corev1.Pod) time.Duration {
+	t.engine.pods.mu.Lock()
+	defer t.engine.pods.mu.Unlock()
+	if at := t.engine.pods.memory(local).tokens; !at.IsZero() {
+		return max(time.Until(at.Add(soon)), 0)
+	}
+	return 0
 }
 
 // mounted says whether a pod that is there was made with tokens, asked now: it may have been made when its namespace had none, and a token
@@ -249,14 +266,14 @@ func (t *tokens) issue(ctx context.Context, pair *pair, local *corev1.Pod, reque
 	if !pair.apiServer.Load() {
 		return 0, errNotSynced // the policy has changed since it was looked at
 	}
-	values, expires, err := t.request(ctx, local, requests)
+	values, expires, seconds, err := t.request(ctx, local, requests)
 	if err == nil && !pair.apiServer.Load() {
 		return 0, errNotSynced // nobody gets them
 	}
 	if err == nil {
 		c, unreachable := t.engine.remote.now()
 		if err = unreachable; err == nil {
-			err = c.Apply(pair.ctx, project.TokenSecret(pair.link, local, values, expires), client.FieldOwner(labels.OwnerReflection), client.ForceOwnership)
+			err = c.Apply(pair.ctx, project.TokenSecret(pair.link, local, values, expires, seconds), client.FieldOwner(labels.OwnerReflection), client.ForceOwnership)
 		}
 	}
 	if err != nil {
@@ -268,13 +285,16 @@ func (t *tokens) issue(ctx context.Context, pair *pair, local *corev1.Pod, reque
 	t.mu.Lock()
 	t.issued[local.UID] = time.Now()
 	t.mu.Unlock()
+	t.engine.pods.mu.Lock()
+	t.engine.pods.memory(local).tokens = time.Now()
+	t.engine.pods.mu.Unlock()
 	t.engine.counts.count(local.Namespace, "ServiceAccount", false)
-	return max(time.Until(project.TokenRefresh(expires, shortest(requests))), time.Second), nil
+	return max(time.Until(project.TokenRefresh(expires, seconds)), soon), nil
 }
 
-func (t *tokens) request(ctx context.Context, local *corev1.Pod, requests []project.TokenRequest) (values map[string]string, expires time.Time, err error) {
+func (t *tokens) request(ctx context.Context, local *corev1.Pod, requests []project.TokenRequest) (values map[string]string, expires time.Time, seconds int64, err error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: project.ServiceAccountName(local)}}
-	values = map[string]string{}
+	values, seconds = map[string]string{}, shortest(requests)
 	for _, request := range requests {
 		token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 			ExpirationSeconds: new(request.ExpirationSeconds),
@@ -284,7 +304,10 @@ func (t *tokens) request(ctx context.Context, local *corev1.Pod, requests []proj
 			token.Spec.Audiences = []string{request.Audience}
 		}
 		if err := t.engine.local.SubResource("token").Create(ctx, account, token); err != nil {
-			return nil, time.Time{}, err
+			return nil, time.Time{}, 0, err
+		}
+		if given := token.Spec.ExpirationSeconds; given != nil { // the answer says what became of the wish
+			seconds = min(seconds, *given)
 		}
 		for _, key := range request.Keys {
 			values[key] = token.Status.Token
@@ -293,5 +316,5 @@ func (t *tokens) request(ctx context.Context, local *corev1.Pod, requests []proj
 			expires = end
 		}
 	}
-	return values, expires, nil
+	return values, expires, seconds, nil
 }

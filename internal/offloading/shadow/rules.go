@@ -47,7 +47,7 @@ func Check(shadow *vkv1alpha1.ShadowPod, peer string, level Level) string {
 	}
 	if level == Baseline {
 		if problem := baseline(shadow); problem != "" {
-			return problem + "; pods of peers keep to the Pod Security Standard \"baseline\" here"
+			return problem + "; pods of peers keep to the Pod Security Standard \"baseline\" here: change the pod, or ask the provider (peerPodSecurity)"
 		}
 	}
 	return ""

@@ -100,7 +100,7 @@ func acceptedPod(t *testing.T, c client.Client, local *corev1.Pod, with string) 
 			ObjectMeta: metav1.ObjectMeta{Name: *intent.Name, Namespace: link.Remote, Labels: intent.Labels, Annotations: intent.Annotations}, Spec: spec,
 		})
 		if len(project.TokenRequests(local)) > 0 {
-			appliedTwice(t, c, project.TokenSecret(link, local, map[string]string{"token-abcdef": "x"}, metav1.Now().Time), &corev1.Secret{})
+			appliedTwice(t, c, project.TokenSecret(link, local, map[string]string{"token-abcdef": "x"}, metav1.Now().Time, 3600), &corev1.Secret{})
 		}
 		return
 	}

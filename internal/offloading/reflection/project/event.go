@@ -25,6 +25,7 @@ var subjects = map[string]struct{ kind, version string }{
 	"ShadowPod":             {"Pod", "v1"},
 	"Pod":                   {"Pod", "v1"},
 	"Service":               {"Service", "v1"},
+	"ShadowEndpointSlice":   {"EndpointSlice", "discovery.k8s.io/v1"},
 	"Ingress":               {"Ingress", "networking.k8s.io/v1"},
 	"PersistentVolumeClaim": {"PersistentVolumeClaim", "v1"},
 }

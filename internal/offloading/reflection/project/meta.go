@@ -94,7 +94,8 @@ func copied(all map[string]string, denied Keys, own ...string) map[string]string
 
 // labelsOf are the labels that an object has in the peer.
 func (l Link) labelsOf(object metav1.Object, own ...string) map[string]string {
-	all := copied(object.GetLabels(), l.Skip.Labels, own...)
+	// What marks a Secret with tokens would have this copy taken for one, and deleted.
+	all := copied(object.GetLabels(), l.Skip.Labels, append(own, labels.TokenPod, labels.TokenServiceAccount)...)
 	if all == nil {
 		all = map[string]string{}
 	}

@@ -135,7 +135,7 @@ func TestTokenSecret(t *testing.T) {
 	long := strings.Repeat("a", 250)
 	for _, name := range []string{"web", long} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", UID: "u"}, Spec: corev1.PodSpec{ServiceAccountName: long}}
-		secret := project.TokenSecret(link, pod, map[string]string{"v-abcdef": "secret"}, time.Date(2025, 5, 1, 13, 0, 0, 0, time.FixedZone("", 3600)))
+		secret := project.TokenSecret(link, pod, map[string]string{"v-abcdef": "secret"}, time.Date(2025, 5, 1, 13, 0, 0, 0, time.FixedZone("", 3600)), 3600)
 		if len(*secret.Name) > 253 || *secret.Name != project.TokenSecretName(name) || !strings.HasSuffix(*secret.Name, "-token") {
 			t.Errorf("name %s", *secret.Name)
 		}
@@ -145,7 +145,7 @@ func TestTokenSecret(t *testing.T) {
 		if !project.Link.Reflected(link, &metav1.ObjectMeta{Labels: secret.Labels}) {
 			t.Error("the Secret is not known to be ours")
 		}
-		want := map[string]string{labels.TokenPodUID: "u", labels.TokenExpiration: "2025-05-01T12:00:00Z"}
+		want := map[string]string{labels.TokenPodUID: "u", labels.TokenExpiration: "2025-05-01T12:00:00Z", labels.TokenLifetime: "3600"}
 		if difference := cmp.Diff(want, secret.Annotations); difference != "" {
 			t.Error(difference)
 		}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -142,8 +143,9 @@ func TokenRefresh(expires time.Time, seconds int64) time.Time {
 	return expires.Add(-time.Duration(seconds) * time.Second / 5)
 }
 
-// TokenSecret holds a pod's tokens in the peer, by the keys of their requests. expires is when the first of them ends.
-func TokenSecret(l Link, local *corev1.Pod, tokens map[string]string, expires time.Time) *coreapply.SecretApplyConfiguration {
+// TokenSecret holds a pod's tokens in the peer, by the keys of their requests. expires is when the first of them ends, seconds the shortest life
+// that one of them was given.
+func TokenSecret(l Link, local *corev1.Pod, tokens map[string]string, expires time.Time, seconds int64) *coreapply.SecretApplyConfiguration {
 	data := map[string][]byte{namespaceKey: []byte(local.Namespace)}
 	for key, token := range tokens {
 		data[key] = []byte(token)
@@ -155,6 +157,7 @@ func TokenSecret(l Link, local *corev1.Pod, tokens map[string]string, expires ti
 		}).
 		WithAnnotations(map[string]string{
 			labels.TokenPodUID: string(local.UID), labels.TokenExpiration: expires.UTC().Format(time.RFC3339),
+			labels.TokenLifetime: strconv.FormatInt(seconds, 10),
 		}).
 		WithType(corev1.SecretTypeOpaque).WithData(data)
 }
