@@ -377,7 +377,7 @@ func unoffloadRefuses(t *testing.T) {
 	}
 	for _, args := range [][]string{{"unoffload", "namespace", s.name}, {"offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=nobody"}} {
 		said := rome.TryLiqoctl(args...)
-		if said.Code == 0 || !strings.Contains(said.Complain, "ConfigMap precious") || !strings.Contains(said.Complain, "PersistentVolumeClaim data") || !strings.Contains(said.Complain, "--force") {
+		if said.Code == 0 || !strings.Contains(said.Complain, "ConfigMap precious") || !strings.Contains(said.Complain, "(PersistentVolumeClaims) data") || !strings.Contains(said.Complain, "--force") {
 			t.Errorf("it is asked to destroy what it did not make, and says: %s", said)
 		}
 	}

@@ -174,7 +174,9 @@ func Trim(in any) (any, error) {
 			object.SetAnnotations(kept)
 		}
 	}
-	return ssa.Owned(func(owner string) bool { return strings.HasPrefix(owner, ownerPrefix) || slices.Contains(otherOwners, owner) })(in)
+	return ssa.Owned(func(owner string) bool {
+		return strings.HasPrefix(owner, ownerPrefix) || slices.Contains(otherOwners, owner)
+	})(in)
 }
 
 func addChecks(made manager.Manager, o Options) error {
