@@ -157,7 +157,7 @@ func endToEnd(found facts) stage {
 		{dir: "playground", args: []string{"go", "test", "-count=1", "-timeout", "30m", "./e2e", "-v"}},
 		{args: []string{"go", "test", "-count=1", "-timeout", "20m", "./test/quickstart", "-v"}},
 		{args: []string{"go", "test", "-count=1", "-timeout", "30m", "./test/offload", "-v"}},
-		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/history", "./test/stamp", "./test/faults", "-v"}},
+		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/history", "./test/stamp", "./test/bench/offload", "./test/faults", "-v"}},
 		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/e2e", "-v"}},
 		{args: []string{"go", "test", "-count=1", "-timeout", "30m", "./test/traffic", "./test/network", "-v"}},
 	}}
@@ -195,7 +195,7 @@ func benchmarkNetwork(found facts) stage {
 
 func benchmarkOffload(found facts) stage {
 	s := stage{name: "bench-offload", about: "time, writes, memory and bytes of offloading, for docs/benchmarks.md", commands: []command{{
-		args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/bench/offload", "-measure", "-v"},
+		args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/bench/offload", "-measure", "-document", "../../../docs/benchmarks.md", "-v"},
 	}}}
 	if !found.root {
 		s.skip = "real clusters need root"

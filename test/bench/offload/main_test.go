@@ -22,12 +22,13 @@ import (
 var (
 	asked  = flag.Bool("measure", false, "measure: ten minutes on real clusters")
 	keep   = flag.Bool("keep", false, "use the clusters that are up, with Liqo installed and peered if it is, and leave them up")
-	quick  = flag.Bool("quick", false, "bursts of 10 and 100 pods only, once, and 100 objects for the restart")
+	quick  = flag.Bool("quick", false, "bursts of 10 and 100 pods only, once, 100 objects for the restart, and half a minute idle")
 	sizes  = flag.String("pods", "10,100,1000", "pods of the bursts")
 	rounds = flag.Int("rounds", 2, "how often each burst is measured")
-	idle   = flag.Duration("idle", time.Minute, "how long nothing happens while writes are counted")
+	idle   = flag.Duration("idle", 5*time.Minute, "how long nothing happens while writes are counted")
 	parts  = flag.String("parts", "objects,idle,burst,restart,real", "what to measure")
 	many   = flag.Int("objects", 1000, "unchanged objects while the virtual kubelet restarts, half of them pods")
+	fills  = flag.String("document", "", "document whose table is replaced by what was measured")
 	record = flag.String("json", "../../../bin/bench-offload.json", "file for what was measured")
 )
 
@@ -53,7 +54,7 @@ func TestOffloading(t *testing.T) {
 		t.Skip("SKIPPED: it makes real clusters, for which it must be root, and takes minutes: -measure")
 	}
 	if *quick {
-		*sizes, *rounds, *many = "10,100", 1, 100
+		*sizes, *rounds, *many, *idle = "10,100", 1, 100, 30*time.Second
 	}
 	clusters, err := bed.Up("../../..", "scale", *keep, "--audit")
 	if err != nil {

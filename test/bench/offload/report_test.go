@@ -180,6 +180,30 @@ func (r *results) ofObjects() {
 	}
 }
 
+// The table of a document is between these lines.
+const (
+	tableBegins = "<!-- table of make bench-offload -->"
+	tableEnds   = "<!-- end of that table -->"
+)
+
+// fill replaces the table of a document.
+func fill(document, table string) error {
+	text, err := os.ReadFile(document)
+	if err != nil {
+		return fmt.Errorf("fill in what was measured: %w", err)
+	}
+	before, rest, begins := strings.Cut(string(text), tableBegins+"\n")
+	_, after, ends := strings.Cut(rest, tableEnds+"\n")
+	if !begins || !ends {
+		return fmt.Errorf("fill in what was measured: %s has no lines %q and %q", document, tableBegins, tableEnds)
+	}
+	text = []byte(before + tableBegins + "\n\n" + strings.TrimSpace(table) + "\n\n" + tableEnds + "\n" + after)
+	if err := os.WriteFile(document, text, 0o644); err != nil {
+		return fmt.Errorf("fill in what was measured: %w", err)
+	}
+	return nil
+}
+
 // report prints the table and writes the file.
 func (r *results) report(t *testing.T) {
 	t.Helper()
@@ -200,6 +224,11 @@ func (r *results) report(t *testing.T) {
 		}
 	}
 	fmt.Println(text.String())
+	if *fills != "" && !t.Failed() {
+		if err := fill(*fills, text.String()); err != nil {
+			t.Error(err)
+		}
+	}
 	body, err := json.MarshalIndent(r, "", " ")
 	if err == nil {
 		err = os.WriteFile(*record, append(body, '\n'), 0o644)
