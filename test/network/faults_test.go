@@ -49,6 +49,9 @@ type outage struct {
 // truthful is how long a cluster may say Established although packets are lost.
 const truthful = 10 * time.Second
 
+// stalls is how long pods of one cluster may not reach each other, as nobody has a processor; three seconds were seen.
+const stalls = 15 * time.Second
+
 // settling is how long a fault may take to heal before it is given up.
 const settling = 90 * time.Second
 
@@ -161,7 +164,7 @@ func (f fault) judge(t *testing.T, o outage, traffic *flows, said *sayings, bega
 	if f.heal > 0 && o.ourHeal > f.heal {
 		t.Errorf("it took %v after the cause ended, and %v while pods of one cluster reached each other; want at most %v", o.heal, o.ourHeal, f.heal)
 	}
-	if o.beside > repaired { // so long no machine is busy: it is we who have taken the clusters' own network away
+	if o.beside > stalls { // so long no machine is busy: it is we who have taken the clusters' own network away
 		t.Errorf("pods of one cluster did not reach each other for %v", o.beside)
 	}
 	if f.streams && o.broken > 0 {
