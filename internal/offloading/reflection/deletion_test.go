@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/fanin"
 )
 
 // mayDelete gives the right to delete in twins, or takes it away, and waits until that counts.
@@ -72,6 +73,11 @@ func TestMarkOfTokens(t *testing.T) {
 	b.must(b.home.Create(t.Context(), secret))
 	copied := &corev1.Secret{ObjectMeta: named(twin, "nobody-token")}
 	b.until("it is there", func() bool { return b.exists(b.away, copied) })
+	b.until("all is known that says whose tokens are there", func() bool {
+		pods := b.engine.pods
+		return pods.local.Current(fanin.Every) && pods.shadows.Synced(twin) && b.engine.tokens.secrets().Synced(twin)
+	})
+	b.engine.tokens.queue.add(key(local, "nobody"))
 	b.quiet()
 	if written := b.there.taken(); len(written) != 1 || !b.exists(b.away, copied) {
 		t.Errorf("written %v", written)
