@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -36,6 +37,10 @@ type Bed struct {
 	Bin      string // folder of our programs and images
 	Tools    string // folder of kubectl and of the playground's own programs
 	Clusters []*Cluster
+
+	mu       sync.Mutex
+	measured []string
+	atWork   sync.Mutex // a command of the playground
 }
 
 // Result is how a program ended.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -55,12 +54,12 @@ func causes() []cause {
 		},
 		{
 			name: "clusters cut off from each other", hold: lasting(time.Minute, 10*time.Minute),
-			cut:  func(t *testing.T) { playground(t, "fault", "partition", rome.Name, milan.Name) },
-			mend: func(t *testing.T) { playground(t, "fault", "heal", rome.Name, milan.Name) },
+			cut:  func(t *testing.T) { clusters.Do(t, "fault", "partition", rome.Name, milan.Name) },
+			mend: func(t *testing.T) { clusters.Do(t, "fault", "heal", rome.Name, milan.Name) },
 		},
 		{
 			name: "history compacted while cut off", long: true, hold: 40 * time.Second,
-			cut: func(t *testing.T) { playground(t, "fault", "partition", rome.Name, milan.Name) },
+			cut: func(t *testing.T) { clusters.Do(t, "fault", "partition", rome.Name, milan.Name) },
 			mend: func(t *testing.T) {
 				// What the API servers still know of the past is in etcd and in their memory: neither is left.
 				for _, c := range both {
@@ -68,15 +67,15 @@ func causes() []cause {
 				}
 				components(t, "kill", both, "kube-apiserver")
 				answers(t)
-				playground(t, "fault", "heal", rome.Name, milan.Name)
+				clusters.Do(t, "fault", "heal", rome.Name, milan.Name)
 			},
 		},
 		{name: "everything restarted at once", cut: everything, mend: answers},
 		{
 			name: "provider's node lost", long: true, hold: lasting(45*time.Second, 7*time.Minute), nodes: []string{lost.Name},
-			cut: func(t *testing.T) { playground(t, "node", "stop", milan.Name, lost.Name) },
+			cut: func(t *testing.T) { clusters.Do(t, "node", "stop", milan.Name, lost.Name) },
 			mend: func(t *testing.T) {
-				playground(t, "node", "start", milan.Name, lost.Name)
+				clusters.Do(t, "node", "start", milan.Name, lost.Name)
 				milan.Kubectl(t, "wait", "node", lost.Name, "--for=condition=Ready", "--timeout=120s")
 			},
 		},
@@ -109,23 +108,11 @@ func kill(t *testing.T, c *bed.Cluster, component string) {
 	t.Fatalf("no process of %s runs in %s", component, c.Name)
 }
 
-// oneAtATime: the playground refuses a command while another one is at work.
-var oneAtATime sync.Mutex
-
-func playground(t *testing.T, args ...string) {
-	t.Helper()
-	oneAtATime.Lock()
-	defer oneAtATime.Unlock()
-	if said := clusters.Playground(args...); said.Code != 0 {
-		t.Error(said)
-	}
-}
-
 func components(t *testing.T, verb string, all []*bed.Cluster, names ...string) {
 	t.Helper()
 	for _, c := range all {
 		for _, name := range names {
-			playground(t, "component", verb, c.Name, name)
+			clusters.Do(t, "component", verb, c.Name, name)
 		}
 	}
 }
@@ -166,9 +153,9 @@ func everything(t *testing.T) {
 	for _, c := range []*bed.Cluster{rome, milan} {
 		components(t, "kill", []*bed.Cluster{c}, "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 		for _, node := range c.Nodes {
-			playground(t, "component", "kill", c.Name, node.Name+"/kubelet")
-			playground(t, "component", "kill", c.Name, node.Name+"/kube-proxy")
+			clusters.Do(t, "component", "kill", c.Name, node.Name+"/kubelet")
+			clusters.Do(t, "component", "kill", c.Name, node.Name+"/kube-proxy")
 		}
 	}
-	measure("everything restarted at once", "%s", fmt.Sprintf("%d processes of Liqo, 16 of Kubernetes", len(victims)))
+	clusters.Measure("everything restarted at once", "%s", fmt.Sprintf("%d processes of Liqo, 16 of Kubernetes", len(victims)))
 }

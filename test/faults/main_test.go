@@ -32,45 +32,18 @@ var (
 
 	clusters    *bed.Bed
 	rome, milan *bed.Cluster // consumer and provider
-	lines       []string     // what was measured
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if os.Geteuid() != 0 || testing.Short() {
-		fmt.Println("SKIPPED: these tests make real clusters, for which they must be root and not -short")
-		os.Exit(0)
-	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	var err error
-	if clusters, err = bed.Up("../..", "quick-start", *keep); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	for _, name := range []string{"history", "stamp-image.tar"} {
-		if _, err := os.Stat(filepath.Join(clusters.Bin, name)); err != nil {
-			fmt.Fprintf(os.Stderr, "bin/%s is missing (%v); run: make faults\n", name, err)
-			return 1
+	bed.Main(m, "quick-start", keep, func(b *bed.Bed) error {
+		clusters, rome, milan = b, b.Clusters[0], b.Clusters[1]
+		for _, name := range []string{"history", "stamp-image.tar"} {
+			if _, err := os.Stat(filepath.Join(b.Bin, name)); err != nil {
+				return fmt.Errorf("bin/%s is missing (%w); run: make faults", name, err)
+			}
 		}
-	}
-	rome, milan = clusters.Clusters[0], clusters.Clusters[1]
-	code := m.Run()
-	fmt.Printf("measured:\n  %s\n", strings.Join(lines, "\n  "))
-	if !*keep {
-		if err := clusters.Down(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return code
-}
-
-// measure keeps a line for the end of the run.
-func measure(what, format string, values ...any) {
-	lines = append(lines, fmt.Sprintf("%-60s %s", what, fmt.Sprintf(format, values...)))
+		return nil
+	})
 }
 
 // converge is what both clusters are given to agree after a cause has ended.
@@ -126,7 +99,7 @@ func happens(t *testing.T, r *recorder, c cause) {
 	ended := time.Now()
 	lasted := ended.Sub(began)
 	said := r.say(t, mark{Kind: "end", What: c.name})
-	measure(c.name, "lasted %.0f s; both clusters agreed %.1f s after its end: %s", lasted.Seconds(), said.Took, said.Seen)
+	clusters.Measure(c.name, "lasted %.0f s; both clusters agreed %.1f s after its end: %s", lasted.Seconds(), said.Took, said.Seen)
 	if !said.Agree || said.Took > converge.Seconds() {
 		t.Errorf("want both clusters to agree within %v, it took %.1f s: %s", converge, said.Took, said.Seen)
 		rome.Show(t)
@@ -156,7 +129,7 @@ func works(t *testing.T, cause string, ended time.Time) {
 		said := rome.TryKubectl("", "-n", namespace, "logs", "deployment/web-0", "--tail=1")
 		return said.String(), said.Code == 0
 	})
-	measure(cause+": something new", "worked %.1f s after its end", time.Since(ended).Seconds())
+	clusters.Measure(cause+": something new", "worked %.1f s after its end", time.Since(ended).Seconds())
 }
 
 // calm is a time without a cause: what comes late is to be seen before the next one.

@@ -119,6 +119,6 @@ func (r *recorder) judge(t *testing.T) {
 		if got := report.Count[what]; got < want {
 			t.Errorf("the history has %d %s, want at least %d", got, what, want)
 		}
-		measure("history: "+what, "%d", report.Count[what])
+		clusters.Measure("history: "+what, "%d", report.Count[what])
 	}
 }

@@ -128,7 +128,7 @@ func wish(t *testing.T) {
 		rome.Apply(t, manifest)
 		asWished(t, (i+1)**each)
 	}
-	measure(fmt.Sprint(wished(), " pods"), "as wished after %.0f s", time.Since(began).Seconds())
+	clusters.Measure(fmt.Sprint(wished(), " pods"), "as wished after %.0f s", time.Since(began).Seconds())
 }
 
 // asWished waits until so many pods run or have run as they should.

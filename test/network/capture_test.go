@@ -155,7 +155,7 @@ func smallerPath(t *testing.T) {
 		a, err := ask(t, inside(t, client), "http", at(address, bed.EchoPort+1), "--bytes", "10000000", "--timeout", "10s")
 		return fmt.Sprint(a, err), err == nil
 	})
-	measure("path between clusters becomes narrower, ICMP blocked, to 10 MB", "%.1f s", took.Seconds())
+	clusters.Measure("path between clusters becomes narrower, ICMP blocked, to 10 MB", "%.1f s", took.Seconds())
 	must(t, inside(t, client), netip.Addr{}, "udp", at(address, bed.EchoPort), "--bytes", "20000")
 	bed.Eventually(t, 60*time.Second, "the path's MTU is told", func() (string, bool) {
 		view, err := alpha.See(beta)

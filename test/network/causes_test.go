@@ -153,10 +153,10 @@ func outerFaults() []fault {
 			name: "API servers of alpha and beta down", hold: lasting(30*time.Second, 5*time.Minute), gap: switched, streams: true, heal: repaired,
 			cut: func(t *testing.T) {
 				restarts = agentRestarts(t)
-				both(func(c *bed.Cluster) { playground(t, "component", "stop", c.Name, "kube-apiserver") })
+				both(func(c *bed.Cluster) { clusters.Do(t, "component", "stop", c.Name, "kube-apiserver") })
 			},
 			mend: func(t *testing.T) {
-				both(func(c *bed.Cluster) { playground(t, "component", "start", c.Name, "kube-apiserver") })
+				both(func(c *bed.Cluster) { clusters.Do(t, "component", "start", c.Name, "kube-apiserver") })
 				for _, c := range []*bed.Cluster{alpha, beta} {
 					bed.Eventually(t, time.Minute, "the API server of "+c.Name+" answers", func() (string, bool) {
 						said := c.TryKubectl("", "get", "--raw", "/readyz")
@@ -178,13 +178,13 @@ func outerFaults() []fault {
 					// Kubernetes' own parts take up to a minute and a half to come back, kube-proxy among them.
 					established(t, pair[0], pair[1], 3*time.Minute)
 				}
-				measure("API servers back, to what is said of the network being true", "%.1f s", time.Since(began).Seconds())
+				clusters.Measure("API servers back, to what is said of the network being true", "%.1f s", time.Since(began).Seconds())
 			},
 		},
 		{
 			name: "alpha and beta cut off from each other", hold: lasting(20*time.Second, time.Minute), heal: repaired,
-			cut:  func(t *testing.T) { playground(t, "fault", "partition", alpha.Name, beta.Name) },
-			mend: func(t *testing.T) { playground(t, "fault", "heal", alpha.Name, beta.Name) },
+			cut:  func(t *testing.T) { clusters.Do(t, "fault", "partition", alpha.Name, beta.Name) },
+			mend: func(t *testing.T) { clusters.Do(t, "fault", "heal", alpha.Name, beta.Name) },
 		},
 		{
 			name: "keys rotated in alpha", gap: switched, streams: true,
@@ -209,18 +209,6 @@ func agentRestarts(t *testing.T) (all string) {
 			`jsonpath={range .items[*]}{.metadata.name}={.status.containerStatuses[*].restartCount} {end}`)
 	}
 	return all
-}
-
-// oneAtATime: the playground refuses a command while another one is at work.
-var oneAtATime sync.Mutex
-
-func playground(t *testing.T, args ...string) {
-	t.Helper()
-	oneAtATime.Lock()
-	defer oneAtATime.Unlock()
-	if said := clusters.Playground(args...); said.Code != 0 {
-		t.Error(said)
-	}
 }
 
 // rotate asks for new keys and waits until a peer knows them and a while more: the fault is over when both ends use them.
@@ -270,9 +258,9 @@ func nodeOff(name string, hold time.Duration, lanes int, choose func(*testing.T)
 			node = choose(t)
 			return node
 		},
-		cut: func(t *testing.T) { playground(t, "node", "stop", node.Cluster.Name, node.Name) },
+		cut: func(t *testing.T) { clusters.Do(t, "node", "stop", node.Cluster.Name, node.Name) },
 		mend: func(t *testing.T) {
-			playground(t, "node", "start", node.Cluster.Name, node.Name)
+			clusters.Do(t, "node", "start", node.Cluster.Name, node.Name)
 			nodeUp(t, node)
 		},
 	}

@@ -201,7 +201,7 @@ func report(table []outage) {
 		fmt.Fprintf(&text, "  | %s | %d | %.2f s | %.2f s | %.2f s | %d | %d | %d of %d | %s |\n",
 			o.fault, o.lanes, o.requests.Seconds(), o.stream.Seconds(), max(0, o.ours).Seconds(), o.broken, o.lost, o.struck, wanted(), heal)
 	}
-	lines = append(lines, text.String())
+	clusters.Report(text.String())
 }
 
 // gateways are the pods of a cluster's gateways, in the order of their lanes.

@@ -65,9 +65,9 @@ func TestHarness(t *testing.T) {
 		}
 		bed.Eventually(t, 10*time.Second, "both clients are answered", func() (string, bool) { return "", answered() })
 		began := time.Now()
-		playground(t, "fault", "partition", alpha.Name, beta.Name)
+		clusters.Do(t, "fault", "partition", alpha.Name, beta.Name)
 		<-time.After(2 * time.Second)
-		playground(t, "fault", "heal", alpha.Name, beta.Name)
+		clusters.Do(t, "fault", "heal", alpha.Name, beta.Name)
 		during := time.Since(began)
 		bed.Eventually(t, 10*time.Second, "both clients are answered again", func() (string, bool) { return "", answered() && len(f.since(began)) >= 2 })
 		for _, g := range f.since(began) {

@@ -78,7 +78,7 @@ func nodePort(t *testing.T) {
 	for _, c := range []*bed.Cluster{alpha, beta} {
 		c.Kubectl(t, "-n", "liqo", "delete", "pod", "-l", gatewayLabel+"="+gatewayActive)
 	}
-	measure("both gateways gone, only a NodePort to dial, to the first answer", "%.1f s", answered(t, alpha, beta, 60*time.Second).Seconds())
+	clusters.Measure("both gateways gone, only a NodePort to dial, to the first answer", "%.1f s", answered(t, alpha, beta, 60*time.Second).Seconds())
 	sample(t, alpha, beta)
 	answered(t, alpha, gamma, 60*time.Second)
 }
@@ -152,7 +152,7 @@ func podComesAndGoes(t *testing.T, node *bed.Node) {
 		a, err := ask(t, from, "http", at(address, bed.EchoPort+1), "--timeout", "500ms")
 		return fmt.Sprint(a, err), err == nil
 	})
-	measure("pod on a node without a pod network is Ready, to first answer", "%.1f s", took.Seconds())
+	clusters.Measure("pod on a node without a pod network is Ready, to first answer", "%.1f s", took.Seconds())
 	route := "\n" + pod.Address.String() + " "
 	if routes := routesOf(t, c); !strings.Contains(routes, route) {
 		t.Errorf("%s is reached, but the gateway has no route to it:\n%s", pod.Address, routes)

@@ -10,7 +10,6 @@ package network
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -25,39 +24,13 @@ var (
 
 	clusters           *bed.Bed
 	alpha, beta, gamma *bed.Cluster
-	lines              []string // what was measured
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if os.Geteuid() != 0 || testing.Short() {
-		fmt.Println("SKIPPED: these tests make real clusters, for which they must be root and not -short")
-		os.Exit(0)
-	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	var err error
-	if clusters, err = bed.Up("../..", "three-overlap", *keep); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	alpha, beta, gamma = clusters.Clusters[0], clusters.Clusters[1], clusters.Clusters[2]
-	code := m.Run()
-	fmt.Printf("measured:\n  %s\n", strings.Join(lines, "\n  "))
-	if !*keep {
-		if err := clusters.Down(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return code
-}
-
-// measure keeps a line for the end of the run.
-func measure(what, format string, values ...any) {
-	lines = append(lines, fmt.Sprintf("%-60s %s", what, fmt.Sprintf(format, values...)))
+	bed.Main(m, "three-overlap", keep, func(b *bed.Bed) error {
+		clusters, alpha, beta, gamma = b, b.Clusters[0], b.Clusters[1], b.Clusters[2]
+		return nil
+	})
 }
 
 // chosen tells whether a step is to be run.
@@ -108,7 +81,7 @@ func TestNetwork(t *testing.T) {
 			}
 			t.FailNow()
 		}
-		measure("step "+step.name, "%.1f s", time.Since(began).Seconds())
+		clusters.Measure("step "+step.name, "%.1f s", time.Since(began).Seconds())
 	}
 }
 
@@ -136,7 +109,7 @@ func installAndPeer(t *testing.T) {
 		began := time.Now()
 		pair[0].Peer(t, pair[1])
 		established(t, pair[0], pair[1], 60*time.Second)
-		measure(fmt.Sprintf("%s peers with %s: command to network Established", pair[0].Name, pair[1].Name), "%.1f s", time.Since(began).Seconds())
+		clusters.Measure(fmt.Sprintf("%s peers with %s: command to network Established", pair[0].Name, pair[1].Name), "%.1f s", time.Since(began).Seconds())
 		established(t, pair[1], pair[0], 20*time.Second)
 	}
 }

@@ -180,5 +180,5 @@ func reached(t *testing.T, from bed.Place, address netip.Addr, port int) {
 		a, err := ask(t, from, "http", at(address, port+1), "--timeout", "500ms")
 		return fmt.Sprint(a, err), err == nil
 	})
-	measure(fmt.Sprintf("IPMapping has its address to first answer at port %d", port), "%.1f s", took.Seconds())
+	clusters.Measure(fmt.Sprintf("IPMapping has its address to first answer at port %d", port), "%.1f s", took.Seconds())
 }

@@ -82,7 +82,7 @@ func matrix(t *testing.T) {
 			}
 		}
 	}
-	measure("who reaches whom", "%d checks", cells)
+	clusters.Measure("who reaches whom", "%d checks", cells)
 }
 
 // sample is a part of the matrix that takes a second: from every pod of here to a pod of there, and the other way.

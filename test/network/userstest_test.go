@@ -42,11 +42,11 @@ func usersTest(t *testing.T) {
 	if report.Failed > 0 || len(report.Results) < 40 || len(kinds) < 12 {
 		t.Errorf("%d of %d ways failed, of %d kinds: %v", report.Failed, len(report.Results), len(kinds), kinds)
 	}
-	measure("liqoctl test network, "+alpha.Name+" and "+beta.Name, "%d ways in %.1f s", len(report.Results), time.Since(began).Seconds())
+	clusters.Measure("liqoctl test network, "+alpha.Name+" and "+beta.Name, "%d ways in %.1f s", len(report.Results), time.Since(began).Seconds())
 
-	playground(t, "fault", "partition", alpha.Name, beta.Name)
+	clusters.Do(t, "fault", "partition", alpha.Name, beta.Name)
 	broken := alpha.TryLiqoctl(args...)
-	playground(t, "fault", "heal", alpha.Name, beta.Name)
+	clusters.Do(t, "fault", "heal", alpha.Name, beta.Name)
 	if broken.Code != 1 || !strings.Contains(broken.Complain, "ways do not work") || !strings.Contains(broken.Complain, beta.Name) {
 		t.Errorf("while the clusters are cut off from each other: %s", broken)
 	}

@@ -10,9 +10,6 @@ package offload
 
 import (
 	"flag"
-	"fmt"
-	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,48 +24,19 @@ var (
 	rome, milan *bed.Cluster // consumer and provider
 
 	mu    sync.Mutex
-	lines []string // what was measured
 	names []string // of namespaces that were made in rome
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if os.Geteuid() != 0 || testing.Short() {
-		fmt.Println("SKIPPED: these tests make real clusters, for which they must be root and not -short")
-		os.Exit(0)
-	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	var err error
-	if clusters, err = bed.Up("../..", "quick-start", *keep); err == nil {
-		err = clusters.Load("tools")
-	}
-	if err == nil {
-		err = clusters.Load("demo")
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	rome, milan = clusters.Clusters[0], clusters.Clusters[1]
-	code := m.Run()
-	fmt.Printf("measured:\n  %s\n", strings.Join(lines, "\n  "))
-	if !*keep {
-		if err := clusters.Down(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+	bed.Main(m, "quick-start", keep, func(b *bed.Bed) error {
+		clusters, rome, milan = b, b.Clusters[0], b.Clusters[1]
+		for _, image := range []string{"tools", "demo"} {
+			if err := b.Load(image); err != nil {
+				return err
+			}
 		}
-	}
-	return code
-}
-
-// measure keeps a line for the end of the run.
-func measure(what, format string, values ...any) {
-	mu.Lock()
-	defer mu.Unlock()
-	lines = append(lines, fmt.Sprintf("%-60s %s", what, fmt.Sprintf(format, values...)))
+		return nil
+	})
 }
 
 // TestOffload is all of it on one installation. No part needs what another left: each makes namespaces of its own.
@@ -89,7 +57,7 @@ func TestOffload(t *testing.T) {
 	} {
 		began := time.Now()
 		t.Run(step.name, step.run)
-		measure("step "+step.name, "%.1f s", time.Since(began).Seconds())
+		clusters.Measure("step "+step.name, "%.1f s", time.Since(began).Seconds())
 	}
 	t.Run("nothing is left", func(t *testing.T) {
 		emptied(t)
@@ -129,5 +97,5 @@ func installAndPeer(t *testing.T) {
 	began := time.Now()
 	rome.Peer(t, milan)
 	bed.Eventually(t, time.Minute, "the virtual node is Ready", node)
-	measure("peer command to virtual node Ready", "%.1f s", time.Since(began).Seconds())
+	clusters.Measure("peer command to virtual node Ready", "%.1f s", time.Since(began).Seconds())
 }

@@ -297,7 +297,7 @@ func nameTaken(t *testing.T) {
 	milan.Kubectl(t, "delete", "namespace", name, "--timeout=60s")
 	began := time.Now()
 	s.shows(t, offloadingKind, "offloading", "{status: {offloadingPhase: Ready}}")
-	measure("name becomes free to phase Ready", "%.1f s", time.Since(began).Seconds())
+	clusters.Measure("name becomes free to phase Ready", "%.1f s", time.Since(began).Seconds())
 	s.running(t, "waits")
 	s.becomes(t, configMapKind, "mine", "{}")
 }
@@ -319,7 +319,7 @@ func twinDeleted(t *testing.T) {
 	s.becomes(t, serviceKind, "web", "{spec: {ports: [{port: 80}]}}")
 	s.becomes(t, podKind, "p", "{status: {phase: Running}}")
 	s.shows(t, podKind, "p", "{status: {phase: Running, containerStatuses: [{ready: true, restartCount: 1}]}}")
-	measure("twin deleted to its pod Running again", "%.1f s", time.Since(began).Seconds())
+	clusters.Measure("twin deleted to its pod Running again", "%.1f s", time.Since(began).Seconds())
 	if now := s.here(t, podKind, "p").GetUID(); now != local {
 		t.Errorf("the pod in rome is another one")
 	}

@@ -61,7 +61,7 @@ func quickStart(t *testing.T) {
 	began := time.Now()
 	s.apply(t, helloWorld)
 	s.running(t, "nginx-local", "nginx-remote")
-	measure("quick start: apply to both pods Ready", "%.1f s", time.Since(began).Seconds())
+	clusters.Measure("quick start: apply to both pods Ready", "%.1f s", time.Since(began).Seconds())
 	table := s.kubectl(t, "get", "pods", "-o", "wide", "--no-headers")
 	for line := range strings.Lines(table) {
 		fields := strings.Fields(line)

@@ -252,7 +252,7 @@ func podLife(t *testing.T, s space) {
 			now := s.there(t, podKind, "lively")
 			return "", now != nil && now.GetUID() != before.GetUID() && bed.At(now.Object, "status.phase") == "Running"
 		})
-		measure("remote pod deleted to Running again: "+strings.Join(how, " "), "%.1f s", time.Since(began).Seconds())
+		clusters.Measure("remote pod deleted to Running again: "+strings.Join(how, " "), "%.1f s", time.Since(began).Seconds())
 		count, _ := restarts.(int64)
 		s.shows(t, podKind, "lively", fmt.Sprintf("status: {phase: Running, containerStatuses: [{ready: true, restartCount: %d}]}", count+1))
 	}

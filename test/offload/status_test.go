@@ -26,7 +26,7 @@ func statusBack(t *testing.T) {
 // within holds a moment in rome against one in milan.
 func within(t *testing.T, what string, there, here time.Time) {
 	t.Helper()
-	measure(what, "%.0f ms", float64(here.Sub(there).Microseconds())/1000)
+	clusters.Measure(what, "%.0f ms", float64(here.Sub(there).Microseconds())/1000)
 	if late := here.Sub(there); late > time.Second {
 		t.Errorf("%s: %v, want at most 1 s", what, late)
 	}
