@@ -188,11 +188,11 @@ func (r *shadowSlices) Reconcile(ctx context.Context, request reconcile.Request)
 		}
 	}
 	if slice == nil && r.own.Remembers(endpointSlice, request.NamespacedName) {
-		switch gone, err := r.withdrawn(ctx, &wish); {
+		switch now, err := r.wished(ctx, request.NamespacedName); {
 		case err != nil:
 			return reconcile.Result{}, err
-		case gone:
-			return reconcile.Result{}, nil // the cache is behind, and its news wake us
+		case now == nil || now.UID != wish.UID || now.DeletionTimestamp != nil:
+			return reconcile.Result{}, nil // the garbage collector has taken the slice; the cache is behind, and its news wake us
 		}
 	}
 	intent, disbelief := shadow.EndpointSlice(&wish, origin)
@@ -257,28 +257,29 @@ func (r *shadowSlices) slice(ctx context.Context, key types.NamespacedName) (*di
 	return slice, nil
 }
 
-// withdrawn says whether a wish is gone, asked now: the garbage collector may have taken its slice before the cache hears of it.
-func (r *shadowSlices) withdrawn(ctx context.Context, wish *vkv1alpha1.ShadowEndpointSlice) (bool, error) {
-	var now vkv1alpha1.ShadowEndpointSlice
-	err := r.live.Get(ctx, client.ObjectKeyFromObject(wish), &now)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("look for shadow endpoint slice %s/%s: %w", wish.Namespace, wish.Name, err)
+// wished is the wish of a name, asked now; nil if there is none.
+func (r *shadowSlices) wished(ctx context.Context, key types.NamespacedName) (*vkv1alpha1.ShadowEndpointSlice, error) {
+	wish := &vkv1alpha1.ShadowEndpointSlice{}
+	err := r.live.Get(ctx, key, wish)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
-	return err != nil || now.UID != wish.UID || now.DeletionTimestamp != nil, nil
+	if err != nil {
+		return nil, fmt.Errorf("look for shadow endpoint slice %s: %w", key, err)
+	}
+	return wish, nil
 }
 
 // outlived deletes the slice of an earlier wish of the same name, once the API server says that that one is gone. Without an owner, none may
 // be there at all.
 func (r *shadowSlices) outlived(ctx context.Context, slice *discoveryv1.EndpointSlice, owner types.UID) error {
-	var wish vkv1alpha1.ShadowEndpointSlice
-	err := r.live.Get(ctx, client.ObjectKeyFromObject(slice), &wish)
-	switch {
-	case err == nil && (owner == "" || wish.UID == owner):
+	switch wish, err := r.wished(ctx, client.ObjectKeyFromObject(slice)); {
+	case err != nil:
+		return err
+	case wish != nil && (owner == "" || wish.UID == owner):
 		return nil // the cache is behind
-	case client.IgnoreNotFound(err) != nil:
-		return fmt.Errorf("look for shadow endpoint slice %s/%s: %w", slice.Namespace, slice.Name, err)
 	}
-	err = r.live.Delete(ctx, slice, client.Preconditions{UID: &slice.UID})
+	err := r.live.Delete(ctx, slice, client.Preconditions{UID: &slice.UID})
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
