@@ -28,11 +28,7 @@ import (
 // TestCluster installs the chart into a real API server, which knows better than any test what is valid, and
 // then tries what the controller manager may bind where.
 func TestCluster(t *testing.T) {
-	admin := kubetest.Cluster(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	root := connect(t, admin)
-	install(ctx, t, root)
+	ctx, admin, root := installed(t)
 
 	manager := rest.CopyConfig(admin)
 	manager.Impersonate = rest.ImpersonationConfig{
@@ -226,6 +222,17 @@ func inForce(ctx context.Context, t *testing.T, policy string, try func() error)
 	if err != nil {
 		t.Fatalf("%v, want a refusal of the admission policy %s", refused, policy)
 	}
+}
+
+// installed is an API server with what the chart makes, and its administrator. The test has a minute with it.
+func installed(t *testing.T) (context.Context, *rest.Config, client.Client) {
+	t.Helper()
+	admin := kubetest.Cluster(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	root := connect(t, admin)
+	install(ctx, t, root)
+	return ctx, admin, root
 }
 
 // install applies what the chart makes, in Helm's order as far as it matters: definitions, then all the rest.

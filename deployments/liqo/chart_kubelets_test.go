@@ -3,10 +3,8 @@
 package liqo_test
 
 import (
-	"context"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -14,17 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"liqo.io/liqo/internal/kube/kubetest"
 )
 
 // TestVirtualKubelets tries, with the rights of a virtual kubelet, to end and to speak for pods that are not on a virtual node.
 func TestVirtualKubelets(t *testing.T) {
-	admin := kubetest.Cluster(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	root := connect(t, admin)
-	install(ctx, t, root)
+	ctx, admin, root := installed(t)
 	const account = "system:serviceaccount:liqo-tenant-milan-000000:virtual-kubelet"
 	pod := func(name, node string) *corev1.Pod {
 		return &corev1.Pod{

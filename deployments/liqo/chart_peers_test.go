@@ -17,8 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"liqo.io/liqo/internal/kube/kubetest"
 )
 
 // role returns the rules of a cluster role of the chart.
@@ -41,11 +39,7 @@ func TestPeersNetwork(t *testing.T) {
 
 // TestPeers tries, with the rights of a peer, what it may write beside objects of ours in the namespace that both use.
 func TestPeers(t *testing.T) {
-	admin := kubetest.Cluster(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	root := connect(t, admin)
-	install(ctx, t, root)
+	ctx, admin, root := installed(t)
 	const tenant = "liqo-tenant-rome-000000"
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: tenant, Name: "liqo-peer"}
 	for _, object := range []client.Object{

@@ -17,17 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"liqo.io/liqo/internal/kube/kubetest"
 )
 
 // TestTwins tries what a peer may write in a namespace that was made for it, however many rights it has there.
 func TestTwins(t *testing.T) {
-	admin := kubetest.Cluster(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	root := connect(t, admin)
-	install(ctx, t, root)
+	ctx, admin, root := installed(t)
 	const tenant, twin = "liqo-tenant-rome-000000", "web-rome-000000"
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twin, Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"}}},
