@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -186,6 +187,10 @@ func (a *answers) all() []report {
 	return list
 }
 
+// silent is in gRPC's error if the other took the connection and did not say a word before we gave up and closed it.
+// Whoever asks after that, or while it is tried again, gets this instead of the end of their own time.
+var silent = net.ErrClosed.Error()
+
 // problem says for a person what err means. Empty: nothing.
 func problem(err error) string {
 	if address := (*url.Error)(nil); errors.As(err, &address) {
@@ -196,6 +201,8 @@ func problem(err error) string {
 	case err == nil:
 		return ""
 	case is.Code() == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded):
+		return "no answer in time"
+	case is.Code() == codes.Unavailable && strings.Contains(is.Message(), silent):
 		return "no answer in time"
 	case is.Code() == codes.Unavailable:
 		// What gRPC puts around the error of a connection says nothing more.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -236,5 +237,25 @@ func TestServeReportsAFailure(t *testing.T) {
 		if err := start(t.Context(), config{place: place{Service: service}, catalogue: "a:1", cart: "a:1", currency: "a:1", shipping: "a:1", orders: "a:1"}, listener); err == nil || !strings.HasPrefix(err.Error(), service+": ") {
 			t.Errorf("%s on a closed port ended with %v", service, err)
 		}
+	}
+}
+
+// The attempt to connect to somebody silent may end before the time of the one who asks; they are told the same.
+func TestSilentConnection(t *testing.T) {
+	defer func(call time.Duration) { callTimeout = call }(callTimeout)
+	callTimeout = 50 * time.Millisecond
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	connection, err := dial(listener.Addr().String(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	_, err = wire.NewCartClient(connection).Get(t.Context(), &wire.CartRequest{})
+	if got := problem(err); got != "no answer in time" {
+		t.Errorf("%q for %v", got, err)
 	}
 }
