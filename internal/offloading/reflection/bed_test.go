@@ -82,20 +82,21 @@ type requests struct {
 func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
 	return tripper(func(request *http.Request) (*http.Response, error) {
 		what := request.Method + " " + request.URL.Path
-		if request.Method == http.MethodDelete && request.Body != nil {
-			text, err := io.ReadAll(request.Body)
-			if err != nil {
+		var text []byte
+		if request.Method != http.MethodGet && request.Body != nil {
+			var err error
+			if text, err = io.ReadAll(request.Body); err != nil {
 				return nil, err
 			}
 			request.Body = io.NopCloser(bytes.NewReader(text))
-			if !uid.Match(text) { // JSON or not
-				what += " without UID"
-			}
+		}
+		if request.Method == http.MethodDelete && text != nil && !uid.Match(text) { // JSON or not
+			what += " without UID"
 		}
 		response, err := next.RoundTrip(request)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if request.Method != http.MethodGet {
+		if request.Method != http.MethodGet && !bytes.Contains(text, repairing) {
 			r.writes = append(r.writes, what)
 		}
 		if err == nil && response.StatusCode == http.StatusForbidden {
@@ -104,6 +105,10 @@ func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
 		return response, err
 	})
 }
+
+// repairing is the reason of an event that an API server may send about any Service: when it looks after addresses, and
+// the news of the Service has overtaken that of its address. It comes back as it should, and says nothing about us.
+var repairing = []byte("ClusterIPNotAllocated")
 
 var uid = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
