@@ -127,12 +127,15 @@ func services(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// kube-proxy has programmed it when the first answer comes: that is Kubernetes' business, so it is waited for.
-		first := inside(t, serversOf(t, here)[0])
-		bed.Eventually(t, 20*time.Second, "the Service "+name+" of "+here.Name+" answers", func() (string, bool) {
-			a, err := ask(t, first, "http", at(ip, bed.EchoPort+1), "--timeout", "1s")
-			return fmt.Sprint(a, err), err == nil
-		})
+		// kube-proxy has programmed it, its node ports too, when the first answer comes: that is Kubernetes' business, on each node its own,
+		// so it is waited for.
+		for _, client := range serversOf(t, here) {
+			pod := inside(t, client)
+			bed.Eventually(t, 20*time.Second, "the Service "+name+" of "+here.Name+" answers on "+client.Node.Name, func() (string, bool) {
+				a, err := ask(t, pod, "http", at(ip, bed.EchoPort+1), "--timeout", "1s")
+				return fmt.Sprint(a, err), err == nil
+			})
+		}
 		for _, client := range serversOf(t, here) {
 			t.Run(fmt.Sprintf("%s/%s", client.Node.Name, name), func(t *testing.T) {
 				pod, source := inside(t, client), valid(t)(view.Source(client.Address))
