@@ -20,6 +20,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/peering/auth"
 )
 
@@ -235,11 +236,11 @@ func testPeer(t *testing.T, config *rest.Config) {
 	if err := direct.Status().Update(ctx, virtual); err != nil {
 		t.Fatal(err)
 	}
-	ready := time.Now()
+	ready := kubetest.NewStopwatch(t)
 	if err := <-result; err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(ready); took > 300*time.Millisecond {
+	if took := ready.Took(); took > 300*time.Millisecond {
 		t.Errorf("returned %s after the node was Ready", took)
 	}
 	said("INFO Peering successfully established")

@@ -4,6 +4,7 @@ package offload
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,11 +24,18 @@ func statusBack(t *testing.T) {
 	t.Run("not offloaded", notOffloaded)
 }
 
-// within holds a moment in rome against one in milan.
-func within(t *testing.T, what string, there, here time.Time) {
+// inTime measures three times how long rome takes to learn of something in milan. The median counts: the machine of a test may stand still
+// now and then.
+func inTime(t *testing.T, what string, each func(i int) (there, here time.Time)) {
 	t.Helper()
-	clusters.Measure(what, "%.0f ms", float64(here.Sub(there).Microseconds())/1000)
-	if late := here.Sub(there); late > time.Second {
+	var late []time.Duration
+	for i := range 3 {
+		there, here := each(i)
+		clusters.Measure(what, "%.0f ms", float64(here.Sub(there).Microseconds())/1000)
+		late = append(late, here.Sub(there))
+	}
+	slices.Sort(late)
+	if late[1] > time.Second {
 		t.Errorf("%s: %v, want at most 1 s", what, late)
 	}
 }
@@ -38,20 +46,20 @@ func readyInTime(t *testing.T) {
 		pod, ok := object.(*corev1.Pod)
 		return ok && bed.Condition(pod, corev1.PodReady) == corev1.ConditionTrue
 	}
-	for i := range 3 {
+	inTime(t, "pod Ready in milan to Ready in rome", func(i int) (time.Time, time.Time) {
 		name := fmt.Sprintf("p%d", i)
 		is := func(object client.Object) bool { return object.GetName() == name && ready(object) }
 		here, there := rome.Watch(t, &corev1.PodList{}, s.name, is), milan.Watch(t, &corev1.PodList{}, s.twin, is)
 		s.apply(t, strings.ReplaceAll(plainPod, "NAME", name))
-		within(t, "pod Ready in milan to Ready in rome", there.Wait(t, started, "Ready in milan"), here.Wait(t, started, "Ready in rome"))
-	}
+		return there.Wait(t, started, "Ready in milan"), here.Wait(t, started, "Ready in rome")
+	})
 }
 
 // refusedInTime: what milan's API server says to a pod is on the pod in rome.
 func refusedInTime(t *testing.T) {
 	s := offloaded(t)
 	s.milan(t, "create", "quota", "none", "--hard=pods=0")
-	for i := range 3 {
+	inTime(t, "event of a refusal in milan to the same in rome", func(i int) (time.Time, time.Time) {
 		name := fmt.Sprintf("p%d", i)
 		about := func(words ...string) func(client.Object) bool {
 			return func(object client.Object) bool {
@@ -61,23 +69,25 @@ func refusedInTime(t *testing.T) {
 		}
 		here, there := rome.Watch(t, &corev1.EventList{}, s.name, about()), milan.Watch(t, &corev1.EventList{}, s.twin, about())
 		s.apply(t, strings.ReplaceAll(plainPod, "NAME", name))
-		within(t, "event of a refusal in milan to the same in rome", there.Wait(t, started, "milan refuses"), here.Wait(t, started, "rome says so"))
-	}
+		return there.Wait(t, started, "milan refuses"), here.Wait(t, started, "rome says so")
+	})
 	s.shows(t, podKind, "p0", "{status: {phase: Pending}}")
 	s.milan(t, "delete", "quota", "none")
 	bed.Eventually(t, 2*started, "the pods run when they may", func() (string, bool) {
 		said := s.kubectl(t, "get", "pods", "--no-headers")
 		return said, strings.Count(said, "Running") == 3
 	})
-	// An event of a kubelet.
-	bad := func(object client.Object) bool {
-		event, ok := object.(*corev1.Event)
-		return ok && event.InvolvedObject.Name == "bad" && strings.Contains(event.Message, "is not present with pull policy of Never")
-	}
-	here, there := rome.Watch(t, &corev1.EventList{}, s.name, bad), milan.Watch(t, &corev1.EventList{}, s.twin, bad)
-	s.apply(t, strings.ReplaceAll(strings.ReplaceAll(plainPod, "NAME", "bad"), bed.ToolsImage, "playground.local/nobodys:1"))
-	within(t, "event of a kubelet in milan to the same in rome", there.Wait(t, started, "milan's kubelet complains"), here.Wait(t, started, "rome says so"))
-	if said := s.kubectl(t, "describe", "pod", "bad"); !strings.Contains(said, "liqo-pod-reflection") || !strings.Contains(said, "pull policy of Never") {
+	inTime(t, "event of a kubelet in milan to the same in rome", func(i int) (time.Time, time.Time) {
+		name := fmt.Sprintf("bad%d", i)
+		bad := func(object client.Object) bool {
+			event, ok := object.(*corev1.Event)
+			return ok && event.InvolvedObject.Name == name && strings.Contains(event.Message, "is not present with pull policy of Never")
+		}
+		here, there := rome.Watch(t, &corev1.EventList{}, s.name, bad), milan.Watch(t, &corev1.EventList{}, s.twin, bad)
+		s.apply(t, strings.ReplaceAll(strings.ReplaceAll(plainPod, "NAME", name), bed.ToolsImage, "playground.local/nobodys:1"))
+		return there.Wait(t, started, "milan's kubelet complains"), here.Wait(t, started, "rome says so")
+	})
+	if said := s.kubectl(t, "describe", "pod", "bad0"); !strings.Contains(said, "liqo-pod-reflection") || !strings.Contains(said, "pull policy of Never") {
 		t.Errorf("kubectl describe pod: %s", said)
 	}
 }

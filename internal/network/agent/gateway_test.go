@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/network/agent/gateway"
 	"liqo.io/liqo/internal/network/plan"
 	"liqo.io/liqo/internal/network/probe"
@@ -135,9 +136,9 @@ func TestGateway(t *testing.T) {
 		t.Errorf("dialled although it works")
 	}
 	stopMilan()
-	silent := time.Now()
+	silent := kubetest.NewStopwatch(t)
 	b.until("dialled again", func(s plan.HostState) bool { return s.WireGuard.Peers[0].Dial > dial })
-	if took := time.Since(silent); took > 1800*time.Millisecond {
+	if took := silent.Took(); took > 1800*time.Millisecond {
 		t.Errorf("dialled again after %v of silence", took)
 	}
 	said.until("down", func(s report.Gateway) bool { return !isUp(s) })
@@ -164,9 +165,9 @@ func TestGateway(t *testing.T) {
 	}
 	b.wire.mend()
 	b.until("nothing is left", func(s plan.HostState) bool { return s.String() == plan.HostState{}.String() })
-	before := time.Now()
+	before := kubetest.NewStopwatch(t)
 	stop()
-	if took := time.Since(before); took > time.Second {
+	if took := before.Took(); took > time.Second {
 		t.Errorf("ended after %v", took)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/plan"
 )
@@ -121,7 +122,7 @@ func TestLoop(t *testing.T) {
 	host.fails, host.state = nil, plan.HostState{}
 	host.mu.Unlock()
 	next() // a round that was on its way
-	before := time.Now()
+	before := kubetest.NewStopwatch(t)
 	host.changed <- struct{}{} // somebody deleted all of it
 	for next(); ; next() {
 		host.mu.Lock()
@@ -131,7 +132,7 @@ func TestLoop(t *testing.T) {
 			break
 		}
 	}
-	if took := time.Since(before); took > 900*time.Millisecond {
+	if took := before.Took(); took > 900*time.Millisecond {
 		t.Errorf("repaired after %v: that was the timer, not the event", took)
 	}
 	cancel()

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/network/agent/route"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/plan"
@@ -94,9 +95,9 @@ func TestRoute(t *testing.T) {
 	sees("both lanes", 0, 0, 1)
 
 	stop0()
-	silent := time.Now()
+	silent := kubetest.NewStopwatch(t)
 	b.until("the second lane", func(s plan.HostState) bool { return laneTo(s) == 1 })
-	took := time.Since(silent)
+	took := silent.Took()
 	t.Logf("switched %v after the lane failed", took)
 	if took > 2*time.Second { // a busy machine takes its time
 		t.Errorf("switched after %v", took)
@@ -221,9 +222,9 @@ func TestFarewell(t *testing.T) {
 		stop := b.start(r.Run)
 		b.until("planned", func(s plan.HostState) bool { return laneTo(s) == 0 })
 		test.end()
-		before := time.Now()
+		before := kubetest.NewStopwatch(t)
 		stop()
-		if took := time.Since(before); took > 1500*time.Millisecond {
+		if took := before.Took(); took > 1500*time.Millisecond {
 			t.Errorf("%s: ended after %v", test.name, took)
 		}
 		if stays := laneTo(b.host.now()) == 0; stays != test.stays {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	"liqo.io/liqo/internal/kube/kubetest"
 )
 
 // bed has probers on addresses of the loopback network, all on one port.
@@ -99,9 +101,9 @@ func TestProbersMeet(t *testing.T) {
 	}
 
 	second.stop()
-	ended := time.Now()
+	ended := kubetest.NewStopwatch(t)
 	third.until(t, "the node sees that milan is gone", func(r map[Target]Result) bool { return r[toMilan].State == Down })
-	if took := time.Since(ended); took > time.Second {
+	if took := ended.Took(); took > time.Second {
 		t.Errorf("noticed after %v", took)
 	}
 }

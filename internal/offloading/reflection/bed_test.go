@@ -106,9 +106,9 @@ func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// repairing is the reason of an event that an API server may send about any Service: when it looks after addresses, and
-// the news of the Service has overtaken that of its address. It comes back as it should, and says nothing about us.
-var repairing = []byte("ClusterIPNotAllocated")
+// repairing is in the reasons of events that an API server may send about any Service: when it looks after addresses and
+// ports, and the news of the Service has overtaken that of its address. They come back as they should, and say nothing about us.
+var repairing = []byte("NotAllocated")
 
 var uid = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 

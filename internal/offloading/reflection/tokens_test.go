@@ -14,6 +14,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
 )
 
 func withToken(pod *corev1.Pod) *corev1.Pod {
@@ -137,9 +138,9 @@ func TestEvents(t *testing.T) {
 		if about.UID == "another" {
 			continue
 		}
-		begin := time.Now()
+		begin := kubetest.NewStopwatch(t)
 		b.until("it is shown", func() bool { return b.event(local, "web", "Failed"+about.Kind, "no image") })
-		if took := time.Since(begin); took > time.Second {
+		if took := begin.Took(); took > time.Second {
 			t.Errorf("%s: shown after %v", about.Kind, took)
 		}
 	}

@@ -163,11 +163,11 @@ func TestDeadPeerDelaysNobody(t *testing.T) {
 	for _, name := range []string{"x", "y", "z"} {
 		b.slice("dead-"+name, func(slice *sharingv1alpha1.ResourceSlice) { slice.Labels["liqo.io/remoteID"] = dead.ClusterID })
 	}
-	began := time.Now()
+	began := kubetest.NewStopwatch(t)
 	b.connect(b.peer(""))
 	b.slice("one")
 	b.arrives(b.there, "one", "the copy", func(*sharingv1alpha1.ResourceSlice) bool { return true })
-	took := time.Since(began)
+	took := began.Took()
 	t.Logf("beside a dead peer, connect and copy took %s", took.Round(time.Millisecond))
 	if took > time.Second {
 		t.Errorf("took %s, want less than a second", took)
@@ -175,9 +175,9 @@ func TestDeadPeerDelaysNobody(t *testing.T) {
 	if state := b.r.State(dead.ClusterID); state.Ready {
 		t.Errorf("state of the dead peer: %+v", state)
 	}
-	began = time.Now()
+	began = kubetest.NewStopwatch(t)
 	b.stop()
-	if took := time.Since(began); took > 3*time.Second {
+	if took := began.Took(); took > 3*time.Second {
 		t.Errorf("stopping took %s with a call to a dead peer under way", took)
 	}
 }
