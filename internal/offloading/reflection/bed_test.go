@@ -18,6 +18,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -93,17 +94,21 @@ func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
 		if request.Method == http.MethodDelete && text != nil && !uid.Match(text) { // JSON or not
 			what += " without UID"
 		}
-		response, err := next.RoundTrip(request)
-		r.mu.Lock()
-		defer r.mu.Unlock()
 		if request.Method != http.MethodGet && !bytes.Contains(text, repairing) {
-			r.writes = append(r.writes, what)
+			r.note(&r.writes, what) // before it is sent: what it brings about may be seen before its answer
 		}
+		response, err := next.RoundTrip(request)
 		if err == nil && response.StatusCode == http.StatusForbidden {
-			r.denied = append(r.denied, what)
+			r.note(&r.denied, what)
 		}
 		return response, err
 	})
+}
+
+func (r *requests) note(list *[]string, what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*list = append(*list, what)
 }
 
 // repairing is in the reasons of events that an API server may send about any Service: when it looks after addresses and
@@ -220,6 +225,20 @@ func (b *bed) roles() {
 		ObjectMeta: metav1.ObjectMeta{Name: b.tenant}, Subjects: []rbacv1.Subject{b.subject},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet"},
 	}))
+	b.counts(b.home, b.tenant, true, authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"})
+	b.counts(b.home, b.tenant, true, authorizationv1.ResourceAttributes{Namespace: b.tenant, Verb: "list", Group: vkv1alpha1.GroupVersion.Group, Resource: "namespacemaps"})
+}
+
+// counts waits until the API server knows that a virtual kubelet has a right, or has it no more: it hears of roles as of everything else.
+func (b *bed) counts(c client.Client, namespace string, has bool, right authorizationv1.ResourceAttributes) {
+	b.t.Helper()
+	b.until("the right counts", func() bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + namespace + ":virtual-kubelet", ResourceAttributes: &right,
+		}}
+		b.must(c.Create(b.t.Context(), review))
+		return review.Status.Allowed == has
+	})
 }
 
 // peerRole is what the provider grants in a twin.
@@ -256,6 +275,8 @@ func (b *bed) offload() (local, twin string) {
 	b.must(b.home.Create(b.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "default"}}))
 	b.bind(b.home, "liqo-virtual-kubelet-offloaded", local, b.subject)
 	b.bind(b.away, b.identity.Namespace, twin, rbacv1.Subject{Kind: "ServiceAccount", Namespace: b.identity.Namespace, Name: "virtual-kubelet"})
+	b.counts(b.home, b.tenant, true, authorizationv1.ResourceAttributes{Namespace: local, Verb: "list", Resource: "services"})
+	b.counts(b.away, b.identity.Namespace, true, authorizationv1.ResourceAttributes{Namespace: twin, Verb: "list", Resource: "configmaps"})
 	b.mapped(func(m *vkv1alpha1.NamespaceMap) { m.Spec.DesiredMapping[local] = twin })
 	b.current(func(m *vkv1alpha1.NamespaceMap) {
 		m.Status.CurrentMapping[local] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: twin, Phase: vkv1alpha1.MappingAccepted}
@@ -358,20 +379,34 @@ func (b *bed) edit(c client.Client, object client.Object, change func()) {
 	}))
 }
 
-// quiet waits until no worker has anything to do, and nothing has been written for a moment.
+// quiet waits until no worker has anything to do, and nothing has been written for a moment in which the machine ran. A worker that is not
+// answered is not waited for without end.
 func (b *bed) quiet() {
 	b.t.Helper()
-	last, since := -1, time.Now()
+	machine := kubetest.NewStopwatch(b.t)
+	last, since := -1, machine.Took()
 	b.until("nothing more is written", func() bool {
-		busy := len(b.here.taken()) + len(b.there.taken())
+		busy, working := len(b.here.taken())+len(b.there.taken())+len(b.engine.said.todo), 0
 		for _, q := range b.engine.queues() {
 			busy += q.length()
+			working += q.working()
 		}
 		if busy != last {
-			last, since = busy, time.Now()
+			last, since = busy, machine.Took()
 		}
-		return time.Since(since) > 500*time.Millisecond
+		still := machine.Took() - since
+		return still > 500*time.Millisecond && working == 0 || still > 3*time.Second
 	})
+}
+
+// working is how many objects are being worked on.
+func (q *queue) working() (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.lanes {
+		n += l.working
+	}
+	return n
 }
 
 // same takes addresses for what they are.

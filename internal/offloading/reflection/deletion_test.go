@@ -30,13 +30,7 @@ func (b *bed) mayDelete(twin string, may bool) {
 	})
 	for _, what := range []authorizationv1.ResourceAttributes{{Resource: "configmaps"}, {Group: "virtualkubelet.liqo.io", Resource: "shadowpods"}} {
 		what.Namespace, what.Verb = twin, "delete"
-		b.until("the right counts", func() bool {
-			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-				User: "system:serviceaccount:" + b.identity.Namespace + ":virtual-kubelet", ResourceAttributes: &what,
-			}}
-			b.must(b.away.Create(b.t.Context(), review))
-			return review.Status.Allowed == may
-		})
+		b.counts(b.away, b.identity.Namespace, may, what)
 	}
 }
 

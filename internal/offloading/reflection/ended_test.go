@@ -32,6 +32,8 @@ func TestEndedAndGone(t *testing.T) {
 	remote := &corev1.Pod{ObjectMeta: named(twin, "once")}
 	b.must(b.away.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
 	player.end(remote, corev1.PodSucceeded, 0)
+	b.must(b.home.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	b.until("its end is kept while it is there", func() bool { return b.engine.pods.lastOf(pod) != nil })
 	b.there.reset()
 	b.takeAway(player, twin, "once")
 	b.until("the engine knows", func() bool {

@@ -239,8 +239,8 @@ func (p *pods) changedThere(before, after client.Object) {
 	object := after
 	if object == nil {
 		object = before
-		p.keepEnd(before)
 	}
+	p.keepEnd(object) // as soon as it is seen: once the pod is gone, a worker may miss it before we are told
 	pair := p.engine.pairs.remote(object.GetNamespace())
 	if pair == nil {
 		return

@@ -86,6 +86,7 @@ func TestPodLife(t *testing.T) {
 	if b.exists(b.away, remote) || b.exists(b.away, shadow) {
 		t.Error("gone here, and runs there")
 	}
+	b.quiet()
 	if got := b.here.taken("DELETE"); len(got) != 1 || strings.Contains(got[0], "without UID") {
 		t.Errorf("deleted here: %v", got)
 	}

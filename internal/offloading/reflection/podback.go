@@ -145,9 +145,9 @@ func terminal(pod *corev1.Pod) bool {
 // finished pods never run again.
 func finished(local *corev1.Pod) bool { return terminal(local) }
 
-// keepEnd keeps a remote pod that is gone, if it has ended: that may not have been told yet.
-func (p *pods) keepEnd(before client.Object) {
-	remote, _ := before.(*corev1.Pod)
+// keepEnd keeps a remote pod that has ended: it may be gone before that is told.
+func (p *pods) keepEnd(there client.Object) {
+	remote, _ := there.(*corev1.Pod)
 	if remote == nil || !terminal(remote) {
 		return
 	}

@@ -152,6 +152,7 @@ func skipped(t *testing.T, b *bed, local, twin string) {
 	b.until("the copies go, that of its slice too", func() bool { return !b.exists(b.away, remote) && !b.exists(b.away, shadow) })
 	b.edit(b.home, web, func() { web.Annotations = nil })
 	b.until("the copies come back", func() bool { return b.exists(b.away, remote) && b.exists(b.away, shadow) })
+	b.quiet()
 }
 
 // TestRestart: 300 objects that have not changed cost no write.
