@@ -63,6 +63,17 @@ func look(t testing.TB) (s status, ok bool) {
 	return s, r.code == 0
 }
 
+// well waits until all is well: a machine that was full a moment ago may take a while to say so.
+func well(t testing.TB) (s status) {
+	t.Helper()
+	eventually(t, 60*time.Second, "status is well", func() (string, bool) {
+		var ok bool
+		s, ok = look(t)
+		return fmt.Sprintf("%+v", s), ok
+	})
+	return s
+}
+
 // component finds a component, named as in the command line: COMPONENT or NODE/COMPONENT.
 func (s status) component(t testing.TB, clusterName, name string) component {
 	t.Helper()

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -117,21 +118,23 @@ func (n *Node) external(pods, external network.CIDR) (netip.Addr, error) {
 func (c *Cluster) Doubt(there *Cluster) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	var fc discovery.ForeignCluster
-	if err := c.API.Get(ctx, client.ObjectKey{Name: there.Name}, &fc); err != nil {
-		return err
-	}
-	for i := range fc.Status.PeeringConditions {
-		if condition := &fc.Status.PeeringConditions[i]; condition.Type == discovery.NetworkStatus {
-			condition.Status, condition.Message = discovery.StatusPending, "a test doubts it"
-			if err := c.API.Status().Update(ctx, &fc); err != nil {
-				return err
-			}
-			look := fmt.Sprintf(`{"metadata":{"annotations":{"test.liqo.io/look":"%d"}}}`, time.Now().UnixNano())
-			return c.API.Patch(ctx, &fc, client.RawPatch(types.MergePatchType, []byte(look)))
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var fc discovery.ForeignCluster
+		if err := c.API.Get(ctx, client.ObjectKey{Name: there.Name}, &fc); err != nil {
+			return err
 		}
-	}
-	return errors.New(c.Name + " says nothing of " + there.Name)
+		for i := range fc.Status.PeeringConditions {
+			if condition := &fc.Status.PeeringConditions[i]; condition.Type == discovery.NetworkStatus {
+				condition.Status, condition.Message = discovery.StatusPending, "a test doubts it"
+				if err := c.API.Status().Update(ctx, &fc); err != nil {
+					return err
+				}
+				look := fmt.Sprintf(`{"metadata":{"annotations":{"test.liqo.io/look":"%d"}}}`, time.Now().UnixNano())
+				return c.API.Patch(ctx, &fc, client.RawPatch(types.MergePatchType, []byte(look)))
+			}
+		}
+		return errors.New(c.Name + " says nothing of " + there.Name)
+	})
 }
 
 // Networking is what the cluster says of its connection with another: status, reason and message of the condition.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +40,20 @@ func (c apiCall) String() string {
 // calls returns what our identities asked of the API server since from.
 func (c *cluster) calls(t testing.TB, from time.Time) (all []apiCall) {
 	t.Helper()
-	file, err := os.Open(c.audit)
+	// The API server begins another file each 100 MB: the older ones are audit-TIME.log.
+	files, err := filepath.Glob(strings.TrimSuffix(c.audit, ".log") + "*.log")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no audit log %s: %v", c.audit, err)
+	}
+	for _, name := range files {
+		all = append(all, callsIn(t, name, from)...)
+	}
+	return all
+}
+
+func callsIn(t testing.TB, name string, from time.Time) (all []apiCall) {
+	t.Helper()
+	file, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}

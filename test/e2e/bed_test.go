@@ -84,11 +84,12 @@ func eventually(t testing.TB, within time.Duration, what string, ask func() (see
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
+		last := time.Since(began) > within // what was asked before is of before
 		seen, good := ask()
 		switch {
 		case good:
 			return time.Since(began)
-		case time.Since(began) > within:
+		case last:
 			for _, c := range []*cluster{rome, milan} {
 				c.show(t)
 			}

@@ -239,7 +239,11 @@ func providerUnreachable(t *testing.T) {
 	measure("provider's API server silent to node NotReady", "%.1f s", took.Seconds())
 	<-stopped
 	must(t, "component", "start", milan.Name, "kube-apiserver")
-	measure("provider's API server started to node Ready", "%.1f s", rome.nodeReady(t, milan, 30*time.Second).Seconds())
+	eventually(t, 2*time.Minute, "the API server of milan is back", func() (string, bool) {
+		said := milan.tryKubectl("", "get", "--raw", "/readyz", "--request-timeout=5s")
+		return said.String(), said.code == 0
+	})
+	measure("provider's API server back to node Ready", "%.1f s", rome.nodeReady(t, milan, 30*time.Second).Seconds())
 	rome.wantColumns(t, milan, "Established None Established Established")
 }
 
@@ -276,9 +280,9 @@ func unpeerLeavesNothing(t *testing.T) {
 			settled(t, c)
 			networkGone(t, c)
 		}
-		if rome.foreign(t, milan) != nil || milan.foreign(t, rome) != nil {
-			t.Error("a ForeignCluster is left")
-		}
+		eventually(t, 10*time.Second, "no ForeignCluster is left", func() (string, bool) {
+			return rome.columns(t, milan) + "; " + milan.columns(t, rome), rome.foreign(t, milan) == nil && milan.foreign(t, rome) == nil
+		})
 	}
 }
 

@@ -157,8 +157,8 @@ func during(t *testing.T, p point, f fault, args ...string) {
 	t.Helper()
 	done := make(chan result, 1)
 	go func() { done <- rome.try(args...) }()
-	// Watches that an API server dropped are made again up to half a minute after it is back, by Kubernetes' own libraries.
-	deadline := time.Now().Add(100 * time.Second)
+	// Watches that an API server dropped are made again up to a minute after it is back, by Kubernetes' own libraries.
+	deadline := time.Now().Add(150 * time.Second)
 	for !p.seen() && time.Now().Before(deadline) {
 		pause(2 * time.Millisecond)
 	}
@@ -222,9 +222,9 @@ func faultsAtEachStep(t *testing.T) {
 					healthy(t, c)
 					settled(t, c)
 				}
-				during(t, up, f, append(milan.peerCommand(t), "--timeout", "120s")...)
+				during(t, up, f, append(milan.peerCommand(t), "--timeout", "200s")...)
 				rome.nodeReady(t, milan, 60*time.Second)
-				during(t, down, f, "unpeer", "out-of-band", milan.Name, "--timeout", "90s")
+				during(t, down, f, "unpeer", "out-of-band", milan.Name, "--timeout", "150s")
 				// Who empties a namespace in Kubernetes notices up to a minute late that the API server is back.
 				rome.nothingNew(t, before[rome], 100*time.Second)
 				milan.nothingNew(t, before[milan], 100*time.Second)
@@ -242,7 +242,7 @@ func authPodDeleted(t *testing.T) {
 	if said.code != 0 {
 		t.Fatal(said)
 	}
-	eventually(t, 60*time.Second, "peering works although the authentication service restarted", func() (string, bool) {
+	eventually(t, 3*time.Minute, "peering works although the authentication service restarted", func() (string, bool) {
 		said := rome.try(append(milan.peerCommand(t), "--timeout", "60s")...)
 		return said.String(), said.code == 0
 	})
@@ -287,7 +287,7 @@ func deadProvider(t *testing.T) {
 			})
 			rome.liqoctl(t, "unpeer", "out-of-band", milan.Name)
 			rome.nothingNew(t, before, 30*time.Second)
-			milan.nothingNew(t, there, 30*time.Second)
+			milan.nothingNew(t, there, 100*time.Second) // as above: Kubernetes notices up to a minute late
 		})
 	}
 }

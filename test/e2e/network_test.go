@@ -91,6 +91,10 @@ func gatewayAway(t *testing.T) {
 	}
 	scale("0")
 	defer scale("1") // what the chart says
+	eventually(t, 2*time.Minute, "Kubernetes has taken milan's gateway away", func() (string, bool) {
+		said := milan.tryKubectl("", "-n", "liqo", "get", "pods", "-l", "app.kubernetes.io/component=gateway", "-o", "name")
+		return said.String(), said.code == 0 && strings.TrimSpace(said.out) == ""
+	})
 	took := eventually(t, 30*time.Second, "the virtual node is not Ready without a gateway", func() (string, bool) {
 		node, err := rome.node(milan)
 		if err != nil {

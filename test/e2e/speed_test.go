@@ -120,7 +120,7 @@ func speed(t *testing.T) {
 		rome.liqoctl(t, command...)
 		clock.reached("command ends")
 		rome.nodeReady(t, milan, 10*time.Second)
-		eventually(t, 5*time.Second, "all milestones are seen", func() (string, bool) {
+		eventually(t, 30*time.Second, "all milestones are seen", func() (string, bool) {
 			clock.mu.Lock()
 			defer clock.mu.Unlock()
 			return fmt.Sprint(clock.at), len(clock.at) == len(milestones)

@@ -52,18 +52,20 @@ func record(t *testing.T) *recorder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, err := cmd.StdoutPipe()
+	from, theirs, err := os.Pipe() // not one that Wait closes before all is read
 	if err != nil {
 		t.Fatal(err)
 	}
+	cmd.Stdout = theirs
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	_ = theirs.Close()
 	go func() { r.over <- cmd.Wait() }()
 	r.to, r.from = to, bufio.NewScanner(from)
 	r.from.Buffer(nil, 1<<20)
 	t.Cleanup(func() {
-		_ = to.Close()
+		_, _ = to.Close(), from.Close()
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 	})
 	return r

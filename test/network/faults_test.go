@@ -178,7 +178,8 @@ func (f fault) judge(t *testing.T, o outage, traffic *flows, said *sayings, bega
 			if f.without != nil && pair[0] == f.without.Cluster {
 				continue // its controller manager may have been on that node, and then nobody is there to say anything
 			}
-			if lied := said.lied(pair, g.from.Add(truthful), g.to); lied > 0 {
+			stood := traffic.stalled(g.from, g.to, f.without) // while the machine stands still nobody says anything
+			if lied := said.lied(pair, g.from.Add(truthful+stood), g.to); lied > 0 {
 				t.Errorf("%s said for %v that the network to %s is Established, while %v was silent for %v",
 					pair[0].Name, lied.Round(time.Millisecond), pair[1].Name, g.flow, g.length().Round(time.Millisecond))
 			}
@@ -212,19 +213,20 @@ func gateways(c *bed.Cluster) ([]bed.Pod, error) {
 }
 
 // gateway is the gateway of a lane as it is now.
-func gateway(t *testing.T, c *bed.Cluster, lane int) bed.Pod {
+func gateway(t *testing.T, c *bed.Cluster, lane int) (found bed.Pod) {
 	t.Helper()
-	all, err := gateways(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, pod := range all {
-		if pod.Labels[laneLabel] == strconv.Itoa(lane) || len(all) == 1 {
-			return pod
+	// Its lane may be up before its kubelet has said that it is Ready.
+	bed.Eventually(t, 2*time.Minute, fmt.Sprintf("%s has a gateway of lane %d that is Ready", c.Name, lane), func() (string, bool) {
+		all, err := gateways(c)
+		for _, pod := range all {
+			if pod.Labels[laneLabel] == strconv.Itoa(lane) || len(all) == 1 {
+				found = pod
+				return "", true
+			}
 		}
-	}
-	t.Fatalf("%s has no gateway of lane %d that is Ready, but %v", c.Name, lane, all)
-	return bed.Pod{}
+		return fmt.Sprint(all, err), false
+	})
+	return found
 }
 
 // nodeUp waits until a node and all that runs on it are back.

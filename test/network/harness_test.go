@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
@@ -69,11 +70,26 @@ func TestHarness(t *testing.T) {
 		<-time.After(2 * time.Second)
 		clusters.Do(t, "fault", "heal", alpha.Name, beta.Name)
 		during := time.Since(began)
-		bed.Eventually(t, 10*time.Second, "both clients are answered again", func() (string, bool) { return "", answered() && len(f.since(began)) >= 2 })
-		for _, g := range f.since(began) {
-			t.Logf("%v stood still for %v of %v", g.flow, g.length(), during)
-			if g.length() < 1800*time.Millisecond || g.length() > during+2*time.Second {
-				t.Errorf("%v stood still for %v, but was cut off for 2 to %v", g.flow, g.length(), during)
+		// A busy machine makes shorter gaps beside them.
+		longest := func() map[string]time.Duration {
+			all := map[string]time.Duration{}
+			for _, g := range f.since(began) {
+				all[g.flow.kind] = max(all[g.flow.kind], g.length())
+			}
+			return all
+		}
+		bed.Eventually(t, 30*time.Second, "both clients are answered again, and say for how long they were not", func() (string, bool) {
+			all := longest()
+			return fmt.Sprint(all), answered() && min(all["stream"], all["requests"]) >= 1800*time.Millisecond
+		})
+		for kind, length := range longest() {
+			t.Logf("%s stood still for %v of %v", kind, length, during)
+			most := during + 2*time.Second
+			if kind == "stream" {
+				most += during // TCP tries again after as long as it has waited
+			}
+			if length > most {
+				t.Errorf("%s stood still for %v, but was cut off for 2 to %v", kind, length, during)
 			}
 		}
 		if lost := f.state()[flow{"requests", client.Node, beta.Nodes[0]}].Lost; lost < 3 {
@@ -101,10 +117,14 @@ func TestHarness(t *testing.T) {
 		if err := syscall.Kill(number, syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		bed.Eventually(t, 10*time.Second, "the end of the gap is told", func() (string, bool) { return "", len(f.since(began)) > 0 })
+		during := time.Since(began)
+		bed.Eventually(t, 10*time.Second, "the end of the gap is told", func() (string, bool) {
+			whole := f.stalled(began, time.Now(), nil)
+			return whole.String(), whole >= 1500*time.Millisecond
+		})
 		whole := f.stalled(began, time.Now(), nil)
 		half := f.stalled(began.Add(time.Second), time.Now(), nil)
-		if whole < 1500*time.Millisecond || whole > 4*time.Second || half > whole-800*time.Millisecond || f.stalled(began, time.Now(), server.Node) != 0 {
+		if whole > during+2*time.Second || half > whole-800*time.Millisecond || f.stalled(began, time.Now(), server.Node) != 0 {
 			t.Errorf("it stood still for 2 s, and %v are seen, %v of them after the first second; %v without its node", whole, half, f.stalled(began, time.Now(), server.Node))
 		}
 	})

@@ -212,7 +212,7 @@ func begin(t *testing.T, s space, args ...string) (cmd *exec.Cmd, lines func(wit
 func followLogs(t *testing.T, s space) {
 	_, line := begin(t, s, "logs", "inmilan", "-c", "main", "-f", "--tail=1")
 	for range 4 {
-		line(5*time.Second, "what a pod in milan says comes as it says it", "tick")
+		line(soon, "what a pod in milan says comes as it says it", "tick")
 	}
 }
 
@@ -223,14 +223,14 @@ func attach(t *testing.T, s space) {
 		t.Fatal(err)
 	}
 	go func() {
-		for i := range 20 { // what is said before the other end listens is lost on no machine, but what it answers is
+		for i := 0; ; i++ { // what is said before the other end listens is lost on no machine, but what it answers is
 			if _, err := fmt.Fprintf(in, "word %d\n", i); err != nil {
 				return
 			}
 			<-time.After(200 * time.Millisecond)
 		}
 	}()
-	line(10*time.Second, "the container hears and answers", "heard word")
+	line(soon, "the container hears and answers", "heard word")
 	_ = in.Close()
 	bed.Eventually(t, soon, "it is in the log, too", func() (string, bool) {
 		said := s.kubectl(t, "logs", "inmilan", "-c", "reader")
@@ -319,7 +319,7 @@ func portForward(t *testing.T, s space) {
 }
 
 func debug(t *testing.T, s space) {
-	said := rome.TryKubectl("", "-n", s.name, "debug", "inmilan", "--image="+bed.ToolsImage, "--image-pull-policy=Never", "-c", "look", "--target=main", "--attach", "--", "sh", "-c", "sleep 1; ps | grep 'line $i'")
+	said := rome.TryKubectl("", "-n", s.name, "debug", "inmilan", "--image="+bed.ToolsImage, "--image-pull-policy=Never", "-c", "look", "--target=main", "--attach", "--", "sh", "-c", "for n in $(seq 8); do sleep 1; ps | grep 'line $i' || exit 1; done") // what is said before kubectl is attached is not heard
 	if said.Code != 0 || !strings.Contains(said.Out, "for i in 1 2 3") {
 		t.Errorf("the ephemeral container does not show the processes of its target: %s", said)
 	}

@@ -27,7 +27,7 @@ spec:
   loadBalancerSourceRanges: [192.0.2.0/24]
   externalTrafficPolicy: Local
   internalTrafficPolicy: Local
-  healthCheckNodePort: 31966
+  healthCheckNodePort: 30066
   ipFamilies: [IPv4]
   ipFamilyPolicy: SingleStack
   sessionAffinity: ClientIP
@@ -47,12 +47,12 @@ spec: {type: ExternalName, externalName: example.org}
 apiVersion: v1
 kind: Service
 metadata: {name: nodes}
-spec: {type: NodePort, selector: {app: x}, ports: [{port: 80, nodePort: 31967}]}
+spec: {type: NodePort, selector: {app: x}, ports: [{port: 80, nodePort: 30067}]}
 ---
 apiVersion: v1
 kind: Service
 metadata: {name: same-nodes, annotations: {liqo.io/force-remote-node-port: "true"}}
-spec: {type: NodePort, selector: {app: x}, ports: [{port: 80, nodePort: 31968}]}
+spec: {type: NodePort, selector: {app: x}, ports: [{port: 80, nodePort: 30068}]}
 `
 
 func serviceRow(t *testing.T) {
@@ -79,16 +79,16 @@ spec:
   sessionAffinityConfig: {clientIP: {timeoutSeconds: 10800}}
   publishNotReadyAddresses: true
 `)
-	if fmt.Sprint(bed.At(whole.Object, "spec.healthCheckNodePort")) == "31966" {
+	if fmt.Sprint(bed.At(whole.Object, "spec.healthCheckNodePort")) == "30066" {
 		t.Error("the port of the health check is that of rome")
 	}
 	s.becomes(t, serviceKind, "headless", "{spec: {type: ClusterIP, clusterIP: None, selector: {app: x}}}")
 	s.becomes(t, serviceKind, "elsewhere", "{spec: {type: ExternalName, externalName: example.org, clusterIP: null, ports: null}}")
 	nodes := s.becomes(t, serviceKind, "nodes", "{spec: {type: NodePort, ports: [{port: 80, nodePort: '*'}]}}")
-	if fmt.Sprint(bed.At(nodes.Object, "spec.ports.0.nodePort")) == "31967" {
+	if fmt.Sprint(bed.At(nodes.Object, "spec.ports.0.nodePort")) == "30067" {
 		t.Error("the node port is that of rome, which was not asked for")
 	}
-	s.becomes(t, serviceKind, "same-nodes", "{spec: {type: NodePort, ports: [{port: 80, nodePort: 31968}]}}")
+	s.becomes(t, serviceKind, "same-nodes", "{spec: {type: NodePort, ports: [{port: 80, nodePort: 30068}]}}")
 	if found := object(t, milan, serviceKind, s.twin, "kubernetes"); found != nil {
 		t.Error("Service kubernetes is in the twin")
 	}

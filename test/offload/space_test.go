@@ -48,6 +48,7 @@ func newNamespace(t *testing.T) string {
 	mu.Unlock()
 	rome.Kubectl(t, "create", "namespace", name)
 	goes(t, rome, name)
+	becomes(t, rome, "v1/ServiceAccount", name, "default", "{}", soon) // Kubernetes refuses pods until then
 	return name
 }
 

@@ -59,6 +59,7 @@ func readyInTime(t *testing.T) {
 func refusedInTime(t *testing.T) {
 	s := offloaded(t)
 	s.milan(t, "create", "quota", "none", "--hard=pods=0")
+	becomes(t, milan, "v1/ResourceQuota", s.twin, "none", "{status: {hard: {pods: '0'}, used: {pods: '0'}}}", soon) // it counts from then on
 	inTime(t, "event of a refusal in milan to the same in rome", func(i int) (time.Time, time.Time) {
 		name := fmt.Sprintf("p%d", i)
 		about := func(words ...string) func(client.Object) bool {

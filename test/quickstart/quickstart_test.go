@@ -198,19 +198,22 @@ func shop(t *testing.T, rome, milan *bed.Cluster) {
 	}
 	until("the page comes from rome", func(all map[string]service) bool { return all["frontend"].Cluster == rome.Name })
 
-	body := page.must("/")
-	product := regexp.MustCompile(`name="product" value="([^"]+)"`).FindStringSubmatch(body)
-	if product == nil {
-		t.Fatalf("no product on the page:\n%s", body)
-	}
-	body = page.post(t, "/cart", url.Values{"product": {product[1]}, "quantity": {"2"}})
-	number := regexp.MustCompile(`name="number" value="([^"]+)"`).FindStringSubmatch(body)
-	if number == nil {
-		t.Fatalf("no order form, although there is something in the cart:\n%s", body)
-	}
-	if body = page.post(t, "/orders", url.Values{"number": {number[1]}}); !strings.Contains(body, "Order "+number[1]) {
-		t.Errorf("the order was not confirmed:\n%s", body)
-	}
+	// A service that was not asked yet may find the pod that the cart has left; the shop says so, and its user tries again.
+	var product, number []string
+	bed.Eventually(t, time.Minute, "the page has products", func() (string, bool) {
+		body, err := page.get("/")
+		product = regexp.MustCompile(`name="product" value="([^"]+)"`).FindStringSubmatch(body)
+		return fmt.Sprint(err, body), err == nil && product != nil
+	})
+	bed.Eventually(t, time.Minute, "what is in the cart can be ordered", func() (string, bool) {
+		body, err := page.post("/cart", url.Values{"product": {product[1]}, "quantity": {"2"}})
+		number = regexp.MustCompile(`name="number" value="([^"]+)"`).FindStringSubmatch(body)
+		return fmt.Sprint(err, body), err == nil && number != nil
+	})
+	bed.Eventually(t, time.Minute, "the order is confirmed", func() (string, bool) {
+		body, err := page.post("/orders", url.Values{"number": {number[1]}}) // the same number: it is placed once
+		return fmt.Sprint(err, body), err == nil && strings.Contains(body, "Order "+number[1])
+	})
 
 	rome.Kubectl(t, "scale", "deployment", "recommendation", "-n", "liqo-demo", "--replicas=0")
 	until("recommendation alone is missing", func(all map[string]service) bool {
@@ -231,7 +234,6 @@ const (
 
 // browser reads the shop's page.
 type browser struct {
-	t      *testing.T
 	at     string
 	client *http.Client
 }
@@ -264,44 +266,26 @@ func forward(t *testing.T, rome *bed.Cluster) browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return browser{t, "http://" + strings.Fields(lines.Text())[2], &http.Client{Jar: jar, Timeout: 20 * time.Second}}
+	return browser{"http://" + strings.Fields(lines.Text())[2], &http.Client{Jar: jar, Timeout: 20 * time.Second}}
 }
 
-func (b browser) get(path string) (string, error) {
-	response, err := b.client.Get(b.at + path)
+func (b browser) get(path string) (string, error) { return answered(b.client.Get(b.at + path)) }
+
+// post sends a form of the page, and returns the page that follows.
+func (b browser) post(path string, form url.Values) (string, error) {
+	return answered(b.client.PostForm(b.at+path, form))
+}
+
+func answered(response *http.Response, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s\n%s", path, response.Status, body)
+		err = fmt.Errorf("%s: %s\n%s", response.Request.URL.Path, response.Status, body)
 	}
 	return string(body), err
-}
-
-func (b browser) must(path string) string {
-	b.t.Helper()
-	body, err := b.get(path)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return body
-}
-
-// post sends a form of the page, and returns the page that follows.
-func (b browser) post(t *testing.T, path string, form url.Values) string {
-	t.Helper()
-	response, err := b.client.PostForm(b.at+path, form)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s (%v)\n%s", path, response.Status, err, body)
-	}
-	return string(body)
 }
 
 // gone checks that the machine has nothing of the clusters any more.
