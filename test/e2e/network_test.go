@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
 	network "liqo.io/liqo/apis/net/v1alpha1"
 )
 
@@ -92,7 +93,7 @@ func gatewayAway(t *testing.T) {
 	scale("0")
 	defer scale("1") // what the chart says
 	eventually(t, 2*time.Minute, "Kubernetes has taken milan's gateway away", func() (string, bool) {
-		said := milan.tryKubectl("", "-n", "liqo", "get", "pods", "-l", "app.kubernetes.io/component=gateway", "-o", "name")
+		said := milan.tryKubectl("", "-n", "liqo", "get", "pods", "-l", labels.Gateway+"="+labels.GatewayActive, "-o", "name")
 		return said.String(), said.code == 0 && strings.TrimSpace(said.out) == ""
 	})
 	took := eventually(t, 30*time.Second, "the virtual node is not Ready without a gateway", func() (string, bool) {
