@@ -242,7 +242,7 @@ func authPodDeleted(t *testing.T) {
 	if said.code != 0 {
 		t.Fatal(said)
 	}
-	eventually(t, 3*time.Minute, "peering works although the authentication service restarted", func() (string, bool) {
+	eventually(t, 60*time.Second, "peering works although the authentication service restarted", func() (string, bool) {
 		said := rome.try(append(milan.peerCommand(t), "--timeout", "60s")...)
 		return said.String(), said.code == 0
 	})

@@ -174,11 +174,11 @@ func (f fault) judge(t *testing.T, o outage, traffic *flows, said *sayings, bega
 		if g.flow.kind != "requests" || g.flow.touches(f.without) || g.length() < truthful {
 			continue
 		}
+		stood := traffic.stalled(g.from, g.to, f.without) // while the machine stands still nobody says anything
 		for _, pair := range [][2]*bed.Cluster{{g.flow.from.Cluster, g.flow.to.Cluster}, {g.flow.to.Cluster, g.flow.from.Cluster}} {
 			if f.without != nil && pair[0] == f.without.Cluster {
 				continue // its controller manager may have been on that node, and then nobody is there to say anything
 			}
-			stood := traffic.stalled(g.from, g.to, f.without) // while the machine stands still nobody says anything
 			if lied := said.lied(pair, g.from.Add(truthful+stood), g.to); lied > 0 {
 				t.Errorf("%s said for %v that the network to %s is Established, while %v was silent for %v",
 					pair[0].Name, lied.Round(time.Millisecond), pair[1].Name, g.flow, g.length().Round(time.Millisecond))

@@ -62,13 +62,11 @@ func refusedInTime(t *testing.T) {
 	becomes(t, milan, "v1/ResourceQuota", s.twin, "none", "{status: {hard: {pods: '0'}, used: {pods: '0'}}}", soon) // it counts from then on
 	inTime(t, "event of a refusal in milan to the same in rome", func(i int) (time.Time, time.Time) {
 		name := fmt.Sprintf("p%d", i)
-		about := func(words ...string) func(client.Object) bool {
-			return func(object client.Object) bool {
-				event, ok := object.(*corev1.Event)
-				return ok && event.InvolvedObject.Name == name && event.Type == corev1.EventTypeWarning && strings.Contains(event.Message, "exceeded quota")
-			}
+		refused := func(object client.Object) bool {
+			event, ok := object.(*corev1.Event)
+			return ok && event.InvolvedObject.Name == name && event.Type == corev1.EventTypeWarning && strings.Contains(event.Message, "exceeded quota")
 		}
-		here, there := rome.Watch(t, &corev1.EventList{}, s.name, about()), milan.Watch(t, &corev1.EventList{}, s.twin, about())
+		here, there := rome.Watch(t, &corev1.EventList{}, s.name, refused), milan.Watch(t, &corev1.EventList{}, s.twin, refused)
 		s.apply(t, strings.ReplaceAll(plainPod, "NAME", name))
 		return there.Wait(t, started, "milan refuses"), here.Wait(t, started, "rome says so")
 	})

@@ -200,9 +200,8 @@ func problem(err error) string {
 	switch {
 	case err == nil:
 		return ""
-	case is.Code() == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded):
-		return "no answer in time"
-	case is.Code() == codes.Unavailable && strings.Contains(is.Message(), silent):
+	case is.Code() == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded),
+		is.Code() == codes.Unavailable && strings.Contains(is.Message(), silent):
 		return "no answer in time"
 	case is.Code() == codes.Unavailable:
 		// What gRPC puts around the error of a connection says nothing more.

@@ -69,6 +69,7 @@ type bed struct {
 	connection *remote.Connection
 	engine     *Engine
 	options    func(*Options)
+	machine    *kubetest.Stopwatch
 	// here and there count requests of the engine.
 	here, there requests
 }
@@ -161,7 +162,7 @@ func newBed(t *testing.T) *bed {
 	consumer, provider := kubetest.SharedPair(t)
 	installCRDs(t, consumer)
 	installCRDs(t, provider)
-	b := &bed{t: t, node: fmt.Sprintf("liqo-milan-%d", number.Add(1))}
+	b := &bed{t: t, node: fmt.Sprintf("liqo-milan-%d", number.Add(1)), machine: kubetest.NewStopwatch(t)}
 	scheme := runtime.NewScheme()
 	b.must(clientgoscheme.AddToScheme(scheme))
 	b.must(vkv1alpha1.AddToScheme(scheme))
@@ -383,8 +384,7 @@ func (b *bed) edit(c client.Client, object client.Object, change func()) {
 // answered is not waited for without end.
 func (b *bed) quiet() {
 	b.t.Helper()
-	machine := kubetest.NewStopwatch(b.t)
-	last, since := -1, machine.Took()
+	last, since := -1, b.machine.Took()
 	b.until("nothing more is written", func() bool {
 		busy, working := len(b.here.taken())+len(b.there.taken())+len(b.engine.said.todo), 0
 		for _, q := range b.engine.queues() {
@@ -392,9 +392,9 @@ func (b *bed) quiet() {
 			working += q.working()
 		}
 		if busy != last {
-			last, since = busy, machine.Took()
+			last, since = busy, b.machine.Took()
 		}
-		still := machine.Took() - since
+		still := b.machine.Took() - since
 		return still > 500*time.Millisecond && working == 0 || still > 3*time.Second
 	})
 }
