@@ -125,12 +125,61 @@ type writerFunc func([]byte) (int, error)
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestInteresting(t *testing.T) {
-	in := "=== RUN   TestA\n--- PASS: TestA (0.00s)\n    --- PASS: TestA/b\nok  \tx\t0.1s\n?   \ty\t[no test files]\n--- FAIL: TestC (0.00s)\n    c_test.go:1: why\nFAIL\n"
-	want := "--- FAIL: TestC (0.00s)\n    c_test.go:1: why\nFAIL\n"
-	if got := interesting(in); got != want {
-		t.Errorf("got %q, want %q", got, want)
+	for name, test := range map[string]struct{ in, want string }{
+		"packages": {
+			in:   "=== RUN   TestA\n--- PASS: TestA (0.00s)\n    --- PASS: TestA/b\nok  \tx\t0.1s\n?   \ty\t[no test files]\n--- FAIL: TestC (0.00s)\n    c_test.go:1: why\nFAIL\n",
+			want: "--- FAIL: TestC (0.00s)\n    c_test.go:1: why\nFAIL\n",
+		},
+		"a package that passed": {
+			in:   "measured: much\nok  \tx\t0.1s\nwhat a program says\n\n",
+			want: "what a program says\n\n",
+		},
+		"as it goes": {
+			in: `=== RUN   TestA
+=== RUN   TestA/fine
+    a_test.go:1: fine so far
+=== RUN   TestA/bad
+    a_test.go:2: the reason
+        in two lines
+=== RUN   TestA/later
+    a_test.go:3: fine as well
+=== NAME  TestA/bad
+    a_test.go:4: what was seen
+--- FAIL: TestA (2.00s)
+    --- PASS: TestA/fine (1.00s)
+    --- FAIL: TestA/bad (1.00s)
+FAIL
+measured:
+  much
+FAIL	a	2.1s
+=== RUN   TestB
+    b_test.go:1: fine
+--- PASS: TestB (0.00s)
+PASS
+measured:
+  more
+ok  	b	0.1s
+`,
+			want: `    a_test.go:2: the reason
+        in two lines
+    a_test.go:4: what was seen
+--- FAIL: TestA (2.00s)
+    --- FAIL: TestA/bad (1.00s)
+FAIL
+measured:
+  much
+FAIL	a	2.1s
+`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := interesting(test.in); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
 	}
-	if got := strings.Count(interesting(strings.Repeat("line\n", 1000)), "\n"); got > 100 {
-		t.Errorf("%d lines are no summary", got)
+	long := interesting("first\n" + strings.Repeat("line\n", 1000) + "last\n")
+	if got := strings.Count(long, "\n"); got > 150 || !strings.HasPrefix(long, "first") || !strings.HasSuffix(long, "last\n") {
+		t.Errorf("%d lines are no summary: %s", got, long)
 	}
 }

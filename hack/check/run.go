@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -102,20 +103,67 @@ func summary(results []result) string {
 	return text.String()
 }
 
-// interesting drops what `go test` says about packages and tests that passed,
-// and keeps the end of the rest.
+// interesting is what `go test` said of what failed, without packages and tests that passed: its begin, where the reason is, and its end.
 func interesting(output string) string {
-	const keep = 80
+	const begin, end = 60, 60
 	var lines []string
-	for line := range strings.Lines(output) {
-		switch word := strings.TrimSpace(line); {
-		case strings.HasPrefix(word, "=== "), strings.HasPrefix(word, "--- PASS"), strings.HasPrefix(word, "ok  "), strings.HasPrefix(line, "?   "):
-		default:
-			lines = append(lines, line)
-		}
+	for _, one := range packages(output) {
+		lines = append(lines, failures(one)...)
 	}
-	if len(lines) > keep {
-		lines = append([]string{"[...]\n"}, lines[len(lines)-keep:]...)
+	if len(lines) > begin+end {
+		lines = slices.Concat(lines[:begin], []string{"[...]\n"}, lines[len(lines)-end:])
 	}
 	return strings.Join(lines, "")
+}
+
+// packages are the outputs of the packages that did not pass, and what comes after the last one.
+func packages(output string) (all []string) {
+	var one strings.Builder
+	for line := range strings.Lines(output) {
+		switch {
+		case strings.HasPrefix(line, "ok  "), strings.HasPrefix(line, "?   "):
+			one.Reset()
+			continue
+		}
+		one.WriteString(line)
+		if strings.HasPrefix(line, "FAIL\t") {
+			all = append(all, one.String())
+			one.Reset()
+		}
+	}
+	return append(all, one.String())
+}
+
+// failures drops what tests that passed have logged in between.
+func failures(output string) (lines []string) {
+	failed := map[string]bool{"": true}
+	each := func(then func(test, line string)) {
+		test := ""
+		for line := range strings.Lines(output) {
+			words := strings.Fields(line)
+			switch {
+			case len(words) > 2 && words[0] == "===":
+				test = words[2]
+				continue
+			case len(words) > 2 && words[0] == "---":
+				if test = words[2]; words[1] != "FAIL:" {
+					continue
+				}
+			case !strings.HasPrefix(line, " ") && (strings.HasPrefix(line, "FAIL") || strings.HasPrefix(line, "PASS")):
+				test = ""
+			}
+			then(test, line)
+		}
+	}
+	each(func(test, line string) {
+		if strings.HasPrefix(strings.TrimSpace(line), "--- FAIL:") {
+			failed[test] = true
+		}
+	})
+	each(func(test, line string) {
+		if failed[test] {
+			lines = append(lines, line)
+		}
+	})
+	return lines
 }
