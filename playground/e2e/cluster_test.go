@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -133,13 +134,15 @@ func dnsNames(t *testing.T, c cluster) {
 	}
 }
 
+type probeTry struct {
+	OK            bool
+	RTTMs         float64
+	Detail, Error string
+}
+
 // probeReport is the part of `demo probe -o json` that is used here.
 type probeReport struct {
-	Tries []struct {
-		OK            bool
-		RTTMs         float64
-		Detail, Error string
-	}
+	Tries   []probeTry
 	Summary struct {
 		Sent, Answered      int
 		MinMs, AvgMs, MaxMs float64
@@ -161,9 +164,10 @@ func (f furniture) probe(t testing.TB, pod, kind, target string, flags ...string
 func dnsUnknown(t *testing.T, c cluster) {
 	f := furnished[c.Name]
 	// A machine without any name server to ask has another answer than one with: both are fast.
-	try := f.probe(t, f.web[0].name, "dns", "nobody.playground.invalid").Tries[0]
-	if try.OK || try.RTTMs > 2000 {
-		t.Errorf("an unknown external name must fail within two seconds, seen: %+v", try)
+	tries := f.probe(t, f.web[0].name, "dns", "nobody.playground.invalid", "--count=3").Tries
+	slices.SortFunc(tries, func(a, b probeTry) int { return cmp.Compare(a.RTTMs, b.RTTMs) })
+	if len(tries) != 3 || tries[1].RTTMs > 2000 || slices.ContainsFunc(tries, func(try probeTry) bool { return try.OK }) {
+		t.Errorf("an unknown external name must fail within two seconds, which the median of three does not: %+v", tries)
 	}
 }
 

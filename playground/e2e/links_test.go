@@ -194,14 +194,22 @@ func (l links) bandwidth(t *testing.T) {
 	}
 }
 
-// reaches tells whether new connections from a pod reach a node port of another cluster.
+// reaches tells whether new connections from a pod reach a node port of another cluster. A machine that is busy for a second lets one go
+// unanswered, so silence is asked again; where nothing can pass, nothing ever answers.
 func (from end) reaches(t *testing.T, to end) bool {
 	t.Helper()
-	report := from.probe(t, from.web[0].name, "tcp", to.address+":"+to.nodePort, "--count=2", "--timeout=1s", "--interval=100ms")
-	if report.Summary.Answered != 0 && report.Summary.Answered != 2 {
-		t.Errorf("from %s to %s: neither all nor nothing: %+v", from.Name, to.Name, report)
+	answered := 0
+	for range 3 {
+		report := from.probe(t, from.web[0].name, "tcp", to.address+":"+to.nodePort, "--count=2", "--timeout=1s", "--interval=100ms")
+		if report.Summary.Answered == 2 {
+			return true
+		}
+		answered += report.Summary.Answered
 	}
-	return report.Summary.Answered > 0
+	if answered > 0 {
+		t.Errorf("from %s to %s: neither all nor nothing: %d of 6 connections", from.Name, to.Name, answered)
+	}
+	return answered > 0
 }
 
 // wire is one connection from a pod to a web pod of another cluster that stays open.

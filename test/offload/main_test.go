@@ -10,6 +10,7 @@ package offload
 
 import (
 	"flag"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -98,4 +99,11 @@ func installAndPeer(t *testing.T) {
 	rome.Peer(t, milan)
 	bed.Eventually(t, time.Minute, "the virtual node is Ready", node)
 	clusters.Measure("peer command to virtual node Ready", "%.1f s", time.Since(began).Seconds())
+	becomes(t, rome, "coordination.k8s.io/v1/Lease", "kube-node-lease", "liqo-"+milan.Name, "{}", soon)
+	for _, c := range clusters.Clusters {
+		bed.Eventually(t, soon, "there is a NamespaceMap in "+c.Name, func() (string, bool) {
+			all, err := c.Objects("virtualkubelet.liqo.io/v1alpha1/NamespaceMap", "")
+			return fmt.Sprint(len(all), err), err == nil && len(all) == 1
+		})
+	}
 }
