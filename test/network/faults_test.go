@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/test/bed"
 )
 
@@ -244,25 +245,29 @@ func nodeUp(t *testing.T, node *bed.Node) {
 				return said.String(), false
 			}
 		}
-		// What Kubernetes says of pods may date from before the node was off.
-		for _, label := range []map[string]string{{"app": "server"}} {
-			all, err := c.Pods(bed.Namespace, label)
-			if err != nil {
-				return err.Error(), false
+		// What Kubernetes says of pods may date from before the node was off, until it says for a moment that they are not Ready.
+		for _, want := range []struct {
+			namespace, program string
+			labels             map[string]string
+			least              int
+		}{
+			{bed.Namespace, "", map[string]string{"app": "server"}, len(c.Nodes)},
+			{"liqo", "liqo", map[string]string{labels.AppComponent: "route"}, len(c.Nodes)},
+			{"liqo", "liqo", map[string]string{gatewayLabel: gatewayActive}, 1},
+		} {
+			all, err := c.Pods(want.namespace, want.labels)
+			if err != nil || len(all) < want.least {
+				return fmt.Sprintf("%d pods %v, want %d: %v", len(all), want.labels, want.least, err), false
 			}
 			for _, pod := range all {
-				if _, err := pod.Net(); err != nil {
+				if want.program == "" {
+					_, err = pod.Net()
+				} else {
+					_, err = pod.Process(want.program)
+				}
+				if err != nil {
 					return err.Error(), false
 				}
-			}
-		}
-		gates, err := gateways(c)
-		if err != nil {
-			return err.Error(), false
-		}
-		for _, pod := range gates {
-			if _, err := pod.Process("liqo"); err != nil {
-				return err.Error(), false
 			}
 		}
 		return "", true
