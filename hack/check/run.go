@@ -120,8 +120,7 @@ func interesting(output string) string {
 func packages(output string) (all []string) {
 	var one strings.Builder
 	for line := range strings.Lines(output) {
-		switch {
-		case strings.HasPrefix(line, "ok  "), strings.HasPrefix(line, "?   "):
+		if strings.HasPrefix(line, "ok  ") || strings.HasPrefix(line, "?   ") {
 			one.Reset()
 			continue
 		}
@@ -136,34 +135,29 @@ func packages(output string) (all []string) {
 
 // failures drops what tests that passed have logged in between.
 func failures(output string) (lines []string) {
-	failed := map[string]bool{"": true}
-	each := func(then func(test, line string)) {
-		test := ""
-		for line := range strings.Lines(output) {
-			words := strings.Fields(line)
-			switch {
-			case len(words) > 2 && words[0] == "===":
-				test = words[2]
+	type said struct{ test, line string }
+	var all []said
+	failed, test := map[string]bool{"": true}, ""
+	for line := range strings.Lines(output) {
+		words := strings.Fields(line)
+		switch {
+		case len(words) > 2 && words[0] == "===":
+			test = words[2]
+			continue
+		case len(words) > 2 && words[0] == "---":
+			if test = words[2]; words[1] != "FAIL:" {
 				continue
-			case len(words) > 2 && words[0] == "---":
-				if test = words[2]; words[1] != "FAIL:" {
-					continue
-				}
-			case !strings.HasPrefix(line, " ") && (strings.HasPrefix(line, "FAIL") || strings.HasPrefix(line, "PASS")):
-				test = ""
 			}
-			then(test, line)
+			failed[test] = true
+		case strings.HasPrefix(line, "FAIL"), strings.HasPrefix(line, "PASS"):
+			test = ""
+		}
+		all = append(all, said{test, line})
+	}
+	for _, one := range all {
+		if failed[one.test] {
+			lines = append(lines, one.line)
 		}
 	}
-	each(func(test, line string) {
-		if strings.HasPrefix(strings.TrimSpace(line), "--- FAIL:") {
-			failed[test] = true
-		}
-	})
-	each(func(test, line string) {
-		if failed[test] {
-			lines = append(lines, line)
-		}
-	})
 	return lines
 }

@@ -101,6 +101,7 @@ spec:
   terminationGracePeriodSeconds: 1
   containers: [{name: main, image: "playground.local/tools:1", imagePullPolicy: Never, command: [sh, -c, "exit 5"]}]
 `)
+	s.becomes(t, podKind, "crashing", "{}")
 	// A kubelet says that it waits when it looks at the pod again: in the instant before the next start, if nothing makes it look before.
 	var count int64
 	looks := 0
