@@ -234,6 +234,8 @@ func gateway(t *testing.T, c *bed.Cluster, lane int) (found bed.Pod) {
 func nodeUp(t *testing.T, node *bed.Node) {
 	t.Helper()
 	c := node.Cluster
+	netted := func(pod bed.Pod) error { _, err := pod.Net(); return err }
+	runs := func(pod bed.Pod) error { _, err := pod.Process("liqo"); return err }
 	bed.Eventually(t, 3*time.Minute, node.Name+" and its pods are back", func() (string, bool) {
 		for _, args := range [][]string{
 			{"wait", "node/" + node.Name, "--for=condition=Ready", "--timeout=60s"},
@@ -247,25 +249,21 @@ func nodeUp(t *testing.T, node *bed.Node) {
 		}
 		// What Kubernetes says of pods may date from before the node was off, until it says for a moment that they are not Ready.
 		for _, want := range []struct {
-			namespace, program string
-			labels             map[string]string
-			least              int
+			what  string
+			pods  func() ([]bed.Pod, error)
+			least int
+			lives func(bed.Pod) error
 		}{
-			{bed.Namespace, "", map[string]string{"app": "server"}, len(c.Nodes)},
-			{"liqo", "liqo", map[string]string{labels.AppComponent: "route"}, len(c.Nodes)},
-			{"liqo", "liqo", map[string]string{gatewayLabel: gatewayActive}, 1},
+			{"servers", c.Servers, len(c.Nodes), netted},
+			{"liqo-route", func() ([]bed.Pod, error) { return c.Pods("liqo", map[string]string{labels.AppComponent: "route"}) }, len(c.Nodes), runs},
+			{"gateways", func() ([]bed.Pod, error) { return gateways(c) }, 1, runs},
 		} {
-			all, err := c.Pods(want.namespace, want.labels)
+			all, err := want.pods()
 			if err != nil || len(all) < want.least {
-				return fmt.Sprintf("%d pods %v, want %d: %v", len(all), want.labels, want.least, err), false
+				return fmt.Sprintf("%d pods of %s, want %d: %v", len(all), want.what, want.least, err), false
 			}
 			for _, pod := range all {
-				if want.program == "" {
-					_, err = pod.Net()
-				} else {
-					_, err = pod.Process(want.program)
-				}
-				if err != nil {
+				if err := want.lives(pod); err != nil {
 					return err.Error(), false
 				}
 			}
