@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// answered is how long the other end gets for its first echo when keys were agreed: it is there, but perhaps not ready.
+// answered is how long a new peer has for its first echo when keys were agreed.
 const answered = 10 * time.Second
 
 // How long an attempt gets, the first, the second and so on: the first time, and for a session that broke off.
@@ -31,6 +31,14 @@ type seen struct {
 
 // silent tells whether no echo came back for too long.
 func (s seen) silent(now time.Time) bool { return s.reply.IsZero() || now.Sub(s.reply) >= s.patience }
+
+// agreed is until when the other end has time for its first echo, if keys were agreed since the last one.
+func (s seen) agreed(wait time.Duration) time.Time {
+	if !s.handshake.After(s.reply) {
+		return time.Time{}
+	}
+	return s.handshake.Add(wait)
+}
 
 // dialer decides where one peer is dialled. It never touches what works.
 type dialer struct {
@@ -62,14 +70,16 @@ func (d *dialer) step(now time.Time, targets []netip.AddrPort, s seen) time.Time
 	}
 	here := slices.Index(targets, d.target)
 	switch {
+	case d.attempts == 0 && d.worked && now.Before(s.agreed(againWaits[0])):
+		return s.agreed(againWaits[0]) // the peer was faster, and has found a way
 	case d.attempts == 0 && d.worked && here >= 0:
 		d.attempt(now, d.target, len(targets))
 	case here < 0:
 		d.attempts, d.knocks = 0, 0
 		d.attempt(now, targets[0], len(targets))
 	case now.Before(d.next()):
-	case !s.handshake.Before(d.at) && now.Before(s.handshake.Add(answered)):
-		return s.handshake.Add(answered)
+	case !s.handshake.Before(d.at) && now.Before(s.agreed(d.echo())):
+		return s.agreed(d.echo())
 	case now.Before(d.at.Add(d.wait)):
 		d.dial++
 		d.knocks++
@@ -86,6 +96,15 @@ func (d *dialer) next() time.Time {
 		return end
 	}
 	return d.knock
+}
+
+// echo is how long the other end has for its first echo when keys were agreed. One that is new may not be ready; one that we have talked to
+// has perhaps begun an attempt of its own in the same moment, and by that forgotten what was agreed.
+func (d *dialer) echo() time.Duration {
+	if d.worked {
+		return d.wait
+	}
+	return answered
 }
 
 // planKnock says when to knock next. Two ends whose handshakes cross on the way lose both, so the times differ much.

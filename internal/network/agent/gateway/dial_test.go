@@ -147,6 +147,29 @@ func TestDialer(t *testing.T) {
 			},
 			[]dialled{{0, a.String(), 1}, {10100 * ms, b.String(), 2}},
 		},
+		"the peer has made the session anew before us": {
+			20 * s, fixed(a), func(at time.Duration, d *dialer) seen {
+				seen := replies(100*ms, 10*s)(at, d)
+				if at >= 10900*ms {
+					seen.handshake = start.Add(10900 * ms)
+				}
+				if at >= 11100*ms {
+					seen.reply = start.Add(at)
+				}
+				return seen
+			},
+			[]dialled{{0, a.String(), 1}},
+		},
+		"the peer has agreed, and forgotten it": {
+			13 * s, fixed(a), func(at time.Duration, d *dialer) seen {
+				seen := replies(100*ms, 10*s)(at, d)
+				if d.dial == 2 {
+					seen.handshake = start.Add(11050 * ms)
+				}
+				return seen
+			},
+			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {12050 * ms, a.String(), 3}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, phone(newDialer(), test.until, test.targets, test.see)); diff != "" {

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"math/rand"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+)
+
+// end is one of two ends of a tunnel. What it dials leads nowhere unless reaches.
+type end struct {
+	dialer  *dialer
+	reaches bool
+	dial    int
+	// session is agreed with the other end if both have the same one; 0 for none.
+	session          int
+	reply, handshake time.Time
+	// look is when it looks at the tunnel again.
+	look time.Time
+}
+
+// line is two ends that dial each other, with WireGuard and its echoes between them.
+type line struct {
+	ends     [2]*end
+	now      time.Time
+	sessions int
+	// takes is how long a packet is on its way, apply how long it takes until what was decided is done.
+	takes, apply time.Duration
+	due          []event
+}
+
+type event struct {
+	at time.Time
+	do func()
+}
+
+func (l *line) after(wait time.Duration, do func()) {
+	l.due = append(l.due, event{l.now.Add(wait), do})
+}
+
+// call makes the peer of an end anew: what was agreed is forgotten, and a handshake begins.
+func (l *line) call(e, other *end) {
+	e.session, e.handshake = 0, time.Time{}
+	dial := e.dial
+	if !e.reaches {
+		return
+	}
+	l.after(l.takes, func() {
+		l.sessions++
+		session := l.sessions
+		other.session, other.handshake = session, l.now
+		l.after(l.takes, func() {
+			if e.dial == dial {
+				e.session, e.handshake = session, l.now
+			}
+		})
+	})
+}
+
+// echo asks the other end, which answers if both have agreed.
+func (l *line) echo(e, other *end) {
+	session := e.session
+	l.after(l.takes, func() {
+		if session != 0 && other.session == session {
+			l.after(l.takes, func() {
+				if e.session == session {
+					e.reply = l.now
+				}
+			})
+		}
+	})
+}
+
+// run goes on until both ends hear echoes again, and says after what time.
+func (l *line) run(most time.Duration) time.Duration {
+	begin, target := l.now, []netip.AddrPort{a}
+	const patience = 1520 * time.Millisecond
+	for tick := 0; l.now.Sub(begin) < most; tick++ {
+		for i, e := range l.ends {
+			other := l.ends[1-i]
+			if tick%200 == i*100 {
+				l.echo(e, other)
+			}
+			if l.now.Before(e.look) {
+				continue
+			}
+			e.look = e.dialer.step(l.now, target, seen{reply: e.reply, handshake: e.handshake, patience: patience})
+			if dial := e.dialer.dial; dial != e.dial {
+				l.after(l.apply, func() {
+					e.dial = dial
+					l.call(e, other)
+				})
+			}
+		}
+		l.now = l.now.Add(time.Millisecond)
+		var now []event
+		l.due = slices.DeleteFunc(l.due, func(one event) bool {
+			if one.at.After(l.now) {
+				return false
+			}
+			now = append(now, one)
+			return true
+		})
+		for _, one := range now {
+			one.do()
+		}
+		if l.ends[0].reply.After(begin) && l.ends[1].reply.After(begin) {
+			return l.now.Sub(begin)
+		}
+	}
+	return most
+}
+
+// The way on which two ends talked is gone, and only one of them finds another: the other one's attempts must not undo what the first achieves.
+func TestDialersThatCross(t *testing.T) {
+	random := rand.New(rand.NewSource(1))
+	var all []time.Duration
+	for range 1000 {
+		l := &line{now: start.Add(time.Hour), takes: time.Duration(1+random.Intn(40)) * ms, apply: time.Duration(1+random.Intn(60)) * ms}
+		for i := range l.ends {
+			d := newDialer()
+			d.jitter = func(most time.Duration) time.Duration { return time.Duration(random.Int63n(int64(most) + 1)) }
+			d.target, d.worked, d.dial = a, true, 1
+			l.ends[i] = &end{dialer: d, reaches: i == 0, dial: 1, reply: l.now.Add(-time.Duration(random.Intn(200)) * ms), handshake: l.now.Add(-time.Minute)}
+		}
+		all = append(all, l.run(time.Minute))
+	}
+	slices.Sort(all)
+	t.Logf("half of them within %v, 99 %% within %v, all within %v", all[500], all[990], all[999])
+	if all[500] > 2*time.Second || all[999] > 6*time.Second {
+		t.Errorf("half of them within %v, all within %v; want 2 s and 6 s", all[500], all[999])
+	}
+}
