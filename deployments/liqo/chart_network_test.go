@@ -111,6 +111,27 @@ func TestLanes(t *testing.T) {
 	}
 }
 
+// TestLanesOverNodes: a load balancer leads to each of several lanes over the node of its gateway alone, and to the only one over all nodes.
+func TestLanesOverNodes(t *testing.T) {
+	for set, want := range map[string][]corev1.ServiceExternalTrafficPolicy{
+		"": {""},
+		"gateway.service.externalTrafficPolicy=Local":                      {"Local"},
+		"gateway.replicas=2":                                               {"Local", "Local"},
+		"gateway.replicas=2,gateway.service.externalTrafficPolicy=Cluster": {"Cluster", "Cluster"},
+		"gateway.replicas=2,gateway.service.type=NodePort":                 {"", ""},
+		"gateway.replicas=2,gateway.service.type=ClusterIP":                {"", ""},
+		"gateway.replicas=2,gateway.config.addressOverride=192.0.2.1":      {"", ""},
+	} {
+		objects := render(t, strings.TrimSuffix(internal+","+set, ","))
+		for lane, name := range []string{"liqo-gateway", "liqo-gateway-1"}[:len(want)] {
+			service := convert[corev1.Service](t, find(t, objects, "Service", name))
+			if got := service.Spec.ExternalTrafficPolicy; got != want[lane] {
+				t.Errorf("with %q, Service %s has policy %q, want %q", set, name, got, want[lane])
+			}
+		}
+	}
+}
+
 func leads(selector, marks map[string]string) bool {
 	for key, value := range selector {
 		if marks[key] != value {

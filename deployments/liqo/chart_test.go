@@ -326,12 +326,13 @@ func TestMapArguments(t *testing.T) {
 // TestRefused: what cannot work is refused before anything is changed, with a sentence that names the value.
 func TestRefused(t *testing.T) {
 	for set, want := range map[string]string{
-		"auth.ingress.enable=true":                                                              "auth.ingress.host is empty",
-		"networking.internal=true,networkManager.config.podCIDR=":                               "networkManager.config.podCIDR is empty",
-		"networking.internal=true,networkManager.config.serviceCIDR=":                           "networkManager.config.serviceCIDR is empty",
-		"networking.internal=true,gateway.config.listeningPort=4879":                            "the port of the overlay",
-		"networking.internal=true,gateway.config.portOverride=1,gateway.service.type=ClusterIP": "goes with gateway.config.addressOverride",
-		"networking.internal=true,gateway.metrics.serviceMonitor.enabled=true":                  "there are no metrics to read",
+		"auth.ingress.enable=true":                                                                            "auth.ingress.host is empty",
+		"networking.internal=true,networkManager.config.podCIDR=":                                             "networkManager.config.podCIDR is empty",
+		"networking.internal=true,networkManager.config.serviceCIDR=":                                         "networkManager.config.serviceCIDR is empty",
+		"networking.internal=true,gateway.config.listeningPort=4879":                                          "the port of the overlay",
+		"networking.internal=true,gateway.config.portOverride=1,gateway.service.type=ClusterIP":               "goes with gateway.config.addressOverride",
+		"networking.internal=true,gateway.metrics.serviceMonitor.enabled=true":                                "there are no metrics to read",
+		"networking.internal=true,gateway.service.type=ClusterIP,gateway.service.externalTrafficPolicy=Local": "gateway.service.externalTrafficPolicy",
 		"gateway.replicas=9":                                     "/gateway/replicas",
 		"gateway.metrics.port=5873":                              "/gateway/metrics/port",
 		"gateway.config.wireguardImplementation=fast":            "wireguardImplementation",

@@ -42,6 +42,7 @@ var other = map[string]any{
 	"gateway.config.portOverride":                             "8443",
 	"gateway.metrics.port":                                    5880.0,
 	"gateway.service.type":                                    "NodePort",
+	"gateway.service.externalTrafficPolicy":                   "Local",
 	"gateway.metrics.serviceMonitor.interval":                 "30s",
 	"gateway.metrics.serviceMonitor.scrapeTimeout":            "5s",
 	"networkConfig.mtu":                                       1340.0,
