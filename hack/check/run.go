@@ -78,12 +78,12 @@ func runCommand(ctx context.Context, c command, env *[]string, out io.Writer) er
 	return nil
 }
 
-// summary repeats the end of what failed, then one line for each stage.
+// summary repeats what failed, its reason last, as who cuts a log keeps its end; then one line for each stage.
 func summary(results []result) string {
 	var text strings.Builder
 	for _, r := range results {
 		if r.err != nil {
-			fmt.Fprintf(&text, "\n==> %s FAILED: %v\n%s", r.stage.name, r.err, interesting(r.output))
+			fmt.Fprintf(&text, "\n==> %s, what failed said:\n%s==> %[1]s FAILED: %[3]v\n", r.stage.name, interesting(r.output), r.err)
 		}
 	}
 	text.WriteString("\n")
