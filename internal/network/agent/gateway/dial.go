@@ -32,9 +32,10 @@ type seen struct {
 // silent tells whether no echo came back for too long.
 func (s seen) silent(now time.Time) bool { return s.reply.IsZero() || now.Sub(s.reply) >= s.patience }
 
-// agreed is until when the other end has time for its first echo, if keys were agreed since the last one.
-func (s seen) agreed(wait time.Duration) time.Time {
-	if !s.handshake.After(s.reply) {
+// agreed is until when the other end has time for its first echo, if keys were agreed since the last one; zero if not. An agreement of later
+// than now is one of before the clock was set back.
+func (s seen) agreed(now time.Time, wait time.Duration) time.Time {
+	if !s.handshake.After(s.reply) || s.handshake.Sub(now) > wait {
 		return time.Time{}
 	}
 	return s.handshake.Add(wait)
@@ -70,16 +71,16 @@ func (d *dialer) step(now time.Time, targets []netip.AddrPort, s seen) time.Time
 	}
 	here := slices.Index(targets, d.target)
 	switch {
-	case d.attempts == 0 && d.worked && now.Before(s.agreed(againWaits[0])):
-		return s.agreed(againWaits[0]) // the peer was faster, and has found a way
+	case d.attempts == 0 && d.worked && now.Before(s.agreed(now, againWaits[0])):
+		return s.agreed(now, againWaits[0]) // the peer was faster, and has found a way
 	case d.attempts == 0 && d.worked && here >= 0:
 		d.attempt(now, d.target, len(targets))
 	case here < 0:
 		d.attempts, d.knocks = 0, 0
 		d.attempt(now, targets[0], len(targets))
 	case now.Before(d.next()):
-	case !s.handshake.Before(d.at) && now.Before(s.agreed(d.echo())):
-		return s.agreed(d.echo())
+	case !s.handshake.Before(d.at) && now.Before(s.agreed(now, d.echo())):
+		return s.agreed(now, d.echo())
 	case now.Before(d.at.Add(d.wait)):
 		d.dial++
 		d.knocks++

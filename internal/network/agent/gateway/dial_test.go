@@ -160,6 +160,14 @@ func TestDialer(t *testing.T) {
 			},
 			[]dialled{{0, a.String(), 1}},
 		},
+		"the clock was set back": {
+			15 * s, fixed(a), func(at time.Duration, d *dialer) seen {
+				seen := replies(100*ms, 10*s)(at, d)
+				seen.handshake = start.Add(10 * time.Minute)
+				return seen
+			},
+			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {12 * s, a.String(), 3}, {14 * s, a.String(), 4}},
+		},
 		"the peer has agreed, and forgotten it": {
 			13 * s, fixed(a), func(at time.Duration, d *dialer) seen {
 				seen := replies(100*ms, 10*s)(at, d)
