@@ -219,7 +219,7 @@ func (r *results) report(t *testing.T) {
 	}
 	for i := len(r.Bursts) - 1; i >= 0; i-- {
 		if b := r.Bursts[i]; b.Offloaded && !b.Real && b.Pods == slices.Max(pods(t)) {
-			fmt.Fprintf(&text, "\nMemory with %d pods, MiB: RSS / anonymous / PSS\n\n%v", b.Pods, b.Memory)
+			fmt.Fprintf(&text, "\n| Memory with %d pods, MiB | RSS / anonymous / PSS |\n|---|---|\n%v", b.Pods, b.Memory)
 			break
 		}
 	}
