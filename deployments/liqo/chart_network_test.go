@@ -122,7 +122,7 @@ func TestLanesOverNodes(t *testing.T) {
 		"gateway.replicas=2,gateway.service.type=ClusterIP":                {"", ""},
 		"gateway.replicas=2,gateway.config.addressOverride=192.0.2.1":      {"", ""},
 	} {
-		objects := render(t, strings.TrimSuffix(internal+","+set, ","))
+		objects := render(t, internal, set)
 		for lane, name := range []string{"liqo-gateway", "liqo-gateway-1"}[:len(want)] {
 			service := convert[corev1.Service](t, find(t, objects, "Service", name))
 			if got := service.Spec.ExternalTrafficPolicy; got != want[lane] {

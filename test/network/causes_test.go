@@ -16,6 +16,8 @@ import (
 const (
 	gatewayLabel, gatewayActive = labels.Gateway, labels.GatewayActive
 	laneLabel                   = labels.GatewayLane
+	// agents selects gateways and node agents.
+	agents = labels.AppName + " in (gateway,route)"
 )
 
 // Times that faults last: long enough that what depends on them shows, and as the targets say in the long run.
@@ -205,7 +207,7 @@ func outerFaults() []fault {
 func agentRestarts(t *testing.T) (all string) {
 	t.Helper()
 	for _, c := range []*bed.Cluster{alpha, beta} {
-		all += c.Kubectl(t, "-n", "liqo", "get", "pods", "-l", labels.AppName+" in (gateway,route)", "-o",
+		all += c.Kubectl(t, "-n", "liqo", "get", "pods", "-l", agents, "-o",
 			`jsonpath={range .items[*]}{.metadata.name}={.status.containerStatuses[*].restartCount} {end}`)
 	}
 	return all

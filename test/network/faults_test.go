@@ -113,7 +113,7 @@ func (f fault) happen(t *testing.T, lanes int, traffic *flows, said *sayings) ou
 	f.judge(t, o, traffic, said, began)
 	t.Logf("%+v (the command took %v)", o, cut.Sub(began).Round(time.Millisecond))
 	if t.Failed() {
-		f.explain(t, traffic, began)
+		explain(t, traffic, began)
 	}
 	// Nothing stays broken: the node that was off counts again, and every cluster says so.
 	if f.without != nil || len(traffic.silent(nil, "stream")) > 0 && !traffic.flowing(t, 5*time.Second, nil, "stream") {
@@ -218,7 +218,7 @@ func (f fault) judge(t *testing.T, o outage, traffic *flows, said *sayings, bega
 }
 
 // explain tells which flows stood still and when, and what gateways and nodes did meanwhile.
-func (f fault) explain(t *testing.T, traffic *flows, began time.Time) {
+func explain(t *testing.T, traffic *flows, began time.Time) {
 	t.Helper()
 	var text strings.Builder
 	for _, g := range traffic.since(began) {
@@ -227,7 +227,7 @@ func (f fault) explain(t *testing.T, traffic *flows, began time.Time) {
 		}
 	}
 	for _, c := range clusters.Clusters {
-		said := c.TryKubectl("", "-n", "liqo", "logs", "-l", labels.AppName+" in (gateway,route)", "--prefix", "--tail=-1", "--since-time="+began.Add(-10*time.Second).UTC().Format(time.RFC3339))
+		said := c.TryKubectl("", "-n", "liqo", "logs", "-l", agents, "--prefix", "--tail=-1", "--since-time="+began.Add(-10*time.Second).UTC().Format(time.RFC3339))
 		fmt.Fprintf(&text, "\n    %s:\n%s", c.Name, said)
 	}
 	t.Logf("it began at %s%s", began.UTC().Format(time.TimeOnly), &text)
