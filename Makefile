@@ -68,7 +68,7 @@ unit: prerequisites ## unit tests of all modules, without API servers
 lint: prerequisites ## gofumpt, go vet and staticcheck
 	$(CHECK) lint
 
-verify: prerequisites ## the laws of the repository (house_test.go)
+verify: prerequisites ## the laws of the repository (conventions_test.go)
 	$(CHECK) laws
 
 e2e: image traffic demo-images faults ## end-to-end tests on real clusters: of the playground, and of Liqo on it (root)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package labels names every label, annotation, finalizer, taint and field owner that users,
-// their scripts and our own processes rely on. It knows no kind and no client; the house law
+// their scripts and our own processes rely on. It knows no kind and no client; the conventions
 // TestLabels keeps such strings out of other packages.
 package labels
 

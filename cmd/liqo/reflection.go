@@ -91,7 +91,7 @@ func (o *reflectionOptions) home(translator project.Translator) func() (project.
 		return nil // there is no way that we know of
 	}
 	return func() (project.APIServer, error) {
-		seen, err := translator.Away(address)
+		seen, err := translator.ToRemote(address)
 		if err != nil {
 			return project.APIServer{}, fmt.Errorf("%w: %w", project.ErrNoAPIServer, err)
 		}

@@ -170,8 +170,8 @@ func (t *translator) mappingChanged(before, after client.Object) {
 	}
 }
 
-// Home is the address of a remote pod as it is seen here.
-func (t *translator) Home(address netip.Addr) (netip.Addr, error) {
+// ToLocal is the address of a remote pod as it is seen here.
+func (t *translator) ToLocal(address netip.Addr) (netip.Addr, error) {
 	if t.off {
 		return address, nil
 	}
@@ -190,8 +190,8 @@ func (t *translator) Home(address netip.Addr) (netip.Addr, error) {
 	return netip.Addr{}, project.ErrNoCounterpart
 }
 
-// Away is the address of a local endpoint as the peer sees it.
-func (t *translator) Away(address netip.Addr) (netip.Addr, error) {
+// ToRemote is the address of a local endpoint as the peer sees it.
+func (t *translator) ToRemote(address netip.Addr) (netip.Addr, error) {
 	if t.off {
 		return address, nil
 	}

@@ -23,7 +23,7 @@ func TestTranslator(t *testing.T) {
 		mapped: map[netip.Addr]*netv1alpha1.IPMapping{}, asked: map[netip.Addr]time.Time{},
 	}
 	address := netip.MustParseAddr
-	if _, err := tr.Home(address("10.1.2.3")); err == nil || errors.Is(err, project.ErrNoCounterpart) {
+	if _, err := tr.ToLocal(address("10.1.2.3")); err == nil || errors.Is(err, project.ErrNoCounterpart) {
 		t.Errorf("nothing is agreed: %v", err)
 	}
 	spec := netv1alpha1.TunnelEndpointSpec{
@@ -47,12 +47,12 @@ func TestTranslator(t *testing.T) {
 		how      func(netip.Addr) (netip.Addr, error)
 		from, to string
 	}{
-		{tr.Home, "10.10.2.7", "10.30.2.7"},
-		{tr.Home, "10.11.0.9", "10.31.0.9"},
-		{tr.Home, "192.168.1.1", ""},
-		{tr.Away, "10.10.1.5", "10.40.1.5"},
-		{tr.Away, "127.0.0.1", ""},
-		{tr.Away, "fd00::1", ""},
+		{tr.ToLocal, "10.10.2.7", "10.30.2.7"},
+		{tr.ToLocal, "10.11.0.9", "10.31.0.9"},
+		{tr.ToLocal, "192.168.1.1", ""},
+		{tr.ToRemote, "10.10.1.5", "10.40.1.5"},
+		{tr.ToRemote, "127.0.0.1", ""},
+		{tr.ToRemote, "fd00::1", ""},
 	} {
 		got, err := test.how(address(test.from))
 		switch {
@@ -66,7 +66,7 @@ func TestTranslator(t *testing.T) {
 	// An address outside of the pod network is asked for once, and used when the peer's is known.
 	host := address("192.168.7.7")
 	for range 3 {
-		if _, err := tr.Away(host); err == nil || errors.Is(err, project.ErrNoCounterpart) {
+		if _, err := tr.ToRemote(host); err == nil || errors.Is(err, project.ErrNoCounterpart) {
 			t.Errorf("not known yet: %v", err)
 		}
 	}
@@ -78,25 +78,25 @@ func TestTranslator(t *testing.T) {
 		Status: netv1alpha1.IPMappingStatus{PeerAddresses: map[string]string{"milan-id": "10.12.0.1"}},
 	}
 	tr.mappingChanged(nil, mapping)
-	if _, err := tr.Away(host); err == nil {
+	if _, err := tr.ToRemote(host); err == nil {
 		t.Error("that of another peer is used")
 	}
 	ours := mapping.DeepCopy()
 	ours.Name, ours.Spec.ClusterIDs = "b", nil
 	tr.mappingChanged(nil, ours)
 	tr.mappingChanged(mapping, nil)
-	if got, err := tr.Away(host); err != nil || got.String() != "10.12.0.1" {
+	if got, err := tr.ToRemote(host); err != nil || got.String() != "10.12.0.1" {
 		t.Errorf("%v, %v", got, err)
 	}
 	refused := ours.DeepCopy()
 	refused.Status = netv1alpha1.IPMappingStatus{Conditions: []metav1.Condition{{Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse}}}
 	tr.mappingChanged(ours, refused)
-	if _, err := tr.Away(host); !errors.Is(err, project.ErrNoCounterpart) {
+	if _, err := tr.ToRemote(host); !errors.Is(err, project.ErrNoCounterpart) {
 		t.Errorf("refused for good: %v", err)
 	}
 
 	tr.off = true
-	if got, err := tr.Home(address("10.1.2.3")); err != nil || got.String() != "10.1.2.3" {
+	if got, err := tr.ToLocal(address("10.1.2.3")); err != nil || got.String() != "10.1.2.3" {
 		t.Errorf("without our network: %v, %v", got, err)
 	}
 }
@@ -111,7 +111,7 @@ func TestTranslatorAsksOn(t *testing.T) {
 		}
 		address := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)}) }
 		asks := func(i int) bool {
-			_, _ = tr.Away(address(i))
+			_, _ = tr.ToRemote(address(i))
 			select {
 			case got := <-tr.wanted:
 				return got == address(i)

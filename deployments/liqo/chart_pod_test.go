@@ -45,7 +45,7 @@ var milan = discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName
 
 // side is a cluster with the chart in it, but for its webhooks, which nobody serves.
 type side struct {
-	kubetest.Bed
+	kubetest.Env
 	admin *rest.Config
 
 	mu     sync.Mutex
@@ -55,7 +55,7 @@ type side struct {
 
 func newSide(t *testing.T, admin *rest.Config) *side {
 	t.Helper()
-	s := &side{Bed: kubetest.Bed{T: t, Client: connect(t, admin)}, admin: admin, writes: map[string]int{}}
+	s := &side{Env: kubetest.Env{T: t, Client: connect(t, admin)}, admin: admin, writes: map[string]int{}}
 	for _, add := range []func(*runtime.Scheme) error{
 		discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme,
 	} {

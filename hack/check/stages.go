@@ -87,7 +87,7 @@ func format() stage {
 
 func laws() stage {
 	// -count=1: the laws look at files that Go's test cache does not see.
-	return stage{name: "laws", about: "house_test.go", commands: []command{{
+	return stage{name: "laws", about: "conventions_test.go", commands: []command{{
 		args: []string{"go", "test", "-count=1", "."},
 	}}}
 }

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 
 // bench is a real API server with the controllers under test in it: the peers, and the gateways, are the test.
 type bench struct {
-	kubetest.Bed
+	kubetest.Env
 	scheme *runtime.Scheme
 	admin  *rest.Config
 	// writes counts what the controllers sent to be written.
@@ -62,7 +62,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	t.Parallel()
-	b := &bench{Bed: kubetest.Bed{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme(), options: Options{
+	b := &bench{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme(), options: Options{
 		Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, Namespace: home,
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 	}}

@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 
 // bench is a real API server with nobody in it but the controller under test: who makes pods, and ends them, is the test.
 type bench struct {
-	kubetest.Bed
+	kubetest.Env
 	scheme *runtime.Scheme
 	admin  *rest.Config
 	// ahead is how far the controller's clock is.
@@ -69,7 +69,7 @@ func newBench(t *testing.T) *bench {
 
 func newBenchAt(t *testing.T, admin *rest.Config) *bench {
 	t.Helper()
-	b := &bench{Bed: kubetest.Bed{T: t}, admin: admin, scheme: runtime.NewScheme()}
+	b := &bench{Env: kubetest.Env{T: t}, admin: admin, scheme: runtime.NewScheme()}
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
 		b.Must(add(b.scheme))
 	}

@@ -42,7 +42,7 @@ const (
 // shadowBed is a provider's API server. Controllers run with the rights that their marks ask for, and with the caches of the controller
 // manager; kubelet and garbage collector are the test.
 type shadowBed struct {
-	kubetest.Bed
+	kubetest.Env
 	scheme *runtime.Scheme
 	admin  *rest.Config
 	// writes counts what the controllers sent to be written, but for events.
@@ -57,7 +57,7 @@ type shadowBed struct {
 func newShadowBed(t *testing.T) *shadowBed {
 	t.Helper()
 	t.Parallel()
-	b := &shadowBed{Bed: kubetest.Bed{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme()}
+	b := &shadowBed{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme()}
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
 		b.Must(add(b.scheme))
 	}

@@ -41,14 +41,14 @@ func (l noLink) Changed() <-chan event.TypedGenericEvent[string] { return l.chan
 
 // fcBench is a real API server with the controller of peers.
 type fcBench struct {
-	kubetest.Bed
+	kubetest.Env
 }
 
 func newFCBench(t *testing.T) *fcBench {
 	t.Helper()
 	admin := kubetest.Cluster(t)
 	scheme := runtime.NewScheme()
-	b := &fcBench{Bed: kubetest.Bed{T: t}}
+	b := &fcBench{Env: kubetest.Env{T: t}}
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, crds.AddToScheme,
 	} {

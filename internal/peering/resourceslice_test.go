@@ -38,7 +38,7 @@ const sliceInTime, sliceNoise = 2 * time.Second, 2 * time.Second
 
 // sliceBench is a provider: an API server, an administrator's client, and the controller with its own rights only.
 type sliceBench struct {
-	kubetest.Bed // its T is of the subtest that runs
+	kubetest.Env // its T is of the subtest that runs
 	whole        *testing.T
 	scheme       *runtime.Scheme
 	admin        *rest.Config
@@ -47,7 +47,7 @@ type sliceBench struct {
 
 func newSliceBench(t *testing.T) *sliceBench {
 	t.Helper()
-	b := &sliceBench{Bed: kubetest.Bed{T: t}, whole: t, scheme: runtime.NewScheme(), admin: kubetest.Cluster(t)}
+	b := &sliceBench{Env: kubetest.Env{T: t}, whole: t, scheme: runtime.NewScheme(), admin: kubetest.Cluster(t)}
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
 		b.Must(add(b.scheme))
 	}

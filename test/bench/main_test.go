@@ -4,7 +4,7 @@
 // the same nodes, and bare WireGuard between the gateways' pods. All is measured in turn, several rounds in one run, so that
 // ratios mean something on a machine that does other things, too.
 //
-// It knows what package bed knows, and needs iperf3. Run it with: make bench-network
+// It knows what package env knows, and needs iperf3. Run it with: make bench-network
 package bench
 
 import (
@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 var (
@@ -35,7 +35,7 @@ func TestNetwork(t *testing.T) {
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		t.Fatalf("%v; install it with: apt-get install iperf3", err)
 	}
-	clusters, err := bed.Up("../..", *which, *keep)
+	clusters, err := env.Up("../..", *which, *keep)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +47,9 @@ func TestNetwork(t *testing.T) {
 		})
 	}
 	here, there := clusters.Clusters[0], clusters.Clusters[1]
-	for _, c := range []*bed.Cluster{here, there} {
+	for _, c := range []*env.Cluster{here, there} {
 		c.Serve(t)
-		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", bed.Namespace, "--timeout=60s") })
+		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", env.Namespace, "--timeout=60s") })
 		if !*alone && !*keep {
 			c.Liqoctl(t, "install", "--cluster-name", c.Name, "--set", "networking.internal=true")
 		}
@@ -58,7 +58,7 @@ func TestNetwork(t *testing.T) {
 		if !*keep {
 			here.Peer(t, there)
 		}
-		bed.Eventually(t, time.Minute, "the network is Established", func() (string, bool) {
+		env.Eventually(t, time.Minute, "the network is Established", func() (string, bool) {
 			condition, err := here.Networking(there)
 			return fmt.Sprintf("%s %s (%v)", condition.Status, condition.Message, err), condition.Status == "Established"
 		})
@@ -66,7 +66,7 @@ func TestNetwork(t *testing.T) {
 	measureAll(t, clusters, here, there)
 }
 
-func measureAll(t *testing.T, clusters *bed.Bed, here, there *bed.Cluster) {
+func measureAll(t *testing.T, clusters *env.Env, here, there *env.Cluster) {
 	paths := compared(t, clusters, here, there)
 	var watch *memory
 	if !*alone {

@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // path is a way from a client to a server.
 type path struct {
 	name           string
-	client, server bed.Place
+	client, server env.Place
 	address        netip.Addr // of the server, as the client has it
 	port           int        // of iperf3; that of HTTP is the next one
 }
@@ -28,7 +28,7 @@ type path struct {
 const barePort = 51872
 
 // compared are the ways that do without the product.
-func compared(t *testing.T, clusters *bed.Bed, here, there *bed.Cluster) []path {
+func compared(t *testing.T, clusters *env.Env, here, there *env.Cluster) []path {
 	t.Helper()
 	client, server := here.Nodes[len(here.Nodes)-1], there.Nodes[len(there.Nodes)-1]
 	tunnel := clusters.BarePair(t, client.Net(), server.Net(), barePort-1, netip.AddrPortFrom(server.Address, barePort-1))
@@ -47,7 +47,7 @@ const (
 
 // ours are the ways between pods, and the tunnel between the gateways' pods, made a second time without the product: its own lets
 // nobody talk to a gateway but probes.
-func ours(t *testing.T, clusters *bed.Bed, here, there *bed.Cluster) []path {
+func ours(t *testing.T, clusters *env.Env, here, there *env.Cluster) []path {
 	t.Helper()
 	from, to := gateway(t, here), gateway(t, there)
 	there.Apply(t, service)
@@ -87,7 +87,7 @@ spec:
   ports: [{name: udp, port: 51872, protocol: UDP}]
 `
 
-func gateway(t *testing.T, c *bed.Cluster) bed.Pod {
+func gateway(t *testing.T, c *env.Cluster) env.Pod {
 	t.Helper()
 	all, err := c.Pods("liqo", map[string]string{labels.Gateway: labels.GatewayActive})
 	if err != nil || len(all) != 1 {
@@ -97,7 +97,7 @@ func gateway(t *testing.T, c *bed.Cluster) bed.Pod {
 }
 
 // pod finds the server pod that is, or is not, on a node.
-func pod(t *testing.T, c *bed.Cluster, node *bed.Node, on bool) bed.Pod {
+func pod(t *testing.T, c *env.Cluster, node *env.Node, on bool) env.Pod {
 	t.Helper()
 	all, err := c.Servers()
 	if err != nil {
@@ -109,10 +109,10 @@ func pod(t *testing.T, c *bed.Cluster, node *bed.Node, on bool) bed.Pod {
 		}
 	}
 	t.Fatalf("%s has no pod for which being on %s is %t", c.Name, node.Name, on)
-	return bed.Pod{}
+	return env.Pod{}
 }
 
-func place(t *testing.T, p bed.Pod) bed.Place {
+func place(t *testing.T, p env.Pod) env.Place {
 	t.Helper()
 	found, err := p.Net()
 	if err != nil {
@@ -122,7 +122,7 @@ func place(t *testing.T, p bed.Pod) bed.Place {
 }
 
 // serve starts iperf3 and the playground's demo server at the end of the path, unless another path has done it.
-func (p path) serve(t *testing.T, clusters *bed.Bed) {
+func (p path) serve(t *testing.T, clusters *env.Env) {
 	t.Helper()
 	for _, argv := range [][]string{
 		{"iperf3", "--server", "--port", strconv.Itoa(p.port)},
@@ -138,7 +138,7 @@ func (p path) serve(t *testing.T, clusters *bed.Bed) {
 			_ = cmd.Wait()
 		})
 	}
-	bed.Eventually(t, 10*time.Second, "the server of "+p.name+" answers", func() (string, bool) {
+	env.Eventually(t, 10*time.Second, "the server of "+p.name+" answers", func() (string, bool) {
 		said := p.client.Try(filepath.Join(clusters.Tools, "demo"), "probe", "http", p.url(), "--count", "1")
 		return said.String(), said.Code == 0
 	})
@@ -147,7 +147,7 @@ func (p path) serve(t *testing.T, clusters *bed.Bed) {
 func (p path) url() string { return fmt.Sprintf("http://%s:%d/api/info", p.address, p.port+1) }
 
 // measure measures everything once.
-func (p path) measure(t *testing.T, clusters *bed.Bed) map[string]float64 {
+func (p path) measure(t *testing.T, clusters *env.Env) map[string]float64 {
 	t.Helper()
 	result := map[string]float64{}
 	result[tcp1] = p.iperf(t)

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // What is measured, as the head of the table says it.
@@ -91,7 +91,7 @@ type memory struct {
 // phases are what the gateways do meanwhile.
 var phases = []string{"idle", "load", "idle after load"}
 
-func watchGateways(t *testing.T, all ...*bed.Cluster) *memory {
+func watchGateways(t *testing.T, all ...*env.Cluster) *memory {
 	t.Helper()
 	m := &memory{peak: map[string]map[string][3]float64{}, done: make(chan struct{})}
 	for _, phase := range phases {

@@ -15,7 +15,7 @@ import (
 
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // TestClusters is the life of an installation in the order a user meets it. Each step starts from what the
@@ -208,7 +208,7 @@ func badInput(t *testing.T) {
 			if said.code != 1 || !strings.Contains(said.out+said.err, bad.words) {
 				t.Errorf("want exit code 1 and the word %q: %s", bad.words, said)
 			}
-			if extra := bed.Added(before, rome.objects(t)); len(extra) > 0 {
+			if extra := env.Added(before, rome.objects(t)); len(extra) > 0 {
 				t.Errorf("it left %v", extra)
 			}
 		})

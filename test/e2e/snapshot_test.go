@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // objects lists every object of the cluster as group/resource namespace/name; passing kinds only where they are ours.
@@ -16,7 +16,7 @@ func (c *cluster) objects(t testing.TB) (all []string) {
 	t.Helper()
 	eventually(t, 30*time.Second, "all objects of "+c.Name+" are listed", func() (string, bool) {
 		var err error
-		all, err = bed.Everything(c.config)
+		all, err = env.Everything(c.config)
 		return fmt.Sprint(err), err == nil
 	})
 	return all
@@ -26,11 +26,11 @@ func (c *cluster) objects(t testing.TB) (all []string) {
 func (c *cluster) nothingNew(t testing.TB, before []string, within time.Duration) {
 	t.Helper()
 	eventually(t, within, "no object is left over in "+c.Name, func() (string, bool) {
-		now, err := bed.Everything(c.config)
+		now, err := env.Everything(c.config)
 		if err != nil {
 			return err.Error(), false
 		}
-		extra := bed.Added(before, now)
+		extra := env.Added(before, now)
 		return strings.Join(extra, "\n            "), len(extra) == 0
 	})
 }

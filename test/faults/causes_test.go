@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // cause is something that goes wrong.
@@ -34,7 +34,7 @@ func lasting(short, whole time.Duration) time.Duration {
 }
 
 func causes() []cause {
-	both := []*bed.Cluster{rome, milan}
+	both := []*env.Cluster{rome, milan}
 	lost := milan.Nodes[len(milan.Nodes)-1]
 	return []cause{
 		{name: "virtual kubelet killed", cut: func(t *testing.T) { kill(t, rome, "virtual-kubelet") }},
@@ -85,7 +85,7 @@ func causes() []cause {
 }
 
 // kill ends the processes of Liqo's component in a cluster; its kubelet starts them again.
-func kill(t *testing.T, c *bed.Cluster, component string) {
+func kill(t *testing.T, c *env.Cluster, component string) {
 	t.Helper()
 	n := 0
 	for _, found := range []map[string]string{{labels.AppName: component}, {labels.AppComponent: component}} {
@@ -108,7 +108,7 @@ func kill(t *testing.T, c *bed.Cluster, component string) {
 	t.Fatalf("no process of %s runs in %s", component, c.Name)
 }
 
-func components(t *testing.T, verb string, all []*bed.Cluster, names ...string) {
+func components(t *testing.T, verb string, all []*env.Cluster, names ...string) {
 	t.Helper()
 	for _, c := range all {
 		for _, name := range names {
@@ -120,8 +120,8 @@ func components(t *testing.T, verb string, all []*bed.Cluster, names ...string) 
 // answers waits until both API servers answer: that ends the cause.
 func answers(t *testing.T) {
 	t.Helper()
-	for _, c := range []*bed.Cluster{rome, milan} {
-		bed.Eventually(t, time.Minute, "the API server of "+c.Name+" answers", func() (string, bool) {
+	for _, c := range []*env.Cluster{rome, milan} {
+		env.Eventually(t, time.Minute, "the API server of "+c.Name+" answers", func() (string, bool) {
 			said := c.TryKubectl("", "get", "--raw", "/readyz", "--request-timeout=2s")
 			return said.String(), said.Code == 0
 		})
@@ -131,7 +131,7 @@ func answers(t *testing.T) {
 // everything kills all of Kubernetes and of Liqo in both clusters, but for what the containers run in: their own processes live on.
 func everything(t *testing.T) {
 	var victims []int
-	for _, c := range []*bed.Cluster{rome, milan} {
+	for _, c := range []*env.Cluster{rome, milan} {
 		pods, err := c.Pods("", map[string]string{labels.AppPartOf: labels.PartOf})
 		if err != nil {
 			t.Fatal(err)
@@ -150,8 +150,8 @@ func everything(t *testing.T) {
 			t.Errorf("kill process %d: %v", id, err)
 		}
 	}
-	for _, c := range []*bed.Cluster{rome, milan} {
-		components(t, "kill", []*bed.Cluster{c}, "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+	for _, c := range []*env.Cluster{rome, milan} {
+		components(t, "kill", []*env.Cluster{c}, "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 		for _, node := range c.Nodes {
 			clusters.Do(t, "component", "kill", c.Name, node.Name+"/kubelet")
 			clusters.Do(t, "component", "kill", c.Name, node.Name+"/kube-proxy")

@@ -19,11 +19,11 @@ import (
 
 	"github.com/vishvananda/netns"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // compact lets etcd forget the past of a cluster, as it does by itself every few minutes. It is asked through its HTTP gateway.
-func compact(t *testing.T, c *bed.Cluster) {
+func compact(t *testing.T, c *env.Cluster) {
 	t.Helper()
 	asking, err := etcd(c)
 	if err != nil {
@@ -52,7 +52,7 @@ func compact(t *testing.T, c *bed.Cluster) {
 }
 
 // etcd is a client that is in the control plane's network, which is that of the first node: etcd listens nowhere else.
-func etcd(c *bed.Cluster) (*http.Client, error) {
+func etcd(c *env.Cluster) (*http.Client, error) {
 	pki := filepath.Join(filepath.Dir(filepath.Dir(c.Kubeconfig())), "clusters", c.Name, "pki")
 	authority, err := os.ReadFile(filepath.Join(pki, "etcd-ca.crt"))
 	if err != nil {

@@ -4,7 +4,7 @@
 // offloading: no running pod is restarted or deleted, what has finished does not run again, nothing runs twice, and the clusters agree
 // within 30 s after the cause has ended.
 //
-// It knows what package bed knows. What happened is recorded and checked by command history, so that a test that looks away sees it, too. It
+// It knows what package env knows. What happened is recorded and checked by command history, so that a test that looks away sees it, too. It
 // brings the playground's scenario quick-start up and takes it away. Run it with: make faults e2e, or alone, with all causes at
 // their full length: go test ./test/faults -v -long -timeout 90m. Jumps of the clock must be named, as they are the whole machine's:
 // -causes "clock jumps"
@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 var (
@@ -30,12 +30,12 @@ var (
 	each = flag.Int("each", 20, "pods of each of ten Deployments and Jobs; fewer, if other work shares the machine, prove less")
 	kept = flag.String("history", "", "file that keeps the history; empty: a temporary one")
 
-	clusters    *bed.Bed
-	rome, milan *bed.Cluster // consumer and provider
+	clusters    *env.Env
+	rome, milan *env.Cluster // consumer and provider
 )
 
 func TestMain(m *testing.M) {
-	bed.Main(m, "quick-start", keep, func(b *bed.Bed) error {
+	env.Main(m, "quick-start", keep, func(b *env.Env) error {
 		clusters, rome, milan = b, b.Clusters[0], b.Clusters[1]
 		for _, name := range []string{"history", "stamp-image.tar"} {
 			if _, err := os.Stat(filepath.Join(b.Bin, name)); err != nil {
@@ -113,19 +113,19 @@ func works(t *testing.T, cause string, ended time.Time) {
 	t.Helper()
 	name := "canary-" + strconv.FormatInt(ended.UnixNano(), 36)
 	within := func() time.Duration { return max(converge-time.Since(ended), time.Second) }
-	bed.Eventually(t, within(), "rome takes a ConfigMap", func() (string, bool) {
+	env.Eventually(t, within(), "rome takes a ConfigMap", func() (string, bool) {
 		said := rome.TryKubectl("", "-n", namespace, "create", "configmap", name, "--from-literal=after="+cause)
 		return said.String(), said.Code == 0 || strings.Contains(said.Complain, "AlreadyExists") // an answer may be lost
 	})
-	bed.Eventually(t, within(), "the ConfigMap is in milan", func() (string, bool) {
+	env.Eventually(t, within(), "the ConfigMap is in milan", func() (string, bool) {
 		said := milan.TryKubectl("", "get", "configmaps", "-A", "--field-selector", "metadata.name="+name, "-o", "jsonpath={.items[*].data.after}")
 		return said.String(), said.Out == cause
 	})
-	bed.Eventually(t, within(), "the virtual node is Ready", func() (string, bool) {
+	env.Eventually(t, within(), "the virtual node is Ready", func() (string, bool) {
 		said := rome.TryKubectl("", "get", "node", virtualNode, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
 		return said.String(), said.Out == "True"
 	})
-	bed.Eventually(t, within(), "a pod in milan tells its log", func() (string, bool) {
+	env.Eventually(t, within(), "a pod in milan tells its log", func() (string, bool) {
 		said := rome.TryKubectl("", "-n", namespace, "logs", "deployment/web-0", "--tail=1")
 		return said.String(), said.Code == 0
 	})

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // mark and answer are what command history reads and prints.
@@ -101,7 +101,7 @@ func (r *recorder) judge(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("the recorder does not end")
 	}
-	said := bed.Execute("", filepath.Join(clusters.Bin, "history"), "check", "--converge", converge.String(), r.file)
+	said := env.Execute("", filepath.Join(clusters.Bin, "history"), "check", "--converge", converge.String(), r.file)
 	t.Logf("the history %s:\n%s", r.file, said.Out)
 	if said.Code != 0 {
 		t.Errorf("%s", said.Complain)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 const (
@@ -28,7 +28,7 @@ func connected(t *testing.T) {
 	// So that losing one node leaves another one, where nothing may happen.
 	_ = milan.TryKubectl("", "taint", "nodes", "--all", "node-role.kubernetes.io/control-plane-")
 	if rome.TryKubectl("", "get", "node", virtualNode).Code != 0 {
-		for _, c := range []*bed.Cluster{rome, milan} {
+		for _, c := range []*env.Cluster{rome, milan} {
 			c.Liqoctl(t, "install", "--cluster-name", c.Name)
 		}
 		rome.Peer(t, milan)
@@ -134,7 +134,7 @@ func wish(t *testing.T) {
 // asWished waits until so many pods run or have run as they should.
 func asWished(t *testing.T, want int) {
 	t.Helper()
-	bed.Eventually(t, 3*time.Minute, fmt.Sprintf("%d pods run or have run", want), func() (string, bool) {
+	env.Eventually(t, 3*time.Minute, fmt.Sprintf("%d pods run or have run", want), func() (string, bool) {
 		said := rome.TryKubectl("", "-n", namespace, "get", "pods", "-o",
 			`jsonpath={range .items[*]}{.metadata.labels.app} {.status.phase} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
 		count, sum := map[string]int{}, 0

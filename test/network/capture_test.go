@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // seen are the packets between two addresses, as the outermost header says, and those with the word in them.
@@ -28,14 +28,14 @@ type seen struct {
 func word() string { return fmt.Sprintf("marker-%016x", rand.Uint64()) }
 
 // capture looks for a word in all packets at a place, until the returned function asks for the result.
-func capture(t *testing.T, at bed.Place, what string) (end func() []seen) {
+func capture(t *testing.T, at env.Place, what string) (end func() []seen) {
 	t.Helper()
 	cmd, lines := begin(t, at, "capture", "--word", what)
 	return func() []seen { return finish(t, at, cmd, lines) }
 }
 
 // begin starts our program at a place, and waits for its first line, which says that it is at work.
-func begin(t *testing.T, at bed.Place, args ...string) (*exec.Cmd, *bufio.Scanner) {
+func begin(t *testing.T, at env.Place, args ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := at.Command(filepath.Join(clusters.Bin, "traffic"), args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -53,7 +53,7 @@ func begin(t *testing.T, at bed.Place, args ...string) (*exec.Cmd, *bufio.Scanne
 	return cmd, lines
 }
 
-func finish(t *testing.T, at bed.Place, cmd *exec.Cmd, lines *bufio.Scanner) (all []seen) {
+func finish(t *testing.T, at env.Place, cmd *exec.Cmd, lines *bufio.Scanner) (all []seen) {
 	t.Helper()
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -95,10 +95,10 @@ func nothingInTheClear(t *testing.T) {
 		what := word()
 		client, server := serversOf(t, here)[0], serversOf(t, there)[0]
 		address := valid(t)(see(t, here, there).Pod(server.Address))
-		between, onNode := capture(t, bed.Router(), what), capture(t, client.Node.Net(), what)
-		must(t, inside(t, client), netip.Addr{}, "http", at(address, bed.EchoPort+1), "--bytes", "300000", "--word", what, "--timeout", "20s")
-		must(t, inside(t, client), netip.Addr{}, "udp", at(address, bed.EchoPort), "--bytes", "1000", "--word", what)
-		must(t, client.Node.Net(), netip.Addr{}, "udp", at(address, bed.EchoPort), "--bytes", "1000", "--word", what)
+		between, onNode := capture(t, env.Router(), what), capture(t, client.Node.Net(), what)
+		must(t, inside(t, client), netip.Addr{}, "http", at(address, env.EchoPort+1), "--bytes", "300000", "--word", what, "--timeout", "20s")
+		must(t, inside(t, client), netip.Addr{}, "udp", at(address, env.EchoPort), "--bytes", "1000", "--word", what)
+		must(t, client.Node.Net(), netip.Addr{}, "udp", at(address, env.EchoPort), "--bytes", "1000", "--word", what)
 		passed, clear := 0, 0
 		for _, packets := range between() {
 			if here.NodeCIDR.Contains(packets.From) && there.NodeCIDR.Contains(packets.To) || there.NodeCIDR.Contains(packets.From) && here.NodeCIDR.Contains(packets.To) {
@@ -124,9 +124,9 @@ func nothingInTheClear(t *testing.T) {
 const narrow = 1300
 
 // narrowed makes the way between two clusters narrower for UDP, without telling anybody: what is too big is lost.
-func narrowed(t *testing.T, all ...*bed.Cluster) {
+func narrowed(t *testing.T, all ...*env.Cluster) {
 	t.Helper()
-	router := bed.Router()
+	router := env.Router()
 	undo := func() {
 		for _, script := range []string{"nft delete table ip narrow", "while ip rule del pref 77; do :; done", "ip route flush table 77"} {
 			_ = router.Try("sh", "-c", script) // as far as it got
@@ -144,20 +144,20 @@ func narrowed(t *testing.T, all ...*bed.Cluster) {
 }
 
 // bridge is the router's link to a cluster.
-func bridge(c *bed.Cluster) string { return fmt.Sprintf("br%d", 1+slices.Index(clusters.Clusters, c)) }
+func bridge(c *env.Cluster) string { return fmt.Sprintf("br%d", 1+slices.Index(clusters.Clusters, c)) }
 
 // smallerPath: what passes between the clusters becomes smaller than they think, and they find it out by themselves.
 func smallerPath(t *testing.T) {
 	client, server := serversOf(t, alpha)[0], serversOf(t, beta)[0]
 	address := valid(t)(see(t, alpha, beta).Pod(server.Address))
 	narrowed(t, alpha, beta)
-	took := bed.Eventually(t, 90*time.Second, "10 MB pass although packets of 1500 bytes are lost", func() (string, bool) {
-		a, err := ask(t, inside(t, client), "http", at(address, bed.EchoPort+1), "--bytes", "10000000", "--timeout", "10s")
+	took := env.Eventually(t, 90*time.Second, "10 MB pass although packets of 1500 bytes are lost", func() (string, bool) {
+		a, err := ask(t, inside(t, client), "http", at(address, env.EchoPort+1), "--bytes", "10000000", "--timeout", "10s")
 		return fmt.Sprint(a, err), err == nil
 	})
 	clusters.Measure("path between clusters becomes narrower, ICMP blocked, to 10 MB", "%.1f s", took.Seconds())
-	must(t, inside(t, client), netip.Addr{}, "udp", at(address, bed.EchoPort), "--bytes", "20000")
-	bed.Eventually(t, 60*time.Second, "the path's MTU is told", func() (string, bool) {
+	must(t, inside(t, client), netip.Addr{}, "udp", at(address, env.EchoPort), "--bytes", "20000")
+	env.Eventually(t, 60*time.Second, "the path's MTU is told", func() (string, bool) {
 		view, err := alpha.See(beta)
 		return fmt.Sprint(view.MTU, err), err == nil && view.MTU > 0 && view.MTU <= narrow-60
 	})

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 const (
@@ -84,9 +84,9 @@ func gatewayFaults(lanes int) (all []fault) {
 
 // apart brings the gateways of a cluster with two nodes to different nodes again: Kubernetes moves nothing by itself, and the next fault is
 // to strike one gateway.
-func apart(t *testing.T, c *bed.Cluster, lane int) {
+func apart(t *testing.T, c *env.Cluster, lane int) {
 	t.Helper()
-	bed.Eventually(t, 60*time.Second, "the gateways of "+c.Name+" run on different nodes", func() (string, bool) {
+	env.Eventually(t, 60*time.Second, "the gateways of "+c.Name+" run on different nodes", func() (string, bool) {
 		all, err := gateways(c)
 		if err != nil || len(all) < 2 || all[0].Node != all[1].Node {
 			return fmt.Sprint(len(all), " gateways, ", err), err == nil && len(all) > 1
@@ -96,7 +96,7 @@ func apart(t *testing.T, c *bed.Cluster, lane int) {
 	})
 }
 
-func kill(t *testing.T, pod bed.Pod) {
+func kill(t *testing.T, pod env.Pod) {
 	t.Helper()
 	number, err := pod.Process("liqo")
 	if err != nil {
@@ -142,9 +142,9 @@ func deletions(lanes int) (all []fault) {
 
 // outerFaults are not the network's, but it has to live with them.
 func outerFaults() []fault {
-	both := func(f func(c *bed.Cluster)) {
+	both := func(f func(c *env.Cluster)) {
 		var all sync.WaitGroup
-		for _, c := range []*bed.Cluster{alpha, beta} {
+		for _, c := range []*env.Cluster{alpha, beta} {
 			all.Go(func() { f(c) })
 		}
 		all.Wait()
@@ -155,12 +155,12 @@ func outerFaults() []fault {
 			name: "API servers of alpha and beta down", hold: lasting(30*time.Second, 5*time.Minute), gap: switched, streams: true, heal: repaired,
 			cut: func(t *testing.T) {
 				restarts = agentRestarts(t)
-				both(func(c *bed.Cluster) { clusters.Do(t, "component", "stop", c.Name, "kube-apiserver") })
+				both(func(c *env.Cluster) { clusters.Do(t, "component", "stop", c.Name, "kube-apiserver") })
 			},
 			mend: func(t *testing.T) {
-				both(func(c *bed.Cluster) { clusters.Do(t, "component", "start", c.Name, "kube-apiserver") })
-				for _, c := range []*bed.Cluster{alpha, beta} {
-					bed.Eventually(t, time.Minute, "the API server of "+c.Name+" answers", func() (string, bool) {
+				both(func(c *env.Cluster) { clusters.Do(t, "component", "start", c.Name, "kube-apiserver") })
+				for _, c := range []*env.Cluster{alpha, beta} {
+					env.Eventually(t, time.Minute, "the API server of "+c.Name+" answers", func() (string, bool) {
 						said := c.TryKubectl("", "get", "--raw", "/readyz")
 						return said.String(), said.Code == 0
 					})
@@ -170,7 +170,7 @@ func outerFaults() []fault {
 				}
 			},
 			mute: func(t *testing.T) {
-				began, pairs := time.Now(), [][2]*bed.Cluster{{alpha, beta}, {beta, alpha}}
+				began, pairs := time.Now(), [][2]*env.Cluster{{alpha, beta}, {beta, alpha}}
 				for _, pair := range pairs {
 					if err := pair[0].Doubt(pair[1]); err != nil {
 						t.Fatal(err)
@@ -206,7 +206,7 @@ func outerFaults() []fault {
 // agentRestarts counts how often each gateway and node agent of alpha and beta was started.
 func agentRestarts(t *testing.T) (all string) {
 	t.Helper()
-	for _, c := range []*bed.Cluster{alpha, beta} {
+	for _, c := range []*env.Cluster{alpha, beta} {
 		all += c.Kubectl(t, "-n", "liqo", "get", "pods", "-l", agents, "-o",
 			`jsonpath={range .items[*]}{.metadata.name}={.status.containerStatuses[*].restartCount} {end}`)
 	}
@@ -214,11 +214,11 @@ func agentRestarts(t *testing.T) (all string) {
 }
 
 // rotate asks for new keys and waits until a peer knows them and a while more: the fault is over when both ends use them.
-func rotate(t *testing.T, c *bed.Cluster) {
+func rotate(t *testing.T, c *env.Cluster) {
 	t.Helper()
 	before := see(t, beta, c).Spec.Lanes
 	c.Kubectl(t, "-n", "liqo", "annotate", "secret", "liqo-gateway-keys", labels.RotateKeys+"="+time.Now().Format(time.RFC3339Nano), "--overwrite")
-	bed.Eventually(t, 90*time.Second, "beta knows the new keys of "+c.Name, func() (string, bool) {
+	env.Eventually(t, 90*time.Second, "beta knows the new keys of "+c.Name, func() (string, bool) {
 		now := see(t, beta, c).Spec.Lanes
 		if len(now) != len(before) || len(now) == 0 {
 			return fmt.Sprintf("%d lanes, had %d", len(now), len(before)), false
@@ -235,13 +235,13 @@ func rotate(t *testing.T, c *bed.Cluster) {
 
 // nodeFaults pull the plugs of nodes.
 func nodeFaults(lanes int) []fault {
-	ofGateway := nodeOff("node of gateway 0 off", lasting(15*time.Second, time.Minute), lanes, func(t *testing.T) *bed.Node {
+	ofGateway := nodeOff("node of gateway 0 off", lasting(15*time.Second, time.Minute), lanes, func(t *testing.T) *env.Node {
 		return gateway(t, alpha, 0).Node // where it is when the time has come
 	})
 	all := []fault{ofGateway}
 	for _, c := range clusters.Clusters {
 		for _, node := range c.Nodes {
-			f := nodeOff("node "+node.Name+" restarted", 0, lanes, func(*testing.T) *bed.Node { return node })
+			f := nodeOff("node "+node.Name+" restarted", 0, lanes, func(*testing.T) *env.Node { return node })
 			f.long = true
 			if len(c.Nodes) == 1 { // both gateways were on it
 				f.gap, f.streams = 0, false
@@ -252,11 +252,11 @@ func nodeFaults(lanes int) []fault {
 	return all
 }
 
-func nodeOff(name string, hold time.Duration, lanes int, choose func(*testing.T) *bed.Node) fault {
-	var node *bed.Node
+func nodeOff(name string, hold time.Duration, lanes int, choose func(*testing.T) *env.Node) fault {
+	var node *env.Node
 	f := fault{
 		name: name, hold: hold, heal: repaired,
-		off: func(t *testing.T) *bed.Node {
+		off: func(t *testing.T) *env.Node {
 			node = choose(t)
 			return node
 		},

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // fault is something that goes wrong while traffic runs.
@@ -23,8 +23,8 @@ type fault struct {
 	cut, mend func(t *testing.T)
 	hold      time.Duration
 	// off chooses the node that is off meanwhile, without whose own traffic the fault is looked at.
-	off     func(t *testing.T) *bed.Node
-	without *bed.Node
+	off     func(t *testing.T) *env.Node
+	without *env.Node
 	// gap is the longest that requests may stand still, and half of what a connection may; 0: as long as the cause is there. TCP waits twice as
 	// long before each attempt, so a connection may need as long again as the network did.
 	gap time.Duration
@@ -82,7 +82,7 @@ func (f fault) happen(t *testing.T, lanes int, traffic *flows, said *sayings) ou
 	// One thing goes wrong at a time: what the fault before took away is there again.
 	whole := map[int]string{1: "lane 0 up", 2: "lane 0, 1 up"}[lanes]
 	for _, pair := range directions() {
-		bed.Eventually(t, settling, pair[0].Name+" says that all lanes to "+pair[1].Name+" are up", func() (string, bool) {
+		env.Eventually(t, settling, pair[0].Name+" says that all lanes to "+pair[1].Name+" are up", func() (string, bool) {
 			view, err := pair[0].See(pair[1])
 			return fmt.Sprintf("%s (%v)", view.Lanes, err), view.Lanes == whole
 		})
@@ -141,7 +141,7 @@ func ways(t *testing.T, lanes int) {
 		for lane := range lanes {
 			address = address.Next()
 			for _, node := range pair[0].Nodes {
-				bed.Eventually(t, settling, fmt.Sprintf("%s leads to lane %d of %s", node.Name, lane, pair[1].Name), func() (string, bool) {
+				env.Eventually(t, settling, fmt.Sprintf("%s leads to lane %d of %s", node.Name, lane, pair[1].Name), func() (string, bool) {
 					said := node.Net().Try("ip", "route", "show", "table", "18952")
 					return said.String(), strings.Contains(said.Out, address.String()+" via ")
 				})
@@ -153,7 +153,7 @@ func ways(t *testing.T, lanes int) {
 // cost sums up the gaps since the fault began.
 func (f fault) cost(lanes int, traffic *flows, before map[flow]tally, began, ended time.Time) outage {
 	o := outage{fault: f.name, lanes: lanes}
-	struck := map[[2]*bed.Node]bool{}
+	struck := map[[2]*env.Node]bool{}
 	for _, g := range traffic.since(began) {
 		if g.flow.touches(f.without) {
 			continue
@@ -163,7 +163,7 @@ func (f fault) cost(lanes int, traffic *flows, before map[flow]tally, began, end
 			continue
 		}
 		ours := g.length() - traffic.stalled(g.from, g.to, f.without)
-		struck[[2]*bed.Node{g.flow.from, g.flow.to}] = true
+		struck[[2]*env.Node{g.flow.from, g.flow.to}] = true
 		if g.flow.kind == "stream" {
 			o.stream, o.ourStream = max(o.stream, g.length()), max(o.ourStream, ours)
 			continue
@@ -205,7 +205,7 @@ func (f fault) judge(t *testing.T, o outage, traffic *flows, said *sayings, bega
 			continue
 		}
 		stood := traffic.stalled(g.from, g.to, f.without) // while the machine stands still nobody says anything
-		for _, pair := range [][2]*bed.Cluster{{g.flow.from.Cluster, g.flow.to.Cluster}, {g.flow.to.Cluster, g.flow.from.Cluster}} {
+		for _, pair := range [][2]*env.Cluster{{g.flow.from.Cluster, g.flow.to.Cluster}, {g.flow.to.Cluster, g.flow.from.Cluster}} {
 			if f.without != nil && pair[0] == f.without.Cluster {
 				continue // its controller manager may have been on that node, and then nobody is there to say anything
 			}
@@ -252,17 +252,17 @@ func report(table []outage) {
 }
 
 // gateways are the pods of a cluster's gateways, in the order of their lanes.
-func gateways(c *bed.Cluster) ([]bed.Pod, error) {
+func gateways(c *env.Cluster) ([]env.Pod, error) {
 	all, err := c.Pods("liqo", map[string]string{gatewayLabel: gatewayActive})
-	slices.SortFunc(all, func(a, b bed.Pod) int { return strings.Compare(a.Labels[laneLabel], b.Labels[laneLabel]) })
+	slices.SortFunc(all, func(a, b env.Pod) int { return strings.Compare(a.Labels[laneLabel], b.Labels[laneLabel]) })
 	return all, err
 }
 
 // gateway is the gateway of a lane as it is now.
-func gateway(t *testing.T, c *bed.Cluster, lane int) (found bed.Pod) {
+func gateway(t *testing.T, c *env.Cluster, lane int) (found env.Pod) {
 	t.Helper()
 	// Its lane may be up before its kubelet has said that it is Ready.
-	bed.Eventually(t, 2*time.Minute, fmt.Sprintf("%s has a gateway of lane %d that is Ready", c.Name, lane), func() (string, bool) {
+	env.Eventually(t, 2*time.Minute, fmt.Sprintf("%s has a gateway of lane %d that is Ready", c.Name, lane), func() (string, bool) {
 		all, err := gateways(c)
 		for _, pod := range all {
 			if pod.Labels[laneLabel] == strconv.Itoa(lane) || len(all) == 1 {
@@ -276,16 +276,16 @@ func gateway(t *testing.T, c *bed.Cluster, lane int) (found bed.Pod) {
 }
 
 // nodeUp waits until a node and all that runs on it are back.
-func nodeUp(t *testing.T, node *bed.Node) {
+func nodeUp(t *testing.T, node *env.Node) {
 	t.Helper()
 	c := node.Cluster
-	netted := func(pod bed.Pod) error { _, err := pod.Net(); return err }
-	runs := func(pod bed.Pod) error { _, err := pod.Process("liqo"); return err }
-	bed.Eventually(t, 3*time.Minute, node.Name+" and its pods are back", func() (string, bool) {
+	netted := func(pod env.Pod) error { _, err := pod.Net(); return err }
+	runs := func(pod env.Pod) error { _, err := pod.Process("liqo"); return err }
+	env.Eventually(t, 3*time.Minute, node.Name+" and its pods are back", func() (string, bool) {
 		for _, args := range [][]string{
 			{"wait", "node/" + node.Name, "--for=condition=Ready", "--timeout=60s"},
 			{"-n", "liqo", "rollout", "status", "daemonset/liqo-route", "--timeout=60s"},
-			{"-n", bed.Namespace, "rollout", "status", "daemonset/server", "--timeout=60s"},
+			{"-n", env.Namespace, "rollout", "status", "daemonset/server", "--timeout=60s"},
 			{"-n", "liqo", "wait", "deployment", "-l", gatewayLabel, "--for=condition=Available", "--timeout=60s"},
 		} {
 			if said := c.TryKubectl("", args...); said.Code != 0 && !strings.Contains(said.Complain, "no matching resources") {
@@ -295,13 +295,13 @@ func nodeUp(t *testing.T, node *bed.Node) {
 		// What Kubernetes says of pods may date from before the node was off, until it says for a moment that they are not Ready.
 		for _, want := range []struct {
 			what  string
-			pods  func() ([]bed.Pod, error)
+			pods  func() ([]env.Pod, error)
 			least int
-			lives func(bed.Pod) error
+			lives func(env.Pod) error
 		}{
 			{"servers", c.Servers, len(c.Nodes), netted},
-			{"liqo-route", func() ([]bed.Pod, error) { return c.Pods("liqo", map[string]string{labels.AppComponent: "route"}) }, len(c.Nodes), runs},
-			{"gateways", func() ([]bed.Pod, error) { return gateways(c) }, 1, runs},
+			{"liqo-route", func() ([]env.Pod, error) { return c.Pods("liqo", map[string]string{labels.AppComponent: "route"}) }, len(c.Nodes), runs},
+			{"gateways", func() ([]env.Pod, error) { return gateways(c) }, 1, runs},
 		} {
 			all, err := want.pods()
 			if err != nil || len(all) < want.least {

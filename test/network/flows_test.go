@@ -16,19 +16,19 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // flow is the traffic from a pod of one cluster to one of another.
 type flow struct {
 	kind     string // stream: one connection for all requests; requests: one for each; beside: the same within a cluster
-	from, to *bed.Node
+	from, to *env.Node
 }
 
 func (f flow) String() string { return f.kind + " " + f.from.Name + ">" + f.to.Name }
 
 // touches tells whether the flow begins or ends at the node.
-func (f flow) touches(node *bed.Node) bool { return node != nil && (f.from == node || f.to == node) }
+func (f flow) touches(node *env.Node) bool { return node != nil && (f.from == node || f.to == node) }
 
 // gap is a time without an answer, as the client saw it.
 type gap struct {
@@ -53,13 +53,13 @@ type flows struct {
 	clients []*exec.Cmd
 	readers sync.WaitGroup
 	// sources are the nodes that the clients run on.
-	sources map[*exec.Cmd]*bed.Node
+	sources map[*exec.Cmd]*env.Node
 }
 
 // startFlows begins, with the pods as they are now.
 func startFlows(t *testing.T) *flows {
 	t.Helper()
-	f := &flows{now: map[flow]tally{}, sources: map[*exec.Cmd]*bed.Node{}}
+	f := &flows{now: map[flow]tally{}, sources: map[*exec.Cmd]*env.Node{}}
 	f.start(t)
 	t.Cleanup(f.stop)
 	return f
@@ -77,7 +77,7 @@ func (f *flows) start(t *testing.T) {
 				}
 				view := see(t, here, pair[1])
 				for _, server := range serversOf(t, pair[1]) {
-					args = append(args, server.Node.Name+"="+at(valid(t)(view.Pod(server.Address)), bed.EchoPort))
+					args = append(args, server.Node.Name+"="+at(valid(t)(view.Pod(server.Address)), env.EchoPort))
 					targets[server.Node.Name] = flow{from: client.Node, to: server.Node}
 				}
 			}
@@ -91,13 +91,13 @@ func (f *flows) start(t *testing.T) {
 
 // beside is traffic that has nothing to do with the network between clusters: from a pod to those on other nodes of its cluster. When
 // it stands still as well, nobody had a processor.
-func (f *flows) beside(t *testing.T, c *bed.Cluster, client bed.Pod) {
+func (f *flows) beside(t *testing.T, c *env.Cluster, client env.Pod) {
 	t.Helper()
 	targets := map[string]flow{}
 	var args []string
 	for _, server := range serversOf(t, c) {
 		if server.Node != client.Node {
-			args = append(args, server.Node.Name+"="+at(server.Address, bed.EchoPort))
+			args = append(args, server.Node.Name+"="+at(server.Address, env.EchoPort))
 			targets[server.Node.Name] = flow{from: client.Node, to: server.Node}
 		}
 	}
@@ -106,7 +106,7 @@ func (f *flows) beside(t *testing.T, c *bed.Cluster, client bed.Pod) {
 	}
 }
 
-func (f *flows) client(t *testing.T, from bed.Place, kind string, args []string, targets map[string]flow) {
+func (f *flows) client(t *testing.T, from env.Place, kind string, args []string, targets map[string]flow) {
 	t.Helper()
 	how := kind
 	if kind == "beside" {
@@ -149,7 +149,7 @@ func (f *flows) client(t *testing.T, from bed.Place, kind string, args []string,
 
 // leave ends the clients on a node. They are in the network namespaces of its pods, which would outlive the node with them: links and routes
 // of addresses that other pods are given when it is back.
-func (f *flows) leave(node *bed.Node) {
+func (f *flows) leave(node *env.Node) {
 	for _, cmd := range f.clients {
 		if node != nil && f.sources[cmd] == node {
 			_ = cmd.Process.Kill() // it may have ended
@@ -200,7 +200,7 @@ func (f *flows) since(moment time.Time) (all []gap) {
 
 // stalled is for how long, between two moments, traffic within a cluster stood still, so that the machine and not the network between
 // clusters is what was waited for.
-func (f *flows) stalled(from, to time.Time, without *bed.Node) (total time.Duration) {
+func (f *flows) stalled(from, to time.Time, without *env.Node) (total time.Duration) {
 	gaps := slices.DeleteFunc(f.since(from), func(g gap) bool { return g.flow.kind != "beside" || g.flow.touches(without) })
 	slices.SortFunc(gaps, func(a, b gap) int { return a.from.Compare(b.from) })
 	for _, g := range gaps {
@@ -222,7 +222,7 @@ func wanted() (n int) {
 
 // silent are the flows of the kinds that were not answered in the last second. What a client says is a second old at most, so a flow
 // that was answered when it spoke, and spoke lately, is well.
-func (f *flows) silent(without *bed.Node, kinds ...string) (names []string) {
+func (f *flows) silent(without *env.Node, kinds ...string) (names []string) {
 	state := f.state()
 	for _, kind := range kinds {
 		known := 0
@@ -244,7 +244,7 @@ func (f *flows) silent(without *bed.Node, kinds ...string) (names []string) {
 }
 
 // flowing waits until nothing was silent for two seconds.
-func (f *flows) flowing(t *testing.T, within time.Duration, without *bed.Node, kinds ...string) bool {
+func (f *flows) flowing(t *testing.T, within time.Duration, without *env.Node, kinds ...string) bool {
 	t.Helper()
 	deadline, good := time.Now().Add(within), time.Now()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -274,12 +274,12 @@ type saying struct {
 // sayings follow what every cluster says of its networks.
 type sayings struct {
 	mu  sync.Mutex
-	all map[[2]*bed.Cluster][]saying
+	all map[[2]*env.Cluster][]saying
 }
 
 func followSayings(t *testing.T) *sayings {
 	t.Helper()
-	s := &sayings{all: map[[2]*bed.Cluster][]saying{}}
+	s := &sayings{all: map[[2]*env.Cluster][]saying{}}
 	done := make(chan struct{})
 	var running sync.WaitGroup
 	for _, pair := range directions() {
@@ -307,7 +307,7 @@ func followSayings(t *testing.T) *sayings {
 	return s
 }
 
-func (s *sayings) note(pair [2]*bed.Cluster, what string) {
+func (s *sayings) note(pair [2]*env.Cluster, what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if had := s.all[pair]; len(had) == 0 || had[len(had)-1].what != what {
@@ -316,7 +316,7 @@ func (s *sayings) note(pair [2]*bed.Cluster, what string) {
 }
 
 // lied returns for how long a cluster said Established between two moments.
-func (s *sayings) lied(pair [2]*bed.Cluster, from, to time.Time) (total time.Duration) {
+func (s *sayings) lied(pair [2]*env.Cluster, from, to time.Time) (total time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, said := range s.all[pair] {

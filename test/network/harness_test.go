@@ -16,20 +16,20 @@ import (
 	"time"
 
 	network "liqo.io/liqo/apis/net/v1alpha1"
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // TestHarness holds the tools of these tests against what the playground does by itself, without the product: a tool that sees nothing
 // would let everything pass.
 func TestHarness(t *testing.T) {
-	for _, c := range []*bed.Cluster{alpha, beta} {
+	for _, c := range []*env.Cluster{alpha, beta} {
 		c.Serve(t)
-		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", bed.Namespace, "--timeout=60s") })
+		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", env.Namespace, "--timeout=60s") })
 	}
 	pods := serversOf(t, alpha)
 	client, server := pods[0], pods[1]
 	t.Run("check", func(t *testing.T) {
-		for _, args := range kinds(server.Address, bed.EchoPort) {
+		for _, args := range kinds(server.Address, env.EchoPort) {
 			must(t, inside(t, client), client.Address, args...)
 		}
 		if _, err := ask(t, inside(t, client), "udp", at(server.Address, 9), "--timeout", "300ms"); err == nil {
@@ -40,7 +40,7 @@ func TestHarness(t *testing.T) {
 		what := word()
 		other := capture(t, client.Node.Net(), word())
 		end := capture(t, client.Node.Net(), what)
-		must(t, inside(t, client), client.Address, "http", at(server.Address, bed.EchoPort+1), "--bytes", "300000", "--word", what)
+		must(t, inside(t, client), client.Address, "http", at(server.Address, env.EchoPort+1), "--bytes", "300000", "--word", what)
 		if n := found(end()); n == 0 {
 			t.Error("it does not see what passes in the clear")
 		}
@@ -49,7 +49,7 @@ func TestHarness(t *testing.T) {
 		}
 	})
 	t.Run("gaps", func(t *testing.T) {
-		f := &flows{now: map[flow]tally{}, sources: map[*exec.Cmd]*bed.Node{}}
+		f := &flows{now: map[flow]tally{}, sources: map[*exec.Cmd]*env.Node{}}
 		t.Cleanup(f.stop)
 		port := beta.NodePort(t, "server", "tcp")
 		for _, kind := range []string{"stream", "requests"} {
@@ -64,7 +64,7 @@ func TestHarness(t *testing.T) {
 			}
 			return true
 		}
-		bed.Eventually(t, 10*time.Second, "both clients are answered", func() (string, bool) { return "", answered() })
+		env.Eventually(t, 10*time.Second, "both clients are answered", func() (string, bool) { return "", answered() })
 		began := time.Now()
 		clusters.Do(t, "fault", "partition", alpha.Name, beta.Name)
 		<-time.After(2 * time.Second)
@@ -78,7 +78,7 @@ func TestHarness(t *testing.T) {
 			}
 			return all
 		}
-		bed.Eventually(t, 30*time.Second, "both clients are answered again, and say for how long they were not", func() (string, bool) {
+		env.Eventually(t, 30*time.Second, "both clients are answered again, and say for how long they were not", func() (string, bool) {
 			all := longest()
 			return fmt.Sprint(all), answered() && min(all["stream"], all["requests"]) >= 1800*time.Millisecond
 		})
@@ -97,14 +97,14 @@ func TestHarness(t *testing.T) {
 		}
 	})
 	t.Run("stalls", func(t *testing.T) {
-		f := &flows{now: map[flow]tally{}, sources: map[*exec.Cmd]*bed.Node{}}
+		f := &flows{now: map[flow]tally{}, sources: map[*exec.Cmd]*env.Node{}}
 		t.Cleanup(f.stop)
 		f.beside(t, alpha, client)
 		which := flow{"beside", client.Node, server.Node}
 		answered := func() (string, bool) {
 			return f.state()[which].Why, f.state()[which].Sent > 0 && time.Since(f.state()[which].Answered) < 1500*time.Millisecond
 		}
-		bed.Eventually(t, 10*time.Second, "the client is answered", answered)
+		env.Eventually(t, 10*time.Second, "the client is answered", answered)
 		number, err := server.Process("traffic")
 		if err != nil {
 			t.Fatal(err)
@@ -118,7 +118,7 @@ func TestHarness(t *testing.T) {
 			t.Fatal(err)
 		}
 		during := time.Since(began)
-		bed.Eventually(t, 10*time.Second, "the end of the gap is told", func() (string, bool) {
+		env.Eventually(t, 10*time.Second, "the end of the gap is told", func() (string, bool) {
 			whole := f.stalled(began, time.Now(), nil)
 			return whole.String(), whole >= 1500*time.Millisecond
 		})
@@ -132,8 +132,8 @@ func TestHarness(t *testing.T) {
 		here, there := alpha.Nodes[1], beta.Nodes[0]
 		address := clusters.BarePair(t, here.Net(), there.Net(), 51871, netip.AddrPortFrom(there.Address, 51871))
 		what := word()
-		end := capture(t, bed.Router(), what)
-		must(t, here.Net(), netip.Addr{}, "http", at(address, bed.HostPort+1), "--bytes", "1000000", "--word", what)
+		end := capture(t, env.Router(), what)
+		must(t, here.Net(), netip.Addr{}, "http", at(address, env.HostPort+1), "--bytes", "1000000", "--word", what)
 		if n := found(end()); n != 0 {
 			t.Errorf("%d packets in the clear", n)
 		}
@@ -142,8 +142,8 @@ func TestHarness(t *testing.T) {
 		here, there := alpha.Nodes[0], beta.Nodes[0]
 		address := clusters.BarePair(t, here.Net(), there.Net(), 51872, netip.AddrPortFrom(there.Address, 51872))
 		narrowed(t, alpha, beta)
-		must(t, here.Net(), netip.Addr{}, "udp", at(address, bed.HostPort), "--bytes", "1000")
-		if _, err := ask(t, here.Net(), "http", at(address, bed.HostPort+1), "--bytes", "1000000", "--timeout", "3s"); err == nil {
+		must(t, here.Net(), netip.Addr{}, "udp", at(address, env.HostPort), "--bytes", "1000")
+		if _, err := ask(t, here.Net(), "http", at(address, env.HostPort+1), "--bytes", "1000000", "--timeout", "3s"); err == nil {
 			t.Error("a tunnel that knows nothing of it passes large bodies all the same")
 		}
 	})
@@ -167,7 +167,7 @@ func intruderIsHeard(t *testing.T) {
 	device := clusters.BareWireGuard(t, victim.Net(), "victim")
 	device.Set(t, "private_key="+hex.EncodeToString(keys[1].Bytes()), "listen_port=51873",
 		"public_key="+hex.EncodeToString(keys[0].PublicKey().Bytes()), "allowed_ip=0.0.0.0/0")
-	evil := intrude(t, gamma, bed.View{Here: gamma, There: alpha, Spec: network.TunnelEndpointSpec{
+	evil := intrude(t, gamma, env.View{Here: gamma, There: alpha, Spec: network.TunnelEndpointSpec{
 		EndpointIP:    victim.Address.String(),
 		BackendConfig: map[string]string{"publicKey": base64.StdEncoding.EncodeToString(keys[1].PublicKey().Bytes()), "port": "51873"},
 	}})

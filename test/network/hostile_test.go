@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // hostilePeer takes gamma's gateway away and puts a program in its place that has gamma's key and sends what it likes. Only what is meant
@@ -37,26 +37,26 @@ func hostilePeer(t *testing.T) {
 	}()
 	evil := intrude(t, gamma, view)
 
-	port := uint16(bed.EchoPort)
+	port := uint16(env.EchoPort)
 	sends := func(t *testing.T, from, to netip.Addr, port uint16, what string) {
 		t.Helper()
 		evil.Run(t, filepath.Join(clusters.Bin, "traffic"), "send", "--link", intruder, "--from", from.String(), "--to", at(to, int(port)), "--word", what)
 	}
-	both := []*bed.Cluster{alpha, beta}
+	both := []*env.Cluster{alpha, beta}
 	onlyBeta := both[1:] // the same address may be one of alpha's own pods, as gamma calls them
 	for _, c := range []struct {
 		name     string
 		from, to netip.Addr
 		port     uint16
-		victims  []*bed.Cluster
+		victims  []*env.Cluster
 	}{
 		{"alpha's service", ours, dns, 53, both},
 		{"alpha's pod by the address it has itself", ours, server.Address, port, both},
-		{"alpha's node", ours, alpha.Nodes[0].Address, bed.HostPort, both},
-		{"alpha's other node", ours, alpha.Nodes[len(alpha.Nodes)-1].Address, bed.HostPort, both},
+		{"alpha's node", ours, alpha.Nodes[0].Address, env.HostPort, both},
+		{"alpha's other node", ours, alpha.Nodes[len(alpha.Nodes)-1].Address, env.HostPort, both},
 		{"beta's pod through alpha", ours, transit, port, onlyBeta},
-		{"beta's node through alpha", ours, betaNode, bed.HostPort, onlyBeta},
-		{"the node of another cluster", ours, beta.Nodes[0].Address, bed.HostPort, both},
+		{"beta's node through alpha", ours, betaNode, env.HostPort, onlyBeta},
+		{"the node of another cluster", ours, beta.Nodes[0].Address, env.HostPort, both},
 		{"an address of the external network that is nobody's", ours, unmapped, port, both},
 		{"the gateway's pod", ours, lane.Address, port, both},
 		{"the world", ours, netip.MustParseAddr("192.0.2.1"), port, both},

@@ -18,11 +18,11 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	network "liqo.io/liqo/apis/net/v1alpha1"
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // install installs Liqo again, in several clusters at a time, with a value that differs; empty: none.
-func install(t *testing.T, values map[*bed.Cluster]string) {
+func install(t *testing.T, values map[*env.Cluster]string) {
 	t.Helper()
 	var running sync.WaitGroup
 	var mu sync.Mutex
@@ -48,10 +48,10 @@ func install(t *testing.T, values map[*bed.Cluster]string) {
 
 // nodePort: alpha is reached at a port of its nodes. Beta cannot be reached at all meanwhile, so there is no tunnel but the one that beta dials.
 func nodePort(t *testing.T) {
-	install(t, map[*bed.Cluster]string{alpha: "gateway.service.type=NodePort", beta: "gateway.service.type=ClusterIP"})
+	install(t, map[*env.Cluster]string{alpha: "gateway.service.type=NodePort", beta: "gateway.service.type=ClusterIP"})
 	defer func() {
-		install(t, map[*bed.Cluster]string{alpha: "gateway.service.type=LoadBalancer", beta: "gateway.service.type=LoadBalancer"})
-		for _, pair := range [][2]*bed.Cluster{{alpha, beta}, {beta, alpha}, {gamma, alpha}, {gamma, beta}} {
+		install(t, map[*env.Cluster]string{alpha: "gateway.service.type=LoadBalancer", beta: "gateway.service.type=LoadBalancer"})
+		for _, pair := range [][2]*env.Cluster{{alpha, beta}, {beta, alpha}, {gamma, alpha}, {gamma, beta}} {
 			told(t, pair[0], pair[1], "a load balancer of "+pair[1].Name, func(at []network.Carrier) bool {
 				return len(at) == 1 && len(at[0].Addresses) > 0 && !slices.Contains(nodeAddresses(pair[1]), at[0].Addresses[0])
 			})
@@ -63,7 +63,7 @@ func nodePort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, peer := range []*bed.Cluster{beta, gamma} {
+	for _, peer := range []*env.Cluster{beta, gamma} {
 		told(t, peer, alpha, fmt.Sprintf("port %d of alpha's nodes", port), func(at []network.Carrier) bool {
 			if len(at) != 1 || int(at[0].Port) != port || len(at[0].Addresses) == 0 || at[0].Addresses[0] != gateway(t, alpha, 0).Node.Address.String() {
 				return false // the node of the gateway comes first
@@ -75,7 +75,7 @@ func nodePort(t *testing.T) {
 	told(t, alpha, beta, "no way to beta", func(at []network.Carrier) bool { return len(at) == 0 })
 
 	// What is connected stays so. New gateways know nothing but what they are told.
-	for _, c := range []*bed.Cluster{alpha, beta} {
+	for _, c := range []*env.Cluster{alpha, beta} {
 		c.Kubectl(t, "-n", "liqo", "delete", "pod", "-l", gatewayLabel+"="+gatewayActive)
 	}
 	clusters.Measure("both gateways gone, only a NodePort to dial, to the first answer", "%.1f s", answered(t, alpha, beta, 60*time.Second).Seconds())
@@ -84,7 +84,7 @@ func nodePort(t *testing.T) {
 }
 
 // nodeAddresses are those of a cluster's nodes, sorted.
-func nodeAddresses(c *bed.Cluster) (all []string) {
+func nodeAddresses(c *env.Cluster) (all []string) {
 	for _, node := range c.Nodes {
 		all = append(all, node.Address.String())
 	}
@@ -93,9 +93,9 @@ func nodeAddresses(c *bed.Cluster) (all []string) {
 }
 
 // told waits until a cluster knows where the first gateway of another one can be reached.
-func told(t *testing.T, here, there *bed.Cluster, what string, right func([]network.Carrier) bool) {
+func told(t *testing.T, here, there *env.Cluster, what string, right func([]network.Carrier) bool) {
 	t.Helper()
-	bed.Eventually(t, 30*time.Second, here.Name+" is told of "+what, func() (string, bool) {
+	env.Eventually(t, 30*time.Second, here.Name+" is told of "+what, func() (string, bool) {
 		view, err := here.See(there)
 		if err != nil || len(view.Spec.Lanes) == 0 {
 			return fmt.Sprintf("%d lanes, %v", len(view.Spec.Lanes), err), false
@@ -111,11 +111,11 @@ func nodesWithoutPodNetworks(t *testing.T) {
 	had, back := takeNetwork(t, node)
 	defer func() {
 		back()
-		install(t, map[*bed.Cluster]string{gamma: "gateway.config.watchPods=false"})
+		install(t, map[*env.Cluster]string{gamma: "gateway.config.watchPods=false"})
 		answered(t, alpha, gamma, 60*time.Second)
 		sample(t, alpha, gamma)
 	}()
-	install(t, map[*bed.Cluster]string{gamma: ""})
+	install(t, map[*env.Cluster]string{gamma: ""})
 	if args := gamma.Kubectl(t, "-n", "liqo", "get", "deployment/liqo-gateway", "-o", "jsonpath={.spec.template.spec.containers[0].args}"); !strings.Contains(args, "--watch-pods") {
 		t.Errorf("liqoctl did not find out that a node has no pod network: %s", args)
 	}
@@ -133,14 +133,14 @@ func nodesWithoutPodNetworks(t *testing.T) {
 }
 
 // podComesAndGoes: a new pod is reached soon, and the route to one that is gone goes, too.
-func podComesAndGoes(t *testing.T, node *bed.Node) {
+func podComesAndGoes(t *testing.T, node *env.Node) {
 	t.Helper()
 	c := node.Cluster
 	c.Apply(t, fmt.Sprintf(newcomer, node.Name))
-	t.Cleanup(func() { c.Kubectl(t, "-n", bed.Namespace, "delete", "pod/newcomer", "--ignore-not-found") })
-	var pod bed.Pod
-	bed.Eventually(t, 60*time.Second, "a new pod runs", func() (string, bool) {
-		all, err := c.Pods(bed.Namespace, map[string]string{"app": "newcomer"})
+	t.Cleanup(func() { c.Kubectl(t, "-n", env.Namespace, "delete", "pod/newcomer", "--ignore-not-found") })
+	var pod env.Pod
+	env.Eventually(t, 60*time.Second, "a new pod runs", func() (string, bool) {
+		all, err := c.Pods(env.Namespace, map[string]string{"app": "newcomer"})
 		if err != nil || len(all) != 1 {
 			return fmt.Sprintf("%d pods, %v", len(all), err), false
 		}
@@ -148,8 +148,8 @@ func podComesAndGoes(t *testing.T, node *bed.Node) {
 		return "", true
 	})
 	address, from := valid(t)(see(t, alpha, c).Pod(pod.Address)), inside(t, serversOf(t, alpha)[0])
-	took := bed.Eventually(t, repaired, "the new pod is reached", func() (string, bool) {
-		a, err := ask(t, from, "http", at(address, bed.EchoPort+1), "--timeout", "500ms")
+	took := env.Eventually(t, repaired, "the new pod is reached", func() (string, bool) {
+		a, err := ask(t, from, "http", at(address, env.EchoPort+1), "--timeout", "500ms")
 		return fmt.Sprint(a, err), err == nil
 	})
 	clusters.Measure("pod on a node without a pod network is Ready, to first answer", "%.1f s", took.Seconds())
@@ -157,8 +157,8 @@ func podComesAndGoes(t *testing.T, node *bed.Node) {
 	if routes := routesOf(t, c); !strings.Contains(routes, route) {
 		t.Errorf("%s is reached, but the gateway has no route to it:\n%s", pod.Address, routes)
 	}
-	c.Kubectl(t, "-n", bed.Namespace, "delete", "pod/newcomer")
-	bed.Eventually(t, repaired, "the gateway's route to a pod that is gone goes", func() (string, bool) {
+	c.Kubectl(t, "-n", env.Namespace, "delete", "pod/newcomer")
+	env.Eventually(t, repaired, "the gateway's route to a pod that is gone goes", func() (string, bool) {
 		routes := routesOf(t, c)
 		return routes, !strings.Contains(routes, route)
 	})
@@ -176,7 +176,7 @@ spec:
 `
 
 // routesOf are the ways inwards of a cluster's gateway, each in a line of its own after a line feed.
-func routesOf(t *testing.T, c *bed.Cluster) string {
+func routesOf(t *testing.T, c *env.Cluster) string {
 	t.Helper()
 	return "\n" + inside(t, gateway(t, c, 0)).Run(t, "ip", "route", "show", "table", "18952")
 }
@@ -185,7 +185,7 @@ func routesOf(t *testing.T, c *bed.Cluster) string {
 // anew; that its kubelet goes on as before is what lets its pods live. Kubernetes would give it another network, if one of the cluster's were
 // left: they all belong to a second node, which is marked as a virtual one, so that nothing is expected of it. Only for a
 // cluster of one node: the playground leads pods' packets between nodes by these networks.
-func takeNetwork(t *testing.T, node *bed.Node) (had string, back func()) {
+func takeNetwork(t *testing.T, node *env.Node) (had string, back func()) {
 	t.Helper()
 	c := node.Cluster
 	if len(c.Nodes) != 1 {

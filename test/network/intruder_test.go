@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // intruder is the name of a hostile machine's namespace, links and device.
@@ -18,8 +18,8 @@ const intruder = "intruder"
 
 // machine is the intruder's.
 type machine struct {
-	bed.Place
-	device *bed.WireGuard
+	env.Place
+	device *env.WireGuard
 	key    string // of the gateway that it talks to
 	peer   []string
 }
@@ -33,19 +33,19 @@ func (m *machine) Handshake(t *testing.T) {
 }
 
 // intrude puts a machine into a cluster's network that poses as its gateway towards the peer of the view, with the cluster's own key.
-func intrude(t *testing.T, c *bed.Cluster, view bed.View) *machine {
+func intrude(t *testing.T, c *env.Cluster, view env.View) *machine {
 	t.Helper()
-	host := bed.Host()
+	host := env.Host()
 	_ = host.Try("ip", "netns", "del", intruder) // of a run that was killed
 	host.Run(t, "ip", "netns", "add", intruder)
 	t.Cleanup(func() { host.Run(t, "ip", "netns", "del", intruder) })
-	place := bed.Named(intruder)
+	place := env.Named(intruder)
 	address := c.NodeCIDR.Addr()
 	for range 99 {
 		address = address.Next()
 	}
 	host.Run(t, "ip", "link", "add", "eth0", "netns", intruder, "type", "veth", "peer", "name", intruder, "netns", "lpg-wan")
-	bed.Router().Run(t, "ip", "link", "set", intruder, "master", bridge(c), "up")
+	env.Router().Run(t, "ip", "link", "set", intruder, "master", bridge(c), "up")
 	place.Run(t, "ip", "addr", "add", fmt.Sprintf("%s/%d", address, c.NodeCIDR.Bits()), "dev", "eth0")
 	place.Run(t, "ip", "link", "set", "eth0", "up")
 	place.Run(t, "ip", "route", "add", "default", "via", c.NodeCIDR.Addr().Next().String())
@@ -55,8 +55,8 @@ func intrude(t *testing.T, c *bed.Cluster, view bed.View) *machine {
 		t.Fatal(err)
 	}
 	device := clusters.BareWireGuard(t, place, intruder)
-	device.Set(t, "private_key="+bed.Key(t, string(secret.Data["lane-0.current"])), "listen_port=5871")
-	key := bed.Key(t, view.Spec.BackendConfig["publicKey"])
+	device.Set(t, "private_key="+env.Key(t, string(secret.Data["lane-0.current"])), "listen_port=5871")
+	key := env.Key(t, view.Spec.BackendConfig["publicKey"])
 	return &machine{place, device, key, []string{
 		"public_key=" + key, "endpoint=" + view.Spec.EndpointIP + ":" + view.Spec.BackendConfig["port"],
 		"persistent_keepalive_interval=1", "allowed_ip=0.0.0.0/0",

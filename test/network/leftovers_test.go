@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // state prints all of a node that the product may change in the kernel.
@@ -25,7 +25,7 @@ var (
 )
 
 // snapshot is what state prints in a node's network, without what belongs to pods, sorted.
-func snapshot(t *testing.T, node *bed.Node) string {
+func snapshot(t *testing.T, node *env.Node) string {
 	t.Helper()
 	var all []string
 	for line := range strings.Lines(node.Net().Run(t, "sh", "-c", state)) {
@@ -38,8 +38,8 @@ func snapshot(t *testing.T, node *bed.Node) string {
 }
 
 // snapshots are those of all nodes.
-func snapshots(t *testing.T) map[*bed.Node]string {
-	all := map[*bed.Node]string{}
+func snapshots(t *testing.T) map[*env.Node]string {
+	all := map[*env.Node]string{}
 	for _, c := range clusters.Clusters {
 		for _, node := range c.Nodes {
 			all[node] = snapshot(t, node)
@@ -49,9 +49,9 @@ func snapshots(t *testing.T) map[*bed.Node]string {
 }
 
 // nothingLeft wants every node to be as it was.
-func nothingLeft(t *testing.T, before map[*bed.Node]string) {
-	for _, node := range slices.SortedFunc(maps.Keys(before), func(a, b *bed.Node) int { return strings.Compare(a.Name, b.Name) }) {
-		bed.Eventually(t, 30*time.Second, node.Name+" is as it was before the installation", func() (string, bool) {
+func nothingLeft(t *testing.T, before map[*env.Node]string) {
+	for _, node := range slices.SortedFunc(maps.Keys(before), func(a, b *env.Node) int { return strings.Compare(a.Name, b.Name) }) {
+		env.Eventually(t, 30*time.Second, node.Name+" is as it was before the installation", func() (string, bool) {
 			difference := compare(before[node], snapshot(t, node))
 			return difference, difference == ""
 		})

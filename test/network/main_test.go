@@ -3,7 +3,7 @@
 // Package network runs the network between three real clusters that all have the same pod network: who reaches whom and as whom, what
 // is seen on the way, what a hostile peer gets, how long traffic stands still when something fails, and what is left in the end.
 //
-// It knows what package bed knows. It brings the playground's scenario three-overlap up and takes it away. Run it with: make e2e,
+// It knows what package env knows. It brings the playground's scenario three-overlap up and takes it away. Run it with: make e2e,
 // and with the long list of faults: go test ./test/network -v -long
 package network
 
@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 var (
@@ -22,12 +22,12 @@ var (
 	long = flag.Bool("long", false, "all faults, of which some take minutes")
 	only = flag.String("steps", "", "comma separated names of steps and faults to run, for work on these tests; empty: all")
 
-	clusters           *bed.Bed
-	alpha, beta, gamma *bed.Cluster
+	clusters           *env.Env
+	alpha, beta, gamma *env.Cluster
 )
 
 func TestMain(m *testing.M) {
-	bed.Main(m, "three-overlap", keep, func(b *bed.Bed) error {
+	env.Main(m, "three-overlap", keep, func(b *env.Env) error {
 		clusters, alpha, beta, gamma = b, b.Clusters[0], b.Clusters[1], b.Clusters[2]
 		return nil
 	})
@@ -86,14 +86,14 @@ func TestNetwork(t *testing.T) {
 }
 
 // pairs are the directions in which clusters are peered: consumer, then provider. The network is the same in both.
-func pairs() [][2]*bed.Cluster {
-	return [][2]*bed.Cluster{{alpha, beta}, {alpha, gamma}, {gamma, beta}}
+func pairs() [][2]*env.Cluster {
+	return [][2]*env.Cluster{{alpha, beta}, {alpha, gamma}, {gamma, beta}}
 }
 
 // directions are all ordered pairs.
-func directions() (all [][2]*bed.Cluster) {
+func directions() (all [][2]*env.Cluster) {
 	for _, pair := range pairs() {
-		all = append(all, pair, [2]*bed.Cluster{pair[1], pair[0]})
+		all = append(all, pair, [2]*env.Cluster{pair[1], pair[0]})
 	}
 	return all
 }
@@ -114,9 +114,9 @@ func installAndPeer(t *testing.T) {
 	}
 }
 
-func established(t *testing.T, here, there *bed.Cluster, within time.Duration) {
+func established(t *testing.T, here, there *env.Cluster, within time.Duration) {
 	t.Helper()
-	bed.Eventually(t, within, here.Name+" says that the network to "+there.Name+" is Established", func() (string, bool) {
+	env.Eventually(t, within, here.Name+" says that the network to "+there.Name+" is Established", func() (string, bool) {
 		condition, err := here.Networking(there)
 		return fmt.Sprintf("%s %s %s (%v)", condition.Status, condition.Reason, condition.Message, err), condition.Status == "Established"
 	})
@@ -128,13 +128,13 @@ func secondGateways(t *testing.T) {
 		c.Liqoctl(t, "install", "--cluster-name", c.Name, "--set", "networking.internal=true", "--enable-ha")
 	}
 	for _, c := range clusters.Clusters {
-		bed.Eventually(t, 60*time.Second, "two gateways run in "+c.Name, func() (string, bool) {
+		env.Eventually(t, 60*time.Second, "two gateways run in "+c.Name, func() (string, bool) {
 			all, err := gateways(c)
 			return fmt.Sprintf("%d gateways, %v", len(all), err), len(all) == 2
 		})
 	}
 	for _, pair := range directions() {
-		bed.Eventually(t, 60*time.Second, pair[0].Name+" knows two lanes to "+pair[1].Name, func() (string, bool) {
+		env.Eventually(t, 60*time.Second, pair[0].Name+" knows two lanes to "+pair[1].Name, func() (string, bool) {
 			view, err := pair[0].See(pair[1])
 			return fmt.Sprintf("%d lanes, %v", len(view.Spec.Lanes), err), len(view.Spec.Lanes) == 2
 		})
@@ -151,6 +151,6 @@ func unpeer(t *testing.T) {
 func uninstall(t *testing.T) {
 	for _, c := range clusters.Clusters {
 		c.Liqoctl(t, "uninstall", "--purge")
-		c.Kubectl(t, "delete", "namespace", bed.Namespace, "--timeout=60s")
+		c.Kubectl(t, "delete", "namespace", env.Namespace, "--timeout=60s")
 	}
 }

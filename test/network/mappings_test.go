@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	network "liqo.io/liqo/apis/net/v1alpha1"
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // besidePort is where a host beside beta is asked. TCP and UDP; HTTP is the next one.
@@ -26,10 +26,10 @@ const besidePort = 7300
 // mappedAddresses: what the IPMappings of beta stand for is reached by their addresses in beta's external network, by the peers they are for
 // and as long as they are there. A pod has no mapping: it is reached anyway.
 func mappedAddresses(t *testing.T) {
-	serving(t, bed.Router(), besidePort)
+	serving(t, env.Router(), besidePort)
 	fromAlpha := see(t, alpha, beta)
 	id := see(t, beta, alpha).Spec.ClusterIdentity.ClusterID
-	ip, err := netip.ParseAddr(beta.Kubectl(t, "-n", bed.Namespace, "get", "service", "server", "-o", "jsonpath={.spec.clusterIP}"))
+	ip, err := netip.ParseAddr(beta.Kubectl(t, "-n", env.Namespace, "get", "service", "server", "-o", "jsonpath={.spec.clusterIP}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func mappedAddresses(t *testing.T) {
 	any := netip.Addr{}
 	pods := serversOf(t, alpha)
 	reached(t, inside(t, pods[0]), beside, besidePort)
-	reached(t, inside(t, pods[0]), behind, bed.EchoPort)
+	reached(t, inside(t, pods[0]), behind, env.EchoPort)
 	for _, client := range pods {
 		from := inside(t, client)
 		for _, args := range [][]string{
@@ -57,9 +57,9 @@ func mappedAddresses(t *testing.T) {
 				t.Errorf("from %s, %v: the host saw %q, want a node of beta, in %s", from.Name, args, a.From, beta.NodeCIDR)
 			}
 		}
-		must(t, from, any, "http", at(onNode, bed.HostPort+1), "--bytes", "1000000", "--timeout", "20s")
-		must(t, from, any, "http", at(behind, bed.EchoPort+1), "--bytes", "1000000", "--timeout", "20s")
-		must(t, from, any, "udp", at(behind, bed.EchoPort), "--bytes", "1000")
+		must(t, from, any, "http", at(onNode, env.HostPort+1), "--bytes", "1000000", "--timeout", "20s")
+		must(t, from, any, "http", at(behind, env.EchoPort+1), "--bytes", "1000000", "--timeout", "20s")
+		must(t, from, any, "udp", at(behind, env.EchoPort), "--bytes", "1000")
 		must(t, client.Node.Net(), any, "http", at(beside, besidePort+1))
 	}
 	stranger, fromGamma := inside(t, serversOf(t, gamma)[0]), see(t, gamma, beta)
@@ -68,13 +68,13 @@ func mappedAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, err := ask(t, stranger, "http", at(valid(t)(fromGamma.Mapped(notForGamma)), bed.EchoPort+1), "--timeout", "500ms"); err == nil {
+	if a, err := ask(t, stranger, "http", at(valid(t)(fromGamma.Mapped(notForGamma)), env.EchoPort+1), "--timeout", "500ms"); err == nil {
 		t.Errorf("gamma reaches what is mapped for alpha only: %+v", a)
 	}
 	sample(t, alpha, beta) // what is for pods is not to be remembered with the rest
 
 	deleteHost()
-	bed.Eventually(t, repaired, "the address of a mapping that was deleted is silent", func() (string, bool) {
+	env.Eventually(t, repaired, "the address of a mapping that was deleted is silent", func() (string, bool) {
 		for _, args := range [][]string{{"http", at(beside, besidePort+1)}, {"udp", at(beside, besidePort)}} {
 			if a, err := ask(t, inside(t, pods[0]), append(args, "--timeout", "300ms")...); err == nil {
 				return fmt.Sprintf("%s: %+v", args[0], a), false
@@ -82,7 +82,7 @@ func mappedAddresses(t *testing.T) {
 		}
 		return "", true
 	})
-	must(t, inside(t, pods[0]), any, "http", at(behind, bed.EchoPort+1))
+	must(t, inside(t, pods[0]), any, "http", at(behind, env.EchoPort+1))
 	deleteNode()
 	deleteService()
 	podIsNotMapped(t)
@@ -95,7 +95,7 @@ func podIsNotMapped(t *testing.T) {
 	pod := serversOf(t, beta)[0].Address
 	mapping, remove := newMapping(t, beta, "pod", pod)
 	defer remove()
-	bed.Eventually(t, 20*time.Second, "the mapping of a pod is refused", func() (string, bool) {
+	env.Eventually(t, 20*time.Second, "the mapping of a pod is refused", func() (string, bool) {
 		ready := readyOf(t, beta, mapping)
 		return fmt.Sprintf("%+v", ready), ready.Reason == network.ReasonAddressInvalid && strings.Contains(ready.Message, "without a mapping")
 	})
@@ -105,7 +105,7 @@ func podIsNotMapped(t *testing.T) {
 }
 
 // serving starts a server at a place until the end of the test.
-func serving(t *testing.T, at bed.Place, port int) {
+func serving(t *testing.T, at env.Place, port int) {
 	t.Helper()
 	cmd, _ := begin(t, at, "serve", "--port", strconv.Itoa(port))
 	t.Cleanup(func() {
@@ -115,7 +115,7 @@ func serving(t *testing.T, at bed.Place, port int) {
 }
 
 // newMapping makes an IPMapping for the peers with the IDs, for all if there are none. It goes with the test, or before.
-func newMapping(t *testing.T, c *bed.Cluster, name string, target netip.Addr, ids ...string) (*network.IPMapping, func()) {
+func newMapping(t *testing.T, c *env.Cluster, name string, target netip.Addr, ids ...string) (*network.IPMapping, func()) {
 	t.Helper()
 	mapping := &network.IPMapping{
 		ObjectMeta: metav1.ObjectMeta{Name: "tests-" + name},
@@ -136,10 +136,10 @@ func newMapping(t *testing.T, c *bed.Cluster, name string, target netip.Addr, id
 }
 
 // mapAddress is newMapping, and waits for the address.
-func mapAddress(t *testing.T, c *bed.Cluster, name string, target netip.Addr, ids ...string) (*network.IPMapping, func()) {
+func mapAddress(t *testing.T, c *env.Cluster, name string, target netip.Addr, ids ...string) (*network.IPMapping, func()) {
 	t.Helper()
 	mapping, remove := newMapping(t, c, name, target, ids...)
-	bed.Eventually(t, 20*time.Second, "mapping "+name+" of "+c.Name+" has its address", func() (string, bool) {
+	env.Eventually(t, 20*time.Second, "mapping "+name+" of "+c.Name+" has its address", func() (string, bool) {
 		ready := readyOf(t, c, mapping)
 		return fmt.Sprintf("%+v", ready), ready.Status == metav1.ConditionTrue
 	})
@@ -147,7 +147,7 @@ func mapAddress(t *testing.T, c *bed.Cluster, name string, target netip.Addr, id
 }
 
 // readyOf reads a mapping anew and returns its condition.
-func readyOf(t *testing.T, c *bed.Cluster, mapping *network.IPMapping) metav1.Condition {
+func readyOf(t *testing.T, c *env.Cluster, mapping *network.IPMapping) metav1.Condition {
 	t.Helper()
 	if err := c.API.Get(t.Context(), client.ObjectKeyFromObject(mapping), mapping); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func readyOf(t *testing.T, c *bed.Cluster, mapping *network.IPMapping) metav1.Co
 }
 
 // mappedFor is the address that a peer uses: what the two clusters have agreed makes of it, and the mapping has to say the same.
-func mappedFor(t *testing.T, view bed.View, mapping *network.IPMapping) netip.Addr {
+func mappedFor(t *testing.T, view env.View, mapping *network.IPMapping) netip.Addr {
 	t.Helper()
 	external, err := netip.ParseAddr(mapping.Status.ExternalAddress)
 	if err != nil {
@@ -174,9 +174,9 @@ func mappedFor(t *testing.T, view bed.View, mapping *network.IPMapping) netip.Ad
 }
 
 // reached waits for the first answer at an address that was just mapped.
-func reached(t *testing.T, from bed.Place, address netip.Addr, port int) {
+func reached(t *testing.T, from env.Place, address netip.Addr, port int) {
 	t.Helper()
-	took := bed.Eventually(t, repaired, fmt.Sprintf("%s is reached from %s", address, from.Name), func() (string, bool) {
+	took := env.Eventually(t, repaired, fmt.Sprintf("%s is reached from %s", address, from.Name), func() (string, bool) {
 		a, err := ask(t, from, "http", at(address, port+1), "--timeout", "500ms")
 		return fmt.Sprint(a, err), err == nil
 	})

@@ -11,16 +11,16 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // answer is what `traffic check` prints.
 type answer struct{ From, Took string }
 
 // ask checks once from a place. Whoever was not ready at once has a second chance: a route that is being made is not a fault.
-func ask(t *testing.T, from bed.Place, args ...string) (answer, error) {
+func ask(t *testing.T, from env.Place, args ...string) (answer, error) {
 	t.Helper()
-	var said bed.Result
+	var said env.Result
 	for range 2 {
 		said = from.Try(filepath.Join(clusters.Bin, "traffic"), append([]string{"check"}, args...)...)
 		var a answer
@@ -32,7 +32,7 @@ func ask(t *testing.T, from bed.Place, args ...string) (answer, error) {
 }
 
 // must asks and compares the address that the server saw; invalid: any.
-func must(t *testing.T, from bed.Place, want netip.Addr, args ...string) {
+func must(t *testing.T, from env.Place, want netip.Addr, args ...string) {
 	t.Helper()
 	a, err := ask(t, from, args...)
 	switch {
@@ -68,13 +68,13 @@ func matrix(t *testing.T) {
 			address := valid(t)(view.Pod(server.Address))
 			for _, client := range serversOf(t, pair[0]) {
 				t.Run(fmt.Sprintf("pod %s to pod %s", client.Node.Name, server.Node.Name), func(t *testing.T) {
-					for _, args := range kinds(address, bed.EchoPort) {
+					for _, args := range kinds(address, env.EchoPort) {
 						must(t, inside(t, client), valid(t)(view.Source(client.Address)), args...)
 						cells++
 					}
 				})
 				t.Run(fmt.Sprintf("node %s to pod %s", client.Node.Name, server.Node.Name), func(t *testing.T) {
-					for _, args := range kinds(address, bed.EchoPort) {
+					for _, args := range kinds(address, env.EchoPort) {
 						must(t, client.Node.Net(), valid(t)(view.NodeSource(client.Node)), args...)
 						cells++
 					}
@@ -86,27 +86,27 @@ func matrix(t *testing.T) {
 }
 
 // sample is a part of the matrix that takes a second: from every pod of here to a pod of there, and the other way.
-func sample(t *testing.T, here, there *bed.Cluster) {
+func sample(t *testing.T, here, there *env.Cluster) {
 	t.Helper()
-	for _, pair := range [][2]*bed.Cluster{{here, there}, {there, here}} {
+	for _, pair := range [][2]*env.Cluster{{here, there}, {there, here}} {
 		view := see(t, pair[0], pair[1])
 		all := serversOf(t, pair[1])
 		address := valid(t)(view.Pod(all[len(all)-1].Address))
 		for _, client := range serversOf(t, pair[0]) {
 			source := valid(t)(view.Source(client.Address))
-			must(t, inside(t, client), source, "http", at(address, bed.EchoPort+1), "--bytes", "1000000", "--timeout", "20s")
-			must(t, inside(t, client), source, "udp", at(address, bed.EchoPort), "--bytes", "5000")
+			must(t, inside(t, client), source, "http", at(address, env.EchoPort+1), "--bytes", "1000000", "--timeout", "20s")
+			must(t, inside(t, client), source, "udp", at(address, env.EchoPort), "--bytes", "5000")
 		}
 	}
 }
 
 // answered waits until a pod of here hears from one of there, and both clusters say so.
-func answered(t *testing.T, here, there *bed.Cluster, within time.Duration) time.Duration {
+func answered(t *testing.T, here, there *env.Cluster, within time.Duration) time.Duration {
 	t.Helper()
 	client, server := serversOf(t, here)[0], serversOf(t, there)[0]
 	address := valid(t)(see(t, here, there).Pod(server.Address))
-	took := bed.Eventually(t, within, here.Name+"'s pods are answered by "+there.Name+"'s", func() (string, bool) {
-		a, err := ask(t, inside(t, client), "http", at(address, bed.EchoPort+1), "--timeout", "1s")
+	took := env.Eventually(t, within, here.Name+"'s pods are answered by "+there.Name+"'s", func() (string, bool) {
+		a, err := ask(t, inside(t, client), "http", at(address, env.EchoPort+1), "--timeout", "1s")
 		return fmt.Sprint(a, err), err == nil
 	})
 	established(t, here, there, 30*time.Second)
@@ -123,7 +123,7 @@ func services(t *testing.T) {
 		remote := valid(t)(view.Pod(server.Address))
 		name := "in-" + there.Name
 		here.Apply(t, fmt.Sprintf(remoteService, name, remote))
-		ip, err := netip.ParseAddr(here.Kubectl(t, "-n", bed.Namespace, "get", "service", name, "-o", "jsonpath={.spec.clusterIP}"))
+		ip, err := netip.ParseAddr(here.Kubectl(t, "-n", env.Namespace, "get", "service", name, "-o", "jsonpath={.spec.clusterIP}"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,31 +131,31 @@ func services(t *testing.T) {
 		// so it is waited for.
 		for _, client := range serversOf(t, here) {
 			pod := inside(t, client)
-			bed.Eventually(t, 20*time.Second, "the Service "+name+" of "+here.Name+" answers on "+client.Node.Name, func() (string, bool) {
-				a, err := ask(t, pod, "http", at(ip, bed.EchoPort+1), "--timeout", "1s")
+			env.Eventually(t, 20*time.Second, "the Service "+name+" of "+here.Name+" answers on "+client.Node.Name, func() (string, bool) {
+				a, err := ask(t, pod, "http", at(ip, env.EchoPort+1), "--timeout", "1s")
 				return fmt.Sprint(a, err), err == nil
 			})
 		}
 		for _, client := range serversOf(t, here) {
 			t.Run(fmt.Sprintf("%s/%s", client.Node.Name, name), func(t *testing.T) {
 				pod, source := inside(t, client), valid(t)(view.Source(client.Address))
-				must(t, pod, source, "http", at(ip, bed.EchoPort+1), "--bytes", "10000000", "--timeout", "30s")
-				must(t, pod, source, "udp", at(ip, bed.EchoPort), "--bytes", "1000")
-				must(t, client.Node.Net(), valid(t)(view.NodeSource(client.Node)), "http", at(ip, bed.EchoPort+1))
+				must(t, pod, source, "http", at(ip, env.EchoPort+1), "--bytes", "10000000", "--timeout", "30s")
+				must(t, pod, source, "udp", at(ip, env.EchoPort), "--bytes", "1000")
+				must(t, client.Node.Net(), valid(t)(view.NodeSource(client.Node)), "http", at(ip, env.EchoPort+1))
 				throughNodePorts(t, here, there, pod, name)
 			})
 		}
-		here.Kubectl(t, "-n", bed.Namespace, "delete", "service/"+name, "endpointslice/"+name)
+		here.Kubectl(t, "-n", env.Namespace, "delete", "service/"+name, "endpointslice/"+name)
 	}
 }
 
 // throughNodePorts asks at the nodes of here for the Service with the remote endpoint, and at those of there for its own pods.
-func throughNodePorts(t *testing.T, here, there *bed.Cluster, pod bed.Place, service string) {
+func throughNodePorts(t *testing.T, here, there *env.Cluster, pod env.Place, service string) {
 	t.Helper()
 	any := netip.Addr{} // kube-proxy masquerades as it likes
 	for _, node := range here.Nodes {
 		web, udp := here.NodePort(t, service, "http"), here.NodePort(t, service, "udp")
-		for _, from := range []bed.Place{pod, bed.Router()} { // the router is a client outside of all clusters
+		for _, from := range []env.Place{pod, env.Router()} { // the router is a client outside of all clusters
 			must(t, from, any, "http", node.Address.String()+":"+web, "--bytes", "1000000", "--timeout", "30s")
 			must(t, from, any, "udp", node.Address.String()+":"+udp, "--bytes", "1000")
 		}
@@ -190,7 +190,7 @@ endpoints:
   conditions: {ready: true}
 `
 
-func see(t *testing.T, here, there *bed.Cluster) bed.View {
+func see(t *testing.T, here, there *env.Cluster) env.View {
 	t.Helper()
 	view, err := here.See(there)
 	if err != nil {
@@ -199,11 +199,11 @@ func see(t *testing.T, here, there *bed.Cluster) bed.View {
 	return view
 }
 
-func serversOf(t *testing.T, c *bed.Cluster) []bed.Pod {
+func serversOf(t *testing.T, c *env.Cluster) []env.Pod {
 	t.Helper()
-	var all []bed.Pod
+	var all []env.Pod
 	// Kubernetes may take its pods for not Ready for a while after its API server, or a node, was away.
-	bed.Eventually(t, 2*time.Minute, "every node of "+c.Name+" has a server that is Ready", func() (string, bool) {
+	env.Eventually(t, 2*time.Minute, "every node of "+c.Name+" has a server that is Ready", func() (string, bool) {
 		var err error
 		all, err = c.Servers()
 		return fmt.Sprintf("%d of %d, %v", len(all), len(c.Nodes), err), len(all) == len(c.Nodes)
@@ -211,7 +211,7 @@ func serversOf(t *testing.T, c *bed.Cluster) []bed.Pod {
 	return all
 }
 
-func inside(t *testing.T, pod bed.Pod) bed.Place {
+func inside(t *testing.T, pod env.Pod) env.Place {
 	t.Helper()
 	place, err := pod.Net()
 	if err != nil {

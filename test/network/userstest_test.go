@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // usersReport is what `liqoctl test network -o json` prints, as a user's script reads it.
@@ -54,7 +54,7 @@ func usersTest(t *testing.T) {
 		established(t, pair[0], pair[1], 30*time.Second)
 	}
 	// It asks for their end and does not wait: their pods have seconds to stop, and their clusters were cut off from each other.
-	bed.Eventually(t, time.Minute, "the namespaces that there were before", func() (string, bool) {
+	env.Eventually(t, time.Minute, "the namespaces that there were before", func() (string, bool) {
 		after := namespaces()
 		return after, after == before
 	})

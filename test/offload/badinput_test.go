@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // badInput cannot work: it is refused or told where who wrote it looks, and nothing of it is done.
@@ -79,7 +79,7 @@ func badPods(t *testing.T) {
 	}
 
 	// What is missing in milan is missing as it would be here.
-	s.apply(t, strings.Replace(odd("no-image", "", "", ""), bed.ToolsImage, "playground.local/nobodys:1", 1))
+	s.apply(t, strings.Replace(odd("no-image", "", "", ""), env.ToolsImage, "playground.local/nobodys:1", 1))
 	s.apply(t, odd("no-config", "", "", "envFrom: [{configMapRef: {name: nobodys}}]"))
 	s.told(t, "Pod", "no-image", "Warning", "ErrImageNeverPull")
 	s.shows(t, podKind, "no-image", "status: {phase: Pending, containerStatuses: [{state: {waiting: {reason: ErrImageNeverPull}}}]}")
@@ -101,8 +101,8 @@ func tooMuch(t *testing.T) {
 	s.apply(t, odd("bound", "", "nodeName: "+virtualNode, huge))
 	s.told(t, "Pod", "bound", "FailedScheduling", "Insufficient cpu")
 	s.shows(t, podKind, "bound", "{status: {phase: Pending}}")
-	bed.Eventually(t, soon, "the condition says why", func() (string, bool) {
-		conditions := inJSON(bed.At(s.here(t, podKind, "bound").Object, "status.conditions"))
+	env.Eventually(t, soon, "the condition says why", func() (string, bool) {
+		conditions := inJSON(env.At(s.here(t, podKind, "bound").Object, "status.conditions"))
 		return conditions, strings.Contains(conditions, `"Unschedulable"`) && strings.Contains(conditions, "Insufficient cpu")
 	})
 	s.apply(t, odd("claims", "", "volumes: [{name: v, persistentVolumeClaim: {claimName: nobodys}}]", ""))
@@ -146,17 +146,17 @@ func badCommands(t *testing.T) {
 	if said.Code == 0 || !strings.Contains(said.Complain, "cannot be changed") {
 		t.Errorf("another mapping: %s", said)
 	}
-	if found := object(t, rome, offloadingKind, name, "offloading"); bed.At(found.Object, "spec.namespaceMappingStrategy") != "DefaultName" {
+	if found := object(t, rome, offloadingKind, name, "offloading"); env.At(found.Object, "spec.namespaceMappingStrategy") != "DefaultName" {
 		t.Error("the mapping has changed")
 	}
 }
 
 func badOffloadings(t *testing.T) {
 	name := newNamespace(t)
-	apply := func(called, spec string) bed.Result {
+	apply := func(called, spec string) env.Result {
 		return rome.TryKubectl(fmt.Sprintf("{apiVersion: offloading.liqo.io/v1alpha1, kind: NamespaceOffloading, metadata: {name: %s, namespace: %s}, spec: %s}", called, name, spec), "apply", "-f", "-")
 	}
-	refused := func(said bed.Result, words ...string) {
+	refused := func(said env.Result, words ...string) {
 		t.Helper()
 		for _, word := range words {
 			if said.Code == 0 || !strings.Contains(said.Complain, word) {

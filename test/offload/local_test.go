@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // talking are pods that do the same, one in rome and one in milan: whatever kubectl says of one it says of the other.
@@ -232,7 +232,7 @@ func attach(t *testing.T, s space) {
 	}()
 	line(soon, "the container hears and answers", "heard word")
 	_ = in.Close()
-	bed.Eventually(t, soon, "it is in the log, too", func() (string, bool) {
+	env.Eventually(t, soon, "it is in the log, too", func() (string, bool) {
 		said := s.kubectl(t, "logs", "inmilan", "-c", "reader")
 		return said, strings.Contains(said, "heard word")
 	})
@@ -319,7 +319,7 @@ func portForward(t *testing.T, s space) {
 }
 
 func debug(t *testing.T, s space) {
-	said := rome.TryKubectl("", "-n", s.name, "debug", "inmilan", "--image="+bed.ToolsImage, "--image-pull-policy=Never", "-c", "look", "--target=main", "--attach", "--", "sh", "-c", "for n in $(seq 8); do sleep 1; ps | grep 'line $i' || exit 1; done") // what is said before kubectl is attached is not heard
+	said := rome.TryKubectl("", "-n", s.name, "debug", "inmilan", "--image="+env.ToolsImage, "--image-pull-policy=Never", "-c", "look", "--target=main", "--attach", "--", "sh", "-c", "for n in $(seq 8); do sleep 1; ps | grep 'line $i' || exit 1; done") // what is said before kubectl is attached is not heard
 	if said.Code != 0 || !strings.Contains(said.Out, "for i in 1 2 3") {
 		t.Errorf("the ephemeral container does not show the processes of its target: %s", said)
 	}
@@ -332,7 +332,7 @@ func debug(t *testing.T, s space) {
 func top(t *testing.T, s space) {
 	// metrics-server looks every 15 s.
 	for _, args := range [][]string{{"top", "pod", "inmilan", "--containers", "--no-headers"}, {"top", "pod", "--no-headers"}, {"top", "node", virtualNode, "--no-headers"}} {
-		bed.Eventually(t, 75*time.Second, "kubectl "+strings.Join(args, " ")+" shows the pod", func() (string, bool) {
+		env.Eventually(t, 75*time.Second, "kubectl "+strings.Join(args, " ")+" shows the pod", func() (string, bool) {
 			said := rome.TryKubectl("", append([]string{"-n", s.name}, args...)...)
 			rows := map[string]bool{}
 			for line := range strings.Lines(said.Out) {

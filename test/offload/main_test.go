@@ -4,7 +4,7 @@
 // way to the provider and back, strategies and mappings of namespaces, kubectl on pods that run elsewhere, input that cannot work, and
 // what is left in the end.
 //
-// It knows what package bed knows. It brings the playground's scenario quick-start up and takes it away. Run it with: make e2e, and
+// It knows what package env knows. It brings the playground's scenario quick-start up and takes it away. Run it with: make e2e, and
 // one part of it again and again with: go test ./test/offload -v -keep -run 'TestOffload/rows/Service'
 package offload
 
@@ -15,21 +15,21 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 var (
 	keep = flag.Bool("keep", false, "use the clusters that are up, with Liqo installed and peered if it is, and leave them up (for work on these tests)")
 
-	clusters    *bed.Bed
-	rome, milan *bed.Cluster // consumer and provider
+	clusters    *env.Env
+	rome, milan *env.Cluster // consumer and provider
 
 	mu    sync.Mutex
 	names []string // of namespaces that were made in rome
 )
 
 func TestMain(m *testing.M) {
-	bed.Main(m, "quick-start", keep, func(b *bed.Bed) error {
+	env.Main(m, "quick-start", keep, func(b *env.Env) error {
 		clusters, rome, milan = b, b.Clusters[0], b.Clusters[1]
 		for _, image := range []string{"tools", "demo"} {
 			if err := b.Load(image); err != nil {
@@ -42,9 +42,9 @@ func TestMain(m *testing.M) {
 
 // TestOffload is all of it on one installation. No part needs what another left: each makes namespaces of its own.
 func TestOffload(t *testing.T) {
-	fresh := map[*bed.Cluster][]string{rome: rome.Everything(t), milan: milan.Everything(t)}
+	fresh := map[*env.Cluster][]string{rome: rome.Everything(t), milan: milan.Everything(t)}
 	installAndPeer(t)
-	bare := map[*bed.Cluster][]string{rome: rome.Everything(t), milan: milan.Everything(t)}
+	bare := map[*env.Cluster][]string{rome: rome.Everything(t), milan: milan.Everything(t)}
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T)
@@ -97,11 +97,11 @@ func installAndPeer(t *testing.T) {
 	}
 	began := time.Now()
 	rome.Peer(t, milan)
-	bed.Eventually(t, time.Minute, "the virtual node is Ready", node)
+	env.Eventually(t, time.Minute, "the virtual node is Ready", node)
 	clusters.Measure("peer command to virtual node Ready", "%.1f s", time.Since(began).Seconds())
 	becomes(t, rome, "coordination.k8s.io/v1/Lease", "kube-node-lease", "liqo-"+milan.Name, "{}", soon)
 	for _, c := range clusters.Clusters {
-		bed.Eventually(t, soon, "there is a NamespaceMap in "+c.Name, func() (string, bool) {
+		env.Eventually(t, soon, "there is a NamespaceMap in "+c.Name, func() (string, bool) {
 			all, err := c.Objects("virtualkubelet.liqo.io/v1alpha1/NamespaceMap", "")
 			return fmt.Sprint(len(all), err), err == nil && len(all) == 1
 		})

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // deployment has pods that run anywhere.
@@ -62,7 +62,7 @@ metadata:
 spec: {namespaceMappingStrategy: DefaultName, podOffloadingStrategy: LocalAndRemote}
 status: {offloadingPhase: Ready, observedGeneration: 1, remoteNamespaceName: '*', remoteNamespacesConditions: '*'}
 `)
-	conditions := inJSON(bed.At(s.here(t, offloadingKind, "offloading").Object, "status.remoteNamespacesConditions"))
+	conditions := inJSON(env.At(s.here(t, offloadingKind, "offloading").Object, "status.remoteNamespacesConditions"))
 	for _, want := range []string{`"milan-`, `"OffloadingRequired"`, `"ClusterSelected"`, `"NamespaceCreated"`} {
 		if !strings.Contains(conditions, want) {
 			t.Errorf("%s is not in the conditions %s", want, conditions)
@@ -112,12 +112,12 @@ func webPods(s space) (nodes map[string]int, ready int, err error) {
 	all, err := rome.Objects(podKind, s.name)
 	nodes = map[string]int{}
 	for _, pod := range all {
-		if pod.GetLabels()["app"] != "web" || bed.At(pod.Object, "status.reason") == "OffloadingAborted" {
+		if pod.GetLabels()["app"] != "web" || env.At(pod.Object, "status.reason") == "OffloadingAborted" {
 			continue
 		}
-		node, _ := bed.At(pod.Object, "spec.nodeName").(string)
+		node, _ := env.At(pod.Object, "spec.nodeName").(string)
 		nodes[node]++
-		conditions, _ := bed.At(pod.Object, "status.conditions").([]any)
+		conditions, _ := env.At(pod.Object, "status.conditions").([]any)
 		if slices.ContainsFunc(conditions, func(one any) bool {
 			condition, _ := one.(map[string]any)
 			return condition["type"] == "Ready" && condition["status"] == "True"
@@ -131,7 +131,7 @@ func webPods(s space) (nodes map[string]int, ready int, err error) {
 // nodesOf waits until all the Deployment's pods are Ready, and says how many are on each node.
 func nodesOf(t *testing.T, s space, pods int) (seen map[string]int) {
 	t.Helper()
-	bed.Eventually(t, started, fmt.Sprintf("%d pods are Ready", pods), func() (string, bool) {
+	env.Eventually(t, started, fmt.Sprintf("%d pods are Ready", pods), func() (string, bool) {
 		nodes, ready, err := webPods(s)
 		total := 0
 		for _, n := range nodes {
@@ -152,7 +152,7 @@ func localOnly(t *testing.T) {
 	}
 	s.apply(t, "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}")
 	s.becomes(t, serviceKind, "web", "{spec: {ports: [{port: 80}]}}")
-	bed.Eventually(t, started, "four endpoints are in milan", func() (string, bool) {
+	env.Eventually(t, started, "four endpoints are in milan", func() (string, bool) {
 		all, err := milan.Objects(sliceKind, s.twin)
 		n := 0
 		for _, slice := range all {
@@ -172,11 +172,11 @@ func localOnly(t *testing.T) {
 	}
 	becomes(t, rome, namespaceKind, "", s.name, "{metadata: {labels: {liqo.io/scheduling-enabled: 'true'}}}", soon)
 	s.kubectl(t, "rollout", "restart", "deployment/web")
-	bed.Eventually(t, 2*started, "all pods have moved", func() (string, bool) {
+	env.Eventually(t, 2*started, "all pods have moved", func() (string, bool) {
 		all, err := rome.Objects(podKind, s.name)
 		n := 0
 		for _, pod := range all {
-			if bed.At(pod.Object, "spec.nodeName") == virtualNode && bed.At(pod.Object, "status.phase") == "Running" {
+			if env.At(pod.Object, "spec.nodeName") == virtualNode && env.At(pod.Object, "status.phase") == "Running" {
 				n++
 			}
 		}
@@ -201,14 +201,14 @@ func localAndRemote(t *testing.T) {
 	s.apply(t, strings.ReplaceAll(local, "NAME", "local"))
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "remote"))
 	s.running(t, "local", "remote")
-	if node := bed.At(s.here(t, podKind, "local").Object, "spec.nodeName"); node == virtualNode {
+	if node := env.At(s.here(t, podKind, "local").Object, "spec.nodeName"); node == virtualNode {
 		t.Error("the local pod is remote")
 	}
 	if found := s.there(t, podKind, "local"); found != nil {
 		t.Error("the local pod is in milan, too")
 	}
 	for _, pod := range []string{"local", "remote"} {
-		tolerations := inJSON(bed.At(s.here(t, podKind, pod).Object, "spec.tolerations"))
+		tolerations := inJSON(env.At(s.here(t, podKind, pod).Object, "spec.tolerations"))
 		if !strings.Contains(tolerations, `"virtual-node.liqo.io/not-allowed"`) {
 			t.Errorf("tolerations of %s are %s", pod, tolerations)
 		}
@@ -254,9 +254,9 @@ func allInOneCommand(t *testing.T) {
 		rome.Apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+name+"}}\n---\n"+
 			"{apiVersion: offloading.liqo.io/v1alpha1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: "+name+"}, spec: {podOffloadingStrategy: Remote}}\n---"+
 			strings.Replace(deployment, "{name: web}", "{name: web, namespace: "+name+"}", 1))
-		bed.Eventually(t, soon, "the namespace has a remote name", func() (string, bool) {
+		env.Eventually(t, soon, "the namespace has a remote name", func() (string, bool) {
 			found := object(t, rome, offloadingKind, name, "offloading")
-			return "", found != nil && bed.At(found.Object, "status.remoteNamespaceName") != nil
+			return "", found != nil && env.At(found.Object, "status.remoteNamespaceName") != nil
 		})
 		if nodes := nodesOf(t, space{name, twinOf(t, name)}, 4); nodes[virtualNode] != 4 {
 			t.Errorf("pods run on %v, want all of them on %s", nodes, virtualNode)
@@ -311,9 +311,9 @@ func twinDeleted(t *testing.T) {
 	local, remote := s.here(t, podKind, "p").GetUID(), object(t, milan, namespaceKind, "", s.twin).GetUID()
 	milan.Kubectl(t, "delete", "namespace", s.twin, "--timeout=60s")
 	began := time.Now()
-	bed.Eventually(t, 2*started, "the twin is back", func() (string, bool) {
+	env.Eventually(t, 2*started, "the twin is back", func() (string, bool) {
 		now := object(t, milan, namespaceKind, "", s.twin)
-		return "", now != nil && now.GetUID() != remote && bed.At(now.Object, "status.phase") == "Active"
+		return "", now != nil && now.GetUID() != remote && env.At(now.Object, "status.phase") == "Active"
 	})
 	s.becomes(t, configMapKind, "c", "{data: {k: v}}")
 	s.becomes(t, serviceKind, "web", "{spec: {ports: [{port: 80}]}}")
@@ -350,11 +350,11 @@ func unoffload(t *testing.T) {
 	}
 	becomes(t, rome, namespaceKind, "", s.name, "{metadata: {labels: {liqo.io/scheduling-enabled: null}}}", soon)
 	s.shows(t, podKind, "p", "{status: {phase: Failed, reason: OffloadingAborted}}")
-	bed.Eventually(t, started, "the Deployment's pods are Ready in rome", func() (string, bool) {
+	env.Eventually(t, started, "the Deployment's pods are Ready in rome", func() (string, bool) {
 		seen, ready, err := webPods(s)
 		return fmt.Sprintf("%d are Ready, on %v, %v", ready, seen, err), ready == 4 && seen[virtualNode] == 0
 	})
-	bed.Eventually(t, soon, "no rights are left in the namespace", func() (string, bool) {
+	env.Eventually(t, soon, "no rights are left in the namespace", func() (string, bool) {
 		left := s.kubectl(t, "get", "rolebindings", "-o", "name")
 		return left, left == ""
 	})

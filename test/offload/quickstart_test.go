@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // helloWorld are the two pods and the Service of the documented quick start, of an image that is there.
@@ -105,7 +105,7 @@ func seenThere(t *testing.T, address string) string {
 // reached asks both pods by address, and their Service by its address and its names, from both pods and from one that is elsewhere in the cluster.
 func reached(t *testing.T, s space, addresses map[string]string) {
 	other := newNamespace(t)
-	rome.Kubectl(t, "-n", other, "run", "tester", "--image="+bed.ToolsImage, "--image-pull-policy=Never")
+	rome.Kubectl(t, "-n", other, "run", "tester", "--image="+env.ToolsImage, "--image-pull-policy=Never")
 	rome.Kubectl(t, "-n", other, "wait", "--for=condition=Ready", "pod/tester", "--timeout=60s")
 	service := s.kubectl(t, "get", "service", "liqo-demo", "-o", "jsonpath={.spec.clusterIP}")
 	ask := func(t *testing.T, from []string, url string) string {
@@ -120,7 +120,7 @@ func reached(t *testing.T, s space, addresses map[string]string) {
 				known = map[string]string{"nginx-local": seenThere(t, addresses["nginx-local"])}
 			}
 			for pod, address := range known {
-				bed.Eventually(t, soon, pod+" answers at "+address, func() (string, bool) {
+				env.Eventually(t, soon, pod+" answers at "+address, func() (string, bool) {
 					answer := ask(t, from, address)
 					return answer, answer == pod
 				})
@@ -134,7 +134,7 @@ func reached(t *testing.T, s space, addresses map[string]string) {
 			}
 			for _, url := range urls {
 				seen := map[string]int{}
-				bed.Eventually(t, soon, "both pods answer at "+url, func() (string, bool) {
+				env.Eventually(t, soon, "both pods answer at "+url, func() (string, bool) {
 					seen[ask(t, from, url)]++
 					return inJSON(seen), seen["nginx-local"] > 0 && seen["nginx-remote"] > 0
 				})

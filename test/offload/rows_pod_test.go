@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // wholePod has every field that says where and as what a pod runs. It is bound to the virtual node by whoever makes it, which
@@ -163,7 +163,7 @@ func podRow(t *testing.T) {
 	// The lists of variables have the same end in each container.
 	want := strings.NewReplacer("    - ENVIRONMENT", "    - "+strings.Join(environment, "\n    - "), "ENVIRONMENT", strings.Join(environment, ", ")).Replace(wholeThere)
 	pod := s.becomes(t, podKind, "whole", want)
-	tolerations := inJSON(bed.At(pod.Object, "spec.tolerations"))
+	tolerations := inJSON(env.At(pod.Object, "spec.tolerations"))
 	if !strings.Contains(tolerations, `"mine"`) || strings.Contains(tolerations, "virtual-node.liqo.io/not-allowed") {
 		t.Errorf("tolerations are %s", tolerations)
 	}
@@ -195,7 +195,7 @@ func addresses(t *testing.T, s space, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var theirs bed.Pod
+	var theirs env.Pod
 	all, err := milan.Pods(s.twin, map[string]string{"app": "x"})
 	for _, pod := range all {
 		if pod.Name == name {
@@ -209,8 +209,8 @@ func addresses(t *testing.T, s space, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if is := bed.At(here.Object, "status.podIP"); is != want.String() {
-		t.Errorf("pod %s has the address %v in rome, and %v in milan: want %s", name, is, bed.At(there.Object, "status.podIP"), want)
+	if is := env.At(here.Object, "status.podIP"); is != want.String() {
+		t.Errorf("pod %s has the address %v in rome, and %v in milan: want %s", name, is, env.At(there.Object, "status.podIP"), want)
 	}
 }
 
@@ -245,12 +245,12 @@ func podLife(t *testing.T, s space) {
 	anew := func(how ...string) {
 		t.Helper()
 		before := s.there(t, podKind, "lively")
-		restarts := bed.At(s.here(t, podKind, "lively").Object, "status.containerStatuses.0.restartCount")
+		restarts := env.At(s.here(t, podKind, "lively").Object, "status.containerStatuses.0.restartCount")
 		began := time.Now()
 		s.milan(t, append(how, "--wait=false")...)
-		bed.Eventually(t, started, "lively runs again in milan", func() (string, bool) {
+		env.Eventually(t, started, "lively runs again in milan", func() (string, bool) {
 			now := s.there(t, podKind, "lively")
-			return "", now != nil && now.GetUID() != before.GetUID() && bed.At(now.Object, "status.phase") == "Running"
+			return "", now != nil && now.GetUID() != before.GetUID() && env.At(now.Object, "status.phase") == "Running"
 		})
 		clusters.Measure("remote pod deleted to Running again: "+strings.Join(how, " "), "%.1f s", time.Since(began).Seconds())
 		count, _ := restarts.(int64)
@@ -328,14 +328,14 @@ spec:
 	s.shows(t, podKind, "changing", "status: {containerStatuses: [{image: 'playground.local/demo:1', ready: true, restartCount: 1}]}")
 
 	s.kubectl(t, "patch", "pod", "changing", "--type=json", "-p", `[{"op":"add","path":"/spec/tolerations/-","value":{"key":"late","operator":"Exists","effect":"NoSchedule"}}]`)
-	bed.Eventually(t, soon, "the toleration has crossed", func() (string, bool) {
-		is, _ := bed.At(s.there(t, podKind, "changing").Object, "spec.tolerations").([]any)
+	env.Eventually(t, soon, "the toleration has crossed", func() (string, bool) {
+		is, _ := env.At(s.there(t, podKind, "changing").Object, "spec.tolerations").([]any)
 		return inJSON(is), slices.ContainsFunc(is, func(one any) bool { return strings.Contains(inJSON(one), `"late"`) })
 	})
 	s.kubectl(t, "patch", "pod", "changing", "-p", `{"spec":{"activeDeadlineSeconds":1800}}`)
 	s.becomes(t, podKind, "changing", "{spec: {activeDeadlineSeconds: 1800}}")
 
-	s.kubectl(t, "debug", "changing", "--image="+bed.ToolsImage, "-c", "look", "--target=main", "--image-pull-policy=Never", "--", "sleep", "600")
+	s.kubectl(t, "debug", "changing", "--image="+env.ToolsImage, "-c", "look", "--target=main", "--image-pull-policy=Never", "--", "sleep", "600")
 	s.becomes(t, podKind, "changing", "{spec: {ephemeralContainers: [{name: look, targetContainerName: main}]}, status: {ephemeralContainerStatuses: [{name: look, state: {running: {}}}]}}")
 	s.shows(t, podKind, "changing", "status: {ephemeralContainerStatuses: [{name: look, state: {running: {}}}]}")
 

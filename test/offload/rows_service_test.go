@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 const services = `
@@ -79,13 +79,13 @@ spec:
   sessionAffinityConfig: {clientIP: {timeoutSeconds: 10800}}
   publishNotReadyAddresses: true
 `)
-	if fmt.Sprint(bed.At(whole.Object, "spec.healthCheckNodePort")) == "30066" {
+	if fmt.Sprint(env.At(whole.Object, "spec.healthCheckNodePort")) == "30066" {
 		t.Error("the port of the health check is that of rome")
 	}
 	s.becomes(t, serviceKind, "headless", "{spec: {type: ClusterIP, clusterIP: None, selector: {app: x}}}")
 	s.becomes(t, serviceKind, "elsewhere", "{spec: {type: ExternalName, externalName: example.org, clusterIP: null, ports: null}}")
 	nodes := s.becomes(t, serviceKind, "nodes", "{spec: {type: NodePort, ports: [{port: 80, nodePort: '*'}]}}")
-	if fmt.Sprint(bed.At(nodes.Object, "spec.ports.0.nodePort")) == "30067" {
+	if fmt.Sprint(env.At(nodes.Object, "spec.ports.0.nodePort")) == "30067" {
 		t.Error("the node port is that of rome, which was not asked for")
 	}
 	s.becomes(t, serviceKind, "same-nodes", "{spec: {type: NodePort, ports: [{port: 80, nodePort: 30068}]}}")
@@ -247,11 +247,11 @@ data: {}
 	if len(data) != 3 {
 		t.Errorf("the Secret of tokens has %d keys, want two tokens and the namespace", len(data))
 	}
-	exec := func(script string) bed.Result {
+	exec := func(script string) env.Result {
 		return rome.TryKubectl("", "-n", s.name, "exec", "caller", "--", "sh", "-c", script)
 	}
 	const folder = "/var/run/secrets/kubernetes.io/serviceaccount"
-	ask := func(path string) bed.Result {
+	ask := func(path string) env.Result {
 		return exec(`curl -sS --max-time 5 --cacert ` + folder + `/ca.crt -H "Authorization: Bearer $(cat ` + folder + `/token)" https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT` + path)
 	}
 	if said := exec("echo $ACCOUNT $KUBERNETES_SERVICE_HOST; cat " + folder + "/namespace"); strings.Join(strings.Fields(said.Out), " ") != "robot kubernetes.default "+s.name {
@@ -259,12 +259,12 @@ data: {}
 	}
 	path := "/api/v1/namespaces/" + s.name + "/pods/caller"
 	account := "system:serviceaccount:" + s.name + ":robot"
-	bed.Eventually(t, soon, "the API server of rome knows who asks", func() (string, bool) {
+	env.Eventually(t, soon, "the API server of rome knows who asks", func() (string, bool) {
 		said := ask(path)
 		return said.String(), strings.Contains(said.Out, `User \"`+account+`\" cannot get resource`)
 	})
 	s.kubectl(t, "create", "rolebinding", "robot", "--clusterrole=view", "--serviceaccount="+s.name+":robot")
-	bed.Eventually(t, soon, "the pod reads itself", func() (string, bool) {
+	env.Eventually(t, soon, "the pod reads itself", func() (string, bool) {
 		said := ask(path)
 		return said.String(), strings.Contains(said.Out, string(pod.GetUID()))
 	})

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // rows are the kinds that cross: what of each field arrives, and what becomes of it when either side changes it.
@@ -60,7 +60,7 @@ func life(t *testing.T, s space, o reflectedObject) {
 	before := s.becomes(t, o.shadow, o.remoteName, labelled("two"))
 
 	s.milan(t, "delete", thereResource, o.remoteName)
-	bed.Eventually(t, soon, o.remoteName+" comes back", func() (string, bool) {
+	env.Eventually(t, soon, o.remoteName+" comes back", func() (string, bool) {
 		now := s.there(t, o.shadow, o.remoteName)
 		return "", now != nil && now.GetUID() != before.GetUID()
 	})
@@ -226,7 +226,7 @@ spec:
 		manifest: "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: lively, " + meta + "}, spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}}",
 	}
 	life(t, s, o)
-	if ip := bed.At(s.here(t, ingressKind, "whole").Object, "status.loadBalancer.ingress"); ip != nil {
+	if ip := env.At(s.here(t, ingressKind, "whole").Object, "status.loadBalancer.ingress"); ip != nil {
 		t.Errorf("the status of the Ingress has come back: %v", ip)
 	}
 	o.name, o.manifest = "strange", strings.Replace(o.manifest, "lively", "strange", 1)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // settings are what administrators set: for all peers, or a namespace's user for it. It changes both installations, and changes them back.
@@ -39,7 +39,7 @@ spec: {namespaceMappingStrategy: DefaultName, podOffloadingStrategy: Remote}
 // kubelet waits until the virtual kubelet runs with an argument, or without it.
 func kubelet(t *testing.T, argument string, with bool) {
 	t.Helper()
-	bed.Eventually(t, time.Minute, "the virtual kubelet is as it was set", func() (string, bool) {
+	env.Eventually(t, time.Minute, "the virtual kubelet is as it was set", func() (string, bool) {
 		said := rome.TryKubectl("", "get", "deployments", "-A", "-l", "app.kubernetes.io/name=virtual-kubelet", "-o",
 			"jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name} {.spec.template.spec.containers[0].args}{end}")
 		words := strings.Fields(said.Out)

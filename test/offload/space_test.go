@@ -13,10 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
-// Kinds, as package bed writes them.
+// Kinds, as package env writes them.
 const (
 	namespaceKind  = "v1/Namespace"
 	podKind        = "v1/Pod"
@@ -53,7 +53,7 @@ func newNamespace(t *testing.T) string {
 }
 
 // goes deletes a namespace in the end, after what is needed to understand a failure was shown. That it goes is looked at when all is done.
-func goes(t *testing.T, c *bed.Cluster, name string) {
+func goes(t *testing.T, c *env.Cluster, name string) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, args := range [][]string{{"get", "pods,shadowpods.virtualkubelet.liqo.io,namespaceoffloadings.offloading.liqo.io", "-o", "wide"}, {"get", "events"}} {
@@ -70,7 +70,7 @@ func goes(t *testing.T, c *bed.Cluster, name string) {
 // emptied waits until all namespaces of these tests are gone.
 func emptied(t *testing.T) {
 	t.Helper()
-	bed.Eventually(t, 2*time.Minute, "namespaces of the tests and their twins are gone", func() (string, bool) {
+	env.Eventually(t, 2*time.Minute, "namespaces of the tests and their twins are gone", func() (string, bool) {
 		var left []string
 		for _, c := range clusters.Clusters {
 			all, err := c.Objects(namespaceKind, "")
@@ -89,7 +89,7 @@ func emptied(t *testing.T) {
 
 // nothingNew waits until a cluster has nothing that it had not before, but for one object: the address of rome's API server is made known to
 // milan for the first pod, and stays so for as long as they are peers.
-func nothingNew(t *testing.T, c *bed.Cluster, before []string) {
+func nothingNew(t *testing.T, c *env.Cluster, before []string) {
 	t.Helper()
 	before = slices.Clone(before)
 	for _, line := range c.Everything(t) {
@@ -150,10 +150,10 @@ func (s space) there(t *testing.T, kind, name string) *unstructured.Unstructured
 	return object(t, milan, kind, s.twin, name)
 }
 
-func object(t *testing.T, c *bed.Cluster, kind, namespace, name string) *unstructured.Unstructured {
+func object(t *testing.T, c *env.Cluster, kind, namespace, name string) *unstructured.Unstructured {
 	t.Helper()
 	var found *unstructured.Unstructured
-	bed.Eventually(t, started, c.Name+" answers", func() (string, bool) {
+	env.Eventually(t, started, c.Name+" answers", func() (string, bool) {
 		var err error
 		found, err = c.Object(kind, namespace, name)
 		return fmt.Sprint(err), err == nil || apierrors.IsNotFound(err)
@@ -173,23 +173,23 @@ func (s space) shows(t *testing.T, kind, name, want string) *unstructured.Unstru
 	return becomes(t, rome, kind, s.name, name, want, started)
 }
 
-func becomes(t *testing.T, c *bed.Cluster, kind, namespace, name, want string, within time.Duration) (found *unstructured.Unstructured) {
+func becomes(t *testing.T, c *env.Cluster, kind, namespace, name, want string, within time.Duration) (found *unstructured.Unstructured) {
 	t.Helper()
 	want = strings.NewReplacer("ROMEID", identity(t, rome), "MILANID", identity(t, milan), "ROMESHORT", identity(t, rome)[:5]).Replace(want)
-	bed.Eventually(t, within, fmt.Sprintf("%s %s/%s in %s is as wanted", kind, namespace, name, c.Name), func() (string, bool) {
+	env.Eventually(t, within, fmt.Sprintf("%s %s/%s in %s is as wanted", kind, namespace, name, c.Name), func() (string, bool) {
 		if found = object(t, c, kind, namespace, name); found == nil {
 			return "there is none", false
 		}
-		differ := bed.Differences(found.Object, want)
+		differ := env.Differences(found.Object, want)
 		return strings.Join(differ, "\n            "), len(differ) == 0
 	})
 	return found
 }
 
 // vanishes waits until there is no such object.
-func vanishes(t *testing.T, c *bed.Cluster, kind, namespace, name string) {
+func vanishes(t *testing.T, c *env.Cluster, kind, namespace, name string) {
 	t.Helper()
-	bed.Eventually(t, started, fmt.Sprintf("%s %s/%s in %s is gone", kind, namespace, name, c.Name), func() (string, bool) {
+	env.Eventually(t, started, fmt.Sprintf("%s %s/%s in %s is gone", kind, namespace, name, c.Name), func() (string, bool) {
 		found := object(t, c, kind, namespace, name)
 		if found == nil {
 			return "", true
@@ -199,7 +199,7 @@ func vanishes(t *testing.T, c *bed.Cluster, kind, namespace, name string) {
 }
 
 // identity is a cluster's ID, asked once.
-func identity(t *testing.T, c *bed.Cluster) string {
+func identity(t *testing.T, c *env.Cluster) string {
 	t.Helper()
 	mu.Lock()
 	defer mu.Unlock()
@@ -209,19 +209,19 @@ func identity(t *testing.T, c *bed.Cluster) string {
 	return identities[c]
 }
 
-var identities = map[*bed.Cluster]string{}
+var identities = map[*env.Cluster]string{}
 
 // told waits for an event on an object in rome whose text has all the words, and returns it.
 func (s space) told(t *testing.T, kind, name string, words ...string) (said string) {
 	t.Helper()
-	bed.Eventually(t, started, fmt.Sprintf("an event of %s %s says %q", kind, name, words), func() (string, bool) {
+	env.Eventually(t, started, fmt.Sprintf("an event of %s %s says %q", kind, name, words), func() (string, bool) {
 		all, err := rome.Objects(eventKind, s.name)
 		if err != nil {
 			return err.Error(), false
 		}
 		var seen []string
 		for _, event := range all {
-			if bed.At(event.Object, "involvedObject.kind") != kind || bed.At(event.Object, "involvedObject.name") != name {
+			if env.At(event.Object, "involvedObject.kind") != kind || env.At(event.Object, "involvedObject.name") != name {
 				continue
 			}
 			said = fmt.Sprintf("%v %v: %v", event.Object["type"], event.Object["reason"], event.Object["message"])

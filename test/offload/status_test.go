@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // statusBack is what rome learns of pods in milan, and how fast. It is measured, so nothing else runs beside.
@@ -44,7 +44,7 @@ func readyInTime(t *testing.T) {
 	s := offloaded(t)
 	ready := func(object client.Object) bool {
 		pod, ok := object.(*corev1.Pod)
-		return ok && bed.Condition(pod, corev1.PodReady) == corev1.ConditionTrue
+		return ok && env.Condition(pod, corev1.PodReady) == corev1.ConditionTrue
 	}
 	inTime(t, "pod Ready in milan to Ready in rome", func(i int) (time.Time, time.Time) {
 		name := fmt.Sprintf("p%d", i)
@@ -72,7 +72,7 @@ func refusedInTime(t *testing.T) {
 	})
 	s.shows(t, podKind, "p0", "{status: {phase: Pending}}")
 	s.milan(t, "delete", "quota", "none")
-	bed.Eventually(t, 2*started, "the pods run when they may", func() (string, bool) {
+	env.Eventually(t, 2*started, "the pods run when they may", func() (string, bool) {
 		said := s.kubectl(t, "get", "pods", "--no-headers")
 		return said, strings.Count(said, "Running") == 3
 	})
@@ -83,7 +83,7 @@ func refusedInTime(t *testing.T) {
 			return ok && event.InvolvedObject.Name == name && strings.Contains(event.Message, "is not present with pull policy of Never")
 		}
 		here, there := rome.Watch(t, &corev1.EventList{}, s.name, bad), milan.Watch(t, &corev1.EventList{}, s.twin, bad)
-		s.apply(t, strings.ReplaceAll(strings.ReplaceAll(plainPod, "NAME", name), bed.ToolsImage, "playground.local/nobodys:1"))
+		s.apply(t, strings.ReplaceAll(strings.ReplaceAll(plainPod, "NAME", name), env.ToolsImage, "playground.local/nobodys:1"))
 		return there.Wait(t, started, "milan's kubelet complains"), here.Wait(t, started, "rome says so")
 	})
 	if said := s.kubectl(t, "describe", "pod", "bad0"); !strings.Contains(said, "liqo-pod-reflection") || !strings.Contains(said, "pull policy of Never") {
@@ -105,13 +105,13 @@ spec:
 	// A kubelet says that it waits when it looks at the pod again: in the instant before the next start, if nothing makes it look before.
 	var count int64
 	looks := 0
-	bed.Eventually(t, started, "rome tells of the crashes as milan does", func() (string, bool) {
+	env.Eventually(t, started, "rome tells of the crashes as milan does", func() (string, bool) {
 		looks++
 		s.milan(t, "annotate", "--overwrite", "pod", "crashing", fmt.Sprintf("test/looks=%d", looks))
 		there, here := s.there(t, podKind, "crashing"), s.here(t, podKind, "crashing")
-		count, _ = bed.At(here.Object, "status.containerStatuses.0.restartCount").(int64)
-		differ := bed.Differences(here.Object, "status: {phase: Running, containerStatuses: [{ready: false, restartCount: '*', state: {waiting: {reason: CrashLoopBackOff, message: '*'}}, lastState: {terminated: {exitCode: 5, reason: Error}}}]}")
-		if was := bed.At(there.Object, "status.containerStatuses.0.restartCount"); count == 0 || was != count {
+		count, _ = env.At(here.Object, "status.containerStatuses.0.restartCount").(int64)
+		differ := env.Differences(here.Object, "status: {phase: Running, containerStatuses: [{ready: false, restartCount: '*', state: {waiting: {reason: CrashLoopBackOff, message: '*'}}, lastState: {terminated: {exitCode: 5, reason: Error}}}]}")
+		if was := env.At(there.Object, "status.containerStatuses.0.restartCount"); count == 0 || was != count {
 			differ = append(differ, fmt.Sprintf("%d restarts, in milan %v", count, was))
 		}
 		if line := s.kubectl(t, "get", "pod", "crashing", "--no-headers"); !strings.Contains(line, "CrashLoopBackOff") {
@@ -120,8 +120,8 @@ spec:
 		return strings.Join(differ, "\n            "), len(differ) == 0
 	})
 	s.milan(t, "delete", "pod", "crashing", "--wait=false")
-	bed.Eventually(t, started, "the pod that was made anew counts as a restart", func() (string, bool) {
-		is, _ := bed.At(s.here(t, podKind, "crashing").Object, "status.containerStatuses.0.restartCount").(int64)
+	env.Eventually(t, started, "the pod that was made anew counts as a restart", func() (string, bool) {
+		is, _ := env.At(s.here(t, podKind, "crashing").Object, "status.containerStatuses.0.restartCount").(int64)
 		return fmt.Sprintf("%d, was %d", is, count), is > count
 	})
 }
@@ -155,7 +155,7 @@ spec:
 		}
 		phases := map[string]string{}
 		for _, pod := range all {
-			phases[pod.GetName()] = fmt.Sprintf("%v %v", pod.GetUID(), bed.At(pod.Object, "status.phase"))
+			phases[pod.GetName()] = fmt.Sprintf("%v %v", pod.GetUID(), env.At(pod.Object, "status.phase"))
 		}
 		return phases
 	}
@@ -172,7 +172,7 @@ spec:
 	s.running(t, "later")
 	for name := range before {
 		if found := s.there(t, podKind, name); found != nil {
-			t.Errorf("pod %s of a Job that has ended is there again, %v", name, bed.At(found.Object, "status.phase"))
+			t.Errorf("pod %s of a Job that has ended is there again, %v", name, env.At(found.Object, "status.phase"))
 		}
 	}
 	after := pods()
@@ -182,7 +182,7 @@ spec:
 	}
 	s.shows(t, "batch/v1/Job", "works", "{status: {succeeded: 3, failed: null, active: null}}")
 	s.kubectl(t, "delete", "job", "works", "fails")
-	bed.Eventually(t, started, "no pod of a Job is left", func() (string, bool) {
+	env.Eventually(t, started, "no pod of a Job is left", func() (string, bool) {
 		all, err := milan.Objects(shadowPodKind, s.twin)
 		return fmt.Sprintf("%d ShadowPods, %v", len(all), err), err == nil && len(all) == 1 && len(pods()) == 1
 	})

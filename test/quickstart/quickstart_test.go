@@ -24,7 +24,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 var keep = flag.Bool("keep", false, "leave the quick start up (for work on it)")
@@ -43,15 +43,15 @@ func TestQuickStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := filepath.Join(root, "hack", "quickstart")
-	up := bed.Execute("", "sh", "-c", script+" 2>&1") // as it is read
+	up := env.Execute("", "sh", "-c", script+" 2>&1") // as it is read
 	if !*keep {
-		t.Cleanup(func() { bed.Execute("", filepath.Join(root, "bin", "playground"), "down") })
+		t.Cleanup(func() { env.Execute("", filepath.Join(root, "bin", "playground"), "down") })
 	}
 	if up.Code != 0 {
 		t.Fatal(up)
 	}
 	t.Logf("from nothing to the shop: %.0f s", up.Took.Seconds())
-	clusters, err := bed.Up(root, "quick-start", true)
+	clusters, err := env.Up(root, "quick-start", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestQuickStart(t *testing.T) {
 	if *keep {
 		return
 	}
-	down := bed.Execute("", "sh", "-c", script+" down 2>&1")
+	down := env.Execute("", "sh", "-c", script+" down 2>&1")
 	if down.Code != 0 {
 		t.Fatal(down)
 	}
@@ -162,7 +162,7 @@ func output(t *testing.T, text string) {
 type service struct{ Service, Cluster, Node, Pod, Problem string }
 
 // shop buys something, through a port-forward, while a service is moved from one cluster to the other, and one is taken away.
-func shop(t *testing.T, rome, milan *bed.Cluster) {
+func shop(t *testing.T, rome, milan *env.Cluster) {
 	page := forward(t, rome)
 	table := func() (all map[string]service, err error) {
 		var said struct{ Services []service }
@@ -178,7 +178,7 @@ func shop(t *testing.T, rome, milan *bed.Cluster) {
 	}
 	until := func(what string, is func(map[string]service) bool) {
 		t.Helper()
-		bed.Eventually(t, time.Minute, what, func() (string, bool) {
+		env.Eventually(t, time.Minute, what, func() (string, bool) {
 			all, err := table()
 			return fmt.Sprint(all, err), err == nil && len(all) == 8 && is(all)
 		})
@@ -200,17 +200,17 @@ func shop(t *testing.T, rome, milan *bed.Cluster) {
 
 	// A service that was not asked yet may find the pod that the cart has left; the shop says so, and its user tries again.
 	var product, number []string
-	bed.Eventually(t, time.Minute, "the page has products", func() (string, bool) {
+	env.Eventually(t, time.Minute, "the page has products", func() (string, bool) {
 		body, err := page.get("/")
 		product = regexp.MustCompile(`name="product" value="([^"]+)"`).FindStringSubmatch(body)
 		return fmt.Sprint(err, body), err == nil && product != nil
 	})
-	bed.Eventually(t, time.Minute, "what is in the cart can be ordered", func() (string, bool) {
+	env.Eventually(t, time.Minute, "what is in the cart can be ordered", func() (string, bool) {
 		body, err := page.post("/cart", url.Values{"product": {product[1]}, "quantity": {"2"}})
 		number = regexp.MustCompile(`name="number" value="([^"]+)"`).FindStringSubmatch(body)
 		return fmt.Sprint(err, body), err == nil && number != nil
 	})
-	bed.Eventually(t, time.Minute, "the order is confirmed", func() (string, bool) {
+	env.Eventually(t, time.Minute, "the order is confirmed", func() (string, bool) {
 		body, err := page.post("/orders", url.Values{"number": {number[1]}}) // the same number: it is placed once
 		return fmt.Sprint(err, body), err == nil && strings.Contains(body, "Order "+number[1])
 	})
@@ -239,7 +239,7 @@ type browser struct {
 }
 
 // forward starts the guide's port-forward, on a port that is free.
-func forward(t *testing.T, rome *bed.Cluster) browser {
+func forward(t *testing.T, rome *env.Cluster) browser {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := rome.Command(ctx, "port-forward", "-n", "liqo-demo", "service/frontend-external", ":80")
@@ -289,7 +289,7 @@ func answered(response *http.Response, err error) (string, error) {
 }
 
 // gone checks that the machine has nothing of the clusters any more.
-func gone(t *testing.T, clusters *bed.Bed) {
+func gone(t *testing.T, clusters *env.Env) {
 	if said := clusters.Playground("status"); said.Code == 0 && strings.Contains(said.Out, "rome") {
 		t.Errorf("after the end: %s", said)
 	}

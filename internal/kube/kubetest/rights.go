@@ -15,7 +15,7 @@ import (
 var mark = regexp.MustCompile(`(?m)^// \+kubebuilder:rbac:(.*)$`)
 
 // Marks are the rights that source files ask for in their marks, by the namespace they ask for. Tests are no part of it.
-func (b *Bed) Marks(pattern string) map[string][]rbacv1.PolicyRule {
+func (b *Env) Marks(pattern string) map[string][]rbacv1.PolicyRule {
 	b.T.Helper()
 	files, err := filepath.Glob(pattern)
 	b.Must(err)
@@ -45,7 +45,7 @@ func (b *Bed) Marks(pattern string) map[string][]rbacv1.PolicyRule {
 }
 
 // Bind gives a user rights in a namespace, or everywhere if it is empty.
-func (b *Bed) Bind(user, namespace string, rules []rbacv1.PolicyRule) {
+func (b *Env) Bind(user, namespace string, rules []rbacv1.PolicyRule) {
 	b.T.Helper()
 	name, subjects := metav1.ObjectMeta{Name: user, Namespace: namespace}, []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
 	if namespace == "" {

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 
 // bench is a provider: a real API server with the agent as an aggregated API, and a kubelet that says metrics of everybody's pods.
 type bench struct {
-	kubetest.Bed
+	kubetest.Env
 	admin   *rest.Config
 	address string
 	kubelet *httptest.Server
@@ -57,7 +57,7 @@ type bench struct {
 
 func newBench(t *testing.T, insecure bool) *bench {
 	t.Helper()
-	b := &bench{Bed: kubetest.Bed{T: t}, admin: kubetest.Cluster(t), address: ownAddress(t)}
+	b := &bench{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), address: ownAddress(t)}
 	var err error
 	b.Client, err = client.New(b.admin, client.Options{})
 	b.Must(err)

@@ -334,11 +334,11 @@ type learner struct {
 	knows atomic.Bool
 }
 
-func (l *learner) Away(address netip.Addr) (netip.Addr, error) {
+func (l *learner) ToRemote(address netip.Addr) (netip.Addr, error) {
 	if !l.knows.Load() && strings.HasPrefix(address.String(), "10.66.") {
 		return netip.Addr{}, errors.New("not known yet")
 	}
-	return l.same.Away(address)
+	return l.same.ToRemote(address)
 }
 
 // TestPairsLeaveNothing: pairs that come and go leave no goroutine, and nothing that is remembered of them.

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 
 // bench is a real API server, and a remote cluster that consists of its /livez behind a wire that can be cut.
 type bench struct {
-	kubetest.Bed
+	kubetest.Env
 	admin    *rest.Config
 	provider *provider
 	wire     *kubetest.Wire
@@ -62,7 +62,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	t.Parallel()
-	b := &bench{Bed: kubetest.Bed{T: t}, admin: kubetest.Cluster(t), secret: remote.SecretName("milan-id")}
+	b := &bench{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), secret: remote.SecretName("milan-id")}
 	scheme := runtime.NewScheme()
 	b.Must(clientgoscheme.AddToScheme(scheme))
 	b.Must(netv1alpha1.AddToScheme(scheme))

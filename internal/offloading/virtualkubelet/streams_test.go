@@ -82,7 +82,7 @@ func newRoad(t *testing.T) *theRoad {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{Bed: kubetest.Bed{Client: near, T: t}, admin: consumer, secret: remote.SecretName("milan-id")}
+	b := &bench{Env: kubetest.Env{Client: near, T: t}, admin: consumer, secret: remote.SecretName("milan-id")}
 	r := &theRoad{bench: b, provided: newFarKubelet(t), pairs: &pairs{of: map[string]string{localNamespace: remoteNamespace}}}
 	if r.far, err = client.New(provider, client.Options{}); err != nil {
 		t.Fatal(err)

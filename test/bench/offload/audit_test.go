@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // writes are API calls of our identities that change something.
@@ -47,7 +47,7 @@ func (c call) String() string {
 const peerAccount = ":liqo-peer"
 
 // written counts writes of ours between two moments, but for those that except picks.
-func written(t testing.TB, c *bed.Cluster, from, to time.Time, except func(call) bool) writes {
+func written(t testing.TB, c *env.Cluster, from, to time.Time, except func(call) bool) writes {
 	t.Helper()
 	sum := writes{ByCall: map[string]int{}, Failed: map[string]int{}}
 	for _, found := range calls(t, c, from, to) {
@@ -68,7 +68,7 @@ func written(t testing.TB, c *bed.Cluster, from, to time.Time, except func(call)
 
 // calls reads the audit log and what was rotated away from it meanwhile. Only lines of the time and of our identities are decoded: a log of
 // 100 MB is usual.
-func calls(t testing.TB, c *bed.Cluster, from, to time.Time) (all []call) {
+func calls(t testing.TB, c *env.Cluster, from, to time.Time) (all []call) {
 	t.Helper()
 	logs, err := filepath.Glob(strings.TrimSuffix(c.AuditLog, ".log") + "*.log")
 	if err != nil || len(logs) == 0 {

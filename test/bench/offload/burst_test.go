@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // burst is one Deployment, from its creation until nothing is left of it.
@@ -131,7 +131,7 @@ func (b *bench) run(t *testing.T, r burst, meanwhile func(*testing.T)) burst {
 
 // underway is a burst whose Deployment exists.
 type underway struct {
-	home            *bed.Cluster
+	home            *env.Cluster
 	namespace, name string
 	here, there     *track // there only if it is offloaded
 }

@@ -3,7 +3,7 @@
 // Package offload measures what offloading costs: the time until pods are Ready beside the same pods without us, the writes, the
 // processor time, the memory and the bytes that it takes. Offloaded and vanilla bursts run in turn, as the reference was measured.
 //
-// It knows what package bed knows, and the audit logs of both API servers. Run it with: make bench-offload
+// It knows what package env knows, and the audit logs of both API servers. Run it with: make bench-offload
 package offload
 
 import (
@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 var (
@@ -43,7 +43,7 @@ const (
 
 // bench is what all parts share.
 type bench struct {
-	consumer, provider *bed.Cluster
+	consumer, provider *env.Cluster
 	link               *link
 	results            results
 }
@@ -56,7 +56,7 @@ func TestOffloading(t *testing.T) {
 	if *quick {
 		*sizes, *rounds, *many, *idle = "10,100", 1, 100, 30*time.Second
 	}
-	clusters, err := bed.Up("../../..", "scale", *keep, "--audit")
+	clusters, err := env.Up("../../..", "scale", *keep, "--audit")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,13 +95,13 @@ func TestOffloading(t *testing.T) {
 func (b *bench) prepare(t *testing.T) {
 	t.Helper()
 	if !*keep || b.consumer.TryKubectl("", "get", "node", "liqo-"+b.provider.Name).Code != 0 {
-		for _, c := range []*bed.Cluster{b.consumer, b.provider} {
+		for _, c := range []*env.Cluster{b.consumer, b.provider} {
 			// Hollow nodes take all pods, and run none.
 			c.Liqoctl(t, "install", "--cluster-name", c.Name, "--set", "networking.internal=false",
 				"--set", `common.nodeSelector.kubernetes\.io/hostname=`+c.Nodes[0].Name)
 		}
 		words := strings.Fields(b.provider.Liqoctl(t, "generate", "peer-command", "--only-command").Out)
-		bed.Eventually(t, 2*time.Minute, "the clusters are peered", func() (string, bool) { // what comes up beside it may be in its way
+		env.Eventually(t, 2*time.Minute, "the clusters are peered", func() (string, bool) { // what comes up beside it may be in its way
 			said := b.consumer.TryLiqoctl(words[1:]...)
 			return said.String(), said.Code == 0
 		})
@@ -111,7 +111,7 @@ func (b *bench) prepare(t *testing.T) {
 	b.consumer.Apply(t, namespace(offloaded))
 	b.provider.Apply(t, namespace(vanilla))
 	b.consumer.Liqoctl(t, "offload", "namespace", offloaded, "--pod-offloading-strategy", "Remote", "--namespace-mapping-strategy", "EnforceSameName")
-	bed.Eventually(t, 30*time.Second, "the provider has the twin of the namespace", func() (string, bool) {
+	env.Eventually(t, 30*time.Second, "the provider has the twin of the namespace", func() (string, bool) {
 		said := b.provider.TryKubectl("", "get", "namespace", offloaded)
 		return said.String(), said.Code == 0
 	})

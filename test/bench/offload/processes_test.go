@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // process is one of the clusters', found by its control group.
@@ -175,18 +175,18 @@ func (m memory) String() string {
 }
 
 // link counts the bytes between the nodes of two clusters, where all that passes between them comes by.
-type link struct{ place bed.Place }
+type link struct{ place env.Place }
 
 // passed is how many bytes went each way.
 type passed struct{ To, Back float64 }
 
 const linkTable = "offload_bench"
 
-func count(t testing.TB, consumer, provider *bed.Cluster) *link {
+func count(t testing.TB, consumer, provider *env.Cluster) *link {
 	t.Helper()
-	l := &link{bed.Router()}
+	l := &link{env.Router()}
 	l.place.Try("nft", "delete", "table", "ip", linkTable) // of a run that was broken off
-	rule := func(from, to *bed.Cluster, name string) string {
+	rule := func(from, to *env.Cluster, name string) string {
 		return fmt.Sprintf("add rule ip %s passing ip saddr %s ip daddr %s counter name %s; ", linkTable, from.NodeCIDR, to.NodeCIDR, name)
 	}
 	l.place.Run(t, "nft", fmt.Sprintf("add table ip %[1]s; add counter ip %[1]s to; add counter ip %[1]s back; "+

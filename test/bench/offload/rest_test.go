@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // calm is a time in which nothing was asked for.
@@ -78,10 +78,10 @@ func (b *bench) restart(t *testing.T) {
 		}
 		return fmt.Sprint(n, " ConfigMaps, ", err), n == half
 	}
-	bed.Eventually(t, time.Minute, "the ConfigMaps are at the provider", arrived)
+	env.Eventually(t, time.Minute, "the ConfigMaps are at the provider", arrived)
 	b.run(t, burst{Pods: *many - half, Offloaded: true}, func(t *testing.T) { b.killed(t, *many) })
 	maps(func(cm *corev1.ConfigMap) error { return b.consumer.API.Delete(ctx, cm) })
-	bed.Eventually(t, time.Minute, "the ConfigMaps are gone at the provider", func() (string, bool) {
+	env.Eventually(t, time.Minute, "the ConfigMaps are gone at the provider", func() (string, bool) {
 		var there corev1.ConfigMapList
 		err := b.provider.API.List(ctx, &there, client.InNamespace(offloaded))
 		return fmt.Sprint(len(there.Items), " ConfigMaps, ", err), err == nil && !slices.ContainsFunc(there.Items, func(cm corev1.ConfigMap) bool { return strings.HasPrefix(cm.Name, "unchanged-") })
@@ -109,7 +109,7 @@ func (b *bench) killed(t *testing.T, objects int) {
 	if err := syscall.Kill(was, syscall.SIGKILL); err != nil {
 		t.Fatalf("kill virtual kubelet %d: %v", was, err)
 	}
-	bed.Eventually(t, time.Minute, "a virtual kubelet runs again", func() (string, bool) {
+	env.Eventually(t, time.Minute, "a virtual kubelet runs again", func() (string, bool) {
 		now := kubelet(t)
 		return fmt.Sprint("process ", now), now != 0 && now != was
 	})
@@ -118,7 +118,7 @@ func (b *bench) killed(t *testing.T, objects int) {
 	if err := b.consumer.API.Create(t.Context(), cm); err != nil {
 		t.Fatal(err)
 	}
-	bed.Eventually(t, time.Minute, "a new object is seen at the provider", func() (string, bool) {
+	env.Eventually(t, time.Minute, "a new object is seen at the provider", func() (string, bool) {
 		err := b.provider.API.Get(t.Context(), client.ObjectKeyFromObject(cm), &corev1.ConfigMap{})
 		return fmt.Sprint(err), err == nil
 	})

@@ -15,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/test/bed"
+	"liqo.io/liqo/test/env"
 )
 
 // follow hands over each event of a kind when it arrives here, which is the one clock of all latencies. An API server that is busy closes
 // watches; they go on where they ended.
-func follow(ctx context.Context, t testing.TB, c *bed.Cluster, list client.ObjectList, see func(watch.EventType, client.Object, time.Time), options ...client.ListOption) {
+func follow(ctx context.Context, t testing.TB, c *env.Cluster, list client.ObjectList, see func(watch.EventType, client.Object, time.Time), options ...client.ListOption) {
 	t.Helper()
 	w, err := c.API.Watch(ctx, list, options...)
 	if err != nil {
@@ -97,7 +97,7 @@ type track struct {
 	seen, bound, ready, gone map[string]time.Time
 }
 
-func trackOf(ctx context.Context, t testing.TB, c *bed.Cluster, namespace, burst string) *track {
+func trackOf(ctx context.Context, t testing.TB, c *env.Cluster, namespace, burst string) *track {
 	t.Helper()
 	k := &track{seen: map[string]time.Time{}, bound: map[string]time.Time{}, ready: map[string]time.Time{}, gone: map[string]time.Time{}}
 	first := func(state map[string]time.Time, name string, at time.Time) {

@@ -77,7 +77,7 @@ func away(local []string, kind discoveryv1.AddressType, translator Translator) (
 		if err != nil {
 			continue // the API server's, not ours to mend: no packet goes there
 		}
-		switch seen, err := translator.Away(address); {
+		switch seen, err := translator.ToRemote(address); {
 		case errors.Is(err, ErrNoCounterpart):
 		case err != nil:
 			return nil, fmt.Errorf("endpoint %s as the peer sees it: %w", address, err)

@@ -31,8 +31,8 @@ var link = project.Link{
 // swap is a network in which only 10.10.0.0/16 here and there has addresses, 10.30/16 for theirs and 10.40/16 for ours.
 type swap struct{ err error }
 
-func (s swap) Home(address netip.Addr) (netip.Addr, error) { return s.swap(address, 30) }
-func (s swap) Away(address netip.Addr) (netip.Addr, error) { return s.swap(address, 40) }
+func (s swap) ToLocal(address netip.Addr) (netip.Addr, error) { return s.swap(address, 30) }
+func (s swap) ToRemote(address netip.Addr) (netip.Addr, error) { return s.swap(address, 40) }
 
 func (s swap) swap(address netip.Addr, second byte) (netip.Addr, error) {
 	if s.err != nil {

@@ -36,10 +36,10 @@ type Link struct {
 
 // Translator turns addresses of pods into what the other cluster knows them by.
 type Translator interface {
-	// Home is the address of a remote pod as it is seen here.
-	Home(netip.Addr) (netip.Addr, error)
-	// Away is the address of a local endpoint as the peer sees it.
-	Away(netip.Addr) (netip.Addr, error)
+	// ToLocal is the address of a remote pod as it is seen here.
+	ToLocal(netip.Addr) (netip.Addr, error)
+	// ToRemote is the address of a local endpoint as the peer sees it.
+	ToRemote(netip.Addr) (netip.Addr, error)
 }
 
 // Denied are keys of labels and annotations that never cross.

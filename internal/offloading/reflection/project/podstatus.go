@@ -108,7 +108,7 @@ func home(remote *corev1.PodStatus, translator Translator) ([]corev1.PodIP, erro
 		if err != nil || address.Zone() != "" {
 			continue
 		}
-		seen, err := translator.Home(address)
+		seen, err := translator.ToLocal(address)
 		if errors.Is(err, ErrNoCounterpart) {
 			continue
 		}

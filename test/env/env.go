@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bed is what tests of the network on real clusters stand on: the playground, its clusters and nodes, programs that run in the
+// Package env is what tests of the network on real clusters stand on: the playground, its clusters and nodes, programs that run in the
 // network namespace of a node or a pod, servers to talk to, and the addresses that clusters have for each other.
 //
 // It knows programs, kubeconfigs and the public API types, nothing of the product's code; what it computes of addresses is what
 // the documentation says, so that the product is held against that. Its proof are the tests that stand on it.
-package bed
+package env
 
 import (
 	"context"
@@ -32,8 +32,8 @@ import (
 	network "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// Bed is a scenario of the playground that is up.
-type Bed struct {
+// Env is a scenario of the playground that is up.
+type Env struct {
 	Bin      string // folder of our programs and images
 	Tools    string // folder of kubectl and of the playground's own programs
 	Clusters []*Cluster
@@ -78,7 +78,7 @@ func Execute(stdin, name string, args ...string) Result {
 }
 
 // Playground runs the playground's program.
-func (b *Bed) Playground(args ...string) Result {
+func (b *Env) Playground(args ...string) Result {
 	return Execute("", filepath.Join(b.Bin, "playground"), args...)
 }
 
@@ -87,9 +87,9 @@ var Needed = []string{"playground", "liqoctl", "liqo-image.tar", "traffic", "tra
 
 // Up takes down what is up, and brings a scenario up with the images of product and tests; flags are further ones of `playground up`.
 // With keep it takes what is up.
-func Up(root, scenario string, keep bool, flags ...string) (*Bed, error) {
+func Up(root, scenario string, keep bool, flags ...string) (*Env, error) {
 	ctrl.SetLogger(logr.Discard())
-	b := &Bed{Bin: filepath.Join(root, "bin")}
+	b := &Env{Bin: filepath.Join(root, "bin")}
 	for _, name := range Needed {
 		if _, err := os.Stat(filepath.Join(b.Bin, name)); err != nil {
 			return nil, fmt.Errorf("bin/%s is missing (%w); run: make image traffic", name, err)
@@ -111,14 +111,14 @@ func Up(root, scenario string, keep bool, flags ...string) (*Bed, error) {
 }
 
 // Down takes the clusters away.
-func (b *Bed) Down() error {
+func (b *Env) Down() error {
 	if said := b.Playground("down"); said.Code != 0 {
 		return errors.New(said.String())
 	}
 	return nil
 }
 
-func (b *Bed) meet(scenario string) error {
+func (b *Env) meet(scenario string) error {
 	said := b.Playground("status", "-o", "json")
 	var status struct {
 		Scenario, Bin string
@@ -141,7 +141,7 @@ func (b *Bed) meet(scenario string) error {
 	}
 	b.Tools = status.Bin
 	for _, found := range status.Clusters {
-		c := &Cluster{Name: found.Name, AuditLog: found.AuditLog, bed: b, kubeconfig: found.Kubeconfig, PodCIDR: found.PodCIDR, ServiceCIDR: found.ServiceCIDR, NodeCIDR: found.NodeCIDR}
+		c := &Cluster{Name: found.Name, AuditLog: found.AuditLog, env: b, kubeconfig: found.Kubeconfig, PodCIDR: found.PodCIDR, ServiceCIDR: found.ServiceCIDR, NodeCIDR: found.NodeCIDR}
 		for _, m := range found.Machines {
 			if m.Name != "control-plane" { // a part of the first node, for the network
 				c.Nodes = append(c.Nodes, &Node{Name: m.Name, Address: m.Address, Cluster: c})

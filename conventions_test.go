@@ -14,14 +14,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"unicode/utf8"
 )
 
-// The laws on files and packages. Imports and modules: house_imports_test.go.
-// README, Makefile and documents: house_docs_test.go. Whoever meets a failure
+// The laws on files and packages. Imports and modules: conventions_imports_test.go.
+// README, Makefile and documents: conventions_docs_test.go. Whoever meets a failure
 // reads the text of the failure: it says what to do.
 
 // topLevel is the closed list of what may lie at the root. A new entry is a
@@ -29,8 +30,7 @@ import (
 var topLevel = []string{
 	".ci", ".gitattributes", ".github", ".gitignore",
 	"ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md",
-	"apis", "cmd", "deployments", "doc.go", "docs", "examples", "go.mod", "go.sum", "hack",
-	"house_docs_test.go", "house_imports_test.go", "house_test.go",
+	"apis", "cmd", "conventions_docs_test.go", "conventions_imports_test.go", "conventions_test.go", "conventions_words_test.go", "deployments", "doc.go", "docs", "examples", "go.mod", "go.sum", "hack",
 	"internal", "playground", "terraform", "test",
 }
 
@@ -138,10 +138,13 @@ const (
 	maxFileLines     = 400
 	maxFunctionLines = 80
 	maxParameters    = 5
+
+	// slack is by how many lines a size in hack/limits.txt may exceed what is there: a ratchet that every removed line moves would be noise.
+	slack = 100
 )
 
-// TestLimits holds the soft limits: exceeding one is allowed with a sentence of
-// reason in hack/limits.txt. Tests and generated files are free.
+// TestLimits holds the soft limits. hack/limits.txt lists what may exceed one, with its present size and the reason:
+// what grows beyond that size must change the line. Tests and generated files are free.
 func TestLimits(t *testing.T) {
 	const list = "hack/limits.txt"
 	allowed := table(t, list, 2)
@@ -152,8 +155,17 @@ func TestLimits(t *testing.T) {
 		}
 		key := kind + " " + what
 		used[key] = true
-		if _, ok := allowed[key]; !ok {
-			t.Errorf("%s: %d %s, the limit is %d; make it smaller, or add a line with the reason to %s:\n%s  REASON", what, is, kind, limit, list, key)
+		size, _, _ := strings.Cut(allowed[key], " ")
+		most, err := strconv.Atoi(size)
+		switch {
+		case allowed[key] == "":
+			t.Errorf("%s: %d %s, the limit is %d; make it smaller, or add a line with the size and the reason to %s:\n%s %d REASON", what, is, kind, limit, list, key, is)
+		case err != nil:
+			t.Errorf("%s: the line of %q has no size: write %s %d REASON", list, key, key, is)
+		case is > most:
+			t.Errorf("%s: %d %s, and %s allows %d; make it smaller, or raise the size and say why in the commit", what, is, kind, list, most)
+		case most-is > slack:
+			t.Errorf("%s: %d %s, and %s allows %d; lower the size to what it is, so that it stays", what, is, kind, list, most)
 		}
 	}
 	lines := map[string]int{}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bed
+package env
 
 import (
 	"flag"
@@ -12,7 +12,7 @@ import (
 
 // Main is the TestMain of a folder of tests that share a scenario, two folders below the root: it brings that up, runs ready and the tests,
 // prints what they measured, and takes the scenario down, unless keep says that it is to be used and left as it is. It ends the process.
-func Main(m *testing.M, scenario string, keep *bool, ready func(*Bed) error) {
+func Main(m *testing.M, scenario string, keep *bool, ready func(*Env) error) {
 	flag.Parse()
 	if os.Geteuid() != 0 || testing.Short() {
 		fmt.Println("SKIPPED: these tests make real clusters, for which they must be root and not -short")
@@ -21,7 +21,7 @@ func Main(m *testing.M, scenario string, keep *bool, ready func(*Bed) error) {
 	os.Exit(run(m, scenario, *keep, ready))
 }
 
-func run(m *testing.M, scenario string, keep bool, ready func(*Bed) error) int {
+func run(m *testing.M, scenario string, keep bool, ready func(*Env) error) int {
 	b, err := Up("../..", scenario, keep)
 	if err == nil {
 		err = ready(b)
@@ -42,19 +42,19 @@ func run(m *testing.M, scenario string, keep bool, ready func(*Bed) error) int {
 }
 
 // Measure keeps a line for the end of the run.
-func (b *Bed) Measure(what, format string, values ...any) {
+func (b *Env) Measure(what, format string, values ...any) {
 	b.Report(fmt.Sprintf("%-60s %s", what, fmt.Sprintf(format, values...)))
 }
 
 // Report keeps a text for the end of the run.
-func (b *Bed) Report(text string) {
+func (b *Env) Report(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.measured = append(b.measured, text)
 }
 
 // Do runs a command of the playground, and fails the test if that fails. One after the other: it refuses a command while another one is at work.
-func (b *Bed) Do(t *testing.T, args ...string) {
+func (b *Env) Do(t *testing.T, args ...string) {
 	t.Helper()
 	b.atWork.Lock()
 	defer b.atWork.Unlock()

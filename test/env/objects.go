@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bed
+package env
 
 import (
 	"context"
@@ -30,7 +30,7 @@ const (
 )
 
 // Load puts an image into all nodes: an archive, or the name of one that the playground ships.
-func (b *Bed) Load(image string) error {
+func (b *Env) Load(image string) error {
 	if said := b.Playground("load", image); said.Code != 0 {
 		return errors.New(said.String())
 	}
@@ -45,7 +45,7 @@ func (c *Cluster) ID(t testing.TB) string {
 
 // Command prepares kubectl against the cluster, for what runs longer than a question takes.
 func (c *Cluster) Command(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, filepath.Join(c.bed.Tools, "kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+	return exec.CommandContext(ctx, filepath.Join(c.env.Tools, "kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
 }
 
 // kindOf reads GROUP/VERSION/Kind, or v1/Kind.

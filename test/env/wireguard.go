@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bed
+package env
 
 import (
 	"bufio"
@@ -33,7 +33,7 @@ type WireGuard struct {
 const mtu = "1420"
 
 // BareWireGuard starts a device in a place and brings it up; it ends with the test. The link's name must be unique on this machine.
-func (b *Bed) BareWireGuard(t testing.TB, at Place, link string) *WireGuard {
+func (b *Env) BareWireGuard(t testing.TB, at Place, link string) *WireGuard {
 	t.Helper()
 	w := &WireGuard{Link: link, Place: at, sock: "/var/run/wireguard/" + link + ".sock"}
 	_ = os.Remove(w.sock) // of one that was killed
@@ -115,7 +115,7 @@ var pairs atomic.Int32
 
 // BarePair connects two places by WireGuard alone. There listens on a port, which here reaches at an endpoint. It returns the address of
 // there in the tunnel.
-func (b *Bed) BarePair(t testing.TB, here, there Place, port int, endpoint netip.AddrPort) netip.Addr {
+func (b *Env) BarePair(t testing.TB, here, there Place, port int, endpoint netip.AddrPort) netip.Addr {
 	t.Helper()
 	n := pairs.Add(1)
 	var private, public [2]string

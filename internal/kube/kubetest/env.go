@@ -16,14 +16,14 @@ import (
 // InTime is how long a step may take on a busy machine.
 const InTime = 30 * time.Second
 
-// Bed is what a test does to an API server: what fails there, fails the test.
-type Bed struct {
+// Env is what a test does to an API server: what fails there, fails the test.
+type Env struct {
 	client.Client
 	T *testing.T
 }
 
 // Must fails the test because of an error.
-func (b *Bed) Must(err error) {
+func (b *Env) Must(err error) {
 	b.T.Helper()
 	if err != nil {
 		b.T.Fatal(err)
@@ -31,30 +31,30 @@ func (b *Bed) Must(err error) {
 }
 
 // Make creates an object.
-func (b *Bed) Make(object client.Object) {
+func (b *Env) Make(object client.Object) {
 	b.T.Helper()
 	b.Must(b.Create(b.T.Context(), object))
 }
 
 // Read reads an object anew.
-func (b *Bed) Read(object client.Object) {
+func (b *Env) Read(object client.Object) {
 	b.T.Helper()
 	b.Must(b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object))
 }
 
 // Edit reads an object, changes it and writes it, again if somebody else was faster.
-func (b *Bed) Edit(object client.Object, change func()) {
+func (b *Env) Edit(object client.Object, change func()) {
 	b.T.Helper()
 	b.edit(object, change, func() error { return b.Update(b.T.Context(), object) })
 }
 
 // EditStatus is Edit for the status.
-func (b *Bed) EditStatus(object client.Object, change func()) {
+func (b *Env) EditStatus(object client.Object, change func()) {
 	b.T.Helper()
 	b.edit(object, change, func() error { return b.Status().Update(b.T.Context(), object) })
 }
 
-func (b *Bed) edit(object client.Object, change func(), write func() error) {
+func (b *Env) edit(object client.Object, change func(), write func() error) {
 	b.T.Helper()
 	b.Must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		b.Read(object)
@@ -64,7 +64,7 @@ func (b *Bed) edit(object client.Object, change func(), write func() error) {
 }
 
 // Until waits for something to become true.
-func (b *Bed) Until(what string, done func() bool) {
+func (b *Env) Until(what string, done func() bool) {
 	b.T.Helper()
 	for begin := time.Now(); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Since(begin) > InTime {

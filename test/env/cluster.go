@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bed
+package env
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ type Cluster struct {
 	API                            client.WithWatch
 	AuditLog                       string // path; empty if there is none
 
-	bed        *Bed
+	env *Env
 	kubeconfig string
 	config     *rest.Config
 }
@@ -63,7 +63,7 @@ func (c *Cluster) NothingNew(t testing.TB, before []string, within time.Duration
 
 // TryLiqoctl runs liqoctl against the cluster.
 func (c *Cluster) TryLiqoctl(args ...string) Result {
-	return Execute("", filepath.Join(c.bed.Bin, "liqoctl"), append(args, "--kubeconfig", c.kubeconfig)...)
+	return Execute("", filepath.Join(c.env.Bin, "liqoctl"), append(args, "--kubeconfig", c.kubeconfig)...)
 }
 
 // Liqoctl wants success.
@@ -79,7 +79,7 @@ func (c *Cluster) Liqoctl(t testing.TB, args ...string) Result {
 
 // TryKubectl runs kubectl against the cluster.
 func (c *Cluster) TryKubectl(stdin string, args ...string) Result {
-	return Execute(stdin, filepath.Join(c.bed.Tools, "kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+	return Execute(stdin, filepath.Join(c.env.Tools, "kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
 }
 
 // Kubectl wants success and returns what was printed.

@@ -412,5 +412,5 @@ func (q *queue) working() (n int) {
 // same takes addresses for what they are.
 type same struct{}
 
-func (same) Home(address netip.Addr) (netip.Addr, error) { return address, nil }
-func (same) Away(address netip.Addr) (netip.Addr, error) { return address, nil }
+func (same) ToLocal(address netip.Addr) (netip.Addr, error) { return address, nil }
+func (same) ToRemote(address netip.Addr) (netip.Addr, error) { return address, nil }
