@@ -22,7 +22,7 @@ type Cluster struct {
 	API                            client.WithWatch
 	AuditLog                       string // path; empty if there is none
 
-	env *Env
+	env        *Env
 	kubeconfig string
 	config     *rest.Config
 }
@@ -123,7 +123,7 @@ func (c *Cluster) Show(t testing.TB) {
 		{"-n", "liqo", "logs", "daemonset/liqo-route", "--tail=20", "--prefix", "--all-pods"},
 	} {
 		said := c.TryKubectl("", args...)
-		t.Logf("%s: kubectl %s\n%s%s", c.Name, strings.Join(args, " "), said.Out, said.Complain)
+		t.Logf("%s: kubectl %s\n%s%s", c.Name, strings.Join(args, " "), said.Out, said.Err)
 	}
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package env is what tests of the network on real clusters stand on: the playground, its clusters and nodes, programs that run in the
-// network namespace of a node or a pod, servers to talk to, and the addresses that clusters have for each other.
+// Package env is the environment of tests on real clusters: the clusters and their nodes, installing and peering Liqo on them,
+// programs that run in the network namespace of a node or a pod, servers to send traffic to, and the addresses that clusters have for
+// each other. The clusters are the playground's, or any two whose kubeconfigs are given by environment variables.
 //
-// It knows programs, kubeconfigs and the public API types, nothing of the product's code; what it computes of addresses is what
-// the documentation says, so that the product is held against that. Its proof are the tests that stand on it.
+// It knows programs, kubeconfigs and the public API types, and nothing of the product's code. It computes addresses as the
+// documentation describes them, so that tests compare the product with its documentation. Its proof is the tests that use it.
 package env
 
 import (
@@ -32,28 +33,30 @@ import (
 	network "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// Env is a scenario of the playground that is up.
+// Env is a set of clusters that are up.
 type Env struct {
 	Bin      string // folder of our programs and images
 	Tools    string // folder of kubectl and of the playground's own programs
 	Clusters []*Cluster
 
+	playground bool // the clusters are the playground's: there are faults, audit logs and network namespaces of nodes
+
 	mu       sync.Mutex
 	measured []string
-	atWork   sync.Mutex // a command of the playground
+	working  sync.Mutex // held while a command of the playground runs
 }
 
 // Result is how a program ended.
 type Result struct {
-	Args          string
-	Out, Complain string
-	Code          int
-	Took          time.Duration
+	Args     string
+	Out, Err string
+	Code     int
+	Took     time.Duration
 }
 
 func (r Result) String() string {
-	return fmt.Sprintf("%s\n      exit code %d after %v\n      said: %s\n      complained: %s",
-		r.Args, r.Code, r.Took.Round(time.Millisecond), strings.TrimSpace(r.Out), strings.TrimSpace(r.Complain))
+	return fmt.Sprintf("%s\n      exit code %d after %v\n      stdout: %s\n      stderr: %s",
+		r.Args, r.Code, r.Took.Round(time.Millisecond), strings.TrimSpace(r.Out), strings.TrimSpace(r.Err))
 }
 
 // Execute runs a program to its end, for at most five minutes.
@@ -61,17 +64,17 @@ func Execute(stdin, name string, args ...string) Result {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	var out, complaint strings.Builder
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &complaint
-	began := time.Now()
+	var out, stderr strings.Builder
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &stderr
+	start := time.Now()
 	err := cmd.Run()
-	r := Result{Args: filepath.Base(name) + " " + strings.Join(args, " "), Out: out.String(), Complain: complaint.String(), Took: time.Since(began)}
+	r := Result{Args: filepath.Base(name) + " " + strings.Join(args, " "), Out: out.String(), Err: stderr.String(), Took: time.Since(start)}
 	if err != nil {
 		r.Code = 255
 		if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() > 0 {
 			r.Code = cmd.ProcessState.ExitCode()
 		} else {
-			r.Complain += err.Error()
+			r.Err += err.Error()
 		}
 	}
 	return r
@@ -85,11 +88,11 @@ func (b *Env) Playground(args ...string) Result {
 // Needed are the files that must have been built.
 var Needed = []string{"playground", "liqoctl", "liqo-image.tar", "traffic", "traffic-image.tar"}
 
-// Up takes down what is up, and brings a scenario up with the images of product and tests; flags are further ones of `playground up`.
-// With keep it takes what is up.
+// Up takes down the clusters that are up, and brings a scenario up with the images of product and tests; flags are further ones of
+// `playground up`. With keep it uses the clusters that are up.
 func Up(root, scenario string, keep bool, flags ...string) (*Env, error) {
 	ctrl.SetLogger(logr.Discard())
-	b := &Env{Bin: filepath.Join(root, "bin")}
+	b := &Env{Bin: filepath.Join(root, "bin"), playground: true}
 	for _, name := range Needed {
 		if _, err := os.Stat(filepath.Join(b.Bin, name)); err != nil {
 			return nil, fmt.Errorf("bin/%s is missing (%w); run: make image traffic", name, err)
@@ -97,14 +100,14 @@ func Up(root, scenario string, keep bool, flags ...string) (*Env, error) {
 	}
 	if !keep {
 		for _, args := range [][]string{{"down"}, append([]string{"up", scenario}, flags...)} {
-			if said := b.Playground(args...); said.Code != 0 {
-				return nil, errors.New(said.String())
+			if result := b.Playground(args...); result.Code != 0 {
+				return nil, errors.New(result.String())
 			}
 		}
 	}
 	for _, image := range []string{"liqo-image.tar", "traffic-image.tar"} {
-		if said := b.Playground("load", filepath.Join(b.Bin, image)); said.Code != 0 {
-			return nil, errors.New(said.String())
+		if result := b.Playground("load", filepath.Join(b.Bin, image)); result.Code != 0 {
+			return nil, errors.New(result.String())
 		}
 	}
 	return b, b.meet(scenario)
@@ -112,14 +115,14 @@ func Up(root, scenario string, keep bool, flags ...string) (*Env, error) {
 
 // Down takes the clusters away.
 func (b *Env) Down() error {
-	if said := b.Playground("down"); said.Code != 0 {
-		return errors.New(said.String())
+	if result := b.Playground("down"); result.Code != 0 {
+		return errors.New(result.String())
 	}
 	return nil
 }
 
 func (b *Env) meet(scenario string) error {
-	said := b.Playground("status", "-o", "json")
+	result := b.Playground("status", "-o", "json")
 	var status struct {
 		Scenario, Bin string
 		Clusters      []struct {
@@ -133,10 +136,10 @@ func (b *Env) meet(scenario string) error {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(said.Out), &status); err != nil {
-		return fmt.Errorf("%s: %w", said, err)
+	if err := json.Unmarshal([]byte(result.Out), &status); err != nil {
+		return fmt.Errorf("%s: %w", result, err)
 	}
-	if status.Scenario != scenario {
+	if scenario != "" && status.Scenario != scenario {
 		return fmt.Errorf("the playground runs %q, want %q", status.Scenario, scenario)
 	}
 	b.Tools = status.Bin

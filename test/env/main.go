@@ -56,8 +56,8 @@ func (b *Env) Report(text string) {
 // Do runs a command of the playground, and fails the test if that fails. One after the other: it refuses a command while another one is at work.
 func (b *Env) Do(t *testing.T, args ...string) {
 	t.Helper()
-	b.atWork.Lock()
-	defer b.atWork.Unlock()
+	b.working.Lock()
+	defer b.working.Unlock()
 	if said := b.Playground(args...); said.Code != 0 {
 		t.Error(said)
 	}

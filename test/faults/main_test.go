@@ -115,7 +115,7 @@ func works(t *testing.T, cause string, ended time.Time) {
 	within := func() time.Duration { return max(converge-time.Since(ended), time.Second) }
 	env.Eventually(t, within(), "rome takes a ConfigMap", func() (string, bool) {
 		said := rome.TryKubectl("", "-n", namespace, "create", "configmap", name, "--from-literal=after="+cause)
-		return said.String(), said.Code == 0 || strings.Contains(said.Complain, "AlreadyExists") // an answer may be lost
+		return said.String(), said.Code == 0 || strings.Contains(said.Err, "AlreadyExists") // an answer may be lost
 	})
 	env.Eventually(t, within(), "the ConfigMap is in milan", func() (string, bool) {
 		said := milan.TryKubectl("", "get", "configmaps", "-A", "--field-selector", "metadata.name="+name, "-o", "jsonpath={.items[*].data.after}")

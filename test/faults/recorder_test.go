@@ -104,7 +104,7 @@ func (r *recorder) judge(t *testing.T) {
 	said := env.Execute("", filepath.Join(clusters.Bin, "history"), "check", "--converge", converge.String(), r.file)
 	t.Logf("the history %s:\n%s", r.file, said.Out)
 	if said.Code != 0 {
-		t.Errorf("%s", said.Complain)
+		t.Errorf("%s", said.Err)
 	}
 	var report struct {
 		Converged map[string]float64

@@ -150,6 +150,6 @@ func asWished(t *testing.T, want int) {
 		if sum < want {
 			<-time.After(500 * time.Millisecond) // each answer is 200 pods long
 		}
-		return fmt.Sprint(count, " ", said.Complain), sum >= want
+		return fmt.Sprint(count, " ", said.Err), sum >= want
 	})
 }

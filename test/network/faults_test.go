@@ -288,7 +288,7 @@ func nodeUp(t *testing.T, node *env.Node) {
 			{"-n", env.Namespace, "rollout", "status", "daemonset/server", "--timeout=60s"},
 			{"-n", "liqo", "wait", "deployment", "-l", gatewayLabel, "--for=condition=Available", "--timeout=60s"},
 		} {
-			if said := c.TryKubectl("", args...); said.Code != 0 && !strings.Contains(said.Complain, "no matching resources") {
+			if said := c.TryKubectl("", args...); said.Code != 0 && !strings.Contains(said.Err, "no matching resources") {
 				return said.String(), false
 			}
 		}

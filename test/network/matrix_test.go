@@ -28,7 +28,7 @@ func ask(t *testing.T, from env.Place, args ...string) (answer, error) {
 			return a, nil
 		}
 	}
-	return answer{}, fmt.Errorf("from %s: %s", from.Name, strings.TrimSpace(said.Complain))
+	return answer{}, fmt.Errorf("from %s: %s", from.Name, strings.TrimSpace(said.Err))
 }
 
 // must asks and compares the address that the server saw; invalid: any.

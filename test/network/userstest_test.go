@@ -47,7 +47,7 @@ func usersTest(t *testing.T) {
 	clusters.Do(t, "fault", "partition", alpha.Name, beta.Name)
 	broken := alpha.TryLiqoctl(args...)
 	clusters.Do(t, "fault", "heal", alpha.Name, beta.Name)
-	if broken.Code != 1 || !strings.Contains(broken.Complain, "ways do not work") || !strings.Contains(broken.Complain, beta.Name) {
+	if broken.Code != 1 || !strings.Contains(broken.Err, "ways do not work") || !strings.Contains(broken.Err, beta.Name) {
 		t.Errorf("while the clusters are cut off from each other: %s", broken)
 	}
 	for _, pair := range directions() {

@@ -74,7 +74,7 @@ func badPods(t *testing.T) {
 	}
 
 	said := rome.TryKubectl(odd("runtime", "", "runtimeClassName: nobodys", ""), "-n", s.name, "apply", "-f", "-")
-	if said.Code == 0 || !strings.Contains(said.Complain, `RuntimeClass "nobodys" not found`) {
+	if said.Code == 0 || !strings.Contains(said.Err, `RuntimeClass "nobodys" not found`) {
 		t.Errorf("an unknown runtime class: %s", said)
 	}
 
@@ -127,7 +127,7 @@ func badCommands(t *testing.T) {
 	} {
 		said := rome.TryLiqoctl(words(strings.ReplaceAll(args, "NAME", name))...)
 		for _, word := range wanted {
-			if said.Code == 0 || !strings.Contains(said.Complain, word) {
+			if said.Code == 0 || !strings.Contains(said.Err, word) {
 				t.Errorf("%q is not said: %s", word, said)
 			}
 		}
@@ -143,7 +143,7 @@ func badCommands(t *testing.T) {
 
 	rome.Liqoctl(t, "offload", "namespace", name)
 	said := rome.TryLiqoctl("offload", "namespace", name, "--namespace-mapping-strategy", "EnforceSameName")
-	if said.Code == 0 || !strings.Contains(said.Complain, "cannot be changed") {
+	if said.Code == 0 || !strings.Contains(said.Err, "cannot be changed") {
 		t.Errorf("another mapping: %s", said)
 	}
 	if found := object(t, rome, offloadingKind, name, "offloading"); env.At(found.Object, "spec.namespaceMappingStrategy") != "DefaultName" {
@@ -159,7 +159,7 @@ func badOffloadings(t *testing.T) {
 	refused := func(said env.Result, words ...string) {
 		t.Helper()
 		for _, word := range words {
-			if said.Code == 0 || !strings.Contains(said.Complain, word) {
+			if said.Code == 0 || !strings.Contains(said.Err, word) {
 				t.Errorf("%q is not said: %s", word, said)
 			}
 		}
@@ -178,7 +178,7 @@ func badOffloadings(t *testing.T) {
 	refused(apply("second", "{}"), "must be called 'offloading'")
 	refused(apply("offloading", "{namespaceMappingStrategy: EnforceSameName}"), "namespaceMappingStrategy cannot be changed")
 	said := apply("offloading", "{podOffloadingStrategy: Remote}")
-	if said.Code != 0 || !strings.Contains(said.Complain, "more restrictive") {
+	if said.Code != 0 || !strings.Contains(said.Err, "more restrictive") {
 		t.Errorf("no warning that pods stay where they are: %s", said)
 	}
 }

@@ -127,7 +127,7 @@ func sameAnswers(t *testing.T, s space) {
 					args = append(args, strings.ReplaceAll(word, "POD", name))
 				}
 				was := rome.TryKubectl("some input\n", args...)
-				said[i] = fmt.Sprintf("exit code %d\n%s\n%s", was.Code, alike(s, name, was.Out), alike(s, name, was.Complain))
+				said[i] = fmt.Sprintf("exit code %d\n%s\n%s", was.Code, alike(s, name, was.Out), alike(s, name, was.Err))
 			}
 			if said[0] != said[1] {
 				t.Errorf("of a pod in rome:\n%s\nof one in milan:\n%s", said[0], said[1])

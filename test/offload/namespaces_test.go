@@ -167,7 +167,7 @@ func localOnly(t *testing.T) {
 
 	// More restrictive is the other way round, too.
 	said := rome.Liqoctl(t, "offload", "namespace", s.name, "--pod-offloading-strategy", "Remote")
-	if !strings.Contains(said.Out+said.Complain, "more restrictive") {
+	if !strings.Contains(said.Out+said.Err, "more restrictive") {
 		t.Errorf("no warning that pods stay where they are: %s", said)
 	}
 	becomes(t, rome, namespaceKind, "", s.name, "{metadata: {labels: {liqo.io/scheduling-enabled: 'true'}}}", soon)
@@ -218,7 +218,7 @@ func localAndRemote(t *testing.T) {
 func clusterSelector(t *testing.T) {
 	s := offloaded(t, "-l", "liqo.io/remote-cluster-id=nobody")
 	none := rome.Liqoctl(t, "offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=nobody")
-	if !strings.Contains(none.Out+none.Complain, "no cluster was selected") {
+	if !strings.Contains(none.Out+none.Err, "no cluster was selected") {
 		t.Errorf("it does not say that no cluster was selected: %s", none)
 	}
 	s.shows(t, offloadingKind, "offloading", "{status: {offloadingPhase: NoClusterSelected}}")
@@ -272,7 +272,7 @@ func nameTaken(t *testing.T) {
 	milan.Kubectl(t, "-n", name, "create", "configmap", "precious", "--from-literal=k=v")
 	before := object(t, milan, namespaceKind, "", name).GetResourceVersion()
 	said := rome.TryLiqoctl("offload", "namespace", name, "--namespace-mapping-strategy", "EnforceSameName")
-	if said.Code == 0 || !strings.Contains(said.Complain, "AllFailed") || !strings.Contains(said.Complain, "was not made for this cluster") {
+	if said.Code == 0 || !strings.Contains(said.Err, "AllFailed") || !strings.Contains(said.Err, "was not made for this cluster") {
 		t.Errorf("the name is taken, and the command says: %s", said)
 	}
 	s := space{name, name}
@@ -341,7 +341,7 @@ func unoffload(t *testing.T) {
 	}
 	said := rome.Liqoctl(t, "unoffload", "namespace", s.name)
 	for _, line := range []string{`Offloading of namespace "` + s.name + `" correctly disabled`, "Unoffloading completed successfully", "To be deleted in cluster milan"} {
-		if !strings.Contains(said.Out+said.Complain, line) {
+		if !strings.Contains(said.Out+said.Err, line) {
 			t.Errorf("it does not say %q: %s", line, said)
 		}
 	}
@@ -358,7 +358,7 @@ func unoffload(t *testing.T) {
 		left := s.kubectl(t, "get", "rolebindings", "-o", "name")
 		return left, left == ""
 	})
-	if again := rome.TryLiqoctl("unoffload", "namespace", s.name); again.Code == 0 || !strings.Contains(again.Complain, "is not offloaded") {
+	if again := rome.TryLiqoctl("unoffload", "namespace", s.name); again.Code == 0 || !strings.Contains(again.Err, "is not offloaded") {
 		t.Errorf("unoffload of what is not offloaded: %s", again)
 	}
 	s.kubectl(t, "delete", "deployment", "web")
@@ -377,7 +377,7 @@ func unoffloadRefuses(t *testing.T) {
 	}
 	for _, args := range [][]string{{"unoffload", "namespace", s.name}, {"offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=nobody"}} {
 		said := rome.TryLiqoctl(args...)
-		if said.Code == 0 || !strings.Contains(said.Complain, "ConfigMap precious") || !strings.Contains(said.Complain, "(PersistentVolumeClaims) data") || !strings.Contains(said.Complain, "--force") {
+		if said.Code == 0 || !strings.Contains(said.Err, "ConfigMap precious") || !strings.Contains(said.Err, "(PersistentVolumeClaims) data") || !strings.Contains(said.Err, "--force") {
 			t.Errorf("it is asked to destroy what it did not make, and says: %s", said)
 		}
 	}

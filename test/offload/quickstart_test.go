@@ -46,7 +46,7 @@ func quickStart(t *testing.T) {
 
 	said := rome.Liqoctl(t, "offload", "namespace", name)
 	for _, line := range []string{`Offloading of namespace "` + name + `" correctly enabled`, "Offloading completed successfully"} {
-		if !strings.Contains(said.Out+said.Complain, line) {
+		if !strings.Contains(said.Out+said.Err, line) {
 			t.Errorf("it does not say %q: %s", line, said)
 		}
 	}

@@ -58,7 +58,7 @@ func goes(t *testing.T, c *env.Cluster, name string) {
 		if t.Failed() {
 			for _, args := range [][]string{{"get", "pods,shadowpods.virtualkubelet.liqo.io,namespaceoffloadings.offloading.liqo.io", "-o", "wide"}, {"get", "events"}} {
 				said := c.TryKubectl("", append([]string{"-n", name}, args...)...)
-				t.Logf("%s: kubectl -n %s %s\n%s%s", c.Name, name, strings.Join(args, " "), said.Out, said.Complain)
+				t.Logf("%s: kubectl -n %s %s\n%s%s", c.Name, name, strings.Join(args, " "), said.Out, said.Err)
 			}
 		}
 		if said := c.TryKubectl("", "delete", "namespace", name, "--wait=false", "--ignore-not-found"); said.Code != 0 {
