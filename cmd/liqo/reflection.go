@@ -113,7 +113,7 @@ func newReflection(cfg *rest.Config, o *virtualKubeletOptions) (*reflection.Engi
 	if err != nil {
 		return nil, nil, err
 	}
-	addresses.changed = engine.Translated
+	addresses.changed = engine.TranslationChanged
 	return engine, addresses, nil
 }
 
@@ -126,7 +126,7 @@ func (o *virtualKubeletOptions) engine(denied project.Denied, addresses project.
 	}
 	return reflection.Options{
 		Namespace: o.node.Namespace, NamespaceMap: peer.UniqueName(), RemoteName: o.remoteName, HostIP: o.node.NodeIP,
-		Link: project.Link{
+		Mapping: project.NamespaceMapping{
 			LocalID: o.homeID, LocalName: o.homeName, RemoteID: o.node.ClusterID, NodeName: o.node.NodeName, Skip: denied,
 		},
 		Workers: workers, ReflectIPs: !o.reflection.disableIPs, Translator: addresses, APIServer: o.reflection.home(addresses),

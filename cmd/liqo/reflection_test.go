@@ -60,7 +60,7 @@ func TestReflectionFlags(t *testing.T) {
 			continue
 		}
 		got := o.engine(denied, nil)
-		if diff := cmp.Diff(project.Denied{Labels: test.labels, Annotations: test.notes}, got.Link.Skip); diff != "" {
+		if diff := cmp.Diff(project.Denied{Labels: test.labels, Annotations: test.notes}, got.Mapping.Skip); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
 		workers := reflection.DefaultWorkers()

@@ -196,7 +196,7 @@ func (s *side) reflect(far *side, identity remote.Identity) {
 	s.T.Helper()
 	engine, err := reflection.New(s.as(milan.TenantNamespace(), "virtual-kubelet"), reflection.Options{
 		Namespace: milan.TenantNamespace(), NamespaceMap: milan.UniqueName(), RemoteName: milan.ClusterName, HostIP: "10.0.0.9",
-		Link: project.Link{LocalID: "rome-id", LocalName: "rome", RemoteID: milan.ClusterID, NodeName: "liqo-milan"},
+		Mapping: project.NamespaceMapping{LocalID: "rome-id", LocalName: "rome", RemoteID: milan.ClusterID, NodeName: "liqo-milan"},
 		APIServer: func() (project.APIServer, error) {
 			return project.APIServer{Enabled: true, Host: "api.rome.example", Port: "6443"}, nil
 		},
@@ -207,7 +207,7 @@ func (s *side) reflect(far *side, identity remote.Identity) {
 	shared := connection.HTTPClient()
 	shared.Transport = far.noting("virtual-kubelet of rome", shared.Transport)
 	kubetest.Start(s.T, "reflection", engine.Run)
-	engine.Reached(connection, true)
+	engine.SetConnection(connection, true)
 	s.T.Cleanup(connection.Reset)
 }
 

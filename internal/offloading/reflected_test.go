@@ -62,14 +62,14 @@ spec:
 
 // TestProviderTakes: what the reflection of one cluster asks for is let in by another, as it is made and as it is changed later.
 func TestProviderTakes(t *testing.T) {
-	link := project.Link{LocalID: "rome-id", LocalName: "rome", RemoteID: "milan-id", NodeName: "liqo-milan", Local: "shop", Remote: "shop-rome"}
+	mapping := project.NamespaceMapping{LocalID: "rome-id", LocalName: "rome", RemoteID: "milan-id", NodeName: "liqo-milan", Local: "shop", Remote: "shop-rome"}
 	server := project.APIServer{Enabled: true, Address: netip.MustParseAddr("10.80.0.1"), ServicePort: "443"}
 	for name, options := range map[string]project.PodOptions{"without API server": {}, "with API server": {APIServer: server}} {
 		var local corev1.Pod
 		if err := yaml.UnmarshalStrict([]byte(scheduled), &local); err != nil {
 			t.Fatal(err)
 		}
-		made := wished(t, link, &local, options)
+		made := wished(t, mapping, &local, options)
 		if problem := shadow.Check(made, "rome-id", shadow.Baseline); problem != "" {
 			t.Errorf("%s: refused: %s", name, problem)
 		}
@@ -81,7 +81,7 @@ func TestProviderTakes(t *testing.T) {
 		local.Spec.Containers[0].Image = "web:2"
 		moved := server
 		moved.Address = netip.MustParseAddr("10.81.0.1")
-		again := wished(t, link, &local, project.PodOptions{APIServer: moved})
+		again := wished(t, mapping, &local, project.PodOptions{APIServer: moved})
 		if problem := shadow.CheckUpdate(made, again); problem == "" {
 			t.Errorf("%s: a pod that would have to be made anew was taken for a changed one", name)
 		}
@@ -95,9 +95,9 @@ func TestProviderTakes(t *testing.T) {
 	}
 }
 
-func wished(t *testing.T, link project.Link, local *corev1.Pod, options project.PodOptions) *vkv1alpha1.ShadowPod {
+func wished(t *testing.T, mapping project.NamespaceMapping, local *corev1.Pod, options project.PodOptions) *vkv1alpha1.ShadowPod {
 	t.Helper()
-	intent, err := project.ShadowPod(link, local, options)
+	intent, err := project.ShadowPod(mapping, local, options)
 	if err != nil {
 		t.Fatal(err)
 	}

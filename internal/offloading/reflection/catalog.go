@@ -31,9 +31,9 @@ type kind struct {
 	list        func() client.ObjectList
 	full        func() client.ObjectList
 	// project says what is to be there; nil means nothing is.
-	project func(*reflector, project.Link, client.Object) (runtime.ApplyConfiguration, error)
+	project func(*reflector, project.NamespaceMapping, client.Object) (runtime.ApplyConfiguration, error)
 	// remoteName and localName, if names differ.
-	remoteName, localName func(project.Link, string) string
+	remoteName, localName func(project.NamespaceMapping, string) string
 	// follows are further objects to look at when one of another kind changes.
 	follows map[string]func(*reflector, client.Object) []types.NamespacedName
 	// needsIPs: without addresses of the other cluster there is nothing to reflect.
@@ -59,7 +59,7 @@ var catalog = []kind{
 		name: "Service", flag: "service", workers: defaultWorkers,
 		here: corev1.SchemeGroupVersion.WithKind("Service"), there: corev1.SchemeGroupVersion.WithKind("Service"),
 		object: &corev1.Service{}, list: func() client.ObjectList { return &corev1.ServiceList{} }, full: func() client.ObjectList { return &corev1.ServiceList{} },
-		project: func(_ *reflector, link project.Link, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(_ *reflector, link project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.Service)
 			if !ok {
 				return nil, nil
@@ -79,7 +79,7 @@ var catalog = []kind{
 		name: "Ingress", flag: "ingress", workers: defaultWorkers,
 		here: networkingv1.SchemeGroupVersion.WithKind("Ingress"), there: networkingv1.SchemeGroupVersion.WithKind("Ingress"),
 		object: &networkingv1.Ingress{}, list: func() client.ObjectList { return &networkingv1.IngressList{} }, full: func() client.ObjectList { return &networkingv1.IngressList{} },
-		project: func(_ *reflector, link project.Link, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(_ *reflector, link project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*networkingv1.Ingress)
 			if !ok {
 				return nil, nil
@@ -92,7 +92,7 @@ var catalog = []kind{
 		here: corev1.SchemeGroupVersion.WithKind("ConfigMap"), there: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 		object: &corev1.ConfigMap{}, list: func() client.ObjectList { return &corev1.ConfigMapList{} }, full: func() client.ObjectList { return &corev1.ConfigMapList{} },
 		remoteName: project.ConfigMapName, localName: project.LocalConfigMapName,
-		project: func(_ *reflector, link project.Link, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(_ *reflector, link project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.ConfigMap)
 			if !ok {
 				return nil, nil
@@ -104,7 +104,7 @@ var catalog = []kind{
 		name: "Secret", flag: "secret", workers: defaultWorkers,
 		here: corev1.SchemeGroupVersion.WithKind("Secret"), there: corev1.SchemeGroupVersion.WithKind("Secret"),
 		object: &corev1.Secret{}, list: func() client.ObjectList { return &corev1.SecretList{} }, full: func() client.ObjectList { return &corev1.SecretList{} },
-		project: func(_ *reflector, link project.Link, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(_ *reflector, link project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.Secret)
 			if !ok {
 				return nil, nil
@@ -115,7 +115,7 @@ var catalog = []kind{
 }
 
 // endpointSlice follows the skip annotation of its Service, too.
-func endpointSlice(r *reflector, link project.Link, object client.Object) (runtime.ApplyConfiguration, error) {
+func endpointSlice(r *reflector, link project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 	local, ok := object.(*discoveryv1.EndpointSlice)
 	if !ok {
 		return nil, nil

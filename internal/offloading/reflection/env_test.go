@@ -315,7 +315,7 @@ func (b *bed) run() (stop func()) {
 	b.t.Helper()
 	options := Options{
 		Namespace: b.tenant, NamespaceMap: mapName, HostIP: hostIP, RemoteName: "milan", ReflectIPs: true, Translator: same{},
-		Link: project.Link{LocalID: localID, LocalName: "rome", RemoteID: remoteID, NodeName: b.node},
+		Mapping: project.NamespaceMapping{LocalID: localID, LocalName: "rome", RemoteID: remoteID, NodeName: b.node},
 		APIServer: func() (project.APIServer, error) {
 			return project.APIServer{Enabled: true, Host: "api.example", Port: "6443"}, nil
 		},
@@ -333,7 +333,7 @@ func (b *bed) run() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- engine.Run(ctx) }()
-	engine.Reached(b.connection, true)
+	engine.SetConnection(b.connection, true)
 	connection, t := b.connection, b.t
 	stop = sync.OnceFunc(func() {
 		cancel()
@@ -412,5 +412,5 @@ func (q *queue) working() (n int) {
 // same takes addresses for what they are.
 type same struct{}
 
-func (same) ToLocal(address netip.Addr) (netip.Addr, error) { return address, nil }
+func (same) ToLocal(address netip.Addr) (netip.Addr, error)  { return address, nil }
 func (same) ToRemote(address netip.Addr) (netip.Addr, error) { return address, nil }

@@ -137,7 +137,7 @@ func TestSilentPeer(t *testing.T) {
 	b.untilPod(local, "web", "Ready", isReady)
 	b.quiet()
 	b.wire.Set(kubetest.Refuse)
-	b.engine.Reached(b.connection, false)
+	b.engine.SetConnection(b.connection, false)
 	b.here.reset()
 	// Kubernetes' controller of nodes does this when the node is not Ready.
 	text := []byte(`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
@@ -148,7 +148,7 @@ func TestSilentPeer(t *testing.T) {
 	}
 	b.untilPod(local, "web", "not Ready", func(pod *corev1.Pod) bool { return !isReady(pod) })
 	b.wire.Set(kubetest.Pass)
-	b.engine.Reached(b.connection, true)
+	b.engine.SetConnection(b.connection, true)
 	b.untilPod(local, "web", "Ready", isReady)
 	b.quiet()
 	if got := b.here.taken(); len(got) != 1 {
@@ -186,11 +186,11 @@ func TestPatience(t *testing.T) {
 	b.there.reset()
 	silence := func() {
 		b.wire.Set(kubetest.Refuse)
-		b.engine.Reached(b.connection, false)
+		b.engine.SetConnection(b.connection, false)
 	}
 	back := func() {
 		b.wire.Set(kubetest.Pass)
-		b.engine.Reached(b.connection, true)
+		b.engine.SetConnection(b.connection, true)
 	}
 	silence()
 	back()
@@ -321,7 +321,7 @@ func TestUndecided(t *testing.T) {
 		return b.exists(b.away, &vkv1alpha1.ShadowEndpointSlice{ObjectMeta: named(twin, "next-x")})
 	})
 	learning.knows.Store(true)
-	b.engine.Translated()
+	b.engine.TranslationChanged()
 	b.quiet()
 	if got := b.there.taken(); len(got) != 1 {
 		t.Errorf("written: %v", got)

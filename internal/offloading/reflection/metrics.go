@@ -29,7 +29,7 @@ var vectors = sync.OnceValue(func() [2]*prometheus.CounterVec {
 type counters struct{ id, name, node string }
 
 func newCounters(o *Options) *counters {
-	return &counters{id: o.Link.RemoteID, name: o.RemoteName, node: o.Link.NodeName}
+	return &counters{id: o.Mapping.RemoteID, name: o.RemoteName, node: o.Mapping.NodeName}
 }
 
 func (c *counters) count(namespace, resource string, failed bool) {

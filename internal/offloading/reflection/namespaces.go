@@ -24,7 +24,7 @@ import (
 
 // pair is a namespace and its twin.
 type pair struct {
-	link project.Link
+	link project.NamespaceMapping
 	ctx  context.Context
 	stop context.CancelFunc
 	// appliers remember, per kind, what was written to the twin, and are forgotten with it.
@@ -148,7 +148,7 @@ func (p *pairs) turnOver(current *vkv1alpha1.NamespaceMap) (start, fade, stop []
 		if p.byRemote[now.remote] != nil {
 			continue // a twin has one owner: two would take each other's objects for their own
 		}
-		one := &pair{link: p.engine.options.Link, appliers: map[string]*ssa.Applier{podKind: ssa.NewApplierOf(p.engine.remote.current, labels.OwnerReflection)}}
+		one := &pair{link: p.engine.options.Mapping, appliers: map[string]*ssa.Applier{podKind: ssa.NewApplierOf(p.engine.remote.current, labels.OwnerReflection)}}
 		for i := range catalog {
 			one.appliers[catalog[i].name] = ssa.NewApplierOf(p.engine.remote.current, labels.OwnerReflection)
 		}

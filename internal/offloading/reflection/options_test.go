@@ -73,7 +73,7 @@ func TestNoWorkers(t *testing.T) {
 func TestDenied(t *testing.T) {
 	b := newBed(t)
 	b.options = func(o *Options) {
-		o.Link.Skip = project.Denied{Labels: project.Keys{"internal", "secret.example.com/*"}, Annotations: project.Keys{"build.example.com/*"}}
+		o.Mapping.Skip = project.Denied{Labels: project.Keys{"internal", "secret.example.com/*"}, Annotations: project.Keys{"build.example.com/*"}}
 	}
 	local, twin := b.offload()
 	b.run()

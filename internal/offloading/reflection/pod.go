@@ -69,7 +69,7 @@ func newPods(e *Engine, workers int) *pods {
 	p.local = fanin.New(fanin.Options{
 		Object: &corev1.Pod{}, List: func() client.ObjectList { return &corev1.PodList{} }, Trim: trimLocal,
 		Client:  func(context.Context) (client.WithWatch, error) { return e.local, nil },
-		Select:  []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", e.options.Link.NodeName)}},
+		Select:  []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", e.options.Mapping.NodeName)}},
 		Changed: p.changedHere,
 		Synced:  func(string) { p.mapped() },
 		Watched: func(string) { p.retry("") },

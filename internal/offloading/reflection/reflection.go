@@ -41,8 +41,8 @@ const (
 type Options struct {
 	// Namespace is the tenant namespace of the peer, and NamespaceMap the one object in it that says what is offloaded there.
 	Namespace, NamespaceMap string
-	// Link is who is who; its namespaces are left empty.
-	Link project.Link
+	// Mapping is who is who; its namespaces are left empty.
+	Mapping project.NamespaceMapping
 	// RemoteName is the name of the peer, for metrics.
 	RemoteName string
 	// HostIP is what pods show as the address of their node.
@@ -92,7 +92,7 @@ func New(cfg *rest.Config, o Options) (*Engine, error) {
 	}
 	e := &Engine{options: o, local: local, counts: newCounters(&o)}
 	e.remote = farSide{scheme: scheme, mapper: mapper, limiter: flowcontrol.NewTokenBucketRateLimiter(qps, burst), open: make(chan struct{})}
-	e.said = newAnnouncer(local, o.Link.NodeName)
+	e.said = newAnnouncer(local, o.Mapping.NodeName)
 	e.pairs = newPairs(e)
 	for i := range catalog {
 		if workers := o.workers(catalog[i].flag, catalog[i].workers); workers > 0 && (!catalog[i].needsIPs || o.ReflectIPs) {
@@ -207,8 +207,8 @@ func (e *Engine) crossing() (all []*queue) {
 	return all
 }
 
-// Reached tells how the connection to the peer stands. While nobody answers, nothing is tried; what waits is tried at once when it is back.
-func (e *Engine) Reached(connection *remote.Connection, answers bool) {
+// SetConnection tells how the connection to the peer stands. While nobody answers, nothing is tried; what waits is tried at once when it is back.
+func (e *Engine) SetConnection(connection *remote.Connection, answers bool) {
 	switch changed, err := e.remote.reached(connection, answers); {
 	case err != nil:
 		e.said.log.Error(err, "peer not reflected to")
@@ -234,8 +234,8 @@ func (e *Engine) Reached(connection *remote.Connection, answers bool) {
 	}
 }
 
-// Translated tells that the Translator has learned something.
-func (e *Engine) Translated() {
+// TranslationChanged tells that the Translator has learned something.
+func (e *Engine) TranslationChanged() {
 	for _, r := range e.reflectors {
 		if r.kind.needsIPs {
 			r.again()

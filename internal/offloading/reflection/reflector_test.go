@@ -185,8 +185,8 @@ func TestRestart(t *testing.T) {
 	if got := append(b.here.taken(), b.there.taken()...); len(got) != 0 {
 		t.Errorf("written after a restart: %v", got)
 	}
-	b.engine.Reached(b.connection, false)
-	b.engine.Reached(b.connection, true)
+	b.engine.SetConnection(b.connection, false)
+	b.engine.SetConnection(b.connection, true)
 	b.wire.Set(kubetest.Refuse)
 	b.wire.Set(kubetest.Pass)
 	b.until("all are watched again", func() bool { return b.engine.reflector("Service").remote.Current(twin) })
@@ -285,7 +285,7 @@ func TestProviderDead(t *testing.T) {
 	}
 	b.quiet()
 	b.wire.Set(kubetest.Refuse)
-	b.engine.Reached(b.connection, false)
+	b.engine.SetConnection(b.connection, false)
 	b.there.reset()
 	changes := configMap(local, "changes", "")
 	b.edit(b.home, changes, func() { changes.Data["key"] = "2" })
@@ -297,7 +297,7 @@ func TestProviderDead(t *testing.T) {
 		t.Errorf("tried: %v", got)
 	}
 	b.wire.Set(kubetest.Pass)
-	b.engine.Reached(b.connection, true)
+	b.engine.SetConnection(b.connection, true)
 	begin := time.Now()
 	b.until("all is as it should be", func() bool {
 		remote := configMap(twin, "changes", "")

@@ -31,7 +31,7 @@ func TestAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{link.Local, link.Remote} {
+	for _, name := range []string{mapping.Local, mapping.Remote} {
 		if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
@@ -58,28 +58,28 @@ func TestAccepted(t *testing.T) {
 func accepted(t *testing.T, c client.Client, local runtime.Object, with string) {
 	switch local := local.(type) {
 	case *corev1.Service:
-		if intent := project.Service(link, local); intent != nil {
+		if intent := project.Service(mapping, local); intent != nil {
 			appliedTwice(t, c, intent, &corev1.Service{})
 		}
 	case *networkingv1.Ingress:
-		appliedTwice(t, c, project.Ingress(link, local), &networkingv1.Ingress{})
+		appliedTwice(t, c, project.Ingress(mapping, local), &networkingv1.Ingress{})
 	case *corev1.ConfigMap:
-		if intent := project.ConfigMap(link, local); intent != nil {
+		if intent := project.ConfigMap(mapping, local); intent != nil {
 			appliedTwice(t, c, intent, &corev1.ConfigMap{})
 		}
 	case *corev1.Secret:
-		if intent := project.Secret(link, local); intent != nil {
+		if intent := project.Secret(mapping, local); intent != nil {
 			appliedTwice(t, c, intent, &corev1.Secret{})
 		}
 	case *discoveryv1.EndpointSlice:
-		intent, err := project.EndpointSlice(link, local, swap{})
+		intent, err := project.EndpointSlice(mapping, local, swap{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if intent != nil {
 			template := intent.Spec.Template
 			create(t, c, &discoveryv1.EndpointSlice{
-				ObjectMeta:  metav1.ObjectMeta{Name: *intent.Name, Namespace: link.Remote, Labels: intent.Labels, Annotations: intent.Annotations},
+				ObjectMeta:  metav1.ObjectMeta{Name: *intent.Name, Namespace: mapping.Remote, Labels: intent.Labels, Annotations: intent.Annotations},
 				AddressType: *template.AddressType, Endpoints: template.Endpoints, Ports: template.Ports,
 			})
 		}
@@ -90,23 +90,23 @@ func accepted(t *testing.T, c client.Client, local runtime.Object, with string) 
 
 func acceptedPod(t *testing.T, c client.Client, local *corev1.Pod, with string) {
 	if !strings.Contains(with, "kind:") {
-		intent, err := project.ShadowPod(link, local, readOptions(t, with))
+		intent, err := project.ShadowPod(mapping, local, readOptions(t, with))
 		if err != nil {
 			return // there is nothing to accept
 		}
 		spec := *intent.Spec.Pod
 		spec.EphemeralContainers = nil // they are added once the pod is there
 		create(t, c, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: *intent.Name, Namespace: link.Remote, Labels: intent.Labels, Annotations: intent.Annotations}, Spec: spec,
+			ObjectMeta: metav1.ObjectMeta{Name: *intent.Name, Namespace: mapping.Remote, Labels: intent.Labels, Annotations: intent.Annotations}, Spec: spec,
 		})
 		if len(project.TokenRequests(local)) > 0 {
-			appliedTwice(t, c, project.TokenSecret(link, local, map[string]string{"token-abcdef": "x"}, metav1.Now().Time, 3600), &corev1.Secret{})
+			appliedTwice(t, c, project.TokenSecret(mapping, local, map[string]string{"token-abcdef": "x"}, metav1.Now().Time, 3600), &corev1.Secret{})
 		}
 		return
 	}
 	switch theirs := decode(t, with).(type) {
 	case *corev1.Event:
-		if intent := project.Event(link, local, theirs); intent != nil {
+		if intent := project.Event(mapping, local, theirs); intent != nil {
 			appliedTwice(t, c, intent, &corev1.Event{})
 		}
 	case *corev1.Pod:
@@ -131,8 +131,8 @@ func runnable(pod *corev1.Pod) *corev1.Pod {
 func bound(t *testing.T, c client.Client, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	status := pod.Status
-	made := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: pod.Name + "-", Namespace: link.Local}, Spec: *pod.Spec.DeepCopy()}
-	made.Spec.NodeName, made.Spec.EphemeralContainers = link.NodeName, nil
+	made := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: pod.Name + "-", Namespace: mapping.Local}, Spec: *pod.Spec.DeepCopy()}
+	made.Spec.NodeName, made.Spec.EphemeralContainers = mapping.NodeName, nil
 	if err := c.Create(t.Context(), made); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func bound(t *testing.T, c client.Client, pod *corev1.Pod) *corev1.Pod {
 func shown(t *testing.T, c client.Client, local, remote *corev1.Pod) {
 	t.Helper()
 	restarts := project.Restarts{}.Observe(local, remote)
-	status, err := project.PodStatus(link, local, remote, restarts, swap{}, "10.10.9.9")
+	status, err := project.PodStatus(mapping, local, remote, restarts, swap{}, "10.10.9.9")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func shown(t *testing.T, c client.Client, local, remote *corev1.Pod) {
 		t.Fatalf("%v, of:\n%s", err, text(t, status))
 	}
 	before := local.ResourceVersion
-	again, err := project.PodStatus(link, local, remote, restarts.Observe(local, remote), swap{}, "10.10.9.9")
+	again, err := project.PodStatus(mapping, local, remote, restarts.Observe(local, remote), swap{}, "10.10.9.9")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func shown(t *testing.T, c client.Client, local, remote *corev1.Pod) {
 func acceptedHostile(t *testing.T, c client.Client) {
 	never := corev1.RestartPolicyNever
 	for _, policy := range []corev1.RestartPolicy{never, corev1.RestartPolicyAlways} {
-		pod := runnable(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "hostile", Namespace: link.Local}, Spec: corev1.PodSpec{
+		pod := runnable(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "hostile", Namespace: mapping.Local}, Spec: corev1.PodSpec{
 			RestartPolicy: policy, Containers: []corev1.Container{{Name: "a"}, {Name: "b"}}, InitContainers: []corev1.Container{{Name: "i"}},
 		}})
 		local := bound(t, c, pod)

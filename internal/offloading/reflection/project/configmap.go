@@ -13,28 +13,28 @@ import (
 const rootCA = "kube-root-ca.crt"
 
 // ConfigMap is what a ConfigMap is in the peer: all of it.
-func ConfigMap(l Link, local *corev1.ConfigMap) *coreapply.ConfigMapApplyConfiguration {
+func ConfigMap(m NamespaceMapping, local *corev1.ConfigMap) *coreapply.ConfigMapApplyConfiguration {
 	if Skipped(local) {
 		return nil
 	}
-	remote := coreapply.ConfigMap(ConfigMapName(l, local.Name), l.Remote).
-		WithLabels(l.labelsOf(local)).WithAnnotations(l.annotationsOf(local)).
+	remote := coreapply.ConfigMap(ConfigMapName(m, local.Name), m.Remote).
+		WithLabels(m.labelsOf(local)).WithAnnotations(m.annotationsOf(local)).
 		WithData(local.Data).WithBinaryData(local.BinaryData)
 	remote.Immutable = local.Immutable
 	return remote
 }
 
 // ConfigMapName is the name of a local ConfigMap in the peer. The certificate of our API server stands beside that of the peer's own.
-func ConfigMapName(l Link, local string) string {
+func ConfigMapName(m NamespaceMapping, local string) string {
 	if local == rootCA {
-		return rootCA + "." + strings.TrimRight(l.LocalID[:min(5, len(l.LocalID))], "-.")
+		return rootCA + "." + strings.TrimRight(m.LocalID[:min(5, len(m.LocalID))], "-.")
 	}
 	return local
 }
 
 // LocalConfigMapName is the local name of a ConfigMap that the peer holds for us.
-func LocalConfigMapName(l Link, remote string) string {
-	if remote == ConfigMapName(l, rootCA) {
+func LocalConfigMapName(m NamespaceMapping, remote string) string {
+	if remote == ConfigMapName(m, rootCA) {
 		return rootCA
 	}
 	return remote

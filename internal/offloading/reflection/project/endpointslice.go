@@ -16,14 +16,14 @@ import (
 
 // EndpointSlice is what a local EndpointSlice gives the peer: the endpoints that it does not run itself. Nil: it needs nothing.
 // While an address cannot be told yet there is an error, and what the peer has stays as it is.
-func EndpointSlice(l Link, local *discoveryv1.EndpointSlice, translator Translator) (*vkapply.ShadowEndpointSliceApplyConfiguration, error) {
+func EndpointSlice(m NamespaceMapping, local *discoveryv1.EndpointSlice, translator Translator) (*vkapply.ShadowEndpointSliceApplyConfiguration, error) {
 	if Skipped(local) || local.Labels[discoveryv1.LabelServiceName] == "" ||
 		local.Labels[discoveryv1.LabelManagedBy] == labels.EndpointSliceReflection {
 		return nil, nil
 	}
 	template := vkapply.EndpointSliceTemplate().WithAddressType(local.AddressType)
 	for _, endpoint := range local.Endpoints {
-		if endpoint.NodeName != nil && *endpoint.NodeName == l.NodeName {
+		if endpoint.NodeName != nil && *endpoint.NodeName == m.NodeName {
 			continue
 		}
 		addresses, err := away(endpoint.Addresses, local.AddressType, translator)
@@ -31,7 +31,7 @@ func EndpointSlice(l Link, local *discoveryv1.EndpointSlice, translator Translat
 			return nil, err
 		}
 		if len(addresses) > 0 {
-			template.WithEndpoints(remoteEndpoint(l, endpoint, addresses))
+			template.WithEndpoints(remoteEndpoint(m, endpoint, addresses))
 		}
 	}
 	if len(template.Endpoints) == 0 {
@@ -40,20 +40,20 @@ func EndpointSlice(l Link, local *discoveryv1.EndpointSlice, translator Translat
 	for _, port := range local.Ports {
 		template.WithPorts(*port.DeepCopy())
 	}
-	all := l.labelsOf(local)
+	all := m.labelsOf(local)
 	all[discoveryv1.LabelManagedBy] = labels.EndpointSliceReflection
 	all[discoveryv1.LabelServiceName] = local.Labels[discoveryv1.LabelServiceName]
-	return vkapply.ShadowEndpointSlice(local.Name, l.Remote).
-		WithLabels(all).WithAnnotations(l.annotationsOf(local)).
+	return vkapply.ShadowEndpointSlice(local.Name, m.Remote).
+		WithLabels(all).WithAnnotations(m.annotationsOf(local)).
 		WithSpec(vkapply.ShadowEndpointSliceSpec().WithTemplate(template)), nil
 }
 
 // remoteEndpoint takes this whole cluster for one node of the peer, and our pods for something that the peer's controllers do not know.
-func remoteEndpoint(l Link, local discoveryv1.Endpoint, addresses []string) discoveryv1.Endpoint {
+func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []string) discoveryv1.Endpoint {
 	local = *local.DeepCopy()
 	remote := discoveryv1.Endpoint{
 		Addresses: addresses, Conditions: discoveryv1.EndpointConditions{Ready: local.Conditions.Ready},
-		Hostname: local.Hostname, NodeName: some(l.LocalName), Zone: local.Zone,
+		Hostname: local.Hostname, NodeName: some(m.LocalName), Zone: local.Zone,
 	}
 	if local.Hints != nil && len(local.Hints.ForZones) > 0 { // hints for nodes name nodes of this cluster
 		remote.Hints = &discoveryv1.EndpointHints{ForZones: local.Hints.ForZones}

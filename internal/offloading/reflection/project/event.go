@@ -44,10 +44,10 @@ type Subject struct {
 
 // EventSubject says whether an event in the peer is shown here, and on what. Only warnings are: what goes as it should is in the status, and
 // each event is a write.
-func EventSubject(l Link, remote *corev1.Event) (Subject, bool) {
+func EventSubject(m NamespaceMapping, remote *corev1.Event) (Subject, bool) {
 	about := remote.InvolvedObject
 	local, shown := subjects[about.Kind]
-	if !shown || remote.Type != corev1.EventTypeWarning || remote.Namespace != l.Remote || about.Namespace != l.Remote || about.Name == "" {
+	if !shown || remote.Type != corev1.EventTypeWarning || remote.Namespace != m.Remote || about.Namespace != m.Remote || about.Name == "" {
 		return Subject{}, false
 	}
 	return Subject{Kind: local.kind, Name: about.Name, RemoteKind: about.Kind, UID: about.UID}, true
@@ -55,20 +55,20 @@ func EventSubject(l Link, remote *corev1.Event) (Subject, bool) {
 
 // Event is what a warning in the peer is on the local object that EventSubject named; nil if it is not shown. The same event in the peer is
 // the same here, with its new count.
-func Event(l Link, local metav1.Object, remote *corev1.Event) *coreapply.EventApplyConfiguration {
-	subject, shown := EventSubject(l, remote)
-	if !shown || local.GetName() != subject.Name || local.GetNamespace() != l.Local {
+func Event(m NamespaceMapping, local metav1.Object, remote *corev1.Event) *coreapply.EventApplyConfiguration {
+	subject, shown := EventSubject(m, remote)
+	if !shown || local.GetName() != subject.Name || local.GetNamespace() != m.Local {
 		return nil
 	}
 	kind := subjects[remote.InvolvedObject.Kind]
 	about := coreapply.ObjectReference().WithKind(kind.kind).WithAPIVersion(kind.version).
 		WithNamespace(local.GetNamespace()).WithName(local.GetName()).WithUID(local.GetUID())
 	about.FieldPath = some(text(remote.InvolvedObject.FieldPath, mostReason))
-	event := coreapply.Event(short(local.GetName(), 253-17)+"."+longHash(l.RemoteID+"/"+string(remote.UID)), local.GetNamespace()).
+	event := coreapply.Event(short(local.GetName(), 253-17)+"."+longHash(m.RemoteID+"/"+string(remote.UID)), local.GetNamespace()).
 		WithInvolvedObject(about).WithType(corev1.EventTypeWarning).
 		WithReason(eventReason(remote.Reason)).WithMessage(text(remote.Message, mostEventNote)).
-		WithSource(coreapply.EventSource().WithComponent(EventSource(kind.kind)).WithHost(l.NodeName)).
-		WithReportingController(EventSource(kind.kind)).WithReportingInstance(l.NodeName)
+		WithSource(coreapply.EventSource().WithComponent(EventSource(kind.kind)).WithHost(m.NodeName)).
+		WithReportingController(EventSource(kind.kind)).WithReportingInstance(m.NodeName)
 	first, last, count := times(remote)
 	if !first.IsZero() {
 		event.WithFirstTimestamp(first)

@@ -24,14 +24,14 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-var link = project.Link{
+var mapping = project.NamespaceMapping{
 	LocalID: "1f0b9a3c-rome", LocalName: "rome", RemoteID: "7c2d11ee-milan", NodeName: "liqo-milan", Local: "shop", Remote: "shop-rome-ab12cd",
 }
 
 // swap is a network in which only 10.10.0.0/16 here and there has addresses, 10.30/16 for theirs and 10.40/16 for ours.
 type swap struct{ err error }
 
-func (s swap) ToLocal(address netip.Addr) (netip.Addr, error) { return s.swap(address, 30) }
+func (s swap) ToLocal(address netip.Addr) (netip.Addr, error)  { return s.swap(address, 30) }
 func (s swap) ToRemote(address netip.Addr) (netip.Addr, error) { return s.swap(address, 40) }
 
 func (s swap) swap(address netip.Addr, second byte) (netip.Addr, error) {
@@ -177,20 +177,20 @@ func podFields(t *testing.T) kindFields {
 func serviceFields() kindFields {
 	service := &corev1.Service{}
 	fill(reflect.ValueOf(&service.Spec))
-	return kindFields{"ServiceSpec", service.Spec, project.Service(link, service).Spec}
+	return kindFields{"ServiceSpec", service.Spec, project.Service(mapping, service).Spec}
 }
 
 func ingressFields() kindFields {
 	ingress := &networkingv1.Ingress{}
 	fill(reflect.ValueOf(&ingress.Spec))
-	return kindFields{"IngressSpec", ingress.Spec, project.Ingress(link, ingress).Spec}
+	return kindFields{"IngressSpec", ingress.Spec, project.Ingress(mapping, ingress).Spec}
 }
 
 func configMapFields() kindFields {
 	local := &corev1.ConfigMap{}
 	fill(reflect.ValueOf(local))
 	local.ObjectMeta, local.TypeMeta = metav1.ObjectMeta{}, metav1.TypeMeta{}
-	remote := project.ConfigMap(link, local)
+	remote := project.ConfigMap(mapping, local)
 	return kindFields{"ConfigMap", *local, map[string]any{"data": remote.Data, "binaryData": remote.BinaryData, "immutable": remote.Immutable}}
 }
 
@@ -198,7 +198,7 @@ func secretFields() kindFields {
 	local := &corev1.Secret{}
 	fill(reflect.ValueOf(local))
 	local.ObjectMeta, local.TypeMeta = metav1.ObjectMeta{}, metav1.TypeMeta{}
-	remote := project.Secret(link, local)
+	remote := project.Secret(mapping, local)
 	return kindFields{"Secret", *local, map[string]any{"data": remote.Data, "type": remote.Type, "immutable": remote.Immutable}}
 }
 
@@ -207,7 +207,7 @@ func endpointSliceFields(t *testing.T) kindFields {
 	fill(reflect.ValueOf(local))
 	local.ObjectMeta, local.TypeMeta = metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}, metav1.TypeMeta{}
 	local.Endpoints[0].Addresses = []string{"10.10.1.5"}
-	remote, err := project.EndpointSlice(link, local, swap{})
+	remote, err := project.EndpointSlice(mapping, local, swap{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func podStatusFields(t *testing.T) kindFields {
 		statuses[0].LastTerminationState.Waiting, statuses[0].LastTerminationState.Running = nil, nil
 		statuses[0].Resources.Claims = nil
 	}
-	status, err := project.PodStatus(link, local, remote, project.Restarts{}, swap{}, "10.10.9.9")
+	status, err := project.PodStatus(mapping, local, remote, project.Restarts{}, swap{}, "10.10.9.9")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestMetadata(t *testing.T) {
 		},
 		Finalizers: []string{"example.com/finalizer"}, OwnerReferences: []metav1.OwnerReference{{Name: "owner"}}, GenerateName: "web-",
 	}
-	denying := link
+	denying := mapping
 	denying.Skip = project.Denied{Labels: project.Keys{"secret.example.com/*", "internal", labels.Origin}, Annotations: project.Keys{"build.example.com/*"}}
 	slice, err := project.EndpointSlice(denying, &discoveryv1.EndpointSlice{
 		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.10.1.5"}}},
@@ -376,7 +376,7 @@ func TestMetadata(t *testing.T) {
 			want := map[string]any{
 				"name": "web", "namespace": "shop-rome-ab12cd", "annotations": map[string]any{"note": "kept"},
 				"labels": map[string]any{
-					"app": "web", labels.Origin: link.LocalID, labels.Destination: link.RemoteID, discoveryv1.LabelServiceName: "web",
+					"app": "web", labels.Origin: mapping.LocalID, labels.Destination: mapping.RemoteID, discoveryv1.LabelServiceName: "web",
 				},
 			}
 			if name == "EndpointSlice" {

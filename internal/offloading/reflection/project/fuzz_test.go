@@ -122,7 +122,7 @@ func FuzzPodStatus(f *testing.F) {
 			remote := hostilePod(next)
 			before, theirs := local.DeepCopy(), remote.DeepCopy()
 			restarts = restarts.Observe(local, remote)
-			status, err := project.PodStatus(link, local, remote, restarts, swap{}, "10.10.9.9")
+			status, err := project.PodStatus(mapping, local, remote, restarts, swap{}, "10.10.9.9")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -211,7 +211,7 @@ func FuzzShadowPod(f *testing.F) {
 		for _, options := range []project.PodOptions{
 			{}, {APIServer: project.APIServer{Enabled: true, Address: netip.MustParseAddr("10.60.0.1"), ServicePort: "443"}},
 		} {
-			remote, err := project.ShadowPod(link, local, options)
+			remote, err := project.ShadowPod(mapping, local, options)
 			if !reflect.DeepEqual(before, local) {
 				t.Fatal("an object of a cache was changed")
 			}
@@ -219,7 +219,7 @@ func FuzzShadowPod(f *testing.F) {
 				continue
 			}
 			crosses(t, local, remote.Spec.Pod, options)
-			if remote.Labels[labels.Origin] != link.LocalID || *remote.Namespace != link.Remote {
+			if remote.Labels[labels.Origin] != mapping.LocalID || *remote.Namespace != mapping.Remote {
 				t.Errorf("labels %v in namespace %s", remote.Labels, *remote.Namespace)
 			}
 			project.Amended(&local.Spec, remote.Spec.Pod)

@@ -104,15 +104,15 @@ func becomes(t *testing.T, what, before, with string) string {
 	var err error
 	switch local := decode(t, before).(type) {
 	case *corev1.Service:
-		result = project.Service(link, local)
+		result = project.Service(mapping, local)
 	case *networkingv1.Ingress:
-		result = project.Ingress(link, local)
+		result = project.Ingress(mapping, local)
 	case *corev1.ConfigMap:
-		result = project.ConfigMap(link, local)
+		result = project.ConfigMap(mapping, local)
 	case *corev1.Secret:
-		result = project.Secret(link, local)
+		result = project.Secret(mapping, local)
 	case *discoveryv1.EndpointSlice:
-		result, err = project.EndpointSlice(link, local, swap{})
+		result, err = project.EndpointSlice(mapping, local, swap{})
 	case *corev1.Pod:
 		result, err = podBecomes(t, what, local, with)
 	default:
@@ -140,11 +140,11 @@ func podBecomes(t *testing.T, what string, local *corev1.Pod, with string) (any,
 		return project.TokenRequests(local), nil
 	}
 	if !strings.Contains(with, "kind:") {
-		return project.ShadowPod(link, local, readOptions(t, with))
+		return project.ShadowPod(mapping, local, readOptions(t, with))
 	}
 	switch theirs := decode(t, with).(type) {
 	case *corev1.Event:
-		return project.Event(link, local, theirs), nil
+		return project.Event(mapping, local, theirs), nil
 	case *corev1.Pod:
 		// The peer's pod of before had the UID "first".
 		restarts := project.Restarts{}.Observe(local, theirs)
@@ -153,7 +153,7 @@ func podBecomes(t *testing.T, what string, local *corev1.Pod, with string) (any,
 			first.UID = "first"
 			restarts = project.Restarts{}.Observe(local, first).Observe(local, theirs)
 		}
-		return project.PodStatus(link, local, theirs, restarts, swap{}, "10.10.9.9")
+		return project.PodStatus(mapping, local, theirs, restarts, swap{}, "10.10.9.9")
 	default:
 		t.Fatalf("what is a %T to a pod?", theirs)
 		return nil, nil

@@ -12,7 +12,7 @@ import (
 const ingressClass = "kubernetes.io/ingress.class"
 
 // Ingress is what an Ingress is in the peer: the same rules, for the class that the peer takes if none is named.
-func Ingress(l Link, local *networkingv1.Ingress) *networkingapply.IngressApplyConfiguration {
+func Ingress(m NamespaceMapping, local *networkingv1.Ingress) *networkingapply.IngressApplyConfiguration {
 	if Skipped(local) {
 		return nil
 	}
@@ -26,8 +26,8 @@ func Ingress(l Link, local *networkingv1.Ingress) *networkingapply.IngressApplyC
 	for _, rule := range local.Spec.Rules {
 		spec.WithRules(ingressRule(rule))
 	}
-	return networkingapply.Ingress(local.Name, l.Remote).
-		WithLabels(l.labelsOf(local)).WithAnnotations(l.annotationsOf(local, ingressClass)).WithSpec(spec)
+	return networkingapply.Ingress(local.Name, m.Remote).
+		WithLabels(m.labelsOf(local)).WithAnnotations(m.annotationsOf(local, ingressClass)).WithSpec(spec)
 }
 
 func ingressRule(local networkingv1.IngressRule) *networkingapply.IngressRuleApplyConfiguration {

@@ -22,8 +22,8 @@ var ErrNoCounterpart = errors.New("the address has no counterpart in the other c
 // ErrRefused says that an object asks for what cannot be: who made it has to change it, and is told by an event.
 var ErrRefused = errors.New("refused")
 
-// Link is a namespace and its twin in a peer.
-type Link struct {
+// NamespaceMapping is a namespace and its twin in a peer.
+type NamespaceMapping struct {
 	// LocalID and RemoteID are cluster IDs, LocalName the name of this cluster.
 	LocalID, LocalName, RemoteID string
 	// NodeName is the virtual node of the peer.
@@ -93,25 +93,25 @@ func copied(all map[string]string, denied Keys, own ...string) map[string]string
 }
 
 // labelsOf are the labels that an object has in the peer.
-func (l Link) labelsOf(object metav1.Object, own ...string) map[string]string {
+func (m NamespaceMapping) labelsOf(object metav1.Object, own ...string) map[string]string {
 	// What marks a Secret with tokens would have this copy taken for one, and deleted.
-	all := copied(object.GetLabels(), l.Skip.Labels, append(own, labels.TokenPod, labels.TokenServiceAccount)...)
+	all := copied(object.GetLabels(), m.Skip.Labels, append(own, labels.TokenPod, labels.TokenServiceAccount)...)
 	if all == nil {
 		all = map[string]string{}
 	}
-	all[labels.Origin], all[labels.Destination] = l.LocalID, l.RemoteID
+	all[labels.Origin], all[labels.Destination] = m.LocalID, m.RemoteID
 	return all
 }
 
 // annotationsOf are the annotations that an object has in the peer.
-func (l Link) annotationsOf(object metav1.Object, own ...string) map[string]string {
-	return copied(object.GetAnnotations(), l.Skip.Annotations, append(own, localAnnotations...)...)
+func (m NamespaceMapping) annotationsOf(object metav1.Object, own ...string) map[string]string {
+	return copied(object.GetAnnotations(), m.Skip.Annotations, append(own, localAnnotations...)...)
 }
 
 // Reflected says whether an object in the peer is one that this link has made: no other is ever touched.
-func (l Link) Reflected(remote metav1.Object) bool {
+func (m NamespaceMapping) Reflected(remote metav1.Object) bool {
 	all := remote.GetLabels()
-	return all[labels.Origin] == l.LocalID && all[labels.Destination] == l.RemoteID
+	return all[labels.Origin] == m.LocalID && all[labels.Destination] == m.RemoteID
 }
 
 // some is a pointer to a value, nil if that is zero: a field that is not set is not ours.

@@ -55,9 +55,9 @@ spec:
 `)
 		return &made
 	}
-	link := project.Link{Local: "app", Remote: "app-rome", LocalID: "l", RemoteID: "r", NodeName: "liqo-milan"}
+	mapping := project.NamespaceMapping{Local: "app", Remote: "app-rome", LocalID: "l", RemoteID: "r", NodeName: "liqo-milan"}
 	for from, want := range map[string]int64{"300": 300, "3601": 300, "9223372036854775807": 300, "3600": 3600, "30": 30} {
-		wish, err := project.ShadowPod(link, pod(from), project.PodOptions{})
+		wish, err := project.ShadowPod(mapping, pod(from), project.PodOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

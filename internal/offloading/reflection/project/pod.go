@@ -22,26 +22,26 @@ type PodOptions struct {
 
 // ShadowPod is what a pod is in the peer, if it is made now; see Amended for one that is there. The error is ErrRefused if the pod itself has
 // to be changed.
-func ShadowPod(l Link, local *corev1.Pod, options PodOptions) (*vkapply.ShadowPodApplyConfiguration, error) {
+func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkapply.ShadowPodApplyConfiguration, error) {
 	spec := podSpec(local.Spec.DeepCopy())
 	var err error
-	if spec.Affinity, err = affinity(local, copied(local.Labels, l.Skip.Labels, labels.ShadowPod)); err != nil {
+	if spec.Affinity, err = affinity(local, copied(local.Labels, m.Skip.Labels, labels.ShadowPod)); err != nil {
 		return nil, err
 	}
-	projectVolumes(l, local, &spec, options.APIServer.Enabled)
+	projectVolumes(m, local, &spec, options.APIServer.Enabled)
 	if options.APIServer.Enabled {
 		if err := options.APIServer.give(local, &spec); err != nil {
 			return nil, err
 		}
 	}
-	return vkapply.ShadowPod(local.Name, l.Remote).
-		WithLabels(l.labelsOf(local, labels.ShadowPod)).WithAnnotations(podAnnotations(l, local)).
+	return vkapply.ShadowPod(local.Name, m.Remote).
+		WithLabels(m.labelsOf(local, labels.ShadowPod)).WithAnnotations(podAnnotations(m, local)).
 		WithSpec(vkapply.ShadowPodSpec().WithFence(string(local.UID)).WithPod(spec)), nil
 }
 
 // podAnnotations are without those by which add-ons give pods what pods of peers must not have. The peer refuses them.
-func podAnnotations(l Link, local *corev1.Pod) map[string]string {
-	kept := l.annotationsOf(local)
+func podAnnotations(m NamespaceMapping, local *corev1.Pod) map[string]string {
+	kept := m.annotationsOf(local)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return shadow.Reach(key) != "" })
 	return kept
 }
@@ -98,18 +98,18 @@ func eachContainer(spec *corev1.PodSpec, change func(*corev1.Container)) {
 }
 
 // projectVolumes makes volumes and variables name what they name here: the certificate of our API server, and the tokens of a pod of ours.
-func projectVolumes(l Link, local *corev1.Pod, spec *corev1.PodSpec, tokens bool) {
+func projectVolumes(m NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec, tokens bool) {
 	for i := range spec.Volumes {
 		volume := &spec.Volumes[i]
 		if volume.ConfigMap != nil {
-			volume.ConfigMap.Name = ConfigMapName(l, volume.ConfigMap.Name)
+			volume.ConfigMap.Name = ConfigMapName(m, volume.ConfigMap.Name)
 		}
 		if volume.Projected == nil {
 			continue
 		}
 		for i := range volume.Projected.Sources {
 			if source := volume.Projected.Sources[i].ConfigMap; source != nil {
-				source.Name = ConfigMapName(l, source.Name)
+				source.Name = ConfigMapName(m, source.Name)
 			}
 		}
 		volume.Projected.Sources = tokenSources(local, volume.Name, volume.Projected.Sources, tokens)
@@ -117,12 +117,12 @@ func projectVolumes(l Link, local *corev1.Pod, spec *corev1.PodSpec, tokens bool
 	eachContainer(spec, func(container *corev1.Container) {
 		for i := range container.EnvFrom {
 			if source := container.EnvFrom[i].ConfigMapRef; source != nil {
-				source.Name = ConfigMapName(l, source.Name)
+				source.Name = ConfigMapName(m, source.Name)
 			}
 		}
 		for i := range container.Env {
 			if from := container.Env[i].ValueFrom; from != nil && from.ConfigMapKeyRef != nil {
-				from.ConfigMapKeyRef.Name = ConfigMapName(l, from.ConfigMapKeyRef.Name)
+				from.ConfigMapKeyRef.Name = ConfigMapName(m, from.ConfigMapKeyRef.Name)
 			}
 		}
 	})

@@ -25,7 +25,7 @@ import (
 func mustShadowPod(t *testing.T, local *corev1.Pod, options project.PodOptions) *vkapply.ShadowPodApplyConfiguration {
 	t.Helper()
 	before := local.DeepCopy()
-	remote, err := project.ShadowPod(link, local, options)
+	remote, err := project.ShadowPod(mapping, local, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ var annotated = map[string]string{"iam.amazonaws.com/role": "shop", "cni.project
 // TestAnnotationsStay: a pod runs in the peer without what the peer refuses.
 func TestAnnotationsStay(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: annotated}}
-	wish, err := project.ShadowPod(link, pod, project.PodOptions{})
+	wish, err := project.ShadowPod(mapping, pod, project.PodOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,14 +135,14 @@ func TestTokenSecret(t *testing.T) {
 	long := strings.Repeat("a", 250)
 	for _, name := range []string{"web", long} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", UID: "u"}, Spec: corev1.PodSpec{ServiceAccountName: long}}
-		secret := project.TokenSecret(link, pod, map[string]string{"v-abcdef": "secret"}, time.Date(2025, 5, 1, 13, 0, 0, 0, time.FixedZone("", 3600)), 3600)
+		secret := project.TokenSecret(mapping, pod, map[string]string{"v-abcdef": "secret"}, time.Date(2025, 5, 1, 13, 0, 0, 0, time.FixedZone("", 3600)), 3600)
 		if len(*secret.Name) > 253 || *secret.Name != project.TokenSecretName(name) || !strings.HasSuffix(*secret.Name, "-token") {
 			t.Errorf("name %s", *secret.Name)
 		}
 		if len(secret.Labels[labels.TokenPod]) > 63 || len(secret.Labels[labels.TokenServiceAccount]) > 63 {
 			t.Errorf("labels %v", secret.Labels)
 		}
-		if !project.Link.Reflected(link, &metav1.ObjectMeta{Labels: secret.Labels}) {
+		if !project.NamespaceMapping.Reflected(mapping, &metav1.ObjectMeta{Labels: secret.Labels}) {
 			t.Error("the Secret is not known to be ours")
 		}
 		want := map[string]string{labels.TokenPodUID: "u", labels.TokenExpiration: "2025-05-01T12:00:00Z", labels.TokenLifetime: "3600"}
@@ -189,12 +189,12 @@ func TestConfigMapName(t *testing.T) {
 	for id, want := range map[string]string{
 		"1f0b9a3c-rome": "kube-root-ca.crt.1f0b9", "rome-id": "kube-root-ca.crt.rome", "r": "kube-root-ca.crt.r",
 	} {
-		l := project.Link{LocalID: id}
+		l := project.NamespaceMapping{LocalID: id}
 		if got := project.ConfigMapName(l, "kube-root-ca.crt"); got != want || project.LocalConfigMapName(l, got) != "kube-root-ca.crt" {
 			t.Errorf("of %s: %s, want %s", id, got, want)
 		}
 	}
-	if project.ConfigMapName(link, "settings") != "settings" || project.LocalConfigMapName(link, "settings") != "settings" {
+	if project.ConfigMapName(mapping, "settings") != "settings" || project.LocalConfigMapName(mapping, "settings") != "settings" {
 		t.Error("another name is not left alone")
 	}
 }
@@ -206,30 +206,30 @@ func TestNotKnownYet(t *testing.T) {
 		ObjectMeta:  metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.10.1.5"}}},
 	}
-	if intent, err := project.EndpointSlice(link, slice, swap{later}); intent != nil || !errors.Is(err, later) {
+	if intent, err := project.EndpointSlice(mapping, slice, swap{later}); intent != nil || !errors.Is(err, later) {
 		t.Errorf("slice %v, error %v", intent, err)
 	}
 	remote := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.10.1.5"}}
-	if status, err := project.PodStatus(link, &corev1.Pod{}, remote, project.Restarts{}, swap{later}, ""); !errors.Is(err, later) {
+	if status, err := project.PodStatus(mapping, &corev1.Pod{}, remote, project.Restarts{}, swap{later}, ""); !errors.Is(err, later) {
 		t.Errorf("status %v, error %v", status, err)
 	}
 	// Its end is told all the same, and so is what becomes of it while it is deleted.
 	was := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.30.1.5", PodIPs: []corev1.PodIP{{IP: "10.30.1.5"}}}}
 	over := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded, PodIP: "10.10.1.5"}}
-	if status, err := project.PodStatus(link, was, over, project.Restarts{}, swap{later}, ""); err != nil || status.Phase != corev1.PodSucceeded || status.PodIP != "10.30.1.5" {
+	if status, err := project.PodStatus(mapping, was, over, project.Restarts{}, swap{later}, ""); err != nil || status.Phase != corev1.PodSucceeded || status.PodIP != "10.30.1.5" {
 		t.Errorf("of one that has ended: status %v, error %v", status, err)
 	}
 	leaving := was.DeepCopy()
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	if status, err := project.PodStatus(link, leaving, remote, project.Restarts{}, swap{later}, ""); err != nil || status.PodIP != "10.30.1.5" {
+	if status, err := project.PodStatus(mapping, leaving, remote, project.Restarts{}, swap{later}, ""); err != nil || status.PodIP != "10.30.1.5" {
 		t.Errorf("of one that is deleted: status %v, error %v", status, err)
 	}
-	status, err := project.PodStatus(link, &corev1.Pod{}, remote, project.Restarts{}, nil, "")
+	status, err := project.PodStatus(mapping, &corev1.Pod{}, remote, project.Restarts{}, nil, "")
 	if err != nil || status.PodIP != "" || status.PodIPs != nil || status.HostIPs != nil || status.Phase != corev1.PodRunning {
 		t.Errorf("with addresses off: status %v, error %v", status, err)
 	}
 	local := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.30.1.5"}}
-	if status, err := project.PodStatus(link, local, nil, project.Restarts{}, swap{}, ""); err != nil || !reflect.DeepEqual(status, local.Status) {
+	if status, err := project.PodStatus(mapping, local, nil, project.Restarts{}, swap{}, ""); err != nil || !reflect.DeepEqual(status, local.Status) {
 		t.Errorf("with no pod in sight: status %v, error %v", status, err)
 	}
 }
@@ -262,7 +262,7 @@ func TestRestarts(t *testing.T) {
 			t.Errorf("step %d: the same pod counts twice", i)
 		}
 		restarts = next
-		status, err := project.PodStatus(link, local, remote, restarts, nil, "")
+		status, err := project.PodStatus(mapping, local, remote, restarts, nil, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +380,7 @@ func TestEndsForGood(t *testing.T) {
 		remote := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
 			{Name: "a", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 		}}}
-		status, err := project.PodStatus(link, local, remote, project.Restarts{}, nil, "")
+		status, err := project.PodStatus(mapping, local, remote, project.Restarts{}, nil, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -392,11 +392,11 @@ func TestEndsForGood(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{labels.AntiAffinityPreset: "medium"}}}
-	if _, err := project.ShadowPod(link, pod, project.PodOptions{}); !errors.Is(err, project.ErrRefused) {
+	if _, err := project.ShadowPod(mapping, pod, project.PodOptions{}); !errors.Is(err, project.ErrRefused) {
 		t.Errorf("error %v", err)
 	}
 	options := project.PodOptions{APIServer: project.APIServer{Enabled: true}}
-	if _, err := project.ShadowPod(link, &corev1.Pod{}, options); !errors.Is(err, project.ErrNoAPIServer) || errors.Is(err, project.ErrRefused) {
+	if _, err := project.ShadowPod(mapping, &corev1.Pod{}, options); !errors.Is(err, project.ErrNoAPIServer) || errors.Is(err, project.ErrRefused) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -34,7 +34,7 @@ var ofKubelet = []corev1.PodConditionType{
 // PodStatus is how a local pod stands that runs in the peer; a nil remote is no news. A pod that has finished stays so, whatever the peer
 // says. Without a translator no address is shown. An error says that an address cannot be told yet: nothing is to be shown until it
 // can, unless the pod has ended or is to end.
-func PodStatus(l Link, local, remote *corev1.Pod, restarts Restarts, translator Translator, hostIP string) (corev1.PodStatus, error) {
+func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts, translator Translator, hostIP string) (corev1.PodStatus, error) {
 	mine := local.Status.DeepCopy()
 	if remote == nil || finished(mine.Phase) {
 		return *mine, nil
@@ -45,7 +45,7 @@ func PodStatus(l Link, local, remote *corev1.Pod, restarts Restarts, translator 
 	case err != nil && (finished(theirs.Phase) || local.DeletionTimestamp != nil):
 		addresses = mine.PodIPs // nobody reaches it any more, and its end must not wait
 	case err != nil:
-		return corev1.PodStatus{}, fmt.Errorf("address of pod %s in %s: %w", remote.Name, l.Remote, err)
+		return corev1.PodStatus{}, fmt.Errorf("address of pod %s in %s: %w", remote.Name, m.Remote, err)
 	}
 	status := corev1.PodStatus{
 		Phase: phase(theirs.Phase), Reason: text(theirs.Reason, mostReason), Message: text(theirs.Message, mostMessage),

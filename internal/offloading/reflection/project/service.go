@@ -18,7 +18,7 @@ var addresses = Keys{
 }
 
 // Service is what a Service is in the peer: the same selection and ports, with addresses that the peer gives.
-func Service(l Link, local *corev1.Service) *coreapply.ServiceApplyConfiguration {
+func Service(m NamespaceMapping, local *corev1.Service) *coreapply.ServiceApplyConfiguration {
 	if Skipped(local) || local.Namespace == corev1.NamespaceDefault && local.Name == "kubernetes" {
 		return nil
 	}
@@ -38,8 +38,8 @@ func Service(l Link, local *corev1.Service) *coreapply.ServiceApplyConfiguration
 	for _, port := range local.Spec.Ports {
 		spec.WithPorts(servicePort(port, nodePorts))
 	}
-	return coreapply.Service(local.Name, l.Remote).
-		WithLabels(l.labelsOf(local)).WithAnnotations(l.annotationsOf(local, addresses...)).WithSpec(spec)
+	return coreapply.Service(local.Name, m.Remote).
+		WithLabels(m.labelsOf(local)).WithAnnotations(m.annotationsOf(local, addresses...)).WithSpec(spec)
 }
 
 func servicePort(local corev1.ServicePort, nodePort bool) *coreapply.ServicePortApplyConfiguration {

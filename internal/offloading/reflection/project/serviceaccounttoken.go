@@ -145,14 +145,14 @@ func TokenRefresh(expires time.Time, seconds int64) time.Time {
 
 // TokenSecret holds a pod's tokens in the peer, by the keys of their requests. expires is when the first of them ends, seconds the shortest life
 // that one of them was given.
-func TokenSecret(l Link, local *corev1.Pod, tokens map[string]string, expires time.Time, seconds int64) *coreapply.SecretApplyConfiguration {
+func TokenSecret(m NamespaceMapping, local *corev1.Pod, tokens map[string]string, expires time.Time, seconds int64) *coreapply.SecretApplyConfiguration {
 	data := map[string][]byte{namespaceKey: []byte(local.Namespace)}
 	for key, token := range tokens {
 		data[key] = []byte(token)
 	}
-	return coreapply.Secret(TokenSecretName(local.Name), l.Remote).
+	return coreapply.Secret(TokenSecretName(local.Name), m.Remote).
 		WithLabels(map[string]string{
-			labels.Origin: l.LocalID, labels.Destination: l.RemoteID,
+			labels.Origin: m.LocalID, labels.Destination: m.RemoteID,
 			labels.TokenPod: short(local.Name, 63), labels.TokenServiceAccount: short(ServiceAccountName(local), 63),
 		}).
 		WithAnnotations(map[string]string{
