@@ -154,7 +154,7 @@ func offloadingOf(ctx context.Context, c client.Reader, namespace string) (*offl
 // narrow weighs the twins that a new selector gives up, and refuses as weigh does. Where the labels of a cluster's virtual node are not known, its
 // twin stays for now, and may go as soon as they are: so it is weighed, too.
 func narrow(ctx context.Context, c client.Client, o OffloadOptions, selector *corev1.NodeSelector, p Progress) error {
-	held, err := heldTwins(ctx, c, o.Namespace)
+	held, err := heldNamespaces(ctx, c, o.Namespace)
 	if err != nil || len(held) == 0 {
 		return err
 	}
@@ -165,12 +165,12 @@ func narrow(ctx context.Context, c client.Client, o OffloadOptions, selector *co
 	if err != nil {
 		return fmt.Errorf("list virtual nodes: %w", err)
 	}
-	var lost []heldTwin
+	var lost []heldNamespace
 	for _, twin := range held {
 		if _, wanted := twin.from.Spec.DesiredMapping[o.Namespace]; !wanted {
 			continue // given up already, whatever is asked for now
 		}
-		stays, err := keepsTwin(selector, nodes.Items, twin.from.Labels[labels.RemoteID])
+		stays, err := keepsNamespace(selector, nodes.Items, twin.from.Labels[labels.RemoteID])
 		if err != nil {
 			return fmt.Errorf("cluster selector of namespace %q: %w", o.Namespace, err)
 		}
@@ -179,11 +179,11 @@ func narrow(ctx context.Context, c client.Client, o OffloadOptions, selector *co
 			p.Warn(fmt.Sprintf("Cluster %s would no longer be chosen, and its namespace %s be deleted with all that is in it", twin.from.Name, twin.namespace))
 		}
 	}
-	return weigh(ctx, c, loss{o.Namespace, o.LiqoNamespace, o.Force}, lost, p)
+	return assessImpact(ctx, c, withdrawal{o.Namespace, o.LiqoNamespace, o.Force}, lost, p)
 }
 
-// keepsTwin tells whether a selector chooses a cluster for sure.
-func keepsTwin(selector *corev1.NodeSelector, nodes []corev1.Node, clusterID string) (keeps bool, err error) {
+// keepsNamespace tells whether a selector chooses a cluster for sure.
+func keepsNamespace(selector *corev1.NodeSelector, nodes []corev1.Node, clusterID string) (keeps bool, err error) {
 	if len(selector.NodeSelectorTerms) == 0 {
 		return true, nil // all clusters, whatever their labels are
 	}

@@ -254,8 +254,8 @@ type PeerStatus struct {
 	Processing AspectStatus     `json:"processing,omitzero"`
 	Resources  *SharedResources `json:"resources,omitempty"`
 	// Offloaded are namespaces of this cluster that extend to the peer, Hosted those of the peer that extend to this one.
-	Offloaded []Twin `json:"offloadedNamespaces,omitempty"`
-	Hosted    []Twin `json:"hostedNamespaces,omitempty"`
+	Offloaded []RemoteNamespace `json:"offloadedNamespaces,omitempty"`
+	Hosted    []RemoteNamespace `json:"hostedNamespaces,omitempty"`
 }
 
 // AspectStatus is a condition of a peering.
@@ -299,7 +299,7 @@ func newPeerStatuses(o *peerObjects, names []string) []PeerStatus {
 			if !externally(peer.Network) {
 				peer.Fabric = newPeerNetwork(peer.ClusterID, o.configs, o.tunnels)
 			}
-			peer.Offloaded, peer.Hosted = newTwins(peer.ClusterID, o.maps)
+			peer.Offloaded, peer.Hosted = newRemoteNamespaces(peer.ClusterID, o.maps)
 			peers = append(peers, peer)
 		}
 	}

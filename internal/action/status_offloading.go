@@ -51,32 +51,32 @@ func newOffloadedNamespaces(all []offloadingv1alpha1.NamespaceOffloading) (names
 	return namespaces
 }
 
-// Twin is a namespace of one cluster and its counterpart in another one.
-type Twin struct {
+// RemoteNamespace is a namespace of one cluster and its counterpart in another one.
+type RemoteNamespace struct {
 	Namespace string `json:"namespace"`
 	Remote    string `json:"remoteNamespace"`
 	Phase     string `json:"phase"`
 	Message   string `json:"message,omitempty"`
 }
 
-// newTwins is pure: the namespaces that extend to a peer, and those of the peer that extend to this cluster, ordered by name.
-func newTwins(peer string, all []vkv1alpha1.NamespaceMap) (offloaded, hosted []Twin) {
+// newRemoteNamespaces is pure: the namespaces that extend to a peer, and those of the peer that extend to this cluster, ordered by name.
+func newRemoteNamespaces(peer string, all []vkv1alpha1.NamespaceMap) (offloaded, hosted []RemoteNamespace) {
 	for i := range all {
 		switch one := &all[i]; {
 		case peer == "":
 		case one.Labels[labels.Replicated] == "true":
 			if one.Labels[labels.OriginID] == peer {
-				hosted = append(hosted, twinsOf(one)...)
+				hosted = append(hosted, remoteNamespacesOf(one)...)
 			}
 		case one.Labels[labels.RemoteID] == peer:
-			offloaded = append(offloaded, twinsOf(one)...)
+			offloaded = append(offloaded, remoteNamespacesOf(one)...)
 		}
 	}
 	return offloaded, hosted
 }
 
-// twinsOf are those that are wished for, and those that are on their way out.
-func twinsOf(one *vkv1alpha1.NamespaceMap) (twins []Twin) {
+// remoteNamespacesOf are those that are wished for, and those that are on their way out.
+func remoteNamespacesOf(one *vkv1alpha1.NamespaceMap) (twins []RemoteNamespace) {
 	names := maps.Clone(one.Spec.DesiredMapping)
 	if names == nil {
 		names = map[string]string{}
@@ -87,7 +87,7 @@ func twinsOf(one *vkv1alpha1.NamespaceMap) (twins []Twin) {
 		}
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(names)) {
-		twin := Twin{Namespace: namespace, Remote: names[namespace], Phase: "Creating"}
+		twin := RemoteNamespace{Namespace: namespace, Remote: names[namespace], Phase: "Creating"}
 		if said, known := one.Status.CurrentMapping[namespace]; known {
 			twin.Phase, twin.Message = string(said.Phase), said.Message
 		}

@@ -41,7 +41,7 @@ func TestOffloadedNamespaces(t *testing.T) {
 	}
 }
 
-func TestTwins(t *testing.T) {
+func TestRemoteNamespaces(t *testing.T) {
 	said := func(name string, phase vkv1alpha1.MappingPhase) vkv1alpha1.RemoteNamespaceStatus {
 		return vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: name, Phase: phase}
 	}
@@ -56,14 +56,14 @@ func TestTwins(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Replicated: "true", labels.OriginID: "milan-id", labels.RemoteID: "rome-id"}},
 		Spec:       vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{"data": "data-milan"}},
 	}
-	offloaded, hosted := newTwins("milan-id", []vkv1alpha1.NamespaceMap{ours, theirs})
-	if diff := cmp.Diff([]Twin{{"old", "old-rome", "Terminating", ""}, {"shop", "shop-rome", "Accepted", ""}, {"web", "web-rome", "Creating", ""}}, offloaded); diff != "" {
+	offloaded, hosted := newRemoteNamespaces("milan-id", []vkv1alpha1.NamespaceMap{ours, theirs})
+	if diff := cmp.Diff([]RemoteNamespace{{"old", "old-rome", "Terminating", ""}, {"shop", "shop-rome", "Accepted", ""}, {"web", "web-rome", "Creating", ""}}, offloaded); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]Twin{{"data", "data-milan", "Creating", ""}}, hosted); diff != "" {
+	if diff := cmp.Diff([]RemoteNamespace{{"data", "data-milan", "Creating", ""}}, hosted); diff != "" {
 		t.Error(diff)
 	}
-	if offloaded, hosted := newTwins("turin-id", []vkv1alpha1.NamespaceMap{ours, theirs}); len(offloaded)+len(hosted) > 0 {
+	if offloaded, hosted := newRemoteNamespaces("turin-id", []vkv1alpha1.NamespaceMap{ours, theirs}); len(offloaded)+len(hosted) > 0 {
 		t.Errorf("of a stranger: %v %v", offloaded, hosted)
 	}
 }

@@ -41,9 +41,9 @@ func Unoffload(ctx context.Context, c client.WithWatch, o UnoffloadOptions, p Pr
 		return fmt.Errorf("namespace %q is not offloaded; those that are: kubectl get namespaceoffloadings -A", o.Namespace)
 	}
 	if found.DeletionTimestamp == nil {
-		lost, err := heldTwins(ctx, c, o.Namespace)
+		lost, err := heldNamespaces(ctx, c, o.Namespace)
 		if err == nil {
-			err = weigh(ctx, c, loss{o.Namespace, o.LiqoNamespace, o.Force}, lost, p)
+			err = assessImpact(ctx, c, withdrawal{o.Namespace, o.LiqoNamespace, o.Force}, lost, p)
 		}
 		if err != nil {
 			p.Stop()

@@ -39,7 +39,7 @@ type object[T any] interface {
 // so what they or the network in between get wrong is tried again. see is also called now and then
 // without a change. On the end of ctx, the error is that of ctx and tells the last failed request.
 func Follow[T any, P object[T]](ctx context.Context, c client.WithWatch, list client.ObjectList, see func([]T) (bool, error), options ...client.ListOption) error {
-	var tries patience
+	var tries backoff
 	for {
 		done, err := followOnce[T, P](ctx, c, list, see, options)
 		var refused *seen
@@ -49,7 +49,7 @@ func Follow[T any, P object[T]](ctx context.Context, c client.WithWatch, list cl
 		case errors.As(err, &refused):
 			return refused.error
 		case err == nil && ctx.Err() == nil: // the watch ran out
-			tries = patience{}
+			tries = backoff{}
 		default:
 			if err := tries.after(ctx, err); err != nil {
 				return err
@@ -138,7 +138,7 @@ func merge[T any, P object[T]](items []T, next P, deleted bool) []T {
 // retry calls do until it succeeds, fails for good, or ctx ends. API servers restart, and so do the
 // webhooks that stand in their way.
 func retry(ctx context.Context, do func(ctx context.Context) error) error {
-	var tries patience
+	var tries backoff
 	for {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		err := do(call)
@@ -152,8 +152,8 @@ func retry(ctx context.Context, do func(ctx context.Context) error) error {
 	}
 }
 
-// patience decides, after a failed try, whether there is another one.
-type patience struct {
+// backoff decides, after a failed try, whether there is another one.
+type backoff struct {
 	last     error
 	pause    time.Duration
 	refusals int
@@ -164,7 +164,7 @@ type patience struct {
 const maxRefusals = 6
 
 // after waits before the next try, or returns why there is none.
-func (p *patience) after(ctx context.Context, err error) error {
+func (p *backoff) after(ctx context.Context, err error) error {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 		p.refusals++
 	}

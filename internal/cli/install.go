@@ -53,9 +53,9 @@ func installCommand(f *Factory, use, short string) *cobra.Command {
 	o.register(cmd.PersistentFlags())
 	_ = cmd.RegisterFlagCompletionFunc("service-type", cobra.FixedCompletions([]string{"ClusterIP", "NodePort", "LoadBalancer"}, cobra.ShellCompDirectiveNoFileComp))
 	address := func(flags *pflag.FlagSet) {
-		flags.StringVar(&o.options.Wishes.APIServer, "api-server-url", "", "Address of the API server for other clusters (default: that of the kubeconfig)")
-		flags.StringVar(&o.options.Wishes.PodCIDR, "pod-cidr", "", "Network of the pods (default: what the cluster tells)")
-		flags.StringVar(&o.options.Wishes.ServiceCIDR, "service-cidr", "", "Network of the services (default: what the cluster tells)")
+		flags.StringVar(&o.options.Overrides.APIServer, "api-server-url", "", "Address of the API server for other clusters (default: that of the kubeconfig)")
+		flags.StringVar(&o.options.Overrides.PodCIDR, "pod-cidr", "", "Network of the pods (default: what the cluster tells)")
+		flags.StringVar(&o.options.Overrides.ServiceCIDR, "service-cidr", "", "Network of the services (default: what the cluster tells)")
 	}
 	address(cmd.Flags())
 	for _, kind := range []provider.Kind{provider.Kubeadm, provider.KinD, provider.K3s} {
@@ -67,14 +67,14 @@ func installCommand(f *Factory, use, short string) *cobra.Command {
 		cmd.AddCommand(sub)
 	}
 	for _, kind := range provider.Later() {
-		_, err := provider.Decide(provider.Facts{}, provider.Wishes{Kind: kind})
+		_, err := provider.Decide(provider.Facts{}, provider.Overrides{Kind: kind})
 		cmd.AddCommand(f.later(string(kind), "The same for a cluster of "+string(kind), err.Error()))
 	}
 	return cmd
 }
 
 func (o *installFlags) register(flags *pflag.FlagSet) {
-	w := &o.options.Wishes
+	overrides := &o.options.Overrides
 	flags.StringVar(&o.options.Version, "version", "", "Version to install: that of this program, or the tag of the images for --local-chart-path")
 	flags.StringVar(&o.repoURL, "repo-url", "", "Not needed: the chart is part of this program")
 	flags.StringVar(&o.options.ChartPath, "local-chart-path", "", "Folder or archive of another chart; needs --version")
@@ -82,19 +82,19 @@ func (o *installFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.dumpPath, "dump-values-path", "./values.yaml", "File for --only-output-values")
 	flags.BoolVar(&o.options.DryRun, "dry-run", false, "Check everything and change nothing")
 	flags.DurationVar(&o.options.Timeout, "timeout", 10*time.Minute, "How long it may take")
-	flags.StringVar(&w.ClusterName, "cluster-name", "", "Name of this cluster")
-	flags.StringToStringVar(&w.Labels, "cluster-labels", nil, "Labels of this cluster, for the nodes that stand for it elsewhere (KEY=VALUE,...)")
+	flags.StringVar(&overrides.ClusterName, "cluster-name", "", "Name of this cluster")
+	flags.StringToStringVar(&overrides.Labels, "cluster-labels", nil, "Labels of this cluster, for the nodes that stand for it elsewhere (KEY=VALUE,...)")
 	flags.IntVar(&o.sharing, "sharing-percentage", 90, "Share of this cluster's free resources that each peer may use")
 	flags.BoolVar(&o.options.HighAvailability, "enable-ha", false, "Run two gateways, each a lane of its own, and two controller managers")
-	flags.StringSliceVar(&w.ReservedSubnets, "reserved-subnets", nil, "Networks that must not be used for remapping")
+	flags.StringSliceVar(&overrides.ReservedSubnets, "reserved-subnets", nil, "Networks that must not be used for remapping")
 	flags.StringArrayVar(&o.options.Set, "set", nil, "Value of the chart, as Helm writes it (KEY=VALUE); may be repeated")
 	flags.BoolVar(&o.options.ResetValues, "reset-values", false, "Forget what was said when Liqo was installed before")
 	flags.BoolVar(&o.options.AllowDowngrade, "allow-downgrade", false, "Install an older version than there is")
-	flags.BoolVar(&w.AnyAPIServer, "disable-api-server-sanity-check", false, "Accept another API server address than the kubeconfig's")
-	flags.BoolVar(&w.SkipValidation, "skip-validation", false, "Do not check networks and addresses against what is in use")
+	flags.BoolVar(&overrides.AnyAPIServer, "disable-api-server-sanity-check", false, "Accept another API server address than the kubeconfig's")
+	flags.BoolVar(&overrides.SkipValidation, "skip-validation", false, "Do not check networks and addresses against what is in use")
 	flags.BoolVar(&o.options.Metrics, "enable-metrics", false, "Gateways and virtual kubelets serve metrics; the Prometheus operator is told, if there is one")
 	flags.BoolVar(&o.disableTelemetry, "disable-telemetry", false, "Not needed: nothing is ever sent anywhere")
-	flags.StringVar(&w.ServiceType, "service-type", "", "Type of the services that other clusters reach: ClusterIP, NodePort or LoadBalancer")
+	flags.StringVar(&overrides.ServiceType, "service-type", "", "Type of the services that other clusters reach: ClusterIP, NodePort or LoadBalancer")
 }
 
 // check refuses flags that contradict each other.
@@ -128,7 +128,7 @@ func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFla
 	if o.disableTelemetry {
 		f.printer.Info("--disable-telemetry changes nothing: nothing is ever sent anywhere")
 	}
-	o.options.Wishes.Kind, o.options.Namespace, o.options.Wait = kind, f.namespace(), true
+	o.options.Overrides.Kind, o.options.Namespace, o.options.Wait = kind, f.namespace(), true
 	f.printer.Done("Installer initialized")
 	f.printer.Start("Looking at the cluster")
 	prepared, err := install.Prepare(ctx, cluster, o.options)

@@ -133,8 +133,8 @@ func TestPeerBox(t *testing.T) {
 	golden(t, "status_peer_network", drawn(peerBox([]action.PeerStatus{milan}, false)))
 	golden(t, "status_peer_network_verbose", drawn(peerBox([]action.PeerStatus{milan, early}, true)))
 	used := peers[0]
-	used.Offloaded = []action.Twin{{Namespace: "shop", Remote: "shop-rome-111111", Phase: "Accepted"}, {Namespace: "web", Remote: "web", Phase: "CreationLoopBackOff", Message: "namespace web is there and not ours"}}
-	used.Hosted = []action.Twin{{Namespace: "data", Remote: "data-milan-222222", Phase: "Accepted"}}
+	used.Offloaded = []action.RemoteNamespace{{Namespace: "shop", Remote: "shop-rome-111111", Phase: "Accepted"}, {Namespace: "web", Remote: "web", Phase: "CreationLoopBackOff", Message: "namespace web is there and not ours"}}
+	used.Hosted = []action.RemoteNamespace{{Namespace: "data", Remote: "data-milan-222222", Phase: "Accepted"}}
 	golden(t, "status_peer_offloading", drawn(peerBox([]action.PeerStatus{used}, false)))
 	golden(t, "status_peer_none", drawn(peerBox(nil, false)))
 }

@@ -40,7 +40,7 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, argv []string)
 	if err == nil {
 		return 0
 	}
-	if !errors.Is(err, errSaid) {
+	if !errors.Is(err, errReported) {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			err = fmt.Errorf("interrupted: %w", err)
 		}
@@ -49,8 +49,8 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, argv []string)
 	return 1
 }
 
-// errSaid ends a command that has already said what is wrong.
-var errSaid = errors.New("said already")
+// errReported ends a command that has already said what is wrong.
+var errReported = errors.New("said already")
 
 // commandName is how users call the program: it is a plugin of kubectl, too.
 func commandName(program string) string {

@@ -20,18 +20,18 @@ import (
 // maxColumns is how wide a line gets before it is broken.
 const maxColumns = 90
 
-// outline is indented text that is being written: keys, values, and sections below each other.
-type outline struct {
+// textWriter is indented text that is being written: keys, values, and sections below each other.
+type textWriter struct {
 	lines []string
 	depth int
 }
 
-func (o *outline) line(format string, args ...any) {
+func (o *textWriter) line(format string, args ...any) {
 	o.lines = append(o.lines, strings.Repeat("  ", o.depth)+fmt.Sprintf(format, args...))
 }
 
 // value writes nothing for an empty value, and breaks a long one at spaces.
-func (o *outline) value(key, value string) {
+func (o *textWriter) value(key, value string) {
 	if value == "" {
 		return
 	}
@@ -46,7 +46,7 @@ func (o *outline) value(key, value string) {
 	o.line("%s", text)
 }
 
-func (o *outline) section(title string, inner func()) {
+func (o *textWriter) section(title string, inner func()) {
 	o.line("%s", title)
 	o.depth++
 	inner()
@@ -55,7 +55,7 @@ func (o *outline) section(title string, inner func()) {
 
 // localBoxes are the boxes of `status`, from top to bottom.
 func localBoxes(s action.LocalStatus, verbose bool) []box {
-	var namespace outline
+	var namespace textWriter
 	if !s.Namespace.Exists {
 		namespace.line("✗ the control plane namespace %q does not exist", s.Namespace.Name)
 		return []box{{"Namespace existence check", namespace.lines}}
@@ -69,7 +69,7 @@ func localBoxes(s action.LocalStatus, verbose bool) []box {
 }
 
 func componentLines(components []action.ComponentStatus, verbose bool) []string {
-	var o outline
+	var o textWriter
 	kind := ""
 	for _, component := range components {
 		if component.Kind != kind {
@@ -97,7 +97,7 @@ func componentLines(components []action.ComponentStatus, verbose bool) []string 
 }
 
 func clusterLines(s action.LocalStatus) []string {
-	var o outline
+	var o textWriter
 	o.section("Cluster identity", func() {
 		o.value("Cluster ID", s.Cluster.ID)
 		o.value("Cluster name", s.Cluster.Name)
@@ -159,7 +159,7 @@ func clusterLines(s action.LocalStatus) []string {
 
 // peerBox is the box of `status peer`.
 func peerBox(peers []action.PeerStatus, verbose bool) box {
-	var o outline
+	var o textWriter
 	for i, peer := range peers {
 		if i > 0 {
 			o.lines = append(o.lines, "")
@@ -176,7 +176,7 @@ func peerBox(peers []action.PeerStatus, verbose bool) box {
 	return box{"Peered Cluster Information", o.lines}
 }
 
-func peerLines(o *outline, peer action.PeerStatus, verbose bool) {
+func peerLines(o *textWriter, peer action.PeerStatus, verbose bool) {
 	aspect := func(key string, a action.AspectStatus) {
 		o.value(key, a.Status)
 		if verbose || a.Bad() {
@@ -219,12 +219,12 @@ func peerLines(o *outline, peer action.PeerStatus, verbose bool) {
 		o.section("Total acquired", func() { resourceLines(o, peer.Resources.Acquired) })
 		o.section("Total shared", func() { resourceLines(o, peer.Resources.Shared) })
 	})
-	twinLines(o, "Namespaces offloaded to it", peer.Offloaded)
-	twinLines(o, "Namespaces offloaded by it", peer.Hosted)
+	remoteNamespaceLines(o, "Namespaces offloaded to it", peer.Offloaded)
+	remoteNamespaceLines(o, "Namespaces offloaded by it", peer.Hosted)
 }
 
-// twinLines are namespaces, and what they are called in the other cluster.
-func twinLines(o *outline, title string, twins []action.Twin) {
+// remoteNamespaceLines are namespaces, and what they are called in the other cluster.
+func remoteNamespaceLines(o *textWriter, title string, twins []action.RemoteNamespace) {
 	if len(twins) == 0 {
 		return
 	}
@@ -239,7 +239,7 @@ func twinLines(o *outline, title string, twins []action.Twin) {
 }
 
 // seenLines are networks, and as what the other side sees them.
-func seenLines(o *outline, title string, networks *action.SeenNetworks) {
+func seenLines(o *textWriter, title string, networks *action.SeenNetworks) {
 	if networks == nil {
 		o.line("%s: NetworkConfig Not Found", title)
 		return
@@ -264,7 +264,7 @@ func seenLines(o *outline, title string, networks *action.SeenNetworks) {
 	})
 }
 
-func connectionLines(o *outline, connection *action.PeerConnection) {
+func connectionLines(o *textWriter, connection *action.PeerConnection) {
 	if connection == nil {
 		o.line("Network connection: TunnelEndpoint Not Found")
 		return
@@ -287,7 +287,7 @@ func connectionLines(o *outline, connection *action.PeerConnection) {
 }
 
 // resourceLines begins with the resources that everybody asks for, and goes on by name.
-func resourceLines(o *outline, list corev1.ResourceList) {
+func resourceLines(o *textWriter, list corev1.ResourceList) {
 	if len(list) == 0 {
 		o.line("none")
 		return

@@ -69,7 +69,7 @@ func newTestNetwork(f *Factory) *cobra.Command {
 			if err := f.show(format, report, func() []box { return []box{matrixBox(report, f.verbose)} }); err != nil {
 				return err
 			}
-			return failedLegs(report)
+			return failedPaths(report)
 		},
 	}
 	flags := cmd.Flags()
@@ -98,8 +98,8 @@ func testCluster(flags *genericclioptions.ConfigFlags, namespace string) (cluste
 	return cluster, err
 }
 
-// failedLegs is the error of a test in which something failed.
-func failedLegs(report networktest.Report) error {
+// failedPaths is the error of a test in which something failed.
+func failedPaths(report networktest.Report) error {
 	if report.Failed == 0 {
 		return nil
 	}
@@ -117,7 +117,7 @@ var columns = []string{"From", "To", "Protocol", "Size", "Result", "Seen as"}
 
 // matrixBox is the table of a test: a line for each way if all is to be seen, otherwise one for each kind of ways and direction.
 func matrixBox(report networktest.Report, verbose bool) box {
-	var o outline
+	var o textWriter
 	title := ""
 	for _, group := range groups(report.Results, verbose) {
 		if group.title != title {

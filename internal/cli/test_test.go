@@ -28,11 +28,11 @@ func TestMatrixBox(t *testing.T) {
 	golden(t, "test_network", drawn(matrixBox(report, false)))
 	golden(t, "test_network_verbose", drawn(matrixBox(report, true)))
 	const want = "1 of 5 ways do not work:\n- pod to pod, UDP, 10 MiB, rome pod on w1 to milan pod on w2 (10.1.0.7:5879): no answer to 6 datagrams: i/o timeout"
-	if err := failedLegs(report); err == nil || err.Error() != want {
+	if err := failedPaths(report); err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
 	report.Failed = 0
-	if err := failedLegs(report); err != nil {
+	if err := failedPaths(report); err != nil {
 		t.Error(err)
 	}
 }

@@ -88,24 +88,24 @@ func parseSet(all []string) (map[string]any, error) {
 }
 
 // remembered fills what the user did not say now with what was installed before.
-func remembered(w provider.Wishes, before map[string]any) provider.Wishes {
-	keep := func(wish *string, path ...string) {
-		if *wish == "" {
-			*wish, _, _ = unstructured.NestedString(before, path...)
+func remembered(o provider.Overrides, before map[string]any) provider.Overrides {
+	keep := func(value *string, path ...string) {
+		if *value == "" {
+			*value, _, _ = unstructured.NestedString(before, path...)
 		}
 	}
-	keep(&w.PodCIDR, "networkManager", "config", "podCIDR")
-	keep(&w.ServiceCIDR, "networkManager", "config", "serviceCIDR")
-	keep(&w.ServiceType, "auth", "service", "type")
-	if w.ReservedSubnets == nil {
-		w.ReservedSubnets, _, _ = unstructured.NestedStringSlice(before, "networkManager", "config", "reservedSubnets")
+	keep(&o.PodCIDR, "networkManager", "config", "podCIDR")
+	keep(&o.ServiceCIDR, "networkManager", "config", "serviceCIDR")
+	keep(&o.ServiceType, "auth", "service", "type")
+	if o.ReservedSubnets == nil {
+		o.ReservedSubnets, _, _ = unstructured.NestedStringSlice(before, "networkManager", "config", "reservedSubnets")
 	}
-	keep(&w.ClusterName, "discovery", "config", "clusterName")
-	if w.APIServer == "" {
-		keep(&w.APIServer, "apiServer", "address")
-		w.AnyAPIServer = w.AnyAPIServer || w.APIServer != "" // it was checked when it was said
+	keep(&o.ClusterName, "discovery", "config", "clusterName")
+	if o.APIServer == "" {
+		keep(&o.APIServer, "apiServer", "address")
+		o.AnyAPIServer = o.AnyAPIServer || o.APIServer != "" // it was checked when it was said
 	}
-	return w
+	return o
 }
 
 // keepSharing takes over a percentage that was changed while everything ran, or the next installation would change it back.
@@ -128,21 +128,21 @@ func (p *Prepared) keepSharing(ctx context.Context, before map[string]any) error
 }
 
 // name decides how the cluster is called, once and for all: its peers know it by that name.
-func (p *Prepared) name(have, wish string) error {
+func (p *Prepared) name(have, want string) error {
 	switch {
-	case have != "" && wish != "" && have != wish:
-		return fmt.Errorf("this cluster was installed with the name %q, by which its peers know it, so it cannot become %q; leave --cluster-name out, or uninstall Liqo first", have, wish)
-	case have == "" && wish == "":
+	case have != "" && want != "" && have != want:
+		return fmt.Errorf("this cluster was installed with the name %q, by which its peers know it, so it cannot become %q; leave --cluster-name out, or uninstall Liqo first", have, want)
+	case have == "" && want == "":
 		have = randomName()
 		p.GeneratedName = have
 	case have == "":
-		have = wish
+		have = want
 	}
-	p.options.Wishes.ClusterName = have
+	p.options.Overrides.ClusterName = have
 	return nil
 }
 
-// values of the chart, from the plan and the user's other wishes.
+// values of the chart, from the plan and the user's other overrides.
 func (p *Prepared) values(before map[string]any) map[string]any {
 	o := p.options
 	manager := map[string]any{}
@@ -157,9 +157,9 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 		manager["replicas"] = 2
 	}
 	clusterLabels := map[string]any{}
-	if o.Wishes.Labels != nil { // all of them, so those from before go
+	if o.Overrides.Labels != nil { // all of them, so those from before go
 		unstructured.RemoveNestedField(before, "discovery", "config", "clusterLabels")
-		for key, value := range o.Wishes.Labels {
+		for key, value := range o.Overrides.Labels {
 			clusterLabels[key] = value
 		}
 	}
@@ -167,12 +167,12 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 		clusterLabels[labels.Provider] = string(p.Plan.Kind)
 	}
 	networks := map[string]any{"podCIDR": p.Plan.PodCIDR, "serviceCIDR": p.Plan.ServiceCIDR}
-	if o.Wishes.ReservedSubnets != nil {
-		networks["reservedSubnets"] = o.Wishes.ReservedSubnets
+	if o.Overrides.ReservedSubnets != nil {
+		networks["reservedSubnets"] = o.Overrides.ReservedSubnets
 	}
 	all := map[string]any{
 		"controllerManager": manager,
-		"discovery":         map[string]any{"config": map[string]any{"clusterName": o.Wishes.ClusterName, "clusterLabels": clusterLabels}},
+		"discovery":         map[string]any{"config": map[string]any{"clusterName": o.Overrides.ClusterName, "clusterLabels": clusterLabels}},
 		"apiServer":         map[string]any{"address": p.Plan.Published()},
 		"networkManager":    map[string]any{"config": networks},
 	}
@@ -180,7 +180,7 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 	if p.Plan.ServiceType != "" {
 		all["auth"] = map[string]any{"service": map[string]any{"type": p.Plan.ServiceType}}
 		// What the gateways were given apart stays, until both are named anew.
-		if _, apart, _ := unstructured.NestedFieldNoCopy(before, "gateway", "service", "type"); !apart || o.Wishes.ServiceType != "" {
+		if _, apart, _ := unstructured.NestedFieldNoCopy(before, "gateway", "service", "type"); !apart || o.Overrides.ServiceType != "" {
 			gateway["service"] = map[string]any{"type": p.Plan.ServiceType}
 		}
 	}

@@ -43,7 +43,7 @@ const Release = "liqo"
 
 // Options of an installation. What is not said here stays as it is, if Liqo is installed already.
 type Options struct {
-	Wishes provider.Wishes
+	Overrides provider.Overrides
 	// Namespace to install in.
 	Namespace string
 	// ChartPath of a chart to be used instead of the one that the program carries.
@@ -159,11 +159,11 @@ func Prepare(ctx context.Context, cluster Cluster, o Options) (*Prepared, error)
 	if err := p.keepSharing(ctx, base); err != nil {
 		return nil, err
 	}
-	wishes := remembered(o.Wishes, base)
-	if p.Plan, err = provider.Decide(facts, wishes); err != nil {
+	overrides := remembered(o.Overrides, base)
+	if p.Plan, err = provider.Decide(facts, overrides); err != nil {
 		return nil, err
 	}
-	if err := p.name(name, wishes.ClusterName); err != nil {
+	if err := p.name(name, overrides.ClusterName); err != nil {
 		return nil, err
 	}
 	if o.Metrics {

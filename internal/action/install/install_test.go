@@ -109,7 +109,7 @@ func finalizeNamespaces(t *testing.T, config *rest.Config, c client.WithWatch) {
 func options() Options {
 	return Options{
 		Namespace: "liqo", Timeout: time.Minute,
-		Wishes: provider.Wishes{ClusterName: "rome", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.0.0.0/24", APIServer: "https://192.0.2.1:6443", AnyAPIServer: true},
+		Overrides: provider.Overrides{ClusterName: "rome", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.0.0.0/24", APIServer: "https://192.0.2.1:6443", AnyAPIServer: true},
 	}
 }
 
@@ -235,8 +235,8 @@ func refused(t *testing.T, b *bed, fresh map[string]string) {
 		{"no value", with(func(o *Options) { o.Set = []string{"auth"} }), "want key=value"},
 		{"version", with(func(o *Options) { o.Version = "v7.7.7" }), "this program installs version"},
 		{"chart", with(func(o *Options) { o.ChartPath, o.Version = "/nowhere", "v1" }), "--local-chart-path /nowhere"},
-		{"CIDR", with(func(o *Options) { o.Wishes.PodCIDR = "10.200.0.0" }), "--pod-cidr 10.200.0.0"},
-		{"service outside", with(func(o *Options) { o.Wishes.ServiceCIDR = "10.1.0.0/24" }), "Service default/kubernetes"},
+		{"CIDR", with(func(o *Options) { o.Overrides.PodCIDR = "10.200.0.0" }), "--pod-cidr 10.200.0.0"},
+		{"service outside", with(func(o *Options) { o.Overrides.ServiceCIDR = "10.1.0.0/24" }), "Service default/kubernetes"},
 		{"cluster ID", with(func(o *Options) { o.Set = []string{"discovery.config.clusterIDOverride=x"} }), "discovery.config.clusterIDOverride"},
 	} {
 		_, err := b.install(c.o)
@@ -302,10 +302,10 @@ func first(t *testing.T, b *bed, _ map[string]string) {
 
 // again: the same command changes nothing, and neither does one that says less.
 func again(t *testing.T, b *bed, _ map[string]string) {
-	for _, wishes := range []provider.Wishes{options().Wishes, {}} {
+	for _, overrides := range []provider.Overrides{options().Overrides, {}} {
 		before := b.versions()
 		o := options()
-		o.Wishes = wishes
+		o.Overrides = overrides
 		out, err := b.install(o)
 		if err != nil || !out.Unchanged {
 			t.Fatal(out, err)
@@ -356,13 +356,13 @@ func repaired(t *testing.T, b *bed, _ map[string]string) {
 func changed(t *testing.T, b *bed, _ map[string]string) {
 	percent := 40
 	o := options()
-	o.Wishes = provider.Wishes{Labels: map[string]string{"zone": "a"}, ServiceType: "NodePort"}
+	o.Overrides = provider.Overrides{Labels: map[string]string{"zone": "a"}, ServiceType: "NodePort"}
 	o.SharingPercentage, o.HighAvailability, o.Set, o.Metrics = &percent, true, []string{"auth.service.port=8443"}, true
 	if out, err := b.install(o); err != nil || out.Unchanged {
 		t.Fatal(out, err)
 	}
 	o = options()
-	o.Wishes = provider.Wishes{Labels: map[string]string{"zone": "b"}}
+	o.Overrides = provider.Overrides{Labels: map[string]string{"zone": "b"}}
 	prepared, err := Prepare(t.Context(), b.cluster, o)
 	if err != nil {
 		t.Fatal(err)
@@ -401,7 +401,7 @@ func changed(t *testing.T, b *bed, _ map[string]string) {
 		t.Errorf("sharing percentage after a reset: %v", have)
 	}
 	o = options()
-	o.Wishes.ClusterName = "milan"
+	o.Overrides.ClusterName = "milan"
 	if _, err := b.install(o); err == nil || !strings.Contains(err.Error(), `"rome"`) {
 		t.Errorf("another name: %v", err)
 	}
@@ -410,7 +410,7 @@ func changed(t *testing.T, b *bed, _ map[string]string) {
 // failedUpgrade: what cannot get ready is taken back.
 func failedUpgrade(t *testing.T, b *bed, _ map[string]string) {
 	o := options()
-	o.Wishes, o.Wait, o.Timeout, o.Set = provider.Wishes{}, true, 3*time.Second, []string{"tag=none"}
+	o.Overrides, o.Wait, o.Timeout, o.Set = provider.Overrides{}, true, 3*time.Second, []string{"tag=none"}
 	_, err := b.install(o)
 	if err == nil || !strings.Contains(err.Error(), "not ready after 3s") || !strings.Contains(err.Error(), "from before are back") {
 		t.Errorf("%v", err)

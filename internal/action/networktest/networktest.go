@@ -4,7 +4,7 @@
 // every way that a packet can take. Packets are sent by these pods, which are asked through the API server; so nothing but access to both
 // API servers is needed.
 //
-// legs.go says who is to reach whom, at which address and as whom, by arithmetic on what the clusters agreed on; it is pure. trial.go
+// paths.go says who is to reach whom, at which address and as whom, by arithmetic on what the clusters agreed on; it is pure. trial.go
 // tries it. It must not know how the network does it. The proof is networktest_test.go: real API servers, with pods that answer as a network would, or a broken one.
 package networktest
 
@@ -58,7 +58,7 @@ type Report struct {
 	Failed  int      `json:"failed"`
 }
 
-// Result is one leg.
+// Result is one path.
 type Result struct {
 	Case string `json:"case"`
 	// FromCluster and ToCluster are the names of the clusters, From and To say where in them.
@@ -79,7 +79,7 @@ type Result struct {
 }
 
 const (
-	// atOnce is how many legs are tried side by side, manyAtOnce how many of those that move many bytes.
+	// atOnce is how many paths are tried side by side, manyAtOnce how many of those that move many bytes.
 	atOnce, manyAtOnce = 8, 4
 	// settleTime is what a cluster may take to lead packets to a Service.
 	settleTime, settlePause = 15 * time.Second, 500 * time.Millisecond
@@ -139,8 +139,8 @@ func Run(ctx context.Context, o Options, p action.Progress) (report Report, err 
 		}
 	}
 	p.Done(fmt.Sprintf("Pods run on %d nodes of %s and on %d of %s", len(here.nodes), here.name, len(there.nodes), there.name))
-	legs := append(plan(here, there, o.Bytes), plan(there, here, o.Bytes)...)
-	attempts := &trial{local: o.Local.Asker, remote: o.Remote.Asker, key: key, legs: legs, settled: time.Now().Add(settleTime), progress: p}
+	paths := append(plan(here, there, o.Bytes), plan(there, here, o.Bytes)...)
+	attempts := &trial{local: o.Local.Asker, remote: o.Remote.Asker, key: key, paths: paths, settled: time.Now().Add(settleTime), progress: p}
 	report.Results = attempts.run(ctx)
 	for i := range report.Results {
 		if report.Results[i].Error != "" {
@@ -148,7 +148,7 @@ func Run(ctx context.Context, o Options, p action.Progress) (report Report, err 
 		}
 	}
 	if ctx.Err() != nil {
-		return report, fmt.Errorf("not all of %d legs were tried: %w", len(legs), ctx.Err())
+		return report, fmt.Errorf("not all of %d paths were tried: %w", len(paths), ctx.Err())
 	}
 	return report, nil
 }

@@ -11,20 +11,20 @@ import (
 	"liqo.io/liqo/internal/network/matrix"
 )
 
-// trial tries legs, some side by side.
+// trial tries paths, some side by side.
 type trial struct {
 	local, remote Asker
 	key           string
-	legs          []leg
+	paths          []path
 	// settled is when Services must work.
 	settled  time.Time
 	progress action.Progress
 	results  []Result
 }
 
-// run tries the small legs, then the large ones. The results are in the order of the legs.
+// run tries the small paths, then the large ones. The results are in the order of the paths.
 func (t *trial) run(ctx context.Context) []Result {
-	t.results = make([]Result, len(t.legs))
+	t.results = make([]Result, len(t.paths))
 	t.stage(ctx, false, atOnce)
 	t.stage(ctx, true, manyAtOnce)
 	t.progress.Stop()
@@ -35,10 +35,10 @@ func (t *trial) run(ctx context.Context) []Result {
 func (t *trial) stage(ctx context.Context, large bool, sideBySide int) {
 	var all []int
 	left, good := map[string]int{}, map[string]int{}
-	for i := range t.legs {
-		if t.legs[i].large == large {
+	for i := range t.paths {
+		if t.paths[i].large == large {
 			all = append(all, i)
-			left[t.legs[i].title]++
+			left[t.paths[i].title]++
 		}
 	}
 	next, ended := make(chan int), make(chan int)
@@ -46,7 +46,7 @@ func (t *trial) stage(ctx context.Context, large bool, sideBySide int) {
 	for range min(sideBySide, len(all)) {
 		go func() {
 			for i := range next {
-				t.results[i] = t.try(ctx, &t.legs[i])
+				t.results[i] = t.try(ctx, &t.paths[i])
 				ended <- i
 			}
 		}()
@@ -64,11 +64,11 @@ func (t *trial) stage(ctx context.Context, large bool, sideBySide int) {
 		select {
 		case feed <- candidate:
 			begun++
-			l := &t.legs[candidate]
+			l := &t.paths[candidate]
 			t.progress.Start(fmt.Sprintf("Trying %d of %d with %s: %s, %s, from %s to %s", begun, len(all), size(l.bytes), l.title, l.protocol, l.fromCluster, l.toCluster))
 		case i := <-ended:
 			through++
-			l := &t.legs[i]
+			l := &t.paths[i]
 			left[l.title]--
 			if t.results[i].Error == "" {
 				good[l.title]++
@@ -80,8 +80,8 @@ func (t *trial) stage(ctx context.Context, large bool, sideBySide int) {
 	}
 }
 
-// try tries one leg. What goes through a Service may fail until Services must work; all else must work at once.
-func (t *trial) try(ctx context.Context, l *leg) Result {
+// try tries one path. What goes through a Service may fail until Services must work; all else must work at once.
+func (t *trial) try(ctx context.Context, l *path) Result {
 	if l.impossible != "" {
 		return l.judge(matrix.Answer{})
 	}
@@ -109,10 +109,10 @@ func (t *trial) try(ctx context.Context, l *leg) Result {
 	}
 }
 
-// smaller is what came of the small leg on the same way; nil if there is none. It was tried in the stage before.
-func (t *trial) smaller(l *leg) *Result {
-	for i := range t.legs {
-		one := &t.legs[i]
+// smaller is what came of the small path on the same way; nil if there is none. It was tried in the stage before.
+func (t *trial) smaller(l *path) *Result {
+	for i := range t.paths {
+		one := &t.paths[i]
 		if l.large && !one.large && one.remote == l.remote && one.pod == l.pod && one.protocol == l.protocol && one.target == l.target && one.title == l.title {
 			return &t.results[i]
 		}

@@ -69,8 +69,8 @@ type Facts struct {
 // Address is an address and who has it.
 type Address struct{ Name, IP string }
 
-// Wishes are what the user said; empty fields are found out.
-type Wishes struct {
+// Overrides are what the user said; empty fields are found out.
+type Overrides struct {
 	Kind                            Kind
 	ClusterName                     string
 	APIServer, PodCIDR, ServiceCIDR string
@@ -94,17 +94,17 @@ type Plan struct {
 }
 
 // Decide makes a plan, or says what is wrong.
-func Decide(f Facts, w Wishes) (Plan, error) {
-	if slices.Contains(Later(), w.Kind) {
-		return Plan{}, fmt.Errorf("installing on %s is not in this version yet; use `install --api-server-url URL --pod-cidr CIDR --service-cidr CIDR`, which works on every cluster", w.Kind)
+func Decide(f Facts, o Overrides) (Plan, error) {
+	if slices.Contains(Later(), o.Kind) {
+		return Plan{}, fmt.Errorf("installing on %s is not in this version yet; use `install --api-server-url URL --pod-cidr CIDR --service-cidr CIDR`, which works on every cluster", o.Kind)
 	}
-	if problems := validation.IsDNS1123Label(w.ClusterName); w.ClusterName != "" && len(problems) > 0 {
-		return Plan{}, fmt.Errorf("--cluster-name %q is not a DNS-1123 label: %s", w.ClusterName, strings.Join(problems, "; "))
+	if problems := validation.IsDNS1123Label(o.ClusterName); o.ClusterName != "" && len(problems) > 0 {
+		return Plan{}, fmt.Errorf("--cluster-name %q is not a DNS-1123 label: %s", o.ClusterName, strings.Join(problems, "; "))
 	}
-	if err := checkLabels(w.Labels); err != nil {
+	if err := checkLabels(o.Labels); err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Kind: w.Kind, APIServer: firstOf(w.APIServer, f.APIServer), ReservedSubnets: w.ReservedSubnets, ServiceType: w.ServiceType, WatchPods: f.NodesWithoutCIDR}
+	p := Plan{Kind: o.Kind, APIServer: firstOf(o.APIServer, f.APIServer), ReservedSubnets: o.ReservedSubnets, ServiceType: o.ServiceType, WatchPods: f.NodesWithoutCIDR}
 	if p.Kind == Auto {
 		p.Kind = recognise(f)
 	}
@@ -116,15 +116,15 @@ func Decide(f Facts, w Wishes) (Plan, error) {
 	default:
 		return Plan{}, fmt.Errorf("--service-type %s: there is ClusterIP, NodePort and LoadBalancer", p.ServiceType)
 	}
-	p.ServiceCIDR = firstOf(w.ServiceCIDR, strings.Join(f.ServiceCIDRs, ","), f.ConfiguredServices)
-	p.PodCIDR = firstOf(w.PodCIDR, f.ConfiguredPods, around(f.NodeCIDRs))
+	p.ServiceCIDR = firstOf(o.ServiceCIDR, strings.Join(f.ServiceCIDRs, ","), f.ConfiguredServices)
+	p.PodCIDR = firstOf(o.PodCIDR, f.ConfiguredPods, around(f.NodeCIDRs))
 	switch {
 	case p.Kind == K3s:
 		p.PodCIDR, p.ServiceCIDR = firstOf(p.PodCIDR, k3sPods), firstOf(p.ServiceCIDR, k3sServices)
 	case f.ControllerManager && (p.Kind == Kubeadm || p.Kind == KinD):
 		p.PodCIDR, p.ServiceCIDR = firstOf(p.PodCIDR, kubeadmPods), firstOf(p.ServiceCIDR, kubeadmServices)
 	}
-	if err := p.check(f, w); err != nil {
+	if err := p.check(f, o); err != nil {
 		return Plan{}, err
 	}
 	return p, nil
@@ -195,7 +195,7 @@ func around(cidrs []string) string {
 	return whole.String()
 }
 
-func (p Plan) check(f Facts, w Wishes) error {
+func (p Plan) check(f Facts, o Overrides) error {
 	pods, err := network("--pod-cidr", "the network of the pods", p.PodCIDR)
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func (p Plan) check(f Facts, w Wishes) error {
 			}
 		}
 	}
-	if w.SkipValidation {
+	if o.SkipValidation {
 		return nil
 	}
 	if err := covers("--pod-cidr", "pod", pods, f.Pods); err != nil {
@@ -231,7 +231,7 @@ func (p Plan) check(f Facts, w Wishes) error {
 	if err := covers("--service-cidr", "Service", services, f.Services); err != nil {
 		return err
 	}
-	return p.checkAPIServer(f, w)
+	return p.checkAPIServer(f, o)
 }
 
 func network(flag, what, text string) (all []netip.Prefix, err error) {
@@ -271,23 +271,23 @@ func join(networks []netip.Prefix) string {
 }
 
 // checkAPIServer: other clusters will use this address.
-func (p Plan) checkAPIServer(f Facts, w Wishes) error {
+func (p Plan) checkAPIServer(f Facts, o Overrides) error {
 	address, err := url.Parse(p.APIServer)
 	if err != nil || address.Scheme != "https" || address.Hostname() == "" {
 		return fmt.Errorf("the API server's address %q is no URL that other clusters could use; set --api-server-url https://HOST:PORT", p.APIServer)
 	}
 	if local(address) {
 		// A kubeconfig that was made for this machine: the address of a node is published.
-		if w.APIServer == "" && (p.Kind == K3s || p.Kind == KinD) {
+		if o.APIServer == "" && (p.Kind == K3s || p.Kind == KinD) {
 			return nil
 		}
 		return fmt.Errorf("the API server's address %s is good on this machine only, and other clusters need it; set --api-server-url https://HOST:PORT", p.APIServer)
 	}
-	if w.APIServer == "" || w.AnyAPIServer || f.APIServer == "" || p.Kind == K3s {
+	if o.APIServer == "" || o.AnyAPIServer || f.APIServer == "" || p.Kind == K3s {
 		return nil
 	}
 	if known, err := url.Parse(f.APIServer); err == nil && authority(known) != authority(address) {
-		return fmt.Errorf("--api-server-url %s is another address than the kubeconfig's, %s; if both are right, add --disable-api-server-sanity-check", w.APIServer, f.APIServer)
+		return fmt.Errorf("--api-server-url %s is another address than the kubeconfig's, %s; if both are right, add --disable-api-server-sanity-check", o.APIServer, f.APIServer)
 	}
 	return nil
 }

@@ -118,11 +118,11 @@ const (
 
 var order = []string{podToPod, nodeToPod, podToService, podToNodePort}
 
-// smallBytes is the most that one leg can send without being noticed by the others.
+// smallBytes is the most that one path can send without being noticed by the others.
 const smallBytes = 64 << 10
 
-// leg is one way to be tried.
-type leg struct {
+// path is one way to be tried.
+type path struct {
 	title, fromCluster, from, toCluster, to string
 	// remote: it begins in the remote cluster, in this pod.
 	remote         bool
@@ -142,10 +142,10 @@ type leg struct {
 }
 
 // plan is all that is to be tried from one cluster to the other.
-func plan(from, to *side, large int64) (legs []leg) {
+func plan(from, to *side, large int64) (paths []path) {
 	v := from.view
-	begin := func(p pod, title string) leg {
-		l := leg{title: title, remote: from.remote, namespace: from.namespace, pod: p.name, fromCluster: from.name, toCluster: to.name, from: "pod on " + p.node}
+	begin := func(p pod, title string) path {
+		l := path{title: title, remote: from.remote, namespace: from.namespace, pod: p.name, fromCluster: from.name, toCluster: to.name, from: "pod on " + p.node}
 		if p.host {
 			l.from = "node " + p.node
 		}
@@ -166,7 +166,7 @@ func plan(from, to *side, large int64) (legs []leg) {
 			} else {
 				l.comesAs(p, v)
 			}
-			legs = append(legs, l)
+			paths = append(paths, l)
 		}
 		if p.host {
 			continue
@@ -175,7 +175,7 @@ func plan(from, to *side, large int64) (legs []leg) {
 		l.to, l.servers, l.service = "pod on "+first.node, []string{first.name}, true
 		l.comesAs(p, v)
 		l.aim(from.far.address, true, matrix.Port)
-		legs = append(legs, l)
+		paths = append(paths, l)
 
 		for _, protocol := range []string{matrix.TCP, matrix.UDP} {
 			l := begin(p, podToNodePort)
@@ -184,15 +184,15 @@ func plan(from, to *side, large int64) (legs []leg) {
 			l.sources = []netip.Prefix{v.localExternalSeen, v.localPodsSeen}
 			l.aim(next.address, true, from.far.nodePorts[protocol])
 			l.protocol = protocol
-			legs = append(legs, l)
+			paths = append(paths, l)
 		}
 	}
-	return spread(legs, large)
+	return spread(paths, large)
 }
 
-// spread makes of each leg one for each protocol and size.
-func spread(legs []leg, large int64) (all []leg) {
-	for _, l := range legs {
+// spread makes of each path one for each protocol and size.
+func spread(paths []path, large int64) (all []path) {
+	for _, l := range paths {
 		for _, protocol := range []string{matrix.TCP, matrix.UDP} {
 			if l.protocol != "" && l.protocol != protocol {
 				continue
@@ -204,12 +204,12 @@ func spread(legs []leg, large int64) (all []leg) {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b leg) int { return slices.Index(order, a.title) - slices.Index(order, b.title) })
+	slices.SortStableFunc(all, func(a, b path) int { return slices.Index(order, a.title) - slices.Index(order, b.title) })
 	return all
 }
 
 // aim sets the target.
-func (l *leg) aim(address netip.Addr, ok bool, port int) {
+func (l *path) aim(address netip.Addr, ok bool, port int) {
 	if !ok || !address.IsValid() || port == 0 {
 		l.impossible = "the other end has no address that can be reached: it is not in the network that the clusters agreed on"
 		return
@@ -218,7 +218,7 @@ func (l *leg) aim(address netip.Addr, ok bool, port int) {
 }
 
 // comesAs says as whom the other end must see a pod.
-func (l *leg) comesAs(p pod, v view) {
+func (l *path) comesAs(p pod, v view) {
 	seen, ok := ipam.Swap(p.address, v.localPods, v.localPodsSeen)
 	if !ok {
 		l.impossible = fmt.Sprintf("pod %s has the address %s, which is not in the network that the clusters agreed on, %s", p.name, p.address, v.localPods)
@@ -228,7 +228,7 @@ func (l *leg) comesAs(p pod, v view) {
 }
 
 // judge says what an answer means.
-func (l *leg) judge(answer matrix.Answer) Result {
+func (l *path) judge(answer matrix.Answer) Result {
 	r := Result{
 		Case: l.title, FromCluster: l.fromCluster, From: l.from, ToCluster: l.toCluster, To: l.to, Protocol: l.protocol, Bytes: l.bytes, Target: l.target,
 		Source: answer.Source, Took: answer.Took, Repeated: answer.Repeated, Error: answer.Error,

@@ -22,15 +22,15 @@ import (
 
 // What is in the twins of a namespace, before an action gives them up.
 
-// heldTwin is a twin that a cluster has.
-type heldTwin struct {
+// heldNamespace is a twin that a cluster has.
+type heldNamespace struct {
 	from *vkv1alpha1.NamespaceMap
 	// namespace is its name over there.
 	namespace string
 }
 
-// heldTwins are those of a namespace.
-func heldTwins(ctx context.Context, c client.Reader, namespace string) (held []heldTwin, err error) {
+// heldNamespaces are those of a namespace.
+func heldNamespaces(ctx context.Context, c client.Reader, namespace string) (held []heldNamespace, err error) {
 	var all vkv1alpha1.NamespaceMapList
 	err = retry(ctx, func(ctx context.Context) error {
 		return c.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"})
@@ -42,21 +42,21 @@ func heldTwins(ctx context.Context, c client.Reader, namespace string) (held []h
 		one := &all.Items[i]
 		said, is := one.Status.CurrentMapping[namespace]
 		if is && said.RemoteNamespace != "" && said.Phase != vkv1alpha1.MappingCreationLoopBackOff {
-			held = append(held, heldTwin{one, said.RemoteNamespace})
+			held = append(held, heldNamespace{one, said.RemoteNamespace})
 		}
 	}
 	return held, nil
 }
 
 // loss is what somebody is about to do to a namespace.
-type loss struct {
+type withdrawal struct {
 	namespace, liqoNamespace string
 	// force loses what is precious, too.
 	force bool
 }
 
 // remains are what a twin has.
-type remains struct {
+type contents struct {
 	cluster, namespace string
 	// ours counts what this cluster has put there, by kind; others and volumes are named.
 	ours            map[string]int
@@ -66,7 +66,7 @@ type remains struct {
 }
 
 // weigh tells what will be deleted over there, and refuses if that is more than copies.
-func weigh(ctx context.Context, c client.Client, l loss, lost []heldTwin, p Progress) error {
+func assessImpact(ctx context.Context, c client.Client, l withdrawal, lost []heldNamespace, p Progress) error {
 	if len(lost) == 0 {
 		return nil
 	}
@@ -75,10 +75,10 @@ func weigh(ctx context.Context, c client.Client, l loss, lost []heldTwin, p Prog
 		return err
 	}
 	// At once: each cluster that does not answer takes its time.
-	found := make([]*remains, len(lost))
+	found := make([]*contents, len(lost))
 	var looking sync.WaitGroup
 	for i, twin := range lost {
-		looking.Go(func() { found[i] = lookAtTwin(ctx, c, twin, local.ClusterID) })
+		looking.Go(func() { found[i] = readContents(ctx, c, twin, local.ClusterID) })
 	}
 	looking.Wait()
 	var precious []string
@@ -101,10 +101,10 @@ func weigh(ctx context.Context, c client.Client, l loss, lost []heldTwin, p Prog
 		l.namespace, strings.Join(precious, "\n- "))
 }
 
-// lookAtTwin reads, with this cluster's own identity over there, the names of what is in a twin; never what is in Secrets.
-func lookAtTwin(ctx context.Context, c client.Client, twin heldTwin, clusterID string) *remains {
+// readContents reads, with this cluster's own identity over there, the names of what is in a twin; never what is in Secrets.
+func readContents(ctx context.Context, c client.Client, twin heldNamespace, clusterID string) *contents {
 	from := twin.from
-	found := &remains{cluster: from.Name, namespace: twin.namespace, ours: map[string]int{}}
+	found := &contents{cluster: from.Name, namespace: twin.namespace, ours: map[string]int{}}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var secret corev1.Secret
@@ -139,7 +139,7 @@ var kept = []schema.GroupVersionKind{
 // everywhere are ConfigMaps that clusters put into each namespace.
 var everywhere = []string{"kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert"}
 
-func (r *remains) count(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, clusterID string) error {
+func (r *contents) count(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, clusterID string) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	for {
@@ -166,7 +166,7 @@ func (r *remains) count(ctx context.Context, c client.Reader, kind schema.GroupV
 }
 
 // text tells what will be deleted, nothing if nothing is.
-func (r *remains) text() string {
+func (r *contents) text() string {
 	var parts []string
 	for _, kind := range kept {
 		switch n := r.ours[kind.Kind]; n {
@@ -184,7 +184,7 @@ func (r *remains) text() string {
 }
 
 // precious is what would be lost for good.
-func (r *remains) precious() (texts []string) {
+func (r *contents) precious() (texts []string) {
 	where := fmt.Sprintf("cluster %s, namespace %s", r.cluster, r.namespace)
 	if len(r.volumes) > 0 {
 		texts = append(texts, fmt.Sprintf("%s: volumes (PersistentVolumeClaims) %s", where, few(r.volumes)))
