@@ -83,7 +83,7 @@ func SetupShadowEndpointSlice(mgr manager.Manager, o ShadowEndpointSliceOptions)
 		For(&vkv1alpha1.ShadowEndpointSlice{}).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.Workers,
-			NewQueue:                kubemanager.InTurns(o.Workers),
+			NewQueue:                kubemanager.FairQueue(o.Workers),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
 		}).
 		Watches(&discoveryv1.EndpointSlice{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(ours)).

@@ -85,7 +85,7 @@ func SetupShadowPod(mgr manager.Manager, o ShadowPodOptions) error {
 		For(&vkv1alpha1.ShadowPod{}).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.Workers,
-			NewQueue:                kubemanager.InTurns(o.Workers),
+			NewQueue:                kubemanager.FairQueue(o.Workers),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
 		}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod)).

@@ -17,14 +17,14 @@ func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// TestInTurns: no namespace has all workers, none waits for all that another one has to do, and nothing is lost.
-func TestInTurns(t *testing.T) {
+// TestFairQueue: no namespace gets all workers, none waits until another one is finished, and no request is lost.
+func TestFairQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)
-		q := InTurns(4)("test", limiter)
+		q := FairQueue(4)("test", limiter)
 		defer q.ShutDown()
 		ready := make(chan reconcile.Request, 1)
-		get := func() { // by a worker
+		get := func() { // as a worker
 			next, down := q.Get()
 			if !down {
 				ready <- next
@@ -40,29 +40,29 @@ func TestInTurns(t *testing.T) {
 					t.Fatalf("%v, want %v", got, want)
 				}
 			default:
-				t.Fatalf("nothing, want %v; %d wait", want, q.Len())
+				t.Fatalf("no request, want %v; %d are waiting", want, q.Len())
 			}
 		}
 		for i := range 10 {
 			q.Add(request("a", fmt.Sprint(i)))
 		}
 		q.Add(request("b", "0"))
-		q.Add(request("b", "0")) // once
+		q.Add(request("b", "0")) // a duplicate
 		next(request("a", "0"))
 		next(request("b", "0"))
 		next(request("a", "1"))
 		next(request("a", "2"))
-		go get() // three of a is its share
+		go get() // three workers are the share of a
 		synctest.Wait()
 		if len(ready) > 0 || q.Len() != 0 {
-			t.Fatalf("%d ready, %d wait", len(ready), q.Len())
+			t.Fatalf("%d handed out beyond the share, %d waiting", len(ready), q.Len())
 		}
 		q.Add(request("c", "0"))
 		synctest.Wait()
 		if got := <-ready; got != request("c", "0") {
-			t.Errorf("%v before that of a namespace without workers", got)
+			t.Errorf("%v was handed out before the request of a namespace without workers", got)
 		}
-		q.Add(request("a", "1")) // news while it is worked on
+		q.Add(request("a", "1")) // an event while it is processed
 		q.Done(request("a", "1"))
 		next(request("a", "3"))
 		q.AddRateLimited(request("a", "2"))
@@ -76,23 +76,23 @@ func TestInTurns(t *testing.T) {
 		go get()
 		synctest.Wait()
 		if len(ready) > 0 {
-			t.Errorf("%v did not wait", <-ready)
+			t.Errorf("%v was not delayed by the rate limiter", <-ready)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if got := <-ready; got != request("a", "2") {
-			t.Errorf("%v", got)
+			t.Errorf("%v, want the delayed request", got)
 		}
 		for _, held := range []reconcile.Request{request("a", "0"), request("a", "2"), request("a", "3"), request("b", "0"), request("c", "0")} {
 			q.Done(held)
 		}
-		if all, ok := q.(*turning); !ok || len(all.turns.lanes) != 0 || len(all.turns.order) != 0 || all.turns.waiting != 0 {
-			t.Errorf("left: %+v", all.turns)
+		if all, ok := q.(*fairQueue); !ok || len(all.buckets.buckets) != 0 || len(all.buckets.order) != 0 || all.buckets.waiting != 0 {
+			t.Errorf("left: %+v", all.buckets)
 		}
 	})
 }
 
-// TestAllowance: who has used up what it may takes nothing from the others, and who has not used its share for long is forgotten.
+// TestAllowance: a namespace that has used up its allowance takes nothing from the others, and an idle namespace is forgotten.
 func TestAllowance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := NewAllowance(1, 5)
@@ -105,18 +105,18 @@ func TestAllowance(t *testing.T) {
 			return n
 		}
 		if first, again, other := count("a"), count("a"), count("b"); first != 5 || again != 0 || other != 5 {
-			t.Errorf("%d, %d, of another namespace %d", first, again, other)
+			t.Errorf("allowed %d, then %d, in another namespace %d; want 5, 0, 5", first, again, other)
 		}
 		time.Sleep(2 * time.Second)
 		if got := count("a"); got != 2 {
-			t.Errorf("%d after two seconds", got)
+			t.Errorf("allowed %d after two seconds, want 2", got)
 		}
 		time.Sleep(time.Minute)
 		for i := range mostIdle {
 			a.Allow(fmt.Sprint(i))
 		}
 		if len(a.spent) > mostIdle || a.spent["a"] != nil {
-			t.Errorf("%d known", len(a.spent))
+			t.Errorf("%d namespaces remembered", len(a.spent))
 		}
 	})
 }
