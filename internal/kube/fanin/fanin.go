@@ -44,8 +44,8 @@ type Options struct {
 	Changed func(before, after client.Object)
 	// Synced hears that all of a namespace has been told.
 	Synced func(namespace string)
-	// Watched hears that a synced namespace is watched again after a time in which it was not.
-	Watched func(namespace string)
+	// Resumed is called when the watch of a synced namespace works again after an interruption.
+	Resumed func(namespace string)
 }
 
 // retry is how soon what failed is tried again: rights in a namespace may come a moment after it, and a peer that is back must not be kept waiting.
@@ -238,8 +238,8 @@ func (r *room) change(how func()) {
 	how()
 	again := synced && !before && r.current() && !r.closed
 	r.mu.Unlock()
-	if again && r.options.Watched != nil {
-		r.options.Watched(r.namespace)
+	if again && r.options.Resumed != nil {
+		r.options.Resumed(r.namespace)
 	}
 }
 

@@ -83,7 +83,7 @@ func TestRestored(t *testing.T) {
 	source := New(Options{
 		Object: &corev1.ConfigMap{}, List: func() client.ObjectList { return &corev1.ConfigMapList{} },
 		Client:  func(context.Context) (client.WithWatch, error) { return *current.Load(), nil },
-		Changed: func(client.Object, client.Object) {}, Watched: func(string) { again.Add(1) },
+		Changed: func(client.Object, client.Object) {}, Resumed: func(string) { again.Add(1) },
 	})
 	known := func() (all []string) {
 		for _, one := range source.All(space.Name) {

@@ -72,15 +72,15 @@ func newPods(e *Engine, workers int) *pods {
 		Select:  []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", e.options.Mapping.NodeName)}},
 		Changed: p.changedHere,
 		Synced:  func(string) { p.mapped() },
-		Watched: func(string) { p.retry("") },
+		Resumed: func(string) { p.retry("") },
 	})
 	p.shadows = fanin.New(fanin.Options{
 		Object: &metav1.PartialObjectMetadata{}, List: metadata(shadowPod), Trim: trimRemote(shadowPod),
-		Client: e.remote.wait, Changed: p.shadowChanged, Synced: p.synced, Watched: p.watched,
+		Client: e.remote.wait, Changed: p.shadowChanged, Synced: p.synced, Resumed: p.watched,
 	})
 	p.remote = fanin.New(fanin.Options{
 		Object: &corev1.Pod{}, List: func() client.ObjectList { return &corev1.PodList{} }, Trim: trimRemotePod,
-		Client: e.remote.wait, Changed: p.changedThere, Synced: p.synced, Watched: p.watched,
+		Client: e.remote.wait, Changed: p.changedThere, Synced: p.synced, Resumed: p.watched,
 	})
 	return p
 }

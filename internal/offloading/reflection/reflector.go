@@ -52,7 +52,7 @@ func newReflector(e *Engine, k *kind, workers int) *reflector {
 		Client:  func(context.Context) (client.WithWatch, error) { return e.local, nil },
 		Changed: func(before, after client.Object) { r.changedHere(before, after) },
 		Synced:  func(namespace string) { r.synced(namespace) },
-		Watched: func(namespace string) { r.queue.retry(namespace) },
+		Resumed: func(namespace string) { r.queue.retry(namespace) },
 	})
 	r.remote = fanin.New(fanin.Options{
 		Object: &metav1.PartialObjectMetadata{}, List: metadata(k.there), Trim: trimRemote(k.there),
@@ -68,7 +68,7 @@ func newReflector(e *Engine, k *kind, workers int) *reflector {
 				r.synced(pair.link.Local)
 			}
 		},
-		Watched: func(namespace string) {
+		Resumed: func(namespace string) {
 			if pair := e.pairs.remote(namespace); pair != nil {
 				r.queue.retry(pair.link.Local)
 			}
