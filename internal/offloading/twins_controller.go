@@ -60,7 +60,7 @@ type twinReconciler struct {
 // SetupTwins registers the controller of twin namespaces. install is the namespace of this product. The manager's cache must have all
 // namespaces, and RoleBindings that are labelled as part of this product.
 func SetupTwins(mgr manager.Manager, install string) error {
-	r := &twinReconciler{install: install, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerTwins)}
+	r := &twinReconciler{install: install, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerRemoteNamespaces)}
 	copies := predicate.NewPredicateFuncs(isCopy)
 	err := builder.ControllerManagedBy(mgr).Named("twins").
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: patience()}).
@@ -266,7 +266,7 @@ func (r *twinReconciler) make(ctx context.Context, p place, t *twin) error {
 			Labels:      map[string]string{labels.RemoteClusterID: p.consumer, labels.AppPartOf: labels.PartOf},
 			Annotations: map[string]string{labels.ManagedByNamespaceMap: p.key(), labels.OriginalName: t.local},
 		}}
-		err := r.client.Create(ctx, made, client.FieldOwner(labels.OwnerTwins))
+		err := r.client.Create(ctx, made, client.FieldOwner(labels.OwnerRemoteNamespaces))
 		switch {
 		case apierrors.IsAlreadyExists(err):
 			// Unknown to the cache: it may be the one that we have just made.
