@@ -77,8 +77,8 @@ func newBench(t *testing.T) *bench {
 	b.Client, err = client.New(b.admin, client.Options{Scheme: b.scheme})
 	b.Must(err)
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}})
-	b.Bind(user, "", b.Marks("*.go")[""])
-	b.Bind(user, home, b.Marks("*.go")["liqo"])
+	b.Bind(user, "", b.RBACMarkers("*.go")[""])
+	b.Bind(user, home, b.RBACMarkers("*.go")["liqo"])
 	return b
 }
 
@@ -157,7 +157,7 @@ func (b *bench) peer(name string) *peer {
 		tunnel: &netv1alpha1.TunnelEndpoint{ObjectMeta: at},
 	}
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: at.Namespace}})
-	b.Bind(user, at.Namespace, b.Marks("*.go")["liqo-tenant"])
+	b.Bind(user, at.Namespace, b.RBACMarkers("*.go")["liqo-tenant"])
 	b.Make(p.fc)
 	b.EditStatus(p.fc, func() { p.fc.Status.TenantNamespace.Local = at.Namespace })
 	return p

@@ -96,7 +96,7 @@ func (b *bench) rights() {
 	b.T.Helper()
 	everywhere, inTenants := []rbacv1.PolicyRule{}, []rbacv1.PolicyRule{}
 	for _, file := range []string{"virtualnode", "namespaceoffloading", "namespacemap", "twins"} {
-		rules := b.Marks(file + "_controller.go")
+		rules := b.RBACMarkers(file + "_controller.go")
 		everywhere, inTenants = append(everywhere, rules[""]...), append(inTenants, rules["liqo-tenant"]...)
 	}
 	b.Bind(user, "", everywhere)

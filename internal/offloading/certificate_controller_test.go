@@ -180,7 +180,7 @@ func (b *bench) certificateRights() {
 	if _, err := os.Stat("certificate_controller.go"); err != nil {
 		b.T.Fatal(err)
 	}
-	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "certificates"}, Rules: b.Marks("certificate_controller.go")[""]})
+	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "certificates"}, Rules: b.RBACMarkers("certificate_controller.go")[""]})
 	for role, name := range map[string]string{"certificates": user, "liqo-virtual-kubelet": vkUser} {
 		b.Make(&rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: role + "-here"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},

@@ -72,7 +72,7 @@ func newShadowBed(t *testing.T) *shadowBed {
 	// What the controllers ask for: everywhere, and in twins.
 	var everywhere []rbacv1.PolicyRule
 	for _, file := range []string{"shadowpod_controller.go", "shadowendpointslice_controller.go", "twin_peers.go"} {
-		rules := b.Marks(file)
+		rules := b.RBACMarkers(file)
 		everywhere, b.inTwins = append(everywhere, rules[""]...), append(b.inTwins, rules["liqo-twin"]...)
 	}
 	b.Bind(shadowUser, "", everywhere)

@@ -60,7 +60,7 @@ func newSliceBench(t *testing.T) *sliceBench {
 	}
 	b.Make(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "apps"}})
 	// What is missing in the marks makes the tests fail.
-	for namespace, rules := range b.Marks("resourceslice_controller.go") {
+	for namespace, rules := range b.RBACMarkers("resourceslice_controller.go") {
 		b.Bind("grant-test", namespace, rules)
 	}
 	return b

@@ -22,7 +22,7 @@
 // test binary; one that changes cluster-wide things takes [Pair].
 //
 // What nearly every such test does to a cluster is [Env]: make, read, change,
-// wait, with an error being the end of the test. [Env.Marks] and [Env.Bind] give
+// wait, with an error being the end of the test. [Env.RBACMarkers] and [Env.Bind] give
 // the code under test the rights it asks for in its source, and no others.
 //
 // The package must not know any Liqo kind: callers install what they need.

@@ -14,8 +14,8 @@ import (
 
 var mark = regexp.MustCompile(`(?m)^// \+kubebuilder:rbac:(.*)$`)
 
-// Marks are the rights that source files ask for in their marks, by the namespace they ask for. Tests are no part of it.
-func (b *Env) Marks(pattern string) map[string][]rbacv1.PolicyRule {
+// RBACMarkers are the rights that source files ask for in their marks, by the namespace they ask for. Tests are no part of it.
+func (b *Env) RBACMarkers(pattern string) map[string][]rbacv1.PolicyRule {
 	b.T.Helper()
 	files, err := filepath.Glob(pattern)
 	b.Must(err)

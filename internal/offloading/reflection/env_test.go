@@ -65,7 +65,7 @@ type bed struct {
 	kubelet    *rest.Config
 	subject    rbacv1.Subject
 	identity   remote.Identity
-	wire       *kubetest.Wire
+	wire       *kubetest.Proxy
 	connection *remote.Connection
 	engine     *Engine
 	options    func(*Options)
@@ -177,7 +177,7 @@ func newBed(t *testing.T) *bed {
 	b.roles()
 	peer := b.namespaceOf(b.away, "liqo-tenant-rome-")
 	far, subject := account(b, b.away, provider, peer)
-	b.wire = kubetest.NewWire(t, strings.Trim(strings.TrimPrefix(provider.Host, "https://"), "/"))
+	b.wire = kubetest.NewProxy(t, strings.Trim(strings.TrimPrefix(provider.Host, "https://"), "/"))
 	b.identity = remote.Identity{
 		Namespace: peer, APIServerURL: "https://" + b.wire.Address(), APIServerCA: provider.CAData,
 		Token: far.BearerToken, RenewAt: time.Now().Add(time.Hour), ExpiresAt: time.Now().Add(2 * time.Hour),

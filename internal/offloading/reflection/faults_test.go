@@ -245,7 +245,7 @@ func TestPatience(t *testing.T) {
 func TestHomeAway(t *testing.T) {
 	b := newBed(t)
 	consumer, _ := kubetest.SharedPair(t)
-	wire := kubetest.NewWire(t, strings.Trim(strings.TrimPrefix(consumer.Host, "https://"), "/"))
+	wire := kubetest.NewProxy(t, strings.Trim(strings.TrimPrefix(consumer.Host, "https://"), "/"))
 	b.kubelet.Host = "https://" + wire.Address()
 	local, twin := b.offload()
 	player := b.play(twin)

@@ -50,7 +50,7 @@ type bench struct {
 	kubetest.Env
 	admin    *rest.Config
 	provider *provider
-	wire     *kubetest.Wire
+	wire     *kubetest.Proxy
 	secret   string
 	node     *Node
 	// kubelet is who the virtual kubelet is: a service account with the rights of the chart's roles.
@@ -79,7 +79,7 @@ func newBench(t *testing.T) *bench {
 	})
 	b.role()
 	b.provider = newProvider(t)
-	b.wire = kubetest.NewWire(t, b.provider.server.Listener.Addr().String())
+	b.wire = kubetest.NewProxy(t, b.provider.server.Listener.Addr().String())
 	b.provider.token.Store("first")
 	b.identity("first")
 	return b

@@ -96,7 +96,7 @@ func newRoad(t *testing.T) *theRoad {
 	b.role()
 	at, err := url.Parse(provider.Host)
 	b.Must(err)
-	b.wire = kubetest.NewWire(t, at.Host)
+	b.wire = kubetest.NewProxy(t, at.Host)
 	r.peer(provider)
 	r.serve()
 	r.workload(r.far, remoteNamespace, "worker", r.provided.port())

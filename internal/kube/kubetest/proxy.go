@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What a Wire does.
+// What a Proxy does.
 const (
 	Pass int32 = iota
 	// Swallow takes bytes and connections, and does nothing with them.
@@ -18,8 +18,8 @@ const (
 	Refuse
 )
 
-// Wire is a TCP proxy that can be cut.
-type Wire struct {
+// Proxy is a TCP proxy that can be cut.
+type Proxy struct {
 	// Dialled is how many connections came since it was last Set.
 	Dialled  atomic.Int32
 	listener net.Listener
@@ -28,30 +28,30 @@ type Wire struct {
 	open     []net.Conn
 }
 
-// NewWire listens on an address of this machine, and leads to another one until the test ends.
-func NewWire(t *testing.T, to string) *Wire {
+// NewProxy listens on an address of this machine, and leads to another one until the test ends.
+func NewProxy(t *testing.T, to string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Wire{listener: listener}
+	p := &Proxy{listener: listener}
 	t.Cleanup(func() {
 		_ = listener.Close() // the end of the test
-		w.Cut()
+		p.Cut()
 	})
-	go w.serve(to)
-	return w
+	go p.serve(to)
+	return p
 }
 
-func (w *Wire) serve(to string) {
+func (p *Proxy) serve(to string) {
 	for {
-		near, err := w.listener.Accept()
+		near, err := p.listener.Accept()
 		if err != nil {
 			return // closed
 		}
-		w.Dialled.Add(1)
-		if w.mode.Load() == Refuse {
+		p.Dialled.Add(1)
+		if p.mode.Load() == Refuse {
 			_ = near.Close() // that is the purpose
 			continue
 		}
@@ -60,15 +60,15 @@ func (w *Wire) serve(to string) {
 			_ = near.Close() // nobody there
 			continue
 		}
-		w.mu.Lock()
-		w.open = append(w.open, near, far)
-		w.mu.Unlock()
-		go w.copy(near, far)
-		go w.copy(far, near)
+		p.mu.Lock()
+		p.open = append(p.open, near, far)
+		p.mu.Unlock()
+		go p.copy(near, far)
+		go p.copy(far, near)
 	}
 }
 
-func (w *Wire) copy(to, from net.Conn) {
+func (p *Proxy) copy(to, from net.Conn) {
 	defer to.Close()
 	buffer := make([]byte, 32<<10)
 	for {
@@ -76,7 +76,7 @@ func (w *Wire) copy(to, from net.Conn) {
 		if err != nil {
 			return
 		}
-		if w.mode.Load() == Swallow {
+		if p.mode.Load() == Swallow {
 			continue
 		}
 		if _, err := to.Write(buffer[:n]); err != nil {
@@ -86,23 +86,23 @@ func (w *Wire) copy(to, from net.Conn) {
 }
 
 // Address is where it listens.
-func (w *Wire) Address() string { return w.listener.Addr().String() }
+func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
 // Set makes it do something else from now on.
-func (w *Wire) Set(mode int32) {
-	w.Dialled.Store(0)
-	w.mode.Store(mode)
+func (p *Proxy) Set(mode int32) {
+	p.Dialled.Store(0)
+	p.mode.Store(mode)
 	if mode == Refuse {
-		w.Cut()
+		p.Cut()
 	}
 }
 
 // Cut closes all connections, and takes new ones.
-func (w *Wire) Cut() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, connection := range w.open {
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, connection := range p.open {
 		_ = connection.Close() // it may be closed already
 	}
-	w.open = nil
+	p.open = nil
 }
