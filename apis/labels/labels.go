@@ -110,8 +110,8 @@ const (
 	RotateKeys = "net.liqo.io/rotate-keys"
 	// ForceUnpeer, "true" on a foreign cluster, sets every deadline of taking the peering down to zero.
 	ForceUnpeer = "liqo.io/force-unpeer"
-	// ShadowPodMark, on the pod of a shadow pod, is that one's UID and a hash of what was last brought over from it.
-	ShadowPodMark = "virtualkubelet.liqo.io/shadow-pod"
+	// ShadowPodRevision, on the pod of a ShadowPod, is the UID of the ShadowPod and a hash of the fields that the pod last received from it.
+	ShadowPodRevision = "virtualkubelet.liqo.io/shadow-pod"
 	// ManagedByNamespaceMap, on a twin namespace, is the namespace map that asked for it: NAMESPACE/NAME.
 	ManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
 	// OriginalName, on a twin namespace, is the name of the namespace in the cluster that it belongs to.

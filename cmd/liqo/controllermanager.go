@@ -258,7 +258,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	err = errors.Join(
 		offloading.SetupCertificates(mgr),
 		offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: o.local}),
-		offloading.SetupNamespaceMap(mgr), offloading.SetupTwins(mgr, o.namespace),
+		offloading.SetupNamespaceMap(mgr), offloading.SetupRemoteNamespaces(mgr, o.namespace),
 	)
 	if err != nil {
 		return err

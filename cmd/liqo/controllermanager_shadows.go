@@ -46,20 +46,20 @@ func (o *shadowOptions) Validate() error {
 
 // setup adds controllers and webhook.
 func (o *shadowOptions) setup(mgr manager.Manager, internalNetwork, webhooks bool) error {
-	twins, err := offloading.SetupTwinPeers(mgr)
+	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 	if err != nil {
 		return err
 	}
-	if err := offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{Twins: twins, Level: shadow.Level(o.podSecurity), Workers: o.podWorkers}); err != nil {
+	if err := offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Workers: o.podWorkers}); err != nil {
 		return err
 	}
-	err = offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{Twins: twins, InternalNetwork: internalNetwork, Workers: o.sliceWorkers})
+	err = offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{RemoteNamespaces: remoteNamespaces, InternalNetwork: internalNetwork, Workers: o.sliceWorkers})
 	if err != nil || !webhooks {
 		return err
 	}
-	options := offloadingwebhook.ShadowPodOptions{Twins: twins, Level: shadow.Level(o.podSecurity)}
+	options := offloadingwebhook.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity)}
 	if o.enforce {
-		if options.Quota, err = offloadingwebhook.SetupQuota(mgr, twins, o.refresh); err != nil {
+		if options.Quota, err = offloadingwebhook.SetupQuota(mgr, remoteNamespaces, o.refresh); err != nil {
 			return err
 		}
 	}

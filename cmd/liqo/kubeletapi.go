@@ -53,7 +53,7 @@ func (o *kubeletAPIOptions) Validate() error {
 
 // reflected is what the kubelet API has to know of what runs elsewhere.
 type reflected interface {
-	vk.Pairs
+	vk.NamespaceMappings
 	vk.Pods
 }
 
@@ -76,7 +76,7 @@ func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *virtualKubeletOpt
 		return fmt.Errorf("port of the kubelet API: %w", err)
 	}
 	api := vk.NewKubelet(vk.KubeletOptions{
-		NodeName: o.node.NodeName, HomeID: o.homeID, RemoteName: o.remoteName, Pairs: from, Pods: from,
+		NodeName: o.node.NodeName, ConsumerID: o.homeID, RemoteName: o.remoteName, Mappings: from, Pods: from,
 		Provider: vk.NewUplink(local, o.node.Namespace, o.node.ClusterID), Callers: caller.New(local),
 	})
 	group, ctx := errgroup.WithContext(ctx)
@@ -92,13 +92,13 @@ func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *virtualKubeletOpt
 	return group.Wait()
 }
 
-// residents are the pods of the node, as the reflection knows them.
-type residents struct{ *reflection.Engine }
+// scheduledPods are the pods of the node, as the reflection knows them.
+type scheduledPods struct{ *reflection.Engine }
 
-// Residents are all of them.
-func (r residents) Residents() (all []vk.Resident) {
+// PodRefs returns all of them.
+func (r scheduledPods) PodRefs() (all []vk.PodRef) {
 	r.Pods(func(pod *corev1.Pod) {
-		all = append(all, vk.Resident{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID})
+		all = append(all, vk.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID})
 	})
 	return all
 }

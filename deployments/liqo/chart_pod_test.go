@@ -218,13 +218,13 @@ func TestPodElsewhere(t *testing.T) {
 	rome, there := newSide(t, home), newSide(t, away)
 	identity := there.peer()
 	there.manager(
-		func(mgr ctrl.Manager) error { return offloading.SetupTwins(mgr, liqoItself) },
+		func(mgr ctrl.Manager) error { return offloading.SetupRemoteNamespaces(mgr, liqoItself) },
 		func(mgr ctrl.Manager) error {
-			twins, err := offloading.SetupTwinPeers(mgr)
+			twins, err := offloading.WatchRemoteNamespaces(mgr)
 			if err != nil {
 				return err
 			}
-			return offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{Twins: twins, Level: shadow.Baseline, Workers: 10})
+			return offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: twins, Level: shadow.Baseline, Workers: 10})
 		},
 	)
 	rome.lent()

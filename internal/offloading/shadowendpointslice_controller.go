@@ -49,7 +49,7 @@ var endpointSlice = discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
 
 // ShadowEndpointSliceOptions is what the controller needs to know.
 type ShadowEndpointSliceOptions struct {
-	Twins *TwinPeers
+	RemoteNamespaces *RemoteNamespaces
 	// InternalNetwork: networks are agreed with peers, and endpoints must lie in them.
 	InternalNetwork bool
 	// Workers is how many are looked at at the same time.
@@ -144,7 +144,7 @@ func (r *shadowSlices) ofCluster(ctx context.Context, clusterID string) (all []r
 	for i := range wishes.Items {
 		namespace := wishes.Items[i].Namespace
 		if _, known := peers[namespace]; !known {
-			peer, err := r.options.Twins.Peer(ctx, namespace)
+			peer, err := r.options.RemoteNamespaces.Peer(ctx, namespace)
 			if err != nil {
 				peer = clusterID // to look once too often does no harm
 			}
@@ -216,7 +216,7 @@ func (r *shadowSlices) Reconcile(ctx context.Context, request reconcile.Request)
 
 // origin is what is known of the peer that a namespace was made for.
 func (r *shadowSlices) origin(ctx context.Context, namespace string) (shadow.Origin, error) {
-	peer, err := r.options.Twins.Peer(ctx, namespace)
+	peer, err := r.options.RemoteNamespaces.Peer(ctx, namespace)
 	origin := shadow.Origin{ClusterID: peer, Anywhere: !r.options.InternalNetwork}
 	if err != nil || peer == "" {
 		return origin, err

@@ -49,7 +49,7 @@ const (
 
 // ShadowPodOptions is what the controller needs to know.
 type ShadowPodOptions struct {
-	Twins *TwinPeers
+	RemoteNamespaces *RemoteNamespaces
 	// Level is how much of a node pods of peers may reach.
 	Level shadow.Level
 	// Workers is how many are looked at at the same time.
@@ -149,7 +149,7 @@ func (r *shadowPods) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.status.Forget(request.NamespacedName)
 	}
 	step := shadow.Plan(facts)
-	if step.Look {
+	if step.NeedsLive {
 		if facts, err = r.read(ctx, r.live, request.NamespacedName, facts.Pod != nil); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -167,7 +167,7 @@ func (r *shadowPods) Reconcile(ctx context.Context, request reconcile.Request) (
 			return reconcile.Result{RequeueAfter: 10 * time.Millisecond}, nil // it went in this moment
 		}
 	}
-	return reconcile.Result{RequeueAfter: step.Again}, r.take(ctx, facts, step)
+	return reconcile.Result{RequeueAfter: step.RequeueAfter}, r.take(ctx, facts, step)
 }
 
 // read gets the pod first, then the wish: see shadow.Facts.
@@ -191,7 +191,7 @@ func (r *shadowPods) read(ctx context.Context, from client.Reader, key types.Nam
 
 // take does what was decided, but for the creation.
 func (r *shadowPods) take(ctx context.Context, facts shadow.Facts, step shadow.Step) error {
-	if step.Stranger {
+	if step.Unmanaged {
 		r.events.warn(facts.Shadow, reasonNameTaken, "Create",
 			"this namespace has another pod of the name %s, which is not touched; delete it, or give the pod of the other cluster another name", facts.Pod.Name)
 		return nil
@@ -242,7 +242,7 @@ func (r *shadowPods) create(ctx context.Context, wish *vkv1alpha1.ShadowPod) (ta
 
 // admit is whose pod a wish is. Nobody's, if it is refused: the webhook may not have been there when it was written.
 func (r *shadowPods) admit(ctx context.Context, wish *vkv1alpha1.ShadowPod) (peer string, _ error) {
-	peer, err := r.options.Twins.Peer(ctx, wish.Namespace)
+	peer, err := r.options.RemoteNamespaces.Peer(ctx, wish.Namespace)
 	if err != nil {
 		return "", err
 	}

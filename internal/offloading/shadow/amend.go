@@ -41,7 +41,7 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string) (e
 	}
 
 	annotations := podAnnotations(shadow)
-	annotations[labels.ShadowPodMark] = Mark(shadow)
+	annotations[labels.ShadowPodRevision] = Revision(shadow)
 	ownLabels, ownAnnotations := ownedKeys(pod, owner)
 	rest = append(rest, keys("/metadata/labels", podLabels(shadow, peer), pod.Labels, ownLabels)...)
 	rest = append(rest, keys("/metadata/annotations", annotations, pod.Annotations, ownAnnotations)...)

@@ -37,9 +37,9 @@ type Facts struct {
 // Step is what to do, in the order of the fields.
 type Step struct {
 	// Look: decide again with live facts. Nothing else is set.
-	Look bool
+	NeedsLive bool
 	// Stranger: the name is taken by a pod that is not ours. Leave it alone.
-	Stranger bool
+	Unmanaged bool
 	// Delete the pod, whose ShadowPod is gone.
 	Delete bool
 	// Phase is to be written down, with the pod's UID; empty if nothing is.
@@ -51,7 +51,7 @@ type Step struct {
 	// Amend the pod: metadata, or what can change in a spec, is not as wished.
 	Amend bool
 	// Again is when to look again at the latest; zero if an event will come.
-	Again time.Duration
+	RequeueAfter time.Duration
 }
 
 // Plan decides. The rules:
@@ -63,7 +63,7 @@ func Plan(f Facts) Step {
 	case f.Pod == nil:
 		return planAbsent(f)
 	case Owner(f.Pod) == "":
-		return Step{Stranger: f.Shadow != nil}
+		return Step{Unmanaged: f.Shadow != nil}
 	case f.Shadow == nil:
 		return planWidowed(f)
 	case Owner(f.Pod) != string(f.Shadow.UID):
@@ -77,7 +77,7 @@ func planAbsent(f Facts) Step {
 	if f.Shadow == nil || f.Shadow.DeletionTimestamp != nil || finished(f.Shadow.Status.Phase) {
 		return Step{}
 	}
-	return Step{Look: !f.Live, Create: f.Live}
+	return Step{NeedsLive: !f.Live, Create: f.Live}
 }
 
 // planWidowed is for a pod whose name no ShadowPod has. The garbage collector deletes it, unless somebody took it from its owner.
@@ -86,13 +86,13 @@ func planWidowed(f Facts) Step {
 	if !release && !remove {
 		return Step{}
 	}
-	return Step{Look: !f.Live, Release: f.Live && release, Delete: f.Live && remove}
+	return Step{NeedsLive: !f.Live, Release: f.Live && release, Delete: f.Live && remove}
 }
 
 // planOutlived is for a pod of an earlier ShadowPod of the same name. The new one waits for it to go.
 func planOutlived(f Facts) Step {
 	if !f.Live {
-		return Step{Look: true}
+		return Step{NeedsLive: true}
 	}
 	deleting := f.Pod.DeletionTimestamp != nil
 	return Step{Delete: !deleting, Release: deleting && held(f.Pod)}
@@ -107,21 +107,21 @@ func planPresent(f Facts) Step {
 	case terminal:
 		end, sure := ended(f)
 		if !sure {
-			return Step{Look: true}
+			return Step{NeedsLive: true}
 		}
 		if end {
 			step.Phase = vkv1alpha1.ShadowPodPhase(pod.Status.Phase)
 		}
 	default:
-		step.Phase, step.Again = underway(f)
+		step.Phase, step.RequeueAfter = underway(f)
 	}
 	if deleting && held(pod) {
 		step.Release = terminal || recorded || f.Shadow.DeletionTimestamp != nil
 		if wait, forced := forsaken(f); forced && !step.Release {
-			step.Release, step.Again = wait <= 0, wait
+			step.Release, step.RequeueAfter = wait <= 0, wait
 		}
 	}
-	step.Amend = !terminal && !deleting && f.Shadow.DeletionTimestamp == nil && pod.Annotations[labels.ShadowPodMark] != Mark(f.Shadow)
+	step.Amend = !terminal && !deleting && f.Shadow.DeletionTimestamp == nil && pod.Annotations[labels.ShadowPodRevision] != Revision(f.Shadow)
 	return step
 }
 
@@ -199,7 +199,7 @@ func Owner(pod *corev1.Pod) string {
 	if pod.Labels[labels.ManagedBy] != labels.ManagedByShadowPod || metav1.GetControllerOfNoCopy(pod) != nil {
 		return ""
 	}
-	uid, _, _ := strings.Cut(pod.Annotations[labels.ShadowPodMark], "/")
+	uid, _, _ := strings.Cut(pod.Annotations[labels.ShadowPodRevision], "/")
 	return uid
 }
 

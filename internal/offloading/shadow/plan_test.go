@@ -237,7 +237,7 @@ func (h *history) controller(disturb int) (acted bool) {
 		Trim(facts.Shadow)
 	}
 	step := Plan(facts)
-	if step.Look {
+	if step.NeedsLive {
 		h.others(disturb)
 		var pod *corev1.Pod
 		if facts.Pod != nil {
@@ -246,7 +246,7 @@ func (h *history) controller(disturb int) (acted bool) {
 		h.others(disturb)
 		facts = Facts{Shadow: h.shadow.DeepCopy(), Pod: pod, Live: true, Now: h.now.Add(h.skew)}
 		step = Plan(facts)
-		if step.Look {
+		if step.NeedsLive {
 			h.fail("it wants to look at what it has just looked at")
 		}
 	}
@@ -266,7 +266,7 @@ func (h *history) controller(disturb int) (acted bool) {
 		h.picture()
 		return true
 	}
-	if facts.Pod == nil || step.Stranger {
+	if facts.Pod == nil || step.Unmanaged {
 		return false
 	}
 	same := func() bool { return h.pod != nil && h.pod.UID == facts.Pod.UID }
@@ -298,7 +298,7 @@ func (h *history) controller(disturb int) (acted bool) {
 		}
 	}
 	if step.Amend && same() && h.shadow != nil && h.shadow.UID == facts.Shadow.UID {
-		h.pod.Annotations = map[string]string{labels.ShadowPodMark: Mark(h.shadow)}
+		h.pod.Annotations = map[string]string{labels.ShadowPodRevision: Revision(h.shadow)}
 	}
 	h.picture()
 	return step.Delete || step.Phase != "" || step.Release || step.Amend
@@ -420,7 +420,7 @@ func TestPlan(t *testing.T) {
 		want   Step
 	}{
 		{"nothing", nil, nil, false, Step{}},
-		{"new: look before creating", s, nil, false, Step{Look: true}},
+		{"new: look before creating", s, nil, false, Step{NeedsLive: true}},
 		{"new, looked", s, nil, true, Step{Create: true}},
 		{"vanished while it ran", phase(vkv1alpha1.ShadowPodRunning), nil, true, Step{Create: true}},
 		{"vanished when it had succeeded", phase(vkv1alpha1.ShadowPodSucceeded), nil, true, Step{}},
@@ -428,20 +428,20 @@ func TestPlan(t *testing.T) {
 		{"vanished while the wish goes", wish(func(s *vkv1alpha1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{} }), nil, true, Step{}},
 		{"running", s, is(nil), false, Step{Phase: "Running"}},
 		{"running, told", phase(vkv1alpha1.ShadowPodRunning), is(nil), false, Step{}},
-		{"pending: one write will tell all", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }), false, Step{Again: pendingTold}},
+		{"pending: one write will tell all", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }), false, Step{RequeueAfter: pendingTold}},
 		{"pending for long", s, is(func(p *corev1.Pod) {
 			p.Status.Phase, p.CreationTimestamp = corev1.PodPending, metav1.NewTime(now.Add(-time.Minute))
 		}), false, Step{Phase: "Pending"}},
-		{"a stranger", s, is(func(p *corev1.Pod) { p.OwnerReferences, p.Labels, p.Annotations = nil, nil, nil }), false, Step{Stranger: true}},
-		{"a stranger's, of another controller", s, is(func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }), true, Step{Stranger: true}},
+		{"a stranger", s, is(func(p *corev1.Pod) { p.OwnerReferences, p.Labels, p.Annotations = nil, nil, nil }), false, Step{Unmanaged: true}},
+		{"a stranger's, of another controller", s, is(func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }), true, Step{Unmanaged: true}},
 		{"a stranger, without a wish", nil, is(func(p *corev1.Pod) { p.OwnerReferences, p.Labels = nil, nil }), true, Step{}},
-		{"of the wish before", other, is(nil), false, Step{Look: true}},
+		{"of the wish before", other, is(nil), false, Step{NeedsLive: true}},
 		{"of the wish before, looked", other, is(nil), true, Step{Delete: true}},
 		{"of the wish before, going", other, is(deleted), true, Step{}},
 		{"its wish is gone: the garbage collector comes", nil, is(nil), true, Step{}},
 		{"its wish is gone, and somebody took it away from it", nil, is(func(p *corev1.Pod) { p.OwnerReferences = nil }), true, Step{Delete: true}},
 		{"evicted", s, is(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }), true, Step{Phase: "Failed"}},
-		{"a terminal phase in a cache says little", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), false, Step{Look: true}},
+		{"a terminal phase in a cache says little", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), false, Step{NeedsLive: true}},
 		{"deleted, so its processes end", s, is(func(p *corev1.Pod) { deleted(p); p.Status.Phase = corev1.PodSucceeded }), true, Step{}},
 		{"deleted, but never to be restarted", never, is(func(p *corev1.Pod) {
 			deleted(p)

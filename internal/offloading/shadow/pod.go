@@ -42,7 +42,7 @@ func Pod(shadow *vkv1alpha1.ShadowPod, peer string) *corev1.Pod {
 		},
 		Spec: spec,
 	}
-	pod.Annotations[labels.ShadowPodMark] = Mark(fresh)
+	pod.Annotations[labels.ShadowPodRevision] = Revision(fresh)
 	if spec.RestartPolicy == corev1.RestartPolicyNever || spec.RestartPolicy == corev1.RestartPolicyOnFailure {
 		pod.Finalizers = []string{labels.FinalizerPodEnd}
 	}
@@ -81,11 +81,11 @@ func podAnnotations(shadow *vkv1alpha1.ShadowPod) map[string]string {
 
 // reserved are annotations by which kubelets, kubectl and we ourselves mean something.
 func reserved(key string) bool {
-	return key == labels.ShadowPodMark || key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
+	return key == labels.ShadowPodRevision || key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
 }
 
-// Mark is what pods carry to tell which wish they were made of, and which state of it they have.
-func Mark(shadow *vkv1alpha1.ShadowPod) string {
+// Revision identifies a ShadowPod, by UID, and a hash of the fields that its pod copies. Pods carry the one that they were made from.
+func Revision(shadow *vkv1alpha1.ShadowPod) string {
 	state := struct {
 		Labels, Annotations map[string]string
 		Containers, Init    []image

@@ -290,7 +290,7 @@ func TestMark(t *testing.T) {
 	})
 	trimmed := full.DeepCopy()
 	Trim(trimmed)
-	if Mark(full) != Mark(trimmed) || len(trimmed.Spec.Pod.Volumes)+len(trimmed.Spec.Pod.Containers[0].Env) > 0 {
+	if Revision(full) != Revision(trimmed) || len(trimmed.Spec.Pod.Volumes)+len(trimmed.Spec.Pod.Containers[0].Env) > 0 {
 		t.Error("what a cache keeps must tell the same")
 	}
 	seen := map[string]string{}
@@ -306,13 +306,15 @@ func TestMark(t *testing.T) {
 	} {
 		s := full.DeepCopy()
 		change(s)
-		if other, there := seen[Mark(s)]; there {
+		if other, there := seen[Revision(s)]; there {
 			t.Errorf("%s and %s have the same mark", name, other)
 		}
-		seen[Mark(s)] = name
+		seen[Revision(s)] = name
 	}
-	forged := wish(func(s *vkv1alpha1.ShadowPod) { s.Annotations = map[string]string{labels.ShadowPodMark: "someone/else"} })
-	if got := Pod(forged, "rome-id").Annotations[labels.ShadowPodMark]; !strings.HasPrefix(got, "wish/") {
+	forged := wish(func(s *vkv1alpha1.ShadowPod) {
+		s.Annotations = map[string]string{labels.ShadowPodRevision: "someone/else"}
+	})
+	if got := Pod(forged, "rome-id").Annotations[labels.ShadowPodRevision]; !strings.HasPrefix(got, "wish/") {
 		t.Errorf("a peer has written the mark: %s", got)
 	}
 }

@@ -32,22 +32,22 @@ const (
 	answerTime = 10 * time.Second
 )
 
-// Resident is a pod that was scheduled to the node.
-type Resident struct {
+// PodRef identifies a pod that is scheduled to the node.
+type PodRef struct {
 	Namespace, Name string
 	UID             types.UID
 }
 
 // Pods are those on the node: nobody else's metrics are taken from the provider, whatever it says.
 type Pods interface {
-	Residents() []Resident
+	PodRefs() []PodRef
 }
 
 // residents are the pods by the names that they have over there.
-func (k *Kubelet) residents() map[types.NamespacedName]Resident {
-	all := map[types.NamespacedName]Resident{}
-	for _, pod := range k.options.Pods.Residents() {
-		if remote, ok := k.options.Pairs.Remote(pod.Namespace); ok {
+func (k *Kubelet) residents() map[types.NamespacedName]PodRef {
+	all := map[types.NamespacedName]PodRef{}
+	for _, pod := range k.options.Pods.PodRefs() {
+		if remote, ok := k.options.Mappings.Remote(pod.Namespace); ok {
 			all[types.NamespacedName{Namespace: remote, Name: pod.Name}] = pod
 		}
 	}
@@ -95,7 +95,7 @@ func (k *Kubelet) get(ctx context.Context, path func(tenant string) string) (io.
 // metrics of the pods, as the provider's kubelets say them.
 func (k *Kubelet) metrics(kind string) http.HandlerFunc {
 	path := func(tenant string) string {
-		return "/apis/metrics.liqo.io/v1alpha1/namespaces/" + tenant + "/scrape/" + url.PathEscape(k.options.HomeID) + "/metrics/" + kind
+		return "/apis/metrics.liqo.io/v1alpha1/namespaces/" + tenant + "/scrape/" + url.PathEscape(k.options.ConsumerID) + "/metrics/" + kind
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
@@ -142,7 +142,7 @@ type sums struct {
 }
 
 // add takes notice of a sample, and refuses one that nobody can count with.
-func (s *sums) add(sample *exposition.Sample, pod Resident) bool {
+func (s *sums) add(sample *exposition.Sample, pod PodRef) bool {
 	value, err := strconv.ParseFloat(sample.Value, 64)
 	if err != nil || math.IsNaN(value) || math.IsInf(value, 0) || value < 0 || value > 1e18 {
 		return false
@@ -175,7 +175,7 @@ type usage struct {
 	total float64
 }
 
-func (u *usage) node(page *exposition.Page, s *sums, residents map[types.NamespacedName]Resident) error {
+func (u *usage) node(page *exposition.Page, s *sums, residents map[types.NamespacedName]PodRef) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.last == nil {
@@ -208,7 +208,7 @@ func (u *usage) node(page *exposition.Page, s *sums, residents map[types.Namespa
 }
 
 // remoteNamespaces are those with pods of the node.
-func remoteNamespaces(residents map[types.NamespacedName]Resident) []string {
+func remoteNamespaces(residents map[types.NamespacedName]PodRef) []string {
 	all := map[string]bool{}
 	for name := range residents {
 		all[name.Namespace] = true

@@ -61,8 +61,8 @@ func newSaying(t *testing.T) (*saying, *Kubelet, *pairs) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pairs{of: map[string]string{"shop": "shop-rome"}, residents: []Resident{{"shop", "web", "uid-web"}, {"shop", "api", "uid-api"}, {"not-offloaded", "x", "uid-x"}}}
-	return s, NewKubelet(KubeletOptions{NodeName: nodeName, HomeID: "rome-id", RemoteName: "milan", Pairs: p, Pods: p, Provider: s}), p
+	p := &pairs{of: map[string]string{"shop": "shop-rome"}, residents: []PodRef{{"shop", "web", "uid-web"}, {"shop", "api", "uid-api"}, {"not-offloaded", "x", "uid-x"}}}
+	return s, NewKubelet(KubeletOptions{NodeName: nodeName, ConsumerID: "rome-id", RemoteName: "milan", Mappings: p, Pods: p, Provider: s}), p
 }
 
 func answered(handler http.HandlerFunc) (int, []string) {
@@ -147,7 +147,7 @@ func TestMetrics(t *testing.T) {
 	if got := node(ask("3", "1")); got != "5" || s.asked.Load() != "" {
 		t.Errorf("without pods: %s, asked %v", got, s.asked.Load())
 	}
-	p.residents = append(p.residents, Resident{"shop", "web", "uid-web"})
+	p.residents = append(p.residents, PodRef{"shop", "web", "uid-web"})
 	s.asked.Store(asked)
 	if got := node(ask("3.5", "0.5")); got != "8.5" {
 		t.Errorf("a pod that was forgotten is counted as a new one: %s", got)

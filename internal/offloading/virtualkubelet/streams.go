@@ -35,8 +35,8 @@ const (
 	mostError, mostMessage = 64 << 10, 1500
 )
 
-// Pairs says in which remote namespace the pods of a local one are; false, if it is not offloaded to the cluster of this node.
-type Pairs interface {
+// NamespaceMappings returns the remote namespace of a local one; false if the local namespace is not offloaded to the cluster of this node.
+type NamespaceMappings interface {
 	Remote(local string) (string, bool)
 }
 
@@ -50,12 +50,12 @@ type Provider interface {
 // KubeletOptions are of the API of one virtual node.
 type KubeletOptions struct {
 	NodeName string
-	// HomeID is this cluster's ID, RemoteName the other one's name.
-	HomeID, RemoteName string
-	Pairs              Pairs
-	Pods               Pods
-	Provider           Provider
-	Callers            *caller.Callers
+	// ConsumerID is the ID of this cluster, RemoteName the name of the provider.
+	ConsumerID, RemoteName string
+	Mappings               NamespaceMappings
+	Pods                   Pods
+	Provider               Provider
+	Callers                *caller.Callers
 }
 
 // Kubelet is what the API server calls when somebody wants to look into a pod: the HTTPS API of a kubelet, as far as it is used.
@@ -119,7 +119,7 @@ func (k *Kubelet) stream(kind string) http.HandlerFunc {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		namespace, ok := k.options.Pairs.Remote(s.namespace)
+		namespace, ok := k.options.Mappings.Remote(s.namespace)
 		if !ok {
 			http.Error(w, fmt.Sprintf("namespace %s is not offloaded to cluster %s; see its NamespaceOffloading", s.namespace, k.options.RemoteName), http.StatusBadRequest)
 			return

@@ -59,7 +59,7 @@ type theRoad struct {
 type pairs struct {
 	mu        sync.Mutex
 	of        map[string]string
-	residents []Resident
+	residents []PodRef
 }
 
 func (p *pairs) Remote(local string) (string, bool) {
@@ -69,7 +69,7 @@ func (p *pairs) Remote(local string) (string, bool) {
 	return remote, ok
 }
 
-func (p *pairs) Residents() []Resident {
+func (p *pairs) PodRefs() []PodRef {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.residents
@@ -141,7 +141,7 @@ func (r *theRoad) serve() {
 	local, err := NewClient(r.kubelet)
 	r.Must(err)
 	r.api = NewKubelet(KubeletOptions{
-		NodeName: nodeName, HomeID: "rome-id", RemoteName: "milan", Pairs: r.pairs, Pods: r.pairs,
+		NodeName: nodeName, ConsumerID: "rome-id", RemoteName: "milan", Mappings: r.pairs, Pods: r.pairs,
 		Provider: NewUplink(local, tenant, "milan-id"), Callers: caller.New(local),
 	})
 	certificate, err := serving.New(serving.Names{Common: nodeName, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
@@ -189,7 +189,7 @@ func (r *theRoad) workload(in client.Client, namespace, node string, port int32)
 		{Name: "side", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 	}
 	r.Must(in.Status().Update(t.Context(), pod))
-	r.pairs.residents = append(r.pairs.residents, Resident{Namespace: namespace, Name: "web", UID: types.UID("uid-" + namespace)})
+	r.pairs.residents = append(r.pairs.residents, PodRef{Namespace: namespace, Name: "web", UID: types.UID("uid-" + namespace)})
 }
 
 func (r *theRoad) writeKubeconfig() {

@@ -29,7 +29,7 @@ func raw(name string, pod map[string]any) *unstructured.Unstructured {
 // before anybody reads them: our webhook, or the caches of our controllers.
 func TestHostileQuantities(t *testing.T) {
 	b := newBed(t)
-	b.serve(ShadowPodOptions{Twins: twins{twin: "rome-id"}, Level: shadow.Baseline})
+	b.serve(ShadowPodOptions{RemoteNamespaces: twins{twin: "rome-id"}, Level: shadow.Baseline})
 	b.until("the API server asks the webhook", func() bool {
 		_ = b.Create(t.Context(), raw("probe", map[string]any{}), client.DryRunAll) // it is refused
 		return b.asked.Load() > 0

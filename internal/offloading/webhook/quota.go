@@ -34,7 +34,7 @@ var errUnfilled = errors.New("what peers use has not been listed yet; try again"
 // on. Each replica of the controller manager counts for itself and hears of the pods that others have let in when it sees them, so
 // n replicas may together let in as much too much as n-1 of them admit in the time that news takes, some ten milliseconds.
 type Quota struct {
-	twins   Twins
+	twins   RemoteNamespaces
 	cache   cache.Cache
 	refresh time.Duration
 
@@ -44,7 +44,7 @@ type Quota struct {
 }
 
 // SetupQuota keeps count from the manager's cache, in every replica. Every refresh it counts anew.
-func SetupQuota(mgr manager.Manager, twins Twins, refresh time.Duration) (*Quota, error) {
+func SetupQuota(mgr manager.Manager, twins RemoteNamespaces, refresh time.Duration) (*Quota, error) {
 	q := &Quota{twins: twins, cache: mgr.GetCache(), refresh: refresh, ledger: shadow.NewLedger()}
 	return q, mgr.Add(q)
 }

@@ -21,14 +21,14 @@ import (
 // ShadowPodPath is the documented path.
 const ShadowPodPath = "/validate/shadowpods"
 
-// Twins knows whose a namespace is: the cluster ID of the peer that it was made for, empty if for none.
-type Twins interface {
+// RemoteNamespaces knows whose a namespace is: the cluster ID of the peer that it was made for, empty if for none.
+type RemoteNamespaces interface {
 	Peer(ctx context.Context, namespace string) (string, error)
 }
 
 // ShadowPodOptions is what the webhook needs to know.
 type ShadowPodOptions struct {
-	Twins Twins
+	RemoteNamespaces RemoteNamespaces
 	// Level is how much of a node pods of peers may reach.
 	Level shadow.Level
 	// Quota is what peers may use; nil if that is not enforced.
@@ -71,7 +71,7 @@ func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admis
 			return admission.Allowed("")
 		}
 	}
-	peer, err := w.options.Twins.Peer(ctx, request.Namespace)
+	peer, err := w.options.RemoteNamespaces.Peer(ctx, request.Namespace)
 	if err != nil {
 		return admission.Errored(http.StatusServiceUnavailable, err)
 	}

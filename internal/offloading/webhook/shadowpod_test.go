@@ -153,7 +153,7 @@ func (b *bed) refused(err error, part string) {
 // TestShadowPodWebhook: the API server hands the webhook what peers write, and takes its word. The rules have a table of their own, in package shadow.
 func TestShadowPodWebhook(t *testing.T) {
 	b := newBed(t)
-	b.serve(ShadowPodOptions{Twins: twins{twin: "rome-id"}, Level: shadow.Baseline})
+	b.serve(ShadowPodOptions{RemoteNamespaces: twins{twin: "rome-id"}, Level: shadow.Baseline})
 	s := wish("web", nil)
 	b.create(s)
 	b.refused(b.Create(t.Context(), wish("host", func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.HostNetwork = true })), "spec.pod.hostNetwork must be false")
@@ -250,7 +250,7 @@ func TestQuota(t *testing.T) {
 		problem, _ := q.admit("rome-id", wish("x", nil), time.Now(), true)
 		return problem == ""
 	})
-	b.serve(ShadowPodOptions{Twins: twins{twin: "rome-id"}, Level: shadow.Baseline, Quota: q})
+	b.serve(ShadowPodOptions{RemoteNamespaces: twins{twin: "rome-id"}, Level: shadow.Baseline, Quota: q})
 
 	b.refused(b.Create(t.Context(), wish("unlimited", func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Containers[0].Resources.Limits = nil })), "needs limits for cpu and memory")
 	var made atomic.Int32
@@ -295,7 +295,7 @@ func TestQuotaOfWhatIsDeleted(t *testing.T) {
 		problem, _ := q.admit("rome-id", wish("x", nil), time.Now(), true)
 		return problem == ""
 	})
-	b.serve(ShadowPodOptions{Twins: twins{twin: "rome-id"}, Level: shadow.Baseline, Quota: q})
+	b.serve(ShadowPodOptions{RemoteNamespaces: twins{twin: "rome-id"}, Level: shadow.Baseline, Quota: q})
 
 	s := wish("large", nil)
 	b.create(s)

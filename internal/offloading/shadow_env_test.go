@@ -71,7 +71,7 @@ func newShadowBed(t *testing.T) *shadowBed {
 	b.Must(err)
 	// What the controllers ask for: everywhere, and in twins.
 	var everywhere []rbacv1.PolicyRule
-	for _, file := range []string{"shadowpod_controller.go", "shadowendpointslice_controller.go", "twin_peers.go"} {
+	for _, file := range []string{"shadowpod_controller.go", "shadowendpointslice_controller.go", "remotenamespaces_index.go"} {
 		rules := b.RBACMarkers(file)
 		everywhere, b.inTwins = append(everywhere, rules[""]...), append(b.inTwins, rules["liqo-twin"]...)
 	}
@@ -107,10 +107,10 @@ func (b *shadowBed) run() (stop func()) {
 		&corev1.Pod{}: {Transform: grant.TrimPod}, &vkv1alpha1.ShadowPod{}: {Transform: offloading.TrimShadowPod}, &discoveryv1.EndpointSlice{}: {Label: ours},
 	}}})
 	b.Must(err)
-	twins, err := offloading.SetupTwinPeers(mgr)
+	twins, err := offloading.WatchRemoteNamespaces(mgr)
 	b.Must(err)
-	b.Must(offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{Twins: twins, Level: shadow.Baseline, Workers: 10}))
-	b.Must(offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{Twins: twins, InternalNetwork: true, Workers: 10}))
+	b.Must(offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: twins, Level: shadow.Baseline, Workers: 10}))
+	b.Must(offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{RemoteNamespaces: twins, InternalNetwork: true, Workers: 10}))
 	return kubetest.Start(b.T, "manager", mgr.Start)
 }
 

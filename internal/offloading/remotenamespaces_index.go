@@ -20,14 +20,14 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
-// TwinPeers knows which peer a namespace was made for. It believes the namespace, which no peer can write, and nothing in it.
-type TwinPeers struct {
+// RemoteNamespaces knows which peer a namespace was made for. It believes the namespace, which no peer can write, and nothing in it.
+type RemoteNamespaces struct {
 	cache.Cache
 	live client.Reader
 }
 
-// SetupTwinPeers watches the metadata of twins.
-func SetupTwinPeers(mgr manager.Manager) (*TwinPeers, error) {
+// WatchRemoteNamespaces watches the metadata of twins.
+func WatchRemoteNamespaces(mgr manager.Manager) (*RemoteNamespaces, error) {
 	has, err := klabels.NewRequirement(labels.RemoteClusterID, selection.Exists, nil)
 	if err != nil {
 		return nil, err
@@ -41,15 +41,15 @@ func SetupTwinPeers(mgr manager.Manager) (*TwinPeers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cache of twin namespaces: %w", err)
 	}
-	t := &TwinPeers{Cache: twins, live: mgr.GetAPIReader()}
+	t := &RemoteNamespaces{Cache: twins, live: mgr.GetAPIReader()}
 	return t, mgr.Add(t)
 }
 
 // GetCache makes the manager start this cache with its own.
-func (t *TwinPeers) GetCache() cache.Cache { return t.Cache }
+func (t *RemoteNamespaces) GetCache() cache.Cache { return t.Cache }
 
 // Peer is the cluster ID of the peer that a namespace was made for; empty if it was made for none.
-func (t *TwinPeers) Peer(ctx context.Context, namespace string) (string, error) {
+func (t *RemoteNamespaces) Peer(ctx context.Context, namespace string) (string, error) {
 	twin := &metav1.PartialObjectMetadata{}
 	twin.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := t.Get(ctx, client.ObjectKey{Name: namespace}, twin); err == nil {

@@ -57,9 +57,9 @@ type twinReconciler struct {
 	own     *ssa.Applier
 }
 
-// SetupTwins registers the controller of twin namespaces. install is the namespace of this product. The manager's cache must have all
+// SetupRemoteNamespaces registers the controller of twin namespaces. install is the namespace of this product. The manager's cache must have all
 // namespaces, and RoleBindings that are labelled as part of this product.
-func SetupTwins(mgr manager.Manager, install string) error {
+func SetupRemoteNamespaces(mgr manager.Manager, install string) error {
 	r := &twinReconciler{install: install, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerRemoteNamespaces)}
 	copies := predicate.NewPredicateFuncs(isCopy)
 	err := builder.ControllerManagedBy(mgr).Named("twins").

@@ -23,7 +23,7 @@ const guest = "liqo-tenant-paris-000001" // the namespace of a consumer
 
 func (b *bench) host() (stop func()) {
 	b.T.Helper()
-	return b.start(func(mgr ctrl.Manager) error { return SetupTwins(mgr, "liqo") })
+	return b.start(func(mgr ctrl.Manager) error { return SetupRemoteNamespaces(mgr, "liqo") })
 }
 
 func (b *bench) guest() {
