@@ -232,7 +232,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 		return err
 	}
 	err = peering.SetupForeignCluster(mgr, peering.ForeignClusterOptions{
-		Local: o.local, Namespace: o.namespace, AutoJoin: o.autoJoin, InternalNetwork: !o.disableInternalNetwork, Link: link, Workers: o.workers,
+		Local: o.local, Namespace: o.namespace, AutoJoin: o.autoJoin, InternalNetwork: !o.disableInternalNetwork, Connector: link, Workers: o.workers,
 	})
 	if err != nil {
 		return err

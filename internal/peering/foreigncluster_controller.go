@@ -46,38 +46,37 @@ import (
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=secrets,verbs=get;create;patch;delete
 
-// Link connects to peers and copies objects there; [replicate.Replicator] is it.
-type Link interface {
+// Connector connects to peers and copies objects there. [replicate.Replicator] implements it.
+type Connector interface {
 	Connect(ctx context.Context, p replicate.Peer) error
 	Disconnect(clusterID string)
 	State(clusterID string) replicate.State
 	Changed() <-chan event.TypedGenericEvent[string]
 }
 
-// Registrar speaks with the authentication service of a peer; [auth.Client] is it.
+// Registrar calls the authentication service of a peer. [auth.Client] implements it.
 type Registrar interface {
 	IDs(ctx context.Context) (auth.IDs, error)
 	Register(ctx context.Context, r auth.Registration) (auth.Grant, error)
 	Renew(ctx context.Context, cluster discoveryv1alpha1.ClusterIdentity, key ed25519.PrivateKey) (auth.Grant, error)
 }
 
-// ForeignClusterOptions is what the controller needs to know.
+// ForeignClusterOptions configures the controller of ForeignClusters.
 type ForeignClusterOptions struct {
 	// Local is this cluster.
 	Local discoveryv1alpha1.ClusterIdentity
-	// Namespace is where this product is installed.
+	// Namespace is the install namespace.
 	Namespace string
-	// AutoJoin is what Auto means for the outgoing half of discovered clusters.
+	// AutoJoin: outgoingPeeringEnabled Auto means Yes for clusters found on the LAN.
 	AutoJoin bool
-	// InternalNetwork: the network fabric of this product joins the clusters.
+	// InternalNetwork: the network fabric of Liqo joins the clusters.
 	InternalNetwork bool
-	// Link to the peers.
-	Link Link
-	// Dial returns a client of an authentication service; nil is the real one.
+	Connector       Connector
+	// Dial returns a client of an authentication service. Nil means an HTTPS client.
 	Dial func(fc *discoveryv1alpha1.ForeignCluster) (Registrar, error)
-	// Workers reconcile at the same time, each another peer. Default 10.
+	// Workers is how many peers are reconciled concurrently. Default 10.
 	Workers int
-	// Now is the clock; nil is the real one.
+	// Now is the clock. Nil means the system clock.
 	Now func() time.Time
 }
 
@@ -95,8 +94,8 @@ func (o *ForeignClusterOptions) complete() {
 
 // Deadlines of calls to a peer's authentication service.
 const (
-	askTimeout = 5 * time.Second
-	// The provider makes a tenant during first contact, and waits up to ten seconds for it.
+	idsTimeout = 5 * time.Second
+	// The provider creates a tenant during first contact and waits up to ten seconds for it.
 	registerTimeout = 12 * time.Second
 )
 
@@ -107,32 +106,33 @@ func dial(fc *discoveryv1alpha1.ForeignCluster) (Registrar, error) {
 	})
 }
 
-// fcReconciler brings one remote cluster to where its ForeignCluster says, in both directions.
+// fcReconciler establishes and ends the peerings that a ForeignCluster asks for, in both directions.
 type fcReconciler struct {
-	options  ForeignClusterOptions
-	client   client.Client
-	live     client.Reader // past the cache
-	watched  client.Reader // the cache itself: keys and tokens of peers, which the client reads past it
-	tenants  *tenant.Tenants
-	own      *ssa.Applier // in the name of this controller
-	attempts *attempts
-	// asking bounds how many workers wait for authentication services: dead ones must leave some to the peers that answer.
-	asking chan struct{}
-	// naming is held while a name is chosen for a virtual node, until it is written down.
-	naming sync.Mutex
+	options          ForeignClusterOptions
+	client           client.Client
+	live             client.Reader // bypasses the cache
+	watched          client.Reader // the cache. The client bypasses it for ConfigMaps and Secrets: keys and tokens of peers.
+	tenants          *tenant.Tenants
+	own              *ssa.Applier // with the field owner of this controller
+	identityRequests *identityRequests
+	// authSlots bounds how many workers wait for authentication services, so that unreachable ones leave workers for
+	// the peers that answer.
+	authSlots chan struct{}
+	// nodeNaming is held from choosing the name of a virtual node until the name is stored.
+	nodeNaming sync.Mutex
 }
 
-// SetupForeignCluster registers the controllers of peers: one for what is wanted of each, one for the keys that
-// consumers register. The manager's cache must hold ConfigMaps and Secrets of the install namespace, and may be restricted to
-// namespaces, accounts and bindings that are labelled as ours.
+// SetupForeignCluster registers the controller of ForeignClusters and the controller of the keys that consumers
+// register. The manager's cache must hold ConfigMaps and Secrets of the install namespace. It may be restricted to
+// namespaces, accounts and bindings with our label.
 func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 	o.complete()
 	r := &fcReconciler{
 		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), watched: mgr.GetCache(),
-		tenants:  tenant.New(mgr.GetClient(), mgr.GetAPIReader(), o.Namespace),
-		own:      ssa.NewApplier(mgr.GetClient(), labels.OwnerForeignCluster),
-		attempts: newAttempts(),
-		asking:   make(chan struct{}, max(1, o.Workers/2)),
+		tenants:          tenant.New(mgr.GetClient(), mgr.GetAPIReader(), o.Namespace),
+		own:              ssa.NewApplier(mgr.GetClient(), labels.OwnerForeignCluster),
+		identityRequests: newIdentityRequests(),
+		authSlots:        make(chan struct{}, max(1, o.Workers/2)),
 	}
 	if err := r.setupPins(mgr); err != nil {
 		return err
@@ -153,17 +153,17 @@ func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 		Watches(&rbacv1.RoleBinding{}, byLabel).
 		Watches(&corev1.ConfigMap{}, byLabel).
 		Watches(&corev1.Secret{}, byLabel).
-		WatchesRawSource(source.TypedChannel(o.Link.Changed(), handler.TypedEnqueueRequestsFromMapFunc(r.byID)))
+		WatchesRawSource(source.TypedChannel(o.Connector.Changed(), handler.TypedEnqueueRequestsFromMapFunc(r.byID)))
 	if o.InternalNetwork {
 		controllers.Watches(&netv1alpha1.NetworkConfig{}, byNamespace).Watches(&netv1alpha1.TunnelEndpoint{}, byNamespace)
 	}
 	if err := controllers.Complete(r); err != nil {
 		return fmt.Errorf("set up controller of foreign clusters: %w", err)
 	}
-	// Made before the first peering, so that the last one leaves nothing that was not there before it.
+	// Created before the first peering, so that ending the last peering restores the state before the first one.
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		if _, err := r.root(ctx); err != nil {
-			log.FromContext(ctx).Error(err, "key of this cluster not made yet, the first peering will make it")
+			log.FromContext(ctx).Error(err, "root key of this cluster not created, the first peering will try again")
 		}
 		return nil
 	}))
@@ -174,7 +174,8 @@ func (r *fcReconciler) byLabel(ctx context.Context, object client.Object) []reco
 	return r.byID(ctx, object.GetLabels()[labels.ClusterID])
 }
 
-// byNamespace finds the ForeignCluster whose tenant namespace an object is in. Labels of copies are the peer's to choose.
+// byNamespace finds the ForeignCluster by the tenant namespace of an object. It ignores labels: the peer chooses those
+// of its copies.
 func (r *fcReconciler) byNamespace(ctx context.Context, object client.Object) []reconcile.Request {
 	return r.find(ctx, func(fc *discoveryv1alpha1.ForeignCluster) bool {
 		return fc.Status.TenantNamespace.Local == object.GetNamespace() ||
@@ -205,39 +206,39 @@ func (r *fcReconciler) find(ctx context.Context, fits func(*discoveryv1alpha1.Fo
 	return requests
 }
 
-// scope is one look at one ForeignCluster.
+// scope is the state of one reconciliation of a ForeignCluster.
 type scope struct {
 	fc *discoveryv1alpha1.ForeignCluster
 	// peer is set once the identity is known.
 	peer discoveryv1alpha1.ClusterIdentity
-	// namespace is the peer's tenant namespace here.
+	// namespace is the peer's tenant namespace in this cluster.
 	namespace string
-	// remote is our namespace there, once known.
+	// remote is our tenant namespace in the peer, once known.
 	remote string
 	// version of the peer, once known.
 	version string
 	// forced: all deadlines are zero.
 	forced bool
-	// gone: the finalizer was removed, there is nothing to write to.
-	gone  bool
-	facts fcFacts
-	now   time.Time
-	again time.Duration
+	// gone: the finalizer was removed, so there is no status to write.
+	gone         bool
+	facts        fcFacts
+	now          time.Time
+	requeueAfter time.Duration
 }
 
-// lookAgain asks for another look after d at the latest.
-func (s *scope) lookAgain(d time.Duration) {
+// requeueWithin requests the next reconciliation after d at the latest.
+func (s *scope) requeueWithin(d time.Duration) {
 	d = max(d, 10*time.Millisecond)
-	if s.again == 0 || d < s.again {
-		s.again = d
+	if s.requeueAfter == 0 || d < s.requeueAfter {
+		s.requeueAfter = d
 	}
 }
 
-// Reconcile runs the phases in order. A phase that must wait says so; what was found so far is written in any case.
+// Reconcile runs the phases in order until one returns an error; errWaiting is not reported. It always writes the status.
 func (r *fcReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var fc discoveryv1alpha1.ForeignCluster
 	if err := r.client.Get(ctx, request.NamespacedName, &fc); err != nil {
-		r.attempts.forget(request.Name)
+		r.identityRequests.forget(request.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	s := &scope{fc: &fc, now: r.options.Now(), forced: fc.Annotations[labels.ForceUnpeer] == annotationTrue, remote: fc.Status.TenantNamespace.Remote, version: fc.Status.RemoteVersion}
@@ -248,7 +249,7 @@ func (r *fcReconciler) Reconcile(ctx context.Context, request reconcile.Request)
 			break
 		}
 	}
-	if errors.Is(failure, errLater) {
+	if errors.Is(failure, errWaiting) {
 		failure = nil
 	}
 	if !s.gone {
@@ -257,7 +258,7 @@ func (r *fcReconciler) Reconcile(ctx context.Context, request reconcile.Request)
 	if failure != nil {
 		return reconcile.Result{}, failure
 	}
-	return reconcile.Result{RequeueAfter: s.again}, nil
+	return reconcile.Result{RequeueAfter: s.requeueAfter}, nil
 }
 
 // phases of a peering, in order.
@@ -269,13 +270,13 @@ func (r *fcReconciler) phases() []func(context.Context, *scope) error {
 		r.ensureTenant,
 		r.ensureSlice,
 		r.ensureIdentity,
-		r.ensureLink,
+		r.ensureConnection,
 		r.ensureDeletion,
 		r.ensureUse,
 	}
 }
 
-// writeStatus writes what was found, if it is news.
+// writeStatus applies the observed facts to the status, if they changed it.
 func (r *fcReconciler) writeStatus(ctx context.Context, s *scope) error {
 	now := fcConditions(&s.facts)
 	stampConditions(s.fc.Status.PeeringConditions, now, s.now)

@@ -29,26 +29,26 @@ import (
 	"liqo.io/liqo/internal/peering/tenant"
 )
 
-// noLink is a link to nobody.
-type noLink struct {
+// noConnector connects to no peer.
+type noConnector struct {
 	changed chan event.TypedGenericEvent[string]
 }
 
-func (noLink) Connect(context.Context, replicate.Peer) error     { return nil }
-func (noLink) Disconnect(string)                                 {}
-func (noLink) State(string) replicate.State                      { return replicate.State{} }
-func (l noLink) Changed() <-chan event.TypedGenericEvent[string] { return l.changed }
+func (noConnector) Connect(context.Context, replicate.Peer) error     { return nil }
+func (noConnector) Disconnect(string)                                 {}
+func (noConnector) State(string) replicate.State                      { return replicate.State{} }
+func (l noConnector) Changed() <-chan event.TypedGenericEvent[string] { return l.changed }
 
-// fcBench is a real API server with the controller of peers.
-type fcBench struct {
+// fcEnv is a real API server with the controller of ForeignClusters.
+type fcEnv struct {
 	kubetest.Env
 }
 
-func newFCBench(t *testing.T) *fcBench {
+func newFCEnv(t *testing.T) *fcEnv {
 	t.Helper()
 	admin := kubetest.Cluster(t)
 	scheme := runtime.NewScheme()
-	b := &fcBench{Env: kubetest.Env{T: t}}
+	b := &fcEnv{Env: kubetest.Env{T: t}}
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, crds.AddToScheme,
 	} {
@@ -65,24 +65,24 @@ func newFCBench(t *testing.T) *fcBench {
 	b.Must(err)
 	b.Must(SetupForeignCluster(mgr, ForeignClusterOptions{
 		Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, Namespace: "liqo", InternalNetwork: true,
-		Link: noLink{make(chan event.TypedGenericEvent[string])},
+		Connector: noConnector{make(chan event.TypedGenericEvent[string])},
 	}))
 	kubetest.Start(t, "manager", mgr.Start)
 	return b
 }
 
 // untilNetwork waits for the condition NetworkStatus to be as wanted.
-func (b *fcBench) untilNetwork(status discoveryv1alpha1.PeeringConditionStatus, because string) {
+func (b *fcEnv) untilNetwork(status discoveryv1alpha1.PeeringConditionStatus, because string) {
 	b.T.Helper()
 	kubetest.Eventually(b.T, fmt.Sprintf("%s: %s", status, because), func() error {
 		var fc discoveryv1alpha1.ForeignCluster
 		if err := b.Get(b.T.Context(), client.ObjectKey{Name: "milan"}, &fc); err != nil {
 			return err
 		}
-		for _, said := range fc.Status.PeeringConditions {
-			if said.Type == discoveryv1alpha1.NetworkStatus && (said.Status != status || !strings.Contains(said.Message, because)) {
-				return fmt.Errorf("it is %s: %s", said.Status, said.Message)
-			} else if said.Type == discoveryv1alpha1.NetworkStatus {
+		for _, condition := range fc.Status.PeeringConditions {
+			if condition.Type == discoveryv1alpha1.NetworkStatus && (condition.Status != status || !strings.Contains(condition.Message, because)) {
+				return fmt.Errorf("it is %s: %s", condition.Status, condition.Message)
+			} else if condition.Type == discoveryv1alpha1.NetworkStatus {
 				return nil
 			}
 		}
@@ -90,10 +90,11 @@ func (b *fcBench) untilNetwork(status discoveryv1alpha1.PeeringConditionStatus, 
 	})
 }
 
-// TestNetworkStatus: the ForeignCluster says at once how the network to the peer stands, and keeps nothing of it afterwards.
+// TestNetworkStatus: the ForeignCluster reports each change of the network to the peer, and nothing of it stays after
+// the peering.
 func TestNetworkStatus(t *testing.T) {
 	t.Parallel()
-	b := newFCBench(t)
+	b := newFCEnv(t)
 	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
 	b.Make(&discoveryv1alpha1.ForeignCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "milan"},
@@ -111,7 +112,7 @@ func TestNetworkStatus(t *testing.T) {
 	spec := netv1alpha1.NetworkConfigSpec{
 		PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.70.0.0/16", BackendType: "wireguard", BackendConfig: map[string]string{"port": "5871"},
 	}
-	// A consumer that has registered: it may write here, so what it tells is kept.
+	// A registered consumer may write here, so its NetworkConfig is kept.
 	pin := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "liqo", Name: pinName(milan.ClusterID), Labels: map[string]string{labels.PinnedKey: "true", labels.ClusterID: milan.ClusterID},
 	}}
@@ -164,17 +165,17 @@ func TestNetworkStatus(t *testing.T) {
 	b.Must(b.Delete(t.Context(), tunnel))
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "does not accept")
 
-	// The peering ends, the ForeignCluster stays: nobody would tell us any more that the peer's network changed.
+	// The peering ends and the ForeignCluster stays: no connection would report a change of the peer's network any more.
 	b.Must(b.Delete(t.Context(), request))
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "does not accept")
 	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs)) // it may come back, it is still admitted
 	b.Must(b.Delete(t.Context(), pin))
-	kubetest.Eventually(b.T, "what the peer told is gone", func() error {
+	kubetest.Eventually(b.T, "the peer's NetworkConfig is deleted", func() error {
 		if err := b.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("still there (%v)", err)
 		}
 		return nil
 	})
-	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(ours), ours)) // its maker takes it back
+	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(ours), ours)) // its controller deletes it
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "no peering is wanted")
 }

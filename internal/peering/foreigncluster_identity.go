@@ -26,89 +26,92 @@ import (
 	"liqo.io/liqo/internal/peering/replicate"
 )
 
-// tokenSecretName is the Secret with a peer's token of first contact, in the install namespace.
+// tokenSecretName is the Secret, in the install namespace, with the pre-shared token of a peer.
 func tokenSecretName(clusterID string) string { return "remote-token-" + clusterID }
 
 const tokenKey = "token"
 
-// rootSecretName is the Secret, in the install namespace, with what this cluster's keys are made of. It outlives peerings: a
-// provider that was away while it was unpeered has pinned the key, and knows us when it comes back.
+// rootSecretName is the Secret, in the install namespace, from which the keys of this cluster are derived. It stays
+// when peerings end: a provider that was unreachable during an unpeer still has our key pinned and must recognise us.
 const (
 	rootSecretName = "liqo-peering-key"
 	rootKey        = "root"
 )
 
 const (
-	// movedAfter is how long an API server may be silent before its cluster is asked where it is now.
+	// movedAfter is how long an API server may be silent before we request a new identity, which has its current address.
 	movedAfter = 30 * time.Second
-	// askAgain is the pause between two identities that were both given.
-	askAgain = 2 * time.Minute
+	// renewalRetry is the least time between two successful renewals.
+	renewalRetry = 2 * time.Minute
 )
 
-// heldIdentity is what we hold in a peer.
+// heldIdentity is our stored identity in a peer.
 type heldIdentity struct {
 	secret   *corev1.Secret
 	identity remote.Identity
 	complete bool
 }
 
-// attempts remembers, per ForeignCluster, when its peer may be asked again and what it said. All of it may be
-// lost: then the peer is asked once more.
-type attempts struct {
+// identityRequests records, per ForeignCluster, the result of the last request for an identity and when the next one
+// may be sent. It may be lost: then one request more is sent.
+type identityRequests struct {
 	mu  sync.Mutex
-	all map[string]attempt
+	all map[string]identityRequest
 }
 
-type attempt struct {
+type identityRequest struct {
 	next     time.Time
 	failures int
 	state    identityState
 	message  string
-	// basis is what the answer depends on: the generation of the spec and the version of the token.
+	// basis identifies the inputs of the request: the generation of the spec and the version of the token.
 	basis string
 }
 
-func newAttempts() *attempts { return &attempts{all: map[string]attempt{}} }
+func newIdentityRequests() *identityRequests {
+	return &identityRequests{all: map[string]identityRequest{}}
+}
 
-func (a *attempts) get(name string) attempt {
+func (a *identityRequests) get(name string) identityRequest {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.all[name]
 }
 
-func (a *attempts) set(name string, now attempt) {
+func (a *identityRequests) set(name string, now identityRequest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all[name] = now
 }
 
-func (a *attempts) forget(name string) {
+func (a *identityRequests) forget(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.all, name)
 }
 
-// nextAttempt says after which time a refusal is worth another question. A changed token or spec does not wait for it.
-func nextAttempt(state identityState, failures int, asked time.Duration) time.Duration {
-	if asked > 0 {
-		return min(asked, 5*time.Minute)
+// nextAttempt returns the backoff after a refusal, or the Retry-After of the peer. A changed token or spec does not
+// wait for it.
+func nextAttempt(state identityState, failures int, retryAfter time.Duration) time.Duration {
+	if retryAfter > 0 {
+		return min(retryAfter, 5*time.Minute)
 	}
 	first, most := time.Second, 30*time.Second
 	if state != identityUnreachable && state != identityError {
-		first, most = 5*time.Second, 5*time.Minute // somebody has to do something first
+		first, most = 5*time.Second, 5*time.Minute // an administrator has to act first
 	}
 	return min(first<<min(failures, 10), most)
 }
 
-// classify turns the answer of an authentication service into a state and a sentence.
+// classify turns the error of an authentication service into a state and a condition message.
 func classify(err error, fc *discoveryv1alpha1.ForeignCluster) (identityState, string) {
 	peer := fc.Name
 	switch {
 	case errors.Is(err, auth.ErrEmptyDenied):
-		return identityEmptyDenied, fmt.Sprintf("the remote cluster wants a token, and Secret %s is missing or empty: "+
-			"run `liqoctl generate peer-command` there, and paste what it prints here", tokenSecretName(fc.Spec.ClusterIdentity.ClusterID))
+		return identityEmptyDenied, fmt.Sprintf("the remote cluster requires a token, and Secret %s is missing or empty: "+
+			"run `liqoctl generate peer-command` there, and paste its output here", tokenSecretName(fc.Spec.ClusterIdentity.ClusterID))
 	case errors.Is(err, auth.ErrDenied):
-		return identityDenied, fmt.Sprintf("the remote cluster refuses the token (%v): run `liqoctl generate peer-command` there, and paste what it prints here", err)
+		return identityDenied, fmt.Sprintf("the remote cluster refuses the token (%v): run `liqoctl generate peer-command` there, and paste its output here", err)
 	case errors.Is(err, auth.ErrConflict):
 		return identityDenied, fmt.Sprintf("the remote cluster refuses our key: %v", err)
 	case errors.Is(err, auth.ErrVersion):
@@ -116,82 +119,83 @@ func classify(err error, fc *discoveryv1alpha1.ForeignCluster) (identityState, s
 	case errors.Is(err, auth.ErrTooMany):
 		return identityError, fmt.Sprintf("the remote cluster asks us to slow down: %v", err)
 	case errors.Is(err, auth.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
-		return identityUnreachable, fmt.Sprintf("nobody answers at %s (%v): check that the address is right and reachable from this cluster, "+
-			"and that `liqoctl status` is well over there", fc.Spec.ForeignAuthURL, err)
+		return identityUnreachable, fmt.Sprintf("no authentication service answers at %s (%v): check that the address is right and reachable from this cluster, "+
+			"and that `liqoctl status` reports no problem in the remote cluster", fc.Spec.ForeignAuthURL, err)
 	default:
 		return identityError, fmt.Sprintf("the authentication service of %s failed: %v", peer, err)
 	}
 }
 
-// askIdentity fills in who answers at the authentication URL.
-func (r *fcReconciler) askIdentity(ctx context.Context, s *scope) error {
+// discoverIdentity sets spec.clusterIdentity to that of the cluster that answers at the authentication URL.
+func (r *fcReconciler) discoverIdentity(ctx context.Context, s *scope) error {
 	registrar, err := r.options.Dial(s.fc)
 	if err != nil {
 		s.facts.problem = &problem{discoveryv1alpha1.ReasonIdentityMismatch, fmt.Sprintf("foreignAuthUrl: %v", err)}
-		return errLater
+		return errWaiting
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, idsTimeout)
 	defer cancel()
 	ids, err := registrar.IDs(ctx)
 	if err != nil {
 		s.facts.identity, s.facts.identityMessage = identityUnreachable, fmt.Sprintf("asked %s which cluster it belongs to: %v", s.fc.Spec.ForeignAuthURL, err)
-		s.lookAgain(5 * time.Second)
-		return errLater
+		s.requeueWithin(5 * time.Second)
+		return errWaiting
 	}
 	s.version = ids.Version
 	if known := s.fc.Spec.ClusterIdentity; known != nil && known.ClusterID != "" && known.ClusterID != ids.ClusterID {
 		s.facts.problem = &problem{discoveryv1alpha1.ReasonIdentityMismatch, fmt.Sprintf(
-			"the spec says cluster ID %s, and cluster %s answers at %s; correct one of the two", known.ClusterID, ids.ClusterID, s.fc.Spec.ForeignAuthURL)}
-		s.lookAgain(time.Minute)
-		return errLater
+			"spec.clusterIdentity has cluster ID %s, but cluster %s answers at %s; correct spec.clusterIdentity or spec.foreignAuthUrl",
+			known.ClusterID, ids.ClusterID, s.fc.Spec.ForeignAuthURL)}
+		s.requeueWithin(time.Minute)
+		return errWaiting
 	}
 	before := s.fc.DeepCopy()
 	s.fc.Spec.ClusterIdentity = &discoveryv1alpha1.ClusterIdentity{ClusterID: ids.ClusterID, ClusterName: ids.ClusterName}
 	if err := r.patch(ctx, s, before); err != nil {
 		return err
 	}
-	return errLater // the changed object brings us back
+	return errWaiting // the event of the changed object triggers the next reconciliation
 }
 
-// ensureIdentity holds a valid token of the peer as long as one is needed, and none any longer.
+// ensureIdentity obtains and renews a token of the peer while one is needed, and deletes it afterwards.
 func (r *fcReconciler) ensureIdentity(ctx context.Context, s *scope) error {
 	held, err := r.readIdentity(ctx, s)
 	if err != nil {
 		return err
 	}
 	if !s.facts.outgoing && s.facts.slice == nil {
-		r.attempts.forget(s.fc.Name)
+		r.identityRequests.forget(s.fc.Name)
 		if held.secret == nil || s.fc.DeletionTimestamp != nil {
-			return nil // with the ForeignCluster, the whole namespace goes
+			return nil // with the ForeignCluster, the whole namespace is deleted
 		}
 		if err := r.client.Delete(ctx, held.secret, client.Preconditions{UID: &held.secret.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete identity %s/%s: %w", held.secret.Namespace, held.secret.Name, err)
 		}
 		return nil
 	}
-	state := r.options.Link.State(s.peer.ClusterID)
+	state := r.options.Connector.State(s.peer.ClusterID)
 	if held.complete {
-		// Connected even with an old token: the token may still be good, and the state of the link is a fact.
+		// Connect even with an old token: it may still be valid, and the probes of the connection find that out.
 		if err := r.connect(ctx, s, held); err != nil {
 			return err
 		}
 		if wait := renewIn(held.identity.RenewAt, state, s.now); wait > 0 {
 			s.facts.identity = identityAccepted
-			s.lookAgain(wait)
+			s.requeueWithin(wait)
 			if state.Ready {
-				r.attempts.forget(s.fc.Name)
+				r.identityRequests.forget(s.fc.Name)
 			}
 			return nil
 		}
 	}
 	if !s.facts.outgoing && !held.complete {
-		return nil // nothing was ever sent there, so there is nothing to fetch back
+		return nil // nothing was ever sent there, so there is nothing to withdraw
 	}
 	return r.obtain(ctx, s, held, state.Unauthorized)
 }
 
-// renewIn says after which time the peer is to be asked for another identity: at half life; when its API server no longer takes the
-// token; and when that does not answer for long, because it may have moved, or have another certificate.
+// renewIn returns the time until the identity is to be renewed: until half of its lifetime; zero when the API server
+// rejects the token; and earlier when the API server stays silent, because its address or its certificate may have changed.
 func renewIn(renewAt time.Time, state replicate.State, now time.Time) time.Duration {
 	if state.Unauthorized {
 		return 0
@@ -203,7 +207,7 @@ func renewIn(renewAt time.Time, state replicate.State, now time.Time) time.Durat
 	return max(wait, 0)
 }
 
-// readIdentity reads the Secret live: Secrets of tenants are in no cache.
+// readIdentity reads the Secret from the API server: no cache holds the Secrets of tenants.
 func (r *fcReconciler) readIdentity(ctx context.Context, s *scope) (*heldIdentity, error) {
 	var secret corev1.Secret
 	at := client.ObjectKey{Namespace: s.namespace, Name: remote.SecretName(s.peer.ClusterID)}
@@ -212,54 +216,54 @@ func (r *fcReconciler) readIdentity(ctx context.Context, s *scope) (*heldIdentit
 	case apierrors.IsNotFound(err):
 		return &heldIdentity{}, nil
 	case apierrors.IsForbidden(err) && s.fc.DeletionTimestamp != nil:
-		return &heldIdentity{}, nil // the right to read it is gone already
+		return &heldIdentity{}, nil // our right to read it was removed with the tenant
 	case err != nil:
 		return nil, fmt.Errorf("read identity %s: %w", at, err)
 	}
 	held := &heldIdentity{secret: &secret}
 	if held.identity, err = remote.ParseIdentity(secret.Data); err != nil {
-		log.FromContext(ctx).Error(err, "identity not readable, another one is asked for", "secret", at.String())
+		log.FromContext(ctx).Error(err, "identity not readable, requesting another one", "secret", at.String())
 		return held, nil
 	}
 	held.complete = true
 	return held, nil
 }
 
-// obtain asks the peer for a token: a renewal if it knows our key, first contact otherwise.
+// obtain requests a token from the peer: a renewal if the peer knows our key, else by first contact.
 func (r *fcReconciler) obtain(ctx context.Context, s *scope, held *heldIdentity, unauthorized bool) error {
 	token, basis, err := r.peerToken(ctx, s)
 	if err != nil {
 		return err
 	}
-	last := r.attempts.get(s.fc.Name)
+	last := r.identityRequests.get(s.fc.Name)
 	usable := held.complete && !unauthorized && s.now.Before(held.identity.ExpiresAt)
 	if last.basis == basis && s.now.Before(last.next) {
 		r.report(s, last, usable)
 		return nil
 	}
 	select {
-	case r.asking <- struct{}{}:
-		defer func() { <-r.asking }()
+	case r.authSlots <- struct{}{}:
+		defer func() { <-r.authSlots }()
 	default:
 		if last.state == identityNotNeeded {
-			last.state, last.message = identityPending, "other clusters are being asked, this one is next"
+			last.state, last.message = identityPending, "waiting for requests to other clusters, which use all slots; the next attempt follows within a second"
 		}
 		last.next = s.now.Add(time.Second)
 		r.report(s, last, usable)
 		return nil
 	}
-	grant, err := r.ask(ctx, s, held, token)
+	grant, err := r.requestToken(ctx, s, held, token)
 	if err == nil {
-		r.attempts.forget(s.fc.Name)
-		if held.complete { // if that did not help, it is asked again, but not at once
-			r.attempts.set(s.fc.Name, attempt{basis: basis, state: identityAccepted, next: s.now.Add(askAgain)})
+		r.identityRequests.forget(s.fc.Name)
+		if held.complete { // if the new token does not help, the next renewal waits
+			r.identityRequests.set(s.fc.Name, identityRequest{basis: basis, state: identityAccepted, next: s.now.Add(renewalRetry)})
 		}
-		return r.keep(ctx, s, held, grant)
+		return r.storeIdentity(ctx, s, held, grant)
 	}
 	if !errors.As(err, new(*auth.Error)) && !errors.Is(err, context.DeadlineExceeded) {
-		return err // ours to solve, not the peer's
+		return err // a failure of this cluster, not of the peer
 	}
-	now := attempt{basis: basis}
+	now := identityRequest{basis: basis}
 	now.state, now.message = classify(err, s.fc)
 	if last.basis == basis && last.state == now.state {
 		now.failures = last.failures + 1
@@ -270,7 +274,7 @@ func (r *fcReconciler) obtain(ctx context.Context, s *scope, held *heldIdentity,
 		retryAfter = refusal.RetryAfter
 	}
 	now.next = s.now.Add(nextAttempt(now.state, now.failures, retryAfter))
-	r.attempts.set(s.fc.Name, now)
+	r.identityRequests.set(s.fc.Name, now)
 	r.report(s, now, usable)
 	if now.failures == 0 {
 		log.FromContext(ctx).Info("identity not obtained", "clusterID", s.peer.ClusterID, "reason", now.message)
@@ -278,9 +282,9 @@ func (r *fcReconciler) obtain(ctx context.Context, s *scope, held *heldIdentity,
 	return nil
 }
 
-// report puts the last answer into the facts. A token that is still good stays accepted while its renewal fails.
-func (r *fcReconciler) report(s *scope, last attempt, usable bool) {
-	s.lookAgain(last.next.Sub(s.now))
+// report copies the last result into the facts. A token that is still valid stays accepted while its renewal fails.
+func (r *fcReconciler) report(s *scope, last identityRequest, usable bool) {
+	s.requeueWithin(last.next.Sub(s.now))
 	if usable {
 		s.facts.identity = identityAccepted
 		return
@@ -288,7 +292,7 @@ func (r *fcReconciler) report(s *scope, last attempt, usable bool) {
 	s.facts.identity, s.facts.identityMessage = last.state, last.message
 }
 
-// peerToken reads the token of first contact; basis changes when another answer of the peer may be expected.
+// peerToken reads the pre-shared token. basis changes when the peer may answer differently.
 func (r *fcReconciler) peerToken(ctx context.Context, s *scope) (token, basis string, err error) {
 	var secret corev1.Secret
 	err = r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: tokenSecretName(s.peer.ClusterID)}, &secret)
@@ -298,7 +302,7 @@ func (r *fcReconciler) peerToken(ctx context.Context, s *scope) (token, basis st
 	return string(secret.Data[tokenKey]), fmt.Sprintf("%d/%s", s.fc.Generation, secret.ResourceVersion), nil
 }
 
-func (r *fcReconciler) ask(ctx context.Context, s *scope, held *heldIdentity, token string) (auth.Grant, error) {
+func (r *fcReconciler) requestToken(ctx context.Context, s *scope, held *heldIdentity, token string) (auth.Grant, error) {
 	registrar, err := r.options.Dial(s.fc)
 	if err != nil {
 		return auth.Grant{}, &auth.Error{Reason: auth.ReasonUnreachable, Message: err.Error()}
@@ -314,12 +318,12 @@ func (r *fcReconciler) ask(ctx context.Context, s *scope, held *heldIdentity, to
 		if err == nil || !errors.Is(err, auth.ErrConflict) && !errors.Is(err, auth.ErrDenied) || !s.facts.outgoing {
 			return grant, err
 		}
-		// The tenant is gone over there: begin anew, with the same key.
+		// The provider deleted our tenant: make first contact again, with the same key.
 	}
 	return registrar.Register(ctx, auth.Registration{Cluster: r.options.Local, Token: token, Key: ours})
 }
 
-// key is the one that this cluster shows to one provider.
+// key returns the key with which this cluster authenticates to one provider.
 func (r *fcReconciler) key(ctx context.Context, providerID string) (ed25519.PrivateKey, error) {
 	root, err := r.root(ctx)
 	if err != nil {
@@ -327,13 +331,14 @@ func (r *fcReconciler) key(ctx context.Context, providerID string) (ed25519.Priv
 	}
 	derived, err := key.Derive(root, providerID)
 	if err != nil {
-		return nil, fmt.Errorf("read Secret %s/%s: %w; if it is deleted, another one is made, and providers that know this cluster must unpeer it first",
+		return nil, fmt.Errorf("read Secret %s/%s: %w; delete it to have a new one created, then unpeer this cluster in all its providers, which know the old key",
 			r.options.Namespace, rootSecretName, err)
 	}
 	return derived, nil
 }
 
-// root reads what the keys are made of, or makes it. It is read each time, which is seldom: an administrator may have replaced it.
+// root returns the secret from which the keys are derived, and creates it if there is none. It is not cached: calls are
+// rare, and an administrator may replace it.
 func (r *fcReconciler) root(ctx context.Context) ([]byte, error) {
 	var secret corev1.Secret
 	at := client.ObjectKey{Namespace: r.options.Namespace, Name: rootSecretName}
@@ -350,14 +355,14 @@ func (r *fcReconciler) root(ctx context.Context) ([]byte, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read or make Secret %s: %w", at, err)
+		return nil, fmt.Errorf("read or create Secret %s: %w", at, err)
 	}
 	return secret.Data[rootKey], nil
 }
 
-// keep writes a new token down and hands it to the link.
-func (r *fcReconciler) keep(ctx context.Context, s *scope, held *heldIdentity, grant auth.Grant) error {
-	now := r.options.Now() // asking took time
+// storeIdentity stores a new token and connects with it.
+func (r *fcReconciler) storeIdentity(ctx context.Context, s *scope, held *heldIdentity, grant auth.Grant) error {
+	now := r.options.Now() // the request took time
 	held.identity = remote.Identity{
 		Namespace: grant.Namespace, APIServerURL: grant.APIServerURL, APIServerCA: grant.APIServerCA,
 		ProxyURL: s.fc.Spec.ForeignProxyURL, Token: grant.Token, RenewAt: now.Add(grant.Lifetime / 2), ExpiresAt: now.Add(grant.Lifetime),
@@ -368,7 +373,7 @@ func (r *fcReconciler) keep(ctx context.Context, s *scope, held *heldIdentity, g
 	}
 	log.FromContext(ctx).Info("identity accepted", "clusterID", s.peer.ClusterID, "namespace", grant.Namespace, "lifetime", grant.Lifetime.String())
 	s.facts.identity = identityAccepted
-	s.lookAgain(held.identity.RenewAt.Sub(s.now))
+	s.requeueWithin(held.identity.RenewAt.Sub(s.now))
 	return r.connect(ctx, s, held)
 }
 

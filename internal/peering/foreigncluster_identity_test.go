@@ -16,22 +16,22 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 )
 
-// nothing is a cluster without objects.
-type nothing struct{ client.Reader }
+// emptyCluster has no objects.
+type emptyCluster struct{ client.Reader }
 
-func (nothing) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+func (emptyCluster) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: string(corev1.ResourceSecrets)}, key.Name)
 }
 
-// TestDeadPeersLeaveWorkers: while as many peers as may are being asked, another one is put off for a moment and holds no worker.
+// TestDeadPeersLeaveWorkers: while requests use all slots, another peer is requeued and holds no worker.
 func TestDeadPeersLeaveWorkers(t *testing.T) {
 	asked := 0
-	r := &fcReconciler{watched: nothing{}, attempts: newAttempts(), asking: make(chan struct{}, 1)}
+	r := &fcReconciler{watched: emptyCluster{}, identityRequests: newIdentityRequests(), authSlots: make(chan struct{}, 1)}
 	r.options.Dial = func(*discoveryv1alpha1.ForeignCluster) (Registrar, error) {
 		asked++
-		return nil, errors.New("nobody there")
+		return nil, errors.New("connection refused")
 	}
-	look := func() *scope {
+	obtain := func() *scope {
 		t.Helper()
 		s := &scope{fc: &discoveryv1alpha1.ForeignCluster{}, now: time.Unix(1000, 0), peer: discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id"}}
 		s.fc.Name, s.fc.Spec.ClusterIdentity = "milan", &s.peer
@@ -40,15 +40,15 @@ func TestDeadPeersLeaveWorkers(t *testing.T) {
 		}
 		return s
 	}
-	r.asking <- struct{}{}
-	if s := look(); asked != 0 || s.facts.identity != identityPending || s.again > time.Second {
-		t.Errorf("while others are asked: asked %d times, state %d, again in %v", asked, s.facts.identity, s.again)
+	r.authSlots <- struct{}{}
+	if s := obtain(); asked != 0 || s.facts.identity != identityPending || s.requeueAfter > time.Second {
+		t.Errorf("without a free slot: asked %d times, state %d, requeue after %v", asked, s.facts.identity, s.requeueAfter)
 	}
-	<-r.asking
-	if s := look(); asked != 1 || s.facts.identity != identityUnreachable {
-		t.Errorf("afterwards: asked %d times, state %d", asked, s.facts.identity)
+	<-r.authSlots
+	if s := obtain(); asked != 1 || s.facts.identity != identityUnreachable {
+		t.Errorf("with a free slot: asked %d times, state %d", asked, s.facts.identity)
 	}
-	if len(r.asking) != 0 {
-		t.Error("a place is lost")
+	if len(r.authSlots) != 0 {
+		t.Error("a slot is lost")
 	}
 }

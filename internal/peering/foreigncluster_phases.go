@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// withdrawDeadline is how long a provider that ends a peering waits for the consumer to take its pods away, if it has any here.
+	// withdrawDeadline is how long a provider that ends a peering waits for the consumer to delete its pods here.
 	withdrawDeadline = 120 * time.Second
-	// unusedDeadline is how long a consumer that registered may ask for nothing. If it still wants to, it registers again.
+	// unusedDeadline is how long a registered consumer may exist without a request. Later it has to register again.
 	unusedDeadline = 15 * time.Minute
 )
 
@@ -37,7 +37,7 @@ func (r *fcReconciler) observe(ctx context.Context, s *scope) error {
 	s.facts.outgoing = wantsOutgoing(s.fc, r.options.AutoJoin)
 	if proxy := s.fc.Spec.ForeignProxyURL; proxy != "" {
 		if err := remote.CheckProxyURL(proxy); err != nil {
-			// Nobody is asked that way, and what is there goes on: it must be possible to end it.
+			// No request is sent through this proxy. An existing peering continues, so that it can be ended.
 			s.facts.problem = &problem{discoveryv1alpha1.ReasonInvalidProxyURL, fmt.Sprintf("foreignProxyUrl %v; want http://HOST:PORT", err)}
 		}
 	}
@@ -69,7 +69,7 @@ func (r *fcReconciler) observe(ctx context.Context, s *scope) error {
 	return r.observeNetwork(ctx, s)
 }
 
-// observeSlices tells our request from those of the peer, which share the namespace.
+// observeSlices reads our request and those of the peer, which share the namespace.
 func (r *fcReconciler) observeSlices(ctx context.Context, s *scope) error {
 	var all sharingv1alpha1.ResourceSliceList
 	if err := r.client.List(ctx, &all, client.InNamespace(s.namespace)); err != nil {
@@ -86,16 +86,16 @@ func (r *fcReconciler) observeSlices(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// observeNetwork reads what the clusters tell each other of their networks, and what was made of it.
+// observeNetwork reads the NetworkConfigs of both clusters and the TunnelEndpoint that resulted from them.
 func (r *fcReconciler) observeNetwork(ctx context.Context, s *scope) error {
-	// Those two and no other: a peer may have written any number.
-	for name, into := range map[string]**netv1alpha1.NetworkConfig{r.options.Local.NetworkConfigName(): &s.facts.told, s.peer.NetworkConfigName(): &s.facts.heard} {
+	// Two objects by name, not a list: a peer may have written any number.
+	for name, into := range map[string]**netv1alpha1.NetworkConfig{r.options.Local.NetworkConfigName(): &s.facts.ourNetwork, s.peer.NetworkConfigName(): &s.facts.peerNetwork} {
 		var config netv1alpha1.NetworkConfig
 		err := r.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, &config)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read network configuration %s/%s: %w", s.namespace, name, err)
 		}
-		if copied := config.Labels[labels.Replicated] == annotationTrue; err == nil && copied == (into == &s.facts.heard) {
+		if copied := config.Labels[labels.Replicated] == annotationTrue; err == nil && copied == (into == &s.facts.peerNetwork) {
 			*into = &config
 		}
 	}
@@ -109,30 +109,30 @@ func (r *fcReconciler) observeNetwork(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// ensureProcessable stops at what cannot be worked on, and asks an unknown cluster who it is.
+// ensureProcessable stops at a ForeignCluster with a problem, and discovers the identity of an unknown cluster.
 func (r *fcReconciler) ensureProcessable(ctx context.Context, s *scope) error {
 	switch {
 	case s.facts.problem.disowns() && s.fc.DeletionTimestamp != nil:
-		return r.letGo(ctx, s) // another ForeignCluster owns the tenant, or nobody does
+		return r.removeFinalizer(ctx, s) // the tenant, if any, belongs to another ForeignCluster
 	case s.facts.problem.disowns():
-		return errLater
+		return errWaiting
 	case s.peer.ClusterID != "":
 		return nil
 	case s.fc.DeletionTimestamp != nil:
-		return r.letGo(ctx, s)
+		return r.removeFinalizer(ctx, s)
 	case s.fc.Spec.ForeignAuthURL == "":
-		s.facts.problem = &problem{discoveryv1alpha1.ReasonIdentityMismatch, "neither clusterIdentity nor foreignAuthUrl is set; set foreignAuthUrl to what `liqoctl generate peer-command` prints in the remote cluster"}
-		return errLater
+		s.facts.problem = &problem{discoveryv1alpha1.ReasonIdentityMismatch, "neither clusterIdentity nor foreignAuthUrl is set; set foreignAuthUrl to the URL that `liqoctl generate peer-command` prints in the remote cluster"}
+		return errWaiting
 	}
-	return r.askIdentity(ctx, s)
+	return r.discoverIdentity(ctx, s)
 }
 
-// ensureFinalizer comes before anything that would have to be taken away again.
+// ensureFinalizer adds the finalizer before any phase creates something that the deletion has to remove.
 func (r *fcReconciler) ensureFinalizer(ctx context.Context, s *scope) error {
 	if s.fc.DeletionTimestamp != nil {
 		if !controllerutil.ContainsFinalizer(s.fc, labels.FinalizerPeer) {
 			s.gone = true
-			return errLater
+			return errWaiting
 		}
 		return nil
 	}
@@ -150,24 +150,23 @@ func (r *fcReconciler) ensureFinalizer(ctx context.Context, s *scope) error {
 	return r.patch(ctx, s, before)
 }
 
-// patch sends a change of metadata or identity, unless somebody else was faster.
+// patch sends a change of metadata or identity. On a conflict with another writer it requeues.
 func (r *fcReconciler) patch(ctx context.Context, s *scope, before *discoveryv1alpha1.ForeignCluster) error {
 	err := r.client.Patch(ctx, s.fc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	switch {
 	case apierrors.IsConflict(err):
-		s.lookAgain(10 * time.Millisecond)
-		return errLater
+		s.requeueWithin(10 * time.Millisecond)
+		return errWaiting
 	case apierrors.IsNotFound(err):
 		s.gone = true
-		return errLater
+		return errWaiting
 	case err != nil:
 		return fmt.Errorf("patch foreign cluster %s: %w", s.fc.Name, err)
 	}
 	return nil
 }
 
-// letGo removes our finalizer.
-func (r *fcReconciler) letGo(ctx context.Context, s *scope) error {
+func (r *fcReconciler) removeFinalizer(ctx context.Context, s *scope) error {
 	before := s.fc.DeepCopy()
 	if controllerutil.RemoveFinalizer(s.fc, labels.FinalizerPeer) {
 		if err := r.patch(ctx, s, before); err != nil {
@@ -175,25 +174,25 @@ func (r *fcReconciler) letGo(ctx context.Context, s *scope) error {
 		}
 	}
 	s.gone = true
-	return errLater
+	return errWaiting
 }
 
-// ensureTenant makes the peer's namespace here. It is needed in both directions, as long as the ForeignCluster stays.
+// ensureTenant creates the peer's tenant namespace. Both directions need it while the ForeignCluster exists.
 func (r *fcReconciler) ensureTenant(ctx context.Context, s *scope) error {
 	if s.fc.DeletionTimestamp != nil {
 		return nil
 	}
 	err := r.tenants.Ensure(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace, Admitted: s.facts.admitted})
 	if errors.Is(err, tenant.ErrTerminating) {
-		s.lookAgain(time.Second)
+		s.requeueWithin(time.Second)
 		s.facts.identity, s.facts.identityMessage = identityPending, err.Error()
-		return errLater
+		return errWaiting
 	}
 	return err
 }
 
-// ensureSlice keeps our request as it is wanted. It is written before there is an identity, so that
-// the virtual kubelet starts while the clusters are still introducing themselves.
+// ensureSlice creates or withdraws our request. It is written before there is an identity, so that the virtual kubelet
+// starts while the clusters still exchange identities.
 func (r *fcReconciler) ensureSlice(ctx context.Context, s *scope) error {
 	slice := s.facts.slice
 	switch {
@@ -202,16 +201,16 @@ func (r *fcReconciler) ensureSlice(ctx context.Context, s *scope) error {
 	case !s.facts.outgoing:
 		return r.withdraw(ctx, s)
 	case slice != nil && slice.DeletionTimestamp != nil:
-		return nil // wanted again: once it is gone, its event brings us back
+		return nil // wanted again: the event of its removal triggers the next reconciliation
 	}
 	name := ""
 	var live client.Object
 	if slice != nil {
 		name, live = slice.Spec.NodeName, slice
 	} else {
-		// One at a time, and not from the cache: two peers of one name must not get the same node.
-		r.naming.Lock()
-		defer r.naming.Unlock()
+		// Serialised, and with a live read: two peers with the same name must not get the same node.
+		r.nodeNaming.Lock()
+		defer r.nodeNaming.Unlock()
 		var nodes corev1.NodeList
 		if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list nodes: %w", err)
@@ -238,14 +237,14 @@ func (r *fcReconciler) ensureSlice(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// withdraw deletes our request; from then on its own deadlines run.
+// withdraw deletes our request. From then on the deadlines of the request apply.
 func (r *fcReconciler) withdraw(ctx context.Context, s *scope) error {
 	slice := s.facts.slice
 	if s.forced && slice.Annotations[labels.ForceUnpeer] != annotationTrue {
 		before := slice.DeepCopy()
 		metav1.SetMetaDataAnnotation(&slice.ObjectMeta, labels.ForceUnpeer, annotationTrue)
 		if err := r.client.Patch(ctx, slice, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("mark resource slice %s/%s: %w", slice.Namespace, slice.Name, err)
+			return fmt.Errorf("annotate resource slice %s/%s as forced: %w", slice.Namespace, slice.Name, err)
 		}
 	}
 	if slice.DeletionTimestamp != nil {
@@ -256,24 +255,24 @@ func (r *fcReconciler) withdraw(ctx context.Context, s *scope) error {
 	}
 	now := metav1.NewTime(s.now)
 	slice.DeletionTimestamp = &now
-	log.FromContext(ctx).Info("resources given back", "clusterID", s.peer.ClusterID)
+	log.FromContext(ctx).Info("resource request withdrawn", "clusterID", s.peer.ClusterID)
 	return nil
 }
 
-// ensureLink keeps the connection to the peer as long as something of ours is or should be there.
-func (r *fcReconciler) ensureLink(ctx context.Context, s *scope) error {
+// ensureConnection keeps the connection to the peer while our objects exist there or should.
+func (r *fcReconciler) ensureConnection(ctx context.Context, s *scope) error {
 	if s.facts.identity != identityNotNeeded && s.facts.identity != identityPending || s.facts.slice != nil {
-		state := r.options.Link.State(s.peer.ClusterID)
-		s.facts.connected, s.facts.ready, s.facts.linkMessage = state.Connected, state.Ready, state.Message
+		state := r.options.Connector.State(s.peer.ClusterID)
+		s.facts.connected, s.facts.ready, s.facts.connectionMessage = state.Connected, state.Ready, state.Message
 		s.facts.probed = !state.CheckedAt.IsZero()
 		return nil
 	}
-	r.options.Link.Disconnect(s.peer.ClusterID)
+	r.options.Connector.Disconnect(s.peer.ClusterID)
 	return r.forgetNetwork(ctx, s)
 }
 
-// forgetNetwork takes away what the peer told of its network, once neither uses the other: the link that would have heard of its end
-// is closed, and the peer may not write here.
+// forgetNetwork deletes the peer's NetworkConfig here once neither cluster uses the other: the connection that would
+// have observed its deletion is closed, and the peer may not write here.
 func (r *fcReconciler) forgetNetwork(ctx context.Context, s *scope) error {
 	if s.facts.outgoing || s.facts.admitted || len(s.facts.copies) > 0 {
 		return nil
@@ -294,19 +293,19 @@ func (r *fcReconciler) forgetNetwork(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// connect opens the link, or hands it a renewed token.
+// connect opens the connection, or updates its token.
 func (r *fcReconciler) connect(ctx context.Context, s *scope, held *heldIdentity) error {
 	s.remote = held.identity.Namespace
-	return r.options.Link.Connect(ctx, replicate.Peer{ClusterID: s.peer.ClusterID, LocalNamespace: s.namespace, Identity: held.identity})
+	return r.options.Connector.Connect(ctx, replicate.Peer{ClusterID: s.peer.ClusterID, LocalNamespace: s.namespace, Identity: held.identity})
 }
 
-// ensureDeletion takes the tenant away once nothing crosses any more, or the deadline has passed.
+// ensureDeletion deletes the tenant once no object is replicated and no pod of the peer runs here, or after the deadline.
 func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
 	if s.fc.DeletionTimestamp == nil {
 		return nil
 	}
 	if s.facts.slice != nil {
-		return errLater // has deadlines of its own, and its end brings us back
+		return errWaiting // the request has its own deadlines, and the event of its removal triggers the next reconciliation
 	}
 	if left := s.fc.DeletionTimestamp.Add(withdrawDeadline).Sub(s.now); len(s.facts.copies) > 0 && left > 0 && !s.forced {
 		busy, err := r.runsPods(ctx, s.peer.ClusterID)
@@ -314,12 +313,12 @@ func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
 			return err
 		}
 		if busy {
-			s.lookAgain(min(left, time.Second))
-			return errLater
+			s.requeueWithin(min(left, time.Second))
+			return errWaiting
 		}
 	}
-	r.options.Link.Disconnect(s.peer.ClusterID)
-	// The key goes first: nobody is admitted to a tenant that is being taken away.
+	r.options.Connector.Disconnect(s.peer.ClusterID)
+	// The key is deleted first, so that no peer is admitted to a tenant that is being deleted.
 	for _, object := range []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: pinName(s.peer.ClusterID)}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: tokenSecretName(s.peer.ClusterID)}},
@@ -332,10 +331,10 @@ func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
 		return err
 	}
 	log.FromContext(ctx).Info("peer removed", "clusterID", s.peer.ClusterID)
-	return r.letGo(ctx, s)
+	return r.removeFinalizer(ctx, s)
 }
 
-// runsPods tells whether a peer has pods here.
+// runsPods reports whether a peer has pods here that have not ended.
 func (r *fcReconciler) runsPods(ctx context.Context, clusterID string) (bool, error) {
 	var pods corev1.PodList
 	if err := r.client.List(ctx, &pods, client.MatchingLabels{labels.Origin: clusterID}, client.UnsafeDisableDeepCopy); err != nil {
@@ -349,20 +348,20 @@ func (r *fcReconciler) runsPods(ctx context.Context, clusterID string) (bool, er
 	return false, nil
 }
 
-// ensureUse forgets a peer that only registered, or whose request went without a word: it may never have reached our API server, or have
-// left while we were away, and nobody else would take its tenant away.
+// ensureUse deletes the ForeignCluster of a peer that registered and has no request: the peer may never have reached our
+// API server, or may have left while this controller did not run. Nothing else would delete its tenant.
 func (r *fcReconciler) ensureUse(ctx context.Context, s *scope) error {
 	if s.fc.DeletionTimestamp != nil || !onlyIncoming(s.fc) || s.facts.slice != nil || len(s.facts.copies) > 0 {
 		return nil
 	}
 	if left := unusedSince(s.fc).Add(unusedDeadline).Sub(s.now); left > 0 {
-		s.lookAgain(left)
+		s.requeueWithin(left)
 		return nil
 	}
 	err := r.client.Delete(ctx, s.fc, client.Preconditions{UID: &s.fc.UID, ResourceVersion: &s.fc.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete foreign cluster %s, which is not used: %w", s.fc.Name, err)
+		return fmt.Errorf("delete unused foreign cluster %s: %w", s.fc.Name, err)
 	}
-	log.FromContext(ctx).Info("peer asked for nothing", "clusterID", s.peer.ClusterID, "for", unusedDeadline.String())
+	log.FromContext(ctx).Info("peer removed, it requested no resources", "clusterID", s.peer.ClusterID, "for", unusedDeadline.String())
 	return nil
 }

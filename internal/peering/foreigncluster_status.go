@@ -18,15 +18,15 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
-// problem is why a ForeignCluster cannot be worked on.
+// problem is why a ForeignCluster cannot be processed.
 type problem struct{ reason, message string }
 
-// disowns tells whether the tenant of the cluster is not this ForeignCluster's.
+// disowns reports whether the tenant of the cluster belongs to another ForeignCluster, or to none.
 func (p *problem) disowns() bool {
 	return p != nil && p.reason != discoveryv1alpha1.ReasonInvalidProxyURL
 }
 
-// identityState is how far we are with our identity in the peer.
+// identityState is the state of our identity in the peer.
 type identityState int
 
 const (
@@ -40,29 +40,29 @@ const (
 	identityError
 )
 
-// fcFacts are what the conditions of a ForeignCluster are made of.
+// fcFacts are the observations from which the conditions of a ForeignCluster are computed.
 type fcFacts struct {
 	spec    *discoveryv1alpha1.ForeignClusterSpec
 	problem *problem
-	// outgoing tells whether resources of the peer are wanted.
+	// outgoing: the spec asks for resources of the peer.
 	outgoing bool
 	identity identityState
-	// identityMessage says what was seen, unless the identity is accepted.
+	// identityMessage is for people; empty when the identity is accepted.
 	identityMessage string
 	// admitted: the peer has registered its key here and may act.
 	admitted bool
-	// connected, probed (at least once), ready and linkMessage describe the link to the peer's API server.
+	// connected, probed (at least once), ready and connectionMessage describe the connection to the peer's API server.
 	connected, probed, ready bool
-	linkMessage              string
+	connectionMessage        string
 	// slice is our request in this cluster, nil if there is none.
 	slice *sharingv1alpha1.ResourceSlice
 	// copies are the peer's requests.
 	copies []sharingv1alpha1.ResourceSlice
 	// internalNetwork: the network fabric joins the clusters.
 	internalNetwork bool
-	// told is what we tell the peer of our network, heard what it tells us, tunnel what was agreed; nil if there is none.
-	told, heard *netv1alpha1.NetworkConfig
-	tunnel      *netv1alpha1.TunnelEndpoint
+	// ourNetwork is what we publish to the peer, peerNetwork what it publishes to us, tunnel the result; nil if there is none.
+	ourNetwork, peerNetwork *netv1alpha1.NetworkConfig
+	tunnel                  *netv1alpha1.TunnelEndpoint
 }
 
 // fcConditions returns one condition per aspect, without times.
@@ -109,7 +109,7 @@ func (f *fcFacts) outgoingPeering() discoveryv1alpha1.PeeringCondition {
 	return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, granted(f.slice, "the remote cluster has not answered the request for resources yet"))
 }
 
-// waitsFor says which finalizers hold a request that is being deleted.
+// waitsFor names what a request that is being deleted waits for, from its finalizers.
 func waitsFor(slice *sharingv1alpha1.ResourceSlice) string {
 	switch {
 	case slices.Contains(slice.Finalizers, labels.FinalizerNode):
@@ -122,8 +122,8 @@ func waitsFor(slice *sharingv1alpha1.ResourceSlice) string {
 }
 
 func granted(slice *sharingv1alpha1.ResourceSlice, otherwise string) string {
-	if said := meta.FindStatusCondition(slice.Status.Conditions, sharingv1alpha1.ConditionGranted); said != nil && said.Message != "" {
-		return said.Message
+	if condition := meta.FindStatusCondition(slice.Status.Conditions, sharingv1alpha1.ConditionGranted); condition != nil && condition.Message != "" {
+		return condition.Message
 	}
 	return otherwise
 }
@@ -162,8 +162,8 @@ func (f *fcFacts) network() discoveryv1alpha1.PeeringCondition {
 		return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonTunnelEndpointNotFound, "no tunnel to the remote cluster is agreed: "+f.noTunnel())
 	}
 	message := func(otherwise string) string {
-		if seen := f.tunnel.Status.Connection.StatusMessage; seen != "" {
-			return seen
+		if reported := f.tunnel.Status.Connection.StatusMessage; reported != "" {
+			return reported
 		}
 		return otherwise
 	}
@@ -177,9 +177,9 @@ func (f *fcFacts) network() discoveryv1alpha1.PeeringCondition {
 	return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonTunnelEndpointConnecting, message("the gateways have not reported on the tunnel yet"))
 }
 
-// noTunnel says what is missing.
+// noTunnel explains why there is no tunnel.
 func (f *fcFacts) noTunnel() string {
-	said := func(config *netv1alpha1.NetworkConfig, kind string) (why string) {
+	refusal := func(config *netv1alpha1.NetworkConfig, kind string) (message string) {
 		if config == nil {
 			return ""
 		}
@@ -188,26 +188,26 @@ func (f *fcFacts) noTunnel() string {
 		}
 		return ""
 	}
-	published := said(f.told, netv1alpha1.ConditionPublished)
-	switch here, there := said(f.heard, netv1alpha1.ConditionReady), said(f.told, netv1alpha1.ConditionReady); {
+	unpublished := refusal(f.ourNetwork, netv1alpha1.ConditionPublished)
+	switch here, there := refusal(f.peerNetwork, netv1alpha1.ConditionReady), refusal(f.ourNetwork, netv1alpha1.ConditionReady); {
 	case here != "":
 		return "this cluster does not accept the network of the remote one: " + here
 	case there != "":
 		return "the remote cluster does not accept the network of this one: " + there
 	case !f.outgoing && f.slice == nil && len(f.copies) == 0:
 		return "no peering is wanted"
-	case f.told == nil:
+	case f.ourNetwork == nil:
 		return "this cluster has not described its network yet"
-	case f.heard == nil:
-		return "the remote cluster has not described its network yet; its network must be that of this product, too (networking.internal)"
-	case published != "":
-		return published
-	case !f.told.Status.Processed:
-		return "the remote cluster has not answered what this one tells of its network"
-	case !f.heard.Status.Processed:
-		return "this cluster has not looked at the network of the remote one yet"
+	case f.peerNetwork == nil:
+		return "the remote cluster has not described its network yet; it must use the network fabric of Liqo (Helm value networking.internal)"
+	case unpublished != "":
+		return unpublished
+	case !f.ourNetwork.Status.Processed:
+		return "the remote cluster has not answered the network configuration of this one yet"
+	case !f.peerNetwork.Status.Processed:
+		return "this cluster has not processed the network configuration of the remote one yet"
 	}
-	return "both networks are known, the tunnel is being made"
+	return "both networks are known, the tunnel is being created"
 }
 
 func (f *fcFacts) apiServer() discoveryv1alpha1.PeeringCondition {
@@ -215,14 +215,14 @@ func (f *fcFacts) apiServer() discoveryv1alpha1.PeeringCondition {
 		return condition(discoveryv1alpha1.APIServerStatus, status, reason, message)
 	}
 	switch {
-	case f.connected && f.ready && f.linkMessage == "":
+	case f.connected && f.ready && f.connectionMessage == "":
 		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonAPIServerReady, "the remote API server answers")
 	case f.connected && !f.probed:
-		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonAPIServerNotReady, "the remote API server is being asked for the first time")
+		return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonAPIServerNotReady, "the first probe of the remote API server is under way")
 	case f.connected:
-		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAPIServerNotReady, f.linkMessage)
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAPIServerNotReady, f.connectionMessage)
 	default:
-		return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonAPIServerNotNeeded, "there is no connection to the remote API server, because there is no identity in it")
+		return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonAPIServerNotNeeded, "there is no connection to the remote API server, because this cluster has no identity there")
 	}
 }
 
@@ -248,7 +248,7 @@ func (f *fcFacts) authentication() discoveryv1alpha1.PeeringCondition {
 	case identityNotNeeded:
 	}
 	if f.admitted {
-		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonIdentityAccepted, "this cluster accepts the identity of the remote one, and needs none there itself")
+		return is(discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.ReasonIdentityAccepted, "this cluster accepts the identity of the remote one, and needs no identity there")
 	}
 	return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonIdentityNotNeeded, "no peering is wanted, so no identity is needed")
 }
@@ -258,10 +258,10 @@ func (f *fcFacts) processing() discoveryv1alpha1.PeeringCondition {
 		return condition(discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.StatusError, f.problem.reason, f.problem.message)
 	}
 	return condition(discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.StatusSuccess,
-		discoveryv1alpha1.ReasonForeignClusterProcessable, "the ForeignCluster can be worked on")
+		discoveryv1alpha1.ReasonForeignClusterProcessable, "the ForeignCluster can be processed")
 }
 
-// stampConditions gives each condition its time: that of the last change of its status.
+// stampConditions sets the transition time of each condition: at if its status changed, else the time before.
 func stampConditions(before, now []discoveryv1alpha1.PeeringCondition, at time.Time) {
 	for i := range now {
 		now[i].LastTransitionTime = metav1.NewTime(at).Rfc3339Copy()
@@ -273,18 +273,19 @@ func stampConditions(before, now []discoveryv1alpha1.PeeringCondition, at time.T
 	}
 }
 
-// unusedSince is when the peer's last request went, or when the ForeignCluster was made.
+// unusedSince is when the peer's last request was removed, or when the ForeignCluster was created.
 func unusedSince(fc *discoveryv1alpha1.ForeignCluster) time.Time {
 	since := fc.CreationTimestamp.Time
-	for _, said := range fc.Status.PeeringConditions {
-		if said.Type == discoveryv1alpha1.IncomingPeering && said.LastTransitionTime.After(since) {
-			since = said.LastTransitionTime.Time
+	for _, condition := range fc.Status.PeeringConditions {
+		if condition.Type == discoveryv1alpha1.IncomingPeering && condition.LastTransitionTime.After(since) {
+			since = condition.LastTransitionTime.Time
 		}
 	}
 	return since
 }
 
-// wantsOutgoing tells whether resources of the peer are wanted. Auto follows the setting for discovered clusters.
+// wantsOutgoing reports whether the ForeignCluster asks for resources of the peer. Auto follows the setting for
+// discovered clusters.
 func wantsOutgoing(fc *discoveryv1alpha1.ForeignCluster, autoJoin bool) bool {
 	switch fc.Spec.OutgoingPeeringEnabled {
 	case discoveryv1alpha1.PeeringYes:
@@ -296,7 +297,7 @@ func wantsOutgoing(fc *discoveryv1alpha1.ForeignCluster, autoJoin bool) bool {
 	}
 }
 
-// nodeNameFor chooses the name of the virtual node: the short one, unless it stands for another cluster.
+// nodeNameFor chooses the name of the virtual node: the short one, unless another cluster or a real node has it.
 func nodeNameFor(peer discoveryv1alpha1.ClusterIdentity, nodes []corev1.Node, others []sharingv1alpha1.ResourceSlice) string {
 	name := peer.NodeName()
 	for i := range nodes {
@@ -312,15 +313,15 @@ func nodeNameFor(peer discoveryv1alpha1.ClusterIdentity, nodes []corev1.Node, ot
 	return name
 }
 
-// errLater says that a phase waits for something that will bring the controller back.
-var errLater = errors.New("waiting")
+// errWaiting stops the phases without a failure: an event or a requeue triggers the next reconciliation.
+var errWaiting = errors.New("waiting")
 
-// checkPeer finds what stands against working on a ForeignCluster whose identity is known.
+// checkPeer returns why a ForeignCluster whose identity is known cannot be processed, or nil.
 func checkPeer(fc *discoveryv1alpha1.ForeignCluster, local discoveryv1alpha1.ClusterIdentity, all []discoveryv1alpha1.ForeignCluster) *problem {
 	peer := fc.Spec.ClusterIdentity
 	if peer.ClusterID == local.ClusterID {
 		return &problem{discoveryv1alpha1.ReasonLocalCluster, fmt.Sprintf(
-			"cluster ID %s is this cluster's own; delete this ForeignCluster, and take the peer command from another cluster", peer.ClusterID)}
+			"cluster ID %s is this cluster's own; delete this ForeignCluster, and use the peer command of another cluster", peer.ClusterID)}
 	}
 	if owner := discoveryv1alpha1.OwnerOf(all, peer.ClusterID); owner != nil && owner.Name != fc.Name {
 		return &problem{discoveryv1alpha1.ReasonClusterIDRepetition, fmt.Sprintf(

@@ -50,8 +50,8 @@ func tunnel(status netv1alpha1.ConnectionStatus, message string) *netv1alpha1.Tu
 // TestConditions holds every row of the documented table of conditions.
 func TestConditions(t *testing.T) {
 	nodeReady := metav1.Condition{Type: sharingv1alpha1.ConditionNodeReady, Status: metav1.ConditionTrue}
-	nodeSick := metav1.Condition{Type: sharingv1alpha1.ConditionNodeReady, Status: metav1.ConditionFalse, Message: "no answer"}
-	said := metav1.Condition{Type: sharingv1alpha1.ConditionGranted, Status: metav1.ConditionFalse, Message: "not for you"}
+	nodeNotReady := metav1.Condition{Type: sharingv1alpha1.ConditionNodeReady, Status: metav1.ConditionFalse, Message: "no answer"}
+	notGranted := metav1.Condition{Type: sharingv1alpha1.ConditionGranted, Status: metav1.ConditionFalse, Message: "not for you"}
 	accepted, pending, refused := sharingv1alpha1.SliceAccepted, sharingv1alpha1.SlicePending, sharingv1alpha1.SliceRefused
 	out, in, network := discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.IncomingPeering, discoveryv1alpha1.NetworkStatus
 	api, authn, process := discoveryv1alpha1.APIServerStatus, discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.ProcessForeignClusterStatus
@@ -74,41 +74,41 @@ func TestConditions(t *testing.T) {
 		{"not answered", fcFacts{slice: slice(pending)}, out, "Pending ResourceRequestPending"},
 		{"answered, no kubelet", fcFacts{slice: slice(accepted)}, out, "Pending KubeletPending"},
 		{"accepted", fcFacts{slice: slice(accepted, nodeReady)}, out, "Established ResourceRequestAccepted"},
-		{"node sick", fcFacts{slice: slice(accepted, nodeSick)}, out, "Established ResourceRequestAccepted no answer"},
-		{"refused", fcFacts{slice: slice(refused, said)}, out, "Denied ResourceRequestRefused not for you"},
+		{"node not ready", fcFacts{slice: slice(accepted, nodeNotReady)}, out, "Established ResourceRequestAccepted no answer"},
+		{"refused", fcFacts{slice: slice(refused, notGranted)}, out, "Denied ResourceRequestRefused not for you"},
 		{"draining", fcFacts{slice: deleting(slice(accepted), labels.FinalizerNode, labels.FinalizerReplication)}, out, "Disconnecting ResourceRequestDeleting liqo-milan"},
 		{"copy left", fcFacts{slice: deleting(slice(accepted), labels.FinalizerReplication)}, out, "Disconnecting ResourceRequestDeleting copy"},
 		{"no incoming", fcFacts{}, in, "None NoResourceRequest"},
 		{"incoming not answered", fcFacts{copies: copies(slice(pending))}, in, "Pending ResourceRequestPending"},
 		{"incoming", fcFacts{copies: copies(slice(pending), slice(accepted))}, in, "Established ResourceRequestAccepted"},
-		{"incoming refused", fcFacts{copies: copies(slice(refused, said))}, in, "Denied ResourceRequestRefused not for you"},
+		{"incoming refused", fcFacts{copies: copies(slice(refused, notGranted))}, in, "Denied ResourceRequestRefused not for you"},
 		{"incoming ends", fcFacts{copies: copies(deleting(slice(accepted), labels.FinalizerGrant))}, in, "Disconnecting ResourceRequestDeleting"},
 		{"external network", fcFacts{}, network, "External ExternalNetwork"},
 		{"no peering, no tunnel", fcFacts{internalNetwork: true}, network, "None TunnelEndpointNotFound no peering is wanted"},
-		{"nothing told", fcFacts{internalNetwork: true, outgoing: true}, network, "None TunnelEndpointNotFound this cluster has not described"},
-		{"nothing heard", fcFacts{internalNetwork: true, copies: copies(slice(accepted)), told: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster has not described"},
-		{"not answered there", fcFacts{internalNetwork: true, outgoing: true, told: described(false, ""), heard: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster has not answered"},
-		{"not answered here", fcFacts{internalNetwork: true, outgoing: true, told: described(true, ""), heard: described(false, "")}, network, "None TunnelEndpointNotFound this cluster has not looked"},
-		{"refused here", fcFacts{internalNetwork: true, outgoing: true, heard: described(true, "too large")}, network, "None TunnelEndpointNotFound this cluster does not accept the network of the remote one: too large"},
-		{"refused there", fcFacts{internalNetwork: true, outgoing: true, told: described(true, "no room"), heard: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster does not accept the network of this one: no room"},
-		{"not published", fcFacts{internalNetwork: true, outgoing: true, told: unpublished, heard: described(true, "")}, network, "None TunnelEndpointNotFound there is no gateway"},
-		{"agreed, no tunnel yet", fcFacts{internalNetwork: true, outgoing: true, told: described(true, ""), heard: described(true, "")}, network, "None TunnelEndpointNotFound being made"},
+		{"our network is not described", fcFacts{internalNetwork: true, outgoing: true}, network, "None TunnelEndpointNotFound this cluster has not described"},
+		{"the peer's network is not described", fcFacts{internalNetwork: true, copies: copies(slice(accepted)), ourNetwork: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster has not described"},
+		{"not answered there", fcFacts{internalNetwork: true, outgoing: true, ourNetwork: described(false, ""), peerNetwork: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster has not answered"},
+		{"not answered here", fcFacts{internalNetwork: true, outgoing: true, ourNetwork: described(true, ""), peerNetwork: described(false, "")}, network, "None TunnelEndpointNotFound this cluster has not processed"},
+		{"refused here", fcFacts{internalNetwork: true, outgoing: true, peerNetwork: described(true, "too large")}, network, "None TunnelEndpointNotFound this cluster does not accept the network of the remote one: too large"},
+		{"refused there", fcFacts{internalNetwork: true, outgoing: true, ourNetwork: described(true, "no capacity"), peerNetwork: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster does not accept the network of this one: no capacity"},
+		{"not published", fcFacts{internalNetwork: true, outgoing: true, ourNetwork: unpublished, peerNetwork: described(true, "")}, network, "None TunnelEndpointNotFound there is no gateway"},
+		{"agreed, no tunnel yet", fcFacts{internalNetwork: true, outgoing: true, ourNetwork: described(true, ""), peerNetwork: described(true, "")}, network, "None TunnelEndpointNotFound being created"},
 		{"tunnel not reported", fcFacts{internalNetwork: true, tunnel: tunnel("", "")}, network, "Pending TunnelEndpointConnecting not reported"},
 		{"tunnel comes up", fcFacts{internalNetwork: true, tunnel: tunnel(netv1alpha1.Connecting, "no handshake yet")}, network, "Pending TunnelEndpointConnecting no handshake yet"},
 		{"tunnel", fcFacts{internalNetwork: true, tunnel: tunnel(netv1alpha1.Connected, "")}, network, "Established TunnelEndpointAvailable is up"},
 		{"tunnel fails", fcFacts{internalNetwork: true, tunnel: tunnel(netv1alpha1.ConnectionError, "3 of 3 probes lost")}, network, "Error TunnelEndpointError 3 of 3 probes lost"},
-		{"no link", fcFacts{}, api, "None APIServerNotNeeded"},
-		{"link well", fcFacts{connected: true, probed: true, ready: true}, api, "Established APIServerReady"},
-		{"link not asked yet", fcFacts{connected: true, linkMessage: "under way"}, api, "Pending APIServerNotReady"},
-		{"link sick", fcFacts{connected: true, probed: true, linkMessage: "timeout"}, api, "Error APIServerNotReady timeout"},
-		{"link that shows nothing", fcFacts{connected: true, probed: true, ready: true, linkMessage: "forbidden"}, api, "Error APIServerNotReady forbidden"},
+		{"no connection", fcFacts{}, api, "None APIServerNotNeeded"},
+		{"connection ready", fcFacts{connected: true, probed: true, ready: true}, api, "Established APIServerReady"},
+		{"connection not probed yet", fcFacts{connected: true, connectionMessage: "under way"}, api, "Pending APIServerNotReady"},
+		{"connection fails", fcFacts{connected: true, probed: true, connectionMessage: "timeout"}, api, "Error APIServerNotReady timeout"},
+		{"connection without read access", fcFacts{connected: true, probed: true, ready: true, connectionMessage: "forbidden"}, api, "Error APIServerNotReady forbidden"},
 		{"no identity needed", fcFacts{}, authn, "None IdentityNotNeeded"},
 		{"peer admitted", fcFacts{admitted: true}, authn, "Established IdentityAccepted"},
 		{"accepted", fcFacts{identity: identityAccepted}, authn, "Established IdentityAccepted"},
 		{"under way", fcFacts{identity: identityPending, identityMessage: "m"}, authn, "Pending IdentityPending m"},
 		{"empty token", fcFacts{identity: identityEmptyDenied, identityMessage: "m", admitted: true}, authn, "EmptyDenied IdentityEmptyDenied m"},
 		{"wrong token", fcFacts{identity: identityDenied, identityMessage: "m"}, authn, "Denied IdentityDenied m"},
-		{"nobody there", fcFacts{identity: identityUnreachable, identityMessage: "m"}, authn, "Error AuthNotReachable m"},
+		{"the service does not answer", fcFacts{identity: identityUnreachable, identityMessage: "m"}, authn, "Error AuthNotReachable m"},
 		{"version", fcFacts{identity: identityVersion, identityMessage: "m"}, authn, "Error VersionMismatch m"},
 		{"failure", fcFacts{identity: identityError, identityMessage: "m"}, authn, "Error IdentityError m"},
 		{"processable", fcFacts{}, process, "Success ForeignClusterProcessable"},
@@ -149,7 +149,7 @@ func TestStampConditions(t *testing.T) {
 func TestWantsOutgoing(t *testing.T) {
 	now := metav1.Now()
 	for _, c := range []struct {
-		wish     discoveryv1alpha1.PeeringEnabled
+		enabled  discoveryv1alpha1.PeeringEnabled
 		kind     string
 		autoJoin bool
 		deleted  bool
@@ -163,7 +163,7 @@ func TestWantsOutgoing(t *testing.T) {
 		{discoveryv1alpha1.PeeringAuto, labels.DiscoveryIncoming, true, false, false},
 	} {
 		fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.DiscoveryType: c.kind}}}
-		fc.Spec.OutgoingPeeringEnabled = c.wish
+		fc.Spec.OutgoingPeeringEnabled = c.enabled
 		if c.deleted {
 			fc.DeletionTimestamp = &now
 		}
@@ -180,16 +180,16 @@ func TestCheckPeer(t *testing.T) {
 		return fc
 	}
 	local := discoveryv1alpha1.ClusterIdentity{ClusterID: "me", ClusterName: "rome"}
-	old, young, twin, other := fc("milan", "a", 1), fc("milano", "a", 2), fc("mailand", "a", 1), fc("turin", "b", 1)
+	old, young, sameAge, other := fc("milan", "a", 1), fc("milano", "a", 2), fc("mailand", "a", 1), fc("turin", "b", 1)
 	self := fc("self", "me", 1)
-	all := []discoveryv1alpha1.ForeignCluster{old, young, twin, other}
+	all := []discoveryv1alpha1.ForeignCluster{old, young, sameAge, other}
 	for _, c := range []struct {
 		fc   discoveryv1alpha1.ForeignCluster
 		want string
 	}{
 		{old, discoveryv1alpha1.ReasonClusterIDRepetition}, // mailand is as old, and first by name
 		{young, discoveryv1alpha1.ReasonClusterIDRepetition},
-		{twin, ""},
+		{sameAge, ""},
 		{other, ""},
 		{self, discoveryv1alpha1.ReasonLocalCluster},
 	} {
@@ -256,7 +256,7 @@ func TestClassify(t *testing.T) {
 		}
 	}
 	if wait := nextAttempt(identityError, 3, 7*time.Second); wait != 7*time.Second {
-		t.Errorf("asked to wait 7 s, waits %v", wait)
+		t.Errorf("Retry-After of 7 s: next attempt in %v", wait)
 	}
 }
 
@@ -286,7 +286,7 @@ func TestUnusedSince(t *testing.T) {
 	made, ended := time.Unix(100, 0), time.Unix(200, 0)
 	fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}}
 	if have := unusedSince(fc); !have.Equal(made) {
-		t.Errorf("without a word: %v", have)
+		t.Errorf("without conditions: %v", have)
 	}
 	fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{
 		{Type: discoveryv1alpha1.OutgoingPeering, LastTransitionTime: metav1.Unix(300, 0)},
@@ -297,7 +297,7 @@ func TestUnusedSince(t *testing.T) {
 	}
 }
 
-// TestProxyProblemDisownsNothing: a ForeignCluster that cannot reach its peer still has to take down what is there.
+// TestProxyProblemDisownsNothing: a ForeignCluster that cannot reach its peer still has to delete its tenant.
 func TestProxyProblemDisownsNothing(t *testing.T) {
 	for reason, want := range map[string]bool{
 		discoveryv1alpha1.ReasonInvalidProxyURL: false, discoveryv1alpha1.ReasonClusterIDRepetition: true, discoveryv1alpha1.ReasonLocalCluster: true,

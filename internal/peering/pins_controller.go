@@ -31,11 +31,11 @@ import (
 
 func pinName(clusterID string) string { return auth.PinName(clusterID) }
 
-// pinServiceAccount is the key of a pin that says as whom the peer may act.
+// pinServiceAccount is the key of a pin with the ServiceAccount that the peer may use.
 const pinServiceAccount = "serviceAccount"
 
-// pinReconciler admits the peers whose keys the authentication service pinned: it makes their tenants, and says so on the pin, for
-// which the authentication service waits.
+// pinReconciler admits the peers whose keys the authentication service pinned: it creates their tenants and records the
+// namespace on the pin. The authentication service waits for that.
 type pinReconciler struct {
 	*fcReconciler
 	pins *ssa.Applier
@@ -78,7 +78,7 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	}
 	pin, err := auth.ParsePin(&object)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "key of a peer not usable; delete the ConfigMap, and let the peer register again")
+		log.FromContext(ctx).Error(err, "key of a peer not usable; delete the ConfigMap, then the peer can register again")
 		return reconcile.Result{}, nil
 	}
 	fc, err := r.foreignCluster(ctx, &pin)
@@ -86,7 +86,7 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	case err != nil:
 		return reconcile.Result{}, err
 	case fc == nil || fc.DeletionTimestamp != nil:
-		return reconcile.Result{}, nil // the pin goes with it
+		return reconcile.Result{}, nil // the pin is deleted with it
 	}
 	namespace, err := r.tenants.Namespace(ctx, pin.Cluster)
 	if err != nil {
@@ -103,14 +103,15 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		WithData(map[string]string{auth.PinNamespace: namespace, pinServiceAccount: tenant.PeerAccount})
 	if err := r.pins.ApplyTo(ctx, intent, &object); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			return reconcile.Result{}, nil // it was deleted meanwhile, and perhaps made again
+			return reconcile.Result{}, nil // it was deleted meanwhile, and perhaps created again
 		}
-		return reconcile.Result{}, fmt.Errorf("say that the tenant of %s is ready: %w", pin.Cluster.ClusterID, err)
+		return reconcile.Result{}, fmt.Errorf("record on the pin that the tenant of %s is ready: %w", pin.Cluster.ClusterID, err)
 	}
 	return reconcile.Result{}, nil
 }
 
-// foreignCluster finds the peer's ForeignCluster, or makes one; nil if the key is gone. What is not there is only believed of the API server.
+// foreignCluster returns the peer's ForeignCluster and creates one if the API server, not only the cache, has none. It
+// returns nil if the key is gone.
 func (r *pinReconciler) foreignCluster(ctx context.Context, pin *auth.Pin) (*discoveryv1alpha1.ForeignCluster, error) {
 	names := map[string]bool{}
 	for _, reader := range []client.Reader{r.client, r.live} {
@@ -125,14 +126,14 @@ func (r *pinReconciler) foreignCluster(ctx context.Context, pin *auth.Pin) (*dis
 			return owner, nil
 		}
 	}
-	// A ForeignCluster goes after its key. So if there is neither, the cached key is a memory of a peer that was just removed.
+	// A ForeignCluster is deleted after its key. So if both are gone, the cached key is stale: the peer was just removed.
 	var still corev1.ConfigMap
 	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: pinName(pin.Cluster.ClusterID)}, &still)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look for the key of %s: %w", pin.Cluster.ClusterID, err)
+		return nil, fmt.Errorf("read the key of %s: %w", pin.Cluster.ClusterID, err)
 	}
 	name := pin.Cluster.ClusterName
 	if names[name] {
@@ -149,7 +150,7 @@ func (r *pinReconciler) foreignCluster(ctx context.Context, pin *auth.Pin) (*dis
 		},
 	}
 	if err := r.client.Create(ctx, fc); err != nil {
-		return nil, fmt.Errorf("make foreign cluster %s of a peer that registered: %w", name, err)
+		return nil, fmt.Errorf("create foreign cluster %s for a peer that registered: %w", name, err)
 	}
 	log.FromContext(ctx).Info("peer admitted", "clusterID", pin.Cluster.ClusterID, "foreigncluster", name)
 	return fc, nil

@@ -47,35 +47,35 @@ const (
 	sharingKey       = "percentage"
 
 	defaultThreshold = 5
-	// sliceWorkers look at tenants at the same time: a plugin that is slow for one peer delays no other.
+	// sliceWorkers reconcile different tenants concurrently: a plugin that is slow for one peer must not delay the others.
 	sliceWorkers = 4
-	// pluginRetry is when a plugin that failed is asked again, if it does not report by itself.
+	// pluginRetry is when a failed plugin is called again, if it reports no change before.
 	pluginRetry = 10 * time.Second
 )
 
-// SliceOptions is what the provider's side of a peering needs to know.
+// SliceOptions configures the provider's side of a peering.
 type SliceOptions struct {
-	// Namespace is where this product is installed (--liqo-namespace): the ConfigMap with the sharing percentage is there.
+	// Namespace is the install namespace (--liqo-namespace), which has the ConfigMap with the sharing percentage.
 	Namespace string
-	// SharingPercentage is used as long as the ConfigMap says nothing (--resource-sharing-percentage, default 50).
+	// SharingPercentage applies when the ConfigMap sets none (--resource-sharing-percentage, default 50).
 	SharingPercentage int
-	// UpdateThreshold is the change in percent that is told to a peer at once (--offer-update-threshold-percentage).
-	// Nil: 5, or 0 with a plugin.
+	// UpdateThreshold is the change, in percent, above which the peer's status is updated at once
+	// (--offer-update-threshold-percentage). Nil means 5, or 0 with a plugin.
 	UpdateThreshold *int
-	// ClusterLabels are put on the virtual nodes that stand for this cluster (--cluster-labels).
+	// ClusterLabels are set on the virtual nodes of this cluster in its consumers (--cluster-labels).
 	ClusterLabels map[string]string
-	// IncomingPeering is what Auto means for foreign clusters (--enable-incoming-peering, default true).
+	// IncomingPeering: incomingPeeringEnabled Auto means Yes (--enable-incoming-peering, default true).
 	IncomingPeering bool
-	// PluginAddress is host:port of a resource plugin, if one decides instead of the percentage (--resource-plugin-address).
+	// PluginAddress is host:port of a resource plugin that decides instead of the percentage (--resource-plugin-address).
 	PluginAddress string
 
-	// The durations below have defaults and are there for tests.
+	// Only tests set the durations below.
 
 	// Debounce is how long changes of nodes and pods are collected. Default 500 ms.
 	Debounce time.Duration
-	// Refresh and RefreshJitter: after that much time small changes are told, too. Default 5 min and 60 s.
+	// Refresh and RefreshJitter: smaller changes are written after this time. Default 5 min and 60 s.
 	Refresh, RefreshJitter time.Duration
-	// PluginTimeout is the deadline of a question to the plugin. Default 2 s.
+	// PluginTimeout is the deadline of a call to the plugin. Default 2 s.
 	PluginTimeout time.Duration
 }
 
@@ -103,22 +103,22 @@ func (o *SliceOptions) complete() error {
 	return nil
 }
 
-// sliceReconciler answers the requests of peers. Its unit of work is a tenant namespace, because all slices of a
-// tenant share one grant, and because a peer that makes a thousand of them shall cost one look, not a thousand.
+// sliceReconciler answers the requests of peers. It reconciles tenant namespaces, not slices: all slices of a tenant
+// share one grant, and a peer that creates a thousand of them must cost one reconciliation, not a thousand.
 type sliceReconciler struct {
 	options SliceOptions
 	client  client.Client
-	live    client.Reader // past the cache
-	config  client.Reader // sees the ConfigMap with the percentage only
+	live    client.Reader // bypasses the cache
+	config  client.Reader // caches only the ConfigMap with the percentage
 	usage   *sliceUsage
 	plugin  *plugin.Client // may be nil
 	tenants *sliceTenants
-	// percentage is the last one that could be read.
+	// percentage is the last valid one.
 	percentage atomic.Int64
 }
 
 // SetupResourceSlice registers the controller that answers the requests of peers. The manager's cache should have
-// grant.TrimPod and grant.TrimNode as transform functions; it works without.
+// grant.TrimPod and grant.TrimNode as transform functions, to save memory.
 func SetupResourceSlice(mgr manager.Manager, o SliceOptions) error {
 	if err := o.complete(); err != nil {
 		return err
@@ -133,18 +133,18 @@ func SetupResourceSlice(mgr manager.Manager, o SliceOptions) error {
 		usage: newSliceUsage(mgr.GetCache(), o, tenants.requests),
 	}
 	r.percentage.Store(int64(o.SharingPercentage))
-	everybody := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return tenants.requests() })
-	whatWasSaid := builder.WithPredicates(predicate.Or(
+	allTenants := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return tenants.requests() })
+	specChanged := builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))
 
 	b := builder.ControllerManagedBy(mgr).Named("resourceslice").
 		WithOptions(controller.Options{MaxConcurrentReconciles: sliceWorkers}).
 		Watches(&sharingv1alpha1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(tenantOfSlice)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(tenantOfNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.tenantsOfPeer), whatWasSaid).
-		Watches(&storagev1.StorageClass{}, everybody).
-		Watches(&networkingv1.IngressClass{}, everybody).
-		WatchesRawSource(source.Kind[client.Object](config, &corev1.ConfigMap{}, everybody)).
+		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.tenantsOfPeer), specChanged).
+		Watches(&storagev1.StorageClass{}, allTenants).
+		Watches(&networkingv1.IngressClass{}, allTenants).
+		WatchesRawSource(source.Kind[client.Object](config, &corev1.ConfigMap{}, allTenants)).
 		WatchesRawSource(r.usage)
 	if o.PluginAddress != "" {
 		if r.plugin, err = plugin.New(o.PluginAddress, o.PluginTimeout); err != nil {
@@ -155,7 +155,7 @@ func SetupResourceSlice(mgr manager.Manager, o SliceOptions) error {
 	return b.Complete(r)
 }
 
-// sharingConfig is a cache of one ConfigMap: the manager's own may see fewer, and should not see more.
+// sharingConfig returns a cache of one ConfigMap. The manager's cache may be restricted to others, and should not hold all.
 func sharingConfig(mgr manager.Manager, namespace string) (cache.Cache, error) {
 	config, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
@@ -169,7 +169,7 @@ func sharingConfig(mgr manager.Manager, namespace string) (cache.Cache, error) {
 	return config, mgr.Add(config)
 }
 
-// followPlugin wakes the tenants that the plugin names.
+// followPlugin queues the tenants for which the plugin reports a change.
 func (r *sliceReconciler) followPlugin(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	go func() {
 		r.plugin.Watch(ctx, func(clusterID string) {
@@ -206,7 +206,7 @@ func (r *sliceReconciler) tenantsOfPeer(_ context.Context, object client.Object)
 	return r.tenants.requestsOf(peer.Spec.ClusterIdentity.ClusterID, false)
 }
 
-// Reconcile looks at one tenant namespace.
+// Reconcile answers all slices of one tenant namespace.
 func (r *sliceReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	namespace := request.Name
 	clusterID, err := r.tenantID(ctx, namespace)
@@ -218,7 +218,7 @@ func (r *sliceReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 		return reconcile.Result{}, err
 	}
 	if clusterID == "" || len(live)+len(dying) == 0 {
-		// Nobody's namespace, or none of the peer's slices in it. An event of either brings us back.
+		// Not a tenant namespace, or no slice of the peer in it. An event of either triggers the next reconciliation.
 		r.tenants.forget(namespace)
 		return reconcile.Result{}, nil
 	}
@@ -227,10 +227,10 @@ func (r *sliceReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 		return reconcile.Result{}, err
 	}
 	if len(dying) > 0 && len(live) == 0 {
-		// The peer goes with its last slice. A cache that has not heard for a while may show a slice of an earlier peering, while the
-		// peer is back already: so the API server is asked.
+		// The ForeignCluster is deleted with the peer's last slice. A stale cache may show a slice of an earlier peering while
+		// the peer has already peered again, so read from the API server.
 		if live, dying, err = r.copies(ctx, r.live, namespace); err != nil || len(live)+len(dying) == 0 {
-			return reconcile.Result{}, err // what the cache hears of it brings us back
+			return reconcile.Result{}, err // the cache will receive the event, which triggers the next reconciliation
 		}
 	}
 	if len(dying) > 0 {
@@ -243,11 +243,11 @@ func (r *sliceReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 			return reconcile.Result{}, err
 		}
 	}
-	again, err := r.answer(ctx, r.tenants.get(namespace, clusterID), peer, live)
-	return reconcile.Result{RequeueAfter: again}, err
+	requeueAfter, err := r.answer(ctx, r.tenants.get(namespace, clusterID), peer, live)
+	return reconcile.Result{RequeueAfter: requeueAfter}, err
 }
 
-// nextRefresh spreads the refreshes of many tenants.
+// nextRefresh adds jitter to spread the refreshes of many tenants.
 func (r *sliceReconciler) nextRefresh(now time.Time) time.Time {
 	return now.Add(r.options.Refresh + rand.N(r.options.RefreshJitter))
 }

@@ -30,8 +30,8 @@ import (
 	"liqo.io/liqo/internal/peering/plugin"
 )
 
-// tenantID is the cluster ID of the tenant, or nothing if the namespace is nobody's. The label of the namespace is
-// the only source: the slice was written by the peer.
+// tenantID returns the cluster ID of the tenant, or "" if the namespace belongs to no tenant. It trusts only the label of
+// the namespace: the peer writes the slice.
 func (r *sliceReconciler) tenantID(ctx context.Context, name string) (string, error) {
 	var namespace corev1.Namespace
 	if err := r.client.Get(ctx, types.NamespacedName{Name: name}, &namespace); err != nil {
@@ -43,7 +43,7 @@ func (r *sliceReconciler) tenantID(ctx context.Context, name string) (string, er
 	return namespace.Labels[labels.ClusterID], nil
 }
 
-// copies are the peer's slices: those that stay, the oldest first, and those that wait for our finalizer.
+// copies returns the peer's slices: those that stay, the oldest first, and those that wait for our finalizer.
 func (r *sliceReconciler) copies(ctx context.Context, reader client.Reader, namespace string) (live, dying []*sharingv1alpha1.ResourceSlice, _ error) {
 	var list sharingv1alpha1.ResourceSliceList
 	if err := reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -62,12 +62,12 @@ func (r *sliceReconciler) copies(ctx context.Context, reader client.Reader, name
 	return live, dying, nil
 }
 
-// foreignCluster is our record of a peer. That there is none is only believed of the API server itself.
+// foreignCluster returns our ForeignCluster of a peer, or nil if the API server, not only the cache, has none.
 func (r *sliceReconciler) foreignCluster(ctx context.Context, clusterID string) (*discoveryv1alpha1.ForeignCluster, error) {
 	for _, reader := range []client.Reader{r.client, r.live} {
 		var list discoveryv1alpha1.ForeignClusterList
 		if err := reader.List(ctx, &list); err != nil {
-			return nil, fmt.Errorf("look for the foreign cluster %s: %w", clusterID, err)
+			return nil, fmt.Errorf("find foreign cluster %s: %w", clusterID, err)
 		}
 		if owner := discoveryv1alpha1.OwnerOf(list.Items, clusterID); owner != nil {
 			return owner, nil
@@ -76,22 +76,23 @@ func (r *sliceReconciler) foreignCluster(ctx context.Context, clusterID string) 
 	return nil, nil
 }
 
-// endIncoming follows the last slice of a peer. If the peer only used us, its foreign cluster goes, too: it is
-// deleted before the slice is let go, as the mark that survives our own end; the rest is taken down from there.
+// endIncoming ends the incoming peering with the last slice of a peer. If the peer only used us, it deletes the
+// ForeignCluster, whose controller deletes the tenant. It does so before the slice is released, so that a restart in
+// between loses nothing.
 func (r *sliceReconciler) endIncoming(ctx context.Context, peer *discoveryv1alpha1.ForeignCluster, clusterID string) error {
 	logger := log.FromContext(ctx).WithValues("clusterID", clusterID)
 	if peer != nil && onlyIncoming(peer) {
-		// Its key goes before the slice does: when the consumer sees the slice gone, it may come back at once, with another key.
+		// The key is deleted before the slice is released: a consumer whose slice is gone may register again with another key.
 		pin := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: pinName(clusterID)}}
 		if err := r.client.Delete(ctx, pin); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete the key of %s: %w", clusterID, err)
 		}
 	}
 	for peer != nil && peer.DeletionTimestamp == nil && onlyIncoming(peer) {
-		// The resource version, too: a user may ask for the other direction in this moment.
+		// With the resource version as a precondition, because a user may be enabling the other direction.
 		err := r.client.Delete(ctx, peer, client.Preconditions{UID: &peer.UID, ResourceVersion: &peer.ResourceVersion})
 		if apierrors.IsConflict(err) {
-			// Its status has moved on, as a rule: look again.
+			// Usually only its status changed: read it and try again.
 			peer = &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: peer.Name}}
 			err = r.live.Get(ctx, types.NamespacedName{Name: peer.Name}, peer)
 			if err == nil {
@@ -105,15 +106,15 @@ func (r *sliceReconciler) endIncoming(ctx context.Context, peer *discoveryv1alph
 		break
 	}
 	if r.plugin != nil {
-		// It is told, not asked: a plugin that is down holds nobody's namespace.
+		// A failure is not retried: a plugin that is down must not keep the namespace of a peer.
 		if err := r.plugin.Remove(ctx, clusterID); err != nil {
-			logger.Info("resource plugin not told that a peer is gone", "reason", err.Error())
+			logger.Info("resource plugin not notified of the removal of a peer", "reason", err.Error())
 		}
 	}
 	return nil
 }
 
-// release lets deleted slices go.
+// release removes our finalizer from deleted slices.
 func (r *sliceReconciler) release(ctx context.Context, dying []*sharingv1alpha1.ResourceSlice) error {
 	var failures []error
 	for _, slice := range dying {
@@ -123,8 +124,8 @@ func (r *sliceReconciler) release(ctx context.Context, dying []*sharingv1alpha1.
 	return errors.Join(failures...)
 }
 
-// patchFinalizer returns the resource version after the patch, or nothing if the object has moved on: then its own
-// event brings us back.
+// patchFinalizer returns the resource version after the patch, or "" if the object changed meanwhile: then its event
+// triggers the next reconciliation.
 func (r *sliceReconciler) patchFinalizer(
 	ctx context.Context, cached *sharingv1alpha1.ResourceSlice, change func(client.Object, string) bool,
 ) (string, error) {
@@ -144,34 +145,34 @@ func (r *sliceReconciler) patchFinalizer(
 	return slice.ResourceVersion, nil
 }
 
-// answer tells the peer what it may use, and returns after which time there may be more to tell.
+// answer writes the grants of a tenant, and returns when to do it again, or 0.
 func (r *sliceReconciler) answer(
 	ctx context.Context, tenant *sliceTenant, peer *discoveryv1alpha1.ForeignCluster, live []*sharingv1alpha1.ResourceSlice,
-) (again time.Duration, _ error) {
+) (requeueAfter time.Duration, _ error) {
 	tenant.prune(live)
-	facts, again, err := r.facts(ctx, tenant, peer)
+	facts, requeueAfter, err := r.facts(ctx, tenant, peer)
 	if err != nil {
 		return 0, err
 	}
 	now := time.Now()
-	asks := make([]sliceAsk, len(live))
+	queries := make([]sliceQuery, len(live))
 	for i, slice := range live {
-		asks[i] = sliceAsk{slice: slice, told: tenant.memory(slice.UID, r.nextRefresh(now)).told(slice)}
+		queries[i] = sliceQuery{slice: slice, last: tenant.memory(slice.UID, r.nextRefresh(now)).lastStatus(slice)}
 	}
 	var failures []error
-	for i, answer := range sliceAnswers(facts, asks) {
-		wait, err := r.tell(ctx, tenant, asks[i], &answer)
+	for i, answer := range sliceAnswers(facts, queries) {
+		wait, err := r.writeAnswer(ctx, tenant, queries[i], &answer)
 		failures = append(failures, err)
-		if wait > 0 && (again == 0 || wait < again) {
-			again = wait
+		if wait > 0 && (requeueAfter == 0 || wait < requeueAfter) {
+			requeueAfter = wait
 		}
 	}
-	return again, errors.Join(failures...)
+	return requeueAfter, errors.Join(failures...)
 }
 
 func (r *sliceReconciler) facts(
 	ctx context.Context, tenant *sliceTenant, peer *discoveryv1alpha1.ForeignCluster,
-) (facts *sliceFacts, again time.Duration, _ error) {
+) (facts *sliceFacts, requeueAfter time.Duration, _ error) {
 	var storage storagev1.StorageClassList
 	if err := r.client.List(ctx, &storage, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, fmt.Errorf("list storage classes: %w", err)
@@ -186,17 +187,18 @@ func (r *sliceReconciler) facts(
 		storage: sharedStorageClasses(storage.Items), ingress: sharedIngressClasses(ingress.Items),
 	}
 	if reason, _ := refusal(facts); reason == "" && r.plugin != nil {
-		facts.plugin, again = r.ask(ctx, tenant)
+		facts.plugin, requeueAfter = r.readPlugin(ctx, tenant)
 	}
-	return facts, again, nil
+	return facts, requeueAfter, nil
 }
 
-// ask returns what the plugin says of a tenant. It is asked when it reported news, and from time to time.
-func (r *sliceReconciler) ask(ctx context.Context, tenant *sliceTenant) (facts *pluginFacts, again time.Duration) {
+// readPlugin returns the plugin's grant for a tenant. It calls the plugin after the plugin reported a change, and
+// once per refresh interval.
+func (r *sliceReconciler) readPlugin(ctx context.Context, tenant *sliceTenant) (facts *pluginFacts, requeueAfter time.Duration) {
 	now := time.Now()
 	if r.tenants.takeStale(tenant, now, r.options.Refresh) {
 		resources, err := r.plugin.Read(ctx, tenant.clusterID)
-		tenant.plugin, tenant.asked = pluginFacts{resources: resources}, now
+		tenant.plugin, tenant.readAt = pluginFacts{resources: resources}, now
 		if err != nil {
 			log.FromContext(ctx).Info("resource plugin failed", "clusterID", tenant.clusterID, "reason", err.Error())
 			tenant.plugin.failure = pluginFailure(r.plugin.Address(), err)
@@ -206,30 +208,29 @@ func (r *sliceReconciler) ask(ctx context.Context, tenant *sliceTenant) (facts *
 	if tenant.plugin.failure != "" {
 		return &tenant.plugin, pluginRetry
 	}
-	return &tenant.plugin, max(r.options.Refresh-now.Sub(tenant.asked), time.Second)
+	return &tenant.plugin, max(r.options.Refresh-now.Sub(tenant.readAt), time.Second)
 }
 
-// pluginFailure says what was seen in words that do not change from one attempt to the next, or each attempt would
-// be a write.
+// pluginFailure returns a message that stays the same from one attempt to the next, or each attempt would be a write.
 func pluginFailure(address string, err error) string {
 	if errors.Is(err, plugin.ErrAnswer) {
-		return fmt.Sprintf("the provider's resource plugin gave an answer that cannot be used (%v)", errors.Unwrap(err))
+		return fmt.Sprintf("the provider's resource plugin returned an invalid answer (%v)", errors.Unwrap(err))
 	}
 	seen := ""
 	if code := status.Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
 		seen = fmt.Sprintf(" (%s)", code)
 	}
-	return fmt.Sprintf("the provider's resource plugin at %s did not answer%s; its administrator should look at the plugin's log", address, seen)
+	return fmt.Sprintf("the provider's resource plugin at %s did not answer%s; its administrator should read the plugin's log", address, seen)
 }
 
-// sharingPercentage is the ConfigMap's, as long as it has a usable one.
+// sharingPercentage returns the percentage of the ConfigMap, or of the flag if the ConfigMap sets none.
 func (r *sliceReconciler) sharingPercentage(ctx context.Context) int {
 	var config corev1.ConfigMap
 	key := types.NamespacedName{Namespace: r.options.Namespace, Name: sharingConfigMap}
 	err := r.config.Get(ctx, key, &config)
-	text, there := config.Data[sharingKey]
+	text, found := config.Data[sharingKey]
 	switch {
-	case apierrors.IsNotFound(err), err == nil && !there:
+	case apierrors.IsNotFound(err), err == nil && !found:
 		r.percentage.Store(int64(r.options.SharingPercentage))
 	case err == nil:
 		percentage, parsed := grant.ParsePercentage(text)
@@ -238,59 +239,59 @@ func (r *sliceReconciler) sharingPercentage(ctx context.Context) int {
 		}
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		// The last one stays: a slip of the pen must not give away more, or take anything.
-		log.FromContext(ctx).Error(err, "sharing percentage not usable, the last one stays", "configmap", key.String(), "key", sharingKey)
+		// The last valid one stays: a typing error must not grant more or take anything away.
+		log.FromContext(ctx).Error(err, "sharing percentage not valid, the last one stays", "configmap", key.String(), "key", sharingKey)
 	}
 	return int(r.percentage.Load())
 }
 
-// tell writes an answer if it is new enough, and returns when to look again at one that is not.
-func (r *sliceReconciler) tell(
-	ctx context.Context, tenant *sliceTenant, ask sliceAsk, answer *sharingv1alpha1.ResourceSliceStatus,
-) (again time.Duration, _ error) {
+// writeAnswer writes an answer that differs enough from the last one. It returns when to write a smaller change, or 0.
+func (r *sliceReconciler) writeAnswer(
+	ctx context.Context, tenant *sliceTenant, query sliceQuery, answer *sharingv1alpha1.ResourceSliceStatus,
+) (requeueAfter time.Duration, _ error) {
 	now := time.Now()
-	slice, memory := ask.slice, tenant.memory(ask.slice.UID, r.nextRefresh(now))
-	behind := []string{slice.ResourceVersion}
-	if current := ask.told == &slice.Status; !current {
-		behind = append(memory.behind, behind...)
-	} else if isHeld(answer) {
+	slice, memory := query.slice, tenant.memory(query.slice.UID, r.nextRefresh(now))
+	stale := []string{slice.ResourceVersion}
+	if current := query.last == &slice.Status; !current {
+		stale = append(memory.stale, stale...)
+	} else if needsFinalizer(answer) {
 		version, err := r.patchFinalizer(ctx, slice, controllerutil.AddFinalizer)
 		if err != nil || version == "" {
 			return 0, err
 		}
-		behind = append(behind, version)
+		stale = append(stale, version)
 	}
-	switch compareSlice(ask.told, answer, *r.options.UpdateThreshold) {
-	case nothingNew:
+	switch compareSlice(query.last, answer, *r.options.UpdateThreshold) {
+	case unchanged:
 		return 0, nil
-	case smallNews:
+	case minorChange:
 		if wait := memory.refreshAt.Sub(now); wait > 0 {
 			return wait, nil
 		}
-	case bigNews:
+	case majorChange:
 	}
-	stamp(ask.told, answer, now)
+	stamp(query.last, answer, now)
 	if err := r.client.Status().Apply(ctx, sliceStatus(slice, answer), client.FieldOwner(labels.OwnerGrant), client.ForceOwnership); err != nil {
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return 0, nil // gone, or another object under its name; an event tells
+			return 0, nil // deleted, or replaced under the same name; an event follows
 		}
 		return 0, fmt.Errorf("answer resource slice %s/%s: %w", slice.Namespace, slice.Name, err)
 	}
-	memory.written, memory.behind, memory.refreshAt = answer, behind, r.nextRefresh(now)
+	memory.written, memory.stale, memory.refreshAt = answer, stale, r.nextRefresh(now)
 	log.FromContext(ctx).V(1).Info("resource slice answered", "slice", slice.Name, "phase", answer.Phase, "generation", answer.ObservedGeneration)
 	return 0, nil
 }
 
-// stamp gives the condition its time: that of the last change of its status.
-func stamp(told, answer *sharingv1alpha1.ResourceSliceStatus, now time.Time) {
+// stamp sets the transition time of the condition: now if its status changed, else the time before.
+func stamp(last, answer *sharingv1alpha1.ResourceSliceStatus, now time.Time) {
 	condition := &answer.Conditions[0]
 	condition.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
-	if before := meta.FindStatusCondition(told.Conditions, condition.Type); before != nil && before.Status == condition.Status {
+	if before := meta.FindStatusCondition(last.Conditions, condition.Type); before != nil && before.Status == condition.Status {
 		condition.LastTransitionTime = before.LastTransitionTime
 	}
 }
 
-// sliceStatus carries the UID, so that an answer never lands on another slice of the same name.
+// sliceStatus includes the UID, so that an answer is never written to another slice of the same name.
 func sliceStatus(slice *sharingv1alpha1.ResourceSlice, answer *sharingv1alpha1.ResourceSliceStatus) *applyv1alpha1.ResourceSliceApplyConfiguration {
 	condition := answer.Conditions[0]
 	status := applyv1alpha1.ResourceSliceStatus().

@@ -22,12 +22,11 @@ import (
 )
 
 const (
-	// maxSlices is how many slices of one tenant are answered with resources: each is a virtual node there, and
-	// work for us here.
+	// maxSlices is how many slices of one tenant get resources: each is a virtual node in the consumer, and load here.
 	maxSlices = 16
-	// reasonTooManySlices: the tenant has maxSlices older ones.
+	// reasonTooManySlices: the tenant has maxSlices older slices.
 	reasonTooManySlices = "TooManySlices"
-	// virtualProvisioner makes volumes of our own storage class, which stands for the real ones of a peer.
+	// virtualProvisioner is the provisioner of our virtual storage class, which represents the real ones of a peer.
 	virtualProvisioner = "liqo.io/storage"
 
 	defaultStorageClass  = "storageclass.kubernetes.io/is-default-class"
@@ -38,11 +37,11 @@ const (
 	onePeerSentence      = "the percentage that the provider set for this cluster"
 )
 
-// sliceFacts is all that an answer depends on, besides the slice itself.
+// sliceFacts is everything that an answer depends on, besides the slice.
 type sliceFacts struct {
-	peer       *discoveryv1alpha1.ForeignCluster // nil: there is none, which has been proven
+	peer       *discoveryv1alpha1.ForeignCluster // nil: the API server has none
 	clusterID  string                            // from the tenant namespace, never from the slice
-	incoming   bool                              // what Auto means
+	incoming   bool                              // Auto means Yes
 	percentage int                               // of the cluster
 	capacity   grant.Capacity
 	plugin     *pluginFacts // nil: none is configured
@@ -51,14 +50,14 @@ type sliceFacts struct {
 	ingress    []sharingv1alpha1.IngressClass
 }
 
-// pluginFacts is what the resource plugin said.
+// pluginFacts is the last answer of the resource plugin.
 type pluginFacts struct {
 	resources corev1.ResourceList
-	failure   string // if not empty, there is no answer, and this says why
+	failure   string // why there is no answer; empty if there is one
 }
 
-// isSliceCopy tells a peer's request from our own requests to the same peer, which are in the same namespace. Our
-// finalizer counts, too: a peer could take the label away and leave the object behind for ever.
+// isSliceCopy distinguishes a peer's request from our own request to the same peer, which is in the same namespace. Our
+// finalizer identifies a copy as well: a peer could remove the label and so leave the object behind for ever.
 func isSliceCopy(slice *sharingv1alpha1.ResourceSlice) bool {
 	return slice.Labels[labels.Replication] != annotationTrue &&
 		(slice.Labels[labels.Replicated] == annotationTrue || slices.Contains(slice.Finalizers, labels.FinalizerGrant))
@@ -71,14 +70,14 @@ func sortSlices(all []*sharingv1alpha1.ResourceSlice) {
 	})
 }
 
-// sliceAsk is a request, and what its peer was last told, which may be newer than the cached request.
-type sliceAsk struct {
+// sliceQuery is a request and the status last written to it, which may be newer than the cached one.
+type sliceQuery struct {
 	slice *sharingv1alpha1.ResourceSlice
-	told  *sharingv1alpha1.ResourceSliceStatus
+	last  *sharingv1alpha1.ResourceSliceStatus
 }
 
-// sliceAnswers decides on all live slices of one tenant, the oldest first. The times of conditions are left out.
-func sliceAnswers(facts *sliceFacts, all []sliceAsk) []sharingv1alpha1.ResourceSliceStatus {
+// sliceAnswers computes the statuses of all live slices of one tenant, the oldest first. It leaves out condition times.
+func sliceAnswers(facts *sliceFacts, all []sliceQuery) []sharingv1alpha1.ResourceSliceStatus {
 	answers := make([]sharingv1alpha1.ResourceSliceStatus, len(all))
 	if reason, message := refusal(facts); reason != "" {
 		for i := range all {
@@ -88,27 +87,27 @@ func sliceAnswers(facts *sliceFacts, all []sliceAsk) []sharingv1alpha1.ResourceS
 	}
 	for i := maxSlices; i < len(all); i++ {
 		answers[i] = refused(all[i].slice, reasonTooManySlices,
-			fmt.Sprintf("a cluster may have %d resource slices at a time, and there are %d older ones; delete one that is not needed", maxSlices, maxSlices))
+			fmt.Sprintf("a cluster may have at most %d resource slices, and there are %d older ones; delete one that is not needed", maxSlices, maxSlices))
 	}
 	all = all[:min(len(all), maxSlices)]
 
 	total, why := sliceTotal(facts)
-	wishes := make([]corev1.ResourceList, len(all))
-	for i, ask := range all {
-		wishes[i] = ask.slice.Spec.Resources
+	requested := make([]corev1.ResourceList, len(all))
+	for i, query := range all {
+		requested[i] = query.slice.Spec.Resources
 	}
-	parts := grant.Divide(total, wishes)
-	for i, ask := range all {
+	parts := grant.Divide(total, requested)
+	for i, query := range all {
 		if facts.plugin != nil && facts.plugin.failure != "" {
-			answers[i] = unanswered(facts, ask)
+			answers[i] = unanswered(facts, query)
 		} else {
-			answers[i] = accepted(facts, ask.slice, parts[i], why)
+			answers[i] = accepted(facts, query.slice, parts[i], why)
 		}
 	}
 	return answers
 }
 
-// refusal says why a peer gets nothing, if so.
+// refusal returns why a peer gets nothing, or empty strings.
 func refusal(facts *sliceFacts) (reason, message string) {
 	peer := facts.peer
 	switch {
@@ -118,28 +117,28 @@ func refusal(facts *sliceFacts) (reason, message string) {
 		return sharingv1alpha1.ReasonProviderWithdrawing, "the provider is ending this peering; ask its administrator, or unpeer"
 	case peer.Spec.IncomingPeeringEnabled == discoveryv1alpha1.PeeringNo:
 		return sharingv1alpha1.ReasonIncomingDisabled,
-			"the provider does not let this cluster use its resources; its administrator can change that: " +
-				"spec.incomingPeeringEnabled of the ForeignCluster there is No"
+			"the provider does not let this cluster use its resources: spec.incomingPeeringEnabled of the ForeignCluster there is No; " +
+				"its administrator can change that"
 	case peer.Spec.IncomingPeeringEnabled != discoveryv1alpha1.PeeringYes && !facts.incoming:
 		return sharingv1alpha1.ReasonIncomingDisabled,
-			"the provider lets no cluster use its resources by default; its administrator can change that: " +
-				"spec.incomingPeeringEnabled of the ForeignCluster there must be Yes"
+			"the provider lets no cluster use its resources by default; its administrator can set " +
+				"spec.incomingPeeringEnabled of the ForeignCluster there to Yes"
 	}
 	return "", ""
 }
 
-// sliceTotal is what the peer gets, all slices together, and where the number comes from.
+// sliceTotal returns what the peer gets, all slices together, and where the number comes from.
 func sliceTotal(facts *sliceFacts) (corev1.ResourceList, string) {
 	if facts.plugin != nil {
-		return facts.plugin.resources, "as the resource plugin of the provider says"
+		return facts.plugin.resources, "granted by the resource plugin of the provider"
 	}
 	percentage, source := facts.percentage, wholeClusterSentence
-	if text, there := facts.peer.Annotations[labels.SharingPercentage]; there {
+	if text, found := facts.peer.Annotations[labels.SharingPercentage]; found {
 		own, err := grant.ParsePercentage(text)
 		if err == nil {
 			percentage, source = own, onePeerSentence
 		} else {
-			source = fmt.Sprintf("%s; %s cannot be used: %v", wholeClusterSentence, onePeerSentence, err)
+			source = fmt.Sprintf("%s; %s is not valid: %v", wholeClusterSentence, onePeerSentence, err)
 		}
 	}
 	return grant.Share(facts.capacity.Free(facts.clusterID), percentage),
@@ -155,24 +154,24 @@ func accepted(facts *sliceFacts, slice *sharingv1alpha1.ResourceSlice, resources
 	})
 	if len(missing) > 0 {
 		return withGranted(answer, slice, metav1.ConditionFalse, sharingv1alpha1.ReasonNothingToShare,
-			fmt.Sprintf("nothing to start pods with: no %s is left for this slice (%s)", strings.Join(missing, " and no "), why))
+			fmt.Sprintf("no pod can start: no %s is left for this slice (%s)", strings.Join(missing, " and no "), why))
 	}
 	return withGranted(answer, slice, metav1.ConditionTrue, sharingv1alpha1.ReasonResourcesGranted, why)
 }
 
-// unanswered keeps what the peer has: a silent plugin takes nothing away.
-func unanswered(facts *sliceFacts, ask sliceAsk) sharingv1alpha1.ResourceSliceStatus {
+// unanswered keeps the last grant: a plugin that fails takes nothing away.
+func unanswered(facts *sliceFacts, query sliceQuery) sharingv1alpha1.ResourceSliceStatus {
 	answer := sharingv1alpha1.ResourceSliceStatus{Phase: sharingv1alpha1.SlicePending}
 	granted, message := metav1.ConditionFalse, facts.plugin.failure+"; nothing is granted until it answers"
-	if ask.told.Phase == sharingv1alpha1.SliceAccepted {
-		answer.Phase, answer.Resources = ask.told.Phase, ask.told.Resources
-		message = facts.plugin.failure + "; what it last granted stays granted"
-		if before := meta.FindStatusCondition(ask.told.Conditions, sharingv1alpha1.ConditionGranted); before != nil {
+	if query.last.Phase == sharingv1alpha1.SliceAccepted {
+		answer.Phase, answer.Resources = query.last.Phase, query.last.Resources
+		message = facts.plugin.failure + "; the last grant stays"
+		if before := meta.FindStatusCondition(query.last.Conditions, sharingv1alpha1.ConditionGranted); before != nil {
 			granted = before.Status
 		}
 	}
 	describe(facts, &answer)
-	return withGranted(answer, ask.slice, granted, sharingv1alpha1.ReasonPluginFailed, message)
+	return withGranted(answer, query.slice, granted, sharingv1alpha1.ReasonPluginFailed, message)
 }
 
 func refused(slice *sharingv1alpha1.ResourceSlice, reason, message string) sharingv1alpha1.ResourceSliceStatus {
@@ -180,9 +179,9 @@ func refused(slice *sharingv1alpha1.ResourceSlice, reason, message string) shari
 	return withGranted(answer, slice, metav1.ConditionFalse, reason, message)
 }
 
-// describe adds what the nodes are like. Images are left out: a busy node lists fifty with their digests, all of
-// them would be written and carried across at each pull, and a scheduler gains nothing, because which node of the
-// provider has the image is not the consumer's to choose.
+// describe adds the properties of the nodes, without their images: a busy node lists fifty with their digests, and each
+// pull would write and replicate them all. The consumer's scheduler gains nothing from them, because it does not choose
+// the provider's node.
 func describe(facts *sliceFacts, answer *sharingv1alpha1.ResourceSliceStatus) {
 	answer.Labels = facts.labels
 	answer.Architectures, answer.OperatingSystems = facts.capacity.Architectures, facts.capacity.OperatingSystems
@@ -198,45 +197,45 @@ func withGranted(answer sharingv1alpha1.ResourceSliceStatus, slice *sharingv1alp
 	return answer
 }
 
-// isHeld says whether the end of a slice must pass by us: of all that a peering hangs on, also those that are
-// refused for now, but not of those beyond the limit, and not of a peering that is being taken down anyway.
-func isHeld(answer *sharingv1alpha1.ResourceSliceStatus) bool {
+// needsFinalizer reports whether the slice gets our finalizer: every slice that keeps a peering alive, including those
+// refused for now, but not those beyond the limit, nor those of a peering that this provider is ending.
+func needsFinalizer(answer *sharingv1alpha1.ResourceSliceStatus) bool {
 	reason := answer.Conditions[0].Reason
 	return reason != reasonTooManySlices && reason != sharingv1alpha1.ReasonProviderWithdrawing
 }
 
-// sliceNews says how urgent it is to tell a peer.
-type sliceNews int
+// sliceChange is how urgent it is to write an answer.
+type sliceChange int
 
 const (
-	nothingNew sliceNews = iota
-	smallNews            // can wait for the next refresh
-	bigNews
+	unchanged   sliceChange = iota
+	minorChange             // can wait for the next refresh
+	majorChange
 )
 
-// compareSlice compares what a peer was told with what is true now.
-func compareSlice(told, now *sharingv1alpha1.ResourceSliceStatus, threshold int) sliceNews {
-	before := meta.FindStatusCondition(told.Conditions, sharingv1alpha1.ConditionGranted)
+// compareSlice compares the last written status with the current one; threshold is in percent.
+func compareSlice(last, now *sharingv1alpha1.ResourceSliceStatus, threshold int) sliceChange {
+	before := meta.FindStatusCondition(last.Conditions, sharingv1alpha1.ConditionGranted)
 	after := meta.FindStatusCondition(now.Conditions, sharingv1alpha1.ConditionGranted)
 	switch {
 	case before == nil, before.Status != after.Status, before.Reason != after.Reason, before.Message != after.Message,
 		before.ObservedGeneration != after.ObservedGeneration:
-		return bigNews
-	case told.Phase != now.Phase, told.ObservedGeneration != now.ObservedGeneration,
-		!maps.Equal(told.Labels, now.Labels),
-		!slices.Equal(told.Architectures, now.Architectures), !slices.Equal(told.OperatingSystems, now.OperatingSystems),
-		!slices.Equal(told.StorageClasses, now.StorageClasses), !slices.Equal(told.IngressClasses, now.IngressClasses):
-		return bigNews
-	case grant.Equal(told.Resources, now.Resources):
-		return nothingNew
-	case grant.Differs(told.Resources, now.Resources, threshold):
-		return bigNews
+		return majorChange
+	case last.Phase != now.Phase, last.ObservedGeneration != now.ObservedGeneration,
+		!maps.Equal(last.Labels, now.Labels),
+		!slices.Equal(last.Architectures, now.Architectures), !slices.Equal(last.OperatingSystems, now.OperatingSystems),
+		!slices.Equal(last.StorageClasses, now.StorageClasses), !slices.Equal(last.IngressClasses, now.IngressClasses):
+		return majorChange
+	case grant.Equal(last.Resources, now.Resources):
+		return unchanged
+	case grant.Differs(last.Resources, now.Resources, threshold):
+		return majorChange
 	}
-	return smallNews
+	return minorChange
 }
 
-// sharedStorageClasses are those that a peer may ask volumes of: all but ours, which are its own already. Of
-// several defaults the newest is used, as by Kubernetes.
+// sharedStorageClasses returns the classes from which a peer may request volumes: all except our virtual ones. Of several
+// defaults the newest is the default, as in Kubernetes.
 func sharedStorageClasses(all []storagev1.StorageClass) []sharingv1alpha1.StorageClass {
 	var shared []sharingv1alpha1.StorageClass
 	var preferred *storagev1.StorageClass
@@ -282,7 +281,7 @@ func sharedIngressClasses(all []networkingv1.IngressClass) []sharingv1alpha1.Ing
 	return shared
 }
 
-// onlyIncoming says whether a foreign cluster exists only because its peer uses us: then it goes with that use.
+// onlyIncoming reports whether a ForeignCluster exists only because its peer uses us. It is then deleted with that use.
 func onlyIncoming(peer *discoveryv1alpha1.ForeignCluster) bool {
 	return peer.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming &&
 		peer.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringYes

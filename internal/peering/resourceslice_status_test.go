@@ -18,23 +18,23 @@ import (
 )
 
 func TestRefusal(t *testing.T) {
-	wish := func(enabled discoveryv1alpha1.PeeringEnabled) *discoveryv1alpha1.ForeignCluster {
+	peer := func(enabled discoveryv1alpha1.PeeringEnabled) *discoveryv1alpha1.ForeignCluster {
 		return &discoveryv1alpha1.ForeignCluster{Spec: discoveryv1alpha1.ForeignClusterSpec{IncomingPeeringEnabled: enabled}}
 	}
-	going := wish(discoveryv1alpha1.PeeringYes)
-	going.DeletionTimestamp = new(metav1.Now())
+	deleted := peer(discoveryv1alpha1.PeeringYes)
+	deleted.DeletionTimestamp = new(metav1.Now())
 	for _, test := range []struct {
 		name     string
 		peer     *discoveryv1alpha1.ForeignCluster
 		incoming bool
 		want     string
 	}{
-		{"auto, on", wish(discoveryv1alpha1.PeeringAuto), true, ""},
-		{"auto, off", wish(discoveryv1alpha1.PeeringAuto), false, sharingv1alpha1.ReasonIncomingDisabled},
-		{"not defaulted, off", wish(""), false, sharingv1alpha1.ReasonIncomingDisabled},
-		{"yes, off", wish(discoveryv1alpha1.PeeringYes), false, ""},
-		{"no, on", wish(discoveryv1alpha1.PeeringNo), true, sharingv1alpha1.ReasonIncomingDisabled},
-		{"being deleted", going, true, sharingv1alpha1.ReasonProviderWithdrawing},
+		{"auto, on", peer(discoveryv1alpha1.PeeringAuto), true, ""},
+		{"auto, off", peer(discoveryv1alpha1.PeeringAuto), false, sharingv1alpha1.ReasonIncomingDisabled},
+		{"not defaulted, off", peer(""), false, sharingv1alpha1.ReasonIncomingDisabled},
+		{"yes, off", peer(discoveryv1alpha1.PeeringYes), false, ""},
+		{"no, on", peer(discoveryv1alpha1.PeeringNo), true, sharingv1alpha1.ReasonIncomingDisabled},
+		{"being deleted", deleted, true, sharingv1alpha1.ReasonProviderWithdrawing},
 		{"no record", nil, true, sharingv1alpha1.ReasonProviderWithdrawing},
 	} {
 		facts := &sliceFacts{peer: test.peer, incoming: test.incoming}
@@ -49,33 +49,33 @@ func TestCompareSlice(t *testing.T) {
 	facts.capacity = grant.Capacity{Allocatable: grant.Amounts{"cpu": 100_000, "memory": 1e9}, Architectures: []string{"amd64"}}
 	slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
 	answer := func() *sharingv1alpha1.ResourceSliceStatus {
-		return &sliceAnswers(facts, []sliceAsk{{slice, &slice.Status}})[0]
+		return &sliceAnswers(facts, []sliceQuery{{slice, &slice.Status}})[0]
 	}
-	if got := compareSlice(&slice.Status, answer(), 5); got != bigNews {
+	if got := compareSlice(&slice.Status, answer(), 5); got != majorChange {
 		t.Errorf("first answer: %d", got)
 	}
-	told := answer()
+	last := answer()
 	for _, step := range []struct {
 		name   string
 		change func()
-		want   sliceNews
+		want   sliceChange
 	}{
-		{"nothing", func() {}, nothingNew},
-		{"five percent", func() { facts.capacity.Allocatable["cpu"] = 95_000 }, smallNews},
-		{"six percent", func() { facts.capacity.Allocatable["cpu"] = 94_000 }, bigNews},
-		{"as before", func() { facts.capacity.Allocatable["cpu"] = 100_000 }, nothingNew},
-		{"another label", func() { facts.labels = map[string]string{"a": "c"} }, bigNews},
-		{"as before", func() { facts.labels = map[string]string{"a": "b"} }, nothingNew},
-		{"an architecture", func() { facts.capacity.Architectures = []string{"arm64", "amd64"} }, bigNews},
-		{"as before", func() { facts.capacity.Architectures = []string{"amd64"} }, nothingNew},
-		{"a storage class", func() { facts.storage = []sharingv1alpha1.StorageClass{{StorageClassName: "x"}} }, bigNews},
-		{"as before", func() { facts.storage = nil }, nothingNew},
-		{"one percent of the percentage", func() { facts.percentage = 99 }, bigNews},
-		{"as before", func() { facts.percentage = 100 }, nothingNew},
-		{"another request", func() { slice.Generation++ }, bigNews},
+		{"nothing", func() {}, unchanged},
+		{"five percent", func() { facts.capacity.Allocatable["cpu"] = 95_000 }, minorChange},
+		{"six percent", func() { facts.capacity.Allocatable["cpu"] = 94_000 }, majorChange},
+		{"as before", func() { facts.capacity.Allocatable["cpu"] = 100_000 }, unchanged},
+		{"another label", func() { facts.labels = map[string]string{"a": "c"} }, majorChange},
+		{"as before", func() { facts.labels = map[string]string{"a": "b"} }, unchanged},
+		{"an architecture", func() { facts.capacity.Architectures = []string{"arm64", "amd64"} }, majorChange},
+		{"as before", func() { facts.capacity.Architectures = []string{"amd64"} }, unchanged},
+		{"a storage class", func() { facts.storage = []sharingv1alpha1.StorageClass{{StorageClassName: "x"}} }, majorChange},
+		{"as before", func() { facts.storage = nil }, unchanged},
+		{"one percent of the percentage", func() { facts.percentage = 99 }, majorChange},
+		{"as before", func() { facts.percentage = 100 }, unchanged},
+		{"another request", func() { slice.Generation++ }, majorChange},
 	} {
 		step.change()
-		if got := compareSlice(told, answer(), 5); got != step.want {
+		if got := compareSlice(last, answer(), 5); got != step.want {
 			t.Errorf("%s: %d, want %d", step.name, got, step.want)
 		}
 	}
@@ -87,11 +87,11 @@ func TestIsSliceCopy(t *testing.T) {
 		finalizers []string
 		want       bool
 	}{
-		"a copy":                         {map[string]string{labels.Replicated: "true", labels.Replication: "false"}, nil, true},
-		"our own request":                {map[string]string{labels.Replication: "true"}, []string{labels.FinalizerReplication}, false},
-		"ours, marked by a hostile peer": {map[string]string{labels.Replication: "true", labels.Replicated: "true"}, nil, false},
-		"a copy without its label":       {nil, []string{labels.FinalizerGrant}, true},
-		"a stranger":                     {nil, nil, false},
+		"a copy":                           {map[string]string{labels.Replicated: "true", labels.Replication: "false"}, nil, true},
+		"our own request":                  {map[string]string{labels.Replication: "true"}, []string{labels.FinalizerReplication}, false},
+		"ours, labelled by a hostile peer": {map[string]string{labels.Replication: "true", labels.Replicated: "true"}, nil, false},
+		"a copy without its label":         {nil, []string{labels.FinalizerGrant}, true},
+		"unmanaged":                        {nil, nil, false},
 	} {
 		slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Labels: test.labels, Finalizers: test.finalizers}}
 		if got := isSliceCopy(slice); got != test.want {

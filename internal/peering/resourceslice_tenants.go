@@ -13,8 +13,8 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
-// sliceTenants remembers, between two looks at a tenant, what cannot be read from objects. All of it may be lost:
-// then a small change waits a little longer, and the plugin is asked once more.
+// sliceTenants keeps the state of tenants that no object holds. It may be lost: then a small change waits a little
+// longer, and the plugin is called once more.
 type sliceTenants struct {
 	mu  sync.Mutex
 	all map[string]*sliceTenant // by namespace
@@ -23,25 +23,25 @@ type sliceTenants struct {
 // sliceTenant is used by one worker at a time, except for stale and clusterID, which the lock above guards.
 type sliceTenant struct {
 	clusterID string
-	stale     bool // the plugin has news, or was never asked
+	stale     bool // the plugin reported a change, or was never called
 	plugin    pluginFacts
-	asked     time.Time
+	readAt    time.Time
 	slices    map[types.UID]*sliceMemory
 }
 
-// sliceMemory is what we know of one slice beyond the cached object.
+// sliceMemory is the state of one slice that the cached object does not hold.
 type sliceMemory struct {
-	// refreshAt is when a small change may be told next.
+	// refreshAt is when a small change may be written next.
 	refreshAt time.Time
-	// written is the status last written, and behind are the resource versions of the object before that: as long
-	// as the cache shows one of these, written is the truth. Without it each write would be followed by a second.
+	// written is the status last written, and stale are the resource versions of the object before that: while the
+	// cache shows one of these, written is current. Without it each write would be followed by a second.
 	written *sharingv1alpha1.ResourceSliceStatus
-	behind  []string
+	stale   []string
 }
 
 func newSliceTenants() *sliceTenants { return &sliceTenants{all: map[string]*sliceTenant{}} }
 
-// get returns the memory of a tenant; a namespace that changed hands starts anew.
+// get returns the state of a tenant. A namespace that now belongs to another cluster gets a new state.
 func (t *sliceTenants) get(namespace, clusterID string) *sliceTenant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,8 +64,7 @@ func (t *sliceTenants) requests() []reconcile.Request {
 	return t.requestsOf("", false)
 }
 
-// requestsOf are the tenants of one cluster, or of all if the ID is empty; stale marks that the plugin is to be
-// asked again.
+// requestsOf are the tenants of one cluster, or of all if the ID is empty. stale: the plugin must be called for them.
 func (t *sliceTenants) requestsOf(clusterID string, stale bool) []reconcile.Request {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,12 +78,12 @@ func (t *sliceTenants) requestsOf(clusterID string, stale bool) []reconcile.Requ
 	return requests
 }
 
-// takeStale says whether the plugin has to be asked, and takes the mark away, so that news which come during the
-// question are seen after it.
+// takeStale reports whether the plugin has to be called, and resets the flag before the call, so that a change
+// reported during the call sets it again.
 func (t *sliceTenants) takeStale(tenant *sliceTenant, now time.Time, maxAge time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	stale := tenant.stale || now.Sub(tenant.asked) >= maxAge
+	stale := tenant.stale || now.Sub(tenant.readAt) >= maxAge
 	tenant.stale = false
 	return stale
 }
@@ -95,7 +94,7 @@ func (t *sliceTenants) markStale(tenant *sliceTenant) {
 	tenant.stale = true
 }
 
-// memory returns what is known of a slice. refreshAt counts from now if nothing is.
+// memory returns the state of a slice; a new one starts with refreshAt.
 func (t *sliceTenant) memory(uid types.UID, refreshAt time.Time) *sliceMemory {
 	known := t.slices[uid]
 	if known == nil {
@@ -114,9 +113,9 @@ func (t *sliceTenant) prune(listed []*sharingv1alpha1.ResourceSlice) {
 	}
 }
 
-// told is the status that the peer was last told, to our knowledge.
-func (m *sliceMemory) told(slice *sharingv1alpha1.ResourceSlice) *sharingv1alpha1.ResourceSliceStatus {
-	if m.written != nil && slices.Contains(m.behind, slice.ResourceVersion) {
+// lastStatus returns the status last written, from memory while the cached object is older than that.
+func (m *sliceMemory) lastStatus(slice *sharingv1alpha1.ResourceSlice) *sharingv1alpha1.ResourceSliceStatus {
+	if m.written != nil && slices.Contains(m.stale, slice.ResourceVersion) {
 		return m.written
 	}
 	return &slice.Status

@@ -19,19 +19,19 @@ import (
 )
 
 // sliceUsage feeds the ledger from the manager's nodes and pods. It is a source of the slice controller: the
-// controller waits until the ledger has seen all that exists (half a list of pods would grant too much), and all
-// tenants are looked at again when the sums may have changed.
+// controller waits until the ledger is complete, because half a list of pods would grant too much. All tenants are
+// queued when the sums may have changed.
 type sliceUsage struct {
 	cache    cache.Cache
 	pods     bool          // false with a plugin, which does the counting
-	debounce time.Duration // changes within this time are one
+	debounce time.Duration // changes within this time queue the tenants once
 	tenants  func() []reconcile.Request
 
 	mu       sync.Mutex
 	ledger   *grant.Ledger
-	capacity *grant.Capacity // nil: sum up again
+	capacity *grant.Capacity // nil: to be computed
 
-	changed chan struct{} // holds one note
+	changed chan struct{} // of capacity 1
 	synced  []toolscache.InformerSynced
 }
 
@@ -42,7 +42,7 @@ func newSliceUsage(cache cache.Cache, o SliceOptions, tenants func() []reconcile
 	}
 }
 
-// Capacity is the sum as of now.
+// Capacity returns the current sum.
 func (u *sliceUsage) Capacity() grant.Capacity {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -103,12 +103,12 @@ func (u *sliceUsage) follow(informer cache.Informer, set, forget func(any) bool)
 // note writes one event into the ledger.
 func (u *sliceUsage) note(write func(any) bool, object any) {
 	u.mu.Lock()
-	news := write(object)
-	if news {
+	changed := write(object)
+	if changed {
 		u.capacity = nil
 	}
 	u.mu.Unlock()
-	if news {
+	if changed {
 		select {
 		case u.changed <- struct{}{}:
 		default:
@@ -136,7 +136,7 @@ func (u *sliceUsage) deletePod(object any) bool {
 	return ok && u.ledger.DeletePod(pod.Namespace, pod.Name)
 }
 
-// announce wakes all tenants, at most once per debounce time.
+// announce queues all tenants, at most once per debounce time.
 func (u *sliceUsage) announce(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	for {
 		select {
