@@ -96,11 +96,11 @@ var hostile = []struct {
 	{"a plugin of the node", volume(corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: "x"}}), "volumes[0]", true},
 	{"privileged", security(corev1.SecurityContext{Privileged: new(true)}), "privileged", true},
 	{"privileged, to begin with", spec(func(s *corev1.PodSpec) {
-		s.InitContainers = []corev1.Container{{SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}
-	}), "initContainers[0]", true},
+		s.InitContainers = []corev1.Container{{Name: "setup", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}
+	}), `container "setup" must not set securityContext.privileged`, true},
 	{"privileged, later on", spec(func(s *corev1.PodSpec) {
-		s.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}}
-	}), "ephemeralContainers[0]", true},
+		s.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}}
+	}), `container "debugger" must not set securityContext.privileged`, true},
 	{"a capability", security(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}), "SYS_ADMIN", true},
 	{"a capability, later on", spec(func(s *corev1.PodSpec) {
 		s.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
@@ -109,9 +109,14 @@ var hostile = []struct {
 	}), "NET_ADMIN", true},
 	{"a look into others, from the start", security(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE"}}}), "SYS_PTRACE", true},
 	{"the whole of /proc", security(corev1.SecurityContext{ProcMount: new(corev1.UnmaskedProcMount)}), "procMount", true},
+	{"the whole of /proc, in a user namespace that the API server may drop", spec(func(s *corev1.PodSpec) {
+		s.HostUsers, s.Containers[0].SecurityContext = new(false), &corev1.SecurityContext{ProcMount: new(corev1.UnmaskedProcMount)}
+	}), "procMount", true},
+	{"a seccomp profile of an unknown type", security(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "None"}}), "seccomp", true},
+	{"an AppArmor profile of an unknown type", security(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "None"}}), "AppArmor", true},
 	{"no seccomp", security(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}}), "seccomp", true},
-	{"no AppArmor", security(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}}), "appArmor", true},
-	{"no AppArmor, as an annotation", annotated(appArmorAnnotation+"c", "unconfined"), "unconfined", true},
+	{"no AppArmor", security(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}}), "AppArmor", true},
+	{"no AppArmor, as an annotation", annotated(corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+"c", "unconfined"), "unconfined", true},
 	{"no seccomp, as an annotation", annotated("seccomp.security.alpha.kubernetes.io/pod", "unconfined"), "seccomp profile", true},
 	{"no seccomp of a container, as an annotation", annotated("container.seccomp.security.alpha.kubernetes.io/c", "unconfined"), "seccomp profile", true},
 	{"another namespace's network", annotated("k8s.v1.cni.cncf.io/networks", "kube-system/storage"), "another namespace's", true},
@@ -125,16 +130,16 @@ var hostile = []struct {
 	{"a port of the node", spec(func(s *corev1.PodSpec) { s.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 22}} }), "hostPort", true},
 	{"a request of the node, to live", spec(func(s *corev1.PodSpec) {
 		s.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254"}}}
-	}), "livenessProbe.httpGet.host", true},
+	}), `probe or lifecycle host "169.254.169.254"`, true},
 	{"a request of the node, to begin", spec(func(s *corev1.PodSpec) {
 		s.InitContainers = []corev1.Container{{StartupProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1"}}}}}
-	}), "startupProbe.tcpSocket.host", true},
+	}), `probe or lifecycle host "127.0.0.1"`, true},
 	{"a request of the node, at once", spec(func(s *corev1.PodSpec) {
 		s.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1"}}}
-	}), "postStart.httpGet.host", true},
+	}), `probe or lifecycle host "127.0.0.1"`, true},
 	{"a request of the node, at last", spec(func(s *corev1.PodSpec) {
 		s.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1"}}}
-	}), "preStop.tcpSocket.host", true},
+	}), `probe or lifecycle host "127.0.0.1"`, true},
 	{"a switch of the kernel", spec(func(s *corev1.PodSpec) {
 		s.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax"}}}
 	}), "kernel.msgmax", true},
@@ -186,9 +191,9 @@ func TestTolerations(t *testing.T) {
 	}
 }
 
-// What ordinary pods have is let in.
-func TestOrdinaryWishes(t *testing.T) {
-	for name, s := range map[string]*vkv1alpha1.ShadowPod{
+// ordinary returns what pods commonly ask for.
+func ordinary() map[string]*vkv1alpha1.ShadowPod {
+	return map[string]*vkv1alpha1.ShadowPod{
 		"plain": wish(nil),
 		"as reflection sends it": spec(func(s *corev1.PodSpec) {
 			s.AutomountServiceAccountToken = new(false)
@@ -205,7 +210,12 @@ func TestOrdinaryWishes(t *testing.T) {
 			}}}
 		}),
 		"less than usual": security(corev1.SecurityContext{Privileged: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_BIND_SERVICE"}}}),
-	} {
+	}
+}
+
+// What ordinary pods have is let in.
+func TestOrdinaryWishes(t *testing.T) {
+	for name, s := range ordinary() {
 		if problem := Check(s, "rome-id", Baseline); problem != "" {
 			t.Errorf("%s: %s", name, problem)
 		}
