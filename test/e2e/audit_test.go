@@ -15,6 +15,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/test/env"
 )
 
 // apiCall is one line of an audit log, of one of our identities.
@@ -38,12 +40,12 @@ func (c apiCall) String() string {
 }
 
 // calls returns what our identities asked of the API server since from.
-func (c *cluster) calls(t testing.TB, from time.Time) (all []apiCall) {
+func calls(t testing.TB, c *env.Cluster, from time.Time) (all []apiCall) {
 	t.Helper()
 	// The API server begins another file each 100 MB: the older ones are audit-TIME.log.
-	files, err := filepath.Glob(strings.TrimSuffix(c.audit, ".log") + "*.log")
+	files, err := filepath.Glob(strings.TrimSuffix(c.AuditLog, ".log") + "*.log")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no audit log %s: %v", c.audit, err)
+		t.Fatalf("no audit log %s: %v", c.AuditLog, err)
 	}
 	for _, name := range files {
 		all = append(all, callsIn(t, name, from)...)
@@ -88,9 +90,10 @@ func callsIn(t testing.TB, name string, from time.Time) (all []apiCall) {
 
 // rights compares the rights that were used in this run with those granted: what was never used is too much.
 func rights(t *testing.T) {
+	clusters.NeedsPlayground(t, "audit logs")
 	used := map[string]bool{} // role, group, resource, verb
-	for _, c := range []*cluster{rome, milan} {
-		for _, call := range c.calls(t, time.Time{}) {
+	for _, c := range both() {
+		for _, call := range calls(t, c, time.Time{}) {
 			resource := call.resource
 			if call.subresource != "" {
 				resource += "/" + call.subresource

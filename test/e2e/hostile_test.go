@@ -15,16 +15,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/test/env"
 )
 
 // identity is what a consumer holds of a provider: the Secret in its own cluster.
-func (c *cluster) identity(t testing.TB, provider *cluster) (token, url, namespace string) {
+func identity(t testing.TB, c, provider *env.Cluster) (token, url, namespace string) {
 	t.Helper()
 	var all corev1.SecretList
-	if err := c.api.List(context.Background(), &all, client.MatchingLabels{labels.LocalIdentity: "true"}); err != nil {
+	if err := c.API.List(context.Background(), &all, client.MatchingLabels{labels.LocalIdentity: "true"}); err != nil {
 		t.Fatal(err)
 	}
-	fc := c.foreign(t, provider)
+	fc := c.Foreign(t, provider)
 	if fc == nil {
 		t.Fatalf("%s has no ForeignCluster %s", c.Name, provider.Name)
 	}
@@ -38,15 +39,15 @@ func (c *cluster) identity(t testing.TB, provider *cluster) (token, url, namespa
 }
 
 // call sends one request with the identity of a peer.
-func call(t testing.TB, provider *cluster, token, method, path, body string) (int, string) {
+func call(t testing.TB, provider *env.Cluster, token, method, path, body string) (int, string) {
 	t.Helper()
-	config := rest.AnonymousClientConfig(provider.config)
+	config := rest.AnonymousClientConfig(provider.Config())
 	config.BearerToken = token
 	http1, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := http.NewRequest(method, strings.TrimSuffix(provider.config.Host, "/")+path, strings.NewReader(body))
+	request, err := http.NewRequest(method, strings.TrimSuffix(provider.Config().Host, "/")+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,17 +70,17 @@ func call(t testing.TB, provider *cluster, token, method, path, body string) (in
 
 // hostilePeer tries with the identity that a consumer gets what it must not be able to do.
 func hostilePeer(t *testing.T) {
-	token, _, own := rome.identity(t, milan)
+	token, _, own := identity(t, rome, milan)
 	status, text := call(t, milan, token, http.MethodGet, "/apis/sharing.liqo.io/v1alpha1/namespaces/"+own+"/resourceslices", "")
 	if status != http.StatusOK {
 		t.Fatalf("the identity is not even good for its own slices, so this test shows nothing: %d %s", status, text)
 	}
 	const core, rbac, nets = "/api/v1", "/apis/rbac.authorization.k8s.io/v1", "/apis/net.liqo.io/v1alpha1"
-	agreed, err := milan.agreed()
+	agreed, err := tunnels(milan)
 	if err != nil || len(agreed.Items) != 1 {
 		t.Fatalf("milan has the tunnels %v, want one: %v", agreed.Items, err)
 	}
-	tunnel := agreed.Items[0].Name
+	tunnel, node := agreed.Items[0].Name, milan.Nodes[0].Name
 	object := func(kind, name string) string {
 		return fmt.Sprintf(`{"kind":%q,"metadata":{"name":%q}}`, kind, name)
 	}
@@ -104,8 +105,8 @@ func hostilePeer(t *testing.T) {
 		{"POST", core + "/namespaces/liqo/pods", pod},
 		{"GET", core + "/nodes", ""},
 		{"POST", core + "/nodes", object("Node", "evil")},
-		{"PATCH", core + "/nodes/milan-worker", `{"spec":{"unschedulable":true}}`},
-		{"GET", core + "/nodes/milan-worker/proxy/pods", ""},
+		{"PATCH", core + "/nodes/" + node + "", `{"spec":{"unschedulable":true}}`},
+		{"GET", core + "/nodes/" + node + "/proxy/pods", ""},
 		{"GET", core + "/namespaces", ""},
 		{"POST", core + "/namespaces", object("Namespace", "evil")},
 		{"PATCH", core + "/namespaces/" + own, `{"metadata":{"labels":{"discovery.liqo.io/cluster-id":"another"}}}`},
@@ -168,7 +169,7 @@ func hostilePeer(t *testing.T) {
 		}
 	}
 	hostileNeighbour(t, token, own)
-	measure("hostile peer: calls that answer Forbidden", "%d", len(forbidden)+hostileNetwork(t, token, own))
+	clusters.Measure("hostile peer: calls that answer Forbidden", "%d", len(forbidden)+hostileNetwork(t, token, own))
 }
 
 // denied tells whether a call was answered by a refusal: of RBAC, or of the policy for peers, which has another code.
@@ -184,7 +185,7 @@ func hostileNetwork(t *testing.T, token, own string) int {
 	if status, text := call(t, milan, token, http.MethodGet, path, ""); status != http.StatusOK {
 		t.Fatalf("the identity is not even good for reading what both tell, so this shows nothing: %d %s", status, text)
 	}
-	all, err := milan.told()
+	all, err := networkConfigs(milan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +224,7 @@ func hostileNetwork(t *testing.T, token, own string) int {
 			t.Errorf("%s %s %s: %d, want a refusal\n%s", f.method, f.path, f.body, status, text)
 		}
 	}
-	milan.wantColumns(t, rome, "None Established Established Established")
+	milan.WantColumns(t, rome, "None Established Established Established")
 	return len(calls)
 }
 
@@ -233,10 +234,10 @@ func hostileNeighbour(t *testing.T, token, own string) {
 	t.Helper()
 	const slices = "/apis/sharing.liqo.io/v1alpha1/namespaces/"
 	name := fmt.Sprintf(`{"apiVersion":"sharing.liqo.io/v1alpha1","kind":"ResourceSlice","metadata":{"name":"ours","namespace":%q,"labels":{"liqo.io/replication":"true"}},"spec":{"consumerClusterID":"a","providerClusterID":"b","nodeName":"n"}}`, own)
-	if said := milan.tryKubectl(name, "apply", "-f", "-"); said.code != 0 {
-		t.Fatal(said)
+	if result := milan.TryKubectl(name, "apply", "-f", "-"); result.Code != 0 {
+		t.Fatal(result)
 	}
-	defer milan.kubectl(t, "-n", own, "delete", "resourceslices.sharing.liqo.io", "ours")
+	defer milan.Kubectl(t, "-n", own, "delete", "resourceslices.sharing.liqo.io", "ours")
 	path := slices + own + "/resourceslices"
 	for _, f := range []struct{ method, path, body string }{
 		{"DELETE", path + "/ours", ""},

@@ -5,7 +5,8 @@ package e2e
 import (
 	"strings"
 	"testing"
-	"time"
+
+	"liqo.io/liqo/test/env"
 )
 
 // offloaded is one of each of what crosses: a pod that may ask this API server, one that cannot start, and what they need.
@@ -50,25 +51,25 @@ spec: {defaultBackend: {service: {name: runs, port: {number: 80}}}}
 
 // offloads uses what the rights of offloading are for; what becomes of each field is the business of test/offload.
 func offloads(t *testing.T) {
-	rome.peer(t, milan)
-	rome.nodeReady(t, milan, 30*time.Second)
-	rome.kubectl(t, "create", "namespace", "offloads")
-	rome.liqoctl(t, "offload", "namespace", "offloads", "--pod-offloading-strategy", "Remote")
-	twin := strings.TrimSpace(rome.kubectl(t, "-n", "offloads", "get", "namespaceoffloadings", "offloading", "-o", "jsonpath={.status.remoteNamespaceName}"))
-	if said := rome.tryKubectl(offloaded, "-n", "offloads", "apply", "-f", "-"); said.code != 0 {
-		t.Fatal(said)
-	}
-	rome.kubectl(t, "-n", "offloads", "wait", "pod/runs", "--for=condition=Ready", "--timeout=60s")
-	eventually(t, time.Minute, "the provider has all of it", func() (string, bool) {
-		said := milan.tryKubectl("", "-n", twin, "get", "pods/runs", "services/runs", "endpointslices/runs-elsewhere", "configmaps/settings", "secrets/password", "ingresses/runs")
-		return said.String(), said.code == 0
+	const namespace = "offloads"
+	rome.Kubectl(t, "create", "namespace", namespace)
+	t.Cleanup(func() { rome.Kubectl(t, "delete", "namespace", namespace, "--timeout=120s") })
+	rome.Liqoctl(t, "offload", "namespace", namespace, "--pod-offloading-strategy", "Remote")
+	remote := strings.TrimSpace(rome.Kubectl(t, "-n", namespace, "get", "namespaceoffloadings", "offloading", "-o", "jsonpath={.status.remoteNamespaceName}"))
+	apply(t, namespace, offloaded)
+	rome.Kubectl(t, "-n", namespace, "wait", "pod/runs", "--for=condition=Ready", "--timeout=180s")
+	env.Eventually(t, env.Hang, "the provider has all of it", func() (string, bool) {
+		r := milan.TryKubectl("", "-n", remote, "get", "pods/runs", "services/runs", "endpointslices/runs-elsewhere", "configmaps/settings", "secrets/password", "ingresses/runs")
+		return r.String(), r.Code == 0
 	})
-	eventually(t, time.Minute, "why a pod does not start is said here", func() (string, bool) {
-		said := rome.tryKubectl("", "-n", "offloads", "get", "events")
-		return said.String(), strings.Contains(said.out, "pull policy of Never")
+	env.Eventually(t, env.Hang, "an event in the consumer gives the reason why a pod does not start", func() (string, bool) {
+		r := rome.TryKubectl("", "-n", namespace, "get", "events")
+		return r.String(), strings.Contains(r.Out, "pull policy of Never")
 	})
-	rome.kubectl(t, "-n", "offloads", "delete", "pod", "runs", "--timeout=30s")
-	rome.liqoctl(t, "unoffload", "namespace", "offloads")
-	rome.kubectl(t, "delete", "namespace", "offloads", "--timeout=60s")
-	unpeered(t)
+	rome.Kubectl(t, "-n", namespace, "delete", "pod", "runs", "--timeout=60s")
+	rome.Liqoctl(t, "unoffload", "namespace", namespace)
+	env.Eventually(t, env.Hang, "the remote namespace is gone", func() (string, bool) {
+		r := milan.TryKubectl("", "get", "namespace", remote, "--ignore-not-found")
+		return r.String(), r.Code == 0 && r.Out == ""
+	})
 }

@@ -18,6 +18,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	network "liqo.io/liqo/apis/net/v1alpha1"
 	sharing "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/test/env"
 )
 
 // milestones are moments of a peering, as watches of both clusters see them, in the order they are shown.
@@ -42,9 +43,9 @@ func (c *clockwork) reached(name string) {
 }
 
 // follow watches a kind and hands every object that is there or comes to see.
-func follow(ctx context.Context, t testing.TB, c *cluster, list client.ObjectList, see func(client.Object), options ...client.ListOption) {
+func follow(ctx context.Context, t testing.TB, c *env.Cluster, list client.ObjectList, see func(client.Object), options ...client.ListOption) {
 	t.Helper()
-	w, err := c.api.Watch(ctx, list, options...)
+	w, err := c.API.Watch(ctx, list, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func (c *clockwork) start(ctx context.Context, t testing.TB) {
 	}, client.MatchingLabels{labels.LocalIdentity: "true"})
 	follow(ctx, t, rome, &corev1.NodeList{}, func(o client.Object) {
 		c.reached("node")
-		if status, _ := readiness(o.(*corev1.Node)); status == corev1.ConditionTrue {
+		if status, _ := env.Readiness(o.(*corev1.Node)); status == corev1.ConditionTrue {
 			c.reached("node Ready")
 		}
 	}, client.MatchingLabels{labels.Type: labels.TypeVirtualNode})
@@ -112,15 +113,15 @@ func speed(t *testing.T) {
 	at := map[string][]time.Duration{}
 	var unpeer, gone []time.Duration
 	for range runs {
-		command := milan.peerCommand(t)
+		command := milan.PeerCommand(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		clock := &clockwork{began: time.Now(), at: map[string]time.Duration{}}
 		clock.start(ctx, t)
 		clock.began = time.Now()
-		rome.liqoctl(t, command...)
+		rome.Liqoctl(t, command...)
 		clock.reached("command ends")
-		rome.nodeReady(t, milan, 10*time.Second)
-		eventually(t, 30*time.Second, "all milestones are seen", func() (string, bool) {
+		rome.NodeReady(t, milan)
+		env.Eventually(t, env.Hang, "all milestones are seen", func() (string, bool) {
 			clock.mu.Lock()
 			defer clock.mu.Unlock()
 			return fmt.Sprint(clock.at), len(clock.at) == len(milestones)
@@ -129,28 +130,28 @@ func speed(t *testing.T) {
 		for name, when := range clock.at {
 			at[name] = append(at[name], when)
 		}
-		began := time.Now()
+		start := time.Now()
 		nodeGone := make(chan time.Duration, 1)
 		go func() {
 			for {
-				if _, err := rome.node(milan); err != nil || time.Since(began) > 30*time.Second {
-					nodeGone <- time.Since(began)
+				if _, err := rome.VirtualNode(milan); err != nil || time.Since(start) > 30*time.Second {
+					nodeGone <- time.Since(start)
 					return
 				}
 				pause(5 * time.Millisecond)
 			}
 		}()
-		said := rome.liqoctl(t, "unpeer", "out-of-band", milan.Name)
-		unpeer = append(unpeer, said.took)
+		result := rome.Liqoctl(t, "unpeer", "out-of-band", milan.Name)
+		unpeer = append(unpeer, result.Took)
 		gone = append(gone, <-nodeGone)
-		settled(t, rome)
-		settled(t, milan)
+		env.Settled(t, rome)
+		env.Settled(t, milan)
 	}
 	for _, name := range milestones {
-		measure("peer: "+name, "median %4.0f ms (%.0f to %.0f, n=%d)", ms(median(at[name])), ms(slices.Min(at[name])), ms(slices.Max(at[name])), runs)
+		clusters.Measure("peer: "+name, "median %4.0f ms (%.0f to %.0f, n=%d)", ms(median(at[name])), ms(slices.Min(at[name])), ms(slices.Max(at[name])), runs)
 	}
-	measure("unpeer out-of-band: node gone", "median %4.0f ms (%.0f to %.0f)", ms(median(gone)), ms(slices.Min(gone)), ms(slices.Max(gone)))
-	measure("unpeer out-of-band: command ends", "median %4.0f ms (%.0f to %.0f)", ms(median(unpeer)), ms(slices.Min(unpeer)), ms(slices.Max(unpeer)))
+	clusters.Measure("unpeer out-of-band: node gone", "median %4.0f ms (%.0f to %.0f)", ms(median(gone)), ms(slices.Min(gone)), ms(slices.Max(gone)))
+	clusters.Measure("unpeer out-of-band: command ends", "median %4.0f ms (%.0f to %.0f)", ms(median(unpeer)), ms(slices.Min(unpeer)), ms(slices.Max(unpeer)))
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -34,6 +34,9 @@ type Node struct {
 	Cluster *Cluster
 }
 
+// Config leads a client of client-go to the cluster.
+func (c *Cluster) Config() *rest.Config { return c.config }
+
 // Kubeconfig is the file that leads to the cluster.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 
@@ -98,16 +101,6 @@ func (c *Cluster) Apply(t testing.TB, manifest string) {
 	if said := c.TryKubectl(manifest, "apply", "-f", "-"); said.Code != 0 {
 		t.Fatal(said)
 	}
-}
-
-// Peer makes c a consumer of provider, as a user would.
-func (c *Cluster) Peer(t testing.TB, provider *Cluster) {
-	t.Helper()
-	words := strings.Fields(strings.TrimSpace(provider.Liqoctl(t, "generate", "peer-command", "--only-command").Out))
-	if len(words) < 2 || words[0] != "liqoctl" {
-		t.Fatalf("the peer command of %s is %q", provider.Name, words)
-	}
-	c.Liqoctl(t, words[1:]...)
 }
 
 // Show logs what helps to understand a failure.

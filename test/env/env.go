@@ -21,16 +21,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
 	network "liqo.io/liqo/apis/net/v1alpha1"
+	sharing "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
 // Env is a set of clusters that are up.
@@ -91,7 +90,6 @@ var Needed = []string{"playground", "liqoctl", "liqo-image.tar", "traffic", "tra
 // Up takes down the clusters that are up, and brings a scenario up with the images of product and tests; flags are further ones of
 // `playground up`. With keep it uses the clusters that are up.
 func Up(root, scenario string, keep bool, flags ...string) (*Env, error) {
-	ctrl.SetLogger(logr.Discard())
 	b := &Env{Bin: filepath.Join(root, "bin"), playground: true}
 	for _, name := range Needed {
 		if _, err := os.Stat(filepath.Join(b.Bin, name)); err != nil {
@@ -164,7 +162,7 @@ func (b *Env) meet(scenario string) error {
 
 func connect(config *rest.Config) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discovery.AddToScheme, network.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discovery.AddToScheme, network.AddToScheme, sharing.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}

@@ -8,21 +8,41 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Main is the TestMain of a folder of tests that share a scenario, two folders below the root: it brings that up, runs ready and the tests,
-// prints what they measured, and takes the scenario down, unless keep says that it is to be used and left as it is. It ends the process.
-func Main(m *testing.M, scenario string, keep *bool, ready func(*Env) error) {
+// Pair is the scenario of two clusters, in whose place other clusters can be given (see Given).
+const Pair = "quick-start"
+
+// Main is the TestMain of a folder of tests that share their clusters, two folders below the root. It brings a scenario up, runs ready
+// and the tests, prints what they measured, and takes the scenario down. With keep, or with given clusters in the place of a Pair, it
+// uses the clusters that are up and leaves them up. flags are further flags of `playground up`. It ends the process.
+func Main(m *testing.M, scenario string, keep *bool, ready func(*Env) error, flags ...string) {
 	flag.Parse()
-	if os.Geteuid() != 0 || testing.Short() {
-		fmt.Println("SKIPPED: these tests make real clusters, for which they must be root and not -short")
+	given, err := Given()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if scenario != Pair {
+		given = nil
+	}
+	if testing.Short() || given == nil && os.Geteuid() != 0 {
+		fmt.Printf("SKIPPED: these tests make real clusters, for which they must be root and not -short; or give them two clusters by %s and %s\n", ConsumerVariable, ProviderVariable)
 		os.Exit(0)
 	}
-	os.Exit(run(m, scenario, *keep, ready))
+	ctrl.SetLogger(logr.Discard())
+	bring := func() (*Env, error) { return Up("../..", scenario, *keep, flags...) }
+	if given != nil {
+		bring = func() (*Env, error) { return use("../..", given) }
+	}
+	os.Exit(run(m, bring, *keep || given != nil, ready))
 }
 
-func run(m *testing.M, scenario string, keep bool, ready func(*Env) error) int {
-	b, err := Up("../..", scenario, keep)
+func run(m *testing.M, bring func() (*Env, error), keep bool, ready func(*Env) error) int {
+	b, err := bring()
 	if err == nil {
 		err = ready(b)
 	}
@@ -58,7 +78,7 @@ func (b *Env) Do(t *testing.T, args ...string) {
 	t.Helper()
 	b.working.Lock()
 	defer b.working.Unlock()
-	if said := b.Playground(args...); said.Code != 0 {
-		t.Error(said)
+	if r := b.Playground(args...); r.Code != 0 {
+		t.Error(r)
 	}
 }
