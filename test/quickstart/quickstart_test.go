@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quickstart runs what the README's first command runs, hack/quickstart, up and down, and holds it against the guide in
-// examples/quick-start line by line: each command of the guide is run, says what it should, and the shop works across both clusters.
+// Package quickstart runs what the README's first command runs, hack/quickstart, up and down, and compares it with the guide in
+// examples/quick-start line by line: each command of the guide is run and prints what it should, and the shop works across both clusters.
 //
-// It knows what a reader knows: the guide, the output, kubectl. It makes clusters, for which it must be root.
+// It knows what a reader knows: the guide, the output, kubectl. It makes clusters, for which it must be root, or uses clusters that are
+// given by environment variables.
 package quickstart
 
 import (
@@ -29,13 +30,35 @@ import (
 
 var keep = flag.Bool("keep", false, "leave the quick start up (for work on it)")
 
-// own are commands of the guide that the script puts in another way: what makes clusters and images, what a person types for a look, and the
-// last one for the namespace, which goes with its cluster. The shop's are run by this test.
+// own are commands of the guide that the script runs in another form: those that make clusters and images, those for looking around, and
+// the last one for the namespace, which goes with its cluster. This test runs those of the shop.
 var own = regexp.MustCompile(`^(make|for|export|cd|RUN=|\$RUN|echo|kubectl port-forward|kubectl patch|kubectl scale|kubectl delete namespace|liqoctl peer out-of-band milan --auth-url …)`)
+
+var (
+	clusters    *env.Env
+	rome, milan *env.Cluster
+)
+
+// TestMain lets the script bring up its clusters itself, unless clusters are given.
+func TestMain(m *testing.M) {
+	given, err := env.Given()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if given == nil {
+		flag.Parse()
+		os.Exit(m.Run())
+	}
+	env.Main(m, env.Pair, keep, func(e *env.Env) error {
+		clusters, rome, milan = e, e.Clusters[0], e.Clusters[1]
+		return e.LoadNeeded("liqo-image.tar", "demo-image.tar", "redis-image.tar", "tools")
+	})
+}
 
 // TestQuickStart goes through the guide.
 func TestQuickStart(t *testing.T) {
-	if os.Geteuid() != 0 || testing.Short() {
+	if clusters == nil && (os.Geteuid() != 0 || testing.Short()) {
 		t.Skip("SKIPPED: it makes real clusters, for which it must be root and not -short")
 	}
 	root, err := filepath.Abs("../..")
@@ -43,19 +66,28 @@ func TestQuickStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := filepath.Join(root, "hack", "quickstart")
-	up := env.Execute("", "sh", "-c", script+" 2>&1") // as it is read
-	if !*keep {
+	given := clusters != nil
+	if given {
+		clusters.Step(t)
+		env.Unpeered(t, rome, milan)
+		for _, c := range clusters.Clusters {
+			c.Uninstalled(t)
+			t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", "liqo-demo", "--ignore-not-found", "--timeout=120s") })
+		}
+	} else if !*keep {
 		t.Cleanup(func() { env.Execute("", filepath.Join(root, "bin", "playground"), "down") })
 	}
+	up := env.Execute("", "sh", "-c", script+" 2>&1") // as a reader sees it
 	if up.Code != 0 {
 		t.Fatal(up)
 	}
 	t.Logf("from nothing to the shop: %.0f s", up.Took.Seconds())
-	clusters, err := env.Up(root, "quick-start", true)
-	if err != nil {
-		t.Fatal(err)
+	if !given {
+		if clusters, err = env.Up(root, env.Pair, true); err != nil {
+			t.Fatal(err)
+		}
+		rome, milan = clusters.Clusters[0], clusters.Clusters[1]
 	}
-	rome, milan := clusters.Clusters[0], clusters.Clusters[1]
 	t.Run("output", func(t *testing.T) { output(t, up.Out) })
 	t.Run("shop", func(t *testing.T) { shop(t, rome, milan) })
 	if *keep {
@@ -67,7 +99,25 @@ func TestQuickStart(t *testing.T) {
 	}
 	t.Logf("down: %.0f s", down.Took.Seconds())
 	t.Run("guide", func(t *testing.T) { guide(t, root, commands(up.Out+down.Out)) })
-	t.Run("nothing is left", func(t *testing.T) { gone(t, clusters) })
+	t.Run("nothing is left", func(t *testing.T) {
+		if given {
+			uninstalled(t)
+		} else {
+			gone(t)
+		}
+	})
+}
+
+// uninstalled checks that clusters have nothing of Liqo any more.
+func uninstalled(t *testing.T) {
+	for _, c := range clusters.Clusters {
+		env.Eventually(t, env.Hang, "nothing of Liqo is left in "+c.Name, func() (string, bool) {
+			ours := slices.DeleteFunc(c.Everything(t), func(line string) bool {
+				return !strings.Contains(line, "liqo") || strings.Contains(line, "liqo-demo") // the user's own namespace
+			})
+			return strings.Join(ours, "\n            "), len(ours) == 0
+		})
+	}
 }
 
 // commands are those that a script has printed before it ran them.
@@ -80,19 +130,19 @@ func commands(output string) (all []string) {
 	return all
 }
 
-// plain is a command without the remark behind it.
+// plain returns a command without the remark after it.
 func plain(line string) string {
 	command, _, _ := strings.Cut(line, " #")
 	return strings.TrimSpace(command)
 }
 
-// guide checks that all that a reader is told to type was run, in that order.
+// guide checks that the script ran every command of the guide, in that order.
 func guide(t *testing.T, root string, ran []string) {
 	text, err := os.ReadFile(filepath.Join(root, "examples", "quick-start", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, at := 0, 0
+	listed, at := 0, 0
 	for i, part := range strings.Split(string(text), "```") {
 		if i%2 == 0 || !strings.HasPrefix(part, "sh\n") {
 			continue
@@ -102,31 +152,31 @@ func guide(t *testing.T, root string, ran []string) {
 			if command == "" || own.MatchString(command) {
 				continue
 			}
-			told++
+			listed++
 			next := slices.IndexFunc(ran[at:], func(one string) bool { return alike(one) == alike(command) })
 			if next < 0 {
-				t.Errorf("the guide says %q here, which the script has not run after %q", command, ran[max(at-1, 0)])
+				t.Errorf("the guide has %q here, which the script has not run after %q", command, ran[max(at-1, 0)])
 				continue
 			}
 			at += next + 1
 		}
 	}
-	if told < 15 {
-		t.Errorf("the guide has %d commands, which is too few to be it", told)
+	if listed < 15 {
+		t.Errorf("the guide has %d commands, which is too few to be it", listed)
 	}
 }
 
-// alike leaves out what does not matter for a command: quotes.
+// alike drops quotes, which do not matter for a command.
 func alike(command string) string { return strings.NewReplacer(`"`, "", `'`, "").Replace(command) }
 
-// output checks what the commands said.
+// output checks what the commands printed.
 func output(t *testing.T, text string) {
 	parts := strings.Split(text, "\n$ ")
 	after := func(command string) string {
 		for _, part := range parts {
 			if strings.HasPrefix(part, command) {
-				_, said, _ := strings.Cut(part, "\n")
-				return said
+				_, printed, _ := strings.Cut(part, "\n")
+				return printed
 			}
 		}
 		t.Errorf("%q was not run", command)
@@ -140,10 +190,10 @@ func output(t *testing.T, text string) {
 		"kubectl describe service liqo-demo":        {`Endpoints: +[0-9.]+:80,[0-9.]+:80`},
 		"kubectl run --image=playground.local/tool": {`Server`},
 	} {
-		said := after(command)
+		printed := after(command)
 		for _, want := range wants {
-			if !regexp.MustCompile(want).MatchString(said) {
-				t.Errorf("%s: want %q in\n%s", command, want, said)
+			if !regexp.MustCompile(want).MatchString(printed) {
+				t.Errorf("%s: want %q in\n%s", command, want, printed)
 			}
 		}
 	}
@@ -151,7 +201,7 @@ func output(t *testing.T, text string) {
 		t.Errorf("the shop's page was not answered with 200:\n%s", text)
 	}
 	if !strings.Contains(text, "It runs. To go on") {
-		t.Errorf("it does not say how to go on:\n%s", text)
+		t.Errorf("it does not print how to go on:\n%s", text)
 	}
 	if strings.Count(text, "--auth-token [redacted]") != 1 || regexp.MustCompile(`--auth-token +[^\[]`).MatchString(text) {
 		t.Error("the peering's token was printed")
@@ -161,24 +211,24 @@ func output(t *testing.T, text string) {
 // service is a line of the shop's table.
 type service struct{ Service, Cluster, Node, Pod, Problem string }
 
-// shop buys something, through a port-forward, while a service is moved from one cluster to the other, and one is taken away.
+// shop buys something through a port-forward, moves a service from one cluster to the other, and removes one.
 func shop(t *testing.T, rome, milan *env.Cluster) {
 	page := forward(t, rome)
 	table := func() (all map[string]service, err error) {
-		var said struct{ Services []service }
+		var answer struct{ Services []service }
 		body, err := page.get("/api/services")
 		if err == nil {
-			err = json.Unmarshal([]byte(body), &said)
+			err = json.Unmarshal([]byte(body), &answer)
 		}
 		all = map[string]service{}
-		for _, one := range said.Services {
+		for _, one := range answer.Services {
 			all[one.Service] = one
 		}
 		return all, err
 	}
 	until := func(what string, is func(map[string]service) bool) {
 		t.Helper()
-		env.Eventually(t, time.Minute, what, func() (string, bool) {
+		env.Eventually(t, env.Hang, what, func() (string, bool) {
 			all, err := table()
 			return fmt.Sprint(all, err), err == nil && len(all) == 8 && is(all)
 		})
@@ -198,19 +248,19 @@ func shop(t *testing.T, rome, milan *env.Cluster) {
 	}
 	until("the page comes from rome", func(all map[string]service) bool { return all["frontend"].Cluster == rome.Name })
 
-	// A service that was not asked yet may find the pod that the cart has left; the shop says so, and its user tries again.
+	// A service that has not called the cart yet may call the pod that the cart has left; the shop shows that, and its user tries again.
 	var product, number []string
-	env.Eventually(t, time.Minute, "the page has products", func() (string, bool) {
+	env.Eventually(t, env.Hang, "the page has products", func() (string, bool) {
 		body, err := page.get("/")
 		product = regexp.MustCompile(`name="product" value="([^"]+)"`).FindStringSubmatch(body)
 		return fmt.Sprint(err, body), err == nil && product != nil
 	})
-	env.Eventually(t, time.Minute, "what is in the cart can be ordered", func() (string, bool) {
+	env.Eventually(t, env.Hang, "what is in the cart can be ordered", func() (string, bool) {
 		body, err := page.post("/cart", url.Values{"product": {product[1]}, "quantity": {"2"}})
 		number = regexp.MustCompile(`name="number" value="([^"]+)"`).FindStringSubmatch(body)
 		return fmt.Sprint(err, body), err == nil && number != nil
 	})
-	env.Eventually(t, time.Minute, "the order is confirmed", func() (string, bool) {
+	env.Eventually(t, env.Hang, "the order is confirmed", func() (string, bool) {
 		body, err := page.post("/orders", url.Values{"number": {number[1]}}) // the same number: it is placed once
 		return fmt.Sprint(err, body), err == nil && strings.Contains(body, "Order "+number[1])
 	})
@@ -225,7 +275,7 @@ func shop(t *testing.T, rome, milan *env.Cluster) {
 	until("recommendation is back", well)
 }
 
-// What forces a Deployment into milan is the guide's; what forces it into rome must not leave it to Kubernetes.
+// The patch that forces a Deployment into milan is the guide's; the one that forces it into rome must leave Kubernetes no choice.
 const (
 	toMilan = `{"spec":{"template":{"spec":{"nodeSelector":{"liqo.io/type":"virtual-node"},"affinity":null}}}}`
 	toRome  = `{"spec":{"template":{"spec":{"nodeSelector":null,"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":` +
@@ -252,14 +302,14 @@ func forward(t *testing.T, rome *env.Cluster) browser {
 	}
 	t.Cleanup(func() {
 		cancel()
-		_ = cmd.Wait() // it was ended
+		_ = cmd.Wait() // it was killed
 	})
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "Forwarding from 127.0.0.1:") {
-		t.Fatalf("kubectl port-forward says %q", lines.Text())
+		t.Fatalf("kubectl port-forward prints %q", lines.Text())
 	}
 	go func() {
-		for lines.Scan() { // it would wait for its reader
+		for lines.Scan() { // kubectl would block on a full pipe
 		}
 	}()
 	jar, err := cookiejar.New(nil)
@@ -288,10 +338,10 @@ func answered(response *http.Response, err error) (string, error) {
 	return string(body), err
 }
 
-// gone checks that the machine has nothing of the clusters any more.
-func gone(t *testing.T, clusters *env.Env) {
-	if said := clusters.Playground("status"); said.Code == 0 && strings.Contains(said.Out, "rome") {
-		t.Errorf("after the end: %s", said)
+// gone checks that nothing of the clusters is left on the machine.
+func gone(t *testing.T) {
+	if r := clusters.Playground("status"); r.Code == 0 && strings.Contains(r.Out, "rome") {
+		t.Errorf("after the end: %s", r)
 	}
 	left, err := filepath.Glob("/run/netns/lpg-*")
 	if err != nil || len(left) > 0 {
