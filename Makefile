@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Names for what people do here. No logic: packages and Go come from hack/bootstrap
+# Targets for daily work. No logic: packages and Go come from hack/bootstrap
 # and hack/go, the stages of the tests are in hack/check.
 
 # One setting for every build: Go's build cache is keyed by these, and a second
@@ -19,7 +19,7 @@ IMAGE := liqo.io/liqo:$(VERSION)
 TAGS := -tags grpcnotrace
 LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 
-.PHONY: help quickstart playground down build image demo-images traffic faults generate test unit lint verify e2e bench bench-network bench-offload clean prerequisites
+.PHONY: help quickstart playground down build image demo-images traffic faults generate test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -59,20 +59,29 @@ faults: image ## build what the tests of faults run: bin/history, and the pods' 
 generate: prerequisites ## write what is made from types, marks in the code and chart values
 	$(GO) run ./hack/generate
 
-test: prerequisites ## everything: unit, laws, lint, API servers, and as root the end-to-end tests
+test: prerequisites ## the gate, in twenty minutes: conventions, unit tests, race detector, lint, and as root a journey on two real clusters
 	$(CHECK) all
+
+test-long: prerequisites ## everything that takes longer, suite by suite: SUITE=network,e2e,...; continues where it was interrupted (root)
+	SUITE=$(SUITE) $(CHECK) long
 
 unit: prerequisites ## unit tests of all modules, without API servers
 	$(CHECK) unit
 
+race: prerequisites ## packages that start goroutines or hold a lock, with API servers and the race detector
+	$(CHECK) race
+
 lint: prerequisites ## gofumpt, go vet and staticcheck
 	$(CHECK) lint
 
-verify: prerequisites ## the laws of the repository (conventions_test.go)
-	$(CHECK) laws
+verify: prerequisites ## the conventions of the repository (conventions_test.go)
+	$(CHECK) conventions
 
-e2e: image traffic demo-images faults ## end-to-end tests on real clusters: of the playground, and of Liqo on it (root)
+e2e: prerequisites ## the journey on two real clusters (root)
 	$(CHECK) e2e
+
+fuzz: prerequisites ## every fuzz target, for TIME each (10m)
+	TIME=$(or $(TIME),10m) $(CHECK) fuzz
 
 bench: prerequisites ## measure the playground, see docs/benchmarks.md (root)
 	$(CHECK) bench

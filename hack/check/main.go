@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command check runs the stages of `make test` one after the other, says how
-// long each took, and ends with what failed, so that nobody has to scroll.
+// Command check runs the stages of `make test` one after the other, reports how
+// long each took, and ends with the output of what failed.
 //
-// stages.go decides which stages there are and what each runs, without looking
-// at the world; run.go runs them. It must not know what the tests test. Its
-// proof is check_test.go.
+// stages.go decides which stages there are and what each runs, as a pure
+// function; run.go runs them; progress.go remembers which long suites have passed,
+// so that an interrupted run can be continued. It must not know what the tests test.
+// Its proof is check_test.go.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +18,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -34,15 +37,29 @@ func check(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("want one argument, one of: %s", strings.Join(groups(), " "))
 	}
-	found, err := look(ctx)
+	group := args[0]
+	found, err := observe(ctx, group == "fuzz")
 	if err != nil {
 		return err
 	}
-	plan, err := stages(args[0], found)
+	plan, err := stages(group, found)
 	if err != nil {
 		return err
 	}
-	results := run(ctx, plan, os.Stdout)
+	record := func(result) error { return nil }
+	if group == "long" {
+		commit, err := head(ctx)
+		if err != nil {
+			return err
+		}
+		p, err := readProgress(filepath.Join("bin", "test-long"), commit)
+		if err != nil {
+			return err
+		}
+		plan = p.remaining(plan)
+		record = p.record
+	}
+	results := run(ctx, plan, os.Stdout, record)
 	fmt.Print(summary(results))
 	if failed(results) {
 		return errors.New("not all stages passed")
@@ -50,9 +67,15 @@ func check(ctx context.Context, args []string) error {
 	return ctx.Err()
 }
 
-// look collects what the plan depends on.
-func look(ctx context.Context) (facts, error) {
-	found := facts{root: os.Geteuid() == 0}
+// concurrency is in the source of packages that start goroutines or hold a lock.
+var concurrency = regexp.MustCompile(`(?m)^\s*go (func\b|[\w.]+\()|^\s*(\w+ )?"(sync|sync/atomic|golang\.org/x/sync/errgroup)"$|\.Go\(func`)
+
+// fuzzTargets finds the names of fuzz tests.
+var fuzzTargets = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
+
+// observe collects what the plan depends on.
+func observe(ctx context.Context, fuzz bool) (facts, error) {
+	found := facts{root: os.Geteuid() == 0, time: cmp.Or(os.Getenv("TIME"), "10m"), suites: os.Getenv("SUITE")}
 	for _, dir := range modulesWithCode {
 		list := exec.CommandContext(ctx, "go", "list", "-e", "-f", "{{.ImportPath}} {{.Dir}}", "./...")
 		list.Dir, list.Stderr = dir, os.Stderr
@@ -62,19 +85,54 @@ func look(ctx context.Context) (facts, error) {
 		}
 		module := module{dir: dir}
 		for line := range strings.Lines(string(output)) {
-			path, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+			path, folder, _ := strings.Cut(strings.TrimSpace(line), " ")
 			module.packages = append(module.packages, path)
+			text, err := source(folder)
+			if err != nil {
+				return facts{}, err
+			}
+			if concurrency.Match(text) {
+				module.concurrent = append(module.concurrent, path)
+			}
+			if !fuzz {
+				continue
+			}
+			for _, name := range fuzzTargets.FindAllSubmatch(text, -1) {
+				found.fuzz = append(found.fuzz, fuzzTarget{dir, path, string(name[1])})
+			}
 		}
 		found.modules = append(found.modules, module)
-	}
-	for name, there := range map[string]*bool{"e2e": &found.e2e, "bench": &found.bench} {
-		_, err := os.Stat(filepath.Join("playground", name))
-		*there = err == nil
 	}
 	return found, nil
 }
 
-// result is what became of one stage.
+// source returns the Go files of a folder, one after the other.
+func source(folder string) ([]byte, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	var all []byte
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, text...)
+	}
+	return all, nil
+}
+
+// head is the commit of the working tree, with a mark if files differ from it.
+func head(ctx context.Context) (string, error) {
+	output, err := exec.CommandContext(ctx, "git", "describe", "--always", "--abbrev=40", "--dirty").Output()
+	if err != nil {
+		return "", fmt.Errorf("git describe: %w", err)
+	}
+	return strings.TrimSpace(string(output)), nil
+}
+
+// result is the outcome of one stage.
 type result struct {
 	stage   stage
 	took    time.Duration

@@ -19,9 +19,9 @@ import (
 // end-to-end tests take their clusters away.
 const interruptedFor = 60 * time.Second
 
-// run runs the stages in order. A failed stage does not stop the next ones,
+// run runs the stages in order and records each one that has run. A failed stage does not stop the next ones,
 // except those that are not worth it any more.
-func run(ctx context.Context, plan []stage, out io.Writer) []result {
+func run(ctx context.Context, plan []stage, out io.Writer, record func(result) error) []result {
 	var results []result
 	env := os.Environ()
 	for _, s := range plan {
@@ -39,7 +39,7 @@ func run(ctx context.Context, plan []stage, out io.Writer) []result {
 			continue
 		}
 		fmt.Fprintf(out, "==> %s: %s\n", s.name, s.about)
-		began := time.Now()
+		start := time.Now()
 		var kept bytes.Buffer
 		for _, c := range s.commands {
 			if r.err = runCommand(ctx, c, &env, io.MultiWriter(out, &kept)); r.err != nil {
@@ -47,28 +47,37 @@ func run(ctx context.Context, plan []stage, out io.Writer) []result {
 				break
 			}
 		}
-		r.took, r.output = time.Since(began), kept.String()
+		for _, c := range s.after {
+			// Also after an interrupt: what the stage has made goes with it.
+			if err := runCommand(context.WithoutCancel(ctx), c, &env, io.MultiWriter(out, &kept)); err != nil {
+				r.err = errors.Join(r.err, err)
+			}
+		}
+		r.took, r.output = time.Since(start), kept.String()
+		if err := record(r); err != nil {
+			r.err = errors.Join(r.err, err)
+		}
 		results = append(results, r)
 	}
 	return results
 }
 
 func runCommand(ctx context.Context, c command, env *[]string, out io.Writer) error {
-	var said bytes.Buffer
+	var output bytes.Buffer
 	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
-	cmd.Dir, cmd.Env = c.dir, *env
-	cmd.Stdout, cmd.Stderr = io.MultiWriter(out, &said), out
+	cmd.Dir, cmd.Env = c.dir, slices.Concat(*env, c.env)
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(out, &output), out
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = interruptedFor
 	line := strings.Join(c.args, " ")
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%.120s: %w", line, err)
 	}
-	if c.silent && said.Len() > 0 {
-		return errors.New("these files want to be mended")
+	if c.silent && output.Len() > 0 {
+		return errors.New("these files need the repair that the line of the stage names")
 	}
 	if c.assets {
-		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+		lines := strings.Split(strings.TrimSpace(output.String()), "\n")
 		dir := lines[len(lines)-1]
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 			return fmt.Errorf("%s printed %q, which is no directory", line, dir)
@@ -78,12 +87,12 @@ func runCommand(ctx context.Context, c command, env *[]string, out io.Writer) er
 	return nil
 }
 
-// summary repeats what failed, its reason last, as who cuts a log keeps its end; then one line for each stage.
+// summary repeats the output of what failed, with the reason last because a log that is cut keeps its end; then one line for each stage.
 func summary(results []result) string {
 	var text strings.Builder
 	for _, r := range results {
 		if r.err != nil {
-			fmt.Fprintf(&text, "\n==> %s, what failed said:\n%s==> %[1]s FAILED: %[3]v\n", r.stage.name, interesting(r.output), r.err)
+			fmt.Fprintf(&text, "\n==> %s, output of what failed:\n%s==> %[1]s FAILED: %[3]v\n", r.stage.name, interesting(r.output), r.err)
 		}
 	}
 	text.WriteString("\n")
@@ -103,15 +112,16 @@ func summary(results []result) string {
 	return text.String()
 }
 
-// interesting is what `go test` said of what failed, without packages and tests that passed: its begin, where the reason is, and its end.
+// interesting returns what `go test` printed of what failed, without packages and tests that passed: the start, which holds the reason, and
+// the end.
 func interesting(output string) string {
-	const begin, end = 60, 60
+	const head, tail = 60, 60
 	var lines []string
 	for _, one := range packages(output) {
 		lines = append(lines, failures(one)...)
 	}
-	if len(lines) > begin+end {
-		lines = slices.Concat(lines[:begin], []string{"[...]\n"}, lines[len(lines)-end:])
+	if len(lines) > head+tail {
+		lines = slices.Concat(lines[:head], []string{"[...]\n"}, lines[len(lines)-tail:])
 	}
 	return strings.Join(lines, "")
 }
@@ -135,8 +145,8 @@ func packages(output string) (all []string) {
 
 // failures drops what tests that passed have logged in between.
 func failures(output string) (lines []string) {
-	type said struct{ test, line string }
-	var all []said
+	type entry struct{ test, line string }
+	var all []entry
 	failed, test := map[string]bool{"": true}, ""
 	for line := range strings.Lines(output) {
 		words := strings.Fields(line)
@@ -152,7 +162,7 @@ func failures(output string) (lines []string) {
 		case strings.HasPrefix(line, "FAIL"), strings.HasPrefix(line, "PASS"):
 			test = ""
 		}
-		all = append(all, said{test, line})
+		all = append(all, entry{test, line})
 	}
 	for _, one := range all {
 		if failed[one.test] {

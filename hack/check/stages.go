@@ -14,15 +14,22 @@ var modulesWithCode = []string{".", "playground", "playground/components/kube", 
 
 // facts is what the plan depends on.
 type facts struct {
-	root       bool
-	e2e, bench bool // the folder of this name exists in the playground
-	modules    []module
+	root    bool
+	modules []module
+	fuzz    []fuzzTarget
+	time    string // how long each fuzz target runs, as Go writes durations
+	suites  string // comma separated names of long suites; empty: all
 }
 
 type module struct {
 	dir      string
 	packages []string
+	// concurrent are those of the packages that start goroutines or hold a lock.
+	concurrent []string
 }
+
+// fuzzTarget is one fuzz test of a package.
+type fuzzTarget struct{ dir, path, name string }
 
 // stage is one line of the summary: commands that run in order until one fails.
 type stage struct {
@@ -31,11 +38,13 @@ type stage struct {
 	skip     string // reason not to run it
 	last     bool   // not worth starting once something has failed
 	commands []command
+	after    []command // run in any case once the first command was started; they take away what the commands have made
 }
 
 type command struct {
 	dir  string
 	args []string
+	env  []string // on top of the environment
 	// silent: any output is a failure, as with formatters that list files.
 	silent bool
 	// assets: the last line printed is the directory for KUBEBUILDER_ASSETS,
@@ -43,32 +52,39 @@ type command struct {
 	assets bool
 }
 
-// maxProgram is the limit of the server program, in find's notation for bytes: what users are promised. It was 40 MB
-// until offloading came, which has 41.4 MB and brought no heavy dependency.
+// maxProgram is the limit of the server program, in find's notation for bytes: the size that users are promised.
 const maxProgram = "45000000c"
 
 const tools = "-modfile=%shack/tools/go.mod"
 
 func groups() []string {
-	return []string{"all", "unit", "lint", "laws", "e2e", "bench", "bench-network", "bench-offload"}
+	return []string{"all", "unit", "race", "lint", "conventions", "e2e", "long", "fuzz", "bench", "bench-network", "bench-offload"}
 }
 
 // stages returns the plan of one group.
 func stages(group string, found facts) ([]stage, error) {
 	switch group {
 	case "all":
-		plan := []stage{format(), laws(), generated(), build(), servers()}
-		plan = append(plan, unit(found, "")...)
+		plan := []stage{format(), conventions(), generated(), build(), servers()}
+		plan = append(plan, unit(found, false, "")...)
+		plan = append(plan, race(found)...)
 		plan = append(plan, lint(found)...)
-		return append(plan, endToEnd(found)), nil
+		return append(plan, journey(found)), nil
 	case "unit":
-		return unit(found, " (those that need an API server skip themselves; `make test` runs them)"), nil
+		return unit(found, true, " (those that need an API server skip themselves; `make test` runs them)"), nil
+	case "race":
+		return append([]stage{build(), servers()}, race(found)...), nil
 	case "lint":
 		return append([]stage{format()}, lint(found)...), nil
-	case "laws":
-		return []stage{laws(), generated()}, nil
+	case "conventions":
+		return []stage{conventions(), generated()}, nil
 	case "e2e":
-		return []stage{build(), endToEnd(found)}, nil
+		return []stage{build(), journey(found)}, nil
+	case "long":
+		suites, err := long(found)
+		return append([]stage{build()}, suites...), err
+	case "fuzz":
+		return fuzz(found), nil
 	case "bench":
 		return []stage{build(), benchmark(found)}, nil
 	case "bench-network":
@@ -80,25 +96,25 @@ func stages(group string, found facts) ([]stage, error) {
 }
 
 func format() stage {
-	return stage{name: "format", about: "gofumpt; mend with: hack/go tool -modfile=hack/tools/go.mod gofumpt -w .", commands: []command{{
+	return stage{name: "format", about: "gofumpt; repair with: hack/go tool -modfile=hack/tools/go.mod gofumpt -w .", commands: []command{{
 		args: []string{"go", "tool", fmt.Sprintf(tools, ""), "gofumpt", "-l", "."}, silent: true,
 	}}}
 }
 
-func laws() stage {
-	// -count=1: the laws look at files that Go's test cache does not see.
-	return stage{name: "laws", about: "conventions_test.go", commands: []command{{
+func conventions() stage {
+	// -count=1: the conventions read files that Go's test cache does not see.
+	return stage{name: "conventions", about: "of the repository, conventions_test.go and its neighbours", commands: []command{{
 		args: []string{"go", "test", "-count=1", "."},
 	}}}
 }
 
 func generated() stage {
-	return stage{name: "generated", about: "is what is generated up to date; mend with: make generate", commands: []command{{
+	return stage{name: "generated", about: "is what is generated up to date; repair with: make generate", commands: []command{{
 		args: []string{"go", "run", "./hack/generate", "--check"},
 	}}}
 }
 
-// build leaves to the Makefile how programs and image are built, so that tests run what users get.
+// build leaves it to the Makefile how programs and image are built, so that tests run what users get.
 func build() stage {
 	return stage{name: "build", about: "programs and image; no more than 45 MB of server program", commands: []command{
 		{args: []string{"make", "--no-print-directory", "image", "traffic", "demo-images", "faults"}},
@@ -113,10 +129,13 @@ func servers() stage {
 	}}}
 }
 
-func unit(found facts, remark string) []stage {
+// unit runs the packages of each module; those that are concurrent only if all is set, as they otherwise run in a stage of their own.
+func unit(found facts, all bool, remark string) []stage {
 	var plan []stage
 	for _, module := range found.modules {
-		packages := slices.DeleteFunc(slices.Clone(module.packages), apart)
+		packages := slices.DeleteFunc(slices.Clone(module.packages), func(path string) bool {
+			return apart(path) || !all && slices.Contains(module.concurrent, path)
+		})
 		if len(packages) == 0 {
 			continue
 		}
@@ -131,11 +150,30 @@ func unit(found facts, remark string) []stage {
 	return plan
 }
 
-// apart tells packages that have a stage of their own.
-func apart(path string) bool {
-	return path == "liqo.io/liqo" || strings.HasPrefix(path, "liqo.io/liqo/playground/e2e") || strings.HasPrefix(path, "liqo.io/liqo/test/") ||
-		strings.HasPrefix(path, "liqo.io/liqo/playground/bench")
+// race runs the packages that start goroutines or hold a lock with the race detector, which needs cgo.
+func race(found facts) []stage {
+	var plan []stage
+	for _, module := range found.modules {
+		packages := slices.DeleteFunc(slices.Clone(module.concurrent), apart)
+		if len(packages) == 0 {
+			continue
+		}
+		plan = append(plan, stage{
+			name: "race " + label(module.dir), about: "unit and API server tests of concurrent packages with the race detector",
+			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race"}, packages...), env: []string{"CGO_ENABLED=1"}}},
+		})
+	}
+	return plan
 }
+
+// apart reports whether a package has a stage of its own.
+func apart(path string) bool {
+	return path == "liqo.io/liqo" || strings.HasPrefix(path, "liqo.io/liqo/playground/e2e") || strings.HasPrefix(path, "liqo.io/liqo/playground/bench") ||
+		strings.HasPrefix(path, "liqo.io/liqo/test/") && !strings.HasPrefix(path, "liqo.io/liqo/test/env") && !slices.Contains(programs, path)
+}
+
+// programs are the programs that run in the clusters of tests; their own tests need no cluster.
+var programs = []string{"liqo.io/liqo/test/history", "liqo.io/liqo/test/stamp", "liqo.io/liqo/test/traffic"}
 
 func lint(found facts) []stage {
 	var plan []stage
@@ -152,32 +190,96 @@ func lint(found facts) []stage {
 	return plan
 }
 
-func endToEnd(found facts) stage {
-	s := stage{name: "e2e", about: "real clusters: the playground's own tests, then the product on it", last: true, commands: []command{
-		{dir: "playground", args: []string{"go", "test", "-count=1", "-timeout", "30m", "./e2e", "-v"}},
-		{args: []string{"go", "test", "-count=1", "-timeout", "20m", "./test/quickstart", "-v"}},
-		{args: []string{"go", "test", "-count=1", "-timeout", "30m", "./test/offload", "-v"}},
-		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/history", "./test/stamp", "./test/bench/offload", "./test/faults", "-v"}},
-		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/e2e", "-v"}},
-		{args: []string{"go", "test", "-count=1", "-timeout", "30m", "./test/traffic", "./test/network", "-v"}},
-	}}
-	switch {
-	case !found.e2e:
-		s.skip = "there is no playground/e2e yet"
-	case !found.root:
+// kubeconfigs of the playground's scenario quick-start, for tests on clusters that are given.
+var kubeconfigs = []string{
+	"LIQO_E2E_CONSUMER_KUBECONFIG=/var/lib/liqo-playground/kubeconfig/rome.yaml",
+	"LIQO_E2E_PROVIDER_KUBECONFIG=/var/lib/liqo-playground/kubeconfig/milan.yaml",
+}
+
+// journey brings one pair of clusters up and runs on it what a user does with Liqo. -p 1: the packages share the clusters.
+func journey(found facts) stage {
+	s := stage{
+		name: "journey", about: "two real clusters: the Quick Start, peering, connectivity, offloading, a fault for each law, purge", last: true,
+		commands: []command{
+			{args: []string{"bin/playground", "down"}},
+			{args: []string{"bin/playground", "up", "quick-start", "--audit"}},
+			{args: []string{"go", "test", "-count=1", "-p", "1", "-timeout", "60m", "-v", "./test/e2e", "./test/offload", "./test/quickstart"}, env: kubeconfigs},
+		},
+		after: []command{{args: []string{"bin/playground", "down"}}},
+	}
+	if !found.root {
 		s.skip = "real clusters need root"
 	}
 	return s
+}
+
+// suites are the long tests on real clusters, each of which brings its clusters up and takes them away.
+var suites = []stage{
+	{name: "playground", about: "the playground's own tests", commands: []command{
+		{dir: "playground", args: []string{"go", "test", "-count=1", "-timeout", "60m", "./e2e", "-v"}},
+	}},
+	{name: "quickstart", about: "the README's first command, from nothing to nothing", commands: []command{
+		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/quickstart", "-v"}},
+	}},
+	{name: "e2e", about: "peering, with every fault at every step, dead providers, rights used against rights granted", commands: []command{
+		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/e2e", "-v", "-long"}},
+	}},
+	{name: "offload", about: "every field of every kind that is reflected, settings included", commands: []command{
+		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/offload", "-v", "-long"}},
+	}},
+	{name: "faults", about: "200 offloaded pods while processes, servers, nodes and links fail, for minutes", commands: []command{
+		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/bench/offload", "./test/faults", "-v", "-long"}},
+	}},
+	{name: "network", about: "three clusters with the same addresses, one and two gateways, every fault", commands: []command{
+		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/network", "-v", "-long"}},
+	}},
+}
+
+// long returns the suites that were asked for.
+func long(found facts) ([]stage, error) {
+	if found.suites == "" {
+		return skipWithoutRoot(slices.Clone(suites), found), nil
+	}
+	var plan []stage
+	for name := range strings.SplitSeq(found.suites, ",") {
+		i := slices.IndexFunc(suites, func(s stage) bool { return s.name == name })
+		if i < 0 {
+			var names []string
+			for _, s := range suites {
+				names = append(names, s.name)
+			}
+			return nil, fmt.Errorf("no long suite is called %q; there are: %s", name, strings.Join(names, " "))
+		}
+		plan = append(plan, suites[i])
+	}
+	return skipWithoutRoot(plan, found), nil
+}
+
+func skipWithoutRoot(plan []stage, found facts) []stage {
+	for i := range plan {
+		if !found.root {
+			plan[i].skip = "real clusters need root"
+		}
+	}
+	return plan
+}
+
+// fuzz runs every fuzz target, one after the other: the fuzzer uses all processors.
+func fuzz(found facts) (plan []stage) {
+	for _, target := range found.fuzz {
+		plan = append(plan, stage{
+			name: target.name, about: fmt.Sprintf("%s, for %s", target.path, found.time),
+			commands: []command{{dir: target.dir, args: []string{"go", "test", "-run", "^$", "-fuzz", "^" + target.name + "$", "-fuzztime", found.time, target.path}}},
+		})
+	}
+	return plan
 }
 
 func benchmark(found facts) stage {
 	s := stage{name: "bench", about: "numbers for docs/benchmarks.md", commands: []command{{
 		dir: "playground", args: []string{"go", "test", "-run", "^$", "-bench", ".", "-benchtime", "1x", "-count=1", "-timeout", "90m", "./bench", "-v"},
 	}}}
-	switch {
-	case !found.bench:
-		s.skip = "there is no playground/bench yet"
-	case !found.root:
+	if !found.root {
 		s.skip = "real clusters need root"
 	}
 	return s
