@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// metadataOnly asks for the metadata of the object that was written. Errors come as they are.
+// metadataOnly requests only the metadata of the written object. Errors are returned in full.
 const metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
-// MetadataAnswers makes API servers answer applies with the metadata of the object, which is all that an Applier reads of it: the rest
-// would be encoded, sent and decoded for nobody. It is a wrapper of rest.Config. Other requests stay as they are.
+// MetadataAnswers makes the API server answer a server-side apply with only the metadata of the object. An Applier reads nothing else, so
+// this saves encoding, sending and decoding the rest. Pass it to rest.Config.Wrap. Other requests do not change.
 func MetadataAnswers(next http.RoundTripper) http.RoundTripper { return metadataAnswers{next} }
 
 type metadataAnswers struct{ next http.RoundTripper }
@@ -25,5 +25,5 @@ func (m metadataAnswers) RoundTrip(request *http.Request) (*http.Response, error
 	return m.next.RoundTrip(request)
 }
 
-// WrappedRoundTripper is for those who look for what the transport can do.
+// WrappedRoundTripper lets client-go find the transport below.
 func (m metadataAnswers) WrappedRoundTripper() http.RoundTripper { return m.next }

@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
-// TestMetadataAnswers: what was written does not come back, all else does, and an applier misses nothing.
+// TestMetadataAnswers: an apply is answered without the written data, other requests as usual, and the applier works the same.
 func TestMetadataAnswers(t *testing.T) {
 	_, namespace, _ := counted(t)
 	config, _ := kubetest.SharedPair(t)
@@ -38,7 +38,7 @@ func TestMetadataAnswers(t *testing.T) {
 	c, err := client.New(config, client.Options{})
 	must(t, err)
 	applier := NewApplier(c, owner)
-	const value = "what-only-the-data-says"
+	const value = "only-in-the-data"
 	intent := coreconfig.ConfigMap("brief", namespace).WithData(map[string]string{"key": value})
 	must(t, applier.ApplyTo(t.Context(), intent, nil))
 	if len(patches) != 1 || strings.Contains(patches[0], value) || !strings.Contains(patches[0], "PartialObjectMetadata") {
@@ -53,13 +53,13 @@ func TestMetadataAnswers(t *testing.T) {
 	must(t, applier.ApplyTo(t.Context(), intent, &live))
 	must(t, c.Patch(t.Context(), &live, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"key":"other"}}`))))
 	if len(patches) != 2 || live.Data["key"] != "other" {
-		t.Errorf("an apply that changes nothing, and the change of another: %q", patches)
+		t.Errorf("an apply that changes nothing, then the change by another client: %q", patches)
 	}
 	must(t, applier.ApplyTo(t.Context(), intent, &live))
 	if len(patches) != 3 {
-		t.Errorf("the change of another was not undone: %q", patches)
+		t.Errorf("the change by another client was not reverted: %q", patches)
 	}
 	if err := applier.ApplyTo(t.Context(), coreconfig.ConfigMap("brief", namespace).WithData(map[string]string{"no key": ""}), nil); !apierrors.IsInvalid(err) {
-		t.Errorf("an apply that is refused: %v", err)
+		t.Errorf("an invalid apply: %v, want Invalid", err)
 	}
 }

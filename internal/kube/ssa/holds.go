@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// holds says whether the live object proves that applying the intent would change nothing: all values are there, and
-// the managed fields of the owner name exactly the fields of the intent, so none would be added or given up.
-// Without managed fields, or with a form it does not understand, it has no proof and says no.
+// holds reports whether the live object proves that applying the intent would change nothing: the object has all values, and the managed
+// fields of the owner are exactly the fields of the intent, so the apply would neither add nor release one.
+// Without managed fields, or if it cannot parse them, it returns false.
 func holds(intent map[string]any, live client.Object, owner, part string) bool {
 	var owned map[string]any
 	for _, entry := range live.GetManagedFields() {
@@ -31,18 +31,18 @@ func holds(intent map[string]any, live client.Object, owner, part string) bool {
 	if err != nil {
 		return false
 	}
-	var there map[string]any
-	if err := utiljson.Unmarshal(text, &there); err != nil {
+	var values map[string]any
+	if err := utiljson.Unmarshal(text, &values); err != nil {
 		return false
 	}
 	if metadata, _ := intent["metadata"].(map[string]any); metadata["uid"] != nil && metadata["uid"] != string(live.GetUID()) {
-		return false // meant for another object of that name: the API server says so
+		return false // intended for another object of that name: the API server reports a conflict
 	}
-	return sameMap(identified(intent), there, owned)
+	return sameMap(withoutIdentity(intent), values, owned)
 }
 
-// identified is the intent without what names the object: nobody owns that.
-func identified(intent map[string]any) map[string]any {
+// withoutIdentity returns the intent without the fields that identify the object, which have no field owner.
+func withoutIdentity(intent map[string]any) map[string]any {
 	rest := map[string]any{}
 	for key, value := range intent {
 		switch key {
@@ -65,8 +65,8 @@ func identified(intent map[string]any) map[string]any {
 	return rest
 }
 
-// same compares one value of the intent with the live one. owned is the part of the managed fields below it: empty
-// for a value that is owned as a whole.
+// same compares one value of the intent with the live value. owned holds the managed fields below it; it is empty for a value that is owned
+// as a whole.
 func same(intent, live any, owned map[string]any) bool {
 	if len(owned) == 0 {
 		return reflect.DeepEqual(intent, live)
@@ -99,7 +99,7 @@ func sameMap(intent, live, owned map[string]any) bool {
 		}
 		there, ok := live[key]
 		if !ok && zero(value) {
-			continue // owned, so it is there; the Go type leaves out what is zero
+			continue // the object has the field, because we own it; the Go type omits zero values
 		}
 		if !ok || !same(value, there, below) {
 			return false
@@ -118,7 +118,7 @@ func zero(value any) bool {
 	return value == nil || reflect.ValueOf(value).IsZero()
 }
 
-// sameList compares a list whose items are owned one by one: by their keys ("k:"), or as a set ("v:").
+// sameList compares a list whose items are owned individually: by their keys ("k:"), or as a set ("v:").
 func sameList(intent, live []any, owned map[string]any) bool {
 	items := 0
 	for key, below := range owned {
@@ -165,7 +165,7 @@ func find(items []any, matches func(any) bool) (any, bool) {
 	return nil, false
 }
 
-// hasKeys tolerates a key that the intent leaves out: the API server filled its default in.
+// hasKeys accepts an item that lacks a key: the API server has set the key's default.
 func hasKeys(item any, keys map[string]any) bool {
 	fields, ok := item.(map[string]any)
 	if !ok {

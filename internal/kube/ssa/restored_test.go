@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestRestoredStore: what is older than our write is a cache that is behind, for a while. After that it is an API server whose store has
-// been replaced by an older one, which lacks what we wrote.
+// TestRestoredStore: for a while, an object that is older than our write comes from a cache that lags behind. After that, the API server was
+// restored from a backup and has lost our write.
 func TestRestoredStore(t *testing.T) {
 	c, namespace, patches := counted(t)
 	applier := NewApplier(c, owner)
@@ -26,27 +26,28 @@ func TestRestoredStore(t *testing.T) {
 	must(t, c.Get(t.Context(), key, &old))
 	must(t, applier.ApplyTo(t.Context(), intent("2"), &old))
 	Fingerprint(&old, owner)
-	seen := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: old.ObjectMeta}
+	cached := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: old.ObjectMeta}
 	patches.Store(0)
-	must(t, applier.ApplyTo(t.Context(), intent("2"), seen))
+	must(t, applier.ApplyTo(t.Context(), intent("2"), cached))
 	if got := patches.Load(); got != 0 {
-		t.Errorf("a cache is behind: %d writes", got)
+		t.Errorf("the cache lags behind: %d writes, want none", got)
 	}
 	if !applier.JustWritten(intent("2")) || applier.JustWritten(intent("1")) {
-		t.Error("it is not known what was just written")
+		t.Error("JustWritten does not know the last intent")
 	}
+	aged := time.Now().Add(-2 * lag)
 	for target, last := range applier.last {
-		last.at = last.at.Add(-2 * lag)
+		last.at = aged
 		applier.last[target] = last
 	}
 	if applier.JustWritten(intent("2")) {
-		t.Error("that was long ago")
+		t.Error("JustWritten is true long after the write")
 	}
-	must(t, applier.ApplyTo(t.Context(), intent("2"), seen))
+	must(t, applier.ApplyTo(t.Context(), intent("2"), cached))
 	if got := patches.Load(); got != 1 {
-		t.Errorf("the store is an older one: %d writes", got)
+		t.Errorf("the API server was restored from a backup: %d writes, want 1", got)
 	}
-	if time.Since(applier.last[target{kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), name: key}].at) > lag {
-		t.Error("the write was not noted")
+	if !applier.last[target{kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), name: key}].at.After(aged) {
+		t.Error("the applier did not record the repeated write")
 	}
 }

@@ -25,10 +25,10 @@ import (
 // statusPart is the subresource that ApplyStatus writes.
 const statusPart = "status"
 
-// Applier writes what one field owner wants, and only if that changes something. It may be used by many at once.
+// Applier writes the intents of one field owner, and skips every write that would change nothing. It is safe for concurrent use.
 //
-// It remembers, per object, its last intent and the version that the write brought about. After a restart, when it
-// remembers nothing, it takes from the live object's managed fields whether the intent is there already.
+// For each object it remembers its last intent and the resource version that this write produced. After a restart, when it remembers
+// nothing, it compares the intent with the managed fields of the live object.
 type Applier struct {
 	client func() client.Client
 	owner  string
@@ -37,42 +37,42 @@ type Applier struct {
 	last map[target]written
 }
 
-// target is what one apply writes to.
+// target identifies what one apply writes to.
 type target struct {
 	kind schema.GroupVersionKind
 	name client.ObjectKey
-	part string
+	part string // the subresource; empty for the object itself
 }
 
-// lag is how far a cache may be behind at most. Who still sees, after that, what was before our write, sees an API server whose store has been
-// replaced by an older one.
+// lag is the longest time that a cache may take to show our write. If the cache is still older than our write after this long, the API server
+// was restored from a backup.
 const lag = 30 * time.Second
 
-// moment is how long the news of a write takes at most, most of the time.
-const moment = 5 * time.Second
+// usualLag is how long a cache usually takes, at most, to show our write.
+const usualLag = 5 * time.Second
 
-// written is what is known of the last time.
+// written describes the last write of an intent.
 type written struct {
 	at      time.Time
 	intent  [sha256.Size]byte
 	version string
 	uid     types.UID
-	// fields is what we owned since then, as the API server wrote it.
+	// fields is the fingerprint of the managed fields that the API server recorded for us after that write.
 	fields [sha256.Size]byte
 }
 
-// NewApplier returns an applier that writes with c in the name of owner.
+// NewApplier returns an applier that writes with c as the field owner.
 func NewApplier(c client.Client, owner string) *Applier {
 	return NewApplierOf(func() client.Client { return c }, owner)
 }
 
-// NewApplierOf is NewApplier with a client that is asked for before each use: it may be another one each time.
+// NewApplierOf is NewApplier with a function that returns the client. The applier calls it before each use, so the client may change.
 func NewApplierOf(c func() client.Client, owner string) *Applier {
 	return &Applier{client: c, owner: owner, last: map[target]written{}}
 }
 
-// Apply writes the intent, unless the live object has it already. It reads that with the applier's client: from the
-// cache if that client has one, which then watches the kind.
+// Apply writes the intent, unless the live object has it already. It reads the live object with the applier's client. If that client has a
+// cache, the cache starts to watch the kind.
 func (a *Applier) Apply(ctx context.Context, intent runtime.ApplyConfiguration) error {
 	return a.readAndApply(ctx, intent, "")
 }
@@ -82,35 +82,36 @@ func (a *Applier) ApplyStatus(ctx context.Context, intent runtime.ApplyConfigura
 	return a.readAndApply(ctx, intent, statusPart)
 }
 
-// ApplyTo is Apply with the live object in hand; nil if there is none.
+// ApplyTo is Apply for a caller that has the live object; live is nil if the object does not exist.
 func (a *Applier) ApplyTo(ctx context.Context, intent runtime.ApplyConfiguration, live client.Object) error {
-	wish, err := newWish(intent, "")
+	e, err := encode(intent, "")
 	if err != nil {
 		return err
 	}
-	return a.apply(ctx, wish, live)
+	return a.apply(ctx, e, live)
 }
 
-// ApplyStatusTo is ApplyStatus with the live object in hand.
+// ApplyStatusTo is ApplyStatus for a caller that has the live object.
 func (a *Applier) ApplyStatusTo(ctx context.Context, intent runtime.ApplyConfiguration, live client.Object) error {
-	wish, err := newWish(intent, statusPart)
+	e, err := encode(intent, statusPart)
 	if err != nil {
 		return err
 	}
-	return a.apply(ctx, wish, live)
+	return a.apply(ctx, e, live)
 }
 
-// Recall looks whether the live object has the intent already, remembers it if so, and writes nothing. After it, ApplyTo recognises the
+// Recall reports whether the live object has the intent already, and remembers it if so. It writes nothing. Afterwards ApplyTo recognises the
 // object by its metadata alone.
 func (a *Applier) Recall(intent runtime.ApplyConfiguration, live client.Object) (held bool, err error) {
-	wish, err := newWish(intent, "")
+	e, err := encode(intent, "")
 	if err != nil {
 		return false, err
 	}
-	return a.unchanged(wish, live), nil
+	return a.unchanged(e, live), nil
 }
 
-// Remembers says whether it is known what was last written to an object. If not, only the whole live object can show that nothing has to be.
+// Remembers reports whether the applier knows its last write to an object. If not, only the complete live object can prove that a write
+// would change nothing.
 func (a *Applier) Remembers(kind schema.GroupVersionKind, name client.ObjectKey) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -118,21 +119,21 @@ func (a *Applier) Remembers(kind schema.GroupVersionKind, name client.ObjectKey)
 	return known
 }
 
-// JustWritten says whether the intent was written a moment ago: a cache that does not have the object is behind, unless it was deleted since,
-// which the caller has to tell (Forget).
+// JustWritten reports whether the applier wrote this intent within the last seconds. Then a cache without the object lags behind, unless the
+// object was deleted since; the caller reports a deletion with Forget.
 func (a *Applier) JustWritten(intent runtime.ApplyConfiguration) bool {
-	wish, err := newWish(intent, "")
+	e, err := encode(intent, "")
 	if err != nil {
 		return false
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	last, known := a.last[wish.target]
-	return known && last.intent == wish.hash && time.Since(last.at) < moment
+	last, known := a.last[e.target]
+	return known && last.intent == e.hash && time.Since(last.at) < usualLag
 }
 
-// Forget drops what is remembered of an object, of whatever kind its name is used for. Call it when the object is
-// gone for good; forgetting too early costs a comparison.
+// Forget drops what the applier remembers of all kinds of objects with this name. Call it when the object has been deleted; a call that is
+// too early costs one comparison.
 func (a *Applier) Forget(name client.ObjectKey) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,160 +144,160 @@ func (a *Applier) Forget(name client.ObjectKey) {
 	}
 }
 
-// Apply writes the intent once, without a memory: for callers that apply an object now and then. It asks the API
-// server through c for the live object first, and leaves the write out if that has the intent already.
+// Apply is Applier.Apply without a memory, for callers that apply an object now and then. It reads the live object with c first and skips the
+// write if the object has the intent already.
 func Apply(ctx context.Context, c client.Client, intent runtime.ApplyConfiguration, owner string) error {
 	return NewApplier(c, owner).Apply(ctx, intent)
 }
 
-// wish is an intent in the form that is sent.
-type wish struct {
+// encoded is an intent in the form that is sent.
+type encoded struct {
 	target
 	fields map[string]any
 	hash   [sha256.Size]byte
 }
 
-func newWish(intent runtime.ApplyConfiguration, part string) (wish, error) {
+func encode(intent runtime.ApplyConfiguration, part string) (encoded, error) {
 	text, err := json.Marshal(intent) // keys of maps are sorted, so equal intents have equal texts
 	if err != nil {
-		return wish{}, fmt.Errorf("encode the intent: %w", err)
+		return encoded{}, fmt.Errorf("encode the intent: %w", err)
 	}
 	object := &unstructured.Unstructured{}
 	if err := object.UnmarshalJSON(text); err != nil {
-		return wish{}, fmt.Errorf("an intent needs apiVersion, kind and name: %w", err)
+		return encoded{}, fmt.Errorf("an intent needs apiVersion, kind and name: %w", err)
 	}
-	return wish{
+	return encoded{
 		target: target{kind: object.GroupVersionKind(), name: client.ObjectKeyFromObject(object), part: part},
 		fields: object.Object, hash: sha256.Sum256(text),
 	}, nil
 }
 
-func (w wish) String() string {
-	text := w.kind.Kind + " " + w.name.String()
-	if w.name.Namespace == "" {
-		text = w.kind.Kind + " " + w.name.Name
+func (e encoded) String() string {
+	text := e.kind.Kind + " " + e.name.String()
+	if e.name.Namespace == "" {
+		text = e.kind.Kind + " " + e.name.Name
 	}
-	if w.part != "" {
-		text = w.part + " of " + text
+	if e.part != "" {
+		text = e.part + " of " + text
 	}
 	return text
 }
 
 func (a *Applier) readAndApply(ctx context.Context, intent runtime.ApplyConfiguration, part string) error {
-	wish, err := newWish(intent, part)
+	e, err := encode(intent, part)
 	if err != nil {
 		return err
 	}
-	// With the Go type, because a cache holds typed and untyped objects apart.
-	made, err := a.client().Scheme().New(wish.kind)
+	// Read the Go type: a cache keeps typed and unstructured objects separately.
+	made, err := a.client().Scheme().New(e.kind)
 	if err != nil {
-		return fmt.Errorf("read %s before it is applied: %w", wish, err)
+		return fmt.Errorf("read %s before it is applied: %w", e, err)
 	}
 	live, ok := made.(client.Object)
 	if !ok {
-		return fmt.Errorf("read %s before it is applied: %T is no object", wish, made)
+		return fmt.Errorf("read %s before it is applied: %T is no object", e, made)
 	}
-	switch err := a.client().Get(ctx, wish.name, live); {
+	switch err := a.client().Get(ctx, e.name, live); {
 	case apierrors.IsNotFound(err):
 		live = nil
 	case err != nil:
-		return fmt.Errorf("read %s before it is applied: %w", wish, err)
+		return fmt.Errorf("read %s before it is applied: %w", e, err)
 	}
-	return a.apply(ctx, wish, live)
+	return a.apply(ctx, e, live)
 }
 
-func (a *Applier) apply(ctx context.Context, w wish, live client.Object) error {
-	if live != nil && a.unchanged(w, live) {
+func (a *Applier) apply(ctx context.Context, e encoded, live client.Object) error {
+	if live != nil && a.unchanged(e, live) {
 		count(a.owner, "skipped")
 		return nil
 	}
-	// The answer is decoded into what was sent, and only its metadata is of use: send a copy.
-	sent := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(w.fields)}
+	// The client decodes the response into the object that it sent: send a copy.
+	sent := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(e.fields)}
 	config := client.ApplyConfigurationFromUnstructured(sent)
 	var err error
-	if w.part == statusPart {
+	if e.part == statusPart {
 		err = a.client().Status().Apply(ctx, config, client.FieldOwner(a.owner), client.ForceOwnership)
 	} else {
 		err = a.client().Apply(ctx, config, client.FieldOwner(a.owner), client.ForceOwnership)
 	}
 	if err != nil {
 		count(a.owner, "failed")
-		return fmt.Errorf("apply %s: %w", w, err)
+		return fmt.Errorf("apply %s: %w", e, err)
 	}
 	count(a.owner, "applied")
-	a.remember(w, sent)
+	a.remember(e, sent)
 	return nil
 }
 
-// unchanged says whether to write the wish would change nothing, as far as that can be proved.
-func (a *Applier) unchanged(w wish, live client.Object) bool {
+// unchanged returns true if it can prove that writing the intent would change nothing.
+func (a *Applier) unchanged(e encoded, live client.Object) bool {
 	a.mu.Lock()
-	last, known := a.last[w.target]
+	last, known := a.last[e.target]
 	a.mu.Unlock()
 	if known && last.uid == live.GetUID() && last.version != "" {
 		order, err := resourceversion.CompareResourceVersion(live.GetResourceVersion(), last.version)
 		if err != nil {
-			order = 1 // nothing is known: look at the fields
+			order = 1 // not comparable: compare the fields
 		}
 		late := order < 0 && time.Since(last.at) > lag
-		if order <= 0 && !late && last.intent == w.hash {
-			return true // what is not newer than our own write cannot have undone it
+		if order <= 0 && !late && last.intent == e.hash {
+			return true // an object that is not newer than our own write cannot contradict it
 		}
 		if order < 0 && !late {
-			return false // a cache is behind: it shows what was before our write, and proves nothing
+			return false // the cache shows the object as it was before our write, which proves nothing
 		}
-		// Who changes or takes away a field of ours takes it from what we own: as long as we own the same, nobody did.
-		if !late && last.intent == w.hash && last.fields != nothing && last.fields == owned(live, a.owner, w.part) {
+		// A client that changes or removes a field of ours removes it from our managed fields. If these are the same, no client did.
+		if !late && last.intent == e.hash && last.fields != noFingerprint && last.fields == owned(live, a.owner, e.part) {
 			return true
 		}
 	}
-	if !holds(w.fields, live, a.owner, w.part) {
+	if !holds(e.fields, live, a.owner, e.part) {
 		return false
 	}
-	a.remember(w, live)
+	a.remember(e, live)
 	return true
 }
 
-func (a *Applier) remember(w wish, live client.Object) {
-	is := written{at: time.Now(), intent: w.hash, version: live.GetResourceVersion(), uid: live.GetUID(), fields: owned(live, a.owner, w.part)}
+func (a *Applier) remember(e encoded, live client.Object) {
+	is := written{at: time.Now(), intent: e.hash, version: live.GetResourceVersion(), uid: live.GetUID(), fields: owned(live, a.owner, e.part)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.last[w.target] = is
+	a.last[e.target] = is
 }
 
-var nothing [sha256.Size]byte
+var noFingerprint [sha256.Size]byte
 
-// owned is a fingerprint of the fields that the owner has in the live object; nothing if that does not say.
+// owned returns a fingerprint of the fields that the owner has in the live object, or noFingerprint if the object does not list them.
 func owned(live client.Object, owner, part string) [sha256.Size]byte {
 	for _, entry := range live.GetManagedFields() {
 		if entry.Manager == owner && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == part && entry.FieldsV1 != nil {
 			return fingerprint(entry.FieldsV1.GetRawBytes())
 		}
 	}
-	return nothing
+	return noFingerprint
 }
 
-// fingerprint of owned fields, which may be one already.
+// fingerprint hashes managed fields. If raw is the result of Fingerprint, it returns that hash.
 func fingerprint(raw []byte) (sum [sha256.Size]byte) {
-	var fields any // the order of the keys depends on the way here
+	var fields any // the API server does not always send the keys in the same order
 	if utiljson.Unmarshal(raw, &fields) != nil {
-		return nothing
+		return noFingerprint
 	}
-	if already, is := fields.(string); is {
-		if n, err := hex.Decode(sum[:], []byte(already)); err != nil || n != len(sum) {
-			return nothing
+	if hashed, ok := fields.(string); ok {
+		if n, err := hex.Decode(sum[:], []byte(hashed)); err != nil || n != len(sum) {
+			return noFingerprint
 		}
 		return sum
 	}
 	text, err := json.Marshal(fields)
 	if err != nil {
-		return nothing
+		return noFingerprint
 	}
 	return sha256.Sum256(text)
 }
 
-// Fingerprint keeps, of the managed fields of an object, what ApplyTo needs to see that nobody changed what the owner applied, and drops the
-// rest. It is less than Owned keeps, for caches that hold metadata only.
+// Fingerprint replaces the managed fields of an object by a hash of those that the owner applied. That is enough for ApplyTo to detect a
+// change by another client. It keeps less than Owned does, for caches that hold only metadata.
 func Fingerprint(object metav1.Object, owner string) {
 	var kept []metav1.ManagedFieldsEntry
 	for _, entry := range object.GetManagedFields() {
@@ -310,13 +311,12 @@ func Fingerprint(object metav1.Object, owner string) {
 	object.SetManagedFields(kept)
 }
 
-// Owned keeps, of the managed fields of an object, what this package needs to recognise its own intents, and drops
-// the rest: it is the transform of a cache.
+// Owned returns a cache transform that drops all managed fields except those that this package needs to recognise its own intents.
 func Owned(isOurs func(owner string) bool) func(any) (any, error) {
 	return func(in any) (any, error) {
 		object, ok := in.(metav1.Object)
 		if !ok {
-			return in, nil // the key of an object deleted unseen
+			return in, nil // a tombstone of an object whose deletion the watch missed
 		}
 		var kept []metav1.ManagedFieldsEntry
 		for _, entry := range object.GetManagedFields() {

@@ -69,7 +69,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// deployment has what is hard to recognise: lists by key whose keys have defaults, sets, quantities, zeros.
+// deployment has the fields that are hard to compare: lists by key whose keys have defaults, sets, quantities, zeros.
 func deployment(namespace string) *appsconfig.DeploymentApplyConfiguration {
 	labels := map[string]string{"app": "x"}
 	container := coreconfig.Container().WithName("main").WithImage("liqo:1").WithArgs("virtual-kubelet", "--nodename=x").
@@ -114,7 +114,7 @@ func TestApplyTwiceWritesOnce(t *testing.T) {
 		if got := patches.Load(); got != 1 {
 			t.Errorf("%s: applied again after a restart", name)
 		}
-		// Somebody else with the same wish shares the fields, and says so.
+		// Another owner with the same intent has to send it once to share the fields.
 		must(t, NewApplier(c, "liqo-other").Apply(t.Context(), intent))
 		if got := patches.Load(); got != 2 {
 			t.Errorf("%s: %d requests, want one for another owner", name, got)
@@ -127,7 +127,7 @@ func TestChangesAreWritten(t *testing.T) {
 	applier := NewApplier(c, owner)
 	must(t, applier.Apply(t.Context(), role(namespace, "pods", "services")))
 
-	// Fewer fields: given up, also by a process that does not know that it had them.
+	// With fewer fields in the intent, the owner releases the others, even if the process does not remember them.
 	must(t, NewApplier(c, owner).Apply(t.Context(), rbacconfig.Role("role", namespace)))
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("Role"))
@@ -139,38 +139,38 @@ func TestChangesAreWritten(t *testing.T) {
 		}
 	}
 
-	// A stranger's change is undone.
+	// The change of another client is reverted.
 	config := coreconfig.ConfigMap("map", namespace).WithData(map[string]string{"a": "1"})
 	must(t, applier.Apply(t.Context(), config))
 	live := &corev1.ConfigMap{}
 	key.Name = "map"
 	must(t, c.Get(t.Context(), key, live))
-	live.Data["a"], live.Data["b"] = "2", "theirs"
+	live.Data["a"], live.Data["b"] = "2", "unmanaged"
 	must(t, c.Update(t.Context(), live))
 	must(t, applier.Apply(t.Context(), config))
 	must(t, c.Get(t.Context(), key, live))
-	if live.Data["a"] != "1" || live.Data["b"] != "theirs" {
+	if live.Data["a"] != "1" || live.Data["b"] != "unmanaged" {
 		t.Errorf("data %v", live.Data)
 	}
-	// One that touches nothing of ours is not.
+	// A change outside our fields is not.
 	live.Data["b"] = "changed"
 	must(t, c.Update(t.Context(), live))
 	before := patches.Load()
 	must(t, applier.Apply(t.Context(), config))
 	if patches.Load() != before {
-		t.Error("applied again because of a stranger's own field")
+		t.Error("applied again because of a field that another client owns")
 	}
 
-	// Deleted and made again by a stranger: another object, even of the same name.
+	// Another client deletes and recreates it: a different object with the same name.
 	must(t, c.Delete(t.Context(), live))
 	must(t, c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "map"}, Data: map[string]string{"a": "1"}}))
 	must(t, applier.Apply(t.Context(), config))
 	if patches.Load() != before+1 {
-		t.Error("not applied to an object that has the values by chance")
+		t.Error("not applied to an object that has the values but not our ownership")
 	}
 }
 
-func TestLiveObjectInHand(t *testing.T) {
+func TestApplyToLiveObject(t *testing.T) {
 	c, namespace, patches := counted(t)
 	applier := NewApplier(c, owner)
 	key := client.ObjectKey{Namespace: namespace, Name: "map"}
@@ -184,19 +184,19 @@ func TestLiveObjectInHand(t *testing.T) {
 	if patches.Load() != 2 {
 		t.Fatalf("%d requests", patches.Load())
 	}
-	// The cache is behind: it still has what was before our last write.
+	// The cache lags behind: it has the object as it was before our last write.
 	must(t, applier.ApplyTo(t.Context(), intent("2"), first))
 	if patches.Load() != 2 {
-		t.Error("applied again because of an old object")
+		t.Error("applied again because the cache lags behind")
 	}
-	// Back to the first intent, while the cache still shows it.
+	// Back to the first intent, which the cache still shows.
 	must(t, applier.ApplyTo(t.Context(), intent("1"), first))
 	last := &corev1.ConfigMap{}
 	must(t, c.Get(t.Context(), key, last))
 	if last.Data["a"] != "1" {
-		t.Errorf("a change was left out because an old object has it: %v", last.Data)
+		t.Errorf("a change was skipped because the lagging cache shows it: %v", last.Data)
 	}
-	// No managed fields, no proof.
+	// Without managed fields there is no proof.
 	stripped := last.DeepCopy()
 	stripped.ManagedFields = nil
 	before := patches.Load()
@@ -206,7 +206,7 @@ func TestLiveObjectInHand(t *testing.T) {
 	}
 	applier.Forget(key)
 	if len(applier.last) > 0 {
-		t.Error("not forgotten")
+		t.Error("Forget kept an entry")
 	}
 }
 
@@ -237,7 +237,7 @@ func TestStatusHasOneOwnerPerCondition(t *testing.T) {
 	if patches.Load() != 2 {
 		t.Error("applied again after a restart")
 	}
-	// An intent for one object of that name, and for no later one.
+	// An intent with a UID is for one object, not for a later one with the same name.
 	with := func(uid types.UID) runtime.ApplyConfiguration {
 		return intent("One").(*coreconfig.PodApplyConfiguration).WithUID(uid)
 	}
@@ -246,11 +246,11 @@ func TestStatusHasOneOwnerPerCondition(t *testing.T) {
 		t.Error("applied again after a restart, with the UID of the object")
 	}
 	if err := NewApplier(c, "liqo-one").ApplyStatus(t.Context(), with("another")); err == nil {
-		t.Error("applied to another object than it was meant for")
+		t.Error("applied to an object with another UID")
 	}
 	err := one.ApplyStatus(t.Context(), coreconfig.Pod("gone", namespace).WithStatus(coreconfig.PodStatus().WithReason("x")))
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("status of an object that is not there: %v", err)
+		t.Errorf("status of an object that does not exist: %v, want NotFound", err)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestTransformKeepsOurManagedFields(t *testing.T) {
 		t.Errorf("kept %+v", object.ManagedFields)
 	}
 	if out, err := transform("a key"); out != "a key" || err != nil {
-		t.Errorf("got %v, %v for something that is no object", out, err)
+		t.Errorf("got %v, %v for a value that is no object", out, err)
 	}
 }
 
@@ -287,8 +287,8 @@ func TestFakeClient(t *testing.T) {
 	must(t, Apply(t.Context(), c, intent, owner))
 }
 
-// TestMetadataInHand: who holds metadata only knows from what it owns that others changed nothing of it.
-func TestMetadataInHand(t *testing.T) {
+// TestApplyToMetadata: a caller that has only metadata detects, by the managed fields, whether another client changed our fields.
+func TestApplyToMetadata(t *testing.T) {
 	c, namespace, patches := counted(t)
 	intent := func() *coreconfig.ServiceApplyConfiguration {
 		return coreconfig.Service("service", namespace).WithLabels(map[string]string{"a": "b"}).WithSpec(coreconfig.ServiceSpec().
@@ -300,48 +300,48 @@ func TestMetadataInHand(t *testing.T) {
 		live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Service"))
 		must(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "service"}, live))
 		Fingerprint(live, owner)
-		Fingerprint(live, owner) // twice is once
+		Fingerprint(live, owner) // idempotent
 		return live
 	}
 	var full corev1.Service
 	must(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "service"}, &full))
 	applier := NewApplierOf(func() client.Client { return c }, owner)
 	if held, err := applier.Recall(intent(), &full); err != nil || !held {
-		t.Fatalf("the object is there, but is not recognised: %v", err)
+		t.Fatalf("Recall does not recognise the intent in the live object: %v", err)
 	}
 	if held, _ := applier.Recall(intent().WithLabels(map[string]string{"a": "c"}), &full); held {
-		t.Error("another intent is recognised")
+		t.Error("Recall recognises another intent")
 	}
 	edit := func(do func(*corev1.Service)) {
 		t.Helper()
 		must(t, c.Get(t.Context(), client.ObjectKeyFromObject(&full), &full))
 		do(&full)
-		must(t, c.Update(t.Context(), &full, client.FieldOwner("stranger")))
+		must(t, c.Update(t.Context(), &full, client.FieldOwner("other")))
 		patches.Store(0)
 		must(t, applier.ApplyTo(t.Context(), intent(), metadata()))
 	}
-	edit(func(s *corev1.Service) { s.Labels["stranger"] = "x" })
+	edit(func(s *corev1.Service) { s.Labels["other"] = "x" })
 	if got := patches.Load(); got != 0 {
-		t.Errorf("%d requests after somebody added what is not ours", got)
+		t.Errorf("%d requests after another client added its own label", got)
 	}
 	for name, do := range map[string]func(*corev1.Service){
 		"a value":  func(s *corev1.Service) { s.Spec.Selector["a"] = "x" },
 		"an item":  func(s *corev1.Service) { s.Spec.Ports[0].Name = "x" },
 		"a label":  func(s *corev1.Service) { s.Labels["a"] = "x" },
-		"taken":    func(s *corev1.Service) { delete(s.Labels, "a") },
+		"removed":  func(s *corev1.Service) { delete(s.Labels, "a") },
 		"selector": func(s *corev1.Service) { s.Spec.Selector = nil },
 	} {
 		edit(do)
 		if got := patches.Load(); got != 1 {
-			t.Errorf("%s: %d requests after somebody changed what is ours", name, got)
+			t.Errorf("%s: %d requests after another client changed our field", name, got)
 		}
 		must(t, applier.ApplyTo(t.Context(), intent(), metadata()))
 		if got := patches.Load(); got != 1 {
-			t.Errorf("%s: %d requests once it was put right", name, got)
+			t.Errorf("%s: %d requests after the repair", name, got)
 		}
 		must(t, c.Get(t.Context(), client.ObjectKeyFromObject(&full), &full))
 		if full.Labels["a"] != "b" || full.Spec.Selector["a"] != "b" || full.Spec.Ports[0].Name != "http" {
-			t.Errorf("%s: not put right: %v %v", name, full.Labels, full.Spec)
+			t.Errorf("%s: not repaired: %v %v", name, full.Labels, full.Spec)
 		}
 	}
 }
