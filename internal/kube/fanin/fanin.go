@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fanin watches one kind in a set of namespaces that changes while it runs, and tells of every change in one place.
-// Each namespace is an informer of its own, so that rights in these namespaces are enough, and one that
-// cannot be read holds up no other.
+// Package fanin watches one kind in a set of namespaces that changes at run time, and reports every change to one handler.
+// Each namespace has its own reflector. So rights in these namespaces are enough, and a namespace that cannot be read
+// delays no other.
 //
-// It must not know any kind, nor what is done with a change. Its proof is fanin_test.go, against a real API server.
+// It must not know any kind, nor what the handler does. fanin_test.go proves it against a real API server.
 package fanin
 
 import (
@@ -26,125 +26,127 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Every is the name under which all namespaces are watched at once.
+// Every is the name to pass for a single watch of all namespaces.
 const Every = metav1.NamespaceAll
 
-// Options of a source. None may be changed later, and the functions must return at once.
+// Options of a source. They must not change after New, and the functions must return quickly.
 type Options struct {
-	// Object is an example of what is watched, and List makes a list of it: for metadata only, a PartialObjectMetadataList with its kind.
+	// Object is an example of the watched kind, and List returns an empty list of it. For metadata only, that is a
+	// PartialObjectMetadataList with its kind set.
 	Object client.Object
 	List   func() client.ObjectList
-	// Client is asked before each list and each watch; it may wait for a connection, and give another one each time.
+	// Client is called before each list and each watch. It may wait for a connection, and may return another client each time.
 	Client func(context.Context) (client.WithWatch, error)
-	// Select narrows what is watched.
+	// Select holds selectors of the watched objects.
 	Select []client.ListOption
-	// Trim drops what nobody reads from an object that nobody else has yet.
+	// Trim drops the parts of an object that the program does not read. It is called before any other code has the object.
 	Trim func(client.Object)
-	// Changed hears of each change: before is nil for what is new, after is nil for what is gone. Changes of one object are told one after the other.
+	// Changed is called for each change: before is nil for a new object, after is nil for a deleted one. Calls for one object never overlap.
 	Changed func(before, after client.Object)
-	// Synced hears that all of a namespace has been told.
+	// Synced is called once Changed has been called for all objects that a namespace has at the start.
 	Synced func(namespace string)
 	// Resumed is called when the watch of a synced namespace works again after an interruption.
 	Resumed func(namespace string)
 }
 
-// retry is how soon what failed is tried again: rights in a namespace may come a moment after it, and a peer that is back must not be kept waiting.
+// retry is the backoff of lists and watches. It starts short because rights in a namespace may be granted just after the namespace was created,
+// and it stays short so that a peer that is back is observed soon.
 var retry = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 7, Cap: 3 * time.Second}
 
-// Source is where the changes come from, and what is known.
+// Source watches the namespaces, and holds the objects that it knows.
 type Source struct {
 	options Options
 
-	mu    sync.RWMutex
-	rooms map[string]*room
+	mu     sync.RWMutex
+	stores map[string]*namespaceStore
 }
 
 // New returns a source that watches nothing yet.
-func New(o Options) *Source { return &Source{options: o, rooms: map[string]*room{}} }
+func New(o Options) *Source { return &Source{options: o, stores: map[string]*namespaceStore{}} }
 
-// Add begins to watch a namespace, until ctx ends or it is removed. Adding it again changes nothing.
+// Add starts to watch a namespace, until ctx ends or Remove is called. Adding it a second time changes nothing.
 func (s *Source) Add(ctx context.Context, namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.rooms[namespace] != nil {
+	if s.stores[namespace] != nil {
 		return
 	}
 	ctx, stop := context.WithCancel(ctx)
-	r := &room{options: &s.options, namespace: namespace, stop: stop, objects: map[types.NamespacedName]client.Object{}}
-	s.rooms[namespace] = r
-	go toolscache.NewReflectorWithOptions(r.listWatch(), s.options.Object, r, toolscache.ReflectorOptions{Name: "fanin", Backoff: &retry}).RunWithContext(ctx)
+	n := &namespaceStore{options: &s.options, namespace: namespace, stop: stop, objects: map[types.NamespacedName]client.Object{}}
+	s.stores[namespace] = n
+	go toolscache.NewReflectorWithOptions(n.listWatch(), s.options.Object, n, toolscache.ReflectorOptions{Name: "fanin", Backoff: &retry}).RunWithContext(ctx)
 }
 
-// Remove stops watching a namespace. Nothing is told of its objects: they are not gone, only out of sight.
+// Remove stops watching a namespace. It does not call Changed: the objects still exist, the source just no longer observes them.
 func (s *Source) Remove(namespace string) {
 	s.mu.Lock()
-	r := s.rooms[namespace]
-	delete(s.rooms, namespace)
+	n := s.stores[namespace]
+	delete(s.stores, namespace)
 	s.mu.Unlock()
-	if r != nil {
-		r.close()
+	if n != nil {
+		n.close()
 	}
 }
 
-func (s *Source) room(namespace string) *room {
+func (s *Source) store(namespace string) *namespaceStore {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if r := s.rooms[namespace]; r != nil {
-		return r
+	if n := s.stores[namespace]; n != nil {
+		return n
 	}
-	return s.rooms[Every]
+	return s.stores[Every]
 }
 
-// Get returns an object, which must not be changed; nil if it is not there, or not known of.
+// Get returns an object, which the caller must not change; nil if the source does not know it.
 func (s *Source) Get(key types.NamespacedName) client.Object {
-	r := s.room(key.Namespace)
-	if r == nil {
+	n := s.store(key.Namespace)
+	if n == nil {
 		return nil
 	}
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.objects[key]
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.objects[key]
 }
 
-// All returns the objects of a namespace, which must not be changed.
+// All returns the objects of a namespace, which the caller must not change.
 func (s *Source) All(namespace string) []client.Object {
-	r := s.room(namespace)
-	if r == nil {
+	n := s.store(namespace)
+	if n == nil {
 		return nil
 	}
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	all := slices.Collect(maps.Values(r.objects))
-	if r.namespace == Every && namespace != Every {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	all := slices.Collect(maps.Values(n.objects))
+	if n.namespace == Every && namespace != Every {
 		all = slices.DeleteFunc(all, func(object client.Object) bool { return object.GetNamespace() != namespace })
 	}
 	return all
 }
 
-// Synced says whether all of a namespace has been told once.
+// Synced reports whether all objects of a namespace have been listed once.
 func (s *Source) Synced(namespace string) bool {
-	r := s.room(namespace)
-	if r == nil {
+	n := s.store(namespace)
+	if n == nil {
 		return false
 	}
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.synced
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.synced
 }
 
-// Current says whether the namespace is synced and watched at this moment: only then does it mean something that an object is not there.
+// Current reports whether the namespace is synced and watched at this moment. Only then does a missing object mean that it does not exist.
 func (s *Source) Current(namespace string) bool {
-	r := s.room(namespace)
-	if r == nil {
+	n := s.store(namespace)
+	if n == nil {
 		return false
 	}
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.current()
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.current()
 }
 
-// room is one namespace.
-type room struct {
+// namespaceStore holds the objects of one namespace. It implements cache.ReflectorStore, whose methods the reflector calls one at a time.
+type namespaceStore struct {
 	options   *Options
 	namespace string
 	stop      context.CancelFunc
@@ -154,200 +156,198 @@ type room struct {
 	synced  bool
 	closed  bool
 	watches int
-	// catching: what is watched begins with all there is, which has not come yet.
-	catching bool
-	// cut: the last watch ended before its time.
+	// initial: the watch starts with all existing objects, and has not delivered them completely yet.
+	initial bool
+	// cut: the last watch ended before its timeout.
 	cut atomic.Bool
 }
 
-func (r *room) current() bool { return r.synced && !r.catching && r.watches > 0 }
+func (n *namespaceStore) current() bool { return n.synced && !n.initial && n.watches > 0 }
 
-func (r *room) close() {
-	r.stop()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed, r.objects = true, nil
+func (n *namespaceStore) close() {
+	n.stop()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed, n.objects = true, nil
 }
 
-func (r *room) listWatch() *toolscache.ListWatch {
-	within := func(options metav1.ListOptions) []client.ListOption {
-		return append([]client.ListOption{&client.ListOptions{Namespace: r.namespace, Raw: &options}}, r.options.Select...)
+func (n *namespaceStore) listWatch() *toolscache.ListWatch {
+	inNamespace := func(options metav1.ListOptions) []client.ListOption {
+		return append([]client.ListOption{&client.ListOptions{Namespace: n.namespace, Raw: &options}}, n.options.Select...)
 	}
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			c, err := r.options.Client(ctx)
+			c, err := n.options.Client(ctx)
 			if err != nil {
 				return nil, err
 			}
 			if options.ResourceVersion == "0" {
-				// Whatever an API server happens to remember, which may be less than this process knew before it was restarted: what is not in it
-				// would be taken for gone.
+				// Version 0 lists from the watch cache of an API server, which may be older than what this process already knew. It would then
+				// take missing objects for deleted.
 				options.ResourceVersion = ""
 			}
-			list := r.options.List()
-			return list, c.List(ctx, list, within(options)...)
+			list := n.options.List()
+			return list, c.List(ctx, list, inNamespace(options)...)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			c, err := r.options.Client(ctx)
+			c, err := n.options.Client(ctx)
 			if err != nil {
 				return nil, err
 			}
-			catching := options.SendInitialEvents != nil && *options.SendInitialEvents
-			if !catching && r.cut.Load() {
-				if err := r.restored(ctx, c, options.ResourceVersion); err != nil {
+			initial := options.SendInitialEvents != nil && *options.SendInitialEvents
+			if !initial && n.cut.Load() {
+				if err := n.checkRestored(ctx, c, options.ResourceVersion); err != nil {
 					return nil, err
 				}
 			}
-			w, err := c.Watch(ctx, r.options.List(), within(options)...)
+			w, err := c.Watch(ctx, n.options.List(), inNamespace(options)...)
 			if err != nil {
 				return nil, err
 			}
-			r.watching(1, catching)
-			begin := time.Now()
-			return &watched{Interface: w, ended: sync.OnceFunc(func() {
-				asked := options.TimeoutSeconds
-				r.cut.Store(asked == nil || time.Since(begin) < time.Duration(*asked)*time.Second-time.Second)
-				r.watching(-1, false)
+			n.watching(1, initial)
+			start := time.Now()
+			return &observedWatch{Interface: w, stopped: sync.OnceFunc(func() {
+				timeout := options.TimeoutSeconds
+				n.cut.Store(timeout == nil || time.Since(start) < time.Duration(*timeout)*time.Second-time.Second)
+				n.watching(-1, false)
 			})}, nil
 		},
 	}
 }
 
-func (r *room) watching(more int, catching bool) {
-	r.change(func() { r.watches, r.catching = r.watches+more, catching })
+func (n *namespaceStore) watching(more int, initial bool) {
+	n.update(func() { n.watches, n.initial = n.watches+more, initial })
 }
 
-// restored finds out whether the API server knows less than it did: its store has been replaced by an older one. To a watch from what is
-// a later time then, it says nothing, for hours, and what has vanished with the store would be believed to be there. The error makes the
-// reflector list anew.
-func (r *room) restored(ctx context.Context, c client.WithWatch, known string) error {
-	list := r.options.List()
-	if err := c.List(ctx, list, append([]client.ListOption{client.InNamespace(r.namespace), client.Limit(1)}, r.options.Select...)...); err != nil {
+// checkRestored returns an error if the API server was restored from a backup, that is, if its resource version is now older than a version we
+// know. A watch that resumes at a version newer than the restored store stays silent for hours, and objects lost with the store would still
+// appear to exist. The error makes the reflector list again.
+func (n *namespaceStore) checkRestored(ctx context.Context, c client.WithWatch, known string) error {
+	list := n.options.List()
+	if err := c.List(ctx, list, append([]client.ListOption{client.InNamespace(n.namespace), client.Limit(1)}, n.options.Select...)...); err != nil {
 		return err
 	}
 	if order, err := resourceversion.CompareResourceVersion(list.GetResourceVersion(), known); err == nil && order < 0 {
-		return apierrors.NewResourceExpired("the API server knows less than it did")
+		return apierrors.NewResourceExpired("the resource version of the API server has gone back: it was restored from a backup")
 	}
 	return nil
 }
 
-// change how the namespace is watched, and tell if it is again.
-func (r *room) change(how func()) {
-	r.mu.Lock()
-	synced, before := r.synced, r.current()
-	how()
-	again := synced && !before && r.current() && !r.closed
-	r.mu.Unlock()
-	if again && r.options.Resumed != nil {
-		r.options.Resumed(r.namespace)
+// update applies a change to the state of the watch, and calls Resumed if the namespace is current again.
+func (n *namespaceStore) update(change func()) {
+	n.mu.Lock()
+	synced, before := n.synced, n.current()
+	change()
+	resumed := synced && !before && n.current() && !n.closed
+	n.mu.Unlock()
+	if resumed && n.options.Resumed != nil {
+		n.options.Resumed(n.namespace)
 	}
 }
 
-// watched tells when a watch is over.
-type watched struct {
+// observedWatch calls stopped when the reflector stops the watch.
+type observedWatch struct {
 	watch.Interface
-	ended func()
+	stopped func()
 }
 
-func (w *watched) Stop() {
-	w.ended()
+func (w *observedWatch) Stop() {
+	w.stopped()
 	w.Interface.Stop()
 }
 
-// What follows is what the reflector of client-go keeps up to date: it calls one after the other.
-
-// Transformer trims before anything is kept.
-func (r *room) Transformer() toolscache.TransformFunc {
+// Transformer implements cache.TransformingStore. The reflector applies it to each object before it stores the object.
+func (n *namespaceStore) Transformer() toolscache.TransformFunc {
 	return func(in any) (any, error) {
-		if object, ok := in.(client.Object); ok && r.options.Trim != nil {
-			r.options.Trim(object)
+		if object, ok := in.(client.Object); ok && n.options.Trim != nil {
+			n.options.Trim(object)
 		}
 		return in, nil
 	}
 }
 
-// Add is called for what is new.
-func (r *room) Add(in any) error { return r.Update(in) }
+// Add implements cache.ReflectorStore.
+func (n *namespaceStore) Add(in any) error { return n.Update(in) }
 
-// Update is called for what has changed.
-func (r *room) Update(in any) error {
+// Update implements cache.ReflectorStore.
+func (n *namespaceStore) Update(in any) error {
 	object, ok := in.(client.Object)
 	if !ok {
 		return nil
 	}
-	if r.options.Trim != nil {
-		r.options.Trim(object)
+	if n.options.Trim != nil {
+		n.options.Trim(object)
 	}
 	key := client.ObjectKeyFromObject(object)
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
 		return nil
 	}
-	before := r.objects[key]
-	r.objects[key] = object
-	r.mu.Unlock()
-	r.options.Changed(before, object)
+	before := n.objects[key]
+	n.objects[key] = object
+	n.mu.Unlock()
+	n.options.Changed(before, object)
 	return nil
 }
 
-// Delete is called for what is gone.
-func (r *room) Delete(in any) error {
+// Delete implements cache.ReflectorStore.
+func (n *namespaceStore) Delete(in any) error {
 	object, ok := in.(client.Object)
 	if !ok {
 		return nil
 	}
 	key := client.ObjectKeyFromObject(object)
-	r.mu.Lock()
-	_, known := r.objects[key]
-	delete(r.objects, key)
-	closed := r.closed
-	r.mu.Unlock()
+	n.mu.Lock()
+	_, known := n.objects[key]
+	delete(n.objects, key)
+	closed := n.closed
+	n.mu.Unlock()
 	if !closed && known {
-		if r.options.Trim != nil {
-			r.options.Trim(object)
+		if n.options.Trim != nil {
+			n.options.Trim(object)
 		}
-		r.options.Changed(object, nil) // as it was at its end
+		n.options.Changed(object, nil) // the object as it was when it was deleted
 	}
 	return nil
 }
 
-// Replace is called with all there is.
-func (r *room) Replace(all []any, _ string) error {
+// Replace implements cache.ReflectorStore. It is called with all objects of the namespace.
+func (n *namespaceStore) Replace(all []any, _ string) error {
 	next := make(map[types.NamespacedName]client.Object, len(all))
 	for _, in := range all {
 		if object, ok := in.(client.Object); ok {
-			if r.options.Trim != nil {
-				r.options.Trim(object)
+			if n.options.Trim != nil {
+				n.options.Trim(object)
 			}
 			next[client.ObjectKeyFromObject(object)] = object
 		}
 	}
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
 		return nil
 	}
-	last := r.objects
-	r.objects = next
-	r.mu.Unlock()
+	last := n.objects
+	n.objects = next
+	n.mu.Unlock()
 	for key, after := range next {
 		if before := last[key]; before == nil || before.GetUID() != after.GetUID() || before.GetResourceVersion() != after.GetResourceVersion() {
-			r.options.Changed(before, after)
+			n.options.Changed(before, after)
 		}
 	}
 	for key, before := range last {
 		if next[key] == nil {
-			r.options.Changed(before, nil)
+			n.options.Changed(before, nil)
 		}
 	}
 	var first bool
-	r.change(func() { first, r.synced, r.catching = !r.synced, true, false })
-	if first && r.options.Synced != nil {
-		r.options.Synced(r.namespace)
+	n.update(func() { first, n.synced, n.initial = !n.synced, true, false })
+	if first && n.options.Synced != nil {
+		n.options.Synced(n.namespace)
 	}
 	return nil
 }
 
-// Resync is never asked for.
-func (r *room) Resync() error { return nil }
+// Resync implements cache.ReflectorStore. The reflector has no resync period and never calls it.
+func (n *namespaceStore) Resync() error { return nil }

@@ -4,13 +4,15 @@ package fanin
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,25 +30,25 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bench holds a source and what it told.
-type bench struct {
+// env holds a source and the changes that it reported.
+type env struct {
 	*testing.T
 	client.WithWatch
 	source *Source
 
-	gate atomic.Pointer[chan struct{}]
-	mu   sync.Mutex
-	told []string
+	gate     atomic.Pointer[chan struct{}]
+	mu       sync.Mutex
+	reported []string
 }
 
-func newBench(t *testing.T, change func(*Options)) *bench {
+func newEnv(t *testing.T, change func(*Options)) *env {
 	t.Helper()
 	config, _ := kubetest.SharedPair(t)
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{T: t, WithWatch: c}
+	b := &env{T: t, WithWatch: c}
 	open := make(chan struct{})
 	close(open)
 	b.gate.Store(&open)
@@ -64,14 +66,14 @@ func newBench(t *testing.T, change func(*Options)) *bench {
 		Changed: func(before, after client.Object) {
 			switch {
 			case before == nil:
-				b.tell("+" + after.GetName())
+				b.report("+" + after.GetName())
 			case after == nil:
-				b.tell("-" + before.GetName())
+				b.report("-" + before.GetName())
 			default:
-				b.tell("~" + after.GetName())
+				b.report("~" + after.GetName())
 			}
 		},
-		Synced: func(namespace string) { b.tell("synced") },
+		Synced: func(namespace string) { b.report("synced") },
 	}
 	if change != nil {
 		change(&options)
@@ -80,68 +82,72 @@ func newBench(t *testing.T, change func(*Options)) *bench {
 	return b
 }
 
-func (b *bench) tell(what string) {
+func (b *env) report(change string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.told = append(b.told, what)
+	b.reported = append(b.reported, change)
 }
 
-// until waits until all of this, and nothing else, was told since the last time.
-func (b *bench) until(want ...string) {
+// until waits until the source has reported as many changes as are wanted, and fails unless they are the wanted ones, in any order.
+func (b *env) until(want ...string) {
 	b.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	slices.Sort(want)
+	kubetest.Eventually(b.T, fmt.Sprintf("changes %v", want), func() error {
 		b.mu.Lock()
-		told := slices.Clone(b.told)
-		if len(told) >= len(want) {
-			b.told = nil
+		defer b.mu.Unlock()
+		if len(b.reported) < len(want) {
+			return fmt.Errorf("only %v reported", b.reported)
 		}
-		b.mu.Unlock()
-		if len(told) >= len(want) {
-			slices.Sort(told)
-			slices.Sort(want)
-			if !slices.Equal(told, want) {
-				b.Fatalf("told %v, want %v", told, want)
-			}
-			return
+		slices.Sort(b.reported)
+		if !slices.Equal(b.reported, want) {
+			b.Fatalf("reported %v, want %v", b.reported, want)
 		}
-		if time.Now().After(deadline) {
-			b.Fatalf("told only %v, want %v", told, want)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		b.reported = nil
+		return nil
+	})
 }
 
-func (b *bench) namespace() string {
+// eventually waits until a condition of the source holds.
+func (b *env) eventually(what string, holds func() bool) {
 	b.Helper()
-	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fanin-"}}
-	b.must(b.Create(b.Context(), made))
-	return made.Name
+	kubetest.Eventually(b.T, what, func() error {
+		if !holds() {
+			return errors.New("it does not hold")
+		}
+		return nil
+	})
 }
 
-func (b *bench) must(err error) {
+func (b *env) namespace() string {
+	b.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fanin-"}}
+	b.must(b.Create(b.Context(), namespace))
+	return namespace.Name
+}
+
+func (b *env) must(err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *bench) make(namespace, name string) *corev1.ConfigMap {
+func (b *env) make(namespace, name string) *corev1.ConfigMap {
 	b.Helper()
-	made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	b.must(b.Create(b.Context(), made))
-	return made
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	b.must(b.Create(b.Context(), object))
+	return object
 }
 
 func TestNamespacesComeAndGo(t *testing.T) {
-	b := newBench(t, nil)
+	b := newEnv(t, nil)
 	one, two := b.namespace(), b.namespace()
 	first := b.make(one, "a")
 	b.make(two, "b")
 	b.source.Add(t.Context(), one)
 	b.until("+a", "synced")
 	if !b.source.Current(one) || b.source.Synced(two) || b.source.Get(client.ObjectKey{Namespace: two, Name: "b"}) != nil {
-		t.Error("one namespace is watched, and the other is not")
+		t.Error("want the first namespace to be known, and the other not")
 	}
 	b.source.Add(t.Context(), one) // changes nothing
 	b.source.Add(t.Context(), two)
@@ -150,13 +156,13 @@ func TestNamespacesComeAndGo(t *testing.T) {
 	b.must(b.Update(t.Context(), first))
 	b.until("~a")
 	if got := b.source.Get(client.ObjectKeyFromObject(first)); got.GetResourceVersion() != first.ResourceVersion || got.GetManagedFields() != nil {
-		t.Errorf("known: %+v", got)
+		t.Errorf("object: %+v", got)
 	}
 	b.source.Remove(one)
 	if b.source.Synced(one) || b.source.Current(one) || b.source.Get(client.ObjectKeyFromObject(first)) != nil || len(b.source.All(one)) != 0 {
-		t.Error("it is known of a namespace that is not watched any more")
+		t.Error("the source still knows objects of a removed namespace")
 	}
-	b.must(b.Delete(t.Context(), first)) // not seen
+	b.must(b.Delete(t.Context(), first)) // not watched
 	last := b.make(two, "c")
 	b.until("+c")
 	b.must(b.Delete(t.Context(), last))
@@ -169,9 +175,9 @@ func TestNamespacesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestOneNamespaceWaits: what cannot be read holds up nothing else, and is told as soon as it can.
+// TestOneNamespaceWaits: a namespace that cannot be read delays no other, and is reported as soon as it can be read.
 func TestOneNamespaceWaits(t *testing.T) {
-	b := newBench(t, nil)
+	b := newEnv(t, nil)
 	one, two := b.namespace(), b.namespace()
 	b.make(one, "a")
 	b.make(two, "b")
@@ -182,42 +188,38 @@ func TestOneNamespaceWaits(t *testing.T) {
 	b.source.Add(t.Context(), b.namespace())
 	b.gate.Store(open)
 	b.source.Add(t.Context(), two)
-	for !b.source.Synced(two) {
-		time.Sleep(5 * time.Millisecond)
-	}
+	b.eventually("the second namespace is synced", func() bool { return b.source.Synced(two) })
 	close(shut)
-	for !b.source.Current(one) {
-		time.Sleep(5 * time.Millisecond)
-	}
+	b.eventually("the first namespace is current", func() bool { return b.source.Current(one) })
 	if b.source.Get(client.ObjectKey{Namespace: one, Name: "a"}) == nil {
-		t.Error("it synced without its object")
+		t.Error("the namespace is current without its object")
 	}
 }
 
 func TestMetadataOfEveryNamespace(t *testing.T) {
 	kind := corev1.SchemeGroupVersion.WithKind("ConfigMapList")
-	mine := fmt.Sprintf("only-%d", time.Now().UnixNano())
-	b := newBench(t, func(o *Options) {
+	selected := "only-" + strings.ToLower(rand.Text())
+	b := newEnv(t, func(o *Options) {
 		o.Object = &metav1.PartialObjectMetadata{}
 		o.List = func() client.ObjectList {
 			list := &metav1.PartialObjectMetadataList{}
 			list.SetGroupVersionKind(kind)
 			return list
 		}
-		o.Select = []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", mine)}}
+		o.Select = []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", selected)}}
 	})
 	one, two := b.namespace(), b.namespace()
 	b.source.Add(t.Context(), Every)
 	b.until("synced")
-	b.make(one, "not-mine")
-	first := b.make(one, mine)
-	b.make(two, mine)
-	b.until("+"+mine, "+"+mine)
+	b.make(one, "other")
+	first := b.make(one, selected)
+	b.make(two, selected)
+	b.until("+"+selected, "+"+selected)
 	if !b.source.Current(one) || len(b.source.All(one)) != 1 || len(b.source.All(Every)) != 2 {
 		t.Errorf("all: %v", b.source.All(Every))
 	}
 	got := b.source.Get(client.ObjectKeyFromObject(first))
 	if _, metadata := got.(*metav1.PartialObjectMetadata); !metadata || got.GetUID() != first.UID {
-		t.Errorf("known: %+v", got)
+		t.Errorf("object: %+v", got)
 	}
 }

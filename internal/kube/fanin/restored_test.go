@@ -5,6 +5,7 @@ package fanin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -27,7 +28,7 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
-// version is how far an API server has come.
+// version returns the current resource version of an API server.
 func version(t *testing.T, c client.Client) int {
 	t.Helper()
 	var list corev1.ConfigMapList
@@ -41,8 +42,8 @@ func version(t *testing.T, c client.Client) int {
 	return number
 }
 
-// TestRestored: an API server whose store is replaced by an older one is listed anew. The older store is that of another API server, which
-// has not come as far.
+// TestRestored: the source lists again if the API server is restored from a backup. The test uses a second API server, whose resource version
+// is lower, as the restored one.
 func TestRestored(t *testing.T) {
 	one, two := kubetest.SharedPair(t)
 	dialer := connrotation.NewDialer((&net.Dialer{Timeout: 5 * time.Second}).DialContext)
@@ -73,17 +74,17 @@ func TestRestored(t *testing.T) {
 	must(older.Create(t.Context(), object("kept", "old")))
 	must(newer.Create(t.Context(), object("kept", "new")))
 	must(newer.Create(t.Context(), object("lost", "new")))
-	for goal := version(t, older) + 200; version(t, newer) < goal; { // what the test itself writes must not catch up
+	for goal := version(t, older) + 200; version(t, newer) < goal; { // the writes of the test must not let the older server catch up
 		must(newer.Patch(t.Context(), object("kept", ""), client.RawPatch(types.MergePatchType, []byte(`{"data":{"count":"`+strconv.Itoa(version(t, newer))+`"}}`))))
 	}
 
 	var current atomic.Pointer[client.WithWatch]
 	current.Store(&newer)
-	var again atomic.Int32
+	var resumed atomic.Int32
 	source := New(Options{
 		Object: &corev1.ConfigMap{}, List: func() client.ObjectList { return &corev1.ConfigMapList{} },
 		Client:  func(context.Context) (client.WithWatch, error) { return *current.Load(), nil },
-		Changed: func(client.Object, client.Object) {}, Resumed: func(string) { again.Add(1) },
+		Changed: func(client.Object, client.Object) {}, Resumed: func(string) { resumed.Add(1) },
 	})
 	known := func() (all []string) {
 		for _, one := range source.All(space.Name) {
@@ -92,46 +93,47 @@ func TestRestored(t *testing.T) {
 		slices.Sort(all)
 		return all
 	}
-	until := func(what string, is func() bool) {
+	until := func(what string, holds func() bool) {
 		t.Helper()
-		for begin := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
-			if time.Since(begin) > 40*time.Second {
-				t.Fatalf("not in time: %s; known %v", what, known())
+		kubetest.Eventually(t, what, func() error {
+			if !holds() {
+				return fmt.Errorf("known %v", known())
 			}
-		}
+			return nil
+		})
 	}
 	source.Add(t.Context(), space.Name)
-	until("all is known", func() bool {
+	until("all objects are known", func() bool {
 		return source.Current(space.Name) && slices.Equal(known(), []string{"kept=new", "lost=new"})
 	})
-	if again.Load() != 0 {
-		t.Error("watched again, before the first watch had ended")
+	if resumed.Load() != 0 {
+		t.Error("Resumed was called before the first watch ended")
 	}
 	dialer.CloseAll()
-	until("a watch that was cut goes on", func() bool { return again.Load() == 1 && source.Current(space.Name) })
+	until("a watch that was cut resumes", func() bool { return resumed.Load() == 1 && source.Current(space.Name) })
 	if got := known(); len(got) != 2 {
 		t.Errorf("known %v", got)
 	}
-	// A watch that told nothing is not gone on with anyway.
-	must(newer.Create(t.Context(), object("news", "new")))
-	until("there was news", func() bool { return len(known()) == 3 })
+	// The reflector resumes only a watch that has delivered an event.
+	must(newer.Create(t.Context(), object("event", "new")))
+	until("the watch delivers an event", func() bool { return len(known()) == 3 })
 	current.Store(&older)
 	dialer.CloseAll()
-	until("what is in the older store is known", func() bool { return source.Current(space.Name) && slices.Equal(known(), []string{"kept=old"}) })
+	until("only the objects of the older store are known", func() bool { return source.Current(space.Name) && slices.Equal(known(), []string{"kept=old"}) })
 	must(older.Create(t.Context(), object("next", "1")))
-	until("it is watched", func() bool { return slices.Equal(known(), []string{"kept=old", "next=1"}) })
+	until("the older store is watched", func() bool { return slices.Equal(known(), []string{"kept=old", "next=1"}) })
 }
 
-// TestListsWhatIsThere: where an API server cannot begin a watch with all there is, the reflector lists, and asks for whatever the server happens
-// to remember. What is not in that would be taken for gone.
-func TestListsWhatIsThere(t *testing.T) {
+// TestListsCurrentObjects: an API server that cannot start a watch with all existing objects is listed at its current version. By default a
+// reflector lists from the watch cache, which may be old; the source would take missing objects for deleted.
+func TestListsCurrentObjects(t *testing.T) {
 	config, _ := kubetest.SharedPair(t)
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
 	versions := make(chan string, 10)
-	asked := interceptor.NewClient(c, interceptor.Funcs{
+	intercepted := interceptor.NewClient(c, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			all := (&client.ListOptions{}).ApplyOptions(options)
 			versions <- all.AsListOptions().ResourceVersion
@@ -139,23 +141,23 @@ func TestListsWhatIsThere(t *testing.T) {
 		},
 		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 			if all := (&client.ListOptions{}).ApplyOptions(options).AsListOptions(); all.SendInitialEvents != nil {
-				return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", nil) // as older ones say
+				return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", nil) // as an older API server answers
 			}
 			return c.Watch(ctx, list, options...)
 		},
 	})
 	source := New(Options{
 		Object: &corev1.ConfigMap{}, List: func() client.ObjectList { return &corev1.ConfigMapList{} },
-		Client: func(context.Context) (client.WithWatch, error) { return asked, nil }, Changed: func(_, _ client.Object) {},
+		Client: func(context.Context) (client.WithWatch, error) { return intercepted, nil }, Changed: func(_, _ client.Object) {},
 	})
 	source.Add(t.Context(), "default")
-	kubetest.Eventually(t, "the namespace is known", func() error {
+	kubetest.Eventually(t, "the namespace is current", func() error {
 		if !source.Current("default") {
 			return errors.New("not yet")
 		}
 		return nil
 	})
 	if version := <-versions; version != "" {
-		t.Errorf("listed what the API server had at version %q or later", version)
+		t.Errorf("listed at version %q, which may be old", version)
 	}
 }
