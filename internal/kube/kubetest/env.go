@@ -4,6 +4,7 @@ package kubetest
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"testing"
@@ -13,16 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// InTime is how long a step may take on a busy machine.
+// InTime is how long a step may take on a busy machine, at least ten times its usual duration. It protects against hanging and judges no speed.
 const InTime = 30 * time.Second
 
-// Env is what a test does to an API server: what fails there, fails the test.
+// Env is a client of an API server for a test. Every error fails the test.
 type Env struct {
 	client.Client
 	T *testing.T
 }
 
-// Must fails the test because of an error.
+// Must fails the test if err is not nil.
 func (b *Env) Must(err error) {
 	b.T.Helper()
 	if err != nil {
@@ -36,13 +37,13 @@ func (b *Env) Make(object client.Object) {
 	b.Must(b.Create(b.T.Context(), object))
 }
 
-// Read reads an object anew.
+// Read refreshes an object from the API server.
 func (b *Env) Read(object client.Object) {
 	b.T.Helper()
 	b.Must(b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object))
 }
 
-// Edit reads an object, changes it and writes it, again if somebody else was faster.
+// Edit reads an object, changes it and updates it, and retries on a conflict.
 func (b *Env) Edit(object client.Object, change func()) {
 	b.T.Helper()
 	b.edit(object, change, func() error { return b.Update(b.T.Context(), object) })
@@ -63,31 +64,37 @@ func (b *Env) edit(object client.Object, change func(), write func() error) {
 	}))
 }
 
-// Until waits for something to become true.
-func (b *Env) Until(what string, done func() bool) {
+// Until waits until a condition holds.
+func (b *Env) Until(what string, holds func() bool) {
 	b.T.Helper()
-	for begin := time.Now(); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begin) > InTime {
-			b.T.Fatalf("not within %v: %s", InTime, what)
+	Eventually(b.T, what, func() error {
+		if !holds() {
+			return errFalse
 		}
-	}
+		return nil
+	})
 }
 
-// Eventually waits until nothing is wrong any more, and fails with what is still wrong.
-func Eventually(t *testing.T, what string, check func() error) {
+var errFalse = errors.New("the condition is still false")
+
+// pollInterval is short compared with what an API server needs for a request.
+const pollInterval = 5 * time.Millisecond
+
+// Eventually polls check until it returns nil. After InTime it fails the test with the last error.
+func Eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
-	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+	for start := time.Now(); ; time.Sleep(pollInterval) {
 		err := check()
 		if err == nil {
 			return
 		}
-		if time.Since(begin) > InTime {
+		if time.Since(start) > InTime {
 			t.Fatalf("not within %v: %s: %v", InTime, what, err)
 		}
 	}
 }
 
-// Start runs a process in the background. It ends with stop, or with the test.
+// Start calls run in the background. Its context ends when stop is called, or with the test.
 func Start(t *testing.T, what string, run func(ctx context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -103,8 +110,8 @@ func Start(t *testing.T, what string, run func(ctx context.Context) error) (stop
 	return stop
 }
 
-// RoundTripper is a function that is one.
+// RoundTripper is a function that implements http.RoundTripper.
 type RoundTripper func(*http.Request) (*http.Response, error)
 
-// RoundTrip calls it.
+// RoundTrip implements http.RoundTripper.
 func (f RoundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

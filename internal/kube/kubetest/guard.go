@@ -14,22 +14,22 @@ import (
 	"syscall"
 )
 
-// guard owns the directory of one cluster and takes processes and directory
-// away if the test process dies before it could: after a panic, a test timeout
-// or a kill, no t.Cleanup runs, and envtest's children would stay for ever.
+// guard owns the directory of one cluster. It ends the processes and removes the
+// directory if the test process dies: after a panic, a test timeout or a kill, no
+// t.Cleanup runs, and the children of envtest would run for ever.
 //
-// It is a shell that waits on a pipe. A line says that all is stopped; the end
-// of the pipe without a line says that we are gone.
+// It is a shell that waits on a pipe. A line means that the cluster has been
+// stopped; the end of the pipe without a line means that the test process died.
 type guard struct {
 	dir   string
 	shell *exec.Cmd
 	pipe  io.WriteCloser
 }
 
-// The process groups are envtest's: each program leads its own. A signal to a
-// group that has ended is an error we do not mind. "-s KILL --" because dash
-// takes no "--" after "-KILL". The directory is removed until it is gone,
-// because a dying etcd may still write into it.
+// envtest starts each program in its own process group. The script ignores the
+// error of a signal to a group that has ended. It uses "-s KILL --" because dash
+// accepts no "--" after "-KILL". It repeats the removal of the directory because
+// a dying etcd may still write into it.
 const guardScript = `
 if read -r _; then exit 0; fi
 for file in "$0"/*.pid; do kill -s KILL -- "-$(cat "$file")"; done 2>/dev/null
@@ -43,7 +43,7 @@ func newGuard() (*guard, error) {
 		return nil, err
 	}
 	shell := exec.Command("/bin/sh", "-c", guardScript, dir)
-	// Ctrl-C goes to the whole foreground group; the guard must outlive it.
+	// Ctrl-C goes to the whole foreground group; the guard must survive it.
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	pipe, err := shell.StdinPipe()
 	if err == nil {
@@ -55,9 +55,9 @@ func newGuard() (*guard, error) {
 	return &guard{dir: dir, shell: shell, pipe: pipe}, nil
 }
 
-// wrap returns a program that leaves its process id and its output in the
-// guard's directory and then becomes the named program of dir. envtest itself
-// tells nobody the process ids.
+// wrap returns a program that writes its process id and its output to the
+// guard's directory and executes the named program of dir. envtest does not
+// expose the process ids.
 func (g *guard) wrap(dir, name string) (string, error) {
 	program, err := filepath.Abs(filepath.Join(dir, name))
 	if err != nil {
@@ -75,7 +75,7 @@ func (g *guard) makeDir(name string) (string, error) {
 	return path, os.Mkdir(path, 0o700)
 }
 
-// logs returns the end of what etcd and kube-apiserver said.
+// logs returns the last output of etcd and kube-apiserver.
 func (g *guard) logs() string {
 	const keep = 2000
 	var all strings.Builder
@@ -90,8 +90,8 @@ func (g *guard) logs() string {
 	return all.String()
 }
 
-// kill ends what still runs, at once: nobody will read this etcd again, and an
-// API server asked politely waits for each open watch.
+// kill ends all processes with SIGKILL: the data of this etcd is not needed any
+// more, and an API server that gets SIGTERM waits for each open watch.
 func (g *guard) kill() error {
 	files, err := filepath.Glob(filepath.Join(g.dir, "*.pid"))
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Hang lets an API server take as long as it ever does to create something in a namespace, until the test ends. asked is how often it was.
-func Hang(t *testing.T, c client.Client, namespace string, what ...admissionregistrationv1.Rule) (asked func() int) {
+// Hang makes the API server answer the creation of matching objects in a namespace only after its longest timeout (30 s), until the test ends.
+// requests returns how many such requests have arrived.
+func Hang(t *testing.T, c client.Client, namespace string, what ...admissionregistrationv1.Rule) (requests func() int) {
 	t.Helper()
 	var count atomic.Int32
 	ended := make(chan struct{})
@@ -51,7 +52,7 @@ func Hang(t *testing.T, c client.Client, namespace string, what ...admissionregi
 		close(ended)
 		server.Close()
 		if err := c.Delete(context.Background(), configuration); err != nil {
-			t.Logf("%s is left: %v", configuration.Name, err)
+			t.Logf("%s was not deleted: %v", configuration.Name, err)
 		}
 	})
 	return func() int { return int(count.Load()) }

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// identities is who may call the API server, and as whom the API server calls others: kubelets, and the servers of aggregated APIs. envtest's
-// own has only the first, so that no kubelet could know the API server.
+// identities holds the authority for clients of the API server, and the certificates with which the API server authenticates to kubelets and to
+// the servers of aggregated APIs. envtest provides only the former, so a kubelet could not authenticate the API server.
 type identities struct {
 	dir            string
 	clients, front *authority
@@ -34,7 +34,7 @@ func newIdentities() (*identities, error) {
 	return &identities{clients: clients, front: front}, err
 }
 
-// Configure tells the API server which files there will be.
+// Configure sets the flags of the API server to the files that Start will write.
 func (i *identities) Configure(dir string, args *envtest.Arguments) error {
 	i.dir = dir
 	for flag, file := range map[string]string{
@@ -48,7 +48,7 @@ func (i *identities) Configure(dir string, args *envtest.Arguments) error {
 	return nil
 }
 
-// Start writes the files.
+// Start writes the files that Configure named.
 func (i *identities) Start() error {
 	files := map[string][]byte{"clients.crt": certificatePEM(i.clients.certificate.Raw), "front.crt": certificatePEM(i.front.certificate.Raw)}
 	for name, made := range map[string]struct {
@@ -72,7 +72,7 @@ func (i *identities) Start() error {
 	return nil
 }
 
-// AddUser makes a client certificate.
+// AddUser returns a configuration with a client certificate for the user.
 func (i *identities) AddUser(user envtest.User, base *rest.Config) (*rest.Config, error) {
 	config := rest.CopyConfig(base)
 	var err error
@@ -80,10 +80,10 @@ func (i *identities) AddUser(user envtest.User, base *rest.Config) (*rest.Config
 	return config, err
 }
 
-// Stop has nothing to do: the directory goes.
+// Stop does nothing: the guard removes the directory.
 func (i *identities) Stop() error { return nil }
 
-// authority signs.
+// authority is a certificate authority.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -108,7 +108,7 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{certificate: certificate, key: key}, err
 }
 
-// client returns a certificate and its key, in PEM.
+// client returns a client certificate and its key, in PEM.
 func (a *authority) client(user envtest.User) (certificate, private []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

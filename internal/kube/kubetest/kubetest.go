@@ -28,8 +28,8 @@ const (
 )
 
 // Cluster starts one API server with its etcd and stops it when the test ends.
-// The returned configuration is an administrator's (group system:masters),
-// without a limit on the request rate that a test would notice.
+// The returned configuration is that of an administrator (group system:masters),
+// with a request rate limit that no test reaches.
 func Cluster(t testing.TB) *rest.Config {
 	t.Helper()
 	configs, stop, err := start(assets(t), 1)
@@ -53,9 +53,9 @@ func Pair(t testing.TB) (consumer, provider *rest.Config) {
 	return configs[0], configs[1]
 }
 
-// SharedPair is [Pair], started by the first test that asks and used by all
-// others of the same test binary, also at the same time. It ends with the test
-// process. Work in a namespace of your own and leave cluster-wide objects alone.
+// SharedPair is [Pair], started by the first test that needs it and shared by all
+// tests of the same test binary, also in parallel. It ends with the test
+// process. Work in your own namespace and do not change cluster-wide objects.
 func SharedPair(t testing.TB) (consumer, provider *rest.Config) {
 	t.Helper()
 	configs, err := shared(assets(t))
@@ -65,8 +65,8 @@ func SharedPair(t testing.TB) (consumer, provider *rest.Config) {
 	return rest.CopyConfig(configs[0]), rest.CopyConfig(configs[1])
 }
 
-// shared needs no stop: the guard of each cluster sees the process end. But stop must be kept: it holds the pipe
-// that the guard watches, and a pipe that nobody holds is closed by the next garbage collection.
+// shared does not call stop: the guard of each cluster detects the end of the process. But stop must stay reachable: it
+// holds the pipe that the guard watches, and the garbage collector closes an unreachable pipe.
 var shared = func() func(string) ([]*rest.Config, error) {
 	var (
 		once    sync.Once
@@ -82,7 +82,7 @@ var shared = func() func(string) ([]*rest.Config, error) {
 }()
 
 // assets returns the directory with etcd, kube-apiserver and kubectl. It skips
-// the test if nobody named one, and fails it if what was named cannot work.
+// the test if the variable is not set, and fails it if a program is missing.
 func assets(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv(assetsVariable)
@@ -109,8 +109,8 @@ func executable(path string) error {
 	return nil
 }
 
-// start brings up n clusters at once. Either all run and stop ends them all,
-// or none is left.
+// start starts n clusters in parallel. Either all of them run and stop ends them,
+// or it returns an error and leaves none.
 func start(dir string, n int) (configs []*rest.Config, stop func() error, err error) {
 	clusters := make([]*cluster, n)
 	failures := make([]error, n)
@@ -160,7 +160,7 @@ func startOne(dir string) (*cluster, error) {
 		return nil, err
 	}
 	c := &cluster{guard: guard, environment: &envtest.Environment{
-		// A stray USE_EXISTING_CLUSTER must not point tests at somebody's cluster.
+		// USE_EXISTING_CLUSTER in the environment must not direct tests at a real cluster.
 		UseExistingCluster:       new(false),
 		ControlPlaneStartTimeout: startTimeout,
 		ControlPlaneStopTimeout:  stopTimeout,
@@ -191,21 +191,21 @@ func (c *cluster) start(dir string) error {
 	if server.Authn, err = newIdentities(); err != nil {
 		return err
 	}
-	// Webhooks behind a Service would be looked up by name, in the DNS of the machine, which has no such name or, worse,
-	// one of somebody else's. From endpoints the server knows that there is nobody to ask.
+	// By default the server resolves the Service of a webhook by name, in the DNS of the machine, which does not have the name or,
+	// worse, has an unrelated one. With this flag it uses the endpoints, and knows when there are none.
 	server.Configure().Set("enable-aggregator-routing", "true")
 	c.config, err = c.environment.Start()
 	if err != nil {
 		return fmt.Errorf("start etcd and kube-apiserver from %s: %w; last lines of their output:\n%s", dir, err, c.guard.logs())
 	}
-	// envtest makes certificates for webhooks in a directory that the guard does not know; we have none.
+	// envtest creates certificates for webhooks in a directory that the guard does not know; no test needs them.
 	return c.environment.WebhookInstallOptions.Cleanup()
 }
 
 func (c *cluster) stop() error {
 	killed := c.guard.kill()
-	// Stop waits until the processes are collected. It says "no such process"
-	// when it signals one in the moment between its death and the news of it.
+	// Stop waits until the processes have ended. It returns "no such process" if it
+	// signals a process that has just died and was not reaped yet.
 	stopped := c.environment.Stop()
 	if errors.Is(stopped, syscall.ESRCH) {
 		stopped = nil

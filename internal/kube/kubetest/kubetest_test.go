@@ -26,9 +26,9 @@ import (
 )
 
 func TestPairIsTwoClusters(t *testing.T) {
-	began := time.Now()
+	start := time.Now()
 	consumerConfig, providerConfig := Pair(t)
-	t.Logf("pair ready after %s", time.Since(began).Round(time.Millisecond))
+	t.Logf("pair ready after %s", time.Since(start).Round(time.Millisecond))
 	consumer, provider := clientset(t, consumerConfig), clientset(t, providerConfig)
 	ctx := t.Context()
 
@@ -36,9 +36,9 @@ func TestPairIsTwoClusters(t *testing.T) {
 		t.Fatalf("both clusters answer at %s", consumerConfig.Host)
 	}
 	// One certificate authority each: the identity of one side must not be valid on the other.
-	stranger := rest.CopyConfig(consumerConfig)
-	stranger.Host, stranger.CAData = providerConfig.Host, providerConfig.CAData
-	if _, err := clientset(t, stranger).CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+	unauthenticated := rest.CopyConfig(consumerConfig)
+	unauthenticated.Host, unauthenticated.CAData = providerConfig.Host, providerConfig.CAData
+	if _, err := clientset(t, unauthenticated).CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("the provider answered the consumer's administrator with %v, want Unauthorized", err)
 	}
 
@@ -57,14 +57,14 @@ func TestPairIsTwoClusters(t *testing.T) {
 			t.Fatalf("version of the %s: %v", name, err)
 		}
 		if !strings.HasPrefix(version.GitVersion, "v1.") {
-			t.Errorf("the %s says it is version %q, want v1.x", name, version.GitVersion)
+			t.Errorf("the %s reports version %q, want v1.x", name, version.GitVersion)
 		}
 		t.Logf("%s: Kubernetes %s", name, version.GitVersion)
 	}
 }
 
-// A manager that forgot to close its watches must not make each test wait for
-// the graceful period of the API server.
+// A manager that does not close its watches must not make each test wait for
+// the grace period of the API server: stop kills it instead.
 func TestStopDoesNotWaitForAnOpenWatch(t *testing.T) {
 	configs, stop, err := start(assets(t), 1)
 	if err != nil {
@@ -76,13 +76,7 @@ func TestStopDoesNotWaitForAnOpenWatch(t *testing.T) {
 	} else {
 		defer watch.Stop()
 	}
-	began := time.Now()
-	report(t, stop())
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("stopping took %s with one open watch", took)
-	} else {
-		t.Logf("stopped after %s", took.Round(time.Millisecond))
-	}
+	report(t, stop()) // an error if a process still runs after stopTimeout
 }
 
 func TestSharedPairIsStartedOnce(t *testing.T) {
@@ -148,7 +142,7 @@ func TestNothingIsLeftAfterAKill(t *testing.T) {
 	}
 	_ = victim.Wait() // killed, so an error by intention
 
-	eventually(t, 20*time.Second, func() error {
+	Eventually(t, "no file and no process is left", func() error {
 		entries, err := os.ReadDir(temp)
 		if err != nil {
 			return err
@@ -157,7 +151,7 @@ func TestNothingIsLeftAfterAKill(t *testing.T) {
 			return errors.New("still there: " + entries[0].Name())
 		}
 		for _, pid := range pids {
-			// A zombie has an empty command line; its parent is not ours to mend.
+			// A zombie has an empty command line; whether its parent reaps it is not our concern.
 			if line, err := os.ReadFile("/proc/" + pid + "/cmdline"); err == nil && len(line) > 0 {
 				return errors.New("still running: process " + pid)
 			}
@@ -207,24 +201,6 @@ func pidFiles(t *testing.T, dir string) (pids []string) {
 	return pids
 }
 
-func eventually(t *testing.T, limit time.Duration, check func() error) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(limit)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("after %s: %v", limit, err)
-		}
-	}
-}
-
 func clientset(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
@@ -244,8 +220,8 @@ func createNamespace(t *testing.T, client *kubernetes.Clientset, name string) *c
 	return namespace
 }
 
-// The guard's pipe was closed once by a garbage collection, and the servers with it.
-func TestSharedPairOutlivesGarbage(t *testing.T) {
+// A garbage collection once closed the guard's pipe, and so ended the servers.
+func TestSharedPairSurvivesGarbageCollection(t *testing.T) {
 	for range 3 {
 		consumer, _ := SharedPair(t)
 		runtime.GC()
@@ -262,22 +238,22 @@ func TestSharedPairOutlivesGarbage(t *testing.T) {
 	}
 }
 
-// A webhook whose Service has nobody behind it must not be looked for outside of the machine.
-func TestWebhooksAreNotLookedUpByName(t *testing.T) {
+// The server must not resolve the name of a webhook's Service that has no endpoints.
+func TestWebhooksAreNotResolvedByName(t *testing.T) {
 	client := clientset(t, Cluster(t))
 	createNamespace(t, client, "hooks")
 	ctx := t.Context()
 	fail, none := admissionv1.Fail, admissionv1.SideEffectClassNone
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "nobody", Namespace: "hooks"},
-		Spec:       corev1.ServiceSpec{Selector: map[string]string{"is": "nobody"}, Ports: []corev1.ServicePort{{Port: 443}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "empty", Namespace: "hooks"},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "none"}, Ports: []corev1.ServicePort{{Port: 443}}},
 	}
 	if _, err := client.CoreV1().Services("hooks").Create(ctx, service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "hook"}, Webhooks: []admissionv1.ValidatingWebhook{{
 		Name: "hook.liqo.io", FailurePolicy: &fail, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "hooks", Name: "nobody"}},
+		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "hooks", Name: "empty"}},
 		Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.Create}, Rule: admissionv1.Rule{
 			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
 		}}},
@@ -286,10 +262,10 @@ func TestWebhooksAreNotLookedUpByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	for i := 0; err == nil && ctx.Err() == nil; i++ { // until the server has taken notice of the webhook, and of the Service
+	for i := 0; err == nil && ctx.Err() == nil; i++ { // until the server has observed the webhook and the Service
 		_, err = client.CoreV1().ConfigMaps("hooks").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)}}, metav1.CreateOptions{})
 	}
 	if err == nil || !strings.Contains(err.Error(), "endpoints") && !strings.Contains(err.Error(), "not found") {
-		t.Errorf("%v, want an error that says that there are no endpoints", err)
+		t.Errorf("%v, want an error about missing endpoints", err)
 	}
 }

@@ -9,18 +9,19 @@ import (
 	"testing"
 )
 
-// What a Proxy does.
+// The modes of a Proxy.
 const (
+	// Pass forwards bytes.
 	Pass int32 = iota
-	// Swallow takes bytes and connections, and does nothing with them.
+	// Swallow accepts connections and bytes, and forwards nothing.
 	Swallow
-	// Refuse closes what is there and what comes.
+	// Refuse closes all existing and new connections.
 	Refuse
 )
 
-// Proxy is a TCP proxy that can be cut.
+// Proxy is a TCP proxy that can interrupt its connections.
 type Proxy struct {
-	// Dialled is how many connections came since it was last Set.
+	// Dialled counts the connections since the last call of Set.
 	Dialled  atomic.Int32
 	listener net.Listener
 	mode     atomic.Int32
@@ -28,7 +29,7 @@ type Proxy struct {
 	open     []net.Conn
 }
 
-// NewProxy listens on an address of this machine, and leads to another one until the test ends.
+// NewProxy starts a proxy on a loopback address that forwards to the given address until the test ends.
 func NewProxy(t *testing.T, to string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,12 +53,12 @@ func (p *Proxy) serve(to string) {
 		}
 		p.Dialled.Add(1)
 		if p.mode.Load() == Refuse {
-			_ = near.Close() // that is the purpose
+			_ = near.Close() // the purpose of Refuse
 			continue
 		}
 		far, err := net.Dial("tcp", to)
 		if err != nil {
-			_ = near.Close() // nobody there
+			_ = near.Close() // no server at the address
 			continue
 		}
 		p.mu.Lock()
@@ -85,10 +86,10 @@ func (p *Proxy) copy(to, from net.Conn) {
 	}
 }
 
-// Address is where it listens.
+// Address returns the address on which the proxy listens.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-// Set makes it do something else from now on.
+// Set changes the mode and resets Dialled.
 func (p *Proxy) Set(mode int32) {
 	p.Dialled.Store(0)
 	p.mode.Store(mode)
@@ -97,7 +98,7 @@ func (p *Proxy) Set(mode int32) {
 	}
 }
 
-// Cut closes all connections, and takes new ones.
+// Cut closes all connections. New ones are handled in the current mode.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

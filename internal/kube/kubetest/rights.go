@@ -12,9 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-var mark = regexp.MustCompile(`(?m)^// \+kubebuilder:rbac:(.*)$`)
+var marker = regexp.MustCompile(`(?m)^// \+kubebuilder:rbac:(.*)$`)
 
-// RBACMarkers are the rights that source files ask for in their marks, by the namespace they ask for. Tests are no part of it.
+// RBACMarkers returns the rules of the RBAC markers in the source files that match the pattern, by the namespace that the marker names. It
+// ignores test files.
 func (b *Env) RBACMarkers(pattern string) map[string][]rbacv1.PolicyRule {
 	b.T.Helper()
 	files, err := filepath.Glob(pattern)
@@ -26,7 +27,7 @@ func (b *Env) RBACMarkers(pattern string) map[string][]rbacv1.PolicyRule {
 		}
 		source, err := os.ReadFile(file)
 		b.Must(err)
-		for _, found := range mark.FindAllStringSubmatch(string(source), -1) {
+		for _, found := range marker.FindAllStringSubmatch(string(source), -1) {
 			fields := map[string][]string{"namespace": {""}}
 			for field := range strings.SplitSeq(found[1], ",") {
 				key, value, _ := strings.Cut(field, "=")
@@ -39,12 +40,12 @@ func (b *Env) RBACMarkers(pattern string) map[string][]rbacv1.PolicyRule {
 		}
 	}
 	if len(rules) == 0 {
-		b.T.Fatalf("no marks in %s", pattern)
+		b.T.Fatalf("no RBAC markers in %s", pattern)
 	}
 	return rules
 }
 
-// Bind gives a user rights in a namespace, or everywhere if it is empty.
+// Bind grants a user the rules in a namespace, or cluster-wide if namespace is empty.
 func (b *Env) Bind(user, namespace string, rules []rbacv1.PolicyRule) {
 	b.T.Helper()
 	name, subjects := metav1.ObjectMeta{Name: user, Namespace: namespace}, []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
