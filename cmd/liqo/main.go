@@ -86,7 +86,7 @@ func command(o options, home func() (*rest.Config, error), run func(*cobra.Comma
 				return err
 			}
 			if cfg != nil { // some errands need no API server
-				cfg = kubemanager.Patient(cfg)
+				cfg = kubemanager.WaitWatches(cfg)
 			}
 			return run(cmd, cfg)
 		},

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crds brings the resource definitions of a cluster up to date. Helm installs definitions and never changes
-// them again, so liqoctl and, for those who use Helm alone, a hook of the chart do it with this package.
+// Package crds updates the custom resource definitions of a cluster. Helm installs definitions but never updates them.
+// liqoctl and, for users of Helm alone, a hook of the chart do that with this package.
 //
-// It must not know any of our kinds: what there is to apply comes as files. Its proof is crds_test.go, against
-// a real API server and with the rights that the hook has.
+// It must not know any of our kinds: it applies the files of the chart. crds_test.go proves it against a real API
+// server, with the rights of the hook.
 package crds
 
 import (
@@ -22,16 +22,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Every definition by its name: no one else's can be changed. (Server-side apply asks for create by name, too.)
+// Each definition is named, so that no other one can be changed. (Server-side apply also needs create, by name.)
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=foreignclusters.discovery.liqo.io;ipmappings.net.liqo.io;networkconfigs.net.liqo.io;tunnelendpoints.net.liqo.io;namespaceoffloadings.offloading.liqo.io;resourceslices.sharing.liqo.io;namespacemaps.virtualkubelet.liqo.io;shadowendpointslices.virtualkubelet.liqo.io;shadowpods.virtualkubelet.liqo.io,verbs=get;create;patch
 
 // Owner is the field owner of the definitions.
 const Owner = "liqo-crds"
 
-// look is how often a new definition is asked whether it is served; that takes a tenth of a second.
-const look = 50 * time.Millisecond
+// pollInterval is the interval at which Apply checks whether a new definition is served, which usually takes 100 ms.
+const pollInterval = 50 * time.Millisecond
 
-// AddToScheme registers what the client of Apply must know.
+// AddToScheme registers the kinds that the client of Apply needs.
 func AddToScheme(scheme *runtime.Scheme) error { return apiextensionsv1.AddToScheme(scheme) }
 
 // Load reads the definitions in the folder crds of the chart, in the order of their file names.
@@ -58,7 +58,7 @@ func Load(chart fs.FS) ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// Apply writes the definitions and waits until all are served. It tells done of each as it is written.
+// Apply writes the definitions and waits until all are served. It calls done after each write.
 func Apply(ctx context.Context, c client.Client, definitions []*unstructured.Unstructured, done func(name string)) error {
 	for _, definition := range definitions {
 		config := client.ApplyConfigurationFromUnstructured(definition.DeepCopy())
@@ -69,7 +69,7 @@ func Apply(ctx context.Context, c client.Client, definitions []*unstructured.Uns
 	}
 	for _, definition := range definitions {
 		var state string
-		err := wait.PollUntilContextCancel(ctx, look, true, func(ctx context.Context) (served bool, err error) {
+		err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (served bool, err error) {
 			served, state, err = established(ctx, c, definition.GetName())
 			return served, err
 		})

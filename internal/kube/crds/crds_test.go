@@ -26,8 +26,8 @@ import (
 
 const slices = "resourceslices.sharing.liqo.io"
 
-// TestApply is an upgrade: the cluster has an old definition, written by somebody else, and the identity has the
-// rights of the chart's hook and no more.
+// TestApply is an upgrade: the cluster has an old definition that another client wrote, and the identity has exactly
+// the rights of the chart's hook.
 func TestApply(t *testing.T) {
 	admin := kubetest.Cluster(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -47,16 +47,16 @@ func TestApply(t *testing.T) {
 	if err := root.Create(ctx, old); err != nil {
 		t.Fatal(err)
 	}
-	var told []string
-	if err := crds.Apply(ctx, c, all, func(name string) { told = append(told, name) }); err != nil {
+	var applied []string
+	if err := crds.Apply(ctx, c, all, func(name string) { applied = append(applied, name) }); err != nil {
 		t.Fatal(err)
 	}
-	if len(told) != len(all) || len(all) < 9 {
-		t.Errorf("told of %v", told)
+	if len(applied) != len(all) || len(all) < 9 {
+		t.Errorf("done was called for %v", applied)
 	}
 	before := read(ctx, t, root)
 	if len(before[slices].Spec.Versions[0].AdditionalPrinterColumns) == 0 {
-		t.Error("the old definition was not brought up to date")
+		t.Error("the old definition was not updated")
 	}
 	if err := crds.Apply(ctx, c, all, func(string) {}); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("an empty chart: %v", err)
 	}
 	if _, err := crds.Load(fstest.MapFS{"crds/a.yaml": {Data: []byte("a: b: c")}}); err == nil {
-		t.Error("what is no YAML was accepted")
+		t.Error("invalid YAML was accepted")
 	}
 }
 

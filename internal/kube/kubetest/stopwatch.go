@@ -17,14 +17,14 @@ const (
 // neighbours of the machine. It runs until the test ends.
 type Stopwatch struct {
 	mu          sync.Mutex
-	begin, last time.Time
+	start, last time.Time
 	stood       time.Duration
 }
 
 // NewStopwatch starts one.
 func NewStopwatch(t testing.TB) *Stopwatch {
 	now := time.Now()
-	s := &Stopwatch{begin: now, last: now}
+	s := &Stopwatch{start: now, last: now}
 	ticker := time.NewTicker(tick)
 	ended := make(chan struct{})
 	t.Cleanup(func() { close(ended) })
@@ -53,7 +53,7 @@ func (s *Stopwatch) look(now time.Time) {
 }
 
 // Took is the time since the start, without that in which the machine stood still.
-func (s *Stopwatch) Took() time.Duration { return time.Since(s.begin) - s.Stood() }
+func (s *Stopwatch) Took() time.Duration { return time.Since(s.start) - s.Stood() }
 
 // Stood is for how long the machine has stood still since the start.
 func (s *Stopwatch) Stood() time.Duration {

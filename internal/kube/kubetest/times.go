@@ -11,9 +11,9 @@ import (
 func Times(count int, do func(i int)) []time.Duration {
 	took := make([]time.Duration, count)
 	for i := range took {
-		begin := time.Now()
+		start := time.Now()
 		do(i)
-		took[i] = time.Since(begin)
+		took[i] = time.Since(start)
 	}
 	slices.Sort(took)
 	return took

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// mostIdle is how many namespaces an Allowance knows before it forgets those that have used nothing of theirs lately.
+// mostIdle is the number of namespaces from which on an Allowance forgets those whose allowance is complete again.
 const mostIdle = 1000
 
-// Allowance bounds how often something is done for each namespace, so that one that wants too much takes nothing from the others.
+// Allowance is a rate limiter per namespace, so that a namespace with too many actions takes nothing from the others.
 type Allowance struct {
 	perSecond rate.Limit
 	burst     int
@@ -23,12 +23,12 @@ type Allowance struct {
 	forget int
 }
 
-// NewAllowance allows each namespace a burst, and after that so many per second.
+// NewAllowance returns an Allowance of perSecond actions per namespace, with a burst.
 func NewAllowance(perSecond, burst int) *Allowance {
 	return &Allowance{perSecond: rate.Limit(perSecond), burst: burst, spent: map[string]*rate.Limiter{}, forget: mostIdle}
 }
 
-// Allow says whether it may be done once more for a namespace, now.
+// Allow reports whether one more action is allowed for a namespace now, and counts it.
 func (a *Allowance) Allow(namespace string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

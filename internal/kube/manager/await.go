@@ -19,9 +19,9 @@ const (
 	awaitTimeout  = 5 * time.Second
 )
 
-// Await returns when the API server answers. A process that ended because it could not reach it any more starts again while it is still
-// away, and if it ended each time, Kubernetes would let it wait for minutes after the API server is back. Until then the probes
-// at healthAddress say that the process is alive and not ready; "" or "0" is nowhere.
+// Await returns when the API server answers. A process that ended because it lost the API server is restarted while the API server is still
+// unreachable. If it ended each time, the restart backoff would keep it down for minutes after the API server is back. While it waits, it
+// serves probes at healthAddress: the process is alive and not ready. With "" or "0" it serves none.
 func Await(ctx context.Context, cfg *rest.Config, healthAddress string) error {
 	connection, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -31,36 +31,36 @@ func Await(ctx context.Context, cfg *rest.Config, healthAddress string) error {
 	if err != nil {
 		return fmt.Errorf("address of the API server: %w", err)
 	}
-	asked := server.JoinPath("/livez").String()
-	err = ask(ctx, connection, asked)
+	livez := server.JoinPath("/livez").String()
+	err = check(ctx, connection, livez)
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	log.FromContext(ctx).Info("waiting for the API server", "address", server.Host, "reason", err.Error())
-	if healthAddress = address(healthAddress); healthAddress != nowhere {
-		stop, err := sayAlive(healthAddress)
+	if healthAddress = address(healthAddress); healthAddress != disabled {
+		stop, err := serveProbes(healthAddress)
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
-	again := time.NewTicker(awaitInterval)
-	defer again.Stop()
+	tick := time.NewTicker(awaitInterval)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-again.C:
-			if ask(ctx, connection, asked) == nil {
+		case <-tick.C:
+			if check(ctx, connection, livez) == nil {
 				return nil
 			}
 		}
 	}
 }
 
-// ask returns nil if somebody answers. An API server that refuses us, or has checks that fail, is there; what stands before one that is not
-// answers with 502, 503 or 504.
-func ask(ctx context.Context, connection *http.Client, url string) error {
+// check returns nil if the API server answers. One that refuses us, or whose checks fail, is reachable. The codes 502, 503 and 504 come from a
+// proxy or load balancer in front of an unreachable one.
+func check(ctx context.Context, connection *http.Client, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -72,7 +72,7 @@ func ask(ctx context.Context, connection *http.Client, url string) error {
 		return err
 	}
 	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection can be reused
 	switch response.StatusCode {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return fmt.Errorf("GET %s was answered with %s", url, response.Status)
@@ -80,8 +80,8 @@ func ask(ctx context.Context, connection *http.Client, url string) error {
 	return nil
 }
 
-// sayAlive serves the probes until stop, which returns when the address is free again.
-func sayAlive(healthAddress string) (stop func(), err error) {
+// serveProbes serves /healthz and /readyz until stop, which returns when the address is free again.
+func serveProbes(healthAddress string) (stop func(), err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -95,7 +95,7 @@ func sayAlive(healthAddress string) (stop func(), err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	return func() {
-		_ = server.Close() // probes may be cut off
+		_ = server.Close() // a probe may fail
 		<-ended
 	}, nil
 }

@@ -17,11 +17,11 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
-// TestAwait: a process whose API server is away lives, is not ready, and goes on when the API server is back.
+// TestAwait: a process whose API server is unreachable is alive and not ready, and continues when the API server is back.
 func TestAwait(t *testing.T) {
-	where, health := freeAddress(t), freeAddress(t)
+	apiServer, health := freeAddress(t), freeAddress(t)
 	awaited := make(chan error, 1)
-	go func() { awaited <- Await(t.Context(), &rest.Config{Host: "http://" + where}, health) }()
+	go func() { awaited <- Await(t.Context(), &rest.Config{Host: "http://" + apiServer}, health) }()
 	probe := func(path string) error {
 		response, err := http.Get("http://" + health + path)
 		if err != nil {
@@ -33,53 +33,53 @@ func TestAwait(t *testing.T) {
 		}
 		return nil
 	}
-	kubetest.Eventually(t, "the process says that it lives", func() error { return probe("/healthz") })
+	kubetest.Eventually(t, "the process is alive", func() error { return probe("/healthz") })
 	if probe("/readyz") == nil {
 		t.Error("ready without an API server")
 	}
 
-	// Something before it that says so itself is no API server; one that does not know us is.
-	var answer, asked atomic.Int32
+	// An answer 503 comes from a proxy without an API server; 403 comes from an API server.
+	var answer, requests atomic.Int32
 	answer.Store(http.StatusServiceUnavailable)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		w.WriteHeader(int(answer.Load()))
 	}))
-	listener, err := net.Listen("tcp", where)
+	listener, err := net.Listen("tcp", apiServer)
 	must(t, err)
 	_ = server.Listener.Close()
 	server.Listener = listener
 	server.Start()
 	defer server.Close()
-	kubetest.Eventually(t, "asked twice", func() error {
-		if have := asked.Load(); have < 2 {
-			return fmt.Errorf("asked %d times", have)
+	kubetest.Eventually(t, "two requests", func() error {
+		if have := requests.Load(); have < 2 {
+			return fmt.Errorf("%d requests", have)
 		}
 		return nil
 	})
 	select {
 	case err := <-awaited:
-		t.Fatalf("ended without an API server: %v", err)
+		t.Fatalf("Await returned without an API server: %v", err)
 	default:
 	}
 	answer.Store(http.StatusForbidden)
 	must(t, <-awaited)
-	again, err := net.Listen("tcp", health)
+	listener, err = net.Listen("tcp", health)
 	if err != nil {
 		t.Fatalf("the manager cannot serve its probes: %v", err)
 	}
-	_ = again.Close()
+	_ = listener.Close()
 
-	// With an API server there is one question, and no wait.
-	before := asked.Load()
-	must(t, Await(t.Context(), &rest.Config{Host: "http://" + where}, health))
-	if have := asked.Load() - before; have != 1 {
-		t.Errorf("%d questions", have)
+	// If the API server is there, Await sends one request.
+	before := requests.Load()
+	must(t, Await(t.Context(), &rest.Config{Host: "http://" + apiServer}, health))
+	if have := requests.Load() - before; have != 1 {
+		t.Errorf("%d requests, want 1", have)
 	}
 	server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Await(ctx, &rest.Config{Host: "http://" + where}, ""); !errors.Is(err, context.Canceled) {
-		t.Errorf("ended with %v", err)
+	if err := Await(ctx, &rest.Config{Host: "http://" + apiServer}, ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("Await returned %v, want Canceled", err)
 	}
 }

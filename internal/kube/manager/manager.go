@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manager makes the controller-runtime manager of each of our processes, with the same trimmed caches,
-// limits and probes in all of them.
+// Package manager creates the controller-runtime manager of our processes, with the same trimmed caches, limits and
+// probes in all of them.
 //
-// It must not know any domain or kind of ours. Its proof is manager_test.go, against a real API server.
+// It must not know any domain or kind of ours. manager_test.go proves it against a real API server.
 package manager
 
 import (
@@ -38,15 +38,15 @@ import (
 
 const (
 	qps, burst = 100, 200
-	// ownerPrefix is what the names of most of our field owners begin with.
+	// ownerPrefix is the prefix of most of our field owners.
 	ownerPrefix = "liqo"
-	nowhere     = "0"
+	disabled    = "0" // an address that is not served
 )
 
-// otherOwners of ours are called as they are documented.
+// otherOwners are those of our field owners whose documented names lack the prefix.
 var otherOwners = []string{labels.OwnerShadowPod, labels.OwnerShadowSlice, labels.OwnerReflection}
 
-// The lease of a leader that died is free after leaseDuration; one that ends in peace gives it back.
+// The lease of a leader that crashed is free after leaseDuration; a leader that shuts down releases it.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
@@ -55,33 +55,33 @@ const (
 	shutdownTimeout = 20 * time.Second
 )
 
-// Options is what differs between our processes.
+// Options holds the settings that differ between our processes.
 type Options struct {
 	Scheme *runtime.Scheme
-	// MetricsAddress and HealthAddress are where metrics and probes are served; "" or "0" is nowhere.
+	// MetricsAddress and HealthAddress are the addresses for metrics and probes; "" or "0" serves none.
 	MetricsAddress, HealthAddress string
-	// LeaderElection makes one of several replicas work; the lease is LeaderElectionID in Namespace.
+	// LeaderElection makes only one of several replicas run controllers; the lease is LeaderElectionID in Namespace.
 	LeaderElection   bool
 	LeaderElectionID string
 	// Namespace is the install namespace.
 	Namespace string
-	// SecretNamespaces are the namespaces, besides Namespace, whose Secrets and ConfigMaps may be watched. Client
-	// reads Secrets and ConfigMaps always from the API server: tenant namespaces come and go. Whoever wants them
-	// from the cache uses GetCache.
+	// SecretNamespaces are the namespaces, besides Namespace, whose Secrets and ConfigMaps may be watched. GetClient
+	// always reads Secrets and ConfigMaps from the API server, because tenant namespaces come and go. GetCache reads
+	// them from the cache.
 	SecretNamespaces []string
 	// Uncached are further kinds that the client reads from the API server.
 	Uncached []client.Object
-	// WebhookPort and WebhookCertDir are where webhooks are served; port 0 is nowhere.
+	// WebhookPort is the port of webhooks, and WebhookCertDir holds its certificate; port 0 serves none.
 	WebhookPort    int
 	WebhookCertDir string
-	// Cache adds to the defaults: what is set here wins.
+	// Cache adds to the defaults and overrides them.
 	Cache cache.Options
-	// SkipNameValidation lets a test make a manager a second time in one process.
+	// SkipNameValidation allows a test to create several managers in one process.
 	SkipNameValidation bool
 }
 
-// New returns a manager with our defaults: managed fields of strangers are not kept, Secrets and ConfigMaps are
-// watched in named namespaces only, /healthz and /readyz are served, and readiness waits for the caches.
+// New returns a manager with our defaults: the caches drop managed fields of other owners, Secrets and ConfigMaps are
+// watched only in named namespaces, /healthz and /readyz are served, and readiness waits for the caches.
 func New(cfg *rest.Config, o Options) (manager.Manager, error) {
 	if o.Scheme == nil {
 		return nil, errors.New("a manager needs a scheme")
@@ -97,7 +97,7 @@ func New(cfg *rest.Config, o Options) (manager.Manager, error) {
 		cfg.UserAgent = "liqo/" + version.Version
 	}
 	if cfg.WarningHandler == nil && cfg.WarningHandlerWithContext == nil {
-		// Some of our names are older than today's advice; once is enough.
+		// Some of our documented names cause a warning at every write; log each warning once.
 		cfg.WarningHandlerWithContext = log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{Deduplicate: true})
 	}
 	options := manager.Options{
@@ -110,7 +110,7 @@ func New(cfg *rest.Config, o Options) (manager.Manager, error) {
 		HealthProbeBindAddress: address(o.HealthAddress),
 
 		LeaderElection: o.LeaderElection, LeaderElectionID: o.LeaderElectionID, LeaderElectionNamespace: o.Namespace,
-		// Our roles end when the manager ends, so the lease can be handed over at once.
+		// A role ends with its manager, so the lease can be released at once.
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 new(leaseDuration), RenewDeadline: new(renewDeadline), RetryPeriod: new(retryPeriod),
 		GracefulShutdownTimeout: new(shutdownTimeout),
@@ -131,7 +131,7 @@ func New(cfg *rest.Config, o Options) (manager.Manager, error) {
 
 func address(text string) string {
 	if text == "" {
-		return nowhere
+		return disabled
 	}
 	return text
 }
@@ -152,7 +152,7 @@ func caches(o Options) cache.Options {
 	}
 	byObject := map[client.Object]cache.ByObject{&corev1.Secret{}: {Namespaces: namespaces}, &corev1.ConfigMap{}: {Namespaces: namespaces}}
 	for object := range o.Cache.ByObject {
-		switch object.(type) { // the caller's wish wins; two entries of a kind would be ambiguous
+		switch object.(type) { // the caller's entry wins; two entries of a kind would be ambiguous
 		case *corev1.Secret:
 			maps.DeleteFunc(byObject, func(own client.Object, _ cache.ByObject) bool { _, is := own.(*corev1.Secret); return is })
 		case *corev1.ConfigMap:
@@ -164,8 +164,8 @@ func caches(o Options) cache.Options {
 	return options
 }
 
-// Trim drops from an object what no part of us reads: the managed fields of strangers, and the copy of itself that
-// kubectl leaves in an annotation. Our own managed fields stay, for package ssa to recognise our intents by.
+// Trim drops the parts of an object that our code does not read: the managed fields of other owners, and the copy of the
+// object in the annotation of kubectl. It keeps our own managed fields, by which package ssa recognises our intents.
 func Trim(in any) (any, error) {
 	if object, ok := in.(client.Object); ok {
 		if annotations := object.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
@@ -180,7 +180,7 @@ func Trim(in any) (any, error) {
 }
 
 func addChecks(made manager.Manager, o Options) error {
-	if slices.Contains([]string{"", nowhere}, o.HealthAddress) {
+	if slices.Contains([]string{"", disabled}, o.HealthAddress) {
 		return nil
 	}
 	if err := made.AddHealthzCheck("ping", healthz.Ping); err != nil {

@@ -112,7 +112,7 @@ func TestManager(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	for name, options := range map[string]Options{
 		"no scheme":                         {},
-		"election without name of a lease":  {Scheme: runtime.NewScheme(), LeaderElection: true, Namespace: "liqo"},
+		"election without a lease name":     {Scheme: runtime.NewScheme(), LeaderElection: true, Namespace: "liqo"},
 		"election without namespace for it": {Scheme: runtime.NewScheme(), LeaderElection: true, LeaderElectionID: "x"},
 	} {
 		if _, err := New(nil, options); err == nil {

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stand starts an HTTPS server and returns an identity there.
-func stand(t *testing.T, handler http.HandlerFunc) (*httptest.Server, Identity) {
+// startServer starts an HTTPS server and returns an identity there.
+func startServer(t *testing.T, handler http.HandlerFunc) (*httptest.Server, Identity) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
 	server.EnableHTTP2 = true
@@ -62,7 +62,7 @@ func connection(t *testing.T, i Identity) *Connection {
 func TestProbe(t *testing.T) {
 	var status atomic.Int32
 	var token, path atomic.Value
-	_, identity := stand(t, func(w http.ResponseWriter, r *http.Request) {
+	_, identity := startServer(t, func(w http.ResponseWriter, r *http.Request) {
 		token.Store(r.Header.Get("Authorization"))
 		path.Store(r.URL.Path)
 		w.WriteHeader(int(status.Load()))
@@ -80,7 +80,7 @@ func TestProbe(t *testing.T) {
 		}
 	}
 	if path.Load() != "/livez" || token.Load() != "Bearer "+identity.Token {
-		t.Errorf("asked %v with %v", path.Load(), token.Load())
+		t.Errorf("request of %v with %v", path.Load(), token.Load())
 	}
 
 	// The same connection, another token; then another address.
@@ -90,7 +90,7 @@ func TestProbe(t *testing.T) {
 	}
 	_ = c.Probe(t.Context())
 	if token.Load() != "Bearer renewed" {
-		t.Errorf("asked with %v after the renewal", token.Load())
+		t.Errorf("request with %v after the renewal", token.Load())
 	}
 	moved := identity
 	moved.APIServerURL += "/elsewhere"
@@ -99,11 +99,11 @@ func TestProbe(t *testing.T) {
 	}
 	_ = c.Probe(t.Context())
 	if path.Load() != "/elsewhere/livez" {
-		t.Errorf("asked %v after the move", path.Load())
+		t.Errorf("request of %v after the address changed", path.Load())
 	}
 }
 
-// TestProbeRepeatsNoText: what stands beside the code of an answer is as long as the other side likes, with whatever is in it.
+// TestProbeRepeatsNoText: the text beside the status code is controlled by the other side, so no error quotes it.
 func TestProbeRepeatsNoText(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		line, _, err := http.NewResponseController(w).Hijack()
@@ -116,7 +116,7 @@ func TestProbeRepeatsNoText(t *testing.T) {
 			t.Error(err)
 		}
 	}))
-	server.StartTLS() // it speaks HTTP/1.1, which has such a text
+	server.StartTLS() // HTTP/1.1, where a status has a text
 	t.Cleanup(server.Close)
 	identity := testIdentity()
 	identity.ProxyURL, identity.APIServerURL = "", server.URL
@@ -129,7 +129,7 @@ func TestProbeRepeatsNoText(t *testing.T) {
 
 func TestProbeKeepsTheCallersDeadline(t *testing.T) {
 	never := make(chan struct{})
-	_, identity := stand(t, func(_ http.ResponseWriter, r *http.Request) {
+	_, identity := startServer(t, func(_ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 		case <-never:
@@ -143,9 +143,9 @@ func TestProbeKeepsTheCallersDeadline(t *testing.T) {
 	}
 }
 
-// TestProbeAfterReset: a server that answers is not called dead because of connections that we have closed ourselves.
+// TestProbeAfterReset: a probe does not fail because Reset has just closed its connection.
 func TestProbeAfterReset(t *testing.T) {
-	_, identity := stand(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	_, identity := startServer(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	c := connection(t, identity)
 	for round := range 300 {
 		if err := c.Probe(t.Context()); err != nil {
@@ -189,10 +189,10 @@ func TestEveryCallHasADeadline(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				began := time.Now()
+				start := time.Now()
 				response, err := rt.RoundTrip(request)
 				if !test.answer {
-					if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != callTimeout {
+					if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != callTimeout {
 						t.Errorf("%v after %s", err, took)
 					}
 					return
@@ -204,7 +204,7 @@ func TestEveryCallHasADeadline(t *testing.T) {
 					if !test.body {
 						t.Error("the stream was cut")
 					}
-					if took := time.Since(began); took != callTimeout {
+					if took := time.Since(start); took != callTimeout {
 						t.Errorf("cut after %s", took)
 					}
 				case <-time.After(time.Hour):
@@ -220,7 +220,7 @@ func TestEveryCallHasADeadline(t *testing.T) {
 }
 
 func TestProxy(t *testing.T) {
-	_, identity := stand(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	_, identity := startServer(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	var asked atomic.Value
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Store(r.Method + " " + r.Header.Get("Proxy-Authorization"))
@@ -245,13 +245,13 @@ func TestProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if asked.Load() != "CONNECT Basic dXNlcjpwYXNz" {
-		t.Errorf("the proxy was asked %v", asked.Load())
+		t.Errorf("the proxy received %v", asked.Load())
 	}
 	c.Reset() // the proxy's connections end with it
 }
 
-// TestRealAPIServer: the next request carries the new token, and one that the API server does not know is 401. (That
-// watches live on over a renewal is tested in package replicate.)
+// TestRealAPIServer: the next request carries the new token, and an unknown token is answered with 401. (Package
+// replicate tests that a renewal does not interrupt watches.)
 func TestRealAPIServer(t *testing.T) {
 	config := kubetest.Cluster(t)
 	admin, err := client.New(config, client.Options{})
@@ -272,7 +272,7 @@ func TestRealAPIServer(t *testing.T) {
 	if err := c.Probe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// No rights, but known.
+	// The API server accepts the token; the account has no rights.
 	err = c.Client().List(t.Context(), &corev1.PodList{}, client.InNamespace("default"))
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("list with a good token: %v", err)
@@ -292,13 +292,13 @@ func TestRealAPIServer(t *testing.T) {
 	}
 }
 
-// TestHostileAnswers: what the other API server answers with costs us little, and leads nowhere else.
+// TestHostileAnswers: whatever the other API server answers, it costs little memory, and no redirect is followed.
 func TestHostileAnswers(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 	t.Cleanup(other.Close)
 	var sent atomic.Int64
-	_, identity := stand(t, func(w http.ResponseWriter, r *http.Request) {
+	_, identity := startServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 			return
@@ -324,10 +324,10 @@ func TestHostileAnswers(t *testing.T) {
 		t.Error("an endless answer was accepted")
 	}
 	if sent.Load() > 4*mostBody {
-		t.Errorf("%d bytes were taken, at most %d should be", sent.Load(), mostBody)
+		t.Errorf("%d bytes were read, want at most about %d", sent.Load(), mostBody)
 	}
 	if _, err := clients.CoreV1().Pods("a").Create(t.Context(), pod, metav1.CreateOptions{}); err == nil {
-		t.Error("a redirect was taken for success")
+		t.Error("a redirect was accepted as a success")
 	}
 	if elsewhere.Load() != 0 {
 		t.Error("a redirect was followed, with our token")

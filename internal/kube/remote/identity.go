@@ -17,16 +17,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Identity is who we are in another cluster, and where that cluster is. It is kept in a Secret.
+// Identity holds our credentials in another cluster, and the address of that cluster. It is stored in a Secret.
 type Identity struct {
-	// Namespace is our tenant namespace over there.
+	// Namespace is our tenant namespace in the other cluster.
 	Namespace string
-	// APIServerURL and APIServerCA say where its API server is and who vouches for it; without CA, the system does.
+	// APIServerURL is the address of its API server, and APIServerCA the authority of its certificate; empty means the authorities of the system.
 	APIServerURL string
 	APIServerCA  []byte
-	// ProxyURL is an HTTP CONNECT proxy on the way there; it may be empty.
+	// ProxyURL is an HTTP CONNECT proxy to that API server; it may be empty.
 	ProxyURL string
-	// Token is valid until ExpiresAt and to be renewed at RenewAt, by the clock of this cluster.
+	// Token is valid until ExpiresAt and is to be renewed at RenewAt, by the clock of this cluster.
 	Token              string
 	RenewAt, ExpiresAt time.Time
 }
@@ -42,13 +42,13 @@ const (
 	keyExpiresAt = "token-expires-at"
 )
 
-// SecretName is the name of the Secret, in the tenant namespace, with our identity in the cluster.
+// SecretName returns the name of the Secret, in the tenant namespace, with our identity in the cluster.
 func SecretName(clusterID string) string {
 	sum := sha256.Sum256([]byte(clusterID))
 	return "liqo-identity-" + hex.EncodeToString(sum[:])[:6]
 }
 
-// ParseIdentity reads the data of the Secret. Its errors name keys, never values: some of those are secret.
+// ParseIdentity reads the data of the Secret. Its errors name keys, never values, because some values are secret.
 func ParseIdentity(data map[string][]byte) (Identity, error) {
 	identity := Identity{
 		Namespace: string(data[keyNamespace]), APIServerURL: string(data[keyURL]), ProxyURL: string(data[keyProxy]), Token: string(data[keyToken]),
@@ -80,7 +80,7 @@ func ParseIdentity(data map[string][]byte) (Identity, error) {
 	return identity, nil
 }
 
-// Data is the data of the Secret.
+// Data returns the data of the Secret.
 func (i Identity) Data() map[string][]byte {
 	return map[string][]byte{
 		keyURL:       []byte(i.APIServerURL),
@@ -100,10 +100,10 @@ func checkNamespace(name string) error {
 	return nil
 }
 
-// CheckProxyURL tells what is wrong with the URL of a proxy.
+// CheckProxyURL returns an error that names what is wrong with the URL of a proxy.
 func CheckProxyURL(text string) error { return checkURL(text, "http", "https") }
 
-// checkURL does not quote what it refuses: the URL of a proxy may hold a password.
+// checkURL does not quote the URL in its errors: that of a proxy may hold a password.
 func checkURL(text string, schemes ...string) error {
 	parsed, err := url.Parse(text)
 	switch {
@@ -132,7 +132,7 @@ func checkCA(text []byte) error {
 	return nil
 }
 
-// checkToken refuses what cannot stand in a header.
+// checkToken accepts only characters that a header may hold.
 func checkToken(token string) error {
 	if token == "" {
 		return errors.New("is missing")

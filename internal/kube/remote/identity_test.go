@@ -15,7 +15,7 @@ func testIdentity() Identity {
 	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	return Identity{
 		Namespace:    "liqo-tenant-rome-abc123",
-		APIServerURL: "https://milan.example:6443", ProxyURL: "http://user:geheim@proxy.example:3128",
+		APIServerURL: "https://milan.example:6443", ProxyURL: "http://user:secret-value@proxy.example:3128",
 		Token: "header.payload.signature", RenewAt: now, ExpiresAt: now.Add(time.Hour),
 	}
 }
@@ -36,15 +36,15 @@ func TestIdentityIsStrict(t *testing.T) {
 	for name, change := range map[string]struct{ key, value string }{
 		"plain http":           {keyURL, "http://milan.example"},
 		"no host":              {keyURL, "https://"},
-		"user in the URL":      {keyURL, "https://geheim@milan.example"},
-		"query in the URL":     {keyURL, "https://milan.example?x=geheim"},
+		"user in the URL":      {keyURL, "https://secret-value@milan.example"},
+		"query in the URL":     {keyURL, "https://milan.example?x=secret-value"},
 		"relative proxy":       {keyProxy, "proxy.example:3128"},
-		"CA that is none":      {keyCA, "geheim"},
+		"CA that is none":      {keyCA, "secret-value"},
 		"CA with a bad block":  {keyCA, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"},
 		"no namespace":         {keyNamespace, ""},
 		"namespace with path":  {keyNamespace, "a/../b"},
 		"no token":             {keyToken, ""},
-		"token with line feed": {keyToken, "geheim\r\nX-Other: 1"},
+		"token with line feed": {keyToken, "secret-value\r\nX-Other: 1"},
 		"no time":              {keyRenewAt, ""},
 		"another time":         {keyExpiresAt, "tomorrow"},
 	} {
@@ -58,7 +58,7 @@ func TestIdentityIsStrict(t *testing.T) {
 		if !strings.Contains(err.Error(), change.key) {
 			t.Errorf("%s: the error does not name %s: %v", name, change.key, err)
 		}
-		if strings.Contains(err.Error(), "geheim") {
+		if strings.Contains(err.Error(), "secret-value") {
 			t.Errorf("%s: the error quotes the value: %v", name, err)
 		}
 	}

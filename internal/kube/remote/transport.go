@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// callTimeout is the deadline of a call, and of the first line of a stream's answer.
+	// callTimeout is the deadline of a call, and of the first line of the response of a stream.
 	callTimeout = 10 * time.Second
-	// mostBody bounds the answer to a call: the other side decides how long it is, and it is read as a whole.
+	// mostBody bounds the response to a call: the other side decides its length, and we read it completely into memory.
 	mostBody = 16 << 20
 )
 
@@ -23,7 +23,7 @@ const (
 type transport struct {
 	next  http.RoundTripper
 	token *atomic.Pointer[string]
-	// endless: every answer is a stream.
+	// endless: every response is a stream.
 	endless bool
 }
 
@@ -48,7 +48,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		timer.Stop()
 	}
 	if response.StatusCode == http.StatusSwitchingProtocols {
-		return response, nil // its body is the connection, which its user wants to write to
+		return response, nil // its body is the connection, which the caller also writes to
 	}
 	left := int64(mostBody)
 	if streams {
@@ -58,7 +58,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// stream tells requests whose answer goes on for as long as somebody listens.
+// stream reports whether the response lasts as long as the client listens.
 func stream(request *http.Request) bool {
 	query := request.URL.Query()
 	return truth(query.Get("watch")) || truth(query.Get("follow"))
@@ -85,5 +85,5 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// WrappedRoundTripper lets client-go look through.
+// WrappedRoundTripper lets client-go find the transport below.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version says which release this is and what it can speak with another cluster: a range of protocol
-// versions and a list of capabilities. Clusters of different releases work together while their ranges meet.
+// Package version holds the release of this program and what it supports in the protocol with another cluster: a range
+// of protocol versions and a list of capabilities. Clusters of different releases work together if their ranges overlap.
 //
-// It must not know how the other cluster is asked; it compares what it is told. Its proof is version_test.go.
+// It must not know how the range of the other cluster is obtained; it only compares. version_test.go proves it.
 package version
 
 import (
@@ -14,7 +14,7 @@ import (
 // Version is the release. The build sets it: -ldflags "-X liqo.io/liqo/internal/kube/version.Version=v1.2.3".
 var Version = "dev"
 
-// MinProtocol and MaxProtocol bound the versions of the protocol between two clusters that we speak.
+// MinProtocol and MaxProtocol bound the supported versions of the protocol between two clusters.
 const (
 	MinProtocol = 1
 	MaxProtocol = 1
@@ -26,14 +26,14 @@ type Range struct {
 	Max int `json:"max"`
 }
 
-// Protocol is our range.
+// Protocol returns the range that this release supports.
 func Protocol() Range { return Range{Min: MinProtocol, Max: MaxProtocol} }
 
-// Capabilities are the parts of the protocol that a cluster may or may not have, beyond its version. Names
-// are never reused for something else.
+// Capabilities returns the optional parts of the protocol that this release supports. A name is never reused for
+// another capability.
 func Capabilities() []string { return []string{"identity-key", "resource-slice"} }
 
-// MismatchError says that two clusters have no protocol version in common.
+// MismatchError is the error of two clusters that have no protocol version in common.
 type MismatchError struct {
 	Ours, Theirs  Range
 	RemoteVersion string
@@ -58,8 +58,8 @@ func (r Range) String() string {
 	return fmt.Sprintf("versions %d to %d", r.Min, r.Max)
 }
 
-// Compatible returns the highest protocol version that both sides speak, or a [MismatchError]. A remote range
-// of zeros comes from a cluster that does not say, which is the first version.
+// Compatible returns the highest protocol version that both sides support, or a [MismatchError]. A remote range of
+// zeros comes from a cluster that reports no range: it supports version 1.
 func Compatible(remote Range, remoteVersion string) (protocol int, err error) {
 	if remote == (Range{}) {
 		remote = Range{Min: 1, Max: 1}
@@ -71,7 +71,7 @@ func Compatible(remote Range, remoteVersion string) (protocol int, err error) {
 	return protocol, nil
 }
 
-// Common returns which of the remote cluster's capabilities we have too, in our order.
+// Common returns the capabilities that both clusters have, in our order.
 func Common(remote []string) []string {
 	return slices.DeleteFunc(Capabilities(), func(one string) bool { return !slices.Contains(remote, one) })
 }

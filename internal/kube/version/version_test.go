@@ -15,12 +15,12 @@ func TestCompatible(t *testing.T) {
 		want   int
 		blame  string
 	}{
-		"same":                      {Range{1, 1}, 1, ""},
-		"newer that still knows us": {Range{1, 9}, 1, ""},
-		"says nothing":              {Range{}, 1, ""},
-		"newer that forgot us":      {Range{MaxProtocol + 1, MaxProtocol + 3}, 0, "upgrade Liqo in this cluster"},
-		"too old":                   {Range{-1, MinProtocol - 1}, 0, "upgrade Liqo in the remote cluster"},
-		"nonsense":                  {Range{9, 1}, 0, "upgrade"},
+		"same":                       {Range{1, 1}, 1, ""},
+		"newer, supports us":         {Range{1, 9}, 1, ""},
+		"no range reported":          {Range{}, 1, ""},
+		"newer, supports us no more": {Range{MaxProtocol + 1, MaxProtocol + 3}, 0, "upgrade Liqo in this cluster"},
+		"too old":                    {Range{-1, MinProtocol - 1}, 0, "upgrade Liqo in the remote cluster"},
+		"nonsense":                   {Range{9, 1}, 0, "upgrade"},
 	} {
 		got, err := Compatible(test.remote, "v9")
 		var mismatch *MismatchError
@@ -28,7 +28,7 @@ func TestCompatible(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, got, err)
 		}
 		if err != nil && !strings.Contains(err.Error(), test.blame) {
-			t.Errorf("%s: %v, want it to say %q", name, err, test.blame)
+			t.Errorf("%s: %v, want %q in it", name, err, test.blame)
 		}
 	}
 }

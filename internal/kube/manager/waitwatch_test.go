@@ -18,30 +18,30 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
-// TestPatient: a watch that begins while the API server is away gets through when it is back; what is no watch fails at once.
-func TestPatient(t *testing.T) {
+// TestWaitWatches: a watch that starts while the API server is unreachable gets through when it is back; other requests fail at once.
+func TestWaitWatches(t *testing.T) {
 	server, _ := kubetest.SharedPair(t)
 	gate := newGate()
 	config := rest.CopyConfig(server)
 	config.Dial = gate.dialer.DialContext
-	patient, err := client.NewWithWatch(Patient(config), client.Options{})
+	waiting, err := client.NewWithWatch(WaitWatches(config), client.Options{})
 	must(t, err)
-	must(t, patient.List(t.Context(), &corev1.NamespaceList{})) // it knows the kinds now
+	must(t, waiting.List(t.Context(), &corev1.NamespaceList{})) // discovery is done
 
 	gate.shut()
-	type begun struct {
+	type result struct {
 		watch.Interface
 		error
 	}
-	watches := make(chan begun, 1)
+	watches := make(chan result, 1)
 	go func() {
-		began, err := patient.Watch(t.Context(), &corev1.NamespaceList{})
-		watches <- begun{began, err}
+		w, err := waiting.Watch(t.Context(), &corev1.NamespaceList{})
+		watches <- result{w, err}
 	}()
 	<-gate.refused
-	<-gate.refused // it tried again
-	if err := patient.List(t.Context(), &corev1.NamespaceList{}); err == nil {
-		t.Error("a list waited for the API server")
+	<-gate.refused // the second attempt
+	if err := waiting.List(t.Context(), &corev1.NamespaceList{}); err == nil {
+		t.Error("a list succeeded without an API server")
 	}
 	select {
 	case early := <-watches:
@@ -49,24 +49,24 @@ func TestPatient(t *testing.T) {
 	default:
 	}
 	gate.open()
-	began := <-watches
-	must(t, began.error)
-	began.Stop()
+	opened := <-watches
+	must(t, opened.error)
+	opened.Stop()
 
 	gate.shut()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		began, err := patient.Watch(ctx, &corev1.NamespaceList{})
-		watches <- begun{began, err}
+		w, err := waiting.Watch(ctx, &corev1.NamespaceList{})
+		watches <- result{w, err}
 	}()
 	<-gate.refused
 	cancel()
 	if ended := <-watches; ended.error == nil {
-		t.Error("a watch began although nobody was there")
+		t.Error("a watch succeeded without an API server")
 	}
 }
 
-// gate stands before an API server.
+// gate lets connections to an API server pass, or refuses them.
 type gate struct {
 	dialer  *connrotation.Dialer
 	isShut  atomic.Bool
