@@ -17,18 +17,19 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// Op is one operation of a JSON patch. A patch that names each field touches nothing that somebody else put into the pod.
+// Op is one operation of a JSON patch. A patch that names each field leaves alone what other controllers added to the pod.
 type Op struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// Amend returns what makes a live pod as its wish is now: ephemeral containers, which have a subresource of their own and come first, and the
-// rest, whose mark says that all is done. owner is our name in the pod's managed fields.
+// Amend returns the patches that bring a live pod to the state of its ShadowPod: ephemeral containers, which have their own subresource and
+// come first, and the rest. The rest sets the revision annotation, which records that everything is applied. owner is our name in the
+// managed fields of the pod.
 func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string) (ephemeral, rest []Op) {
-	same := Op{"test", "/metadata/uid", string(pod.UID)}
-	ephemeral, rest = []Op{same}, []Op{same}
+	samePod := Op{"test", "/metadata/uid", string(pod.UID)}
+	ephemeral, rest = []Op{samePod}, []Op{samePod}
 
 	list := "/spec/ephemeralContainers"
 	there := len(pod.Spec.EphemeralContainers)
@@ -47,8 +48,8 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string) (e
 	rest = append(rest, keys("/metadata/annotations", annotations, pod.Annotations, ownAnnotations)...)
 	rest = append(rest, retag("/spec/containers/", shadow.Spec.Pod.Containers, pod.Spec.Containers)...)
 	rest = append(rest, retag("/spec/initContainers/", shadow.Spec.Pod.InitContainers, pod.Spec.InitContainers)...)
-	if wish, is := shadow.Spec.Pod.ActiveDeadlineSeconds, pod.Spec.ActiveDeadlineSeconds; wish != nil && (is == nil || *is > *wish) {
-		rest = append(rest, Op{"add", "/spec/activeDeadlineSeconds", *wish})
+	if desired, is := shadow.Spec.Pod.ActiveDeadlineSeconds, pod.Spec.ActiveDeadlineSeconds; desired != nil && (is == nil || *is > *desired) {
+		rest = append(rest, Op{"add", "/spec/activeDeadlineSeconds", *desired})
 	}
 	there = len(pod.Spec.Tolerations)
 	for _, one := range tolerations(shadow.Spec.Pod.Tolerations) {
@@ -63,7 +64,7 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string) (e
 	return ephemeral, rest
 }
 
-// element appends to a list, which it makes if it is empty: an empty list is no field at all.
+// element appends value to a list, and creates an empty list: in JSON, an empty list is a missing field.
 func element(list string, there int, value any) Op {
 	if there == 0 {
 		return Op{"add", list, []any{value}}
@@ -71,19 +72,19 @@ func element(list string, there int, value any) Op {
 	return Op{"add", list + "/-", value}
 }
 
-// keys makes a map as wished; only keys that are ours are taken away.
-func keys(at string, wish, is map[string]string, own []string) (ops []Op) {
-	if is == nil && len(wish) > 0 {
-		return []Op{{"add", at, wish}}
+// keys brings a map to the desired state. It removes only the keys in own.
+func keys(at string, desired, is map[string]string, own []string) (ops []Op) {
+	if is == nil && len(desired) > 0 {
+		return []Op{{"add", at, desired}}
 	}
-	for _, key := range slices.Sorted(maps.Keys(wish)) {
-		if value, there := is[key]; !there || value != wish[key] {
-			ops = append(ops, Op{"add", at + "/" + pointer(key), wish[key]})
+	for _, key := range slices.Sorted(maps.Keys(desired)) {
+		if value, there := is[key]; !there || value != desired[key] {
+			ops = append(ops, Op{"add", at + "/" + pointer(key), desired[key]})
 		}
 	}
 	for _, key := range own {
-		_, wished := wish[key]
-		if _, there := is[key]; there && !wished {
+		_, keep := desired[key]
+		if _, there := is[key]; there && !keep {
 			ops = append(ops, Op{Op: "remove", Path: at + "/" + pointer(key)})
 		}
 	}
@@ -94,20 +95,20 @@ var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
 func pointer(key string) string { return escape.Replace(key) }
 
-// retag changes images. Containers that somebody put into the pod besides are not looked at.
-func retag(at string, wish, is []corev1.Container) (ops []Op) {
+// retag changes images. It ignores containers that other controllers added to the pod.
+func retag(at string, desired, is []corev1.Container) (ops []Op) {
 	for i := range is {
-		for j := range wish {
-			if wish[j].Name == is[i].Name && wish[j].Image != is[i].Image {
+		for j := range desired {
+			if desired[j].Name == is[i].Name && desired[j].Image != is[i].Image {
 				path := at + strconv.Itoa(i)
-				ops = append(ops, Op{"test", path + "/name", is[i].Name}, Op{"replace", path + "/image", wish[j].Image})
+				ops = append(ops, Op{"test", path + "/name", is[i].Name}, Op{"replace", path + "/image", desired[j].Image})
 			}
 		}
 	}
 	return ops
 }
 
-// ownedKeys are the labels and annotations that we put there, and nobody has changed since.
+// ownedKeys returns the labels and annotations that we set and no other client has changed since.
 func ownedKeys(pod *corev1.Pod, owner string) (ownLabels, ownAnnotations []string) {
 	for _, entry := range pod.ManagedFields {
 		if entry.Manager != owner || entry.Operation != metav1.ManagedFieldsOperationUpdate || entry.Subresource != "" || entry.FieldsV1 == nil {
@@ -120,7 +121,7 @@ func ownedKeys(pod *corev1.Pod, owner string) (ownLabels, ownAnnotations []strin
 			} `json:"f:metadata"`
 		}
 		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-			continue // nothing is known, nothing is taken away
+			continue // unknown ownership: remove nothing
 		}
 		ownLabels, ownAnnotations = append(ownLabels, names(fields.Metadata.Labels)...), append(ownAnnotations, names(fields.Metadata.Annotations)...)
 	}
@@ -138,7 +139,7 @@ func names(fields map[string]any) (all []string) {
 	return all
 }
 
-// Release takes our finalizer from a pod; nil if it has none.
+// Release returns the patch that removes our finalizer from a pod; nil if it has none.
 func Release(pod *corev1.Pod) []Op {
 	at := slices.Index(pod.Finalizers, labels.FinalizerPodEnd)
 	if at < 0 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shadow decides, in the provider, what becomes of a peer's wishes: plan.go whether a ShadowPod's pod is made, and when never
-// again; pod.go and amend.go what it looks like; rules.go and baseline.go what a peer may ask for; ledger.go how much; slice.go which endpoints
-// are believed.
+// Package shadow decides, in the provider, what happens to the ShadowPods and ShadowEndpointSlices of a peer: plan.go when the pod of a
+// ShadowPod is created, and when never again; pod.go and amend.go what the pod looks like; rules.go and baseline.go what a peer may request;
+// ledger.go how much; slice.go which endpoints are accepted.
 //
-// Everything in it is pure. It must not know how wishes travel, nor who asks: the controllers and the webhook do. A peer writes
-// its wishes with its own hands, so nothing in them is taken for granted. Its proof are the tables beside each file, and
-// plan_test.go, which plays random histories against a small API server of its own.
+// The package is pure. It must not know how objects reach the provider, nor who calls it: the controllers and the webhook do. Peers write
+// these objects directly, so nothing in them is trusted. It is proved by the tables beside each file, and by plan_test.go, which runs
+// random histories against a small API server of its own.
 package shadow

@@ -19,21 +19,21 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// admittedFor is how long room is kept for a pod that was let in and has not been seen since: somebody after us may have refused it.
+// admittedFor is how long resources are reserved for an admitted pod that was not observed since: a later webhook may have refused it.
 const admittedFor = time.Minute
 
-// bound is as much as one pod can ask for; sums of it fit into the numbers we count with.
-const bound = 1 << 50
+// maxAmount bounds the request of one pod, so that sums of many requests fit into an int64.
+const maxAmount = 1 << 50
 
-// Amounts counts cpu in thousandths, all else in its own unit.
+// Amounts counts CPU in thousandths, and every other resource in its own unit.
 type Amounts map[corev1.ResourceName]int64
 
-// Ledger keeps count, per peer, of what is granted and what its pods may use at most. It is not safe for concurrent use: whoever asks and
-// notes the answer under one lock admits exactly as much as is granted.
+// Ledger counts, per peer, the granted resources and the limits of its pods. It is not safe for concurrent use: a caller that
+// serializes Admit never admits more than is granted.
 type Ledger struct {
 	grants map[string]map[types.NamespacedName]Amounts
 	seen   map[types.NamespacedName]entry
-	// admitted are pods that were let in, until they are seen.
+	// admitted are pods that were admitted and not observed yet.
 	admitted map[types.NamespacedName]entry
 	used     map[string]Amounts
 }
@@ -53,7 +53,7 @@ func NewLedger() *Ledger {
 	}
 }
 
-// SetGrant notes what one slice gives a peer; nil is nothing. All slices of a peer count together.
+// SetGrant records what one slice grants to a peer; nil revokes it. The slices of a peer add up.
 func (l *Ledger) SetGrant(peer string, slice types.NamespacedName, granted corev1.ResourceList) {
 	if granted == nil {
 		delete(l.grants[peer], slice)
@@ -65,15 +65,15 @@ func (l *Ledger) SetGrant(peer string, slice types.NamespacedName, granted corev
 	l.grants[peer][slice] = count(granted)
 }
 
-// DropGrant forgets a slice, whoever it was for.
+// DropGrant removes a slice from all peers.
 func (l *Ledger) DropGrant(slice types.NamespacedName) {
 	for peer := range l.grants {
 		delete(l.grants[peer], slice)
 	}
 }
 
-// Set notes a ShadowPod that exists. One that has ended holds nothing. One that asks for less than it did still has the pod that was made of it
-// before: no pod is made smaller.
+// Set records an existing ShadowPod. A ShadowPod that has ended uses nothing. Lowering its limits does not lower its use, because its pod
+// keeps the limits that it was created with.
 func (l *Ledger) Set(peer string, shadow *vkv1alpha1.ShadowPod) {
 	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
 	before := l.seen[key]
@@ -91,7 +91,7 @@ func (l *Ledger) Set(peer string, shadow *vkv1alpha1.ShadowPod) {
 	l.put(l.seen, key, entry{peer: peer, uid: shadow.UID, amounts: amounts})
 }
 
-// Delete notes that a ShadowPod is gone.
+// Delete records that a ShadowPod is gone.
 func (l *Ledger) Delete(shadow *vkv1alpha1.ShadowPod) {
 	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
 	if one, there := l.seen[key]; there && one.uid == shadow.UID {
@@ -99,8 +99,8 @@ func (l *Ledger) Delete(shadow *vkv1alpha1.ShadowPod) {
 	}
 }
 
-// Admit tells what is against a new ShadowPod; if nothing is, room is kept for it, unless it is only asked for.
-func (l *Ledger) Admit(peer string, shadow *vkv1alpha1.ShadowPod, now time.Time, onlyAsk bool) string {
+// Admit returns why a new ShadowPod is refused. If it returns nothing, it reserves the resources of the ShadowPod, unless dryRun is set.
+func (l *Ledger) Admit(peer string, shadow *vkv1alpha1.ShadowPod, now time.Time, dryRun bool) string {
 	if problem := unlimited(&shadow.Spec.Pod); problem != "" {
 		return problem
 	}
@@ -111,7 +111,7 @@ func (l *Ledger) Admit(peer string, shadow *vkv1alpha1.ShadowPod, now time.Time,
 	}
 	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
 	asked, granted := limits(&shadow.Spec.Pod), l.granted(peer)
-	replaced := []Amounts{l.seen[key].amounts, l.admitted[key].amounts} // a name is free again before it is used again
+	replaced := []Amounts{l.seen[key].amounts, l.admitted[key].amounts} // the earlier holder of the name is gone before the name is used again
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
 		used := l.used[peer][name]
 		for _, one := range replaced {
@@ -126,7 +126,7 @@ func (l *Ledger) Admit(peer string, shadow *vkv1alpha1.ShadowPod, now time.Time,
 				text(name, asked[name]), name, text(name, used), text(name, most), peer)
 		}
 	}
-	if !onlyAsk {
+	if !dryRun {
 		l.take(l.admitted, key)
 		l.put(l.admitted, key, entry{peer: peer, uid: shadow.UID, amounts: asked, until: now.Add(admittedFor)})
 	}
@@ -169,7 +169,7 @@ func (l *Ledger) take(from map[types.NamespacedName]entry, key types.NamespacedN
 	}
 }
 
-// unlimited names a container without limits: what it may use cannot be counted.
+// unlimited names a container without limits: its use cannot be counted.
 func unlimited(spec *corev1.PodSpec) string {
 	for list, containers := range map[string][]corev1.Container{"initContainers": spec.InitContainers, "containers": spec.Containers} {
 		for i := range containers {
@@ -184,8 +184,9 @@ func unlimited(spec *corev1.PodSpec) string {
 	return ""
 }
 
-// limits are the most that a pod may use: what the scheduler would sum up of its containers, or what the pod says of itself as a whole where that
-// is more. A node lets the containers together use the limits of the whole, and the scheduler keeps its requests free for it, whatever the sum.
+// limits returns the most that a pod may use: the sum over its containers as the scheduler computes it, or the pod-level resources where
+// these are more. The node lets the containers together use the pod-level limits, and the scheduler reserves the pod-level requests,
+// whatever the sum is.
 func limits(spec *corev1.PodSpec) Amounts {
 	amounts := count(resources.PodLimits(&corev1.Pod{Spec: *spec}, resources.PodResourcesOptions{SkipPodLevelResources: true}))
 	if spec.Resources != nil {
@@ -196,7 +197,7 @@ func limits(spec *corev1.PodSpec) Amounts {
 	return amounts
 }
 
-// raise makes each amount at least what another has.
+// raise sets each amount to at least that of least.
 func raise(amounts, least Amounts) {
 	for name, value := range least {
 		amounts[name] = max(amounts[name], value)
@@ -206,14 +207,14 @@ func raise(amounts, least Amounts) {
 func count(list corev1.ResourceList) Amounts {
 	amounts := make(Amounts, len(list)+1)
 	for name, quantity := range list {
-		limit, value := resource.NewQuantity(bound, resource.DecimalSI), quantity.Value
+		limit, value := resource.NewQuantity(maxAmount, resource.DecimalSI), quantity.Value
 		if name == corev1.ResourceCPU {
-			limit, value = resource.NewMilliQuantity(bound, resource.DecimalSI), quantity.MilliValue
+			limit, value = resource.NewMilliQuantity(maxAmount, resource.DecimalSI), quantity.MilliValue
 		}
 		switch {
 		case quantity.Sign() <= 0:
 		case quantity.Cmp(*limit) >= 0:
-			amounts[name] = bound
+			amounts[name] = maxAmount
 		default:
 			amounts[name] = value()
 		}

@@ -27,7 +27,7 @@ func list(pairs ...string) corev1.ResourceList {
 }
 
 func limited(name string, pairs ...string) *vkv1alpha1.ShadowPod {
-	return wish(func(s *vkv1alpha1.ShadowPod) {
+	return shadowPod(func(s *vkv1alpha1.ShadowPod) {
 		s.Name, s.UID = name, types.UID(name)
 		s.Spec.Pod.Containers[0].Resources.Limits = list(pairs...)
 	})
@@ -45,22 +45,22 @@ func TestLedger(t *testing.T) {
 			t.Errorf("%s: %q, want %q", s.Name, problem, want)
 		}
 	}
-	admit(wish(nil), "limits for cpu and memory")
+	admit(shadowPod(nil), "limits for cpu and memory")
 	admit(limited("no-memory", "cpu", "1"), "no limit for memory")
 	admit(limited("zero", "cpu", "0", "memory", "1"), "no limit for cpu")
 	admit(limited("device", "cpu", "1", "memory", "1", "nvidia.com/gpu", "1"), "nvidia.com/gpu")
 	admit(limited("huge", "cpu", "1e30", "memory", "1"), "cpu")
 	admit(limited("a", "cpu", "1", "memory", "512Mi"), "")
-	admit(limited("a", "cpu", "1", "memory", "512Mi"), "") // asked again after somebody else said no
+	admit(limited("a", "cpu", "1", "memory", "512Mi"), "") // admitted again after another webhook refused it
 	if l.Admit("rome-id", limited("only-asked", "cpu", "1", "memory", "1"), now, true) != "" {
-		t.Error("there is room")
+		t.Error("a dry run is refused although the resources are free")
 	}
 	admit(limited("b", "cpu", "1", "memory", "512Mi"), "")
 	admit(limited("c", "cpu", "1m", "memory", "1"), "1m of cpu; 2 of 2 granted to cluster rome-id")
 	l.Set("rome-id", limited("a", "cpu", "1", "memory", "512Mi"))
 	admit(limited("c", "cpu", "1m", "memory", "1"), "2 of 2")
 
-	// b was let in and never came; its room is free after a while.
+	// b was admitted and never observed; its reservation expires.
 	now = now.Add(2 * admittedFor)
 	admit(limited("c", "cpu", "1", "memory", "1"), "")
 	ended := limited("a", "cpu", "1", "memory", "512Mi")
@@ -70,7 +70,7 @@ func TestLedger(t *testing.T) {
 	admit(limited("e", "cpu", "100m", "memory", "1"), "")
 	admit(limited("f", "cpu", "100m", "memory", "1"), "pods")
 
-	// The news of a deletion comes after another one has taken the name.
+	// The event of a deletion arrives after another ShadowPod has taken the name.
 	again := limited("c", "cpu", "1", "memory", "1")
 	l.Set("rome-id", again)
 	second := limited("c", "cpu", "1", "memory", "1")
@@ -80,21 +80,21 @@ func TestLedger(t *testing.T) {
 	l.Set("rome-id", second)
 	admit(limited("g", "cpu", "1", "memory", "1"), "cpu")
 
-	// Its pod is as large as it was made, whatever the wish says later.
+	// Its pod keeps the size that it was created with, whatever the ShadowPod requests later.
 	shrunk := limited("c", "cpu", "1m", "memory", "1")
 	shrunk.UID, shrunk.DeletionTimestamp = "second", &metav1.Time{Time: now}
 	l.Set("rome-id", shrunk)
 	admit(limited("g", "cpu", "1", "memory", "1"), "cpu")
 
-	// Another peer has nothing, and less is granted now.
+	// Another peer has no grant, and the grant shrinks.
 	if l.Admit("milan-id", limited("x", "cpu", "1m", "memory", "1"), now, false) == "" {
-		t.Error("granted to nobody")
+		t.Error("admitted without a grant")
 	}
 	l.DropGrant(slice)
 	admit(limited("g", "cpu", "1m", "memory", "1"), "granted")
 }
 
-// TestLedgerAddsUp: after any history the sums are those of what is there.
+// TestLedgerAddsUp: after any history, the sums are those of the recorded pods.
 func TestLedgerAddsUp(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	l := NewLedger()
@@ -136,8 +136,8 @@ func TestLedgerAddsUp(t *testing.T) {
 	}
 }
 
-// TestLimits: of what the containers may use and what the pod says of itself as a whole, the most counts. Kubernetes reserves the requests of
-// the whole for it, and lets it use the limits of the whole.
+// TestLimits: the larger of the sum over containers and the pod-level resources counts. Kubernetes reserves the pod-level requests, and lets
+// the pod use the pod-level limits.
 func TestLimits(t *testing.T) {
 	for what, test := range map[string]struct {
 		whole *corev1.ResourceRequirements

@@ -15,49 +15,49 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// pendingTold is how long a pod may be pending before that is written down. Most run by then, and one write tells all.
-const pendingTold = 30 * time.Second
+// pendingDelay is how long a pod may be pending before its phase is recorded. Most pods run by then, which saves one write.
+const pendingDelay = 30 * time.Second
 
-// kubeletsWord is how long a kubelet may take to say how a pod ended that somebody deleted without grace.
-const kubeletsWord = 30 * time.Second
+// kubeletDelay is how long a kubelet may take to report how a pod ended that was deleted without grace period.
+const kubeletDelay = 30 * time.Second
 
 // Facts are what the next step of one ShadowPod depends on.
 type Facts struct {
-	// Shadow is the wish, Pod what has its name; nil if there is none. What a cache has trimmed may be missing: of the
-	// pod, all but metadata of ours and the phase; of the wish, what cannot change.
+	// Shadow is the ShadowPod, Pod the pod of the same name; nil if there is none. A cache trims both: of the pod it keeps our
+	// metadata and the phase; of the ShadowPod, the fields that can change.
 	Shadow *vkv1alpha1.ShadowPod
 	Pod    *corev1.Pod
-	// Live: the API server itself was asked, for the pod first and then for the wish. In that order a wish with another
-	// UID than the pod's proves that the pod's is gone for good. A pod that no cache knows need not be asked for: to create it
-	// fails if it is there.
+	// Live means that the facts were read from the API server, the pod first and then the ShadowPod. In this order, a ShadowPod with
+	// another UID than the owner of the pod proves that the owner is gone for good. A pod that the cache does not have need not be
+	// read: creating it fails if it exists.
 	Live bool
 	Now  time.Time
 }
 
 // Step is what to do, in the order of the fields.
 type Step struct {
-	// Look: decide again with live facts. Nothing else is set.
+	// NeedsLive: call Plan again with live facts. Nothing else is set.
 	NeedsLive bool
-	// Stranger: the name is taken by a pod that is not ours. Leave it alone.
+	// Unmanaged: a pod that is not ours has the name. Leave it alone.
 	Unmanaged bool
-	// Delete the pod, whose ShadowPod is gone.
+	// Delete the pod: its ShadowPod is gone.
 	Delete bool
-	// Phase is to be written down, with the pod's UID; empty if nothing is.
+	// Phase is to be recorded in the ShadowPod, with the UID of the pod; empty if nothing is to be recorded.
 	Phase vkv1alpha1.ShadowPodPhase
-	// Release: take our finalizer from the pod. What is to be written down must be written before.
+	// Release: remove our finalizer from the pod. The phase must be recorded before.
 	Release bool
 	// Create the pod.
 	Create bool
-	// Amend the pod: metadata, or what can change in a spec, is not as wished.
+	// Amend the pod: its metadata, or the mutable part of its spec, differs from the ShadowPod.
 	Amend bool
-	// Again is when to look again at the latest; zero if an event will come.
+	// RequeueAfter is when to reconcile again at the latest; zero if an event will come.
 	RequeueAfter time.Duration
 }
 
-// Plan decides. The rules:
-//   - a pod is made only if the API server says that the wish is there, is not being deleted, and has not ended;
-//   - what has ended never runs again; ended tells what that is;
-//   - a pod that is not of this very wish is never touched, unless its own wish is gone for good.
+// Plan returns the next step for one ShadowPod. The rules:
+//   - a pod is created only if the API server reports that the ShadowPod exists, is not being deleted, and has not ended;
+//   - a pod that has ended, as defined by ended, never runs again;
+//   - a pod of another ShadowPod is never touched, unless that ShadowPod is gone for good.
 func Plan(f Facts) Step {
 	switch {
 	case f.Pod == nil:
@@ -65,9 +65,9 @@ func Plan(f Facts) Step {
 	case Owner(f.Pod) == "":
 		return Step{Unmanaged: f.Shadow != nil}
 	case f.Shadow == nil:
-		return planWidowed(f)
+		return planOrphan(f)
 	case Owner(f.Pod) != string(f.Shadow.UID):
-		return planOutlived(f)
+		return planSuperseded(f)
 	default:
 		return planPresent(f)
 	}
@@ -80,8 +80,8 @@ func planAbsent(f Facts) Step {
 	return Step{NeedsLive: !f.Live, Create: f.Live}
 }
 
-// planWidowed is for a pod whose name no ShadowPod has. The garbage collector deletes it, unless somebody took it from its owner.
-func planWidowed(f Facts) Step {
+// planOrphan handles a pod without a ShadowPod of its name. The garbage collector deletes it, unless its owner reference was removed.
+func planOrphan(f Facts) Step {
 	release, remove := f.Pod.DeletionTimestamp != nil && held(f.Pod), f.Pod.DeletionTimestamp == nil && reference(f.Pod) == nil
 	if !release && !remove {
 		return Step{}
@@ -89,8 +89,8 @@ func planWidowed(f Facts) Step {
 	return Step{NeedsLive: !f.Live, Release: f.Live && release, Delete: f.Live && remove}
 }
 
-// planOutlived is for a pod of an earlier ShadowPod of the same name. The new one waits for it to go.
-func planOutlived(f Facts) Step {
+// planSuperseded handles a pod of an earlier ShadowPod of the same name. The new ShadowPod waits until it is gone.
+func planSuperseded(f Facts) Step {
 	if !f.Live {
 		return Step{NeedsLive: true}
 	}
@@ -101,7 +101,7 @@ func planOutlived(f Facts) Step {
 func planPresent(f Facts) Step {
 	var step Step
 	pod, recorded, deleting := f.Pod, finished(f.Shadow.Status.Phase), f.Pod.DeletionTimestamp != nil
-	terminal := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	terminal := terminalPod(pod)
 	switch {
 	case recorded, f.Shadow.DeletionTimestamp != nil: // nothing will run again
 	case terminal:
@@ -117,7 +117,7 @@ func planPresent(f Facts) Step {
 	}
 	if deleting && held(pod) {
 		step.Release = terminal || recorded || f.Shadow.DeletionTimestamp != nil
-		if wait, forced := forsaken(f); forced && !step.Release {
+		if wait, forced := forcedRelease(f); forced && !step.Release {
 			step.Release, step.RequeueAfter = wait <= 0, wait
 		}
 	}
@@ -125,47 +125,47 @@ func planPresent(f Facts) Step {
 	return step
 }
 
-// underway is what to tell of a pod that has not ended.
+// underway returns the phase to record for a pod that has not ended, or after which time to reconcile again.
 func underway(f Facts) (vkv1alpha1.ShadowPodPhase, time.Duration) {
-	told := f.Shadow.Status
-	if told.PodUID != string(f.Pod.UID) {
-		told.Phase = "" // that was an earlier one
+	recorded := f.Shadow.Status
+	if recorded.PodUID != string(f.Pod.UID) {
+		recorded.Phase = "" // of an earlier pod
 	}
 	phase := vkv1alpha1.ShadowPodPhase(f.Pod.Status.Phase)
 	switch phase {
 	case vkv1alpha1.ShadowPodRunning, vkv1alpha1.ShadowPodUnknown:
 	case vkv1alpha1.ShadowPodPending, "":
 		phase = vkv1alpha1.ShadowPodPending
-		if wait := f.Pod.CreationTimestamp.Add(pendingTold).Sub(f.Now); wait > 0 && told.Phase != phase {
+		if wait := f.Pod.CreationTimestamp.Add(pendingDelay).Sub(f.Now); wait > 0 && recorded.Phase != phase {
 			return "", wait
 		}
 	default:
 		return "", 0 // of a later Kubernetes
 	}
-	if told.Phase == phase {
+	if recorded.Phase == phase {
 		return "", 0
 	}
 	return phase, 0
 }
 
-// forsaken tells how long a pod that is deleted without grace is waited for. One that was on no node never ran; the kubelet of any other
-// may still say how it ended, unless somebody gave it up with its node.
-func forsaken(f Facts) (wait time.Duration, forced bool) {
+// forcedRelease returns whether the pod was deleted without grace period, and how long to wait before its finalizer is removed. A pod
+// without a node never ran. The kubelet of any other pod may still report how it ended; if the node is lost, no report comes.
+func forcedRelease(f Facts) (wait time.Duration, forced bool) {
 	if f.Pod.DeletionGracePeriodSeconds == nil || *f.Pod.DeletionGracePeriodSeconds > 0 {
 		return 0, false
 	}
 	if f.Pod.Spec.NodeName == "" {
 		return 0, true
 	}
-	return max(f.Pod.DeletionTimestamp.Add(kubeletsWord).Sub(f.Now), 0), true
+	return max(f.Pod.DeletionTimestamp.Add(kubeletDelay).Sub(f.Now), 0), true
 }
 
-// ended tells whether a pod in a terminal phase has ended for good, and whether that is certain.
+// ended reports whether a pod in a terminal phase has ended for good, and whether that is certain.
 //
-// Kubernetes gives a terminal phase also to a pod that is being deleted, even to one that would restart for ever, so the phase alone
-// says little. A pod that is never to be restarted has ended with its processes, and so has one that has succeeded
-// where only failures are restarted. Any other has ended if its kubelet gave it up and says why: eviction, deadline, no room. If it was
-// deleted, or its node is gone, it is made again.
+// The phase alone does not decide: Kubernetes also gives a terminal phase to a pod that is being deleted, even to one that would be
+// restarted for ever. A pod that is never restarted has ended with its processes, and so has a pod that succeeded where only failures are
+// restarted. Any other pod has ended if its kubelet gave it up and recorded why: eviction, deadline, no capacity. A pod that was
+// deleted, or whose node is gone, is created again.
 func ended(f Facts) (end, sure bool) {
 	status := &f.Pod.Status
 	switch policy := f.Shadow.Spec.Pod.RestartPolicy; {
@@ -174,7 +174,7 @@ func ended(f Facts) (end, sure bool) {
 	case policy == corev1.RestartPolicyOnFailure && status.Phase == corev1.PodSucceeded:
 		return true, true
 	case !f.Live:
-		return false, false // no cache has reason and conditions
+		return false, false // the cache keeps neither reason nor conditions
 	case f.Pod.DeletionTimestamp != nil && status.Reason == "":
 		return false, true
 	}
@@ -183,15 +183,19 @@ func ended(f Facts) (end, sure bool) {
 	}), true
 }
 
-// finished: nothing that the phase is said of may ever run again.
+// finished reports whether the recorded phase is terminal: no pod of this ShadowPod may run again.
 func finished(phase vkv1alpha1.ShadowPodPhase) bool {
 	return phase == vkv1alpha1.ShadowPodSucceeded || phase == vkv1alpha1.ShadowPodFailed
 }
 
+func terminalPod(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
 func held(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, labels.FinalizerPodEnd) }
 
-// Owner is the UID of the ShadowPod that a pod was made for; empty if it was not made for the one of its name. The mark
-// speaks if somebody has taken the reference away.
+// Owner returns the UID of the ShadowPod that a pod was created for; empty if the pod was not created for the ShadowPod of its name. If the
+// owner reference was removed, the revision annotation decides.
 func Owner(pod *corev1.Pod) string {
 	if owner := reference(pod); owner != nil {
 		return string(owner.UID)

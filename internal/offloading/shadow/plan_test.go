@@ -19,8 +19,8 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// history is one name in a namespace of a provider, with everybody who has a hand in it: the consumer, the kubelet, the garbage
-// collector, an administrator, and controllers that see old pictures and are killed at any moment. It is a small API server.
+// history simulates one name in a namespace of a provider, with every actor that changes it: the consumer, the kubelet, the garbage
+// collector, an administrator, and controllers that read stale snapshots and are killed at any moment. It is a small API server.
 type history struct {
 	t      *testing.T
 	random *rand.Rand
@@ -31,15 +31,15 @@ type history struct {
 
 	shadow *vkv1alpha1.ShadowPod
 	pod    *corev1.Pod
-	// Pictures of both, the newest last, and which ones the cache shows.
+	// Snapshots of both, the newest last, and the index of those that the cache has.
 	shadows []*vkv1alpha1.ShadowPod
 	pods    []*corev1.Pod
 	seenS   int
 	seenP   int
 
-	// over are fences whose pod has ended: it must not be made again.
+	// over are the fences whose pod has ended: no pod may be created for them again.
 	over map[string]string
-	// live is the fence of each pod by UID.
+	// fences has the fence of each pod by UID.
 	fences  map[types.UID]string
 	created map[string]int
 	policy  map[string]corev1.RestartPolicy
@@ -54,14 +54,13 @@ func (h *history) fail(format string, args ...any) {
 	h.t.Fatalf("%s\n%s", fmt.Sprintf(format, args...), strings.Join(h.log, "\n"))
 }
 
-// picture keeps what a watch would tell.
-func (h *history) picture() {
+// snapshot records the state that a watch would deliver.
+func (h *history) snapshot() {
 	h.shadows, h.pods = append(h.shadows, h.shadow.DeepCopy()), append(h.pods, h.pod.DeepCopy())
 }
 
 func (h *history) uid() types.UID { h.serial++; return types.UID(fmt.Sprintf("uid-%d", h.serial)) }
 
-// consumer and others.
 var actors = []struct {
 	name string
 	act  func(*history) bool
@@ -72,7 +71,7 @@ var actors = []struct {
 		}
 		policy := []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}[h.random.Intn(3)]
 		uid := h.uid()
-		h.shadow = wish(func(s *vkv1alpha1.ShadowPod) {
+		h.shadow = shadowPod(func(s *vkv1alpha1.ShadowPod) {
 			s.UID, s.Spec.Fence, s.Spec.Pod.RestartPolicy = uid, "fence-of-"+string(uid), policy
 		})
 		h.policy[h.shadow.Spec.Fence] = policy
@@ -94,14 +93,14 @@ var actors = []struct {
 		h.shadow.Spec.Pod.Containers[0].Image = fmt.Sprintf("image:%d", h.serial)
 		return true
 	}},
-	{"stranger takes the name", func(h *history) bool {
+	{"unmanaged pod takes the name", func(h *history) bool {
 		if h.pod != nil {
 			return false
 		}
-		h.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "twin", UID: h.uid()}}
+		h.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "remote", UID: h.uid()}}
 		return true
 	}},
-	{"stranger leaves", func(h *history) bool {
+	{"unmanaged pod leaves", func(h *history) bool {
 		if h.pod == nil || h.fences[h.pod.UID] != "" {
 			return false
 		}
@@ -132,23 +131,23 @@ var actors = []struct {
 	{"deleted", func(h *history) bool { return h.delete(30) }},
 	{"deleted by force", func(h *history) bool { return h.delete(0) }},
 	{"node lost", func(h *history) bool {
-		if h.pod == nil || h.fence() == "" || h.pod.Spec.NodeName == "" || terminal(h.pod) {
+		if h.pod == nil || h.fence() == "" || h.pod.Spec.NodeName == "" || terminalPod(h.pod) {
 			return false
 		}
 		h.pod.Status.Phase = corev1.PodFailed
 		h.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"}}
 		h.ends()
-		h.picture()
+		h.snapshot()
 		return h.delete(0)
 	}},
 	{"kubelet ends what is deleted", func(h *history) bool {
 		if h.pod == nil || h.pod.DeletionTimestamp == nil {
 			return false
 		}
-		if !terminal(h.pod) && h.pod.Spec.NodeName != "" {
+		if !terminalPod(h.pod) && h.pod.Spec.NodeName != "" {
 			h.pod.Status.Phase = []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}[h.random.Intn(2)]
 			h.ends()
-			h.picture()
+			h.snapshot()
 		}
 		h.pod.DeletionGracePeriodSeconds = new(int64(0))
 		h.vanish()
@@ -167,10 +166,6 @@ var actors = []struct {
 	}},
 }
 
-func terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 func (h *history) fence() string { return h.fences[h.pod.UID] }
 
 func (h *history) kubelet(from, to corev1.PodPhase, reason string) bool {
@@ -182,9 +177,10 @@ func (h *history) kubelet(from, to corev1.PodPhase, reason string) bool {
 	return true
 }
 
-// ends is the oracle: from when on a fence must not run again. A pod that is always to run has ended only when that was written down.
+// ends is the oracle: it records from when on a fence must not run again. A pod that is always restarted has ended only when the controller
+// recorded so.
 func (h *history) ends() {
-	if fence := h.fence(); fence != "" && terminal(h.pod) {
+	if fence := h.fence(); fence != "" && terminalPod(h.pod) {
 		phase, deleting := h.pod.Status.Phase, h.pod.DeletionTimestamp != nil
 		switch h.policy[fence] {
 		case corev1.RestartPolicyNever:
@@ -201,7 +197,7 @@ func (h *history) delete(grace int64) bool {
 	if h.pod == nil || h.fence() == "" {
 		return false
 	}
-	if terminal(h.pod) || h.pod.Spec.NodeName == "" {
+	if terminalPod(h.pod) || h.pod.Spec.NodeName == "" {
 		grace = 0
 	}
 	if h.pod.DeletionTimestamp == nil || grace < *h.pod.DeletionGracePeriodSeconds {
@@ -219,18 +215,18 @@ func (h *history) vanish() {
 	}
 }
 
-// others lets some of the others act.
+// others lets up to most random actors act.
 func (h *history) others(most int) {
 	for range h.random.Intn(most + 1) {
 		actor := actors[h.random.Intn(len(actors))]
 		if actor.act(h) {
 			h.note("  %s", actor.name)
-			h.picture()
+			h.snapshot()
 		}
 	}
 }
 
-// controller is one reconciliation, with the others in between.
+// controller runs one reconciliation, with other actors in between.
 func (h *history) controller(disturb int) (acted bool) {
 	facts := Facts{Shadow: h.shadows[h.seenS].DeepCopy(), Pod: trimmedPod(h.pods[h.seenP]), Now: h.now.Add(h.skew)}
 	if facts.Shadow != nil {
@@ -247,7 +243,7 @@ func (h *history) controller(disturb int) (acted bool) {
 		facts = Facts{Shadow: h.shadow.DeepCopy(), Pod: pod, Live: true, Now: h.now.Add(h.skew)}
 		step = Plan(facts)
 		if step.NeedsLive {
-			h.fail("it wants to look at what it has just looked at")
+			h.fail("it asks for live facts although the facts are live")
 		}
 	}
 	h.note("controller: %+v", step)
@@ -257,13 +253,13 @@ func (h *history) controller(disturb int) (acted bool) {
 			return false // AlreadyExists
 		}
 		if why := h.over[facts.Shadow.Spec.Fence]; why != "" {
-			h.fail("made again what has ended: %s %s", facts.Shadow.Spec.Fence, why)
+			h.fail("created again a pod that has ended: %s %s", facts.Shadow.Spec.Fence, why)
 		}
 		h.pod = Pod(facts.Shadow, "rome-id")
 		h.pod.UID, h.pod.Status.Phase, h.pod.CreationTimestamp = h.uid(), corev1.PodPending, metav1.NewTime(h.now)
 		h.fences[h.pod.UID] = facts.Shadow.Spec.Fence
 		h.created[facts.Shadow.Spec.Fence]++
-		h.picture()
+		h.snapshot()
 		return true
 	}
 	if facts.Pod == nil || step.Unmanaged {
@@ -271,20 +267,20 @@ func (h *history) controller(disturb int) (acted bool) {
 	}
 	same := func() bool { return h.pod != nil && h.pod.UID == facts.Pod.UID }
 	if (step.Delete || step.Release || step.Amend || step.Phase != "") && h.fences[facts.Pod.UID] == "" {
-		h.fail("touched the pod of a stranger: %+v", step)
+		h.fail("changed an unmanaged pod: %+v", step)
 	}
 	if step.Delete && same() {
 		if h.shadow != nil && h.fence() == h.shadow.Spec.Fence {
-			h.fail("deleted the pod of a wish that is there")
+			h.fail("deleted the pod of a ShadowPod that exists")
 		}
 		h.delete(30)
 	}
 	if step.Phase != "" && h.shadow != nil && h.shadow.UID == facts.Shadow.UID && !finished(h.shadow.Status.Phase) {
 		h.shadow.Status.Phase, h.shadow.Status.PodUID = step.Phase, string(facts.Pod.UID)
 		if finished(step.Phase) {
-			h.over[h.shadow.Spec.Fence] = "was told to have ended"
+			h.over[h.shadow.Spec.Fence] = "was recorded as ended"
 		}
-		h.picture()
+		h.snapshot()
 	}
 	h.others(disturb)
 	if h.random.Intn(10) == 0 && disturb > 0 {
@@ -300,7 +296,7 @@ func (h *history) controller(disturb int) (acted bool) {
 	if step.Amend && same() && h.shadow != nil && h.shadow.UID == facts.Shadow.UID {
 		h.pod.Annotations = map[string]string{labels.ShadowPodRevision: Revision(h.shadow)}
 	}
-	h.picture()
+	h.snapshot()
 	return step.Delete || step.Phase != "" || step.Release || step.Amend
 }
 
@@ -317,8 +313,8 @@ func trimmedPod(pod *corev1.Pod) *corev1.Pod {
 	return kept
 }
 
-// TestRandomHistories: whatever happens in whatever order, and however old the pictures are that a controller looks at, no fence runs again after
-// it has ended, and no stranger's pod is touched; and when all are left in peace, what is wished for is there.
+// TestRandomHistories: for any order of events and any age of the snapshots that a controller reads, no fence runs again after it has ended,
+// and no unmanaged pod is touched; when the actors stop, the pod of the ShadowPod runs.
 func TestRandomHistories(t *testing.T) {
 	made, again := 0, 0
 	for seed := range int64(1000) {
@@ -327,38 +323,38 @@ func TestRandomHistories(t *testing.T) {
 			over: map[string]string{}, fences: map[types.UID]string{}, created: map[string]int{}, policy: map[string]corev1.RestartPolicy{},
 		}
 		h.note("seed %d", seed)
-		h.picture()
+		h.snapshot()
 		for range 60 {
 			h.others(3)
 			last := len(h.shadows) - 1
 			switch h.random.Intn(4) {
-			case 0: // restarted: lists from an API server that may be behind itself
+			case 0: // restarted: it lists from an API server whose cache may be behind
 				h.seenS, h.seenP = max(0, last-h.random.Intn(8)), max(0, last-h.random.Intn(8))
-			default: // a watch goes on, each kind at its own pace
+			default: // the watches go on, each kind at its own speed
 				h.seenS, h.seenP = h.seenS+h.random.Intn(last-h.seenS+1), h.seenP+h.random.Intn(last-h.seenP+1)
 			}
 			h.controller(2)
 		}
-		h.peace()
+		h.settle()
 		for _, count := range h.created {
 			made++
 			again += count - 1
 		}
 	}
 	if made < 1000 || again < 300 {
-		t.Errorf("%d pods made, %d of them again: too little happened to prove anything", made, again)
+		t.Errorf("%d pods created, %d of them again: too few to prove anything", made, again)
 	}
-	t.Logf("%d pods made, %d of them again", made, again)
+	t.Logf("%d pods created, %d of them again", made, again)
 }
 
-// peace: the clock is put right, the caches catch up, kubelets and garbage collector do their work, and nobody does anything new.
-func (h *history) peace() {
-	finish := []string{"garbage collector", "kubelet ends what is deleted", "stranger leaves", "scheduler", "kubelet runs", "time"}
+// settle sets the clock right, lets the caches catch up and the kubelets and the garbage collector finish, and starts nothing new.
+func (h *history) settle() {
+	finish := []string{"garbage collector", "kubelet ends what is deleted", "unmanaged pod leaves", "scheduler", "kubelet runs", "time"}
 	h.skew = 0
 	for range 40 {
 		for _, actor := range actors {
 			if slices.Contains(finish, actor.name) && actor.act(h) {
-				h.picture()
+				h.snapshot()
 			}
 		}
 		h.seenS, h.seenP = len(h.shadows)-1, len(h.pods)-1
@@ -366,23 +362,23 @@ func (h *history) peace() {
 	}
 	h.seenS, h.seenP = len(h.shadows)-1, len(h.pods)-1
 	if h.controller(0) {
-		h.fail("it never comes to rest")
+		h.fail("it does not converge")
 	}
 	switch {
 	case h.shadow == nil:
 		if h.pod != nil {
-			h.fail("a pod is left that nobody wishes for")
+			h.fail("a pod without a ShadowPod is left")
 		}
 	case finished(h.shadow.Status.Phase):
 	case h.pod == nil || h.fence() != h.shadow.Spec.Fence || h.pod.Status.Phase != corev1.PodRunning || h.shadow.Status.Phase != vkv1alpha1.ShadowPodRunning:
-		h.fail("what is wished for does not run: %+v, %+v", h.shadow.Status, h.pod)
+		h.fail("the pod of the ShadowPod does not run: %+v, %+v", h.shadow.Status, h.pod)
 	}
 }
 
-func wish(change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
+func shadowPod(change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
 	s := &vkv1alpha1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "twin", Name: "web", UID: "wish", Labels: map[string]string{labels.Origin: "rome-id", "app": "web"},
+			Namespace: "remote", Name: "web", UID: "shadow", Labels: map[string]string{labels.Origin: "rome-id", "app": "web"},
 		},
 		Spec: vkv1alpha1.ShadowPodSpec{Fence: "fence", Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image"}}}},
 	}
@@ -395,7 +391,7 @@ func wish(change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
 // TestPlan: single steps, by name.
 func TestPlan(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	s := wish(nil)
+	s := shadowPod(nil)
 	is := func(change func(*corev1.Pod)) *corev1.Pod {
 		pod := Pod(s, "rome-id")
 		pod.UID, pod.CreationTimestamp, pod.Status.Phase, pod.Spec.NodeName = "pod", metav1.NewTime(now), corev1.PodRunning, "node"
@@ -408,10 +404,10 @@ func TestPlan(t *testing.T) {
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: now}, new(int64(30))
 	}
 	phase := func(phase vkv1alpha1.ShadowPodPhase) *vkv1alpha1.ShadowPod {
-		return wish(func(s *vkv1alpha1.ShadowPod) { s.Status.Phase, s.Status.PodUID = phase, "pod" })
+		return shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Status.Phase, s.Status.PodUID = phase, "pod" })
 	}
-	never := wish(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.RestartPolicy = corev1.RestartPolicyNever })
-	other := wish(func(s *vkv1alpha1.ShadowPod) { s.UID = "next" })
+	never := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.RestartPolicy = corev1.RestartPolicyNever })
+	other := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.UID = "next" })
 	for _, c := range []struct {
 		name   string
 		shadow *vkv1alpha1.ShadowPod
@@ -420,28 +416,28 @@ func TestPlan(t *testing.T) {
 		want   Step
 	}{
 		{"nothing", nil, nil, false, Step{}},
-		{"new: look before creating", s, nil, false, Step{NeedsLive: true}},
-		{"new, looked", s, nil, true, Step{Create: true}},
+		{"new, from the cache", s, nil, false, Step{NeedsLive: true}},
+		{"new, live", s, nil, true, Step{Create: true}},
 		{"vanished while it ran", phase(vkv1alpha1.ShadowPodRunning), nil, true, Step{Create: true}},
 		{"vanished when it had succeeded", phase(vkv1alpha1.ShadowPodSucceeded), nil, true, Step{}},
 		{"vanished when it had failed", phase(vkv1alpha1.ShadowPodFailed), nil, true, Step{}},
-		{"vanished while the wish goes", wish(func(s *vkv1alpha1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{} }), nil, true, Step{}},
+		{"vanished while the ShadowPod is deleted", shadowPod(func(s *vkv1alpha1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{} }), nil, true, Step{}},
 		{"running", s, is(nil), false, Step{Phase: "Running"}},
-		{"running, told", phase(vkv1alpha1.ShadowPodRunning), is(nil), false, Step{}},
-		{"pending: one write will tell all", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }), false, Step{RequeueAfter: pendingTold}},
+		{"running, recorded", phase(vkv1alpha1.ShadowPodRunning), is(nil), false, Step{}},
+		{"pending for a short time", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }), false, Step{RequeueAfter: pendingDelay}},
 		{"pending for long", s, is(func(p *corev1.Pod) {
 			p.Status.Phase, p.CreationTimestamp = corev1.PodPending, metav1.NewTime(now.Add(-time.Minute))
 		}), false, Step{Phase: "Pending"}},
-		{"a stranger", s, is(func(p *corev1.Pod) { p.OwnerReferences, p.Labels, p.Annotations = nil, nil, nil }), false, Step{Unmanaged: true}},
-		{"a stranger's, of another controller", s, is(func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }), true, Step{Unmanaged: true}},
-		{"a stranger, without a wish", nil, is(func(p *corev1.Pod) { p.OwnerReferences, p.Labels = nil, nil }), true, Step{}},
-		{"of the wish before", other, is(nil), false, Step{NeedsLive: true}},
-		{"of the wish before, looked", other, is(nil), true, Step{Delete: true}},
-		{"of the wish before, going", other, is(deleted), true, Step{}},
-		{"its wish is gone: the garbage collector comes", nil, is(nil), true, Step{}},
-		{"its wish is gone, and somebody took it away from it", nil, is(func(p *corev1.Pod) { p.OwnerReferences = nil }), true, Step{Delete: true}},
+		{"unmanaged", s, is(func(p *corev1.Pod) { p.OwnerReferences, p.Labels, p.Annotations = nil, nil, nil }), false, Step{Unmanaged: true}},
+		{"of another controller", s, is(func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }), true, Step{Unmanaged: true}},
+		{"unmanaged, without a ShadowPod", nil, is(func(p *corev1.Pod) { p.OwnerReferences, p.Labels = nil, nil }), true, Step{}},
+		{"of the earlier ShadowPod, from the cache", other, is(nil), false, Step{NeedsLive: true}},
+		{"of the earlier ShadowPod, live", other, is(nil), true, Step{Delete: true}},
+		{"of the earlier ShadowPod, being deleted", other, is(deleted), true, Step{}},
+		{"its ShadowPod is gone: the garbage collector deletes it", nil, is(nil), true, Step{}},
+		{"its ShadowPod is gone, and its owner reference too", nil, is(func(p *corev1.Pod) { p.OwnerReferences = nil }), true, Step{Delete: true}},
 		{"evicted", s, is(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }), true, Step{Phase: "Failed"}},
-		{"a terminal phase in a cache says little", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), false, Step{NeedsLive: true}},
+		{"a terminal phase, from the cache", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), false, Step{NeedsLive: true}},
 		{"deleted, so its processes end", s, is(func(p *corev1.Pod) { deleted(p); p.Status.Phase = corev1.PodSucceeded }), true, Step{}},
 		{"deleted, but never to be restarted", never, is(func(p *corev1.Pod) {
 			deleted(p)

@@ -22,10 +22,11 @@ const kind = "ShadowPod"
 // defaultAccount is the only ServiceAccount of this cluster that a peer's pods run as, without its token.
 const defaultAccount = "default"
 
-// Pod is the pod of a wish, as it is created for the peer. What a peer must not decide is set here, whoever let the wish in.
+// Pod returns the pod to create for a ShadowPod of the peer. It sets the fields that a peer must not decide, even if the ShadowPod was
+// admitted with them.
 func Pod(shadow *vkv1alpha1.ShadowPod, peer string) *corev1.Pod {
 	fresh := shadow.DeepCopy()
-	fresh.Spec.Pod.EphemeralContainers = nil // they are added to pods that run
+	fresh.Spec.Pod.EphemeralContainers = nil // they are added to the running pod
 	spec := fresh.Spec.Pod
 	spec.ServiceAccountName, spec.DeprecatedServiceAccount = defaultAccount, ""
 	spec.AutomountServiceAccountToken = new(false)
@@ -49,14 +50,14 @@ func Pod(shadow *vkv1alpha1.ShadowPod, peer string) *corev1.Pod {
 	return pod
 }
 
-// guarded are the taints that keep pods of users away, by the begin of their keys: of the control plane, of nodes that are closed or not ready to
-// be used, and of other clusters, to which pods of peers are not passed on.
+// guarded are key prefixes of taints that keep pods of users away: from the control plane, from nodes that are cordoned or not ready for use,
+// and from virtual nodes, because pods of peers are not passed on to other clusters.
 var guarded = []string{"node-role.kubernetes.io/", corev1.TaintNodeUnschedulable, "node.cloudprovider.kubernetes.io/", labels.TaintVirtualNode}
 
-// tolerations are those of a wish that mean something to a pod of a peer. One without a key would be for all taints, those above with them.
-func tolerations(wished []corev1.Toleration) []corev1.Toleration {
-	return slices.DeleteFunc(slices.Clone(wished), func(one corev1.Toleration) bool {
-		return one.Key == "" || slices.ContainsFunc(guarded, func(begin string) bool { return strings.HasPrefix(one.Key, begin) })
+// tolerations returns the requested tolerations that a pod of a peer may have. A toleration without key would tolerate the guarded taints.
+func tolerations(requested []corev1.Toleration) []corev1.Toleration {
+	return slices.DeleteFunc(slices.Clone(requested), func(one corev1.Toleration) bool {
+		return one.Key == "" || slices.ContainsFunc(guarded, func(prefix string) bool { return strings.HasPrefix(one.Key, prefix) })
 	})
 }
 
@@ -79,12 +80,12 @@ func podAnnotations(shadow *vkv1alpha1.ShadowPod) map[string]string {
 	return all
 }
 
-// reserved are annotations by which kubelets, kubectl and we ourselves mean something.
+// reserved reports whether kubelets, kubectl or our controllers give the annotation a meaning.
 func reserved(key string) bool {
 	return key == labels.ShadowPodRevision || key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
 }
 
-// Revision identifies a ShadowPod, by UID, and a hash of the fields that its pod copies. Pods carry the one that they were made from.
+// Revision returns the UID of a ShadowPod and a hash of its mutable fields. A pod carries the revision that it was last brought to.
 func Revision(shadow *vkv1alpha1.ShadowPod) string {
 	state := struct {
 		Labels, Annotations map[string]string
@@ -111,7 +112,7 @@ func Revision(shadow *vkv1alpha1.ShadowPod) string {
 	return string(shadow.UID) + "/" + hex.EncodeToString(sum[:8])
 }
 
-// image is what of a container can change.
+// image is the mutable part of a container.
 type image struct{ Name, Image string }
 
 func images(containers []corev1.Container) (all []image) {
@@ -121,7 +122,7 @@ func images(containers []corev1.Container) (all []image) {
 	return all
 }
 
-// Trim drops from a ShadowPod what plan, mark and ledger do not need: most of the memory of a cache.
+// Trim drops from a ShadowPod what Plan, Revision and Ledger do not read, which is most of the memory of a cache.
 func Trim(shadow *vkv1alpha1.ShadowPod) {
 	from := &shadow.Spec.Pod
 	shadow.Spec.Pod = corev1.PodSpec{

@@ -16,15 +16,15 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// Most of what one pod may have. More is a mistake, or a trick.
+// Bounds on one pod. More is a mistake, or an attack.
 const (
 	maxContainers  = 64
 	maxVolumes     = 128
 	maxTolerations = 64
 )
 
-// Check returns what is wrong with a wish of the peer, in a sentence; nothing if all is well. Reflection never sends what is
-// refused here, so whoever meets a refusal has written a ShadowPod by hand, or runs pods that no provider takes.
+// Check returns in one sentence why a ShadowPod of the peer is refused; nothing if it is valid. Reflection never sends what is refused
+// here, so only users see a refusal who write a ShadowPod by hand, or run pods that no provider accepts.
 func Check(shadow *vkv1alpha1.ShadowPod, peer string, level Level) string {
 	if origin := shadow.Labels[labels.Origin]; origin != peer {
 		return fmt.Sprintf("label %s is %.63q, but this namespace is cluster %s's", labels.Origin, origin, peer)
@@ -33,7 +33,7 @@ func Check(shadow *vkv1alpha1.ShadowPod, peer string, level Level) string {
 		return "metadata.ownerReferences must be empty: what a ShadowPod belongs to is in another cluster"
 	}
 	if len(shadow.Name) > 253 || strings.Contains(shadow.Name, "/") {
-		return "metadata.name is no name for a pod"
+		return "metadata.name is not a valid name of a pod"
 	}
 	for _, check := range []func(*corev1.PodSpec) string{checkSize, checkHost, checkIdentity, checkScheduling, checkVolumes} {
 		if problem := check(&shadow.Spec.Pod); problem != "" {
@@ -59,11 +59,11 @@ func checkSize(spec *corev1.PodSpec) string {
 	case len(spec.Containers) == 0:
 		return "containers must not be empty"
 	case containers > maxContainers:
-		return fmt.Sprintf("containers, initContainers and ephemeralContainers are %d, at most %d are taken", containers, maxContainers)
+		return fmt.Sprintf("containers, initContainers and ephemeralContainers: %d, at most %d are accepted", containers, maxContainers)
 	case len(spec.Volumes) > maxVolumes:
-		return fmt.Sprintf("volumes are %d, at most %d are taken", len(spec.Volumes), maxVolumes)
+		return fmt.Sprintf("volumes: %d, at most %d are accepted", len(spec.Volumes), maxVolumes)
 	case len(spec.Tolerations) > maxTolerations:
-		return fmt.Sprintf("tolerations are %d, at most %d are taken", len(spec.Tolerations), maxTolerations)
+		return fmt.Sprintf("tolerations: %d, at most %d are accepted", len(spec.Tolerations), maxTolerations)
 	}
 	return ""
 }
@@ -77,7 +77,7 @@ func checkHost(spec *corev1.PodSpec) string {
 	return ""
 }
 
-// checkIdentity: no token of this cluster comes into the hands of a peer.
+// checkIdentity ensures that a peer never gets a token of this cluster.
 func checkIdentity(spec *corev1.PodSpec) string {
 	for field, account := range map[string]string{"serviceAccountName": spec.ServiceAccountName, "serviceAccount": spec.DeprecatedServiceAccount} {
 		if account != "" && account != defaultAccount {
@@ -90,7 +90,7 @@ func checkIdentity(spec *corev1.PodSpec) string {
 	return ""
 }
 
-// checkScheduling: where pods run, and whom they push aside, is decided here.
+// checkScheduling ensures that the provider alone decides where pods run, and which pods they preempt.
 func checkScheduling(spec *corev1.PodSpec) string {
 	for _, field := range []struct {
 		name string
@@ -112,7 +112,7 @@ func checkScheduling(spec *corev1.PodSpec) string {
 		{"affinity.podAffinity", spec.Affinity != nil && spec.Affinity.PodAffinity != nil},
 	} {
 		if field.set {
-			return field.name + " must be empty: it means something in the cluster that it was written for only"
+			return field.name + " must be empty: it has a meaning only in the cluster that the pod comes from"
 		}
 	}
 	for i := range spec.Tolerations {
@@ -123,7 +123,7 @@ func checkScheduling(spec *corev1.PodSpec) string {
 	return checkTerms(spec.Affinity)
 }
 
-// checkTerms: other namespaces are none of a peer's business, and to keep away from their pods tells which they are.
+// checkTerms refuses other namespaces in anti-affinity: from where its pods are not scheduled, a peer could learn which pods others run.
 func checkTerms(affinity *corev1.Affinity) string {
 	if affinity == nil || affinity.PodAntiAffinity == nil {
 		return ""
@@ -134,7 +134,7 @@ func checkTerms(affinity *corev1.Affinity) string {
 	}
 	for i := range terms {
 		if len(terms[i].Namespaces) > 0 || terms[i].NamespaceSelector != nil {
-			return "affinity.podAntiAffinity names namespaces: it may speak of pods beside it only"
+			return "affinity.podAntiAffinity names namespaces: it may select only pods in its own namespace"
 		}
 	}
 	return ""
@@ -155,8 +155,8 @@ func checkVolumes(spec *corev1.PodSpec) string {
 	return ""
 }
 
-// CheckUpdate returns what is wrong with a change of a wish. It may change as much as Kubernetes lets a pod change: images, a
-// shorter deadline, further tolerations, further ephemeral containers.
+// CheckUpdate returns why an update of a ShadowPod is refused. The same fields may change as in a pod: images, a shorter deadline, further
+// tolerations, further ephemeral containers.
 func CheckUpdate(before, after *vkv1alpha1.ShadowPod) string {
 	if before.Spec.Fence != after.Spec.Fence {
 		return "spec.fence cannot be changed; another pod needs another ShadowPod"
@@ -176,7 +176,7 @@ func CheckUpdate(before, after *vkv1alpha1.ShadowPod) string {
 	}
 	for i := range old.Tolerations {
 		if !slices.ContainsFunc(now.Tolerations, func(one corev1.Toleration) bool { return reflect.DeepEqual(one, old.Tolerations[i]) }) {
-			return "spec.pod.tolerations: what is tolerated already cannot be removed or changed"
+			return "spec.pod.tolerations: existing tolerations cannot be removed or changed"
 		}
 	}
 	if len(now.EphemeralContainers) < len(old.EphemeralContainers) ||
@@ -197,11 +197,11 @@ func longer(old, now *int64) string {
 	return ""
 }
 
-// CheckFinalizers returns what is wrong with finalizers that somebody adds: a peer could keep a namespace from ever going.
+// CheckFinalizers returns which finalizer may not be added: with one, a peer could block the deletion of a namespace for ever.
 func CheckFinalizers(before, after metav1.Object) string {
 	for _, one := range after.GetFinalizers() {
 		if before == nil || !slices.Contains(before.GetFinalizers(), one) {
-			return fmt.Sprintf("metadata.finalizers: %.253q would hold a namespace of this cluster", one)
+			return fmt.Sprintf("metadata.finalizers: %.253q could block the deletion of a namespace of this cluster", one)
 		}
 	}
 	return ""

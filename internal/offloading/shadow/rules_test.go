@@ -18,7 +18,7 @@ import (
 )
 
 func spec(change func(*corev1.PodSpec)) *vkv1alpha1.ShadowPod {
-	return wish(func(s *vkv1alpha1.ShadowPod) { change(&s.Spec.Pod) })
+	return shadowPod(func(s *vkv1alpha1.ShadowPod) { change(&s.Spec.Pod) })
 }
 
 func volume(source corev1.VolumeSource) *vkv1alpha1.ShadowPod {
@@ -36,10 +36,10 @@ func security(context corev1.SecurityContext) *vkv1alpha1.ShadowPod {
 }
 
 func annotated(key, value string) *vkv1alpha1.ShadowPod {
-	return wish(func(s *vkv1alpha1.ShadowPod) { s.Annotations = map[string]string{key: value} })
+	return shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Annotations = map[string]string{key: value} })
 }
 
-// hostile is what a peer may try with its own hands, and a word of the refusal.
+// hostile is what a peer may try with ShadowPods of its own, and a word of the refusal.
 var hostile = []struct {
 	name   string
 	shadow *vkv1alpha1.ShadowPod
@@ -47,9 +47,9 @@ var hostile = []struct {
 	// trusted: refused unless peers are trusted with the nodes.
 	trusted bool
 }{
-	{"another peer's", wish(func(s *vkv1alpha1.ShadowPod) { s.Labels[labels.Origin] = "milan-id" }), "rome-id", false},
-	{"nobody's", wish(func(s *vkv1alpha1.ShadowPod) { s.Labels = nil }), "rome-id", false},
-	{"owned by something here", wish(func(s *vkv1alpha1.ShadowPod) { s.OwnerReferences = []metav1.OwnerReference{{Kind: "Node"}} }), "ownerReferences", false},
+	{"another peer's", shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Labels[labels.Origin] = "milan-id" }), "rome-id", false},
+	{"without origin", shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Labels = nil }), "rome-id", false},
+	{"owned by something here", shadowPod(func(s *vkv1alpha1.ShadowPod) { s.OwnerReferences = []metav1.OwnerReference{{Kind: "Node"}} }), "ownerReferences", false},
 	{"a static pod", annotated(corev1.MirrorPodAnnotationKey, "x"), "kubelets", false},
 	{"no container", spec(func(s *corev1.PodSpec) { s.Containers = nil }), "containers", false},
 	{"a thousand containers", spec(func(s *corev1.PodSpec) { s.InitContainers = make([]corev1.Container, 1000) }), "at most", false},
@@ -95,7 +95,7 @@ var hostile = []struct {
 	{"what the node runs", volume(corev1.VolumeSource{GitRepo: &corev1.GitRepoVolumeSource{Repository: "https://example.com"}}), "volumes[0]", true},
 	{"a plugin of the node", volume(corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: "x"}}), "volumes[0]", true},
 	{"privileged", security(corev1.SecurityContext{Privileged: new(true)}), "privileged", true},
-	{"privileged, to begin with", spec(func(s *corev1.PodSpec) {
+	{"privileged init container", spec(func(s *corev1.PodSpec) {
 		s.InitContainers = []corev1.Container{{Name: "setup", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}
 	}), `container "setup" must not set securityContext.privileged`, true},
 	{"privileged, later on", spec(func(s *corev1.PodSpec) {
@@ -131,7 +131,7 @@ var hostile = []struct {
 	{"a request of the node, to live", spec(func(s *corev1.PodSpec) {
 		s.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254"}}}
 	}), `probe or lifecycle host "169.254.169.254"`, true},
-	{"a request of the node, to begin", spec(func(s *corev1.PodSpec) {
+	{"a request of the node, by an init container", spec(func(s *corev1.PodSpec) {
 		s.InitContainers = []corev1.Container{{StartupProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1"}}}}}
 	}), `probe or lifecycle host "127.0.0.1"`, true},
 	{"a request of the node, at once", spec(func(s *corev1.PodSpec) {
@@ -145,7 +145,7 @@ var hostile = []struct {
 	}), "kernel.msgmax", true},
 }
 
-func TestHostileWishes(t *testing.T) {
+func TestHostileShadowPods(t *testing.T) {
 	for _, c := range hostile {
 		if problem := Check(c.shadow, "rome-id", Baseline); !strings.Contains(problem, c.want) || problem == "" {
 			t.Errorf("%s: %q, want %q", c.name, problem, c.want)
@@ -153,7 +153,7 @@ func TestHostileWishes(t *testing.T) {
 		if problem := Check(c.shadow, "rome-id", Privileged); (problem == "") != c.trusted {
 			t.Errorf("%s, from one that is trusted: %q", c.name, problem)
 		}
-		// Whatever is let in: what only we decide does not come from the peer.
+		// Even if it is admitted, the fields that the provider decides do not come from the peer.
 		pod := Pod(c.shadow, "rome-id")
 		if s := &pod.Spec; s.HostNetwork || s.HostPID || s.HostIPC || s.ServiceAccountName != "default" || *s.AutomountServiceAccountToken ||
 			s.NodeName != "" || s.PriorityClassName != "" || s.Priority != nil || s.RuntimeClassName != nil || pod.Labels[labels.Origin] != "rome-id" {
@@ -162,7 +162,7 @@ func TestHostileWishes(t *testing.T) {
 	}
 }
 
-// TestTolerations: a peer's pod goes to no node that is not for users, neither when it is made nor later.
+// TestTolerations: a pod of a peer tolerates no guarded taint, neither when it is created nor later.
 func TestTolerations(t *testing.T) {
 	allowed := corev1.Toleration{Key: "example.com/gpu", Operator: corev1.TolerationOpExists}
 	s := spec(func(s *corev1.PodSpec) {
@@ -194,7 +194,7 @@ func TestTolerations(t *testing.T) {
 // ordinary returns what pods commonly ask for.
 func ordinary() map[string]*vkv1alpha1.ShadowPod {
 	return map[string]*vkv1alpha1.ShadowPod{
-		"plain": wish(nil),
+		"plain": shadowPod(nil),
 		"as reflection sends it": spec(func(s *corev1.PodSpec) {
 			s.AutomountServiceAccountToken = new(false)
 			s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
@@ -213,8 +213,8 @@ func ordinary() map[string]*vkv1alpha1.ShadowPod {
 	}
 }
 
-// What ordinary pods have is let in.
-func TestOrdinaryWishes(t *testing.T) {
+// TestOrdinaryShadowPods: the fields of ordinary pods are accepted.
+func TestOrdinaryShadowPods(t *testing.T) {
 	for name, s := range ordinary() {
 		if problem := Check(s, "rome-id", Baseline); problem != "" {
 			t.Errorf("%s: %s", name, problem)
@@ -222,7 +222,7 @@ func TestOrdinaryWishes(t *testing.T) {
 	}
 }
 
-// TestAllFieldsAreKnown: a new version of Kubernetes may let pods ask for more. Somebody must think about it first.
+// TestAllFieldsAreKnown: a new version of Kubernetes may add fields to pods. A developer must decide on each of them.
 func TestAllFieldsAreKnown(t *testing.T) {
 	known := strings.Fields(`Volumes InitContainers Containers EphemeralContainers RestartPolicy TerminationGracePeriodSeconds ActiveDeadlineSeconds DNSPolicy
 		NodeSelector ServiceAccountName DeprecatedServiceAccount AutomountServiceAccountToken NodeName HostNetwork HostPID HostIPC ShareProcessNamespace
@@ -278,7 +278,7 @@ func TestCheckUpdate(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, problem, c.want)
 		}
 		if !reflect.DeepEqual(after, kept) {
-			t.Errorf("%s: what was asked about has been changed", c.name)
+			t.Errorf("%s: CheckUpdate changed its argument", c.name)
 		}
 	}
 	other := before.DeepCopy()
@@ -301,7 +301,7 @@ func TestMark(t *testing.T) {
 	trimmed := full.DeepCopy()
 	Trim(trimmed)
 	if Revision(full) != Revision(trimmed) || len(trimmed.Spec.Pod.Volumes)+len(trimmed.Spec.Pod.Containers[0].Env) > 0 {
-		t.Error("what a cache keeps must tell the same")
+		t.Error("a trimmed ShadowPod has another revision")
 	}
 	seen := map[string]string{}
 	for name, change := range map[string]func(*vkv1alpha1.ShadowPod){
@@ -317,20 +317,20 @@ func TestMark(t *testing.T) {
 		s := full.DeepCopy()
 		change(s)
 		if other, there := seen[Revision(s)]; there {
-			t.Errorf("%s and %s have the same mark", name, other)
+			t.Errorf("%s and %s have the same revision", name, other)
 		}
 		seen[Revision(s)] = name
 	}
-	forged := wish(func(s *vkv1alpha1.ShadowPod) {
+	forged := shadowPod(func(s *vkv1alpha1.ShadowPod) {
 		s.Annotations = map[string]string{labels.ShadowPodRevision: "someone/else"}
 	})
-	if got := Pod(forged, "rome-id").Annotations[labels.ShadowPodRevision]; !strings.HasPrefix(got, "wish/") {
-		t.Errorf("a peer has written the mark: %s", got)
+	if got := Pod(forged, "rome-id").Annotations[labels.ShadowPodRevision]; !strings.HasPrefix(got, "shadow/") {
+		t.Errorf("a peer chose the revision: %s", got)
 	}
 }
 
 func TestAmend(t *testing.T) {
-	pod := Pod(wish(nil), "rome-id")
+	pod := Pod(shadowPod(nil), "rome-id")
 	pod.UID = "pod"
 	pod.Labels["theirs"], pod.Labels["old/key"] = "kept", "ours"
 	pod.Spec.Containers = append([]corev1.Container{{Name: "sidecar", Image: "injected"}}, pod.Spec.Containers...)
@@ -338,7 +338,7 @@ func TestAmend(t *testing.T) {
 		Manager: "us", Operation: metav1.ManagedFieldsOperationUpdate,
 		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:old/key":{}}}}`),
 	}}
-	s := wish(func(s *vkv1alpha1.ShadowPod) {
+	s := shadowPod(func(s *vkv1alpha1.ShadowPod) {
 		s.Labels["new"] = ""
 		s.Spec.Pod.Containers[0].Image = "new"
 		s.Spec.Pod.ActiveDeadlineSeconds, s.Spec.Pod.Tolerations = new(int64(5)), []corev1.Toleration{{Key: "a"}, {Key: "b"}}

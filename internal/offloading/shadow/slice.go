@@ -24,23 +24,23 @@ const (
 	sliceKind = "ShadowEndpointSlice"
 	// maxEndpoints is Kubernetes' own limit for one slice.
 	maxEndpoints = 1000
-	// shownAddresses are as many as a message names.
+	// shownAddresses is how many addresses a message names.
 	shownAddresses = 3
 )
 
-// Origin is the cluster that endpoints belong to, as it is seen from here.
+// Origin is what this cluster knows about the cluster that endpoints belong to.
 type Origin struct {
 	ClusterID string
-	// Reachable: the network to it works, and so does its API server as far as we know.
+	// Reachable means that the network to the cluster works, and that its API server is not known to fail.
 	Reachable bool
-	// Networks are those that were agreed with it, as they are seen here. Anywhere is true where networks are joined by other
-	// means: nothing was agreed, and nothing can be compared.
+	// Networks are the prefixes under which this cluster reaches the agreed networks of the peer. Anywhere is true if the networks are
+	// joined by other means: nothing was agreed, so no address can be checked.
 	Networks []netip.Prefix
 	Anywhere bool
 }
 
-// Reachable tells whether endpoints of a peer can be used. A consumer's API server need not be reachable from
-// here, so no connection to it says nothing; one that fails does.
+// Reachable reports whether endpoints of a peer can be used. The API server of a consumer need not be reachable from here, so only a failing
+// connection counts, not a missing one.
 func Reachable(fc *discoveryv1alpha1.ForeignCluster) bool {
 	if fc == nil {
 		return false
@@ -61,16 +61,16 @@ func Reachable(fc *discoveryv1alpha1.ForeignCluster) bool {
 	return network
 }
 
-// Networks are those that packets to the peer may go to: its pods, and what it makes reachable besides.
+// Networks returns the prefixes that packets to the peer may have as destination: its pods, and its external network.
 func Networks(tunnel *netv1alpha1.TunnelEndpoint) (all []netip.Prefix) {
 	if tunnel == nil {
 		return nil
 	}
 	spec := &tunnel.Spec
-	for _, pair := range [][2]string{{string(spec.RemotePodCIDR), spec.RemoteNATPodCIDR}, {string(spec.RemoteExternalCIDR), spec.RemoteNATExternalCIDR}} {
-		text := pair[0]
-		if pair[1] != "" && pair[1] != notRemapped {
-			text = pair[1]
+	for _, network := range [][2]string{{string(spec.RemotePodCIDR), spec.RemoteNATPodCIDR}, {string(spec.RemoteExternalCIDR), spec.RemoteNATExternalCIDR}} {
+		text := network[0]
+		if network[1] != "" && network[1] != notRemapped {
+			text = network[1]
 		}
 		if prefix, err := netip.ParsePrefix(text); err == nil {
 			all = append(all, prefix.Masked())
@@ -79,21 +79,21 @@ func Networks(tunnel *netv1alpha1.TunnelEndpoint) (all []netip.Prefix) {
 	return all
 }
 
-// notRemapped stands in a TunnelEndpoint for a network that is seen as it is.
+// notRemapped is the value in a TunnelEndpoint for a network that keeps its addresses.
 const notRemapped = "None"
 
-// EndpointSlice is the EndpointSlice of a peer's wish, and what of the wish is not believed, in a sentence. Addresses outside of the
-// networks agreed with the peer are left out: it could make others' traffic go wherever our nodes can reach.
+// EndpointSlice returns the EndpointSlice for a ShadowEndpointSlice of a peer, and in one sentence which addresses it leaves out: those outside
+// the networks agreed with the peer. With them, the peer could direct traffic of others to any address that our nodes reach.
 func EndpointSlice(shadow *vkv1alpha1.ShadowEndpointSlice, origin Origin) (*discoveryapply.EndpointSliceApplyConfiguration, string) {
 	template := &shadow.Spec.Template
 	var left []string
 	endpoints := []*discoveryapply.EndpointApplyConfiguration{}
 	for i := range template.Endpoints[:min(len(template.Endpoints), maxEndpoints)] {
 		one := &template.Endpoints[i]
-		believed, others := believe(one.Addresses, template.AddressType, origin)
-		left = append(left, others...)
-		if len(believed) > 0 {
-			endpoints = append(endpoints, endpoint(one, believed, origin.Reachable))
+		accepted, rejected := splitAddresses(one.Addresses, template.AddressType, origin)
+		left = append(left, rejected...)
+		if len(accepted) > 0 {
+			endpoints = append(endpoints, endpoint(one, accepted, origin.Reachable))
 		}
 	}
 	all := map[string]string{}
@@ -110,10 +110,11 @@ func EndpointSlice(shadow *vkv1alpha1.ShadowEndpointSlice, origin Origin) (*disc
 		port.Name, port.Protocol, port.Port, port.AppProtocol = template.Ports[i].Name, template.Ports[i].Protocol, template.Ports[i].Port, template.Ports[i].AppProtocol
 		intent.WithPorts(port)
 	}
-	return intent, disbelief(left, origin)
+	return intent, rejectedMessage(left, origin)
 }
 
-// endpoint keeps what is documented. Ready is the only condition, so that nothing else can attract traffic to one that is not ready.
+// endpoint copies the documented fields. Ready is the only condition, so that no other condition attracts traffic to an endpoint that is not
+// ready.
 func endpoint(from *discoveryv1.Endpoint, addresses []string, reachable bool) *discoveryapply.EndpointApplyConfiguration {
 	ready := reachable && (from.Conditions.Ready == nil || *from.Conditions.Ready)
 	to := discoveryapply.Endpoint().WithAddresses(addresses...).WithConditions(discoveryapply.EndpointConditions().WithReady(ready))
@@ -131,7 +132,7 @@ func endpoint(from *discoveryv1.Endpoint, addresses []string, reachable bool) *d
 	return to
 }
 
-// targetRef says what there is, and nothing empty: what the API server would drop again looks like a change.
+// targetRef sets only non-empty fields: the API server drops empty ones, and the result would look like a change.
 func targetRef(from *corev1.ObjectReference) *coreapply.ObjectReferenceApplyConfiguration {
 	to := coreapply.ObjectReference()
 	if from.Kind != "" {
@@ -149,21 +150,21 @@ func targetRef(from *corev1.ObjectReference) *coreapply.ObjectReferenceApplyConf
 	return to
 }
 
-// believe parts addresses into those of the peer and others.
-func believe(addresses []string, family discoveryv1.AddressType, origin Origin) (believed, others []string) {
+// splitAddresses divides addresses into those of the peer and all others.
+func splitAddresses(addresses []string, family discoveryv1.AddressType, origin Origin) (accepted, rejected []string) {
 	for _, text := range addresses {
 		address, err := netip.ParseAddr(text)
 		known := err == nil && address.Zone() == "" && (family == discoveryv1.AddressTypeIPv4 && address.Is4() || family == discoveryv1.AddressTypeIPv6 && address.Is6())
 		if known && (origin.Anywhere || slices.ContainsFunc(origin.Networks, func(network netip.Prefix) bool { return network.Contains(address) })) {
-			believed = append(believed, text)
+			accepted = append(accepted, text)
 		} else {
-			others = append(others, text)
+			rejected = append(rejected, text)
 		}
 	}
-	return believed, others
+	return accepted, rejected
 }
 
-func disbelief(left []string, origin Origin) string {
+func rejectedMessage(left []string, origin Origin) string {
 	if len(left) == 0 {
 		return ""
 	}
@@ -173,7 +174,7 @@ func disbelief(left []string, origin Origin) string {
 	}
 	networks := "no network is agreed with it yet"
 	if len(origin.Networks) > 0 {
-		networks = fmt.Sprintf("its networks are seen here as %v", origin.Networks)
+		networks = fmt.Sprintf("it is reached here under %v", origin.Networks)
 	}
-	return fmt.Sprintf("%d addresses are left out, as they are not cluster %s's: %s; %s", len(left), origin.ClusterID, strings.Join(shown, ", "), networks)
+	return fmt.Sprintf("%d addresses are left out, because they do not belong to cluster %s: %s; %s", len(left), origin.ClusterID, strings.Join(shown, ", "), networks)
 }

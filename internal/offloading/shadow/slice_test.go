@@ -21,7 +21,7 @@ import (
 func TestEndpointSlice(t *testing.T) {
 	origin := Origin{ClusterID: "rome-id", Reachable: true, Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/24")}}
 	s := &vkv1alpha1.ShadowEndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "twin", Name: "web-1", UID: "wish", Labels: map[string]string{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "remote", Name: "web-1", UID: "shadow", Labels: map[string]string{
 			discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io", labels.Origin: "milan-id",
 		}},
 		Spec: vkv1alpha1.ShadowEndpointSliceSpec{Template: vkv1alpha1.EndpointSliceTemplate{
@@ -42,7 +42,7 @@ func TestEndpointSlice(t *testing.T) {
 			},
 		}},
 	}
-	intent, disbelief := EndpointSlice(s, origin)
+	intent, rejected := EndpointSlice(s, origin)
 	text, err := json.Marshal(intent)
 	if err != nil {
 		t.Fatal(err)
@@ -56,8 +56,8 @@ func TestEndpointSlice(t *testing.T) {
 		got[labels.Origin] != "rome-id" || got[discoveryv1.LabelServiceName] != "web" {
 		t.Errorf("labels %v", got)
 	}
-	if !strings.HasPrefix(disbelief, "8 addresses are left out") || len(disbelief) > 500 {
-		t.Errorf("it says %s", disbelief)
+	if !strings.HasPrefix(rejected, "8 addresses are left out") || len(rejected) > 500 {
+		t.Errorf("message: %s", rejected)
 	}
 
 	origin.Reachable = false
@@ -67,8 +67,8 @@ func TestEndpointSlice(t *testing.T) {
 			t.Errorf("%v is ready, and cannot be reached", one.Addresses)
 		}
 	}
-	if intent, disbelief = EndpointSlice(s, Origin{ClusterID: "rome-id"}); len(intent.Endpoints) > 0 || !strings.Contains(disbelief, "no network is agreed") {
-		t.Errorf("without agreed networks: %v, %s", intent.Endpoints, disbelief)
+	if intent, rejected = EndpointSlice(s, Origin{ClusterID: "rome-id"}); len(intent.Endpoints) > 0 || !strings.Contains(rejected, "no network is agreed") {
+		t.Errorf("without agreed networks: %v, %s", intent.Endpoints, rejected)
 	}
 	if intent, _ = EndpointSlice(s, Origin{ClusterID: "rome-id", Anywhere: true}); len(intent.Endpoints) != 6 {
 		t.Errorf("with networks that others joined: %d endpoints", len(intent.Endpoints))
