@@ -292,7 +292,7 @@ func TestOffloadingAdmission(t *testing.T) {
 	refused("an empty term", h.Update(h.Context(), empty), "says nothing")
 	perhaps := local.DeepCopy()
 	perhaps.Annotations = map[string]string{"liqo.io/apiserver-support": "maybe"}
-	refused("an annotation that cannot be understood", h.Update(h.Context(), perhaps), `it is "maybe"; set it to "true" or "false"`)
+	refused("an invalid annotation", h.Update(h.Context(), perhaps), `has the invalid value "maybe"; set it to "true" or "false"`)
 	perhaps.Annotations["liqo.io/apiserver-support"] = "false"
 	h.must(h.Update(h.Context(), perhaps, client.DryRunAll))
 	nonsense := local.DeepCopy()

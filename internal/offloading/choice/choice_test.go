@@ -26,10 +26,10 @@ func TestSettled(t *testing.T) {
 		want bool
 	}{
 		"none":                 {nil, false},
-		"its provider is away": {node(nil), true},
-		"has just been made":   {node(func(n *corev1.Node) { n.Labels = nil }), false},
+		"provider unreachable": {node(nil), true},
+		"just registered":   {node(func(n *corev1.Node) { n.Labels = nil }), false},
 		"without conditions":   {node(func(n *corev1.Node) { n.Status.Conditions = nil }), false},
-		"on its way out":       {node(func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }), false},
+		"being deleted":       {node(func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }), false},
 	} {
 		if got := Settled(test.node); got != test.want {
 			t.Errorf("%s: %t", what, got)
@@ -47,7 +47,7 @@ func TestFits(t *testing.T) {
 	}{
 		"no terms":                   {nil, true, false},
 		"fits":                       {[]corev1.NodeSelectorTerm{term("In", "europe")}, true, false},
-		"does not":                   {[]corev1.NodeSelectorTerm{term("In", "asia")}, false, false},
+		"fits not":                   {[]corev1.NodeSelectorTerm{term("In", "asia")}, false, false},
 		"one of two":                 {[]corev1.NodeSelectorTerm{term("In", "asia"), term("Exists")}, true, false},
 		"an empty term fits nothing": {[]corev1.NodeSelectorTerm{{}}, false, false},
 		"nonsense":                   {[]corev1.NodeSelectorTerm{term("Sometimes", "asia")}, false, true},

@@ -20,21 +20,21 @@ import (
 	"liqo.io/liqo/internal/kube/ssa"
 )
 
-// markTime bounds the work of one mark; the API server waits longer for us.
-const markTime = 5 * time.Second
+// labelTimeout bounds the time to label one namespace. The API server waits longer for this webhook.
+const labelTimeout = 5 * time.Second
 
-// mark labels a namespace, so that its pods pass the webhook, and returns when the API server knows it: it chooses webhooks by a copy
-// of the namespace that may be some milliseconds old. To see that, it is asked for an event that is not stored, whose webhook is
-// chosen by the same label. Other API servers of the cluster hear of the label as late as of any other change.
-func (o *offloadings) mark(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, markTime)
+// label labels a namespace so that its pods pass the webhook, and returns when the API server applies the label. The API server selects webhooks
+// by a copy of the namespace that may be some milliseconds old. To detect when it is current, label creates an event as a dry run, whose
+// webhook is selected by the same label. Other API servers of the cluster observe the label with the delay of any other change.
+func (o *offloadings) label(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, labelTimeout)
 	defer cancel()
 	var namespace corev1.Namespace
 	if err := o.options.Live.Get(ctx, client.ObjectKey{Name: name}, &namespace); err != nil {
 		return fmt.Errorf("read it: %w", err)
 	}
-	// With its UID: an apply to a namespace that has just gone would make another one. The controller of NamespaceOffloadings, in whose
-	// name it is, takes the label away again.
+	// With its UID: an apply to a namespace that was just deleted would create another one. The field owner is that of the controller of
+	// NamespaceOffloadings, which removes the label again.
 	intent := coreapply.Namespace(name).WithUID(namespace.UID).WithLabels(map[string]string{labels.SchedulingEnabled: "true"})
 	if err := ssa.NewApplier(o.options.Client, labels.OwnerOffloading).ApplyTo(ctx, intent, &namespace); err != nil {
 		return err
@@ -47,15 +47,15 @@ func (o *offloadings) mark(ctx context.Context, name string) error {
 		select {
 		case <-time.After(2 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("the API server does not take notice of the label %s: %w", labels.SchedulingEnabled, ctx.Err())
+			return fmt.Errorf("the API server does not select webhooks by the label %s yet: %w", labels.SchedulingEnabled, ctx.Err())
 		}
 	}
 }
 
-// seenText is what our answer to the probe says.
-const seenText = "the namespace is marked as offloaded"
+// seenText is the message with which answerProbe denies the probe.
+const seenText = "the namespace is labelled as offloaded"
 
-// probe asks whether the API server sends us what happens in the namespace.
+// probe reports whether the API server calls our webhooks for the namespace.
 func (o *offloadings) probe(ctx context.Context, namespace string) (seen bool, err error) {
 	event := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "liqo-probe-", Labels: map[string]string{labels.LabelProbe: "true"}},
@@ -71,10 +71,10 @@ func (o *offloadings) probe(ctx context.Context, namespace string) (seen bool, e
 	case ctx.Err() != nil:
 		return false, errors.Join(ctx.Err(), err)
 	}
-	return false, fmt.Errorf("ask whether the API server knows: %w", err)
+	return false, fmt.Errorf("probe whether the API server applies the label: %w", err)
 }
 
-// answerProbe is asked only in namespaces that are marked.
+// answerProbe denies the probe. The API server calls it only for labelled namespaces.
 func answerProbe(context.Context, admission.Request) admission.Response {
 	return admission.Denied(seenText)
 }

@@ -19,9 +19,9 @@ import (
 )
 
 type offloadings struct {
-	options Options
-	news    *news
-	decoder admission.Decoder
+	options  Options
+	admitted *admittedVersions
+	decoder  admission.Decoder
 }
 
 func (o *offloadings) handle(ctx context.Context, request admission.Request) admission.Response {
@@ -42,21 +42,21 @@ func (o *offloadings) handle(ctx context.Context, request admission.Request) adm
 	dry := request.DryRun != nil && *request.DryRun
 	written := was == nil || was.Generation != is.Generation
 	if is.DeletionTimestamp == nil && written && !dry {
-		o.news.tell(&is, time.Now())
+		o.admitted.record(&is, time.Now())
 		if is.Spec.PodOffloadingStrategy != offloadingv1alpha1.PodsLocal && (was == nil || was.Spec.PodOffloadingStrategy == offloadingv1alpha1.PodsLocal) {
-			if err := o.mark(ctx, is.Namespace); err != nil {
-				return admission.Errored(http.StatusInternalServerError, fmt.Errorf("mark namespace %s as offloaded: %w; try again", is.Namespace, err))
+			if err := o.label(ctx, is.Namespace); err != nil {
+				return admission.Errored(http.StatusInternalServerError, fmt.Errorf("label namespace %s as offloaded: %w; try again", is.Namespace, err))
 			}
 		}
 	}
 	return admission.Allowed("").WithWarnings(warnings(was, &is)...)
 }
 
-// validate returns what is wrong, in a sentence; nothing if all is well. was is nil when the object is new.
+// validate returns in one sentence why the object is refused; nothing if it is valid. was is nil for a new object.
 func (o *offloadings) validate(was, is *offloadingv1alpha1.NamespaceOffloading) string {
 	switch {
 	case is.DeletionTimestamp != nil:
-		return "" // what is going may go, whatever it looks like
+		return "" // deletion must always be possible
 	case is.Name != offloadingv1alpha1.NamespaceOffloadingName:
 		return fmt.Sprintf("a NamespaceOffloading must be called %q, not %q: there is one per namespace", offloadingv1alpha1.NamespaceOffloadingName, is.Name)
 	case was == nil && o.reserved(is.Namespace):
@@ -66,12 +66,12 @@ func (o *offloadings) validate(was, is *offloadingv1alpha1.NamespaceOffloading) 
 			was.Spec.NamespaceMappingStrategy, is.Spec.NamespaceMappingStrategy)
 	}
 	if value, has := is.Annotations[labels.APIServerSupport]; has && value != "true" && value != "false" {
-		return fmt.Sprintf("annotation %s cannot be understood: it is %q; set it to %q or %q, or remove it, which means %[3]q", labels.APIServerSupport, value, "true", "false")
+		return fmt.Sprintf("annotation %s has the invalid value %q; set it to %q or %q, or remove it, which means %[3]q", labels.APIServerSupport, value, "true", "false")
 	}
 	return checkSelector(&is.Spec.ClusterSelector)
 }
 
-// reserved namespaces run what the webhook of pods depends on.
+// reserved reports whether the webhook of pods depends on what runs in the namespace.
 func (o *offloadings) reserved(namespace string) bool {
 	return strings.HasPrefix(namespace, "kube-") || strings.HasPrefix(namespace, "liqo-tenant-") || namespace == o.options.Namespace
 }
@@ -79,20 +79,20 @@ func (o *offloadings) reserved(namespace string) bool {
 func checkSelector(selector *corev1.NodeSelector) string {
 	for i, term := range selector.NodeSelectorTerms {
 		if empty(term) {
-			return fmt.Sprintf("spec.clusterSelector.nodeSelectorTerms[%d] says nothing, so it chooses no cluster; leave out all terms to choose all clusters", i)
+			return fmt.Sprintf("spec.clusterSelector.nodeSelectorTerms[%d] is empty, so it selects no cluster; leave out all terms to select all clusters", i)
 		}
 	}
 	if _, err := nodeaffinity.NewNodeSelector(selector); err != nil {
-		return fmt.Sprintf("spec.clusterSelector cannot be understood: %v", err)
+		return fmt.Sprintf("spec.clusterSelector is invalid: %v", err)
 	}
 	return ""
 }
 
-// warnings of what a change does not do.
+// warnings lists the effects that a user may expect of a change and that it does not have.
 func warnings(was, is *offloadingv1alpha1.NamespaceOffloading) []string {
 	if was == nil || was.Spec.PodOffloadingStrategy == is.Spec.PodOffloadingStrategy || is.Spec.PodOffloadingStrategy == offloadingv1alpha1.PodsLocalAndRemote {
 		return nil
 	}
-	return []string{fmt.Sprintf("the pod offloading strategy was changed from %s to %s, which is more restrictive; pods that run already stay where they are, even where new ones could not",
+	return []string{fmt.Sprintf("the pod offloading strategy was changed from %s to %s, which is more restrictive; running pods stay where they are, even if new ones could not run there",
 		was.Spec.PodOffloadingStrategy, is.Spec.PodOffloadingStrategy)}
 }

@@ -48,25 +48,25 @@ func TestValidate(t *testing.T) {
 		}, true, "cannot be changed from DefaultName to EnforceSameName"},
 		"an empty term": {func(one *offloadingv1alpha1.NamespaceOffloading) {
 			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", in, "b")), term())
-		}, false, "nodeSelectorTerms[1] says nothing"},
+		}, false, "nodeSelectorTerms[1] is empty"},
 		"an unknown operator": {func(one *offloadingv1alpha1.NamespaceOffloading) {
 			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", "Like", "b")))
 		}, false, "Like"},
 		"no values": {func(one *offloadingv1alpha1.NamespaceOffloading) {
 			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", in)))
-		}, true, "cannot be understood"},
+		}, true, "is invalid"},
 		"values too many": {func(one *offloadingv1alpha1.NamespaceOffloading) {
 			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a", "Exists", "b")))
-		}, false, "cannot be understood"},
+		}, false, "is invalid"},
 		"no label": {func(one *offloadingv1alpha1.NamespaceOffloading) {
 			one.Spec.ClusterSelector.NodeSelectorTerms = terms(term(is("a b", in, "b")))
-		}, false, "cannot be understood"},
+		}, false, "is invalid"},
 		"with the API server":    {support("true"), true, ""},
 		"without the API server": {support("false"), true, ""},
-		"perhaps":                {support("maybe"), false, `annotation liqo.io/apiserver-support cannot be understood: it is "maybe"; set it to "true" or "false"`},
-		"nothing said":           {support(""), true, `it is ""`},
-		"nearly":                 {support("False"), true, `it is "False"`},
-		"on its way out": {func(one *offloadingv1alpha1.NamespaceOffloading) {
+		"perhaps":                {support("maybe"), false, `annotation liqo.io/apiserver-support has the invalid value "maybe"; set it to "true" or "false"`},
+		"empty":                  {support(""), true, `invalid value ""`},
+		"nearly":                 {support("False"), true, `invalid value "False"`},
+		"being deleted": {func(one *offloadingv1alpha1.NamespaceOffloading) {
 			one.DeletionTimestamp, one.Spec.ClusterSelector.NodeSelectorTerms = &metav1.Time{}, terms(term())
 			support("maybe")(one)
 		}, true, ""},
@@ -98,8 +98,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestNews: a cache is believed when it has what was admitted, or when that cannot be on its way any more.
-func TestNews(t *testing.T) {
+// TestAdmittedVersions: the cache is current when it has the admitted version, or when that version cannot arrive any more.
+func TestAdmittedVersions(t *testing.T) {
 	now := time.Now()
 	object := func(uid types.UID, generation int64) *offloadingv1alpha1.NamespaceOffloading {
 		return &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", UID: uid, Generation: generation}}
@@ -109,19 +109,19 @@ func TestNews(t *testing.T) {
 		later  time.Duration
 		want   bool
 	}{
-		"as old":       {object("new", 1), 0, false},
-		"of before":    {object("old", 7), 0, false},
-		"as new":       {object("new", 2), 0, true},
-		"newer":        {object("new", 3), 0, true},
-		"never stored": {object("new", 1), newsTime + time.Second, true},
+		"old version":      {object("new", 1), 0, false},
+		"object of before": {object("old", 7), 0, false},
+		"same version":     {object("new", 2), 0, true},
+		"newer":            {object("new", 3), 0, true},
+		"never stored":     {object("new", 1), cacheDelay + time.Second, true},
 	} {
-		n := &news{all: map[string]version{}}
-		if !n.knows(test.cached, now) {
-			t.Errorf("%s: not believed without news", name)
+		n := &admittedVersions{all: map[string]version{}}
+		if !n.current(test.cached, now) {
+			t.Errorf("%s: stale although nothing was admitted", name)
 		}
-		n.tell(object("new", 2), now)
+		n.record(object("new", 2), now)
 		for range 2 {
-			if got := n.knows(test.cached, now.Add(test.later)); got != test.want {
+			if got := n.current(test.cached, now.Add(test.later)); got != test.want {
 				t.Errorf("%s: %t", name, got)
 			}
 		}

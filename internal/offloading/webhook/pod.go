@@ -1,12 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook answers the API server's questions about pods of offloaded namespaces, and about NamespaceOffloadings. pod.go puts
-// into a new pod where it may run, strategy.go decides that from values. namespaceoffloading.go refuses what can never work with a
-// sentence that says why, and mark.go makes pods of the namespace pass here before the one who offloads it hears that it worked:
-// what is applied after the NamespaceOffloading, even in the same command, is placed by it.
-//
-// It must not know which clusters there are, nor how they are. Its proofs are the tables of strategy_test.go and
-// namespaceoffloading_test.go, and TestOffloadingRace in deployments/liqo, against a real API server with the chart's own configuration.
 package webhook
 
 import (
@@ -39,23 +32,22 @@ const (
 	ProbePath      = "/mutate/label-probe"
 )
 
-// Options is what the webhooks need to know.
+// Options of the webhooks.
 type Options struct {
-	// Cached knows NamespaceOffloadings; Live asks the API server.
+	// Cached has NamespaceOffloadings; Live reads from the API server.
 	Cached client.Reader
 	Live   client.Reader
-	// Client writes.
 	Client client.Client
-	// Namespace is where this product is installed.
+	// Namespace in which Liqo is installed.
 	Namespace string
 }
 
 // Register adds the webhooks of offloading to a server.
 func Register(server webhook.Server, scheme *runtime.Scheme, o Options) {
-	news := &news{all: map[string]version{}}
+	admitted := &admittedVersions{all: map[string]version{}}
 	decoder := admission.NewDecoder(scheme)
-	pods := &pods{options: o, news: news, decoder: decoder}
-	offloadings := &offloadings{options: o, news: news, decoder: decoder}
+	pods := &pods{options: o, admitted: admitted, decoder: decoder}
+	offloadings := &offloadings{options: o, admitted: admitted, decoder: decoder}
 	server.Register(PodPath, &admission.Webhook{Handler: admission.HandlerFunc(pods.handle)})
 	server.Register(OffloadingPath, &admission.Webhook{Handler: admission.HandlerFunc(offloadings.handle)})
 	server.Register(ProbePath, &admission.Webhook{Handler: admission.HandlerFunc(answerProbe)})
@@ -68,16 +60,16 @@ type version struct {
 	until      time.Time
 }
 
-// newsTime is how long a write may be on its way from here, through the API server, to our cache.
-const newsTime = 30 * time.Second
+// cacheDelay bounds how long an admitted write takes through the API server to our cache.
+const cacheDelay = 30 * time.Second
 
-// news are the versions that a cache must have before it is believed.
-type news struct {
+// admittedVersions are the versions of NamespaceOffloadings that this webhook admitted. An older object in the cache is stale.
+type admittedVersions struct {
 	mu  sync.Mutex
 	all map[string]version // by namespace
 }
 
-func (n *news) tell(offloading *offloadingv1alpha1.NamespaceOffloading, now time.Time) {
+func (n *admittedVersions) record(offloading *offloadingv1alpha1.NamespaceOffloading, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for namespace, one := range n.all {
@@ -85,11 +77,11 @@ func (n *news) tell(offloading *offloadingv1alpha1.NamespaceOffloading, now time
 			delete(n.all, namespace)
 		}
 	}
-	n.all[offloading.Namespace] = version{uid: offloading.UID, generation: offloading.Generation, until: now.Add(newsTime)}
+	n.all[offloading.Namespace] = version{uid: offloading.UID, generation: offloading.Generation, until: now.Add(cacheDelay)}
 }
 
-// knows tells whether the object is as new as what was admitted here.
-func (n *news) knows(offloading *offloadingv1alpha1.NamespaceOffloading, now time.Time) bool {
+// current reports whether the object is as new as the version admitted here.
+func (n *admittedVersions) current(offloading *offloadingv1alpha1.NamespaceOffloading, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	last, is := n.all[offloading.Namespace]
@@ -104,9 +96,9 @@ func (n *news) knows(offloading *offloadingv1alpha1.NamespaceOffloading, now tim
 }
 
 type pods struct {
-	options Options
-	news    *news
-	decoder admission.Decoder
+	options  Options
+	admitted *admittedVersions
+	decoder  admission.Decoder
 }
 
 func (p *pods) handle(ctx context.Context, request admission.Request) admission.Response {
@@ -117,18 +109,18 @@ func (p *pods) handle(ctx context.Context, request admission.Request) admission.
 	offloading, err := p.offloading(ctx, request.Namespace)
 	switch {
 	case apierrors.IsNotFound(err):
-		return admission.Denied(fmt.Sprintf("namespace %s is marked as offloaded and has no NamespaceOffloading; a mark of Liqo's own goes in some seconds, "+
-			"another one with: kubectl label namespace %[1]s liqo.io/scheduling-enabled-", request.Namespace))
+		return admission.Denied(fmt.Sprintf("namespace %s has the label of offloaded namespaces, but no NamespaceOffloading; if Liqo set the label, it removes it within seconds; "+
+			"remove your own with: kubectl label namespace %[1]s liqo.io/scheduling-enabled-", request.Namespace))
 	case err != nil:
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("read the NamespaceOffloading of %s: %w", request.Namespace, err))
 	}
-	// The patch is the difference between what we understand before and after: what we do not know of a pod stays as it is.
+	// The patch is the difference of the decoded pod before and after, so fields that we do not know stay as they are.
 	before, err := json.Marshal(&pod)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	if offloading.DeletionTimestamp == nil && tooMuch(&pod.Spec, &offloading.Spec) {
-		return admission.Denied(fmt.Sprintf("the required node affinity of the pod and the clusterSelector of namespace %s, each term with each, are more than %d kB: make one of them shorter",
+		return admission.Denied(fmt.Sprintf("the required node affinity of the pod, combined term by term with the clusterSelector of namespace %s, exceeds %d kB: make one of them shorter",
 			request.Namespace, mostAffinity>>10))
 	}
 	if offloading.DeletionTimestamp != nil || !place(&pod.Spec, &offloading.Spec) {
@@ -141,12 +133,12 @@ func (p *pods) handle(ctx context.Context, request admission.Request) admission.
 	return admission.PatchResponseFromRaw(before, after)
 }
 
-// offloading of a namespace. The cache may be behind what its users have written just now: then the API server is asked.
+// offloading returns the NamespaceOffloading of a namespace. If the cache may be behind a write of a user, it reads from the API server.
 func (p *pods) offloading(ctx context.Context, namespace string) (*offloadingv1alpha1.NamespaceOffloading, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: offloadingv1alpha1.NamespaceOffloadingName}
 	var found offloadingv1alpha1.NamespaceOffloading
 	err := p.options.Cached.Get(ctx, key, &found)
-	if err == nil && found.DeletionTimestamp == nil && found.Spec.PodOffloadingStrategy != offloadingv1alpha1.PodsLocal && p.news.knows(&found, time.Now()) {
+	if err == nil && found.DeletionTimestamp == nil && found.Spec.PodOffloadingStrategy != offloadingv1alpha1.PodsLocal && p.admitted.current(&found, time.Now()) {
 		return &found, nil
 	}
 	var live offloadingv1alpha1.NamespaceOffloading

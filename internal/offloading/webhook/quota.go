@@ -27,38 +27,38 @@ import (
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
-// errUnfilled: who does not know what is used lets nothing in.
+// errUnfilled: before the use is known, nothing is admitted.
 var errUnfilled = errors.New("what peers use has not been listed yet; try again")
 
-// Quota holds what peers use below what they are granted. It is exact in one process: one pod is decided on at a time, and has its room from then
-// on. Each replica of the controller manager counts for itself and hears of the pods that others have let in when it sees them, so
-// n replicas may together let in as much too much as n-1 of them admit in the time that news takes, some ten milliseconds.
+// Quota keeps the use of peers within their grants. One process is exact: it decides on one pod at a time and reserves its resources. Each replica of
+// the controller manager counts separately, and counts the pods that others admit when it observes them. With n replicas, the quota can be
+// exceeded by what the other n-1 admit before we observe it (about 10 ms).
 type Quota struct {
-	twins   RemoteNamespaces
-	cache   cache.Cache
-	refresh time.Duration
+	namespaces RemoteNamespaces
+	cache      cache.Cache
+	refresh    time.Duration
 
 	mu     sync.Mutex
 	ledger *shadow.Ledger
 	filled bool
 }
 
-// SetupQuota keeps count from the manager's cache, in every replica. Every refresh it counts anew.
-func SetupQuota(mgr manager.Manager, twins RemoteNamespaces, refresh time.Duration) (*Quota, error) {
-	q := &Quota{twins: twins, cache: mgr.GetCache(), refresh: refresh, ledger: shadow.NewLedger()}
+// SetupQuota counts the use of peers from the manager's cache, in every replica. It recounts after every refresh interval.
+func SetupQuota(mgr manager.Manager, namespaces RemoteNamespaces, refresh time.Duration) (*Quota, error) {
+	q := &Quota{namespaces: namespaces, cache: mgr.GetCache(), refresh: refresh, ledger: shadow.NewLedger()}
 	return q, mgr.Add(q)
 }
 
-// NeedLeaderElection says no: every replica answers questions.
+// NeedLeaderElection returns false: every replica serves the webhook.
 func (q *Quota) NeedLeaderElection() bool { return false }
 
-func (q *Quota) admit(peer string, wish *vkv1alpha1.ShadowPod, now time.Time, onlyAsk bool) (string, error) {
+func (q *Quota) admit(peer string, shadowPod *vkv1alpha1.ShadowPod, now time.Time, dryRun bool) (string, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.filled {
 		return "", errUnfilled
 	}
-	return q.ledger.Admit(peer, wish, now, onlyAsk), nil
+	return q.ledger.Admit(peer, shadowPod, now, dryRun), nil
 }
 
 // Start follows ShadowPods and slices until ctx ends.
@@ -91,7 +91,7 @@ func (q *Quota) Start(ctx context.Context) error {
 		synced = append(synced, registration.HasSynced)
 	}
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
-		return nil // told to end
+		return nil // ctx has ended
 	}
 	q.mu.Lock()
 	q.filled = true
@@ -104,24 +104,24 @@ func (q *Quota) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 			if err := q.recount(ctx); err != nil {
-				log.FromContext(ctx).Error(err, "what peers use is not counted anew, the last count stays")
+				log.FromContext(ctx).Error(err, "use of peers not recounted, the last count stays")
 			}
 		}
 	}
 }
 
-// recount notes everything again: what the ledger has right does not change. What is listed under the lock is still there, so a deletion that
-// has been noted does not come back.
+// recount records all objects again; entries that are right do not change. It lists under the lock, so it does not record an object whose
+// deletion was recorded before.
 func (q *Quota) recount(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var wishes vkv1alpha1.ShadowPodList
+	var shadowPods vkv1alpha1.ShadowPodList
 	var granted sharingv1alpha1.ResourceSliceList
-	if err := errors.Join(q.cache.List(ctx, &wishes, client.UnsafeDisableDeepCopy), q.cache.List(ctx, &granted, client.UnsafeDisableDeepCopy)); err != nil {
+	if err := errors.Join(q.cache.List(ctx, &shadowPods, client.UnsafeDisableDeepCopy), q.cache.List(ctx, &granted, client.UnsafeDisableDeepCopy)); err != nil {
 		return err
 	}
-	for i := range wishes.Items {
-		q.ledger.Set(q.peerOf(ctx, &wishes.Items[i]), &wishes.Items[i])
+	for i := range shadowPods.Items {
+		q.ledger.Set(q.peerOf(ctx, &shadowPods.Items[i]), &shadowPods.Items[i])
 	}
 	for i := range granted.Items {
 		q.note(q.tenantOf(ctx, granted.Items[i].Namespace), &granted.Items[i])
@@ -129,27 +129,27 @@ func (q *Quota) recount(ctx context.Context) error {
 	return nil
 }
 
-func (q *Quota) peerOf(ctx context.Context, wish *vkv1alpha1.ShadowPod) string {
-	if peer, err := q.twins.Peer(ctx, wish.Namespace); err == nil && peer != "" {
+func (q *Quota) peerOf(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod) string {
+	if peer, err := q.namespaces.Peer(ctx, shadowPod.Namespace); err == nil && peer != "" {
 		return peer
 	}
-	return wish.Labels[labels.Origin] // what was let in has the right one
+	return shadowPod.Labels[labels.Origin] // the webhook admits only the right value
 }
 
 func (q *Quota) setPod(ctx context.Context, object any) {
-	if wish, ok := object.(*vkv1alpha1.ShadowPod); ok {
-		peer := q.peerOf(ctx, wish)
+	if shadowPod, ok := object.(*vkv1alpha1.ShadowPod); ok {
+		peer := q.peerOf(ctx, shadowPod)
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.ledger.Set(peer, wish)
+		q.ledger.Set(peer, shadowPod)
 	}
 }
 
 func (q *Quota) forgetPod(_ context.Context, object any) {
-	if wish, ok := object.(*vkv1alpha1.ShadowPod); ok {
+	if shadowPod, ok := object.(*vkv1alpha1.ShadowPod); ok {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.ledger.Delete(wish)
+		q.ledger.Delete(shadowPod)
 	}
 }
 
@@ -162,7 +162,7 @@ func (q *Quota) setSlice(ctx context.Context, object any) {
 	}
 }
 
-// tenantOf is whose tenant namespace one is. Labels of the slices in it are the peer's own.
+// tenantOf returns the peer whose tenant namespace this is. The labels of the slices in it are no proof: the peer writes them.
 func (q *Quota) tenantOf(ctx context.Context, namespace string) string {
 	var tenant corev1.Namespace
 	if err := q.cache.Get(ctx, client.ObjectKey{Name: namespace}, &tenant); err != nil || tenant.Labels[labels.TenantNamespace] != "true" {
@@ -171,7 +171,8 @@ func (q *Quota) tenantOf(ctx context.Context, namespace string) string {
 	return tenant.Labels[labels.ClusterID]
 }
 
-// note believes copies that the peer has written, whose status is ours. The status of what we ask of it is its own.
+// note records the grant of a slice. Only the status of slices that the peer replicated to us is ours; the status of our own requests to
+// the peer is written by the peer.
 func (q *Quota) note(peer string, slice *sharingv1alpha1.ResourceSlice) {
 	key := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name}
 	q.ledger.DropGrant(key)

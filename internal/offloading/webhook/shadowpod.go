@@ -21,17 +21,17 @@ import (
 // ShadowPodPath is the documented path.
 const ShadowPodPath = "/validate/shadowpods"
 
-// RemoteNamespaces knows whose a namespace is: the cluster ID of the peer that it was made for, empty if for none.
+// RemoteNamespaces returns the cluster ID of the peer that a namespace was created for; empty if it was created for none.
 type RemoteNamespaces interface {
 	Peer(ctx context.Context, namespace string) (string, error)
 }
 
-// ShadowPodOptions is what the webhook needs to know.
+// ShadowPodOptions of the webhook of ShadowPods.
 type ShadowPodOptions struct {
 	RemoteNamespaces RemoteNamespaces
 	// Level is how much of a node pods of peers may reach.
 	Level shadow.Level
-	// Quota is what peers may use; nil if that is not enforced.
+	// Quota of peers; nil if it is not enforced.
 	Quota *Quota
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
@@ -54,7 +54,8 @@ func newShadowPod(scheme *runtime.Scheme, o ShadowPodOptions) *shadowPod {
 	return &shadowPod{options: o, decoder: admission.NewDecoder(scheme)}
 }
 
-// Handle answers one question. What is being deleted is not asked for: a peer may always take its pods away, also while we are down.
+// Handle admits the creation or update of a ShadowPod. The webhook is not registered for deletions: a peer can always delete its pods, even
+// while we are down.
 func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admission.Response {
 	var now, before vkv1alpha1.ShadowPod
 	if err := w.decoder.DecodeRaw(request.Object, &now); err != nil {
@@ -66,7 +67,7 @@ func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admis
 		if err := w.decoder.DecodeRaw(request.OldObject, old); err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		// What is going may go, whatever it looks like. But its pod may run for as long as its grace is: what is counted for it stays.
+		// Removing a finalizer from an object in deletion is always allowed. Its pod may run until the grace period ends, so its use stays counted.
 		if now.DeletionTimestamp != nil && len(now.Finalizers) < len(old.Finalizers) && equality.Semantic.DeepEqual(old.Spec, now.Spec) {
 			return admission.Allowed("")
 		}
@@ -76,7 +77,7 @@ func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admis
 		return admission.Errored(http.StatusServiceUnavailable, err)
 	}
 	if peer == "" {
-		return admission.Denied(fmt.Sprintf("namespace %s was not made for a peer, so it has no ShadowPods", request.Namespace))
+		return admission.Denied(fmt.Sprintf("namespace %s was not created for a peer, so it has no ShadowPods", request.Namespace))
 	}
 	if problem := w.judge(old, &now, peer); problem != "" {
 		return admission.Denied(problem)
@@ -94,7 +95,7 @@ func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admis
 	return admission.Allowed("")
 }
 
-// judge returns what is wrong, in a sentence. old is nil when the object is new.
+// judge returns in one sentence why the object is refused; nothing if it is valid. old is nil for a new object.
 func (w *shadowPod) judge(old, now *vkv1alpha1.ShadowPod, peer string) string {
 	if problem := shadow.Check(now, peer, w.options.Level); problem != "" {
 		return problem

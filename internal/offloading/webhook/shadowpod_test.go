@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"liqo.io/liqo/apis/labels"
@@ -38,81 +37,59 @@ import (
 )
 
 const (
-	twin   = "web-rome-a1b2c3"
-	tenant = "liqo-tenant-rome-a1b2c3"
+	remoteNamespace = "web-rome-a1b2c3"
+	tenant          = "liqo-tenant-rome-a1b2c3"
 )
 
-// twins are names of namespaces and whose they are.
-type twins map[string]string
+// remoteNamespaces has the cluster ID of the peer of each remote namespace.
+type remoteNamespaces map[string]string
 
-func (t twins) Peer(_ context.Context, namespace string) (string, error) {
+func (t remoteNamespaces) Peer(_ context.Context, namespace string) (string, error) {
 	if namespace == "unknown" {
 		return "", errors.New("no answer")
 	}
 	return t[namespace], nil
 }
 
-// bed is a real API server that asks the webhook of this process.
-type bed struct {
-	client.Client
-	t      *testing.T
+// env is a real API server that calls the webhook of this process.
+type env struct {
+	kubetest.Env
 	scheme *runtime.Scheme
 	admin  *rest.Config
-	asked  atomic.Int32
+	// asked counts the calls of the webhook.
+	asked atomic.Int32
 }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	t.Parallel()
-	b := &bed{t: t, admin: kubetest.Cluster(t), scheme: runtime.NewScheme()}
+	b := &env{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme()}
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, sharingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
-		b.must(add(b.scheme))
+		b.Must(add(b.scheme))
 	}
 	crds := "../../../deployments/liqo/crds/"
 	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{
 		crds + "virtualkubelet.liqo.io_shadowpods.yaml", crds + "sharing.liqo.io_resourceslices.yaml",
 	}})
-	b.must(err)
+	b.Must(err)
 	b.Client, err = client.New(b.admin, client.Options{Scheme: b.scheme})
-	b.must(err)
-	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twin, Labels: map[string]string{labels.RemoteClusterID: "rome-id"}}})
-	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant, Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: "rome-id"}}})
+	b.Must(err)
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace, Labels: map[string]string{labels.RemoteClusterID: "rome-id"}}})
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant, Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: "rome-id"}}})
 	return b
 }
 
-func (b *bed) must(err error) {
-	b.t.Helper()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-func (b *bed) create(object client.Object) {
-	b.t.Helper()
-	b.must(b.Create(b.t.Context(), object))
-}
-
-func (b *bed) until(what string, done func() bool) {
-	b.t.Helper()
-	for begin := time.Now(); time.Since(begin) < 30*time.Second; time.Sleep(5 * time.Millisecond) {
-		if done() {
-			return
-		}
-	}
-	b.t.Fatalf("not in time: %s", what)
-}
-
-// serve makes the API server ask, as the chart does.
-func (b *bed) serve(o ShadowPodOptions) {
-	b.t.Helper()
+// serve registers the webhook in the API server as the chart does.
+func (b *env) serve(o ShadowPodOptions) {
+	b.T.Helper()
 	handler := newShadowPod(b.scheme, o)
 	server := httptest.NewTLSServer(&admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		b.asked.Add(1)
 		return handler.Handle(ctx, request)
 	})})
-	b.t.Cleanup(server.Close)
+	b.T.Cleanup(server.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	b.create(&admissionregistrationv1.ValidatingWebhookConfiguration{
+	b.Make(&admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "liqo"},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: "shadowpod.validate.liqo.io", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNoneOnDryRun),
@@ -124,15 +101,15 @@ func (b *bed) serve(o ShadowPodOptions) {
 			}},
 		}},
 	})
-	b.until("the API server asks", func() bool {
-		_ = b.Create(b.t.Context(), wish("is-it-there", nil), client.DryRunAll)
+	b.Until("the API server calls the webhook", func() bool {
+		_ = b.Create(b.T.Context(), shadowPodNamed("probe", nil), client.DryRunAll)
 		return b.asked.Load() > 0
 	})
 }
 
-func wish(name string, change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
+func shadowPodNamed(name string, change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
 	s := &vkv1alpha1.ShadowPod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: name, Labels: map[string]string{labels.Origin: "rome-id"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: name, Labels: map[string]string{labels.Origin: "rome-id"}},
 		Spec: vkv1alpha1.ShadowPodSpec{Fence: "fence", Pod: corev1.PodSpec{Containers: []corev1.Container{{
 			Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Mi")}},
 		}}}},
@@ -143,25 +120,25 @@ func wish(name string, change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod
 	return s
 }
 
-func (b *bed) refused(err error, part string) {
-	b.t.Helper()
+func (b *env) refused(err error, part string) {
+	b.T.Helper()
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), part) {
-		b.t.Errorf("%v, want a refusal with %q", err, part)
+		b.T.Errorf("%v, want a refusal with %q", err, part)
 	}
 }
 
-// TestShadowPodWebhook: the API server hands the webhook what peers write, and takes its word. The rules have a table of their own, in package shadow.
+// TestShadowPodWebhook: the API server calls the webhook for what peers write, and obeys it. The rules have their own table in package shadow.
 func TestShadowPodWebhook(t *testing.T) {
-	b := newBed(t)
-	b.serve(ShadowPodOptions{RemoteNamespaces: twins{twin: "rome-id"}, Level: shadow.Baseline})
-	s := wish("web", nil)
-	b.create(s)
-	b.refused(b.Create(t.Context(), wish("host", func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.HostNetwork = true })), "spec.pod.hostNetwork must be false")
-	b.refused(b.Create(t.Context(), wish("other", func(s *vkv1alpha1.ShadowPod) { s.Labels[labels.Origin] = "milan-id" })), "cluster rome-id's")
-	b.refused(b.Create(t.Context(), wish("held", func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{"example.com/held"} })), "would hold a namespace")
+	b := newEnv(t)
+	b.serve(ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline})
+	s := shadowPodNamed("web", nil)
+	b.Make(s)
+	b.refused(b.Create(t.Context(), shadowPodNamed("host", func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.HostNetwork = true })), "spec.pod.hostNetwork must be false")
+	b.refused(b.Create(t.Context(), shadowPodNamed("other", func(s *vkv1alpha1.ShadowPod) { s.Labels[labels.Origin] = "milan-id" })), "cluster rome-id's")
+	b.refused(b.Create(t.Context(), shadowPodNamed("held", func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{"example.com/held"} })), "could block the deletion of a namespace")
 
 	s.Spec.Pod.Containers[0].Image = "new"
-	b.must(b.Update(t.Context(), s))
+	b.Must(b.Update(t.Context(), s))
 	changed := s.DeepCopy()
 	changed.Spec.Pod.Containers[0].Resources.Limits["cpu"] = resource.MustParse("1000")
 	b.refused(b.Update(t.Context(), changed), "spec.pod cannot be changed")
@@ -177,17 +154,17 @@ func TestShadowPodWebhook(t *testing.T) {
 		t.Error("another fence")
 	}
 
-	// What was let in before the rules, and holds itself, may go.
+	// The webhook is not called for deletions.
 	asked := b.asked.Load()
-	b.must(b.Delete(t.Context(), s))
+	b.Must(b.Delete(t.Context(), s))
 	if b.asked.Load() != asked {
-		t.Error("asked whether something may be deleted")
+		t.Error("the webhook was called for a deletion")
 	}
 }
 
-// quota starts counting, from a cache like the controller manager's.
-func (b *bed) quota() *Quota {
-	b.t.Helper()
+// quota starts a Quota on a cache like that of the controller manager.
+func (b *env) quota() *Quota {
+	b.T.Helper()
 	mgr, err := kubemanager.New(b.admin, kubemanager.Options{Scheme: b.scheme, SkipNameValidation: true, Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&vkv1alpha1.ShadowPod{}: {Transform: func(in any) (any, error) {
 			if s, ok := in.(*vkv1alpha1.ShadowPod); ok {
@@ -197,67 +174,54 @@ func (b *bed) quota() *Quota {
 		}},
 		&corev1.Namespace{}: {},
 	}}})
-	b.must(err)
-	q, err := SetupQuota(mgr, twins{twin: "rome-id"}, 50*time.Millisecond)
-	b.must(err)
-	if problem, err := q.admit("rome-id", wish("early", nil), time.Now(), true); !errors.Is(err, errUnfilled) {
-		b.t.Errorf("before anything is known: %q, %v", problem, err)
+	b.Must(err)
+	q, err := SetupQuota(mgr, remoteNamespaces{remoteNamespace: "rome-id"}, 50*time.Millisecond)
+	b.Must(err)
+	if problem, err := q.admit("rome-id", shadowPodNamed("early", nil), time.Now(), true); !errors.Is(err, errUnfilled) {
+		b.T.Errorf("before the first list: %q, %v", problem, err)
 	}
-	b.start(mgr)
-	b.until("it has counted", func() bool {
-		_, err := q.admit("rome-id", wish("x", nil), time.Now(), true)
+	kubetest.Start(b.T, "manager", mgr.Start)
+	b.Until("the quota has counted", func() bool {
+		_, err := q.admit("rome-id", shadowPodNamed("x", nil), time.Now(), true)
 		return err == nil
 	})
 	return q
 }
 
-func (b *bed) start(mgr manager.Manager) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	t := b.t
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("manager ended: %v", err)
-		}
-	})
-}
-
-// granted is a slice in the tenant namespace, with an answer of ours.
-func (b *bed) granted(name, cpu string, marks map[string]string) *sharingv1alpha1.ResourceSlice {
-	b.t.Helper()
+// granted creates a slice in the tenant namespace and accepts it.
+func (b *env) granted(name, cpu string, own map[string]string) *sharingv1alpha1.ResourceSlice {
+	b.T.Helper()
 	slice := &sharingv1alpha1.ResourceSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: marks},
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: own},
 		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: "rome-id", ProviderClusterID: "milan-id", NodeName: "liqo-milan"},
 	}
-	b.create(slice)
+	b.Make(slice)
 	slice.Status.Phase = sharingv1alpha1.SliceAccepted
 	slice.Status.Resources = corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("100")}
-	b.must(b.Status().Update(b.t.Context(), slice))
+	b.Must(b.Status().Update(b.T.Context(), slice))
 	return slice
 }
 
-// TestQuota: however many ask at once, exactly as much is admitted as is granted; what ends makes room.
+// TestQuota: of many concurrent requests, exactly the granted amount is admitted; a pod that ends frees its share.
 func TestQuota(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.granted("rome", "10", map[string]string{labels.Replicated: "true", labels.Replication: "false"})
-	// What we ask of the peer lies beside it, and its answer is the peer's.
+	// Our own request to the peer is in the same namespace; the peer writes its status.
 	b.granted("ours", "1000", map[string]string{labels.Replication: "true"})
-	b.granted("ours-marked-by-the-peer", "1000", map[string]string{labels.Replication: "true", labels.Replicated: "true"})
+	b.granted("ours-labelled-by-the-peer", "1000", map[string]string{labels.Replication: "true", labels.Replicated: "true"})
 	q := b.quota()
-	b.until("it knows what is granted", func() bool {
-		problem, _ := q.admit("rome-id", wish("x", nil), time.Now(), true)
+	b.Until("the grant is recorded", func() bool {
+		problem, _ := q.admit("rome-id", shadowPodNamed("x", nil), time.Now(), true)
 		return problem == ""
 	})
-	b.serve(ShadowPodOptions{RemoteNamespaces: twins{twin: "rome-id"}, Level: shadow.Baseline, Quota: q})
+	b.serve(ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Quota: q})
 
-	b.refused(b.Create(t.Context(), wish("unlimited", func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Containers[0].Resources.Limits = nil })), "needs limits for cpu and memory")
+	b.refused(b.Create(t.Context(), shadowPodNamed("unlimited", func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Containers[0].Resources.Limits = nil })), "needs limits for cpu and memory")
 	var made atomic.Int32
 	var asking sync.WaitGroup
 	for i := range 40 {
 		asking.Go(func() {
-			err := b.Create(context.Background(), wish(fmt.Sprint("web-", i), nil))
+			err := b.Create(context.Background(), shadowPodNamed(fmt.Sprint("web-", i), nil))
 			if err == nil {
 				made.Add(1)
 			} else if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "granted to cluster rome-id") {
@@ -267,51 +231,51 @@ func TestQuota(t *testing.T) {
 	}
 	asking.Wait()
 	if made.Load() != 10 {
-		t.Errorf("%d pods of one cpu are admitted, 10 are granted", made.Load())
+		t.Errorf("%d pods of one CPU are admitted, 10 CPUs are granted", made.Load())
 	}
 
-	// One ends, one is deleted: room for two.
+	// One ends, one is deleted: two more are admitted.
 	var all vkv1alpha1.ShadowPodList
-	b.must(b.List(t.Context(), &all))
+	b.Must(b.List(t.Context(), &all))
 	all.Items[0].Status.Phase = vkv1alpha1.ShadowPodSucceeded
-	b.must(b.Status().Update(t.Context(), &all.Items[0]))
-	b.must(b.Delete(t.Context(), &all.Items[1]))
+	b.Must(b.Status().Update(t.Context(), &all.Items[0]))
+	b.Must(b.Delete(t.Context(), &all.Items[1]))
 	for _, name := range []string{"next-1", "next-2"} {
-		b.until("room for "+name, func() bool { return b.Create(t.Context(), wish(name, nil)) == nil })
+		b.Until("admitted: "+name, func() bool { return b.Create(t.Context(), shadowPodNamed(name, nil)) == nil })
 	}
-	b.refused(b.Create(t.Context(), wish("next-3", nil)), "10 of 10 granted")
-	// An image may change although all is used.
-	b.must(b.Get(t.Context(), types.NamespacedName{Namespace: twin, Name: "next-1"}, &all.Items[0]))
+	b.refused(b.Create(t.Context(), shadowPodNamed("next-3", nil)), "10 of 10 granted")
+	// An image may change although the grant is used up.
+	b.Must(b.Get(t.Context(), types.NamespacedName{Namespace: remoteNamespace, Name: "next-1"}, &all.Items[0]))
 	all.Items[0].Spec.Pod.Containers[0].Image = "new"
-	b.must(b.Update(t.Context(), &all.Items[0]))
+	b.Must(b.Update(t.Context(), &all.Items[0]))
 }
 
-// TestQuotaOfWhatIsDeleted: a pod runs on for as long as its grace is, and counts as what it was made of, whatever is done to its ShadowPod meanwhile.
+// TestQuotaOfWhatIsDeleted: a pod runs until its grace period ends and counts with its original size, whatever changes in its ShadowPod meanwhile.
 func TestQuotaOfWhatIsDeleted(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.granted("rome", "1", map[string]string{labels.Replicated: "true", labels.Replication: "false"})
 	q := b.quota()
-	b.until("it knows what is granted", func() bool {
-		problem, _ := q.admit("rome-id", wish("x", nil), time.Now(), true)
+	b.Until("the grant is recorded", func() bool {
+		problem, _ := q.admit("rome-id", shadowPodNamed("x", nil), time.Now(), true)
 		return problem == ""
 	})
-	b.serve(ShadowPodOptions{RemoteNamespaces: twins{twin: "rome-id"}, Level: shadow.Baseline, Quota: q})
+	b.serve(ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Quota: q})
 
-	s := wish("large", nil)
-	b.create(s)
-	b.must(b.Delete(t.Context(), s, client.PropagationPolicy(metav1.DeletePropagationForeground)))
-	b.must(b.Get(t.Context(), client.ObjectKeyFromObject(s), s))
+	s := shadowPodNamed("large", nil)
+	b.Make(s)
+	b.Must(b.Delete(t.Context(), s, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(s), s))
 	s.Finalizers = []string{metav1.FinalizerDeleteDependents, metav1.FinalizerDeleteDependents}
-	b.must(b.Update(t.Context(), s))
+	b.Must(b.Update(t.Context(), s))
 	small := s.DeepCopy()
 	small.Finalizers = small.Finalizers[:1]
 	small.Spec.Pod.Containers[0].Resources.Limits["cpu"] = resource.MustParse("1m")
 	b.refused(b.Update(t.Context(), small), "spec.pod cannot be changed")
-	b.refused(b.Create(t.Context(), wish("next", nil)), "1 of 1 granted")
+	b.refused(b.Create(t.Context(), shadowPodNamed("next", nil)), "1 of 1 granted")
 
 	s.Finalizers = nil
-	b.must(b.Update(t.Context(), s))
+	b.Must(b.Update(t.Context(), s))
 	if err := b.Get(t.Context(), client.ObjectKeyFromObject(s), s); !apierrors.IsNotFound(err) {
-		t.Errorf("what is unchanged may go: %v", err)
+		t.Errorf("an unchanged ShadowPod is not deleted: %v", err)
 	}
 }

@@ -11,10 +11,10 @@ import (
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 )
 
-// place puts into a pod where it may run, as the namespace's wish says: the toleration without which no virtual node takes it, and the
-// required node affinity. It tells whether that changed anything.
-func place(pod *corev1.PodSpec, wish *offloadingv1alpha1.NamespaceOffloadingSpec) (changed bool) {
-	if wish.PodOffloadingStrategy == offloadingv1alpha1.PodsLocal {
+// place adds to a pod where it may run, as the NamespaceOffloading requires: the toleration without which it fits no virtual node, and the
+// required node affinity. It reports whether the pod changed.
+func place(pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSpec) (changed bool) {
+	if spec.PodOffloadingStrategy == offloadingv1alpha1.PodsLocal {
 		return false
 	}
 	toleration := corev1.Toleration{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
@@ -22,7 +22,7 @@ func place(pod *corev1.PodSpec, wish *offloadingv1alpha1.NamespaceOffloadingSpec
 		pod.Tolerations = append(pod.Tolerations, toleration)
 		changed = true
 	}
-	terms := where(wish)
+	terms := where(spec)
 	if len(terms) == 0 {
 		return changed
 	}
@@ -44,10 +44,10 @@ func kind(operator corev1.NodeSelectorOperator) corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: labels.Type, Operator: operator, Values: []string{labels.TypeVirtualNode}}
 }
 
-// where returns the terms of which a node must fit one; none if every node will do.
-func where(wish *offloadingv1alpha1.NamespaceOffloadingSpec) (terms []corev1.NodeSelectorTerm) {
-	selected := wish.ClusterSelector.NodeSelectorTerms
-	remote := wish.PodOffloadingStrategy == offloadingv1alpha1.PodsRemote
+// where returns the terms of which a node must match one; none if every node is allowed.
+func where(spec *offloadingv1alpha1.NamespaceOffloadingSpec) (terms []corev1.NodeSelectorTerm) {
+	selected := spec.ClusterSelector.NodeSelectorTerms
+	remote := spec.PodOffloadingStrategy == offloadingv1alpha1.PodsRemote
 	if len(selected) == 0 {
 		if remote {
 			return []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{kind(corev1.NodeSelectorOpIn)}}}
@@ -56,7 +56,7 @@ func where(wish *offloadingv1alpha1.NamespaceOffloadingSpec) (terms []corev1.Nod
 	}
 	for _, term := range selected {
 		if empty(term) {
-			continue // fits no node, and must not begin to
+			continue // it matches no node, and the added requirement must not change that
 		}
 		term.MatchExpressions = append(slices.Clone(term.MatchExpressions), kind(corev1.NodeSelectorOpIn))
 		terms = append(terms, term)
@@ -70,22 +70,22 @@ func where(wish *offloadingv1alpha1.NamespaceOffloadingSpec) (terms []corev1.Nod
 	return terms
 }
 
-// mostAffinity is how many bytes of node affinity a pod may be given. It is a product of what two users write: what each may write, and the API
-// server keeps, would be terabytes.
+// mostAffinity bounds the bytes of node affinity that a pod gets. They are the product of the terms of two users: with the sizes that the API
+// server accepts from each, terabytes.
 const mostAffinity = 256 << 10
 
-// tooMuch tells whether the node affinity of a pod would be.
-func tooMuch(pod *corev1.PodSpec, wish *offloadingv1alpha1.NamespaceOffloadingSpec) bool {
+// tooMuch reports whether the node affinity of a pod would exceed mostAffinity.
+func tooMuch(pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSpec) bool {
 	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false
 	}
-	own, ours := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution, &wish.ClusterSelector
-	const added = 64 // that is what the product has besides, for each
+	own, ours := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution, &spec.ClusterSelector
+	const added = 64 // bytes that each term of the product adds
 	each := func(terms *corev1.NodeSelector) int { return len(terms.NodeSelectorTerms) + 1 }
 	return own.Size()*each(ours)+ours.Size()*each(own)+added*each(own)*each(ours) > mostAffinity
 }
 
-// both are the terms that fit what fits one of the pod's and one of ours: each with each.
+// both returns terms that match the nodes which match one term of the pod and one of ours: each combined with each.
 func both(own, ours []corev1.NodeSelectorTerm) (terms []corev1.NodeSelectorTerm) {
 	for _, one := range own {
 		if empty(one) {
@@ -108,7 +108,7 @@ func empty(term corev1.NodeSelectorTerm) bool {
 	return len(term.MatchExpressions)+len(term.MatchFields) == 0
 }
 
-// nowhere fits no node. An empty list would not be a valid way to say so.
+// nowhere returns terms that match no node. An empty list would not be valid.
 func nowhere() []corev1.NodeSelectorTerm {
 	return []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{kind(corev1.NodeSelectorOpIn), kind(corev1.NodeSelectorOpNotIn)}}}
 }

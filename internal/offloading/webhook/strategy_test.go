@@ -26,7 +26,7 @@ func term(all ...corev1.NodeSelectorRequirement) corev1.NodeSelectorTerm {
 
 func terms(all ...corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm { return all }
 
-// TestPlace is the documented result, term for term.
+// TestPlace compares with the documented result, term by term.
 func TestPlace(t *testing.T) {
 	virtual, real := is("liqo.io/type", in, "virtual-node"), is("liqo.io/type", notIn, "virtual-node")
 	europe, gold := is("region", in, "europe"), is("tier", in, "gold", "silver")
@@ -59,9 +59,9 @@ func TestPlace(t *testing.T) {
 		"the pod fits nothing":             {strategy: "Remote", pod: terms(term()), want: terms(term(virtual, real))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wish := &offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: test.strategy}
-			wish.ClusterSelector.NodeSelectorTerms = test.selector
-			before := wish.DeepCopy()
+			spec := &offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: test.strategy}
+			spec.ClusterSelector.NodeSelectorTerms = test.selector
+			before := spec.DeepCopy()
 			other := corev1.Toleration{Key: "other", Operator: "Exists"}
 			preferred := []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: term(arch)}}
 			pod := &corev1.PodSpec{Tolerations: []corev1.Toleration{other}}
@@ -75,7 +75,7 @@ func TestPlace(t *testing.T) {
 				}
 			}
 			untouched := pod.DeepCopy()
-			if changed := place(pod, wish); changed == test.same {
+			if changed := place(pod, spec); changed == test.same {
 				t.Errorf("changed: %t", changed)
 			}
 			if test.same {
@@ -98,22 +98,22 @@ func TestPlace(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("terms (-want +got)\n%s", diff)
 			}
-			if diff := cmp.Diff(before, wish); diff != "" {
-				t.Errorf("the wish itself was changed: %s", diff)
+			if diff := cmp.Diff(before, spec); diff != "" {
+				t.Errorf("the spec itself was changed: %s", diff)
 			}
 		})
 	}
 }
 
-// TestPlaceAgain: a toleration that is there is not put there again.
-func TestPlaceAgain(t *testing.T) {
-	pod, wish := &corev1.PodSpec{}, &offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1alpha1.PodsLocalAndRemote}
-	if !place(pod, wish) || place(pod, wish) || len(pod.Tolerations) != 1 {
+// TestPlaceTwice: an existing toleration is not added again.
+func TestPlaceTwice(t *testing.T) {
+	pod, spec := &corev1.PodSpec{}, &offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1alpha1.PodsLocalAndRemote}
+	if !place(pod, spec) || place(pod, spec) || len(pod.Tolerations) != 1 {
 		t.Errorf("%+v", pod.Tolerations)
 	}
 }
 
-// TestTooMuch: two users, each of whom writes what the API server takes, must not make us hold the product.
+// TestTooMuch: two users whose objects the API server accepts must not make us hold the product of both.
 func TestTooMuch(t *testing.T) {
 	with := func(own []corev1.NodeSelectorTerm) *corev1.PodSpec {
 		return &corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
@@ -131,22 +131,22 @@ func TestTooMuch(t *testing.T) {
 		own, ours []corev1.NodeSelectorTerm
 		want      bool
 	}{
-		"ordinary":          {many(10, "europe"), many(10, "europe"), false},
-		"none of its own":   {nil, many(10_000, "europe"), false},
-		"many with many":    {many(10_000, "europe"), many(10_000, "europe"), true},
-		"one long":          {many(1, long), many(2, "europe"), true},
-		"with a long one":   {many(2, "europe"), many(1, long), true},
-		"many, empty":       {make([]corev1.NodeSelectorTerm, 100_000), many(100, "europe"), true},
-		"more than enough":  {many(40, "europe"), many(40, "europe"), false},
-		"many with nothing": {many(2000, "europe"), nil, false},
+		"ordinary":               {many(10, "europe"), many(10, "europe"), false},
+		"no affinity in the pod": {nil, many(10_000, "europe"), false},
+		"many with many":         {many(10_000, "europe"), many(10_000, "europe"), true},
+		"one long":               {many(1, long), many(2, "europe"), true},
+		"with a long one":        {many(2, "europe"), many(1, long), true},
+		"many, empty":            {make([]corev1.NodeSelectorTerm, 100_000), many(100, "europe"), true},
+		"more than enough":       {many(40, "europe"), many(40, "europe"), false},
+		"many with nothing":      {many(2000, "europe"), nil, false},
 	} {
 		pod := &corev1.PodSpec{}
 		if test.own != nil {
 			pod = with(test.own)
 		}
-		wish := &offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1alpha1.PodsRemote}
-		wish.ClusterSelector.NodeSelectorTerms = test.ours
-		if got := tooMuch(pod, wish); got != test.want {
+		spec := &offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1alpha1.PodsRemote}
+		spec.ClusterSelector.NodeSelectorTerms = test.ours
+		if got := tooMuch(pod, spec); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
