@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command liqoctl installs Liqo in a cluster, lets it peer with others, and shows how that stands. Everything is
-// in package cli. Called kubectl-liqo, it is a plugin of kubectl.
+// Command liqoctl installs Liqo in a cluster, peers the cluster with others, and shows the state of both. All of its code is
+// in package cli. Under the name kubectl-liqo it is a plugin of kubectl.
 package main
 
 import (

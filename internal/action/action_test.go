@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestWithAPIServer runs what needs an API server that knows our kinds. They share one; each cleans up behind itself.
+// TestWithAPIServer runs the tests that need an API server with our kinds. They share one; each test cleans up after itself.
 func TestWithAPIServer(t *testing.T) {
 	config := kubetest.Cluster(t)
 	definitions := envtest.CRDInstallOptions{Paths: []string{filepath.Join("..", "..", "deployments", "liqo", "crds")}}
@@ -50,19 +50,19 @@ func TestWithAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]func(*testing.T, *rest.Config){
-		"FollowOutlivesTheAPIServer": testFollowOutlivesTheAPIServer,
-		"FollowEnds":                 testFollowEnds,
-		"GeneratePeerCommand":        testGeneratePeerCommand,
-		"BadInput":                   testBadInput,
-		"Warnings":                   testWarnings,
-		"Peer":                       testPeer,
-		"PeerReusesIncoming":         testPeerReusesIncoming,
-		"Unpeer":                     testUnpeer,
-		"UnpeerWaits":                testUnpeerWaits,
-		"PeerAfterUnpeer":            testPeerAfterUnpeer,
-		"Offload":                    testOffload,
-		"Narrow":                     testNarrow,
-		"Unoffload":                  testUnoffload,
+		"FollowReconnects":    testFollowReconnects,
+		"FollowEnds":          testFollowEnds,
+		"GeneratePeerCommand": testGeneratePeerCommand,
+		"BadInput":            testBadInput,
+		"Warnings":            testWarnings,
+		"Peer":                testPeer,
+		"PeerReusesIncoming":  testPeerReusesIncoming,
+		"Unpeer":              testUnpeer,
+		"UnpeerWaits":         testUnpeerWaits,
+		"PeerAfterUnpeer":     testPeerAfterUnpeer,
+		"Offload":             testOffload,
+		"Narrow":              testNarrow,
+		"Unoffload":           testUnoffload,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, config) })
 	}
@@ -83,7 +83,7 @@ func connect(t *testing.T, config *rest.Config) client.WithWatch {
 	return c
 }
 
-// installed returns a client of a cluster with what the chart makes, as far as actions look at it.
+// installed returns a client of a cluster with the objects of the chart that actions read.
 func installed(t *testing.T, config *rest.Config) client.WithWatch {
 	t.Helper()
 	c := connect(t, config)
@@ -115,7 +115,7 @@ func ensure(t *testing.T, c client.Client, object client.Object) {
 	}
 }
 
-// create creates an object that goes with the test.
+// create creates an object and deletes it after the test.
 func create(t *testing.T, c client.Client, object client.Object) {
 	t.Helper()
 	if err := c.Create(t.Context(), object); err != nil {
@@ -128,7 +128,7 @@ func create(t *testing.T, c client.Client, object client.Object) {
 	})
 }
 
-// recorder is a Progress that keeps what it is told.
+// recorder is a Progress that keeps the reported lines.
 type recorder struct {
 	mutex sync.Mutex
 	lines []string
@@ -156,7 +156,7 @@ func condition(kind discoveryv1alpha1.PeeringConditionType, status discoveryv1al
 	return discoveryv1alpha1.PeeringCondition{Type: kind, Status: status, Message: message, LastTransitionTime: metav1.Now()}
 }
 
-// setStatus plays the controller: it waits for the object, and then says that it has seen its spec.
+// setStatus does the work of the controller: it waits for the object, sets its conditions, and records the observed spec.
 func setStatus(ctx context.Context, c client.Client, name string, ready func(*discoveryv1alpha1.ForeignCluster) bool, conditions ...discoveryv1alpha1.PeeringCondition) error {
 	return eventually(ctx, func(ctx context.Context) error {
 		var fc discoveryv1alpha1.ForeignCluster
@@ -164,7 +164,7 @@ func setStatus(ctx context.Context, c client.Client, name string, ready func(*di
 			return err
 		}
 		if ready != nil && !ready(&fc) {
-			return fmt.Errorf("ForeignCluster %s is not as waited for: %+v", name, fc.Spec)
+			return fmt.Errorf("ForeignCluster %s is not in the expected state: %+v", name, fc.Spec)
 		}
 		for _, next := range conditions {
 			kept := fc.Status.PeeringConditions[:0:0]
@@ -194,11 +194,11 @@ func eventually(ctx context.Context, check func(context.Context) error) error {
 	}
 }
 
-func wants(wish discoveryv1alpha1.PeeringEnabled) func(*discoveryv1alpha1.ForeignCluster) bool {
-	return func(fc *discoveryv1alpha1.ForeignCluster) bool { return fc.Spec.OutgoingPeeringEnabled == wish }
+func wants(outgoing discoveryv1alpha1.PeeringEnabled) func(*discoveryv1alpha1.ForeignCluster) bool {
+	return func(fc *discoveryv1alpha1.ForeignCluster) bool { return fc.Spec.OutgoingPeeringEnabled == outgoing }
 }
 
-// inventory is all that a peering command could touch, as text.
+// inventory lists all objects that a peering command could change.
 func inventory(t *testing.T, c client.Client) string {
 	t.Helper()
 	var (

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package action is what an administrator can do, as functions: generate a peer command, peer, unpeer, look at the
-// status. liqoctl calls them, and so can other programs.
+// Package action holds the actions of an administrator as functions: generate a peer command, peer, unpeer, offload a
+// namespace, read the status. liqoctl calls them, and other programs can do the same.
 //
-// An action speaks to clusters through API objects only, never into a pod. It checks before it changes anything
-// (preflight.go), applies what is wanted, and then watches what the controllers make of it (wait.go). What happens meanwhile
-// goes to a [Progress]; how that is shown is none of its business, and neither are flags and terminals.
+// An action uses API objects only; it never calls into a pod. It checks before it changes anything (preflight.go),
+// applies the desired state, and then watches the conditions that the controllers report (wait.go). It reports its own
+// steps to a [Progress]. It must not know flags, terminals, or how a Progress shows the steps.
 //
-// TestWithAPIServer proves the actions against an API server that is cut off now and then.
+// TestWithAPIServer proves the actions against an API server whose connection breaks.
 package action
 
-// Progress receives what happens while an action runs. Texts are whole sentences without a full stop.
+// Progress receives the steps of a running action. Texts are whole sentences without a full stop.
 type Progress interface {
-	// Start says what is being waited for, until the next call.
+	// Start names the step that begins; it lasts until the next call.
 	Start(text string)
-	// Done says what was achieved.
+	// Done reports a completed step.
 	Done(text string)
-	// Info and Warn tell something by the way.
+	// Info and Warn report a message and leave the current step running.
 	Info(text string)
 	Warn(text string)
-	// Stop ends the wait of Start without a word.
+	// Stop ends the current step without a message.
 	Stop()
 }

@@ -22,7 +22,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// Names that the chart gives, and that this package reads.
+// Names of objects of the chart that this package reads.
 const (
 	identityAppName = "clusterid-configmap"
 	tokenSecret     = "auth-token"
@@ -30,15 +30,15 @@ const (
 	authService     = "liqo-auth"
 )
 
-// addressTimeout bounds the wait for a load balancer that has no address yet.
+// addressTimeout bounds the wait for the address of a load balancer.
 const addressTimeout = 30 * time.Second
 
-// ErrNotInstalled is returned where Liqo is needed and not there.
+// ErrNotInstalled means that an action needs Liqo in this cluster, and it is not installed.
 var ErrNotInstalled = errors.New("liqo is not installed")
 
 var errNotServed = fmt.Errorf("%w in this cluster: its API server does not know ForeignClusters; run `liqoctl install`", ErrNotInstalled)
 
-// PeerCommand is what another cluster needs to know to peer with this one.
+// PeerCommand is what another cluster needs to peer with this one.
 type PeerCommand struct {
 	ClusterName string `json:"clusterName"`
 	ClusterID   string `json:"clusterID"`
@@ -46,7 +46,7 @@ type PeerCommand struct {
 	Token       string `json:"authToken"`
 }
 
-// Args are the arguments that liqoctl takes in the other cluster.
+// Args are the arguments of liqoctl in the other cluster.
 func (c PeerCommand) Args() []string {
 	return []string{
 		"peer", "out-of-band", c.ClusterName,
@@ -64,11 +64,11 @@ func GeneratePeerCommand(ctx context.Context, c client.WithWatch, namespace stri
 
 	var secret corev1.Secret
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: tokenSecret}, &secret); err != nil {
-		return PeerCommand{}, fmt.Errorf("read the pre-shared token from Secret %s/%s: %w; `liqoctl upgrade` makes a missing one anew", namespace, tokenSecret, err)
+		return PeerCommand{}, fmt.Errorf("read the pre-shared token from Secret %s/%s: %w; `liqoctl upgrade` creates a missing one", namespace, tokenSecret, err)
 	}
 	command.Token = string(secret.Data[tokenKey])
 	if command.Token == "" {
-		return PeerCommand{}, fmt.Errorf("the Secret %s/%s has no key %q; delete the Secret, and `liqoctl upgrade` makes it anew", namespace, tokenSecret, tokenKey)
+		return PeerCommand{}, fmt.Errorf("the Secret %s/%s has no key %q; delete the Secret, then `liqoctl upgrade` creates a new one", namespace, tokenSecret, tokenKey)
 	}
 	if command.AuthURL, err = waitAuthURL(ctx, c, namespace, p); err != nil {
 		return PeerCommand{}, err
@@ -76,7 +76,7 @@ func GeneratePeerCommand(ctx context.Context, c client.WithWatch, namespace stri
 	return command, nil
 }
 
-// LocalIdentity is who this cluster is, from the ConfigMap that the chart makes.
+// LocalIdentity reads the ID and name of this cluster from the ConfigMap of the chart.
 func LocalIdentity(ctx context.Context, c client.Reader, namespace string) (discoveryv1alpha1.ClusterIdentity, error) {
 	var list corev1.ConfigMapList
 	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{labels.AppName: identityAppName}); err != nil {
@@ -95,19 +95,19 @@ func LocalIdentity(ctx context.Context, c client.Reader, namespace string) (disc
 	return identity, nil
 }
 
-// waitAuthURL reads the authentication URL, and waits for a load balancer that is still being made.
+// waitAuthURL reads the authentication URL, and waits for the address of a new load balancer.
 func waitAuthURL(ctx context.Context, c client.WithWatch, namespace string, p Progress) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, addressTimeout)
 	defer cancel()
 	var (
-		url  string
-		told bool
+		url     string
+		waiting bool
 	)
 	err := Follow(ctx, c, &corev1.ServiceList{}, func(services []corev1.Service) (bool, error) {
 		var err error
 		url, err = AuthURL(ctx, c, namespace, services)
-		if errors.Is(err, errAddressPending) && !told {
-			told = true
+		if errors.Is(err, errAddressPending) && !waiting {
+			waiting = true
 			p.Start("Waiting for the address of the Service " + authService)
 		}
 		if errors.Is(err, errAddressPending) {
@@ -115,21 +115,21 @@ func waitAuthURL(ctx context.Context, c client.WithWatch, namespace string, p Pr
 		}
 		return true, err
 	}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": authService})
-	if told {
+	if waiting {
 		p.Stop()
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return "", fmt.Errorf("the Service %s/%s of type LoadBalancer got no address within %s; does this cluster have load balancers? "+
-			"If not, `liqoctl upgrade --service-type NodePort` publishes a node's address instead", namespace, authService, addressTimeout)
+		return "", fmt.Errorf("the Service %s/%s of type LoadBalancer got no address within %s. "+
+			"If this cluster has no load balancers, `liqoctl upgrade --service-type NodePort` publishes a node's address instead", namespace, authService, addressTimeout)
 	}
 	return url, err
 }
 
-// errAddressPending: a load balancer has no address yet.
+// errAddressPending means that the address may still come.
 var errAddressPending = errors.New("the load balancer has no address yet")
 
-// AuthURL is the URL at which other clusters reach the authentication service of this one. services
-// holds the Service of authentication, if there is one.
+// AuthURL is the URL at which other clusters reach the authentication service of this one. services holds the Service of
+// authentication, if it exists.
 func AuthURL(ctx context.Context, c client.Reader, namespace string, services []corev1.Service) (string, error) {
 	if len(services) == 0 {
 		return "", fmt.Errorf("%w in namespace %s of this cluster: it has no Service %s; run `liqoctl install`, or name another namespace with --namespace",
@@ -153,7 +153,7 @@ func AuthURL(ctx context.Context, c client.Reader, namespace string, services []
 	return facts.url()
 }
 
-// authFacts are what decides the authentication URL.
+// authFacts are the input of the authentication URL.
 type authFacts struct {
 	Service   corev1.Service
 	Nodes     []corev1.Node
@@ -169,7 +169,7 @@ func (f authFacts) url() (string, error) {
 	return "https://" + hostPort(host, port), nil
 }
 
-// endpoint is pure: overrides win, then what the Service's type says.
+// endpoint is pure: overriding annotations win over the address that follows from the Service's type.
 func (f authFacts) endpoint() (host string, port int32, err error) {
 	service := f.Service
 	if len(service.Spec.Ports) == 0 {
@@ -188,14 +188,14 @@ func (f authFacts) endpoint() (host string, port int32, err error) {
 	if override := service.Annotations[labels.OverridePort]; override != "" {
 		number, err := strconv.ParseUint(override, 10, 16)
 		if err != nil || number == 0 {
-			return "", 0, fmt.Errorf("annotation %s=%q of the Service %s/%s is no port number from 1 to 65535", labels.OverridePort, override, service.Namespace, service.Name)
+			return "", 0, fmt.Errorf("annotation %s=%q of the Service %s/%s is not a port number from 1 to 65535", labels.OverridePort, override, service.Namespace, service.Name)
 		}
 		port = int32(number)
 	}
 	return host, port, nil
 }
 
-// hostPort leaves out the port that https has anyway.
+// hostPort leaves out the default port of https.
 func hostPort(host string, port int32) string {
 	// An override may come with brackets around an IPv6 address; JoinHostPort adds its own.
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
@@ -208,7 +208,7 @@ func hostPort(host string, port int32) string {
 	return host
 }
 
-// published is the address without overrides.
+// published is the address without overriding annotations.
 func (f authFacts) published() (host string, port int32, err error) {
 	service := f.Service
 	switch service.Spec.Type {

@@ -71,7 +71,7 @@ func TestAuthURL(t *testing.T) {
 			"https://auth.example.org:30443", "",
 		},
 		"override of the port with nonsense": {
-			authFacts{Service: service(corev1.ServiceTypeClusterIP, map[string]string{labels.OverrideAddress: "a", labels.OverridePort: "70000"})}, "", "no port number",
+			authFacts{Service: service(corev1.ServiceTypeClusterIP, map[string]string{labels.OverrideAddress: "a", labels.OverridePort: "70000"})}, "", "not a port number",
 		},
 		"node port: first Ready physical node": {
 			authFacts{Service: service(corev1.ServiceTypeNodePort, nil), Nodes: []corev1.Node{
@@ -127,7 +127,7 @@ func testGeneratePeerCommand(t *testing.T, config *rest.Config) {
 	go func() {
 		given <- eventually(ctx, func(ctx context.Context) error {
 			if !strings.Contains(progress.text(), "address") {
-				return errors.New("the command does not say that it waits")
+				return errors.New("the command does not report that it waits")
 			}
 			service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.7"}}
 			return c.Status().Patch(ctx, service, client.MergeFrom(&corev1.Service{}))

@@ -20,16 +20,16 @@ import (
 	"liqo.io/liqo/internal/kube/remote"
 )
 
-// What is in the twins of a namespace, before an action gives them up.
+// The impact of an action that gives up remote namespaces: what is in them would be deleted.
 
-// heldNamespace is a twin that a cluster has.
+// heldNamespace is a remote namespace that exists at a peer.
 type heldNamespace struct {
 	from *vkv1alpha1.NamespaceMap
-	// namespace is its name over there.
-	namespace string
+	// name of the namespace in the peer.
+	name string
 }
 
-// heldNamespaces are those of a namespace.
+// heldNamespaces returns the existing remote namespaces of a local one.
 func heldNamespaces(ctx context.Context, c client.Reader, namespace string) (held []heldNamespace, err error) {
 	var all vkv1alpha1.NamespaceMapList
 	err = retry(ctx, func(ctx context.Context) error {
@@ -40,47 +40,47 @@ func heldNamespaces(ctx context.Context, c client.Reader, namespace string) (hel
 	}
 	for i := range all.Items {
 		one := &all.Items[i]
-		said, is := one.Status.CurrentMapping[namespace]
-		if is && said.RemoteNamespace != "" && said.Phase != vkv1alpha1.MappingCreationLoopBackOff {
-			held = append(held, heldNamespace{one, said.RemoteNamespace})
+		current, mapped := one.Status.CurrentMapping[namespace]
+		if mapped && current.RemoteNamespace != "" && current.Phase != vkv1alpha1.MappingCreationLoopBackOff {
+			held = append(held, heldNamespace{one, current.RemoteNamespace})
 		}
 	}
 	return held, nil
 }
 
-// loss is what somebody is about to do to a namespace.
+// withdrawal describes an action of the user that gives up remote namespaces.
 type withdrawal struct {
 	namespace, liqoNamespace string
-	// force loses what is precious, too.
+	// force also deletes volumes and objects of others.
 	force bool
 }
 
-// remains are what a twin has.
+// contents are the objects in a remote namespace.
 type contents struct {
 	cluster, namespace string
-	// ours counts what this cluster has put there, by kind; others and volumes are named.
+	// ours counts the objects that this cluster created there, by kind; others and volumes are names.
 	ours            map[string]int
 	others, volumes []string
-	// unknown is why nothing is known of it.
+	// unknown is the error that kept us from reading the namespace.
 	unknown error
 }
 
-// weigh tells what will be deleted over there, and refuses if that is more than copies.
-func assessImpact(ctx context.Context, c client.Client, l withdrawal, lost []heldNamespace, p Progress) error {
+// assessImpact reports what will be deleted in the peers, and refuses if that is more than copies of local objects.
+func assessImpact(ctx context.Context, c client.Client, w withdrawal, lost []heldNamespace, p Progress) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	local, err := LocalIdentity(ctx, c, l.liqoNamespace)
+	local, err := LocalIdentity(ctx, c, w.liqoNamespace)
 	if err != nil {
 		return err
 	}
-	// At once: each cluster that does not answer takes its time.
+	// In parallel, because each cluster that does not answer costs a timeout.
 	found := make([]*contents, len(lost))
-	var looking sync.WaitGroup
-	for i, twin := range lost {
-		looking.Go(func() { found[i] = readContents(ctx, c, twin, local.ClusterID) })
+	var reading sync.WaitGroup
+	for i, remote := range lost {
+		reading.Go(func() { found[i] = readContents(ctx, c, remote, local.ClusterID) })
 	}
-	looking.Wait()
+	reading.Wait()
 	var precious []string
 	for _, one := range found {
 		if text := one.text(); text != "" {
@@ -91,20 +91,21 @@ func assessImpact(ctx context.Context, c client.Client, l withdrawal, lost []hel
 	if len(precious) == 0 {
 		return nil
 	}
-	if l.force {
+	if w.force {
 		for _, text := range precious {
 			p.Warn(text)
 		}
 		return nil
 	}
-	return fmt.Errorf("namespace %q was left as it is, because more than copies would be lost:\n- %s\nsave what you need, or add --force to lose it",
-		l.namespace, strings.Join(precious, "\n- "))
+	return fmt.Errorf("namespace %q was not changed, because more than copies would be lost:\n- %s\nsave what you need, or add --force to delete it",
+		w.namespace, strings.Join(precious, "\n- "))
 }
 
-// readContents reads, with this cluster's own identity over there, the names of what is in a twin; never what is in Secrets.
-func readContents(ctx context.Context, c client.Client, twin heldNamespace, clusterID string) *contents {
-	from := twin.from
-	found := &contents{cluster: from.Name, namespace: twin.namespace, ours: map[string]int{}}
+// readContents lists the objects in a remote namespace with this cluster's own identity at the peer. It reads metadata only,
+// so it never sees the data of Secrets.
+func readContents(ctx context.Context, c client.Client, held heldNamespace, clusterID string) *contents {
+	from := held.from
+	found := &contents{cluster: from.Name, namespace: held.name, ours: map[string]int{}}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var secret corev1.Secret
@@ -116,47 +117,47 @@ func readContents(ctx context.Context, c client.Client, twin heldNamespace, clus
 		found.unknown = fmt.Errorf("identity in Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 		return found
 	}
-	there, err := remote.NewConnection(identity, c.Scheme())
+	connection, err := remote.NewConnection(identity, c.Scheme())
 	if err != nil {
 		found.unknown = err
 		return found
 	}
-	defer there.Reset()
-	for _, kind := range kept {
-		if found.unknown = found.count(ctx, there.Client(), kind, clusterID); found.unknown != nil {
+	defer connection.Reset()
+	for _, kind := range countedKinds {
+		if found.unknown = found.count(ctx, connection.Client(), kind, clusterID); found.unknown != nil {
 			return found
 		}
 	}
 	return found
 }
 
-// kept are the kinds that a peer can see in its twins.
-var kept = []schema.GroupVersionKind{
+// countedKinds are the kinds that this cluster may list in its remote namespaces.
+var countedKinds = []schema.GroupVersionKind{
 	corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Service"), corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 	corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), networkingv1.SchemeGroupVersion.WithKind("Ingress"),
 }
 
-// everywhere are ConfigMaps that clusters put into each namespace.
-var everywhere = []string{"kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert"}
+// injectedConfigMaps are those that clusters create in every namespace.
+var injectedConfigMaps = []string{"kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert"}
 
-func (r *contents) count(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, clusterID string) error {
+func (n *contents) count(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, clusterID string) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	for {
-		if err := c.List(ctx, list, client.InNamespace(r.namespace), client.Limit(500), client.Continue(list.Continue)); err != nil {
-			return fmt.Errorf("list objects of kind %s in %s: %w", kind.Kind, r.namespace, err)
+		if err := c.List(ctx, list, client.InNamespace(n.namespace), client.Limit(500), client.Continue(list.Continue)); err != nil {
+			return fmt.Errorf("list objects of kind %s in %s: %w", kind.Kind, n.namespace, err)
 		}
 		for i := range list.Items {
 			one := &list.Items[i]
 			switch {
-			case kind.Kind == "ConfigMap" && slices.Contains(everywhere, one.Name):
+			case kind.Kind == "ConfigMap" && slices.Contains(injectedConfigMaps, one.Name):
 			case kind.Kind == "Secret" && one.Annotations[corev1.ServiceAccountNameKey] != "" && one.Labels[labels.Origin] == "":
 			case kind.Kind == "PersistentVolumeClaim":
-				r.volumes = append(r.volumes, one.Name)
+				n.volumes = append(n.volumes, one.Name)
 			case one.Labels[labels.Origin] == clusterID:
-				r.ours[kind.Kind]++
+				n.ours[kind.Kind]++
 			default:
-				r.others = append(r.others, kind.Kind+" "+one.Name)
+				n.others = append(n.others, kind.Kind+" "+one.Name)
 			}
 		}
 		if list.Continue == "" {
@@ -165,35 +166,35 @@ func (r *contents) count(ctx context.Context, c client.Reader, kind schema.Group
 	}
 }
 
-// text tells what will be deleted, nothing if nothing is.
-func (r *contents) text() string {
+// text lists the copies that will be deleted; it is empty if there are none.
+func (n *contents) text() string {
 	var parts []string
-	for _, kind := range kept {
-		switch n := r.ours[kind.Kind]; n {
+	for _, kind := range countedKinds {
+		switch count := n.ours[kind.Kind]; count {
 		case 0:
 		case 1:
 			parts = append(parts, "1 "+kind.Kind)
 		default:
-			parts = append(parts, fmt.Sprintf("%d of kind %s", n, kind.Kind))
+			parts = append(parts, fmt.Sprintf("%d of kind %s", count, kind.Kind))
 		}
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("To be deleted in cluster %s, namespace %s: %s", r.cluster, r.namespace, strings.Join(parts, ", "))
+	return fmt.Sprintf("To be deleted in cluster %s, namespace %s: %s", n.cluster, n.namespace, strings.Join(parts, ", "))
 }
 
-// precious is what would be lost for good.
-func (r *contents) precious() (texts []string) {
-	where := fmt.Sprintf("cluster %s, namespace %s", r.cluster, r.namespace)
-	if len(r.volumes) > 0 {
-		texts = append(texts, fmt.Sprintf("%s: volumes (PersistentVolumeClaims) %s", where, few(r.volumes)))
+// precious lists what the deletion would lose permanently.
+func (n *contents) precious() (texts []string) {
+	where := fmt.Sprintf("cluster %s, namespace %s", n.cluster, n.namespace)
+	if len(n.volumes) > 0 {
+		texts = append(texts, fmt.Sprintf("%s: volumes (PersistentVolumeClaims) %s", where, few(n.volumes)))
 	}
-	if len(r.others) > 0 {
-		texts = append(texts, fmt.Sprintf("%s: what this cluster has not put there: %s", where, few(r.others)))
+	if len(n.others) > 0 {
+		texts = append(texts, fmt.Sprintf("%s: objects that this cluster did not create: %s", where, few(n.others)))
 	}
-	if r.unknown != nil {
-		texts = append(texts, fmt.Sprintf("%s: it cannot be looked at from here: %v", where, r.unknown))
+	if n.unknown != nil {
+		texts = append(texts, fmt.Sprintf("%s: this machine cannot read the namespace: %v", where, n.unknown))
 	}
 	return texts
 }

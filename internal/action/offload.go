@@ -26,18 +26,18 @@ import (
 	"liqo.io/liqo/internal/offloading/choice"
 )
 
-// OffloadOptions say which namespace to extend, and how.
+// OffloadOptions configure the offloading of a namespace.
 type OffloadOptions struct {
 	Namespace string
 	// PodOffloadingStrategy and NamespaceMappingStrategy are values of the fields of these names.
 	PodOffloadingStrategy, NamespaceMappingStrategy string
-	// Selectors are label selectors of clusters; one that fits is enough. None choose all clusters.
+	// Selectors are label selectors of clusters; a cluster must match one of them. Without selectors all clusters are chosen.
 	Selectors []string
 	// LiqoNamespace is where Liqo is installed.
 	LiqoNamespace string
-	// Timeout bounds all of it.
+	// Timeout bounds the whole action.
 	Timeout time.Duration
-	// Force also gives up twins with volumes, and with what somebody else made over there or what cannot be looked at.
+	// Force also deletes remote namespaces that have volumes or objects of others, or that cannot be read.
 	Force bool
 }
 
@@ -49,17 +49,17 @@ var operators = map[selection.Operator]corev1.NodeSelectorOperator{
 	selection.GreaterThan: corev1.NodeSelectorOpGt, selection.LessThan: corev1.NodeSelectorOpLt,
 }
 
-// clusterSelector has a term for each label selector.
+// clusterSelector returns a node selector with a term for each label selector.
 func clusterSelector(texts []string) (corev1.NodeSelector, error) {
 	selector := corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{}}
 	for _, text := range texts {
 		parsed, err := klabels.Parse(text)
 		if err != nil {
-			return selector, fmt.Errorf("selector %q: %w; write it as for kubectl, say region=europe,tier in (gold,silver),!spot", text, err)
+			return selector, fmt.Errorf("selector %q: %w; use the syntax of kubectl, for example region=europe,tier in (gold,silver),!spot", text, err)
 		}
 		requirements, _ := parsed.Requirements()
 		if len(requirements) == 0 {
-			return selector, fmt.Errorf("selector %q says nothing; leave it out to choose all clusters", text)
+			return selector, fmt.Errorf("selector %q is empty; leave it out to choose all clusters", text)
 		}
 		term := corev1.NodeSelectorTerm{}
 		for _, one := range requirements {
@@ -72,7 +72,7 @@ func clusterSelector(texts []string) (corev1.NodeSelector, error) {
 	return selector, nil
 }
 
-// NamespaceOffloading is what Offload applies.
+// NamespaceOffloading is the object that Offload applies.
 func (o OffloadOptions) NamespaceOffloading() (*offloadingv1alpha1.NamespaceOffloading, error) {
 	spec := offloadingv1alpha1.NamespaceOffloadingSpec{
 		NamespaceMappingStrategy: offloadingv1alpha1.NamespaceMappingStrategy(o.NamespaceMappingStrategy),
@@ -99,10 +99,10 @@ func (o OffloadOptions) NamespaceOffloading() (*offloadingv1alpha1.NamespaceOffl
 	}, nil
 }
 
-// Offload lets a namespace extend to other clusters, and waits until it does. What is in twins that the new selectors give up is lost; it
-// refuses if that is more than what this cluster has put there itself.
+// Offload extends a namespace to other clusters and waits until the remote namespaces are ready. Remote namespaces that the
+// new selectors give up are deleted; Offload refuses if they hold more than copies of local objects.
 func Offload(ctx context.Context, c client.WithWatch, o OffloadOptions, p Progress) error {
-	wish, err := o.NamespaceOffloading()
+	desired, err := o.NamespaceOffloading()
 	if err != nil {
 		return err
 	}
@@ -116,21 +116,21 @@ func Offload(ctx context.Context, c client.WithWatch, o OffloadOptions, p Progre
 	}
 	if before != nil && before.DeletionTimestamp != nil {
 		p.Stop()
-		return fmt.Errorf("namespace %q is still being unoffloaded; wait for it with `liqoctl unoffload namespace %[1]s`, then try again", o.Namespace)
+		return fmt.Errorf("namespace %q is still being unoffloaded; wait with `liqoctl unoffload namespace %[1]s`, then try again", o.Namespace)
 	}
-	if before != nil && !equality.Semantic.DeepEqual(before.Spec.ClusterSelector, wish.Spec.ClusterSelector) {
-		if err := narrow(ctx, c, o, &wish.Spec.ClusterSelector, p); err != nil {
+	if before != nil && !equality.Semantic.DeepEqual(before.Spec.ClusterSelector, desired.Spec.ClusterSelector) {
+		if err := narrow(ctx, c, o, &desired.Spec.ClusterSelector, p); err != nil {
 			p.Stop()
 			return err
 		}
 	}
-	now, err := applyOffloading(ctx, c, wish)
+	now, err := applyOffloading(ctx, c, desired)
 	if err != nil {
 		p.Stop()
 		return err
 	}
 	p.Done(fmt.Sprintf("Offloading of namespace %q correctly enabled", o.Namespace))
-	strategy := wish.Spec.PodOffloadingStrategy
+	strategy := desired.Spec.PodOffloadingStrategy
 	if before != nil && before.Spec.PodOffloadingStrategy != strategy && strategy != offloadingv1alpha1.PodsLocalAndRemote {
 		p.Warn("The pod offloading strategy was changed to a more restrictive one")
 		p.Warn("Existing pods that violate it may still be running")
@@ -138,7 +138,7 @@ func Offload(ctx context.Context, c client.WithWatch, o OffloadOptions, p Progre
 	return followOffloading(ctx, c, o, now, p)
 }
 
-// offloadingOf a namespace; nil if it is not offloaded.
+// offloadingOf reads the NamespaceOffloading of a namespace; nil if it is not offloaded.
 func offloadingOf(ctx context.Context, c client.Reader, namespace string) (*offloadingv1alpha1.NamespaceOffloading, error) {
 	var found offloadingv1alpha1.NamespaceOffloading
 	key := client.ObjectKey{Namespace: namespace, Name: offloadingv1alpha1.NamespaceOffloadingName}
@@ -151,8 +151,8 @@ func offloadingOf(ctx context.Context, c client.Reader, namespace string) (*offl
 	return &found, nil
 }
 
-// narrow weighs the twins that a new selector gives up, and refuses as weigh does. Where the labels of a cluster's virtual node are not known, its
-// twin stays for now, and may go as soon as they are: so it is weighed, too.
+// narrow assesses the impact on the remote namespaces that a new selector gives up. If the labels of a cluster's virtual node
+// are unknown, its remote namespace stays for now but may be deleted once they are known: narrow counts it as given up.
 func narrow(ctx context.Context, c client.Client, o OffloadOptions, selector *corev1.NodeSelector, p Progress) error {
 	held, err := heldNamespaces(ctx, c, o.Namespace)
 	if err != nil || len(held) == 0 {
@@ -166,26 +166,26 @@ func narrow(ctx context.Context, c client.Client, o OffloadOptions, selector *co
 		return fmt.Errorf("list virtual nodes: %w", err)
 	}
 	var lost []heldNamespace
-	for _, twin := range held {
-		if _, wanted := twin.from.Spec.DesiredMapping[o.Namespace]; !wanted {
-			continue // given up already, whatever is asked for now
+	for _, one := range held {
+		if _, wanted := one.from.Spec.DesiredMapping[o.Namespace]; !wanted {
+			continue // already given up, whatever the selector
 		}
-		stays, err := keepsNamespace(selector, nodes.Items, twin.from.Labels[labels.RemoteID])
+		stays, err := keepsNamespace(selector, nodes.Items, one.from.Labels[labels.RemoteID])
 		if err != nil {
 			return fmt.Errorf("cluster selector of namespace %q: %w", o.Namespace, err)
 		}
 		if !stays {
-			lost = append(lost, twin)
-			p.Warn(fmt.Sprintf("Cluster %s would no longer be chosen, and its namespace %s be deleted with all that is in it", twin.from.Name, twin.namespace))
+			lost = append(lost, one)
+			p.Warn(fmt.Sprintf("Cluster %s would no longer be chosen, and its namespace %s would be deleted with its contents", one.from.Name, one.name))
 		}
 	}
 	return assessImpact(ctx, c, withdrawal{o.Namespace, o.LiqoNamespace, o.Force}, lost, p)
 }
 
-// keepsNamespace tells whether a selector chooses a cluster for sure.
+// keepsNamespace reports whether a selector certainly chooses a cluster.
 func keepsNamespace(selector *corev1.NodeSelector, nodes []corev1.Node, clusterID string) (keeps bool, err error) {
 	if len(selector.NodeSelectorTerms) == 0 {
-		return true, nil // all clusters, whatever their labels are
+		return true, nil // all clusters, whatever their labels
 	}
 	for i := range nodes {
 		if nodes[i].Labels[labels.RemoteClusterID] != clusterID {
@@ -200,9 +200,9 @@ func keepsNamespace(selector *corev1.NodeSelector, nodes []corev1.Node, clusterI
 	return keeps, nil
 }
 
-// applyOffloading writes the whole wish: a selector that is not asked for is taken away.
-func applyOffloading(ctx context.Context, c client.Client, wish *offloadingv1alpha1.NamespaceOffloading) (*offloadingv1alpha1.NamespaceOffloading, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wish)
+// applyOffloading applies the whole desired object, which also removes a selector that is no longer wanted.
+func applyOffloading(ctx context.Context, c client.Client, desired *offloadingv1alpha1.NamespaceOffloading) (*offloadingv1alpha1.NamespaceOffloading, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
 	if err != nil {
 		return nil, fmt.Errorf("encode the NamespaceOffloading: %w", err)
 	}
@@ -215,9 +215,9 @@ func applyOffloading(ctx context.Context, c client.Client, wish *offloadingv1alp
 	})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("namespace %q cannot be offloaded: it does not exist, or Liqo is not installed in this cluster (%w)", wish.Namespace, err)
+		return nil, fmt.Errorf("namespace %q cannot be offloaded: it does not exist, or Liqo is not installed in this cluster (%w)", desired.Namespace, err)
 	case err != nil:
-		return nil, fmt.Errorf("offload namespace %q: %w", wish.Namespace, err)
+		return nil, fmt.Errorf("offload namespace %q: %w", desired.Namespace, err)
 	}
 	now := &offloadingv1alpha1.NamespaceOffloading{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(sent.Object, now); err != nil {
@@ -226,16 +226,16 @@ func applyOffloading(ctx context.Context, c client.Client, wish *offloadingv1alp
 	return now, nil
 }
 
-// followOffloading waits for what the clusters make of it.
-func followOffloading(ctx context.Context, c client.WithWatch, o OffloadOptions, wish *offloadingv1alpha1.NamespaceOffloading, p Progress) error {
+// followOffloading waits until the remote namespaces are ready or have failed.
+func followOffloading(ctx context.Context, c client.WithWatch, o OffloadOptions, applied *offloadingv1alpha1.NamespaceOffloading, p Progress) error {
 	p.Start(fmt.Sprintf("Waiting for the remote namespaces of %q", o.Namespace))
-	last := wish
+	last := applied
 	err := Follow(ctx, c, &offloadingv1alpha1.NamespaceOffloadingList{}, func(all []offloadingv1alpha1.NamespaceOffloading) (bool, error) {
-		if len(all) == 0 || all[0].UID != wish.UID {
-			return false, fmt.Errorf("the NamespaceOffloading of %q was deleted meanwhile; run the command again", o.Namespace)
+		if len(all) == 0 || all[0].UID != applied.UID {
+			return false, fmt.Errorf("the NamespaceOffloading of %q was deleted in the meantime; run the command again", o.Namespace)
 		}
 		last = &all[0]
-		if last.Status.ObservedGeneration < wish.Generation {
+		if last.Status.ObservedGeneration < applied.Generation {
 			return false, nil
 		}
 		switch last.Status.OffloadingPhase {
@@ -245,12 +245,12 @@ func followOffloading(ctx context.Context, c client.WithWatch, o OffloadOptions,
 			return false, fmt.Errorf("the offloading of namespace %q is %s: %s", o.Namespace, last.Status.OffloadingPhase, unready(last))
 		}
 		return false, nil
-	}, client.InNamespace(o.Namespace), client.MatchingFields{"metadata.name": wish.Name})
+	}, client.InNamespace(o.Namespace), client.MatchingFields{"metadata.name": applied.Name})
 	p.Stop()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the offloading of namespace %q was not complete after %s, it is %s: %s; it goes on by itself, see: kubectl -n %[1]s describe namespaceoffloading (%[5]w)",
-			o.Namespace, o.Timeout, or(string(last.Status.OffloadingPhase), "not looked at yet"), unready(last), err)
+		return fmt.Errorf("the offloading of namespace %q was not complete after %s, it is %s: %s; the controllers continue, see: kubectl -n %[1]s describe namespaceoffloading (%[5]w)",
+			o.Namespace, o.Timeout, or(string(last.Status.OffloadingPhase), "not processed yet"), unready(last), err)
 	case err != nil:
 		return err
 	case last.Status.OffloadingPhase == offloadingv1alpha1.OffloadingNoClusterSelected:
@@ -268,7 +268,7 @@ func or(text, otherwise string) string {
 	return text
 }
 
-// unready tells, per cluster, what is missing.
+// unready lists the clusters whose remote namespace is not ready, with the reasons.
 func unready(offloading *offloadingv1alpha1.NamespaceOffloading) string {
 	var texts []string
 	for _, cluster := range slices.Sorted(maps.Keys(offloading.Status.RemoteNamespacesConditions)) {
@@ -279,7 +279,7 @@ func unready(offloading *offloadingv1alpha1.NamespaceOffloading) string {
 		}
 	}
 	if len(texts) == 0 {
-		return "no cluster has said anything; is Deployment liqo-controller-manager running?"
+		return "no cluster has a status yet; is Deployment liqo-controller-manager running?"
 	}
 	return strings.Join(texts, "; ")
 }

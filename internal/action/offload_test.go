@@ -24,24 +24,24 @@ import (
 	"liqo.io/liqo/internal/kube/remote"
 )
 
-// plays sets the status as the controllers would, as soon as there is an object that fits.
-func plays(ctx context.Context, c client.Client, namespace string, phase offloadingv1alpha1.OffloadingPhase, fits func(*offloadingv1alpha1.NamespaceOffloading) bool) {
-	for ctx.Err() == nil {
+// reconcile sets the status as the controllers would, as soon as a matching object exists.
+func reconcile(ctx context.Context, c client.Client, namespace string, phase offloadingv1alpha1.OffloadingPhase, matches func(*offloadingv1alpha1.NamespaceOffloading) bool) {
+	_ = eventually(ctx, func(ctx context.Context) error {
 		var one offloadingv1alpha1.NamespaceOffloading
-		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "offloading"}, &one)
-		if err == nil && (fits == nil || fits(&one)) {
-			one.Status = offloadingv1alpha1.NamespaceOffloadingStatus{
-				OffloadingPhase: phase, ObservedGeneration: one.Generation,
-				RemoteNamespacesConditions: map[string]offloadingv1alpha1.RemoteNamespaceConditions{"milan-1": {
-					{Type: offloadingv1alpha1.ConditionReady, Status: corev1.ConditionFalse, Reason: "CreationLoopBackOff", Message: "namespace is taken"},
-				}},
-			}
-			if c.Status().Update(ctx, &one) == nil {
-				return
-			}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "offloading"}, &one); err != nil {
+			return err
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		if !matches(&one) {
+			return errors.New("the object does not match yet")
+		}
+		one.Status = offloadingv1alpha1.NamespaceOffloadingStatus{
+			OffloadingPhase: phase, ObservedGeneration: one.Generation,
+			RemoteNamespacesConditions: map[string]offloadingv1alpha1.RemoteNamespaceConditions{"milan-1": {
+				{Type: offloadingv1alpha1.ConditionReady, Status: corev1.ConditionFalse, Reason: "CreationLoopBackOff", Message: "namespace is taken"},
+			}},
+		}
+		return c.Status().Update(ctx, &one)
+	})
 }
 
 func testOffload(t *testing.T, config *rest.Config) {
@@ -70,7 +70,7 @@ func testOffload(t *testing.T, config *rest.Config) {
 			test.change()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			go plays(ctx, c, "shop", test.phase, func(one *offloadingv1alpha1.NamespaceOffloading) bool { return one.Generation > before.Generation })
+			go reconcile(ctx, c, "shop", test.phase, func(one *offloadingv1alpha1.NamespaceOffloading) bool { return one.Generation > before.Generation })
 			progress := &recorder{}
 			err := Offload(t.Context(), c, o, progress)
 			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
@@ -78,7 +78,7 @@ func testOffload(t *testing.T, config *rest.Config) {
 			}
 			for _, line := range test.want {
 				if !strings.Contains(progress.text(), line) {
-					t.Errorf("it says\n%s\nand not %q", progress.text(), line)
+					t.Errorf("the output is\n%s\nwithout %q", progress.text(), line)
 				}
 			}
 			var now offloadingv1alpha1.NamespaceOffloading
@@ -99,17 +99,17 @@ func testOffload(t *testing.T, config *rest.Config) {
 	}
 }
 
-// lends plays a provider that has a twin of namespace shop. It is this very cluster: what is there is known by the identity alone, which is
-// returned as the Secret that is still to be made.
-func lends(t *testing.T, c client.Client, config *rest.Config, peer string, labelled map[string]string) (identity remote.Identity, secret *corev1.Secret) {
+// newProvider sets up a provider with a remote namespace of namespace shop. The provider is the cluster under test itself: only
+// the identity distinguishes them. The test creates the returned Secret when the identity should become known.
+func newProvider(t *testing.T, c client.Client, config *rest.Config, peer string, labelled map[string]string) (identity remote.Identity, secret *corev1.Secret) {
 	t.Helper()
-	tenant, twin, id := "liqo-tenant-"+peer, "shop-rome-"+peer, peer+"-id"
-	for _, name := range []string{"shop", tenant, twin} {
+	tenant, remoteName, id := "liqo-tenant-"+peer, "shop-rome-"+peer, peer+"-id"
+	for _, name := range []string{"shop", tenant, remoteName} {
 		ensure(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "liqo-peer"}}
 	create(t, c, account)
-	meta := metav1.ObjectMeta{Namespace: twin, Name: tenant}
+	meta := metav1.ObjectMeta{Namespace: remoteName, Name: tenant}
 	create(t, c, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims"}, Verbs: []string{"list"}},
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses"}, Verbs: []string{"list"}},
@@ -129,11 +129,11 @@ func lends(t *testing.T, c client.Client, config *rest.Config, peer string, labe
 	}
 	mapped := &vkv1alpha1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: peer, Labels: map[string]string{labels.Replication: "true", labels.RemoteID: id}},
-		Spec:       vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": twin}},
+		Spec:       vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": remoteName}},
 	}
 	create(t, c, mapped)
 	mapped.Status.CurrentMapping = map[string]vkv1alpha1.RemoteNamespaceStatus{
-		"shop": {RemoteNamespace: twin, Phase: vkv1alpha1.MappingAccepted}, "other": {RemoteNamespace: "x", Phase: vkv1alpha1.MappingAccepted},
+		"shop": {RemoteNamespace: remoteName, Phase: vkv1alpha1.MappingAccepted}, "other": {RemoteNamespace: "x", Phase: vkv1alpha1.MappingAccepted},
 	}
 	if err := c.Status().Update(t.Context(), mapped); err != nil {
 		t.Fatal(err)
@@ -150,11 +150,11 @@ func lends(t *testing.T, c client.Client, config *rest.Config, peer string, labe
 	return identity, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: remote.SecretName(id)}, Data: identity.Data()}
 }
 
-// testNarrow: a selector that gives clusters up is weighed as the end of the offloading, for those clusters alone.
+// testNarrow: a selector that gives up clusters has its impact assessed as the end of the offloading has, for those clusters only.
 func testNarrow(t *testing.T, config *rest.Config) {
 	c := installed(t, config)
-	_, secret := lends(t, c, config, "siena-1", map[string]string{"region": "europe", "tier": "gold"})
-	lends(t, c, config, "turin-1", map[string]string{"region": "europe", "tier": "spot"}) // stays: it is not even looked at, which would fail
+	_, secret := newProvider(t, c, config, "siena-1", map[string]string{"region": "europe", "tier": "gold"})
+	newProvider(t, c, config, "turin-1", map[string]string{"region": "europe", "tier": "spot"}) // stays: the command must not read it, which would fail
 	key := client.ObjectKey{Namespace: "shop", Name: "offloading"}
 	create(t, c, &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
 
@@ -166,7 +166,7 @@ func testNarrow(t *testing.T, config *rest.Config) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go plays(ctx, c, "shop", "Ready", func(one *offloadingv1alpha1.NamespaceOffloading) bool {
+		go reconcile(ctx, c, "shop", "Ready", func(one *offloadingv1alpha1.NamespaceOffloading) bool {
 			return one.Generation > before.Generation
 		})
 		progress := &recorder{}
@@ -178,17 +178,17 @@ func testNarrow(t *testing.T, config *rest.Config) {
 			t.Fatal(err)
 		}
 		if text = progress.text(); strings.Contains(text, "turin") || err != nil && strings.Contains(err.Error(), "turin") {
-			t.Errorf("it speaks of a cluster that stays: %v\n%s", err, text)
+			t.Errorf("the output names a cluster that stays: %v\n%s", err, text)
 		}
 		return text, after.Generation != before.Generation, err
 	}
 	stays := func(what string, selectors ...string) {
 		t.Helper()
 		if text, _, err := run(false, selectors...); err != nil || strings.Contains(text, "siena-1") {
-			t.Errorf("%s gives nothing up, and it says: %v\n%s", what, err, text)
+			t.Errorf("%s gives up nothing, and the output is: %v\n%s", what, err, text)
 		}
 	}
-	// refused tries what loses siena, by force in the end, and takes siena back.
+	// refused runs a command that gives up siena, first without --force and then with it, and chooses siena again.
 	refused := func(what, want string, selectors ...string) {
 		t.Helper()
 		_, changed, err := run(false, selectors...)
@@ -204,25 +204,25 @@ func testNarrow(t *testing.T, config *rest.Config) {
 	stays("a selector that fits", "region=europe")
 	stays("another one that fits", "region=europe,tier in (gold,spot)")
 	stays("one of two that fits", "tier=gold", "tier=spot")
-	refused("without an identity", "it cannot be looked at from here", "tier=spot")
+	refused("without an identity", "this machine cannot read the namespace", "tier=spot")
 
 	create(t, c, secret)
-	at := func(name string, marks map[string]string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: "shop-rome-siena-1", Name: name, Labels: marks}
+	at := func(name string, objectLabels map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "shop-rome-siena-1", Name: name, Labels: objectLabels}
 	}
 	create(t, c, &corev1.ConfigMap{ObjectMeta: at("copy", map[string]string{labels.Origin: localID})})
 	text, changed, err := run(false, "tier=spot")
 	for _, line := range []string{
-		"WARN Cluster siena-1 would no longer be chosen, and its namespace shop-rome-siena-1 be deleted",
+		"WARN Cluster siena-1 would no longer be chosen, and its namespace shop-rome-siena-1 would be deleted",
 		"INFO To be deleted in cluster siena-1, namespace shop-rome-siena-1: 1 ConfigMap", "INFO Offloading completed successfully",
 	} {
 		if err != nil || !changed || !strings.Contains(text, line) {
-			t.Errorf("copies may go: changed %t, %v\n%s\nand not %q", changed, err, text, line)
+			t.Errorf("copies may go: changed %t, %v\n%s\nwithout %q", changed, err, text, line)
 		}
 	}
 	stays("all clusters")
 	create(t, c, &corev1.ConfigMap{ObjectMeta: at("theirs", nil)})
-	refused("somebody else's", "what this cluster has not put there: ConfigMap theirs", "tier=spot")
+	refused("an object of others", "objects that this cluster did not create: ConfigMap theirs", "tier=spot")
 	create(t, c, &corev1.PersistentVolumeClaim{ObjectMeta: at("data", nil), Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}},
 	}})
@@ -236,7 +236,7 @@ func testNarrow(t *testing.T, config *rest.Config) {
 	if err := c.Update(t.Context(), &node); err != nil {
 		t.Fatal(err)
 	}
-	refused("labels that are not known", "what this cluster has not put there", "region=europe")
+	refused("unknown labels", "objects that this cluster did not create", "region=europe")
 
 	var mapped vkv1alpha1.NamespaceMap
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-siena-1", Name: "siena-1"}, &mapped); err != nil {
@@ -249,33 +249,33 @@ func testNarrow(t *testing.T, config *rest.Config) {
 	stays("what was given up before", "tier=spot")
 }
 
-// testUnoffload: copies may go, what is more only by force, and so what cannot be looked at.
+// testUnoffload: copies are deleted; other objects, and namespaces that cannot be read, only with --force.
 func testUnoffload(t *testing.T, config *rest.Config) {
 	c := installed(t, config)
-	const twin = "shop-rome-milan-1"
-	identity, secret := lends(t, c, config, "milan-1", nil)
+	const remoteName = "shop-rome-milan-1"
+	identity, secret := newProvider(t, c, config, "milan-1", nil)
 	ours := map[string]string{labels.Origin: localID}
-	at := func(name string, marks map[string]string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: twin, Name: name, Labels: marks}
+	at := func(name string, objectLabels map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: remoteName, Name: name, Labels: objectLabels}
 	}
 	create(t, c, &corev1.ConfigMap{ObjectMeta: at("kube-root-ca.crt", nil)})
 	create(t, c, &corev1.ConfigMap{ObjectMeta: at("one", ours)})
 	create(t, c, &corev1.ConfigMap{ObjectMeta: at("two", ours)})
-	create(t, c, &corev1.Secret{ObjectMeta: at("secret", ours), StringData: map[string]string{"key": "do-not-say-this"}})
+	create(t, c, &corev1.Secret{ObjectMeta: at("secret", ours), StringData: map[string]string{"key": "do-not-print-this"}})
 
 	run := func(o UnoffloadOptions) (string, error) {
 		t.Helper()
-		wish := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}}
-		if err := client.IgnoreAlreadyExists(c.Create(t.Context(), wish)); err != nil {
+		offloading := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}}
+		if err := client.IgnoreAlreadyExists(c.Create(t.Context(), offloading)); err != nil {
 			t.Fatal(err)
 		}
 		progress := &recorder{}
 		o.Namespace, o.LiqoNamespace, o.Timeout = "shop", testNamespace, 15*time.Second
 		err := Unoffload(t.Context(), c, o, progress)
-		if strings.Contains(progress.text(), "do-not-say-this") || err != nil && strings.Contains(err.Error(), identity.Token) {
-			t.Error("it tells secrets")
+		if strings.Contains(progress.text(), "do-not-print-this") || err != nil && strings.Contains(err.Error(), identity.Token) {
+			t.Error("the output holds secrets")
 		}
-		gone := c.Get(t.Context(), client.ObjectKeyFromObject(wish), wish) != nil
+		gone := c.Get(t.Context(), client.ObjectKeyFromObject(offloading), offloading) != nil
 		if gone != (err == nil) {
 			t.Errorf("error %v, gone: %t", err, gone)
 		}
@@ -291,7 +291,7 @@ func testUnoffload(t *testing.T, config *rest.Config) {
 			t.Errorf("%s, forced: %v\n%s", what, err, text)
 		}
 	}
-	refused("without an identity", "it cannot be looked at from here")
+	refused("without an identity", "this machine cannot read the namespace")
 	create(t, c, secret)
 	text, err := run(UnoffloadOptions{})
 	if err != nil {
@@ -301,7 +301,7 @@ func testUnoffload(t *testing.T, config *rest.Config) {
 		"INFO To be deleted in cluster milan-1, namespace shop-rome-milan-1: 2 of kind ConfigMap, 1 Secret", `INFO Offloading of namespace "shop" correctly disabled`, "INFO Unoffloading completed successfully",
 	} {
 		if !strings.Contains(text, line) {
-			t.Errorf("it says\n%s\nand not %q", text, line)
+			t.Errorf("the output is\n%s\nwithout %q", text, line)
 		}
 	}
 	if _, err := run(UnoffloadOptions{}); err != nil {
@@ -309,7 +309,7 @@ func testUnoffload(t *testing.T, config *rest.Config) {
 	}
 	foreign := &corev1.ConfigMap{ObjectMeta: at("theirs", map[string]string{labels.Origin: "turin-id"})}
 	create(t, c, foreign)
-	refused("somebody else's", "what this cluster has not put there: ConfigMap theirs")
+	refused("an object of others", "objects that this cluster did not create: ConfigMap theirs")
 	if err := c.Delete(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func testUnoffload(t *testing.T, config *rest.Config) {
 	if err := c.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	refused("a dead provider", "it cannot be looked at from here")
+	refused("a dead provider", "this machine cannot read the namespace")
 
 	err = Unoffload(t.Context(), c, UnoffloadOptions{Namespace: "shop", LiqoNamespace: testNamespace, Timeout: time.Second}, &recorder{})
 	if err == nil || !strings.Contains(err.Error(), `namespace "shop" is not offloaded`) {

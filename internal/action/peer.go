@@ -21,32 +21,33 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// PeerOptions say with whom to peer. The fields from AuthURL on are for PeerOutOfBand only.
+// PeerOptions name the cluster to peer with. The fields from AuthURL on are for PeerOutOfBand only.
 type PeerOptions struct {
 	// Name of the ForeignCluster.
 	Name string
 	// Namespace of Liqo in this cluster.
 	Namespace string
-	// Timeout bounds all of it.
+	// Timeout bounds the whole action.
 	Timeout time.Duration
 
 	AuthURL   string
 	ClusterID string
 	// Token is the provider's pre-shared token.
 	Token string
-	// SkipPreflight accepts that the provider cannot be reached from here.
+	// SkipPreflight only warns if this machine cannot reach the provider.
 	SkipPreflight bool
 }
 
-// Peer enables the outgoing peering with a cluster that this one knows already.
+// Peer enables the outgoing peering with a cluster whose ForeignCluster has an authentication URL: one that this cluster
+// used before.
 func Peer(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) error {
 	fc, err := ForeignCluster(ctx, c, o.Name)
 	if err != nil {
 		return err
 	}
 	if fc.Spec.ForeignAuthURL == "" {
-		return fmt.Errorf("ForeignCluster %q has no authentication URL, since the remote cluster did not tell one when it peered with this one; "+
-			"run there `liqoctl generate peer-command`, and here what it prints", o.Name)
+		return fmt.Errorf("ForeignCluster %q has no authentication URL: the remote cluster uses this one, but this one has never used the remote cluster; "+
+			"run `liqoctl generate peer-command` there, and the printed command here", o.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -57,8 +58,8 @@ func Peer(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) er
 	return waitPeering(ctx, c, fc, o.Timeout, p)
 }
 
-// PeerOutOfBand makes this cluster a consumer of a provider whose API server and authentication
-// service are reachable directly: first all checks, then two objects, then it watches.
+// PeerOutOfBand makes this cluster a consumer of a provider whose API server and authentication service are reachable
+// directly. It runs all checks, applies a Secret and a ForeignCluster, and then watches the conditions.
 func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -68,7 +69,7 @@ func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Pro
 	}
 	fc := facts.intent(o)
 	if *fc.Name != o.Name {
-		p.Info(fmt.Sprintf("This cluster knows %s already, as ForeignCluster %q: that one is used", o.ClusterID, *fc.Name))
+		p.Info(fmt.Sprintf("This cluster knows %s already, as ForeignCluster %q, and uses that object", o.ClusterID, *fc.Name))
 	}
 	secret := corev1ac.Secret("remote-token-"+o.ClusterID, o.Namespace).
 		WithLabels(map[string]string{labels.ClusterID: o.ClusterID, labels.AuthToken: ""}).
@@ -94,16 +95,16 @@ func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Pro
 	return waitPeering(ctx, c, live, o.Timeout, p)
 }
 
-// intent is the ForeignCluster as it is to be. A cluster that we know already, say because it peered
-// with us first, keeps its object: there is one per cluster ID.
+// intent is the desired ForeignCluster. There is one object per cluster ID, so a known cluster keeps its object, for
+// example one that an incoming peering created.
 func (f *facts) intent(o PeerOptions) *discoveryac.ForeignClusterApplyConfiguration {
-	// The name is the administrator's choice, and the virtual node is called after it.
+	// The administrator chooses the name, and the virtual node is named after it.
 	name, clusterName := o.Name, o.Name
 	insecure := true
 	if f.same != nil {
 		name = f.same.Name
-		if said := f.same.Spec.InsecureSkipTLSVerify; said != nil {
-			insecure = *said // whoever wants the certificate verified goes on wanting it
+		if configured := f.same.Spec.InsecureSkipTLSVerify; configured != nil {
+			insecure = *configured // keep a verification that the administrator has enabled
 		}
 		if identity := f.same.Spec.ClusterIdentity; identity != nil && identity.ClusterName != "" {
 			clusterName = identity.ClusterName
@@ -119,12 +120,12 @@ func (f *facts) intent(o PeerOptions) *discoveryac.ForeignClusterApplyConfigurat
 			WithOutgoingPeeringEnabled(discoveryv1alpha1.PeeringYes))
 }
 
-// setOutgoing applies a wish for the outgoing direction, on top of what liqoctl applied before.
-func setOutgoing(ctx context.Context, c client.Client, fc *discoveryv1alpha1.ForeignCluster, wish discoveryv1alpha1.PeeringEnabled,
+// setOutgoing applies the desired state of the outgoing direction, on top of the fields that liqoctl applied before.
+func setOutgoing(ctx context.Context, c client.Client, fc *discoveryv1alpha1.ForeignCluster, outgoing discoveryv1alpha1.PeeringEnabled,
 	change func(*discoveryac.ForeignClusterApplyConfiguration),
 ) error {
 	return retry(ctx, func(ctx context.Context) error {
-		// Read anew each time: what is left out of an apply is taken away.
+		// Each attempt reads the object again: an apply removes the fields that it leaves out.
 		var live discoveryv1alpha1.ForeignCluster
 		if err := c.Get(ctx, client.ObjectKeyFromObject(fc), &live); err != nil {
 			return err
@@ -133,9 +134,9 @@ func setOutgoing(ctx context.Context, c client.Client, fc *discoveryv1alpha1.For
 		if err != nil {
 			return fmt.Errorf("read what liqoctl applied before: %w", err)
 		}
-		// With its UID, the API server refuses a namesake that was created in the meantime.
+		// With the UID, the API server refuses to change a namesake that was created in the meantime.
 		intent.WithUID(fc.UID)
-		intent.Spec.WithOutgoingPeeringEnabled(wish)
+		intent.Spec.WithOutgoingPeeringEnabled(outgoing)
 		if change != nil {
 			change(intent)
 		}
@@ -176,7 +177,7 @@ func appliedBefore(fc *discoveryv1alpha1.ForeignCluster) (*discoveryac.ForeignCl
 	return intent, nil
 }
 
-// ForeignCluster reads one by name. If there is none, the error names those that are there.
+// ForeignCluster reads one by name. If it does not exist, the error names the existing ones.
 func ForeignCluster(ctx context.Context, c client.Reader, name string) (*discoveryv1alpha1.ForeignCluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -195,12 +196,12 @@ func ForeignCluster(ctx context.Context, c client.Reader, name string) (*discove
 		return nil, err
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("there is no ForeignCluster %q, nor any other: this cluster has no peers", name)
+		return nil, fmt.Errorf("there is no ForeignCluster %q: this cluster has no peers", name)
 	}
-	return nil, fmt.Errorf("there is no ForeignCluster %q; there is %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("there is no ForeignCluster %q; the existing ones are %s", name, strings.Join(names, ", "))
 }
 
-// ForeignClusterNames are the names of all clusters that this one knows.
+// ForeignClusterNames returns the sorted names of all clusters that this one knows.
 func ForeignClusterNames(ctx context.Context, c client.Reader) ([]string, error) {
 	var list discoveryv1alpha1.ForeignClusterList
 	if err := c.List(ctx, &list); err != nil {

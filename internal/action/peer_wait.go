@@ -16,11 +16,11 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// refusedAfter is how long a refusal must stand before it is believed: what is seen first may be left
-// from an earlier attempt, with another token.
+// refusedAfter is how long a refusal must last before it ends the wait: at first the condition may still be that of an
+// earlier attempt with another token.
 const refusedAfter = 10 * time.Second
 
-// stage is one step of a peering that people wait for.
+// stage is one step of a peering that the command reports.
 type stage struct {
 	condition discoveryv1alpha1.PeeringConditionType
 	doing     string
@@ -28,7 +28,7 @@ type stage struct {
 	passed    []discoveryv1alpha1.PeeringConditionStatus
 }
 
-// stages in the order in which they are reported. The clusters work on them side by side.
+// stages in the order of the reports. The clusters work on them in parallel.
 var stages = []stage{
 	{
 		discoveryv1alpha1.AuthenticationStatus, "Waiting for authentication to the cluster %q", "Authenticated to cluster %q",
@@ -51,7 +51,7 @@ type peering struct {
 	reported map[discoveryv1alpha1.PeeringConditionType]string
 	refused  time.Time
 	last     *discoveryv1alpha1.ForeignCluster
-	node     string // what is known of the virtual node
+	node     string // state of the virtual node
 	progress Progress
 }
 
@@ -61,9 +61,9 @@ func waitPeering(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.
 	w.start()
 	err := Follow(ctx, c, &discoveryv1alpha1.ForeignClusterList{}, func(fcs []discoveryv1alpha1.ForeignCluster) (bool, error) {
 		if len(fcs) == 0 {
-			return false, fmt.Errorf("ForeignCluster %q was deleted while its peering was waited for", w.name)
+			return false, fmt.Errorf("ForeignCluster %q was deleted during the wait for its peering", w.name)
 		}
-		return w.see(&fcs[0], time.Now())
+		return w.observe(&fcs[0], time.Now())
 	}, client.MatchingFields{"metadata.name": fc.Name})
 	if err == nil {
 		p.Start(fmt.Sprintf("Waiting for the virtual node of the remote cluster %q", fc.Name))
@@ -86,8 +86,8 @@ func (w *peering) start() {
 	}
 }
 
-// see reports what changed, and says whether all stages are passed.
-func (w *peering) see(fc *discoveryv1alpha1.ForeignCluster, now time.Time) (bool, error) {
+// observe reports the changes, and returns whether all stages are passed.
+func (w *peering) observe(fc *discoveryv1alpha1.ForeignCluster, now time.Time) (bool, error) {
 	w.last = fc
 	for ; w.reached < len(stages); w.reached++ {
 		current := stages[w.reached]
@@ -96,7 +96,7 @@ func (w *peering) see(fc *discoveryv1alpha1.ForeignCluster, now time.Time) (bool
 			break
 		}
 		if condition.Status == discoveryv1alpha1.StatusExternal {
-			w.progress.Info("The network between the clusters is not Liqo's: not waiting for it")
+			w.progress.Info("The network between the clusters is not Liqo's, so the command does not wait for it")
 		} else {
 			w.progress.Done(fmt.Sprintf(current.done, w.name))
 		}
@@ -116,7 +116,7 @@ func (w *peering) see(fc *discoveryv1alpha1.ForeignCluster, now time.Time) (bool
 	return w.reached == len(stages), nil
 }
 
-// report tells troubles, each once, and returns the one that will not go away by itself.
+// report warns of each problem once, and returns the one that only the user can solve.
 func (w *peering) report(fc *discoveryv1alpha1.ForeignCluster) (refusal string) {
 	for _, condition := range fc.Status.PeeringConditions {
 		switch condition.Status {
@@ -164,32 +164,32 @@ func whyNotReady(node *corev1.Node) string {
 	return "its kubelet has reported nothing yet"
 }
 
-// explain says what was missing when time was up.
+// explain names the stages that were missing at the timeout.
 func (w *peering) explain(timeout time.Duration, err error) error {
-	seen := []string{}
+	missing := []string{}
 	if w.last != nil && w.reached < len(stages) {
 		for _, current := range stages[w.reached:] {
 			if condition := conditionOf(w.last, current.condition); !contains(current.passed, condition.Status) {
-				seen = append(seen, describe(condition))
+				missing = append(missing, describe(condition))
 			}
 		}
 		for _, kind := range []discoveryv1alpha1.PeeringConditionType{discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.APIServerStatus} {
 			if condition := conditionOf(w.last, kind); condition.Status == discoveryv1alpha1.StatusError {
-				seen = append(seen, describe(condition))
+				missing = append(missing, describe(condition))
 			}
 		}
 	}
 	if w.node != "" {
-		seen = append(seen, w.node)
+		missing = append(missing, w.node)
 	}
-	if len(seen) == 0 {
-		seen = append(seen, "the ForeignCluster could not be read")
+	if len(missing) == 0 {
+		missing = append(missing, "the ForeignCluster could not be read")
 	}
-	return fmt.Errorf("the peering with %q was not complete after %s: %s. The clusters go on trying; see `liqoctl status peer %s` (%w)",
-		w.name, timeout, strings.Join(seen, "; "), w.name, err)
+	return fmt.Errorf("the peering with %q was not complete after %s: %s. The clusters keep trying; see `liqoctl status peer %s` (%w)",
+		w.name, timeout, strings.Join(missing, "; "), w.name, err)
 }
 
-// describe says a condition in one line.
+// describe is a condition in one line.
 func describe(condition discoveryv1alpha1.PeeringCondition) string {
 	text := fmt.Sprintf("%s is %s", condition.Type, condition.Status)
 	if condition.Reason != "" {

@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// Level is how much a finding matters.
+// Level is the severity of a finding.
 type Level string
 
 // The levels of a finding.
@@ -25,7 +25,7 @@ const (
 	LevelWarning Level = "warning"
 )
 
-// Finding is what a check has against a peering.
+// Finding is the objection of a check to a peering.
 type Finding struct {
 	Check    string `json:"check"`
 	Level    Level  `json:"level"`
@@ -33,7 +33,7 @@ type Finding struct {
 	Remedy   string `json:"remedy"`
 }
 
-// String says all of it in one line.
+// String is the whole finding in one line.
 func (f Finding) String() string { return f.Check + ": " + f.Evidence + "; " + f.Remedy }
 
 // PreflightError holds the checks that failed. Nothing was changed.
@@ -51,20 +51,20 @@ func (e *PreflightError) Error() string {
 	return fmt.Sprintf("%d checks failed and nothing was changed:\n- %s", len(lines), strings.Join(lines, "\n- "))
 }
 
-// clockTolerance is how far the clocks of two clusters may be apart before people should know.
+// clockTolerance is the difference between the clocks of two clusters that needs no warning.
 const clockTolerance = 5 * time.Minute
 
-// maxNameLength leaves room for the rest of the tenant namespace's name.
+// maxNameLength leaves space for the rest of the tenant namespace's name.
 var maxNameLength = validation.DNS1123LabelMaxLength - len(discoveryv1alpha1.ClusterIdentity{}.TenantNamespace())
 
-// check is one thing that could make a peering fail. judge is pure: it returns nil if all is well, or
-// if it cannot know.
+// check is one possible cause of a failed peering. judge is pure: it returns nil if it found no problem, or if it cannot
+// decide.
 type check struct {
 	name  string
 	judge func(*facts) *Finding
 }
 
-// checks in the order in which they are reported.
+// checks in the order of the report.
 var checks = []check{
 	{"Liqo in this cluster", checkInstalled},
 	{"name", checkName},
@@ -104,17 +104,17 @@ func checkInstalled(f *facts) *Finding {
 	if f.localErr == nil {
 		return nil
 	}
-	return found(f.localErr.Error(), "peer from a cluster that has Liqo, or choose it with --context")
+	return found(f.localErr.Error(), "peer from a cluster with Liqo; choose it with --context")
 }
 
 func checkName(f *facts) *Finding {
 	if problems := validation.IsDNS1123Label(f.options.Name); len(problems) > 0 {
 		return found(fmt.Sprintf("%q cannot be the name of a cluster: %s", f.options.Name, strings.Join(problems, "; ")),
-			"choose a name of lower-case letters, digits and hyphens; it need not be the name the cluster has itself")
+			"choose a name of lower-case letters, digits and hyphens; it may differ from the cluster's own name")
 	}
 	if len(f.options.Name) > maxNameLength {
 		return found(fmt.Sprintf("the name %q has %d characters, of which at most %d fit into the name of a namespace", f.options.Name, len(f.options.Name), maxNameLength),
-			"choose a shorter name; it need not be the name the cluster has itself")
+			"choose a shorter name; it may differ from the cluster's own name")
 	}
 	return nil
 }
@@ -125,10 +125,10 @@ func checkClusterID(f *facts) *Finding {
 	switch {
 	case !clusterIDPattern.MatchString(f.options.ClusterID):
 		return found(fmt.Sprintf("%q is not a UUID in lower case", f.options.ClusterID),
-			"copy the ID as `liqoctl generate peer-command` prints it in the other cluster")
+			"copy the ID from the output of `liqoctl generate peer-command` in the other cluster")
 	case f.localErr == nil && f.options.ClusterID == f.local.ClusterID:
-		return found(fmt.Sprintf("%s is the ID of this very cluster (%s)", f.options.ClusterID, f.local.ClusterName),
-			"run the command in the cluster that is to use the other one; choose it with --context")
+		return found(fmt.Sprintf("%s is this cluster's own ID (%s)", f.options.ClusterID, f.local.ClusterName),
+			"run the command in the cluster that will use the other one; choose it with --context")
 	}
 	return nil
 }
@@ -138,14 +138,14 @@ func checkKnown(f *facts) *Finding {
 		id := identityOf(fc)
 		switch {
 		case fc.Name == f.options.Name && id != "" && id != f.options.ClusterID:
-			return found(fmt.Sprintf("the ForeignCluster %q stands for another cluster, %s", fc.Name, id),
+			return found(fmt.Sprintf("the ForeignCluster %q belongs to another cluster, %s", fc.Name, id),
 				fmt.Sprintf("choose another name, or end that peering first: `liqoctl unpeer out-of-band %s`", fc.Name))
 		case id != f.options.ClusterID && fc.Name != f.options.Name:
 		case fc.Spec.PeeringType != discoveryv1alpha1.OutOfBand:
 			return found(fmt.Sprintf("the ForeignCluster %q has the peering type %s", fc.Name, fc.Spec.PeeringType),
-				"end that peering first, since the type cannot be changed")
+				"end that peering first, because the type cannot be changed")
 		case fc.DeletionTimestamp != nil:
-			return found(fmt.Sprintf("the ForeignCluster %q is being deleted since %s", fc.Name, fc.DeletionTimestamp.UTC().Format(time.RFC3339)),
+			return found(fmt.Sprintf("the ForeignCluster %q has been in deletion since %s", fc.Name, fc.DeletionTimestamp.UTC().Format(time.RFC3339)),
 				"try again when it is gone")
 		case fc.Name != f.options.Name && fc.Labels[labels.DiscoveryType] == labels.DiscoveryManual:
 			return found(fmt.Sprintf("the cluster %s is known here under another name, as ForeignCluster %q", id, fc.Name),
@@ -155,24 +155,24 @@ func checkKnown(f *facts) *Finding {
 	return nil
 }
 
-// authURLPattern is the pattern of the field foreignAuthUrl.
+// authURLPattern is the validation pattern of the field foreignAuthUrl.
 var authURLPattern = regexp.MustCompile(`^https://[a-zA-Z0-9.\-\[\]:]+(:[0-9]{1,5})?(/.*)?$`)
 
 func checkURL(f *facts) *Finding {
 	raw := f.options.AuthURL
-	remedy := "it must look like https://HOST or https://HOST:PORT; copy it as `liqoctl generate peer-command` prints it"
+	remedy := "the form is https://HOST or https://HOST:PORT; copy it from the output of `liqoctl generate peer-command`"
 	parsed, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return found(fmt.Sprintf("%q is no URL", raw), remedy)
+		return found(fmt.Sprintf("%q is not a URL", raw), remedy)
 	case parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "":
-		return found("the URL holds more than scheme, host, port and path", remedy)
+		return found("the URL has more than scheme, host, port and path", remedy)
 	case parsed.Scheme != "https" || parsed.Hostname() == "" || !authURLPattern.MatchString(raw):
 		return found(fmt.Sprintf("%q is not the URL of an authentication service", raw), remedy)
 	}
 	if port := parsed.Port(); port != "" {
 		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
-			return found(fmt.Sprintf("%s is no port from 1 to 65535", port), remedy)
+			return found(fmt.Sprintf("%s is not a port from 1 to 65535", port), remedy)
 		}
 	}
 	return nil

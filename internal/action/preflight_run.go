@@ -26,31 +26,31 @@ import (
 const endpointTimeout = 5 * time.Second
 
 const (
-	// settleTime is how long an address may refuse: that of a Service made just now is known before all nodes serve it.
+	// settleTime is how long an address may refuse connections: a new Service has its address before all nodes serve it.
 	settleTime     = 4 * time.Second
 	settleInterval = 200 * time.Millisecond
 )
 
-// facts are all that the checks judge.
+// facts are the input of the checks.
 type facts struct {
 	options PeerOptions
 
 	local    discoveryv1alpha1.ClusterIdentity
 	localErr error
-	// known are the ForeignClusters of this cluster; same is the one of that cluster ID.
+	// known are the ForeignClusters of this cluster; same is the one with the cluster ID of the provider.
 	known []*discoveryv1alpha1.ForeignCluster
 	same  *discoveryv1alpha1.ForeignCluster
-	// tenantOwner is the cluster that has the tenant namespace of this name, if any.
+	// tenantOwner is the cluster that owns the tenant namespace of this name, if it exists.
 	tenantOwner string
 
 	ids    auth.IDs
 	idsErr error
-	now    time.Time // when ids came
+	now    time.Time // when ids arrived
 	asked  bool      // whether the token was tried
-	token  error     // what the provider said to it
+	token  error     // the provider's answer to the token
 }
 
-// runPreflight collects the facts, judges them, and tells the warnings. Nothing is changed, on either side.
+// runPreflight collects the facts, judges them, and reports the warnings. It changes nothing in either cluster.
 func runPreflight(ctx context.Context, c client.Client, o PeerOptions, p Progress) (*facts, error) {
 	p.Start("Checking both clusters")
 	f := &facts{options: o}
@@ -71,7 +71,7 @@ func runPreflight(ctx context.Context, c client.Client, o PeerOptions, p Progres
 	return f, nil
 }
 
-// readLocal reads what this cluster knows. Only an API server that does not answer is an error.
+// readLocal reads the facts of this cluster. Only an API server that does not answer is an error.
 func (f *facts) readLocal(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -108,12 +108,12 @@ func (f *facts) readLocal(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// tenantNamespace is where this cluster will keep what belongs to the peer.
+// tenantNamespace is the namespace that will hold the objects of the peer in this cluster.
 func (f *facts) tenantNamespace() string {
 	return discoveryv1alpha1.ClusterIdentity{ClusterID: f.options.ClusterID, ClusterName: f.options.Name}.TenantNamespace()
 }
 
-// askProvider asks who answers at the URL, and, if it is whom we were told, whether it takes the token.
+// askProvider asks for the identity behind the URL. If it is the expected cluster, it also asks whether the token is valid.
 func (f *facts) askProvider(ctx context.Context) {
 	if checkURL(f) != nil {
 		f.idsErr = errNotAsked
@@ -125,13 +125,13 @@ func (f *facts) askProvider(ctx context.Context) {
 		return
 	}
 	defer endpoint.Close()
-	f.ids, f.idsErr = patientIDs(ctx, endpoint.IDs, settleTime)
+	f.ids, f.idsErr = retryIDs(ctx, endpoint.IDs, settleTime)
 	f.now = time.Now()
-	// The token is for one cluster only: whoever else answers there must not see it.
+	// The token is for one cluster only: another cluster behind the URL must not see it.
 	if f.localErr != nil || checkReachable(f) != nil || checkIdentity(f) != nil || checkVersion(f) != nil || checkClusterID(f) != nil {
 		return
 	}
-	// Nothing is pinned by a dry run, so any key will do.
+	// A dry run pins no key, so any key will do.
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err == nil {
 		_, err = endpoint.Register(ctx, auth.Registration{Cluster: f.local, Token: f.options.Token, Key: key, DryRun: true})
@@ -139,11 +139,12 @@ func (f *facts) askProvider(ctx context.Context) {
 	f.asked, f.token = true, err
 }
 
-// patientIDs asks again while nobody answers, which must be said at once: silence is not waited for a second time.
-func patientIDs(ctx context.Context, ask func(context.Context) (auth.IDs, error), most time.Duration) (auth.IDs, error) {
-	for began := time.Now(); ; {
+// retryIDs asks again while connections are refused, for at most the given time. It does not repeat a request that timed
+// out, because each repetition would cost the whole timeout.
+func retryIDs(ctx context.Context, ask func(context.Context) (auth.IDs, error), most time.Duration) (auth.IDs, error) {
+	for start := time.Now(); ; {
 		ids, err := ask(ctx)
-		if !errors.Is(err, auth.ErrUnreachable) || time.Since(began) > most {
+		if !errors.Is(err, auth.ErrUnreachable) || time.Since(start) > most {
 			return ids, err
 		}
 		select {
@@ -154,15 +155,15 @@ func patientIDs(ctx context.Context, ask func(context.Context) (auth.IDs, error)
 	}
 }
 
-// errNotAsked: another check says why.
+// errNotAsked means that another check reports why the provider was not asked.
 var errNotAsked = errors.New("not asked")
 
-// notServed says whether the API server does not know the kind.
+// notServed reports whether the API server does not know the kind.
 func notServed(err error) bool {
 	return err != nil && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && apierrors.ReasonForError(err) == "NotFound" && isPathMissing(err))
 }
 
-// isPathMissing tells a missing path from a missing object.
+// isPathMissing distinguishes a missing path from a missing object.
 func isPathMissing(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
@@ -172,9 +173,9 @@ func checkReachable(f *facts) *Finding {
 	if f.idsErr == nil || errors.Is(f.idsErr, errNotAsked) {
 		return nil
 	}
-	finding := found(fmt.Sprintf("%s gives no answer: %v", f.options.AuthURL, f.idsErr),
-		"check the URL, the Service liqo-auth of the other cluster and the firewalls between; "+
-			"if only the cluster can reach it, not this machine, add --skip-preflight")
+	finding := found(fmt.Sprintf("%s does not answer: %v", f.options.AuthURL, f.idsErr),
+		"check the URL, the Service liqo-auth of the other cluster, and the firewalls on the way; "+
+			"if the cluster can reach it but this machine cannot, add --skip-preflight")
 	if f.options.SkipPreflight && errors.Is(f.idsErr, auth.ErrUnreachable) {
 		finding.Level = LevelWarning
 	}
@@ -185,8 +186,8 @@ func checkIdentity(f *facts) *Finding {
 	if f.idsErr != nil || f.ids.ClusterID == f.options.ClusterID {
 		return nil
 	}
-	return found(fmt.Sprintf("%s answers as cluster %s (%s), not as %s", f.options.AuthURL, f.ids.ClusterID, f.ids.ClusterName, f.options.ClusterID),
-		"run `liqoctl generate peer-command` in the other cluster again, and here what it prints")
+	return found(fmt.Sprintf("%s answers as cluster %s (%s) instead of %s", f.options.AuthURL, f.ids.ClusterID, f.ids.ClusterName, f.options.ClusterID),
+		"run `liqoctl generate peer-command` in the other cluster again, and the printed command here")
 }
 
 func checkClocks(f *facts) *Finding {
@@ -202,7 +203,7 @@ func checkClocks(f *facts) *Finding {
 		direction = "ahead of"
 	}
 	finding := found(fmt.Sprintf("the provider's clock is %s %s this machine's", apart.Abs(), direction),
-		"the peering bears it, but certificates and logs do not: set the clocks by NTP")
+		"peering works in spite of it, but certificates and logs suffer: synchronize the clocks with NTP")
 	finding.Level = LevelWarning
 	return finding
 }
@@ -211,17 +212,17 @@ func checkToken(f *facts) *Finding {
 	if !f.asked || f.token == nil {
 		return nil
 	}
-	again := "run `liqoctl generate peer-command` in the other cluster again, and here what it prints"
+	remedy := "run `liqoctl generate peer-command` in the other cluster again, and the printed command here"
 	switch {
 	case errors.Is(f.token, auth.ErrEmptyDenied):
-		return found("the provider wants a token, and the one given is empty", again)
+		return found("the provider requires a token, and the given one is empty", remedy)
 	case errors.Is(f.token, auth.ErrDenied):
-		return found("the provider does not accept the token", again)
+		return found("the provider does not accept the token", remedy)
 	case errors.Is(f.token, auth.ErrConflict):
 		return found(fmt.Sprintf("the provider knows the cluster %s with another key: %v", f.local.ClusterID, f.token),
-			"if this cluster was installed anew, run in the other one `liqoctl unpeer out-of-band "+f.local.ClusterName+"`, so that it forgets the old key")
+			"if this cluster was reinstalled, run `liqoctl unpeer out-of-band "+f.local.ClusterName+"` in the other one, so that it forgets the old key")
 	case errors.Is(f.token, auth.ErrTooMany):
-		return found("the provider is asked too often to check the token", "try again in a minute")
+		return found("the provider limits the rate of token checks", "try again in a minute")
 	}
 	finding := found(fmt.Sprintf("the token could not be checked: %v", f.token), "see the logs of Deployment liqo-auth in the other cluster")
 	if f.options.SkipPreflight && errors.Is(f.token, auth.ErrUnreachable) {
@@ -240,16 +241,16 @@ func checkVersion(f *facts) *Finding {
 	return nil
 }
 
-// checkTLS warns only: the service signs its certificate itself, and the peering does not rest on it. But one
-// that is out of date tells of a clock or of a service that nobody looks after.
+// checkTLS only warns: the service signs its own certificate, and the peering does not depend on it. But an expired one
+// points to a wrong clock or a neglected service.
 func checkTLS(f *facts) *Finding {
 	certificate := f.ids.TLS
 	if f.idsErr != nil || certificate.NotAfter.IsZero() || !f.now.After(certificate.NotAfter) && !f.now.Before(certificate.NotBefore) {
 		return nil
 	}
-	finding := found(fmt.Sprintf("the certificate of %s is good from %s to %s only", f.options.AuthURL,
+	finding := found(fmt.Sprintf("the certificate of %s is valid only from %s to %s", f.options.AuthURL,
 		certificate.NotBefore.UTC().Format(time.DateOnly), certificate.NotAfter.UTC().Format(time.DateOnly)),
-		"look at the clock of this machine; in the other cluster, restart Deployment liqo-auth or renew the certificate of its Ingress")
+		"check the clock of this machine; in the other cluster, restart Deployment liqo-auth or renew the certificate of its Ingress")
 	finding.Level = LevelWarning
 	return finding
 }

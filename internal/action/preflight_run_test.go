@@ -11,8 +11,8 @@ import (
 	"liqo.io/liqo/internal/peering/auth"
 )
 
-// TestPatientIDs: an address that does not serve yet is asked again; anything else is an answer.
-func TestPatientIDs(t *testing.T) {
+// TestRetryIDs: an address that does not serve yet is asked again; any other result is final.
+func TestRetryIDs(t *testing.T) {
 	refused := &auth.Error{Reason: auth.ReasonUnreachable, Message: "connection refused"}
 	for name, test := range map[string]struct {
 		answers []error
@@ -20,17 +20,17 @@ func TestPatientIDs(t *testing.T) {
 		asked   int
 		wants   error
 	}{
-		"serves at the third question": {[]error{refused, refused, nil}, time.Minute, 3, nil},
-		"serves never":                 {[]error{refused, refused}, 0, 1, auth.ErrUnreachable},
-		"says no":                      {[]error{auth.ErrDenied, nil}, time.Minute, 1, auth.ErrDenied},
+		"serves at the third request": {[]error{refused, refused, nil}, time.Minute, 3, nil},
+		"never serves":                {[]error{refused, refused}, 0, 1, auth.ErrUnreachable},
+		"denies":                      {[]error{auth.ErrDenied, nil}, time.Minute, 1, auth.ErrDenied},
 	} {
 		asked := 0
-		_, err := patientIDs(t.Context(), func(context.Context) (auth.IDs, error) {
+		_, err := retryIDs(t.Context(), func(context.Context) (auth.IDs, error) {
 			asked++
 			return auth.IDs{}, test.answers[asked-1]
 		}, test.most)
 		if !errors.Is(err, test.wants) || asked != test.asked {
-			t.Errorf("%s: %v after %d questions, want %v after %d", name, err, asked, test.wants, test.asked)
+			t.Errorf("%s: %v after %d requests, want %v after %d", name, err, asked, test.wants, test.asked)
 		}
 	}
 }

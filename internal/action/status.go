@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/peering/auth"
 )
 
-// components are the Deployments of the control plane, in the order in which they are shown. Those of the network follow, if it is Liqo's.
+// components are the Deployments of the control plane in the order of the output. Those of the network follow, if it is Liqo's.
 var components = []string{"liqo-controller-manager", "liqo-auth"}
 
 const metricAgent = "liqo-metric-agent"
@@ -34,11 +34,11 @@ type LocalStatus struct {
 	Endpoints  *EndpointStatus   `json:"endpoints,omitempty"`
 	// Offloaded are the namespaces that extend to other clusters.
 	Offloaded []OffloadedNamespace `json:"offloadedNamespaces,omitempty"`
-	// Problems name each failed check; none means that all is well.
+	// Problems name each failed check; it is empty if there is none.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// NamespaceStatus says whether the control plane's namespace is there.
+// NamespaceStatus reports whether the namespace of the control plane exists.
 type NamespaceStatus struct {
 	Name   string `json:"name"`
 	Exists bool   `json:"exists"`
@@ -56,14 +56,14 @@ type ComponentStatus struct {
 	Message   string   `json:"message,omitempty"`
 }
 
-// ClusterStatus is who this cluster is.
+// ClusterStatus is the identity of this cluster.
 type ClusterStatus struct {
 	ID     string            `json:"id"`
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// EndpointStatus is where other clusters reach this one.
+// EndpointStatus holds the addresses at which other clusters reach this one.
 type EndpointStatus struct {
 	Gateways            []GatewayEndpoint `json:"gateways,omitempty"`
 	Authentication      string            `json:"authentication,omitempty"`
@@ -71,7 +71,7 @@ type EndpointStatus struct {
 	APIServer           string            `json:"apiServer,omitempty"`
 }
 
-// localObjects are what a LocalStatus is made of.
+// localObjects are the input of a LocalStatus.
 type localObjects struct {
 	namespace   string
 	exists      bool
@@ -88,7 +88,7 @@ type localObjects struct {
 	offloadings []offloadingv1alpha1.NamespaceOffloading
 }
 
-// internal tells whether the network between clusters is Liqo's own, by what the controller manager was told.
+// internal reports whether the network between clusters is Liqo's own, according to the flags of the controller manager.
 func (o *localObjects) internal() bool {
 	return argument(o.args(components[0]), "disable-internal-network") == "false"
 }
@@ -105,11 +105,11 @@ func (o *localObjects) args(name string) (args []string) {
 	return args
 }
 
-// components are what there should be, as it is.
+// components returns the state of the expected components.
 func (o *localObjects) components() (all []ComponentStatus) {
 	names := slices.Clone(components)
 	if slices.ContainsFunc(o.deployments, func(d appsv1.Deployment) bool { return d.Name == metricAgent }) {
-		names = append(names, metricAgent) // it may be switched off
+		names = append(names, metricAgent) // it can be disabled
 	}
 	if o.internal() {
 		names = append(names, lanes(o.deployments)...)
@@ -135,7 +135,7 @@ func (o *localObjects) components() (all []ComponentStatus) {
 func newLocalStatus(o *localObjects) LocalStatus {
 	s := LocalStatus{Namespace: NamespaceStatus{Name: o.namespace, Exists: o.exists}}
 	if !o.exists {
-		s.Problems = append(s.Problems, fmt.Sprintf("the namespace %s does not exist: Liqo is not installed, or elsewhere (--namespace)", o.namespace))
+		s.Problems = append(s.Problems, fmt.Sprintf("the namespace %s does not exist: Liqo is not installed, or in another namespace (--namespace)", o.namespace))
 		return s
 	}
 	s.Components = o.components()
@@ -161,7 +161,7 @@ func newLocalStatus(o *localObjects) LocalStatus {
 		s.Endpoints.Gateways = newGatewayEndpoints(o.services, o.nodes)
 	}
 	if o.authErr != nil {
-		// Not a failure: a cluster that only uses others needs no address of its own.
+		// This is not a failure: a cluster that only uses others needs no address of its own.
 		s.Endpoints.AuthenticationError = o.authErr.Error()
 	}
 	return s
@@ -201,22 +201,22 @@ func argument(args []string, flag string) string {
 
 func parseLabels(text string) map[string]string {
 	parsed := map[string]string{}
-	for pair := range strings.SplitSeq(text, ",") {
-		if key, value, ok := strings.Cut(pair, "="); ok {
+	for label := range strings.SplitSeq(text, ",") {
+		if key, value, ok := strings.Cut(label, "="); ok {
 			parsed[key] = value
 		}
 	}
 	return parsed
 }
 
-// apiServerURL is the address that peers are given: the one configured, else that of a control plane node.
+// apiServerURL is the address that peers receive: the configured one, otherwise that of a control plane node.
 func apiServerURL(configured string, nodes []corev1.Node) string {
 	if address, err := auth.ParseAddress(configured); err == nil && address != "" {
 		return address
 	}
 	planes := slices.DeleteFunc(slices.Clone(nodes), func(node corev1.Node) bool {
-		_, is := node.Labels["node-role.kubernetes.io/control-plane"]
-		return !is
+		_, plane := node.Labels["node-role.kubernetes.io/control-plane"]
+		return !plane
 	})
 	slices.SortFunc(planes, func(a, b corev1.Node) int {
 		if ready := nodeReady(&a); ready != nodeReady(&b) {
@@ -253,7 +253,7 @@ type PeerStatus struct {
 	Fabric     *PeerNetwork     `json:"fabric,omitempty"`
 	Processing AspectStatus     `json:"processing,omitzero"`
 	Resources  *SharedResources `json:"resources,omitempty"`
-	// Offloaded are namespaces of this cluster that extend to the peer, Hosted those of the peer that extend to this one.
+	// Offloaded are namespaces that this cluster offloads to the peer, Hosted those that the peer offloads to this cluster.
 	Offloaded []RemoteNamespace `json:"offloadedNamespaces,omitempty"`
 	Hosted    []RemoteNamespace `json:"hostedNamespaces,omitempty"`
 }
@@ -265,7 +265,7 @@ type AspectStatus struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Bad says whether somebody has to look at it.
+// Bad reports whether the condition needs the attention of the administrator.
 func (a AspectStatus) Bad() bool {
 	switch discoveryv1alpha1.PeeringConditionStatus(a.Status) {
 	case discoveryv1alpha1.StatusError, discoveryv1alpha1.StatusDenied, discoveryv1alpha1.StatusEmptyDenied:
@@ -281,7 +281,7 @@ type SharedResources struct {
 	Shared   corev1.ResourceList `json:"shared,omitempty"`
 }
 
-// peerObjects are what PeerStatuses are made of.
+// peerObjects are the input of PeerStatuses.
 type peerObjects struct {
 	fcs     []discoveryv1alpha1.ForeignCluster
 	grants  []sharingv1alpha1.ResourceSlice
@@ -290,7 +290,7 @@ type peerObjects struct {
 	maps    []vkv1alpha1.NamespaceMap
 }
 
-// newPeerStatuses is pure: the peers of these names, or all, ordered by name.
+// newPeerStatuses is pure: it returns the peers of these names, or all if there are none, ordered by name.
 func newPeerStatuses(o *peerObjects, names []string) []PeerStatus {
 	peers, fcs := []PeerStatus{}, o.fcs
 	for i := range fcs {

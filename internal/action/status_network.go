@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// gatewayName and routeName are the workloads of the network; further gateways have the number of their lane behind the name.
+	// gatewayName and routeName are the workloads of the network; further gateways have the number of their lane as suffix.
 	gatewayName = "liqo-gateway"
 	routeName   = "liqo-route"
 	// networksName is the ConfigMap in which the chart records the networks of this cluster.
 	networksName = "liqo-networks"
-	// internalNetwork is the state of a cluster whose network is Liqo's own; the other one is External.
+	// internalNetwork is the status of a network that is Liqo's own; the other status is External.
 	internalNetwork = "Internal"
 )
 
-// NetworkStatus is the state of the network between clusters. Of one that is not Liqo's own, there is only the Status, External.
+// NetworkStatus is the state of the network between clusters. If the network is not Liqo's own, only Status is set, to External.
 type NetworkStatus struct {
 	Status          string   `json:"status"`
 	PodCIDR         string   `json:"podCIDR,omitempty"`
@@ -38,15 +38,15 @@ type NetworkStatus struct {
 	ReservedSubnets []string `json:"reservedSubnets,omitempty"`
 }
 
-// GatewayEndpoint is where peers reach the gateway of one lane.
+// GatewayEndpoint is the address at which peers reach the gateway of one lane.
 type GatewayEndpoint struct {
 	Lane int    `json:"lane"`
 	URL  string `json:"url,omitempty"`
-	// Error is why there is no URL. It is no failure: it is enough if one of two clusters can be reached.
+	// Error is the reason for a missing URL. It is not a failure: one reachable cluster of two is enough.
 	Error string `json:"error,omitempty"`
 }
 
-// lanes are the gateways that there are, or are to be, in the order of their numbers; the first one always is.
+// lanes are the names of the gateways in the order of their numbers. The first one is always expected.
 func lanes(deployments []appsv1.Deployment) (names []string) {
 	byLane := map[int]string{0: gatewayName}
 	for i := range deployments {
@@ -60,12 +60,12 @@ func lanes(deployments []appsv1.Deployment) (names []string) {
 	return names
 }
 
-func laneOf(marks map[string]string) (int, bool) {
-	lane, err := strconv.Atoi(marks[labels.GatewayLane])
+func laneOf(objectLabels map[string]string) (int, bool) {
+	lane, err := strconv.Atoi(objectLabels[labels.GatewayLane])
 	return lane, err == nil && lane >= 0
 }
 
-// newNetworkStatus is pure. The external network is not the user's choice; own NetworkConfigs tell which it is.
+// newNetworkStatus is pure. The user does not choose the external network, so it comes from the NetworkConfigs of this cluster.
 func newNetworkStatus(recorded map[string]string, configs []netv1alpha1.NetworkConfig) *NetworkStatus {
 	s := &NetworkStatus{Status: internalNetwork, PodCIDR: recorded["POD_CIDR"], ServiceCIDR: recorded["SERVICE_CIDR"], ExternalCIDR: recorded["EXTERNAL_CIDR"]}
 	for one := range strings.SplitSeq(recorded["RESERVED_SUBNETS"], ",") {
@@ -81,7 +81,7 @@ func newNetworkStatus(recorded map[string]string, configs []netv1alpha1.NetworkC
 	return s
 }
 
-// newGatewayEndpoints is pure: the Services of the gateways, in the order of their lanes.
+// newGatewayEndpoints is pure: it returns the endpoints of the gateways' Services in the order of their lanes.
 func newGatewayEndpoints(services []corev1.Service, nodes []corev1.Node) (all []GatewayEndpoint) {
 	for i := range services {
 		service := &services[i]
@@ -118,17 +118,18 @@ func newDaemonSet(d *appsv1.DaemonSet) ComponentStatus {
 	return component
 }
 
-// PeerNetwork is what was agreed with one peer, and how the tunnel to it stands.
+// PeerNetwork holds the networks agreed with one peer, and the state of the tunnel to it.
 type PeerNetwork struct {
-	// Local are the networks of this cluster, and as what the peer sees them; Remote are the peer's, and as what this cluster sees them.
-	// Without a NetworkConfig they are not known.
+	// Local are the networks of this cluster, with the prefixes under which the peer reaches them; Remote are the peer's, with
+	// the prefixes under which this cluster reaches them. Without a NetworkConfig they are unknown.
 	Local  *SeenNetworks `json:"local,omitempty"`
 	Remote *SeenNetworks `json:"remote,omitempty"`
 	// Connection is that of the TunnelEndpoint; nil without one.
 	Connection *PeerConnection `json:"connection,omitempty"`
 }
 
-// SeenNetworks are networks, and as what the other side sees them; None if it sees them as they are, empty if that is not known.
+// SeenNetworks are networks with the prefixes under which the other side reaches them: None if they are not remapped, empty
+// if that is unknown.
 type SeenNetworks struct {
 	PodCIDR              string `json:"podCIDR"`
 	ExternalCIDR         string `json:"externalCIDR"`
@@ -136,9 +137,9 @@ type SeenNetworks struct {
 	RemappedExternalCIDR string `json:"remappedExternalCIDR,omitempty"`
 }
 
-// PeerConnection is how the tunnel stands.
+// PeerConnection is the state of the tunnel.
 type PeerConnection struct {
-	// LocalGateway is where the peer is told to dial; RemoteGateway is what it told.
+	// LocalGateway is the address that this cluster publishes to the peer; RemoteGateway is the one that the peer published.
 	LocalGateway  string `json:"localGateway,omitempty"`
 	RemoteGateway string `json:"remoteGateway,omitempty"`
 	Status        string `json:"status,omitempty"`
@@ -155,7 +156,8 @@ type PeerLaneStatus struct {
 	Endpoints []string `json:"endpoints,omitempty"`
 }
 
-// newPeerNetwork is pure. What both agreed on is in the TunnelEndpoint; until there is one, each side's NetworkConfig tells a half.
+// newPeerNetwork is pure. The TunnelEndpoint holds what both sides agreed on; until it exists, each side's NetworkConfig
+// holds one half.
 func newPeerNetwork(clusterID string, configs []netv1alpha1.NetworkConfig, tunnels []netv1alpha1.TunnelEndpoint) *PeerNetwork {
 	if clusterID == "" {
 		return nil
@@ -191,7 +193,7 @@ func newPeerNetwork(clusterID string, configs []netv1alpha1.NetworkConfig, tunne
 
 func notRemapped(network string) string { return cmp.Or(network, netv1alpha1.NotRemapped) }
 
-// gatewayAddress is how the first lane is told; empty for a gateway that dials itself.
+// gatewayAddress is the published address of the first lane; empty for a gateway that dials the peer.
 func gatewayAddress(host string, config map[string]string) string {
 	if host == "" || config["port"] == "" {
 		return host
@@ -217,7 +219,7 @@ func newPeerConnection(tunnel *netv1alpha1.TunnelEndpoint) *PeerConnection {
 	return c
 }
 
-// externally tells whether the network to a peer is not Liqo's.
+// externally reports whether the network to a peer is not Liqo's.
 func externally(network AspectStatus) bool {
 	return network.Status == string(discoveryv1alpha1.StatusExternal)
 }

@@ -22,11 +22,11 @@ func gatewayDeployment(name, lane string, ready int32) appsv1.Deployment {
 	return d
 }
 
-// TestInternalNetwork: with Liqo's own network its workloads, networks and addresses belong to the state of the cluster.
+// TestInternalNetwork: with Liqo's own network, the status of the cluster includes its workloads, networks and addresses.
 func TestInternalNetwork(t *testing.T) {
-	service := func(name, lane string, kind corev1.ServiceType, notes map[string]string) corev1.Service {
+	service := func(name, lane string, kind corev1.ServiceType, annotations map[string]string) corev1.Service {
 		s := corev1.Service{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "liqo", Name: name, Annotations: notes, Labels: map[string]string{labels.Gateway: "true", labels.GatewayLane: lane},
+			Namespace: "liqo", Name: name, Annotations: annotations, Labels: map[string]string{labels.Gateway: "true", labels.GatewayLane: lane},
 		}}
 		s.Spec.Type, s.Spec.Ports = kind, []corev1.ServicePort{{Protocol: corev1.ProtocolUDP, Port: 5871, NodePort: 30871}}
 		return s
@@ -88,7 +88,7 @@ func TestInternalNetwork(t *testing.T) {
 	}
 }
 
-// TestPeerNetwork: first each side's claim is known, then what was agreed on.
+// TestPeerNetwork: the status shows each side's NetworkConfig until the TunnelEndpoint holds the agreed networks.
 func TestPeerNetwork(t *testing.T) {
 	own := netv1alpha1.NetworkConfig{Spec: netv1alpha1.NetworkConfigSpec{
 		Cluster: netv1alpha1.ClusterIdentity{ClusterID: remoteID}, PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16",
@@ -100,7 +100,7 @@ func TestPeerNetwork(t *testing.T) {
 		Status:     netv1alpha1.NetworkConfigStatus{Processed: true, PodCIDRNAT: "10.1.0.0/16"},
 	}
 	other := theirs
-	other.Labels = map[string]string{labels.Replicated: "true", labels.OriginID: "somebody"}
+	other.Labels = map[string]string{labels.Replicated: "true", labels.OriginID: "another-id"}
 	got := newPeerNetwork(remoteID, []netv1alpha1.NetworkConfig{other, own, theirs}, nil)
 	want := &PeerNetwork{
 		Local:  &SeenNetworks{PodCIDR: "10.200.0.0/16", ExternalCIDR: "10.201.0.0/16"},

@@ -16,21 +16,21 @@ import (
 type OffloadedNamespace struct {
 	Namespace string `json:"namespace"`
 	Phase     string `json:"phase"`
-	// Pods is where they may run.
+	// Pods is the strategy: where pods may run.
 	Pods string `json:"podOffloadingStrategy"`
-	// Clusters are those that were chosen, and Remote what the namespace is called there.
+	// Clusters are the chosen ones, and Remote is the name of the namespace there.
 	Clusters []string `json:"clusters,omitempty"`
 	Remote   string   `json:"remoteNamespace,omitempty"`
-	// Message is what stands against it.
+	// Message lists what is not ready.
 	Message string `json:"message,omitempty"`
 }
 
-// newOffloadedNamespaces is pure; they are ordered by name.
+// newOffloadedNamespaces is pure; the result is ordered by name.
 func newOffloadedNamespaces(all []offloadingv1alpha1.NamespaceOffloading) (namespaces []OffloadedNamespace) {
 	for i := range all {
 		one := &all[i]
 		namespace := OffloadedNamespace{
-			Namespace: one.Namespace, Phase: cmp.Or(string(one.Status.OffloadingPhase), "not looked at yet"),
+			Namespace: one.Namespace, Phase: cmp.Or(string(one.Status.OffloadingPhase), "not processed yet"),
 			Pods: string(one.Spec.PodOffloadingStrategy), Remote: one.Status.RemoteNamespaceName,
 		}
 		for _, cluster := range slices.Sorted(maps.Keys(one.Status.RemoteNamespacesConditions)) {
@@ -51,7 +51,7 @@ func newOffloadedNamespaces(all []offloadingv1alpha1.NamespaceOffloading) (names
 	return namespaces
 }
 
-// RemoteNamespace is a namespace of one cluster and its counterpart in another one.
+// RemoteNamespace is a namespace of one cluster and the remote namespace for it in another cluster.
 type RemoteNamespace struct {
 	Namespace string `json:"namespace"`
 	Remote    string `json:"remoteNamespace"`
@@ -59,7 +59,8 @@ type RemoteNamespace struct {
 	Message   string `json:"message,omitempty"`
 }
 
-// newRemoteNamespaces is pure: the namespaces that extend to a peer, and those of the peer that extend to this cluster, ordered by name.
+// newRemoteNamespaces is pure: it returns the namespaces offloaded to a peer, and those that the peer offloads to this
+// cluster, ordered by name.
 func newRemoteNamespaces(peer string, all []vkv1alpha1.NamespaceMap) (offloaded, hosted []RemoteNamespace) {
 	for i := range all {
 		switch one := &all[i]; {
@@ -75,23 +76,23 @@ func newRemoteNamespaces(peer string, all []vkv1alpha1.NamespaceMap) (offloaded,
 	return offloaded, hosted
 }
 
-// remoteNamespacesOf are those that are wished for, and those that are on their way out.
-func remoteNamespacesOf(one *vkv1alpha1.NamespaceMap) (twins []RemoteNamespace) {
+// remoteNamespacesOf returns the desired ones and those that are being deleted.
+func remoteNamespacesOf(one *vkv1alpha1.NamespaceMap) (all []RemoteNamespace) {
 	names := maps.Clone(one.Spec.DesiredMapping)
 	if names == nil {
 		names = map[string]string{}
 	}
-	for namespace, said := range one.Status.CurrentMapping {
+	for namespace, current := range one.Status.CurrentMapping {
 		if names[namespace] == "" {
-			names[namespace] = said.RemoteNamespace
+			names[namespace] = current.RemoteNamespace
 		}
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(names)) {
-		twin := RemoteNamespace{Namespace: namespace, Remote: names[namespace], Phase: "Creating"}
-		if said, known := one.Status.CurrentMapping[namespace]; known {
-			twin.Phase, twin.Message = string(said.Phase), said.Message
+		remote := RemoteNamespace{Namespace: namespace, Remote: names[namespace], Phase: "Creating"}
+		if current, known := one.Status.CurrentMapping[namespace]; known {
+			remote.Phase, remote.Message = string(current.Phase), current.Message
 		}
-		twins = append(twins, twin)
+		all = append(all, remote)
 	}
-	return twins
+	return all
 }

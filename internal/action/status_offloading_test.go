@@ -42,14 +42,14 @@ func TestOffloadedNamespaces(t *testing.T) {
 }
 
 func TestRemoteNamespaces(t *testing.T) {
-	said := func(name string, phase vkv1alpha1.MappingPhase) vkv1alpha1.RemoteNamespaceStatus {
+	mapped := func(name string, phase vkv1alpha1.MappingPhase) vkv1alpha1.RemoteNamespaceStatus {
 		return vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: name, Phase: phase}
 	}
 	ours := vkv1alpha1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Replication: "true", labels.RemoteID: "milan-id"}},
 		Spec:       vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{"web": "web-rome", "shop": "shop-rome"}},
 		Status: vkv1alpha1.NamespaceMapStatus{CurrentMapping: map[string]vkv1alpha1.RemoteNamespaceStatus{
-			"shop": said("shop-rome", vkv1alpha1.MappingAccepted), "old": said("old-rome", vkv1alpha1.MappingTerminating),
+			"shop": mapped("shop-rome", vkv1alpha1.MappingAccepted), "old": mapped("old-rome", vkv1alpha1.MappingTerminating),
 		}},
 	}
 	theirs := vkv1alpha1.NamespaceMap{
@@ -64,6 +64,6 @@ func TestRemoteNamespaces(t *testing.T) {
 		t.Error(diff)
 	}
 	if offloaded, hosted := newRemoteNamespaces("turin-id", []vkv1alpha1.NamespaceMap{ours, theirs}); len(offloaded)+len(hosted) > 0 {
-		t.Errorf("of a stranger: %v %v", offloaded, hosted)
+		t.Errorf("of an unknown peer: %v %v", offloaded, hosted)
 	}
 }

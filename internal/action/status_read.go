@@ -19,8 +19,8 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// Status reads the state of Liqo in this cluster. What is wrong with Liqo is in its Problems; the
-// error is for what kept us from looking.
+// Status reads the state of Liqo in this cluster. Faults of Liqo are in its Problems; the error means that the state could
+// not be read.
 func Status(ctx context.Context, c client.Client, namespace string) (LocalStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -64,7 +64,7 @@ func Status(ctx context.Context, c client.Client, namespace string) (LocalStatus
 	return newLocalStatus(o), nil
 }
 
-// readNetwork reads what is there only if the network is Liqo's own.
+// readNetwork reads the objects that exist only if the network is Liqo's own.
 func (o *localObjects) readNetwork(ctx context.Context, c client.Reader) error {
 	var sets appsv1.DaemonSetList
 	if err := c.List(ctx, &sets, client.InNamespace(o.namespace)); err != nil {

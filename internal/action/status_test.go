@@ -79,9 +79,9 @@ func TestPeerStatuses(t *testing.T) {
 			}},
 		}
 	}
-	grant := func(cpu string, marks map[string]string) sharingv1alpha1.ResourceSlice {
+	grant := func(cpu string, objectLabels map[string]string) sharingv1alpha1.ResourceSlice {
 		return sharingv1alpha1.ResourceSlice{
-			ObjectMeta: metav1.ObjectMeta{Labels: marks},
+			ObjectMeta: metav1.ObjectMeta{Labels: objectLabels},
 			Status:     sharingv1alpha1.ResourceSliceStatus{Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
 		}
 	}

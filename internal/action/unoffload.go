@@ -14,23 +14,23 @@ import (
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 )
 
-// UnoffloadOptions say which namespace to take back.
+// UnoffloadOptions name the namespace whose offloading ends.
 type UnoffloadOptions struct {
 	Namespace string
 	// LiqoNamespace is where Liqo is installed.
 	LiqoNamespace string
-	// Timeout bounds all of it.
+	// Timeout bounds the whole action.
 	Timeout time.Duration
-	// Force also destroys volumes, and what somebody else made over there or what cannot be looked at.
+	// Force also deletes remote namespaces that have volumes or objects of others, or that cannot be read.
 	Force bool
 }
 
-// Unoffload takes a namespace back from other clusters, and waits until it is gone there. What is in its twins is lost; it refuses if that
-// is more than what it has put there itself.
+// Unoffload ends the offloading of a namespace and waits until its remote namespaces are gone. They are deleted with their
+// contents; Unoffload refuses if they hold more than copies of local objects.
 func Unoffload(ctx context.Context, c client.WithWatch, o UnoffloadOptions, p Progress) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	p.Start(fmt.Sprintf("Looking at what namespace %q has in other clusters", o.Namespace))
+	p.Start(fmt.Sprintf("Reading what namespace %q has in other clusters", o.Namespace))
 	found, err := offloadingOf(ctx, c, o.Namespace)
 	if err != nil {
 		p.Stop()
@@ -38,7 +38,7 @@ func Unoffload(ctx context.Context, c client.WithWatch, o UnoffloadOptions, p Pr
 	}
 	if found == nil {
 		p.Stop()
-		return fmt.Errorf("namespace %q is not offloaded; those that are: kubectl get namespaceoffloadings -A", o.Namespace)
+		return fmt.Errorf("namespace %q is not offloaded; to list the offloaded ones: kubectl get namespaceoffloadings -A", o.Namespace)
 	}
 	if found.DeletionTimestamp == nil {
 		lost, err := heldNamespaces(ctx, c, o.Namespace)
@@ -70,7 +70,7 @@ func Unoffload(ctx context.Context, c client.WithWatch, o UnoffloadOptions, p Pr
 	if err != nil {
 		p.Stop()
 		if errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("namespace %q was not gone in the other clusters after %s: %s; it goes on by itself, see: kubectl -n %[1]s describe namespaceoffloading (%[4]w)",
+			return fmt.Errorf("namespace %q was not gone in the other clusters after %s: %s; the controllers continue, see: kubectl -n %[1]s describe namespaceoffloading (%[4]w)",
 				o.Namespace, o.Timeout, unready(last), err)
 		}
 		return fmt.Errorf("wait until namespace %q is gone in the other clusters: %w", o.Namespace, err)

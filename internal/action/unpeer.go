@@ -17,17 +17,17 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// UnpeerOptions say which peering to end.
+// UnpeerOptions name the peering to end.
 type UnpeerOptions struct {
 	// Name of the ForeignCluster.
 	Name string
-	// Timeout bounds all of it.
+	// Timeout bounds the whole action.
 	Timeout time.Duration
 	// Force sets every deadline of the teardown to zero: for a cluster that will not come back.
 	Force bool
 }
 
-// Unpeer ends the outgoing peering with a cluster, and keeps its ForeignCluster.
+// Unpeer ends the outgoing peering with a cluster and keeps its ForeignCluster.
 func Unpeer(ctx context.Context, c client.WithWatch, o UnpeerOptions, p Progress) error {
 	fc, err := ForeignCluster(ctx, c, o.Name)
 	if err != nil {
@@ -38,26 +38,26 @@ func Unpeer(ctx context.Context, c client.WithWatch, o UnpeerOptions, p Progress
 	return endOutgoing(ctx, c, fc, o, p)
 }
 
-// UnpeerOutOfBand ends the outgoing peering and forgets the cluster, unless that one still uses this
-// one. A cluster that only uses this one loses its access.
+// UnpeerOutOfBand ends the outgoing peering, and deletes the ForeignCluster unless the peer still uses this cluster. A peer
+// that only uses this cluster loses its access.
 func UnpeerOutOfBand(ctx context.Context, c client.WithWatch, o UnpeerOptions, p Progress) error {
 	fc, err := ForeignCluster(ctx, c, o.Name)
 	if err != nil {
 		return err
 	}
 	if fc.Spec.PeeringType != discoveryv1alpha1.OutOfBand {
-		return fmt.Errorf("the peering with %q is of type %s, so `unpeer out-of-band` does not fit; use `liqoctl unpeer %s` for its outgoing direction",
+		return fmt.Errorf("the peering with %q is of type %s, which `unpeer out-of-band` cannot end; use `liqoctl unpeer %s` for its outgoing direction",
 			o.Name, fc.Spec.PeeringType, o.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 
 	if usesOnlyUs(fc) {
-		p.Warn(fmt.Sprintf("The remote cluster %q uses this one, not the other way round: it loses its access and what it runs here. "+
-			"As long as it holds a valid token it can come back; to keep it out, change Secret auth-token", o.Name))
+		p.Warn(fmt.Sprintf("The remote cluster %q uses this one, and not the reverse: it loses its access and its pods here. "+
+			"It can come back while it holds a valid token; to keep it out, change Secret auth-token", o.Name))
 		if o.Force {
 			if err := setOutgoing(ctx, c, fc, discoveryv1alpha1.PeeringNo, force); err != nil {
-				return fmt.Errorf("mark ForeignCluster %q for a forced end: %w", o.Name, err)
+				return fmt.Errorf("annotate ForeignCluster %q for a forced end: %w", o.Name, err)
 			}
 		}
 		return forget(ctx, c, fc, o, p)
@@ -75,7 +75,7 @@ func UnpeerOutOfBand(ctx context.Context, c client.WithWatch, o UnpeerOptions, p
 	if err := leaveToPeer(ctx, c, fc); err != nil {
 		return err
 	}
-	// Had the peer left just before, nobody would remove the object any more.
+	// If the peer left just before the label was written, no controller would delete the object.
 	if active, err = incomingActive(ctx, c, fc); err != nil {
 		return err
 	}
@@ -83,18 +83,18 @@ func UnpeerOutOfBand(ctx context.Context, c client.WithWatch, o UnpeerOptions, p
 		return forget(ctx, c, fc, o, p)
 	}
 	p.Warn(fmt.Sprintf("The remote cluster %q still uses this one, so its ForeignCluster stays until that ends. To end it, run in the remote cluster: "+
-		"liqoctl unpeer out-of-band <its name for this cluster>. To take its access away from here, repeat this command", fc.Name))
+		"liqoctl unpeer out-of-band <its name for this cluster>. To revoke its access from here, repeat this command", fc.Name))
 	return nil
 }
 
-// usesOnlyUs: an incoming peering made this object, and nobody here asked for more.
+// usesOnlyUs reports whether an incoming peering created the object, and no user here enabled the outgoing direction.
 func usesOnlyUs(fc *discoveryv1alpha1.ForeignCluster) bool {
 	return fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming &&
 		fc.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringYes &&
 		conditionOf(fc, discoveryv1alpha1.OutgoingPeering).Status == discoveryv1alpha1.StatusNone
 }
 
-// incomingActive reads whether the peer uses this cluster. An object that is gone is used by nobody.
+// incomingActive reads whether the peer uses this cluster. No peer uses an object that is gone.
 func incomingActive(ctx context.Context, c client.Reader, fc *discoveryv1alpha1.ForeignCluster) (bool, error) {
 	var live discoveryv1alpha1.ForeignCluster
 	err := retry(ctx, func(ctx context.Context) error { return c.Get(ctx, client.ObjectKeyFromObject(fc), &live) })
@@ -135,7 +135,7 @@ func endOutgoing(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.
 			return true, nil
 		}
 		last = &fcs[0]
-		// Conditions of an older spec say nothing: None may be left from before the peering.
+		// Conditions of an older spec prove nothing: None may be left from before the peering.
 		settled := last.Status.ObservedGeneration >= last.Generation
 		return settled && conditionOf(last, discoveryv1alpha1.OutgoingPeering).Status == discoveryv1alpha1.StatusNone, nil
 	}, client.MatchingFields{"metadata.name": fc.Name})
@@ -147,7 +147,7 @@ func endOutgoing(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.
 	return nil
 }
 
-// leaveToPeer keeps the object for the peer's sake: the end of the incoming peering ends it too.
+// leaveToPeer keeps the object for the incoming peering, whose end will delete it.
 func leaveToPeer(ctx context.Context, c client.Client, fc *discoveryv1alpha1.ForeignCluster) error {
 	err := setOutgoing(ctx, c, fc, discoveryv1alpha1.PeeringNo, func(intent *discoveryac.ForeignClusterApplyConfiguration) {
 		intent.WithLabels(map[string]string{labels.DiscoveryType: labels.DiscoveryIncoming})
@@ -158,7 +158,7 @@ func leaveToPeer(ctx context.Context, c client.Client, fc *discoveryv1alpha1.For
 	return nil
 }
 
-// forget deletes the object and waits until all that belonged to the peer is gone.
+// forget deletes the ForeignCluster and waits until it is gone, and with it all objects of the peer.
 func forget(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.ForeignCluster, o UnpeerOptions, p Progress) error {
 	p.Start(fmt.Sprintf("Deleting ForeignCluster %q", o.Name))
 	err := retry(ctx, func(ctx context.Context) error {
@@ -188,7 +188,7 @@ func forget(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.Forei
 	return nil
 }
 
-// uidChanged: the delete met a namesake, so the object it was meant for is gone.
+// uidChanged reports whether a delete failed because only a namesake exists: then the intended object is gone.
 func uidChanged(ctx context.Context, c client.Reader, name string, uid types.UID, err error) bool {
 	if !apierrors.IsConflict(err) {
 		return false
@@ -206,7 +206,7 @@ func unpeerError(o UnpeerOptions, last *discoveryv1alpha1.ForeignCluster, what s
 	if last != nil {
 		state = describe(conditionOf(last, discoveryv1alpha1.OutgoingPeering)) + "; " + describe(conditionOf(last, discoveryv1alpha1.IncomingPeering))
 	}
-	try := "the cluster goes on with it by itself; if the remote cluster will not come back, add --force"
+	try := "the controllers continue to try; if the remote cluster will not come back, add --force"
 	if o.Force {
 		try = "see the logs of Deployment liqo-controller-manager"
 	}

@@ -17,7 +17,8 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// testUnpeer plays the controllers: what a row says about the object before, and the directions that remain after the outgoing one went.
+// testUnpeer does the work of the controllers: each row sets the conditions of the object before the command, and the test ends
+// the outgoing direction.
 func testUnpeer(t *testing.T, config *rest.Config) {
 	established, none := discoveryv1alpha1.StatusEstablished, discoveryv1alpha1.StatusNone
 	for name, test := range map[string]struct {
@@ -59,17 +60,17 @@ func testUnpeer(t *testing.T, config *rest.Config) {
 				t.Fatal(err)
 			}
 			before := inventory(t, c)
-			played := make(chan error, 1)
-			playing, stop := context.WithCancel(ctx)
+			controller := make(chan error, 1)
+			ending, stop := context.WithCancel(ctx)
 			defer stop()
 			go func() {
-				err := setStatus(playing, c, "milan", func(fc *discoveryv1alpha1.ForeignCluster) bool {
+				err := setStatus(ending, c, "milan", func(fc *discoveryv1alpha1.ForeignCluster) bool {
 					return fc.Spec.OutgoingPeeringEnabled == discoveryv1alpha1.PeeringNo && (fc.Annotations[labels.ForceUnpeer] == "true") == test.force
 				}, condition(discoveryv1alpha1.OutgoingPeering, none, ""))
 				if errors.Is(err, context.Canceled) {
-					err = nil // nobody asked for it
+					err = nil // the command did not disable the direction
 				}
-				played <- err
+				controller <- err
 			}()
 			progress := &recorder{}
 			o := UnpeerOptions{Name: "milan", Timeout: 15 * time.Second, Force: test.force}
@@ -79,7 +80,7 @@ func testUnpeer(t *testing.T, config *rest.Config) {
 			}
 			err = act(ctx, c, o, progress)
 			stop()
-			if err := <-played; err != nil {
+			if err := <-controller; err != nil {
 				t.Fatal(err)
 			}
 			if test.wantError != "" {
@@ -109,13 +110,14 @@ func testUnpeer(t *testing.T, config *rest.Config) {
 				t.Errorf("kept as %v %+v", live.ObjectMeta, live.Spec)
 			}
 			if live.Spec.ForeignAuthURL == "" || live.Spec.ClusterIdentity == nil {
-				t.Errorf("lost what was not to change: %+v", live.Spec)
+				t.Errorf("lost fields that must not change: %+v", live.Spec)
 			}
 		})
 	}
 }
 
-// testUnpeerWaits: conditions of an older spec are not believed, and time runs out with the last state and a way on.
+// testUnpeerWaits: the command does not trust conditions of an older spec, and its timeout error names the last state and a
+// remedy.
 func testUnpeerWaits(t *testing.T, config *rest.Config) {
 	c := installed(t, config)
 	fc := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
@@ -129,12 +131,12 @@ func testUnpeerWaits(t *testing.T, config *rest.Config) {
 		t.Errorf("got %v", err)
 	}
 	err = Unpeer(t.Context(), c, UnpeerOptions{Name: "turin", Timeout: time.Second}, &recorder{})
-	if err == nil || !strings.Contains(err.Error(), `no ForeignCluster "turin"; there is milan`) {
+	if err == nil || !strings.Contains(err.Error(), `no ForeignCluster "turin"; the existing ones are milan`) {
 		t.Errorf("unknown: %v", err)
 	}
 }
 
-// testPeerAfterUnpeer: what liqoctl applied before stays, the mark of a forced end goes.
+// testPeerAfterUnpeer: the fields that liqoctl applied before stay, and the annotation of a forced end is removed.
 func testPeerAfterUnpeer(t *testing.T, config *rest.Config) {
 	c := installed(t, config)
 	url := provider(t, nil, time.Time{})

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// relistAfter bounds the trust in a silent watch: a connection can be dead without anybody saying so.
+	// relistAfter bounds the trust in a silent watch: a dead connection can look like an idle one.
 	relistAfter = 5 * time.Second
 	// callTimeout bounds one request.
 	callTimeout = 10 * time.Second
@@ -34,40 +34,39 @@ type object[T any] interface {
 	client.Object
 }
 
-// Follow calls see with all objects that options select, at first and after each change, until see
-// says that it is done or fails. Only those two and the end of ctx end it: API servers come back,
-// so what they or the network in between get wrong is tried again. see is also called now and then
-// without a change. On the end of ctx, the error is that of ctx and tells the last failed request.
-func Follow[T any, P object[T]](ctx context.Context, c client.WithWatch, list client.ObjectList, see func([]T) (bool, error), options ...client.ListOption) error {
-	var tries backoff
+// Follow calls observe with all objects that options select, first with the current ones and then after each change,
+// until observe returns true or an error, or ctx ends. It retries all other failures, because API servers and networks
+// recover. It may also call observe without a change. When ctx ends, the error wraps that of ctx and the last failed request.
+func Follow[T any, P object[T]](ctx context.Context, c client.WithWatch, list client.ObjectList, observe func([]T) (bool, error), options ...client.ListOption) error {
+	var retries backoff
 	for {
-		done, err := followOnce[T, P](ctx, c, list, see, options)
-		var refused *seen
+		done, err := followOnce[T, P](ctx, c, list, observe, options)
+		var refused *observerError
 		switch {
 		case done:
 			return nil
 		case errors.As(err, &refused):
 			return refused.error
 		case err == nil && ctx.Err() == nil: // the watch ran out
-			tries = backoff{}
+			retries = backoff{}
 		default:
-			if err := tries.after(ctx, err); err != nil {
+			if err := retries.wait(ctx, err); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// seen marks an error of the caller's function, which ends the loop.
-type seen struct{ error }
+// observerError wraps an error of the caller's function: Follow returns it instead of retrying.
+type observerError struct{ error }
 
-func followOnce[T any, P object[T]](ctx context.Context, c client.WithWatch, list client.ObjectList, see func([]T) (bool, error), options []client.ListOption) (bool, error) {
+func followOnce[T any, P object[T]](ctx context.Context, c client.WithWatch, list client.ObjectList, observe func([]T) (bool, error), options []client.ListOption) (bool, error) {
 	items, version, err := listAll[T](ctx, c, list, options)
 	if err != nil {
 		return false, err
 	}
-	if done, err := see(items); err != nil {
-		return false, &seen{err}
+	if done, err := observe(items); err != nil {
+		return false, &observerError{err}
 	} else if done {
 		return true, nil
 	}
@@ -92,11 +91,11 @@ func followOnce[T any, P object[T]](ctx context.Context, c client.WithWatch, lis
 			}
 			next, ok := event.Object.(P)
 			if !ok || event.Type == watch.Error || event.Type == watch.Bookmark {
-				return false, nil // too old, or the server ends: list again
+				return false, nil // the version is too old, or the server shuts down: list again
 			}
 			items = merge[T, P](items, next, event.Type == watch.Deleted)
-			if done, err := see(items); err != nil {
-				return false, &seen{err}
+			if done, err := observe(items); err != nil {
+				return false, &observerError{err}
 			} else if done {
 				return true, nil
 			}
@@ -135,10 +134,9 @@ func merge[T any, P object[T]](items []T, next P, deleted bool) []T {
 	return kept
 }
 
-// retry calls do until it succeeds, fails for good, or ctx ends. API servers restart, and so do the
-// webhooks that stand in their way.
+// retry calls do until it succeeds, fails permanently, or ctx ends: API servers and their webhooks restart.
 func retry(ctx context.Context, do func(ctx context.Context) error) error {
-	var tries backoff
+	var retries backoff
 	for {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		err := do(call)
@@ -146,55 +144,55 @@ func retry(ctx context.Context, do func(ctx context.Context) error) error {
 		if err == nil {
 			return nil
 		}
-		if err := tries.after(ctx, err); err != nil {
+		if err := retries.wait(ctx, err); err != nil {
 			return err
 		}
 	}
 }
 
-// backoff decides, after a failed try, whether there is another one.
+// backoff decides after a failed attempt whether to make another one, and delays it.
 type backoff struct {
 	last     error
 	pause    time.Duration
 	refusals int
 }
 
-// maxRefusals is how often we are refused before we believe it: an API server that has just started
-// does not know its roles yet.
+// maxRefusals is the number of refusals that make one permanent. An API server that has just started refuses valid
+// requests until it has loaded its roles.
 const maxRefusals = 6
 
-// after waits before the next try, or returns why there is none.
-func (p *backoff) after(ctx context.Context, err error) error {
+// wait delays the next attempt. If there must be none, it returns the reason.
+func (b *backoff) wait(ctx context.Context, err error) error {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		p.refusals++
+		b.refusals++
 	}
-	if p.refusals >= maxRefusals || permanent(err) {
+	if b.refusals >= maxRefusals || permanent(err) {
 		return err
 	}
 	if ctx.Err() == nil {
-		p.last = err
+		b.last = err
 	}
-	p.pause = min(max(2*p.pause, retryFirst), retryMost)
-	timer := time.NewTimer(p.pause)
+	b.pause = min(max(2*b.pause, retryFirst), retryMost)
+	timer := time.NewTimer(b.pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		if p.last != nil {
-			return fmt.Errorf("%w; the last request failed: %w", ctx.Err(), p.last)
+		if b.last != nil {
+			return fmt.Errorf("%w; the last request failed: %w", ctx.Err(), b.last)
 		}
 		return ctx.Err()
 	}
 }
 
-// permanent says whether trying again is useless: the API server understood, and will not change its mind.
+// permanent reports whether a retry is useless: the API server understood the request and will answer the same again.
 func permanent(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
 		apierrors.IsMethodNotSupported(err) || meta.IsNoMatchError(err) || runtime.IsNotRegisteredError(err)
 }
 
-// sameObject is the precondition of a delete: exactly the object that was looked at.
+// sameObject is the precondition of a delete: it must hit the object that was read, not a successor of the same name.
 func sameObject(uid types.UID) client.DeleteOption {
 	return client.Preconditions{UID: &uid}
 }

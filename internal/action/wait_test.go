@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,9 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// wire is a TCP proxy before an API server that can be cut and mended.
+// wire is a TCP proxy in front of an API server. Tests cut it and mend it.
 type wire struct {
 	listener net.Listener
 	target   string
@@ -86,7 +89,7 @@ func (w *wire) cut() {
 
 func (w *wire) mend() { w.down.Store(false) }
 
-func testFollowOutlivesTheAPIServer(t *testing.T, config *rest.Config) {
+func testFollowReconnects(t *testing.T, config *rest.Config) {
 	direct := connect(t, config)
 	through, wire := newWire(t, config)
 	c := connect(t, through)
@@ -94,19 +97,19 @@ func testFollowOutlivesTheAPIServer(t *testing.T, config *rest.Config) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	looked := make(chan int, 100)
+	observed := make(chan int, 100)
 	result := make(chan error, 1)
 	go func() {
 		result <- Follow(ctx, c, &corev1.ConfigMapList{}, func(maps []corev1.ConfigMap) (bool, error) {
-			looked <- len(maps)
+			observed <- len(maps)
 			return len(maps) == 2, nil
 		}, client.InNamespace("follow"))
 	}()
-	if n := <-looked; n != 0 {
+	if n := <-observed; n != 0 {
 		t.Fatalf("saw %d at first", n)
 	}
 	create(t, direct, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "follow", Name: "a"}})
-	if n := <-looked; n != 1 {
+	if n := <-observed; n != 1 {
 		t.Fatalf("saw %d after the first creation", n)
 	}
 	wire.cut()
@@ -126,6 +129,33 @@ func testFollowOutlivesTheAPIServer(t *testing.T, config *rest.Config) {
 	}
 }
 
+// TestFollowWatches: a change arrives through the watch, at once and without another list. The clock of the bubble stands
+// still until all wait, so a relist after its interval would show as elapsed time.
+func TestFollowWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := 0
+		c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				lists++
+				return c.List(ctx, list, options...)
+			},
+		}).Build()
+		start := time.Now()
+		result := make(chan error, 1)
+		go func() {
+			result <- Follow(t.Context(), c, &corev1.ConfigMapList{}, func(maps []corev1.ConfigMap) (bool, error) { return len(maps) == 1, nil })
+		}()
+		synctest.Wait() // now Follow watches
+		create(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "follow", Name: "a"}})
+		if err := <-result; err != nil {
+			t.Fatal(err)
+		}
+		if lists != 1 || time.Since(start) != 0 {
+			t.Errorf("the change arrived after %d lists and %s", lists, time.Since(start))
+		}
+	})
+}
+
 func testFollowEnds(t *testing.T, config *rest.Config) {
 	c := connect(t, config)
 	wrong := errors.New("wrong")
@@ -137,7 +167,7 @@ func testFollowEnds(t *testing.T, config *rest.Config) {
 	defer cancel()
 	err = Follow(ctx, c, &corev1.NamespaceList{}, func([]corev1.Namespace) (bool, error) { return false, nil })
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the end of time: %v", err)
+		t.Errorf("the end of the context: %v", err)
 	}
 }
 
@@ -145,16 +175,16 @@ func TestRetry(t *testing.T) {
 	kind := schema.GroupResource{Resource: "foreignclusters"}
 	webhook := apierrors.NewInternalError(errors.New(`failed calling webhook "fc.validate.liqo.io": connection refused`))
 	for name, test := range map[string]struct {
-		errs  []error // one per try; the last one stays
+		errs  []error // one per attempt; the last one repeats
 		tries int
 		want  func(error) bool
 	}{
-		"webhook comes back":       {[]error{webhook, webhook, nil}, 3, func(err error) bool { return err == nil }},
-		"API server comes back":    {[]error{errors.New("connection refused"), nil}, 2, func(err error) bool { return err == nil }},
-		"not found stays":          {[]error{apierrors.NewNotFound(kind, "x")}, 1, apierrors.IsNotFound},
-		"forbidden for a moment":   {[]error{apierrors.NewForbidden(kind, "x", nil), nil}, 2, func(err error) bool { return err == nil }},
-		"forbidden for good":       {[]error{apierrors.NewForbidden(kind, "x", nil)}, maxRefusals, apierrors.IsForbidden},
-		"a conflict is tried anew": {[]error{apierrors.NewConflict(kind, "x", nil), nil}, 2, func(err error) bool { return err == nil }},
+		"webhook comes back":     {[]error{webhook, webhook, nil}, 3, func(err error) bool { return err == nil }},
+		"API server comes back":  {[]error{errors.New("connection refused"), nil}, 2, func(err error) bool { return err == nil }},
+		"not found is final":     {[]error{apierrors.NewNotFound(kind, "x")}, 1, apierrors.IsNotFound},
+		"forbidden for a moment": {[]error{apierrors.NewForbidden(kind, "x", nil), nil}, 2, func(err error) bool { return err == nil }},
+		"forbidden every time":   {[]error{apierrors.NewForbidden(kind, "x", nil)}, maxRefusals, apierrors.IsForbidden},
+		"a conflict is retried":  {[]error{apierrors.NewConflict(kind, "x", nil), nil}, 2, func(err error) bool { return err == nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tries := 0
@@ -171,6 +201,6 @@ func TestRetry(t *testing.T) {
 	defer cancel()
 	err := retry(ctx, func(context.Context) error { return webhook })
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "fc.validate.liqo.io") {
-		t.Errorf("the end of time does not name the last failure: %v", err)
+		t.Errorf("at the end of the context, the error does not name the last failure: %v", err)
 	}
 }

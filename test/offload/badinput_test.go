@@ -113,7 +113,7 @@ func badCommands(t *testing.T) {
 	name := newNamespace(t)
 	for args, wanted := range map[string][]string{
 		"offload namespace NAME -l 'a in ('":                         {"selector", "a in ("},
-		"offload namespace NAME -l ''":                               {"selector", "says nothing"},
+		"offload namespace NAME -l ''":                               {"selector", "is empty"},
 		"offload namespace NAME --pod-offloading-strategy Anywhere":  {"Anywhere", "LocalAndRemote"},
 		"offload namespace NAME --namespace-mapping-strategy Random": {"Random", "EnforceSameName"},
 		"offload namespace NAME --output xml":                        {"xml"},
