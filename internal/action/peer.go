@@ -11,10 +11,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	discoveryac "liqo.io/liqo/apis/applyconfiguration/discovery/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -144,35 +144,19 @@ func setOutgoing(ctx context.Context, c client.Client, fc *discoveryv1alpha1.For
 	})
 }
 
-// appliedBefore is what liqoctl has applied to an object, the outgoing direction and the mark of a forced end excepted. Those of
-// others are not taken over: who wrote a manifest keeps its fields.
+// appliedBefore returns the fields that liqoctl has applied to an object and still owns, without the annotation of a forced
+// end. Fields of other managers stay theirs: a GitOps tool keeps the fields of its manifest.
 func appliedBefore(fc *discoveryv1alpha1.ForeignCluster) (*discoveryac.ForeignClusterApplyConfiguration, error) {
-	ours := &fieldpath.Set{}
-	for _, entry := range fc.ManagedFields {
-		if entry.Manager == labels.OwnerCLI && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" && entry.FieldsV1 != nil {
-			if err := ours.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
-				return nil, err
-			}
-		}
+	intent := &discoveryac.ForeignClusterApplyConfiguration{}
+	// The generated ExtractForeignCluster fails: the generated schema lacks the types of this API group. The deduced schema
+	// suffices, because the object has no lists whose items have owners of their own.
+	if err := managedfields.ExtractInto(fc, typed.DeducedParseableType, labels.OwnerCLI, intent, ""); err != nil {
+		return nil, err
 	}
-	intent := discoveryac.ForeignCluster(fc.Name).WithSpec(discoveryac.ForeignClusterSpec())
-	for _, label := range []string{labels.ClusterID, labels.DiscoveryType} {
-		if ours.Has(fieldpath.MakePathOrDie("metadata", "labels", label)) {
-			intent.WithLabels(map[string]string{label: fc.Labels[label]})
-		}
-	}
-	has := func(field string) bool { return ours.Has(fieldpath.MakePathOrDie("spec", field)) }
-	if has("peeringType") {
-		intent.Spec.WithPeeringType(fc.Spec.PeeringType)
-	}
-	if has("foreignAuthUrl") {
-		intent.Spec.WithForeignAuthURL(fc.Spec.ForeignAuthURL)
-	}
-	if has("insecureSkipTLSVerify") && fc.Spec.InsecureSkipTLSVerify != nil {
-		intent.Spec.WithInsecureSkipTLSVerify(*fc.Spec.InsecureSkipTLSVerify)
-	}
-	if identity := fc.Spec.ClusterIdentity; identity != nil && ours.Has(fieldpath.MakePathOrDie("spec", "clusterIdentity", "clusterID")) {
-		intent.Spec.WithClusterIdentity(discoveryac.ClusterIdentity().WithClusterID(identity.ClusterID).WithClusterName(identity.ClusterName))
+	intent.WithName(fc.Name).WithKind("ForeignCluster").WithAPIVersion(discoveryv1alpha1.GroupVersion.String())
+	delete(intent.Annotations, labels.ForceUnpeer)
+	if intent.Spec == nil {
+		intent.WithSpec(discoveryac.ForeignClusterSpec())
 	}
 	return intent, nil
 }
