@@ -95,7 +95,7 @@ func Eventually(t testing.TB, what string, check func() error) {
 }
 
 // Start calls run in the background. Its context ends when stop is called, or with the test.
-func Start(t *testing.T, what string, run func(ctx context.Context) error) (stop func()) {
+func Start(t testing.TB, what string, run func(ctx context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
