@@ -18,20 +18,20 @@ import (
 	"time"
 )
 
-// seen is the result of a check.
-type seen struct {
-	// From is the address that the server was asked from; empty with ICMP, where nobody says.
+// result is the output of a check.
+type result struct {
+	// From is the source address that the server saw; empty with ICMP, whose answer does not contain it.
 	From  string `json:"from,omitempty"`
 	Bytes int    `json:"bytes"`
 	Took  string `json:"took"`
 }
 
-// check asks once and fails unless the whole answer is right.
+// check sends one request and fails unless the whole answer is correct.
 func check(ctx context.Context, args []string, out *printer) error {
 	flags := flag.NewFlagSet("check", flag.ContinueOnError)
-	size := flags.Int("bytes", 1, "size of body or datagram, there and back")
+	size := flags.Int("bytes", 1, "size of the body or datagram, in both directions")
 	word := flags.String("word", "", "fill the body with this word")
-	timeout := flags.Duration("timeout", 5*time.Second, "longest time for the answer")
+	timeout := flags.Duration("timeout", 5*time.Second, "timeout of the answer")
 	rest, err := parse(flags, args)
 	if err != nil {
 		return err
@@ -45,23 +45,23 @@ func check(ctx context.Context, args []string, out *printer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
-	began := time.Now()
+	start := time.Now()
 	from, err := ask(ctx, rest[1], body(*size, *word))
 	if err != nil {
-		return fmt.Errorf("%s with %d bytes to %s after %v: %w", rest[0], *size, rest[1], time.Since(began).Round(time.Millisecond), err)
+		return fmt.Errorf("%s with %d bytes to %s after %v: %w", rest[0], *size, rest[1], time.Since(start).Round(time.Millisecond), err)
 	}
-	return out.print(seen{From: from, Bytes: *size, Took: time.Since(began).Round(10 * time.Microsecond).String()})
+	return out.print(result{From: from, Bytes: *size, Took: time.Since(start).Round(10 * time.Microsecond).String()})
 }
 
-// body is the word over and over, or, without one, bytes that no two checks have in common.
+// body repeats the word; without a word it is random, so that no two checks send the same bytes.
 func body(size int, word string) []byte {
 	if word != "" {
 		return bytes.Repeat([]byte(word+" "), size/(len(word)+1)+1)[:size]
 	}
 	all := make([]byte, size+8)
-	chance := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	random := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for i := 0; i < size; i += 8 {
-		binary.LittleEndian.PutUint64(all[i:], chance.Uint64())
+		binary.LittleEndian.PutUint64(all[i:], random.Uint64())
 	}
 	return all[:size]
 }
@@ -84,9 +84,9 @@ func askHTTP(ctx context.Context, address string, body []byte) (string, error) {
 	case response.StatusCode != http.StatusOK:
 		return "", fmt.Errorf("answer %s: %.200s", response.Status, back)
 	case response.Header.Get(headerSum) != sum(body):
-		return "", errors.New("the server read another body")
+		return "", errors.New("the server received a different body")
 	case !bytes.Equal(back, body):
-		return "", errors.New("another body came back")
+		return "", errors.New("the answer has a different body")
 	}
 	return response.Header.Get(headerFrom), nil
 }
@@ -111,7 +111,7 @@ func askUDP(ctx context.Context, address string, body []byte) (string, error) {
 	}
 	from, back, _ := strings.Cut(string(buffer[:n]), "\n")
 	if back != string(body) {
-		return "", fmt.Errorf("another datagram came back, of %d bytes", len(back))
+		return "", fmt.Errorf("the answer is a different datagram, of %d bytes", len(back))
 	}
 	return from, nil
 }
@@ -142,7 +142,7 @@ func askICMP(ctx context.Context, address string, body []byte) (string, error) {
 			return "", err
 		}
 		answer := buffer[:n]
-		if n > 20 && answer[0]>>4 == 4 { // the kernel gives the IP header, too
+		if n > 20 && answer[0]>>4 == 4 { // the kernel includes the IP header
 			answer = answer[int(answer[0]&15)*4:]
 		}
 		if len(answer) == len(echo) && answer[0] == 0 && bytes.Equal(answer[4:], echo[4:]) {
@@ -151,7 +151,7 @@ func askICMP(ctx context.Context, address string, body []byte) (string, error) {
 	}
 }
 
-// checksum is that of the Internet protocols.
+// checksum is the Internet checksum (RFC 1071).
 func checksum(data []byte) uint16 {
 	var total uint32
 	for i := 0; i+1 < len(data); i += 2 {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// report is a line of stream and requests: a gap that ended, or each second how it stands.
+// report is a line of the commands stream and requests: a gap that ended, or the current counts, once a second.
 type report struct {
 	Kind   string `json:"kind"` // gap, or now
 	Target string `json:"target"`
@@ -26,46 +26,46 @@ type report struct {
 	Why                      string `json:"why,omitempty"` // of the last failure
 }
 
-// gapAfter is how long an answer must stay away to be a gap.
+// gapAfter is the shortest time without an answer that counts as a gap.
 const gapAfter = 150 * time.Millisecond
 
-// ledger keeps what became of the requests to one target.
-type ledger struct {
+// counter counts the requests to one target.
+type counter struct {
 	mu  sync.Mutex
 	now report
 	out *printer
 }
 
-func newLedger(name string, out *printer) *ledger {
-	return &ledger{now: report{Kind: "now", Target: name, Answered: time.Now()}, out: out}
+func newCounter(name string, out *printer) *counter {
+	return &counter{now: report{Kind: "now", Target: name, Answered: time.Now()}, out: out}
 }
 
-func (l *ledger) change(what func(*report)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	what(&l.now)
+func (c *counter) change(what func(*report)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	what(&c.now)
 }
 
-// good notes an answer and says when it ended a gap.
-func (l *ledger) good() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// good counts an answer and prints the gap that it ends, if there was one.
+func (c *counter) good() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	at := time.Now()
-	if at.Sub(l.now.Answered) > gapAfter {
-		gap := l.now
-		gap.Kind, gap.From, gap.To = "gap", l.now.Answered, at
-		_ = l.out.print(gap)
+	if at.Sub(c.now.Answered) > gapAfter {
+		gap := c.now
+		gap.Kind, gap.From, gap.To = "gap", c.now.Answered, at
+		_ = c.out.print(gap)
 	}
-	l.now.Good++
-	l.now.Answered = at
+	c.now.Good++
+	c.now.Answered = at
 }
 
-func (l *ledger) lost(why error) {
-	l.change(func(now *report) { now.Lost, now.Why = now.Lost+1, why.Error() })
+func (c *counter) lost(why error) {
+	c.change(func(now *report) { now.Lost, now.Why = now.Lost+1, why.Error() })
 }
 
-// speak prints how it stands each second until the context ends, and once more then.
-func (l *ledger) speak(ctx context.Context) {
+// printEverySecond prints the counts each second until the context ends, and once more at the end.
+func (c *counter) printEverySecond(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for ended := false; !ended; {
@@ -74,12 +74,12 @@ func (l *ledger) speak(ctx context.Context) {
 			ended = true
 		case <-tick.C:
 		}
-		l.change(func(now *report) { _ = l.out.print(*now) })
+		c.change(func(now *report) { _ = c.out.print(*now) })
 	}
 }
 
-// each runs one client per target.
-func each(ctx context.Context, args []string, out *printer, client func(context.Context, target, time.Duration, *ledger)) error {
+// forEachTarget runs one client per target.
+func forEachTarget(ctx context.Context, args []string, out *printer, client func(context.Context, target, time.Duration, *counter)) error {
 	flags := flag.NewFlagSet("follow", flag.ContinueOnError)
 	every := flags.Duration("every", 50*time.Millisecond, "time between two requests")
 	rest, err := parse(flags, args)
@@ -92,17 +92,17 @@ func each(ctx context.Context, args []string, out *printer, client func(context.
 	}
 	var running sync.WaitGroup
 	for _, to := range targets {
-		book := newLedger(to.name, out)
-		running.Go(func() { client(ctx, to, *every, book) })
-		running.Go(func() { book.speak(ctx) })
+		counts := newCounter(to.name, out)
+		running.Go(func() { client(ctx, to, *every, counts) })
+		running.Go(func() { counts.printEverySecond(ctx) })
 	}
 	running.Wait()
 	return nil
 }
 
-// stream keeps one connection for each target for as long as the kernel does.
+// stream keeps one connection for each target until the kernel gives it up.
 func stream(ctx context.Context, args []string, out *printer) error {
-	return each(ctx, args, out, func(ctx context.Context, to target, every time.Duration, book *ledger) {
+	return forEachTarget(ctx, args, out, func(ctx context.Context, to target, every time.Duration, counts *counter) {
 		for first := true; ctx.Err() == nil; first = false {
 			if !first {
 				wait(ctx, every)
@@ -111,19 +111,19 @@ func stream(ctx context.Context, args []string, out *printer) error {
 			connection, err := dialer.DialContext(ctx, "tcp4", to.address)
 			if err != nil {
 				if ctx.Err() == nil {
-					book.lost(err)
+					counts.lost(err)
 				}
 				continue
 			}
-			if err := converse(ctx, connection, every, book); err != nil && ctx.Err() == nil {
-				book.change(func(now *report) { now.Broken, now.Why = now.Broken+1, err.Error() })
+			if err := exchange(ctx, connection, every, counts); err != nil && ctx.Err() == nil {
+				counts.change(func(now *report) { now.Broken, now.Why = now.Broken+1, err.Error() })
 			}
 		}
 	})
 }
 
-// converse sends a number each time and reads the same numbers, whenever they come.
-func converse(ctx context.Context, connection net.Conn, every time.Duration, book *ledger) error {
+// exchange sends numbers and reads them back, however late they arrive.
+func exchange(ctx context.Context, connection net.Conn, every time.Duration, counts *counter) error {
 	defer connection.Close()
 	defer context.AfterFunc(ctx, func() { connection.Close() })()
 	failed := make(chan error, 1)
@@ -134,7 +134,7 @@ func converse(ctx context.Context, connection net.Conn, every time.Duration, boo
 				failed <- err
 				return
 			}
-			book.good()
+			counts.good()
 		}
 	}()
 	tick := time.NewTicker(every)
@@ -150,14 +150,14 @@ func converse(ctx context.Context, connection net.Conn, every time.Duration, boo
 		if _, err := connection.Write(binary.BigEndian.AppendUint64(nil, n)); err != nil {
 			return err
 		}
-		book.change(func(now *report) { now.Sent++ })
+		counts.change(func(now *report) { now.Sent++ })
 	}
 }
 
-// requests opens a connection for each request, whatever became of the ones before. A request is lost after a second and a half,
-// in which the kernel has tried twice.
+// requests opens a connection for each request, also while earlier requests wait. A request is lost after 1.5 s, in which the kernel has
+// sent two SYNs.
 func requests(ctx context.Context, args []string, out *printer) error {
-	return each(ctx, args, out, func(ctx context.Context, to target, every time.Duration, book *ledger) {
+	return forEachTarget(ctx, args, out, func(ctx context.Context, to target, every time.Duration, counts *counter) {
 		var running sync.WaitGroup
 		defer running.Wait()
 		tick := time.NewTicker(every)
@@ -168,12 +168,12 @@ func requests(ctx context.Context, args []string, out *printer) error {
 				return
 			case <-tick.C:
 			}
-			book.change(func(now *report) { now.Sent++ })
+			counts.change(func(now *report) { now.Sent++ })
 			running.Go(func() {
 				if err := request(ctx, to.address); err == nil {
-					book.good()
+					counts.good()
 				} else if ctx.Err() == nil {
-					book.lost(err)
+					counts.lost(err)
 				}
 			})
 		}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command traffic is both ends of the traffic of the network's end-to-end tests: a server that says from where it was asked, clients that
-// count what is lost and for how long, a sender of packets with made-up addresses, and a capture that looks for a word.
+// Command traffic is both ends of the traffic of the network's end-to-end tests: a server that returns the client's address, clients that
+// count lost requests and the length of gaps, a sender of packets with forged addresses, and a capture that searches packets for a word.
 //
-// It prints JSON, one value per line, and knows nothing of Kubernetes or the product: it runs wherever it is put, in a pod or, through
-// nsenter, in the network namespace of one. The demo program of the playground has clients, too, but they report averages; what is asked
-// here is when exactly which connection stood still. Proof: main_test.go.
+// It prints JSON, one value per line, and knows nothing of Kubernetes or the product: it runs in a pod or, through nsenter, in the network
+// namespace of a pod. The playground's demo program has clients as well, but they report averages; these report exactly when which
+// connection stalled. Proof: main_test.go.
 package main
 
 import (
@@ -25,9 +25,9 @@ import (
 const usage = `traffic serve    [--port 7000]                               TCP echo, UDP echo on PORT, HTTP on PORT+1
 traffic stream   [--every 50ms] NAME=ADDRESS:PORT...         one connection for each target, one request each 50 ms
 traffic requests [--every 50ms] NAME=ADDRESS:PORT...         a new connection for each request
-traffic check    http|udp|icmp ADDRESS:PORT [--bytes 1]      asks once; the answer says from where it was asked
-traffic send     --link L --from A --to A:PORT --word W      UDP packets with any addresses, out of a link
-traffic capture  --word W                                    counts frames of all links, and those that hold the word
+traffic check    http|udp|icmp ADDRESS:PORT [--bytes 1]      one request; prints the source address that the server saw
+traffic send     --link L --from A --to A:PORT --word W      UDP packets with any source address, out of a link
+traffic capture  --word W                                    counts frames of all links, and those that contain the word
 `
 
 func main() {
@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		"serve": serve, "stream": stream, "requests": requests, "check": check, "send": send, "capture": capture,
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
-		return fmt.Errorf("wrong call\n%s", strings.TrimSpace(usage))
+		return fmt.Errorf("unknown command\n%s", strings.TrimSpace(usage))
 	}
 	return commands[args[0]](ctx, args[1:], &printer{to: json.NewEncoder(out)})
 }
@@ -61,7 +61,7 @@ func (p *printer) print(value any) error {
 	return p.to.Encode(value)
 }
 
-// parse reads flags that stand before or after the other arguments, which it returns.
+// parse parses flags before or after the other arguments, which it returns.
 func parse(flags *flag.FlagSet, args []string) (rest []string, err error) {
 	for {
 		if err := flags.Parse(args); err != nil {

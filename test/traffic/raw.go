@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// send puts UDP packets with any addresses on a link, past the routes of this host.
+// send sends UDP packets with any source address out of a link, bypassing the routes of this host.
 func send(ctx context.Context, args []string, out *printer) error {
 	flags := flag.NewFlagSet("send", flag.ContinueOnError)
 	link := flags.String("link", "", "link to send out of")
 	from := flags.String("from", "", "source address")
 	to := flags.String("to", "", "destination ADDRESS:PORT")
-	word := flags.String("word", "", "what the packets say")
+	word := flags.String("word", "", "payload")
 	count := flags.Int("count", 10, "number of packets, 10 ms apart")
 	if _, err := parse(flags, args); err != nil {
 		return err
@@ -75,27 +75,27 @@ func datagram(from, to netip.AddrPort, payload []byte) []byte {
 	return append(ip, udp...)
 }
 
-// captured counts the packets between two addresses, as the outermost IP header has them.
+// captured counts the packets between two addresses of the outermost IP header.
 type captured struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
 	Frames int    `json:"frames"`
 	Bytes  int    `json:"bytes"`
-	// Found counts those with the word in them.
+	// Found counts the packets that contain the word.
 	Found int `json:"found"`
 }
 
-// capture looks at every packet of every link of this network namespace until it is told to end, and then prints what it saw.
+// capture reads every packet of every link of this network namespace until the context ends, and then prints its counts.
 func capture(ctx context.Context, args []string, out *printer) error {
 	flags := flag.NewFlagSet("capture", flag.ContinueOnError)
-	word := flags.String("word", "", "what to look for")
+	word := flags.String("word", "", "word to search for")
 	if _, err := parse(flags, args); err != nil {
 		return err
 	}
 	if *word == "" {
-		return errors.New("no word")
+		return errors.New("capture needs --word")
 	}
-	const all = unix.ETH_P_IP<<8&0xff00 | unix.ETH_P_IP>>8 // in the order of the network
+	const all = unix.ETH_P_IP<<8&0xff00 | unix.ETH_P_IP>>8 // in network byte order
 	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, all)
 	if err != nil {
 		return fmt.Errorf("open a packet socket: %w", err)
@@ -114,7 +114,7 @@ func capture(ctx context.Context, args []string, out *printer) error {
 }
 
 func listen(ctx context.Context, socket int, word []byte, out *printer) error {
-	pairs := map[[2]netip.Addr]*captured{}
+	flows := map[[2]netip.Addr]*captured{}
 	buffer := make([]byte, 128<<10)
 	var ended time.Time
 	for {
@@ -123,9 +123,9 @@ func listen(ctx context.Context, socket int, word []byte, out *printer) error {
 			ended = time.Now()
 		}
 		switch {
-		// All that came before the end has been read, or more comes than can be.
+		// All packets from before the end have been read, or packets arrive faster than they can be read.
 		case !ended.IsZero() && (errors.Is(err, unix.EAGAIN) || time.Since(ended) > time.Second):
-			return summary(socket, pairs, out)
+			return summary(socket, flows, out)
 		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR), n < 20:
 			continue
 		case err != nil:
@@ -133,28 +133,28 @@ func listen(ctx context.Context, socket int, word []byte, out *printer) error {
 		}
 		packet := buffer[:n]
 		key := [2]netip.Addr{netip.AddrFrom4([4]byte(packet[12:16])), netip.AddrFrom4([4]byte(packet[16:20]))}
-		pair := pairs[key]
-		if pair == nil {
-			pair = &captured{From: key[0].String(), To: key[1].String()}
-			pairs[key] = pair
+		flow := flows[key]
+		if flow == nil {
+			flow = &captured{From: key[0].String(), To: key[1].String()}
+			flows[key] = flow
 		}
-		pair.Frames++
-		pair.Bytes += n
+		flow.Frames++
+		flow.Bytes += n
 		if bytes.Contains(packet, word) {
-			pair.Found++
+			flow.Found++
 		}
 	}
 }
 
-func summary(socket int, pairs map[[2]netip.Addr]*captured, out *printer) error {
-	for _, pair := range pairs {
-		if err := out.print(pair); err != nil {
+func summary(socket int, flows map[[2]netip.Addr]*captured, out *printer) error {
+	for _, flow := range flows {
+		if err := out.print(flow); err != nil {
 			return err
 		}
 	}
 	statistics, err := unix.GetsockoptTpacketStats(socket, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
-		return fmt.Errorf("ask what was dropped: %w", err)
+		return fmt.Errorf("read the count of dropped packets: %w", err)
 	}
 	return out.print(map[string]uint32{"dropped": statistics.Drops})
 }

@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Headers of the answer to a POST, beside its own body.
+// Headers of the answer to a POST, whose body is the request's.
 const (
-	headerFrom = "X-Traffic-From"   // the address that the server was asked from
-	headerSum  = "X-Traffic-Sha256" // of the body that the server read
+	headerFrom = "X-Traffic-From"   // the client's address
+	headerSum  = "X-Traffic-Sha256" // of the body that the server received
 )
 
-// serve echoes: TCP and UDP on one port, HTTP on the next. Each UDP answer begins with the address it was asked from and a line feed.
+// serve echoes: TCP and UDP on one port, HTTP on the next. Each UDP answer starts with the client's address and a line feed.
 func serve(ctx context.Context, args []string, out *printer) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	port := flags.Int("port", 7000, "TCP and UDP echo; HTTP is on the next one")
@@ -34,15 +34,18 @@ func serve(ctx context.Context, args []string, out *printer) error {
 	if err != nil {
 		return err
 	}
+	defer tcp.Close()
 	udp, err := config.ListenPacket(ctx, "udp4", fmt.Sprintf(":%d", *port))
 	if err != nil {
 		return err
 	}
+	defer udp.Close()
 	web, err := config.Listen(ctx, "tcp4", fmt.Sprintf(":%d", *port+1))
 	if err != nil {
 		return err
 	}
 	server := &http.Server{Handler: http.HandlerFunc(answer), ReadHeaderTimeout: 10 * time.Second}
+	defer server.Close()
 	failed := make(chan error, 3)
 	go func() { failed <- echoTCP(tcp) }()
 	go func() { failed <- echoUDP(udp) }()
@@ -66,7 +69,7 @@ func echoTCP(listener net.Listener) error {
 		}
 		go func() {
 			defer connection.Close()
-			_, _ = io.Copy(connection, connection) // whoever asked sees what became of it
+			_, _ = io.Copy(connection, connection) // the client notices an error
 		}()
 	}
 }
@@ -79,11 +82,11 @@ func echoUDP(socket net.PacketConn) error {
 			return err
 		}
 		answer := append([]byte(host(from.String())+"\n"), buffer[:n]...)
-		_, _ = socket.WriteTo(answer, from) // lost is lost
+		_, _ = socket.WriteTo(answer, from) // the client counts losses
 	}
 }
 
-// answer gives a body back, with its sum and the caller's address.
+// answer returns the request's body, with its checksum and the client's address.
 func answer(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<20))
 	if err != nil {
@@ -100,7 +103,7 @@ func sum(body []byte) string {
 	return hex.EncodeToString(whole[:])
 }
 
-// host is the address of ADDRESS:PORT, in its short form.
+// host returns the address of ADDRESS:PORT, without brackets and unmapped.
 func host(address string) string {
 	if both, err := netip.ParseAddrPort(address); err == nil {
 		return both.Addr().Unmap().String()
