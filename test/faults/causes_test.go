@@ -14,19 +14,19 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// cause is something that goes wrong.
+// cause is a fault that the test causes.
 type cause struct {
 	name  string
-	cut   func(*testing.T)
-	hold  time.Duration    // since cut was begun
-	mend  func(*testing.T) // nil: it ends by itself
+	start func(*testing.T)
+	hold  time.Duration    // from the call of start to the call of end
+	end   func(*testing.T) // nil: the fault ends without a repair
 	nodes []string         // of milan, whose containers it ends
-	long  bool             // only in the long run, or if it is named
-	named bool             // only if it is named: it touches more than the clusters
+	long  bool             // only with -long, or if it is named
+	named bool             // only if it is named: it affects more than the clusters
 }
 
-// lasting is how long something is gone: long enough that what depends on it notices, or as long as the targets say.
-func lasting(short, whole time.Duration) time.Duration {
+// length returns how long a fault lasts: long enough that its dependents notice, or, with -long, as long as the targets define.
+func length(short, whole time.Duration) time.Duration {
 	if *long {
 		return whole
 	}
@@ -37,31 +37,31 @@ func causes() []cause {
 	both := []*env.Cluster{rome, milan}
 	lost := milan.Nodes[len(milan.Nodes)-1]
 	return []cause{
-		{name: "virtual kubelet killed", cut: func(t *testing.T) { kill(t, rome, "virtual-kubelet") }},
-		{name: "virtual kubelet deleted", long: true, cut: func(t *testing.T) {
+		{name: "virtual kubelet killed", start: func(t *testing.T) { kill(t, rome, "virtual-kubelet") }},
+		{name: "virtual kubelet deleted", long: true, start: func(t *testing.T) {
 			rome.Kubectl(t, "delete", "pods", "-A", "-l", labels.AppName+"=virtual-kubelet", "--grace-period=0", "--force", "--wait=false")
 		}},
-		{name: "Liqo's controller managers killed", cut: func(t *testing.T) {
+		{name: "Liqo's controller managers killed", start: func(t *testing.T) {
 			for _, c := range both {
 				kill(t, c, "controller-manager")
 			}
 		}},
-		{name: "Kubernetes' controller managers killed", long: true, cut: func(t *testing.T) { components(t, "kill", both, "kube-controller-manager") }},
-		{name: "API servers restarted", cut: func(t *testing.T) { components(t, "kill", both, "kube-apiserver") }, mend: answers},
+		{name: "Kubernetes' controller managers killed", long: true, start: func(t *testing.T) { components(t, "kill", both, "kube-controller-manager") }},
+		{name: "API servers restarted", start: func(t *testing.T) { components(t, "kill", both, "kube-apiserver") }, end: answers},
 		{
-			name: "API servers away", long: true, hold: 20 * time.Second, cut: func(t *testing.T) { components(t, "stop", both, "kube-apiserver") },
-			mend: func(t *testing.T) { components(t, "start", both, "kube-apiserver"); answers(t) },
+			name: "API servers away", long: true, hold: 20 * time.Second, start: func(t *testing.T) { components(t, "stop", both, "kube-apiserver") },
+			end: func(t *testing.T) { components(t, "start", both, "kube-apiserver"); answers(t) },
 		},
 		{
-			name: "clusters cut off from each other", hold: lasting(time.Minute, 10*time.Minute),
-			cut:  func(t *testing.T) { clusters.Do(t, "fault", "partition", rome.Name, milan.Name) },
-			mend: func(t *testing.T) { clusters.Do(t, "fault", "heal", rome.Name, milan.Name) },
+			name: "clusters cut off from each other", hold: length(time.Minute, 10*time.Minute),
+			start: func(t *testing.T) { clusters.Do(t, "fault", "partition", rome.Name, milan.Name) },
+			end:   func(t *testing.T) { clusters.Do(t, "fault", "heal", rome.Name, milan.Name) },
 		},
 		{
 			name: "history compacted while cut off", long: true, hold: 40 * time.Second,
-			cut: func(t *testing.T) { clusters.Do(t, "fault", "partition", rome.Name, milan.Name) },
-			mend: func(t *testing.T) {
-				// What the API servers still know of the past is in etcd and in their memory: neither is left.
+			start: func(t *testing.T) { clusters.Do(t, "fault", "partition", rome.Name, milan.Name) },
+			end: func(t *testing.T) {
+				// API servers keep old resource versions in etcd and in their memory: this removes both.
 				for _, c := range both {
 					compact(t, c)
 				}
@@ -70,11 +70,11 @@ func causes() []cause {
 				clusters.Do(t, "fault", "heal", rome.Name, milan.Name)
 			},
 		},
-		{name: "everything restarted at once", cut: everything, mend: answers},
+		{name: "everything restarted at once", start: everything, end: answers},
 		{
-			name: "provider's node lost", long: true, hold: lasting(45*time.Second, 7*time.Minute), nodes: []string{lost.Name},
-			cut: func(t *testing.T) { clusters.Do(t, "node", "stop", milan.Name, lost.Name) },
-			mend: func(t *testing.T) {
+			name: "provider's node lost", long: true, hold: length(45*time.Second, 7*time.Minute), nodes: []string{lost.Name},
+			start: func(t *testing.T) { clusters.Do(t, "node", "stop", milan.Name, lost.Name) },
+			end: func(t *testing.T) {
 				clusters.Do(t, "node", "start", milan.Name, lost.Name)
 				milan.Kubectl(t, "wait", "node", lost.Name, "--for=condition=Ready", "--timeout=120s")
 			},
@@ -117,18 +117,18 @@ func components(t *testing.T, verb string, all []*env.Cluster, names ...string) 
 	}
 }
 
-// answers waits until both API servers answer: that ends the cause.
+// answers waits until both API servers answer, which is the end of the cause.
 func answers(t *testing.T) {
 	t.Helper()
 	for _, c := range []*env.Cluster{rome, milan} {
 		env.Eventually(t, time.Minute, "the API server of "+c.Name+" answers", func() (string, bool) {
-			said := c.TryKubectl("", "get", "--raw", "/readyz", "--request-timeout=2s")
-			return said.String(), said.Code == 0
+			result := c.TryKubectl("", "get", "--raw", "/readyz", "--request-timeout=2s")
+			return result.String(), result.Code == 0
 		})
 	}
 }
 
-// everything kills all of Kubernetes and of Liqo in both clusters, but for what the containers run in: their own processes live on.
+// everything kills all processes of Kubernetes and Liqo in both clusters, except the container runtimes and the containers of the test.
 func everything(t *testing.T) {
 	var victims []int
 	for _, c := range []*env.Cluster{rome, milan} {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// jumps is a cause that moves the clock of the whole machine, the clusters', the containers' and this test's, and half a minute later
-// moves it by as much the other way.
+// jumps is a cause that moves the clock of the whole machine, for clusters, containers and this test, and moves it back half a minute
+// later.
 func jumps(name string, by time.Duration) cause {
 	moved := false
 	back := func(t *testing.T) {
@@ -20,8 +20,8 @@ func jumps(name string, by time.Duration) cause {
 		}
 	}
 	return cause{
-		name: name, named: true, hold: 30 * time.Second, mend: back,
-		cut: func(t *testing.T) {
+		name: name, named: true, hold: 30 * time.Second, end: back,
+		start: func(t *testing.T) {
 			t.Cleanup(func() { back(t) })
 			moveClock(t, by)
 			moved = true
@@ -29,14 +29,14 @@ func jumps(name string, by time.Duration) cause {
 	}
 }
 
-// moveClock is relative, so that moving it back makes it as right as it was. Programs that measure durations do not notice.
+// moveClock moves the clock by an offset, so that moving it back restores its accuracy. The monotonic clock does not change.
 func moveClock(t *testing.T, by time.Duration) {
 	t.Helper()
-	began, before := time.Now(), time.Now().UnixNano()
+	start, before := time.Now(), time.Now().UnixNano()
 	if _, err := unix.ClockAdjtime(unix.CLOCK_REALTIME, &unix.Timex{Modes: unix.ADJ_SETOFFSET, Time: unix.Timeval{Sec: int64(by / time.Second)}}); err != nil {
 		t.Fatalf("move the clock of this machine by %v: %v", by, err)
 	}
-	if moved := time.Duration(time.Now().UnixNano()-before) - time.Since(began); (moved - by).Abs() > time.Second {
+	if moved := time.Duration(time.Now().UnixNano()-before) - time.Since(start); (moved - by).Abs() > time.Second {
 		t.Errorf("the clock moved by %v, want %v", moved, by)
 	}
 }

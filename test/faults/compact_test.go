@@ -22,36 +22,36 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// compact lets etcd forget the past of a cluster, as it does by itself every few minutes. It is asked through its HTTP gateway.
+// compact removes old revisions from the etcd of a cluster, as the API server requests every few minutes. It uses etcd's HTTP gateway.
 func compact(t *testing.T, c *env.Cluster) {
 	t.Helper()
-	asking, err := etcd(c)
+	client, err := etcd(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer asking.CloseIdleConnections()
-	ask := func(path, body string) (revision string) {
-		said, err := asking.Post("https://127.0.0.1:2379"+path, "application/json", strings.NewReader(body))
+	defer client.CloseIdleConnections()
+	post := func(path, body string) (revision string) {
+		response, err := client.Post("https://127.0.0.1:2379"+path, "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatalf("etcd of %s: %v", c.Name, err)
 		}
-		defer said.Body.Close()
+		defer response.Body.Close()
 		var answer struct {
 			Header struct {
 				Revision string `json:"revision"`
 			} `json:"header"`
 		}
-		if err := json.NewDecoder(said.Body).Decode(&answer); err != nil || said.StatusCode != http.StatusOK || answer.Header.Revision == "" {
-			t.Fatalf("etcd of %s answers %s with %s (%v)", c.Name, path, said.Status, err)
+		if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK || answer.Header.Revision == "" {
+			t.Fatalf("etcd of %s answers %s with %s (%v)", c.Name, path, response.Status, err)
 		}
 		return answer.Header.Revision
 	}
-	now := ask("/v3/kv/range", `{"key":"AA==","count_only":true}`)
-	ask("/v3/kv/compaction", `{"revision":"`+now+`","physical":true}`)
-	t.Logf("etcd of %s knows nothing before revision %s", c.Name, now)
+	now := post("/v3/kv/range", `{"key":"AA==","count_only":true}`)
+	post("/v3/kv/compaction", `{"revision":"`+now+`","physical":true}`)
+	t.Logf("etcd of %s has no revision before %s", c.Name, now)
 }
 
-// etcd is a client that is in the control plane's network, which is that of the first node: etcd listens nowhere else.
+// etcd returns a client that connects from the network namespace of the first node, because etcd listens on its loopback address only.
 func etcd(c *env.Cluster) (*http.Client, error) {
 	pki := filepath.Join(filepath.Dir(filepath.Dir(c.Kubeconfig())), "clusters", c.Name, "pki")
 	authority, err := os.ReadFile(filepath.Join(pki, "etcd-ca.crt"))
@@ -65,12 +65,12 @@ func etcd(c *env.Cluster) (*http.Client, error) {
 		return nil, fmt.Errorf("client certificate for etcd of %s: %w", c.Name, err)
 	}
 	dial := func(ctx context.Context, kind, address string) (net.Conn, error) {
-		runtime.LockOSThread() // and never unlocked if the thread cannot go home: it ends with this goroutine then
-		home, err := netns.Get()
+		runtime.LockOSThread() // stays locked if the thread cannot return to its namespace: the thread then ends with this goroutine
+		original, err := netns.Get()
 		if err != nil {
 			return nil, err
 		}
-		defer home.Close()
+		defer original.Close()
 		inside, err := netns.GetFromName("lpg-" + c.Nodes[0].Name)
 		if err != nil {
 			return nil, err
@@ -80,8 +80,8 @@ func etcd(c *env.Cluster) (*http.Client, error) {
 			return nil, err
 		}
 		connection, err := (&net.Dialer{}).DialContext(ctx, kind, address)
-		if back := netns.Set(home); back != nil {
-			return nil, back
+		if restored := netns.Set(original); restored != nil {
+			return nil, restored
 		}
 		runtime.UnlockOSThread()
 		return connection, err

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package faults lets things fail while 200 offloaded pods of Deployments and Jobs run, and holds what became of them against the laws of
-// offloading: no running pod is restarted or deleted, what has finished does not run again, nothing runs twice, and the clusters agree
+// Package faults causes faults while 200 offloaded pods of Deployments and Jobs run, and checks the history of these pods against the laws
+// of offloading: no running pod is restarted or deleted, a finished pod does not run again, no pod runs twice, and the clusters agree
 // within 30 s after the cause has ended.
 //
-// It knows what package env knows. What happened is recorded and checked by command history, so that a test that looks away sees it, too. It
-// brings the playground's scenario quick-start up and takes it away. Run it with: make faults e2e, or alone, with all causes at
-// their full length: go test ./test/faults -v -long -timeout 90m. Jumps of the clock must be named, as they are the whole machine's:
-// -causes "clock jumps"
+// It knows what package env knows. Command history records and checks all changes, so that events between two checks of a test count as
+// well. The package brings the playground's scenario quick-start up and takes it down. Run it with: make faults e2e, or alone, with all
+// causes at their full length: go test ./test/faults -v -long -timeout 90m. Jumps of the clock run only if they are named, because they
+// affect the whole machine: -causes "clock jumps"
 package faults
 
 import (
@@ -25,9 +25,9 @@ import (
 
 var (
 	keep = flag.Bool("keep", false, "use the clusters that are up, and leave them up (for work on these tests)")
-	long = flag.Bool("long", false, "all causes that touch nothing but the clusters, as long as the targets say")
+	long = flag.Bool("long", false, "all causes that affect only the clusters, at the length that the targets define")
 	only = flag.String("causes", "", "comma separated parts of names of causes; empty: those that are quick, or all with -long")
-	each = flag.Int("each", 20, "pods of each of ten Deployments and Jobs; fewer, if other work shares the machine, prove less")
+	each = flag.Int("each", 20, "pods of each of ten Deployments and Jobs; fewer prove less, but suit a machine that other work shares")
 	kept = flag.String("history", "", "file that keeps the history; empty: a temporary one")
 
 	clusters    *env.Env
@@ -35,10 +35,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	env.Main(m, "quick-start", keep, func(b *env.Env) error {
-		clusters, rome, milan = b, b.Clusters[0], b.Clusters[1]
+	env.Main(m, "quick-start", keep, func(e *env.Env) error {
+		clusters, rome, milan = e, e.Clusters[0], e.Clusters[1]
 		for _, name := range []string{"history", "stamp-image.tar"} {
-			if _, err := os.Stat(filepath.Join(b.Bin, name)); err != nil {
+			if _, err := os.Stat(filepath.Join(e.Bin, name)); err != nil {
 				return fmt.Errorf("bin/%s is missing (%w); run: make faults", name, err)
 			}
 		}
@@ -46,33 +46,33 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// converge is what both clusters are given to agree after a cause has ended.
+// converge is the time within which both clusters must agree after a cause has ended. A user would call a longer difference an outage.
 const converge = 30 * time.Second
 
-// judging is the time that a cause may take after it was held, and the end of the test.
-const judging = 150 * time.Second
+// reserve is the time that the checks after a cause, and the end of the test, may take.
+const reserve = 150 * time.Second
 
-// TestFaults makes one history of all causes.
+// TestFaults records one history of all causes.
 func TestFaults(t *testing.T) {
 	connected(t)
 	offloaded(t)
 	r := record(t)
-	wish(t)
-	r.say(t, mark{Kind: "steady"})
+	createPods(t)
+	r.write(t, marker{Kind: "steady"})
 	for _, c := range causes() {
 		if !chosen(c) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			// What has happened is judged even if the timeout leaves no time for more.
-			if end, ends := t.Deadline(); ends && time.Until(end) < c.hold+judging {
-				t.Fatal("no time is left for it")
+			// The history so far is checked even if the timeout leaves no time for another cause.
+			if end, ends := t.Deadline(); ends && time.Until(end) < c.hold+reserve {
+				t.Fatal("the timeout of the test leaves no time for this cause")
 			}
-			happens(t, r, c)
+			inject(t, r, c)
 		})
 	}
-	r.say(t, mark{Kind: "stop"})
-	r.judge(t)
+	r.write(t, marker{Kind: "stop"})
+	r.check(t)
 }
 
 func chosen(c cause) bool {
@@ -87,57 +87,57 @@ func chosen(c cause) bool {
 	return false
 }
 
-// happens lets a cause come and go.
-func happens(t *testing.T, r *recorder, c cause) {
-	r.say(t, mark{Kind: "begin", What: c.name, Nodes: c.nodes})
-	began := time.Now()
-	c.cut(t)
-	<-time.After(time.Until(began.Add(c.hold))) // this is the fault; nothing is waited for
-	if c.mend != nil {
-		c.mend(t)
+// inject starts a cause, ends it, and checks that the clusters agree and work afterwards.
+func inject(t *testing.T, r *recorder, c cause) {
+	r.write(t, marker{Kind: "start", Cause: c.name, Nodes: c.nodes})
+	start := time.Now()
+	c.start(t)
+	<-time.After(time.Until(start.Add(c.hold))) // the length of the fault, not a wait for an event
+	if c.end != nil {
+		c.end(t)
 	}
 	ended := time.Now()
-	lasted := ended.Sub(began)
-	said := r.say(t, mark{Kind: "end", What: c.name})
-	clusters.Measure(c.name, "lasted %.0f s; both clusters agreed %.1f s after its end: %s", lasted.Seconds(), said.Took, said.Seen)
-	if !said.Agree || said.Took > converge.Seconds() {
-		t.Errorf("want both clusters to agree within %v, it took %.1f s: %s", converge, said.Took, said.Seen)
+	lasted := ended.Sub(start)
+	reply := r.write(t, marker{Kind: "end", Cause: c.name})
+	clusters.Measure(c.name, "lasted %.0f s; both clusters agreed %.1f s after its end: %s", lasted.Seconds(), reply.Took, reply.Seen)
+	if !reply.Agree || reply.Took > converge.Seconds() {
+		t.Errorf("want both clusters to agree within %v, it took %.1f s: %s", converge, reply.Took, reply.Seen)
 		rome.Show(t)
 	}
-	works(t, c.name, ended)
-	calm(t, r)
+	newObjectsWork(t, c.name, ended)
+	idle(t, r)
 }
 
-// works: what is wished for after a cause comes about, which two clusters that agree about what was before do not show.
-func works(t *testing.T, cause string, ended time.Time) {
+// newObjectsWork creates an object after a cause and uses it: two clusters that agree on the earlier objects do not prove that.
+func newObjectsWork(t *testing.T, cause string, ended time.Time) {
 	t.Helper()
 	name := "canary-" + strconv.FormatInt(ended.UnixNano(), 36)
 	within := func() time.Duration { return max(converge-time.Since(ended), time.Second) }
-	env.Eventually(t, within(), "rome takes a ConfigMap", func() (string, bool) {
-		said := rome.TryKubectl("", "-n", namespace, "create", "configmap", name, "--from-literal=after="+cause)
-		return said.String(), said.Code == 0 || strings.Contains(said.Err, "AlreadyExists") // an answer may be lost
+	env.Eventually(t, within(), "rome accepts a ConfigMap", func() (string, bool) {
+		result := rome.TryKubectl("", "-n", namespace, "create", "configmap", name, "--from-literal=after="+cause)
+		return result.String(), result.Code == 0 || strings.Contains(result.Err, "AlreadyExists") // the answer to an earlier request may have been lost
 	})
 	env.Eventually(t, within(), "the ConfigMap is in milan", func() (string, bool) {
-		said := milan.TryKubectl("", "get", "configmaps", "-A", "--field-selector", "metadata.name="+name, "-o", "jsonpath={.items[*].data.after}")
-		return said.String(), said.Out == cause
+		result := milan.TryKubectl("", "get", "configmaps", "-A", "--field-selector", "metadata.name="+name, "-o", "jsonpath={.items[*].data.after}")
+		return result.String(), result.Out == cause
 	})
 	env.Eventually(t, within(), "the virtual node is Ready", func() (string, bool) {
-		said := rome.TryKubectl("", "get", "node", virtualNode, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
-		return said.String(), said.Out == "True"
+		result := rome.TryKubectl("", "get", "node", virtualNode, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+		return result.String(), result.Out == "True"
 	})
-	env.Eventually(t, within(), "a pod in milan tells its log", func() (string, bool) {
-		said := rome.TryKubectl("", "-n", namespace, "logs", "deployment/web-0", "--tail=1")
-		return said.String(), said.Code == 0
+	env.Eventually(t, within(), "rome shows the log of a pod in milan", func() (string, bool) {
+		result := rome.TryKubectl("", "-n", namespace, "logs", "deployment/web-0", "--tail=1")
+		return result.String(), result.Code == 0
 	})
 	clusters.Measure(cause+": something new", "worked %.1f s after its end", time.Since(ended).Seconds())
 }
 
-// calm is a time without a cause: what comes late is to be seen before the next one.
-func calm(t *testing.T, r *recorder) {
+// idle is a time without a cause, so that late changes are recorded before the next one starts.
+func idle(t *testing.T, r *recorder) {
 	t.Helper()
 	<-time.After(5 * time.Second)
 	select {
-	case err := <-r.over:
+	case err := <-r.done:
 		t.Fatalf("the recorder has ended: %v", err)
 	default:
 	}

@@ -16,10 +16,10 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// mark and answer are what command history reads and prints.
-type mark struct {
+// marker and answer are the input and output of command history.
+type marker struct {
 	Kind  string   `json:"kind"`
-	What  string   `json:"what,omitempty"`
+	Cause string   `json:"cause,omitempty"`
 	Nodes []string `json:"nodes,omitempty"`
 	Names []string `json:"names,omitempty"`
 }
@@ -34,17 +34,17 @@ type recorder struct {
 	to   io.WriteCloser
 	from *bufio.Scanner
 	file string
-	over chan error
+	done chan error
 }
 
 // record starts the recorder; it ends with the test at the latest.
 func record(t *testing.T) *recorder {
 	t.Helper()
-	r := &recorder{file: *kept, over: make(chan error, 1)}
+	r := &recorder{file: *kept, done: make(chan error, 1)}
 	if r.file == "" {
 		r.file = filepath.Join(t.TempDir(), "history.jsonl")
 	}
-	cmd := exec.Command(filepath.Join(clusters.Bin, "history"), "record", "--here", rome.Kubeconfig(), "--there", milan.Kubeconfig(),
+	cmd := exec.Command(filepath.Join(clusters.Bin, "history"), "record", "--consumer", rome.Kubeconfig(), "--provider", milan.Kubeconfig(),
 		"--namespace", namespace, "--node", virtualNode, "--to", r.file)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -52,16 +52,16 @@ func record(t *testing.T) *recorder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, theirs, err := os.Pipe() // not one that Wait closes before all is read
+	from, childOut, err := os.Pipe() // not StdoutPipe, which Wait closes before all is read
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stdout = theirs
+	cmd.Stdout = childOut
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_ = theirs.Close()
-	go func() { r.over <- cmd.Wait() }()
+	_ = childOut.Close()
+	go func() { r.done <- cmd.Wait() }()
 	r.to, r.from = to, bufio.NewScanner(from)
 	r.from.Buffer(nil, 1<<20)
 	t.Cleanup(func() {
@@ -71,52 +71,51 @@ func record(t *testing.T) *recorder {
 	return r
 }
 
-// say writes a mark into the history and waits for the answer.
-func (r *recorder) say(t *testing.T, m mark) (said answer) {
+// write writes a marker into the history and waits for the answer.
+func (r *recorder) write(t *testing.T, m marker) (reply answer) {
 	t.Helper()
 	text, err := json.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.to.Write(append(text, '\n')); err != nil {
-		t.Fatalf("the recorder does not listen: %v", err)
+		t.Fatalf("the recorder does not read: %v", err)
 	}
 	if !r.from.Scan() {
 		t.Fatalf("the recorder does not answer: %v", r.from.Err())
 	}
-	if err := json.Unmarshal(r.from.Bytes(), &said); err != nil {
-		t.Fatalf("the recorder said %q: %v", r.from.Text(), err)
+	if err := json.Unmarshal(r.from.Bytes(), &reply); err != nil {
+		t.Fatalf("the recorder answered %q: %v", r.from.Text(), err)
 	}
-	return said
+	return reply
 }
 
-// judge lets the history be checked, and wants it to hold what the test has done.
-func (r *recorder) judge(t *testing.T) {
+// check checks the history, and that it contains the objects that the test created: an empty history violates no law.
+func (r *recorder) check(t *testing.T) {
 	t.Helper()
 	select {
-	case err := <-r.over:
+	case err := <-r.done:
 		if err != nil {
 			t.Fatalf("the recorder: %v", err)
 		}
 	case <-time.After(30 * time.Second):
 		t.Fatal("the recorder does not end")
 	}
-	said := env.Execute("", filepath.Join(clusters.Bin, "history"), "check", "--converge", converge.String(), r.file)
-	t.Logf("the history %s:\n%s", r.file, said.Out)
-	if said.Code != 0 {
-		t.Errorf("%s", said.Err)
+	result := env.Execute("", filepath.Join(clusters.Bin, "history"), "check", "--converge", converge.String(), r.file)
+	t.Logf("the history %s:\n%s", r.file, result.Out)
+	if result.Code != 0 {
+		t.Errorf("%s", result.Err)
 	}
 	var report struct {
 		Converged map[string]float64
 		Count     map[string]int
 	}
-	if err := json.Unmarshal([]byte(said.Out), &report); err != nil {
+	if err := json.Unmarshal([]byte(result.Out), &report); err != nil {
 		t.Fatal(err)
 	}
-	// An empty history breaks no law.
 	for what, want := range map[string]int{
-		"Pods here": wished(), "Pods there": wished(), "ShadowPods there": wished(), "runs of containers": wished() + *each,
-		"containers of which processes were seen": wished(), "last words of runs": 3 * *each,
+		"Pods in the consumer": podCount(), "Pods in the provider": podCount(), "ShadowPods in the provider": podCount(), "runs of containers": podCount() + *each,
+		"containers with observed processes": podCount(), "termination messages of runs": 3 * *each,
 	} {
 		if got := report.Count[what]; got < want {
 			t.Errorf("the history has %d %s, want at least %d", got, what, want)

@@ -19,13 +19,13 @@ const (
 	deployments, jobs = 6, 4
 )
 
-// wished is how many pods there are, one group for each Deployment and Job; as many containers as a group end once in order to be started again.
-func wished() int { return (deployments + jobs) * *each }
+// podCount is the number of desired pods: *each per Deployment and Job. The containers of one Job end once and request a restart.
+func podCount() int { return (deployments + jobs) * *each }
 
-// connected makes rome a consumer of milan, if it is none.
+// connected makes rome a consumer of milan, unless it is one already.
 func connected(t *testing.T) {
 	t.Helper()
-	// So that losing one node leaves another one, where nothing may happen.
+	// After the loss of one node the pods of the other one must not be affected.
 	_ = milan.TryKubectl("", "taint", "nodes", "--all", "node-role.kubernetes.io/control-plane-")
 	if rome.TryKubectl("", "get", "node", virtualNode).Code != 0 {
 		for _, c := range []*env.Cluster{rome, milan} {
@@ -33,8 +33,8 @@ func connected(t *testing.T) {
 		}
 		rome.Peer(t, milan)
 	}
-	if said := clusters.Playground("load", filepath.Join(clusters.Bin, "stamp-image.tar"), milan.Name); said.Code != 0 {
-		t.Fatal(said)
+	if result := clusters.Playground("load", filepath.Join(clusters.Bin, "stamp-image.tar"), milan.Name); result.Code != 0 {
+		t.Fatal(result)
 	}
 	rome.Kubectl(t, "wait", "node", virtualNode, "--for=condition=Ready", "--timeout=90s")
 }
@@ -42,30 +42,30 @@ func connected(t *testing.T) {
 func offloaded(t *testing.T) {
 	t.Helper()
 	if rome.TryKubectl("", "get", "namespace", namespace).Code == 0 {
-		takeAway(t) // of a run before
+		cleanUp(t) // after an earlier run
 	}
 	rome.Kubectl(t, "create", "namespace", namespace)
-	t.Cleanup(func() { takeAway(t) })
+	t.Cleanup(func() { cleanUp(t) })
 	rome.Liqoctl(t, "offload", "namespace", namespace, "--pod-offloading-strategy", "Remote")
 }
 
-func takeAway(t *testing.T) {
+func cleanUp(t *testing.T) {
 	t.Helper()
 	for _, args := range [][]string{
 		{"-n", namespace, "delete", "deployments,jobs", "--all", "--timeout=300s"},
 		{"-n", namespace, "delete", "pods", "--all", "--timeout=300s"},
 	} {
-		if said := rome.TryKubectl("", args...); said.Code != 0 {
-			t.Error(said)
+		if result := rome.TryKubectl("", args...); result.Code != 0 {
+			t.Error(result)
 		}
 	}
-	if said := rome.TryLiqoctl("unoffload", "namespace", namespace); said.Code != 0 {
-		t.Error(said)
+	if result := rome.TryLiqoctl("unoffload", "namespace", namespace); result.Code != 0 {
+		t.Error(result)
 	}
 	rome.Kubectl(t, "delete", "namespace", namespace, "--timeout=300s")
 }
 
-// pod is the template of all pods: what they say of themselves is proof of what ran. Some have tokens, which have to be refreshed.
+// pod is the template of all pods: the messages of command stamp prove which containers ran. Some pods have tokens, which must be refreshed.
 func pod(policy, args string, tokens bool) string {
 	return fmt.Sprintf(`
       restartPolicy: %s
@@ -111,11 +111,11 @@ spec:
     spec:%[4]s`, name, namespace, *each, pod(policy, args, name == "later"))
 }
 
-// wish brings 200 pods up. Of the Jobs one has finished when the first cause comes; of one every container has ended once and was started
-// again; of the others pods end one after the other while causes come and go.
-func wish(t *testing.T) {
+// createPods creates 200 pods. When the first cause starts, one Job has finished, and every container of another has been restarted once.
+// The pods of the other two Jobs end one after the other during the causes.
+func createPods(t *testing.T) {
 	t.Helper()
-	began := time.Now()
+	start := time.Now()
 	all := []string{
 		job("finished", "Never", `"--for=3s"`), job("again", "OnFailure", `"--once-again=/own/once", "--for=4s"`),
 	}
@@ -123,22 +123,22 @@ func wish(t *testing.T) {
 		all = append(all, deployment(fmt.Sprintf("web-%d", i)))
 	}
 	all = append(all, job("soon", "Never", `"--for=1$(JOB_COMPLETION_INDEX)5s"`), job("later", "OnFailure", `"--for=$(JOB_COMPLETION_INDEX)m50s"`))
-	// Not all at once: what is measured is not how two cores start 200 pods.
+	// Not all at once: the start of 200 pods on two cores is not the subject of this test.
 	for i, manifest := range all {
 		rome.Apply(t, manifest)
-		asWished(t, (i+1)**each)
+		running(t, (i+1)**each)
 	}
-	clusters.Measure(fmt.Sprint(wished(), " pods"), "as wished after %.0f s", time.Since(began).Seconds())
+	clusters.Measure(fmt.Sprint(podCount(), " pods"), "run or have run after %.0f s", time.Since(start).Seconds())
 }
 
-// asWished waits until so many pods run or have run as they should.
-func asWished(t *testing.T, want int) {
+// running waits until as many pods as wanted run, or have succeeded if they belong to a Job that ends.
+func running(t *testing.T, want int) {
 	t.Helper()
 	env.Eventually(t, 3*time.Minute, fmt.Sprintf("%d pods run or have run", want), func() (string, bool) {
-		said := rome.TryKubectl("", "-n", namespace, "get", "pods", "-o",
+		result := rome.TryKubectl("", "-n", namespace, "get", "pods", "-o",
 			`jsonpath={range .items[*]}{.metadata.labels.app} {.status.phase} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
 		count, sum := map[string]int{}, 0
-		for line := range strings.Lines(said.Out) {
+		for line := range strings.Lines(result.Out) {
 			words := strings.Fields(line)
 			switch {
 			case len(words) < 2:
@@ -148,8 +148,8 @@ func asWished(t *testing.T, want int) {
 			}
 		}
 		if sum < want {
-			<-time.After(500 * time.Millisecond) // each answer is 200 pods long
+			<-time.After(500 * time.Millisecond) // polls slowly: each answer lists 200 pods
 		}
-		return fmt.Sprint(count, " ", said.Err), sum >= want
+		return fmt.Sprint(count, " ", result.Err), sum >= want
 	})
 }

@@ -13,76 +13,77 @@ import (
 // The laws.
 const (
 	lawOnce     = "a pod runs once at a time"
-	lawFinished = "what has finished does not run again"
+	lawFinished = "a finished pod does not run again"
 	lawRestart  = "a running pod is not restarted"
-	lawCounted  = "no restart is counted that was none"
-	lawDeleted  = "no pod is deleted that nobody wants deleted"
-	lawPhase    = "a phase that is final stays"
-	lawWished   = "no pod is made that nobody wished"
-	lawWords    = "what a run says of itself is told of that run only"
-	lawConverge = "both sides agree soon after the cause has ended"
+	lawCounted  = "the restart count is not higher than the number of restarts"
+	lawDeleted  = "no pod is deleted without a request"
+	lawPhase    = "a final phase does not change"
+	lawExtra    = "no pod is created in excess of the desired ones"
+	lawMessages = "the termination message of a run is shown for that run only"
+	lawConverge = "both clusters agree soon after the cause has ended"
 )
 
-// limits are times: within converge after a cause the clusters agree, and later they disagree for no longer than patience.
+// limits are the longest differences between the clusters: they agree within converge after a cause has ended, and later they differ for
+// no longer than lag.
 type limits struct {
-	converge, patience time.Duration
+	converge, lag time.Duration
 }
 
-// broken is one case of a law that does not hold.
-type broken struct {
-	Law string    `json:"law"`
-	Who string    `json:"who"`
-	How string    `json:"how"`
-	At  time.Time `json:"at"`
+// violation is one case in which a law does not hold.
+type violation struct {
+	Law     string    `json:"law"`
+	Subject string    `json:"subject"`
+	Detail  string    `json:"detail"`
+	At      time.Time `json:"at"`
 }
 
-// cause is one of the test's, from the marks.
+// cause is a fault that the test caused, as its markers describe it.
 type cause struct {
-	mark       Mark
-	began, end time.Time // end is zero if it has not ended
-	next       time.Time // when the next one began; zero if none did
+	Marker
+	start, end time.Time // end is zero if it has not ended
+	next       time.Time // start of the next cause; zero if there is none
 }
 
-// report is what a history proves.
+// report is the result of checking a history.
 type report struct {
-	Broken []broken `json:"broken"`
-	// Converged is how long after the end of each cause the last difference lasted that was there when it ended.
+	Violations []violation `json:"violations"`
+	// Converged is, by cause, the seconds from its end until the clusters no longer differed in anything in which they differed at its end.
 	Converged map[string]float64 `json:"converged"`
-	// Gaps, in which only those restarts and ends are known that leave a trace in the objects that came after them.
+	// Gaps are times for which the checker knows only those restarts and ends that later objects show.
 	Gaps  []string       `json:"gaps,omitempty"`
 	Count map[string]int `json:"count"`
 }
 
-// checker holds what the laws ask.
+// checker is the history, indexed for the checks of the laws.
 type checker struct {
-	facts  []Fact
-	limits limits
-	lives  runs
-	locals map[string]*Pod // as last seen
-	causes []cause
-	asked  map[string]bool
-	steady time.Time
-	report report
-	told   map[string]bool
+	facts    []Fact
+	limits   limits
+	runs     runs
+	locals   map[string]*Pod // the consumer's pods by UID, as last seen
+	causes   []cause
+	deleted  map[string]bool // the consumer's pods that the test deleted
+	steady   time.Time
+	report   report
+	reported map[string]bool
 }
 
-// check holds a history against the laws. It looks at nothing else.
+// check checks a history against the laws. It depends on nothing else.
 func check(facts []Fact, l limits) report {
 	c := &checker{
-		facts: facts, limits: l, lives: collect(facts), locals: map[string]*Pod{}, asked: map[string]bool{}, told: map[string]bool{},
+		facts: facts, limits: l, runs: collect(facts), locals: map[string]*Pod{}, deleted: map[string]bool{}, reported: map[string]bool{},
 		report: report{Converged: map[string]float64{}, Count: map[string]int{}},
 	}
 	c.read()
-	for _, uid := range slices.Sorted(maps.Keys(c.lives)) {
-		c.life(uid, c.lives[uid])
+	for _, uid := range slices.Sorted(maps.Keys(c.runs)) {
+		c.runsOf(uid, c.runs[uid])
 	}
 	c.phases()
 	c.deletions()
-	c.wishes()
-	c.counted()
-	c.words()
+	c.extraPods()
+	c.restartCounts()
+	c.messages()
 	c.convergence()
-	slices.SortFunc(c.report.Broken, func(a, b broken) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Who, b.Who)) })
+	slices.SortFunc(c.report.Violations, func(a, b violation) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Subject, b.Subject)) })
 	return c.report
 }
 
@@ -91,81 +92,81 @@ func (c *checker) read() {
 	seen := map[string]bool{}
 	for _, f := range c.facts {
 		switch {
-		case f.Mark != nil:
-			c.mark(f)
+		case f.Marker != nil:
+			c.marker(f)
 		case f.Gap != nil:
 			c.report.Gaps = append(c.report.Gaps, fmt.Sprintf("%s %s from %s to %s: %s", f.Cluster, f.Gap.Kind, f.Gap.Since.Format(time.TimeOnly), f.At.Format(time.TimeOnly), f.Gap.Why))
 		case f.Pod != nil:
-			if f.Cluster == here {
+			if f.Cluster == consumer {
 				c.locals[f.Pod.UID] = f.Pod
 			}
-			if key := f.Pod.Kind + "s " + f.Cluster; !seen[key+f.Pod.UID] {
+			if key := f.Pod.Kind + "s in the " + f.Cluster; !seen[key+f.Pod.UID] {
 				seen[key+f.Pod.UID] = true
 				count[key]++
 			}
 		case f.Process != nil && !seen[f.Process.Container]:
 			seen[f.Process.Container] = true
-			count["containers of which processes were seen"]++
+			count["containers with observed processes"]++
 		}
 	}
 	count["facts"] = len(c.facts)
-	for _, list := range c.lives {
+	for _, list := range c.runs {
 		count["runs of containers"] += len(list)
 	}
 }
 
-func (c *checker) mark(f Fact) {
-	switch f.Mark.Kind {
-	case markSteady:
+func (c *checker) marker(f Fact) {
+	switch f.Marker.Kind {
+	case markerSteady:
 		c.steady = f.At
-	case markAsked:
-		for _, name := range f.Mark.Names {
-			c.asked[name] = true
+	case markerDeletion:
+		for _, name := range f.Marker.Names {
+			c.deleted[name] = true
 		}
-	case markBegin:
+	case markerStart:
 		if last := len(c.causes) - 1; last >= 0 {
 			c.causes[last].next = f.At
 		}
-		c.causes = append(c.causes, cause{mark: *f.Mark, began: f.At})
-	case markEnd:
+		c.causes = append(c.causes, cause{Marker: *f.Marker, start: f.At})
+	case markerEnd:
 		for i := range c.causes {
-			if c.causes[i].mark.What == f.Mark.What && c.causes[i].end.IsZero() {
+			if c.causes[i].Cause == f.Marker.Cause && c.causes[i].end.IsZero() {
 				c.causes[i].end = f.At
 			}
 		}
 	}
 }
 
-// fault keeps a case. Who is the UID of a pod here, or what else it was seen as.
-func (c *checker) fault(law, uid string, at time.Time, how string, values ...any) {
-	who := uid
+// violation reports a case once. The subject is the name of the consumer's pod with this UID, if there is one.
+func (c *checker) violation(law, uid string, at time.Time, detail string, values ...any) {
+	subject := uid
 	if local := c.locals[uid]; local != nil {
-		who = local.Namespace + "/" + local.Name
+		subject = local.Namespace + "/" + local.Name
 	}
-	one := broken{Law: law, Who: who, How: fmt.Sprintf(how, values...), At: at}
-	if key := one.Law + one.Who + one.How; !c.told[key] {
-		c.told[key] = true
-		c.report.Broken = append(c.report.Broken, one)
+	found := violation{Law: law, Subject: subject, Detail: fmt.Sprintf(detail, values...), At: at}
+	if key := found.Law + found.Subject + found.Detail; !c.reported[key] {
+		c.reported[key] = true
+		c.report.Violations = append(c.report.Violations, found)
 	}
 }
 
-// excused says whether a cause took the node of the container away between its life and the next one.
+// excused returns true if a cause took the node of the run away between this run and the next one.
 func (c *checker) excused(of *run, next time.Time) bool {
 	for _, one := range c.causes {
-		if slices.Contains(one.mark.Nodes, of.node) && next.After(one.began) && (one.end.IsZero() || of.began.Before(one.end)) {
+		if slices.Contains(one.Nodes, of.node) && next.After(one.start) && (one.end.IsZero() || of.start.Before(one.end)) {
 			return true
 		}
 	}
 	return false
 }
 
-// life holds all that ran for one pod against the laws.
-func (c *checker) life(uid string, list []*run) {
+// runsOf checks all runs of one pod of the consumer.
+func (c *checker) runsOf(uid string, list []*run) {
 	for i, a := range list {
 		for _, b := range list[i+1:] {
 			if a.pod != b.pod && overlaps(a, b) || a.pod == b.pod && a.name != "" && a.name == b.name && overlaps(a, b) {
-				c.fault(lawOnce, uid, b.began, "containers %.12s of pod %s and %.12s of pod %s were alive at the same time, from %s to %s and %s to %s",
-					a.id, a.pod, b.id, b.pod, clock(a.began), clock(a.until), clock(b.began), clock(b.until))
+				c.violation(lawOnce, uid, b.start, "containers %.12s of pod %s and %.12s of pod %s were alive at the same time, from %s to %s and %s to %s",
+					a.id, a.pod, b.id, b.pod, clock(a.start), clock(a.until), clock(b.start), clock(b.until))
 			}
 		}
 	}
@@ -176,81 +177,82 @@ func (c *checker) life(uid string, list []*run) {
 			continue
 		}
 		switch end := a.ended; {
-		case c.excused(a, b.began):
+		case c.excused(a, b.start):
 		case end != nil && (end.Code == 0 && a.policy != "Always" || a.policy == "Never"):
-			c.fault(lawFinished, uid, b.began, "container %s had ended with code %d at %s and was started again at %s: it said %q", b.name, end.Code, clock(end.Ended), clock(b.began), end.Said)
-		case end != nil && end.Code == again && a.policy != "Never":
+			c.violation(lawFinished, uid, b.start, "container %s had ended with code %d at %s and was started again at %s: its message was %q", b.name, end.Code, clock(end.Ended), clock(b.start), end.Message)
+		case end != nil && end.Code == restartCode && a.policy != "Never":
 		default:
-			code := "not known"
+			code := "unknown"
 			if end != nil {
 				code = fmt.Sprint(end.Code)
 			}
-			c.fault(lawRestart, uid, b.began, "container %s ran as %.12s until %s (exit code %s), and as %.12s from %s", b.name, a.id, clock(a.until), code, b.id, clock(b.began))
+			c.violation(lawRestart, uid, b.start, "container %s ran as %.12s until %s (exit code %s), and as %.12s from %s", b.name, a.id, clock(a.until), code, b.id, clock(b.start))
 		}
 	}
 }
 
 func clock(at time.Time) string { return at.Format("15:04:05.000") }
 
-// phases: what is final stays, on both sides; and nothing begins for a pod that has finished here.
+// phases checks that a final phase stays in both clusters, and that no container starts for a pod that has finished in the consumer.
 func (c *checker) phases() {
-	type one struct{ cluster, kind, uid string }
-	final := map[one]string{}
+	type object struct{ cluster, kind, uid string }
+	final := map[object]string{}
 	ended := map[string]time.Time{}
 	for _, f := range c.facts {
 		if f.Pod == nil {
 			continue
 		}
-		key := one{f.Cluster, f.Pod.Kind, f.Pod.UID}
+		key := object{f.Cluster, f.Pod.Kind, f.Pod.UID}
 		if before := final[key]; before != "" && f.Pod.Phase != before {
-			c.fault(lawPhase, f.Pod.For, f.At, "%s %s was %s and is %s", f.Pod.Kind, f.Cluster, before, f.Pod.Phase)
+			c.violation(lawPhase, f.Pod.For, f.At, "%s in the %s was %s and is %s", f.Pod.Kind, f.Cluster, before, f.Pod.Phase)
 		}
 		if !finished(f.Pod.Phase) || final[key] != "" {
 			continue
 		}
 		final[key] = f.Pod.Phase
-		if f.Cluster == here {
+		if f.Cluster == consumer {
 			ended[f.Pod.UID] = f.At
 		}
 	}
 	for uid, at := range ended {
-		for _, r := range c.lives[uid] {
-			if r.began.After(at) {
-				c.fault(lawFinished, uid, r.began, "it was %s at %s, and container %.12s began at %s", c.locals[uid].Phase, clock(at), r.id, clock(r.began))
+		for _, r := range c.runs[uid] {
+			if r.start.After(at) {
+				c.violation(lawFinished, uid, r.start, "the pod was %s at %s, and container %.12s started at %s", c.locals[uid].Phase, clock(at), r.id, clock(r.start))
 			}
 		}
 	}
 }
 
+// deletions checks that only those pods are deleted that the test deleted.
 func (c *checker) deletions() {
 	for _, f := range c.facts {
-		if f.Pod == nil || f.Cluster != here && f.Pod.Kind != "ShadowPod" || !f.Pod.Deleting && !f.Gone {
+		if f.Pod == nil || f.Cluster != consumer && f.Pod.Kind != "ShadowPod" || !f.Pod.Deleting && !f.Gone {
 			continue
 		}
 		local := c.locals[f.Pod.For]
-		if local != nil && c.asked[local.Namespace+"/"+local.Name] {
+		if local != nil && c.deleted[local.Namespace+"/"+local.Name] {
 			continue
 		}
-		what := "is being deleted"
+		state := "is being deleted"
 		if f.Gone {
-			what = "is gone"
+			state = "is gone"
 		}
-		c.fault(lawDeleted, f.Pod.For, f.At, "the %s %s %s, and nobody asked for that", f.Pod.Kind, f.Cluster, what)
+		c.violation(lawDeleted, f.Pod.For, f.At, "the %s in the %s %s, and the test has not deleted it", f.Pod.Kind, f.Cluster, state)
 	}
 }
 
-// wishes: once all that was wished is there, another pod is one too many, unless it replaces one that a cause ended.
-func (c *checker) wishes() {
+// extraPods reports pods that appear after all desired pods were there, unless a pod replaces one that a cause ended.
+func (c *checker) extraPods() {
 	if c.steady.IsZero() {
 		return
 	}
 	excused := func(owner string, at time.Time) bool {
-		for uid, list := range c.lives {
+		for uid, list := range c.runs {
 			local := c.locals[uid]
 			if local == nil || local.Owner != owner {
 				continue
 			}
-			if c.asked[local.Namespace+"/"+local.Name] || slices.ContainsFunc(list, func(r *run) bool { return c.excused(r, at) }) {
+			if c.deleted[local.Namespace+"/"+local.Name] || slices.ContainsFunc(list, func(r *run) bool { return c.excused(r, at) }) {
 				return true
 			}
 		}
@@ -258,46 +260,46 @@ func (c *checker) wishes() {
 	}
 	known := map[string]bool{}
 	for _, f := range c.facts {
-		if f.Pod == nil || f.Cluster != here || known[f.Pod.UID] {
+		if f.Pod == nil || f.Cluster != consumer || known[f.Pod.UID] {
 			continue
 		}
 		known[f.Pod.UID] = true
 		if f.At.After(c.steady) && !excused(f.Pod.Owner, f.At) {
-			c.fault(lawWished, f.Pod.UID, f.At, "it appeared after all pods of %s were there", f.Pod.Owner)
+			c.violation(lawExtra, f.Pod.UID, f.At, "it appeared after all pods of %s were there", f.Pod.Owner)
 		}
 	}
 }
 
-// counted: what is shown of restarts is what there was of them.
-func (c *checker) counted() {
+// restartCounts checks that no container shows more restarts than it had.
+func (c *checker) restartCounts() {
 	for uid, local := range c.locals {
-		lives := map[string]int32{}
-		for _, r := range c.lives[uid] {
-			lives[r.name]++
+		count := map[string]int32{}
+		for _, r := range c.runs[uid] {
+			count[r.name]++
 		}
 		for _, container := range local.Containers {
-			if n := lives[container.Name]; n > 0 && container.Restarts > n-1 {
-				c.fault(lawCounted, uid, c.facts[len(c.facts)-1].At, "container %s shows %d restarts and ran %d times", container.Name, container.Restarts, n)
+			if n := count[container.Name]; n > 0 && container.Restarts > n-1 {
+				c.violation(lawCounted, uid, c.facts[len(c.facts)-1].At, "container %s shows %d restarts and ran %d times", container.Name, container.Restarts, n)
 			}
 		}
 	}
 }
 
-// convergence follows both sides through the history.
+// convergence replays the history and checks how long the clusters differed.
 func (c *checker) convergence() {
-	now := newSides()
-	type spell struct {
+	now := newSnapshot()
+	type period struct {
 		since time.Time
 		what  string
 	}
-	differ := map[string]spell{}
-	over := func(uid string, s spell, until time.Time) {
+	differ := map[string]period{}
+	ended := func(uid string, s period, until time.Time) {
 		for _, one := range c.causes {
 			if one.end.IsZero() {
 				continue
 			}
 			if s.since.Before(one.end) && until.After(one.end) && (one.next.IsZero() || s.since.Before(one.next)) {
-				c.report.Converged[one.mark.What] = max(c.report.Converged[one.mark.What], until.Sub(one.end).Seconds())
+				c.report.Converged[one.Cause] = max(c.report.Converged[one.Cause], until.Sub(one.end).Seconds())
 			}
 			from, to := one.end.Add(c.limits.converge), until
 			if s.since.After(from) {
@@ -306,19 +308,19 @@ func (c *checker) convergence() {
 			if !one.next.IsZero() && one.next.Before(to) {
 				to = one.next
 			}
-			// A difference from before the limit must be gone by then; a new one may last as long as news may wait.
-			if slack := c.limits.patience; to.After(from) && (s.since.Before(one.end.Add(c.limits.converge-slack)) || to.Sub(from) > slack) {
-				c.fault(lawConverge, uid, from, "after %q: for %.1f s %s", one.mark.What, until.Sub(s.since).Seconds(), s.what)
+			// An older difference must have ended by then; a new one may last for the lag.
+			if slack := c.limits.lag; to.After(from) && (s.since.Before(one.end.Add(c.limits.converge-slack)) || to.Sub(from) > slack) {
+				c.violation(lawConverge, uid, from, "after %q: for %.1f s %s", one.Cause, until.Sub(s.since).Seconds(), s.what)
 			}
 		}
 	}
 	var last time.Time
 	for _, f := range c.facts {
 		last = f.At
-		if f.Mark != nil && f.Mark.Kind == markEnd {
-			c.report.Converged[f.Mark.What] = max(c.report.Converged[f.Mark.What], 0)
+		if f.Marker != nil && f.Marker.Kind == markerEnd {
+			c.report.Converged[f.Marker.Cause] = max(c.report.Converged[f.Marker.Cause], 0)
 		}
-		uid := now.take(f)
+		uid := now.apply(f)
 		if uid == "" {
 			continue
 		}
@@ -326,15 +328,15 @@ func (c *checker) convergence() {
 		before, differed := differ[uid]
 		switch {
 		case what == "" && differed:
-			over(uid, before, f.At)
+			ended(uid, before, f.At)
 			delete(differ, uid)
 		case what != "" && !differed:
-			differ[uid] = spell{f.At, what}
+			differ[uid] = period{f.At, what}
 		case what != "":
-			differ[uid] = spell{before.since, what}
+			differ[uid] = period{before.since, what}
 		}
 	}
 	for uid, s := range differ {
-		over(uid, s, last)
+		ended(uid, s, last)
 	}
 }

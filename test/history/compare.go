@@ -6,59 +6,59 @@ import "fmt"
 
 func finished(phase string) bool { return phase == "Succeeded" || phase == "Failed" }
 
-// difference is what a pod here says of itself that the pod there does not, in words; empty if they agree. Either may be nil.
+// difference describes in what the status of the consumer's pod differs from the provider's; empty if they agree. Either may be nil.
 func difference(local, remote *Pod) string {
 	switch {
 	case local == nil && remote == nil:
 		return ""
 	case local == nil:
-		return "there is a pod there for none here"
+		return "the provider has a pod for none of the consumer"
 	case finished(local.Phase) && (remote == nil || remote.Phase == local.Phase):
 		return ""
 	case remote == nil:
-		return "no pod there"
+		return "the provider has no pod"
 	case local.Deleting != remote.Deleting:
-		return fmt.Sprintf("deleting here %t, there %t", local.Deleting, remote.Deleting)
+		return fmt.Sprintf("deleting in the consumer %t, in the provider %t", local.Deleting, remote.Deleting)
 	case local.Phase != remote.Phase:
-		return fmt.Sprintf("phase here %s, there %s", local.Phase, remote.Phase)
+		return fmt.Sprintf("phase in the consumer %s, in the provider %s", local.Phase, remote.Phase)
 	case local.Ready != remote.Ready:
-		return fmt.Sprintf("ready here %t, there %t", local.Ready, remote.Ready)
+		return fmt.Sprintf("ready in the consumer %t, in the provider %t", local.Ready, remote.Ready)
 	}
-	mine := map[string]Container{}
+	shown := map[string]Container{}
 	for _, c := range local.Containers {
-		mine[c.Name] = c
+		shown[c.Name] = c
 	}
 	for _, c := range remote.Containers {
-		switch m, told := mine[c.Name]; {
-		case !told:
-			return fmt.Sprintf("container %s is not told of here", c.Name)
-		case m.ID != c.ID:
-			return fmt.Sprintf("container %s here %.30q, there %.30q", c.Name, m.ID, c.ID)
-		case (m.Running == nil) != (c.Running == nil) || (m.Ended == nil) != (c.Ended == nil):
-			return fmt.Sprintf("container %s runs or has ended on one side only", c.Name)
-		case m.Ended != nil && (m.Ended.Code != c.Ended.Code || m.Ended.Said != c.Ended.Said):
-			return fmt.Sprintf("container %s ended here with %d %q, there with %d %q", c.Name, m.Ended.Code, m.Ended.Said, c.Ended.Code, c.Ended.Said)
-		case m.Restarts < c.Restarts:
-			return fmt.Sprintf("container %s was restarted %d times here, %d there", c.Name, m.Restarts, c.Restarts)
+		switch l, found := shown[c.Name]; {
+		case !found:
+			return fmt.Sprintf("container %s is missing in the consumer's status", c.Name)
+		case l.ID != c.ID:
+			return fmt.Sprintf("container %s in the consumer %.30q, in the provider %.30q", c.Name, l.ID, c.ID)
+		case (l.Running == nil) != (c.Running == nil) || (l.Ended == nil) != (c.Ended == nil):
+			return fmt.Sprintf("container %s runs or has ended in one cluster only", c.Name)
+		case l.Ended != nil && (l.Ended.Code != c.Ended.Code || l.Ended.Message != c.Ended.Message):
+			return fmt.Sprintf("container %s ended in the consumer with %d %q, in the provider with %d %q", c.Name, l.Ended.Code, l.Ended.Message, c.Ended.Code, c.Ended.Message)
+		case l.Restarts < c.Restarts:
+			return fmt.Sprintf("container %s was restarted %d times in the consumer, %d in the provider", c.Name, l.Restarts, c.Restarts)
 		}
 	}
 	return ""
 }
 
-// sides are the pods of now: here by UID, there by the UID of the pod here that they are for.
-type sides struct {
+// snapshot is the current pods of both clusters by the UID of the consumer's pod.
+type snapshot struct {
 	local, remote map[string]*Pod
 }
 
-func newSides() *sides { return &sides{map[string]*Pod{}, map[string]*Pod{}} }
+func newSnapshot() *snapshot { return &snapshot{map[string]*Pod{}, map[string]*Pod{}} }
 
-// take takes notice of a fact and returns the UID of the pod here that it is about; empty if it is about none.
-func (s *sides) take(f Fact) string {
+// apply updates the snapshot and returns the UID of the consumer's pod that the fact is about; empty if it is about none.
+func (s *snapshot) apply(f Fact) string {
 	if f.Pod == nil || f.Pod.Kind != "Pod" || f.Pod.For == "" {
 		return ""
 	}
 	side := s.remote
-	if f.Cluster == here {
+	if f.Cluster == consumer {
 		side = s.local
 	}
 	switch known := side[f.Pod.For]; {
@@ -70,10 +70,9 @@ func (s *sides) take(f Fact) string {
 	return f.Pod.For
 }
 
-func (s *sides) difference(uid string) string { return difference(s.local[uid], s.remote[uid]) }
+func (s *snapshot) difference(uid string) string { return difference(s.local[uid], s.remote[uid]) }
 
-// differences are all there are.
-func (s *sides) differences() (all []string) {
+func (s *snapshot) differences() (all []string) {
 	for uid, local := range s.local {
 		if what := s.difference(uid); what != "" {
 			all = append(all, local.Name+": "+what)

@@ -10,37 +10,37 @@ import (
 	"time"
 )
 
-var began = time.Now()
+var processStart = time.Now()
 
-// now goes on as it began: one of the causes moves the clock of the machine.
-func now() time.Time { return began.Add(time.Since(began)) }
+// now continues monotonically from the start of this process, because one of the causes moves the clock of the machine.
+func now() time.Time { return processStart.Add(time.Since(processStart)) }
 
-// Fact is one line of a history: something that was seen at a time. Exactly one of the pointers is set.
+// Fact is one line of a history: one observation and its time. Exactly one of the pointers is set.
 type Fact struct {
 	At time.Time `json:"at"`
-	// Cluster is here (where users make pods) or there (where they run); empty if it is neither's.
+	// Cluster is consumer or provider; empty if the fact belongs to neither.
 	Cluster string   `json:"cluster,omitempty"`
 	Pod     *Pod     `json:"pod,omitempty"`
 	Process *Process `json:"process,omitempty"`
 	Gap     *Gap     `json:"gap,omitempty"`
-	Mark    *Mark    `json:"mark,omitempty"`
-	// Gone: the pod or process is not there any more; what is said of it is the last that was seen.
+	Marker  *Marker  `json:"marker,omitempty"`
+	// Gone means that the pod or process does not exist any more; its fields hold the last observation.
 	Gone bool `json:"gone,omitempty"`
 }
 
-// The two clusters.
+// The two clusters: users create pods in the consumer, and the pods run in the provider.
 const (
-	here  = "here"
-	there = "there"
+	consumer = "consumer"
+	provider = "provider"
 )
 
-// Pod is how a pod, or the wish for one, stood.
+// Pod is the observed state of a Pod or a ShadowPod.
 type Pod struct {
 	Kind      string `json:"kind"` // Pod or ShadowPod
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	// For is the UID of the pod here that this one is for; of that itself, too.
+	// For is the UID of the consumer's pod for which this object exists; for the consumer's pod it is its own UID.
 	For        string      `json:"for"`
 	Owner      string      `json:"owner,omitempty"`
 	Node       string      `json:"node,omitempty"`
@@ -51,65 +51,64 @@ type Pod struct {
 	Containers []Container `json:"containers,omitempty"`
 }
 
-// Container is how one stood. Kubelets tell times in whole seconds.
+// Container is the observed state of one container. Kubelets report times in whole seconds.
 type Container struct {
 	Name     string     `json:"name"`
 	ID       string     `json:"id,omitempty"`
 	Restarts int32      `json:"restarts,omitempty"`
 	Running  *time.Time `json:"running,omitempty"` // since
 	Ended    *End       `json:"ended,omitempty"`
-	Before   *End       `json:"before,omitempty"` // how the run before this one ended
+	Previous *End       `json:"previous,omitempty"` // how the run before this one ended
 }
 
 // End is how a container's run ended.
 type End struct {
-	ID    string    `json:"id,omitempty"`
-	Code  int32     `json:"code"`
-	Began time.Time `json:"began,omitzero"`
-	Ended time.Time `json:"ended,omitzero"`
-	// Said is the termination message: see command stamp.
-	Said string `json:"said,omitempty"`
+	ID      string    `json:"id,omitempty"`
+	Code    int32     `json:"code"`
+	Started time.Time `json:"started,omitzero"`
+	Ended   time.Time `json:"ended,omitzero"`
+	Message string    `json:"message,omitempty"` // the termination message, which command stamp writes
 }
 
-// Process is one of a container, as the machine itself shows it. No API server has a part in that.
+// Process is a container's process as /proc of this machine shows it, independent of any API server.
 type Process struct {
 	ID        int       `json:"id"`
 	For       string    `json:"for"`
 	PodUID    string    `json:"podUID"`
 	Container string    `json:"container"`
-	Began     time.Time `json:"began"`
+	Started   time.Time `json:"started"`
 	Until     time.Time `json:"until"` // last time it was seen alive
 }
 
-// Gap says that what happened to objects of a kind after Since was not watched, only looked at again now.
+// Gap states that changes to objects of a kind after Since were not watched: the objects were listed anew at the time of the fact.
 type Gap struct {
 	Kind  string    `json:"kind"`
 	Since time.Time `json:"since"`
 	Why   string    `json:"why"`
 }
 
-// Mark is what the test says of its own doing.
-type Mark struct {
-	// Kind is steady (all that was wished runs), begin and end of a cause, asked (somebody wants pods deleted), or stop.
+// Marker is an action of the test itself.
+type Marker struct {
+	// Kind is one of the constants below.
 	Kind string `json:"kind"`
-	// What is the cause's name.
-	What string `json:"what,omitempty"`
-	// Nodes there whose containers the cause ends. Only for pods on them a restart is no fault.
+	// Cause is the name of the cause that starts or ends.
+	Cause string `json:"cause,omitempty"`
+	// Nodes are the provider's nodes whose containers the cause ends. Only pods on them may be restarted.
 	Nodes []string `json:"nodes,omitempty"`
-	// Names of the pods here that are to be deleted, as namespace/name.
+	// Names are the consumer's pods that the test deletes, as namespace/name.
 	Names []string `json:"names,omitempty"`
 }
 
-// The kinds of marks.
+// The kinds of markers.
 const (
-	markSteady = "steady"
-	markBegin  = "begin"
-	markEnd    = "end"
-	markAsked  = "asked"
-	markStop   = "stop"
+	markerSteady   = "steady"   // all desired pods run
+	markerStart    = "start"    // of a cause
+	markerEnd      = "end"      // of a cause
+	markerDeletion = "deletion" // the test is about to delete pods
+	markerStop     = "stop"     // of the recorder
 )
 
-// read reads a history.
+// read parses a history, one Fact per line.
 func read(from io.Reader) (facts []Fact, err error) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 4<<20)

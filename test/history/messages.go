@@ -4,35 +4,35 @@ package main
 
 import "fmt"
 
-// words holds the last words of containers (command stamp) against the rest: each run has its own, they speak of the pod they are told of, and here is
-// told what was said there.
-func (c *checker) words() {
-	runOf, wordsOf := map[string]string{}, map[string]string{} // by word and by container
+// messages checks the termination messages of containers (command stamp): each run writes its own ID and the UID of its pod, and both
+// clusters must show that message for that run of that pod only.
+func (c *checker) messages() {
+	containerOf, runOf := map[string]string{}, map[string]string{} // container by run ID, and run ID by container
 	for _, f := range c.facts {
 		if f.Pod == nil {
 			continue
 		}
 		for _, container := range f.Pod.Containers {
-			for _, end := range []*End{container.Ended, container.Before} {
-				if end == nil || end.Said == "" {
+			for _, end := range []*End{container.Ended, container.Previous} {
+				if end == nil || end.Message == "" {
 					continue
 				}
-				var word, whose string
-				if _, err := fmt.Sscanf(end.Said, "run %s for pod %s from", &word, &whose); err != nil {
-					continue // a runtime's own message
+				var runID, pod string
+				if _, err := fmt.Sscanf(end.Message, "run %s for pod %s from", &runID, &pod); err != nil {
+					continue // a container runtime's own message
 				}
-				if whose != f.Pod.For {
-					c.fault(lawWords, f.Pod.For, f.At, "%s it is told that a container of pod %s ended: %s", f.Cluster, whose, end.Said)
+				if pod != f.Pod.For {
+					c.violation(lawMessages, f.Pod.For, f.At, "the %s shows the message of a container of pod %s: %s", f.Cluster, pod, end.Message)
 				}
-				if before := runOf[word]; before != "" && before != end.ID {
-					c.fault(lawWords, f.Pod.For, f.At, "%s run %s is told of container %s and of %s", f.Cluster, word, before, end.ID)
+				if before := containerOf[runID]; before != "" && before != end.ID {
+					c.violation(lawMessages, f.Pod.For, f.At, "the %s shows the message of run %s for container %s and for %s", f.Cluster, runID, before, end.ID)
 				}
-				if before := wordsOf[end.ID]; before != "" && before != word {
-					c.fault(lawWords, f.Pod.For, f.At, "%s container %s is told to be run %s and %s", f.Cluster, end.ID, before, word)
+				if before := runOf[end.ID]; before != "" && before != runID {
+					c.violation(lawMessages, f.Pod.For, f.At, "the %s shows for container %s the messages of runs %s and %s", f.Cluster, end.ID, before, runID)
 				}
-				runOf[word], wordsOf[end.ID] = end.ID, word
+				containerOf[runID], runOf[end.ID] = end.ID, runID
 			}
 		}
 	}
-	c.report.Count["last words of runs"] = len(runOf)
+	c.report.Count["termination messages of runs"] = len(containerOf)
 }

@@ -14,7 +14,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// pod is what of an object goes into the history.
+// pod extracts the fields of an object that the history keeps.
 func pod(cluster string, object *unstructured.Unstructured) (*Pod, error) {
 	p := &Pod{
 		Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(), UID: string(object.GetUID()),
@@ -31,7 +31,7 @@ func pod(cluster string, object *unstructured.Unstructured) (*Pod, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &full); err != nil {
 		return nil, fmt.Errorf("pod %s/%s: %w", p.Namespace, p.Name, err)
 	}
-	if cluster == here {
+	if cluster == consumer {
 		p.For = p.UID
 	}
 	p.Node, p.Phase, p.Policy = full.Spec.NodeName, string(full.Status.Phase), string(full.Spec.RestartPolicy)
@@ -45,7 +45,7 @@ func pod(cluster string, object *unstructured.Unstructured) (*Pod, error) {
 }
 
 func container(status *corev1.ContainerStatus) Container {
-	c := Container{Name: status.Name, ID: status.ContainerID, Restarts: status.RestartCount, Ended: end(status.State.Terminated), Before: end(status.LastTerminationState.Terminated)}
+	c := Container{Name: status.Name, ID: status.ContainerID, Restarts: status.RestartCount, Ended: end(status.State.Terminated), Previous: end(status.LastTerminationState.Terminated)}
 	if status.State.Running != nil {
 		c.Running = &status.State.Running.StartedAt.Time
 	}
@@ -56,9 +56,9 @@ func end(state *corev1.ContainerStateTerminated) *End {
 	if state == nil {
 		return nil
 	}
-	e := &End{ID: state.ContainerID, Code: state.ExitCode, Said: state.Message}
-	if began := state.StartedAt.Time; began.After(time.Unix(0, 0)) {
-		e.Began = began
+	e := &End{ID: state.ContainerID, Code: state.ExitCode, Message: state.Message}
+	if started := state.StartedAt.Time; started.After(time.Unix(0, 0)) {
+		e.Started = started
 	}
 	if ended := state.FinishedAt.Time; ended.After(time.Unix(0, 0)) {
 		e.Ended = ended

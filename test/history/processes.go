@@ -14,43 +14,43 @@ import (
 	"time"
 )
 
-// machine looks at the processes of this machine, on which all nodes are: whoever has the variable forPod in its environment is a
-// container's of these tests. A pod that was deleted by force, or whose node is lost to its API server, is still seen here.
-type machine struct {
-	proc  string
-	every time.Duration
-	tell  func(Fact)
+// processWatcher scans the processes of this machine, on which all nodes run: a process that has the variable forPod in its environment
+// belongs to a container of these tests. The scan still sees a pod that was deleted by force, or whose API server has lost the node.
+type processWatcher struct {
+	proc   string
+	every  time.Duration
+	record func(Fact)
 
 	known map[int]*Process
-	// others are of no interest, since when they were first seen. A process may become one of interest: its image and its
-	// control group are changed while a container is being started.
+	// others are the processes that belong to no container of these tests, with the time at which they were first seen. Such a process
+	// can still become a container's: the runtime changes its image and control group while it starts the container.
 	others map[int]time.Time
 }
 
-// grown is the age at which a process is taken for what it is.
-const grown = 10 * time.Second
+// settledAfter is the age after which a process is not checked again.
+const settledAfter = 10 * time.Second
 
-// forPod is the environment variable that holds the UID of the pod here.
+// forPod is the environment variable that holds the UID of the consumer's pod.
 const forPod = "FOR_POD"
 
 var ofPod = regexp.MustCompile(`/pod([0-9a-f]{8}-[0-9a-f-]{27})/([0-9a-f]{64})`)
 
-func (m *machine) follow(ctx context.Context) error {
-	m.known, m.others = map[int]*Process{}, map[int]time.Time{}
-	boot, err := m.boot()
+func (w *processWatcher) follow(ctx context.Context) error {
+	w.known, w.others = map[int]*Process{}, map[int]time.Time{}
+	boot, err := w.boot()
 	if err != nil {
 		return err
 	}
-	tick := time.NewTicker(m.every)
+	tick := time.NewTicker(w.every)
 	defer tick.Stop()
 	for {
-		if err := m.look(boot); err != nil {
+		if err := w.scan(boot); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			for _, p := range m.known {
-				m.tell(Fact{Process: p})
+			for _, p := range w.known {
+				w.record(Fact{Process: p})
 			}
 			return nil
 		case <-tick.C:
@@ -58,9 +58,9 @@ func (m *machine) follow(ctx context.Context) error {
 	}
 }
 
-// boot is when the machine was started: processes tell their beginning in ticks since then.
-func (m *machine) boot() (time.Time, error) {
-	text, err := os.ReadFile(filepath.Join(m.proc, "uptime"))
+// boot returns when the machine was started: /proc shows the start of a process in ticks since then.
+func (w *processWatcher) boot() (time.Time, error) {
+	text, err := os.ReadFile(filepath.Join(w.proc, "uptime"))
 	now := now()
 	if err != nil {
 		return now, err
@@ -73,8 +73,8 @@ func (m *machine) boot() (time.Time, error) {
 	return now.Add(-time.Duration(up * float64(time.Second))), nil
 }
 
-func (m *machine) look(boot time.Time) error {
-	dir, err := os.Open(m.proc)
+func (w *processWatcher) scan(boot time.Time) error {
+	dir, err := os.Open(w.proc)
 	if err != nil {
 		return err
 	}
@@ -84,62 +84,62 @@ func (m *machine) look(boot time.Time) error {
 		return err
 	}
 	now := now()
-	there := map[int]bool{}
+	present := map[int]bool{}
 	for _, name := range names {
 		id, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		there[id] = true
-		if since, ok := m.others[id]; ok && now.Sub(since) > grown {
+		present[id] = true
+		if since, ok := w.others[id]; ok && now.Sub(since) > settledAfter {
 			continue
 		}
-		m.one(id, now, boot)
+		w.check(id, now, boot)
 	}
-	for id := range m.known {
-		if !there[id] {
-			m.end(id)
+	for id := range w.known {
+		if !present[id] {
+			w.end(id)
 		}
 	}
-	for id := range m.others {
-		if !there[id] {
-			delete(m.others, id)
+	for id := range w.others {
+		if !present[id] {
+			delete(w.others, id)
 		}
 	}
 	return nil
 }
 
-func (m *machine) one(id int, now, boot time.Time) {
-	began, alive := m.began(id, boot)
-	if known := m.known[id]; known != nil {
-		if alive && began.Equal(known.Began) {
-			again := *known
-			again.Until = now
-			m.known[id] = &again
+func (w *processWatcher) check(id int, now, boot time.Time) {
+	started, alive := w.started(id, boot)
+	if known := w.known[id]; known != nil {
+		if alive && started.Equal(known.Started) {
+			updated := *known
+			updated.Until = now
+			w.known[id] = &updated
 			return
 		}
-		m.end(id)
+		w.end(id)
 	}
 	if !alive {
 		return
 	}
-	if found := m.read(id); found != nil {
-		found.Began, found.Until = began, now
-		m.known[id] = found
-		delete(m.others, id)
-		m.tell(Fact{Process: found})
-	} else if m.others[id].IsZero() {
-		m.others[id] = now
+	if found := w.read(id); found != nil {
+		found.Started, found.Until = started, now
+		w.known[id] = found
+		delete(w.others, id)
+		w.record(Fact{Process: found})
+	} else if w.others[id].IsZero() {
+		w.others[id] = now
 	}
 }
 
-func (m *machine) end(id int) {
-	m.tell(Fact{Process: m.known[id], Gone: true})
-	delete(m.known, id)
+func (w *processWatcher) end(id int) {
+	w.record(Fact{Process: w.known[id], Gone: true})
+	delete(w.known, id)
 }
 
-func (m *machine) read(id int) *Process {
-	dir := filepath.Join(m.proc, strconv.Itoa(id))
+func (w *processWatcher) read(id int) *Process {
+	dir := filepath.Join(w.proc, strconv.Itoa(id))
 	groups, err := os.ReadFile(filepath.Join(dir, "cgroup"))
 	if err != nil {
 		return nil
@@ -160,9 +160,9 @@ func (m *machine) read(id int) *Process {
 	return nil
 }
 
-// began is when the process was started, to a hundredth of a second, and whether it is alive.
-func (m *machine) began(id int, boot time.Time) (time.Time, bool) {
-	stat, err := os.ReadFile(filepath.Join(m.proc, strconv.Itoa(id), "stat"))
+// started returns when the process was started, to a hundredth of a second, and whether it is alive.
+func (w *processWatcher) started(id int, boot time.Time) (time.Time, bool) {
+	stat, err := os.ReadFile(filepath.Join(w.proc, strconv.Itoa(id), "stat"))
 	if err != nil {
 		return time.Time{}, false
 	}

@@ -36,13 +36,13 @@ func event(kind, object string) string {
 
 const expired = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old resource version"}`
 
-// TestRecorder follows an API server whose watches break: once so that nothing is lost, once so that something is.
+// TestRecorder follows an API server whose watches break: once without a loss of events, once with one.
 func TestRecorder(t *testing.T) {
 	// Each request is answered by the next of these; a watch ends after its answer.
 	answers := []struct{ query, body string }{
 		{"", listed("5", object("a", "3", "Running"), object("b", "4", "Running"))},
 		{"5", event("MODIFIED", object("a", "7", "Succeeded"))},
-		{"7", ""}, // it ended without a word: nothing was lost
+		{"7", ""}, // the watch ended without an event: nothing was lost
 		{"7", event("DELETED", object("a", "8", "Succeeded")) + event("BOOKMARK", object("", "20", ""))},
 		{"20", event("ERROR", expired)}, // everything was lost
 		{"", listed("90", object("c", "80", "Running"))},
@@ -73,33 +73,33 @@ func TestRecorder(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var got []string
 	s := &source{
-		cluster: here, resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, client: client, options: metav1.ListOptions{},
-		tell: func(f Fact) {
+		cluster: consumer, resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, client: client, options: metav1.ListOptions{},
+		record: func(f Fact) {
 			switch {
 			case f.Gap != nil:
 				got = append(got, "gap of "+f.Gap.Kind+": "+f.Gap.Why)
 			case f.Gone:
-				got = append(got, f.Pod.UID+" gone, "+f.Pod.Phase)
-			default:
-				if got = append(got, f.Pod.UID+" "+f.Pod.Phase); f.Pod.UID == "c" {
-					time.AfterFunc(100*time.Millisecond, cancel) // b is found missing after that
+				if got = append(got, f.Pod.UID+" gone, "+f.Pod.Phase); f.Pod.UID == "b" {
+					cancel() // this is the last fact
 				}
+			default:
+				got = append(got, f.Pod.UID+" "+f.Pod.Phase)
 			}
 		},
 	}
 	s.follow(ctx)
 	want := "a Running, b Running, a Succeeded, a gone, Succeeded, gap of pods: too old resource version, c Running, b gone, Running"
-	if said := strings.Join(got, ", "); said != want {
-		t.Errorf("recorded: %s\n  want: %s", said, want)
+	if recorded := strings.Join(got, ", "); recorded != want {
+		t.Errorf("recorded: %s\n  want: %s", recorded, want)
 	}
 }
 
 const (
-	somePod  = "0d9a7a5e-0000-4000-8000-000000000001"
-	someWord = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	testPod       = "0d9a7a5e-0000-4000-8000-000000000001"
+	testContainer = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 )
 
-// process writes what a kernel shows of one.
+// process writes the files that a kernel shows for a process.
 func process(t *testing.T, proc string, id int, state string, ticks int, cgroup, environment string) {
 	t.Helper()
 	dir := filepath.Join(proc, fmt.Sprint(id))
@@ -115,64 +115,64 @@ func process(t *testing.T, proc string, id int, state string, ticks int, cgroup,
 	}
 }
 
-func TestMachine(t *testing.T) {
+func TestProcesses(t *testing.T) {
 	proc := t.TempDir()
 	if err := os.WriteFile(filepath.Join(proc, "uptime"), []byte("1000.00 1.00\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var facts []Fact
-	m := &machine{proc: proc, tell: func(f Fact) { facts = append(facts, f) }, known: map[int]*Process{}, others: map[int]time.Time{}}
-	boot, err := m.boot()
+	w := &processWatcher{proc: proc, record: func(f Fact) { facts = append(facts, f) }, known: map[int]*Process{}, others: map[int]time.Time{}}
+	boot, err := w.boot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	group := "9:pids:/liqo-playground/milan/kubepods/besteffort/pod" + somePod + "/" + someWord + "\n"
+	group := "9:pids:/liqo-playground/milan/kubepods/besteffort/pod" + testPod + "/" + testContainer + "\n"
 	steps := []struct {
 		name string
 		do   func()
 		want string
 	}{
-		{"a container that is only being started, and others", func() {
+		{"a container that is being started, and another process", func() {
 			process(t, proc, 7, "S", 1000, "9:pids:/\n", "PATH=/\x00")
 			process(t, proc, 8, "S", 1000, group, "PATH=/\x00")
 		}, ""},
-		{"it has started", func() { process(t, proc, 7, "S", 1000, group, "PATH=/\x00FOR_POD=a\x00") }, "a began"},
-		{"it goes on", func() {}, ""},
-		{"it is dead and not buried", func() { process(t, proc, 7, "Z", 1000, group, "") }, "a gone"},
-		{"its number is used again", func() { process(t, proc, 7, "S", 3000, group, "FOR_POD=b\x00") }, "b began"},
-		{"and again between two looks", func() { process(t, proc, 7, "S", 4000, group, "FOR_POD=c\x00") }, "b gone, c began"},
+		{"the container has started", func() { process(t, proc, 7, "S", 1000, group, "PATH=/\x00FOR_POD=a\x00") }, "a started"},
+		{"it still runs", func() {}, ""},
+		{"it is a zombie", func() { process(t, proc, 7, "Z", 1000, group, "") }, "a gone"},
+		{"its PID is reused", func() { process(t, proc, 7, "S", 3000, group, "FOR_POD=b\x00") }, "b started"},
+		{"its PID is reused between two scans", func() { process(t, proc, 7, "S", 4000, group, "FOR_POD=c\x00") }, "b gone, c started"},
 		{"it is gone", func() { _ = os.RemoveAll(filepath.Join(proc, "7")) }, "c gone"},
 	}
 	for _, step := range steps {
 		facts = nil
 		step.do()
-		if err := m.look(boot); err != nil {
+		if err := w.scan(boot); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
 		for _, f := range facts {
-			what := " began"
+			state := " started"
 			if f.Gone {
-				what = " gone"
+				state = " gone"
 			}
-			got = append(got, f.Process.For+what)
-			if f.Process.PodUID != somePod || f.Process.Container != someWord {
+			got = append(got, f.Process.For+state)
+			if f.Process.PodUID != testPod || f.Process.Container != testContainer {
 				t.Errorf("%s: %+v", step.name, f.Process)
 			}
 		}
-		if said := strings.Join(got, ", "); said != step.want {
-			t.Errorf("%s: %q, want %q", step.name, said, step.want)
+		if recorded := strings.Join(got, ", "); recorded != step.want {
+			t.Errorf("%s: %q, want %q", step.name, recorded, step.want)
 		}
 	}
-	if began, _ := m.began(8, boot); began.Sub(boot) != 10*time.Second {
-		t.Errorf("began %v after the machine", began.Sub(boot))
+	if started, _ := w.started(8, boot); started.Sub(boot) != 10*time.Second {
+		t.Errorf("started %v after the machine", started.Sub(boot))
 	}
 }
 
-// TestObject holds what is kept of a pod against how API servers write it.
+// TestObject checks the fields that the history keeps, with a pod as API servers encode it.
 func TestObject(t *testing.T) {
 	var full map[string]any
-	text := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"twin","uid":"x","annotations":{"virtualkubelet.liqo.io/fence":"a"},
+	text := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"remote","uid":"x","annotations":{"virtualkubelet.liqo.io/fence":"a"},
 		"ownerReferences":[{"apiVersion":"v1","kind":"ShadowPod","name":"p","uid":"s","controller":true}]},"spec":{"nodeName":"n","restartPolicy":"OnFailure","containers":[]},
 		"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}],"containerStatuses":[{"name":"main","containerID":"containerd://c2","restartCount":1,
 		"image":"i","imageID":"i","ready":true,"state":{"running":{"startedAt":"2026-01-01T12:00:10Z"}},
@@ -180,13 +180,13 @@ func TestObject(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &full); err != nil {
 		t.Fatal(err)
 	}
-	p, err := pod(there, unstructuredOf(full))
+	p, err := pod(provider, unstructuredOf(full))
 	if err != nil {
 		t.Fatal(err)
 	}
-	lives := collect([]Fact{{At: at(20), Cluster: there, Pod: p}})["a"]
-	if len(lives) != 2 || lives[0].id != "c1" || lives[0].ended == nil || lives[0].ended.Said != "run 1" || !lives[1].until.Equal(at(20)) || lives[1].node != "n" || p.Owner != "ShadowPod/p" {
-		t.Errorf("%+v", lives)
+	runs := collect([]Fact{{At: at(20), Cluster: provider, Pod: p}})["a"]
+	if len(runs) != 2 || runs[0].id != "c1" || runs[0].ended == nil || runs[0].ended.Message != "run 1" || !runs[1].until.Equal(at(20)) || runs[1].node != "n" || p.Owner != "ShadowPod/p" {
+		t.Errorf("%+v", runs)
 	}
 }
 

@@ -9,28 +9,27 @@ import (
 	"time"
 )
 
-// again is the exit code by which a container of these tests says that it wants to be started again.
-const again = 3
+// restartCode is the exit code with which a container of these tests requests a restart.
+const restartCode = 3
 
-// run is one life of a container there.
+// run is one run of a container in the provider, from its start to its end.
 type run struct {
 	id, pod, name string
 	node, policy  string
-	// began and until are the earliest and the latest moment at which it is known to have been alive. What a kubelet says is exact to the
-	// second, what the machine says to a hundredth.
-	began, until time.Time
-	// ended: it is known how.
-	ended *End
-	exact bool // began and until are the machine's word
+	// start and until are the earliest and the latest moment at which it is known to have been alive: exact to the second if a kubelet
+	// reported them, to a hundredth if they come from /proc.
+	start, until time.Time
+	ended        *End // nil if it is not known how it ended
+	exact        bool // start and until come from /proc
 }
 
-// runs are all lives of containers for each pod here, in the order in which they began.
+// runs are all runs of containers by the UID of the consumer's pod, in the order of their start.
 type runs map[string][]*run
 
 func collect(facts []Fact) runs {
 	byID := map[string]*run{}
-	whose := map[string]string{}
-	at := func(id, pod, owner string) *run {
+	podOf := map[string]string{} // UID of the consumer's pod by container
+	at := func(id, pod, consumerPod string) *run {
 		_, id, cut := strings.Cut(id, "://")
 		if !cut || id == "" {
 			return nil
@@ -38,7 +37,7 @@ func collect(facts []Fact) runs {
 		known := byID[id]
 		if known == nil {
 			known = &run{id: id, pod: pod}
-			byID[id], whose[id] = known, owner
+			byID[id], podOf[id] = known, consumerPod
 		}
 		return known
 	}
@@ -48,7 +47,7 @@ func collect(facts []Fact) runs {
 		}
 		if r := at(end.ID, pod.UID, pod.For); r != nil {
 			r.name, r.node, r.policy, r.ended = name, cmp.Or(pod.Node, r.node), pod.Policy, end
-			r.alive(end.Began, end.Ended, false)
+			r.alive(end.Started, end.Ended, false)
 		}
 	}
 	for _, f := range facts {
@@ -56,38 +55,38 @@ func collect(facts []Fact) runs {
 		case f.Process != nil:
 			r := at("machine://"+f.Process.Container, f.Process.PodUID, f.Process.For)
 			if r != nil {
-				r.alive(f.Process.Began, f.Process.Until, true)
+				r.alive(f.Process.Started, f.Process.Until, true)
 			}
-		case f.Pod != nil && f.Pod.Kind == "Pod" && f.Cluster == there && f.Pod.For != "":
+		case f.Pod != nil && f.Pod.Kind == "Pod" && f.Cluster == provider && f.Pod.For != "":
 			for _, c := range f.Pod.Containers {
 				if r := at(c.ID, f.Pod.UID, f.Pod.For); r != nil && c.Running != nil {
 					r.name, r.node, r.policy = c.Name, cmp.Or(f.Pod.Node, r.node), f.Pod.Policy
 					until := *c.Running
-					// Who is not Ready may have been lost with its node: then this is an old word.
+					// A pod that is not Ready may have been lost with its node: then this status is old.
 					if f.Pod.Ready && !f.Gone {
 						until = f.At
 					}
 					r.alive(*c.Running, until, false)
 				}
 				ended(f.Pod, c.Name, c.Ended)
-				ended(f.Pod, c.Name, c.Before)
+				ended(f.Pod, c.Name, c.Previous)
 			}
 		}
 	}
 	all := runs{}
 	for id, r := range byID {
-		if !r.began.IsZero() {
-			all[whose[id]] = append(all[whose[id]], r)
+		if !r.start.IsZero() {
+			all[podOf[id]] = append(all[podOf[id]], r)
 		}
 	}
 	for _, list := range all {
 		complete(list)
-		slices.SortFunc(list, func(a, b *run) int { return cmp.Or(a.began.Compare(b.began), cmp.Compare(a.id, b.id)) })
+		slices.SortFunc(list, func(a, b *run) int { return cmp.Or(a.start.Compare(b.start), cmp.Compare(a.id, b.id)) })
 	}
 	return all
 }
 
-// complete gives lives that only the machine has seen what those of the same pod have: they have one container each.
+// complete copies name, node and policy to runs that only /proc has shown, from other runs of the same pod: each pod has one container.
 func complete(list []*run) {
 	for _, r := range list {
 		for _, other := range list {
@@ -101,19 +100,19 @@ func complete(list []*run) {
 	}
 }
 
-// alive widens what is known, unless it is known better.
-func (r *run) alive(began, until time.Time, exact bool) {
-	if began.IsZero() || r.exact && !exact {
+// alive extends the known time of the run, unless a more exact source has given it.
+func (r *run) alive(start, until time.Time, exact bool) {
+	if start.IsZero() || r.exact && !exact {
 		return
 	}
 	if exact && !r.exact {
-		r.began, r.until, r.exact = began, until, true
+		r.start, r.until, r.exact = start, until, true
 		return
 	}
-	if r.began.IsZero() || began.Before(r.began) {
-		r.began = began
+	if r.start.IsZero() || start.Before(r.start) {
+		r.start = start
 	}
-	// That it has ended is known better than that it was once thought to run.
+	// The reported end is more reliable than an earlier status that showed it running.
 	if r.ended != nil && !r.exact {
 		r.until = r.ended.Ended
 	} else if until.After(r.until) {
@@ -121,17 +120,17 @@ func (r *run) alive(began, until time.Time, exact bool) {
 	}
 }
 
-// overlaps says whether two lives are proven to have been at the same time.
+// overlaps returns true if both runs are proven to have been alive at the same time.
 func overlaps(a, b *run) bool {
-	from := a.began
-	if b.began.After(from) {
-		from = b.began
+	from := a.start
+	if b.start.After(from) {
+		from = b.start
 	}
 	until := a.until
 	if b.until.Before(until) {
 		until = b.until
 	}
-	slack := time.Second // times that are cut to seconds
+	slack := time.Second // kubelets cut times to seconds
 	if a.exact && b.exact {
 		slack = 20 * time.Millisecond
 	}

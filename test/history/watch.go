@@ -19,21 +19,21 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// source is one kind of one cluster.
+// source watches the objects of one kind in one cluster.
 type source struct {
 	cluster   string
 	resource  schema.GroupVersionResource
 	namespace string // empty: all
 	options   metav1.ListOptions
 	client    dynamic.Interface
-	tell      func(Fact)
+	record    func(Fact)
 
 	known   map[string]*Pod // by UID
-	version string          // up to which nothing was missed
-	seen    time.Time       // when that was
+	version string          // resource version up to which no event was missed
+	seen    time.Time       // time of the last event
 }
 
-// watchFor bounds a watch, so that a connection that died in silence is found out.
+// watchFor bounds a watch in seconds, so that a connection that died silently is detected.
 const watchFor = 60
 
 func connect(kubeconfig string) (dynamic.Interface, error) {
@@ -45,8 +45,8 @@ func connect(kubeconfig string) (dynamic.Interface, error) {
 	return dynamic.NewForConfig(config)
 }
 
-// follow watches for as long as the context lasts. A watch that ended goes on from the version it had come to, so that nothing is
-// missed; if the API server does not know that version any more, what is there is listed, and the gap is written down.
+// follow watches until the context ends. A watch that broke resumes from the last version, so that no event is missed. If the API server
+// does not know that version any more, follow lists the objects and records the gap.
 func (s *source) follow(ctx context.Context) {
 	s.known = map[string]*Pod{}
 	why := ""
@@ -54,7 +54,7 @@ func (s *source) follow(ctx context.Context) {
 		if s.version == "" {
 			if err := s.list(ctx, why); err != nil {
 				why = err.Error()
-				pause(ctx)
+				retryDelay(ctx)
 				continue
 			}
 		}
@@ -63,12 +63,13 @@ func (s *source) follow(ctx context.Context) {
 		case apierrors.IsGone(err) || apierrors.IsResourceExpired(err):
 			s.version, why = "", err.Error()
 		case err != nil:
-			pause(ctx)
+			retryDelay(ctx)
 		}
 	}
 }
 
-func pause(ctx context.Context) {
+// retryDelay keeps the recorder from flooding an API server that is away.
+func retryDelay(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(250 * time.Millisecond):
@@ -90,26 +91,26 @@ func (s *source) list(ctx context.Context, why string) error {
 		return err
 	}
 	if !s.seen.IsZero() {
-		s.tell(Fact{Cluster: s.cluster, Gap: &Gap{Kind: s.resource.Resource, Since: s.seen, Why: why}})
+		s.record(Fact{Cluster: s.cluster, Gap: &Gap{Kind: s.resource.Resource, Since: s.seen, Why: why}})
 	}
-	there := map[string]bool{}
+	listed := map[string]bool{}
 	for i := range all.Items {
-		there[string(all.Items[i].GetUID())] = true
-		if err := s.take(&all.Items[i], false); err != nil {
+		listed[string(all.Items[i].GetUID())] = true
+		if err := s.observe(&all.Items[i], false); err != nil {
 			return err
 		}
 	}
 	for uid, last := range s.known {
-		if !there[uid] {
+		if !listed[uid] {
 			delete(s.known, uid)
-			s.tell(Fact{Cluster: s.cluster, Pod: last, Gone: true})
+			s.record(Fact{Cluster: s.cluster, Pod: last, Gone: true})
 		}
 	}
 	s.version, s.seen = all.GetResourceVersion(), now()
 	return nil
 }
 
-func (s *source) take(object *unstructured.Unstructured, gone bool) error {
+func (s *source) observe(object *unstructured.Unstructured, gone bool) error {
 	seen, err := pod(s.cluster, object)
 	if err != nil {
 		return err
@@ -117,7 +118,7 @@ func (s *source) take(object *unstructured.Unstructured, gone bool) error {
 	if s.known[seen.UID] = seen; gone {
 		delete(s.known, seen.UID)
 	}
-	s.tell(Fact{Cluster: s.cluster, Pod: seen, Gone: gone})
+	s.record(Fact{Cluster: s.cluster, Pod: seen, Gone: gone})
 	return nil
 }
 
@@ -141,7 +142,7 @@ func (s *source) watch(ctx context.Context) error {
 			return errors.New("the watch sent no object")
 		}
 		if event.Type != watch.Bookmark {
-			if err := s.take(object, event.Type == watch.Deleted); err != nil {
+			if err := s.observe(object, event.Type == watch.Deleted); err != nil {
 				return err
 			}
 		}
@@ -150,8 +151,8 @@ func (s *source) watch(ctx context.Context) error {
 	return nil
 }
 
-// now lists what is there, apart from what is followed.
-func (s *source) now(ctx context.Context) ([]Fact, error) {
+// current lists the objects, independently of the watch.
+func (s *source) current(ctx context.Context) ([]Fact, error) {
 	all, err := s.api().List(ctx, s.options)
 	if err != nil {
 		return nil, err

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-func TestLive(t *testing.T) {
+func TestExecute(t *testing.T) {
 	t.Setenv("FOR_POD", "the-pod")
 	dir := t.TempDir()
 	message, once := filepath.Join(dir, "message"), filepath.Join(dir, "once")
-	told, stop := context.WithCancel(t.Context())
+	stopping, stop := context.WithCancel(t.Context())
 	stop()
 	seen := map[string]bool{}
 	for _, test := range []struct {
@@ -25,20 +25,20 @@ func TestLive(t *testing.T) {
 		once    string
 		want    int
 	}{
-		{"it ends by itself", t.Context(), time.Millisecond, "", 0},
-		{"it is told to stop", told, time.Hour, "", stopped},
-		{"it is told to stop, and would last for ever", told, 0, "", stopped},
-		{"it wants to be started again", t.Context(), time.Hour, once, again},
-		{"once", t.Context(), time.Millisecond, once, 0},
+		{"it ends after its time", t.Context(), time.Millisecond, "", 0},
+		{"a signal stops it", stopping, time.Hour, "", stopped},
+		{"a signal stops it, and it has no end", stopping, 0, "", stopped},
+		{"it requests a restart", t.Context(), time.Hour, once, restart},
+		{"it requests a restart only once", t.Context(), time.Millisecond, once, 0},
 	} {
-		code, err := live(test.ctx, test.lasting, test.once, message)
+		code, err := execute(test.ctx, test.lasting, test.once, message)
 		if err != nil || code != test.want {
 			t.Errorf("%s: code %d, %v; want %d", test.name, code, err, test.want)
 		}
 		text, err := os.ReadFile(message)
 		words := strings.Fields(string(text))
 		if err != nil || len(words) < 10 || words[4] != "the-pod" || seen[words[1]] {
-			t.Errorf("%s: it said %q, %v", test.name, text, err)
+			t.Errorf("%s: the message is %q, %v", test.name, text, err)
 			continue
 		}
 		seen[words[1]] = true
