@@ -78,7 +78,7 @@ func asDocumented(t *testing.T, b *bench, node *corev1.Node) {
 	want := map[string]string{
 		"kubernetes.io/hostname": nodeName, "kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64", "kubernetes.io/role": "agent",
 		"node.kubernetes.io/exclude-from-external-load-balancers": "true", "alpha.service-controller.kubernetes.io/exclude-balancer": "true",
-		"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "milan-id", "liqo.io/provider": "k3s", "storage.liqo.io/available": "true", "extra": "x",
+		"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "milan-id", "liqo.io/provider": "k3s", "extra": "x",
 	}
 	if !maps.Equal(node.Labels, want) {
 		t.Errorf("labels %v, want %v", node.Labels, want)
@@ -148,9 +148,8 @@ func newGrant(t *testing.T, b *bench, node *corev1.Node) {
 	b.Until("less, and another architecture", func() bool {
 		b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
 		_, provider := node.Labels["liqo.io/provider"]
-		_, storage := node.Labels["storage.liqo.io/available"]
 		gpu := node.Status.Allocatable["nvidia.com/gpu"]
-		return node.Status.Capacity.Cpu().String() == "2" && gpu.String() == "1" && node.Labels["kubernetes.io/arch"] == "amd64" && !provider && !storage
+		return node.Status.Capacity.Cpu().String() == "2" && gpu.String() == "1" && node.Labels["kubernetes.io/arch"] == "amd64" && !provider
 	})
 	if node.Labels["mine"] != "yes" || !node.Spec.Unschedulable {
 		t.Errorf("what others wrote is gone: %+v", node)

@@ -120,9 +120,7 @@ func (p *picture) nodeLabels() map[string]string {
 		corev1.LabelNodeExcludeBalancers: "true",
 		"alpha.service-controller.kubernetes.io/exclude-balancer": "true",
 	})
-	if p.granted != nil && len(p.granted.StorageClasses) > 0 {
-		all[labels.StorageAvailable] = "true"
-	}
+	// labels.StorageAvailable is never set, even if the provider grants storage classes: volumes cannot be used across clusters yet.
 	return all
 }
 

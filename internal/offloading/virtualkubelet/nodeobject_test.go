@@ -121,6 +121,16 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestNoStorageLabel: no workload may select a node for storage that it does not have.
+func TestNoStorageLabel(t *testing.T) {
+	inputs := testPicture()
+	inputs.granted = granted("1", "1")
+	inputs.granted.StorageClasses = []sharingv1alpha1.StorageClass{{StorageClassName: "fast", Default: true}}
+	if value, set := inputs.nodeLabels()[labels.StorageAvailable]; set {
+		t.Errorf("%s=%s, although volumes cannot be used across clusters", labels.StorageAvailable, value)
+	}
+}
+
 func TestReady(t *testing.T) {
 	for _, c := range []struct {
 		name    string
