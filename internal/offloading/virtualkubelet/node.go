@@ -13,7 +13,6 @@ package virtualkubelet
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -162,7 +161,7 @@ func (n *Node) Run(ctx context.Context) error {
 	go func() { failed <- n.cache.Start(ctx) }()
 	go n.prober.run(ctx)
 	go n.followVersion(ctx)
-	var handlers []toolscache.ResourceEventHandlerRegistration
+	var filled []toolscache.DoneChecker
 	watched := []client.Object{&sharingv1alpha1.ResourceSlice{}, &corev1.Node{}}
 	if n.options.CheckNetwork {
 		watched = append(watched, &netv1alpha1.TunnelEndpoint{})
@@ -172,30 +171,26 @@ func (n *Node) Run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
-		handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { n.again() },
 			UpdateFunc: func(any, any) { n.again() },
 			DeleteFunc: func(any) { n.again() },
-		})
-		if err != nil {
+		}); err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
-		handlers = append(handlers, handler)
+		filled = append(filled, informer.HasSyncedChecker())
 	}
-	// The cache's own way to wait looks every 100 ms, and a node that is granted is to be there sooner.
-	for look := time.NewTicker(2 * time.Millisecond); !n.synced.Load(); {
+	// The cache's own WaitForCacheSync polls every 100 ms, which would delay every new node.
+	for _, informer := range filled {
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-failed:
 			return err
-		case <-look.C:
-		}
-		if !slices.ContainsFunc(handlers, func(handler toolscache.ResourceEventHandlerRegistration) bool { return !handler.HasSynced() }) {
-			look.Stop()
-			n.synced.Store(true)
+		case <-informer.Done():
 		}
 	}
+	n.synced.Store(true)
 	return n.loop(ctx, failed)
 }
 
