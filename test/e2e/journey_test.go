@@ -58,7 +58,8 @@ func TestOffloading(t *testing.T)               { step(t, peered, offloads) }
 func TestHostilePeer(t *testing.T)              { step(t, peered, hostilePeer) }
 func TestBadInput(t *testing.T)                 { step(t, peered, badInput) }
 func TestProviderUnreachable(t *testing.T)      { step(t, peered, providerUnreachable) }
-func TestGatewayDeleted(t *testing.T)           { step(t, peered, gatewayAway) }
+func TestGatewayAway(t *testing.T)              { step(t, peered, gatewayAway) }
+func TestGatewayDeleted(t *testing.T)           { step(t, peered, gatewayDeleted) }
 func TestVirtualKubeletKilled(t *testing.T)     { step(t, peered, virtualKubeletKilled) }
 func TestControllerManagersKilled(t *testing.T) { step(t, peered, controllerManagersKilled) }
 func TestBidirectional(t *testing.T)            { step(t, peered, bidirectional) }
