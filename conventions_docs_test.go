@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// The laws on README, Makefile, CI and documents: what they name must exist.
+// The conventions for README, Makefile, CI and documents: what they name must exist.
 
 var makeTarget = regexp.MustCompile(`(?m)^([a-zA-Z0-9_-]+):[^=\n]*$`)
 
@@ -158,7 +158,7 @@ var (
 )
 
 // TestDocumentsNameWhatExists checks `make x` and `path/of/ours` in code marks.
-// Decisions (docs/adr) and sections whose heading says "planned" speak of what
+// Decisions (docs/adr) and sections whose heading has the word "planned" describe what
 // is to come, so only their make targets are checked.
 func TestDocumentsNameWhatExists(t *testing.T) {
 	names := targets(t)
@@ -179,7 +179,7 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 				continue
 			}
 			if _, err := os.Stat(snippet); err != nil {
-				t.Errorf("%s: `%s` does not exist; correct the text, or say it under a heading with the word \"planned\"", file, snippet)
+				t.Errorf("%s: `%s` does not exist; correct the text, or move it under a heading with the word \"planned\"", file, snippet)
 			}
 		}
 	}

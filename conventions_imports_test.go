@@ -247,11 +247,11 @@ func TestModules(t *testing.T) {
 			t.Errorf("%s/go.mod: the module calls itself %s, want %s", mod.dir, mod.Module.Path, want)
 		}
 		if mod.Go != product.Go {
-			t.Errorf("%s/go.mod says go %s, the root says go %s: one toolchain builds all; run: go mod edit -go=%s", mod.dir, mod.Go, product.Go, product.Go)
+			t.Errorf("%s/go.mod has go %s, the root has go %s: one toolchain builds all; run: go mod edit -go=%s", mod.dir, mod.Go, product.Go, product.Go)
 		}
 		for _, replace := range mod.Replace {
 			inTree := strings.HasPrefix(replace.New.Path, "../") && !strings.HasPrefix(path.Join(mod.dir, replace.New.Path), "..")
-			// k8s.io/kubernetes requires its staging modules as v0.0.0, so somebody has to say which.
+			// k8s.io/kubernetes requires its staging modules as v0.0.0, so go.mod must replace them.
 			staging := strings.HasPrefix(replace.Old.Path, "k8s.io/") && replace.New.Path == replace.Old.Path && replace.New.Version != ""
 			if !inTree && !staging {
 				t.Errorf("%s/go.mod replaces %s by %s %s: only ../ inside this repository and pinned k8s.io staging modules may be replaced",
@@ -275,7 +275,7 @@ func TestDependencies(t *testing.T) {
 				direct[require.Path] = true
 			}
 		}
-		// What is imported or built as a tool is direct, whatever the comment in go.mod says.
+		// A module that is imported or built as a tool is direct, whatever its comment in go.mod.
 		for _, imported := range importsOf(t, mod) {
 			if owner := longestPrefix(imported, required); owner != "" {
 				direct[owner] = true
@@ -366,7 +366,7 @@ func TestProgramsStayLean(t *testing.T) {
 	}
 }
 
-// standard tells the standard library by its first path element.
+// standard recognizes the standard library by its first path element.
 func standard(imported string) bool {
 	first, _, _ := strings.Cut(imported, "/")
 	return !strings.Contains(first, ".")

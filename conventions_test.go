@@ -21,12 +21,12 @@ import (
 	"unicode/utf8"
 )
 
-// The laws on files and packages. Imports and modules: conventions_imports_test.go.
-// README, Makefile and documents: conventions_docs_test.go. Whoever meets a failure
-// reads the text of the failure: it says what to do.
+// The conventions for files and packages. Imports and modules: conventions_imports_test.go.
+// README, Makefile and documents: conventions_docs_test.go. The text of each failure
+// states what to do.
 
 // topLevel is the closed list of what may lie at the root. A new entry is a
-// decision: say in ARCHITECTURE.md what it is for.
+// decision: state in ARCHITECTURE.md what it is for.
 var topLevel = []string{
 	".ci", ".gitattributes", ".github", ".gitignore",
 	"ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md",
@@ -97,7 +97,7 @@ func TestLicence(t *testing.T) {
 	}
 }
 
-// attic lists names that say nothing about the subject.
+// attic lists names that do not name their subject.
 var attic = []string{"util", "utils", "common", "helper", "helpers", "misc", "base", "forge", "getters", "types"}
 
 var packageName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
@@ -106,7 +106,7 @@ func TestPackageNames(t *testing.T) {
 	for dir, pkg := range packages(t) {
 		for name := range strings.SplitSeq(dir, "/") {
 			if slices.Contains(attic, name) {
-				t.Errorf("%s: the name %q says nothing about the subject; a helper lives with its user, a shared one under a noun", dir, name)
+				t.Errorf("%s: the name %q does not name the subject; a helper lives with its user, a shared one under a noun", dir, name)
 			}
 		}
 		if name := path.Base(dir); dir != "." && !packageName.MatchString(name) {
@@ -126,9 +126,9 @@ func TestPackageComments(t *testing.T) {
 		switch {
 		case !pkg.written:
 		case pkg.doc == "":
-			t.Errorf("%s: no package comment; say what the package is for, what it must not know, and which test proves it", dir)
+			t.Errorf("%s: no package comment; state what the package is for, what it must not know, and which test proves it", dir)
 		case pkg.name != "main" && !strings.HasPrefix(pkg.doc, opening):
-			t.Errorf("%s: the package comment must begin with %q", dir, opening)
+			t.Errorf("%s: the package comment must start with %q", dir, opening)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func TestLimits(t *testing.T) {
 		case err != nil:
 			t.Errorf("%s: the line of %q has no size: write %s %d REASON", list, key, key, is)
 		case is > most:
-			t.Errorf("%s: %d %s, and %s allows %d; make it smaller, or raise the size and say why in the commit", what, is, kind, list, most)
+			t.Errorf("%s: %d %s, and %s allows %d; make it smaller, or raise the size and give the reason in the commit", what, is, kind, list, most)
 		case most-is > slack:
 			t.Errorf("%s: %d %s, and %s allows %d; lower the size to what it is, so that it stays", what, is, kind, list, most)
 		}
@@ -206,7 +206,7 @@ func files(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	if len(all) < 10 {
-		t.Fatalf("found only %v: the laws must run in the root of the repository", all)
+		t.Fatalf("found only %v: the conventions must run in the root of the repository", all)
 	}
 	return all
 }
@@ -331,7 +331,7 @@ func table(t *testing.T, file string, keyWords int) map[string]string {
 		}
 		words := strings.Fields(line)
 		if len(words) < keyWords+2 {
-			t.Errorf("%s:%d: want %d words and then a reason that says something", file, i+1, keyWords)
+			t.Errorf("%s:%d: want %d words and then a reason of two words at least", file, i+1, keyWords)
 			continue
 		}
 		key := strings.Join(words[:keyWords], " ")

@@ -140,7 +140,7 @@ func words(text string) (all []string) {
 
 func TestWordsAreSplit(t *testing.T) {
 	for text, want := range map[string][]string{
-		"sayAgain(twin_of)":    {"say", "again", "twin", "of"},
+		"maxAge(pod_of)":       {"max", "age", "pod", "of"},
 		"the API's HTTPServer": {"the", "api", "s", "httpserver"},
 	} {
 		if got := words(text); !slices.Equal(got, want) {

@@ -101,14 +101,14 @@ func types(ctx context.Context) error {
 	return boundQuantities()
 }
 
-// controllerGen returns what the program says on its output.
+// controllerGen returns the output of the program.
 func controllerGen(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"tool", "-modfile=hack/tools/go.mod", "controller-gen"}, args...)...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	output, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("controller-gen %s: %w\n%s", strings.Join(args, " "), err, said.String())
+		return nil, fmt.Errorf("controller-gen %s: %w\n%s", strings.Join(args, " "), err, stderr.String())
 	}
 	return output, nil
 }

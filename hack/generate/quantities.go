@@ -22,7 +22,7 @@ const (
 	boundedQuantity = `^(\+|-)?([0-9]{1,19}(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE](\+|-)?[0-9]{1,2})?$`
 )
 
-// wholePod is what stands in a definition for a pod of which nothing is said.
+// wholePod is the schema of a pod in a definition without any bounds.
 const wholePod = "                type: object\n                x-kubernetes-preserve-unknown-fields: true\n"
 
 func boundQuantities() error {
@@ -50,10 +50,10 @@ func boundQuantities() error {
 	return nil
 }
 
-// boundPod says of a pod nothing but where quantities are, and what they may be.
+// boundPod is the schema of a pod that only bounds its quantities.
 func boundPod(text []byte) ([]byte, error) {
 	if bytes.Count(text, []byte(wholePod)) != 1 {
-		return nil, fmt.Errorf("want one place that says\n%s", wholePod)
+		return nil, fmt.Errorf("want one place with\n%s", wholePod)
 	}
 	schema, err := yaml.Marshal(map[string]any{"properties": quantities(reflect.TypeFor[corev1.PodSpec]())["properties"]})
 	if err != nil {
@@ -64,7 +64,7 @@ func boundPod(text []byte) ([]byte, error) {
 	return bytes.Replace(text, []byte(wholePod), []byte(inside+wholePod), 1), nil
 }
 
-// quantities is a schema of a type that takes everything but quantities that nobody can count with; nil if there are none in it.
+// quantities is a schema of a type that accepts everything except quantities out of range; nil if the type has no quantities.
 func quantities(of reflect.Type) map[string]any {
 	switch {
 	case of == reflect.TypeFor[resource.Quantity]():

@@ -13,7 +13,7 @@ import (
 
 const (
 	readmePath = chart + "/README.md"
-	begin      = "<!-- begin of the table; made from values.yaml by `make generate` -->\n"
+	start      = "<!-- start of the table; made from values.yaml by `make generate` -->\n"
 	end        = "<!-- end of the table -->\n"
 )
 
@@ -31,12 +31,12 @@ func readme() error {
 	if err != nil {
 		return err
 	}
-	head, rest, found := strings.Cut(string(text), begin)
+	head, rest, found := strings.Cut(string(text), start)
 	_, tail, closed := strings.Cut(rest, end)
 	if !found || !closed {
-		return fmt.Errorf("%s: want the lines\n%s%s", readmePath, begin, end)
+		return fmt.Errorf("%s: want the lines\n%s%s", readmePath, start, end)
 	}
-	return os.WriteFile(readmePath, []byte(head+begin+"\n"+table+"\n"+end+tail), 0o644)
+	return os.WriteFile(readmePath, []byte(head+start+"\n"+table+"\n"+end+tail), 0o644)
 }
 
 // valuesTable makes a row of each value; what has a comment is a value, so a map may be one.

@@ -86,7 +86,7 @@ rules:
 		t.Errorf("got:\n%s", got)
 	}
 	if _, err := rights(role{name: "thing"}, []byte(strings.ReplaceAll(marks, "namespace: liqo-tenant", "namespace: elsewhere"))); err == nil || !strings.Contains(err.Error(), `"elsewhere"`) {
-		t.Errorf("a namespace that nobody binds: %v", err)
+		t.Errorf("a namespace that no role is bound in: %v", err)
 	}
 }
 

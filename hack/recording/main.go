@@ -92,7 +92,7 @@ func transcript(output string) (string, error) {
 	return strings.Join(kept, "\n\n") + "\n", nil
 }
 
-// narrow cuts the columns off that nobody needs in a picture, and white space at the ends of lines.
+// narrow cuts the columns off that a picture does not need, and white space at the ends of lines.
 func narrow(lines []string) []string {
 	cut := 0
 	if len(lines) > 1 {

@@ -30,7 +30,7 @@ func (c apiCall) writes() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, c.verb)
 }
 
-// asks tells questions from writes: nothing of them is stored.
+// asks reports whether the call is a review, which stores nothing.
 func (c apiCall) asks() bool {
 	return slices.Contains([]string{"tokenreviews", "subjectaccessreviews"}, c.resource)
 }
@@ -145,8 +145,8 @@ func rights(t *testing.T) {
 // unused are rights that this run need not use, each with the reason.
 var unused = map[string]string{
 	"liqo-auth  nodes list": "only where the chart was installed without apiServer.address, which liqoctl always finds out",
-	"liqo-controller-manager rbac.authorization.k8s.io clusterroles bind":                   "is looked at when a role is bound, and is no call",
-	"liqo-controller-manager rbac.authorization.k8s.io roles bind":                          "is looked at when a role is bound, and is no call",
+	"liqo-controller-manager rbac.authorization.k8s.io clusterroles bind":                   "is checked when a role is bound, and is no call",
+	"liqo-controller-manager rbac.authorization.k8s.io roles bind":                          "is checked when a role is bound, and is no call",
 	"liqo-controller-manager certificates.k8s.io signers approve":                           "is looked at when a request is approved, and is no call",
 	"liqo-metric-agent  nodes/metrics get":                                                  "kubelets look at it, when they are asked",
 	"liqo-metric-agent authorization.k8s.io subjectaccessreviews create":                    "only when a peer with pods here asks: TestScrape of package metricagent",
@@ -162,14 +162,14 @@ var unused = map[string]string{
 	"liqo-controller-manager  pods get":                                                     "asked before a pod that is missing is made again: TestShadowPod of package offloading, and test/offload",
 	"liqo-controller-manager  pods patch":                                                   "only when an offloaded pod is changed: test/offload does",
 	"liqo-controller-manager  pods/ephemeralcontainers patch":                               "only for kubectl debug: test/offload does",
-	"liqo-controller-manager virtualkubelet.liqo.io shadowendpointslices get":               "only for a slice whose wish went while nobody looked: TestShadowEndpointSlice of package offloading",
+	"liqo-controller-manager virtualkubelet.liqo.io shadowendpointslices get":               "only for a slice whose ShadowEndpointSlice went while no controller ran: TestShadowEndpointSlice of package offloading",
 	"liqo-controller-manager discovery.k8s.io endpointslices delete":                        "the same; otherwise Kubernetes takes it with its owner",
 	"liqo-controller-manager virtualkubelet.liqo.io shadowpods/finalizers update":           "is looked at when an owner is named, and is no call",
 	"liqo-controller-manager virtualkubelet.liqo.io shadowendpointslices/finalizers update": "is looked at when an owner is named, and is no call",
-	"virtual-kubelet  pods patch":                                                           "only when a provider is silent: TestPatience of package reflection",
-	"liqo-controller-manager  secrets update":                                               "the keys of gateways change when somebody asks for it: test/network does",
-	"liqo-controller-manager net.liqo.io ipmappings/status update":                          "nobody maps an address in this run; TestMappings of package network does",
-	"liqo-controller-manager net.liqo.io networkconfigs get":                                "only before a copy is deleted whose object went while nobody looked; TestHostileNetworkConfigs and others of package replicate do",
+	"virtual-kubelet  pods patch":                                                           "only when a provider is silent: the tests of tolerations in package reflection",
+	"liqo-controller-manager  secrets update":                                               "the keys of gateways change on request: test/network does",
+	"liqo-controller-manager net.liqo.io ipmappings/status update":                          "no address is mapped in this run; TestMappings of package network does",
+	"liqo-controller-manager net.liqo.io networkconfigs get":                                "only before a copy is deleted whose object went while no controller ran; TestHostileNetworkConfigs and others of package replicate do",
 	"liqo-controller-manager sharing.liqo.io resourceslices get":                            "the same",
 	"liqo-route apps daemonsets get":                                                        "an agent asks when it ends, and an uninstallation may have taken its account away by then",
 }

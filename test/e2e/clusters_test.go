@@ -105,7 +105,7 @@ func changesShare(t *testing.T) {
 	})
 }
 
-// badInput changes nothing, says why, and ends with 1.
+// badInput: the command changes nothing, reports why, and exits with 1.
 func badInput(t *testing.T) {
 	before := rome.Everything(t)
 	command := milan.PeerCommand(t)
@@ -221,7 +221,7 @@ func unpeerLeavesNothing(t *testing.T) {
 	}
 }
 
-// tokens: empty, wrong and revoked are told apart in the condition.
+// tokens: the condition distinguishes empty, wrong and revoked tokens.
 func tokens(t *testing.T) {
 	before := rome.Everything(t)
 	// The command refuses a wrong token, so the objects are written by hand, as GitOps would.
@@ -252,7 +252,7 @@ func tokens(t *testing.T) {
 	}
 	rome.NodeReady(t, milan)
 	// The provider's administrator ends it, and changes the token, or the consumer would be back within a moment: its identity is worth
-	// nothing as soon as the API server has heard of it.
+	// nothing as soon as the API server has received the deletion.
 	token, _, own := identity(t, rome, milan)
 	milan.Kubectl(t, "-n", "liqo", "patch", "secret", "auth-token", "--type=merge", "-p", `{"stringData":{"token":"`+strings.Repeat("5e", 64)+`"}}`)
 	milan.Liqoctl(t, "unpeer", "out-of-band", rome.Name, "--force")

@@ -24,7 +24,7 @@ type point struct {
 	seen func() bool
 }
 
-// some tells whether the cluster has an object of the list's kind that passes.
+// some reports whether the cluster has an object of the list's kind that passes.
 func some(c *env.Cluster, list client.ObjectList, count func() int, options ...client.ListOption) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -105,7 +105,7 @@ func peerPoints() []point {
 // unpeerPoints are the steps of taking it down.
 func unpeerPoints() []point {
 	return []point{
-		{"the wish is written", foreignClusters(rome, func(fc discovery.ForeignCluster) bool { return fc.Spec.OutgoingPeeringEnabled == discovery.PeeringNo })},
+		{"the peering is disabled", foreignClusters(rome, func(fc discovery.ForeignCluster) bool { return fc.Spec.OutgoingPeeringEnabled == discovery.PeeringNo })},
 		{"the slice is being deleted", slicesOf(rome, func(s sharing.ResourceSlice) bool { return s.DeletionTimestamp != nil })},
 		{"the tunnel is being deleted or gone", not(tunnelsOf(rome, func(one network.TunnelEndpoint) bool { return one.DeletionTimestamp == nil }))},
 		{"the node is gone", func() bool { _, err := rome.VirtualNode(milan); return err != nil }},
@@ -116,7 +116,7 @@ func unpeerPoints() []point {
 	}
 }
 
-// fault is something that goes wrong and comes back by itself.
+// fault breaks something that recovers without help.
 type fault struct {
 	name  string
 	apply func(t *testing.T)
@@ -237,7 +237,7 @@ func deadProvider(t *testing.T) {
 				})
 				milan.NothingNew(t, there, env.Hang)
 			}
-			// What is left over there if nobody took it away is taken up again.
+			// Objects left at the provider are adopted by the next peering.
 			env.Healthy(t, milan)
 			env.Eventually(t, env.Hang, "peering works again", func() (string, bool) {
 				result := rome.TryLiqoctl(append(milan.PeerCommand(t), "--timeout", "60s")...)

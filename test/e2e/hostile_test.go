@@ -73,7 +73,7 @@ func hostilePeer(t *testing.T) {
 	token, _, own := identity(t, rome, milan)
 	status, text := call(t, milan, token, http.MethodGet, "/apis/sharing.liqo.io/v1alpha1/namespaces/"+own+"/resourceslices", "")
 	if status != http.StatusOK {
-		t.Fatalf("the identity is not even good for its own slices, so this test shows nothing: %d %s", status, text)
+		t.Fatalf("the identity cannot even read its own slices, so this test proves nothing: %d %s", status, text)
 	}
 	const core, rbac, nets = "/api/v1", "/apis/rbac.authorization.k8s.io/v1", "/apis/net.liqo.io/v1alpha1"
 	agreed, err := tunnels(milan)
@@ -172,18 +172,18 @@ func hostilePeer(t *testing.T) {
 	clusters.Measure("hostile peer: calls that answer Forbidden", "%d", len(forbidden)+hostileNetwork(t, token, own))
 }
 
-// denied tells whether a call was answered by a refusal: of RBAC, or of the policy for peers, which has another code.
+// denied reports whether a call was refused: of RBAC, or of the policy for peers, which has another code.
 func denied(status int, text string) bool {
 	return status == http.StatusForbidden || status == http.StatusUnprocessableEntity && strings.Contains(text, "ValidatingAdmissionPolicy 'liqo-peers'")
 }
 
-// hostileNetwork: what both clusters tell each other of their networks lies in one namespace, in which the peer may write. It must not write
-// what is ours: neither our description of our network, nor our answer to its own. It returns how many calls that were.
+// hostileNetwork: the network configurations of both clusters are in one namespace, in which the peer may write. It must not change
+// ours: neither our description of our network, nor our answer to its own. It returns the number of calls.
 func hostileNetwork(t *testing.T, token, own string) int {
 	t.Helper()
 	path := "/apis/net.liqo.io/v1alpha1/namespaces/" + own + "/networkconfigs"
 	if status, text := call(t, milan, token, http.MethodGet, path, ""); status != http.StatusOK {
-		t.Fatalf("the identity is not even good for reading what both tell, so this shows nothing: %d %s", status, text)
+		t.Fatalf("the identity cannot even read the network configurations, so this test proves nothing: %d %s", status, text)
 	}
 	all, err := networkConfigs(milan)
 	if err != nil {

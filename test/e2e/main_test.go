@@ -22,7 +22,7 @@ var (
 	long = flag.Bool("long", false, "run the tests that take minutes as well")
 
 	clusters    *env.Env
-	rome, milan *env.Cluster // consumer and provider, unless a test says otherwise
+	rome, milan *env.Cluster // consumer and provider, unless a test exchanges them
 
 	fresh = map[*env.Cluster][]string{} // all objects of clusters in which Liqo was not installed when the tests started
 )

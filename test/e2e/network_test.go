@@ -18,7 +18,7 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// How the network works is the matter of test/network. Here it is one part of a peering among others, which comes and goes with it.
+// test/network tests how the network works. Here it is one part of a peering, which comes and goes with it.
 
 // networkConfigs are the network configurations in the cluster, tunnels its tunnel endpoints.
 func networkConfigs(c *env.Cluster) (all network.NetworkConfigList, err error) {
@@ -70,7 +70,7 @@ func networkWorkloads(t *testing.T, c *env.Cluster, want bool) {
 	})
 }
 
-// networkGone wants nothing to be left of what clusters tell each other of their networks.
+// networkGone waits until no network configuration and no tunnel is left.
 func networkGone(t *testing.T, c *env.Cluster) {
 	t.Helper()
 	env.Eventually(t, env.Hang, "no network configuration and no tunnel is left in "+c.Name, func() (string, bool) {
@@ -86,13 +86,13 @@ func networkGone(t *testing.T, c *env.Cluster) {
 	})
 }
 
-// gatewayAway: without a network the virtual node is not Ready, and says why; nothing has to be done once the network is back.
+// gatewayAway: without a network the virtual node is not Ready and its condition gives the reason; it recovers without help.
 func gatewayAway(t *testing.T) {
 	scale := func(replicas string) {
 		milan.Kubectl(t, "-n", "liqo", "scale", "deployment/liqo-gateway", "--replicas="+replicas)
 	}
 	scale("0")
-	defer scale("1") // what the chart says
+	defer scale("1") // the default of the chart
 	env.Eventually(t, env.Hang, "Kubernetes has taken milan's gateway away", func() (string, bool) {
 		result := milan.TryKubectl("", "-n", "liqo", "get", "pods", "-l", labels.Gateway+"="+labels.GatewayActive, "-o", "name")
 		return result.String(), result.Code == 0 && strings.TrimSpace(result.Out) == ""
@@ -109,7 +109,7 @@ func gatewayAway(t *testing.T) {
 		return fmt.Sprint(status, " ", why), status == corev1.ConditionFalse && down
 	})
 	clusters.Measure("provider's gateway away to node NotReady", "%.1f s", took.Seconds())
-	env.Eventually(t, env.Hang, "rome says what is wrong with the network", func() (string, bool) {
+	env.Eventually(t, env.Hang, "rome reports what is wrong with the network", func() (string, bool) {
 		have := env.PeeringCondition(rome.Foreign(t, milan), discovery.NetworkStatus)
 		return fmt.Sprint(have.Status, " ", have.Message), have.Status == discovery.StatusError && have.Message != ""
 	})

@@ -24,7 +24,7 @@ import (
 // milestones are moments of a peering, as watches of both clusters see them, in the order they are shown.
 var milestones = []string{
 	"foreign cluster", "slice", "kubelet pod", "key pinned", "identity", "slice at provider", "granted",
-	"grant at consumer", "network told", "tunnel agreed", "tunnel connected", "kubelet runs", "node", "node Ready", "command ends",
+	"grant at consumer", "network published", "tunnel agreed", "tunnel connected", "kubelet runs", "node", "node Ready", "command ends",
 }
 
 // clockwork notes when each milestone was first seen.
@@ -69,7 +69,7 @@ func (c *clockwork) start(ctx context.Context, t testing.TB) {
 			c.reached("grant at consumer")
 		}
 	})
-	follow(ctx, t, rome, &network.NetworkConfigList{}, func(client.Object) { c.reached("network told") })
+	follow(ctx, t, rome, &network.NetworkConfigList{}, func(client.Object) { c.reached("network published") })
 	follow(ctx, t, rome, &network.TunnelEndpointList{}, func(o client.Object) {
 		c.reached("tunnel agreed")
 		if o.(*network.TunnelEndpoint).Status.Connection.Status == network.Connected {

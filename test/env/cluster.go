@@ -72,12 +72,12 @@ func (c *Cluster) TryLiqoctl(args ...string) Result {
 // Liqoctl wants success.
 func (c *Cluster) Liqoctl(t testing.TB, args ...string) Result {
 	t.Helper()
-	said := c.TryLiqoctl(args...)
-	if said.Code != 0 {
+	r := c.TryLiqoctl(args...)
+	if r.Code != 0 {
 		c.Show(t)
-		t.Fatal(said)
+		t.Fatal(r)
 	}
-	return said
+	return r
 }
 
 // TryKubectl runs kubectl against the cluster.
@@ -88,18 +88,18 @@ func (c *Cluster) TryKubectl(stdin string, args ...string) Result {
 // Kubectl wants success and returns what was printed.
 func (c *Cluster) Kubectl(t testing.TB, args ...string) string {
 	t.Helper()
-	said := c.TryKubectl("", args...)
-	if said.Code != 0 {
-		t.Fatal(said)
+	r := c.TryKubectl("", args...)
+	if r.Code != 0 {
+		t.Fatal(r)
 	}
-	return strings.TrimSpace(said.Out)
+	return strings.TrimSpace(r.Out)
 }
 
 // Apply applies a manifest.
 func (c *Cluster) Apply(t testing.TB, manifest string) {
 	t.Helper()
-	if said := c.TryKubectl(manifest, "apply", "-f", "-"); said.Code != 0 {
-		t.Fatal(said)
+	if r := c.TryKubectl(manifest, "apply", "-f", "-"); r.Code != 0 {
+		t.Fatal(r)
 	}
 }
 
@@ -115,8 +115,8 @@ func (c *Cluster) Show(t testing.TB) {
 		{"-n", "liqo", "logs", "deployment/liqo-gateway", "--tail=40"},
 		{"-n", "liqo", "logs", "daemonset/liqo-route", "--tail=20", "--prefix", "--all-pods"},
 	} {
-		said := c.TryKubectl("", args...)
-		t.Logf("%s: kubectl %s\n%s%s", c.Name, strings.Join(args, " "), said.Out, said.Err)
+		r := c.TryKubectl("", args...)
+		t.Logf("%s: kubectl %s\n%s%s", c.Name, strings.Join(args, " "), r.Out, r.Err)
 	}
 }
 

@@ -22,8 +22,8 @@ import (
 type View struct {
 	Here, There *Cluster
 	Spec        network.TunnelEndpointSpec
-	MTU         int32  // as the tunnel's status says
-	Lanes       string // what the tunnel's status says of its lanes
+	MTU         int32  // from the status of the tunnel
+	Lanes       string // state of the lanes, from the status of the tunnel
 }
 
 // See reads the tunnel endpoint that the cluster has of another.
@@ -42,7 +42,7 @@ func (c *Cluster) See(there *Cluster) (View, error) {
 	return View{}, fmt.Errorf("%s has no tunnel endpoint of %s", c.Name, there.Name)
 }
 
-// swap writes the network of to over that of from; remapped says None if there is nothing to do.
+// swap writes the network of to over that of from; remapped is None if there is nothing to do.
 func swap(address netip.Addr, from network.CIDR, remapped string) (netip.Addr, error) {
 	if remapped == "" || remapped == "None" {
 		return address, nil
@@ -114,7 +114,8 @@ func (n *Node) external(pods, external network.CIDR) (netip.Addr, error) {
 	return swap(own.Masked().Addr(), pods, string(external))
 }
 
-// Doubt writes that nothing is known of the connection with another cluster, and asks for another look: status alone wakes nobody.
+// Doubt sets the network condition of another cluster to Pending and changes an annotation, so that the controller reconciles: a change of
+// the status alone triggers nothing.
 func (c *Cluster) Doubt(there *Cluster) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -133,11 +134,11 @@ func (c *Cluster) Doubt(there *Cluster) error {
 				return c.API.Patch(ctx, &fc, client.RawPatch(types.MergePatchType, []byte(look)))
 			}
 		}
-		return errors.New(c.Name + " says nothing of " + there.Name)
+		return errors.New(c.Name + " has no network condition of " + there.Name)
 	})
 }
 
-// Networking is what the cluster says of its connection with another: status, reason and message of the condition.
+// Networking returns the network condition of another cluster: status, reason and message.
 func (c *Cluster) Networking(there *Cluster) (discovery.PeeringCondition, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -155,5 +156,5 @@ func (c *Cluster) Networking(there *Cluster) (discovery.PeeringCondition, error)
 			}
 		}
 	}
-	return discovery.PeeringCondition{}, errors.New(c.Name + " says nothing of " + there.Name)
+	return discovery.PeeringCondition{}, errors.New(c.Name + " has no network condition of " + there.Name)
 }

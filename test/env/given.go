@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// The kubeconfigs of two clusters that tests use instead of bringing up their own. Whoever made the clusters has loaded the images of
-// product and tests into them (LoadNeeded does it on the playground).
+// The kubeconfigs of two clusters that tests use instead of bringing up their own. The images of product and tests must
+// have been loaded into them (LoadNeeded does it on the playground).
 const (
 	ConsumerVariable = "LIQO_E2E_CONSUMER_KUBECONFIG"
 	ProviderVariable = "LIQO_E2E_PROVIDER_KUBECONFIG"
@@ -92,7 +92,7 @@ func playgroundHas(e *Env, kubeconfigs []string) bool {
 	return true
 }
 
-// NeedsPlayground skips a test that uses what only the playground has, say faults or audit logs, on clusters that are not its own.
+// NeedsPlayground skips a test on other clusters than the playground's. what names the ability it needs, for example faults or audit logs.
 func (b *Env) NeedsPlayground(t testing.TB, what string) {
 	t.Helper()
 	if !b.playground {

@@ -15,7 +15,7 @@ import (
 )
 
 // Place is a network namespace in which programs of this machine can run: their traffic is then that of a node or a pod, and neither
-// an API server nor a kubelet is needed to start them or to hear what they say.
+// an API server nor a kubelet is needed to start them or to read their output.
 type Place struct {
 	Name  string
 	enter []string // arguments of nsenter
@@ -53,11 +53,11 @@ func (p Place) Command(program string, args ...string) *exec.Cmd {
 // Run wants success and returns what was printed.
 func (p Place) Run(t testing.TB, program string, args ...string) string {
 	t.Helper()
-	said := p.Try(program, args...)
-	if said.Code != 0 {
-		t.Fatalf("%s: %s", p.Name, said)
+	r := p.Try(program, args...)
+	if r.Code != 0 {
+		t.Fatalf("%s: %s", p.Name, r)
 	}
-	return strings.TrimSpace(said.Out)
+	return strings.TrimSpace(r.Out)
 }
 
 // Net is the pod's network. The pod must run.

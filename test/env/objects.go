@@ -31,8 +31,8 @@ const (
 
 // Load puts an image into all nodes: an archive, or the name of one that the playground ships.
 func (b *Env) Load(image string) error {
-	if said := b.Playground("load", image); said.Code != 0 {
-		return errors.New(said.String())
+	if r := b.Playground("load", image); r.Code != 0 {
+		return errors.New(r.String())
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func differences(at string, got, want any) (all []string) {
 	return all
 }
 
-// Seen is when something happened for the first time, as a watch tells.
+// Seen is when a watch observed something for the first time.
 type Seen struct {
 	at chan time.Time
 }
@@ -202,7 +202,7 @@ func (s Seen) Wait(t testing.TB, within time.Duration, what string) time.Time {
 	return time.Time{}
 }
 
-// Condition tells the status of a pod's condition.
+// Condition returns the status of a pod's condition.
 func Condition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == kind {

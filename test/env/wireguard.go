@@ -40,8 +40,8 @@ func (b *Env) BareWireGuard(t testing.TB, at Place, link string) *WireGuard {
 	cmd := at.Command(filepath.Join(b.Bin, "wireguard-go"), "--foreground", link)
 	cmd.Env = append(os.Environ(), "LOG_LEVEL=error")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var said strings.Builder
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output strings.Builder
+	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func (b *Env) BareWireGuard(t testing.TB, at Place, link string) *WireGuard {
 	Eventually(t, 5*time.Second, "wireguard-go listens at "+w.sock, func() (string, bool) {
 		connection, err := net.Dial("unix", w.sock)
 		if err != nil {
-			return err.Error() + said.String(), false
+			return err.Error() + output.String(), false
 		}
 		return "", connection.Close() == nil
 	})
