@@ -18,26 +18,26 @@ import (
 )
 
 // without offloads these namespaces without the API server, and all others with it. It returns when the engine knows, if that runs.
-func (b *bed) without(namespaces ...string) {
-	b.t.Helper()
-	b.mapped(func(m *vkv1alpha1.NamespaceMap) { m.Spec.WithoutAPIServer = namespaces })
-	if b.engine == nil {
+func (e *env) without(namespaces ...string) {
+	e.t.Helper()
+	e.editMap(func(m *vkv1alpha1.NamespaceMap) { m.Spec.WithoutAPIServer = namespaces })
+	if e.engine == nil {
 		return
 	}
-	b.until("the policy is known", func() bool {
+	e.until("the policy is known", func() bool {
 		known := true
-		b.engine.pairs.each(func(one *pair) {
-			known = known && one.apiServer.Load() != slices.Contains(namespaces, one.link.Local)
+		e.engine.mappings.each(func(one *mapping) {
+			known = known && one.apiServer.Load() != slices.Contains(namespaces, one.Local)
 		})
 		return known
 	})
 }
 
 // made waits for a pod over there, and says what it was made with: a host alias, variables, tokens, and the Secret of these.
-func (b *bed) made(twin, name string) string {
-	b.t.Helper()
-	shadow := &vkv1alpha1.ShadowPod{ObjectMeta: named(twin, name)}
-	b.until(name+" is there", func() bool { return b.exists(b.away, shadow) })
+func (e *env) made(remoteNS, name string) string {
+	e.t.Helper()
+	shadow := &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, name)}
+	e.until(name+" is there", func() bool { return e.exists(e.provider, shadow) })
 	var has []string
 	pod := &shadow.Spec.Pod
 	if len(pod.HostAliases) > 0 {
@@ -49,16 +49,16 @@ func (b *bed) made(twin, name string) string {
 	if project.MountsTokens(pod, name) {
 		has = append(has, "tokens")
 	}
-	if b.exists(b.away, &corev1.Secret{ObjectMeta: named(twin, name+"-token")}) {
+	if e.exists(e.provider, &corev1.Secret{ObjectMeta: named(remoteNS, name+"-token")}) {
 		has = append(has, "secret")
 	}
 	return strings.Join(has, " ")
 }
 
-func (b *bed) want(twin, name, want string) {
-	b.t.Helper()
-	if got := b.made(twin, name); got != want {
-		b.t.Errorf("%s/%s was made with %q, want %q", twin, name, got, want)
+func (e *env) want(remoteNS, name, want string) {
+	e.t.Helper()
+	if got := e.made(remoteNS, name); got != want {
+		e.t.Errorf("%s/%s was made with %q, want %q", remoteNS, name, got, want)
 	}
 }
 
@@ -67,85 +67,85 @@ const allOfIt = "alias env tokens secret"
 // TestWithoutAPIServer: pods of a namespace that is offloaded without the API server get nothing of it, those of another one all of it, and a
 // change is for pods that are made from then on.
 func TestWithoutAPIServer(t *testing.T) {
-	b := newBed(t)
-	b.options = func(o *Options) {
+	e := newEnv(t)
+	e.options = func(o *Options) {
 		o.APIServer = func() (project.APIServer, error) {
 			return project.APIServer{Enabled: true, Address: netip.MustParseAddr("10.60.0.1"), ServicePort: "443"}, nil
 		}
 	}
-	vault, vaultTwin := b.offload()
-	shop, shopTwin := b.offload()
-	b.play(vaultTwin)
-	b.play(shopTwin)
-	b.without(vault)
-	stop := b.run()
+	vault, vaultRemote := e.offload()
+	shop, shopRemote := e.offload()
+	e.runProvider(vaultRemote)
+	e.runProvider(shopRemote)
+	e.without(vault)
+	stop := e.run()
 	start := func(name string) {
 		t.Helper()
 		for _, namespace := range []string{vault, shop} {
-			b.must(b.home.Create(t.Context(), withToken(b.pod(namespace, name))))
-			b.untilPod(namespace, name, "Ready", isReady)
+			e.must(e.consumer.Create(t.Context(), withToken(e.pod(namespace, name))))
+			e.untilPod(namespace, name, "Ready", isReady)
 		}
-		b.quiet()
+		e.waitIdle()
 	}
 	start("first")
-	b.want(vaultTwin, "first", "")
-	b.want(shopTwin, "first", allOfIt)
-	if asked := b.here.taken("token"); len(asked) != 1 || !strings.Contains(asked[0], shop) {
+	e.want(vaultRemote, "first", "")
+	e.want(shopRemote, "first", allOfIt)
+	if asked := e.toConsumer.matching("token"); len(asked) != 1 || !strings.Contains(asked[0], shop) {
 		t.Errorf("asked for %v", asked)
 	}
 
 	// The other way round, while it runs.
-	b.here.reset()
-	b.there.reset()
-	b.without(shop)
+	e.toConsumer.reset()
+	e.toProvider.reset()
+	e.without(shop)
 	start("second")
-	b.want(vaultTwin, "second", allOfIt)
-	b.want(shopTwin, "second", "")
-	b.want(vaultTwin, "first", "")
-	b.want(shopTwin, "first", allOfIt)
-	if asked, written := b.here.taken("token"), b.there.taken(); len(asked) != 1 || !strings.Contains(asked[0], vault) || len(written) != 3 {
+	e.want(vaultRemote, "second", allOfIt)
+	e.want(shopRemote, "second", "")
+	e.want(vaultRemote, "first", "")
+	e.want(shopRemote, "first", allOfIt)
+	if asked, written := e.toConsumer.matching("token"), e.toProvider.matching(); len(asked) != 1 || !strings.Contains(asked[0], vault) || len(written) != 3 {
 		t.Errorf("asked for %v, written %v", asked, written)
 	}
 
 	// Nothing is renewed, by whatever it would be.
-	b.here.reset()
-	secret := &corev1.Secret{ObjectMeta: named(shopTwin, "first-token")}
-	b.edit(b.away, secret, func() {
+	e.toConsumer.reset()
+	secret := &corev1.Secret{ObjectMeta: named(shopRemote, "first-token")}
+	e.edit(e.provider, secret, func() {
 		secret.Annotations[labels.TokenExpiration] = time.Now().Add(11 * time.Minute).UTC().Format(time.RFC3339)
 	})
-	b.quiet()
-	b.must(b.away.Delete(t.Context(), secret))
-	b.quiet()
+	e.waitIdle()
+	e.must(e.provider.Delete(t.Context(), secret))
+	e.waitIdle()
 	stop()
-	b.there.reset()
-	b.run()
-	b.until("all is known", func() bool { return len(b.engine.pods.shadows.All(shopTwin)) == 2 })
-	b.edit(b.home, &corev1.Pod{ObjectMeta: named(shop, "first")}, func() {})
-	b.quiet()
-	if asked, written := b.here.taken("token"), b.there.taken(); len(asked) != 0 || len(written) != 0 {
+	e.toProvider.reset()
+	e.run()
+	e.until("all is known", func() bool { return len(e.engine.pods.shadows.All(shopRemote)) == 2 })
+	e.edit(e.consumer, &corev1.Pod{ObjectMeta: named(shop, "first")}, func() {})
+	e.waitIdle()
+	if asked, written := e.toConsumer.matching("token"), e.toProvider.matching(); len(asked) != 0 || len(written) != 0 {
 		t.Errorf("asked for %v, written after a restart: %v", asked, written)
 	}
 
 	// And back: renewal goes on for those that were made with tokens, and for no other.
-	b.without()
-	b.until("what was lost is there again", func() bool { return b.made(shopTwin, "first") == allOfIt })
-	b.quiet()
-	b.want(shopTwin, "second", "")
-	b.want(vaultTwin, "first", "")
-	if asked := b.here.taken("token"); len(asked) != 1 {
+	e.without()
+	e.until("what was lost is there again", func() bool { return e.made(shopRemote, "first") == allOfIt })
+	e.waitIdle()
+	e.want(shopRemote, "second", "")
+	e.want(vaultRemote, "first", "")
+	if asked := e.toConsumer.matching("token"); len(asked) != 1 {
 		t.Errorf("asked for %v", asked)
 	}
-	shadow := &vkv1alpha1.ShadowPod{ObjectMeta: named(shopTwin, "second")}
-	b.must(b.away.Delete(t.Context(), shadow, client.PropagationPolicy("Foreground")))
-	b.until("one that is made again has them", func() bool { return b.made(shopTwin, "second") == allOfIt })
-	if len(b.here.denied)+len(b.there.denied) != 0 {
-		t.Errorf("denied: %v %v", b.here.denied, b.there.denied)
+	shadow := &vkv1alpha1.ShadowPod{ObjectMeta: named(shopRemote, "second")}
+	e.must(e.provider.Delete(t.Context(), shadow, client.PropagationPolicy("Foreground")))
+	e.until("one that is made again has them", func() bool { return e.made(shopRemote, "second") == allOfIt })
+	if len(e.toConsumer.denied)+len(e.toProvider.denied) != 0 {
+		t.Errorf("denied: %v %v", e.toConsumer.denied, e.toProvider.denied)
 	}
 }
 
 // TestAPIServerByMap: the policy is that of the NamespaceMap, from the moment that the namespace is known, and only of our own.
 func TestAPIServerByMap(t *testing.T) {
-	p := newPairs(&Engine{counts: newCounters(&Options{})})
+	p := newMappings(&Engine{counts: newCounters(&Options{})})
 	p.ctx = t.Context()
 	world := func(without ...string) *vkv1alpha1.NamespaceMap {
 		m := &vkv1alpha1.NamespaceMap{}
@@ -181,9 +181,9 @@ func TestAPIServerByMap(t *testing.T) {
 		}
 		p.update(comes)
 		var may []string
-		p.each(func(one *pair) {
+		p.each(func(one *mapping) {
 			if one.apiServer.Load() {
-				may = append(may, one.link.Local)
+				may = append(may, one.Local)
 			}
 		})
 		slices.Sort(may)

@@ -20,33 +20,32 @@ import (
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups=networking.k8s.io,resources=ingresses,verbs=list;watch
 
-// kind is a row of the catalogue: what crosses by itself, from here to there. Pods cross in both directions and have their own file.
+// kind is a row of the catalogue: a kind that is copied to the peer. Pods have files of their own, since they also bring their status back.
 type kind struct {
-	// name is what metrics and events call it, and flag its flag: --<flag>-reflection-workers.
+	// name is the kind's name in metrics and events; the flag of its workers is --<flag>-reflection-workers.
 	name, flag string
 	workers    int
-	// here is the kind that is read, there the kind that is written.
-	here, there schema.GroupVersionKind
-	object      client.Object
-	list        func() client.ObjectList
-	full        func() client.ObjectList
-	// project says what is to be there; nil means nothing is.
+	// localKind is read in this cluster, remoteKind is written in the peer.
+	localKind, remoteKind schema.GroupVersionKind
+	object                client.Object
+	list                  func() client.ObjectList
+	full                  func() client.ObjectList
+	// project returns the desired remote object; nil: there must be none.
 	project func(*reflector, project.NamespaceMapping, client.Object) (runtime.ApplyConfiguration, error)
-	// remoteName and localName, if names differ.
+	// remoteName and localName convert between the names of the two objects; nil if they are equal.
 	remoteName, localName func(project.NamespaceMapping, string) string
-	// follows are further objects to look at when one of another kind changes.
+	// follows returns, by the name of another kind, the objects of this kind to reconcile when an object of the other one changes.
 	follows map[string]func(*reflector, client.Object) []types.NamespacedName
-	// needsIPs: without addresses of the other cluster there is nothing to reflect.
+	// needsIPs: the kind is reflected only if addresses are.
 	needsIPs bool
 }
 
-// The flags of the worker counts: --<flag>-reflection-workers.
+// The flags of the kinds that are not in the catalogue.
 const (
 	podFlag   = "pod"
 	tokenFlag = "service-account"
 )
 
-// Workers, unless a flag says otherwise.
 const (
 	podWorkers     = 10
 	sliceWorkers   = 10
@@ -57,19 +56,19 @@ const (
 var catalog = []kind{
 	{
 		name: "Service", flag: "service", workers: defaultWorkers,
-		here: corev1.SchemeGroupVersion.WithKind("Service"), there: corev1.SchemeGroupVersion.WithKind("Service"),
+		localKind: corev1.SchemeGroupVersion.WithKind("Service"), remoteKind: corev1.SchemeGroupVersion.WithKind("Service"),
 		object: &corev1.Service{}, list: func() client.ObjectList { return &corev1.ServiceList{} }, full: func() client.ObjectList { return &corev1.ServiceList{} },
-		project: func(_ *reflector, link project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(_ *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.Service)
 			if !ok {
 				return nil, nil
 			}
-			return intent(project.Service(link, local)), nil
+			return orNil(project.Service(mapping, local)), nil
 		},
 	},
 	{
 		name: "EndpointSlice", flag: "endpointslice", workers: sliceWorkers, needsIPs: true,
-		here: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), there: vkv1alpha1.GroupVersion.WithKind("ShadowEndpointSlice"),
+		localKind: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), remoteKind: vkv1alpha1.GroupVersion.WithKind("ShadowEndpointSlice"),
 		object: &discoveryv1.EndpointSlice{}, list: func() client.ObjectList { return &discoveryv1.EndpointSliceList{} },
 		full:    func() client.ObjectList { return &vkv1alpha1.ShadowEndpointSliceList{} },
 		project: endpointSlice,
@@ -77,51 +76,51 @@ var catalog = []kind{
 	},
 	{
 		name: "Ingress", flag: "ingress", workers: defaultWorkers,
-		here: networkingv1.SchemeGroupVersion.WithKind("Ingress"), there: networkingv1.SchemeGroupVersion.WithKind("Ingress"),
+		localKind: networkingv1.SchemeGroupVersion.WithKind("Ingress"), remoteKind: networkingv1.SchemeGroupVersion.WithKind("Ingress"),
 		object: &networkingv1.Ingress{}, list: func() client.ObjectList { return &networkingv1.IngressList{} }, full: func() client.ObjectList { return &networkingv1.IngressList{} },
-		project: func(_ *reflector, link project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(_ *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*networkingv1.Ingress)
 			if !ok {
 				return nil, nil
 			}
-			return intent(project.Ingress(link, local)), nil
+			return orNil(project.Ingress(mapping, local)), nil
 		},
 	},
 	{
 		name: "ConfigMap", flag: "configmap", workers: defaultWorkers,
-		here: corev1.SchemeGroupVersion.WithKind("ConfigMap"), there: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+		localKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), remoteKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 		object: &corev1.ConfigMap{}, list: func() client.ObjectList { return &corev1.ConfigMapList{} }, full: func() client.ObjectList { return &corev1.ConfigMapList{} },
 		remoteName: project.ConfigMapName, localName: project.LocalConfigMapName,
-		project: func(_ *reflector, link project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(_ *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.ConfigMap)
 			if !ok {
 				return nil, nil
 			}
-			return intent(project.ConfigMap(link, local)), nil
+			return orNil(project.ConfigMap(mapping, local)), nil
 		},
 	},
 	{
 		name: "Secret", flag: "secret", workers: defaultWorkers,
-		here: corev1.SchemeGroupVersion.WithKind("Secret"), there: corev1.SchemeGroupVersion.WithKind("Secret"),
+		localKind: corev1.SchemeGroupVersion.WithKind("Secret"), remoteKind: corev1.SchemeGroupVersion.WithKind("Secret"),
 		object: &corev1.Secret{}, list: func() client.ObjectList { return &corev1.SecretList{} }, full: func() client.ObjectList { return &corev1.SecretList{} },
-		project: func(_ *reflector, link project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(_ *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.Secret)
 			if !ok {
 				return nil, nil
 			}
-			return intent(project.Secret(link, local)), nil
+			return orNil(project.Secret(mapping, local)), nil
 		},
 	},
 }
 
-// endpointSlice follows the skip annotation of its Service, too.
-func endpointSlice(r *reflector, link project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
+// endpointSlice also obeys the skip annotation of its Service.
+func endpointSlice(r *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 	local, ok := object.(*discoveryv1.EndpointSlice)
 	if !ok {
 		return nil, nil
 	}
 	if services := r.engine.reflector("Service"); services != nil {
-		if !services.local.Synced(link.Local) {
+		if !services.local.Synced(mapping.Local) {
 			return nil, errNotSynced
 		}
 		service := services.local.Get(types.NamespacedName{Namespace: local.Namespace, Name: local.Labels[discoveryv1.LabelServiceName]})
@@ -129,14 +128,13 @@ func endpointSlice(r *reflector, link project.NamespaceMapping, object client.Ob
 			return nil, nil
 		}
 	}
-	shadow, err := project.EndpointSlice(link, local, r.engine.options.Translator)
+	shadow, err := project.EndpointSlice(mapping, local, r.engine.options.Translator)
 	if err != nil {
 		return nil, err
 	}
-	return intent(shadow), nil
+	return orNil(shadow), nil
 }
 
-// slicesOf are the slices of a Service.
 func slicesOf(r *reflector, service client.Object) (all []types.NamespacedName) {
 	for _, slice := range r.local.All(service.GetNamespace()) {
 		if slice.GetLabels()[discoveryv1.LabelServiceName] == service.GetName() {
@@ -146,8 +144,8 @@ func slicesOf(r *reflector, service client.Object) (all []types.NamespacedName) 
 	return all
 }
 
-// intent is nil if the pointer is.
-func intent[T any, P interface {
+// orNil turns a nil pointer into a nil interface.
+func orNil[T any, P interface {
 	*T
 	runtime.ApplyConfiguration
 }](of P) runtime.ApplyConfiguration {
@@ -157,7 +155,7 @@ func intent[T any, P interface {
 	return of
 }
 
-// metadata makes a list that asks for the metadata of a kind.
+// metadata returns a constructor of lists that hold only the metadata of a kind.
 func metadata(of schema.GroupVersionKind) func() client.ObjectList {
 	return func() client.ObjectList {
 		list := &metav1.PartialObjectMetadataList{}

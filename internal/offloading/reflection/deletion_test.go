@@ -16,10 +16,10 @@ import (
 )
 
 // mayDelete gives the right to delete in twins, or takes it away, and waits until that counts.
-func (b *bed) mayDelete(twin string, may bool) {
-	b.t.Helper()
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: b.identity.Namespace}}
-	b.edit(b.away, role, func() {
+func (e *env) mayDelete(remoteNS string, may bool) {
+	e.t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: e.identity.Namespace}}
+	e.edit(e.provider, role, func() {
 		for i := range role.Rules {
 			verbs := slices.DeleteFunc(role.Rules[i].Verbs, func(verb string) bool { return verb == "delete" })
 			if may {
@@ -29,53 +29,53 @@ func (b *bed) mayDelete(twin string, may bool) {
 		}
 	})
 	for _, what := range []authorizationv1.ResourceAttributes{{Resource: "configmaps"}, {Group: "virtualkubelet.liqo.io", Resource: "shadowpods"}} {
-		what.Namespace, what.Verb = twin, "delete"
-		b.counts(b.away, b.identity.Namespace, may, what)
+		what.Namespace, what.Verb = remoteNS, "delete"
+		e.waitForAccess(e.provider, e.identity.Namespace, may, what)
 	}
 }
 
 // TestDeletionRefused: who waits for something to go learns why it does not; and it goes when it may.
 func TestDeletionRefused(t *testing.T) {
-	b := newBed(t)
-	local, twin := b.offload()
-	b.play(twin)
-	b.run()
-	pod := b.pod(local, "web")
-	b.must(b.home.Create(t.Context(), pod))
-	b.untilPod(local, "web", "Ready", isReady)
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.runProvider(remoteNS)
+	e.run()
+	pod := e.pod(local, "web")
+	e.must(e.consumer.Create(t.Context(), pod))
+	e.untilPod(local, "web", "Ready", isReady)
 	config := &corev1.ConfigMap{ObjectMeta: named(local, "config")}
-	b.must(b.home.Create(t.Context(), config))
-	copied := &corev1.ConfigMap{ObjectMeta: named(twin, "config")}
-	b.until("it is there", func() bool { return b.exists(b.away, copied) })
+	e.must(e.consumer.Create(t.Context(), config))
+	copied := &corev1.ConfigMap{ObjectMeta: named(remoteNS, "config")}
+	e.until("it is there", func() bool { return e.exists(e.provider, copied) })
 
-	b.mayDelete(twin, false)
-	b.must(b.home.Delete(t.Context(), pod))
-	b.edit(b.home, config, func() { config.Annotations = map[string]string{labels.SkipReflection: ""} })
-	b.until("it is told of the pod", func() bool { return b.event(local, "web", "FailedDeletion", "forbidden") })
-	b.until("it is told of the ConfigMap", func() bool { return b.event(local, "config", "FailedDeletion", "forbidden") })
-	b.mayDelete(twin, true)
-	b.until("all is gone", func() bool { return !b.exists(b.home, pod) && !b.exists(b.away, copied) })
+	e.mayDelete(remoteNS, false)
+	e.must(e.consumer.Delete(t.Context(), pod))
+	e.edit(e.consumer, config, func() { config.Annotations = map[string]string{labels.SkipReflection: ""} })
+	e.until("it is told of the pod", func() bool { return e.event(local, "web", "FailedDeletion", "forbidden") })
+	e.until("it is told of the ConfigMap", func() bool { return e.event(local, "config", "FailedDeletion", "forbidden") })
+	e.mayDelete(remoteNS, true)
+	e.until("all is gone", func() bool { return !e.exists(e.consumer, pod) && !e.exists(e.provider, copied) })
 }
 
 // TestMarkOfTokens: that an object looks like a Secret with tokens does not make its copy one.
 func TestMarkOfTokens(t *testing.T) {
-	b := newBed(t)
-	local, twin := b.offload()
-	b.run()
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.run()
 	secret := &corev1.Secret{ObjectMeta: named(local, "nobody-token"), Data: map[string][]byte{"k": []byte("v")}}
 	secret.Labels = map[string]string{labels.TokenPod: "nobody", labels.TokenServiceAccount: "default"}
-	b.must(b.home.Create(t.Context(), secret))
-	copied := &corev1.Secret{ObjectMeta: named(twin, "nobody-token")}
-	b.until("it is there", func() bool { return b.exists(b.away, copied) })
-	b.until("all is known that says whose tokens are there", func() bool {
-		pods := b.engine.pods
-		return pods.local.Current(fanin.Every) && pods.shadows.Synced(twin) && b.engine.tokens.secrets().Synced(twin)
+	e.must(e.consumer.Create(t.Context(), secret))
+	copied := &corev1.Secret{ObjectMeta: named(remoteNS, "nobody-token")}
+	e.until("it is there", func() bool { return e.exists(e.provider, copied) })
+	e.until("all is known that says whose tokens are there", func() bool {
+		pods := e.engine.pods
+		return pods.local.Current(fanin.Every) && pods.shadows.Synced(remoteNS) && e.engine.tokens.secrets().Synced(remoteNS)
 	})
-	b.engine.tokens.queue.add(key(local, "nobody"))
-	b.quiet()
-	if written := b.there.taken(); len(written) != 1 || !b.exists(b.away, copied) {
+	e.engine.tokens.queue.add(key(local, "nobody"))
+	e.waitIdle()
+	if written := e.toProvider.matching(); len(written) != 1 || !e.exists(e.provider, copied) {
 		t.Errorf("written %v", written)
 	}
-	b.must(b.home.Delete(t.Context(), secret))
-	b.until("it is gone", func() bool { return !b.exists(b.away, copied) })
+	e.must(e.consumer.Delete(t.Context(), secret))
+	e.until("it is gone", func() bool { return !e.exists(e.provider, copied) })
 }

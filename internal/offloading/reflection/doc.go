@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reflection brings what is in offloaded namespaces to their twins in one peer, and the news of pods back.
+// Package reflection copies the objects of offloaded namespaces to their remote namespaces in one peer, and brings the status of the pods back.
 //
-//	NamespaceMap ──► pairs ──► informers of a namespace here and of its twin there, for as long as the pair stands
-//	local object, remote metadata ──► project (pure) ──► ssa: one apply, or none        catalog.go, reflector.go
-//	local pod ──► ShadowPod                        its own workers                      pod.go, podforth.go, tokens.go
-//	remote pod, remote warnings ──► local status, local events    its own workers       podback.go, events.go
+//	NamespaceMap ──► mappings ──► informers of a local namespace and of its remote namespace, while they are mapped    namespaces.go
+//	local object, remote metadata ──► project (pure) ──► ssa: one apply, or none              catalog.go, reflector.go, initial.go
+//	local pod ──► ShadowPod                                  workers of their own              pod.go, podoutbound.go, tokens.go
+//	remote pod, remote warnings ──► local status, local events    workers of their own         podinbound.go, events.go
 //
-// Absence is believed only of what is watched at that moment; every deletion over there names the UID. A pod here is removed
-// when nothing runs for it there any more. Nothing is deleted because a pair or the process stops.
+// An object counts as absent only while its namespace is being watched, and every deletion in the peer names the UID. A local pod is removed
+// once nothing runs for it in the peer. Stopping a mapping or the process deletes nothing.
 //
-// It must not know how a peer is found or its connection kept, what an address is translated with, or what a field means: cmd and package
-// project do. Its proof are the tests here, against two real API servers with the rights of the roles and no others; they count requests.
+// The package does not know how a peer is found, how its connection is kept, how an address is translated, or what a field means: cmd and the
+// package project do. Its tests run against two real API servers with exactly the rights of the roles, and count the requests.
 package reflection

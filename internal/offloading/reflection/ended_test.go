@@ -17,37 +17,37 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-// TestEndedAndGone: a pod that is to run once has ended, and somebody took its wish away before that was told here. It does not run again.
+// TestEndedAndGone: a pod that is to run once has ended, and somebody took its intent away before that was told here. It does not run again.
 func TestEndedAndGone(t *testing.T) {
-	b := newBed(t)
-	local, twin := b.offload()
-	player := b.play(twin)
-	b.run()
-	pod := b.pod(local, "once")
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	provider := e.runProvider(remoteNS)
+	e.run()
+	pod := e.pod(local, "once")
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-	b.must(b.home.Create(t.Context(), pod))
-	b.untilPod(local, "once", "Ready", isReady)
-	b.quiet()
-	b.engine.pods.back.pause() // its news do not get through yet
-	remote := &corev1.Pod{ObjectMeta: named(twin, "once")}
-	b.must(b.away.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
-	player.end(remote, corev1.PodSucceeded, 0)
-	b.must(b.home.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-	b.until("its end is kept while it is there", func() bool { return b.engine.pods.lastOf(pod) != nil })
-	b.there.reset()
-	b.takeAway(player, twin, "once")
-	b.until("the engine knows", func() bool {
-		return b.engine.pods.shadows.Get(client.ObjectKeyFromObject(remote)) == nil && b.engine.pods.remote.Get(client.ObjectKeyFromObject(remote)) == nil
+	e.must(e.consumer.Create(t.Context(), pod))
+	e.untilPod(local, "once", "Ready", isReady)
+	e.waitIdle()
+	e.engine.pods.inbound.pause() // its news do not get through yet
+	remote := &corev1.Pod{ObjectMeta: named(remoteNS, "once")}
+	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
+	provider.end(remote, corev1.PodSucceeded, 0)
+	e.must(e.consumer.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	e.until("its end is kept while it is there", func() bool { return e.engine.pods.endedPod(pod) != nil })
+	e.toProvider.reset()
+	e.losePod(provider, remoteNS, "once")
+	e.until("the engine knows", func() bool {
+		return e.engine.pods.shadows.Get(client.ObjectKeyFromObject(remote)) == nil && e.engine.pods.remote.Get(client.ObjectKeyFromObject(remote)) == nil
 	})
-	b.quiet()
-	if got := b.there.taken("shadowpods"); len(got) != 0 || player.times(pod) != 1 {
-		t.Errorf("after its end: %v, made %d times", got, player.times(pod))
+	e.waitIdle()
+	if got := e.toProvider.matching("shadowpods"); len(got) != 0 || provider.creations(pod) != 1 {
+		t.Errorf("after its end: %v, made %d times", got, provider.creations(pod))
 	}
-	b.engine.pods.back.resume()
-	b.untilPod(local, "once", "succeeded", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
-	b.quiet()
-	if b.exists(b.away, &vkv1alpha1.ShadowPod{ObjectMeta: named(twin, "once")}) || player.times(pod) != 1 {
-		t.Errorf("it runs again, made %d times", player.times(pod))
+	e.engine.pods.inbound.resume()
+	e.untilPod(local, "once", "succeeded", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
+	e.waitIdle()
+	if e.exists(e.provider, &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "once")}) || provider.creations(pod) != 1 {
+		t.Errorf("it runs again, made %d times", provider.creations(pod))
 	}
 }
 
@@ -56,28 +56,28 @@ func TestTokensOfShortLife(t *testing.T) {
 	requests := []project.TokenRequest{{ExpirationSeconds: 86400}}
 	secret := &metav1.PartialObjectMetadata{}
 	secret.Annotations = map[string]string{labels.TokenExpiration: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), labels.TokenLifetime: "3600"}
-	if wait := left(secret, requests); wait < 47*time.Minute || wait > 49*time.Minute {
+	if wait := refreshIn(secret, requests); wait < 47*time.Minute || wait > 49*time.Minute {
 		t.Errorf("tokens that live for an hour are replaced after %v", wait)
 	}
 	delete(secret.Annotations, labels.TokenLifetime) // one of before
-	if wait := left(secret, requests); wait > 0 {
+	if wait := refreshIn(secret, requests); wait > 0 {
 		t.Errorf("it is not known how long they live, and they stay for %v", wait)
 	}
 }
 
 // TestTokensHaveTheirTime: whoever has a token has an appointment for the next one, whatever came first, the Secret or the pod.
 func TestTokensHaveTheirTime(t *testing.T) {
-	b := newBed(t)
-	local, twin := b.offload()
-	b.play(twin)
-	b.run()
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.runProvider(remoteNS)
+	e.run()
 	for i := range 10 {
 		name := fmt.Sprintf("web-%d", i)
-		b.must(b.home.Create(t.Context(), withToken(b.pod(local, name))))
-		b.untilPod(local, name, "Ready", isReady)
+		e.must(e.consumer.Create(t.Context(), withToken(e.pod(local, name))))
+		e.untilPod(local, name, "Ready", isReady)
 	}
-	b.quiet()
-	q := b.engine.tokens.queue
+	e.waitIdle()
+	q := e.engine.tokens.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range 10 {
@@ -89,23 +89,23 @@ func TestTokensHaveTheirTime(t *testing.T) {
 
 // TestTokensAfterRestart: tokens whose time came while nobody looked are replaced by who comes next, without anything having to happen.
 func TestTokensAfterRestart(t *testing.T) {
-	b := newBed(t)
-	local, twin := b.offload()
-	b.play(twin)
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.runProvider(remoteNS)
 	for i := range 10 { // of the three that have to be known, another one is the last each time
-		stop := b.run()
+		stop := e.run()
 		name := fmt.Sprintf("web-%d", i)
-		b.must(b.home.Create(t.Context(), withToken(b.pod(local, name))))
-		b.untilPod(local, name, "Ready", isReady)
-		b.quiet()
+		e.must(e.consumer.Create(t.Context(), withToken(e.pod(local, name))))
+		e.untilPod(local, name, "Ready", isReady)
+		e.waitIdle()
 		stop()
-		secret := &corev1.Secret{ObjectMeta: named(twin, name+"-token")}
-		b.edit(b.away, secret, func() {
+		secret := &corev1.Secret{ObjectMeta: named(remoteNS, name+"-token")}
+		e.edit(e.provider, secret, func() {
 			secret.Annotations[labels.TokenExpiration] = time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
 		})
 		value := tokenOf(secret)
-		stop = b.run()
-		b.until("the token is replaced", func() bool { return b.exists(b.away, secret) && tokenOf(secret) != value })
+		stop = e.run()
+		e.until("the token is replaced", func() bool { return e.exists(e.provider, secret) && tokenOf(secret) != value })
 		stop()
 	}
 }

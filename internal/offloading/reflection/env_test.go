@@ -56,22 +56,22 @@ func TestMain(m *testing.M) {
 
 var number atomic.Int64
 
-// bed is two real API servers, an engine between them with the rights that it has in a cluster, and who plays the rest of the provider.
-type bed struct {
-	t          *testing.T
-	home, away client.WithWatch
-	tenant     string
-	node       string
-	kubelet    *rest.Config
-	subject    rbacv1.Subject
-	identity   remote.Identity
-	wire       *kubetest.Proxy
-	connection *remote.Connection
-	engine     *Engine
-	options    func(*Options)
-	machine    *kubetest.Stopwatch
+// env is two real API servers, an engine between them with the rights that it has in a cluster, and who plays the rest of the provider.
+type env struct {
+	t                  *testing.T
+	consumer, provider client.WithWatch
+	tenant             string
+	node               string
+	kubelet            *rest.Config
+	subject            rbacv1.Subject
+	identity           remote.Identity
+	wire               *kubetest.Proxy
+	connection         *remote.Connection
+	engine             *Engine
+	options            func(*Options)
+	machine            *kubetest.Stopwatch
 	// here and there count requests of the engine.
-	here, there requests
+	toConsumer, toProvider requests
 }
 
 // requests of the engine to one API server.
@@ -122,8 +122,8 @@ type tripper func(*http.Request) (*http.Response, error)
 
 func (t tripper) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
 
-// taken returns the writes whose path holds all of this, since the last reset.
-func (r *requests) taken(parts ...string) (found []string) {
+// matching returns the writes whose path holds all of this, since the last reset.
+func (r *requests) matching(parts ...string) (found []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 next:
@@ -157,55 +157,55 @@ func installCRDs(t *testing.T, config *rest.Config) {
 	}
 }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	consumer, provider := kubetest.SharedPair(t)
 	installCRDs(t, consumer)
 	installCRDs(t, provider)
-	b := &bed{t: t, node: fmt.Sprintf("liqo-milan-%d", number.Add(1)), machine: kubetest.NewStopwatch(t)}
+	e := &env{t: t, node: fmt.Sprintf("liqo-milan-%d", number.Add(1)), machine: kubetest.NewStopwatch(t)}
 	scheme := runtime.NewScheme()
-	b.must(clientgoscheme.AddToScheme(scheme))
-	b.must(vkv1alpha1.AddToScheme(scheme))
+	e.must(clientgoscheme.AddToScheme(scheme))
+	e.must(vkv1alpha1.AddToScheme(scheme))
 	var err error
-	b.home, err = client.NewWithWatch(consumer, client.Options{Scheme: scheme})
-	b.must(err)
-	b.away, err = client.NewWithWatch(provider, client.Options{Scheme: scheme})
-	b.must(err)
-	b.tenant = b.namespaceOf(b.home, "liqo-tenant-milan-")
-	b.kubelet, b.subject = account(b, b.home, consumer, b.tenant)
-	b.kubelet.Wrap(b.here.RoundTripper)
-	b.roles()
-	peer := b.namespaceOf(b.away, "liqo-tenant-rome-")
-	far, subject := account(b, b.away, provider, peer)
-	b.wire = kubetest.NewProxy(t, strings.Trim(strings.TrimPrefix(provider.Host, "https://"), "/"))
-	b.identity = remote.Identity{
-		Namespace: peer, APIServerURL: "https://" + b.wire.Address(), APIServerCA: provider.CAData,
+	e.consumer, err = client.NewWithWatch(consumer, client.Options{Scheme: scheme})
+	e.must(err)
+	e.provider, err = client.NewWithWatch(provider, client.Options{Scheme: scheme})
+	e.must(err)
+	e.tenant = e.namespaceOf(e.consumer, "liqo-tenant-milan-")
+	e.kubelet, e.subject = account(e, e.consumer, consumer, e.tenant)
+	e.kubelet.Wrap(e.toConsumer.RoundTripper)
+	e.roles()
+	peer := e.namespaceOf(e.provider, "liqo-tenant-rome-")
+	far, subject := account(e, e.provider, provider, peer)
+	e.wire = kubetest.NewProxy(t, strings.Trim(strings.TrimPrefix(provider.Host, "https://"), "/"))
+	e.identity = remote.Identity{
+		Namespace: peer, APIServerURL: "https://" + e.wire.Address(), APIServerCA: provider.CAData,
 		Token: far.BearerToken, RenewAt: time.Now().Add(time.Hour), ExpiresAt: time.Now().Add(2 * time.Hour),
 	}
-	b.peerRole(subject)
-	b.must(b.home.Create(t.Context(), &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: b.tenant, Name: mapName, Labels: map[string]string{labels.RemoteClusterID: remoteID, labels.Replication: "true"},
+	e.peerRole(subject)
+	e.must(e.consumer.Create(t.Context(), &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: e.tenant, Name: mapName, Labels: map[string]string{labels.RemoteClusterID: remoteID, labels.Replication: "true"},
 	}}))
-	return b
+	return e
 }
 
 // account makes a service account without rights.
-func account(b *bed, c client.Client, admin *rest.Config, namespace string) (*rest.Config, rbacv1.Subject) {
-	b.t.Helper()
+func account(e *env, c client.Client, admin *rest.Config, namespace string) (*rest.Config, rbacv1.Subject) {
+	e.t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "virtual-kubelet"}}
-	b.must(c.Create(b.t.Context(), account))
+	e.must(c.Create(e.t.Context(), account))
 	token := &authenticationv1.TokenRequest{}
-	b.must(c.SubResource("token").Create(b.t.Context(), account, token))
+	e.must(c.SubResource("token").Create(e.t.Context(), account, token))
 	config := rest.AnonymousClientConfig(admin)
 	config.BearerToken = token.Status.Token
 	return config, rbacv1.Subject{Kind: "ServiceAccount", Namespace: namespace, Name: account.Name}
 }
 
 // roles are those of the chart.
-func (b *bed) roles() {
-	b.t.Helper()
+func (e *env) roles() {
+	e.t.Helper()
 	text, err := os.ReadFile("../../../deployments/liqo/files/rbac-virtual-kubelet.yaml")
-	b.must(err)
+	e.must(err)
 	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	for {
 		var role rbacv1.ClusterRole
@@ -213,37 +213,37 @@ func (b *bed) roles() {
 		if err == io.EOF {
 			break
 		}
-		b.must(err)
+		e.must(err)
 		if role.Name == "" {
 			continue
 		}
-		if err := b.home.Create(b.t.Context(), &role); !apierrors.IsAlreadyExists(err) {
-			b.must(err)
+		if err := e.consumer.Create(e.t.Context(), &role); !apierrors.IsAlreadyExists(err) {
+			e.must(err)
 		}
 	}
-	b.bind(b.home, "liqo-virtual-kubelet-tenant", b.tenant, b.subject)
-	b.must(b.home.Create(b.t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: b.tenant}, Subjects: []rbacv1.Subject{b.subject},
+	e.bind(e.consumer, "liqo-virtual-kubelet-tenant", e.tenant, e.subject)
+	e.must(e.consumer.Create(e.t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: e.tenant}, Subjects: []rbacv1.Subject{e.subject},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet"},
 	}))
-	b.counts(b.home, b.tenant, true, authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"})
-	b.counts(b.home, b.tenant, true, authorizationv1.ResourceAttributes{Namespace: b.tenant, Verb: "list", Group: vkv1alpha1.GroupVersion.Group, Resource: "namespacemaps"})
+	e.waitForAccess(e.consumer, e.tenant, true, authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"})
+	e.waitForAccess(e.consumer, e.tenant, true, authorizationv1.ResourceAttributes{Namespace: e.tenant, Verb: "list", Group: vkv1alpha1.GroupVersion.Group, Resource: "namespacemaps"})
 }
 
 // counts waits until the API server knows that a virtual kubelet has a right, or has it no more: it hears of roles as of everything else.
-func (b *bed) counts(c client.Client, namespace string, has bool, right authorizationv1.ResourceAttributes) {
-	b.t.Helper()
-	b.until("the right counts", func() bool {
+func (e *env) waitForAccess(c client.Client, namespace string, has bool, right authorizationv1.ResourceAttributes) {
+	e.t.Helper()
+	e.until("the right counts", func() bool {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:serviceaccount:" + namespace + ":virtual-kubelet", ResourceAttributes: &right,
 		}}
-		b.must(c.Create(b.t.Context(), review))
+		e.must(c.Create(e.t.Context(), review))
 		return review.Status.Allowed == has
 	})
 }
 
-// peerRole is what the provider grants in a twin.
-func (b *bed) peerRole(subject rbacv1.Subject) {
+// peerRole is what the provider grants in a remoteNS.
+func (e *env) peerRole(subject rbacv1.Subject) {
 	all := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: subject.Namespace}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets", "services"}, Verbs: all},
@@ -251,45 +251,45 @@ func (b *bed) peerRole(subject rbacv1.Subject) {
 		{APIGroups: []string{"virtualkubelet.liqo.io"}, Resources: []string{"shadowpods", "shadowendpointslices"}, Verbs: all},
 		{APIGroups: []string{""}, Resources: []string{"pods", "events"}, Verbs: []string{"get", "list", "watch"}},
 	}}
-	b.must(b.away.Create(b.t.Context(), role))
+	e.must(e.provider.Create(e.t.Context(), role))
 }
 
-func (b *bed) bind(c client.Client, role, namespace string, subject rbacv1.Subject) {
-	b.t.Helper()
-	b.must(c.Create(b.t.Context(), &rbacv1.RoleBinding{
+func (e *env) bind(c client.Client, role, namespace string, subject rbacv1.Subject) {
+	e.t.Helper()
+	e.must(c.Create(e.t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: subject.Namespace}, Subjects: []rbacv1.Subject{subject},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 	}))
 }
 
-func (b *bed) namespaceOf(c client.Client, prefix string) string {
-	b.t.Helper()
+func (e *env) namespaceOf(c client.Client, prefix string) string {
+	e.t.Helper()
 	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}
-	b.must(c.Create(b.t.Context(), made))
+	e.must(c.Create(e.t.Context(), made))
 	return made.Name
 }
 
-// offload makes a namespace and its twin.
-func (b *bed) offload() (local, twin string) {
-	b.t.Helper()
-	local, twin = b.namespaceOf(b.home, "app-"), b.namespaceOf(b.away, "twin-")
-	b.must(b.home.Create(b.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "default"}}))
-	b.bind(b.home, "liqo-virtual-kubelet-offloaded", local, b.subject)
-	b.bind(b.away, b.identity.Namespace, twin, rbacv1.Subject{Kind: "ServiceAccount", Namespace: b.identity.Namespace, Name: "virtual-kubelet"})
-	b.counts(b.home, b.tenant, true, authorizationv1.ResourceAttributes{Namespace: local, Verb: "list", Resource: "services"})
-	b.counts(b.away, b.identity.Namespace, true, authorizationv1.ResourceAttributes{Namespace: twin, Verb: "list", Resource: "configmaps"})
-	b.mapped(func(m *vkv1alpha1.NamespaceMap) { m.Spec.DesiredMapping[local] = twin })
-	b.current(func(m *vkv1alpha1.NamespaceMap) {
-		m.Status.CurrentMapping[local] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: twin, Phase: vkv1alpha1.MappingAccepted}
+// offload makes a namespace and its remoteNS.
+func (e *env) offload() (local, remoteNS string) {
+	e.t.Helper()
+	local, remoteNS = e.namespaceOf(e.consumer, "app-"), e.namespaceOf(e.provider, "twin-")
+	e.must(e.consumer.Create(e.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "default"}}))
+	e.bind(e.consumer, "liqo-virtual-kubelet-offloaded", local, e.subject)
+	e.bind(e.provider, e.identity.Namespace, remoteNS, rbacv1.Subject{Kind: "ServiceAccount", Namespace: e.identity.Namespace, Name: "virtual-kubelet"})
+	e.waitForAccess(e.consumer, e.tenant, true, authorizationv1.ResourceAttributes{Namespace: local, Verb: "list", Resource: "services"})
+	e.waitForAccess(e.provider, e.identity.Namespace, true, authorizationv1.ResourceAttributes{Namespace: remoteNS, Verb: "list", Resource: "configmaps"})
+	e.editMap(func(m *vkv1alpha1.NamespaceMap) { m.Spec.DesiredMapping[local] = remoteNS })
+	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) {
+		m.Status.CurrentMapping[local] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: remoteNS, Phase: vkv1alpha1.MappingAccepted}
 	})
-	return local, twin
+	return local, remoteNS
 }
 
 // mapped changes what is desired, current what there is.
-func (b *bed) mapped(change func(*vkv1alpha1.NamespaceMap)) {
-	b.t.Helper()
-	m := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.tenant, Name: mapName}}
-	b.edit(b.home, m, func() {
+func (e *env) editMap(change func(*vkv1alpha1.NamespaceMap)) {
+	e.t.Helper()
+	m := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.tenant, Name: mapName}}
+	e.edit(e.consumer, m, func() {
 		if m.Spec.DesiredMapping == nil {
 			m.Spec.DesiredMapping = map[string]string{}
 		}
@@ -297,44 +297,44 @@ func (b *bed) mapped(change func(*vkv1alpha1.NamespaceMap)) {
 	})
 }
 
-func (b *bed) current(change func(*vkv1alpha1.NamespaceMap)) {
-	b.t.Helper()
-	m := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.tenant, Name: mapName}}
-	b.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		b.must(b.home.Get(b.t.Context(), client.ObjectKeyFromObject(m), m))
+func (e *env) editMapStatus(change func(*vkv1alpha1.NamespaceMap)) {
+	e.t.Helper()
+	m := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.tenant, Name: mapName}}
+	e.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		e.must(e.consumer.Get(e.t.Context(), client.ObjectKeyFromObject(m), m))
 		if m.Status.CurrentMapping == nil {
 			m.Status.CurrentMapping = map[string]vkv1alpha1.RemoteNamespaceStatus{}
 		}
 		change(m)
-		return b.home.Status().Update(b.t.Context(), m)
+		return e.consumer.Status().Update(e.t.Context(), m)
 	}))
 }
 
 // run starts the engine; it ends with stop, or with the test.
-func (b *bed) run() (stop func()) {
-	b.t.Helper()
+func (e *env) run() (stop func()) {
+	e.t.Helper()
 	options := Options{
-		Namespace: b.tenant, NamespaceMap: mapName, HostIP: hostIP, RemoteName: "milan", ReflectIPs: true, Translator: same{},
-		Mapping: project.NamespaceMapping{LocalID: localID, LocalName: "rome", RemoteID: remoteID, NodeName: b.node},
+		Namespace: e.tenant, NamespaceMap: mapName, HostIP: hostIP, RemoteName: "milan", ReflectIPs: true, Translator: identityTranslator{},
+		Mapping: project.NamespaceMapping{LocalID: localID, LocalName: "rome", RemoteID: remoteID, NodeName: e.node},
 		APIServer: func() (project.APIServer, error) {
 			return project.APIServer{Enabled: true, Host: "api.example", Port: "6443"}, nil
 		},
 	}
-	if b.options != nil {
-		b.options(&options)
+	if e.options != nil {
+		e.options(&options)
 	}
-	engine, err := New(b.kubelet, options)
-	b.must(err)
-	b.connection, err = remote.NewConnection(b.identity, runtime.NewScheme())
-	b.must(err)
-	shared := b.connection.HTTPClient()
-	shared.Transport = b.there.RoundTripper(shared.Transport)
-	b.engine = engine
+	engine, err := New(e.kubelet, options)
+	e.must(err)
+	e.connection, err = remote.NewConnection(e.identity, runtime.NewScheme())
+	e.must(err)
+	shared := e.connection.HTTPClient()
+	shared.Transport = e.toProvider.RoundTripper(shared.Transport)
+	e.engine = engine
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- engine.Run(ctx) }()
-	engine.SetConnection(b.connection, true)
-	connection, t := b.connection, b.t
+	engine.SetConnection(e.connection, true)
+	connection, t := e.connection, e.t
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -346,55 +346,55 @@ func (b *bed) run() (stop func()) {
 	return stop
 }
 
-func (b *bed) must(err error) {
-	b.t.Helper()
+func (e *env) must(err error) {
+	e.t.Helper()
 	if err != nil {
-		b.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 }
 
-func (b *bed) until(what string, done func() bool) {
-	b.t.Helper()
+func (e *env) until(what string, done func() bool) {
+	e.t.Helper()
 	for begin := time.Now(); time.Since(begin) < inTime; time.Sleep(5 * time.Millisecond) {
 		if done() {
 			return
 		}
 	}
-	b.t.Fatalf("not within %v: %s", inTime, what)
+	e.t.Fatalf("not within %v: %s", inTime, what)
 }
 
 // exists says whether there is an object, and reads it.
-func (b *bed) exists(c client.Client, object client.Object) bool {
-	b.t.Helper()
-	err := c.Get(b.t.Context(), client.ObjectKeyFromObject(object), object)
-	b.must(client.IgnoreNotFound(err))
+func (e *env) exists(c client.Client, object client.Object) bool {
+	e.t.Helper()
+	err := c.Get(e.t.Context(), client.ObjectKeyFromObject(object), object)
+	e.must(client.IgnoreNotFound(err))
 	return err == nil
 }
 
-func (b *bed) edit(c client.Client, object client.Object, change func()) {
-	b.t.Helper()
-	b.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		b.must(c.Get(b.t.Context(), client.ObjectKeyFromObject(object), object))
+func (e *env) edit(c client.Client, object client.Object, change func()) {
+	e.t.Helper()
+	e.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		e.must(c.Get(e.t.Context(), client.ObjectKeyFromObject(object), object))
 		change()
-		return c.Update(b.t.Context(), object, client.FieldOwner("somebody"))
+		return c.Update(e.t.Context(), object, client.FieldOwner("somebody"))
 	}))
 }
 
-// quiet waits until no worker has anything to do, and nothing has been written for a moment in which the machine ran. A worker that is not
+// waitIdle waits until no worker has anything to do, and nothing has been written for a moment in which the machine ran. A worker that is not
 // answered is not waited for without end.
-func (b *bed) quiet() {
-	b.t.Helper()
-	last, since := -1, b.machine.Took()
-	b.until("nothing more is written", func() bool {
-		busy, working := len(b.here.taken())+len(b.there.taken())+len(b.engine.said.todo), 0
-		for _, q := range b.engine.queues() {
+func (e *env) waitIdle() {
+	e.t.Helper()
+	last, since := -1, e.machine.Took()
+	e.until("nothing more is written", func() bool {
+		busy, working := len(e.toConsumer.matching())+len(e.toProvider.matching())+len(e.engine.recorder.writes), 0
+		for _, q := range e.engine.queues() {
 			busy += q.length()
 			working += q.working()
 		}
 		if busy != last {
-			last, since = busy, b.machine.Took()
+			last, since = busy, e.machine.Took()
 		}
-		still := b.machine.Took() - since
+		still := e.machine.Took() - since
 		return still > 500*time.Millisecond && working == 0 || still > 3*time.Second
 	})
 }
@@ -403,14 +403,14 @@ func (b *bed) quiet() {
 func (q *queue) working() (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, l := range q.lanes {
+	for _, l := range q.buckets {
 		n += l.working
 	}
 	return n
 }
 
 // same takes addresses for what they are.
-type same struct{}
+type identityTranslator struct{}
 
-func (same) ToLocal(address netip.Addr) (netip.Addr, error)  { return address, nil }
-func (same) ToRemote(address netip.Addr) (netip.Addr, error) { return address, nil }
+func (identityTranslator) ToLocal(address netip.Addr) (netip.Addr, error)  { return address, nil }
+func (identityTranslator) ToRemote(address netip.Addr) (netip.Addr, error) { return address, nil }

@@ -11,7 +11,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,51 +34,52 @@ const (
 	reasonFailed      = "FailedReflection"
 	reasonNotDeleted  = "FailedDeletion"
 	reasonTokenFailed = "FailedSATokensReflection"
-	reasonLost        = "ReflectionIncomplete"
+	reasonIncomplete  = "ReflectionIncomplete"
 )
 
 const (
-	// sayAgain is how long a failure that goes on is not told again.
-	sayAgain = 10 * time.Minute
-	// Events per peer: a burst, and per second. The peer may make as many as it likes. A namespace may have half of them.
+	// repeatInterval is how often an unchanged failure is reported again.
+	repeatInterval = 10 * time.Minute
+	// Events that we write per peer: at once, and per second. They are bounded because the peer may create as many as it likes. One namespace may use half.
 	eventBurst, eventRate = 100, 10
-	mostMessage           = 1000
-	// oldEvent is what a process that has just started leaves alone.
+	maxMessage            = 1000
+	// oldEvent is the age from which a process that has just started ignores an event.
 	oldEvent = time.Minute
 )
 
-// announcer tells the users of local objects what became of these, beside the work and never in its way.
-type announcer struct {
+// eventRecorder writes events about local objects for their users. It never blocks the workers.
+type eventRecorder struct {
 	client client.Client
 	node   string
-	log    logr.Logger
 	rate   *rate.Limiter
-	each   *manager.Allowance
-	todo   chan func(context.Context) error
+	// perNamespace keeps a namespace with many events from silencing the others.
+	perNamespace *manager.Allowance
+	writes       chan func(context.Context) error
 
-	mu   sync.Mutex
-	said map[types.UID]saying
+	mu       sync.Mutex
+	reported map[types.UID]report
 }
 
-type saying struct {
+// report is the last failure of an object that was reported.
+type report struct {
 	text string
 	at   time.Time
 }
 
-func newAnnouncer(c client.Client, node string) *announcer {
-	return &announcer{
-		client: c, node: node, log: log.Log.WithName("reflection"), rate: rate.NewLimiter(eventRate, eventBurst),
-		each: manager.NewAllowance(eventRate/2, eventBurst/2), todo: make(chan func(context.Context) error, 2*eventBurst), said: map[types.UID]saying{},
+func newEventRecorder(c client.Client, node string) *eventRecorder {
+	return &eventRecorder{
+		client: c, node: node, rate: rate.NewLimiter(eventRate, eventBurst), perNamespace: manager.NewAllowance(eventRate/2, eventBurst/2),
+		writes: make(chan func(context.Context) error, 2*eventBurst), reported: map[types.UID]report{},
 	}
 }
 
-// run sends what was said, until ctx ends. What cannot be sent is lost: it would be said again.
-func (a *announcer) run(ctx context.Context) {
+// run writes the events until ctx ends. An event that cannot be written is lost: a failure that lasts is reported again.
+func (a *eventRecorder) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case write := <-a.todo:
+		case write := <-a.writes:
 			if err := write(ctx); err != nil && ctx.Err() == nil {
 				log.FromContext(ctx).V(1).Info("event not written", "reason", err.Error())
 			}
@@ -87,14 +87,14 @@ func (a *announcer) run(ctx context.Context) {
 	}
 }
 
-// failed says why an object does not come to the peer; the same not again and again.
-func (a *announcer) failed(object client.Object, kind, reason string, err error) {
+// failed reports why an object is not in the peer as it should be. The same failure is reported once per repeatInterval.
+func (a *eventRecorder) failed(object client.Object, kind, reason string, err error) {
 	text := reason + ": " + err.Error()
 	a.mu.Lock()
-	last, known := a.said[object.GetUID()]
-	repeated := known && last.text == text && time.Since(last.at) < sayAgain
-	if !repeated && a.may(object.GetNamespace()) {
-		a.said[object.GetUID()] = saying{text, time.Now()}
+	last, known := a.reported[object.GetUID()]
+	repeated := known && last.text == text && time.Since(last.at) < repeatInterval
+	if !repeated && a.allow(object.GetNamespace()) {
+		a.reported[object.GetUID()] = report{text, time.Now()}
 	} else {
 		repeated = true
 	}
@@ -106,24 +106,26 @@ func (a *announcer) failed(object client.Object, kind, reason string, err error)
 	a.send(func(ctx context.Context) error { return a.client.Create(ctx, event) })
 }
 
-// may say something about a namespace: one that has much to say does not silence the others.
-func (a *announcer) may(namespace string) bool { return a.each.Allow(namespace) && a.rate.Allow() }
-
-// settled forgets what was said of an object that is well.
-func (a *announcer) settled(object client.Object) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.said, object.GetUID())
+// allow consumes one event of the budgets of a namespace and of the peer.
+func (a *eventRecorder) allow(namespace string) bool {
+	return a.perNamespace.Allow(namespace) && a.rate.Allow()
 }
 
-func (a *announcer) send(write func(context.Context) error) {
+// succeeded forgets the last failure of an object, so that the next one is reported at once.
+func (a *eventRecorder) succeeded(object client.Object) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.reported, object.GetUID())
+}
+
+func (a *eventRecorder) send(write func(context.Context) error) {
 	select {
-	case a.todo <- write:
-	default: // the API server takes none at the moment
+	case a.writes <- write:
+	default: // the API server does not accept events fast enough
 	}
 }
 
-func (a *announcer) event(object client.Object, reason, message, source string) *corev1.Event {
+func (a *eventRecorder) event(object client.Object, reason, message, source string) *corev1.Event {
 	now := metav1.Now()
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: object.GetNamespace(), GenerateName: object.GetName()[:min(len(object.GetName()), 200)] + "."},
@@ -138,7 +140,7 @@ func (a *announcer) event(object client.Object, reason, message, source string) 
 	return event
 }
 
-// printable bounds what the other API server said.
+// printable bounds a message of the peer's API server and removes what is not printable.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -149,23 +151,23 @@ func printable(text string) string {
 		}
 		return r
 	}, text)
-	if len(text) <= mostMessage {
+	if len(text) <= maxMessage {
 		return text
 	}
-	return strings.ToValidUTF8(text[:mostMessage-3], "") + "..."
+	return strings.ToValidUTF8(text[:maxMessage-3], "") + "..."
 }
 
-// refused are errors that come again for as long as the object is as it is.
+// refused recognises errors that repeat until the object is changed.
 func refused(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsMethodNotSupported(err)
 }
 
-// visible are errors that the user of the object can do something about.
+// visible recognises errors that the user of the object can do something about.
 func visible(err error) bool {
 	return refused(err) || apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// mustReplace are refusals of a change that a new object would not meet.
+// mustReplace recognises a refusal of a change that deleting and creating the object again would avoid.
 func mustReplace(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -179,7 +181,7 @@ func mustReplace(err error) bool {
 	return false
 }
 
-// remoteEvents shows on local pods what the peer warns of theirs.
+// remoteEvents copies warnings about remote objects to the local objects.
 type remoteEvents struct {
 	engine *Engine
 	source *fanin.Source
@@ -189,8 +191,8 @@ func newRemoteEvents(e *Engine) *remoteEvents {
 	r := &remoteEvents{engine: e}
 	r.source = fanin.New(fanin.Options{
 		Object: &corev1.Event{}, List: func() client.ObjectList { return &corev1.EventList{} },
-		Client: e.remote.wait,
-		// What goes well needs no words, and a pod has five of these.
+		Client: e.remote.waitForClient,
+		// Normal events are not copied: a pod has five of them, and its status shows what they report.
 		Select:  []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("type", corev1.EventTypeWarning)}},
 		Trim:    trimEvent,
 		Changed: r.changed,
@@ -204,55 +206,55 @@ func trimEvent(object client.Object) {
 	object.SetAnnotations(nil)
 }
 
-// changed shows an event, and shows it again when its count has doubled.
+// changed writes a local event for a new remote one, and again each time the count of that has doubled.
 func (r *remoteEvents) changed(before, after client.Object) {
 	event, _ := after.(*corev1.Event)
 	if event == nil {
 		return
 	}
-	if last, _ := before.(*corev1.Event); last != nil && often(last) == often(event) {
+	if last, _ := before.(*corev1.Event); last != nil && magnitude(last) == magnitude(event) {
 		return
 	}
-	pair := r.engine.pairs.remote(event.Namespace)
-	if pair == nil {
+	mapping := r.engine.mappings.remote(event.Namespace)
+	if mapping == nil {
 		return
 	}
-	subject, shown := project.EventSubject(pair.link, event)
+	subject, shown := project.EventSubject(mapping.NamespaceMapping, event)
 	if !shown {
 		return
 	}
-	local := r.local(pair, subject)
-	if local == nil || !r.source.Synced(event.Namespace) && stale(local, event) || !r.engine.said.may(local.GetNamespace()) {
+	local := r.local(mapping, subject)
+	if local == nil || !r.source.Synced(event.Namespace) && outdated(local, event) || !r.engine.recorder.allow(local.GetNamespace()) {
 		return
 	}
-	if wish := project.Event(pair.link, local, event); wish != nil {
-		r.engine.said.send(func(ctx context.Context) error {
-			return r.engine.local.Apply(ctx, wish, client.FieldOwner(labels.OwnerReflection), client.ForceOwnership)
+	if intent := project.Event(mapping.NamespaceMapping, local, event); intent != nil {
+		r.engine.recorder.send(func(ctx context.Context) error {
+			return r.engine.local.Apply(ctx, intent, client.FieldOwner(labels.OwnerReflection), client.ForceOwnership)
 		})
 	}
 }
 
-// local is the object here that an event in the peer is about; nil if that was about another of the name.
-func (r *remoteEvents) local(pair *pair, subject project.Subject) client.Object {
-	key := types.NamespacedName{Namespace: pair.link.Local, Name: subject.Name}
+// local returns the local object that a remote event is about; nil if the event is about an earlier remote object of that name.
+func (r *remoteEvents) local(mapping *mapping, subject project.Subject) client.Object {
+	key := types.NamespacedName{Namespace: mapping.Local, Name: subject.Name}
 	if subject.Kind == podKind {
-		if local, _ := r.engine.pods.local.Get(key).(*corev1.Pod); local != nil && r.engine.pods.concerns(pair, local, subject) {
+		if local, _ := r.engine.pods.local.Get(key).(*corev1.Pod); local != nil && r.engine.pods.isAbout(mapping, local, subject) {
 			return local
 		}
 		return nil
 	}
 	if reflector := r.engine.reflector(subject.Kind); reflector != nil {
-		if remote := reflector.remote.Get(reflector.remoteKey(pair, subject.Name)); remote != nil && remote.GetUID() == subject.UID && pair.link.Reflected(remote) {
+		if remote := reflector.remote.Get(reflector.remoteKey(mapping, subject.Name)); remote != nil && remote.GetUID() == subject.UID && mapping.Reflected(remote) {
 			return reflector.local.Get(key)
 		}
 	}
 	return nil
 }
 
-// stale are events that somebody has seen before this process was there, or that do not matter any more.
-func stale(local client.Object, event *corev1.Event) bool {
+// outdated recognises events from before this process started, which an earlier process has copied or which no longer matter.
+func outdated(local client.Object, event *corev1.Event) bool {
 	pod, is := local.(*corev1.Pod)
-	return !is || ready(&pod.Status) || finished(pod) || time.Since(lastSeen(event)) > oldEvent
+	return !is || ready(&pod.Status) || project.Finished(pod.Status.Phase) || time.Since(lastSeen(event)) > oldEvent
 }
 
 func lastSeen(event *corev1.Event) time.Time {
@@ -268,8 +270,8 @@ func lastSeen(event *corev1.Event) time.Time {
 	return last
 }
 
-// often is how often an event has come, in powers of two.
-func often(event *corev1.Event) int {
+// magnitude is the binary magnitude of an event's count.
+func magnitude(event *corev1.Event) int {
 	count := event.Count
 	if event.Series != nil {
 		count = max(count, event.Series.Count)

@@ -11,21 +11,20 @@ import (
 
 var metricLabels = []string{"namespace", "reflector_resource", "cluster_id", "cluster_name", "node_name"}
 
-// vectors are made with the first engine: a program that links this package pays nothing at its start.
+// vectors are created with the first engine, so that a program which only links this package pays nothing.
 var vectors = sync.OnceValue(func() [2]*prometheus.CounterVec {
 	items := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "liqo_virtual_kubelet_reflection_item_counter",
-		Help: "How often an object of a local namespace was brought, or found, to be in the remote cluster as it should.",
+		Help: "Number of times an object was created, updated or found up to date in the remote cluster.",
 	}, metricLabels)
 	failures := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "liqo_virtual_kubelet_reflection_error_counter",
-		Help: "How often that failed.",
+		Help: "Number of failed attempts to reflect an object.",
 	}, metricLabels)
 	metrics.Registry.MustRegister(items, failures)
 	return [2]*prometheus.CounterVec{items, failures}
 })
 
-// counters of one peer.
 type counters struct{ id, name, node string }
 
 func newCounters(o *Options) *counters {
@@ -40,7 +39,7 @@ func (c *counters) count(namespace, resource string, failed bool) {
 	vectors()[which].WithLabelValues(namespace, resource, c.id, c.name, c.node).Inc()
 }
 
-// forget drops the series of a namespace that is not offloaded any more.
+// forget deletes the series of a namespace that is no longer offloaded.
 func (c *counters) forget(namespace string) {
 	for _, vector := range vectors() {
 		vector.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "cluster_id": c.id, "node_name": c.node})

@@ -22,47 +22,47 @@ import (
 
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=virtualkubelet.liqo.io,resources=namespacemaps,verbs=list;watch
 
-// pair is a namespace and its twin.
-type pair struct {
-	link project.NamespaceMapping
-	ctx  context.Context
-	stop context.CancelFunc
-	// appliers remember, per kind, what was written to the twin, and are forgotten with it.
+// mapping is an offloaded namespace, its remote namespace, and what we keep for the two.
+type mapping struct {
+	project.NamespaceMapping
+	ctx    context.Context
+	cancel context.CancelFunc
+	// appliers remember, per kind, what we wrote to the remote namespace.
 	appliers map[string]*ssa.Applier
-	// leaving: the twin is being taken away. Nothing is brought there any more; what pods are left is still followed.
-	leaving atomic.Bool
-	// apiServer: pods that are made there may know of our API server and have tokens for it. Until the NamespaceMap says so they do not.
+	// terminating: the remote namespace is being deleted. We write nothing there any more, but still observe the pods that are left.
+	terminating atomic.Bool
+	// apiServer: new pods there may reach our API server and get tokens for it. It is false until the NamespaceMap allows that.
 	apiServer atomic.Bool
 }
 
-// mapping is what is known of the offloading of one namespace.
-type mapping int
+// offloading is what we know about one local namespace.
+type offloading int
 
 const (
-	// unknown: nothing has been heard, which means nothing.
-	unknown mapping = iota
-	// offloaded: there is a pair.
-	offloaded
-	// waiting: it is to be offloaded, and the twin is not there yet.
-	waiting
-	// gone: it is not offloaded, and has no twin.
-	gone
+	// offloadingUnknown: we have not observed a NamespaceMap. Nothing follows from that.
+	offloadingUnknown offloading = iota
+	// offloadingMapped: there is a mapping.
+	offloadingMapped
+	// offloadingPending: it is to be offloaded or was, and there is no usable remote namespace at the moment.
+	offloadingPending
+	// offloadingNone: it is not offloaded, and has no remote namespace.
+	offloadingNone
 )
 
-// pairs are the offloaded namespaces, as the NamespaceMap says.
-type pairs struct {
+// mappings are the offloaded namespaces, kept equal to the NamespaceMap.
+type mappings struct {
 	engine *Engine
 	maps   *fanin.Source
 
 	mu       sync.RWMutex
 	ctx      context.Context
-	byLocal  map[string]*pair
-	byRemote map[string]*pair
+	byLocal  map[string]*mapping
+	byRemote map[string]*mapping
 	known    *vkv1alpha1.NamespaceMap
 }
 
-func newPairs(e *Engine) *pairs {
-	p := &pairs{engine: e, byLocal: map[string]*pair{}, byRemote: map[string]*pair{}}
+func newMappings(e *Engine) *mappings {
+	p := &mappings{engine: e, byLocal: map[string]*mapping{}, byRemote: map[string]*mapping{}}
 	p.maps = fanin.New(fanin.Options{
 		Object: &vkv1alpha1.NamespaceMap{}, List: func() client.ObjectList { return &vkv1alpha1.NamespaceMapList{} },
 		Client:  func(context.Context) (client.WithWatch, error) { return e.local, nil },
@@ -73,51 +73,52 @@ func newPairs(e *Engine) *pairs {
 	return p
 }
 
-func (p *pairs) run(ctx context.Context) {
+func (p *mappings) run(ctx context.Context) {
 	p.mu.Lock()
 	p.ctx = ctx
 	p.mu.Unlock()
 	p.maps.Add(ctx, p.engine.options.Namespace)
 }
 
-// update starts and stops pairs. A map that is gone says nothing: the peering is being taken down, or somebody made a mistake that is mended soon.
-func (p *pairs) update(after client.Object) {
+// update starts and stops mappings. A deleted NamespaceMap changes nothing: either the peering is being removed, or the deletion was a mistake and
+// the map comes back.
+func (p *mappings) update(after client.Object) {
 	current, _ := after.(*vkv1alpha1.NamespaceMap)
 	if current != nil && current.Labels[labels.Replicated] != "" {
-		return // what the peer wants of us
+		return // a map of the peer: what it offloads to us
 	}
-	var start, fade, stop, ruled []*pair
+	var start, freeze, stop, policyChanged []*mapping
 	p.mu.Lock()
 	p.known = current
 	if current != nil {
-		start, fade, stop = p.turnOver(current)
-		ruled = p.rule(current)
+		start, freeze, stop = p.replace(current)
+		policyChanged = p.applyPolicy(current)
 	}
 	p.mu.Unlock()
-	for _, old := range fade {
-		p.fade(old)
+	for _, old := range freeze {
+		p.freeze(old)
 	}
 	for _, old := range stop {
-		p.end(old)
+		p.stop(old)
 	}
 	for _, one := range start {
-		p.begin(one)
+		p.start(one)
 	}
 	if p.engine.pods != nil {
-		p.engine.pods.mapped()
+		p.engine.pods.enqueueAll()
 	}
 	if p.engine.tokens != nil {
-		for _, one := range ruled {
-			p.engine.tokens.ruled(one)
+		for _, one := range policyChanged {
+			p.engine.tokens.policyChanged(one)
 		}
 	}
 }
 
-// rule tells all pairs, before anybody works with the new ones, whether their pods may know of our API server, and returns those for which
-// that has changed. A twin that is being taken away gets no pods, so what was said of it last holds.
-func (p *pairs) rule(current *vkv1alpha1.NamespaceMap) (changed []*pair) {
+// applyPolicy records in each mapping whether its pods may reach our API server, and returns the mappings for which that changed. It runs before any
+// worker sees a new mapping. A terminating remote namespace gets no new pods, so it keeps its last policy.
+func (p *mappings) applyPolicy(current *vkv1alpha1.NamespaceMap) (changed []*mapping) {
 	for local, one := range p.byLocal {
-		if one.leaving.Load() {
+		if one.terminating.Load() {
 			continue
 		}
 		if may := !slices.Contains(current.Spec.WithoutAPIServer, local); one.apiServer.Swap(may) != may {
@@ -127,123 +128,123 @@ func (p *pairs) rule(current *vkv1alpha1.NamespaceMap) (changed []*pair) {
 	return changed
 }
 
-// turnOver replaces the pairs that are not as they were.
-func (p *pairs) turnOver(current *vkv1alpha1.NamespaceMap) (start, fade, stop []*pair) {
-	wanted := pairsOf(current)
+// replace makes the mappings equal to the NamespaceMap. The caller starts, freezes and stops those that it returns, without the lock.
+func (p *mappings) replace(current *vkv1alpha1.NamespaceMap) (start, freeze, stop []*mapping) {
+	wanted := remoteNamespaces(current)
 	for local, old := range p.byLocal {
 		now, is := wanted[local]
-		if is && now.remote == old.link.Remote && (now.leaving || !old.leaving.Load()) {
+		if is && now.name == old.Remote && (now.terminating || !old.terminating.Load()) {
 			delete(wanted, local)
-			if now.leaving && !old.leaving.Swap(true) {
-				fade = append(fade, old)
+			if now.terminating && !old.terminating.Swap(true) {
+				freeze = append(freeze, old)
 			}
 			continue
 		}
 		old.apiServer.Store(false)
 		stop = append(stop, old)
 		delete(p.byLocal, local)
-		delete(p.byRemote, old.link.Remote)
+		delete(p.byRemote, old.Remote)
 	}
 	for local, now := range wanted {
-		if p.byRemote[now.remote] != nil {
-			continue // a twin has one owner: two would take each other's objects for their own
+		if p.byRemote[now.name] != nil {
+			continue // two local namespaces in one remote namespace would each take the other's objects for their own
 		}
-		one := &pair{link: p.engine.options.Mapping, appliers: map[string]*ssa.Applier{podKind: ssa.NewApplierOf(p.engine.remote.current, labels.OwnerReflection)}}
+		one := &mapping{NamespaceMapping: p.engine.options.Mapping, appliers: map[string]*ssa.Applier{podKind: ssa.NewApplierOf(p.engine.remote.clientOrNil, labels.OwnerReflection)}}
 		for i := range catalog {
-			one.appliers[catalog[i].name] = ssa.NewApplierOf(p.engine.remote.current, labels.OwnerReflection)
+			one.appliers[catalog[i].name] = ssa.NewApplierOf(p.engine.remote.clientOrNil, labels.OwnerReflection)
 		}
-		one.link.Local, one.link.Remote = local, now.remote
-		one.leaving.Store(now.leaving)
-		one.ctx, one.stop = context.WithCancel(log.IntoContext(p.ctx, log.FromContext(p.ctx).WithValues("namespace", local, "twin", now.remote)))
-		p.byLocal[local], p.byRemote[now.remote] = one, one
+		one.Local, one.Remote = local, now.name
+		one.terminating.Store(now.terminating)
+		one.ctx, one.cancel = context.WithCancel(log.IntoContext(p.ctx, log.FromContext(p.ctx).WithValues("namespace", local, "remoteNamespace", now.name)))
+		p.byLocal[local], p.byRemote[now.name] = one, one
 		start = append(start, one)
 	}
-	return start, fade, stop
+	return start, freeze, stop
 }
 
-type twin struct {
-	remote  string
-	leaving bool
+type remoteNamespace struct {
+	name        string
+	terminating bool
 }
 
-// pairsOf are the twins that exist. The peer says so, but their names are those that were asked for: its word would otherwise lead us
-// into any namespace it likes.
-func pairsOf(current *vkv1alpha1.NamespaceMap) map[string]twin {
-	all := map[string]twin{}
+// remoteNamespaces are the remote namespaces that exist, by their local namespaces. The peer writes the status, but only a name that we asked for
+// counts: otherwise the peer could direct us into any namespace.
+func remoteNamespaces(current *vkv1alpha1.NamespaceMap) map[string]remoteNamespace {
+	all := map[string]remoteNamespace{}
 	for local, status := range current.Status.CurrentMapping {
 		desired, is := current.Spec.DesiredMapping[local]
 		switch {
 		case is && desired != status.RemoteNamespace || status.RemoteNamespace == "":
 		case is && status.Phase == vkv1alpha1.MappingAccepted:
-			all[local] = twin{remote: desired}
+			all[local] = remoteNamespace{name: desired}
 		case status.Phase == vkv1alpha1.MappingTerminating || status.Phase == vkv1alpha1.MappingAccepted:
-			all[local] = twin{remote: status.RemoteNamespace, leaving: true}
+			all[local] = remoteNamespace{name: status.RemoteNamespace, terminating: true}
 		}
 	}
 	return all
 }
 
-func (p *pairs) begin(one *pair) {
-	log.FromContext(one.ctx).Info("namespace reflected", "leaving", one.leaving.Load())
-	if !one.leaving.Load() {
+func (p *mappings) start(one *mapping) {
+	log.FromContext(one.ctx).Info("reflection of the namespace started", "terminating", one.terminating.Load())
+	if !one.terminating.Load() {
 		for _, r := range p.engine.reflectors {
-			r.begin(one)
+			r.start(one)
 		}
 	}
 	if p.engine.pods != nil {
-		p.engine.pods.begin(one)
+		p.engine.pods.start(one)
 	}
 }
 
-// fade brings nothing to the twin any more.
-func (p *pairs) fade(old *pair) {
-	log.FromContext(old.ctx).Info("twin is being taken away")
+// freeze stops the writes to a remote namespace that is being deleted.
+func (p *mappings) freeze(old *mapping) {
+	log.FromContext(old.ctx).Info("remote namespace is being deleted")
 	for _, r := range p.engine.reflectors {
-		r.end(old)
+		r.stop(old)
 	}
 }
 
-// end stops looking at a pair. Nothing is deleted: what is in the twin goes with it, or is taken up by the next process.
-func (p *pairs) end(old *pair) {
-	old.stop()
-	log.FromContext(old.ctx).Info("namespace not reflected any more")
+// stop ends the watches of a mapping. It deletes nothing: the remote objects are deleted with their namespace, or the next process adopts them.
+func (p *mappings) stop(old *mapping) {
+	old.cancel()
+	log.FromContext(old.ctx).Info("reflection of the namespace stopped")
 	for _, r := range p.engine.reflectors {
-		r.end(old)
+		r.stop(old)
 	}
 	if p.engine.pods != nil {
-		p.engine.pods.end(old)
+		p.engine.pods.stop(old)
 	}
-	p.engine.counts.forget(old.link.Local)
+	p.engine.counts.forget(old.Local)
 }
 
-// local returns the pair of a local namespace, and what is known if there is none.
-func (p *pairs) local(namespace string) (*pair, mapping) {
+// local returns the mapping of a local namespace; if there is none, the second result is the reason.
+func (p *mappings) local(namespace string) (*mapping, offloading) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if one := p.byLocal[namespace]; one != nil {
-		return one, offloaded
+		return one, offloadingMapped
 	}
 	if p.known == nil {
-		return nil, unknown
+		return nil, offloadingUnknown
 	}
 	if _, is := p.known.Spec.DesiredMapping[namespace]; is {
-		return nil, waiting
+		return nil, offloadingPending
 	}
 	if _, is := p.known.Status.CurrentMapping[namespace]; is {
-		return nil, waiting
+		return nil, offloadingPending
 	}
-	return nil, gone
+	return nil, offloadingNone
 }
 
-// remote returns the pair of a twin, nil if there is none.
-func (p *pairs) remote(namespace string) *pair {
+// remote returns the mapping of a remote namespace, nil if there is none.
+func (p *mappings) remote(namespace string) *mapping {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.byRemote[namespace]
 }
 
-// each calls do with all pairs there are.
-func (p *pairs) each(do func(*pair)) {
+// each calls do with every mapping. do runs without the lock.
+func (p *mappings) each(do func(*mapping)) {
 	p.mu.RLock()
 	all := slices.Collect(maps.Values(p.byLocal))
 	p.mu.RUnlock()
@@ -252,10 +253,10 @@ func (p *pairs) each(do func(*pair)) {
 	}
 }
 
-// Remote is the twin of a local namespace, if it has one.
-func (e *Engine) Remote(local string) (twin string, offloaded bool) {
-	if one, _ := e.pairs.local(local); one != nil {
-		return one.link.Remote, true
+// Remote returns the remote namespace of a local namespace; false if it has none.
+func (e *Engine) Remote(local string) (name string, offloaded bool) {
+	if one, _ := e.mappings.local(local); one != nil {
+		return one.Remote, true
 	}
 	return "", false
 }

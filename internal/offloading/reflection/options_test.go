@@ -29,16 +29,16 @@ func TestNoWorkers(t *testing.T) {
 		"pod": {"service-account"},
 	} {
 		t.Run(flag, func(t *testing.T) {
-			b := newBed(t)
-			b.options = func(o *Options) { o.Workers = map[string]int{flag: 0} }
-			local, twin := b.offload()
+			e := newEnv(t)
+			e.options = func(o *Options) { o.Workers = map[string]int{flag: 0} }
+			local, remoteNS := e.offload()
 			for _, object := range []client.Object{
-				service(local, "web"), configMap(local, "settings", "1"), ingress(local, "web"), slice(local, "web-x", "web"), withToken(b.pod(local, "web")),
+				service(local, "web"), configMap(local, "settings", "1"), ingress(local, "web"), slice(local, "web-x", "web"), withToken(e.pod(local, "web")),
 				&corev1.Secret{ObjectMeta: named(local, "credentials"), Data: map[string][]byte{"a": {1, 2}}},
 			} {
-				b.must(b.home.Create(t.Context(), object))
+				e.must(e.consumer.Create(t.Context(), object))
 			}
-			b.run()
+			e.run()
 			var want []string
 			for kind, path := range kinds {
 				if kind != flag && !slices.Contains(off, kind) {
@@ -46,24 +46,24 @@ func TestNoWorkers(t *testing.T) {
 				}
 			}
 			slices.Sort(want)
-			b.until("the others are there", func() bool {
-				return !slices.ContainsFunc(want, func(path string) bool { return len(b.there.taken(path)) == 0 })
+			e.until("the others are there", func() bool {
+				return !slices.ContainsFunc(want, func(path string) bool { return len(e.toProvider.matching(path)) == 0 })
 			})
-			b.quiet()
+			e.waitIdle()
 			var got []string
-			for _, one := range b.there.taken(twin) {
-				_, path, _ := strings.Cut(one, twin+"/")
+			for _, one := range e.toProvider.matching(remoteNS) {
+				_, path, _ := strings.Cut(one, remoteNS+"/")
 				got = append(got, path)
 			}
 			slices.Sort(got)
 			if !slices.Equal(got, want) {
 				t.Errorf("written %v, want %v", got, want)
 			}
-			if asked := b.here.taken("token"); (len(asked) > 0) != slices.Contains(want, kinds["service-account"]) {
+			if asked := e.toConsumer.matching("token"); (len(asked) > 0) != slices.Contains(want, kinds["service-account"]) {
 				t.Errorf("asked for %v", asked)
 			}
-			if flag == "pod" && len(b.here.taken()) > 0 {
-				t.Errorf("written here: %v", b.here.taken())
+			if flag == "pod" && len(e.toConsumer.matching()) > 0 {
+				t.Errorf("written localKind: %v", e.toConsumer.matching())
 			}
 		})
 	}
@@ -71,23 +71,23 @@ func TestNoWorkers(t *testing.T) {
 
 // TestDenied: keys of labels and annotations that are denied do not cross, of whatever kind, nor come when they are set later.
 func TestDenied(t *testing.T) {
-	b := newBed(t)
-	b.options = func(o *Options) {
+	e := newEnv(t)
+	e.options = func(o *Options) {
 		o.Mapping.Skip = project.Denied{Labels: project.Keys{"internal", "secret.example.com/*"}, Annotations: project.Keys{"build.example.com/*"}}
 	}
-	local, twin := b.offload()
-	b.run()
+	local, remoteNS := e.offload()
+	e.run()
 	marked := func(object client.Object) client.Object {
 		object.SetLabels(map[string]string{"internal": "x", "internals": "x", "secret.example.com/a": "x"})
 		object.SetAnnotations(map[string]string{"build.example.com/id": "x", "build.example.org/id": "x", "internal": "x"})
 		return object
 	}
 	settings := configMap(local, "settings", "1")
-	b.must(b.home.Create(t.Context(), marked(settings)))
-	b.must(b.home.Create(t.Context(), marked(b.pod(local, "web"))))
+	e.must(e.consumer.Create(t.Context(), marked(settings)))
+	e.must(e.consumer.Create(t.Context(), marked(e.pod(local, "web"))))
 	check := func(object client.Object) {
 		t.Helper()
-		b.until(object.GetName()+" is there", func() bool { return b.exists(b.away, object) })
+		e.until(object.GetName()+" is there", func() bool { return e.exists(e.provider, object) })
 		marks, notes := object.GetLabels(), object.GetAnnotations()
 		if marks["internal"] != "" || marks["secret.example.com/a"] != "" || marks["internals"] != "x" {
 			t.Errorf("%s: labels %v", object.GetName(), marks)
@@ -96,13 +96,13 @@ func TestDenied(t *testing.T) {
 			t.Errorf("%s: annotations %v", object.GetName(), notes)
 		}
 	}
-	check(configMap(twin, "settings", ""))
-	check(&vkv1alpha1.ShadowPod{ObjectMeta: named(twin, "web")})
-	b.quiet()
-	b.there.reset()
-	b.edit(b.home, settings, func() { settings.Labels["secret.example.com/b"] = "x" })
-	b.quiet()
-	if got := b.there.taken(); len(got) > 0 {
+	check(configMap(remoteNS, "settings", ""))
+	check(&vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "web")})
+	e.waitIdle()
+	e.toProvider.reset()
+	e.edit(e.consumer, settings, func() { settings.Labels["secret.example.com/b"] = "x" })
+	e.waitIdle()
+	if got := e.toProvider.matching(); len(got) > 0 {
 		t.Errorf("written %v", got)
 	}
 }

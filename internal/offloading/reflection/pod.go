@@ -22,70 +22,70 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
-// podKind is what metrics and events call pods.
+// podKind is the name of pods in metrics and events.
 const podKind = "Pod"
 
 var shadowPod = vkv1alpha1.GroupVersion.WithKind("ShadowPod")
 
-// pods cross in both directions: forth as ShadowPods (podforth.go), back as statuses (podback.go). Each has its own workers, so that a
-// burst of new pods does not hold up the news of those that run.
+// pods sends local pods to the peer as ShadowPods (podoutbound.go) and brings their status back (podinbound.go). Each direction has workers of its own, so
+// that a burst of new pods does not delay the status of running ones.
 type pods struct {
-	engine      *Engine
-	workers     int
-	forth, back *queue
-	// local are the pods of the node, in whatever namespace; shadows the metadata of their wishes; remote the pods that came of them.
+	engine            *Engine
+	workers           int
+	outbound, inbound *queue
+	// local caches the pods of the node in all namespaces, shadows the metadata of their ShadowPods, remote the pods that the peer runs for them.
 	local, shadows, remote *fanin.Source
 
-	// silent tells that the peer has ceased to answer.
-	silent chan struct{}
+	// unreachable receives a value when the peer becomes unreachable.
+	unreachable chan struct{}
 
 	mu       sync.Mutex
-	opened   map[*pair]bool
+	compared map[*mapping]bool
 	memories map[types.UID]*memory
 }
 
-// memory is what is kept of a local pod besides what its object says.
+// memory is what we remember of a local pod beyond its object.
 type memory struct {
 	restarts project.Restarts
-	// sent: a ShadowPod was, or may have been, written and has not been seen since.
+	// sent: a ShadowPod was, or may have been, written, and the cache has not shown it since.
 	sent bool
-	// last is the remote pod as it was at its end.
+	// last is the remote pod in its terminal phase.
 	last *corev1.Pod
-	// version of the local pod that our last write made, and when that was.
+	// version is the resource version that our last status write created, written its time.
 	version string
-	told    time.Time
-	// tokens is when its tokens were issued last.
+	written time.Time
+	// tokens is the time at which the tokens were last issued.
 	tokens time.Time
-	// news is since when there is something to tell that can wait.
-	news time.Time
+	// pendingSince is the time since which a status change that is not urgent waits to be written.
+	pendingSince time.Time
 }
 
 func newPods(e *Engine, workers int) *pods {
 	p := &pods{
-		engine: e, workers: workers, forth: newQueue(workers), back: newQueue(workers + 2), // the share of one namespace is all workers
-		opened: map[*pair]bool{}, memories: map[types.UID]*memory{}, silent: make(chan struct{}, 1),
+		engine: e, workers: workers, outbound: newQueue(workers), inbound: newQueue(workers + 2), // so that one namespace may use all workers
+		compared: map[*mapping]bool{}, memories: map[types.UID]*memory{}, unreachable: make(chan struct{}, 1),
 	}
-	p.forth.pause() // until the peer answers
+	p.outbound.pause() // until the peer is reachable
 	p.local = fanin.New(fanin.Options{
 		Object: &corev1.Pod{}, List: func() client.ObjectList { return &corev1.PodList{} }, Trim: trimLocal,
 		Client:  func(context.Context) (client.WithWatch, error) { return e.local, nil },
 		Select:  []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", e.options.Mapping.NodeName)}},
-		Changed: p.changedHere,
-		Synced:  func(string) { p.mapped() },
+		Changed: p.localChanged,
+		Synced:  func(string) { p.enqueueAll() },
 		Resumed: func(string) { p.retry("") },
 	})
 	p.shadows = fanin.New(fanin.Options{
 		Object: &metav1.PartialObjectMetadata{}, List: metadata(shadowPod), Trim: trimRemote(shadowPod),
-		Client: e.remote.wait, Changed: p.shadowChanged, Synced: p.synced, Resumed: p.watched,
+		Client: e.remote.waitForClient, Changed: p.shadowChanged, Synced: p.synced, Resumed: p.resumed,
 	})
 	p.remote = fanin.New(fanin.Options{
 		Object: &corev1.Pod{}, List: func() client.ObjectList { return &corev1.PodList{} }, Trim: trimRemotePod,
-		Client: e.remote.wait, Changed: p.changedThere, Synced: p.synced, Resumed: p.watched,
+		Client: e.remote.waitForClient, Changed: p.remoteChanged, Synced: p.synced, Resumed: p.resumed,
 	})
 	return p
 }
 
-// trimRemotePod keeps what is told of a remote pod: whose it is, and how it stands.
+// trimRemotePod keeps what we read of a remote pod: its owner and its status.
 func trimRemotePod(object client.Object) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		pod.ManagedFields, pod.Spec = nil, corev1.PodSpec{}
@@ -96,37 +96,37 @@ func trimRemotePod(object client.Object) {
 
 func (p *pods) run(ctx context.Context, working *sync.WaitGroup) {
 	for range p.workers {
-		working.Go(func() { work(ctx, p.forth, p.engine, podKind, p.send) })
+		working.Go(func() { work(ctx, p.outbound, p.engine, podKind, p.syncOutbound) })
 	}
 	for range p.workers {
-		working.Go(func() { work(ctx, p.back, p.engine, podKind, p.tell) })
+		working.Go(func() { work(ctx, p.inbound, p.engine, podKind, p.syncInbound) })
 	}
-	working.Go(func() { p.keep(ctx) })
+	working.Go(func() { p.keepPods(ctx) })
 	p.local.Add(ctx, fanin.Every)
 }
 
-func (p *pods) begin(pair *pair) {
-	p.shadows.Add(pair.ctx, pair.link.Remote)
-	p.remote.Add(pair.ctx, pair.link.Remote)
-	p.engine.events.source.Add(pair.ctx, pair.link.Remote)
+func (p *pods) start(mapping *mapping) {
+	p.shadows.Add(mapping.ctx, mapping.Remote)
+	p.remote.Add(mapping.ctx, mapping.Remote)
+	p.engine.events.source.Add(mapping.ctx, mapping.Remote)
 	if p.engine.tokens != nil {
-		p.engine.tokens.begin(pair)
+		p.engine.tokens.start(mapping)
 	}
 }
 
-func (p *pods) end(pair *pair) {
-	p.shadows.Remove(pair.link.Remote)
-	p.remote.Remove(pair.link.Remote)
-	p.engine.events.source.Remove(pair.link.Remote)
+func (p *pods) stop(mapping *mapping) {
+	p.shadows.Remove(mapping.Remote)
+	p.remote.Remove(mapping.Remote)
+	p.engine.events.source.Remove(mapping.Remote)
 	if p.engine.tokens != nil {
-		p.engine.tokens.end(pair)
+		p.engine.tokens.stop(mapping)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.opened, pair)
+	delete(p.compared, mapping)
 }
 
-// Pods calls do with each pod of the node, which must not be changed.
+// Pods calls do with each pod of the node. do must not change it.
 func (e *Engine) Pods(do func(*corev1.Pod)) {
 	if e.pods == nil {
 		return
@@ -138,79 +138,76 @@ func (e *Engine) Pods(do func(*corev1.Pod)) {
 	}
 }
 
-// mapped looks at all pods: what is offloaded has changed.
-func (p *pods) mapped() {
+// enqueueAll enqueues all pods in both directions.
+func (p *pods) enqueueAll() {
 	for _, pod := range p.local.All(fanin.Every) {
-		p.forth.add(client.ObjectKeyFromObject(pod))
-		p.back.add(client.ObjectKeyFromObject(pod))
+		p.outbound.add(client.ObjectKeyFromObject(pod))
+		p.inbound.add(client.ObjectKeyFromObject(pod))
 	}
 }
 
-// again looks at all pods: what they are translated with has changed.
-func (p *pods) again() { p.mapped() }
-
-// retry looks at once at what has failed in a local namespace.
+// retry requeues at once what has failed in a local namespace; "": in all.
 func (p *pods) retry(namespace string) {
-	p.forth.retry(namespace)
-	p.back.retry(namespace)
+	p.outbound.retry(namespace)
+	p.inbound.retry(namespace)
 	if p.engine.tokens != nil {
 		p.engine.tokens.queue.retry(namespace)
 	}
 }
 
-// settling is how long what was missed may take to come, once a peer is watched again.
-const settling = 200 * time.Millisecond
+// resumeDelay leaves a resumed watch the time to deliver the events that it has missed.
+const resumeDelay = 200 * time.Millisecond
 
-// watched looks at all pods of a pair again that is watched again: meanwhile they may have been taken for lost here.
-func (p *pods) watched(remote string) {
-	pair := p.engine.pairs.remote(remote)
-	if pair == nil {
+// resumed requeues all pods of a mapping once its watches have resumed: meanwhile Kubernetes may have set them to not Ready.
+func (p *pods) resumed(remote string) {
+	mapping := p.engine.mappings.remote(remote)
+	if mapping == nil {
 		return
 	}
-	p.retry(pair.link.Local)
-	for _, pod := range p.local.All(pair.link.Local) {
-		p.back.addAfter(client.ObjectKeyFromObject(pod), settling)
+	p.retry(mapping.Local)
+	for _, pod := range p.local.All(mapping.Local) {
+		p.inbound.addAfter(client.ObjectKeyFromObject(pod), resumeDelay)
 	}
 }
 
-func (p *pods) changedHere(before, after client.Object) {
+func (p *pods) localChanged(before, after client.Object) {
 	old, _ := before.(*corev1.Pod)
 	now, _ := after.(*corev1.Pod)
 	if now == nil || old != nil && old.UID != now.UID {
 		p.mu.Lock()
 		delete(p.memories, old.UID)
 		p.mu.Unlock()
-		p.engine.said.settled(old)
+		p.engine.recorder.succeeded(old)
 	}
 	object := after
 	if now == nil {
 		object = before
 	}
 	key := client.ObjectKeyFromObject(object)
-	p.back.add(key)
-	if old == nil || now == nil || old.UID != now.UID || crossed(old, now) {
-		p.forth.add(key)
+	p.inbound.add(key)
+	if old == nil || now == nil || old.UID != now.UID || affectsOutbound(old, now) {
+		p.outbound.add(key)
 		if p.engine.tokens != nil {
 			p.engine.tokens.queue.add(key)
 		}
 	}
 }
 
-// crossed says whether something changed that concerns the other direction: not so what we tell of the pod ourselves.
-func crossed(old, now *corev1.Pod) bool {
-	return old.Generation != now.Generation || now.Generation == 0 || finished(old) != finished(now) || (old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) ||
-		!sameBut(old.Labels, now.Labels, labels.ShadowPod) || !sameBut(old.Annotations, now.Annotations, "")
+// affectsOutbound reports whether a change concerns the outbound direction. The status that we write ourselves does not.
+func affectsOutbound(old, now *corev1.Pod) bool {
+	return old.Generation != now.Generation || now.Generation == 0 || project.Finished(old.Status.Phase) != project.Finished(now.Status.Phase) || (old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) ||
+		!equalExcept(old.Labels, now.Labels, labels.ShadowPod) || !equalExcept(old.Annotations, now.Annotations, "")
 }
 
-func sameBut(a, b map[string]string, but string) bool {
+func equalExcept(a, b map[string]string, except string) bool {
 	count := func(all map[string]string) int {
-		if _, has := all[but]; has {
+		if _, has := all[except]; has {
 			return len(all) - 1
 		}
 		return len(all)
 	}
 	for key, value := range a {
-		if other, has := b[key]; key != but && (!has || other != value) {
+		if other, has := b[key]; key != except && (!has || other != value) {
 			return false
 		}
 	}
@@ -229,85 +226,86 @@ func (p *pods) shadowChanged(before, after client.Object) {
 		}
 		p.mu.Unlock()
 	}
-	if pair := p.engine.pairs.remote(object.GetNamespace()); pair != nil && after == nil {
-		pair.appliers[podKind].Forget(client.ObjectKeyFromObject(object))
+	if mapping := p.engine.mappings.remote(object.GetNamespace()); mapping != nil && after == nil {
+		mapping.appliers[podKind].Forget(client.ObjectKeyFromObject(object))
 	}
-	p.both(object, after == nil || before != nil)
+	p.enqueueShadow(object, after == nil || before != nil)
 }
 
-func (p *pods) changedThere(before, after client.Object) {
+func (p *pods) remoteChanged(before, after client.Object) {
 	object := after
 	if object == nil {
 		object = before
 	}
-	p.keepEnd(object) // as soon as it is seen: once the pod is gone, a worker may miss it before we are told
-	pair := p.engine.pairs.remote(object.GetNamespace())
-	if pair == nil {
+	p.rememberEnd(object) // now: a worker that runs later may find the pod gone already
+	mapping := p.engine.mappings.remote(object.GetNamespace())
+	if mapping == nil {
 		return
 	}
-	key := types.NamespacedName{Namespace: pair.link.Local, Name: object.GetName()}
-	p.back.add(key)
+	key := types.NamespacedName{Namespace: mapping.Local, Name: object.GetName()}
+	p.inbound.add(key)
 	if after == nil {
-		p.forth.add(key) // the next of that name may be waiting
+		p.outbound.add(key) // a successor of the same name may be waiting
 	}
 }
 
-func (p *pods) both(object client.Object, back bool) {
-	if pair := p.engine.pairs.remote(object.GetNamespace()); pair != nil {
-		key := types.NamespacedName{Namespace: pair.link.Local, Name: object.GetName()}
-		p.forth.add(key)
-		if back {
-			p.back.add(key)
+// enqueueShadow enqueues the local pod of a ShadowPod for the outbound direction, and for the inbound one if that is asked.
+func (p *pods) enqueueShadow(object client.Object, inbound bool) {
+	if mapping := p.engine.mappings.remote(object.GetNamespace()); mapping != nil {
+		key := types.NamespacedName{Namespace: mapping.Local, Name: object.GetName()}
+		p.outbound.add(key)
+		if inbound {
+			p.inbound.add(key)
 		}
 	}
 }
 
-// synced opens a pair when all of it is known.
+// synced starts the first comparison of a mapping once both remote caches are filled.
 func (p *pods) synced(remote string) {
-	if pair := p.engine.pairs.remote(remote); pair != nil && p.shadows.Synced(remote) && p.remote.Synced(remote) {
-		go p.open(pair)
+	if mapping := p.engine.mappings.remote(remote); mapping != nil && p.shadows.Synced(remote) && p.remote.Synced(remote) {
+		go p.compareAll(mapping)
 	}
 }
 
-// open compares the ShadowPods that are there with what is wanted, once, as reflector.open does. The news of them need not wait for that.
-func (p *pods) open(pair *pair) {
+// compareAll compares the ShadowPods of the peer with their intents, once per mapping, as reflector.compareAll does. Their status does not wait for that.
+func (p *pods) compareAll(mapping *mapping) {
 	locals := func(then func(types.NamespacedName)) {
-		for _, object := range p.local.All(pair.link.Local) {
+		for _, object := range p.local.All(mapping.Local) {
 			then(client.ObjectKeyFromObject(object))
 		}
-		for _, object := range p.shadows.All(pair.link.Remote) {
-			then(types.NamespacedName{Namespace: pair.link.Local, Name: object.GetName()})
+		for _, object := range p.shadows.All(mapping.Remote) {
+			then(types.NamespacedName{Namespace: mapping.Local, Name: object.GetName()})
 		}
 	}
-	locals(p.back.add)
-	err := p.engine.remote.recall(pair, p.shadows, func() client.ObjectList { return &vkv1alpha1.ShadowPodList{} }, func(remote client.Object) error {
+	locals(p.inbound.add)
+	err := p.engine.remote.visitRemote(mapping, p.shadows, func() client.ObjectList { return &vkv1alpha1.ShadowPodList{} }, func(remote client.Object) error {
 		if !p.local.Synced(fanin.Every) {
 			return errNotSynced
 		}
-		local, _ := p.local.Get(types.NamespacedName{Namespace: pair.link.Local, Name: remote.GetName()}).(*corev1.Pod)
+		local, _ := p.local.Get(types.NamespacedName{Namespace: mapping.Local, Name: remote.GetName()}).(*corev1.Pod)
 		if local == nil || remote.GetAnnotations()[labels.Fence] != string(local.UID) {
 			return nil
 		}
-		wish, tokens, err := p.wish(pair, local)
+		intent, tokens, err := p.intent(mapping, local)
 		if err != nil {
 			return err
 		}
-		held, err := pair.appliers[podKind].Recall(wish, remote)
-		if other := p.otherwise(pair, local, tokens); other != nil && err == nil && !held {
-			held, err = pair.appliers[podKind].Recall(other, remote)
+		held, err := mapping.appliers[podKind].Recall(intent, remote)
+		if other := p.intentOfOtherPolicy(mapping, local, tokens); other != nil && err == nil && !held {
+			held, err = mapping.appliers[podKind].Recall(other, remote)
 		}
 		if full, ok := remote.(*vkv1alpha1.ShadowPod); ok && err == nil && !held {
-			_, err = pair.appliers[podKind].Recall(amended(wish, full), remote)
+			_, err = mapping.appliers[podKind].Recall(amended(intent, full), remote)
 		}
 		return err
 	})
 	if err != nil {
-		return // the pair has ended
+		return // the mapping was stopped
 	}
 	p.mu.Lock()
-	if pair.ctx.Err() == nil {
-		p.opened[pair] = true
+	if mapping.ctx.Err() == nil {
+		p.compared[mapping] = true
 	}
 	p.mu.Unlock()
-	locals(p.forth.add)
+	locals(p.outbound.add)
 }

@@ -16,45 +16,47 @@ const (
 	lastBackoff  = time.Minute
 )
 
-// queue holds what is to be looked at, each object at most once. It is fair: namespaces take turns, no namespace has all workers, and an
-// object that failed waits by itself. The queues of work queues known elsewhere have one line for all, so a namespace with a thousand
-// failing objects stands before one with a single good one.
+// queue holds the keys to reconcile, each at most once. It is fair: namespaces take turns, no namespace gets all workers, and a key that failed waits for
+// its own backoff. The usual work queues are first in, first out for all namespaces: there, a namespace with a thousand failing objects delays one with a
+// single good object.
 type queue struct {
-	// share is how many objects of one namespace are worked on at once.
+	// share is the number of workers that one namespace may have.
 	share int
 
-	mu     sync.Mutex
-	wake   *sync.Cond
-	lanes  map[string]*lane
-	turns  []*lane // those with something to do, and a worker left to do it
-	states map[types.NamespacedName]*state
-	later  appointments
-	timer  *time.Timer
-	paused bool
-	closed bool
+	mu      sync.Mutex
+	wake    *sync.Cond
+	buckets map[string]*bucket
+	turns   []*bucket // namespaces with a ready key and a free worker, in order
+	states  map[types.NamespacedName]*state
+	later   schedule
+	timer   *time.Timer
+	paused  bool
+	closed  bool
 }
 
-// lane is one namespace.
-type lane struct {
+// bucket holds the ready keys of one namespace.
+type bucket struct {
 	ready   []types.NamespacedName
 	working int
 	inTurn  bool
 }
 
-// state of an object that waits, is worked on, or has failed.
+// state of a key that is ready, is worked on, is scheduled, or has failed.
 type state struct {
-	queued, working, again bool
-	failures               int
-	at                     time.Time // zero: no appointment
+	queued, working bool
+	// dirty: the key was added while a worker had it.
+	dirty    bool
+	failures int
+	at       time.Time // when the key is due; zero: not scheduled
 }
 
 func newQueue(workers int) *queue {
-	q := &queue{share: max(1, workers-max(1, workers/4)), lanes: map[string]*lane{}, states: map[types.NamespacedName]*state{}}
+	q := &queue{share: max(1, workers-max(1, workers/4)), buckets: map[string]*bucket{}, states: map[types.NamespacedName]*state{}}
 	q.wake = sync.NewCond(&q.mu)
 	return q
 }
 
-// add asks for a look at an object, now.
+// add makes a key ready at once.
 func (q *queue) add(key types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -73,36 +75,36 @@ func (q *queue) put(key types.NamespacedName) {
 	s.at = time.Time{}
 	switch {
 	case s.working:
-		s.again = true
+		s.dirty = true
 	case !s.queued:
 		s.queued = true
-		l := q.lanes[key.Namespace]
-		if l == nil {
-			l = &lane{}
-			q.lanes[key.Namespace] = l
+		b := q.buckets[key.Namespace]
+		if b == nil {
+			b = &bucket{}
+			q.buckets[key.Namespace] = b
 		}
-		l.ready = append(l.ready, key)
-		q.turn(l)
+		b.ready = append(b.ready, key)
+		q.turn(b)
 	}
 }
 
-// turn puts a namespace in line, if it is its turn.
-func (q *queue) turn(l *lane) {
-	if !l.inTurn && len(l.ready) > 0 && l.working < q.share {
-		l.inTurn = true
-		q.turns = append(q.turns, l)
+// turn appends a namespace to the turns if it may have a worker.
+func (q *queue) turn(b *bucket) {
+	if !b.inTurn && len(b.ready) > 0 && b.working < q.share {
+		b.inTurn = true
+		q.turns = append(q.turns, b)
 		q.wake.Signal()
 	}
 }
 
-// addAfter asks for a look later; an earlier appointment stays.
+// addAfter makes a key ready after wait, unless it is due earlier.
 func (q *queue) addAfter(key types.NamespacedName, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.appoint(key, wait)
+	q.scheduleAfter(key, wait)
 }
 
-func (q *queue) appoint(key types.NamespacedName, wait time.Duration) {
+func (q *queue) scheduleAfter(key types.NamespacedName, wait time.Duration) {
 	if q.closed {
 		return
 	}
@@ -134,7 +136,7 @@ func (q *queue) setTimer() {
 	q.timer.Reset(wait)
 }
 
-// due puts in line what has an appointment now. One that was made before another is only found to be void here.
+// due makes the keys ready whose time has come. It ignores appointments that a later call has replaced.
 func (q *queue) due() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -148,7 +150,7 @@ func (q *queue) due() {
 	q.setTimer()
 }
 
-// get waits for an object to look at; false once the queue is closed.
+// get waits for a ready key; false once the queue is closed.
 func (q *queue) get() (types.NamespacedName, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -158,30 +160,30 @@ func (q *queue) get() (types.NamespacedName, bool) {
 	if q.closed {
 		return types.NamespacedName{}, false
 	}
-	l := q.turns[0]
+	b := q.turns[0]
 	q.turns[0] = nil
 	q.turns = q.turns[1:]
-	key := l.ready[0]
-	l.ready = l.ready[1:]
-	l.inTurn = false
-	l.working++
-	q.turn(l)
+	key := b.ready[0]
+	b.ready = b.ready[1:]
+	b.inTurn = false
+	b.working++
+	q.turn(b)
 	s := q.states[key]
 	s.queued, s.working = false, true
 	return key, true
 }
 
-// done says how the look at an object ended: it failed and is looked at again after a while that doubles each time, or it is to be looked at
-// after wait, if that is not zero.
+// done ends the work on a key. A key that failed is ready again after a backoff that doubles with each failure; any other key after wait, unless that is 0.
+// A key that was added meanwhile is ready at once, unless it keeps failing.
 func (q *queue) done(key types.NamespacedName, failed bool, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s, l := q.states[key], q.lanes[key.Namespace]
-	if s == nil || l == nil {
+	s, b := q.states[key], q.buckets[key.Namespace]
+	if s == nil || b == nil {
 		return
 	}
 	s.working = false
-	l.working--
+	b.working--
 	switch {
 	case failed:
 		s.failures++
@@ -190,24 +192,24 @@ func (q *queue) done(key types.NamespacedName, failed bool, wait time.Duration) 
 	default:
 		s.failures = 0
 	}
-	again := s.again
-	s.again = false
+	dirty := s.dirty
+	s.dirty = false
 	switch {
-	case again && !failed, again && s.failures <= 1:
-		q.put(key) // there is news since
+	case dirty && !failed, dirty && s.failures <= 1:
+		q.put(key)
 	case wait > 0:
-		q.appoint(key, wait)
+		q.scheduleAfter(key, wait)
 	}
 	if !s.queued && s.at.IsZero() && s.failures == 0 {
 		delete(q.states, key)
 	}
-	q.turn(l)
-	if l.working == 0 && len(l.ready) == 0 {
-		delete(q.lanes, key.Namespace)
+	q.turn(b)
+	if b.working == 0 && len(b.ready) == 0 {
+		delete(q.buckets, key.Namespace)
 	}
 }
 
-// pause stops handing out, resume goes on and looks at once at all that has failed: what failed for them all is over.
+// pause stops handing out keys. resume continues, and makes all keys that have failed ready at once: the cause that they shared is over.
 func (q *queue) pause() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -230,7 +232,7 @@ func (q *queue) resume() {
 	q.wake.Broadcast()
 }
 
-// retry looks at once at what has failed in a namespace: the API server that may have been the reason is back. Empty: in all.
+// retry makes the failed keys of a namespace ready at once, because the API server that may have caused the failures is back. "": of all namespaces.
 func (q *queue) retry(namespace string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -242,7 +244,7 @@ func (q *queue) retry(namespace string) {
 	}
 }
 
-// close ends all that wait in get.
+// close makes get return false.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -253,12 +255,12 @@ func (q *queue) close() {
 	q.wake.Broadcast()
 }
 
-// length is how many objects wait now, not counting appointments.
+// length returns the number of ready keys.
 func (q *queue) length() (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, l := range q.lanes {
-		n += len(l.ready)
+	for _, b := range q.buckets {
+		n += len(b.ready)
 	}
 	return n
 }
@@ -268,19 +270,19 @@ type appointment struct {
 	at  time.Time
 }
 
-// appointments is a heap, the next one first.
-type appointments []appointment
+// schedule is a heap with the next appointment first.
+type schedule []appointment
 
-func (a appointments) Len() int           { return len(a) }
-func (a appointments) Less(i, j int) bool { return a[i].at.Before(a[j].at) }
-func (a appointments) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
-func (a *appointments) Push(x any) {
+func (a schedule) Len() int           { return len(a) }
+func (a schedule) Less(i, j int) bool { return a[i].at.Before(a[j].at) }
+func (a schedule) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
+func (a *schedule) Push(x any) {
 	if next, ok := x.(appointment); ok {
 		*a = append(*a, next)
 	}
 }
 
-func (a *appointments) Pop() any {
+func (a *schedule) Pop() any {
 	last := len(*a) - 1
 	next := (*a)[last]
 	*a = (*a)[:last]

@@ -98,8 +98,8 @@ func TestQueueWaits(t *testing.T) {
 		}
 		q.done(key("a", "later"), false, 0)
 		time.Sleep(3 * time.Hour)
-		if len(q.states) != 0 || len(q.lanes) != 0 || len(q.later) != 0 {
-			t.Errorf("left: %v %v %v", q.states, q.lanes, q.later)
+		if len(q.states) != 0 || len(q.buckets) != 0 || len(q.later) != 0 {
+			t.Errorf("left: %v %v %v", q.states, q.buckets, q.later)
 		}
 	})
 }

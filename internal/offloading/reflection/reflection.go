@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/remote"
@@ -29,60 +31,62 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-// Rates, per peer: a burst of a thousand pods must not wait for us, and a loop of ours that went mad must not take an API server down.
+// Client rates per peer. They let a burst of a thousand pods pass, and keep a runaway loop from overloading an API server.
 const (
 	qps, burst = 1000, 4000
 )
 
-// Who translates addresses makes those outside the pod networks known to the peer.
+// The Translator creates IPMappings for addresses outside the pod networks.
 // +kubebuilder:rbac:groups=net.liqo.io,resources=ipmappings,verbs=list;watch;create
 
 // Options of the reflection to one peer.
 type Options struct {
-	// Namespace is the tenant namespace of the peer, and NamespaceMap the one object in it that says what is offloaded there.
+	// Namespace is the tenant namespace of the peer, NamespaceMap the name of the object in it that lists the namespaces offloaded to the peer.
 	Namespace, NamespaceMap string
-	// Mapping is who is who; its namespaces are left empty.
+	// Mapping holds the identities of the two clusters. Its namespaces are empty.
 	Mapping project.NamespaceMapping
 	// RemoteName is the name of the peer, for metrics.
 	RemoteName string
-	// HostIP is what pods show as the address of their node.
+	// HostIP is the address that pods report as that of their node.
 	HostIP string
-	// Workers are, per kind, how many objects are worked on at once. 0: the kind is not reflected. Kinds that are not named have their default.
+	// Workers is the number of objects reconciled at once, by the flag of their kind. 0: the kind is not reflected. Missing: the default.
 	Workers map[string]int
-	// ReflectIPs tells addresses of pods to the other cluster, and the other way round.
+	// ReflectIPs makes addresses of endpoints known to the peer, and shows the addresses of remote pods here.
 	ReflectIPs bool
-	// Translator says which address stands for what. It may not know yet.
+	// Translator translates addresses between the clusters. It returns an error for those that it cannot translate yet.
 	Translator project.Translator
-	// APIServer says how pods over there reach the API server of this cluster. It may not know yet, which is the error project.ErrNoAPIServer.
-	// Nil: not at all. Nor those of the namespaces that the NamespaceMap excepts.
+	// APIServer returns how remote pods reach the API server of this cluster, or project.ErrNoAPIServer while that is not known. Nil: no remote pod
+	// reaches it. Pods in the namespaces that the NamespaceMap excludes never do.
 	APIServer func() (project.APIServer, error)
-	// Patience is how long the peer may be silent before its pods are kept from being replaced. 0: 30 seconds.
-	Patience time.Duration
+	// UnreachableTimeout is how long the peer may be unreachable before the tolerations of its pods are extended, so that Kubernetes does not replace them.
+	// 0: 30 seconds.
+	UnreachableTimeout time.Duration
 }
 
-// Engine reflects all offloaded namespaces to one peer. It holds no package state.
+// Engine reflects all namespaces that are offloaded to one peer.
 type Engine struct {
-	options Options
-	local   client.WithWatch
-	remote  farSide
-	said    *announcer
-	counts  *counters
+	options  Options
+	local    client.WithWatch
+	remote   remoteCluster
+	log      logr.Logger
+	recorder *eventRecorder
+	counts   *counters
 
-	pairs      *pairs
+	mappings   *mappings
 	reflectors []*reflector
 	pods       *pods
 	tokens     *tokens
 	events     *remoteEvents
 }
 
-// New prepares the reflection. cfg is this cluster.
+// New prepares the reflection. cfg connects to this cluster.
 func New(cfg *rest.Config, o Options) (*Engine, error) {
 	scheme, mapper, err := kinds()
 	if err != nil {
 		return nil, err
 	}
-	if o.Patience == 0 {
-		o.Patience = silence
+	if o.UnreachableTimeout == 0 {
+		o.UnreachableTimeout = defaultUnreachableTimeout
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
@@ -90,10 +94,10 @@ func New(cfg *rest.Config, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of the local cluster: %w", err)
 	}
-	e := &Engine{options: o, local: local, counts: newCounters(&o)}
-	e.remote = farSide{scheme: scheme, mapper: mapper, limiter: flowcontrol.NewTokenBucketRateLimiter(qps, burst), open: make(chan struct{})}
-	e.said = newAnnouncer(local, o.Mapping.NodeName)
-	e.pairs = newPairs(e)
+	e := &Engine{options: o, local: local, counts: newCounters(&o), log: log.Log.WithName("reflection")}
+	e.remote = remoteCluster{scheme: scheme, mapper: mapper, limiter: flowcontrol.NewTokenBucketRateLimiter(qps, burst), opened: make(chan struct{})}
+	e.recorder = newEventRecorder(local, o.Mapping.NodeName)
+	e.mappings = newMappings(e)
 	for i := range catalog {
 		if workers := o.workers(catalog[i].flag, catalog[i].workers); workers > 0 && (!catalog[i].needsIPs || o.ReflectIPs) {
 			e.reflectors = append(e.reflectors, newReflector(e, &catalog[i], workers))
@@ -109,7 +113,7 @@ func New(cfg *rest.Config, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// DefaultWorkers are, by the kinds that have a flag, how many objects are worked on at once unless it says otherwise.
+// DefaultWorkers returns the default number of workers by the flag of their kind.
 func DefaultWorkers() map[string]int {
 	all := map[string]int{podFlag: podWorkers, tokenFlag: tokenWorkers}
 	for i := range catalog {
@@ -118,14 +122,14 @@ func DefaultWorkers() map[string]int {
 	return all
 }
 
-func (o *Options) workers(flag string, otherwise int) int {
+func (o *Options) workers(flag string, fallback int) int {
 	if workers, set := o.Workers[flag]; set {
 		return workers
 	}
-	return otherwise
+	return fallback
 }
 
-// kinds are those that cross, so that nobody has to be asked which there are.
+// kinds returns a scheme and a mapper of the reflected kinds. With a static mapper, no client needs discovery requests.
 func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -149,7 +153,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	return scheme, mapper, nil
 }
 
-// Run reflects until ctx ends. It deletes nothing when it stops.
+// Run reflects until ctx ends. Stopping deletes nothing.
 func (e *Engine) Run(ctx context.Context) error {
 	var working sync.WaitGroup
 	for _, r := range e.reflectors {
@@ -161,8 +165,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	if e.tokens != nil {
 		e.tokens.run(ctx, &working)
 	}
-	working.Go(func() { e.said.run(ctx) })
-	e.pairs.run(ctx)
+	working.Go(func() { e.recorder.run(ctx) })
+	e.mappings.run(ctx)
 	<-ctx.Done()
 	for _, q := range e.queues() {
 		q.close()
@@ -171,35 +175,34 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// Synced says whether it is known which namespaces are offloaded, and which pods are on the node.
+// Synced reports whether the caches of the NamespaceMap and of the node's pods are filled.
 func (e *Engine) Synced() bool {
-	return e.pairs.maps.Synced(e.options.Namespace) && (e.pods == nil || e.pods.local.Synced(""))
+	return e.mappings.maps.Synced(e.options.Namespace) && (e.pods == nil || e.pods.local.Synced(""))
 }
 
-// apiServer is what pods that are made in a twin are told of the API server. Without tokens there is nothing to tell.
-func (e *Engine) apiServer(pair *pair) (project.APIServer, error) {
-	if e.tokens == nil || !pair.apiServer.Load() {
+// apiServer returns how new pods of a mapping reach our API server. Without tokens they do not reach it.
+func (e *Engine) apiServer(mapping *mapping) (project.APIServer, error) {
+	if e.tokens == nil || !mapping.apiServer.Load() {
 		return project.APIServer{}, nil
 	}
 	return e.options.APIServer()
 }
 
-// queues are all of them.
 func (e *Engine) queues() []*queue {
-	all := e.crossing()
+	all := e.outboundQueues()
 	if e.pods != nil {
-		all = append(all, e.pods.back)
+		all = append(all, e.pods.inbound)
 	}
 	return all
 }
 
-// crossing are the queues of what is written over there.
-func (e *Engine) crossing() (all []*queue) {
+// outboundQueues returns the queues of what we write to the peer.
+func (e *Engine) outboundQueues() (all []*queue) {
 	for _, r := range e.reflectors {
 		all = append(all, r.queue)
 	}
 	if e.pods != nil {
-		all = append(all, e.pods.forth)
+		all = append(all, e.pods.outbound)
 	}
 	if e.tokens != nil {
 		all = append(all, e.tokens.queue)
@@ -207,47 +210,48 @@ func (e *Engine) crossing() (all []*queue) {
 	return all
 }
 
-// SetConnection tells how the connection to the peer stands. While nobody answers, nothing is tried; what waits is tried at once when it is back.
-func (e *Engine) SetConnection(connection *remote.Connection, answers bool) {
-	switch changed, err := e.remote.reached(connection, answers); {
+// SetConnection records the connection to the peer and whether the peer is reachable. While it is not, the outbound queues are paused; once it is, they
+// retry at once whatever has failed.
+func (e *Engine) SetConnection(connection *remote.Connection, reachable bool) {
+	switch changed, err := e.remote.setConnection(connection, reachable); {
 	case err != nil:
-		e.said.log.Error(err, "peer not reflected to")
-	case changed && answers:
-		for _, q := range e.crossing() {
+		e.log.Error(err, "could not create the client of the remote cluster: nothing is reflected")
+	case changed && reachable:
+		for _, q := range e.outboundQueues() {
 			q.resume()
 		}
-		e.pairs.each(func(pair *pair) {
+		e.mappings.each(func(mapping *mapping) {
 			if e.pods != nil {
-				e.pods.watched(pair.link.Remote)
+				e.pods.resumed(mapping.Remote)
 			}
 		})
 	case changed:
-		for _, q := range e.crossing() {
+		for _, q := range e.outboundQueues() {
 			q.pause()
 		}
 		if e.pods != nil {
 			select {
-			case e.pods.silent <- struct{}{}:
+			case e.pods.unreachable <- struct{}{}:
 			default:
 			}
 		}
 	}
 }
 
-// TranslationChanged tells that the Translator has learned something.
+// TranslationChanged makes the engine translate all addresses again: the Translator has new information.
 func (e *Engine) TranslationChanged() {
 	for _, r := range e.reflectors {
 		if r.kind.needsIPs {
-			r.again()
+			r.enqueueAll()
 		}
 	}
 	if e.pods != nil {
-		e.pods.again()
+		e.pods.enqueueAll()
 	}
 }
 
-// farSide is the peer, as long as it can be reached.
-type farSide struct {
+// remoteCluster is the client of the peer, and whether the peer is reachable.
+type remoteCluster struct {
 	scheme  *runtime.Scheme
 	mapper  meta.RESTMapper
 	limiter flowcontrol.RateLimiter
@@ -255,21 +259,21 @@ type farSide struct {
 	mu     sync.Mutex
 	http   *http.Client
 	client atomic.Pointer[client.WithWatch]
-	open   chan struct{} // closed while the peer answers
-	opened bool
+	opened chan struct{} // closed while the peer is reachable
+	isOpen bool
 }
 
-func (f *farSide) reached(connection *remote.Connection, answers bool) (changed bool, err error) {
+func (f *remoteCluster) setConnection(connection *remote.Connection, reachable bool) (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if connection == nil {
-		answers = false
+		reachable = false
 	}
-	if answers {
-		// It has another HTTP client if the peer has moved.
+	if reachable {
+		// The connection has another HTTP client once the URL or the CA of the peer has changed.
 		if shared := connection.HTTPClient(); f.http != shared {
 			config := connection.Config()
-			// With the connection's own HTTP client: one connection carries all, and its token is always the current one.
+			// The client shares the connection's HTTP client: that holds one TCP connection for all, and always sends the current token.
 			config.RateLimiter = f.limiter
 			brief := *shared
 			brief.Transport = ssa.MetadataAnswers(shared.Transport)
@@ -281,57 +285,56 @@ func (f *farSide) reached(connection *remote.Connection, answers bool) (changed 
 			f.client.Store(&made)
 		}
 	}
-	changed = f.opened != answers
+	changed = f.isOpen != reachable
 	switch {
-	case changed && answers:
-		close(f.open)
+	case changed && reachable:
+		close(f.opened)
 	case changed:
-		f.open = make(chan struct{})
+		f.opened = make(chan struct{})
 	}
-	f.opened = answers
+	f.isOpen = reachable
 	return changed, nil
 }
 
-// answers says whether the peer does.
-func (f *farSide) answers() bool {
+func (f *remoteCluster) reachable() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.opened
+	return f.isOpen
 }
 
-var errUnreachable = errors.New("the remote cluster cannot be reached")
+var errUnreachable = errors.New("the remote cluster is unreachable")
 
-// now is the client, if the peer answers.
-func (f *farSide) now() (client.WithWatch, error) {
+// currentClient returns the client, also while the peer is unreachable: the request fails then. The error is errUnreachable before the first connection.
+func (f *remoteCluster) currentClient() (client.WithWatch, error) {
 	if made := f.client.Load(); made != nil {
 		return *made, nil
 	}
 	return nil, errUnreachable
 }
 
-// current is for those that have seen that there is a client.
-func (f *farSide) current() client.Client {
+// clientOrNil returns nil before the first connection.
+func (f *remoteCluster) clientOrNil() client.Client {
 	if made := f.client.Load(); made != nil {
 		return *made
 	}
 	return nil
 }
 
-// opening is closed while the peer answers.
-func (f *farSide) opening() <-chan struct{} {
+// whenReachable returns a channel that is closed as soon as the peer is reachable, and is closed already if it is.
+func (f *remoteCluster) whenReachable() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.open
+	return f.opened
 }
 
-// wait until the peer answers.
-func (f *farSide) wait(ctx context.Context) (client.WithWatch, error) {
+// waitForClient waits until the peer is reachable, and returns the client.
+func (f *remoteCluster) waitForClient(ctx context.Context) (client.WithWatch, error) {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-f.opening():
-			return f.now()
+		case <-f.whenReachable():
+			return f.currentClient()
 		}
 	}
 }

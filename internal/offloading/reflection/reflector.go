@@ -22,15 +22,15 @@ import (
 	"liqo.io/liqo/internal/kube/ssa"
 )
 
-// refusedAgain is how soon what was refused for good is tried again: the other cluster may have changed its mind.
-const refusedAgain = 5 * time.Minute
+// refusedRetry is when to retry an object that the peer refused as invalid: its policies or its version may have changed.
+const refusedRetry = 5 * time.Minute
 
 var (
-	errNotSynced = errors.New("not all is known yet")
-	errStranger  = errors.New("an object of that name exists in the remote cluster and is not managed by this one; rename or delete one of the two")
+	errNotSynced = errors.New("a cache is not synced yet")
+	errUnmanaged = errors.New("an object of that name exists in the remote cluster and is not managed by this one; rename or delete one of the two")
 )
 
-// reflector brings one kind to the peer: key in, both caches read, project, apply or delete.
+// reflector copies the objects of one kind to the peer: it reads both caches, projects the local object, and applies or deletes the remote one.
 type reflector struct {
 	engine  *Engine
 	kind    *kind
@@ -40,44 +40,44 @@ type reflector struct {
 	remote  *fanin.Source
 
 	mu sync.Mutex
-	// opened are the pairs whose remote objects have been compared with what is wanted.
-	opened map[*pair]bool
+	// compared are the mappings whose remote objects have been compared with their intents since this process started.
+	compared map[*mapping]bool
 }
 
 func newReflector(e *Engine, k *kind, workers int) *reflector {
-	r := &reflector{engine: e, kind: k, workers: workers, queue: newQueue(workers), opened: map[*pair]bool{}}
+	r := &reflector{engine: e, kind: k, workers: workers, queue: newQueue(workers), compared: map[*mapping]bool{}}
 	r.queue.pause() // until the peer answers
 	r.local = fanin.New(fanin.Options{
 		Object: k.object, List: k.list, Trim: trimLocal,
 		Client:  func(context.Context) (client.WithWatch, error) { return e.local, nil },
-		Changed: func(before, after client.Object) { r.changedHere(before, after) },
+		Changed: func(before, after client.Object) { r.localChanged(before, after) },
 		Synced:  func(namespace string) { r.synced(namespace) },
 		Resumed: func(namespace string) { r.queue.retry(namespace) },
 	})
 	r.remote = fanin.New(fanin.Options{
-		Object: &metav1.PartialObjectMetadata{}, List: metadata(k.there), Trim: trimRemote(k.there),
-		Client: e.remote.wait,
+		Object: &metav1.PartialObjectMetadata{}, List: metadata(k.remoteKind), Trim: trimRemote(k.remoteKind),
+		Client: e.remote.waitForClient,
 		Changed: func(before, after client.Object) {
-			r.changedThere(before, after)
+			r.remoteChanged(before, after)
 			if e.tokens != nil && k.name == "Secret" {
-				e.tokens.changedThere(before, after)
+				e.tokens.remoteChanged(before, after)
 			}
 		},
 		Synced: func(namespace string) {
-			if pair := e.pairs.remote(namespace); pair != nil {
-				r.synced(pair.link.Local)
+			if mapping := e.mappings.remote(namespace); mapping != nil {
+				r.synced(mapping.Local)
 			}
 		},
 		Resumed: func(namespace string) {
-			if pair := e.pairs.remote(namespace); pair != nil {
-				r.queue.retry(pair.link.Local)
+			if mapping := e.mappings.remote(namespace); mapping != nil {
+				r.queue.retry(mapping.Local)
 			}
 		},
 	})
 	return r
 }
 
-// trimLocal drops what does not cross.
+// trimLocal drops what is never reflected.
 func trimLocal(object client.Object) {
 	object.SetManagedFields(nil)
 	if annotations := object.GetAnnotations(); annotations["kubectl.kubernetes.io/last-applied-configuration"] != "" {
@@ -85,7 +85,7 @@ func trimLocal(object client.Object) {
 	}
 }
 
-// trimRemote keeps the proof that nobody changed what is ours. And metadata does not know its kind.
+// trimRemote replaces the managed fields by a fingerprint of ours, which shows whether anyone changed them. It sets the kind, which metadata lacks.
 func trimRemote(kind schema.GroupVersionKind) func(client.Object) {
 	return func(object client.Object) {
 		ssa.Fingerprint(object, labels.OwnerReflection)
@@ -93,7 +93,7 @@ func trimRemote(kind schema.GroupVersionKind) func(client.Object) {
 	}
 }
 
-// reflector returns the one of a kind, nil if it is off.
+// reflector returns the reflector of a kind, nil if the kind is not reflected.
 func (e *Engine) reflector(name string) *reflector {
 	for _, r := range e.reflectors {
 		if r.kind.name == name {
@@ -109,46 +109,46 @@ func (r *reflector) run(ctx context.Context, working *sync.WaitGroup) {
 	}
 }
 
-// work looks at what is in the queue until that is closed.
-func work(ctx context.Context, q *queue, e *Engine, kind string, look func(context.Context, types.NamespacedName) (again time.Duration, err error)) {
+// work reconciles the keys of the queue until that is closed. reconcile returns after how long to reconcile the key again; 0: on the next event.
+func work(ctx context.Context, q *queue, e *Engine, kind string, reconcile func(context.Context, types.NamespacedName) (requeueAfter time.Duration, err error)) {
 	for {
 		key, more := q.get()
 		if !more {
 			return
 		}
-		again, err := look(ctx, key)
+		requeueAfter, err := reconcile(ctx, key)
 		switch {
 		case err == nil:
 		case ctx.Err() != nil || errors.Is(err, context.Canceled) || errors.Is(err, errNotSynced) || errors.Is(err, errUnreachable):
 		default:
 			e.counts.count(key.Namespace, kind, true)
-			log.FromContext(ctx).V(1).Info("not reflected", "kind", kind, "object", key, "reason", err.Error())
+			log.FromContext(ctx).V(1).Info("object not reflected; it is retried", "kind", kind, "object", key, "reason", err.Error())
 		}
-		q.done(key, err != nil, again)
+		q.done(key, err != nil, requeueAfter)
 	}
 }
 
-func (r *reflector) begin(pair *pair) {
-	r.local.Add(pair.ctx, pair.link.Local)
-	r.remote.Add(pair.ctx, pair.link.Remote)
+func (r *reflector) start(mapping *mapping) {
+	r.local.Add(mapping.ctx, mapping.Local)
+	r.remote.Add(mapping.ctx, mapping.Remote)
 }
 
-func (r *reflector) end(pair *pair) {
-	r.local.Remove(pair.link.Local)
-	r.remote.Remove(pair.link.Remote)
+func (r *reflector) stop(mapping *mapping) {
+	r.local.Remove(mapping.Local)
+	r.remote.Remove(mapping.Remote)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.opened, pair)
+	delete(r.compared, mapping)
 }
 
-func (r *reflector) changedHere(before, after client.Object) {
+func (r *reflector) localChanged(before, after client.Object) {
 	object := after
 	if object == nil {
 		object = before
 	}
 	r.queue.add(client.ObjectKeyFromObject(object))
 	if after == nil {
-		r.engine.said.settled(object)
+		r.engine.recorder.succeeded(object)
 	}
 	for _, other := range r.engine.reflectors {
 		if follow := other.kind.follows[r.kind.name]; follow != nil {
@@ -159,180 +159,180 @@ func (r *reflector) changedHere(before, after client.Object) {
 	}
 }
 
-func (r *reflector) changedThere(before, after client.Object) {
+func (r *reflector) remoteChanged(before, after client.Object) {
 	object := after
 	if object == nil {
 		object = before
 	}
-	if pair := r.engine.pairs.remote(object.GetNamespace()); pair != nil {
+	if mapping := r.engine.mappings.remote(object.GetNamespace()); mapping != nil {
 		if after == nil {
-			pair.appliers[r.kind.name].Forget(client.ObjectKeyFromObject(object))
+			mapping.appliers[r.kind.name].Forget(client.ObjectKeyFromObject(object))
 		}
-		r.queue.add(types.NamespacedName{Namespace: pair.link.Local, Name: r.localName(pair, object.GetName())})
+		r.queue.add(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, object.GetName())})
 	}
 }
 
-func (r *reflector) localName(pair *pair, remote string) string {
+func (r *reflector) localName(mapping *mapping, remote string) string {
 	if r.kind.localName == nil {
 		return remote
 	}
-	return r.kind.localName(pair.link, remote)
+	return r.kind.localName(mapping.NamespaceMapping, remote)
 }
 
-func (r *reflector) remoteKey(pair *pair, local string) types.NamespacedName {
+func (r *reflector) remoteKey(mapping *mapping, local string) types.NamespacedName {
 	if r.kind.remoteName != nil {
-		local = r.kind.remoteName(pair.link, local)
+		local = r.kind.remoteName(mapping.NamespaceMapping, local)
 	}
-	return types.NamespacedName{Namespace: pair.link.Remote, Name: local}
+	return types.NamespacedName{Namespace: mapping.Remote, Name: local}
 }
 
-// again looks at all local objects.
-func (r *reflector) again() {
-	r.engine.pairs.mu.RLock()
-	defer r.engine.pairs.mu.RUnlock()
-	for namespace := range r.engine.pairs.byLocal {
+func (r *reflector) enqueueAll() {
+	r.engine.mappings.mu.RLock()
+	defer r.engine.mappings.mu.RUnlock()
+	for namespace := range r.engine.mappings.byLocal {
 		for _, object := range r.local.All(namespace) {
 			r.queue.add(client.ObjectKeyFromObject(object))
 		}
 	}
 }
 
-// synced opens a pair once both sides are known: then absence means something.
+// synced starts the first comparison of a mapping once both caches are filled: only then does the absence of an object mean something.
 func (r *reflector) synced(local string) {
-	pair, _ := r.engine.pairs.local(local)
-	if pair != nil && r.local.Synced(pair.link.Local) && r.remote.Synced(pair.link.Remote) {
-		go r.open(pair)
+	mapping, _ := r.engine.mappings.local(local)
+	if mapping != nil && r.local.Synced(mapping.Local) && r.remote.Synced(mapping.Remote) {
+		go r.compareAll(mapping)
 	}
 }
 
-// open compares what is in the twin with what is wanted, whole, once: from then on the metadata says whether somebody changed it.
-func (r *reflector) open(pair *pair) {
-	err := r.engine.remote.recall(pair, r.remote, r.kind.full, func(remote client.Object) error {
-		local := r.local.Get(types.NamespacedName{Namespace: pair.link.Local, Name: r.localName(pair, remote.GetName())})
+// compareAll compares the whole remote objects with their intents, once per mapping. From then on the applier remembers the intents, and metadata suffices
+// to see whether anyone changed an object.
+func (r *reflector) compareAll(mapping *mapping) {
+	err := r.engine.remote.visitRemote(mapping, r.remote, r.kind.full, func(remote client.Object) error {
+		local := r.local.Get(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, remote.GetName())})
 		if local == nil {
 			return nil
 		}
-		intent, err := r.kind.project(r, pair.link, local)
+		intent, err := r.kind.project(r, mapping.NamespaceMapping, local)
 		if err != nil || intent == nil {
 			return err
 		}
-		_, err = pair.appliers[r.kind.name].Recall(intent, remote)
+		_, err = mapping.appliers[r.kind.name].Recall(intent, remote)
 		return err
 	})
 	r.mu.Lock()
-	if err == nil && pair.ctx.Err() == nil {
-		r.opened[pair] = true
+	if err == nil && mapping.ctx.Err() == nil {
+		r.compared[mapping] = true
 	}
 	r.mu.Unlock()
-	for _, local := range r.local.All(pair.link.Local) {
+	for _, local := range r.local.All(mapping.Local) {
 		r.queue.add(client.ObjectKeyFromObject(local))
 	}
-	for _, remote := range r.remote.All(pair.link.Remote) {
-		if r.ours(pair, remote) {
-			r.queue.add(types.NamespacedName{Namespace: pair.link.Local, Name: r.localName(pair, remote.GetName())})
+	for _, remote := range r.remote.All(mapping.Remote) {
+		if r.manages(mapping, remote) {
+			r.queue.add(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, remote.GetName())})
 		}
 	}
 }
 
-// ours are the remote objects that this reflector has made.
-func (r *reflector) ours(pair *pair, remote client.Object) bool {
-	return pair.link.Reflected(remote) && remote.GetLabels()[labels.TokenPod] == ""
+// manages reports whether this reflector created a remote object.
+func (r *reflector) manages(mapping *mapping, remote client.Object) bool {
+	return mapping.Reflected(remote) && remote.GetLabels()[labels.TokenPod] == ""
 }
 
-// reconcile brings one object to the peer, or takes it away there.
+// reconcile applies one object to the peer, or deletes it there.
 func (r *reflector) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	pair, _ := r.engine.pairs.local(key.Namespace)
-	if pair == nil || pair.leaving.Load() {
+	mapping, _ := r.engine.mappings.local(key.Namespace)
+	if mapping == nil || mapping.terminating.Load() {
 		return 0, nil
 	}
 	r.mu.Lock()
-	open := r.opened[pair]
+	compared := r.compared[mapping]
 	r.mu.Unlock()
-	if !open {
-		return 0, nil // opening looks at all of it
+	if !compared {
+		return 0, nil // compareAll enqueues all objects of the mapping
 	}
 	local := r.local.Get(key)
-	remote, _ := r.remote.Get(r.remoteKey(pair, key.Name)).(*metav1.PartialObjectMetadata)
-	var wish runtime.ApplyConfiguration
+	remote, _ := r.remote.Get(r.remoteKey(mapping, key.Name)).(*metav1.PartialObjectMetadata)
+	var intent runtime.ApplyConfiguration
 	var err error
 	if local != nil {
-		if wish, err = r.kind.project(r, pair.link, local); err != nil {
+		if intent, err = r.kind.project(r, mapping.NamespaceMapping, local); err != nil {
 			return 0, err
 		}
 	}
 	switch {
-	case wish == nil && (remote == nil || !r.ours(pair, remote) || remote.DeletionTimestamp != nil):
+	case intent == nil && (remote == nil || !r.manages(mapping, remote) || remote.DeletionTimestamp != nil):
 		return 0, nil
-	case local == nil && !r.local.Current(pair.link.Local):
-		return 0, fmt.Errorf("%s: %w", key, errNotSynced) // it may be there again by now
-	case wish == nil:
-		err := r.remove(pair, remote)
+	case local == nil && !r.local.Current(mapping.Local):
+		return 0, fmt.Errorf("%s: %w", key, errNotSynced) // it may have been created again since
+	case intent == nil:
+		err := r.remove(mapping, remote)
 		if local != nil && visible(err) {
-			r.engine.said.failed(local, r.kind.name, reasonNotDeleted, err)
+			r.engine.recorder.failed(local, r.kind.name, reasonNotDeleted, err)
 		}
 		return 0, err
-	case remote != nil && !r.ours(pair, remote):
-		r.engine.said.failed(local, r.kind.name, reasonFailed, errStranger)
+	case remote != nil && !r.manages(mapping, remote):
+		r.engine.recorder.failed(local, r.kind.name, reasonFailed, errUnmanaged)
 		r.engine.counts.count(key.Namespace, r.kind.name, true)
-		return 0, nil // until it is gone
+		return 0, nil // its deletion requeues the object
 	case remote != nil && remote.DeletionTimestamp != nil:
-		return 0, nil // it will be made again
-	case remote == nil && !r.remote.Current(pair.link.Remote):
-		return 0, fmt.Errorf("%s: %w", key, errNotSynced) // somebody else's may be there by now
-	case remote == nil && pair.appliers[r.kind.name].Remembers(r.kind.there, r.remoteKey(pair, key.Name)) && pair.appliers[r.kind.name].JustWritten(wish):
-		return soon, nil // its event will come
+		return 0, nil // its deletion requeues the object, which is then created again
+	case remote == nil && !r.remote.Current(mapping.Remote):
+		return 0, fmt.Errorf("%s: %w", key, errNotSynced) // another client may have created one since
+	case remote == nil && mapping.appliers[r.kind.name].Remembers(r.kind.remoteKind, r.remoteKey(mapping, key.Name)) && mapping.appliers[r.kind.name].JustWritten(intent):
+		return settleTimeout, nil // the event of our write is still to come
 	}
-	return r.apply(pair, local, wish, remote)
+	return r.apply(mapping, local, intent, remote)
 }
 
-func (r *reflector) apply(pair *pair, local client.Object, wish runtime.ApplyConfiguration, remote *metav1.PartialObjectMetadata) (time.Duration, error) {
-	live, err := r.whole(pair, remote)
+func (r *reflector) apply(mapping *mapping, local client.Object, intent runtime.ApplyConfiguration, remote *metav1.PartialObjectMetadata) (time.Duration, error) {
+	live, err := r.liveObject(mapping, remote)
 	if err != nil {
 		return 0, err
 	}
-	err = pair.appliers[r.kind.name].ApplyTo(pair.ctx, wish, live)
+	err = mapping.appliers[r.kind.name].ApplyTo(mapping.ctx, intent, live)
 	switch {
 	case err == nil:
-		r.engine.said.settled(local)
-		r.engine.counts.count(pair.link.Local, r.kind.name, false)
+		r.engine.recorder.succeeded(local)
+		r.engine.counts.count(mapping.Local, r.kind.name, false)
 		return 0, nil
 	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
 		return 0, err
 	case remote != nil && mustReplace(err):
-		// What cannot be changed is made anew: by the event of its deletion.
-		return 0, r.remove(pair, remote)
+		// An immutable field changed. The event of the deletion requeues the object, which is then created again.
+		return 0, r.remove(mapping, remote)
 	case refused(err):
-		r.engine.said.failed(local, r.kind.name, reasonFailed, err)
-		r.engine.counts.count(pair.link.Local, r.kind.name, true)
-		return refusedAgain, nil
+		r.engine.recorder.failed(local, r.kind.name, reasonFailed, err)
+		r.engine.counts.count(mapping.Local, r.kind.name, true)
+		return refusedRetry, nil
 	}
 	if visible(err) {
-		r.engine.said.failed(local, r.kind.name, reasonFailed, err)
+		r.engine.recorder.failed(local, r.kind.name, reasonFailed, err)
 	}
 	return 0, err
 }
 
-// remove deletes what we made, and nothing that has taken its place since.
-func (r *reflector) remove(pair *pair, remote *metav1.PartialObjectMetadata) error {
-	err := r.engine.remote.remove(pair.ctx, remote, metav1.DeletePropagationBackground)
+// remove deletes the remote object, but not another one that has replaced it.
+func (r *reflector) remove(mapping *mapping, remote *metav1.PartialObjectMetadata) error {
+	err := r.engine.remote.remove(mapping.ctx, remote, metav1.DeletePropagationBackground)
 	if err == nil {
-		pair.appliers[r.kind.name].Forget(client.ObjectKeyFromObject(remote))
-		r.engine.counts.count(pair.link.Local, r.kind.name, false)
+		mapping.appliers[r.kind.name].Forget(client.ObjectKeyFromObject(remote))
+		r.engine.counts.count(mapping.Local, r.kind.name, false)
 	}
 	return err
 }
 
-// remove deletes the object that has this UID. It is no error if that is gone.
-func (f *farSide) remove(ctx context.Context, object *metav1.PartialObjectMetadata, how metav1.DeletionPropagation) error {
-	c, err := f.now()
+// remove deletes the object with this UID. It is no error if that is gone already.
+func (f *remoteCluster) remove(ctx context.Context, object *metav1.PartialObjectMetadata, how metav1.DeletionPropagation) error {
+	c, err := f.currentClient()
 	if err != nil {
 		return err
 	}
-	gone := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: object.Name}}
-	gone.SetGroupVersionKind(object.GroupVersionKind())
-	err = c.Delete(ctx, gone, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(how))
+	target := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: object.Name}}
+	target.SetGroupVersionKind(object.GroupVersionKind())
+	err = c.Delete(ctx, target, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(how))
 	if client.IgnoreNotFound(err) == nil || apierrors.IsConflict(err) {
-		return nil // the watch tells what there is now
+		return nil // the watch shows what there is now
 	}
 	return fmt.Errorf("delete %s %s/%s in the remote cluster: %w", object.Kind, object.Namespace, object.Name, err)
 }

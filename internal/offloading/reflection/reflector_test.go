@@ -52,179 +52,179 @@ func ingress(namespace, name string) *networkingv1.Ingress {
 
 // TestOneWriteEach: what crosses costs one write there, none here, and nothing after that.
 func TestOneWriteEach(t *testing.T) {
-	b := newBed(t)
-	local, twin := b.offload()
-	stop := b.run()
-	b.until("the pair is there", func() bool { pair, _ := b.engine.pairs.local(local); return pair != nil })
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	stop := e.run()
+	e.until("the mapping is there", func() bool { mapping, _ := e.engine.mappings.local(local); return mapping != nil })
 	secret := &corev1.Secret{ObjectMeta: named(local, "credentials"), Data: map[string][]byte{"a": {1, 2}}}
 	for _, object := range []client.Object{service(local, "web"), configMap(local, "settings", "1"), secret, ingress(local, "web"), slice(local, "web-x", "web"), configMap(local, "kube-root-ca.crt", "ca")} {
-		b.must(b.home.Create(t.Context(), object))
+		e.must(e.consumer.Create(t.Context(), object))
 	}
 	copies := map[string]client.Object{
-		"services/web": &corev1.Service{ObjectMeta: named(twin, "web")}, "configmaps/settings": &corev1.ConfigMap{ObjectMeta: named(twin, "settings")},
-		"secrets/credentials": &corev1.Secret{ObjectMeta: named(twin, "credentials")}, "ingresses/web": &networkingv1.Ingress{ObjectMeta: named(twin, "web")},
-		"shadowendpointslices/web-x":        &vkv1alpha1.ShadowEndpointSlice{ObjectMeta: named(twin, "web-x")},
-		"configmaps/kube-root-ca.crt.11111": &corev1.ConfigMap{ObjectMeta: named(twin, "kube-root-ca.crt.11111")},
+		"services/web": &corev1.Service{ObjectMeta: named(remoteNS, "web")}, "configmaps/settings": &corev1.ConfigMap{ObjectMeta: named(remoteNS, "settings")},
+		"secrets/credentials": &corev1.Secret{ObjectMeta: named(remoteNS, "credentials")}, "ingresses/web": &networkingv1.Ingress{ObjectMeta: named(remoteNS, "web")},
+		"shadowendpointslices/web-x":        &vkv1alpha1.ShadowEndpointSlice{ObjectMeta: named(remoteNS, "web-x")},
+		"configmaps/kube-root-ca.crt.11111": &corev1.ConfigMap{ObjectMeta: named(remoteNS, "kube-root-ca.crt.11111")},
 	}
 	for path, object := range copies {
-		b.until(path+" is there", func() bool { return b.exists(b.away, object) })
+		e.until(path+" is there", func() bool { return e.exists(e.provider, object) })
 		if got := object.GetLabels(); got[labels.Origin] != localID || got[labels.Destination] != remoteID {
 			t.Errorf("%s: labels %v", path, got)
 		}
 	}
-	b.quiet()
+	e.waitIdle()
 	for path := range copies {
-		if got := b.there.taken(path); len(got) != 1 {
+		if got := e.toProvider.matching(path); len(got) != 1 {
 			t.Errorf("%s: written %v", path, got)
 		}
 	}
-	if got := b.here.taken(); len(got) != 0 {
-		t.Errorf("written here: %v", got)
+	if got := e.toConsumer.matching(); len(got) != 0 {
+		t.Errorf("written localKind: %v", got)
 	}
-	if len(b.here.denied)+len(b.there.denied) != 0 {
-		t.Errorf("denied: %v %v", b.here.denied, b.there.denied)
+	if len(e.toConsumer.denied)+len(e.toProvider.denied) != 0 {
+		t.Errorf("denied: %v %v", e.toConsumer.denied, e.toProvider.denied)
 	}
 
 	t.Run("local edit", func(t *testing.T) {
-		b.there.reset()
+		e.toProvider.reset()
 		settings := configMap(local, "settings", "")
-		b.edit(b.home, settings, func() { settings.Data = map[string]string{"other": "2"} })
-		remote := configMap(twin, "settings", "")
-		b.until("the copy follows", func() bool {
-			b.exists(b.away, remote)
+		e.edit(e.consumer, settings, func() { settings.Data = map[string]string{"other": "2"} })
+		remote := configMap(remoteNS, "settings", "")
+		e.until("the copy follows", func() bool {
+			e.exists(e.provider, remote)
 			return maps.Equal(remote.Data, map[string]string{"other": "2"})
 		})
-		b.quiet()
-		if got := b.there.taken(); len(got) != 1 {
+		e.waitIdle()
+		if got := e.toProvider.matching(); len(got) != 1 {
 			t.Errorf("written %v", got)
 		}
 	})
 	t.Run("restart", func(t *testing.T) {
 		stop()
-		b.here.reset()
-		b.there.reset()
-		stop = b.run()
-		b.until("all is known", func() bool { return len(b.engine.reflector("ConfigMap").remote.All(twin)) >= 2 })
-		b.quiet()
-		if got := append(b.here.taken(), b.there.taken()...); len(got) != 0 {
+		e.toConsumer.reset()
+		e.toProvider.reset()
+		stop = e.run()
+		e.until("all is known", func() bool { return len(e.engine.reflector("ConfigMap").remote.All(remoteNS)) >= 2 })
+		e.waitIdle()
+		if got := append(e.toConsumer.matching(), e.toProvider.matching()...); len(got) != 0 {
 			t.Errorf("written after a restart: %v", got)
 		}
 	})
-	t.Run("remote edit", func(t *testing.T) { remoteEdit(t, b, twin) })
-	t.Run("skipped", func(t *testing.T) { skipped(t, b, local, twin) })
+	t.Run("remote edit", func(t *testing.T) { remoteEdit(t, e, remoteNS) })
+	t.Run("skipped", func(t *testing.T) { skipped(t, e, local, remoteNS) })
 	t.Run("local deletion", func(t *testing.T) {
-		b.there.reset()
-		b.must(b.home.Delete(t.Context(), secret))
-		b.until("the copy goes", func() bool { return !b.exists(b.away, &corev1.Secret{ObjectMeta: named(twin, "credentials")}) })
-		b.quiet()
-		if got := b.there.taken(); len(got) != 1 || strings.Contains(got[0], "without UID") {
+		e.toProvider.reset()
+		e.must(e.consumer.Delete(t.Context(), secret))
+		e.until("the copy goes", func() bool { return !e.exists(e.provider, &corev1.Secret{ObjectMeta: named(remoteNS, "credentials")}) })
+		e.waitIdle()
+		if got := e.toProvider.matching(); len(got) != 1 || strings.Contains(got[0], "without UID") {
 			t.Errorf("written %v", got)
 		}
 	})
 }
 
-func remoteEdit(t *testing.T, b *bed, twin string) {
-	b.there.reset()
-	remote := &corev1.Service{ObjectMeta: named(twin, "web")}
-	b.edit(b.away, remote, func() { remote.Labels["their"] = "x" })
-	b.quiet()
-	if got := b.there.taken(); len(got) != 0 {
+func remoteEdit(t *testing.T, e *env, remoteNS string) {
+	e.toProvider.reset()
+	remote := &corev1.Service{ObjectMeta: named(remoteNS, "web")}
+	e.edit(e.provider, remote, func() { remote.Labels["their"] = "x" })
+	e.waitIdle()
+	if got := e.toProvider.matching(); len(got) != 0 {
 		t.Errorf("somebody added what is not ours: written %v", got)
 	}
-	b.edit(b.away, remote, func() { remote.Spec.Selector["app"] = "other" })
-	b.until("it is as it was", func() bool { return b.exists(b.away, remote) && remote.Spec.Selector["app"] == "web" })
+	e.edit(e.provider, remote, func() { remote.Spec.Selector["app"] = "other" })
+	e.until("it is as it was", func() bool { return e.exists(e.provider, remote) && remote.Spec.Selector["app"] == "web" })
 	if remote.Labels["their"] != "x" {
 		t.Error("what somebody else added is gone")
 	}
 	// A port is the key of its list: who changes it leaves what cannot be applied to.
-	b.edit(b.away, remote, func() { remote.Spec.Ports[0].Port = 81 })
-	b.until("its port is as it was", func() bool {
-		return b.exists(b.away, remote) && len(remote.Spec.Ports) == 1 && remote.Spec.Ports[0].Port == 80
+	e.edit(e.provider, remote, func() { remote.Spec.Ports[0].Port = 81 })
+	e.until("its port is as it was", func() bool {
+		return e.exists(e.provider, remote) && len(remote.Spec.Ports) == 1 && remote.Spec.Ports[0].Port == 80
 	})
-	b.must(b.away.Delete(t.Context(), remote))
-	b.until("it is made again", func() bool { return b.exists(b.away, remote) })
+	e.must(e.provider.Delete(t.Context(), remote))
+	e.until("it is made again", func() bool { return e.exists(e.provider, remote) })
 }
 
-func skipped(t *testing.T, b *bed, local, twin string) {
-	web, remote := &corev1.Service{ObjectMeta: named(local, "web")}, &corev1.Service{ObjectMeta: named(twin, "web")}
-	shadow := &vkv1alpha1.ShadowEndpointSlice{ObjectMeta: named(twin, "web-x")}
-	b.edit(b.home, web, func() { web.Annotations = map[string]string{labels.SkipReflection: ""} })
-	b.until("the copies go, that of its slice too", func() bool { return !b.exists(b.away, remote) && !b.exists(b.away, shadow) })
-	b.edit(b.home, web, func() { web.Annotations = nil })
-	b.until("the copies come back", func() bool { return b.exists(b.away, remote) && b.exists(b.away, shadow) })
-	b.quiet()
+func skipped(t *testing.T, e *env, local, remoteNS string) {
+	web, remote := &corev1.Service{ObjectMeta: named(local, "web")}, &corev1.Service{ObjectMeta: named(remoteNS, "web")}
+	shadow := &vkv1alpha1.ShadowEndpointSlice{ObjectMeta: named(remoteNS, "web-x")}
+	e.edit(e.consumer, web, func() { web.Annotations = map[string]string{labels.SkipReflection: ""} })
+	e.until("the copies go, that of its slice too", func() bool { return !e.exists(e.provider, remote) && !e.exists(e.provider, shadow) })
+	e.edit(e.consumer, web, func() { web.Annotations = nil })
+	e.until("the copies come back", func() bool { return e.exists(e.provider, remote) && e.exists(e.provider, shadow) })
+	e.waitIdle()
 }
 
 // TestRestart: 300 objects that have not changed cost no write.
 func TestRestart(t *testing.T) {
-	b := newBed(t)
-	local, twin := b.offload()
-	stop := b.run()
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	stop := e.run()
 	for i := range 100 {
-		b.must(b.home.Create(t.Context(), configMap(local, fmt.Sprint("c", i), "x")))
-		b.must(b.home.Create(t.Context(), service(local, fmt.Sprint("s", i))))
-		b.must(b.home.Create(t.Context(), slice(local, fmt.Sprint("e", i), fmt.Sprint("s", i))))
+		e.must(e.consumer.Create(t.Context(), configMap(local, fmt.Sprint("c", i), "x")))
+		e.must(e.consumer.Create(t.Context(), service(local, fmt.Sprint("s", i))))
+		e.must(e.consumer.Create(t.Context(), slice(local, fmt.Sprint("e", i), fmt.Sprint("s", i))))
 	}
 	begin := time.Now()
 	complete := func() bool {
-		return len(b.engine.reflector("ConfigMap").remote.All(twin)) == 100 && len(b.engine.reflector("Service").remote.All(twin)) == 100 &&
-			len(b.engine.reflector("EndpointSlice").remote.All(twin)) == 100
+		return len(e.engine.reflector("ConfigMap").remote.All(remoteNS)) == 100 && len(e.engine.reflector("Service").remote.All(remoteNS)) == 100 &&
+			len(e.engine.reflector("EndpointSlice").remote.All(remoteNS)) == 100
 	}
-	b.until("all are there", complete)
+	e.until("all are there", complete)
 	t.Logf("300 objects in %v", time.Since(begin).Round(time.Millisecond))
-	b.quiet()
-	if got := b.there.taken(); len(got) != 300 {
+	e.waitIdle()
+	if got := e.toProvider.matching(); len(got) != 300 {
 		t.Errorf("%d writes", len(got))
 	}
 	stop()
-	b.here.reset()
-	b.there.reset()
-	b.run()
-	b.until("all are known", complete)
-	b.quiet()
-	if got := append(b.here.taken(), b.there.taken()...); len(got) != 0 {
+	e.toConsumer.reset()
+	e.toProvider.reset()
+	e.run()
+	e.until("all are known", complete)
+	e.waitIdle()
+	if got := append(e.toConsumer.matching(), e.toProvider.matching()...); len(got) != 0 {
 		t.Errorf("written after a restart: %v", got)
 	}
-	b.engine.SetConnection(b.connection, false)
-	b.engine.SetConnection(b.connection, true)
-	b.wire.Set(kubetest.Refuse)
-	b.wire.Set(kubetest.Pass)
-	b.until("all are watched again", func() bool { return b.engine.reflector("Service").remote.Current(twin) })
-	b.quiet()
-	if got := append(b.here.taken(), b.there.taken()...); len(got) != 0 {
+	e.engine.SetConnection(e.connection, false)
+	e.engine.SetConnection(e.connection, true)
+	e.wire.Set(kubetest.Refuse)
+	e.wire.Set(kubetest.Pass)
+	e.until("all are watched again", func() bool { return e.engine.reflector("Service").remote.Current(remoteNS) })
+	e.waitIdle()
+	if got := append(e.toConsumer.matching(), e.toProvider.matching()...); len(got) != 0 {
 		t.Errorf("written after the connection was lost: %v", got)
 	}
 }
 
 // TestStrangers: what somebody else made is never touched, and the user is told.
 func TestStrangers(t *testing.T) {
-	b := newBed(t)
-	local, twin := b.offload()
-	stranger := configMap(twin, "settings", "theirs")
-	b.must(b.away.Create(t.Context(), stranger))
-	b.run()
-	b.must(b.home.Create(t.Context(), configMap(local, "settings", "ours")))
-	b.until("an event", func() bool { return b.event(local, "settings", "FailedReflection", "not managed") })
-	b.quiet()
-	b.must(b.home.Delete(t.Context(), configMap(local, "settings", "")))
-	b.quiet()
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	stranger := configMap(remoteNS, "settings", "theirs")
+	e.must(e.provider.Create(t.Context(), stranger))
+	e.run()
+	e.must(e.consumer.Create(t.Context(), configMap(local, "settings", "ours")))
+	e.until("an event", func() bool { return e.event(local, "settings", "FailedReflection", "not managed") })
+	e.waitIdle()
+	e.must(e.consumer.Delete(t.Context(), configMap(local, "settings", "")))
+	e.waitIdle()
 	version := stranger.ResourceVersion
-	if !b.exists(b.away, stranger) || stranger.ResourceVersion != version {
+	if !e.exists(e.provider, stranger) || stranger.ResourceVersion != version {
 		t.Errorf("touched: %+v", stranger)
 	}
-	if got := b.there.taken(); len(got) != 0 {
+	if got := e.toProvider.matching(); len(got) != 0 {
 		t.Errorf("written %v", got)
 	}
-	b.must(b.home.Create(t.Context(), configMap(local, "settings", "ours")))
-	b.quiet()
-	b.must(b.away.Delete(t.Context(), stranger))
-	b.until("the name is free", func() bool { return b.exists(b.away, stranger) && stranger.Data["key"] == "ours" })
+	e.must(e.consumer.Create(t.Context(), configMap(local, "settings", "ours")))
+	e.waitIdle()
+	e.must(e.provider.Delete(t.Context(), stranger))
+	e.until("the name is free", func() bool { return e.exists(e.provider, stranger) && stranger.Data["key"] == "ours" })
 }
 
-func (b *bed) event(namespace, name, reason, message string) bool {
-	b.t.Helper()
+func (e *env) event(namespace, name, reason, message string) bool {
+	e.t.Helper()
 	var events corev1.EventList
-	b.must(b.home.List(b.t.Context(), &events, client.InNamespace(namespace)))
+	e.must(e.consumer.List(e.t.Context(), &events, client.InNamespace(namespace)))
 	for _, event := range events.Items {
 		if event.InvolvedObject.Name == name && event.Reason == reason && strings.Contains(event.Message, message) {
 			return true
@@ -233,79 +233,82 @@ func (b *bed) event(namespace, name, reason, message string) bool {
 	return false
 }
 
-// TestPairs: a pair that stops deletes nothing, and another one goes on.
+// TestPairs: a mapping that stops deletes nothing, and another one goes on.
 func TestPairs(t *testing.T) {
-	b := newBed(t)
-	one, oneTwin := b.offload()
-	b.run()
-	b.must(b.home.Create(t.Context(), configMap(one, "settings", "1")))
-	b.until("there", func() bool { return b.exists(b.away, configMap(oneTwin, "settings", "")) })
-	two, twoTwin := b.offload()
-	b.must(b.home.Create(t.Context(), configMap(two, "settings", "1")))
-	b.until("there", func() bool { return b.exists(b.away, configMap(twoTwin, "settings", "")) })
-	b.quiet()
-	b.there.reset()
+	e := newEnv(t)
+	one, oneRemote := e.offload()
+	e.run()
+	e.must(e.consumer.Create(t.Context(), configMap(one, "settings", "1")))
+	e.until("there", func() bool { return e.exists(e.provider, configMap(oneRemote, "settings", "")) })
+	two, twoRemote := e.offload()
+	e.must(e.consumer.Create(t.Context(), configMap(two, "settings", "1")))
+	e.until("there", func() bool { return e.exists(e.provider, configMap(twoRemote, "settings", "")) })
+	e.waitIdle()
+	e.toProvider.reset()
 
-	b.mapped(func(m *vkv1alpha1.NamespaceMap) { delete(m.Spec.DesiredMapping, one) })
-	b.until("the pair fades", func() bool { pair, _ := b.engine.pairs.local(one); return pair != nil && pair.leaving.Load() })
-	b.must(b.home.Delete(t.Context(), configMap(one, "settings", "")))
-	b.current(func(m *vkv1alpha1.NamespaceMap) { delete(m.Status.CurrentMapping, one) })
-	b.until("the pair ends", func() bool { pair, _ := b.engine.pairs.local(one); return pair == nil })
-	settings := configMap(two, "settings", "")
-	b.edit(b.home, settings, func() { settings.Data["key"] = "2" })
-	b.until("the other pair goes on", func() bool {
-		remote := configMap(twoTwin, "settings", "")
-		return b.exists(b.away, remote) && remote.Data["key"] == "2"
+	e.editMap(func(m *vkv1alpha1.NamespaceMap) { delete(m.Spec.DesiredMapping, one) })
+	e.until("the mapping fades", func() bool {
+		mapping, _ := e.engine.mappings.local(one)
+		return mapping != nil && mapping.terminating.Load()
 	})
-	b.quiet()
-	if got := b.there.taken(oneTwin); len(got) != 0 || !b.exists(b.away, configMap(oneTwin, "settings", "")) {
+	e.must(e.consumer.Delete(t.Context(), configMap(one, "settings", "")))
+	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) { delete(m.Status.CurrentMapping, one) })
+	e.until("the mapping ends", func() bool { mapping, _ := e.engine.mappings.local(one); return mapping == nil })
+	settings := configMap(two, "settings", "")
+	e.edit(e.consumer, settings, func() { settings.Data["key"] = "2" })
+	e.until("the other mapping goes on", func() bool {
+		remote := configMap(twoRemote, "settings", "")
+		return e.exists(e.provider, remote) && remote.Data["key"] == "2"
+	})
+	e.waitIdle()
+	if got := e.toProvider.matching(oneRemote); len(got) != 0 || !e.exists(e.provider, configMap(oneRemote, "settings", "")) {
 		t.Errorf("written %v", got)
 	}
 	// The peer cannot lead us elsewhere.
-	b.current(func(m *vkv1alpha1.NamespaceMap) {
-		m.Status.CurrentMapping[two] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: oneTwin, Phase: vkv1alpha1.MappingAccepted}
+	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) {
+		m.Status.CurrentMapping[two] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: oneRemote, Phase: vkv1alpha1.MappingAccepted}
 	})
-	b.until("nothing is reflected", func() bool { pair, _ := b.engine.pairs.local(two); return pair == nil })
+	e.until("nothing is reflected", func() bool { mapping, _ := e.engine.mappings.local(two); return mapping == nil })
 	// A map that is gone says nothing.
-	b.must(b.home.Delete(t.Context(), &vkv1alpha1.NamespaceMap{ObjectMeta: named(b.tenant, mapName)}))
-	b.quiet()
-	if _, known := b.engine.pairs.local(one); known != unknown {
+	e.must(e.consumer.Delete(t.Context(), &vkv1alpha1.NamespaceMap{ObjectMeta: named(e.tenant, mapName)}))
+	e.waitIdle()
+	if _, known := e.engine.mappings.local(one); known != offloadingUnknown {
 		t.Errorf("known: %v", known)
 	}
 }
 
 // TestProviderDead: while nobody answers nothing is deleted, and when the peer is back all is as it should be.
 func TestProviderDead(t *testing.T) {
-	b := newBed(t)
-	local, twin := b.offload()
-	b.run()
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.run()
 	for _, name := range []string{"stays", "changes", "goes"} {
-		b.must(b.home.Create(t.Context(), configMap(local, name, "1")))
-		b.until("there", func() bool { return b.exists(b.away, configMap(twin, name, "")) })
+		e.must(e.consumer.Create(t.Context(), configMap(local, name, "1")))
+		e.until("there", func() bool { return e.exists(e.provider, configMap(remoteNS, name, "")) })
 	}
-	b.quiet()
-	b.wire.Set(kubetest.Refuse)
-	b.engine.SetConnection(b.connection, false)
-	b.there.reset()
+	e.waitIdle()
+	e.wire.Set(kubetest.Refuse)
+	e.engine.SetConnection(e.connection, false)
+	e.toProvider.reset()
 	changes := configMap(local, "changes", "")
-	b.edit(b.home, changes, func() { changes.Data["key"] = "2" })
-	b.must(b.home.Delete(t.Context(), configMap(local, "goes", "")))
-	b.must(b.home.Create(t.Context(), configMap(local, "comes", "1")))
-	b.must(b.away.Delete(t.Context(), configMap(twin, "stays", "")))
-	b.quiet()
-	if got := append(b.there.taken(), b.here.taken()...); len(got) != 0 {
+	e.edit(e.consumer, changes, func() { changes.Data["key"] = "2" })
+	e.must(e.consumer.Delete(t.Context(), configMap(local, "goes", "")))
+	e.must(e.consumer.Create(t.Context(), configMap(local, "comes", "1")))
+	e.must(e.provider.Delete(t.Context(), configMap(remoteNS, "stays", "")))
+	e.waitIdle()
+	if got := append(e.toProvider.matching(), e.toConsumer.matching()...); len(got) != 0 {
 		t.Errorf("tried: %v", got)
 	}
-	b.wire.Set(kubetest.Pass)
-	b.engine.SetConnection(b.connection, true)
+	e.wire.Set(kubetest.Pass)
+	e.engine.SetConnection(e.connection, true)
 	begin := time.Now()
-	b.until("all is as it should be", func() bool {
-		remote := configMap(twin, "changes", "")
-		return b.exists(b.away, remote) && remote.Data["key"] == "2" && b.exists(b.away, configMap(twin, "comes", "")) &&
-			b.exists(b.away, configMap(twin, "stays", "")) && !b.exists(b.away, configMap(twin, "goes", ""))
+	e.until("all is as it should be", func() bool {
+		remote := configMap(remoteNS, "changes", "")
+		return e.exists(e.provider, remote) && remote.Data["key"] == "2" && e.exists(e.provider, configMap(remoteNS, "comes", "")) &&
+			e.exists(e.provider, configMap(remoteNS, "stays", "")) && !e.exists(e.provider, configMap(remoteNS, "goes", ""))
 	})
 	t.Logf("converged after %v", time.Since(begin).Round(time.Millisecond))
-	for _, write := range b.there.taken("DELETE") {
+	for _, write := range e.toProvider.matching("DELETE") {
 		if strings.Contains(write, "without UID") {
 			t.Error(write)
 		}

@@ -11,13 +11,13 @@ import (
 // TestServiceChanges: a Service may become of any other type, and each change is one write there, or two if the object has to be made anew.
 // After a restart, none is written again, although the API server has filled in much by then.
 func TestServiceChanges(t *testing.T) {
-	b := newBed(t)
-	local, twin := b.offload()
-	stop := b.run()
-	b.must(b.home.Create(t.Context(), service(local, "web")))
-	remote := &corev1.Service{ObjectMeta: named(twin, "web")}
-	b.until("it is there", func() bool { return b.exists(b.away, remote) })
-	b.quiet()
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	stop := e.run()
+	e.must(e.consumer.Create(t.Context(), service(local, "web")))
+	remote := &corev1.Service{ObjectMeta: named(remoteNS, "web")}
+	e.until("it is there", func() bool { return e.exists(e.provider, remote) })
+	e.waitIdle()
 	for _, step := range []struct {
 		name   string
 		change func(*corev1.ServiceSpec)
@@ -50,34 +50,34 @@ func TestServiceChanges(t *testing.T) {
 		}, 2},
 		{"session affinity", func(s *corev1.ServiceSpec) { s.SessionAffinity = corev1.ServiceAffinityClientIP }, func(s *corev1.ServiceSpec) bool { return s.SessionAffinity == corev1.ServiceAffinityClientIP }, 1},
 	} {
-		b.there.reset()
+		e.toProvider.reset()
 		web := &corev1.Service{ObjectMeta: named(local, "web")}
-		b.edit(b.home, web, func() { step.change(&web.Spec) })
-		b.until(step.name, func() bool {
-			*remote = corev1.Service{ObjectMeta: named(twin, "web")}
-			return b.exists(b.away, remote) && step.is(&remote.Spec)
+		e.edit(e.consumer, web, func() { step.change(&web.Spec) })
+		e.until(step.name, func() bool {
+			*remote = corev1.Service{ObjectMeta: named(remoteNS, "web")}
+			return e.exists(e.provider, remote) && step.is(&remote.Spec)
 		})
-		b.quiet()
-		if got := b.there.taken(); len(got) > step.most {
+		e.waitIdle()
+		if got := e.toProvider.matching(); len(got) > step.most {
 			t.Errorf("%s: written %v", step.name, got)
 		}
 		stop()
-		b.there.reset()
-		stop = b.run()
-		b.until("all is known", func() bool { return len(b.engine.reflector("Service").remote.All(twin)) == 1 })
-		b.quiet()
-		if got := b.there.taken(); len(got) != 0 {
+		e.toProvider.reset()
+		stop = e.run()
+		e.until("all is known", func() bool { return len(e.engine.reflector("Service").remote.All(remoteNS)) == 1 })
+		e.waitIdle()
+		if got := e.toProvider.matching(); len(got) != 0 {
 			t.Errorf("%s: written after a restart: %v", step.name, got)
 		}
 	}
 	// Without an address from now on: that is another object.
 	web := &corev1.Service{ObjectMeta: named(local, "web")}
-	b.must(b.home.Delete(t.Context(), web))
+	e.must(e.consumer.Delete(t.Context(), web))
 	headless := service(local, "web")
 	headless.Spec.ClusterIP = corev1.ClusterIPNone
-	b.must(b.home.Create(t.Context(), headless))
-	b.until("headless", func() bool {
-		*remote = corev1.Service{ObjectMeta: named(twin, "web")}
-		return b.exists(b.away, remote) && remote.Spec.ClusterIP == corev1.ClusterIPNone
+	e.must(e.consumer.Create(t.Context(), headless))
+	e.until("headless", func() bool {
+		*remote = corev1.Service{ObjectMeta: named(remoteNS, "web")}
+		return e.exists(e.provider, remote) && remote.Spec.ClusterIP == corev1.ClusterIPNone
 	})
 }

@@ -24,124 +24,126 @@ const (
 
 // TestStorm: a namespace in which the peer refuses everything does not delay another one, nor silence it, and costs ever fewer requests.
 func TestStorm(t *testing.T) {
-	b := newBed(t)
-	bad, badTwin := b.offload()
-	good, goodTwin := b.offload()
-	b.none(badTwin, "configmaps")
-	b.must(b.away.Create(t.Context(), configMap(goodTwin, "stranger", "theirs")))
-	b.run()
-	usual := b.usual(b.configMaps(good, goodTwin, "alone"))
+	e := newEnv(t)
+	bad, badRemote := e.offload()
+	good, goodRemote := e.offload()
+	e.none(badRemote, "configmaps")
+	e.must(e.provider.Create(t.Context(), configMap(goodRemote, "stranger", "theirs")))
+	e.run()
+	usual := e.usual(e.configMaps(good, goodRemote, "alone"))
 	began := time.Now()
 	for i := range storm {
-		b.must(b.home.Create(t.Context(), configMap(bad, fmt.Sprint("c", i), "x")))
+		e.must(e.consumer.Create(t.Context(), configMap(bad, fmt.Sprint("c", i), "x")))
 	}
-	b.until("they fail", func() bool { return len(b.there.taken(badTwin)) > storm })
-	b.within(usual, "ConfigMaps", b.configMaps(good, goodTwin, "beside"))
-	b.until("the users of the storm are told", func() bool { return b.event(bad, "c0", "FailedReflection", "exceeded quota") })
-	b.must(b.home.Create(t.Context(), configMap(good, "stranger", "ours")))
-	b.until("the user of the other namespace is told", func() bool { return b.event(good, "stranger", "FailedReflection", "not managed") })
-	b.bounded(badTwin, began)
+	e.until("they fail", func() bool { return len(e.toProvider.matching(badRemote)) > storm })
+	e.within(usual, "ConfigMaps", e.configMaps(good, goodRemote, "beside"))
+	e.until("the users of the storm are told", func() bool { return e.event(bad, "c0", "FailedReflection", "exceeded quota") })
+	e.must(e.consumer.Create(t.Context(), configMap(good, "stranger", "ours")))
+	e.until("the user of the other namespace is told", func() bool { return e.event(good, "stranger", "FailedReflection", "not managed") })
+	e.bounded(badRemote, began)
 }
 
 // TestStormOfPods: the same for pods, in both directions.
 func TestStormOfPods(t *testing.T) {
-	b := newBed(t)
-	bad, badTwin := b.offload()
-	good, goodTwin := b.offload()
-	b.none(badTwin, "shadowpods.virtualkubelet.liqo.io")
-	b.play(goodTwin)
-	b.run()
-	usual := b.usual(b.pods(good, "alone"))
+	e := newEnv(t)
+	bad, badRemote := e.offload()
+	good, goodRemote := e.offload()
+	e.none(badRemote, "shadowpods.virtualkubelet.liqo.io")
+	e.runProvider(goodRemote)
+	e.run()
+	usual := e.usual(e.pods(good, "alone"))
 	began := time.Now()
 	for i := range storm {
-		b.must(b.home.Create(t.Context(), b.pod(bad, fmt.Sprint("p", i))))
+		e.must(e.consumer.Create(t.Context(), e.pod(bad, fmt.Sprint("p", i))))
 	}
-	b.until("they fail", func() bool { return len(b.there.taken(badTwin, "shadowpods")) > storm })
-	b.within(usual, "pods", b.pods(good, "beside"))
-	b.until("the users of the storm are told", func() bool { return b.event(bad, "p0", "FailedReflection", "exceeded quota") })
-	b.bounded(badTwin, began)
+	e.until("they fail", func() bool { return len(e.toProvider.matching(badRemote, "shadowpods")) > storm })
+	e.within(usual, "pods", e.pods(good, "beside"))
+	e.until("the users of the storm are told", func() bool { return e.event(bad, "p0", "FailedReflection", "exceeded quota") })
+	e.bounded(badRemote, began)
 	for _, pod := range []string{"p0", fmt.Sprint("p", storm-1)} { // they go although they never came
-		b.must(b.home.Delete(t.Context(), b.pod(bad, pod)))
-		b.until(pod+" is gone", func() bool { return !b.exists(b.home, b.pod(bad, pod)) })
+		e.must(e.consumer.Delete(t.Context(), e.pod(bad, pod)))
+		e.until(pod+" is gone", func() bool { return !e.exists(e.consumer, e.pod(bad, pod)) })
 	}
 }
 
 // TestNamespaceHangs: a namespace in which the peer takes very long for everything does not delay another one.
 func TestNamespaceHangs(t *testing.T) {
-	b := newBed(t)
-	bad, badTwin := b.offload()
-	good, goodTwin := b.offload()
-	b.play(goodTwin)
-	asked := kubetest.Hang(t, b.away, badTwin,
+	e := newEnv(t)
+	bad, badRemote := e.offload()
+	good, goodRemote := e.offload()
+	e.runProvider(goodRemote)
+	asked := kubetest.Hang(t, e.provider, badRemote,
 		admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
 		admissionregistrationv1.Rule{APIGroups: []string{vkv1alpha1.GroupVersion.Group}, APIVersions: []string{"v1alpha1"}, Resources: []string{"shadowpods"}})
-	b.run()
-	usual := b.usual(b.pods(good, "alone"))
+	e.run()
+	usual := e.usual(e.pods(good, "alone"))
 	for i := range 30 {
-		b.must(b.home.Create(t.Context(), configMap(bad, fmt.Sprint("c", i), "x")))
-		b.must(b.home.Create(t.Context(), b.pod(bad, fmt.Sprint("p", i))))
+		e.must(e.consumer.Create(t.Context(), configMap(bad, fmt.Sprint("c", i), "x")))
+		e.must(e.consumer.Create(t.Context(), e.pod(bad, fmt.Sprint("p", i))))
 	}
-	b.until("as many requests hang as may", func() bool { return asked() >= b.engine.reflector("ConfigMap").queue.share+b.engine.pods.forth.share })
-	b.within(usual, "ConfigMaps", b.configMaps(good, goodTwin, "beside"))
-	b.within(usual, "pods", b.pods(good, "beside"))
+	e.until("as many requests hang as may", func() bool {
+		return asked() >= e.engine.reflector("ConfigMap").queue.share+e.engine.pods.outbound.share
+	})
+	e.within(usual, "ConfigMaps", e.configMaps(good, goodRemote, "beside"))
+	e.within(usual, "pods", e.pods(good, "beside"))
 }
 
 // configMaps returns how long each of several took to its copy, one after the other, the median in the middle.
-func (b *bed) configMaps(local, twin, prefix string) []time.Duration {
-	b.t.Helper()
+func (e *env) configMaps(local, remoteNS, prefix string) []time.Duration {
+	e.t.Helper()
 	return kubetest.Times(several, func(i int) {
 		name := fmt.Sprint(prefix, i)
-		b.must(b.home.Create(b.t.Context(), configMap(local, name, "x")))
-		b.until(name+" is there", func() bool { return b.exists(b.away, configMap(twin, name, "")) })
+		e.must(e.consumer.Create(e.t.Context(), configMap(local, name, "x")))
+		e.until(name+" is there", func() bool { return e.exists(e.provider, configMap(remoteNS, name, "")) })
 	})
 }
 
 // pods returns the same for pods, until they are Ready here.
-func (b *bed) pods(local, prefix string) []time.Duration {
-	b.t.Helper()
+func (e *env) pods(local, prefix string) []time.Duration {
+	e.t.Helper()
 	return kubetest.Times(several, func(i int) {
 		name := fmt.Sprint(prefix, i)
-		b.must(b.home.Create(b.t.Context(), b.pod(local, name)))
-		b.untilPod(local, name, "Ready", isReady)
+		e.must(e.consumer.Create(e.t.Context(), e.pod(local, name)))
+		e.untilPod(local, name, "Ready", isReady)
 	})
 }
 
 // usual is the bound, by how long it took without a storm on the machine as it is.
-func (b *bed) usual(alone []time.Duration) time.Duration {
+func (e *env) usual(alone []time.Duration) time.Duration {
 	return max(time.Second, 10*alone[several/2])
 }
 
-func (b *bed) within(usual time.Duration, what string, beside []time.Duration) {
-	b.t.Helper()
-	b.t.Logf("%s beside the storm: median %v, slowest %v", what, beside[several/2].Round(time.Millisecond), beside[several-1].Round(time.Millisecond))
+func (e *env) within(usual time.Duration, what string, beside []time.Duration) {
+	e.t.Helper()
+	e.t.Logf("%s beside the storm: median %v, slowest %v", what, beside[several/2].Round(time.Millisecond), beside[several-1].Round(time.Millisecond))
 	if beside[several/2] > usual {
-		b.t.Errorf("%s took %v beside the storm, want %v at most", what, beside, usual)
+		e.t.Errorf("%s took %v beside the storm, want %v at most", what, beside, usual)
 	}
 }
 
 // bounded: no object was tried more often than a wait that doubles allows, and one time more for news.
-func (b *bed) bounded(twin string, since time.Time) {
-	b.t.Helper()
-	writes := b.there.taken(twin)
+func (e *env) bounded(remoteNS string, since time.Time) {
+	e.t.Helper()
+	writes := e.toProvider.matching(remoteNS)
 	most := 3 + int(math.Log2(float64(time.Since(since))/float64(firstBackoff)+1))
 	tried := map[string]int{}
 	for _, write := range writes {
 		tried[write]++
 	}
-	b.t.Logf("%d requests for %d objects in %v", len(writes), len(tried), time.Since(since).Round(time.Millisecond))
+	e.t.Logf("%d requests for %d objects in %v", len(writes), len(tried), time.Since(since).Round(time.Millisecond))
 	for what, times := range tried {
 		if times > most {
-			b.t.Errorf("%s: %d times in %v, want %d at most", what, times, time.Since(since), most)
+			e.t.Errorf("%s: %d times in %v, want %d at most", what, times, time.Since(since), most)
 		}
 	}
 }
 
 // none lets the peer refuse all objects of a kind in a namespace.
-func (b *bed) none(namespace, resource string) {
-	b.t.Helper()
+func (e *env) none(namespace, resource string) {
+	e.t.Helper()
 	nothing := corev1.ResourceList{corev1.ResourceName("count/" + resource): {}}
 	quota := &corev1.ResourceQuota{ObjectMeta: named(namespace, "none"), Spec: corev1.ResourceQuotaSpec{Hard: nothing}}
-	b.must(b.away.Create(b.t.Context(), quota))
+	e.must(e.provider.Create(e.t.Context(), quota))
 	quota.Status = corev1.ResourceQuotaStatus{Hard: nothing, Used: nothing} // as its controller, which does not run here
-	b.must(b.away.Status().Update(b.t.Context(), quota))
+	e.must(e.provider.Status().Update(e.t.Context(), quota))
 }

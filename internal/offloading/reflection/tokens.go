@@ -24,29 +24,29 @@ import (
 
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups="",resources=serviceaccounts/token,verbs=create
 
-// tokens gives remote pods tokens for the API server of this cluster: bound to the local pod, so that they end with it, and replaced
-// before they end by themselves.
+// tokens gives remote pods tokens for the API server of this cluster. They are bound to the local pods, so that they expire with them, and are replaced
+// before they expire.
 type tokens struct {
 	engine  *Engine
 	workers int
 	queue   *queue
-	// own is the source of Secrets, if they are not reflected.
+	// own caches the remote Secrets if the reflector of Secrets does not.
 	own *fanin.Source
 
 	mu sync.Mutex
-	// issued are those that were written and have not been seen since.
-	issued map[types.UID]time.Time
+	// unseen is the time, by the UID of a local pod, at which we wrote a Secret that the cache has not shown since.
+	unseen map[types.UID]time.Time
 }
 
 var secretKind = corev1.SchemeGroupVersion.WithKind("Secret")
 
 func newTokens(e *Engine, workers int) *tokens {
-	t := &tokens{engine: e, workers: workers, queue: newQueue(workers), issued: map[types.UID]time.Time{}}
-	t.queue.pause() // until the peer answers
+	t := &tokens{engine: e, workers: workers, queue: newQueue(workers), unseen: map[types.UID]time.Time{}}
+	t.queue.pause() // until the peer is reachable
 	if e.reflector("Secret") == nil {
 		t.own = fanin.New(fanin.Options{
 			Object: &metav1.PartialObjectMetadata{}, List: metadata(secretKind), Trim: trimRemote(secretKind),
-			Client: e.remote.wait, Changed: t.changedThere,
+			Client: e.remote.waitForClient, Changed: t.remoteChanged,
 		})
 	}
 	return t
@@ -58,15 +58,15 @@ func (t *tokens) run(ctx context.Context, working *sync.WaitGroup) {
 	}
 }
 
-func (t *tokens) begin(pair *pair) {
+func (t *tokens) start(mapping *mapping) {
 	if t.own != nil {
-		t.own.Add(pair.ctx, pair.link.Remote)
+		t.own.Add(mapping.ctx, mapping.Remote)
 	}
 }
 
-func (t *tokens) end(pair *pair) {
+func (t *tokens) stop(mapping *mapping) {
 	if t.own != nil {
-		t.own.Remove(pair.link.Remote)
+		t.own.Remove(mapping.Remote)
 	}
 }
 
@@ -77,7 +77,7 @@ func (t *tokens) secrets() *fanin.Source {
 	return t.engine.reflector("Secret").remote
 }
 
-func (t *tokens) changedThere(before, after client.Object) {
+func (t *tokens) remoteChanged(before, after client.Object) {
 	object := after
 	if object == nil {
 		object = before
@@ -85,23 +85,23 @@ func (t *tokens) changedThere(before, after client.Object) {
 	if object.GetLabels()[labels.TokenPod] == "" {
 		return
 	}
-	pair := t.engine.pairs.remote(object.GetNamespace())
-	if pair == nil {
+	mapping := t.engine.mappings.remote(object.GetNamespace())
+	if mapping == nil {
 		return
 	}
 	t.mu.Lock()
-	delete(t.issued, types.UID(object.GetAnnotations()[labels.TokenPodUID]))
+	delete(t.unseen, types.UID(object.GetAnnotations()[labels.TokenPodUID]))
 	t.mu.Unlock()
-	t.queue.add(types.NamespacedName{Namespace: pair.link.Local, Name: t.podOf(pair, object.GetName())})
+	t.queue.add(types.NamespacedName{Namespace: mapping.Local, Name: t.podOf(mapping, object.GetName())})
 }
 
-// podOf is the pod whose Secret has this name.
-func (t *tokens) podOf(pair *pair, secret string) string {
+// podOf returns the name of the pod whose tokens are in the Secret of this name.
+func (t *tokens) podOf(mapping *mapping, secret string) string {
 	name := strings.TrimSuffix(secret, "-token")
 	if project.TokenSecretName(name) == secret {
 		return name
 	}
-	for _, pod := range t.engine.pods.local.All(pair.link.Local) { // a long name is shortened
+	for _, pod := range t.engine.pods.local.All(mapping.Local) { // the names of long ones are shortened and hashed
 		if project.TokenSecretName(pod.GetName()) == secret {
 			return pod.GetName()
 		}
@@ -109,113 +109,114 @@ func (t *tokens) podOf(pair *pair, secret string) string {
 	return name
 }
 
-// ruled looks at all pods of a pair whose namespace has another policy on tokens now: renewal goes on, or stops.
-func (t *tokens) ruled(pair *pair) {
-	for _, pod := range t.engine.pods.local.All(pair.link.Local) {
+// policyChanged requeues all pods of a mapping: under the new token policy their tokens are renewed again, or no longer.
+func (t *tokens) policyChanged(mapping *mapping) {
+	for _, pod := range t.engine.pods.local.All(mapping.Local) {
 		t.queue.add(client.ObjectKeyFromObject(pod))
 	}
 }
 
-// reconcile replaces tokens in time, and takes those away whose pod is gone.
+// reconcile replaces the tokens of a pod in time, and deletes the Secret of a pod that is gone.
 func (t *tokens) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	pair, _ := t.engine.pairs.local(key.Namespace)
-	if pair == nil || pair.leaving.Load() {
+	mapping, _ := t.engine.mappings.local(key.Namespace)
+	if mapping == nil || mapping.terminating.Load() {
 		return 0, nil
 	}
 	pods := t.engine.pods
-	if !pods.local.Current(fanin.Every) || !t.secrets().Synced(pair.link.Remote) || !pods.shadows.Synced(pair.link.Remote) {
-		return 0, errNotSynced // no event is sure to come later
+	if !pods.local.Current(fanin.Every) || !t.secrets().Synced(mapping.Remote) || !pods.shadows.Synced(mapping.Remote) {
+		return 0, errNotSynced // retry: no later event is certain
 	}
 	local, _ := pods.local.Get(key).(*corev1.Pod)
-	secret := t.secret(pair, key.Name)
+	secret := t.secret(mapping, key.Name)
 	switch {
 	case secret != nil && (local == nil || secret.Annotations[labels.TokenPodUID] != string(local.UID)):
 		if secret.DeletionTimestamp != nil {
 			return 0, nil
 		}
-		return 0, t.engine.remote.remove(pair.ctx, secret, metav1.DeletePropagationBackground)
-	case local == nil || finished(local) || local.DeletionTimestamp != nil && secret == nil:
+		return 0, t.engine.remote.remove(mapping.ctx, secret, metav1.DeletePropagationBackground)
+	case local == nil || project.Finished(local.Status.Phase) || local.DeletionTimestamp != nil && secret == nil:
 		return 0, nil
-	case !pair.apiServer.Load():
-		return 0, nil // what is there ends by itself; being allowed again wakes us
+	case !mapping.apiServer.Load():
+		return 0, nil // its tokens expire; policyChanged requeues the pod
 	}
-	return t.refresh(ctx, pair, local, secret)
+	return t.refresh(ctx, mapping, local, secret)
 }
 
-// secret is the one that holds the tokens of a pod of that name; nil if there is none of ours.
-func (t *tokens) secret(pair *pair, pod string) *metav1.PartialObjectMetadata {
-	there := types.NamespacedName{Namespace: pair.link.Remote, Name: project.TokenSecretName(pod)}
+// secret returns the Secret with the tokens of the pod of that name; nil if there is none of ours.
+func (t *tokens) secret(mapping *mapping, pod string) *metav1.PartialObjectMetadata {
+	there := types.NamespacedName{Namespace: mapping.Remote, Name: project.TokenSecretName(pod)}
 	secret, _ := t.secrets().Get(there).(*metav1.PartialObjectMetadata)
-	if secret == nil || !pair.link.Reflected(secret) || secret.Labels[labels.TokenPod] == "" {
+	if secret == nil || !mapping.Reflected(secret) || secret.Labels[labels.TokenPod] == "" {
 		return nil
 	}
 	return secret
 }
 
-// ensure gives a pod that is about to run its first tokens; shadow is nil then. One that is there may have lost them.
-func (t *tokens) ensure(ctx context.Context, pair *pair, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) error {
+// ensure issues the first tokens of a pod whose ShadowPod is about to be created (shadow is nil). For an existing ShadowPod it only requeues the pod if its
+// Secret is missing.
+func (t *tokens) ensure(ctx context.Context, mapping *mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) error {
 	requests := project.TokenRequests(local)
 	if len(requests) == 0 {
 		return nil
 	}
-	if !t.secrets().Current(pair.link.Remote) {
+	if !t.secrets().Current(mapping.Remote) {
 		return errNotSynced
 	}
-	there := types.NamespacedName{Namespace: pair.link.Remote, Name: project.TokenSecretName(local.Name)}
-	if other := t.secrets().Get(there); other != nil && t.secret(pair, local.Name) == nil {
-		t.engine.said.failed(local, podKind, reasonTokenFailed, errStranger)
-		return fmt.Errorf("secret %s: %w", there.Name, errStranger)
+	there := types.NamespacedName{Namespace: mapping.Remote, Name: project.TokenSecretName(local.Name)}
+	if other := t.secrets().Get(there); other != nil && t.secret(mapping, local.Name) == nil {
+		t.engine.recorder.failed(local, podKind, reasonTokenFailed, errUnmanaged)
+		return fmt.Errorf("secret %s: %w", there.Name, errUnmanaged)
 	}
-	secret := t.secret(pair, local.Name)
+	secret := t.secret(mapping, local.Name)
 	mine := secret != nil && secret.Annotations[labels.TokenPodUID] == string(local.UID)
 	switch {
-	case mine && (shadow != nil || left(secret, requests) > 0), t.isIssued(local.UID):
+	case mine && (shadow != nil || refreshIn(secret, requests) > 0), t.isUnseen(local.UID):
 		return nil
 	case shadow != nil:
-		t.queue.add(client.ObjectKeyFromObject(local)) // one at a time asks for tokens of a pod
+		t.queue.add(client.ObjectKeyFromObject(local)) // only one worker at a time requests the tokens of a pod
 		return nil
 	}
-	_, err := t.issue(ctx, pair, local, requests)
+	_, err := t.issue(ctx, mapping, local, requests)
 	return err
 }
 
-func (t *tokens) isIssued(pod types.UID) bool {
+func (t *tokens) isUnseen(pod types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at, is := t.issued[pod]
-	if is && time.Since(at) > soon { // its event came, or will not come: the twin may have been taken away with it
-		delete(t.issued, pod)
+	at, is := t.unseen[pod]
+	if is && time.Since(at) > settleTimeout { // the Secret may have been deleted with its namespace, before the watch showed it
+		delete(t.unseen, pod)
 		return false
 	}
 	return is
 }
 
-// refresh replaces tokens that have lived four fifths of their life, and those that somebody took away.
-func (t *tokens) refresh(ctx context.Context, pair *pair, local *corev1.Pod, secret *metav1.PartialObjectMetadata) (time.Duration, error) {
+// refresh replaces tokens after four fifths of their lifetime, and those whose Secret was deleted.
+func (t *tokens) refresh(ctx context.Context, mapping *mapping, local *corev1.Pod, secret *metav1.PartialObjectMetadata) (time.Duration, error) {
 	requests := project.TokenRequests(local)
 	if len(requests) == 0 {
 		return 0, nil
 	}
-	switch wait := left(secret, requests); {
+	switch wait := refreshIn(secret, requests); {
 	case wait > 0:
 		return wait, nil
 	case secret != nil && t.justIssued(local) > 0:
-		return t.justIssued(local), nil // they say they are old already: this clock and the API server's differ
-	case secret == nil && t.isIssued(local.UID):
-		return soon, nil // its event will come
+		return t.justIssued(local), nil // they look expired although they are new: our clock and that of the API server differ
+	case secret == nil && t.isUnseen(local.UID):
+		return settleTimeout, nil // the event of our write is still to come
 	}
-	shadow, _ := t.engine.pods.shadows.Get(types.NamespacedName{Namespace: pair.link.Remote, Name: local.Name}).(*metav1.PartialObjectMetadata)
+	shadow, _ := t.engine.pods.shadows.Get(types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}).(*metav1.PartialObjectMetadata)
 	if shadow == nil {
-		return 0, nil // who makes that sees to the first tokens
+		return 0, nil // the outbound worker issues the first tokens when it creates the ShadowPod
 	}
-	if mounted, err := t.mounted(pair, local, shadow); err != nil || !mounted {
+	if mounted, err := t.mounted(mapping, local, shadow); err != nil || !mounted {
 		return 0, err
 	}
-	return t.issue(ctx, pair, local, requests)
+	return t.issue(ctx, mapping, local, requests)
 }
 
-// left is how long tokens need not be replaced. Zero, or less: they are to be now, or it is not known.
-func left(secret *metav1.PartialObjectMetadata, requests []project.TokenRequest) time.Duration {
+// refreshIn returns how long the tokens are still good; 0 or less if they have to be replaced now, or if that is not known.
+func refreshIn(secret *metav1.PartialObjectMetadata, requests []project.TokenRequest) time.Duration {
 	if secret == nil {
 		return 0
 	}
@@ -230,23 +231,23 @@ func left(secret *metav1.PartialObjectMetadata, requests []project.TokenRequest)
 	return time.Until(project.TokenRefresh(expires, seconds))
 }
 
-// justIssued is how long tokens are not replaced that were given a moment ago, whatever they say of themselves.
+// justIssued returns how long not to replace tokens that we issued a moment ago, whatever expiration they show.
 func (t *tokens) justIssued(local *corev1.Pod) time.Duration {
 	t.engine.pods.mu.Lock()
 	defer t.engine.pods.mu.Unlock()
 	if at := t.engine.pods.memory(local).tokens; !at.IsZero() {
-		return max(time.Until(at.Add(soon)), 0)
+		return max(time.Until(at.Add(settleTimeout)), 0)
 	}
 	return 0
 }
 
-// mounted says whether a pod that is there was made with tokens, asked now: it may have been made when its namespace had none, and a token
-// that no pod reads is only there to be taken.
-func (t *tokens) mounted(pair *pair, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) (bool, error) {
-	if !pair.link.Reflected(shadow) || shadow.Annotations[labels.Fence] != string(local.UID) {
-		return false, nil // another pod's; who makes the one of this sees to its tokens
+// mounted asks the peer's API server whether a ShadowPod mounts tokens. It may have been created while its namespace had none, and a token that no pod
+// reads could only be stolen.
+func (t *tokens) mounted(mapping *mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) (bool, error) {
+	if !mapping.Reflected(shadow) || shadow.Annotations[labels.Fence] != string(local.UID) {
+		return false, nil // it is that of another pod
 	}
-	full, err := t.engine.pods.full(pair, shadow)
+	full, err := t.engine.pods.readShadow(mapping, shadow)
 	if err != nil || full == nil {
 		return false, err
 	}
@@ -261,35 +262,35 @@ func shortest(requests []project.TokenRequest) int64 {
 	return seconds
 }
 
-// issue asks for the tokens of a pod and writes them to the peer.
-func (t *tokens) issue(ctx context.Context, pair *pair, local *corev1.Pod, requests []project.TokenRequest) (time.Duration, error) {
-	if !pair.apiServer.Load() {
-		return 0, errNotSynced // the policy has changed since it was looked at
+// issue requests the tokens of a pod and writes them into its Secret in the peer.
+func (t *tokens) issue(ctx context.Context, mapping *mapping, local *corev1.Pod, requests []project.TokenRequest) (time.Duration, error) {
+	if !mapping.apiServer.Load() {
+		return 0, errNotSynced // the policy has changed since the caller read it
 	}
 	values, expires, seconds, err := t.request(ctx, local, requests)
-	if err == nil && !pair.apiServer.Load() {
-		return 0, errNotSynced // nobody gets them
+	if err == nil && !mapping.apiServer.Load() {
+		return 0, errNotSynced // the policy has changed meanwhile: drop them
 	}
 	if err == nil {
-		c, unreachable := t.engine.remote.now()
+		c, unreachable := t.engine.remote.currentClient()
 		if err = unreachable; err == nil {
-			err = c.Apply(pair.ctx, project.TokenSecret(pair.link, local, values, expires, seconds), client.FieldOwner(labels.OwnerReflection), client.ForceOwnership)
+			err = c.Apply(mapping.ctx, project.TokenSecret(mapping.NamespaceMapping, local, values, expires, seconds), client.FieldOwner(labels.OwnerReflection), client.ForceOwnership)
 		}
 	}
 	if err != nil {
 		if visible(err) || apierrors.IsNotFound(err) {
-			t.engine.said.failed(local, podKind, reasonTokenFailed, err)
+			t.engine.recorder.failed(local, podKind, reasonTokenFailed, err)
 		}
 		return 0, fmt.Errorf("tokens of pod %s/%s: %w", local.Namespace, local.Name, err)
 	}
 	t.mu.Lock()
-	t.issued[local.UID] = time.Now()
+	t.unseen[local.UID] = time.Now()
 	t.mu.Unlock()
 	t.engine.pods.mu.Lock()
 	t.engine.pods.memory(local).tokens = time.Now()
 	t.engine.pods.mu.Unlock()
 	t.engine.counts.count(local.Namespace, "ServiceAccount", false)
-	return max(time.Until(project.TokenRefresh(expires, seconds)), soon), nil
+	return max(time.Until(project.TokenRefresh(expires, seconds)), settleTimeout), nil
 }
 
 func (t *tokens) request(ctx context.Context, local *corev1.Pod, requests []project.TokenRequest) (values map[string]string, expires time.Time, seconds int64, err error) {
@@ -306,7 +307,7 @@ func (t *tokens) request(ctx context.Context, local *corev1.Pod, requests []proj
 		if err := t.engine.local.SubResource("token").Create(ctx, account, token); err != nil {
 			return nil, time.Time{}, 0, err
 		}
-		if given := token.Spec.ExpirationSeconds; given != nil { // the answer says what became of the wish
+		if given := token.Spec.ExpirationSeconds; given != nil { // the lifetime that the API server granted
 			seconds = min(seconds, *given)
 		}
 		for _, key := range request.Keys {

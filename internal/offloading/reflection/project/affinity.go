@@ -14,14 +14,14 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// ofOne are labels that differ between the pods of one application, so that they tell nothing about who is alike.
-var ofOne = Keys{
+// perPodLabels differ between the pods of one application, so they cannot select the application.
+var perPodLabels = Keys{
 	appsv1.ControllerRevisionHashLabelKey, appsv1.DefaultDeploymentUniqueLabelKey,
 	appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel, batchv1.JobCompletionIndexAnnotation,
 }
 
-// affinity is what a pod has in the peer: none, because the nodes that its own tells of are those of this cluster, unless the
-// annotation asks to be kept apart from its like. all are the labels that it has in the peer.
+// affinity returns the affinity that a pod has in the peer: none, because its own refers to nodes of this cluster, unless the annotation asks for
+// anti-affinity between the pods of the application. all are the labels of the remote pod.
 func affinity(local *corev1.Pod, all map[string]string) (*corev1.Affinity, error) {
 	preset, asked := local.Annotations[labels.AntiAffinityPreset]
 	if !asked {
@@ -34,18 +34,18 @@ func affinity(local *corev1.Pod, all map[string]string) (*corev1.Affinity, error
 		propagated := local.Spec.Affinity.PodAntiAffinity.DeepCopy()
 		if namesNamespaces(propagated) {
 			return nil, refused("annotation "+labels.AntiAffinityPreset, preset,
-				"the podAntiAffinity names namespaces, which are of this cluster: let it speak of pods of its own namespace only")
+				"the podAntiAffinity names namespaces of this cluster; it may only select pods of its own namespace")
 		}
 		return &corev1.Affinity{PodAntiAffinity: propagated}, nil
 	}
 	if preset != labels.AntiAffinitySoft && preset != labels.AntiAffinityHard {
 		return nil, refused("annotation "+labels.AntiAffinityPreset, preset, "use soft, hard or propagate")
 	}
-	alike, err := alike(local, all)
+	group, err := groupLabels(local, all)
 	if err != nil {
 		return nil, err
 	}
-	term := corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: alike}}
+	term := corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: group}}
 	if preset == labels.AntiAffinityHard {
 		return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}, nil
 	}
@@ -54,31 +54,32 @@ func affinity(local *corev1.Pod, all map[string]string) (*corev1.Affinity, error
 	}}, nil
 }
 
-// alike are the labels whose values tell a pod's like. No labels would mean all pods of the namespace, which nobody asked for.
-func alike(local *corev1.Pod, all map[string]string) (map[string]string, error) {
+// groupLabels returns the labels that select the pods of the same application. Without any label the selector would match all pods of the namespace, which
+// is an error.
+func groupLabels(local *corev1.Pod, all map[string]string) (map[string]string, error) {
 	listed, only := local.Annotations[labels.AntiAffinityLabels]
 	if !only {
-		alike := copied(all, ofOne)
-		if len(alike) == 0 {
+		group := copied(all, perPodLabels)
+		if len(group) == 0 {
 			return nil, refused("annotation "+labels.AntiAffinityPreset, local.Annotations[labels.AntiAffinityPreset],
-				"the pod has no label that others of its kind have, too: give it one")
+				"the pod has no label that it shares with the other pods of its application: add one")
 		}
-		return alike, nil
+		return group, nil
 	}
 	keys := strings.Split(listed, ",")
 	for i := range keys {
 		keys[i] = strings.TrimSpace(keys[i])
 	}
-	alike := copied(all, nil)
+	group := copied(all, nil)
 	for key := range all {
 		if !slices.Contains(keys, key) {
-			delete(alike, key)
+			delete(group, key)
 		}
 	}
-	if len(alike) == 0 {
-		return nil, refused("annotation "+labels.AntiAffinityLabels, listed, "name labels that the pod has, with commas between")
+	if len(group) == 0 {
+		return nil, refused("annotation "+labels.AntiAffinityLabels, listed, "list labels of the pod, separated by commas")
 	}
-	return alike, nil
+	return group, nil
 }
 
 func namesNamespaces(affinity *corev1.PodAntiAffinity) bool {

@@ -9,10 +9,10 @@ import (
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// rootCA is the ConfigMap that every namespace has, with the certificate of its own cluster's API server.
+// rootCA is the ConfigMap in every namespace with the certificate of the API server of its own cluster.
 const rootCA = "kube-root-ca.crt"
 
-// ConfigMap is what a ConfigMap is in the peer: all of it.
+// ConfigMap returns the remote ConfigMap: a full copy. Nil: it is skipped.
 func ConfigMap(m NamespaceMapping, local *corev1.ConfigMap) *coreapply.ConfigMapApplyConfiguration {
 	if Skipped(local) {
 		return nil
@@ -24,7 +24,8 @@ func ConfigMap(m NamespaceMapping, local *corev1.ConfigMap) *coreapply.ConfigMap
 	return remote
 }
 
-// ConfigMapName is the name of a local ConfigMap in the peer. The certificate of our API server stands beside that of the peer's own.
+// ConfigMapName returns the name of a local ConfigMap in the peer. The certificate of our API server gets a name of its own, because the peer has one of
+// its API server under the same name.
 func ConfigMapName(m NamespaceMapping, local string) string {
 	if local == rootCA {
 		return rootCA + "." + strings.TrimRight(m.LocalID[:min(5, len(m.LocalID))], "-.")
@@ -32,7 +33,7 @@ func ConfigMapName(m NamespaceMapping, local string) string {
 	return local
 }
 
-// LocalConfigMapName is the local name of a ConfigMap that the peer holds for us.
+// LocalConfigMapName is the inverse of ConfigMapName.
 func LocalConfigMapName(m NamespaceMapping, remote string) string {
 	if remote == ConfigMapName(m, rootCA) {
 		return rootCA

@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Restarts is what a pod's containers had been restarted before the peer's pod of now. The peer makes its pod anew when that vanishes, and
-// each time counts as one restart more.
+// Restarts counts the restarts of a pod's containers before the current remote pod. If the remote pod vanishes, the peer creates another one, which counts
+// as one more restart of each container.
 type Restarts struct {
 	uid    types.UID
 	before map[string]int32
 }
 
-// Observe takes notice of a pod of the peer. The zero value, after a start of this process, reads from the local pod what was shown.
+// Observe returns the counts for the given remote pod. The zero value, after a start of this process, derives them from the status of the local pod.
 func (r Restarts) Observe(local, remote *corev1.Pod) Restarts {
 	if remote == nil || r.uid == remote.UID {
 		return r
@@ -42,18 +42,18 @@ func (r Restarts) Observe(local, remote *corev1.Pod) Restarts {
 	return next
 }
 
-// Equal says whether both know the same.
+// Equal reports whether both hold the same counts for the same remote pod.
 func (r Restarts) Equal(other Restarts) bool {
 	return r.uid == other.uid && maps.Equal(r.before, other.before)
 }
 
-// statuses are those of containers of one sort, here and in the peer.
+// statuses are the local and the remote statuses of one list of containers.
 type statuses struct {
 	mine, theirs []corev1.ContainerStatus
 	restarts     Restarts
 }
 
-// byName are the statuses of containers that are in the specification. The first of a name counts.
+// byName returns the statuses of the containers in the specification. Of several with one name, the first counts.
 func byName(spec []corev1.Container, all []corev1.ContainerStatus) map[string]corev1.ContainerStatus {
 	known := make(map[string]corev1.ContainerStatus, len(spec))
 	for _, container := range spec {
@@ -68,18 +68,18 @@ func byName(spec []corev1.Container, all []corev1.ContainerStatus) map[string]co
 	return known
 }
 
-// containerStatuses are those of the peer for containers that the local pod has, in its order.
+// containerStatuses returns the remote statuses of the local pod's containers, in the order of its specification.
 func containerStatuses(policy corev1.RestartPolicy, spec []corev1.Container, all statuses) []corev1.ContainerStatus {
 	mine, theirs := byName(spec, all.mine), byName(spec, all.theirs)
 	var result []corev1.ContainerStatus
 	for _, container := range spec {
-		status, told := theirs[container.Name]
+		status, reported := theirs[container.Name]
 		before, shown := mine[container.Name]
 		switch {
-		// A container that has ended for good has, also if the peer had to make its pod anew. The API server says so, too.
+		// A container that has ended for good stays ended, even if the peer created the pod again. The API server demands the same.
 		case shown && before.State.Terminated != nil && status.State.Terminated == nil && !restarts(policy, container, before.State.Terminated.ExitCode):
 			result = append(result, *before.DeepCopy())
-		case told:
+		case reported:
 			result = append(result, containerStatus(container, status, all.restarts.before[container.Name]))
 		}
 	}
@@ -91,12 +91,12 @@ func containerStatus(spec corev1.Container, theirs corev1.ContainerStatus, befor
 	status := corev1.ContainerStatus{
 		Name: spec.Name, State: containerState(theirs.State), LastTerminationState: containerState(theirs.LastTerminationState),
 		Ready: theirs.Ready, Started: theirs.Started, RestartCount: add(theirs.RestartCount, before),
-		Image: text(theirs.Image, mostMessage), ImageID: text(theirs.ImageID, mostMessage), ContainerID: text(theirs.ContainerID, mostReason),
+		Image: text(theirs.Image, maxMessage), ImageID: text(theirs.ImageID, maxMessage), ContainerID: text(theirs.ContainerID, maxReason),
 		AllocatedResources: within(theirs.AllocatedResources, spec.Resources.Requests), Resources: resourcesWithin(theirs.Resources, &spec.Resources),
 		User: containerUser(theirs.User),
 	}
 	if theirs.StopSignal != nil {
-		status.StopSignal = some(corev1.Signal(text(string(*theirs.StopSignal), mostReason)))
+		status.StopSignal = some(corev1.Signal(text(string(*theirs.StopSignal), maxReason)))
 	}
 	for _, mount := range spec.VolumeMounts {
 		i := slices.IndexFunc(theirs.VolumeMounts, func(their corev1.VolumeMountStatus) bool {
@@ -108,33 +108,33 @@ func containerStatus(spec corev1.Container, theirs corev1.ContainerStatus, befor
 		their := theirs.VolumeMounts[i]
 		shown := corev1.VolumeMountStatus{Name: mount.Name, MountPath: mount.MountPath, ReadOnly: their.ReadOnly}
 		if mode := their.RecursiveReadOnly; mode != nil {
-			shown.RecursiveReadOnly = some(corev1.RecursiveReadOnlyMode(text(string(*mode), mostReason)))
+			shown.RecursiveReadOnly = some(corev1.RecursiveReadOnlyMode(text(string(*mode), maxReason)))
 		}
 		status.VolumeMounts = append(status.VolumeMounts, shown)
 	}
 	return status
 }
 
-// containerState is one state at most: a container that has ended does not run, and one that runs does not wait.
+// containerState keeps at most one state: terminated before running before waiting.
 func containerState(theirs corev1.ContainerState) corev1.ContainerState {
 	switch {
 	case theirs.Terminated != nil:
 		ended := *theirs.Terminated
-		ended.Reason, ended.Message = text(ended.Reason, mostReason), text(ended.Message, mostMessage)
-		ended.ContainerID = text(ended.ContainerID, mostReason)
+		ended.Reason, ended.Message = text(ended.Reason, maxReason), text(ended.Message, maxMessage)
+		ended.ContainerID = text(ended.ContainerID, maxReason)
 		ended.StartedAt, ended.FinishedAt = moment(ended.StartedAt), moment(ended.FinishedAt)
 		return corev1.ContainerState{Terminated: &ended}
 	case theirs.Running != nil:
 		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: moment(theirs.Running.StartedAt)}}
 	case theirs.Waiting != nil:
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-			Reason: text(theirs.Waiting.Reason, mostReason), Message: text(theirs.Waiting.Message, mostMessage),
+			Reason: text(theirs.Waiting.Reason, maxReason), Message: text(theirs.Waiting.Message, maxMessage),
 		}}
 	}
 	return corev1.ContainerState{}
 }
 
-// containerUser is a user that the API server takes.
+// containerUser returns the user, nil if the API server would reject it.
 func containerUser(theirs *corev1.ContainerUser) *corev1.ContainerUser {
 	if theirs == nil || theirs.Linux == nil {
 		return nil
@@ -147,7 +147,7 @@ func containerUser(theirs *corev1.ContainerUser) *corev1.ContainerUser {
 	return &corev1.ContainerUser{Linux: user}
 }
 
-// within are resources that are no more than the pod's own. Schedulers and quotas of this cluster count what a status says.
+// within keeps the remote resources that do not exceed the pod's own: schedulers and quotas of this cluster count what a status reports.
 func within(theirs, own corev1.ResourceList) corev1.ResourceList {
 	var kept corev1.ResourceList
 	for name, most := range own {
@@ -168,7 +168,7 @@ func resourcesWithin(theirs, own *corev1.ResourceRequirements) *corev1.ResourceR
 	return &corev1.ResourceRequirements{Requests: within(theirs.Requests, own.Requests), Limits: within(theirs.Limits, own.Limits)}
 }
 
-// restarts says whether a container is started again after it ended with that code.
+// restarts reports whether the kubelet starts a container again after it ended with that exit code.
 func restarts(policy corev1.RestartPolicy, container corev1.Container, code int32) bool {
 	if container.RestartPolicy == nil {
 		return policy == corev1.RestartPolicyAlways || policy == "" || policy == corev1.RestartPolicyOnFailure && code != 0
@@ -181,7 +181,7 @@ func restarts(policy corev1.RestartPolicy, container corev1.Container, code int3
 	return *container.RestartPolicy == corev1.ContainerRestartPolicyAlways || *container.RestartPolicy == corev1.ContainerRestartPolicyOnFailure && code != 0
 }
 
-// ephemeral are the ephemeral containers of a pod. They are never started again.
+// ephemeral returns the ephemeral containers of a pod as containers that are never restarted.
 func ephemeral(spec *corev1.PodSpec) []corev1.Container {
 	var all []corev1.Container
 	never := corev1.ContainerRestartPolicyNever

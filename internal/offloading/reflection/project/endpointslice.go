@@ -14,8 +14,8 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// EndpointSlice is what a local EndpointSlice gives the peer: the endpoints that it does not run itself. Nil: it needs nothing.
-// While an address cannot be told yet there is an error, and what the peer has stays as it is.
+// EndpointSlice returns the endpoints of a local EndpointSlice that the peer does not run itself; nil if there are none. The error means that an address
+// cannot be translated yet: the caller must leave the remote object as it is.
 func EndpointSlice(m NamespaceMapping, local *discoveryv1.EndpointSlice, translator Translator) (*vkapply.ShadowEndpointSliceApplyConfiguration, error) {
 	if Skipped(local) || local.Labels[discoveryv1.LabelServiceName] == "" ||
 		local.Labels[discoveryv1.LabelManagedBy] == labels.EndpointSliceReflection {
@@ -26,7 +26,7 @@ func EndpointSlice(m NamespaceMapping, local *discoveryv1.EndpointSlice, transla
 		if endpoint.NodeName != nil && *endpoint.NodeName == m.NodeName {
 			continue
 		}
-		addresses, err := away(endpoint.Addresses, local.AddressType, translator)
+		addresses, err := remoteAddresses(endpoint.Addresses, local.AddressType, translator)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +48,7 @@ func EndpointSlice(m NamespaceMapping, local *discoveryv1.EndpointSlice, transla
 		WithSpec(vkapply.ShadowEndpointSliceSpec().WithTemplate(template)), nil
 }
 
-// remoteEndpoint takes this whole cluster for one node of the peer, and our pods for something that the peer's controllers do not know.
+// remoteEndpoint presents this whole cluster as one node of the peer, and gives the target a kind that the peer's controllers ignore.
 func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []string) discoveryv1.Endpoint {
 	local = *local.DeepCopy()
 	remote := discoveryv1.Endpoint{
@@ -66,8 +66,8 @@ func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []
 	return remote
 }
 
-// away are the addresses as the peer sees them, without those that it has no way to.
-func away(local []string, kind discoveryv1.AddressType, translator Translator) ([]string, error) {
+// remoteAddresses translates addresses to those that the peer uses. It leaves out those that the peer cannot reach.
+func remoteAddresses(local []string, kind discoveryv1.AddressType, translator Translator) ([]string, error) {
 	if kind == discoveryv1.AddressTypeFQDN {
 		return append([]string(nil), local...), nil
 	}
@@ -75,12 +75,12 @@ func away(local []string, kind discoveryv1.AddressType, translator Translator) (
 	for _, text := range local {
 		address, err := netip.ParseAddr(text)
 		if err != nil {
-			continue // the API server's, not ours to mend: no packet goes there
+			continue // no packet can reach it: leave it out
 		}
 		switch seen, err := translator.ToRemote(address); {
 		case errors.Is(err, ErrNoCounterpart):
 		case err != nil:
-			return nil, fmt.Errorf("endpoint %s as the peer sees it: %w", address, err)
+			return nil, fmt.Errorf("translate endpoint %s for the peer: %w", address, err)
 		default:
 			addresses = append(addresses, seen.String())
 		}

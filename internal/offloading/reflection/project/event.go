@@ -14,13 +14,13 @@ import (
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// What the API server takes of an event.
+// Limits of the API server for an event.
 const (
-	mostEventReason = 128
-	mostEventNote   = 1024
+	maxEventReason = 128
+	maxEventNote   = 1024
 )
 
-// subjects are the kinds in the peer whose events are shown, and on which kind here.
+// subjects maps the remote kinds whose events are copied to the local kinds that get them.
 var subjects = map[string]struct{ kind, version string }{
 	"ShadowPod":             {"Pod", "v1"},
 	"Pod":                   {"Pod", "v1"},
@@ -30,20 +30,20 @@ var subjects = map[string]struct{ kind, version string }{
 	"PersistentVolumeClaim": {"PersistentVolumeClaim", "v1"},
 }
 
-// EventSource is who reports what happens to objects of a kind, such as liqo-pod-reflection.
+// EventSource returns the reporting component of events about a kind, such as liqo-pod-reflection.
 func EventSource(kind string) string { return "liqo-" + strings.ToLower(kind) + "-reflection" }
 
-// Subject is which object an event in the peer is about.
+// Subject is the object that a remote event is about.
 type Subject struct {
 	// Kind and Name are those of the local object.
 	Kind, Name string
-	// RemoteKind and UID are those of the object in the peer: an event of an earlier one of that name tells nothing of this.
+	// RemoteKind and UID are those of the remote object: events of an earlier object of that name are not about this one.
 	RemoteKind string
 	UID        types.UID
 }
 
-// EventSubject says whether an event in the peer is shown here, and on what. Only warnings are: what goes as it should is in the status, and
-// each event is a write.
+// EventSubject returns the object that a remote event is about, and whether the event is copied. Only warnings are copied: each event costs a write, and the
+// status already shows what goes well.
 func EventSubject(m NamespaceMapping, remote *corev1.Event) (Subject, bool) {
 	about := remote.InvolvedObject
 	local, shown := subjects[about.Kind]
@@ -53,8 +53,8 @@ func EventSubject(m NamespaceMapping, remote *corev1.Event) (Subject, bool) {
 	return Subject{Kind: local.kind, Name: about.Name, RemoteKind: about.Kind, UID: about.UID}, true
 }
 
-// Event is what a warning in the peer is on the local object that EventSubject named; nil if it is not shown. The same event in the peer is
-// the same here, with its new count.
+// Event returns the local event for a remote warning about the object that EventSubject returned; nil if it is not copied. Copies of the same remote event
+// have the same name, so a new count updates the local event.
 func Event(m NamespaceMapping, local metav1.Object, remote *corev1.Event) *coreapply.EventApplyConfiguration {
 	subject, shown := EventSubject(m, remote)
 	if !shown || local.GetName() != subject.Name || local.GetNamespace() != m.Local {
@@ -63,10 +63,10 @@ func Event(m NamespaceMapping, local metav1.Object, remote *corev1.Event) *corea
 	kind := subjects[remote.InvolvedObject.Kind]
 	about := coreapply.ObjectReference().WithKind(kind.kind).WithAPIVersion(kind.version).
 		WithNamespace(local.GetNamespace()).WithName(local.GetName()).WithUID(local.GetUID())
-	about.FieldPath = some(text(remote.InvolvedObject.FieldPath, mostReason))
+	about.FieldPath = some(text(remote.InvolvedObject.FieldPath, maxReason))
 	event := coreapply.Event(short(local.GetName(), 253-17)+"."+longHash(m.RemoteID+"/"+string(remote.UID)), local.GetNamespace()).
 		WithInvolvedObject(about).WithType(corev1.EventTypeWarning).
-		WithReason(eventReason(remote.Reason)).WithMessage(text(remote.Message, mostEventNote)).
+		WithReason(eventReason(remote.Reason)).WithMessage(text(remote.Message, maxEventNote)).
 		WithSource(coreapply.EventSource().WithComponent(EventSource(kind.kind)).WithHost(m.NodeName)).
 		WithReportingController(EventSource(kind.kind)).WithReportingInstance(m.NodeName)
 	first, last, count := times(remote)
@@ -79,7 +79,7 @@ func Event(m NamespaceMapping, local metav1.Object, remote *corev1.Event) *corea
 	return event.WithCount(count)
 }
 
-// times are those of an event of either form: the older has a count, the newer a series.
+// times returns the timestamps and the count of an event in either form: the older has a count, the newer a series.
 func times(remote *corev1.Event) (first, last metav1.Time, count int32) {
 	first, last, count = remote.FirstTimestamp, remote.LastTimestamp, remote.Count
 	if first.IsZero() {
@@ -94,13 +94,13 @@ func times(remote *corev1.Event) (first, last metav1.Time, count int32) {
 	return moment(first), moment(last), max(count, 1)
 }
 
-// longHash tells apart what a stranger may choose.
+// longHash is for input that the peer chooses, and therefore longer than hash.
 func longHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
 }
 
-// eventReason is one word.
+// eventReason reduces a reason to the letters and digits of one word.
 func eventReason(theirs string) string {
 	word := strings.Map(func(r rune) rune {
 		if r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) {
@@ -111,5 +111,5 @@ func eventReason(theirs string) string {
 	if word == "" {
 		return "Unknown"
 	}
-	return word[:min(len(word), mostEventReason)]
+	return word[:min(len(word), maxEventReason)]
 }

@@ -225,7 +225,7 @@ func FuzzShadowPod(f *testing.F) {
 			project.Amended(&local.Spec, remote.Spec.Pod)
 		}
 		_ = project.TokenRequests(local)
-		_ = project.Lost(local)
+		_ = project.DroppedFields(local)
 	})
 }
 

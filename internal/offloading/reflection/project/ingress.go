@@ -8,10 +8,10 @@ import (
 	networkingapply "k8s.io/client-go/applyconfigurations/networking/v1"
 )
 
-// ingressClass is the older way to name the class of an Ingress: classes are of the cluster.
+// ingressClass is the older form of the Ingress class. Classes belong to one cluster, so it is not reflected.
 const ingressClass = "kubernetes.io/ingress.class"
 
-// Ingress is what an Ingress is in the peer: the same rules, for the class that the peer takes if none is named.
+// Ingress returns the remote Ingress: the same rules, for the default class of the peer. Nil: it is skipped.
 func Ingress(m NamespaceMapping, local *networkingv1.Ingress) *networkingapply.IngressApplyConfiguration {
 	if Skipped(local) {
 		return nil

@@ -15,14 +15,14 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// ErrNoCounterpart is what a Translator answers for an address that the other cluster has no way to, and never will: it is left out.
-// Any other error means that it is not known yet.
+// ErrNoCounterpart is the error of a Translator for an address that the other cluster can never reach: the address is left out. Any other error
+// means that the translation is not known yet.
 var ErrNoCounterpart = errors.New("the address has no counterpart in the other cluster")
 
-// ErrRefused says that an object asks for what cannot be: who made it has to change it, and is told by an event.
+// ErrRefused means that an object cannot be reflected as it is. An event asks its owner to change it.
 var ErrRefused = errors.New("refused")
 
-// NamespaceMapping is a namespace and its twin in a peer.
+// NamespaceMapping is a local namespace and its remote namespace in a peer, with the identities of the two clusters.
 type NamespaceMapping struct {
 	// LocalID and RemoteID are cluster IDs, LocalName the name of this cluster.
 	LocalID, LocalName, RemoteID string
@@ -30,71 +30,71 @@ type NamespaceMapping struct {
 	NodeName string
 	// Local and Remote are the names of the namespaces.
 	Local, Remote string
-	// Skip is what of the metadata never crosses.
+	// Skip lists the metadata that is never reflected.
 	Skip Denied
 }
 
-// Translator turns addresses of pods into what the other cluster knows them by.
+// Translator translates addresses of pods between the clusters. See ErrNoCounterpart for its errors.
 type Translator interface {
-	// ToLocal is the address of a remote pod as it is seen here.
+	// ToLocal returns the address under which this cluster reaches a remote pod.
 	ToLocal(netip.Addr) (netip.Addr, error)
-	// ToRemote is the address of a local endpoint as the peer sees it.
+	// ToRemote returns the address under which the peer reaches a local endpoint.
 	ToRemote(netip.Addr) (netip.Addr, error)
 }
 
-// Denied are keys of labels and annotations that never cross.
+// Denied lists keys of labels and annotations that are never reflected.
 type Denied struct {
 	Labels, Annotations Keys
 }
 
-// Keys are keys of labels or annotations. One that ends in * stands for all that begin so.
+// Keys are keys of labels or annotations. A key that ends in * stands for all keys with that prefix.
 type Keys []string
 
-// ParseKeys reads keys as they are given on the command line.
+// ParseKeys validates the keys of a command line flag.
 func ParseKeys(patterns []string) (Keys, error) {
 	var keys Keys
 	for _, pattern := range patterns {
 		pattern = strings.TrimSpace(pattern)
 		if pattern == "" {
-			return nil, errors.New("an empty key: give a key, or the begin of keys and a *")
+			return nil, errors.New("a key is empty: give a key, or the prefix of keys and a *")
 		}
 		if star := strings.IndexByte(pattern, '*'); star >= 0 && star != len(pattern)-1 {
-			return nil, fmt.Errorf("key %q: a * may only be its last character", pattern)
+			return nil, fmt.Errorf("key %q: a * is allowed only as the last character", pattern)
 		}
 		keys = append(keys, pattern)
 	}
 	return keys, nil
 }
 
-// Match says whether the key is one of them.
+// Match reports whether a key is in the list.
 func (k Keys) Match(key string) bool {
 	for _, pattern := range k {
-		if begin, all := strings.CutSuffix(pattern, "*"); pattern == key || all && strings.HasPrefix(key, begin) {
+		if prefix, isPrefix := strings.CutSuffix(pattern, "*"); pattern == key || isPrefix && strings.HasPrefix(key, prefix) {
 			return true
 		}
 	}
 	return false
 }
 
-// Skipped says whether an object stays here because its annotation asks for that.
+// Skipped reports whether the annotation of an object excludes it from reflection.
 func Skipped(object metav1.Object) bool {
 	_, skipped := object.GetAnnotations()[labels.SkipReflection]
 	return skipped
 }
 
-// localAnnotations mean nothing in another cluster, or are for its kubelets only, and change for reasons of this one.
+// localAnnotations have no meaning in another cluster. Controllers of this cluster change them, which would cost writes.
 var localAnnotations = Keys{corev1.LastAppliedConfigAnnotation, corev1.EndpointsLastChangeTriggerTime, "kubernetes.io/config.*"}
 
-// copied is the map without what the link denies, nor any of own.
+// copied returns the map without the denied keys and without those of own.
 func copied(all map[string]string, denied Keys, own ...string) map[string]string {
 	kept := maps.Clone(all)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return denied.Match(key) || Keys(own).Match(key) })
 	return kept
 }
 
-// labelsOf are the labels that an object has in the peer.
+// labelsOf returns the labels of the remote object.
 func (m NamespaceMapping) labelsOf(object metav1.Object, own ...string) map[string]string {
-	// What marks a Secret with tokens would have this copy taken for one, and deleted.
+	// With the labels of a token Secret, the copy would be taken for one and deleted.
 	all := copied(object.GetLabels(), m.Skip.Labels, append(own, labels.TokenPod, labels.TokenServiceAccount)...)
 	if all == nil {
 		all = map[string]string{}
@@ -103,18 +103,18 @@ func (m NamespaceMapping) labelsOf(object metav1.Object, own ...string) map[stri
 	return all
 }
 
-// annotationsOf are the annotations that an object has in the peer.
+// annotationsOf returns the annotations of the remote object.
 func (m NamespaceMapping) annotationsOf(object metav1.Object, own ...string) map[string]string {
 	return copied(object.GetAnnotations(), m.Skip.Annotations, append(own, localAnnotations...)...)
 }
 
-// Reflected says whether an object in the peer is one that this link has made: no other is ever touched.
+// Reflected reports whether we created a remote object. We never touch any other.
 func (m NamespaceMapping) Reflected(remote metav1.Object) bool {
 	all := remote.GetLabels()
 	return all[labels.Origin] == m.LocalID && all[labels.Destination] == m.RemoteID
 }
 
-// some is a pointer to a value, nil if that is zero: a field that is not set is not ours.
+// some returns a pointer to a value, nil for the zero value: we do not own a field that is not set.
 func some[T comparable](value T) *T {
 	var zero T
 	if value == zero {

@@ -15,13 +15,13 @@ import (
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
-// PodOptions are what a pod is given that is not in its own specification.
+// PodOptions is what a remote pod gets beyond the specification of the local pod.
 type PodOptions struct {
 	APIServer APIServer
 }
 
-// ShadowPod is what a pod is in the peer, if it is made now; see Amended for one that is there. The error is ErrRefused if the pod itself has
-// to be changed.
+// ShadowPod returns the ShadowPod of a pod that the peer does not have yet; see Amended for an existing one. The error is ErrRefused if the pod has to be
+// changed first.
 func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkapply.ShadowPodApplyConfiguration, error) {
 	spec := podSpec(local.Spec.DeepCopy())
 	var err error
@@ -30,7 +30,7 @@ func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkap
 	}
 	projectVolumes(m, local, &spec, options.APIServer.Enabled)
 	if options.APIServer.Enabled {
-		if err := options.APIServer.give(local, &spec); err != nil {
+		if err := options.APIServer.inject(local, &spec); err != nil {
 			return nil, err
 		}
 	}
@@ -39,15 +39,14 @@ func ShadowPod(m NamespaceMapping, local *corev1.Pod, options PodOptions) (*vkap
 		WithSpec(vkapply.ShadowPodSpec().WithFence(string(local.UID)).WithPod(spec)), nil
 }
 
-// podAnnotations are without those by which add-ons give pods what pods of peers must not have. The peer refuses them.
+// podAnnotations leaves out annotations with which add-ons give pods access that pods of peers must not have. The peer would refuse them.
 func podAnnotations(m NamespaceMapping, local *corev1.Pod) map[string]string {
 	kept := m.annotationsOf(local)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return shadow.Reach(key) != "" })
 	return kept
 }
 
-// podSpec has what crosses as it is. What is not named does not: where a pod may run, and with which rank, is the peer's to say.
-// It takes the local one to pieces.
+// podSpec copies the fields that are reflected. The others are not: the peer decides where a pod runs, and with which priority. It reuses parts of local.
 func podSpec(local *corev1.PodSpec) corev1.PodSpec {
 	no := false
 	remote := corev1.PodSpec{
@@ -59,14 +58,14 @@ func podSpec(local *corev1.PodSpec) corev1.PodSpec {
 		ImagePullSecrets: local.ImagePullSecrets, Resources: withoutClaims(local.Resources),
 		SecurityContext: local.SecurityContext, ShareProcessNamespace: local.ShareProcessNamespace, HostUsers: local.HostUsers,
 		TopologySpreadConstraints: local.TopologySpreadConstraints,
-		Tolerations: slices.DeleteFunc(asMade(local.Tolerations), func(toleration corev1.Toleration) bool {
+		Tolerations: slices.DeleteFunc(originalTolerations(local.Tolerations), func(toleration corev1.Toleration) bool {
 			return toleration.Key == labels.TaintVirtualNode
 		}),
-		AutomountServiceAccountToken: &no, // its tokens are of this cluster, and come in a Secret
+		AutomountServiceAccountToken: &no, // its tokens are those of this cluster, from a Secret
 	}
 	eachContainer(&remote, func(container *corev1.Container) {
 		container.Resources.Claims = nil
-		if local.HostNetwork { // these ports are what Kubernetes filled in for the network of the host
+		if local.HostNetwork { // Kubernetes sets the host ports of such pods
 			for i := range container.Ports {
 				container.Ports[i].HostPort = 0
 			}
@@ -82,7 +81,7 @@ func withoutClaims(resources *corev1.ResourceRequirements) *corev1.ResourceRequi
 	return resources
 }
 
-// eachContainer changes all containers of a pod, of whatever kind.
+// eachContainer calls change for all containers of a pod: init, regular and ephemeral.
 func eachContainer(spec *corev1.PodSpec, change func(*corev1.Container)) {
 	for i := range spec.InitContainers {
 		change(&spec.InitContainers[i])
@@ -97,7 +96,7 @@ func eachContainer(spec *corev1.PodSpec, change func(*corev1.Container)) {
 	}
 }
 
-// projectVolumes makes volumes and variables name what they name here: the certificate of our API server, and the tokens of a pod of ours.
+// projectVolumes makes volumes and variables refer to the remote names of what they refer to here: the certificate of our API server and the pod's tokens.
 func projectVolumes(m NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec, tokens bool) {
 	for i := range spec.Volumes {
 		volume := &spec.Volumes[i]
@@ -128,9 +127,9 @@ func projectVolumes(m NamespaceMapping, local *corev1.Pod, spec *corev1.PodSpec,
 	})
 }
 
-// Lost names what a pod asks for and does not have in a peer, for an event: it runs without.
-func Lost(local *corev1.Pod) []string {
-	var lost []string
+// DroppedFields names what a pod asks for and does not get in a peer. It runs without; an event lists the fields.
+func DroppedFields(local *corev1.Pod) []string {
+	var dropped []string
 	for _, field := range []struct {
 		name string
 		set  bool
@@ -141,43 +140,43 @@ func Lost(local *corev1.Pod) []string {
 		{"runtimeClassName", local.Spec.RuntimeClassName != nil},
 		{"resourceClaims", len(local.Spec.ResourceClaims) > 0},
 		{"podCertificate", slices.ContainsFunc(local.Spec.Volumes, func(volume corev1.Volume) bool {
-			return volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources, certified)
+			return volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources, isPodCertificate)
 		})},
 	} {
 		if field.set {
-			lost = append(lost, field.name)
+			dropped = append(dropped, field.name)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(local.Annotations)) {
 		if shadow.Reach(key) != "" {
-			lost = append(lost, "annotation "+key)
+			dropped = append(dropped, "annotation "+key)
 		}
 	}
-	return lost
+	return dropped
 }
 
-// Amended is a specification that the peer has already, with what changed since in the wish for it, as far as Kubernetes takes changes of a
-// pod. The rest stays as the pod was made, whatever is decided for new ones.
-func Amended(there, wish *corev1.PodSpec) *corev1.PodSpec {
-	amended := there.DeepCopy()
-	for _, pair := range [][2][]corev1.Container{{amended.InitContainers, wish.InitContainers}, {amended.Containers, wish.Containers}} {
-		for i := range pair[0] {
-			for _, container := range pair[1] {
-				if container.Name == pair[0][i].Name && container.Image != "" {
-					pair[0][i].Image = container.Image
+// Amended returns the specification of an existing ShadowPod with those changes of the intent that Kubernetes allows for a pod. All other fields stay as
+// they were when the pod was created, whatever new pods get.
+func Amended(existing, intent *corev1.PodSpec) *corev1.PodSpec {
+	amended := existing.DeepCopy()
+	for _, lists := range [][2][]corev1.Container{{amended.InitContainers, intent.InitContainers}, {amended.Containers, intent.Containers}} {
+		for i := range lists[0] {
+			for _, container := range lists[1] {
+				if container.Name == lists[0][i].Name && container.Image != "" {
+					lists[0][i].Image = container.Image
 				}
 			}
 		}
 	}
-	if deadline := wish.ActiveDeadlineSeconds; deadline != nil && (there.ActiveDeadlineSeconds == nil || *deadline < *there.ActiveDeadlineSeconds) {
+	if deadline := intent.ActiveDeadlineSeconds; deadline != nil && (existing.ActiveDeadlineSeconds == nil || *deadline < *existing.ActiveDeadlineSeconds) {
 		amended.ActiveDeadlineSeconds = some(*deadline)
 	}
-	for _, toleration := range wish.Tolerations {
+	for _, toleration := range intent.Tolerations {
 		if !slices.ContainsFunc(amended.Tolerations, func(has corev1.Toleration) bool { return reflect.DeepEqual(has, toleration) }) {
 			amended.Tolerations = append(amended.Tolerations, *toleration.DeepCopy())
 		}
 	}
-	for _, container := range wish.EphemeralContainers {
+	for _, container := range intent.EphemeralContainers {
 		if !slices.ContainsFunc(amended.EphemeralContainers, func(has corev1.EphemeralContainer) bool { return has.Name == container.Name }) {
 			amended.EphemeralContainers = append(amended.EphemeralContainers, *container.DeepCopy())
 		}
@@ -185,7 +184,7 @@ func Amended(there, wish *corev1.PodSpec) *corev1.PodSpec {
 	return amended
 }
 
-// refused says which field of a pod, what was seen there, and what to try.
-func refused(field, seen, try string) error {
-	return fmt.Errorf("%w: %s is %q; %s", ErrRefused, field, seen, try)
+// refused returns an ErrRefused that names the field of a pod, its value, and what to try.
+func refused(field, value, try string) error {
+	return fmt.Errorf("%w: %s is %q; %s", ErrRefused, field, value, try)
 }

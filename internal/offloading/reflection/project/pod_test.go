@@ -35,7 +35,7 @@ func mustShadowPod(t *testing.T, local *corev1.Pod, options project.PodOptions) 
 	return remote
 }
 
-// TestAmended shows what of a pod that is there follows the wish: what Kubernetes takes as a change, and nothing that a new look at the same pod
+// TestAmended shows what of a pod that is there follows the intent: what Kubernetes takes as a change, and nothing that a new look at the same pod
 // may have brought.
 func TestAmended(t *testing.T) {
 	live := read[corev1.PodSpec](t, `
@@ -47,7 +47,7 @@ serviceAccountName: default
 tolerations: [{key: a, operator: Exists}, {key: of-the-provider, operator: Exists}]
 ephemeralContainers: [{name: first, image: busybox}]
 `)
-	wish := read[corev1.PodSpec](t, `
+	intent := read[corev1.PodSpec](t, `
 initContainers: [{name: migrate, image: "migrate:2"}]
 containers: [{name: web, image: "web:2", env: [{name: NEW, value: x}]}, {name: never-there, image: x}]
 activeDeadlineSeconds: 50
@@ -65,19 +65,19 @@ tolerations: [{key: a, operator: Exists}, {key: of-the-provider, operator: Exist
 ephemeralContainers: [{name: first, image: busybox}, {name: second, image: busybox}]
 `)
 	before := live.DeepCopy()
-	got := project.Amended(&live, &wish)
+	got := project.Amended(&live, &intent)
 	if difference := cmp.Diff(&want, got); difference != "" {
 		t.Error(difference)
 	}
 	if difference := cmp.Diff(*before, live); difference != "" {
 		t.Errorf("the live one was changed:\n%s", difference)
 	}
-	if again := project.Amended(got, &wish); !reflect.DeepEqual(again, got) {
+	if again := project.Amended(got, &intent); !reflect.DeepEqual(again, got) {
 		t.Error("the second time changes something")
 	}
-	wish.ActiveDeadlineSeconds = nil
-	if got := project.Amended(&live, &wish); *got.ActiveDeadlineSeconds != 100 {
-		t.Errorf("deadline %d after the wish has none: Kubernetes does not take it away", *got.ActiveDeadlineSeconds)
+	intent.ActiveDeadlineSeconds = nil
+	if got := project.Amended(&live, &intent); *got.ActiveDeadlineSeconds != 100 {
+		t.Errorf("deadline %d after the intent has none: Kubernetes does not take it away", *got.ActiveDeadlineSeconds)
 	}
 }
 
@@ -87,11 +87,11 @@ func TestAmendedWish(t *testing.T) {
 	pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1"}}
 	there := mustShadowPod(t, pod, project.PodOptions{}).Spec.Pod
 	pod.Labels["tier"] = "front"
-	wish := mustShadowPod(t, pod, project.PodOptions{APIServer: project.APIServer{Enabled: true, Host: "a", Port: "1"}}).Spec.Pod
-	if reflect.DeepEqual(there, wish) {
-		t.Fatal("the wish is the same, so nothing is shown")
+	intent := mustShadowPod(t, pod, project.PodOptions{APIServer: project.APIServer{Enabled: true, Host: "a", Port: "1"}}).Spec.Pod
+	if reflect.DeepEqual(there, intent) {
+		t.Fatal("the intent is the same, so nothing is shown")
 	}
-	if difference := cmp.Diff(there, project.Amended(there, wish)); difference != "" {
+	if difference := cmp.Diff(there, project.Amended(there, intent)); difference != "" {
 		t.Error(difference)
 	}
 }
@@ -102,11 +102,11 @@ var annotated = map[string]string{"iam.amazonaws.com/role": "shop", "cni.project
 // TestAnnotationsStay: a pod runs in the peer without what the peer refuses.
 func TestAnnotationsStay(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: annotated}}
-	wish, err := project.ShadowPod(mapping, pod, project.PodOptions{})
+	intent, err := project.ShadowPod(mapping, pod, project.PodOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if difference := cmp.Diff(map[string]string{"prometheus.io/scrape": "true"}, wish.Annotations); difference != "" || len(pod.Annotations) != 3 {
+	if difference := cmp.Diff(map[string]string{"prometheus.io/scrape": "true"}, intent.Annotations); difference != "" || len(pod.Annotations) != 3 {
 		t.Error(difference)
 	}
 }
@@ -114,19 +114,19 @@ func TestAnnotationsStay(t *testing.T) {
 func TestLost(t *testing.T) {
 	class := "gvisor"
 	pod := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true, HostPID: true, RuntimeClassName: &class, NodeSelector: map[string]string{"a": "b"}}}
-	if got, want := project.Lost(pod), []string{"hostNetwork", "hostPID", "runtimeClassName"}; !reflect.DeepEqual(got, want) {
+	if got, want := project.DroppedFields(pod), []string{"hostNetwork", "hostPID", "runtimeClassName"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("lost %v, want %v", got, want)
 	}
-	certified := read[corev1.PodSpec](t, `{volumes: [{name: a, emptyDir: {}}, {name: b, projected: {sources: [{podCertificate: {signerName: x}}]}}]}`)
-	if got := project.Lost(&corev1.Pod{Spec: certified}); !reflect.DeepEqual(got, []string{"podCertificate"}) {
+	isPodCertificate := read[corev1.PodSpec](t, `{volumes: [{name: a, emptyDir: {}}, {name: b, projected: {sources: [{podCertificate: {signerName: x}}]}}]}`)
+	if got := project.DroppedFields(&corev1.Pod{Spec: isPodCertificate}); !reflect.DeepEqual(got, []string{"podCertificate"}) {
 		t.Errorf("lost %v", got)
 	}
-	if got := project.Lost(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotated}}); !reflect.DeepEqual(got, []string{
+	if got := project.DroppedFields(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotated}}); !reflect.DeepEqual(got, []string{
 		"annotation cni.projectcalico.org/ipAddrs", "annotation iam.amazonaws.com/role",
 	}) {
 		t.Errorf("lost %v", got)
 	}
-	if got := project.Lost(&corev1.Pod{}); got != nil {
+	if got := project.DroppedFields(&corev1.Pod{}); got != nil {
 		t.Errorf("lost %v of nothing", got)
 	}
 }

@@ -12,17 +12,17 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// Reasons of pods on a virtual node that do not run in the peer.
+// Reasons in the status of pods on a virtual node that do not run in the peer.
 const (
 	OffloadingBackOff = "OffloadingBackOff"
 	OffloadingAborted = "OffloadingAborted"
 )
 
-// NotOffloaded is how a pod stands that is on the virtual node while its namespace is not offloaded: it waits, or if it ran before, has
-// failed. One that has finished stays as it is.
+// NotOffloaded returns the status of a pod on the virtual node whose namespace is not offloaded: Pending, or Failed if the pod has run. A finished pod
+// keeps its status.
 func NotOffloaded(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	status := *local.Status.DeepCopy()
-	if finished(status.Phase) {
+	if Finished(status.Phase) {
 		return status
 	}
 	status.Message = fmt.Sprintf("namespace %s is not offloaded to virtual node %s; to run the pod there: liqoctl offload namespace %s; "+
@@ -35,22 +35,21 @@ func NotOffloaded(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	status.Phase, status.Reason = corev1.PodFailed, OffloadingAborted
 	endContainers(&status, now)
 	for i := range status.Conditions {
-		if slices.Contains(ofKubelet, status.Conditions[i].Type) {
+		if slices.Contains(kubeletConditions, status.Conditions[i].Type) {
 			setFalse(&status.Conditions[i], OffloadingAborted, now)
 		}
 	}
 	return status
 }
 
-// Gone is how a pod stands that is being deleted, after the peer's pod is gone: it has ended. Controllers that hold it with a finalizer wait
-// for that.
+// Gone returns the final status of a local pod that is being deleted, once its remote pod is gone. Controllers that hold the pod with a finalizer wait for it.
 func Gone(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	status := *local.Status.DeepCopy()
-	if finished(status.Phase) {
+	if Finished(status.Phase) {
 		return status
 	}
 	status.Phase = corev1.PodFailed
-	if well(local) {
+	if allSucceeded(local) {
 		status.Phase = corev1.PodSucceeded
 	}
 	endContainers(&status, now)
@@ -62,19 +61,18 @@ func Gone(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	return status
 }
 
-// Vanished is how a pod stands of which the peer knows nothing any more, although it ran there and must not run twice: whoever wants its work
-// done makes another one.
+// Vanished returns the status of a pod that ran in the peer, that the peer no longer has, and that must not run twice: its controller creates another pod.
 func Vanished(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	status := Gone(local, now)
-	if !finished(local.Status.Phase) && status.Phase == corev1.PodFailed {
+	if !Finished(local.Status.Phase) && status.Phase == corev1.PodFailed {
 		status.Reason = OffloadingAborted
-		status.Message = fmt.Sprintf("the pod is gone from virtual node %s, and how it ended is not known; it is not run again, as it may have finished", local.Spec.NodeName)
+		status.Message = fmt.Sprintf("the pod is gone from virtual node %s and it is not known how it ended; it is not run again, because it may have finished", local.Spec.NodeName)
 	}
 	return status
 }
 
-// well says whether all containers are known to have ended well, and for good.
-func well(local *corev1.Pod) bool {
+// allSucceeded reports whether all containers are known to have ended with success and for good.
+func allSucceeded(local *corev1.Pod) bool {
 	ended := byName(local.Spec.Containers, local.Status.ContainerStatuses)
 	for _, container := range local.Spec.Containers {
 		state := ended[container.Name].State.Terminated
@@ -85,7 +83,7 @@ func well(local *corev1.Pod) bool {
 	return true
 }
 
-// endContainers ends those of which nobody can tell any more how they ended, as a kubelet does.
+// endContainers terminates the containers whose end was not observed, in the form that a kubelet uses.
 func endContainers(status *corev1.PodStatus, now metav1.Time) {
 	for _, all := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range all {
@@ -94,7 +92,7 @@ func endContainers(status *corev1.PodStatus, now metav1.Time) {
 				continue
 			}
 			ended := &corev1.ContainerStateTerminated{
-				ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "how the container ended is not known", FinishedAt: now,
+				ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "it is not known how the container ended", FinishedAt: now,
 			}
 			if running := all[i].State.Running; running != nil {
 				ended.StartedAt = running.StartedAt

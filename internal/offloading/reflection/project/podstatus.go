@@ -17,41 +17,41 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// What a peer may say of a pod, at most.
+// Limits of what we accept from a peer about a pod.
 const (
-	mostReason     = 256
-	mostMessage    = 4096
-	mostConditions = 32
-	mostAddresses  = 8
+	maxReason     = 256
+	maxMessage    = 4096
+	maxConditions = 32
+	maxAddresses  = 8
 )
 
-// ofKubelet are the conditions that only who runs a pod sets: without one in the peer, there is none here.
-var ofKubelet = []corev1.PodConditionType{
+// kubeletConditions are set only by the kubelet that runs a pod: if the remote pod has none, the local pod has none.
+var kubeletConditions = []corev1.PodConditionType{
 	corev1.PodScheduled, corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
 	corev1.PodResizePending, corev1.PodResizeInProgress,
 }
 
-// PodStatus is how a local pod stands that runs in the peer; a nil remote is no news. A pod that has finished stays so, whatever the peer
-// says. Without a translator no address is shown. An error says that an address cannot be told yet: nothing is to be shown until it
-// can, unless the pod has ended or is to end.
+// PodStatus returns the status of a local pod that runs in the peer. If remote is nil or the local pod has finished, its status does not change. Without a
+// translator the status has no addresses. The error means that an address cannot be translated yet: the caller must not write a status until it can be. It does not
+// occur for a pod that has ended or is being deleted.
 func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts, translator Translator, hostIP string) (corev1.PodStatus, error) {
 	mine := local.Status.DeepCopy()
-	if remote == nil || finished(mine.Phase) {
+	if remote == nil || Finished(mine.Phase) {
 		return *mine, nil
 	}
 	theirs := &remote.Status
-	addresses, err := home(theirs, translator)
+	addresses, err := localAddresses(theirs, translator)
 	switch {
-	case err != nil && (finished(theirs.Phase) || local.DeletionTimestamp != nil):
-		addresses = mine.PodIPs // nobody reaches it any more, and its end must not wait
+	case err != nil && (Finished(theirs.Phase) || local.DeletionTimestamp != nil):
+		addresses = mine.PodIPs // no client reaches it any more, and reporting its end must not wait
 	case err != nil:
-		return corev1.PodStatus{}, fmt.Errorf("address of pod %s in %s: %w", remote.Name, m.Remote, err)
+		return corev1.PodStatus{}, fmt.Errorf("translate the address of pod %s in %s: %w", remote.Name, m.Remote, err)
 	}
 	status := corev1.PodStatus{
-		Phase: phase(theirs.Phase), Reason: text(theirs.Reason, mostReason), Message: text(theirs.Message, mostMessage),
+		Phase: phase(theirs.Phase), Reason: text(theirs.Reason, maxReason), Message: text(theirs.Message, maxMessage),
 		Conditions: conditions(mine.Conditions, theirs.Conditions),
 		StartTime:  mine.StartTime, PodIPs: addresses, HostIP: hostIP,
-		// These are about the pod here: its class by its own requests, and what this cluster's controllers reserve for it.
+		// These belong to the local pod: its class follows from its own requests, and controllers of this cluster reserve the rest.
 		QOSClass: mine.QOSClass, NominatedNodeName: mine.NominatedNodeName, ResourceClaimStatuses: mine.ResourceClaimStatuses,
 		ExtendedResourceClaimStatus: mine.ExtendedResourceClaimStatus, NodeAllocatableResourceClaimStatuses: mine.NodeAllocatableResourceClaimStatuses,
 	}
@@ -78,7 +78,8 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 	return status, nil
 }
 
-func finished(phase corev1.PodPhase) bool {
+// Finished reports whether a phase is terminal: Succeeded or Failed.
+func Finished(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
@@ -92,8 +93,8 @@ func phase(remote corev1.PodPhase) corev1.PodPhase {
 	return corev1.PodUnknown
 }
 
-// home are the addresses of a remote pod as they are seen here: of each family the first that this cluster has a way to.
-func home(remote *corev1.PodStatus, translator Translator) ([]corev1.PodIP, error) {
+// localAddresses translates the addresses of a remote pod to those that this cluster uses: of each family the first that can be reached.
+func localAddresses(remote *corev1.PodStatus, translator Translator) ([]corev1.PodIP, error) {
 	if translator == nil {
 		return nil, nil
 	}
@@ -103,12 +104,12 @@ func home(remote *corev1.PodStatus, translator Translator) ([]corev1.PodIP, erro
 	}
 	var addresses []corev1.PodIP
 	var v4, v6 bool
-	for _, one := range theirs[:min(len(theirs), mostAddresses)] {
+	for _, one := range theirs[:min(len(theirs), maxAddresses)] {
 		address, err := netip.ParseAddr(one.IP)
 		if err != nil || address.Zone() != "" {
 			continue
 		}
-		seen, err := translator.ToLocal(address)
+		local, err := translator.ToLocal(address)
 		if errors.Is(err, ErrNoCounterpart) {
 			continue
 		}
@@ -116,23 +117,23 @@ func home(remote *corev1.PodStatus, translator Translator) ([]corev1.PodIP, erro
 			return nil, err
 		}
 		taken := &v6
-		if seen.Is4() {
+		if local.Is4() {
 			taken = &v4
 		}
 		if !*taken {
-			*taken, addresses = true, append(addresses, corev1.PodIP{IP: seen.String()})
+			*taken, addresses = true, append(addresses, corev1.PodIP{IP: local.String()})
 		}
 	}
 	return addresses, nil
 }
 
-// conditions are those of the peer, and of ours those that no kubelet sets. The generations they speak of are not this pod's.
+// conditions returns the remote conditions, and those local ones that no kubelet sets. It drops the observed generations, which are those of the remote pod.
 func conditions(mine, theirs []corev1.PodCondition) []corev1.PodCondition {
 	var all []corev1.PodCondition
 	has := func(kind corev1.PodConditionType) bool {
 		return slices.ContainsFunc(all, func(other corev1.PodCondition) bool { return other.Type == kind })
 	}
-	for _, condition := range theirs[:min(len(theirs), mostConditions)] {
+	for _, condition := range theirs[:min(len(theirs), maxConditions)] {
 		if len(validation.IsQualifiedName(string(condition.Type))) > 0 || has(condition.Type) {
 			continue
 		}
@@ -140,19 +141,19 @@ func conditions(mine, theirs []corev1.PodCondition) []corev1.PodCondition {
 			condition.Status = corev1.ConditionUnknown
 		}
 		condition.ObservedGeneration = 0
-		condition.Reason, condition.Message = text(condition.Reason, mostReason), text(condition.Message, mostMessage)
+		condition.Reason, condition.Message = text(condition.Reason, maxReason), text(condition.Message, maxMessage)
 		condition.LastProbeTime, condition.LastTransitionTime = moment(condition.LastProbeTime), moment(condition.LastTransitionTime)
 		all = append(all, condition)
 	}
 	for _, condition := range mine {
-		if !slices.Contains(ofKubelet, condition.Type) && !has(condition.Type) {
+		if !slices.Contains(kubeletConditions, condition.Type) && !has(condition.Type) {
 			all = append(all, condition)
 		}
 	}
 	return all
 }
 
-// text is what somebody else wrote: of bounded size, and without what moves the cursor of a terminal.
+// text bounds a string that the peer wrote, and removes what moves the cursor of a terminal.
 func text(theirs string, most int) string {
 	if len(theirs) > most {
 		end := most - len("…")
@@ -169,7 +170,7 @@ func text(theirs string, most int) string {
 	}, theirs)
 }
 
-// moment is a time that has a text form.
+// moment returns the time, or zero if it has no RFC 3339 form.
 func moment(theirs metav1.Time) metav1.Time {
 	if year := theirs.UTC().Year(); year < 1970 || year > 9999 {
 		return metav1.Time{}

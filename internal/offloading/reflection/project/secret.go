@@ -7,8 +7,8 @@ import (
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// Secret is what a Secret is in the peer: all of it. A Secret of a service account never crosses: whoever reads its token there would be
-// that account here until somebody deletes the Secret. What pods need goes as tokens that end, see TokenSecret.
+// Secret returns the remote Secret: a full copy. Nil: it is skipped, or holds the token of a service account. Such a Secret is never reflected, because its
+// token does not expire: anyone who reads it in the peer could act as the account here until the Secret is deleted. Pods get tokens that expire, see TokenSecret.
 func Secret(m NamespaceMapping, local *corev1.Secret) *coreapply.SecretApplyConfiguration {
 	if Skipped(local) || local.Type == corev1.SecretTypeServiceAccountToken {
 		return nil

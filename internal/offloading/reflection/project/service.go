@@ -10,14 +10,14 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// addresses are annotations by which a Service asks a load balancer of this cluster for an address of this cluster, or joins Services of other
-// clusters than the peer. The peer refuses them.
+// addresses are annotations with which a Service requests an address from a load balancer of this cluster, or joins Services of clusters other than the
+// peer. The peer refuses them.
 var addresses = Keys{
 	"metallb.universe.tf/loadBalancerIPs", "metallb.io/loadBalancerIPs", "lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips",
 	"kube-vip.io/loadbalancerIPs", "projectcalico.org/loadBalancerIPs", "io.cilium/global-service", "service.cilium.io/global",
 }
 
-// Service is what a Service is in the peer: the same selection and ports, with addresses that the peer gives.
+// Service returns the remote Service: the same selector and ports; the peer allocates the addresses. Nil: it is skipped, or is that of our API server.
 func Service(m NamespaceMapping, local *corev1.Service) *coreapply.ServiceApplyConfiguration {
 	if Skipped(local) || local.Namespace == corev1.NamespaceDefault && local.Name == "kubernetes" {
 		return nil

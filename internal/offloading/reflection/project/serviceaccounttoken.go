@@ -18,33 +18,33 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// APIServer is how pods in the peer reach the API server of this cluster. The zero value: not at all, and no token crosses.
+// APIServer is how remote pods reach the API server of this cluster. With the zero value they do not, and get no tokens.
 type APIServer struct {
 	Enabled bool
-	// Host and Port, both or none, are where it is reached from the peer without the network between the clusters.
+	// Host and Port, both or none, are its address outside the network between the clusters.
 	Host, Port string
-	// Address is that of the Service kubernetes as the peer sees it, and ServicePort the Service's port. They are for pods if there is no Host.
+	// Address is the translated address of the Service kubernetes, ServicePort its port. Pods use them if there is no Host.
 	Address     netip.Addr
 	ServicePort string
 }
 
 const (
-	// apiServerName is the name under which pods find the API server of their own cluster.
+	// apiServerName is the name under which pods reach the API server of their own cluster.
 	apiServerName = "kubernetes.default"
-	// namespaceKey, in the Secret of tokens, is the namespace that the tokens are of.
+	// namespaceKey is the key, in a token Secret, of the namespace of the service account.
 	namespaceKey = "namespace"
-	// tokenSeconds is how long a token lives if the pod does not say.
+	// tokenSeconds is the lifetime of a token for which the pod requests none.
 	tokenSeconds = 3600
-	// extended is what API servers write into the pods' own volumes, and take for a sign that the token may be good for a year: for programs that
-	// never read it again (serviceaccount.WarnOnlyBoundTokenExpirationPeriod). It stays in another cluster, so it ends when it says.
+	// extended is the lifetime that API servers set in the default volume of pods. They accept such a token for a year, for programs that never read it again
+	// (serviceaccount.WarnOnlyBoundTokenExpirationPeriod). Ours are stored in another cluster, so we request a lifetime that is enforced.
 	extended = 3607
 )
 
-// ErrNoAPIServer says that it is not known yet where the peer's pods reach our API server.
-var ErrNoAPIServer = errors.New("the address of the API server as the peer sees it is not known")
+// ErrNoAPIServer means that it is not known yet under which address remote pods reach our API server.
+var ErrNoAPIServer = errors.New("it is not known yet under which address the remote cluster reaches this API server")
 
-// give tells the containers where the API server is, and who they are there.
-func (a APIServer) give(local *corev1.Pod, spec *corev1.PodSpec) error {
+// inject gives the containers the address of the API server, and the name of their service account there.
+func (a APIServer) inject(local *corev1.Pod, spec *corev1.PodSpec) error {
 	host, port := a.Host, a.Port
 	if host == "" || port == "" {
 		if !a.Address.IsValid() || a.ServicePort == "" {
@@ -70,14 +70,14 @@ func (a APIServer) give(local *corev1.Pod, spec *corev1.PodSpec) error {
 				variable.Value, variable.ValueFrom = ServiceAccountName(local), nil
 			}
 		}
-		container.Env = append(container.Env, variables...) // of two with the same name the last one counts
+		container.Env = append(container.Env, variables...) // of two variables with the same name the last one counts
 	})
 	return nil
 }
 
 func withAlias(aliases []corev1.HostAlias, address string, names ...string) []corev1.HostAlias {
 	for i := range aliases {
-		if aliases[i].IP == address { // an address may be there once only
+		if aliases[i].IP == address { // Kubernetes rejects a second entry for an address
 			aliases[i].Hostnames = append(aliases[i].Hostnames, names...)
 			return aliases
 		}
@@ -85,7 +85,7 @@ func withAlias(aliases []corev1.HostAlias, address string, names ...string) []co
 	return append(aliases, corev1.HostAlias{IP: address, Hostnames: names})
 }
 
-// ServiceAccountName is the account that a pod is of.
+// ServiceAccountName returns the service account of a pod.
 func ServiceAccountName(local *corev1.Pod) string {
 	if local.Spec.ServiceAccountName == "" {
 		return "default"
@@ -93,15 +93,14 @@ func ServiceAccountName(local *corev1.Pod) string {
 	return local.Spec.ServiceAccountName
 }
 
-// TokenRequest is one token to ask for: bound to the pod, for the audience (that of the API server if empty). It goes under all Keys of
-// the Secret.
+// TokenRequest is a token to request: bound to the pod, for the audience (that of the API server if empty). The Secret holds it under all Keys.
 type TokenRequest struct {
 	Audience          string
 	ExpirationSeconds int64
 	Keys              []string
 }
 
-// TokenRequests are the tokens that a pod mounts. Those that are alike are asked for once. A pod without any needs no Secret.
+// TokenRequests returns the tokens that a pod mounts; equal ones are requested once. A pod without any needs no Secret.
 func TokenRequests(local *corev1.Pod) []TokenRequest {
 	var requests []TokenRequest
 	for _, volume := range local.Spec.Volumes {
@@ -129,7 +128,7 @@ func TokenRequests(local *corev1.Pod) []TokenRequest {
 	return requests
 }
 
-// MountsTokens says whether a pod in the peer was made with the tokens of the local pod of this name.
+// MountsTokens reports whether a remote pod mounts the tokens of the local pod of this name.
 func MountsTokens(remote *corev1.PodSpec, pod string) bool {
 	return slices.ContainsFunc(remote.Volumes, func(volume corev1.Volume) bool {
 		return volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources, func(source corev1.VolumeProjection) bool {
@@ -138,13 +137,13 @@ func MountsTokens(remote *corev1.PodSpec, pod string) bool {
 	})
 }
 
-// TokenRefresh is when a token has lived four fifths of its life and is replaced.
+// TokenRefresh returns when to replace a token: after four fifths of its lifetime.
 func TokenRefresh(expires time.Time, seconds int64) time.Time {
 	return expires.Add(-time.Duration(seconds) * time.Second / 5)
 }
 
-// TokenSecret holds a pod's tokens in the peer, by the keys of their requests. expires is when the first of them ends, seconds the shortest life
-// that one of them was given.
+// TokenSecret returns the Secret with a pod's tokens, by the keys of their requests. expires is the earliest expiration, seconds the shortest lifetime that
+// was granted.
 func TokenSecret(m NamespaceMapping, local *corev1.Pod, tokens map[string]string, expires time.Time, seconds int64) *coreapply.SecretApplyConfiguration {
 	data := map[string][]byte{namespaceKey: []byte(local.Namespace)}
 	for key, token := range tokens {
@@ -162,20 +161,20 @@ func TokenSecret(m NamespaceMapping, local *corev1.Pod, tokens map[string]string
 		WithType(corev1.SecretTypeOpaque).WithData(data)
 }
 
-// TokenSecretName is the name of the Secret that holds a pod's tokens in the peer.
+// TokenSecretName returns the name of the Secret with the tokens of the pod of this name.
 func TokenSecretName(pod string) string {
 	const end = "-token"
 	return short(pod, 253-len(end)) + end
 }
 
-// certified says whether a source is a certificate for the pod: it would be one of the peer's cluster.
-func certified(source corev1.VolumeProjection) bool { return source.PodCertificate != nil }
+// isPodCertificate recognises a certificate source. It is not reflected, because the peer's cluster would issue the certificate.
+func isPodCertificate(source corev1.VolumeProjection) bool { return source.PodCertificate != nil }
 
-// tokenSources are the sources of a projected volume with tokens taken from the Secret, or without any.
+// tokenSources returns the sources of a projected volume, with tokens taken from the Secret, or without any.
 //
-// Beside a token, the file that tells a pod its namespace tells that of the token: in the twin's, the account has no rights.
+// Beside a token, the file with the pod's namespace holds the namespace of the service account: the account has no rights in a namespace of the remote name.
 func tokenSources(local *corev1.Pod, volume string, sources []corev1.VolumeProjection, tokens bool) []corev1.VolumeProjection {
-	sources = slices.DeleteFunc(sources, certified)
+	sources = slices.DeleteFunc(sources, isPodCertificate)
 	if !slices.ContainsFunc(sources, func(source corev1.VolumeProjection) bool { return source.ServiceAccountToken != nil }) {
 		return sources
 	}
@@ -212,13 +211,13 @@ func tokenSources(local *corev1.Pod, volume string, sources []corev1.VolumeProje
 
 func tokenKey(volume, path string) string { return volume + "-" + hash(path) }
 
-// hash is short, and enough to tell the few texts apart that stand in one place.
+// hash is short, but enough to distinguish the few texts within one object.
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])[:6]
 }
 
-// short is a name of at most so many characters, and another one for another name.
+// short returns a name of at most so many characters: one that is longer is cut, and a hash keeps different names different.
 func short(name string, most int) string {
 	if len(name) <= most {
 		return name

@@ -34,7 +34,7 @@ func TestPatient(t *testing.T) {
 		{"done", `[{` + notReady + `, tolerationSeconds: 3601}]`, `[{` + notReady + `, tolerationSeconds: 3601}]`, true, false},
 	} {
 		has, want := read[[]corev1.Toleration](t, test.has), read[[]corev1.Toleration](t, test.want)
-		got, changed := project.Patient(has, test.silent)
+		got, changed := project.ExtendTolerations(has, test.silent)
 		if difference := cmp.Diff(want, got); difference != "" || changed != test.changed {
 			t.Errorf("%s: changed: %t\n%s", test.name, changed, difference)
 		}
@@ -57,11 +57,11 @@ spec:
 	}
 	mapping := project.NamespaceMapping{Local: "app", Remote: "app-rome", LocalID: "l", RemoteID: "r", NodeName: "liqo-milan"}
 	for from, want := range map[string]int64{"300": 300, "3601": 300, "9223372036854775807": 300, "3600": 3600, "30": 30} {
-		wish, err := project.ShadowPod(mapping, pod(from), project.PodOptions{})
+		intent, err := project.ShadowPod(mapping, pod(from), project.PodOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := *wish.Spec.Pod.Tolerations[0].TolerationSeconds; got != want {
+		if got := *intent.Spec.Pod.Tolerations[0].TolerationSeconds; got != want {
 			t.Errorf("%s s cross as %d, want %d", from, got, want)
 		}
 	}

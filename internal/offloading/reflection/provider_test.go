@@ -22,10 +22,10 @@ import (
 	"liqo.io/liqo/internal/kube/fanin"
 )
 
-// player plays, in a twin, who makes pods of ShadowPods, runs them, and collects what has lost its owner.
-type player struct {
-	t    *testing.T
-	away client.WithWatch
+// player plays, in a remoteNS, who makes pods of ShadowPods, runs them, and collects what has lost its owner.
+type fakeProvider struct {
+	t      *testing.T
+	client client.WithWatch
 
 	mu      sync.Mutex
 	holding bool
@@ -38,9 +38,9 @@ type player struct {
 }
 
 // play until the test ends.
-func (b *bed) play(twin string) *player {
-	p := &player{t: b.t, away: b.away, readyAt: map[string]time.Time{}, work: make(chan func(), 10000)}
-	get := func(context.Context) (client.WithWatch, error) { return b.away, nil }
+func (e *env) runProvider(remoteNS string) *fakeProvider {
+	p := &fakeProvider{t: e.t, client: e.provider, readyAt: map[string]time.Time{}, work: make(chan func(), 10000)}
+	get := func(context.Context) (client.WithWatch, error) { return e.provider, nil }
 	p.shadows = fanin.New(fanin.Options{
 		Object: &vkv1alpha1.ShadowPod{}, List: func() client.ObjectList { return &vkv1alpha1.ShadowPodList{} }, Client: get,
 		Changed: func(_, after client.Object) {
@@ -73,30 +73,30 @@ func (b *bed) play(twin string) *player {
 			}
 		})
 	}
-	b.t.Cleanup(func() { cancel(); working.Wait() })
-	p.shadows.Add(ctx, twin)
-	p.pods.Add(ctx, twin)
+	e.t.Cleanup(func() { cancel(); working.Wait() })
+	p.shadows.Add(ctx, remoteNS)
+	p.pods.Add(ctx, remoteNS)
 	return p
 }
 
 // hold keeps pods that are made from becoming Ready.
-func (p *player) hold(on bool) {
+func (p *fakeProvider) holdReady(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.holding = on
 }
 
-func (p *player) shadow(shadow *vkv1alpha1.ShadowPod) {
+func (p *fakeProvider) shadow(shadow *vkv1alpha1.ShadowPod) {
 	ctx := context.Background()
 	pod, _ := p.pods.Get(client.ObjectKeyFromObject(shadow)).(*corev1.Pod)
 	switch {
 	case shadow.DeletionTimestamp != nil:
 		if pod != nil {
-			_ = p.away.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}) // it may be gone
+			_ = p.client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}) // it may be gone
 			return
 		}
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-		_ = p.away.Patch(ctx, shadow.DeepCopy(), patch) // the same
+		_ = p.client.Patch(ctx, shadow.DeepCopy(), patch) // the same
 	case pod == nil && !p.ended(shadow.Name):
 		annotations := maps.Clone(shadow.Annotations)
 		marks := maps.Clone(shadow.Labels)
@@ -105,7 +105,7 @@ func (p *player) shadow(shadow *vkv1alpha1.ShadowPod) {
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(shadow, vkv1alpha1.GroupVersion.WithKind("ShadowPod"))},
 		}, Spec: *shadow.Spec.Pod.DeepCopy()}
 		made.Spec.NodeName = "worker"
-		if err := p.away.Create(ctx, made); err != nil {
+		if err := p.client.Create(ctx, made); err != nil {
 			if !apierrors.IsAlreadyExists(err) {
 				p.t.Logf("pod not made: %v", err)
 			}
@@ -121,14 +121,14 @@ func (p *player) shadow(shadow *vkv1alpha1.ShadowPod) {
 	}
 }
 
-func (p *player) ended(name string) bool {
+func (p *fakeProvider) ended(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Contains(p.never, name)
 }
 
 // ready says that a pod is Ready.
-func (p *player) ready(pod *corev1.Pod) {
+func (p *fakeProvider) ready(pod *corev1.Pod) {
 	now := metav1.Now()
 	p.status(pod, corev1.PodStatus{
 		Phase: corev1.PodRunning, PodIP: "10.9.8.7", PodIPs: []corev1.PodIP{{IP: "10.9.8.7"}}, StartTime: &now,
@@ -148,20 +148,20 @@ func (p *player) ready(pod *corev1.Pod) {
 }
 
 // end says that a pod has ended.
-func (p *player) end(pod *corev1.Pod, phase corev1.PodPhase, code int32) {
+func (p *fakeProvider) end(pod *corev1.Pod, phase corev1.PodPhase, code int32) {
 	conditions := []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"}}
 	p.status(pod, corev1.PodStatus{Phase: phase, Conditions: conditions, ContainerStatuses: []corev1.ContainerStatus{{
 		Name: "main", Image: "app:1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Completed", FinishedAt: metav1.Now()}},
 	}}})
 }
 
-func (p *player) status(pod *corev1.Pod, status corev1.PodStatus) {
+func (p *fakeProvider) status(pod *corev1.Pod, status corev1.PodStatus) {
 	text, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		p.t.Error(err)
 		return
 	}
-	if err := p.away.Status().Patch(context.Background(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, text)); err != nil {
+	if err := p.client.Status().Patch(context.Background(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, text)); err != nil {
 		p.t.Logf("status of %s: %v", pod.Name, err)
 	}
 }

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+// +kubebuilder:rbac:namespace=liqo-offloaded,groups="",resources=pods,verbs=patch
+
+// defaultUnreachableTimeout is well below the five minutes after which Kubernetes deletes the pods of a node that is not Ready, and long enough that a
+// restart of the peer's API server costs no write.
+const defaultUnreachableTimeout = 30 * time.Second
+
+// keepPods makes Kubernetes wait longer for the pods of a peer that has become unreachable: they go on running there, or have ended and keep their logs.
+// A pod whose owner chose how long it tolerates a lost node keeps that choice.
+func (p *pods) keepPods(ctx context.Context) {
+	unfinished := true // an earlier process may have taken the first of the two steps only
+	for ctx.Err() == nil {
+		reachable := p.engine.remote.whenReachable()
+		if unfinished {
+			reachable = nil // the second step is due whether the peer answers or not
+		}
+		select {
+		case <-ctx.Done():
+		case <-reachable:
+			select {
+			case <-ctx.Done():
+			case <-p.unreachable:
+			}
+		case <-time.After(p.engine.options.UnreachableTimeout):
+			unfinished = p.extendTolerations(ctx, !p.engine.remote.reachable())
+		}
+	}
+}
+
+// extendTolerations takes the next of the two steps of project.ExtendTolerations for every pod that needs one. unfinished: a write failed, or a pod needs
+// the second step.
+func (p *pods) extendTolerations(ctx context.Context, unreachable bool) (unfinished bool) {
+	kept, failed := 0, 0
+	var last error
+	for _, object := range p.local.All(fanin.Every) {
+		pod, _ := object.(*corev1.Pod)
+		if pod == nil || pod.DeletionTimestamp != nil || pod.Status.StartTime == nil {
+			continue // the peer has nothing of it to keep: no containers, and no logs
+		}
+		longer, changed := project.ExtendTolerations(pod.Spec.Tolerations, unreachable)
+		if !changed {
+			continue
+		}
+		switch err := p.patchTolerations(ctx, pod, longer); {
+		case err == nil && project.ExtensionPending(longer):
+			kept, unfinished = kept+1, true
+		case err != nil && !apierrors.IsNotFound(err):
+			unfinished = true
+			if !apierrors.IsConflict(err) {
+				failed, last = failed+1, err
+			}
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+	case last != nil:
+		p.engine.log.Error(last, "the peer is unreachable, and Kubernetes may delete its pods: tolerations not extended", "pods", failed, "kept", kept)
+	case kept > 0:
+		p.engine.log.Info("the peer is unreachable; extended the tolerations of its pods", "pods", kept)
+	}
+	return unfinished
+}
+
+func (p *pods) patchTolerations(ctx context.Context, pod *corev1.Pod, tolerations []corev1.Toleration) error {
+	change, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
+		"spec":     map[string]any{"tolerations": tolerations},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the tolerations of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	patched := &corev1.Pod{}
+	patched.Namespace, patched.Name = pod.Namespace, pod.Name
+	return p.engine.local.Patch(ctx, patched, client.RawPatch(types.MergePatchType, change))
+}
