@@ -4,16 +4,10 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	stdlog "log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/netip"
@@ -26,6 +20,7 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 
+	"liqo.io/liqo/internal/offloading/serving"
 	"liqo.io/liqo/internal/peering/auth/ratelimit"
 )
 
@@ -41,7 +36,6 @@ const (
 	authCertificateLifetime = 10 * 365 * 24 * time.Hour
 	// authClockTolerance: peers whose clocks are behind find the certificate good, too.
 	authClockTolerance = 7 * 24 * time.Hour
-	authRereadInterval = 10 * time.Second
 )
 
 // authService is the server for strangers: no connection may be slow, large or long.
@@ -214,80 +208,24 @@ func (l authErrorLog) Write(line []byte) (int, error) {
 // authCertificate returns the certificate of the files, as they are now, or one that is made here and now.
 func authCertificate(o authOptions) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	if o.certPath == "" {
-		certificate, err := selfSignedAuth(authNames(o.namespace), time.Now())
+		certificate, err := selfSignedAuth(o.namespace, time.Now())
 		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil }, err
 	}
-	files := &authCertificateFiles{certPath: o.certPath, keyPath: o.keyPath}
-	_, err := files.get(nil) // what cannot work is said at the start
-	return files.get, err
+	files, err := serving.FromFiles(o.certPath, o.keyPath)
+	return files.Get, err
 }
 
-// authNames are those under which the service is reached from within the cluster.
-func authNames(namespace string) []string {
-	names := []string{"localhost", "127.0.0.1", "liqo-auth", "liqo-auth." + namespace, "liqo-auth." + namespace + ".svc"}
+// selfSignedAuth returns a certificate for the names and addresses under which the service is reached from within the cluster.
+func selfSignedAuth(namespace string, now time.Time) (*tls.Certificate, error) {
+	names := serving.Names{
+		Common: "liqo-auth", Organization: "liqo.io",
+		DNS: []string{"localhost", "liqo-auth", "liqo-auth." + namespace, "liqo-auth." + namespace + ".svc"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
 	if host, err := os.Hostname(); err == nil {
-		names = append(names, host)
+		names.DNS = append(names.DNS, host)
 	}
-	if ip := os.Getenv("POD_IP"); ip != "" {
-		names = append(names, ip)
+	if ip := net.ParseIP(os.Getenv("POD_IP")); ip != nil {
+		names.IPs = append(names.IPs, ip)
 	}
-	return names
-}
-
-func selfSignedAuth(names []string, now time.Time) (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: "liqo-auth", Organization: []string{"liqo.io"}},
-		NotBefore:    now.Add(-authClockTolerance), NotAfter: now.Add(authCertificateLifetime),
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true,
-	}
-	for _, name := range names {
-		if ip := net.ParseIP(name); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, name)
-		}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
-	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
-}
-
-// authCertificateFiles reads a certificate again when it may have been replaced.
-type authCertificateFiles struct {
-	certPath, keyPath string
-
-	mu      sync.Mutex
-	current *tls.Certificate
-	read    time.Time
-}
-
-func (f *authCertificateFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.current != nil && time.Since(f.read) < authRereadInterval {
-		return f.current, nil
-	}
-	f.read = time.Now()
-	certificate, err := tls.LoadX509KeyPair(f.certPath, f.keyPath)
-	switch {
-	case err == nil:
-		f.current = &certificate
-	case f.current == nil:
-		return nil, fmt.Errorf("read the TLS certificate: %w", err)
-	}
-	// Two files are not replaced at one instant: what does not fit now is read again soon.
-	return f.current, nil
+	return serving.SelfSigned(names, now.Add(-authClockTolerance), now.Add(authCertificateLifetime))
 }

@@ -6,15 +6,9 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,14 +56,11 @@ func TestAuthOptions(t *testing.T) {
 func TestAuthMakesACertificate(t *testing.T) {
 	t.Setenv("POD_IP", "10.1.2.3")
 	now := time.Now()
-	made, err := selfSignedAuth(authNames("liqo"), now)
+	made, err := selfSignedAuth("liqo", now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate, err := x509.ParseCertificate(made.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	certificate := made.Leaf
 	for _, name := range []string{"liqo-auth", "liqo-auth.liqo.svc", "localhost", "10.1.2.3", "127.0.0.1"} {
 		if err := certificate.VerifyHostname(name); err != nil {
 			t.Error(err)
@@ -79,50 +70,6 @@ func TestAuthMakesACertificate(t *testing.T) {
 	if key == nil || key.Curve != elliptic.P256() || certificate.IsCA || !certificate.NotBefore.Before(now.Add(-24*time.Hour)) || !certificate.NotAfter.After(now.AddDate(9, 0, 0)) {
 		t.Errorf("%T, CA %v, from %s to %s", certificate.PublicKey, certificate.IsCA, certificate.NotBefore, certificate.NotAfter)
 	}
-}
-
-func TestAuthReadsCertificatesAgain(t *testing.T) {
-	dir := t.TempDir()
-	files := &authCertificateFiles{certPath: filepath.Join(dir, "tls.crt"), keyPath: filepath.Join(dir, "tls.key")}
-	if _, err := files.get(nil); err == nil {
-		t.Fatal("there are no files")
-	}
-	write := func() *tls.Certificate {
-		made, err := selfSignedAuth([]string{"milan"}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		key, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for path, block := range map[string]*pem.Block{
-			files.certPath: {Type: "CERTIFICATE", Bytes: made.Certificate[0]}, files.keyPath: {Type: "PRIVATE KEY", Bytes: key},
-		} {
-			if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return made
-	}
-	is := func(what string, want *tls.Certificate) {
-		t.Helper()
-		if got, err := files.get(nil); err != nil || !slices.Equal(got.Certificate[0], want.Certificate[0]) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	first := write()
-	files.read = time.Time{}
-	is("first", first)
-	second := write()
-	is("at once", first)
-	files.read = time.Time{}
-	is("later", second)
-	if err := os.WriteFile(files.keyPath, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	files.read = time.Time{}
-	is("half written", second)
 }
 
 // What is being answered when the process is told to end, is answered.

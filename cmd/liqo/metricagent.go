@@ -107,9 +107,8 @@ func runMetricAgent(ctx context.Context, cfg *rest.Config, o *metricAgentOptions
 // certificate is that of the files, or one of the process's own, and what keeps it good.
 func (o *metricAgentOptions) certificate() (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), keep func(context.Context), err error) {
 	if o.certPath != "" {
-		files := &authCertificateFiles{certPath: o.certPath, keyPath: o.keyPath}
-		_, err := files.get(nil) // what cannot work is said at the start
-		return files.get, func(context.Context) {}, err
+		files, err := serving.FromFiles(o.certPath, o.keyPath)
+		return files.Get, func(context.Context) {}, err
 	}
 	names := serving.Names{Common: "liqo-metric-agent", DNS: []string{"liqo-metric-agent", "liqo-metric-agent." + o.namespace + ".svc"}}
 	if ip := net.ParseIP(os.Getenv("POD_IP")); ip != nil {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serving holds the TLS side of the HTTPS ports that the API server calls: a certificate that is renewed while it is used, signed by
-// the process itself or, for API servers that verify their kubelets, by the cluster; and a server whose connections are bounded.
+// Package serving holds the TLS side of our HTTPS ports: certificates that are renewed while they are used, signed by the process or, for API
+// servers that verify their kubelets, by the cluster; certificates from files; and a server whose connections are bounded.
 //
-// It must not know who calls nor what is served. Its proof is serving_test.go, against a real API server.
+// It must not know who calls nor what is served. Its proof is serving_test.go, and TestCertificates in the folder above, with a real API server.
 package serving
 
 import (
@@ -14,9 +14,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"net"
 	"sync/atomic"
@@ -24,7 +23,11 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -32,111 +35,104 @@ import (
 )
 
 const (
-	// lifetime of a certificate, as far as we say: it is asked for anew with each start, so a short one does.
+	// lifetime is what we ask for. Each start asks anew, so a short one is enough.
 	lifetime = 30 * 24 * time.Hour
-	// tolerance is for callers whose clock is behind.
-	tolerance = time.Hour
-	// Between two looks at a request that is not answered, and between two requests.
-	firstLook, longestLook = 50 * time.Millisecond, 10 * time.Second
-	patience               = 10 * time.Minute
-	askTimeout             = 10 * time.Second
+	// clockTolerance is for callers whose clock is behind.
+	clockTolerance = time.Hour
+	// The first and the longest interval between two reads of a request that is not answered yet.
+	firstPoll, longestPoll = 50 * time.Millisecond, 10 * time.Second
+	// signTimeout is how long a request may stay unanswered, and retryInterval the pause after one that failed.
+	signTimeout, retryInterval = 10 * time.Minute, 10 * time.Minute
+	// callTimeout bounds one call of the API server.
+	callTimeout = 10 * time.Second
 )
 
-// Names are those for which a certificate is.
+// Names are the subject and the addresses of a certificate.
 type Names struct {
-	// Common is the subject's name, Organization may be empty.
+	// Common is the subject's common name, Organization may be empty.
 	Common, Organization string
 	IPs                  []net.IP
 	DNS                  []string
 }
 
-// Certificate is the one that is used now.
+// Certificate is the certificate in use. One goroutine renews it (Keep or KeepSigned) while others call Get.
 type Certificate struct {
 	names   Names
 	current atomic.Pointer[tls.Certificate]
 	signed  atomic.Bool
 }
 
-// New returns a certificate that the process has signed itself.
+// New returns a certificate that the process has signed.
 func New(names Names) (*Certificate, error) {
 	c := &Certificate{names: names}
-	made, err := selfSigned(names, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	c.current.Store(made)
-	return c, nil
+	return c, c.selfSign(time.Now())
 }
 
-// Get is for tls.Config.
+// Get is for tls.Config.GetCertificate.
 func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.current.Load(), nil
 }
 
-// Signed tells whether the cluster vouches for the certificate.
+// Signed returns whether the cluster has signed the certificate in use.
 func (c *Certificate) Signed() bool { return c.signed.Load() }
 
-// Keep renews the certificate in time, signed by the process itself, until ctx ends.
+// Keep renews the certificate in time, signed by the process, until ctx ends.
 func (c *Certificate) Keep(ctx context.Context) {
-	for wait(ctx, renewal(c.current.Load().Leaf, time.Now())) {
-		made, err := selfSigned(c.names, time.Now())
-		if err != nil { // the machine has no randomness
+	for sleep(ctx, renewal(c.current.Load().Leaf, time.Now())) {
+		if err := c.selfSign(time.Now()); err != nil { // the machine has no randomness
 			log.FromContext(ctx).Error(err, "certificate not renewed")
-			continue
 		}
-		c.current.Store(made)
 	}
 }
 
-// Request is what KeepSigned asks with.
+// Request is what KeepSigned needs for its requests.
 type Request struct {
 	Client client.Client
-	// Node is the name of the node whose kubelet this is. Nothing is asked before there is such a node, and the requests go with it.
-	Node  func(context.Context) (*corev1.Node, error)
+	// Node returns the node whose kubelet this is, nil if there is none yet. No certificate is requested before, and requests are deleted with the node.
+	Node func(context.Context) (*corev1.Node, error)
+	// Retry is the interval between calls of Node until there is one.
 	Retry time.Duration
 }
 
-// KeepSigned gets a certificate from the cluster's signer of kubelets, and another one in time, until ctx ends. Until the first one comes, the
-// process's own is used, which most API servers take.
+// KeepSigned gets a certificate from the cluster's signer of kubelets, and renews it in time, until ctx ends. Before the first one arrives, Get
+// returns the self-signed one, which most API servers accept.
+//
+// It does not use client-go's certificate.Manager, which kubelets use: the Manager needs the right to list and watch all requests of the cluster,
+// gives its requests no owner, and repeats a denied request every 32 seconds.
 func (c *Certificate) KeepSigned(ctx context.Context, r Request) {
 	logger := log.FromContext(ctx)
 	for ctx.Err() == nil {
 		node, err := r.Node(ctx)
 		if err != nil || node == nil {
-			wait(ctx, r.Retry)
+			sleep(ctx, r.Retry)
 			continue
 		}
-		made, err := c.ask(ctx, r.Client, node)
+		made, err := c.request(ctx, r.Client, node)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			logger.Error(err, "no certificate from the cluster; who verifies kubelets cannot call this one", "node", node.Name)
-			if now := time.Now(); now.After(c.current.Load().Leaf.NotAfter.Add(-tolerance)) {
-				if own, err := selfSigned(c.names, now); err == nil {
-					c.current.Store(own)
-					c.signed.Store(false)
-				}
+			logger.Error(err, "no certificate from the cluster; API servers that verify kubelets cannot call this one", "node", node.Name)
+			if now := time.Now(); now.After(c.current.Load().Leaf.NotAfter.Add(-clockTolerance)) && c.selfSign(now) == nil {
+				c.signed.Store(false)
 			}
-			wait(ctx, patience)
+			sleep(ctx, retryInterval)
 			continue
 		}
 		c.current.Store(made)
 		c.signed.Store(true)
 		logger.Info("certificate signed by the cluster", "node", node.Name, "until", made.Leaf.NotAfter)
-		wait(ctx, renewal(made.Leaf, time.Now()))
+		sleep(ctx, renewal(made.Leaf, time.Now()))
 	}
 }
 
-// ask makes a request and waits for its answer.
-func (c *Certificate) ask(ctx context.Context, api client.Client, node *corev1.Node) (*tls.Certificate, error) {
+// request creates a CertificateSigningRequest and waits until it is signed.
+func (c *Certificate) request(ctx context.Context, api client.Client, node *corev1.Node) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: subject(c.names), DNSNames: c.names.DNS, IPAddresses: c.names.IPs,
-	}, key)
+	text, err := cert.MakeCSRFromTemplate(key, &x509.CertificateRequest{Subject: subject(c.names), DNSNames: c.names.DNS, IPAddresses: c.names.IPs})
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate request: %w", err)
 	}
@@ -149,84 +145,68 @@ func (c *Certificate) ask(ctx context.Context, api client.Client, node *corev1.N
 			}},
 		},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-			SignerName: certificatesv1.KubeletServingSignerName, ExpirationSeconds: new(int32(lifetime.Seconds())),
+			Request: text, SignerName: certificatesv1.KubeletServingSignerName, ExpirationSeconds: new(int32(lifetime.Seconds())),
 			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
 		},
 	}
-	within, cancel := context.WithTimeout(ctx, askTimeout)
+	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := api.Create(within, request); err != nil {
-		return nil, fmt.Errorf("request a certificate: %w", err)
+		return nil, fmt.Errorf("create a CertificateSigningRequest: %w", err)
 	}
-	text, err := answerTo(ctx, api, request)
-	if err != nil {
+	if err := waitSigned(ctx, api, request); err != nil {
 		return nil, err
 	}
-	return parseChain(text, key, c.names)
+	return parseSigned(request.Status.Certificate, key, c.names)
 }
 
-// answerTo looks for the answer, ever more seldom.
-func answerTo(ctx context.Context, api client.Client, request *certificatesv1.CertificateSigningRequest) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// waitSigned reads the request at growing intervals until it holds a certificate. It polls: a watch needs the right to see every request.
+func waitSigned(ctx context.Context, api client.Client, request *certificatesv1.CertificateSigningRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
 	var failure error
-	for pause := firstLook; wait(ctx, pause); pause = min(pause*3/2, longestLook) {
-		within, cancel := context.WithTimeout(ctx, askTimeout)
-		err := api.Get(within, client.ObjectKeyFromObject(request), request)
-		cancel()
-		if err != nil {
-			failure = err
-			if client.IgnoreNotFound(err) == nil {
-				break
-			}
-			continue
+	poll := wait.Backoff{Duration: firstPoll, Factor: 1.5, Cap: longestPoll, Steps: math.MaxInt}.DelayFunc()
+	err := poll.Until(ctx, false, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		if failure = api.Get(ctx, client.ObjectKeyFromObject(request), request); apierrors.IsNotFound(failure) {
+			return false, failure
 		}
 		for _, condition := range request.Status.Conditions {
 			if condition.Type == certificatesv1.CertificateDenied || condition.Type == certificatesv1.CertificateFailed {
-				return nil, fmt.Errorf("certificate request %s: %s: %s %s", request.Name, condition.Type, condition.Reason, condition.Message)
+				return false, fmt.Errorf("%s: %s %s", condition.Type, condition.Reason, condition.Message)
 			}
 		}
-		if len(request.Status.Certificate) > 0 {
-			return request.Status.Certificate, nil
-		}
+		return len(request.Status.Certificate) > 0, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case !wait.Interrupted(err):
+		return fmt.Errorf("CertificateSigningRequest %s: %w", request.Name, err)
+	case failure != nil:
+		return fmt.Errorf("read CertificateSigningRequest %s: %w", request.Name, failure)
 	}
-	if failure != nil {
-		return nil, fmt.Errorf("look at certificate request %s: %w", request.Name, failure)
-	}
-	return nil, fmt.Errorf("certificate request %s is not answered within %v; the controller manager approves it, and the cluster's signer %s signs it",
-		request.Name, patience, certificatesv1.KubeletServingSignerName)
+	return fmt.Errorf("CertificateSigningRequest %s has no certificate after %v; the controller manager approves it, and the cluster's signer %s signs it: kubectl get csr %s",
+		request.Name, signTimeout, certificatesv1.KubeletServingSignerName, request.Name)
 }
 
-// parseChain makes sure that the answer is to our question.
-func parseChain(text []byte, key *ecdsa.PrivateKey, names Names) (*tls.Certificate, error) {
-	made := &tls.Certificate{PrivateKey: key}
-	for rest := text; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type == "CERTIFICATE" {
-			made.Certificate = append(made.Certificate, block.Bytes)
-		}
-	}
-	if len(made.Certificate) == 0 {
-		return nil, errors.New("what was signed holds no certificate")
-	}
-	leaf, err := x509.ParseCertificate(made.Certificate[0])
+// parseSigned returns the signed certificate, if it is of our key and for our addresses.
+func parseSigned(chain []byte, key *ecdsa.PrivateKey, names Names) (*tls.Certificate, error) {
+	text, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
-		return nil, fmt.Errorf("read what was signed: %w", err)
+		return nil, err
 	}
-	if public, ok := leaf.PublicKey.(*ecdsa.PublicKey); !ok || !public.Equal(&key.PublicKey) {
-		return nil, errors.New("what was signed is of another key")
+	made, err := tls.X509KeyPair(chain, text)
+	if err != nil {
+		return nil, fmt.Errorf("read the signed certificate: %w", err)
 	}
 	for _, ip := range names.IPs {
-		if err := leaf.VerifyHostname(ip.String()); err != nil {
-			return nil, fmt.Errorf("what was signed: %w", err)
+		if err := made.Leaf.VerifyHostname(ip.String()); err != nil {
+			return nil, fmt.Errorf("the signed certificate: %w", err)
 		}
 	}
-	made.Leaf = leaf
-	return made, nil
+	return &made, nil
 }
 
 func subject(names Names) pkix.Name {
@@ -237,7 +217,16 @@ func subject(names Names) pkix.Name {
 	return name
 }
 
-func selfSigned(names Names, now time.Time) (*tls.Certificate, error) {
+func (c *Certificate) selfSign(now time.Time) error {
+	made, err := SelfSigned(c.names, now.Add(-clockTolerance), now.Add(lifetime))
+	if err == nil {
+		c.current.Store(made)
+	}
+	return err
+}
+
+// SelfSigned returns a server certificate that the process signs, with a key of its own.
+func SelfSigned(names Names, from, until time.Time) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -247,8 +236,7 @@ func selfSigned(names Names, now time.Time) (*tls.Certificate, error) {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: subject(names), DNSNames: names.DNS, IPAddresses: names.IPs,
-		NotBefore: now.Add(-tolerance), NotAfter: now.Add(lifetime),
+		SerialNumber: serial, Subject: subject(names), DNSNames: names.DNS, IPAddresses: names.IPs, NotBefore: from, NotAfter: until,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
@@ -262,20 +250,18 @@ func selfSigned(names Names, now time.Time) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// renewal is how long a certificate is used: until three quarters of its life are over.
+// renewal returns how long a certificate is used: until three quarters of its lifetime are over.
 func renewal(leaf *x509.Certificate, now time.Time) time.Duration {
 	life := leaf.NotAfter.Sub(leaf.NotBefore)
 	return max(leaf.NotAfter.Add(-life/4).Sub(now), time.Minute)
 }
 
-// wait says false if ctx ended first.
-func wait(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
+// sleep returns false if ctx ended first.
+func sleep(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(pause):
 		return true
 	}
 }
