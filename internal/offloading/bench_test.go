@@ -95,7 +95,7 @@ func newBenchAt(t *testing.T, admin *rest.Config) *bench {
 func (b *bench) rights() {
 	b.T.Helper()
 	everywhere, inTenants := []rbacv1.PolicyRule{}, []rbacv1.PolicyRule{}
-	for _, file := range []string{"virtualnode", "namespaceoffloading", "namespacemap", "twins"} {
+	for _, file := range []string{"virtualnode", "namespaceoffloading", "namespacemap", "remotenamespaces"} {
 		rules := b.RBACMarkers(file + "_controller.go")
 		everywhere, inTenants = append(everywhere, rules[""]...), append(inTenants, rules["liqo-tenant"]...)
 	}
