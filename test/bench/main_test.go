@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures the network between two clusters beside what it is made of: the plain way between nodes, bare WireGuard between
-// the same nodes, and bare WireGuard between the gateways' pods. All is measured in turn, several rounds in one run, so that
-// ratios mean something on a machine that does other things, too.
+// Package bench measures the network between two clusters and compares it with its parts: the plain path between nodes, bare WireGuard
+// between the same nodes, and bare WireGuard between the gateways' pods. One run measures all paths alternately, in several rounds, so that
+// the ratios are meaningful on a machine with other load.
 //
 // It knows what package env knows, and needs iperf3. Run it with: make bench-network
 package bench
@@ -21,8 +21,8 @@ import (
 var (
 	asked   = flag.Bool("measure", false, "measure: some minutes on real clusters")
 	keep    = flag.Bool("keep", false, "use the clusters that are up, with Liqo installed and peered if it is, and leave them up")
-	alone   = flag.Bool("alone", false, "without Liqo: only what it is compared with")
-	rounds  = flag.Int("rounds", 3, "how often everything is measured")
+	alone   = flag.Bool("alone", false, "without Liqo: only the paths that it is compared with")
+	rounds  = flag.Int("rounds", 3, "number of measurements of each path")
 	seconds = flag.Int("seconds", 3, "how long each measurement takes")
 	which   = flag.String("scenario", "quick-start", "scenario of the playground; its first two clusters have two nodes each")
 )
@@ -30,7 +30,7 @@ var (
 // TestNetwork prints the tables for docs/benchmarks.md.
 func TestNetwork(t *testing.T) {
 	if os.Geteuid() != 0 || !*asked {
-		t.Skip("SKIPPED: it makes real clusters, for which it must be root, and takes minutes: -measure")
+		t.Skip("SKIPPED: it creates real clusters, which needs root, and takes minutes: -measure")
 	}
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		t.Fatalf("%v; install it with: apt-get install iperf3", err)
@@ -46,8 +46,8 @@ func TestNetwork(t *testing.T) {
 			}
 		})
 	}
-	here, there := clusters.Clusters[0], clusters.Clusters[1]
-	for _, c := range []*env.Cluster{here, there} {
+	consumer, provider := clusters.Clusters[0], clusters.Clusters[1]
+	for _, c := range []*env.Cluster{consumer, provider} {
 		c.Serve(t)
 		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", env.Namespace, "--timeout=60s") })
 		if !*alone && !*keep {
@@ -56,23 +56,23 @@ func TestNetwork(t *testing.T) {
 	}
 	if !*alone {
 		if !*keep {
-			here.Peer(t, there)
+			consumer.Peer(t, provider)
 		}
 		env.Eventually(t, time.Minute, "the network is Established", func() (string, bool) {
-			condition, err := here.Networking(there)
+			condition, err := consumer.Networking(provider)
 			return fmt.Sprintf("%s %s (%v)", condition.Status, condition.Message, err), condition.Status == "Established"
 		})
 	}
-	measureAll(t, clusters, here, there)
+	measureAll(t, clusters, consumer, provider)
 }
 
-func measureAll(t *testing.T, clusters *env.Env, here, there *env.Cluster) {
-	paths := compared(t, clusters, here, there)
+func measureAll(t *testing.T, clusters *env.Env, consumer, provider *env.Cluster) {
+	paths := baselines(t, clusters, consumer, provider)
 	var watch *memory
 	if !*alone {
-		paths = append(paths, ours(t, clusters, here, there)...)
-		watch = watchGateways(t, here, there)
-		watch.phase("idle")
+		paths = append(paths, liqoPaths(t, clusters, consumer, provider)...)
+		watch = watchGateways(t, consumer, provider)
+		watch.enter("idle")
 		<-time.After(10 * time.Second) // the definition of idle
 	}
 	for _, p := range paths {
@@ -81,9 +81,9 @@ func measureAll(t *testing.T, clusters *env.Env, here, there *env.Cluster) {
 	results := map[string]map[string][]float64{}
 	for round := range *rounds {
 		for _, p := range paths {
-			began := time.Now()
+			start := time.Now()
 			if watch != nil {
-				watch.phase("load")
+				watch.enter("load")
 			}
 			if results[p.name] == nil {
 				results[p.name] = map[string][]float64{}
@@ -91,11 +91,11 @@ func measureAll(t *testing.T, clusters *env.Env, here, there *env.Cluster) {
 			for what, value := range p.measure(t, clusters) {
 				results[p.name][what] = append(results[p.name][what], value)
 			}
-			t.Logf("round %d, %s: %.0f s", round+1, p.name, time.Since(began).Seconds())
+			t.Logf("round %d, %s: %.0f s", round+1, p.name, time.Since(start).Seconds())
 		}
 	}
 	if watch != nil {
-		watch.phase("idle after load")
+		watch.enter("idle after load")
 		<-time.After(10 * time.Second)
 		watch.stop()
 	}

@@ -16,21 +16,21 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// path is a way from a client to a server.
+// path is a network path from a client to a server.
 type path struct {
 	name           string
 	client, server env.Place
-	address        netip.Addr // of the server, as the client has it
+	address        netip.Addr // of the server, as the client sees it
 	port           int        // of iperf3; that of HTTP is the next one
 }
 
 // barePort is where bare WireGuard listens in a gateway's pod.
 const barePort = 51872
 
-// compared are the ways that do without the product.
-func compared(t *testing.T, clusters *env.Env, here, there *env.Cluster) []path {
+// baselines are the paths that do not use Liqo.
+func baselines(t *testing.T, clusters *env.Env, consumer, provider *env.Cluster) []path {
 	t.Helper()
-	client, server := here.Nodes[len(here.Nodes)-1], there.Nodes[len(there.Nodes)-1]
+	client, server := consumer.Nodes[len(consumer.Nodes)-1], provider.Nodes[len(provider.Nodes)-1]
 	tunnel := clusters.BarePair(t, client.Net(), server.Net(), barePort-1, netip.AddrPortFrom(server.Address, barePort-1))
 	return []path{
 		{"plain, node to node", client.Net(), server.Net(), server.Address, 5301},
@@ -38,28 +38,28 @@ func compared(t *testing.T, clusters *env.Env, here, there *env.Cluster) []path 
 	}
 }
 
-// names of the product's own ways, and of the one that they are held against.
+// Names of Liqo's paths, and of the one that they are compared with.
 const (
 	tunnelName = "bare wireguard-go, gateway pod to gateway pod"
 	onName     = "pod to pod, on the gateways' nodes"
 	offName    = "pod to pod, off the gateways' nodes"
 )
 
-// ours are the ways between pods, and the tunnel between the gateways' pods, made a second time without the product: its own lets
-// nobody talk to a gateway but probes.
-func ours(t *testing.T, clusters *env.Env, here, there *env.Cluster) []path {
+// liqoPaths are the paths between pods, and a bare WireGuard tunnel between the gateways' pods: Liqo's own tunnel accepts only probes to a
+// gateway.
+func liqoPaths(t *testing.T, clusters *env.Env, consumer, provider *env.Cluster) []path {
 	t.Helper()
-	from, to := gateway(t, here), gateway(t, there)
-	there.Apply(t, service)
-	t.Cleanup(func() { there.Kubectl(t, "-n", "liqo", "delete", "service", "bench") })
-	text := there.Kubectl(t, "-n", "liqo", "get", "service", "bench", "-o", "jsonpath={.spec.ports[0].nodePort}")
+	from, to := gateway(t, consumer), gateway(t, provider)
+	provider.Apply(t, service)
+	t.Cleanup(func() { provider.Kubectl(t, "-n", "liqo", "delete", "service", "bench") })
+	text := provider.Kubectl(t, "-n", "liqo", "get", "service", "bench", "-o", "jsonpath={.spec.ports[0].nodePort}")
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tunnel := clusters.BarePair(t, place(t, from), place(t, to), barePort, netip.AddrPortFrom(to.Node.Address, uint16(port)))
-	paths := []path{{tunnelName, place(t, from), place(t, to), tunnel, 5301}}
-	view, err := here.See(there)
+	tunnel := clusters.BarePair(t, network(t, from), network(t, to), barePort, netip.AddrPortFrom(to.Node.Address, uint16(port)))
+	paths := []path{{tunnelName, network(t, from), network(t, to), tunnel, 5301}}
+	view, err := consumer.See(provider)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,12 +67,12 @@ func ours(t *testing.T, clusters *env.Env, here, there *env.Cluster) []path {
 		name string
 		on   bool
 	}{{onName, true}, {offName, false}} {
-		client, server := pod(t, here, from.Node, way.on), pod(t, there, to.Node, way.on)
+		client, server := pod(t, consumer, from.Node, way.on), pod(t, provider, to.Node, way.on)
 		address, err := view.Pod(server.Address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		paths = append(paths, path{way.name, place(t, client), place(t, server), address, 5301})
+		paths = append(paths, path{way.name, network(t, client), network(t, server), address, 5301})
 	}
 	return paths
 }
@@ -96,7 +96,7 @@ func gateway(t *testing.T, c *env.Cluster) env.Pod {
 	return all[0]
 }
 
-// pod finds the server pod that is, or is not, on a node.
+// pod returns a server pod on the node, or, if on is false, on another node.
 func pod(t *testing.T, c *env.Cluster, node *env.Node, on bool) env.Pod {
 	t.Helper()
 	all, err := c.Servers()
@@ -108,11 +108,12 @@ func pod(t *testing.T, c *env.Cluster, node *env.Node, on bool) env.Pod {
 			return found
 		}
 	}
-	t.Fatalf("%s has no pod for which being on %s is %t", c.Name, node.Name, on)
+	t.Fatalf("%s has no server pod with (on node %s) == %t", c.Name, node.Name, on)
 	return env.Pod{}
 }
 
-func place(t *testing.T, p env.Pod) env.Place {
+// network returns the network namespace of a pod.
+func network(t *testing.T, p env.Pod) env.Place {
 	t.Helper()
 	found, err := p.Net()
 	if err != nil {
@@ -134,19 +135,19 @@ func (p path) serve(t *testing.T, clusters *env.Env) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			_ = cmd.Process.Kill() // a second server on the same port has ended by itself
+			_ = cmd.Process.Kill() // a second server on the same port has exited
 			_ = cmd.Wait()
 		})
 	}
 	env.Eventually(t, 10*time.Second, "the server of "+p.name+" answers", func() (string, bool) {
-		said := p.client.Try(filepath.Join(clusters.Tools, "demo"), "probe", "http", p.url(), "--count", "1")
-		return said.String(), said.Code == 0
+		result := p.client.Try(filepath.Join(clusters.Tools, "demo"), "probe", "http", p.url(), "--count", "1")
+		return result.String(), result.Code == 0
 	})
 }
 
 func (p path) url() string { return fmt.Sprintf("http://%s:%d/api/info", p.address, p.port+1) }
 
-// measure measures everything once.
+// measure measures each column once.
 func (p path) measure(t *testing.T, clusters *env.Env) map[string]float64 {
 	t.Helper()
 	result := map[string]float64{}
@@ -159,10 +160,10 @@ func (p path) measure(t *testing.T, clusters *env.Env) map[string]float64 {
 		LatencyMs         struct{ P50, P99 float64 }
 	},
 	) {
-		said := p.client.Run(t, filepath.Join(clusters.Tools, "demo"), "load", "--url", p.url(), "--rate", "0", "--keep-alive",
+		output := p.client.Run(t, filepath.Join(clusters.Tools, "demo"), "load", "--url", p.url(), "--rate", "0", "--keep-alive",
 			"--concurrency", workers, "--duration", fmt.Sprintf("%ds", *seconds), "-o", "json")
-		if err := json.Unmarshal([]byte(said), &r); err != nil || r.Failed > 0 {
-			t.Errorf("%s: load: %v: %s", p.name, err, said)
+		if err := json.Unmarshal([]byte(output), &r); err != nil || r.Failed > 0 {
+			t.Errorf("%s: load: %v: %s", p.name, err, output)
 		}
 		return r
 	}
@@ -172,11 +173,11 @@ func (p path) measure(t *testing.T, clusters *env.Env) map[string]float64 {
 	return result
 }
 
-// iperf returns what arrived, in Gbit/s.
+// iperf returns the received throughput in Gbit/s.
 func (p path) iperf(t *testing.T, options ...string) float64 {
 	t.Helper()
 	args := append([]string{"--client", p.address.String(), "--port", strconv.Itoa(p.port), "--time", strconv.Itoa(*seconds), "--json"}, options...)
-	said := p.client.Run(t, "iperf3", args...)
+	output := p.client.Run(t, "iperf3", args...)
 	type sum struct {
 		BitsPerSecond float64 `json:"bits_per_second"`
 		Lost          float64 `json:"lost_percent"`
@@ -187,8 +188,8 @@ func (p path) iperf(t *testing.T, options ...string) float64 {
 			Sum      sum `json:"sum"`
 		}
 	}
-	if err := json.Unmarshal([]byte(said), &r); err != nil {
-		t.Fatalf("%s: iperf3: %v: %.500s", p.name, err, said)
+	if err := json.Unmarshal([]byte(output), &r); err != nil {
+		t.Fatalf("%s: iperf3: %v: %.500s", p.name, err, output)
 	}
 	if len(options) > 0 && options[0] == "--udp" {
 		return r.End.Sum.BitsPerSecond * (1 - r.End.Sum.Lost/100) / 1e9

@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// What is measured, as the head of the table says it.
+// The measurements, as column headers of the table.
 const (
 	tcp1 = "TCP, 1 stream (Gbit/s)"
 	tcp4 = "TCP, 4 streams (Gbit/s)"
@@ -34,7 +34,7 @@ func median(values []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// table shows median and range of each column, and below the ratios to the tunnel between gateways, round by round.
+// table returns median and range of each column, and a second table with the ratios to the tunnel between gateways of the same round.
 func table(paths []path, results map[string]map[string][]float64) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\nMedian (smallest to largest) of %d rounds\n\n| path | %s |\n|---|%s\n", *rounds, strings.Join(columns(), " | "), strings.Repeat("---|", len(columns())))
@@ -78,17 +78,17 @@ func table(paths []path, results map[string]map[string][]float64) string {
 	return text.String()
 }
 
-// memory watches what gateways need, from outside.
+// memory samples the memory of the gateways' processes.
 type memory struct {
 	mu    sync.Mutex
 	names []string
-	now   string
+	phase string                           // one of phases
 	peak  map[string]map[string][3]float64 // phase, gateway: RSS, anonymous, working set, in MB
 	done  chan struct{}
 	ended sync.WaitGroup
 }
 
-// phases are what the gateways do meanwhile.
+// phases are the phases of the measurement.
 var phases = []string{"idle", "load", "idle after load"}
 
 func watchGateways(t *testing.T, all ...*env.Cluster) *memory {
@@ -111,7 +111,7 @@ func watchGateways(t *testing.T, all ...*env.Cluster) *memory {
 				case <-m.done:
 					return
 				case <-tick.C:
-					m.note(c.Name, look(number))
+					m.add(c.Name, sample(number))
 				}
 			}
 		})
@@ -119,23 +119,23 @@ func watchGateways(t *testing.T, all ...*env.Cluster) *memory {
 	return m
 }
 
-func (m *memory) phase(name string) {
+func (m *memory) enter(phase string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.now = name
+	m.phase = phase
 }
 
-func (m *memory) note(name string, seen [3]float64) {
+func (m *memory) add(name string, seen [3]float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.peak[m.now] == nil {
+	if m.peak[m.phase] == nil {
 		return
 	}
-	was := m.peak[m.now][name]
-	for i := range was {
-		was[i] = max(was[i], seen[i])
+	peak := m.peak[m.phase][name]
+	for i := range peak {
+		peak[i] = max(peak[i], seen[i])
 	}
-	m.peak[m.now][name] = was
+	m.peak[m.phase][name] = peak
 }
 
 func (m *memory) stop() {
@@ -143,8 +143,8 @@ func (m *memory) stop() {
 	m.ended.Wait()
 }
 
-// look reads the memory of a process and the working set of its control group, in MB.
-func look(number int) (seen [3]float64) {
+// sample reads the memory of a process and the working set of its control group, in MB.
+func sample(number int) (seen [3]float64) {
 	field := func(file, name string) float64 {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -184,7 +184,7 @@ func look(number int) (seen [3]float64) {
 
 func (m *memory) table() string {
 	var text strings.Builder
-	text.WriteString("Memory of the gateways in MB, the most that was seen: RSS / anonymous / working set of the container; targets: 30 idle, 128 under load\n\n| gateway | " +
+	text.WriteString("Memory of the gateways in MB, maximum: RSS / anonymous / working set of the container; targets: 30 idle, 128 under load\n\n| gateway | " +
 		strings.Join(phases, " | ") + " |\n|---|---|---|---|\n")
 	for _, name := range m.names {
 		fmt.Fprintf(&text, "| %s |", name)

@@ -16,23 +16,23 @@ func TestFill(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("a\n" + tableBegins + "\nold\n" + tableEnds + "\nb\n")
-	for range 2 { // twice is as once
+	write("a\n" + tableStart + "\nold\n" + tableEnd + "\nb\n")
+	for range 2 { // the second call changes nothing
 		if err := fill(document, "\n| new |\n"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got, err := os.ReadFile(document)
-	if want := "a\n" + tableBegins + "\n\n| new |\n\n" + tableEnds + "\nb\n"; err != nil || string(got) != want {
+	if want := "a\n" + tableStart + "\n\n| new |\n\n" + tableEnd + "\nb\n"; err != nil || string(got) != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
 	}
-	write("no marks")
+	write("no table")
 	if fill(document, "x") == nil || fill(filepath.Join(t.TempDir(), "none"), "x") == nil {
-		t.Error("a document without a place for the table is taken")
+		t.Error("a document without the lines around a table is accepted")
 	}
 	if text, err := os.ReadFile("../../../docs/benchmarks.md"); err != nil {
 		t.Error(err)
 	} else if write(string(text)); fill(document, "x") != nil {
-		t.Error("docs/benchmarks.md has no place for the table")
+		t.Error("docs/benchmarks.md lacks the lines around the table")
 	}
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package offload measures what offloading costs: the time until pods are Ready beside the same pods without us, the writes, the
-// processor time, the memory and the bytes that it takes. Offloaded and vanilla bursts run in turn, as the reference was measured.
+// Package offload measures the cost of offloading: the time until pods are Ready, compared with the same pods without Liqo, and the API
+// writes, processor time, memory and bytes that offloading needs. Offloaded and vanilla bursts alternate, as in the measurement of the
+// reference.
 //
-// It knows what package env knows, and the audit logs of both API servers. Run it with: make bench-offload
+// It knows what package env knows, including the audit logs of both API servers. Run it with: make bench-offload
 package offload
 
 import (
@@ -25,33 +26,34 @@ var (
 	quick  = flag.Bool("quick", false, "bursts of 10 and 100 pods only, once, 100 objects for the restart, and half a minute idle")
 	sizes  = flag.String("pods", "10,100,1000", "pods of the bursts")
 	rounds = flag.Int("rounds", 2, "how often each burst is measured")
-	idle   = flag.Duration("idle", 5*time.Minute, "how long nothing happens while writes are counted")
+	idle   = flag.Duration("idle", 5*time.Minute, "how long writes are counted without a workload change")
 	parts  = flag.String("parts", "objects,idle,burst,restart,real", "what to measure")
 	many   = flag.Int("objects", 1000, "unchanged objects while the virtual kubelet restarts, half of them pods")
-	fills  = flag.String("document", "", "document whose table is replaced by what was measured")
-	record = flag.String("json", "../../../bin/bench-offload.json", "file for what was measured")
+	fills  = flag.String("document", "", "document whose table is replaced by the results")
+	record = flag.String("json", "../../../bin/bench-offload.json", "file for the results")
 )
 
-// settle is the time that counts are kept open for what trails behind, and the rest before each burst; the reference was given as much.
+// settle is how long counting goes on after the last event, for late writes, and the idle time before each burst. The reference was measured
+// with the same time.
 const settle = 4 * time.Second
 
-// offloaded is the namespace whose pods run at the provider; vanilla is one of the provider's own.
+// offloaded is the namespace whose pods run at the provider; vanilla is a local namespace of the provider.
 const (
 	offloaded = "bench"
 	vanilla   = "vanilla"
 )
 
-// bench is what all parts share.
+// bench is the state that all parts share.
 type bench struct {
 	consumer, provider *env.Cluster
-	link               *link
+	counters           *byteCounters
 	results            results
 }
 
 // TestOffloading prints the table for docs/benchmarks.md.
 func TestOffloading(t *testing.T) {
 	if os.Geteuid() != 0 || !*asked {
-		t.Skip("SKIPPED: it makes real clusters, for which it must be root, and takes minutes: -measure")
+		t.Skip("SKIPPED: it creates real clusters, which needs root, and takes minutes: -measure")
 	}
 	if *quick {
 		*sizes, *rounds, *many, *idle = "10,100", 1, 100, 30*time.Second
@@ -75,35 +77,35 @@ func TestOffloading(t *testing.T) {
 		}
 	}
 	b.prepare(t)
-	b.link = count(t, b.consumer, b.provider)
+	b.counters = countBytes(t, b.consumer, b.provider)
 	b.results.Machine = machine()
 	for _, part := range []struct {
 		name string
 		run  func(*testing.T)
 	}{{"objects", b.objects}, {"idle", b.idle}, {"burst", b.bursts}, {"restart", b.restart}, {"real", b.realKubelet}} {
 		if slices.Contains(strings.Split(*parts, ","), part.name) && !t.Failed() {
-			began := time.Now()
+			start := time.Now()
 			part.run(t)
-			t.Logf("%s: %.0f s", part.name, time.Since(began).Seconds())
+			t.Logf("%s: %.0f s", part.name, time.Since(start).Seconds())
 		}
 	}
 	b.results.report(t)
 }
 
-// prepare installs, peers and offloads as the reference was: network external, one direction, one namespace of the same name; the
-// provider's real node is left to what runs there already, so that all measured pods land on hollow nodes.
+// prepare installs, peers and offloads as for the reference: external network, one direction, one namespace of the same name. It taints the
+// provider's real node, so that all measured pods land on hollow nodes.
 func (b *bench) prepare(t *testing.T) {
 	t.Helper()
 	if !*keep || b.consumer.TryKubectl("", "get", "node", "liqo-"+b.provider.Name).Code != 0 {
 		for _, c := range []*env.Cluster{b.consumer, b.provider} {
-			// Hollow nodes take all pods, and run none.
+			// Liqo must run on a real node: hollow nodes accept all pods, but run none.
 			c.Liqoctl(t, "install", "--cluster-name", c.Name, "--set", "networking.internal=false",
 				"--set", `common.nodeSelector.kubernetes\.io/hostname=`+c.Nodes[0].Name)
 		}
 		words := strings.Fields(b.provider.Liqoctl(t, "generate", "peer-command", "--only-command").Out)
-		env.Eventually(t, 2*time.Minute, "the clusters are peered", func() (string, bool) { // what comes up beside it may be in its way
-			said := b.consumer.TryLiqoctl(words[1:]...)
-			return said.String(), said.Code == 0
+		env.Eventually(t, 2*time.Minute, "the clusters are peered", func() (string, bool) { // other components that are starting can make a try fail
+			result := b.consumer.TryLiqoctl(words[1:]...)
+			return result.String(), result.Code == 0
 		})
 		b.provider.Kubectl(t, "taint", "node", b.provider.Nodes[0].Name, "bench=real:NoSchedule")
 	}
@@ -111,14 +113,14 @@ func (b *bench) prepare(t *testing.T) {
 	b.consumer.Apply(t, namespace(offloaded))
 	b.provider.Apply(t, namespace(vanilla))
 	b.consumer.Liqoctl(t, "offload", "namespace", offloaded, "--pod-offloading-strategy", "Remote", "--namespace-mapping-strategy", "EnforceSameName")
-	env.Eventually(t, 30*time.Second, "the provider has the twin of the namespace", func() (string, bool) {
-		said := b.provider.TryKubectl("", "get", "namespace", offloaded)
-		return said.String(), said.Code == 0
+	env.Eventually(t, 30*time.Second, "the provider has the remote namespace", func() (string, bool) {
+		result := b.provider.TryKubectl("", "get", "namespace", offloaded)
+		return result.String(), result.Code == 0
 	})
 }
 
-// pods are the sizes of the bursts.
-func pods(t *testing.T) (all []int) {
+// podCounts are the sizes of the bursts.
+func podCounts(t *testing.T) (all []int) {
 	t.Helper()
 	for word := range strings.SplitSeq(*sizes, ",") {
 		n, err := strconv.Atoi(word)
@@ -130,10 +132,10 @@ func pods(t *testing.T) (all []int) {
 	return all
 }
 
-// quiet lets trailing writes come, or makes sure that none do: it is what "idle" and "settled" mean here, and waits for nothing.
-func quiet(d time.Duration) { <-time.After(d) }
+// idleFor waits a fixed time. It is part of the measurement, for late writes or for their absence, and not a wait for an event.
+func idleFor(d time.Duration) { <-time.After(d) }
 
-// machine describes what all this was measured on.
+// machine describes the machine of the measurement.
 func machine() string {
 	cores, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*")
 	load, _ := os.ReadFile("/proc/loadavg")

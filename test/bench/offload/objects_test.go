@@ -16,30 +16,32 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/test/env"
 )
 
-// objectWrites is what one step of an object's life costs, over all rounds.
+// objectWrites is the cost of one step of an object's life, over all rounds.
 type objectWrites struct {
-	Visible            spread // from the start of the request here until the event arrives from there
-	Missed             int    // how often it did not arrive in time
+	Visible            spread // from the start of the consumer's request until the provider's event arrives
+	Missed             int    // number of rounds in which the event did not arrive in time
 	Consumer, Provider writes
 	Rounds             int
 }
 
-// per is the mean number of writes of both sides.
+// per is the mean number of writes of both clusters.
 func (w objectWrites) per() float64 {
 	return float64(w.Consumer.Total+w.Provider.Total) / float64(max(1, w.Rounds))
 }
 
-// objectRounds is how often each object lives, objectSettle how long counts are kept open after each step.
+// objectRounds is the number of objects of each kind, objectSettle how long counting goes on after each step.
 const (
 	objectRounds = 6
 	objectSettle = 1500 * time.Millisecond
 )
 
-// mirror is what arrives at the provider.
+// mirror collects the events of the provider.
 type mirror struct {
-	news
+	notifier
 	events []mirrored
 }
 
@@ -49,28 +51,28 @@ type mirrored struct {
 	at     time.Time
 }
 
-// life goes through the steps of objects and keeps what each took.
+// life performs the steps of objects and records the latency of each.
 type life struct {
 	*bench
 	t       *testing.T
-	there   *mirror
+	remote  *mirror
 	visible map[string][]float64
 }
 
-// objects measures what is reflected beside pods.
+// objects measures the reflection of objects other than pods.
 func (b *bench) objects(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	l := life{bench: b, t: t, there: &mirror{}, visible: map[string][]float64{}}
+	l := life{bench: b, t: t, remote: &mirror{}, visible: map[string][]float64{}}
 	for _, list := range []client.ObjectList{&corev1.ConfigMapList{}, &corev1.SecretList{}, &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}} {
 		follow(ctx, t, b.provider, list, func(kind watch.EventType, object client.Object, at time.Time) {
-			l.there.Lock()
-			defer l.there.Unlock()
-			l.there.events = append(l.there.events, mirrored{kind, object, at})
-			l.there.tell()
+			l.remote.Lock()
+			defer l.remote.Unlock()
+			l.remote.events = append(l.remote.events, mirrored{kind, object, at})
+			l.remote.notify()
 		}, client.InNamespace(offloaded))
 	}
-	quiet(settle)
+	idleFor(settle)
 	for round := range objectRounds {
 		l.contents(fmt.Sprint(round))
 		l.addresses(fmt.Sprint(round))
@@ -86,27 +88,27 @@ func (b *bench) objects(t *testing.T) {
 	}
 }
 
-// step does something here and waits until good says that it arrived there.
+// step changes an object of the consumer and waits for the provider's event for which good returns true.
 func (l life) step(name string, do func() error, good func(watch.EventType, client.Object) bool) {
 	l.t.Helper()
-	l.there.Lock()
-	known := len(l.there.events)
-	l.there.Unlock()
+	l.remote.Lock()
+	known := len(l.remote.events)
+	l.remote.Unlock()
 	from := time.Now()
 	if err := do(); err != nil {
 		l.t.Fatalf("%s: %v", name, err)
 	}
 	arrived := time.Time{}
-	l.there.wait(15*time.Second, func() bool {
-		for ; known < len(l.there.events); known++ {
-			if e := l.there.events[known]; good(e.kind, e.object) {
+	l.remote.wait(15*time.Second, func() bool {
+		for ; known < len(l.remote.events); known++ {
+			if e := l.remote.events[known]; good(e.kind, e.object) {
 				arrived = e.at
 				return true
 			}
 		}
 		return false
 	})
-	quiet(objectSettle)
+	idleFor(objectSettle)
 	w := l.results.Writes[name]
 	w.Rounds++
 	if arrived.IsZero() {
@@ -115,13 +117,13 @@ func (l life) step(name string, do func() error, good func(watch.EventType, clie
 		l.visible[name] = append(l.visible[name], arrived.Sub(from).Seconds())
 	}
 	to := time.Now()
-	w.Consumer = w.Consumer.plus(written(l.t, l.consumer, from, to, notOfObjects))
-	w.Provider = w.Provider.plus(written(l.t, l.provider, from, to, notOfObjects))
+	w.Consumer = w.Consumer.plus(countWrites(l.t, l.consumer, from, to, periodic))
+	w.Provider = w.Provider.plus(countWrites(l.t, l.provider, from, to, periodic))
 	l.results.Writes[name] = w
 }
 
-// notOfObjects are the renewals of leases and of the node's status, which come by the clock and are counted while idle.
-func notOfObjects(c call) bool {
+// periodic returns true for renewals of leases and of the node's status, which do not depend on objects. Part idle counts them.
+func periodic(c env.Call) bool {
 	return c.ObjectRef.Resource == "leases" || c.ObjectRef.Resource == "nodes"
 }
 
@@ -138,7 +140,7 @@ func (w writes) plus(more writes) writes {
 	return sum
 }
 
-// contents are ConfigMap and Secret.
+// contents measures ConfigMap and Secret.
 func (l life) contents(round string) {
 	api, ctx, long := l.consumer.API, l.t.Context(), strings.Repeat("v", 1000)
 	meta := metav1.ObjectMeta{Namespace: offloaded, Name: "bench-" + round}
@@ -160,25 +162,25 @@ func (l life) contents(round string) {
 		return ok && kind == watch.Deleted
 	})
 	secret := &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"k": []byte(long)}}
-	hidden := func(o client.Object) (*corev1.Secret, bool) {
+	sameSecret := func(o client.Object) (*corev1.Secret, bool) {
 		found, ok := o.(*corev1.Secret)
 		return found, ok && found.Name == meta.Name
 	}
 	l.step("Secret create", func() error { return api.Create(ctx, secret) }, func(kind watch.EventType, o client.Object) bool {
-		_, ok := hidden(o)
+		_, ok := sameSecret(o)
 		return ok && kind == watch.Added
 	})
 	l.step("Secret change", func() error { secret.Data["k2"] = []byte("v2"); return api.Update(ctx, secret) }, func(_ watch.EventType, o client.Object) bool {
-		found, ok := hidden(o)
+		found, ok := sameSecret(o)
 		return ok && len(found.Data["k2"]) > 0
 	})
 	l.step("Secret delete", func() error { return api.Delete(ctx, secret) }, func(kind watch.EventType, o client.Object) bool {
-		_, ok := hidden(o)
+		_, ok := sameSecret(o)
 		return ok && kind == watch.Deleted
 	})
 }
 
-// addresses are Service and EndpointSlice, the latter with one address and with a hundred.
+// addresses measures Service and EndpointSlice, the latter with one address and with a hundred.
 func (l life) addresses(round string) {
 	api, ctx := l.consumer.API, l.t.Context()
 	service := &corev1.Service{
@@ -193,7 +195,7 @@ func (l life) addresses(round string) {
 		return isService(o) && kind == watch.Added
 	})
 	for _, n := range []int{1, 100} {
-		of := func(o client.Object) bool { // its name at the provider may be another
+		of := func(o client.Object) bool { // its name at the provider may differ
 			found, ok := o.(*discoveryv1.EndpointSlice)
 			return ok && found.Labels[discoveryv1.LabelServiceName] == service.Name && len(found.Endpoints) == n
 		}

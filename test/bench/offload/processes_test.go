@@ -18,15 +18,15 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// process is one of the clusters', found by its control group.
+// process is a process of a cluster, found by its control group.
 type process struct {
 	number  int
 	cluster string
-	role    string // program, and of ours the first argument
-	ours    bool
+	role    string // program, or the first argument of Liqo's program
+	liqo    bool
 }
 
-// processes are all of the playground's.
+// processes returns all processes of the playground's clusters.
 func processes(t testing.TB) (all []process) {
 	t.Helper()
 	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
@@ -51,7 +51,7 @@ func processes(t testing.TB) (all []process) {
 		cluster, _, _ := strings.Cut(path, ".")
 		p := process{number: number, cluster: cluster, role: filepath.Base(words[0])}
 		if p.role == "liqo" && len(words) > 1 {
-			p.ours, p.role = true, words[1]
+			p.liqo, p.role = true, words[1]
 		}
 		all = append(all, p)
 	}
@@ -60,10 +60,10 @@ func processes(t testing.TB) (all []process) {
 
 func (p process) label() string { return p.role + " " + p.cluster }
 
-// ticks is the unit of processor time in /proc, USER_HZ: 100 on all Linux that we know.
+// ticks is USER_HZ, the number of units of processor time per second in /proc: 100 on all usual Linux systems.
 const ticks = 100
 
-// usage is the processor time of processes so far.
+// usage is the processor time that processes have used so far.
 type usage struct {
 	seconds map[process]float64
 	machine float64 // of everything on this machine
@@ -97,11 +97,11 @@ func used(t testing.TB) usage {
 
 // cpu is processor time spent in a window, in seconds.
 type cpu struct {
-	Ours, Kubernetes, Machine float64
+	Liqo, Kubernetes, Machine float64
 	By                        map[string]float64 `json:",omitempty"`
 }
 
-// since is what was used from then to now. A process that came meanwhile counts in full.
+// since returns the processor time used since an earlier measurement. A process that started meanwhile counts in full.
 func (u usage) since(before usage) cpu {
 	c := cpu{By: map[string]float64{}, Machine: u.machine - before.machine}
 	for p, seconds := range u.seconds {
@@ -109,8 +109,8 @@ func (u usage) since(before usage) cpu {
 		switch {
 		case spent <= 0:
 			continue
-		case p.ours:
-			c.Ours += spent
+		case p.liqo:
+			c.Liqo += spent
 		default:
 			c.Kubernetes += spent
 		}
@@ -119,17 +119,17 @@ func (u usage) since(before usage) cpu {
 	return c
 }
 
-// memory is what our processes hold, in MiB: resident, anonymous, and their share of what is shared.
+// memory is the memory of Liqo's processes in MiB: resident, anonymous, and proportional (PSS).
 type memory struct {
 	RSS, Anonymous, PSS float64
 	By                  map[string][3]float64 `json:",omitempty"`
 }
 
-func held(t testing.TB) memory {
+func memoryNow(t testing.TB) memory {
 	t.Helper()
 	sum := memory{By: map[string][3]float64{}}
 	for _, p := range processes(t) {
-		if !p.ours {
+		if !p.liqo {
 			continue
 		}
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.number))
@@ -154,7 +154,7 @@ func held(t testing.TB) memory {
 	return sum
 }
 
-// of is one role's resident memory.
+// of returns the resident memory of one role.
 func (m memory) of(role string) (rss float64) {
 	for label, values := range m.By {
 		if strings.HasPrefix(label, role+" ") {
@@ -174,31 +174,31 @@ func (m memory) String() string {
 	return text.String()
 }
 
-// link counts the bytes between the nodes of two clusters, where all that passes between them comes by.
-type link struct{ place env.Place }
+// byteCounters count the bytes between the nodes of two clusters, on the router between them.
+type byteCounters struct{ router env.Place }
 
-// passed is how many bytes went each way.
-type passed struct{ To, Back float64 }
+// transferred is the number of bytes from the consumer to the provider, and back.
+type transferred struct{ To, Back float64 }
 
-const linkTable = "offload_bench"
+const countersTable = "offload_bench"
 
-func count(t testing.TB, consumer, provider *env.Cluster) *link {
+func countBytes(t testing.TB, consumer, provider *env.Cluster) *byteCounters {
 	t.Helper()
-	l := &link{env.Router()}
-	l.place.Try("nft", "delete", "table", "ip", linkTable) // of a run that was broken off
+	c := &byteCounters{env.Router()}
+	c.router.Try("nft", "delete", "table", "ip", countersTable) // left by an interrupted run
 	rule := func(from, to *env.Cluster, name string) string {
-		return fmt.Sprintf("add rule ip %s passing ip saddr %s ip daddr %s counter name %s; ", linkTable, from.NodeCIDR, to.NodeCIDR, name)
+		return fmt.Sprintf("add rule ip %s passing ip saddr %s ip daddr %s counter name %s; ", countersTable, from.NodeCIDR, to.NodeCIDR, name)
 	}
-	l.place.Run(t, "nft", fmt.Sprintf("add table ip %[1]s; add counter ip %[1]s to; add counter ip %[1]s back; "+
-		"add chain ip %[1]s passing { type filter hook forward priority 0; policy accept; }; ", linkTable)+
+	c.router.Run(t, "nft", fmt.Sprintf("add table ip %[1]s; add counter ip %[1]s to; add counter ip %[1]s back; "+
+		"add chain ip %[1]s passing { type filter hook forward priority 0; policy accept; }; ", countersTable)+
 		rule(consumer, provider, "to")+rule(provider, consumer, "back"))
-	t.Cleanup(func() { l.place.Try("nft", "delete", "table", "ip", linkTable) })
-	return l
+	t.Cleanup(func() { c.router.Try("nft", "delete", "table", "ip", countersTable) })
+	return c
 }
 
-func (l *link) passed(t testing.TB) (sum passed) {
+func (c *byteCounters) bytes(t testing.TB) (sum transferred) {
 	t.Helper()
-	var said struct {
+	var output struct {
 		Nftables []struct {
 			Counter *struct {
 				Name  string
@@ -206,10 +206,10 @@ func (l *link) passed(t testing.TB) (sum passed) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(l.place.Run(t, "nft", "-j", "list", "counters", "table", "ip", linkTable)), &said); err != nil {
+	if err := json.Unmarshal([]byte(c.router.Run(t, "nft", "-j", "list", "counters", "table", "ip", countersTable)), &output); err != nil {
 		t.Fatal(err)
 	}
-	for _, entry := range said.Nftables {
+	for _, entry := range output.Nftables {
 		switch {
 		case entry.Counter == nil:
 		case entry.Counter.Name == "to":
@@ -221,4 +221,6 @@ func (l *link) passed(t testing.TB) (sum passed) {
 	return sum
 }
 
-func (p passed) since(before passed) passed { return passed{p.To - before.To, p.Back - before.Back} }
+func (b transferred) since(before transferred) transferred {
+	return transferred{b.To - before.To, b.Back - before.Back}
+}

@@ -12,23 +12,23 @@ import (
 	"testing"
 )
 
-// results are everything that was measured, as the JSON file has it.
+// results are all measurements, as the JSON file contains them.
 type results struct {
 	Machine    string
 	Bursts     []burst
 	Writes     map[string]objectWrites
-	Idle       *calm `json:",omitempty"`
+	Idle       *idlePeriod `json:",omitempty"`
 	Restart    *restarted
 	MemoryIdle memory
 	Rows       []row
 }
 
-// row is one line of the table: what the reference needs, what we must and want to need, what was measured.
+// row is one line of the table: the value of the reference, our bound and aim, and the measured value.
 type row struct {
 	Measure, Reference string
-	Must, Aim          float64 // at most; 0 in Bounded if there is none
+	Must, Aim          float64 // upper bounds, if Bounded
 	Bounded            bool
-	Ours               float64
+	Measured           float64
 	N                  int
 	Verdict, Remark    string `json:",omitempty"`
 }
@@ -46,7 +46,7 @@ func median(values []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// of are values of all bursts of a kind.
+// of returns a value of all bursts like the given one.
 func (r *results) of(like burst, value func(burst) float64) (all []float64) {
 	for _, b := range r.Bursts {
 		if b.Pods == like.Pods && b.Offloaded == like.Offloaded && b.Real == like.Real {
@@ -56,13 +56,13 @@ func (r *results) of(like burst, value func(burst) float64) (all []float64) {
 	return all
 }
 
-// bound adds a row, if there is anything to say.
+// bound adds a row with a bound, if there are values.
 func (r *results) bound(measure, reference string, must, aim float64, values []float64) {
 	if len(values) == 0 {
 		return
 	}
-	w := row{Measure: measure, Reference: reference, Must: must, Aim: aim, Bounded: true, Ours: median(values), N: len(values), Verdict: "met"}
-	if w.Ours > must {
+	w := row{Measure: measure, Reference: reference, Must: must, Aim: aim, Bounded: true, Measured: median(values), N: len(values), Verdict: "met"}
+	if w.Measured > must {
 		w.Verdict = "MISSED"
 	}
 	if len(values) > 1 {
@@ -71,19 +71,19 @@ func (r *results) bound(measure, reference string, must, aim float64, values []f
 	r.Rows = append(r.Rows, w)
 }
 
-// told adds a row without a bound.
-func (r *results) told(measure, reference string, values []float64) {
+// value adds a row without a bound, if there are values.
+func (r *results) value(measure, reference string, values []float64) {
 	if len(values) == 0 {
 		return
 	}
-	w := row{Measure: measure, Reference: reference, Ours: median(values), N: len(values)}
+	w := row{Measure: measure, Reference: reference, Measured: median(values), N: len(values)}
 	if len(values) > 1 {
 		w.Remark = fmt.Sprintf("%.3g to %.3g", slices.Min(values), slices.Max(values))
 	}
 	r.Rows = append(r.Rows, w)
 }
 
-// bySize are figures of the reference for a burst, and our bounds.
+// bySize are the reference's values for a burst, and our bounds.
 var bySize = map[int]struct {
 	ready, vanilla, ratio, back, visible, gone, rss, all string
 	ratioMust, ratioAim, backMust, backAim               float64
@@ -94,46 +94,46 @@ var bySize = map[int]struct {
 }
 
 func (r *results) tabulate(t *testing.T) {
-	real, sizes := burst{Pods: 20, Offloaded: true, Real: true}, pods(t)
+	real, sizes := burst{Pods: 20, Offloaded: true, Real: true}, podCounts(t)
 	most := burst{Pods: slices.Max(sizes), Offloaded: true}
 	across := func(b burst) float64 { return b.per(b.Provider.Across) }
 	bytes := func(b burst) float64 { return (b.Bytes.To + b.Bytes.Back) / float64(b.Pods) / 1000 }
 	r.bound("API writes per pod, create to Ready, real kubelet", "26.4", 8, 6, r.of(real, burst.writesPerPod))
-	r.bound("of them across the link", "1", 3, 3, r.of(real, across))
+	r.bound("of them at the provider by the consumer", "1", 3, 3, r.of(real, across))
 	for _, n := range sizes {
 		like, plain, known := burst{Pods: n, Offloaded: true}, burst{Pods: n}, bySize[n]
 		of := fmt.Sprintf("%d pods: ", n)
-		if n >= 100 { // the renewals of leases weigh too much below
+		if n >= 100 { // in smaller bursts the renewals of leases dominate
 			r.bound(of+"API writes per pod, create to Ready, hollow", "11.7", 5, 4, r.of(like, burst.writesPerPod))
-			r.bound(of+"of them across the link", "1", 3, 3, r.of(like, across))
+			r.bound(of+"of them at the provider by the consumer", "1", 3, 3, r.of(like, across))
 			r.bound(of+"bytes between clusters per pod, creation (kB)", "28", 14, 8, r.of(like, bytes))
 		}
 		ready := func(b burst) float64 { return b.Ready }
-		r.told(of+"all Ready (s)", known.ready, r.of(like, ready))
-		r.told(of+"all Ready, vanilla (s)", known.vanilla, r.of(plain, ready))
-		if ours, theirs := r.of(like, ready), r.of(plain, ready); len(ours) > 0 && len(theirs) > 0 {
-			ratio := []float64{median(ours) / median(theirs)}
+		r.value(of+"all Ready (s)", known.ready, r.of(like, ready))
+		r.value(of+"all Ready, vanilla (s)", known.vanilla, r.of(plain, ready))
+		if offloaded, vanilla := r.of(like, ready), r.of(plain, ready); len(offloaded) > 0 && len(vanilla) > 0 {
+			ratio := []float64{median(offloaded) / median(vanilla)}
 			if known.ratioMust > 0 {
 				r.bound(of+"all Ready, ratio to vanilla", known.ratio, known.ratioMust, known.ratioAim, ratio)
 			} else {
-				r.told(of+"all Ready, ratio to vanilla", known.ratio, ratio)
+				r.value(of+"all Ready, ratio to vanilla", known.ratio, ratio)
 			}
 		}
 		back := r.of(like, func(b burst) float64 { return b.Back.P99 })
 		if known.backMust > 0 {
-			r.bound(of+"Ready there to Ready here, p99 (s)", known.back, known.backMust, known.backAim, back)
+			r.bound(of+"Ready at the provider to Ready at the consumer, p99 (s)", known.back, known.backMust, known.backAim, back)
 		} else {
-			r.told(of+"Ready there to Ready here, p99 (s)", known.back, back)
+			r.value(of+"Ready at the provider to Ready at the consumer, p99 (s)", known.back, back)
 		}
-		r.told(of+"Ready there to Ready here, p50 (s)", "", r.of(like, func(b burst) float64 { return b.Back.P50 }))
-		r.told(of+"created here to seen there, p50 (s)", known.visible, r.of(like, func(b burst) float64 { return b.Visible.P50 }))
-		r.told(of+"all gone (s)", known.gone, r.of(like, func(b burst) float64 { return b.Gone }))
+		r.value(of+"Ready at the provider to Ready at the consumer, p50 (s)", "", r.of(like, func(b burst) float64 { return b.Back.P50 }))
+		r.value(of+"created to seen at the provider, p50 (s)", known.visible, r.of(like, func(b burst) float64 { return b.Visible.P50 }))
+		r.value(of+"all gone (s)", known.gone, r.of(like, func(b burst) float64 { return b.Gone }))
 	}
 	perThousand := 1000 / float64(most.Pods)
-	r.bound(fmt.Sprintf("CPU of our processes per 1,000 pods (s; bursts of %d)", most.Pods), "12.0", 5, 3,
-		r.of(most, func(b burst) float64 { return b.CPU.Ours * perThousand }))
+	r.bound(fmt.Sprintf("CPU of Liqo's processes per 1,000 pods (s; bursts of %d)", most.Pods), "12.0", 5, 3,
+		r.of(most, func(b burst) float64 { return b.CPU.Liqo * perThousand }))
 	r.bound(fmt.Sprintf("memory of the virtual kubelet at %d pods, RSS (MiB)", most.Pods), bySize[most.Pods].rss, 70, 50, r.of(most, func(b burst) float64 { return b.Memory.of("virtual-kubelet") }))
-	r.bound(fmt.Sprintf("memory of everything of ours at %d pods, RSS (MiB)", most.Pods), bySize[most.Pods].all, 280, 200, r.of(most, func(b burst) float64 { return b.Memory.RSS }))
+	r.bound(fmt.Sprintf("memory of all of Liqo at %d pods, RSS (MiB)", most.Pods), bySize[most.Pods].all, 280, 200, r.of(most, func(b burst) float64 { return b.Memory.RSS }))
 	r.ofObjects()
 	if r.Idle != nil {
 		others := 0
@@ -172,39 +172,39 @@ func (r *results) ofObjects() {
 		}
 		r.bound(step.name+": API writes", step.reference, step.must, step.aim, []float64{w.per()})
 		if w.Visible.N > 0 {
-			r.bound(step.name+": seen there, p50 (ms)", step.latency, step.slowest, step.stepAim, []float64{w.Visible.P50 * 1000})
+			r.bound(step.name+": seen at the provider, p50 (ms)", step.latency, step.slowest, step.stepAim, []float64{w.Visible.P50 * 1000})
 		}
 		if w.Missed > 0 {
-			r.bound(step.name+": not seen there within 15 s", "0", 0, 0, []float64{float64(w.Missed)})
+			r.bound(step.name+": not seen at the provider within 15 s", "0", 0, 0, []float64{float64(w.Missed)})
 		}
 	}
 }
 
 // The table of a document is between these lines.
 const (
-	tableBegins = "<!-- table of make bench-offload -->"
-	tableEnds   = "<!-- end of that table -->"
+	tableStart = "<!-- table of make bench-offload -->"
+	tableEnd   = "<!-- end of that table -->"
 )
 
 // fill replaces the table of a document.
 func fill(document, table string) error {
 	text, err := os.ReadFile(document)
 	if err != nil {
-		return fmt.Errorf("fill in what was measured: %w", err)
+		return fmt.Errorf("replace the table: %w", err)
 	}
-	before, rest, begins := strings.Cut(string(text), tableBegins+"\n")
-	_, after, ends := strings.Cut(rest, tableEnds+"\n")
-	if !begins || !ends {
-		return fmt.Errorf("fill in what was measured: %s has no lines %q and %q", document, tableBegins, tableEnds)
+	before, rest, starts := strings.Cut(string(text), tableStart+"\n")
+	_, after, ends := strings.Cut(rest, tableEnd+"\n")
+	if !starts || !ends {
+		return fmt.Errorf("replace the table: %s has no lines %q and %q", document, tableStart, tableEnd)
 	}
-	text = []byte(before + tableBegins + "\n\n" + strings.TrimSpace(table) + "\n\n" + tableEnds + "\n" + after)
+	text = []byte(before + tableStart + "\n\n" + strings.TrimSpace(table) + "\n\n" + tableEnd + "\n" + after)
 	if err := os.WriteFile(document, text, 0o644); err != nil {
-		return fmt.Errorf("fill in what was measured: %w", err)
+		return fmt.Errorf("replace the table: %w", err)
 	}
 	return nil
 }
 
-// report prints the table and writes the file.
+// report prints the table, and writes the JSON file and, if asked, the document.
 func (r *results) report(t *testing.T) {
 	t.Helper()
 	r.tabulate(t)
@@ -215,10 +215,10 @@ func (r *results) report(t *testing.T) {
 		if w.Bounded {
 			must, aim = fmt.Sprintf("≤ %.3g", w.Must), fmt.Sprintf("%.3g", w.Aim)
 		}
-		fmt.Fprintf(&text, "| %s | %s | %s | %s | %.3g (n=%d%s) | %s |\n", w.Measure, w.Reference, must, aim, w.Ours, w.N, strings.TrimRight(", "+w.Remark, ", "), w.Verdict)
+		fmt.Fprintf(&text, "| %s | %s | %s | %s | %.3g (n=%d%s) | %s |\n", w.Measure, w.Reference, must, aim, w.Measured, w.N, strings.TrimRight(", "+w.Remark, ", "), w.Verdict)
 	}
 	for i := len(r.Bursts) - 1; i >= 0; i-- {
-		if b := r.Bursts[i]; b.Offloaded && !b.Real && b.Pods == slices.Max(pods(t)) {
+		if b := r.Bursts[i]; b.Offloaded && !b.Real && b.Pods == slices.Max(podCounts(t)) {
 			fmt.Fprintf(&text, "\n| Memory with %d pods, MiB | RSS / anonymous / PSS |\n|---|---|\n%v", b.Pods, b.Memory)
 			break
 		}
@@ -234,6 +234,6 @@ func (r *results) report(t *testing.T) {
 		err = os.WriteFile(*record, append(body, '\n'), 0o644)
 	}
 	if err != nil {
-		t.Errorf("what was measured is not in a file: %v", err)
+		t.Errorf("write the results: %v", err)
 	}
 }

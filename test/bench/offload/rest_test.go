@@ -17,48 +17,48 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// calm is a time in which nothing was asked for.
-type calm struct {
+// idlePeriod is a measurement without any change of the workload.
+type idlePeriod struct {
 	Seconds            float64
 	Consumer, Provider writes
-	Bytes              passed
+	Bytes              transferred
 	CPU                cpu
 	Memory             memory
 }
 
-// idle counts what is done while nothing happens.
+// idle counts writes, bytes and processor time while the workload does not change.
 func (b *bench) idle(t *testing.T) {
-	quiet(settle)
-	work, bytes, from := used(t), b.link.passed(t), time.Now()
-	quiet(*idle)
+	idleFor(settle)
+	cpuBefore, bytesBefore, from := used(t), b.counters.bytes(t), time.Now()
+	idleFor(*idle)
 	to := time.Now()
-	b.results.Idle = &calm{
-		Seconds: to.Sub(from).Seconds(), Bytes: b.link.passed(t).since(bytes), CPU: used(t).since(work), Memory: held(t),
-		Consumer: written(t, b.consumer, from, to, nil), Provider: written(t, b.provider, from, to, nil),
+	b.results.Idle = &idlePeriod{
+		Seconds: to.Sub(from).Seconds(), Bytes: b.counters.bytes(t).since(bytesBefore), CPU: used(t).since(cpuBefore), Memory: memoryNow(t),
+		Consumer: countWrites(t, b.consumer, from, to, nil), Provider: countWrites(t, b.provider, from, to, nil),
 	}
 	r := b.results.Idle
-	t.Logf("idle for %.0f s: consumer %v, provider %v, bytes %.0f and %.0f back, CPU %.2f s\n%v", r.Seconds, r.Consumer.ByCall, r.Provider.ByCall, r.Bytes.To, r.Bytes.Back, r.CPU.Ours, r.Memory)
+	t.Logf("idle for %.0f s: consumer %v, provider %v, bytes %.0f and %.0f back, CPU %.2f s\n%v", r.Seconds, r.Consumer.ByCall, r.Provider.ByCall, r.Bytes.To, r.Bytes.Back, r.CPU.Liqo, r.Memory)
 }
 
-// restarted is a virtual kubelet that came back to what had not changed.
+// restarted is the measurement of a virtual kubelet that restarts while no object changes.
 type restarted struct {
 	Objects            int
-	Caught             float64 // seconds from its end until a new object was seen at the provider
+	Caught             float64 // seconds from the kill until a new object was seen at the provider
 	Consumer, Provider writes  // all of them
-	OfObjects          writes  // those of pods, their shadows, and what else is reflected
+	OfObjects          writes  // those of reflected objects
 	CPU                cpu
 }
 
-// reflectedKinds are those whose objects a restart must not write.
+// reflectedKinds are the resources whose objects a restart must not write.
 var reflectedKinds = []string{"pods", "shadowpods", "configmaps", "secrets", "services", "endpointslices", "shadowendpointslices", "ingresses", "events", "serviceaccounts"}
 
 const canary = "canary"
 
-// restart kills the virtual kubelet with pods and ConfigMaps that do not change, and counts what the next one writes of them.
+// restart kills the virtual kubelet with pods and ConfigMaps that do not change, and counts the writes of the next one.
 func (b *bench) restart(t *testing.T) {
 	half := *many / 2
 	ctx := t.Context()
-	maps := func(do func(*corev1.ConfigMap) error) {
+	configMaps := func(do func(*corev1.ConfigMap) error) {
 		t.Helper()
 		for i := range half {
 			if err := do(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: offloaded, Name: fmt.Sprintf("unchanged-%d", i)}, Data: map[string]string{"k": "v"}}); err != nil {
@@ -66,12 +66,12 @@ func (b *bench) restart(t *testing.T) {
 			}
 		}
 	}
-	maps(func(cm *corev1.ConfigMap) error { return b.consumer.API.Create(ctx, cm) })
+	configMaps(func(cm *corev1.ConfigMap) error { return b.consumer.API.Create(ctx, cm) })
 	arrived := func() (string, bool) {
-		var there corev1.ConfigMapList
-		err := b.provider.API.List(ctx, &there, client.InNamespace(offloaded))
+		var remote corev1.ConfigMapList
+		err := b.provider.API.List(ctx, &remote, client.InNamespace(offloaded))
 		n := 0
-		for _, cm := range there.Items {
+		for _, cm := range remote.Items {
 			if strings.HasPrefix(cm.Name, "unchanged-") {
 				n++
 			}
@@ -80,18 +80,18 @@ func (b *bench) restart(t *testing.T) {
 	}
 	env.Eventually(t, time.Minute, "the ConfigMaps are at the provider", arrived)
 	b.run(t, burst{Pods: *many - half, Offloaded: true}, func(t *testing.T) { b.killed(t, *many) })
-	maps(func(cm *corev1.ConfigMap) error { return b.consumer.API.Delete(ctx, cm) })
+	configMaps(func(cm *corev1.ConfigMap) error { return b.consumer.API.Delete(ctx, cm) })
 	env.Eventually(t, time.Minute, "the ConfigMaps are gone at the provider", func() (string, bool) {
-		var there corev1.ConfigMapList
-		err := b.provider.API.List(ctx, &there, client.InNamespace(offloaded))
-		return fmt.Sprint(len(there.Items), " ConfigMaps, ", err), err == nil && !slices.ContainsFunc(there.Items, func(cm corev1.ConfigMap) bool { return strings.HasPrefix(cm.Name, "unchanged-") })
+		var remote corev1.ConfigMapList
+		err := b.provider.API.List(ctx, &remote, client.InNamespace(offloaded))
+		return fmt.Sprint(len(remote.Items), " ConfigMaps, ", err), err == nil && !slices.ContainsFunc(remote.Items, func(cm corev1.ConfigMap) bool { return strings.HasPrefix(cm.Name, "unchanged-") })
 	})
 }
 
 func kubelet(t *testing.T) (number int) {
 	t.Helper()
 	for _, p := range processes(t) {
-		if p.ours && p.role == "virtual-kubelet" {
+		if p.liqo && p.role == "virtual-kubelet" {
 			return p.number
 		}
 	}
@@ -104,8 +104,8 @@ func (b *bench) killed(t *testing.T, objects int) {
 	if was == 0 {
 		t.Fatal("no virtual kubelet runs")
 	}
-	quiet(settle)
-	work, from := used(t), time.Now()
+	idleFor(settle)
+	cpuBefore, from := used(t), time.Now()
 	if err := syscall.Kill(was, syscall.SIGKILL); err != nil {
 		t.Fatalf("kill virtual kubelet %d: %v", was, err)
 	}
@@ -113,7 +113,7 @@ func (b *bench) killed(t *testing.T, objects int) {
 		now := kubelet(t)
 		return fmt.Sprint("process ", now), now != 0 && now != was
 	})
-	// What was not there before proves that the next one is at work; then what it does about the rest has time to come.
+	// The reflection of a new object proves that the next virtual kubelet works. Its writes to other objects have four times settle to follow.
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: offloaded, Name: canary}}
 	if err := b.consumer.API.Create(t.Context(), cm); err != nil {
 		t.Fatal(err)
@@ -123,19 +123,19 @@ func (b *bench) killed(t *testing.T, objects int) {
 		return fmt.Sprint(err), err == nil
 	})
 	caught := time.Since(from)
-	quiet(4 * settle)
+	idleFor(4 * settle)
 	to := time.Now()
-	ofOthers := func(c call) bool {
+	others := func(c env.Call) bool {
 		return c.ObjectRef.Namespace != offloaded || c.ObjectRef.Name == canary || !slices.Contains(reflectedKinds, c.ObjectRef.Resource)
 	}
 	r := &restarted{
-		Objects: objects, Caught: caught.Seconds(), CPU: used(t).since(work),
-		Consumer: written(t, b.consumer, from, to, nil), Provider: written(t, b.provider, from, to, nil),
-		OfObjects: written(t, b.consumer, from, to, ofOthers).plus(written(t, b.provider, from, to, ofOthers)),
+		Objects: objects, Caught: caught.Seconds(), CPU: used(t).since(cpuBefore),
+		Consumer: countWrites(t, b.consumer, from, to, nil), Provider: countWrites(t, b.provider, from, to, nil),
+		OfObjects: countWrites(t, b.consumer, from, to, others).plus(countWrites(t, b.provider, from, to, others)),
 	}
 	b.results.Restart = r
-	t.Logf("restart of the virtual kubelet with %d objects: at work after %.1f s; writes of them %d %v; all: consumer %v, provider %v; CPU %.2f s",
-		objects, r.Caught, r.OfObjects.Total, r.OfObjects.ByCall, r.Consumer.ByCall, r.Provider.ByCall, r.CPU.Ours)
+	t.Logf("restart of the virtual kubelet with %d objects: works after %.1f s; writes of them %d %v; all: consumer %v, provider %v; CPU %.2f s",
+		objects, r.Caught, r.OfObjects.Total, r.OfObjects.ByCall, r.Consumer.ByCall, r.Provider.ByCall, r.CPU.Liqo)
 	if err := b.consumer.API.Delete(t.Context(), cm); err != nil {
 		t.Error(err)
 	}

@@ -18,8 +18,8 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// follow hands over each event of a kind when it arrives here, which is the one clock of all latencies. An API server that is busy closes
-// watches; they go on where they ended.
+// follow calls see for each event of a kind when it arrives at this process, whose clock all latencies use. If a busy API server closes the
+// watch, it resumes from the last version.
 func follow(ctx context.Context, t testing.TB, c *env.Cluster, list client.ObjectList, see func(watch.EventType, client.Object, time.Time), options ...client.ListOption) {
 	t.Helper()
 	w, err := c.API.Watch(ctx, list, options...)
@@ -27,11 +27,11 @@ func follow(ctx context.Context, t testing.TB, c *env.Cluster, list client.Objec
 		t.Fatal(err)
 	}
 	go func() {
-		var seen string
+		var version string
 		for ctx.Err() == nil {
 			for event := range w.ResultChan() {
 				if object, ok := event.Object.(client.Object); ok {
-					seen = object.GetResourceVersion()
+					version = object.GetResourceVersion()
 					see(event.Type, object, time.Now())
 				} else if ctx.Err() == nil {
 					t.Errorf("watch of %T in %s: %v", list, c.Name, event.Object)
@@ -43,34 +43,34 @@ func follow(ctx context.Context, t testing.TB, c *env.Cluster, list client.Objec
 			if ctx.Err() != nil {
 				return
 			}
-			if seen == "" {
-				t.Errorf("watch of %T in %s ended before anything was seen", list, c.Name)
+			if version == "" {
+				t.Errorf("watch of %T in %s ended before the first event", list, c.Name)
 				return
 			}
-			again := append(slices.Clone(options), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: seen}})
-			if w, err = c.API.Watch(ctx, list, again...); err != nil && ctx.Err() == nil {
-				t.Errorf("watch of %T in %s ended, and does not go on: %v", list, c.Name, err)
+			resume := append(slices.Clone(options), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})
+			if w, err = c.API.Watch(ctx, list, resume...); err != nil && ctx.Err() == nil {
+				t.Errorf("watch of %T in %s ended, and cannot be resumed: %v", list, c.Name, err)
 				return
 			}
 		}
 	}()
 }
 
-// news wakes those who wait for a condition.
-type news struct {
+// notifier wakes goroutines that wait for a condition.
+type notifier struct {
 	sync.Mutex
 	changed chan struct{}
 }
 
-func (n *news) tell() {
+func (n *notifier) notify() {
 	if n.changed != nil {
 		close(n.changed)
 		n.changed = nil
 	}
 }
 
-// wait returns true when good, which is called with the lock held, says so, and false after the time.
-func (n *news) wait(within time.Duration, good func() bool) bool {
+// wait returns true as soon as good, which it calls with the lock held, returns true, and false after the time.
+func (n *notifier) wait(within time.Duration, good func() bool) bool {
 	over := time.After(within)
 	for {
 		n.Lock()
@@ -93,7 +93,7 @@ func (n *news) wait(within time.Duration, good func() bool) bool {
 
 // track is when each pod of a burst was first seen in each state, by name.
 type track struct {
-	news
+	notifier
 	seen, bound, ready, gone map[string]time.Time
 }
 
@@ -109,7 +109,7 @@ func trackOf(ctx context.Context, t testing.TB, c *env.Cluster, namespace, burst
 		pod := object.(*corev1.Pod)
 		k.Lock()
 		defer k.Unlock()
-		defer k.tell()
+		defer k.notify()
 		if kind == watch.Deleted {
 			first(k.gone, pod.Name, at)
 			return
@@ -127,7 +127,7 @@ func trackOf(ctx context.Context, t testing.TB, c *env.Cluster, namespace, burst
 	return k
 }
 
-// spread is how a latency is distributed, in seconds.
+// spread is the distribution of a latency, in seconds.
 type spread struct {
 	N             int
 	P50, P99, Max float64
@@ -144,12 +144,12 @@ func spreadOf(values []float64) spread {
 	return spread{N: len(values), P50: at(0.5), P99: at(0.99), Max: values[len(values)-1]}
 }
 
-// between is the time from one state to another, of those that reached both.
+// between is the distribution of the time from one state to another, of the pods that reached both.
 func between(from, to map[string]time.Time) spread {
 	var values []float64
 	for name, at := range to {
-		if began, known := from[name]; known {
-			values = append(values, at.Sub(began).Seconds())
+		if start, known := from[name]; known {
+			values = append(values, at.Sub(start).Seconds())
 		}
 	}
 	return spreadOf(values)
