@@ -106,7 +106,7 @@ func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *virtualKubeletO
 	if err != nil {
 		return err
 	}
-	o.node.Reached = engine.SetConnection
+	o.node.OnProbe = engine.SetConnection
 	node, err := vk.New(cfg, o.node)
 	if err != nil {
 		return err

@@ -21,17 +21,17 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 )
 
-// farKubelet stands for the kubelet of the provider's node: it speaks a kubelet's protocols, by the library that a kubelet uses, and runs what it
-// is told as processes of this machine.
+// farKubelet replaces the kubelet of the provider's node: it speaks the protocols of a kubelet, with the library of a kubelet, and runs commands as
+// processes of this machine.
 type farKubelet struct {
 	server *httptest.Server
 	echo   net.Listener
-	// asked are the paths and queries, in order.
+	// asked has the requests in order.
 	mu    sync.Mutex
 	asked []string
-	// open is how many requests are being served.
+	// open counts the requests being served.
 	open atomic.Int32
-	// more lets a followed log say one more line.
+	// more sends one more line to a followed log.
 	more chan string
 }
 
@@ -95,7 +95,7 @@ func newFarKubelet(t *testing.T) *farKubelet {
 
 func (f *farKubelet) port() int32 { return int32(f.server.Listener.Addr().(*net.TCPAddr).Port) }
 
-// last is what was asked last.
+// last returns the last request.
 func (f *farKubelet) last() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +105,7 @@ func (f *farKubelet) last() string {
 	return f.asked[len(f.asked)-1]
 }
 
-// longLog is more than an answer to a call may hold.
+// longLog exceeds the limit on the answer of an ordinary request.
 const longLog = 20 << 20
 
 func (f *farKubelet) logs(w http.ResponseWriter, r *http.Request) {
@@ -116,7 +116,7 @@ func (f *farKubelet) logs(w http.ResponseWriter, r *http.Request) {
 			chunk[i] = 'x'
 		}
 		for range longLog / len(chunk) {
-			_, _ = w.Write(chunk) // whoever asked may be gone
+			_, _ = w.Write(chunk) // the client may be gone
 		}
 	}
 	if r.URL.Query().Get("follow") != "true" {
@@ -184,7 +184,7 @@ func (f *farKubelet) AttachContainer(_ context.Context, name, _, container strin
 	return nil
 }
 
-// PortForward leads to the echo, whichever port.
+// PortForward connects every port to the echo server.
 func (f *farKubelet) PortForward(_ context.Context, name, _ string, port int32, stream io.ReadWriteCloser) error {
 	to, err := net.Dial("tcp", f.echo.Addr().String())
 	if err != nil {

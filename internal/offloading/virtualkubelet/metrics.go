@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// mostMetrics is what a scrape may hold; of resources, a pod says some 500 bytes, to cAdvisor 20 kB.
+	// mostMetrics bounds the bytes of a scrape. A pod has about 500 bytes of resource metrics, and 20 kB of cAdvisor metrics.
 	mostMetrics = 32 << 20
-	// answerTime is the deadline of a question to the provider, as package remote sets it.
+	// answerTime is the deadline of a request to the provider, as package remote sets it.
 	answerTime = 10 * time.Second
 )
 
@@ -38,13 +38,13 @@ type PodRef struct {
 	UID             types.UID
 }
 
-// Pods are those on the node: nobody else's metrics are taken from the provider, whatever it says.
+// Pods returns the pods of the node. Metrics of other pods are dropped, whatever the provider sends.
 type Pods interface {
 	PodRefs() []PodRef
 }
 
-// residents are the pods by the names that they have over there.
-func (k *Kubelet) residents() map[types.NamespacedName]PodRef {
+// podsByRemoteName returns the pods of the node by their names in the remote cluster.
+func (k *Kubelet) podsByRemoteName() map[types.NamespacedName]PodRef {
 	all := map[types.NamespacedName]PodRef{}
 	for _, pod := range k.options.Pods.PodRefs() {
 		if remote, ok := k.options.Mappings.Remote(pod.Namespace); ok {
@@ -54,7 +54,7 @@ func (k *Kubelet) residents() map[types.NamespacedName]PodRef {
 	return all
 }
 
-// get asks the provider's API server; the caller sets the deadline and bounds what he reads. The path is made of the tenant namespace there.
+// get sends a GET to the provider's API server. The caller sets the deadline and bounds what it reads. path gets our tenant namespace there.
 func (k *Kubelet) get(ctx context.Context, path func(tenant string) string) (io.ReadCloser, error) {
 	connection, err := k.options.Provider.Connection(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func (k *Kubelet) get(ctx context.Context, path func(tenant string) string) (io.
 	}
 	plain, err := gzip.NewReader(response.Body)
 	if err != nil {
-		_ = response.Body.Close() // it is of no use
+		_ = response.Body.Close() // nothing can be read from it
 		return nil, fmt.Errorf("GET %s: %w", at, err)
 	}
 	return struct {
@@ -92,7 +92,7 @@ func (k *Kubelet) get(ctx context.Context, path func(tenant string) string) (io.
 	}{plain, response.Body}, nil
 }
 
-// metrics of the pods, as the provider's kubelets say them.
+// metrics serves the metrics of the pods as the kubelets of the provider report them.
 func (k *Kubelet) metrics(kind string) http.HandlerFunc {
 	path := func(tenant string) string {
 		return "/apis/metrics.liqo.io/v1alpha1/namespaces/" + tenant + "/scrape/" + url.PathEscape(k.options.ConsumerID) + "/metrics/" + kind
@@ -100,19 +100,19 @@ func (k *Kubelet) metrics(kind string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 		defer cancel()
-		residents := k.residents()
+		pods := k.podsByRemoteName()
 		body, err := io.NopCloser(strings.NewReader("")), error(nil)
-		if len(residents) > 0 { // or there is nothing that the provider could know
+		if len(pods) > 0 { // else the provider has nothing to report
 			body, err = k.get(ctx, path)
 		}
 		if err != nil {
-			k.away(w, r, err)
+			k.fail(w, r, err)
 			return
 		}
 		defer body.Close()
 		page, sums := exposition.NewPage(mostMetrics), sums{}
 		err = page.Read(body, func(s *exposition.Sample) bool {
-			pod, ok := residents[types.NamespacedName{Namespace: s.Label("namespace"), Name: s.Label("pod")}]
+			pod, ok := pods[types.NamespacedName{Namespace: s.Label("namespace"), Name: s.Label("pod")}]
 			if !ok || kind == "resource" && !sums.add(s, pod) {
 				return false
 			}
@@ -121,10 +121,10 @@ func (k *Kubelet) metrics(kind string) http.HandlerFunc {
 			return true
 		})
 		if err == nil && kind == "resource" {
-			err = k.usage.node(page, &sums, residents)
+			err = k.usage.node(page, &sums, pods)
 		}
 		if err != nil {
-			k.away(w, r, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, tidy(err.Error()))})
+			k.fail(w, r, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, tidy(err.Error()))})
 			return
 		}
 		w.Header().Set("Content-Type", exposition.ContentType)
@@ -134,14 +134,14 @@ func (k *Kubelet) metrics(kind string) http.HandlerFunc {
 	}
 }
 
-// sums are what the node uses, as the sum of its pods.
+// sums is the resource use of the node: the sum of its pods.
 type sums struct {
 	cpu    map[types.UID]float64
 	memory float64
 	at     int64
 }
 
-// add takes notice of a sample, and refuses one that nobody can count with.
+// add counts a sample, and reports whether its value is valid.
 func (s *sums) add(sample *exposition.Sample, pod PodRef) bool {
 	value, err := strconv.ParseFloat(sample.Value, 64)
 	if err != nil || math.IsNaN(value) || math.IsInf(value, 0) || value < 0 || value > 1e18 {
@@ -168,14 +168,14 @@ func (s *sums) add(sample *exposition.Sample, pod PodRef) bool {
 	return true
 }
 
-// usage is the CPU time of all pods that there have been since this process began. It never gets less, whichever pods go.
+// usage is the CPU time of all pods since this process started. It never decreases, even if pods go.
 type usage struct {
 	mu    sync.Mutex
 	last  map[types.UID]float64
 	total float64
 }
 
-func (u *usage) node(page *exposition.Page, s *sums, residents map[types.NamespacedName]PodRef) error {
+func (u *usage) node(page *exposition.Page, s *sums, pods map[types.NamespacedName]PodRef) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.last == nil {
@@ -185,12 +185,12 @@ func (u *usage) node(page *exposition.Page, s *sums, residents map[types.Namespa
 		if before := u.last[uid]; value >= before {
 			u.total += value - before
 		} else {
-			u.total += value // another incarnation over there, which began at zero
+			u.total += value // the pod was created again over there, and starts at zero
 		}
 		u.last[uid] = value
 	}
 	here := map[types.UID]bool{}
-	for _, pod := range residents {
+	for _, pod := range pods {
 		here[pod.UID] = true
 	}
 	maps.DeleteFunc(u.last, func(uid types.UID, _ float64) bool { return !here[uid] })
@@ -207,10 +207,10 @@ func (u *usage) node(page *exposition.Page, s *sums, residents map[types.Namespa
 	)
 }
 
-// remoteNamespaces are those with pods of the node.
-func remoteNamespaces(residents map[types.NamespacedName]PodRef) []string {
+// remoteNamespaces returns the namespaces of the pods.
+func remoteNamespaces(pods map[types.NamespacedName]PodRef) []string {
 	all := map[string]bool{}
-	for name := range residents {
+	for name := range pods {
 		all[name.Namespace] = true
 	}
 	return slices.SortedFunc(maps.Keys(all), strings.Compare)

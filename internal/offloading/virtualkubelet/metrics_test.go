@@ -20,8 +20,8 @@ import (
 	"liqo.io/liqo/internal/kube/remote"
 )
 
-// saying is a provider that says whatever a test wants.
-type saying struct {
+// fakeProvider serves the text that a test sets.
+type fakeProvider struct {
 	connection *remote.Connection
 	text       atomic.Value
 	code       atomic.Int32
@@ -29,12 +29,14 @@ type saying struct {
 	asked      atomic.Value
 }
 
-func (s *saying) Connection(context.Context) (*remote.Connection, error) { return s.connection, nil }
-func (s *saying) Refused()                                               { s.refused.Add(1) }
+func (s *fakeProvider) Connection(context.Context) (*remote.Connection, error) {
+	return s.connection, nil
+}
+func (s *fakeProvider) Refused() { s.refused.Add(1) }
 
-func newSaying(t *testing.T) (*saying, *Kubelet, *pairs) {
+func newFakeProvider(t *testing.T) (*fakeProvider, *Kubelet, *mappings) {
 	t.Helper()
-	s := &saying{}
+	s := &fakeProvider{}
 	s.code.Store(http.StatusOK)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.asked.Store(r.URL.Path)
@@ -61,7 +63,7 @@ func newSaying(t *testing.T) (*saying, *Kubelet, *pairs) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pairs{of: map[string]string{"shop": "shop-rome"}, residents: []PodRef{{"shop", "web", "uid-web"}, {"shop", "api", "uid-api"}, {"not-offloaded", "x", "uid-x"}}}
+	p := &mappings{of: map[string]string{"shop": "shop-rome"}, podRefs: []PodRef{{"shop", "web", "uid-web"}, {"shop", "api", "uid-api"}, {"not-offloaded", "x", "uid-x"}}}
 	return s, NewKubelet(KubeletOptions{NodeName: nodeName, ConsumerID: "rome-id", RemoteName: "milan", Mappings: p, Pods: p, Provider: s}), p
 }
 
@@ -86,10 +88,9 @@ pod_memory_working_set_bytes{namespace="shop-rome",pod="api"} 11 1700000000456
 node_cpu_usage_seconds_total 1e9
 `
 
-// TestMetrics: of what a provider says, only pods of the node are taken, under the names they have here; the node is their sum, which
-// never goes back.
+// TestMetrics: only samples of pods of the node are passed on, under their local names; the node is the sum, which never decreases.
 func TestMetrics(t *testing.T) {
-	s, k, p := newSaying(t)
+	s, k, p := newFakeProvider(t)
 	ask := func(web, api any) []string {
 		t.Helper()
 		s.text.Store(fmt.Sprintf(resourceText, web, api))
@@ -133,35 +134,35 @@ func TestMetrics(t *testing.T) {
 	}{
 		{"1.5", "2", "3.5"},   // asked twice
 		{"2.5", "2", "4.5"},   // one works
-		{"2.5", "0.5", "5"},   // one began anew over there
-		{"NaN", "0.5", "5"},   // one is nonsense
-		{"-1", "+Inf", "5"},   // both are
-		{"1e300", "0.5", "5"}, // nobody has worked that long
+		{"2.5", "0.5", "5"},   // one was created again over there
+		{"NaN", "0.5", "5"},   // one is not a number
+		{"-1", "+Inf", "5"},   // both are invalid
+		{"1e300", "0.5", "5"}, // an impossible value
 	} {
 		if got := node(ask(c.web, c.api)); got != c.want {
 			t.Errorf("after %v and %v: %s, want %s", c.web, c.api, got, c.want)
 		}
 	}
 	asked := s.asked.Swap("")
-	p.residents = p.residents[:0]
+	p.podRefs = p.podRefs[:0]
 	if got := node(ask("3", "1")); got != "5" || s.asked.Load() != "" {
 		t.Errorf("without pods: %s, asked %v", got, s.asked.Load())
 	}
-	p.residents = append(p.residents, PodRef{"shop", "web", "uid-web"})
+	p.podRefs = append(p.podRefs, PodRef{"shop", "web", "uid-web"})
 	s.asked.Store(asked)
 	if got := node(ask("3.5", "0.5")); got != "8.5" {
-		t.Errorf("a pod that was forgotten is counted as a new one: %s", got)
+		t.Errorf("a pod that comes back is not counted as a new one: %s", got)
 	}
-	// The UID is that of the pod here.
+	// The UID is that of the local pod.
 	s.text.Store(`prober_probe_total{namespace="shop-rome",pod="web",pod_uid="over-there"} 3` + "\n")
 	if _, lines := answered(k.metrics("probes")); !slices.Equal(lines, []string{`prober_probe_total{namespace="shop",pod="web",pod_uid="uid-web"} 3`}) {
 		t.Errorf("%v", lines)
 	}
 }
 
-// TestHostileMetrics: whatever comes instead of metrics, what goes out is an error that says whose fault it is.
+// TestHostileMetrics: whatever the provider sends instead of metrics, the answer is an error that names the cause.
 func TestHostileMetrics(t *testing.T) {
-	s, k, _ := newSaying(t)
+	s, k, _ := newFakeProvider(t)
 	for name, c := range map[string]struct {
 		code int
 		text string
@@ -170,7 +171,7 @@ func TestHostileMetrics(t *testing.T) {
 		"a page of HTML":  {200, "<html>", "metrics of cluster milan cannot be read"},
 		"a bomb":          {200, strings.Repeat("a{b=\""+strings.Repeat("x", 1000)+"\"} 1\n", 70<<10), "too many metrics"},
 		"no agent":        {404, "", "cluster milan does not serve /apis/metrics.liqo.io/"},
-		"a redirect":      {302, "", "cluster milan answered with 302, which nobody asked for"},
+		"a redirect":      {302, "", "cluster milan sent the unexpected answer 302"},
 		"a token too old": {401, "", "cluster milan does not accept the token"},
 		"no right":        {403, "", "cluster milan does not allow it"},
 	} {
@@ -181,17 +182,17 @@ func TestHostileMetrics(t *testing.T) {
 		}
 	}
 	if s.refused.Load() != 1 {
-		t.Errorf("told %d times that the token is too old", s.refused.Load())
+		t.Errorf("Refused was called %d times", s.refused.Load())
 	}
 }
 
-// TestSummary: the statistics are those of metrics.k8s.io over there.
+// TestSummary: the statistics are those of metrics.k8s.io in the remote cluster.
 func TestSummary(t *testing.T) {
-	s, k, _ := newSaying(t)
+	s, k, _ := newFakeProvider(t)
 	s.text.Store(`{"items":[
 		{"metadata":{"name":"web","namespace":"shop-rome"},"timestamp":"2026-01-02T03:04:05Z","containers":[
 			{"name":"app","usage":{"cpu":"1500n","memory":"2Ki"}},{"name":"side","usage":{"cpu":"-1","memory":"1Ki"}}]},
-		{"metadata":{"name":"stranger","namespace":"shop-rome"},"containers":[{"name":"app","usage":{"cpu":"1","memory":"1Gi"}}]}]}`)
+		{"metadata":{"name":"unknown","namespace":"shop-rome"},"containers":[{"name":"app","usage":{"cpu":"1","memory":"1Gi"}}]}]}`)
 	code, lines := answered(k.summary)
 	if got := s.asked.Load(); got != "/apis/metrics.k8s.io/v1beta1/namespaces/shop-rome/pods" {
 		t.Errorf("asked %v", got)
@@ -204,7 +205,7 @@ func TestSummary(t *testing.T) {
 			t.Errorf("%d %s, want %s", code, lines[0], want)
 		}
 	}
-	if strings.Contains(lines[0], "stranger") {
-		t.Error("a stranger's pod is among them")
+	if strings.Contains(lines[0], "unknown") {
+		t.Error("a pod of another origin is among them")
 	}
 }

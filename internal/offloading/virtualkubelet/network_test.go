@@ -16,11 +16,11 @@ import (
 
 // TestNodeFollowsTheNetwork: the node is Ready while its tunnel is up, with the rights of its role.
 func TestNodeFollowsTheNetwork(t *testing.T) {
-	b := newBench(t)
+	b := newEnv(t)
 	b.slice(granted("4", "8G"))
 	stop := b.run(func(o *Options) { o.CheckNetwork = true })
 	b.untilBecause(corev1.ConditionFalse, "no tunnel to the remote cluster is agreed")
-	// That of another peer is not looked at.
+	// The tunnel of another peer does not count.
 	b.tunnel("another", "another-id", netv1alpha1.Connected, "")
 	milan := b.tunnel("milan", "milan-id", netv1alpha1.Connecting, "no handshake yet")
 	b.untilBecause(corev1.ConditionFalse, "no handshake yet")
@@ -34,15 +34,15 @@ func TestNodeFollowsTheNetwork(t *testing.T) {
 	b.report(milan, netv1alpha1.Connected, "")
 	b.untilBecause(corev1.ConditionTrue, "the remote cluster answers")
 
-	// Measured times change all the time, and the node does not.
+	// A new latency does not change the node.
 	writes, asked := b.writes.Load(), b.provider.asked.Load()
 	milan.Status.Connection.Latency.Value = "3ms"
 	b.report(milan, netv1alpha1.Connected, "")
-	b.Until("it is asked on", func() bool { return b.provider.asked.Load() > asked+5 })
+	b.Until("probing goes on", func() bool { return b.provider.asked.Load() > asked+5 })
 	if got := b.writes.Load() - writes; got != 0 {
 		t.Errorf("%d writes for a new latency", got)
 	}
-	// After a restart the node is not touched before the tunnel is known.
+	// After a restart, the node is not written before the tunnel is in the cache.
 	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
 	stop()
 	b.run(func(o *Options) { o.CheckNetwork = true })
@@ -54,11 +54,11 @@ func TestNodeFollowsTheNetwork(t *testing.T) {
 	b.Must(b.Delete(t.Context(), milan))
 	b.untilBecause(corev1.ConditionFalse, "no tunnel to the remote cluster is agreed")
 	if b.denied.Load() > 0 {
-		t.Errorf("%d requests without a right to them", b.denied.Load())
+		t.Errorf("%d forbidden requests", b.denied.Load())
 	}
 }
 
-func (b *bench) untilBecause(status corev1.ConditionStatus, because string) (node *corev1.Node) {
+func (b *env) untilBecause(status corev1.ConditionStatus, because string) (node *corev1.Node) {
 	b.T.Helper()
 	b.Until("node Ready="+string(status)+": "+because, func() bool {
 		node = b.untilReady(status)
@@ -67,7 +67,7 @@ func (b *bench) untilBecause(status corev1.ConditionStatus, because string) (nod
 	return node
 }
 
-func (b *bench) tunnel(name, clusterID string, status netv1alpha1.ConnectionStatus, message string) *netv1alpha1.TunnelEndpoint {
+func (b *env) tunnel(name, clusterID string, status netv1alpha1.ConnectionStatus, message string) *netv1alpha1.TunnelEndpoint {
 	b.T.Helper()
 	tunnel := &netv1alpha1.TunnelEndpoint{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: map[string]string{labels.TunnelCluster: clusterID}},
@@ -82,7 +82,7 @@ func (b *bench) tunnel(name, clusterID string, status netv1alpha1.ConnectionStat
 	return tunnel
 }
 
-func (b *bench) report(tunnel *netv1alpha1.TunnelEndpoint, status netv1alpha1.ConnectionStatus, message string) {
+func (b *env) report(tunnel *netv1alpha1.TunnelEndpoint, status netv1alpha1.ConnectionStatus, message string) {
 	b.T.Helper()
 	tunnel.Status.Connection.Status, tunnel.Status.Connection.StatusMessage = status, message
 	b.Must(b.Status().Update(b.T.Context(), tunnel))

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package virtualkubelet is the process behind one virtual node: it registers the node that a ResourceSlice became, keeps
-// its capacity and conditions current, renews its lease, and probes the provider. nodeobject.go draws the node
-// from values and says what to do about it, write.go sends what differs. streams.go is the kubelet's HTTPS API: what people ask of a pod goes
-// on to the provider's API server (streampath.go says how it is called there), what it uses comes back from there.
+// Package virtualkubelet is the process of one virtual node: it registers the node for an accepted ResourceSlice, keeps its capacity and conditions
+// current, renews its lease, and probes the provider. nodeobject.go computes the node and the next step from values, and write.go sends
+// what differs. streams.go is the HTTPS API of a kubelet: it forwards logs, exec, attach and port-forward to the provider's API server
+// (streampath.go translates the path), and fetches the metrics of the pods from there.
 //
-// It must not know who wrote the slice or the identity, and takes nothing away: the node is drained and removed by the controller
-// manager. Its proof is node_test.go and streams_test.go, against real API servers, with the rights of the role and no others: from kubectl to a
-// kubelet in the other cluster.
+// The package must not know who wrote the slice or the identity, and removes nothing: the controller manager drains and removes the node. It
+// is proved by node_test.go and streams_test.go, against real API servers, with only the rights of its role: from kubectl to a kubelet in the
+// other cluster.
 package virtualkubelet
 
 import (
@@ -45,9 +45,9 @@ import (
 // +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=secrets,verbs=get
 
 const (
-	// localTimeout is the deadline of all that one look at the node asks of the local API server.
+	// localTimeout bounds all requests of one sync to the local API server.
 	localTimeout = 10 * time.Second
-	// versionInterval is how often the local API server is asked for its version: it may be upgraded while we run.
+	// versionInterval is how often the version of the local API server is read: it may be upgraded while we run.
 	versionInterval = 10 * time.Minute
 )
 
@@ -56,15 +56,16 @@ type Options struct {
 	NodeName, Namespace, SliceName string
 	ClusterID                      string
 	NodeIP                         string
-	// KubeletPort is where the API server finds the logs of pods, and the pods themselves.
+	// KubeletPort is the port of the kubelet API.
 	KubeletPort                          int32
 	ExtraLabels, ExtraAnnotations        map[string]string
 	LeaseDuration                        time.Duration
 	PingInterval, PingRetry, PingTimeout time.Duration
 	// CheckNetwork makes the node Ready only while the tunnel to the remote cluster is up.
 	CheckNetwork bool
-	// Reached, if not nil, hears after each probe how the connection stands: nil if there is none yet. It must return at once.
-	Reached func(connection *remote.Connection, answers bool)
+	// OnProbe, if not nil, is called after each probe with the connection, which is nil if there is none yet, and whether the provider
+	// answered. It must not block.
+	OnProbe func(connection *remote.Connection, answers bool)
 }
 
 // Node is one virtual node. It holds no package state: several may run in one process.
@@ -74,18 +75,18 @@ type Node struct {
 	cache   cache.Cache
 	api     *discovery.DiscoveryClient
 	prober  *prober
-	kick    chan struct{}
+	wakeup  chan struct{}
 	version chan string
 	synced  atomic.Bool
 
 	// What follows belongs to the loop of Run.
 	serverVersion string
 	lease         *coordinationv1.Lease
-	// told and shown are the last that was written of the node: its labels, and its status without times.
-	told  *coreapply.NodeApplyConfiguration
-	shown *corev1.NodeStatus
-	// written is the node's version since then.
-	written *string
+	// writtenMeta and writtenStatus are the labels and annotations, and the status without times, that were written last.
+	writtenMeta   *coreapply.NodeApplyConfiguration
+	writtenStatus *corev1.NodeStatus
+	// writtenVersion is the resource version of the node after the last write.
+	writtenVersion *string
 }
 
 // New prepares a node. cfg is the cluster that the node is registered in.
@@ -94,7 +95,7 @@ func New(cfg *rest.Config, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One connection for all of it.
+	// One connection for cache, client and discovery.
 	connection, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connection to the local cluster: %w", err)
@@ -117,19 +118,19 @@ func New(cfg *rest.Config, o Options) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cache of the local cluster: %w", err)
 	}
-	n := &Node{options: o, client: api, cache: watched, kick: make(chan struct{}, 1), version: make(chan string, 1)}
+	n := &Node{options: o, client: api, cache: watched, wakeup: make(chan struct{}, 1), version: make(chan string, 1)}
 	if n.api, err = discovery.NewDiscoveryClientForConfigAndClient(cfg, connection); err != nil {
 		return nil, fmt.Errorf("client of the local cluster: %w", err)
 	}
 	n.prober = &prober{
 		local: api, scheme: scheme, secret: client.ObjectKey{Namespace: o.Namespace, Name: remote.SecretName(o.ClusterID)},
-		interval: o.PingInterval, retry: o.PingRetry, timeout: o.PingTimeout, changed: n.again, wake: make(chan struct{}, 1),
-		reached: o.Reached,
+		interval: o.PingInterval, retry: o.PingRetry, timeout: o.PingTimeout, changed: n.requeue, wake: make(chan struct{}, 1),
+		onProbe: o.OnProbe,
 	}
 	return n, nil
 }
 
-// kinds are those that this process knows: few, so that it starts without asking which there are, and stays small.
+// kinds returns the few kinds that this process uses, so that it starts without discovery and stays small.
 func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme} {
@@ -142,15 +143,15 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
 	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	mapper.Add(netv1alpha1.GroupVersion.WithKind("TunnelEndpoint"), meta.RESTScopeNamespace)
-	mapper.Add(netv1alpha1.GroupVersion.WithKind("TunnelEndpointList"), meta.RESTScopeNamespace) // the cache asks for it, too
+	mapper.Add(netv1alpha1.GroupVersion.WithKind("TunnelEndpointList"), meta.RESTScopeNamespace) // the cache looks up the list kind as well
 	mapper.Add(sharingv1alpha1.GroupVersion.WithKind("ResourceSlice"), meta.RESTScopeNamespace)
 	return scheme, mapper, nil
 }
 
-// again asks for another look.
-func (n *Node) again() {
+// requeue schedules a sync.
+func (n *Node) requeue() {
 	select {
-	case n.kick <- struct{}{}:
+	case n.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -172,9 +173,9 @@ func (n *Node) Run(ctx context.Context) error {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { n.again() },
-			UpdateFunc: func(any, any) { n.again() },
-			DeleteFunc: func(any) { n.again() },
+			AddFunc:    func(any) { n.requeue() },
+			UpdateFunc: func(any, any) { n.requeue() },
+			DeleteFunc: func(any) { n.requeue() },
 		}); err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
@@ -199,7 +200,7 @@ func (n *Node) loop(ctx context.Context, failed <-chan error) error {
 	defer renew.Stop()
 	retry := time.NewTimer(0)
 	defer retry.Stop()
-	again := n.options.PingRetry
+	backoff := n.options.PingRetry
 	for {
 		step := n.sync
 		select {
@@ -209,27 +210,27 @@ func (n *Node) loop(ctx context.Context, failed <-chan error) error {
 			return err
 		case version := <-n.version:
 			n.serverVersion = version
-		case <-n.kick:
+		case <-n.wakeup:
 		case <-retry.C:
 		case <-renew.C:
 			step = n.keepLease
 		}
-		within, cancel := context.WithTimeout(ctx, localTimeout)
-		err := step(within)
+		bounded, cancel := context.WithTimeout(ctx, localTimeout)
+		err := step(bounded)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			log.FromContext(ctx).Error(err, "node not up to date")
-			retry.Reset(again)
-			again = min(2*again, n.options.LeaseDuration)
+			log.FromContext(ctx).Error(err, "node not synced")
+			retry.Reset(backoff)
+			backoff = min(2*backoff, n.options.LeaseDuration)
 		default:
-			again = n.options.PingRetry
+			backoff = n.options.PingRetry
 		}
 	}
 }
 
-// followVersion tells the loop which version the local API server has.
+// followVersion sends the version of the local API server to the loop whenever it changes.
 func (n *Node) followVersion(ctx context.Context) {
 	var last string
 	for ctx.Err() == nil {
@@ -237,7 +238,7 @@ func (n *Node) followVersion(ctx context.Context) {
 		switch server, err := n.api.ServerVersion(); {
 		case err != nil:
 			wait = n.options.PingRetry
-			log.FromContext(ctx).V(1).Info("local API server not asked for its version", "reason", err.Error())
+			log.FromContext(ctx).V(1).Info("version of the local API server not read", "reason", err.Error())
 		case server.GitVersion != last:
 			last = server.GitVersion
 			select {
@@ -252,5 +253,5 @@ func (n *Node) followVersion(ctx context.Context) {
 	}
 }
 
-// Synced tells whether the node's objects have been read.
+// Synced reports whether the cache has been filled.
 func (n *Node) Synced() bool { return n.synced.Load() }

@@ -25,42 +25,42 @@ import (
 // mostImages is as many as a kubelet reports.
 const mostImages = 50
 
-// reach is what the probes of the provider say.
+// reach is the result of probing the provider.
 type reach int
 
 const (
-	// unasked: the first probe has not come back.
+	// unasked: the first probe has not finished.
 	unasked reach = iota
-	// unidentified: there is nothing to probe with, because we have no identity over there.
+	// unidentified: we have no identity in the remote cluster to probe with.
 	unidentified
 	reachable
 	unreachable
 )
 
-// move is what to do about a node.
-type move int
+// action is the next step for a node.
+type action int
 
 const (
-	// wait for news.
-	wait move = iota
-	// hurry: a grant proves that there is an identity, so probe now.
-	hurry
-	// register the node, and say all of it.
+	// wait for an event.
+	wait action = iota
+	// probeNow: a grant proves that there is an identity.
+	probeNow
+	// register creates the node with its full status.
 	register
-	// update what differs.
+	// update writes what differs.
 	update
-	// observe: the node is being taken away; only whether the remote cluster answers is kept current, because the time that
-	// its pods have depends on it.
+	// observe a node that is being removed: only the reachability of the remote cluster is kept current, because the drain deadline
+	// of its pods depends on it.
 	observe
 )
 
-// next decides what to do about the node, nil if there is none.
-func next(slice *sharingv1alpha1.ResourceSlice, node *corev1.Node, state reach) move {
+// next decides the next step for the node, which is nil if there is none.
+func next(slice *sharingv1alpha1.ResourceSlice, node *corev1.Node, state reach) action {
 	accepted := slice.Status.Phase == sharingv1alpha1.SliceAccepted
 	ending := slice.DeletionTimestamp != nil || slice.Status.Phase == sharingv1alpha1.SliceRefused
 	switch {
 	case node != nil && node.DeletionTimestamp != nil, state == unasked:
-		return wait // after a restart the node stays as it is until something is known
+		return wait // after a restart, the node does not change before the first probe
 	case node != nil && ending:
 		return observe
 	case node != nil:
@@ -68,21 +68,21 @@ func next(slice *sharingv1alpha1.ResourceSlice, node *corev1.Node, state reach) 
 	case ending || !accepted:
 		return wait
 	case state == unidentified:
-		return hurry
+		return probeNow
 	case state == reachable:
 		return register
 	}
-	return wait // a node is worth showing once it can run something
+	return wait // a node is registered once it can run pods
 }
 
-// picture is everything that a virtual node is drawn from.
-type picture struct {
+// nodeInputs is everything that determines the content of a virtual node.
+type nodeInputs struct {
 	name string
 	// clusterID of the provider.
 	clusterID string
-	// address of this process; pods of the node are reached through it.
+	// address of this process, which serves the kubelet API.
 	address string
-	// port is where the kubelet API is.
+	// port of the kubelet API.
 	port int32
 	// version of the local API server.
 	version                       string
@@ -90,17 +90,17 @@ type picture struct {
 	// granted is the slice's status; nil before the first grant.
 	granted *sharingv1alpha1.ResourceSliceStatus
 	reach   reach
-	// reachMessage says what a failed probe saw.
+	// reachMessage is the error of a failed probe.
 	reachMessage string
-	// checkNetwork: the node needs the tunnel to the remote cluster; nil if none is agreed.
+	// checkNetwork: the node is Ready only while the tunnel to the remote cluster works. tunnel is nil if none is agreed.
 	checkNetwork bool
 	tunnel       *netv1alpha1.TunnelEndpoint
-	// leaving: the node is being taken away. How long that may take depends on whether the remote cluster answers, and on nothing else.
+	// leaving: the node is being removed. Its drain deadline depends only on whether the remote cluster answers.
 	leaving bool
 }
 
-// nodeLabels are the labels of the node: those of the provider first, so that it cannot overwrite ours.
-func (p *picture) nodeLabels() map[string]string {
+// nodeLabels returns the labels of the node. Ours overwrite those of the provider.
+func (p *nodeInputs) nodeLabels() map[string]string {
 	all := map[string]string{}
 	if p.granted != nil {
 		for key, value := range p.granted.Labels {
@@ -124,9 +124,9 @@ func (p *picture) nodeLabels() map[string]string {
 	return all
 }
 
-// mayLabel tells whether a provider may put a label on its node. It has no say in Kubernetes' own, which for instance make a
-// node part of the control plane; the scheduler's view of where it is excepted. What the API server would not take is left out,
-// or nothing else would get there either.
+// mayLabel reports whether a provider may set a label on its node. It may not set labels of Kubernetes, which for instance make a node part
+// of the control plane, except topology and instance type. Labels that the API server refuses are left out, because it would refuse
+// the whole node with them.
 func mayLabel(key, value string) bool {
 	if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 || key == labels.StorageAvailable {
 		return false
@@ -143,8 +143,8 @@ func mayLabel(key, value string) bool {
 	return true
 }
 
-// amounts are those of the grant that a node can have. One that it cannot have would keep all others away, and the conditions
-// with them: only CPU and memory may have fractions, which are rounded down elsewhere.
+// amounts returns the granted resources in a form that a node may have. Only CPU and memory may have fractions; other resources are rounded
+// down. The API server would refuse the whole status because of one invalid amount.
 func amounts(granted corev1.ResourceList) corev1.ResourceList {
 	all := corev1.ResourceList{}
 	for name, amount := range granted {
@@ -160,7 +160,7 @@ func amounts(granted corev1.ResourceList) corev1.ResourceList {
 	return all
 }
 
-// labelValues leaves out what cannot become one.
+// labelValues returns the texts that are valid as label values.
 func labelValues(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return one == "" || len(validation.IsValidLabelValue(one)) > 0 })
 }
@@ -172,31 +172,31 @@ func first(all []string, otherwise string) string {
 	return otherwise
 }
 
-func (p *picture) os() string {
+func (p *nodeInputs) os() string {
 	if p.granted == nil {
 		return "linux"
 	}
 	return first(labelValues(p.granted.OperatingSystems), "linux")
 }
 
-func (p *picture) arch() string {
+func (p *nodeInputs) arch() string {
 	if p.granted == nil {
 		return "amd64"
 	}
 	return first(labelValues(p.granted.Architectures), "amd64")
 }
 
-// birth is the node as it is first written: with the taint, before any pod could be scheduled. Taints are one list for all
-// who set some, so it is applied once, by an owner that never speaks again.
-func (p *picture) birth() *coreapply.NodeApplyConfiguration {
+// initial returns the node as it is created: with the taint, before any pod can be scheduled. All clients share one list of taints, so the taint
+// is written once, by a field owner that is not used again.
+func (p *nodeInputs) initial() *coreapply.NodeApplyConfiguration {
 	return coreapply.Node(p.name).WithLabels(map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: p.clusterID}).
 		WithSpec(coreapply.NodeSpec().WithTaints(coreapply.Taint().
 			WithKey(labels.TaintVirtualNode).WithValue("true").WithEffect(corev1.TaintEffectNoExecute)))
 }
 
-// meta is the part of the node that follows the grant. With its UID: an apply to a node that has just gone would make
-// another one, without the taint.
-func (p *picture) meta(uid types.UID) *coreapply.NodeApplyConfiguration {
+// meta returns the labels and annotations, which follow the grant. With the UID: an apply to a node that was just deleted would create another
+// one, without the taint.
+func (p *nodeInputs) meta(uid types.UID) *coreapply.NodeApplyConfiguration {
 	node := coreapply.Node(p.name).WithUID(uid).WithLabels(p.nodeLabels())
 	if len(p.extraAnnotations) > 0 {
 		node.WithAnnotations(p.extraAnnotations)
@@ -204,8 +204,8 @@ func (p *picture) meta(uid types.UID) *coreapply.NodeApplyConfiguration {
 	return node
 }
 
-// status of the node. Times are left out.
-func (p *picture) status() corev1.NodeStatus {
+// status returns the status of the node without times.
+func (p *nodeInputs) status() corev1.NodeStatus {
 	status := corev1.NodeStatus{
 		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: p.address}},
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: p.port}},
@@ -219,8 +219,8 @@ func (p *picture) status() corev1.NodeStatus {
 	return status
 }
 
-// ready tells whether pods can be run, and why not.
-func (p *picture) ready() (corev1.ConditionStatus, string, string) {
+// ready returns status, reason and message of the condition Ready.
+func (p *nodeInputs) ready() (corev1.ConditionStatus, string, string) {
 	const ok, no = "KubeletReady", "KubeletNotReady"
 	switch {
 	case p.granted == nil || p.reach == unasked:
@@ -238,17 +238,17 @@ func (p *picture) ready() (corev1.ConditionStatus, string, string) {
 	return corev1.ConditionTrue, ok, "the remote cluster answers and grants resources"
 }
 
-// network tells whether pods here reach those over there, and what was seen.
-func (p *picture) network() (up bool, message string) {
+// network reports whether the pods of the two clusters reach each other, and why not.
+func (p *nodeInputs) network() (up bool, message string) {
 	switch {
 	case !p.checkNetwork:
 		return true, "the networks of the clusters are joined by other means"
 	case p.tunnel == nil:
-		return false, "no tunnel to the remote cluster is agreed; the condition NetworkStatus of its ForeignCluster says what is missing"
+		return false, "no tunnel to the remote cluster is agreed; see the condition NetworkStatus of its ForeignCluster"
 	case p.tunnel.Status.Connection.Status == netv1alpha1.Connected:
 		return true, "the tunnel to the remote cluster is up"
 	case meta.IsStatusConditionTrue(p.tunnel.Status.Conditions, netv1alpha1.ConditionUsable):
-		// Pods are not to move because of a few nodes here; the ForeignCluster says that something is wrong.
+		// A few local nodes without connection must not evict pods; the condition of the ForeignCluster reports them.
 		return true, "the tunnel to the remote cluster is up for most nodes: " + p.tunnel.Status.Connection.StatusMessage
 	}
 	message = "the tunnel to the remote cluster is not up"
@@ -261,7 +261,7 @@ func (p *picture) network() (up bool, message string) {
 	return false, message
 }
 
-func (p *picture) conditions() []corev1.NodeCondition {
+func (p *nodeInputs) conditions() []corev1.NodeCondition {
 	status, reason, message := p.ready()
 	up, tunnel := p.network()
 	condition := func(kind corev1.NodeConditionType, bad bool, badReason, goodReason, message string) corev1.NodeCondition {
@@ -277,26 +277,26 @@ func (p *picture) conditions() []corev1.NodeCondition {
 	short := p.granted != nil && p.granted.Resources.Memory().Sign() <= 0
 	return []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: status, Reason: reason, Message: message},
-		condition(corev1.NodeMemoryPressure, short, "RemoteClusterHasMemoryPressure", "RemoteClusterHasSufficientMemory", "judged by the memory that is granted"),
-		condition(corev1.NodeDiskPressure, false, "RemoteClusterHasDiskPressure", "RemoteClusterHasNoDiskPressure", "the nodes of the remote cluster look after their disks"),
-		condition(corev1.NodePIDPressure, false, "RemoteClusterHasPIDPressure", "RemoteClusterHasNoPIDPressure", "the nodes of the remote cluster look after their processes"),
+		condition(corev1.NodeMemoryPressure, short, "RemoteClusterHasMemoryPressure", "RemoteClusterHasSufficientMemory", "derived from the granted memory"),
+		condition(corev1.NodeDiskPressure, false, "RemoteClusterHasDiskPressure", "RemoteClusterHasNoDiskPressure", "the nodes of the remote cluster monitor their disks"),
+		condition(corev1.NodePIDPressure, false, "RemoteClusterHasPIDPressure", "RemoteClusterHasNoPIDPressure", "the nodes of the remote cluster monitor their processes"),
 		condition(corev1.NodeNetworkUnavailable, !up, "LiqoNetworkingDown", "LiqoNetworkingUp", tunnel),
 	}
 }
 
-// remains is what a node that is being taken away still shows of its grant.
-func remains(node *corev1.Node) *sharingv1alpha1.ResourceSliceStatus {
+// lastGrant returns the grant that a node in removal still shows.
+func lastGrant(node *corev1.Node) *sharingv1alpha1.ResourceSliceStatus {
 	return &sharingv1alpha1.ResourceSliceStatus{
 		Resources: node.Status.Allocatable, Images: node.Status.Images,
 		Architectures: []string{node.Status.NodeInfo.Architecture}, OperatingSystems: []string{node.Status.NodeInfo.OperatingSystem},
 	}
 }
 
-// shows tells whether the node has the status already, whatever its times, and whatever others have added to it.
-func shows(live, status *corev1.NodeStatus) bool {
-	for _, pair := range []struct{ live, wanted corev1.ResourceList }{{live.Capacity, status.Capacity}, {live.Allocatable, status.Allocatable}} {
-		for name, wanted := range pair.wanted {
-			if have, ok := pair.live[name]; !ok || have.Cmp(wanted) != 0 {
+// statusCurrent reports whether the node has the status already. It ignores times, and what other clients added.
+func statusCurrent(live, status *corev1.NodeStatus) bool {
+	for _, list := range []struct{ live, wanted corev1.ResourceList }{{live.Capacity, status.Capacity}, {live.Allocatable, status.Allocatable}} {
+		for name, wanted := range list.wanted {
+			if have, ok := list.live[name]; !ok || have.Cmp(wanted) != 0 {
 				return false
 			}
 		}
@@ -317,8 +317,8 @@ func shows(live, status *corev1.NodeStatus) bool {
 	return true
 }
 
-// within tells whether all that is wanted is there.
-func within(wanted, have map[string]string) bool {
+// contains reports whether have contains all entries of wanted.
+func contains(have, wanted map[string]string) bool {
 	for key, value := range wanted {
 		if there, ok := have[key]; !ok || there != value {
 			return false
@@ -336,7 +336,7 @@ func find(all []corev1.NodeCondition, kind corev1.NodeConditionType) *corev1.Nod
 	return nil
 }
 
-// statusIntent is the status with its times: a condition keeps the one of its last change.
+// statusIntent returns the status with times: a condition keeps the time of its last change.
 func statusIntent(node *coreapply.NodeApplyConfiguration, live, status *corev1.NodeStatus, now time.Time) *coreapply.NodeApplyConfiguration {
 	at := metav1.NewTime(now).Rfc3339Copy()
 	intent := coreapply.NodeStatus().

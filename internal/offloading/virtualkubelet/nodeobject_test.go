@@ -39,28 +39,28 @@ func granted(cpu, memory string) *sharingv1alpha1.ResourceSliceStatus {
 	}
 }
 
-func testPicture() *picture {
-	return &picture{
+func testInputs() *nodeInputs {
+	return &nodeInputs{
 		name: "liqo-milan", clusterID: "milan-id", port: 10250, address: "10.0.0.9", version: "v1.37.1",
 		extraLabels: map[string]string{"extra": "x"}, extraAnnotations: map[string]string{"note": "y"},
 	}
 }
 
-// TestDrawn compares whole nodes with testdata/*.yaml.
-func TestDrawn(t *testing.T) {
-	full := testPicture()
+// TestGolden compares whole nodes with testdata/*.yaml.
+func TestGolden(t *testing.T) {
+	full := testInputs()
 	full.granted, full.reach = granted("12", "30G"), reachable
 	full.granted.Resources["nvidia.com/gpu"] = resource.MustParse("1")
-	full.granted.Labels = map[string]string{"liqo.io/provider": "k3s", "topology.kubernetes.io/region": "south", labels.Type: "not-the-provider's-to-say", corev1.LabelHostname: "kube-apiserver"}
+	full.granted.Labels = map[string]string{"liqo.io/provider": "k3s", "topology.kubernetes.io/region": "south", labels.Type: "not-decided-by-the-provider", corev1.LabelHostname: "kube-apiserver"}
 	full.granted.Architectures, full.granted.OperatingSystems = []string{"arm64", "amd64"}, []string{"linux"}
 	full.granted.StorageClasses = []sharingv1alpha1.StorageClass{{StorageClassName: "fast"}}
 	full.granted.Images = []corev1.ContainerImage{{Names: []string{"a:1"}, SizeBytes: 5}}
-	for name, drawn := range map[string]*picture{"granted": full, "before_grant": testPicture()} {
+	for name, inputs := range map[string]*nodeInputs{"granted": full, "before_grant": testInputs()} {
 		t.Run(name, func(t *testing.T) {
-			status := drawn.status()
+			status := inputs.status()
 			var documents []string
 			for _, intent := range []*coreapply.NodeApplyConfiguration{
-				drawn.birth(), drawn.meta("uid"), statusIntent(coreapply.Node(drawn.name), &corev1.NodeStatus{}, &status, testTime),
+				inputs.initial(), inputs.meta("uid"), statusIntent(coreapply.Node(inputs.name), &corev1.NodeStatus{}, &status, testTime),
 			} {
 				text, err := yaml.Marshal(intent)
 				if err != nil {
@@ -85,37 +85,37 @@ func TestDrawn(t *testing.T) {
 	}
 }
 
-// TestHostile: what a provider says of itself reaches no further than its node can be harmed.
+// TestHostile: values from a provider never make its node invalid, and never overwrite labels that it may not set.
 func TestHostile(t *testing.T) {
-	drawn := testPicture()
-	drawn.granted = granted("1", "1")
-	drawn.granted.Resources["example.com/debt"], drawn.granted.Resources["not a name"] = resource.MustParse("-1"), resource.MustParse("1")
-	drawn.granted.Images = make([]corev1.ContainerImage, 1000)
-	plain := len(drawn.nodeLabels())
+	inputs := testInputs()
+	inputs.granted = granted("1", "1")
+	inputs.granted.Resources["example.com/debt"], inputs.granted.Resources["not a name"] = resource.MustParse("-1"), resource.MustParse("1")
+	inputs.granted.Images = make([]corev1.ContainerImage, 1000)
+	plain := len(inputs.nodeLabels())
 	for key, want := range map[string]bool{
 		"tier": true, "example.com/tier": true, "liqo.io/provider": true, "topology.kubernetes.io/zone": true, corev1.LabelInstanceTypeStable: true,
 		"node-role.kubernetes.io/control-plane": false, "kubernetes.io/metadata.name": false, "node.k8s.io/x": false, "a.b.kubernetes.io/c": false,
 		"notkubernetes.io/x": true, labels.StorageAvailable: false, "not a key": false, "/": false,
 	} {
-		drawn.granted.Labels = map[string]string{key: "v"}
-		if _, got := drawn.nodeLabels()[key]; got != want {
+		inputs.granted.Labels = map[string]string{key: "v"}
+		if _, got := inputs.nodeLabels()[key]; got != want {
 			t.Errorf("label %q: %v", key, got)
 		}
 	}
-	drawn.granted.Labels = map[string]string{"key": "not a value!"}
-	if got := len(drawn.nodeLabels()); got != plain {
+	inputs.granted.Labels = map[string]string{"key": "not a value!"}
+	if got := len(inputs.nodeLabels()); got != plain {
 		t.Errorf("%d labels, want %d", got, plain)
 	}
-	drawn.granted.Architectures, drawn.granted.OperatingSystems = []string{"a b", "arm64"}, []string{"!"}
-	if labels := drawn.nodeLabels(); labels[corev1.LabelArchStable] != "arm64" || labels[corev1.LabelOSStable] != "linux" {
+	inputs.granted.Architectures, inputs.granted.OperatingSystems = []string{"a b", "arm64"}, []string{"!"}
+	if labels := inputs.nodeLabels(); labels[corev1.LabelArchStable] != "arm64" || labels[corev1.LabelOSStable] != "linux" {
 		t.Errorf("labels %v", labels)
 	}
 	for amount, want := range map[string]string{"500m": "0", "1500m": "1", "2": "2", "1Ki": "1Ki", "9E": "9E"} {
 		if got := amounts(corev1.ResourceList{"example.com/gpu": resource.MustParse(amount)})["example.com/gpu"]; got.Cmp(resource.MustParse(want)) != 0 {
-			t.Errorf("%s of something that comes in pieces: %s, want %s", amount, got.String(), want)
+			t.Errorf("%s of a resource without fractions: %s, want %s", amount, got.String(), want)
 		}
 	}
-	status := drawn.status()
+	status := inputs.status()
 	if len(status.Capacity) != 2 || len(status.Allocatable) != 2 || len(status.Images) != mostImages {
 		t.Errorf("capacity %v, allocatable %v, %d images", status.Capacity, status.Allocatable, len(status.Images))
 	}
@@ -123,7 +123,7 @@ func TestHostile(t *testing.T) {
 
 // TestNoStorageLabel: no workload may select a node for storage that it does not have.
 func TestNoStorageLabel(t *testing.T) {
-	inputs := testPicture()
+	inputs := testInputs()
 	inputs.granted = granted("1", "1")
 	inputs.granted.StorageClasses = []sharingv1alpha1.StorageClass{{StorageClassName: "fast", Default: true}}
 	if value, set := inputs.nodeLabels()[labels.StorageAvailable]; set {
@@ -138,21 +138,21 @@ func TestReady(t *testing.T) {
 		reach   reach
 		want    string
 	}{
-		{"nothing granted", nil, reachable, "Unknown KubeletNotReady the remote cluster has granted nothing yet"},
-		{"all is well", granted("1", "1"), reachable, "True KubeletReady the remote cluster answers and grants resources"},
-		{"silence", granted("1", "1"), unreachable, "False KubeletNotReady the API server of the remote cluster does not answer: why"},
+		{"before the grant", nil, reachable, "Unknown KubeletNotReady the remote cluster has granted nothing yet"},
+		{"all works", granted("1", "1"), reachable, "True KubeletReady the remote cluster answers and grants resources"},
+		{"no answer", granted("1", "1"), unreachable, "False KubeletNotReady the API server of the remote cluster does not answer: why"},
 		{"no identity", granted("1", "1"), unidentified, "False KubeletNotReady why"},
 		{"no cpu", granted("0", "1"), reachable, "False KubeletNotReady the remote cluster grants no CPU or no memory; see the ResourceSlice of this node"},
 		{"no memory", granted("1", "0"), reachable, "False KubeletNotReady the remote cluster grants no CPU or no memory; see the ResourceSlice of this node"},
 		{"nothing at all", &sharingv1alpha1.ResourceSliceStatus{}, reachable, "False KubeletNotReady the remote cluster grants no CPU or no memory; see the ResourceSlice of this node"},
 	} {
-		drawn := testPicture()
-		drawn.granted, drawn.reach, drawn.reachMessage = c.granted, c.reach, "why"
-		status, reason, message := drawn.ready()
+		inputs := testInputs()
+		inputs.granted, inputs.reach, inputs.reachMessage = c.granted, c.reach, "why"
+		status, reason, message := inputs.ready()
 		if got := fmt.Sprintf("%s %s %s", status, reason, message); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
-		for _, other := range drawn.conditions() {
+		for _, other := range inputs.conditions() {
 			if (other.Status == corev1.ConditionUnknown) != (c.granted == nil) {
 				t.Errorf("%s: %s is %s", c.name, other.Type, other.Status)
 			}
@@ -160,7 +160,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestNetwork: without the network the node is not Ready, unless it is being taken away.
+// TestNetwork: without the network the node is not Ready, unless it is being removed.
 func TestNetwork(t *testing.T) {
 	tunnel := func(status netv1alpha1.ConnectionStatus, message string) *netv1alpha1.TunnelEndpoint {
 		return &netv1alpha1.TunnelEndpoint{Status: netv1alpha1.TunnelEndpointStatus{Connection: netv1alpha1.Connection{Status: status, StatusMessage: message}}}
@@ -174,8 +174,8 @@ func TestNetwork(t *testing.T) {
 		ready, down      corev1.ConditionStatus
 		message, because string
 	}{
-		{"not ours", false, false, nil, "True", "False", "joined by other means", ""},
-		{"not ours, and yet there", false, false, tunnel(netv1alpha1.ConnectionError, "x"), "True", "False", "joined by other means", ""},
+		{"network not checked", false, false, nil, "True", "False", "joined by other means", ""},
+		{"not ours, but reported", false, false, tunnel(netv1alpha1.ConnectionError, "x"), "True", "False", "joined by other means", ""},
 		{"nothing agreed", true, false, nil, "False", "True", "no tunnel", "no tunnel"},
 		{"no report", true, false, tunnel("", ""), "False", "True", "is not up", "is not up"},
 		{"comes up", true, false, tunnel(netv1alpha1.Connecting, "no handshake"), "False", "True", "is not up (Connecting): no handshake", "no handshake"},
@@ -184,10 +184,10 @@ func TestNetwork(t *testing.T) {
 		{"a few nodes are cut off", true, false, usable, "True", "False", "up for most nodes: node n1", "answers"},
 		{"broken while pods leave", true, true, tunnel(netv1alpha1.ConnectionError, "all probes lost"), "True", "True", "(Error): all probes lost", "answers"},
 	} {
-		drawn := testPicture()
-		drawn.granted, drawn.reach = granted("1", "1"), reachable
-		drawn.checkNetwork, drawn.leaving, drawn.tunnel = c.check, c.leaving, c.tunnel
-		conditions := drawn.conditions()
+		inputs := testInputs()
+		inputs.granted, inputs.reach = granted("1", "1"), reachable
+		inputs.checkNetwork, inputs.leaving, inputs.tunnel = c.check, c.leaving, c.tunnel
+		conditions := inputs.conditions()
 		ready, down := find(conditions, corev1.NodeReady), find(conditions, corev1.NodeNetworkUnavailable)
 		if ready.Status != c.ready || down.Status != c.down || !strings.Contains(down.Message, c.message) || !strings.Contains(ready.Message, c.because) {
 			t.Errorf("%s: Ready %s (%s), NetworkUnavailable %s (%s)", c.name, ready.Status, ready.Message, down.Status, down.Message)
@@ -214,17 +214,17 @@ func TestNext(t *testing.T) {
 		phase    sharingv1alpha1.SlicePhase
 		deleting bool
 		node     *corev1.Node
-		want     [4]move // unasked, unidentified, reachable, unreachable
+		want     [4]action // unasked, unidentified, reachable, unreachable
 	}{
-		{"asked", pending, false, nil, [4]move{wait, wait, wait, wait}},
-		{"granted", accepted, false, nil, [4]move{wait, hurry, register, wait}},
-		{"granted and registered", accepted, false, node, [4]move{wait, update, update, update}},
-		{"asked again", pending, false, node, [4]move{wait, update, update, update}},
-		{"withdrawn", refused, false, node, [4]move{wait, observe, observe, observe}},
-		{"unpeered", accepted, true, node, [4]move{wait, observe, observe, observe}},
-		{"withdrawn and removed", refused, false, nil, [4]move{wait, wait, wait, wait}},
-		{"unpeered and removed", accepted, true, nil, [4]move{wait, wait, wait, wait}},
-		{"node is leaving", accepted, false, leaving, [4]move{wait, wait, wait, wait}},
+		{"asked", pending, false, nil, [4]action{wait, wait, wait, wait}},
+		{"granted", accepted, false, nil, [4]action{wait, probeNow, register, wait}},
+		{"granted and registered", accepted, false, node, [4]action{wait, update, update, update}},
+		{"asked again", pending, false, node, [4]action{wait, update, update, update}},
+		{"withdrawn", refused, false, node, [4]action{wait, observe, observe, observe}},
+		{"unpeered", accepted, true, node, [4]action{wait, observe, observe, observe}},
+		{"withdrawn and removed", refused, false, nil, [4]action{wait, wait, wait, wait}},
+		{"unpeered and removed", accepted, true, nil, [4]action{wait, wait, wait, wait}},
+		{"node is leaving", accepted, false, leaving, [4]action{wait, wait, wait, wait}},
 	} {
 		for state, want := range c.want {
 			if got := next(slice(c.phase, c.deleting), c.node, reach(state)); got != want {
@@ -234,16 +234,16 @@ func TestNext(t *testing.T) {
 	}
 }
 
-func TestShows(t *testing.T) {
-	drawn := testPicture()
-	drawn.granted, drawn.reach = granted("2", "1G"), reachable
+func TestStatusCurrent(t *testing.T) {
+	inputs := testInputs()
+	inputs.granted, inputs.reach = granted("2", "1G"), reachable
 	for name, change := range map[string]struct {
 		change func(*corev1.NodeStatus)
 		want   bool
 	}{
 		"nothing":                 {func(*corev1.NodeStatus) {}, true},
 		"another form of a value": {func(s *corev1.NodeStatus) { s.Capacity[corev1.ResourceCPU] = resource.MustParse("2000m") }, true},
-		"somebody else's resource, address, condition": {func(s *corev1.NodeStatus) {
+		"resource, address, condition of another client": {func(s *corev1.NodeStatus) {
 			s.Capacity["example.com/dongle"] = resource.MustParse("1")
 			s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "1.2.3.4"})
 			s.Conditions = append(s.Conditions, corev1.NodeCondition{Type: "Sunny", Status: corev1.ConditionTrue})
@@ -258,9 +258,9 @@ func TestShows(t *testing.T) {
 		"Ready by a monitor": {func(s *corev1.NodeStatus) { s.Conditions[0].Status = corev1.ConditionUnknown }, false},
 		"no condition":       {func(s *corev1.NodeStatus) { s.Conditions = s.Conditions[1:] }, false},
 	} {
-		live, wanted := drawn.status(), drawn.status()
+		live, wanted := inputs.status(), inputs.status()
 		change.change(&live)
-		if got := shows(&live, &wanted); got != change.want {
+		if got := statusCurrent(&live, &wanted); got != change.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -268,15 +268,15 @@ func TestShows(t *testing.T) {
 
 // TestConditionTimes: a condition keeps the time of its last change.
 func TestConditionTimes(t *testing.T) {
-	drawn := testPicture()
-	drawn.granted, drawn.reach = granted("2", "1G"), reachable
+	inputs := testInputs()
+	inputs.granted, inputs.reach = granted("2", "1G"), reachable
 	earlier := metav1.NewTime(testTime.Add(-time.Hour))
-	live := drawn.status()
+	live := inputs.status()
 	for i := range live.Conditions {
 		live.Conditions[i].LastTransitionTime = earlier
 	}
-	drawn.reach = unreachable
-	status := drawn.status()
+	inputs.reach = unreachable
+	status := inputs.status()
 	for _, condition := range statusIntent(coreapply.Node("n"), &live, &status, testTime).Status.Conditions {
 		want := earlier
 		if *condition.Type == corev1.NodeReady {
@@ -288,7 +288,7 @@ func TestConditionTimes(t *testing.T) {
 	}
 }
 
-// TestPlain: the text says why and is the same the next time.
+// TestPlain: the text gives the reason and is the same for each attempt.
 func TestPlain(t *testing.T) {
 	at := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 6443}
 	request := func(err error) error { return &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/livez", Err: err} }
@@ -308,7 +308,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestPlainIsShort: HTTP repeats in its errors what the other side wrote, and conditions of a node are kept in every copy of it.
+// TestPlainIsShort: HTTP errors contain text of the other side, and every cache of nodes keeps the conditions.
 func TestPlainIsShort(t *testing.T) {
 	got := plain(&url.Error{Err: errors.New("malformed HTTP response \x1b[31m\n" + strings.Repeat("a", 1<<20))}, time.Second)
 	if want := "malformed HTTP response [31m aaa"; !strings.HasPrefix(got, want) || len(got) > 2*mostMessage {

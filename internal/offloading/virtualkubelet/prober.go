@@ -24,13 +24,13 @@ import (
 const (
 	// identityTimeout is how long reading the Secret may take.
 	identityTimeout = 5 * time.Second
-	// attemptsPerProbe: one lost packet does not take a node away.
+	// attemptsPerProbe: one lost packet must not make a node NotReady.
 	attemptsPerProbe = 3
-	// firstRetry is how soon an identity is looked for again, at first: it comes while a peering is being made.
+	// firstRetry is the first delay before a missing identity is read again: it appears while a peering is being established.
 	firstRetry = 100 * time.Millisecond
 )
 
-// prober asks the provider's API server from time to time whether it is alive.
+// prober probes the API server of the provider periodically.
 type prober struct {
 	local    client.Client
 	scheme   *runtime.Scheme
@@ -39,18 +39,18 @@ type prober struct {
 	retry    time.Duration
 	timeout  time.Duration
 	changed  func()
-	reached  func(*remote.Connection, bool)
+	onProbe  func(*remote.Connection, bool)
 	wake     chan struct{}
 
-	mu      sync.Mutex
-	state   reach
-	message string
-	said    time.Time
+	mu         sync.Mutex
+	state      reach
+	message    string
+	reportedAt time.Time
 
 	// What follows belongs to the loop of run.
 	connection *remote.Connection
 	token      string
-	// read is when the identity was read; zero if that has to be done again.
+	// read is when the identity was read; zero if it must be read again.
 	read time.Time
 }
 
@@ -61,8 +61,8 @@ func (p *prober) result() (reach, string) {
 	return p.state, p.message
 }
 
-// soon asks for a probe now.
-func (p *prober) soon() {
+// probeNow makes run probe at once.
+func (p *prober) probeNow() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -78,8 +78,8 @@ func (p *prober) run(ctx context.Context) {
 			return
 		}
 		p.set(ctx, state, message)
-		if p.reached != nil {
-			p.reached(p.connection, state == reachable)
+		if p.onProbe != nil {
+			p.onProbe(p.connection, state == reachable)
 		}
 		wait := p.retry
 		switch state {
@@ -101,14 +101,14 @@ func (p *prober) run(ctx context.Context) {
 
 func (p *prober) set(ctx context.Context, state reach, message string) {
 	p.mu.Lock()
-	news := p.state != state
-	// One fault may look different from one second to the next, and all of it would be written on the node.
-	changed := news || p.message != message && time.Since(p.said) > p.interval
+	stateChanged := p.state != state
+	// The message of one fault may differ each second, and each would be written to the node.
+	changed := stateChanged || p.message != message && time.Since(p.reportedAt) > p.interval
 	if changed {
-		p.state, p.message, p.said = state, message, time.Now()
+		p.state, p.message, p.reportedAt = state, message, time.Now()
 	}
 	p.mu.Unlock()
-	if news {
+	if stateChanged {
 		log.FromContext(ctx).Info("remote cluster probed", "reachable", state == reachable, "reason", message)
 	}
 	if changed {
@@ -116,7 +116,7 @@ func (p *prober) set(ctx context.Context, state reach, message string) {
 	}
 }
 
-// probe asks up to three times, and says what came out.
+// probe makes up to attemptsPerProbe attempts and returns the result with the last error.
 func (p *prober) probe(ctx context.Context) (reach, string) {
 	var err error
 	for range attemptsPerProbe {
@@ -125,7 +125,7 @@ func (p *prober) probe(ctx context.Context) (reach, string) {
 			return unidentified, tidy(err.Error())
 		}
 		if errors.Is(err, remote.ErrUnauthorized) && p.token == before {
-			break // the answer will be the same
+			break // the token is the same, so the answer will be
 		}
 		if err = p.ask(ctx); err == nil {
 			return reachable, ""
@@ -134,11 +134,11 @@ func (p *prober) probe(ctx context.Context) (reach, string) {
 		case errors.Is(err, remote.ErrUnauthorized):
 			p.read = time.Time{} // the token may have been renewed
 		case timedOut(err):
-			p.connection.Reset() // it may have died silently, and the next call would wait for it, too
+			p.connection.Reset() // the connection may be dead, and the next call would wait for it as well
 		}
 	}
 	if time.Since(p.read) > p.interval {
-		p.read = time.Time{} // the other cluster may have moved
+		p.read = time.Time{} // the address of the other cluster may have changed
 	}
 	return unreachable, plain(err, p.timeout)
 }
@@ -149,8 +149,7 @@ func (p *prober) ask(ctx context.Context) error {
 	return p.connection.Probe(ctx)
 }
 
-// errNoIdentity says that there is nothing to probe with.
-var errNoIdentity = errors.New("this cluster holds no identity in the remote one; the conditions of its ForeignCluster say why")
+var errNoIdentity = errors.New("this cluster has no identity in the remote cluster; see the conditions of its ForeignCluster")
 
 // identify reads the identity, which the controller manager renews.
 func (p *prober) identify(ctx context.Context) error {
@@ -164,13 +163,13 @@ func (p *prober) identify(ctx context.Context) error {
 	case err != nil && client.IgnoreNotFound(err) == nil:
 		return errNoIdentity
 	case err != nil && p.connection != nil:
-		return nil // that our own API server is busy says nothing of the other one
+		return nil // a busy local API server is no fault of the provider
 	case err != nil:
 		return fmt.Errorf("read the identity in the remote cluster: %w", err)
 	}
 	identity, err := remote.ParseIdentity(secret.Data)
 	if err != nil {
-		return errNoIdentity // a key without a token: first contact is under way
+		return errNoIdentity // a key without a token: authentication has not finished
 	}
 	if p.connection == nil {
 		p.connection, err = remote.NewConnection(identity, p.scheme)
@@ -189,8 +188,8 @@ func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
 }
 
-// plain says why a probe failed in words that stay the same as long as the reason does: they are written on the node, and the
-// port from which we asked is another one each time. Some of them may be the other side's.
+// plain returns why a probe failed, in words that do not change while the reason does not: they are written to the node, and for instance
+// our source port differs each time. The text may come from the provider, so it is bounded.
 func plain(err error, timeout time.Duration) string {
 	if timedOut(err) {
 		return fmt.Sprintf("no answer within %v", timeout)

@@ -14,7 +14,7 @@ import (
 
 // stream is a request to the kubelet about one pod.
 type stream struct {
-	// kind is the subresource of the pod that stands for it: log, exec, attach or portforward.
+	// kind is the subresource of the pod: log, exec, attach or portforward.
 	kind                      string
 	namespace, pod, container string
 	query                     url.Values
@@ -23,10 +23,10 @@ type stream struct {
 // flags are the parameters that a kubelet spells differently from an API server.
 var flags = map[string]string{"input": "stdin", "output": "stdout", "error": "stderr", "tty": "tty"}
 
-// logOptions are all that may be asked of a log.
+// logOptions are the query parameters of a log that are forwarded.
 var logOptions = []string{"follow", "previous", "timestamps", "sinceSeconds", "sinceTime", "tailLines", "limitBytes", "stream"}
 
-// check refuses names that no object has: they become part of a path.
+// check refuses invalid names, because they become part of a path.
 func (s *stream) check() error {
 	switch {
 	case len(validation.IsDNS1123Label(s.namespace)) > 0:
@@ -39,10 +39,10 @@ func (s *stream) check() error {
 	return nil
 }
 
-// upgrades tells whether the answer changes the protocol.
+// upgrades reports whether the response switches the protocol.
 func (s *stream) upgrades() bool { return s.kind != "log" }
 
-// target is the same request as the API server of the remote cluster knows it, with the remote namespace.
+// target returns path and query of the same request to the API server of the remote cluster.
 func (s *stream) target(namespace string) (path string, query url.Values, err error) {
 	path = "/api/v1/namespaces/" + namespace + "/pods/" + s.pod + "/" + s.kind
 	query = url.Values{}
@@ -66,7 +66,7 @@ func (s *stream) target(namespace string) (path string, query url.Values, err er
 	default:
 		query.Set("container", s.container)
 		for ours, theirs := range flags {
-			// An API server takes these for true if they are not said, as far as output goes.
+			// Always set: an API server takes stdout and stderr for true if they are missing.
 			query.Set(theirs, strconv.FormatBool(s.query.Get(ours) == "1" || s.query.Get(ours) == "true"))
 		}
 		if s.kind == "exec" {

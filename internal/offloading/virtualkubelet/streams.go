@@ -29,9 +29,9 @@ import (
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;create
 
 const (
-	// mostStreams bounds what callers can make us hold: each takes two connections, some six goroutines and 64 kB.
+	// mostStreams bounds the open streams: each takes two connections, about six goroutines and 64 kB.
 	mostStreams = 256
-	// mostError is how much of a refusal is read, mostMessage how much of it is told.
+	// mostError bounds how much of a refusal is read, mostMessage how much of it is passed on.
 	mostError, mostMessage = 64 << 10, 1500
 )
 
@@ -40,14 +40,14 @@ type NamespaceMappings interface {
 	Remote(local string) (string, bool)
 }
 
-// Provider is the way to the cluster that runs the pods.
+// Provider connects to the cluster that runs the pods.
 type Provider interface {
 	Connection(ctx context.Context) (*remote.Connection, error)
-	// Refused is called when that cluster does not take our token.
+	// Refused is called when that cluster refuses our token.
 	Refused()
 }
 
-// KubeletOptions are of the API of one virtual node.
+// KubeletOptions of the kubelet API of one virtual node.
 type KubeletOptions struct {
 	NodeName string
 	// ConsumerID is the ID of this cluster, RemoteName the name of the provider.
@@ -58,7 +58,7 @@ type KubeletOptions struct {
 	Callers                *caller.Callers
 }
 
-// Kubelet is what the API server calls when somebody wants to look into a pod: the HTTPS API of a kubelet, as far as it is used.
+// Kubelet is the HTTP API of a kubelet, as far as the API server and metrics clients use it.
 type Kubelet struct {
 	options KubeletOptions
 	mux     *http.ServeMux
@@ -71,7 +71,7 @@ func NewKubelet(o KubeletOptions) *Kubelet {
 	k := &Kubelet{options: o, mux: http.NewServeMux(), slots: make(chan struct{}, mostStreams)}
 	k.mux.Handle("GET /healthz", k.guard("proxy", "get", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
 	k.mux.Handle("GET /containerLogs/{namespace}/{pod}/{container}", k.guard("proxy", "get", k.stream("log")))
-	// Whatever the method: who may only read must not come in by way of a WebSocket, which begins with a GET.
+	// The verb is create for both methods: a WebSocket starts with a GET, and a caller that may only read must not open one.
 	for path, kind := range map[string]string{
 		"/exec/{namespace}/{pod}/{container}": "exec", "/attach/{namespace}/{pod}/{container}": "attach", "/portForward/{namespace}/{pod}": "portforward",
 	} {
@@ -85,13 +85,13 @@ func NewKubelet(o KubeletOptions) *Kubelet {
 	return k
 }
 
-// ServeHTTP answers the API server, or who may call kubelets.
+// ServeHTTP serves the API server, and other callers that may call kubelets.
 func (k *Kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) { k.mux.ServeHTTP(w, r) }
 
-// Streams is how many there are now.
+// Streams returns the number of open streams.
 func (k *Kubelet) Streams() int { return len(k.slots) }
 
-// guard lets those pass who may use this part of the node.
+// guard authorizes callers for this subresource of the node.
 func (k *Kubelet) guard(subresource, verb string, next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, denied := k.options.Callers.Direct(r)
@@ -109,7 +109,7 @@ func (k *Kubelet) guard(subresource, verb string, next http.HandlerFunc) http.Ha
 	})
 }
 
-// stream hands a request about a pod over to the provider's API server.
+// stream forwards a request about a pod to the provider's API server.
 func (k *Kubelet) stream(kind string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s := &stream{
@@ -130,34 +130,34 @@ func (k *Kubelet) stream(kind string) http.HandlerFunc {
 			return
 		}
 		if s.upgrades() && r.Header.Get("Upgrade") == "" {
-			http.Error(w, "the request does not ask for another protocol", http.StatusBadRequest)
+			http.Error(w, "the request has no Upgrade header", http.StatusBadRequest)
 			return
 		}
 		select {
 		case k.slots <- struct{}{}:
 			defer func() { <-k.slots }()
 		default:
-			http.Error(w, fmt.Sprintf("node %s has %d streams open, and takes no more", k.options.NodeName, mostStreams), http.StatusTooManyRequests)
+			http.Error(w, fmt.Sprintf("node %s has %d open streams, which is the limit", k.options.NodeName, mostStreams), http.StatusTooManyRequests)
 			return
 		}
 		connection, err := k.options.Provider.Connection(r.Context())
 		if err != nil {
-			k.away(w, r, err)
+			k.fail(w, r, err)
 			return
 		}
 		base, transport := connection.Streams()
 		to, err := url.Parse(base)
 		if err != nil {
-			k.away(w, r, err)
+			k.fail(w, r, err)
 			return
 		}
-		// Nothing in it has to be escaped.
+		// No part of the path needs escaping.
 		to.Path, to.RawPath, to.RawQuery = strings.TrimSuffix(to.Path, "/")+path, "", query.Encode()
-		k.proxy(s, to, transport).ServeHTTP(whole{w}, r)
+		k.proxy(s, to, transport).ServeHTTP(fullClose{w}, r)
 	}
 }
 
-// proxy carries one request, and nothing in its headers that could mean something over there.
+// proxy forwards one request, without headers that could have a meaning for the provider.
 func (k *Kubelet) proxy(s *stream, to *url.URL, transport http.RoundTripper) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1,
@@ -170,7 +170,7 @@ func (k *Kubelet) proxy(s *stream, to *url.URL, transport http.RoundTripper) *ht
 				}
 			}
 			r.Out.URL, r.Out.Host, r.Out.Header = to, "", header
-			// Not a default one, which the library would add.
+			// Set, because the library would add a default.
 			header.Set("User-Agent", "liqo-virtual-kubelet")
 			r.Out.Body, r.Out.ContentLength = http.NoBody, 0
 			r.Out.Method = http.MethodGet
@@ -179,11 +179,11 @@ func (k *Kubelet) proxy(s *stream, to *url.URL, transport http.RoundTripper) *ht
 			}
 		},
 		ModifyResponse: func(response *http.Response) error { return k.answer(s, response) },
-		ErrorHandler:   k.away,
+		ErrorHandler:   k.fail,
 	}
 }
 
-// answer lets through what was asked for, and tells a refusal as a kubelet would. The provider has no say in anything else: a redirect, for
+// answer passes the expected responses on, and converts a refusal to the form of a kubelet. Everything else is an error: a redirect, for
 // instance, would lead the API server elsewhere.
 func (k *Kubelet) answer(s *stream, response *http.Response) error {
 	switch {
@@ -199,7 +199,7 @@ func (k *Kubelet) answer(s *stream, response *http.Response) error {
 		if !ok {
 			return errors.New("the connection cannot be written to")
 		}
-		response.Body = struct{ io.ReadWriteCloser }{connection} // as in whole
+		response.Body = struct{ io.ReadWriteCloser }{connection} // as in fullClose
 		return nil
 	case !s.upgrades() && response.StatusCode == http.StatusOK:
 		response.Header = http.Header{"Content-Type": {"text/plain; charset=utf-8"}}
@@ -209,7 +209,7 @@ func (k *Kubelet) answer(s *stream, response *http.Response) error {
 	return k.refusal(response)
 }
 
-// refused is what the provider said.
+// refused is a refusal by the provider.
 type refused struct {
 	code    int
 	message string
@@ -217,7 +217,7 @@ type refused struct {
 
 func (r *refused) Error() string { return r.message }
 
-// refusal reads why the provider does not do it. Only 400 and 500 reach people with their text.
+// refusal returns why the provider refused. kubectl shows the text of only 400 and 500, so the status becomes one of these.
 func (k *Kubelet) refusal(response *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(response.Body, mostError)) // what could be read
 	var status metav1.Status
@@ -231,7 +231,7 @@ func (k *Kubelet) refusal(response *http.Response) error {
 	switch code := response.StatusCode; {
 	case code == http.StatusUnauthorized:
 		k.options.Provider.Refused()
-		return &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s does not accept the token of this one; it is renewed by the controller manager, so try again", k.options.RemoteName)}
+		return &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s does not accept the token of this cluster; the controller manager renews it, so try again", k.options.RemoteName)}
 	case code == http.StatusForbidden:
 		return &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s does not allow it: %s", k.options.RemoteName, message)}
 	case code >= 400 && code < 500:
@@ -239,10 +239,10 @@ func (k *Kubelet) refusal(response *http.Response) error {
 	case code >= 500:
 		return &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s: %s", k.options.RemoteName, message)}
 	}
-	return &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s answered with %d, which nobody asked for", k.options.RemoteName, response.StatusCode)}
+	return &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s sent the unexpected answer %d", k.options.RemoteName, response.StatusCode)}
 }
 
-// tidy makes one line of what another cluster says.
+// tidy makes one bounded, printable line of text from another cluster.
 func tidy(text string) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	if len(text) > mostMessage {
@@ -251,34 +251,34 @@ func tidy(text string) string {
 	return text
 }
 
-// away tells whoever asked why there is no answer.
-func (k *Kubelet) away(w http.ResponseWriter, r *http.Request, err error) {
-	var said *refused
+// fail answers a request with the reason why it was not served.
+func (k *Kubelet) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var reply *refused
 	switch {
 	case r.Context().Err() != nil:
-		return // nobody listens any more
-	case errors.As(err, &said):
+		return // the caller has gone
+	case errors.As(err, &reply):
 	case errors.Is(err, errNoIdentity):
-		said = &refused{http.StatusInternalServerError, err.Error()}
+		reply = &refused{http.StatusInternalServerError, err.Error()}
 	default:
-		said = &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s, where the pod runs, does not answer: %s; see: kubectl describe node %s",
+		reply = &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s, where the pod runs, does not answer: %s; see: kubectl describe node %s",
 			k.options.RemoteName, plain(err, answerTime), k.options.NodeName)}
 	}
-	log.FromContext(r.Context()).V(1).Info("request about a pod not served", "path", r.URL.Path, "reason", said.message)
+	log.FromContext(r.Context()).V(1).Info("request about a pod not served", "path", r.URL.Path, "reason", reply.message)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(said.code)
-	fmt.Fprint(w, said.message)
+	w.WriteHeader(reply.code)
+	fmt.Fprint(w, reply.message)
 }
 
-// whole hands out connections that end as a whole. No protocol here lives on with one half of a connection, and the other end may
-// never close its own.
-type whole struct{ http.ResponseWriter }
+// fullClose hides CloseWrite of hijacked connections, so that both directions close together. No protocol here uses a half-closed
+// connection, and the other end may never close its half.
+type fullClose struct{ http.ResponseWriter }
 
 // Unwrap is for http.ResponseController.
-func (w whole) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w fullClose) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Hijack is for httputil.ReverseProxy.
-func (w whole) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (w fullClose) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	connection, buffer, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err

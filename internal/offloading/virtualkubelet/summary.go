@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// atATime is how many namespaces are asked for at once.
+// atATime is how many namespaces are read at once.
 const atATime = 4
 
-// podMetrics are what metrics.k8s.io says of the pods of a namespace.
+// podMetrics is the answer of metrics.k8s.io for the pods of a namespace.
 type podMetrics struct {
 	Items []struct {
 		Metadata   metav1.ObjectMeta `json:"metadata"`
@@ -33,7 +33,7 @@ type podMetrics struct {
 	} `json:"items"`
 }
 
-// What follows is the part that is known of a kubelet's summary (stats/v1alpha1).
+// The part of a kubelet's summary (stats/v1alpha1) that is known here.
 type (
 	cpuStats struct {
 		Time           metav1.Time `json:"time"`
@@ -70,9 +70,9 @@ type (
 	}
 )
 
-// summary answers /stats/summary with what the provider's metrics.k8s.io knows.
+// summary serves /stats/summary from the metrics.k8s.io API of the provider.
 func (k *Kubelet) summary(w http.ResponseWriter, r *http.Request) {
-	residents := k.residents()
+	pods := k.podsByRemoteName()
 	answer := stats{Node: nodeStats{NodeName: k.options.NodeName}, Pods: []podStats{}}
 	answer.Node.CPU.Time, answer.Node.Memory.Time = metav1.NewTime(time.Now()), metav1.NewTime(time.Now())
 	var mu sync.Mutex
@@ -80,7 +80,7 @@ func (k *Kubelet) summary(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atATime)
-	for _, namespace := range remoteNamespaces(residents) {
+	for _, namespace := range remoteNamespaces(pods) {
 		group.Go(func() error {
 			found, err := k.podMetrics(ctx, namespace)
 			if err != nil {
@@ -90,7 +90,7 @@ func (k *Kubelet) summary(w http.ResponseWriter, r *http.Request) {
 			defer mu.Unlock()
 			for i := range found.Items {
 				item := &found.Items[i]
-				pod, ok := residents[types.NamespacedName{Namespace: namespace, Name: item.Metadata.Name}]
+				pod, ok := pods[types.NamespacedName{Namespace: namespace, Name: item.Metadata.Name}]
 				if !ok {
 					continue
 				}
@@ -111,7 +111,7 @@ func (k *Kubelet) summary(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		k.away(w, r, err)
+		k.fail(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -133,7 +133,7 @@ func (k *Kubelet) podMetrics(ctx context.Context, namespace string) (*podMetrics
 	return &found, nil
 }
 
-// amount is a quantity that cannot be negative, in the unit of scale.
+// amount returns a quantity in the unit of scale, at least 0.
 func amount(quantity resource.Quantity, scale resource.Scale) uint64 {
 	return uint64(max(quantity.ScaledValue(scale), 0))
 }

@@ -23,7 +23,7 @@ import (
 // identityInterval is how often the identity is read again while it is used.
 const identityInterval = 10 * time.Second
 
-// Uplink is our identity in the provider, read from its Secret when somebody needs it.
+// Uplink is the connection to the provider. It reads our identity from its Secret when a request needs it.
 type Uplink struct {
 	local  client.Client
 	secret client.ObjectKey
@@ -33,12 +33,13 @@ type Uplink struct {
 	read       time.Time
 }
 
-// NewUplink prepares the way to the cluster whose tenant namespace here is namespace; it asks nothing.
+// NewUplink returns an Uplink to the cluster whose local tenant namespace is namespace. It sends no request.
 func NewUplink(local client.Client, namespace, clusterID string) *Uplink {
 	return &Uplink{local: local, secret: client.ObjectKey{Namespace: namespace, Name: remote.SecretName(clusterID)}}
 }
 
-// NewClient is for what the kubelet API asks of the local API server: who calls, what he may, the identity, a certificate.
+// NewClient returns a client for the requests of the kubelet API to the local API server: authentication, authorization, the identity, a
+// certificate.
 func NewClient(cfg *rest.Config) (client.Client, error) {
 	scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, certificatesv1.AddToScheme} {
@@ -58,7 +59,7 @@ func NewClient(cfg *rest.Config) (client.Client, error) {
 	return local, nil
 }
 
-// Registered is the node as it is known here; nil if there is none.
+// Registered returns the node from the cache; nil if there is none.
 func (n *Node) Registered(ctx context.Context) (*corev1.Node, error) {
 	if !n.Synced() {
 		return nil, nil
@@ -66,7 +67,7 @@ func (n *Node) Registered(ctx context.Context) (*corev1.Node, error) {
 	return n.node(ctx)
 }
 
-// Connection is the current one.
+// Connection returns the current connection, and reads the identity again after identityInterval.
 func (u *Uplink) Connection(ctx context.Context) (*remote.Connection, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -80,7 +81,7 @@ func (u *Uplink) Connection(ctx context.Context) (*remote.Connection, error) {
 	case err != nil && client.IgnoreNotFound(err) == nil:
 		return nil, errNoIdentity
 	case err != nil && u.connection != nil:
-		return u.connection, nil // that our own API server is busy says nothing of the other one
+		return u.connection, nil // a busy local API server is no fault of the provider
 	case err != nil:
 		return nil, fmt.Errorf("read the identity in the remote cluster: %w", err)
 	}
@@ -100,7 +101,7 @@ func (u *Uplink) Connection(ctx context.Context) (*remote.Connection, error) {
 	return u.connection, nil
 }
 
-// Refused says that the provider does not take the token: it may have been renewed.
+// Refused makes the next call read the identity again: the provider refused the token, which may have been renewed.
 func (u *Uplink) Refused() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -27,15 +27,15 @@ import (
 const (
 	// leaseNamespace is where Kubernetes keeps the leases of nodes.
 	leaseNamespace = "kube-node-lease"
-	// birthOwner speaks once, when the node is made.
-	birthOwner = client.FieldOwner(labels.OwnerVirtualKubelet + "-birth")
-	owner      = client.FieldOwner(labels.OwnerVirtualKubelet)
+	// creationOwner owns the fields that are written only when the node is created.
+	creationOwner = client.FieldOwner(labels.OwnerVirtualKubelet + "-birth")
+	owner         = client.FieldOwner(labels.OwnerVirtualKubelet)
 )
 
-// sync brings the node to what the slice and the probes say.
+// sync brings the node to the state that follows from the slice and the probes.
 func (n *Node) sync(ctx context.Context) error {
 	if n.serverVersion == "" {
-		return nil // it will be told
+		return nil // followVersion will send it
 	}
 	slice, err := n.slice(ctx)
 	if err != nil || slice == nil {
@@ -46,50 +46,50 @@ func (n *Node) sync(ctx context.Context) error {
 		return err
 	}
 	if n.behind(node) {
-		return nil // what we wrote last is on its way
+		return nil // the cache does not have our last write yet
 	}
 	state, message := n.prober.result()
-	move := next(slice, node, state)
-	drawn := &picture{
+	action := next(slice, node, state)
+	inputs := &nodeInputs{
 		name: n.options.NodeName, clusterID: n.options.ClusterID, address: n.options.NodeIP, port: n.options.KubeletPort, version: n.serverVersion,
 		extraLabels: n.options.ExtraLabels, extraAnnotations: n.options.ExtraAnnotations, reach: state, reachMessage: message,
 		checkNetwork: n.options.CheckNetwork,
 	}
-	if drawn.tunnel, err = n.tunnel(ctx); err != nil {
+	if inputs.tunnel, err = n.tunnel(ctx); err != nil {
 		return err
 	}
 	if slice.Status.Phase == sharingv1alpha1.SliceAccepted {
-		drawn.granted = &slice.Status
+		inputs.granted = &slice.Status
 	}
-	switch move {
-	case hurry:
-		n.prober.soon()
+	switch action {
+	case probeNow:
+		n.prober.probeNow()
 		return nil
 	case register:
-		if node, err = n.register(ctx, drawn); err != nil {
+		if node, err = n.register(ctx, inputs); err != nil {
 			return err
 		}
-		err = errors.Join(n.label(ctx, node, drawn), n.show(ctx, node, drawn))
+		err = errors.Join(n.applyMeta(ctx, node, inputs), n.applyStatus(ctx, node, inputs))
 	case update:
-		err = errors.Join(n.label(ctx, node, drawn), n.show(ctx, node, drawn))
+		err = errors.Join(n.applyMeta(ctx, node, inputs), n.applyStatus(ctx, node, inputs))
 	case observe:
-		drawn.granted, drawn.leaving = remains(node), true
-		err = n.show(ctx, node, drawn)
+		inputs.granted, inputs.leaving = lastGrant(node), true
+		err = n.applyStatus(ctx, node, inputs)
 	default:
 		return nil
 	}
 	if n.lease == nil {
 		err = errors.Join(err, n.renewLease(ctx, node))
 	}
-	// Gone, or somebody else's of that name: the watch will tell, and a node is not made by the way.
+	// The node is gone, or another node has its name. The watch delivers that; an update must not create a node.
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		log.FromContext(ctx).V(1).Info("node is not the one that it was", "reason", err.Error())
+		log.FromContext(ctx).V(1).Info("node was deleted or replaced", "reason", err.Error())
 		return nil
 	}
 	return err
 }
 
-// slice as the cache has it; nil if there is none: not heard of it yet, or the peering has ended.
+// slice returns the slice from the cache; nil if it is not there yet, or the peering has ended.
 func (n *Node) slice(ctx context.Context) (*sharingv1alpha1.ResourceSlice, error) {
 	var slice sharingv1alpha1.ResourceSlice
 	err := n.cache.Get(ctx, client.ObjectKey{Namespace: n.options.Namespace, Name: n.options.SliceName}, &slice)
@@ -99,7 +99,7 @@ func (n *Node) slice(ctx context.Context) (*sharingv1alpha1.ResourceSlice, error
 	return &slice, nil
 }
 
-// tunnel to the remote cluster as the cache has it; nil if there is none, or if nobody wants to know.
+// tunnel returns the tunnel to the remote cluster from the cache; nil if there is none, or if the network is not checked.
 func (n *Node) tunnel(ctx context.Context) (*netv1alpha1.TunnelEndpoint, error) {
 	if !n.options.CheckNetwork {
 		return nil, nil
@@ -116,7 +116,7 @@ func (n *Node) tunnel(ctx context.Context) (*netv1alpha1.TunnelEndpoint, error) 
 	return nil, nil
 }
 
-// node as the cache has it; nil if there is none.
+// node returns the node from the cache; nil if there is none.
 func (n *Node) node(ctx context.Context) (*corev1.Node, error) {
 	var node corev1.Node
 	err := n.cache.Get(ctx, client.ObjectKey{Name: n.options.NodeName}, &node)
@@ -126,74 +126,74 @@ func (n *Node) node(ctx context.Context) (*corev1.Node, error) {
 	case err != nil:
 		return nil, err
 	case node.Labels[labels.Type] != labels.TypeVirtualNode || node.Labels[labels.RemoteClusterID] != n.options.ClusterID:
-		return nil, fmt.Errorf("node %s exists and does not stand for cluster %s; delete or rename it", node.Name, n.options.ClusterID)
+		return nil, fmt.Errorf("node %s exists and is not the virtual node of cluster %s; delete or rename it", node.Name, n.options.ClusterID)
 	}
 	return &node, nil
 }
 
-// behind tells whether the cache has not heard of our last write: compared with that, it would be sent again.
+// behind reports whether the cache does not have our last write yet. Compared with a stale copy, the same write would be sent again.
 func (n *Node) behind(node *corev1.Node) bool {
-	if node == nil || n.written == nil {
+	if node == nil || n.writtenVersion == nil {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, *n.written)
+	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, *n.writtenVersion)
 	return err == nil && order < 0
 }
 
-// register makes the node. What is known of it then is its UID, and that it has nothing yet.
-func (n *Node) register(ctx context.Context, drawn *picture) (*corev1.Node, error) {
-	n.told, n.shown, n.lease, n.written = nil, nil, nil, nil
-	text, err := json.Marshal(drawn.birth())
+// register creates the node. It returns only name and UID, because the node has nothing else yet.
+func (n *Node) register(ctx context.Context, inputs *nodeInputs) (*corev1.Node, error) {
+	n.writtenMeta, n.writtenStatus, n.lease, n.writtenVersion = nil, nil, nil, nil
+	text, err := json.Marshal(inputs.initial())
 	if err != nil {
 		return nil, fmt.Errorf("register node: %w", err)
 	}
-	var born corev1.Node
-	if err := json.Unmarshal(text, &born); err != nil {
+	var created corev1.Node
+	if err := json.Unmarshal(text, &created); err != nil {
 		return nil, fmt.Errorf("register node: %w", err)
 	}
-	// Created, not applied: what has the name already, unknown to the cache, may stand for another cluster.
-	if err := n.client.Create(ctx, &born, birthOwner); err != nil {
+	// Created, not applied: a node that has the name and is not in the cache yet may be that of another cluster.
+	if err := n.client.Create(ctx, &created, creationOwner); err != nil {
 		return nil, fmt.Errorf("register node: %w", err)
 	}
-	log.FromContext(ctx).Info("node registered", "node", drawn.name)
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: drawn.name, UID: born.UID}}, nil
+	log.FromContext(ctx).Info("node registered", "node", inputs.name)
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: inputs.name, UID: created.UID}}, nil
 }
 
-// label writes labels and annotations, if they are not there, or if one that we wrote is no longer to be there.
-func (n *Node) label(ctx context.Context, node *corev1.Node, drawn *picture) error {
-	intent := drawn.meta(node.UID)
-	if within(drawn.nodeLabels(), node.Labels) && within(drawn.extraAnnotations, node.Annotations) && equality.Semantic.DeepEqual(n.told, intent) {
+// applyMeta writes labels and annotations if one is missing, or if one that we wrote is no longer desired.
+func (n *Node) applyMeta(ctx context.Context, node *corev1.Node, inputs *nodeInputs) error {
+	intent := inputs.meta(node.UID)
+	if contains(node.Labels, inputs.nodeLabels()) && contains(node.Annotations, inputs.extraAnnotations) && equality.Semantic.DeepEqual(n.writtenMeta, intent) {
 		return nil
 	}
-	sent := drawn.meta(node.UID) // the answer is written into what was sent
+	sent := inputs.meta(node.UID) // the client writes the response into its argument
 	if err := n.client.Apply(ctx, sent, owner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("label node: %w", err)
 	}
-	n.told, n.written = intent, sent.ResourceVersion
+	n.writtenMeta, n.writtenVersion = intent, sent.ResourceVersion
 	return nil
 }
 
-// show writes the status, if it is not there.
-func (n *Node) show(ctx context.Context, node *corev1.Node, drawn *picture) error {
-	status := drawn.status()
-	kept := equality.Semantic.DeepEqual(n.shown, &status)
-	if n.shown == nil { // after a restart: what is there may be of a grant that is over
+// applyStatus writes the status if it differs.
+func (n *Node) applyStatus(ctx context.Context, node *corev1.Node, inputs *nodeInputs) error {
+	status := inputs.status()
+	kept := equality.Semantic.DeepEqual(n.writtenStatus, &status)
+	if n.writtenStatus == nil { // after a restart: the node may show resources of an earlier grant
 		kept = len(node.Status.Capacity) == len(status.Capacity)
 	}
-	if kept && shows(&node.Status, &status) {
-		n.shown = &status
+	if kept && statusCurrent(&node.Status, &status) {
+		n.writtenStatus = &status
 		return nil
 	}
-	sent := drawn.status() // the answer is written into what was sent
-	intent := statusIntent(coreapply.Node(drawn.name).WithUID(node.UID), &node.Status, &sent, time.Now())
+	sent := inputs.status() // the client writes the response into its argument
+	intent := statusIntent(coreapply.Node(inputs.name).WithUID(node.UID), &node.Status, &sent, time.Now())
 	if err := n.client.Status().Apply(ctx, intent, owner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("write status of node: %w", err)
 	}
-	n.shown, n.written = &status, intent.ResourceVersion
+	n.writtenStatus, n.writtenVersion = &status, intent.ResourceVersion
 	return nil
 }
 
-// keepLease renews the lease of the node, if there is one.
+// keepLease renews the lease if the node exists.
 func (n *Node) keepLease(ctx context.Context) error {
 	node, err := n.node(ctx)
 	if err != nil || node == nil {
@@ -202,7 +202,7 @@ func (n *Node) keepLease(ctx context.Context) error {
 	return n.renewLease(ctx, node)
 }
 
-// renewLease says that this process lives. The lease is read only if somebody else wrote it.
+// renewLease renews the lease, which proves that this process runs. It reads the lease only if another client wrote it.
 func (n *Node) renewLease(ctx context.Context, node *corev1.Node) error {
 	if n.lease == nil {
 		n.lease = &coordinationv1.Lease{}
@@ -213,9 +213,9 @@ func (n *Node) renewLease(ctx context.Context, node *corev1.Node) error {
 		}
 	}
 	lease := n.lease
-	n.lease = nil // until it is known that this worked
+	n.lease = nil // until the write has succeeded
 	lease.Namespace, lease.Name = leaseNamespace, node.Name
-	// With the node, the lease goes.
+	// The garbage collector deletes the lease with the node.
 	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 	lease.Spec.HolderIdentity = new(node.Name)
 	lease.Spec.LeaseDurationSeconds = new(int32(n.options.LeaseDuration.Seconds()))

@@ -45,24 +45,24 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bench is a real API server, and a remote cluster that consists of its /livez behind a wire that can be cut.
-type bench struct {
+// env is a real API server, and a remote cluster that consists of /livez behind a proxy that can be cut.
+type env struct {
 	kubetest.Env
 	admin    *rest.Config
 	provider *provider
-	wire     *kubetest.Proxy
+	proxy    *kubetest.Proxy
 	secret   string
 	node     *Node
-	// kubelet is who the virtual kubelet is: a service account with the rights of the chart's roles.
+	// kubelet is the identity of the virtual kubelet: a service account with the rights of the chart's roles.
 	kubelet *rest.Config
-	// writes counts its requests that write anything but the lease, denied those it had no right to.
+	// writes counts its writing requests except for the lease, denied the requests that were forbidden.
 	writes, denied atomic.Int32
 }
 
-func newBench(t *testing.T) *bench {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	t.Parallel()
-	b := &bench{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), secret: remote.SecretName("milan-id")}
+	b := &env{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), secret: remote.SecretName("milan-id")}
 	scheme := runtime.NewScheme()
 	b.Must(clientgoscheme.AddToScheme(scheme))
 	b.Must(netv1alpha1.AddToScheme(scheme))
@@ -74,19 +74,19 @@ func newBench(t *testing.T) *bench {
 	b.Client, err = client.New(b.admin, client.Options{Scheme: scheme})
 	b.Must(err)
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
-	b.Until("Kubernetes has made its namespaces", func() bool {
+	b.Until("Kubernetes has created its namespaces", func() bool {
 		return b.Get(t.Context(), client.ObjectKey{Name: "kube-node-lease"}, &corev1.Namespace{}) == nil
 	})
 	b.role()
 	b.provider = newProvider(t)
-	b.wire = kubetest.NewProxy(t, b.provider.server.Listener.Addr().String())
+	b.proxy = kubetest.NewProxy(t, b.provider.server.Listener.Addr().String())
 	b.provider.token.Store("first")
 	b.identity("first")
 	return b
 }
 
-// role makes the service account, its rights as the chart and the controller of virtual nodes give them, and a token.
-func (b *bench) role() {
+// role creates the service account, its rights as the chart and the controller of virtual nodes define them, and a token.
+func (b *env) role() {
 	b.T.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "virtual-kubelet"}}
 	b.Make(account)
@@ -142,7 +142,7 @@ func (b *bench) role() {
 }
 
 // run starts a virtual kubelet; it ends with stop, or with the test.
-func (b *bench) run(change ...func(*Options)) (stop func()) {
+func (b *env) run(change ...func(*Options)) (stop func()) {
 	b.T.Helper()
 	options := Options{
 		NodeName: nodeName, Namespace: tenant, SliceName: "rome", ClusterID: "milan-id", NodeIP: "10.0.0.9", KubeletPort: 10250,
@@ -165,7 +165,7 @@ func ready(node *corev1.Node) corev1.NodeCondition {
 	return corev1.NodeCondition{}
 }
 
-func (b *bench) untilReady(status corev1.ConditionStatus) *corev1.Node {
+func (b *env) untilReady(status corev1.ConditionStatus) *corev1.Node {
 	b.T.Helper()
 	var node corev1.Node
 	b.Until("node Ready="+string(status), func() bool {
@@ -175,7 +175,7 @@ func (b *bench) untilReady(status corev1.ConditionStatus) *corev1.Node {
 	return &node
 }
 
-func (b *bench) slice(status *sharingv1alpha1.ResourceSliceStatus) {
+func (b *env) slice(status *sharingv1alpha1.ResourceSliceStatus) {
 	b.T.Helper()
 	b.Make(&sharingv1alpha1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "rome", Finalizers: []string{labels.FinalizerNode}},
@@ -186,13 +186,13 @@ func (b *bench) slice(status *sharingv1alpha1.ResourceSliceStatus) {
 	}
 }
 
-func (b *bench) grant(status *sharingv1alpha1.ResourceSliceStatus) {
+func (b *env) grant(status *sharingv1alpha1.ResourceSliceStatus) {
 	b.T.Helper()
 	slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "rome"}}
 	b.EditStatus(slice, func() { slice.Status = *status })
 }
 
-func (b *bench) version() string {
+func (b *env) version() string {
 	b.T.Helper()
 	api, err := discovery.NewDiscoveryClientForConfig(b.admin)
 	b.Must(err)
@@ -202,12 +202,12 @@ func (b *bench) version() string {
 }
 
 // identity writes the Secret with an identity that has the token.
-func (b *bench) identity(token string) {
+func (b *env) identity(token string) {
 	b.T.Helper()
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.provider.server.Certificate().Raw})
 	identity := remote.Identity{
 		Namespace:    "liqo-tenant-rome-abcdef",
-		APIServerURL: "https://" + b.wire.Address(), APIServerCA: certificate,
+		APIServerURL: "https://" + b.proxy.Address(), APIServerCA: certificate,
 		Token: token, RenewAt: time.Now().Add(time.Hour), ExpiresAt: time.Now().Add(2 * time.Hour),
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: b.secret}, Data: identity.Data()}
@@ -216,7 +216,7 @@ func (b *bench) identity(token string) {
 	}
 }
 
-// provider is what of a remote cluster is asked.
+// provider serves what the virtual kubelet requests from a remote cluster.
 type provider struct {
 	server *httptest.Server
 	token  atomic.Value
