@@ -29,10 +29,10 @@ import (
 	"liqo.io/liqo/internal/action/provider"
 )
 
-// sharingPercentage is liqoctl's choice for those who make none.
+// sharingPercentage is the default of liqoctl.
 const sharingPercentage = 90
 
-// loadChart reads the chart from a folder or an archive; from the program itself if there is no path.
+// loadChart reads the chart from a folder or an archive, or without a path the chart that the program embeds.
 func loadChart(path string) (*chart.Chart, error) {
 	if path != "" {
 		loaded, err := loader.Load(path)
@@ -56,16 +56,16 @@ func loadChart(path string) (*chart.Chart, error) {
 	return loader.LoadFiles(files)
 }
 
-// checkWantedVersion: the program has one chart, and it is of one version.
+// checkWantedVersion refuses a version that the embedded chart does not have.
 func checkWantedVersion(o Options, have string) error {
 	if o.Version == "" || o.ChartPath != "" || strings.TrimPrefix(o.Version, "v") == strings.TrimPrefix(have, "v") {
 		return nil
 	}
-	return fmt.Errorf("--version %s: this program installs version %s, whose chart it carries; use liqoctl of version %s, or the chart of that version with --local-chart-path",
+	return fmt.Errorf("--version %s: this program installs version %s, whose chart it embeds; use liqoctl of version %s, or the chart of that version with --local-chart-path",
 		o.Version, have, o.Version)
 }
 
-// definitions of resources that the chart brings.
+// definitions returns the resource definitions of the chart.
 func definitions(ch *chart.Chart) (all []*unstructured.Unstructured, err error) {
 	for _, file := range ch.CRDObjects() {
 		definition := &unstructured.Unstructured{}
@@ -87,8 +87,8 @@ func parseSet(all []string) (map[string]any, error) {
 	return parsed, nil
 }
 
-// remembered fills what the user did not say now with what was installed before.
-func remembered(o provider.Overrides, before map[string]any) provider.Overrides {
+// inherit fills the overrides that the user left empty with the values of the previous installation.
+func inherit(o provider.Overrides, before map[string]any) provider.Overrides {
 	keep := func(value *string, path ...string) {
 		if *value == "" {
 			*value, _, _ = unstructured.NestedString(before, path...)
@@ -103,12 +103,12 @@ func remembered(o provider.Overrides, before map[string]any) provider.Overrides 
 	keep(&o.ClusterName, "discovery", "config", "clusterName")
 	if o.APIServer == "" {
 		keep(&o.APIServer, "apiServer", "address")
-		o.AnyAPIServer = o.AnyAPIServer || o.APIServer != "" // it was checked when it was said
+		o.AnyAPIServer = o.AnyAPIServer || o.APIServer != "" // it was checked at the previous installation
 	}
 	return o
 }
 
-// keepSharing takes over a percentage that was changed while everything ran, or the next installation would change it back.
+// keepSharing takes over a percentage that was changed in the cluster: otherwise this installation would change it back.
 func (p *Prepared) keepSharing(ctx context.Context, before map[string]any) error {
 	if p.last == nil || p.options.ResetValues {
 		return nil
@@ -119,7 +119,7 @@ func (p *Prepared) keepSharing(ctx context.Context, before map[string]any) error
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read how much is shared: %w", err)
+		return fmt.Errorf("read the percentage of shared resources: %w", err)
 	}
 	if percentage, err := strconv.Atoi(live.Data["percentage"]); err == nil && percentage >= 0 && percentage <= 100 {
 		return unstructured.SetNestedField(before, float64(percentage), "controllerManager", "config", "resourceSharingPercentage")
@@ -127,11 +127,11 @@ func (p *Prepared) keepSharing(ctx context.Context, before map[string]any) error
 	return nil
 }
 
-// name decides how the cluster is called, once and for all: its peers know it by that name.
+// name decides the name of the cluster. It never changes, because the peers know the cluster by that name.
 func (p *Prepared) name(have, want string) error {
 	switch {
 	case have != "" && want != "" && have != want:
-		return fmt.Errorf("this cluster was installed with the name %q, by which its peers know it, so it cannot become %q; leave --cluster-name out, or uninstall Liqo first", have, want)
+		return fmt.Errorf("this cluster was installed with the name %q, and its peers know it by that name, so it cannot become %q; leave out --cluster-name, or uninstall Liqo first", have, want)
 	case have == "" && want == "":
 		have = randomName()
 		p.GeneratedName = have
@@ -142,22 +142,22 @@ func (p *Prepared) name(have, want string) error {
 	return nil
 }
 
-// values of the chart, from the plan and the user's other overrides.
+// values returns the values of the chart, from the plan and the other options.
 func (p *Prepared) values(before map[string]any) map[string]any {
 	o := p.options
 	manager := map[string]any{}
-	_, said, _ := unstructured.NestedFieldNoCopy(before, "controllerManager", "config", "resourceSharingPercentage")
+	_, configured, _ := unstructured.NestedFieldNoCopy(before, "controllerManager", "config", "resourceSharingPercentage")
 	switch {
 	case o.SharingPercentage != nil:
 		manager["config"] = map[string]any{"resourceSharingPercentage": *o.SharingPercentage}
-	case !said:
+	case !configured:
 		manager["config"] = map[string]any{"resourceSharingPercentage": sharingPercentage}
 	}
 	if o.HighAvailability {
 		manager["replicas"] = 2
 	}
 	clusterLabels := map[string]any{}
-	if o.Overrides.Labels != nil { // all of them, so those from before go
+	if o.Overrides.Labels != nil { // they replace all earlier labels
 		unstructured.RemoveNestedField(before, "discovery", "config", "clusterLabels")
 		for key, value := range o.Overrides.Labels {
 			clusterLabels[key] = value
@@ -179,8 +179,8 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 	gateway := map[string]any{}
 	if p.Plan.ServiceType != "" {
 		all["auth"] = map[string]any{"service": map[string]any{"type": p.Plan.ServiceType}}
-		// What the gateways were given apart stays, until both are named anew.
-		if _, apart, _ := unstructured.NestedFieldNoCopy(before, "gateway", "service", "type"); !apart || o.Overrides.ServiceType != "" {
+		// A type that was set for the gateways only stays until --service-type sets both.
+		if _, separate, _ := unstructured.NestedFieldNoCopy(before, "gateway", "service", "type"); !separate || o.Overrides.ServiceType != "" {
 			gateway["service"] = map[string]any{"type": p.Plan.ServiceType}
 		}
 	}
@@ -204,7 +204,7 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 	return all
 }
 
-// merge puts over on top of base.
+// merge overwrites base with the values of over.
 func merge(base, over map[string]any) map[string]any {
 	for key, value := range over {
 		below, isMap := base[key].(map[string]any)
@@ -218,7 +218,7 @@ func merge(base, over map[string]any) map[string]any {
 	return base
 }
 
-// plainValues is a copy in which numbers and lists are what JSON makes of them, as in the record of a release.
+// plainValues is a copy with the number and list types of JSON, which the record of a release also has.
 func plainValues(values map[string]any) (map[string]any, error) {
 	text, err := json.Marshal(values)
 	if err != nil {
@@ -236,7 +236,7 @@ var laterValues = []string{
 
 var schemaLine = regexp.MustCompile(`(?m)^\s*- at '/?([^']*)': (.*)$`)
 
-// checkValues holds the values to the chart's schema, so that a slip of the pen is not installed.
+// checkValues validates the values against the chart's schema, so that a typing error is not installed.
 func (p *Prepared) checkValues() (err error) {
 	if p.Values, err = plainValues(p.Values); err != nil {
 		return fmt.Errorf("values of the chart: %w", err)
@@ -251,20 +251,20 @@ func (p *Prepared) checkValues() (err error) {
 	}
 	if err := chartutil.ValidateAgainstSchema(p.chart, all); err != nil {
 		return errors.New("the chart refuses these values: " + schemaErrors(err.Error()) +
-			"; see --set, and deployments/liqo/README.md for the values that there are; --reset-values forgets those of earlier installations")
+			"; see --set, and deployments/liqo/README.md for the existing values; --reset-values forgets those of earlier installations")
 	}
 	return nil
 }
 
-// schemaErrors says in a line what the validator says in many.
+// schemaErrors shortens the errors of the validator to one line.
 func schemaErrors(text string) string {
 	var problems []string
 	for _, found := range schemaLine.FindAllStringSubmatch(text, -1) {
-		place := strings.ReplaceAll(found[1], "/", ".")
-		if place == "" {
-			place = "at the top"
+		path := strings.ReplaceAll(found[1], "/", ".")
+		if path == "" {
+			path = "at the top level"
 		}
-		problem := place + ": " + found[2]
+		problem := path + ": " + found[2]
 		for _, part := range laterValues {
 			if strings.Contains(found[2], "additional propert") && strings.Contains(found[2], "'"+part+"'") {
 				problem += " (it belongs to a part that comes with a later version)"
@@ -279,7 +279,7 @@ func schemaErrors(text string) string {
 	return strings.Join(problems, "; ")
 }
 
-// randomName is two words, as containers get them: a name that people can tell from another.
+// randomName is two words, like the names of containers: people can distinguish such names.
 func randomName() string {
 	first := strings.Fields("amber autumn bold brisk calm clear cosy dawn deep early fair gentle golden green happy jolly keen lively lucky mild misty noble quiet rapid silent silver snowy solar still sunny swift warm wild young")
 	second := strings.Fields("bay beach brook canyon cliff cloud coast creek delta dune field fjord forest garden glade grove harbour hill island lagoon lake meadow mesa moor oasis ocean orchard peak plain pond reef ridge river shore valley")

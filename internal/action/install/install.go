@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package install installs, upgrades and uninstalls Liqo with the chart that the program carries. It is the only
-// importer of Helm, which doubles a program's size.
+// Package install installs, upgrades and uninstalls Liqo with the chart that the program embeds. It is the only importer of
+// Helm, which doubles the size of a program.
 //
-// Helm keeps the record of what is installed, and renders and applies the chart. What is not Helm's: finding out what
-// the cluster is, resource definitions, which Helm never changes, waiting for pods, saying why they are not there, and taking back
-// what did not work, for which Helm would wait once more.
+// Helm renders and applies the chart, and keeps the record of the release. This package detects the properties of the cluster,
+// applies the resource definitions, which Helm never changes, waits for pods, reports why they do not run, and undoes a failed
+// installation, for which Helm would wait once more.
 //
 // It must not know flags. Its proof is install_test.go, against a real API server, and the end-to-end tests.
 package install
@@ -41,43 +41,43 @@ import (
 // Release is the documented name of the Helm release.
 const Release = "liqo"
 
-// Options of an installation. What is not said here stays as it is, if Liqo is installed already.
+// Options of an installation. If Liqo is installed already, empty options keep their current values.
 type Options struct {
 	Overrides provider.Overrides
 	// Namespace to install in.
 	Namespace string
-	// ChartPath of a chart to be used instead of the one that the program carries.
+	// ChartPath of a chart that replaces the embedded one.
 	ChartPath string
-	// Version that is wanted. Another chart's images have this tag; the program's own chart must be of this version.
+	// Version to install. With ChartPath it is the tag of the images; otherwise it must be the version of the embedded chart.
 	Version string
 	// SharingPercentage of free resources for each peer.
 	SharingPercentage *int
 	// HighAvailability runs two replicas.
 	HighAvailability bool
-	// Metrics are served, and the Prometheus operator is told, if the cluster has it.
+	// Metrics makes components serve metrics, and creates monitors if the cluster has the Prometheus operator.
 	Metrics bool
-	// Set are values of the chart as Helm writes them: key=value,...
+	// Set are values of the chart in the syntax of Helm: key=value,...
 	Set []string
-	// ResetValues forgets what was said at earlier installations.
+	// ResetValues forgets the values of earlier installations.
 	ResetValues bool
-	// AllowDowngrade accepts an older version than what is installed.
+	// AllowDowngrade accepts a version older than the installed one.
 	AllowDowngrade bool
 	// DryRun changes nothing.
 	DryRun bool
-	// Wait until all of it works. Timeout bounds everything.
+	// Wait until all workloads are ready. Timeout bounds the whole action.
 	Wait    bool
 	Timeout time.Duration
 }
 
-// Cluster is where to install.
+// Cluster is the target of an installation.
 type Cluster struct {
 	Getter genericclioptions.RESTClientGetter
 	Config *rest.Config
-	// Log receives what Helm logs; nil is silence, because what matters is in errors.
+	// Log receives the log of Helm; nil discards it, because errors hold everything that matters.
 	Log slog.Handler
 }
 
-// client of the cluster, for definitions of resources too.
+// client of the cluster that also knows resource definitions.
 func (c Cluster) client() (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, discoveryv1alpha1.AddToScheme} {
@@ -101,25 +101,25 @@ func (c Cluster) helm(namespace string) (*action.Configuration, error) {
 	return config, nil
 }
 
-// Prepared is an installation whose values have been made and checked.
+// Prepared is an installation with complete and validated values.
 type Prepared struct {
 	options Options
 	client  client.WithWatch
 	chart   *chart.Chart
 	helm    *action.Configuration
-	last    *release.Release // what is installed, or nil
+	last    *release.Release // the installed release, or nil
 
 	// Values of the chart.
 	Values map[string]any
-	// Plan that they were made of.
+	// Plan is the source of the values.
 	Plan provider.Plan
-	// GeneratedName is the cluster's, if nobody gave it one.
+	// GeneratedName is the name of the cluster if the user gave none.
 	GeneratedName string
-	// Unmonitored: metrics are wanted, and the cluster has no Prometheus operator to be told of them.
+	// Unmonitored: metrics are enabled, but the cluster has no Prometheus operator, so there are no monitors.
 	Unmonitored bool
 }
 
-// Prepare finds out what is to be installed, and checks it. It changes nothing.
+// Prepare determines the values of the installation and checks them. It changes nothing.
 func Prepare(ctx context.Context, cluster Cluster, o Options) (*Prepared, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -159,7 +159,7 @@ func Prepare(ctx context.Context, cluster Cluster, o Options) (*Prepared, error)
 	if err := p.keepSharing(ctx, base); err != nil {
 		return nil, err
 	}
-	overrides := remembered(o.Overrides, base)
+	overrides := inherit(o.Overrides, base)
 	if p.Plan, err = provider.Decide(facts, overrides); err != nil {
 		return nil, err
 	}
@@ -171,12 +171,12 @@ func Prepare(ctx context.Context, cluster Cluster, o Options) (*Prepared, error)
 			return nil, unreachable(cluster, err)
 		}
 	}
-	said := p.values(base)
-	p.Values = merge(merge(base, said), set)
+	chosen := p.values(base)
+	p.Values = merge(merge(base, chosen), set)
 	return p, p.checkValues()
 }
 
-// unmonitored tells whether the cluster lacks the kinds by which the Prometheus operator is told what to read.
+// unmonitored reports whether the cluster lacks the kinds that configure the Prometheus operator.
 func unmonitored(c client.Client) (bool, error) {
 	for _, kind := range []string{"ServiceMonitor", "PodMonitor"} {
 		_, err := c.RESTMapper().RESTMapping(schema.GroupKind{Group: "monitoring.coreos.com", Kind: kind}, "v1")
@@ -190,20 +190,20 @@ func unmonitored(c client.Client) (bool, error) {
 	return false, nil
 }
 
-// unreachable adds what to try to an error of the first contact.
+// unreachable adds a remedy to an error of the first contact with the cluster.
 func unreachable(cluster Cluster, err error) error {
-	return fmt.Errorf("look at the cluster at %s: %w; see `kubectl cluster-info`, --context and --kubeconfig", cluster.Config.Host, err)
+	return fmt.Errorf("read the cluster at %s: %w; see `kubectl cluster-info`, --context and --kubeconfig", cluster.Config.Host, err)
 }
 
-// Outcome is what an installation did.
+// Outcome is the result of an installation.
 type Outcome struct {
-	// Unchanged: all of it was there already, as wanted.
+	// Unchanged: everything was already installed with these values.
 	Unchanged bool
-	// Version that is installed now.
+	// Version is the installed one.
 	Version string
 }
 
-// Apply does what was prepared. Until all that can be checked has been checked, it changes nothing.
+// Apply runs the installation. It changes nothing before all checks have passed.
 func (p *Prepared) Apply(ctx context.Context, progress liqoaction.Progress) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
 	defer cancel()
@@ -230,14 +230,14 @@ func (p *Prepared) Apply(ctx context.Context, progress liqoaction.Progress) (Out
 	if err := crds.Apply(ctx, p.client, all, func(string) {}); err != nil {
 		return out, err
 	}
-	return out, p.bring(ctx, rendered, out.Unchanged, progress)
+	return out, p.runHelm(ctx, rendered, out.Unchanged, progress)
 }
 
-// bring has Helm do its work, if there is any, and waits for what comes of it.
-func (p *Prepared) bring(ctx context.Context, rendered *release.Release, unchanged bool, progress liqoaction.Progress) error {
+// runHelm installs or upgrades the release unless it is unchanged, and waits until its workloads are ready.
+func (p *Prepared) runHelm(ctx context.Context, rendered *release.Release, unchanged bool, progress liqoaction.Progress) error {
 	inner, ok := p.helm.KubeClient.(*kube.Client)
 	if !ok {
-		return fmt.Errorf("a client of Helm that this program does not know: %T", p.helm.KubeClient)
+		return fmt.Errorf("unknown type of Helm client: %T", p.helm.KubeClient)
 	}
 	waiting := &waitingClient{inner, waiter{ctx: ctx, client: p.client, namespace: p.options.Namespace, progress: progress, skip: !p.options.Wait}}
 	p.helm.KubeClient = waiting
@@ -247,7 +247,7 @@ func (p *Prepared) bring(ctx context.Context, rendered *release.Release, unchang
 			return err
 		}
 		if err := waiting.wait.Wait(objects, 0); err != nil {
-			return fmt.Errorf("all of Liqo is installed, but not ready: %w%s", err, see(context.WithoutCancel(ctx), p.client, p.options.Namespace).hints(p.options.Namespace))
+			return fmt.Errorf("Liqo is installed, but not ready: %w%s", err, observe(context.WithoutCancel(ctx), p.client, p.options.Namespace).hints(p.options.Namespace))
 		}
 		return nil
 	}
@@ -256,12 +256,12 @@ func (p *Prepared) bring(ctx context.Context, rendered *release.Release, unchang
 		return err
 	}
 	progress.Start("Installing Liqo " + p.chart.Metadata.AppVersion)
-	// The waiter knows when to stop. Helm would leave its work where it is, and go on with it unseen.
+	// The waiter observes the end of the context. Helm itself would return and continue in the background.
 	if _, err := p.run(context.WithoutCancel(ctx), action.DryRunNone); err != nil {
-		progress.Start("Taking back what did not work")
+		progress.Start("Undoing the failed installation")
 		return p.takeBack(ctx, waiting, plain(err), created)
 	}
-	for _, service := range see(ctx, p.client, p.options.Namespace).services {
+	for _, service := range observe(ctx, p.client, p.options.Namespace).services {
 		if service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 && p.options.Wait {
 			progress.Warn(noAddress(service.Name))
 		}
@@ -269,7 +269,7 @@ func (p *Prepared) bring(ctx context.Context, rendered *release.Release, unchang
 	return nil
 }
 
-// takeBack undoes an installation or upgrade that failed, and says why it did. The context may have ended.
+// takeBack undoes a failed installation or upgrade and reports the reason. The context may have ended.
 func (p *Prepared) takeBack(ctx context.Context, waiting *waitingClient, failed error, created *corev1.Namespace) error {
 	what := "the installation failed"
 	if p.last != nil {
@@ -277,22 +277,22 @@ func (p *Prepared) takeBack(ctx context.Context, waiting *waitingClient, failed 
 	}
 	switch {
 	case errors.Is(failed, context.DeadlineExceeded):
-		what = fmt.Sprintf("Liqo was not ready after %s; more time is given by --timeout", p.options.Timeout)
+		what = fmt.Sprintf("Liqo was not ready after %s; --timeout gives more time", p.options.Timeout)
 	case errors.Is(failed, context.Canceled):
 		what = "the installation was interrupted"
 	default:
 		what += ": " + failed.Error()
 	}
-	// What is seen must be seen before it is taken away.
+	// Observe the failed pods before they are removed.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	text := see(ctx, p.client, p.options.Namespace).hints(p.options.Namespace)
+	text := observe(ctx, p.client, p.options.Namespace).hints(p.options.Namespace)
 	waiting.wait.ctx, waiting.wait.skip = ctx, true
 	if err := p.undo(ctx, created); err != nil {
-		return fmt.Errorf("%s%s\ntaking it back failed, too: %w; try `liqoctl uninstall`", what, text, err)
+		return fmt.Errorf("%s%s\nundoing it also failed: %w; try `liqoctl uninstall`", what, text, err)
 	}
 	if p.last != nil {
-		return fmt.Errorf("%s%s\nthe version and values from before are back", what, text)
+		return fmt.Errorf("%s%s\nthe previous version and values were restored", what, text)
 	}
-	return fmt.Errorf("%s%s\nwhat was installed has been removed again, resource definitions excepted", what, text)
+	return fmt.Errorf("%s%s\nthe installed objects have been removed again, except for the resource definitions", what, text)
 }

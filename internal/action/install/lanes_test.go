@@ -13,23 +13,23 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// TestLanesComeAndGo: with a second gateway the Service of the first one changes, too, and back when it is the only one again; the same
-// command a second time changes nothing, although an API server adds a port for health checks of its own.
+// TestLanesComeAndGo: a second gateway also changes the Service of the first one, and its removal changes it back. Repeating the
+// command changes nothing, although the API server adds a port for health checks.
 func TestLanesComeAndGo(t *testing.T) {
-	b := newBed(t)
+	e := newEnv(t)
 	one := map[string]string{"liqo-gateway": "Cluster, checked false"}
 	two := map[string]string{"liqo-gateway": "Local, checked true", "liqo-gateway-1": "Local, checked true"}
 	for i, want := range []map[string]string{one, two, one} {
 		o := options()
 		o.Set = []string{"networking.internal=true", fmt.Sprintf("gateway.replicas=%d", len(want))}
-		if out, err := b.install(o); err != nil || out.Unchanged {
+		if out, err := e.install(o); err != nil || out.Unchanged {
 			t.Fatal(i, out, err)
 		}
-		if out, err := b.install(o); err != nil || !out.Unchanged {
+		if out, err := e.install(o); err != nil || !out.Unchanged {
 			t.Error(i, "again:", out, err)
 		}
 		var services corev1.ServiceList
-		if err := b.client.List(t.Context(), &services, client.InNamespace("liqo"), client.MatchingLabels{labels.Gateway: "true"}); err != nil {
+		if err := e.client.List(t.Context(), &services, client.InNamespace("liqo"), client.MatchingLabels{labels.Gateway: "true"}); err != nil {
 			t.Fatal(err)
 		}
 		got := map[string]string{}

@@ -19,7 +19,7 @@ import (
 	"liqo.io/liqo/internal/action/provider"
 )
 
-// read collects what the cluster tells of itself. It changes nothing.
+// read collects the facts about the cluster. It changes nothing.
 func read(ctx context.Context, c client.Reader, host string) (provider.Facts, error) {
 	f := provider.Facts{APIServer: host}
 	var nodes corev1.NodeList
@@ -59,7 +59,7 @@ func virtual(nodes []corev1.Node) map[string]bool {
 	return names
 }
 
-// readConfigured asks kubeadm's record, and then the controller manager's arguments.
+// readConfigured reads the networks from kubeadm's record, and those it lacks from the controller manager's arguments.
 func readConfigured(ctx context.Context, c client.Reader, f *provider.Facts) error {
 	var record corev1.ConfigMap
 	err := c.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kubeadm-config"}, &record)
@@ -96,7 +96,7 @@ func readConfigured(ctx context.Context, c client.Reader, f *provider.Facts) err
 	return nil
 }
 
-// readUsed lists addresses in use: those of pods that run here and have their own, and those of services.
+// readUsed lists the addresses in use: those of services, and of local running pods outside the host network.
 func readUsed(ctx context.Context, c client.Reader, f *provider.Facts, virtual map[string]bool) error {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods); err != nil {

@@ -31,10 +31,10 @@ import (
 	liqoaction "liqo.io/liqo/internal/action"
 )
 
-// ErrNotInstalled says that there is no Liqo in the cluster.
+// ErrNotInstalled means that the cluster has no Liqo.
 var ErrNotInstalled = errors.New("there is no Liqo in this cluster; see `liqoctl install --help`")
 
-// installation is one that a cluster has, by the ConfigMap that each has.
+// installation is found by the ConfigMap that each one has.
 type installation struct{ namespace, release, clusterName string }
 
 func installed(ctx context.Context, c client.Reader) (found []installation, err error) {
@@ -50,7 +50,8 @@ func installed(ctx context.Context, c client.Reader) (found []installation, err 
 	return found, nil
 }
 
-// lookForOthers refuses to touch what somebody else installed. It returns the name of this cluster, if it has one.
+// lookForOthers refuses installations that liqoctl did not create or that are in another namespace. It returns the name of this
+// cluster, if it has one.
 func (p *Prepared) lookForOthers(ctx context.Context) (name string, err error) {
 	all, err := installed(ctx, p.client)
 	if err != nil {
@@ -59,18 +60,18 @@ func (p *Prepared) lookForOthers(ctx context.Context) (name string, err error) {
 	for _, one := range all {
 		switch {
 		case one.namespace != p.options.Namespace:
-			return "", fmt.Errorf("this cluster has Liqo in namespace %s already, and one is enough; add -n %s to upgrade it, or uninstall it there first", one.namespace, one.namespace)
+			return "", fmt.Errorf("this cluster already has Liqo in namespace %s, and there can be only one; add -n %s to upgrade it, or uninstall it first", one.namespace, one.namespace)
 		case one.release == "":
-			return "", fmt.Errorf("namespace %s has a Liqo that was installed without Helm; upgrade and remove it the way it was installed", one.namespace)
+			return "", fmt.Errorf("namespace %s has a Liqo that was installed without Helm; upgrade or remove it the way it was installed", one.namespace)
 		case one.release != Release:
-			return "", fmt.Errorf("namespace %s has Liqo as Helm release %q, which liqoctl, calling it %q, did not install; upgrade it with Helm, or uninstall it first", one.namespace, one.release, Release)
+			return "", fmt.Errorf("namespace %s has Liqo as Helm release %q, but liqoctl manages only the release %q; upgrade it with Helm, or uninstall it first", one.namespace, one.release, Release)
 		}
 		name = one.clusterName
 	}
 	return name, nil
 }
 
-// lastRelease is the newest record in Helm's history; nil if there is none.
+// lastRelease returns the newest record in Helm's history; nil if there is none.
 func lastRelease(helm *action.Configuration) (*release.Release, error) {
 	found, err := helm.Releases.Last(Release)
 	if errors.Is(err, driver.ErrReleaseNotFound) {
@@ -85,18 +86,18 @@ func lastRelease(helm *action.Configuration) (*release.Release, error) {
 func known(found helmrelease.Releaser) (*release.Release, error) {
 	last, ok := found.(*release.Release)
 	if !ok || last.Chart == nil || last.Chart.Metadata == nil || last.Info == nil {
-		return nil, fmt.Errorf("release %s holds no chart that this program understands", Release)
+		return nil, fmt.Errorf("this program cannot read the chart in release %s", Release)
 	}
 	return last, nil
 }
 
-// loadLast reads what is installed, and refuses to go back to an older version.
+// loadLast reads the installed release, and refuses a downgrade.
 func (p *Prepared) loadLast() (err error) {
 	if p.last, err = lastRelease(p.helm); err != nil || p.last == nil {
 		return err
 	}
 	if s := p.last.Info.Status; s == common.StatusUninstalling || s == common.StatusUninstalled {
-		return fmt.Errorf("an uninstallation in namespace %s was not finished; run `liqoctl uninstall -n %s` first", p.options.Namespace, p.options.Namespace)
+		return fmt.Errorf("the uninstallation in namespace %s is incomplete; run `liqoctl uninstall -n %s` first", p.options.Namespace, p.options.Namespace)
 	}
 	if p.options.AllowDowngrade {
 		return nil
@@ -104,17 +105,17 @@ func (p *Prepared) loadLast() (err error) {
 	return checkVersion(p.last.Chart.Metadata.AppVersion, p.chart.Metadata.AppVersion)
 }
 
-// checkVersion refuses to go back: an older version may not understand what a newer one wrote.
+// checkVersion refuses a downgrade: an older version may not understand the objects of a newer one.
 func checkVersion(have, want string) error {
 	old, errOld := version.ParseSemantic(have)
 	now, errNew := version.ParseSemantic(want)
 	if errOld != nil || errNew != nil || !now.LessThan(old) {
-		return nil // versions that are none, of builds from source, are the user's business
+		return nil // builds from source have no semantic version; the user is responsible
 	}
-	return fmt.Errorf("version %s is installed, and this is %s, which is older and may not understand what the newer one wrote; use liqoctl of version %s or later, or add --allow-downgrade", have, want, have)
+	return fmt.Errorf("version %s is installed, and this is %s, which is older and may not understand the objects of the newer one; use liqoctl of version %s or later, or add --allow-downgrade", have, want, have)
 }
 
-// lastValues are those of the last installation, to be changed at will.
+// lastValues is a copy of the values of the last installation.
 func (p *Prepared) lastValues() (map[string]any, error) {
 	if p.last == nil || p.options.ResetValues {
 		return map[string]any{}, nil
@@ -124,37 +125,39 @@ func (p *Prepared) lastValues() (map[string]any, error) {
 	return values, err
 }
 
-// recorded are the values that Helm gets, and keeps: a copy, since it changes what it is given. The chart's job for definitions is left out,
-// because they are applied before the chart is; those who install these values without liqoctl want it.
+// recorded returns the values that Helm receives and records. It is a copy, because Helm changes its input. It disables the
+// chart's job for resource definitions, because liqoctl applies them before the chart; an installation of the written values
+// without liqoctl needs that job.
 func (p *Prepared) recorded() (map[string]any, error) {
 	values, err := plainValues(p.Values)
 	if err != nil {
 		return nil, err
 	}
-	if _, said, _ := unstructured.NestedFieldNoCopy(values, "crds", "upgrade"); !said {
+	if _, configured, _ := unstructured.NestedFieldNoCopy(values, "crds", "upgrade"); !configured {
 		err = unstructured.SetNestedField(values, false, "crds", "upgrade")
 	}
 	return values, err
 }
 
-// unlock takes up an installation whose program died. Helm marks a release while it works on it, and nobody else may.
+// unlock takes over the release of a program that died. Helm marks a release as pending while it works on it, and refuses
+// another operation on it.
 func (p *Prepared) unlock() error {
 	if p.last == nil || !p.last.Info.Status.IsPending() {
 		return nil
 	}
 	since := p.last.Info.LastDeployed
 	if age := time.Since(since); age < p.options.Timeout || p.options.DryRun {
-		return fmt.Errorf("another installation of Liqo is running since %s, or was killed; wait for it, or run `liqoctl uninstall`; it is taken up when it is older than --timeout, %s",
+		return fmt.Errorf("another installation of Liqo has been running since %s, or was killed; wait for it, or run `liqoctl uninstall`; after --timeout, %s, this command takes it over",
 			since.UTC().Format(time.RFC3339), p.options.Timeout)
 	}
 	p.last.SetStatus(common.StatusFailed, "interrupted")
 	if err := p.helm.Releases.Update(p.last); err != nil {
-		return fmt.Errorf("take up the interrupted installation: %w", err)
+		return fmt.Errorf("take over the interrupted installation: %w", err)
 	}
 	return nil
 }
 
-// run is Helm's installation or upgrade.
+// run installs or upgrades the release with Helm.
 func (p *Prepared) run(ctx context.Context, how action.DryRunStrategy) (*release.Release, error) {
 	values, err := p.recorded()
 	if err != nil {
@@ -179,7 +182,7 @@ func (p *Prepared) run(ctx context.Context, how action.DryRunStrategy) (*release
 	return known(done)
 }
 
-// inPlace tells whether the last installation was the same, and all of it is still there.
+// inPlace reports whether the last installation had the same values and all of its objects are still in place.
 func (p *Prepared) inPlace(ctx context.Context, rendered *release.Release) (bool, error) {
 	last := p.last
 	if last == nil || last.Info.Status != common.StatusDeployed || last.Chart.Metadata.Version != rendered.Chart.Metadata.Version ||
@@ -195,7 +198,7 @@ func (p *Prepared) inPlace(ctx context.Context, rendered *release.Release) (bool
 	}
 	objects, err := p.helm.KubeClient.Build(bytes.NewBufferString(rendered.Manifest), false)
 	if err != nil {
-		return false, fmt.Errorf("read what is installed: %w", err)
+		return false, fmt.Errorf("read the installed objects: %w", err)
 	}
 	for _, object := range objects {
 		if ctx.Err() != nil {
@@ -218,7 +221,7 @@ func (p *Prepared) inPlace(ctx context.Context, rendered *release.Release) (bool
 	return true, nil
 }
 
-// holds tells whether an object has all that is wanted of it. Servers add defaults, and leave out what is empty.
+// holds reports whether an object has all desired fields. API servers add defaults and omit empty fields.
 func holds(have, want any) bool {
 	switch want := want.(type) {
 	case nil:
@@ -241,19 +244,19 @@ func holds(have, want any) bool {
 	return reflect.DeepEqual(have, want) || have == nil && reflect.ValueOf(want).IsZero()
 }
 
-// ensureNamespace makes the namespace; it returns it if it was not there before.
+// ensureNamespace creates the namespace if it does not exist, and returns it only then.
 func (p *Prepared) ensureNamespace(ctx context.Context) (created *corev1.Namespace, err error) {
 	var live corev1.Namespace
 	err = p.client.Get(ctx, client.ObjectKey{Name: p.options.Namespace}, &live)
 	if err == nil && live.DeletionTimestamp != nil {
-		return nil, fmt.Errorf("namespace %s is being deleted since %s; wait until it is gone", live.Name, live.DeletionTimestamp.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("namespace %s has been in deletion since %s; wait until it is gone", live.Name, live.DeletionTimestamp.UTC().Format(time.RFC3339))
 	}
 	if client.IgnoreNotFound(err) != nil || err == nil {
 		return nil, err
 	}
 	created = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.options.Namespace, Labels: map[string]string{
 		labels.AppPartOf: labels.PartOf,
-		// Where clusters hold all namespaces to a stricter level, pods that change a node's network are refused otherwise.
+		// Clusters with a stricter default level would refuse the pods that change a node's network.
 		"pod-security.kubernetes.io/enforce": "privileged",
 	}}}
 	if err := p.client.Create(ctx, created, client.FieldOwner(labels.OwnerCLI)); err != nil {
@@ -262,7 +265,7 @@ func (p *Prepared) ensureNamespace(ctx context.Context) (created *corev1.Namespa
 	return created, nil
 }
 
-// undo brings back what was there before. Hooks are left out: they are for peerings, which what did not work cannot have begun.
+// undo restores the state before the installation. It skips hooks: they end peerings, and a failed installation has none.
 func (p *Prepared) undo(ctx context.Context, created *corev1.Namespace) error {
 	if _, err := p.helm.Releases.Deployed(Release); err == nil {
 		helm := action.NewRollback(p.helm)
@@ -280,7 +283,7 @@ func (p *Prepared) undo(ctx context.Context, created *corev1.Namespace) error {
 	if err := p.client.Delete(ctx, created, client.Preconditions{UID: &created.UID}); client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	// Who tries again at once should not meet it.
+	// An immediate retry must not find the terminating namespace.
 	err := liqoaction.Follow(ctx, p.client, &corev1.NamespaceList{}, func(all []corev1.Namespace) (bool, error) {
 		return !slices.ContainsFunc(all, func(one corev1.Namespace) bool { return one.UID == created.UID }), nil
 	}, client.MatchingFields{"metadata.name": created.Name})
@@ -292,7 +295,7 @@ func (p *Prepared) undo(ctx context.Context, created *corev1.Namespace) error {
 
 var templateNoise = regexp.MustCompile(`(?s)^.*execution error at \([^)]*\): `)
 
-// plain takes away where in a template something was found out: users did not write the template.
+// plain removes the position in a template from an error: users did not write the template.
 func plain(err error) error {
 	if text := templateNoise.ReplaceAllString(err.Error(), ""); text != err.Error() {
 		return errors.New(strings.TrimSpace(text))
@@ -300,7 +303,7 @@ func plain(err error) error {
 	return err
 }
 
-// InstalledVersion is the version that is installed in a namespace.
+// InstalledVersion returns the version of the release in a namespace.
 func InstalledVersion(ctx context.Context, cluster Cluster, namespace string) (string, error) {
 	helm, err := cluster.helm(namespace)
 	if err != nil {
@@ -316,7 +319,7 @@ func InstalledVersion(ctx context.Context, cluster Cluster, namespace string) (s
 	return last.Chart.Metadata.AppVersion, nil
 }
 
-// notInstalled says that Liqo is not there, or where else it is.
+// notInstalled is the error for a missing release: Liqo is not installed, or elsewhere, or not by liqoctl.
 func notInstalled(ctx context.Context, cluster Cluster, namespace string) error {
 	c, err := cluster.client()
 	if err != nil {
@@ -330,7 +333,7 @@ func notInstalled(ctx context.Context, cluster Cluster, namespace string) error 
 	case len(all) == 0:
 		return ErrNotInstalled
 	case all[0].namespace != namespace:
-		return fmt.Errorf("there is Liqo in namespace %s, not in %s; add -n %s", all[0].namespace, namespace, all[0].namespace)
+		return fmt.Errorf("Liqo is installed in namespace %s, not in %s; add -n %s", all[0].namespace, namespace, all[0].namespace)
 	}
-	return fmt.Errorf("what is in namespace %s was not installed by liqoctl, which would have left a Helm release %q there; treat it the way it was installed", namespace, Release)
+	return fmt.Errorf("the Liqo in namespace %s was not installed by liqoctl: it has no Helm release %q; upgrade or remove it the way it was installed", namespace, Release)
 }

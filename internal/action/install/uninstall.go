@@ -24,7 +24,7 @@ import (
 	"liqo.io/liqo/internal/action/purge"
 )
 
-// InUseError says what stands against an uninstallation.
+// InUseError holds the uses of Liqo that forbid an uninstallation.
 type InUseError struct {
 	// Outgoing and Incoming are the clusters with such a peering, Networks those with a tunnel, Namespaces are offloaded.
 	Outgoing, Incoming, Networks, Namespaces []string
@@ -48,7 +48,7 @@ func (e *InUseError) Error() string {
 	return text
 }
 
-// UninstallOptions say how much to remove.
+// UninstallOptions configure an uninstallation.
 type UninstallOptions struct {
 	Namespace string
 	// Purge also removes resource definitions and namespaces.
@@ -56,7 +56,7 @@ type UninstallOptions struct {
 	Timeout time.Duration
 }
 
-// Uninstall removes Liqo, if nothing uses it, and looks that nothing is left.
+// Uninstall removes Liqo if nothing uses it, and verifies that no object is left.
 func Uninstall(ctx context.Context, cluster Cluster, o UninstallOptions, progress liqoaction.Progress) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -101,11 +101,11 @@ func Uninstall(ctx context.Context, cluster Cluster, o UninstallOptions, progres
 	return purge.LeftOver(ctx, c)
 }
 
-// remove has Helm take the chart away, and waits until its pods have ended: until then they may write.
+// remove uninstalls the release with Helm and waits until its pods have ended, because until then they may write.
 func remove(ctx context.Context, c client.WithWatch, helm *action.Configuration, o UninstallOptions) error {
 	inner, ok := helm.KubeClient.(*kube.Client)
 	if !ok {
-		return fmt.Errorf("a client of Helm that this program does not know: %T", helm.KubeClient)
+		return fmt.Errorf("unknown type of Helm client: %T", helm.KubeClient)
 	}
 	helm.KubeClient = &waitingClient{inner, waiter{ctx: ctx, client: c, namespace: o.Namespace}}
 	peered, err := anyPeer(ctx, c)
@@ -114,11 +114,11 @@ func remove(ctx context.Context, c client.WithWatch, helm *action.Configuration,
 	}
 	run := action.NewUninstall(helm)
 	run.Timeout, run.WaitStrategy, run.IgnoreNotFound = o.Timeout, kube.StatusWatcherStrategy, true
-	// The hook ends peerings. Where there is nothing to end, it would need an image and a node for nothing.
+	// The hook ends peerings. Without peerings it would need an image and a node for nothing.
 	run.DisableHooks = !peered
 	if _, err := run.Run(Release); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
-		text := see(context.WithoutCancel(ctx), c, o.Namespace).hints(o.Namespace)
-		return fmt.Errorf("uninstall: %w; the job that ends what is left of peerings says more: kubectl logs -n %s job/liqo-cleanup%s", err, o.Namespace, text)
+		text := observe(context.WithoutCancel(ctx), c, o.Namespace).hints(o.Namespace)
+		return fmt.Errorf("uninstall: %w; see the log of the job that ends peerings: kubectl logs -n %s job/liqo-cleanup%s", err, o.Namespace, text)
 	}
 	err = liqoaction.Follow(ctx, c, &corev1.PodList{}, func(pods []corev1.Pod) (bool, error) { return len(pods) == 0, nil },
 		client.InNamespace(o.Namespace), client.MatchingLabels{labels.AppPartOf: labels.PartOf})
@@ -128,7 +128,7 @@ func remove(ctx context.Context, c client.WithWatch, helm *action.Configuration,
 	return nil
 }
 
-// anyPeer tells whether there is anything of any peer.
+// anyPeer reports whether the cluster has an object of any peer.
 func anyPeer(ctx context.Context, c client.Reader) (bool, error) {
 	var peers discoveryv1alpha1.ForeignClusterList
 	if err := c.List(ctx, &peers, client.Limit(1)); err != nil && !purge.Absent(err) {
@@ -141,7 +141,7 @@ func anyPeer(ctx context.Context, c client.Reader) (bool, error) {
 	return len(peers.Items)+len(tenants.Items) > 0, nil
 }
 
-// inUse collects what would break.
+// inUse returns an InUseError if the uninstallation would break something.
 func inUse(ctx context.Context, c client.Reader) error {
 	var peers discoveryv1alpha1.ForeignClusterList
 	if err := c.List(ctx, &peers); err != nil && !purge.Absent(err) {
@@ -163,7 +163,7 @@ func inUse(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// uses are the directions that are up, or wanted and about to be.
+// uses collects the directions that are established or enabled.
 func uses(peers []discoveryv1alpha1.ForeignCluster) *InUseError {
 	found := &InUseError{}
 	for i := range peers {

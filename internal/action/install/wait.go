@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// complainAfter is when something that is not ready is looked at more closely.
+	// complainAfter is the time after which problems of pods are reported during the wait.
 	complainAfter = 10 * time.Second
-	// look again for what is being deleted.
+	// goneInterval is the interval of polling for a deletion.
 	goneInterval = 50 * time.Millisecond
 )
 
-// waitingClient is Helm's client, but waits the way we do: with a word about what is wrong as soon as it is seen, until the
-// context ends.
+// waitingClient is Helm's client with a waiter of our own: it reports problems as soon as it observes them, and ends with the
+// context.
 type waitingClient struct {
 	*kube.Client
 	wait waiter
@@ -48,14 +48,14 @@ func (c *waitingClient) GetWaiter(strategy kube.WaitStrategy) (kube.Waiter, erro
 	return c.GetWaiterWithOptions(strategy)
 }
 
-// waiter is the waiting of one operation. Hooks are waited for by Helm itself.
+// waiter waits for the resources of one operation. Helm's own waiter waits for hooks.
 type waiter struct {
 	kube.Waiter
 	ctx       context.Context //nolint:containedctx // Helm's interface hands none over
 	client    client.WithWatch
 	namespace string
 	progress  liqoaction.Progress
-	// skip waits for nothing.
+	// skip disables the wait.
 	skip bool
 }
 
@@ -69,10 +69,10 @@ func (w *waiter) Wait(resources kube.ResourceList, _ time.Duration) error {
 		kind := one.Mapping.GroupVersionKind.Kind
 		wanted[kind] = append(wanted[kind], one.Name)
 	}
-	w.progress.Start("Waiting until its pods are ready")
-	complaints := complaints{began: time.Now()}
+	w.progress.Start("Waiting until the pods are ready")
+	complaints := complaints{start: time.Now()}
 	err := liqoaction.Follow(w.ctx, w.client, &appsv1.DeploymentList{}, func(all []appsv1.Deployment) (bool, error) {
-		complaints.look(w)
+		complaints.report(w)
 		ready := 0
 		for i := range all {
 			if slices.Contains(wanted["Deployment"], all[i].Name) && deploymentReady(&all[i]) {
@@ -85,11 +85,11 @@ func (w *waiter) Wait(resources kube.ResourceList, _ time.Duration) error {
 		return err
 	}
 	return liqoaction.Follow(w.ctx, w.client, &appsv1.DaemonSetList{}, func(all []appsv1.DaemonSet) (bool, error) {
-		complaints.look(w)
+		complaints.report(w)
 		dead, err := deadNodes(w.ctx, w.client)
 		if err != nil {
 			w.progress.Warn(err.Error())
-			return false, nil // it is asked again
+			return false, nil // the next call tries again
 		}
 		ready := 0
 		for i := range all {
@@ -101,12 +101,12 @@ func (w *waiter) Wait(resources kube.ResourceList, _ time.Duration) error {
 	}, client.InNamespace(w.namespace))
 }
 
-// WaitWithJobs is the same: the chart has no jobs but hooks.
+// WaitWithJobs is the same as Wait: the only jobs of the chart are hooks.
 func (w *waiter) WaitWithJobs(resources kube.ResourceList, timeout time.Duration) error {
 	return w.Wait(resources, timeout)
 }
 
-// WaitForDelete waits until none of the resources is there any more.
+// WaitForDelete waits until all resources are gone.
 func (w *waiter) WaitForDelete(resources kube.ResourceList, _ time.Duration) error {
 	for _, one := range resources {
 		err := wait.PollUntilContextCancel(w.ctx, goneInterval, true, func(context.Context) (bool, error) {
@@ -129,7 +129,7 @@ func deploymentReady(d *appsv1.Deployment) bool {
 	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == want && s.Replicas == want && s.AvailableReplicas == want
 }
 
-// daemonSetReady expects nothing of nodes that are dead: their pods come when they do.
+// daemonSetReady ignores dead nodes: their pods start when the nodes return.
 func daemonSetReady(d *appsv1.DaemonSet, dead int32) bool {
 	s := d.Status
 	return s.ObservedGeneration >= d.Generation && s.UpdatedNumberScheduled+dead >= s.DesiredNumberScheduled && s.NumberAvailable+dead >= s.DesiredNumberScheduled
@@ -152,78 +152,78 @@ func deadNodes(ctx context.Context, c client.Reader) (dead int32, err error) {
 	return dead, nil
 }
 
-// complaints tells each trouble once, while there may still be time to end it.
+// complaints reports each problem once, while the user may still have time to solve it.
 type complaints struct {
-	began time.Time
-	told  []string
+	start    time.Time
+	reported []string
 }
 
-func (c *complaints) look(w *waiter) {
-	if time.Since(c.began) < complainAfter {
+func (c *complaints) report(w *waiter) {
+	if time.Since(c.start) < complainAfter {
 		return
 	}
-	for _, trouble := range podTroubles(see(w.ctx, w.client, w.namespace).pods) {
-		if !slices.Contains(c.told, trouble) {
-			c.told = append(c.told, trouble)
-			w.progress.Warn(trouble)
+	for _, problem := range podProblems(observe(w.ctx, w.client, w.namespace).pods) {
+		if !slices.Contains(c.reported, problem) {
+			c.reported = append(c.reported, problem)
+			w.progress.Warn(problem)
 		}
 	}
 }
 
-// sight is what can be seen of an installation that does not get ready.
-type sight struct {
+// observation holds the objects that explain why an installation does not get ready.
+type observation struct {
 	pods     []corev1.Pod
 	services []corev1.Service
 	events   []corev1.Event
 }
 
-// see collects what it can.
-func see(ctx context.Context, c client.Reader, namespace string) sight {
+// observe reads the objects of an installation, as far as it can.
+func observe(ctx context.Context, c client.Reader, namespace string) observation {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var pods corev1.PodList
 	var services corev1.ServiceList
 	var events corev1.EventList
 	for _, list := range []client.ObjectList{&pods, &services, &events} {
-		_ = c.List(ctx, list, client.InNamespace(namespace)) // half of a picture is better than none
+		_ = c.List(ctx, list, client.InNamespace(namespace)) // a partial observation is better than none
 	}
-	return sight{pods.Items, services.Items, events.Items}
+	return observation{pods.Items, services.Items, events.Items}
 }
 
-// hints say what an installation that did not finish was waiting for; nothing if all looks well.
-func (s sight) hints(namespace string) string {
-	troubles := podTroubles(s.pods)
-	for i := range s.services {
-		if service := &s.services[i]; service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 {
-			troubles = append(troubles, noAddress(service.Name))
+// hints lists the problems of an installation that did not become ready; empty if there are none.
+func (o observation) hints(namespace string) string {
+	problems := podProblems(o.pods)
+	for i := range o.services {
+		if service := &o.services[i]; service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 {
+			problems = append(problems, noAddress(service.Name))
 		}
 	}
-	if len(s.pods) == 0 { // what makes pods says so in events only
-		for i := range s.events {
-			if event := &s.events[i]; event.Type == corev1.EventTypeWarning {
-				troubles = append(troubles, fmt.Sprintf("%s %s: %s", event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Message))
+	if len(o.pods) == 0 { // the creators of pods report their problems only in events
+		for i := range o.events {
+			if event := &o.events[i]; event.Type == corev1.EventTypeWarning {
+				problems = append(problems, fmt.Sprintf("%s %s: %s", event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Message))
 			}
 		}
 	}
-	slices.Sort(troubles)
-	troubles = slices.Compact(troubles)
-	if len(troubles) == 0 {
+	slices.Sort(problems)
+	problems = slices.Compact(problems)
+	if len(problems) == 0 {
 		return ""
 	}
-	return "\nseen in namespace " + namespace + ":\n- " + strings.Join(troubles, "\n- ")
+	return "\nobserved in namespace " + namespace + ":\n- " + strings.Join(problems, "\n- ")
 }
 
 func noAddress(service string) string {
-	return fmt.Sprintf("Service %s has no address, since no load balancer gave it one; without a load balancer, use --service-type NodePort", service)
+	return fmt.Sprintf("Service %s has no address, because no load balancer gave it one; without a load balancer, use --service-type NodePort", service)
 }
 
-// podTroubles are the reasons why pods do not run, as far as pods say them.
-func podTroubles(pods []corev1.Pod) (troubles []string) {
+// podProblems lists the reasons that pods report for not running.
+func podProblems(pods []corev1.Pod) (problems []string) {
 	for i := range pods {
 		pod := &pods[i]
 		for _, condition := range pod.Status.Conditions {
 			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-				troubles = append(troubles, fmt.Sprintf("pod %s has no node: %s", pod.Name, condition.Message))
+				problems = append(problems, fmt.Sprintf("pod %s has no node: %s", pod.Name, condition.Message))
 			}
 		}
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -241,8 +241,8 @@ func podTroubles(pods []corev1.Pod) (troubles []string) {
 			case waiting.Reason == "CrashLoopBackOff":
 				text += fmt.Sprintf("; see: kubectl logs -n %s %s --previous", pod.Namespace, pod.Name)
 			}
-			troubles = append(troubles, text)
+			problems = append(problems, text)
 		}
 	}
-	return troubles
+	return problems
 }

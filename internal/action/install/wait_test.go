@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestDaemonSetReady: a node that is dead does not fail an installation, one that is alive and has no agent does.
+// TestDaemonSetReady: a dead node does not fail an installation; a live one without an agent does.
 func TestDaemonSetReady(t *testing.T) {
 	for _, test := range []struct {
-		seen                        int64
+		observed                    int64
 		desired, updated, available int32
 		dead                        int32
 		ready                       bool
@@ -27,7 +27,7 @@ func TestDaemonSetReady(t *testing.T) {
 		{1, 3, 3, 1, 1, false},
 	} {
 		set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Status: appsv1.DaemonSetStatus{
-			ObservedGeneration: test.seen, DesiredNumberScheduled: test.desired, UpdatedNumberScheduled: test.updated, NumberAvailable: test.available,
+			ObservedGeneration: test.observed, DesiredNumberScheduled: test.desired, UpdatedNumberScheduled: test.updated, NumberAvailable: test.available,
 		}}
 		if got := daemonSetReady(set, test.dead); got != test.ready {
 			t.Errorf("%+v: %t", test, got)

@@ -15,7 +15,7 @@ import (
 type trial struct {
 	local, remote Asker
 	key           string
-	paths          []path
+	paths         []path
 	// settled is when Services must work.
 	settled  time.Time
 	progress action.Progress

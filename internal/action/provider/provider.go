@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package provider decides how Liqo is installed on a kind of cluster: from facts about the cluster and from what the user
-// said to values of the chart. It must not look at a cluster itself; read.go of package install does. Its proof is provider_test.go.
+// Package provider decides how to install Liqo on a kind of cluster: it turns facts about the cluster and overrides of the
+// user into a plan for the chart's values. It must not read a cluster; read.go of package install does. Its proof is
+// provider_test.go.
 package provider
 
 import (
@@ -16,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Kind of cluster, as the sub-commands of install name it.
+// Kind of cluster: the name of a sub-command of install.
 type Kind string
 
-// The kinds. Auto finds out by itself what the others assume.
+// The kinds. Auto detects the kind.
 const (
 	Auto      Kind = ""
 	Kubeadm   Kind = "kubeadm"
@@ -31,10 +32,10 @@ const (
 	OpenShift Kind = "openshift"
 )
 
-// Later are the kinds that are documented and not here yet.
+// Later are the documented kinds that this version does not support yet.
 func Later() []Kind { return []Kind{AKS, EKS, GKE, OpenShift} }
 
-// Documented networks, for clusters that do not tell.
+// Documented networks, for clusters whose configuration cannot be read.
 const (
 	k3sPods         = "10.42.0.0/16"
 	k3sServices     = "10.43.0.0/16"
@@ -42,34 +43,34 @@ const (
 	kubeadmServices = "10.96.0.0/12"
 )
 
-// Facts are what the cluster tells.
+// Facts are what package install reads from the cluster.
 type Facts struct {
 	// APIServer is the address in the kubeconfig.
 	APIServer string
 	// ServiceCIDRs of objects of kind ServiceCIDR; empty before Kubernetes 1.33.
 	ServiceCIDRs []string
-	// ConfiguredPods and ConfiguredServices stand in the ConfigMap kubeadm-config, or in the arguments of the controller manager.
+	// ConfiguredPods and ConfiguredServices come from the ConfigMap kubeadm-config, or the arguments of the controller manager.
 	ConfiguredPods, ConfiguredServices string
 	// NodeCIDRs are the pod networks of nodes.
 	NodeCIDRs []string
-	// NodesWithoutCIDR: some nodes have none.
+	// NodesWithoutCIDR reports that a node has no pod network.
 	NodesWithoutCIDR bool
-	// Pods and Services are addresses in use, with the names of who has them.
+	// Pods and Services are addresses in use, with the names of their owners.
 	Pods, Services []Address
-	// Kubelets are the versions of the nodes' kubelets, which tell k3s.
+	// Kubelets are the versions of the nodes' kubelets, which identify k3s.
 	Kubelets []string
-	// Kubeadm left its record, the ConfigMap kubeadm-config.
+	// Kubeadm reports that the ConfigMap kubeadm-config exists.
 	Kubeadm bool
-	// ControllerManager has a pod, whose arguments say what is not its default.
+	// ControllerManager reports that its pod exists, so that arguments it lacks have their defaults.
 	ControllerManager bool
-	// ProviderIDs of the nodes, which tell kind.
+	// ProviderIDs of the nodes, which identify kind.
 	ProviderIDs []string
 }
 
-// Address is an address and who has it.
+// Address is an address and the name of its owner.
 type Address struct{ Name, IP string }
 
-// Overrides are what the user said; empty fields are found out.
+// Overrides are the settings of the user; empty fields are detected.
 type Overrides struct {
 	Kind                            Kind
 	ClusterName                     string
@@ -78,25 +79,25 @@ type Overrides struct {
 	ServiceType                     string
 	// Labels of the cluster.
 	Labels map[string]string
-	// AnyAPIServer and SkipValidation leave checks out.
+	// AnyAPIServer and SkipValidation disable checks.
 	AnyAPIServer, SkipValidation bool
 }
 
-// Plan is how Liqo is installed.
+// Plan is the part of the installation that depends on the cluster.
 type Plan struct {
 	Kind                            Kind
 	APIServer, PodCIDR, ServiceCIDR string
 	ReservedSubnets                 []string
-	// ServiceType of what other clusters reach; empty is the chart's own choice.
+	// ServiceType of the Services that other clusters reach; empty leaves the choice to the chart.
 	ServiceType string
-	// WatchPods: where a pod is cannot be told by its address.
+	// WatchPods: the address of a pod does not determine its node.
 	WatchPods bool
 }
 
-// Decide makes a plan, or says what is wrong.
+// Decide returns the plan, or an error that names the setting to correct.
 func Decide(f Facts, o Overrides) (Plan, error) {
 	if slices.Contains(Later(), o.Kind) {
-		return Plan{}, fmt.Errorf("installing on %s is not in this version yet; use `install --api-server-url URL --pod-cidr CIDR --service-cidr CIDR`, which works on every cluster", o.Kind)
+		return Plan{}, fmt.Errorf("this version has no installation for %s yet; try `install --api-server-url URL --pod-cidr CIDR --service-cidr CIDR`, which detects nothing and is untested there", o.Kind)
 	}
 	if problems := validation.IsDNS1123Label(o.ClusterName); o.ClusterName != "" && len(problems) > 0 {
 		return Plan{}, fmt.Errorf("--cluster-name %q is not a DNS-1123 label: %s", o.ClusterName, strings.Join(problems, "; "))
@@ -109,12 +110,12 @@ func Decide(f Facts, o Overrides) (Plan, error) {
 		p.Kind = recognise(f)
 	}
 	if p.ServiceType == "" && (p.Kind == KinD || p.Kind == K3s) {
-		p.ServiceType = "NodePort" // nobody gives addresses to load balancers there
+		p.ServiceType = "NodePort" // these clusters have no load balancers
 	}
 	switch p.ServiceType {
 	case "", "LoadBalancer", "NodePort", "ClusterIP":
 	default:
-		return Plan{}, fmt.Errorf("--service-type %s: there is ClusterIP, NodePort and LoadBalancer", p.ServiceType)
+		return Plan{}, fmt.Errorf("--service-type %s: want ClusterIP, NodePort or LoadBalancer", p.ServiceType)
 	}
 	p.ServiceCIDR = firstOf(o.ServiceCIDR, strings.Join(f.ServiceCIDRs, ","), f.ConfiguredServices)
 	p.PodCIDR = firstOf(o.PodCIDR, f.ConfiguredPods, around(f.NodeCIDRs))
@@ -148,7 +149,7 @@ func firstOf(all ...string) string {
 	return ""
 }
 
-// recognise tells the kinds that need another treatment.
+// recognise detects the kinds that need different defaults.
 func recognise(f Facts) Kind {
 	for _, version := range f.Kubelets {
 		if strings.Contains(version, "+k3s") {
@@ -166,8 +167,8 @@ func recognise(f Facts) Kind {
 	return Auto
 }
 
-// around is the smallest network that holds all IPv4 networks of the nodes, at most a /8; nothing if there is none.
-// A cluster hands its nodes parts of one network, and does not say which.
+// around is the smallest network that contains all IPv4 networks of the nodes; empty if it would exceed a /8 or no node has
+// one. A cluster gives its nodes parts of one network that it does not publish.
 func around(cidrs []string) string {
 	var whole netip.Prefix
 	for _, text := range cidrs {
@@ -188,7 +189,7 @@ func around(cidrs []string) string {
 	if !whole.IsValid() {
 		return ""
 	}
-	// One node's share is not the cluster's network; /16 is what clusters are given as a rule.
+	// One node's share is not the whole network; most clusters have a /16.
 	if whole.Bits() > 16 {
 		whole, _ = whole.Addr().Prefix(16)
 	}
@@ -211,7 +212,7 @@ func (p Plan) check(f Facts, o Overrides) error {
 		}
 		for _, used := range slices.Concat(pods, services) {
 			if reserved.Overlaps(used) {
-				return fmt.Errorf("--reserved-subnets %s overlaps %s, a network of this cluster's own pods or services, which are left alone anyway; name other networks only", one, used)
+				return fmt.Errorf("--reserved-subnets %s overlaps %s, a network of this cluster's own pods or services, which Liqo never uses for remapping; name other networks only", one, used)
 			}
 		}
 	}
@@ -236,7 +237,7 @@ func (p Plan) check(f Facts, o Overrides) error {
 
 func network(flag, what, text string) (all []netip.Prefix, err error) {
 	if text == "" {
-		return nil, fmt.Errorf("the cluster does not tell %s; set %s", what, flag)
+		return nil, fmt.Errorf("the cluster does not publish %s; set %s", what, flag)
 	}
 	for one := range strings.SplitSeq(text, ",") {
 		prefix, err := netip.ParsePrefix(strings.TrimSpace(one))
@@ -248,12 +249,12 @@ func network(flag, what, text string) (all []netip.Prefix, err error) {
 	return all, nil
 }
 
-// covers checks that addresses in use are in the network.
+// covers checks that the addresses in use are in the networks.
 func covers(flag, what string, networks []netip.Prefix, used []Address) error {
 	for _, one := range used {
 		address, err := netip.ParseAddr(one.IP)
 		if err != nil || !slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Addr().Is4() == address.Is4() }) {
-			continue // of a family that the network says nothing of
+			continue // no network of this address family is known
 		}
 		if !slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(address) }) {
 			return fmt.Errorf("%s %s has address %s, which is not in %v; correct %s", what, one.Name, one.IP, join(networks), flag)
@@ -270,29 +271,29 @@ func join(networks []netip.Prefix) string {
 	return strings.Join(texts, ",")
 }
 
-// checkAPIServer: other clusters will use this address.
+// checkAPIServer checks the address that other clusters will use.
 func (p Plan) checkAPIServer(f Facts, o Overrides) error {
 	address, err := url.Parse(p.APIServer)
 	if err != nil || address.Scheme != "https" || address.Hostname() == "" {
-		return fmt.Errorf("the API server's address %q is no URL that other clusters could use; set --api-server-url https://HOST:PORT", p.APIServer)
+		return fmt.Errorf("the API server's address %q is not a URL that other clusters can use; set --api-server-url https://HOST:PORT", p.APIServer)
 	}
 	if local(address) {
-		// A kubeconfig that was made for this machine: the address of a node is published.
+		// The kubeconfig is for this machine only: the chart publishes the address of a node.
 		if o.APIServer == "" && (p.Kind == K3s || p.Kind == KinD) {
 			return nil
 		}
-		return fmt.Errorf("the API server's address %s is good on this machine only, and other clusters need it; set --api-server-url https://HOST:PORT", p.APIServer)
+		return fmt.Errorf("the API server's address %s works on this machine only, and other clusters need it; set --api-server-url https://HOST:PORT", p.APIServer)
 	}
 	if o.APIServer == "" || o.AnyAPIServer || f.APIServer == "" || p.Kind == K3s {
 		return nil
 	}
 	if known, err := url.Parse(f.APIServer); err == nil && authority(known) != authority(address) {
-		return fmt.Errorf("--api-server-url %s is another address than the kubeconfig's, %s; if both are right, add --disable-api-server-sanity-check", o.APIServer, f.APIServer)
+		return fmt.Errorf("--api-server-url %s differs from the address in the kubeconfig, %s; if both are right, add --disable-api-server-sanity-check", o.APIServer, f.APIServer)
 	}
 	return nil
 }
 
-// Published is the API server's address for other clusters; empty if a control plane node is to be found instead.
+// Published is the API server's address for other clusters; if it is empty, they receive that of a control plane node.
 func (p Plan) Published() string {
 	if address, err := url.Parse(p.APIServer); err != nil || local(address) {
 		return ""
@@ -300,13 +301,13 @@ func (p Plan) Published() string {
 	return p.APIServer
 }
 
-// local tells an address that means something on one machine only.
+// local reports whether an address is valid on one machine only.
 func local(address *url.URL) bool {
 	ip, err := netip.ParseAddr(address.Hostname())
 	return address.Hostname() == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
-// authority is host and port, in a form that can be compared.
+// authority is host and port in a comparable form.
 func authority(address *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(address.Hostname()), firstOf(address.Port(), "443"))
 }

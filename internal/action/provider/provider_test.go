@@ -19,32 +19,32 @@ func TestDecide(t *testing.T) {
 	with := func(change func(*Facts)) Facts { f := facts(); change(&f); return f }
 	bare := with(func(f *Facts) { f.ConfiguredPods, f.ConfiguredServices, f.ServiceCIDRs = "", "", nil })
 	for _, c := range []struct {
-		name   string
-		facts  Facts
+		name      string
+		facts     Facts
 		overrides Overrides
-		want   string // kind pods services API server service type; or words of the error
+		want      string // kind pods services API server service type; or words of the error
 	}{
-		{"kubeadm tells", facts(), Overrides{}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
-		{"nodes tell", with(func(f *Facts) { f.ConfiguredPods = "" }), Overrides{}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
+		{"kubeadm record", facts(), Overrides{}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
+		{"node networks", with(func(f *Facts) { f.ConfiguredPods = "" }), Overrides{}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
 		{"flags win", facts(), Overrides{PodCIDR: "10.200.0.0/14", ServiceType: "NodePort"}, "|10.200.0.0/14|10.90.0.0/12|https://192.0.2.7:6443|NodePort"},
 		{"kind", with(func(f *Facts) {
 			f.ProviderIDs = []string{"kind://docker/rome/w"}
 			f.APIServer = "https://127.0.0.1:4711"
 		}), Overrides{}, "kind|10.200.0.0/16|10.90.0.0/12||NodePort"},
 		{"k3s", with(func(f *Facts) { *f = Facts{APIServer: "https://127.0.0.1:6443", Kubelets: []string{"v1.36.3+k3s1"}} }), Overrides{}, "k3s|10.42.0.0/16|10.43.0.0/16||NodePort"},
-		{"nobody tells", with(func(f *Facts) { *f = bare; f.NodeCIDRs = nil }), Overrides{}, "set --pod-cidr"},
+		{"unknown pod network", with(func(f *Facts) { *f = bare; f.NodeCIDRs = nil }), Overrides{}, "set --pod-cidr"},
 		{"no services", bare, Overrides{}, "set --service-cidr"},
 		{"not a network", facts(), Overrides{PodCIDR: "10.0.0/8"}, "--pod-cidr 10.0.0/8"},
 		{"overlap", facts(), Overrides{PodCIDR: "10.0.0.0/8"}, "overlap"},
 		{"pod outside", facts(), Overrides{PodCIDR: "192.168.0.0/24"}, "pod default/web has address 10.200.1.7"},
 		{"service outside", facts(), Overrides{ServiceCIDR: "172.16.0.0/24"}, "Service default/kubernetes"},
-		{"outside and so wished", facts(), Overrides{PodCIDR: "192.168.0.0/24", SkipValidation: true}, "|192.168.0.0/24|10.90.0.0/12|https://192.0.2.7:6443|"},
+		{"outside, validation skipped", facts(), Overrides{PodCIDR: "192.168.0.0/24", SkipValidation: true}, "|192.168.0.0/24|10.90.0.0/12|https://192.0.2.7:6443|"},
 		{"local API server", with(func(f *Facts) { f.APIServer = "https://127.0.0.1:6443" }), Overrides{}, "--api-server-url"},
 		{"another API server", facts(), Overrides{APIServer: "https://198.51.100.1:6443"}, "--disable-api-server-sanity-check"},
-		{"another, and so wished", facts(), Overrides{APIServer: "https://198.51.100.1:6443", AnyAPIServer: true}, "|10.200.0.0/16|10.90.0.0/12|https://198.51.100.1:6443|"},
+		{"another, check disabled", facts(), Overrides{APIServer: "https://198.51.100.1:6443", AnyAPIServer: true}, "|10.200.0.0/16|10.90.0.0/12|https://198.51.100.1:6443|"},
 		{"another port", facts(), Overrides{APIServer: "https://192.0.2.7"}, "--disable-api-server-sanity-check"},
 		{"same authority", with(func(f *Facts) { f.APIServer = "https://API.example.org" }), Overrides{APIServer: "https://api.example.org:443"}, "|10.200.0.0/16|10.90.0.0/12|https://api.example.org:443|"},
-		{"local by wish", with(func(f *Facts) { f.ProviderIDs = []string{"kind://docker/rome/w"} }), Overrides{APIServer: "https://localhost:6443"}, "this machine only"},
+		{"local by flag", with(func(f *Facts) { f.ProviderIDs = []string{"kind://docker/rome/w"} }), Overrides{APIServer: "https://localhost:6443"}, "this machine only"},
 		{"kind listens everywhere", with(func(f *Facts) { f.ProviderIDs, f.APIServer = []string{"kind://docker/rome/w"}, "https://0.0.0.0:4711" }), Overrides{}, "kind|10.200.0.0/16|10.90.0.0/12||NodePort"},
 		{"kubeadm", with(func(f *Facts) { f.Kubeadm = true }), Overrides{}, "kubeadm|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
 		{"kubeadm's defaults", Facts{APIServer: "https://192.0.2.7:6443", ControllerManager: true}, Overrides{Kind: Kubeadm}, "kubeadm|172.16.0.0/16|10.96.0.0/12|https://192.0.2.7:6443|"},
@@ -53,9 +53,9 @@ func TestDecide(t *testing.T) {
 			f.ConfiguredPods = "10.200.0.0/16,fd00:1::/56"
 			f.Pods = append(f.Pods, Address{"default/six", "fd00:2::7"})
 		}), Overrides{}, "pod default/six has address fd00:2::7"},
-		{"only one family told", with(func(f *Facts) { f.Pods = append(f.Pods, Address{"default/six", "fd00:2::7"}) }), Overrides{}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
-		{"no URL", facts(), Overrides{APIServer: "192.0.2.7:6443"}, "no URL"},
-		{"plain HTTP", facts(), Overrides{APIServer: "http://192.0.2.7:6443"}, "no URL"},
+		{"only one family known", with(func(f *Facts) { f.Pods = append(f.Pods, Address{"default/six", "fd00:2::7"}) }), Overrides{}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
+		{"no URL", facts(), Overrides{APIServer: "192.0.2.7:6443"}, "not a URL"},
+		{"plain HTTP", facts(), Overrides{APIServer: "http://192.0.2.7:6443"}, "not a URL"},
 		{"label", facts(), Overrides{Labels: map[string]string{"a b": "c"}}, "--cluster-labels a b=c"},
 		{"name", facts(), Overrides{ClusterName: "Rome_1"}, "DNS-1123"},
 		{"service type", facts(), Overrides{ServiceType: "None"}, "--service-type"},
@@ -63,9 +63,9 @@ func TestDecide(t *testing.T) {
 		{"reserved around the services", facts(), Overrides{ReservedSubnets: []string{"10.3.0.0/16", "10.90.0.0/11"}, SkipValidation: true}, "--reserved-subnets 10.90.0.0/11 overlaps 10.80.0.0/12"},
 		{"reserved elsewhere", facts(), Overrides{ReservedSubnets: []string{"10.3.0.0/16"}}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
 		{"reserved", facts(), Overrides{ReservedSubnets: []string{"x"}}, "--reserved-subnets x"},
-		{"aks", facts(), Overrides{Kind: AKS}, "not in this version yet"},
-		{"eks", facts(), Overrides{Kind: EKS}, "not in this version yet"},
-		{"gke", facts(), Overrides{Kind: GKE}, "not in this version yet"},
+		{"aks", facts(), Overrides{Kind: AKS}, "no installation for"},
+		{"eks", facts(), Overrides{Kind: EKS}, "no installation for"},
+		{"gke", facts(), Overrides{Kind: GKE}, "no installation for"},
 		{"openshift", facts(), Overrides{Kind: OpenShift}, "--pod-cidr CIDR"},
 	} {
 		plan, err := Decide(c.facts, c.overrides)

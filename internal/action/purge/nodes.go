@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// agentsTime is how long agents that are not ready may take to become so, and then to clean up.
+	// agentsTime bounds the wait for agents to become ready.
 	agentsTime = 5 * time.Second
-	// tidyTime is what an agent that runs needs for it, many times over.
+	// tidyTime is many times what a running agent needs for the clean-up.
 	tidyTime = time.Second
 )
 
-// freeNodes lets the agents on the nodes take away what they made there. They do when the last tunnel endpoint is gone, and must still run, with
-// their rights, to see it. Agents that do not run are not waited for: a purge ends.
+// freeNodes lets the agents remove the network state that they created on the nodes. They do so when the last TunnelEndpoint is
+// gone, and to observe that they need to run and to have their permissions. The purge does not wait for agents that do not run.
 func freeNodes(ctx context.Context, c client.Client, namespace string, definitions []apiextensionsv1.CustomResourceDefinition) error {
 	var managers appsv1.DeploymentList
 	err := c.List(ctx, &managers, client.InNamespace(namespace), client.MatchingLabels{labels.AppPartOf: labels.PartOf, labels.AppComponent: "controller-manager"})
 	if err != nil {
 		return fmt.Errorf("list Deployments in namespace %s: %w", namespace, err)
 	}
-	for i := range managers.Items { // it would make them anew
+	for i := range managers.Items { // it would create them again
 		if err := erase(ctx, c, &managers.Items[i]); err != nil {
 			return err
 		}
@@ -50,12 +50,12 @@ func freeNodes(ctx context.Context, c client.Client, namespace string, definitio
 		ended += count
 	}
 	if ended == 0 {
-		return nil // then the nodes are clean
+		return nil // there was no tunnel, so the nodes are clean
 	}
-	late, cancel := context.WithTimeout(ctx, agentsTime)
+	bounded, cancel := context.WithTimeout(ctx, agentsTime)
 	defer cancel()
 	running := false
-	err = wait.PollUntilContextCancel(late, interval, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextCancel(bounded, interval, true, func(ctx context.Context) (bool, error) {
 		var agents appsv1.DaemonSetList
 		if err := c.List(ctx, &agents, client.InNamespace(namespace), client.MatchingLabels{labels.AppPartOf: labels.PartOf}); err != nil {
 			return false, err

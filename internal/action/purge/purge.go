@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package purge removes from a cluster whatever is left of Liqo when nothing of it runs any more, and names what is left.
+// Package purge removes the leftovers of Liqo from a cluster in which no process of Liqo runs any more, and lists the objects
+// that it could not remove.
 //
-// It must not know how Liqo was installed, only what it may leave behind. Its proof is the test of package install, which
-// leaves everything behind.
+// It must not know how Liqo was installed, only which objects can be left. Its proof is the test of package install, which
+// leaves all of them.
 package purge
 
 import (
@@ -38,23 +39,24 @@ import (
 // groups of our resource definitions.
 var groups = []string{"discovery.liqo.io", "net.liqo.io", "offloading.liqo.io", "sharing.liqo.io", "virtualkubelet.liqo.io"}
 
-// finalizers of ours. Those who honour them are gone when a purge begins.
+// finalizers of ours. The controllers that honour them no longer run during a purge.
 var finalizers = []string{
 	labels.FinalizerPeer, labels.FinalizerReplication, labels.FinalizerNode, labels.FinalizerGrant, labels.FinalizerPodEnd,
 	labels.FinalizerNamespaceOffloading, labels.FinalizerNamespaceMap,
 }
 
-// storageNamespace is marked with this label.
+// storageLabel marks the namespace of the storage provisioner.
 const storageLabel = "liqo.io/storage-provisioner"
 
-// interval of looking whether something is gone.
+// interval of polling for a deletion.
 const interval = 50 * time.Millisecond
 
-// protected namespaces are the cluster's, whatever was installed in them.
+// protected namespaces belong to the cluster, whatever was installed in them.
 var protected = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
-// Purge removes whatever is left of us, and waits until it is gone. It returns how many objects that were. What is on the nodes goes first, while
-// somebody is there to do it; then webhooks, since nobody answers them any more; then objects, while their kinds are known; then what holds them.
+// Purge removes all leftovers of Liqo, waits until they are gone, and returns their number. The order matters: first the state
+// on the nodes, while agents still run; then webhooks, because no process answers them any more; then custom resources, while
+// their definitions exist; then the definitions and namespaces.
 func Purge(ctx context.Context, c client.Client, namespace string, progress action.Progress) (int, error) {
 	all, err := clusterWide(ctx, c)
 	if err != nil {
@@ -99,11 +101,11 @@ func Purge(ctx context.Context, c client.Client, namespace string, progress acti
 	return len(all), nil
 }
 
-// erase deletes this very object, if it is there.
+// erase deletes exactly this object, if it still exists.
 func erase(ctx context.Context, c client.Client, object client.Object) error {
 	uid := object.GetUID()
 	err := c.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // of another UID: gone, and come again
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // a conflict means another UID: this object is gone
 		return nil
 	}
 	return fmt.Errorf("delete %s %s: %w", kindOf(object, c.Scheme()), object.GetName(), err)
@@ -131,8 +133,8 @@ func gone(ctx context.Context, c client.Client, object client.Object) error {
 	return fmt.Errorf("%s; `kubectl get %s %s -o yaml` shows what holds it", text, strings.ToLower(kind), object.GetName())
 }
 
-// empty deletes all objects of a kind of ours, and takes our finalizers from them: whoever would have done so is not running any more. It
-// returns how many there were.
+// empty deletes all objects of one of our kinds and removes our finalizers, because the controllers that would remove them no
+// longer run. It returns the number of objects.
 func empty(ctx context.Context, c client.Client, definition *apiextensionsv1.CustomResourceDefinition) (int, error) {
 	i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
 	if i < 0 {
@@ -155,7 +157,7 @@ func empty(ctx context.Context, c client.Client, definition *apiextensionsv1.Cus
 	return len(objects.Items), nil
 }
 
-// releasePods takes our finalizer from pods of peers. They go with their ShadowPods.
+// releasePods removes our finalizer from pods of peers. The garbage collector deletes these pods with their ShadowPods.
 func releasePods(ctx context.Context, c client.Client) error {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.MatchingLabels{labels.ManagedBy: labels.ManagedByShadowPod}); err != nil {
@@ -169,7 +171,7 @@ func releasePods(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// release takes our finalizers from an object.
+// release removes our finalizers from an object.
 func release(ctx context.Context, c client.Client, object client.Object) error {
 	before := object.DeepCopyObject().(client.Object)
 	theirs := slices.DeleteFunc(object.GetFinalizers(), func(one string) bool { return slices.Contains(finalizers, one) })
@@ -178,7 +180,7 @@ func release(ctx context.Context, c client.Client, object client.Object) error {
 	}
 	object.SetFinalizers(theirs)
 	if err := c.Patch(ctx, object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("take our finalizers from %s %s: %w", kindOf(object, c.Scheme()), object.GetName(), err)
+		return fmt.Errorf("remove our finalizers from %s %s: %w", kindOf(object, c.Scheme()), object.GetName(), err)
 	}
 	return nil
 }
@@ -193,7 +195,7 @@ func ourDefinitions(ctx context.Context, c client.Reader) ([]apiextensionsv1.Cus
 	}), nil
 }
 
-// ourNamespaces are those of peers and volumes, and the one of Liqo itself unless somebody else lives there, too.
+// ourNamespaces are those of peers and volumes, and the one of Liqo unless it holds objects of others.
 func ourNamespaces(ctx context.Context, c client.Reader, namespace string, progress action.Progress) (ours []client.Object, err error) {
 	var all corev1.NamespaceList
 	if err := c.List(ctx, &all); err != nil {
@@ -204,7 +206,7 @@ func ourNamespaces(ctx context.Context, c client.Reader, namespace string, progr
 		switch {
 		case slices.Contains(protected, one.Name):
 			if one.Name == namespace {
-				progress.Warn(fmt.Sprintf("Namespace %s stays: it is the cluster's own", one.Name))
+				progress.Warn(fmt.Sprintf("Namespace %s stays: it belongs to the cluster", one.Name))
 				if ours, err = inside(ctx, c, namespace, ours); err != nil {
 					return nil, err
 				}
@@ -212,12 +214,12 @@ func ourNamespaces(ctx context.Context, c client.Reader, namespace string, progr
 		case one.Labels[labels.TenantNamespace] == "true" || one.Labels[storageLabel] == "true":
 			ours = append(ours, one)
 		case one.Name == namespace:
-			others, err := strangers(ctx, c, namespace)
+			others, err := unmanaged(ctx, c, namespace)
 			if err != nil {
 				return nil, err
 			}
 			if len(others) > 0 {
-				progress.Warn(fmt.Sprintf("Namespace %s stays: it holds what is not Liqo's: %s", one.Name, strings.Join(others, ", ")))
+				progress.Warn(fmt.Sprintf("Namespace %s stays: it holds objects that are not Liqo's: %s", one.Name, strings.Join(others, ", ")))
 				if ours, err = inside(ctx, c, namespace, ours); err != nil {
 					return nil, err
 				}
@@ -229,8 +231,8 @@ func ourNamespaces(ctx context.Context, c client.Reader, namespace string, progr
 	return ours, nil
 }
 
-// inside adds what is ours in a namespace that stays: what processes of ours made, and, if nobody knows any more that the chart was installed,
-// what the chart made.
+// inside adds our objects in a namespace that stays: those that our processes created, and those of a chart whose release
+// record is lost.
 func inside(ctx context.Context, c client.Reader, namespace string, ours []client.Object) ([]client.Object, error) {
 	lists := []client.ObjectList{
 		&appsv1.DeploymentList{}, &appsv1.DaemonSetList{}, &batchv1.JobList{}, &policyv1.PodDisruptionBudgetList{}, &networkingv1.IngressList{}, &corev1.ServiceList{},
@@ -244,7 +246,7 @@ func inside(ctx context.Context, c client.Reader, namespace string, ours []clien
 	for _, list := range lists {
 		err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{labels.AppPartOf: labels.PartOf})
 		if err != nil && !Absent(err) {
-			return nil, fmt.Errorf("list what is left in namespace %s: %w", namespace, err)
+			return nil, fmt.Errorf("list leftovers in namespace %s: %w", namespace, err)
 		}
 		_ = meta.EachListItem(list, func(object runtime.Object) error {
 			ours = append(ours, object.(client.Object))
@@ -254,8 +256,8 @@ func inside(ctx context.Context, c client.Reader, namespace string, ours []clien
 	return ours, nil
 }
 
-// strangers are workloads and volumes in a namespace that are not ours.
-func strangers(ctx context.Context, c client.Reader, namespace string) (found []string, err error) {
+// unmanaged lists the workloads and volumes in a namespace that are not ours.
+func unmanaged(ctx context.Context, c client.Reader, namespace string) (found []string, err error) {
 	notOurs, err := kubelabels.Parse(labels.AppPartOf + "!=" + labels.PartOf)
 	if err != nil {
 		return nil, err
@@ -265,7 +267,7 @@ func strangers(ctx context.Context, c client.Reader, namespace string) (found []
 		"Pod": &corev1.PodList{}, "PersistentVolumeClaim": &corev1.PersistentVolumeClaimList{},
 	} {
 		if err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: notOurs}); err != nil {
-			return nil, fmt.Errorf("list what is in namespace %s: %w", namespace, err)
+			return nil, fmt.Errorf("list objects in namespace %s: %w", namespace, err)
 		}
 		_ = meta.EachListItem(list, func(object runtime.Object) error {
 			found = append(found, kind+" "+object.(client.Object).GetName())
@@ -276,7 +278,7 @@ func strangers(ctx context.Context, c client.Reader, namespace string) (found []
 	return found, nil
 }
 
-// clusterWide lists what is ours outside of our namespaces, resource definitions excepted; webhooks first.
+// clusterWide lists our objects outside our namespaces, except for resource definitions; webhooks come first.
 func clusterWide(ctx context.Context, c client.Reader) (all []client.Object, err error) {
 	ours := client.MatchingLabels{labels.AppPartOf: labels.PartOf}
 	for _, one := range []struct {
@@ -296,7 +298,7 @@ func clusterWide(ctx context.Context, c client.Reader) (all []client.Object, err
 			if Absent(err) {
 				continue
 			}
-			return nil, fmt.Errorf("look for what is left: %w", err)
+			return nil, fmt.Errorf("list leftovers: %w", err)
 		}
 		_ = meta.EachListItem(one.list, func(object runtime.Object) error {
 			all = append(all, object.(client.Object))
@@ -306,7 +308,7 @@ func clusterWide(ctx context.Context, c client.Reader) (all []client.Object, err
 	return all, nil
 }
 
-// LeftOver looks for what belongs to us in the whole cluster. Objects that are on their way get a moment.
+// LeftOver returns an error that lists our objects in the whole cluster. Objects whose deletion is in progress get 10 seconds.
 func LeftOver(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -321,7 +323,7 @@ func LeftOver(ctx context.Context, c client.Client) error {
 	})
 	if len(left) > 0 {
 		slices.Sort(left)
-		return fmt.Errorf("uninstalled, but these are left; `liqoctl uninstall --purge` removes them, too:\n- %s", strings.Join(left, "\n- "))
+		return fmt.Errorf("Liqo is uninstalled, but these objects are left; `liqoctl uninstall --purge` also removes them:\n- %s", strings.Join(left, "\n- "))
 	}
 	return err
 }
@@ -336,5 +338,5 @@ func kindOf(object client.Object, scheme *runtime.Scheme) string {
 	return fmt.Sprintf("%T", object)
 }
 
-// Absent tells that the cluster does not know the kind.
+// Absent reports whether the cluster does not know the kind.
 func Absent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }

@@ -35,7 +35,7 @@ func (silent) Info(string)  {}
 func (silent) Warn(string)  {}
 func (silent) Stop()        {}
 
-// installation is what Liqo leaves if nobody but its processes is there to remove it, in a namespace that stays.
+// installation is the set of objects of a Liqo whose processes do not clean up, in a namespace that stays.
 func installation(ready int32) []client.Object {
 	ours := map[string]string{labels.AppPartOf: labels.PartOf}
 	in := func(name string, more ...string) metav1.ObjectMeta {
@@ -57,7 +57,7 @@ func installation(ready int32) []client.Object {
 	return []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan", Labels: map[string]string{labels.TenantNamespace: "true"}}},
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "strange"}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "unmanaged"}},
 		&appsv1.Deployment{ObjectMeta: in("liqo-controller-manager", labels.AppComponent, "controller-manager")},
 		&appsv1.Deployment{ObjectMeta: in("liqo-gateway-1", labels.AppComponent, "gateway")},
 		&appsv1.DaemonSet{ObjectMeta: in("liqo-route", labels.AppComponent, "route"), Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, NumberReady: ready}},
@@ -70,7 +70,8 @@ func installation(ready int32) []client.Object {
 	}
 }
 
-// TestNothingStaysHeld: whoever would take our finalizers away is gone, and no object may hang on one of them: of our kinds, or a pod of a peer.
+// TestNothingStaysHeld: no controller is left to remove our finalizers, so a purge removes them from our kinds and from pods of
+// peers.
 func TestNothingStaysHeld(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -111,7 +112,8 @@ func TestNothingStaysHeld(t *testing.T) {
 	}
 }
 
-// TestNodesFirst: agents see the end of the last tunnel while they still run and may look; if they do not run, the purge ends all the same.
+// TestNodesFirst: agents observe the end of the last tunnel while they still run and have their permissions; if they do not run,
+// the purge still ends.
 func TestNodesFirst(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -134,20 +136,20 @@ func purgeInOrder(t *testing.T, ready int32, most time.Duration) {
 			t.Fatal(err)
 		}
 	}
-	began := time.Now()
+	start := time.Now()
 	var order []string
 	at := map[string]time.Duration{}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(installation(ready)...).WithInterceptorFuncs(interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, _ ...client.DeleteOption) error {
 			name := kindOf(object, scheme) + " " + object.GetName()
-			order, at[name] = append(order, name), time.Since(began)
+			order, at[name] = append(order, name), time.Since(start)
 			return c.Delete(ctx, object)
 		},
 	}).Build()
 	if _, err := Purge(t.Context(), c, "liqo", silent{}); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > most {
+	if took := time.Since(start); took > most {
 		t.Errorf("took %s, more than %s", took, most)
 	}
 	last := -1
