@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -228,10 +230,16 @@ func plainValues(values map[string]any) (map[string]any, error) {
 	return copied, json.Unmarshal(text, &copied)
 }
 
-// laterValues are documented, and of parts that this version does not have yet.
-var laterValues = []string{
-	"awsConfig", "enableAdvertisement", "enableDiscovery", "enableNodeFailureController", "enableResourceEnforcement", "externalIPAM", "fullnameOverride",
-	"nameOverride", "openshiftConfig", "patch", "proxy", "storage", "telemetry", "ttl",
+const comesLater = "it belongs to a part that comes with a later version"
+
+// unsupportedValues are values of the documentation that the chart does not have, and the reasons.
+var unsupportedValues = map[string]string{
+	"enableAdvertisement": comesLater, "enableDiscovery": comesLater, "enableNodeFailureController": comesLater, "externalIPAM": comesLater,
+	"openshiftConfig": comesLater, "patch": comesLater, "proxy": comesLater, "storage": comesLater, "ttl": comesLater,
+	"awsConfig":        "Liqo does not use AWS identities: peers authenticate with keys of their own",
+	"fullnameOverride": "names of objects are fixed: users and programs address the objects by them",
+	"nameOverride":     "names of objects are fixed: users and programs address the objects by them",
+	"telemetry":        "Liqo sends no telemetry",
 }
 
 var schemaLine = regexp.MustCompile(`(?m)^\s*- at '/?([^']*)': (.*)$`)
@@ -265,9 +273,9 @@ func schemaErrors(text string) string {
 			path = "at the top level"
 		}
 		problem := path + ": " + found[2]
-		for _, part := range laterValues {
+		for _, part := range slices.Sorted(maps.Keys(unsupportedValues)) {
 			if strings.Contains(found[2], "additional propert") && strings.Contains(found[2], "'"+part+"'") {
-				problem += " (it belongs to a part that comes with a later version)"
+				problem += " (" + unsupportedValues[part] + ")"
 				break
 			}
 		}

@@ -230,7 +230,8 @@ func refused(t *testing.T, e *env, fresh map[string]string) {
 		want string
 	}{
 		{"unknown value", with(func(o *Options) { o.Set = []string{"auth.colour=red"} }), `auth: additional properties 'colour' not allowed`},
-		{"documented value that is not supported", with(func(o *Options) { o.Set = []string{"telemetry.enable=false"} }), `'telemetry' not allowed (it belongs to a part that comes with a later version)`},
+		{"documented value that is not supported", with(func(o *Options) { o.Set = []string{"telemetry.enable=false"} }), `'telemetry' not allowed (Liqo sends no telemetry)`},
+		{"value of a later version", with(func(o *Options) { o.Set = []string{"proxy.enable=true"} }), `'proxy' not allowed (it belongs to a part that comes with a later version)`},
 		{"wrong kind of value", with(func(o *Options) { o.Set = []string{"controllerManager.replicas=many"} }), "controllerManager.replicas: got string, want integer"},
 		{"no value", with(func(o *Options) { o.Set = []string{"auth"} }), "want key=value"},
 		{"version", with(func(o *Options) { o.Version = "v7.7.7" }), "this program installs version"},
