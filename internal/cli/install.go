@@ -142,6 +142,10 @@ func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFla
 	if prepared.Unmonitored {
 		f.printer.Info("Metrics are served, but nobody is told: this cluster has no Prometheus operator (kinds ServiceMonitor and PodMonitor)")
 	}
+	if prepared.UnverifiedKubelets() {
+		f.printer.Info("The metric agent does not verify the certificates of kubelets, because kubelets of such clusters sign their own; " +
+			"to verify them: --set 'metricAgent.pod.extraArgs={--kubelet-insecure-tls=false}'")
+	}
 	f.printer.Done("Installation parameters correctly generated")
 	if o.onlyValues {
 		return f.writeValues(o.dumpPath, prepared.Values)

@@ -34,6 +34,9 @@ import (
 // sharingPercentage is the default of liqoctl.
 const sharingPercentage = 90
 
+// insecureKubelets is the flag of the metric agent that disables the verification of kubelets' certificates.
+const insecureKubelets = "--kubelet-insecure-tls"
+
 // loadChart reads the chart from a folder or an archive, or without a path the chart that the program embeds.
 func loadChart(path string) (*chart.Chart, error) {
 	if path != "" {
@@ -200,10 +203,20 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 	if len(gateway) > 0 {
 		all["gateway"] = gateway
 	}
+	if _, configured, _ := unstructured.NestedFieldNoCopy(before, "metricAgent", "pod", "extraArgs"); p.Plan.SelfSignedKubelets && !configured {
+		all["metricAgent"] = map[string]any{"pod": map[string]any{"extraArgs": []any{insecureKubelets}}}
+	}
 	if o.Version != "" && o.ChartPath != "" && o.Version != p.chart.Metadata.AppVersion {
 		all["tag"] = o.Version
 	}
 	return all
+}
+
+// UnverifiedKubelets reports whether the metric agent will not verify the certificates of kubelets.
+func (p *Prepared) UnverifiedKubelets() bool {
+	enabled, set, _ := unstructured.NestedBool(p.Values, "metricAgent", "enable")
+	args, _, _ := unstructured.NestedStringSlice(p.Values, "metricAgent", "pod", "extraArgs")
+	return (enabled || !set) && slices.Contains(args, insecureKubelets)
 }
 
 // merge overwrites base with the values of over.

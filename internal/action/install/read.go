@@ -76,6 +76,9 @@ func readConfigured(ctx context.Context, c client.Reader, f *provider.Facts) err
 	if err == nil && yaml.Unmarshal([]byte(record.Data["ClusterConfiguration"]), &config) == nil {
 		f.ConfiguredPods, f.ConfiguredServices = config.Networking.PodSubnet, config.Networking.ServiceSubnet
 	}
+	if err := readKubeletConfig(ctx, c, f); err != nil {
+		return err
+	}
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace("kube-system"), client.MatchingLabels{"component": "kube-controller-manager"}); err != nil {
 		return fmt.Errorf("look for the controller manager's pod: %w", err)
@@ -93,6 +96,20 @@ func readConfigured(ctx context.Context, c client.Reader, f *provider.Facts) err
 			}
 		}
 	}
+	return nil
+}
+
+// readKubeletConfig reads kubeadm's configuration of all kubelets.
+func readKubeletConfig(ctx context.Context, c client.Reader, f *provider.Facts) error {
+	var record corev1.ConfigMap
+	err := c.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kubelet-config"}, &record)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read ConfigMap kube-system/kubelet-config: %w", err)
+	}
+	var config struct {
+		ServerTLSBootstrap bool `json:"serverTLSBootstrap"`
+	}
+	f.ServerTLSBootstrap = err == nil && yaml.Unmarshal([]byte(record.Data["kubelet"]), &config) == nil && config.ServerTLSBootstrap
 	return nil
 }
 

@@ -65,6 +65,8 @@ type Facts struct {
 	ControllerManager bool
 	// ProviderIDs of the nodes, which identify kind.
 	ProviderIDs []string
+	// ServerTLSBootstrap: the ConfigMap kubelet-config makes kubelets request serving certificates from the cluster.
+	ServerTLSBootstrap bool
 }
 
 // Address is an address and the name of its owner.
@@ -92,6 +94,8 @@ type Plan struct {
 	ServiceType string
 	// WatchPods: the address of a pod does not determine its node.
 	WatchPods bool
+	// SelfSignedKubelets: the serving certificates of kubelets are not signed by the cluster's authority.
+	SelfSignedKubelets bool
 }
 
 // Decide returns the plan, or an error that names the setting to correct.
@@ -112,6 +116,7 @@ func Decide(f Facts, o Overrides) (Plan, error) {
 	if p.ServiceType == "" && (p.Kind == KinD || p.Kind == K3s) {
 		p.ServiceType = "NodePort" // these clusters have no load balancers
 	}
+	p.SelfSignedKubelets = !f.ServerTLSBootstrap && (p.Kind == Kubeadm || p.Kind == KinD)
 	switch p.ServiceType {
 	case "", "LoadBalancer", "NodePort", "ClusterIP":
 	default:

@@ -79,6 +79,22 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestSelfSignedKubelets: kubeadm and kind leave the serving certificates to the kubelets, unless serverTLSBootstrap is set.
+func TestSelfSignedKubelets(t *testing.T) {
+	for _, test := range []struct {
+		kind      Kind
+		bootstrap bool
+		want      bool
+	}{{Kubeadm, false, true}, {KinD, false, true}, {Kubeadm, true, false}, {KinD, true, false}, {K3s, false, false}, {Auto, false, false}} {
+		f := facts()
+		f.ServerTLSBootstrap = test.bootstrap
+		plan, err := Decide(f, Overrides{Kind: test.kind})
+		if err != nil || plan.SelfSignedKubelets != test.want {
+			t.Errorf("%q, serverTLSBootstrap %t: %t, %v, want %t", test.kind, test.bootstrap, plan.SelfSignedKubelets, err, test.want)
+		}
+	}
+}
+
 func TestAround(t *testing.T) {
 	for want, cidrs := range map[string][]string{
 		"":              nil,
