@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -43,7 +42,6 @@ type authOptions struct {
 	enableAuth         bool
 	apiServerAddress   string
 	apiServerTrustedCA bool
-	resyncPeriod       time.Duration
 }
 
 // Register adds the flags.
@@ -59,8 +57,8 @@ func (o *authOptions) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.enableAuth, "enable-authentication", true, "refuse clusters that have no token")
 	flags.StringVar(&o.apiServerAddress, "advertise-api-server-address", "", "address at which peers reach the API server; if empty, a control plane node, port 6443")
 	flags.BoolVar(&o.apiServerTrustedCA, "advertise-api-server-trusted-ca", false, "everybody trusts the certificate of the API server, so peers are told no CA")
-	flags.DurationVar(&o.resyncPeriod, "resync-period", 30*time.Second, "")
-	_ = flags.MarkDeprecated("resync-period", "nothing is cached, so nothing is read again") // the flag exists
+	ignore(flags, noteNoCache, "resync-period")
+	ignore(flags, noteAWS, "aws-access-key-id", "aws-secret-access-key", "aws-region", "aws-cluster-name")
 }
 
 // Validate refuses what cannot work.

@@ -100,7 +100,7 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhooks; 0 for none")
 	flags.StringVar(&o.webhookCerts, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs", "directory with tls.crt and tls.key of the webhooks")
 	flags.BoolVar(&o.leaderElection, "enable-leader-election", false, "only one of several replicas works at a time")
-	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour, "after this time everything is looked at again")
+	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour, "interval at which the controllers process all objects again, besides every change")
 	flags.IntVar(&o.workers, "foreign-cluster-workers", 10, "peers that are worked on at the same time")
 	flags.DurationVar(&o.pingInterval, "foreign-cluster-ping-interval", 15*time.Second, "time between two probes of a peer's API server")
 	flags.DurationVar(&o.pingTimeout, "foreign-cluster-ping-timeout", 5*time.Second, "how long a peer's API server may take to answer a probe")
@@ -113,7 +113,11 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.resourcePlugin, "resource-plugin-address", "", "HOST:PORT of a resource plugin that decides instead of the percentage")
 	o.kubelet.Register(flags)
 	o.shadows.Register(flags)
-	later(flags, "kubelet-ipam-server", "enable-storage", "virtual-storage-class-name", "real-storage-class-name", "storage-namespace", "enable-node-failure-controller")
+	ignore(flags, noteIPAM, "kubelet-ipam-server")
+	ignoreSwitch(flags, noteOffers, "offer-disable-auto-accept")
+	ignoreSwitch(flags, noteStorage, "enable-storage")
+	ignore(flags, noteStorage, "virtual-storage-class-name", "real-storage-class-name", "storage-namespace")
+	ignoreSwitch(flags, noteNodeFailure, "enable-node-failure-controller")
 	flags.StringToStringVar(&o.nodeExtraAnnotations, "node-extra-annotations", nil, "annotations of virtual nodes (KEY=VALUE,...)")
 	flags.StringToStringVar(&o.nodeExtraLabels, "node-extra-labels", nil, "labels of virtual nodes (KEY=VALUE,...)")
 	flags.DurationVar(&o.drainDeadline, "drain-deadline", 2*time.Minute, "time that pods have to leave a virtual node when its peering ends")
@@ -131,6 +135,8 @@ func (o *controllerManagerOptions) Validate() error {
 		return errors.New("--cluster-id and --cluster-name, or the variables CLUSTER_ID and CLUSTER_NAME, must say which cluster this is")
 	case o.namespace == "":
 		return errors.New("--liqo-namespace must not be empty")
+	case o.resyncPeriod <= 0:
+		return fmt.Errorf("--resync-period %v must be positive", o.resyncPeriod)
 	case o.offerThreshold < -1:
 		return fmt.Errorf("--offer-update-threshold-percentage %d: must not be negative", o.offerThreshold)
 	}
@@ -183,7 +189,7 @@ func newScheme() (*runtime.Scheme, error) {
 func (o *controllerManagerOptions) caches() cache.Options {
 	ours := klabels.SelectorFromSet(klabels.Set{labels.AppPartOf: labels.PartOf})
 	here := map[string]cache.Config{o.namespace: {}}
-	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+	return cache.Options{SyncPeriod: &o.resyncPeriod, ByObject: map[client.Object]cache.ByObject{
 		&corev1.Pod{}:                {Transform: grant.TrimPod},
 		&corev1.Node{}:               {Transform: grant.TrimNode},
 		&corev1.ServiceAccount{}:     {Label: ours},

@@ -74,10 +74,6 @@ func (o *gatewayOptions) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.watchPods, "watch-pods", false, "watch all pods, for clusters whose nodes have no pod networks of their own (spec.podCIDRs)")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-addr", ":0", "address of the metrics; port 0 for none")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
-	for _, name := range []string{"gateway.ping-interval", "gateway.ping-loss-threshold", "gateway.ping-latency-update-interval"} {
-		flags.String(name, "", "")
-		_ = flags.MarkDeprecated(name, "probes keep a pace of their own; it changes nothing") // the flag exists
-	}
 }
 
 // Validate refuses what cannot work.

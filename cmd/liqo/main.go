@@ -94,13 +94,3 @@ func command(o options, home func() (*rest.Config, error), run func(*cobra.Comma
 	o.Register(cmd.Flags())
 	return cmd
 }
-
-// later accepts documented flags of parts that this version does not have yet: who sets them gets a process that says so, not one
-// that does not start.
-func later(flags *pflag.FlagSet, names ...string) {
-	for _, name := range names {
-		flags.String(name, "", "")
-		flags.Lookup(name).NoOptDefVal = "true"
-		_ = flags.MarkDeprecated(name, "it belongs to a part that comes with a later version, and changes nothing yet") // the flag exists
-	}
-}

@@ -27,6 +27,12 @@ func (o *networkOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.node, "node-name", authEnvironment("NODE_NAME", ""), "name of the node that this process runs on")
 	flags.Uint16Var(&o.vxlanPort, "route.vxlan-vtep-port", plan.DefaultVXLANPort, "UDP port of the overlay between nodes and gateways; the same on all of them")
 	flags.IntVar(&o.mtu, "gateway.mtu", 0, "largest MTU of the tunnels; 0: what the network of the pods carries, less what encryption takes")
+	ignore(flags, noteRunAs, "run-as")
+	ignore(flags, noteProbes, "gateway.ping-interval", "gateway.ping-loss-threshold", "gateway.ping-latency-update-interval")
+	ignoreSwitch(flags, noteElection, "gateway.leader-elect")
+	ignore(flags, noteElection, "gateway.lease-duration", "gateway.renew-deadline", "gateway.retry-period")
+	ignore(flags, noteVXLAN, "route.vxlan-vni", "route.vxlan-mtu")
+	ignore(flags, noteManager, "manager.pod-cidr", "manager.service-cidr", "manager.reserved-pools", "manager.additional-pools")
 }
 
 // Validate refuses what cannot work.

@@ -43,6 +43,7 @@ type routeOptions struct{ networkOptions }
 func (o *routeOptions) Register(flags *pflag.FlagSet) {
 	o.networkOptions.Register(flags)
 	flags.StringVar(&o.healthAddress, "health-probe-address", "127.0.0.1:5874", "address of the probes /healthz and /readyz")
+	ignore(flags, noteGatewayOnly, "metrics-bind-addr", "gateway.listening-port")
 }
 
 // runRoute works until ctx ends.

@@ -65,8 +65,11 @@ func (o *virtualKubeletOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of the metrics")
 	o.api.Register(flags)
 	o.reflection.Register(flags)
-	later(flags, "resync-period", "ipam-server", "enable-profiling",
-		"persistentvolumeclaim-reflection-workers", "enable-storage", "virtual-storage-class-name", "remote-real-storage-class-name")
+	ignore(flags, noteResync, "resync-period")
+	ignore(flags, noteIPAM, "ipam-server")
+	ignoreSwitch(flags, noteProfiling, "enable-profiling")
+	ignoreSwitch(flags, noteStorage, "enable-storage")
+	ignore(flags, noteStorage, "persistentvolumeclaim-reflection-workers", "virtual-storage-class-name", "remote-real-storage-class-name")
 }
 
 // Validate refuses what cannot work.

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// documented are the flags of the documentation, by role. An entry "NAME" has a value, "NAME=" is Boolean; the text after the colon is in the
+// note of a flag that has no effect.
+var documented = map[string][]string{
+	"controller-manager": {
+		"webhook-port", "metrics-address", "health-probe-address", "enable-resource-enforcement=", "resource-validator-refresh-interval",
+		"enable-leader-election=", "resync-period", "cluster-id", "cluster-name", "liqo-namespace",
+		"foreign-cluster-workers", "shadow-pod-ctrl-workers", "shadow-endpointslice-ctrl-workers", "disable-internal-network=",
+		"foreign-cluster-ping-interval", "foreign-cluster-ping-timeout", "auto-join-discovered-clusters=", "resource-plugin-address",
+		"cluster-labels", "resource-sharing-percentage", "enable-incoming-peering=", "offer-disable-auto-accept=: later version",
+		"offer-update-threshold-percentage", "kubelet-image", "kubelet-extra-annotations", "kubelet-extra-labels", "kubelet-extra-args",
+		"kubelet-cpu-requests", "kubelet-cpu-limits", "kubelet-ram-requests", "kubelet-ram-limits", "kubelet-metrics-address",
+		"kubelet-metrics-enabled=", "node-extra-annotations", "node-extra-labels", "kubelet-ipam-server: none will come",
+		"enable-storage=: later version", "virtual-storage-class-name: later version", "real-storage-class-name: later version",
+		"storage-namespace: later version", "enable-node-failure-controller=: later version",
+	},
+	"virtual-kubelet": {
+		"home-kubeconfig", "nodename", "tenant-namespace", "resync-period: watches report every change", "home-cluster-id", "home-cluster-name",
+		"foreign-cluster-id", "foreign-cluster-name", "ipam-server: none will come", "disable-ip-reflection=", "node-ip", "certificate-type",
+		"listen-port", "enable-profiling=: no profiles", "pod-reflection-workers", "service-reflection-workers", "endpointslice-reflection-workers",
+		"ingress-reflection-workers", "configmap-reflection-workers", "secret-reflection-workers", "service-account-reflection-workers",
+		"persistentvolumeclaim-reflection-workers: later version", "node-lease-duration", "node-ping-interval", "node-ping-timeout",
+		"node-check-network=", "node-extra-annotations", "node-extra-labels", "enable-apiserver-support=", "enable-storage=: later version",
+		"virtual-storage-class-name: later version", "remote-real-storage-class-name: later version", "metrics-enabled=", "metrics-address",
+		"home-api-server-host", "home-api-server-port",
+	},
+	"auth": {
+		"namespace", "resync-period: caches nothing", "address", "cert-path", "key-path", "enable-tls=", "enable-authentication=",
+		"advertise-api-server-address", "advertise-api-server-trusted-ca=", "aws-access-key-id: none will come",
+		"aws-secret-access-key: none will come", "aws-region: none will come", "aws-cluster-name: none will come",
+	},
+	"gateway": append([]string{
+		"metrics-bind-addr", "gateway.mtu", "gateway.listening-port", "gateway.ping-latency-update-interval: fixed pace",
+		"gateway.ping-loss-threshold: fixed pace", "gateway.ping-interval: fixed pace", "route.vxlan-vtep-port",
+	}, liqonet...),
+	"route": append([]string{
+		"metrics-bind-addr: flag of `liqo gateway`", "gateway.mtu", "gateway.listening-port: flag of `liqo gateway`",
+		"gateway.ping-latency-update-interval: fixed pace", "gateway.ping-loss-threshold: fixed pace", "gateway.ping-interval: fixed pace",
+		"route.vxlan-vtep-port",
+	}, liqonet...),
+	"metric-agent": {"key-path", "cert-path", "port"},
+}
+
+// liqonet are flags that the documentation gives to one program with the roles gateway, route and network manager.
+var liqonet = []string{
+	"run-as: first argument", "gateway.leader-elect=: elect a leader", "gateway.lease-duration: elect a leader",
+	"gateway.renew-deadline: elect a leader", "gateway.retry-period: elect a leader", "route.vxlan-vni: chooses this number",
+	"route.vxlan-mtu: chooses this number", "manager.pod-cidr: controller-manager", "manager.service-cidr: controller-manager",
+	"manager.reserved-pools: controller-manager", "manager.additional-pools: controller-manager",
+}
+
+// TestDocumentedFlags: a role knows every documented flag. A flag without effect is accepted with and without "=", and prints the reason.
+func TestDocumentedFlags(t *testing.T) {
+	for _, role := range roles() {
+		for _, entry := range documented[role.name] {
+			name, note, ignored := strings.Cut(entry, ": ")
+			name, isSwitch := strings.CutSuffix(name, "=")
+			flag := role.new().Flags().Lookup(name)
+			switch {
+			case flag == nil:
+				t.Errorf("%s: no flag --%s", role.name, name)
+				continue
+			case (flag.NoOptDefVal != "") != isSwitch:
+				t.Errorf("%s --%s: needs no value: %t, want %t", role.name, name, flag.NoOptDefVal != "", isSwitch)
+			}
+			if !ignored {
+				if flag.Deprecated != "" || flag.Usage == "" {
+					t.Errorf("%s --%s: note %q, help %q", role.name, name, flag.Deprecated, flag.Usage)
+				}
+				continue
+			}
+			forms := [][]string{{"--" + name, "10h"}, {"--" + name + "=10h"}}
+			if isSwitch {
+				forms = [][]string{{"--" + name}, {"--" + name + "=true"}}
+			}
+			for _, arguments := range forms {
+				cmd := role.new()
+				var output bytes.Buffer
+				cmd.Flags().SetOutput(&output)
+				if err := cmd.ParseFlags(arguments); err != nil {
+					t.Errorf("%s %s: %v", role.name, strings.Join(arguments, " "), err)
+				}
+				if rest := cmd.Flags().Args(); len(rest) > 0 {
+					t.Errorf("%s %s: %q is left as an argument", role.name, strings.Join(arguments, " "), rest)
+				}
+				if !strings.Contains(output.String(), note) {
+					t.Errorf("%s %s: printed %q, want a note with %q", role.name, strings.Join(arguments, " "), output.String(), note)
+				}
+			}
+		}
+	}
+}
+
+// TestResyncPeriod: the flag reaches the caches of the controller manager.
+func TestResyncPeriod(t *testing.T) {
+	t.Setenv("CLUSTER_ID", "11111111-2222-4333-8444-555555555555")
+	t.Setenv("CLUSTER_NAME", "milan")
+	for value, valid := range map[string]bool{"10h": true, "5m": true, "0": false} {
+		var o controllerManagerOptions
+		flags := pflag.NewFlagSet("controller-manager", pflag.ContinueOnError)
+		o.Register(flags)
+		if err := flags.Parse([]string{"--resync-period", value, "--kubelet-image=liqo:1"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Validate(); (err == nil) != valid {
+			t.Errorf("--resync-period %s: %v", value, err)
+		}
+		if period := o.caches().SyncPeriod; period == nil || *period != o.resyncPeriod {
+			t.Errorf("--resync-period %s: the caches have %v", value, period)
+		}
+	}
+}
