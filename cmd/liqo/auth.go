@@ -21,9 +21,9 @@ import (
 	peeringauth "liqo.io/liqo/internal/peering/auth"
 )
 
-// auth is the only process that strangers can reach. It watches nothing and caches nothing, which keeps it small.
+// auth is the only process that unauthenticated clients can reach. It watches and caches nothing, which keeps it small.
 func auth() role {
-	return role{name: "auth", short: "Answer other clusters that want to peer with this one", new: func() *cobra.Command {
+	return role{name: "auth", short: "Authenticate other clusters that peer with this one", new: func() *cobra.Command {
 		var o authOptions
 		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
 			return runAuth(cmd.Context(), cfg, o)
@@ -49,14 +49,14 @@ func (o *authOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "namespace", authEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
 	flags.StringVar(&o.clusterID, "cluster-id", authEnvironment("CLUSTER_ID", ""), "ID of this cluster")
 	flags.StringVar(&o.clusterName, "cluster-name", authEnvironment("CLUSTER_NAME", ""), "name of this cluster")
-	flags.StringVar(&o.address, "address", ":5000", "address to answer at")
+	flags.StringVar(&o.address, "address", ":5000", "address to serve at")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
-	flags.BoolVar(&o.enableTLS, "enable-tls", false, "speak TLS; without --cert-path and --key-path, with a certificate that the process makes for itself")
+	flags.BoolVar(&o.enableTLS, "enable-tls", false, "serve TLS; without --cert-path and --key-path, with a self-signed certificate")
 	flags.StringVar(&o.certPath, "cert-path", "", "file with the TLS certificate, in PEM; read again when it changes")
 	flags.StringVar(&o.keyPath, "key-path", "", "file with the key of the TLS certificate, in PEM")
-	flags.BoolVar(&o.enableAuth, "enable-authentication", true, "refuse clusters that have no token")
+	flags.BoolVar(&o.enableAuth, "enable-authentication", true, "refuse clusters without a token")
 	flags.StringVar(&o.apiServerAddress, "advertise-api-server-address", "", "address at which peers reach the API server; if empty, a control plane node, port 6443")
-	flags.BoolVar(&o.apiServerTrustedCA, "advertise-api-server-trusted-ca", false, "everybody trusts the certificate of the API server, so peers are told no CA")
+	flags.BoolVar(&o.apiServerTrustedCA, "advertise-api-server-trusted-ca", false, "the certificate of the API server is signed by a public authority, so peers receive no CA")
 	ignore(flags, noteNoCache, "resync-period")
 	ignore(flags, noteAWS, "aws-access-key-id", "aws-secret-access-key", "aws-region", "aws-cluster-name")
 }
@@ -71,9 +71,9 @@ func (o *authOptions) Validate() error {
 	case o.namespace == "":
 		return errors.New("--namespace must not be empty")
 	case o.clusterID == "" || o.clusterName == "":
-		return errors.New("--cluster-id and --cluster-name, or the variables CLUSTER_ID and CLUSTER_NAME, must say which cluster this is")
+		return errors.New("--cluster-id and --cluster-name, or the variables CLUSTER_ID and CLUSTER_NAME, must identify this cluster")
 	case (o.certPath == "") != (o.keyPath == ""):
-		return errors.New("--cert-path and --key-path go together")
+		return errors.New("--cert-path and --key-path must be set together")
 	case o.certPath != "" && !o.enableTLS:
 		return errors.New("--cert-path needs --enable-tls")
 	}
@@ -94,7 +94,7 @@ func runAuth(ctx context.Context, cfg *rest.Config, o authOptions) error {
 	cfg.UserAgent = "liqo-auth/" + version.Version
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	// Above what the service itself admits, so that nobody waits for another's turn here.
+	// Higher than the limits of the service, so that the client never delays a request that was admitted.
 	cfg.QPS, cfg.Burst = 200, 400
 	core, err := corev1client.NewForConfig(cfg)
 	if err != nil {
@@ -126,7 +126,8 @@ func runAuth(ctx context.Context, cfg *rest.Config, o authOptions) error {
 	return serveAuth(ctx, service, authHealth(o.healthAddress, health))
 }
 
-// authCA reads the CA of the API server as this process trusts it: in a pod, a file that the kubelet keeps current.
+// authCA returns a function that reads the CA of the API server from the configuration of this process: in a pod, from a file that the kubelet
+// keeps current.
 func authCA(cfg *rest.Config) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		switch {
@@ -135,6 +136,6 @@ func authCA(cfg *rest.Config) func() ([]byte, error) {
 		case cfg.CAFile != "":
 			return os.ReadFile(cfg.CAFile)
 		}
-		return nil, errors.New("this process has no CA of the API server either; if everybody trusts its certificate, set --advertise-api-server-trusted-ca")
+		return nil, errors.New("this process has no CA of the API server; if a public authority signed its certificate, set --advertise-api-server-trusted-ca")
 	}
 }

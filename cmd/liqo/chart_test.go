@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestChartArguments: every argument that the chart passes is one that the role knows, and will take.
+// TestChartArguments: the roles accept all arguments that the chart passes.
 func TestChartArguments(t *testing.T) {
 	seen := map[string]bool{}
 	for _, golden := range []string{"default", "full", "network"} {
@@ -34,7 +34,7 @@ func TestChartArguments(t *testing.T) {
 					err = cmd.ParseFlags(rest)
 				}
 				if err == nil && cmd.Flags().NArg() > 0 {
-					t.Errorf("%s: %v are no flags", container.Name, cmd.Flags().Args())
+					t.Errorf("%s: %v are not flags", container.Name, cmd.Flags().Args())
 				}
 				if err != nil {
 					t.Errorf("%s.yaml, %s: %v", golden, strings.Join(container.Args, " "), err)

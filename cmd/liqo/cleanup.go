@@ -14,7 +14,7 @@ import (
 	peercleanup "liqo.io/liqo/internal/peering/cleanup"
 )
 
-// cleanup ends all peerings before the chart is removed. Its output is read by people, in the log of a job.
+// cleanup ends all peerings before the chart is removed. Administrators read its output in the log of a Job.
 func cleanup() role {
 	return role{name: "cleanup", short: "End all peerings, before Liqo is removed", new: func() *cobra.Command {
 		var o cleanupOptions

@@ -99,18 +99,18 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhooks; 0 for none")
 	flags.StringVar(&o.webhookCerts, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs", "directory with tls.crt and tls.key of the webhooks")
-	flags.BoolVar(&o.leaderElection, "enable-leader-election", false, "only one of several replicas works at a time")
+	flags.BoolVar(&o.leaderElection, "enable-leader-election", false, "only one of several replicas runs the controllers at a time")
 	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour, "interval at which the controllers process all objects again, besides every change")
-	flags.IntVar(&o.workers, "foreign-cluster-workers", 10, "peers that are worked on at the same time")
-	flags.DurationVar(&o.pingInterval, "foreign-cluster-ping-interval", 15*time.Second, "time between two probes of a peer's API server")
-	flags.DurationVar(&o.pingTimeout, "foreign-cluster-ping-timeout", 5*time.Second, "how long a peer's API server may take to answer a probe")
-	flags.BoolVar(&o.disableInternalNetwork, "disable-internal-network", true, "the networks of the clusters are joined by other means")
-	flags.BoolVar(&o.autoJoin, "auto-join-discovered-clusters", true, "use resources of clusters that were discovered, if their outgoing peering is Auto")
-	flags.BoolVar(&o.incomingPeering, "enable-incoming-peering", true, "let peers use resources of this cluster, if their incoming peering is Auto")
-	flags.StringToStringVar(&o.clusterLabels, "cluster-labels", nil, "labels of this cluster, for the virtual nodes that stand for it (KEY=VALUE,...)")
-	flags.IntVar(&o.sharingPercentage, "resource-sharing-percentage", 50, "share of the free resources that each peer may use, as long as the ConfigMap liqo-resource-sharing says nothing")
-	flags.IntVar(&o.offerThreshold, "offer-update-threshold-percentage", -1, "change that is told to peers at once, in percent (default 5, or 0 with a resource plugin)")
-	flags.StringVar(&o.resourcePlugin, "resource-plugin-address", "", "HOST:PORT of a resource plugin that decides instead of the percentage")
+	flags.IntVar(&o.workers, "foreign-cluster-workers", 10, "number of peers that are processed at the same time")
+	flags.DurationVar(&o.pingInterval, "foreign-cluster-ping-interval", 15*time.Second, "interval of the probes of a peer's API server")
+	flags.DurationVar(&o.pingTimeout, "foreign-cluster-ping-timeout", 5*time.Second, "timeout of a probe of a peer's API server")
+	flags.BoolVar(&o.disableInternalNetwork, "disable-internal-network", true, "Liqo does not connect the networks of the clusters; another network does")
+	flags.BoolVar(&o.autoJoin, "auto-join-discovered-clusters", true, "use resources of discovered clusters whose outgoing peering is Auto")
+	flags.BoolVar(&o.incomingPeering, "enable-incoming-peering", true, "let peers whose incoming peering is Auto use resources of this cluster")
+	flags.StringToStringVar(&o.clusterLabels, "cluster-labels", nil, "labels of the virtual nodes that represent this cluster (KEY=VALUE,...)")
+	flags.IntVar(&o.sharingPercentage, "resource-sharing-percentage", 50, "percentage of the free resources that each peer may use; the ConfigMap liqo-resource-sharing overrides it")
+	flags.IntVar(&o.offerThreshold, "offer-update-threshold-percentage", -1, "change of the resources, in percent, that updates the offer at once (default 5, or 0 with a resource plugin)")
+	flags.StringVar(&o.resourcePlugin, "resource-plugin-address", "", "HOST:PORT of a resource plugin, which replaces the percentage")
 	o.kubelet.Register(flags)
 	o.shadows.Register(flags)
 	ignore(flags, noteIPAM, "kubelet-ipam-server")
@@ -120,19 +120,19 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	ignoreSwitch(flags, noteNodeFailure, "enable-node-failure-controller")
 	flags.StringToStringVar(&o.nodeExtraAnnotations, "node-extra-annotations", nil, "annotations of virtual nodes (KEY=VALUE,...)")
 	flags.StringToStringVar(&o.nodeExtraLabels, "node-extra-labels", nil, "labels of virtual nodes (KEY=VALUE,...)")
-	flags.DurationVar(&o.drainDeadline, "drain-deadline", 2*time.Minute, "time that pods have to leave a virtual node when its peering ends")
+	flags.DurationVar(&o.drainDeadline, "drain-deadline", 2*time.Minute, "time for the pods to leave a virtual node when its peering ends")
 	flags.DurationVar(&o.drainDeadlineUnreached, "drain-deadline-unreachable", 25*time.Second, "the same, if the provider does not answer")
-	flags.StringSliceVar(&o.podCIDRs, "pod-cidr", nil, "networks of the pods of this cluster (CIDR,...); peers see the first one")
+	flags.StringSliceVar(&o.podCIDRs, "pod-cidr", nil, "networks of the pods of this cluster (CIDR,...); peers use the first one")
 	flags.StringSliceVar(&o.serviceCIDRs, "service-cidr", nil, "networks of the Services of this cluster (CIDR,...)")
-	flags.StringSliceVar(&o.reservedPools, "reserved-pools", nil, "networks that no peer is to be seen as (CIDR,...)")
-	flags.StringSliceVar(&o.additionalPools, "additional-pools", nil, "networks that peers may be seen as, besides 10.0.0.0/8, 192.168.0.0/16 and 172.16.0.0/12 (CIDR,...)")
+	flags.StringSliceVar(&o.reservedPools, "reserved-pools", nil, "networks that are never used to remap a peer (CIDR,...)")
+	flags.StringSliceVar(&o.additionalPools, "additional-pools", nil, "networks that may be used to remap peers, besides 10.0.0.0/8, 192.168.0.0/16 and 172.16.0.0/12 (CIDR,...)")
 }
 
 // Validate refuses what cannot work.
 func (o *controllerManagerOptions) Validate() error {
 	switch {
 	case o.local.ClusterID == "" || o.local.ClusterName == "":
-		return errors.New("--cluster-id and --cluster-name, or the variables CLUSTER_ID and CLUSTER_NAME, must say which cluster this is")
+		return errors.New("--cluster-id and --cluster-name, or the variables CLUSTER_ID and CLUSTER_NAME, must identify this cluster")
 	case o.namespace == "":
 		return errors.New("--liqo-namespace must not be empty")
 	case o.resyncPeriod <= 0:
@@ -151,7 +151,7 @@ func (o *controllerManagerOptions) Validate() error {
 	return o.kubelet.Validate()
 }
 
-// network is what the controllers of the network fabric need to know.
+// network returns the options of the controllers of the network fabric.
 func (o *controllerManagerOptions) network() (network.Options, error) {
 	options := network.Options{Local: o.local, Namespace: o.namespace}
 	for _, list := range []struct {
@@ -185,10 +185,10 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// caches hold what the control loops look at, and no more: memory, and rights.
+// caches restricts the caches to what the controllers read, to save memory and rights.
 func (o *controllerManagerOptions) caches() cache.Options {
 	ours := klabels.SelectorFromSet(klabels.Set{labels.AppPartOf: labels.PartOf})
-	here := map[string]cache.Config{o.namespace: {}}
+	install := map[string]cache.Config{o.namespace: {}}
 	return cache.Options{SyncPeriod: &o.resyncPeriod, ByObject: map[client.Object]cache.ByObject{
 		&corev1.Pod{}:                {Transform: grant.TrimPod},
 		&corev1.Node{}:               {Transform: grant.TrimNode},
@@ -196,8 +196,8 @@ func (o *controllerManagerOptions) caches() cache.Options {
 		&rbacv1.RoleBinding{}:        {Label: ours},
 		&rbacv1.ClusterRoleBinding{}: {Label: ours},
 		&appsv1.Deployment{}:         {Label: ours},
-		&corev1.ConfigMap{}:          {Namespaces: here, Label: klabels.SelectorFromSet(klabels.Set{labels.PinnedKey: "true"})},
-		&corev1.Secret{}:             {Namespaces: here, Label: hasLabel(labels.AuthToken)},
+		&corev1.ConfigMap{}:          {Namespaces: install, Label: klabels.SelectorFromSet(klabels.Set{labels.PinnedKey: "true"})},
+		&corev1.Secret{}:             {Namespaces: install, Label: hasLabel(labels.AuthToken)},
 		&vkv1alpha1.ShadowPod{}:      {Transform: offloading.TrimShadowPod},
 		&discoveryv1.EndpointSlice{}: {Label: klabels.SelectorFromSet(klabels.Set{labels.ManagedBy: labels.ManagedByShadowEndpointSlice})},
 
@@ -214,7 +214,7 @@ func hasLabel(key string) klabels.Selector {
 	return selector
 }
 
-// runControllerManager works until ctx ends.
+// runControllerManager runs until ctx ends.
 func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerManagerOptions) error {
 	scheme, err := newScheme()
 	if err != nil {
@@ -233,12 +233,12 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if err != nil {
 		return err
 	}
-	link, err := replicate.New(mgr, replicate.Options{LocalClusterID: o.local.ClusterID, Network: !o.disableInternalNetwork, ProbeInterval: o.pingInterval, ProbeTimeout: o.pingTimeout})
+	connector, err := replicate.New(mgr, replicate.Options{LocalClusterID: o.local.ClusterID, Network: !o.disableInternalNetwork, ProbeInterval: o.pingInterval, ProbeTimeout: o.pingTimeout})
 	if err != nil {
 		return err
 	}
 	err = peering.SetupForeignCluster(mgr, peering.ForeignClusterOptions{
-		Local: o.local, Namespace: o.namespace, AutoJoin: o.autoJoin, InternalNetwork: !o.disableInternalNetwork, Connector: link, Workers: o.workers,
+		Local: o.local, Namespace: o.namespace, AutoJoin: o.autoJoin, InternalNetwork: !o.disableInternalNetwork, Connector: connector, Workers: o.workers,
 	})
 	if err != nil {
 		return err

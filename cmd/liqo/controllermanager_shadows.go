@@ -14,7 +14,7 @@ import (
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 )
 
-// shadowOptions are about what peers wish to run here.
+// shadowOptions are the options for the ShadowPods and ShadowEndpointSlices of peers.
 type shadowOptions struct {
 	podWorkers, sliceWorkers int
 	podSecurity              string
@@ -24,11 +24,11 @@ type shadowOptions struct {
 
 // Register adds the flags.
 func (o *shadowOptions) Register(flags *pflag.FlagSet) {
-	flags.IntVar(&o.podWorkers, "shadow-pod-ctrl-workers", 10, "pods of peers that are worked on at the same time")
-	flags.IntVar(&o.sliceWorkers, "shadow-endpointslice-ctrl-workers", 10, "endpoint slices of peers that are worked on at the same time")
-	flags.StringVar(&o.podSecurity, "peer-pod-security", string(shadow.Baseline), "how much of a node pods of peers may reach: baseline (the Pod Security Standard), or privileged (as much as their namespace lets them)")
-	flags.BoolVar(&o.enforce, "enable-resource-enforcement", false, "refuse pods of a peer whose limits, together, are more than it is granted")
-	flags.DurationVar(&o.refresh, "resource-validator-refresh-interval", 5*time.Minute, "after this time what peers use is counted anew")
+	flags.IntVar(&o.podWorkers, "shadow-pod-ctrl-workers", 10, "number of ShadowPods that are processed at the same time")
+	flags.IntVar(&o.sliceWorkers, "shadow-endpointslice-ctrl-workers", 10, "number of ShadowEndpointSlices that are processed at the same time")
+	flags.StringVar(&o.podSecurity, "peer-pod-security", string(shadow.Baseline), "restriction of the pods of peers: baseline (the Pod Security Standard), or privileged (only what their namespace enforces)")
+	flags.BoolVar(&o.enforce, "enable-resource-enforcement", false, "refuse pods of a peer if the sum of their limits exceeds its grant")
+	flags.DurationVar(&o.refresh, "resource-validator-refresh-interval", 5*time.Minute, "interval at which the usage of peers is counted again")
 }
 
 // Validate refuses what cannot work.
@@ -44,7 +44,7 @@ func (o *shadowOptions) Validate() error {
 	return nil
 }
 
-// setup adds controllers and webhook.
+// setup adds the controllers and the webhook to the manager.
 func (o *shadowOptions) setup(mgr manager.Manager, internalNetwork, webhooks bool) error {
 	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	kubecrds "liqo.io/liqo/internal/kube/crds"
 )
 
-// crds brings the resource definitions up to date, for those who upgrade with Helm alone.
+// crds updates the custom resource definitions, for upgrades with Helm alone.
 func crds() role {
-	return role{name: "crds", short: "Bring the resource definitions of this cluster up to date", new: func() *cobra.Command {
+	return role{name: "crds", short: "Update the custom resource definitions of this cluster", new: func() *cobra.Command {
 		var timeout time.Duration
 		cmd := &cobra.Command{
 			Args: cobra.NoArgs,
@@ -44,7 +44,7 @@ func crds() role {
 				return kubecrds.Apply(ctx, c, definitions, func(name string) { fmt.Fprintln(cmd.OutOrStdout(), "applied", name) })
 			},
 		}
-		cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long it may take")
+		cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "timeout of the whole update")
 		return cmd
 	}}
 }

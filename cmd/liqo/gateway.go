@@ -29,19 +29,19 @@ import (
 	"liqo.io/liqo/internal/network/report"
 )
 
-// forwarding is the switch that lets a network namespace forward packets.
+// forwarding is the file that lets a network namespace forward packets.
 const forwarding = "/proc/sys/net/ipv4/ip_forward"
 
-// gatewayMemory is where the garbage collector begins to work harder. A container of 128 MiB holds that, and what is not its own.
+// gatewayMemory is the memory limit of the Go runtime. A container of 128 MiB holds that, and the memory outside the runtime.
 const gatewayMemory = 100 << 20
 
-// gatewayRole is one end of the tunnels to all peers.
+// gatewayRole is the local end of the tunnels to all peers.
 func gatewayRole() role {
-	return role{name: "gateway", short: "Join the networks of this cluster and its peers by encrypted tunnels", new: func() *cobra.Command {
+	return role{name: "gateway", short: "Connect the networks of this cluster and its peers with encrypted tunnels", new: func() *cobra.Command {
 		var o gatewayOptions
 		home := func() (*rest.Config, error) {
 			if o.prepare {
-				return nil, nil // it asks nobody
+				return nil, nil // no API server is needed
 			}
 			return config.GetConfig()
 		}
@@ -67,8 +67,8 @@ type gatewayOptions struct {
 // Register adds the flags.
 func (o *gatewayOptions) Register(flags *pflag.FlagSet) {
 	o.networkOptions.Register(flags)
-	flags.BoolVar(&o.prepare, "prepare", false, "switch on forwarding in this network namespace, and end")
-	flags.IntVar(&o.lane, "lane", 0, "number of this gateway; the tunnels lead to those with the same number")
+	flags.BoolVar(&o.prepare, "prepare", false, "enable forwarding in this network namespace, and exit")
+	flags.IntVar(&o.lane, "lane", 0, "number of this gateway; its tunnels lead to the gateways with the same number")
 	flags.StringVar(&o.address, "pod-ip", os.Getenv("POD_IP"), "address of this pod")
 	flags.IntVar(&o.listenPort, "gateway.listening-port", 5871, "UDP port of the tunnels")
 	flags.BoolVar(&o.watchPods, "watch-pods", false, "watch all pods, for clusters whose nodes have no pod networks of their own (spec.podCIDRs)")
@@ -95,7 +95,7 @@ func (o *gatewayOptions) Validate() error {
 	return o.networkOptions.Validate()
 }
 
-// prepareGateway is the one thing that a gateway itself may not do.
+// prepareGateway enables forwarding, which needs rights that the gateway does not have.
 func prepareGateway(file string) error {
 	const on = "1"
 	before, err := os.ReadFile(file)
@@ -103,12 +103,12 @@ func prepareGateway(file string) error {
 		err = os.WriteFile(file, []byte(on), 0o644)
 	}
 	if err != nil {
-		return fmt.Errorf("switch on forwarding of packets: %w; it needs a privileged init container, or in the pod's securityContext the sysctl net.ipv4.ip_forward=1, which the kubelet must allow (--allowed-unsafe-sysctls)", err)
+		return fmt.Errorf("enable forwarding of packets: %w; it needs a privileged init container, or in the pod's securityContext the sysctl net.ipv4.ip_forward=1, which the kubelet must allow (--allowed-unsafe-sysctls)", err)
 	}
 	return nil
 }
 
-// runGateway works until ctx ends.
+// runGateway runs until ctx ends.
 func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err error) {
 	debug.SetMemoryLimit(gatewayMemory)
 	log := ctrllog.FromContext(ctx)
@@ -129,7 +129,7 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(ctx) })
 	reports := agent.Handler()
-	for _, address := range []string{o.address, "127.0.0.1"} { // where other pods ask, and where a port is forwarded to
+	for _, address := range []string{o.address, "127.0.0.1"} { // for other pods, and for port-forwarding
 		group.Go(func() error { return serve(ctx, net.JoinHostPort(address, strconv.Itoa(report.Port)), reports) })
 	}
 	group.Go(func() error { return serve(ctx, o.healthAddress, agentHealth(agent)) })
@@ -142,7 +142,7 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 	return group.Wait()
 }
 
-// serves tells whether an address is one: port 0 stands for nowhere.
+// serves reports whether something is to be served at an address: port 0 means no.
 func serves(address string) bool {
 	_, port, err := net.SplitHostPort(address)
 	return err == nil && port != "0"

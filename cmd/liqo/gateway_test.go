@@ -18,13 +18,13 @@ import (
 func TestPrepareGateway(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ip_forward")
 	if err := prepareGateway(file); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "privileged") {
-		t.Errorf("error %v, want one that says what to try", err)
+		t.Errorf("error %v, want a remedy in it", err)
 	}
 	for _, before := range []string{"0\n", "1\n"} {
 		if err := os.WriteFile(file, []byte(before), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if before == "1\n" { // nothing to write, so it need not be allowed
+		if before == "1\n" { // nothing to write, so no right is needed
 			if err := os.Chmod(file, 0o444); err != nil {
 				t.Fatal(err)
 			}
@@ -64,10 +64,10 @@ func TestGatewayOptions(t *testing.T) {
 	}
 }
 
-// TestPrepareAlone: the errand of the init container is done as the container starts it, without an API server.
+// TestPrepareAlone: the init container's command works without an API server.
 func TestPrepareAlone(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: it makes a network namespace, for which it must be root")
+		t.Skip("SKIPPED: it creates a network namespace, which needs root")
 	}
 	runtime.LockOSThread() // not unlocked: the thread ends with the test, and the namespace with it
 	space, err := netns.New()

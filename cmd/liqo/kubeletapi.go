@@ -27,7 +27,7 @@ const (
 	certificateSelf    = "self-signed"
 )
 
-// kubeletAPIOptions are of the port that the API server calls.
+// kubeletAPIOptions are the options of the port that the API server calls.
 type kubeletAPIOptions struct {
 	port            uint16
 	certificateType string
@@ -35,29 +35,29 @@ type kubeletAPIOptions struct {
 
 // Register adds the flags.
 func (o *kubeletAPIOptions) Register(flags *pflag.FlagSet) {
-	flags.Uint16Var(&o.port, "listen-port", 10250, "port at which the API server reaches logs of pods, and the pods themselves")
+	flags.Uint16Var(&o.port, "listen-port", 10250, "port at which the API server reads logs and opens streams to pods")
 	flags.StringVar(&o.certificateType, "certificate-type", certificateKubelet,
-		"who signs the certificate of that port: kubelet, which is this cluster's signer of kubelets, and until it has answered the process itself; or self-signed")
+		"signer of the certificate of that port: kubelet (the cluster's signer for kubelets; self-signed until it has signed), or self-signed")
 }
 
 // Validate refuses what cannot work.
 func (o *kubeletAPIOptions) Validate() error {
 	switch {
 	case o.port == 0:
-		return errors.New("--listen-port must not be 0: the node says where it is")
+		return errors.New("--listen-port must not be 0: the node publishes it")
 	case o.certificateType != certificateKubelet && o.certificateType != certificateSelf:
 		return fmt.Errorf("--certificate-type %q: want %s or %s", o.certificateType, certificateKubelet, certificateSelf)
 	}
 	return nil
 }
 
-// reflected is what the kubelet API has to know of what runs elsewhere.
+// reflected is what the kubelet API needs to know of the reflected objects.
 type reflected interface {
 	vk.NamespaceMappings
 	vk.Pods
 }
 
-// serveKubeletAPI answers the API server until ctx ends.
+// serveKubeletAPI serves the API server until ctx ends.
 func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *virtualKubeletOptions, node *vk.Node, from reflected) error {
 	local, err := vk.NewClient(cfg)
 	if err != nil {
@@ -65,7 +65,7 @@ func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *virtualKubeletOpt
 	}
 	address := net.ParseIP(o.node.NodeIP)
 	if address == nil {
-		return fmt.Errorf("--node-ip %q is no address", o.node.NodeIP)
+		return fmt.Errorf("--node-ip %q is not an IP address", o.node.NodeIP)
 	}
 	certificate, err := serving.New(serving.Names{Common: "system:node:" + o.node.NodeName, Organization: "system:nodes", IPs: []net.IP{address}})
 	if err != nil {
@@ -92,10 +92,10 @@ func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *virtualKubeletOpt
 	return group.Wait()
 }
 
-// scheduledPods are the pods of the node, as the reflection knows them.
+// scheduledPods provides the pods of the node from the reflection engine.
 type scheduledPods struct{ *reflection.Engine }
 
-// PodRefs returns all of them.
+// PodRefs returns all pods of the node.
 func (r scheduledPods) PodRefs() (all []vk.PodRef) {
 	r.Pods(func(pod *corev1.Pod) {
 		all = append(all, vk.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID})

@@ -13,10 +13,10 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// verbosityVariable holds the log level: 0 says what changed, 1 is for debugging.
+// verbosityVariable holds the log level: 0 logs changes of state, 1 also debugging information.
 const verbosityVariable = "LIQO_LOG_LEVEL"
 
-// logTo sends the logs of this program and of the libraries it uses to one place, one line each.
+// logTo sends the logs of this program and of its libraries to out, one line per entry, and returns a context with the logger.
 func logTo(out io.Writer) context.Context {
 	level := slog.LevelInfo
 	if os.Getenv(verbosityVariable) > "0" {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command liqo is every process that Liqo runs in a cluster: the roles in the table below. It wires domains and
-// decides nothing. The end-to-end tests prove the roles, TestRoles that each says what it is for.
+// Command liqo is every process that Liqo runs in a cluster: the roles in the table below. It connects the domains
+// and contains no logic of theirs. The end-to-end tests prove the roles.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"liqo.io/liqo/internal/kube/version"
 )
 
-// role is one process. A role may be in several pods, but never two in one process.
+// role is one process. Several pods may run the same role, but a process runs only one.
 type role struct {
 	name, short string
 	new         func() *cobra.Command
@@ -48,14 +48,14 @@ func main() {
 	}
 }
 
-// program is the command line.
+// program returns the root command.
 func program() *cobra.Command {
 	root := &cobra.Command{
 		Use: "liqo ROLE", Short: "The processes of Liqo in a cluster", Version: version.Version,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return fmt.Errorf("which role? see `%s --help`; people use liqoctl", cmd.Name())
+			return fmt.Errorf("no role given; `%s --help` lists them. To manage Liqo, use liqoctl", cmd.Name())
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
@@ -73,7 +73,8 @@ type options interface {
 	Validate() error
 }
 
-// command is the one of a role that talks to the API server of its own cluster, where home says that is.
+// command returns the command of a role that uses the API server of its own cluster. home returns how to reach it, or nil if the role needs none
+// with these flags.
 func command(o options, home func() (*rest.Config, error), run func(*cobra.Command, *rest.Config) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Args: cobra.NoArgs,
@@ -85,7 +86,7 @@ func command(o options, home func() (*rest.Config, error), run func(*cobra.Comma
 			if err != nil {
 				return err
 			}
-			if cfg != nil { // some errands need no API server
+			if cfg != nil {
 				cfg = kubemanager.WaitWatches(cfg)
 			}
 			return run(cmd, cfg)

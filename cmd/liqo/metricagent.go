@@ -26,9 +26,9 @@ import (
 	"liqo.io/liqo/internal/offloading/serving"
 )
 
-// metricAgent tells peers what their pods use here.
+// metricAgent serves the usage of a peer's pods to that peer.
 func metricAgent() role {
-	return role{name: "metric-agent", short: "Tell peers what their pods use in this cluster", new: func() *cobra.Command {
+	return role{name: "metric-agent", short: "Report to peers what their pods use in this cluster", new: func() *cobra.Command {
 		var o metricAgentOptions
 		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
 			return runMetricAgent(cmd.Context(), cfg, &o)
@@ -46,10 +46,10 @@ type metricAgentOptions struct {
 
 // Register adds the flags.
 func (o *metricAgentOptions) Register(flags *pflag.FlagSet) {
-	flags.Uint16Var(&o.port, "port", 8443, "port at which the API server reaches this aggregated API")
-	flags.StringVar(&o.certPath, "cert-path", "", "file with the TLS certificate, in PEM; if empty, the process signs one itself")
+	flags.Uint16Var(&o.port, "port", 8443, "port of the aggregated API, which the API server calls")
+	flags.StringVar(&o.certPath, "cert-path", "", "file with the TLS certificate, in PEM; if empty, the certificate is self-signed")
 	flags.StringVar(&o.keyPath, "key-path", "", "file with the key of the TLS certificate, in PEM")
-	flags.BoolVar(&o.insecure, "kubelet-insecure-tls", false, "ask kubelets whose certificates nobody vouches for; whoever is between could take the token of this process, which reads metrics")
+	flags.BoolVar(&o.insecure, "kubelet-insecure-tls", false, "do not verify the certificates of kubelets; an attacker on the path could then take the token of this process, which reads metrics")
 	flags.StringVar(&o.namespace, "namespace", authEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
 }
@@ -58,9 +58,9 @@ func (o *metricAgentOptions) Register(flags *pflag.FlagSet) {
 func (o *metricAgentOptions) Validate() error {
 	switch {
 	case o.port == 0:
-		return errors.New("--port must not be 0: a Service leads to it")
+		return errors.New("--port must not be 0: a Service forwards to it")
 	case (o.certPath == "") != (o.keyPath == ""):
-		return errors.New("--cert-path and --key-path go together")
+		return errors.New("--cert-path and --key-path must be set together")
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func runMetricAgent(ctx context.Context, cfg *rest.Config, o *metricAgentOptions
 	}
 	kubelets, err := rest.TransportFor(agent.KubeletConfig(cfg, o.insecure))
 	if err != nil {
-		return fmt.Errorf("prepare the way to kubelets: %w", err)
+		return fmt.Errorf("prepare the connection to kubelets: %w", err)
 	}
 	certificate, keep, err := o.certificate()
 	if err != nil {
@@ -104,7 +104,7 @@ func runMetricAgent(ctx context.Context, cfg *rest.Config, o *metricAgentOptions
 	return mgr.Start(ctx)
 }
 
-// certificate is that of the files, or one of the process's own, and what keeps it good.
+// certificate returns the certificate of the files, or a self-signed one, and a function that keeps it valid.
 func (o *metricAgentOptions) certificate() (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), keep func(context.Context), err error) {
 	if o.certPath != "" {
 		files, err := serving.FromFiles(o.certPath, o.keyPath)

@@ -26,7 +26,7 @@ func (o *networkOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "liqo-namespace", authEnvironment("POD_NAMESPACE", "liqo"), "namespace in which Liqo is installed")
 	flags.StringVar(&o.node, "node-name", authEnvironment("NODE_NAME", ""), "name of the node that this process runs on")
 	flags.Uint16Var(&o.vxlanPort, "route.vxlan-vtep-port", plan.DefaultVXLANPort, "UDP port of the overlay between nodes and gateways; the same on all of them")
-	flags.IntVar(&o.mtu, "gateway.mtu", 0, "largest MTU of the tunnels; 0: what the network of the pods carries, less what encryption takes")
+	flags.IntVar(&o.mtu, "gateway.mtu", 0, "largest MTU of the tunnels; 0: the MTU of the pod network, less the overhead of encryption")
 	ignore(flags, noteRunAs, "run-as")
 	ignore(flags, noteProbes, "gateway.ping-interval", "gateway.ping-loss-threshold", "gateway.ping-latency-update-interval")
 	ignoreSwitch(flags, noteElection, "gateway.leader-elect")
@@ -41,7 +41,7 @@ func (o *networkOptions) Validate() error {
 	case o.namespace == "":
 		return errors.New("--liqo-namespace must not be empty")
 	case o.node == "":
-		return errors.New("--node-name, or the variable NODE_NAME, must say on which node this process runs")
+		return errors.New("--node-name, or the variable NODE_NAME, must be the node of this process")
 	case o.vxlanPort == 0:
 		return errors.New("--route.vxlan-vtep-port must not be 0")
 	case o.mtu != 0 && (o.mtu < 576 || o.mtu > 1<<16-1):
@@ -50,14 +50,14 @@ func (o *networkOptions) Validate() error {
 	return nil
 }
 
-// agentOf is a role that keeps a host.
-type agentOf interface {
+// hostAgent is a role that keeps the network of a host as planned.
+type hostAgent interface {
 	Ready() bool
 	Alive() bool
 }
 
-// agentHealth answers probes of the kubelet. What it says does not depend on the API server: an agent without one still does its work.
-func agentHealth(a agentOf) http.Handler {
+// agentHealth answers the probes of the kubelet. The answer does not depend on the API server: an agent works without it.
+func agentHealth(a hostAgent) http.Handler {
 	mux := http.NewServeMux()
 	answer := func(path string, good func() bool, bad string) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
@@ -68,7 +68,7 @@ func agentHealth(a agentOf) http.Handler {
 			fmt.Fprintln(w, "ok")
 		})
 	}
-	answer("/healthz", a.Alive, "the loop that keeps the host is stuck")
-	answer("/readyz", a.Ready, "the host was not brought to a plan yet; the log says why")
+	answer("/healthz", a.Alive, "the loop that configures the host is stuck")
+	answer("/readyz", a.Ready, "the host was not configured yet; the log shows why")
 	return mux
 }

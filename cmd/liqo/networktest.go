@@ -13,9 +13,9 @@ import (
 	"liqo.io/liqo/internal/network/matrix"
 )
 
-// networkTestServer is one end of `liqoctl test network`, which runs it for as long as it takes. It asks no API server.
+// networkTestServer is one end of `liqoctl test network`, which runs it while the test lasts. It needs no API server.
 func networkTestServer() role {
-	return role{name: "network-test-server", short: "Be one end of `liqoctl test network`", new: func() *cobra.Command {
+	return role{name: "network-test-server", short: "Serve one end of `liqoctl test network`", new: func() *cobra.Command {
 		var o networkTestOptions
 		cmd := &cobra.Command{
 			Args: cobra.NoArgs,
@@ -36,17 +36,17 @@ type networkTestOptions struct {
 	address string
 }
 
-// Register adds the flags. The key comes from the environment: arguments can be read by others.
+// Register adds the flags. The key comes from the environment, because other processes can read arguments.
 func (o *networkTestOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.address, "address", fmt.Sprintf(":%d", matrix.Port), "address to listen at, TCP and UDP")
-	flags.StringVar(&o.server.Name, "name", os.Getenv("POD_NAME"), "name that is told to who asks")
+	flags.StringVar(&o.server.Name, "name", os.Getenv("POD_NAME"), "name that the server returns to its clients")
 	o.server.Key = os.Getenv("NETWORK_TEST_KEY")
 }
 
 // Validate refuses what cannot work.
 func (o *networkTestOptions) Validate() error {
 	if o.server.Name == "" || o.server.Key == "" {
-		return errors.New("--name, or the variable POD_NAME, and the variable NETWORK_TEST_KEY must be set; `liqoctl test network` does so")
+		return errors.New("--name, or the variable POD_NAME, and the variable NETWORK_TEST_KEY must be set; `liqoctl test network` sets them")
 	}
 	return nil
 }

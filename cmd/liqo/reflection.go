@@ -19,14 +19,14 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-// reflectionOptions are of what crosses to the remote cluster, and how.
+// reflectionOptions select what is reflected to the remote cluster, and how.
 type reflectionOptions struct {
 	workers                       map[string]*int
 	labels, annotations           []string
 	disableIPs, noInternalNetwork bool
 	apiServer                     bool
 	apiServerHost, apiServerPort  string
-	// serviceAddress and servicePort are of the Service kubernetes, as Kubernetes tells each pod.
+	// serviceAddress and servicePort are those of the Service kubernetes, from the environment of every pod.
 	serviceAddress, servicePort string
 }
 
@@ -35,15 +35,15 @@ func (o *reflectionOptions) Register(flags *pflag.FlagSet) {
 	o.workers = map[string]*int{}
 	defaults := reflection.DefaultWorkers()
 	for _, kind := range slices.Sorted(maps.Keys(defaults)) {
-		o.workers[kind] = flags.Int(kind+"-reflection-workers", defaults[kind], "how many objects of the kind "+kind+" are brought to the remote cluster at once; 0: none are")
+		o.workers[kind] = flags.Int(kind+"-reflection-workers", defaults[kind], "number of objects of the kind "+kind+" that are reflected at the same time; 0 reflects none")
 	}
-	flags.StringSliceVar(&o.labels, "labels-not-reflected", nil, "keys of labels that do not cross; KEY* for all that begin so (KEY,...)")
-	flags.StringSliceVar(&o.annotations, "annotations-not-reflected", nil, "keys of annotations that do not cross; KEY* for all that begin so (KEY,...)")
-	flags.BoolVar(&o.disableIPs, "disable-ip-reflection", false, "no address of a pod is told to the other cluster, in either direction, and no EndpointSlices")
-	flags.BoolVar(&o.noInternalNetwork, "disable-internal-network", false, "addresses are the same in both clusters: there is a network between them that is not ours")
-	flags.BoolVar(&o.apiServer, "enable-apiserver-support", false, "pods in the remote cluster have tokens for this cluster's API server, and know where it is")
-	flags.StringVar(&o.apiServerHost, "home-api-server-host", "", "where pods in the remote cluster reach this cluster's API server (default: the Service kubernetes, through the network between the clusters)")
-	flags.StringVar(&o.apiServerPort, "home-api-server-port", "", "the port of that")
+	flags.StringSliceVar(&o.labels, "labels-not-reflected", nil, "keys of labels that are not reflected; KEY* for all with this prefix (KEY,...)")
+	flags.StringSliceVar(&o.annotations, "annotations-not-reflected", nil, "keys of annotations that are not reflected; KEY* for all with this prefix (KEY,...)")
+	flags.BoolVar(&o.disableIPs, "disable-ip-reflection", false, "reflect no pod addresses, in either direction, and no EndpointSlices")
+	flags.BoolVar(&o.noInternalNetwork, "disable-internal-network", false, "addresses are the same in both clusters, because another network connects them")
+	flags.BoolVar(&o.apiServer, "enable-apiserver-support", false, "pods in the remote cluster get tokens for this cluster's API server, and its address")
+	flags.StringVar(&o.apiServerHost, "home-api-server-host", "", "host of this cluster's API server for pods in the remote cluster (default: the Service kubernetes, through the network between the clusters)")
+	flags.StringVar(&o.apiServerPort, "home-api-server-port", "", "port of this cluster's API server for pods in the remote cluster")
 	o.serviceAddress, o.servicePort = os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 }
 
@@ -58,7 +58,7 @@ func (o *reflectionOptions) Validate() error {
 		return err
 	}
 	if (o.apiServerHost == "") != (o.apiServerPort == "") {
-		return errors.New("--home-api-server-host and --home-api-server-port belong together: give both or none")
+		return errors.New("--home-api-server-host and --home-api-server-port must be set together")
 	}
 	if port, err := strconv.ParseUint(o.apiServerPort, 10, 16); o.apiServerPort != "" && (err != nil || port == 0) {
 		return fmt.Errorf("--home-api-server-port %q: want a port", o.apiServerPort)
@@ -78,7 +78,7 @@ func (o *reflectionOptions) denied() (project.Denied, error) {
 	return denied, nil
 }
 
-// home says how pods over there reach the API server of this cluster; nil if they do not.
+// home returns a function for the address at which pods in the remote cluster reach the API server of this cluster; nil if they do not.
 func (o *reflectionOptions) home(translator project.Translator) func() (project.APIServer, error) {
 	address, err := netip.ParseAddr(o.serviceAddress)
 	switch {
@@ -88,18 +88,18 @@ func (o *reflectionOptions) home(translator project.Translator) func() (project.
 		server := project.APIServer{Enabled: true, Host: o.apiServerHost, Port: o.apiServerPort}
 		return func() (project.APIServer, error) { return server, nil }
 	case o.disableIPs || err != nil || o.servicePort == "":
-		return nil // there is no way that we know of
+		return nil // no address is known
 	}
 	return func() (project.APIServer, error) {
-		seen, err := translator.ToRemote(address)
+		remote, err := translator.ToRemote(address)
 		if err != nil {
 			return project.APIServer{}, fmt.Errorf("%w: %w", project.ErrNoAPIServer, err)
 		}
-		return project.APIServer{Enabled: true, Address: seen, ServicePort: o.servicePort}, nil
+		return project.APIServer{Enabled: true, Address: remote, ServicePort: o.servicePort}, nil
 	}
 }
 
-// newReflection prepares what crosses, and what translates addresses for it.
+// newReflection returns the reflection engine and the translator of its addresses.
 func newReflection(cfg *rest.Config, o *virtualKubeletOptions) (*reflection.Engine, *translator, error) {
 	denied, err := o.reflection.denied()
 	if err != nil {
@@ -117,7 +117,7 @@ func newReflection(cfg *rest.Config, o *virtualKubeletOptions) (*reflection.Engi
 	return engine, addresses, nil
 }
 
-// engine is what the flags say to the engine.
+// engine returns the options of the reflection engine.
 func (o *virtualKubeletOptions) engine(denied project.Denied, addresses project.Translator) reflection.Options {
 	peer := discoveryv1alpha1.ClusterIdentity{ClusterID: o.node.ClusterID, ClusterName: o.remoteName}
 	workers := map[string]int{}

@@ -13,7 +13,7 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-// TestReflectionFlags: what the flags of the virtual kubelet say is what the engine is told.
+// TestReflectionFlags: the engine gets the options that the flags of the virtual kubelet give.
 func TestReflectionFlags(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
@@ -21,7 +21,7 @@ func TestReflectionFlags(t *testing.T) {
 		args    []string
 		labels  project.Keys
 		notes   project.Keys
-		workers map[string]int // those that are not as by default
+		workers map[string]int // those that differ from the default
 		server  bool
 		fault   string
 	}{
@@ -30,15 +30,15 @@ func TestReflectionFlags(t *testing.T) {
 			args:   []string{"--labels-not-reflected=internal,secret.example.com/*", "--annotations-not-reflected=build.example.com/*"},
 			labels: project.Keys{"internal", "secret.example.com/*"}, notes: project.Keys{"build.example.com/*"},
 		},
-		"several times":      {args: []string{"--labels-not-reflected=a", "--labels-not-reflected=b, c"}, labels: project.Keys{"a", "b", "c"}},
-		"all annotations":    {args: []string{"--annotations-not-reflected=*"}, notes: project.Keys{"*"}},
-		"a star within":      {args: []string{"--labels-not-reflected=a*b"}, fault: `--labels-not-reflected: key "a*b"`},
-		"an empty key":       {args: []string{"--annotations-not-reflected=a,,b"}, fault: "--annotations-not-reflected: an empty key"},
-		"kinds that do not":  {args: []string{"--configmap-reflection-workers=0", "--pod-reflection-workers=0"}, workers: map[string]int{"configmap": 0, "pod": 0}},
-		"more workers":       {args: []string{"--service-account-reflection-workers=7"}, workers: map[string]int{"service-account": 7}},
-		"too few workers":    {args: []string{"--secret-reflection-workers=-1"}, fault: "--secret-reflection-workers -1"},
-		"the API server":     {args: []string{"--enable-apiserver-support"}, server: true},
-		"not the API server": {args: []string{"--enable-apiserver-support=false", "--home-api-server-host=a", "--home-api-server-port=1"}},
+		"several times":       {args: []string{"--labels-not-reflected=a", "--labels-not-reflected=b, c"}, labels: project.Keys{"a", "b", "c"}},
+		"all annotations":     {args: []string{"--annotations-not-reflected=*"}, notes: project.Keys{"*"}},
+		"a star within":       {args: []string{"--labels-not-reflected=a*b"}, fault: `--labels-not-reflected: key "a*b"`},
+		"an empty key":        {args: []string{"--annotations-not-reflected=a,,b"}, fault: "--annotations-not-reflected: a key is empty"},
+		"kinds not reflected": {args: []string{"--configmap-reflection-workers=0", "--pod-reflection-workers=0"}, workers: map[string]int{"configmap": 0, "pod": 0}},
+		"more workers":        {args: []string{"--service-account-reflection-workers=7"}, workers: map[string]int{"service-account": 7}},
+		"too few workers":     {args: []string{"--secret-reflection-workers=-1"}, fault: "--secret-reflection-workers -1"},
+		"the API server":      {args: []string{"--enable-apiserver-support"}, server: true},
+		"not the API server":  {args: []string{"--enable-apiserver-support=false", "--home-api-server-host=a", "--home-api-server-port=1"}},
 	} {
 		var o virtualKubeletOptions
 		flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
@@ -71,7 +71,7 @@ func TestReflectionFlags(t *testing.T) {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
 		if (got.APIServer != nil) != test.server {
-			t.Errorf("%s: the API server is told of: %t", name, got.APIServer != nil)
+			t.Errorf("%s: API server for remote pods: %t, want %t", name, got.APIServer != nil, test.server)
 		}
 	}
 }

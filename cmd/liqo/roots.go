@@ -2,7 +2,7 @@
 
 package main
 
-// The image holds this program and nothing else, so it brings the public certificate authorities along: those of a provider
-// whose authentication service has a public certificate (insecureSkipTLSVerify: false), or whose API server has
-// (apiServer.trustedCA: true). Authorities found in /etc/ssl/certs, say from a volume, come first.
+// The image holds only this program, so the program contains the public certificate authorities. They are needed for a provider whose
+// authentication service has a public certificate (insecureSkipTLSVerify: false), or whose API server has one (apiServer.trustedCA:
+// true). Authorities in /etc/ssl/certs, for example from a volume, take precedence.
 import _ "golang.org/x/crypto/x509roots/fallback"

@@ -23,13 +23,13 @@ import (
 const (
 	// routeDaemonSet is the name of the DaemonSet in the chart.
 	routeDaemonSet = "liqo-route"
-	// niceness of a node's agent: a probe that is late under load looks like a lost one.
+	// niceness of a node's agent: a probe that is late because of load would count as lost.
 	niceness = -10
 )
 
-// routeRole leads the packets of a node to the gateways.
+// routeRole routes the packets of a node to the gateways.
 func routeRole() role {
-	return role{name: "route", short: "Lead the packets of one node for peers to the gateways", new: func() *cobra.Command {
+	return role{name: "route", short: "Route the packets of one node for peers to the gateways", new: func() *cobra.Command {
 		var o routeOptions
 		return command(&o, config.GetConfig, func(cmd *cobra.Command, cfg *rest.Config) error {
 			return runRoute(cmd.Context(), cfg, &o)
@@ -46,10 +46,10 @@ func (o *routeOptions) Register(flags *pflag.FlagSet) {
 	ignore(flags, noteGatewayOnly, "metrics-bind-addr", "gateway.listening-port")
 }
 
-// runRoute works until ctx ends.
+// runRoute runs until ctx ends.
 func runRoute(ctx context.Context, cfg *rest.Config, o *routeOptions) (err error) {
 	log := ctrllog.FromContext(ctx)
-	if err := hurry(); err != nil {
+	if err := raisePriority(); err != nil {
 		log.V(1).Info("priority not raised", "reason", err.Error())
 	}
 	opened, err := host.Open(host.Options{Log: log})
@@ -69,8 +69,8 @@ func runRoute(ctx context.Context, cfg *rest.Config, o *routeOptions) (err error
 	return group.Wait()
 }
 
-// hurry raises the priority of all threads; those that come later have that of the one that makes them.
-func hurry() error {
+// raisePriority raises the priority of all threads. A later thread inherits the priority of the thread that creates it.
+func raisePriority() error {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return err

@@ -21,9 +21,9 @@ import (
 	vk "liqo.io/liqo/internal/offloading/virtualkubelet"
 )
 
-// virtualKubelet stands behind one virtual node.
+// virtualKubelet is the kubelet of one virtual node.
 func virtualKubelet() role {
-	return role{name: "virtual-kubelet", short: "Stand behind the virtual node of one remote cluster", new: func() *cobra.Command {
+	return role{name: "virtual-kubelet", short: "Run the virtual node of one remote cluster", new: func() *cobra.Command {
 		var o virtualKubeletOptions
 		return command(&o, o.home, func(cmd *cobra.Command, cfg *rest.Config) error {
 			return runVirtualKubelet(cmd.Context(), cfg, &o)
@@ -48,15 +48,15 @@ func (o *virtualKubeletOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.homeConfig, "home-kubeconfig", "", "kubeconfig of this cluster (default: KUBECONFIG, or the service account of the pod)")
 	flags.StringVar(&o.node.NodeName, "nodename", "", "name of the virtual node")
 	flags.StringVar(&o.node.Namespace, "tenant-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the remote cluster in this one")
-	flags.StringVar(&o.node.SliceName, "slice-name", "", "name of the ResourceSlice that the node stands for")
+	flags.StringVar(&o.node.SliceName, "slice-name", "", "name of the ResourceSlice that the node represents")
 	flags.StringVar(&o.node.ClusterID, "foreign-cluster-id", "", "ID of the remote cluster")
 	flags.StringVar(&o.remoteName, "foreign-cluster-name", "", "name of the remote cluster")
 	flags.StringVar(&o.homeID, "home-cluster-id", "", "ID of this cluster")
 	flags.StringVar(&o.homeName, "home-cluster-name", "", "name of this cluster")
-	flags.StringVar(&o.node.NodeIP, "node-ip", os.Getenv("POD_IP"), "address of the node: that of this process")
-	flags.DurationVar(&o.node.LeaseDuration, "node-lease-duration", 40*time.Second, "duration of the node's lease; it is renewed four times within")
-	flags.DurationVar(&o.node.PingInterval, "node-ping-interval", 10*time.Second, "time between two probes of the remote API server")
-	flags.DurationVar(&o.node.PingTimeout, "node-ping-timeout", time.Second, "how long the remote API server may take to answer a probe")
+	flags.StringVar(&o.node.NodeIP, "node-ip", os.Getenv("POD_IP"), "address of the node, which is that of this process")
+	flags.DurationVar(&o.node.LeaseDuration, "node-lease-duration", 40*time.Second, "duration of the node's lease, which is renewed four times in that time")
+	flags.DurationVar(&o.node.PingInterval, "node-ping-interval", 10*time.Second, "interval of the probes of the remote API server")
+	flags.DurationVar(&o.node.PingTimeout, "node-ping-timeout", time.Second, "timeout of a probe of the remote API server")
 	flags.BoolVar(&o.node.CheckNetwork, "node-check-network", false, "the node is Ready only while the network fabric works")
 	flags.StringToStringVar(&o.node.ExtraLabels, "node-extra-labels", nil, "labels of the node (KEY=VALUE,...)")
 	flags.StringToStringVar(&o.node.ExtraAnnotations, "node-extra-annotations", nil, "annotations of the node (KEY=VALUE,...)")
@@ -78,14 +78,14 @@ func (o *virtualKubeletOptions) Validate() error {
 	case o.node.NodeName == "" || o.node.Namespace == "" || o.node.SliceName == "" || o.node.ClusterID == "":
 		return errors.New("--nodename, --tenant-namespace, --slice-name and --foreign-cluster-id must be set; the controller manager does so")
 	case o.node.NodeIP == "":
-		return errors.New("--node-ip, or the variable POD_IP, must say under which address this process is reached")
+		return errors.New("--node-ip, or the variable POD_IP, must be the address of this process")
 	case o.node.LeaseDuration < 4*time.Second || o.node.PingInterval <= 0 || o.node.PingTimeout <= 0:
 		return errors.New("--node-lease-duration must be at least 4s, --node-ping-interval and --node-ping-timeout more than zero")
 	}
 	return errors.Join(o.api.Validate(), o.reflection.Validate())
 }
 
-// home is where this cluster is.
+// home returns the configuration for the API server of this cluster.
 func (o *virtualKubeletOptions) home() (*rest.Config, error) {
 	if o.homeConfig != "" {
 		return clientcmd.BuildConfigFromFlags("", o.homeConfig)
@@ -93,10 +93,10 @@ func (o *virtualKubeletOptions) home() (*rest.Config, error) {
 	return config.GetConfig()
 }
 
-// gcPercent trades a little time for memory: there is one such process per provider, and most of what it holds are the objects of its caches.
+// gcPercent trades a little time for memory: there is one process per provider, and its caches hold most of the memory.
 const gcPercent = 50
 
-// runVirtualKubelet works until ctx ends.
+// runVirtualKubelet runs until ctx ends.
 func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *virtualKubeletOptions) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -139,10 +139,10 @@ func healthOf(node *vk.Node) http.Handler {
 	return mux
 }
 
-// serve answers at address until ctx ends.
+// serve serves at address until ctx ends.
 func serve(ctx context.Context, address string, handler http.Handler) error {
 	server := &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // probes may be cut off
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // a probe may fail
 	defer stop()
 	if err := server.ListenAndServe(); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve at %s: %w", address, err)
