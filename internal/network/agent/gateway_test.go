@@ -113,7 +113,7 @@ func TestGateway(t *testing.T) {
 	stopMilan := milan()
 	b.start(probe.New(probe.Options{}).AimAt(probe.Aim{
 		Targets: []probe.Target{{ClusterID: "milan", Address: netip.MustParseAddr("10.71.0.1")}}, Pace: probe.Pace{Up: time.Second, Other: time.Second},
-		Node: "n1", Gateways: []netip.Addr{netip.MustParseAddr("10.70.0.1")}, Sights: []probe.Sight{{ClusterID: "milan", Lane: 0, Up: []int{0}}},
+		Node: "n1", Gateways: []netip.Addr{netip.MustParseAddr("10.70.0.1")}, Observations: []probe.Observation{{ClusterID: "milan", Lane: 0, Up: []int{0}}},
 	}).Run)
 	b.host.shake(publicKey("milan"))
 	line := said.until("all is known", func(s report.Gateway) bool {

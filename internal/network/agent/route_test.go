@@ -61,8 +61,8 @@ func TestRoute(t *testing.T) {
 	}
 	b := newBed(t, "route")
 	b.create(daemonSet())
-	heard := make(chan probe.Heard, 10000)
-	b.start(probe.New(probe.Options{Heard: func(h probe.Heard) { heard <- h }}).AimAt(probe.Aim{
+	heard := make(chan probe.NodeReport, 10000)
+	b.start(probe.New(probe.Options{Received: func(h probe.NodeReport) { heard <- h }}).AimAt(probe.Aim{
 		Local: ipam.ProbeAddress(external, 1), Pace: probe.Pace{Up: time.Second, Other: time.Second}, Nodes: map[netip.Addr]string{netip.MustParseAddr(nodeExternal): "n1"},
 	}).Run)
 	stop0 := b.echo(0)
@@ -84,7 +84,7 @@ func TestRoute(t *testing.T) {
 		for deadline := time.After(20 * time.Second); ; {
 			select {
 			case h := <-heard:
-				if len(h.Sights) == 1 && h.Sights[0].Lane == lane && len(h.Sights[0].Up) == len(up) {
+				if len(h.Observations) == 1 && h.Observations[0].Lane == lane && len(h.Observations[0].Up) == len(up) {
 					return
 				}
 			case <-deadline:

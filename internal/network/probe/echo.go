@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// An echo server answers each source this often, and remembers so many sources: several times what a node of a large peer sends.
+// echoRate and echoBurst bound the answers to one source, per second and at once. They are several times what a node of a large peer
+// sends. maxSources bounds how many sources the limiter remembers.
 const (
 	echoRate   = 200
 	echoBurst  = 200
@@ -48,7 +49,7 @@ func (l *limiter) allow(source netip.Addr, now time.Time) bool {
 	return allowed
 }
 
-// forget drops the sources whose bucket is full again: they are as good as new.
+// forget drops the sources whose bucket is full again, because a new entry would be equal.
 func (l *limiter) forget(now time.Time) {
 	for source, b := range l.sources {
 		if b.left+now.Sub(b.at).Seconds()*echoRate >= echoBurst {

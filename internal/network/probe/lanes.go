@@ -7,23 +7,25 @@ import (
 	"time"
 )
 
-// Undecided is how soon to choose again if that is not clear yet.
+// Undecided is how soon to choose again after a choice that is not clear.
 const Undecided = 50 * time.Millisecond
 
-// ahead is how much later the probes must have left that another lane answered, and for how long it must have answered without a pause. When
-// a machine that all lanes pass stood still, their replies come in any order, and to move would only add to the trouble.
+// ahead is the lead that another lane needs over the present one: how much later the newest answered probe must have left, and for how long
+// replies must have come without a pause. After a stall of a machine that all lanes pass, their replies arrive in any order, and a move
+// would only add to the trouble.
 const ahead = 100 * time.Millisecond
 
-// Choose gives the lane to use: the present one as long as it is not down, or no other is up and ahead of it. Lanes are those that exist at
-// both ends, in the order of preference; without any it stays at the present one. It is not clear while another one is up, but not ahead.
-func Choose(present int, lanes []int, stand func(lane int) Stand) (lane int, clear bool) {
-	exists, now := slices.Contains(lanes, present), stand(present)
+// Choose returns the lane to use. It keeps the present lane until that is Down and another lane is Up and ahead of it. Lanes are those
+// that exist at both ends, most preferred first; if there are none, Choose returns the present lane. The choice is not clear while another
+// lane is Up, but not ahead.
+func Choose(present int, lanes []int, status func(lane int) Status) (lane int, clear bool) {
+	exists, now := slices.Contains(lanes, present), status(present)
 	if exists && now.State != Down {
 		return present, true
 	}
 	clear = true
 	for _, lane := range lanes {
-		switch other := stand(lane); {
+		switch other := status(lane); {
 		case other.State != Up:
 		case exists && (other.Echoed.Sub(now.Echoed) < ahead || other.Last.Sub(other.Steady) < ahead):
 			clear = false

@@ -7,14 +7,14 @@ import (
 	"math/bits"
 )
 
-// A packet is a header, then what its kind says: an echo is filled with zeros to the size that is asked about, sights follow theirs.
+// A packet is a header and a body. The body of an echo is zeros up to the size under test, that of a report holds observations.
 //
 //	0     magic "liqo"
 //	4     version
 //	5     kind
 //	6     lane
 //	7     zero
-//	8     sender, a random number of the process that asks
+//	8     sender, a random number of the sending process
 //	16    sequence
 const (
 	magic      = "liqo"
@@ -24,8 +24,8 @@ const (
 	maxPacket = 65507
 	// headers of IPv4 and UDP before a packet.
 	headers = 28
-	// maxSights is the size of a packet with sights: it passes wherever IP does.
-	maxSights = 1024
+	// maxReport is the size of the largest packet with observations. Every path that carries IP carries it.
+	maxReport = 1024
 	maxLanes  = 8
 
 	maxNodeName  = 253
@@ -35,9 +35,9 @@ const (
 type kind byte
 
 const (
-	echoRequest kind = 1
-	echoReply   kind = 2
-	sights      kind = 3
+	echoRequest  kind = 1
+	echoReply    kind = 2
+	observations kind = 3
 )
 
 type header struct {
@@ -47,7 +47,7 @@ type header struct {
 	sequence uint64
 }
 
-// write gives a packet of size bytes, at least the header, in buffer's memory if that is enough.
+// write returns a packet of size bytes, but at least a header. It uses buffer's memory if that suffices.
 func (h header) write(buffer []byte, size int) []byte {
 	size = min(max(size, headerSize), maxPacket)
 	if cap(buffer) < size {
@@ -70,50 +70,50 @@ func parse(packet []byte) (header, bool) {
 		kind: kind(packet[5]), lane: packet[6],
 		sender: binary.BigEndian.Uint64(packet[8:]), sequence: binary.BigEndian.Uint64(packet[16:]),
 	}
-	return h, h.kind >= echoRequest && h.kind <= sights && h.lane < maxLanes
+	return h, h.kind >= echoRequest && h.kind <= observations && h.lane < maxLanes
 }
 
-// Sight is what a node sees of one peer, from end to end.
-type Sight struct {
+// Observation is what a node measures of one peer, from end to end.
+type Observation struct {
 	ClusterID string
-	// Lane that the node uses, -1 if none works; Up are those whose probes come back.
+	// Lane is the one that the node uses, -1 if none works. Up are the lanes whose probes come back.
 	Lane int
 	Up   []int
 }
 
-// noLane stands for none on the wire.
+// noLane encodes lane -1.
 const noLane = 0xff
 
-// writeSights gives the bodies of as many packets as all need, each of which stands alone.
-func writeSights(node string, all []Sight) (bodies [][]byte) {
+// writeReport returns the bodies of as many packets as the observations need. Each body can be read without the others.
+func writeReport(node string, all []Observation) (bodies [][]byte) {
 	if len(node) > maxNodeName {
 		return nil
 	}
 	head := append([]byte{byte(len(node))}, node...)
 	body := head
-	for _, sight := range all {
-		if len(sight.ClusterID) > maxClusterID {
+	for _, observation := range all {
+		if len(observation.ClusterID) > maxClusterID {
 			continue
 		}
 		lane, up := byte(noLane), byte(0)
-		if sight.Lane >= 0 && sight.Lane < maxLanes {
-			lane = byte(sight.Lane)
+		if observation.Lane >= 0 && observation.Lane < maxLanes {
+			lane = byte(observation.Lane)
 		}
-		for _, number := range sight.Up {
+		for _, number := range observation.Up {
 			if number >= 0 && number < maxLanes {
 				up |= 1 << number
 			}
 		}
-		if headerSize+len(body)+len(sight.ClusterID)+3 > maxSights {
+		if headerSize+len(body)+len(observation.ClusterID)+3 > maxReport {
 			bodies, body = append(bodies, body), head
 		}
-		body = append(body[:len(body):len(body)], byte(len(sight.ClusterID)))
-		body = append(append(body, sight.ClusterID...), lane, up)
+		body = append(body[:len(body):len(body)], byte(len(observation.ClusterID)))
+		body = append(append(body, observation.ClusterID...), lane, up)
 	}
 	return append(bodies, body)
 }
 
-func parseSights(body []byte) (node string, all []Sight, ok bool) {
+func parseReport(body []byte) (node string, all []Observation, ok bool) {
 	text := func(longest int) (string, bool) {
 		if len(body) == 0 || int(body[0]) > longest || len(body) < 1+int(body[0]) {
 			return "", false
@@ -122,7 +122,7 @@ func parseSights(body []byte) (node string, all []Sight, ok bool) {
 		body = body[1+len(value):]
 		return value, value != ""
 	}
-	if len(body) > maxSights-headerSize {
+	if len(body) > maxReport-headerSize {
 		return "", nil, false
 	}
 	if node, ok = text(maxNodeName); !ok {
@@ -133,14 +133,14 @@ func parseSights(body []byte) (node string, all []Sight, ok bool) {
 		if !ok || len(body) < 2 || body[0] >= maxLanes && body[0] != noLane {
 			return "", nil, false
 		}
-		sight := Sight{ClusterID: id, Lane: int(body[0])}
+		observation := Observation{ClusterID: id, Lane: int(body[0])}
 		if body[0] == noLane {
-			sight.Lane = -1
+			observation.Lane = -1
 		}
 		for up := body[1]; up != 0; up &= up - 1 {
-			sight.Up = append(sight.Up, bits.TrailingZeros8(up))
+			observation.Up = append(observation.Up, bits.TrailingZeros8(up))
 		}
-		all, body = append(all, sight), body[2:]
+		all, body = append(all, observation), body[2:]
 	}
 	return node, all, true
 }

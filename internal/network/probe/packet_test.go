@@ -13,7 +13,7 @@ import (
 )
 
 func TestPacket(t *testing.T) {
-	in := header{kind: echoRequest, lane: 3, sender: 1 << 60, sequence: ofPath | 1420}
+	in := header{kind: echoRequest, lane: 3, sender: 1 << 60, sequence: pathSequence | 1420}
 	for _, size := range []int{0, headerSize, 1000} {
 		packet := in.write(nil, size)
 		if len(packet) != max(size, headerSize) {
@@ -38,18 +38,18 @@ func TestPacket(t *testing.T) {
 	}
 }
 
-func TestSights(t *testing.T) {
-	var all []Sight
+func TestReport(t *testing.T) {
+	var all []Observation
 	for i := range 100 {
-		all = append(all, Sight{ClusterID: fmt.Sprintf("%036d", i), Lane: i%4 - 1, Up: []int{1, 7}})
+		all = append(all, Observation{ClusterID: fmt.Sprintf("%036d", i), Lane: i%4 - 1, Up: []int{1, 7}})
 	}
-	var back []Sight
-	bodies := writeSights("node-1", all)
+	var back []Observation
+	bodies := writeReport("node-1", all)
 	for _, body := range bodies {
-		if headerSize+len(body) > maxSights {
+		if headerSize+len(body) > maxReport {
 			t.Errorf("packet of %d bytes", headerSize+len(body))
 		}
-		node, some, ok := parseSights(body)
+		node, some, ok := parseReport(body)
 		if !ok || node != "node-1" {
 			t.Fatalf("%q %v", node, ok)
 		}
@@ -58,16 +58,16 @@ func TestSights(t *testing.T) {
 	if diff := cmp.Diff(all, back); diff != "" {
 		t.Error(diff)
 	}
-	if writeSights(strings.Repeat("n", 300), all) != nil {
+	if writeReport(strings.Repeat("n", 300), all) != nil {
 		t.Error("a name that no node can have was sent")
 	}
 }
 
 func FuzzParse(f *testing.F) {
 	f.Add(header{kind: echoRequest}.write(nil, 100))
-	sight := header{kind: sights}.write(nil, headerSize)
-	for _, body := range writeSights("n", []Sight{{ClusterID: "c", Lane: 1, Up: []int{0}}}) {
-		f.Add(append(sight, body...))
+	observation := header{kind: observations}.write(nil, headerSize)
+	for _, body := range writeReport("n", []Observation{{ClusterID: "c", Lane: 1, Up: []int{0}}}) {
+		f.Add(append(observation, body...))
 	}
 	f.Fuzz(func(t *testing.T, packet []byte) {
 		h, ok := parse(packet)
@@ -77,13 +77,13 @@ func FuzzParse(f *testing.F) {
 		if h.lane >= maxLanes {
 			t.Fatalf("lane %d", h.lane)
 		}
-		node, all, ok := parseSights(packet[headerSize:])
+		node, all, ok := parseReport(packet[headerSize:])
 		if !ok {
 			return
 		}
-		var back []Sight
-		for _, body := range writeSights(node, all) {
-			_, some, ok := parseSights(body)
+		var back []Observation
+		for _, body := range writeReport(node, all) {
+			_, some, ok := parseReport(body)
 			if !ok {
 				t.Fatalf("what was read cannot be written: %q %v", node, all)
 			}
@@ -122,30 +122,30 @@ func TestLimiter(t *testing.T) {
 		t.Errorf("%d sources are remembered", len(l.sources))
 	}
 	if !l.allow(source.Next(), start.Add(2*time.Second)) {
-		t.Error("room is not made when the flood ends")
+		t.Error("a new source is refused after the flood has ended")
 	}
 }
 
-func TestSightings(t *testing.T) {
-	var s Sightings
-	s.Hear(start, Heard{Node: "stranger", Sights: []Sight{{ClusterID: "rome"}}})
+func TestObservations(t *testing.T) {
+	var s Observations
+	s.Add(start, NodeReport{Node: "unmanaged", Observations: []Observation{{ClusterID: "rome"}}})
 	s.Keep([]string{"n1", "n2"}, []string{"milan"})
-	tell := func(node string, sequence uint64, lane int) {
-		s.Hear(start.Add(time.Duration(sequence)*time.Second), Heard{Node: node, sender: 7, sequence: sequence, Sights: []Sight{
+	report := func(node string, sequence uint64, lane int) {
+		s.Add(start.Add(time.Duration(sequence)*time.Second), NodeReport{Node: node, sender: 7, sequence: sequence, Observations: []Observation{
 			{ClusterID: "milan", Lane: lane, Up: []int{lane}}, {ClusterID: "unknown", Lane: 1},
 		}})
 	}
-	tell("n1", 1, 0)
-	tell("n1", 2, 1)
-	tell("n1", 4, 1)
-	tell("stranger", 1, 1)
-	want := []NodeSight{{Node: "n1", Last: start.Add(4 * time.Second), Lane: 1, Up: []int{1}, Lost: 0.25}, {Node: "n2", Lane: -1}}
+	report("n1", 1, 0)
+	report("n1", 2, 1)
+	report("n1", 4, 1)
+	report("unmanaged", 1, 1)
+	want := []NodeObservation{{Node: "n1", Last: start.Add(4 * time.Second), Lane: 1, Up: []int{1}, Lost: 0.25}, {Node: "n2", Lane: -1}}
 	if diff := cmp.Diff(want, s.Of("milan")); diff != "" {
 		t.Error(diff)
 	}
 	s.Keep([]string{"n2"}, []string{"milan"})
 	s.Keep([]string{"n1", "n2"}, []string{"milan"})
-	if diff := cmp.Diff([]NodeSight{{Node: "n1", Lane: -1}, {Node: "n2", Lane: -1}}, s.Of("milan")); diff != "" {
-		t.Errorf("a node that is gone is remembered: %s", diff)
+	if diff := cmp.Diff([]NodeObservation{{Node: "n1", Lane: -1}, {Node: "n2", Lane: -1}}, s.Of("milan")); diff != "" {
+		t.Errorf("a deleted node is remembered: %s", diff)
 	}
 }

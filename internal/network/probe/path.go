@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// smallest is what every path carries, usual what nearly every one does.
+	// smallest is a packet that every path carries, usual one that nearly every path carries.
 	smallest, usual = 576, 1200
-	// tries of one size before it counts as too large.
+	// tries is how often one size is sent before it counts as too large.
 	tries = 3
-	// verifyEvery: one packet of the size that passed. growEvery: perhaps larger ones pass by now.
+	// verifyEvery is how often the size that passed is sent again, growEvery how often larger ones are tried.
 	verifyEvery = 10 * time.Second
 	growEvery   = 5 * time.Minute
 )
@@ -24,9 +24,9 @@ const (
 	verifying
 )
 
-// path searches the largest packet that passes, in bytes of IP. Packets that are too large vanish without a word where ICMP is
-// blocked, so only what came back is believed, and only what did not come back three times is given up, while small packets that were sent
-// at the same times did come back: in an outage all sizes are lost.
+// path searches for the largest packet that passes, in bytes of IP. Where ICMP is blocked, packets that are too large vanish silently. So
+// path believes only replies, and gives a size up only after three losses while small packets sent at the same times came back: in
+// an outage all sizes are lost.
 type path struct {
 	max int
 	mtu int // the result; 0 while there is none
@@ -35,24 +35,24 @@ type path struct {
 	phase phase
 	// low came back, high did not.
 	low, high int
-	// shrinking: the result does not pass any more, so anything smaller that passes replaces it at once.
+	// shrinking: the result does not pass any more, so the first smaller size that passes replaces it at once.
 	shrinking bool
-	// size was tried in vain so often, and is on its way since asked; zero if not.
+	// size is under test. tried counts its losses; asked is when it was sent last, zero if it was not.
 	size, tried int
 	asked       time.Time
-	patience    time.Duration
+	timeout     time.Duration
 
 	verify, grow time.Time
 }
 
-// step gives the size of a packet to send now, together with a small one; 0 for none. largest is what the own device takes, echoed when the
-// newest small packet left that came back.
+// step returns the size of a packet to send now, together with a small one; 0 for none. largest is what the local device takes, echoed is
+// when the newest answered small packet left.
 func (p *path) step(now time.Time, up bool, largest int, roundTrip time.Duration, echoed time.Time) int {
 	if !up || largest < smallest {
 		p.up, p.phase = false, resting
 		return 0
 	}
-	p.patience = max(200*time.Millisecond, 2*roundTrip)
+	p.timeout = max(200*time.Millisecond, 2*roundTrip)
 	switch {
 	case !p.up || p.max != largest:
 		p.up, p.max = true, largest
@@ -63,7 +63,7 @@ func (p *path) step(now time.Time, up bool, largest int, roundTrip time.Duration
 	case p.phase == resting && !now.Before(p.verify):
 		p.phase = verifying
 		p.ask(p.mtu)
-	case p.phase == resting || !p.asked.IsZero() && now.Sub(p.asked) < p.patience:
+	case p.phase == resting || !p.asked.IsZero() && now.Sub(p.asked) < p.timeout:
 		return 0
 	case !p.asked.IsZero() && !echoed.Before(p.asked):
 		if p.tried++; p.tried >= tries {
@@ -77,21 +77,21 @@ func (p *path) step(now time.Time, up bool, largest int, roundTrip time.Duration
 	return p.size
 }
 
-// next is when step has something to do.
+// next returns when step has something to do; zero for never.
 func (p *path) next() time.Time {
 	switch {
 	case !p.up:
 		return time.Time{}
 	case p.phase != resting:
-		return p.asked.Add(p.patience) // long ago, if it was not sent yet
+		return p.asked.Add(p.timeout) // in the past if it was not sent yet
 	case p.mtu < p.max && p.grow.Before(p.verify):
 		return p.grow
 	}
 	return p.verify
 }
 
-// hear takes a reply of that size.
-func (p *path) hear(now time.Time, size int) {
+// receive records a reply of a size.
+func (p *path) receive(now time.Time, size int) {
 	switch {
 	case p.phase == resting || size < p.size || size > p.max:
 	case p.phase == verifying:
@@ -105,7 +105,7 @@ func (p *path) hear(now time.Time, size int) {
 	}
 }
 
-// refused: the size on its way does not pass.
+// refused records that the size under test does not pass.
 func (p *path) refused(now time.Time) {
 	switch p.phase {
 	case verifying:
@@ -137,7 +137,7 @@ func (p *path) choose(now time.Time) {
 	p.ask((p.low + p.high) / 2)
 }
 
-// ask says which size is to be sent next.
+// ask sets the size to send next.
 func (p *path) ask(size int) {
 	p.size, p.tried, p.asked = size, 0, time.Time{}
 }
@@ -146,7 +146,7 @@ func (p *path) rest(now time.Time) {
 	if p.phase == searching {
 		p.grow = now.Add(growEvery)
 		if p.mtu == 0 {
-			p.grow = now.Add(verifyEvery) // nothing passed, although small ones do: it cannot stay so
+			p.grow = now.Add(verifyEvery) // nothing passed although small packets do, so the result must be wrong soon
 		}
 	}
 	p.phase, p.verify = resting, now.Add(verifyEvery)

@@ -18,7 +18,7 @@ type road struct {
 	loss    float64
 	random  *rand.Rand
 	sent    int
-	// out tells when nothing passes at all; echoed is when the newest small packet left that came back.
+	// out reports whether nothing passes at a time; echoed is when the newest answered small packet left.
 	out     func(time.Duration) bool
 	echoed  time.Time
 	results []int
@@ -42,7 +42,7 @@ func (r *road) run(span time.Duration) {
 				r.echoed = r.now
 			}
 			if size <= r.carries && r.random.Float64() >= r.loss {
-				r.path.hear(r.now, size)
+				r.path.receive(r.now, size)
 			}
 		}
 		if n := len(r.results); n == 0 || r.results[n-1] != r.path.mtu {
@@ -90,7 +90,7 @@ func TestPathFollowsTheRoad(t *testing.T) {
 	}
 	for _, result := range r.results[2:] {
 		if result > 1300 {
-			t.Errorf("results %v: after the first doubt no larger one is right", r.results)
+			t.Errorf("results %v: once 1420 is in doubt, no result may be above 1300", r.results)
 		}
 	}
 	r.carries = 1400
@@ -127,7 +127,7 @@ func TestPathStandsLoss(t *testing.T) {
 	}
 }
 
-// An outage loses packets of all sizes, and says nothing of any.
+// An outage loses packets of all sizes, and proves nothing about any size.
 func TestPathStandsOutages(t *testing.T) {
 	for _, lasts := range []time.Duration{600 * time.Millisecond, time.Second, 1500 * time.Millisecond} {
 		for phase := time.Duration(0); phase < verifyEvery; phase += 50 * time.Millisecond {
@@ -140,7 +140,7 @@ func TestPathStandsOutages(t *testing.T) {
 			}
 		}
 	}
-	// One that comes with another road does not hide that.
+	// An outage that ends on another road does not hide the new size.
 	r := newRoad(t, 1420, 1420)
 	r.out = func(at time.Duration) bool { return at >= 19*time.Second && at < 21*time.Second }
 	r.run(19 * time.Second)
@@ -151,8 +151,8 @@ func TestPathStandsOutages(t *testing.T) {
 	}
 }
 
-// After having been down, what is known is tried again at once.
-func TestPathBeginsAnew(t *testing.T) {
+// After the target was down, the known size is tried again at once.
+func TestPathSearchesAgainAfterDown(t *testing.T) {
 	r := newRoad(t, 1300, 1420)
 	r.run(20 * time.Second)
 	r.path.step(r.now, false, r.device, 0, r.echoed)

@@ -16,91 +16,92 @@ import (
 )
 
 const (
-	// tellEvery is how often sights are told again.
-	tellEvery = time.Second
-	// reopenAfter: if nothing came back for so long, another source port is tried. Connection tracking on the way may have bound the
-	// old one to an address that was right once, and as long as we send it does not forget.
+	// reportEvery is how often a node repeats its observations to the gateways.
+	reportEvery = time.Second
+	// reopenAfter is the silence after which another source port is tried. Connection tracking on the path may have bound the old port
+	// to an address that is no longer right, and does not forget it as long as we send.
 	reopenAfter = 5 * time.Second
-	// stalled is how late we may wake up before that time is excused.
+	// stalled is how late this process may wake up before the delay is excused.
 	stalled = 20 * time.Millisecond
-	// asleep is how long nothing to do lasts.
-	asleep = time.Minute
-	// ofPath marks the sequence numbers of packets that search the path's MTU.
-	ofPath = 1 << 63
+	// idleWait is the time between steps while nothing is due.
+	idleWait = time.Minute
+	// pathSequence is a flag in the sequence numbers of packets that search the path's MTU.
+	pathSequence = 1 << 63
 )
 
-// Target is one leg: the gateway of a lane at a peer.
+// Target is the gateway of a lane at a peer.
 type Target struct {
 	ClusterID string
 	Lane      int
 	Address   netip.Addr
 }
 
-// Aim is what a prober is to do. It changes as peers come and go.
+// Aim is the intent of a prober. It changes as peers come and go.
 type Aim struct {
 	Targets []Target
 	Pace    Pace
-	// Local is the address to send from and to answer at, though it may not be there yet. Invalid: the kernel chooses, and nothing is answered.
+	// Local is the address to send from and to answer at. The host need not have it yet. If it is invalid, the kernel chooses a source, and
+	// the prober answers nothing.
 	Local netip.Addr
-	// MTU is the largest packet that the own device takes; 0: paths are not measured.
+	// MTU is the largest packet that the local device takes; 0: path MTUs are not measured.
 	MTU int
-	// Nodes are those from which sights are heard, by address.
+	// Nodes are the names of the nodes whose observations are accepted, by address.
 	Nodes map[netip.Addr]string
-	// Node tells Sights to Gateways.
-	Node     string
-	Gateways []netip.Addr
-	Sights   []Sight
+	// Node is the name under which this node reports Observations to Gateways.
+	Node         string
+	Gateways     []netip.Addr
+	Observations []Observation
 }
 
-// Result is what is known of one leg.
+// Result is what is known of one target.
 type Result struct {
-	Stand
-	// MTU is the largest packet that came back; 0 if it is not known.
+	Status
+	// MTU is the largest packet that came back; 0 if unknown.
 	MTU int
 }
 
-// Heard is a packet with sights from a node of this cluster.
-type Heard struct {
+// NodeReport is a packet of observations from a node of this cluster.
+type NodeReport struct {
 	Node             string
-	Sights           []Sight
+	Observations     []Observation
 	sender, sequence uint64
 }
 
 // Options of a prober.
 type Options struct {
-	// Port of all gateways; 0 stands for the usual one.
+	// Port of all gateways; 0: plan.ProbePort.
 	Port uint16
-	// Changed is called when a result changed in what others decide by: a state, or an MTU.
+	// Changed is called when a result changed in a way that affects decisions: its state or its MTU.
 	Changed func()
-	// Heard is called for packets with sights.
-	Heard func(Heard)
+	// Received is called for each packet of observations.
+	Received func(NodeReport)
 }
 
-// Prober sends, hears and answers probes.
+// Prober sends, receives and answers probes.
 type Prober struct {
 	options Options
 	sender  uint64
 	kick    chan struct{}
 
-	mu      sync.Mutex
-	aim     Aim
-	legs    map[Target]*measured
-	byAddr  map[netip.Addr]*measured
-	conn    *net.UDPConn
-	local   netip.Addr
-	opened  time.Time
-	problem error
-	echo    limiter
-	told    time.Time
-	telling uint64
-	wake    time.Time
-	buffer  []byte
+	mu             sync.Mutex
+	aim            Aim
+	monitors       map[Target]*measured
+	byAddr         map[netip.Addr]*measured
+	conn           *net.UDPConn
+	local          netip.Addr
+	opened         time.Time
+	problem        error
+	echo           limiter
+	reported       time.Time
+	reportSequence uint64
+	wake           time.Time
+	buffer         []byte
 }
 
-// measured is a leg with its path.
+// measured is a target with its monitor and its path.
 type measured struct {
 	Target
-	*leg
+	*monitor
 	path path
 }
 
@@ -112,59 +113,59 @@ func New(o Options) *Prober {
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}
-	return &Prober{options: o, sender: rand.Uint64(), kick: make(chan struct{}, 1), legs: map[Target]*measured{}, byAddr: map[netip.Addr]*measured{}}
+	return &Prober{options: o, sender: rand.Uint64(), kick: make(chan struct{}, 1), monitors: map[Target]*measured{}, byAddr: map[netip.Addr]*measured{}}
 }
 
-// Aim replaces what is to be done. Legs that stay keep what is known of them.
+// Aim replaces the intent. Targets that stay keep their results.
 func (p *Prober) Aim(aim Aim) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	legs, byAddr := make(map[Target]*measured, len(aim.Targets)), make(map[netip.Addr]*measured, len(aim.Targets))
+	monitors, byAddr := make(map[Target]*measured, len(aim.Targets)), make(map[netip.Addr]*measured, len(aim.Targets))
 	for _, target := range aim.Targets {
-		one := p.legs[target]
+		one := p.monitors[target]
 		if one == nil {
-			one = &measured{Target: target, leg: newLeg(now, aim.Pace)}
+			one = &measured{Target: target, monitor: newMonitor(now, aim.Pace)}
 		}
 		one.pace = aim.Pace
-		legs[target], byAddr[target.Address] = one, one
+		monitors[target], byAddr[target.Address] = one, one
 	}
-	if !sameSights(p.aim, aim) {
-		p.told = time.Time{}
+	if !sameReport(p.aim, aim) {
+		p.reported = time.Time{}
 	}
-	p.aim, p.legs, p.byAddr = aim, legs, byAddr
+	p.aim, p.monitors, p.byAddr = aim, monitors, byAddr
 	select {
 	case p.kick <- struct{}{}:
 	default:
 	}
 }
 
-// AimAt is Aim, in one breath with New.
+// AimAt sets the intent and returns the prober, for use with New.
 func (p *Prober) AimAt(aim Aim) *Prober {
 	p.Aim(aim)
 	return p
 }
 
-// Results of all legs.
+// Results returns the results of all targets.
 func (p *Prober) Results() map[Target]Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	all := make(map[Target]Result, len(p.legs))
-	for target, one := range p.legs {
-		all[target] = Result{Stand: one.stand(now), MTU: one.path.mtu}
+	all := make(map[Target]Result, len(p.monitors))
+	for target, one := range p.monitors {
+		all[target] = Result{Status: one.status(now), MTU: one.path.mtu}
 	}
 	return all
 }
 
-// Problem is why nothing can be probed; nil if it can.
+// Problem returns why nothing can be probed; nil if it can.
 func (p *Prober) Problem() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.problem
 }
 
-// Run works until ctx ends.
+// Run probes until ctx ends.
 func (p *Prober) Run(ctx context.Context) error {
 	defer func() {
 		p.mu.Lock()
@@ -189,23 +190,23 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// step does what is due and says when something is due again.
+// step does what is due and returns when something is due next.
 func (p *Prober) step(now time.Time) (next time.Time, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if late := now.Sub(p.wake); !p.wake.IsZero() && late > stalled {
-		for _, one := range p.legs {
+		for _, one := range p.monitors {
 			one.excuse(now, late)
 		}
 	}
-	next = now.Add(asleep)
+	next = now.Add(idleWait)
 	soonest := func(at time.Time) {
 		if !at.IsZero() && at.Before(next) {
 			next = at
 		}
 	}
 	soonest(p.ready(now))
-	for _, one := range p.legs {
+	for _, one := range p.monitors {
 		changed = one.judge(now) || changed
 		if !one.due(now).After(now) {
 			p.echoFrom(now, one)
@@ -217,23 +218,23 @@ func (p *Prober) step(now time.Time) (next time.Time, changed bool) {
 			soonest(one.path.next())
 		}
 	}
-	soonest(p.tell(now))
+	soonest(p.report(now))
 	if !next.After(now) {
-		next = now.Add(time.Millisecond) // whatever happens, no busy loop
+		next = now.Add(time.Millisecond) // never a busy loop
 	}
 	p.wake = next
 	return next, changed
 }
 
-// measure searches the path's MTU.
+// measure searches the path's MTU, and reports whether it changed.
 func (p *Prober) measure(now time.Time, one *measured) bool {
 	before := one.path.mtu
 	for {
-		size := one.path.step(now, one.state == Up, p.aim.MTU, one.stand(now).RoundTrip, one.echoed)
+		size := one.path.step(now, one.state == Up, p.aim.MTU, one.status(now).RoundTrip, one.echoed)
 		if size == 0 {
 			return one.path.mtu != before
 		}
-		err := p.send(header{kind: echoRequest, lane: byte(one.Lane), sequence: ofPath | uint64(size)}, one.Address, size-headers)
+		err := p.send(header{kind: echoRequest, lane: byte(one.Lane), sequence: pathSequence | uint64(size)}, one.Address, size-headers)
 		if !errors.Is(err, syscall.EMSGSIZE) {
 			p.echoFrom(now, one)
 			return one.path.mtu != before
@@ -242,28 +243,28 @@ func (p *Prober) measure(now time.Time, one *measured) bool {
 	}
 }
 
-// echoFrom asks one leg for an echo, by a small packet.
+// echoFrom asks one target for an echo, by a small packet.
 func (p *Prober) echoFrom(now time.Time, one *measured) {
 	_ = p.send(header{kind: echoRequest, lane: byte(one.Lane), sequence: one.send(now)}, one.Address, headerSize) // see write
 }
 
-// tell sends sights to the gateways, and says when it is to be done again.
-func (p *Prober) tell(now time.Time) time.Time {
-	if p.aim.Node == "" || len(p.aim.Gateways) == 0 || len(p.aim.Sights) == 0 {
+// report sends observations to the gateways, and returns when to do so again.
+func (p *Prober) report(now time.Time) time.Time {
+	if p.aim.Node == "" || len(p.aim.Gateways) == 0 || len(p.aim.Observations) == 0 {
 		return time.Time{}
 	}
-	if now.Sub(p.told) >= tellEvery {
-		p.told = now
-		for _, body := range writeSights(p.aim.Node, p.aim.Sights) {
-			p.telling++
+	if now.Sub(p.reported) >= reportEvery {
+		p.reported = now
+		for _, body := range writeReport(p.aim.Node, p.aim.Observations) {
+			p.reportSequence++
 			for _, gateway := range p.aim.Gateways {
-				packet := header{kind: sights, sender: p.sender, sequence: p.telling}.write(p.buffer, headerSize+len(body))
+				packet := header{kind: observations, sender: p.sender, sequence: p.reportSequence}.write(p.buffer, headerSize+len(body))
 				copy(packet[headerSize:], body)
 				p.write(packet, gateway)
 			}
 		}
 	}
-	return p.told.Add(tellEvery)
+	return p.reported.Add(reportEvery)
 }
 
 func (p *Prober) send(h header, to netip.Addr, size int) error {
@@ -272,7 +273,7 @@ func (p *Prober) send(h header, to netip.Addr, size int) error {
 	return p.write(p.buffer, to)
 }
 
-// write may fail as a path may: then nothing comes back, which is what we want to know.
+// write may fail as a path may: then nothing comes back, which is the measurement.
 func (p *Prober) write(packet []byte, to netip.Addr) error {
 	if p.conn == nil {
 		return nil
@@ -281,8 +282,8 @@ func (p *Prober) write(packet []byte, to netip.Addr) error {
 	return err
 }
 
-func sameSights(a, b Aim) bool {
-	if a.Node != b.Node || len(a.Sights) != len(b.Sights) || len(a.Gateways) != len(b.Gateways) {
+func sameReport(a, b Aim) bool {
+	if a.Node != b.Node || len(a.Observations) != len(b.Observations) || len(a.Gateways) != len(b.Gateways) {
 		return false
 	}
 	for i, gateway := range a.Gateways {
@@ -290,13 +291,13 @@ func sameSights(a, b Aim) bool {
 			return false
 		}
 	}
-	for i, sight := range a.Sights {
-		other := b.Sights[i]
-		if sight.ClusterID != other.ClusterID || sight.Lane != other.Lane || len(sight.Up) != len(other.Up) {
+	for i, observation := range a.Observations {
+		other := b.Observations[i]
+		if observation.ClusterID != other.ClusterID || observation.Lane != other.Lane || len(observation.Up) != len(other.Up) {
 			return false
 		}
-		for j := range sight.Up {
-			if sight.Up[j] != other.Up[j] {
+		for j := range observation.Up {
+			if observation.Up[j] != other.Up[j] {
 				return false
 			}
 		}

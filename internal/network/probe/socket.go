@@ -12,39 +12,39 @@ import (
 	"time"
 )
 
-// openAgain is how long after a failure, or the last time, the socket is opened again.
-const openAgain = time.Second
+// openRetry is the pause between two attempts to open the socket.
+const openRetry = time.Second
 
-// ready opens the socket that the aim wants, or again one on which nothing is heard any more. It says when to look again.
+// ready opens the socket for the aim, and replaces one on which no reply arrives any more. It returns when to call it again.
 func (p *Prober) ready(now time.Time) time.Time {
 	if len(p.aim.Targets) == 0 && !p.aim.Local.IsValid() {
 		p.closeSocket()
 		return time.Time{}
 	}
-	if p.conn != nil && p.local == p.aim.Local && !p.deaf(now) {
+	if p.conn != nil && p.local == p.aim.Local && !p.unanswered(now) {
 		if p.local.IsValid() {
 			return time.Time{}
 		}
 		return now.Add(reopenAfter)
 	}
-	if p.conn == nil && now.Sub(p.opened) < openAgain && p.local == p.aim.Local {
-		return p.opened.Add(openAgain)
+	if p.conn == nil && now.Sub(p.opened) < openRetry && p.local == p.aim.Local {
+		return p.opened.Add(openRetry)
 	}
 	p.closeSocket()
 	p.local, p.opened = p.aim.Local, now
 	if p.conn, p.problem = p.open(); p.problem != nil {
-		return now.Add(openAgain)
+		return now.Add(openRetry)
 	}
 	go p.read(p.conn)
 	return now.Add(reopenAfter)
 }
 
-// deaf tells whether nothing came back on a socket whose port the kernel chose.
-func (p *Prober) deaf(now time.Time) bool {
-	if p.local.IsValid() || len(p.legs) == 0 || now.Sub(p.opened) < reopenAfter {
+// unanswered reports whether nothing came back on a socket whose port the kernel chose.
+func (p *Prober) unanswered(now time.Time) bool {
+	if p.local.IsValid() || len(p.monitors) == 0 || now.Sub(p.opened) < reopenAfter {
 		return false
 	}
-	for _, one := range p.legs {
+	for _, one := range p.monitors {
 		if now.Sub(one.last) < reopenAfter {
 			return false
 		}
@@ -69,15 +69,15 @@ func (p *Prober) open() (*net.UDPConn, error) {
 }
 
 func adjust(fd int) error {
-	// The address comes with the plan, which may be later than the socket.
+	// The plan that adds the address may be applied after the socket is opened.
 	if err := syscall.SetsockoptInt(fd, syscall.IPPROTO_IP, syscall.IP_FREEBIND, 1); err != nil {
 		return err
 	}
-	// Never fragment, and do not believe what the kernel knows of the path: that is to be found out.
+	// Never fragment, and ignore what the kernel knows of the path MTU: path.go measures it.
 	if err := syscall.SetsockoptInt(fd, syscall.IPPROTO_IP, syscall.IP_MTU_DISCOVER, syscall.IP_PMTUDISC_PROBE); err != nil {
 		return err
 	}
-	// Bulk traffic of our own queues must not look like a lane that fails.
+	// Bulk traffic in our own queues must not make a lane look as if it failed.
 	return syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_PRIORITY, 6)
 }
 
@@ -88,7 +88,7 @@ func (p *Prober) closeSocket() {
 	}
 }
 
-// read hears until the socket is closed.
+// read handles packets until the socket is closed.
 func (p *Prober) read(conn *net.UDPConn) {
 	buffer := make([]byte, 1<<16)
 	for {
@@ -123,19 +123,19 @@ func (p *Prober) handle(conn *net.UDPConn, from netip.AddrPort, packet []byte) {
 	case echoRequest:
 		if p.answers(from.Addr(), now) {
 			packet[5] = byte(echoReply)
-			_, _ = conn.WriteToUDPAddrPort(packet, from) // who asks will notice
+			_, _ = conn.WriteToUDPAddrPort(packet, from) // the sender notices a lost answer
 		}
 	case echoReply:
-		if h.sender == p.sender && p.hear(now, from, h, len(packet)+headers) {
+		if h.sender == p.sender && p.receive(now, from, h, len(packet)+headers) {
 			p.options.Changed()
 		}
-	case sights:
+	case observations:
 		p.mu.Lock()
 		name, known := p.aim.Nodes[from.Addr()]
 		p.mu.Unlock()
-		node, all, ok := parseSights(packet[headerSize:])
-		if known && ok && node == name && p.options.Heard != nil {
-			p.options.Heard(Heard{Node: node, Sights: all, sender: h.sender, sequence: h.sequence})
+		node, all, ok := parseReport(packet[headerSize:])
+		if known && ok && node == name && p.options.Received != nil {
+			p.options.Received(NodeReport{Node: node, Observations: all, sender: h.sender, sequence: h.sequence})
 		}
 	}
 }
@@ -146,21 +146,21 @@ func (p *Prober) answers(source netip.Addr, now time.Time) bool {
 	return p.aim.Local.IsValid() && p.echo.allow(source, now)
 }
 
-// hear takes a reply and tells whether something changed by it.
-func (p *Prober) hear(now time.Time, from netip.AddrPort, h header, size int) bool {
+// receive records a reply and reports whether a result changed.
+func (p *Prober) receive(now time.Time, from netip.AddrPort, h header, size int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one := p.byAddr[from.Addr()]
 	if one == nil || from.Port() != p.options.Port || int(h.lane) != one.Lane {
 		return false
 	}
-	if h.sequence&ofPath == 0 {
-		return one.leg.hear(now, h.sequence)
+	if h.sequence&pathSequence == 0 {
+		return one.monitor.receive(now, h.sequence)
 	}
 	before := one.path.mtu
-	one.path.hear(now, size)
+	one.path.receive(now, size)
 	if one.path.phase == searching {
-		select { // the next size need not wait
+		select { // send the next size at once
 		case p.kick <- struct{}{}:
 		default:
 		}

@@ -82,7 +82,7 @@ type Gateway struct {
 
 	// sightings have a lock of their own: what waits for it delays the answers to probes.
 	sighting  sync.Mutex
-	sightings probe.Sightings
+	sightings probe.Observations
 }
 
 // peer is what a gateway remembers of one.
@@ -106,7 +106,7 @@ func New(cfg *rest.Config, host Host, o Options) (*Gateway, error) {
 	g := &Gateway{o: o, host: host, peers: map[string]*peer{}, news: make(chan struct{})}
 	g.loop = agent.NewLoop(host, g, o.Log)
 	g.resolver = &resolver{lookup: o.Lookup, changed: g.loop.Trigger}
-	g.prober = probe.New(probe.Options{Port: o.ProbePort, Changed: g.loop.Trigger, Heard: g.hear})
+	g.prober = probe.New(probe.Options{Port: o.ProbePort, Changed: g.loop.Trigger, Received: g.hear})
 	var err error
 	g.caches, err = agent.NewCaches(cfg, agent.Wants{Namespace: o.Namespace, Mappings: true, KeysSecret: o.KeysSecret, Pods: o.Pods}, g.loop.Trigger)
 	return g, err
@@ -243,7 +243,7 @@ func (g *Gateway) lookAtLane(now time.Time, known *peer, lane *plan.PeerLane, l 
 		told.before = l.previous.PublicKey
 	}
 	lane.Keys = known.keys.step(now, told, handshake)
-	s := seen{reply: l.result.Last, patience: l.result.Patience}
+	s := seen{reply: l.result.Last, patience: l.result.Timeout}
 	for _, key := range lane.Keys {
 		if at := handshake(key); at.After(s.handshake) {
 			s.handshake = at

@@ -154,7 +154,7 @@ func TestNobodyWaitsForTheHost(t *testing.T) {
 			<-slow.asked
 			go func() {
 				defer close(others)
-				g.hear(probe.Heard{Node: "n1"})
+				g.hear(probe.NodeReport{Node: "n1"})
 				g.Done(agent.Round{})
 			}()
 			select {

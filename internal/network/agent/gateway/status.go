@@ -90,16 +90,16 @@ func (g *Gateway) refusal(clusterID string) string {
 }
 
 // sights are what the nodes see of a peer; of "", how the nodes are heard.
-func (g *Gateway) sights(clusterID string) []probe.NodeSight {
+func (g *Gateway) sights(clusterID string) []probe.NodeObservation {
 	g.sighting.Lock()
 	defer g.sighting.Unlock()
 	return g.sightings.Of(clusterID)
 }
 
-func (g *Gateway) hear(heard probe.Heard) {
+func (g *Gateway) hear(heard probe.NodeReport) {
 	g.sighting.Lock()
 	defer g.sighting.Unlock()
-	g.sightings.Hear(time.Now(), heard)
+	g.sightings.Add(time.Now(), heard)
 }
 
 func age(now, at time.Time) time.Duration { return max(0, now.Sub(at)) }

@@ -199,7 +199,7 @@ func (r *Route) choose(s *plan.Snapshot) (clear bool) {
 		peer := &s.Peers[i]
 		present, known := r.chosen[peer.ClusterID]
 		var sure bool
-		peer.Lane, sure = probe.Choose(present, lanes(s, *peer), func(lane int) probe.Stand { return results[target(*peer, lane)].Stand })
+		peer.Lane, sure = probe.Choose(present, lanes(s, *peer), func(lane int) probe.Status { return results[target(*peer, lane)].Status })
 		clear = clear && sure
 		if known && peer.Lane != present {
 			r.o.Log.Info("another lane is used", "peer", peer.ClusterID, "lane", peer.Lane, "before", present)
@@ -223,7 +223,7 @@ func (r *Route) Done(round agent.Round) {
 	aim := probe.Aim{Pace: oneLane, Node: r.o.Node}
 	results := r.prober.Results()
 	for _, peer := range s.Peers {
-		sight, both := probe.Sight{ClusterID: peer.ClusterID, Lane: -1}, lanes(&s, peer)
+		sight, both := probe.Observation{ClusterID: peer.ClusterID, Lane: -1}, lanes(&s, peer)
 		if len(both) > 1 {
 			aim.Pace = manyLanes
 		}
@@ -243,7 +243,7 @@ func (r *Route) Done(round agent.Round) {
 			sight.Lane = peer.Lane
 		}
 		if judged { // before that, to say nothing is not to say that nothing works
-			aim.Sights = append(aim.Sights, sight)
+			aim.Observations = append(aim.Observations, sight)
 		}
 	}
 	for _, gateway := range s.Gateways {
