@@ -27,18 +27,18 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// Wants are what a role watches: what it has rights for.
+// Wants are the kinds that a role watches and has rights for.
 type Wants struct {
 	// Namespace is the install namespace, where gateways run.
 	Namespace string
-	// Mappings, and KeysSecret, a Secret by its name, are for gateways.
+	// Mappings and KeysSecret (the name of a Secret) are for gateways.
 	Mappings   bool
 	KeysSecret string
-	// Pods of all namespaces are watched as soon as a node has no network of its own.
+	// Pods: watch the pods of all namespaces as soon as a node has no pod network of its own.
 	Pods bool
 }
 
-// Caches hold what is listed and watched. An API server that goes away leaves them as they are.
+// Caches hold the listed and watched objects. They stay as they are while the API server is away.
 type Caches struct {
 	wants   Wants
 	cfg     *rest.Config
@@ -46,18 +46,18 @@ type Caches struct {
 	changed func()
 	ctx     context.Context
 
-	mu         sync.Mutex
-	synced     []func() bool
-	pods       cache.Cache
-	podsFilled func() bool
-	podsSince  time.Time
-	patience   time.Duration
+	mu          sync.Mutex
+	synced      []func() bool
+	pods        cache.Cache
+	podsFilled  func() bool
+	podsSince   time.Time
+	podsTimeout time.Duration
 }
 
-// podsPatience is how long everything else waits for the list of all pods.
-const podsPatience = 10 * time.Second
+// defaultPodsTimeout is how long the other objects wait for the list of all pods.
+const defaultPodsTimeout = 10 * time.Second
 
-// NewCaches makes caches that call changed at each change. Nothing is asked of the API server before Run.
+// NewCaches returns caches that call changed at each change. They send no request before Run.
 func NewCaches(cfg *rest.Config, wants Wants, changed func()) (*Caches, error) {
 	byObject := map[client.Object]cache.ByObject{
 		&netv1alpha1.TunnelEndpoint{}: {Transform: trimTunnel},
@@ -75,13 +75,13 @@ func NewCaches(cfg *rest.Config, wants Wants, changed func()) (*Caches, error) {
 			Namespaces: map[string]cache.Config{wants.Namespace: {}}, Field: fields.OneTermEqualSelector(metav1.ObjectNameField, wants.KeysSecret),
 		}
 	}
-	c := &Caches{wants: wants, cfg: rest.CopyConfig(cfg), changed: changed, patience: podsPatience}
+	c := &Caches{wants: wants, cfg: rest.CopyConfig(cfg), changed: changed, podsTimeout: defaultPodsTimeout}
 	var err error
 	c.main, err = newCache(c.cfg, byObject)
 	return c, err
 }
 
-// realNodes leaves out those that stand for other clusters.
+// realNodes excludes virtual nodes.
 var realNodes = func() klabels.Selector {
 	selector, err := klabels.Parse(labels.Type + "!=" + labels.TypeVirtualNode)
 	if err != nil {
@@ -95,7 +95,7 @@ func newCache(cfg *rest.Config, byObject map[client.Object]cache.ByObject) (cach
 	if err := errors.Join(corev1.AddToScheme(scheme), netv1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	// We know our kinds; asking for them would be one more thing that fails while the API server is away.
+	// The kinds are fixed; discovery would be one more request that fails while the API server is away.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
 		corev1.SchemeGroupVersion.WithKind("Node"):          meta.RESTScopeRoot,
@@ -105,16 +105,16 @@ func newCache(cfg *rest.Config, byObject map[client.Object]cache.ByObject) (cach
 		netv1alpha1.GroupVersion.WithKind("IPMapping"):      meta.RESTScopeRoot,
 	} {
 		mapper.Add(kind, scope)
-		mapper.Add(kind.GroupVersion().WithKind(kind.Kind+"List"), scope) // a cache of some namespaces asks of which scope a list is
+		mapper.Add(kind.GroupVersion().WithKind(kind.Kind+"List"), scope) // a cache restricted to namespaces looks up the scope of lists
 	}
 	made, err := cache.New(cfg, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: byObject, DefaultUnsafeDisableDeepCopy: new(true)})
 	if err != nil {
-		return nil, fmt.Errorf("make the caches: %w", err)
+		return nil, fmt.Errorf("create caches: %w", err)
 	}
 	return made, nil
 }
 
-// Run fills the caches and keeps them, until ctx ends.
+// Run fills the caches and keeps them up to date until ctx ends.
 func (c *Caches) Run(ctx context.Context) error {
 	kinds := []client.Object{&netv1alpha1.TunnelEndpoint{}, &corev1.Node{}, &corev1.Pod{}}
 	if c.wants.Mappings {
@@ -137,7 +137,7 @@ func (c *Caches) Run(ctx context.Context) error {
 	return c.main.Start(ctx)
 }
 
-// watch does not wait for the first list.
+// watch starts to watch a kind without waiting for the first list.
 func (c *Caches) watch(ctx context.Context, in cache.Cache, kind client.Object) (synced func() bool, err error) {
 	informer, err := in.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *Caches) watch(ctx context.Context, in cache.Cache, kind client.Object) 
 	return registration.HasSynced, nil
 }
 
-// sameButVersion: what a node says of itself every few minutes changes nothing that is kept.
+// sameButVersion reports whether two versions of a trimmed object are equal: the heartbeats of a node change nothing that is kept.
 func sameButVersion(before, after any) bool {
 	old, ok1 := before.(client.Object)
 	now, ok2 := after.(client.Object)
@@ -171,7 +171,7 @@ func sameButVersion(before, after any) bool {
 	return equality.Semantic.DeepEqual(old, now)
 }
 
-// Synced tells whether everything was listed once. From then on it stays so, whether or not the API server answers.
+// Synced reports whether every kind was listed once. It then stays true, whether or not the API server answers.
 func (c *Caches) Synced() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +183,7 @@ func (c *Caches) Synced() bool {
 	return len(c.synced) > 0
 }
 
-// Objects gives what is known; nothing before everything was listed once. They are shared: nobody may change them.
+// Objects returns the cached objects. known is false until every kind was listed once. The objects are shared and must not be changed.
 func (c *Caches) Objects(ctx context.Context) (objects Objects, known bool, err error) {
 	if !c.Synced() {
 		return Objects{}, false, nil
@@ -207,11 +207,11 @@ func (c *Caches) Objects(ctx context.Context) (objects Objects, known bool, err 
 		if err = failed; err == nil && podCache != nil {
 			err = podCache.List(ctx, &all)
 		}
-		// Whatever is wrong with the pods, the rest counts. But that a pod is not among those that could not be listed says nothing of it.
+		// An error about pods does not affect the other kinds. But without the list, a missing pod does not mean that there is none.
 		known, unknown = !wait, err != nil
 	}
 	if err != nil {
-		err = fmt.Errorf("list what is watched: %w", err)
+		err = fmt.Errorf("list watched objects: %w", err)
 	}
 	objects = Objects{Tunnels: tunnels.Items, Nodes: nodes.Items, Gateways: pods.Items, Mappings: mappings.Items, Pods: all.Items, PodsUnknown: unknown}
 	if len(secrets.Items) == 1 {
@@ -220,11 +220,11 @@ func (c *Caches) Objects(ctx context.Context) (objects Objects, known bool, err 
 	return objects, known, err
 }
 
-// All pods, for the gateways of clusters whose nodes have no pod networks of their own. The chart gives it only on demand.
+// Gateways need all pods in clusters whose nodes have no pod networks of their own. The chart grants the right only on demand.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 
-// podsOf gives the cache of all pods, and makes it when it is needed first: it is the largest of all by far. While it fills, wait is true;
-// but not for long, because whoever may not list pods should have the rest.
+// podsOf returns the cache of all pods, by far the largest one, and creates it when a node first needs it. wait is true while it fills, but
+// not for longer than podsTimeout: a gateway without the right to list pods must still get the other objects.
 func (c *Caches) podsOf(nodes []corev1.Node) (filled cache.Cache, wait bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,18 +240,18 @@ func (c *Caches) podsOf(nodes []corev1.Node) (filled cache.Cache, wait bool, err
 			return nil, false, err
 		}
 		c.pods, c.podsSince = made, time.Now()
-		go func() { _ = made.Start(c.ctx) }() // it ends with ctx, and has no other end
+		go func() { _ = made.Start(c.ctx) }() // it returns when ctx ends, and never with another error
 	}
 	switch {
 	case c.podsFilled():
 		return c.pods, false, nil
-	case time.Since(c.podsSince) < c.patience:
+	case time.Since(c.podsSince) < c.podsTimeout:
 		return nil, true, nil
 	}
-	return nil, false, errors.New("pods are not listed yet, so those on nodes without a network of their own (spec.podCIDRs) cannot be reached; is the right to list pods missing?")
+	return nil, false, errors.New("pods are not listed yet, so pods on nodes without a network of their own (spec.podCIDRs) cannot be reached; check that the gateway may list pods")
 }
 
-// trimMeta drops what is said about an object, but for what finds and orders it.
+// trimMeta drops the metadata that neither finds nor orders an object.
 func trimMeta(in any) (any, error) {
 	if object, ok := in.(client.Object); ok {
 		object.SetManagedFields(nil)
@@ -260,7 +260,7 @@ func trimMeta(in any) (any, error) {
 	return in, nil
 }
 
-// trimTunnel keeps what is agreed. How the tunnel stands comes from here, and need not wake anybody but for the MTU.
+// trimTunnel keeps the agreement. Of the status, which comes from our own reports, only the MTU must wake the loop.
 func trimTunnel(in any) (any, error) {
 	if tunnel, ok := in.(*netv1alpha1.TunnelEndpoint); ok {
 		tunnel.Status = netv1alpha1.TunnelEndpointStatus{Connection: netv1alpha1.Connection{MTU: tunnel.Status.Connection.MTU}}

@@ -30,7 +30,7 @@ type gate struct {
 	lines []*line
 }
 
-// line is an answer that the gate can end: the watch has lost its place.
+// line is a watch that the gate can end with an expired resource version.
 type line struct {
 	io.ReadCloser
 	mu   sync.Mutex
@@ -83,7 +83,7 @@ func (g *gate) shut() {
 	g.open = make(chan struct{})
 }
 
-// lose tells all that watch that they have to begin anew.
+// lose ends all watches with an expired resource version, so that they must list again.
 func (g *gate) lose() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,7 +96,7 @@ func (g *gate) lose() {
 	g.lines = nil
 }
 
-// Pods that are not listed yet, or again, are not pods that are not there.
+// While pods are listed for the first time or again, no pod counts as missing.
 func TestPodsAreNotForgotten(t *testing.T) {
 	cfg := kubetest.Cluster(t)
 	must := func(err error) {
@@ -119,15 +119,15 @@ func TestPodsAreNotForgotten(t *testing.T) {
 	}, metav1.CreateOptions{})
 	must(err)
 
-	way := &gate{waits: make(chan struct{}, 1000)}
-	way.shut()
+	proxy := &gate{waits: make(chan struct{}, 1000)}
+	proxy.shut()
 	own := rest.CopyConfig(cfg)
 	own.ContentType = "application/json"
-	own.Wrap(func(to http.RoundTripper) http.RoundTripper { way.to = to; return way })
+	own.Wrap(func(to http.RoundTripper) http.RoundTripper { proxy.to = to; return proxy })
 	changed := make(chan struct{}, 1000)
 	caches, err := NewCaches(own, Wants{Namespace: "liqo", Pods: true}, func() { changed <- struct{}{} })
 	must(err)
-	caches.patience = 100 * time.Millisecond
+	caches.podsTimeout = 100 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- caches.Run(ctx) }()
@@ -151,31 +151,31 @@ func TestPodsAreNotForgotten(t *testing.T) {
 		}
 	}
 
-	until("the first list is slow, and all else goes on", func(o Objects, known bool, err error) bool {
+	until("the first list is slow, and the other kinds are known", func(o Objects, known bool, err error) bool {
 		if known && !o.PodsUnknown {
-			t.Fatalf("pods pass for known: %d", len(o.Pods))
+			t.Fatalf("pods count as known: %d", len(o.Pods))
 		}
 		return known && err != nil && len(o.Nodes) == 1
 	})
-	close(way.open)
+	close(proxy.open)
 	listed := func(o Objects, known bool, err error) bool {
 		return known && err == nil && !o.PodsUnknown && len(o.Pods) == 1
 	}
 	until("the list is complete", listed)
 
-	way.shut()
-	for len(way.waits) > 0 {
-		<-way.waits
+	proxy.shut()
+	for len(proxy.waits) > 0 {
+		<-proxy.waits
 	}
-	until("it is watched", func(Objects, bool, error) bool { way.mu.Lock(); defer way.mu.Unlock(); return len(way.lines) > 0 })
-	way.lose()
+	until("it is watched", func(Objects, bool, error) bool { proxy.mu.Lock(); defer proxy.mu.Unlock(); return len(proxy.lines) > 0 })
+	proxy.lose()
 	select {
-	case <-way.waits:
+	case <-proxy.waits:
 	case <-time.After(20 * time.Second):
-		t.Fatal("a watch that has lost its place is not made again")
+		t.Fatal("an expired watch is not started again")
 	}
 	if objects, known, err := caches.Objects(t.Context()); !listed(objects, known, err) {
-		t.Errorf("while it is made again: known %v, %v, %d pods, unknown %v", known, err, len(objects.Pods), objects.PodsUnknown)
+		t.Errorf("while pods are listed again: known %v, %v, %d pods, unknown %v", known, err, len(objects.Pods), objects.PodsUnknown)
 	}
-	close(way.open)
+	close(proxy.open)
 }

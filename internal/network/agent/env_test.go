@@ -89,7 +89,7 @@ func furnish() error {
 		netlink.RouteAdd(&netlink.Route{LinkIndex: out.Index, Gw: net.IPv4(192, 0, 2, 254)}))
 }
 
-// isolated runs the test again in a namespace of its own; true in the process that is there.
+// isolated runs the test again in a process with its own network namespace. It returns true in that process.
 func isolated(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(isolatedVariable) != "" {
@@ -112,92 +112,92 @@ func isolated(t *testing.T) bool {
 	return false
 }
 
-// bed is a cluster with a role in it that has the rights of the chart.
-type bed struct {
+// env is a cluster and one role with the rights of the chart.
+type env struct {
 	client.Client
 	t     *testing.T
 	admin *rest.Config
-	// cfg is that of the role: over a wire that can be cut.
+	// cfg is the config of the role, over a wire that can be cut.
 	cfg  *rest.Config
 	wire *wire
 	host *memory
 }
 
-func newBed(t *testing.T, role string) *bed {
+func newEnv(t *testing.T, role string) *env {
 	t.Helper()
-	b := &bed{t: t, admin: kubetest.Cluster(t), host: &memory{changed: make(chan struct{})}}
+	e := &env{t: t, admin: kubetest.Cluster(t), host: &memory{changed: make(chan struct{})}}
 	scheme := runtime.NewScheme()
-	b.must(errors.Join(clientgoscheme.AddToScheme(scheme), netv1alpha1.AddToScheme(scheme)))
+	e.must(errors.Join(clientgoscheme.AddToScheme(scheme), netv1alpha1.AddToScheme(scheme)))
 	crds := "../../../deployments/liqo/crds/net.liqo.io_"
-	_, err := envtest.InstallCRDs(b.admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{crds + "tunnelendpoints.yaml", crds + "ipmappings.yaml"}})
-	b.must(err)
-	b.Client, err = client.New(b.admin, client.Options{Scheme: scheme})
-	b.must(err)
-	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	b.bind(role)
-	b.wire = newWire(t, b.admin.Host)
-	b.cfg = rest.CopyConfig(b.admin)
-	b.cfg.Host, b.cfg.Impersonate.UserName = "https://"+b.wire.address, role
-	b.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.10.1.0/24"}}})
+	_, err := envtest.InstallCRDs(e.admin, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{crds + "tunnelendpoints.yaml", crds + "ipmappings.yaml"}})
+	e.must(err)
+	e.Client, err = client.New(e.admin, client.Options{Scheme: scheme})
+	e.must(err)
+	e.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	e.bind(role)
+	e.wire = newWire(t, e.admin.Host)
+	e.cfg = rest.CopyConfig(e.admin)
+	e.cfg.Host, e.cfg.Impersonate.UserName = "https://"+e.wire.address, role
+	e.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.10.1.0/24"}}})
 	node := &corev1.Node{}
-	b.must(b.Get(t.Context(), client.ObjectKey{Name: "n1"}, node))
+	e.must(e.Get(t.Context(), client.ObjectKey{Name: "n1"}, node))
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.1.11"}}
-	b.must(b.Status().Update(t.Context(), node))
-	return b
+	e.must(e.Status().Update(t.Context(), node))
+	return e
 }
 
-func (b *bed) must(err error) {
-	b.t.Helper()
+func (e *env) must(err error) {
+	e.t.Helper()
 	if err != nil {
-		b.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 }
 
-func (b *bed) create(object client.Object) {
-	b.t.Helper()
-	b.must(b.Create(b.t.Context(), object))
+func (e *env) create(object client.Object) {
+	e.t.Helper()
+	e.must(e.Create(e.t.Context(), object))
 }
 
-// bind gives the role what the chart gives it.
-func (b *bed) bind(role string) {
-	b.t.Helper()
+// bind gives the role its rights from the chart.
+func (e *env) bind(role string) {
+	e.t.Helper()
 	text, err := os.ReadFile("../../../deployments/liqo/files/rbac-" + role + ".yaml")
-	b.must(err)
+	e.must(err)
 	subjects := []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: role}}
 	for _, document := range strings.Split(string(text), "---\n")[1:] {
 		var in rbacv1.ClusterRole
-		b.must(yaml.Unmarshal([]byte(document), &in))
+		e.must(yaml.Unmarshal([]byte(document), &in))
 		meta := metav1.ObjectMeta{Name: role}
 		reference := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: in.Kind, Name: role}
 		if in.Kind == "ClusterRole" {
-			b.create(&rbacv1.ClusterRole{ObjectMeta: meta, Rules: in.Rules})
-			b.create(&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: reference})
+			e.create(&rbacv1.ClusterRole{ObjectMeta: meta, Rules: in.Rules})
+			e.create(&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: reference})
 			continue
 		}
 		meta.Namespace = namespace
-		b.create(&rbacv1.Role{ObjectMeta: meta, Rules: in.Rules})
-		b.create(&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: reference})
+		e.create(&rbacv1.Role{ObjectMeta: meta, Rules: in.Rules})
+		e.create(&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: reference})
 	}
 }
 
-// gatewayPod makes one pod of a lane.
-func (b *bed) gatewayPod(lane int) {
-	b.t.Helper()
+// gatewayPod creates the pod of a lane.
+func (e *env) gatewayPod(lane int) {
+	e.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("liqo-gateway-%d", lane), Labels: map[string]string{
 			labels.Gateway: labels.GatewayActive, labels.GatewayLane: fmt.Sprint(lane),
 		}},
 		Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "i"}}, TerminationGracePeriodSeconds: new(int64(0))},
 	}
-	b.create(pod)
+	e.create(pod)
 	address := fmt.Sprintf("10.10.1.%d", 10+lane)
 	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, address, []corev1.PodIP{{IP: address}}
-	b.must(b.Status().Update(b.t.Context(), pod))
+	e.must(e.Status().Update(e.t.Context(), pod))
 }
 
-// tunnelTo makes the tunnel endpoint to the other cluster: rome is 10.10/16 and 10.70/16, milan 10.11/16 and 10.71/16.
-func (b *bed) tunnelTo(peer string, lanes ...netv1alpha1.Lane) *netv1alpha1.TunnelEndpoint {
-	b.t.Helper()
+// tunnelTo creates the tunnel endpoint to the other cluster: rome is 10.10/16 and 10.70/16, milan 10.11/16 and 10.71/16.
+func (e *env) tunnelTo(peer string, lanes ...netv1alpha1.Lane) *netv1alpha1.TunnelEndpoint {
+	e.t.Helper()
 	us, them := []netv1alpha1.CIDR{"10.10.0.0/16", "10.70.0.0/16"}, []netv1alpha1.CIDR{"10.11.0.0/16", "10.71.0.0/16"}
 	if peer == "rome" {
 		us, them = them, us
@@ -210,7 +210,7 @@ func (b *bed) tunnelTo(peer string, lanes ...netv1alpha1.Lane) *netv1alpha1.Tunn
 			EndpointIP: "203.0.113.1", BackendType: "wireguard", BackendConfig: map[string]string{}, Lanes: lanes,
 		},
 	}
-	b.create(tunnel)
+	e.create(tunnel)
 	return tunnel
 }
 
@@ -224,24 +224,24 @@ func publicKey(name string) string {
 	return base64.StdEncoding.EncodeToString(raw[:])
 }
 
-// until waits for what the host is applied, or anything else that check asks.
-func (b *bed) until(what string, check func(plan.HostState) bool) {
-	b.t.Helper()
+// until waits until check holds, given the state that was applied last.
+func (e *env) until(what string, check func(plan.HostState) bool) {
+	e.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
-	for !check(b.host.now()) {
+	deadline := time.After(kubetest.InTime)
+	for !check(e.host.now()) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			b.t.Fatalf("%s: not so after 20 s; the host is\n%s", what, b.host.now())
+			e.t.Fatalf("not within %s: %s; the host is\n%s", kubetest.InTime, what, e.host.now())
 		}
 	}
 }
 
 // start runs a role until stop is called.
-func (b *bed) start(run func(context.Context) error) (stop func()) {
-	b.t.Helper()
+func (e *env) start(run func(context.Context) error) (stop func()) {
+	e.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx) }()
@@ -250,17 +250,17 @@ func (b *bed) start(run func(context.Context) error) (stop func()) {
 		select {
 		case err := <-ended:
 			if err != nil {
-				b.t.Errorf("the role ends: %v", err)
+				e.t.Errorf("the role stopped with an error: %v", err)
 			}
-		case <-time.After(10 * time.Second):
-			b.t.Error("the role does not end")
+		case <-time.After(kubetest.InTime):
+			e.t.Error("the role does not stop")
 		}
 	})
-	b.t.Cleanup(stop)
+	e.t.Cleanup(stop)
 	return stop
 }
 
-// memory is a host that remembers.
+// memory is a host in memory.
 type memory struct {
 	changed chan struct{}
 
@@ -282,7 +282,7 @@ func (m *memory) Apply(_ context.Context, state plan.HostState) ([]host.Change, 
 
 func (m *memory) Changed() <-chan struct{} { return m.changed }
 
-func (m *memory) Ways() (map[netip.Prefix]netip.Addr, error) {
+func (m *memory) NextHops() (map[netip.Prefix]netip.Addr, error) {
 	ways := map[netip.Prefix]netip.Addr{}
 	for _, route := range m.now().Routes {
 		if route.Via.IsValid() {
@@ -311,14 +311,14 @@ func (m *memory) now() plan.HostState {
 	return m.state
 }
 
-// watch calls look for each state that is applied from now on.
-func (m *memory) watch(look func(plan.HostState)) {
+// watch calls visit for each state that is applied from now on.
+func (m *memory) watch(visit func(plan.HostState)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.applied = look
+	m.applied = visit
 }
 
-// shake is a handshake with the owner of a key.
+// shake records a handshake with the owner of a key.
 func (m *memory) shake(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -338,7 +338,7 @@ func keysOf(state plan.HostState) (keys []string) {
 	return keys
 }
 
-// wire leads to the API server, and can be cut.
+// wire is a proxy to the API server that can be cut.
 type wire struct {
 	t       *testing.T
 	address string

@@ -16,78 +16,78 @@ import (
 )
 
 const (
-	// slow is the time after which the host is looked at though nothing was heard.
-	slow = time.Second
-	// settle is how long events of the kernel may collect: most of them are our own doing, or concern others. share is how many times
-	// longer they wait than the last round took, so that a busy host does not keep us busy.
-	settle = 100 * time.Millisecond
-	share  = 10
-	// applyTimeout ends an attempt on a kernel that does not answer.
+	// resync is the time after which an iteration runs without an event.
+	resync = time.Second
+	// debounce is how long kernel events are collected: most of them are our own doing, or concern others. The wait is at least
+	// debounceFactor times as long as the last iteration took, so that a busy host does not keep the agent busy.
+	debounce       = 100 * time.Millisecond
+	debounceFactor = 10
+	// applyTimeout ends an attempt to change a kernel that does not answer.
 	applyTimeout = 10 * time.Second
-	// stuck is when a loop that does not turn is dead.
-	stuck = time.Minute
+	// stuckAfter is the time without an iteration after which the loop counts as dead.
+	stuckAfter = time.Minute
 )
 
-// Host is the host that is kept.
+// Host is the host that the loop keeps in its planned state.
 type Host interface {
-	// Apply brings it to a state and says what it changed.
+	// Apply brings the host to a state and returns what it changed.
 	Apply(ctx context.Context, state plan.HostState) (changes []host.Change, err error)
-	// Changed tells that somebody else may have changed something.
+	// Changed has a value when another program may have changed the host.
 	Changed() <-chan struct{}
 }
 
-// Role is what a gateway and a node do differently. Its methods are called by the loop, never two at once.
+// Role is what a gateway and a node do differently. The loop never calls two of its methods at once.
 type Role interface {
-	// Look says what is known now.
-	Look(ctx context.Context, now time.Time) Look
-	// Plan may give a state together with an error, see [plan.ForNode].
+	// Observe returns what is known now.
+	Observe(ctx context.Context, now time.Time) Observation
+	// Plan may return a state together with an error, see [plan.ForNode].
 	Plan(snapshot plan.Snapshot) (plan.HostState, error)
-	// Done is told the end of each round.
-	Done(round Round)
+	// Done is called at the end of each iteration.
+	Done(iteration Iteration)
 }
 
-// Look is what is known at one time.
-type Look struct {
+// Observation is what is known at one time.
+type Observation struct {
 	Snapshot plan.Snapshot
-	// Known is false as long as nothing can be said; then the host is left alone.
+	// Known is false as long as too little is known to plan; then the loop leaves the host alone.
 	Known bool
-	// Err is what is wrong with some of what was read; the rest counts.
+	// Err names the inputs that could not be used; the others count.
 	Err error
-	// Again is when to look again, if that is soon; zero if not.
-	Again time.Time
+	// RequeueAt is when the next iteration must run at the latest; zero for no such time.
+	RequeueAt time.Time
 }
 
-// Round is what one turn of the loop did.
-type Round struct {
+// Iteration is what one iteration of the loop did.
+type Iteration struct {
 	At time.Time
-	// Known is that of the look; without it there is neither snapshot nor state.
+	// Known is that of the observation; without it there is neither snapshot nor state.
 	Known    bool
 	Snapshot plan.Snapshot
 	State    plan.HostState
 	Changes  []host.Change
-	// Applied is true if the host is as planned. Err is what went wrong, in whatever step.
+	// Applied is true if the host is as planned. Err joins the errors of all steps.
 	Applied bool
 	Err     error
 }
 
-// Loop turns for one host.
+// Loop observes, plans and applies for one host.
 type Loop struct {
 	host    Host
 	role    Role
 	log     logr.Logger
 	trigger chan struct{}
 
-	mu      sync.Mutex
-	turned  time.Time
-	applied bool
+	mu            sync.Mutex
+	lastIteration time.Time
+	applied       bool
 }
 
-// NewLoop makes a loop; Run turns it.
+// NewLoop returns a loop for Run.
 func NewLoop(host Host, role Role, log logr.Logger) *Loop {
-	return &Loop{host: host, role: role, log: log, trigger: make(chan struct{}, 1), turned: time.Now()}
+	return &Loop{host: host, role: role, log: log, trigger: make(chan struct{}, 1), lastIteration: time.Now()}
 }
 
-// Trigger makes the loop turn at once. It never waits.
+// Trigger starts an iteration at once, or right after the present one. It never blocks.
 func (l *Loop) Trigger() {
 	select {
 	case l.trigger <- struct{}{}:
@@ -95,36 +95,36 @@ func (l *Loop) Trigger() {
 	}
 }
 
-// Ready tells whether the host was brought to a plan once. Alive tells whether the loop turns; neither asks the API server.
+// Ready reports whether a plan was applied once. It does not depend on the API server.
 func (l *Loop) Ready() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.applied
 }
 
-// Alive is false if the loop is stuck.
+// Alive is false if the loop is stuck. It does not depend on the API server.
 func (l *Loop) Alive() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Since(l.turned) < stuck
+	return time.Since(l.lastIteration) < stuckAfter
 }
 
-// Run works until ctx ends.
+// Run iterates until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	kernel, told := l.host.Changed(), ""
-	timer := time.NewTimer(slow)
+	kernel, logged := l.host.Changed(), ""
+	timer := time.NewTimer(resync)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		round, again := l.turn(ctx)
+		iteration, requeueAt := l.iterate(ctx)
 		if ctx.Err() != nil {
-			break // what failed, failed because of that
+			break // the errors come from the end of ctx
 		}
-		told = l.tell(round, told)
-		l.role.Done(round)
-		took := time.Since(round.At)
-		wake := round.At.Add(slow)
-		if !again.IsZero() && again.Before(wake) {
-			wake = again
+		logged = l.logOutcome(iteration, logged)
+		l.role.Done(iteration)
+		took := time.Since(iteration.At)
+		wake := iteration.At.Add(resync)
+		if !requeueAt.IsZero() && requeueAt.Before(wake) {
+			wake = requeueAt
 		}
 		timer.Reset(max(0, time.Until(wake)))
 		for waiting := true; waiting; {
@@ -137,10 +137,10 @@ func (l *Loop) Run(ctx context.Context) error {
 				waiting = false
 			case _, open := <-kernel:
 				if !open {
-					kernel = nil // the timer is left
+					kernel = nil // only the timer is left
 					continue
 				}
-				if soon := time.Now().Add(max(settle, share*took)); soon.Before(wake) {
+				if soon := time.Now().Add(max(debounce, debounceFactor*took)); soon.Before(wake) {
 					wake = soon
 					timer.Reset(time.Until(wake))
 				}
@@ -150,57 +150,57 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn looks, plans and applies.
-func (l *Loop) turn(ctx context.Context) (Round, time.Time) {
-	round := Round{At: time.Now()}
-	look := l.role.Look(ctx, round.At)
-	round.Known, round.Snapshot, round.Err = look.Known, look.Snapshot, look.Err
-	if look.Known {
+// iterate observes, plans and applies. It returns when the next iteration must run at the latest, zero for no such time.
+func (l *Loop) iterate(ctx context.Context) (Iteration, time.Time) {
+	iteration := Iteration{At: time.Now()}
+	observed := l.role.Observe(ctx, iteration.At)
+	iteration.Known, iteration.Snapshot, iteration.Err = observed.Known, observed.Snapshot, observed.Err
+	if observed.Known {
 		var err error
-		round.State, err = l.role.Plan(look.Snapshot)
-		round.Err = errors.Join(round.Err, err)
+		iteration.State, err = l.role.Plan(observed.Snapshot)
+		iteration.Err = errors.Join(iteration.Err, err)
 		if !errors.Is(err, plan.ErrNoPlan) {
 			limited, cancel := context.WithTimeout(ctx, applyTimeout)
-			round.Changes, err = l.host.Apply(limited, round.State)
+			iteration.Changes, err = l.host.Apply(limited, iteration.State)
 			cancel()
 			if err != nil {
 				err = fmt.Errorf("apply the plan: %w", err)
 			}
-			round.Applied, round.Err = err == nil, errors.Join(round.Err, err)
+			iteration.Applied, iteration.Err = err == nil, errors.Join(iteration.Err, err)
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.turned, l.applied = time.Now(), l.applied || round.Applied
-	return round, look.Again
+	l.lastIteration, l.applied = time.Now(), l.applied || iteration.Applied
+	return iteration, observed.RequeueAt
 }
 
-// tell logs what changed, and errors when they are others than those told last.
-func (l *Loop) tell(round Round, told string) string {
-	if len(round.Changes) > 0 {
-		l.log.Info("host changed", "count", len(round.Changes), "changes", firstOf(round.Changes))
+// logOutcome logs what changed, and the errors if they differ from those logged last. It returns the text of the present errors.
+func (l *Loop) logOutcome(iteration Iteration, logged string) string {
+	if len(iteration.Changes) > 0 {
+		l.log.Info("host changed", "count", len(iteration.Changes), "changes", firstOf(iteration.Changes))
 	}
 	text := ""
-	if round.Err != nil {
-		text = round.Err.Error()
+	if iteration.Err != nil {
+		text = iteration.Err.Error()
 	}
 	switch {
-	case text == told:
+	case text == logged:
 	case text == "":
-		l.log.Info("host is as planned again")
+		l.log.Info("host matches its plan again")
 	default:
-		l.log.Error(round.Err, "host is not as it should be", "applied", round.Applied)
+		l.log.Error(iteration.Err, "host does not match its plan", "applied", iteration.Applied)
 	}
 	return text
 }
 
-// firstOf keeps log lines readable when a host is set up.
+// firstOf bounds a log line when a host is set up.
 func firstOf(changes []host.Change) (texts []string) {
-	const enough = 12
-	for _, change := range changes[:min(enough, len(changes))] {
+	const maxLogged = 12
+	for _, change := range changes[:min(maxLogged, len(changes))] {
 		texts = append(texts, change.String())
 	}
-	if len(changes) > enough {
+	if len(changes) > maxLogged {
 		texts = append(texts, "...")
 	}
 	return texts

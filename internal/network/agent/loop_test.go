@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 
-	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/plan"
 )
@@ -40,21 +40,27 @@ func (m *memory) Apply(_ context.Context, state plan.HostState) (changes []host.
 	return changes, nil
 }
 
-func (m *memory) Changed() <-chan struct{} { return m.changed }
-
-// script is a role that says what the test wants.
-type script struct {
-	mu     sync.Mutex
-	look   Look
-	state  plan.HostState
-	err    error
-	rounds chan Round
+func (m *memory) set(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
 }
 
-func (s *script) Look(context.Context, time.Time) Look {
+func (m *memory) Changed() <-chan struct{} { return m.changed }
+
+// script is a role whose answers the test sets.
+type script struct {
+	mu         sync.Mutex
+	observed   Observation
+	state      plan.HostState
+	err        error
+	iterations chan Iteration
+}
+
+func (s *script) Observe(context.Context, time.Time) Observation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.look
+	return s.observed
 }
 
 func (s *script) Plan(plan.Snapshot) (plan.HostState, error) {
@@ -63,7 +69,7 @@ func (s *script) Plan(plan.Snapshot) (plan.HostState, error) {
 	return s.state, s.err
 }
 
-func (s *script) Done(round Round) { s.rounds <- round }
+func (s *script) Done(iteration Iteration) { s.iterations <- iteration }
 
 func (s *script) set(change func()) {
 	s.mu.Lock()
@@ -71,33 +77,29 @@ func (s *script) set(change func()) {
 	change()
 }
 
-func TestLoop(t *testing.T) {
+// TestLoop runs on the clock of a synctest bubble, so the times below are exact.
+func TestLoop(t *testing.T) { synctest.Test(t, testLoop) }
+
+func testLoop(t *testing.T) {
 	host := &memory{changed: make(chan struct{})}
-	role := &script{rounds: make(chan Round)}
+	role := &script{iterations: make(chan Iteration)}
 	loop := NewLoop(host, role, logr.Discard())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- loop.Run(ctx) }()
-	next := func() Round {
-		t.Helper()
-		select {
-		case round := <-role.rounds:
-			return round
-		case <-time.After(10 * time.Second):
-			t.Fatal("the loop does not turn")
-			return Round{}
-		}
-	}
+	next := func() Iteration { return <-role.iterations } // the bubble fails if the loop is stuck
 	one := plan.HostState{Links: []plan.Link{{Name: "one", Kind: plan.VXLAN}}}
 
 	if next(); host.applied != 0 || loop.Ready() {
-		t.Error("a host was changed before anything was known")
+		t.Error("the host was changed before anything was known")
 	}
-	role.set(func() { role.look.Known, role.state, role.err = true, one, fmt.Errorf("%w: of a sort", plan.ErrNoPlan) })
+	role.set(func() {
+		role.observed.Known, role.state, role.err = true, one, fmt.Errorf("%w: for the test", plan.ErrNoPlan)
+	})
 	loop.Trigger()
-	for i := range 2 { // a round may have begun before
-		if round := next(); host.applied != 0 || loop.Ready() || i == 1 && !errors.Is(round.Err, plan.ErrNoPlan) {
-			t.Errorf("a host was changed without a plan: %+v", round)
+	for i := range 2 { // an iteration may have started before
+		if iteration := next(); host.applied != 0 || loop.Ready() || i == 1 && !errors.Is(iteration.Err, plan.ErrNoPlan) {
+			t.Errorf("the host was changed without a plan: %+v", iteration)
 		}
 		loop.Trigger()
 	}
@@ -105,65 +107,58 @@ func TestLoop(t *testing.T) {
 	role.set(func() { role.err = partly })
 	loop.Trigger()
 	next()
-	if round := next(); !round.Applied || !errors.Is(round.Err, partly) || len(host.state.Links) != 1 || !loop.Ready() {
-		t.Errorf("what can be planned is applied: %+v", round)
+	if iteration := next(); !iteration.Applied || !errors.Is(iteration.Err, partly) || len(host.state.Links) != 1 || !loop.Ready() {
+		t.Errorf("the valid part of the plan is applied: %+v", iteration)
 	}
-
-	broken := errors.New("the kernel is out of sorts")
-	host.mu.Lock()
-	host.fails = broken
-	host.mu.Unlock()
+	broken := errors.New("the kernel refuses")
+	host.set(func() { host.fails = broken })
 	loop.Trigger()
 	next()
-	if round := next(); round.Applied || !errors.Is(round.Err, broken) || !loop.Ready() {
-		t.Errorf("%+v", round)
+	if iteration := next(); iteration.Applied || !errors.Is(iteration.Err, broken) || !loop.Ready() {
+		t.Errorf("%+v", iteration)
 	}
-	host.mu.Lock()
-	host.fails, host.state = nil, plan.HostState{}
-	host.mu.Unlock()
-	next() // a round that was on its way
-	before := kubetest.NewStopwatch(t)
-	host.changed <- struct{}{} // somebody deleted all of it
-	for next(); ; next() {
-		host.mu.Lock()
-		repaired := len(host.state.Links) == 1
-		host.mu.Unlock()
-		if repaired {
-			break
-		}
+
+	host.set(func() { host.fails, host.state = nil, plan.HostState{} })
+	next() // an iteration that had started before
+	synctest.Wait()
+	event := time.Now()
+	host.changed <- struct{}{} // another program deleted everything
+	if iteration := next(); !iteration.Applied || len(host.state.Links) != 1 || !iteration.At.Equal(event.Add(debounce)) {
+		t.Errorf("%v after the event: %+v; want a repair after %v, before the resync", iteration.At.Sub(event), iteration, debounce)
 	}
-	if took := before.Took(); took > 900*time.Millisecond {
-		t.Errorf("repaired after %v: that was the timer, not the event", took)
+	if iteration := next(); !iteration.At.Equal(event.Add(debounce + resync)) {
+		t.Errorf("without an event the next iteration starts %v after the repair, want %v", iteration.At.Sub(event.Add(debounce)), resync)
 	}
 	cancel()
-	select {
-	case <-role.rounds:
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
-// A host on which something changes all the time is looked at, but not all the time.
+// On a host that changes all the time, the loop runs once for each time of debounce.
 func TestLoopStandsStorms(t *testing.T) {
-	host := &memory{changed: make(chan struct{})}
-	role := &script{rounds: make(chan Round, 1000), look: Look{Known: true}}
-	loop := NewLoop(host, role, logr.Discard())
-	ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
-	defer cancel()
-	go func() {
-		for ctx.Err() == nil {
-			select {
-			case host.changed <- struct{}{}:
-			case <-ctx.Done():
+	synctest.Test(t, func(t *testing.T) {
+		host := &memory{changed: make(chan struct{})}
+		role := &script{iterations: make(chan Iteration, 1000), observed: Observation{Known: true}}
+		loop := NewLoop(host, role, logr.Discard())
+		ctx, cancel := context.WithTimeout(t.Context(), 10*debounce)
+		defer cancel()
+		var storm sync.WaitGroup
+		defer storm.Wait()
+		storm.Go(func() {
+			for ctx.Err() == nil {
+				time.Sleep(time.Millisecond) // of the bubble's clock
+				select {
+				case host.changed <- struct{}{}:
+				case <-ctx.Done():
+				}
 			}
+		})
+		if err := loop.Run(ctx); err != nil {
+			t.Fatal(err)
 		}
-	}()
-	if err := loop.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if turns := len(role.rounds); turns < 2 || turns > 8 {
-		t.Errorf("%d rounds in 0.6 s of events without a pause", turns)
-	}
+		if iterations := len(role.iterations); iterations < 9 || iterations > 11 {
+			t.Errorf("%d iterations in 10 times of debounce", iterations)
+		}
+	})
 }

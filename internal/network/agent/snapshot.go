@@ -20,38 +20,38 @@ import (
 	"liqo.io/liqo/internal/network/plan"
 )
 
-// Objects are what was listed.
+// Objects are the inputs of a snapshot, as listed.
 type Objects struct {
 	Tunnels  []netv1alpha1.TunnelEndpoint
 	Nodes    []corev1.Node
 	Gateways []corev1.Pod
 	Mappings []netv1alpha1.IPMapping
-	// Pods are those of all nodes, if the nodes have no networks of their own.
+	// Pods are those of all nodes, if some nodes have no pod networks of their own.
 	Pods []corev1.Pod
-	// PodsUnknown: they are wanted, but not listed yet.
+	// PodsUnknown: Pods are needed, but not listed yet.
 	PodsUnknown bool
-	// Keys is the Secret with the keys of gateways; nil if it is not there, or not wanted.
+	// Keys is the Secret with the keys of the gateways; nil if it does not exist or is not watched.
 	Keys *corev1.Secret
 }
 
-// View is a snapshot, and what a gateway needs of its peers besides.
+// View is a snapshot, and what a gateway needs to know of its peers beyond it.
 type View struct {
 	Snapshot plan.Snapshot
 	// Peers by their cluster IDs.
 	Peers map[string]PeerView
 }
 
-// PeerView is what the plan of a peer is made from.
+// PeerView is the input for the plan of one peer.
 type PeerView struct {
 	// Generation of the tunnel endpoint.
 	Generation int64
 	// Endpoints of each lane, most preferred first.
 	Endpoints map[int][]Endpoint
-	// Previous are the keys that its gateways had before, by lanes.
+	// Previous are the replaced keys of its gateways, by lane.
 	Previous map[int]PreviousKey
 }
 
-// PreviousKey is a public key that was the one to use until then.
+// PreviousKey is a public key that was in use until a time.
 type PreviousKey struct {
 	PublicKey string
 	Until     time.Time
@@ -64,11 +64,11 @@ type Endpoint struct {
 	Port uint16
 }
 
-// carrierUDP is the one way to carry a tunnel that this version knows.
+// carrierUDP is the only carrier that this version supports.
 const carrierUDP = "UDP"
 
-// NewView makes a snapshot of what was listed. What cannot be read is left out and named in the error; what does not fit together is for the
-// plan to find.
+// NewView converts listed objects to a snapshot. It omits objects that it cannot parse and names them in the error; the plan finds objects
+// that contradict each other.
 func NewView(objects Objects) (View, error) {
 	view := View{Peers: map[string]PeerView{}}
 	var wrong []error
@@ -94,7 +94,7 @@ func NewView(objects Objects) (View, error) {
 	return view, errors.Join(wrong...)
 }
 
-// networks of a tunnel endpoint: as they are, and as the other side sees them.
+// networks are a network of a tunnel endpoint, and the prefix under which the other side reaches it.
 type networks struct {
 	own, seen netip.Prefix
 }
@@ -117,7 +117,7 @@ func readNetworks(field string, own netv1alpha1.CIDR, seen string) (networks, er
 func readNetwork(text string) (netip.Prefix, error) {
 	network, err := netip.ParsePrefix(text)
 	if err != nil || !network.Addr().Is4() {
-		return netip.Prefix{}, fmt.Errorf("%.70q is no network of IPv4", text)
+		return netip.Prefix{}, fmt.Errorf("%.70q is not an IPv4 network in CIDR notation", text)
 	}
 	return network, nil
 }
@@ -127,12 +127,12 @@ func (v *View) addPeer(tunnel *netv1alpha1.TunnelEndpoint) error {
 	id := spec.ClusterIdentity.ClusterID
 	switch label := tunnel.Labels[labels.TunnelCluster]; {
 	case id == "":
-		return errors.New("spec.clusterIdentity.clusterID: it is missing")
+		return errors.New("spec.clusterIdentity.clusterID is empty")
 	case label != "" && label != id:
-		return fmt.Errorf("label %s says %.70q, spec.clusterIdentity.clusterID %.70q", labels.TunnelCluster, label, id)
+		return fmt.Errorf("label %s is %.70q, but spec.clusterIdentity.clusterID is %.70q", labels.TunnelCluster, label, id)
 	}
 	if _, twice := v.Peers[id]; twice {
-		return fmt.Errorf("there is an older one for cluster %s, which counts", id)
+		return fmt.Errorf("ignored, because an older one for cluster %s exists", id)
 	}
 	localPods, err1 := readNetworks("localPodCIDR", spec.LocalPodCIDR, spec.LocalNATPodCIDR)
 	localExternal, err2 := readNetworks("localExternalCIDR", spec.LocalExternalCIDR, spec.LocalNATExternalCIDR)
@@ -142,7 +142,7 @@ func (v *View) addPeer(tunnel *netv1alpha1.TunnelEndpoint) error {
 		return err
 	}
 	if len(v.Snapshot.Peers) == 0 {
-		// All of them say the same of us; the plan refuses those that do not.
+		// All tunnel endpoints have the same local networks; the plan refuses those that differ.
 		v.Snapshot.Local.PodCIDRs, v.Snapshot.Local.External = []netip.Prefix{localPods.own}, localExternal.own
 	}
 	peer := plan.Peer{
@@ -176,7 +176,7 @@ func (v *View) addPeer(tunnel *netv1alpha1.TunnelEndpoint) error {
 	return wrong
 }
 
-// readLanes gives the lanes that can be used, by their numbers. A peer that tells none has one, in the documented fields.
+// readLanes returns the usable lanes, sorted by number. A peer without lanes has one, in the documented fields.
 func readLanes(spec *netv1alpha1.TunnelEndpointSpec) (lanes []netv1alpha1.Lane, wrong error) {
 	all := spec.Lanes
 	if len(all) == 0 {
@@ -191,7 +191,7 @@ func readLanes(spec *netv1alpha1.TunnelEndpointSpec) (lanes []netv1alpha1.Lane, 
 		case lane.Number < 0 || lane.Number >= ipam.MaxLanes:
 			wrong = errors.Join(wrong, fmt.Errorf("spec.lanes: number %d is not between 0 and %d", lane.Number, ipam.MaxLanes-1))
 		case slices.ContainsFunc(lanes, func(other netv1alpha1.Lane) bool { return other.Number == lane.Number }):
-			wrong = errors.Join(wrong, fmt.Errorf("spec.lanes: number %d stands there twice", lane.Number))
+			wrong = errors.Join(wrong, fmt.Errorf("spec.lanes: number %d occurs twice", lane.Number))
 		case !isKey(lane.PublicKey):
 			wrong = errors.Join(wrong, fmt.Errorf("spec.lanes[%d].publicKey: %.50q is not 32 bytes in base64", lane.Number, lane.PublicKey))
 		default:
@@ -202,18 +202,18 @@ func readLanes(spec *netv1alpha1.TunnelEndpointSpec) (lanes []netv1alpha1.Lane, 
 	return lanes, wrong
 }
 
-// isKey tells whether a text is a key of WireGuard: 32 bytes in base64.
+// isKey reports whether a text is a WireGuard key: 32 bytes in base64.
 func isKey(text string) bool {
 	raw, err := base64.StdEncoding.Strict().DecodeString(text)
 	return err == nil && len(raw) == 32
 }
 
-// addNodes takes the real nodes that have an address; one that joins gets its address later.
+// addNodes adds the real nodes that have an address; a joining node gets its address later.
 func (v *View) addNodes(objects Objects) {
 	pods := map[string][]netip.Addr{}
 	for i := range objects.Pods {
 		pod := &objects.Pods[i]
-		// The addresses of pods that have ended are given to others.
+		// The address of a pod that has ended may belong to another pod.
 		if address, err := netip.ParseAddr(pod.Status.PodIP); err == nil && !ended(pod) {
 			pods[pod.Spec.NodeName] = append(pods[pod.Spec.NodeName], address)
 		}
@@ -247,7 +247,7 @@ func podNetworks(node *corev1.Node) []string {
 	return node.Spec.PodCIDRs
 }
 
-// internalAddress is the first internal address of IPv4.
+// internalAddress returns the first internal IPv4 address.
 func internalAddress(node *corev1.Node) (netip.Addr, bool) {
 	for _, address := range node.Status.Addresses {
 		if parsed, err := netip.ParseAddr(address.Address); err == nil && parsed.Is4() && address.Type == corev1.NodeInternalIP {
@@ -261,7 +261,7 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Spec.HostNetwork
 }
 
-// addGateways takes one pod for each lane: while one is replaced by another there are two.
+// addGateways adds one pod for each lane: during a replacement there are two.
 func (v *View) addGateways(pods []corev1.Pod) {
 	best := map[int]*corev1.Pod{}
 	for i := range pods {
@@ -280,7 +280,7 @@ func (v *View) addGateways(pods []corev1.Pod) {
 	slices.SortFunc(v.Snapshot.Gateways, func(a, b plan.Gateway) int { return cmp.Compare(a.Lane, b.Lane) })
 }
 
-// better prefers one that runs, then the newer one.
+// better prefers a running pod, then the newer one.
 func better(a, b *corev1.Pod) bool {
 	running := func(pod *corev1.Pod) int {
 		if pod.Status.Phase == corev1.PodRunning {
@@ -293,15 +293,15 @@ func better(a, b *corev1.Pod) bool {
 
 func (v *View) addMapping(mapping *netv1alpha1.IPMapping) error {
 	if mapping.Status.ExternalAddress == "" || mapping.DeletionTimestamp != nil {
-		return nil // not assigned yet, or not for long
+		return nil // not assigned yet, or about to be deleted
 	}
 	external, err := netip.ParseAddr(mapping.Status.ExternalAddress)
 	if err != nil {
-		return fmt.Errorf("status.externalAddress: %.70q is no address", mapping.Status.ExternalAddress)
+		return fmt.Errorf("status.externalAddress: %.70q is not an IP address", mapping.Status.ExternalAddress)
 	}
 	target, err := netip.ParseAddr(mapping.Spec.Address)
 	if err != nil {
-		return fmt.Errorf("spec.address: %.70q is no address", mapping.Spec.Address)
+		return fmt.Errorf("spec.address: %.70q is not an IP address", mapping.Spec.Address)
 	}
 	ids := slices.Clone(mapping.Spec.ClusterIDs)
 	slices.Sort(ids)

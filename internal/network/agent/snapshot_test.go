@@ -121,7 +121,7 @@ self:
 	}
 }
 
-// One tunnel endpoint that is wrong is named, and does no harm to the others.
+// A broken tunnel endpoint is named in the error, and the others are not affected.
 func TestViewOfBadTunnels(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil func(*netv1alpha1.TunnelEndpoint)
@@ -135,10 +135,10 @@ func TestViewOfBadTunnels(t *testing.T) {
 		"IPv4 in IPv6":       {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.RemoteNATExternalCIDR = "::ffff:10.1.0.0/112" }, "spec.remoteExternalCIDR", false},
 		"no cluster":         {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.ClusterIdentity.ClusterID = "" }, "clusterID", false},
 		"another cluster":    {func(t *netv1alpha1.TunnelEndpoint) { t.Labels[labels.TunnelCluster] = "milan" }, "clusterID", false},
-		"younger twin":       {func(t *netv1alpha1.TunnelEndpoint) { *t = twin(t) }, "older one", false},
+		"younger duplicate":  {func(t *netv1alpha1.TunnelEndpoint) { *t = duplicate(t) }, "older one", false},
 		"key":                {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.Lanes[0].PublicKey = "short" }, "spec.lanes[1].publicKey", true},
 		"lane out of range":  {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.Lanes[0].Number = 8 }, "number 8", true},
-		"lane twice":         {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.Lanes[0].Number = 0 }, "number 0 stands there twice", true},
+		"lane twice":         {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.Lanes[0].Number = 0 }, "number 0 occurs twice", true},
 		"no lane, no key":    {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.Lanes = nil }, "publicKey", true},
 		"negative lane":      {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.Lanes[0].Number = -1 }, "number -1", true},
 		"very long nonsense": {func(t *netv1alpha1.TunnelEndpoint) { t.Spec.Lanes[0].PublicKey = strings.Repeat("x", 1<<20) }, "publicKey", true},
@@ -166,7 +166,7 @@ func TestViewOfBadTunnels(t *testing.T) {
 	}
 }
 
-func twin(of *netv1alpha1.TunnelEndpoint) netv1alpha1.TunnelEndpoint {
+func duplicate(of *netv1alpha1.TunnelEndpoint) netv1alpha1.TunnelEndpoint {
 	return tunnel("milan", 9, func(t *netv1alpha1.TunnelEndpoint) {
 		t.Namespace, t.Name, t.CreationTimestamp = of.Namespace, of.Name, metav1.NewTime(time.Now())
 	})

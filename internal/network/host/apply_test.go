@@ -145,8 +145,8 @@ func TestApplyAndRemove(t *testing.T) {
 			t.Errorf("%s has addresses that nobody planned: %v, %v", name, addresses, err)
 		}
 	}
-	if ways, err := h.Ways(); err != nil || len(ways) == 0 || slices.ContainsFunc(want.Routes, func(r plan.Route) bool { return r.Via.IsValid() && ways[r.To] != r.Via }) {
-		t.Errorf("ways %v, %v", ways, err)
+	if nextHops, err := h.NextHops(); err != nil || len(nextHops) == 0 || slices.ContainsFunc(want.Routes, func(r plan.Route) bool { return r.Via.IsValid() && nextHops[r.To] != r.Via }) {
+		t.Errorf("ways %v, %v", nextHops, err)
 	}
 	for _, line := range first {
 		if !strings.HasPrefix(line, "add ") && !strings.Contains(line, "wireguard") {

@@ -171,20 +171,20 @@ func (h *Host) routes(ours bool) (all []route, err error) {
 }
 
 // Ways says where our routes lead, by destination: what is on the host, whoever made it. Routes that drop lead nowhere.
-func (h *Host) Ways() (map[netip.Prefix]netip.Addr, error) {
+func (h *Host) NextHops() (map[netip.Prefix]netip.Addr, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all, err := h.routes(true)
 	if err != nil {
 		return nil, err
 	}
-	ways := make(map[netip.Prefix]netip.Addr, len(all))
+	nextHops := make(map[netip.Prefix]netip.Addr, len(all))
 	for _, one := range all {
 		if one.Via.IsValid() {
-			ways[one.To] = one.Via
+			nextHops[one.To] = one.Via
 		}
 	}
-	return ways, nil
+	return nextHops, nil
 }
 
 func (h *Host) observed(one netlink.Route) route {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report is what gateways tell the controller manager: lines of JSON over HTTP, one at each change and one each second.
-// Agents write no objects; the controller manager reads this and writes what it means. It holds types only.
+// Package report is the report of a gateway to the controller manager: lines of JSON over HTTP, one at each change and one each second.
+// Agents write no objects; the controller manager reads the report and writes the status. The package holds types only.
 package report
 
-// Path of the report on a gateway, at Port of the pod's address. The answer never ends by itself.
+// Path of the report on a gateway, at Port of the pod's address. The answer does not end until one side closes it.
 const (
 	Path = "/state"
 	Port = 5873
@@ -19,42 +19,42 @@ type Gateway struct {
 	Implementation string `json:"implementation"`
 	// PublicKey that the tunnel has now.
 	PublicKey string `json:"publicKey"`
-	// Error of the last attempt to bring the host to its plan; empty if it succeeded.
+	// Error of the last attempt to apply the plan; empty if it succeeded.
 	Error string `json:"error,omitempty"`
 	Peers []Peer `json:"peers"`
 }
 
-// Peer is how the tunnel to the gateway of the same lane of one peer stands.
+// Peer is the state of the tunnel to the gateway of the same lane at one peer.
 type Peer struct {
 	ClusterID string `json:"clusterID"`
 	// Generation of the TunnelEndpoint that the tunnel was made from.
 	Generation int64 `json:"generation"`
-	// Up: probes come back. It is false from the beginning, and again three lost probes after the last one that came back.
+	// Up: probes come back. It is false at first, and again after three lost probes.
 	Up bool `json:"up"`
-	// Lost is the share of probes that did not come back lately, from 0 to 1.
+	// Lost is the share of recent probes that were lost, from 0 to 1.
 	Lost float64 `json:"lost"`
 	// RTTMicroseconds is the mean round trip of the last probes; 0 without any.
 	RTTMicroseconds int64 `json:"rttMicroseconds,omitempty"`
 	// SilentMilliseconds is how long ago a probe came back; -1 for never.
 	SilentMilliseconds int64 `json:"silentMilliseconds"`
-	// HandshakeSeconds is how long ago the keys were agreed; -1 for never.
+	// HandshakeSeconds is how long ago the last handshake was; -1 for never.
 	HandshakeSeconds int64 `json:"handshakeSeconds"`
-	// Endpoint that packets are sent to, and what was dialled; empty if the peer dials and has not yet.
+	// Endpoint is where packets are sent to, or what is dialled; empty if the peer dials and has not yet.
 	Endpoint string `json:"endpoint,omitempty"`
 	// RemoteKey is the public key of the peer's gateway that is in use.
 	RemoteKey string `json:"remoteKey,omitempty"`
-	// MTU is the largest packet that came back; 0 if it is not known.
+	// MTU is the largest packet that came back; 0 if unknown.
 	MTU int `json:"mtu,omitempty"`
-	// Problem is why the tunnel cannot even be tried, for example an endpoint whose name is not known to DNS.
+	// Problem is why the peer cannot even be dialled, for example a name that DNS does not know.
 	Problem string `json:"problem,omitempty"`
-	// Nodes are what the nodes of this cluster told this gateway about the peer, sorted by name; each has its own view of all lanes.
+	// Nodes are what the nodes of this cluster reported to this gateway about the peer, sorted by name. Each node probes all lanes.
 	Nodes []Node `json:"nodes,omitempty"`
 }
 
-// Node is what one node sees of the peer, from end to end.
+// Node is what one node measures of the peer, from end to end.
 type Node struct {
 	Name string `json:"name"`
-	// SilentMilliseconds is how long ago the node was heard last by this gateway; -1 for never.
+	// SilentMilliseconds is how long ago this gateway received the node's last report; -1 for never.
 	SilentMilliseconds int64 `json:"silentMilliseconds"`
 	// Lane that the node uses, -1 if none works; LanesUp are those whose probes come back.
 	Lane    int   `json:"lane"`

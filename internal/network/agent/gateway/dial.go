@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// answered is how long a new peer has for its first echo when keys were agreed.
+// answered is the time that a new peer has for its first echo after a handshake.
 const answered = 10 * time.Second
 
-// How long an attempt gets, the first, the second and so on: the first time, and for a session that broke off.
+// How long the first, second and further attempts last: firstWaits for a peer that was never reached, retryWaits for a lost session.
 var (
 	firstWaits = []time.Duration{2 * time.Second, 3 * time.Second, 4 * time.Second, 5 * time.Second}
-	againWaits = []time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second}
+	retryWaits = []time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second}
 )
 
-// knockWaits: where a peer was never reached, the first attempt is repeated so soon. The other end hears of us a moment later than we of
-// it, and WireGuard repeats a handshake that was lost only after 5 seconds.
+// knockWaits are the pauses after which the first attempt is repeated for a peer that was never reached. The other end learns of us a moment
+// later than we of it, and WireGuard repeats a lost handshake only after 5 seconds.
 var knockWaits = []time.Duration{200 * time.Millisecond, 400 * time.Millisecond}
 
 // seen is what is known of a tunnel.
 type seen struct {
-	// reply is when an echo came back last, handshake when keys were agreed; zero for never.
+	// reply is when the last echo came back, handshake when the last handshake was; zero for never.
 	reply, handshake time.Time
-	// patience is how long a session may be without an answer before it is made anew. WireGuard by itself waits 15 seconds.
-	patience time.Duration
+	// timeout is how long a session may stay without an echo before it is recreated. WireGuard alone waits 15 seconds.
+	timeout time.Duration
 }
 
-// silent tells whether no echo came back for too long.
-func (s seen) silent(now time.Time) bool { return s.reply.IsZero() || now.Sub(s.reply) >= s.patience }
+// silent reports whether no echo came back within the timeout.
+func (s seen) silent(now time.Time) bool { return s.reply.IsZero() || now.Sub(s.reply) >= s.timeout }
 
-// agreed is until when the other end has time for its first echo, if keys were agreed since the last one; zero if not. An agreement of later
-// than now is one of before the clock was set back.
+// agreed returns until when the other end has time for its first echo, if there was a handshake since the last echo; zero if not. A
+// handshake in the future happened before the clock was set back.
 func (s seen) agreed(now time.Time, wait time.Duration) time.Time {
 	if !s.handshake.After(s.reply) || s.handshake.Sub(now) > wait {
 		return time.Time{}
@@ -41,38 +41,38 @@ func (s seen) agreed(now time.Time, wait time.Duration) time.Time {
 	return s.handshake.Add(wait)
 }
 
-// dialer decides where one peer is dialled. It never touches what works.
+// dialer decides where and when one peer is dialled. It never touches a working session.
 type dialer struct {
-	// jitter keeps both ends from doing the same at the same time, again and again.
+	// jitter keeps the two ends from retrying in lockstep.
 	jitter func(time.Duration) time.Duration
 
 	target netip.AddrPort
 	dial   int
-	// worked: there was a session, and since then attempts were made.
+	// worked: there was a session. attempts counts the attempts since then.
 	worked   bool
 	attempts int
 	at       time.Time
 	wait     time.Duration
-	// knocks are those made, knock is when the next one is due; zero for none.
+	// knocks counts the repetitions of the first attempt; knock is when the next one is due, zero for none.
 	knocks int
 	knock  time.Time
 }
 
-// step looks at the tunnel and says when to look again; zero if only something new would make a difference.
+// step decides on the observed state and returns when to call it again; zero if only a new input makes a difference.
 func (d *dialer) step(now time.Time, targets []netip.AddrPort, s seen) time.Time {
 	if !s.silent(now) {
 		d.worked, d.attempts = true, 0
-		return s.reply.Add(s.patience)
+		return s.reply.Add(s.timeout)
 	}
 	if len(targets) == 0 {
-		// The peer dials. Taking it away would only make us forget from where.
+		// The peer dials. Recreating it would only forget its address.
 		d.target = netip.AddrPort{}
 		return time.Time{}
 	}
 	here := slices.Index(targets, d.target)
 	switch {
-	case d.attempts == 0 && d.worked && now.Before(s.agreed(now, againWaits[0])):
-		return s.agreed(now, againWaits[0]) // the peer was faster, and has found a way
+	case d.attempts == 0 && d.worked && now.Before(s.agreed(now, retryWaits[0])):
+		return s.agreed(now, retryWaits[0]) // the peer dialled first, and has a working path
 	case d.attempts == 0 && d.worked && here >= 0:
 		d.attempt(now, d.target, len(targets))
 	case here < 0:
@@ -91,7 +91,7 @@ func (d *dialer) step(now time.Time, targets []netip.AddrPort, s seen) time.Time
 	return d.next()
 }
 
-// next is when the present attempt is over, or knocks again.
+// next returns when the present attempt is over or is repeated.
 func (d *dialer) next() time.Time {
 	if end := d.at.Add(d.wait); d.knock.IsZero() || end.Before(d.knock) {
 		return end
@@ -99,8 +99,8 @@ func (d *dialer) next() time.Time {
 	return d.knock
 }
 
-// echo is how long the other end has for its first echo when keys were agreed. One that is new may not be ready; one that we have talked to
-// has perhaps begun an attempt of its own in the same moment, and by that forgotten what was agreed.
+// echo returns how long the other end has for its first echo after a handshake. A new peer may not be ready yet. A known peer may have
+// started an attempt of its own in the same moment, which dropped the session that was agreed.
 func (d *dialer) echo() time.Duration {
 	if d.worked {
 		return d.wait
@@ -108,7 +108,7 @@ func (d *dialer) echo() time.Duration {
 	return answered
 }
 
-// planKnock says when to knock next. Two ends whose handshakes cross on the way lose both, so the times differ much.
+// planKnock schedules the next repetition. When the handshakes of both ends cross on the way, both are lost, so the jitter is large.
 func (d *dialer) planKnock(now time.Time) {
 	d.knock = time.Time{}
 	if !d.worked && d.attempts == 1 && d.knocks < len(knockWaits) {
@@ -120,7 +120,7 @@ func (d *dialer) planKnock(now time.Time) {
 func (d *dialer) attempt(now time.Time, target netip.AddrPort, targets int) {
 	waits, round := firstWaits, d.attempts/targets
 	if d.worked {
-		waits, round = againWaits, d.attempts
+		waits, round = retryWaits, d.attempts
 	}
 	wait := waits[min(round, len(waits)-1)]
 	d.target, d.at, d.wait = target, now, wait+d.jitter(wait/5)

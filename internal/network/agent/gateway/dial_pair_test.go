@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// end is one of two ends of a tunnel. What it dials leads nowhere unless reaches.
+// end is one of two ends of a tunnel. Its packets are lost unless reaches.
 type end struct {
 	dialer  *dialer
 	reaches bool
 	dial    int
-	// session is agreed with the other end if both have the same one; 0 for none.
+	// session is the present one; 0 for none. It works if the other end has the same.
 	session          int
 	reply, handshake time.Time
-	// look is when it looks at the tunnel again.
-	look time.Time
+	// next is when its dialer is called again.
+	next time.Time
 }
 
 // line is two ends that dial each other, with WireGuard and its echoes between them.
@@ -27,7 +27,7 @@ type line struct {
 	ends     [2]*end
 	now      time.Time
 	sessions int
-	// takes is how long a packet is on its way, apply how long it takes until what was decided is done.
+	// takes is how long a packet is on its way, apply how long a decision takes until it is applied.
 	takes, apply time.Duration
 	due          []event
 }
@@ -41,7 +41,7 @@ func (l *line) after(wait time.Duration, do func()) {
 	l.due = append(l.due, event{l.now.Add(wait), do})
 }
 
-// call makes the peer of an end anew: what was agreed is forgotten, and a handshake begins.
+// call recreates the peer of an end: its session is dropped, and a handshake starts.
 func (l *line) call(e, other *end) {
 	e.session, e.handshake = 0, time.Time{}
 	dial := e.dial
@@ -60,7 +60,7 @@ func (l *line) call(e, other *end) {
 	})
 }
 
-// echo asks the other end, which answers if both have agreed.
+// echo sends a probe, which the other end answers if both have the same session.
 func (l *line) echo(e, other *end) {
 	session := e.session
 	l.after(l.takes, func() {
@@ -74,20 +74,20 @@ func (l *line) echo(e, other *end) {
 	})
 }
 
-// run goes on until both ends hear echoes again, and says after what time.
+// run simulates until both ends receive echoes again, and returns how long that took, at most most.
 func (l *line) run(most time.Duration) time.Duration {
-	begin, target := l.now, []netip.AddrPort{a}
-	const patience = 1520 * time.Millisecond
-	for tick := 0; l.now.Sub(begin) < most; tick++ {
+	from, target := l.now, []netip.AddrPort{a}
+	const timeout = 1520 * time.Millisecond
+	for tick := 0; l.now.Sub(from) < most; tick++ {
 		for i, e := range l.ends {
 			other := l.ends[1-i]
 			if tick%200 == i*100 {
 				l.echo(e, other)
 			}
-			if l.now.Before(e.look) {
+			if l.now.Before(e.next) {
 				continue
 			}
-			e.look = e.dialer.step(l.now, target, seen{reply: e.reply, handshake: e.handshake, patience: patience})
+			e.next = e.dialer.step(l.now, target, seen{reply: e.reply, handshake: e.handshake, timeout: timeout})
 			if dial := e.dialer.dial; dial != e.dial {
 				l.after(l.apply, func() {
 					e.dial = dial
@@ -107,14 +107,14 @@ func (l *line) run(most time.Duration) time.Duration {
 		for _, one := range now {
 			one.do()
 		}
-		if l.ends[0].reply.After(begin) && l.ends[1].reply.After(begin) {
-			return l.now.Sub(begin)
+		if l.ends[0].reply.After(from) && l.ends[1].reply.After(from) {
+			return l.now.Sub(from)
 		}
 	}
 	return most
 }
 
-// The way on which two ends talked is gone, and only one of them finds another: the other one's attempts must not undo what the first achieves.
+// The path between two ends is gone, and only one of them can reach the other: the attempts of the other must not undo what the first achieves.
 func TestDialersThatCross(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	var all []time.Duration

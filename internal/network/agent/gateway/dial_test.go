@@ -27,7 +27,7 @@ type dialled struct {
 	Dial   int
 }
 
-// phone dials for a while in steps of 10 ms. see says what is seen at a time; only times matter.
+// phone drives a dialer in steps of 10 ms. see returns what is observed at a time.
 func phone(d *dialer, until time.Duration, targets func(time.Duration) []netip.AddrPort, see func(at time.Duration, d *dialer) seen) (all []dialled) {
 	last := dialled{}
 	for at := time.Duration(0); at < until; at += 10 * time.Millisecond {
@@ -56,9 +56,9 @@ func replies(from, to time.Duration) func(time.Duration, *dialer) seen {
 		case at < from:
 			return seen{}
 		case at < to:
-			return seen{reply: start.Add(at), patience: s}
+			return seen{reply: start.Add(at), timeout: s}
 		}
-		return seen{reply: start.Add(to), patience: s}
+		return seen{reply: start.Add(to), timeout: s}
 	}
 }
 
@@ -71,7 +71,7 @@ func TestDialer(t *testing.T) {
 		see     func(time.Duration, *dialer) seen
 		want    []dialled
 	}{
-		"one address, nobody there": {
+		"one address, no gateway there": {
 			20 * s, fixed(a), nothing,
 			[]dialled{
 				{0, a.String(), 1},
@@ -100,7 +100,7 @@ func TestDialer(t *testing.T) {
 			time.Hour / 60, fixed(a, b), replies(100*ms, time.Hour),
 			[]dialled{{0, a.String(), 1}},
 		},
-		"a session that breaks off is made anew": {
+		"a lost session is recreated": {
 			25 * s, fixed(a), replies(100*ms, 10*s),
 			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {12 * s, a.String(), 3}, {14 * s, a.String(), 4}, {18 * s, a.String(), 5}, {23 * s, a.String(), 6}},
 		},
@@ -147,7 +147,7 @@ func TestDialer(t *testing.T) {
 			},
 			[]dialled{{0, a.String(), 1}, {10100 * ms, b.String(), 2}},
 		},
-		"the peer has made the session anew before us": {
+		"the peer has recreated the session before us": {
 			20 * s, fixed(a), func(at time.Duration, d *dialer) seen {
 				seen := replies(100*ms, 10*s)(at, d)
 				if at >= 10900*ms {
@@ -187,8 +187,8 @@ func TestDialer(t *testing.T) {
 	}
 }
 
-// What step says when to look again must be enough: whoever looks only then sees the same.
-func TestDialerSaysWhen(t *testing.T) {
+// Calling step only at the times that it returns gives the same result as calling it all the time.
+func TestDialerSchedule(t *testing.T) {
 	see := replies(300*ms, 10*s)
 	want := phone(newDialer(), 30*s, fixed(a, b), see)
 	d, last := newDialer(), dialled{}
@@ -199,7 +199,7 @@ func TestDialerSaysWhen(t *testing.T) {
 			got, last = append(got, now), now
 		}
 		if next.IsZero() || !next.After(start.Add(at)) {
-			t.Fatalf("at %v: look again at %v", at, next)
+			t.Fatalf("at %v: next call at %v", at, next)
 		}
 		at = next.Sub(start)
 	}
@@ -208,8 +208,8 @@ func TestDialerSaysWhen(t *testing.T) {
 	}
 }
 
-// keyBed is a peer that tells keys, and a tunnel that knows which of them agreed.
-type keyBed struct {
+// keyEnv is a peer that announces keys, and a tunnel that knows which of them had a handshake.
+type keyEnv struct {
 	*testing.T
 	agreed map[string]time.Time
 	keys   remoteKeys
@@ -217,28 +217,28 @@ type keyBed struct {
 	others string
 }
 
-func newKeyBed(t *testing.T) *keyBed {
-	return &keyBed{T: t, agreed: map[string]time.Time{}, at: start}
+func newKeyEnv(t *testing.T) *keyEnv {
+	return &keyEnv{T: t, agreed: map[string]time.Time{}, at: start}
 }
 
-func (b *keyBed) check(what string, now, before string, want ...string) {
+func (b *keyEnv) check(what string, now, before string, want ...string) {
 	b.Helper()
 	b.at = b.at.Add(time.Second)
-	told := toldKeys{now: now, before: before, elsewhere: func(key string) bool { return key == b.others }}
-	if diff := cmp.Diff(want, b.keys.step(b.at, told, func(key string) time.Time { return b.agreed[key] })); diff != "" {
+	claimed := claimedKeys{now: now, before: before, elsewhere: func(key string) bool { return key == b.others }}
+	if diff := cmp.Diff(want, b.keys.step(b.at, claimed, func(key string) time.Time { return b.agreed[key] })); diff != "" {
 		b.Errorf("%s: %s", what, diff)
 	}
 }
 
 func TestRemoteKeys(t *testing.T) {
-	b := newKeyBed(t)
+	b := newKeyEnv(t)
 	b.check("first", "one", "", "one")
 	b.agreed["one"] = start
 	b.check("the first agrees", "one", "", "one")
 	delete(b.agreed, "one") // a new attempt
-	b.check("a new one is told", "two", "", "one", "two")
+	b.check("a new one is announced", "two", "", "one", "two")
 	b.agreed["two"] = start
-	b.check("an agreement of before says nothing", "two", "", "one", "two")
+	b.check("an earlier handshake does not count", "two", "", "one", "two")
 	b.agreed["one"] = b.at.Add(time.Second)
 	b.check("the old one still agrees", "two", "", "one", "two")
 	b.check("another new one", "three", "", "one", "three")
@@ -254,24 +254,24 @@ func TestRemoteKeys(t *testing.T) {
 	b.agreed["five"] = b.at
 	b.check("it agrees", "five", "", "five")
 	b.others = "five"
-	b.check("what is told stays, whoever else tells it", "five", "", "five")
-	b.check("what is remembered does not", "six", "", "six")
+	b.check("an announced key stays, although another peer announces it", "five", "", "five")
+	b.check("a remembered key does not", "six", "", "six")
 }
 
-// A gateway that begins while a peer changes its key accepts both, whichever it hears of first, and follows the one that agrees.
-func TestRemoteKeysBeginInTheMiddle(t *testing.T) {
+// A gateway that starts while a peer changes its key accepts both, whichever is announced first, and follows the one with a handshake.
+func TestRemoteKeysAfterRestart(t *testing.T) {
 	t.Run("the present one, then the next", func(t *testing.T) {
-		b := newKeyBed(t)
-		b.check("told before anything agreed", "present", "", "present")
-		b.check("the next one is told", "next", "", "present", "next")
+		b := newKeyEnv(t)
+		b.check("announced before any handshake", "present", "", "present")
+		b.check("the next one is announced", "next", "", "present", "next")
 		b.agreed["present"] = b.at
 		b.check("the present one agrees", "next", "", "present", "next")
 		b.agreed["next"] = b.at.Add(time.Second)
 		b.check("the next one agrees", "next", "", "next")
 	})
 	t.Run("the next one, then the present, and again the next", func(t *testing.T) {
-		b := newKeyBed(t)
-		b.check("told", "next", "", "next")
+		b := newKeyEnv(t)
+		b.check("announced", "next", "", "next")
 		b.check("and the present one", "present", "", "next", "present")
 		b.check("and again", "next", "", "next", "present")
 		b.agreed["present"] = b.at.Add(time.Second)
@@ -280,39 +280,39 @@ func TestRemoteKeysBeginInTheMiddle(t *testing.T) {
 		b.check("the next one agrees", "next", "", "next")
 	})
 	t.Run("both at once", func(t *testing.T) {
-		b := newKeyBed(t)
-		b.check("told", "next", "present", "present", "next")
+		b := newKeyEnv(t)
+		b.check("announced", "next", "present", "present", "next")
 		b.agreed["next"] = b.at.Add(time.Second)
 		b.check("it was in use already", "next", "present", "next")
 		b.check("and stays", "next", "present", "next")
 	})
 	t.Run("the tunnel that was left has agreed with the next", func(t *testing.T) {
-		b := newKeyBed(t)
+		b := newKeyEnv(t)
 		b.agreed["next"] = start.Add(-time.Minute)
-		b.check("told", "next", "present", "next")
+		b.check("announced", "next", "present", "next")
 	})
 	t.Run("another peer has the present one", func(t *testing.T) {
-		b := newKeyBed(t)
+		b := newKeyEnv(t)
 		b.others = "present"
-		b.check("told", "next", "present", "next")
+		b.check("announced", "next", "present", "next")
 	})
 	t.Run("none ever agrees", func(t *testing.T) {
-		b := newKeyBed(t)
+		b := newKeyEnv(t)
 		b.check("one", "one", "", "one")
 		b.check("two", "two", "", "one", "two")
 		b.check("of three, the last two", "three", "", "two", "three")
 		b.at = b.at.Add(forgotten)
-		b.check("in the end, what is told", "three", "", "three")
+		b.check("in the end, the announced key", "three", "", "three")
 	})
 }
 
-// A gateway that begins while a peer changes its key hears of the one before from the tunnel endpoint, for as long as it may be in use.
+// A gateway that starts while a peer changes its key reads the previous key from the tunnel endpoint, for as long as it may be in use.
 func TestPreviousKey(t *testing.T) {
 	for age, want := range map[time.Duration][]string{time.Second: {"present", "next"}, forgotten: {"next"}} {
 		g := newBare()
 		g.resolver = &resolver{}
 		known, lane := &peer{dialer: *newDialer()}, &plan.PeerLane{Keys: []string{"next"}}
-		g.lookAtLane(start, known, lane, lookup{
+		g.observeLane(start, known, lane, laneInputs{
 			previous: agent.PreviousKey{PublicKey: "present", Until: start.Add(-age)}, elsewhere: func(string) bool { return false },
 		})
 		if diff := cmp.Diff(want, lane.Keys); diff != "" {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gateway is the role of a gateway pod: one end of the tunnels of one lane to all peers. dial.go decides where each peer is dialled,
-// and when again; keys.go follows a peer that changes its key; status.go is what the gateway tells the controller manager and Prometheus,
-// serve.go how.
+// Package gateway is the role of a gateway pod: one end of the tunnels of one lane to all peers. dial.go decides where and when each peer is
+// dialled; keys.go follows a peer that changes its key; status.go builds the report for the controller manager and Prometheus, serve.go
+// serves it.
 //
-// It must not know how a tunnel is made, and writes nothing. Its proof: the state machines of dial.go and keys.go against a clock of the
-// test's, and the role with a host of memory and two probers on real sockets.
+// The role must not know how a tunnel is made, and writes no object. Its proof: the state machines of dial.go and keys.go on a
+// simulated clock, and the role with a host in memory and two probers on real sockets.
 package gateway
 
 // What a gateway may read. It writes nothing.

@@ -24,7 +24,7 @@ import (
 	"liqo.io/liqo/internal/network/probe"
 )
 
-// changingKey is how often a peer is looked at that changes its key: until we follow, its packets are lost.
+// changingKey is the interval between iterations while a peer changes its key: until we follow, its packets are lost.
 const changingKey = 100 * time.Millisecond
 
 // pace of the probes to peers.
@@ -33,9 +33,9 @@ var pace = probe.Pace{Up: 500 * time.Millisecond, Other: 200 * time.Millisecond}
 // Host is the pod's own network.
 type Host interface {
 	agent.Host
-	// Tunnel says how the tunnel's peers stand.
+	// Tunnel returns the state of the tunnel's peers.
 	Tunnel() ([]host.TunnelPeer, error)
-	// Implementation of WireGuard: kernel or userspace.
+	// Implementation returns the implementation of WireGuard: kernel or userspace.
 	Implementation() string
 }
 
@@ -50,15 +50,15 @@ type Options struct {
 	// ListenPort of the tunnel, VXLANPort of the overlay.
 	ListenPort int
 	VXLANPort  uint16
-	// MTU is the largest that the tunnel may have; 0: as much as the pod's link carries.
+	// MTU bounds the MTU of the tunnel; 0: as much as the pod's link carries.
 	MTU int
-	// Pods: the nodes of this cluster may have no pod networks of their own.
+	// Pods: nodes of this cluster may have no pod networks of their own.
 	Pods bool
 	Keys *Keyring
-	// Uplink finds the pod's link and its MTU; Lookup asks DNS. nil: the usual ones.
+	// Uplink returns the pod's link and its MTU, Lookup queries DNS. nil: the defaults.
 	Uplink func() (name string, mtu int, err error)
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
-	// ProbePort is another port than the usual one, for tests.
+	// ProbePort replaces plan.ProbePort in tests.
 	ProbePort uint16
 	Log       logr.Logger
 }
@@ -72,28 +72,28 @@ type Gateway struct {
 	prober   *probe.Prober
 	resolver *resolver
 
-	// mu is held for moments only, and never while the host is asked: who reads the report must not wait for a kernel that is busy.
-	mu     sync.Mutex
-	peers  map[string]*peer
-	tunnel map[string]host.TunnelPeer
-	round  agent.Round
-	views  map[string]agent.PeerView
-	news   chan struct{}
+	// mu is held only briefly, and never during a call to the host: readers of the report must not wait for a busy kernel.
+	mu        sync.Mutex
+	peers     map[string]*peer
+	tunnel    map[string]host.TunnelPeer
+	iteration agent.Iteration
+	views     map[string]agent.PeerView
+	updated   chan struct{}
 
-	// sightings have a lock of their own: what waits for it delays the answers to probes.
-	sighting  sync.Mutex
-	sightings probe.Observations
+	// observations have a lock of their own, because waiting for it delays the answers to probes.
+	observationsMu sync.Mutex
+	observations   probe.Observations
 }
 
-// peer is what a gateway remembers of one.
+// peer is what a gateway remembers of one peer.
 type peer struct {
 	dialer dialer
 	keys   remoteKeys
-	// problem is why it cannot be tried.
+	// problem is why the peer cannot be dialled.
 	problem string
 }
 
-// New makes a gateway. Nothing is asked and nothing changed before Run.
+// New returns a gateway. It sends no request and changes nothing before Run.
 func New(cfg *rest.Config, host Host, o Options) (*Gateway, error) {
 	if o.Uplink == nil {
 		o.Uplink = func() (string, int, error) { return uplink(o.Address) }
@@ -103,16 +103,16 @@ func New(cfg *rest.Config, host Host, o Options) (*Gateway, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 		}
 	}
-	g := &Gateway{o: o, host: host, peers: map[string]*peer{}, news: make(chan struct{})}
+	g := &Gateway{o: o, host: host, peers: map[string]*peer{}, updated: make(chan struct{})}
 	g.loop = agent.NewLoop(host, g, o.Log)
 	g.resolver = &resolver{lookup: o.Lookup, changed: g.loop.Trigger}
-	g.prober = probe.New(probe.Options{Port: o.ProbePort, Changed: g.loop.Trigger, Received: g.hear})
+	g.prober = probe.New(probe.Options{Port: o.ProbePort, Changed: g.loop.Trigger, Received: g.receive})
 	var err error
 	g.caches, err = agent.NewCaches(cfg, agent.Wants{Namespace: o.Namespace, Mappings: true, KeysSecret: o.KeysSecret, Pods: o.Pods}, g.loop.Trigger)
 	return g, err
 }
 
-// Run works until ctx ends. What it made stays: it ends with the pod.
+// Run works until ctx ends. It leaves the network of the pod as it is, because that ends with the pod.
 func (g *Gateway) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return g.caches.Run(ctx) })
@@ -121,7 +121,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Ready tells whether the host was brought to a plan once, Alive whether the loop turns.
+// Ready reports whether a plan was applied once.
 func (g *Gateway) Ready() bool { return g.loop.Ready() }
 
 // Alive is false if the loop is stuck.
@@ -132,34 +132,34 @@ func (g *Gateway) Plan(snapshot plan.Snapshot) (plan.HostState, error) {
 	return plan.ForGateway(snapshot)
 }
 
-// Look makes a snapshot of what is listed and measured.
-func (g *Gateway) Look(ctx context.Context, now time.Time) agent.Look {
+// Observe makes a snapshot from the listed objects and the measurements.
+func (g *Gateway) Observe(ctx context.Context, now time.Time) agent.Observation {
 	objects, known, err := g.caches.Objects(ctx)
 	if !known {
-		return agent.Look{Err: err}
+		return agent.Observation{Err: err}
 	}
 	if isReplaced(objects.Gateways, g.o.Address, g.o.Lane) {
-		objects.Tunnels = nil // nothing is left to do
+		objects.Tunnels = nil // another pod serves the peers
 	}
 	view, wrong := agent.NewView(objects)
 	s := &view.Snapshot
 	s.Local.VXLANPort = g.o.VXLANPort
 	s.Self = plan.Self{Node: g.o.Node, Lane: g.o.Lane, Address: g.o.Address, ListenPort: g.o.ListenPort}
-	look := agent.Look{Known: true, Err: errors.Join(err, wrong)}
+	observed := agent.Observation{Known: true, Err: errors.Join(err, wrong)}
 	if len(s.Peers) > 0 {
-		look.Known, err = g.lookAtSelf(objects, &s.Self)
-		look.Err = errors.Join(look.Err, err)
+		observed.Known, err = g.observeSelf(objects, &s.Self)
+		observed.Err = errors.Join(observed.Err, err)
 	}
-	look.Again = g.lookAtPeers(now, view)
-	look.Snapshot = view.Snapshot
-	return look
+	observed.RequeueAt = g.observePeers(now, view)
+	observed.Snapshot = view.Snapshot
+	return observed
 }
 
-// lookAtSelf is false if a gateway cannot be planned, because something of itself is not known.
-func (g *Gateway) lookAtSelf(objects agent.Objects, self *plan.Self) (known bool, err error) {
+// observeSelf fills in what the plan needs to know of this gateway. known is false if something is missing.
+func (g *Gateway) observeSelf(objects agent.Objects, self *plan.Self) (known bool, err error) {
 	var problem error
 	if self.PublicKey, err = g.o.Keys.own(objects.Keys, g.o.Lane); self.PublicKey == "" {
-		problem = fmt.Errorf("the Secret %s in namespace %s has no key for lane %d yet; the controller manager makes it", g.o.KeysSecret, g.o.Namespace, g.o.Lane)
+		problem = fmt.Errorf("Secret %s in namespace %s has no key for lane %d yet; the controller manager creates it", g.o.KeysSecret, g.o.Namespace, g.o.Lane)
 	}
 	name, mtu, failed := g.o.Uplink()
 	if g.o.MTU > 0 {
@@ -169,9 +169,9 @@ func (g *Gateway) lookAtSelf(objects agent.Objects, self *plan.Self) (known bool
 	return problem == nil && failed == nil, errors.Join(err, problem, failed)
 }
 
-// lookAtPeers adds to the snapshot what this gateway decides of its peers: where and when they are dialled, which key they have, and
-// what fits through the tunnel. It says when to look again.
-func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) {
+// observePeers adds to the snapshot what this gateway decides for its peers: where and when it dials them, which key they have, and how large
+// a packet fits through the tunnel. It returns when the next iteration must run at the latest.
+func (g *Gateway) observePeers(now time.Time, view agent.View) (requeueAt time.Time) {
 	tunnel, read := g.readTunnel(len(view.Peers) > 0)
 	results := g.prober.Results()
 	g.mu.Lock()
@@ -180,7 +180,7 @@ func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) 
 	if read {
 		g.tunnel = tunnel
 	}
-	told, off := tellers(view.Snapshot.Peers), offLimitsOf(view.Snapshot)
+	claimed, off := claimants(view.Snapshot.Peers), offLimitsOf(view.Snapshot)
 	kept := make(map[string]*peer, len(view.Peers))
 	for i := range view.Snapshot.Peers {
 		planned := &view.Snapshot.Peers[i]
@@ -191,7 +191,7 @@ func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) 
 		kept[planned.ClusterID] = known
 		at := slices.IndexFunc(planned.Lanes, func(lane plan.PeerLane) bool { return lane.Number == g.o.Lane })
 		if at < 0 {
-			known.problem = fmt.Sprintf("the peer has no gateway for lane %d", g.o.Lane)
+			known.problem = fmt.Sprintf("the peer announces no gateway for lane %d", g.o.Lane)
 			continue
 		}
 		result := results[g.target(*planned)]
@@ -199,22 +199,22 @@ func (g *Gateway) lookAtPeers(now time.Time, view agent.View) (again time.Time) 
 			planned.MTU = result.MTU
 		}
 		elsewhere := func(key string) bool {
-			return slices.ContainsFunc(told[key], func(id string) bool { return id != planned.ClusterID })
+			return slices.ContainsFunc(claimed[key], func(id string) bool { return id != planned.ClusterID })
 		}
-		next := g.lookAtLane(now, known, &planned.Lanes[at], lookup{
+		next := g.observeLane(now, known, &planned.Lanes[at], laneInputs{
 			view.Peers[planned.ClusterID].Endpoints[g.o.Lane], view.Peers[planned.ClusterID].Previous[g.o.Lane], result, elsewhere, off,
 		})
-		if !next.IsZero() && (again.IsZero() || next.Before(again)) {
-			again = next
+		if !next.IsZero() && (requeueAt.IsZero() || next.Before(requeueAt)) {
+			requeueAt = next
 		}
 	}
 	g.peers = kept
 	g.resolver.keep(view.Peers, g.o.Lane)
-	return again
+	return requeueAt
 }
 
-// tellers says which peers tell a key to be theirs.
-func tellers(peers []plan.Peer) map[string][]string {
+// claimants returns which peers claim each key.
+func claimants(peers []plan.Peer) map[string][]string {
 	all := map[string][]string{}
 	for _, one := range peers {
 		for _, lane := range one.Lanes {
@@ -226,24 +226,24 @@ func tellers(peers []plan.Peer) map[string][]string {
 	return all
 }
 
-// lookup is what one lane of a peer is looked at with.
-type lookup struct {
+// laneInputs are the inputs of observeLane.
+type laneInputs struct {
 	endpoints []agent.Endpoint
 	previous  agent.PreviousKey
 	result    probe.Result
-	// elsewhere: another peer tells a key to be its own.
+	// elsewhere reports whether another peer claims a key.
 	elsewhere func(key string) bool
 	off       offLimits
 }
 
-func (g *Gateway) lookAtLane(now time.Time, known *peer, lane *plan.PeerLane, l lookup) time.Time {
+func (g *Gateway) observeLane(now time.Time, known *peer, lane *plan.PeerLane, l laneInputs) time.Time {
 	handshake := func(key string) time.Time { return g.tunnel[key].LastHandshake }
-	told := toldKeys{now: lane.Keys[0], elsewhere: l.elsewhere}
+	claimed := claimedKeys{now: lane.Keys[0], elsewhere: l.elsewhere}
 	if now.Sub(l.previous.Until) < forgotten {
-		told.before = l.previous.PublicKey
+		claimed.before = l.previous.PublicKey
 	}
-	lane.Keys = known.keys.step(now, told, handshake)
-	s := seen{reply: l.result.Last, patience: l.result.Timeout}
+	lane.Keys = known.keys.step(now, claimed, handshake)
+	s := seen{reply: l.result.Last, timeout: l.result.Timeout}
 	for _, key := range lane.Keys {
 		if at := handshake(key); at.After(s.handshake) {
 			s.handshake = at
@@ -256,7 +256,7 @@ func (g *Gateway) lookAtLane(now time.Time, known *peer, lane *plan.PeerLane, l 
 	}
 	next := known.dialer.step(now, targets, s)
 	if at := g.tunnel[lane.Keys[0]].Endpoint; at.IsValid() && l.off.isRemote(at.Addr()) {
-		// Whoever holds the key has led the tunnel into a tunnel. The peer is made anew, without that address.
+		// The holder of the key has routed the tunnel into a tunnel. Recreate the peer without that address.
 		known.dialer.dial++
 	}
 	lane.Endpoint, lane.Dial = known.dialer.target, known.dialer.dial
@@ -266,12 +266,12 @@ func (g *Gateway) lookAtLane(now time.Time, known *peer, lane *plan.PeerLane, l 
 	return next
 }
 
-func (g *Gateway) targets(now time.Time, l lookup, trouble bool) (all []netip.AddrPort, wrong error) {
+func (g *Gateway) targets(now time.Time, l laneInputs, trouble bool) (all []netip.AddrPort, wrong error) {
 	names := 0
 	for _, endpoint := range l.endpoints {
 		if _, err := netip.ParseAddr(endpoint.Host); err != nil {
-			if names++; names > mostNames {
-				wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: only %d names are looked up", endpoint.Host, mostNames))
+			if names++; names > maxNames {
+				wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: only %d names are looked up", endpoint.Host, maxNames))
 				continue
 			}
 		}
@@ -292,8 +292,8 @@ func (g *Gateway) targets(now time.Time, l lookup, trouble bool) (all []netip.Ad
 	return all, wrong
 }
 
-// readTunnel reads how the tunnel stands, by the keys of the peers, also one that was left by a process before; false if it cannot be read: then
-// what was read last counts, and that the tunnel is broken is said by who brings it up.
+// readTunnel returns the WireGuard peers by public key, including those left by an earlier process. If the device cannot be read it
+// returns false and the caller keeps the last result; Apply reports the error.
 func (g *Gateway) readTunnel(wanted bool) (map[string]host.TunnelPeer, bool) {
 	if !wanted {
 		return nil, true
@@ -309,51 +309,51 @@ func (g *Gateway) readTunnel(wanted bool) (map[string]host.TunnelPeer, bool) {
 	return all, true
 }
 
-// target is where this lane's gateway of a peer echoes.
+// target returns where a peer's gateway of this lane answers probes.
 func (g *Gateway) target(p plan.Peer) probe.Target {
 	return probe.Target{ClusterID: p.ClusterID, Lane: g.o.Lane, Address: ipam.ProbeAddress(p.RemoteExternal, g.o.Lane)}
 }
 
-// Done aims the probes at what was planned, and tells the news.
-func (g *Gateway) Done(round agent.Round) {
-	if round.Known {
-		g.prober.Aim(g.aim(round))
+// Done aims the probes at the planned targets, and wakes the readers of the report.
+func (g *Gateway) Done(iteration agent.Iteration) {
+	if iteration.Known {
+		g.prober.Aim(g.aim(iteration))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !round.Known { // with what is wrong now, of what was known last
-		round.Snapshot, round.State, round.Applied = g.round.Snapshot, g.round.State, g.round.Applied && round.Err == nil
+	if !iteration.Known { // keep the last snapshot and state, with the present error
+		iteration.Snapshot, iteration.State, iteration.Applied = g.iteration.Snapshot, g.iteration.State, g.iteration.Applied && iteration.Err == nil
 	}
-	g.round = round
-	if round.Known {
-		names, ids := make([]string, 0, len(round.Snapshot.Nodes)), make([]string, 0, len(round.Snapshot.Peers))
-		for _, node := range round.Snapshot.Nodes {
+	g.iteration = iteration
+	if iteration.Known {
+		names, ids := make([]string, 0, len(iteration.Snapshot.Nodes)), make([]string, 0, len(iteration.Snapshot.Peers))
+		for _, node := range iteration.Snapshot.Nodes {
 			names = append(names, node.Name)
 		}
-		for _, peer := range round.Snapshot.Peers {
+		for _, peer := range iteration.Snapshot.Peers {
 			ids = append(ids, peer.ClusterID)
 		}
-		g.sighting.Lock()
-		g.sightings.Keep(names, ids)
-		g.sighting.Unlock()
+		g.observationsMu.Lock()
+		g.observations.Keep(names, ids)
+		g.observationsMu.Unlock()
 	}
-	close(g.news)
-	g.news = make(chan struct{})
+	close(g.updated)
+	g.updated = make(chan struct{})
 }
 
-func (g *Gateway) aim(round agent.Round) probe.Aim {
-	s := round.Snapshot
-	if len(s.Peers) == 0 || len(round.State.Links) == 0 {
+func (g *Gateway) aim(iteration agent.Iteration) probe.Aim {
+	s := iteration.Snapshot
+	if len(s.Peers) == 0 || len(iteration.State.Links) == 0 {
 		return probe.Aim{Pace: pace}
 	}
 	aim := probe.Aim{Pace: pace, Local: ipam.ProbeAddress(s.Local.External, g.o.Lane), Nodes: map[netip.Addr]string{}}
-	for _, link := range round.State.Links {
+	for _, link := range iteration.State.Links {
 		if link.Name == plan.TunnelLink {
 			aim.MTU = link.MTU
 		}
 	}
 	for _, peer := range s.Peers {
-		if isPlanned(round.State, peer) {
+		if isPlanned(iteration.State, peer) {
 			aim.Targets = append(aim.Targets, g.target(peer))
 		}
 	}
@@ -367,14 +367,14 @@ func (g *Gateway) aim(round agent.Round) probe.Aim {
 	return aim
 }
 
-// isPlanned tells whether packets for a peer go into the tunnel: nothing is sent to networks that the plan refused.
+// isPlanned reports whether packets for a peer go into the tunnel. Networks that the plan refused get no packet.
 func isPlanned(state plan.HostState, peer plan.Peer) bool {
 	return slices.ContainsFunc(state.Routes, func(route plan.Route) bool {
 		return route.Link == plan.TunnelLink && route.To == peer.RemoteExternal
 	})
 }
 
-// uplink is the link that has an address.
+// uplink returns the link that has an address.
 func uplink(address netip.Addr) (name string, mtu int, err error) {
 	links, err := net.Interfaces()
 	if err != nil {
@@ -383,7 +383,7 @@ func uplink(address netip.Addr) (name string, mtu int, err error) {
 	for _, link := range links {
 		addresses, err := link.Addrs()
 		if err != nil {
-			continue // gone meanwhile
+			continue // deleted meanwhile
 		}
 		for _, one := range addresses {
 			if network, err := netip.ParsePrefix(one.String()); err == nil && network.Addr() == address {

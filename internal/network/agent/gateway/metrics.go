@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,7 +11,7 @@ import (
 	"liqo.io/liqo/internal/network/plan"
 )
 
-// driver is the only technology of tunnels so far.
+// driver is the only tunnel technology so far.
 const driver = "wireguard"
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -24,20 +25,20 @@ var (
 	transmitted    = describe("liqo_peer_transmit_bytes_total", "Bytes sent to a peer through the tunnel.", peerLabels...)
 	latency        = describe("liqo_peer_latency_us", "Mean round trip of the last probes to the peer's gateway, in microseconds.", peerLabels...)
 	connected      = describe("liqo_peer_is_connected", "1 if probes to the peer's gateway come back, else 0.", peerLabels...)
-	handshakeAge   = describe("liqo_peer_handshake_age_seconds", "Time since the keys with a peer were agreed.", peerLabels...)
-	peerMTU        = describe("liqo_peer_mtu_bytes", "Largest packet that was seen to pass to the peer and back.", peerLabels...)
-	loss           = describe("liqo_probe_loss_ratio", "Share of the last probes that were lost.", "leg", "cluster_id", "cluster_name", "node")
+	handshakeAge   = describe("liqo_peer_handshake_age_seconds", "Time since the last handshake with a peer, in seconds.", peerLabels...)
+	peerMTU        = describe("liqo_peer_mtu_bytes", "Largest packet that passed to the peer and back, in bytes.", peerLabels...)
+	loss           = describe("liqo_probe_loss_ratio", "Share of the last probes that were lost.", strings.Fields("leg cluster_id cluster_name node")...)
 	implementation = describe("liqo_wireguard_implementation", "1, with the implementation of WireGuard as a label.", "driver", "implementation")
 )
 
-// Describe is a prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (g *Gateway) Describe(all chan<- *prometheus.Desc) {
 	for _, one := range []*prometheus.Desc{received, transmitted, latency, connected, handshakeAge, peerMTU, loss, implementation} {
 		all <- one
 	}
 }
 
-// Collect reads what is known. There are as many series as peers and nodes.
+// Collect implements prometheus.Collector. The number of series grows with peers and nodes.
 func (g *Gateway) Collect(out chan<- prometheus.Metric) {
 	var all []prometheus.Metric
 	send := func(what *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
@@ -47,12 +48,12 @@ func (g *Gateway) Collect(out chan<- prometheus.Metric) {
 		send(implementation, prometheus.GaugeValue, 1, driver, made)
 	}
 	g.collectPeers(send)
-	for _, node := range g.sights("") {
+	for _, node := range g.observationsOf("") {
 		if !node.Last.IsZero() {
 			send(loss, prometheus.GaugeValue, node.Lost, "node-gateway", "", "", node.Node)
 		}
 	}
-	for _, one := range all { // whoever collects may be slow
+	for _, one := range all { // outside the locks, because the receiver may be slow
 		out <- one
 	}
 }
@@ -62,25 +63,25 @@ func (g *Gateway) collectPeers(send func(what *prometheus.Desc, kind prometheus.
 	results := g.prober.Results()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, peer := range g.round.Snapshot.Peers {
-		said, labels := g.reportPeer(now, peer, results[g.target(peer)]), []string{driver, plan.TunnelLink, peer.ClusterID, peer.Name}
-		tunnel := g.tunnel[said.RemoteKey]
+	for _, peer := range g.iteration.Snapshot.Peers {
+		state, labels := g.reportPeer(now, peer, results[g.target(peer)]), []string{driver, plan.TunnelLink, peer.ClusterID, peer.Name}
+		tunnel := g.tunnel[state.RemoteKey]
 		send(received, prometheus.CounterValue, float64(tunnel.ReceiveBytes), labels...)
 		send(transmitted, prometheus.CounterValue, float64(tunnel.TransmitBytes), labels...)
 		up := 0.0
-		if said.Up {
+		if state.Up {
 			up = 1
 		}
 		send(connected, prometheus.GaugeValue, up, labels...)
-		if said.RTTMicroseconds > 0 {
-			send(latency, prometheus.GaugeValue, float64(said.RTTMicroseconds), labels...)
+		if state.RTTMicroseconds > 0 {
+			send(latency, prometheus.GaugeValue, float64(state.RTTMicroseconds), labels...)
 		}
-		if said.HandshakeSeconds >= 0 {
+		if state.HandshakeSeconds >= 0 {
 			send(handshakeAge, prometheus.GaugeValue, age(now, tunnel.LastHandshake).Seconds(), labels...)
 		}
-		if said.MTU > 0 {
-			send(peerMTU, prometheus.GaugeValue, float64(said.MTU), labels...)
+		if state.MTU > 0 {
+			send(peerMTU, prometheus.GaugeValue, float64(state.MTU), labels...)
 		}
-		send(loss, prometheus.GaugeValue, said.Lost, "gateway-gateway", peer.ClusterID, peer.Name, "")
+		send(loss, prometheus.GaugeValue, state.Lost, "gateway-gateway", peer.ClusterID, peer.Name, "")
 	}
 }

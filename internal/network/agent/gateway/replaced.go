@@ -11,8 +11,8 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// isReplaced tells whether this pod, at address own, is to end and another one of its lane runs. A node whose kubelet is dead goes on to run what Kubernetes
-// has given up. Two ends with one key would take the peers from each other, again and again.
+// isReplaced reports whether this pod, at address own, is being deleted while another pod of its lane runs. A node whose kubelet is dead keeps
+// running pods that Kubernetes has given up. Two gateways with one key would keep taking the peers from each other.
 func isReplaced(pods []corev1.Pod, own netip.Addr, lane int) bool {
 	ending, other := false, false
 	for i := range pods {

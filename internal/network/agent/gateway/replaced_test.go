@@ -26,9 +26,9 @@ func TestIsReplaced(t *testing.T) {
 		want bool
 	}{
 		"alone":                           {[]corev1.Pod{ours}, false},
-		"ends, and nobody comes":          {[]corev1.Pod{ending}, false},
+		"ends, and no other pod exists":   {[]corev1.Pod{ending}, false},
 		"ends, and the next one runs":     {[]corev1.Pod{ending, pod("10.0.0.2", "0", false, corev1.PodRunning)}, true},
-		"ends, and the next one begins":   {[]corev1.Pod{ending, pod("", "0", false, corev1.PodPending)}, false},
+		"ends, and the next one starts":   {[]corev1.Pod{ending, pod("", "0", false, corev1.PodPending)}, false},
 		"ends, and another lane runs":     {[]corev1.Pod{ending, pod("10.0.0.2", "1", false, corev1.PodRunning)}, false},
 		"runs, and the one before ends":   {[]corev1.Pod{ours, pod("10.0.0.2", "0", true, corev1.PodRunning)}, false},
 		"not known, and another one runs": {[]corev1.Pod{pod("10.0.0.2", "0", false, corev1.PodRunning)}, false},

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// lookupTimeout ends a question to DNS; lookupAgain is how soon it is asked again while there is trouble.
+	// lookupTimeout ends a DNS query; lookupRetry is the pause before the next one while a tunnel is silent or the last query failed.
 	lookupTimeout = 2 * time.Second
-	lookupAgain   = 5 * time.Second
-	// mostNames of one peer are looked up.
-	mostNames = 8
-	// mostAddresses of one name are tried.
-	mostAddresses = 8
+	lookupRetry   = 5 * time.Second
+	// maxNames bounds the names of one peer that are looked up.
+	maxNames = 8
+	// maxAddresses bounds the addresses of one name that are tried.
+	maxAddresses = 8
 )
 
-// resolver finds the addresses of names, without anybody waiting for it.
+// resolver looks up names in the background, so that no caller waits.
 type resolver struct {
 	lookup  func(ctx context.Context, name string) ([]netip.Addr, error)
 	changed func()
@@ -42,7 +42,7 @@ type resolved struct {
 	asking    bool
 }
 
-// addresses gives what is known of a host: a name, or an address. Without trouble an answer stays: what works is not to be changed.
+// addresses returns the known addresses of a host, which is a name or an address. Without trouble the last answer stays, because it works.
 func (r *resolver) addresses(now time.Time, host string, trouble bool) ([]netip.Addr, error) {
 	if address, err := netip.ParseAddr(host); err == nil {
 		if err := dialable(address.Unmap()); err != nil {
@@ -60,14 +60,14 @@ func (r *resolver) addresses(now time.Time, host string, trouble bool) ([]netip.
 		}
 		r.names[host] = known
 	}
-	if !known.asking && (known.asked.IsZero() || (trouble || known.err != nil) && now.Sub(known.asked) >= lookupAgain) {
+	if !known.asking && (known.asked.IsZero() || (trouble || known.err != nil) && now.Sub(known.asked) >= lookupRetry) {
 		known.asking, known.asked = true, now
 		go r.ask(host, known)
 	}
 	return known.addresses, known.err
 }
 
-// keep forgets the names that no peer has any more.
+// keep forgets the names that no peer uses any more.
 func (r *resolver) keep(peers map[string]agent.PeerView, lane int) {
 	wanted := map[string]bool{}
 	for _, one := range peers {
@@ -106,28 +106,28 @@ func (r *resolver) ask(host string, known *resolved) {
 	known.asking, known.err = false, nil
 	switch {
 	case len(good) > 0:
-		known.addresses = good[:min(len(good), mostAddresses)]
+		known.addresses = good[:min(len(good), maxAddresses)]
 	case err != nil:
-		known.err = fmt.Errorf("look up %q: %w", host, err) // with the addresses of before
+		known.err = fmt.Errorf("look up %q: %w", host, err) // the old addresses stay
 	default:
-		known.err = fmt.Errorf("look up %q: it has no address", host)
+		known.err = fmt.Errorf("look up %q: DNS returns no address", host)
 	}
 	r.mu.Unlock()
 	r.changed()
 }
 
-// dialable refuses addresses that lead to ourselves or to nobody in particular.
+// dialable refuses addresses that cannot be those of another host.
 func dialable(address netip.Addr) error {
 	if address.IsLoopback() || address.IsLinkLocalUnicast() || address.IsMulticast() || address.IsUnspecified() ||
 		address == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
-		return fmt.Errorf("address %s is not one of another host", address)
+		return fmt.Errorf("address %s is loopback, link-local, multicast or broadcast; want that of a host", address)
 	}
 	return nil
 }
 
-// offLimits are the places that no tunnel may lead to.
+// offLimits are the addresses that no tunnel may lead to.
 type offLimits struct {
-	// remote networks are reached through tunnels; own ones, and nodes, are no place that a name of a peer may stand for.
+	// remote networks are reached through tunnels. No name of a peer may resolve to an address of own networks or nodes.
 	remote, own []netip.Prefix
 	nodes       []netip.Addr
 }
@@ -145,14 +145,14 @@ func offLimitsOf(s plan.Snapshot) (off offLimits) {
 
 func (o offLimits) isRemote(address netip.Addr) bool { return within(o.remote, address) }
 
-// refuse says why an address of a host is not dialled; nil if it may be.
+// refuse returns why an address of a host is not dialled; nil if it may be.
 func (o offLimits) refuse(address netip.Addr, host string) error {
 	_, err := netip.ParseAddr(host)
 	switch named := err != nil; {
 	case o.isRemote(address):
-		return fmt.Errorf("address %s is in a network that is reached through a tunnel", address)
+		return fmt.Errorf("address %s is in a network that is itself reached through a tunnel", address)
 	case named && (within(o.own, address) || slices.Contains(o.nodes, address)):
-		return fmt.Errorf("address %s is one of this cluster", address)
+		return fmt.Errorf("address %s belongs to this cluster, so the peer's gateway cannot be there", address)
 	}
 	return nil
 }

@@ -27,12 +27,12 @@ func TestResolver(t *testing.T) {
 			t.Error("a lookup without an end")
 		}
 		if name != "gw.milan.example." {
-			t.Errorf("%s is asked, in whatever domain", name)
+			t.Errorf("%s is looked up; search domains must not apply", name)
 		}
 		got := <-answers
 		return got.addresses, got.err
 	}}
-	look := func(at time.Time, trouble bool) (all []string, err error) {
+	addresses := func(at time.Time, trouble bool) (all []string, err error) {
 		found, err := r.addresses(at, "gw.milan.example", trouble)
 		for _, address := range found {
 			all = append(all, address.String())
@@ -40,7 +40,7 @@ func TestResolver(t *testing.T) {
 		return all, err
 	}
 	now := start
-	if got, err := look(now, true); got != nil || err != nil {
+	if got, err := addresses(now, true); got != nil || err != nil {
 		t.Errorf("before an answer: %v %v", got, err)
 	}
 	answers <- answer{addresses: []netip.Addr{
@@ -48,22 +48,22 @@ func TestResolver(t *testing.T) {
 	}}
 	<-changed
 	want := []string{"203.0.113.8", "203.0.113.9", "2001:db8::1"}
-	for _, trouble := range []bool{false, true} { // without trouble never again, with trouble not at once
-		if got, err := look(now.Add(time.Second), trouble); cmp.Diff(want, got) != "" || err != nil {
+	for _, trouble := range []bool{false, true} { // without trouble no further query, with trouble not at once
+		if got, err := addresses(now.Add(time.Second), trouble); cmp.Diff(want, got) != "" || err != nil {
 			t.Errorf("%v %v", got, err)
 		}
 	}
 	now = now.Add(time.Hour)
-	if got, _ := look(now, false); cmp.Diff(want, got) != "" {
+	if got, _ := addresses(now, false); cmp.Diff(want, got) != "" {
 		t.Errorf("an hour later: %v", got)
 	}
-	if got, _ := look(now, true); cmp.Diff(want, got) != "" {
+	if got, _ := addresses(now, true); cmp.Diff(want, got) != "" {
 		t.Errorf("while asking again: %v", got)
 	}
 	broken := errors.New("no such host")
 	answers <- answer{err: broken}
 	<-changed
-	if got, err := look(now.Add(time.Second), true); cmp.Diff(want, got) != "" || !errors.Is(err, broken) {
+	if got, err := addresses(now.Add(time.Second), true); cmp.Diff(want, got) != "" || !errors.Is(err, broken) {
 		t.Errorf("a failure keeps what was known: %v %v", got, err)
 	}
 
@@ -77,14 +77,14 @@ func TestResolver(t *testing.T) {
 	}
 }
 
-// No tunnel leads through a tunnel, and no name of a peer to ourselves.
+// No tunnel leads through a tunnel, and no name of a peer resolves to this cluster.
 func TestOffLimits(t *testing.T) {
 	off := offLimitsOf(plan.Snapshot{
 		Local: plan.Cluster{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.10.0.0/16")}, External: netip.MustParsePrefix("10.70.0.0/16")},
 		Nodes: []plan.Node{{Address: netip.MustParseAddr("192.168.1.11")}},
 		Peers: []plan.Peer{{RemotePods: netip.MustParsePrefix("10.11.0.0/16"), RemoteExternal: netip.MustParsePrefix("10.71.0.0/16")}},
 	})
-	for address, want := range map[string][2]bool{ // refused as an address, as what a name stands for
+	for address, want := range map[string][2]bool{ // refused as an address, and behind a name
 		"10.11.0.1": {true, true}, "10.71.0.1": {true, true}, "10.10.3.4": {false, true}, "10.70.0.1": {false, true},
 		"192.168.1.11": {false, true}, "192.168.1.12": {false, false}, "203.0.113.1": {false, false},
 	} {
@@ -95,35 +95,35 @@ func TestOffLimits(t *testing.T) {
 	}
 	g := newBare()
 	g.resolver = &resolver{}
-	l := lookup{elsewhere: func(string) bool { return false }, off: off, endpoints: []agent.Endpoint{{Host: "10.11.0.1", Port: 5871}}}
+	l := laneInputs{elsewhere: func(string) bool { return false }, off: off, endpoints: []agent.Endpoint{{Host: "10.11.0.1", Port: 5871}}}
 	known, lane := &peer{dialer: *newDialer()}, &plan.PeerLane{Keys: []string{"k"}}
-	g.lookAtLane(start, known, lane, l)
+	g.observeLane(start, known, lane, l)
 	if lane.Endpoint.IsValid() || lane.Dial != 0 || known.problem == "" {
 		t.Errorf("lane %+v, problem %q", lane, known.problem)
 	}
 	for where, want := range map[string]int{"203.0.113.1:1": 0, "10.11.0.1:1": 1} { // it has roamed
 		g.tunnel = map[string]host.TunnelPeer{"k": {Endpoint: netip.MustParseAddrPort(where)}}
 		known.dialer.dial = 0
-		if g.lookAtLane(start, known, lane, l); lane.Dial != want {
+		if g.observeLane(start, known, lane, l); lane.Dial != want {
 			t.Errorf("roamed to %s: dial %d, want %d", where, lane.Dial, want)
 		}
 	}
 }
 
-// A peer cannot make us ask for as many names as it likes, and what it tells no more is forgotten.
+// The number of names looked up for a peer is bounded, and names that it no longer uses are forgotten.
 func TestFewNames(t *testing.T) {
 	g := newBare()
-	asked := make(chan string, 4*mostNames)
+	asked := make(chan string, 4*maxNames)
 	g.resolver = &resolver{changed: func() {}, lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
 		asked <- name
 		return nil, nil
 	}}
-	var l lookup
-	for i := range 3 * mostNames {
+	var l laneInputs
+	for i := range 3 * maxNames {
 		l.endpoints = append(l.endpoints, agent.Endpoint{Host: string(rune('a'+i)) + ".example", Port: 1})
 	}
 	g.targets(start, l, true)
-	if n := len(g.resolver.names); n != mostNames {
+	if n := len(g.resolver.names); n != maxNames {
 		t.Errorf("%d names", n)
 	}
 	g.resolver.keep(map[string]agent.PeerView{"milan": {Endpoints: map[int][]agent.Endpoint{0: l.endpoints[:1], 1: l.endpoints}}}, 0)

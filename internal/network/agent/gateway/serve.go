@@ -19,26 +19,26 @@ import (
 )
 
 const (
-	// most readers have an answer open at the same time, mostOfOne of them from one address. Any pod can connect here; none may keep
-	// the controller manager out.
-	most, mostOfOne = 64, 2
-	// longestRead ends an answer; who wants more asks again.
+	// maxReaders bounds the readers at the same time, maxReadersPerSource those from one address. Any pod can connect here, and none may
+	// keep the controller manager out.
+	maxReaders, maxReadersPerSource = 64, 2
+	// longestRead ends an answer; the reader then connects again.
 	longestRead = time.Hour
-	// patience is how long one may take to read a line.
-	patience = 5 * time.Second
-	// often is how soon one line may follow another, and seldom how late.
+	// writeTimeout is how long a reader may take for one line.
+	writeTimeout = 5 * time.Second
+	// often is the shortest time between two lines, seldom the longest.
 	often, seldom = 20 * time.Millisecond, time.Second
 )
 
-// Handler answers at report.Port: the report, and for people who look for a fault what the gateway knows and has planned. The latter
-// is told to this pod's loopback only, where `kubectl port-forward` arrives.
+// Handler serves at report.Port: the report and, for troubleshooting, the snapshot and the plan. It serves the latter on this pod's loopback
+// only, where `kubectl port-forward` arrives.
 func (g *Gateway) Handler() http.Handler {
 	mux := http.NewServeMux()
 	open := &readers{}
 	mux.HandleFunc("GET "+report.Path, func(w http.ResponseWriter, r *http.Request) {
 		ctx, done, ok := open.enter(r.Context(), sourceOf(r))
 		if !ok {
-			http.Error(w, fmt.Sprintf("%d others are reading already", most), http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("all %d connections of this report are in use; try again later", maxReaders), http.StatusServiceUnavailable)
 			return
 		}
 		defer done()
@@ -46,7 +46,7 @@ func (g *Gateway) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /snapshot", func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r) {
-			http.Error(w, "this is answered on the pod's loopback only: kubectl port-forward leads there", http.StatusForbidden)
+			http.Error(w, "served on the pod's loopback only; use kubectl port-forward", http.StatusForbidden)
 			return
 		}
 		g.show(w)
@@ -54,19 +54,19 @@ func (g *Gateway) Handler() http.Handler {
 	return closing(mux)
 }
 
-// closing gives each connection one answer: what follows it, or does not, occupies nothing.
+// closing serves one request per connection, so that idle connections occupy nothing.
 func closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 		if r.ContentLength != 0 {
-			http.Error(w, "a question has no body", http.StatusBadRequest)
+			http.Error(w, "this server accepts no request body", http.StatusBadRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// readers are the answers that are open, oldest first.
+// readers are the open answers, oldest first.
 type readers struct {
 	mu  sync.Mutex
 	all []*reader
@@ -77,7 +77,7 @@ type reader struct {
 	end    context.CancelFunc
 }
 
-// enter lets one in, until done is called. A source that has too many loses its oldest; the context of that one ends.
+// enter admits a reader until done is called. If the source has too many, the context of its oldest reader ends.
 func (s *readers) enter(ctx context.Context, source netip.Addr) (_ context.Context, done func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,10 +91,10 @@ func (s *readers) enter(ctx context.Context, source netip.Addr) (_ context.Conte
 		}
 	}
 	switch {
-	case same >= mostOfOne:
+	case same >= maxReadersPerSource:
 		s.all[oldest].end()
 		s.all = slices.Delete(s.all, oldest, oldest+1)
-	case len(s.all) >= most:
+	case len(s.all) >= maxReaders:
 		return nil, nil, false
 	}
 	ctx, end := context.WithTimeout(ctx, longestRead)
@@ -110,59 +110,59 @@ func (s *readers) enter(ctx context.Context, source netip.Addr) (_ context.Conte
 
 // sourceOf is the address a request came from.
 func sourceOf(r *http.Request) netip.Addr {
-	from, _ := netip.ParseAddrPort(r.RemoteAddr) // all that cannot be told apart are one
+	from, _ := netip.ParseAddrPort(r.RemoteAddr) // addresses that cannot be parsed count as one source
 	return from.Addr().Unmap()
 }
 
-// isLoopback tells whether a request came from and to a loopback address.
+// isLoopback reports whether a request came from and to a loopback address.
 func isLoopback(r *http.Request) bool {
 	to, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return to != nil && to.IP.IsLoopback() && sourceOf(r).IsLoopback()
 }
 
-// stream writes lines until the reader has enough.
+// stream writes lines until the reader disconnects.
 func (g *Gateway) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/jsonl")
 	out, control := json.NewEncoder(w), http.NewResponseController(w)
 	for {
 		g.mu.Lock()
-		news := g.news
+		updated := g.updated
 		g.mu.Unlock()
-		if control.SetWriteDeadline(time.Now().Add(patience)) != nil || out.Encode(g.Report(time.Now())) != nil || control.Flush() != nil {
-			return // the reader is gone, or too slow: it asks again
+		if control.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil || out.Encode(g.Report(time.Now())) != nil || control.Flush() != nil {
+			return // the reader is gone or too slow, and connects again
 		}
-		if !pause(r, often, nil) || !pause(r, seldom, news) {
+		if !pause(r, often, nil) || !pause(r, seldom, updated) {
 			return
 		}
 	}
 }
 
-// pause waits, at most until there is news. It is false if the reader went away.
-func pause(r *http.Request, atMost time.Duration, news <-chan struct{}) bool {
+// pause waits until updated is closed, but at most for atMost. It is false if the reader went away.
+func pause(r *http.Request, atMost time.Duration, updated <-chan struct{}) bool {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
 	select {
 	case <-r.Context().Done():
 		return false
 	case <-timer.C:
-	case <-news:
+	case <-updated:
 	}
 	return true
 }
 
-// show prints the last round.
+// show prints the last iteration.
 func (g *Gateway) show(w http.ResponseWriter) {
 	g.mu.Lock()
-	round := g.round
+	iteration := g.iteration
 	g.mu.Unlock()
-	text, err := yaml.Marshal(round.Snapshot)
+	text, err := yaml.Marshal(iteration.Snapshot)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "# snapshot of %s\n%s\n# plan, applied: %v\n%s", round.At.UTC().Format(time.RFC3339Nano), text, round.Applied, round.State)
-	if round.Err != nil {
-		fmt.Fprintf(w, "\n# errors\n%v\n", round.Err)
+	fmt.Fprintf(w, "# snapshot of %s\n%s\n# plan, applied: %v\n%s", iteration.At.UTC().Format(time.RFC3339Nano), text, iteration.Applied, iteration.State)
+	if iteration.Err != nil {
+		fmt.Fprintf(w, "\n# errors\n%v\n", iteration.Err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/network/agent"
 	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/probe"
@@ -30,7 +31,7 @@ func (bare) Implementation() string             { return "kernel" }
 func (bare) Tunnel() ([]host.TunnelPeer, error) { return nil, nil }
 
 func newBare() *Gateway {
-	return &Gateway{o: Options{Log: logr.Discard()}, host: bare{}, prober: probe.New(probe.Options{}), peers: map[string]*peer{}, news: make(chan struct{})}
+	return &Gateway{o: Options{Log: logr.Discard()}, host: bare{}, prober: probe.New(probe.Options{}), peers: map[string]*peer{}, updated: make(chan struct{})}
 }
 
 // ask sends a request from an address of the loopback.
@@ -57,20 +58,20 @@ func TestReaders(t *testing.T) {
 	defer server.Close()
 	defer server.CloseClientConnections()
 	var greedy []*http.Response
-	for i := range most + 1 {
+	for i := range maxReaders + 1 {
 		response := ask(t, server, "127.0.0.2", report.Path, nil)
 		if response.StatusCode != http.StatusOK {
 			t.Fatalf("reader %d: %s", i, response.Status)
 		}
 		greedy = append(greedy, response)
 	}
-	for _, response := range greedy[:len(greedy)-mostOfOne] { // these end, or the test does not
+	for _, response := range greedy[:len(greedy)-maxReadersPerSource] { // these end, or the test does not
 		if _, err := io.Copy(io.Discard, response.Body); err != nil {
-			t.Fatalf("an old reader is not told the end: %v", err)
+			t.Fatalf("the answer of an old reader does not end properly: %v", err)
 		}
 	}
 	other := ask(t, server, "127.0.0.3", report.Path, nil)
-	for _, response := range append(greedy[len(greedy)-mostOfOne:], other) {
+	for _, response := range append(greedy[len(greedy)-maxReadersPerSource:], other) {
 		lines := bufio.NewScanner(response.Body)
 		for range 3 {
 			if !lines.Scan() {
@@ -83,12 +84,12 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// There is an end to how many are let in, and room again when one leaves.
+// The number of readers is bounded, and a reader that leaves makes way for another.
 func TestReadersFull(t *testing.T) {
 	s := &readers{}
 	address := a.Addr()
 	var leave func()
-	for i := range most {
+	for i := range maxReaders {
 		_, done, ok := s.enter(t.Context(), address)
 		if !ok {
 			t.Fatalf("reader %d is refused", i)
@@ -96,15 +97,15 @@ func TestReadersFull(t *testing.T) {
 		address, leave = address.Next(), done
 	}
 	if _, _, ok := s.enter(t.Context(), address); ok {
-		t.Errorf("more than %d are let in", most)
+		t.Errorf("more than %d are let in", maxReaders)
 	}
 	leave()
 	if _, _, ok := s.enter(t.Context(), address); !ok {
-		t.Error("no room although one left")
+		t.Error("a reader is refused although one left")
 	}
 }
 
-// What the gateway knows of all peers is not for other pods.
+// Other pods cannot read the snapshot.
 func TestSnapshotIsLocal(t *testing.T) {
 	handler := newBare().Handler()
 	for from, want := range map[string]int{"127.0.0.1:999": http.StatusOK, "10.10.3.7:999": http.StatusForbidden} {
@@ -124,7 +125,7 @@ func TestSnapshotIsLocal(t *testing.T) {
 	}
 }
 
-// busy is a host whose kernel does not answer until it is told to.
+// busy is a host whose kernel answers only when the test sends to answer.
 type busy struct {
 	Host
 	asked, answer chan struct{}
@@ -138,12 +139,15 @@ func (b busy) Implementation() string {
 
 func (b busy) Tunnel() ([]host.TunnelPeer, error) { return nil, errors.New(b.Implementation()) }
 
-// While the host is asked, which may take long, nodes are heard and the report is given: the one who hears also answers probes.
-func TestNobodyWaitsForTheHost(t *testing.T) {
+// During a call to the host, which may take long, the gateway records the reports of nodes and serves its own: the goroutine that receives
+// the reports also answers probes.
+func TestSlowHostBlocksNothing(t *testing.T) {
 	for name, ask := range map[string]func(*Gateway){
 		"report":  func(g *Gateway) { g.Report(time.Now()) },
 		"metrics": func(g *Gateway) { g.Collect(make(chan prometheus.Metric, 100)) },
-		"round":   func(g *Gateway) { g.lookAtPeers(time.Now(), agent.View{Peers: map[string]agent.PeerView{"milan": {}}}) },
+		"round": func(g *Gateway) {
+			g.observePeers(time.Now(), agent.View{Peers: map[string]agent.PeerView{"milan": {}}})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			slow := busy{asked: make(chan struct{}), answer: make(chan struct{})}
@@ -154,12 +158,12 @@ func TestNobodyWaitsForTheHost(t *testing.T) {
 			<-slow.asked
 			go func() {
 				defer close(others)
-				g.hear(probe.NodeReport{Node: "n1"})
-				g.Done(agent.Round{})
+				g.receive(probe.NodeReport{Node: "n1"})
+				g.Done(agent.Iteration{})
 			}()
 			select {
 			case <-others:
-			case <-time.After(10 * time.Second):
+			case <-time.After(kubetest.InTime):
 				t.Error("others wait until the host answers")
 			}
 			close(slow.answer)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package route is the role of a node: packets for peers are led to a gateway, through the lane that the node itself found to work. A lane is
-// probed from end to end; when the one in use fails and another works, one route is replaced. farewell.go decides what becomes of
-// the host when the process ends.
+// Package route is the role of a node. The node routes packets for peers to a gateway, through a lane that its own probes found to work.
+// It probes each lane from end to end; when the lane in use fails and another works, it replaces one route. stop.go decides whether the
+// host keeps its state when the process ends.
 //
-// It must not know tunnels or keys, and writes nothing. Its proof: the role with a host of memory and probers on real sockets, and what
-// remains of the host after each answer of a real API server about the DaemonSet.
+// The role must not know tunnels or keys, and writes no object. Its proof: the role with a host in memory and probers on real sockets, and
+// the state of the host after each answer of a real API server about the DaemonSet.
 package route
 
 // What a node may read. It writes nothing.

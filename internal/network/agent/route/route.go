@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/network/probe"
 )
 
-// With several lanes the probes decide how long a failure is felt; with one they only tell.
+// With several lanes the probes decide how long users notice a failure; with one lane they only report it.
 var (
 	manyLanes = probe.Pace{Up: 50 * time.Millisecond, Other: 50 * time.Millisecond}
 	oneLane   = probe.Pace{Up: 500 * time.Millisecond, Other: 500 * time.Millisecond}
@@ -29,22 +29,22 @@ var (
 // Host is the node.
 type Host interface {
 	agent.Host
-	// Ways says where our routes lead, by destination.
-	Ways() (map[netip.Prefix]netip.Addr, error)
+	// NextHops returns the next hop of each of our routes, by destination.
+	NextHops() (map[netip.Prefix]netip.Addr, error)
 }
 
 // Options of a node.
 type Options struct {
-	// Namespace is the install namespace, DaemonSet the name of the one that runs this role there.
+	// Namespace is the install namespace, DaemonSet the name of the DaemonSet that runs this role there.
 	Namespace, DaemonSet string
 	Node                 string
 	// VXLANPort of the overlay.
 	VXLANPort uint16
-	// MTU is the largest that the tunnel may have; 0: as much as the pods' network carries.
+	// MTU bounds the MTU of the tunnel; 0: as much as the pods' network carries.
 	MTU int
-	// PathMTU finds the MTU of the way to a gateway pod.
+	// PathMTU returns the MTU of the path to a gateway pod.
 	PathMTU func(to netip.Addr) (mtu int, link string, err error)
-	// ProbePort is another port than the usual one, for tests.
+	// ProbePort replaces plan.ProbePort in tests.
 	ProbePort uint16
 	Log       logr.Logger
 }
@@ -58,14 +58,14 @@ type Route struct {
 	loop   *agent.Loop
 	prober *probe.Prober
 
-	// The loop's own: which lane leads to which peer, and the MTU that was found last.
+	// chosen is the lane to each peer, podMTU the MTU that was found last. Only the loop uses them.
 	chosen map[string]int
 	podMTU int
-	// recalled: the lanes that the host led to when this process began are known.
+	// recalled: the lanes that the host used when this process started have been read.
 	recalled bool
 }
 
-// New makes a node's agent. Nothing is asked and nothing changed before Run.
+// New returns a node's agent. It sends no request and changes nothing before Run.
 func New(cfg *rest.Config, host Host, o Options) (*Route, error) {
 	r := &Route{o: o, cfg: cfg, host: host, chosen: map[string]int{}}
 	r.loop = agent.NewLoop(host, r, o.Log)
@@ -75,7 +75,7 @@ func New(cfg *rest.Config, host Host, o Options) (*Route, error) {
 	return r, err
 }
 
-// Run works until ctx ends, then leaves the host as it is, unless it is not to come back.
+// Run works until ctx ends. Then it leaves the host as it is, unless the agent was uninstalled.
 func (r *Route) Run(ctx context.Context) error {
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.caches.Run(working) })
@@ -83,12 +83,12 @@ func (r *Route) Run(ctx context.Context) error {
 	group.Go(func() error { return r.loop.Run(working) })
 	err := group.Wait()
 	if ctx.Err() == nil {
-		return err // a fault of ours says nothing about the installation
+		return err // our own failure does not mean that the agent was uninstalled
 	}
-	return errors.Join(err, r.farewell(context.WithoutCancel(ctx)))
+	return errors.Join(err, r.cleanIfUninstalled(context.WithoutCancel(ctx)))
 }
 
-// Ready tells whether the host was brought to a plan once, Alive whether the loop turns.
+// Ready reports whether a plan was applied once.
 func (r *Route) Ready() bool { return r.loop.Ready() }
 
 // Alive is false if the loop is stuck.
@@ -97,53 +97,53 @@ func (r *Route) Alive() bool { return r.loop.Alive() }
 // Plan of a node.
 func (r *Route) Plan(snapshot plan.Snapshot) (plan.HostState, error) { return plan.ForNode(snapshot) }
 
-// Look makes a snapshot of what is listed and probed.
-func (r *Route) Look(ctx context.Context, now time.Time) agent.Look {
+// Observe makes a snapshot from the listed objects and the results of the probes.
+func (r *Route) Observe(ctx context.Context, now time.Time) agent.Observation {
 	objects, known, err := r.caches.Objects(ctx)
 	if !known {
-		return agent.Look{Err: err}
+		return agent.Observation{Err: err}
 	}
 	view, wrong := agent.NewView(objects)
 	s := &view.Snapshot
 	s.Local.VXLANPort = r.o.VXLANPort
 	s.Self = plan.Self{Node: r.o.Node}
-	look := agent.Look{Known: true, Err: errors.Join(err, wrong)}
+	observed := agent.Observation{Known: true, Err: errors.Join(err, wrong)}
 	for _, node := range s.Nodes {
 		if node.Name == r.o.Node {
 			s.Self.Address = node.Address
 		}
 	}
 	if len(s.Peers) > 0 {
-		look.Err = errors.Join(look.Err, r.measure(s.Gateways))
+		observed.Err = errors.Join(observed.Err, r.measure(s.Gateways))
 		if s.Self.PodMTU = r.podMTU; s.Self.PodMTU == 0 {
-			// Nothing crosses yet, but what is for peers must not leave unencrypted meanwhile.
+			// No packet can reach a peer yet, but meanwhile none may leave unencrypted.
 			s.Self.PodMTU = usualMTU
 		}
 	}
 	if err := r.recall(s); err != nil {
-		return agent.Look{Err: errors.Join(look.Err, err)}
+		return agent.Observation{Err: errors.Join(observed.Err, err)}
 	}
 	if clear := r.choose(s); !clear {
-		look.Again = now.Add(probe.Undecided)
+		observed.RequeueAt = now.Add(probe.Undecided)
 	}
-	look.Snapshot = *s
-	return look
+	observed.Snapshot = *s
+	return observed
 }
 
-// recall takes over the lanes that the process before this one has chosen: it knew which of them work, and this one does not know yet. To lead
-// packets back to a lane that fails, only to notice a moment later, would cost what several lanes are for.
+// recall takes over the lanes that the previous process chose: that process knew which of them work, and this one does not know yet.
+// Routing packets back to a failed lane until the first probes time out would defeat the purpose of several lanes.
 func (r *Route) recall(s *plan.Snapshot) error {
 	if r.recalled {
 		return nil
 	}
 	if len(s.Peers) > 0 {
-		ways, err := r.host.Ways()
+		nextHops, err := r.host.NextHops()
 		if err != nil {
-			return fmt.Errorf("find out which lanes this node used before: %w", err)
+			return fmt.Errorf("read which lanes this node used before: %w", err)
 		}
 		for _, peer := range s.Peers {
 			for lane := range ipam.MaxLanes {
-				if via, led := ways[peer.RemotePods]; led && via == ipam.ProbeAddress(s.Local.External, lane) {
+				if via, led := nextHops[peer.RemotePods]; led && via == ipam.ProbeAddress(s.Local.External, lane) {
 					r.chosen[peer.ClusterID] = lane
 				}
 			}
@@ -153,10 +153,10 @@ func (r *Route) recall(s *plan.Snapshot) error {
 	return nil
 }
 
-// usualMTU is assumed of links that are not known yet.
+// usualMTU is assumed for links that are not known yet.
 const usualMTU = 1500
 
-// measure finds the MTU towards the gateways, the smallest of all. Without any gateway it is what it was.
+// measure sets the MTU to the smallest one towards a gateway. Without gateways the last value stays.
 func (r *Route) measure(gateways []plan.Gateway) (err error) {
 	smallest := 0
 	for _, gateway := range gateways {
@@ -176,7 +176,7 @@ func (r *Route) measure(gateways []plan.Gateway) (err error) {
 		r.podMTU = smallest
 	}
 	if r.podMTU == 0 && err == nil {
-		err = errors.New("no gateway pod has an address yet; see the pods with the label net.liqo.io/gateway=active")
+		err = errors.New("no gateway pod has an address yet; see `kubectl get pods -A -l net.liqo.io/gateway=active -o wide`")
 	}
 	return err
 }
@@ -191,7 +191,7 @@ func lanes(s *plan.Snapshot, peer plan.Peer) (both []int) {
 	return both
 }
 
-// choose says which lane leads to each peer, and whether that is clear of all.
+// choose sets the lane to each peer, and reports whether the choice is clear for all of them.
 func (r *Route) choose(s *plan.Snapshot) (clear bool) {
 	clear = true
 	results, kept := r.prober.Results(), make(map[string]int, len(s.Peers))
@@ -214,36 +214,36 @@ func target(peer plan.Peer, lane int) probe.Target {
 	return probe.Target{ClusterID: peer.ClusterID, Lane: lane, Address: ipam.ProbeAddress(peer.RemoteExternal, lane)}
 }
 
-// Done aims the probes at what was planned, and tells the gateways what is seen.
-func (r *Route) Done(round agent.Round) {
-	if !round.Known {
-		return // what was planned last goes on
+// Done aims the probes at the planned targets, and reports their results to the gateways.
+func (r *Route) Done(iteration agent.Iteration) {
+	if !iteration.Known {
+		return // the last plan stays
 	}
-	s, state := round.Snapshot, round.State
+	s, state := iteration.Snapshot, iteration.State
 	aim := probe.Aim{Pace: oneLane, Node: r.o.Node}
 	results := r.prober.Results()
 	for _, peer := range s.Peers {
-		sight, both := probe.Observation{ClusterID: peer.ClusterID, Lane: -1}, lanes(&s, peer)
+		observation, both := probe.Observation{ClusterID: peer.ClusterID, Lane: -1}, lanes(&s, peer)
 		if len(both) > 1 {
 			aim.Pace = manyLanes
 		}
 		judged := len(both) == 0
 		for _, lane := range both {
-			leg := target(peer, lane)
-			if !isPlanned(state, leg.Address) {
+			to := target(peer, lane)
+			if !isPlanned(state, to.Address) {
 				continue
 			}
-			aim.Targets = append(aim.Targets, leg)
-			judged = judged || results[leg].State != probe.Unknown
-			if results[leg].State == probe.Up {
-				sight.Up = append(sight.Up, lane)
+			aim.Targets = append(aim.Targets, to)
+			judged = judged || results[to].State != probe.Unknown
+			if results[to].State == probe.Up {
+				observation.Up = append(observation.Up, lane)
 			}
 		}
-		if slices.Contains(sight.Up, peer.Lane) {
-			sight.Lane = peer.Lane
+		if slices.Contains(observation.Up, peer.Lane) {
+			observation.Lane = peer.Lane
 		}
-		if judged { // before that, to say nothing is not to say that nothing works
-			aim.Observations = append(aim.Observations, sight)
+		if judged { // an earlier report would claim that no lane works
+			aim.Observations = append(aim.Observations, observation)
 		}
 	}
 	for _, gateway := range s.Gateways {
@@ -254,7 +254,7 @@ func (r *Route) Done(round agent.Round) {
 	r.prober.Aim(aim)
 }
 
-// isPlanned tells whether packets for an address of a gateway's go into the overlay: nothing is sent to what the plan refused.
+// isPlanned reports whether packets for a gateway's address go into the overlay. Targets that the plan refused get no probe.
 func isPlanned(state plan.HostState, address netip.Addr) bool {
 	return slices.ContainsFunc(state.Routes, func(route plan.Route) bool {
 		return route.Link == plan.VXLANLink && route.To == netip.PrefixFrom(address, address.BitLen())

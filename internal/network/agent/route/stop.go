@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// askTimeout and cleanTimeout together are less than the pod gets for its end.
+	// askTimeout and cleanTimeout together are less than the termination grace period of the pod.
 	askTimeout   = 700 * time.Millisecond
 	cleanTimeout = 3 * time.Second
 )
 
-// farewell is what becomes of the host: an agent that comes back finds all as it was, and no connection notices. Only if it is sure that
-// none comes back, the host is cleaned.
-func (r *Route) farewell(ctx context.Context) error {
+// cleanIfUninstalled leaves the host as it is while the DaemonSet may exist: the next agent takes the state over, and no connection
+// notices the restart. It cleans the host only if no agent will come back.
+func (r *Route) cleanIfUninstalled(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	gone, err := r.isUninstalled(asking)
 	cancel()
 	if err != nil {
-		r.o.Log.Info("host left as it is, the API server did not say that the DaemonSet is gone", "reason", err.Error())
+		r.o.Log.Info("host left as it is, because the API server did not confirm that the DaemonSet is gone", "reason", err.Error())
 	}
 	if !gone {
 		return nil
@@ -37,14 +37,14 @@ func (r *Route) farewell(ctx context.Context) error {
 	defer cancel()
 	changes, err := r.host.Apply(cleaning, plan.HostState{})
 	if err != nil {
-		return fmt.Errorf("clean the host, because the DaemonSet %s is gone: %w", r.o.DaemonSet, err)
+		return fmt.Errorf("clean the host after DaemonSet %s is gone: %w", r.o.DaemonSet, err)
 	}
 	r.o.Log.Info("host cleaned, because the DaemonSet is gone", "daemonset", r.o.DaemonSet, "count", len(changes))
 	return nil
 }
 
-// isUninstalled is true only on positive proof: the DaemonSet is not there any more, or is being deleted. That our token is refused proves
-// nothing: it ends with the pod, which may have been deleted by force.
+// isUninstalled is true only on positive proof: the DaemonSet does not exist, or is being deleted. A refused token proves nothing, because
+// the token ends with the pod, which may have been deleted by force.
 func (r *Route) isUninstalled(ctx context.Context) (bool, error) {
 	cfg := rest.CopyConfig(r.cfg)
 	cfg.QPS = -1
