@@ -13,7 +13,7 @@ import (
 
 func addressText(a plan.Address) string { return fmt.Sprintf("address %s dev %s", a.Prefix, a.Link) }
 
-// addressSteps makes the addresses of our links. All addresses there are ours.
+// addressSteps returns the steps for the addresses of our links. All addresses there are ours.
 func (h *Host) addressSteps(want plan.HostState) (steps, error) {
 	var ours []plan.Address
 	var errs []error

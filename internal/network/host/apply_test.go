@@ -19,7 +19,7 @@ import (
 	"liqo.io/liqo/internal/network/plan"
 )
 
-// here is a host in the namespace of the test, with one private key.
+// here is a host in the namespace of the test, and one private key.
 type here struct {
 	*Host
 	*testing.T
@@ -45,7 +45,7 @@ func open(t *testing.T) *here {
 	return host
 }
 
-// apply returns what was changed, a line each.
+// apply returns the changes, a line each.
 func (h *here) apply(want plan.HostState) []string {
 	h.Helper()
 	changes, err := h.Apply(h.Context(), want)
@@ -57,7 +57,7 @@ func (h *here) apply(want plan.HostState) []string {
 	return lines
 }
 
-// settled applies, then wants nothing left to do.
+// settled applies, then checks that a second time changes nothing.
 func (h *here) settled(want plan.HostState) []string {
 	h.Helper()
 	lines := h.apply(want)
@@ -67,7 +67,7 @@ func (h *here) settled(want plan.HostState) []string {
 	return lines
 }
 
-// gateway is a state with something of everything.
+// gateway returns a state with every kind of object.
 func (h *here) gateway() plan.HostState {
 	peer, err := wgtypes.GeneratePrivateKey()
 	fatal(h.T, err)
@@ -142,7 +142,7 @@ func TestApplyAndRemove(t *testing.T) {
 		link, err := netlink.LinkByName(name)
 		fatal(t, err)
 		if addresses, err := netlink.AddrList(link, netlink.FAMILY_V6); err != nil || len(addresses) > 0 {
-			t.Errorf("%s has addresses that nobody planned: %v, %v", name, addresses, err)
+			t.Errorf("%s has addresses that are not planned: %v, %v", name, addresses, err)
 		}
 	}
 	if nextHops, err := h.NextHops(); err != nil || len(nextHops) == 0 || slices.ContainsFunc(want.Routes, func(r plan.Route) bool { return r.Via.IsValid() && nextHops[r.To] != r.Via }) {
@@ -163,7 +163,7 @@ func TestApplyAndRemove(t *testing.T) {
 	}
 	t.Logf("host:\n%s", snapshot(t))
 
-	// Half of it goes.
+	// Half of the objects are no longer wanted.
 	less := want
 	less.Routes = want.Routes[:3]
 	less.Rules, less.Neighbours = want.Rules[:1], nil
@@ -184,7 +184,7 @@ func TestApplyAndRemove(t *testing.T) {
 	}
 }
 
-// TestRepair damages a host in all ways, and wants each to be told and mended.
+// TestRepair damages a host in every way, and checks that each damage is notified and repaired.
 func TestRepair(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -216,8 +216,8 @@ func TestRepair(t *testing.T) {
 	}
 	rule := netlink.NewRule()
 	rule.Priority, rule.Table, rule.IifName = plan.FirstRule, plan.Table, plan.TunnelLink
-	stray := netlink.NewRule()
-	stray.Priority, stray.Table, stray.Mark = plan.LastRule, plan.Table, 7
+	extraRule := netlink.NewRule()
+	extraRule.Priority, extraRule.Table, extraRule.Mark = plan.LastRule, plan.Table, 7
 
 	for _, damage := range []struct {
 		what string
@@ -232,7 +232,7 @@ func TestRepair(t *testing.T) {
 				c.DelChain(chain)
 			})
 		}},
-		{"rule of a stranger in our table", func() error {
+		{"rule of another program in our table", func() error {
 			return nft(func(c *nftables.Conn, table *nftables.Table) {
 				w := &ruleWriter{conn: c, table: table}
 				fatal(t, w.rule(plan.PacketRule{Verb: plan.Drop}))
@@ -289,14 +289,14 @@ func TestRepair(t *testing.T) {
 			return netlink.RouteDel(&netlink.Route{Dst: ipNet(prefix("10.201.0.0/16")), Type: unix.RTN_BLACKHOLE, Priority: 9999})
 		}},
 		{"route without its MTU", func() error { return netlink.RouteReplace(route(pods)) }},
-		{"route through a stranger's link", func() error {
+		{"route through a link of another program", func() error {
 			r := route(pods)
 			r.LinkIndex, r.Gw = link("eth0").Attrs().Index, net.ParseIP("10.200.9.1")
 			return netlink.RouteReplace(r)
 		}},
 		{"one more route with our protocol", func() error { return netlink.RouteAdd(route("10.98.0.0/16")) }},
 		{"rule deleted", func() error { return netlink.RuleDel(rule) }},
-		{"one more rule of ours", func() error { return netlink.RuleAdd(stray) }},
+		{"one more rule of ours", func() error { return netlink.RuleAdd(extraRule) }},
 	} {
 		t.Run(damage.what, func(t *testing.T) {
 			h := &here{Host: h.Host, T: t}
@@ -305,10 +305,10 @@ func TestRepair(t *testing.T) {
 			select {
 			case <-h.Changed():
 			case <-time.After(5 * time.Second):
-				t.Error("no event was told")
+				t.Error("no notification")
 			}
 			if damaged := snapshot(t); damaged == healthy {
-				t.Fatal("the damage does not show, so this test proves nothing")
+				t.Fatal("the damage changed nothing, so this test proves nothing")
 			}
 			t.Log(h.settled(want))
 			if now := snapshot(t); now != healthy {
@@ -318,18 +318,18 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// drain waits until events of the past have been told.
+// drain waits until past events have been notified.
 func drain(events <-chan struct{}) {
 	for {
 		select {
 		case <-events:
-		case <-time.After(3 * settle):
+		case <-time.After(3 * debounce):
 			return
 		}
 	}
 }
 
-// TestForeign surrounds our things with those of others, as like ours as can be.
+// TestForeign surrounds our objects with those of other programs, as similar as possible.
 func TestForeign(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -377,7 +377,7 @@ func TestForeign(t *testing.T) {
 		t.Errorf("of others there is\n%s\nand there was\n%s", after, before)
 	}
 
-	// Where a stranger's route has our place, it stays, and we say so; the rest is made.
+	// A route of another program with the key of a wanted one stays, and Apply returns an error; the rest is applied.
 	want := h.gateway()
 	want.Routes[0].Metric = 50
 	changes, err := h.Apply(t.Context(), want)
@@ -400,9 +400,9 @@ func TestErrorsDoNotStop(t *testing.T) {
 	want.Chains[0].Rules = append(slices.Clone(want.Chains[0].Rules), plan.PacketRule{Verb: "bless"})
 	want.Rules = append(slices.Clone(want.Rules), plan.Rule{Priority: 5, Table: plan.Table})
 	_, err := h.Apply(t.Context(), want)
-	for _, part := range []string{`kind "tunnel of love"`, `verb is called "bless"`, "rule 5", "there is no link " + plan.VXLANLink} {
+	for _, part := range []string{`kind of link "tunnel of love"`, `unknown verb "bless"`, "rule 5", "link " + plan.VXLANLink + " does not exist"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("error does not say %q: %v", part, err)
+			t.Errorf("the error lacks %q: %v", part, err)
 		}
 	}
 	if peers, err := h.Tunnel(); err != nil || len(peers) != 1 {
@@ -413,7 +413,7 @@ func TestErrorsDoNotStop(t *testing.T) {
 	h.settled(healthy)
 }
 
-// TestReplacedRules moves rules that differ from others only by having more to select.
+// TestReplacedRules moves rules that differ from others only in additional selectors.
 func TestReplacedRules(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -462,7 +462,7 @@ func TestPathMTU(t *testing.T) {
 	}
 }
 
-// An idle host costs the same however many routes others have: ours are picked out by the kernel.
+// The cost of an idle host does not depend on the routes of other programs, because the kernel filters ours.
 func TestForeignRoutesCostNothing(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -495,7 +495,7 @@ func TestForeignRoutesCostNothing(t *testing.T) {
 		t.Errorf("%.0f allocations, with 1000 routes of others %.0f", few, many)
 	}
 
-	// They are looked at where they matter.
+	// They are listed where they matter.
 	taken := want.Routes[0]
 	taken.To = prefix("172.16.0.7/32")
 	taken.Table = plan.MainTable
@@ -505,7 +505,7 @@ func TestForeignRoutesCostNothing(t *testing.T) {
 	}
 }
 
-// Routes inside what is to be kept stay, though nobody plans them; all others that nobody plans go.
+// Unplanned routes inside the networks to keep stay; all other unplanned routes are deleted.
 func TestKeep(t *testing.T) {
 	if !isolated(t) {
 		return

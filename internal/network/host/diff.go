@@ -10,15 +10,15 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// difference is what separates the wanted from what is there.
+// difference is the difference between the wanted objects and the existing ones.
 type difference[T any] struct {
 	add     []T
-	replace []T // wanted, and something else of ours has its key
+	replace []T // wanted, and another object of ours has its key
 	remove  []T // ours and not wanted
-	taken   []T // wanted, and a stranger has its key
+	taken   []T // wanted, and an object of another program has its key
 }
 
-// diff compares. Things with equal keys cannot be there at once, or must not be.
+// diff compares. Objects with equal keys cannot or must not exist at the same time.
 func diff[K, T comparable](want, ours, foreign []T, key func(T) K) difference[T] {
 	var d difference[T]
 	mine, theirs := map[K]int{}, map[K]bool{}
@@ -50,7 +50,7 @@ func diff[K, T comparable](want, ours, foreign []T, key func(T) K) difference[T]
 		switch k := key(one); {
 		case keep[one]:
 		case replaced[k]:
-			replaced[k] = false // the first of them is what gets replaced
+			replaced[k] = false // the first one with this key gets replaced
 		default:
 			d.remove = append(d.remove, one)
 		}
@@ -58,10 +58,10 @@ func diff[K, T comparable](want, ours, foreign []T, key func(T) K) difference[T]
 	return d
 }
 
-// families are the address families that are looked at.
+// families are the managed address families.
 var families = []int{netlink.FAMILY_V4}
 
-// dump repeats a listing that the kernel had to interrupt because something changed meanwhile.
+// dump repeats a listing that the kernel interrupted because of a concurrent change.
 func dump[T any](list func() ([]T, error)) ([]T, error) {
 	for range 5 {
 		if all, err := list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -71,7 +71,7 @@ func dump[T any](list func() ([]T, error)) ([]T, error) {
 	return list()
 }
 
-// ipNet and the three below turn the library's addresses into ours, and back.
+// ipNet and the three functions below convert between the library's addresses and ours.
 func ipNet(prefix netip.Prefix) *net.IPNet {
 	if !prefix.IsValid() {
 		return nil

@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settle is how long changes are collected before they are told: they come in groups.
-const settle = 50 * time.Millisecond
+// debounce is how long changes are collected before one notification, because they come in groups.
+const debounce = 50 * time.Millisecond
 
-// watch tells that something has changed. What, is seen by looking.
+// watch notifies of changes, without naming them.
 type watch struct {
 	changed chan struct{}
 	sockets []*nl.NetlinkSocket
-	// ours are the indexes of our links. All links of a node have neighbours that come and go; only those of ours count.
+	// ours are the indexes of our links. Neighbours come and go on all links of a node; only those on our links count.
 	ours    atomic.Pointer[map[int]string]
 	pending atomic.Bool
 	closing atomic.Bool
@@ -54,18 +54,18 @@ func (w *watch) listen(socket *nl.NetlinkSocket) {
 		switch {
 		case w.closing.Load():
 			return
-		case err != nil || slices.ContainsFunc(messages, w.matters): // an error is, mostly, that they were more than fit the buffer
-			w.tell()
+		case err != nil || slices.ContainsFunc(messages, w.matters): // most errors mean that the buffer was too small for the events
+			w.notify()
 		}
 	}
 }
 
-// tell fills the channel, a moment later.
-func (w *watch) tell() {
+// notify fills the channel after debounce.
+func (w *watch) notify() {
 	if !w.pending.CompareAndSwap(false, true) {
 		return
 	}
-	time.AfterFunc(settle, func() {
+	time.AfterFunc(debounce, func() {
 		w.pending.Store(false)
 		select {
 		case w.changed <- struct{}{}:
@@ -87,7 +87,7 @@ func (w *watch) matters(message syscall.NetlinkMessage) bool {
 	return ok
 }
 
-// follow tells which links are ours.
+// follow sets which links are ours.
 func (w *watch) follow(links linkCache) { w.ours.Store(&links.byIndex) }
 
 func (w *watch) close() {

@@ -25,27 +25,27 @@ type Options struct {
 	Log        logr.Logger
 }
 
-// Host is the network namespace of this process, which must have one only.
+// Host is the network namespace of this process. All threads of the process must be in that namespace.
 type Host struct {
 	options Options
 	kernel  *netlink.Handle
-	// picky is another handle, on which the kernel itself heeds the filter of a listing.
-	picky *netlink.Handle
-	watch *watch
+	// strict is a second handle, on which the kernel itself applies the filter of a listing.
+	strict *netlink.Handle
+	watch  *watch
 
 	mu sync.Mutex
-	// links are those this Apply has looked up; cleared when links may have changed.
+	// links are those that this Apply has looked up; cleared when links may have changed.
 	links linkCache
-	// device is the userspace WireGuard device that runs in this process, nil if there is none.
+	// device is the userspace WireGuard device in this process; nil if there is none.
 	device *userspace
-	// dialled is what was set last for each peer, by its public key.
+	// dialled is the endpoint that was set last for each peer, by public key.
 	dialled map[string]dialled
 
-	// implementation of WireGuard, a string, "" while there is no device. It is asked for while Apply is at work, which may take long.
+	// implementation of WireGuard, a string, "" without a device. It is atomic because callers read it during Apply, which may take long.
 	implementation atomic.Value
 }
 
-// Change is one thing that Apply did.
+// Change is one change that Apply made.
 type Change struct {
 	Verb string // add, replace, delete
 	What string // in the words of the ip and wg commands
@@ -60,13 +60,13 @@ const (
 
 func (c Change) String() string { return c.Verb + " " + c.What }
 
-// step is a change and how it is made.
+// step is a change and the function that makes it.
 type step struct {
 	Change
 	do func() error
 }
 
-// steps of one kind of thing. All makes run before all prunes, so that a new way exists before an old one ends.
+// steps are those of one kind of object. All makes run before all prunes, so that a new path exists before an old one ends.
 type steps struct {
 	make, prune []step
 }
@@ -80,44 +80,44 @@ func Open(o Options) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	picky, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	strict, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		kernel.Close()
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	if err := picky.SetStrictCheck(true); err != nil {
-		o.Log.Info("this kernel lists all routes although only ours are asked for", "reason", err.Error())
+	if err := strict.SetStrictCheck(true); err != nil {
+		o.Log.Info("kernel cannot filter listings, so each one returns the routes of all programs", "reason", err.Error())
 	}
 	watch, err := newWatch()
 	if err != nil {
 		kernel.Close()
-		picky.Close()
+		strict.Close()
 		return nil, err
 	}
-	return &Host{options: o, kernel: kernel, picky: picky, watch: watch, dialled: map[string]dialled{}}, nil
+	return &Host{options: o, kernel: kernel, strict: strict, watch: watch, dialled: map[string]dialled{}}, nil
 }
 
-// Close closes handles and a userspace WireGuard device. The state of the kernel stays as it is; only a userspace device ends with us.
+// Close closes handles and a userspace WireGuard device. The state of the kernel stays as it is, except for a userspace device.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.watch.close()
 	h.kernel.Close()
-	h.picky.Close()
+	h.strict.Close()
 	h.closeDevice()
 	return nil
 }
 
-// Changed has a value when links, addresses, routes, rules or nftables have changed since it was last read, by whomever.
+// Changed has a value when links, addresses, routes, rules or nftables have changed since it was last read, by any program.
 func (h *Host) Changed() <-chan struct{} { return h.watch.changed }
 
-// Apply makes the kernel look like want, and returns what it had to change. After an error it goes on where it can.
+// Apply brings the kernel to the state want and returns what it changed. After an error it goes on where it can.
 func (h *Host) Apply(ctx context.Context, want plan.HostState) ([]Change, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.links = linkCache{}
 
-	// The order in which a way is built: drops first, so that nothing leaves unprotected; what leads traffic into it last.
+	// The order in which a path is built: drops first, so that nothing leaves unprotected; the rules that direct traffic into it last.
 	kinds := []func(plan.HostState) (steps, error){
 		h.blackholeSteps, h.linkSteps, h.addressSteps, h.neighbourSteps, h.nftSteps, h.wireGuardSteps, h.routeSteps, h.ruleSteps,
 	}
@@ -146,21 +146,21 @@ func (h *Host) Apply(ctx context.Context, want plan.HostState) ([]Change, error)
 	return run.changes, errors.Join(run.errs...)
 }
 
-// settleRules looks again after a rule was deleted. The kernel deletes the first rule that matches, and what a rule does not
-// select matches all: it may have been a narrower one, which is made again behind, where it is safe.
+// settleRules checks the rules again after a deletion. The kernel deletes the first rule that matches, and a selector that is not set
+// matches every rule: it may have deleted a narrower rule. That one is added again behind the deleted one, where it is safe.
 func (h *Host) settleRules(run *run, want plan.HostState) {
 	const most = plan.LastRule - plan.FirstRule
 	for range most {
 		todo, err := h.ruleSteps(want)
 		if err != nil || len(todo.make)+len(todo.prune) == 0 {
-			return // an error has been told before
+			return // Apply has recorded the same error before
 		}
 		run.all(todo.make)
 		run.all(todo.prune)
 	}
 }
 
-// run collects what became of steps.
+// run collects the results of steps.
 type run struct {
 	changes []Change
 	errs    []error
@@ -182,14 +182,14 @@ func (r *run) all(todo []step) {
 	}
 }
 
-// PathMTU returns the MTU of the way to an address, and the link it leaves by.
+// PathMTU returns the MTU of the path to an address, and its outgoing link.
 func PathMTU(to netip.Addr) (mtu int, link string, err error) {
 	routes, err := netlink.RouteGet(to.AsSlice())
 	if err != nil {
 		return 0, "", fmt.Errorf("look up route to %s: %w", to, err)
 	}
 	if len(routes) == 0 {
-		return 0, "", fmt.Errorf("look up route to %s: none", to)
+		return 0, "", fmt.Errorf("look up route to %s: there is no route", to)
 	}
 	out, err := netlink.LinkByIndex(routes[0].LinkIndex)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"liqo.io/liqo/internal/network/plan"
 )
 
-// ourLinks are the names that are ours. A link of such a name is replaced when it is another one, and deleted when none is wanted.
+// ourLinks are the names of our links. A different link of such a name is replaced, and one that is not wanted is deleted.
 var ourLinks = []string{plan.VXLANLink, plan.TunnelLink}
 
-// linkAlias tells an administrator whose the link is.
+// linkAlias shows administrators the owner of the link.
 const linkAlias = "liqo.io"
 
-// noAddresses is the kernel's IN6_ADDR_GEN_MODE_NONE: a link that comes up gets no address by itself, and announces none.
+// noAddresses is the kernel's IN6_ADDR_GEN_MODE_NONE: a link that comes up gets no automatic address, and announces none.
 const noAddresses = 1
 
 // linkCache holds links by name and names by index.
@@ -29,7 +29,7 @@ type linkCache struct {
 	byIndex map[int]string
 }
 
-// link looks a link up; nil if there is none.
+// link returns a link by name; nil if there is none.
 func (h *Host) link(name string) (netlink.Link, error) {
 	if link, ok := h.links.byName[name]; ok {
 		return link, nil
@@ -51,19 +51,19 @@ func (h *Host) link(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-// linkIndex is the index of a link that must be there.
+// linkIndex returns the index of a link that must exist.
 func (h *Host) linkIndex(name string) (int, error) {
 	link, err := h.link(name)
 	if err != nil {
 		return 0, err
 	}
 	if link == nil {
-		return 0, fmt.Errorf("there is no link %s", name)
+		return 0, fmt.Errorf("link %s does not exist", name)
 	}
 	return link.Attrs().Index, nil
 }
 
-// linkName is the name of a link that was looked up, or its number: wanted things name links, and others need no name.
+// linkName returns the name of a link that was looked up, else its number. Wanted objects refer to links by name, and all of those are looked up.
 func (h *Host) linkName(index int) string {
 	if name, ok := h.links.byIndex[index]; ok {
 		return name
@@ -78,7 +78,8 @@ func linkText(l plan.Link) string {
 	return fmt.Sprintf("link %s type %s mtu %d", l.Name, l.Kind, l.MTU)
 }
 
-// linkSteps makes links. Later kinds of things must be observed after it: with a link all that is on it goes.
+// linkSteps returns the steps for links. The later kinds must be observed after these steps ran, because the kernel deletes everything on a link
+// with it.
 func (h *Host) linkSteps(want plan.HostState) (steps, error) {
 	var todo steps
 	var errs []error
@@ -128,7 +129,7 @@ func (h *Host) linkStep(want plan.Link, have netlink.Link) []step {
 	if !h.sameLink(want, have) {
 		return []step{{Change{verbReplace, linkText(want)}, func() error {
 			if err := h.deleteLink(want.Name, have); err != nil {
-				return fmt.Errorf("delete the other link of this name: %w", err)
+				return fmt.Errorf("delete the present link of this name: %w", err)
 			}
 			return add()
 		}}}
@@ -146,8 +147,8 @@ func (h *Host) linkStep(want plan.Link, have netlink.Link) []step {
 	return all
 }
 
-// sameLink tells whether a link is the wanted one in all that cannot change later. A new hardware address would do in the kernel, but
-// silently takes all permanent neighbours away.
+// sameLink reports whether a link equals the wanted one in everything that cannot be changed later. The kernel can change the hardware
+// address, but silently deletes all permanent neighbours then.
 func (h *Host) sameLink(want plan.Link, have netlink.Link) bool {
 	switch want.Kind {
 	case plan.VXLAN:
@@ -181,19 +182,19 @@ func (h *Host) addLink(want plan.Link) error {
 			return err
 		}
 	default:
-		return fmt.Errorf("links of kind %q cannot be made", want.Kind)
+		return fmt.Errorf("unknown kind of link %q; want %s or %s", want.Kind, plan.VXLAN, plan.WireGuardLink)
 	}
 	link, err := h.kernel.LinkByName(want.Name)
 	if err != nil {
 		return err
 	}
 	if err := h.kernel.LinkSetIP6AddrGenMode(link, noAddresses); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
-		h.options.Log.Info("link may get an address of IPv6, which nobody uses", "link", want.Name, "reason", err.Error()) // no reason to be without a tunnel
+		h.options.Log.Info("link may get an unused IPv6 address", "link", want.Name, "reason", err.Error()) // harmless, so the tunnel is still made
 	}
 	return h.kernel.LinkSetAlias(link, linkAlias)
 }
 
-// addTunnel makes a WireGuard device: the kernel's if it has one, else ours.
+// addTunnel creates a WireGuard device: a kernel device if the kernel supports that, else a userspace device.
 func (h *Host) addTunnel(attributes netlink.LinkAttrs) error {
 	h.closeDevice()
 	clear(h.dialled)
@@ -222,7 +223,7 @@ func (h *Host) deleteLink(name string, link netlink.Link) error {
 			own := h.device.index == link.Attrs().Index
 			h.closeDevice()
 			if own {
-				return nil // it went with its device
+				return nil // closing the device deleted the link
 			}
 		}
 	}
@@ -233,7 +234,7 @@ func (h *Host) deleteLink(name string, link netlink.Link) error {
 	return err
 }
 
-// closeDevice ends a userspace device, if there is one.
+// closeDevice closes the userspace device, if there is one.
 func (h *Host) closeDevice() {
 	if h.device != nil {
 		h.device.close()

@@ -23,7 +23,7 @@ import (
 )
 
 // Each test runs as a process in a network namespace of its own, as the product does: wireguard-go opens sockets from
-// any thread. Its mount namespace is its own, too, for the control sockets in /var/run/wireguard.
+// any thread. It also has its own mount namespace, for the control sockets in /var/run/wireguard.
 const (
 	isolatedEnv = "LIQO_TEST_ISOLATED"
 	roleEnv     = "LIQO_TEST_HOST"
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// isolated runs the test again in its own namespaces; true in the process that is there.
+// isolated runs the test again in a process with its own namespaces. It returns true in that process.
 func isolated(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(isolatedEnv) == t.Name() {
@@ -95,7 +95,7 @@ type hostAnswer struct {
 	Tunnel  []TunnelPeer
 }
 
-// serveHost answers a request to apply a state, until there are no more.
+// serveHost answers requests to apply a state until its input ends.
 func serveHost(in io.Reader, out io.Writer) {
 	requests, answers := gob.NewDecoder(in), gob.NewEncoder(out)
 	keys := map[string][32]byte{}
@@ -126,7 +126,7 @@ func serveHost(in io.Reader, out io.Writer) {
 	}
 }
 
-// remote is a process that is a host, seen from the test.
+// remote is the test's side of a process that is a host.
 type remote struct {
 	name     string
 	ns       netns.NsHandle
@@ -176,7 +176,7 @@ func handleAt(t *testing.T, ns netns.NsHandle) *netlink.Handle {
 	return kernel
 }
 
-// newNamespace makes a network namespace that ends with the test.
+// newNamespace creates a network namespace that ends with the test.
 func newNamespace(t *testing.T) netns.NsHandle {
 	t.Helper()
 	made := make(chan netns.NsHandle)
@@ -194,7 +194,7 @@ func newNamespace(t *testing.T) netns.NsHandle {
 	return ns
 }
 
-// inside runs on a thread that is in a namespace. Sockets that are opened there stay there.
+// inside runs a function on a thread in a namespace. Sockets opened there stay there.
 func inside(t *testing.T, ns netns.NsHandle, do func() error) {
 	t.Helper()
 	failed := make(chan error)
@@ -216,7 +216,7 @@ func fatal(t *testing.T, err error) {
 	}
 }
 
-// eventually waits for something that takes a moment, and fails after ten seconds.
+// eventually repeats try until it succeeds, and fails after ten seconds.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
 	poll, end := time.NewTicker(10*time.Millisecond), time.After(10*time.Second)

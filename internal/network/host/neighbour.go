@@ -14,17 +14,17 @@ import (
 	"liqo.io/liqo/internal/network/plan"
 )
 
-// neighbour is an address and where it is: its hardware address, or (forwarding) a hardware address and the end of the VXLAN it is at.
+// neighbour maps an address to its hardware address or, if forwarding, a hardware address to the VXLAN endpoint behind which it is.
 type neighbour struct {
 	link       string
 	forwarding bool
 	address    netip.Addr
 	mac        plan.MAC
-	// learnt entries are made by the kernel, and change when it likes.
+	// learnt entries belong to the kernel and may change at any time.
 	learnt bool
 }
 
-// neighbourKey is what the kernel has one of.
+// neighbourKey identifies an entry: the kernel has at most one for each key.
 type neighbourKey struct {
 	link    string
 	address netip.Addr
@@ -45,8 +45,8 @@ func (n neighbour) String() string {
 	return fmt.Sprintf("neighbour %s lladdr %s dev %s", n.address, net.HardwareAddr(n.mac[:]), n.link)
 }
 
-// neighbourSteps makes the permanent neighbours of our links and the forwarding entries of a VXLAN. What the kernel has learnt
-// is ours only where a wanted one must stand.
+// neighbourSteps returns the steps for the permanent neighbours of our links and the forwarding entries of a VXLAN. It replaces learnt entries
+// whose key is wanted, and leaves the other learnt ones.
 func (h *Host) neighbourSteps(want plan.HostState) (steps, error) {
 	var wanted, ours []neighbour
 	var errs []error

@@ -16,10 +16,11 @@ import (
 	"liqo.io/liqo/internal/network/plan"
 )
 
-// encoding is part of each rule's mark. It counts up when nft_expr.go says the same in other expressions, so that an upgrade writes them.
+// encoding is part of each rule's comment. Increment it when nft_expr.go encodes the same rule in other expressions, so that an upgrade
+// rewrites the table.
 const encoding = 1
 
-// nftBuffer is how much one transaction and its acknowledgements may be: a few hundred peers.
+// nftBuffer bounds one transaction and its acknowledgements. It suffices for a few hundred peers.
 const nftBuffer = 8 << 20
 
 var hooks = map[plan.Hook]*nftables.ChainHook{
@@ -30,8 +31,8 @@ var hooks = map[plan.Hook]*nftables.ChainHook{
 	plan.Postrouting: nftables.ChainHookPostrouting,
 }
 
-// nftSteps replaces our table as a whole, in one transaction, if anything in it is not as wanted. The kernel shows rules in other
-// words than they were written in, so each carries a mark: a comment with the hash of what it was made of.
+// nftSteps replaces our whole table in one transaction if anything in it differs. The kernel lists rules in another form than they were written
+// in, so each rule carries a comment with the hash of its plan, which is compared instead.
 func (h *Host) nftSteps(want plan.HostState) (steps, error) {
 	conn, err := nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
 		return errors.Join(c.SetWriteBuffer(nftBuffer), c.SetReadBuffer(nftBuffer))
@@ -62,7 +63,7 @@ func (h *Host) nftSteps(want plan.HostState) (steps, error) {
 	return steps{make: []step{{Change{verb, what}, func() error { return writeTable(conn, want.Chains) }}}}, nil
 }
 
-// writeTable makes the transaction. Adding first makes the deletion work also if there is no table.
+// writeTable runs the transaction. Adding the table first makes its deletion succeed even if it does not exist.
 func writeTable(conn *nftables.Conn, chains []plan.Chain) error {
 	table := &nftables.Table{Name: plan.NFTable, Family: nftables.TableFamilyIPv4}
 	conn.AddTable(table)
@@ -71,7 +72,7 @@ func writeTable(conn *nftables.Conn, chains []plan.Chain) error {
 	for _, one := range chains {
 		chain := newChain(one)
 		if chain.Hooknum == nil {
-			return fmt.Errorf("chain %s: no hook is called %q", one.Name, one.Hook)
+			return fmt.Errorf("chain %s: unknown hook %q", one.Name, one.Hook)
 		}
 		chain.Table = table
 		conn.AddChain(chain)
@@ -81,14 +82,14 @@ func writeTable(conn *nftables.Conn, chains []plan.Chain) error {
 				return fmt.Errorf("chain %s, rule %d: %w", one.Name, i, err)
 			}
 			conn.AddRule(&nftables.Rule{
-				Table: table, Chain: chain, Exprs: w.exprs, UserData: userdata.AppendString(nil, userdata.TypeComment, ruleMark(rule)),
+				Table: table, Chain: chain, Exprs: w.exprs, UserData: userdata.AppendString(nil, userdata.TypeComment, ruleComment(rule)),
 			})
 		}
 	}
 	return conn.Flush()
 }
 
-// newChain is a chain in the library's words; without a hook if there is none of that name.
+// newChain converts a chain to the library's type; without a hook if the hook is unknown.
 func newChain(c plan.Chain) *nftables.Chain {
 	policy := nftables.ChainPolicyAccept
 	kind := nftables.ChainTypeFilter
@@ -100,20 +101,20 @@ func newChain(c plan.Chain) *nftables.Chain {
 	}
 }
 
-// ruleMark is the comment of a rule.
-func ruleMark(rule plan.PacketRule) string {
-	// An empty set that is not nil matches all, and looks like nil when printed.
+// ruleComment returns the comment of a rule: its verb and the hash of its plan.
+func ruleComment(rule plan.PacketRule) string {
+	// An empty set that is not nil matches all, but prints like nil.
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %t %+v", encoding, rule.FromNot == nil, rule))
 	return fmt.Sprintf("%s %x", rule.Verb, sum[:8])
 }
 
-// wantedTable describes chains as observedTable would.
+// wantedTable describes chains in the form of observedTable.
 func wantedTable(chains []plan.Chain) string {
 	var text strings.Builder
 	for _, one := range chains {
 		describeChain(&text, newChain(one))
 		for _, rule := range one.Rules {
-			fmt.Fprintf(&text, "  %s\n", ruleMark(rule))
+			fmt.Fprintf(&text, "  %s\n", ruleComment(rule))
 		}
 	}
 	return text.String()
@@ -127,7 +128,7 @@ func describeChain(text *strings.Builder, c *nftables.Chain) {
 	fmt.Fprintf(text, "%s %s hook %d priority %d policy %d\n", c.Name, c.Type, *c.Hooknum, *c.Priority, *c.Policy)
 }
 
-// observedTable describes our table: its chains in the order they were made, and the mark of each rule.
+// observedTable describes our table: its chains in the order of their creation, and the comment of each rule.
 func observedTable(conn *nftables.Conn) (description string, there bool, err error) {
 	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyIPv4)
 	if err != nil {
@@ -163,8 +164,8 @@ func observedTable(conn *nftables.Conn) (description string, there bool, err err
 			return "", true, fmt.Errorf("list rules of chain %s: %w", one.Name, err)
 		}
 		for _, rule := range rules {
-			mark, _ := userdata.GetString(rule.UserData, userdata.TypeComment)
-			fmt.Fprintf(&text, "  %s\n", mark)
+			comment, _ := userdata.GetString(rule.UserData, userdata.TypeComment)
+			fmt.Fprintf(&text, "  %s\n", comment)
 		}
 	}
 	return text.String(), true, nil

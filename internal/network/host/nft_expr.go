@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/internal/network/plan"
 )
 
-// Offsets in headers. An ICMP error has 8 bytes before the header of the packet it is about.
+// Offsets in headers. An ICMP error has 8 bytes before the header of the packet that it reports.
 const (
 	headerChecksum    = 10
 	sourceAddress     = 12
@@ -29,10 +29,10 @@ const (
 // ipsDestinationNAT is IPS_DST_NAT of the kernel.
 const ipsDestinationNAT = 1 << 5
 
-// register holds whatever a rule looks at; no rule needs two at once.
+// register holds the value that a rule compares; no rule needs two at once.
 const register = unix.NFT_REG_1
 
-// ruleWriter writes one rule as expressions. A packet that does not match one ends the rule there.
+// ruleWriter encodes one rule as expressions. The kernel leaves the rule at the first expression that does not match.
 type ruleWriter struct {
 	conn  *nftables.Conn
 	table *nftables.Table
@@ -56,7 +56,7 @@ func (w *ruleWriter) rule(r plan.PacketRule) error {
 	if err := w.protocol(r); err != nil {
 		return err
 	}
-	// Connection tracking begins to run in a namespace with the first rule that asks it: ask only if the rule does.
+	// The first rule that reads connection state turns on connection tracking in the namespace, so encode that only if needed.
 	if r.New {
 		w.bits(&expr.Ct{Register: register, Key: expr.CtKeySTATE}, expr.CtStateBitNEW, true)
 		w.bits(&expr.Ct{Register: register, Key: expr.CtKeySTATUS}, ipsDestinationNAT, false)
@@ -100,10 +100,10 @@ func networkMask(bits int) []byte {
 	return binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-bits))
 }
 
-// setSize is how many elements fit one message, with room to spare.
+// setSize is a number of elements that fits one message with a margin.
 const setSize = 1000
 
-// fromNot matches sources outside of a set, or of all sets that it takes. Outside of an empty set is everything.
+// fromNot matches sources outside of the addresses, split into as many sets as needed. Every source is outside of an empty set.
 func (w *ruleWriter) fromNot(addresses []netip.Addr) error {
 	if len(addresses) == 0 {
 		return nil
@@ -144,7 +144,7 @@ func (w *ruleWriter) protocol(r plan.PacketRule) error {
 	}
 	number, ok := protocols[name]
 	if !ok {
-		return fmt.Errorf("no protocol is called %q", name)
+		return fmt.Errorf("unknown protocol %q", name)
 	}
 	w.add(&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register}, &expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{number}})
 	if r.Port != 0 {
@@ -195,12 +195,12 @@ func (w *ruleWriter) verb(r plan.PacketRule) error {
 	case plan.SwapInnerDestination:
 		return w.swapInner(innerHeader+destinationOffset, r)
 	default:
-		return fmt.Errorf("no verb is called %q", r.Verb)
+		return fmt.Errorf("unknown verb %q", r.Verb)
 	}
 	return nil
 }
 
-// clamp writes the option of packets that open a connection. The kernel leaves a smaller one as it is.
+// clamp writes the MSS option of packets that open a connection. The kernel never raises the value.
 func (w *ruleWriter) clamp(mss uint16) {
 	const syn, rst = 0x02, 0x04
 	const optionMSS, optionMSSValue = 2, 2
@@ -211,18 +211,18 @@ func (w *ruleWriter) clamp(mss uint16) {
 		&expr.Exthdr{SourceRegister: register, Type: optionMSS, Offset: optionMSSValue, Len: 2, Op: expr.ExthdrOpTcpopt})
 }
 
-// swap writes a network over that of an address. The kernel mends the checksum of the header, and those of UDP and TCP, which cover addresses.
+// swap replaces the network bits of an address. The kernel adapts the checksum of the header, and those of UDP and TCP, which cover addresses.
 func (w *ruleWriter) swap(offset uint32, network netip.Prefix) error {
 	return w.write(network, expr.Payload{
 		Base: expr.PayloadBaseNetworkHeader, Offset: offset, CsumOffset: headerChecksum, CsumFlags: unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
 	})
 }
 
-// swapInner does it to the packet in an ICMP error. The checksum mended is that of the inner header; what it changes by and what the
-// address changes by cancel each other out, so that the checksum of the ICMP message stays right by itself.
+// swapInner does the same in the packet inside an ICMP error, and adapts the checksum of the inner header. The changes of that checksum and of
+// the address cancel out, so the checksum of the ICMP message stays valid.
 func (w *ruleWriter) swapInner(offset uint32, r plan.PacketRule) error {
-	// 3 unreachable, 11 exceeded and 12 parameter problem; 4, which is obsolete, has a packet in it, too. No set: each would be searched
-	// among all others while it is made, and there are several such rules for each peer.
+	// Types 3 (unreachable), 11 (time exceeded) and 12 (parameter problem); the obsolete type 4 matches as well, and also carries a packet. Not
+	// a set: the kernel compares each new set with all others, and each peer has several such rules.
 	const bit, first, last = 8, 3, 4
 	w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1},
 		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 1, Mask: []byte{^byte(bit)}, Xor: []byte{0}},
@@ -234,7 +234,7 @@ func (w *ruleWriter) swapInner(offset uint32, r plan.PacketRule) error {
 	return w.write(r.Network, expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: offset, CsumOffset: innerHeader + headerChecksum})
 }
 
-// write ends the chain: what was changed once must not be taken for something else by a later rule.
+// write ends the chain, because a later rule must not match the changed address.
 func (w *ruleWriter) write(network netip.Prefix, to expr.Payload) error {
 	if !network.IsValid() || !network.Addr().Is4() {
 		return fmt.Errorf("%s is not an IPv4 network", network)

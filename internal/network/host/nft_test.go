@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/network/plan"
 )
 
-// TestVerbs has a client and a server, and the host under test between them.
+// TestVerbs puts the host under test between a client and a server.
 func TestVerbs(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -43,7 +43,7 @@ func TestVerbs(t *testing.T) {
 		t.Helper()
 		transfer(t, from, to, address, seen, 1000)
 	}
-	// blocked wants silence, and that it is the rule: without it the same is answered.
+	// blocked checks that the rules block an address: without them it answers.
 	blocked := func(from, to netns.NsHandle, address string, chains ...plan.Chain) {
 		t.Helper()
 		set(chains...)
@@ -62,7 +62,7 @@ func TestVerbs(t *testing.T) {
 		set(chain(plan.Forward, 0, false, plan.PacketRule{To: prefix("10.2.0.0/31"), Verb: plan.Drop},
 			plan.PacketRule{To: prefix("10.2.0.2/31"), Verb: plan.Accept}, drop))
 		if !answered(t, client, server, "10.2.0.2") {
-			t.Error("what is accepted before is dropped")
+			t.Error("a packet is dropped after it was accepted")
 		}
 	})
 	t.Run("from not", func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestVerbs(t *testing.T) {
 		drop.FromNot = append(drop.FromNot, addr("10.1.0.2"))
 		set(chain(plan.Input, 0, false, drop))
 		if !answered(t, client, current, "10.1.0.1") {
-			t.Error("one that is allowed is dropped")
+			t.Error("an allowed packet is dropped")
 		}
 		drop.FromNot = []netip.Addr{}
 		blocked(client, current, "10.1.0.1", chain(plan.Input, 0, false, drop))
@@ -102,7 +102,7 @@ func TestVerbs(t *testing.T) {
 		}
 		set(mapping, chain(plan.Prerouting, -300, false, plan.PacketRule{Protocol: "udp", Port: 7000, Verb: plan.NoTrack}))
 		if answered(t, client, server, "10.9.9.9") {
-			t.Error("what is not tracked is mapped")
+			t.Error("an untracked packet is mapped")
 		}
 	})
 	t.Run("clamp", func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestVerbs(t *testing.T) {
 	})
 }
 
-// answered sends a datagram to a server, and tells whether it came back.
+// answered sends a datagram to a server, and reports whether it came back.
 func answered(t *testing.T, from, to netns.NsHandle, address string) bool {
 	t.Helper()
 	var server net.PacketConn
@@ -143,7 +143,7 @@ func answered(t *testing.T, from, to netns.NsHandle, address string) bool {
 	return err == nil
 }
 
-// segment is how long the segments are that a client sends.
+// segment returns the length of the segments that a client sends.
 func segment(t *testing.T, from, to netns.NsHandle, address string) (size int) {
 	t.Helper()
 	var listener net.Listener

@@ -49,7 +49,7 @@ type cluster struct {
 	// wan is the gateway's address between the clusters.
 	wan netip.Addr
 	key wgtypes.Key
-	// Our networks as the peer sees them, and the peer's as we do.
+	// The prefixes under which the peer reaches our networks, and under which we reach the peer's.
 	podsThere, nodesThere, podsHere, nodesHere string
 }
 
@@ -114,7 +114,7 @@ func (c *cluster) translation() []plan.Chain {
 		innerOut = append(innerOut, plan.PacketRule{Out: plan.TunnelLink, Inner: own, Verb: plan.SwapInnerDestination, Network: seen})
 		out = append(out, plan.PacketRule{Out: plan.TunnelLink, From: own, Verb: plan.SwapSource, Network: seen})
 	}
-	// Each swap ends its chain: what it does not end is dropped, as in the plan.
+	// Each swap ends its chain; all other packets are dropped, as in the plan.
 	return []plan.Chain{
 		{Name: "errors_in", Hook: plan.Prerouting, Priority: -301, Rules: innerIn},
 		{Name: "incoming", Hook: plan.Prerouting, Priority: -300, Rules: append(in, plan.PacketRule{In: plan.TunnelLink, Verb: plan.Drop})},
@@ -127,7 +127,7 @@ func (c *cluster) translation() []plan.Chain {
 func addr(text string) netip.Addr     { return netip.MustParseAddr(text) }
 func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
 
-// connect makes a pair of links between two namespaces, with addresses.
+// connect links two namespaces by a veth pair, with addresses.
 func connect(t *testing.T, a, b netns.NsHandle, nameA, nameB, addressA, addressB string) {
 	t.Helper()
 	attributes := netlink.NewLinkAttrs()
@@ -160,7 +160,7 @@ func newCluster(t *testing.T, name string) *cluster {
 				os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0))
 		})
 	}
-	// What network plugins do: pods leave with the address of their node.
+	// As network plugins do: packets of pods leave with the address of their node.
 	inside(t, c.node.ns, func() error {
 		conn, err := nftables.New()
 		if err != nil {
@@ -198,7 +198,7 @@ func TestDataPath(t *testing.T) {
 		states[c.node] = hostRequest{Want: c.nodeState()}
 		states[c.gateway] = hostRequest{Want: c.gatewayState(peer), Keys: map[string][32]byte{c.key.PublicKey().String(): c.key}}
 	}
-	// Only rome dials; milan learns where rome is, and is there first: a handshake that is lost costs five seconds.
+	// Only rome dials, and milan learns rome's address. Milan is applied first, because a lost handshake costs five seconds.
 	states[rome.gateway].Want.WireGuard.Peers[0].Endpoint = netip.AddrPortFrom(milan.wan, wireGuardPort)
 	for _, host := range []*remote{milan.node, milan.gateway, rome.node, rome.gateway} {
 		for _, change := range host.apply(t, states[host]).Changes {
@@ -240,7 +240,7 @@ func TestDataPath(t *testing.T) {
 		inside(t, rome.pod, func() error {
 			mtu, _, err := PathMTU(addr(toMilan))
 			if err == nil && mtu != 1300 {
-				err = fmt.Errorf("the pod has learnt MTU %d of the path, want 1300", mtu)
+				err = fmt.Errorf("the pod has learnt a path MTU of %d, want 1300", mtu)
 			}
 			return err
 		})
@@ -263,7 +263,7 @@ func TestDataPath(t *testing.T) {
 	})
 }
 
-// transfer sends bytes over TCP and checks their sum, and whom the server has seen.
+// transfer sends bytes over TCP and checks their sum and the source address at the server.
 func transfer(t *testing.T, from, to netns.NsHandle, address, seen string, size int) {
 	t.Helper()
 	var listener net.Listener
@@ -305,7 +305,7 @@ func transfer(t *testing.T, from, to netns.NsHandle, address, seen string, size 
 	}
 }
 
-// datagram sends one over UDP and wants it back, and checks whom the server has seen.
+// datagram sends a datagram over UDP and checks the answer and the source address at the server.
 func datagram(t *testing.T, from, to netns.NsHandle, address, seen string, size int) {
 	t.Helper()
 	var server net.PacketConn
@@ -342,7 +342,7 @@ func dialUDP(t *testing.T, from netns.NsHandle, address string) net.Conn {
 	return client
 }
 
-// refused sends to a port where nobody listens, and wants to be told.
+// refused sends to a closed port, and checks that the sender gets an error.
 func refused(t *testing.T, from netns.NsHandle, address string) {
 	t.Helper()
 	client := dialUDP(t, from, address)

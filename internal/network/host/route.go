@@ -15,15 +15,15 @@ import (
 	"liqo.io/liqo/internal/network/plan"
 )
 
-// route is a route and what a plan cannot say about it.
+// route is a route and the attributes that a plan does not have.
 type route struct {
 	plan.Route
 	tos int
-	// odd describes what no route of a plan has, so that such a one never is the wanted one.
+	// odd describes attributes that no planned route has, so that such a route never equals a wanted one.
 	odd string
 }
 
-// routeKey is what the kernel has one of, and replaces.
+// routeKey identifies a route: the kernel has at most one for each key, and replaces that.
 type routeKey struct {
 	table, metric, tos int
 	to                 netip.Prefix
@@ -57,7 +57,7 @@ func (r route) String() string {
 	return text.String()
 }
 
-// blackholeSteps adds the routes that drop, before there is a link: nothing for a peer may leave by another way meanwhile.
+// blackholeSteps adds the blackhole routes before the links: meanwhile no packet for a peer may leave by another path.
 func (h *Host) blackholeSteps(want plan.HostState) (steps, error) {
 	var drops plan.HostState
 	for _, one := range want.Routes {
@@ -72,7 +72,7 @@ func (h *Host) blackholeSteps(want plan.HostState) (steps, error) {
 	return steps{make: todo.make}, err
 }
 
-// routeSteps makes routes. Ours have our protocol number, in whatever table.
+// routeSteps returns the steps for routes. A route with our protocol number is ours, in any table.
 func (h *Host) routeSteps(want plan.HostState) (steps, error) {
 	var wanted []route
 	for _, one := range want.Routes {
@@ -90,7 +90,7 @@ func (h *Host) routeSteps(want plan.HostState) (steps, error) {
 	}
 	d := diff(wanted, ours, nil, route.key)
 	if len(d.add)+len(d.replace) > 0 {
-		// Only what is about to be made can meet a stranger's. There may be very many of them, and mostly nothing is made.
+		// Only a new route can conflict with one of another program. Those may be very many, and mostly no route is new.
 		foreign, err := h.routes(false)
 		if err != nil {
 			return steps{}, err
@@ -117,7 +117,7 @@ func (h *Host) routeSteps(want plan.HostState) (steps, error) {
 				Dst: ipNet(one.To), Table: one.Table, Priority: one.Metric, Tos: one.tos, Protocol: plan.RouteProtocol, Scope: netlink.SCOPE_NOWHERE,
 			})
 			if errors.Is(err, unix.ESRCH) {
-				return nil // it went with its link
+				return nil // the kernel deleted it with its link
 			}
 			return err
 		}})
@@ -125,7 +125,7 @@ func (h *Host) routeSteps(want plan.HostState) (steps, error) {
 	return todo, errors.Join(errs...)
 }
 
-// isInside tells whether a network is a part of another one.
+// isInside reports whether a network is a part of another one.
 func isInside(network, of netip.Prefix) bool {
 	return network.Bits() > of.Bits() && of.Contains(network.Addr())
 }
@@ -149,12 +149,12 @@ func (h *Host) route(r route, do func(*netlink.Route) error) error {
 	return do(one)
 }
 
-// routes lists the routes of all tables: ours, or those of others. Ours are picked out by the kernel; one older than Linux 4.20 gives all, and
-// the library picks.
+// routes lists the routes of all tables: ours, or those of others. The kernel filters ours; before Linux 4.20 it returns all, and the library
+// filters.
 func (h *Host) routes(ours bool) (all []route, err error) {
 	from, filter, mask := h.kernel, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE
 	if ours {
-		from, filter.Protocol, mask = h.picky, plan.RouteProtocol, mask|netlink.RT_FILTER_PROTOCOL
+		from, filter.Protocol, mask = h.strict, plan.RouteProtocol, mask|netlink.RT_FILTER_PROTOCOL
 	}
 	for _, family := range families {
 		list, err := dump(func() ([]netlink.Route, error) { return from.RouteListFiltered(family, filter, mask) })
@@ -170,7 +170,7 @@ func (h *Host) routes(ours bool) (all []route, err error) {
 	return all, nil
 }
 
-// Ways says where our routes lead, by destination: what is on the host, whoever made it. Routes that drop lead nowhere.
+// NextHops returns the next hops of our routes on the host, by destination. Blackhole routes have none.
 func (h *Host) NextHops() (map[netip.Prefix]netip.Addr, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

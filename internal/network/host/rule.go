@@ -14,7 +14,7 @@ import (
 	"liqo.io/liqo/internal/network/plan"
 )
 
-// rule is a policy rule and what a plan cannot say about it.
+// rule is a policy rule and the attributes that a plan does not have.
 type rule struct {
 	plan.Rule
 	odd string
@@ -36,15 +36,15 @@ func (r rule) String() string {
 	return text.String()
 }
 
-// ruleSteps makes policy rules. Ours have a priority of ours and lead to our table; one of the two alone is a stranger's.
-// Rules know no replacement: one that differs in anything is another rule.
+// ruleSteps returns the steps for policy rules. A rule is ours only if it has one of our priorities and selects our table. The kernel cannot
+// replace rules: one that differs in anything is another rule.
 func (h *Host) ruleSteps(want plan.HostState) (steps, error) {
 	var wanted, ours []rule
 	var errs []error
 	for _, one := range want.Rules {
 		one.To = one.To.Masked()
 		if !ourRule(one.Priority, one.Table) {
-			errs = append(errs, fmt.Errorf("add %s: priorities %d to %d and table %d are ours", rule{Rule: one}, plan.FirstRule, plan.LastRule, plan.Table))
+			errs = append(errs, fmt.Errorf("add %s: want a priority from %d to %d and table %d", rule{Rule: one}, plan.FirstRule, plan.LastRule, plan.Table))
 			continue
 		}
 		wanted = append(wanted, rule{Rule: one})
@@ -96,7 +96,7 @@ func observedRule(one netlink.Rule) rule {
 	if one.IPProto == unix.IPPROTO_ICMP {
 		r.Protocol, one.IPProto = "icmp", 0
 	}
-	// What is left when all that a plan can say is taken away must be an empty rule.
+	// After removing every attribute that a plan has, the rule must be empty.
 	rest := one
 	rest.Priority, rest.Dst, rest.IifName, rest.Table, rest.Family, rest.Protocol = 0, nil, "", 0, 0, 0
 	empty := *netlink.NewRule()

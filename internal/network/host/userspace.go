@@ -18,8 +18,8 @@ import (
 	"golang.zx2c4.com/wireguard/tun"
 )
 
-// userspace is a WireGuard device that runs in this process, for kernels that have none. It is configured as one of another
-// program would be, through the socket of its name.
+// userspace is a WireGuard device in this process, for kernels without WireGuard. It is configured like a device of another program,
+// through the control socket of its name.
 type userspace struct {
 	device *device.Device
 	socket net.Listener
@@ -47,13 +47,13 @@ func openUserspace(name string, mtu int, log logr.Logger) (*userspace, error) {
 		},
 	})}
 	if err := limited.start(u.device); err != nil {
-		log.Error(err, "memory of userspace WireGuard is not bounded")
+		log.Error(err, "cannot bound the memory of userspace WireGuard; a new version of wireguard-go may have moved its pool")
 	}
 	if err := u.listen(name); err != nil {
 		u.device.Close()
 		return nil, err
 	}
-	log.Info("this kernel has no WireGuard, so it runs in this process", "link", name)
+	log.Info("kernel has no WireGuard, so it runs in this process", "link", name)
 	return u, nil
 }
 
@@ -61,7 +61,7 @@ func openUserspace(name string, mtu int, log logr.Logger) (*userspace, error) {
 func (u *userspace) listen(name string) error {
 	file, err := ipc.UAPIOpen(name)
 	if err != nil {
-		return fmt.Errorf("make control socket of %s: %w", name, err)
+		return fmt.Errorf("create control socket of %s: %w", name, err)
 	}
 	defer file.Close()
 	if u.socket, err = ipc.UAPIListen(name, file); err != nil {
@@ -79,7 +79,7 @@ func (u *userspace) listen(name string) error {
 	return nil
 }
 
-// alive tells whether the device still runs. It ends by itself when somebody deletes its link.
+// alive reports whether the device still runs. It stops when its link is deleted.
 func (u *userspace) alive() bool {
 	select {
 	case <-u.device.Wait():
@@ -91,12 +91,12 @@ func (u *userspace) alive() bool {
 
 func (u *userspace) close() {
 	u.device.Close()
-	_ = u.socket.Close() // nothing to do about it; the next device clears a socket that was left
+	_ = u.socket.Close() // an error does no harm: the next device removes an old socket
 }
 
 const tunPath = "/dev/net/tun"
 
-// ensureTUN makes the device node in containers that come without it.
+// ensureTUN creates the device node in containers without it.
 func ensureTUN(path string) error {
 	_, err := os.Stat(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -104,10 +104,10 @@ func ensureTUN(path string) error {
 	}
 	const major, minor = 10, 200
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("make folder of %s: %w", path, err)
+		return fmt.Errorf("create folder of %s: %w", path, err)
 	}
 	if err := unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(major, minor))); err != nil {
-		return fmt.Errorf("make %s, which WireGuard needs without the kernel's: %w", path, err)
+		return fmt.Errorf("create %s, which userspace WireGuard needs: %w", path, err)
 	}
 	return nil
 }

@@ -14,24 +14,24 @@ import (
 	"golang.zx2c4.com/wireguard/tun"
 )
 
-// As released, wireguard-go on Linux takes as many buffers of 64 KiB as there are packets under way: 160 to 250 MB under four TCP streams,
-// where a bound of 1024 makes 56 to 91 MB of it and is not slower. Its pool can be bounded, but the bound is a constant 0. So it is set from here, before the first buffer is taken; TestLimit tells when a new
-// version of the module has moved it.
+// As released, wireguard-go on Linux takes as many buffers of 64 KiB as there are packets under way: 160 to 250 MB under four TCP streams. A
+// bound of 1024 buffers reduces that to 56 to 91 MB and is not slower. The pool of the library can be bounded, but the bound is a constant 0.
+// So this file sets it before the first buffer is taken; TestLimit fails when a new version of the module has moved the field.
 //
-// A bound alone would be wrong with many peers: packets for one that does not answer wait (128 reads for each peer, until its handshake is
-// given up after 90 s), and five such peers could hold all buffers and stop the others. So a reader that finds none for a while
-// gets more: the bound holds where buffers are on their way, and yields where they wait.
+// A fixed bound alone would be wrong with many peers: packets wait for a peer that does not answer (128 reads for each peer, until its
+// handshake is given up after 90 s), and five such peers could hold all buffers and block the others. So a reader that finds no buffer for a
+// while gets more: the bound holds where buffers are on their way, and yields where they wait.
 const (
 	bufferLimit = 1024
 	bufferStep  = 512
 	stallTick   = 100 * time.Millisecond
 )
 
-// limitedTUN is a TUN device that nobody reads before the pool is bounded, and that tells when its reader is stuck.
+// limitedTUN is a TUN device that blocks its readers until the pool is bounded, and that shows whether its reader is stuck.
 type limitedTUN struct {
 	tun.Device
 	ready chan struct{}
-	// turns counts up when a read begins and when it ends: odd while the reader waits for packets, even while it handles them.
+	// turns is incremented when a read starts and when it ends: odd while the reader waits for packets, even while it handles them.
 	turns atomic.Uint64
 }
 
@@ -39,13 +39,13 @@ func newLimitedTUN(of tun.Device) *limitedTUN {
 	return &limitedTUN{Device: of, ready: make(chan struct{})}
 }
 
-// BatchSize is the first thing the reader asks, and takes its buffers next.
+// BatchSize is the first call of the reader, before it takes buffers.
 func (l *limitedTUN) BatchSize() int {
 	<-l.ready
 	return l.Device.BatchSize()
 }
 
-// Events is the first thing the other user asks: it opens the sockets, whose readers take buffers.
+// Events is the first call of the goroutine that opens the sockets, whose readers take buffers.
 func (l *limitedTUN) Events() <-chan tun.Event {
 	<-l.ready
 	return l.Device.Events()
@@ -57,7 +57,7 @@ func (l *limitedTUN) Read(buffers [][]byte, sizes []int, offset int) (int, error
 	return l.Device.Read(buffers, sizes, offset)
 }
 
-// start bounds the pool and lets the readers in. After an error they run without a bound.
+// start bounds the pool and releases the readers. After an error they run without a bound.
 func (l *limitedTUN) start(d *device.Device) error {
 	defer close(l.ready)
 	pool, err := buffersOf(d)
@@ -69,7 +69,7 @@ func (l *limitedTUN) start(d *device.Device) error {
 	return nil
 }
 
-// yield raises the limit while the reader is stuck for want of buffers, and lowers it when the waiting ones came back.
+// yield raises the limit while the reader is stuck without a buffer, and lowers it when the waiting buffers came back.
 func (l *limitedTUN) yield(pool *bufferPool, closed <-chan struct{}) {
 	ticker := time.NewTicker(stallTick)
 	defer ticker.Stop()
@@ -115,7 +115,7 @@ func (p *bufferPool) set(limit uint32) {
 	p.cond.Broadcast()
 }
 
-// buffersOf finds the pool of packet buffers of a device.
+// buffersOf returns the pool of packet buffers of a device.
 func buffersOf(d *device.Device) (*bufferPool, error) {
 	all := reflect.ValueOf(d).Elem().FieldByName("pool")
 	if !all.IsValid() || all.Kind() != reflect.Struct {
@@ -135,7 +135,7 @@ func buffersOf(d *device.Device) (*bufferPool, error) {
 	return &found, err
 }
 
-// field points to a field that is not exported, if it is what it was. An earlier error stays.
+// field returns a pointer to an unexported field, if it still has the expected type. An earlier error stays.
 func field[T any](of reflect.Value, name string, err error) (*T, error) {
 	f := of.FieldByName(name)
 	if err != nil || !f.IsValid() || f.Type() != reflect.TypeFor[T]() {

@@ -67,7 +67,7 @@ func (l *limited) peer(t *testing.T, public wgtypes.Key, network, port string) {
 func TestLimit(t *testing.T) {
 	a, b := newLimited(t), newLimited(t)
 	if limit := atomic.LoadUint32(a.pool.max); limit != bufferLimit {
-		t.Errorf("the limit is %d", limit)
+		t.Errorf("limit %d", limit)
 	}
 	eventually(t, "readers take their buffers", func() error {
 		if used := a.pool.used(); used == 0 || used > bufferLimit/2 {
@@ -75,7 +75,7 @@ func TestLimit(t *testing.T) {
 		}
 		return nil
 	})
-	// Packets for the dead wait, up to 128 for each of them.
+	// Packets for dead peers wait, up to 128 for each of them.
 	const dead = 12
 	for i := range dead {
 		key, err := wgtypes.GeneratePrivateKey()
@@ -105,7 +105,7 @@ func TestLimit(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("a peer that answers is not reached, because others do not")
 	}
-	// When the dead are taken away, the bound is what it was.
+	// When the dead peers are removed, the bound returns to its first value.
 	a.RemoveAllPeers()
 	eventually(t, "limit comes down", func() error {
 		if limit := atomic.LoadUint32(a.pool.max); limit != bufferLimit {

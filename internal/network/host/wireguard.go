@@ -33,13 +33,13 @@ func implementationOf(link netlink.Link) string {
 	return userspaceImplementation
 }
 
-// Implementation says which WireGuard runs, "kernel" or "userspace"; "" while there is no device.
+// Implementation returns which WireGuard runs, "kernel" or "userspace"; "" without a device. It does not wait for Apply.
 func (h *Host) Implementation() string {
 	made, _ := h.implementation.Load().(string)
 	return made
 }
 
-// TunnelPeer is what the device knows of a peer.
+// TunnelPeer is the state of a peer in the device.
 type TunnelPeer struct {
 	PublicKey string
 	// Endpoint is where its last packet came from; invalid if there was none and none is configured.
@@ -73,7 +73,7 @@ func addrPortOf(udp *net.UDPAddr) netip.AddrPort {
 	return netip.AddrPortFrom(all.Addr().Unmap(), all.Port())
 }
 
-// withWireGuard opens the control interface. Each time anew: one that was opened before the kernel loaded WireGuard does not know of it.
+// withWireGuard opens the control interface for each call, because one that was opened before the kernel loaded WireGuard does not find it.
 func withWireGuard(do func(*wgctrl.Client) error) error {
 	client, err := wgctrl.New()
 	if err != nil {
@@ -88,7 +88,7 @@ func readDevice() (device *wgtypes.Device, err error) {
 		device, err = client.Device(plan.TunnelLink)
 		return err
 	})
-	// A process that was killed leaves a socket that nobody serves.
+	// A killed process leaves a dead socket.
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
 		return nil, nil
 	}
@@ -114,7 +114,7 @@ func (h *Host) wireGuardSteps(want plan.HostState) (steps, error) {
 		return steps{}, err
 	}
 	if device == nil {
-		return steps{}, fmt.Errorf("configure WireGuard: there is no device %s", plan.TunnelLink)
+		return steps{}, fmt.Errorf("configure WireGuard: device %s does not exist", plan.TunnelLink)
 	}
 	config, changes, err := h.wireGuardConfig(want.WireGuard, device)
 	var todo steps
@@ -122,7 +122,7 @@ func (h *Host) wireGuardSteps(want plan.HostState) (steps, error) {
 		h.remember(want.WireGuard)
 	}
 	for i, change := range changes {
-		do := func() error { return nil } // went with the first
+		do := func() error { return nil } // the first step makes all changes
 		if i == 0 {
 			do = func() error { return h.configure(want.WireGuard, config) }
 		}
@@ -139,7 +139,7 @@ func (h *Host) configure(want *plan.WireGuard, config wgtypes.Config) error {
 	return nil
 }
 
-// remember keeps what the peers have been told.
+// remember records the endpoints that were set.
 func (h *Host) remember(want *plan.WireGuard) {
 	clear(h.dialled)
 	for _, peer := range want.Peers {
@@ -147,7 +147,7 @@ func (h *Host) remember(want *plan.WireGuard) {
 	}
 }
 
-// wireGuardConfig is what differs between a device and the wanted one. Without the private key all else is configured still.
+// wireGuardConfig returns the difference between the device and the wanted one. If the private key is unknown, it returns the rest with an error.
 func (h *Host) wireGuardConfig(want *plan.WireGuard, have *wgtypes.Device) (config wgtypes.Config, changes []Change, err error) {
 	var errs []error
 	if have.PublicKey.String() != want.PublicKey || have.PrivateKey == (wgtypes.Key{}) {
@@ -198,7 +198,7 @@ func peerText(p plan.WireGuardPeer) string {
 	return fmt.Sprintf("%s allowed-ips %s keepalive %s", text, joined(p.AllowedIPs), p.Keepalive)
 }
 
-// peerConfig is what differs between a peer and the wanted one; none if nothing does.
+// peerConfig returns the difference between a peer and the wanted one; nil if there is none.
 func (h *Host) peerConfig(want plan.WireGuardPeer, have wgtypes.Peer, there bool) ([]wgtypes.PeerConfig, Change, error) {
 	key, err := wgtypes.ParseKey(want.PublicKey)
 	if err != nil {
@@ -245,7 +245,7 @@ func sameNetworks(want []netip.Prefix, have []net.IPNet) bool {
 	return joined(want) == joined(observed)
 }
 
-// joined lists networks in an order of their own.
+// joined prints networks in a canonical order.
 func joined(all []netip.Prefix) string {
 	texts := make([]string, 0, len(all))
 	for _, one := range all {

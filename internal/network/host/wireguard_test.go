@@ -120,7 +120,7 @@ func TestWireGuardConfiguration(t *testing.T) {
 	})
 }
 
-// Each Dial is a handshake of its own, at once: by itself WireGuard begins none within 5 seconds of the last.
+// Each Dial starts a handshake at once. Without it WireGuard starts none within 5 seconds of the last.
 func TestDialIsHandshake(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -149,10 +149,10 @@ func TestDialIsHandshake(t *testing.T) {
 			t.Errorf("dialled %d times: %d bytes of type %d, want the first message of a handshake", dial+1, n, packet[0])
 		}
 	}
-	t.Logf("4 handshakes begun in %v", time.Since(begun))
+	t.Logf("4 handshakes started in %v", time.Since(begun))
 }
 
-// Who asks for the implementation does not wait for an Apply.
+// Implementation does not wait for Apply.
 func TestImplementationDoesNotWait(t *testing.T) {
 	h := &Host{}
 	h.mu.Lock()
@@ -162,11 +162,11 @@ func TestImplementationDoesNotWait(t *testing.T) {
 	select {
 	case <-answered:
 	case <-time.After(10 * time.Second):
-		t.Error("it does")
+		t.Error("Implementation waits for Apply")
 	}
 }
 
-// roam tells the device another endpoint, as a packet from there would.
+// roam sets another endpoint, as a packet from there would.
 func roam(t *testing.T, peer string, to netip.AddrPort) {
 	t.Helper()
 	key, err := wgtypes.ParseKey(peer)
@@ -190,7 +190,7 @@ func endpoint(t *testing.T, h *here, peer string) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// TestTUNNode makes the device node where there is none.
+// TestTUNNode creates a missing device node.
 func TestTUNNode(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -204,7 +204,7 @@ func TestTUNNode(t *testing.T) {
 	}
 }
 
-// TestRestart ends a process and begins the next, which finds a socket that nobody serves.
+// TestRestart kills a process and starts the next, which finds a dead control socket.
 func TestRestart(t *testing.T) {
 	if !isolated(t) {
 		return

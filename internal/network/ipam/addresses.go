@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// The external network is dealt out by arithmetic, so that nobody has to write down who has what: offsets 1 to MaxLanes are
-// probes, multiples of stride are nodes, the rest is for mappings.
+// The external network is divided by arithmetic, so that no assignment has to be stored: offsets 1 to MaxLanes are probes, multiples of
+// stride are nodes, the rest is for mappings.
 const (
-	// MaxLanes is the number of gateways that a cluster can have.
+	// MaxLanes bounds the number of gateways of a cluster.
 	MaxLanes = 8
 	stride   = 16
 )
 
-// ProbeAddress is where the gateway of a lane answers probes; invalid if the network is.
+// ProbeAddress returns where the gateway of a lane answers probes; invalid if the network is.
 func ProbeAddress(external netip.Prefix, lane int) netip.Addr {
 	if !external.Addr().Is4() {
 		return netip.Addr{}
@@ -31,9 +31,9 @@ type Node struct {
 	PodCIDRs []netip.Prefix
 }
 
-// NodeAddresses gives each node its address in the external network. A node with a pod network of its own within pods has the first address
-// of that network, swapped; as these networks are apart, so are the addresses. The others get one by a hash of their name; where
-// two meet, the first by name keeps it.
+// NodeAddresses returns the address of each node in the external network. A node with a pod network of its own within pods gets the first address
+// of that network, swapped into the external network; these addresses differ, because the pod networks do not overlap. Other nodes get
+// one by a hash of their name; if two collide, the first by name keeps it.
 func NodeAddresses(external, pods netip.Prefix, nodes []Node) map[string]netip.Addr {
 	all, taken := map[string]netip.Addr{}, map[netip.Addr]bool{}
 	var hashed []string
@@ -70,7 +70,7 @@ func byNetwork(external, pods netip.Prefix, own []netip.Prefix) (netip.Addr, boo
 	return netip.Addr{}, false
 }
 
-// IsMappable tells whether an address of the external network is neither a probe's nor can ever be a node's.
+// IsMappable reports whether an address of the external network can belong to neither a probe nor a node.
 func IsMappable(external netip.Prefix, address netip.Addr) bool {
 	if !external.Contains(address) {
 		return false
@@ -79,7 +79,7 @@ func IsMappable(external netip.Prefix, address netip.Addr) bool {
 	return offset > stride && offset%stride != 0
 }
 
-// size is the number of addresses of an IPv4 network, at most 2³¹.
+// size returns the number of addresses of an IPv4 network, at most 2³¹.
 func size(network netip.Prefix) uint32 {
 	return 1 << min(31, 32-min(network.Bits(), 32))
 }

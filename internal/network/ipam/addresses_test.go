@@ -14,7 +14,7 @@ func TestNodeAddresses(t *testing.T) {
 	got := NodeAddresses(external, pods, []Node{
 		{"n1", prefixes("10.200.1.0/24")},
 		{"n2", prefixes("fd00::/64", "10.200.2.0/24")},
-		{"twin of n1", prefixes("10.200.1.0/24")},
+		{"duplicate of n1", prefixes("10.200.1.0/24")},
 		{"elsewhere", prefixes("10.9.0.0/24")},
 		{"too small", prefixes("10.200.3.4/30")},
 		{"none", nil},
@@ -27,7 +27,7 @@ func TestNodeAddresses(t *testing.T) {
 	}
 }
 
-// TestAddressesAreApart: whatever the nodes, no two of all addresses are equal, and none is a mapping's.
+// TestAddressesAreApart: for all sets of nodes, no two addresses are equal, and none is that of a mapping.
 func TestAddressesAreApart(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -60,7 +60,7 @@ func TestAddressesAreApart(t *testing.T) {
 	}
 }
 
-// The order of the list of nodes decides nothing for nodes with networks of their own, nor for those without.
+// The addresses do not depend on the order of the list of nodes, with or without networks of their own.
 func TestNodeAddressesByName(t *testing.T) {
 	external, pods := prefix("10.70.0.0/24"), prefix("10.200.0.0/24")
 	var nodes []Node

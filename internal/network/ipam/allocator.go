@@ -10,50 +10,50 @@ import (
 	"strings"
 )
 
-// Kind says which of a peer's networks is spoken of.
+// Kind is one of the networks of a peer.
 type Kind string
 
-// The networks of a peer.
+// The kinds of networks.
 const (
 	PodNetwork      Kind = "pod network"
 	ExternalNetwork Kind = "external network"
 )
 
-// Why a network is refused.
+// The reasons for which a network is refused.
 var (
-	// ErrInvalid: it is no network that anybody could be given an equal of.
+	// ErrInvalid: no host network can look like that.
 	ErrInvalid = errors.New("not usable")
-	// ErrExhausted: no network of its size is free.
+	// ErrExhausted: no network of that size is free.
 	ErrExhausted = errors.New("no network is free")
 )
 
-// ReservedName is the name of networks that an administrator keeps for something else: gateways of peers may well be there.
+// ReservedName is the name of networks that the administrator reserves for other uses. Gateways of peers may be in them.
 const ReservedName = "reserved network"
 
-// Use is a network that no peer is given, and whose it is.
+// Use is a network that is not assigned to peers, and its owner.
 type Use struct {
 	Name    string
 	Network netip.Prefix
 }
 
-// Assignment is as what we see one network of a peer.
+// Assignment maps one network of a peer to the prefix under which we reach it.
 type Assignment struct {
-	// Owner is the peer, by whatever name it cannot choose.
+	// Owner identifies the peer by a name that the peer cannot choose.
 	Owner string
 	Kind  Kind
-	// Want is the network that the peer has, Have the one in its place here.
+	// Want is the network of the peer, Have the assigned prefix.
 	Want, Have netip.Prefix
 }
 
-// Pools are the networks that can be given to peers. The value is rebuilt from what is on record whenever it is needed: first
-// the fields, then Restore for each assignment, the most trusted first.
+// Pools are the networks that can be assigned to peers. The value is rebuilt from the recorded assignments whenever it is needed: first the
+// fields, then Restore for each assignment, the most trusted first.
 type Pools struct {
-	// Networks to give, in the order in which they are tried.
+	// Networks to assign from, in the order in which they are tried.
 	Networks []netip.Prefix
-	// Used are our own networks and addresses, and reserved ones. They may lie in a pool or not.
+	// Used are our own networks and addresses, and the reserved ones, inside or outside of the pools.
 	Used []Use
-	// Avoid are addresses that others named. Nothing is newly given over them as long as there is something else; what was given
-	// stays, so that nobody can take it away by naming an address in it.
+	// Avoid are addresses that peers named. A new assignment contains one only if nothing else is free. Existing assignments stay, so
+	// that no peer can revoke one by naming an address in it.
 	Avoid []Use
 
 	assigned []Assignment
@@ -64,13 +64,13 @@ func DefaultNetworks() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("172.16.0.0/12")}
 }
 
-// never are networks in which nothing is ever routed from host to host.
+// never are networks whose addresses are never routed between hosts.
 var never = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
 	netip.MustParsePrefix("224.0.0.0/3"), // multicast, reserved, broadcast
 }
 
-// Check refuses what cannot be a network of pods or other hosts.
+// Check refuses prefixes that cannot be a network of pods or other hosts.
 func Check(network netip.Prefix) error {
 	switch {
 	case !network.IsValid():
@@ -78,7 +78,7 @@ func Check(network netip.Prefix) error {
 	case !network.Addr().Is4():
 		return fmt.Errorf("%s is %w: only IPv4 so far", network, ErrInvalid)
 	case network.Bits() == 0:
-		return fmt.Errorf("%s is %w: it is every address there is", network, ErrInvalid)
+		return fmt.Errorf("%s is %w: it contains every address", network, ErrInvalid)
 	case network != network.Masked():
 		return fmt.Errorf("%s is %w: bits beyond the mask are set; the network is %s", network, ErrInvalid, network.Masked())
 	}
@@ -90,7 +90,7 @@ func Check(network netip.Prefix) error {
 	return nil
 }
 
-// CheckReserved refuses pools and reserved networks that cannot be meant: those that are none, and reserved ones that overlap our own.
+// CheckReserved refuses invalid pools and reserved networks, and reserved networks that overlap our own.
 func CheckReserved(pools, reserved []netip.Prefix, own []Use) error {
 	for _, network := range slices.Concat(pools, reserved) {
 		if err := Check(network); err != nil {
@@ -100,15 +100,15 @@ func CheckReserved(pools, reserved []netip.Prefix, own []Use) error {
 	for _, network := range reserved {
 		for _, use := range own {
 			if use.Network.Overlaps(network) {
-				return fmt.Errorf("reserved network %s overlaps the %s %s of this cluster, which is reserved anyway; take it from the list", network, use.Name, use.Network)
+				return fmt.Errorf("reserved network %s overlaps the %s %s of this cluster, which is always reserved; remove it from the list", network, use.Name, use.Network)
 			}
 		}
 	}
 	return nil
 }
 
-// Restore takes an assignment from the record. It is false, and the assignment is forgotten, if it is not one that could be made
-// now: because the networks differ in size, it lies in no pool, it overlaps something, or its owner has one of this kind already.
+// Restore adds a recorded assignment. It returns false and drops the assignment if it is no longer possible: the networks differ in size, it
+// lies in no pool, it overlaps something, or its owner already has one of this kind.
 func (p *Pools) Restore(a Assignment) bool {
 	if Check(a.Want) != nil || Check(a.Have) != nil || a.Want.Bits() != a.Have.Bits() || !p.free(a.Have) {
 		return false
@@ -120,7 +120,7 @@ func (p *Pools) Restore(a Assignment) bool {
 	return true
 }
 
-// Inside are the networks and addresses that are ours or were given to a peer: nothing outside of the clusters is there.
+// Inside returns the networks and addresses that are ours or assigned to a peer. No host outside of the clusters has such an address.
 func (p *Pools) Inside() (all []netip.Prefix) {
 	for _, use := range p.Used {
 		if use.Name != ReservedName {
@@ -133,7 +133,7 @@ func (p *Pools) Inside() (all []netip.Prefix) {
 	return all
 }
 
-// Held is the assignment of a network, if there is one.
+// Held returns the assignment of a network, if there is one.
 func (p *Pools) Held(owner string, kind Kind, want netip.Prefix) (netip.Prefix, bool) {
 	for _, a := range p.assigned {
 		if a.Owner == owner && a.Kind == kind && a.Want == want {
@@ -143,8 +143,8 @@ func (p *Pools) Held(owner string, kind Kind, want netip.Prefix) (netip.Prefix, 
 	return netip.Prefix{}, false
 }
 
-// Acquire says as what we see a network of a peer: as it is, if it lies in a pool and nothing else is there, otherwise as the first
-// free one of its size. Whatever the same owner had of this kind for another network is free again. What was assigned stays.
+// Acquire returns the prefix under which we reach a network of a peer. It keeps an existing assignment. Otherwise it assigns the network itself if
+// that lies in a pool and is free, else the first free one of its size. An assignment of the same owner and kind for another network is released.
 func (p *Pools) Acquire(owner string, kind Kind, want netip.Prefix) (have netip.Prefix, remapped bool, err error) {
 	if err := Check(want); err != nil {
 		return netip.Prefix{}, false, err
@@ -166,7 +166,7 @@ func (p *Pools) Acquire(owner string, kind Kind, want netip.Prefix) (have netip.
 	return have, have != want, nil
 }
 
-// Recall is the first of the networks on record that still can be the cluster's own external network.
+// Recall returns the first recorded network that can still be the cluster's own external network.
 func (p *Pools) Recall(bits int, onRecord []netip.Prefix) (netip.Prefix, bool) {
 	for _, network := range onRecord {
 		if network.IsValid() && network.Bits() == bits && Check(network) == nil && p.free(network) {
@@ -176,8 +176,8 @@ func (p *Pools) Recall(bits int, onRecord []netip.Prefix) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// External chooses the cluster's own external network: one on record if there is one to recall, otherwise the first free one. It is as
-// large as the pod network, so that the addresses of nodes are theirs by arithmetic.
+// External returns the cluster's own external network: a recorded one if possible, otherwise the first free one. It is as large as the pod
+// network, so that the addresses of nodes follow by arithmetic.
 func (p *Pools) External(bits int, onRecord []netip.Prefix) (netip.Prefix, error) {
 	if network, ok := p.Recall(bits, onRecord); ok {
 		return network, nil
@@ -185,14 +185,14 @@ func (p *Pools) External(bits int, onRecord []netip.Prefix) (netip.Prefix, error
 	return p.first(bits)
 }
 
-// free tells whether a network lies in a pool and overlaps nothing.
+// free reports whether a network lies in a pool and overlaps nothing.
 func (p *Pools) free(network netip.Prefix) bool {
 	inside := slices.ContainsFunc(p.Networks, func(pool netip.Prefix) bool { return pool.Bits() <= network.Bits() && pool.Overlaps(network) })
 	_, taken := p.taken(network)
 	return inside && !taken
 }
 
-// taken returns something that a network overlaps.
+// taken returns a used or assigned network that a network overlaps.
 func (p *Pools) taken(network netip.Prefix) (netip.Prefix, bool) {
 	for _, use := range p.Used {
 		if use.Network.Overlaps(network) {
@@ -207,7 +207,7 @@ func (p *Pools) taken(network netip.Prefix) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// avoided is one of the addresses that a network contains, if there is one.
+// avoided returns an address to avoid that a network contains; invalid if there is none.
 func avoided(avoid []Use, network netip.Prefix) netip.Prefix {
 	for _, use := range avoid {
 		if use.Network.Overlaps(network) {
@@ -217,8 +217,8 @@ func avoided(avoid []Use, network netip.Prefix) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// first is the first free network of a size, without an address to avoid if there is one: who names addresses all over the pools must
-// not leave nothing for the others.
+// first returns the first free network of a size. It prefers one without addresses to avoid, but ignores those if there is no such network: a peer
+// that names addresses all over the pools must not exhaust them for others.
 func (p *Pools) first(bits int) (netip.Prefix, error) {
 	found, err := p.search(bits, p.Avoid)
 	if err != nil && len(p.Avoid) > 0 {
@@ -227,8 +227,7 @@ func (p *Pools) first(bits int) (netip.Prefix, error) {
 	return found, err
 }
 
-// search steps over what it meets on its way as a whole, so the number of steps is that of the networks in use, however many there
-// would be to try.
+// search skips each used network as a whole, so the number of steps is that of the used networks, not of the candidates.
 func (p *Pools) search(bits int, avoid []Use) (netip.Prefix, error) {
 	for _, pool := range p.Networks {
 		if pool.Bits() > bits || Check(pool) != nil {
@@ -256,7 +255,7 @@ func (p *Pools) search(bits int, avoid []Use) (netip.Prefix, error) {
 	return netip.Prefix{}, fmt.Errorf("%w: none of size /%d in the pools (%s); add a pool with --additional-pools", ErrExhausted, bits, join(p.Networks))
 }
 
-// FreeMapping is the first address of the external network that a mapping can have and none has.
+// FreeMapping returns the first free address of the external network for a mapping.
 func FreeMapping(external netip.Prefix, taken map[netip.Addr]bool) (netip.Addr, error) {
 	for offset := range size(external) {
 		address := plus(external.Masked().Addr(), offset)
@@ -264,7 +263,7 @@ func FreeMapping(external netip.Prefix, taken map[netip.Addr]bool) (netip.Addr, 
 			return address, nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("%w: all %d addresses of the external network %s that mappings can have are taken", ErrExhausted, len(taken), external)
+	return netip.Addr{}, fmt.Errorf("%w: all %d addresses for mappings in the external network %s are taken; delete IPMappings that are no longer needed", ErrExhausted, len(taken), external)
 }
 
 func join(networks []netip.Prefix) string {

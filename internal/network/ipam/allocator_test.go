@@ -28,7 +28,7 @@ func uses(all ...string) (list []Use) {
 	return list
 }
 
-// TestAcquire: each row acquires in order; a result is NETWORK for a network taken as it is, or the one in its place.
+// TestAcquire: each row acquires in order; a result is the network itself, or the one assigned for it.
 func TestAcquire(t *testing.T) {
 	type ask struct{ owner, want, have string }
 	for name, row := range map[string]struct {
@@ -70,8 +70,8 @@ func TestAcquire(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for _, row := range []struct {
-		want, says string
-		is         error
+		want, message string
+		is            error
 	}{
 		{"0.0.0.0/0", "every address", ErrInvalid},
 		{"10.0.0.0/7", "larger than every pool (10.0.0.0/8, 192.168.0.0/16, 172.16.0.0/12)", ErrInvalid},
@@ -88,8 +88,8 @@ func TestRefused(t *testing.T) {
 	} {
 		p := Pools{Networks: DefaultNetworks(), Used: uses("10.0.0.0/8", "192.168.0.0/17", "172.16.0.0/12")}
 		_, _, err := p.Acquire("a", PodNetwork, prefix(row.want))
-		if !errors.Is(err, row.is) || !strings.Contains(err.Error(), row.says) {
-			t.Errorf("%s: %v, want %v that says %q", row.want, err, row.is, row.says)
+		if !errors.Is(err, row.is) || !strings.Contains(err.Error(), row.message) {
+			t.Errorf("%s: %v, want %v with %q", row.want, err, row.is, row.message)
 		}
 	}
 	p := Pools{Networks: DefaultNetworks()}
@@ -182,9 +182,9 @@ func TestFreeMapping(t *testing.T) {
 	}
 }
 
-// oracle looks at every address. It is slow and has no idea of prefixes that overlap.
+// oracle tries every address. It is slow and does not compare prefixes.
 type oracle struct {
-	owner map[netip.Addr]string // whose an address is
+	owner map[netip.Addr]string // of each address
 	pool  map[netip.Addr]bool
 	pools []netip.Prefix
 }
@@ -214,9 +214,9 @@ func (o *oracle) fits(network netip.Prefix) bool {
 	return free
 }
 
-func (o *oracle) acquire(who string, want netip.Prefix) (netip.Prefix, bool) {
-	for a, owner := range o.owner {
-		if owner == who {
+func (o *oracle) acquire(owner string, want netip.Prefix) (netip.Prefix, bool) {
+	for a, before := range o.owner {
+		if before == owner {
 			delete(o.owner, a)
 		}
 	}
@@ -233,12 +233,12 @@ func (o *oracle) acquire(who string, want netip.Prefix) (netip.Prefix, bool) {
 		})
 	}
 	if found {
-		each(have, func(a netip.Addr) { o.owner[a] = who })
+		each(have, func(a netip.Addr) { o.owner[a] = owner })
 	}
 	return have, found
 }
 
-// TestOracle: on small pools, the allocator gives what trying every address gives, and nobody has what is another's.
+// TestOracle: on small pools, the allocator agrees with an oracle that tries every address, and no two peers share one.
 func TestOracle(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 4))
@@ -254,25 +254,25 @@ func TestOracle(t *testing.T) {
 		p, o := Pools{Networks: pools, Used: used}, newOracle(pools, used)
 		held := map[string]netip.Prefix{}
 		for range 25 {
-			who, want := fmt.Sprint("peer", random.IntN(6)), network(25)
-			if random.IntN(4) == 0 && held[who].IsValid() {
-				want = held[who]
+			owner, want := fmt.Sprint("peer", random.IntN(6)), network(25)
+			if random.IntN(4) == 0 && held[owner].IsValid() {
+				want = held[owner]
 			}
-			had, kept := p.Held(who, PodNetwork, want)
-			got, _, err := p.Acquire(who, PodNetwork, want)
+			had, kept := p.Held(owner, PodNetwork, want)
+			got, _, err := p.Acquire(owner, PodNetwork, want)
 			if kept {
 				if got != had || err != nil {
-					t.Fatalf("seed %d: %s had %s, now %s, %v", seed, who, had, got, err)
+					t.Fatalf("seed %d: %s had %s, now %s, %v", seed, owner, had, got, err)
 				}
 				continue
 			}
-			right, found := o.acquire(who, want)
+			right, found := o.acquire(owner, want)
 			if found != (err == nil) || found && got != right {
-				t.Fatalf("seed %d: %s wants %s: %s, %v; the oracle %s %t\nused %v\nassigned %v", seed, who, want, got, err, right, found, used, p.assigned)
+				t.Fatalf("seed %d: %s wants %s: %s, %v; the oracle %s %t\nused %v\nassigned %v", seed, owner, want, got, err, right, found, used, p.assigned)
 			}
-			held[who] = want
+			held[owner] = want
 		}
-		// Rebuilt from the record, in any order, it is the same.
+		// Pools that are rebuilt from the recorded assignments, in any order, are the same.
 		again := Pools{Networks: pools, Used: used}
 		for _, i := range random.Perm(len(p.assigned)) {
 			if !again.Restore(p.assigned[i]) {
@@ -293,7 +293,7 @@ func BenchmarkAcquireHundredPeers(b *testing.B) {
 	}
 }
 
-// TestAvoid: addresses that others named move what is new, and nothing that is there; nor can they use up the pools.
+// TestAvoid: addresses that peers named affect new assignments only, and cannot exhaust the pools.
 func TestAvoid(t *testing.T) {
 	pools := func(avoid ...string) *Pools {
 		return &Pools{Networks: prefixes("10.0.0.0/14"), Used: uses("10.0.0.0/16"), Avoid: uses(avoid...)}
@@ -327,6 +327,6 @@ func TestAvoid(t *testing.T) {
 		t.Errorf("our external network: %s, %v", have, err)
 	}
 	if have, err := pools("10.1.2.3/32").External(16, prefixes("10.1.0.0/16")); err != nil || have != prefix("10.1.0.0/16") {
-		t.Errorf("our external network as it was told: %s, %v", have, err)
+		t.Errorf("our external network as recorded: %s, %v", have, err)
 	}
 }

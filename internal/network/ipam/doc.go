@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ipam decides which network stands for what: remap.go swaps prefixes, allocator.go finds networks that are free,
-// addresses.go says which single addresses of the external network are whose.
+// Package ipam assigns networks and addresses: remap.go swaps prefixes, allocator.go finds free networks, addresses.go divides the
+// external network among probes, nodes and mappings.
 //
-// It knows no client and keeps nothing: an allocator is a value that is rebuilt by listing the objects that carry the
+// The package knows no client and stores nothing: an allocator is a value that is rebuilt by listing the objects that carry the
 // assignments. Its proof is the property tests, against an oracle that tries every address.
 package ipam

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// Swap gives the address of network to that has the place which address has in network from. Both networks have the same size; it is false
-// if they have not, or if address is not in from.
+// Swap translates an address from network from to network to: it replaces the network bits and keeps the host bits. It returns false if the
+// networks differ in size, or if address is not in from.
 func Swap(address netip.Addr, from, to netip.Prefix) (netip.Addr, bool) {
 	if !from.IsValid() || !to.IsValid() || from.Bits() != to.Bits() || from.Addr().BitLen() != to.Addr().BitLen() || !from.Contains(address) {
 		return netip.Addr{}, false

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// dialTimeout: a packet that is lost is sent again after 1 and 3 seconds.
+	// dialTimeout allows for two lost packets: TCP retransmits after 1 and 3 seconds.
 	dialTimeout = 5 * time.Second
-	// patience for the answer to a datagram, and how often it is sent.
-	patience, tries = 500 * time.Millisecond, 6
-	// senders of datagrams at the same time, each with one on its way.
+	// replyTimeout is how long to wait for the answer to a datagram, tries how often to send it.
+	replyTimeout, tries = 500 * time.Millisecond, 6
+	// senders is the number of concurrent senders of datagrams, each with one on its way.
 	senders = 16
 )
 
-// Check exchanges bytes with the server at target, and says what came of it.
+// Check exchanges bytes with the server at target and returns the result.
 func Check(ctx context.Context, protocol, target string, count int64) Answer {
 	began := time.Now()
 	var answer Answer
@@ -59,7 +59,7 @@ func exchangeTCP(ctx context.Context, target string, count int64) (Answer, error
 	defer func() { _ = response.Body.Close() }() // nothing is written
 	answer := Answer{Server: response.Header.Get(serverHeader), Source: response.Header.Get(sourceHeader)}
 	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 200)) // perhaps it says why
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 200)) // may contain the reason
 		return answer, fmt.Errorf("answer %s: %s", response.Status, strings.TrimSpace(string(text)))
 	}
 	got, err := verify(response.Body, 0)
@@ -105,7 +105,7 @@ func (d *datagrams) fail(err error) {
 	}
 }
 
-// take is the next piece of the pattern, or none when all are taken or one failed.
+// take returns the number of the next piece of the pattern; false when all are taken or one failed.
 func (d *datagrams) take() (number int64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,7 +114,7 @@ func (d *datagrams) take() (number int64, ok bool) {
 	return number, d.err == nil && number*chunk < d.count
 }
 
-// note keeps who answered, and as whom it saw us: it must be the same each time.
+// note records the server and the source address that it saw; both must be the same each time.
 func (d *datagrams) note(server, source string, repeated int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,7 +131,7 @@ func (d *datagrams) send(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = socket.Close() }() // nothing is on its way any more
+	defer func() { _ = socket.Close() }() // all answers have arrived
 	buffer := make([]byte, 2*chunk)       // an answer, with the name and the address in it
 	for {
 		number, more := d.take()
@@ -156,7 +156,7 @@ func (d *datagrams) piece(ctx context.Context, socket net.Conn, datagram, buffer
 			return errors.Join(ctx.Err(), last)
 		}
 		if _, err := socket.Write(datagram); err != nil {
-			last = err // perhaps what the one before met
+			last = err // perhaps the ICMP error for the datagram before
 			continue
 		}
 		server, source, err := await(socket, datagram, buffer)
@@ -168,9 +168,9 @@ func (d *datagrams) piece(ctx context.Context, socket net.Conn, datagram, buffer
 	return fmt.Errorf("no answer to %d datagrams: %w", tries, last)
 }
 
-// await reads until the answer to the datagram is there, which ends with what was sent. Late answers to earlier ones are skipped.
+// await reads until the answer to the datagram arrives, which ends with the sent bytes. It skips late answers to earlier datagrams.
 func await(socket net.Conn, datagram, buffer []byte) (server, source string, err error) {
-	if err := socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := socket.SetReadDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return "", "", err
 	}
 	for {
@@ -185,7 +185,7 @@ func await(socket net.Conn, datagram, buffer []byte) (server, source string, err
 		source, rest, sourced := cutText(reply[idBytes:])
 		server, rest, served := cutText(rest)
 		if !sourced || !served || !bytes.Equal(rest, datagram[idBytes:]) {
-			return "", "", errors.New("the answer is not what was sent")
+			return "", "", errors.New("the answer differs from the sent bytes")
 		}
 		return server, source, nil
 	}

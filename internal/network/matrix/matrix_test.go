@@ -114,7 +114,7 @@ func (b bent) WriteTo(datagram []byte, to net.Addr) (int, error) {
 	return b.PacketConn.WriteTo(datagram, to)
 }
 
-// moving says each time that the request came from elsewhere.
+// moving reports another source address each time.
 type moving struct {
 	net.PacketConn
 	count atomic.Int64
@@ -133,13 +133,13 @@ func TestDatagramsGetLost(t *testing.T) {
 	}
 }
 
-// TestFails: what is wrong on the way is noticed, and said.
+// TestFails: each kind of failure on the way is noticed and reported.
 func TestFails(t *testing.T) {
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	unused, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := nobody.Close(); err != nil {
+	if err := unused.Close(); err != nil {
 		t.Fatal(err)
 	}
 	answering := func(handler http.HandlerFunc) string {
@@ -148,26 +148,26 @@ func TestFails(t *testing.T) {
 		return server.Listener.Addr().String()
 	}
 	for name, test := range map[string]struct{ protocol, target, want string }{
-		"refused":           {TCP, nobody.Addr().String(), "refused"},
-		"refused datagrams": {UDP, nobody.Addr().String(), "no answer to 6 datagrams"},
-		"bent datagrams":    {UDP, start(t, "bent", func(c net.PacketConn) net.PacketConn { return bent{c} }), "not what was sent"},
+		"refused":           {TCP, unused.Addr().String(), "refused"},
+		"refused datagrams": {UDP, unused.Addr().String(), "no answer to 6 datagrams"},
+		"bent datagrams":    {UDP, start(t, "bent", func(c net.PacketConn) net.PacketConn { return bent{c} }), "differs from the sent bytes"},
 		"two sources":       {UDP, start(t, "moving", func(c net.PacketConn) net.PacketConn { return &moving{PacketConn: c} }), "saw the source 10.0.0."},
-		"no protocol":       {"SCTP", nobody.Addr().String(), `protocol "SCTP"`},
+		"no protocol":       {"SCTP", unused.Addr().String(), `protocol "SCTP"`},
 		"bent": {TCP, answering(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			_, _ = w.Write([]byte{table[0], table[1] + 1})
-		}), "byte 1 arrived as another one"},
+		}), "byte 1 was changed"},
 		"cut off": {TCP, answering(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			_, _ = w.Write(table[:100])
 		}), "100 bytes of 5000"},
-		"somebody else": {TCP, answering(http.NotFound), "404"},
+		"another server": {TCP, answering(http.NotFound), "404"},
 	} {
 		if answer := Check(t.Context(), test.protocol, test.target, 5000); !strings.Contains(answer.Error, test.want) {
 			t.Errorf("%s: %+v, want %q", name, answer, test.want)
 		}
 	}
-	// A request that is bent on the way is refused by the server.
+	// The server refuses a request that was changed on the way.
 	response, err := http.Post("http://"+start(t, "web", nil)+exchangePath, "", strings.NewReader("not the pattern"))
 	if err != nil {
 		t.Fatal(err)

@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// checkTimeout bounds a check that a server makes for somebody.
+// checkTimeout bounds a check that a server makes for a client.
 const checkTimeout = time.Minute
 
-// Server answers. Name is told to who asks; Key is what those must know who have it ask others.
+// Server answers checks. Name is part of each answer; Key is the secret of clients that have the server check another one.
 type Server struct{ Name, Key string }
 
 // Serve answers at an address, over TCP and UDP, until ctx ends.
@@ -39,7 +39,7 @@ func (s Server) Serve(ctx context.Context, address string) error {
 func (s Server) serve(ctx context.Context, listener net.Listener, packets net.PacketConn) error {
 	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(ctx, func() {
-		_ = server.Close() // whoever still asks gets no answer, which is what the end means
+		_ = server.Close() // open requests get no answer
 		_ = packets.Close()
 	})
 	defer stop()
@@ -61,10 +61,10 @@ func (s Server) handler() http.Handler {
 	return mux
 }
 
-// exchange takes the pattern, and gives as much of it back.
+// exchange reads the pattern and returns as many bytes of it.
 func (s Server) exchange(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength < 0 || r.ContentLength > MaxBytes {
-		http.Error(w, fmt.Sprintf("want at most %d bytes, of which the length is known", MaxBytes), http.StatusRequestEntityTooLarge)
+		http.Error(w, fmt.Sprintf("want a Content-Length of at most %d bytes", MaxBytes), http.StatusRequestEntityTooLarge)
 		return
 	}
 	if _, err := verify(r.Body, 0); err != nil {
@@ -76,13 +76,13 @@ func (s Server) exchange(w http.ResponseWriter, r *http.Request) {
 	header.Set(sourceHeader, hostOf(r.RemoteAddr))
 	header.Set("Content-Type", "application/octet-stream")
 	header.Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
-	_, _ = io.CopyN(w, &pattern{}, r.ContentLength) // who asks sees that something is missing
+	_, _ = io.CopyN(w, &pattern{}, r.ContentLength) // the client notices missing bytes
 }
 
-// check asks another server.
+// check checks another server for the client.
 func (s Server) check(w http.ResponseWriter, r *http.Request) {
 	if subtle.ConstantTimeCompare([]byte(r.Header.Get(KeyHeader)), []byte(s.Key)) != 1 {
-		http.Error(w, "not for you", http.StatusForbidden)
+		http.Error(w, "the header "+KeyHeader+" does not hold the key of this server", http.StatusForbidden)
 		return
 	}
 	query := r.URL.Query()
@@ -98,7 +98,7 @@ func (s Server) check(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// echo answers datagrams that hold a piece of the pattern, and no others.
+// echo answers datagrams that hold a piece of the pattern, and ignores others.
 func (s Server) echo(packets net.PacketConn) error {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -121,6 +121,6 @@ func (s Server) echo(packets net.PacketConn) error {
 			continue
 		}
 		reply := withText(withText(append([]byte(nil), datagram[:idBytes]...), hostOf(from.String())), s.Name)
-		_, _ = packets.WriteTo(append(reply, datagram[idBytes:]...), from) // who asks notices, and asks again
+		_, _ = packets.WriteTo(append(reply, datagram[idBytes:]...), from) // the client notices a lost answer, and sends again
 	}
 }

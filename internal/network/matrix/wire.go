@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package matrix is the two ends of a test of the network between clusters: a server that says from where a request came to it and answers with
-// as many bytes as it got, over TCP and UDP, and a client that asks it. A server is a client, too, when it is told to: so a test sends
-// packets from within a pod, and needs to run nothing in it.
+// Package matrix is both ends of a test of the network between clusters, over TCP and UDP. The server answers with the source address of the
+// request and as many bytes as it received; the client checks the answer. A server also acts as a client on request, so that a test can send
+// packets from within a pod without running a command in it.
 //
-// It knows no cluster: who is to reach whom, and as whom, is decided in action/networktest. Its proof is matrix_test.go, on loopback, with
-// servers that answer wrongly.
+// The package knows no cluster: action/networktest decides which pods reach each other, and under which addresses. Its proof is
+// matrix_test.go, on loopback, with servers that answer wrongly.
 package matrix
 
 import (
@@ -19,14 +19,14 @@ import (
 const (
 	// Port of the servers, TCP and UDP.
 	Port = 5879
-	// MaxBytes is the most that a check may ask for.
+	// MaxBytes bounds the bytes of a check.
 	MaxBytes = 64 << 20
 
-	// CheckPath makes a server a client: GET with the parameters target, protocol and bytes, and the header KeyHeader.
+	// CheckPath makes the server act as a client: GET with the parameters target, protocol and bytes, and the header KeyHeader.
 	CheckPath = "/check"
-	// HealthPath answers when the server listens.
+	// HealthPath answers while the server listens.
 	HealthPath = "/healthz"
-	// KeyHeader holds the key of the test: a server asks others for those only who started it.
+	// KeyHeader holds the key of the test: a server acts as a client only for the program that started it.
 	KeyHeader = "Matrix-Key"
 
 	exchangePath = "/exchange"
@@ -40,20 +40,20 @@ const (
 	UDP = "UDP"
 )
 
-// Answer is what came of a check.
+// Answer is the result of a check.
 type Answer struct {
-	// Server is the name of who answered, Source the address that the request came from, as the server saw it.
+	// Server is the name of the server, Source the source address of the request as the server saw it.
 	Server string `json:"server,omitempty"`
 	Source string `json:"source,omitempty"`
 	// Took is how long it took.
 	Took time.Duration `json:"took"`
-	// Repeated datagrams: they, or the answers to them, were lost.
+	// Repeated is how many datagrams were sent again, because they or their answers were lost.
 	Repeated int `json:"repeated,omitempty"`
 	// Error is why it failed; empty if it did not.
 	Error string `json:"error,omitempty"`
 }
 
-// period of the bytes that are exchanged. A prime, so that what is moved by a power of two is noticed.
+// period of the exchanged bytes. It is a prime, so that a shift by a power of two is noticed.
 const period = 251
 
 var table = func() (bytes [period]byte) {
@@ -63,7 +63,7 @@ var table = func() (bytes [period]byte) {
 	return bytes
 }()
 
-// pattern reads the bytes that everybody expects, from an offset on.
+// pattern reads the bytes that both ends expect, from an offset on.
 type pattern struct{ offset int64 }
 
 func (p *pattern) Read(buffer []byte) (int, error) {
@@ -74,14 +74,14 @@ func (p *pattern) Read(buffer []byte) (int, error) {
 	return len(buffer), nil
 }
 
-// verify reads all, and compares it with the pattern from offset on. It returns how much there was.
+// verify reads to the end and compares with the pattern from offset on. It returns the number of bytes.
 func verify(r io.Reader, offset int64) (int64, error) {
 	buffer := make([]byte, 32<<10)
 	for read := int64(0); ; {
 		n, err := r.Read(buffer)
 		for i, b := range buffer[:n] {
 			if b != table[(offset+read+int64(i))%period] {
-				return read, fmt.Errorf("byte %d arrived as another one", read+int64(i))
+				return read, fmt.Errorf("byte %d was changed on the way", read+int64(i))
 			}
 		}
 		read += int64(n)
@@ -94,7 +94,7 @@ func verify(r io.Reader, offset int64) (int64, error) {
 	}
 }
 
-// hostOf is the address of HOST:PORT, in its shortest form.
+// hostOf returns the address in HOST:PORT, in its shortest form.
 func hostOf(remote string) string {
 	address, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -104,15 +104,15 @@ func hostOf(remote string) string {
 }
 
 const (
-	// chunk of a datagram: with all headers it fits into the smallest MTU that a network for pods has.
+	// chunk is the payload of a datagram: with all headers it fits the smallest MTU of pod networks.
 	chunk = 1200
-	// idBytes are before the payload, and say where in the pattern it is.
+	// idBytes precede the payload and hold its position in the pattern.
 	idBytes = 8
 	// maxText is the longest name or address in an answer.
 	maxText = 255
 )
 
-// withText puts a short text before a datagram's rest.
+// withText appends a short text to a datagram.
 func withText(datagram []byte, text string) []byte {
 	text = text[:min(len(text), maxText)]
 	return append(append(datagram, byte(len(text))), text...)

@@ -13,27 +13,27 @@ import (
 	"liqo.io/liqo/internal/network/ipam"
 )
 
-// ErrNoPlan says that nothing can be planned, because of what is wrong with this cluster or host itself.
+// ErrNoPlan means that nothing can be planned, because this cluster or host itself is invalid.
 var ErrNoPlan = errors.New("nothing can be planned")
 
-// ground is what is left of a snapshot after the survey: sorted, and everything in it fits together.
-type ground struct {
+// validSnapshot is a snapshot after validate: sorted, and without contradictions.
+type validSnapshot struct {
 	Snapshot
 	// addresses of the nodes in the external network.
 	addresses map[string]netip.Addr
 }
 
-// survey refuses what does not fit, each with an error that names the field and the values. One peer, node or mapping that is
-// refused does not take the others down; without a sound cluster, all are.
-func survey(s Snapshot) (ground, error) {
+// validate refuses what contradicts something else, each with an error that names the field and the values. A refused peer, node or mapping
+// does not affect the others; an invalid cluster leaves nothing.
+func validate(s Snapshot) (validSnapshot, error) {
 	if len(s.Peers) == 0 {
-		return ground{}, nil
+		return validSnapshot{}, nil
 	}
-	g := ground{Snapshot: s}
-	g.Local.PodCIDRs = fours(s.Local.PodCIDRs)
+	g := validSnapshot{Snapshot: s}
+	g.Local.PodCIDRs = onlyIPv4(s.Local.PodCIDRs)
 	g.Local.VXLANPort = cmp.Or(s.Local.VXLANPort, DefaultVXLANPort)
 	if err := g.checkLocal(); err != nil {
-		return ground{}, fmt.Errorf("%w: %w", ErrNoPlan, err)
+		return validSnapshot{}, fmt.Errorf("%w: %w", ErrNoPlan, err)
 	}
 	var refused []error
 	refuse := func(err error) bool {
@@ -42,7 +42,7 @@ func survey(s Snapshot) (ground, error) {
 		}
 		return err == nil
 	}
-	g.surveyNodes(refuse)
+	g.validateNodes(refuse)
 	g.Gateways = nil
 	for _, gateway := range sorted(s.Gateways, func(a, b Gateway) int { return cmp.Compare(a.Lane, b.Lane) }) {
 		if refuse(g.checkGatewayPod(gateway)) {
@@ -52,7 +52,7 @@ func survey(s Snapshot) (ground, error) {
 	g.Peers = nil
 	for _, peer := range sorted(s.Peers, func(a, b Peer) int { return cmp.Compare(a.ClusterID, b.ClusterID) }) {
 		if err := g.checkPeer(peer); refuse(wrap(err, "peer %s (%s)", peer.Name, peer.ClusterID)) {
-			g.Peers = append(g.Peers, tidy(peer))
+			g.Peers = append(g.Peers, normalized(peer))
 		}
 	}
 	g.Mappings = nil
@@ -64,9 +64,9 @@ func survey(s Snapshot) (ground, error) {
 	return g, errors.Join(refused...)
 }
 
-func (g ground) checkLocal() error {
+func (g validSnapshot) checkLocal() error {
 	if len(g.Local.PodCIDRs) == 0 {
-		return errors.New("local.podCIDRs: there is no IPv4 network")
+		return errors.New("local.podCIDRs: no IPv4 network; want at least one")
 	}
 	for _, network := range g.Local.PodCIDRs {
 		if err := checkNetwork(network); err != nil {
@@ -88,28 +88,28 @@ func (g ground) checkLocal() error {
 	return nil
 }
 
-// checkGateway is about the host itself, when it is a gateway.
-func (g ground) checkGateway() error {
+// checkGateway checks the host itself, if it is a gateway.
+func (g validSnapshot) checkGateway() error {
 	switch self := g.Self; {
 	case !self.Address.Is4():
 		return fmt.Errorf("%w: self.address: %q is not an IPv4 address", ErrNoPlan, self.Address)
 	case self.Lane < 0 || self.Lane >= ipam.MaxLanes:
 		return fmt.Errorf("%w: self.lane: %d is not between 0 and %d", ErrNoPlan, self.Lane, ipam.MaxLanes-1)
 	case self.Uplink == "":
-		return fmt.Errorf("%w: self.uplink: the name of the pod's link is missing", ErrNoPlan)
+		return fmt.Errorf("%w: self.uplink: empty; want the name of the pod's link", ErrNoPlan)
 	case self.ListenPort < 1 || self.ListenPort > 1<<16-1:
 		return fmt.Errorf("%w: self.listenPort: %d is not a port", ErrNoPlan, self.ListenPort)
 	}
 	return nil
 }
 
-// surveyNodes keeps the nodes that can be planned. Addresses are dealt out among all of them, so that none gets another one
-// because a neighbour is not complete yet.
-func (g *ground) surveyNodes(refuse func(error) bool) {
+// validateNodes keeps the nodes that can be planned. Addresses are assigned among all nodes, so that the address of a node does not
+// depend on whether another node is complete yet.
+func (g *validSnapshot) validateNodes(refuse func(error) bool) {
 	nodes := sorted(g.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	described := make([]ipam.Node, 0, len(nodes))
 	for i := range nodes {
-		nodes[i].PodCIDRs = fours(nodes[i].PodCIDRs)
+		nodes[i].PodCIDRs = onlyIPv4(nodes[i].PodCIDRs)
 		slices.SortFunc(nodes[i].PodCIDRs, netip.Prefix.Compare)
 		nodes[i].Pods = sorted(nodes[i].Pods, netip.Addr.Compare)
 		described = append(described, ipam.Node{Name: nodes[i].Name, PodCIDRs: nodes[i].PodCIDRs})
@@ -118,7 +118,7 @@ func (g *ground) surveyNodes(refuse func(error) bool) {
 	g.Nodes = slices.DeleteFunc(nodes, func(node Node) bool { return !refuse(wrap(g.checkNode(node), "node %s", node.Name)) })
 }
 
-func (g ground) checkNode(node Node) error {
+func (g validSnapshot) checkNode(node Node) error {
 	if !node.Address.Is4() {
 		return fmt.Errorf("address: %q is not an IPv4 address", node.Address)
 	}
@@ -131,25 +131,25 @@ func (g ground) checkNode(node Node) error {
 		}
 	}
 	if !g.addresses[node.Name].IsValid() {
-		return fmt.Errorf("local.external: %s has no address left for it", g.Local.External)
+		return fmt.Errorf("local.external: %s has no free address for this node", g.Local.External)
 	}
 	return nil
 }
 
-func (g ground) checkGatewayPod(gateway Gateway) error {
+func (g validSnapshot) checkGatewayPod(gateway Gateway) error {
 	switch {
 	case gateway.Lane < 0 || gateway.Lane >= ipam.MaxLanes:
 		return fmt.Errorf("gateway %d: lane: not between 0 and %d", gateway.Lane, ipam.MaxLanes-1)
 	case !gateway.Address.Is4():
 		return fmt.Errorf("gateway %d: address: %q is not an IPv4 address", gateway.Lane, gateway.Address)
 	case slices.ContainsFunc(g.Gateways, func(other Gateway) bool { return other.Lane == gateway.Lane }):
-		return fmt.Errorf("gateway %d: lane: there are two, at %s, too", gateway.Lane, gateway.Address)
+		return fmt.Errorf("gateway %d: lane: another gateway of this lane exists, ignoring the one at %s", gateway.Lane, gateway.Address)
 	}
 	return nil
 }
 
-// checkPeer looks at one peer, and at those that were found good before.
-func (g ground) checkPeer(peer Peer) error {
+// checkPeer checks one peer against the cluster and the peers accepted before.
+func (g validSnapshot) checkPeer(peer Peer) error {
 	if !slices.Contains(g.Local.PodCIDRs, peer.Pods.From) {
 		return fmt.Errorf("pods.from: %s is not one of local.podCIDRs %v", peer.Pods.From, g.Local.PodCIDRs)
 	}
@@ -173,7 +173,7 @@ func (g ground) checkPeer(peer Peer) error {
 		if err := checkNetwork(network); err != nil {
 			return fmt.Errorf("%s: %w", field, err)
 		}
-		if what := g.meets(network); what != "" {
+		if what := g.overlapping(network); what != "" {
 			return fmt.Errorf("%s: %s overlaps %s", field, network, what)
 		}
 	}
@@ -183,8 +183,8 @@ func (g ground) checkPeer(peer Peer) error {
 	return g.checkLanes(peer)
 }
 
-// meets says what of this cluster, or of the peers before, a network has in common with us; nothing if it is free.
-func (g ground) meets(network netip.Prefix) string {
+// overlapping names what a network overlaps in this cluster or in the peers accepted before; empty if nothing.
+func (g validSnapshot) overlapping(network netip.Prefix) string {
 	for _, pods := range g.Local.PodCIDRs {
 		if network.Overlaps(pods) {
 			return "local.podCIDRs " + pods.String()
@@ -218,14 +218,14 @@ func (g ground) meets(network netip.Prefix) string {
 	return ""
 }
 
-func (g ground) checkLanes(peer Peer) error {
+func (g validSnapshot) checkLanes(peer Peer) error {
 	if peer.ClusterID == "" {
-		return errors.New("clusterID: it is missing")
+		return errors.New("clusterID: empty")
 	}
 	numbers := map[int]bool{}
 	for _, lane := range peer.Lanes {
 		if lane.Number < 0 || lane.Number >= ipam.MaxLanes || numbers[lane.Number] {
-			return fmt.Errorf("lanes: number %d stands there twice, or is not between 0 and %d", lane.Number, ipam.MaxLanes-1)
+			return fmt.Errorf("lanes: number %d occurs twice, or is not between 0 and %d", lane.Number, ipam.MaxLanes-1)
 		}
 		numbers[lane.Number] = true
 		if lane.Endpoint.IsValid() && (lane.Endpoint.Port() == 0 || lane.Endpoint.Addr().IsUnspecified() || lane.Endpoint.Addr().IsMulticast()) {
@@ -241,7 +241,7 @@ func (g ground) checkLanes(peer Peer) error {
 			for _, other := range g.Peers {
 				for _, theirs := range other.Lanes {
 					if slices.Contains(theirs.Keys, key) {
-						return fmt.Errorf("lanes[%d].keys: %s is a key of peer %s (%s), too", lane.Number, key, other.Name, other.ClusterID)
+						return fmt.Errorf("lanes[%d].keys: %s is also a key of peer %s (%s)", lane.Number, key, other.Name, other.ClusterID)
 					}
 				}
 			}
@@ -250,20 +250,20 @@ func (g ground) checkLanes(peer Peer) error {
 	return nil
 }
 
-func (g ground) checkMapping(mapping Mapping) error {
+func (g validSnapshot) checkMapping(mapping Mapping) error {
 	switch {
 	case !ipam.IsMappable(g.Local.External, mapping.External):
-		return fmt.Errorf("mapping %s: external: it is not an address of local.external %s that is kept for mappings", mapping.External, g.Local.External)
+		return fmt.Errorf("mapping %s: external: not one of the addresses of local.external %s that are reserved for mappings", mapping.External, g.Local.External)
 	case !mapping.Target.Is4() || mapping.Target.IsUnspecified() || mapping.Target.IsLoopback() || mapping.Target.IsMulticast():
 		return fmt.Errorf("mapping %s: target: %q is not an IPv4 address of a host", mapping.External, mapping.Target)
 	case slices.ContainsFunc(g.Mappings, func(other Mapping) bool { return other.External == mapping.External }):
-		return fmt.Errorf("mapping %s: external: it is mapped twice, to %s, too", mapping.External, mapping.Target)
+		return fmt.Errorf("mapping %s: external: mapped twice, ignoring target %s", mapping.External, mapping.Target)
 	}
 	return nil
 }
 
-// nobodys are networks that no cluster can have.
-var nobodys = []netip.Prefix{
+// reserved are networks that no cluster can have.
+var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("224.0.0.0/3"),
 }
 
@@ -274,16 +274,16 @@ func checkNetwork(network netip.Prefix) error {
 	if network != network.Masked() {
 		return fmt.Errorf("%s has bits beyond its length, it should be %s", network, network.Masked())
 	}
-	for _, nobody := range nobodys {
-		if network.Overlaps(nobody) {
-			return fmt.Errorf("%s overlaps %s, which is nobody's", network, nobody)
+	for _, one := range reserved {
+		if network.Overlaps(one) {
+			return fmt.Errorf("%s overlaps the reserved network %s", network, one)
 		}
 	}
 	return nil
 }
 
-// tidy is a peer with its lanes sorted, each key once.
-func tidy(peer Peer) Peer {
+// normalized returns a peer with its lanes sorted and without duplicate keys.
+func normalized(peer Peer) Peer {
 	peer.Lanes = sorted(peer.Lanes, func(a, b PeerLane) int { return cmp.Compare(a.Number, b.Number) })
 	for i := range peer.Lanes {
 		var keys []string
@@ -297,8 +297,8 @@ func tidy(peer Peer) Peer {
 	return peer
 }
 
-// fours are the IPv4 networks of a list, in its order.
-func fours(networks []netip.Prefix) (four []netip.Prefix) {
+// onlyIPv4 returns the IPv4 networks of a list, in its order.
+func onlyIPv4(networks []netip.Prefix) (four []netip.Prefix) {
 	for _, network := range networks {
 		if !network.Addr().Is6() {
 			four = append(four, network)
@@ -313,7 +313,7 @@ func sorted[T any](all []T, compare func(a, b T) int) []T {
 	return all
 }
 
-// wrap says where an error comes from.
+// wrap adds the place of an error; nil stays nil.
 func wrap(err error, format string, where ...any) error {
 	if err == nil {
 		return nil

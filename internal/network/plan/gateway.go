@@ -10,13 +10,13 @@ import (
 	"liqo.io/liqo/internal/network/ipam"
 )
 
-// lastMetric is that of blackholes: whatever else there is goes first.
+// lastMetric is the metric of blackholes: any other route comes first.
 const lastMetric = 9999
 
-// ForGateway plans a gateway pod: what nodes send over the overlay goes into the tunnel, what comes out of the tunnel goes to the node of
-// its pod. It keeps no state about packets, but for those of mappings. Errors are as of ForNode.
+// ForGateway plans a gateway pod: packets from nodes on the overlay go into the tunnel, packets out of the tunnel go to the node of their
+// pod. The gateway tracks no connections except those of mappings. Errors are as for ForNode.
 func ForGateway(s Snapshot) (HostState, error) {
-	g, err := survey(s)
+	g, err := validate(s)
 	if len(g.Peers) == 0 {
 		return HostState{}, err
 	}
@@ -40,33 +40,33 @@ func ForGateway(s Snapshot) (HostState, error) {
 		state.Keep = slices.Clone(g.Local.PodCIDRs)
 	}
 	if g.maps() {
-		// Masquerading takes the address of the link. Answers to this one come back by this lane, whichever a node has chosen.
+		// Masquerading uses the address of the link. Answers to this address come back through this lane, whichever lane a node has chosen.
 		state.Addresses = append(state.Addresses, Address{Link: TunnelLink, Prefix: probe})
 	}
 	sortRoutes(state.Routes)
 	return state, err
 }
 
-// gatewayRules lead to the table with the ways inwards. Never by destination among the pods alone: the tunnel's own packets may go to an
-// address of the node that lies there.
-func (g ground) gatewayRules() []Rule {
+// gatewayRules select the table with the routes to pods and nodes. A rule must not select by a pod network alone, because the tunnel's own
+// packets may go to an address of the node in that network.
+func (g validSnapshot) gatewayRules() []Rule {
 	rules := []Rule{{Priority: FirstRule, InLink: TunnelLink, Table: Table}}
 	for _, network := range g.Local.PodCIDRs {
-		// The gateway's own errors (too big, TTL exceeded) must come to a pod the way its packets came, or its node thinks them invalid.
+		// The gateway's own ICMP errors (too big, TTL exceeded) must reach a pod on the path of its packets, or its node treats them as invalid.
 		rules = append(rules, Rule{Priority: FirstRule + 1, Protocol: "icmp", To: network, Table: Table})
 	}
 	// Answers to probes of nodes.
 	return append(rules, Rule{Priority: FirstRule + 2, To: g.Local.External, Table: Table})
 }
 
-// inwards are the routes to pods and nodes. What has none is lost here, and does not leave by the uplink. The gateway's own addresses
-// are found before in the kernel's local table.
-func (g ground) inwards() []Route {
+// inwards returns the routes to pods and nodes. Packets without such a route are dropped here and do not leave by the uplink. The gateway's own
+// addresses are in the kernel's local table, which comes first.
+func (g validSnapshot) inwards() []Route {
 	var routes []Route
 	known := map[netip.Prefix]bool{}
 	add := func(to netip.Prefix, node Node) {
 		if known[to] {
-			return // an address goes from one pod to the next faster than we hear of it
+			return // an address can move to another pod before we observe it
 		}
 		known[to] = true
 		routes = append(routes, Route{Table: Table, To: to, Via: g.addresses[node.Name], Link: VXLANLink})
@@ -90,9 +90,9 @@ func (g ground) inwards() []Route {
 	return routes
 }
 
-// outwards are the routes to peers. Without the tunnel a packet is lost here: by the default route it would come back to the node that
-// sent it, again and again. A lane that the peer does not have is no way.
-func (g ground) outwards(source netip.Addr) (routes []Route) {
+// outwards returns the routes to peers. Without the tunnel a packet is dropped here: the default route would return it to the node that sent
+// it, in a loop. A lane that the peer does not have gets no route.
+func (g validSnapshot) outwards(source netip.Addr) (routes []Route) {
 	for _, peer := range g.Peers {
 		for _, network := range remote(peer) {
 			if hasLane(peer, g.Self.Lane) {
@@ -104,7 +104,7 @@ func (g ground) outwards(source netip.Addr) (routes []Route) {
 	return routes
 }
 
-// sortRoutes orders them as they are looked up, our table first.
+// sortRoutes orders routes as the kernel looks them up, our table first.
 func sortRoutes(routes []Route) {
 	slices.SortFunc(routes, func(a, b Route) int {
 		return cmp.Or(cmp.Compare(b.Table, a.Table), a.To.Compare(b.To), cmp.Compare(a.Metric, b.Metric))
@@ -115,7 +115,7 @@ func contains(networks []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-func (g ground) gatewayChains(probe netip.Prefix) []Chain {
+func (g validSnapshot) gatewayChains(probe netip.Prefix) []Chain {
 	chains := []Chain{
 		{Name: "errors_in", Hook: Prerouting, Priority: priorityRaw - 1, Rules: g.errorsIn()},
 		{Name: "translate_in", Hook: Prerouting, Priority: priorityRaw, Rules: g.translateIn(probe)},
@@ -140,36 +140,37 @@ func (g ground) gatewayChains(probe netip.Prefix) []Chain {
 	return slices.DeleteFunc(chains, func(chain Chain) bool { return len(chain.Rules) == 0 })
 }
 
-// gatewayInput lets peers and nodes probe the gateway, and nothing else: what its pod serves is for its own cluster, over the uplink.
-func (g ground) gatewayInput(probe netip.Prefix) []PacketRule {
-	strangers := g.overlayPacket(Drop)
-	strangers.FromNot = make([]netip.Addr, 0, len(g.Nodes))
+// gatewayInput lets peers and nodes probe the gateway, and nothing else: the pod serves its own cluster only, over the uplink.
+func (g validSnapshot) gatewayInput(probe netip.Prefix) []PacketRule {
+	unknown := g.overlayPacket(Drop)
+	unknown.FromNot = make([]netip.Addr, 0, len(g.Nodes))
 	for _, node := range g.Nodes {
-		strangers.FromNot = append(strangers.FromNot, node.Address)
+		unknown.FromNot = append(unknown.FromNot, node.Address)
 	}
-	slices.SortFunc(strangers.FromNot, netip.Addr.Compare)
-	rules := []PacketRule{strangers}
+	slices.SortFunc(unknown.FromNot, netip.Addr.Compare)
+	rules := []PacketRule{unknown}
 	for _, peer := range g.Peers {
 		for _, network := range remote(peer) {
-			// They come by the tunnel. Let in here, a peer's pods would reach what the pod serves by way of another lane, and the tunnel's own
-			// packets might follow one of them back into the tunnel.
+			// Packets of peers arrive by the tunnel. Accepted here, a peer's pods could reach the pod's services through another lane, and the
+			// tunnel's own packets could follow one of them back into the tunnel.
 			rules = append(rules, PacketRule{In: g.Self.Uplink, From: network, Verb: Drop})
 		}
 	}
 	for _, link := range []string{TunnelLink, VXLANLink} {
 		rules = append(rules,
-			// The gateway's own probes are sent from this port, so this is where their echoes come, too.
+			// The gateway also sends its own probes from this port, so their echoes arrive here.
 			PacketRule{In: link, To: probe, Protocol: "udp", Port: ProbePort, Verb: Accept},
 			PacketRule{In: link, Protocol: "icmp", Verb: Accept},
 			PacketRule{In: link, Verb: Drop},
 		)
 	}
-	// Who can write another's address on a packet could tell by the uplink what nodes see.
+	// A sender that forges a node's address could otherwise report in its name, over the uplink.
 	return append(rules, PacketRule{To: probe, Verb: Drop})
 }
 
-// forward fits connections to the tunnel, and keeps the uplink for the gateway itself and for mappings, even while routes are missing.
-func (g ground) forward() (rules []PacketRule) {
+// forward clamps the MSS of connections to the tunnel. It keeps the uplink for the gateway itself and for mappings, even while routes are
+// missing.
+func (g validSnapshot) forward() (rules []PacketRule) {
 	for _, peer := range g.Peers {
 		for _, network := range remote(peer) {
 			rules = append(rules,

@@ -9,19 +9,19 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/internal/network/plan"
 )
 
-var update = flag.Bool("update", false, "write what is planned into testdata")
+var update = flag.Bool("update", false, "write the plans into testdata")
 
 // TestGolden reads snapshots of clusters (section rome.yaml) and compares the state of each host that has a section: "rome node n1",
 // "rome gateway 0".
@@ -32,24 +32,20 @@ func TestGolden(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			comment, sections := readSections(t, file)
-			for i, section := range sections {
-				if strings.HasSuffix(section.name, ".yaml") {
+			archive := parse(t, file)
+			for i, section := range archive.Files {
+				if strings.HasSuffix(section.Name, ".yaml") {
 					continue
 				}
-				got := section.plan(t, sections)
+				got := planned(t, archive, section.Name)
 				if *update {
-					sections[i].text = got
-				} else if difference := cmp.Diff(section.text, got); difference != "" {
-					t.Errorf("%s (if this is what was meant: go test ./internal/network/plan -update):\n%s", section.name, difference)
+					archive.Files[i].Data = []byte(got)
+				} else if difference := cmp.Diff(string(section.Data), got); difference != "" {
+					t.Errorf("%s (if this is intended: go test ./internal/network/plan -update):\n%s", section.Name, difference)
 				}
 			}
 			if *update {
-				text := comment
-				for _, section := range sections {
-					text += "-- " + section.name + " --\n" + section.text
-				}
-				if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -57,43 +53,30 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-type section struct{ name, text string }
-
-var heading = regexp.MustCompile(`(?m)^-- (.+) --\n`)
-
-func readSections(t *testing.T, file string) (comment string, sections []section) {
+func parse(t *testing.T, file string) *txtar.Archive {
 	t.Helper()
-	raw, err := os.ReadFile(file)
+	archive, err := txtar.ParseFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(raw)
-	found := heading.FindAllStringSubmatchIndex(text, -1)
-	if len(found) == 0 {
+	if len(archive.Files) == 0 {
 		t.Fatalf("%s has no sections", file)
 	}
-	for i, at := range found {
-		end := len(text)
-		if i+1 < len(found) {
-			end = found[i+1][0]
-		}
-		sections = append(sections, section{name: text[at[2]:at[3]], text: text[at[1]:end]})
-	}
-	return text[:found[0][0]], sections
+	return archive
 }
 
-// plan is the text of the host that the section is named after.
-func (s section) plan(t *testing.T, sections []section) string {
+// planned returns the text of the host that a section is named after.
+func planned(t *testing.T, archive *txtar.Archive, name string) string {
 	t.Helper()
-	words := strings.Fields(s.name)
+	words := strings.Fields(name)
 	if len(words) != 3 {
-		t.Fatalf("section %q is not called: CLUSTER node NAME, or CLUSTER gateway LANE", s.name)
+		t.Fatalf("section %q: want the name CLUSTER node NAME or CLUSTER gateway LANE", name)
 	}
-	i := slices.IndexFunc(sections, func(other section) bool { return other.name == words[0]+".yaml" })
+	i := slices.IndexFunc(archive.Files, func(one txtar.File) bool { return one.Name == words[0]+".yaml" })
 	if i < 0 {
-		t.Fatalf("section %q: there is no section %s.yaml", s.name, words[0])
+		t.Fatalf("section %q: there is no section %s.yaml", name, words[0])
 	}
-	state, err := host(t, readSnapshot(t, sections[i].text), words[1], words[2])
+	state, err := host(t, readSnapshot(t, archive.Files[i].Data), words[1], words[2])
 	text := ""
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
@@ -109,18 +92,19 @@ func (s section) plan(t *testing.T, sections []section) string {
 	return text + state.String()
 }
 
-func readSnapshot(t *testing.T, text string) (snapshot plan.Snapshot) {
+func readSnapshot(t *testing.T, text []byte) (snapshot plan.Snapshot) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(text), &snapshot); err != nil {
+	if err := yaml.UnmarshalStrict(text, &snapshot); err != nil {
 		t.Fatalf("%v in:\n%s", err, text)
 	}
 	return snapshot
 }
 
-// host plans a node or a gateway. What it should be is equal each time, whatever the order of what is known, and the snapshot is left alone.
+// host plans a node or a gateway. It checks that the plan does not depend on the order of the lists, and that planning does not change the
+// snapshot.
 func host(t *testing.T, snapshot plan.Snapshot, role, name string) (plan.HostState, error) {
 	t.Helper()
-	planned := plan.ForNode
+	forHost := plan.ForNode
 	snapshot.Self.Node = name
 	for _, node := range snapshot.Nodes {
 		if node.Name == name {
@@ -128,7 +112,7 @@ func host(t *testing.T, snapshot plan.Snapshot, role, name string) (plan.HostSta
 		}
 	}
 	if role == "gateway" {
-		planned = plan.ForGateway
+		forHost = plan.ForGateway
 		lane, err := strconv.Atoi(name)
 		if err != nil {
 			t.Fatal(err)
@@ -141,16 +125,16 @@ func host(t *testing.T, snapshot plan.Snapshot, role, name string) (plan.HostSta
 		}
 	}
 	before := fmt.Sprintf("%+v", snapshot)
-	state, err := planned(snapshot)
-	again, _ := planned(snapshot)
+	state, err := forHost(snapshot)
+	again, _ := forHost(snapshot)
 	if !reflect.DeepEqual(state, again) {
-		t.Errorf("%s %s is planned differently the second time", role, name)
+		t.Errorf("planning %s %s twice gives two results", role, name)
 	}
 	if after := fmt.Sprintf("%+v", snapshot); before != after {
 		t.Errorf("planning %s %s changed the snapshot from\n%s\nto\n%s", role, name, before, after)
 	}
 	if err == nil {
-		reversed, err := planned(reverse(snapshot))
+		reversed, err := forHost(reverse(snapshot))
 		if difference := cmp.Diff(state.String(), reversed.String()); err != nil || difference != "" {
 			t.Errorf("%s %s depends on the order of the lists: %v\n%s", role, name, err, difference)
 		}

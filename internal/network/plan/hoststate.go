@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Names and numbers of what is made on a host. Users see some of them in `ip` and `nft`, so they are kept.
+// Names and numbers of our kernel objects. Users see some of them in `ip` and `nft`, so they must not change.
 const (
 	// VXLANLink is the overlay between nodes and gateways, on both.
 	VXLANLink = "liqo.vxlan"
 	// TunnelLink is the WireGuard device of a gateway.
 	TunnelLink = "liqo.tunnel"
-	// Table is the routing table, and the priority of our rules begins there, too.
+	// Table is our routing table.
 	Table = 18952
-	// FirstRule to LastRule are the priorities that are ours.
+	// FirstRule to LastRule are the priorities of our rules.
 	FirstRule, LastRule = 18952, 18991
 	// VNI of the overlay.
 	VNI = 18952
@@ -25,23 +25,24 @@ const (
 	NFTable = "liqo"
 	// RouteProtocol marks our routes.
 	RouteProtocol = 98
-	// ProbePort is where gateways echo, UDP.
+	// ProbePort is the UDP port at which gateways echo probes.
 	ProbePort = 12345
 	// MainTable is the kernel's own routing table.
 	MainTable = 254
 )
 
-// HostState is what a host should look like, and nothing of what else is on it. All lists are in the order in which a packet
-// meets them, or sorted; equal inputs make equal values. The zero value is a host without anything of ours.
+// HostState is the desired state of our objects on a host. All lists are in the order in which a packet meets them, or sorted; equal
+// snapshots give equal states. The zero value is a host without any object of ours.
 type HostState struct {
 	Links      []Link
 	Addresses  []Address
 	Neighbours []Neighbour
 	Routes     []Route
-	// Keep are networks: routes of ours to anything inside of them stay although they are not planned. It is not known whether they are wanted.
+	// Keep are networks: existing routes of ours to destinations inside them stay although they are not planned, because it is not known
+	// yet whether they are wanted.
 	Keep  []netip.Prefix
 	Rules []Rule
-	// Chains are the table NFTable, which is replaced as a whole. Without chains there is no table.
+	// Chains are the content of the table NFTable, which is replaced as a whole. Without chains there is no table.
 	Chains []Chain
 	// WireGuard configures TunnelLink; nil if there is none.
 	WireGuard *WireGuard
@@ -59,7 +60,7 @@ const (
 // MAC is a hardware address.
 type MAC [6]byte
 
-// Link is one link of ours, up.
+// Link is a link of ours; it must be up.
 type Link struct {
 	Name string
 	Kind LinkKind
@@ -77,7 +78,7 @@ type Address struct {
 	Prefix netip.Prefix
 }
 
-// Neighbour is a permanent neighbour entry and, with Destination, the forwarding entry of its hardware address.
+// Neighbour is a permanent neighbour entry and, if Destination is set, the forwarding entry of its hardware address.
 type Neighbour struct {
 	Link    string
 	Address netip.Addr
@@ -86,7 +87,7 @@ type Neighbour struct {
 	Destination netip.Addr
 }
 
-// Route is a route of ours, known by RouteProtocol.
+// Route is a route of ours, recognized by RouteProtocol.
 type Route struct {
 	Table int
 	To    netip.Prefix
@@ -102,7 +103,7 @@ type Route struct {
 	Metric int
 }
 
-// Rule is a policy rule of ours, known by its priority. Several rules may share one.
+// Rule is a policy rule of ours, recognized by its priority. Several rules may share a priority.
 type Rule struct {
 	Priority int
 	// To, InLink and Protocol select packets; invalid or empty: any.
@@ -112,7 +113,7 @@ type Rule struct {
 	Table    int
 }
 
-// Hook is where a chain hangs.
+// Hook is the netfilter hook of a chain.
 type Hook string
 
 // The hooks.
@@ -134,30 +135,30 @@ type Chain struct {
 	Rules    []PacketRule
 }
 
-// Verb is what a packet rule does.
+// Verb is the action of a packet rule.
 type Verb string
 
-// The verbs. All but NoTrack and ClampMSS end the chain. The swaps do, too, and accept what they have changed: the name that a peer gives
-// to one of our networks may be our own name of another, and nothing may be translated twice.
+// The verbs. All but NoTrack and ClampMSS end the chain. The swaps also accept the packet: the prefix under which a peer reaches one of our
+// networks may equal another of our own networks, and no address may be translated twice.
 const (
 	Drop   Verb = "drop"
 	Accept Verb = "accept"
 	// NoTrack keeps the packet out of connection tracking.
 	NoTrack Verb = "notrack"
-	// KeepSource translates the source to itself, in a nat chain: the flow is bound, and later chains leave it alone.
+	// KeepSource translates the source to itself, in a nat chain. That binds the flow, so later chains do not masquerade it.
 	KeepSource Verb = "keep source"
-	// SwapSource and SwapDestination write the network Network over that of the address; the host bits stay.
+	// SwapSource and SwapDestination replace the network bits of the address by those of Network; the host bits stay.
 	SwapSource      Verb = "swap source"
 	SwapDestination Verb = "swap destination"
-	// SwapInnerSource and SwapInnerDestination do the same to the packet inside an ICMP error, with its header checksum. From and To
-	// select by the outer addresses, Inner by the inner address that is changed; the match on types 3, 11 and 12 is implied.
+	// SwapInnerSource and SwapInnerDestination do the same in the packet inside an ICMP error, and adapt its header checksum. From and To
+	// select by the outer addresses, Inner by the inner address to change; the match on types 3, 11 and 12 is implied.
 	SwapInnerSource      Verb = "swap inner source"
 	SwapInnerDestination Verb = "swap inner destination"
-	// ClampMSS writes MSS into TCP's option; the kernel never raises it.
+	// ClampMSS writes MSS into the TCP option; the kernel never raises it.
 	ClampMSS Verb = "clamp mss"
 	// MapDestination is connection-tracked destination translation to Address.
 	MapDestination Verb = "map destination"
-	// Masquerade takes the address of the outgoing link as source.
+	// Masquerade uses the address of the outgoing link as source.
 	Masquerade Verb = "masquerade"
 )
 
@@ -167,30 +168,30 @@ type PacketRule struct {
 	In, Out string
 	// From and To are the networks of the packet's addresses.
 	From, To netip.Prefix
-	// FromNot matches sources that are none of these. It is a set; an empty one that is not nil matches all.
+	// FromNot matches sources outside of this set. An empty set that is not nil matches all.
 	FromNot []netip.Addr
 	// Inner is the network of the inner address that SwapInner verbs change.
 	Inner netip.Prefix
 	// Protocol is "udp", "tcp", "icmp" or empty; Port is the destination port of udp and tcp, 0 for any.
 	Protocol string
 	Port     uint16
-	// New matches packets that begin a connection and were not translated by somebody else (ct state new, ct status not dnat).
+	// New matches the first packets of connections that no other program translated (ct state new, ct status not dnat).
 	New bool
 	// Mapped matches packets of connections whose destination we mapped (ct status dnat).
 	Mapped bool
 
 	Verb Verb
-	// Network is what swaps write.
+	// Network is the new network of a swap.
 	Network netip.Prefix
-	// Address is where MapDestination leads.
+	// Address is the new destination of MapDestination.
 	Address netip.Addr
-	// MSS is what ClampMSS writes.
+	// MSS is the bound of ClampMSS.
 	MSS uint16
 }
 
 // WireGuard is the configuration of TunnelLink.
 type WireGuard struct {
-	// PublicKey tells which private key it has.
+	// PublicKey identifies the private key of the device.
 	PublicKey  string
 	ListenPort int
 	// Peers, in the order of their keys.
@@ -200,10 +201,10 @@ type WireGuard struct {
 // WireGuardPeer is one remote gateway.
 type WireGuardPeer struct {
 	PublicKey string
-	// Endpoint is where it is dialled; invalid: it dials. It is set when it, or Dial, is another than the last one that was set:
-	// in between the device follows its peer.
+	// Endpoint is where the peer is dialled; invalid: the peer dials. The applier sets it only when Endpoint or Dial changes: in
+	// between the device follows its peer.
 	Endpoint netip.AddrPort
-	// Dial counts up when the peer is to be taken away and made anew, so that a handshake begins at once.
+	// Dial is incremented to remove and recreate the peer, so that a handshake starts at once.
 	Dial       int
 	AllowedIPs []netip.Prefix
 	Keepalive  time.Duration

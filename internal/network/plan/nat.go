@@ -9,18 +9,18 @@ import (
 	"liqo.io/liqo/internal/network/ipam"
 )
 
-// We translate only ourselves: our source when a packet leaves, our destination when it enters, without any memory. An ICMP error carries
-// the packet that it is about, in which we are on the other side; that is translated in chains of its own, as one address does not
-// depend on the other.
+// A cluster translates only its own addresses, without state: the source when a packet leaves, the destination when it enters. An ICMP error
+// carries the packet that it reports, in which our address is on the other side. Separate chains translate that address, because it does not
+// depend on the outer one.
 
-// remote are the networks under which we see a peer.
+// remote returns the prefixes under which we reach a peer.
 func remote(peer Peer) []netip.Prefix { return []netip.Prefix{peer.RemotePods, peer.RemoteExternal} }
 
-// own are our networks as a peer sees them.
+// own returns our networks and the prefixes under which a peer reaches them.
 func own(peer Peer) []Swap { return []Swap{peer.Pods, peer.External} }
 
-// errorsIn: the packet inside was ours, so its source is our name in the peer.
-func (g ground) errorsIn() (rules []PacketRule) {
+// errorsIn translates errors that enter: the inner packet was ours, so its source is the address under which the peer reaches us.
+func (g validSnapshot) errorsIn() (rules []PacketRule) {
 	for _, peer := range g.Peers {
 		for _, from := range remote(peer) {
 			for _, swap := range own(peer) {
@@ -33,8 +33,8 @@ func (g ground) errorsIn() (rules []PacketRule) {
 	return rules
 }
 
-// errorsOut: the packet inside was the peer's, and went to us.
-func (g ground) errorsOut() (rules []PacketRule) {
+// errorsOut translates errors that leave: the inner packet was the peer's, and its destination is ours.
+func (g validSnapshot) errorsOut() (rules []PacketRule) {
 	for _, peer := range g.Peers {
 		for _, to := range remote(peer) {
 			for _, swap := range own(peer) {
@@ -47,9 +47,9 @@ func (g ground) errorsOut() (rules []PacketRule) {
 	return rules
 }
 
-// translateIn lets in what goes to us by a name that the sender's cluster has for us, and nothing else. That From is the sender is WireGuard's
-// word: a peer's packets come from its networks only.
-func (g ground) translateIn(probe netip.Prefix) (rules []PacketRule) {
+// translateIn accepts packets to the prefixes under which the sender's cluster reaches us, and nothing else. WireGuard guarantees that the source
+// belongs to the sender: a peer's packets come from its networks only.
+func (g validSnapshot) translateIn(probe netip.Prefix) (rules []PacketRule) {
 	if g.maps() {
 		rules = g.tracked(probe)
 	}
@@ -63,9 +63,9 @@ func (g ground) translateIn(probe netip.Prefix) (rules []PacketRule) {
 	return append(rules, PacketRule{In: TunnelLink, Verb: Drop})
 }
 
-// translateOut lets out what comes from us, under the name that the receiving cluster has for us. A packet from one peer to another is not ours
-// to carry.
-func (g ground) translateOut() (rules []PacketRule) {
+// translateOut lets our own packets out, from the prefix under which the receiving cluster reaches us. We do not carry packets from one peer to
+// another.
+func (g validSnapshot) translateOut() (rules []PacketRule) {
 	for _, peer := range g.Peers {
 		for _, to := range remote(peer) {
 			for _, swap := range own(peer) {
@@ -88,15 +88,16 @@ func enter(from netip.Prefix, swap Swap) PacketRule {
 	return rule
 }
 
-// Mappings need to remember who asked. All of that is planned only if there are any: the kernel tracks every packet as soon as one rule wants to know.
+// Mappings need connection tracking. Their rules are planned only if a mapping exists, because the kernel tracks every packet as soon as one
+// rule asks for the state of connections.
 
-// maps tells whether any mapping may be used by any peer.
-func (g ground) maps() bool {
+// maps reports whether some peer may use some mapping.
+func (g validSnapshot) maps() bool {
 	return slices.ContainsFunc(g.Peers, func(peer Peer) bool { return len(g.mappings(peer)) > 0 })
 }
 
-// mappings are those that a peer may use.
-func (g ground) mappings(peer Peer) (all []Mapping) {
+// mappings returns those that a peer may use.
+func (g validSnapshot) mappings(peer Peer) (all []Mapping) {
 	for _, mapping := range g.Mappings {
 		if len(mapping.ClusterIDs) == 0 || slices.Contains(mapping.ClusterIDs, peer.ClusterID) {
 			all = append(all, mapping)
@@ -105,9 +106,9 @@ func (g ground) mappings(peer Peer) (all []Mapping) {
 	return all
 }
 
-// tracked spares connection tracking what is not for a mapping. What a mapping leads to may be anywhere: the answers come to an address of this
-// gateway, over any link. Those over the uplink are always tracked.
-func (g ground) tracked(probe netip.Prefix) []PacketRule {
+// tracked exempts packets from connection tracking that are not for a mapping. The target of a mapping may be anywhere: its answers come to an
+// address of this gateway, over any link. Packets over the uplink are always tracked.
+func (g validSnapshot) tracked(probe netip.Prefix) []PacketRule {
 	rules := []PacketRule{
 		g.overlayPacket(NoTrack),
 		{In: VXLANLink, To: probe, Verb: Accept},
@@ -120,7 +121,7 @@ func (g ground) tracked(probe netip.Prefix) []PacketRule {
 		}
 		for _, from := range remote(peer) {
 			for _, address := range addresses {
-				seen, _ := ipam.Swap(address, peer.External.From, peer.External.To) // lies within: survey has seen to it
+				seen, _ := ipam.Swap(address, peer.External.From, peer.External.To) // lies within, because validate checked it
 				rules = append(rules, enter(from, Swap{From: single(address), To: single(seen)}))
 			}
 		}
@@ -128,8 +129,9 @@ func (g ground) tracked(probe netip.Prefix) []PacketRule {
 	return append(rules, PacketRule{In: TunnelLink, Verb: NoTrack})
 }
 
-// mapIn leads those who may to what a mapping stands for. To others its address is one of ours that nobody has, and the packet is lost.
-func (g ground) mapIn() (rules []PacketRule) {
+// mapIn translates the address of a mapping to its target, for the peers that may use it. For other peers the address belongs to no host, and
+// the packet is lost.
+func (g validSnapshot) mapIn() (rules []PacketRule) {
 	for _, peer := range g.Peers {
 		for _, from := range remote(peer) {
 			for _, mapping := range g.mappings(peer) {

@@ -20,13 +20,13 @@ const (
 	prioritySource      = 100
 )
 
-// ForNode plans a node: packets to peers are led to a gateway with the pods' own addresses as sources; nobody but the gateways may
-// use the overlay, and what comes out of it reaches pods, not the host.
+// ForNode plans a node. It routes packets for peers to a gateway and keeps the pods' addresses as sources. Only gateways may use the
+// overlay, and their packets reach pods, not the host.
 //
-// An error does not mean that there is no plan: what was refused is left out, named in the error, and the rest is planned. Only
-// with ErrNoPlan is there nothing; then the host is to be left as it is.
+// A state can come with an error: the error names what was refused, and the rest is planned. Only with ErrNoPlan is there no state, and
+// the caller must leave the host as it is.
 func ForNode(s Snapshot) (HostState, error) {
-	g, err := survey(s)
+	g, err := validate(s)
 	if len(g.Peers) == 0 {
 		return HostState{}, err
 	}
@@ -45,8 +45,8 @@ func ForNode(s Snapshot) (HostState, error) {
 	}, err
 }
 
-// nodeRules lead what goes to peers, and to our gateways, to our table.
-func (g ground) nodeRules() []Rule {
+// nodeRules select our table for packets to peers and to our gateways.
+func (g validSnapshot) nodeRules() []Rule {
 	rules := []Rule{{Priority: FirstRule, To: g.Local.External, Table: Table}}
 	for _, peer := range g.Peers {
 		for _, network := range remote(peer) {
@@ -56,14 +56,14 @@ func (g ground) nodeRules() []Rule {
 	return rules
 }
 
-func (g ground) nodeRoutes(source netip.Addr) []Route {
+func (g validSnapshot) nodeRoutes(source netip.Addr) []Route {
 	var routes []Route
 	for _, gateway := range g.Gateways {
 		routes = append(routes, Route{Table: Table, To: single(ipam.ProbeAddress(g.Local.External, gateway.Lane)), Link: VXLANLink, Source: source})
 	}
 	for _, peer := range g.Peers {
 		for _, network := range remote(peer) {
-			// While no gateway is there, packets wait for TCP to send them again, and do not leave unencrypted by the default route.
+			// Without a gateway, packets are dropped, so that TCP retransmits them, and do not leave unencrypted by the default route.
 			routes = append(routes, Route{Table: Table, To: network, Blackhole: true, Metric: lastMetric})
 		}
 		lane, ok := g.lane(peer)
@@ -74,7 +74,7 @@ func (g ground) nodeRoutes(source netip.Addr) []Route {
 		for _, network := range remote(peer) {
 			routes = append(routes, Route{Table: Table, To: network, Via: via, Link: VXLANLink, Source: source, MTU: g.routeMTU(peer)})
 		}
-		// Each lane is probed through itself, whichever is in use.
+		// Each lane is probed through its own gateway, whichever lane is in use.
 		for _, gateway := range g.Gateways {
 			if hasLane(peer, gateway.Lane) {
 				routes = append(routes, Route{
@@ -88,9 +88,9 @@ func (g ground) nodeRoutes(source netip.Addr) []Route {
 	return routes
 }
 
-// lane is the one that leads to a peer: the chosen one if both its ends exist, else the first of which that is true, else any
-// whose end here exists. It is false without gateways.
-func (g ground) lane(peer Peer) (int, bool) {
+// lane returns the lane to a peer: the chosen one if both its ends exist, else the first one whose ends both exist, else the first
+// one with a gateway here. It returns false without gateways.
+func (g validSnapshot) lane(peer Peer) (int, bool) {
 	lanes := make([]int, 0, len(g.Gateways))
 	for _, gateway := range g.Gateways {
 		if hasLane(peer, gateway.Lane) {
@@ -116,41 +116,41 @@ func hasLane(peer Peer, number int) bool {
 	return slices.ContainsFunc(peer.Lanes, func(lane PeerLane) bool { return lane.Number == number })
 }
 
-func (g ground) nodeChains(self Node) []Chain {
+func (g validSnapshot) nodeChains(self Node) []Chain {
 	gateways := make([]netip.Addr, 0, len(g.Gateways))
 	for _, gateway := range g.Gateways {
 		gateways = append(gateways, gateway.Address)
 	}
 	slices.SortFunc(gateways, netip.Addr.Compare)
-	// The filter stands in input: in prerouting it would also see what other nodes send to a gateway on this one.
-	strangers := g.overlayPacket(Drop)
-	strangers.FromNot = gateways
+	// The filter is in input: in prerouting it would also match packets from other nodes to a gateway pod on this node.
+	unknown := g.overlayPacket(Drop)
+	unknown.FromNot = gateways
 
 	var keep []PacketRule
 	for _, network := range g.Local.PodCIDRs {
 		keep = append(keep, PacketRule{Out: VXLANLink, From: network, Verb: KeepSource})
 	}
-	// kube-proxy may serve NodePorts at the node's first address only. It decides for the first packet of a connection, and what it decides
-	// holds for the connection, which is known by the address that was asked: so only the first packet has to look as if it went there.
+	// kube-proxy may serve NodePorts at the node's first address only. It decides on the first packet, and connection tracking applies that to
+	// the whole connection under the address that the client used. So only the first packet is rewritten to the node's first address.
 	var ports []PacketRule
 	for _, protocol := range []string{"tcp", "udp"} {
 		ports = append(ports, PacketRule{
 			In: VXLANLink, To: single(g.addresses[self.Name]), Protocol: protocol, New: true, Verb: SwapDestination, Network: single(self.Address),
 		})
 	}
-	// Tracked, the overlay's packets would fill the table and be masqueraded, which hides their senders.
+	// If tracked, the overlay's packets would fill the conntrack table and be masqueraded, which hides their senders.
 	untracked := []PacketRule{g.overlayPacket(NoTrack)}
 	return []Chain{
 		{Name: "untracked_in", Hook: Prerouting, Priority: priorityRaw, Rules: untracked},
 		{Name: "node_ports", Hook: Prerouting, Priority: priorityMangle, Rules: ports},
 		{Name: "input", Hook: Input, Priority: priorityFilter, Rules: []PacketRule{
-			strangers,
+			unknown,
 			{In: VXLANLink, Protocol: "icmp", Verb: Accept},
-			// Answers to this host are not new, and what kube-proxy led here from a NodePort is translated.
+			// Answers to this host are not new, and packets that kube-proxy directed here from a NodePort are translated.
 			{In: VXLANLink, New: true, Verb: Drop},
 		}},
 		{Name: "untracked_out", Hook: Output, Priority: priorityRaw, Rules: slices.Clone(untracked)},
-		// Who binds a flow first wins: kube-proxy and network plugins masquerade at 100, or a little earlier.
+		// The first chain that binds a flow wins: kube-proxy and network plugins masquerade at 100, or a little earlier.
 		{Name: "keep_source", NAT: true, Hook: Postrouting, Priority: priorityMangle, Rules: keep},
 	}
 }

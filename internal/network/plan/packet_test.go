@@ -11,7 +11,7 @@ import (
 	"liqo.io/liqo/internal/network/plan"
 )
 
-// packet is what the kernel's rules look at. The inner addresses are those of the packet that an ICMP error is about.
+// packet holds the fields that the kernel's rules match. The inner addresses are those of the packet that an ICMP error reports.
 type packet struct {
 	in, out            string
 	from, to           netip.Addr
@@ -32,8 +32,8 @@ type flow struct {
 	source   netip.Addr // after masquerading
 }
 
-// machine carries out a plan as the kernel would: chains by hook and priority, rules, routes by longest prefix and metric. It is small, so
-// that one can see that it is right; the applier's tests ask a real kernel.
+// machine executes a plan as the kernel would: chains by hook and priority, rules, routes by longest prefix and metric. It is small enough to be
+// checked by reading; the applier's tests use a real kernel.
 type machine struct {
 	state  plan.HostState
 	uplink netip.Addr // the address of eth0, over which the default route leads
@@ -47,7 +47,7 @@ const (
 	sent    = "sent"
 )
 
-// receive takes a packet that came in by a link.
+// receive handles a packet that came in by a link.
 func (m *machine) receive(p packet) (packet, string) {
 	if !m.hook(plan.Prerouting, &p) {
 		return p, dropped
@@ -71,7 +71,7 @@ func (m *machine) route(p packet) (packet, string) {
 	return p, sent
 }
 
-// send is for what the machine itself sends.
+// send handles a packet that the machine itself sends.
 func (m *machine) send(p packet) (packet, string) {
 	if !m.hook(plan.Output, &p) {
 		return p, dropped
@@ -275,7 +275,7 @@ func allowed(m *machine, key string, address netip.Addr) bool {
 	return false
 }
 
-// again is the packet as the next machine sees it.
+// again returns the packet as the next machine receives it.
 func again(p packet, in string) packet {
 	return packet{in: in, from: p.from, to: p.to, protocol: p.protocol, port: p.port, innerFrom: p.innerFrom, innerTo: p.innerTo, mss: p.mss}
 }

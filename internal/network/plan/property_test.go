@@ -22,9 +22,9 @@ type side struct {
 	gateway  *machine
 }
 
-// pair makes two clusters whose networks come from so few that they meet in every way, also crosswise: what one calls its pods
-// may be what the other calls the first one's external network.
-func pair(t *testing.T, random *rand.Rand) (rome, milan side) {
+// clusters makes two clusters. Their networks come from so few that they overlap in every way, also crosswise: the pod network of one may be
+// the prefix under which the other reaches the external network of the first.
+func clusters(t *testing.T, random *rand.Rand) (rome, milan side) {
 	t.Helper()
 	networks := func() []netip.Prefix {
 		var all []netip.Prefix
@@ -74,7 +74,7 @@ func gateway(t *testing.T, s plan.Snapshot) *machine {
 
 func key(name string) string { return (name + strings.Repeat("A", 43))[:43] + "=" }
 
-// host returns a random address of a pod or, in the external network, of a node; and as what the peer sees it.
+// host returns a random address of a pod or, in the external network, of a node; and the address under which the peer reaches it.
 func (s side) host(random *rand.Rand) (address, seen netip.Addr) {
 	node := s.snapshot.Nodes[random.IntN(len(s.snapshot.Nodes))]
 	peer := s.snapshot.Peers[0]
@@ -90,12 +90,12 @@ func (s side) host(random *rand.Rand) (address, seen netip.Addr) {
 	return address, seen
 }
 
-// TestWayAndBack: whatever the networks, a packet to the address under which a host is seen arrives at that host, from the address under
-// which the sender is seen; the answer finds back, and an error says what the sender had sent.
+// TestWayAndBack: whatever the networks, a packet to the remapped address of a host arrives at that host, from the remapped address of the
+// sender. The answer returns to the sender, and an ICMP error carries the addresses that the sender used.
 func TestWayAndBack(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range rounds {
-		rome, milan := pair(t, random)
+		rome, milan := clusters(t, random)
 		client, clientSeen := rome.host(random)
 		server, serverSeen := milan.host(random)
 
@@ -142,18 +142,18 @@ func cross(t *testing.T, p packet, from, to side) packet {
 func TestProbes(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 2))
 	for range rounds {
-		rome, milan := pair(t, random)
+		rome, milan := clusters(t, random)
 		own := ipam.ProbeAddress(rome.snapshot.Local.External, 0)
 		left, verdict := rome.gateway.send(packet{from: own, to: ipam.ProbeAddress(rome.snapshot.Peers[0].RemoteExternal, 0), protocol: "udp", port: plan.ProbePort})
 		entered, ok := tunnel(left, rome.gateway, milan.gateway)
 		if verdict != sent || !ok {
 			t.Fatalf("%s %v %+v", verdict, ok, left)
 		}
-		heard, verdict := milan.gateway.receive(entered)
+		probed, verdict := milan.gateway.receive(entered)
 		if verdict != local {
 			t.Fatalf("%+v was %s", entered, verdict)
 		}
-		left, verdict = milan.gateway.send(packet{from: heard.to, to: heard.from, protocol: "udp", port: plan.ProbePort})
+		left, verdict = milan.gateway.send(packet{from: probed.to, to: probed.from, protocol: "udp", port: plan.ProbePort})
 		entered, ok = tunnel(left, milan.gateway, rome.gateway)
 		if verdict != sent || !ok {
 			t.Fatalf("%s %v %+v", verdict, ok, left)
@@ -164,13 +164,13 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestHostilePeer: whoever has milan's key can send anything. It comes to hosts of ours by the names that milan has for them, to our echo,
-// and nowhere else, even when somebody has deleted our routes.
+// TestHostilePeer: the holder of milan's key can send anything. Its packets reach our hosts under the addresses that milan has for them, and
+// our echo, and nothing else, even after an administrator has deleted our routes.
 func TestHostilePeer(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	came := map[string]int{}
 	for range rounds {
-		rome, _ := pair(t, random)
+		rome, _ := clusters(t, random)
 		peer := rome.snapshot.Peers[0]
 		flushed := &machine{state: rome.gateway.state, uplink: rome.gateway.uplink}
 		flushed.state.Routes = nil
@@ -203,12 +203,12 @@ func TestHostilePeer(t *testing.T) {
 	}
 	for _, verdict := range []string{dropped, lost, local, sent} {
 		if came[verdict] == 0 {
-			t.Errorf("no packet was %s: the test asks too little (%v)", verdict, came)
+			t.Errorf("no packet was %s: the test covers too little (%v)", verdict, came)
 		}
 	}
 }
 
-// anywhere is an address, more often in one of the networks than not, and there more often one that is somebody's.
+// anywhere returns an address that is often in one of the networks, and there often one in use.
 func anywhere(random *rand.Rand, networks ...netip.Prefix) netip.Addr {
 	address := netip.AddrFrom4([4]byte{byte(random.IntN(256)), byte(random.IntN(256)), byte(10 * random.IntN(4)), byte(random.IntN(4))})
 	if random.IntN(5) == 0 {
@@ -217,11 +217,11 @@ func anywhere(random *rand.Rand, networks ...netip.Prefix) netip.Addr {
 	return write(address, networks[random.IntN(len(networks))])
 }
 
-// TestNoTransit: nothing leaves by the tunnel but what comes from us, whatever link it came by.
+// TestNoTransit: only packets from our own addresses leave by the tunnel, whatever link they came by.
 func TestNoTransit(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 4))
 	for range rounds {
-		rome, _ := pair(t, random)
+		rome, _ := clusters(t, random)
 		peer := rome.snapshot.Peers[0]
 		p := packet{
 			in: []string{"eth0", plan.VXLANLink, plan.TunnelLink}[random.IntN(3)], protocol: "tcp",
@@ -238,13 +238,13 @@ func TestNoTransit(t *testing.T) {
 	}
 }
 
-// TestUplink: what a gateway's pod gets over its uplink it does not forward, and of a peer's hosts, which may come that way from another
-// lane, it takes in nothing; nor anything for its echo, by which nodes tell what they see.
+// TestUplink: a gateway forwards no packet that arrives over its uplink. It accepts none from a peer's hosts, which may arrive there from
+// another lane, and none for its echo, at which nodes report what they observe.
 func TestUplink(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	came := map[string]int{}
 	for range rounds {
-		rome, _ := pair(t, random)
+		rome, _ := clusters(t, random)
 		peer, probe := rome.snapshot.Peers[0], ipam.ProbeAddress(rome.snapshot.Local.External, 0)
 		p := packet{
 			in: "eth0", protocol: "udp", port: []uint16{5871, 5873, plan.ProbePort}[random.IntN(3)],
@@ -259,14 +259,13 @@ func TestUplink(t *testing.T) {
 		}
 	}
 	if came[local] == 0 || came[dropped] == 0 {
-		t.Errorf("the test asks too little: %v", came)
+		t.Errorf("the test covers too little: %v", came)
 	}
 }
 
-// TestMappings follows a connection to what each mapping of testdata/mappings.txtar stands for, and its answers.
+// TestMappings follows a connection to the target of each mapping in testdata/mappings.txtar, and its answers.
 func TestMappings(t *testing.T) {
-	_, sections := readSections(t, "testdata/mappings.txtar")
-	snapshot := readSnapshot(t, sections[0].text)
+	snapshot := readSnapshot(t, parse(t, "testdata/mappings.txtar").Files[0].Data)
 	state, err := host(t, snapshot, "gateway", "0")
 	if err != nil {
 		t.Fatal(err)
@@ -310,7 +309,7 @@ func TestMappings(t *testing.T) {
 
 // TestStateless: without mappings a gateway has nothing that makes the kernel track connections.
 func TestStateless(t *testing.T) {
-	rome, _ := pair(t, rand.New(rand.NewPCG(5, 5)))
+	rome, _ := clusters(t, rand.New(rand.NewPCG(5, 5)))
 	for _, chain := range rome.gateway.state.Chains {
 		if chain.NAT || slices.ContainsFunc(chain.Rules, func(rule plan.PacketRule) bool { return rule.New || rule.Mapped || rule.Verb == plan.NoTrack }) {
 			t.Errorf("chain %s makes the kernel track connections:\n%s", chain.Name, rome.gateway.state)

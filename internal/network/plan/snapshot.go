@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// Snapshot is all that an agent knows when it plans its host. It is plain data: printed as YAML it is a bug report, and a bug
-// report is a test. It holds no secret: keys are public ones.
+// Snapshot is everything that an agent knows when it plans its host. It is plain data: printed as YAML it is a bug report, and a bug
+// report is a test. It holds no secrets: all keys are public.
 type Snapshot struct {
 	// Local is this cluster.
 	Local Cluster `json:"local"`
@@ -17,21 +17,21 @@ type Snapshot struct {
 	Gateways []Gateway `json:"gateways,omitempty"`
 	// Peers in the order of their cluster IDs. Without peers nothing is planned at all.
 	Peers []Peer `json:"peers,omitempty"`
-	// PodsUnknown: nothing is known yet of the pods of nodes that have no networks of their own.
+	// PodsUnknown: the pods of nodes without networks of their own are not listed yet.
 	PodsUnknown bool `json:"podsUnknown,omitempty"`
 	// Mappings in the order of their external addresses.
 	Mappings []Mapping `json:"mappings,omitempty"`
-	// Self is the host that is planned.
+	// Self is the planned host.
 	Self Self `json:"self"`
 }
 
-// Cluster is what there is to know of the own one.
+// Cluster is this cluster.
 type Cluster struct {
-	// PodCIDRs are the networks of the pods. The first one is what peers see; further ones are kept from being masqueraded, too.
+	// PodCIDRs are the networks of the pods. Peers reach only the first one. None of them is masqueraded.
 	PodCIDRs []netip.Prefix `json:"podCIDRs"`
-	// External is the network of other addresses that peers can reach: nodes, gateways' probes, mappings.
+	// External is the network of the other addresses that peers can reach: nodes, gateways' probes, mappings.
 	External netip.Prefix `json:"external"`
-	// VXLANPort of the overlay between nodes and gateways; 0 stands for DefaultVXLANPort.
+	// VXLANPort of the overlay between nodes and gateways; 0: DefaultVXLANPort.
 	VXLANPort uint16 `json:"vxlanPort,omitempty"`
 }
 
@@ -40,7 +40,7 @@ type Node struct {
 	Name string `json:"name"`
 	// Address is its internal address.
 	Address netip.Addr `json:"address"`
-	// PodCIDRs are the networks of its pods, if the cluster says so.
+	// PodCIDRs are the networks of its pods, if the cluster assigns any.
 	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
 	// Pods are the addresses of its pods, for clusters whose nodes have no networks of their own.
 	Pods []netip.Addr `json:"pods,omitempty"`
@@ -56,22 +56,22 @@ type Gateway struct {
 	Node string `json:"node"`
 }
 
-// Peer is one remote cluster with which the networks are agreed.
+// Peer is a remote cluster with agreed networks.
 type Peer struct {
 	ClusterID string `json:"clusterID"`
 	Name      string `json:"name"`
-	// Pods says as what this peer sees our pods: From is ours, To is theirs; equal if it does not remap us.
+	// Pods is the prefix under which this peer reaches our pods: From is ours, To is the peer's; equal if it does not remap us.
 	Pods Swap `json:"pods"`
 	// External is the same for our external network.
 	External Swap `json:"external"`
-	// RemotePods is the network under which we see its pods, RemoteExternal its external network.
+	// RemotePods is the prefix under which we reach its pods, RemoteExternal the one for its external network.
 	RemotePods     netip.Prefix `json:"remotePods"`
 	RemoteExternal netip.Prefix `json:"remoteExternal"`
 	// Lanes of the peer, in the order of their numbers.
 	Lanes []PeerLane `json:"lanes,omitempty"`
-	// Lane is the number of the lane that a node has chosen. Gateways ignore it.
+	// Lane is the number of the lane that the node has chosen. Gateways ignore it.
 	Lane int `json:"lane,omitempty"`
-	// MTU is the largest packet that was seen to pass to this peer and back; 0 if it is not measured yet.
+	// MTU is the largest packet that passed to this peer and back; 0 if not measured yet.
 	MTU int `json:"mtu,omitempty"`
 }
 
@@ -80,9 +80,9 @@ type PeerLane struct {
 	Number int `json:"number"`
 	// Keys of the peer's gateway, the one in use first. While a peer changes its key there are two.
 	Keys []string `json:"keys"`
-	// Endpoint is where it is dialled; invalid if it cannot be, and dials itself.
+	// Endpoint is where it is dialled; invalid if the peer must dial.
 	Endpoint netip.AddrPort `json:"endpoint"`
-	// Dial counts up when the endpoint is to be dialled again although it is the same.
+	// Dial is incremented to dial the same endpoint again.
 	Dial int `json:"dial,omitempty"`
 }
 
@@ -96,13 +96,13 @@ type Swap struct {
 type Mapping struct {
 	External netip.Addr `json:"external"`
 	Target   netip.Addr `json:"target"`
-	// ClusterIDs are the peers that may use it; empty: all.
+	// ClusterIDs are the peers that may use the mapping; empty: all.
 	ClusterIDs []string `json:"clusterIDs,omitempty"`
 }
 
-// Self is the host that is planned for.
+// Self is the planned host.
 type Self struct {
-	// Node is the name of the node; for a gateway, of the one it runs on.
+	// Node is the name of the node; for a gateway, of its node.
 	Node string `json:"node"`
 	// Lane of the gateway; nodes ignore it.
 	Lane int `json:"lane,omitempty"`

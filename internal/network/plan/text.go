@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// String is the whole state, one thing a line, in the order in which a packet meets it: the links it may come in by, what is done before
-// routing, the routing, what is done after it, and where the link takes it.
+// String prints the state, one item a line, in the order in which a packet meets it: the links it may come in by, the chains before
+// routing, the routing, the chains after it, and the other end of the link.
 func (h HostState) String() string {
 	var text lines
 	for _, link := range h.Links {
@@ -76,7 +76,7 @@ func (l *lines) wireGuard(tunnel WireGuard) {
 	}
 }
 
-// String is the usual form, as of ip link.
+// String returns the form that ip link prints.
 func (m MAC) String() string { return net.HardwareAddr(m[:]).String() }
 
 func (l Link) text() string {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// keepalive is well below the 30 s after which the address translation of a node forgets a flow.
+// keepalive is well below the 30 s after which NAT on a node forgets a UDP flow.
 const keepalive = 5 * time.Second
 
-// wireGuard is the tunnel to the gateways of the same lane of all peers. The networks of a peer belong to the key in use; the others may shake hands
-// already, and take over when the peer has changed its key.
-func (g ground) wireGuard() *WireGuard {
+// wireGuard returns the tunnel to the gateways of this lane at all peers. The networks of a peer belong to its key in use. Its other key may
+// already do handshakes, and takes over when the peer has changed its key.
+func (g validSnapshot) wireGuard() *WireGuard {
 	tunnel := &WireGuard{PublicKey: g.Self.PublicKey, ListenPort: g.Self.ListenPort}
 	for _, peer := range g.Peers {
 		for _, lane := range peer.Lanes {
