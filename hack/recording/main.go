@@ -26,6 +26,11 @@ const (
 	pictureFile    = "docs/quick-start.svg"
 )
 
+// serviceCommand prints more than a picture can hold: only these lines of its output are shown.
+const serviceCommand = "kubectl describe service liqo-demo"
+
+var serviceLines = regexp.MustCompile(`^(Name|Type|IP|Endpoints):`)
+
 // shown are the starts of the commands in the picture, in order.
 var shown = []string{
 	"liqoctl peer out-of-band",
@@ -34,7 +39,7 @@ var shown = []string{
 	"liqoctl offload namespace",
 	"kubectl apply -f ./manifests/hello-world",
 	"kubectl get pod -n liqo-demo -o wide",
-	"kubectl run --image=playground.local/tools:1 --image-pull-policy=IfNotPresent curl -n default -i --rm --quiet --restart=Never -- curl --silent --show-error --max-time 10 liqo-demo",
+	serviceCommand,
 }
 
 func main() {
@@ -84,6 +89,9 @@ func transcript(output string) (string, error) {
 		}
 		block, _, _ := strings.Cut(blocks[i], "\n\n")
 		lines := strings.Split(strings.TrimRight(block, "\n"), "\n")
+		if start == serviceCommand {
+			lines = slices.DeleteFunc(lines, func(line string) bool { return line != lines[0] && !serviceLines.MatchString(line) })
+		}
 		kept = append(kept, "$ "+strings.Join(narrow(lines), "\n"))
 	}
 	if len(kept) == 0 {
