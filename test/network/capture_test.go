@@ -13,29 +13,28 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"liqo.io/liqo/test/env"
 )
 
-// seen are the packets between two addresses, as the outermost header says, and those with the word in them.
+// seen counts the packets between two addresses of the outermost header, and those that contain the word.
 type seen struct {
 	From, To      netip.Addr
 	Frames, Found int
 }
 
-// word makes one that nobody has said before.
+// word returns a random word, which no other packet contains.
 func word() string { return fmt.Sprintf("marker-%016x", rand.Uint64()) }
 
-// capture looks for a word in all packets at a place, until the returned function asks for the result.
+// capture searches all packets at a place for a word, until the caller calls the returned function, which returns the result.
 func capture(t *testing.T, at env.Place, what string) (end func() []seen) {
 	t.Helper()
-	cmd, lines := begin(t, at, "capture", "--word", what)
+	cmd, lines := startTraffic(t, at, "capture", "--word", what)
 	return func() []seen { return finish(t, at, cmd, lines) }
 }
 
-// begin starts our program at a place, and waits for its first line, which says that it is at work.
-func begin(t *testing.T, at env.Place, args ...string) (*exec.Cmd, *bufio.Scanner) {
+// startTraffic starts command traffic at a place and waits for its first line, which it prints when it is ready.
+func startTraffic(t *testing.T, at env.Place, args ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := at.Command(filepath.Join(clusters.Bin, "traffic"), args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -48,7 +47,7 @@ func begin(t *testing.T, at env.Place, args ...string) (*exec.Cmd, *bufio.Scanne
 	}
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() {
-		t.Fatalf("%s at %s does not begin: %v", args[0], at.Name, cmd.Wait())
+		t.Fatalf("%s at %s does not start: %v", args[0], at.Name, cmd.Wait())
 	}
 	return cmd, lines
 }
@@ -81,37 +80,37 @@ func finish(t *testing.T, at env.Place, cmd *exec.Cmd, lines *bufio.Scanner) (al
 
 // found sums up the packets with the word.
 func found(all []seen) (n int) {
-	for _, pair := range all {
-		n += pair.Found
+	for _, packets := range all {
+		n += packets.Found
 	}
 	return n
 }
 
-// nothingInTheClear sends a word from pod to pod and looks for it between the clusters, and, so that the search is known to find it,
-// on the node of the sender.
+// nothingInTheClear sends a word from pod to pod and searches for it between the clusters. It also searches on the sender's node, where it
+// must be found: otherwise the search proves nothing.
 func nothingInTheClear(t *testing.T) {
 	for _, pair := range directions() {
 		here, there := pair[0], pair[1]
 		what := word()
-		client, server := serversOf(t, here)[0], serversOf(t, there)[0]
+		client, server := clusters.AllServers(t, here)[0], clusters.AllServers(t, there)[0]
 		address := valid(t)(see(t, here, there).Pod(server.Address))
 		between, onNode := capture(t, env.Router(), what), capture(t, client.Node.Net(), what)
-		must(t, inside(t, client), netip.Addr{}, "http", at(address, env.EchoPort+1), "--bytes", "300000", "--word", what, "--timeout", "20s")
-		must(t, inside(t, client), netip.Addr{}, "udp", at(address, env.EchoPort), "--bytes", "1000", "--word", what)
-		must(t, client.Node.Net(), netip.Addr{}, "udp", at(address, env.EchoPort), "--bytes", "1000", "--word", what)
+		must(t, inside(t, client), netip.Addr{}, "http", env.Endpoint(address, env.EchoPort+1), "--bytes", "300000", "--word", what, "--timeout", "20s")
+		must(t, inside(t, client), netip.Addr{}, "udp", env.Endpoint(address, env.EchoPort), "--bytes", "1000", "--word", what)
+		must(t, client.Node.Net(), netip.Addr{}, "udp", env.Endpoint(address, env.EchoPort), "--bytes", "1000", "--word", what)
 		passed, clear := 0, 0
 		for _, packets := range between() {
 			if here.NodeCIDR.Contains(packets.From) && there.NodeCIDR.Contains(packets.To) || there.NodeCIDR.Contains(packets.From) && here.NodeCIDR.Contains(packets.To) {
 				passed += packets.Frames
 				clear += packets.Found
 			}
-			// Whatever has an address that is nobody's out there has left the fabric.
+			// A packet with an address that is not a node's has left the fabric.
 			if !here.NodeCIDR.Contains(packets.From) && !there.NodeCIDR.Contains(packets.From) && packets.Found > 0 {
 				t.Errorf("from %s to %s: %d packets with the word", packets.From, packets.To, packets.Found)
 			}
 		}
 		if clear > 0 {
-			t.Errorf("%s to %s: %d of %d packets between the clusters hold the word in the clear", here.Name, there.Name, clear, passed)
+			t.Errorf("%s to %s: %d of %d packets between the clusters contain the word unencrypted", here.Name, there.Name, clear, passed)
 		}
 		if local := found(onNode()); local == 0 || passed < 20 {
 			t.Errorf("%s to %s: the word was seen %d times on %s, and %d packets passed between the clusters: the search proves nothing",
@@ -120,21 +119,21 @@ func nothingInTheClear(t *testing.T) {
 	}
 }
 
-// narrow is the largest packet that passes when the way is narrowed.
+// narrow is the largest packet that passes when the path is narrowed.
 const narrow = 1300
 
-// narrowed makes the way between two clusters narrower for UDP, without telling anybody: what is too big is lost.
+// narrowed reduces the MTU for UDP between two clusters and blocks ICMP: larger packets are lost without an error.
 func narrowed(t *testing.T, all ...*env.Cluster) {
 	t.Helper()
 	router := env.Router()
 	undo := func() {
 		for _, script := range []string{"nft delete table ip narrow", "while ip rule del pref 77; do :; done", "ip route flush table 77"} {
-			_ = router.Try("sh", "-c", script) // as far as it got
+			_ = router.Try("sh", "-c", script) // some of it may not exist
 		}
 	}
 	undo()
 	t.Cleanup(undo)
-	// "Do not fragment" on all, and nobody hears why it is dropped.
+	// Sets "do not fragment" on all packets, and drops the ICMP errors.
 	router.Run(t, "nft", "add table ip narrow; add chain ip narrow out { type filter hook output priority 0; }; add rule ip narrow out icmp type destination-unreachable drop; "+
 		"add chain ip narrow in { type filter hook prerouting priority -300; }; add rule ip narrow in ip protocol udp ip frag-off set 0x4000")
 	for _, c := range all {
@@ -146,18 +145,18 @@ func narrowed(t *testing.T, all ...*env.Cluster) {
 // bridge is the router's link to a cluster.
 func bridge(c *env.Cluster) string { return fmt.Sprintf("br%d", 1+slices.Index(clusters.Clusters, c)) }
 
-// smallerPath: what passes between the clusters becomes smaller than they think, and they find it out by themselves.
+// smallerPath reduces the path MTU between the clusters without an ICMP error. The gateways must detect that.
 func smallerPath(t *testing.T) {
-	client, server := serversOf(t, alpha)[0], serversOf(t, beta)[0]
+	client, server := clusters.AllServers(t, alpha)[0], clusters.AllServers(t, beta)[0]
 	address := valid(t)(see(t, alpha, beta).Pod(server.Address))
 	narrowed(t, alpha, beta)
-	took := env.Eventually(t, 90*time.Second, "10 MB pass although packets of 1500 bytes are lost", func() (string, bool) {
-		a, err := ask(t, inside(t, client), "http", at(address, env.EchoPort+1), "--bytes", "10000000", "--timeout", "10s")
+	took := env.Eventually(t, env.Hang, "10 MB pass although packets of 1500 bytes are lost", func() (string, bool) {
+		a, err := ask(t, inside(t, client), "http", env.Endpoint(address, env.EchoPort+1), "--bytes", "10000000", "--timeout", "10s")
 		return fmt.Sprint(a, err), err == nil
 	})
 	clusters.Measure("path between clusters becomes narrower, ICMP blocked, to 10 MB", "%.1f s", took.Seconds())
-	must(t, inside(t, client), netip.Addr{}, "udp", at(address, env.EchoPort), "--bytes", "20000")
-	env.Eventually(t, 60*time.Second, "the path's MTU is told", func() (string, bool) {
+	must(t, inside(t, client), netip.Addr{}, "udp", env.Endpoint(address, env.EchoPort), "--bytes", "20000")
+	env.Eventually(t, env.Hang, "the status shows the path's MTU", func() (string, bool) {
 		view, err := alpha.See(beta)
 		return fmt.Sprint(view.MTU, err), err == nil && view.MTU > 0 && view.MTU <= narrow-60
 	})

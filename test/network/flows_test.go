@@ -21,16 +21,16 @@ import (
 
 // flow is the traffic from a pod of one cluster to one of another.
 type flow struct {
-	kind     string // stream: one connection for all requests; requests: one for each; beside: the same within a cluster
+	kind     string // stream: one connection for all requests; requests: a connection for each; local: requests within a cluster
 	from, to *env.Node
 }
 
 func (f flow) String() string { return f.kind + " " + f.from.Name + ">" + f.to.Name }
 
-// touches tells whether the flow begins or ends at the node.
+// touches returns true if the flow starts or ends at the node.
 func (f flow) touches(node *env.Node) bool { return node != nil && (f.from == node || f.to == node) }
 
-// gap is a time without an answer, as the client saw it.
+// gap is a time without an answer, as the client measured it.
 type gap struct {
 	flow     flow
 	from, to time.Time
@@ -38,17 +38,17 @@ type gap struct {
 
 func (g gap) length() time.Duration { return g.to.Sub(g.from) }
 
-// tally is how a flow stands.
-type tally struct {
+// counts are the latest counts of a flow.
+type counts struct {
 	Answered           time.Time
 	Sent, Lost, Broken int
 	Why                string
 }
 
-// flows is a request each 50 ms on every pair of nodes of different clusters, in both directions and both kinds.
+// flows sends a request each 50 ms between every two nodes of different clusters, in both directions and of both kinds.
 type flows struct {
 	mu      sync.Mutex
-	now     map[flow]tally
+	now     map[flow]counts
 	gaps    []gap
 	clients []*exec.Cmd
 	readers sync.WaitGroup
@@ -56,10 +56,10 @@ type flows struct {
 	sources map[*exec.Cmd]*env.Node
 }
 
-// startFlows begins, with the pods as they are now.
+// startFlows starts the traffic between the current pods.
 func startFlows(t *testing.T) *flows {
 	t.Helper()
-	f := &flows{now: map[flow]tally{}, sources: map[*exec.Cmd]*env.Node{}}
+	f := &flows{now: map[flow]counts{}, sources: map[*exec.Cmd]*env.Node{}}
 	f.start(t)
 	t.Cleanup(f.stop)
 	return f
@@ -68,7 +68,7 @@ func startFlows(t *testing.T) *flows {
 func (f *flows) start(t *testing.T) {
 	t.Helper()
 	for _, here := range clusters.Clusters {
-		for _, client := range serversOf(t, here) {
+		for _, client := range clusters.AllServers(t, here) {
 			targets := map[string]flow{}
 			var args []string
 			for _, pair := range directions() {
@@ -76,43 +76,42 @@ func (f *flows) start(t *testing.T) {
 					continue
 				}
 				view := see(t, here, pair[1])
-				for _, server := range serversOf(t, pair[1]) {
-					args = append(args, server.Node.Name+"="+at(valid(t)(view.Pod(server.Address)), env.EchoPort))
+				for _, server := range clusters.AllServers(t, pair[1]) {
+					args = append(args, server.Node.Name+"="+env.Endpoint(valid(t)(view.Pod(server.Address)), env.EchoPort))
 					targets[server.Node.Name] = flow{from: client.Node, to: server.Node}
 				}
 			}
 			for _, kind := range []string{"stream", "requests"} {
 				f.client(t, inside(t, client), kind, args, targets)
 			}
-			f.beside(t, here, client)
+			f.local(t, here, client)
 		}
 	}
 }
 
-// beside is traffic that has nothing to do with the network between clusters: from a pod to those on other nodes of its cluster. When
-// it stands still as well, nobody had a processor.
-func (f *flows) beside(t *testing.T, c *env.Cluster, client env.Pod) {
+// local starts traffic from a pod to those on other nodes of its cluster, which no fault of the network between clusters may interrupt.
+func (f *flows) local(t *testing.T, c *env.Cluster, client env.Pod) {
 	t.Helper()
 	targets := map[string]flow{}
 	var args []string
-	for _, server := range serversOf(t, c) {
+	for _, server := range clusters.AllServers(t, c) {
 		if server.Node != client.Node {
-			args = append(args, server.Node.Name+"="+at(server.Address, env.EchoPort))
+			args = append(args, server.Node.Name+"="+env.Endpoint(server.Address, env.EchoPort))
 			targets[server.Node.Name] = flow{from: client.Node, to: server.Node}
 		}
 	}
 	if len(args) > 0 {
-		f.client(t, inside(t, client), "beside", args, targets)
+		f.client(t, inside(t, client), "local", args, targets)
 	}
 }
 
 func (f *flows) client(t *testing.T, from env.Place, kind string, args []string, targets map[string]flow) {
 	t.Helper()
-	how := kind
-	if kind == "beside" {
-		how = "requests"
+	command := kind
+	if kind == "local" {
+		command = "requests"
 	}
-	cmd := from.Command(filepath.Join(clusters.Bin, "traffic"), append([]string{how}, args...)...)
+	cmd := from.Command(filepath.Join(clusters.Bin, "traffic"), append([]string{command}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -130,15 +129,15 @@ func (f *flows) client(t *testing.T, from env.Place, kind string, args []string,
 			var line struct {
 				Kind, Target string
 				From, To     time.Time
-				tally
+				counts
 			}
 			if json.Unmarshal(lines.Bytes(), &line) != nil {
-				continue // the last line of a client that was ended
+				continue // the last line of a client that was stopped
 			}
 			which := targets[line.Target]
 			which.kind = kind
 			f.mu.Lock()
-			f.now[which] = line.tally
+			f.now[which] = line.counts
 			if line.Kind == "gap" {
 				f.gaps = append(f.gaps, gap{which, line.From, line.To})
 			}
@@ -147,12 +146,12 @@ func (f *flows) client(t *testing.T, from env.Place, kind string, args []string,
 	})
 }
 
-// leave ends the clients on a node. They are in the network namespaces of its pods, which would outlive the node with them: links and routes
-// of addresses that other pods are given when it is back.
-func (f *flows) leave(node *env.Node) {
+// stopOn stops the clients on a node before it is switched off. They keep the network namespaces of its pods alive, with links and routes for
+// addresses that other pods get when the node is back.
+func (f *flows) stopOn(node *env.Node) {
 	for _, cmd := range f.clients {
 		if node != nil && f.sources[cmd] == node {
-			_ = cmd.Process.Kill() // it may have ended
+			_ = cmd.Process.Kill() // it may have exited
 		}
 	}
 }
@@ -160,7 +159,7 @@ func (f *flows) leave(node *env.Node) {
 // stop ends all clients.
 func (f *flows) stop() {
 	for _, cmd := range f.clients {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 	}
 	f.readers.Wait()
 	for _, cmd := range f.clients {
@@ -169,18 +168,18 @@ func (f *flows) stop() {
 	f.clients = nil
 }
 
-// anew starts all clients again: pods have moved, or connections wait for retransmissions that are a minute apart.
-func (f *flows) anew(t *testing.T) {
+// restart restarts all clients: pods have moved, or connections wait for retransmissions that are a minute apart.
+func (f *flows) restart(t *testing.T) {
 	t.Helper()
 	f.stop()
 	f.mu.Lock()
-	f.now = map[flow]tally{}
+	f.now = map[flow]counts{}
 	f.mu.Unlock()
 	f.start(t)
 }
 
-// state copies how all flows stand.
-func (f *flows) state() map[flow]tally {
+// state copies the counts of all flows.
+func (f *flows) state() map[flow]counts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.now)
@@ -198,52 +197,41 @@ func (f *flows) since(moment time.Time) (all []gap) {
 	return all
 }
 
-// stalled is for how long, between two moments, traffic within a cluster stood still, so that the machine and not the network between
-// clusters is what was waited for.
-func (f *flows) stalled(from, to time.Time, without *env.Node) (total time.Duration) {
-	gaps := slices.DeleteFunc(f.since(from), func(g gap) bool { return g.flow.kind != "beside" || g.flow.touches(without) })
-	slices.SortFunc(gaps, func(a, b gap) int { return a.from.Compare(b.from) })
-	for _, g := range gaps {
-		begin, end := later(g.from, from), earlier(g.to, to)
-		if end.After(begin) {
-			total, from = total+end.Sub(begin), end // what two of them share counts once
-		}
-	}
-	return total
-}
-
-// wanted is the number of flows of one kind.
-func wanted() (n int) {
+// flowCount is the number of flows between clusters of one kind.
+func flowCount() (n int) {
 	for _, pair := range directions() {
 		n += len(pair[0].Nodes) * len(pair[1].Nodes)
 	}
 	return n
 }
 
-// silent are the flows of the kinds that were not answered in the last second. What a client says is a second old at most, so a flow
-// that was answered when it spoke, and spoke lately, is well.
+// silentAfter is the age of the last answer from which a flow counts as silent.
+const silentAfter = 1500 * time.Millisecond
+
+// silent returns the flows of the kinds that had no answer recently. A client prints its counts once a second, so the latest answer of a
+// flow that works is up to a second older than its line.
 func (f *flows) silent(without *env.Node, kinds ...string) (names []string) {
 	state := f.state()
 	for _, kind := range kinds {
 		known := 0
-		for which, tally := range state {
+		for which, counts := range state {
 			if which.kind != kind {
 				continue
 			}
 			known++
-			if !which.touches(without) && time.Since(tally.Answered) > 1500*time.Millisecond {
-				names = append(names, fmt.Sprintf("%v for %.1f s (%s)", which, time.Since(tally.Answered).Seconds(), tally.Why))
+			if !which.touches(without) && time.Since(counts.Answered) > silentAfter {
+				names = append(names, fmt.Sprintf("%v for %.1f s (%s)", which, time.Since(counts.Answered).Seconds(), counts.Why))
 			}
 		}
-		if known < wanted() {
-			names = append(names, fmt.Sprintf("%d of %d flows of kind %s have not said anything", wanted()-known, wanted(), kind))
+		if known < flowCount() {
+			names = append(names, fmt.Sprintf("%d of %d flows of kind %s have printed nothing", flowCount()-known, flowCount(), kind))
 		}
 	}
 	slices.Sort(names)
 	return names
 }
 
-// flowing waits until nothing was silent for two seconds.
+// flowing waits until no flow has been silent for two seconds; it returns false after the time.
 func (f *flows) flowing(t *testing.T, within time.Duration, without *env.Node, kinds ...string) bool {
 	t.Helper()
 	deadline, good := time.Now().Add(within), time.Now()
@@ -265,21 +253,43 @@ func (f *flows) flowing(t *testing.T, within time.Duration, without *env.Node, k
 	}
 }
 
-// saying is what a cluster says of another from a moment on.
-type saying struct {
-	from time.Time
-	what string // Established and so on; empty: nobody could be asked
+// stale returns the longest time that a cluster reported Established to another during a gap since start.
+func (f *flows) stale(without *env.Node, status *statusLog, start time.Time) (longest time.Duration) {
+	f.eachStale(without, start, func(g gap, pair [2]*env.Cluster) {
+		longest = max(longest, status.reportedEstablished(pair, g.from, g.to.Add(-probeAhead)))
+	})
+	return longest
 }
 
-// sayings follow what every cluster says of its networks.
-type sayings struct {
+// eachStale calls do for both directions of each gap of requests that is longer than the target for a stale status.
+func (f *flows) eachStale(without *env.Node, start time.Time, do func(gap, [2]*env.Cluster)) {
+	for _, g := range f.since(start) {
+		if g.flow.kind != "requests" || g.flow.touches(without) || g.length() < staleTarget {
+			continue
+		}
+		for _, pair := range [][2]*env.Cluster{{g.flow.from.Cluster, g.flow.to.Cluster}, {g.flow.to.Cluster, g.flow.from.Cluster}} {
+			if without == nil || pair[0] != without.Cluster { // its controller manager, which reports the status, may have run on that node
+				do(g, pair)
+			}
+		}
+	}
+}
+
+// reported is the status of a network from a moment on.
+type reported struct {
+	from   time.Time
+	status string // Established and so on; empty: the API server did not answer
+}
+
+// statusLog records the status that every cluster reports of its networks.
+type statusLog struct {
 	mu  sync.Mutex
-	all map[[2]*env.Cluster][]saying
+	all map[[2]*env.Cluster][]reported
 }
 
-func followSayings(t *testing.T) *sayings {
+func followStatus(t *testing.T) *statusLog {
 	t.Helper()
-	s := &sayings{all: map[[2]*env.Cluster][]saying{}}
+	s := &statusLog{all: map[[2]*env.Cluster][]reported{}}
 	done := make(chan struct{})
 	var running sync.WaitGroup
 	for _, pair := range directions() {
@@ -291,7 +301,7 @@ func followSayings(t *testing.T) *sayings {
 				if err != nil {
 					condition.Status = ""
 				}
-				s.note(pair, string(condition.Status))
+				s.record(pair, string(condition.Status))
 				select {
 				case <-done:
 					return
@@ -307,26 +317,26 @@ func followSayings(t *testing.T) *sayings {
 	return s
 }
 
-func (s *sayings) note(pair [2]*env.Cluster, what string) {
+func (s *statusLog) record(pair [2]*env.Cluster, status string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if had := s.all[pair]; len(had) == 0 || had[len(had)-1].what != what {
-		s.all[pair] = append(had, saying{time.Now(), what})
+	if had := s.all[pair]; len(had) == 0 || had[len(had)-1].status != status {
+		s.all[pair] = append(had, reported{time.Now(), status})
 	}
 }
 
-// lied returns for how long a cluster said Established between two moments.
-func (s *sayings) lied(pair [2]*env.Cluster, from, to time.Time) (total time.Duration) {
+// reportedEstablished returns for how long a cluster reported Established between two moments.
+func (s *statusLog) reportedEstablished(pair [2]*env.Cluster, from, to time.Time) (total time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, said := range s.all[pair] {
+	for i, one := range s.all[pair] {
 		end := time.Now()
 		if i+1 < len(s.all[pair]) {
 			end = s.all[pair][i+1].from
 		}
-		begin, end := later(said.from, from), earlier(end, to)
-		if said.what == "Established" && end.After(begin) {
-			total += end.Sub(begin)
+		start, end := later(one.from, from), earlier(end, to)
+		if one.status == "Established" && end.After(start) {
+			total += end.Sub(start)
 		}
 	}
 	return total

@@ -16,15 +16,15 @@ import (
 // intruder is the name of a hostile machine's namespace, links and device.
 const intruder = "intruder"
 
-// machine is the intruder's.
+// machine is the machine of the intruder.
 type machine struct {
 	env.Place
 	device *env.WireGuard
-	key    string // of the gateway that it talks to
+	key    string // of the gateway that it attacks
 	peer   []string
 }
 
-// Handshake agrees on new keys: the gateway may have forgotten the old ones meanwhile.
+// Handshake negotiates new session keys, because the gateway may have discarded the old ones.
 func (m *machine) Handshake(t *testing.T) {
 	t.Helper()
 	m.device.Set(t, "public_key="+m.key, "remove=true")
@@ -32,11 +32,11 @@ func (m *machine) Handshake(t *testing.T) {
 	m.device.Connected(t)
 }
 
-// intrude puts a machine into a cluster's network that poses as its gateway towards the peer of the view, with the cluster's own key.
+// intrude adds a machine to a cluster's network that poses as its gateway to the peer of the view, with the cluster's own key.
 func intrude(t *testing.T, c *env.Cluster, view env.View) *machine {
 	t.Helper()
 	host := env.Host()
-	_ = host.Try("ip", "netns", "del", intruder) // of a run that was killed
+	_ = host.Try("ip", "netns", "del", intruder) // left by an interrupted run
 	host.Run(t, "ip", "netns", "add", intruder)
 	t.Cleanup(func() { host.Run(t, "ip", "netns", "del", intruder) })
 	place := env.Named(intruder)

@@ -8,23 +8,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"liqo.io/liqo/test/env"
 )
 
-// state prints all of a node that the product may change in the kernel.
+// state prints everything in the kernel of a node that Liqo may change.
 const state = `ip -o link; ip -o addr; ip rule; ip route show table all; ip neigh show nud permanent; nft list tables
 sysctl -a 2>/dev/null | grep -E '^net\.(ipv4\.(conf|ip_|fib_|neigh\.default|icmp|tcp_)|netfilter\.nf_conntrack_(max|tcp|udp))'`
 
 var (
-	// ofPods is what comes and goes with pods, and with load balancers of the playground.
+	// ofPods matches what changes with pods, and with load balancers of the playground.
 	ofPods = regexp.MustCompile(`veth|nf_conntrack_count|lo:pool|local \S+ dev lo table local proto kernel scope host src 10\.210\.\d+\.2\d\d$`)
-	// number is the index that a link happens to have.
+	// number matches the index of a link, which is arbitrary.
 	number = regexp.MustCompile(`^\d+: `)
 )
 
-// snapshot is what state prints in a node's network, without what belongs to pods, sorted.
+// snapshot returns the output of state in a node's network namespace, sorted and without the lines of pods.
 func snapshot(t *testing.T, node *env.Node) string {
 	t.Helper()
 	var all []string
@@ -37,7 +36,7 @@ func snapshot(t *testing.T, node *env.Node) string {
 	return strings.Join(all, "\n")
 }
 
-// snapshots are those of all nodes.
+// snapshots returns those of all nodes.
 func snapshots(t *testing.T) map[*env.Node]string {
 	all := map[*env.Node]string{}
 	for _, c := range clusters.Clusters {
@@ -48,10 +47,10 @@ func snapshots(t *testing.T) map[*env.Node]string {
 	return all
 }
 
-// nothingLeft wants every node to be as it was.
+// nothingLeft waits until the snapshot of every node is as before.
 func nothingLeft(t *testing.T, before map[*env.Node]string) {
 	for _, node := range slices.SortedFunc(maps.Keys(before), func(a, b *env.Node) int { return strings.Compare(a.Name, b.Name) }) {
-		env.Eventually(t, 30*time.Second, node.Name+" is as it was before the installation", func() (string, bool) {
+		env.Eventually(t, env.Hang, node.Name+" is as it was before the installation", func() (string, bool) {
 			difference := compare(before[node], snapshot(t, node))
 			return difference, difference == ""
 		})
@@ -75,7 +74,7 @@ func compare(before, now string) string {
 	return strings.Join(difference, "\n            ")
 }
 
-// TestSnapshotSees makes on a node what the product makes, and wants the snapshot to show each of it.
+// TestSnapshotSees creates on a node the kinds of objects that Liqo creates, and checks that the snapshot shows each of them.
 func TestSnapshotSees(t *testing.T) {
 	node := gamma.Nodes[0]
 	before := snapshot(t, node)
@@ -95,6 +94,6 @@ func TestSnapshotSees(t *testing.T) {
 		run(c.undo)
 	}
 	if difference := compare(before, snapshot(t, node)); difference != "" {
-		t.Errorf("the snapshot differs by itself:\n            %s", difference)
+		t.Errorf("the snapshot differs without a change:\n            %s", difference)
 	}
 }
