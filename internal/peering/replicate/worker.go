@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replicate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/ratelimit"
+)
+
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 15 * time.Second
+	// objectTimeout bounds the work on one object: a few calls to the provider, of ten seconds at most each, and a few here.
+	objectTimeout = 45 * time.Second
+	// A provider that changes its objects all the time causes a burst of writes here, then two per second.
+	writeBurst    = 20
+	writeInterval = 500 * time.Millisecond
+	// maxLimited bounds the memory of limiters. A peer has a few objects.
+	maxLimited = 1024
+)
+
+var writeRate = rate.Every(writeInterval)
+
+// worker reconciles the objects of one peer, one after the other.
+type worker struct {
+	r     *Replicator
+	id    string
+	queue workqueue.TypedRateLimitingInterface[key]
+	log   logr.Logger
+
+	mu   sync.Mutex
+	conn *connection
+
+	// deletions are the objects whose copies are being deleted. Only the worker's goroutine uses it.
+	deletions map[types.UID]*deletion
+	// limiters bound the status writes of each object.
+	limiters *ratelimit.Limiter[types.NamespacedName]
+	// fetchLimiter bounds the writes of all copies of the provider's objects.
+	fetchLimiter *rate.Limiter
+}
+
+func newWorker(r *Replicator, id string) *worker {
+	return &worker{
+		r: r, id: id, deletions: map[types.UID]*deletion{}, limiters: ratelimit.New[types.NamespacedName](writeRate, writeBurst, maxLimited),
+		fetchLimiter: rate.NewLimiter(writeRate, writeBurst),
+		log:          r.mgr.GetLogger().WithName("replicate").WithValues("peer", id),
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[key](firstRetry, lastRetry)),
+	}
+}
+
+func (w *worker) current() *connection {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.conn
+}
+
+func (w *worker) connect(c *connection) {
+	w.mu.Lock()
+	w.conn = c
+	w.mu.Unlock()
+	w.r.working.Go(c.run)
+}
+
+// disconnect ends the connection and cancels the worker's calls on it. It reports whether there was one.
+func (w *worker) disconnect() bool {
+	w.mu.Lock()
+	c := w.conn
+	w.conn = nil
+	w.mu.Unlock()
+	if c == nil {
+		return false
+	}
+	c.end()
+	return true
+}
+
+func (w *worker) run() {
+	stop := context.AfterFunc(w.r.life, w.queue.ShutDown)
+	defer stop()
+	for {
+		k, ended := w.queue.Get()
+		if ended {
+			return
+		}
+		w.work(k)
+		w.queue.Done(k)
+	}
+}
+
+func (w *worker) work(k key) {
+	c := w.current()
+	ctx := w.r.life
+	if c != nil {
+		ctx = c.life
+	}
+	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
+	defer cancel()
+	requeueAfter, err := w.sync(ctx, k, c)
+	if requeueAfter > 0 {
+		w.queue.AddAfter(k, requeueAfter)
+	}
+	switch {
+	case err == nil:
+		w.queue.Forget(k)
+	case w.r.life.Err() != nil:
+	case c != nil && c.life.Err() != nil: // disconnected meanwhile; try again without the connection
+		w.queue.Add(k)
+	default:
+		if c != nil {
+			c.probeAfter(err)
+		}
+		w.log.Info("object not synchronised, trying again", "kind", w.r.kinds[k.kind].name, "object", k.name, "reason", err.Error())
+		w.queue.AddRateLimited(k)
+	}
+}
+
+// sync reconciles one object and its copy. requeueAfter is when to do it again without an event.
+func (w *worker) sync(ctx context.Context, k key, c *connection) (requeueAfter time.Duration, err error) {
+	kind := w.r.kinds[k.kind]
+	local := kind.object()
+	if err := w.r.client.Get(ctx, k.name, local); apierrors.IsNotFound(err) {
+		if err := w.prune(ctx, k, c); err != nil || !kind.mutual {
+			return 0, err
+		}
+		return w.fetch(ctx, k, nil, c)
+	} else if err != nil {
+		return 0, err
+	}
+	if kind.mutual && isCopy(local, w.id) {
+		return w.fetch(ctx, k, local, c)
+	}
+	if c != nil && c.namespace != k.name.Namespace {
+		c = nil // a label alone must not open another namespace to the peer
+	}
+	p := c.cache().syncedFor(k.kind)
+	if local.GetDeletionTimestamp() != nil {
+		return w.finish(ctx, k, local, c)
+	}
+	if id, _ := peerOf(local); p == nil || id != w.id || local.GetLabels()[labels.Replication] != yes {
+		return 0, nil
+	}
+	remote, err := p.remote(ctx, kind, p.cache, p.name(k))
+	if client.IgnoreNotFound(err) != nil {
+		return 0, err
+	}
+	if remote != nil && remote.GetDeletionTimestamp() != nil {
+		return 0, nil // the copy of an earlier object with this name; its status is not that of this object
+	}
+	if remote != nil && isOriginal(remote) {
+		return 0, fmt.Errorf("the provider has its own %s with the name %s, so ours cannot be copied there; give the clusters different names", kind.name, k.name.Name)
+	}
+	if kind.held {
+		if kept, err := w.ensureFinalizer(ctx, local); err != nil || !kept {
+			return 0, err
+		}
+	}
+	intent := kind.specIntent(local, copied(local, w.r.options.LocalClusterID, p.namespace))
+	if err := p.applier.ApplyTo(ctx, intent, remote); err != nil {
+		return 0, err
+	}
+	if remote == nil {
+		return 0, nil // the event of the copy triggers the next sync
+	}
+	return w.writeStatus(ctx, kind, local, remote)
+}
+
+// ensureFinalizer adds the finalizer before the object is sent, so that the object stays until its copy is deleted. kept
+// is false if the object changed meanwhile: then its event triggers the next sync.
+func (w *worker) ensureFinalizer(ctx context.Context, local client.Object) (kept bool, err error) {
+	if slices.Contains(local.GetFinalizers(), labels.FinalizerReplication) {
+		return true, nil
+	}
+	before := local.DeepCopyObject().(client.Object)
+	local.SetFinalizers(append(slices.Clone(local.GetFinalizers()), labels.FinalizerReplication))
+	return w.patch(ctx, local, before)
+}
+
+func (w *worker) patch(ctx context.Context, local, before client.Object) (done bool, err error) {
+	err = w.r.client.Patch(ctx, local, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(labels.OwnerReplicate))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// writeStatus applies the provider's status to the local object. requeueAfter is set if the limiter postpones it.
+func (w *worker) writeStatus(ctx context.Context, kind kind, local, remote client.Object) (requeueAfter time.Duration, err error) {
+	intent := kind.statusIntent(local, remote)
+	if intent == nil {
+		return 0, nil
+	}
+	if !w.limiters.Allow(client.ObjectKeyFromObject(local), w.r.options.Now()) {
+		return writeInterval, nil
+	}
+	err = w.r.applier.ApplyStatusTo(ctx, intent, local)
+	return 0, client.IgnoreNotFound(err)
+}
+
+// prune deletes a copy whose object is gone: a deadline ended it, or a user removed the finalizer. The cache may be
+// stale, so it reads from our API server.
+func (w *worker) prune(ctx context.Context, k key, c *connection) error {
+	w.r.applier.Forget(k.name)
+
+	p := c.cache().syncedFor(k.kind)
+	if p == nil || c.namespace != k.name.Namespace {
+		return nil
+	}
+	p.applier.Forget(p.name(k))
+	kind := w.r.kinds[k.kind]
+	remote, err := kind.untyped(w.r.mgr.GetScheme())
+	if err != nil {
+		return err
+	}
+	if err := p.cache.Get(ctx, p.name(k), remote); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if remote.GetDeletionTimestamp() != nil || !isCopy(remote, w.r.options.LocalClusterID) {
+		return nil
+	}
+	if err := w.r.live.Get(ctx, k.name, kind.object()); !apierrors.IsNotFound(err) {
+		return err
+	}
+	w.log.Info("deleting a copy without an object", "kind", kind.name, "object", k.name)
+	uid := remote.GetUID()
+	return client.IgnoreNotFound(p.client.Delete(ctx, remote, client.Preconditions{UID: &uid}))
+}
+
+// enqueueAll adds objects of the peer to the queue: all, or only those that are being deleted.
+func (w *worker) enqueueAll(ctx context.Context, namespace string, all bool) {
+	for i, kind := range w.r.kinds {
+		list := kind.list()
+		if err := w.r.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			w.log.Error(err, "objects not listed", "kind", kind.name)
+			continue
+		}
+		eachItem(list, func(object client.Object) {
+			id, ours := peerOf(object)
+			if ours && id == w.id && (all || object.GetDeletionTimestamp() != nil) || all && kind.mutual && isCopy(object, w.id) {
+				w.queue.Add(key{kind: i, name: client.ObjectKeyFromObject(object)})
+			}
+		})
+	}
+}
+
+func eachItem(list client.ObjectList, do func(client.Object)) {
+	_ = apimeta.EachListItem(list, func(item runtime.Object) error {
+		if object, ok := item.(client.Object); ok {
+			do(object)
+		}
+		return nil
+	})
+}
