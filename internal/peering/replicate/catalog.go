@@ -11,29 +11,29 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// kind is one kind of object that crosses. The two functions decide what crosses and do nothing else.
+// kind is one kind of object that is replicated.
 type kind struct {
-	// name is what people call it.
+	// name is for messages.
 	name   string
 	object func() client.Object
 	list   func() client.ObjectList
-	// check looks at an object of the provider before its values are understood: to understand some would cost hours.
+	// check validates an object of the provider before it is decoded: decoding some values would take hours.
 	check func(untyped map[string]any) error
-	// there is the intent for the copy: the spec, under the copy's labels and annotations.
-	there func(original client.Object, copied meta) runtime.ApplyConfiguration
-	// here is the intent for the original's status: the fields that are the receiver's; nil if it has said nothing yet.
-	here func(original, copied client.Object) runtime.ApplyConfiguration
-	// held: the object ends after its copy (finalizer crdReplicator.liqo.io). Otherwise the copy goes when a link finds
-	// the object gone, or with the tenant over there.
+	// specIntent is the intent for the copy: the spec, with the copy's labels and annotations.
+	specIntent func(original client.Object, copied meta) runtime.ApplyConfiguration
+	// statusIntent is the intent for the original's status: the fields that the receiver owns; nil if it has set none yet.
+	statusIntent func(original, copied client.Object) runtime.ApplyConfiguration
+	// held: the object stays until its copy is deleted (finalizer crdReplicator.liqo.io). Otherwise the copy is deleted when
+	// a connection finds the object gone, or with the tenant in the provider.
 	held bool
-	// mutual: the provider's own objects of the kind, addressed to us, are copied here, and their status goes there.
+	// mutual: the provider's objects of the kind that are addressed to us are copied here, and their status there.
 	mutual bool
-	// optional: a provider that does not know the kind, or does not let us read it, is one without such objects.
+	// optional: a provider that does not know the kind, or does not let us read it, is treated as having no such objects.
 	optional bool
 }
 
-// catalog lists the kinds. A new one is a row here, with its two functions in a file of its own, and a line
-// of rights in replicator.go and in the cluster role liqo-remote-peering-basic.
+// catalog lists the kinds. A new kind needs a row here, its two functions in their own file, and rights in replicator.go
+// and in the cluster role liqo-remote-peering-basic.
 func catalog(o Options) []kind {
 	kinds := []kind{
 		{
@@ -42,11 +42,11 @@ func catalog(o Options) []kind {
 			object: func() client.Object { return &sharingv1alpha1.ResourceSlice{} },
 			list:   func() client.ObjectList { return &sharingv1alpha1.ResourceSliceList{} },
 			check:  sliceCheck,
-			there: func(original client.Object, copied meta) runtime.ApplyConfiguration {
-				return sliceThere(original.(*sharingv1alpha1.ResourceSlice), copied)
+			specIntent: func(original client.Object, copied meta) runtime.ApplyConfiguration {
+				return sliceSpecIntent(original.(*sharingv1alpha1.ResourceSlice), copied)
 			},
-			here: func(original, copied client.Object) runtime.ApplyConfiguration {
-				if config := sliceHere(original.(*sharingv1alpha1.ResourceSlice), copied.(*sharingv1alpha1.ResourceSlice)); config != nil {
+			statusIntent: func(original, copied client.Object) runtime.ApplyConfiguration {
+				if config := sliceStatusIntent(original.(*sharingv1alpha1.ResourceSlice), copied.(*sharingv1alpha1.ResourceSlice)); config != nil {
 					return config
 				}
 				return nil
@@ -59,11 +59,11 @@ func catalog(o Options) []kind {
 		object: func() client.Object { return &vkv1alpha1.NamespaceMap{} },
 		list:   func() client.ObjectList { return &vkv1alpha1.NamespaceMapList{} },
 		check:  namespacesCheck,
-		there: func(original client.Object, copied meta) runtime.ApplyConfiguration {
-			return namespacesThere(original.(*vkv1alpha1.NamespaceMap), copied)
+		specIntent: func(original client.Object, copied meta) runtime.ApplyConfiguration {
+			return namespacesSpecIntent(original.(*vkv1alpha1.NamespaceMap), copied)
 		},
-		here: func(original, copied client.Object) runtime.ApplyConfiguration {
-			if config := namespacesHere(original.(*vkv1alpha1.NamespaceMap), copied.(*vkv1alpha1.NamespaceMap)); config != nil {
+		statusIntent: func(original, copied client.Object) runtime.ApplyConfiguration {
+			if config := namespacesStatusIntent(original.(*vkv1alpha1.NamespaceMap), copied.(*vkv1alpha1.NamespaceMap)); config != nil {
 				return config
 			}
 			return nil
@@ -76,11 +76,11 @@ func catalog(o Options) []kind {
 			object: func() client.Object { return &netv1alpha1.NetworkConfig{} },
 			list:   func() client.ObjectList { return &netv1alpha1.NetworkConfigList{} },
 			check:  networkCheck,
-			there: func(original client.Object, copied meta) runtime.ApplyConfiguration {
-				return networkThere(original.(*netv1alpha1.NetworkConfig), copied)
+			specIntent: func(original client.Object, copied meta) runtime.ApplyConfiguration {
+				return networkSpecIntent(original.(*netv1alpha1.NetworkConfig), copied)
 			},
-			here: func(original, copied client.Object) runtime.ApplyConfiguration {
-				if config := networkHere(original.(*netv1alpha1.NetworkConfig), copied.(*netv1alpha1.NetworkConfig)); config != nil {
+			statusIntent: func(original, copied client.Object) runtime.ApplyConfiguration {
+				if config := networkStatusIntent(original.(*netv1alpha1.NetworkConfig), copied.(*netv1alpha1.NetworkConfig)); config != nil {
 					return config
 				}
 				return nil

@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// changes tells subscribers which peers changed. A subscriber that is slow hears of each peer once; nobody waits for it.
+// changes notifies subscribers of the peers whose state changed. Notifications of one peer are merged until a slow
+// subscriber receives them, so notify never blocks.
 type changes struct {
 	mu   sync.Mutex
 	subs []*subscription
@@ -32,7 +33,7 @@ func (c *changes) subscribe(ctx context.Context) <-chan event.TypedGenericEvent[
 	return s.out
 }
 
-func (c *changes) tell(id string) {
+func (c *changes) notify(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.subs {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -45,7 +46,7 @@ func TestEndingDeadline(t *testing.T) {
 	} {
 		end := ending{deleted: zero, drained: zero.Add(test.drained), forced: test.forced, ready: test.ready}
 		if got := end.deadline().Sub(zero); got != test.want {
-			t.Errorf("%s: %s after the deletion, want %s", name, got, test.want)
+			t.Errorf("%s: deadline %s after the deletion, want %s", name, got, test.want)
 		}
 	}
 }
@@ -82,7 +83,7 @@ func TestPeerOf(t *testing.T) {
 		"a copy":                     {metav1.ObjectMeta{Labels: map[string]string{labels.Replication: "false", labels.RemoteID: "x"}}, "x", false},
 		"a copy, with our finalizer": {metav1.ObjectMeta{Labels: map[string]string{labels.Replicated: "true", labels.RemoteID: "x"}, Finalizers: []string{labels.FinalizerReplication}}, "x", false},
 		"no peer named":              {metav1.ObjectMeta{Labels: map[string]string{labels.Replication: "true"}}, "", false},
-		"a stranger's":               {metav1.ObjectMeta{}, "", false},
+		"unmanaged":                  {metav1.ObjectMeta{}, "", false},
 		"lost its labels, was sent":  {metav1.ObjectMeta{Finalizers: []string{labels.FinalizerReplication}}, "", true},
 		"lost one label and is sent": {metav1.ObjectMeta{Labels: map[string]string{labels.RemoteID: "x"}, Finalizers: []string{labels.FinalizerReplication}}, "x", true},
 	} {
@@ -108,18 +109,18 @@ func TestObservedGenerationIsTranslated(t *testing.T) {
 		"the provider has not answered yet": {slice(7, 6, "a"), slice(3, 2, "a"), 6},
 		"the copy is behind":                {slice(7, 6, "b"), slice(2, 2, "a"), 6},
 	} {
-		if got := *sliceHere(test.local, test.remote).Status.ObservedGeneration; got != test.want {
+		if got := *sliceStatusIntent(test.local, test.remote).Status.ObservedGeneration; got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
 	}
 	silent := slice(1, 0, "a")
 	silent.Status.Phase = ""
-	if sliceHere(slice(1, 0, "a"), silent) != nil {
-		t.Error("a provider that has said nothing was quoted")
+	if sliceStatusIntent(slice(1, 0, "a"), silent) != nil {
+		t.Error("the empty status of a provider was copied")
 	}
 }
 
-// TestSliceCheck: what would take a quantity hours to count with is refused before it becomes one.
+// TestSliceCheck: a quantity that takes hours to parse is refused before it is parsed.
 func TestSliceCheck(t *testing.T) {
 	for amount, good := range map[any]bool{
 		"1": true, "100m": true, "1.5Gi": true, "2e3": true, ".5": true, "9223372036854775807": true, int64(7): true, "-1": true,
@@ -143,7 +144,7 @@ func TestSliceCheck(t *testing.T) {
 		}
 	}
 	many := map[string]any{}
-	for i := range mostAmounts + 1 {
+	for i := range maxAmounts + 1 {
 		many[fmt.Sprint("r", i)] = "1"
 	}
 	if sliceCheck(map[string]any{"status": map[string]any{"resources": many}}) == nil {
@@ -156,8 +157,8 @@ func TestSliceCheck(t *testing.T) {
 	}
 }
 
-// TestSliceHereIsSmall: a provider's words are taken over in reason.
-func TestSliceHereIsSmall(t *testing.T) {
+// TestSliceStatusIntentIsSmall: what is copied from a provider's status is bounded.
+func TestSliceStatusIntentIsSmall(t *testing.T) {
 	long := strings.Repeat("ä", 10_000)
 	var remote sharingv1alpha1.ResourceSlice
 	status := &remote.Status
@@ -170,25 +171,31 @@ func TestSliceHereIsSmall(t *testing.T) {
 		status.StorageClasses = append(status.StorageClasses, sharingv1alpha1.StorageClass{StorageClassName: fmt.Sprint(long, i)})
 		status.IngressClasses = append(status.IngressClasses, sharingv1alpha1.IngressClass{IngressClassName: fmt.Sprint(long, i)})
 	}
-	text, err := json.Marshal(sliceHere(&sharingv1alpha1.ResourceSlice{}, &remote))
+	text, err := json.Marshal(sliceStatusIntent(&sharingv1alpha1.ResourceSlice{}, &remote))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(text) > 200<<10 {
-		t.Errorf("%d bytes are written, of a few labels at most", len(text))
+		t.Errorf("%d bytes are written", len(text))
 	}
 	for _, bad := range []string{"not a label", "l9999"} {
 		if bytes.Contains(text, []byte(bad)) {
-			t.Errorf("%s was taken over", bad)
+			t.Errorf("%s was copied", bad)
 		}
 	}
 }
 
-func TestPlainlyIsStable(t *testing.T) {
+func TestStableMessage(t *testing.T) {
 	dial := func(port int, err error) error {
 		return &url.Error{Op: "Get", URL: "https://x/livez", Err: &net.OpError{
 			Op: "dial", Net: "tcp", Source: &net.TCPAddr{Port: port}, Addr: &net.TCPAddr{Port: 6443}, Err: os.NewSyscallError("connect", err),
 		}}
+	}
+	closed := &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	for _, err := range []error{&url.Error{Op: "Get", Err: io.EOF}, &url.Error{Op: "Get", Err: closed}} {
+		if got := stableMessage(err, time.Second); got != "the connection was closed" {
+			t.Errorf("%v: %q", err, got)
+		}
 	}
 	for want, err := range map[string]error{
 		"dial: connection refused": dial(40001, syscall.ECONNREFUSED),
@@ -197,13 +204,13 @@ func TestPlainlyIsStable(t *testing.T) {
 		"the name x is not known":  &url.Error{Op: "Get", Err: &net.OpError{Op: "dial", Err: &net.DNSError{Name: "x", Err: "no such host"}}},
 		"something":                errors.New("something"),
 	} {
-		if got := plainly(err, 5*time.Second); got != want {
+		if got := stableMessage(err, 5*time.Second); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}
 }
 
-// TestAmountPatternIsTheDefinitions: what is believed of a provider is what our own API server would store.
+// TestAmountPatternIsTheDefinitions: a provider's quantities are accepted if our own API server would store them.
 func TestAmountPatternIsTheDefinitions(t *testing.T) {
 	text, err := os.ReadFile("../../../deployments/liqo/crds/sharing.liqo.io_resourceslices.yaml")
 	if err != nil {

@@ -14,93 +14,93 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// forcedTime is for the one attempt that a forced end makes.
-const forcedTime = 3 * time.Second
+// forcedTimeout is for the single attempt of a forced deletion.
+const forcedTimeout = 3 * time.Second
 
-// leaving is what the worker remembers of an object on its way out.
-type leaving struct {
+// deletion is the state of an object that is being deleted.
+type deletion struct {
 	// drained is when our finalizer was first seen to be the last one.
 	drained time.Time
-	// accepted: the provider took the deletion of the copy. From then on, that we may not come in any more means
-	// that the tenant is gone, and the copy with it.
+	// accepted: the provider accepted the deletion of the copy. If it rejects our identity after that, the tenant is gone,
+	// and the copy with it.
 	accepted bool
 }
 
-// finish ends an object: when nobody else holds it any more, the copy goes, and then our finalizer.
-func (d *desk) finish(ctx context.Context, k key, local client.Object, l *link) (again time.Duration, err error) {
+// finish ends an object: once our finalizer is the last one, it deletes the copy and then removes the finalizer.
+func (w *worker) finish(ctx context.Context, k key, local client.Object, c *connection) (requeueAfter time.Duration, err error) {
 	if !slices.Contains(local.GetFinalizers(), labels.FinalizerReplication) {
 		return 0, nil // it was never sent
 	}
 	if len(local.GetFinalizers()) > 1 {
-		return d.follow(ctx, k, local, l)
+		return w.followStatus(ctx, k, local, c)
 	}
-	memory, ok := d.leaving[local.GetUID()]
+	memory, ok := w.deletions[local.GetUID()]
 	if !ok {
-		memory = &leaving{drained: d.r.options.Now()}
-		d.leaving[local.GetUID()] = memory
+		memory = &deletion{drained: w.r.options.Now()}
+		w.deletions[local.GetUID()] = memory
 	}
 	end := ending{
 		deleted: local.GetDeletionTimestamp().Time, drained: memory.drained,
-		forced: local.GetAnnotations()[labels.ForceUnpeer] == yes, ready: l != nil && l.State().Ready,
+		forced: local.GetAnnotations()[labels.ForceUnpeer] == yes, ready: c != nil && c.State().Ready,
 	}
-	gone, err := d.remove(ctx, k, l, memory, end.forced)
+	gone, err := w.remove(ctx, k, c, memory, end.forced)
 	if err == nil && gone {
-		return 0, d.release(ctx, local)
+		return 0, w.removeFinalizer(ctx, local)
 	}
-	if wait := end.deadline().Sub(d.r.options.Now()); wait > 0 {
+	if wait := end.deadline().Sub(w.r.options.Now()); wait > 0 {
 		return wait, err
 	}
 	where := ""
-	if l != nil {
-		where = l.connection.Namespace()
+	if c != nil {
+		where = c.api.Namespace()
 	}
-	kind := d.r.kinds[k.kind]
-	d.log.Info("the copy may be left at the peer, its deadline is over", "kind", kind.name, "object", k.name, "accepted", memory.accepted)
-	d.r.events.Eventf(local, nil, corev1.EventTypeWarning, "CopyMayBeLeft", "EndReplication", "%s",
-		leftover(kind.name, k.name.Name, d.id, where, memory.accepted))
-	return 0, d.release(ctx, local)
+	kind := w.r.kinds[k.kind]
+	w.log.Info("deadline exceeded, the copy may be left in the peer", "kind", kind.name, "object", k.name, "accepted", memory.accepted)
+	w.r.events.Eventf(local, nil, corev1.EventTypeWarning, "CopyMayBeLeft", "EndReplication", "%s",
+		leftover(kind.name, k.name.Name, w.id, where, memory.accepted))
+	return 0, w.removeFinalizer(ctx, local)
 }
 
-// follow goes on to bring the status of an object that others still hold.
-func (d *desk) follow(ctx context.Context, k key, local client.Object, l *link) (again time.Duration, err error) {
-	s := l.session().knowing(k.kind)
-	if s == nil {
+// followStatus keeps updating the status of a deleted object that has other finalizers.
+func (w *worker) followStatus(ctx context.Context, k key, local client.Object, c *connection) (requeueAfter time.Duration, err error) {
+	p := c.cache().syncedFor(k.kind)
+	if p == nil {
 		return 0, nil
 	}
-	kind := d.r.kinds[k.kind]
-	remote, err := s.remote(ctx, kind, s.cache, s.name(k))
+	kind := w.r.kinds[k.kind]
+	remote, err := p.remote(ctx, kind, p.cache, p.name(k))
 	if err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
-	return d.bring(ctx, kind, local, remote)
+	return w.writeStatus(ctx, kind, local, remote)
 }
 
-// remove deletes the copy, and says whether it is gone: that it is not in the cache is no proof.
-func (d *desk) remove(ctx context.Context, k key, l *link, memory *leaving, forced bool) (gone bool, err error) {
-	if l != nil && l.State().Unauthorized && memory.accepted {
+// remove deletes the copy and reports whether it is gone. Its absence from the cache is no proof.
+func (w *worker) remove(ctx context.Context, k key, c *connection, memory *deletion, forced bool) (gone bool, err error) {
+	if c != nil && c.State().Unauthorized && memory.accepted {
 		return true, nil
 	}
-	s := l.session().knowing(k.kind)
-	if s == nil {
+	p := c.cache().syncedFor(k.kind)
+	if p == nil {
 		return false, nil
 	}
 	if forced {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, forcedTime)
+		ctx, cancel = context.WithTimeout(ctx, forcedTimeout)
 		defer cancel()
 	}
-	remote, err := d.r.kinds[k.kind].untyped(d.r.mgr.GetScheme())
+	remote, err := w.r.kinds[k.kind].untyped(w.r.mgr.GetScheme())
 	if err != nil {
 		return false, err
 	}
-	err = s.cache.Get(ctx, s.name(k), remote)
+	err = p.cache.Get(ctx, p.name(k), remote)
 	if apierrors.IsNotFound(err) {
-		err = s.client.Get(ctx, s.name(k), remote)
+		err = p.client.Get(ctx, p.name(k), remote)
 	}
 	if err == nil && remote.GetDeletionTimestamp() == nil {
 		uid := remote.GetUID()
-		// If it is gone with this call, the copy's event brings us here again.
-		err = s.client.Delete(ctx, remote, client.Preconditions{UID: &uid})
+		// Once the copy is gone, its event triggers the next sync.
+		err = p.client.Delete(ctx, remote, client.Preconditions{UID: &uid})
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -117,13 +117,13 @@ func (d *desk) remove(ctx context.Context, k key, l *link, memory *leaving, forc
 	return false, nil
 }
 
-// release takes our finalizer away.
-func (d *desk) release(ctx context.Context, local client.Object) error {
+// removeFinalizer removes our finalizer, the last one.
+func (w *worker) removeFinalizer(ctx context.Context, local client.Object) error {
 	before := local.DeepCopyObject().(client.Object)
 	local.SetFinalizers(slices.DeleteFunc(slices.Clone(local.GetFinalizers()), func(one string) bool { return one == labels.FinalizerReplication }))
-	done, err := d.patch(ctx, local, before)
+	done, err := w.patch(ctx, local, before)
 	if done {
-		delete(d.leaving, local.GetUID())
+		delete(w.deletions, local.GetUID())
 	}
 	return err
 }

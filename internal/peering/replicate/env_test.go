@@ -5,13 +5,12 @@ package replicate
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/url"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,9 +43,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bed is a consumer and a provider with a tenant for it. Namespaces and cluster IDs are the test's own.
+// env is a consumer and a provider with a tenant for it. Each test has its own namespace and cluster IDs.
 type env struct {
-	t           *testing.T
+	t           testing.TB
 	scheme      *runtime.Scheme
 	hereConfig  *rest.Config
 	thereConfig *rest.Config
@@ -61,7 +60,7 @@ type env struct {
 
 var installed sync.Once
 
-func newEnv(t *testing.T) *env {
+func newEnv(t testing.TB) *env {
 	t.Helper()
 	b := &env{t: t, scheme: runtime.NewScheme()}
 	b.hereConfig, b.thereConfig = kubetest.SharedPair(t)
@@ -87,7 +86,7 @@ func newEnv(t *testing.T) *env {
 	return b
 }
 
-// unbounded takes the bounds out of a schema: those of the provider's API server are the provider's to keep or to lift.
+// unbounded removes the bounds from a schema: a hostile provider may remove those of its own API server.
 func unbounded(schema any) {
 	switch schema := schema.(type) {
 	case map[string]any:
@@ -106,7 +105,7 @@ func unbounded(schema any) {
 	}
 }
 
-// mirror is the same two clusters as the provider sees them, which is a consumer, too.
+// mirror is the environment in which the provider is the consumer.
 func (b *env) mirror() *env {
 	m := &env{
 		t: b.t, scheme: b.scheme, hereConfig: b.thereConfig, thereConfig: b.hereConfig, here: b.there, there: b.here,
@@ -122,7 +121,7 @@ func (b *env) client(config *rest.Config) client.Client {
 	return made
 }
 
-// tenant is what the provider keeps for the consumer.
+// tenant creates the consumer's account and rights in the provider.
 func (b *env) tenant() {
 	ctx := b.t.Context()
 	meta := metav1.ObjectMeta{Namespace: b.name, Name: "liqo-peer"}
@@ -141,7 +140,7 @@ func (b *env) tenant() {
 	}))
 }
 
-// peer is the provider, with a new token; through is another address of it, if not empty.
+// peer is the provider, with a new token. through is another address of it, or empty.
 func (b *env) peer(through string) Peer {
 	b.t.Helper()
 	if through == "" {
@@ -160,7 +159,7 @@ func (b *env) peer(through string) Peer {
 	return Peer{ClusterID: b.provider, LocalNamespace: b.name, Identity: parsed}
 }
 
-// start runs a replicator in a manager of its own until stop, or until the test ends.
+// start runs a replicator in its own manager until stop, or until the test ends.
 func (b *env) start(change ...func(*Options)) {
 	b.t.Helper()
 	options := Options{LocalClusterID: b.origin, Network: true, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: time.Second, RetryInterval: 50 * time.Millisecond}
@@ -179,10 +178,10 @@ func (b *env) connect(p Peer) {
 	b.must(b.r.Connect(b.t.Context(), p))
 }
 
-// ready waits until the peer answers and its objects are known.
+// ready waits until the peer answers and the cache of its objects is synced.
 func (b *env) ready() {
 	b.t.Helper()
-	kubetest.Eventually(b.t, "the link is ready", func() error {
+	kubetest.Eventually(b.t, "the connection is ready", func() error {
 		if b.cache() == nil {
 			return fmt.Errorf("state %+v", b.r.State(b.provider))
 		}
@@ -197,7 +196,7 @@ func (b *env) cache() *peerCache {
 	return w.current().cache()
 }
 
-// probes waits until the peer was probed some more times, with nothing else to do.
+// probes waits for n more probes of the peer. Tests use it to show that nothing happens meanwhile.
 func (b *env) probes(n int) {
 	b.t.Helper()
 	for range n {
@@ -227,7 +226,7 @@ func (b *env) slice(name string, change ...func(*sharingv1alpha1.ResourceSlice))
 	return slice
 }
 
-// get reads the slice; nil if it is not there.
+// get reads the slice; nil if there is none.
 func (b *env) get(from client.Client, name string) *sharingv1alpha1.ResourceSlice {
 	b.t.Helper()
 	slice := &sharingv1alpha1.ResourceSlice{}
@@ -256,7 +255,7 @@ func (b *env) delete(at client.Client, name string) {
 	b.must(at.Delete(b.t.Context(), &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: b.name, Name: name}}))
 }
 
-// grant is what the provider's controller writes.
+// grant writes the status as the provider's controller does.
 func (b *env) grant(name string, change func(*sharingv1alpha1.ResourceSlice)) {
 	b.t.Helper()
 	kubetest.Eventually(b.t, "grant "+name, func() error {
@@ -269,7 +268,7 @@ func (b *env) grant(name string, change func(*sharingv1alpha1.ResourceSlice)) {
 	})
 }
 
-// arrives waits for the slice to be as wanted.
+// arrives waits until is holds for the slice.
 func (b *env) arrives(at client.Client, name, what string, is func(*sharingv1alpha1.ResourceSlice) bool) *sharingv1alpha1.ResourceSlice {
 	b.t.Helper()
 	var found *sharingv1alpha1.ResourceSlice
@@ -322,8 +321,8 @@ func (b *env) must(err error) {
 	}
 }
 
-// settled waits until nothing was written during some probes, and returns how much was until then: a busy machine tells us late of what we did,
-// and then we may do it twice.
+// settled waits until nothing is written during three probes, and returns the number of writes until then: when events
+// of our own writes are late, we may write twice.
 func (b *env) settled(resource string) (writes int) {
 	b.t.Helper()
 	kubetest.Eventually(b.t, "nothing is written any more", func() error {
@@ -337,7 +336,7 @@ func (b *env) settled(resource string) (writes int) {
 	return writes
 }
 
-// requests counts, by the API server's own account, the writes and the lists that both clusters ever saw of slices.
+// requests returns how many writes and lists of slices both API servers counted since their start.
 func (b *env) requests() (writes, lists int) {
 	b.t.Helper()
 	return b.requestsOf("resourceslices")
@@ -370,96 +369,19 @@ func (b *env) requestsOf(resource string) (writes, lists int) {
 	return writes, lists
 }
 
-// wire is a TCP proxy in front of the provider that can be cut and can fall silent.
-type wire struct {
-	listener net.Listener
-	target   string
-
-	mu     sync.Mutex
-	silent bool
-	conns  map[net.Conn]bool
-}
-
-func newWire(t *testing.T, target string) *wire {
+// proxy is in front of the provider. It returns its URL as well.
+func (b *env) proxy(t *testing.T) (proxy *kubetest.Proxy, address string) {
 	t.Helper()
-	parsed, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &wire{target: parsed.Host, conns: map[net.Conn]bool{}}
-	w.listen(t, "127.0.0.1:0")
-	t.Cleanup(w.cut)
-	return w
+	target, err := url.Parse(b.thereConfig.Host)
+	b.must(err)
+	proxy = kubetest.NewProxy(t, target.Host)
+	return proxy, "https://" + proxy.Address()
 }
 
-func (w *wire) listen(t *testing.T, address string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.listener = listener
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go w.carry(conn)
-		}
-	}()
-}
-
-func (w *wire) url() string { return "https://" + w.listener.Addr().String() }
-
-func (w *wire) carry(from net.Conn) {
-	to, err := net.Dial("tcp", w.target)
-	if err != nil {
-		_ = from.Close()
-		return
-	}
-	w.mu.Lock()
-	w.conns[from], w.conns[to] = true, true
-	w.mu.Unlock()
-	pass := func(to, from net.Conn) {
-		buffer := make([]byte, 64<<10)
-		for {
-			n, err := from.Read(buffer)
-			if err != nil {
-				_ = to.Close()
-				return
-			}
-			w.mu.Lock()
-			silent := w.silent
-			w.mu.Unlock()
-			if silent {
-				continue // swallowed
-			}
-			if _, err := io.Copy(to, strings.NewReader(string(buffer[:n]))); err != nil {
-				return
-			}
-		}
-	}
-	go pass(to, from)
-	pass(from, to)
-}
-
-// cut ends all connections and refuses new ones.
-func (w *wire) cut() {
-	_ = w.listener.Close()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for conn := range w.conns {
-		_ = conn.Close()
-	}
-	w.conns = map[net.Conn]bool{}
-}
-
-func (w *wire) mend(t *testing.T) { w.listen(t, w.listener.Addr().String()) }
-
-// hush lets nothing through any more, and closes nothing.
-func (w *wire) hush(silent bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.silent = silent
+// stopClock freezes the clock of the rate limiters, and returns how to advance it.
+func stopClock(o *Options) (advance func(time.Duration)) {
+	var now atomic.Int64
+	now.Store(time.Now().UnixNano())
+	o.Now = func() time.Time { return time.Unix(0, now.Load()) }
+	return func(d time.Duration) { now.Add(int64(d)) }
 }

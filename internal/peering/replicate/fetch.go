@@ -13,106 +13,105 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mostFetched is how many objects of a kind a provider may have for us: how many copies it can make us keep.
-const mostFetched = 4
+// maxFetched bounds the copies of a provider's objects of one kind: a hostile provider may write any number.
+const maxFetched = 4
 
-// fetch copies an object that the provider has for us, and tells it what was made of it here: spec here, status there.
-// local is the copy, nil if there is none. If the provider has a link to us, it copies the same object, to the same effect:
-// whoever is first has written what the other wants to.
-func (d *desk) fetch(ctx context.Context, k key, local client.Object, l *link) (again time.Duration, err error) {
-	s := l.session().knowing(k.kind)
-	if s == nil || l.namespace != k.name.Namespace {
+// fetch copies an object that the provider has for us to this cluster, and its status to the provider. local is the copy,
+// nil if there is none. If the provider is connected to us, it replicates the same object: both write the same values, so
+// the second write changes nothing.
+func (w *worker) fetch(ctx context.Context, k key, local client.Object, c *connection) (requeueAfter time.Duration, err error) {
+	p := c.cache().syncedFor(k.kind)
+	if p == nil || c.namespace != k.name.Namespace {
 		return 0, nil
 	}
-	kind := d.r.kinds[k.kind]
-	remote, err := s.remote(ctx, kind, s.cache, s.name(k))
+	kind := w.r.kinds[k.kind]
+	remote, err := p.remote(ctx, kind, p.cache, p.name(k))
 	switch {
 	case apierrors.IsNotFound(err):
-		return 0, d.drop(ctx, k, local, s)
+		return 0, w.drop(ctx, k, local, p)
 	case err != nil:
 		return 0, err
-	case !isFor(remote, d.r.options.LocalClusterID) || remote.GetDeletionTimestamp() != nil:
+	case !isFor(remote, w.r.options.LocalClusterID) || remote.GetDeletionTimestamp() != nil:
 		return 0, nil
 	case local != nil && local.GetDeletionTimestamp() != nil:
-		return 0, nil // once it is gone, its event brings us here again
+		return 0, nil // once it is gone, its event triggers the next sync
 	}
 	if local == nil {
-		if room, err := d.room(ctx, k, d.r.here); err != nil || !room {
+		if allowed, err := w.mayCopy(ctx, k, w.r.client); err != nil || !allowed {
 			return 0, err
 		}
 	}
-	if !d.fetching.Allow() {
-		return bringPause, nil
+	if !w.fetchLimiter.AllowN(w.r.options.Now(), 1) {
+		return writeInterval, nil
 	}
 	if local == nil {
-		// The name is the provider's choice: what the cache has not heard of, an object of ours or one more copy, counts, too.
-		if room, err := d.room(ctx, k, d.r.live); err != nil || !room {
+		// Live, because the provider chooses the name: an object of ours or another copy may be missing in the cache.
+		if allowed, err := w.mayCopy(ctx, k, w.r.live); err != nil || !allowed {
 			return 0, err
 		}
 	}
-	if err := d.r.own.ApplyTo(ctx, kind.there(remote, copied(remote, d.id, k.name.Namespace)), local); err != nil {
+	if err := w.r.applier.ApplyTo(ctx, kind.specIntent(remote, copied(remote, w.id, k.name.Namespace)), local); err != nil {
 		return 0, err
 	}
 	if local == nil {
-		return 0, nil // the copy's event brings us here again
+		return 0, nil // the event of the copy triggers the next sync
 	}
-	answer := kind.here(remote, local)
+	answer := kind.statusIntent(remote, local)
 	if answer == nil {
 		return 0, nil
 	}
-	return 0, client.IgnoreNotFound(s.there.ApplyStatusTo(ctx, answer, remote))
+	return 0, client.IgnoreNotFound(p.applier.ApplyStatusTo(ctx, answer, remote))
 }
 
-// room tells whether one more copy may be made under this name.
-func (d *desk) room(ctx context.Context, k key, reader client.Reader) (bool, error) {
-	kind := d.r.kinds[k.kind]
+// mayCopy reports whether one more copy may be created under this name.
+func (w *worker) mayCopy(ctx context.Context, k key, reader client.Reader) (bool, error) {
+	kind := w.r.kinds[k.kind]
 	if faults := validation.IsDNS1123Subdomain(k.name.Name); len(faults) > 0 {
-		d.log.Info("object of the peer not copied, its name is none", "kind", kind.name, "name", short(k.name.Name))
+		w.log.Info("object of the peer not copied, its name is not valid", "kind", kind.name, "name", truncate(k.name.Name))
 		return false, nil
 	}
 	list := kind.list()
 	if err := reader.List(ctx, list, client.InNamespace(k.name.Namespace)); err != nil {
-		return false, fmt.Errorf("look for room for a copy of %s %s: %w", kind.name, k.name, err)
+		return false, fmt.Errorf("count the copies before copying %s %s: %w", kind.name, k.name, err)
 	}
 	taken, copies := false, 0
 	eachItem(list, func(object client.Object) {
 		taken = taken || object.GetName() == k.name.Name
-		if isCopy(object, d.id) {
+		if isCopy(object, w.id) {
 			copies++
 		}
 	})
-	if copies >= mostFetched {
-		d.log.V(1).Info("object of the peer not copied, it has enough", "kind", kind.name, "object", k.name, "copies", copies)
+	if copies >= maxFetched {
+		w.log.V(1).Info("object of the peer not copied, too many copies", "kind", kind.name, "object", k.name, "copies", copies)
 	}
-	return !taken && copies < mostFetched, nil // of what has the name, an event is on its way
+	return !taken && copies < maxFetched, nil // if the name is taken, the event of that object follows
 }
 
-// drop deletes a copy whose original the provider does not have any more. The cache may be behind, so it is asked.
-func (d *desk) drop(ctx context.Context, k key, local client.Object, s *session) error {
+// drop deletes a copy whose original is gone. The cache may be stale, so it reads from the provider's API server.
+func (w *worker) drop(ctx context.Context, k key, local client.Object, p *peerCache) error {
 	if local == nil || local.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	kind := d.r.kinds[k.kind]
-	remote, err := kind.untyped(d.r.mgr.GetScheme())
+	kind := w.r.kinds[k.kind]
+	remote, err := kind.untyped(w.r.mgr.GetScheme())
 	if err != nil {
 		return err
 	}
-	if err := s.client.Get(ctx, s.name(k), remote); !isGone(err) {
+	if err := p.client.Get(ctx, p.name(k), remote); !isGone(err) {
 		return err
 	}
-	d.log.Info("copy of an object that the peer deleted is deleted", "kind", kind.name, "object", k.name)
-	d.r.own.Forget(k.name)
-	s.there.Forget(s.name(k))
+	w.log.Info("deleting the copy of an object that the peer deleted", "kind", kind.name, "object", k.name)
+	w.r.applier.Forget(k.name)
+	p.applier.Forget(p.name(k))
 	uid := local.GetUID()
-	if err := d.r.here.Delete(ctx, local, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+	if err := w.r.client.Delete(ctx, local, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete the copy %s of %s: %w", k.name, kind.name, err)
 	}
-	s.lookAtAll() // another one may have waited for its place
+	p.enqueueAll() // another object may have been refused because of maxFetched
 	return nil
 }
 
-// isGone tells whether an API server says that it has no such object. That it does not know the kind is said with the
-// same number, and proves nothing.
+// isGone reports whether the API server has no such object. An unknown kind is also a 404, but proves nothing.
 func isGone(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -15,13 +15,13 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// carriedLabels are those that a copy of a NetworkConfig has: the same, whoever of the two clusters makes it.
+// carriedLabels are the labels of a copy of a NetworkConfig: the same, whichever of the two clusters writes it.
 var carriedLabels = []string{
 	labels.Replication, labels.Replicated, labels.OriginID, labels.RemoteID, labels.ClusterID, labels.Ownership, labels.AppPartOf,
 }
 
-// networkThere tells the receiver about the sender's network.
-func networkThere(original *netv1alpha1.NetworkConfig, copied meta) *netconfig.NetworkConfigApplyConfiguration {
+// networkSpecIntent describes the sender's network.
+func networkSpecIntent(original *netv1alpha1.NetworkConfig, copied meta) *netconfig.NetworkConfigApplyConfiguration {
 	from := original.Spec
 	spec := netconfig.NetworkConfigSpec().
 		WithCluster(netconfig.ClusterIdentity().WithClusterID(from.Cluster.ClusterID).WithClusterName(from.Cluster.ClusterName)).
@@ -44,9 +44,9 @@ func networkThere(original *netv1alpha1.NetworkConfig, copied meta) *netconfig.N
 	return netconfig.NetworkConfig(copied.name, copied.namespace).WithLabels(carried).WithSpec(spec)
 }
 
-// networkHere brings what the receiver made of it, once that is said of what the sender says now. Generations are counted per
-// cluster: an answer to the copy's present spec is one to the original's, if the specs are equal.
-func networkHere(original, copied *netv1alpha1.NetworkConfig) *netconfig.NetworkConfigApplyConfiguration {
+// networkStatusIntent is the receiver's answer; nil until it is one to the sender's current spec. Each cluster counts its
+// own generations: an answer to the copy's current spec is one to the original's if the specs are equal.
+func networkStatusIntent(original, copied *netv1alpha1.NetworkConfig) *netconfig.NetworkConfigApplyConfiguration {
 	from := copied.Status
 	if from.ObservedGeneration == 0 || from.ObservedGeneration != copied.Generation || !equality.Semantic.DeepEqual(original.Spec, copied.Spec) {
 		return nil
@@ -60,41 +60,41 @@ func networkHere(original, copied *netv1alpha1.NetworkConfig) *netconfig.Network
 	}
 	if ready := apimeta.FindStatusCondition(from.Conditions, netv1alpha1.ConditionReady); ready != nil {
 		status.WithConditions(metaconfig.Condition().WithType(ready.Type).WithStatus(ready.Status).WithReason(ready.Reason).
-			WithMessage(short(ready.Message)).WithLastTransitionTime(ready.LastTransitionTime).WithObservedGeneration(original.Generation))
+			WithMessage(truncate(ready.Message)).WithLastTransitionTime(ready.LastTransitionTime).WithObservedGeneration(original.Generation))
 	}
 	return netconfig.NetworkConfig(original.Name, original.Namespace).WithStatus(status)
 }
 
-// The most that is taken over of what a cluster says of its network.
+// Bounds of what a cluster may publish of its network.
 const (
-	mostNetworks  = 16
-	mostLanes     = 8
-	mostCarriers  = 8
-	mostAddresses = 16
-	mostSettings  = 16
-	mostWord      = 253 // a host name
+	maxNetworks  = 16
+	maxLanes     = 8
+	maxCarriers  = 8
+	maxAddresses = 16
+	maxSettings  = 16
+	maxWord      = 253 // a host name
 )
 
-// networkCheck refuses what is larger than any network is. What the networks are worth, those decide who use them.
+// networkCheck refuses descriptions larger than those of any real network. The network controllers validate their contents.
 func networkCheck(untyped map[string]any) error {
-	var said netv1alpha1.NetworkConfig
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(untyped, &said); err != nil {
+	var config netv1alpha1.NetworkConfig
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(untyped, &config); err != nil {
 		return err
 	}
-	spec, status := &said.Spec, &said.Status
+	spec, status := &config.Spec, &config.Status
 	words := []string{
 		spec.Cluster.ClusterID, spec.Cluster.ClusterName, string(spec.PodCIDR), string(spec.ExternalCIDR), spec.EndpointIP, spec.BackendType,
 		status.PodCIDRNAT, status.ExternalCIDRNAT,
 	}
 	few := func(what string, have, most int) error {
 		if have > most {
-			return fmt.Errorf("it has %d %s, at most %d are understood", have, what, most)
+			return fmt.Errorf("it has %d %s, at most %d are accepted", have, what, most)
 		}
 		return nil
 	}
 	for _, err := range []error{
-		few("additional networks", len(spec.AdditionalPodCIDRs), mostNetworks), few("settings of its tunnel", len(spec.BackendConfig), mostSettings),
-		few("lanes", len(spec.Lanes), mostLanes), few("conditions", len(status.Conditions), mostSettings),
+		few("additional networks", len(spec.AdditionalPodCIDRs), maxNetworks), few("settings of its tunnel", len(spec.BackendConfig), maxSettings),
+		few("lanes", len(spec.Lanes), maxLanes), few("conditions", len(status.Conditions), maxSettings),
 	} {
 		if err != nil {
 			return err
@@ -109,26 +109,26 @@ func networkCheck(untyped map[string]any) error {
 	numbers := map[int32]bool{}
 	for _, lane := range spec.Lanes {
 		if numbers[lane.Number] || lane.Number < 0 {
-			return fmt.Errorf("number %d of a lane is not its own", lane.Number)
+			return fmt.Errorf("lane number %d is negative or repeated", lane.Number)
 		}
 		numbers[lane.Number] = true
-		if err := few("carriers on one lane", len(lane.Carriers), mostCarriers); err != nil {
+		if err := few("carriers on one lane", len(lane.Carriers), maxCarriers); err != nil {
 			return err
 		}
 		words = append(words, lane.PublicKey)
 		for _, carrier := range lane.Carriers {
-			if err := few("addresses of one carrier", len(carrier.Addresses), mostAddresses); err != nil {
+			if err := few("addresses of one carrier", len(carrier.Addresses), maxAddresses); err != nil {
 				return err
 			}
 			if carrier.Port < 1 || carrier.Port > 65535 {
-				return fmt.Errorf("%d is no port", carrier.Port)
+				return fmt.Errorf("%d is not a port", carrier.Port)
 			}
 			words = append(append(words, carrier.Type), carrier.Addresses...)
 		}
 	}
 	for _, word := range words {
-		if len(word) > mostWord {
-			return fmt.Errorf("%.60q... has %d characters, at most %d are understood", word, len(word), mostWord)
+		if len(word) > maxWord {
+			return fmt.Errorf("%.60q... has %d characters, at most %d are accepted", word, len(word), maxWord)
 		}
 	}
 	return nil

@@ -46,8 +46,8 @@ func isAccepted(slice *sharingv1alpha1.ResourceSlice) bool {
 	return slice.Status.Phase == sharingv1alpha1.SliceAccepted
 }
 
-func TestSpecThereStatusBack(t *testing.T) {
-	b := newBed(t)
+func TestSpecToProviderStatusToConsumer(t *testing.T) {
+	b := newEnv(t)
 	b.start()
 	b.connect(b.peer(""))
 	b.ready()
@@ -74,7 +74,7 @@ func TestSpecThereStatusBack(t *testing.T) {
 		t.Errorf("finalizers of the copy: %v", there.Finalizers)
 	}
 
-	// NodeReady is the consumer's, and must survive the provider's status without crossing.
+	// The consumer owns NodeReady: the provider's status must not overwrite it, and it must not be copied to the provider.
 	nodeReady := metaconfig.Condition().WithType(sharingv1alpha1.ConditionNodeReady).WithStatus(metav1.ConditionFalse).
 		WithReason(sharingv1alpha1.ReasonVirtualKubeletStarting).WithMessage("").WithLastTransitionTime(metav1.Now().Rfc3339Copy())
 	b.must(b.here.Status().Apply(t.Context(), sharingconfig.ResourceSlice("one", b.name).WithStatus(sharingconfig.ResourceSliceStatus().WithConditions(nodeReady)),
@@ -98,9 +98,9 @@ func TestSpecThereStatusBack(t *testing.T) {
 		t.Errorf("conditions of the copy: %+v", there.Status.Conditions)
 	}
 
-	// A change of the wish, and one of the grant that takes something away.
+	// A change of the request, and one of the grant that removes something.
 	b.edit(b.here, "one", func(slice *sharingv1alpha1.ResourceSlice) { slice.Spec.Resources = nil; delete(slice.Labels, "mine") })
-	b.arrives(b.there, "one", "the changed wish", func(slice *sharingv1alpha1.ResourceSlice) bool {
+	b.arrives(b.there, "one", "the changed request", func(slice *sharingv1alpha1.ResourceSlice) bool {
 		return len(slice.Spec.Resources) == 0 && slice.Labels["mine"] == ""
 	})
 	b.grant("one", func(slice *sharingv1alpha1.ResourceSlice) {
@@ -130,21 +130,21 @@ func TestSpecThereStatusBack(t *testing.T) {
 	}
 }
 
-func TestCopyDeletedByAStrangerComesBack(t *testing.T) {
-	b := newBed(t)
+func TestChangedCopyIsRestored(t *testing.T) {
+	b := newEnv(t)
 	b.start()
 	b.connect(b.peer(""))
 	b.slice("one")
 	first := b.arrives(b.there, "one", "the copy", func(*sharingv1alpha1.ResourceSlice) bool { return true })
 	b.delete(b.there, "one")
 	b.arrives(b.there, "one", "another copy", func(slice *sharingv1alpha1.ResourceSlice) bool { return slice.UID != first.UID })
-	// A wish of the provider about the spec does not last.
+	// The provider cannot change the spec.
 	b.edit(b.there, "one", func(slice *sharingv1alpha1.ResourceSlice) { slice.Spec.ConsumerClusterID = "mallory" })
 	b.arrives(b.there, "one", "our spec", func(slice *sharingv1alpha1.ResourceSlice) bool { return slice.Spec.ConsumerClusterID == b.origin })
 }
 
 func TestDeletion(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.start()
 	b.connect(b.peer(""))
 	b.slice("one", func(slice *sharingv1alpha1.ResourceSlice) { slice.Finalizers = []string{labels.FinalizerNode} })
@@ -152,7 +152,7 @@ func TestDeletion(t *testing.T) {
 	b.edit(b.there, "one", func(slice *sharingv1alpha1.ResourceSlice) { slice.Finalizers = []string{labels.FinalizerGrant} })
 	b.delete(b.here, "one")
 
-	// While the node is drained, the copy stays and the provider is still heard.
+	// While the node is drained, the copy stays and the provider's status is still copied.
 	b.grant("one", accepted)
 	b.arrives(b.here, "one", "the grant during the drain", isAccepted)
 	if there := b.get(b.there, "one"); there.DeletionTimestamp != nil {
@@ -167,40 +167,38 @@ func TestDeletion(t *testing.T) {
 		t.Fatal("the object was gone before its copy")
 	}
 	b.edit(b.there, "one", func(slice *sharingv1alpha1.ResourceSlice) { slice.Finalizers = nil })
-	began := time.Now()
-	b.goes(b.here, "one", "the object goes after its copy")
-	t.Logf("object gone %s after its copy", time.Since(began).Round(time.Millisecond))
+	b.goes(b.here, "one", "the object is deleted after its copy")
 }
 
-func TestDeletionWithoutLink(t *testing.T) {
-	b := newBed(t)
+func TestDeletionWithoutConnection(t *testing.T) {
+	b := newEnv(t)
 	b.start(func(o *Options) { o.Now = func() time.Time { return time.Now().Add(silentTime + time.Minute) } })
 	b.slice("never-sent")
 	b.slice("sent", func(slice *sharingv1alpha1.ResourceSlice) { slice.Finalizers = []string{labels.FinalizerReplication} })
 	b.delete(b.here, "never-sent")
-	b.goes(b.here, "never-sent", "what was never sent goes at once")
+	b.goes(b.here, "never-sent", "an object that was never sent is deleted at once")
 	b.delete(b.here, "sent")
-	b.goes(b.here, "sent", "what may have been sent goes at its deadline")
+	b.goes(b.here, "sent", "an object that may have been sent is deleted at its deadline")
 	if text := b.warning("sent"); !strings.Contains(text, b.provider) {
 		t.Errorf("the warning does not name the cluster: %s", text)
 	}
 }
 
 func TestDeadline(t *testing.T) {
-	b := newBed(t)
-	wire := newWire(t, b.thereConfig.Host)
+	b := newEnv(t)
+	proxy, address := b.proxy(t)
 	var ahead atomic.Int64
 	b.start(func(o *Options) {
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 		o.ProbeTimeout = 200 * time.Millisecond
 	})
-	b.connect(b.peer(wire.url()))
+	b.connect(b.peer(address))
 	for _, name := range []string{"waits", "forced"} {
 		b.slice(name)
 		b.arrives(b.there, name, "the copy", func(*sharingv1alpha1.ResourceSlice) bool { return true })
 	}
-	wire.hush(true)
-	kubetest.Eventually(b.t, "the link is not ready", func() error { return b.notReady() })
+	proxy.Set(kubetest.Swallow)
+	kubetest.Eventually(b.t, "the connection is not ready", func() error { return b.notReady() })
 	b.delete(b.here, "waits")
 	b.probes(2)
 	ahead.Store(int64(silentTime - 10*time.Second))
@@ -212,20 +210,20 @@ func TestDeadline(t *testing.T) {
 		slice.Annotations = map[string]string{labels.ForceUnpeer: "true"}
 	})
 	b.delete(b.here, "forced")
-	b.goes(b.here, "forced", "forced: no waiting")
+	b.goes(b.here, "forced", "a forced deletion does not wait")
 	ahead.Store(int64(silentTime + time.Second))
 	b.goes(b.here, "waits", "the deadline")
 	if text := b.warning("waits"); !strings.Contains(text, "namespace "+b.name) {
 		t.Errorf("the warning does not name the namespace there: %s", text)
 	}
-	// The provider is back while the identity is still good: what was left is taken away after all.
-	wire.hush(false)
+	// The provider is back while the identity is still valid: the copies that were left are deleted.
+	proxy.Set(kubetest.Pass)
 	b.goes(b.there, "waits", "the copy left behind")
 	b.goes(b.there, "forced", "the copy left behind")
 }
 
 func TestTenantGoneAfterDeletionWasAccepted(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.start()
 	b.connect(b.peer(""))
 	b.slice("one")
@@ -240,34 +238,37 @@ func TestTenantGoneAfterDeletionWasAccepted(t *testing.T) {
 	}
 }
 
-// TestRestlessProvider: a provider whose answer changes all the time does not fill our etcd, and its last word arrives.
+// TestRestlessProvider: a provider that changes its status all the time causes no more writes here than the limiter
+// admits, and its last status arrives.
 func TestRestlessProvider(t *testing.T) {
-	b := newBed(t)
-	b.start()
+	b := newEnv(t)
+	var advance func(time.Duration)
+	b.start(func(o *Options) { advance = stopClock(o) })
 	b.connect(b.peer(""))
 	b.ready()
 	b.slice("one")
-	before, _ := b.requests()
-	const changes = 150
-	said := func(i int) string { return fmt.Sprint("word-", i) }
+	b.arrives(b.there, "one", "the copy", func(*sharingv1alpha1.ResourceSlice) bool { return true })
+	before := b.settled("resourceslices")
+	const changes = 3 * writeBurst
+	value := func(i int) string { return fmt.Sprint("value-", i) }
 	for i := range changes {
 		b.grant("one", func(slice *sharingv1alpha1.ResourceSlice) {
 			accepted(slice)
-			slice.Status.Labels = map[string]string{"say": said(i)}
+			slice.Status.Labels = map[string]string{"changes": value(i)}
 		})
 	}
-	b.arrives(b.here, "one", "the last word", func(slice *sharingv1alpha1.ResourceSlice) bool {
-		return slice.Status.Labels["say"] == said(changes-1)
-	})
-	after, _ := b.requests()
-	if writes := after - before - changes; writes > changes/2 {
-		t.Errorf("%d writes here for %d changes of the provider", writes, changes)
+	if writes := b.settled("resourceslices") - before - changes; writes > writeBurst {
+		t.Errorf("%d writes here for %d changes of the provider, want %d at most", writes, changes, writeBurst)
 	}
+	advance(writeInterval)
+	b.arrives(b.here, "one", "the last status", func(slice *sharingv1alpha1.ResourceSlice) bool {
+		return slice.Status.Labels["changes"] == value(changes-1)
+	})
 }
 
-// TestAmountsAreBounded: an API server with our resource definitions stores no amount that takes hours to count with.
+// TestAmountsAreBounded: an API server with our resource definitions stores no quantity that takes hours to parse.
 func TestAmountsAreBounded(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	for _, amount := range []string{"1e999999999", "1234567890123456789e999999999", "1e100", ""} {
 		object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 			"consumerClusterID": "a", "providerClusterID": "b", "nodeName": "c", "resources": map[string]any{"cpu": amount},
@@ -281,9 +282,9 @@ func TestAmountsAreBounded(t *testing.T) {
 	}
 }
 
-// TestDyingCopy: what the provider granted to an object that is gone is not granted to its successor.
+// TestDyingCopy: the grant of a deleted object is not copied to its successor.
 func TestDyingCopy(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	old := &sharingv1alpha1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: b.name, Name: "one", Finalizers: []string{"example.com/hold"},
@@ -300,7 +301,7 @@ func TestDyingCopy(t *testing.T) {
 	b.slice("one")
 	b.probes(5)
 	if here := b.get(b.here, "one"); here.Status.Phase == sharingv1alpha1.SliceAccepted || len(here.Status.Resources) > 0 {
-		t.Errorf("granted by a copy that is going: %+v", here.Status)
+		t.Errorf("granted by a copy that is being deleted: %+v", here.Status)
 	}
 	b.edit(b.there, "one", func(slice *sharingv1alpha1.ResourceSlice) { slice.Finalizers = nil })
 	b.arrives(b.there, "one", "its own copy", func(slice *sharingv1alpha1.ResourceSlice) bool { return slice.UID != old.UID })
@@ -308,9 +309,9 @@ func TestDyingCopy(t *testing.T) {
 	b.arrives(b.here, "one", "its own grant", isAccepted)
 }
 
-// TestUnreadable: an API server that answers and shows nothing is no healthy link.
+// TestUnreadable: a connection to an API server that answers without showing our objects is reported as broken.
 func TestUnreadable(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	var rights rbacv1.RoleBindingList
 	b.must(b.there.List(t.Context(), &rights, client.InNamespace(b.name)))
 	for i := range rights.Items {
@@ -318,7 +319,7 @@ func TestUnreadable(t *testing.T) {
 	}
 	b.start()
 	b.connect(b.peer(""))
-	kubetest.Eventually(b.t, "it says so", func() error {
+	kubetest.Eventually(b.t, "the state reports it", func() error {
 		if state := b.r.State(b.provider); !state.Ready || !strings.Contains(state.Message, "does not let us read") {
 			return fmt.Errorf("%+v", state)
 		}
@@ -328,7 +329,7 @@ func TestUnreadable(t *testing.T) {
 		rights.Items[i].ResourceVersion, rights.Items[i].UID = "", ""
 		b.must(b.there.Create(t.Context(), &rights.Items[i]))
 	}
-	kubetest.Eventually(b.t, "all is well", func() error {
+	kubetest.Eventually(b.t, "the state reports no error", func() error {
 		if state := b.r.State(b.provider); !state.Ready || state.Message != "" {
 			return fmt.Errorf("%+v", state)
 		}

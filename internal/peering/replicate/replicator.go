@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replicate copies the objects of a peering that a consumer keeps for a provider into its tenant namespace
-// there, and brings their status back: spec there, status back. Only the consumer dials (docs/adr/0010-one-way-control-plane.md),
-// so of kinds that both clusters write for each other it carries the provider's, too: spec here, status there.
-// Each peer has goroutines, a queue and a cache of its own, so that a slow or dead one delays no other.
+// Package replicate copies the objects of a peering from the consumer to its tenant namespace in the provider, and copies
+// their status back. Only the consumer dials (docs/adr/0010-one-way-control-plane.md). So for kinds that both clusters
+// write for each other, it also copies the provider's objects to the consumer, and their status to the provider.
+// Each peer has its own goroutines, queue and cache, so that a slow or dead peer delays no other.
 //
-// It must not know how an identity is obtained, nor what the objects mean: catalog.go lists the kinds. Its proof is
+// It must not know how an identity is obtained, nor what the objects mean: catalog.go lists the kinds. The proof is
 // replicate_test.go, against two real API servers.
 //
-//	catalog.go        which kinds, and what of them crosses
+//	catalog.go        the kinds, and which of their fields are replicated
 //	decide.go         labels of the copy, deadlines
 //	replicator.go     all peers; events of local objects
-//	desk.go           one peer: its queue, and what is done with one object
+//	worker.go         one peer: its queue, and the reconciliation of one object
 //	fetch.go          one object of the provider that is addressed to us
-//	ending.go         an object on its way out
-//	link.go           the connection: probes, state
-//	session.go        its cache
-//	untyped.go        what the provider says, looked at before it is understood
+//	ending.go         an object that is being deleted
+//	connection.go     the connection: probes, state
+//	peercache.go      the cache of the provider's objects
+//	untyped.go        the provider's objects, checked before they are decoded
 package replicate
 
 import (
@@ -45,7 +45,7 @@ import (
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=namespacemaps/status,verbs=patch
 
-// What a peer tells of its network is written down in its tenant namespace only.
+// NetworkConfigs of peers are copied into their tenant namespaces only.
 // +kubebuilder:rbac:groups=net.liqo.io,resources=networkconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=networkconfigs,verbs=create;patch;delete
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=networkconfigs/status,verbs=patch
@@ -56,7 +56,7 @@ const (
 	retryInterval = 2 * time.Second
 )
 
-// Peer is a provider and how it is reached.
+// Peer is a provider and our identity there.
 type Peer struct {
 	ClusterID string
 	// LocalNamespace is the tenant namespace in this cluster: only objects in it are copied.
@@ -64,14 +64,14 @@ type Peer struct {
 	Identity       remote.Identity
 }
 
-// Options is what differs between the replicator of a cluster and one in a test.
+// Options configure a replicator.
 type Options struct {
 	LocalClusterID string
-	// Network: the clusters tell each other about their networks.
+	// Network: the clusters exchange NetworkConfigs.
 	Network bool
 	// ProbeInterval and ProbeTimeout default to 15 s and 5 s; RetryInterval, between probes of a peer that is not ready, to 2 s.
 	ProbeInterval, ProbeTimeout, RetryInterval time.Duration
-	// Now is the clock of deadlines; by default that of the system.
+	// Now is the clock of deadlines and rate limits. Nil means the system clock.
 	Now func() time.Time
 }
 
@@ -88,24 +88,24 @@ func (o *Options) complete() {
 	}
 }
 
-// Replicator keeps the links to all peers.
+// Replicator holds the connections to all peers.
 type Replicator struct {
 	options Options
 	kinds   []kind
 	mgr     manager.Manager
-	// here reads the manager's cache and writes; live asks our own API server.
-	here   client.Client
-	live   client.Reader
-	own    *ssa.Applier // writes here
-	events recorder.EventRecorder
+	// client writes, and reads from the manager's cache; live reads from our API server.
+	client  client.Client
+	live    client.Reader
+	applier *ssa.Applier // of objects in this cluster
+	events  recorder.EventRecorder
 
 	changes changes
-	// life ends with Start; what is asked for before Start works, too.
+	// life ends with Start. Connect works before Start.
 	life context.Context
 	end  context.CancelFunc
 
 	mu      sync.Mutex
-	desks   map[string]*desk
+	workers map[string]*worker
 	working sync.WaitGroup
 }
 
@@ -117,15 +117,15 @@ func New(mgr manager.Manager, o Options) (*Replicator, error) {
 	o.complete()
 	r := &Replicator{
 		options: o, kinds: catalog(o), mgr: mgr,
-		here: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerReplicate),
-		events: mgr.GetEventRecorder(labels.OwnerReplicate),
-		desks:  map[string]*desk{},
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), applier: ssa.NewApplier(mgr.GetClient(), labels.OwnerReplicate),
+		events:  mgr.GetEventRecorder(labels.OwnerReplicate),
+		workers: map[string]*worker{},
 	}
 	r.life, r.end = context.WithCancel(context.Background())
 	return r, mgr.Add(r)
 }
 
-// NeedLeaderElection makes one replica talk to the peers.
+// NeedLeaderElection: only one replica connects to the peers.
 func (r *Replicator) NeedLeaderElection() bool { return true }
 
 // Start runs until ctx ends.
@@ -142,9 +142,9 @@ func (r *Replicator) Start(ctx context.Context) error {
 			return fmt.Errorf("watch %s: %w", kind.name, err)
 		}
 		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { r.seen(i, object) },
-			UpdateFunc: func(_, object any) { r.seen(i, object) },
-			DeleteFunc: func(object any) { r.seen(i, object) },
+			AddFunc:    func(object any) { r.enqueue(i, object) },
+			UpdateFunc: func(_, object any) { r.enqueue(i, object) },
+			DeleteFunc: func(object any) { r.enqueue(i, object) },
 		})
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", kind.name, err)
@@ -155,8 +155,8 @@ func (r *Replicator) Start(ctx context.Context) error {
 	return nil
 }
 
-// seen hands an event to the desk of its peer.
-func (r *Replicator) seen(kind int, event any) {
+// enqueue adds the object of an event to the queue of its peer.
+func (r *Replicator) enqueue(kind int, event any) {
 	if unseen, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
 		event = unseen.Obj
 	}
@@ -170,95 +170,95 @@ func (r *Replicator) seen(kind int, event any) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var desk *desk
+	var w *worker
 	if ours {
-		desk = r.desk(id)
+		w = r.worker(id)
 	} else {
-		desk = r.linked(object.GetNamespace())
+		w = r.workerOf(object.GetNamespace())
 	}
-	if desk != nil {
-		desk.queue.Add(key{kind: kind, name: client.ObjectKeyFromObject(object)})
+	if w != nil {
+		w.queue.Add(key{kind: kind, name: client.ObjectKeyFromObject(object)})
 	}
 }
 
-// linked finds the desk of the peer whose tenant namespace it is, if there is a link. What labels of a copy say may be the
-// peer's wish. r.mu is held.
-func (r *Replicator) linked(namespace string) *desk {
-	for _, d := range r.desks {
-		if l := d.current(); l != nil && l.namespace == namespace {
-			return d
+// workerOf returns the worker of the connected peer with this tenant namespace, or nil. It ignores labels: the peer
+// chooses those of its copies. r.mu is held.
+func (r *Replicator) workerOf(namespace string) *worker {
+	for _, w := range r.workers {
+		if c := w.current(); c != nil && c.namespace == namespace {
+			return w
 		}
 	}
 	return nil
 }
 
-// desk returns the desk of a peer, connected or not: objects must end also if there is no link. r.mu is held. It is
-// nil once the replicator ends.
-func (r *Replicator) desk(id string) *desk {
+// worker returns the worker of a peer, connected or not: deleted objects need one without a connection as well. It
+// returns nil once the replicator ends. r.mu is held.
+func (r *Replicator) worker(id string) *worker {
 	if r.life.Err() != nil {
 		return nil
 	}
-	d, ok := r.desks[id]
+	w, ok := r.workers[id]
 	if !ok {
-		d = newDesk(r, id)
-		r.desks[id] = d
-		r.working.Go(d.run)
+		w = newWorker(r, id)
+		r.workers[id] = w
+		r.working.Go(w.run)
 	}
-	return d
+	return w
 }
 
-// Connect opens the link to a peer, or takes a changed identity over: a new token without interruption, a new
-// address by connecting again. It sends nothing itself and may be called as often as one likes.
+// Connect opens the connection to a peer, or updates its identity: a new token without interruption, a new address by
+// connecting again. It is idempotent and sends nothing before it returns.
 func (r *Replicator) Connect(_ context.Context, p Peer) error {
 	if p.ClusterID == "" || p.LocalNamespace == "" {
 		return fmt.Errorf("a peer needs a cluster ID and a tenant namespace, got %q and %q", p.ClusterID, p.LocalNamespace)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	d := r.desk(p.ClusterID)
-	if d == nil {
+	w := r.worker(p.ClusterID)
+	if w == nil {
 		return context.Canceled
 	}
-	if old := d.current(); old != nil {
+	if old := w.current(); old != nil {
 		if old.namespace == p.LocalNamespace {
 			return old.update(p.Identity)
 		}
-		d.unplug()
+		w.disconnect()
 	}
 	connection, err := remote.NewConnection(p.Identity, r.mgr.GetScheme())
 	if err != nil {
 		return fmt.Errorf("connect to peer %s: %w", p.ClusterID, err)
 	}
-	d.plug(newLink(d, p, connection))
-	r.changes.tell(p.ClusterID)
+	w.connect(newConnection(w, p, connection))
+	r.changes.notify(p.ClusterID)
 	return nil
 }
 
-// Disconnect closes the link. Nothing is deleted, here or there.
+// Disconnect closes the connection. It deletes no object in either cluster.
 func (r *Replicator) Disconnect(clusterID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if d, ok := r.desks[clusterID]; ok && d.unplug() {
-		r.changes.tell(clusterID)
+	if w, ok := r.workers[clusterID]; ok && w.disconnect() {
+		r.changes.notify(clusterID)
 	}
 }
 
-// State tells how the link to a peer stands.
+// State returns the state of the connection to a peer; the zero value if there is none.
 func (r *Replicator) State(clusterID string) State {
 	r.mu.Lock()
-	d, ok := r.desks[clusterID]
+	w, ok := r.workers[clusterID]
 	r.mu.Unlock()
 	if !ok {
 		return State{}
 	}
-	link := d.current()
-	if link == nil {
+	conn := w.current()
+	if conn == nil {
 		return State{}
 	}
-	return link.State()
+	return conn.State()
 }
 
-// Changed returns a new subscription: the cluster ID of each peer whose state changed. It is made for source.Channel.
+// Changed returns a new subscription to the cluster IDs of peers whose state changed, for source.Channel.
 func (r *Replicator) Changed() <-chan event.TypedGenericEvent[string] {
 	return r.changes.subscribe(r.life)
 }

@@ -20,8 +20,8 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
-// sliceThere sends the request.
-func sliceThere(local *sharingv1alpha1.ResourceSlice, copied meta) *sharingconfig.ResourceSliceApplyConfiguration {
+// sliceSpecIntent is the request.
+func sliceSpecIntent(local *sharingv1alpha1.ResourceSlice, copied meta) *sharingconfig.ResourceSliceApplyConfiguration {
 	spec := sharingconfig.ResourceSliceSpec().
 		WithConsumerClusterID(local.Spec.ConsumerClusterID).
 		WithProviderClusterID(local.Spec.ProviderClusterID).
@@ -33,65 +33,65 @@ func sliceThere(local *sharingv1alpha1.ResourceSlice, copied meta) *sharingconfi
 		WithLabels(copied.labels).WithAnnotations(copied.annotations).WithSpec(spec)
 }
 
-// amountPattern is what quantities are written as, bounded like in our own resource definition: the provider's may be another.
+// amountPattern is the pattern of quantities in our resource definition, which bounds them. The provider's may differ.
 var amountPattern = regexp.MustCompile(`^(\+|-)?([0-9]{1,19}(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE](\+|-)?[0-9]{1,2})?$`)
 
-// sliceCheck refuses amounts that nobody can count with.
+// sliceCheck refuses quantities that are too expensive to parse.
 func sliceCheck(untyped map[string]any) error {
 	for _, path := range [][]string{{"spec", "resources"}, {"status", "resources"}, {"status", "prices"}} {
 		amounts, _, err := unstructured.NestedMap(untyped, path...)
 		if err != nil {
 			return err
 		}
-		if len(amounts) > mostAmounts {
-			return fmt.Errorf("%s has %d entries, at most %d are understood", strings.Join(path, "."), len(amounts), mostAmounts)
+		if len(amounts) > maxAmounts {
+			return fmt.Errorf("%s has %d entries, at most %d are accepted", strings.Join(path, "."), len(amounts), maxAmounts)
 		}
 		for name, amount := range amounts {
 			switch amount := amount.(type) {
 			case int64:
 			case string:
 				if !amountPattern.MatchString(amount) {
-					return fmt.Errorf("%s: %.60q is no amount of %.60q", strings.Join(path, "."), amount, name)
+					return fmt.Errorf("%s: %.60q is not a valid amount of %.60q", strings.Join(path, "."), amount, name)
 				}
 			default:
-				return fmt.Errorf("%s: what is said of %.60q is no amount", strings.Join(path, "."), name)
+				return fmt.Errorf("%s: the amount of %.60q is neither a string nor an integer", strings.Join(path, "."), name)
 			}
 		}
 	}
 	return nil
 }
 
-// The most that is taken over of what a provider says. Objects live in etcd, and what comes often must be small.
+// Bounds of what is copied from a provider's status. It is stored in etcd and changes often, so it must be small.
 const (
-	mostAmounts = 64
-	mostLabels  = 64
-	mostClasses = 64
-	mostImages  = 50 // as a kubelet
-	mostNames   = 5  // of an image, as a kubelet
-	mostWords   = 8
-	mostText    = 512
+	maxAmounts = 64
+	maxLabels  = 64
+	maxClasses = 64
+	maxImages  = 50 // as a kubelet
+	maxNames   = 5  // of an image, as a kubelet
+	maxWords   = 8
+	maxText    = 512
 )
 
-func short(text string) string { return strings.ToValidUTF8(text[:min(len(text), mostText)], "") }
+func truncate(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
 
-// fewWords keeps the first ones that can be the value of a label, which they become.
+// fewWords keeps the first ones that are valid as the value of a label, because they become one.
 func fewWords(all []string) (kept []string) {
 	for _, one := range all {
-		if len(kept) < mostWords && one != "" && len(validation.IsValidLabelValue(one)) == 0 {
+		if len(kept) < maxWords && one != "" && len(validation.IsValidLabelValue(one)) == 0 {
 			kept = append(kept, one)
 		}
 	}
 	return kept
 }
 
-// class tells whether a name can be one of a class.
+// class reports whether a name is valid for a storage or ingress class.
 func class(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
 
-// fewLabels keeps the first labels, by name, and leaves out what is no label.
+// fewLabels keeps the first valid labels, sorted by key.
 func fewLabels(all map[string]string) map[string]string {
 	kept := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		if len(kept) < mostLabels && len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(all[key])) == 0 {
+		if len(kept) < maxLabels && len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(all[key])) == 0 {
 			kept[key] = all[key]
 		}
 	}
@@ -99,18 +99,18 @@ func fewLabels(all map[string]string) map[string]string {
 }
 
 func fewImages(all []corev1.ContainerImage) (kept []corev1.ContainerImage) {
-	for _, image := range all[:min(len(all), mostImages)] {
+	for _, image := range all[:min(len(all), maxImages)] {
 		var names []string
-		for _, name := range image.Names[:min(len(image.Names), mostNames)] {
-			names = append(names, short(name))
+		for _, name := range image.Names[:min(len(image.Names), maxNames)] {
+			names = append(names, truncate(name))
 		}
 		kept = append(kept, corev1.ContainerImage{Names: names, SizeBytes: image.SizeBytes})
 	}
 	return kept
 }
 
-// sliceHere brings the grant: all of the status but the condition NodeReady, which is the consumer's own.
-func sliceHere(local, remote *sharingv1alpha1.ResourceSlice) *sharingconfig.ResourceSliceApplyConfiguration {
+// sliceStatusIntent is the grant: all of the status except the condition NodeReady, which the consumer owns.
+func sliceStatusIntent(local, remote *sharingv1alpha1.ResourceSlice) *sharingconfig.ResourceSliceApplyConfiguration {
 	from := remote.Status
 	granted := (*metav1.Condition)(nil)
 	for i := range from.Conditions {
@@ -121,7 +121,7 @@ func sliceHere(local, remote *sharingv1alpha1.ResourceSlice) *sharingconfig.Reso
 	if from.Phase == "" && granted == nil && from.ObservedGeneration == 0 {
 		return nil
 	}
-	// Generations are counted per cluster: an answer to the copy's present spec is an answer to ours, if the specs are equal.
+	// Each cluster counts its own generations: an answer to the copy's current spec is one to ours if the specs are equal.
 	observed := local.Status.ObservedGeneration
 	current := from.ObservedGeneration == remote.Generation && equality.Semantic.DeepEqual(local.Spec, remote.Spec)
 	if current {
@@ -143,19 +143,19 @@ func sliceHere(local, remote *sharingv1alpha1.ResourceSlice) *sharingconfig.Reso
 	}
 	status.WithLabels(fewLabels(from.Labels)).WithArchitectures(fewWords(from.Architectures)...).
 		WithOperatingSystems(fewWords(from.OperatingSystems)...).WithImages(fewImages(from.Images)...)
-	for _, one := range from.StorageClasses[:min(len(from.StorageClasses), mostClasses)] {
+	for _, one := range from.StorageClasses[:min(len(from.StorageClasses), maxClasses)] {
 		if class(one.StorageClassName) {
 			status.WithStorageClasses(sharingconfig.StorageClass().WithStorageClassName(one.StorageClassName).WithDefault(one.Default))
 		}
 	}
-	for _, one := range from.IngressClasses[:min(len(from.IngressClasses), mostClasses)] {
+	for _, one := range from.IngressClasses[:min(len(from.IngressClasses), maxClasses)] {
 		if class(one.IngressClassName) {
 			status.WithIngressClasses(sharingconfig.IngressClass().WithIngressClassName(one.IngressClassName).WithDefault(one.Default))
 		}
 	}
 	if granted != nil {
 		condition := metaconfig.Condition().WithType(granted.Type).WithStatus(granted.Status).WithReason(granted.Reason).
-			WithMessage(short(granted.Message)).WithLastTransitionTime(granted.LastTransitionTime)
+			WithMessage(truncate(granted.Message)).WithLastTransitionTime(granted.LastTransitionTime)
 		if observed != 0 {
 			condition.WithObservedGeneration(observed)
 		}

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// What a provider says is read untyped, looked at, and only then turned into Go's types: a quantity is a program that the
-// provider writes and we run.
+// Objects of a provider are read untyped, checked, and only then decoded into Go types: parsing a quantity can take as
+// long as the provider wants.
 
 // gvk of the kind.
 func (k kind) gvk(scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
@@ -43,9 +43,9 @@ func (k kind) untypedList(scheme *runtime.Scheme) (*unstructured.UnstructuredLis
 	return list, nil
 }
 
-// remote reads the provider's object, in its Go type.
-func (s *session) remote(ctx context.Context, k kind, reader client.Reader, name client.ObjectKey) (client.Object, error) {
-	untyped, err := k.untyped(s.link.desk.r.mgr.GetScheme())
+// remote reads, checks and decodes the provider's object.
+func (p *peerCache) remote(ctx context.Context, k kind, reader client.Reader, name client.ObjectKey) (client.Object, error) {
+	untyped, err := k.untyped(p.conn.worker.r.mgr.GetScheme())
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +53,11 @@ func (s *session) remote(ctx context.Context, k kind, reader client.Reader, name
 		return nil, err
 	}
 	if err := k.check(untyped.Object); err != nil {
-		return nil, fmt.Errorf("the provider's %s %s is not understood: %w", k.name, name.Name, err)
+		return nil, fmt.Errorf("the provider's %s %s is not valid: %w", k.name, name.Name, err)
 	}
 	typed := k.object()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(untyped.Object, typed); err != nil {
-		return nil, fmt.Errorf("the provider's %s %s is not understood: %w", k.name, name.Name, err)
+		return nil, fmt.Errorf("the provider's %s %s cannot be decoded: %w", k.name, name.Name, err)
 	}
 	return typed, nil
 }
