@@ -17,8 +17,8 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-// without offloads these namespaces without the API server, and all others with it. It returns when the engine knows, if that runs.
-func (e *env) without(namespaces ...string) {
+// excludeAPIServer keeps pods in these namespaces, and only in these, from our API server. If the engine runs, it waits until that knows.
+func (e *env) excludeAPIServer(namespaces ...string) {
 	e.t.Helper()
 	e.editMap(func(m *vkv1alpha1.NamespaceMap) { m.Spec.WithoutAPIServer = namespaces })
 	if e.engine == nil {
@@ -33,8 +33,8 @@ func (e *env) without(namespaces ...string) {
 	})
 }
 
-// made waits for a pod over there, and says what it was made with: a host alias, variables, tokens, and the Secret of these.
-func (e *env) made(remoteNS, name string) string {
+// access waits for a ShadowPod and returns what of the access to our API server it has: a host alias, variables, tokens, and their Secret.
+func (e *env) access(remoteNS, name string) string {
 	e.t.Helper()
 	shadow := &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, name)}
 	e.until(name+" is there", func() bool { return e.exists(e.provider, shadow) })
@@ -55,17 +55,17 @@ func (e *env) made(remoteNS, name string) string {
 	return strings.Join(has, " ")
 }
 
-func (e *env) want(remoteNS, name, want string) {
+func (e *env) wantAccess(remoteNS, name, want string) {
 	e.t.Helper()
-	if got := e.made(remoteNS, name); got != want {
-		e.t.Errorf("%s/%s was made with %q, want %q", remoteNS, name, got, want)
+	if got := e.access(remoteNS, name); got != want {
+		e.t.Errorf("%s/%s has %q, want %q", remoteNS, name, got, want)
 	}
 }
 
-const allOfIt = "alias env tokens secret"
+const fullAccess = "alias env tokens secret"
 
-// TestWithoutAPIServer: pods of a namespace that is offloaded without the API server get nothing of it, those of another one all of it, and a
-// change is for pods that are made from then on.
+// TestWithoutAPIServer: pods in a namespace that excludes the API server get no access to it, pods in other namespaces get it, and a change of the policy
+// applies to pods created from then on.
 func TestWithoutAPIServer(t *testing.T) {
 	e := newEnv(t)
 	e.options = func(o *Options) {
@@ -77,7 +77,7 @@ func TestWithoutAPIServer(t *testing.T) {
 	shop, shopRemote := e.offload()
 	e.runProvider(vaultRemote)
 	e.runProvider(shopRemote)
-	e.without(vault)
+	e.excludeAPIServer(vault)
 	stop := e.run()
 	start := func(name string) {
 		t.Helper()
@@ -88,26 +88,26 @@ func TestWithoutAPIServer(t *testing.T) {
 		e.waitIdle()
 	}
 	start("first")
-	e.want(vaultRemote, "first", "")
-	e.want(shopRemote, "first", allOfIt)
-	if asked := e.toConsumer.matching("token"); len(asked) != 1 || !strings.Contains(asked[0], shop) {
-		t.Errorf("asked for %v", asked)
+	e.wantAccess(vaultRemote, "first", "")
+	e.wantAccess(shopRemote, "first", fullAccess)
+	if requested := e.toConsumer.writesTo("token"); len(requested) != 1 || !strings.Contains(requested[0], shop) {
+		t.Errorf("requested tokens: %v", requested)
 	}
 
-	// The other way round, while it runs.
+	// The policies are swapped while the engine runs.
 	e.toConsumer.reset()
 	e.toProvider.reset()
-	e.without(shop)
+	e.excludeAPIServer(shop)
 	start("second")
-	e.want(vaultRemote, "second", allOfIt)
-	e.want(shopRemote, "second", "")
-	e.want(vaultRemote, "first", "")
-	e.want(shopRemote, "first", allOfIt)
-	if asked, written := e.toConsumer.matching("token"), e.toProvider.matching(); len(asked) != 1 || !strings.Contains(asked[0], vault) || len(written) != 3 {
-		t.Errorf("asked for %v, written %v", asked, written)
+	e.wantAccess(vaultRemote, "second", fullAccess)
+	e.wantAccess(shopRemote, "second", "")
+	e.wantAccess(vaultRemote, "first", "")
+	e.wantAccess(shopRemote, "first", fullAccess)
+	if requested, written := e.toConsumer.writesTo("token"), e.toProvider.writesTo(); len(requested) != 1 || !strings.Contains(requested[0], vault) || len(written) != 3 {
+		t.Errorf("requested tokens: %v, written %v", requested, written)
 	}
 
-	// Nothing is renewed, by whatever it would be.
+	// No event renews the tokens of an excluded namespace: neither expiration, nor a deleted Secret, nor a restart.
 	e.toConsumer.reset()
 	secret := &corev1.Secret{ObjectMeta: named(shopRemote, "first-token")}
 	e.edit(e.provider, secret, func() {
@@ -119,35 +119,35 @@ func TestWithoutAPIServer(t *testing.T) {
 	stop()
 	e.toProvider.reset()
 	e.run()
-	e.until("all is known", func() bool { return len(e.engine.pods.shadows.All(shopRemote)) == 2 })
+	e.until("the ShadowPods are cached", func() bool { return len(e.engine.pods.shadows.All(shopRemote)) == 2 })
 	e.edit(e.consumer, &corev1.Pod{ObjectMeta: named(shop, "first")}, func() {})
 	e.waitIdle()
-	if asked, written := e.toConsumer.matching("token"), e.toProvider.matching(); len(asked) != 0 || len(written) != 0 {
-		t.Errorf("asked for %v, written after a restart: %v", asked, written)
+	if requested, written := e.toConsumer.writesTo("token"), e.toProvider.writesTo(); len(requested) != 0 || len(written) != 0 {
+		t.Errorf("requested tokens: %v, written after a restart: %v", requested, written)
 	}
 
-	// And back: renewal goes on for those that were made with tokens, and for no other.
-	e.without()
-	e.until("what was lost is there again", func() bool { return e.made(shopRemote, "first") == allOfIt })
+	// Once no namespace is excluded, the tokens of pods created with tokens are renewed again, and those of no other pod.
+	e.excludeAPIServer()
+	e.until("the deleted Secret is created again", func() bool { return e.access(shopRemote, "first") == fullAccess })
 	e.waitIdle()
-	e.want(shopRemote, "second", "")
-	e.want(vaultRemote, "first", "")
-	if asked := e.toConsumer.matching("token"); len(asked) != 1 {
-		t.Errorf("asked for %v", asked)
+	e.wantAccess(shopRemote, "second", "")
+	e.wantAccess(vaultRemote, "first", "")
+	if requested := e.toConsumer.writesTo("token"); len(requested) != 1 {
+		t.Errorf("requested tokens: %v", requested)
 	}
 	shadow := &vkv1alpha1.ShadowPod{ObjectMeta: named(shopRemote, "second")}
 	e.must(e.provider.Delete(t.Context(), shadow, client.PropagationPolicy("Foreground")))
-	e.until("one that is made again has them", func() bool { return e.made(shopRemote, "second") == allOfIt })
-	if len(e.toConsumer.denied)+len(e.toProvider.denied) != 0 {
-		t.Errorf("denied: %v %v", e.toConsumer.denied, e.toProvider.denied)
+	e.until("a ShadowPod that is created again has access", func() bool { return e.access(shopRemote, "second") == fullAccess })
+	if len(e.toConsumer.refusals())+len(e.toProvider.refusals()) != 0 {
+		t.Errorf("denied: %v %v", e.toConsumer.refusals(), e.toProvider.refusals())
 	}
 }
 
-// TestAPIServerByMap: the policy is that of the NamespaceMap, from the moment that the namespace is known, and only of our own.
+// TestAPIServerByMap: a mapping has the policy of our NamespaceMap from its start. A map of the peer and a deleted map change nothing.
 func TestAPIServerByMap(t *testing.T) {
 	p := newMappings(&Engine{counts: newCounters(&Options{})})
 	p.ctx = t.Context()
-	world := func(without ...string) *vkv1alpha1.NamespaceMap {
+	mapWithout := func(without ...string) *vkv1alpha1.NamespaceMap {
 		m := &vkv1alpha1.NamespaceMap{}
 		m.Spec.DesiredMapping = map[string]string{"shop": "shop-x", "vault": "vault-x"}
 		m.Spec.WithoutAPIServer = without
@@ -157,23 +157,23 @@ func TestAPIServerByMap(t *testing.T) {
 		}
 		return m
 	}
-	theirs := world()
-	theirs.Labels = map[string]string{labels.Replicated: "true"}
-	ending := world()
+	ofPeer := mapWithout()
+	ofPeer.Labels = map[string]string{labels.Replicated: "true"}
+	ending := mapWithout()
 	delete(ending.Spec.DesiredMapping, "vault")
 	for _, step := range []struct {
 		name  string
 		comes *vkv1alpha1.NamespaceMap
 		want  string
 	}{
-		{"at first", world("vault"), "shop"},
-		{"what the peer wants", theirs, "shop"},
-		{"the map is gone", nil, "shop"},
-		{"none", world("vault", "shop"), ""},
-		{"both", world(), "shop vault"},
-		{"no more", world("vault"), "shop"},
+		{"at first", mapWithout("vault"), "shop"},
+		{"map of the peer", ofPeer, "shop"},
+		{"deleted map", nil, "shop"},
+		{"none", mapWithout("vault", "shop"), ""},
+		{"both", mapWithout(), "shop vault"},
+		{"no more", mapWithout("vault"), "shop"},
 		{"unoffloaded", ending, "shop"},
-		{"offloaded again", world(), "shop vault"},
+		{"offloaded again", mapWithout(), "shop vault"},
 	} {
 		var comes client.Object
 		if step.comes != nil {

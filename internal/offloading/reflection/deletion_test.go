@@ -15,7 +15,7 @@ import (
 	"liqo.io/liqo/internal/kube/fanin"
 )
 
-// mayDelete gives the right to delete in twins, or takes it away, and waits until that counts.
+// mayDelete grants or revokes the right to delete in remote namespaces, and waits until the API server knows.
 func (e *env) mayDelete(remoteNS string, may bool) {
 	e.t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: e.identity.Namespace}}
@@ -34,7 +34,7 @@ func (e *env) mayDelete(remoteNS string, may bool) {
 	}
 }
 
-// TestDeletionRefused: who waits for something to go learns why it does not; and it goes when it may.
+// TestDeletionRefused: if the peer refuses a deletion, an event on the local object gives the reason, and the deletion succeeds once the peer allows it.
 func TestDeletionRefused(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
@@ -51,29 +51,29 @@ func TestDeletionRefused(t *testing.T) {
 	e.mayDelete(remoteNS, false)
 	e.must(e.consumer.Delete(t.Context(), pod))
 	e.edit(e.consumer, config, func() { config.Annotations = map[string]string{labels.SkipReflection: ""} })
-	e.until("it is told of the pod", func() bool { return e.event(local, "web", "FailedDeletion", "forbidden") })
-	e.until("it is told of the ConfigMap", func() bool { return e.event(local, "config", "FailedDeletion", "forbidden") })
+	e.until("an event on the pod", func() bool { return e.event(local, "web", "FailedDeletion", "forbidden") })
+	e.until("an event on the ConfigMap", func() bool { return e.event(local, "config", "FailedDeletion", "forbidden") })
 	e.mayDelete(remoteNS, true)
 	e.until("all is gone", func() bool { return !e.exists(e.consumer, pod) && !e.exists(e.provider, copied) })
 }
 
-// TestMarkOfTokens: that an object looks like a Secret with tokens does not make its copy one.
-func TestMarkOfTokens(t *testing.T) {
+// TestForgedTokenSecret: a Secret with the labels of a token Secret is reflected as any other.
+func TestForgedTokenSecret(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
 	e.run()
-	secret := &corev1.Secret{ObjectMeta: named(local, "nobody-token"), Data: map[string][]byte{"k": []byte("v")}}
-	secret.Labels = map[string]string{labels.TokenPod: "nobody", labels.TokenServiceAccount: "default"}
+	secret := &corev1.Secret{ObjectMeta: named(local, "absent-token"), Data: map[string][]byte{"k": []byte("v")}}
+	secret.Labels = map[string]string{labels.TokenPod: "absent", labels.TokenServiceAccount: "default"}
 	e.must(e.consumer.Create(t.Context(), secret))
-	copied := &corev1.Secret{ObjectMeta: named(remoteNS, "nobody-token")}
+	copied := &corev1.Secret{ObjectMeta: named(remoteNS, "absent-token")}
 	e.until("it is there", func() bool { return e.exists(e.provider, copied) })
-	e.until("all is known that says whose tokens are there", func() bool {
+	e.until("the caches of pods, ShadowPods and token Secrets are filled", func() bool {
 		pods := e.engine.pods
 		return pods.local.Current(fanin.Every) && pods.shadows.Synced(remoteNS) && e.engine.tokens.secrets().Synced(remoteNS)
 	})
-	e.engine.tokens.queue.add(key(local, "nobody"))
+	e.engine.tokens.queue.add(key(local, "absent"))
 	e.waitIdle()
-	if written := e.toProvider.matching(); len(written) != 1 || !e.exists(e.provider, copied) {
+	if written := e.toProvider.writesTo(); len(written) != 1 || !e.exists(e.provider, copied) {
 		t.Errorf("written %v", written)
 	}
 	e.must(e.consumer.Delete(t.Context(), secret))

@@ -5,11 +5,11 @@ package reflection
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-// TestEndedAndGone: a pod that is to run once has ended, and somebody took its intent away before that was told here. It does not run again.
+// TestEndedAndGone: a pod with restart policy Never ended, and its ShadowPod was deleted before we reported that. The pod does not run again.
 func TestEndedAndGone(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
@@ -28,7 +28,7 @@ func TestEndedAndGone(t *testing.T) {
 	e.must(e.consumer.Create(t.Context(), pod))
 	e.untilPod(local, "once", "Ready", isReady)
 	e.waitIdle()
-	e.engine.pods.inbound.pause() // its news do not get through yet
+	e.engine.pods.inbound.pause() // its end is observed, but not reported yet
 	remote := &corev1.Pod{ObjectMeta: named(remoteNS, "once")}
 	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
 	provider.end(remote, corev1.PodSucceeded, 0)
@@ -40,7 +40,7 @@ func TestEndedAndGone(t *testing.T) {
 		return e.engine.pods.shadows.Get(client.ObjectKeyFromObject(remote)) == nil && e.engine.pods.remote.Get(client.ObjectKeyFromObject(remote)) == nil
 	})
 	e.waitIdle()
-	if got := e.toProvider.matching("shadowpods"); len(got) != 0 || provider.creations(pod) != 1 {
+	if got := e.toProvider.writesTo("shadowpods"); len(got) != 0 || provider.creations(pod) != 1 {
 		t.Errorf("after its end: %v, made %d times", got, provider.creations(pod))
 	}
 	e.engine.pods.inbound.resume()
@@ -51,21 +51,23 @@ func TestEndedAndGone(t *testing.T) {
 	}
 }
 
-// TestTokensOfShortLife: an API server may give tokens a shorter life than was asked for.
+// TestTokensOfShortLife: an API server may grant tokens a shorter lifetime than we request.
 func TestTokensOfShortLife(t *testing.T) {
-	requests := []project.TokenRequest{{ExpirationSeconds: 86400}}
-	secret := &metav1.PartialObjectMetadata{}
-	secret.Annotations = map[string]string{labels.TokenExpiration: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), labels.TokenLifetime: "3600"}
-	if wait := refreshIn(secret, requests); wait < 47*time.Minute || wait > 49*time.Minute {
-		t.Errorf("tokens that live for an hour are replaced after %v", wait)
-	}
-	delete(secret.Annotations, labels.TokenLifetime) // one of before
-	if wait := refreshIn(secret, requests); wait > 0 {
-		t.Errorf("it is not known how long they live, and they stay for %v", wait)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		requests := []project.TokenRequest{{ExpirationSeconds: 86400}}
+		secret := &metav1.PartialObjectMetadata{}
+		secret.Annotations = map[string]string{labels.TokenExpiration: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), labels.TokenLifetime: "3600"}
+		if wait := refreshIn(secret, requests); wait != 48*time.Minute {
+			t.Errorf("tokens with a lifetime of an hour are replaced after %v", wait)
+		}
+		delete(secret.Annotations, labels.TokenLifetime) // a Secret of an earlier version
+		if wait := refreshIn(secret, requests); wait > 0 {
+			t.Errorf("tokens with an unknown lifetime stay for %v", wait)
+		}
+	})
 }
 
-// TestTokensHaveTheirTime: whoever has a token has an appointment for the next one, whatever came first, the Secret or the pod.
+// TestTokensHaveTheirTime: the renewal of every pod's token is scheduled, whether the cache received the Secret or the ShadowPod first.
 func TestTokensHaveTheirTime(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
@@ -77,22 +79,19 @@ func TestTokensHaveTheirTime(t *testing.T) {
 		e.untilPod(local, name, "Ready", isReady)
 	}
 	e.waitIdle()
-	q := e.engine.tokens.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for i := range 10 {
-		if s := q.states[types.NamespacedName{Namespace: local, Name: fmt.Sprintf("web-%d", i)}]; s == nil || s.at.Before(time.Now().Add(time.Minute)) {
-			t.Errorf("nobody thinks of the next token of pod %d: %+v", i, s)
+		if s := e.engine.tokens.queue.inspect(key(local, fmt.Sprintf("web-%d", i))); s == nil || s.at.Before(time.Now().Add(time.Minute)) {
+			t.Errorf("the next token of pod %d is not scheduled: %+v", i, s)
 		}
 	}
 }
 
-// TestTokensAfterRestart: tokens whose time came while nobody looked are replaced by who comes next, without anything having to happen.
+// TestTokensAfterRestart: tokens that came due while no process ran are replaced by the next process, without any event.
 func TestTokensAfterRestart(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
 	e.runProvider(remoteNS)
-	for i := range 10 { // of the three that have to be known, another one is the last each time
+	for i := range 10 { // three caches have to be filled first, in an order that varies
 		stop := e.run()
 		name := fmt.Sprintf("web-%d", i)
 		e.must(e.consumer.Create(t.Context(), withToken(e.pod(local, name))))

@@ -5,12 +5,14 @@ package reflection
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +26,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -45,8 +48,6 @@ const (
 	remoteID = "66666666-7777-8888-9999-000000000000"
 	mapName  = "milan-666666"
 	hostIP   = "10.0.0.9"
-	// inTime is how long a step may take on a busy machine.
-	inTime = 40 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -56,7 +57,7 @@ func TestMain(m *testing.M) {
 
 var number atomic.Int64
 
-// env is two real API servers, an engine between them with the rights that it has in a cluster, and who plays the rest of the provider.
+// env is two real API servers and an engine between them, with exactly the rights of the chart. A fakeProvider plays the provider's controllers.
 type env struct {
 	t                  *testing.T
 	consumer, provider client.WithWatch
@@ -65,20 +66,19 @@ type env struct {
 	kubelet            *rest.Config
 	subject            rbacv1.Subject
 	identity           remote.Identity
-	wire               *kubetest.Proxy
+	proxy              *kubetest.Proxy // between the engine and the provider
 	connection         *remote.Connection
 	engine             *Engine
 	options            func(*Options)
-	machine            *kubetest.Stopwatch
-	// here and there count requests of the engine.
+	// toConsumer and toProvider record the requests of the engine.
 	toConsumer, toProvider requests
 }
 
-// requests of the engine to one API server.
+// requests records the requests of the engine to one API server.
 type requests struct {
 	mu     sync.Mutex
 	writes []string
-	denied []string
+	denied []string // with 403 Forbidden
 }
 
 func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
@@ -96,7 +96,7 @@ func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
 			what += " without UID"
 		}
 		if request.Method != http.MethodGet && !bytes.Contains(text, repairing) {
-			r.note(&r.writes, what) // before it is sent: what it brings about may be seen before its answer
+			r.note(&r.writes, what) // before it is sent: a test may observe its effect before the response
 		}
 		response, err := next.RoundTrip(request)
 		if err == nil && response.StatusCode == http.StatusForbidden {
@@ -112,8 +112,8 @@ func (r *requests) note(list *[]string, what string) {
 	*list = append(*list, what)
 }
 
-// repairing is in the reasons of events that an API server may send about any Service: when it looks after addresses and
-// ports, and the news of the Service has overtaken that of its address. They come back as they should, and say nothing about us.
+// repairing is in the reasons of events that an API server may write about any Service, when its repair loop for addresses and ports sees the Service
+// before the address. They are not writes of the engine's own.
 var repairing = []byte("NotAllocated")
 
 var uid = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
@@ -122,8 +122,8 @@ type tripper func(*http.Request) (*http.Response, error)
 
 func (t tripper) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
 
-// matching returns the writes whose path holds all of this, since the last reset.
-func (r *requests) matching(parts ...string) (found []string) {
+// writesTo returns the writes since the last reset whose method and path contain all parts.
+func (r *requests) writesTo(parts ...string) (found []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 next:
@@ -136,6 +136,12 @@ next:
 		found = append(found, one)
 	}
 	return found
+}
+
+func (r *requests) refusals() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.denied)
 }
 
 func (r *requests) reset() {
@@ -162,7 +168,7 @@ func newEnv(t *testing.T) *env {
 	consumer, provider := kubetest.SharedPair(t)
 	installCRDs(t, consumer)
 	installCRDs(t, provider)
-	e := &env{t: t, node: fmt.Sprintf("liqo-milan-%d", number.Add(1)), machine: kubetest.NewStopwatch(t)}
+	e := &env{t: t, node: fmt.Sprintf("liqo-milan-%d", number.Add(1))}
 	scheme := runtime.NewScheme()
 	e.must(clientgoscheme.AddToScheme(scheme))
 	e.must(vkv1alpha1.AddToScheme(scheme))
@@ -177,9 +183,9 @@ func newEnv(t *testing.T) *env {
 	e.roles()
 	peer := e.namespaceOf(e.provider, "liqo-tenant-rome-")
 	far, subject := account(e, e.provider, provider, peer)
-	e.wire = kubetest.NewProxy(t, strings.Trim(strings.TrimPrefix(provider.Host, "https://"), "/"))
+	e.proxy = kubetest.NewProxy(t, strings.Trim(strings.TrimPrefix(provider.Host, "https://"), "/"))
 	e.identity = remote.Identity{
-		Namespace: peer, APIServerURL: "https://" + e.wire.Address(), APIServerCA: provider.CAData,
+		Namespace: peer, APIServerURL: "https://" + e.proxy.Address(), APIServerCA: provider.CAData,
 		Token: far.BearerToken, RenewAt: time.Now().Add(time.Hour), ExpiresAt: time.Now().Add(2 * time.Hour),
 	}
 	e.peerRole(subject)
@@ -189,7 +195,7 @@ func newEnv(t *testing.T) *env {
 	return e
 }
 
-// account makes a service account without rights.
+// account creates a service account without rights, and returns a configuration with its token.
 func account(e *env, c client.Client, admin *rest.Config, namespace string) (*rest.Config, rbacv1.Subject) {
 	e.t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "virtual-kubelet"}}
@@ -201,7 +207,7 @@ func account(e *env, c client.Client, admin *rest.Config, namespace string) (*re
 	return config, rbacv1.Subject{Kind: "ServiceAccount", Namespace: namespace, Name: account.Name}
 }
 
-// roles are those of the chart.
+// roles creates and binds the roles of the chart.
 func (e *env) roles() {
 	e.t.Helper()
 	text, err := os.ReadFile("../../../deployments/liqo/files/rbac-virtual-kubelet.yaml")
@@ -230,10 +236,10 @@ func (e *env) roles() {
 	e.waitForAccess(e.consumer, e.tenant, true, authorizationv1.ResourceAttributes{Namespace: e.tenant, Verb: "list", Group: vkv1alpha1.GroupVersion.Group, Resource: "namespacemaps"})
 }
 
-// counts waits until the API server knows that a virtual kubelet has a right, or has it no more: it hears of roles as of everything else.
+// waitForAccess waits until the authorizer of the API server has observed that a virtual kubelet has a right, or no longer has it.
 func (e *env) waitForAccess(c client.Client, namespace string, has bool, right authorizationv1.ResourceAttributes) {
 	e.t.Helper()
-	e.until("the right counts", func() bool {
+	e.until("the API server knows the right", func() bool {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:serviceaccount:" + namespace + ":virtual-kubelet", ResourceAttributes: &right,
 		}}
@@ -242,7 +248,7 @@ func (e *env) waitForAccess(c client.Client, namespace string, has bool, right a
 	})
 }
 
-// peerRole is what the provider grants in a remoteNS.
+// peerRole creates the role that the provider grants in remote namespaces.
 func (e *env) peerRole(subject rbacv1.Subject) {
 	all := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: subject.Namespace}, Rules: []rbacv1.PolicyRule{
@@ -269,10 +275,10 @@ func (e *env) namespaceOf(c client.Client, prefix string) string {
 	return made.Name
 }
 
-// offload makes a namespace and its remoteNS.
+// offload creates a namespace and its remote namespace, and maps them.
 func (e *env) offload() (local, remoteNS string) {
 	e.t.Helper()
-	local, remoteNS = e.namespaceOf(e.consumer, "app-"), e.namespaceOf(e.provider, "twin-")
+	local, remoteNS = e.namespaceOf(e.consumer, "app-"), e.namespaceOf(e.provider, "remote-")
 	e.must(e.consumer.Create(e.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "default"}}))
 	e.bind(e.consumer, "liqo-virtual-kubelet-offloaded", local, e.subject)
 	e.bind(e.provider, e.identity.Namespace, remoteNS, rbacv1.Subject{Kind: "ServiceAccount", Namespace: e.identity.Namespace, Name: "virtual-kubelet"})
@@ -285,7 +291,7 @@ func (e *env) offload() (local, remoteNS string) {
 	return local, remoteNS
 }
 
-// mapped changes what is desired, current what there is.
+// editMap changes the spec of the NamespaceMap, editMapStatus its status.
 func (e *env) editMap(change func(*vkv1alpha1.NamespaceMap)) {
 	e.t.Helper()
 	m := &vkv1alpha1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.tenant, Name: mapName}}
@@ -310,7 +316,7 @@ func (e *env) editMapStatus(change func(*vkv1alpha1.NamespaceMap)) {
 	}))
 }
 
-// run starts the engine; it ends with stop, or with the test.
+// run starts the engine. It runs until stop is called or the test ends.
 func (e *env) run() (stop func()) {
 	e.t.Helper()
 	options := Options{
@@ -355,15 +361,15 @@ func (e *env) must(err error) {
 
 func (e *env) until(what string, done func() bool) {
 	e.t.Helper()
-	for begin := time.Now(); time.Since(begin) < inTime; time.Sleep(5 * time.Millisecond) {
-		if done() {
-			return
+	kubetest.Eventually(e.t, what, func() error {
+		if !done() {
+			return errors.New("not yet")
 		}
-	}
-	e.t.Fatalf("not within %v: %s", inTime, what)
+		return nil
+	})
 }
 
-// exists says whether there is an object, and reads it.
+// exists reads an object, and reports whether it exists.
 func (e *env) exists(c client.Client, object client.Object) bool {
 	e.t.Helper()
 	err := c.Get(e.t.Context(), client.ObjectKeyFromObject(object), object)
@@ -376,40 +382,59 @@ func (e *env) edit(c client.Client, object client.Object, change func()) {
 	e.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		e.must(c.Get(e.t.Context(), client.ObjectKeyFromObject(object), object))
 		change()
-		return c.Update(e.t.Context(), object, client.FieldOwner("somebody"))
+		return c.Update(e.t.Context(), object, client.FieldOwner("another-client"))
 	}))
 }
 
-// waitIdle waits until no worker has anything to do, and nothing has been written for a moment in which the machine ran. A worker that is not
-// answered is not waited for without end.
+// idlePolls is how often waitIdle looks, 5 ms apart: the informers deliver an event well within 100 polls. Polls instead of a duration, because a machine that
+// stands still does not poll.
+const (
+	idlePolls = 100
+	hungPolls = 600
+)
+
+// waitIdle waits until the engine has nothing more to do: no key is ready, no worker is busy, and nothing was written during idlePolls. That nothing more
+// follows can only be judged by waiting. After hungPolls it does not wait any longer for workers whose requests hang.
 func (e *env) waitIdle() {
 	e.t.Helper()
-	last, since := -1, e.machine.Took()
+	last, polls := -1, 0
 	e.until("nothing more is written", func() bool {
-		busy, working := len(e.toConsumer.matching())+len(e.toProvider.matching())+len(e.engine.recorder.writes), 0
+		busy, working := len(e.toConsumer.writesTo())+len(e.toProvider.writesTo())+len(e.engine.recorder.writes), 0
 		for _, q := range e.engine.queues() {
 			busy += q.length()
 			working += q.working()
 		}
+		polls++
 		if busy != last {
-			last, since = busy, e.machine.Took()
+			last, polls = busy, 0
 		}
-		still := e.machine.Took() - since
-		return still > 500*time.Millisecond && working == 0 || still > 3*time.Second
+		return polls > idlePolls && working == 0 || polls > hungPolls
 	})
 }
 
-// working is how many objects are being worked on.
+// working returns how many keys workers have.
 func (q *queue) working() (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, l := range q.buckets {
-		n += l.working
+	for _, b := range q.buckets {
+		n += b.working
 	}
 	return n
 }
 
-// same takes addresses for what they are.
+// inspect returns the state of a key; nil if the queue does not know it.
+func (q *queue) inspect(key types.NamespacedName) *state {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.states[key]
+	if s == nil {
+		return nil
+	}
+	known := *s
+	return &known
+}
+
+// identityTranslator is for clusters with the same addresses.
 type identityTranslator struct{}
 
 func (identityTranslator) ToLocal(address netip.Addr) (netip.Addr, error)  { return address, nil }

@@ -15,9 +15,9 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-// TestNoWorkers: a kind with no workers does not cross, and all others do.
+// TestNoWorkers: a kind without workers is not reflected, and all others are.
 func TestNoWorkers(t *testing.T) {
-	kinds := map[string]string{ // what is written over there, by the flag
+	kinds := map[string]string{ // what is written in the provider, by the flag
 		"service": "services/web", "endpointslice": "shadowendpointslices/web-x", "ingress": "ingresses/web", "configmap": "configmaps/settings",
 		"secret": "secrets/credentials", "pod": "shadowpods/web", "service-account": "secrets/web-token",
 	}
@@ -46,12 +46,12 @@ func TestNoWorkers(t *testing.T) {
 				}
 			}
 			slices.Sort(want)
-			e.until("the others are there", func() bool {
-				return !slices.ContainsFunc(want, func(path string) bool { return len(e.toProvider.matching(path)) == 0 })
+			e.until("the others are reflected", func() bool {
+				return !slices.ContainsFunc(want, func(path string) bool { return len(e.toProvider.writesTo(path)) == 0 })
 			})
 			e.waitIdle()
 			var got []string
-			for _, one := range e.toProvider.matching(remoteNS) {
+			for _, one := range e.toProvider.writesTo(remoteNS) {
 				_, path, _ := strings.Cut(one, remoteNS+"/")
 				got = append(got, path)
 			}
@@ -59,17 +59,17 @@ func TestNoWorkers(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("written %v, want %v", got, want)
 			}
-			if asked := e.toConsumer.matching("token"); (len(asked) > 0) != slices.Contains(want, kinds["service-account"]) {
-				t.Errorf("asked for %v", asked)
+			if requested := e.toConsumer.writesTo("token"); (len(requested) > 0) != slices.Contains(want, kinds["service-account"]) {
+				t.Errorf("requested tokens: %v", requested)
 			}
-			if flag == "pod" && len(e.toConsumer.matching()) > 0 {
-				t.Errorf("written localKind: %v", e.toConsumer.matching())
+			if flag == "pod" && len(e.toConsumer.writesTo()) > 0 {
+				t.Errorf("written localKind: %v", e.toConsumer.writesTo())
 			}
 		})
 	}
 }
 
-// TestDenied: keys of labels and annotations that are denied do not cross, of whatever kind, nor come when they are set later.
+// TestDenied: denied labels and annotations are not reflected, for any kind, neither at first nor when they are set later.
 func TestDenied(t *testing.T) {
 	e := newEnv(t)
 	e.options = func(o *Options) {
@@ -77,20 +77,20 @@ func TestDenied(t *testing.T) {
 	}
 	local, remoteNS := e.offload()
 	e.run()
-	marked := func(object client.Object) client.Object {
+	withKeys := func(object client.Object) client.Object {
 		object.SetLabels(map[string]string{"internal": "x", "internals": "x", "secret.example.com/a": "x"})
 		object.SetAnnotations(map[string]string{"build.example.com/id": "x", "build.example.org/id": "x", "internal": "x"})
 		return object
 	}
 	settings := configMap(local, "settings", "1")
-	e.must(e.consumer.Create(t.Context(), marked(settings)))
-	e.must(e.consumer.Create(t.Context(), marked(e.pod(local, "web"))))
+	e.must(e.consumer.Create(t.Context(), withKeys(settings)))
+	e.must(e.consumer.Create(t.Context(), withKeys(e.pod(local, "web"))))
 	check := func(object client.Object) {
 		t.Helper()
 		e.until(object.GetName()+" is there", func() bool { return e.exists(e.provider, object) })
-		marks, notes := object.GetLabels(), object.GetAnnotations()
-		if marks["internal"] != "" || marks["secret.example.com/a"] != "" || marks["internals"] != "x" {
-			t.Errorf("%s: labels %v", object.GetName(), marks)
+		keys, notes := object.GetLabels(), object.GetAnnotations()
+		if keys["internal"] != "" || keys["secret.example.com/a"] != "" || keys["internals"] != "x" {
+			t.Errorf("%s: labels %v", object.GetName(), keys)
 		}
 		if notes["build.example.com/id"] != "" || notes["build.example.org/id"] != "x" || notes["internal"] != "x" {
 			t.Errorf("%s: annotations %v", object.GetName(), notes)
@@ -102,7 +102,7 @@ func TestDenied(t *testing.T) {
 	e.toProvider.reset()
 	e.edit(e.consumer, settings, func() { settings.Labels["secret.example.com/b"] = "x" })
 	e.waitIdle()
-	if got := e.toProvider.matching(); len(got) > 0 {
+	if got := e.toProvider.writesTo(); len(got) > 0 {
 		t.Errorf("written %v", got)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"liqo.io/liqo/internal/kube/fanin"
 )
 
-// player plays, in a remoteNS, who makes pods of ShadowPods, runs them, and collects what has lost its owner.
+// fakeProvider replaces, in one remote namespace, the controller of ShadowPods, the kubelet, and the garbage collector.
 type fakeProvider struct {
 	t      *testing.T
 	client client.WithWatch
@@ -37,7 +37,7 @@ type fakeProvider struct {
 	pods    *fanin.Source
 }
 
-// play until the test ends.
+// runProvider runs a fakeProvider until the test ends.
 func (e *env) runProvider(remoteNS string) *fakeProvider {
 	p := &fakeProvider{t: e.t, client: e.provider, readyAt: map[string]time.Time{}, work: make(chan func(), 10000)}
 	get := func(context.Context) (client.WithWatch, error) { return e.provider, nil }
@@ -79,7 +79,7 @@ func (e *env) runProvider(remoteNS string) *fakeProvider {
 	return p
 }
 
-// hold keeps pods that are made from becoming Ready.
+// holdReady keeps new pods from becoming Ready.
 func (p *fakeProvider) holdReady(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,22 +92,21 @@ func (p *fakeProvider) shadow(shadow *vkv1alpha1.ShadowPod) {
 	switch {
 	case shadow.DeletionTimestamp != nil:
 		if pod != nil {
-			_ = p.client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}) // it may be gone
+			_ = p.client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}) // it may be gone already
 			return
 		}
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-		_ = p.client.Patch(ctx, shadow.DeepCopy(), patch) // the same
+		_ = p.client.Patch(ctx, shadow.DeepCopy(), patch) // it may be gone already
 	case pod == nil && !p.ended(shadow.Name):
 		annotations := maps.Clone(shadow.Annotations)
-		marks := maps.Clone(shadow.Labels)
 		made := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: shadow.Namespace, Name: shadow.Name, Labels: marks, Annotations: annotations,
+			Namespace: shadow.Namespace, Name: shadow.Name, Labels: maps.Clone(shadow.Labels), Annotations: annotations,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(shadow, vkv1alpha1.GroupVersion.WithKind("ShadowPod"))},
 		}, Spec: *shadow.Spec.Pod.DeepCopy()}
 		made.Spec.NodeName = "worker"
 		if err := p.client.Create(ctx, made); err != nil {
 			if !apierrors.IsAlreadyExists(err) {
-				p.t.Logf("pod not made: %v", err)
+				p.t.Logf("could not create the pod: %v", err)
 			}
 			return
 		}
@@ -127,7 +126,7 @@ func (p *fakeProvider) ended(name string) bool {
 	return slices.Contains(p.never, name)
 }
 
-// ready says that a pod is Ready.
+// ready sets the status of a pod to Ready.
 func (p *fakeProvider) ready(pod *corev1.Pod) {
 	now := metav1.Now()
 	p.status(pod, corev1.PodStatus{
@@ -147,7 +146,7 @@ func (p *fakeProvider) ready(pod *corev1.Pod) {
 	p.readyAt[pod.Name] = time.Now()
 }
 
-// end says that a pod has ended.
+// end sets the status of a pod to a terminal phase.
 func (p *fakeProvider) end(pod *corev1.Pod, phase corev1.PodPhase, code int32) {
 	conditions := []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"}}
 	p.status(pod, corev1.PodStatus{Phase: phase, Conditions: conditions, ContainerStatuses: []corev1.ContainerStatus{{

@@ -32,9 +32,9 @@ func TestQueueIsFair(t *testing.T) {
 			q.add(key("a", fmt.Sprint(i)))
 		}
 		q.add(key("b", "0"))
-		q.add(key("b", "0")) // once
+		q.add(key("b", "0")) // the same key counts once
 		seen := map[string]int{}
-		for range 4 { // three of a, which is its share, and that of b
+		for range 4 { // three of a, which is its share, and the one of b
 			seen[next(t, q).Namespace]++
 		}
 		if seen["a"] != 3 || seen["b"] != 1 || q.length() != 97 {
@@ -42,7 +42,7 @@ func TestQueueIsFair(t *testing.T) {
 		}
 		q.add(key("c", "0"))
 		if got := next(t, q); got != key("c", "0") {
-			t.Errorf("%v before one of a namespace without workers", got)
+			t.Errorf("%v before the key of a namespace without workers", got)
 		}
 		q.done(key("a", "0"), false, 0)
 		if got := next(t, q); got != key("a", "3") {
@@ -58,9 +58,9 @@ func TestQueueWaits(t *testing.T) {
 		q.add(key("a", "bad"))
 		var last time.Duration
 		for i := range 15 {
-			begin := time.Now()
+			start := time.Now()
 			next(t, q)
-			if took := time.Since(begin); i > 0 && (took < last || took > lastBackoff+lastBackoff/4) && last < lastBackoff {
+			if took := time.Since(start); i > 0 && (took < last || took > lastBackoff+lastBackoff/4) && last < lastBackoff {
 				t.Errorf("attempt %d after %v", i, took)
 			} else {
 				last = took
@@ -74,30 +74,32 @@ func TestQueueWaits(t *testing.T) {
 		}
 		q.pause()
 		q.resume()
-		begin := time.Now()
+		start := time.Now()
 		next(t, q)
-		if time.Since(begin) > 0 {
-			t.Error("what is over for all is not tried at once")
+		if time.Since(start) > 0 {
+			t.Error("a failed key is not ready at once after resume")
 		}
-		q.add(key("a", "bad")) // news while it is worked on
+		q.add(key("a", "bad")) // while a worker has it
 		q.done(key("a", "bad"), false, time.Hour)
-		begin = time.Now()
+		start = time.Now()
 		next(t, q)
-		if time.Since(begin) > 0 {
-			t.Error("news waits")
+		if time.Since(start) > 0 {
+			t.Error("a key that was added during the work is not ready at once")
 		}
 		q.done(key("a", "bad"), false, 0)
 
 		q.addAfter(key("a", "later"), time.Hour)
 		q.addAfter(key("a", "later"), time.Minute)
 		q.addAfter(key("a", "later"), 2*time.Hour)
-		begin = time.Now()
+		start = time.Now()
 		next(t, q)
-		if took := time.Since(begin); took != time.Minute {
+		if took := time.Since(start); took != time.Minute {
 			t.Errorf("after %v", took)
 		}
 		q.done(key("a", "later"), false, 0)
 		time.Sleep(3 * time.Hour)
+		q.mu.Lock()
+		defer q.mu.Unlock()
 		if len(q.states) != 0 || len(q.buckets) != 0 || len(q.later) != 0 {
 			t.Errorf("left: %v %v %v", q.states, q.buckets, q.later)
 		}

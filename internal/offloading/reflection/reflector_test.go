@@ -50,12 +50,12 @@ func ingress(namespace, name string) *networkingv1.Ingress {
 	}}
 }
 
-// TestOneWriteEach: what crosses costs one write there, none here, and nothing after that.
+// TestOneWriteEach: a reflected object costs one write in the provider, none in the consumer, and none after that.
 func TestOneWriteEach(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
 	stop := e.run()
-	e.until("the mapping is there", func() bool { mapping, _ := e.engine.mappings.local(local); return mapping != nil })
+	e.until("the mapping exists", func() bool { mapping, _ := e.engine.mappings.local(local); return mapping != nil })
 	secret := &corev1.Secret{ObjectMeta: named(local, "credentials"), Data: map[string][]byte{"a": {1, 2}}}
 	for _, object := range []client.Object{service(local, "web"), configMap(local, "settings", "1"), secret, ingress(local, "web"), slice(local, "web-x", "web"), configMap(local, "kube-root-ca.crt", "ca")} {
 		e.must(e.consumer.Create(t.Context(), object))
@@ -74,15 +74,15 @@ func TestOneWriteEach(t *testing.T) {
 	}
 	e.waitIdle()
 	for path := range copies {
-		if got := e.toProvider.matching(path); len(got) != 1 {
+		if got := e.toProvider.writesTo(path); len(got) != 1 {
 			t.Errorf("%s: written %v", path, got)
 		}
 	}
-	if got := e.toConsumer.matching(); len(got) != 0 {
+	if got := e.toConsumer.writesTo(); len(got) != 0 {
 		t.Errorf("written localKind: %v", got)
 	}
-	if len(e.toConsumer.denied)+len(e.toProvider.denied) != 0 {
-		t.Errorf("denied: %v %v", e.toConsumer.denied, e.toProvider.denied)
+	if len(e.toConsumer.refusals())+len(e.toProvider.refusals()) != 0 {
+		t.Errorf("denied: %v %v", e.toConsumer.refusals(), e.toProvider.refusals())
 	}
 
 	t.Run("local edit", func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestOneWriteEach(t *testing.T) {
 			return maps.Equal(remote.Data, map[string]string{"other": "2"})
 		})
 		e.waitIdle()
-		if got := e.toProvider.matching(); len(got) != 1 {
+		if got := e.toProvider.writesTo(); len(got) != 1 {
 			t.Errorf("written %v", got)
 		}
 	})
@@ -104,9 +104,9 @@ func TestOneWriteEach(t *testing.T) {
 		e.toConsumer.reset()
 		e.toProvider.reset()
 		stop = e.run()
-		e.until("all is known", func() bool { return len(e.engine.reflector("ConfigMap").remote.All(remoteNS)) >= 2 })
+		e.until("the ConfigMaps are cached", func() bool { return len(e.engine.reflector("ConfigMap").remote.All(remoteNS)) >= 2 })
 		e.waitIdle()
-		if got := append(e.toConsumer.matching(), e.toProvider.matching()...); len(got) != 0 {
+		if got := append(e.toConsumer.writesTo(), e.toProvider.writesTo()...); len(got) != 0 {
 			t.Errorf("written after a restart: %v", got)
 		}
 	})
@@ -115,9 +115,9 @@ func TestOneWriteEach(t *testing.T) {
 	t.Run("local deletion", func(t *testing.T) {
 		e.toProvider.reset()
 		e.must(e.consumer.Delete(t.Context(), secret))
-		e.until("the copy goes", func() bool { return !e.exists(e.provider, &corev1.Secret{ObjectMeta: named(remoteNS, "credentials")}) })
+		e.until("the copy is deleted", func() bool { return !e.exists(e.provider, &corev1.Secret{ObjectMeta: named(remoteNS, "credentials")}) })
 		e.waitIdle()
-		if got := e.toProvider.matching(); len(got) != 1 || strings.Contains(got[0], "without UID") {
+		if got := e.toProvider.writesTo(); len(got) != 1 || strings.Contains(got[0], "without UID") {
 			t.Errorf("written %v", got)
 		}
 	})
@@ -128,34 +128,34 @@ func remoteEdit(t *testing.T, e *env, remoteNS string) {
 	remote := &corev1.Service{ObjectMeta: named(remoteNS, "web")}
 	e.edit(e.provider, remote, func() { remote.Labels["their"] = "x" })
 	e.waitIdle()
-	if got := e.toProvider.matching(); len(got) != 0 {
-		t.Errorf("somebody added what is not ours: written %v", got)
+	if got := e.toProvider.writesTo(); len(got) != 0 {
+		t.Errorf("written after another client added a label: %v", got)
 	}
 	e.edit(e.provider, remote, func() { remote.Spec.Selector["app"] = "other" })
-	e.until("it is as it was", func() bool { return e.exists(e.provider, remote) && remote.Spec.Selector["app"] == "web" })
+	e.until("the selector is restored", func() bool { return e.exists(e.provider, remote) && remote.Spec.Selector["app"] == "web" })
 	if remote.Labels["their"] != "x" {
-		t.Error("what somebody else added is gone")
+		t.Error("the label of the other client is gone")
 	}
-	// A port is the key of its list: who changes it leaves what cannot be applied to.
+	// The port is the key of its list, so after a change of it our apply is a conflict: the Service has to be created again.
 	e.edit(e.provider, remote, func() { remote.Spec.Ports[0].Port = 81 })
-	e.until("its port is as it was", func() bool {
+	e.until("the port is restored", func() bool {
 		return e.exists(e.provider, remote) && len(remote.Spec.Ports) == 1 && remote.Spec.Ports[0].Port == 80
 	})
 	e.must(e.provider.Delete(t.Context(), remote))
-	e.until("it is made again", func() bool { return e.exists(e.provider, remote) })
+	e.until("the copy is created again", func() bool { return e.exists(e.provider, remote) })
 }
 
 func skipped(t *testing.T, e *env, local, remoteNS string) {
 	web, remote := &corev1.Service{ObjectMeta: named(local, "web")}, &corev1.Service{ObjectMeta: named(remoteNS, "web")}
 	shadow := &vkv1alpha1.ShadowEndpointSlice{ObjectMeta: named(remoteNS, "web-x")}
 	e.edit(e.consumer, web, func() { web.Annotations = map[string]string{labels.SkipReflection: ""} })
-	e.until("the copies go, that of its slice too", func() bool { return !e.exists(e.provider, remote) && !e.exists(e.provider, shadow) })
+	e.until("the copies of the Service and of its slice are deleted", func() bool { return !e.exists(e.provider, remote) && !e.exists(e.provider, shadow) })
 	e.edit(e.consumer, web, func() { web.Annotations = nil })
 	e.until("the copies come back", func() bool { return e.exists(e.provider, remote) && e.exists(e.provider, shadow) })
 	e.waitIdle()
 }
 
-// TestRestart: 300 objects that have not changed cost no write.
+// TestRestart: after a restart, 300 unchanged objects cost no write.
 func TestRestart(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
@@ -165,60 +165,60 @@ func TestRestart(t *testing.T) {
 		e.must(e.consumer.Create(t.Context(), service(local, fmt.Sprint("s", i))))
 		e.must(e.consumer.Create(t.Context(), slice(local, fmt.Sprint("e", i), fmt.Sprint("s", i))))
 	}
-	begin := time.Now()
+	start := time.Now()
 	complete := func() bool {
 		return len(e.engine.reflector("ConfigMap").remote.All(remoteNS)) == 100 && len(e.engine.reflector("Service").remote.All(remoteNS)) == 100 &&
 			len(e.engine.reflector("EndpointSlice").remote.All(remoteNS)) == 100
 	}
 	e.until("all are there", complete)
-	t.Logf("300 objects in %v", time.Since(begin).Round(time.Millisecond))
+	t.Logf("300 objects in %v", time.Since(start).Round(time.Millisecond))
 	e.waitIdle()
-	if got := e.toProvider.matching(); len(got) != 300 {
+	if got := e.toProvider.writesTo(); len(got) != 300 {
 		t.Errorf("%d writes", len(got))
 	}
 	stop()
 	e.toConsumer.reset()
 	e.toProvider.reset()
 	e.run()
-	e.until("all are known", complete)
+	e.until("all are cached", complete)
 	e.waitIdle()
-	if got := append(e.toConsumer.matching(), e.toProvider.matching()...); len(got) != 0 {
+	if got := append(e.toConsumer.writesTo(), e.toProvider.writesTo()...); len(got) != 0 {
 		t.Errorf("written after a restart: %v", got)
 	}
 	e.engine.SetConnection(e.connection, false)
 	e.engine.SetConnection(e.connection, true)
-	e.wire.Set(kubetest.Refuse)
-	e.wire.Set(kubetest.Pass)
+	e.proxy.Set(kubetest.Refuse)
+	e.proxy.Set(kubetest.Pass)
 	e.until("all are watched again", func() bool { return e.engine.reflector("Service").remote.Current(remoteNS) })
 	e.waitIdle()
-	if got := append(e.toConsumer.matching(), e.toProvider.matching()...); len(got) != 0 {
+	if got := append(e.toConsumer.writesTo(), e.toProvider.writesTo()...); len(got) != 0 {
 		t.Errorf("written after the connection was lost: %v", got)
 	}
 }
 
-// TestStrangers: what somebody else made is never touched, and the user is told.
-func TestStrangers(t *testing.T) {
+// TestUnmanaged: the engine never changes an object that another client created, and reports the conflict with an event.
+func TestUnmanaged(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
-	stranger := configMap(remoteNS, "settings", "theirs")
-	e.must(e.provider.Create(t.Context(), stranger))
+	unmanaged := configMap(remoteNS, "settings", "theirs")
+	e.must(e.provider.Create(t.Context(), unmanaged))
 	e.run()
 	e.must(e.consumer.Create(t.Context(), configMap(local, "settings", "ours")))
 	e.until("an event", func() bool { return e.event(local, "settings", "FailedReflection", "not managed") })
 	e.waitIdle()
 	e.must(e.consumer.Delete(t.Context(), configMap(local, "settings", "")))
 	e.waitIdle()
-	version := stranger.ResourceVersion
-	if !e.exists(e.provider, stranger) || stranger.ResourceVersion != version {
-		t.Errorf("touched: %+v", stranger)
+	version := unmanaged.ResourceVersion
+	if !e.exists(e.provider, unmanaged) || unmanaged.ResourceVersion != version {
+		t.Errorf("changed: %+v", unmanaged)
 	}
-	if got := e.toProvider.matching(); len(got) != 0 {
+	if got := e.toProvider.writesTo(); len(got) != 0 {
 		t.Errorf("written %v", got)
 	}
 	e.must(e.consumer.Create(t.Context(), configMap(local, "settings", "ours")))
 	e.waitIdle()
-	e.must(e.provider.Delete(t.Context(), stranger))
-	e.until("the name is free", func() bool { return e.exists(e.provider, stranger) && stranger.Data["key"] == "ours" })
+	e.must(e.provider.Delete(t.Context(), unmanaged))
+	e.until("our object takes the free name", func() bool { return e.exists(e.provider, unmanaged) && unmanaged.Data["key"] == "ours" })
 }
 
 func (e *env) event(namespace, name, reason, message string) bool {
@@ -247,13 +247,13 @@ func TestPairs(t *testing.T) {
 	e.toProvider.reset()
 
 	e.editMap(func(m *vkv1alpha1.NamespaceMap) { delete(m.Spec.DesiredMapping, one) })
-	e.until("the mapping fades", func() bool {
+	e.until("the mapping is frozen", func() bool {
 		mapping, _ := e.engine.mappings.local(one)
 		return mapping != nil && mapping.terminating.Load()
 	})
 	e.must(e.consumer.Delete(t.Context(), configMap(one, "settings", "")))
 	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) { delete(m.Status.CurrentMapping, one) })
-	e.until("the mapping ends", func() bool { mapping, _ := e.engine.mappings.local(one); return mapping == nil })
+	e.until("the mapping stops", func() bool { mapping, _ := e.engine.mappings.local(one); return mapping == nil })
 	settings := configMap(two, "settings", "")
 	e.edit(e.consumer, settings, func() { settings.Data["key"] = "2" })
 	e.until("the other mapping goes on", func() bool {
@@ -261,15 +261,15 @@ func TestPairs(t *testing.T) {
 		return e.exists(e.provider, remote) && remote.Data["key"] == "2"
 	})
 	e.waitIdle()
-	if got := e.toProvider.matching(oneRemote); len(got) != 0 || !e.exists(e.provider, configMap(oneRemote, "settings", "")) {
+	if got := e.toProvider.writesTo(oneRemote); len(got) != 0 || !e.exists(e.provider, configMap(oneRemote, "settings", "")) {
 		t.Errorf("written %v", got)
 	}
-	// The peer cannot lead us elsewhere.
+	// The peer cannot direct us to another namespace.
 	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) {
 		m.Status.CurrentMapping[two] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: oneRemote, Phase: vkv1alpha1.MappingAccepted}
 	})
 	e.until("nothing is reflected", func() bool { mapping, _ := e.engine.mappings.local(two); return mapping == nil })
-	// A map that is gone says nothing.
+	// A deleted NamespaceMap changes nothing.
 	e.must(e.consumer.Delete(t.Context(), &vkv1alpha1.NamespaceMap{ObjectMeta: named(e.tenant, mapName)}))
 	e.waitIdle()
 	if _, known := e.engine.mappings.local(one); known != offloadingUnknown {
@@ -277,8 +277,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// TestProviderDead: while nobody answers nothing is deleted, and when the peer is back all is as it should be.
-func TestProviderDead(t *testing.T) {
+// TestProviderUnreachable: while the peer is unreachable the engine writes nothing. Once it is reachable again, the engine applies every change.
+func TestProviderUnreachable(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
 	e.run()
@@ -287,7 +287,7 @@ func TestProviderDead(t *testing.T) {
 		e.until("there", func() bool { return e.exists(e.provider, configMap(remoteNS, name, "")) })
 	}
 	e.waitIdle()
-	e.wire.Set(kubetest.Refuse)
+	e.proxy.Set(kubetest.Refuse)
 	e.engine.SetConnection(e.connection, false)
 	e.toProvider.reset()
 	changes := configMap(local, "changes", "")
@@ -296,19 +296,19 @@ func TestProviderDead(t *testing.T) {
 	e.must(e.consumer.Create(t.Context(), configMap(local, "comes", "1")))
 	e.must(e.provider.Delete(t.Context(), configMap(remoteNS, "stays", "")))
 	e.waitIdle()
-	if got := append(e.toProvider.matching(), e.toConsumer.matching()...); len(got) != 0 {
-		t.Errorf("tried: %v", got)
+	if got := append(e.toProvider.writesTo(), e.toConsumer.writesTo()...); len(got) != 0 {
+		t.Errorf("written: %v", got)
 	}
-	e.wire.Set(kubetest.Pass)
+	e.proxy.Set(kubetest.Pass)
 	e.engine.SetConnection(e.connection, true)
-	begin := time.Now()
-	e.until("all is as it should be", func() bool {
+	start := time.Now()
+	e.until("all changes are applied", func() bool {
 		remote := configMap(remoteNS, "changes", "")
 		return e.exists(e.provider, remote) && remote.Data["key"] == "2" && e.exists(e.provider, configMap(remoteNS, "comes", "")) &&
 			e.exists(e.provider, configMap(remoteNS, "stays", "")) && !e.exists(e.provider, configMap(remoteNS, "goes", ""))
 	})
-	t.Logf("converged after %v", time.Since(begin).Round(time.Millisecond))
-	for _, write := range e.toProvider.matching("DELETE") {
+	t.Logf("converged after %v", time.Since(start).Round(time.Millisecond))
+	for _, write := range e.toProvider.writesTo("DELETE") {
 		if strings.Contains(write, "without UID") {
 			t.Error(write)
 		}

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestServiceChanges: a Service may become of any other type, and each change is one write there, or two if the object has to be made anew.
-// After a restart, none is written again, although the API server has filled in much by then.
+// TestServiceChanges: a Service may change to any other type. Each change costs one write in the provider, or two if the object has to be created again. A
+// restart costs none, although the API server has set many fields by then.
 func TestServiceChanges(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
@@ -58,19 +58,19 @@ func TestServiceChanges(t *testing.T) {
 			return e.exists(e.provider, remote) && step.is(&remote.Spec)
 		})
 		e.waitIdle()
-		if got := e.toProvider.matching(); len(got) > step.most {
+		if got := e.toProvider.writesTo(); len(got) > step.most {
 			t.Errorf("%s: written %v", step.name, got)
 		}
 		stop()
 		e.toProvider.reset()
 		stop = e.run()
-		e.until("all is known", func() bool { return len(e.engine.reflector("Service").remote.All(remoteNS)) == 1 })
+		e.until("the Service is cached", func() bool { return len(e.engine.reflector("Service").remote.All(remoteNS)) == 1 })
 		e.waitIdle()
-		if got := e.toProvider.matching(); len(got) != 0 {
+		if got := e.toProvider.writesTo(); len(got) != 0 {
 			t.Errorf("%s: written after a restart: %v", step.name, got)
 		}
 	}
-	// Without an address from now on: that is another object.
+	// A headless Service is another object: the address is immutable.
 	web := &corev1.Service{ObjectMeta: named(local, "web")}
 	e.must(e.consumer.Delete(t.Context(), web))
 	headless := service(local, "web")

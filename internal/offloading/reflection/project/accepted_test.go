@@ -23,8 +23,8 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-// TestAccepted shows what the golden files hold to a real API server: what crosses can be made in the peer, and what comes back can be
-// written here, whatever the peer says.
+// TestAccepted sends the contents of the golden files to a real API server: what is reflected can be created in the peer, and a status can be written here,
+// whatever the peer reports.
 func TestAccepted(t *testing.T) {
 	admin := kubetest.Cluster(t)
 	c, err := client.New(admin, client.Options{Scheme: clientgoscheme.Scheme})
@@ -92,10 +92,10 @@ func acceptedPod(t *testing.T, c client.Client, local *corev1.Pod, with string) 
 	if !strings.Contains(with, "kind:") {
 		intent, err := project.ShadowPod(mapping, local, readOptions(t, with))
 		if err != nil {
-			return // there is nothing to accept
+			return // it is not reflected
 		}
 		spec := *intent.Spec.Pod
-		spec.EphemeralContainers = nil // they are added once the pod is there
+		spec.EphemeralContainers = nil // Kubernetes adds them only to existing pods
 		create(t, c, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: *intent.Name, Namespace: mapping.Remote, Labels: intent.Labels, Annotations: intent.Annotations}, Spec: spec,
 		})
@@ -114,7 +114,7 @@ func acceptedPod(t *testing.T, c client.Client, local *corev1.Pod, with string) 
 	}
 }
 
-// runnable gives a pod of the golden files what they leave out.
+// runnable adds the required fields that the golden files leave out.
 func runnable(pod *corev1.Pod) *corev1.Pod {
 	if len(pod.Spec.Containers) == 0 {
 		pod.Spec.Containers = []corev1.Container{{Name: "main"}}
@@ -127,7 +127,7 @@ func runnable(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// bound makes a pod that is on the virtual node, with a status.
+// bound creates a pod on the virtual node, with a status.
 func bound(t *testing.T, c client.Client, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	status := pod.Status
@@ -144,7 +144,7 @@ func bound(t *testing.T, c client.Client, pod *corev1.Pod) *corev1.Pod {
 	return made
 }
 
-// shown writes what the peer says of a pod, and again: there must be nothing new then.
+// shown writes the status that follows from a remote pod, twice. The second time must change nothing.
 func shown(t *testing.T, c client.Client, local, remote *corev1.Pod) {
 	t.Helper()
 	restarts := project.Restarts{}.Observe(local, remote)
@@ -162,7 +162,7 @@ func shown(t *testing.T, c client.Client, local, remote *corev1.Pod) {
 		t.Fatal(err)
 	}
 	if difference := cmp.Diff(text(t, local.Status), text(t, again)); difference != "" {
-		t.Errorf("the same news is shown in another way the second time:\n%s", difference)
+		t.Errorf("the same remote pod gives another status the second time:\n%s", difference)
 	}
 	local.Status = again
 	if err := c.Status().Update(t.Context(), local); err != nil || local.ResourceVersion != before {
@@ -170,7 +170,7 @@ func shown(t *testing.T, c client.Client, local, remote *corev1.Pod) {
 	}
 }
 
-// acceptedHostile shows one pod as many peers would like it to be.
+// acceptedHostile writes the statuses of one pod that follow from many hostile remote pods.
 func acceptedHostile(t *testing.T, c client.Client) {
 	never := corev1.RestartPolicyNever
 	for _, policy := range []corev1.RestartPolicy{never, corev1.RestartPolicyAlways} {
@@ -182,7 +182,7 @@ func acceptedHostile(t *testing.T, c client.Client) {
 			source := rand.New(rand.NewPCG(seed, 0))
 			remote := hostilePod(func() byte { return byte(source.Uint32()) })
 			if remote.Status.Phase == corev1.PodSucceeded || remote.Status.Phase == corev1.PodFailed {
-				remote.Status.Phase = corev1.PodRunning // else there would be no more news
+				remote.Status.Phase = corev1.PodRunning // otherwise the status would not change any more
 			}
 			t.Run(fmt.Sprint(policy, " ", seed), func(t *testing.T) { shown(t, c, local, remote) })
 		}
@@ -196,8 +196,8 @@ func create(t *testing.T, c client.Client, object client.Object) {
 	}
 }
 
-// appliedTwice applies an intent. The second time must change nothing, but of a Service: there the API server lets who updates it own what
-// it has filled in itself (addresses, policies, node ports), and only the third time changes nothing.
+// appliedTwice applies an intent again. The second time must change nothing. Of a Service only the third: with the second, the API server gives the client the
+// ownership of the fields that it has set itself (addresses, policies, node ports).
 func appliedTwice(t *testing.T, c client.Client, intent runtime.ApplyConfiguration, into client.Object) {
 	t.Helper()
 	var versions [3]string

@@ -28,7 +28,7 @@ var mapping = project.NamespaceMapping{
 	LocalID: "1f0b9a3c-rome", LocalName: "rome", RemoteID: "7c2d11ee-milan", NodeName: "liqo-milan", Local: "shop", Remote: "shop-rome-ab12cd",
 }
 
-// swap is a network in which only 10.10.0.0/16 here and there has addresses, 10.30/16 for theirs and 10.40/16 for ours.
+// swap translates only 10.10.0.0/16: remote addresses to 10.30.0.0/16, and ours to 10.40.0.0/16.
 type swap struct{ err error }
 
 func (s swap) ToLocal(address netip.Addr) (netip.Addr, error)  { return s.swap(address, 30) }
@@ -46,10 +46,10 @@ func (s swap) swap(address netip.Addr, second byte) (netip.Addr, error) {
 	return netip.AddrFrom4(bytes), nil
 }
 
-// fate is what becomes of a field: copied, dropped, or a value of its own.
+// fate is what becomes of a field: it is copied, dropped, or forced to a value.
 type fate struct {
 	does string
-	// without are the paths below a copied field that are not copied.
+	// without lists the paths below a copied field that are not copied.
 	without []string
 	want    any
 }
@@ -62,8 +62,8 @@ var (
 func copiedBut(paths ...string) fate { return fate{does: "copied", without: paths} }
 func forced(value any) fate          { return fate{does: "forced", want: value} }
 
-// fates has a line for every field of every kind that crosses: the contract, row by row. A field that is not named fails the test, so that
-// no release of Kubernetes adds one that nobody has thought of.
+// fates is the contract: what becomes of every field of every reflected kind. A field without a row fails the test, so that a field which a new release of
+// Kubernetes adds needs a decision.
 var fates = map[string]map[string]fate{
 	"PodSpec": {
 		"volumes": copiedBut("*.projected.sources.*.serviceAccountToken", "*.projected.sources.*.podCertificate"), "containers": copiedBut("*.resources.claims"),
@@ -101,7 +101,7 @@ var fates = map[string]map[string]fate{
 			},
 		}}),
 	},
-	// What a peer says of a pod. The local status is empty.
+	// The remote status; the local one is empty.
 	"PodStatus": {
 		"phase": copied, "conditions": copiedBut("*.observedGeneration"), "message": copied, "reason": copied, "startTime": copied,
 		"initContainerStatuses":      copiedBut("*.allocatedResourcesStatus", "*.volumeMounts.*.volumeStatus"),
@@ -115,7 +115,7 @@ var fates = map[string]map[string]fate{
 	},
 }
 
-// TestFields shows each projection an object with every field set, at every depth, and looks at what became of each.
+// TestFields calls each projection with an object in which every field is set, at every depth, and checks what became of each field.
 func TestFields(t *testing.T) {
 	for _, kind := range []struct {
 		name            string
@@ -128,21 +128,21 @@ func TestFields(t *testing.T) {
 			rules := fates[kind.name]
 			for name := range after {
 				if _, ok := rules[name]; !ok {
-					t.Errorf("%s.%s comes out of the projection, and no rule speaks of it", kind.name, name)
+					t.Errorf("%s.%s is in the result of the projection, but fates has no row for it", kind.name, name)
 				}
 			}
 			for _, name := range fieldNames(kind.local) {
 				if _, ok := rules[name]; !ok {
-					t.Errorf("%s.%s exists, and no rule speaks of it: decide whether it crosses, and add it to fates (and to docs)", kind.name, name)
+					t.Errorf("%s.%s exists, but fates has no row for it: decide whether it is reflected, and add it to fates and to the documentation", kind.name, name)
 				}
 			}
 			for name, rule := range rules {
 				t.Run(name+" "+rule.does, func(t *testing.T) {
 					if !slices.Contains(fieldNames(kind.local), name) {
-						t.Fatal("there is no such field any more")
+						t.Fatal("the field does not exist any more")
 					}
 					if before[name] == nil {
-						t.Fatal("the test's object does not have the field, so nothing is shown")
+						t.Fatal("the test's object does not set the field, so the test proves nothing")
 					}
 					want := rule.want
 					if rule.does == "copied" {
@@ -168,7 +168,7 @@ type kindFields = struct {
 func podFields(t *testing.T) kindFields {
 	pod := &corev1.Pod{}
 	fill(reflect.ValueOf(&pod.Spec))
-	pod.Spec.HostNetwork = false // with it ports of the host are dropped: TestHostNetwork
+	pod.Spec.HostNetwork = false // with it, host ports are dropped: TestHostNetwork
 	spec := mustShadowPod(t, pod, project.PodOptions{}).Spec.Pod
 	pod.Spec.HostNetwork = true
 	return kindFields{"PodSpec", pod.Spec, *spec}
@@ -224,7 +224,7 @@ func podStatusFields(t *testing.T) kindFields {
 	for _, statuses := range [][]corev1.ContainerStatus{
 		remote.Status.InitContainerStatuses, remote.Status.ContainerStatuses, remote.Status.EphemeralContainerStatuses,
 	} {
-		// One state at a time; that the others win over each other is shown by TestHostileContainer.
+		// One state at a time; TestHostileContainer covers several.
 		statuses[0].State.Waiting, statuses[0].State.Running = nil, nil
 		statuses[0].LastTerminationState.Waiting, statuses[0].LastTerminationState.Running = nil, nil
 		statuses[0].Resources.Claims = nil
@@ -236,7 +236,7 @@ func podStatusFields(t *testing.T) kindFields {
 	return kindFields{"PodStatus", remote.Status, status}
 }
 
-// fieldNames are the fields of an object, as they are written, but for its metadata.
+// fieldNames returns the JSON names of an object's fields, without its metadata.
 func fieldNames(object any) []string {
 	var names []string
 	for kind, i := reflect.TypeOf(object), 0; i < kind.NumField(); i++ {
@@ -247,7 +247,7 @@ func fieldNames(object any) []string {
 	return names
 }
 
-// fields is an object in the form in which it is sent.
+// fields returns an object in its JSON form.
 func fields(t *testing.T, object any) (fields map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(object)
@@ -260,7 +260,7 @@ func fields(t *testing.T, object any) (fields map[string]any) {
 	return fields
 }
 
-// without takes the value at a path away; * is every item of a list. Items that are left empty go, too.
+// without deletes the value at a path; * is every item of a list. It also deletes items that become empty.
 func without(value any, path []string) {
 	switch value := value.(type) {
 	case []any:
@@ -300,7 +300,7 @@ func fillAs(value reflect.Value, name string) {
 		value.SetString("cpu") // the same in a specification and its status
 		return
 	case []corev1.VolumeProjection:
-		// A source is of one sort only.
+		// A source has exactly one of the fields.
 		for i := range reflect.TypeOf(corev1.VolumeProjection{}).NumField() {
 			var source corev1.VolumeProjection
 			fillAs(reflect.ValueOf(&source).Elem().Field(i), "source")
@@ -342,7 +342,7 @@ func fillAs(value reflect.Value, name string) {
 	}
 }
 
-// TestMetadata shows that metadata crosses in the same way for every kind.
+// TestMetadata: metadata is reflected in the same way for every kind.
 func TestMetadata(t *testing.T) {
 	meta := metav1.ObjectMeta{
 		Name: "web", Namespace: "shop", UID: "1",

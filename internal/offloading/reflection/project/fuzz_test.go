@@ -21,13 +21,13 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-// words are what a peer may find worth a try, beside what a pod has.
+// words are strings that a hostile peer may try.
 var words = []string{
 	"", "a", "b", "i", "miner", "Running", "Succeeded", "Failed", "Pending", "Ready", "True", "cpu", "10.10.0.1", "10.10.0.2", "0.0.0.0", "fe80::1%eth0",
 	"::ffff:10.10.0.1", "not a type", "a/b/c", "\x1b[2J\x00\xff", strings.Repeat("long ", 10_000), "\u202e", "SIGKILL",
 }
 
-// hostilePod is a pod as a peer may send it: what it consists of follows from the bytes that next returns.
+// hostilePod returns a pod as a hostile peer may send it, derived from the bytes that next returns.
 func hostilePod(next func() byte) *corev1.Pod {
 	pod := &corev1.Pod{}
 	hostile(reflect.ValueOf(&pod.Status).Elem(), next)
@@ -38,7 +38,7 @@ func hostilePod(next func() byte) *corev1.Pod {
 func hostile(value reflect.Value, next func() byte) {
 	switch value.Interface().(type) {
 	case metav1.FieldsV1, intstr.IntOrString:
-		return // has a form that is checked when it is read
+		return // decoding validates their form
 	case metav1.Time:
 		value.Set(reflect.ValueOf(metav1.Time{Time: time.Unix(int64(next())<<(next()%64), 0)}))
 		return
@@ -94,11 +94,11 @@ func reader(data []byte) func() byte {
 	}
 }
 
-// FuzzPodStatus lets a peer say what it likes of a pod with two containers and one for its start.
+// FuzzPodStatus projects arbitrary remote statuses of a pod with two containers and an init container.
 func FuzzPodStatus(f *testing.F) {
 	f.Add([]byte{}, byte(0))
 	f.Add([]byte("\x05\x01\x02\x03\x04\x05\x06\x07\x08\x09"), byte(1))
-	for i := range byte(8) { // long inputs of every sort
+	for i := range byte(8) { // long inputs
 		data := make([]byte, 3000)
 		for j := range data {
 			data[j] = byte(j*j*7+j*13) ^ i*31
@@ -107,7 +107,7 @@ func FuzzPodStatus(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, sort byte) {
 		next := reader(data)
-		local := hostilePod(next) // what was shown before came from the peer, too
+		local := hostilePod(next) // the earlier status also came from the peer
 		local.Spec = corev1.PodSpec{
 			RestartPolicy: []corev1.RestartPolicy{"", corev1.RestartPolicyAlways, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure}[sort%4],
 			Containers: []corev1.Container{
@@ -135,7 +135,7 @@ func FuzzPodStatus(f *testing.F) {
 	})
 }
 
-// believable checks that a status is one of this pod, and of bounded size.
+// believable checks that a status is consistent with the pod, and bounded.
 func believable(t *testing.T, local *corev1.Pod, status *corev1.PodStatus) {
 	t.Helper()
 	if !slices.Contains([]corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown}, status.Phase) {
@@ -152,7 +152,7 @@ func believable(t *testing.T, local *corev1.Pod, status *corev1.PodStatus) {
 	}
 	for _, one := range status.PodIPs {
 		if address, err := netip.ParseAddr(one.IP); err != nil || !netip.MustParsePrefix("10.30.0.0/16").Contains(address) {
-			t.Errorf("address %s is none of the peer's", one.IP)
+			t.Errorf("address %s is not one of the peer", one.IP)
 		}
 	}
 	for _, all := range []struct {
@@ -162,7 +162,7 @@ func believable(t *testing.T, local *corev1.Pod, status *corev1.PodStatus) {
 		seen := map[string]bool{}
 		for _, one := range all.statuses {
 			if seen[one.Name] || !slices.ContainsFunc(all.spec, func(container corev1.Container) bool { return container.Name == one.Name }) {
-				t.Errorf("a container %q, that the pod has not, or has once", one.Name)
+				t.Errorf("container %q: the pod has none of that name, or the status has two", one.Name)
 			}
 			seen[one.Name] = true
 			if one.RestartCount < 0 {
@@ -186,11 +186,11 @@ func believable(t *testing.T, local *corev1.Pod, status *corev1.PodStatus) {
 		t.Errorf("a status of %d bytes", len(written))
 	}
 	if strings.ContainsAny(string(written), "\x1b\x00") || strings.Contains(string(written), `\u001b`) || strings.Contains(string(written), `\u0000`) {
-		t.Error("what moves the cursor is in the status")
+		t.Error("the status has characters that move the cursor of a terminal")
 	}
 }
 
-// FuzzShadowPod hands pods of all shapes over: none may bring in what never crosses.
+// FuzzShadowPod projects arbitrary pods: no ShadowPod may have what is never reflected.
 func FuzzShadowPod(f *testing.F) {
 	f.Add([]byte{}, "", "")
 	f.Add([]byte("\x05\x01\x02\x03\x04\x05\x06\x07\x08\x09"), "hard", "a,b")
@@ -233,7 +233,7 @@ func crosses(t *testing.T, local *corev1.Pod, remote *corev1.PodSpec, options pr
 	t.Helper()
 	if remote.HostNetwork || remote.HostPID || remote.HostIPC || remote.AutomountServiceAccountToken == nil || *remote.AutomountServiceAccountToken ||
 		remote.NodeName != "" || remote.ServiceAccountName != "" || remote.PriorityClassName != "" || remote.NodeSelector != nil {
-		t.Error("a field that never crosses has crossed")
+		t.Error("a field that is never reflected was reflected")
 	}
 	for _, volume := range remote.Volumes {
 		if volume.Projected == nil {

@@ -23,10 +23,10 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-var update = flag.Bool("update", false, "write what is projected into testdata")
+var update = flag.Bool("update", false, "write the results into testdata")
 
-// TestGolden reads cases of sections "NAME before" (an object here), "NAME with" (a pod's options, or the peer's pod or event), and compares
-// what it becomes with "NAME after". The tokens of a pod are in "NAME tokens".
+// TestGolden reads cases of the sections "NAME before" (a local object) and "NAME with" (the options of a pod, or the remote pod or event), and compares the
+// projection with "NAME after". "NAME tokens" has the token requests of a pod.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -44,7 +44,7 @@ func TestGolden(t *testing.T) {
 				if *update {
 					sections[i].text = got
 				} else if difference := cmp.Diff(section.text, got); difference != "" {
-					t.Errorf("%s (if this is what was meant: go test ./internal/offloading/reflection/project -update):\n%s", section.name, difference)
+					t.Errorf("%s (if that is intended: go test ./internal/offloading/reflection/project -update):\n%s", section.name, difference)
 				}
 			})
 		}
@@ -97,7 +97,7 @@ func find(sections []section, name string) string {
 // options is the YAML form of project.PodOptions.
 type options struct{ Host, Port, Address, ServicePort string }
 
-// becomes is the text of what a projection makes of an object.
+// becomes returns the projection of an object as text.
 func becomes(t *testing.T, what, before, with string) string {
 	t.Helper()
 	var result any
@@ -146,7 +146,7 @@ func podBecomes(t *testing.T, what string, local *corev1.Pod, with string) (any,
 	case *corev1.Event:
 		return project.Event(mapping, local, theirs), nil
 	case *corev1.Pod:
-		// The peer's pod of before had the UID "first".
+		// The earlier remote pod had the UID "first".
 		restarts := project.Restarts{}.Observe(local, theirs)
 		if theirs.UID == "second" {
 			first := theirs.DeepCopy()
@@ -155,7 +155,7 @@ func podBecomes(t *testing.T, what string, local *corev1.Pod, with string) (any,
 		}
 		return project.PodStatus(mapping, local, theirs, restarts, swap{}, "10.10.9.9")
 	default:
-		t.Fatalf("what is a %T to a pod?", theirs)
+		t.Fatalf("no projection of a pod with %T", theirs)
 		return nil, nil
 	}
 }

@@ -35,8 +35,7 @@ func mustShadowPod(t *testing.T, local *corev1.Pod, options project.PodOptions) 
 	return remote
 }
 
-// TestAmended shows what of a pod that is there follows the intent: what Kubernetes takes as a change, and nothing that a new look at the same pod
-// may have brought.
+// TestAmended: an existing pod gets the changes of the intent that Kubernetes allows, and nothing else.
 func TestAmended(t *testing.T) {
 	live := read[corev1.PodSpec](t, `
 initContainers: [{name: migrate, image: "migrate:1"}]
@@ -77,29 +76,29 @@ ephemeralContainers: [{name: first, image: busybox}, {name: second, image: busyb
 	}
 	intent.ActiveDeadlineSeconds = nil
 	if got := project.Amended(&live, &intent); *got.ActiveDeadlineSeconds != 100 {
-		t.Errorf("deadline %d after the intent has none: Kubernetes does not take it away", *got.ActiveDeadlineSeconds)
+		t.Errorf("deadline %d although the intent has none: Kubernetes does not allow its removal", *got.ActiveDeadlineSeconds)
 	}
 }
 
-// TestAmendedWish: who changes the labels of a pod, or the settings of the API server, changes nothing of what a pod was made with.
-func TestAmendedWish(t *testing.T) {
+// TestAmendedIntent: a change of a pod's labels, or of the API server settings, does not change the specification that a pod was created with.
+func TestAmendedIntent(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{labels.AntiAffinityPreset: "hard"}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1"}}
 	there := mustShadowPod(t, pod, project.PodOptions{}).Spec.Pod
 	pod.Labels["tier"] = "front"
 	intent := mustShadowPod(t, pod, project.PodOptions{APIServer: project.APIServer{Enabled: true, Host: "a", Port: "1"}}).Spec.Pod
 	if reflect.DeepEqual(there, intent) {
-		t.Fatal("the intent is the same, so nothing is shown")
+		t.Fatal("the intents are equal, so the test proves nothing")
 	}
 	if difference := cmp.Diff(there, project.Amended(there, intent)); difference != "" {
 		t.Error(difference)
 	}
 }
 
-// annotated are annotations of a pod, some of which a peer refuses.
+// annotated are annotations, some of which a peer refuses.
 var annotated = map[string]string{"iam.amazonaws.com/role": "shop", "cni.projectcalico.org/ipAddrs": `["10.0.0.1"]`, "prometheus.io/scrape": "true"}
 
-// TestAnnotationsStay: a pod runs in the peer without what the peer refuses.
+// TestAnnotationsStay: a ShadowPod has none of the annotations that the peer refuses.
 func TestAnnotationsStay(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: annotated}}
 	intent, err := project.ShadowPod(mapping, pod, project.PodOptions{})
@@ -111,23 +110,23 @@ func TestAnnotationsStay(t *testing.T) {
 	}
 }
 
-func TestLost(t *testing.T) {
+func TestDroppedFields(t *testing.T) {
 	class := "gvisor"
 	pod := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true, HostPID: true, RuntimeClassName: &class, NodeSelector: map[string]string{"a": "b"}}}
 	if got, want := project.DroppedFields(pod), []string{"hostNetwork", "hostPID", "runtimeClassName"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("lost %v, want %v", got, want)
+		t.Errorf("dropped %v, want %v", got, want)
 	}
 	isPodCertificate := read[corev1.PodSpec](t, `{volumes: [{name: a, emptyDir: {}}, {name: b, projected: {sources: [{podCertificate: {signerName: x}}]}}]}`)
 	if got := project.DroppedFields(&corev1.Pod{Spec: isPodCertificate}); !reflect.DeepEqual(got, []string{"podCertificate"}) {
-		t.Errorf("lost %v", got)
+		t.Errorf("dropped %v", got)
 	}
 	if got := project.DroppedFields(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotated}}); !reflect.DeepEqual(got, []string{
 		"annotation cni.projectcalico.org/ipAddrs", "annotation iam.amazonaws.com/role",
 	}) {
-		t.Errorf("lost %v", got)
+		t.Errorf("dropped %v", got)
 	}
 	if got := project.DroppedFields(&corev1.Pod{}); got != nil {
-		t.Errorf("lost %v of nothing", got)
+		t.Errorf("dropped %v of an empty pod", got)
 	}
 }
 
@@ -143,7 +142,7 @@ func TestTokenSecret(t *testing.T) {
 			t.Errorf("labels %v", secret.Labels)
 		}
 		if !project.NamespaceMapping.Reflected(mapping, &metav1.ObjectMeta{Labels: secret.Labels}) {
-			t.Error("the Secret is not known to be ours")
+			t.Error("the Secret does not count as ours")
 		}
 		want := map[string]string{labels.TokenPodUID: "u", labels.TokenExpiration: "2025-05-01T12:00:00Z", labels.TokenLifetime: "3600"}
 		if difference := cmp.Diff(want, secret.Annotations); difference != "" {
@@ -166,13 +165,13 @@ func TestTokenSecret(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
-	keys, err := project.ParseKeys([]string{" exact.example.com/a ", "begin.example.com/*"})
+	keys, err := project.ParseKeys([]string{" exact.example.com/a ", "prefix.example.com/*"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]bool{
-		"exact.example.com/a": true, "exact.example.com/ab": false, "begin.example.com/": true, "begin.example.com/x": true, "begin.example.com": false,
-		"begin.example.com/*": true, "": false,
+		"exact.example.com/a": true, "exact.example.com/ab": false, "prefix.example.com/": true, "prefix.example.com/x": true, "prefix.example.com": false,
+		"prefix.example.com/*": true, "": false,
 	} {
 		if keys.Match(key) != want {
 			t.Errorf("%q: %v", key, !want)
@@ -180,7 +179,7 @@ func TestKeys(t *testing.T) {
 	}
 	for _, bad := range []string{"", " ", "a*b", "*a", "a**"} {
 		if _, err := project.ParseKeys([]string{bad}); err == nil {
-			t.Errorf("%q is taken for a key", bad)
+			t.Errorf("%q is accepted as a key", bad)
 		}
 	}
 }
@@ -195,11 +194,11 @@ func TestConfigMapName(t *testing.T) {
 		}
 	}
 	if project.ConfigMapName(mapping, "settings") != "settings" || project.LocalConfigMapName(mapping, "settings") != "settings" {
-		t.Error("another name is not left alone")
+		t.Error("the name of another ConfigMap is changed")
 	}
 }
 
-// TestNotKnownYet: an address that cannot be told yet is no reason to show, or send, something else.
+// TestNotKnownYet: an address that cannot be translated yet is an error, and no reason to leave it out.
 func TestNotKnownYet(t *testing.T) {
 	later := errors.New("the peer's networks are not agreed")
 	slice := &discoveryv1.EndpointSlice{
@@ -213,16 +212,16 @@ func TestNotKnownYet(t *testing.T) {
 	if status, err := project.PodStatus(mapping, &corev1.Pod{}, remote, project.Restarts{}, swap{later}, ""); !errors.Is(err, later) {
 		t.Errorf("status %v, error %v", status, err)
 	}
-	// Its end is told all the same, and so is what becomes of it while it is deleted.
+	// The end of a pod is reported nevertheless, and so is its status while it is being deleted.
 	was := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.30.1.5", PodIPs: []corev1.PodIP{{IP: "10.30.1.5"}}}}
 	over := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded, PodIP: "10.10.1.5"}}
 	if status, err := project.PodStatus(mapping, was, over, project.Restarts{}, swap{later}, ""); err != nil || status.Phase != corev1.PodSucceeded || status.PodIP != "10.30.1.5" {
-		t.Errorf("of one that has ended: status %v, error %v", status, err)
+		t.Errorf("a pod that has ended: status %v, error %v", status, err)
 	}
 	leaving := was.DeepCopy()
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	if status, err := project.PodStatus(mapping, leaving, remote, project.Restarts{}, swap{later}, ""); err != nil || status.PodIP != "10.30.1.5" {
-		t.Errorf("of one that is deleted: status %v, error %v", status, err)
+		t.Errorf("a pod that is being deleted: status %v, error %v", status, err)
 	}
 	status, err := project.PodStatus(mapping, &corev1.Pod{}, remote, project.Restarts{}, nil, "")
 	if err != nil || status.PodIP != "" || status.PodIPs != nil || status.HostIPs != nil || status.Phase != corev1.PodRunning {
@@ -230,7 +229,7 @@ func TestNotKnownYet(t *testing.T) {
 	}
 	local := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.30.1.5"}}
 	if status, err := project.PodStatus(mapping, local, nil, project.Restarts{}, swap{}, ""); err != nil || !reflect.DeepEqual(status, local.Status) {
-		t.Errorf("with no pod in sight: status %v, error %v", status, err)
+		t.Errorf("without a remote pod: status %v, error %v", status, err)
 	}
 }
 
@@ -244,12 +243,12 @@ func TestRestarts(t *testing.T) {
 	}{
 		{uid: "1", theirs: 0, shown: 0},
 		{uid: "1", theirs: 2, shown: 2},
-		{uid: "2", theirs: 0, shown: 3}, // made anew: one restart more
+		{uid: "2", theirs: 0, shown: 3}, // created again: one restart more
 		{uid: "2", theirs: 1, shown: 4},
 		{uid: "3", theirs: 0, shown: 5},
-		{uid: "3", theirs: 0, shown: 5, restarted: 1}, // inferred from what is shown here
+		{uid: "3", theirs: 0, shown: 5, restarted: 1}, // derived from the local status
 		{uid: "3", theirs: 1, shown: 6},
-		{uid: "4", theirs: 0, shown: 6, restarted: 1}, // made anew unseen: it does not go back
+		{uid: "4", theirs: 0, shown: 6, restarted: 1}, // created again while not observed: the count does not decrease
 		{uid: "5", theirs: 2147483647, shown: 2147483647},
 	} {
 		if step.restarted > 0 {
@@ -272,7 +271,7 @@ func TestRestarts(t *testing.T) {
 		local.Status = status
 	}
 	if !restarts.Observe(local, nil).Equal(restarts) {
-		t.Error("no pod in sight counts as a new one")
+		t.Error("a missing remote pod counts as a new one")
 	}
 }
 
@@ -300,17 +299,17 @@ status:
 			t.Fatal("the pod of the cache was changed")
 		}
 		if strings.HasSuffix(want, " ") != reflect.DeepEqual(status, pod.Status) {
-			t.Errorf("%q: a finished pod stays as it is, another does not: %v", phase, status)
+			t.Errorf("%q: only a finished pod keeps its status: %v", phase, status)
 		}
 		if status.Reason != "" && !strings.Contains(status.Message, "liqoctl offload namespace shop") {
-			t.Errorf("%q: the message does not say what to do: %s", phase, status.Message)
+			t.Errorf("%q: the message has no remedy: %s", phase, status.Message)
 		}
 		aborted := status.Reason == project.OffloadingAborted
 		if ready := status.Conditions[0].Status == corev1.ConditionFalse; ready != aborted || aborted == (status.ContainerStatuses[0].State.Terminated == nil) {
 			t.Errorf("%q: conditions %v, containers %v", phase, status.Conditions, status.ContainerStatuses)
 		}
 		if status.Conditions[2].Status != corev1.ConditionTrue {
-			t.Errorf("%q: a condition that others own was changed", phase)
+			t.Errorf("%q: a condition of another owner was changed", phase)
 		}
 		next := pod
 		next.Status = status
@@ -350,11 +349,11 @@ func TestGone(t *testing.T) {
 	always := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "web"}}}}
 	always.Status = read[corev1.PodStatus](t, `{phase: Running, containerStatuses: [{name: web, state: {terminated: {exitCode: 0}}}]}`)
 	if got := project.Gone(always, now); got.Phase != corev1.PodFailed {
-		t.Errorf("a pod that never ends by itself has %s", got.Phase)
+		t.Errorf("a pod with restart policy Always has %s", got.Phase)
 	}
 }
 
-// TestEndsForGood: the API server refuses that a container comes back that its rules say is not started again, and so do we.
+// TestEndsForGood: a container that its rules do not restart stays terminated. The API server demands the same.
 func TestEndsForGood(t *testing.T) {
 	for _, test := range []struct {
 		spec string // of the container
@@ -385,7 +384,7 @@ func TestEndsForGood(t *testing.T) {
 			t.Fatal(err)
 		}
 		if back := status.ContainerStatuses[0].State.Running != nil; back != test.back {
-			t.Errorf("%s in a pod %s, ended with %d: comes back %v", test.spec, test.pod, test.code, back)
+			t.Errorf("%s in a pod %s, ended with %d: runs again %v", test.spec, test.pod, test.code, back)
 		}
 	}
 }
@@ -401,7 +400,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// read is a value from YAML.
+// read decodes a value from YAML.
 func read[T any](t *testing.T, text string) (value T) {
 	t.Helper()
 	fields, err := yaml.YAMLToJSON([]byte(text))

@@ -11,11 +11,11 @@ import (
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
-func TestPatient(t *testing.T) {
+func TestExtendTolerations(t *testing.T) {
 	const notReady, unreachable = "key: node.kubernetes.io/not-ready, effect: NoExecute", "key: node.kubernetes.io/unreachable, effect: NoExecute"
 	for _, test := range []struct {
-		name, has, want string
-		silent, changed bool
+		name, has, want      string
+		unreachable, changed bool
 	}{
 		{"none", ``, ``, true, false},
 		{
@@ -34,18 +34,18 @@ func TestPatient(t *testing.T) {
 		{"done", `[{` + notReady + `, tolerationSeconds: 3601}]`, `[{` + notReady + `, tolerationSeconds: 3601}]`, true, false},
 	} {
 		has, want := read[[]corev1.Toleration](t, test.has), read[[]corev1.Toleration](t, test.want)
-		got, changed := project.ExtendTolerations(has, test.silent)
+		got, changed := project.ExtendTolerations(has, test.unreachable)
 		if difference := cmp.Diff(want, got); difference != "" || changed != test.changed {
 			t.Errorf("%s: changed: %t\n%s", test.name, changed, difference)
 		}
 		if again := read[[]corev1.Toleration](t, test.has); !cmp.Equal(again, has) {
-			t.Errorf("%s: what was there was changed", test.name)
+			t.Errorf("%s: the argument was changed", test.name)
 		}
 	}
 }
 
-// TestPatienceDoesNotCross: how long the consumer waits for its provider is not how long the provider waits for its nodes.
-func TestPatienceDoesNotCross(t *testing.T) {
+// TestExtensionIsNotReflected: how long the consumer waits for its provider is not how long the provider waits for its nodes.
+func TestExtensionIsNotReflected(t *testing.T) {
 	pod := func(seconds string) *corev1.Pod {
 		made := read[corev1.Pod](t, `
 metadata: {namespace: app, name: web, uid: u}
@@ -62,7 +62,7 @@ spec:
 			t.Fatal(err)
 		}
 		if got := *intent.Spec.Pod.Tolerations[0].TolerationSeconds; got != want {
-			t.Errorf("%s s cross as %d, want %d", from, got, want)
+			t.Errorf("%s s become %d, want %d", from, got, want)
 		}
 	}
 }
