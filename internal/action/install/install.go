@@ -12,6 +12,7 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,11 +91,7 @@ func (c Cluster) client() (client.WithWatch, error) {
 
 // helm prepares Helm for one namespace.
 func (c Cluster) helm(namespace string) (*action.Configuration, error) {
-	log := c.Log
-	if log == nil {
-		log = slog.DiscardHandler
-	}
-	config := action.NewConfiguration(action.ConfigurationSetLogger(log))
+	config := action.NewConfiguration(action.ConfigurationSetLogger(cmp.Or(c.Log, slog.DiscardHandler)))
 	if err := config.Init(c.Getter, namespace, "secret"); err != nil {
 		return nil, fmt.Errorf("prepare Helm: %w", err)
 	}

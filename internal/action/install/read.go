@@ -4,6 +4,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -26,9 +28,11 @@ func read(ctx context.Context, c client.Reader, host string) (provider.Facts, er
 	if err := c.List(ctx, &nodes); err != nil {
 		return f, fmt.Errorf("list nodes: %w", err)
 	}
+	virtual := map[string]bool{}
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		if node.Labels[labels.Type] == labels.TypeVirtualNode {
+			virtual[node.Name] = true
 			continue
 		}
 		f.NodeCIDRs = append(f.NodeCIDRs, node.Spec.PodCIDRs...)
@@ -46,39 +50,28 @@ func read(ctx context.Context, c client.Reader, host string) (provider.Facts, er
 	if err := readConfigured(ctx, c, &f); err != nil {
 		return f, err
 	}
-	return f, readUsed(ctx, c, &f, virtual(nodes.Items))
-}
-
-func virtual(nodes []corev1.Node) map[string]bool {
-	names := map[string]bool{}
-	for i := range nodes {
-		if nodes[i].Labels[labels.Type] == labels.TypeVirtualNode {
-			names[nodes[i].Name] = true
-		}
-	}
-	return names
+	return f, readUsed(ctx, c, &f, virtual)
 }
 
 // readConfigured reads the networks from kubeadm's record, and those it lacks from the controller manager's arguments.
 func readConfigured(ctx context.Context, c client.Reader, f *provider.Facts) error {
-	var record corev1.ConfigMap
-	err := c.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kubeadm-config"}, &record)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read ConfigMap kube-system/kubeadm-config: %w", err)
-	}
-	f.Kubeadm = err == nil
-	var config struct {
+	var cluster struct {
 		Networking struct {
 			PodSubnet     string `json:"podSubnet"`
 			ServiceSubnet string `json:"serviceSubnet"`
 		} `json:"networking"`
 	}
-	if err == nil && yaml.Unmarshal([]byte(record.Data["ClusterConfiguration"]), &config) == nil {
-		f.ConfiguredPods, f.ConfiguredServices = config.Networking.PodSubnet, config.Networking.ServiceSubnet
+	var kubelet struct {
+		ServerTLSBootstrap bool `json:"serverTLSBootstrap"`
 	}
-	if err := readKubeletConfig(ctx, c, f); err != nil {
-		return err
+	var err, errKubelet error
+	f.Kubeadm, err = readRecord(ctx, c, "kubeadm-config", "ClusterConfiguration", &cluster)
+	_, errKubelet = readRecord(ctx, c, "kubelet-config", "kubelet", &kubelet)
+	if err := errors.Join(err, errKubelet); err != nil {
+		return fmt.Errorf("read kubeadm's ConfigMaps: %w", err)
 	}
+	f.ConfiguredPods, f.ConfiguredServices = cluster.Networking.PodSubnet, cluster.Networking.ServiceSubnet
+	f.ServerTLSBootstrap = kubelet.ServerTLSBootstrap
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace("kube-system"), client.MatchingLabels{"component": "kube-controller-manager"}); err != nil {
 		return fmt.Errorf("look for the controller manager's pod: %w", err)
@@ -99,18 +92,14 @@ func readConfigured(ctx context.Context, c client.Reader, f *provider.Facts) err
 	return nil
 }
 
-// readKubeletConfig reads kubeadm's configuration of all kubelets.
-func readKubeletConfig(ctx context.Context, c client.Reader, f *provider.Facts) error {
+// readRecord decodes a key of a ConfigMap of kubeadm. It reports whether the ConfigMap exists; a value that is not YAML is ignored.
+func readRecord(ctx context.Context, c client.Reader, name, key string, into any) (bool, error) {
 	var record corev1.ConfigMap
-	err := c.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kubelet-config"}, &record)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read ConfigMap kube-system/kubelet-config: %w", err)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: name}, &record); err != nil {
+		return false, client.IgnoreNotFound(err)
 	}
-	var config struct {
-		ServerTLSBootstrap bool `json:"serverTLSBootstrap"`
-	}
-	f.ServerTLSBootstrap = err == nil && yaml.Unmarshal([]byte(record.Data["kubelet"]), &config) == nil && config.ServerTLSBootstrap
-	return nil
+	_ = yaml.Unmarshal([]byte(record.Data[key]), into)
+	return true, nil
 }
 
 // readUsed lists the addresses in use: those of services, and of local running pods outside the host network.

@@ -25,7 +25,7 @@ func TestReadKubeletConfig(t *testing.T) {
 			})
 		}
 		var f provider.Facts
-		err := readKubeletConfig(t.Context(), fake.NewClientBuilder().WithObjects(objects...).Build(), &f)
+		err := readConfigured(t.Context(), fake.NewClientBuilder().WithObjects(objects...).Build(), &f)
 		if err != nil || f.ServerTLSBootstrap != want {
 			t.Errorf("%q: %t, %v, want %t", text, f.ServerTLSBootstrap, err, want)
 		}

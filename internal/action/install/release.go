@@ -50,8 +50,7 @@ func installed(ctx context.Context, c client.Reader) (found []installation, err 
 	return found, nil
 }
 
-// lookForOthers refuses installations that liqoctl did not create or that are in another namespace. It returns the name of this
-// cluster, if it has one.
+// lookForOthers refuses installations that liqoctl did not create or that are in another namespace. It returns the name of this cluster, if it has one.
 func (p *Prepared) lookForOthers(ctx context.Context) (name string, err error) {
 	all, err := installed(ctx, p.client)
 	if err != nil {
@@ -139,8 +138,7 @@ func (p *Prepared) recorded() (map[string]any, error) {
 	return values, err
 }
 
-// unlock takes over the release of a program that died. Helm marks a release as pending while it works on it, and refuses
-// another operation on it.
+// unlock takes over the release of a program that died. Helm marks a release as pending while it works on it, and refuses another operation on it.
 func (p *Prepared) unlock() error {
 	if p.last == nil || !p.last.Info.Status.IsPending() {
 		return nil

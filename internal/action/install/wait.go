@@ -3,6 +3,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,12 +24,10 @@ import (
 const (
 	// complainAfter is the time after which problems of pods are reported during the wait.
 	complainAfter = 10 * time.Second
-	// goneInterval is the interval of polling for a deletion.
-	goneInterval = 50 * time.Millisecond
+	goneInterval  = 50 * time.Millisecond
 )
 
-// waitingClient is Helm's client with a waiter of our own: it reports problems as soon as it observes them, and ends with the
-// context.
+// waitingClient is Helm's client with a waiter of our own: it reports problems as soon as it observes them, and ends with the context.
 type waitingClient struct {
 	*kube.Client
 	wait waiter
@@ -121,10 +120,7 @@ func (w *waiter) WaitForDelete(resources kube.ResourceList, _ time.Duration) err
 }
 
 func deploymentReady(d *appsv1.Deployment) bool {
-	want := int32(1)
-	if d.Spec.Replicas != nil {
-		want = *d.Spec.Replicas
-	}
+	want := *cmp.Or(d.Spec.Replicas, new(int32(1)))
 	s := d.Status
 	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == want && s.Replicas == want && s.AvailableReplicas == want
 }
