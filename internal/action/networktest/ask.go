@@ -14,22 +14,22 @@ import (
 	"liqo.io/liqo/internal/network/matrix"
 )
 
-// Question is what a pod is to check.
+// Question describes the request that a pod must send.
 type Question struct {
 	Namespace, Pod, Key string
 	Protocol, Target    string
 	Bytes               int64
 }
 
-// Asker has a pod check something.
+// Asker makes a pod send a request and returns its result.
 type Asker interface {
 	Ask(ctx context.Context, q Question) (matrix.Answer, error)
 }
 
-// proxy asks through the API server, as `kubectl get --raw` does.
+// proxy calls pods through the API server, as `kubectl get --raw` does.
 type proxy struct{ api rest.Interface }
 
-// NewAsker asks the pods of a cluster.
+// NewAsker returns the Asker of a cluster.
 func NewAsker(config *rest.Config) (Asker, error) {
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -48,7 +48,7 @@ func (p proxy) Ask(ctx context.Context, q Question) (answer matrix.Answer, err e
 		return answer, err
 	}
 	if err := json.Unmarshal(text, &answer); err != nil {
-		return answer, fmt.Errorf("the answer is none: %w", err)
+		return answer, fmt.Errorf("decode the answer: %w", err)
 	}
 	return answer, nil
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package networktest tries the network between two clusters from within them: a pod on each node, a namespace of its own in both clusters, and
-// every way that a packet can take. Packets are sent by these pods, which are asked through the API server; so nothing but access to both
-// API servers is needed.
+// Package networktest tests the network between two clusters from inside: it creates a namespace in both, a pod on each node, and
+// tests every path of a packet. The pods send the packets; the test calls them through the API server, so it needs access to both
+// API servers and nothing else.
 //
-// paths.go says who is to reach whom, at which address and as whom, by arithmetic on what the clusters agreed on; it is pure. trial.go
-// tries it. It must not know how the network does it. The proof is networktest_test.go: real API servers, with pods that answer as a network would, or a broken one.
+// paths.go is pure: it computes which pod must reach which one, at which address and from which source, from the networks that
+// the clusters agreed on. trial.go tests the paths. The package must not know how the network works. Its proof is
+// networktest_test.go: real API servers, with pods that answer as over a working or a broken network.
 package networktest
 
 import (
@@ -28,10 +29,10 @@ import (
 	"liqo.io/liqo/internal/action"
 )
 
-// Cluster is one of the two.
+// Cluster is one of the two clusters under test.
 type Cluster struct {
 	Client client.WithWatch
-	// Asker has pods ask others.
+	// Asker makes pods send requests to others.
 	Asker Asker
 	// Namespace of Liqo.
 	Namespace string
@@ -44,13 +45,13 @@ type Options struct {
 	Bytes int64
 	// MaxNodes of each cluster take part; 0 is all.
 	MaxNodes int
-	// Keep leaves the namespaces.
+	// Keep does not delete the namespaces.
 	Keep bool
-	// Timeout bounds all but the clean-up.
+	// Timeout bounds everything except for the clean-up.
 	Timeout time.Duration
 }
 
-// Report is what came of a test. Its JSON form is what `-o json` prints.
+// Report is the result of a test. `-o json` prints its JSON form.
 type Report struct {
 	Local   string   `json:"local"`
 	Remote  string   `json:"remote"`
@@ -58,41 +59,41 @@ type Report struct {
 	Failed  int      `json:"failed"`
 }
 
-// Result is one path.
+// Result is the result of one path.
 type Result struct {
 	Case string `json:"case"`
-	// FromCluster and ToCluster are the names of the clusters, From and To say where in them.
+	// FromCluster and ToCluster are the names of the clusters; From and To are the ends in them.
 	FromCluster string `json:"fromCluster"`
 	From        string `json:"from"`
 	ToCluster   string `json:"toCluster"`
 	To          string `json:"to"`
 	Protocol    string `json:"protocol"`
 	Bytes       int64  `json:"bytes"`
-	// Target is the address that was asked, Source the one that the other end saw.
+	// Target is the destination address, Source the one that the other end observed.
 	Target string `json:"target"`
 	Source string `json:"source,omitempty"`
-	// Took is how long it took; Repeated counts datagrams that were lost and sent again.
+	// Took is the duration; Repeated counts datagrams that were lost and sent again.
 	Took     time.Duration `json:"took"`
 	Repeated int           `json:"repeated,omitempty"`
-	// Error is why it failed; empty if it did not.
+	// Error is the reason of a failure, otherwise empty.
 	Error string `json:"error,omitempty"`
 }
 
 const (
-	// atOnce is how many paths are tried side by side, manyAtOnce how many of those that move many bytes.
+	// atOnce is the number of small paths tested in parallel, manyAtOnce that of large ones.
 	atOnce, manyAtOnce = 8, 4
-	// settleTime is what a cluster may take to lead packets to a Service.
+	// settleTime bounds the time in which all nodes of a cluster must serve a new Service.
 	settleTime, settlePause = 15 * time.Second, 500 * time.Millisecond
 	// cleanTime bounds the clean-up.
 	cleanTime = time.Minute
 )
 
-// Run tries everything. The error is for what kept it from trying; what did not work is in the report.
+// Run tests all paths. The report holds the failures; the error means that not all paths could be tested.
 func Run(ctx context.Context, o Options, p action.Progress) (report Report, err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	p.Start("Looking at both clusters")
-	here, there, err := look(ctx, o)
+	p.Start("Reading both clusters")
+	here, there, err := observe(ctx, o)
 	if err != nil {
 		return report, err
 	}
@@ -102,7 +103,7 @@ func Run(ctx context.Context, o Options, p action.Progress) (report Report, err 
 			p.Info(fmt.Sprintf("In %s, %d nodes take part, and %d do not", s.name, len(s.nodes), s.left))
 		}
 		if s.notice != "" {
-			p.Warn(fmt.Sprintf("%s says of the network: %s", s.name, s.notice))
+			p.Warn(fmt.Sprintf("%s reports a problem of the network: %s", s.name, s.notice))
 		}
 	}
 	suffix, key := rand.String(5), rand.String(32)
@@ -148,13 +149,13 @@ func Run(ctx context.Context, o Options, p action.Progress) (report Report, err 
 		}
 	}
 	if ctx.Err() != nil {
-		return report, fmt.Errorf("not all of %d paths were tried: %w", len(paths), ctx.Err())
+		return report, fmt.Errorf("not all of the %d paths were tested: %w", len(paths), ctx.Err())
 	}
 	return report, nil
 }
 
-// look reads what the two clusters are, and what they agreed on.
-func look(ctx context.Context, o Options) (here, there *side, err error) {
+// observe reads the identities of both clusters and the networks that they agreed on.
+func observe(ctx context.Context, o Options) (here, there *side, err error) {
 	sides := [2]*side{}
 	for i, cluster := range []Cluster{o.Local, o.Remote} {
 		identity, err := action.LocalIdentity(ctx, cluster.Client, cluster.Namespace)
@@ -165,7 +166,7 @@ func look(ctx context.Context, o Options) (here, there *side, err error) {
 	}
 	here, there = sides[0], sides[1]
 	if here.id == there.id {
-		return nil, nil, fmt.Errorf("local and remote clusters must be different, and both are %s (%s); see --remote-context and --remote-kubeconfig", here.name, here.id)
+		return nil, nil, fmt.Errorf("local and remote clusters must be different, but both are %s (%s); see --remote-context and --remote-kubeconfig", here.name, here.id)
 	}
 	if here.name == there.name {
 		here.name, there.name = here.name+" (local)", there.name+" (remote)"
@@ -178,7 +179,7 @@ func look(ctx context.Context, o Options) (here, there *side, err error) {
 	return here, there, agree(here, there)
 }
 
-// read fills a side with what its cluster says.
+// read fills a side with the state of its cluster.
 func (s *side) read(ctx context.Context, cluster Cluster, other *side, most int) error {
 	var tunnels netv1alpha1.TunnelEndpointList
 	if err := cluster.Client.List(ctx, &tunnels); err != nil {
@@ -186,7 +187,7 @@ func (s *side) read(ctx context.Context, cluster Cluster, other *side, most int)
 	}
 	i := slices.IndexFunc(tunnels.Items, func(one netv1alpha1.TunnelEndpoint) bool { return one.Spec.ClusterIdentity.ClusterID == other.id })
 	if i < 0 {
-		return fmt.Errorf("%s has no TunnelEndpoint for %s: the two have no network of Liqo's between them, or have not agreed on it yet; see `liqoctl status peer --verbose`", s.name, other.name)
+		return fmt.Errorf("%s has no TunnelEndpoint for %s: the two clusters have no network of Liqo, or have not agreed on it yet; see `liqoctl status peer --verbose`", s.name, other.name)
 	}
 	if connection := tunnels.Items[i].Status.Connection; connection.Status != netv1alpha1.Connected {
 		s.notice = strings.TrimSuffix(fmt.Sprintf("%s: %s", cmp.Or(connection.Status, "not connected"), connection.StatusMessage), ": ")
@@ -214,7 +215,7 @@ func (s *side) read(ctx context.Context, cluster Cluster, other *side, most int)
 	return nil
 }
 
-// nodesOf are the nodes that take part, by name, and how many do not although they could.
+// nodesOf returns the nodes that take part, ordered by name, and the number of further nodes that could.
 func nodesOf(all []corev1.Node, most int) (nodes []node, left int) {
 	for i := range all {
 		one := &all[i]

@@ -27,6 +27,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -48,7 +49,7 @@ const (
 
 type silent struct{}
 
-// lines keeps what is told.
+// lines keeps the reported lines.
 type lines struct {
 	silent
 	all []string
@@ -62,12 +63,12 @@ func (silent) Info(string)  {}
 func (silent) Warn(string)  {}
 func (silent) Stop()        {}
 
-// world is two clusters with the same networks, and what would be between them. Rome sees milan's pods as 10.1/16 and its external network
-// as 10.3/16; milan sees rome's as 10.2/16 and 10.4/16.
+// world is two clusters with the same networks, and a model of the network between them. Rome reaches milan's pods under 10.1/16 and
+// its external network under 10.3/16; milan reaches rome's under 10.2/16 and 10.4/16.
 type world struct {
 	clusters [2]client.WithWatch
-	// bend changes an answer.
-	bend func(q Question, a *matrix.Answer)
+	// corrupt changes an answer.
+	corrupt func(q Question, a *matrix.Answer)
 	// stuck keeps pods from starting.
 	stuck atomic.Bool
 
@@ -80,10 +81,10 @@ var seen = [2]map[string]string{
 	{"10.2.": "10.200.", "10.4.": "10.201."},
 }
 
-// swap replaces the first half of an address by a table, in its direction or against it.
-func swap(address string, table map[string]string, back bool) (string, bool) {
+// swap replaces the first half of an address according to a table or its inverse.
+func swap(address string, table map[string]string, inverse bool) (string, bool) {
 	for from, to := range table {
-		if back {
+		if inverse {
 			from, to = to, from
 		}
 		if rest, ok := strings.CutPrefix(address, from); ok {
@@ -93,7 +94,7 @@ func swap(address string, table map[string]string, back bool) (string, bool) {
 	return address, false
 }
 
-// newWorld makes two clusters, and plays what is missing in them.
+// newWorld creates two clusters and runs replacements of their missing controllers.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{}
@@ -113,14 +114,14 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 		w.clusters[i] = c
-		w.furnish(t, i, name)
-		w.play(t, c)
+		w.createObjects(t, i, name)
+		w.runControllers(t, c)
 	}
 	return w
 }
 
-// furnish makes what Liqo and the cluster would have made.
-func (w *world) furnish(t *testing.T, i int, name string) {
+// createObjects creates the objects that Liqo and the cluster would have created.
+func (w *world) createObjects(t *testing.T, i int, name string) {
 	t.Helper()
 	ids, c := [2]string{romeID, milanID}, w.clusters[i]
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "liqo", Name: name} }
@@ -168,8 +169,8 @@ func (w *world) furnish(t *testing.T, i int, name string) {
 	}
 }
 
-// play is the controller that makes service accounts, and the kubelets.
-func (w *world) play(t *testing.T, c client.WithWatch) {
+// runControllers does the work of the service account controller and of the kubelets.
+func (w *world) runControllers(t *testing.T, c client.WithWatch) {
 	t.Helper()
 	namespaces, err := c.Watch(t.Context(), &corev1.NamespaceList{})
 	if err != nil {
@@ -205,7 +206,7 @@ func (w *world) play(t *testing.T, c client.WithWatch) {
 	}()
 }
 
-// asker is the network as one cluster's pods see it.
+// asker is the network from the view of one cluster's pods.
 type asker struct {
 	world *world
 	at    int
@@ -221,13 +222,13 @@ func (a asker) Ask(ctx context.Context, q Question) (matrix.Answer, error) {
 		return matrix.Answer{}, err
 	}
 	answer := w.carry(ctx, a.at, &from, q)
-	if w.bend != nil {
-		w.bend(q, &answer)
+	if w.corrupt != nil {
+		w.corrupt(q, &answer)
 	}
 	return answer, nil
 }
 
-// carry leads a packet to where it belongs.
+// carry routes a packet to its destination, as a working network would.
 func (w *world) carry(ctx context.Context, at int, from *corev1.Pod, q Question) matrix.Answer {
 	target := netip.MustParseAddrPort(q.Target)
 	address, port := target.Addr().String(), int32(target.Port())
@@ -254,7 +255,7 @@ func (w *world) carry(ctx context.Context, at int, from *corev1.Pod, q Question)
 	}
 	there, ok := swap(address, seen[at], false)
 	if !ok {
-		return matrix.Answer{Error: "nobody has " + q.Target}
+		return matrix.Answer{Error: "no pod has the address " + q.Target}
 	}
 	var pods corev1.PodList
 	if err := w.clusters[1-at].List(ctx, &pods, client.InNamespace(q.Namespace)); err != nil {
@@ -265,7 +266,7 @@ func (w *world) carry(ctx context.Context, at int, from *corev1.Pod, q Question)
 			return matrix.Answer{Server: p.Name, Source: source, Took: time.Millisecond}
 		}
 	}
-	return matrix.Answer{Error: "nobody has " + q.Target}
+	return matrix.Answer{Error: "no pod has the address " + q.Target}
 }
 
 func (w *world) options() Options {
@@ -276,7 +277,7 @@ func (w *world) options() Options {
 	}
 }
 
-// left are the namespaces of tests that nobody has begun to remove.
+// left returns the test namespaces without a deletion timestamp.
 func (w *world) left(t *testing.T) (names []string) {
 	t.Helper()
 	for _, c := range w.clusters {
@@ -296,8 +297,8 @@ func (w *world) left(t *testing.T) (names []string) {
 func TestWithAPIServers(t *testing.T) {
 	w := newWorld(t)
 	t.Run("all works", func(t *testing.T) {
-		told := &lines{}
-		report, err := Run(t.Context(), w.options(), told)
+		reported := &lines{}
+		report, err := Run(t.Context(), w.options(), reported)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -313,7 +314,7 @@ func TestWithAPIServers(t *testing.T) {
 		if left := w.left(t); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
-		// Also without a terminal one sees how far it is: a line for each case and size, the small ones first.
+		// The lines also show the progress without a terminal: one for each case and size, the small ones first.
 		var want []string
 		for _, size := range []string{"1 B", "1 MiB"} {
 			for title, count := range map[string]int{podToPod: 16, nodeToPod: 16, podToService: 8, podToNodePort: 8} {
@@ -321,12 +322,12 @@ func TestWithAPIServers(t *testing.T) {
 			}
 		}
 		for _, line := range want {
-			if !slices.Contains(told.all, line) {
-				t.Errorf("not told: %s\n%q", line, told.all)
+			if !slices.Contains(reported.all, line) {
+				t.Errorf("not reported: %s\n%q", line, reported.all)
 			}
 		}
-		if i := slices.IndexFunc(told.all, func(line string) bool { return strings.Contains(line, "1 MiB") }); i < 4 || len(told.all) != len(want) {
-			t.Errorf("told: %q", told.all)
+		if i := slices.IndexFunc(reported.all, func(line string) bool { return strings.Contains(line, "1 MiB") }); i < 4 || len(reported.all) != len(want) {
+			t.Errorf("reported: %q", reported.all)
 		}
 		key := w.asked[0].Key
 		for _, q := range w.asked {
@@ -335,13 +336,13 @@ func TestWithAPIServers(t *testing.T) {
 			}
 		}
 	})
-	t.Run("addresses get lost", func(t *testing.T) {
-		w.bend = func(q Question, a *matrix.Answer) {
+	t.Run("source address changed", func(t *testing.T) {
+		w.corrupt = func(q Question, a *matrix.Answer) {
 			if strings.HasPrefix(q.Pod, "pod-0-local") && q.Protocol == matrix.UDP && strings.HasPrefix(q.Target, "10.1.0.7:") {
 				a.Source = "10.4.0.0"
 			}
 		}
-		defer func() { w.bend = nil }()
+		defer func() { w.corrupt = nil }()
 		report, err := Run(t.Context(), w.options(), silent{})
 		if err != nil || report.Failed != 2 {
 			t.Fatalf("%d failed, want 2 (both sizes): %v", report.Failed, err)
@@ -352,31 +353,31 @@ func TestWithAPIServers(t *testing.T) {
 			}
 		}
 	})
-	t.Run("nothing passes on one way", func(t *testing.T) {
-		w.bend = func(q Question, a *matrix.Answer) {
+	t.Run("one path is broken", func(t *testing.T) {
+		w.corrupt = func(q Question, a *matrix.Answer) {
 			if strings.HasPrefix(q.Pod, "pod-0-local") && q.Protocol == matrix.UDP && strings.HasPrefix(q.Target, "10.1.0.7:") {
 				*a = matrix.Answer{Error: "no answer to 6 datagrams"}
 			}
 		}
-		defer func() { w.bend = nil }()
+		defer func() { w.corrupt = nil }()
 		report, err := Run(t.Context(), w.options(), silent{})
 		if err != nil || report.Failed != 2 {
 			t.Fatalf("%d failed, want 2 (both sizes): %v", report.Failed, err)
 		}
 		for _, r := range report.Results {
-			if want := map[bool]string{false: "no answer to 6 datagrams", true: "not tried, since not even 1 B came through"}[r.Bytes > 1]; r.Error != "" && r.Error != want {
+			if want := map[bool]string{false: "no answer to 6 datagrams", true: "not tested, because not even 1 B arrived"}[r.Bytes > 1]; r.Error != "" && r.Error != want {
 				t.Errorf("%+v, want %q", r, want)
 			}
 		}
 	})
-	t.Run("the own cluster answers", func(t *testing.T) {
-		w.bend = func(_ Question, a *matrix.Answer) {
+	t.Run("a pod of the same cluster answers", func(t *testing.T) {
+		w.corrupt = func(_ Question, a *matrix.Answer) {
 			a.Server = strings.Replace(a.Server, "-remote", "-local", 1)
 		}
-		defer func() { w.bend = nil }()
+		defer func() { w.corrupt = nil }()
 		o := w.options()
 		o.MaxNodes, o.Keep = 1, true
-		o.Timeout = 2 * time.Second // what goes through Services is tried again and again
+		o.Timeout = 2 * time.Second // paths through Services are tested until the timeout
 		report, err := Run(t.Context(), o, silent{})
 		if !errors.Is(err, context.DeadlineExceeded) || !slices.ContainsFunc(report.Results, func(r Result) bool { return strings.Contains(r.Error, `another pod answered: "pod-0-local"`) }) {
 			t.Errorf("%v, %+v", err, report.Results)
@@ -390,9 +391,17 @@ func TestWithAPIServers(t *testing.T) {
 		w.stuck.Store(true)
 		defer w.stuck.Store(false)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		stop := time.AfterFunc(time.Second, func() { cancel(errors.New("ctrl-C")) })
-		defer stop.Stop()
-		_, err := Run(ctx, w.options(), silent{})
+		o := w.options()
+		o.Local.Client = interceptor.NewClient(w.clusters[0], interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				err := c.List(ctx, list, options...)
+				if _, pods := list.(*corev1.PodList); pods && err == nil {
+					cancel(errors.New("ctrl-C")) // the test has read that the pods are Pending
+				}
+				return err
+			},
+		})
+		_, err := Run(ctx, o, silent{})
 		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "in rome: wait until the pods in namespace "+namespacePrefix) || !strings.Contains(err.Error(), "on node rome-1 is Pending") {
 			t.Error(err)
 		}
@@ -414,7 +423,7 @@ func TestWithAPIServers(t *testing.T) {
 		if err := w.clusters[1].Update(t.Context(), &tunnel); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Run(t.Context(), w.options(), silent{}); err == nil || !strings.Contains(err.Error(), "do not agree on rome's pods in the eyes of milan: 10.2.0.0/16 in rome, 10.9.0.0/16 in milan") {
+		if _, err := Run(t.Context(), w.options(), silent{}); err == nil || !strings.Contains(err.Error(), "do not agree on rome's pods as seen by milan: 10.2.0.0/16 in rome, 10.9.0.0/16 in milan") {
 			t.Error(err)
 		}
 		if err := w.clusters[1].Delete(t.Context(), &tunnel); err != nil {
@@ -426,7 +435,7 @@ func TestWithAPIServers(t *testing.T) {
 	})
 }
 
-// TestAsker: pods are asked through the API server, with the key, and what they answer is told.
+// TestAsker: the API server passes the question and the key to the pod, and its answer back.
 func TestAsker(t *testing.T) {
 	var request *http.Request
 	code, body := http.StatusOK, `{"server":"pod-0-remote","source":"10.2.0.7","took":1000}`
@@ -450,10 +459,10 @@ func TestAsker(t *testing.T) {
 	}
 	code, body = http.StatusForbidden, "not for you"
 	if _, err := asker.Ask(t.Context(), q); err == nil {
-		t.Error("a refusal is no error")
+		t.Error("a refusal is not an error")
 	}
 	code, body = http.StatusOK, "<html>"
 	if _, err := asker.Ask(t.Context(), q); err == nil {
-		t.Error("no answer is no error")
+		t.Error("an answer that is not JSON is not an error")
 	}
 }

@@ -22,27 +22,27 @@ import (
 )
 
 const (
-	// namespacePrefix begins the name of the namespace of a test.
+	// namespacePrefix is the prefix of the names of test namespaces.
 	namespacePrefix = "liqo-test-network-"
-	// appName is the label of its objects. They are not part of an installation, so they have no other one of ours.
+	// appName labels the objects of a test. They are not part of an installation, so they have no other label of ours.
 	appName = "network-test"
-	// The names of pods begin so: with an address of their own, and in the network of their node.
+	// networkPod and networkNo are the prefixes of the names of pods with their own address and in the host network.
 	networkPod, networkNo = "pod", "node"
 
 	farService = "far"
 )
 
-// start makes the namespace and the pods.
+// start creates the namespace and the pods.
 func (s *side) start(ctx context.Context, c client.WithWatch, key string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace, Labels: map[string]string{
 		labels.AppName: appName,
-		// Half of the pods are in the network of their node.
+		// Half of the pods use the host network.
 		"pod-security.kubernetes.io/enforce": "privileged",
 	}}}
 	if err := c.Create(ctx, namespace); err != nil {
 		return fmt.Errorf("create namespace %s: %w", s.namespace, err)
 	}
-	// Pods are refused until somebody has made their service account.
+	// Pods are refused until the controller manager has created their service account.
 	err := action.Follow(ctx, c, &corev1.ServiceAccountList{}, func(all []corev1.ServiceAccount) (bool, error) { return len(all) > 0, nil }, client.InNamespace(s.namespace))
 	if err != nil {
 		return fmt.Errorf("wait for the service account of namespace %s: %w", s.namespace, err)
@@ -65,20 +65,20 @@ func (s *side) pod(n node, host bool, key string) *corev1.Pod {
 		network = networkNo
 	}
 	port := intstr.FromInt32(matrix.Port)
-	yes, no, nobody := true, false, int64(65532)
+	yes, no, user := true, false, int64(65532)
 	at := slices.IndexFunc(s.nodes, func(one node) bool { return one.name == n.name })
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			// The other cluster's have other names: who answers says who it is.
+			// Names differ between the clusters, so the name in an answer identifies the cluster.
 			Namespace: s.namespace, Name: fmt.Sprintf("%s-%d-%s", network, at, s.suffix()), Labels: map[string]string{labels.AppName: appName},
 		},
 		Spec: corev1.PodSpec{
-			// This very node, whatever is wrong with it.
+			// Bypass the scheduler: the pod must run on this node, whatever its state.
 			NodeName: n.name, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			HostNetwork: host, RestartPolicy: corev1.RestartPolicyAlways,
 			AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: new(int64(1)),
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: &yes, RunAsUser: &nobody, RunAsGroup: &nobody, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{
 				Name: appName, Image: s.image, ImagePullPolicy: s.pullPolicy,
@@ -96,7 +96,7 @@ func (s *side) pod(n node, host bool, key string) *corev1.Pod {
 	}
 }
 
-// suffix is that of the pods' names in this cluster.
+// suffix of the names of pods in this cluster.
 func (s *side) suffix() string {
 	if s.remote {
 		return "remote"
@@ -104,7 +104,7 @@ func (s *side) suffix() string {
 	return "local"
 }
 
-// awaitPods waits until all pods are ready, and notes their addresses.
+// awaitPods waits until all pods are ready, and records their addresses.
 func (s *side) awaitPods(ctx context.Context, c client.WithWatch) error {
 	var missing []string
 	err := action.Follow(ctx, c, &corev1.PodList{}, func(all []corev1.Pod) (bool, error) {
@@ -113,7 +113,7 @@ func (s *side) awaitPods(ctx context.Context, c client.WithWatch) error {
 			one := &all[i]
 			address, err := netip.ParseAddr(one.Status.PodIP)
 			if err != nil || !isReady(one) {
-				missing = append(missing, trouble(one))
+				missing = append(missing, problem(one))
 				continue
 			}
 			s.pods = append(s.pods, pod{name: one.Name, node: one.Spec.NodeName, host: one.Spec.HostNetwork, address: address})
@@ -132,8 +132,8 @@ func isReady(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 }
 
-// trouble is why a pod is not ready, as far as it says so.
-func trouble(p *corev1.Pod) string {
+// problem is the reason that a pod reports for not being ready.
+func problem(p *corev1.Pod) string {
 	text := fmt.Sprintf("pod %s on node %s is %s", p.Name, p.Spec.NodeName, p.Status.Phase)
 	for _, status := range p.Status.ContainerStatuses {
 		if waiting := status.State.Waiting; waiting != nil {
@@ -146,8 +146,8 @@ func trouble(p *corev1.Pod) string {
 	return text
 }
 
-// publish makes a Service that leads to the first pod of the other cluster, as it is seen from here. It has no other endpoint: each datagram of
-// an exchange must reach the same pod.
+// publish creates a Service whose only endpoint is the first pod of the other cluster, under its address for this cluster. One
+// endpoint only, because each datagram of an exchange must reach the same pod.
 func (s *side) publish(ctx context.Context, c client.Client, other *side) error {
 	seen, ok := ipam.Swap(other.first().address, s.view.remotePods, s.view.remotePodsSeen)
 	if !ok {
@@ -198,14 +198,14 @@ func (s *side) slice(address netip.Addr) *discoveryv1.EndpointSlice {
 	return object
 }
 
-// remove takes the namespace away, if it was made.
+// remove deletes the namespace, if it was created.
 func remove(ctx context.Context, c client.Client, s *side) error {
 	if s.namespace == "" {
 		return nil
 	}
 	err := c.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove namespace %s from %s: %w; `kubectl delete namespace %[1]s` does", s.namespace, s.name, err)
+		return fmt.Errorf("remove namespace %s from %s: %w; try `kubectl delete namespace %[1]s`", s.namespace, s.name, err)
 	}
 	return nil
 }

@@ -18,19 +18,19 @@ import (
 // side is one cluster, as far as the test knows it.
 type side struct {
 	id, name string
-	// remote tells the second one from the first.
+	// remote is true for the second one.
 	remote bool
 	view   view
-	// nodes take part, left do not.
+	// nodes take part; left is the number of those that do not.
 	nodes []node
 	left  int
-	// notice is what the cluster itself has against its network to the other one.
+	// notice is the problem that the cluster itself reports for its network to the other one.
 	notice     string
 	image      string
 	pullPolicy corev1.PullPolicy
 	namespace  string
 	pods       []pod
-	// far leads to the first pod of the other cluster.
+	// far is a Service with the first pod of the other cluster as endpoint.
 	far service
 }
 
@@ -46,17 +46,18 @@ type pod struct {
 	address netip.Addr
 }
 
-// service is how a Service is reached: its address, and its node port of each protocol.
+// service holds the address of a Service and its node port of each protocol.
 type service struct {
 	address   netip.Addr
 	nodePorts map[string]int
 }
 
-// view is how one cluster numbers itself and the other one. Seen networks are as the other end sees them.
+// view holds the networks of both clusters from the view of one. Each has a second prefix, Seen: the one under which the other
+// side reaches it.
 type view struct {
-	localPods, localPodsSeen         netip.Prefix // ours, and as what the other cluster sees them
+	localPods, localPodsSeen         netip.Prefix // of this cluster, and the prefix under which the other one reaches them
 	localExternal, localExternalSeen netip.Prefix
-	remotePods, remotePodsSeen       netip.Prefix // theirs, and as what we see them
+	remotePods, remotePodsSeen       netip.Prefix // of the other cluster, and the prefix under which this one reaches them
 	remoteExternal, remoteExtSeen    netip.Prefix
 }
 
@@ -85,20 +86,20 @@ func viewOf(spec *netv1alpha1.TunnelEndpointSpec) (v view, err error) {
 	return v, nil
 }
 
-// agree tells whether both clusters have the same idea of who is seen as what.
+// agree checks that both clusters recorded the same networks and remappings.
 func agree(a, b *side) error {
 	for _, one := range []struct {
 		what       string
 		here, over netip.Prefix
 	}{
 		{a.name + "'s pods", a.view.localPods, b.view.remotePods},
-		{a.name + "'s pods in the eyes of " + b.name, a.view.localPodsSeen, b.view.remotePodsSeen},
+		{a.name + "'s pods as seen by " + b.name, a.view.localPodsSeen, b.view.remotePodsSeen},
 		{a.name + "'s external network", a.view.localExternal, b.view.remoteExternal},
-		{a.name + "'s external network in the eyes of " + b.name, a.view.localExternalSeen, b.view.remoteExtSeen},
+		{a.name + "'s external network as seen by " + b.name, a.view.localExternalSeen, b.view.remoteExtSeen},
 		{b.name + "'s pods", a.view.remotePods, b.view.localPods},
-		{b.name + "'s pods in the eyes of " + a.name, a.view.remotePodsSeen, b.view.localPodsSeen},
+		{b.name + "'s pods as seen by " + a.name, a.view.remotePodsSeen, b.view.localPodsSeen},
 		{b.name + "'s external network", a.view.remoteExternal, b.view.localExternal},
-		{b.name + "'s external network in the eyes of " + a.name, a.view.remoteExtSeen, b.view.localExternalSeen},
+		{b.name + "'s external network as seen by " + a.name, a.view.remoteExtSeen, b.view.localExternalSeen},
 	} {
 		if one.here != one.over {
 			return fmt.Errorf("the two clusters do not agree on %s: %s in %s, %s in %s; see `liqoctl status peer --verbose` in both", one.what, one.here, a.name, one.over, b.name)
@@ -107,8 +108,8 @@ func agree(a, b *side) error {
 	return nil
 }
 
-// The cases, in the order in which they are tried: what the later ones need comes first. Node ports of the other cluster are not among
-// them: whether a node serves them at the address that we have for it is its kube-proxy's choice.
+// The cases in the order of the tests: later ones depend on earlier ones. Node ports of the other cluster are not among them:
+// its kube-proxy decides whether a node serves them at the address that we know.
 const (
 	podToPod      = "pod to pod"
 	nodeToPod     = "node to pod"
@@ -118,87 +119,87 @@ const (
 
 var order = []string{podToPod, nodeToPod, podToService, podToNodePort}
 
-// smallBytes is the most that one path can send without being noticed by the others.
+// smallBytes is the size up to which a test does not slow down the others.
 const smallBytes = 64 << 10
 
-// path is one way to be tried.
+// path is one way of a packet that is tested.
 type path struct {
 	title, fromCluster, from, toCluster, to string
-	// remote: it begins in the remote cluster, in this pod.
+	// remote: the pod that sends is in the remote cluster.
 	remote         bool
 	namespace, pod string
 	protocol       string
 	target         string
 	bytes          int64
-	// service: it goes through a Service that was made just now.
+	// service: the path uses a Service that was just created.
 	service bool
-	// large: it comes after all those that are not, and with fewer beside it.
+	// large paths are tested after all small ones, and fewer at a time.
 	large bool
-	// servers may answer; sources are the networks from which they are to see the request come; none: any.
+	// servers are the pods that may answer; sources are the networks that may be the source of the request, empty for any.
 	servers []string
 	sources []netip.Prefix
-	// impossible is why it cannot be tried.
+	// impossible is the reason why the path cannot be tested.
 	impossible string
 }
 
-// plan is all that is to be tried from one cluster to the other.
+// plan returns all paths from one cluster to the other.
 func plan(from, to *side, large int64) (paths []path) {
 	v := from.view
-	begin := func(p pod, title string) path {
-		l := path{title: title, remote: from.remote, namespace: from.namespace, pod: p.name, fromCluster: from.name, toCluster: to.name, from: "pod on " + p.node}
-		if p.host {
-			l.from = "node " + p.node
+	newPath := func(source pod, title string) path {
+		p := path{title: title, remote: from.remote, namespace: from.namespace, pod: source.name, fromCluster: from.name, toCluster: to.name, from: "pod on " + source.node}
+		if source.host {
+			p.from = "node " + source.node
 		}
-		return l
+		return p
 	}
 	first := to.first()
-	for i, p := range from.pods {
-		for _, q := range to.pods {
-			if q.host {
+	for i, source := range from.pods {
+		for _, target := range to.pods {
+			if target.host {
 				continue
 			}
-			l := begin(p, podToPod)
-			l.to, l.servers = "pod on "+q.node, []string{q.name}
-			seen, ok := ipam.Swap(q.address, v.remotePods, v.remotePodsSeen)
-			l.aim(seen, ok, matrix.Port)
-			if p.host {
-				l.title, l.sources = nodeToPod, []netip.Prefix{v.localExternalSeen}
+			p := newPath(source, podToPod)
+			p.to, p.servers = "pod on "+target.node, []string{target.name}
+			seen, ok := ipam.Swap(target.address, v.remotePods, v.remotePodsSeen)
+			p.aim(seen, ok, matrix.Port)
+			if source.host {
+				p.title, p.sources = nodeToPod, []netip.Prefix{v.localExternalSeen}
 			} else {
-				l.comesAs(p, v)
+				p.comesAs(source, v)
 			}
-			paths = append(paths, l)
+			paths = append(paths, p)
 		}
-		if p.host {
+		if source.host {
 			continue
 		}
-		l := begin(p, podToService)
-		l.to, l.servers, l.service = "pod on "+first.node, []string{first.name}, true
-		l.comesAs(p, v)
-		l.aim(from.far.address, true, matrix.Port)
-		paths = append(paths, l)
+		p := newPath(source, podToService)
+		p.to, p.servers, p.service = "pod on "+first.node, []string{first.name}, true
+		p.comesAs(source, v)
+		p.aim(from.far.address, true, matrix.Port)
+		paths = append(paths, p)
 
 		for _, protocol := range []string{matrix.TCP, matrix.UDP} {
-			l := begin(p, podToNodePort)
-			next := from.nodes[(i+1)%len(from.nodes)] // another one, if there is
-			l.to, l.servers, l.service = "pod on "+first.node+" by node "+next.name, []string{first.name}, true
-			l.sources = []netip.Prefix{v.localExternalSeen, v.localPodsSeen}
-			l.aim(next.address, true, from.far.nodePorts[protocol])
-			l.protocol = protocol
-			paths = append(paths, l)
+			p := newPath(source, podToNodePort)
+			next := from.nodes[(i+1)%len(from.nodes)] // another node, if there is one
+			p.to, p.servers, p.service = "pod on "+first.node+" by node "+next.name, []string{first.name}, true
+			p.sources = []netip.Prefix{v.localExternalSeen, v.localPodsSeen}
+			p.aim(next.address, true, from.far.nodePorts[protocol])
+			p.protocol = protocol
+			paths = append(paths, p)
 		}
 	}
 	return spread(paths, large)
 }
 
-// spread makes of each path one for each protocol and size.
+// spread multiplies each path by protocols and sizes.
 func spread(paths []path, large int64) (all []path) {
-	for _, l := range paths {
+	for _, p := range paths {
 		for _, protocol := range []string{matrix.TCP, matrix.UDP} {
-			if l.protocol != "" && l.protocol != protocol {
+			if p.protocol != "" && p.protocol != protocol {
 				continue
 			}
 			for _, bytes := range []int64{1, large} {
-				one := l
+				one := p
 				one.protocol, one.bytes, one.large = protocol, bytes, bytes > smallBytes
 				all = append(all, one)
 			}
@@ -209,40 +210,40 @@ func spread(paths []path, large int64) (all []path) {
 }
 
 // aim sets the target.
-func (l *path) aim(address netip.Addr, ok bool, port int) {
+func (p *path) aim(address netip.Addr, ok bool, port int) {
 	if !ok || !address.IsValid() || port == 0 {
-		l.impossible = "the other end has no address that can be reached: it is not in the network that the clusters agreed on"
+		p.impossible = "the other end has no reachable address: it is not in the network that the clusters agreed on"
 		return
 	}
-	l.target = netip.AddrPortFrom(address, uint16(port)).String()
+	p.target = netip.AddrPortFrom(address, uint16(port)).String()
 }
 
-// comesAs says as whom the other end must see a pod.
-func (l *path) comesAs(p pod, v view) {
-	seen, ok := ipam.Swap(p.address, v.localPods, v.localPodsSeen)
+// comesAs sets the source address that the other end must observe for a pod.
+func (p *path) comesAs(source pod, v view) {
+	seen, ok := ipam.Swap(source.address, v.localPods, v.localPodsSeen)
 	if !ok {
-		l.impossible = fmt.Sprintf("pod %s has the address %s, which is not in the network that the clusters agreed on, %s", p.name, p.address, v.localPods)
+		p.impossible = fmt.Sprintf("pod %s has the address %s, which is not in the network that the clusters agreed on, %s", source.name, source.address, v.localPods)
 		return
 	}
-	l.sources = []netip.Prefix{netip.PrefixFrom(seen, seen.BitLen())}
+	p.sources = []netip.Prefix{netip.PrefixFrom(seen, seen.BitLen())}
 }
 
-// judge says what an answer means.
-func (l *path) judge(answer matrix.Answer) Result {
+// judge turns the answer of a pod into the result of the path.
+func (p *path) judge(answer matrix.Answer) Result {
 	r := Result{
-		Case: l.title, FromCluster: l.fromCluster, From: l.from, ToCluster: l.toCluster, To: l.to, Protocol: l.protocol, Bytes: l.bytes, Target: l.target,
+		Case: p.title, FromCluster: p.fromCluster, From: p.from, ToCluster: p.toCluster, To: p.to, Protocol: p.protocol, Bytes: p.bytes, Target: p.target,
 		Source: answer.Source, Took: answer.Took, Repeated: answer.Repeated, Error: answer.Error,
 	}
-	source, err := netip.ParseAddr(answer.Source)
+	observed, err := netip.ParseAddr(answer.Source)
 	switch {
-	case l.impossible != "":
-		r.Error = l.impossible
+	case p.impossible != "":
+		r.Error = p.impossible
 	case r.Error != "":
-	case !slices.Contains(l.servers, answer.Server):
-		r.Error = fmt.Sprintf("another pod answered: %q, want %v", answer.Server, l.servers)
-	case len(l.sources) == 0:
-	case err != nil || !slices.ContainsFunc(l.sources, func(n netip.Prefix) bool { return n.Contains(source) }):
-		r.Error = fmt.Sprintf("the other end saw the source %q, want %s: the address was changed on the way", answer.Source, either(l.sources))
+	case !slices.Contains(p.servers, answer.Server):
+		r.Error = fmt.Sprintf("another pod answered: %q, want %v", answer.Server, p.servers)
+	case len(p.sources) == 0:
+	case err != nil || !slices.ContainsFunc(p.sources, func(n netip.Prefix) bool { return n.Contains(observed) }):
+		r.Error = fmt.Sprintf("the other end saw the source %q, want %s: the address was changed on the way", answer.Source, either(p.sources))
 	}
 	return r
 }
@@ -261,7 +262,7 @@ func either(networks []netip.Prefix) (text string) {
 	return text
 }
 
-// first pod that is not in the network of its node.
+// first returns the first pod outside the host network.
 func (s *side) first() pod {
 	i := slices.IndexFunc(s.pods, func(p pod) bool { return !p.host })
 	if i < 0 {
@@ -270,7 +271,7 @@ func (s *side) first() pod {
 	return s.pods[i]
 }
 
-// Size writes an amount of bytes for people.
+// Size is the number of bytes in a readable form.
 func (r Result) Size() string { return size(r.Bytes) }
 
 func size(bytes int64) string {

@@ -11,18 +11,18 @@ import (
 	"liqo.io/liqo/internal/network/matrix"
 )
 
-// trial tries paths, some side by side.
+// trial tests paths, several in parallel.
 type trial struct {
 	local, remote Asker
 	key           string
 	paths         []path
-	// settled is when Services must work.
+	// settled is the time from which Services must work.
 	settled  time.Time
 	progress action.Progress
 	results  []Result
 }
 
-// run tries the small paths, then the large ones. The results are in the order of the paths.
+// run tests the small paths, then the large ones. The results have the order of the paths.
 func (t *trial) run(ctx context.Context) []Result {
 	t.results = make([]Result, len(t.paths))
 	t.stage(ctx, false, atOnce)
@@ -31,8 +31,8 @@ func (t *trial) run(ctx context.Context) []Result {
 	return t.results
 }
 
-// stage tries those of one kind, and tells when all of one case are through.
-func (t *trial) stage(ctx context.Context, large bool, sideBySide int) {
+// stage tests the small or the large paths, and reports each case when all of its paths are done.
+func (t *trial) stage(ctx context.Context, large bool, parallel int) {
 	var all []int
 	left, good := map[string]int{}, map[string]int{}
 	for i := range t.paths {
@@ -43,7 +43,7 @@ func (t *trial) stage(ctx context.Context, large bool, sideBySide int) {
 	}
 	next, ended := make(chan int), make(chan int)
 	defer close(next)
-	for range min(sideBySide, len(all)) {
+	for range min(parallel, len(all)) {
 		go func() {
 			for i := range next {
 				t.results[i] = t.try(ctx, &t.paths[i])
@@ -55,50 +55,50 @@ func (t *trial) stage(ctx context.Context, large bool, sideBySide int) {
 	for title, count := range left {
 		total[title] = count
 	}
-	for begun, through := 0, 0; through < len(all); {
+	for started, done := 0, 0; done < len(all); {
 		var feed chan<- int
 		candidate := 0
-		if begun < len(all) {
-			feed, candidate = next, all[begun]
+		if started < len(all) {
+			feed, candidate = next, all[started]
 		}
 		select {
 		case feed <- candidate:
-			begun++
-			l := &t.paths[candidate]
-			t.progress.Start(fmt.Sprintf("Trying %d of %d with %s: %s, %s, from %s to %s", begun, len(all), size(l.bytes), l.title, l.protocol, l.fromCluster, l.toCluster))
+			started++
+			p := &t.paths[candidate]
+			t.progress.Start(fmt.Sprintf("Testing %d of %d with %s: %s, %s, from %s to %s", started, len(all), size(p.bytes), p.title, p.protocol, p.fromCluster, p.toCluster))
 		case i := <-ended:
-			through++
-			l := &t.paths[i]
-			left[l.title]--
+			done++
+			p := &t.paths[i]
+			left[p.title]--
 			if t.results[i].Error == "" {
-				good[l.title]++
+				good[p.title]++
 			}
-			if left[l.title] == 0 {
-				t.progress.Info(fmt.Sprintf("%s, %s: %d of %d ways work", l.title, size(l.bytes), good[l.title], total[l.title]))
+			if left[p.title] == 0 {
+				t.progress.Info(fmt.Sprintf("%s, %s: %d of %d ways work", p.title, size(p.bytes), good[p.title], total[p.title]))
 			}
 		}
 	}
 }
 
-// try tries one path. What goes through a Service may fail until Services must work; all else must work at once.
-func (t *trial) try(ctx context.Context, l *path) Result {
-	if l.impossible != "" {
-		return l.judge(matrix.Answer{})
+// try tests one path. Paths through a Service may fail until the Services are settled; all others must work at once.
+func (t *trial) try(ctx context.Context, p *path) Result {
+	if p.impossible != "" {
+		return p.judge(matrix.Answer{})
 	}
-	if small := t.smaller(l); small != nil && small.Error != "" && small.Source == "" {
-		return l.judge(matrix.Answer{Error: "not tried, since not even " + small.Size() + " came through"})
+	if small := t.smaller(p); small != nil && small.Error != "" && small.Source == "" {
+		return p.judge(matrix.Answer{Error: "not tested, because not even " + small.Size() + " arrived"})
 	}
 	asker := t.local
-	if l.remote {
+	if p.remote {
 		asker = t.remote
 	}
 	for {
-		answer, err := asker.Ask(ctx, Question{Namespace: l.namespace, Pod: l.pod, Key: t.key, Protocol: l.protocol, Target: l.target, Bytes: l.bytes})
+		answer, err := asker.Ask(ctx, Question{Namespace: p.namespace, Pod: p.pod, Key: t.key, Protocol: p.protocol, Target: p.target, Bytes: p.bytes})
 		if err != nil {
-			answer = matrix.Answer{Error: fmt.Sprintf("the pod %s/%s could not be asked: %v", l.namespace, l.pod, err)}
+			answer = matrix.Answer{Error: fmt.Sprintf("the API server could not call the pod %s/%s: %v", p.namespace, p.pod, err)}
 		}
-		result := l.judge(answer)
-		if result.Error == "" || !l.service || time.Now().After(t.settled) || ctx.Err() != nil {
+		result := p.judge(answer)
+		if result.Error == "" || !p.service || time.Now().After(t.settled) || ctx.Err() != nil {
 			return result
 		}
 		select {
@@ -109,11 +109,11 @@ func (t *trial) try(ctx context.Context, l *path) Result {
 	}
 }
 
-// smaller is what came of the small path on the same way; nil if there is none. It was tried in the stage before.
-func (t *trial) smaller(l *path) *Result {
+// smaller returns the result of the small path with the same ends, which the stage before tested; nil if there is none.
+func (t *trial) smaller(p *path) *Result {
 	for i := range t.paths {
 		one := &t.paths[i]
-		if l.large && !one.large && one.remote == l.remote && one.pod == l.pod && one.protocol == l.protocol && one.target == l.target && one.title == l.title {
+		if p.large && !one.large && one.remote == p.remote && one.pod == p.pod && one.protocol == p.protocol && one.target == p.target && one.title == p.title {
 			return &t.results[i]
 		}
 	}
