@@ -34,10 +34,10 @@ import (
 	"liqo.io/liqo/internal/kube/version"
 )
 
-// defaultNamespace is where Liqo is installed, unless said otherwise.
+// defaultNamespace is where Liqo is installed, unless --namespace names another one.
 const defaultNamespace = "liqo"
 
-// Factory is what all commands share: the flags that choose a cluster, and the way to talk to the user.
+// Factory holds what all commands share: the flags that choose a cluster, and the printer.
 type Factory struct {
 	streams genericiooptions.IOStreams
 	flags   *genericclioptions.ConfigFlags
@@ -46,10 +46,10 @@ type Factory struct {
 	printer *printer
 }
 
-// shown are those of the Kubernetes client's flags that help mentions. The others work, too.
+// shown are the flags of the Kubernetes client that help lists. The others also work.
 var shown = []string{"kubeconfig", "context", "cluster", "user"}
 
-// clientFlags adds the flags that choose a cluster. With a prefix they are for a second one, and have no short forms.
+// clientFlags adds the flags that choose a cluster. With a prefix they choose a second cluster and have no short forms.
 func clientFlags(to *pflag.FlagSet, flags *genericclioptions.ConfigFlags, prefix string) {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.AddFlags(own)
@@ -70,7 +70,7 @@ func (f *Factory) register(root *cobra.Command) {
 	clientFlags(flags, f.flags, "")
 	flag := flags.Lookup("namespace")
 	flag.DefValue, flag.Usage = defaultNamespace, "Namespace in which Liqo is installed"
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "Say more, requests to API servers included")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "Print more, including requests to API servers")
 
 	_ = root.RegisterFlagCompletionFunc("namespace", f.completeNamespaces)
 	for name, choose := range map[string]func(*clientcmdapi.Config) []string{
@@ -88,7 +88,7 @@ func (f *Factory) register(root *cobra.Command) {
 	}
 }
 
-// wrap is what all requests have in common.
+// wrap sets the options of all requests.
 func (f *Factory) wrap(config *rest.Config) *rest.Config {
 	config.QPS, config.Burst = 100, 200
 	config.UserAgent = "liqoctl/" + version.Version
@@ -104,7 +104,7 @@ func (f *Factory) namespace() string {
 	return *f.flags.Namespace
 }
 
-// config reads the kubeconfig. It contacts nobody.
+// config reads the kubeconfig. It contacts no server.
 func (f *Factory) config() (*rest.Config, error) { return configOf(f.flags) }
 
 func configOf(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
@@ -118,7 +118,7 @@ func configOf(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
 	return config, nil
 }
 
-// cluster is the chosen cluster, for Helm.
+// cluster returns the chosen cluster for Helm.
 func (f *Factory) cluster() (install.Cluster, error) {
 	config, err := f.config()
 	cluster := install.Cluster{Getter: f.flags, Config: config}
@@ -128,7 +128,7 @@ func (f *Factory) cluster() (install.Cluster, error) {
 	return cluster, err
 }
 
-// scheme of everything the commands read and write.
+// scheme of all kinds that the commands read or write.
 func scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -142,7 +142,7 @@ func scheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// client of the chosen cluster. It has not been contacted yet.
+// client returns a client of the chosen cluster without contacting it.
 func (f *Factory) client() (client.WithWatch, error) {
 	config, err := f.config()
 	if err != nil {
@@ -163,7 +163,7 @@ func clientOf(config *rest.Config) (client.WithWatch, error) {
 	return c, nil
 }
 
-// completePeers offers the names of foreign clusters that were not named yet.
+// completePeers offers the names of ForeignClusters that are not in the arguments yet.
 func (f *Factory) completePeers(most int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most {
@@ -184,7 +184,7 @@ func (f *Factory) completePeers(most int) cobra.CompletionFunc {
 	}
 }
 
-// completionTimeout: whoever pressed the tab key waits.
+// completionTimeout is short, because the user who pressed the tab key waits.
 const completionTimeout = 3 * time.Second
 
 // completeNamespaces offers the namespaces of the cluster.
@@ -206,7 +206,7 @@ func (f *Factory) completeNamespaces(cmd *cobra.Command, _ []string, prefix stri
 	return fitting(names, prefix), cobra.ShellCompDirectiveNoFileComp
 }
 
-// fitting are the words that begin with the prefix, in order.
+// fitting returns the sorted words with the prefix.
 func fitting(words []string, prefix string) (fit []string) {
 	for _, word := range slices.Sorted(slices.Values(words)) {
 		if strings.HasPrefix(word, prefix) {
@@ -216,16 +216,16 @@ func fitting(words []string, prefix string) (fit []string) {
 	return fit
 }
 
-// timeoutFlag is the documented flag of commands that wait.
+// timeoutFlag adds the documented flag of commands that wait.
 func timeoutFlag(cmd *cobra.Command, value *time.Duration, standard time.Duration) {
-	cmd.PersistentFlags().DurationVar(value, "timeout", standard, "How long it may take")
+	cmd.PersistentFlags().DurationVar(value, "timeout", standard, "Maximum duration of the command")
 }
 
-// later is a documented command that this version does not have yet.
+// later is a documented command that this version does not support yet.
 func (f *Factory) later(use, short, why string) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short + " (not yet)",
-		// Whatever its flags are: the answer is the same.
+		// The answer is the same for any flags.
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		Args:               cobra.ArbitraryArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error { return errors.New(why) },

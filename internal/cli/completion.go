@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// shells that completion is there for, and how to have it in each new one.
+// shells with completion, and instructions to enable it in each new shell.
 var shells = []struct {
 	name, hint string
 	write      func(root *cobra.Command, to io.Writer) error
@@ -18,18 +18,18 @@ var shells = []struct {
 
   source <({{name}} completion bash)
 
-For all new ones:
+For all new shells:
 
   {{name}} completion bash > /etc/bash_completion.d/liqoctl                            # Linux, for all users
   {{name}} completion bash > "$(brew --prefix)/etc/bash_completion.d/liqoctl"          # macOS`,
 		func(root *cobra.Command, to io.Writer) error { return root.GenBashCompletionV2(to, true) },
 	},
 	{
-		"zsh", `If completion is not on yet: echo "autoload -U compinit; compinit" >> ~/.zshrc. For this shell only:
+		"zsh", `If completion is not enabled yet: echo "autoload -U compinit; compinit" >> ~/.zshrc. For this shell only:
 
   source <({{name}} completion zsh)
 
-For all new ones:
+For all new shells:
 
   {{name}} completion zsh > "${fpath[1]}/_liqoctl"`,
 		func(root *cobra.Command, to io.Writer) error { return root.GenZshCompletion(to) },
@@ -39,7 +39,7 @@ For all new ones:
 
   {{name}} completion fish | source
 
-For all new ones:
+For all new shells:
 
   {{name}} completion fish > ~/.config/fish/completions/liqoctl.fish`,
 		func(root *cobra.Command, to io.Writer) error { return root.GenFishCompletion(to, true) },
@@ -49,7 +49,7 @@ For all new ones:
 
   {{name}} completion powershell | Out-String | Invoke-Expression
 
-For all new ones, add what the command prints to your profile.`,
+For all new shells, add the output of the command to your profile.`,
 		func(root *cobra.Command, to io.Writer) error { return root.GenPowerShellCompletionWithDesc(to) },
 	},
 }
@@ -58,7 +58,7 @@ func newCompletion(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "completion", Short: "Print a completion script for a shell",
 		Long: "Print a script that makes a shell complete commands, flags, and names of clusters and namespaces.\n" +
-			"The help of each shell's command says where to put it.",
+			"The help of each shell's command explains where to put the script.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

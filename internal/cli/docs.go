@@ -32,12 +32,12 @@ func newDocs(f *Factory) *cobra.Command {
 			case "man":
 				return doc.GenManTree(root, &doc.GenManHeader{Title: "LIQOCTL", Section: "1"}, dir)
 			default:
-				return fmt.Errorf("--type %s: there is markdown and man", kind)
+				return fmt.Errorf("--type %s: want markdown or man", kind)
 			}
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", dir, "Folder to write to")
 	cmd.Flags().StringVar(&kind, "type", kind, "Format: markdown or man")
-	cmd.Flags().BoolVar(&headers, "generate-headers", headers, "Begin markdown files with a header for web sites")
+	cmd.Flags().BoolVar(&headers, "generate-headers", headers, "Add a header for web sites to markdown files")
 	return cmd
 }

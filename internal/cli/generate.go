@@ -14,7 +14,7 @@ import (
 
 func newGenerate(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "generate", Short: "Print what another cluster needs to know of this one", Args: cobra.NoArgs,
+		Use: "generate", Short: "Print what another cluster needs to peer with this one", Args: cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) { _ = cmd.Help() },
 	}
 	cmd.AddCommand(newGeneratePeerCommand(f))
@@ -26,7 +26,7 @@ func newGeneratePeerCommand(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "peer-command", Short: "Print the command that makes another cluster use the resources of this one",
 		Long: f.text("Print the command that, run in another cluster, makes that one use the resources of this one.\n\n" +
-			"The command holds the token with which clusters introduce themselves: treat it like a password."),
+			"The command contains the token with which new peers authenticate: treat it like a password."),
 		Example: f.text(`  {{name}} generate peer-command
 
   # For scripts
@@ -60,7 +60,7 @@ func newGeneratePeerCommand(f *Factory) *cobra.Command {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9@%+=:,./_-]+$`)
 
-// shellWord quotes what a shell would take apart: scripts evaluate the command.
+// shellWord quotes a word that a shell would split or expand, because scripts evaluate the command.
 func shellWord(word string) string {
 	if plainWord.MatchString(word) {
 		return word

@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/internal/action/provider"
 )
 
-// installFlags are the documented flags of install and upgrade.
+// installFlags holds the documented flags of install and upgrade.
 type installFlags struct {
 	options install.Options
 
@@ -44,9 +44,9 @@ func installCommand(f *Factory, use, short string) *cobra.Command {
 	o := &installFlags{}
 	cmd := &cobra.Command{
 		Use: use, Short: short,
-		Long: short + ".\n\nNetworks and API server address are found out by themselves; flags say otherwise. The chart is part of the program:\n" +
-			"no repository is needed. A name is made up for a cluster that is given none, and kept.\n\n" +
-			"Where Liqo is installed already, what no flag says stays as it is. What goes wrong is taken back.",
+		Long: short + ".\n\nThe command detects the networks and the address of the API server; flags override them. The chart is part of the\n" +
+			"program, so no repository is needed. A cluster without a name gets a random one, and keeps it.\n\n" +
+			"If Liqo is installed already, settings without a flag stay as they are. A failed installation is undone.",
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.install(cmd.Context(), cmd, o, provider.Auto) },
 	}
@@ -54,13 +54,13 @@ func installCommand(f *Factory, use, short string) *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("service-type", cobra.FixedCompletions([]string{"ClusterIP", "NodePort", "LoadBalancer"}, cobra.ShellCompDirectiveNoFileComp))
 	address := func(flags *pflag.FlagSet) {
 		flags.StringVar(&o.options.Overrides.APIServer, "api-server-url", "", "Address of the API server for other clusters (default: that of the kubeconfig)")
-		flags.StringVar(&o.options.Overrides.PodCIDR, "pod-cidr", "", "Network of the pods (default: what the cluster tells)")
-		flags.StringVar(&o.options.Overrides.ServiceCIDR, "service-cidr", "", "Network of the services (default: what the cluster tells)")
+		flags.StringVar(&o.options.Overrides.PodCIDR, "pod-cidr", "", "Network of the pods (default: detected)")
+		flags.StringVar(&o.options.Overrides.ServiceCIDR, "service-cidr", "", "Network of the services (default: detected)")
 	}
 	address(cmd.Flags())
 	for _, kind := range []provider.Kind{provider.Kubeadm, provider.KinD, provider.K3s} {
 		sub := &cobra.Command{
-			Use: string(kind), Short: "The same for a cluster of " + string(kind), Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+			Use: string(kind), Short: "The same for a " + string(kind) + " cluster", Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, _ []string) error { return f.install(cmd.Context(), cmd, o, kind) },
 		}
 		address(sub.Flags())
@@ -68,7 +68,7 @@ func installCommand(f *Factory, use, short string) *cobra.Command {
 	}
 	for _, kind := range provider.Later() {
 		_, err := provider.Decide(provider.Facts{}, provider.Overrides{Kind: kind})
-		cmd.AddCommand(f.later(string(kind), "The same for a cluster of "+string(kind), err.Error()))
+		cmd.AddCommand(f.later(string(kind), "The same for a "+string(kind)+" cluster", err.Error()))
 	}
 	return cmd
 }
@@ -81,19 +81,19 @@ func (o *installFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.onlyValues, "only-output-values", false, "Write the values of the chart to a file, and install nothing")
 	flags.StringVar(&o.dumpPath, "dump-values-path", "./values.yaml", "File for --only-output-values")
 	flags.BoolVar(&o.options.DryRun, "dry-run", false, "Check everything and change nothing")
-	flags.DurationVar(&o.options.Timeout, "timeout", 10*time.Minute, "How long it may take")
+	flags.DurationVar(&o.options.Timeout, "timeout", 10*time.Minute, "Maximum duration of the command")
 	flags.StringVar(&overrides.ClusterName, "cluster-name", "", "Name of this cluster")
-	flags.StringToStringVar(&overrides.Labels, "cluster-labels", nil, "Labels of this cluster, for the nodes that stand for it elsewhere (KEY=VALUE,...)")
+	flags.StringToStringVar(&overrides.Labels, "cluster-labels", nil, "Labels of this cluster, which its virtual nodes in other clusters get (KEY=VALUE,...)")
 	flags.IntVar(&o.sharing, "sharing-percentage", 90, "Share of this cluster's free resources that each peer may use")
-	flags.BoolVar(&o.options.HighAvailability, "enable-ha", false, "Run two gateways, each a lane of its own, and two controller managers")
+	flags.BoolVar(&o.options.HighAvailability, "enable-ha", false, "Run two gateways, each with its own lane, and two controller managers")
 	flags.StringSliceVar(&overrides.ReservedSubnets, "reserved-subnets", nil, "Networks that must not be used for remapping")
-	flags.StringArrayVar(&o.options.Set, "set", nil, "Value of the chart, as Helm writes it (KEY=VALUE); may be repeated")
-	flags.BoolVar(&o.options.ResetValues, "reset-values", false, "Forget what was said when Liqo was installed before")
-	flags.BoolVar(&o.options.AllowDowngrade, "allow-downgrade", false, "Install an older version than there is")
-	flags.BoolVar(&overrides.AnyAPIServer, "disable-api-server-sanity-check", false, "Accept another API server address than the kubeconfig's")
-	flags.BoolVar(&overrides.SkipValidation, "skip-validation", false, "Do not check networks and addresses against what is in use")
-	flags.BoolVar(&o.options.Metrics, "enable-metrics", false, "Gateways and virtual kubelets serve metrics; the Prometheus operator is told, if there is one")
-	flags.BoolVar(&o.disableTelemetry, "disable-telemetry", false, "Not needed: nothing is ever sent anywhere")
+	flags.StringArrayVar(&o.options.Set, "set", nil, "Value of the chart in the syntax of Helm (KEY=VALUE); may be repeated")
+	flags.BoolVar(&o.options.ResetValues, "reset-values", false, "Forget the settings of earlier installations")
+	flags.BoolVar(&o.options.AllowDowngrade, "allow-downgrade", false, "Install a version older than the installed one")
+	flags.BoolVar(&overrides.AnyAPIServer, "disable-api-server-sanity-check", false, "Accept an API server address that differs from the kubeconfig's")
+	flags.BoolVar(&overrides.SkipValidation, "skip-validation", false, "Do not check networks against the addresses in use")
+	flags.BoolVar(&o.options.Metrics, "enable-metrics", false, "Gateways and virtual kubelets serve metrics; the Prometheus operator, if there is one, collects them")
+	flags.BoolVar(&o.disableTelemetry, "disable-telemetry", false, "Not needed: Liqo sends no telemetry")
 	flags.StringVar(&overrides.ServiceType, "service-type", "", "Type of the services that other clusters reach: ClusterIP, NodePort or LoadBalancer")
 }
 
@@ -103,13 +103,13 @@ func (o *installFlags) check() error {
 	case o.repoURL != "" && o.options.ChartPath != "":
 		return errors.New("--repo-url and --local-chart-path exclude each other")
 	case o.repoURL != "":
-		return errors.New("--repo-url: this program carries its chart; for another one, get it and use --local-chart-path")
+		return errors.New("--repo-url: this program embeds its chart; to install another one, download it and use --local-chart-path")
 	case o.options.ChartPath != "" && o.options.Version == "":
 		return errors.New("--local-chart-path needs --version")
 	case o.sharing < 0 || o.sharing > 100:
 		return fmt.Errorf("--sharing-percentage %d: want 0 to 100", o.sharing)
 	case o.options.Timeout <= 0:
-		return errors.New("--timeout must be more than zero")
+		return errors.New("--timeout must be positive")
 	}
 	return nil
 }
@@ -126,11 +126,11 @@ func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFla
 		o.options.SharingPercentage = &o.sharing
 	}
 	if o.disableTelemetry {
-		f.printer.Info("--disable-telemetry changes nothing: nothing is ever sent anywhere")
+		f.printer.Info("--disable-telemetry changes nothing: Liqo sends no telemetry")
 	}
 	o.options.Overrides.Kind, o.options.Namespace, o.options.Wait = kind, f.namespace(), true
 	f.printer.Done("Installer initialized")
-	f.printer.Start("Looking at the cluster")
+	f.printer.Start("Reading the cluster")
 	prepared, err := install.Prepare(ctx, cluster, o.options)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFla
 		f.printer.Info("No cluster name specified. Generated: " + prepared.GeneratedName)
 	}
 	if prepared.Unmonitored {
-		f.printer.Info("Metrics are served, but nobody is told: this cluster has no Prometheus operator (kinds ServiceMonitor and PodMonitor)")
+		f.printer.Info("Components serve metrics, but there are no monitors: this cluster has no Prometheus operator (kinds ServiceMonitor and PodMonitor)")
 	}
 	if prepared.UnverifiedKubelets() {
 		f.printer.Info("The metric agent does not verify the certificates of kubelets, because kubelets of such clusters sign their own; " +
@@ -158,11 +158,11 @@ func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFla
 		f.printer.Done("Installation completed (dry-run)")
 		return nil
 	case outcome.Unchanged:
-		f.printer.Done("Nothing to change: Liqo " + outcome.Version + " is installed this way already")
+		f.printer.Done("Nothing to change: Liqo " + outcome.Version + " is already installed with these settings")
 		return nil
 	}
 	f.printer.Done(fmt.Sprintf("All Set! You can now proceed establishing a peering (%s peer --help for more information)", f.name))
-	f.printer.Info("Clusters of different versions peer if their protocols meet; the same version everywhere is the tested case")
+	f.printer.Info("Clusters of different versions can peer if their protocol ranges overlap; only equal versions are tested")
 	return nil
 }
 

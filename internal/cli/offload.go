@@ -23,12 +23,12 @@ const (
 )
 
 func newOffload(f *Factory) *cobra.Command {
-	cmd := &cobra.Command{Use: "offload", Short: "Let a namespace extend to other clusters", Args: cobra.NoArgs, RunE: wantsResource("offload")}
+	cmd := &cobra.Command{Use: "offload", Short: "Extend a namespace to other clusters", Args: cobra.NoArgs, RunE: wantsResource("offload")}
 	cmd.AddCommand(newOffloadNamespace(f))
 	return cmd
 }
 
-// wantsResource answers a command without its second word.
+// wantsResource is the error of a command without its second word.
 func wantsResource(verb string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		return fmt.Errorf("%s what? Try: %s namespace NAME", verb, cmd.CommandPath())
@@ -40,19 +40,19 @@ func newOffloadNamespace(f *Factory) *cobra.Command {
 	output := ""
 	cmd := &cobra.Command{
 		Use: "namespace NAME", Aliases: []string{"ns"}, Short: "Let pods of a namespace run in other clusters",
-		Long: f.text("Let pods of a namespace run in other clusters. Each chosen cluster gets a twin of the namespace, with the Services,\n" +
-			"configuration and Secrets that pods need.\n\n" +
-			"Run again, the command changes what was asked for before, but not how remote namespaces are named. A cluster that is no longer\n" +
-			"chosen loses its twin, with all that is in it; pods that ran there fail, and their controllers start others. The command tells\n" +
-			"what will be deleted, and refuses if there are volumes, objects that this cluster has not put there, or if it cannot look:\n" +
-			"for that, this machine must reach the API servers of the other clusters."),
-		Example: f.text(`  # Let the scheduler choose among all clusters, this one included
+		Long: f.text("Let pods of a namespace run in other clusters. Each chosen cluster gets a remote namespace with the Services, configuration\n" +
+			"and Secrets that the pods need.\n\n" +
+			"Run the command again to change the settings, except for the names of remote namespaces. If a cluster is no longer chosen, its\n" +
+			"remote namespace is deleted with its contents; pods that ran there fail, and their controllers start others. The command\n" +
+			"lists what will be deleted. It refuses if there are volumes or objects that this cluster did not create, or if it cannot\n" +
+			"read the remote namespace: for that, this machine must reach the API servers of the other clusters."),
+		Example: f.text(`  # Let the scheduler choose among all clusters, including this one
   {{name}} offload namespace shop
 
-  # Only in other clusters: those in Europe, and all that are cheap
+  # Only in other clusters: those in Europe, and all cheap ones
   {{name}} offload namespace shop --pod-offloading-strategy Remote -l region=europe -l 'tier in (spot,bronze)'
 
-  # Show what would be applied
+  # Show the object without applying it
   {{name}} offload namespace shop --output yaml`),
 		Args: oneNamespace, ValidArgsFunction: f.completeOneNamespace,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,8 +70,8 @@ func newOffloadNamespace(f *Factory) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.PodOffloadingStrategy, "pod-offloading-strategy", "LocalAndRemote", "Where pods may run: LocalAndRemote, Local or Remote")
 	flags.StringVar(&o.NamespaceMappingStrategy, "namespace-mapping-strategy", "DefaultName", "How remote namespaces are named: DefaultName or EnforceSameName")
-	flags.StringArrayVarP(&o.Selectors, "selector", "l", nil, "Labels of the clusters to choose, as for kubectl; repeated, one that fits is enough (default: all clusters)")
-	flags.BoolVar(&o.Force, "force", false, "Also lose, where clusters are no longer chosen, volumes, objects of others, and what cannot be looked at from here")
+	flags.StringArrayVarP(&o.Selectors, "selector", "l", nil, "Label selector of the clusters to choose; repeated, clusters that match any of them (default: all clusters)")
+	flags.BoolVar(&o.Force, "force", false, "Also delete remote namespaces with volumes or objects of others, or that cannot be read from here, in clusters no longer chosen")
 	flags.StringVarP(&output, "output", "o", "", "Show the NamespaceOffloading as json or yaml instead of applying it")
 	timeoutFlag(cmd, &o.Timeout, offloadTimeout)
 	for name, values := range map[string][]string{
@@ -83,20 +83,20 @@ func newOffloadNamespace(f *Factory) *cobra.Command {
 	return cmd
 }
 
-// printOffloading shows what would be applied. It needs no cluster.
+// printOffloading prints the object that the command would apply. It needs no cluster.
 func printOffloading(to io.Writer, o action.OffloadOptions, format string) error {
 	if format != "json" && format != "yaml" {
 		return fmt.Errorf("unsupported output format %q; want json or yaml", format)
 	}
-	wish, err := o.NamespaceOffloading()
+	offloading, err := o.NamespaceOffloading()
 	if err != nil {
 		return err
 	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wish)
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(offloading)
 	if err != nil {
 		return fmt.Errorf("encode the NamespaceOffloading: %w", err)
 	}
-	// As documented, and as programs expect objects that were not created yet.
+	// The documented output, in the form of an object that does not exist yet.
 	err = errors.Join(unstructured.SetNestedField(fields, nil, "metadata", "creationTimestamp"), unstructured.SetNestedMap(fields, map[string]any{}, "status"))
 	if err != nil {
 		return fmt.Errorf("encode the NamespaceOffloading: %w", err)
@@ -115,14 +115,13 @@ func printOffloading(to io.Writer, o action.OffloadOptions, format string) error
 }
 
 func newUnoffload(f *Factory) *cobra.Command {
-	cmd := &cobra.Command{Use: "unoffload", Short: "Take a namespace back from other clusters", Args: cobra.NoArgs, RunE: wantsResource("unoffload")}
+	cmd := &cobra.Command{Use: "unoffload", Short: "End the offloading of a namespace", Args: cobra.NoArgs, RunE: wantsResource("unoffload")}
 	o := action.UnoffloadOptions{}
 	namespace := &cobra.Command{
-		Use: "namespace NAME", Aliases: []string{"ns"}, Short: "Take a namespace back from other clusters",
-		Long: f.text("Take a namespace back from other clusters. Its twins are deleted there, with all that is in them; pods that are still\n" +
-			"wanted are started elsewhere.\n\n" +
-			"The command tells what will be deleted, and refuses if there are volumes, objects that this cluster has not put there, or\n" +
-			"if it cannot look: for that, this machine must reach the API servers of the other clusters."),
+		Use: "namespace NAME", Aliases: []string{"ns"}, Short: "End the offloading of a namespace",
+		Long: f.text("End the offloading of a namespace. Its remote namespaces are deleted with their contents; controllers start the pods elsewhere.\n\n" +
+			"The command lists what will be deleted. It refuses if there are volumes or objects that this cluster did not create, or if it\n" +
+			"cannot read a remote namespace: for that, this machine must reach the API servers of the other clusters."),
 		Example: f.text("  {{name}} unoffload namespace shop"),
 		Args:    oneNamespace, ValidArgsFunction: f.completeOneNamespace,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -135,12 +134,12 @@ func newUnoffload(f *Factory) *cobra.Command {
 		},
 	}
 	timeoutFlag(namespace, &o.Timeout, unoffloadTimeout)
-	namespace.Flags().BoolVar(&o.Force, "force", false, "Also lose volumes, objects of others, and what cannot be looked at from here")
+	namespace.Flags().BoolVar(&o.Force, "force", false, "Also delete remote namespaces with volumes or objects of others, or that cannot be read from here")
 	cmd.AddCommand(namespace)
 	return cmd
 }
 
-// oneNamespace wants the name of one namespace.
+// oneNamespace requires the name of one namespace.
 func oneNamespace(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("want the name of one namespace, got %d arguments", len(args))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestOffloadOutput: the object is shown as documented, and no cluster is needed for it.
+// TestOffloadOutput: the output has the documented form and needs no cluster.
 func TestOffloadOutput(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	for name, args := range map[string][]string{
@@ -39,7 +39,7 @@ func TestOffloadRefuses(t *testing.T) {
 		"offload namespace shop -o yaml --namespace-mapping-strategy Mine":   `namespace mapping strategy "Mine"`,
 		"offload namespace shop -o yaml -l a==":                              "",
 		"offload namespace shop -o yaml -l a=b,=c":                           `selector "a=b,=c"`,
-		"offload namespace shop -o yaml -l ":                                 "says nothing",
+		"offload namespace shop -o yaml -l ":                                 "is empty",
 	} {
 		code, _, errOut := run(t, "", strings.Split(line, " ")...)
 		if (code == 0) != (want == "") || !strings.Contains(errOut, want) {

@@ -15,10 +15,10 @@ import (
 	"liqo.io/liqo/internal/action"
 )
 
-// tokenVariable holds the token for those who do not want it in the arguments of a process, where others can read it.
+// tokenVariable holds the token for users who do not want it in the arguments of a process, where other users can read it.
 const tokenVariable = "LIQO_AUTH_TOKEN"
 
-// maxToken is much more than the longest token.
+// maxToken is a limit far above the longest token.
 const maxToken = 64 << 10
 
 const peerTimeout = 2 * time.Minute
@@ -27,9 +27,10 @@ func newPeer(f *Factory) *cobra.Command {
 	o := action.PeerOptions{}
 	cmd := &cobra.Command{
 		Use: "peer NAME", Short: "Use the resources of another cluster",
-		Long: f.text("Use the resources of another cluster, which then is a virtual node of this one.\n\n" +
-			"`{{name}} peer NAME` is for a cluster that this one knows already, say because it uses this one.\n" +
-			"For a new one, run `{{name}} generate peer-command` there, and here what it prints."),
+		Long: f.text("Use the resources of another cluster, which becomes a virtual node of this one.\n\n" +
+			"`{{name}} peer NAME` is for a cluster that this one has used before: it restores the peering after `{{name}} unpeer NAME`.\n" +
+			"For any other cluster, run `{{name}} generate peer-command` there, and the printed command here. That includes a cluster\n" +
+			"that uses this one already."),
 		Example: f.text("  {{name}} peer milan"),
 		Args:    oneName, ValidArgsFunction: f.completePeers(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,10 +51,10 @@ func newPeerOutOfBand(f *Factory, o *action.PeerOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "out-of-band NAME", Aliases: []string{"oob"}, Short: "Use the resources of a cluster whose API server can be reached directly",
 		Long: f.text("Use the resources of a cluster whose API server and authentication service can be reached directly.\n\n" +
-			"`{{name}} generate peer-command`, run in that cluster, prints this command with all its flags. NAME is how the cluster\n" +
-			"is called here; it need not be its own name. Everything is checked before anything is changed.\n\n" +
-			"What is on a command line can be seen by others on the same machine. So the token may also come from the standard\n" +
-			"input (--auth-token -) or from the environment variable " + tokenVariable + "."),
+			"`{{name}} generate peer-command`, run in that cluster, prints this command with all its flags. NAME is the name of the\n" +
+			"cluster here; it may differ from its own name. The command checks everything before it changes anything.\n\n" +
+			"Other users of this machine can read command lines. So the token may also come from the standard input\n" +
+			"(--auth-token -) or from the environment variable " + tokenVariable + "."),
 		Example: f.text(`  {{name}} peer out-of-band milan --auth-url https://192.0.2.10:30443 --cluster-id ID --auth-token TOKEN
 
   # The token from a file
@@ -77,7 +78,7 @@ func newPeerOutOfBand(f *Factory, o *action.PeerOptions) *cobra.Command {
 	flags.StringVar(&o.AuthURL, "auth-url", "", "URL of the other cluster's authentication service")
 	flags.StringVar(&o.ClusterID, "cluster-id", "", "ID of the other cluster")
 	flags.StringVar(&o.Token, "auth-token", "", "Token of the other cluster; - reads it from the standard input (default: the variable "+tokenVariable+")")
-	flags.BoolVar(&o.SkipPreflight, "skip-preflight", false, "Only warn if this machine cannot reach the other cluster: for when the clusters can reach each other")
+	flags.BoolVar(&o.SkipPreflight, "skip-preflight", false, "Only warn if this machine cannot reach the other cluster; the clusters must reach each other")
 	for _, name := range []string{"auth-url", "cluster-id"} {
 		_ = cmd.MarkFlagRequired(name)
 	}
@@ -87,7 +88,7 @@ func newPeerOutOfBand(f *Factory, o *action.PeerOptions) *cobra.Command {
 	return cmd
 }
 
-// readToken takes the token from the flag, from the standard input if the flag says so, or else from the environment.
+// readToken takes the token from the flag, from the standard input if the flag is "-", otherwise from the environment.
 func readToken(flag string, given bool, in io.Reader) (string, error) {
 	switch {
 	case given && flag != "-":
@@ -102,26 +103,26 @@ func readToken(flag string, given bool, in io.Reader) (string, error) {
 	token, set := os.LookupEnv(tokenVariable)
 	if !set {
 		return "", errors.New("the token of the other cluster is missing: add --auth-token TOKEN, or --auth-token - to read it from the standard input, " +
-			"or set " + tokenVariable + "; `generate peer-command`, run in the other cluster, prints it")
+			"or set " + tokenVariable + "; run `generate peer-command` in the other cluster to print it")
 	}
 	return strings.TrimSpace(token), nil
 }
 
-// newInBand answers those who know the command from elsewhere.
+// newInBand answers users who know the command from the documentation of Liqo.
 func newInBand(short string) *cobra.Command {
 	return &cobra.Command{
 		Use: "in-band", Aliases: []string{"ib"}, Short: short + " (not in this version)",
-		// Whatever its flags are: the answer is the same.
+		// The answer is the same for any flags.
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		Args:               cobra.ArbitraryArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			return errors.New("in-band peering goes through the network fabric between clusters, which this version does not have yet, so nothing was changed; " +
-				"use out-of-band, for which the API server of the other cluster must be reachable")
+			return errors.New("this version has no in-band peering yet, so nothing was changed; " +
+				"use out-of-band, for which this cluster must reach the API server of the other one directly")
 		},
 	}
 }
 
-// oneName wants the name of one foreign cluster.
+// oneName requires the name of one foreign cluster.
 func oneName(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("want the name of one cluster, got %d arguments", len(args))

@@ -15,20 +15,20 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// printer talks to the user: a line for each thing that happened; on a terminal, a spinner while something is awaited.
-// What a command was asked for goes to the standard output by other ways, so that it can be piped.
+// printer reports the progress of a command: a line for each event, and on a terminal a spinner during each step. The result of
+// a command does not go through the printer but to the standard output, so that it can be piped.
 type printer struct {
 	out, err io.Writer
 	terminal bool
-	// name is how the user calls the program.
+	// name under which the user called the program.
 	name string
 
 	mu     sync.Mutex
-	text   string // what is awaited; empty if nothing is
-	began  time.Time
+	text   string // the current step, or empty
+	start  time.Time
 	frame  int
-	stop   chan struct{}   // closed to end the goroutine that turns the spinner
-	warned map[string]bool // what API servers have warned of
+	stop   chan struct{}   // closed to end the goroutine of the spinner
+	warned map[string]bool // warnings of API servers that were printed
 }
 
 func newPrinter(streams genericiooptions.IOStreams) *printer {
@@ -36,7 +36,7 @@ func newPrinter(streams genericiooptions.IOStreams) *printer {
 	return &printer{out: streams.Out, err: streams.ErrOut, terminal: ok && term.IsTerminal(int(file.Fd()))}
 }
 
-// quietOut sends all lines to the standard error, for commands whose output is read by programs.
+// quietOut sends all lines to the standard error, for commands whose output programs read.
 func (p *printer) quietOut() *printer {
 	return &printer{out: p.err, err: p.err, terminal: p.terminal}
 }
@@ -47,10 +47,10 @@ const (
 	levelError = "ERRO"
 )
 
-// turn is how long the spinner shows the same.
+// turn is the time between two frames of the spinner.
 const turn = 100 * time.Millisecond
 
-// line prints one, above the spinner if something is awaited.
+// line prints a line, above the spinner if there is one.
 func (p *printer) line(to io.Writer, level, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,16 +63,16 @@ func (p *printer) line(to io.Writer, level, text string) {
 	p.draw()
 }
 
-// Done says what was achieved, and ends the wait for it.
+// Done reports a completed step and ends its spinner.
 func (p *printer) Done(text string) {
 	p.Stop()
 	p.line(p.out, levelInfo, text)
 }
 
-// Info tells something by the way.
+// Info reports a message.
 func (p *printer) Info(text string) { p.line(p.out, levelInfo, text) }
 
-// Warn tells what deserves attention.
+// Warn reports a problem on the standard error.
 func (p *printer) Warn(text string) { p.line(p.err, levelWarn, text) }
 
 func (p *printer) fail(err error) {
@@ -80,7 +80,7 @@ func (p *printer) fail(err error) {
 	p.line(p.err, levelError, err.Error())
 }
 
-// HandleWarningHeader tells what an API server warns of, once.
+// HandleWarningHeader prints each warning of an API server once.
 func (p *printer) HandleWarningHeader(code int, _, text string) {
 	p.mu.Lock()
 	known := code != 299 || text == "" || p.warned[text]
@@ -96,7 +96,7 @@ func (p *printer) HandleWarningHeader(code int, _, text string) {
 	}
 }
 
-// Start says what is being waited for. Without a terminal the line that ends the wait says as much.
+// Start shows a spinner for a step. Without a terminal it prints nothing, because the line of Done names the step as well.
 func (p *printer) Start(text string) {
 	if !p.terminal {
 		return
@@ -104,7 +104,7 @@ func (p *printer) Start(text string) {
 	p.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.text, p.began, p.stop = text, time.Now(), make(chan struct{})
+	p.text, p.start, p.stop = text, time.Now(), make(chan struct{})
 	p.draw()
 	go p.spin(p.stop)
 }
@@ -120,7 +120,7 @@ func (p *printer) spin(stop <-chan struct{}) {
 		}
 		p.mu.Lock()
 		select {
-		case <-stop: // while this waited for the lock
+		case <-stop: // stopped while this goroutine waited for the lock
 		default:
 			p.frame++
 			p.draw()
@@ -129,7 +129,7 @@ func (p *printer) spin(stop <-chan struct{}) {
 	}
 }
 
-// Stop ends the wait without a word.
+// Stop ends the spinner without a message.
 func (p *printer) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +145,7 @@ var frames = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 
 func (p *printer) draw() {
 	if p.text != "" {
-		fmt.Fprintf(p.err, "\r\x1b[K %c %s (%s)", frames[p.frame%len(frames)], p.text, time.Since(p.began).Round(turn))
+		fmt.Fprintf(p.err, "\r\x1b[K %c %s (%s)", frames[p.frame%len(frames)], p.text, time.Since(p.start).Round(turn))
 	}
 }
 
@@ -155,13 +155,13 @@ func (p *printer) clear() {
 	}
 }
 
-// box is a frame with a title.
+// box is a frame with a title and lines.
 type box struct {
 	title string
 	lines []string
 }
 
-// draw writes boxes below each other, all of one width.
+// draw writes boxes below each other, all with the same width.
 func draw(to io.Writer, boxes []box) {
 	width := 0
 	for _, b := range boxes {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is the command line of liqoctl: a file per command. A command parses, calls package action, and prints.
+// Package cli is the command line of liqoctl: a file per command. A command parses its arguments, calls package action, and
+// prints the result.
 //
-// It must not know how something is done, only how it is asked for and shown. Its proof is cli_test.go: arguments and
-// exact output.
+// It must not know how an action works, only its options and its output. Its proof are peering_test.go, offload_test.go and
+// test_test.go: arguments and exact output.
 package cli
 
 import (
@@ -31,7 +32,7 @@ var commands = []func(*Factory) *cobra.Command{
 	newStatus, newTest, newVersion, newCompletion, newDocs,
 }
 
-// Run executes one command line, and returns the exit code: 0, or 1 after any error.
+// Run executes one command line and returns the exit code: 0, or 1 after any error.
 func Run(ctx context.Context, streams genericiooptions.IOStreams, argv []string) int {
 	root, factory := newRoot(streams, commandName(argv[0]))
 	root.SetArgs(argv[1:])
@@ -40,19 +41,14 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, argv []string)
 	if err == nil {
 		return 0
 	}
-	if !errors.Is(err, errReported) {
-		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			err = fmt.Errorf("interrupted: %w", err)
-		}
-		factory.printer.fail(err)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("interrupted: %w", err)
 	}
+	factory.printer.fail(err)
 	return 1
 }
 
-// errReported ends a command that has already said what is wrong.
-var errReported = errors.New("said already")
-
-// commandName is how users call the program: it is a plugin of kubectl, too.
+// commandName is the command that users type: the program can also be a plugin of kubectl.
 func commandName(program string) string {
 	name := strings.TrimSuffix(filepath.Base(program), ".exe")
 	if name == "kubectl-liqo" {
@@ -71,9 +67,9 @@ func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *
 	f := &Factory{streams: streams, flags: genericclioptions.NewConfigFlags(true), name: name, printer: newPrinter(streams)}
 	f.printer.name = name
 	root := &cobra.Command{
-		Use: name, Short: "Install Liqo, peer clusters, see how they are",
-		Long: "Liqo lets Kubernetes clusters lend each other room. " + name + " installs it in a cluster, lets the cluster use\n" +
-			"resources of another one, and shows how that stands.",
+		Use: name, Short: "Install Liqo, peer clusters, show their status",
+		Long: "Liqo lets Kubernetes clusters share resources. " + name + " installs it in a cluster, lets the cluster use resources of\n" +
+			"another one, and shows the status of both.",
 		Example: f.text(`  # In each cluster
   {{name}} install --cluster-name milan
 
@@ -105,9 +101,9 @@ func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *
 	return root, f
 }
 
-// logs of the libraries are for those who ask for more. Requests are among them, what is in requests is not: it may be secret.
+// logs enables the logs of libraries with --verbose. They hold the URLs of requests but not the bodies, which may be secret.
 func (f *Factory) logs(cmd *cobra.Command) {
-	// More of a status is more boxes, more of a test more lines.
+	// For these commands --verbose prints more results instead of logs.
 	status := cmd.Name() == "status" || cmd.HasParent() && slices.Contains([]string{"status", "test"}, cmd.Parent().Name())
 	if !f.verbose || status {
 		klog.SetLogger(logr.Discard())
@@ -121,5 +117,5 @@ func (f *Factory) logs(cmd *cobra.Command) {
 	ctrllog.SetLogger(klog.Background())
 }
 
-// text fills the program's name into a help text.
+// text inserts the program's name into a help text.
 func (f *Factory) text(text string) string { return strings.ReplaceAll(text, "{{name}}", f.name) }

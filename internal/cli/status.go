@@ -14,14 +14,14 @@ import (
 	"liqo.io/liqo/internal/action"
 )
 
-// formats that programs read.
+// formats of the output for programs.
 var formats = []string{"json", "yaml"}
 
 func newStatus(f *Factory) *cobra.Command {
 	format := ""
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show how Liqo is in this cluster",
-		Long:    "Show how Liqo is in this cluster. The exit code is 1 if anything is wrong. With --verbose, it shows more.",
+		Use: "status", Short: "Show the status of Liqo in this cluster",
+		Long:    "Show the status of Liqo in this cluster. The exit code is 1 if a check fails. With --verbose, it shows more.",
 		Example: f.text("  {{name}} status\n  {{name}} status peer milan"),
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,7 +48,7 @@ func newStatus(f *Factory) *cobra.Command {
 			return fmt.Errorf("%d checks failed:\n- %s", len(s.Problems), strings.Join(s.Problems, "\n- "))
 		},
 	}
-	cmd.PersistentFlags().StringVarP(&format, "output", "o", format, "Print it for programs: "+strings.Join(formats, " or "))
+	cmd.PersistentFlags().StringVarP(&format, "output", "o", format, "Print the status for programs: "+strings.Join(formats, " or "))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	cmd.AddCommand(newStatusPeer(f, &format))
 	return cmd
@@ -56,8 +56,8 @@ func newStatus(f *Factory) *cobra.Command {
 
 func newStatusPeer(f *Factory, format *string) *cobra.Command {
 	return &cobra.Command{
-		Use: "peer [NAME...]", Aliases: []string{"peers"}, Short: "Show how the peerings of this cluster are",
-		Long:    "Show how the peerings with the clusters of these names are; without a name, all of them. With --verbose, it shows more.",
+		Use: "peer [NAME...]", Aliases: []string{"peers"}, Short: "Show the status of peerings",
+		Long:    "Show the status of the peerings with these clusters; without a name, of all peerings. With --verbose, it shows more.",
 		Example: f.text("  {{name}} status peer\n  {{name}} status peer milan --verbose"),
 		Args:    cobra.ArbitraryArgs, ValidArgsFunction: f.completePeers(0),
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -96,7 +96,7 @@ func checkFormat(format string) error {
 	return nil
 }
 
-// show prints a value for programs, or boxes for people.
+// show prints a value in a format for programs, or boxes for people.
 func (f *Factory) show(format string, value any, boxes func() []box) error {
 	switch format {
 	case "json":

@@ -17,40 +17,40 @@ import (
 	"liqo.io/liqo/internal/action"
 )
 
-// maxColumns is how wide a line gets before it is broken.
+// maxColumns is the width at which a line is broken.
 const maxColumns = 90
 
-// textWriter is indented text that is being written: keys, values, and sections below each other.
+// textWriter collects indented lines: keys, values, and nested sections.
 type textWriter struct {
 	lines []string
 	depth int
 }
 
-func (o *textWriter) line(format string, args ...any) {
-	o.lines = append(o.lines, strings.Repeat("  ", o.depth)+fmt.Sprintf(format, args...))
+func (w *textWriter) line(format string, args ...any) {
+	w.lines = append(w.lines, strings.Repeat("  ", w.depth)+fmt.Sprintf(format, args...))
 }
 
 // value writes nothing for an empty value, and breaks a long one at spaces.
-func (o *textWriter) value(key, value string) {
+func (w *textWriter) value(key, value string) {
 	if value == "" {
 		return
 	}
 	text := key + ":"
 	for word := range strings.FieldsSeq(value) {
 		if len(text)+1+len(word) > maxColumns && text != key+":" {
-			o.line("%s", text)
+			w.line("%s", text)
 			text = " "
 		}
 		text += " " + word
 	}
-	o.line("%s", text)
+	w.line("%s", text)
 }
 
-func (o *textWriter) section(title string, inner func()) {
-	o.line("%s", title)
-	o.depth++
+func (w *textWriter) section(title string, inner func()) {
+	w.line("%s", title)
+	w.depth++
 	inner()
-	o.depth--
+	w.depth--
 }
 
 // localBoxes are the boxes of `status`, from top to bottom.
@@ -69,238 +69,238 @@ func localBoxes(s action.LocalStatus, verbose bool) []box {
 }
 
 func componentLines(components []action.ComponentStatus, verbose bool) []string {
-	var o textWriter
+	var w textWriter
 	kind := ""
 	for _, component := range components {
 		if component.Kind != kind {
-			kind, o.depth = component.Kind, 0
-			o.line("%s", kind)
-			o.depth = 1
+			kind, w.depth = component.Kind, 0
+			w.line("%s", kind)
+			w.depth = 1
 		}
 		if !component.Found {
-			o.line("✗ %s: missing", component.Name)
+			w.line("✗ %s: missing", component.Name)
 			continue
 		}
-		mark := "✓"
+		symbol := "✓"
 		if component.Ready < component.Desired || component.Available < component.Desired {
-			mark = "✗"
+			symbol = "✗"
 		}
-		o.section(mark+" "+component.Name, func() {
-			o.line("Desired: %d, Ready: %d/%d, Available: %d/%d", component.Desired, component.Ready, component.Desired, component.Available, component.Desired)
-			o.value("Reason", component.Message)
+		w.section(symbol+" "+component.Name, func() {
+			w.line("Desired: %d, Ready: %d/%d, Available: %d/%d", component.Desired, component.Ready, component.Desired, component.Available, component.Desired)
+			w.value("Reason", component.Message)
 			if verbose {
-				o.value("Images", strings.Join(component.Images, ", "))
+				w.value("Images", strings.Join(component.Images, ", "))
 			}
 		})
 	}
-	return o.lines
+	return w.lines
 }
 
 func clusterLines(s action.LocalStatus) []string {
-	var o textWriter
-	o.section("Cluster identity", func() {
-		o.value("Cluster ID", s.Cluster.ID)
-		o.value("Cluster name", s.Cluster.Name)
+	var w textWriter
+	w.section("Cluster identity", func() {
+		w.value("Cluster ID", s.Cluster.ID)
+		w.value("Cluster name", s.Cluster.Name)
 		if len(s.Cluster.Labels) > 0 {
-			o.section("Cluster labels", func() {
+			w.section("Cluster labels", func() {
 				for _, key := range slices.Sorted(maps.Keys(s.Cluster.Labels)) {
-					o.value(key, s.Cluster.Labels[key])
+					w.value(key, s.Cluster.Labels[key])
 				}
 			})
 		}
 	})
 	if s.Network != nil {
-		o.section("Network", func() {
+		w.section("Network", func() {
 			if s.Network.PodCIDR == "" {
-				o.value("Status", s.Network.Status)
+				w.value("Status", s.Network.Status)
 				return
 			}
-			o.value("Pod CIDR", s.Network.PodCIDR)
-			o.value("Service CIDR", s.Network.ServiceCIDR)
-			o.value("External CIDR", s.Network.ExternalCIDR)
-			o.value("Reserved Subnets", strings.Join(s.Network.ReservedSubnets, ", "))
+			w.value("Pod CIDR", s.Network.PodCIDR)
+			w.value("Service CIDR", s.Network.ServiceCIDR)
+			w.value("External CIDR", s.Network.ExternalCIDR)
+			w.value("Reserved Subnets", strings.Join(s.Network.ReservedSubnets, ", "))
 		})
 	}
 	if s.Endpoints != nil {
-		o.section("Endpoints", func() {
+		w.section("Endpoints", func() {
 			for _, gateway := range s.Endpoints.Gateways {
 				key := "Network gateway"
 				if len(s.Endpoints.Gateways) > 1 {
 					key = fmt.Sprintf("Network gateway, lane %d", gateway.Lane)
 				}
 				if gateway.Error != "" {
-					o.value(key, "not published: "+gateway.Error)
+					w.value(key, "not published: "+gateway.Error)
 				}
-				o.value(key, gateway.URL)
+				w.value(key, gateway.URL)
 			}
 			if s.Endpoints.AuthenticationError != "" {
-				o.value("Authentication", "not published: "+s.Endpoints.AuthenticationError)
+				w.value("Authentication", "not published: "+s.Endpoints.AuthenticationError)
 			}
-			o.value("Authentication", s.Endpoints.Authentication)
-			o.value("Kubernetes API server", s.Endpoints.APIServer)
+			w.value("Authentication", s.Endpoints.Authentication)
+			w.value("Kubernetes API server", s.Endpoints.APIServer)
 		})
 	}
 	if len(s.Offloaded) > 0 {
-		o.section("Offloaded namespaces", func() {
+		w.section("Offloaded namespaces", func() {
 			for _, one := range s.Offloaded {
 				to := ""
 				if len(one.Clusters) > 0 {
 					to = " in " + strings.Join(one.Clusters, ", ")
 				}
-				o.value(one.Namespace, fmt.Sprintf("%s, pods %s%s", one.Phase, one.Pods, to))
-				o.depth++
-				o.value("Message", one.Message)
-				o.depth--
+				w.value(one.Namespace, fmt.Sprintf("%s, pods %s%s", one.Phase, one.Pods, to))
+				w.depth++
+				w.value("Message", one.Message)
+				w.depth--
 			}
 		})
 	}
-	return o.lines
+	return w.lines
 }
 
 // peerBox is the box of `status peer`.
 func peerBox(peers []action.PeerStatus, verbose bool) box {
-	var o textWriter
+	var w textWriter
 	for i, peer := range peers {
 		if i > 0 {
-			o.lines = append(o.lines, "")
+			w.lines = append(w.lines, "")
 		}
 		if !peer.Found {
-			o.section(peer.Name, func() { o.line("✗ Peer Not Found") })
+			w.section(peer.Name, func() { w.line("✗ Peer Not Found") })
 			continue
 		}
-		o.section(peer.Name+" - "+peer.ClusterID, func() { peerLines(&o, peer, verbose) })
+		w.section(peer.Name+" - "+peer.ClusterID, func() { peerLines(&w, peer, verbose) })
 	}
 	if len(peers) == 0 {
-		o.line("This cluster is not peered with any remote cluster")
+		w.line("This cluster is not peered with any remote cluster")
 	}
-	return box{"Peered Cluster Information", o.lines}
+	return box{"Peered Cluster Information", w.lines}
 }
 
-func peerLines(o *textWriter, peer action.PeerStatus, verbose bool) {
+func peerLines(w *textWriter, peer action.PeerStatus, verbose bool) {
 	aspect := func(key string, a action.AspectStatus) {
-		o.value(key, a.Status)
+		w.value(key, a.Status)
 		if verbose || a.Bad() {
-			o.depth++
-			o.value("Reason", a.Reason)
-			o.value("Message", a.Message)
-			o.depth--
+			w.depth++
+			w.value("Reason", a.Reason)
+			w.value("Message", a.Message)
+			w.depth--
 		}
 	}
-	o.value("Type", peer.Type)
+	w.value("Type", peer.Type)
 	if peer.Processing.Bad() {
 		aspect("Processing", peer.Processing)
 	}
-	o.section("Direction", func() {
+	w.section("Direction", func() {
 		aspect("Outgoing", peer.Outgoing)
 		aspect("Incoming", peer.Incoming)
 	})
-	o.section("Authentication", func() {
+	w.section("Authentication", func() {
 		aspect("Status", peer.Authentication)
 		if verbose {
-			o.value("Auth URL", peer.AuthURL)
-			o.value("Auth Proxy URL", peer.ProxyURL)
-			o.value("Remote version", peer.Version)
+			w.value("Auth URL", peer.AuthURL)
+			w.value("Auth Proxy URL", peer.ProxyURL)
+			w.value("Remote version", peer.Version)
 		}
 	})
 	if verbose || peer.APIServer.Bad() {
-		o.section("API server", func() { aspect("Status", peer.APIServer) })
+		w.section("API server", func() { aspect("Status", peer.APIServer) })
 	}
-	o.section("Network", func() {
+	w.section("Network", func() {
 		aspect("Status", peer.Network)
 		if verbose && peer.Fabric != nil {
-			seenLines(o, "Local CIDRs", peer.Fabric.Local)
-			seenLines(o, "Remote CIDRs", peer.Fabric.Remote)
+			seenLines(w, "Local CIDRs", peer.Fabric.Local)
+			seenLines(w, "Remote CIDRs", peer.Fabric.Remote)
 		}
 	})
 	if verbose && peer.Fabric != nil {
-		connectionLines(o, peer.Fabric.Connection)
+		connectionLines(w, peer.Fabric.Connection)
 	}
-	o.section("Resources", func() {
-		o.section("Total acquired", func() { resourceLines(o, peer.Resources.Acquired) })
-		o.section("Total shared", func() { resourceLines(o, peer.Resources.Shared) })
+	w.section("Resources", func() {
+		w.section("Total acquired", func() { resourceLines(w, peer.Resources.Acquired) })
+		w.section("Total shared", func() { resourceLines(w, peer.Resources.Shared) })
 	})
-	remoteNamespaceLines(o, "Namespaces offloaded to it", peer.Offloaded)
-	remoteNamespaceLines(o, "Namespaces offloaded by it", peer.Hosted)
+	remoteNamespaceLines(w, "Namespaces offloaded to it", peer.Offloaded)
+	remoteNamespaceLines(w, "Namespaces offloaded by it", peer.Hosted)
 }
 
-// remoteNamespaceLines are namespaces, and what they are called in the other cluster.
-func remoteNamespaceLines(o *textWriter, title string, twins []action.RemoteNamespace) {
-	if len(twins) == 0 {
+// remoteNamespaceLines lists namespaces with their names in the other cluster.
+func remoteNamespaceLines(w *textWriter, title string, namespaces []action.RemoteNamespace) {
+	if len(namespaces) == 0 {
 		return
 	}
-	o.section(title, func() {
-		for _, twin := range twins {
-			o.value(twin.Namespace, fmt.Sprintf("%s as %s", twin.Phase, twin.Remote))
-			o.depth++
-			o.value("Message", twin.Message)
-			o.depth--
+	w.section(title, func() {
+		for _, one := range namespaces {
+			w.value(one.Namespace, fmt.Sprintf("%s as %s", one.Phase, one.Remote))
+			w.depth++
+			w.value("Message", one.Message)
+			w.depth--
 		}
 	})
 }
 
-// seenLines are networks, and as what the other side sees them.
-func seenLines(o *textWriter, title string, networks *action.SeenNetworks) {
+// seenLines lists networks with the prefixes under which the other side reaches them.
+func seenLines(w *textWriter, title string, networks *action.SeenNetworks) {
 	if networks == nil {
-		o.line("%s: NetworkConfig Not Found", title)
+		w.line("%s: NetworkConfig Not Found", title)
 		return
 	}
-	o.section(title, func() {
-		o.section("Original", func() {
-			o.value("Pod CIDR", networks.PodCIDR)
-			o.value("External CIDR", networks.ExternalCIDR)
+	w.section(title, func() {
+		w.section("Original", func() {
+			w.value("Pod CIDR", networks.PodCIDR)
+			w.value("External CIDR", networks.ExternalCIDR)
 		})
-		o.section("Remapped", func() {
+		w.section("Remapped", func() {
 			for _, one := range []struct{ key, network string }{{"Pod CIDR", networks.RemappedPodCIDR}, {"External CIDR", networks.RemappedExternalCIDR}} {
 				switch one.network {
 				case "":
-					o.value(one.key, "not decided yet")
+					w.value(one.key, "not decided yet")
 				case netv1alpha1.NotRemapped:
-					o.value(one.key, "remapping not necessary")
+					w.value(one.key, "remapping not necessary")
 				default:
-					o.value(one.key, one.network)
+					w.value(one.key, one.network)
 				}
 			}
 		})
 	})
 }
 
-func connectionLines(o *textWriter, connection *action.PeerConnection) {
+func connectionLines(w *textWriter, connection *action.PeerConnection) {
 	if connection == nil {
-		o.line("Network connection: TunnelEndpoint Not Found")
+		w.line("Network connection: TunnelEndpoint Not Found")
 		return
 	}
-	o.section("Network connection", func() {
-		o.section("Gateway IPs", func() {
-			o.value("Local", cmp.Or(connection.LocalGateway, "none: it dials the peer"))
-			o.value("Remote", cmp.Or(connection.RemoteGateway, "none: the peer dials"))
+	w.section("Network connection", func() {
+		w.section("Gateway IPs", func() {
+			w.value("Local", cmp.Or(connection.LocalGateway, "none: it dials the peer"))
+			w.value("Remote", cmp.Or(connection.RemoteGateway, "none: the peer dials"))
 		})
 		for _, lane := range connection.Lanes {
-			o.value(fmt.Sprintf("Lane %d", lane.Number), cmp.Or(strings.Join(lane.Endpoints, ", "), "the peer dials"))
+			w.value(fmt.Sprintf("Lane %d", lane.Number), cmp.Or(strings.Join(lane.Endpoints, ", "), "the peer dials"))
 		}
-		o.value("Status", connection.Status)
-		o.value("Message", connection.Message)
-		o.value("Latency", connection.Latency)
+		w.value("Status", connection.Status)
+		w.value("Message", connection.Message)
+		w.value("Latency", connection.Latency)
 		if connection.MTU > 0 {
-			o.value("MTU", strconv.Itoa(int(connection.MTU)))
+			w.value("MTU", strconv.Itoa(int(connection.MTU)))
 		}
 	})
 }
 
-// resourceLines begins with the resources that everybody asks for, and goes on by name.
-func resourceLines(o *textWriter, list corev1.ResourceList) {
+// resourceLines lists the common resources first, and then the others by name.
+func resourceLines(w *textWriter, list corev1.ResourceList) {
 	if len(list) == 0 {
-		o.line("none")
+		w.line("none")
 		return
 	}
 	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage}
 	for _, name := range first {
 		if quantity, ok := list[name]; ok {
-			o.value(string(name), amount(name, quantity))
+			w.value(string(name), amount(name, quantity))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if !slices.Contains(first, name) {
-			o.value(string(name), amount(name, list[name]))
+			w.value(string(name), amount(name, list[name]))
 		}
 	}
 }

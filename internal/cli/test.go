@@ -18,7 +18,7 @@ import (
 
 func newTest(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "test", Short: "Try what Liqo has set up",
+		Use: "test", Short: "Test the parts of Liqo",
 		Example: f.text("  {{name}} test network --remote-context milan"),
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -33,11 +33,11 @@ func newTestNetwork(f *Factory) *cobra.Command {
 	namespace, format := defaultNamespace, ""
 	remote.Namespace, remote.WrapConfigFn = &namespace, f.wrap
 	cmd := &cobra.Command{
-		Use: "network", Short: "Try every way that a packet can take between two clusters",
-		Long: "Try every way that a packet can take between two clusters, in both directions: from pods and from nodes, to pods, Services and node\n" +
-			"ports, by TCP and UDP, with a single byte and with many. Each request must reach the right pod, and come from the right address.\n\n" +
-			"For that, a namespace is made in both clusters, with two small pods on each node, of the image that Liqo itself has; they are asked through\n" +
-			"the API servers. The namespaces are removed, whatever happens. The exit code is 1 if anything does not work.",
+		Use: "network", Short: "Test every path of a packet between two clusters",
+		Long: "Test every path of a packet between two clusters, in both directions: from pods and nodes, to pods, Services and node ports,\n" +
+			"over TCP and UDP, with a single byte and with many. Each request must reach the right pod from the right source address.\n\n" +
+			"The command creates a namespace in both clusters with two small pods on each node, which run the image of Liqo. It calls the\n" +
+			"pods through the API servers, and deletes the namespaces at the end. The exit code is 1 if a path does not work.",
 		Example: f.text("  {{name}} test network --context rome --remote-context milan\n  {{name}} test network --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --verbose"),
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,7 +48,7 @@ func newTestNetwork(f *Factory) *cobra.Command {
 				return fmt.Errorf("--bytes %d: want 1 to %d", o.Bytes, matrix.MaxBytes)
 			}
 			if o.Timeout <= 0 {
-				return fmt.Errorf("--timeout %s: want more than zero", o.Timeout)
+				return fmt.Errorf("--timeout %s: must be positive", o.Timeout)
 			}
 			var err error
 			if o.Local, err = testCluster(f.flags, f.namespace()); err != nil {
@@ -77,10 +77,10 @@ func newTestNetwork(f *Factory) *cobra.Command {
 	own := flags.Lookup("remote-namespace")
 	own.DefValue, own.Usage = defaultNamespace, "Namespace in which Liqo is installed in the other cluster"
 	flags.Int64Var(&o.Bytes, "bytes", 10<<20, "Size of the large exchange")
-	flags.IntVar(&o.MaxNodes, "max-nodes", 5, "How many nodes of each cluster take part; 0 for all")
-	flags.BoolVar(&o.Keep, "keep", false, "Leave the namespaces and pods of the test")
+	flags.IntVar(&o.MaxNodes, "max-nodes", 5, "Number of nodes of each cluster that take part; 0 for all")
+	flags.BoolVar(&o.Keep, "keep", false, "Do not delete the namespaces and pods of the test")
 	timeoutFlag(cmd, &o.Timeout, 10*time.Minute)
-	flags.StringVarP(&format, "output", "o", format, "Print it for programs: "+strings.Join(formats, " or "))
+	flags.StringVarP(&format, "output", "o", format, "Print the results for programs: "+strings.Join(formats, " or "))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -98,7 +98,7 @@ func testCluster(flags *genericclioptions.ConfigFlags, namespace string) (cluste
 	return cluster, err
 }
 
-// failedPaths is the error of a test in which something failed.
+// failedPaths is the error of a test in which paths failed.
 func failedPaths(report networktest.Report) error {
 	if report.Failed == 0 {
 		return nil
@@ -115,16 +115,16 @@ func failedPaths(report networktest.Report) error {
 // columns of the table.
 var columns = []string{"From", "To", "Protocol", "Size", "Result", "Seen as"}
 
-// matrixBox is the table of a test: a line for each way if all is to be seen, otherwise one for each kind of ways and direction.
+// matrixBox is the table of a test: a line for each path if verbose, otherwise one for each kind of path and direction.
 func matrixBox(report networktest.Report, verbose bool) box {
-	var o textWriter
+	var w textWriter
 	title := ""
 	for _, group := range groups(report.Results, verbose) {
 		if group.title != title {
 			title = group.title
-			o.depth = 0
-			o.line("%s", title)
-			o.depth = 1
+			w.depth = 0
+			w.line("%s", title)
+			w.depth = 1
 		}
 		width := make([]int, len(columns))
 		for _, row := range append([][]string{columns}, group.rows...) {
@@ -137,19 +137,19 @@ func matrixBox(report networktest.Report, verbose bool) box {
 			for i, cell := range row {
 				line += fmt.Sprintf("%-*s  ", width[i], cell)
 			}
-			o.line("%s", strings.TrimRight(line, " "))
+			w.line("%s", strings.TrimRight(line, " "))
 		}
 	}
-	return box{"Network between " + report.Local + " and " + report.Remote, o.lines}
+	return box{"Network between " + report.Local + " and " + report.Remote, w.lines}
 }
 
-// group is a case with its lines.
+// group is a case with its rows.
 type group struct {
 	title string
 	rows  [][]string
 }
 
-// groups are the results by case, in the order in which they come.
+// groups returns the results by case, in the order of the results.
 func groups(results []networktest.Result, verbose bool) (all []*group) {
 	type key struct{ title, from, to, protocol, size string }
 	type sum struct {

@@ -14,7 +14,7 @@ func newUninstall(f *Factory) *cobra.Command {
 	o := install.UninstallOptions{}
 	cmd := &cobra.Command{
 		Use: "uninstall", Short: "Remove Liqo from a cluster",
-		Long: "uninstall refuses as long as the cluster is peered or a namespace offloaded, and says with whom.\n" +
+		Long: "Remove Liqo from a cluster. The command refuses while the cluster has a peering or an offloaded namespace, and lists them.\n" +
 			"Resource definitions and namespaces stay, unless --purge is given.",
 		Example: f.text("  {{name}} uninstall\n  {{name}} uninstall --purge"),
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
@@ -27,7 +27,7 @@ func newUninstall(f *Factory) *cobra.Command {
 			return install.Uninstall(cmd.Context(), cluster, o, f.printer)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Purge, "purge", false, "Remove resource definitions and namespaces, too")
-	cmd.Flags().DurationVar(&o.Timeout, "timeout", 10*time.Minute, "How long it may take")
+	cmd.Flags().BoolVar(&o.Purge, "purge", false, "Also remove resource definitions and namespaces")
+	cmd.Flags().DurationVar(&o.Timeout, "timeout", 10*time.Minute, "Maximum duration of the command")
 	return cmd
 }

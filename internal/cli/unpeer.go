@@ -25,19 +25,19 @@ func newUnpeer(f *Factory) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use: "unpeer NAME", Short: "Stop using the resources of another cluster",
-		Long: f.text("Stop using the resources of another cluster: its virtual node goes away, and what ran there is started elsewhere.\n\n" +
-			"`{{name}} unpeer NAME` keeps the ForeignCluster, so that `{{name}} peer NAME` brings the peering back."),
+		Long: f.text("Stop using the resources of another cluster: its virtual node is deleted, and controllers start its pods elsewhere.\n\n" +
+			"`{{name}} unpeer NAME` keeps the ForeignCluster, so that `{{name}} peer NAME` can restore the peering."),
 		Example: f.text("  {{name}} unpeer milan"),
 		Args:    oneName, ValidArgsFunction: f.completePeers(1),
 		RunE: run(action.Unpeer),
 	}
 	timeoutFlag(cmd, &o.Timeout, peerTimeout)
-	cmd.PersistentFlags().BoolVar(&o.Force, "force", false, "Wait for nothing in the other cluster: for one that will not come back")
+	cmd.PersistentFlags().BoolVar(&o.Force, "force", false, "Do not wait for the other cluster, because it will not come back")
 	cmd.AddCommand(&cobra.Command{
 		Use: "out-of-band NAME", Aliases: []string{"oob"}, Short: "Stop using the resources of another cluster, and forget it",
-		Long: f.text("Stop using the resources of another cluster, and forget it.\n\n" +
-			"If that one uses this one, it is not forgotten: run the command there, too. If that is all it does, it loses its access\n" +
-			"and what it runs here."),
+		Long: f.text("Stop using the resources of another cluster, and delete its ForeignCluster.\n\n" +
+			"If both clusters use each other, the ForeignCluster stays: run the command in the other cluster also. If only the other\n" +
+			"cluster uses this one, it loses its access and its pods here."),
 		Example: f.text("  {{name}} unpeer out-of-band milan"),
 		Args:    oneName, ValidArgsFunction: f.completePeers(1),
 		RunE: run(action.UnpeerOutOfBand),

@@ -32,6 +32,6 @@ func newVersion(f *Factory) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&client, "client", false, "Do not ask the cluster")
+	cmd.Flags().BoolVar(&client, "client", false, "Show only the version of this program")
 	return cmd
 }
