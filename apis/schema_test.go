@@ -41,14 +41,14 @@ func TestSchema(t *testing.T) {
 			now.columns = nil
 			seen[words[0]] = true
 			if have := now.head(); have != rest {
-				t.Errorf("the manifest says: %s\npromised:          %s", have, rest)
+				t.Errorf("the manifest has: %s\nthe contract has: %s", have, rest)
 			}
 		case "column":
 			now.columns = append(now.columns, rest)
 		case "field":
 			now.checkField(t, rest)
 		default:
-			t.Errorf("testdata/contract.txt: what is %q?", line)
+			t.Errorf("testdata/contract.txt: unknown line %q", line)
 		}
 	}
 	for name, k := range crds {

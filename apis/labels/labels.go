@@ -1,53 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package labels names every label, annotation, finalizer, taint and field owner that users,
-// their scripts and our own processes rely on. It knows no kind and no client; the conventions
-// TestLabels keeps such strings out of other packages.
+// their scripts and our own processes rely on. It must not know any kind or client.
 package labels
 
-// Labels of virtual nodes and of what is replicated to a peer.
+// Labels of virtual nodes and of objects that are replicated to a peer.
 const (
 	// Type marks a virtual node, with the value TypeVirtualNode.
 	Type            = "liqo.io/type"
 	TypeVirtualNode = "virtual-node"
-	// RemoteClusterID is on virtual nodes, namespace maps and twin namespaces: the peer's cluster ID.
+	// RemoteClusterID is on virtual nodes, NamespaceMaps and remote namespaces: the peer's cluster ID.
 	RemoteClusterID = "liqo.io/remote-cluster-id"
 	// StorageAvailable is "true" on virtual nodes whose provider offers storage.
 	StorageAvailable = "storage.liqo.io/available"
 	// Provider is on virtual nodes: the kind of the provider's cluster.
 	Provider = "liqo.io/provider"
 
-	// SchedulingEnabled is "true" on offloaded namespaces whose pods may run elsewhere: their pods pass our webhook.
+	// SchedulingEnabled is "true" on offloaded namespaces whose pods may run in a peer: their pods pass our webhook.
 	SchedulingEnabled = "liqo.io/scheduling-enabled"
-	// LabelProbe is on events that are never stored: the answer to one tells whether the API server knows of SchedulingEnabled.
+	// LabelProbe is on dry-run Events: the API server's answer shows whether it has observed SchedulingEnabled.
 	LabelProbe = "liqo.io/label-probe"
 
-	// Origin is on objects that one cluster runs for another: the cluster ID of the one they belong to.
+	// Origin is on objects that one cluster runs for another: the cluster ID of their owner.
 	Origin = "virtualkubelet.liqo.io/origin"
-	// Destination is on the same: the cluster ID of the one that runs them.
+	// Destination is on the same objects: the ID of the cluster that runs them.
 	Destination = "virtualkubelet.liqo.io/destination"
-	// ManagedBy is on pods and endpoint slices that one of our controllers makes from a peer's wish.
+	// ManagedBy is on pods and EndpointSlices that one of our controllers creates for a peer.
 	ManagedBy                    = "liqo.io/managed-by"
 	ManagedByShadowPod           = "shadowpod"
 	ManagedByShadowEndpointSlice = "shadowendpointslice"
-	// EndpointSliceReflection is the value of endpointslice.kubernetes.io/managed-by on slices that come from a peer.
+	// EndpointSliceReflection is the value of endpointslice.kubernetes.io/managed-by on slices from a peer.
 	EndpointSliceReflection = "endpointslice.reflection.liqo.io"
 
-	// Replication is "true" on an object that is to be copied to the peer, "false" on the copy.
+	// Replication is "true" on an object to be copied to the peer, "false" on the copy.
 	Replication = "liqo.io/replication"
-	// RemoteID is the cluster an object is to be copied to.
+	// RemoteID is the ID of the cluster to which an object is copied.
 	RemoteID = "liqo.io/remoteID"
-	// OriginID is, on a copy, the cluster it came from.
+	// OriginID is, on a copy, the ID of the cluster of the original.
 	OriginID = "liqo.io/originID"
 	// Replicated is "true" on a copy.
 	Replicated = "liqo.io/replicated"
 )
 
-// Labels of peers and of what belongs to one.
+// Labels of peers and of their objects.
 const (
 	// ClusterID is on foreign clusters, tenant namespaces and Secrets: the peer's cluster ID.
 	ClusterID = "discovery.liqo.io/cluster-id"
-	// DiscoveryType says how a foreign cluster came to be: one of the Discovery constants.
+	// DiscoveryType is how a ForeignCluster was created: one of the Discovery constants.
 	DiscoveryType     = "discovery.liqo.io/discovery-type"
 	DiscoveryManual   = "Manual"
 	DiscoveryLAN      = "LAN"
@@ -73,16 +72,16 @@ const (
 	GatewayLane = "net.liqo.io/lane"
 	// TunnelCluster is on tunnel endpoints: the peer's cluster ID.
 	TunnelCluster = "clusterID"
-	// Ownership says who made a network configuration: OwnershipConfig.
+	// Ownership is the creator of a NetworkConfig: OwnershipConfig.
 	Ownership       = "liqo.io/ownership"
 	OwnershipConfig = "netcfgCreator"
 )
 
-// Labels of pods and what they need, on their way to a peer and there.
+// Labels of offloaded pods and of the objects they need.
 const (
 	// ShadowPod is "true" on a local pod that runs in a peer.
 	ShadowPod = "liqo.io/shadowPod"
-	// TokenPod and TokenServiceAccount are on the Secret with the tokens of a pod: whose they are.
+	// TokenPod and TokenServiceAccount are on the Secret with the tokens of a pod: the names of the pod and of its ServiceAccount.
 	TokenPod            = "virtualkubelet.liqo.io/service-account-for-pod-name"
 	TokenServiceAccount = "virtualkubelet.liqo.io/service-account-name"
 )
@@ -95,29 +94,29 @@ const (
 	AppPartOf    = "app.kubernetes.io/part-of"
 	AppManagedBy = "app.kubernetes.io/managed-by"
 	AppVersion   = "app.kubernetes.io/version"
-	// PartOf is the value of AppPartOf on all that is ours.
+	// PartOf is the value of AppPartOf on all objects of Liqo.
 	PartOf = "liqo"
 )
 
 // Annotations.
 const (
-	// OverrideAddress and OverridePort, on the Services liqo-auth and liqo-gateway, replace what is published to peers.
+	// OverrideAddress and OverridePort, on the Services liqo-auth and liqo-gateway, replace the address and port that are published to peers.
 	OverrideAddress = "liqo.io/override-address"
 	OverridePort    = "liqo.io/override-port"
 	// GatewayNodeIP, on the Service of a gateway, is the address of the node its pod runs on.
 	GatewayNodeIP = "net.liqo.io/gatewayNodeIP"
 	// RotateKeys, on the Secret liqo-gateway-keys, makes new keys for the tunnels when its value changes.
 	RotateKeys = "net.liqo.io/rotate-keys"
-	// ForceUnpeer, "true" on a foreign cluster, sets every deadline of taking the peering down to zero.
+	// ForceUnpeer, "true" on a ForeignCluster, sets every deadline for ending the peering to zero.
 	ForceUnpeer = "liqo.io/force-unpeer"
 	// ShadowPodRevision, on the pod of a ShadowPod, is the UID of the ShadowPod and a hash of the fields that the pod last received from it.
 	ShadowPodRevision = "virtualkubelet.liqo.io/shadow-pod"
-	// ManagedByNamespaceMap, on a twin namespace, is the namespace map that asked for it: NAMESPACE/NAME.
+	// ManagedByNamespaceMap, on a remote namespace, is the NamespaceMap that requested it: NAMESPACE/NAME.
 	ManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
-	// OriginalName, on a twin namespace, is the name of the namespace in the cluster that it belongs to.
+	// OriginalName, on a remote namespace, is the name of the namespace in the consumer.
 	OriginalName = "liqo.io/original-name"
-	// APIServerSupport, on a NamespaceOffloading, is "false" if pods of the namespace that run elsewhere get no tokens for this cluster's
-	// API server and are not told where it is. "true" is as if it were not there.
+	// APIServerSupport, on a NamespaceOffloading, is "false" if pods of the namespace that run in a peer get neither tokens for this
+	// cluster's API server nor its address. "true" is the default.
 	APIServerSupport = "liqo.io/apiserver-support"
 	// SharingPercentage, on a foreign cluster, replaces the cluster's sharing percentage for this peer: an integer from 0 to 100.
 	SharingPercentage = "sharing.liqo.io/resource-sharing-percentage"
@@ -125,23 +124,24 @@ const (
 
 // Annotations of reflected objects.
 const (
-	// Fence is on shadow pods and, from there, on their pods: the UID of the pod here that they are for.
+	// Fence is on ShadowPods and on their pods: the UID of the consumer's pod.
 	Fence = "virtualkubelet.liqo.io/fence"
-	// SkipReflection, whatever its value, keeps an object from the peers.
+	// SkipReflection, with any value, excludes an object from reflection.
 	SkipReflection = "liqo.io/skip-reflection"
-	// ForceRemoteNodePort, "true" on a Service, asks the peers for the same node ports.
+	// ForceRemoteNodePort, "true" on a Service, requests the same node ports in the peers.
 	ForceRemoteNodePort = "liqo.io/force-remote-node-port"
 	// AntiAffinityPreset, on a pod, spreads pods over the nodes of the peer: one of the AntiAffinity constants.
 	AntiAffinityPreset    = "liqo.io/anti-affinity-preset"
 	AntiAffinitySoft      = "soft"
 	AntiAffinityHard      = "hard"
 	AntiAffinityPropagate = "propagate"
-	// AntiAffinityLabels are the keys of the labels, with commas between, that tell whom the preset spreads.
+	// AntiAffinityLabels are the keys, separated by commas, of the labels that select the pods that the preset spreads.
 	AntiAffinityLabels = "liqo.io/anti-affinity-labels"
-	// TokenPodUID and TokenExpiration are on the Secret with the tokens of a pod: its UID here, and when the first token ends.
+	// TokenPodUID and TokenExpiration are on the Secret with the tokens of a pod: the UID of the consumer's pod, and the time at which the
+	// first token expires.
 	TokenPodUID     = "virtualkubelet.liqo.io/service-account-for-pod-uid"
 	TokenExpiration = "virtualkubelet.liqo.io/service-account-expiration"
-	// TokenLifetime is for how many seconds the token with the shortest life was given, which may be less than was asked for.
+	// TokenLifetime is the shortest lifetime of the tokens, in seconds, which may be less than requested.
 	TokenLifetime = "virtualkubelet.liqo.io/service-account-lifetime"
 )
 
@@ -150,23 +150,23 @@ const TaintVirtualNode = "virtual-node.liqo.io/not-allowed"
 
 // Finalizers. Each is removed by one controller of the same cluster, within a deadline.
 const (
-	// FinalizerPeer is on foreign clusters: identity, tenant and rights of the peer are taken away first.
+	// FinalizerPeer is on ForeignClusters: identity, tenant and rights of the peer are removed first.
 	FinalizerPeer = "foreigncluster.liqo.io/finalizer"
 	// FinalizerReplication is on replicated objects: the copy is deleted first.
 	FinalizerReplication = "crdReplicator.liqo.io"
-	// FinalizerNode is on the consumer's resource slice: its virtual node is drained and deleted first.
+	// FinalizerNode is on the consumer's ResourceSlice: its virtual node is drained and deleted first.
 	FinalizerNode = "liqo.io/node"
-	// FinalizerGrant is on the provider's copy of a resource slice: what the peer runs here is taken away first.
+	// FinalizerGrant is on the provider's copy of a ResourceSlice: the pods of the peer are removed first.
 	FinalizerGrant = "liqo.io/grant"
-	// FinalizerPodEnd is on pods of shadow pods that may end for good: how they ended is written down first.
+	// FinalizerPodEnd is on pods of ShadowPods that may finish: their result is recorded first.
 	FinalizerPodEnd = "virtualkubelet.liqo.io/pod-end"
-	// FinalizerNamespaceOffloading is on namespace offloadings: the twins of the namespace are deleted first.
+	// FinalizerNamespaceOffloading is on NamespaceOffloadings: the remote namespaces are deleted first.
 	FinalizerNamespaceOffloading = "namespaceoffloading-controller.liqo.io/finalizer"
-	// FinalizerNamespaceMap is on the provider's copy of a namespace map: its twins are deleted first.
+	// FinalizerNamespaceMap is on the provider's copy of a NamespaceMap: its remote namespaces are deleted first.
 	FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
 )
 
-// Field owners of server-side apply, one per part that writes.
+// Field owners of server-side apply, one per component that writes.
 const (
 	OwnerForeignCluster   = "liqo-foreigncluster"
 	OwnerTenant           = "liqo-tenant"

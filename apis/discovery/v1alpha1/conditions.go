@@ -13,7 +13,7 @@ const (
 	NetworkStatus        PeeringConditionType = "NetworkStatus"
 	APIServerStatus      PeeringConditionType = "APIServerStatus"
 	AuthenticationStatus PeeringConditionType = "AuthenticationStatus"
-	// ProcessForeignClusterStatus says whether the ForeignCluster itself can be worked on.
+	// ProcessForeignClusterStatus reports whether the spec of the ForeignCluster is valid.
 	ProcessForeignClusterStatus PeeringConditionType = "ProcessForeignClusterStatus"
 )
 
@@ -72,7 +72,7 @@ const (
 	ReasonIdentityPending = "IdentityPending"
 	// ReasonIdentityNotNeeded: no peering is wanted, so there is no identity (status None).
 	ReasonIdentityNotNeeded = "IdentityNotNeeded"
-	// ReasonVersionMismatch: the peer speaks no protocol version that we speak (status Error).
+	// ReasonVersionMismatch: the two clusters have no protocol version in common (status Error).
 	ReasonVersionMismatch = "VersionMismatch"
 )
 
@@ -82,6 +82,6 @@ const (
 	ReasonLocalCluster              = "LocalCluster"
 	ReasonClusterIDRepetition       = "ClusterIDRepetition"
 	ReasonInvalidProxyURL           = "InvalidProxyURL"
-	// ReasonIdentityMismatch: who answers at the authentication URL is another cluster than the spec says.
+	// ReasonIdentityMismatch: another cluster than that of the spec answers at the authentication URL.
 	ReasonIdentityMismatch = "IdentityMismatch"
 )

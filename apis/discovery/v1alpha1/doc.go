@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 holds the kinds of group discovery.liqo.io: what this cluster knows of the others.
+// Package v1alpha1 holds the kinds of group discovery.liqo.io: what this cluster knows of other clusters.
 // It is public API: fields keep their names and meaning, and nothing here acts. The schema test in
 // package apis compares the generated manifests with the documented contract.
 //

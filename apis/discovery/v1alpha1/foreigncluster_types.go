@@ -9,22 +9,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PeeringType says how the two control planes reach each other.
+// PeeringType is how the two control planes reach each other.
 // +kubebuilder:validation:Enum=OutOfBand;InBand
 type PeeringType string
 
 const (
 	// OutOfBand: API server and authentication service of the provider are reachable directly.
 	OutOfBand PeeringType = "OutOfBand"
-	// InBand: both are reached through the network fabric.
+	// InBand is for a later version: both through the network fabric. This version treats it like OutOfBand.
 	InBand PeeringType = "InBand"
 )
 
-// PeeringEnabled says whether one direction of a peering is wanted.
+// PeeringEnabled is whether one direction of a peering is desired.
 // +kubebuilder:validation:Enum=Auto;No;Yes
 type PeeringEnabled string
 
-// The wishes for one direction.
+// The desired states of one direction.
 const (
 	// PeeringAuto follows the settings of the cluster.
 	PeeringAuto PeeringEnabled = "Auto"
@@ -32,7 +32,7 @@ const (
 	PeeringYes  PeeringEnabled = "Yes"
 )
 
-// ClusterIdentity is who a cluster says it is.
+// ClusterIdentity is the identity that a cluster claims.
 type ClusterIdentity struct {
 	// ClusterID is the cluster's UUID. Immutable once set.
 	// +kubebuilder:validation:XValidation:rule="oldSelf == '' || self == oldSelf",message="clusterID cannot be changed; create another ForeignCluster"
@@ -42,43 +42,43 @@ type ClusterIdentity struct {
 	ClusterName string `json:"clusterName"`
 }
 
-// UniqueName is the cluster's name followed by six hexadecimal digits of the hash of its ID.
+// UniqueName returns the cluster's name followed by six hexadecimal digits of the hash of its ID.
 func (c ClusterIdentity) UniqueName() string {
 	sum := sha256.Sum256([]byte(c.ClusterID))
 	return c.ClusterName + "-" + hex.EncodeToString(sum[:])[:6]
 }
 
-// TenantNamespace is the name of the namespace that another cluster keeps for this one.
+// TenantNamespace returns the name of the namespace that another cluster has for this one.
 func (c ClusterIdentity) TenantNamespace() string { return "liqo-tenant-" + c.UniqueName() }
 
-// NodeName is the name of the virtual node that stands for this cluster in another one, unless it is taken.
+// NodeName returns the name of the virtual node for this cluster in another one, unless the name is taken.
 func (c ClusterIdentity) NodeName() string { return "liqo-" + c.ClusterName }
 
-// NetworkConfigName is the name of the NetworkConfig by which this cluster tells another one of its network, and of the copy there. It is
-// the sender's, and of the ID alone: the receiver knows it without asking, whatever names the two have for each other.
+// NetworkConfigName returns the name of the NetworkConfig with which this cluster publishes its network to another one, and of the copy
+// there. It depends only on the ID of the sender, so the receiver knows it, whatever names the two have for each other.
 func (c ClusterIdentity) NetworkConfigName() string { return "network-" + c.ClusterID }
 
-// ForeignClusterSpec is what is wanted of one remote cluster.
+// ForeignClusterSpec is the desired peering with one remote cluster.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterIdentity) || has(self.clusterIdentity)",message="clusterIdentity cannot be removed; create another ForeignCluster"
 type ForeignClusterSpec struct {
-	// PeeringType says how the two control planes reach each other. Immutable.
+	// PeeringType is how the two control planes reach each other. InBand is for a later version and treated like OutOfBand. Immutable.
 	// +kubebuilder:default=OutOfBand
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="peeringType cannot be changed; unpeer, then peer again"
 	// +optional
 	PeeringType PeeringType `json:"peeringType,omitempty"`
-	// ClusterIdentity is who the remote cluster is. If empty, it is asked at ForeignAuthURL.
+	// ClusterIdentity is the identity of the remote cluster. If empty, the service at ForeignAuthURL is asked for it.
 	// +optional
 	ClusterIdentity *ClusterIdentity `json:"clusterIdentity,omitempty"`
-	// OutgoingPeeringEnabled says whether this cluster is to use resources of the remote one.
+	// OutgoingPeeringEnabled is whether this cluster uses resources of the remote one.
 	// +kubebuilder:default=Auto
 	// +optional
 	OutgoingPeeringEnabled PeeringEnabled `json:"outgoingPeeringEnabled,omitempty"`
-	// IncomingPeeringEnabled says whether the remote cluster may use resources of this one.
+	// IncomingPeeringEnabled is whether the remote cluster may use resources of this one.
 	// +kubebuilder:default=Auto
 	// +optional
 	IncomingPeeringEnabled PeeringEnabled `json:"incomingPeeringEnabled,omitempty"`
-	// ForeignAuthURL is where the remote authentication service listens. It may be missing only in a
-	// ForeignCluster that an incoming peering created, as long as no outgoing peering is wanted.
+	// ForeignAuthURL is the URL of the remote authentication service. It may be missing only in a
+	// ForeignCluster that an incoming peering created, as long as no outgoing peering is desired.
 	// +kubebuilder:validation:Pattern=`^(https://[a-zA-Z0-9.\-\[\]:]+(:[0-9]{1,5})?(/.*)?)?$`
 	// +optional
 	ForeignAuthURL string `json:"foreignAuthUrl,omitempty"`
@@ -89,7 +89,8 @@ type ForeignClusterSpec struct {
 	// +kubebuilder:default=true
 	// +optional
 	InsecureSkipTLSVerify *bool `json:"insecureSkipTLSVerify,omitempty"`
-	// TTL, for discovered clusters: seconds without a sign of life after which this object is removed.
+	// TTL is for discovered clusters, which a later version may have: seconds without an advertisement after which
+	// this object is removed. No effect in this version.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	TTL int `json:"ttl,omitempty"`
@@ -105,15 +106,15 @@ type PeeringCondition struct {
 	// LastTransitionTime is when Status last changed.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
-	// Reason says why, in one word that programs may compare.
+	// Reason is the cause of the status, as one word that programs may compare.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Message says why to people: what was checked, what was seen, what to try.
+	// Message is for people: what was checked, what was observed, what to try.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// TenantNamespaces are the namespaces that the pair of clusters exchanges objects in.
+// TenantNamespaces are the namespaces in which the two clusters exchange objects.
 type TenantNamespaces struct {
 	// Local is the remote cluster's namespace in this cluster.
 	// +optional
@@ -123,7 +124,7 @@ type TenantNamespaces struct {
 	Remote string `json:"remote,omitempty"`
 }
 
-// ForeignClusterStatus is what is known of one remote cluster.
+// ForeignClusterStatus is the observed state of one remote cluster and of the peering with it.
 type ForeignClusterStatus struct {
 	// TenantNamespace names the two namespaces of this peering.
 	// +optional
@@ -133,7 +134,7 @@ type ForeignClusterStatus struct {
 	// +listMapKey=type
 	// +optional
 	PeeringConditions []PeeringCondition `json:"peeringConditions,omitempty"`
-	// ObservedGeneration is the generation of the spec that the conditions speak of.
+	// ObservedGeneration is the generation of the spec to which the conditions refer.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// RemoteVersion is the version of Liqo in the remote cluster, if known.
@@ -141,7 +142,7 @@ type ForeignClusterStatus struct {
 	RemoteVersion string `json:"remoteVersion,omitempty"`
 }
 
-// ForeignCluster is one remote cluster: which peerings are wanted with it, and how they stand.
+// ForeignCluster is one remote cluster: the desired peerings with it, and their state.
 // +genclient
 // +genclient:nonNamespaced
 // +kubebuilder:object:root=true
@@ -173,8 +174,8 @@ type ForeignClusterList struct {
 	Items []ForeignCluster `json:"items"`
 }
 
-// OwnerOf returns the ForeignCluster that stands for a cluster: the oldest one, if several claim to. The others are refused. It is nil
-// if there is none.
+// OwnerOf returns the ForeignCluster of a cluster, nil if there is none. If several have the same cluster ID, it is the oldest; the
+// others are refused.
 func OwnerOf(all []ForeignCluster, clusterID string) (owner *ForeignCluster) {
 	for i := range all {
 		one := &all[i]

@@ -2,7 +2,7 @@
 
 package v1alpha1
 
-// ConnectionStatus is how the tunnel to a peer stands.
+// ConnectionStatus is the state of the tunnel to a peer.
 // +kubebuilder:validation:Enum=Connected;Connecting;Error
 type ConnectionStatus string
 
@@ -13,29 +13,29 @@ const (
 	ConnectionError ConnectionStatus = "Error"
 )
 
-// NotRemapped stands where a network keeps its addresses: the documented word for "no translation".
+// NotRemapped is the value of a NAT field for a network whose addresses are not translated.
 const NotRemapped = "None"
 
 // Condition types of NetworkConfig, TunnelEndpoint and IPMapping.
 const (
-	// ConditionReady: the addresses are agreed and the object can be used. On a NetworkConfig its receiver says so.
+	// ConditionReady: the addresses are agreed and the object can be used. On a NetworkConfig, the receiver sets it.
 	ConditionReady = "Ready"
 	// ConditionConnected, on a TunnelEndpoint: probes through the tunnel come back, to every node.
 	ConditionConnected = "Connected"
-	// ConditionUsable, on a TunnelEndpoint: at least half of the nodes that are Ready reach the peer, so its virtual node is worth something.
+	// ConditionUsable, on a TunnelEndpoint: at least half of the nodes that are Ready reach the peer, so its virtual node can be used.
 	ConditionUsable = "Usable"
-	// ConditionPublished, on this cluster's own NetworkConfig: what it tells is complete, and the peer's answer can be used.
+	// ConditionPublished, on this cluster's own NetworkConfig: its content is complete, and the peer's answer is valid.
 	ConditionPublished = "Published"
 )
 
 // Reasons of Ready of a NetworkConfig, and of Ready of a TunnelEndpoint.
 const (
 	ReasonAgreed = "Agreed"
-	// ReasonWrongDestination: it is meant for another cluster.
+	// ReasonWrongDestination: its destination is another cluster.
 	ReasonWrongDestination = "WrongDestination"
-	// ReasonBackendUnknown: the peer speaks a technology of tunnels that this cluster does not.
+	// ReasonBackendUnknown: the peer uses a tunnel technology that this cluster does not support.
 	ReasonBackendUnknown = "BackendUnknown"
-	// ReasonNetworkInvalid: a network that cannot be, or that is larger than every pool.
+	// ReasonNetworkInvalid: a network is impossible, or larger than every pool.
 	ReasonNetworkInvalid = "NetworkInvalid"
 	// ReasonNetworksExhausted: no network of that size is free in the pools.
 	ReasonNetworksExhausted = "NetworksExhausted"
@@ -54,14 +54,14 @@ const (
 	ReasonGatewayNoAddress = "GatewayNoAddress"
 	// ReasonAnswerPending: the peer has not answered yet.
 	ReasonAnswerPending = "AnswerPending"
-	// ReasonAnswerInvalid: the peer answered something that cannot be.
+	// ReasonAnswerInvalid: the peer's answer is impossible.
 	ReasonAnswerInvalid = "AnswerInvalid"
 )
 
 // Reasons of Connected.
 const (
 	ReasonConnected = "Connected"
-	// ReasonDegraded: connected, but a lane or a node is not heard.
+	// ReasonDegraded: connected, but a lane or a node gets no answers.
 	ReasonDegraded = "Degraded"
 	// ReasonNoCommonLane: no lane has a gateway in both clusters.
 	ReasonNoCommonLane = "NoCommonLane"

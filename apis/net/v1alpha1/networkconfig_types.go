@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterIdentity is who a cluster says it is.
+// ClusterIdentity is the identity that a cluster claims.
 type ClusterIdentity struct {
 	// ClusterID is the cluster's UUID.
 	// +kubebuilder:validation:MaxLength=253
@@ -44,16 +44,16 @@ type Lane struct {
 	// PublicKey of the gateway.
 	// +kubebuilder:validation:MaxLength=253
 	PublicKey string `json:"publicKey"`
-	// Carriers to the gateway, most preferred first. Empty: this side cannot be reached and dials itself.
+	// Carriers to the gateway, most preferred first. Empty: this side cannot be reached, and opens the tunnel.
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	// +optional
 	Carriers []Carrier `json:"carriers,omitempty"`
 }
 
-// NetworkConfigSpec is what one cluster tells another about its network.
+// NetworkConfigSpec is the network that one cluster publishes to another.
 type NetworkConfigSpec struct {
-	// Cluster is whom this is told to.
+	// Cluster is the receiver.
 	Cluster ClusterIdentity `json:"cluster"`
 	// PodCIDR is the network of the sender's pods.
 	PodCIDR CIDR `json:"podCIDR"`
@@ -82,12 +82,12 @@ type NetworkConfigSpec struct {
 	Lanes []Lane `json:"lanes,omitempty"`
 }
 
-// NetworkConfigStatus is what the receiver made of it.
+// NetworkConfigStatus is the answer of the receiver.
 type NetworkConfigStatus struct {
-	// Processed says that the receiver has decided on the fields below.
+	// Processed is true once the receiver has decided on the fields below.
 	// +kubebuilder:default=false
 	Processed bool `json:"processed"`
-	// PodCIDRNAT is the network that the receiver sees in place of PodCIDR; None if it is not remapped.
+	// PodCIDRNAT is the network to which the receiver remaps PodCIDR; None if it does not remap it.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	PodCIDRNAT string `json:"podCIDRNAT,omitempty"`
@@ -98,14 +98,14 @@ type NetworkConfigStatus struct {
 	// ObservedGeneration is the generation of the spec that the receiver decided on.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Ready says what the receiver made of it, and why; Published, by the sender, whether there is all to tell.
+	// Conditions: Ready, by the receiver, is whether it accepted the networks; Published, by the sender, whether the content is complete.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// NetworkConfig is what one cluster tells another about its network, and what the other made of it.
+// NetworkConfig is the network that one cluster publishes to another, and the answer of the other.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,categories=liqo
 // +kubebuilder:subresource:status

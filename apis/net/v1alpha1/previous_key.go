@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// PreviousKeyEntry names the entry of a TunnelEndpoint's backend_config for the public key that a lane of the peer had before the present
-// one. A gateway that begins while the peer changes its key knows by it what is still in use there.
+// PreviousKeyEntry returns the name of the entry in a TunnelEndpoint's backend_config for the previous public key of a lane of the peer. A
+// gateway that starts while the peer changes its key learns from it which key the peer may still use.
 func PreviousKeyEntry(lane int32) string { return "previousKey." + strconv.Itoa(int(lane)) }
 
-// FormatPreviousKey is the value of the entry for a key that was the present one until then.
+// FormatPreviousKey returns the value of the entry for a key that was current until the given time.
 func FormatPreviousKey(key string, until time.Time) string {
 	return key + " " + until.UTC().Format(time.RFC3339)
 }
 
-// PreviousKey reads the entry of a lane; false if there is none that can be read.
+// PreviousKey parses the entry of a lane; ok is false if it is missing or invalid.
 func (s *TunnelEndpointSpec) PreviousKey(lane int32) (key string, until time.Time, ok bool) {
 	key, text, ok := strings.Cut(s.BackendConfig[PreviousKeyEntry(lane)], " ")
 	until, err := time.Parse(time.RFC3339, text)

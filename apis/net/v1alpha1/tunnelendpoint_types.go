@@ -6,42 +6,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TunnelEndpointSpec is what the data plane needs to know of one peer. "Local" and "remote" are seen
-// from this cluster; a NAT field says as which network the other side sees it, None if as it is.
+// TunnelEndpointSpec is the input of the data plane for one peer. "Local" and "remote" are relative to
+// this cluster. A NAT field is the network to which the other side remaps the field above it, None if it does not.
 type TunnelEndpointSpec struct {
 	// ClusterIdentity is the peer.
 	ClusterIdentity ClusterIdentity `json:"clusterIdentity"`
 	// LocalPodCIDR is the network of this cluster's pods.
 	LocalPodCIDR CIDR `json:"localPodCIDR"`
-	// LocalNATPodCIDR is the network as which the peer sees it.
+	// LocalNATPodCIDR is the network under which the peer reaches LocalPodCIDR.
 	// +kubebuilder:default=None
 	// +optional
 	LocalNATPodCIDR string `json:"localNATPodCIDR,omitempty"`
 	// LocalExternalCIDR is the network in which this cluster makes other addresses reachable.
 	LocalExternalCIDR CIDR `json:"localExternalCIDR"`
-	// LocalNATExternalCIDR is the network as which the peer sees it.
+	// LocalNATExternalCIDR is the network under which the peer reaches LocalExternalCIDR.
 	// +kubebuilder:default=None
 	// +optional
 	LocalNATExternalCIDR string `json:"localNATExternalCIDR,omitempty"`
-	// RemotePodCIDR is the network of the peer's pods, as the peer has it.
+	// RemotePodCIDR is the network of the peer's pods, in the peer.
 	RemotePodCIDR CIDR `json:"remotePodCIDR"`
-	// RemoteNATPodCIDR is the network as which this cluster sees it.
+	// RemoteNATPodCIDR is the network under which this cluster reaches RemotePodCIDR.
 	// +kubebuilder:default=None
 	// +optional
 	RemoteNATPodCIDR string `json:"remoteNATPodCIDR,omitempty"`
 	// RemoteExternalCIDR is the network in which the peer makes other addresses reachable.
 	RemoteExternalCIDR CIDR `json:"remoteExternalCIDR"`
-	// RemoteNATExternalCIDR is the network as which this cluster sees it.
+	// RemoteNATExternalCIDR is the network under which this cluster reaches RemoteExternalCIDR.
 	// +kubebuilder:default=None
 	// +optional
 	RemoteNATExternalCIDR string `json:"remoteNATExternalCIDR,omitempty"`
-	// EndpointIP is where the peer's first gateway can be reached; empty if it cannot, and dials itself.
+	// EndpointIP is where the peer's first gateway can be reached; empty if it cannot, and opens the tunnel.
 	EndpointIP string `json:"endpointIP"`
 	// BackendType is the technology of the tunnel.
 	// +kubebuilder:validation:Enum=wireguard
 	BackendType string `json:"backendType"`
-	// BackendConfig holds publicKey and port of the peer's first gateway, and for a while previousKey.0 and so on, the keys that its
-	// gateways had before.
+	// BackendConfig holds publicKey and port of the peer's first gateway and, for a while after a change, the previous keys of its
+	// gateways: previousKey.0 and so on.
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 63 && size(self[name]) <= 253)",message="names have at most 63 characters, values 253"
 	BackendConfig map[string]string `json:"backend_config"`
@@ -62,18 +62,18 @@ type Latency struct {
 	Timestamp metav1.Time `json:"timestamp,omitempty"`
 }
 
-// Connection is how the tunnel stands.
+// Connection is the state of the tunnel.
 type Connection struct {
 	// Status of the tunnel.
 	// +optional
 	Status ConnectionStatus `json:"status,omitempty"`
-	// StatusMessage says why.
+	// StatusMessage is the cause of the status.
 	// +optional
 	StatusMessage string `json:"statusMessage,omitempty"`
 	// Latency is the round trip through the tunnel.
 	// +optional
 	Latency Latency `json:"latency,omitempty"`
-	// MTU is the largest packet, in bytes, that was seen to pass to the peer and back. 0: not measured yet.
+	// MTU is the size, in bytes, of the largest packet that reached the peer and came back. 0: not measured yet.
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
 	// PeerConfiguration is what the tunnel uses: endpointIP, port, allowedIPs, publicKey.
@@ -81,15 +81,15 @@ type Connection struct {
 	PeerConfiguration map[string]string `json:"peerConfiguration,omitempty"`
 }
 
-// TunnelEndpointStatus is how the data plane to one peer stands.
+// TunnelEndpointStatus is the state of the data plane to one peer.
 type TunnelEndpointStatus struct {
 	// GatewayIP is the address of the gateway in use.
 	// +optional
 	GatewayIP string `json:"gatewayIP,omitempty"`
-	// Connection is how the tunnel stands.
+	// Connection is the state of the tunnel.
 	// +optional
 	Connection Connection `json:"connection,omitempty"`
-	// ObservedGeneration is the generation of the spec that the status speaks of.
+	// ObservedGeneration is the generation of the spec to which the status refers.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions: Ready and Connected.
@@ -99,8 +99,8 @@ type TunnelEndpointStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// TunnelEndpoint is the agreed pair of networks with one peer: the input of the data plane.
-// There is one per pair of clusters, whichever of them uses the other.
+// TunnelEndpoint holds the agreed networks of this cluster and one peer: the input of the data plane.
+// There is one per peer, whichever cluster uses the other.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,categories=liqo
 // +kubebuilder:subresource:status

@@ -13,24 +13,24 @@ type NamespaceMappingStrategy string
 
 // The ways to name a remote namespace.
 const (
-	// EnforceSameName: as the local one.
+	// EnforceSameName: the name of the local namespace.
 	EnforceSameName NamespaceMappingStrategy = "EnforceSameName"
 	// DefaultName: the local name, the local cluster's name and six digits of the hash of its ID.
 	DefaultName NamespaceMappingStrategy = "DefaultName"
 )
 
-// PodOffloadingStrategy says where pods of the namespace may run.
+// PodOffloadingStrategy is where pods of the namespace may run.
 // +kubebuilder:validation:Enum=Local;Remote;LocalAndRemote
 type PodOffloadingStrategy string
 
-// The places where pods may run.
+// The values of PodOffloadingStrategy.
 const (
 	PodsLocal          PodOffloadingStrategy = "Local"
 	PodsRemote         PodOffloadingStrategy = "Remote"
 	PodsLocalAndRemote PodOffloadingStrategy = "LocalAndRemote"
 )
 
-// OffloadingPhase sums up how the offloading of a namespace stands.
+// OffloadingPhase summarizes the state of the offloading of a namespace.
 // +kubebuilder:validation:Enum=Ready;NoClusterSelected;InProgress;SomeFailed;AllFailed;Terminating
 type OffloadingPhase string
 
@@ -47,18 +47,18 @@ const (
 // NamespaceOffloadingName is the only name a NamespaceOffloading may have.
 const NamespaceOffloadingName = "offloading"
 
-// NamespaceOffloadingSpec is what the user wants of one namespace.
+// NamespaceOffloadingSpec is how the user offloads one namespace.
 type NamespaceOffloadingSpec struct {
-	// NamespaceMappingStrategy says how remote namespaces are named. Immutable.
+	// NamespaceMappingStrategy is how remote namespaces are named. Immutable.
 	// +kubebuilder:default=DefaultName
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="namespaceMappingStrategy cannot be changed; unoffload the namespace, then offload it again"
 	// +optional
 	NamespaceMappingStrategy NamespaceMappingStrategy `json:"namespaceMappingStrategy,omitempty"`
-	// PodOffloadingStrategy says where pods may run.
+	// PodOffloadingStrategy is where pods may run.
 	// +kubebuilder:default=LocalAndRemote
 	// +optional
 	PodOffloadingStrategy PodOffloadingStrategy `json:"podOffloadingStrategy,omitempty"`
-	// ClusterSelector chooses clusters by the labels of their virtual nodes. Without terms: all.
+	// ClusterSelector selects clusters by the labels of their virtual nodes. Without terms, it selects all.
 	// +optional
 	ClusterSelector corev1.NodeSelector `json:"clusterSelector,omitzero"`
 }
@@ -72,10 +72,10 @@ type RemoteNamespaceCondition struct {
 	// LastTransitionTime is when Status last changed.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
-	// Reason says why, in one word.
+	// Reason is the cause of the status, as one word.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Message says why to people.
+	// Message is the cause of the status, for people.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -83,18 +83,18 @@ type RemoteNamespaceCondition struct {
 // RemoteNamespaceConditions are the aspects of one remote namespace.
 type RemoteNamespaceConditions []RemoteNamespaceCondition
 
-// NamespaceOffloadingStatus is how the offloading of one namespace stands.
+// NamespaceOffloadingStatus is the state of the offloading of one namespace.
 type NamespaceOffloadingStatus struct {
 	// RemoteNamespaceName is the name of the namespace in all selected clusters.
 	// +optional
 	RemoteNamespaceName string `json:"remoteNamespaceName,omitempty"`
-	// OffloadingPhase sums up the conditions.
+	// OffloadingPhase summarizes the conditions.
 	// +optional
 	OffloadingPhase OffloadingPhase `json:"offloadingPhase,omitempty"`
 	// RemoteNamespacesConditions holds, per unique name of a cluster, the conditions of its namespace.
 	// +optional
 	RemoteNamespacesConditions map[string]RemoteNamespaceConditions `json:"remoteNamespacesConditions,omitempty"`
-	// ObservedGeneration is the generation of the spec that the phase speaks of.
+	// ObservedGeneration is the generation of the spec to which the phase refers.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }

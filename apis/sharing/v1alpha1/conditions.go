@@ -13,7 +13,7 @@ const (
 // Reasons of ConditionGranted.
 const (
 	ReasonResourcesGranted = "ResourcesGranted"
-	// ReasonIncomingDisabled: the provider's administrator does not let this peer use the cluster.
+	// ReasonIncomingDisabled: the provider's administrator does not allow this peer to use the cluster.
 	ReasonIncomingDisabled = "IncomingPeeringDisabled"
 	// ReasonProviderWithdrawing: the provider is ending the peering.
 	ReasonProviderWithdrawing = "ProviderWithdrawing"
@@ -25,7 +25,7 @@ const (
 
 // Reasons of ConditionNodeReady.
 const (
-	// ReasonVirtualKubeletStarting: the virtual kubelet is wanted, its Deployment exists, the node does not yet.
+	// ReasonVirtualKubeletStarting: the Deployment of the virtual kubelet exists, its node does not exist yet.
 	ReasonVirtualKubeletStarting = "VirtualKubeletStarting"
 	ReasonNodeReady              = "NodeReady"
 	ReasonNodeNotReady           = "NodeNotReady"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 holds the kinds of group sharing.liqo.io: what one cluster lets another use.
+// Package v1alpha1 holds the kinds of group sharing.liqo.io: which resources one cluster grants to another.
 // It is public API: fields keep their names and meaning, and nothing here acts. The schema test in
 // package apis compares the generated manifests with the documented contract.
 //

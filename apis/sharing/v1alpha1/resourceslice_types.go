@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SlicePhase sums up how a request for resources stands.
+// SlicePhase summarizes the state of a request for resources.
 // +kubebuilder:validation:Enum=Pending;ManualActionRequired;Accepted;Refused
 type SlicePhase string
 
@@ -27,11 +27,11 @@ type ResourceSliceSpec struct {
 	// ProviderClusterID is the cluster that is asked.
 	// +kubebuilder:validation:MaxLength=63
 	ProviderClusterID string `json:"providerClusterID"`
-	// NodeName is the name of the virtual node that this slice becomes in the consumer. Immutable.
+	// NodeName is the name of the virtual node for this slice in the consumer. Immutable.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodeName cannot be changed"
 	NodeName string `json:"nodeName"`
-	// Resources is how much the consumer wants at most. If empty: all that the provider shares with it.
+	// Resources is the most that the consumer requests. If empty, it requests all that the provider shares with it.
 	// +optional
 	Resources corev1.ResourceList `json:"resources,omitempty"`
 }
@@ -56,7 +56,7 @@ type IngressClass struct {
 
 // ResourceSliceStatus is what the provider grants; only the condition NodeReady is the consumer's.
 type ResourceSliceStatus struct {
-	// Phase sums up the provider's answer.
+	// Phase summarizes the provider's answer.
 	// +kubebuilder:default=Pending
 	Phase SlicePhase `json:"phase,omitempty"`
 	// Resources is how much the consumer may use.
@@ -80,12 +80,12 @@ type ResourceSliceStatus struct {
 	// Prices are what resources cost in the provider, in the provider's unit.
 	// +optional
 	Prices corev1.ResourceList `json:"prices,omitempty"`
-	// StorageClasses are what the consumer may ask volumes of.
+	// StorageClasses are the storage classes from which the consumer may request volumes.
 	// +listType=map
 	// +listMapKey=storageClassName
 	// +optional
 	StorageClasses []StorageClass `json:"storageClasses,omitempty"`
-	// IngressClasses are what the consumer's ingresses may use.
+	// IngressClasses are the ingress classes that the consumer's ingresses may use.
 	// +listType=map
 	// +listMapKey=ingressClassName
 	// +optional

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 holds the kinds of group virtualkubelet.liqo.io: what one cluster keeps alive in another.
+// Package v1alpha1 holds the kinds of group virtualkubelet.liqo.io: the desired state that one cluster has in another.
 // It is public API: fields keep their names and meaning, and nothing here acts. The schema test in
 // package apis compares the generated manifests with the documented contract.
 //

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MappingPhase is how one remote namespace stands.
+// MappingPhase is the state of one remote namespace.
 // +kubebuilder:validation:Enum=Accepted;CreationLoopBackOff;Terminating
 type MappingPhase string
 
@@ -17,40 +17,40 @@ const (
 	MappingTerminating         MappingPhase = "Terminating"
 )
 
-// NamespaceMapSpec is which namespaces the consumer wants in the provider.
+// NamespaceMapSpec lists the namespaces that the consumer requests in the provider.
 type NamespaceMapSpec struct {
-	// DesiredMapping is from local to remote namespace names.
+	// DesiredMapping maps local to remote namespace names.
 	// +optional
 	DesiredMapping map[string]string `json:"desiredMapping,omitempty"`
-	// WithoutAPIServer are the local namespaces whose pods, in the provider, get no tokens for the API server of the consumer and are not
-	// told where it is. It is for the consumer's own virtual kubelet, which learns of a namespace and of this at once; the copy at the
-	// provider does not have it.
+	// WithoutAPIServer are the local namespaces whose pods, in the provider, get neither tokens for the API server of the consumer nor its
+	// address. It is for the consumer's own virtual kubelet, which observes a namespace and this field together. The copy in the provider
+	// does not have it.
 	// +listType=set
 	// +optional
 	WithoutAPIServer []string `json:"withoutAPIServer,omitempty"`
 }
 
-// RemoteNamespaceStatus is how one remote namespace stands.
+// RemoteNamespaceStatus is the state of one remote namespace.
 type RemoteNamespaceStatus struct {
 	// RemoteNamespace is its name.
 	// +optional
 	RemoteNamespace string `json:"remoteNamespace,omitempty"`
-	// Phase is how it stands.
+	// Phase is its state.
 	// +optional
 	Phase MappingPhase `json:"phase,omitempty"`
-	// Message says why it is not accepted.
+	// Message is the reason why it is not accepted.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// NamespaceMapStatus is what the provider made of it.
+// NamespaceMapStatus is the answer of the provider.
 type NamespaceMapStatus struct {
-	// CurrentMapping is from local namespace names to what exists in the provider.
+	// CurrentMapping maps local namespace names to the namespaces in the provider.
 	// +optional
 	CurrentMapping map[string]RemoteNamespaceStatus `json:"currentMapping,omitempty"`
 }
 
-// NamespaceMap is which local namespaces have a twin in one provider.
+// NamespaceMap maps local namespaces to remote namespaces in one provider.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,categories=liqo
 // +kubebuilder:subresource:status

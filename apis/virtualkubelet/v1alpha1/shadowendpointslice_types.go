@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EndpointSliceTemplate is what goes into the EndpointSlice.
+// EndpointSliceTemplate is the content of the EndpointSlice.
 type EndpointSliceTemplate struct {
 	// Endpoints of the slice.
 	// +listType=atomic
@@ -29,7 +29,7 @@ type ShadowEndpointSliceSpec struct {
 	Template EndpointSliceTemplate `json:"template,omitempty"`
 }
 
-// ShadowEndpointSlice is the wish for an EndpointSlice in the provider, which guards its readiness.
+// ShadowEndpointSlice is the desired state of an EndpointSlice in the provider, which also controls its readiness.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced
 type ShadowEndpointSlice struct {
@@ -39,7 +39,7 @@ type ShadowEndpointSlice struct {
 	Spec ShadowEndpointSliceSpec `json:"spec,omitempty"`
 }
 
-// ShadowEndpointSliceList is a list of such wishes.
+// ShadowEndpointSliceList is a list of ShadowEndpointSlices.
 // +kubebuilder:object:root=true
 type ShadowEndpointSliceList struct {
 	metav1.TypeMeta `json:",inline"`

@@ -9,13 +9,13 @@ import (
 
 // ShadowPodSpec is the pod that is to run in the provider.
 type ShadowPodSpec struct {
-	// Pod is the specification of the pod. The provider's API server checks it when the pod is made.
+	// Pod is the specification of the pod. The provider's API server validates it when the pod is created.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +optional
 	Pod corev1.PodSpec `json:"pod,omitempty"`
-	// Fence is the UID of the consumer's pod: one ShadowPod, one incarnation. Immutable.
+	// Fence is the UID of the consumer's pod, so a ShadowPod belongs to exactly one pod. Immutable.
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="fence cannot be changed; another pod needs another ShadowPod"
 	// +optional
@@ -35,18 +35,18 @@ const (
 	ShadowPodUnknown   ShadowPodPhase = "Unknown"
 )
 
-// ShadowPodStatus is how the provider's pod stands.
+// ShadowPodStatus is the state of the provider's pod.
 type ShadowPodStatus struct {
 	// Phase of the pod. Succeeded and Failed are final.
 	// +kubebuilder:default=Unknown
 	// +kubebuilder:validation:XValidation:rule="!(oldSelf in ['Succeeded', 'Failed']) || self == oldSelf",message="a finished pod stays finished"
 	Phase ShadowPodPhase `json:"phase"`
-	// PodUID is the pod that was made.
+	// PodUID is the UID of the provider's pod.
 	// +optional
 	PodUID string `json:"podUID,omitempty"`
 }
 
-// ShadowPod is the wish for a pod in the provider, kept alive there without the consumer.
+// ShadowPod is the desired state of a pod in the provider, which keeps it running there without the consumer.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced
 // +kubebuilder:subresource:status
@@ -60,7 +60,7 @@ type ShadowPod struct {
 	Status ShadowPodStatus `json:"status,omitempty"`
 }
 
-// ShadowPodList is a list of wishes.
+// ShadowPodList is a list of ShadowPods.
 // +kubebuilder:object:root=true
 type ShadowPodList struct {
 	metav1.TypeMeta `json:",inline"`

@@ -7,7 +7,7 @@ package v1alpha1
 // ClusterIdentityApplyConfiguration represents a declarative configuration of the ClusterIdentity type for use
 // with apply.
 //
-// ClusterIdentity is who a cluster says it is.
+// ClusterIdentity is the identity that a cluster claims.
 type ClusterIdentityApplyConfiguration struct {
 	// ClusterID is the cluster's UUID. Immutable once set.
 	ClusterID *string `json:"clusterID,omitempty"`

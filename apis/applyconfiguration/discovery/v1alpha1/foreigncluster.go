@@ -16,7 +16,7 @@ import (
 // ForeignClusterApplyConfiguration represents a declarative configuration of the ForeignCluster type for use
 // with apply.
 //
-// ForeignCluster is one remote cluster: which peerings are wanted with it, and how they stand.
+// ForeignCluster is one remote cluster: the desired peerings with it, and their state.
 type ForeignClusterApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -11,24 +11,25 @@ import (
 // ForeignClusterSpecApplyConfiguration represents a declarative configuration of the ForeignClusterSpec type for use
 // with apply.
 //
-// ForeignClusterSpec is what is wanted of one remote cluster.
+// ForeignClusterSpec is the desired peering with one remote cluster.
 type ForeignClusterSpecApplyConfiguration struct {
-	// PeeringType says how the two control planes reach each other. Immutable.
+	// PeeringType is how the two control planes reach each other. InBand is for a later version and treated like OutOfBand. Immutable.
 	PeeringType *discoveryv1alpha1.PeeringType `json:"peeringType,omitempty"`
-	// ClusterIdentity is who the remote cluster is. If empty, it is asked at ForeignAuthURL.
+	// ClusterIdentity is the identity of the remote cluster. If empty, the service at ForeignAuthURL is asked for it.
 	ClusterIdentity *ClusterIdentityApplyConfiguration `json:"clusterIdentity,omitempty"`
-	// OutgoingPeeringEnabled says whether this cluster is to use resources of the remote one.
+	// OutgoingPeeringEnabled is whether this cluster uses resources of the remote one.
 	OutgoingPeeringEnabled *discoveryv1alpha1.PeeringEnabled `json:"outgoingPeeringEnabled,omitempty"`
-	// IncomingPeeringEnabled says whether the remote cluster may use resources of this one.
+	// IncomingPeeringEnabled is whether the remote cluster may use resources of this one.
 	IncomingPeeringEnabled *discoveryv1alpha1.PeeringEnabled `json:"incomingPeeringEnabled,omitempty"`
-	// ForeignAuthURL is where the remote authentication service listens. It may be missing only in a
-	// ForeignCluster that an incoming peering created, as long as no outgoing peering is wanted.
+	// ForeignAuthURL is the URL of the remote authentication service. It may be missing only in a
+	// ForeignCluster that an incoming peering created, as long as no outgoing peering is desired.
 	ForeignAuthURL *string `json:"foreignAuthUrl,omitempty"`
 	// ForeignProxyURL is an HTTP CONNECT proxy through which the remote cluster is reached.
 	ForeignProxyURL *string `json:"foreignProxyUrl,omitempty"`
 	// InsecureSkipTLSVerify accepts any certificate of the authentication service, which signs its own by default.
 	InsecureSkipTLSVerify *bool `json:"insecureSkipTLSVerify,omitempty"`
-	// TTL, for discovered clusters: seconds without a sign of life after which this object is removed.
+	// TTL is for discovered clusters, which a later version may have: seconds without an advertisement after which
+	// this object is removed. No effect in this version.
 	TTL *int `json:"ttl,omitempty"`
 }
 

@@ -7,13 +7,13 @@ package v1alpha1
 // ForeignClusterStatusApplyConfiguration represents a declarative configuration of the ForeignClusterStatus type for use
 // with apply.
 //
-// ForeignClusterStatus is what is known of one remote cluster.
+// ForeignClusterStatus is the observed state of one remote cluster and of the peering with it.
 type ForeignClusterStatusApplyConfiguration struct {
 	// TenantNamespace names the two namespaces of this peering.
 	TenantNamespace *TenantNamespacesApplyConfiguration `json:"tenantNamespace,omitempty"`
 	// PeeringConditions holds one condition per aspect.
 	PeeringConditions []PeeringConditionApplyConfiguration `json:"peeringConditions,omitempty"`
-	// ObservedGeneration is the generation of the spec that the conditions speak of.
+	// ObservedGeneration is the generation of the spec to which the conditions refer.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// RemoteVersion is the version of Liqo in the remote cluster, if known.
 	RemoteVersion *string `json:"remoteVersion,omitempty"`

@@ -20,9 +20,9 @@ type PeeringConditionApplyConfiguration struct {
 	Status *discoveryv1alpha1.PeeringConditionStatus `json:"status,omitempty"`
 	// LastTransitionTime is when Status last changed.
 	LastTransitionTime *v1.Time `json:"lastTransitionTime,omitempty"`
-	// Reason says why, in one word that programs may compare.
+	// Reason is the cause of the status, as one word that programs may compare.
 	Reason *string `json:"reason,omitempty"`
-	// Message says why to people: what was checked, what was seen, what to try.
+	// Message is for people: what was checked, what was observed, what to try.
 	Message *string `json:"message,omitempty"`
 }
 

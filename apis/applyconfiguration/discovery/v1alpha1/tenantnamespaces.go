@@ -7,7 +7,7 @@ package v1alpha1
 // TenantNamespacesApplyConfiguration represents a declarative configuration of the TenantNamespaces type for use
 // with apply.
 //
-// TenantNamespaces are the namespaces that the pair of clusters exchanges objects in.
+// TenantNamespaces are the namespaces in which the two clusters exchange objects.
 type TenantNamespacesApplyConfiguration struct {
 	// Local is the remote cluster's namespace in this cluster.
 	Local *string `json:"local,omitempty"`

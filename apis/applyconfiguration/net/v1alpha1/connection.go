@@ -11,15 +11,15 @@ import (
 // ConnectionApplyConfiguration represents a declarative configuration of the Connection type for use
 // with apply.
 //
-// Connection is how the tunnel stands.
+// Connection is the state of the tunnel.
 type ConnectionApplyConfiguration struct {
 	// Status of the tunnel.
 	Status *netv1alpha1.ConnectionStatus `json:"status,omitempty"`
-	// StatusMessage says why.
+	// StatusMessage is the cause of the status.
 	StatusMessage *string `json:"statusMessage,omitempty"`
 	// Latency is the round trip through the tunnel.
 	Latency *LatencyApplyConfiguration `json:"latency,omitempty"`
-	// MTU is the largest packet, in bytes, that was seen to pass to the peer and back. 0: not measured yet.
+	// MTU is the size, in bytes, of the largest packet that reached the peer and came back. 0: not measured yet.
 	MTU *int32 `json:"mtu,omitempty"`
 	// PeerConfiguration is what the tunnel uses: endpointIP, port, allowedIPs, publicKey.
 	PeerConfiguration map[string]string `json:"peerConfiguration,omitempty"`

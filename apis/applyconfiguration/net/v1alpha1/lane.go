@@ -13,7 +13,7 @@ type LaneApplyConfiguration struct {
 	Number *int32 `json:"number,omitempty"`
 	// PublicKey of the gateway.
 	PublicKey *string `json:"publicKey,omitempty"`
-	// Carriers to the gateway, most preferred first. Empty: this side cannot be reached and dials itself.
+	// Carriers to the gateway, most preferred first. Empty: this side cannot be reached, and opens the tunnel.
 	Carriers []CarrierApplyConfiguration `json:"carriers,omitempty"`
 }
 

@@ -16,7 +16,7 @@ import (
 // NetworkConfigApplyConfiguration represents a declarative configuration of the NetworkConfig type for use
 // with apply.
 //
-// NetworkConfig is what one cluster tells another about its network, and what the other made of it.
+// NetworkConfig is the network that one cluster publishes to another, and the answer of the other.
 type NetworkConfigApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

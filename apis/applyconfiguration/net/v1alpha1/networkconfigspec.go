@@ -11,9 +11,9 @@ import (
 // NetworkConfigSpecApplyConfiguration represents a declarative configuration of the NetworkConfigSpec type for use
 // with apply.
 //
-// NetworkConfigSpec is what one cluster tells another about its network.
+// NetworkConfigSpec is the network that one cluster publishes to another.
 type NetworkConfigSpecApplyConfiguration struct {
-	// Cluster is whom this is told to.
+	// Cluster is the receiver.
 	Cluster *ClusterIdentityApplyConfiguration `json:"cluster,omitempty"`
 	// PodCIDR is the network of the sender's pods.
 	PodCIDR *netv1alpha1.CIDR `json:"podCIDR,omitempty"`

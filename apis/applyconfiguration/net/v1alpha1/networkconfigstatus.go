@@ -11,17 +11,17 @@ import (
 // NetworkConfigStatusApplyConfiguration represents a declarative configuration of the NetworkConfigStatus type for use
 // with apply.
 //
-// NetworkConfigStatus is what the receiver made of it.
+// NetworkConfigStatus is the answer of the receiver.
 type NetworkConfigStatusApplyConfiguration struct {
-	// Processed says that the receiver has decided on the fields below.
+	// Processed is true once the receiver has decided on the fields below.
 	Processed *bool `json:"processed,omitempty"`
-	// PodCIDRNAT is the network that the receiver sees in place of PodCIDR; None if it is not remapped.
+	// PodCIDRNAT is the network to which the receiver remaps PodCIDR; None if it does not remap it.
 	PodCIDRNAT *string `json:"podCIDRNAT,omitempty"`
 	// ExternalCIDRNAT is the same for ExternalCIDR.
 	ExternalCIDRNAT *string `json:"externalCIDRNAT,omitempty"`
 	// ObservedGeneration is the generation of the spec that the receiver decided on.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Ready says what the receiver made of it, and why; Published, by the sender, whether there is all to tell.
+	// Conditions: Ready, by the receiver, is whether it accepted the networks; Published, by the sender, whether the content is complete.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -16,8 +16,8 @@ import (
 // TunnelEndpointApplyConfiguration represents a declarative configuration of the TunnelEndpoint type for use
 // with apply.
 //
-// TunnelEndpoint is the agreed pair of networks with one peer: the input of the data plane.
-// There is one per pair of clusters, whichever of them uses the other.
+// TunnelEndpoint holds the agreed networks of this cluster and one peer: the input of the data plane.
+// There is one per peer, whichever cluster uses the other.
 type TunnelEndpointApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -11,13 +11,13 @@ import (
 // TunnelEndpointStatusApplyConfiguration represents a declarative configuration of the TunnelEndpointStatus type for use
 // with apply.
 //
-// TunnelEndpointStatus is how the data plane to one peer stands.
+// TunnelEndpointStatus is the state of the data plane to one peer.
 type TunnelEndpointStatusApplyConfiguration struct {
 	// GatewayIP is the address of the gateway in use.
 	GatewayIP *string `json:"gatewayIP,omitempty"`
-	// Connection is how the tunnel stands.
+	// Connection is the state of the tunnel.
 	Connection *ConnectionApplyConfiguration `json:"connection,omitempty"`
-	// ObservedGeneration is the generation of the spec that the status speaks of.
+	// ObservedGeneration is the generation of the spec to which the status refers.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// Conditions: Ready and Connected.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`

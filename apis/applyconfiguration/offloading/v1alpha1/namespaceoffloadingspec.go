@@ -12,13 +12,13 @@ import (
 // NamespaceOffloadingSpecApplyConfiguration represents a declarative configuration of the NamespaceOffloadingSpec type for use
 // with apply.
 //
-// NamespaceOffloadingSpec is what the user wants of one namespace.
+// NamespaceOffloadingSpec is how the user offloads one namespace.
 type NamespaceOffloadingSpecApplyConfiguration struct {
-	// NamespaceMappingStrategy says how remote namespaces are named. Immutable.
+	// NamespaceMappingStrategy is how remote namespaces are named. Immutable.
 	NamespaceMappingStrategy *offloadingv1alpha1.NamespaceMappingStrategy `json:"namespaceMappingStrategy,omitempty"`
-	// PodOffloadingStrategy says where pods may run.
+	// PodOffloadingStrategy is where pods may run.
 	PodOffloadingStrategy *offloadingv1alpha1.PodOffloadingStrategy `json:"podOffloadingStrategy,omitempty"`
-	// ClusterSelector chooses clusters by the labels of their virtual nodes. Without terms: all.
+	// ClusterSelector selects clusters by the labels of their virtual nodes. Without terms, it selects all.
 	ClusterSelector *v1.NodeSelector `json:"clusterSelector,omitempty"`
 }
 

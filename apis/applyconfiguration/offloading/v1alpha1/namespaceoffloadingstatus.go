@@ -11,15 +11,15 @@ import (
 // NamespaceOffloadingStatusApplyConfiguration represents a declarative configuration of the NamespaceOffloadingStatus type for use
 // with apply.
 //
-// NamespaceOffloadingStatus is how the offloading of one namespace stands.
+// NamespaceOffloadingStatus is the state of the offloading of one namespace.
 type NamespaceOffloadingStatusApplyConfiguration struct {
 	// RemoteNamespaceName is the name of the namespace in all selected clusters.
 	RemoteNamespaceName *string `json:"remoteNamespaceName,omitempty"`
-	// OffloadingPhase sums up the conditions.
+	// OffloadingPhase summarizes the conditions.
 	OffloadingPhase *offloadingv1alpha1.OffloadingPhase `json:"offloadingPhase,omitempty"`
 	// RemoteNamespacesConditions holds, per unique name of a cluster, the conditions of its namespace.
 	RemoteNamespacesConditions map[string]offloadingv1alpha1.RemoteNamespaceConditions `json:"remoteNamespacesConditions,omitempty"`
-	// ObservedGeneration is the generation of the spec that the phase speaks of.
+	// ObservedGeneration is the generation of the spec to which the phase refers.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 }
 

@@ -20,9 +20,9 @@ type RemoteNamespaceConditionApplyConfiguration struct {
 	Status *v1.ConditionStatus `json:"status,omitempty"`
 	// LastTransitionTime is when Status last changed.
 	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
-	// Reason says why, in one word.
+	// Reason is the cause of the status, as one word.
 	Reason *string `json:"reason,omitempty"`
-	// Message says why to people.
+	// Message is the cause of the status, for people.
 	Message *string `json:"message,omitempty"`
 }
 

@@ -17,9 +17,9 @@ type ResourceSliceSpecApplyConfiguration struct {
 	ConsumerClusterID *string `json:"consumerClusterID,omitempty"`
 	// ProviderClusterID is the cluster that is asked.
 	ProviderClusterID *string `json:"providerClusterID,omitempty"`
-	// NodeName is the name of the virtual node that this slice becomes in the consumer. Immutable.
+	// NodeName is the name of the virtual node for this slice in the consumer. Immutable.
 	NodeName *string `json:"nodeName,omitempty"`
-	// Resources is how much the consumer wants at most. If empty: all that the provider shares with it.
+	// Resources is the most that the consumer requests. If empty, it requests all that the provider shares with it.
 	Resources *v1.ResourceList `json:"resources,omitempty"`
 }
 

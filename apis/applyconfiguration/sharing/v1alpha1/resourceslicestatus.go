@@ -15,7 +15,7 @@ import (
 //
 // ResourceSliceStatus is what the provider grants; only the condition NodeReady is the consumer's.
 type ResourceSliceStatusApplyConfiguration struct {
-	// Phase sums up the provider's answer.
+	// Phase summarizes the provider's answer.
 	Phase *sharingv1alpha1.SlicePhase `json:"phase,omitempty"`
 	// Resources is how much the consumer may use.
 	Resources *v1.ResourceList `json:"resources,omitempty"`
@@ -29,9 +29,9 @@ type ResourceSliceStatusApplyConfiguration struct {
 	Images []v1.ContainerImage `json:"images,omitempty"`
 	// Prices are what resources cost in the provider, in the provider's unit.
 	Prices *v1.ResourceList `json:"prices,omitempty"`
-	// StorageClasses are what the consumer may ask volumes of.
+	// StorageClasses are the storage classes from which the consumer may request volumes.
 	StorageClasses []StorageClassApplyConfiguration `json:"storageClasses,omitempty"`
-	// IngressClasses are what the consumer's ingresses may use.
+	// IngressClasses are the ingress classes that the consumer's ingresses may use.
 	IngressClasses []IngressClassApplyConfiguration `json:"ingressClasses,omitempty"`
 	// ObservedGeneration is the generation of the spec that the provider answered.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`

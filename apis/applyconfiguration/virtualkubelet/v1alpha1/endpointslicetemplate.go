@@ -11,7 +11,7 @@ import (
 // EndpointSliceTemplateApplyConfiguration represents a declarative configuration of the EndpointSliceTemplate type for use
 // with apply.
 //
-// EndpointSliceTemplate is what goes into the EndpointSlice.
+// EndpointSliceTemplate is the content of the EndpointSlice.
 type EndpointSliceTemplateApplyConfiguration struct {
 	// Endpoints of the slice.
 	Endpoints []v1.Endpoint `json:"endpoints,omitempty"`

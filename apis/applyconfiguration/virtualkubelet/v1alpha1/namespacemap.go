@@ -16,7 +16,7 @@ import (
 // NamespaceMapApplyConfiguration represents a declarative configuration of the NamespaceMap type for use
 // with apply.
 //
-// NamespaceMap is which local namespaces have a twin in one provider.
+// NamespaceMap maps local namespaces to remote namespaces in one provider.
 type NamespaceMapApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -7,13 +7,13 @@ package v1alpha1
 // NamespaceMapSpecApplyConfiguration represents a declarative configuration of the NamespaceMapSpec type for use
 // with apply.
 //
-// NamespaceMapSpec is which namespaces the consumer wants in the provider.
+// NamespaceMapSpec lists the namespaces that the consumer requests in the provider.
 type NamespaceMapSpecApplyConfiguration struct {
-	// DesiredMapping is from local to remote namespace names.
+	// DesiredMapping maps local to remote namespace names.
 	DesiredMapping map[string]string `json:"desiredMapping,omitempty"`
-	// WithoutAPIServer are the local namespaces whose pods, in the provider, get no tokens for the API server of the consumer and are not
-	// told where it is. It is for the consumer's own virtual kubelet, which learns of a namespace and of this at once; the copy at the
-	// provider does not have it.
+	// WithoutAPIServer are the local namespaces whose pods, in the provider, get neither tokens for the API server of the consumer nor its
+	// address. It is for the consumer's own virtual kubelet, which observes a namespace and this field together. The copy in the provider
+	// does not have it.
 	WithoutAPIServer []string `json:"withoutAPIServer,omitempty"`
 }
 

@@ -7,9 +7,9 @@ package v1alpha1
 // NamespaceMapStatusApplyConfiguration represents a declarative configuration of the NamespaceMapStatus type for use
 // with apply.
 //
-// NamespaceMapStatus is what the provider made of it.
+// NamespaceMapStatus is the answer of the provider.
 type NamespaceMapStatusApplyConfiguration struct {
-	// CurrentMapping is from local namespace names to what exists in the provider.
+	// CurrentMapping maps local namespace names to the namespaces in the provider.
 	CurrentMapping map[string]RemoteNamespaceStatusApplyConfiguration `json:"currentMapping,omitempty"`
 }
 

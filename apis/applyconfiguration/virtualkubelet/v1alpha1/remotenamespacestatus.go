@@ -11,13 +11,13 @@ import (
 // RemoteNamespaceStatusApplyConfiguration represents a declarative configuration of the RemoteNamespaceStatus type for use
 // with apply.
 //
-// RemoteNamespaceStatus is how one remote namespace stands.
+// RemoteNamespaceStatus is the state of one remote namespace.
 type RemoteNamespaceStatusApplyConfiguration struct {
 	// RemoteNamespace is its name.
 	RemoteNamespace *string `json:"remoteNamespace,omitempty"`
-	// Phase is how it stands.
+	// Phase is its state.
 	Phase *virtualkubeletv1alpha1.MappingPhase `json:"phase,omitempty"`
-	// Message says why it is not accepted.
+	// Message is the reason why it is not accepted.
 	Message *string `json:"message,omitempty"`
 }
 

@@ -16,7 +16,7 @@ import (
 // ShadowEndpointSliceApplyConfiguration represents a declarative configuration of the ShadowEndpointSlice type for use
 // with apply.
 //
-// ShadowEndpointSlice is the wish for an EndpointSlice in the provider, which guards its readiness.
+// ShadowEndpointSlice is the desired state of an EndpointSlice in the provider, which also controls its readiness.
 type ShadowEndpointSliceApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -16,7 +16,7 @@ import (
 // ShadowPodApplyConfiguration represents a declarative configuration of the ShadowPod type for use
 // with apply.
 //
-// ShadowPod is the wish for a pod in the provider, kept alive there without the consumer.
+// ShadowPod is the desired state of a pod in the provider, which keeps it running there without the consumer.
 type ShadowPodApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

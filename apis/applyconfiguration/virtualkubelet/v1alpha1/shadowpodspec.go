@@ -13,9 +13,9 @@ import (
 //
 // ShadowPodSpec is the pod that is to run in the provider.
 type ShadowPodSpecApplyConfiguration struct {
-	// Pod is the specification of the pod. The provider's API server checks it when the pod is made.
+	// Pod is the specification of the pod. The provider's API server validates it when the pod is created.
 	Pod *v1.PodSpec `json:"pod,omitempty"`
-	// Fence is the UID of the consumer's pod: one ShadowPod, one incarnation. Immutable.
+	// Fence is the UID of the consumer's pod, so a ShadowPod belongs to exactly one pod. Immutable.
 	Fence *string `json:"fence,omitempty"`
 }
 

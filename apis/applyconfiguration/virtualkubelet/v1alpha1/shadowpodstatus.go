@@ -11,11 +11,11 @@ import (
 // ShadowPodStatusApplyConfiguration represents a declarative configuration of the ShadowPodStatus type for use
 // with apply.
 //
-// ShadowPodStatus is how the provider's pod stands.
+// ShadowPodStatus is the state of the provider's pod.
 type ShadowPodStatusApplyConfiguration struct {
 	// Phase of the pod. Succeeded and Failed are final.
 	Phase *virtualkubeletv1alpha1.ShadowPodPhase `json:"phase,omitempty"`
-	// PodUID is the pod that was made.
+	// PodUID is the UID of the provider's pod.
 	PodUID *string `json:"podUID,omitempty"`
 }
 
