@@ -62,6 +62,7 @@ func TestGatewayAway(t *testing.T)              { step(t, peered, gatewayAway) }
 func TestGatewayDeleted(t *testing.T)           { step(t, peered, gatewayDeleted) }
 func TestVirtualKubeletKilled(t *testing.T)     { step(t, peered, virtualKubeletKilled) }
 func TestControllerManagersKilled(t *testing.T) { step(t, peered, controllerManagersKilled) }
+func TestIdle(t *testing.T)                     { step(t, notPeered, idle) }
 func TestBidirectional(t *testing.T)            { step(t, peered, bidirectional) }
 func TestUninstallRefuses(t *testing.T)         { step(t, peered, uninstallRefuses) }
 func TestUnpeerLeavesNothing(t *testing.T)      { step(t, peered, unpeerLeavesNothing) }
@@ -76,7 +77,6 @@ func TestDeadProvider(t *testing.T)        { takesLong(t); step(t, notPeered, de
 func TestFaultsAtEachStep(t *testing.T)    { takesLong(t); step(t, notPeered, faultsAtEachStep) }
 func TestExternalNetwork(t *testing.T)     { takesLong(t); step(t, notPeered, externalNetwork) }
 func TestSpeed(t *testing.T)               { takesLong(t); step(t, notPeered, speed) }
-func TestIdle(t *testing.T)                { takesLong(t); step(t, notPeered, idle) }
 
 // TestRights reads the audit logs of the whole run, so it means something after all other tests only.
 func TestRights(t *testing.T) { takesLong(t); step(t, notPeered, rights) }
