@@ -3,111 +3,30 @@
 package e2e
 
 import (
-	"bufio"
-	"encoding/json"
-	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
-
-	"liqo.io/liqo/test/env"
 )
-
-// apiCall is one line of an audit log, of one of our identities.
-type apiCall struct {
-	at                                                             time.Time
-	user, verb, group, resource, subresource, namespace, name, url string
-	code                                                           int
-}
-
-func (c apiCall) writes() bool {
-	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, c.verb)
-}
-
-// asks reports whether the call is a review, which stores nothing.
-func (c apiCall) asks() bool {
-	return slices.Contains([]string{"tokenreviews", "subjectaccessreviews"}, c.resource)
-}
-
-func (c apiCall) String() string {
-	return fmt.Sprintf("%s %s %s %s/%s/%s %s/%s %d", c.at.Format("15:04:05.000"), c.user, c.verb, c.group, c.resource, c.subresource, c.namespace, c.name, c.code)
-}
-
-// calls returns what our identities asked of the API server since from.
-func calls(t testing.TB, c *env.Cluster, from time.Time) (all []apiCall) {
-	t.Helper()
-	// The API server begins another file each 100 MB: the older ones are audit-TIME.log.
-	files, err := filepath.Glob(strings.TrimSuffix(c.AuditLog, ".log") + "*.log")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no audit log %s: %v", c.AuditLog, err)
-	}
-	for _, name := range files {
-		all = append(all, callsIn(t, name, from)...)
-	}
-	return all
-}
-
-func callsIn(t testing.TB, name string, from time.Time) (all []apiCall) {
-	t.Helper()
-	file, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		if !strings.Contains(lines.Text(), "system:serviceaccount:liqo") {
-			continue
-		}
-		var line struct {
-			StageTimestamp   time.Time
-			Verb, RequestURI string
-			User             struct{ Username string }
-			ObjectRef        struct{ APIGroup, Resource, Subresource, Namespace, Name string }
-			ResponseStatus   struct{ Code int }
-		}
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.StageTimestamp.Before(from) || !strings.HasPrefix(line.User.Username, "system:serviceaccount:liqo") {
-			continue
-		}
-		ref := line.ObjectRef
-		all = append(all, apiCall{
-			line.StageTimestamp, line.User.Username, line.Verb, ref.APIGroup, ref.Resource, ref.Subresource,
-			ref.Namespace, ref.Name, line.RequestURI, line.ResponseStatus.Code,
-		})
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
 
 // rights compares the rights that were used in this run with those granted: what was never used is too much.
 func rights(t *testing.T) {
 	clusters.NeedsPlayground(t, "audit logs")
 	used := map[string]bool{} // role, group, resource, verb
 	for _, c := range both() {
-		for _, call := range calls(t, c, time.Time{}) {
-			resource := call.resource
-			if call.subresource != "" {
-				resource += "/" + call.subresource
-			}
-			name := call.user[strings.LastIndexByte(call.user, ':')+1:]
-			key := strings.Join([]string{name, call.group, resource}, " ") + " "
-			used[key+call.verb] = true
-			switch call.verb {
-			case "watch": // begins with a list, unless the server streams it
+		for _, call := range c.Calls(t, time.Time{}, time.Time{}) {
+			key := strings.Join([]string{call.Account(), call.ObjectRef.APIGroup, call.Resource()}, " ") + " "
+			used[key+call.Verb] = true
+			switch call.Verb {
+			case "watch": // starts with a list, unless the server streams it
 				used[key+"list"] = true
-			case "patch": // a server-side apply of what is not there asks for create, too
+			case "patch": // a server-side apply of an object that does not exist requires create as well
 				used[key+"create"] = true
 			}
-			if call.code == 403 {
+			if call.ResponseStatus.Code == 403 {
 				t.Logf("%s: refused: %s", c.Name, call)
 			}
 		}

@@ -280,8 +280,8 @@ func idle(t *testing.T) {
 		<-time.After(during) // this time is what is measured
 		var writes []string
 		for _, c := range both() {
-			for _, call := range calls(t, c, from) {
-				if call.writes() && call.resource != "leases" && !call.asks() {
+			for _, call := range c.Calls(t, from, time.Time{}) {
+				if call.Writes() && call.ObjectRef.Resource != "leases" && !call.Reviews() {
 					writes = append(writes, c.Name+": "+call.String())
 				}
 			}
