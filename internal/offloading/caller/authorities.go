@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// rereadInterval is how often the certificate authorities are read; earlier, if somebody comes whom they do not vouch for.
+	// The certificate authorities are read again after rereadInterval, or after shortInterval if they do not verify a certificate.
 	rereadInterval = 5 * time.Minute
-	rereadAtOnce   = 10 * time.Second
+	shortInterval  = 10 * time.Second
 	readTimeout    = 5 * time.Second
 )
 
-// ConfigMap is where each API server says whose certificates it trusts, and who speaks in the name of others.
+// ConfigMap is where each API server publishes the authorities of client certificates, and of proxies that make requests for other users.
 var ConfigMap = client.ObjectKey{Namespace: "kube-system", Name: "extension-apiserver-authentication"}
 
-// authorities are what the ConfigMap says.
+// authorities are the content of the ConfigMap.
 type authorities struct {
 	clients, proxies *x509.CertPool
-	// proxyNames are the names that the certificate of a proxy may have; empty means any.
+	// proxyNames are the common names that the certificate of a proxy may have; empty means any.
 	proxyNames []string
-	// The headers in which a proxy says for whom it asks.
+	// The headers in which a proxy names the user.
 	userHeaders, groupHeaders, uidHeaders, extraPrefixes []string
 }
 
@@ -57,7 +57,7 @@ func parse(data map[string]string) (*authorities, error) {
 	return a, nil
 }
 
-// source reads the ConfigMap when it must.
+// source reads the ConfigMap when the copy that it has is too old.
 type source struct {
 	reader client.Reader
 	mu     sync.Mutex
@@ -65,11 +65,11 @@ type source struct {
 	read   time.Time
 }
 
-// get returns what is known, at most so old. What is known is better than nothing.
-func (s *source) get(ctx context.Context, atMost time.Duration) (*authorities, error) {
+// get returns the authorities, read at most maxAge ago. If they cannot be read, it returns the last ones.
+func (s *source) get(ctx context.Context, maxAge time.Duration) (*authorities, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last != nil && time.Since(s.read) < atMost {
+	if s.last != nil && time.Since(s.read) < maxAge {
 		return s.last, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -84,20 +84,21 @@ func (s *source) get(ctx context.Context, atMost time.Duration) (*authorities, e
 		}
 	}
 	if s.last != nil {
-		s.read = time.Now() // not with each request
+		s.read = time.Now() // do not try again with each request
 		return s.last, nil
 	}
-	return nil, fmt.Errorf("read whom the API server trusts, in ConfigMap %s: %w", ConfigMap, err)
+	return nil, fmt.Errorf("read the API server's authorities in ConfigMap %s: %w", ConfigMap, err)
 }
 
-// check verifies the certificate of a connection, if it has one. The second look is for an authority that has just been replaced.
-func (s *source) check(r *http.Request, pool func(*authorities) *x509.CertPool) (*x509.Certificate, *authorities, error) {
+// verify returns the client certificate of a request if one of the authorities in the pool signed it, and errUnknown otherwise. It reads the
+// authorities again before it gives up, because one may just have been replaced.
+func (s *source) verify(r *http.Request, pool func(*authorities) *x509.CertPool) (*x509.Certificate, *authorities, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, nil, errUnknown
 	}
 	var failure error
-	for _, atMost := range []time.Duration{rereadInterval, rereadAtOnce} {
-		known, err := s.get(r.Context(), atMost)
+	for _, maxAge := range []time.Duration{rereadInterval, shortInterval} {
+		known, err := s.get(r.Context(), maxAge)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -113,8 +114,8 @@ func (s *source) check(r *http.Request, pool func(*authorities) *x509.CertPool) 
 	return nil, nil, errors.Join(errUnknown, failure)
 }
 
-// spokenFor is for whom a proxy asks.
-func (a *authorities) spokenFor(header http.Header) *authenticationv1.UserInfo {
+// headerUser returns the user whom a proxy names in the headers of a request.
+func (a *authorities) headerUser(header http.Header) *authenticationv1.UserInfo {
 	first := func(names []string) string {
 		for _, name := range names {
 			if value := strings.TrimSpace(header.Get(name)); value != "" {

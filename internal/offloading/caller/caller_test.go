@@ -48,7 +48,7 @@ func from(token string, certificate []byte, key []byte, header http.Header) *htt
 	if certificate != nil {
 		pair, err := tls.X509KeyPair(certificate, key)
 		if err != nil {
-			panic(err) // made by the test
+			panic(err) // the test made it
 		}
 		leaf, err := x509.ParseCertificate(pair.Certificate[0])
 		if err != nil {
@@ -59,15 +59,15 @@ func from(token string, certificate []byte, key []byte, header http.Header) *htt
 	return r
 }
 
-// TestCallers: who is known to the API server is known here, and it is asked once.
+// TestCallers: clients that the API server authenticates are authenticated here, with one request to the API server for each question.
 func TestCallers(t *testing.T) {
 	admin := kubetest.Cluster(t)
-	var asked atomic.Int32
+	var reviews atomic.Int32
 	counted := rest.CopyConfig(admin)
 	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return tripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPost {
-				asked.Add(1)
+				reviews.Add(1)
 			}
 			return next.RoundTrip(r)
 		})
@@ -76,7 +76,7 @@ func TestCallers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "somebody"}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "client"}}
 	if err := api.Create(t.Context(), account); err != nil {
 		t.Fatal(err)
 	}
@@ -85,24 +85,24 @@ func TestCallers(t *testing.T) {
 		t.Fatal(err)
 	}
 	callers := New(api)
-	asked.Store(0)
+	reviews.Store(0)
 	for range 3 {
 		user, denied := callers.Direct(from(request.Status.Token, nil, nil, nil))
-		if denied != nil || user.Username != "system:serviceaccount:default:somebody" || !slices.Contains(user.Groups, "system:authenticated") {
+		if denied != nil || user.Username != "system:serviceaccount:default:client" || !slices.Contains(user.Groups, "system:authenticated") {
 			t.Fatalf("%v %v", user, denied)
 		}
 		if _, denied := callers.Direct(from("made.up", nil, nil, nil)); denied == nil || denied.Code != http.StatusUnauthorized {
-			t.Errorf("a token that is made up: %v", denied)
+			t.Errorf("an invented token: %v", denied)
 		}
 		what := &authorizationv1.ResourceAttributes{Verb: "get", Resource: "nodes", Subresource: "proxy", Name: "x"}
 		if denied := callers.Allow(t.Context(), user, what); denied == nil || denied.Code != http.StatusForbidden || strings.Contains(denied.Error(), request.Status.Token) {
-			t.Errorf("a right that nobody gave: %v", denied)
+			t.Errorf("a right that no role grants: %v", denied)
 		}
 	}
-	if got := asked.Load(); got != 3 {
-		t.Errorf("the API server was asked %d times, want 3: two tokens, one right", got)
+	if got := reviews.Load(); got != 3 {
+		t.Errorf("%d reviews, want 3: two tokens, one right", got)
 	}
-	// Its certificate is good for the one who has it, and for nobody else: it does not speak for others.
+	// A client certificate authenticates its own user, and does not allow requests for other users.
 	user, denied := callers.Direct(from("", admin.CertData, admin.KeyData, nil))
 	if denied != nil || !slices.Contains(user.Groups, "system:masters") {
 		t.Fatalf("%v %v", user, denied)
@@ -111,7 +111,7 @@ func TestCallers(t *testing.T) {
 		t.Errorf("the administrator: %v", denied)
 	}
 	if user, denied := callers.Proxied(from("", admin.CertData, admin.KeyData, http.Header{"X-Remote-User": {"root"}})); denied == nil {
-		t.Errorf("the administrator speaks for %v", user)
+		t.Errorf("the administrator makes requests for %v", user)
 	}
 	for name, r := range map[string]*http.Request{
 		"nothing": from("", nil, nil, nil), "a long token": from(strings.Repeat("x", longestToken+1), nil, nil, nil),
@@ -123,7 +123,7 @@ func TestCallers(t *testing.T) {
 	}
 }
 
-// TestFlood: tokens that are made up cost the API server little, and us a bounded memory.
+// TestFlood: invented tokens cause a bounded number of reviews and use bounded memory.
 func TestFlood(t *testing.T) {
 	admin := kubetest.Cluster(t)
 	config := rest.CopyConfig(admin)
@@ -137,25 +137,25 @@ func TestFlood(t *testing.T) {
 	for i := range 400 {
 		_, denied := callers.Direct(from(fmt.Sprint("made.up.", i), nil, nil, nil))
 		if denied == nil {
-			t.Fatal("somebody who is made up")
+			t.Fatal("an invented token is accepted")
 		}
 		if denied.Code == http.StatusTooManyRequests {
 			refused++
 		}
 	}
 	if refused == 0 {
-		t.Error("each of 400 tokens was asked about")
+		t.Error("each of 400 tokens was reviewed")
 	}
 	for i := range 3 * mostAnswers {
-		callers.tokens.put([32]byte{byte(i), byte(i >> 8)}, nil, tokenDeniedTTL)
+		callers.tokens.Add(i, nil, tokenDeniedTTL)
 	}
-	if got := len(callers.tokens.of); got > mostAnswers {
-		t.Errorf("%d answers are remembered", got)
+	if got := len(callers.tokens.Keys()); got > mostAnswers {
+		t.Errorf("%d answers are cached", got)
 	}
 }
 
-// TestAway: without the API server nobody is known, and that is not the fault of who calls.
-func TestAway(t *testing.T) {
+// TestUnreachable: while the API server cannot be reached, clients get 503, not 401.
+func TestUnreachable(t *testing.T) {
 	nowhere, err := client.New(&rest.Config{Host: "https://127.0.0.1:1"}, client.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -165,6 +165,6 @@ func TestAway(t *testing.T) {
 		t.Errorf("%v", denied)
 	}
 	if _, err := callers.source.get(context.Background(), rereadInterval); err == nil {
-		t.Error("authorities from nowhere")
+		t.Error("authorities without an API server")
 	}
 }
