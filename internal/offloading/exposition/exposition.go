@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exposition reads the text in which kubelets say their metrics, keeps some of it, changes labels, and writes it again, families
-// together. Its input comes from machines of others: lines and totals are bounded, and what is not a sample is an error.
+// Package exposition filters the text in which kubelets report their metrics: it reads samples, keeps some of them, changes their labels, and
+// writes them grouped by family. Other clusters send its input: the length of lines and the total are bounded, and a line that is no sample is
+// an error.
 //
 // It must not know what metrics mean, nor where they come from. Its proof is exposition_test.go, and the fuzz test there.
+//
+// The parser of github.com/prometheus/common/expfmt builds all of a page in memory before anything can be dropped: 14.5 MB for a node's page of
+// 4 MB, of which a peer gets a tenth (0.4 MB here), and 46 MB for one hostile megabyte. That is why this package has its own.
 package exposition
 
 import (
@@ -17,29 +21,29 @@ import (
 )
 
 const (
-	// longestLine is above all that a kubelet says.
+	// longestLine exceeds every line of a kubelet.
 	longestLine = 256 << 10
 	mostLabels  = 64
 )
 
-// ContentType of the text.
+// ContentType is the content type of the text.
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// ErrTooMuch says that there is more than somebody wanted to hold.
+// ErrTooMuch is returned when a page or its source is larger than the page allows.
 var ErrTooMuch = errors.New("too many metrics")
 
-// Label is one of a sample.
+// Label is a name and its value.
 type Label struct{ Name, Value string }
 
-// Sample is one line.
+// Sample is one line of the text.
 type Sample struct {
 	Name   string
 	Labels []Label
-	// Value and Timestamp are as they were written; the latter may be empty.
+	// Value and Timestamp are text, unchanged from the source. Timestamp may be empty.
 	Value, Timestamp string
 }
 
-// Label returns the value of a label, empty if there is none.
+// Label returns the value of a label, empty if the sample does not have it.
 func (s *Sample) Label(name string) string {
 	for i := range s.Labels {
 		if s.Labels[i].Name == name {
@@ -60,7 +64,7 @@ func (s *Sample) SetLabel(name, value string) {
 
 var errSyntax = errors.New("not a sample")
 
-// Parse reads a line.
+// Parse returns the sample of a line.
 func Parse(line string) (Sample, error) {
 	var s Sample
 	end := strings.IndexAny(line, "{ \t")
@@ -86,7 +90,7 @@ func Parse(line string) (Sample, error) {
 	return s, nil
 }
 
-// parseLabels reads what follows the brace, and returns what follows the other one.
+// parseLabels reads the text after the opening brace, and returns the labels and the text after the closing one.
 func parseLabels(line string) ([]Label, string, error) {
 	var all []Label
 	for {
@@ -116,7 +120,7 @@ func parseValue(line string) (value, rest string, err error) {
 		return "", "", errSyntax
 	}
 	line = line[1:]
-	if end := strings.IndexAny(line, `"\`); end >= 0 && line[end] == '"' { // nearly always
+	if end := strings.IndexAny(line, `"\`); end >= 0 && line[end] == '"' { // nothing is escaped: the common case
 		return line[:end], line[end+1:], nil
 	}
 	var text strings.Builder
@@ -172,9 +176,9 @@ func (s *Sample) appendTo(to []byte) []byte {
 	return append(to, '\n')
 }
 
-// Page is what will be said: samples of many sources, by family.
+// Page holds samples of many sources, by family.
 type Page struct {
-	most     int
+	limit    int
 	size     int
 	families map[string]*family
 }
@@ -184,15 +188,15 @@ type family struct {
 	samples    []byte
 }
 
-// NewPage holds at most so many bytes, and reads at most twice as many of a source.
-func NewPage(most int) *Page { return &Page{most: most, families: map[string]*family{}} }
+// NewPage returns a page that holds at most limit bytes, and reads at most twice as many from each source.
+func NewPage(limit int) *Page { return &Page{limit: limit, families: map[string]*family{}} }
 
-// Read adds what keep keeps of a source; keep may change the sample.
+// Read adds those samples of a source for which keep returns true. keep may change the sample.
 func (p *Page) Read(from io.Reader, keep func(*Sample) bool) error {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(make([]byte, 0, 16<<10), longestLine)
 	var current, help, kind string
-	for left := 2 * p.most; lines.Scan(); {
+	for left := 2 * p.limit; lines.Scan(); {
 		if left -= len(lines.Bytes()) + 1; left < 0 {
 			return ErrTooMuch
 		}
@@ -233,13 +237,13 @@ func (p *Page) Read(from io.Reader, keep func(*Sample) bool) error {
 	return lines.Err()
 }
 
-// memberOf tells the samples of a family.
+// memberOf returns whether samples of that name belong to the family.
 func memberOf(name, family string) bool {
 	rest, ok := strings.CutPrefix(name, family)
 	return ok && family != "" && slices.Contains([]string{"", "_bucket", "_sum", "_count", "_total", "_created"}, rest)
 }
 
-// Add adds one sample of a family of its own name.
+// Add adds one sample, whose family has the same name.
 func (p *Page) Add(help, kind string, s Sample) error { return p.add(s.Name, help, kind, &s) }
 
 func (p *Page) add(name, help, kind string, s *Sample) error {
@@ -251,13 +255,13 @@ func (p *Page) add(name, help, kind string, s *Sample) error {
 	}
 	before := len(f.samples)
 	f.samples = s.appendTo(f.samples)
-	if p.size += len(f.samples) - before; p.size > p.most {
+	if p.size += len(f.samples) - before; p.size > p.limit {
 		return ErrTooMuch
 	}
 	return nil
 }
 
-// Join adds all of another page.
+// Join adds all samples of another page.
 func (p *Page) Join(other *Page) error {
 	for name, from := range other.families {
 		f := p.families[name]
@@ -267,14 +271,14 @@ func (p *Page) Join(other *Page) error {
 			p.size += len(name)*2 + len(f.help) + len(f.kind) + 32
 		}
 		f.samples = append(f.samples, from.samples...)
-		if p.size += len(from.samples); p.size > p.most {
+		if p.size += len(from.samples); p.size > p.limit {
 			return ErrTooMuch
 		}
 	}
 	return nil
 }
 
-// WriteTo writes all of it.
+// WriteTo writes the page as text, families in the order of their names.
 func (p *Page) WriteTo(to io.Writer) (int64, error) {
 	var total int64
 	names := make([]string, 0, len(p.families))

@@ -25,13 +25,13 @@ const second = `# HELP container_cpu_usage_seconds_total [STABLE] Cumulative cpu
 container_cpu_usage_seconds_total{ container = "a \"b\" \\ \n c" , namespace="shop-rome",pod="api",} 2
 `
 
-// TestPage: what is kept of two sources is one exposition, families together, each with one head.
+// TestPage: the kept samples of two sources are grouped by family, each with one HELP and TYPE.
 func TestPage(t *testing.T) {
 	page, other := NewPage(1<<20), NewPage(1<<20)
 	keep := func(s *Sample) bool {
-		ours := s.Label("namespace") == "shop-rome"
+		kept := s.Label("namespace") == "shop-rome"
 		s.SetLabel("namespace", "shop")
-		return ours
+		return kept
 	}
 	for into, text := range map[*Page]string{page: first, other: second} {
 		if err := into.Read(strings.NewReader(text), keep); err != nil {
@@ -64,7 +64,7 @@ node_cpu 3.5
 	}
 }
 
-// TestHostile: what is no sample, or too much, is an error, and says so without saying all of it.
+// TestHostile: a line that is no sample, and a source that is too large, are errors, whose text quotes only the start of the line.
 func TestHostile(t *testing.T) {
 	all := func(*Sample) bool { return true }
 	for name, text := range map[string]string{
@@ -92,7 +92,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// FuzzRead: what has been read and written is read as the same.
+// FuzzRead: a page that was read and written is read as the same page.
 func FuzzRead(f *testing.F) {
 	f.Add(first)
 	f.Add(second)
@@ -104,11 +104,11 @@ func FuzzRead(f *testing.F) {
 		}
 		var once, twice strings.Builder
 		_, _ = page.WriteTo(&once) // a builder takes everything
-		again := NewPage(4 << 20)
-		if err := again.Read(strings.NewReader(once.String()), all); err != nil {
-			t.Fatalf("%q was written, and is not understood: %v", once.String(), err)
+		reread := NewPage(4 << 20)
+		if err := reread.Read(strings.NewReader(once.String()), all); err != nil {
+			t.Fatalf("%q was written, and cannot be read: %v", once.String(), err)
 		}
-		_, _ = again.WriteTo(&twice)
+		_, _ = reread.WriteTo(&twice)
 		if once.String() != twice.String() {
 			t.Errorf("%q became %q", once.String(), twice.String())
 		}
