@@ -58,7 +58,6 @@ func TestAuthURL(t *testing.T) {
 		"load balancer: IPv6": {
 			authFacts{Service: service(corev1.ServiceTypeLoadBalancer, nil, corev1.LoadBalancerIngress{IP: "2001:db8::1"})}, "https://[2001:db8::1]", "",
 		},
-		"load balancer: pending": {authFacts{Service: service(corev1.ServiceTypeLoadBalancer, nil)}, "", "no address yet"},
 		"load balancer: pending, overridden": {
 			authFacts{Service: service(corev1.ServiceTypeLoadBalancer, override)}, "https://auth.example.org", "",
 		},
@@ -97,6 +96,9 @@ func TestAuthURL(t *testing.T) {
 				t.Errorf("got error %v, want one with %q", err, test.fails)
 			}
 		})
+	}
+	if _, err := (authFacts{Service: service(corev1.ServiceTypeLoadBalancer, nil)}).url(); !errors.Is(err, errAddressPending) {
+		t.Errorf("load balancer without an address: %v", err)
 	}
 }
 

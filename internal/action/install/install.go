@@ -181,7 +181,7 @@ func unmonitored(c client.Client) (bool, error) {
 			return true, nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("look for the kind %s: %w", kind, err)
+			return false, fmt.Errorf("find the kind %s: %w", kind, err)
 		}
 	}
 	return false, nil

@@ -272,12 +272,12 @@ func nothingInstalled(t *testing.T, e *env, _ map[string]string) {
 }
 
 func first(t *testing.T, e *env, _ map[string]string) {
-	began := time.Now()
+	start := time.Now()
 	out, err := e.install(options())
 	if err != nil || out.Unchanged {
 		t.Fatal(out, err)
 	}
-	t.Logf("installed in %s", time.Since(began).Round(time.Millisecond))
+	t.Logf("installed in %s", time.Since(start).Round(time.Millisecond))
 	var identity corev1.ConfigMap
 	if err := e.client.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: "liqo-clusterid-configmap"}, &identity); err != nil {
 		t.Fatal(err)
@@ -555,7 +555,7 @@ func inUseRefused(t *testing.T, e *env, _ map[string]string) {
 	}
 	const want = "Liqo is in use, so nothing was changed; before it is uninstalled, you should:\n" +
 		"- disable the outgoing peering with these clusters (`liqoctl unpeer out-of-band NAME`):\n    - milan\n" +
-		"- disable the incoming peering of these clusters (`liqoctl unpeer out-of-band NAME`, here or over there):\n    - milan\n" +
+		"- disable the incoming peering of these clusters (`liqoctl unpeer out-of-band NAME`, here or in the other cluster):\n    - milan\n" +
 		"- disable the network with these clusters:\n    - naples\n" +
 		"- disable the offloading of these namespaces (`liqoctl unoffload namespace NAME`):\n    - default"
 	if err.Error() != want {

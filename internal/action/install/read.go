@@ -74,7 +74,7 @@ func readConfigured(ctx context.Context, c client.Reader, f *provider.Facts) err
 	f.ServerTLSBootstrap = kubelet.ServerTLSBootstrap
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace("kube-system"), client.MatchingLabels{"component": "kube-controller-manager"}); err != nil {
-		return fmt.Errorf("look for the controller manager's pod: %w", err)
+		return fmt.Errorf("list the controller manager's pods: %w", err)
 	}
 	f.ControllerManager = len(pods.Items) > 0
 	for i := range pods.Items {

@@ -40,7 +40,7 @@ type installation struct{ namespace, release, clusterName string }
 func installed(ctx context.Context, c client.Reader) (found []installation, err error) {
 	var all corev1.ConfigMapList
 	if err := c.List(ctx, &all, client.MatchingLabels{labels.AppName: "clusterid-configmap"}); err != nil {
-		return nil, fmt.Errorf("look for installations: %w", err)
+		return nil, fmt.Errorf("list installations: %w", err)
 	}
 	for i := range all.Items {
 		one := &all.Items[i]

@@ -37,7 +37,7 @@ func (e *InUseError) Error() string {
 		names []string
 	}{
 		{"disable the outgoing peering with these clusters (`liqoctl unpeer out-of-band NAME`)", e.Outgoing},
-		{"disable the incoming peering of these clusters (`liqoctl unpeer out-of-band NAME`, here or over there)", e.Incoming},
+		{"disable the incoming peering of these clusters (`liqoctl unpeer out-of-band NAME`, here or in the other cluster)", e.Incoming},
 		{"disable the network with these clusters", e.Networks},
 		{"disable the offloading of these namespaces (`liqoctl unoffload namespace NAME`)", e.Namespaces},
 	} {
