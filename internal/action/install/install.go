@@ -142,7 +142,7 @@ func Prepare(ctx context.Context, cluster Cluster, o Options) (*Prepared, error)
 	if err != nil {
 		return nil, unreachable(cluster, err)
 	}
-	name, err := p.lookForOthers(ctx)
+	name, err := p.checkInstallations(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func (p *Prepared) runHelm(ctx context.Context, rendered *release.Release, uncha
 	// The waiter observes the end of the context. Helm itself would return and continue in the background.
 	if _, err := p.run(context.WithoutCancel(ctx), action.DryRunNone); err != nil {
 		progress.Start("Undoing the failed installation")
-		return p.takeBack(ctx, waiting, plain(err), created)
+		return p.rollBack(ctx, waiting, plain(err), created)
 	}
 	for _, service := range observe(ctx, p.client, p.options.Namespace).services {
 		if service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 && p.options.Wait {
@@ -266,8 +266,8 @@ func (p *Prepared) runHelm(ctx context.Context, rendered *release.Release, uncha
 	return nil
 }
 
-// takeBack undoes a failed installation or upgrade and reports the reason. The context may have ended.
-func (p *Prepared) takeBack(ctx context.Context, waiting *waitingClient, failed error, created *corev1.Namespace) error {
+// rollBack undoes a failed installation or upgrade and reports the reason. The context may have ended.
+func (p *Prepared) rollBack(ctx context.Context, waiting *waitingClient, failed error, created *corev1.Namespace) error {
 	what := "the installation failed"
 	if p.last != nil {
 		what = "the upgrade failed"

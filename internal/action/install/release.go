@@ -50,8 +50,8 @@ func installed(ctx context.Context, c client.Reader) (found []installation, err 
 	return found, nil
 }
 
-// lookForOthers refuses installations that liqoctl did not create or that are in another namespace. It returns the name of this cluster, if it has one.
-func (p *Prepared) lookForOthers(ctx context.Context) (name string, err error) {
+// checkInstallations refuses installations that liqoctl did not create or that are in another namespace. It returns the name of this cluster, if it has one.
+func (p *Prepared) checkInstallations(ctx context.Context) (name string, err error) {
 	all, err := installed(ctx, p.client)
 	if err != nil {
 		return "", err
