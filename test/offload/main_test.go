@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package offload runs offloading on two real clusters, as a user would: the quick start, what becomes of each field of each kind on its
-// way to the provider and back, strategies and mappings of namespaces, kubectl on pods that run elsewhere, input that cannot work, and
-// what is left in the end.
+// Package offload tests offloading on two real clusters, as a user would: the objects of the quick start; every field of every reflected
+// kind, to the provider and back; strategies and mappings of namespaces; kubectl on offloaded pods; invalid input; settings; and what is
+// left at the end.
 //
-// It knows what package env knows. It brings the playground's scenario quick-start up and takes it away. Run it with: make e2e, and
-// one part of it again and again with: go test ./test/offload -v -keep -run 'TestOffload/rows/Service'
+// It knows what package env knows. It uses two clusters that are given, or brings the playground's scenario quick-start up and takes it
+// down. Each test stands alone and makes its own namespaces: go test ./test/offload -v -keep -run 'TestRows/Service'
 package offload
 
 import (
@@ -20,90 +20,53 @@ import (
 
 var (
 	keep = flag.Bool("keep", false, "use the clusters that are up, with Liqo installed and peered if it is, and leave them up (for work on these tests)")
+	long = flag.Bool("long", false, "also the settings, each of which restarts a component of Liqo")
 
 	clusters    *env.Env
 	rome, milan *env.Cluster // consumer and provider
 
 	mu    sync.Mutex
-	names []string // of namespaces that were made in rome
+	names []string // of namespaces that tests created in rome
+
+	prepare sync.Once
+	// Objects of the clusters before the first test: beforeInstall without Liqo, nil if it was installed already, and beforeTests with it.
+	beforeInstall, beforeTests map[*env.Cluster][]string
 )
 
 func TestMain(m *testing.M) {
-	env.Main(m, "quick-start", keep, func(b *env.Env) error {
-		clusters, rome, milan = b, b.Clusters[0], b.Clusters[1]
-		for _, image := range []string{"tools", "demo"} {
-			if err := b.Load(image); err != nil {
-				return err
-			}
-		}
-		return nil
+	env.Main(m, env.Pair, keep, func(e *env.Env) error {
+		clusters, rome, milan = e, e.Clusters[0], e.Clusters[1]
+		return e.LoadNeeded("liqo-image.tar", "traffic-image.tar", "tools", "demo")
 	})
 }
 
-// TestOffload is all of it on one installation. No part needs what another left: each makes namespaces of its own.
-func TestOffload(t *testing.T) {
-	fresh := map[*env.Cluster][]string{rome: rome.Everything(t), milan: milan.Everything(t)}
-	installAndPeer(t)
-	bare := map[*env.Cluster][]string{rome: rome.Everything(t), milan: milan.Everything(t)}
-	for _, step := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
-		{"quick start", quickStart},
-		{"rows", rows},
-		{"namespaces", namespaces},
-		{"as if local", asIfLocal},
-		{"bad input", badInput},
-		{"status back", statusBack},
-	} {
-		began := time.Now()
-		t.Run(step.name, step.run)
-		clusters.Measure("step "+step.name, "%.1f s", time.Since(began).Seconds())
-	}
-	t.Run("nothing is left", func(t *testing.T) {
-		emptied(t)
-		for c, before := range bare {
-			nothingNew(t, c, before)
-		}
-	})
-	// An upgrade leaves what Helm and Kubernetes keep for going back.
-	t.Run("settings", settings)
-	emptied(t)
-	if *keep {
-		return // what was installed is for the next run
-	}
-	t.Run("nothing is left after uninstallation", func(t *testing.T) {
-		rome.Liqoctl(t, "unpeer", "out-of-band", milan.Name)
-		for _, c := range clusters.Clusters {
-			c.Liqoctl(t, "uninstall", "--purge")
-		}
-		for c, before := range fresh {
-			c.NothingNew(t, before, time.Minute)
-		}
-	})
-}
-
-func installAndPeer(t *testing.T) {
+// installedAndPeered must be the first call of a test. It installs Liqo in both clusters and makes rome a consumer of milan, unless that has
+// been done.
+func installedAndPeered(t *testing.T) {
 	t.Helper()
-	node := func() (string, bool) {
-		said := rome.TryKubectl("", "get", "node", "liqo-"+milan.Name, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
-		return said.String(), said.Out == "True"
-	}
-	if _, ready := node(); *keep && ready {
+	clusters.Step(t)
+	prepare.Do(func() {
+		if rome.TryKubectl("", "get", "namespace", "liqo").Code != 0 && milan.TryKubectl("", "get", "namespace", "liqo").Code != 0 {
+			beforeInstall = everything(t)
+		}
+	})
+	start := time.Now()
+	env.Peered(t, rome, milan)
+	clusters.Measure("installed and peered", "%.1f s", time.Since(start).Seconds())
+	if beforeTests != nil {
 		return
 	}
+	wantObject(t, rome, "coordination.k8s.io/v1/Lease", "kube-node-lease", virtualNode, "{}")
 	for _, c := range clusters.Clusters {
-		c.Liqoctl(t, "install", "--cluster-name", c.Name)
-	}
-	began := time.Now()
-	rome.Peer(t, milan)
-	env.Eventually(t, time.Minute, "the virtual node is Ready", node)
-	clusters.Measure("peer command to virtual node Ready", "%.1f s", time.Since(began).Seconds())
-	becomes(t, rome, "coordination.k8s.io/v1/Lease", "kube-node-lease", "liqo-"+milan.Name, "{}", soon)
-	for _, c := range clusters.Clusters {
-		env.Eventually(t, soon, "there is a NamespaceMap in "+c.Name, func() (string, bool) {
+		env.Eventually(t, env.Hang, "there is a NamespaceMap in "+c.Name, func() (string, bool) {
 			all, err := c.Objects("virtualkubelet.liqo.io/v1alpha1/NamespaceMap", "")
 			return fmt.Sprint(len(all), err), err == nil && len(all) == 1
 		})
 	}
+	beforeTests = everything(t)
+}
+
+func everything(t *testing.T) map[*env.Cluster][]string {
+	t.Helper()
+	return map[*env.Cluster][]string{rome: rome.Everything(t), milan: milan.Everything(t)}
 }

@@ -12,7 +12,7 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// deployment has pods that run anywhere.
+// deployment is a Deployment whose pods may run in both clusters.
 const deployment = `
 apiVersion: apps/v1
 kind: Deployment
@@ -29,11 +29,12 @@ spec:
 
 const virtualNode = "liqo-milan"
 
-// namespaces are what may be asked for a namespace, and what becomes of it.
-func namespaces(t *testing.T) {
+// TestNamespaces tests names, strategies, selectors and the end of offloaded namespaces.
+func TestNamespaces(t *testing.T) {
+	installedAndPeered(t)
 	for name, step := range map[string]func(*testing.T){
 		"default name": defaultName, "same name": sameName, "long name": longName, "Local": localOnly, "Remote": remoteOnly, "LocalAndRemote": localAndRemote,
-		"cluster selector": clusterSelector, "all in one command": allInOneCommand, "name is taken": nameTaken, "twin is deleted": twinDeleted, "unoffload": unoffload,
+		"cluster selector": clusterSelector, "all in one command": allInOneCommand, "name is taken": nameTaken, "remote namespace is deleted": remoteDeleted, "unoffload": unoffload,
 		"unoffload refuses": unoffloadRefuses,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,25 +45,25 @@ func namespaces(t *testing.T) {
 }
 
 func defaultName(t *testing.T) {
-	s := offloaded(t)
+	s := offload(t)
 	tenant := milan.Kubectl(t, "get", "namespaces", "-l", "discovery.liqo.io/tenant-namespace=true,discovery.liqo.io/cluster-id="+identity(t, rome), "-o", "jsonpath={.items[*].metadata.name}")
-	if want := s.name + strings.TrimPrefix(tenant, "liqo-tenant"); s.twin != want || !strings.HasPrefix(tenant, "liqo-tenant-rome-") {
-		t.Errorf("namespace %s is called %s in milan, want %s", s.name, s.twin, want)
+	if want := s.name + strings.TrimPrefix(tenant, "liqo-tenant"); s.remote != want || !strings.HasPrefix(tenant, "liqo-tenant-rome-") {
+		t.Errorf("namespace %s has the name %s in milan, want %s", s.name, s.remote, want)
 	}
-	becomes(t, milan, namespaceKind, "", s.twin, fmt.Sprintf(`
+	wantObject(t, milan, namespaceKind, "", s.remote, fmt.Sprintf(`
 metadata:
   annotations: {liqo.io/managed-by-namespace-map: '~liqo-tenant-rome-.*/.+', liqo.io/original-name: %s}
   labels: {liqo.io/remote-cluster-id: ROMEID}
-`, s.name), soon)
-	becomes(t, rome, namespaceKind, "", s.name, "{metadata: {labels: {liqo.io/scheduling-enabled: 'true'}}}", soon)
-	if role := milan.Kubectl(t, "-n", s.twin, "get", "rolebinding", tenant, "-o", "jsonpath={.roleRef.name}"); role != "liqo-virtual-kubelet-remote" {
-		t.Errorf("what rome may in the twin is %s", role)
+`, s.name))
+	wantObject(t, rome, namespaceKind, "", s.name, "{metadata: {labels: {liqo.io/scheduling-enabled: 'true'}}}")
+	if role := milan.Kubectl(t, "-n", s.remote, "get", "rolebinding", tenant, "-o", "jsonpath={.roleRef.name}"); role != "liqo-virtual-kubelet-remote" {
+		t.Errorf("rome's role in the remote namespace is %s", role)
 	}
-	s.shows(t, offloadingKind, "offloading", `
+	s.wantLocal(t, offloadingKind, "offloading", `
 spec: {namespaceMappingStrategy: DefaultName, podOffloadingStrategy: LocalAndRemote}
 status: {offloadingPhase: Ready, observedGeneration: 1, remoteNamespaceName: '*', remoteNamespacesConditions: '*'}
 `)
-	conditions := inJSON(env.At(s.here(t, offloadingKind, "offloading").Object, "status.remoteNamespacesConditions"))
+	conditions := inJSON(env.At(s.local(t, offloadingKind, "offloading").Object, "status.remoteNamespacesConditions"))
 	for _, want := range []string{`"milan-`, `"OffloadingRequired"`, `"ClusterSelected"`, `"NamespaceCreated"`} {
 		if !strings.Contains(conditions, want) {
 			t.Errorf("%s is not in the conditions %s", want, conditions)
@@ -71,44 +72,44 @@ status: {offloadingPhase: Ready, observedGeneration: 1, remoteNamespaceName: '*'
 }
 
 func sameName(t *testing.T) {
-	s := offloaded(t, "--namespace-mapping-strategy", "EnforceSameName")
-	if s.twin != s.name {
-		t.Fatalf("namespace %s is called %s in milan", s.name, s.twin)
+	s := offload(t, "--namespace-mapping-strategy", "EnforceSameName")
+	if s.remote != s.name {
+		t.Fatalf("namespace %s has the name %s in milan", s.name, s.remote)
 	}
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "p"))
 	s.running(t, "p")
-	s.becomes(t, podKind, "p", "{status: {phase: Running}}")
+	s.wantRemote(t, podKind, "p", "{status: {phase: Running}}")
 }
 
 func longName(t *testing.T) {
-	short := newNamespace(t) // names of long ones begin so
-	var twins []string
+	short := newNamespace(t) // prefix of the long names
+	var remotes []string
 	for _, end := range []string{"a", "b"} {
 		name := short + "-" + strings.Repeat("x", 60-len(short)) + "-" + end
 		rome.Kubectl(t, "create", "namespace", name)
-		goes(t, rome, name)
+		deleteAfterwards(t, rome, name)
 		rome.Liqoctl(t, "offload", "namespace", name)
-		s := space{name, twinOf(t, name)}
-		if len(s.twin) > 63 {
-			t.Errorf("%s is too long", s.twin)
+		s := namespace{name, remoteName(t, name)}
+		if len(s.remote) > 63 {
+			t.Errorf("%s is too long", s.remote)
 		}
-		twins = append(twins, s.twin)
+		remotes = append(remotes, s.remote)
 		s.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}")
-		s.becomes(t, configMapKind, "c", "{}")
+		s.wantRemote(t, configMapKind, "c", "{}")
 		rome.Liqoctl(t, "unoffload", "namespace", name)
 		rome.Liqoctl(t, "offload", "namespace", name)
-		if again := twinOf(t, name); again != s.twin {
-			t.Errorf("namespace %s was called %s in milan, and then %s", name, s.twin, again)
+		if second := remoteName(t, name); second != s.remote {
+			t.Errorf("namespace %s had the name %s in milan, and then %s", name, s.remote, second)
 		}
 	}
-	if twins[0] == twins[1] {
-		t.Errorf("two namespaces are both called %s", twins[0])
+	if remotes[0] == remotes[1] {
+		t.Errorf("two namespaces have the same remote name %s", remotes[0])
 	}
 }
 
-// webPods says how many of the Deployment's pods are on each node, and how many are Ready. Those that failed because their cluster was given up do
-// not count: others take their place.
-func webPods(s space) (nodes map[string]int, ready int, err error) {
+// webPods returns how many of the Deployment's pods are on each node, and how many are Ready. It ignores pods that failed because the offloading
+// to their cluster ended: others replace them.
+func webPods(s namespace) (nodes map[string]int, ready int, err error) {
 	all, err := rome.Objects(podKind, s.name)
 	nodes = map[string]int{}
 	for _, pod := range all {
@@ -128,10 +129,10 @@ func webPods(s space) (nodes map[string]int, ready int, err error) {
 	return nodes, ready, err
 }
 
-// nodesOf waits until all the Deployment's pods are Ready, and says how many are on each node.
-func nodesOf(t *testing.T, s space, pods int) (seen map[string]int) {
+// nodesOf waits until all the Deployment's pods are Ready, and returns how many are on each node.
+func nodesOf(t *testing.T, s namespace, pods int) (seen map[string]int) {
 	t.Helper()
-	env.Eventually(t, started, fmt.Sprintf("%d pods are Ready", pods), func() (string, bool) {
+	env.Eventually(t, env.Hang, fmt.Sprintf("%d pods are Ready", pods), func() (string, bool) {
 		nodes, ready, err := webPods(s)
 		total := 0
 		for _, n := range nodes {
@@ -144,16 +145,16 @@ func nodesOf(t *testing.T, s space, pods int) (seen map[string]int) {
 }
 
 func localOnly(t *testing.T) {
-	s := offloaded(t, "--pod-offloading-strategy", "Local")
-	becomes(t, rome, namespaceKind, "", s.name, "{metadata: {labels: {liqo.io/scheduling-enabled: null}}}", soon)
+	s := offload(t, "--pod-offloading-strategy", "Local")
+	wantObject(t, rome, namespaceKind, "", s.name, "{metadata: {labels: {liqo.io/scheduling-enabled: null}}}")
 	s.apply(t, deployment)
 	if nodes := nodesOf(t, s, 4); nodes[virtualNode] != 0 {
 		t.Errorf("pods run on %v", nodes)
 	}
 	s.apply(t, "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}")
-	s.becomes(t, serviceKind, "web", "{spec: {ports: [{port: 80}]}}")
-	env.Eventually(t, started, "four endpoints are in milan", func() (string, bool) {
-		all, err := milan.Objects(sliceKind, s.twin)
+	s.wantRemote(t, serviceKind, "web", "{spec: {ports: [{port: 80}]}}")
+	env.Eventually(t, env.Hang, "four endpoints are in milan", func() (string, bool) {
+		all, err := milan.Objects(sliceKind, s.remote)
 		n := 0
 		for _, slice := range all {
 			endpoints, _ := slice.Object["endpoints"].([]any)
@@ -161,18 +162,18 @@ func localOnly(t *testing.T) {
 		}
 		return fmt.Sprintf("%d endpoints, %v", n, err), n == 4
 	})
-	if all, err := milan.Objects(podKind, s.twin); err != nil || len(all) > 0 {
+	if all, err := milan.Objects(podKind, s.remote); err != nil || len(all) > 0 {
 		t.Errorf("%d pods are in milan (%v)", len(all), err)
 	}
 
-	// More restrictive is the other way round, too.
-	said := rome.Liqoctl(t, "offload", "namespace", s.name, "--pod-offloading-strategy", "Remote")
-	if !strings.Contains(said.Out+said.Err, "more restrictive") {
-		t.Errorf("no warning that pods stay where they are: %s", said)
+	// The change from Local to Remote excludes nodes as well, so it warns.
+	result := rome.Liqoctl(t, "offload", "namespace", s.name, "--pod-offloading-strategy", "Remote")
+	if !strings.Contains(result.Out+result.Err, "more restrictive") {
+		t.Errorf("no warning that running pods do not move: %s", result)
 	}
-	becomes(t, rome, namespaceKind, "", s.name, "{metadata: {labels: {liqo.io/scheduling-enabled: 'true'}}}", soon)
+	wantObject(t, rome, namespaceKind, "", s.name, "{metadata: {labels: {liqo.io/scheduling-enabled: 'true'}}}")
 	s.kubectl(t, "rollout", "restart", "deployment/web")
-	env.Eventually(t, 2*started, "all pods have moved", func() (string, bool) {
+	env.Eventually(t, env.Hang, "all pods have moved", func() (string, bool) {
 		all, err := rome.Objects(podKind, s.name)
 		n := 0
 		for _, pod := range all {
@@ -183,32 +184,32 @@ func localOnly(t *testing.T) {
 		return fmt.Sprintf("%d of %d pods, %v", n, len(all), err), n == 4 && len(all) == 4
 	})
 	rome.Liqoctl(t, "offload", "namespace", s.name, "--pod-offloading-strategy", "Local")
-	becomes(t, rome, namespaceKind, "", s.name, "{metadata: {labels: {liqo.io/scheduling-enabled: null}}}", soon)
+	wantObject(t, rome, namespaceKind, "", s.name, "{metadata: {labels: {liqo.io/scheduling-enabled: null}}}")
 }
 
 func remoteOnly(t *testing.T) {
-	s := offloaded(t, "--pod-offloading-strategy", "Remote")
+	s := offload(t, "--pod-offloading-strategy", "Remote")
 	s.apply(t, deployment)
 	if nodes := nodesOf(t, s, 4); nodes[virtualNode] != 4 {
 		t.Errorf("pods run on %v", nodes)
 	}
-	s.kubectl(t, "rollout", "status", "deployment/web", "--timeout=30s")
+	s.kubectl(t, "rollout", "status", "deployment/web", timeout)
 }
 
 func localAndRemote(t *testing.T) {
-	s := offloaded(t)
+	s := offload(t)
 	local := strings.Replace(plainPod, "nodeSelector: {liqo.io/type: virtual-node}", "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: DoesNotExist}]}]}}}", 1)
 	s.apply(t, strings.ReplaceAll(local, "NAME", "local"))
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "remote"))
 	s.running(t, "local", "remote")
-	if node := env.At(s.here(t, podKind, "local").Object, "spec.nodeName"); node == virtualNode {
+	if node := env.At(s.local(t, podKind, "local").Object, "spec.nodeName"); node == virtualNode {
 		t.Error("the local pod is remote")
 	}
-	if found := s.there(t, podKind, "local"); found != nil {
-		t.Error("the local pod is in milan, too")
+	if found := s.inMilan(t, podKind, "local"); found != nil {
+		t.Error("the local pod is in milan as well")
 	}
 	for _, pod := range []string{"local", "remote"} {
-		tolerations := inJSON(env.At(s.here(t, podKind, pod).Object, "spec.tolerations"))
+		tolerations := inJSON(env.At(s.local(t, podKind, pod).Object, "spec.tolerations"))
 		if !strings.Contains(tolerations, `"virtual-node.liqo.io/not-allowed"`) {
 			t.Errorf("tolerations of %s are %s", pod, tolerations)
 		}
@@ -216,70 +217,70 @@ func localAndRemote(t *testing.T) {
 }
 
 func clusterSelector(t *testing.T) {
-	s := offloaded(t, "-l", "liqo.io/remote-cluster-id=nobody")
-	none := rome.Liqoctl(t, "offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=nobody")
+	s := offload(t, "-l", "liqo.io/remote-cluster-id=none")
+	none := rome.Liqoctl(t, "offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=none")
 	if !strings.Contains(none.Out+none.Err, "no cluster was selected") {
-		t.Errorf("it does not say that no cluster was selected: %s", none)
+		t.Errorf("the output does not mention that no cluster was selected: %s", none)
 	}
-	s.shows(t, offloadingKind, "offloading", "{status: {offloadingPhase: NoClusterSelected}}")
-	if found := object(t, milan, namespaceKind, "", s.twin); found != nil {
-		t.Error("a twin was made of a namespace that nobody was to have")
+	s.wantLocal(t, offloadingKind, "offloading", "{status: {offloadingPhase: NoClusterSelected}}")
+	if found := object(t, milan, namespaceKind, "", s.remote); found != nil {
+		t.Error("a namespace without a selected cluster has a remote namespace")
 	}
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "waits"))
-	s.told(t, "Pod", "waits", "FailedScheduling")
-	s.apply(t, strings.Replace(deployment, "replicas: 4", "replicas: 2", 1)) // may be local
+	s.wantEvent(t, "Pod", "waits", "FailedScheduling")
+	s.apply(t, strings.Replace(deployment, "replicas: 4", "replicas: 2", 1)) // its pods may run in rome
 	if nodes := nodesOf(t, s, 2); nodes[virtualNode] != 0 {
 		t.Errorf("pods run on %v, which was not selected", nodes)
 	}
 
-	rome.Liqoctl(t, "offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=nobody", "-l", "liqo.io/type in (virtual-node),liqo.io/remote-cluster-id="+identity(t, milan))
-	becomes(t, milan, namespaceKind, "", s.twin, "{status: {phase: Active}}", soon)
-	s.kubectl(t, "delete", "pod", "waits") // its affinity was written when it was made
+	rome.Liqoctl(t, "offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=none", "-l", "liqo.io/type in (virtual-node),liqo.io/remote-cluster-id="+identity(t, milan))
+	wantObject(t, milan, namespaceKind, "", s.remote, "{status: {phase: Active}}")
+	s.kubectl(t, "delete", "pod", "waits") // its affinity was set at its creation
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "waits"))
 	s.running(t, "waits")
 
-	rome.Liqoctl(t, "offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=nobody")
-	vanishes(t, milan, namespaceKind, "", s.twin)
-	s.shows(t, podKind, "waits", "{status: {phase: Failed, reason: OffloadingAborted}}")
+	rome.Liqoctl(t, "offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=none")
+	wantGone(t, milan, namespaceKind, "", s.remote)
+	s.wantLocal(t, podKind, "waits", "{status: {phase: Failed, reason: OffloadingAborted}}")
 }
 
-// allInOneCommand: every pod obeys, also those that are made in the moment in which the namespace is offloaded.
+// allInOneCommand: the strategy applies to every pod, also to those that are created at the moment of the offloading.
 func allInOneCommand(t *testing.T) {
 	for range 3 {
 		mu.Lock()
-		name := fmt.Sprintf("rows-%d-race", len(names))
+		name := fmt.Sprintf("offload-%d-race", len(names))
 		names = append(names, name)
 		mu.Unlock()
-		goes(t, rome, name)
+		deleteAfterwards(t, rome, name)
 		rome.Apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+name+"}}\n---\n"+
 			"{apiVersion: offloading.liqo.io/v1alpha1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: "+name+"}, spec: {podOffloadingStrategy: Remote}}\n---"+
 			strings.Replace(deployment, "{name: web}", "{name: web, namespace: "+name+"}", 1))
-		env.Eventually(t, soon, "the namespace has a remote name", func() (string, bool) {
+		env.Eventually(t, env.Hang, "the namespace has a remote name", func() (string, bool) {
 			found := object(t, rome, offloadingKind, name, "offloading")
 			return "", found != nil && env.At(found.Object, "status.remoteNamespaceName") != nil
 		})
-		if nodes := nodesOf(t, space{name, twinOf(t, name)}, 4); nodes[virtualNode] != 4 {
+		if nodes := nodesOf(t, namespace{name, remoteName(t, name)}, 4); nodes[virtualNode] != 4 {
 			t.Errorf("pods run on %v, want all of them on %s", nodes, virtualNode)
 		}
 	}
 }
 
-// nameTaken: a namespace that milan has is none of rome's.
+// nameTaken: rome does not use a namespace of the same name that milan has of its own.
 func nameTaken(t *testing.T) {
 	name := newNamespace(t)
 	milan.Kubectl(t, "create", "namespace", name)
-	goes(t, milan, name)
+	deleteAfterwards(t, milan, name)
 	milan.Kubectl(t, "-n", name, "create", "configmap", "precious", "--from-literal=k=v")
 	before := object(t, milan, namespaceKind, "", name).GetResourceVersion()
-	said := rome.TryLiqoctl("offload", "namespace", name, "--namespace-mapping-strategy", "EnforceSameName")
-	if said.Code == 0 || !strings.Contains(said.Err, "AllFailed") || !strings.Contains(said.Err, "was not made for this cluster") {
-		t.Errorf("the name is taken, and the command says: %s", said)
+	result := rome.TryLiqoctl("offload", "namespace", name, "--namespace-mapping-strategy", "EnforceSameName")
+	if result.Code == 0 || !strings.Contains(result.Err, "AllFailed") || !strings.Contains(result.Err, "was not made for this cluster") {
+		t.Errorf("offload with a name that is taken: %s", result)
 	}
-	s := space{name, name}
-	s.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: mine}}")
+	s := namespace{name, name}
+	s.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: from-rome}}")
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "waits"))
-	s.shows(t, offloadingKind, "offloading", "{status: {offloadingPhase: AllFailed}}")
-	s.shows(t, podKind, "waits", "{status: {phase: Pending, reason: OffloadingBackOff}}")
+	s.wantLocal(t, offloadingKind, "offloading", "{status: {offloadingPhase: AllFailed}}")
+	s.wantLocal(t, podKind, "waits", "{status: {phase: Pending, reason: OffloadingBackOff}}")
 	for _, kind := range []string{podKind, configMapKind} {
 		all, err := milan.Objects(kind, name)
 		if err != nil {
@@ -287,105 +288,105 @@ func nameTaken(t *testing.T) {
 		}
 		for _, one := range all {
 			if one.GetName() != "precious" && one.GetName() != "kube-root-ca.crt" {
-				t.Errorf("%s %s was put into a namespace of milan's own", kind, one.GetName())
+				t.Errorf("%s %s was created in a namespace of milan's own", kind, one.GetName())
 			}
 		}
 	}
 	if after := object(t, milan, namespaceKind, "", name); after == nil || after.GetResourceVersion() != before {
 		t.Errorf("the namespace of milan was changed: %s", inJSON(after))
 	}
-	milan.Kubectl(t, "delete", "namespace", name, "--timeout=60s")
-	began := time.Now()
-	s.shows(t, offloadingKind, "offloading", "{status: {offloadingPhase: Ready}}")
-	clusters.Measure("name becomes free to phase Ready", "%.1f s", time.Since(began).Seconds())
+	milan.Kubectl(t, "delete", "namespace", name, timeout)
+	start := time.Now()
+	s.wantLocal(t, offloadingKind, "offloading", "{status: {offloadingPhase: Ready}}")
+	clusters.Measure("name becomes free to phase Ready", "%.1f s", time.Since(start).Seconds())
 	s.running(t, "waits")
-	s.becomes(t, configMapKind, "mine", "{}")
+	s.wantRemote(t, configMapKind, "from-rome", "{}")
 }
 
-// twinDeleted: somebody in milan deletes the twin with all that is in it.
-func twinDeleted(t *testing.T) {
-	s := offloaded(t)
+// remoteDeleted: an administrator of milan deletes the remote namespace with all its objects.
+func remoteDeleted(t *testing.T) {
+	s := offload(t)
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "p"))
 	s.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {k: v}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: x}, ports: [{port: 80}]}}")
 	s.running(t, "p")
-	local, remote := s.here(t, podKind, "p").GetUID(), object(t, milan, namespaceKind, "", s.twin).GetUID()
-	milan.Kubectl(t, "delete", "namespace", s.twin, "--timeout=60s")
-	began := time.Now()
-	env.Eventually(t, 2*started, "the twin is back", func() (string, bool) {
-		now := object(t, milan, namespaceKind, "", s.twin)
+	local, remote := s.local(t, podKind, "p").GetUID(), object(t, milan, namespaceKind, "", s.remote).GetUID()
+	milan.Kubectl(t, "delete", "namespace", s.remote, timeout)
+	start := time.Now()
+	env.Eventually(t, env.Hang, "the remote namespace is back", func() (string, bool) {
+		now := object(t, milan, namespaceKind, "", s.remote)
 		return "", now != nil && now.GetUID() != remote && env.At(now.Object, "status.phase") == "Active"
 	})
-	s.becomes(t, configMapKind, "c", "{data: {k: v}}")
-	s.becomes(t, serviceKind, "web", "{spec: {ports: [{port: 80}]}}")
-	s.becomes(t, podKind, "p", "{status: {phase: Running}}")
-	s.shows(t, podKind, "p", "{status: {phase: Running, containerStatuses: [{ready: true, restartCount: 1}]}}")
-	clusters.Measure("twin deleted to its pod Running again", "%.1f s", time.Since(began).Seconds())
-	if now := s.here(t, podKind, "p").GetUID(); now != local {
-		t.Errorf("the pod in rome is another one")
+	s.wantRemote(t, configMapKind, "c", "{data: {k: v}}")
+	s.wantRemote(t, serviceKind, "web", "{spec: {ports: [{port: 80}]}}")
+	s.wantRemote(t, podKind, "p", "{status: {phase: Running}}")
+	s.wantLocal(t, podKind, "p", "{status: {phase: Running, containerStatuses: [{ready: true, restartCount: 1}]}}")
+	clusters.Measure("remote namespace deleted to its pod Running again", "%.1f s", time.Since(start).Seconds())
+	if now := s.local(t, podKind, "p").GetUID(); now != local {
+		t.Errorf("the pod in rome has been replaced")
 	}
 }
 
-// unoffload leaves nothing in milan, and nothing of ours in rome. What controllers want runs in rome.
+// unoffload leaves nothing in milan, and nothing of Liqo in rome. Controllers replace their pods by local ones.
 func unoffload(t *testing.T) {
-	s := offloaded(t, "--pod-offloading-strategy", "Remote")
+	s := offload(t, "--pod-offloading-strategy", "Remote")
 	s.apply(t, deployment)
 	if nodes := nodesOf(t, s, 4); nodes[virtualNode] != 4 {
 		t.Fatalf("pods run on %v, want all of them on %s", nodes, virtualNode)
 	}
-	// What runs stays where it is, and what is made from now on may run anywhere.
+	// Running pods stay in milan, and new ones may run in both clusters.
 	rome.Liqoctl(t, "offload", "namespace", s.name, "--pod-offloading-strategy", "LocalAndRemote")
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "p"))
 	s.running(t, "p")
 	if nodes := nodesOf(t, s, 4); nodes[virtualNode] != 4 {
-		t.Errorf("pods that run have moved when more was allowed: %v", nodes)
+		t.Errorf("running pods have moved after the change to LocalAndRemote: %v", nodes)
 	}
-	said := rome.Liqoctl(t, "unoffload", "namespace", s.name)
+	result := rome.Liqoctl(t, "unoffload", "namespace", s.name)
 	for _, line := range []string{`Offloading of namespace "` + s.name + `" correctly disabled`, "Unoffloading completed successfully", "To be deleted in cluster milan"} {
-		if !strings.Contains(said.Out+said.Err, line) {
-			t.Errorf("it does not say %q: %s", line, said)
+		if !strings.Contains(result.Out+result.Err, line) {
+			t.Errorf("the output lacks %q: %s", line, result)
 		}
 	}
-	if found := object(t, milan, namespaceKind, "", s.twin); found != nil {
-		t.Errorf("the command has ended, but namespace %s is there in milan", s.twin)
+	if found := object(t, milan, namespaceKind, "", s.remote); found != nil {
+		t.Errorf("unoffload has returned, but namespace %s still exists in milan", s.remote)
 	}
-	becomes(t, rome, namespaceKind, "", s.name, "{metadata: {labels: {liqo.io/scheduling-enabled: null}}}", soon)
-	s.shows(t, podKind, "p", "{status: {phase: Failed, reason: OffloadingAborted}}")
-	env.Eventually(t, started, "the Deployment's pods are Ready in rome", func() (string, bool) {
+	wantObject(t, rome, namespaceKind, "", s.name, "{metadata: {labels: {liqo.io/scheduling-enabled: null}}}")
+	s.wantLocal(t, podKind, "p", "{status: {phase: Failed, reason: OffloadingAborted}}")
+	env.Eventually(t, env.Hang, "the Deployment's pods are Ready in rome", func() (string, bool) {
 		seen, ready, err := webPods(s)
 		return fmt.Sprintf("%d are Ready, on %v, %v", ready, seen, err), ready == 4 && seen[virtualNode] == 0
 	})
-	env.Eventually(t, soon, "no rights are left in the namespace", func() (string, bool) {
+	env.Eventually(t, env.Hang, "no RoleBindings are left in the namespace", func() (string, bool) {
 		left := s.kubectl(t, "get", "rolebindings", "-o", "name")
 		return left, left == ""
 	})
-	if again := rome.TryLiqoctl("unoffload", "namespace", s.name); again.Code == 0 || !strings.Contains(again.Err, "is not offloaded") {
-		t.Errorf("unoffload of what is not offloaded: %s", again)
+	if second := rome.TryLiqoctl("unoffload", "namespace", s.name); second.Code == 0 || !strings.Contains(second.Err, "is not offloaded") {
+		t.Errorf("unoffload of a namespace that is not offloaded: %s", second)
 	}
 	s.kubectl(t, "delete", "deployment", "web")
-	s.kubectl(t, "delete", "pod", "p", "--timeout=30s")
+	s.kubectl(t, "delete", "pod", "p", timeout)
 }
 
-// unoffloadRefuses: what somebody in milan has put into the twin is lost only if that is said.
+// unoffloadRefuses: objects that a user of milan has created in the remote namespace are deleted only with --force.
 func unoffloadRefuses(t *testing.T) {
-	s := offloaded(t)
+	s := offload(t)
 	s.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}")
-	s.becomes(t, configMapKind, "c", "{}")
-	s.milan(t, "create", "configmap", "precious", "--from-literal=k=v")
-	if said := milan.TryKubectl("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}",
-		"-n", s.twin, "apply", "-f", "-"); said.Code != 0 {
-		t.Fatal(said)
+	s.wantRemote(t, configMapKind, "c", "{}")
+	s.remoteKubectl(t, "create", "configmap", "precious", "--from-literal=k=v")
+	if result := milan.TryKubectl("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}",
+		"-n", s.remote, "apply", "-f", "-"); result.Code != 0 {
+		t.Fatal(result)
 	}
-	for _, args := range [][]string{{"unoffload", "namespace", s.name}, {"offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=nobody"}} {
-		said := rome.TryLiqoctl(args...)
-		if said.Code == 0 || !strings.Contains(said.Err, "ConfigMap precious") || !strings.Contains(said.Err, "(PersistentVolumeClaims) data") || !strings.Contains(said.Err, "--force") {
-			t.Errorf("it is asked to destroy what it did not make, and says: %s", said)
+	for _, args := range [][]string{{"unoffload", "namespace", s.name}, {"offload", "namespace", s.name, "-l", "liqo.io/remote-cluster-id=none"}} {
+		result := rome.TryLiqoctl(args...)
+		if result.Code == 0 || !strings.Contains(result.Err, "ConfigMap precious") || !strings.Contains(result.Err, "(PersistentVolumeClaims) data") || !strings.Contains(result.Err, "--force") {
+			t.Errorf("%v would delete objects of milan's users: %s", args, result)
 		}
 	}
-	s.shows(t, offloadingKind, "offloading", "{status: {offloadingPhase: Ready, observedGeneration: 1}, metadata: {generation: 1, deletionTimestamp: null}}")
-	s.milan(t, "get", "configmap", "precious", "c")
-	s.milan(t, "get", "persistentvolumeclaim", "data")
+	s.wantLocal(t, offloadingKind, "offloading", "{status: {offloadingPhase: Ready, observedGeneration: 1}, metadata: {generation: 1, deletionTimestamp: null}}")
+	s.remoteKubectl(t, "get", "configmap", "precious", "c")
+	s.remoteKubectl(t, "get", "persistentvolumeclaim", "data")
 	rome.Liqoctl(t, "unoffload", "namespace", s.name, "--force")
-	if found := object(t, milan, namespaceKind, "", s.twin); found != nil {
-		t.Errorf("the command has ended, but namespace %s is there in milan", s.twin)
+	if found := object(t, milan, namespaceKind, "", s.remote); found != nil {
+		t.Errorf("unoffload has returned, but namespace %s still exists in milan", s.remote)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// helloWorld are the two pods and the Service of the documented quick start, of an image that is there.
+// helloWorld are the two pods and the Service of the documented quick start, with an image of the playground.
 const helloWorld = `
 apiVersion: v1
 kind: Pod
@@ -39,29 +39,30 @@ spec:
   ports: [{port: 80, targetPort: 80}]
 `
 
-// quickStart offloads a namespace with two pods as the guide does, looks closer than a reader would, and leaves nothing.
-func quickStart(t *testing.T) {
+// TestQuickStartObjects offloads a namespace with two pods as the guide does, checks more than a reader would, and checks what it leaves.
+func TestQuickStartObjects(t *testing.T) {
+	installedAndPeered(t)
 	romeBefore, milanBefore := rome.Everything(t), milan.Everything(t)
 	name := newNamespace(t)
 
-	said := rome.Liqoctl(t, "offload", "namespace", name)
+	result := rome.Liqoctl(t, "offload", "namespace", name)
 	for _, line := range []string{`Offloading of namespace "` + name + `" correctly enabled`, "Offloading completed successfully"} {
-		if !strings.Contains(said.Out+said.Err, line) {
-			t.Errorf("it does not say %q: %s", line, said)
+		if !strings.Contains(result.Out+result.Err, line) {
+			t.Errorf("the output lacks %q: %s", line, result)
 		}
 	}
-	s := space{name, twinOf(t, name)}
+	s := namespace{name, remoteName(t, name)}
 	if line := rome.Kubectl(t, "-n", name, "get", "namespaceoffloadings", "--no-headers"); strings.Join(strings.Fields(line)[:4], " ") != "offloading DefaultName LocalAndRemote Ready" {
 		t.Errorf("kubectl get namespaceoffloadings: %s", line)
 	}
-	if line := milan.Kubectl(t, "get", "namespaces", s.twin, "--no-headers"); !strings.Contains(line, "Active") {
+	if line := milan.Kubectl(t, "get", "namespaces", s.remote, "--no-headers"); !strings.Contains(line, "Active") {
 		t.Errorf("kubectl get namespaces in milan: %s", line)
 	}
 
-	began := time.Now()
+	start := time.Now()
 	s.apply(t, helloWorld)
 	s.running(t, "nginx-local", "nginx-remote")
-	clusters.Measure("quick start: apply to both pods Ready", "%.1f s", time.Since(began).Seconds())
+	clusters.Measure("quick start: apply to both pods Ready", "%.1f s", time.Since(start).Seconds())
 	table := s.kubectl(t, "get", "pods", "-o", "wide", "--no-headers")
 	for line := range strings.Lines(table) {
 		fields := strings.Fields(line)
@@ -70,7 +71,7 @@ func quickStart(t *testing.T) {
 			t.Errorf("kubectl get pods -o wide: %s", line)
 		}
 	}
-	if line := milan.Kubectl(t, "-n", s.twin, "get", "pods", "--no-headers"); len(strings.Split(line, "\n")) != 1 || !strings.Contains(line, "nginx-remote") || !strings.Contains(line, "Running") {
+	if line := milan.Kubectl(t, "-n", s.remote, "get", "pods", "--no-headers"); len(strings.Split(line, "\n")) != 1 || !strings.Contains(line, "nginx-remote") || !strings.Contains(line, "Running") {
 		t.Errorf("kubectl get pods in milan: %s", line)
 	}
 	addresses := map[string]string{}
@@ -80,16 +81,16 @@ func quickStart(t *testing.T) {
 	t.Run("reached", func(t *testing.T) { reached(t, s, addresses) })
 
 	rome.Liqoctl(t, "unoffload", "namespace", name)
-	if found := object(t, milan, namespaceKind, "", s.twin); found != nil {
-		t.Errorf("the command has ended, but namespace %s is there in milan: %s", s.twin, inJSON(found.Object["status"]))
+	if found := object(t, milan, namespaceKind, "", s.remote); found != nil {
+		t.Errorf("unoffload has returned, but namespace %s still exists in milan: %s", s.remote, inJSON(found.Object["status"]))
 	}
-	rome.Kubectl(t, "delete", "namespace", name, "--timeout=60s")
+	rome.Kubectl(t, "delete", "namespace", name, timeout)
 	nothingNew(t, rome, romeBefore)
 	nothingNew(t, milan, milanBefore)
 }
 
-// seenThere is what milan knows an address of rome by.
-func seenThere(t *testing.T, address string) string {
+// seenFromMilan returns the address under which milan sees an address of rome.
+func seenFromMilan(t *testing.T, address string) string {
 	t.Helper()
 	view, err := rome.See(milan)
 	if err != nil {
@@ -102,11 +103,11 @@ func seenThere(t *testing.T, address string) string {
 	return seen.String()
 }
 
-// reached asks both pods by address, and their Service by its address and its names, from both pods and from one that is elsewhere in the cluster.
-func reached(t *testing.T, s space, addresses map[string]string) {
+// reached sends requests to both pods by address, and to their Service by address and names, from both pods and from one of another namespace.
+func reached(t *testing.T, s namespace, addresses map[string]string) {
 	other := newNamespace(t)
 	rome.Kubectl(t, "-n", other, "run", "tester", "--image="+env.ToolsImage, "--image-pull-policy=Never")
-	rome.Kubectl(t, "-n", other, "wait", "--for=condition=Ready", "pod/tester", "--timeout=60s")
+	rome.Kubectl(t, "-n", other, "wait", "--for=condition=Ready", "pod/tester", timeout)
 	service := s.kubectl(t, "get", "service", "liqo-demo", "-o", "jsonpath={.spec.clusterIP}")
 	ask := func(t *testing.T, from []string, url string) string {
 		args := append([]string{"-n", from[0], "exec", from[1], "--", "curl", "--fail", "-sS", "--max-time", "5"}, "http://"+url)
@@ -116,25 +117,25 @@ func reached(t *testing.T, s space, addresses map[string]string) {
 		t.Run("from "+from[1], func(t *testing.T) {
 			t.Parallel()
 			known := addresses
-			if from[1] == "nginx-remote" { // whoever is in milan knows them by other addresses
-				known = map[string]string{"nginx-local": seenThere(t, addresses["nginx-local"])}
+			if from[1] == "nginx-remote" { // pods in milan see translated addresses
+				known = map[string]string{"nginx-local": seenFromMilan(t, addresses["nginx-local"])}
 			}
 			for pod, address := range known {
-				env.Eventually(t, soon, pod+" answers at "+address, func() (string, bool) {
+				env.Eventually(t, env.Hang, pod+" answers at "+address, func() (string, bool) {
 					answer := ask(t, from, address)
 					return answer, answer == pod
 				})
 			}
 			urls := []string{"liqo-demo." + s.name}
 			switch from[1] {
-			case "nginx-remote": // its names and addresses are those of where it runs
-				urls = []string{"liqo-demo", "liqo-demo." + s.twin, "liqo-demo." + s.twin + ".svc.cluster.local"}
+			case "nginx-remote": // a pod in milan uses the names of the remote namespace
+				urls = []string{"liqo-demo", "liqo-demo." + s.remote, "liqo-demo." + s.remote + ".svc.cluster.local"}
 			case "nginx-local":
 				urls = append(urls, "liqo-demo", service)
 			}
 			for _, url := range urls {
 				seen := map[string]int{}
-				env.Eventually(t, soon, "both pods answer at "+url, func() (string, bool) {
+				env.Eventually(t, env.Hang, "both pods answer at "+url, func() (string, bool) {
 					seen[ask(t, from, url)]++
 					return inJSON(seen), seen["nginx-local"] > 0 && seen["nginx-remote"] > 0
 				})

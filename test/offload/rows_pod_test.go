@@ -12,15 +12,15 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// wholePod has every field that says where and as what a pod runs. It is bound to the virtual node by whoever makes it, which
-// lets it name a scheduler that does not exist.
+// wholePod has every field that controls where and how a pod runs. It sets nodeName itself, so that it can name a scheduler that does not
+// exist.
 const wholePod = `
 apiVersion: v1
 kind: Pod
 metadata: {name: whole, labels: {app: x, tier: back}, annotations: {note: one}}
 spec:
   nodeName: liqo-milan
-  schedulerName: nobody
+  schedulerName: missing
   nodeSelector: {liqo.io/type: virtual-node}
   affinity:
     nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: Exists}]}]}}
@@ -72,8 +72,8 @@ spec:
     volumeMounts: [{name: empty, mountPath: /empty}, {name: config, mountPath: /config}, {name: root, mountPath: /root-ca}, {name: secret, mountPath: /secret}, {name: podinfo, mountPath: /podinfo}]
 `
 
-// wholeThere is what it is in milan.
-const wholeThere = `
+// wholeRemote is wholePod in milan.
+const wholeRemote = `
 metadata:
   labels: {app: x, tier: back, liqo.io/managed-by: shadowpod, liqo.io/shadowPod: null, virtualkubelet.liqo.io/origin: ROMEID, virtualkubelet.liqo.io/destination: MILANID}
   annotations: {note: one, kubectl.kubernetes.io/last-applied-configuration: null}
@@ -142,7 +142,7 @@ spec:
     securityContext: {allowPrivilegeEscalation: false}
 `
 
-// environment tells containers where the API server of rome is.
+// environment is the variables that lead containers to the API server of rome.
 var environment = []string{
 	"{name: KUBERNETES_SERVICE_HOST, value: kubernetes.default}", `{name: KUBERNETES_SERVICE_PORT, value: "443"}`,
 	`{name: KUBERNETES_PORT, value: "tcp://kubernetes.default:443"}`, `{name: KUBERNETES_PORT_443_TCP, value: "tcp://kubernetes.default:443"}`,
@@ -150,25 +150,25 @@ var environment = []string{
 }
 
 func podRow(t *testing.T) {
-	s := offloaded(t)
+	s := offload(t)
 	s.kubectl(t, "create", "serviceaccount", "robot")
 	s.kubectl(t, "create", "configmap", "config", "--from-literal=k=v")
 	s.kubectl(t, "create", "secret", "generic", "secret", "--from-literal=PASSWORD=word")
 	classes := "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: CLASS}, value: 7, preemptionPolicy: Never}\n---\n" +
-		"{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: CLASS}, handler: nobody, overhead: {podFixed: {memory: 5Mi}}}\n"
+		"{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: CLASS}, handler: none, overhead: {podFixed: {memory: 5Mi}}}\n"
 	rome.Apply(t, strings.ReplaceAll(classes, "CLASS", s.name))
 	t.Cleanup(func() { rome.Kubectl(t, "delete", "priorityclass/"+s.name, "runtimeclass/"+s.name) })
 
 	s.apply(t, strings.ReplaceAll(wholePod, "CLASS", s.name))
-	// The lists of variables have the same end in each container.
-	want := strings.NewReplacer("    - ENVIRONMENT", "    - "+strings.Join(environment, "\n    - "), "ENVIRONMENT", strings.Join(environment, ", ")).Replace(wholeThere)
-	pod := s.becomes(t, podKind, "whole", want)
+	// The list of variables ends in the same way in each container.
+	want := strings.NewReplacer("    - ENVIRONMENT", "    - "+strings.Join(environment, "\n    - "), "ENVIRONMENT", strings.Join(environment, ", ")).Replace(wholeRemote)
+	pod := s.wantRemote(t, podKind, "whole", want)
 	tolerations := inJSON(env.At(pod.Object, "spec.tolerations"))
 	if !strings.Contains(tolerations, `"mine"`) || strings.Contains(tolerations, "virtual-node.liqo.io/not-allowed") {
 		t.Errorf("tolerations are %s", tolerations)
 	}
-	s.becomes(t, shadowPodKind, "whole", "{metadata: {labels: {liqo.io/shadowPod: null, virtualkubelet.liqo.io/origin: ROMEID}}, spec: {pod: {nodeName: null, schedulerName: null, serviceAccountName: null}}}")
-	s.shows(t, podKind, "whole", `
+	s.wantRemote(t, shadowPodKind, "whole", "{metadata: {labels: {liqo.io/shadowPod: null, virtualkubelet.liqo.io/origin: ROMEID}}, spec: {pod: {nodeName: null, schedulerName: null, serviceAccountName: null}}}")
+	s.wantLocal(t, podKind, "whole", `
 metadata: {labels: {liqo.io/shadowPod: "true", app: x, tier: back}}
 status:
   phase: Running
@@ -178,39 +178,39 @@ status:
   initContainerStatuses: [{name: first, state: {terminated: {exitCode: 0}}}]
   containerStatuses: [{name: main, ready: true, restartCount: 0, state: {running: {}}}]
 `)
-	if said := s.kubectl(t, "exec", "whole", "--", "sh", "-c", "cat /config/k; echo; cat /secret/PASSWORD; echo; echo $PASSWORD $FROM_CONFIG; grep tier /podinfo/labels"); said != "v\nword\nword v\ntier=\"back\"" {
-		t.Errorf("in the pod: %s", said)
+	if output := s.kubectl(t, "exec", "whole", "--", "sh", "-c", "cat /config/k; echo; cat /secret/PASSWORD; echo; echo $PASSWORD $FROM_CONFIG; grep tier /podinfo/labels"); output != "v\nword\nword v\ntier=\"back\"" {
+		t.Errorf("in the pod: %s", output)
 	}
-	s.becomes(t, shadowPodKind, "whole", "{status: {phase: Running}}")
-	podLife(t, s)
-	strangePod(t, s)
+	s.wantRemote(t, shadowPodKind, "whole", "{status: {phase: Running}}")
+	podLifecycle(t, s)
+	unmanagedPod(t, s)
 	affinityPresets(t, s)
 }
 
-// addresses: what rome shows is where the pod is reached from rome.
-func addresses(t *testing.T, s space, name string) {
+// addresses checks that rome shows the address under which rome reaches the pod.
+func addresses(t *testing.T, s namespace, name string) {
 	t.Helper()
-	here, there := s.here(t, podKind, name), s.there(t, podKind, name)
+	local, remote := s.local(t, podKind, name), s.inMilan(t, podKind, name)
 	view, err := rome.See(milan)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var theirs env.Pod
-	all, err := milan.Pods(s.twin, map[string]string{"app": "x"})
+	var found env.Pod
+	all, err := milan.Pods(s.remote, map[string]string{"app": "x"})
 	for _, pod := range all {
 		if pod.Name == name {
-			theirs = pod
+			found = pod
 		}
 	}
-	if theirs.Name == "" {
+	if found.Name == "" {
 		t.Fatalf("pod %s is not Ready in milan (%v)", name, err)
 	}
-	want, err := view.Pod(theirs.Address)
+	want, err := view.Pod(found.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if is := env.At(here.Object, "status.podIP"); is != want.String() {
-		t.Errorf("pod %s has the address %v in rome, and %v in milan: want %s", name, is, env.At(there.Object, "status.podIP"), want)
+	if is := env.At(local.Object, "status.podIP"); is != want.String() {
+		t.Errorf("pod %s has the address %v in rome, and %v in milan: want %s", name, is, env.At(remote.Object, "status.podIP"), want)
 	}
 }
 
@@ -224,74 +224,74 @@ spec:
   containers: [{name: main, image: "playground.local/tools:1", imagePullPolicy: Never}]
 `
 
-// podLife changes and deletes a pod on both sides.
-func podLife(t *testing.T, s space) {
-	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "lively"))
-	s.running(t, "lively")
-	addresses(t, s, "lively")
-	s.kubectl(t, "label", "pod", "lively", "version=two", "--overwrite")
-	s.kubectl(t, "annotate", "pod", "lively", "note=two", "--overwrite")
-	s.kubectl(t, "label", "pod", "lively", "fresh=yes")
+// podLifecycle changes and deletes a pod in both clusters.
+func podLifecycle(t *testing.T, s namespace) {
+	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "lifecycle"))
+	s.running(t, "lifecycle")
+	addresses(t, s, "lifecycle")
+	s.kubectl(t, "label", "pod", "lifecycle", "version=two", "--overwrite")
+	s.kubectl(t, "annotate", "pod", "lifecycle", "note=two", "--overwrite")
+	s.kubectl(t, "label", "pod", "lifecycle", "fresh=yes")
 	for _, kind := range []string{shadowPodKind, podKind} {
-		s.becomes(t, kind, "lively", "metadata: {labels: {version: two, fresh: 'yes'}, annotations: {note: two}}")
+		s.wantRemote(t, kind, "lifecycle", "metadata: {labels: {version: two, fresh: 'yes'}, annotations: {note: two}}")
 	}
-	s.kubectl(t, "label", "pod", "lively", "fresh-")
-	s.becomes(t, podKind, "lively", "metadata: {labels: {version: two, fresh: null}}")
-	s.milan(t, "label", "shadowpod", "lively", "version=edited", "--overwrite")
+	s.kubectl(t, "label", "pod", "lifecycle", "fresh-")
+	s.wantRemote(t, podKind, "lifecycle", "metadata: {labels: {version: two, fresh: null}}")
+	s.remoteKubectl(t, "label", "shadowpod", "lifecycle", "version=edited", "--overwrite")
 	for _, kind := range []string{shadowPodKind, podKind} {
-		s.becomes(t, kind, "lively", "metadata: {labels: {version: two}}")
+		s.wantRemote(t, kind, "lifecycle", "metadata: {labels: {version: two}}")
 	}
 
-	anew := func(how ...string) {
+	recreated := func(command ...string) {
 		t.Helper()
-		before := s.there(t, podKind, "lively")
-		restarts := env.At(s.here(t, podKind, "lively").Object, "status.containerStatuses.0.restartCount")
-		began := time.Now()
-		s.milan(t, append(how, "--wait=false")...)
-		env.Eventually(t, started, "lively runs again in milan", func() (string, bool) {
-			now := s.there(t, podKind, "lively")
+		before := s.inMilan(t, podKind, "lifecycle")
+		restarts := env.At(s.local(t, podKind, "lifecycle").Object, "status.containerStatuses.0.restartCount")
+		start := time.Now()
+		s.remoteKubectl(t, append(command, "--wait=false")...)
+		env.Eventually(t, env.Hang, "lifecycle runs again in milan", func() (string, bool) {
+			now := s.inMilan(t, podKind, "lifecycle")
 			return "", now != nil && now.GetUID() != before.GetUID() && env.At(now.Object, "status.phase") == "Running"
 		})
-		clusters.Measure("remote pod deleted to Running again: "+strings.Join(how, " "), "%.1f s", time.Since(began).Seconds())
+		clusters.Measure("remote pod deleted to Running again: "+strings.Join(command, " "), "%.1f s", time.Since(start).Seconds())
 		count, _ := restarts.(int64)
-		s.shows(t, podKind, "lively", fmt.Sprintf("status: {phase: Running, containerStatuses: [{ready: true, restartCount: %d}]}", count+1))
+		s.wantLocal(t, podKind, "lifecycle", fmt.Sprintf("status: {phase: Running, containerStatuses: [{ready: true, restartCount: %d}]}", count+1))
 	}
-	local := s.here(t, podKind, "lively").GetUID()
-	anew("delete", "pod", "lively")
-	anew("delete", "shadowpod", "lively")
-	if now := s.here(t, podKind, "lively"); now.GetUID() != local {
-		t.Error("the pod in rome is another one")
+	local := s.local(t, podKind, "lifecycle").GetUID()
+	recreated("delete", "pod", "lifecycle")
+	recreated("delete", "shadowpod", "lifecycle")
+	if now := s.local(t, podKind, "lifecycle"); now.GetUID() != local {
+		t.Error("the pod in rome has been replaced")
 	}
-	s.kubectl(t, "delete", "pod", "lively", "--timeout=30s")
+	s.kubectl(t, "delete", "pod", "lifecycle", timeout)
 	for _, kind := range []string{shadowPodKind, podKind} {
-		if found := s.there(t, kind, "lively"); found != nil {
-			t.Errorf("the pod in rome is gone and the %s in milan is not: %s", kind, inJSON(found.Object["metadata"]))
+		if found := s.inMilan(t, kind, "lifecycle"); found != nil {
+			t.Errorf("the pod in rome is gone, but the %s in milan still exists: %s", kind, inJSON(found.Object["metadata"]))
 		}
 	}
 }
 
-// strangePod is a pod of milan's own, of the name that a pod of rome wants.
-func strangePod(t *testing.T, s space) {
-	theirs := "{apiVersion: v1, kind: Pod, metadata: {name: strange}, spec: {containers: [{name: theirs, image: 'playground.local/tools:1', imagePullPolicy: Never}]}}"
-	if said := milan.TryKubectl(theirs, "-n", s.twin, "apply", "-f", "-"); said.Code != 0 {
-		t.Fatal(said)
+// unmanagedPod creates a pod in milan with the name of an offloaded pod: Liqo does not change it.
+func unmanagedPod(t *testing.T, s namespace) {
+	own := "{apiVersion: v1, kind: Pod, metadata: {name: unmanaged}, spec: {containers: [{name: main, image: 'playground.local/tools:1', imagePullPolicy: Never}]}}"
+	if result := milan.TryKubectl(own, "-n", s.remote, "apply", "-f", "-"); result.Code != 0 {
+		t.Fatal(result)
 	}
-	s.milan(t, "wait", "--for=condition=Ready", "pod/strange", "--timeout=60s")
-	before := s.there(t, podKind, "strange")
-	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "strange"))
-	s.told(t, "Pod", "strange", "NameTaken", "not touched")
-	s.kubectl(t, "delete", "pod", "strange", "--timeout=30s")
-	after := s.there(t, podKind, "strange")
+	s.remoteKubectl(t, "wait", "--for=condition=Ready", "pod/unmanaged", timeout)
+	before := s.inMilan(t, podKind, "unmanaged")
+	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "unmanaged"))
+	s.wantEvent(t, "Pod", "unmanaged", "NameTaken", "not touched")
+	s.kubectl(t, "delete", "pod", "unmanaged", timeout)
+	after := s.inMilan(t, podKind, "unmanaged")
 	if after == nil || after.GetUID() != before.GetUID() || after.GetResourceVersion() != before.GetResourceVersion() {
 		t.Fatalf("the pod of milan was changed or deleted: %s, then %s", inJSON(before), inJSON(after))
 	}
-	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "strange"))
-	s.milan(t, "delete", "pod", "strange")
-	s.running(t, "strange")
+	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "unmanaged"))
+	s.remoteKubectl(t, "delete", "pod", "unmanaged")
+	s.running(t, "unmanaged")
 }
 
-// affinityPresets: how pods are to be spread over the nodes of milan.
-func affinityPresets(t *testing.T, s space) {
+// affinityPresets checks the annotations that spread pods over the nodes of milan.
+func affinityPresets(t *testing.T, s namespace) {
 	preset := func(name, annotations, affinity string) {
 		s.apply(t, "{apiVersion: v1, kind: Pod, metadata: {name: "+name+", labels: {app: x, pod-template-hash: h}, annotations: {"+annotations+"}}, spec: {nodeSelector: {liqo.io/type: virtual-node}, "+
 			affinity+"terminationGracePeriodSeconds: 1, containers: [{name: main, image: 'playground.local/tools:1', imagePullPolicy: Never}]}}")
@@ -301,16 +301,16 @@ func affinityPresets(t *testing.T, s space) {
 	verbatim := "podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 7, podAffinityTerm: {topologyKey: zone, labelSelector: {matchLabels: {app: z}}}}]}"
 	preset("propagated", "liqo.io/anti-affinity-preset: propagate",
 		"affinity: {"+verbatim+", podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: zone, labelSelector: {matchLabels: {app: z}}}}]}}, ")
-	s.becomes(t, podKind, "soft", `spec: {affinity: {nodeAffinity: null, podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: null, preferredDuringSchedulingIgnoredDuringExecution: [
+	s.wantRemote(t, podKind, "soft", `spec: {affinity: {nodeAffinity: null, podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: null, preferredDuringSchedulingIgnoredDuringExecution: [
   {weight: 1, podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: x, pod-template-hash: null}}}}]}}}`)
-	s.becomes(t, podKind, "hard", `spec: {affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: null, requiredDuringSchedulingIgnoredDuringExecution: [
+	s.wantRemote(t, podKind, "hard", `spec: {affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: null, requiredDuringSchedulingIgnoredDuringExecution: [
   {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: null, pod-template-hash: h}}}]}}}`)
-	s.becomes(t, podKind, "propagated", "spec: {affinity: {podAffinity: null, nodeAffinity: null, "+verbatim+"}}")
+	s.wantRemote(t, podKind, "propagated", "spec: {affinity: {podAffinity: null, nodeAffinity: null, "+verbatim+"}}")
 }
 
-// mutablePods: what Kubernetes lets a running pod change crosses, without a new pod.
+// mutablePods changes the mutable fields of a running pod: milan follows without a new pod.
 func mutablePods(t *testing.T) {
-	s := offloaded(t, "--pod-offloading-strategy", "Remote")
+	s := offload(t, "--pod-offloading-strategy", "Remote")
 	s.apply(t, `
 apiVersion: v1
 kind: Pod
@@ -321,30 +321,30 @@ spec:
   containers: [{name: main, image: "liqo.io/traffic:dev", imagePullPolicy: Never, args: [serve]}]
 `)
 	s.running(t, "changing")
-	uid := s.there(t, podKind, "changing").GetUID()
+	uid := s.inMilan(t, podKind, "changing").GetUID()
 
 	s.kubectl(t, "set", "image", "pod/changing", "main=playground.local/demo:1")
-	s.becomes(t, podKind, "changing", "{spec: {containers: [{image: 'playground.local/demo:1'}]}, status: {containerStatuses: [{image: 'playground.local/demo:1', ready: true}]}}")
-	s.shows(t, podKind, "changing", "status: {containerStatuses: [{image: 'playground.local/demo:1', ready: true, restartCount: 1}]}")
+	s.wantRemote(t, podKind, "changing", "{spec: {containers: [{image: 'playground.local/demo:1'}]}, status: {containerStatuses: [{image: 'playground.local/demo:1', ready: true}]}}")
+	s.wantLocal(t, podKind, "changing", "status: {containerStatuses: [{image: 'playground.local/demo:1', ready: true, restartCount: 1}]}")
 
 	s.kubectl(t, "patch", "pod", "changing", "--type=json", "-p", `[{"op":"add","path":"/spec/tolerations/-","value":{"key":"late","operator":"Exists","effect":"NoSchedule"}}]`)
-	env.Eventually(t, soon, "the toleration has crossed", func() (string, bool) {
-		is, _ := env.At(s.there(t, podKind, "changing").Object, "spec.tolerations").([]any)
+	env.Eventually(t, env.Hang, "the toleration arrives in milan", func() (string, bool) {
+		is, _ := env.At(s.inMilan(t, podKind, "changing").Object, "spec.tolerations").([]any)
 		return inJSON(is), slices.ContainsFunc(is, func(one any) bool { return strings.Contains(inJSON(one), `"late"`) })
 	})
 	s.kubectl(t, "patch", "pod", "changing", "-p", `{"spec":{"activeDeadlineSeconds":1800}}`)
-	s.becomes(t, podKind, "changing", "{spec: {activeDeadlineSeconds: 1800}}")
+	s.wantRemote(t, podKind, "changing", "{spec: {activeDeadlineSeconds: 1800}}")
 
-	s.kubectl(t, "debug", "changing", "--image="+env.ToolsImage, "-c", "look", "--target=main", "--image-pull-policy=Never", "--", "sleep", "600")
-	s.becomes(t, podKind, "changing", "{spec: {ephemeralContainers: [{name: look, targetContainerName: main}]}, status: {ephemeralContainerStatuses: [{name: look, state: {running: {}}}]}}")
-	s.shows(t, podKind, "changing", "status: {ephemeralContainerStatuses: [{name: look, state: {running: {}}}]}")
+	s.kubectl(t, "debug", "changing", "--image="+env.ToolsImage, "-c", "debugger", "--target=main", "--image-pull-policy=Never", "--", "sleep", "600")
+	s.wantRemote(t, podKind, "changing", "{spec: {ephemeralContainers: [{name: debugger, targetContainerName: main}]}, status: {ephemeralContainerStatuses: [{name: debugger, state: {running: {}}}]}}")
+	s.wantLocal(t, podKind, "changing", "status: {ephemeralContainerStatuses: [{name: debugger, state: {running: {}}}]}")
 
-	if now := s.there(t, podKind, "changing").GetUID(); now != uid {
+	if now := s.inMilan(t, podKind, "changing").GetUID(); now != uid {
 		t.Errorf("pod %s in milan has become %s", uid, now)
 	}
-	if said := rome.TryKubectl("", "-n", s.name, "patch", "pod", "changing", "-p", `{"spec":{"hostname":"other"}}`); said.Code == 0 {
-		t.Errorf("a field that cannot change was changed: %s", said)
+	if result := rome.TryKubectl("", "-n", s.name, "patch", "pod", "changing", "-p", `{"spec":{"hostname":"other"}}`); result.Code == 0 {
+		t.Errorf("an immutable field was changed: %s", result)
 	}
 	s.kubectl(t, "patch", "pod", "changing", "-p", `{"spec":{"activeDeadlineSeconds":1}}`)
-	s.shows(t, podKind, "changing", "status: {phase: Failed, reason: DeadlineExceeded}")
+	s.wantLocal(t, podKind, "changing", "status: {phase: Failed, reason: DeadlineExceeded}")
 }

@@ -56,9 +56,9 @@ spec: {type: NodePort, selector: {app: x}, ports: [{port: 80, nodePort: 30068}]}
 `
 
 func serviceRow(t *testing.T) {
-	s := offloaded(t)
+	s := offload(t)
 	s.apply(t, services)
-	whole := s.becomes(t, serviceKind, "whole", `
+	whole := s.wantRemote(t, serviceKind, "whole", `
 metadata: {labels: {a: b, virtualkubelet.liqo.io/origin: ROMEID, virtualkubelet.liqo.io/destination: MILANID}, annotations: {c: d}}
 spec:
   type: LoadBalancer
@@ -80,36 +80,36 @@ spec:
   publishNotReadyAddresses: true
 `)
 	if fmt.Sprint(env.At(whole.Object, "spec.healthCheckNodePort")) == "30066" {
-		t.Error("the port of the health check is that of rome")
+		t.Error("the port of the health check is the same as in rome")
 	}
-	s.becomes(t, serviceKind, "headless", "{spec: {type: ClusterIP, clusterIP: None, selector: {app: x}}}")
-	s.becomes(t, serviceKind, "elsewhere", "{spec: {type: ExternalName, externalName: example.org, clusterIP: null, ports: null}}")
-	nodes := s.becomes(t, serviceKind, "nodes", "{spec: {type: NodePort, ports: [{port: 80, nodePort: '*'}]}}")
+	s.wantRemote(t, serviceKind, "headless", "{spec: {type: ClusterIP, clusterIP: None, selector: {app: x}}}")
+	s.wantRemote(t, serviceKind, "elsewhere", "{spec: {type: ExternalName, externalName: example.org, clusterIP: null, ports: null}}")
+	nodes := s.wantRemote(t, serviceKind, "nodes", "{spec: {type: NodePort, ports: [{port: 80, nodePort: '*'}]}}")
 	if fmt.Sprint(env.At(nodes.Object, "spec.ports.0.nodePort")) == "30067" {
-		t.Error("the node port is that of rome, which was not asked for")
+		t.Error("the node port is the same as in rome, without a request for that")
 	}
-	s.becomes(t, serviceKind, "same-nodes", "{spec: {type: NodePort, ports: [{port: 80, nodePort: 30068}]}}")
-	if found := object(t, milan, serviceKind, s.twin, "kubernetes"); found != nil {
-		t.Error("Service kubernetes is in the twin")
+	s.wantRemote(t, serviceKind, "same-nodes", "{spec: {type: NodePort, ports: [{port: 80, nodePort: 30068}]}}")
+	if found := object(t, milan, serviceKind, s.remote, "kubernetes"); found != nil {
+		t.Error("Service kubernetes is in the remote namespace")
 	}
 
 	s.kubectl(t, "patch", "service", "headless", "--type=merge", "-p", `{"spec":{"selector":{"app":"other"},"ports":[{"port":81}]}}`)
-	s.becomes(t, serviceKind, "headless", "{spec: {selector: {app: other}, ports: [{port: 81}]}}")
-	s.milan(t, "patch", "service", "headless", "--type=merge", "-p", `{"spec":{"selector":{"app":"edited"}}}`)
-	s.becomes(t, serviceKind, "headless", "{spec: {selector: {app: other}}}")
+	s.wantRemote(t, serviceKind, "headless", "{spec: {selector: {app: other}, ports: [{port: 81}]}}")
+	s.remoteKubectl(t, "patch", "service", "headless", "--type=merge", "-p", `{"spec":{"selector":{"app":"edited"}}}`)
+	s.wantRemote(t, serviceKind, "headless", "{spec: {selector: {app: other}}}")
 
-	// A change that Kubernetes takes only of a new object.
+	// A change that Kubernetes accepts only for a new object.
 	s.kubectl(t, "delete", "service", "headless")
 	s.apply(t, "{apiVersion: v1, kind: Service, metadata: {name: headless}, spec: {selector: {app: x}, ports: [{port: 80}]}}")
-	s.becomes(t, serviceKind, "headless", "{spec: {clusterIP: '~[0-9.]+', selector: {app: x}}}")
+	s.wantRemote(t, serviceKind, "headless", "{spec: {clusterIP: '~[0-9.]+', selector: {app: x}}}")
 
-	o := reflectedObject{kind: serviceKind, name: "lively", manifest: "{apiVersion: v1, kind: Service, metadata: {name: lively, " + meta + "}, spec: {selector: {app: x}, ports: [{port: 80}]}}"}
-	life(t, s, o)
-	o.name, o.manifest = "strange", strings.Replace(o.manifest, "lively", "strange", 1)
-	stranger(t, s, o)
+	o := reflectedObject{kind: serviceKind, name: "lifecycle", manifest: "{apiVersion: v1, kind: Service, metadata: {name: lifecycle, " + meta + "}, spec: {selector: {app: x}, ports: [{port: 80}]}}"}
+	lifecycle(t, s, o)
+	o.name, o.manifest = "unmanaged", strings.Replace(o.manifest, "lifecycle", "unmanaged", 1)
+	unmanaged(t, s, o)
 }
 
-// endpointSlices are endpoints that nobody runs: an address of a pod network is enough.
+// endpointSlices have endpoints without pods: addresses of the pod network are enough.
 const endpointSlices = `
 apiVersion: v1
 kind: Service
@@ -138,7 +138,7 @@ endpoints:
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: {name: web-theirs, labels: {kubernetes.io/service-name: web}}
+metadata: {name: web-remote, labels: {kubernetes.io/service-name: web}}
 addressType: IPv4
 ports: [{name: http, port: 8080}]
 endpoints:
@@ -146,7 +146,7 @@ endpoints:
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: {name: web-nobodys}
+metadata: {name: web-no-service}
 addressType: IPv4
 ports: [{name: http, port: 8080}]
 endpoints:
@@ -154,11 +154,11 @@ endpoints:
 `
 
 func endpointSliceRow(t *testing.T) {
-	s := offloaded(t)
+	s := offload(t)
 	local := []string{"10.200.77.7", "10.200.77.8"}
-	seen := []any{seenThere(t, local[0]), seenThere(t, local[1])}
+	seen := []any{seenFromMilan(t, local[0]), seenFromMilan(t, local[1])}
 	s.apply(t, strings.NewReplacer("LOCAL", local[0], "UNREADY", local[1]).Replace(endpointSlices))
-	s.becomes(t, sliceKind, "web-whole", fmt.Sprintf(`
+	s.wantRemote(t, sliceKind, "web-whole", fmt.Sprintf(`
 metadata:
   labels:
     kubernetes.io/service-name: web
@@ -181,35 +181,35 @@ endpoints:
   conditions: {ready: false, serving: null, terminating: null}
   nodeName: rome
 `, seen...))
-	s.becomes(t, "virtualkubelet.liqo.io/v1alpha1/ShadowEndpointSlice", "web-whole", "{metadata: {annotations: {c: d}}}")
+	s.wantRemote(t, "virtualkubelet.liqo.io/v1alpha1/ShadowEndpointSlice", "web-whole", "{metadata: {annotations: {c: d}}}")
 
-	// The provider's own copy is put right, too.
-	s.milan(t, "patch", "endpointslice", "web-whole", "--type=json", "-p", `[{"op":"replace","path":"/endpoints/0/addresses/0","value":"192.0.2.1"}]`)
-	s.becomes(t, sliceKind, "web-whole", fmt.Sprintf(`{endpoints: [{addresses: ["%v"]}, {}]}`, seen[0]))
-	s.milan(t, "delete", "endpointslice", "web-whole")
-	s.becomes(t, sliceKind, "web-whole", fmt.Sprintf(`{endpoints: [{addresses: ["%v"]}, {}]}`, seen[0]))
+	// The reflection restores the EndpointSlice of the provider as well.
+	s.remoteKubectl(t, "patch", "endpointslice", "web-whole", "--type=json", "-p", `[{"op":"replace","path":"/endpoints/0/addresses/0","value":"192.0.2.1"}]`)
+	s.wantRemote(t, sliceKind, "web-whole", fmt.Sprintf(`{endpoints: [{addresses: ["%v"]}, {}]}`, seen[0]))
+	s.remoteKubectl(t, "delete", "endpointslice", "web-whole")
+	s.wantRemote(t, sliceKind, "web-whole", fmt.Sprintf(`{endpoints: [{addresses: ["%v"]}, {}]}`, seen[0]))
 	s.kubectl(t, "patch", "endpointslice", "web-whole", "--type=json", "-p", `[{"op":"replace","path":"/endpoints/0/conditions/ready","value":false}]`)
-	s.becomes(t, sliceKind, "web-whole", `{endpoints: [{conditions: {ready: false}}, {}]}`)
+	s.wantRemote(t, sliceKind, "web-whole", `{endpoints: [{conditions: {ready: false}}, {}]}`)
 
 	s.kubectl(t, "annotate", "service", "web", "liqo.io/skip-reflection=")
-	vanishes(t, milan, sliceKind, s.twin, "web-whole")
+	wantGone(t, milan, sliceKind, s.remote, "web-whole")
 	s.kubectl(t, "annotate", "service", "web", "liqo.io/skip-reflection-")
-	s.becomes(t, sliceKind, "web-whole", "{}")
-	for _, name := range []string{"web-theirs", "web-nobodys"} {
-		if found := s.there(t, sliceKind, name); found != nil {
-			t.Errorf("%s has crossed: %s", name, inJSON(found.Object["endpoints"]))
+	s.wantRemote(t, sliceKind, "web-whole", "{}")
+	for _, name := range []string{"web-remote", "web-no-service"} {
+		if found := s.inMilan(t, sliceKind, name); found != nil {
+			t.Errorf("%s was reflected: %s", name, inJSON(found.Object["endpoints"]))
 		}
 	}
-	life(t, s, reflectedObject{
-		kind: sliceKind, name: "web-lively", shadow: "virtualkubelet.liqo.io/v1alpha1/ShadowEndpointSlice",
-		manifest: `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, metadata: {name: web-lively, labels: {version: "%s", kubernetes.io/service-name: web}, annotations: {note: "%s"}}, endpoints: [{addresses: [10.200.77.7]}], ports: [{port: 1}]}`,
+	lifecycle(t, s, reflectedObject{
+		kind: sliceKind, name: "web-lifecycle", shadow: "virtualkubelet.liqo.io/v1alpha1/ShadowEndpointSlice",
+		manifest: `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, metadata: {name: web-lifecycle, labels: {version: "%s", kubernetes.io/service-name: web}, annotations: {note: "%s"}}, endpoints: [{addresses: [10.200.77.7]}], ports: [{port: 1}]}`,
 	})
-	vanishes(t, milan, sliceKind, s.twin, "web-lively")
+	wantGone(t, milan, sliceKind, s.remote, "web-lifecycle")
 }
 
-// serviceAccountRow is a pod of a ServiceAccount, which talks with the API server of rome as itself wherever it runs.
+// serviceAccountRow runs a pod with a ServiceAccount in milan: the pod authenticates at the API server of rome with its own account.
 func serviceAccountRow(t *testing.T) {
-	s := offloaded(t, "--pod-offloading-strategy", "Remote")
+	s := offload(t, "--pod-offloading-strategy", "Remote")
 	s.kubectl(t, "create", "serviceaccount", "robot")
 	s.apply(t, `
 apiVersion: v1
@@ -229,8 +229,8 @@ spec:
     volumeMounts: [{name: vault, mountPath: /vault}]
 `)
 	s.running(t, "caller")
-	pod := s.here(t, podKind, "caller")
-	secret := s.becomes(t, secretKind, "caller-token", fmt.Sprintf(`
+	pod := s.local(t, podKind, "caller")
+	secret := s.wantRemote(t, secretKind, "caller-token", fmt.Sprintf(`
 metadata:
   labels:
     virtualkubelet.liqo.io/origin: ROMEID
@@ -251,32 +251,32 @@ data: {}
 		return rome.TryKubectl("", "-n", s.name, "exec", "caller", "--", "sh", "-c", script)
 	}
 	const folder = "/var/run/secrets/kubernetes.io/serviceaccount"
-	ask := func(path string) env.Result {
+	get := func(path string) env.Result {
 		return exec(`curl -sS --max-time 5 --cacert ` + folder + `/ca.crt -H "Authorization: Bearer $(cat ` + folder + `/token)" https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT` + path)
 	}
-	if said := exec("echo $ACCOUNT $KUBERNETES_SERVICE_HOST; cat " + folder + "/namespace"); strings.Join(strings.Fields(said.Out), " ") != "robot kubernetes.default "+s.name {
-		t.Errorf("the pod is told: %s", said)
+	if result := exec("echo $ACCOUNT $KUBERNETES_SERVICE_HOST; cat " + folder + "/namespace"); strings.Join(strings.Fields(result.Out), " ") != "robot kubernetes.default "+s.name {
+		t.Errorf("the environment of the pod: %s", result)
 	}
 	path := "/api/v1/namespaces/" + s.name + "/pods/caller"
 	account := "system:serviceaccount:" + s.name + ":robot"
-	env.Eventually(t, soon, "the API server of rome knows who asks", func() (string, bool) {
-		said := ask(path)
-		return said.String(), strings.Contains(said.Out, `User \"`+account+`\" cannot get resource`)
+	env.Eventually(t, env.Hang, "the API server of rome authenticates the pod", func() (string, bool) {
+		result := get(path)
+		return result.String(), strings.Contains(result.Out, `User \"`+account+`\" cannot get resource`)
 	})
 	s.kubectl(t, "create", "rolebinding", "robot", "--clusterrole=view", "--serviceaccount="+s.name+":robot")
-	env.Eventually(t, soon, "the pod reads itself", func() (string, bool) {
-		said := ask(path)
-		return said.String(), strings.Contains(said.Out, string(pod.GetUID()))
+	env.Eventually(t, env.Hang, "the pod reads itself", func() (string, bool) {
+		result := get(path)
+		return result.String(), strings.Contains(result.Out, string(pod.GetUID()))
 	})
 	claims := exec("cut -d. -f2 /vault/token | tr '_-' '/+' | base64 -d 2>/dev/null").Out
 	for _, want := range []string{`"aud":["vault"]`, string(pod.GetUID()), account} {
 		if !strings.Contains(claims, want) {
-			t.Errorf("the token of the volume says %s, want %s in it", claims, want)
+			t.Errorf("the token of the volume has the claims %s, want %s in them", claims, want)
 		}
 	}
-	if said := milan.TryKubectl("", "-n", s.twin, "get", "serviceaccount", "robot"); said.Code == 0 {
-		t.Error("the ServiceAccount has crossed")
+	if result := milan.TryKubectl("", "-n", s.remote, "get", "serviceaccount", "robot"); result.Code == 0 {
+		t.Error("the ServiceAccount was reflected")
 	}
 	s.kubectl(t, "delete", "pod", "caller")
-	vanishes(t, milan, secretKind, s.twin, "caller-token")
+	wantGone(t, milan, secretKind, s.remote, "caller-token")
 }

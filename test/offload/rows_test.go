@@ -10,8 +10,10 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// rows are the kinds that cross: what of each field arrives, and what becomes of it when either side changes it.
-func rows(t *testing.T) {
+// TestRows tests the reflected kinds, as the rows of the table in docs/offloading.md: which fields arrive, and what a change by either cluster
+// does.
+func TestRows(t *testing.T) {
+	installedAndPeered(t)
 	for name, row := range map[string]func(*testing.T){
 		"Pod": podRow, "mutable fields of pods": mutablePods, "ServiceAccount": serviceAccountRow,
 		"Service": serviceRow, "EndpointSlice": endpointSliceRow, "Ingress": ingressRow, "ConfigMap": configMapRow, "Secret": secretRow,
@@ -23,19 +25,19 @@ func rows(t *testing.T) {
 	}
 }
 
-// reflectedObject is one object whose life is gone through.
+// reflectedObject is the object of a lifecycle test.
 type reflectedObject struct {
 	kind, name string
-	// manifest has %s where a label is to change, with its value.
+	// manifest contains %s in place of the value that changes.
 	manifest string
-	// remoteName, if it is another one.
+	// remoteName is the name in milan, if it differs.
 	remoteName string
-	// shadow is the kind there, if it is another one.
+	// shadow is the kind in milan, if it differs.
 	shadow string
 }
 
-// life changes and deletes an object on both sides: what is here is what is there, whoever does what.
-func life(t *testing.T, s space, o reflectedObject) {
+// lifecycle changes and deletes an object in both clusters: milan always follows rome.
+func lifecycle(t *testing.T, s namespace, o reflectedObject) {
 	t.Helper()
 	if o.remoteName == "" {
 		o.remoteName = o.name
@@ -48,64 +50,64 @@ func life(t *testing.T, s space, o reflectedObject) {
 		return `metadata: {labels: {version: ` + v + `, virtualkubelet.liqo.io/origin: ROMEID, virtualkubelet.liqo.io/destination: MILANID}, annotations: {note: ` + v + `}}`
 	}
 	resource := strings.ToLower(o.kind[strings.LastIndex(o.kind, "/")+1:])
-	thereResource := strings.ToLower(o.shadow[strings.LastIndex(o.shadow, "/")+1:])
+	remoteResource := strings.ToLower(o.shadow[strings.LastIndex(o.shadow, "/")+1:])
 
 	s.apply(t, version("one"))
-	s.becomes(t, o.shadow, o.remoteName, labelled("one"))
+	s.wantRemote(t, o.shadow, o.remoteName, labelled("one"))
 	s.apply(t, version("two"))
-	s.becomes(t, o.shadow, o.remoteName, labelled("two"))
+	s.wantRemote(t, o.shadow, o.remoteName, labelled("two"))
 
-	s.milan(t, "label", thereResource, o.remoteName, "version=edited", "--overwrite")
-	s.milan(t, "annotate", thereResource, o.remoteName, "note=edited", "--overwrite")
-	before := s.becomes(t, o.shadow, o.remoteName, labelled("two"))
+	s.remoteKubectl(t, "label", remoteResource, o.remoteName, "version=edited", "--overwrite")
+	s.remoteKubectl(t, "annotate", remoteResource, o.remoteName, "note=edited", "--overwrite")
+	before := s.wantRemote(t, o.shadow, o.remoteName, labelled("two"))
 
-	s.milan(t, "delete", thereResource, o.remoteName)
-	env.Eventually(t, soon, o.remoteName+" comes back", func() (string, bool) {
-		now := s.there(t, o.shadow, o.remoteName)
+	s.remoteKubectl(t, "delete", remoteResource, o.remoteName)
+	env.Eventually(t, env.Hang, o.remoteName+" comes back", func() (string, bool) {
+		now := s.inMilan(t, o.shadow, o.remoteName)
 		return "", now != nil && now.GetUID() != before.GetUID()
 	})
-	s.becomes(t, o.shadow, o.remoteName, labelled("two"))
+	s.wantRemote(t, o.shadow, o.remoteName, labelled("two"))
 
 	s.kubectl(t, "annotate", resource, o.name, "liqo.io/skip-reflection=whatever")
-	vanishes(t, milan, o.shadow, s.twin, o.remoteName)
+	wantGone(t, milan, o.shadow, s.remote, o.remoteName)
 	s.kubectl(t, "annotate", resource, o.name, "liqo.io/skip-reflection-")
-	s.becomes(t, o.shadow, o.remoteName, labelled("two"))
+	s.wantRemote(t, o.shadow, o.remoteName, labelled("two"))
 
 	s.kubectl(t, "delete", resource, o.name)
-	vanishes(t, milan, o.shadow, s.twin, o.remoteName)
+	wantGone(t, milan, o.shadow, s.remote, o.remoteName)
 }
 
-// stranger has an object of the same name in the twin first: it is left as it is, and what is here says so.
-func stranger(t *testing.T, s space, o reflectedObject) {
+// unmanaged creates an object of the same name in milan first: Liqo does not change it, and reports that on the local object.
+func unmanaged(t *testing.T, s namespace, o reflectedObject) {
 	t.Helper()
 	resource := strings.ToLower(o.kind[strings.LastIndex(o.kind, "/")+1:])
-	mine := strings.ReplaceAll(o.manifest, "%s", "mine")
-	if said := milan.TryKubectl(mine, "-n", s.twin, "apply", "-f", "-"); said.Code != 0 {
-		t.Fatal(said)
+	own := strings.ReplaceAll(o.manifest, "%s", "milan")
+	if result := milan.TryKubectl(own, "-n", s.remote, "apply", "-f", "-"); result.Code != 0 {
+		t.Fatal(result)
 	}
-	before := s.there(t, o.kind, o.name)
+	before := s.inMilan(t, o.kind, o.name)
 	s.apply(t, strings.ReplaceAll(o.manifest, "%s", "one"))
-	s.told(t, o.kind[strings.LastIndex(o.kind, "/")+1:], o.name, "FailedReflection", "not managed")
+	s.wantEvent(t, o.kind[strings.LastIndex(o.kind, "/")+1:], o.name, "FailedReflection", "not managed")
 	s.kubectl(t, "label", resource, o.name, "version=two", "--overwrite")
 	s.kubectl(t, "delete", resource, o.name)
-	// What comes after the deletion of ours comes when that has been looked at.
+	// This ConfigMap arrives after the deletion above has been processed.
 	s.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: after-"+o.name+"}}")
-	s.becomes(t, configMapKind, "after-"+o.name, "{}")
-	after := s.there(t, o.kind, o.name)
+	s.wantRemote(t, configMapKind, "after-"+o.name, "{}")
+	after := s.inMilan(t, o.kind, o.name)
 	if after == nil || after.GetUID() != before.GetUID() || after.GetResourceVersion() != before.GetResourceVersion() {
 		t.Fatalf("%s of milan was changed or deleted: %s, then %s", o.name, inJSON(before), inJSON(after))
 	}
 	s.apply(t, strings.ReplaceAll(o.manifest, "%s", "one"))
-	s.milan(t, "delete", resource, o.name)
-	s.becomes(t, o.kind, o.name, "metadata: {labels: {version: one, virtualkubelet.liqo.io/origin: ROMEID}}")
+	s.remoteKubectl(t, "delete", resource, o.name)
+	s.wantRemote(t, o.kind, o.name, "metadata: {labels: {version: one, virtualkubelet.liqo.io/origin: ROMEID}}")
 }
 
-// meta begins each manifest of an object that lives.
+// meta is the metadata of each object of a lifecycle test.
 const meta = `labels: {version: "%s", app: x}, annotations: {note: "%s"}`
 
 func configMapRow(t *testing.T) {
-	s := offloaded(t)
-	s.becomes(t, configMapKind, "kube-root-ca.crt."+identity(t, rome)[:5], "{data: {ca.crt: '~(?s)-----BEGIN CERTIFICATE-----.*'}}")
+	s := offload(t)
+	s.wantRemote(t, configMapKind, "kube-root-ca.crt."+identity(t, rome)[:5], "{data: {ca.crt: '~(?s)-----BEGIN CERTIFICATE-----.*'}}")
 	s.apply(t, `
 apiVersion: v1
 kind: ConfigMap
@@ -114,7 +116,7 @@ data: {text: hello, more: "1"}
 binaryData: {bytes: AAEC}
 immutable: true
 `)
-	s.becomes(t, configMapKind, "whole", `
+	s.wantRemote(t, configMapKind, "whole", `
 metadata: {labels: {a: b, virtualkubelet.liqo.io/origin: ROMEID, virtualkubelet.liqo.io/destination: MILANID}, annotations: {c: d, kubectl.kubernetes.io/last-applied-configuration: null}}
 data: {text: hello, more: "1"}
 binaryData: {bytes: AAEC}
@@ -122,24 +124,24 @@ immutable: true
 `)
 	s.kubectl(t, "delete", "configmap", "whole")
 	s.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: whole}, data: {text: other}, immutable: true}")
-	s.becomes(t, configMapKind, "whole", "{data: {text: other, more: null}, binaryData: null}")
+	s.wantRemote(t, configMapKind, "whole", "{data: {text: other, more: null}, binaryData: null}")
 
 	s.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: skipped, annotations: {liqo.io/skip-reflection: ''}}}")
-	o := reflectedObject{kind: configMapKind, name: "lively", manifest: "{apiVersion: v1, kind: ConfigMap, metadata: {name: lively, " + meta + "}, data: {v: '%s'}}"}
-	life(t, s, o)
-	if found := s.there(t, configMapKind, "skipped"); found != nil {
-		t.Errorf("a ConfigMap that was skipped from its beginning has crossed: %s", inJSON(found))
+	o := reflectedObject{kind: configMapKind, name: "lifecycle", manifest: "{apiVersion: v1, kind: ConfigMap, metadata: {name: lifecycle, " + meta + "}, data: {v: '%s'}}"}
+	lifecycle(t, s, o)
+	if found := s.inMilan(t, configMapKind, "skipped"); found != nil {
+		t.Errorf("a ConfigMap with the skip annotation was reflected: %s", inJSON(found))
 	}
-	o.name, o.manifest = "strange", strings.Replace(o.manifest, "lively", "strange", 1)
-	stranger(t, s, o)
+	o.name, o.manifest = "unmanaged", strings.Replace(o.manifest, "lifecycle", "unmanaged", 1)
+	unmanaged(t, s, o)
 
-	// What is inside is put right, too, and keys that somebody adds are none of ours.
-	s.milan(t, "patch", "configmap", "strange", "--type=merge", "-p", `{"data":{"v":"edited"}}`)
-	s.becomes(t, configMapKind, "strange", "{data: {v: one}}")
+	// The reflection restores data as well.
+	s.remoteKubectl(t, "patch", "configmap", "unmanaged", "--type=merge", "-p", `{"data":{"v":"edited"}}`)
+	s.wantRemote(t, configMapKind, "unmanaged", "{data: {v: one}}")
 }
 
 func secretRow(t *testing.T) {
-	s := offloaded(t)
+	s := offload(t)
 	pull := base64.StdEncoding.EncodeToString([]byte(`{"auths":{}}`))
 	s.apply(t, `
 apiVersion: v1
@@ -165,30 +167,30 @@ kind: Secret
 metadata: {name: account, annotations: {kubernetes.io/service-account.name: default}}
 type: kubernetes.io/service-account-token
 `)
-	s.becomes(t, secretKind, "whole", `
+	s.wantRemote(t, secretKind, "whole", `
 metadata: {labels: {a: b, virtualkubelet.liqo.io/origin: ROMEID, virtualkubelet.liqo.io/destination: MILANID}, annotations: {c: d, kubectl.kubernetes.io/last-applied-configuration: null}}
 data: {password: c2VjcmV0}
 type: Opaque
 immutable: true
 `)
-	s.becomes(t, secretKind, "pull", "{type: kubernetes.io/dockerconfigjson, data: {.dockerconfigjson: "+pull+"}}")
-	s.becomes(t, secretKind, "sh.helm.release.v1.x.v1", "{type: helm.sh/release.v1, data: {release: AAEC}}")
+	s.wantRemote(t, secretKind, "pull", "{type: kubernetes.io/dockerconfigjson, data: {.dockerconfigjson: "+pull+"}}")
+	s.wantRemote(t, secretKind, "sh.helm.release.v1.x.v1", "{type: helm.sh/release.v1, data: {release: AAEC}}")
 	s.kubectl(t, "delete", "secret", "pull")
-	vanishes(t, milan, secretKind, s.twin, "pull")
+	wantGone(t, milan, secretKind, s.remote, "pull")
 	s.apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: pull}, data: {other: AAEC}}")
-	s.becomes(t, secretKind, "pull", "{type: Opaque, data: {other: AAEC, .dockerconfigjson: null}}")
+	s.wantRemote(t, secretKind, "pull", "{type: Opaque, data: {other: AAEC, .dockerconfigjson: null}}")
 
-	o := reflectedObject{kind: secretKind, name: "lively", manifest: "{apiVersion: v1, kind: Secret, metadata: {name: lively, " + meta + "}, stringData: {v: '%s'}}"}
-	life(t, s, o)
-	if found := s.there(t, secretKind, "account"); found != nil {
-		t.Errorf("the token of a ServiceAccount has crossed as it is, of type %v", found.Object["type"])
+	o := reflectedObject{kind: secretKind, name: "lifecycle", manifest: "{apiVersion: v1, kind: Secret, metadata: {name: lifecycle, " + meta + "}, stringData: {v: '%s'}}"}
+	lifecycle(t, s, o)
+	if found := s.inMilan(t, secretKind, "account"); found != nil {
+		t.Errorf("the token of a ServiceAccount was reflected unchanged, with type %v", found.Object["type"])
 	}
-	o.name, o.manifest = "strange", strings.Replace(o.manifest, "lively", "strange", 1)
-	stranger(t, s, o)
+	o.name, o.manifest = "unmanaged", strings.Replace(o.manifest, "lifecycle", "unmanaged", 1)
+	unmanaged(t, s, o)
 }
 
 func ingressRow(t *testing.T) {
-	s := offloaded(t)
+	s := offload(t)
 	s.apply(t, `
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -207,7 +209,7 @@ kind: Ingress
 metadata: {name: older, annotations: {kubernetes.io/ingress.class: local-class, c: d}}
 spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}
 `)
-	s.becomes(t, ingressKind, "whole", `
+	s.wantRemote(t, ingressKind, "whole", `
 metadata: {labels: {a: b, virtualkubelet.liqo.io/origin: ROMEID, virtualkubelet.liqo.io/destination: MILANID}, annotations: {c: d}}
 spec:
   ingressClassName: null
@@ -218,17 +220,17 @@ spec:
     http: {paths: [{path: /a, pathType: Prefix, backend: {service: {name: web, port: {name: http}}}}]}
   - http: {paths: [{path: /r, pathType: Exact, backend: {resource: {apiGroup: example.org, kind: Bucket, name: b}}}]}
 `)
-	s.becomes(t, ingressKind, "older", "{metadata: {annotations: {c: d, kubernetes.io/ingress.class: null}}}")
-	milan.Kubectl(t, "-n", s.twin, "patch", "ingress", "whole", "--subresource=status", "--type=merge", "-p", `{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`)
+	s.wantRemote(t, ingressKind, "older", "{metadata: {annotations: {c: d, kubernetes.io/ingress.class: null}}}")
+	milan.Kubectl(t, "-n", s.remote, "patch", "ingress", "whole", "--subresource=status", "--type=merge", "-p", `{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`)
 
 	o := reflectedObject{
-		kind: ingressKind, name: "lively",
-		manifest: "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: lively, " + meta + "}, spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}}",
+		kind: ingressKind, name: "lifecycle",
+		manifest: "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: lifecycle, " + meta + "}, spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}}",
 	}
-	life(t, s, o)
-	if ip := env.At(s.here(t, ingressKind, "whole").Object, "status.loadBalancer.ingress"); ip != nil {
-		t.Errorf("the status of the Ingress has come back: %v", ip)
+	lifecycle(t, s, o)
+	if ip := env.At(s.local(t, ingressKind, "whole").Object, "status.loadBalancer.ingress"); ip != nil {
+		t.Errorf("the status of the Ingress was reflected to rome: %v", ip)
 	}
-	o.name, o.manifest = "strange", strings.Replace(o.manifest, "lively", "strange", 1)
-	stranger(t, s, o)
+	o.name, o.manifest = "unmanaged", strings.Replace(o.manifest, "lifecycle", "unmanaged", 1)
+	unmanaged(t, s, o)
 }

@@ -4,7 +4,6 @@ package offload
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,84 +14,88 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-// statusBack is what rome learns of pods in milan, and how fast. It is measured, so nothing else runs beside.
-func statusBack(t *testing.T) {
-	t.Run("Ready", readyInTime)
-	t.Run("refused in milan", refusedInTime)
-	t.Run("restarts", restarts)
-	t.Run("Jobs", jobs)
-	t.Run("not offloaded", notOffloaded)
-}
+const (
+	// statusTarget is the target for the time until rome shows a change of a pod in milan. The test reports a missed target, because the time
+	// depends on the load of the machine as well.
+	statusTarget = time.Second
+	// statusOutage is the time from which a user calls a missing status an outage.
+	statusOutage = 30 * time.Second
+)
 
-// inTime measures three times how long rome takes to learn of something in milan. The median counts: the machine of a test may stand still
-// now and then.
-func inTime(t *testing.T, what string, each func(i int) (there, here time.Time)) {
+// measureStatus measures three times how long rome takes to show a change in milan.
+func measureStatus(t *testing.T, what string, measure func(i int) (changed, shown time.Time)) {
 	t.Helper()
-	var late []time.Duration
 	for i := range 3 {
-		there, here := each(i)
-		clusters.Measure(what, "%.0f ms", float64(here.Sub(there).Microseconds())/1000)
-		late = append(late, here.Sub(there))
-	}
-	slices.Sort(late)
-	if late[1] > time.Second {
-		t.Errorf("%s: %v, want at most 1 s", what, late)
+		changed, shown := measure(i)
+		took, remark := shown.Sub(changed), ""
+		if took > statusTarget {
+			remark = ", missed"
+		}
+		clusters.Measure(what, "%.0f ms (target %v%s)", float64(took.Microseconds())/1000, statusTarget, remark)
+		if took > statusOutage {
+			t.Errorf("%s: %v", what, took)
+		}
 	}
 }
 
-func readyInTime(t *testing.T) {
-	s := offloaded(t)
+// TestStatusReady: a pod that is Ready in milan becomes Ready in rome.
+func TestStatusReady(t *testing.T) {
+	installedAndPeered(t)
+	s := offload(t)
 	ready := func(object client.Object) bool {
 		pod, ok := object.(*corev1.Pod)
 		return ok && env.Condition(pod, corev1.PodReady) == corev1.ConditionTrue
 	}
-	inTime(t, "pod Ready in milan to Ready in rome", func(i int) (time.Time, time.Time) {
+	measureStatus(t, "pod Ready in milan to Ready in rome", func(i int) (time.Time, time.Time) {
 		name := fmt.Sprintf("p%d", i)
 		is := func(object client.Object) bool { return object.GetName() == name && ready(object) }
-		here, there := rome.Watch(t, &corev1.PodList{}, s.name, is), milan.Watch(t, &corev1.PodList{}, s.twin, is)
+		local, remote := rome.Watch(t, &corev1.PodList{}, s.name, is), milan.Watch(t, &corev1.PodList{}, s.remote, is)
 		s.apply(t, strings.ReplaceAll(plainPod, "NAME", name))
-		return there.Wait(t, started, "Ready in milan"), here.Wait(t, started, "Ready in rome")
+		return remote.Wait(t, env.Hang, "Ready in milan"), local.Wait(t, env.Hang, "Ready in rome")
 	})
 }
 
-// refusedInTime: what milan's API server says to a pod is on the pod in rome.
-func refusedInTime(t *testing.T) {
-	s := offloaded(t)
-	s.milan(t, "create", "quota", "none", "--hard=pods=0")
-	becomes(t, milan, "v1/ResourceQuota", s.twin, "none", "{status: {hard: {pods: '0'}, used: {pods: '0'}}}", soon) // it counts from then on
-	inTime(t, "event of a refusal in milan to the same in rome", func(i int) (time.Time, time.Time) {
+// TestStatusRefused: an error of milan's API server, or of a kubelet in milan, becomes an event of the pod in rome.
+func TestStatusRefused(t *testing.T) {
+	installedAndPeered(t)
+	s := offload(t)
+	s.remoteKubectl(t, "create", "quota", "none", "--hard=pods=0")
+	wantObject(t, milan, "v1/ResourceQuota", s.remote, "none", "{status: {hard: {pods: '0'}, used: {pods: '0'}}}") // the quota is enforced from then on
+	measureStatus(t, "event of a refusal in milan to the same in rome", func(i int) (time.Time, time.Time) {
 		name := fmt.Sprintf("p%d", i)
 		refused := func(object client.Object) bool {
 			event, ok := object.(*corev1.Event)
 			return ok && event.InvolvedObject.Name == name && event.Type == corev1.EventTypeWarning && strings.Contains(event.Message, "exceeded quota")
 		}
-		here, there := rome.Watch(t, &corev1.EventList{}, s.name, refused), milan.Watch(t, &corev1.EventList{}, s.twin, refused)
+		local, remote := rome.Watch(t, &corev1.EventList{}, s.name, refused), milan.Watch(t, &corev1.EventList{}, s.remote, refused)
 		s.apply(t, strings.ReplaceAll(plainPod, "NAME", name))
-		return there.Wait(t, started, "milan refuses"), here.Wait(t, started, "rome says so")
+		return remote.Wait(t, env.Hang, "milan refuses"), local.Wait(t, env.Hang, "rome has the event")
 	})
-	s.shows(t, podKind, "p0", "{status: {phase: Pending}}")
-	s.milan(t, "delete", "quota", "none")
-	env.Eventually(t, 2*started, "the pods run when they may", func() (string, bool) {
-		said := s.kubectl(t, "get", "pods", "--no-headers")
-		return said, strings.Count(said, "Running") == 3
+	s.wantLocal(t, podKind, "p0", "{status: {phase: Pending}}")
+	s.remoteKubectl(t, "delete", "quota", "none")
+	env.Eventually(t, env.Hang, "the pods run without the quota", func() (string, bool) {
+		output := s.kubectl(t, "get", "pods", "--no-headers")
+		return output, strings.Count(output, "Running") == 3
 	})
-	inTime(t, "event of a kubelet in milan to the same in rome", func(i int) (time.Time, time.Time) {
+	measureStatus(t, "event of a kubelet in milan to the same in rome", func(i int) (time.Time, time.Time) {
 		name := fmt.Sprintf("bad%d", i)
 		bad := func(object client.Object) bool {
 			event, ok := object.(*corev1.Event)
 			return ok && event.InvolvedObject.Name == name && strings.Contains(event.Message, "is not present with pull policy of Never")
 		}
-		here, there := rome.Watch(t, &corev1.EventList{}, s.name, bad), milan.Watch(t, &corev1.EventList{}, s.twin, bad)
-		s.apply(t, strings.ReplaceAll(strings.ReplaceAll(plainPod, "NAME", name), env.ToolsImage, "playground.local/nobodys:1"))
-		return there.Wait(t, started, "milan's kubelet complains"), here.Wait(t, started, "rome says so")
+		local, remote := rome.Watch(t, &corev1.EventList{}, s.name, bad), milan.Watch(t, &corev1.EventList{}, s.remote, bad)
+		s.apply(t, strings.ReplaceAll(strings.ReplaceAll(plainPod, "NAME", name), env.ToolsImage, "playground.local/missing:1"))
+		return remote.Wait(t, env.Hang, "milan's kubelet reports an error"), local.Wait(t, env.Hang, "rome has the event")
 	})
-	if said := s.kubectl(t, "describe", "pod", "bad0"); !strings.Contains(said, "liqo-pod-reflection") || !strings.Contains(said, "pull policy of Never") {
-		t.Errorf("kubectl describe pod: %s", said)
+	if output := s.kubectl(t, "describe", "pod", "bad0"); !strings.Contains(output, "liqo-pod-reflection") || !strings.Contains(output, "pull policy of Never") {
+		t.Errorf("kubectl describe pod: %s", output)
 	}
 }
 
-func restarts(t *testing.T) {
-	s := offloaded(t, "--pod-offloading-strategy", "Remote")
+// TestStatusRestarts: rome shows restarts of a container, and counts the recreation of the remote pod as a restart.
+func TestStatusRestarts(t *testing.T) {
+	installedAndPeered(t)
+	s := offload(t, "--pod-offloading-strategy", "Remote")
 	s.apply(t, `
 apiVersion: v1
 kind: Pod
@@ -101,17 +104,17 @@ spec:
   terminationGracePeriodSeconds: 1
   containers: [{name: main, image: "playground.local/tools:1", imagePullPolicy: Never, command: [sh, -c, "exit 5"]}]
 `)
-	s.becomes(t, podKind, "crashing", "{}")
-	// A kubelet says that it waits when it looks at the pod again: in the instant before the next start, if nothing makes it look before.
+	s.wantRemote(t, podKind, "crashing", "{}")
+	// A kubelet reports CrashLoopBackOff when it syncs the pod again, which can be just before the next start. An annotation triggers a sync.
 	var count int64
-	looks := 0
-	env.Eventually(t, started, "rome tells of the crashes as milan does", func() (string, bool) {
-		looks++
-		s.milan(t, "annotate", "--overwrite", "pod", "crashing", fmt.Sprintf("test/looks=%d", looks))
-		there, here := s.there(t, podKind, "crashing"), s.here(t, podKind, "crashing")
-		count, _ = env.At(here.Object, "status.containerStatuses.0.restartCount").(int64)
-		differ := env.Differences(here.Object, "status: {phase: Running, containerStatuses: [{ready: false, restartCount: '*', state: {waiting: {reason: CrashLoopBackOff, message: '*'}}, lastState: {terminated: {exitCode: 5, reason: Error}}}]}")
-		if was := env.At(there.Object, "status.containerStatuses.0.restartCount"); count == 0 || was != count {
+	syncs := 0
+	env.Eventually(t, env.Hang, "rome shows the crashes as milan does", func() (string, bool) {
+		syncs++
+		s.remoteKubectl(t, "annotate", "--overwrite", "pod", "crashing", fmt.Sprintf("test/syncs=%d", syncs))
+		remote, local := s.inMilan(t, podKind, "crashing"), s.local(t, podKind, "crashing")
+		count, _ = env.At(local.Object, "status.containerStatuses.0.restartCount").(int64)
+		differ := env.Differences(local.Object, "status: {phase: Running, containerStatuses: [{ready: false, restartCount: '*', state: {waiting: {reason: CrashLoopBackOff, message: '*'}}, lastState: {terminated: {exitCode: 5, reason: Error}}}]}")
+		if was := env.At(remote.Object, "status.containerStatuses.0.restartCount"); count == 0 || was != count {
 			differ = append(differ, fmt.Sprintf("%d restarts, in milan %v", count, was))
 		}
 		if line := s.kubectl(t, "get", "pod", "crashing", "--no-headers"); !strings.Contains(line, "CrashLoopBackOff") {
@@ -119,16 +122,17 @@ spec:
 		}
 		return strings.Join(differ, "\n            "), len(differ) == 0
 	})
-	s.milan(t, "delete", "pod", "crashing", "--wait=false")
-	env.Eventually(t, started, "the pod that was made anew counts as a restart", func() (string, bool) {
-		is, _ := env.At(s.here(t, podKind, "crashing").Object, "status.containerStatuses.0.restartCount").(int64)
+	s.remoteKubectl(t, "delete", "pod", "crashing", "--wait=false")
+	env.Eventually(t, env.Hang, "the recreated pod counts as a restart", func() (string, bool) {
+		is, _ := env.At(s.local(t, podKind, "crashing").Object, "status.containerStatuses.0.restartCount").(int64)
 		return fmt.Sprintf("%d, was %d", is, count), is > count
 	})
 }
 
-// jobs end once.
-func jobs(t *testing.T) {
-	s := offloaded(t, "--pod-offloading-strategy", "Remote")
+// TestStatusJobs: pods of a Job that has ended do not run again, even if their remote pods are deleted.
+func TestStatusJobs(t *testing.T) {
+	installedAndPeered(t)
+	s := offload(t, "--pod-offloading-strategy", "Remote")
 	s.apply(t, `
 apiVersion: batch/v1
 kind: Job
@@ -145,8 +149,8 @@ spec:
   backoffLimit: 1
   template: {spec: {restartPolicy: Never, containers: [{name: main, image: "playground.local/tools:1", imagePullPolicy: Never, command: [sh, -c, "exit 3"]}]}}
 `)
-	s.shows(t, "batch/v1/Job", "works", "{status: {succeeded: 3, failed: null}}")
-	s.kubectl(t, "wait", "--for=condition=Failed", "job/fails", "--timeout=60s")
+	s.wantLocal(t, "batch/v1/Job", "works", "{status: {succeeded: 3, failed: null}}")
+	s.kubectl(t, "wait", "--for=condition=Failed", "job/fails", timeout)
 	pods := func() map[string]string {
 		t.Helper()
 		all, err := rome.Objects(podKind, s.name)
@@ -163,16 +167,16 @@ spec:
 	if len(before) != 5 {
 		t.Errorf("pods are %v, want 3 that succeeded and 2 that failed", before)
 	}
-	if said := s.kubectl(t, "logs", "job/works"); said != "done" {
-		t.Errorf("the log of the Job is %q", said)
+	if output := s.kubectl(t, "logs", "job/works"); output != "done" {
+		t.Errorf("the log of the Job is %q", output)
 	}
-	// Whoever takes the pods away in milan does not make them run again. A pod that comes after them comes when that has been looked at.
-	s.milan(t, "delete", "pods", "--all")
+	// The deletion of the remote pods must not start them again. The later pod runs after the deletions have been processed.
+	s.remoteKubectl(t, "delete", "pods", "--all")
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "later"))
 	s.running(t, "later")
 	for name := range before {
-		if found := s.there(t, podKind, name); found != nil {
-			t.Errorf("pod %s of a Job that has ended is there again, %v", name, env.At(found.Object, "status.phase"))
+		if found := s.inMilan(t, podKind, name); found != nil {
+			t.Errorf("pod %s of a Job that has ended exists again, %v", name, env.At(found.Object, "status.phase"))
 		}
 	}
 	after := pods()
@@ -180,27 +184,28 @@ spec:
 	if inJSON(before) != inJSON(after) {
 		t.Errorf("pods were %v and are %v", before, after)
 	}
-	s.shows(t, "batch/v1/Job", "works", "{status: {succeeded: 3, failed: null, active: null}}")
+	s.wantLocal(t, "batch/v1/Job", "works", "{status: {succeeded: 3, failed: null, active: null}}")
 	s.kubectl(t, "delete", "job", "works", "fails")
-	env.Eventually(t, started, "no pod of a Job is left", func() (string, bool) {
-		all, err := milan.Objects(shadowPodKind, s.twin)
+	env.Eventually(t, env.Hang, "no pod of a Job is left", func() (string, bool) {
+		all, err := milan.Objects(shadowPodKind, s.remote)
 		return fmt.Sprintf("%d ShadowPods, %v", len(all), err), err == nil && len(all) == 1 && len(pods()) == 1
 	})
 }
 
-// notOffloaded: a pod on the virtual node, in a namespace that is not offloaded, waits until it is.
-func notOffloaded(t *testing.T) {
+// TestStatusNotOffloaded: a pod on the virtual node, in a namespace that is not offloaded, waits until it is.
+func TestStatusNotOffloaded(t *testing.T) {
+	installedAndPeered(t)
 	name := newNamespace(t)
-	s := space{name: name}
+	s := namespace{name: name}
 	s.apply(t, strings.Replace(strings.ReplaceAll(plainPod, "NAME", "waits"), "spec:\n", "spec:\n  tolerations: [{operator: Exists}]\n", 1))
-	s.shows(t, podKind, "waits", "status: {phase: Pending, reason: OffloadingBackOff, message: '~.*liqoctl offload namespace.*'}")
+	s.wantLocal(t, podKind, "waits", "status: {phase: Pending, reason: OffloadingBackOff, message: '~.*liqoctl offload namespace.*'}")
 	if line := s.kubectl(t, "get", "pod", "waits", "--no-headers"); !strings.Contains(line, "OffloadingBackOff") {
 		t.Errorf("kubectl get pod: %s", line)
 	}
 	rome.Liqoctl(t, "offload", "namespace", name)
 	s.running(t, "waits")
-	s.shows(t, podKind, "waits", "status: {phase: Running, reason: null, message: null}")
+	s.wantLocal(t, podKind, "waits", "status: {phase: Running, reason: null, message: null}")
 	rome.Liqoctl(t, "unoffload", "namespace", name)
-	s.shows(t, podKind, "waits", "status: {phase: Failed, reason: OffloadingAborted}")
-	s.kubectl(t, "delete", "pod", "waits", "--timeout=30s")
+	s.wantLocal(t, podKind, "waits", "status: {phase: Failed, reason: OffloadingAborted}")
+	s.kubectl(t, "delete", "pod", "waits", timeout)
 }
