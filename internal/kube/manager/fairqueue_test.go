@@ -86,8 +86,8 @@ func TestFairQueue(t *testing.T) {
 		for _, held := range []reconcile.Request{request("a", "0"), request("a", "2"), request("a", "3"), request("b", "0"), request("c", "0")} {
 			q.Done(held)
 		}
-		if all, ok := q.(*fairQueue); !ok || len(all.buckets.buckets) != 0 || len(all.buckets.order) != 0 || all.buckets.waiting != 0 {
-			t.Errorf("left: %+v", all.buckets)
+		if all, ok := q.(*fairQueue); !ok || !all.order.Empty() {
+			t.Errorf("left: %+v", all.order)
 		}
 	})
 }

@@ -401,8 +401,9 @@ func (e *env) waitIdle() {
 	e.until("nothing more is written", func() bool {
 		busy, working := len(e.toConsumer.writesTo())+len(e.toProvider.writesTo())+len(e.engine.recorder.writes), 0
 		for _, q := range e.engine.queues() {
-			busy += q.length()
-			working += q.working()
+			ready, inWork := q.counts()
+			busy += ready
+			working += inWork
 		}
 		polls++
 		if busy != last {
@@ -412,14 +413,19 @@ func (e *env) waitIdle() {
 	})
 }
 
-// working returns how many keys workers have.
-func (q *queue) working() (n int) {
+// counts returns how many keys are ready, and how many workers have.
+func (q *queue) counts() (ready, working int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, b := range q.buckets {
-		n += b.working
+	for _, s := range q.states {
+		if s.queued {
+			ready++
+		}
+		if s.working {
+			working++
+		}
 	}
-	return n
+	return ready, working
 }
 
 // inspect returns the state of a key; nil if the queue does not know it.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/internal/kube/fairqueue"
 )
 
 const (
@@ -16,29 +18,18 @@ const (
 	lastBackoff  = time.Minute
 )
 
-// queue holds the keys to reconcile, each at most once. It is fair: namespaces take turns, no namespace gets all workers, and a key that failed waits for
-// its own backoff. The usual work queues are first in, first out for all namespaces: there, a namespace with a thousand failing objects delays one with a
-// single good object.
+// queue holds the keys to reconcile, each at most once. It is fair: namespaces take turns, and no namespace gets all workers (fairqueue.RoundRobin). The work
+// queue of client-go lacks what we need in addition: it cannot pause while the peer is unreachable, it cannot retry the failed keys of one namespace, and an event
+// of a key that keeps failing would skip the backoff.
 type queue struct {
-	// share is the number of workers that one namespace may have.
-	share int
-
-	mu      sync.Mutex
-	wake    *sync.Cond
-	buckets map[string]*bucket
-	turns   []*bucket // namespaces with a ready key and a free worker, in order
-	states  map[types.NamespacedName]*state
-	later   schedule
-	timer   *time.Timer
-	paused  bool
-	closed  bool
-}
-
-// bucket holds the ready keys of one namespace.
-type bucket struct {
-	ready   []types.NamespacedName
-	working int
-	inTurn  bool
+	mu     sync.Mutex
+	wake   *sync.Cond
+	ready  *fairqueue.RoundRobin[types.NamespacedName]
+	states map[types.NamespacedName]*state
+	later  schedule
+	timer  *time.Timer
+	paused bool
+	closed bool
 }
 
 // state of a key that is ready, is worked on, is scheduled, or has failed.
@@ -51,7 +42,8 @@ type state struct {
 }
 
 func newQueue(workers int) *queue {
-	q := &queue{share: max(1, workers-max(1, workers/4)), buckets: map[string]*bucket{}, states: map[types.NamespacedName]*state{}}
+	ready := fairqueue.NewRoundRobin(workers, func(key types.NamespacedName) string { return key.Namespace })
+	q := &queue{ready: ready, states: map[types.NamespacedName]*state{}}
 	q.wake = sync.NewCond(&q.mu)
 	return q
 }
@@ -78,21 +70,14 @@ func (q *queue) put(key types.NamespacedName) {
 		s.dirty = true
 	case !s.queued:
 		s.queued = true
-		b := q.buckets[key.Namespace]
-		if b == nil {
-			b = &bucket{}
-			q.buckets[key.Namespace] = b
-		}
-		b.ready = append(b.ready, key)
-		q.turn(b)
+		q.ready.Push(key)
+		q.signal()
 	}
 }
 
-// turn appends a namespace to the turns if it may have a worker.
-func (q *queue) turn(b *bucket) {
-	if !b.inTurn && len(b.ready) > 0 && b.working < q.share {
-		b.inTurn = true
-		q.turns = append(q.turns, b)
+// signal wakes a worker if there is a key for it.
+func (q *queue) signal() {
+	if q.ready.Len() > 0 {
 		q.wake.Signal()
 	}
 }
@@ -154,20 +139,14 @@ func (q *queue) due() {
 func (q *queue) get() (types.NamespacedName, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.closed && (q.paused || len(q.turns) == 0) {
+	for !q.closed && (q.paused || q.ready.Len() == 0) {
 		q.wake.Wait()
 	}
 	if q.closed {
 		return types.NamespacedName{}, false
 	}
-	b := q.turns[0]
-	q.turns[0] = nil
-	q.turns = q.turns[1:]
-	key := b.ready[0]
-	b.ready = b.ready[1:]
-	b.inTurn = false
-	b.working++
-	q.turn(b)
+	key := q.ready.Pop()
+	q.signal()
 	s := q.states[key]
 	s.queued, s.working = false, true
 	return key, true
@@ -178,12 +157,12 @@ func (q *queue) get() (types.NamespacedName, bool) {
 func (q *queue) done(key types.NamespacedName, failed bool, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s, b := q.states[key], q.buckets[key.Namespace]
-	if s == nil || b == nil {
+	s := q.states[key]
+	if s == nil {
 		return
 	}
 	s.working = false
-	b.working--
+	q.ready.Release(key)
 	switch {
 	case failed:
 		s.failures++
@@ -203,10 +182,7 @@ func (q *queue) done(key types.NamespacedName, failed bool, wait time.Duration) 
 	if !s.queued && s.at.IsZero() && s.failures == 0 {
 		delete(q.states, key)
 	}
-	q.turn(b)
-	if b.working == 0 && len(b.ready) == 0 {
-		delete(q.buckets, key.Namespace)
-	}
+	q.signal()
 }
 
 // pause stops handing out keys. resume continues, and makes all keys that have failed ready at once: the cause that they shared is over.
@@ -253,16 +229,6 @@ func (q *queue) close() {
 		q.timer.Stop()
 	}
 	q.wake.Broadcast()
-}
-
-// length returns the number of ready keys.
-func (q *queue) length() (n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, b := range q.buckets {
-		n += len(b.ready)
-	}
-	return n
 }
 
 type appointment struct {

@@ -37,8 +37,8 @@ func TestQueueIsFair(t *testing.T) {
 		for range 4 { // three of a, which is its share, and the one of b
 			seen[next(t, q).Namespace]++
 		}
-		if seen["a"] != 3 || seen["b"] != 1 || q.length() != 97 {
-			t.Errorf("seen %v, %d left", seen, q.length())
+		if ready, working := q.counts(); seen["a"] != 3 || seen["b"] != 1 || ready != 97 || working != 4 {
+			t.Errorf("seen %v, %d ready, %d in work", seen, ready, working)
 		}
 		q.add(key("c", "0"))
 		if got := next(t, q); got != key("c", "0") {
@@ -100,8 +100,28 @@ func TestQueueWaits(t *testing.T) {
 		time.Sleep(3 * time.Hour)
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if len(q.states) != 0 || len(q.buckets) != 0 || len(q.later) != 0 {
-			t.Errorf("left: %v %v %v", q.states, q.buckets, q.later)
+		if len(q.states) != 0 || !q.ready.Empty() || len(q.later) != 0 {
+			t.Errorf("left: %v %v %v", q.states, q.ready, q.later)
 		}
 	})
+}
+
+// BenchmarkQueue hands out 1,000 keys of ten namespaces.
+func BenchmarkQueue(b *testing.B) {
+	q := newQueue(10)
+	defer q.close()
+	keys := make([]types.NamespacedName, 1000)
+	for i := range keys {
+		keys[i] = key(fmt.Sprint(i%10), fmt.Sprint(i))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, one := range keys {
+			q.add(one)
+		}
+		for range keys {
+			one, _ := q.get()
+			q.done(one, false, 0)
+		}
+	}
 }

@@ -89,7 +89,7 @@ func TestNamespaceHangs(t *testing.T) {
 		e.must(e.consumer.Create(t.Context(), e.pod(bad, fmt.Sprint("p", i))))
 	}
 	e.until("the namespace has all workers that it may have", func() bool {
-		return hanging() >= e.engine.reflector("ConfigMap").queue.share+e.engine.pods.outbound.share
+		return hanging() >= e.engine.reflector("ConfigMap").queue.ready.Share()+e.engine.pods.outbound.ready.Share()
 	})
 	for i := range several {
 		config, pod := configMap(good, fmt.Sprint("beside", i), "x"), e.pod(good, fmt.Sprint("beside", i))
