@@ -28,12 +28,12 @@ import (
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kubelet-serving,verbs=approve
 
 const (
-	// addressPatience is how long the address of a pod may take to be known.
-	addressPatience = time.Minute
-	addressRetry    = time.Second
+	// addressTimeout is how long the address of a pod may take to appear in its status.
+	addressTimeout = time.Minute
+	addressRetry   = time.Second
 )
 
-// certificateReconciler says yes or no to certificates that virtual kubelets request, as somebody does for real ones.
+// certificateReconciler approves or denies the serving certificates that virtual kubelets request.
 type certificateReconciler struct {
 	client client.Client
 	live   client.Reader
@@ -55,7 +55,7 @@ func SetupCertificates(mgr manager.Manager) error {
 	return nil
 }
 
-// Reconcile looks at one request.
+// Reconcile decides on one request.
 func (r *certificateReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var csr certificatesv1.CertificateSigningRequest
 	if err := r.client.Get(ctx, request.NamespacedName, &csr); err != nil {
@@ -73,7 +73,7 @@ func (r *certificateReconciler) Reconcile(ctx context.Context, request reconcile
 	for i := range slices.Items {
 		nodes = append(nodes, slices.Items[i].Spec.NodeName)
 	}
-	// Asked live: the cache does not keep addresses.
+	// Read live: the cache does not keep addresses.
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{labels.AppName: kubeletName}); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list virtual kubelets of %s: %w", namespace, err)
@@ -87,14 +87,14 @@ func (r *certificateReconciler) Reconcile(ctx context.Context, request reconcile
 		}
 	}
 	err := judge(&csr, nodes, addresses)
-	if errors.Is(err, errAddress) && r.now().Sub(csr.CreationTimestamp.Time) < addressPatience {
+	if errors.Is(err, errAddress) && r.now().Sub(csr.CreationTimestamp.Time) < addressTimeout {
 		return reconcile.Result{RequeueAfter: addressRetry}, nil
 	}
-	return reconcile.Result{}, r.say(ctx, csr.DeepCopy(), err)
+	return reconcile.Result{}, r.decide(ctx, csr.DeepCopy(), err)
 }
 
-// say writes what is decided.
-func (r *certificateReconciler) say(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, wrong error) error {
+// decide writes the decision.
+func (r *certificateReconciler) decide(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, wrong error) error {
 	condition := certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "VirtualKubelet",
 		Message: "the virtual kubelet of a virtual node, at its own address", LastUpdateTime: metav1.NewTime(r.now()),
@@ -105,7 +105,7 @@ func (r *certificateReconciler) say(ctx context.Context, csr *certificatesv1.Cer
 	csr.Status.Conditions = append(csr.Status.Conditions, condition)
 	err := r.client.SubResource("approval").Update(ctx, csr)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // somebody else has decided, and an event is on its way
+		return nil // another approver was faster; its event follows
 	}
 	if err != nil {
 		return fmt.Errorf("decide on certificate request %s: %w", csr.Name, err)

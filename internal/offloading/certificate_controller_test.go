@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/offloading/serving"
 )
 
@@ -32,10 +33,10 @@ const (
 	vkUser = "system:serviceaccount:" + tenant + ":virtual-kubelet"
 )
 
-// TestCertificates: a virtual kubelet has a certificate of the cluster's own as soon as its node is there, with the rights of its role; nobody else
-// gets one by way of us.
+// TestCertificates: a virtual kubelet gets a certificate of the cluster's signer as soon as its node exists, with the rights of its role; no other
+// client gets one from this controller.
 func TestCertificates(t *testing.T) {
-	b := newBench(t)
+	b := newEnv(t)
 	b.certificateRights()
 	slice := b.slice("rome")
 	pod := &corev1.Pod{
@@ -48,9 +49,7 @@ func TestCertificates(t *testing.T) {
 	mgr, err := manager.New(config, manager.Options{Scheme: b.scheme})
 	b.Must(err)
 	b.Must(SetupCertificates(mgr))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 2)
-	go func() { ended <- mgr.Start(ctx) }()
+	kubetest.Start(t, "manager", mgr.Start)
 
 	mine := rest.CopyConfig(b.admin)
 	mine.Impersonate = rest.ImpersonationConfig{UserName: vkUser, Groups: []string{"system:serviceaccounts"}}
@@ -60,22 +59,14 @@ func TestCertificates(t *testing.T) {
 	b.Must(err)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: slice.Spec.NodeName}}
 	b.Make(node)
-	go func() {
+	kubetest.Start(t, "certificate", func(ctx context.Context) error {
 		certificate.KeepSigned(ctx, serving.Request{Client: asKubelet, Node: func(context.Context) (*corev1.Node, error) { return node, nil }, Retry: time.Millisecond})
-		ended <- nil
-	}()
-	t.Cleanup(func() {
-		cancel()
-		for range 2 {
-			if err := <-ended; err != nil {
-				t.Errorf("ended: %v", err)
-			}
-		}
+		return nil
 	})
 
-	// It asks, and is not answered before its pod is known to have the address.
+	// Its request is not decided before the status of its pod has the address.
 	var request certificatesv1.CertificateSigningRequest
-	b.Until("there is a request", func() bool {
+	b.Until("a request exists", func() bool {
 		var all certificatesv1.CertificateSigningRequestList
 		b.Must(b.List(t.Context(), &all))
 		if len(all.Items) == 1 {
@@ -88,32 +79,32 @@ func TestCertificates(t *testing.T) {
 	}
 	pod.Status.PodIPs, pod.Status.PodIP = []corev1.PodIP{{IP: "10.0.0.9"}}, "10.0.0.9"
 	b.Must(b.Status().Update(t.Context(), pod))
-	b.Until("it is approved", func() bool {
+	b.Until("the request is approved", func() bool {
 		b.Read(&request)
 		return slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 			return c.Type == certificatesv1.CertificateApproved
 		})
 	})
 	if certificate.Signed() {
-		t.Error("signed before it is")
+		t.Error("Signed before the signer signed")
 	}
-	// The cluster's signer is in the controller manager of Kubernetes, which does not run here.
+	// The signer is part of the Kubernetes controller manager, which does not run here.
 	authority := newSigner(t)
 	request.Status.Certificate = authority.sign(t, request.Spec.Request)
 	b.Must(b.SubResource("status").Update(t.Context(), &request))
-	b.Until("it is used", certificate.Signed)
+	b.Until("the certificate is used", certificate.Signed)
 	used, err := certificate.Get(nil)
 	b.Must(err)
 	pool := x509.NewCertPool()
 	pool.AddCert(authority.certificate)
 	if _, err := used.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: "10.0.0.9"}); err != nil {
-		t.Errorf("who verifies kubelets: %v", err)
+		t.Errorf("a client that verifies kubelets: %v", err)
 	}
-	b.strangers(t, slice.Spec.NodeName)
+	b.foreignRequests(t, slice.Spec.NodeName)
 }
 
-// strangers: requests that are not those of a virtual kubelet are left alone, or denied.
-func (b *bench) strangers(t *testing.T, node string) {
+// foreignRequests: requests that are not from a virtual kubelet are ignored or denied.
+func (b *env) foreignRequests(t *testing.T, node string) {
 	good := x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, IPAddresses: []net.IP{net.IPv4(10, 0, 0, 9)},
 	}
@@ -125,16 +116,16 @@ func (b *bench) strangers(t *testing.T, node string) {
 		usages  []certificatesv1.KeyUsage
 		want    string
 	}{
-		"another node":          {vkUser, with(func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:master" }), serve, "Denied"},
-		"a name, too":           {vkUser, with(func(r *x509.CertificateRequest) { r.DNSNames = []string{"kubernetes.default.svc"} }), serve, "Denied"},
-		"no address":            {vkUser, with(func(r *x509.CertificateRequest) { r.IPAddresses, r.DNSNames = nil, []string{"a"} }), serve, "Denied"},
-		"administrators":        {vkUser, with(func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:masters"} }), serve, "Denied"},
-		"another account":       {"system:serviceaccount:" + tenant + ":other", good, serve, ""},
-		"another namespace":     {"system:serviceaccount:apps:virtual-kubelet", good, serve, "Denied"},
-		"somebody":              {"somebody", good, serve, ""},
-		"another's address":     {vkUser, with(func(r *x509.CertificateRequest) { r.IPAddresses = append(r.IPAddresses, net.IPv4(10, 0, 0, 1)) }), serve, "waits"},
-		"to be a client":        {vkUser, good, append(slices.Clone(serve), certificatesv1.UsageClientAuth), "Denied"},
-		"what it is meant for ": {vkUser, good, serve, "Approved"},
+		"another node":      {vkUser, with(func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:master" }), serve, "Denied"},
+		"with a DNS name":   {vkUser, with(func(r *x509.CertificateRequest) { r.DNSNames = []string{"kubernetes.default.svc"} }), serve, "Denied"},
+		"no address":        {vkUser, with(func(r *x509.CertificateRequest) { r.IPAddresses, r.DNSNames = nil, []string{"a"} }), serve, "Denied"},
+		"administrators":    {vkUser, with(func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:masters"} }), serve, "Denied"},
+		"another account":   {"system:serviceaccount:" + tenant + ":other", good, serve, ""},
+		"another namespace": {"system:serviceaccount:apps:virtual-kubelet", good, serve, "Denied"},
+		"a user":            {"user", good, serve, ""},
+		"another's address": {vkUser, with(func(r *x509.CertificateRequest) { r.IPAddresses = append(r.IPAddresses, net.IPv4(10, 0, 0, 1)) }), serve, "waits"},
+		"to be a client":    {vkUser, good, append(slices.Clone(serve), certificatesv1.UsageClientAuth), "Denied"},
+		"a valid request":   {vkUser, good, serve, "Approved"},
 	} {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		b.Must(err)
@@ -145,13 +136,13 @@ func (b *bench) strangers(t *testing.T, node string) {
 		as, err := client.New(config, client.Options{Scheme: b.scheme})
 		b.Must(err)
 		request := &certificatesv1.CertificateSigningRequest{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "stranger-"},
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "foreign-"},
 			Spec: certificatesv1.CertificateSigningRequestSpec{
 				Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: certificatesv1.KubeletServingSignerName, Usages: c.usages,
 			},
 		}
 		b.Must(as.Create(t.Context(), request))
-		said := func() string {
+		decision := func() string {
 			b.Read(request)
 			for _, condition := range request.Status.Conditions {
 				return string(condition.Type)
@@ -160,22 +151,22 @@ func (b *bench) strangers(t *testing.T, node string) {
 		}
 		switch c.want {
 		case "Denied", "Approved":
-			b.Until(name, func() bool { return said() == c.want })
+			b.Until(name, func() bool { return decision() == c.want })
 		case "waits":
-			if err := judge(request, []string{node}, []string{"10.0.0.9"}); err == nil || said() != "" {
+			if err := judge(request, []string{node}, []string{"10.0.0.9"}); err == nil || decision() != "" {
 				t.Errorf("%s: %v", name, err)
 			}
 		default:
-			// The next one is decided on after this one has been looked at.
-			if tenantOf(request) != "" || said() != "" {
-				t.Errorf("%s: taken for ours: %s", name, said())
+			// The controller reconciles this request before it decides on the next one.
+			if tenantOf(request) != "" || decision() != "" {
+				t.Errorf("%s: handled as ours: %s", name, decision())
 			}
 		}
 	}
 }
 
-// certificateRights adds what the marks of this controller say, and what the role of the virtual kubelet may.
-func (b *bench) certificateRights() {
+// certificateRights binds the rights in the RBAC markers of this controller, and the role of the virtual kubelet.
+func (b *env) certificateRights() {
 	b.T.Helper()
 	if _, err := os.Stat("certificate_controller.go"); err != nil {
 		b.T.Fatal(err)
@@ -189,7 +180,7 @@ func (b *bench) certificateRights() {
 	}
 }
 
-// signer signs as a cluster does.
+// signer signs certificates like the signer of a cluster.
 type signer struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey

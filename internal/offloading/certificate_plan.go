@@ -19,7 +19,7 @@ const (
 	nodesGroup    = "system:nodes"
 )
 
-// tenantOf is the namespace of the virtual kubelet that requests a certificate; empty if it is somebody else who does.
+// tenantOf returns the namespace of the virtual kubelet that requests a certificate; empty if the requester is no virtual kubelet.
 func tenantOf(request *certificatesv1.CertificateSigningRequest) string {
 	account, ok := strings.CutPrefix(request.Spec.Username, accountPrefix)
 	namespace, name, two := strings.Cut(account, ":")
@@ -29,22 +29,22 @@ func tenantOf(request *certificatesv1.CertificateSigningRequest) string {
 	return namespace
 }
 
-// decided tells whether somebody has said yes or no.
+// decided reports whether the request has been approved, denied or signed.
 func decided(request *certificatesv1.CertificateSigningRequest) bool {
 	return len(request.Status.Certificate) > 0 || slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
 	})
 }
 
-// errAddress says that a request is for an address that the virtual kubelet is not known to have; it may have been too early.
+// errAddress: no known pod of the virtual kubelet has the requested address. The status of the pod may still be missing.
 var errAddress = errors.New("no pod of the virtual kubelet has the address")
 
-// judge says what is wrong with a request, by the nodes that the virtual kubelets of its namespace stand behind, and by the addresses of their
-// pods: it must be for one of those nodes, at one of those addresses, and for nothing else.
+// judge returns why a request is denied. nodes are the virtual nodes of its tenant namespace, addresses those of the pods of their virtual kubelets:
+// the request must be for one of these nodes, with these addresses, and for nothing else.
 func judge(request *certificatesv1.CertificateSigningRequest, nodes, addresses []string) error {
 	for _, usage := range request.Spec.Usages {
 		if usage != certificatesv1.UsageDigitalSignature && usage != certificatesv1.UsageKeyEncipherment && usage != certificatesv1.UsageServerAuth {
-			return fmt.Errorf("the usage %q is not that of a server", usage)
+			return fmt.Errorf("usage %q is not allowed for a server certificate", usage)
 		}
 	}
 	block, rest := pem.Decode(request.Spec.Request)
@@ -65,7 +65,7 @@ func judge(request *certificatesv1.CertificateSigningRequest, nodes, addresses [
 	case !slices.Equal(parsed.Subject.Organization, []string{nodesGroup}):
 		return fmt.Errorf("the organization is %q, not %s", parsed.Subject.Organization, nodesGroup)
 	case len(parsed.DNSNames)+len(parsed.EmailAddresses)+len(parsed.URIs) > 0 || len(parsed.IPAddresses) == 0:
-		return errors.New("it is for other names than an address")
+		return errors.New("it must be for IP addresses only")
 	}
 	for _, ip := range parsed.IPAddresses {
 		if !slices.Contains(addresses, ip.String()) {

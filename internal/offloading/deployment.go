@@ -28,16 +28,16 @@ const (
 	tenantRole  = "liqo-virtual-kubelet-tenant"
 	leaseRole   = "liqo-virtual-kubelet-lease"
 	leaseSpace  = "kube-node-lease"
-	// callersRole is Kubernetes' own, in callersSpace: to read whose certificates the API server trusts.
+	// callersRole is a role of Kubernetes in callersSpace: to read which client certificates the API server trusts.
 	callersRole  = "extension-apiserver-authentication-reader"
 	callersSpace = "kube-system"
 	healthPort   = 8081
-	// kubeletPort is where virtual kubelets answer the API server.
+	// kubeletPort is the port of the kubelet API.
 	kubeletPort   = 10250
 	managedByName = "advertisementoperator" // the documented value
 )
 
-// kubelet is everything that decides how the virtual kubelet of one slice looks.
+// kubelet is everything that determines the objects of the virtual kubelet of one slice.
 type kubelet struct {
 	options   KubeletOptions
 	local     discoveryv1alpha1.ClusterIdentity
@@ -50,21 +50,21 @@ type kubelet struct {
 	nodeLabels, nodeNote map[string]string
 }
 
-// marks are the labels of all that belongs to the virtual kubelet of a peer.
-func (k kubelet) marks() map[string]string {
+// commonLabels returns the labels of all objects of the virtual kubelet of a peer.
+func (k kubelet) commonLabels() map[string]string {
 	return map[string]string{
 		labels.AppName: kubeletName, labels.AppComponent: kubeletName, labels.AppPartOf: labels.PartOf,
 		labels.AppManagedBy: managedByName, labels.ClusterID: k.peer.ClusterID,
 	}
 }
 
-// bindingPrefix begins the names of the bindings outside the tenant namespace.
+// bindingPrefix of the names of the bindings outside the tenant namespace.
 const bindingPrefix = "liqo-virtual-kubelet-"
 
 func (k kubelet) bindingName() string { return bindingPrefix + k.peer.UniqueName() }
 
 func (k kubelet) account() *coreapply.ServiceAccountApplyConfiguration {
-	return coreapply.ServiceAccount(kubeletName, k.namespace).WithLabels(k.marks())
+	return coreapply.ServiceAccount(kubeletName, k.namespace).WithLabels(k.commonLabels())
 }
 
 func (k kubelet) subject() *rbacapply.SubjectApplyConfiguration {
@@ -76,24 +76,24 @@ func clusterRole(name string) *rbacapply.RoleRefApplyConfiguration {
 }
 
 func (k kubelet) nodeBinding() *rbacapply.ClusterRoleBindingApplyConfiguration {
-	return rbacapply.ClusterRoleBinding(k.bindingName()).WithLabels(k.marks()).WithRoleRef(clusterRole(nodeRole)).WithSubjects(k.subject())
+	return rbacapply.ClusterRoleBinding(k.bindingName()).WithLabels(k.commonLabels()).WithRoleRef(clusterRole(nodeRole)).WithSubjects(k.subject())
 }
 
 func (k kubelet) tenantBinding() *rbacapply.RoleBindingApplyConfiguration {
-	return rbacapply.RoleBinding(tenantRole, k.namespace).WithLabels(k.marks()).WithRoleRef(clusterRole(tenantRole)).WithSubjects(k.subject())
+	return rbacapply.RoleBinding(tenantRole, k.namespace).WithLabels(k.commonLabels()).WithRoleRef(clusterRole(tenantRole)).WithSubjects(k.subject())
 }
 
 func (k kubelet) leaseBinding() *rbacapply.RoleBindingApplyConfiguration {
-	return rbacapply.RoleBinding(k.bindingName(), leaseSpace).WithLabels(k.marks()).WithRoleRef(clusterRole(leaseRole)).WithSubjects(k.subject())
+	return rbacapply.RoleBinding(k.bindingName(), leaseSpace).WithLabels(k.commonLabels()).WithRoleRef(clusterRole(leaseRole)).WithSubjects(k.subject())
 }
 
-// callersBinding lets the virtual kubelet know the API server, and nobody else, when it is called.
+// callersBinding lets the virtual kubelet authenticate the API server when it calls the kubelet API.
 func (k kubelet) callersBinding() *rbacapply.RoleBindingApplyConfiguration {
-	return rbacapply.RoleBinding(k.bindingName(), callersSpace).WithLabels(k.marks()).WithSubjects(k.subject()).
+	return rbacapply.RoleBinding(k.bindingName(), callersSpace).WithLabels(k.commonLabels()).WithSubjects(k.subject()).
 		WithRoleRef(rbacapply.RoleRef().WithAPIGroup("rbac.authorization.k8s.io").WithKind("Role").WithName(callersRole))
 }
 
-// args of the process. Nothing in them is secret: the identity is read from its Secret.
+// args returns the arguments of the process. None is secret: the identity is read from its Secret.
 func (k kubelet) args() []string {
 	args := []string{
 		kubeletName,
@@ -112,13 +112,13 @@ func (k kubelet) args() []string {
 	if !k.checkNetwork {
 		args = append(args, "--disable-internal-network=true")
 	}
-	// What comes later wins: the administrator's arguments stand at the end.
+	// Later arguments win, so those of the administrator come last.
 	args = append(args, "--enable-apiserver-support=true")
 	if len(k.nodeLabels) > 0 {
-		args = append(args, "--node-extra-labels="+pairs(k.nodeLabels))
+		args = append(args, "--node-extra-labels="+keyValues(k.nodeLabels))
 	}
 	if len(k.nodeNote) > 0 {
-		args = append(args, "--node-extra-annotations="+pairs(k.nodeNote))
+		args = append(args, "--node-extra-annotations="+keyValues(k.nodeNote))
 	}
 	if k.options.MetricsEnabled {
 		args = append(args, "--metrics-enabled=true", "--metrics-address="+k.options.MetricsAddress)
@@ -126,8 +126,8 @@ func (k kubelet) args() []string {
 	return append(args, k.options.ExtraArgs...)
 }
 
-// pairs writes a map as the flags of the virtual kubelet read it, which is as a line of CSV, in an order that does not change.
-func pairs(all map[string]string) string {
+// keyValues formats a map for the flags of the virtual kubelet: as one line of CSV, sorted by key.
+func keyValues(all map[string]string) string {
 	texts := make([]string, 0, len(all))
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		texts = append(texts, key+"="+all[key])
@@ -140,17 +140,17 @@ func pairs(all map[string]string) string {
 }
 
 func (k kubelet) deployment() *appsapply.DeploymentApplyConfiguration {
-	marks := k.marks()
+	commonLabels := k.commonLabels()
 	podLabels := maps.Clone(k.options.ExtraLabels)
 	if podLabels == nil {
 		podLabels = map[string]string{}
 	}
-	maps.Copy(podLabels, marks)
+	maps.Copy(podLabels, commonLabels)
 	template := coreapply.PodTemplateSpec().WithLabels(podLabels).WithSpec(k.pod())
 	if len(k.options.ExtraAnnotations) > 0 {
 		template.WithAnnotations(k.options.ExtraAnnotations)
 	}
-	return appsapply.Deployment(kubeletName, k.namespace).WithLabels(marks).WithSpec(appsapply.DeploymentSpec().
+	return appsapply.Deployment(kubeletName, k.namespace).WithLabels(commonLabels).WithSpec(appsapply.DeploymentSpec().
 		WithReplicas(1).
 		WithRevisionHistoryLimit(1).
 		// Two kubelets of one node would overwrite each other's status.
@@ -184,11 +184,11 @@ func (k kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 	return coreapply.PodSpec().
 		WithServiceAccountName(kubeletName).
 		WithEnableServiceLinks(false).
-		// It holds nothing that has to be written down: it may end at once.
+		// It has no state to save, so it may end at once.
 		WithTerminationGracePeriodSeconds(5).
 		WithSecurityContext(coreapply.PodSecurityContext().WithRunAsNonRoot(true).WithRunAsUser(65532).WithRunAsGroup(65532).
 			WithSeccompProfile(coreapply.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
-		// If its node dies, another one takes over long before pods are taken off the virtual node.
+		// If its node dies, a replacement starts long before pods are evicted from the virtual node.
 		WithTolerations(tolerate(corev1.TaintNodeNotReady), tolerate(corev1.TaintNodeUnreachable)).
 		WithAffinity(coreapply.Affinity().WithNodeAffinity(coreapply.NodeAffinity().WithRequiredDuringSchedulingIgnoredDuringExecution(
 			coreapply.NodeSelector().WithNodeSelectorTerms(coreapply.NodeSelectorTerm().WithMatchExpressions(

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestKubeletObjects compares all that a virtual kubelet consists of with testdata/kubelet_*.yaml.
+// TestKubeletObjects compares all objects of a virtual kubelet with testdata/kubelet_*.yaml.
 func TestKubeletObjects(t *testing.T) {
 	base := kubelet{
 		options:   KubeletOptions{Image: "liqo.io/liqo:v1"},
@@ -90,20 +90,20 @@ func TestKubeletOptions(t *testing.T) {
 	}
 }
 
-// TestPairs: what is written for a flag is what the flag reads.
-func TestPairs(t *testing.T) {
+// TestKeyValues: the flag parses what keyValues writes.
+func TestKeyValues(t *testing.T) {
 	for _, want := range []map[string]string{
 		{"a": "1"},
 		{"a": "1,2"},
-		{"a": "1, 2", "b": `say "x"`, "c": ""},
+		{"a": "1, 2", "b": `a "x"`, "c": ""},
 		{"a": "x=y,z", "b": "two\nlines"},
 	} {
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		have := flags.StringToString("pairs", nil, "")
-		if err := flags.Parse([]string{"--pairs=" + pairs(want)}); err != nil {
+		have := flags.StringToString("values", nil, "")
+		if err := flags.Parse([]string{"--values=" + keyValues(want)}); err != nil {
 			t.Errorf("%v: %v", want, err)
 		} else if diff := cmp.Diff(want, *have); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", pairs(want), diff)
+			t.Errorf("%s: -want +got:\n%s", keyValues(want), diff)
 		}
 	}
 }

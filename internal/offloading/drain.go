@@ -28,22 +28,22 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
-// tearDown takes one step towards no node, and says when to look again.
+// tearDown takes the next step to remove the node, and returns when to reconcile again.
 func (r *nodeReconciler) tearDown(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, k kubelet) (reconcile.Result, error) {
-	f, rights, err := r.look(ctx, slice, k)
+	f, rights, err := r.observe(ctx, slice, k)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	// Before any pod is asked to leave: this is where the beginning of a drain is kept. Of an idle node that goes nobody reads it.
+	// Before any pod is evicted, because the condition records when the drain started. The removal of an idle node skips this write.
 	if slice.DeletionTimestamp == nil || len(f.pods) > 0 {
-		if err := r.say(ctx, f); err != nil {
+		if err := r.writeCondition(ctx, f); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
 	next := nextTeardown(f)
 	for i := range next.evict {
 		if err := r.evict(ctx, &next.evict[i]); err != nil {
-			log.FromContext(ctx).Error(err, "pod not evicted") // it is asked again; the deadline must not wait for a back-off
+			log.FromContext(ctx).Error(err, "pod not evicted") // evicted again in the next pass; a backoff could miss the deadline
 		}
 	}
 	if len(next.remove) > 0 {
@@ -63,17 +63,17 @@ func (r *nodeReconciler) tearDown(ctx context.Context, slice *sharingv1alpha1.Re
 	}
 	if next.done && slice.DeletionTimestamp != nil {
 		r.swept.Delete(slice.UID)
-		_, err := r.patchFinalizer(ctx, slice, controllerutil.RemoveFinalizer)
+		_, err := patchFinalizer(ctx, r.client, slice, labels.FinalizerNode, controllerutil.RemoveFinalizer)
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: next.again}, nil
+	return reconcile.Result{RequeueAfter: next.requeueAfter}, nil
 }
 
-// look asks the API server itself: what a cache has not heard of may be there all the same. Such lists wait up to 100 ms for each
-// other kind's last write, so they are asked for at once, and of rights only until all have been deleted once: from then on the
-// cache can but have too many. Who could register the node is looked for before the node in the pass that finds nothing, and
-// the node is cordoned before its pods are counted: what was absent then stays so.
-func (r *nodeReconciler) look(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, k kubelet) (*facts, []client.Object, error) {
+// observe reads from the API server, because the cache may miss new objects. Each such list waits up to 100 ms until the API server's cache has the
+// last write, so the lists run in parallel, and rights are listed live only until all were deleted once: after that, the cache can only
+// over-report, which is safe. In the final pass, observe checks for a running virtual kubelet before the node, and cordons the node before it
+// counts the pods, so neither a node nor a pod can appear afterwards.
+func (r *nodeReconciler) observe(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, k kubelet) (*facts, []client.Object, error) {
 	f := &facts{slice: slice, now: r.options.Now(), drainDeadline: r.options.DrainDeadline, drainUnreached: r.options.DrainDeadlineUnreachable}
 	_, f.swept = r.swept.Load(slice.UID)
 	var rights []client.Object
@@ -106,14 +106,14 @@ func (r *nodeReconciler) look(ctx context.Context, slice *sharingv1alpha1.Resour
 			err = findNode()
 		}
 	} else {
-		err = atOnce(findKubelet, func() error { return findRights(r.live) }, findNode, func() error { return findMap(r.live) })
+		err = inParallel(findKubelet, func() error { return findRights(r.live) }, findNode, func() error { return findMap(r.live) })
 	}
 	f.rights = len(rights)
 	return f, rights, err
 }
 
-// atOnce does several things and says what went wrong.
-func atOnce(all ...func() error) error {
+// inParallel calls all functions and joins their errors.
+func inParallel(all ...func() error) error {
 	failures := make([]error, len(all))
 	var group sync.WaitGroup
 	for i, one := range all {
@@ -123,7 +123,7 @@ func atOnce(all ...func() error) error {
 	return errors.Join(failures...)
 }
 
-// pods that have to leave the node.
+// pods returns the pods that have to leave the node.
 func (r *nodeReconciler) pods(ctx context.Context, node string) (all []corev1.Pod, err error) {
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
@@ -137,7 +137,7 @@ func (r *nodeReconciler) pods(ctx context.Context, node string) (all []corev1.Po
 	return all, nil
 }
 
-// deployment of the virtual kubelet, nil if there is none.
+// deployment returns the Deployment of the virtual kubelet; nil if there is none.
 func (r *nodeReconciler) deployment(ctx context.Context, k kubelet) (*metav1.PartialObjectMetadata, error) {
 	var found metav1.PartialObjectMetadata
 	found.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
@@ -150,7 +150,7 @@ func (r *nodeReconciler) deployment(ctx context.Context, k kubelet) (*metav1.Par
 	return &found, nil
 }
 
-// kubelets are the pods of the virtual kubelet that the cache has heard of: nothing depends on there being none.
+// kubelets returns the pods of the virtual kubelet from the cache, which may miss one: no decision needs proof that there are none.
 func (r *nodeReconciler) kubelets(ctx context.Context, k kubelet) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := r.client.List(ctx, &pods, client.InNamespace(k.namespace), client.MatchingLabels{labels.ClusterID: k.peer.ClusterID}); err != nil {
@@ -159,8 +159,8 @@ func (r *nodeReconciler) kubelets(ctx context.Context, k kubelet) ([]corev1.Pod,
 	return pods.Items, nil
 }
 
-// cordon keeps new pods away, or lets them come again. It is applied, so that to take it back leaves alone a cordon that
-// somebody else has put; with the UID, so that no node is made.
+// cordon makes the node unschedulable, or undoes that. It applies the field, so undoing it leaves a cordon of an administrator in place. With the
+// UID, the apply cannot create a node.
 func (r *nodeReconciler) cordon(ctx context.Context, node *corev1.Node, on bool) error {
 	if node.Spec.Unschedulable == on {
 		return nil
@@ -176,17 +176,17 @@ func (r *nodeReconciler) cordon(ctx context.Context, node *corev1.Node, on bool)
 	return nil
 }
 
-// newEvictions is a client whose calls come back when a disruption budget says no. Others wait, with the API server's advice, ten
-// seconds and try again, ten times; meanwhile the deadline passes.
+// newEvictions returns a client whose evictions return at once when a disruption budget refuses them. An ordinary client follows the Retry-After of
+// the API server: it retries ten times after ten seconds each, and the drain deadline passes meanwhile.
 func newEvictions(mgr manager.Manager) (client.Client, error) {
 	cfg := rest.CopyConfig(mgr.GetConfig())
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return impatient{next} })
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return withoutRetryAfter{next} })
 	return client.New(cfg, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 }
 
-type impatient struct{ next http.RoundTripper }
+type withoutRetryAfter struct{ next http.RoundTripper }
 
-func (i impatient) RoundTrip(request *http.Request) (*http.Response, error) {
+func (i withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := i.next.RoundTrip(request)
 	if err == nil {
 		response.Header.Del("Retry-After")
@@ -194,7 +194,7 @@ func (i impatient) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// evict asks a pod to leave. That a disruption budget says no is not an error: it is asked again until the deadline.
+// evict evicts a pod. A refusal by a disruption budget is not an error: eviction is retried until the deadline.
 func (r *nodeReconciler) evict(ctx context.Context, pod *corev1.Pod) error {
 	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}}
 	err := r.evictions.SubResource("eviction").Create(ctx, pod, eviction)
@@ -204,7 +204,7 @@ func (r *nodeReconciler) evict(ctx context.Context, pod *corev1.Pod) error {
 	return fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
-// remove deletes pods that had their time, without waiting for anybody.
+// remove deletes pods after their deadline, without a grace period.
 func (r *nodeReconciler) remove(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, pods []corev1.Pod) error {
 	var names []string
 	var failures []error
@@ -222,7 +222,7 @@ func (r *nodeReconciler) remove(ctx context.Context, slice *sharingv1alpha1.Reso
 	return errors.Join(failures...)
 }
 
-// shorten keeps a text within what an event may hold.
+// shorten limits a text to the size of an event note.
 func shorten(text string) string {
 	const most = 800
 	if len(text) > most {
@@ -231,7 +231,7 @@ func shorten(text string) string {
 	return text
 }
 
-// dismantle takes everything away at once: the virtual kubelet does not register a node for a slice like this one.
+// dismantle deletes everything in parallel. The virtual kubelet does not register a node again for a slice in this state.
 func (r *nodeReconciler) dismantle(ctx context.Context, f *facts, rights []client.Object) error {
 	var all []func() error
 	drop := func(object client.Object, options ...client.DeleteOption) {
@@ -258,33 +258,33 @@ func (r *nodeReconciler) dismantle(ctx context.Context, f *facts, rights []clien
 	for _, object := range rights {
 		drop(object)
 	}
-	// The garbage collector comes for the pod when it has noticed. As long as the ReplicaSet lives, it would make another.
+	// The garbage collector deletes the pod later. While the Deployment exists, its ReplicaSet would create another pod.
 	for i := range f.kubelets {
 		if f.deployment == nil {
 			drop(&f.kubelets[i], client.GracePeriodSeconds(1))
 		}
 	}
-	return atOnce(all...)
+	return inParallel(all...)
 }
 
-// release lets the map of twins go without the provider.
+// release makes the replicator release the NamespaceMap without the provider.
 func (r *nodeReconciler) release(ctx context.Context, f *facts) error {
 	before := f.namespaces.DeepCopy()
 	metav1.SetMetaDataAnnotation(&f.namespaces.ObjectMeta, labels.ForceUnpeer, "true")
 	if err := r.client.Patch(ctx, f.namespaces, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("mark namespace map %s/%s: %w", f.namespaces.Namespace, f.namespaces.Name, err)
+		return fmt.Errorf("annotate namespace map %s/%s: %w", f.namespaces.Namespace, f.namespaces.Name, err)
 	}
 	return nil
 }
 
-// rights are what a virtual kubelet has besides its Deployment. The bindings are found by their labels, where we make such: the peer's
-// name may be forgotten by now. What others label like that elsewhere is not ours to delete.
+// rights returns the service account and the bindings of a virtual kubelet. It finds them by label, because the name of the peer may be unknown by
+// now, and only in the namespaces in which we create them: objects with these labels elsewhere are not ours to delete.
 func (r *nodeReconciler) rights(ctx context.Context, reader client.Reader, k kubelet) (all []client.Object, err error) {
 	mine := client.MatchingLabels{labels.ClusterID: k.peer.ClusterID, labels.AppName: kubeletName}
 	var cluster rbacv1.ClusterRoleBindingList
 	var tenants, leases, callers rbacv1.RoleBindingList
 	var accounts corev1.ServiceAccountList
-	err = atOnce(
+	err = inParallel(
 		func() error { return reader.List(ctx, &cluster, mine) },
 		func() error { return reader.List(ctx, &tenants, mine, client.InNamespace(k.namespace)) },
 		func() error { return reader.List(ctx, &leases, mine, client.InNamespace(leaseSpace)) },

@@ -12,9 +12,9 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// TestHostileSlices: what one peer wrote must not keep anybody from reading what all others did.
+// TestHostileSlices: an object of one peer must not break the list of all objects.
 func TestHostileSlices(t *testing.T) {
-	b := newShadowBed(t)
+	b := newShadowEnv(t)
 	for what, template := range map[string]string{
 		"big":      `{"addressType":"IPv4","endpoints":[],"ports":[{"port":99999999999}]}`,
 		"negative": `{"addressType":"IPv4","endpoints":[],"ports":[{"port":-3000000000}]}`,
@@ -25,14 +25,14 @@ func TestHostileSlices(t *testing.T) {
 	} {
 		object := &unstructured.Unstructured{}
 		b.Must(json.Unmarshal([]byte(`{"apiVersion":"virtualkubelet.liqo.io/v1alpha1","kind":"ShadowEndpointSlice","metadata":{"name":"`+what+
-			`","namespace":"`+twin+`"},"spec":{"template":`+template+`}}`), &object.Object))
-		err := b.Create(t.Context(), object) // the API server takes it or not
+			`","namespace":"`+remoteNamespace+`"},"spec":{"template":`+template+`}}`), &object.Object))
+		err := b.Create(t.Context(), object) // the API server may refuse it
 		var all vkv1alpha1.ShadowEndpointSliceList
-		if listErr := b.List(t.Context(), &all, client.InNamespace(twin)); listErr != nil {
+		if listErr := b.List(t.Context(), &all, client.InNamespace(remoteNamespace)); listErr != nil {
 			t.Errorf("%s (%v): %v", what, err, listErr)
 		}
 		if what == "reading" && len(all.Items) == 0 {
-			t.Errorf("%s: %v, want what is like any other", what, err)
+			t.Errorf("%s: %v, want a valid object to be accepted", what, err)
 		}
 	}
 }

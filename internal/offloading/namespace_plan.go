@@ -21,8 +21,8 @@ import (
 	"liqo.io/liqo/internal/offloading/choice"
 )
 
-// remoteName is what the twins of a namespace of the local cluster are called. What is too long is cut, and ends with a hash of
-// what it stands for, so that it is the same each time, and not that of another namespace.
+// remoteName returns the name of the remote namespaces of a local namespace. A name that is too long is cut and ends with a hash of namespace and
+// cluster ID, so it is stable and differs between namespaces.
 func remoteName(namespace string, strategy offloadingv1alpha1.NamespaceMappingStrategy, local discoveryv1alpha1.ClusterIdentity) string {
 	if strategy == offloadingv1alpha1.EnforceSameName {
 		return namespace
@@ -36,24 +36,24 @@ func remoteName(namespace string, strategy offloadingv1alpha1.NamespaceMappingSt
 	return strings.TrimRight(name[:validation.DNS1123LabelMaxLength-len(hash)], "-") + hash
 }
 
-// provider is a cluster that lends this one a virtual node.
+// provider is a cluster that grants a virtual node to this cluster.
 type provider struct {
 	id, name string // name is the unique one
-	// tenant is its namespace here.
+	// tenant is its local tenant namespace.
 	tenant string
-	// leaving: the virtual node is on its way out, or the provider does not lend any more.
+	// leaving: the virtual node is being removed, or the provider no longer grants resources.
 	leaving bool
-	// nodeName is what the virtual node is called, node is nil if there is none.
+	// nodeName is the name of the virtual node; node is nil if there is none.
 	nodeName string
 	node     *corev1.Node
-	// namespaces is our NamespaceMap for it, nil if there is none.
+	// namespaces is our NamespaceMap for the provider; nil if there is none.
 	namespaces *vkv1alpha1.NamespaceMap
 }
 
-// answers tells whether the provider does, as far as its virtual node knows.
+// answers reports whether the provider answers, according to the condition of its virtual node.
 func (p *provider) answers() bool { return p.node != nil && nodeReady(p.node) }
 
-// settled tells whether the node's labels are those of the provider: a node that has just been registered has none yet.
+// settled reports whether the labels of the node are those of the provider: a node that was just registered has none yet.
 func (p *provider) settled() bool { return choice.Settled(p.node) }
 
 func (p *provider) asked(namespace string) bool {
@@ -64,32 +64,32 @@ func (p *provider) asked(namespace string) bool {
 	return is
 }
 
-// said is what the provider says of the twin of a namespace, nil for nothing.
-func (p *provider) said(namespace string) *vkv1alpha1.RemoteNamespaceStatus {
+// reported returns what the provider reports about the remote namespace of a namespace; nil for nothing.
+func (p *provider) reported(namespace string) *vkv1alpha1.RemoteNamespaceStatus {
 	if p.namespaces == nil {
 		return nil
 	}
-	if said, is := p.namespaces.Status.CurrentMapping[namespace]; is {
-		return &said
+	if reported, is := p.namespaces.Status.CurrentMapping[namespace]; is {
+		return &reported
 	}
 	return nil
 }
 
-// holds tells whether the provider has, or is asked for, a twin of the namespace.
+// holds reports whether the provider has the remote namespace of a namespace, or is asked for it.
 func (p *provider) holds(namespace string) bool {
-	return p.asked(namespace) || p.said(namespace) != nil
+	return p.asked(namespace) || p.reported(namespace) != nil
 }
 
-// checkSelector returns what is wrong with a cluster selector, in a sentence; nothing if all is well.
+// checkSelector returns in one sentence why a cluster selector is invalid; nothing if it is valid.
 func checkSelector(selector *corev1.NodeSelector) string {
 	if _, err := nodeaffinity.NewNodeSelector(selector); err != nil {
-		return fmt.Sprintf("spec.clusterSelector cannot be understood: %v", err)
+		return fmt.Sprintf("spec.clusterSelector is invalid: %v", err)
 	}
 	return ""
 }
 
-// chooses tells whether the namespace is to have a twin at the provider. Where it is not known what is wanted, or which labels the
-// provider has, all stays as it is: to give a twin up deletes what is in it.
+// chooses reports whether the namespace should have a remote namespace at the provider. While the selector is invalid, or the labels of the
+// provider are unknown, the decision does not change, because removing a remote namespace deletes everything in it.
 func chooses(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) bool {
 	switch {
 	case offloading.DeletionTimestamp != nil:
@@ -104,7 +104,8 @@ func chooses(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) bo
 	return fits
 }
 
-// mapping is the whole wish for twins at a provider, and the namespaces among them, sorted, whose pods are kept from this API server there.
+// mapping returns the desired remote namespace of every namespace offloaded to p, and, sorted, the namespaces whose remote pods must not reach this
+// API server.
 func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider) (wanted map[string]string, without []string) {
 	wanted = map[string]string{}
 	for i := range all {
@@ -120,49 +121,49 @@ func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider) (wanted 
 	return wanted, without
 }
 
-// apiServerSupport tells whether pods of the namespace that run elsewhere may know of this API server. What cannot be understood, which the
-// webhook does not let in, is a no: tokens that are out cannot be called back.
+// apiServerSupport reports whether remote pods of the namespace may use this API server. An invalid value, which the webhook refuses, means no:
+// tokens cannot be revoked once they are handed out.
 func apiServerSupport(offloading *offloadingv1alpha1.NamespaceOffloading) bool {
 	value, is := offloading.Annotations[labels.APIServerSupport]
 	return !is || value == "true"
 }
 
-// ---- what a provider makes of a consumer's map ----
+// ---- the provider's side: the map of a consumer ----
 
-// Bounds on what one consumer may have here.
+// Bounds on what one consumer may have.
 const (
-	mostTwins = 500
-	// mostAnswers is how many entries of a map are answered; the answers must fit into an object.
-	mostAnswers = 1000
+	maxRemoteNamespaces = 500
+	// maxAnswers bounds the entries of a map that are answered, so that the answers fit into one object.
+	maxAnswers = 1000
 )
 
-// tenantPrefix begins the names of tenant namespaces; a unique name follows.
+// tenantPrefix of the names of tenant namespaces. The unique name of the peer follows.
 const tenantPrefix = "liqo-tenant-"
 
-// place is where the twins of one map belong.
-type place struct {
-	// consumer is the cluster ID, tenant the consumer's namespace here, mapName the name of the map in it.
+// mapOwner identifies the map that owns remote namespaces, and the names that it may not take.
+type mapOwner struct {
+	// consumer is the cluster ID, tenant the tenant namespace of the consumer, mapName the name of the map in it.
 	consumer, tenant, mapName string
-	// install is the namespace of this product.
+	// install is the namespace in which Liqo is installed.
 	install string
 	// others are the unique names of the other consumers.
 	others []string
 }
 
-func (p place) key() string { return p.tenant + "/" + p.mapName }
+func (p mapOwner) key() string { return p.tenant + "/" + p.mapName }
 
-// keeps tells whether the namespace was made for the consumer, for this map or one before it.
-func (p place) keeps(namespace *corev1.Namespace) bool {
+// keeps reports whether the namespace was created for the consumer, for this map or an earlier one.
+func (p mapOwner) keeps(namespace *corev1.Namespace) bool {
 	return namespace.Labels[labels.RemoteClusterID] == p.consumer && strings.HasPrefix(namespace.Annotations[labels.ManagedByNamespaceMap], p.tenant+"/")
 }
 
-// owns tells whether the namespace was made for the map.
-func (p place) owns(namespace *corev1.Namespace) bool {
+// owns reports whether the namespace was created for the map.
+func (p mapOwner) owns(namespace *corev1.Namespace) bool {
 	return namespace.Labels[labels.RemoteClusterID] == p.consumer && namespace.Annotations[labels.ManagedByNamespaceMap] == p.key()
 }
 
-// refuses says why no twin may have a name, in a sentence; nothing if it may.
-func (p place) refuses(name string) string {
+// refuses returns in one sentence why no remote namespace may have a name; nothing if it may.
+func (p mapOwner) refuses(name string) string {
 	switch faults := validation.IsDNS1123Label(name); {
 	case len(faults) > 0:
 		return fmt.Sprintf("%.80q cannot be the name of a namespace: %s", name, faults[0])
@@ -172,63 +173,63 @@ func (p place) refuses(name string) string {
 	return ""
 }
 
-// isOthers tells whether a name is of the form of another consumer's twins: who took it first could keep that from its namespaces.
-func (p place) isOthers(name string) bool {
+// isOthers reports whether a name has the form of the remote namespaces of another consumer. Taking it would block that consumer.
+func (p mapOwner) isOthers(name string) bool {
 	own := "-" + strings.TrimPrefix(p.tenant, tenantPrefix)
 	return !strings.HasSuffix(name, own) && slices.ContainsFunc(p.others, func(other string) bool { return strings.HasSuffix(name, "-"+other) })
 }
 
-// wants tells whether a twin is one that the map asks for.
-func (p place) wants(desired map[string]string, namespace *corev1.Namespace) bool {
+// wants reports whether the map requests the remote namespace.
+func (p mapOwner) wants(desired map[string]string, namespace *corev1.Namespace) bool {
 	return p.owns(namespace) && desired[namespace.Annotations[labels.OriginalName]] == namespace.Name
 }
 
-// twin is one wanted namespace and what is to be done for it.
-type twin struct {
+// remoteNamespace is one requested namespace, and the next step for it.
+type remoteNamespace struct {
 	local, remote string
 	live          *corev1.Namespace
 	create        bool
 	answer        vkv1alpha1.RemoteNamespaceStatus
-	// before is what was answered last.
+	// before is the previous answer.
 	before vkv1alpha1.MappingPhase
 }
 
-// twins decides what to do for each entry of a map, and which twins nobody wants any more. existing are the namespaces that have
-// one of the wanted names or were made for the consumer.
-func twins(p place, desired map[string]string, existing map[string]*corev1.Namespace) (wanted []twin, unwanted []*corev1.Namespace) {
-	room := mostTwins
+// planRemoteNamespaces decides on each entry of a map, and returns the remote namespaces that the map no longer requests. existing are the namespaces
+// that have a requested name or were created for the consumer.
+func planRemoteNamespaces(p mapOwner, desired map[string]string, existing map[string]*corev1.Namespace) (wanted []remoteNamespace, unwanted []*corev1.Namespace) {
+	free := maxRemoteNamespaces
 	for _, name := range slices.Sorted(maps.Keys(existing)) {
 		namespace := existing[name]
 		if !p.keeps(namespace) {
 			continue
 		}
-		room--
+		free--
 		if !p.wants(desired, namespace) {
 			unwanted = append(unwanted, namespace)
 		}
 	}
-	var refused []twin
+	var refused []remoteNamespace
 	earlier := map[string]*corev1.Namespace{}
 	for _, namespace := range unwanted {
 		earlier[namespace.Annotations[labels.OriginalName]] = namespace
 	}
 	for _, local := range slices.Sorted(maps.Keys(desired)) {
 		if len(validation.IsDNS1123Label(local)) > 0 {
-			continue // no namespace has such a name, so nobody reads the answer
+			continue // no namespace has such a name, so no consumer reads the answer
 		}
-		one := twin{local: local, remote: desired[local]}
+		one := remoteNamespace{local: local, remote: desired[local]}
 		one.live = existing[one.remote]
-		one.decide(p, room)
+		one.decide(p, free)
 		if last := earlier[local]; last != nil && one.create {
-			// Its pods may run there still, and must not run twice.
+			// Its pods may still run there, and must not run twice.
 			one.create = false
 			one.answer = vkv1alpha1.RemoteNamespaceStatus{
 				RemoteNamespace: last.Name, Phase: vkv1alpha1.MappingTerminating,
-				Message: fmt.Sprintf("namespace %s of an earlier request is being deleted; %s is made when it is gone", last.Name, one.remote),
+				Message: fmt.Sprintf("namespace %s of an earlier request is being deleted; %s is created when it is gone", last.Name, one.remote),
 			}
 		}
 		if one.create {
-			room--
+			free--
 		}
 		if one.answer.Phase == vkv1alpha1.MappingCreationLoopBackOff {
 			refused = append(refused, one)
@@ -236,38 +237,38 @@ func twins(p place, desired map[string]string, existing map[string]*corev1.Names
 			wanted = append(wanted, one)
 		}
 	}
-	if left := mostAnswers - len(wanted); left < len(refused) {
+	if left := maxAnswers - len(wanted); left < len(refused) {
 		refused = refused[:max(left, 0)]
 	}
 	return append(wanted, refused...), unwanted
 }
 
-func (t *twin) decide(p place, room int) {
+func (t *remoteNamespace) decide(p mapOwner, free int) {
 	no := func(text string) {
 		t.answer.Phase, t.answer.Message = vkv1alpha1.MappingCreationLoopBackOff, text
 	}
 	t.answer = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: t.remote, Phase: vkv1alpha1.MappingAccepted}
 	refusal := p.refuses(t.remote)
 	if refusal != "" {
-		t.answer.RemoteNamespace = "" // whatever it is, it is none of ours
+		t.answer.RemoteNamespace = "" // never reported: it is not a remote namespace
 	}
 	switch {
 	case refusal != "":
 		no(refusal)
-	case t.live == nil && room <= 0:
-		no(fmt.Sprintf("the provider keeps at most %d namespaces for one cluster; unoffload another one", mostTwins))
+	case t.live == nil && free <= 0:
+		no(fmt.Sprintf("the provider keeps at most %d namespaces for one cluster; unoffload another one", maxRemoteNamespaces))
 	case t.live == nil && p.isOthers(t.remote):
-		no(fmt.Sprintf("namespace %s is of the form that is kept for another cluster; use the mapping strategy DefaultName", t.remote))
+		no(fmt.Sprintf("namespace %s has the form reserved for another cluster; use the mapping strategy DefaultName", t.remote))
 	case t.live == nil:
 		t.create = true
 	case p.keeps(t.live) && !p.owns(t.live):
-		t.answer.Phase, t.answer.Message = vkv1alpha1.MappingTerminating, "it was made for an earlier request and is made again when it is gone"
+		t.answer.Phase, t.answer.Message = vkv1alpha1.MappingTerminating, "it was created for an earlier request and is created again when it is gone"
 	case !p.owns(t.live):
-		no(fmt.Sprintf("namespace %s exists at the provider and was not made for this cluster; ask for its removal there, or unoffload and use another mapping strategy", t.remote))
+		no(fmt.Sprintf("namespace %s exists at the provider and was not created for this cluster; ask for its removal there, or unoffload and use another mapping strategy", t.remote))
 	case t.live.Annotations[labels.OriginalName] != t.local:
-		no(fmt.Sprintf("namespace %s stands for namespace %.63s of this cluster; unoffload one of the two", t.remote, t.live.Annotations[labels.OriginalName]))
+		no(fmt.Sprintf("namespace %s is the remote namespace of namespace %.63s of this cluster; unoffload one of the two", t.remote, t.live.Annotations[labels.OriginalName]))
 	case t.live.DeletionTimestamp != nil:
 		t.answer.Phase = vkv1alpha1.MappingTerminating
-		t.answer.Message = "it is being deleted at the provider, and is made again when it is gone"
+		t.answer.Message = "it is being deleted at the provider, and is created again when it is gone"
 	}
 }

@@ -42,7 +42,7 @@ func TestRemoteName(t *testing.T) {
 	} {
 		got := remoteName(test.namespace, test.strategy, test.local)
 		if hash := strings.TrimPrefix(got, test.want); got != test.want && (len(got) > 63 || len(hash) != 10 || !strings.HasSuffix(test.want, "-")) {
-			// What is cut ends with ten digits, which the rows name only where that adds something.
+			// A cut name ends with ten digits of a hash, which the rows contain only where they matter.
 			if !(strings.HasPrefix(name, "one too") || strings.HasPrefix(name, "much")) || got[:53] != test.want[:53] || len(got) != 63 {
 				t.Errorf("%s: %s, want %s", name, got, test.want)
 			}
@@ -50,7 +50,7 @@ func TestRemoteName(t *testing.T) {
 	}
 }
 
-// TestRemoteNames: whatever the names are, twins have valid ones, always the same, and no two namespaces share one.
+// TestRemoteNames: for any names, the remote name is valid and stable, and no two namespaces share one.
 func TestRemoteNames(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	word := func(most int) string {
@@ -70,42 +70,42 @@ func TestRemoteNames(t *testing.T) {
 		if faults := validation.IsDNS1123Label(name); len(faults) > 0 {
 			t.Fatalf("%q for %q of %q: %v", name, namespace, local.ClusterName, faults)
 		}
-		if again := remoteName(namespace, offloadingv1alpha1.DefaultName, local); again != name {
-			t.Fatalf("%q, then %q", name, again)
+		if second := remoteName(namespace, offloadingv1alpha1.DefaultName, local); second != name {
+			t.Fatalf("%q, then %q", name, second)
 		}
-		// One cluster has one name; two of one ID are not.
+		// One cluster ID has one cluster name.
 		from := namespace + "/" + local.ClusterID + "/" + local.ClusterName
 		if other, is := taken[name]; is && other != from && strings.Split(other, "/")[0] != namespace {
-			t.Fatalf("%q stands for %s and %s", name, other, from)
+			t.Fatalf("%q is the name for %s and %s", name, other, from)
 		}
 		taken[name] = from
 	}
 }
 
-func twinOf(name, annotation, original string) *corev1.Namespace {
+func remoteNamespaceOf(name, annotation, original string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{labels.RemoteClusterID: "rome-id"},
 		Annotations: map[string]string{labels.ManagedByNamespaceMap: annotation, labels.OriginalName: original},
 	}}
 }
 
-func TestTwinsDecided(t *testing.T) {
-	p := place{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo"}
-	leaving := twinOf("going", p.key(), "going")
+func TestPlanRemoteNamespaces(t *testing.T) {
+	p := mapOwner{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo"}
+	leaving := remoteNamespaceOf("going", p.key(), "going")
 	leaving.DeletionTimestamp = &metav1.Time{}
-	stranger := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}
-	liar := twinOf("liar", p.key(), "liar")
+	unmanaged := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "unmanaged"}}
+	liar := remoteNamespaceOf("liar", p.key(), "liar")
 	liar.Labels[labels.RemoteClusterID] = "turin-id"
 	existing := map[string]*corev1.Namespace{
-		"kept": twinOf("kept", p.key(), "kept"), "old": twinOf("old", p.key(), "old"), "renamed": twinOf("renamed", p.key(), "before"),
-		"earlier": twinOf("earlier", p.tenant+"/before", "earlier"), "moved-1": twinOf("moved-1", p.key(), "moved"), "going": leaving, "stranger": stranger, "liar": liar,
+		"kept": remoteNamespaceOf("kept", p.key(), "kept"), "old": remoteNamespaceOf("old", p.key(), "old"), "renamed": remoteNamespaceOf("renamed", p.key(), "before"),
+		"earlier": remoteNamespaceOf("earlier", p.tenant+"/before", "earlier"), "moved-1": remoteNamespaceOf("moved-1", p.key(), "moved"), "going": leaving, "unmanaged": unmanaged, "liar": liar,
 	}
 	desired := map[string]string{
-		"kept": "kept", "new": "new", "going": "going", "stranger": "stranger", "liar": "liar", "renamed": "renamed", "earlier": "earlier", "moved": "moved-2",
+		"kept": "kept", "new": "new", "going": "going", "unmanaged": "unmanaged", "liar": "liar", "renamed": "renamed", "earlier": "earlier", "moved": "moved-2",
 		"a": "kube-system", "b": "default", "c": "liqo", "d": "liqo-tenant-turin-2", "e": strings.Repeat("x", 64), "f": "Not A Name", "g": "",
 		"h": "liqo-storage", "i": "kube-anything", "twice": "kept", "j": "liqo-demo", "../k": "k", strings.Repeat("l", 64): "l",
 	}
-	wanted, unwanted := twins(p, desired, existing)
+	wanted, unwanted := planRemoteNamespaces(p, desired, existing)
 	got := map[string]string{}
 	for _, one := range wanted {
 		got[one.local] = string(one.answer.Phase)
@@ -113,7 +113,7 @@ func TestTwinsDecided(t *testing.T) {
 			got[one.local] = "create"
 		}
 		if one.answer.Phase == vkv1alpha1.MappingCreationLoopBackOff && one.answer.Message == "" {
-			t.Errorf("%s is refused without a word", one.local)
+			t.Errorf("%s is refused without a message", one.local)
 		}
 		if len(one.answer.RemoteNamespace) > 63 {
 			t.Errorf("%s is answered with a name of %d characters", one.local, len(one.answer.RemoteNamespace))
@@ -121,7 +121,7 @@ func TestTwinsDecided(t *testing.T) {
 	}
 	const refused = "CreationLoopBackOff"
 	want := map[string]string{
-		"kept": "Accepted", "new": "create", "going": "Terminating", "stranger": refused, "liar": refused, "renamed": refused, "earlier": "Terminating", "moved": "Terminating",
+		"kept": "Accepted", "new": "create", "going": "Terminating", "unmanaged": refused, "liar": refused, "renamed": refused, "earlier": "Terminating", "moved": "Terminating",
 		"a": refused, "b": refused, "c": refused, "d": refused, "e": refused, "f": refused, "g": refused, "h": refused, "i": refused, "twice": refused, "j": "create",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -136,18 +136,18 @@ func TestTwinsDecided(t *testing.T) {
 	}
 }
 
-// TestTwinsBounded: however much is asked for, so many are made and so much is answered, and what is there stays.
-func TestTwinsBounded(t *testing.T) {
-	p := place{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo"}
+// TestRemoteNamespacesBounded: for any number of requests, creations and answers are limited, and existing namespaces stay.
+func TestRemoteNamespacesBounded(t *testing.T) {
+	p := mapOwner{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo"}
 	desired, existing := map[string]string{}, map[string]*corev1.Namespace{}
 	for i := range 20_000 {
 		name := fmt.Sprintf("n%05d", i)
 		desired[name] = name
 		if i >= 19_900 {
-			existing[name] = twinOf(name, p.key(), name)
+			existing[name] = remoteNamespaceOf(name, p.key(), name)
 		}
 	}
-	wanted, unwanted := twins(p, desired, existing)
+	wanted, unwanted := planRemoteNamespaces(p, desired, existing)
 	made, kept := 0, 0
 	for _, one := range wanted {
 		if one.create {
@@ -156,8 +156,8 @@ func TestTwinsBounded(t *testing.T) {
 			kept++
 		}
 	}
-	if made != mostTwins-100 || kept != 100 || len(unwanted) != 0 || len(wanted) != mostAnswers {
-		t.Errorf("%d made, %d kept, %d unwanted, %d answers", made, kept, len(unwanted), len(wanted))
+	if made != maxRemoteNamespaces-100 || kept != 100 || len(unwanted) != 0 || len(wanted) != maxAnswers {
+		t.Errorf("%d created, %d kept, %d unwanted, %d answers", made, kept, len(unwanted), len(wanted))
 	}
 }
 
@@ -174,12 +174,12 @@ func term(key string, operator corev1.NodeSelectorOperator, values ...string) co
 	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
 }
 
-// TestChooses: a twin is given up only on what is known for sure.
+// TestChooses: a remote namespace is given up only if selector and labels are known.
 func TestChooses(t *testing.T) {
-	europe, born := nodeWith(map[string]string{"region": "europe"}), nodeWith(nil)
-	delete(born.Labels, corev1.LabelHostname)
-	silent := nodeWith(nil)
-	silent.Status.Conditions = nil
+	europe, unregistered := nodeWith(map[string]string{"region": "europe"}), nodeWith(nil)
+	delete(unregistered.Labels, corev1.LabelHostname)
+	unlabelled := nodeWith(nil)
+	unlabelled.Status.Conditions = nil
 	in := []corev1.NodeSelectorTerm{term("region", corev1.NodeSelectorOpIn, "europe")}
 	asia := []corev1.NodeSelectorTerm{term("region", corev1.NodeSelectorOpIn, "asia")}
 	broken := []corev1.NodeSelectorTerm{term("region", "Sometimes", "asia")}
@@ -197,11 +197,11 @@ func TestChooses(t *testing.T) {
 		"an empty term fits nothing":    {terms: []corev1.NodeSelectorTerm{{}}, node: europe},
 		"no node":                       {terms: in},
 		"no node any more":              {terms: asia, before: true, want: true},
-		"registered again":              {terms: in, node: born, before: true, want: true},
-		"registered for the first time": {terms: in, node: born},
-		"without conditions yet":        {terms: in, node: silent, before: true, want: true},
-		"nonsense":                      {terms: broken, node: europe},
-		"nonsense now":                  {terms: broken, node: europe, before: true, want: true},
+		"registered again":              {terms: in, node: unregistered, before: true, want: true},
+		"registered for the first time": {terms: in, node: unregistered},
+		"without conditions yet":        {terms: in, node: unlabelled, before: true, want: true},
+		"invalid":                       {terms: broken, node: europe},
+		"invalid now":                   {terms: broken, node: europe, before: true, want: true},
 		"draining":                      {node: europe, leaving: true, before: true, want: true},
 		"draining, new":                 {node: europe, leaving: true},
 		"unoffloaded":                   {node: europe, deleted: true, before: true},
@@ -222,21 +222,21 @@ func TestChooses(t *testing.T) {
 	}
 }
 
-// TestMapping: what has a twin, and whose pods are kept from the API server; what cannot be understood keeps them from it.
+// TestMapping: which namespaces have a remote namespace, and which may not use the API server; an invalid annotation means no.
 func TestMapping(t *testing.T) {
 	one := func(namespace string, annotations map[string]string) offloadingv1alpha1.NamespaceOffloading {
 		made := offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "offloading", Annotations: annotations}}
 		made.Status.RemoteNamespaceName = namespace + "-rome"
 		return made
 	}
-	said := func(value string) map[string]string { return map[string]string{labels.APIServerSupport: value} }
-	deleted, unnamed, other, elsewhere := one("deleted", said("false")), one("unnamed", said("false")), one("other", said("false")), one("elsewhere", said("false"))
+	support := func(value string) map[string]string { return map[string]string{labels.APIServerSupport: value} }
+	deleted, unnamed, other, elsewhere := one("deleted", support("false")), one("unnamed", support("false")), one("other", support("false")), one("elsewhere", support("false"))
 	deleted.DeletionTimestamp = &metav1.Time{}
 	unnamed.Status.RemoteNamespaceName = ""
 	other.Name = "mine"
 	elsewhere.Spec.ClusterSelector.NodeSelectorTerms = []corev1.NodeSelectorTerm{term("region", corev1.NodeSelectorOpIn, "asia")}
 	all := []offloadingv1alpha1.NamespaceOffloading{
-		one("vault", said("false")), one("typo", said("False")), one("empty", said("")), one("shop", said("true")), one("web", nil),
+		one("vault", support("false")), one("typo", support("False")), one("empty", support("")), one("shop", support("true")), one("web", nil),
 		one("notes", map[string]string{"other": "false"}), deleted, unnamed, other, elsewhere,
 	}
 	wanted, without := mapping(all, &provider{node: nodeWith(map[string]string{"region": "europe"})})
@@ -260,7 +260,7 @@ func TestMapping(t *testing.T) {
 func TestOffloadingStatus(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	const name = "shop-rome-1"
-	says := func(phase vkv1alpha1.MappingPhase, called string) provider {
+	reporting := func(phase vkv1alpha1.MappingPhase, called string) provider {
 		p := provider{name: "milan-1", nodeName: "liqo-milan", node: nodeWith(nil), namespaces: &vkv1alpha1.NamespaceMap{}}
 		p.namespaces.Spec.DesiredMapping = map[string]string{"shop": name}
 		if phase != "" {
@@ -268,13 +268,13 @@ func TestOffloadingStatus(t *testing.T) {
 		}
 		return p
 	}
-	unselected := says("", "")
+	unselected := reporting("", "")
 	unselected.node.Labels["no"] = "no"
 	unselected.namespaces.Spec.DesiredMapping = nil
 	given := unselected
 	given.namespaces = &vkv1alpha1.NamespaceMap{}
 	given.namespaces.Status.CurrentMapping = map[string]vkv1alpha1.RemoteNamespaceStatus{"shop": {RemoteNamespace: name, Phase: vkv1alpha1.MappingTerminating}}
-	ready, failed := says(vkv1alpha1.MappingAccepted, name), says(vkv1alpha1.MappingCreationLoopBackOff, name)
+	ready, failed := reporting(vkv1alpha1.MappingAccepted, name), reporting(vkv1alpha1.MappingCreationLoopBackOff, name)
 	leaving := unselected
 	leaving.leaving = true
 	for what, test := range map[string]struct {
@@ -287,15 +287,15 @@ func TestOffloadingStatus(t *testing.T) {
 		"none chosen":       {[]provider{unselected}, false, "NoClusterSelected", "ClusterNotSelected"},
 		"given up":          {[]provider{given}, false, "NoClusterSelected", "ClusterNotSelected Terminating"},
 		"leaving":           {[]provider{leaving}, false, "NoClusterSelected", ""},
-		"asked":             {[]provider{says("", "")}, false, "InProgress", "ClusterSelected Creating"},
+		"asked":             {[]provider{reporting("", "")}, false, "InProgress", "ClusterSelected Creating"},
 		"ready":             {[]provider{ready}, false, "Ready", "ClusterSelected NamespaceCreated"},
-		"another name":      {[]provider{says(vkv1alpha1.MappingAccepted, "kube-system")}, false, "InProgress", "ClusterSelected Creating"},
-		"somebody deletes":  {[]provider{says(vkv1alpha1.MappingTerminating, name)}, false, "InProgress", "ClusterSelected Terminating"},
+		"another name":      {[]provider{reporting(vkv1alpha1.MappingAccepted, "kube-system")}, false, "InProgress", "ClusterSelected Creating"},
+		"deleted there":     {[]provider{reporting(vkv1alpha1.MappingTerminating, name)}, false, "InProgress", "ClusterSelected Terminating"},
 		"failed":            {[]provider{failed}, false, "AllFailed", "ClusterSelected CreationLoopBackOff"},
 		"both failed":       {[]provider{failed, failed}, false, "AllFailed", "ClusterSelected CreationLoopBackOff"},
 		"one failed":        {[]provider{failed, ready}, false, "SomeFailed", "ClusterSelected CreationLoopBackOff"},
-		"one failed so far": {[]provider{failed, says("", "")}, false, "SomeFailed", "ClusterSelected CreationLoopBackOff"},
-		"one to come":       {[]provider{ready, says("", "")}, false, "InProgress", "ClusterSelected NamespaceCreated"},
+		"one failed so far": {[]provider{failed, reporting("", "")}, false, "SomeFailed", "ClusterSelected CreationLoopBackOff"},
+		"one to come":       {[]provider{ready, reporting("", "")}, false, "InProgress", "ClusterSelected NamespaceCreated"},
 		"others unselected": {[]provider{ready, unselected}, false, "Ready", "ClusterSelected NamespaceCreated"},
 		"deleted":           {[]provider{ready}, true, "Terminating", "ClusterNotSelected Terminating"},
 	} {

@@ -42,25 +42,25 @@ type mapReconciler struct {
 	own    *ssa.Applier
 }
 
-// SetupNamespaceMap registers the controller that tells providers which namespaces are to have a twin.
+// SetupNamespaceMap registers the controller that writes the desired remote namespaces of each provider.
 func SetupNamespaceMap(mgr manager.Manager) error {
 	r := &mapReconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerNamespaceMap)}
 	original := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.Replication] == "true" })
 	its := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{tenantRequest(object.GetNamespace())}
 	})
-	everybody := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+	allTenants := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return tenantsWhere(ctx, r.client, func(*sharingv1alpha1.ResourceSlice) bool { return true })
 	})
 	ofNode := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
 		return tenantsWhere(ctx, r.client, func(slice *sharingv1alpha1.ResourceSlice) bool { return slice.Spec.NodeName == object.GetName() })
 	})
 	err := builder.ControllerManagedBy(mgr).Named("namespacemap").
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: patience()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: retryBackoff()}).
 		Watches(&sharingv1alpha1.ResourceSlice{}, its, builder.WithPredicates(original)).
 		Watches(&vkv1alpha1.NamespaceMap{}, its, builder.WithPredicates(original, predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Watches(&offloadingv1alpha1.NamespaceOffloading{}, everybody, builder.WithPredicates(wishChanged)).
-		Watches(&discoveryv1alpha1.ForeignCluster{}, everybody, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&offloadingv1alpha1.NamespaceOffloading{}, allTenants, builder.WithPredicates(offloadingChanged)).
+		Watches(&discoveryv1alpha1.ForeignCluster{}, allTenants, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, ofNode, builder.WithPredicates(nodeChanged)).
 		Complete(r)
 	if err != nil {
@@ -69,15 +69,15 @@ func SetupNamespaceMap(mgr manager.Manager) error {
 	return nil
 }
 
-// wishChanged lets through what can change a map.
-var wishChanged = predicate.Funcs{UpdateFunc: func(change event.UpdateEvent) bool {
+// offloadingChanged passes updates that can change a map.
+var offloadingChanged = predicate.Funcs{UpdateFunc: func(change event.UpdateEvent) bool {
 	before, was := change.ObjectOld.(*offloadingv1alpha1.NamespaceOffloading)
 	after, is := change.ObjectNew.(*offloadingv1alpha1.NamespaceOffloading)
 	return !was || !is || before.Generation != after.Generation || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 		before.Status.RemoteNamespaceName != after.Status.RemoteNamespaceName || before.UID != after.UID || apiServerSupport(before) != apiServerSupport(after)
 }}
 
-// nodeChanged lets through virtual nodes whose labels changed, or what is known of them.
+// nodeChanged passes updates of virtual nodes that change labels, readiness, or whether the labels are known.
 var nodeChanged = predicate.And(
 	predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.Type] == labels.TypeVirtualNode }),
 	predicate.Or(predicate.LabelChangedPredicate{}, predicate.Funcs{UpdateFunc: func(change event.UpdateEvent) bool {
@@ -88,7 +88,7 @@ var nodeChanged = predicate.And(
 	}}),
 )
 
-// Reconcile looks at one tenant namespace.
+// Reconcile writes the map of one tenant namespace.
 func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	found, err := providersOf(ctx, r.client, request.Name)
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	case p.leaving && p.node == nil:
 		return reconcile.Result{}, r.end(ctx, p)
 	case p.namespaces != nil && p.namespaces.DeletionTimestamp != nil, p.namespaces == nil && (p.node == nil || p.leaving):
-		return reconcile.Result{}, nil // an event of it, or of the node, brings us back
+		return reconcile.Result{}, nil // an event of the map, or of the node, follows
 	}
 	var all offloadingv1alpha1.NamespaceOffloadingList
 	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
@@ -113,7 +113,7 @@ func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	if p.namespaces != nil {
 		name, live = p.namespaces.Name, p.namespaces
 	}
-	// Not owned by the node: an administrator may delete the node, which comes back, and the twins with all that runs in them must not go with it.
+	// Not owned by the node: if an administrator deletes the node, it is registered again, and the remote namespaces must not be deleted with it.
 	intent := vkapply.NamespaceMap(name, p.tenant).
 		WithLabels(map[string]string{
 			labels.Replication: "true", labels.RemoteID: p.id, labels.RemoteClusterID: p.id, labels.ClusterID: p.id, labels.AppPartOf: labels.PartOf,
@@ -123,7 +123,7 @@ func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		return reconcile.Result{}, err
 	}
 	if len(wanted) > 0 {
-		// In one write, so that nobody ever sees the one without the other.
+		// In one write, so that the provider never reads one without the other.
 		intent.WithSpec(vkapply.NamespaceMapSpec().WithDesiredMapping(wanted).WithWithoutAPIServer(without...))
 	}
 	if live != nil {
@@ -131,13 +131,13 @@ func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	}
 	err = r.own.ApplyTo(ctx, intent, live)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsConflict(err) {
-		return reconcile.Result{}, nil // its end, or another map, brings us back
+		return reconcile.Result{}, nil // the event of the deletion, or of another map, follows
 	}
 	return reconcile.Result{}, err
 }
 
-// confirm asks the API server about each entry that would be taken from the map: the provider deletes the twin, with all that runs in it, and a
-// cache that has just been filled may know less than was known before.
+// confirm reads, for each entry to be removed from the map, the NamespaceOffloading from the API server. The provider deletes the remote namespace
+// with everything in it, and a cache that was just filled may be older than the state before.
 func (r *mapReconciler) confirm(ctx context.Context, p *provider, cached []offloadingv1alpha1.NamespaceOffloading, wanted map[string]string) error {
 	if p.namespaces == nil {
 		return nil
@@ -149,19 +149,19 @@ func (r *mapReconciler) confirm(ctx context.Context, p *provider, cached []offlo
 		var now offloadingv1alpha1.NamespaceOffloading
 		err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: offloadingv1alpha1.NamespaceOffloadingName}, &now)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("is namespace %s still offloaded: %w", namespace, err)
+			return fmt.Errorf("check whether namespace %s is still offloaded: %w", namespace, err)
 		}
 		known := slices.ContainsFunc(cached, func(one offloadingv1alpha1.NamespaceOffloading) bool {
 			return one.UID == now.UID && one.ResourceVersion == now.ResourceVersion
 		})
 		if err == nil && now.DeletionTimestamp == nil && !known {
-			return fmt.Errorf("namespace %s is offloaded in another way than the cache says, which is asked again", namespace)
+			return fmt.Errorf("the cache is behind on the NamespaceOffloading of namespace %s; retrying", namespace)
 		}
 	}
 	return nil
 }
 
-// end deletes the map of a provider whose virtual node is gone. That the cache knows of no node proves nothing.
+// end deletes the map of a provider whose virtual node is gone. It reads the node live, because the cache may miss one.
 func (r *mapReconciler) end(ctx context.Context, p *provider) error {
 	if p.namespaces == nil || p.namespaces.DeletionTimestamp != nil {
 		return nil
@@ -172,7 +172,7 @@ func (r *mapReconciler) end(ctx context.Context, p *provider) error {
 	return r.remove(ctx, p.namespaces)
 }
 
-// orphans deletes maps that no request of ours belongs to any more.
+// orphans deletes maps without a ResourceSlice of ours.
 func (r *mapReconciler) orphans(ctx context.Context, tenant string) error {
 	var all vkv1alpha1.NamespaceMapList
 	mine := client.MatchingLabels{labels.Replication: "true"}
@@ -189,7 +189,7 @@ func (r *mapReconciler) orphans(ctx context.Context, tenant string) error {
 			return fmt.Errorf("list resource slices in %s: %w", tenant, err)
 		}
 		if len(requests.Items) > 0 {
-			return nil // its foreign cluster is not known yet
+			return nil // its ForeignCluster is not in the cache yet
 		}
 		if err := r.remove(ctx, one); err != nil {
 			return err

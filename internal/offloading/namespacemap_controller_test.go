@@ -12,9 +12,9 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// TestMapOfStaleCache: a cache that does not know of an offloaded namespace, or knows less of it, takes nothing from the map.
+// TestMapOfStaleCache: no entry is removed from the map if the cache lacks the NamespaceOffloading, or has an old version.
 func TestMapOfStaleCache(t *testing.T) {
-	b := newBench(t)
+	b := newEnv(t)
 	b.Make(space("stale"))
 	offloading := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "stale", Name: offloadingv1alpha1.NamespaceOffloadingName}}
 	b.Make(offloading)
@@ -24,18 +24,18 @@ func TestMapOfStaleCache(t *testing.T) {
 	confirm := func() error { return r.confirm(t.Context(), p, known, map[string]string{}) }
 
 	if err := confirm(); err == nil || !strings.Contains(err.Error(), "namespace stale") {
-		t.Errorf("the cache knows nothing of it: %v", err)
+		t.Errorf("not in the cache: %v", err)
 	}
 	known = []offloadingv1alpha1.NamespaceOffloading{*offloading}
 	if err := confirm(); err != nil {
-		t.Errorf("it is known, and maps nothing: %v", err)
+		t.Errorf("in the cache, and not mapped: %v", err)
 	}
-	b.Edit(offloading, func() { offloading.Annotations = map[string]string{"news": "yes"} })
+	b.Edit(offloading, func() { offloading.Annotations = map[string]string{"changed": "yes"} })
 	if err := confirm(); err == nil {
-		t.Error("the cache knows less of it")
+		t.Error("the cache is behind")
 	}
 	b.Must(b.Delete(t.Context(), offloading))
 	if err := confirm(); err != nil {
-		t.Errorf("it is gone: %v", err)
+		t.Errorf("deleted: %v", err)
 	}
 }

@@ -42,23 +42,23 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-offloaded,verbs=bind
 
-// NamespaceOffloadingOptions is what the controller needs to know.
+// NamespaceOffloadingOptions of the controller.
 type NamespaceOffloadingOptions struct {
 	Local discoveryv1alpha1.ClusterIdentity
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 }
 
-// offloadingReconciler follows the wishes of users, one per namespace.
+// offloadingReconciler reconciles NamespaceOffloadings, one per namespace.
 type offloadingReconciler struct {
 	options NamespaceOffloadingOptions
 	client  client.Client
 	live    client.Reader
 	own     *ssa.Applier
 	events  events.EventRecorder
-	// faulty has, per object, the generation whose selector was complained about.
+	// faulty has, per UID, the generation for whose invalid selector an event was sent.
 	faulty sync.Map
-	// stray has since when a namespace is marked without a NamespaceOffloading.
+	// stray has since when a namespace has our label but no NamespaceOffloading.
 	stray sync.Map
 }
 
@@ -76,7 +76,7 @@ func SetupNamespaceOffloading(mgr manager.Manager, o NamespaceOffloadingOptions)
 	original := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.Replication] == "true" })
 	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
 	err := builder.ControllerManagedBy(mgr).Named("namespaceoffloading").
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: patience()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: retryBackoff()}).
 		For(&offloadingv1alpha1.NamespaceOffloading{}).
 		Watches(&vkv1alpha1.NamespaceMap{}, all, builder.WithPredicates(original)).
 		Watches(&sharingv1alpha1.ResourceSlice{}, all, builder.WithPredicates(original, predicate.Or(changed, phaseChanged))).
@@ -91,8 +91,8 @@ func SetupNamespaceOffloading(mgr manager.Manager, o NamespaceOffloadingOptions)
 	return nil
 }
 
-// patience of control loops whose failures are mostly rights or objects that will be there in a moment.
-func patience() workqueue.TypedRateLimiter[reconcile.Request] {
+// retryBackoff starts short, because most failures are rights or objects that appear a moment later.
+func retryBackoff() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second)
 }
 
@@ -100,7 +100,7 @@ func offloadingRequest(namespace string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: offloadingv1alpha1.NamespaceOffloadingName}}
 }
 
-// ofNamespace: a label of ours that came or went, wherever it may be.
+// ofNamespace maps the event of a namespace whose label may have been set or removed.
 func (r *offloadingReconciler) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
 	request := offloadingRequest(object.GetName())
 	if object.GetLabels()[labels.SchedulingEnabled] != "" || r.client.Get(ctx, request.NamespacedName, &offloadingv1alpha1.NamespaceOffloading{}) == nil {
@@ -116,21 +116,21 @@ func ofBinding(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{offloadingRequest(object.GetNamespace())}
 }
 
-// offloadScope is one look at one offloaded namespace.
+// offloadScope is the state of one reconciliation.
 type offloadScope struct {
 	offloading *offloadingv1alpha1.NamespaceOffloading
 	namespace  *corev1.Namespace // nil if the cache has none
 	providers  []provider
-	// name of the twins.
+	// name of the remote namespaces.
 	name string
 	now  time.Time
-	// again is when to look again although nothing happens; zero is never.
-	again time.Duration
-	// gone: the object is, so nothing is written.
+	// requeueAfter is when to reconcile again without an event; zero for never.
+	requeueAfter time.Duration
+	// gone: the object has been deleted or changed, so this reconciliation ends.
 	gone bool
 }
 
-// Reconcile looks at one namespace.
+// Reconcile brings one offloaded namespace to its desired state.
 func (r *offloadingReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if request.Name != offloadingv1alpha1.NamespaceOffloadingName {
 		return reconcile.Result{}, nil
@@ -153,10 +153,10 @@ func (r *offloadingReconciler) Reconcile(ctx context.Context, request reconcile.
 			return reconcile.Result{}, nil
 		}
 	}
-	return reconcile.Result{RequeueAfter: s.again}, nil
+	return reconcile.Result{RequeueAfter: s.requeueAfter}, nil
 }
 
-// ensureStatus says how the offloading stands, if it is news.
+// ensureStatus writes the status if it has changed.
 func (r *offloadingReconciler) ensureStatus(ctx context.Context, s *offloadScope) error {
 	status := offloadingStatus(s.offloading, s.name, s.providers, s.now)
 	intent := offloadingapply.NamespaceOffloading(s.offloading.Name, s.offloading.Namespace).WithUID(s.offloading.UID).

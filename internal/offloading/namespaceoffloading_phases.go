@@ -30,8 +30,8 @@ import (
 // offloadedRole is what virtual kubelets may do in offloaded namespaces.
 const offloadedRole = "liqo-virtual-kubelet-offloaded"
 
-// strayTime is how long a namespace may be marked before its NamespaceOffloading is there: the webhook marks it first.
-const strayTime = 10 * time.Second
+// strayDelay is how long a namespace may have our label before its NamespaceOffloading appears: the webhook sets the label first.
+const strayDelay = 10 * time.Second
 
 var phaseChanged = predicate.Funcs{UpdateFunc: func(change event.UpdateEvent) bool {
 	before, was := change.ObjectOld.(*sharingv1alpha1.ResourceSlice)
@@ -69,32 +69,18 @@ func (r *offloadingReconciler) namespace(ctx context.Context, name string) (*cor
 	return &namespace, nil
 }
 
-// ensureFinalizer comes before anything that would have to be taken away again.
+// ensureFinalizer runs before any phase that creates something to clean up.
 func (r *offloadingReconciler) ensureFinalizer(ctx context.Context, s *offloadScope) error {
 	if s.offloading.DeletionTimestamp != nil {
 		s.gone = !controllerutil.ContainsFinalizer(s.offloading, labels.FinalizerNamespaceOffloading)
 		return nil
 	}
-	return r.patchFinalizer(ctx, s, controllerutil.AddFinalizer)
+	written, err := patchFinalizer(ctx, r.client, s.offloading, labels.FinalizerNamespaceOffloading, controllerutil.AddFinalizer)
+	s.gone = err == nil && !written
+	return err
 }
 
-func (r *offloadingReconciler) patchFinalizer(ctx context.Context, s *offloadScope, change func(client.Object, string) bool) error {
-	before := s.offloading.DeepCopy()
-	if !change(s.offloading, labels.FinalizerNamespaceOffloading) {
-		return nil
-	}
-	err := r.client.Patch(ctx, s.offloading, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		s.gone = true // an event is on its way
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("finalizer of namespace offloading %s/%s: %w", s.offloading.Namespace, s.offloading.Name, err)
-	}
-	return nil
-}
-
-// ensureLabel makes pods of the namespace pass the webhook, unless they stay here.
+// ensureLabel makes pods of the namespace pass the webhook, unless they stay in this cluster.
 func (r *offloadingReconciler) ensureLabel(ctx context.Context, s *offloadScope) error {
 	if s.namespace == nil {
 		return nil
@@ -103,11 +89,11 @@ func (r *offloadingReconciler) ensureLabel(ctx context.Context, s *offloadScope)
 }
 
 func (r *offloadingReconciler) label(ctx context.Context, namespace *corev1.Namespace, on bool) error {
-	// With its UID: an apply to a namespace that has just gone would make another one.
+	// With its UID: an apply to a namespace that was just deleted would create another one.
 	intent := coreapply.Namespace(namespace.Name).WithUID(namespace.UID)
 	if on {
 		intent.WithLabels(map[string]string{labels.SchedulingEnabled: "true"})
-	} else if namespace.Labels[labels.SchedulingEnabled] == "" || !marks(namespace) {
+	} else if namespace.Labels[labels.SchedulingEnabled] == "" || !labelledByUs(namespace) {
 		return nil
 	}
 	err := r.own.ApplyTo(ctx, intent, namespace)
@@ -117,7 +103,7 @@ func (r *offloadingReconciler) label(ctx context.Context, namespace *corev1.Name
 	return err
 }
 
-// kubeletBinding lets the virtual kubelet of a provider read what is in an offloaded namespace.
+// kubeletBinding lets the virtual kubelet of a provider read the objects of an offloaded namespace.
 func kubeletBinding(p *provider, namespace string) *rbacapply.RoleBindingApplyConfiguration {
 	return rbacapply.RoleBinding(bindingPrefix+p.name, namespace).
 		WithLabels(map[string]string{
@@ -128,7 +114,7 @@ func kubeletBinding(p *provider, namespace string) *rbacapply.RoleBindingApplyCo
 		WithSubjects(rbacapply.Subject().WithKind("ServiceAccount").WithName(kubeletName).WithNamespace(p.tenant))
 }
 
-// ensureBindings gives virtual kubelets their rights before the first twin is asked for, and takes them away after the last is gone.
+// ensureBindings binds the rights of virtual kubelets before the first remote namespace is requested, and removes them after the last is gone.
 func (r *offloadingReconciler) ensureBindings(ctx context.Context, s *offloadScope) error {
 	bindings, err := r.bindings(ctx, s.offloading.Namespace)
 	if err != nil {
@@ -155,7 +141,7 @@ func (r *offloadingReconciler) ensureBindings(ctx context.Context, s *offloadSco
 	return r.unbind(ctx, bindings)
 }
 
-// bindings of virtual kubelets in an offloaded namespace, as the cache has them.
+// bindings returns the bindings of virtual kubelets in an offloaded namespace, by name, from the cache.
 func (r *offloadingReconciler) bindings(ctx context.Context, namespace string) (map[string]*rbacv1.RoleBinding, error) {
 	var all rbacv1.RoleBindingList
 	if err := r.client.List(ctx, &all, client.InNamespace(namespace), client.MatchingLabels{labels.AppName: kubeletName}); err != nil {
@@ -184,12 +170,12 @@ func (r *offloadingReconciler) unbind(ctx context.Context, bindings map[string]*
 	return err
 }
 
-// ensureEnd lets the object go when its twins are gone, or had their time.
+// ensureEnd removes the finalizer when the remote namespaces are gone, or their deadline is over.
 func (r *offloadingReconciler) ensureEnd(ctx context.Context, s *offloadScope) error {
 	if s.offloading.DeletionTimestamp == nil {
 		return nil
 	}
-	// A cache that has not heard of an entry is no proof that there is none.
+	// Read live: a missing entry in the cache does not prove that there is none.
 	for i := range s.providers {
 		p := &s.providers[i]
 		live, err := mapOf(ctx, r.live, p.tenant, p.id)
@@ -197,18 +183,18 @@ func (r *offloadingReconciler) ensureEnd(ctx context.Context, s *offloadScope) e
 			return err
 		}
 		if live != nil && live.DeletionTimestamp != nil {
-			live = nil // all twins there go with it
+			live = nil // all remote namespaces there are deleted with it
 		}
 		p.namespaces = live
 	}
 	wait, left := waitFor(s.offloading, s.providers, s.now)
 	if len(left) > 0 && wait > 0 {
-		s.again = wait
+		s.requeueAfter = wait
 		return nil
 	}
 	if len(left) > 0 {
-		log.FromContext(ctx).Info("twins may be left, their deadline is over", "namespace", s.offloading.Namespace, "clusters", left)
-		r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "TwinMayBeLeft", "Unoffload", "%s", shorten(leftTwins(s.offloading.Namespace, s.name, left)))
+		log.FromContext(ctx).Info("remote namespaces may be left, their deadline is over", "namespace", s.offloading.Namespace, "clusters", left)
+		r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "TwinMayBeLeft", "Unoffload", "%s", shorten(leftoverMessage(s.offloading.Namespace, s.name, left)))
 	}
 	bindings, err := r.bindings(ctx, s.offloading.Namespace)
 	if err != nil {
@@ -219,11 +205,12 @@ func (r *offloadingReconciler) ensureEnd(ctx context.Context, s *offloadScope) e
 	}
 	r.faulty.Delete(s.offloading.UID)
 	r.own.Forget(client.ObjectKeyFromObject(s.offloading))
-	return r.patchFinalizer(ctx, s, controllerutil.RemoveFinalizer)
+	_, err = patchFinalizer(ctx, r.client, s.offloading, labels.FinalizerNamespaceOffloading, controllerutil.RemoveFinalizer)
+	return err
 }
 
-// sweep takes away what a NamespaceOffloading left that was not allowed to end in order, or whose creation failed after the webhook
-// had marked the namespace.
+// sweep cleans up a namespace without a NamespaceOffloading: either its finalizer was removed by hand, or its creation failed after the
+// webhook had labelled the namespace.
 func (r *offloadingReconciler) sweep(ctx context.Context, name string) (reconcile.Result, error) {
 	namespace, err := r.namespace(ctx, name)
 	if err != nil || namespace == nil {
@@ -234,30 +221,30 @@ func (r *offloadingReconciler) sweep(ctx context.Context, name string) (reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	marked := namespace.Labels[labels.SchedulingEnabled] != "" && marks(namespace) // what users mark is theirs
-	if !marked && len(bindings) == 0 {
+	labelled := namespace.Labels[labels.SchedulingEnabled] != "" && labelledByUs(namespace) // a label of a user stays
+	if !labelled && len(bindings) == 0 {
 		r.stray.Delete(name)
 		return reconcile.Result{}, nil
 	}
 	var live offloadingv1alpha1.NamespaceOffloading
 	if err := r.live.Get(ctx, offloadingRequest(name).NamespacedName, &live); !apierrors.IsNotFound(err) {
-		return reconcile.Result{}, err // it is there, and its event brings us back
+		return reconcile.Result{}, err // it exists, and its event follows
 	}
-	if err := r.unbind(ctx, bindings); err != nil || !marked {
+	if err := r.unbind(ctx, bindings); err != nil || !labelled {
 		return reconcile.Result{}, err
 	}
 	since, _ := r.stray.LoadOrStore(name, r.options.Now())
 	if began, ok := since.(time.Time); ok {
-		if left := began.Add(strayTime).Sub(r.options.Now()); left > 0 {
+		if left := began.Add(strayDelay).Sub(r.options.Now()); left > 0 {
 			return reconcile.Result{RequeueAfter: left}, nil
 		}
 	}
-	log.FromContext(ctx).Info("namespace is not offloaded, its mark is removed", "namespace", name)
+	log.FromContext(ctx).Info("namespace is not offloaded, its label is removed", "namespace", name)
 	return reconcile.Result{}, r.label(ctx, namespace, false)
 }
 
-// marks tells whether it was us who marked the namespace.
-func marks(namespace *corev1.Namespace) bool {
+// labelledByUs reports whether this controller labelled the namespace.
+func labelledByUs(namespace *corev1.Namespace) bool {
 	for _, entry := range namespace.ManagedFields {
 		if entry.Manager == labels.OwnerOffloading && entry.Operation == metav1.ManagedFieldsOperationApply {
 			return true

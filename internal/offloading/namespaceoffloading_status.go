@@ -14,7 +14,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// offloadingStatus is what a NamespaceOffloading says of itself.
+// offloadingStatus returns the status of a NamespaceOffloading.
 func offloadingStatus(offloading *offloadingv1alpha1.NamespaceOffloading, name string, providers []provider, now time.Time) offloadingv1alpha1.NamespaceOffloadingStatus {
 	status := offloadingv1alpha1.NamespaceOffloadingStatus{
 		RemoteNamespaceName: name, ObservedGeneration: offloading.Generation,
@@ -25,7 +25,7 @@ func offloadingStatus(offloading *offloadingv1alpha1.NamespaceOffloading, name s
 		p := &providers[i]
 		required := requiredCondition(offloading, p, fault)
 		if p.leaving && required.Status == corev1.ConditionFalse && !p.holds(offloading.Namespace) {
-			continue // as if there were no such cluster
+			continue // a cluster that ends its peering is not listed
 		}
 		all := offloadingv1alpha1.RemoteNamespaceConditions{required}
 		if ready := readyCondition(offloading.Namespace, name, p, required.Status == corev1.ConditionTrue); ready != nil {
@@ -41,7 +41,7 @@ func offloadingStatus(offloading *offloadingv1alpha1.NamespaceOffloading, name s
 	return status
 }
 
-// since keeps the time of a condition that has not changed its status.
+// since returns the transition time of a condition: that of before if the status has not changed.
 func since(before offloadingv1alpha1.RemoteNamespaceConditions, is offloadingv1alpha1.RemoteNamespaceCondition, now time.Time) metav1.Time {
 	for _, was := range before {
 		if was.Type == is.Type && was.Status == is.Status && !was.LastTransitionTime.IsZero() {
@@ -54,60 +54,60 @@ func since(before offloadingv1alpha1.RemoteNamespaceConditions, is offloadingv1a
 func requiredCondition(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider, fault string) offloadingv1alpha1.RemoteNamespaceCondition {
 	is := offloadingv1alpha1.RemoteNamespaceCondition{
 		Type: offloadingv1alpha1.ConditionOffloadingRequired, Status: corev1.ConditionTrue, Reason: offloadingv1alpha1.ReasonClusterSelected,
-		Message: "the cluster selector chooses this cluster",
+		Message: "the cluster selector selects this cluster",
 	}
 	if chooses(offloading, p) {
 		if fault != "" {
-			is.Message = "chosen before; " + fault
+			is.Message = "selected before; " + fault
 		}
 		return is
 	}
 	is.Status, is.Reason = corev1.ConditionFalse, offloadingv1alpha1.ReasonClusterNotSelected
 	switch {
 	case offloading.DeletionTimestamp != nil:
-		is.Message = "the namespace is not offloaded any more"
+		is.Message = "the namespace is no longer offloaded"
 	case fault != "":
 		is.Message = fault + "; correct it with: kubectl edit namespaceoffloading -n " + offloading.Namespace + " " + offloading.Name
 	case p.leaving:
 		is.Message = "the peering with this cluster is ending"
 	case !p.settled():
-		is.Message = fmt.Sprintf("virtual node %s is not there yet, or its labels are not known; see: liqoctl status peer", p.nodeName)
+		is.Message = fmt.Sprintf("virtual node %s does not exist yet, or has no labels yet; see: liqoctl status peer", p.nodeName)
 	default:
-		is.Message = fmt.Sprintf("the cluster selector does not choose virtual node %s; its labels: kubectl get node %[1]s --show-labels", p.nodeName)
+		is.Message = fmt.Sprintf("the cluster selector does not select virtual node %s; its labels: kubectl get node %[1]s --show-labels", p.nodeName)
 	}
 	return is
 }
 
-// readyCondition is nil if there is no twin and none is wanted.
+// readyCondition returns nil if there is no remote namespace and none is requested.
 func readyCondition(namespace, name string, p *provider, required bool) *offloadingv1alpha1.RemoteNamespaceCondition {
-	said := p.said(namespace)
+	reported := p.reported(namespace)
 	if !required && !p.holds(namespace) {
 		return nil
 	}
 	is := &offloadingv1alpha1.RemoteNamespaceCondition{Type: offloadingv1alpha1.ConditionReady, Status: corev1.ConditionFalse}
 	silent := ""
 	if !p.answers() {
-		silent = "; the cluster does not answer now, see: liqoctl status peer"
+		silent = "; the cluster does not answer, see: liqoctl status peer"
 	}
 	switch {
 	case !required:
 		is.Reason, is.Message = offloadingv1alpha1.ReasonTerminating, "the remote namespace is being deleted"+silent
-	case said == nil || said.RemoteNamespace != name && said.Phase != vkv1alpha1.MappingCreationLoopBackOff:
-		is.Reason, is.Message = offloadingv1alpha1.ReasonCreating, "the remote cluster is asked for namespace "+name+silent
-	case said.Phase == vkv1alpha1.MappingAccepted:
-		is.Status, is.Reason, is.Message = corev1.ConditionTrue, offloadingv1alpha1.ReasonNamespaceCreated, "namespace "+name+" is there"
-	case said.Phase == vkv1alpha1.MappingTerminating:
-		is.Reason, is.Message = offloadingv1alpha1.ReasonTerminating, "namespace "+name+" is being deleted in the remote cluster, and is made again when it is gone"
+	case reported == nil || reported.RemoteNamespace != name && reported.Phase != vkv1alpha1.MappingCreationLoopBackOff:
+		is.Reason, is.Message = offloadingv1alpha1.ReasonCreating, "the remote cluster is asked to create namespace "+name+silent
+	case reported.Phase == vkv1alpha1.MappingAccepted:
+		is.Status, is.Reason, is.Message = corev1.ConditionTrue, offloadingv1alpha1.ReasonNamespaceCreated, "namespace "+name+" exists"
+	case reported.Phase == vkv1alpha1.MappingTerminating:
+		is.Reason, is.Message = offloadingv1alpha1.ReasonTerminating, "namespace "+name+" is being deleted in the remote cluster, and is created again when it is gone"
 	default:
-		is.Reason, is.Message = offloadingv1alpha1.ReasonCreationLoopBackOff, said.Message
+		is.Reason, is.Message = offloadingv1alpha1.ReasonCreationLoopBackOff, reported.Message
 		if is.Message == "" {
-			is.Message = "the remote cluster cannot make namespace " + name + " and does not say why; there, look at: kubectl -n liqo logs deployment/liqo-controller-manager"
+			is.Message = "the remote cluster cannot create namespace " + name + " and reports no reason; see there: kubectl -n liqo logs deployment/liqo-controller-manager"
 		}
 	}
 	return is
 }
 
-// offloadingPhase sums conditions up, as documented: the first that fits.
+// offloadingPhase returns the first documented phase that matches the conditions.
 func offloadingPhase(deleted bool, all map[string]offloadingv1alpha1.RemoteNamespaceConditions) offloadingv1alpha1.OffloadingPhase {
 	required, ready, failed := 0, 0, 0
 	for _, conditions := range all {
@@ -148,12 +148,12 @@ func offloadingPhase(deleted bool, all map[string]offloadingv1alpha1.RemoteNames
 
 // Deadlines of the end of an offloading.
 const (
-	// endTime is what providers that answer get, silentEndTime what the others get. `liqoctl unoffload` waits 120 s.
-	endTime       = 100 * time.Second
-	silentEndTime = 25 * time.Second
+	// endDeadline is for providers that answer, silentEndDeadline for the others. `liqoctl unoffload` waits 120 s.
+	endDeadline       = 100 * time.Second
+	silentEndDeadline = 25 * time.Second
 )
 
-// waitFor says how long the end of an offloading still waits for its twins; zero for no longer. left are the clusters that hold it up.
+// waitFor returns how long the end of an offloading still waits for its remote namespaces, and the names of the clusters that still have one.
 func waitFor(offloading *offloadingv1alpha1.NamespaceOffloading, providers []provider, now time.Time) (wait time.Duration, left []string) {
 	began := offloading.DeletionTimestamp.Time
 	for i := range providers {
@@ -162,17 +162,17 @@ func waitFor(offloading *offloadingv1alpha1.NamespaceOffloading, providers []pro
 			continue
 		}
 		left = append(left, p.name)
-		patience := silentEndTime
+		deadline := silentEndDeadline
 		if p.answers() {
-			patience = endTime
+			deadline = endDeadline
 		}
-		wait = max(wait, began.Add(patience).Sub(now))
+		wait = max(wait, began.Add(deadline).Sub(now))
 	}
 	return wait, left
 }
 
-// leftTwins tells people what a deadline left over there.
-func leftTwins(namespace, name string, left []string) string {
-	return fmt.Sprintf("namespace %s may be left in %s, with what runs there for namespace %s: it was not gone in time. "+
-		"It is deleted when that cluster answers again, or when the peering ends over there", name, strings.Join(left, ", "), namespace)
+// leftoverMessage describes the remote namespaces that were not deleted before the deadline.
+func leftoverMessage(namespace, name string, left []string) string {
+	return fmt.Sprintf("namespace %s may be left in %s, with the remote pods of namespace %s: it was not deleted in time. "+
+		"It is deleted when that cluster answers again, or when the peering ends there", name, strings.Join(left, ", "), namespace)
 }

@@ -21,8 +21,8 @@ import (
 	"liqo.io/liqo/internal/peering/replicate"
 )
 
-// link is what brings the maps of one bench to the other.
-func link(consumer, provider *bench, there string) (plug, unplug func()) {
+// replicatorBetween starts a replicator from one env to the other.
+func replicatorBetween(consumer, provider *env, there string) (connect, disconnect func()) {
 	t := consumer.T
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: there, Name: peerAccount}}
@@ -48,53 +48,51 @@ func link(consumer, provider *bench, there string) (plug, unplug func()) {
 	consumer.Must(err)
 	replicator, err := replicate.New(mgr, replicate.Options{LocalClusterID: "rome-id", ProbeInterval: time.Second, RetryInterval: 50 * time.Millisecond})
 	consumer.Must(err)
-	kubetest.Start(t, "manager of the link", mgr.Start)
-	plug = func() {
+	kubetest.Start(t, "manager of the replicator", mgr.Start)
+	connect = func() {
 		consumer.Must(replicator.Connect(t.Context(), replicate.Peer{ClusterID: "milan-id", LocalNamespace: tenant, Identity: identity}))
 	}
-	return plug, func() { replicator.Disconnect("milan-id") }
+	return connect, func() { replicator.Disconnect("milan-id") }
 }
 
-// TestAcrossClusters is a namespace that extends to another cluster, with all that this takes on both sides: conflict and heal, a twin
-// that comes back, and an end that the other side hears of later.
+// TestAcrossClusters offloads a namespace with the controllers of both clusters: a name conflict and its end, a remote namespace that is deleted and
+// created again, and an end that the provider learns of later.
 func TestAcrossClusters(t *testing.T) {
 	t.Parallel()
 	here, there := kubetest.Pair(t)
-	consumer, provider := newBenchAt(t, here), newBenchAt(t, there)
-	const guest = "liqo-tenant-rome-000002"
-	provider.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: guest, Labels: map[string]string{
+	consumer, provider := newEnvAt(t, here), newEnvAt(t, there)
+	const consumerTenant = "liqo-tenant-rome-000002"
+	provider.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: consumerTenant, Labels: map[string]string{
 		labels.TenantNamespace: "true", labels.ClusterID: "rome-id", labels.AppPartOf: "liqo",
 	}}})
-	plug, unplug := link(consumer, provider, guest)
-	consumer.consumer()
-	stop := provider.host()
+	connect, disconnect := replicatorBetween(consumer, provider, consumerTenant)
+	consumer.runConsumer()
+	stop := provider.runRemoteNamespaces()
 	consumer.shop()
-	milan := consumer.lender("milan", "europe")
-	plug()
-	consumer.Until("its map has crossed", func() bool {
-		twin := milan.namespaces.DeepCopy()
-		twin.Namespace = guest
-		return provider.exists(twin)
+	milan := consumer.newProvider("milan", "europe")
+	connect()
+	consumer.Until("the map is replicated", func() bool {
+		remoteNamespace := milan.namespaces.DeepCopy()
+		remoteNamespace.Namespace = consumerTenant
+		return provider.exists(remoteNamespace)
 	})
 
-	begin := time.Now()
-	wish := consumer.offload(nil)
-	consumer.stands(wish, "Ready", milan, "ClusterSelected", "NamespaceCreated")
-	t.Logf("offloaded after %v", time.Since(begin).Round(time.Millisecond))
-	twin := space(twinOfShop())
-	provider.Read(twin)
+	offloading := consumer.offload(nil)
+	consumer.untilPhase(offloading, "Ready", milan, "ClusterSelected", "NamespaceCreated")
+	remoteNamespace := space(remoteNameOfShop())
+	provider.Read(remoteNamespace)
 
-	// The other's administrator deletes the twin.
-	uid := twin.UID
-	provider.Must(provider.Delete(t.Context(), twin))
-	consumer.stands(wish, "InProgress", milan, "ClusterSelected", "Terminating")
-	provider.bury(twin.Name)
-	consumer.stands(wish, "Ready", milan, "ClusterSelected", "NamespaceCreated")
-	if provider.Read(twin); twin.UID == uid {
-		t.Error("it is the same")
+	// The administrator of the provider deletes the remote namespace.
+	uid := remoteNamespace.UID
+	provider.Must(provider.Delete(t.Context(), remoteNamespace))
+	consumer.untilPhase(offloading, "InProgress", milan, "ClusterSelected", "Terminating")
+	provider.finalizeNamespace(remoteNamespace.Name)
+	consumer.untilPhase(offloading, "Ready", milan, "ClusterSelected", "NamespaceCreated")
+	if provider.Read(remoteNamespace); remoteNamespace.UID == uid {
+		t.Error("the remote namespace has the same UID")
 	}
 
-	// A name that is taken there.
+	// A name that exists at the provider.
 	consumer.Make(space("taken"))
 	provider.Make(space("taken"))
 	second := &offloadingv1alpha1.NamespaceOffloading{
@@ -102,38 +100,36 @@ func TestAcrossClusters(t *testing.T) {
 		Spec:       offloadingv1alpha1.NamespaceOffloadingSpec{NamespaceMappingStrategy: offloadingv1alpha1.EnforceSameName},
 	}
 	consumer.Make(second)
-	consumer.stands(second, "AllFailed", milan, "ClusterSelected", "CreationLoopBackOff")
+	consumer.untilPhase(second, "AllFailed", milan, "ClusterSelected", "CreationLoopBackOff")
 	provider.Must(provider.Delete(t.Context(), space("taken")))
-	provider.bury("taken")
-	consumer.stands(second, "Ready", milan, "ClusterSelected", "NamespaceCreated")
+	provider.finalizeNamespace("taken")
+	consumer.untilPhase(second, "Ready", milan, "ClusterSelected", "NamespaceCreated")
 
-	// An end in order.
-	begin = time.Now()
+	// An end while both clusters answer.
 	consumer.Must(consumer.Delete(t.Context(), second))
-	provider.bury("taken")
-	consumer.Until("it is gone", func() bool { return consumer.gone(second) })
-	t.Logf("unoffloaded after %v", time.Since(begin).Round(time.Millisecond))
+	provider.finalizeNamespace("taken")
+	consumer.Until("the object is gone", func() bool { return consumer.gone(second) })
 
 	// Restarts of both sides change nothing.
-	version := twin.ResourceVersion
+	version := remoteNamespace.ResourceVersion
 	stop()
-	provider.host()
+	provider.runRemoteNamespaces()
 	provider.Make(space("other"))
 
-	// The end while the provider is away.
-	unplug()
+	// An end while the provider is unreachable.
+	disconnect()
 	consumer.ready(milan.node, corev1.ConditionFalse, "no answer")
-	consumer.Must(consumer.Delete(t.Context(), wish))
+	consumer.Must(consumer.Delete(t.Context(), offloading))
 	milan.asked("nothing", nil)
-	consumer.ahead.Store(int64(silentEndTime + time.Second))
+	consumer.ahead.Store(int64(silentEndDeadline + time.Second))
 	consumer.ready(milan.node, corev1.ConditionFalse, "still no answer")
-	// It is looked at again, if the news of the node has not ended it already.
-	look := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"look":"again"}}}`))
-	consumer.Must(client.IgnoreNotFound(consumer.Patch(t.Context(), wish.DeepCopy(), look)))
-	consumer.Until("it is gone", func() bool { return consumer.gone(wish) })
-	if provider.Read(twin); twin.DeletionTimestamp != nil || twin.ResourceVersion != version {
-		t.Error("the twin was touched, though nobody could say so")
+	// Another reconciliation, unless the event of the node has ended it already.
+	touch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"touched":"yes"}}}`))
+	consumer.Must(client.IgnoreNotFound(consumer.Patch(t.Context(), offloading.DeepCopy(), touch)))
+	consumer.Until("the object is gone", func() bool { return consumer.gone(offloading) })
+	if provider.Read(remoteNamespace); remoteNamespace.DeletionTimestamp != nil || remoteNamespace.ResourceVersion != version {
+		t.Error("the remote namespace was changed, although the clusters were disconnected")
 	}
-	plug()
-	provider.bury(twin.Name)
+	connect()
+	provider.finalizeNamespace(remoteNamespace.Name)
 }

@@ -22,8 +22,9 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// peerOf is who the slice asks. The name is in the ForeignCluster; without one, the slice is being deleted, or we are called
-// again when it comes. A slice in the tenant of another peer gets nothing: that peer may have written it.
+// peerOf returns the provider of a slice; nil if the slice gets nothing. The name comes from the ForeignCluster. Without a ForeignCluster, the slice
+// is being deleted, or the event of the ForeignCluster triggers another call. A slice in the tenant namespace of another peer gets nothing, because
+// that peer may have written it.
 func peerOf(ctx context.Context, reader client.Reader, slice *sharingv1alpha1.ResourceSlice) (*discoveryv1alpha1.ClusterIdentity, error) {
 	var all discoveryv1alpha1.ForeignClusterList
 	if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
@@ -42,7 +43,7 @@ func peerOf(ctx context.Context, reader client.Reader, slice *sharingv1alpha1.Re
 	return &discoveryv1alpha1.ClusterIdentity{ClusterID: slice.Spec.ProviderClusterID}, nil
 }
 
-// providersOf reads the clusters that lend us something; in one tenant namespace only, if it is not empty.
+// providersOf returns the clusters that grant resources to us; if tenant is not empty, only that of this tenant namespace.
 func providersOf(ctx context.Context, reader client.Reader, tenant string) (all []provider, err error) {
 	mine := []client.ListOption{client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy}
 	if tenant != "" {
@@ -70,7 +71,7 @@ func providersOf(ctx context.Context, reader client.Reader, tenant string) (all 
 		if p.namespaces, err = mapOf(ctx, reader, namespace, p.id); err != nil {
 			return nil, err
 		}
-		if peer.ClusterName == "" { // the foreign cluster is gone already
+		if peer.ClusterName == "" { // the ForeignCluster is already gone
 			if p.namespaces == nil {
 				continue
 			}
@@ -85,7 +86,7 @@ func providersOf(ctx context.Context, reader client.Reader, tenant string) (all 
 	return all, nil
 }
 
-// mapOf is our NamespaceMap for a cluster, nil if there is none.
+// mapOf returns our NamespaceMap for a cluster; nil if there is none.
 func mapOf(ctx context.Context, reader client.Reader, tenant, clusterID string) (*vkv1alpha1.NamespaceMap, error) {
 	var all vkv1alpha1.NamespaceMapList
 	err := reader.List(ctx, &all, client.InNamespace(tenant), client.MatchingLabels{labels.Replication: "true", labels.RemoteID: clusterID})
@@ -100,7 +101,7 @@ func mapOf(ctx context.Context, reader client.Reader, tenant, clusterID string) 
 	return nil, nil
 }
 
-// virtualNode that stands for a cluster; nil if there is none, or if it is somebody else's.
+// virtualNode returns the virtual node of a cluster; nil if there is none, or if the node of this name is unmanaged or of another cluster.
 func virtualNode(ctx context.Context, reader client.Reader, name, clusterID string) (*corev1.Node, error) {
 	var node corev1.Node
 	err := reader.Get(ctx, client.ObjectKey{Name: name}, &node)
@@ -115,7 +116,7 @@ func virtualNode(ctx context.Context, reader client.Reader, name, clusterID stri
 	return &node, nil
 }
 
-// everyOffloading asks for a look at all offloaded namespaces.
+// everyOffloading maps an event to all offloaded namespaces.
 func everyOffloading(reader client.Reader) func(context.Context, client.Object) []reconcile.Request {
 	return func(ctx context.Context, _ client.Object) (requests []reconcile.Request) {
 		var all offloadingv1alpha1.NamespaceOffloadingList
@@ -130,7 +131,7 @@ func everyOffloading(reader client.Reader) func(context.Context, client.Object) 
 	}
 }
 
-// tenantsWhere asks for a look at the tenant namespaces of some of our requests.
+// tenantsWhere returns requests for the tenant namespaces of the slices that about selects.
 func tenantsWhere(ctx context.Context, reader client.Reader, about func(*sharingv1alpha1.ResourceSlice) bool) (requests []reconcile.Request) {
 	var all sharingv1alpha1.ResourceSliceList
 	if err := reader.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {

@@ -15,7 +15,7 @@ import (
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
-// scheduled is a pod as an API server has it that has filled in what it fills in, with what users write that means something here only.
+// scheduled is a pod with the defaults of an API server, and with fields of users that have a meaning only in their own cluster.
 const scheduled = `
 metadata:
   name: web
@@ -60,8 +60,8 @@ spec:
       - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
 `
 
-// TestProviderTakes: what the reflection of one cluster asks for is let in by another, as it is made and as it is changed later.
-func TestProviderTakes(t *testing.T) {
+// TestProviderAccepts: the provider accepts what the reflection of a consumer creates, and what it changes later.
+func TestProviderAccepts(t *testing.T) {
 	mapping := project.NamespaceMapping{LocalID: "rome-id", LocalName: "rome", RemoteID: "milan-id", NodeName: "liqo-milan", Local: "shop", Remote: "shop-rome"}
 	server := project.APIServer{Enabled: true, Address: netip.MustParseAddr("10.80.0.1"), ServicePort: "443"}
 	for name, options := range map[string]project.PodOptions{"without API server": {}, "with API server": {APIServer: server}} {
@@ -69,21 +69,21 @@ func TestProviderTakes(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(scheduled), &local); err != nil {
 			t.Fatal(err)
 		}
-		made := wished(t, mapping, &local, options)
+		made := projected(t, mapping, &local, options)
 		if problem := shadow.Check(made, "rome-id", shadow.Baseline); problem != "" {
 			t.Errorf("%s: refused: %s", name, problem)
 		}
 		if problem := shadow.Check(made, "turin-id", shadow.Baseline); problem == "" {
-			t.Errorf("%s: taken in another cluster's namespace", name)
+			t.Errorf("%s: accepted in the namespace of another cluster", name)
 		}
 
-		// The image changes, and meanwhile the API server has moved: only the first concerns a pod that is there.
+		// The image changes, and the address of the API server too: only the image can change in an existing pod.
 		local.Spec.Containers[0].Image = "web:2"
 		moved := server
 		moved.Address = netip.MustParseAddr("10.81.0.1")
-		again := wished(t, mapping, &local, project.PodOptions{APIServer: moved})
+		again := projected(t, mapping, &local, project.PodOptions{APIServer: moved})
 		if problem := shadow.CheckUpdate(made, again); problem == "" {
-			t.Errorf("%s: a pod that would have to be made anew was taken for a changed one", name)
+			t.Errorf("%s: an immutable change was accepted", name)
 		}
 		again.Spec.Pod = *project.Amended(&made.Spec.Pod, &again.Spec.Pod)
 		if problem := shadow.CheckUpdate(made, again); problem != "" || again.Spec.Pod.Containers[0].Image != "web:2" {
@@ -95,7 +95,7 @@ func TestProviderTakes(t *testing.T) {
 	}
 }
 
-func wished(t *testing.T, mapping project.NamespaceMapping, local *corev1.Pod, options project.PodOptions) *vkv1alpha1.ShadowPod {
+func projected(t *testing.T, mapping project.NamespaceMapping, local *corev1.Pod, options project.PodOptions) *vkv1alpha1.ShadowPod {
 	t.Helper()
 	intent, err := project.ShadowPod(mapping, local, options)
 	if err != nil {
@@ -105,9 +105,9 @@ func wished(t *testing.T, mapping project.NamespaceMapping, local *corev1.Pod, o
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wish vkv1alpha1.ShadowPod
-	if err := json.Unmarshal(text, &wish); err != nil {
+	var shadowPod vkv1alpha1.ShadowPod
+	if err := json.Unmarshal(text, &shadowPod); err != nil {
 		t.Fatal(err)
 	}
-	return &wish
+	return &shadowPod
 }

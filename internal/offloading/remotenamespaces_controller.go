@@ -38,32 +38,32 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-remote;liqo-controller-manager-twin,verbs=bind
 
 const (
-	// remoteRole is what a consumer may do in its twins.
+	// remoteRole has the rights of a consumer in its remote namespaces.
 	remoteRole = "liqo-virtual-kubelet-remote"
-	// peerAccount is who a consumer is, in its tenant namespace. Package tenant makes it.
+	// peerAccount is the service account of a consumer in its tenant namespace. Package tenant creates it.
 	peerAccount = "liqo-peer"
-	// managerRole is what we ourselves may do in twins, and nowhere else: make pods.
+	// managerRole has our own rights in remote namespaces, and nowhere else: to write pods.
 	managerRole = "liqo-controller-manager-twin"
-	// managerAccount is who we are, in the namespace of this product; our role binding is called so, too.
+	// managerAccount is our service account in the namespace of Liqo, and the name of our role binding.
 	managerAccount = "liqo-controller-manager"
 )
 
-// twinReconciler makes the namespaces that consumers ask for. Its unit of work is a tenant namespace: a consumer may write as many maps as
-// it likes, and one of them counts.
-type twinReconciler struct {
+// remoteNamespaceReconciler creates the namespaces that consumers request. It reconciles tenant namespaces, because a consumer may write many
+// maps, of which one counts.
+type remoteNamespaceReconciler struct {
 	install string
 	client  client.Client
 	live    client.Reader
 	own     *ssa.Applier
 }
 
-// SetupRemoteNamespaces registers the controller of twin namespaces. install is the namespace of this product. The manager's cache must have all
-// namespaces, and RoleBindings that are labelled as part of this product.
+// SetupRemoteNamespaces registers the controller of remote namespaces. install is the namespace of Liqo. The manager's cache must have all namespaces,
+// and the RoleBindings that are labelled as part of Liqo.
 func SetupRemoteNamespaces(mgr manager.Manager, install string) error {
-	r := &twinReconciler{install: install, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerRemoteNamespaces)}
+	r := &remoteNamespaceReconciler{install: install, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerRemoteNamespaces)}
 	copies := predicate.NewPredicateFuncs(isCopy)
-	err := builder.ControllerManagedBy(mgr).Named("twins").
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: patience()}).
+	err := builder.ControllerManagedBy(mgr).Named("remotenamespaces").
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: retryBackoff()}).
 		Watches(&vkv1alpha1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 			return []reconcile.Request{tenantRequest(object.GetNamespace())}
 		}), builder.WithPredicates(copies)).
@@ -71,15 +71,15 @@ func SetupRemoteNamespaces(mgr manager.Manager, install string) error {
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.ofBinding)).
 		Complete(r)
 	if err != nil {
-		return fmt.Errorf("set up controller of twin namespaces: %w", err)
+		return fmt.Errorf("set up controller of remote namespaces: %w", err)
 	}
 	return nil
 }
 
 func isCopy(object client.Object) bool { return object.GetLabels()[labels.Replicated] == "true" }
 
-// ofNamespace finds the tenants that a namespace matters to: its own, and those that wait for its name.
-func (r *twinReconciler) ofNamespace(ctx context.Context, object client.Object) (requests []reconcile.Request) {
+// ofNamespace maps a namespace to its tenant, and to those that wait for its name.
+func (r *remoteNamespaceReconciler) ofNamespace(ctx context.Context, object client.Object) (requests []reconcile.Request) {
 	if object.GetLabels()[labels.TenantNamespace] == "true" {
 		requests = append(requests, tenantRequest(object.GetName()))
 	}
@@ -102,8 +102,8 @@ func (r *twinReconciler) ofNamespace(ctx context.Context, object client.Object) 
 	return requests
 }
 
-// ofBinding finds the tenant whose twin a role binding is in.
-func (r *twinReconciler) ofBinding(ctx context.Context, object client.Object) []reconcile.Request {
+// ofBinding maps a role binding to the tenant in whose remote namespace it is.
+func (r *remoteNamespaceReconciler) ofBinding(ctx context.Context, object client.Object) []reconcile.Request {
 	binding, ok := object.(*rbacv1.RoleBinding)
 	switch {
 	case !ok:
@@ -113,19 +113,19 @@ func (r *twinReconciler) ofBinding(ctx context.Context, object client.Object) []
 	case binding.RoleRef.Name != managerRole:
 		return nil
 	}
-	var twin corev1.Namespace
-	if err := r.client.Get(ctx, client.ObjectKey{Name: binding.Namespace}, &twin); err != nil {
-		return nil // it is gone
+	var namespace corev1.Namespace
+	if err := r.client.Get(ctx, client.ObjectKey{Name: binding.Namespace}, &namespace); err != nil {
+		return nil // the namespace is gone
 	}
-	tenant, _, ours := strings.Cut(twin.Annotations[labels.ManagedByNamespaceMap], "/")
+	tenant, _, ours := strings.Cut(namespace.Annotations[labels.ManagedByNamespaceMap], "/")
 	if !ours {
 		return nil
 	}
 	return []reconcile.Request{tenantRequest(tenant)}
 }
 
-// Reconcile looks at one tenant namespace.
-func (r *twinReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+// Reconcile brings the remote namespaces of one tenant to their desired state.
+func (r *remoteNamespaceReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var tenant corev1.Namespace
 	switch err := r.client.Get(ctx, client.ObjectKey{Name: request.Name}, &tenant); {
 	case apierrors.IsNotFound(err):
@@ -133,7 +133,7 @@ func (r *twinReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	// Who the consumer is, we know; what its map says of it is not asked.
+	// The tenant namespace identifies the consumer. Its map is not trusted.
 	consumer := tenant.Labels[labels.ClusterID]
 	if tenant.Labels[labels.TenantNamespace] != "true" || consumer == "" {
 		return reconcile.Result{}, nil
@@ -142,12 +142,12 @@ func (r *twinReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	p := place{consumer: consumer, tenant: tenant.Name, install: r.install}
+	p := mapOwner{consumer: consumer, tenant: tenant.Name, install: r.install}
 	if p.others, err = r.others(ctx, tenant.Name); err != nil {
 		return reconcile.Result{}, err
 	}
 	for i := range all[min(len(all), 1):] {
-		if err := r.release(ctx, &all[i+1]); err != nil { // one that counted before
+		if err := r.release(ctx, &all[i+1]); err != nil { // an earlier one that counted
 			return reconcile.Result{}, err
 		}
 	}
@@ -161,8 +161,8 @@ func (r *twinReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	return reconcile.Result{}, r.follow(ctx, p, &all[0])
 }
 
-// maps of the consumer, the one that counts first: the oldest.
-func (r *twinReconciler) maps(ctx context.Context, reader client.Reader, tenant string) ([]vkv1alpha1.NamespaceMap, error) {
+// maps returns the maps of the consumer. The first, which is the oldest, counts.
+func (r *remoteNamespaceReconciler) maps(ctx context.Context, reader client.Reader, tenant string) ([]vkv1alpha1.NamespaceMap, error) {
 	var all vkv1alpha1.NamespaceMapList
 	if err := reader.List(ctx, &all, client.InNamespace(tenant), client.MatchingLabels{labels.Replicated: "true"}); err != nil {
 		return nil, fmt.Errorf("list namespace maps in %s: %w", tenant, err)
@@ -176,8 +176,8 @@ func (r *twinReconciler) maps(ctx context.Context, reader client.Reader, tenant 
 	return all.Items, nil
 }
 
-// twinsOf are all namespaces made for the consumer.
-func (r *twinReconciler) twinsOf(ctx context.Context, reader client.Reader, p place) (all []corev1.Namespace, err error) {
+// remoteNamespacesOf returns all namespaces created for the consumer.
+func (r *remoteNamespaceReconciler) remoteNamespacesOf(ctx context.Context, reader client.Reader, p mapOwner) (all []corev1.Namespace, err error) {
 	var list corev1.NamespaceList
 	if err := reader.List(ctx, &list, client.MatchingLabels{labels.RemoteClusterID: p.consumer}); err != nil {
 		return nil, fmt.Errorf("list namespaces of cluster %s: %w", p.consumer, err)
@@ -190,21 +190,21 @@ func (r *twinReconciler) twinsOf(ctx context.Context, reader client.Reader, p pl
 	return all, nil
 }
 
-// follow brings the twins to what the map says.
-func (r *twinReconciler) follow(ctx context.Context, p place, wish *vkv1alpha1.NamespaceMap) error {
-	existing, err := r.existing(ctx, p, wish)
+// follow brings the remote namespaces to the state that the map requests, and answers in its status.
+func (r *remoteNamespaceReconciler) follow(ctx context.Context, p mapOwner, namespaceMap *vkv1alpha1.NamespaceMap) error {
+	existing, err := r.existing(ctx, p, namespaceMap)
 	if err != nil {
 		return err
 	}
-	wanted, unwanted := twins(p, wish.Spec.DesiredMapping, existing)
+	wanted, unwanted := planRemoteNamespaces(p, namespaceMap.Spec.DesiredMapping, existing)
 	if len(wanted)+len(existing) > 0 {
-		if held, err := r.patchFinalizer(ctx, wish, controllerutil.AddFinalizer); err != nil || !held {
+		if held, err := patchFinalizer(ctx, r.client, namespaceMap, labels.FinalizerNamespaceMap, controllerutil.AddFinalizer); err != nil || !held {
 			return err
 		}
 	}
-	var failures []error // of one, which must not be the others'
+	var failures []error // the failure of one namespace must not stop the others
 	for i := range wanted {
-		wanted[i].before = wish.Status.CurrentMapping[wanted[i].local].Phase
+		wanted[i].before = namespaceMap.Status.CurrentMapping[wanted[i].local].Phase
 		failures = append(failures, r.make(ctx, p, &wanted[i]))
 	}
 	answers := map[string]vkapply.RemoteNamespaceStatusApplyConfiguration{}
@@ -216,26 +216,26 @@ func (r *twinReconciler) follow(ctx context.Context, p place, wish *vkv1alpha1.N
 		answers[one.local] = *answer
 	}
 	for _, one := range unwanted {
-		if local := one.Annotations[labels.OriginalName]; answers[local].Phase == nil && len(answers) < mostAnswers+mostTwins {
+		if local := one.Annotations[labels.OriginalName]; answers[local].Phase == nil && len(answers) < maxAnswers+maxRemoteNamespaces {
 			answers[local] = *vkapply.RemoteNamespaceStatus().WithRemoteNamespace(one.Name).WithPhase(vkv1alpha1.MappingTerminating)
 		}
 	}
-	if len(answers)+len(wish.Status.CurrentMapping) == 0 {
+	if len(answers)+len(namespaceMap.Status.CurrentMapping) == 0 {
 		return errors.Join(failures...)
 	}
-	intent := vkapply.NamespaceMap(wish.Name, wish.Namespace).WithUID(wish.UID)
-	if len(answers) > 0 { // of an empty status that was not empty, an API server makes null, and refuses it
+	intent := vkapply.NamespaceMap(namespaceMap.Name, namespaceMap.Namespace).WithUID(namespaceMap.UID)
+	if len(answers) > 0 { // the API server turns a status that becomes empty into null, and refuses it
 		intent.WithStatus(vkapply.NamespaceMapStatus().WithCurrentMapping(answers))
 	}
-	if err := r.own.ApplyStatusTo(ctx, intent, wish); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err := r.own.ApplyStatusTo(ctx, intent, namespaceMap); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		failures = append(failures, err)
 	}
-	return errors.Join(append(failures, r.remove(ctx, p, wish, unwanted))...)
+	return errors.Join(append(failures, r.remove(ctx, p, namespaceMap, unwanted))...)
 }
 
-// existing namespaces that the map is about, or that were made for the consumer.
-func (r *twinReconciler) existing(ctx context.Context, p place, wish *vkv1alpha1.NamespaceMap) (map[string]*corev1.Namespace, error) {
-	all, err := r.twinsOf(ctx, r.client, p)
+// existing returns the namespaces that have a requested name, or were created for the consumer.
+func (r *remoteNamespaceReconciler) existing(ctx context.Context, p mapOwner, namespaceMap *vkv1alpha1.NamespaceMap) (map[string]*corev1.Namespace, error) {
+	all, err := r.remoteNamespacesOf(ctx, r.client, p)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func (r *twinReconciler) existing(ctx context.Context, p place, wish *vkv1alpha1
 	for i := range all {
 		found[all[i].Name] = &all[i]
 	}
-	for _, name := range wish.Spec.DesiredMapping {
+	for _, name := range namespaceMap.Spec.DesiredMapping {
 		var one corev1.Namespace
 		if found[name] != nil || p.refuses(name) != "" {
 			continue
@@ -258,8 +258,8 @@ func (r *twinReconciler) existing(ctx context.Context, p place, wish *vkv1alpha1
 	return found, nil
 }
 
-// make creates a twin, and the consumer's right in it. It never changes a namespace that is there.
-func (r *twinReconciler) make(ctx context.Context, p place, t *twin) error {
+// make creates a remote namespace, and the consumer's rights in it. It never changes an existing namespace.
+func (r *remoteNamespaceReconciler) make(ctx context.Context, p mapOwner, t *remoteNamespace) error {
 	if t.create {
 		made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name:        t.remote,
@@ -269,7 +269,7 @@ func (r *twinReconciler) make(ctx context.Context, p place, t *twin) error {
 		err := r.client.Create(ctx, made, client.FieldOwner(labels.OwnerRemoteNamespaces))
 		switch {
 		case apierrors.IsAlreadyExists(err):
-			// Unknown to the cache: it may be the one that we have just made.
+			// It is not in the cache yet: it may be the one that we have just created.
 			t.live = made
 			if err := r.live.Get(ctx, client.ObjectKey{Name: t.remote}, made); err != nil {
 				return fmt.Errorf("read namespace %s: %w", t.remote, err)
@@ -281,12 +281,12 @@ func (r *twinReconciler) make(ctx context.Context, p place, t *twin) error {
 			return r.bind(ctx, p, t)
 		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
 			t.answer.Phase = vkv1alpha1.MappingCreationLoopBackOff
-			t.answer.Message = "the provider's API server refuses namespace " + t.remote + "; the reason is in the logs of its Deployment liqo-controller-manager"
+			t.answer.Message = "the provider's API server refuses namespace " + t.remote + "; see the logs of the provider's Deployment liqo-controller-manager"
 			return fmt.Errorf("create namespace %s: %w", t.remote, err)
 		case err != nil:
 			return fmt.Errorf("create namespace %s: %w", t.remote, err)
 		}
-		log.FromContext(ctx).Info("twin made", "namespace", t.remote, "clusterID", p.consumer)
+		log.FromContext(ctx).Info("remote namespace created", "namespace", t.remote, "clusterID", p.consumer)
 		t.live = made
 	}
 	if t.answer.Phase != vkv1alpha1.MappingAccepted {
@@ -295,8 +295,8 @@ func (r *twinReconciler) make(ctx context.Context, p place, t *twin) error {
 	return r.bind(ctx, p, t)
 }
 
-// bind gives rights in a twin: first to ourselves, as the consumer begins to ask for pods as soon as it may.
-func (r *twinReconciler) bind(ctx context.Context, p place, t *twin) error {
+// bind grants rights in a remote namespace: first to ourselves, because the consumer writes ShadowPods as soon as it may.
+func (r *remoteNamespaceReconciler) bind(ctx context.Context, p mapOwner, t *remoteNamespace) error {
 	for _, one := range []struct{ name, role, account, namespace string }{
 		{managerAccount, managerRole, managerAccount, p.install},
 		{p.tenant, remoteRole, peerAccount, p.tenant},
@@ -312,19 +312,19 @@ func (r *twinReconciler) bind(ctx context.Context, p place, t *twin) error {
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			t.answer.Phase = vkv1alpha1.MappingTerminating
 			return nil
-		case apierrors.IsInvalid(err): // somebody bound another role under that name, which cannot be changed
+		case apierrors.IsInvalid(err): // another role is bound under this name, and a role reference cannot be changed
 			t.answer.Phase = vkv1alpha1.MappingCreationLoopBackOff
 			t.answer.Message = fmt.Sprintf("role binding %s in namespace %s of the provider is not ours; ask for its removal there", one.name, t.remote)
-		case t.before != vkv1alpha1.MappingAccepted: // without rights it is of no use
+		case t.before != vkv1alpha1.MappingAccepted: // without rights, the namespace is unusable
 			t.answer.Phase = vkv1alpha1.MappingCreationLoopBackOff
-			t.answer.Message = "the provider could not give rights in namespace " + t.remote + " and tries again; the reason is in the logs of its Deployment liqo-controller-manager"
+			t.answer.Message = "the provider could not grant rights in namespace " + t.remote + " and retries; see the logs of its Deployment liqo-controller-manager"
 		}
 		return err
 	}
 	return nil
 }
 
-func (r *twinReconciler) bindOne(ctx context.Context, intent *rbacapply.RoleBindingApplyConfiguration) error {
+func (r *remoteNamespaceReconciler) bindOne(ctx context.Context, intent *rbacapply.RoleBindingApplyConfiguration) error {
 	key := client.ObjectKey{Namespace: *intent.Namespace, Name: *intent.Name}
 	var there rbacv1.RoleBinding
 	var live client.Object
@@ -337,16 +337,16 @@ func (r *twinReconciler) bindOne(ctx context.Context, intent *rbacapply.RoleBind
 	return r.own.ApplyTo(ctx, intent, live)
 }
 
-// remove deletes twins that the map does not want any more. A cache may show what was long ago, and with a twin goes all that runs in
-// it: so the API server is asked whether the map really does not.
-func (r *twinReconciler) remove(ctx context.Context, p place, wish *vkv1alpha1.NamespaceMap, unwanted []*corev1.Namespace) error {
+// remove deletes remote namespaces that the map no longer requests. It reads the map live, because the cache may be old, and everything in the
+// namespace is deleted with it.
+func (r *remoteNamespaceReconciler) remove(ctx context.Context, p mapOwner, namespaceMap *vkv1alpha1.NamespaceMap, unwanted []*corev1.Namespace) error {
 	if len(unwanted) == 0 {
 		return nil
 	}
 	var live vkv1alpha1.NamespaceMap
-	switch err := r.live.Get(ctx, client.ObjectKeyFromObject(wish), &live); {
+	switch err := r.live.Get(ctx, client.ObjectKeyFromObject(namespaceMap), &live); {
 	case apierrors.IsNotFound(err):
-		return nil // its end brings us back
+		return nil // the event of its deletion follows
 	case err != nil:
 		return fmt.Errorf("read namespace map %s: %w", p.key(), err)
 	}
@@ -361,11 +361,11 @@ func (r *twinReconciler) remove(ctx context.Context, p place, wish *vkv1alpha1.N
 	return nil
 }
 
-func (r *twinReconciler) delete(ctx context.Context, p place, one *corev1.Namespace) error {
+func (r *remoteNamespaceReconciler) delete(ctx context.Context, p mapOwner, one *corev1.Namespace) error {
 	if one.DeletionTimestamp != nil {
 		return nil
 	}
-	log.FromContext(ctx).Info("twin deleted", "namespace", one.Name, "clusterID", p.consumer)
+	log.FromContext(ctx).Info("remote namespace deleted", "namespace", one.Name, "clusterID", p.consumer)
 	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: p.tenant})
 	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: managerAccount})
 	err := r.client.Delete(ctx, one, client.Preconditions{UID: &one.UID})
@@ -373,20 +373,4 @@ func (r *twinReconciler) delete(ctx context.Context, p place, one *corev1.Namesp
 		return fmt.Errorf("delete namespace %s: %w", one.Name, err)
 	}
 	return nil
-}
-
-// patchFinalizer says false if somebody else wrote first: then an event is on its way.
-func (r *twinReconciler) patchFinalizer(ctx context.Context, wish *vkv1alpha1.NamespaceMap, change func(client.Object, string) bool) (bool, error) {
-	before := wish.DeepCopy()
-	if !change(wish, labels.FinalizerNamespaceMap) {
-		return true, nil
-	}
-	err := r.client.Patch(ctx, wish, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("finalizer of namespace map %s/%s: %w", wish.Namespace, wish.Name, err)
-	}
-	return true, nil
 }

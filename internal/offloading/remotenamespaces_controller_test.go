@@ -19,35 +19,35 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-const guest = "liqo-tenant-paris-000001" // the namespace of a consumer
+const consumerTenant = "liqo-tenant-paris-000001" // the tenant namespace of a consumer
 
-func (b *bench) host() (stop func()) {
+func (b *env) runRemoteNamespaces() (stop func()) {
 	b.T.Helper()
 	return b.start(func(mgr ctrl.Manager) error { return SetupRemoteNamespaces(mgr, "liqo") })
 }
 
-func (b *bench) guest() {
+func (b *env) consumerTenant() {
 	b.T.Helper()
-	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: guest, Labels: map[string]string{
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: consumerTenant, Labels: map[string]string{
 		labels.TenantNamespace: "true", labels.ClusterID: "paris-id", labels.AppPartOf: "liqo",
 	}}})
 }
 
-// copyOf is what a consumer writes.
-func (b *bench) copyOf(name string, desired map[string]string) *vkv1alpha1.NamespaceMap {
+// createMap writes a map as a consumer does.
+func (b *env) createMap(name string, desired map[string]string) *vkv1alpha1.NamespaceMap {
 	b.T.Helper()
-	wish := &vkv1alpha1.NamespaceMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: guest, Name: name, Labels: map[string]string{
-			labels.Replication: "false", labels.Replicated: "true", labels.OriginID: "turin-id", labels.ClusterID: "turin-id", // a lie
+	namespaceMap := &vkv1alpha1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: consumerTenant, Name: name, Labels: map[string]string{
+			labels.Replication: "false", labels.Replicated: "true", labels.OriginID: "turin-id", labels.ClusterID: "turin-id", // false claims
 		}},
 		Spec: vkv1alpha1.NamespaceMapSpec{DesiredMapping: desired},
 	}
-	b.Make(wish)
-	return wish
+	b.Make(namespaceMap)
+	return namespaceMap
 }
 
-// answers waits until the provider says of namespaces what is wanted: phases, by local name.
-func (b *bench) answers(wish *vkv1alpha1.NamespaceMap, want map[string]string) {
+// answers waits until the provider reports these phases, by local name.
+func (b *env) answers(namespaceMap *vkv1alpha1.NamespaceMap, want map[string]string) {
 	b.T.Helper()
 	var got map[string]string
 	defer func() {
@@ -56,19 +56,19 @@ func (b *bench) answers(wish *vkv1alpha1.NamespaceMap, want map[string]string) {
 		}
 	}()
 	b.Until("the answer is right", func() bool {
-		b.Read(wish)
+		b.Read(namespaceMap)
 		got = map[string]string{}
-		for local, said := range wish.Status.CurrentMapping {
-			got[local] = string(said.Phase)
+		for local, answer := range namespaceMap.Status.CurrentMapping {
+			got[local] = string(answer.Phase)
 		}
 		return cmp.Equal(want, got)
 	})
 }
 
-// bury is what Kubernetes does with a namespace that was deleted, when it is empty.
-func (b *bench) bury(name string) {
+// finalizeNamespace removes the finalizer of a deleted namespace, as Kubernetes does when the namespace is empty.
+func (b *env) finalizeNamespace(name string) {
 	b.T.Helper()
-	b.Until("namespace "+name+" is told to go", func() bool {
+	b.Until("namespace "+name+" is deleted", func() bool {
 		namespace := space(name)
 		return b.Get(b.T.Context(), client.ObjectKeyFromObject(namespace), namespace) == nil && namespace.DeletionTimestamp != nil
 	})
@@ -82,21 +82,21 @@ func space(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-func TestTwins(t *testing.T) {
-	b := newBench(t)
-	b.guest()
-	stop := b.host()
-	wish := b.copyOf("milan-1", map[string]string{"shop": "shop-paris", "apps": "apps"})
+func TestRemoteNamespaces(t *testing.T) {
+	b := newEnv(t)
+	b.consumerTenant()
+	stop := b.runRemoteNamespaces()
+	namespaceMap := b.createMap("milan-1", map[string]string{"shop": "shop-paris", "apps": "apps"})
 	const accepted, refused, terminating = "Accepted", "CreationLoopBackOff", "Terminating"
-	b.answers(wish, map[string]string{"shop": accepted, "apps": refused}) // there is one called apps
-	twin := space("shop-paris")
-	b.Read(twin)
-	if twin.Annotations[labels.ManagedByNamespaceMap] != guest+"/milan-1" || twin.Annotations[labels.OriginalName] != "shop" || twin.Labels[labels.RemoteClusterID] != "paris-id" {
-		t.Errorf("%+v", twin.ObjectMeta)
+	b.answers(namespaceMap, map[string]string{"shop": accepted, "apps": refused}) // an unmanaged namespace apps exists
+	remote := space("shop-paris")
+	b.Read(remote)
+	if remote.Annotations[labels.ManagedByNamespaceMap] != consumerTenant+"/milan-1" || remote.Annotations[labels.OriginalName] != "shop" || remote.Labels[labels.RemoteClusterID] != "paris-id" {
+		t.Errorf("%+v", remote.ObjectMeta)
 	}
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-paris", Name: guest}}
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-paris", Name: consumerTenant}}
 	b.Read(binding)
-	if diff := cmp.Diff([]rbacv1.Subject{{Kind: "ServiceAccount", Name: "liqo-peer", Namespace: guest}}, binding.Subjects); diff != "" || binding.RoleRef.Name != remoteRole {
+	if diff := cmp.Diff([]rbacv1.Subject{{Kind: "ServiceAccount", Name: "liqo-peer", Namespace: consumerTenant}}, binding.Subjects); diff != "" || binding.RoleRef.Name != remoteRole {
 		t.Errorf("%+v", binding)
 	}
 	ours := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-paris", Name: "liqo-controller-manager"}}
@@ -105,70 +105,70 @@ func TestTwins(t *testing.T) {
 		t.Errorf("%+v", ours)
 	}
 	b.Must(b.Delete(t.Context(), ours))
-	b.Until("our rights are back", func() bool { return b.exists(ours) })
-	if !slices.Contains(wish.Finalizers, labels.FinalizerNamespaceMap) || wish.Status.CurrentMapping["shop"].RemoteNamespace != "shop-paris" {
-		t.Errorf("%+v", wish)
+	b.Until("our rights are restored", func() bool { return b.exists(ours) })
+	if !slices.Contains(namespaceMap.Finalizers, labels.FinalizerNamespaceMap) || namespaceMap.Status.CurrentMapping["shop"].RemoteNamespace != "shop-paris" {
+		t.Errorf("%+v", namespaceMap)
 	}
 
-	// Somebody else's namespace is not touched, and its name is taken when it is free.
+	// An unmanaged namespace is not touched, and its name is used when it is free.
 	foreign := space("apps")
 	b.Read(foreign)
-	if foreign.Labels[labels.RemoteClusterID] != "" || len(foreign.Annotations) > 0 || !strings.Contains(wish.Status.CurrentMapping["apps"].Message, "was not made for this cluster") {
-		t.Errorf("%+v, %+v", foreign.ObjectMeta, wish.Status)
+	if foreign.Labels[labels.RemoteClusterID] != "" || len(foreign.Annotations) > 0 || !strings.Contains(namespaceMap.Status.CurrentMapping["apps"].Message, "was not created for this cluster") {
+		t.Errorf("%+v, %+v", foreign.ObjectMeta, namespaceMap.Status)
 	}
 	b.Must(b.Delete(t.Context(), foreign))
-	b.bury("apps")
-	b.answers(wish, map[string]string{"shop": accepted, "apps": accepted})
+	b.finalizeNamespace("apps")
+	b.answers(namespaceMap, map[string]string{"shop": accepted, "apps": accepted})
 
-	// A twin that somebody deletes comes back, and so does the right in it.
-	uid := twin.UID
-	b.Must(b.Delete(t.Context(), twin))
-	b.answers(wish, map[string]string{"shop": terminating, "apps": accepted})
+	// A deleted remote namespace is created again, and so are the rights in it.
+	uid := remote.UID
+	b.Must(b.Delete(t.Context(), remote))
+	b.answers(namespaceMap, map[string]string{"shop": terminating, "apps": accepted})
 	b.Must(b.Delete(t.Context(), binding))
-	b.bury("shop-paris")
-	b.answers(wish, map[string]string{"shop": accepted, "apps": accepted})
-	if b.Read(twin); twin.UID == uid {
-		t.Error("it is the same")
+	b.finalizeNamespace("shop-paris")
+	b.answers(namespaceMap, map[string]string{"shop": accepted, "apps": accepted})
+	if b.Read(remote); remote.UID == uid {
+		t.Error("the remote namespace has the same UID")
 	}
 	b.Read(binding)
 	b.Must(b.Delete(t.Context(), binding))
-	b.Until("the right is given again", func() bool { return b.exists(binding) })
+	b.Until("the binding is created again", func() bool { return b.exists(binding) })
 
-	// A restart writes nothing; what is then unwanted is deleted.
+	// A restart writes nothing; a namespace that is no longer requested is deleted.
 	stop()
-	all := []client.Object{wish, twin, binding}
+	all := []client.Object{namespaceMap, remote, binding}
 	before := b.versionsOf(all)
 	writes := b.writes.Load()
-	stop = b.host()
-	b.Edit(wish, func() { delete(wish.Spec.DesiredMapping, "apps") })
-	b.answers(wish, map[string]string{"shop": accepted, "apps": terminating})
+	stop = b.runRemoteNamespaces()
+	b.Edit(namespaceMap, func() { delete(namespaceMap.Spec.DesiredMapping, "apps") })
+	b.answers(namespaceMap, map[string]string{"shop": accepted, "apps": terminating})
 	if got := b.versionsOf(all); !slices.Equal(got[1:], before[1:]) {
 		t.Errorf("versions %v, before the restart %v", got, before)
 	}
-	b.bury("apps")
-	b.answers(wish, map[string]string{"shop": accepted})
+	b.finalizeNamespace("apps")
+	b.answers(namespaceMap, map[string]string{"shop": accepted})
 	if got := b.writes.Load() - writes; got != 3 {
 		t.Errorf("%d writes, want the deletion and two answers", got)
 	}
 
-	// The last one goes, and comes back.
-	b.Edit(wish, func() { wish.Spec.DesiredMapping = nil })
-	b.answers(wish, map[string]string{"shop": terminating})
-	b.bury("shop-paris")
-	b.answers(wish, map[string]string{})
-	b.Edit(wish, func() { wish.Spec.DesiredMapping = map[string]string{"shop": "shop-paris"} })
-	b.answers(wish, map[string]string{"shop": accepted})
+	// The last namespace is removed from the map, and requested again.
+	b.Edit(namespaceMap, func() { namespaceMap.Spec.DesiredMapping = nil })
+	b.answers(namespaceMap, map[string]string{"shop": terminating})
+	b.finalizeNamespace("shop-paris")
+	b.answers(namespaceMap, map[string]string{})
+	b.Edit(namespaceMap, func() { namespaceMap.Spec.DesiredMapping = map[string]string{"shop": "shop-paris"} })
+	b.answers(namespaceMap, map[string]string{"shop": accepted})
 
-	// The consumer's map goes: so do its twins.
-	b.Must(b.Delete(t.Context(), wish))
-	b.Until("the map is gone", func() bool { return b.gone(wish) })
-	b.bury("shop-paris")
+	// The map of the consumer is deleted, and its remote namespaces with it.
+	b.Must(b.Delete(t.Context(), namespaceMap))
+	b.Until("the map is gone", func() bool { return b.gone(namespaceMap) })
+	b.finalizeNamespace("shop-paris")
 
-	// The tenant goes while nobody looks.
-	wish = b.copyOf("milan-1", map[string]string{"shop": "shop-paris"})
-	b.answers(wish, map[string]string{"shop": accepted})
+	// The tenant is deleted while the controller is down.
+	namespaceMap = b.createMap("milan-1", map[string]string{"shop": "shop-paris"})
+	b.answers(namespaceMap, map[string]string{"shop": accepted})
 	stop()
-	// One of its pods may take as long as it likes to end.
+	// One of its pods has an extreme grace period.
 	endless := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-paris", Name: "endless", Labels: map[string]string{labels.ManagedBy: labels.ManagedByShadowPod}},
 		Spec: corev1.PodSpec{
@@ -177,28 +177,28 @@ func TestTwins(t *testing.T) {
 		},
 	}
 	b.Make(endless)
-	b.Edit(wish, func() { wish.Finalizers = nil })
-	b.Must(b.Delete(t.Context(), wish))
-	b.Must(b.Delete(t.Context(), space(guest)))
-	b.bury(guest)
-	b.host()
-	b.Until("it ends soon", func() bool {
+	b.Edit(namespaceMap, func() { namespaceMap.Finalizers = nil })
+	b.Must(b.Delete(t.Context(), namespaceMap))
+	b.Must(b.Delete(t.Context(), space(consumerTenant)))
+	b.finalizeNamespace(consumerTenant)
+	b.runRemoteNamespaces()
+	b.Until("its grace period is shortened", func() bool {
 		b.Read(endless)
 		return endless.DeletionTimestamp != nil && *endless.DeletionGracePeriodSeconds == lastSeconds
 	})
-	b.bury("shop-paris")
+	b.finalizeNamespace("shop-paris")
 }
 
-// TestHostileMaps: a consumer cannot have what is not for consumers, nor more than others can bear, nor speak for another.
+// TestHostileMaps: a consumer gets no namespace that is reserved or of another consumer, and not more than the limit.
 func TestHostileMaps(t *testing.T) {
-	b := newBench(t)
-	b.guest()
+	b := newEnv(t)
+	b.consumerTenant()
 	b.Make(space("liqo"))
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "of-turin", Labels: map[string]string{labels.RemoteClusterID: "turin-id"},
 		Annotations: map[string]string{labels.ManagedByNamespaceMap: "liqo-tenant-turin-000000/milan-1", labels.OriginalName: "of-turin"},
 	}})
-	// Its tenant is there: what belongs to it is not without an owner.
+	// The tenant of turin exists, so its namespaces are not orphans.
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-turin-000000", Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: "turin-id"}}})
 	b.Make(&vkv1alpha1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-turin-000000", Name: "milan-1", Labels: map[string]string{labels.Replicated: "true"}},
@@ -210,17 +210,17 @@ func TestHostileMaps(t *testing.T) {
 		b.Read(namespace)
 		before[name] = namespace.ResourceVersion
 	}
-	b.host()
+	b.runRemoteNamespaces()
 	desired := map[string]string{
-		"a": "kube-system", "b": "default", "c": "liqo", "d": guest, "e": strings.Repeat("x", 64), "f": "UPPER", "g": "of-turin", "h": "liqo-tenant-turin-000000",
+		"a": "kube-system", "b": "default", "c": "liqo", "d": consumerTenant, "e": strings.Repeat("x", 64), "f": "UPPER", "g": "of-turin", "h": "liqo-tenant-turin-000000",
 		"good": "good", "twice": "good", "../../x": "slash",
 	}
 	want := map[string]string{"good": "Accepted"}
 	for _, local := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "twice"} {
 		want[local] = "CreationLoopBackOff"
 	}
-	wish := b.copyOf("evil", desired)
-	b.answers(wish, want)
+	namespaceMap := b.createMap("evil", desired)
+	b.answers(namespaceMap, want)
 	for name, version := range before {
 		namespace := space(name)
 		if b.Read(namespace); namespace.ResourceVersion != version || namespace.DeletionTimestamp != nil {
@@ -235,22 +235,22 @@ func TestHostileMaps(t *testing.T) {
 		}
 	}
 
-	// One map counts, whatever else is written; and it cannot ask for all names there are.
-	second := b.copyOf("second", map[string]string{"more": "more"})
-	b.Edit(wish, func() {
+	// One map counts, whatever else is written, and its requests are limited.
+	second := b.createMap("second", map[string]string{"more": "more"})
+	b.Edit(namespaceMap, func() {
 		for i := range 3000 {
-			wish.Spec.DesiredMapping[fmt.Sprint("n-", i)] = fmt.Sprint("n-", i)
+			namespaceMap.Spec.DesiredMapping[fmt.Sprint("n-", i)] = fmt.Sprint("n-", i)
 		}
 	})
-	b.Until("there are as many as it may have", func() bool {
+	b.Until("the limit of namespaces is reached", func() bool {
 		var all corev1.NamespaceList
 		b.Must(b.List(t.Context(), &all, client.MatchingLabels{labels.RemoteClusterID: "paris-id"}))
-		return len(all.Items) == mostTwins
+		return len(all.Items) == maxRemoteNamespaces
 	})
-	b.Until("as many are answered", func() bool { b.Read(wish); return len(wish.Status.CurrentMapping) == mostAnswers })
+	b.Until("the limit of answers is reached", func() bool { b.Read(namespaceMap); return len(namespaceMap.Status.CurrentMapping) == maxAnswers })
 	var all corev1.NamespaceList
 	b.Must(b.List(t.Context(), &all, client.MatchingLabels{labels.RemoteClusterID: "paris-id"}))
-	if b.Read(second); len(all.Items) != mostTwins || len(second.Status.CurrentMapping) > 0 || len(second.Finalizers) > 0 || b.exists(space("more")) {
+	if b.Read(second); len(all.Items) != maxRemoteNamespaces || len(second.Status.CurrentMapping) > 0 || len(second.Finalizers) > 0 || b.exists(space("more")) {
 		t.Errorf("%d namespaces; the second map: %+v", len(all.Items), second)
 	}
 	turin := space("of-turin")
@@ -259,18 +259,18 @@ func TestHostileMaps(t *testing.T) {
 	}
 }
 
-// TestTwinNames: no consumer takes the names that another one's twins will have.
-func TestTwinNames(t *testing.T) {
-	b := newBench(t)
-	b.guest()
+// TestReservedNames: no consumer gets a name that has the form of the remote namespaces of another consumer.
+func TestReservedNames(t *testing.T) {
+	b := newEnv(t)
+	b.consumerTenant()
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-berlin-000002", Labels: map[string]string{
 		labels.TenantNamespace: "true", labels.ClusterID: "berlin-id", labels.AppPartOf: "liqo",
 	}}})
-	b.host()
-	wish := b.copyOf("milan-1", map[string]string{"a": "shop-berlin-000002", "b": "shop-paris-000001", "c": "openshift-config", "d": "berlin-000002"})
+	b.runRemoteNamespaces()
+	namespaceMap := b.createMap("milan-1", map[string]string{"a": "shop-berlin-000002", "b": "shop-paris-000001", "c": "openshift-config", "d": "berlin-000002"})
 	const accepted, refused = "Accepted", "CreationLoopBackOff"
-	b.answers(wish, map[string]string{"a": refused, "b": accepted, "c": refused, "d": accepted})
-	if message := wish.Status.CurrentMapping["a"].Message; !strings.Contains(message, "kept for another cluster") || b.exists(space("shop-berlin-000002")) {
+	b.answers(namespaceMap, map[string]string{"a": refused, "b": accepted, "c": refused, "d": accepted})
+	if message := namespaceMap.Status.CurrentMapping["a"].Message; !strings.Contains(message, "reserved for another cluster") || b.exists(space("shop-berlin-000002")) {
 		t.Errorf("%q", message)
 	}
 }

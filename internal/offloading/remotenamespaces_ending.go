@@ -16,9 +16,9 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// finish deletes all twins and lets the map go: Kubernetes takes the rest away by itself.
-func (r *twinReconciler) finish(ctx context.Context, p place, wish *vkv1alpha1.NamespaceMap) error {
-	all, err := r.twinsOf(ctx, r.live, p)
+// finish deletes all remote namespaces of the consumer, and releases the map if it is being deleted. Kubernetes deletes the contents.
+func (r *remoteNamespaceReconciler) finish(ctx context.Context, p mapOwner, namespaceMap *vkv1alpha1.NamespaceMap) error {
+	all, err := r.remoteNamespacesOf(ctx, r.live, p)
 	if err != nil {
 		return err
 	}
@@ -27,15 +27,15 @@ func (r *twinReconciler) finish(ctx context.Context, p place, wish *vkv1alpha1.N
 			return err
 		}
 	}
-	if wish.DeletionTimestamp == nil {
+	if namespaceMap.DeletionTimestamp == nil {
 		return nil
 	}
-	return r.release(ctx, wish)
+	return r.release(ctx, namespaceMap)
 }
 
-// forget deletes the twins of a consumer without a map: its finalizer was taken away by hand.
-func (r *twinReconciler) forget(ctx context.Context, p place) error {
-	all, err := r.twinsOf(ctx, r.client, p)
+// forget deletes the remote namespaces of a consumer without a map, whose finalizer was removed by hand.
+func (r *remoteNamespaceReconciler) forget(ctx context.Context, p mapOwner) error {
+	all, err := r.remoteNamespacesOf(ctx, r.client, p)
 	if err != nil || len(all) == 0 {
 		return err
 	}
@@ -50,22 +50,22 @@ func (r *twinReconciler) forget(ctx context.Context, p place) error {
 	return nil
 }
 
-// orphans deletes the twins of a tenant that is gone, with its map.
-func (r *twinReconciler) orphans(ctx context.Context, tenant string) error {
+// orphans deletes the remote namespaces of a tenant that is gone with its map.
+func (r *remoteNamespaceReconciler) orphans(ctx context.Context, tenant string) error {
 	var all corev1.NamespaceList
 	if err := r.client.List(ctx, &all, client.HasLabels{labels.RemoteClusterID}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list twins: %w", err)
+		return fmt.Errorf("list remote namespaces: %w", err)
 	}
 	asked := false
 	for i := range all.Items {
 		one := &all.Items[i]
-		p := place{consumer: one.Labels[labels.RemoteClusterID], tenant: tenant}
+		p := mapOwner{consumer: one.Labels[labels.RemoteClusterID], tenant: tenant}
 		if !p.keeps(one) {
 			continue
 		}
 		if !asked {
 			if err := r.live.Get(ctx, client.ObjectKey{Name: tenant}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
-				return err // it is there, and its event brings us back
+				return err // it exists, and its event follows
 			}
 			asked = true
 		}
@@ -79,15 +79,15 @@ func (r *twinReconciler) orphans(ctx context.Context, tenant string) error {
 	return nil
 }
 
-// lastSeconds is how long pods may take to end whose cluster is no peer any more.
+// lastSeconds is the longest grace period of pods whose cluster is no longer a peer.
 const lastSeconds = 120
 
-// hurry ends the pods of a twin that is being deleted within lastSeconds: how long they may take was said by a cluster that may not like to go.
-func (r *twinReconciler) hurry(ctx context.Context, twin *corev1.Namespace) error {
+// hurry limits the grace period of the pods of a namespace in deletion to lastSeconds: the former peer chose it, and may have chosen years.
+func (r *remoteNamespaceReconciler) hurry(ctx context.Context, namespace *corev1.Namespace) error {
 	var all corev1.PodList
-	// The cache keeps less of pods.
-	if err := r.live.List(ctx, &all, client.InNamespace(twin.Name), client.MatchingLabels{labels.ManagedBy: labels.ManagedByShadowPod}); err != nil {
-		return fmt.Errorf("list pods in %s: %w", twin.Name, err)
+	// The cache does not keep grace periods.
+	if err := r.live.List(ctx, &all, client.InNamespace(namespace.Name), client.MatchingLabels{labels.ManagedBy: labels.ManagedByShadowPod}); err != nil {
+		return fmt.Errorf("list pods in %s: %w", namespace.Name, err)
 	}
 	for i := range all.Items {
 		pod := &all.Items[i]
@@ -99,7 +99,7 @@ func (r *twinReconciler) hurry(ctx context.Context, twin *corev1.Namespace) erro
 			grace = *pod.Spec.TerminationGracePeriodSeconds
 		}
 		if grace <= lastSeconds {
-			continue // it ends with its namespace
+			continue // short enough
 		}
 		err := r.client.Delete(ctx, pod, client.GracePeriodSeconds(lastSeconds), client.Preconditions{UID: &pod.UID})
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
@@ -109,13 +109,13 @@ func (r *twinReconciler) hurry(ctx context.Context, twin *corev1.Namespace) erro
 	return nil
 }
 
-func (r *twinReconciler) release(ctx context.Context, wish *vkv1alpha1.NamespaceMap) error {
-	_, err := r.patchFinalizer(ctx, wish, controllerutil.RemoveFinalizer)
+func (r *remoteNamespaceReconciler) release(ctx context.Context, namespaceMap *vkv1alpha1.NamespaceMap) error {
+	_, err := patchFinalizer(ctx, r.client, namespaceMap, labels.FinalizerNamespaceMap, controllerutil.RemoveFinalizer)
 	return err
 }
 
-// others are the unique names of all consumers but one.
-func (r *twinReconciler) others(ctx context.Context, tenant string) (names []string, err error) {
+// others returns the unique names of all consumers except that of tenant.
+func (r *remoteNamespaceReconciler) others(ctx context.Context, tenant string) (names []string, err error) {
 	var all corev1.NamespaceList
 	if err := r.client.List(ctx, &all, client.MatchingLabels{labels.TenantNamespace: "true"}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list tenant namespaces: %w", err)

@@ -20,47 +20,47 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
-// RemoteNamespaces knows which peer a namespace was made for. It believes the namespace, which no peer can write, and nothing in it.
+// RemoteNamespaces returns the peer of each remote namespace. It trusts only the labels of the namespace, which no peer can write.
 type RemoteNamespaces struct {
 	cache.Cache
 	live client.Reader
 }
 
-// WatchRemoteNamespaces watches the metadata of twins.
+// WatchRemoteNamespaces adds a cache of the metadata of remote namespaces to the manager.
 func WatchRemoteNamespaces(mgr manager.Manager) (*RemoteNamespaces, error) {
 	has, err := klabels.NewRequirement(labels.RemoteClusterID, selection.Exists, nil)
 	if err != nil {
 		return nil, err
 	}
-	twins, err := cache.New(mgr.GetConfig(), cache.Options{
+	cached, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Namespace{}: {Label: klabels.NewSelector().Add(*has), Transform: cache.TransformStripManagedFields()},
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cache of twin namespaces: %w", err)
+		return nil, fmt.Errorf("cache of remote namespaces: %w", err)
 	}
-	t := &RemoteNamespaces{Cache: twins, live: mgr.GetAPIReader()}
-	return t, mgr.Add(t)
+	r := &RemoteNamespaces{Cache: cached, live: mgr.GetAPIReader()}
+	return r, mgr.Add(r)
 }
 
 // GetCache makes the manager start this cache with its own.
-func (t *RemoteNamespaces) GetCache() cache.Cache { return t.Cache }
+func (r *RemoteNamespaces) GetCache() cache.Cache { return r.Cache }
 
-// Peer is the cluster ID of the peer that a namespace was made for; empty if it was made for none.
-func (t *RemoteNamespaces) Peer(ctx context.Context, namespace string) (string, error) {
-	twin := &metav1.PartialObjectMetadata{}
-	twin.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := t.Get(ctx, client.ObjectKey{Name: namespace}, twin); err == nil {
-		return twin.Labels[labels.RemoteClusterID], nil
+// Peer returns the cluster ID of the peer that a namespace was created for; empty if it was created for none.
+func (r *RemoteNamespaces) Peer(ctx context.Context, namespace string) (string, error) {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.Get(ctx, client.ObjectKey{Name: namespace}, metadata); err == nil {
+		return metadata.Labels[labels.RemoteClusterID], nil
 	}
-	// A new one, perhaps, or the cache is not filled yet.
-	if err := t.live.Get(ctx, client.ObjectKey{Name: namespace}, twin); err != nil {
+	// The namespace may be new, or the cache not filled yet.
+	if err := r.live.Get(ctx, client.ObjectKey{Name: namespace}, metadata); err != nil {
 		if apierrors.IsNotFound(err) {
 			return "", nil
 		}
 		return "", fmt.Errorf("look for namespace %s: %w", namespace, err)
 	}
-	return twin.Labels[labels.RemoteClusterID], nil
+	return metadata.Labels[labels.RemoteClusterID], nil
 }

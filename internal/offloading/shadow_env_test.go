@@ -35,29 +35,29 @@ import (
 )
 
 const (
-	twin       = "web-rome-a1b2c3"
-	shadowUser = "shadow-test"
+	remoteNamespace = "web-rome-a1b2c3"
+	shadowUser      = "shadow-test"
 )
 
-// shadowBed is a provider's API server. Controllers run with the rights that their marks ask for, and with the caches of the controller
-// manager; kubelet and garbage collector are the test.
-type shadowBed struct {
+// shadowEnv is the API server of a provider. The controllers run with the rights in their RBAC markers, and with the caches of the controller
+// manager; the test acts as kubelet and garbage collector.
+type shadowEnv struct {
 	kubetest.Env
 	scheme *runtime.Scheme
 	admin  *rest.Config
-	// writes counts what the controllers sent to be written, but for events.
+	// writes counts the writing requests of the controllers, except for events.
 	writes atomic.Int32
-	// asked counts their questions for one wish of endpoints. held keeps news of such wishes from them as long as it is locked.
+	// asked counts their reads of one ShadowEndpointSlice. While gate is locked, they get no events of ShadowEndpointSlices.
 	asked atomic.Int32
-	held  sync.RWMutex
-	// inTwins is what the controllers may do in twins.
-	inTwins []rbacv1.PolicyRule
+	gate  sync.RWMutex
+	// remoteRules are the rights of the controllers in remote namespaces.
+	remoteRules []rbacv1.PolicyRule
 }
 
-func newShadowBed(t *testing.T) *shadowBed {
+func newShadowEnv(t *testing.T) *shadowEnv {
 	t.Helper()
 	t.Parallel()
-	b := &shadowBed{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme()}
+	b := &shadowEnv{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), scheme: runtime.NewScheme()}
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
 		b.Must(add(b.scheme))
 	}
@@ -69,20 +69,20 @@ func newShadowBed(t *testing.T) *shadowBed {
 	b.Must(err)
 	b.Client, err = client.New(b.admin, client.Options{Scheme: b.scheme})
 	b.Must(err)
-	// What the controllers ask for: everywhere, and in twins.
+	// The rights in the RBAC markers: everywhere, and in remote namespaces.
 	var everywhere []rbacv1.PolicyRule
 	for _, file := range []string{"shadowpod_controller.go", "shadowendpointslice_controller.go", "remotenamespaces_index.go"} {
 		rules := b.RBACMarkers(file)
-		everywhere, b.inTwins = append(everywhere, rules[""]...), append(b.inTwins, rules["liqo-twin"]...)
+		everywhere, b.remoteRules = append(everywhere, rules[""]...), append(b.remoteRules, rules["liqo-twin"]...)
 	}
 	b.Bind(shadowUser, "", everywhere)
-	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twin, Labels: map[string]string{labels.RemoteClusterID: "rome-id"}}})
-	b.Bind(shadowUser, twin, b.inTwins)
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace, Labels: map[string]string{labels.RemoteClusterID: "rome-id"}}})
+	b.Bind(shadowUser, remoteNamespace, b.remoteRules)
 	return b
 }
 
 // run starts the controllers in a manager; it ends with stop, or with the test.
-func (b *shadowBed) run() (stop func()) {
+func (b *shadowEnv) run() (stop func()) {
 	b.T.Helper()
 	cfg := rest.CopyConfig(b.admin)
 	cfg.Impersonate.UserName = shadowUser
@@ -91,13 +91,13 @@ func (b *shadowBed) run() (stop func()) {
 			if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/events") {
 				b.writes.Add(1)
 			}
-			_, name, wishes := strings.Cut(request.URL.Path, "/shadowendpointslices")
+			_, name, isShadowSlice := strings.Cut(request.URL.Path, "/shadowendpointslices")
 			if name != "" && request.Method == http.MethodGet {
 				b.asked.Add(1)
 			}
 			response, err := next.RoundTrip(request)
-			if err == nil && wishes && request.URL.Query().Has("watch") {
-				response.Body = late{response.Body, &b.held}
+			if err == nil && isShadowSlice && request.URL.Query().Has("watch") {
+				response.Body = gated{response.Body, &b.gate}
 			}
 			return response, err
 		})
@@ -107,32 +107,32 @@ func (b *shadowBed) run() (stop func()) {
 		&corev1.Pod{}: {Transform: grant.TrimPod}, &vkv1alpha1.ShadowPod{}: {Transform: offloading.TrimShadowPod}, &discoveryv1.EndpointSlice{}: {Label: ours},
 	}}})
 	b.Must(err)
-	twins, err := offloading.WatchRemoteNamespaces(mgr)
+	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 	b.Must(err)
-	b.Must(offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: twins, Level: shadow.Baseline, Workers: 10}))
-	b.Must(offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{RemoteNamespaces: twins, InternalNetwork: true, Workers: 10}))
+	b.Must(offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Workers: 10}))
+	b.Must(offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{RemoteNamespaces: remoteNamespaces, InternalNetwork: true, Workers: 10}))
 	return kubetest.Start(b.T, "manager", mgr.Start)
 }
 
-// late does not hand on what it has read as long as held is locked.
-type late struct {
+// gated delays what it has read while gate is locked.
+type gated struct {
 	io.ReadCloser
-	held *sync.RWMutex
+	gate *sync.RWMutex
 }
 
-func (l late) Read(into []byte) (int, error) {
+func (l gated) Read(into []byte) (int, error) {
 	n, err := l.ReadCloser.Read(into)
-	l.held.RLock()
-	defer l.held.RUnlock()
+	l.gate.RLock()
+	defer l.gate.RUnlock()
 	return n, err
 }
 
-func (b *shadowBed) there(object client.Object) bool {
+func (b *shadowEnv) exists(object client.Object) bool {
 	return b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object) == nil
 }
 
-// event waits for one about an object.
-func (b *shadowBed) event(about client.Object, reason, part string) {
+// event waits for an event about an object.
+func (b *shadowEnv) event(about client.Object, reason, part string) {
 	b.T.Helper()
 	seen := ""
 	b.Until("an event "+reason+" "+part+" about "+about.GetName(), func() bool {
@@ -150,11 +150,11 @@ func (b *shadowBed) event(about client.Object, reason, part string) {
 	})
 }
 
-// wish is what a virtual kubelet writes.
-func (b *shadowBed) wish(name string, policy corev1.RestartPolicy, change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
+// createShadowPod writes a ShadowPod as a virtual kubelet does.
+func (b *shadowEnv) createShadowPod(name string, policy corev1.RestartPolicy, change func(*vkv1alpha1.ShadowPod)) *vkv1alpha1.ShadowPod {
 	b.T.Helper()
 	s := &vkv1alpha1.ShadowPod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: name, Labels: map[string]string{labels.Origin: "rome-id", "app": name}, Annotations: map[string]string{"note": "1"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: name, Labels: map[string]string{labels.Origin: "rome-id", "app": name}, Annotations: map[string]string{"note": "1"}},
 		Spec: vkv1alpha1.ShadowPodSpec{Fence: "fence-of-" + name, Pod: corev1.PodSpec{
 			RestartPolicy: policy, Containers: []corev1.Container{{Name: "c", Image: "image:1"}}, AutomountServiceAccountToken: new(false),
 		}},
@@ -166,46 +166,46 @@ func (b *shadowBed) wish(name string, policy corev1.RestartPolicy, change func(*
 	return s
 }
 
-// pod waits for the pod of a wish, another one than before.
-func (b *shadowBed) pod(s *vkv1alpha1.ShadowPod, before *corev1.Pod) *corev1.Pod {
+// pod waits for the pod of a ShadowPod; if before is set, for another one.
+func (b *shadowEnv) pod(s *vkv1alpha1.ShadowPod, before *corev1.Pod) *corev1.Pod {
 	b.T.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
-	b.Until("pod "+s.Name+" is there", func() bool { return b.there(pod) && (before == nil || pod.UID != before.UID) })
+	b.Until("pod "+s.Name+" exists", func() bool { return b.exists(pod) && (before == nil || pod.UID != before.UID) })
 	return pod
 }
 
-// starts plays scheduler and kubelet.
-func (b *shadowBed) starts(pod *corev1.Pod) {
+// startPod acts as scheduler and kubelet.
+func (b *shadowEnv) startPod(pod *corev1.Pod) {
 	b.T.Helper()
 	b.Must(b.SubResource("binding").Create(b.T.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "physical"}}))
 	b.phase(pod, corev1.PodRunning, "")
 }
 
-func (b *shadowBed) phase(pod *corev1.Pod, phase corev1.PodPhase, reason string) {
+func (b *shadowEnv) phase(pod *corev1.Pod, phase corev1.PodPhase, reason string) {
 	b.T.Helper()
 	b.EditStatus(pod, func() { pod.Status.Phase, pod.Status.Reason = phase, reason })
 }
 
-// ends plays the kubelet of a pod that is being deleted: its processes end, then it lets go.
-func (b *shadowBed) ends(pod *corev1.Pod, phase corev1.PodPhase) {
+// endPod acts as the kubelet of a pod in deletion: its processes end, and then it is deleted.
+func (b *shadowEnv) endPod(pod *corev1.Pod, phase corev1.PodPhase) {
 	b.T.Helper()
 	b.phase(pod, phase, "")
 	b.Must(client.IgnoreNotFound(b.Delete(b.T.Context(), pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})))
 }
 
-func (b *shadowBed) says(s *vkv1alpha1.ShadowPod, phase vkv1alpha1.ShadowPodPhase, pod *corev1.Pod) {
+func (b *shadowEnv) untilPhase(s *vkv1alpha1.ShadowPod, phase vkv1alpha1.ShadowPodPhase, pod *corev1.Pod) {
 	b.T.Helper()
-	b.Until(s.Name+" says "+string(phase), func() bool {
-		return b.there(s) && s.Status.Phase == phase && s.Status.PodUID == string(pod.UID)
+	b.Until(s.Name+" has phase "+string(phase), func() bool {
+		return b.exists(s) && s.Status.Phase == phase && s.Status.PodUID == string(pod.UID)
 	})
 }
 
-// settled: all that has happened up to now has been looked at. What happens to this new pod comes through the same watches and queue, later. It costs the
-// controllers two writes.
-func (b *shadowBed) settled(name string) {
+// drainQueue returns when the controllers have handled all earlier events: the events of the new pod pass the same watches and queue after them. It
+// costs the controllers two writes.
+func (b *shadowEnv) drainQueue(name string) {
 	b.T.Helper()
-	s := b.wish(name, corev1.RestartPolicyAlways, nil)
+	s := b.createShadowPod(name, corev1.RestartPolicyAlways, nil)
 	pod := b.pod(s, nil)
-	b.starts(pod)
-	b.says(s, vkv1alpha1.ShadowPodRunning, pod)
+	b.startPod(pod)
+	b.untilPhase(s, vkv1alpha1.ShadowPodRunning, pod)
 }

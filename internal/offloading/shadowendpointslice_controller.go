@@ -47,16 +47,16 @@ const (
 
 var endpointSlice = discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
 
-// ShadowEndpointSliceOptions is what the controller needs to know.
+// ShadowEndpointSliceOptions of the controller.
 type ShadowEndpointSliceOptions struct {
 	RemoteNamespaces *RemoteNamespaces
 	// InternalNetwork: networks are agreed with peers, and endpoints must lie in them.
 	InternalNetwork bool
-	// Workers is how many are looked at at the same time.
+	// Workers is how many are reconciled at the same time.
 	Workers int
 }
 
-// shadowSlices makes EndpointSlices of ShadowEndpointSlices.
+// shadowSlices creates the EndpointSlices of ShadowEndpointSlices.
 type shadowSlices struct {
 	options ShadowEndpointSliceOptions
 	cached  client.Reader
@@ -97,18 +97,18 @@ func SetupShadowEndpointSlice(mgr manager.Manager, o ShadowEndpointSliceOptions)
 	return nil
 }
 
-// otherReach lets through what may change the readiness of endpoints: the rest of a ForeignCluster changes often.
+// otherReach passes updates that may change the readiness of endpoints: other fields of a ForeignCluster change often.
 var otherReach = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*discoveryv1alpha1.ForeignCluster)
-	now, too := e.ObjectNew.(*discoveryv1alpha1.ForeignCluster)
-	return ok && too && (shadow.Reachable(before) != shadow.Reachable(now) || clusterOf(before) != clusterOf(now))
+	now, isNew := e.ObjectNew.(*discoveryv1alpha1.ForeignCluster)
+	return ok && isNew && (shadow.Reachable(before) != shadow.Reachable(now) || clusterOf(before) != clusterOf(now))
 }}
 
-// otherNetworks lets through what may change which addresses are believed.
+// otherNetworks passes updates that may change which addresses are accepted.
 var otherNetworks = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*netv1alpha1.TunnelEndpoint)
-	now, too := e.ObjectNew.(*netv1alpha1.TunnelEndpoint)
-	return ok && too && (!slices.Equal(shadow.Networks(before), shadow.Networks(now)) || before.Spec.ClusterIdentity != now.Spec.ClusterIdentity)
+	now, isNew := e.ObjectNew.(*netv1alpha1.TunnelEndpoint)
+	return ok && isNew && (!slices.Equal(shadow.Networks(before), shadow.Networks(now)) || before.Spec.ClusterIdentity != now.Spec.ClusterIdentity)
 }}
 
 func clusterOf(fc *discoveryv1alpha1.ForeignCluster) string {
@@ -134,44 +134,44 @@ func (r *shadowSlices) ofTunnel(ctx context.Context, object client.Object) []rec
 	return r.ofCluster(ctx, tunnel.Spec.ClusterIdentity.ClusterID)
 }
 
-// ofCluster are all that a peer has written.
+// ofCluster returns requests for all ShadowEndpointSlices of a peer.
 func (r *shadowSlices) ofCluster(ctx context.Context, clusterID string) (all []reconcile.Request) {
-	var wishes vkv1alpha1.ShadowEndpointSliceList
-	if r.cached.List(ctx, &wishes, client.UnsafeDisableDeepCopy) != nil || clusterID == "" {
+	var list vkv1alpha1.ShadowEndpointSliceList
+	if r.cached.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil || clusterID == "" {
 		return nil
 	}
 	peers := map[string]string{}
-	for i := range wishes.Items {
-		namespace := wishes.Items[i].Namespace
+	for i := range list.Items {
+		namespace := list.Items[i].Namespace
 		if _, known := peers[namespace]; !known {
 			peer, err := r.options.RemoteNamespaces.Peer(ctx, namespace)
 			if err != nil {
-				peer = clusterID // to look once too often does no harm
+				peer = clusterID // an unneeded reconciliation does no harm
 			}
 			peers[namespace] = peer
 		}
 		if peers[namespace] == clusterID {
-			all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&wishes.Items[i])})
+			all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
 	return all
 }
 
-// Reconcile looks at one name.
+// Reconcile brings the EndpointSlice of one ShadowEndpointSlice to its desired state.
 func (r *shadowSlices) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var wish vkv1alpha1.ShadowEndpointSlice
-	if err := r.cached.Get(ctx, request.NamespacedName, &wish); apierrors.IsNotFound(err) {
+	var shadowSlice vkv1alpha1.ShadowEndpointSlice
+	if err := r.cached.Get(ctx, request.NamespacedName, &shadowSlice); apierrors.IsNotFound(err) {
 		r.own.Forget(request.NamespacedName)
 		return reconcile.Result{}, r.orphaned(ctx, request.NamespacedName)
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
-	if wish.DeletionTimestamp != nil {
-		return reconcile.Result{}, nil // the garbage collector takes the slice with it
+	if shadowSlice.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil // the garbage collector deletes the slice
 	}
-	origin, err := r.origin(ctx, wish.Namespace)
+	origin, err := r.origin(ctx, shadowSlice.Namespace)
 	if err != nil || origin.ClusterID == "" {
-		return reconcile.Result{}, err // no twin: nobody's wish
+		return reconcile.Result{}, err // not a remote namespace
 	}
 	slice, err := r.slice(ctx, request.NamespacedName)
 	if err != nil {
@@ -179,25 +179,25 @@ func (r *shadowSlices) Reconcile(ctx context.Context, request reconcile.Request)
 	}
 	if slice != nil {
 		switch owner := metav1.GetControllerOf(slice); {
-		case slice.Labels[labels.ManagedBy] != labels.ManagedByShadowEndpointSlice || owner != nil && owner.Name != wish.Name:
-			r.events.warn(&wish, reasonNameTaken, "Apply",
-				"this namespace has another EndpointSlice of the name %s, which is not touched; delete it", wish.Name)
+		case slice.Labels[labels.ManagedBy] != labels.ManagedByShadowEndpointSlice || owner != nil && owner.Name != shadowSlice.Name:
+			r.events.warn(&shadowSlice, reasonNameTaken, "Apply",
+				"this namespace has another EndpointSlice of the name %s, which Liqo does not change; delete it", shadowSlice.Name)
 			return reconcile.Result{}, nil
-		case owner != nil && owner.UID != wish.UID:
-			return reconcile.Result{}, r.outlived(ctx, slice, owner.UID)
+		case owner != nil && owner.UID != shadowSlice.UID:
+			return reconcile.Result{}, r.deleteSuperseded(ctx, slice, owner.UID)
 		}
 	}
 	if slice == nil && r.own.Remembers(endpointSlice, request.NamespacedName) {
-		switch now, err := r.wished(ctx, request.NamespacedName); {
+		switch now, err := r.liveShadow(ctx, request.NamespacedName); {
 		case err != nil:
 			return reconcile.Result{}, err
-		case now == nil || now.UID != wish.UID || now.DeletionTimestamp != nil:
-			return reconcile.Result{}, nil // the garbage collector has taken the slice; the cache is behind, and its news wake us
+		case now == nil || now.UID != shadowSlice.UID || now.DeletionTimestamp != nil:
+			return reconcile.Result{}, nil // the garbage collector deleted the slice with its ShadowEndpointSlice; the event follows
 		}
 	}
-	intent, disbelief := shadow.EndpointSlice(&wish, origin)
-	if disbelief != "" {
-		r.events.warn(&wish, reasonForeignAddresses, "Apply", "%.1000s", disbelief)
+	intent, rejected := shadow.EndpointSlice(&shadowSlice, origin)
+	if rejected != "" {
+		r.events.warn(&shadowSlice, reasonForeignAddresses, "Apply", "%.1000s", rejected)
 	}
 	var there client.Object
 	if slice != nil {
@@ -208,13 +208,13 @@ func (r *shadowSlices) Reconcile(ctx context.Context, request reconcile.Request)
 	case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return reconcile.Result{}, nil
 	case apierrors.IsInvalid(err):
-		r.events.warn(&wish, reasonFailedApply, "Apply", "%.1000s", err.Error())
+		r.events.warn(&shadowSlice, reasonFailedApply, "Apply", "%.1000s", err.Error())
 		err = reconcile.TerminalError(err)
 	}
 	return reconcile.Result{}, err
 }
 
-// origin is what is known of the peer that a namespace was made for.
+// origin returns what is known about the peer that a namespace was created for.
 func (r *shadowSlices) origin(ctx context.Context, namespace string) (shadow.Origin, error) {
 	peer, err := r.options.RemoteNamespaces.Peer(ctx, namespace)
 	origin := shadow.Origin{ClusterID: peer, Anywhere: !r.options.InternalNetwork}
@@ -241,7 +241,7 @@ func (r *shadowSlices) origin(ctx context.Context, namespace string) (shadow.Ori
 	return origin, nil
 }
 
-// slice is what has the name. The cache knows ours; whether somebody else's is there, only the API server does.
+// slice returns the EndpointSlice of the name. The cache has only managed ones, so an unmanaged one is read live.
 func (r *shadowSlices) slice(ctx context.Context, key types.NamespacedName) (*discoveryv1.EndpointSlice, error) {
 	slice := &discoveryv1.EndpointSlice{}
 	err := r.cached.Get(ctx, key, slice)
@@ -257,26 +257,26 @@ func (r *shadowSlices) slice(ctx context.Context, key types.NamespacedName) (*di
 	return slice, nil
 }
 
-// wished is the wish of a name, asked now; nil if there is none.
-func (r *shadowSlices) wished(ctx context.Context, key types.NamespacedName) (*vkv1alpha1.ShadowEndpointSlice, error) {
-	wish := &vkv1alpha1.ShadowEndpointSlice{}
-	err := r.live.Get(ctx, key, wish)
+// liveShadow reads the ShadowEndpointSlice of a name live; nil if there is none.
+func (r *shadowSlices) liveShadow(ctx context.Context, key types.NamespacedName) (*vkv1alpha1.ShadowEndpointSlice, error) {
+	shadowSlice := &vkv1alpha1.ShadowEndpointSlice{}
+	err := r.live.Get(ctx, key, shadowSlice)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for shadow endpoint slice %s: %w", key, err)
 	}
-	return wish, nil
+	return shadowSlice, nil
 }
 
-// outlived deletes the slice of an earlier wish of the same name, once the API server says that that one is gone. Without an owner, none may
-// be there at all.
-func (r *shadowSlices) outlived(ctx context.Context, slice *discoveryv1.EndpointSlice, owner types.UID) error {
-	switch wish, err := r.wished(ctx, client.ObjectKeyFromObject(slice)); {
+// deleteSuperseded deletes the slice of an earlier ShadowEndpointSlice of the same name, once the API server confirms that its owner is gone. If
+// the slice has no owner, there must be no ShadowEndpointSlice of the name at all.
+func (r *shadowSlices) deleteSuperseded(ctx context.Context, slice *discoveryv1.EndpointSlice, owner types.UID) error {
+	switch shadowSlice, err := r.liveShadow(ctx, client.ObjectKeyFromObject(slice)); {
 	case err != nil:
 		return err
-	case wish != nil && (owner == "" || wish.UID == owner):
+	case shadowSlice != nil && (owner == "" || shadowSlice.UID == owner):
 		return nil // the cache is behind
 	}
 	err := r.live.Delete(ctx, slice, client.Preconditions{UID: &slice.UID})
@@ -286,7 +286,7 @@ func (r *shadowSlices) outlived(ctx context.Context, slice *discoveryv1.Endpoint
 	return fmt.Errorf("delete endpoint slice %s/%s: %w", slice.Namespace, slice.Name, err)
 }
 
-// orphaned deletes a slice of ours that somebody has taken from its owner before that went. All others go with their owner.
+// orphaned deletes a managed slice whose owner reference was removed before its owner was deleted. The garbage collector deletes all others.
 func (r *shadowSlices) orphaned(ctx context.Context, key types.NamespacedName) error {
 	slice := &discoveryv1.EndpointSlice{}
 	if err := r.cached.Get(ctx, key, slice); err != nil {
@@ -295,5 +295,5 @@ func (r *shadowSlices) orphaned(ctx context.Context, key types.NamespacedName) e
 	if slice.DeletionTimestamp != nil || len(slice.OwnerReferences) > 0 || slice.Labels[labels.ManagedBy] != labels.ManagedByShadowEndpointSlice {
 		return nil
 	}
-	return r.outlived(ctx, slice, "")
+	return r.deleteSuperseded(ctx, slice, "")
 }

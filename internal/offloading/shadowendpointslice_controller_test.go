@@ -16,8 +16,8 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// rome is a peer whose network is agreed and works.
-func (b *shadowBed) rome() *discoveryv1alpha1.ForeignCluster {
+// rome creates a peer whose network is agreed and works.
+func (b *shadowEnv) rome() *discoveryv1alpha1.ForeignCluster {
 	b.T.Helper()
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}})
 	b.Make(&netv1alpha1.TunnelEndpoint{
@@ -36,17 +36,17 @@ func (b *shadowBed) rome() *discoveryv1alpha1.ForeignCluster {
 	return fc
 }
 
-func (b *shadowBed) network(fc *discoveryv1alpha1.ForeignCluster, status discoveryv1alpha1.PeeringConditionStatus) {
+func (b *shadowEnv) network(fc *discoveryv1alpha1.ForeignCluster, status discoveryv1alpha1.PeeringConditionStatus) {
 	b.T.Helper()
 	b.EditStatus(fc, func() {
 		fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{{Type: discoveryv1alpha1.NetworkStatus, Status: status, LastTransitionTime: metav1.Now()}}
 	})
 }
 
-func (b *shadowBed) sliceWish(name string, addresses ...string) *vkv1alpha1.ShadowEndpointSlice {
+func (b *shadowEnv) createShadowSlice(name string, addresses ...string) *vkv1alpha1.ShadowEndpointSlice {
 	b.T.Helper()
 	s := &vkv1alpha1.ShadowEndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 		Spec: vkv1alpha1.ShadowEndpointSliceSpec{Template: vkv1alpha1.EndpointSliceTemplate{
 			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(80)), Protocol: new(corev1.ProtocolTCP)}},
 		}},
@@ -61,12 +61,12 @@ func (b *shadowBed) sliceWish(name string, addresses ...string) *vkv1alpha1.Shad
 	return s
 }
 
-// shows waits until the slice has addresses, and is ready or not.
-func (b *shadowBed) shows(name string, ready bool, addresses ...string) *discoveryv1.EndpointSlice {
+// untilSlice waits until the slice has these addresses with this readiness.
+func (b *shadowEnv) untilSlice(name string, ready bool, addresses ...string) *discoveryv1.EndpointSlice {
 	b.T.Helper()
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: name}}
-	b.Until("slice "+name+" is as wished", func() bool {
-		if !b.there(slice) || len(slice.Endpoints) != len(addresses) {
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: name}}
+	b.Until("slice "+name+" has the addresses", func() bool {
+		if !b.exists(slice) || len(slice.Endpoints) != len(addresses) {
 			return false
 		}
 		for i, one := range slice.Endpoints {
@@ -80,80 +80,80 @@ func (b *shadowBed) shows(name string, ready bool, addresses ...string) *discove
 }
 
 func TestShadowEndpointSlice(t *testing.T) {
-	b := newShadowBed(t)
+	b := newShadowEnv(t)
 	rome := b.rome()
 	stop := b.run()
-	s := b.sliceWish("web-1", "10.1.0.5", "10.202.0.9")
-	slice := b.shows("web-1", true, "10.1.0.5", "10.202.0.9")
+	s := b.createShadowSlice("web-1", "10.1.0.5", "10.202.0.9")
+	slice := b.untilSlice("web-1", true, "10.1.0.5", "10.202.0.9")
 	if slice.Labels[discoveryv1.LabelManagedBy] != labels.EndpointSliceReflection || slice.Labels[discoveryv1.LabelServiceName] != "web" ||
 		slice.Labels[labels.Origin] != "rome-id" || metav1.GetControllerOf(slice) == nil || metav1.GetControllerOf(slice).UID != s.UID {
 		t.Errorf("slice %+v", slice.ObjectMeta)
 	}
 	b.Edit(s, func() { s.Spec.Template.Endpoints = s.Spec.Template.Endpoints[:1] })
-	b.shows("web-1", true, "10.1.0.5")
+	b.untilSlice("web-1", true, "10.1.0.5")
 	if writes := b.writes.Load(); writes != 2 {
 		t.Errorf("%d writes, want one for the creation and one for the change", writes)
 	}
 	b.network(rome, discoveryv1alpha1.StatusError)
-	b.shows("web-1", false, "10.1.0.5")
+	b.untilSlice("web-1", false, "10.1.0.5")
 	b.network(rome, discoveryv1alpha1.StatusEstablished)
-	b.shows("web-1", true, "10.1.0.5")
+	b.untilSlice("web-1", true, "10.1.0.5")
 	if writes := b.writes.Load(); writes != 4 {
 		t.Errorf("%d writes, want one more for each change of the network", writes)
 	}
 
-	// Addresses that are not the peer's attract nothing.
-	evil := b.sliceWish("evil", "10.96.0.1", "10.1.0.7", "192.168.0.1")
+	// Addresses outside the networks of the peer are left out.
+	evil := b.createShadowSlice("evil", "10.96.0.1", "10.1.0.7", "192.168.0.1")
 	b.event(evil, "ForeignAddresses", "10.96.0.1")
-	b.shows("evil", true, "10.1.0.7")
-	b.event(b.sliceWish("all-evil", "10.96.0.1"), "ForeignAddresses", "10.96.0.1")
-	b.shows("all-evil", true)
+	b.untilSlice("evil", true, "10.1.0.7")
+	b.event(b.createShadowSlice("all-evil", "10.96.0.1"), "ForeignAddresses", "10.96.0.1")
+	b.untilSlice("all-evil", true)
 
-	// A restart writes nothing; what somebody changes or deletes comes back.
+	// A restart writes nothing; changes and deletions by others are undone.
 	stop()
 	writes := b.writes.Load()
 	stop = b.run()
-	b.sliceWish("canary", "10.1.0.8")
-	b.shows("canary", true, "10.1.0.8")
+	b.createShadowSlice("canary", "10.1.0.8")
+	b.untilSlice("canary", true, "10.1.0.8")
 	if got := b.writes.Load() - writes; got != 1 {
 		t.Errorf("%d writes, want the canary", got)
 	}
 	b.Edit(slice, func() { slice.Endpoints[0].Addresses[0] = "10.96.0.1" })
-	b.shows("web-1", true, "10.1.0.5")
+	b.untilSlice("web-1", true, "10.1.0.5")
 	b.Must(b.Delete(t.Context(), slice))
-	slice = b.shows("web-1", true, "10.1.0.5")
+	slice = b.untilSlice("web-1", true, "10.1.0.5")
 
-	// The news of a slice that has gone with its wish may be faster than that of the wish: it is not made again.
-	both := b.sliceWish("both", "10.1.0.9")
-	gone := b.shows("both", true, "10.1.0.9")
-	b.held.Lock()
+	// The event of a slice that was deleted with its owner may arrive before that of the owner: the slice is not created again.
+	both := b.createShadowSlice("both", "10.1.0.9")
+	gone := b.untilSlice("both", true, "10.1.0.9")
+	b.gate.Lock()
 	writes, questions := b.writes.Load(), b.asked.Load()
 	b.Must(b.Delete(t.Context(), both))
 	b.Must(b.Delete(t.Context(), gone))
-	b.Until("it is asked whether the wish is there", func() bool { return b.asked.Load() > questions || b.writes.Load() > writes })
-	b.held.Unlock()
-	b.sliceWish("both-2", "10.1.0.9")
-	b.shows("both-2", true, "10.1.0.9")
-	if got := b.writes.Load() - writes; got != 1 || b.there(gone) {
-		t.Errorf("%d writes, want that of the next slice; the one that is gone is there again: %v", got, b.there(gone))
+	b.Until("the owner is read live", func() bool { return b.asked.Load() > questions || b.writes.Load() > writes })
+	b.gate.Unlock()
+	b.createShadowSlice("both-2", "10.1.0.9")
+	b.untilSlice("both-2", true, "10.1.0.9")
+	if got := b.writes.Load() - writes; got != 1 || b.exists(gone) {
+		t.Errorf("%d writes, want that of the next slice; the deleted slice exists: %v", got, b.exists(gone))
 	}
 
-	// Another wish of the same name, while nobody looks.
+	// Another ShadowEndpointSlice takes the name while the controller is down.
 	stop()
 	b.Must(b.Delete(t.Context(), s))
-	s = b.sliceWish("web-1", "10.1.0.6")
+	s = b.createShadowSlice("web-1", "10.1.0.6")
 	b.run()
-	if now := b.shows("web-1", true, "10.1.0.6"); now.UID == slice.UID || metav1.GetControllerOf(now).UID != s.UID {
+	if now := b.untilSlice("web-1", true, "10.1.0.6"); now.UID == slice.UID || metav1.GetControllerOf(now).UID != s.UID {
 		t.Errorf("slice %+v", now.ObjectMeta)
 	}
 
-	// A stranger's slice is not touched.
-	stranger := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "web-2"}, AddressType: discoveryv1.AddressTypeIPv4}
-	b.Make(stranger)
-	b.event(b.sliceWish("web-2", "10.1.0.5"), "NameTaken", "web-2")
-	before := stranger.ResourceVersion
-	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger))
-	if stranger.ResourceVersion != before {
-		t.Error("the stranger's slice was written")
+	// An unmanaged slice is not touched.
+	unmanaged := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "web-2"}, AddressType: discoveryv1.AddressTypeIPv4}
+	b.Make(unmanaged)
+	b.event(b.createShadowSlice("web-2", "10.1.0.5"), "NameTaken", "web-2")
+	before := unmanaged.ResourceVersion
+	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(unmanaged), unmanaged))
+	if unmanaged.ResourceVersion != before {
+		t.Error("the unmanaged slice was written")
 	}
 }

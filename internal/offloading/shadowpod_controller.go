@@ -30,7 +30,7 @@ import (
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
-// Pods are written in twins only: whoever makes a twin binds liqo-controller-manager-twin in it.
+// Pods are written only in remote namespaces: their controller binds liqo-controller-manager-twin there.
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowpods,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -47,22 +47,22 @@ const (
 	reasonFailedUpdate = "FailedUpdate"
 )
 
-// ShadowPodOptions is what the controller needs to know.
+// ShadowPodOptions of the controller.
 type ShadowPodOptions struct {
 	RemoteNamespaces *RemoteNamespaces
 	// Level is how much of a node pods of peers may reach.
 	Level shadow.Level
-	// Workers is how many are looked at at the same time.
+	// Workers is how many are reconciled at the same time.
 	Workers int
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 }
 
-// shadowPods makes pods of ShadowPods.
+// shadowPods creates the pods of ShadowPods.
 type shadowPods struct {
 	options ShadowPodOptions
 	cached  client.Reader
-	// live asks the API server, and is not slowed down: the number of workers is limit enough.
+	// live is a client without cache and rate limit: the number of workers limits its requests.
 	live   client.Client
 	status *ssa.Applier
 	events warnings
@@ -96,7 +96,8 @@ func SetupShadowPod(mgr manager.Manager, o ShadowPodOptions) error {
 	return nil
 }
 
-// warnings tell a peer, on what it wishes for, why that is not so. The other peers are told even if one has much to be told.
+// warnings sends events to peers about the objects that they wrote, with a rate limit per namespace, so that many events for one peer do not
+// suppress those for others.
 type warnings struct {
 	to   events.EventRecorder
 	each *kubemanager.Allowance
@@ -112,7 +113,7 @@ func (w warnings) warn(about client.Object, reason, action, note string, args ..
 	}
 }
 
-// newLive is a client without a cache, and without a limit of its own. Of what it applies it learns the metadata only.
+// newLive returns a client without cache and rate limit. Its applies return only metadata.
 func newLive(mgr manager.Manager) (client.Client, error) {
 	cfg := rest.CopyConfig(mgr.GetConfig())
 	cfg.QPS = -1
@@ -120,15 +121,15 @@ func newLive(mgr manager.Manager) (client.Client, error) {
 	return client.New(cfg, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 }
 
-// TrimShadowPod is a transform for a cache: it keeps what the controller and the quota look at.
+// TrimShadowPod is a cache transform that keeps the fields which the controller and the quota read.
 func TrimShadowPod(in any) (any, error) {
-	if wish, ok := in.(*vkv1alpha1.ShadowPod); ok {
-		shadow.Trim(wish)
+	if shadowPod, ok := in.(*vkv1alpha1.ShadowPod); ok {
+		shadow.Trim(shadowPod)
 	}
 	return kubemanager.Trim(in)
 }
 
-// ofPod is the ShadowPod that a pod belongs to, or is in the way of.
+// ofPod maps a pod to the ShadowPod of its name.
 func (r *shadowPods) ofPod(ctx context.Context, pod client.Object) []reconcile.Request {
 	key := client.ObjectKeyFromObject(pod)
 	if pod.GetLabels()[labels.ManagedBy] != labels.ManagedByShadowPod {
@@ -139,7 +140,7 @@ func (r *shadowPods) ofPod(ctx context.Context, pod client.Object) []reconcile.R
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// Reconcile looks at one name.
+// Reconcile brings the pod of one ShadowPod to its desired state.
 func (r *shadowPods) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	facts, err := r.read(ctx, r.cached, request.NamespacedName, true)
 	if err != nil {
@@ -164,13 +165,13 @@ func (r *shadowPods) Reconcile(ctx context.Context, request reconcile.Request) (
 			return reconcile.Result{}, err
 		}
 		if step = shadow.Plan(facts); step.Create {
-			return reconcile.Result{RequeueAfter: 10 * time.Millisecond}, nil // it went in this moment
+			return reconcile.Result{RequeueAfter: 10 * time.Millisecond}, nil // the pod was deleted in between
 		}
 	}
 	return reconcile.Result{RequeueAfter: step.RequeueAfter}, r.take(ctx, facts, step)
 }
 
-// read gets the pod first, then the wish: see shadow.Facts.
+// read gets the pod first, then the ShadowPod: see shadow.Facts.
 func (r *shadowPods) read(ctx context.Context, from client.Reader, key types.NamespacedName, withPod bool) (shadow.Facts, error) {
 	facts := shadow.Facts{Shadow: &vkv1alpha1.ShadowPod{}, Live: from == r.live, Now: r.options.Now()}
 	if withPod {
@@ -189,18 +190,18 @@ func (r *shadowPods) read(ctx context.Context, from client.Reader, key types.Nam
 	return facts, nil
 }
 
-// take does what was decided, but for the creation.
+// take executes a step, except for the creation.
 func (r *shadowPods) take(ctx context.Context, facts shadow.Facts, step shadow.Step) error {
 	if step.Unmanaged {
 		r.events.warn(facts.Shadow, reasonNameTaken, "Create",
-			"this namespace has another pod of the name %s, which is not touched; delete it, or give the pod of the other cluster another name", facts.Pod.Name)
+			"this namespace has another pod of the name %s, which Liqo does not change; delete it, or rename the pod of the other cluster", facts.Pod.Name)
 		return nil
 	}
 	if step.Delete {
 		return r.remove(ctx, facts.Pod)
 	}
 	if step.Phase != "" {
-		if err := r.say(ctx, facts.Shadow, step.Phase, facts.Pod.UID); err != nil {
+		if err := r.writePhase(ctx, facts.Shadow, step.Phase, facts.Pod.UID); err != nil {
 			return err
 		}
 	}
@@ -215,13 +216,13 @@ func (r *shadowPods) take(ctx context.Context, facts shadow.Facts, step shadow.S
 	return nil
 }
 
-// create makes the pod, once. It says so if the name is taken.
-func (r *shadowPods) create(ctx context.Context, wish *vkv1alpha1.ShadowPod) (taken bool, _ error) {
-	peer, err := r.admit(ctx, wish)
+// create creates the pod. It returns taken if a pod of the name exists.
+func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod) (taken bool, _ error) {
+	peer, err := r.admit(ctx, shadowPod)
 	if err != nil || peer == "" {
 		return false, err
 	}
-	pod := shadow.Pod(wish, peer)
+	pod := shadow.Pod(shadowPod, peer)
 	err = r.live.Create(ctx, pod, client.FieldOwner(labels.OwnerShadowPod))
 	switch {
 	case err == nil:
@@ -232,43 +233,43 @@ func (r *shadowPods) create(ctx context.Context, wish *vkv1alpha1.ShadowPod) (ta
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return false, nil
 	}
-	r.events.warn(wish, reasonFailedCreate, "Create", "the pod cannot be created: %.900s", err.Error())
-	err = fmt.Errorf("create pod %s/%s: %w", wish.Namespace, wish.Name, err)
+	r.events.warn(shadowPod, reasonFailedCreate, "Create", "the pod cannot be created: %.900s", err.Error())
+	err = fmt.Errorf("create pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err)
 	if apierrors.IsInvalid(err) {
-		err = reconcile.TerminalError(err) // it will not be better tomorrow
+		err = reconcile.TerminalError(err) // a retry cannot succeed
 	}
 	return false, err
 }
 
-// admit is whose pod a wish is. Nobody's, if it is refused: the webhook may not have been there when it was written.
-func (r *shadowPods) admit(ctx context.Context, wish *vkv1alpha1.ShadowPod) (peer string, _ error) {
-	peer, err := r.options.RemoteNamespaces.Peer(ctx, wish.Namespace)
+// admit returns the peer of a ShadowPod; empty if the ShadowPod is refused. The webhook may have been down when it was written.
+func (r *shadowPods) admit(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod) (peer string, _ error) {
+	peer, err := r.options.RemoteNamespaces.Peer(ctx, shadowPod.Namespace)
 	if err != nil {
 		return "", err
 	}
-	problem := "this namespace was not made for a peer (label " + labels.RemoteClusterID + ")"
+	problem := "this namespace was not created for a peer (label " + labels.RemoteClusterID + ")"
 	if peer != "" {
-		problem = shadow.Check(wish, peer, r.options.Level)
+		problem = shadow.Check(shadowPod, peer, r.options.Level)
 	}
 	if problem == "" {
 		return peer, nil
 	}
-	r.events.warn(wish, reasonRefused, "Create", "%.1000s", problem)
+	r.events.warn(shadowPod, reasonRefused, "Create", "%.1000s", problem)
 	return "", nil
 }
 
-// say writes the phase. That nothing was written, because the wish is gone or has ended, is as good.
-func (r *shadowPods) say(ctx context.Context, wish *vkv1alpha1.ShadowPod, phase vkv1alpha1.ShadowPodPhase, pod types.UID) error {
-	intent := vkapply.ShadowPod(wish.Name, wish.Namespace).WithUID(wish.UID).
+// writePhase records the phase of the pod. It is no error if the ShadowPod is gone or has ended.
+func (r *shadowPods) writePhase(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod, phase vkv1alpha1.ShadowPodPhase, pod types.UID) error {
+	intent := vkapply.ShadowPod(shadowPod.Name, shadowPod.Namespace).WithUID(shadowPod.UID).
 		WithStatus(vkapply.ShadowPodStatus().WithPhase(phase).WithPodUID(string(pod)))
-	err := r.status.ApplyStatusTo(ctx, intent, wish)
+	err := r.status.ApplyStatusTo(ctx, intent, shadowPod)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 		return nil
 	}
 	return err
 }
 
-// remove deletes this very pod.
+// remove deletes exactly this pod.
 func (r *shadowPods) remove(ctx context.Context, pod *corev1.Pod) error {
 	err := r.live.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
@@ -277,11 +278,11 @@ func (r *shadowPods) remove(ctx context.Context, pod *corev1.Pod) error {
 	return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
-// amend brings a change of the wish to the running pod.
+// amend applies a change of the ShadowPod to the running pod.
 func (r *shadowPods) amend(ctx context.Context, key types.NamespacedName) error {
 	facts, err := r.read(ctx, r.live, key, true)
 	if err != nil || !shadow.Plan(facts).Amend {
-		return err // it has changed since; an event tells
+		return err // it has changed since, and an event follows
 	}
 	peer, err := r.admit(ctx, facts.Shadow)
 	if err != nil || peer == "" {
@@ -303,12 +304,12 @@ func (r *shadowPods) amend(ctx context.Context, key types.NamespacedName) error 
 	return nil
 }
 
-func (r *shadowPods) unamended(wish *vkv1alpha1.ShadowPod, err error) error {
+func (r *shadowPods) unamended(shadowPod *vkv1alpha1.ShadowPod, err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	r.events.warn(wish, reasonFailedUpdate, "Update", "the pod cannot be changed: %.900s", err.Error())
-	err = fmt.Errorf("change pod %s/%s: %w", wish.Namespace, wish.Name, err)
+	r.events.warn(shadowPod, reasonFailedUpdate, "Update", "the pod cannot be changed: %.900s", err.Error())
+	err = fmt.Errorf("change pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err)
 	if apierrors.IsInvalid(err) {
 		return reconcile.TerminalError(err)
 	}

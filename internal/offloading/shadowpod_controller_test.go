@@ -16,84 +16,84 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// TestShadowPod: a wish becomes a pod with two writes, and comes back as often as somebody takes it away.
+// TestShadowPod: a ShadowPod gets its pod and phase with two writes, and a new pod whenever the pod is deleted.
 func TestShadowPod(t *testing.T) {
-	b := newShadowBed(t)
+	b := newShadowEnv(t)
 	stop := b.run()
-	s := b.wish("web", corev1.RestartPolicyAlways, nil)
+	s := b.createShadowPod("web", corev1.RestartPolicyAlways, nil)
 	pod := b.pod(s, nil)
 	if owner := metav1.GetControllerOf(pod); owner == nil || owner.UID != s.UID || *pod.Spec.AutomountServiceAccountToken || len(pod.Finalizers) > 0 ||
 		pod.Labels[labels.ManagedBy] != labels.ManagedByShadowPod || pod.Labels["app"] != "web" || pod.Annotations["note"] != "1" {
 		t.Errorf("pod %+v", pod)
 	}
-	b.starts(pod)
-	b.says(s, vkv1alpha1.ShadowPodRunning, pod)
+	b.startPod(pod)
+	b.untilPhase(s, vkv1alpha1.ShadowPodRunning, pod)
 	if writes := b.writes.Load(); writes != 2 {
-		t.Errorf("%d writes from wish to running, want the pod and its phase", writes)
+		t.Errorf("%d writes until it runs, want the pod and its phase", writes)
 	}
 
-	// Deleted in the provider: its processes end well, and still it has not finished.
+	// Deleted in the provider: its processes succeed, but the pod has not finished.
 	first := pod
 	b.Must(b.Delete(t.Context(), pod))
-	b.ends(pod, corev1.PodSucceeded)
+	b.endPod(pod, corev1.PodSucceeded)
 	pod = b.pod(s, first)
-	b.starts(pod)
-	b.says(s, vkv1alpha1.ShadowPodRunning, pod)
-	// By force.
+	b.startPod(pod)
+	b.untilPhase(s, vkv1alpha1.ShadowPodRunning, pod)
+	// Deleted without grace period.
 	second := pod
 	b.Must(b.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	pod = b.pod(s, second)
-	b.starts(pod)
-	b.says(s, vkv1alpha1.ShadowPodRunning, pod)
+	b.startPod(pod)
+	b.untilPhase(s, vkv1alpha1.ShadowPodRunning, pod)
 
 	// A restart writes nothing.
 	stop()
 	writes := b.writes.Load()
 	stop = b.run()
-	b.settled("after-restart")
+	b.drainQueue("after-restart")
 	if got := b.writes.Load() - writes; got != 2 {
 		t.Errorf("%d writes, want the one pod that is new, and its phase", got)
 	}
 
-	// While nobody looks, the wish is replaced by another: first the old pod goes, then the new one comes.
+	// While the controller is down, another ShadowPod takes the name: the old pod is deleted before the new one is created.
 	stop()
 	b.Must(b.Delete(t.Context(), s))
-	next := b.wish("web", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Spec.Fence = "next" })
+	next := b.createShadowPod("web", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Spec.Fence = "next" })
 	b.run()
-	b.Until("the pod of the old wish is told to go", func() bool { return b.there(pod) && pod.DeletionTimestamp != nil })
-	b.ends(pod, corev1.PodSucceeded)
+	b.Until("the pod of the old ShadowPod is deleted", func() bool { return b.exists(pod) && pod.DeletionTimestamp != nil })
+	b.endPod(pod, corev1.PodSucceeded)
 	pod = b.pod(next, pod)
 	if metav1.GetControllerOf(pod).UID != next.UID {
 		t.Errorf("owner %+v", pod.OwnerReferences)
 	}
 
-	// Taken from its owner before that went: nobody else would delete it.
+	// Its owner reference is removed before the owner: the garbage collector would not delete it.
 	b.Must(b.Delete(t.Context(), next, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
 	b.Edit(next, func() { next.Finalizers = nil })
 	b.Edit(pod, func() { pod.OwnerReferences = nil })
-	b.Until("the orphan goes", func() bool { return !b.there(pod) || pod.DeletionTimestamp != nil })
+	b.Until("the orphan is deleted", func() bool { return !b.exists(pod) || pod.DeletionTimestamp != nil })
 }
 
-// TestFinishedNeverReruns: what has ended stays ended, also if nobody saw how.
+// TestFinishedNeverReruns: a pod that has ended is never created again, even if the controller was down when it ended.
 func TestFinishedNeverReruns(t *testing.T) {
-	b := newShadowBed(t)
+	b := newShadowEnv(t)
 	stop := b.run()
-	job := b.wish("job", corev1.RestartPolicyNever, nil)
+	job := b.createShadowPod("job", corev1.RestartPolicyNever, nil)
 	pod := b.pod(job, nil)
 	if !slices.Contains(pod.Finalizers, labels.FinalizerPodEnd) {
 		t.Errorf("finalizers %v", pod.Finalizers)
 	}
-	b.starts(pod)
+	b.startPod(pod)
 	b.phase(pod, corev1.PodSucceeded, "")
-	b.says(job, vkv1alpha1.ShadowPodSucceeded, pod)
+	b.untilPhase(job, vkv1alpha1.ShadowPodSucceeded, pod)
 	b.Must(b.Delete(t.Context(), pod))
-	b.Until("the finished pod goes", func() bool { return !b.there(pod) })
+	b.Until("the finished pod is gone", func() bool { return !b.exists(pod) })
 	b.Edit(job, func() { job.Annotations["note"] = "2" })
-	b.settled("canary-1")
-	if b.there(&corev1.Pod{ObjectMeta: pod.ObjectMeta}) {
+	b.drainQueue("canary-1")
+	if b.exists(&corev1.Pod{ObjectMeta: pod.ObjectMeta}) {
 		t.Error("a finished pod runs again")
 	}
-	// Nor can anybody make it unfinished.
+	// The API server refuses to undo the phase.
 	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(job), job))
 	job.Status.Phase = vkv1alpha1.ShadowPodRunning
 	if err := b.Status().Update(t.Context(), job); !apierrors.IsInvalid(err) {
@@ -101,56 +101,56 @@ func TestFinishedNeverReruns(t *testing.T) {
 	}
 
 	// An evicted pod has finished, even one that restarts for ever: its own cluster replaces it.
-	web := b.wish("web", corev1.RestartPolicyAlways, nil)
+	web := b.createShadowPod("web", corev1.RestartPolicyAlways, nil)
 	evicted := b.pod(web, nil)
-	b.starts(evicted)
+	b.startPod(evicted)
 	b.phase(evicted, corev1.PodFailed, "Evicted")
-	b.says(web, vkv1alpha1.ShadowPodFailed, evicted)
+	b.untilPhase(web, vkv1alpha1.ShadowPodFailed, evicted)
 
-	// Finished and deleted while nobody looked.
-	unseen := b.wish("unseen", corev1.RestartPolicyOnFailure, nil)
+	// Finished and deleted while the controller is down.
+	unseen := b.createShadowPod("unseen", corev1.RestartPolicyOnFailure, nil)
 	pod = b.pod(unseen, nil)
-	b.starts(pod)
-	b.says(unseen, vkv1alpha1.ShadowPodRunning, pod)
+	b.startPod(pod)
+	b.untilPhase(unseen, vkv1alpha1.ShadowPodRunning, pod)
 	stop()
 	b.phase(pod, corev1.PodSucceeded, "")
 	b.Must(b.Delete(t.Context(), pod))
 	b.Must(b.Delete(t.Context(), evicted, client.GracePeriodSeconds(0)))
 	stop = b.run()
-	b.says(unseen, vkv1alpha1.ShadowPodSucceeded, pod)
-	b.Until("it goes", func() bool { return !b.there(pod) })
-	b.settled("canary-2")
+	b.untilPhase(unseen, vkv1alpha1.ShadowPodSucceeded, pod)
+	b.Until("the pod is gone", func() bool { return !b.exists(pod) })
+	b.drainQueue("canary-2")
 	for _, one := range []*corev1.Pod{pod, evicted} {
-		if b.there(&corev1.Pod{ObjectMeta: one.ObjectMeta}) {
+		if b.exists(&corev1.Pod{ObjectMeta: one.ObjectMeta}) {
 			t.Errorf("%s runs again", one.Name)
 		}
 	}
 
-	// Its wish goes first: nobody needs to know how it ends.
-	again := b.wish("again", corev1.RestartPolicyNever, nil)
+	// Its ShadowPod is deleted first: its end need not be recorded.
+	again := b.createShadowPod("again", corev1.RestartPolicyNever, nil)
 	pod = b.pod(again, nil)
-	b.starts(pod)
+	b.startPod(pod)
 	b.Must(b.Delete(t.Context(), again))
 	b.Must(b.Delete(t.Context(), pod)) // the garbage collector
-	b.Until("nothing of ours holds it", func() bool { return b.there(pod) && len(pod.Finalizers) == 0 })
-	b.ends(pod, corev1.PodFailed)
+	b.Until("our finalizer is removed", func() bool { return b.exists(pod) && len(pod.Finalizers) == 0 })
+	b.endPod(pod, corev1.PodFailed)
 
-	// Given up while it waited for a node.
-	waits := b.wish("waits", corev1.RestartPolicyNever, nil)
+	// Deleted while it waited for a node.
+	waits := b.createShadowPod("waits", corev1.RestartPolicyNever, nil)
 	pod = b.pod(waits, nil)
 	b.Must(b.Delete(t.Context(), pod))
 	b.pod(waits, pod)
 	stop()
 }
 
-// TestAmend: what can change in a pod, changes; what others put there, stays.
+// TestAmend: mutable fields of the pod follow the ShadowPod; changes of other clients stay.
 func TestAmend(t *testing.T) {
-	b := newShadowBed(t)
+	b := newShadowEnv(t)
 	b.run()
-	s := b.wish("web", corev1.RestartPolicyAlways, nil)
+	s := b.createShadowPod("web", corev1.RestartPolicyAlways, nil)
 	pod := b.pod(s, nil)
-	b.starts(pod)
-	b.says(s, vkv1alpha1.ShadowPodRunning, pod)
+	b.startPod(pod)
+	b.untilPhase(s, vkv1alpha1.ShadowPodRunning, pod)
 	b.Edit(pod, func() { pod.Labels["theirs"], pod.Annotations["cni.example.com/address"] = "kept", "10.0.0.1" })
 	writes := b.writes.Load()
 	b.Edit(s, func() {
@@ -163,57 +163,57 @@ func TestAmend(t *testing.T) {
 			Name: "debug", Image: "shell", ImagePullPolicy: corev1.PullIfNotPresent, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 		}}}
 	})
-	b.Until("the pod follows", func() bool { return b.there(pod) && pod.Spec.Containers[0].Image == "image:2" })
-	if _, there := pod.Labels["app"]; there || pod.Labels["tier"] != "front" || pod.Labels["theirs"] != "kept" || pod.Annotations["note"] != "2" ||
+	b.Until("the pod follows", func() bool { return b.exists(pod) && pod.Spec.Containers[0].Image == "image:2" })
+	if _, exists := pod.Labels["app"]; exists || pod.Labels["tier"] != "front" || pod.Labels["theirs"] != "kept" || pod.Annotations["note"] != "2" ||
 		pod.Annotations["cni.example.com/address"] == "" || *pod.Spec.ActiveDeadlineSeconds != 1000 || len(pod.Spec.EphemeralContainers) != 1 ||
 		!slices.ContainsFunc(pod.Spec.Tolerations, func(one corev1.Toleration) bool { return one.Key == "a" }) {
 		t.Errorf("pod %+v", pod)
 	}
-	b.settled("canary")
+	b.drainQueue("canary")
 	if got := b.writes.Load() - writes; got != 4 {
 		t.Errorf("%d writes, want ephemeral containers, the rest, and the two of the canary", got)
 	}
 
-	// What the API server does not let a pod become is said, and not tried for ever.
+	// A change that the API server refuses is reported, and not retried for ever.
 	b.Edit(s, func() { s.Spec.Pod.Containers[0].Image = " " })
 	b.event(s, "FailedUpdate", "image")
 }
 
-// TestShadowStrangers: a pod that is not ours is not touched, whatever its name; what may not be wished for does not become one.
-func TestShadowStrangers(t *testing.T) {
-	b := newShadowBed(t)
-	stranger := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "web"},
+// TestShadowUnmanaged: an unmanaged pod is not touched, whatever its name; a ShadowPod that is not allowed gets no pod.
+func TestShadowUnmanaged(t *testing.T) {
+	b := newShadowEnv(t)
+	unmanaged := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "web"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "theirs"}}},
 	}
-	b.Make(stranger)
+	b.Make(unmanaged)
 	b.run()
-	s := b.wish("web", corev1.RestartPolicyAlways, nil)
+	s := b.createShadowPod("web", corev1.RestartPolicyAlways, nil)
 	b.event(s, "NameTaken", "another pod of the name web")
-	version := stranger.ResourceVersion
+	version := unmanaged.ResourceVersion
 	b.Edit(s, func() { s.Labels["x"] = "y" })
-	b.settled("canary")
-	if !b.there(stranger) || stranger.ResourceVersion != version {
-		t.Errorf("the stranger's pod: %+v", stranger.ObjectMeta)
+	b.drainQueue("canary")
+	if !b.exists(unmanaged) || unmanaged.ResourceVersion != version {
+		t.Errorf("the unmanaged pod: %+v", unmanaged.ObjectMeta)
 	}
-	b.Must(b.Delete(t.Context(), stranger, client.GracePeriodSeconds(0)))
-	b.pod(s, stranger)
+	b.Must(b.Delete(t.Context(), unmanaged, client.GracePeriodSeconds(0)))
+	b.pod(s, unmanaged)
 
-	// The webhook was not there.
-	host := b.wish("host", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.HostNetwork = true })
+	// Written while the webhook was down.
+	host := b.createShadowPod("host", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.HostNetwork = true })
 	b.event(host, "Refused", "hostNetwork")
-	foreign := b.wish("foreign", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Labels[labels.Origin] = "milan-id" })
+	foreign := b.createShadowPod("foreign", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Labels[labels.Origin] = "milan-id" })
 	b.event(foreign, "Refused", "this namespace is cluster rome-id's")
-	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "nobodys"}})
-	nobodys := b.wish("nobodys", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Namespace = "nobodys" })
-	b.event(nobodys, "Refused", "not made for a peer")
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "unowned"}})
+	unowned := b.createShadowPod("unowned", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Namespace = "unowned" })
+	b.event(unowned, "Refused", "not created for a peer")
 
-	// What the API server refuses is told on the wish, with its words.
-	name := b.wish("name", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Containers[0].Name = "Not_A_Name" })
+	// A refusal of the API server is reported with its message.
+	name := b.createShadowPod("name", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Containers[0].Name = "Not_A_Name" })
 	b.event(name, "FailedCreate", "Not_A_Name")
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twin}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace}}
 	b.Edit(namespace, func() { namespace.Labels["pod-security.kubernetes.io/enforce"] = "restricted" })
-	restricted := b.wish("restricted", corev1.RestartPolicyAlways, nil)
+	restricted := b.createShadowPod("restricted", corev1.RestartPolicyAlways, nil)
 	b.event(restricted, "FailedCreate", "violates PodSecurity")
 	b.Edit(namespace, func() { delete(namespace.Labels, "pod-security.kubernetes.io/enforce") })
 	b.pod(restricted, nil)
@@ -221,8 +221,8 @@ func TestShadowStrangers(t *testing.T) {
 	var pods corev1.PodList
 	b.Must(b.List(t.Context(), &pods))
 	for i := range pods.Items {
-		if name := pods.Items[i].Name; strings.Contains("host foreign nobodys name", name) {
-			t.Errorf("pod %s was made", name)
+		if name := pods.Items[i].Name; strings.Contains("host foreign unowned name", name) {
+			t.Errorf("pod %s was created", name)
 		}
 	}
 }

@@ -54,31 +54,31 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet;liqo-virtual-kubelet-tenant;liqo-virtual-kubelet-lease,verbs=bind
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles,resourceNames=extension-apiserver-authentication-reader,verbs=bind
 
-// rightsDelay is how long a new right may need until the API server grants it, creation times being in whole seconds.
+// rightsDelay is how long a new right may take until the API server applies it. Creation times have whole seconds.
 const rightsDelay = 3 * time.Second
 
-// VirtualNodeOptions is what the controller needs to know.
+// VirtualNodeOptions of the controller.
 type VirtualNodeOptions struct {
 	Local   discoveryv1alpha1.ClusterIdentity
 	Kubelet KubeletOptions
 	// CheckNetwork makes nodes Ready only while the network fabric works.
 	CheckNetwork                          bool
 	NodeExtraLabels, NodeExtraAnnotations map[string]string
-	// DrainDeadline is the time pods have to leave when a peering ends; the other one counts if the provider does not answer.
+	// DrainDeadline is how long pods may take to leave when a peering ends; DrainDeadlineUnreachable counts if the provider does not answer.
 	DrainDeadline, DrainDeadlineUnreachable time.Duration
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 }
 
-// nodeReconciler keeps the virtual node of each slice.
+// nodeReconciler keeps the virtual kubelet of each slice, and removes the virtual node.
 type nodeReconciler struct {
 	options VirtualNodeOptions
 	client  client.Client
 	live    client.Reader
 	own     *ssa.Applier
-	// swept has the UIDs of slices whose virtual kubelet has been deleted, as far as it was.
+	// swept has the UIDs of slices for which dismantle has succeeded once.
 	swept sync.Map
-	// evictions asks pods to leave.
+	// evictions evicts pods: its requests do not wait for Retry-After.
 	evictions client.Client
 	events    events.EventRecorder
 }
@@ -110,9 +110,9 @@ func SetupVirtualNode(mgr manager.Manager, o VirtualNodeOptions) error {
 			MaxConcurrentReconciles: 10,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
 		}).
-		// A slice that waited for another one to go.
+		// A slice may wait for another one to be deleted.
 		Watches(&sharingv1alpha1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(r.slicesBeside), builder.WithPredicates(ours, gone)).
-		// A slice that waited for its twins.
+		// A slice may wait for its remote namespaces.
 		Watches(&vkv1alpha1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.slicesBeside), builder.WithPredicates(ours, gone)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.slicesOfForeignCluster), changed).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.slicesOfNode)).
@@ -128,7 +128,7 @@ func SetupVirtualNode(mgr manager.Manager, o VirtualNodeOptions) error {
 	return nil
 }
 
-// Reconcile looks at one slice.
+// Reconcile brings the virtual kubelet and node of one slice to their desired state.
 func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var slice sharingv1alpha1.ResourceSlice
 	if err := r.client.Get(ctx, request.NamespacedName, &slice); err != nil {
@@ -139,15 +139,15 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 		return reconcile.Result{}, nil
 	}
 	if first, err := r.served(ctx, slice.Namespace); err != nil || first != slice.Name {
-		return reconcile.Result{}, errors.Join(err, r.sayUnserved(ctx, &slice, first))
+		return reconcile.Result{}, errors.Join(err, r.writeUnserved(ctx, &slice, first))
 	}
 	peer, err := peerOf(ctx, r.client, &slice)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if peer == nil {
-		if slice.DeletionTimestamp != nil { // somebody else put our finalizer on it
-			_, err = r.patchFinalizer(ctx, &slice, controllerutil.RemoveFinalizer)
+		if slice.DeletionTimestamp != nil { // another client added our finalizer
+			_, err = patchFinalizer(ctx, r.client, &slice, labels.FinalizerNode, controllerutil.RemoveFinalizer)
 		}
 		return reconcile.Result{}, err
 	}
@@ -158,7 +158,7 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	if wanted(&slice) {
 		err := r.ensure(ctx, &slice, k, held)
 		if apierrors.IsForbidden(err) && young(&slice, r.options.Now()) {
-			// Our right in a new tenant namespace: the API server needs some milliseconds to hear of it.
+			// Our right in a new tenant namespace is new: the API server applies it after some milliseconds.
 			return reconcile.Result{RequeueAfter: 10 * time.Millisecond}, nil
 		}
 		return reconcile.Result{}, err
@@ -166,10 +166,10 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	return r.tearDown(ctx, &slice, k)
 }
 
-// ensure runs the virtual kubelet and says on the slice how its node is.
+// ensure deploys the virtual kubelet, and reports the state of its node in the slice.
 func (r *nodeReconciler) ensure(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, k kubelet, held bool) error {
 	if !held {
-		if written, err := r.patchFinalizer(ctx, slice, controllerutil.AddFinalizer); err != nil || !written {
+		if written, err := patchFinalizer(ctx, r.client, slice, labels.FinalizerNode, controllerutil.AddFinalizer); err != nil || !written {
 			return err
 		}
 	}
@@ -182,7 +182,7 @@ func (r *nodeReconciler) ensure(ctx context.Context, slice *sharingv1alpha1.Reso
 		}
 		if err := r.own.ApplyTo(ctx, part.intent, live); err != nil {
 			if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-				return nil // the tenant is going, its end brings us back
+				return nil // the tenant namespace is being deleted, and its event follows
 			}
 			return err
 		}
@@ -193,11 +193,11 @@ func (r *nodeReconciler) ensure(ctx context.Context, slice *sharingv1alpha1.Reso
 		return err
 	}
 	if f.node != nil && f.node.Spec.Unschedulable && cordoned(f.node) {
-		if err := r.cordon(ctx, f.node, false); err != nil { // the provider has changed its mind
+		if err := r.cordon(ctx, f.node, false); err != nil { // the provider grants again
 			return err
 		}
 	}
-	return r.say(ctx, f)
+	return r.writeCondition(ctx, f)
 }
 
 // part is one object of a virtual kubelet.
@@ -206,7 +206,7 @@ type part struct {
 	empty  client.Object
 }
 
-// parts in the order in which they are needed. The pod takes longer to start than its rights to be written.
+// parts returns the objects in the order in which they are needed. The pod starts later than its rights are written.
 func (k kubelet) parts() []part {
 	at := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
@@ -221,7 +221,7 @@ func (k kubelet) parts() []part {
 	}
 }
 
-// node is the slice's node, if there is one and it is ours.
+// node returns the virtual node of the slice; nil if there is none, or if the node of this name is not ours.
 func (r *nodeReconciler) node(ctx context.Context, reader client.Reader, slice *sharingv1alpha1.ResourceSlice) (*corev1.Node, error) {
 	var node corev1.Node
 	err := reader.Get(ctx, client.ObjectKey{Name: slice.Spec.NodeName}, &node)
@@ -231,13 +231,13 @@ func (r *nodeReconciler) node(ctx context.Context, reader client.Reader, slice *
 	case err != nil:
 		return nil, fmt.Errorf("look for node %s: %w", slice.Spec.NodeName, err)
 	case node.Labels[labels.Type] != labels.TypeVirtualNode || node.Labels[labels.RemoteClusterID] != slice.Spec.ProviderClusterID:
-		return nil, nil // somebody else's
+		return nil, nil // unmanaged, or of another cluster
 	}
 	return &node, nil
 }
 
-// say writes the condition, if it is news.
-func (r *nodeReconciler) say(ctx context.Context, f *facts) error {
+// writeCondition writes the condition if it has changed.
+func (r *nodeReconciler) writeCondition(ctx context.Context, f *facts) error {
 	return r.write(ctx, f.slice, nodeCondition(f))
 }
 
@@ -251,35 +251,35 @@ func (r *nodeReconciler) write(ctx context.Context, slice *sharingv1alpha1.Resou
 			WithMessage(condition.Message).WithLastTransitionTime(condition.LastTransitionTime)))
 	err := r.own.ApplyStatusTo(ctx, intent, slice)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // another slice has the name by now
+		return nil // it was deleted or replaced
 	}
 	return err
 }
 
-// sayUnserved tells why a slice has no node of its own.
-func (r *nodeReconciler) sayUnserved(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, first string) error {
+// writeUnserved reports in a slice why it has no virtual node.
+func (r *nodeReconciler) writeUnserved(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, first string) error {
 	if first == "" || !wanted(slice) {
 		return nil
 	}
 	f := &facts{slice: slice, now: r.options.Now()}
 	condition := nodeCondition(f)
 	condition.Reason = sharingv1alpha1.ReasonNodeNotReady
-	condition.Message = fmt.Sprintf("one virtual node per remote cluster is supported, and it is that of ResourceSlice %s; delete one of the two", first)
+	condition.Message = fmt.Sprintf("Liqo supports one virtual node per remote cluster, and ResourceSlice %s has it; delete one of the two", first)
 	return r.write(ctx, slice, condition)
 }
 
-// patchFinalizer says false if somebody else wrote first: then an event is on its way.
-func (r *nodeReconciler) patchFinalizer(ctx context.Context, slice *sharingv1alpha1.ResourceSlice, change func(client.Object, string) bool) (bool, error) {
-	before := slice.DeepCopy()
-	if !change(slice, labels.FinalizerNode) {
+// patchFinalizer adds or removes a finalizer. It returns false if another client wrote first; the event of that write follows.
+func patchFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string, change func(client.Object, string) bool) (bool, error) {
+	before, ok := object.DeepCopyObject().(client.Object)
+	if !ok || !change(object, finalizer) {
 		return true, nil
 	}
-	err := r.client.Patch(ctx, slice, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := c.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("finalizer of resource slice %s/%s: %w", slice.Namespace, slice.Name, err)
+		return false, fmt.Errorf("finalizer of %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err)
 	}
 	return true, nil
 }

@@ -16,7 +16,7 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
-// slicesWhere finds the slices that an event is about.
+// slicesWhere returns requests for the slices that about selects.
 func (r *nodeReconciler) slicesWhere(ctx context.Context, about func(*sharingv1alpha1.ResourceSlice) bool) (requests []reconcile.Request) {
 	var all sharingv1alpha1.ResourceSliceList
 	if err := r.client.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
@@ -35,7 +35,7 @@ func (r *nodeReconciler) slicesBeside(ctx context.Context, object client.Object)
 	return r.slicesWhere(ctx, func(slice *sharingv1alpha1.ResourceSlice) bool { return slice.Namespace == object.GetNamespace() })
 }
 
-// slicesOfPeer are those that an object carries the peer's ID for: what a virtual kubelet consists of.
+// slicesOfPeer maps an object of a virtual kubelet, which carries the peer's ID, to the slices of the peer.
 func (r *nodeReconciler) slicesOfPeer(ctx context.Context, object client.Object) []reconcile.Request {
 	id := object.GetLabels()[labels.ClusterID]
 	if id == "" {
@@ -61,7 +61,7 @@ func (r *nodeReconciler) slicesOfNode(ctx context.Context, object client.Object)
 	return r.slicesWhere(ctx, func(slice *sharingv1alpha1.ResourceSlice) bool { return slice.Spec.NodeName == object.GetName() })
 }
 
-// slicesOfPod are those whose virtual kubelet the pod is, or whose node waits for the pod to leave.
+// slicesOfPod maps the pod of a virtual kubelet, and a pod that holds up a drain, to their slices.
 func (r *nodeReconciler) slicesOfPod(ctx context.Context, object client.Object) []reconcile.Request {
 	if object.GetLabels()[labels.ClusterID] != "" {
 		return r.slicesOfPeer(ctx, object)
@@ -75,7 +75,7 @@ func (r *nodeReconciler) slicesOfPod(ctx context.Context, object client.Object) 
 	})
 }
 
-// served is the name of the slice in the namespace that has the virtual kubelet.
+// served returns the name of the slice of the namespace that has the virtual kubelet.
 func (r *nodeReconciler) served(ctx context.Context, namespace string) (string, error) {
 	var all sharingv1alpha1.ResourceSliceList
 	if err := r.client.List(ctx, &all, client.InNamespace(namespace), client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {

@@ -16,36 +16,37 @@ import (
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // facts are what the next step of a virtual node depends on.
 type facts struct {
 	slice *sharingv1alpha1.ResourceSlice
-	// node is the virtual node, nil if there is none.
+	// node is the virtual node; nil if there is none.
 	node *corev1.Node
 	// pods are on the node and have to leave before it goes.
 	pods []corev1.Pod
-	// rights is how many bindings and accounts the virtual kubelet still has. Without them its pods can do nothing any more, and
-	// the garbage collector may take its time to come for them.
+	// rights is how many bindings and accounts the virtual kubelet still has. Without them its pods are harmless, so the garbage collector may
+	// delete them later.
 	rights int
-	// swept: all that there was has been deleted once, with the API server's word for what that is.
+	// swept: everything that a live list returned has been deleted once.
 	swept bool
-	// kubelets are the pods of the virtual kubelet, deployment is what makes them; nil if there is none.
+	// kubelets are the pods of the virtual kubelet. deployment is its Deployment; nil if there is none.
 	kubelets   []corev1.Pod
 	deployment *metav1.PartialObjectMetadata
-	// namespaces is what the provider is asked for, nil for nothing.
+	// namespaces is the NamespaceMap for the provider; nil if there is none.
 	namespaces                    *vkv1alpha1.NamespaceMap
 	now                           time.Time
 	drainDeadline, drainUnreached time.Duration
 }
 
-// wanted tells whether the slice should have a node. The virtual kubelet applies the same rule.
+// wanted reports whether the slice should have a node. The virtual kubelet applies the same rule.
 func wanted(slice *sharingv1alpha1.ResourceSlice) bool {
 	return slice.DeletionTimestamp == nil && slice.Status.Phase != sharingv1alpha1.SliceRefused
 }
 
-// served is which of the slices of a tenant namespace has the virtual kubelet: the names of what we make are those of the
-// peer, so there is one. It stays with the slice that has it.
+// served returns which slice of a tenant namespace has the virtual kubelet. There is one per peer, because its objects are named after the
+// peer. The slice that has it keeps it.
 func served(all []sharingv1alpha1.ResourceSlice) *sharingv1alpha1.ResourceSlice {
 	if len(all) == 0 {
 		return nil
@@ -68,39 +69,39 @@ func served(all []sharingv1alpha1.ResourceSlice) *sharingv1alpha1.ResourceSlice 
 	return &first
 }
 
-// teardown is what to do next on the way to no node.
+// teardown is the next step to remove a node.
 type teardown struct {
-	// evict are pods to be asked to leave, remove are those that had their time.
+	// evict are pods to evict, remove those to delete because their deadline is over.
 	evict, remove []corev1.Pod
-	// dismantle: nothing needs the node any more; it and its kubelet are taken away.
+	// dismantle: no pod needs the node any more; delete it with its kubelet.
 	dismantle bool
-	// release: the provider had its time to delete the twins; their map is not waited for.
+	// release: the provider's deadline to delete the remote namespaces is over; do not wait for the map.
 	release bool
 	// done: nothing is left.
 	done bool
-	// again is when to look again at the latest; zero if an event will come.
-	again time.Duration
+	// requeueAfter is when to reconcile again at the latest; zero if an event will come.
+	requeueAfter time.Duration
 }
 
-// mapTime is how long the end of a peering waits for the provider to take the twins away; what is left of them ends with the tenant there.
-const mapTime = 10 * time.Second
+// mapDeadline is how long the end of a peering waits for the provider to delete the remote namespaces. The rest is deleted with the tenant there.
+const mapDeadline = 10 * time.Second
 
-// drainStart is when the pods' time began. It is kept in objects, so that a restart does not begin it anew, and by our own
-// clock: the provider's and the API server's may be ahead or behind.
+// drainStart returns when the drain started. A condition keeps it, so a restart does not reset it. It is measured by our own clock, because those
+// of the provider and the API server may differ.
 func (f *facts) drainStart() time.Time {
-	if said := draining(f.slice); said != nil {
-		return said.LastTransitionTime.Time
+	if recorded := draining(f.slice); recorded != nil {
+		return recorded.LastTransitionTime.Time
 	}
 	return f.now
 }
 
-// young tells whether our rights in the slice's namespace may not be known everywhere yet. The API server's clock may be ahead.
+// young reports whether our rights in the namespace of the slice may not be in effect yet. The API server's clock may be ahead.
 func young(slice *sharingv1alpha1.ResourceSlice, now time.Time) bool {
 	age := now.Sub(slice.CreationTimestamp.Time)
 	return age >= -rightsDelay && age < rightsDelay
 }
 
-// cordoned tells whether it was us who cordoned the node.
+// cordoned reports whether this controller cordoned the node.
 func cordoned(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Manager == labels.OwnerVirtualNode && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" &&
@@ -108,16 +109,16 @@ func cordoned(node *corev1.Node) bool {
 	})
 }
 
-// draining is what the slice says if its node was being drained the last time we looked.
+// draining returns the recorded condition if the node was being drained in the last reconciliation; nil otherwise.
 func draining(slice *sharingv1alpha1.ResourceSlice) *metav1.Condition {
-	said := meta.FindStatusCondition(slice.Status.Conditions, sharingv1alpha1.ConditionNodeReady)
-	if said == nil || said.Reason != sharingv1alpha1.ReasonNodeDraining {
+	recorded := meta.FindStatusCondition(slice.Status.Conditions, sharingv1alpha1.ConditionNodeReady)
+	if recorded == nil || recorded.Reason != sharingv1alpha1.ReasonNodeDraining {
 		return nil
 	}
-	return said
+	return recorded
 }
 
-// drainEnd is when pods that are still there are deleted. Whether the provider answers is what the node says.
+// drainEnd returns when the remaining pods are deleted. The condition of the node decides whether the provider answers.
 func (f *facts) drainEnd() time.Time {
 	switch {
 	case f.slice.Annotations[labels.ForceUnpeer] == "true":
@@ -128,38 +129,38 @@ func (f *facts) drainEnd() time.Time {
 	return f.drainStart().Add(f.drainDeadline)
 }
 
-// nextTeardown decides what to do next.
+// nextTeardown decides the next step.
 func nextTeardown(f *facts) teardown {
 	if f.node != nil && len(f.pods) > 0 {
 		left := f.drainEnd().Sub(f.now)
 		if left <= 0 {
-			return teardown{remove: f.pods, again: 200 * time.Millisecond}
+			return teardown{remove: f.pods, requeueAfter: 200 * time.Millisecond}
 		}
 		return teardown{
-			evict: slices.DeleteFunc(slices.Clone(f.pods), func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil }),
-			again: min(left, time.Second),
+			evict:        slices.DeleteFunc(slices.Clone(f.pods), func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil }),
+			requeueAfter: min(left, time.Second),
 		}
 	}
 	if f.node != nil || f.deployment != nil || f.rights > 0 || !f.swept || f.namespaces != nil && f.namespaces.DeletionTimestamp == nil {
-		return teardown{dismantle: true, again: 100 * time.Millisecond}
+		return teardown{dismantle: true, requeueAfter: 100 * time.Millisecond}
 	}
 	if f.namespaces != nil {
-		left := f.namespaces.DeletionTimestamp.Add(mapTime).Sub(f.now)
+		left := f.namespaces.DeletionTimestamp.Add(mapDeadline).Sub(f.now)
 		if f.slice.Annotations[labels.ForceUnpeer] == "true" || left <= 0 {
-			return teardown{release: f.namespaces.Annotations[labels.ForceUnpeer] != "true", again: 100 * time.Millisecond}
+			return teardown{release: f.namespaces.Annotations[labels.ForceUnpeer] != "true", requeueAfter: 100 * time.Millisecond}
 		}
-		return teardown{again: left}
+		return teardown{requeueAfter: left}
 	}
 	return teardown{done: true}
 }
 
-// mustLeave tells whether a pod holds up a drain. Pods of DaemonSets come back as long as the node is there, mirror pods
-// are not the API server's to delete, and a pod without any time left is held by a finalizer, not by the node.
+// mustLeave reports whether a pod holds up a drain. Pods of DaemonSets are created again while the node exists, mirror pods cannot be deleted
+// through the API server, and a pod whose grace period is 0 is held by a finalizer, not by the node.
 func mustLeave(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
 	}
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if shadow.Terminal(pod) {
 		return false
 	}
 	if pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {
@@ -178,7 +179,7 @@ func nodeReady(node *corev1.Node) bool {
 	return false
 }
 
-// nodeCondition is what the slice says of its node, with the time since when.
+// nodeCondition returns the condition that reports the node in the slice.
 func nodeCondition(f *facts) metav1.Condition {
 	condition := metav1.Condition{
 		Type: sharingv1alpha1.ConditionNodeReady, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(f.now).Rfc3339Copy(),
@@ -194,13 +195,13 @@ func nodeCondition(f *facts) metav1.Condition {
 	case nodeReady(f.node):
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, sharingv1alpha1.ReasonNodeReady, "the node is Ready"
 	default:
-		for _, said := range f.node.Status.Conditions {
-			if said.Type == corev1.NodeReady && said.Message != "" {
-				condition.Message = said.Message
+		for _, recorded := range f.node.Status.Conditions {
+			if recorded.Type == corev1.NodeReady && recorded.Message != "" {
+				condition.Message = recorded.Message
 			}
 		}
 	}
-	// Why may change without the status doing so; but a drain begins when it begins.
+	// A new reason with the same status keeps the time, except for the start of a drain.
 	if before := meta.FindStatusCondition(f.slice.Status.Conditions, condition.Type); before != nil && before.Status == condition.Status &&
 		(condition.Reason != sharingv1alpha1.ReasonNodeDraining || before.Reason == condition.Reason) {
 		condition.LastTransitionTime = before.LastTransitionTime

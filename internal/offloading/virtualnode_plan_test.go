@@ -17,7 +17,7 @@ import (
 
 var planTime = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// planSlice: "deleting 10s" and "refused 10s" ago, "told 10s": that long has it said that it drains; "forced".
+// planSlice returns a slice by words: "deleting 10s" and "refused 10s" ago; "draining 10s": its condition reports so since then; "forced".
 func planSlice(words ...string) *sharingv1alpha1.ResourceSlice {
 	slice := &sharingv1alpha1.ResourceSlice{Status: sharingv1alpha1.ResourceSliceStatus{Phase: sharingv1alpha1.SliceAccepted}}
 	for _, text := range words {
@@ -30,7 +30,7 @@ func planSlice(words ...string) *sharingv1alpha1.ResourceSlice {
 		case "refused":
 			slice.Status.Phase = sharingv1alpha1.SliceRefused
 			slice.Status.Conditions = append(slice.Status.Conditions, metav1.Condition{Type: sharingv1alpha1.ConditionGranted, Status: metav1.ConditionFalse, LastTransitionTime: at})
-		case "told":
+		case "draining":
 			slice.Status.Conditions = append(slice.Status.Conditions, metav1.Condition{
 				Type: sharingv1alpha1.ConditionNodeReady, Status: metav1.ConditionFalse, Reason: sharingv1alpha1.ReasonNodeDraining, LastTransitionTime: at,
 			})
@@ -44,7 +44,7 @@ func planSlice(words ...string) *sharingv1alpha1.ResourceSlice {
 }
 
 func planNode(ready corev1.ConditionStatus) *corev1.Node {
-	return &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Message: "it says so"}}}}
+	return &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Message: "reason of the node"}}}}
 }
 
 func planPods(names ...string) (all []corev1.Pod) {
@@ -67,25 +67,25 @@ func TestNextTeardown(t *testing.T) {
 		want  string
 	}{
 		{"nothing left", facts{slice: planSlice("deleting 0s"), swept: true}, "done"},
-		{"nothing to be seen, but it was not looked for well", facts{slice: planSlice("deleting 0s")}, "dismantle, again in 100ms"},
+		{"nothing in the cache, but not listed live", facts{slice: planSlice("deleting 0s")}, "dismantle, again in 100ms"},
 		{"idle node", facts{slice: planSlice("deleting 0s"), node: ready, deployment: deployed, kubelets: kubelet}, "dismantle, again in 100ms"},
 		{"only the node", facts{slice: planSlice("deleting 0s"), node: ready}, "dismantle, again in 100ms"},
 		{"only the deployment", facts{slice: planSlice("deleting 0s"), deployment: deployed}, "dismantle, again in 100ms"},
 		{"only its pod, with rights", facts{slice: planSlice("deleting 0s"), kubelets: kubelet, rights: 1}, "dismantle, again in 100ms"},
 		{"only its pod, without rights", facts{slice: planSlice("deleting 0s"), kubelets: kubelet, swept: true}, "done"},
-		{"pods are asked", facts{slice: planSlice("deleting 1s"), node: ready, pods: planPods("a", "b!"), deployment: deployed}, "evict a, again in 1s"},
-		{"just before the end", facts{slice: planSlice("deleting 119700ms", "told 119700ms"), node: ready, pods: planPods("a")}, "evict a, again in 300ms"},
-		{"the end", facts{slice: planSlice("deleting 120s", "told 120s"), node: ready, pods: planPods("a", "b!")}, "remove a b, again in 200ms"},
-		{"provider away, in time", facts{slice: planSlice("deleting 24s", "told 24s"), node: down, pods: planPods("a")}, "evict a, again in 1s"},
-		{"provider away, the end", facts{slice: planSlice("deleting 25s", "told 25s"), node: down, pods: planPods("a")}, "remove a, again in 200ms"},
-		{"nobody knows of the provider", facts{slice: planSlice("deleting 25s", "told 25s"), node: planNode(corev1.ConditionUnknown), pods: planPods("a")}, "remove a, again in 200ms"},
+		{"pods are evicted", facts{slice: planSlice("deleting 1s"), node: ready, pods: planPods("a", "b!"), deployment: deployed}, "evict a, again in 1s"},
+		{"just before the end", facts{slice: planSlice("deleting 119700ms", "draining 119700ms"), node: ready, pods: planPods("a")}, "evict a, again in 300ms"},
+		{"the end", facts{slice: planSlice("deleting 120s", "draining 120s"), node: ready, pods: planPods("a", "b!")}, "remove a b, again in 200ms"},
+		{"provider unreachable, in time", facts{slice: planSlice("deleting 24s", "draining 24s"), node: down, pods: planPods("a")}, "evict a, again in 1s"},
+		{"provider unreachable, the end", facts{slice: planSlice("deleting 25s", "draining 25s"), node: down, pods: planPods("a")}, "remove a, again in 200ms"},
+		{"provider unknown", facts{slice: planSlice("deleting 25s", "draining 25s"), node: planNode(corev1.ConditionUnknown), pods: planPods("a")}, "remove a, again in 200ms"},
 		{"forced", facts{slice: planSlice("deleting 0s", "forced"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
 		{"deleted now, by a clock that is ten minutes behind ours", facts{slice: planSlice("deleting 10m"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
 		{"a clock that went back", facts{slice: planSlice("deleting -5s"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
 		{"withdrawn now, by a provider whose clock is an hour behind", facts{slice: planSlice("refused 1h"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
-		{"withdrawn, told a minute ago", facts{slice: planSlice("refused 0s", "told 60s"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
-		{"withdrawn, told two minutes ago", facts{slice: planSlice("refused 0s", "told 120s"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
-		{"withdrawn, then deleted: no time anew", facts{slice: planSlice("refused 0s", "told 120s", "deleting 0s"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
+		{"withdrawn, draining for a minute", facts{slice: planSlice("refused 0s", "draining 60s"), node: ready, pods: planPods("a")}, "evict a, again in 1s"},
+		{"withdrawn, draining for two minutes", facts{slice: planSlice("refused 0s", "draining 120s"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
+		{"withdrawn, then deleted: the deadline stays", facts{slice: planSlice("refused 0s", "draining 120s", "deleting 0s"), node: ready, pods: planPods("a")}, "remove a, again in 200ms"},
 		{"pods of a node that is gone", facts{slice: planSlice("deleting 0s"), pods: planPods("a"), swept: true}, "done"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -115,8 +115,8 @@ func teardownText(next teardown) string {
 	if next.done {
 		parts = append(parts, "done")
 	}
-	if next.again > 0 {
-		parts = append(parts, fmt.Sprintf("again in %v", next.again))
+	if next.requeueAfter > 0 {
+		parts = append(parts, fmt.Sprintf("again in %v", next.requeueAfter))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -160,21 +160,21 @@ func TestNodeCondition(t *testing.T) {
 		{"no node", facts{slice: planSlice()}, "False VirtualKubeletStarting the virtual kubelet is deployed and has not registered node", 0},
 		{"ready", facts{slice: planSlice(), node: planNode(corev1.ConditionTrue)}, "True NodeReady the node is Ready", 0},
 		{"still ready", facts{slice: wasReady, node: planNode(corev1.ConditionTrue)}, "True NodeReady the node is Ready", time.Hour},
-		{"not ready", facts{slice: wasReady, node: planNode(corev1.ConditionFalse)}, "False NodeNotReady it says so", 0},
-		{"unknown", facts{slice: wasReady, node: planNode(corev1.ConditionUnknown)}, "False NodeNotReady it says so", 0},
+		{"not ready", facts{slice: wasReady, node: planNode(corev1.ConditionFalse)}, "False NodeNotReady reason of the node", 0},
+		{"unknown", facts{slice: wasReady, node: planNode(corev1.ConditionUnknown)}, "False NodeNotReady reason of the node", 0},
 		{
-			"drain begins",
+			"drain starts",
 			facts{slice: draining(), node: planNode(corev1.ConditionTrue), pods: planPods("a", "b")},
 			"False NodeDraining the node waits for 2 pods to leave; those still there at 2030-01-01T12:02:00Z are deleted", 0,
 		},
 		{
 			"drain goes on",
-			facts{slice: draining("told 30s"), node: planNode(corev1.ConditionFalse), pods: planPods("a")},
+			facts{slice: draining("draining 30s"), node: planNode(corev1.ConditionFalse), pods: planPods("a")},
 			"False NodeDraining the node waits for 1 pods to leave; those still there at 2030-01-01T11:59:55Z are deleted", 30 * time.Second,
 		},
-		{"going", facts{slice: draining("told 30s"), kubelets: planPods("vk")}, "False NodeDraining the node is being removed", 30 * time.Second},
-		{"gone", facts{slice: draining("told 30s")}, "False NodeDraining the node was removed, because the provider no longer shares with this cluster", 30 * time.Second},
-		{"wanted again", facts{slice: planSlice("told 30s")}, "False VirtualKubeletStarting", 30 * time.Second},
+		{"going", facts{slice: draining("draining 30s"), kubelets: planPods("vk")}, "False NodeDraining the node is being removed", 30 * time.Second},
+		{"gone", facts{slice: draining("draining 30s")}, "False NodeDraining the node was removed, because the provider no longer shares with this cluster", 30 * time.Second},
+		{"wanted again", facts{slice: planSlice("draining 30s")}, "False VirtualKubeletStarting", 30 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.facts.now, c.facts.drainDeadline, c.facts.drainUnreached = planTime, 2*time.Minute, 25*time.Second

@@ -101,7 +101,7 @@ func planSuperseded(f Facts) Step {
 func planPresent(f Facts) Step {
 	var step Step
 	pod, recorded, deleting := f.Pod, finished(f.Shadow.Status.Phase), f.Pod.DeletionTimestamp != nil
-	terminal := terminalPod(pod)
+	terminal := Terminal(pod)
 	switch {
 	case recorded, f.Shadow.DeletionTimestamp != nil: // nothing will run again
 	case terminal:
@@ -188,7 +188,8 @@ func finished(phase vkv1alpha1.ShadowPodPhase) bool {
 	return phase == vkv1alpha1.ShadowPodSucceeded || phase == vkv1alpha1.ShadowPodFailed
 }
 
-func terminalPod(pod *corev1.Pod) bool {
+// Terminal reports whether a pod is in a terminal phase. Whether it has ended for good, only ended decides.
+func Terminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 

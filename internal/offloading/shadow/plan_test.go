@@ -131,7 +131,7 @@ var actors = []struct {
 	{"deleted", func(h *history) bool { return h.delete(30) }},
 	{"deleted by force", func(h *history) bool { return h.delete(0) }},
 	{"node lost", func(h *history) bool {
-		if h.pod == nil || h.fence() == "" || h.pod.Spec.NodeName == "" || terminalPod(h.pod) {
+		if h.pod == nil || h.fence() == "" || h.pod.Spec.NodeName == "" || Terminal(h.pod) {
 			return false
 		}
 		h.pod.Status.Phase = corev1.PodFailed
@@ -144,7 +144,7 @@ var actors = []struct {
 		if h.pod == nil || h.pod.DeletionTimestamp == nil {
 			return false
 		}
-		if !terminalPod(h.pod) && h.pod.Spec.NodeName != "" {
+		if !Terminal(h.pod) && h.pod.Spec.NodeName != "" {
 			h.pod.Status.Phase = []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}[h.random.Intn(2)]
 			h.ends()
 			h.snapshot()
@@ -180,7 +180,7 @@ func (h *history) kubelet(from, to corev1.PodPhase, reason string) bool {
 // ends is the oracle: it records from when on a fence must not run again. A pod that is always restarted has ended only when the controller
 // recorded so.
 func (h *history) ends() {
-	if fence := h.fence(); fence != "" && terminalPod(h.pod) {
+	if fence := h.fence(); fence != "" && Terminal(h.pod) {
 		phase, deleting := h.pod.Status.Phase, h.pod.DeletionTimestamp != nil
 		switch h.policy[fence] {
 		case corev1.RestartPolicyNever:
@@ -197,7 +197,7 @@ func (h *history) delete(grace int64) bool {
 	if h.pod == nil || h.fence() == "" {
 		return false
 	}
-	if terminalPod(h.pod) || h.pod.Spec.NodeName == "" {
+	if Terminal(h.pod) || h.pod.Spec.NodeName == "" {
 		grace = 0
 	}
 	if h.pod.DeletionTimestamp == nil || grace < *h.pod.DeletionGracePeriodSeconds {

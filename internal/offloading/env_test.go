@@ -49,27 +49,27 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bench is a real API server with nobody in it but the controller under test: who makes pods, and ends them, is the test.
-type bench struct {
+// env is a real API server on which only the controllers under test run: the test creates and ends pods.
+type env struct {
 	kubetest.Env
 	scheme *runtime.Scheme
 	admin  *rest.Config
-	// ahead is how far the controller's clock is.
+	// ahead is by how much the clock of the controllers is ahead.
 	ahead atomic.Int64
-	// writes counts what the controller sent to be written.
+	// writes counts the writing requests of the controllers.
 	writes  atomic.Int32
-	deleted sync.Map // what was
+	deleted sync.Map // paths of earlier deletions
 }
 
-func newBench(t *testing.T) *bench {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	t.Parallel()
-	return newBenchAt(t, kubetest.Cluster(t))
+	return newEnvAt(t, kubetest.Cluster(t))
 }
 
-func newBenchAt(t *testing.T, admin *rest.Config) *bench {
+func newEnvAt(t *testing.T, admin *rest.Config) *env {
 	t.Helper()
-	b := &bench{Env: kubetest.Env{T: t}, admin: admin, scheme: runtime.NewScheme()}
+	b := &env{Env: kubetest.Env{T: t}, admin: admin, scheme: runtime.NewScheme()}
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
 		b.Must(add(b.scheme))
 	}
@@ -84,15 +84,15 @@ func newBenchAt(t *testing.T, admin *rest.Config) *bench {
 	b.Must(err)
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "apps"}})
-	b.Until("Kubernetes has made its namespaces", func() bool {
+	b.Until("Kubernetes has created its namespaces", func() bool {
 		return b.Get(t.Context(), client.ObjectKey{Name: "kube-node-lease"}, &corev1.Namespace{}) == nil
 	})
 	b.rights()
 	return b
 }
 
-// rights gives the user what the marks of the controller say, and makes the roles that it binds.
-func (b *bench) rights() {
+// rights grants the user the rights in the RBAC markers of the controllers, and creates the roles that they bind.
+func (b *env) rights() {
 	b.T.Helper()
 	everywhere, inTenants := []rbacv1.PolicyRule{}, []rbacv1.PolicyRule{}
 	for _, file := range []string{"virtualnode", "namespaceoffloading", "namespacemap", "remotenamespaces"} {
@@ -102,7 +102,7 @@ func (b *bench) rights() {
 	b.Bind(user, "", everywhere)
 	b.Bind(user, tenant, inTenants)
 
-	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: remoteRole}, Rules: []rbacv1.PolicyRule{{ // whatever it allows
+	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: remoteRole}, Rules: []rbacv1.PolicyRule{{ // any rights
 		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"},
 	}}})
 	text, err := os.ReadFile("../../deployments/liqo/files/rbac-virtual-kubelet.yaml")
@@ -120,7 +120,7 @@ func (b *bench) rights() {
 }
 
 // run starts the controller of virtual nodes; it ends with stop, or with the test.
-func (b *bench) run(image string) (stop func()) {
+func (b *env) run(image string) (stop func()) {
 	b.T.Helper()
 	return b.start(func(mgr ctrl.Manager) error {
 		return SetupVirtualNode(mgr, VirtualNodeOptions{
@@ -133,16 +133,16 @@ func (b *bench) run(image string) (stop func()) {
 var rome = discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}
 
 // now is the controllers' clock.
-func (b *bench) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
+func (b *env) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
 
 // start runs controllers in a manager, with the rights that their marks say; it ends with stop, or with the test.
-func (b *bench) start(setups ...func(ctrl.Manager) error) (stop func()) {
+func (b *env) start(setups ...func(ctrl.Manager) error) (stop func()) {
 	b.T.Helper()
 	cfg := rest.CopyConfig(b.admin)
 	cfg.Impersonate.UserName = user
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
-			// While a cache is behind, what is going already is deleted again, which changes nothing.
+			// While the cache is behind, a controller may repeat a deletion, which changes nothing.
 			_, again := b.deleted.LoadOrStore(request.Method+request.URL.Path, true)
 			if request.Method != http.MethodGet && !(request.Method == http.MethodDelete && again) {
 				b.writes.Add(1)
@@ -161,12 +161,12 @@ func (b *bench) start(setups ...func(ctrl.Manager) error) (stop func()) {
 	return kubetest.Start(b.T, "manager", mgr.Start)
 }
 
-func (b *bench) gone(object client.Object) bool {
+func (b *env) gone(object client.Object) bool {
 	return client.IgnoreNotFound(b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object)) == nil &&
 		b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object) != nil
 }
 
-func (b *bench) slice(name string) *sharingv1alpha1.ResourceSlice {
+func (b *env) slice(name string) *sharingv1alpha1.ResourceSlice {
 	b.T.Helper()
 	slice := &sharingv1alpha1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: map[string]string{labels.Replication: "true", labels.ClusterID: "milan-id"}},
@@ -176,8 +176,8 @@ func (b *bench) slice(name string) *sharingv1alpha1.ResourceSlice {
 	return slice
 }
 
-// foreignCluster is what the name of the peer is known from.
-func (b *bench) foreignCluster() {
+// foreignCluster creates the ForeignCluster, from which the name of the peer is known.
+func (b *env) foreignCluster() {
 	b.T.Helper()
 	b.Make(&discoveryv1alpha1.ForeignCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{labels.ClusterID: "milan-id"}},
@@ -188,16 +188,16 @@ func (b *bench) foreignCluster() {
 	})
 }
 
-// says waits until the slice has the condition, and returns its message.
-func (b *bench) says(slice *sharingv1alpha1.ResourceSlice, reason, part string) {
+// untilCondition waits until the slice has the condition with this reason and part of the message.
+func (b *env) untilCondition(slice *sharingv1alpha1.ResourceSlice, reason, part string) {
 	b.T.Helper()
 	seen := ""
 	defer func() {
 		if b.T.Failed() {
-			b.T.Logf("it says: %s", seen)
+			b.T.Logf("the condition is: %s", seen)
 		}
 	}()
-	b.Until("slice "+slice.Name+" says "+reason+" "+part, func() bool {
+	b.Until("slice "+slice.Name+" reports "+reason+" "+part, func() bool {
 		b.Read(slice)
 		for _, condition := range slice.Status.Conditions {
 			if condition.Type == sharingv1alpha1.ConditionNodeReady {
@@ -208,24 +208,24 @@ func (b *bench) says(slice *sharingv1alpha1.ResourceSlice, reason, part string) 
 	})
 }
 
-// node is what the virtual kubelet would register.
-func (b *bench) node() *corev1.Node {
+// node creates the node that the virtual kubelet would register.
+func (b *env) node() *corev1.Node {
 	b.T.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: "milan-id"}}}
 	b.Make(node)
-	b.ready(node, corev1.ConditionTrue, "all is well")
+	b.ready(node, corev1.ConditionTrue, "the remote cluster answers")
 	return node
 }
 
-func (b *bench) ready(node *corev1.Node, status corev1.ConditionStatus, message string) {
+func (b *env) ready(node *corev1.Node, status corev1.ConditionStatus, message string) {
 	b.T.Helper()
 	b.EditStatus(node, func() {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "Test", Message: message}}
 	})
 }
 
-// pod runs on a node, as far as the API server knows.
-func (b *bench) pod(namespace, name, node string, change func(*corev1.Pod)) *corev1.Pod {
+// pod creates a pod that the API server shows as running on a node.
+func (b *env) pod(namespace, name, node string, change func(*corev1.Pod)) *corev1.Pod {
 	b.T.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}},
@@ -236,22 +236,22 @@ func (b *bench) pod(namespace, name, node string, change func(*corev1.Pod)) *cor
 	}
 	b.Make(pod)
 	b.EditStatus(pod, func() {
-		pod.Status.Phase = corev1.PodRunning // a budget does not protect one that has not begun
+		pod.Status.Phase = corev1.PodRunning // a disruption budget protects only running pods
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	})
 	return pod
 }
 
-// kubelet is the pod of the virtual kubelet.
-func (b *bench) kubelet() *corev1.Pod {
+// kubelet creates the pod of the virtual kubelet.
+func (b *env) kubelet() *corev1.Pod {
 	b.T.Helper()
 	return b.pod(tenant, "virtual-kubelet-1", "physical", func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{labels.AppName: kubeletName, labels.ClusterID: "milan-id"}
 	})
 }
 
-// ended is what a kubelet does when a pod's processes have ended.
-func (b *bench) ended(pod *corev1.Pod) {
+// endPod deletes a pod, as a kubelet does when its processes have ended.
+func (b *env) endPod(pod *corev1.Pod) {
 	b.T.Helper()
 	b.Must(client.IgnoreNotFound(b.Delete(b.T.Context(), pod, client.GracePeriodSeconds(0))))
 }
