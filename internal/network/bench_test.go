@@ -48,12 +48,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bench is a real API server with the controllers under test in it: the peers, and the gateways, are the test.
+// bench is a real API server with the controllers under test. The test plays the peers and the gateways.
 type bench struct {
 	kubetest.Env
 	scheme *runtime.Scheme
 	admin  *rest.Config
-	// writes counts what the controllers sent to be written.
+	// writes counts the write requests of the controllers.
 	writes  atomic.Int32
 	port    int
 	options Options
@@ -106,7 +106,7 @@ func (b *bench) run() (stop func()) {
 	return kubetest.Start(b.T, "manager", mgr.Start)
 }
 
-// there tells whether an object is there, and reads it.
+// there reports whether an object exists, and reads it.
 func (b *bench) there(object client.Object) bool {
 	b.T.Helper()
 	err := b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object)
@@ -114,13 +114,14 @@ func (b *bench) there(object client.Object) bool {
 	return !apierrors.IsNotFound(err)
 }
 
-// quiet fails if writing does not end. What is on its way may still come, on a busy machine some time later.
-func (b *bench) quiet(what string, during time.Duration) {
+// expectNoWrites waits until the controllers send no write for a while, and fails if that does not happen. It is the one place that waits for
+// nothing to happen, which needs time; a write that is already on its way may still come.
+func (b *bench) expectNoWrites(what string, during time.Duration) {
 	b.T.Helper()
 	before, began := b.writes.Load(), time.Now()
 	for {
 		last := b.writes.Load()
-		time.Sleep(during) // silence can only be seen by waiting
+		time.Sleep(during)
 		now := b.writes.Load()
 		if now == last {
 			return
@@ -132,7 +133,7 @@ func (b *bench) quiet(what string, during time.Duration) {
 	}
 }
 
-// peer is one remote cluster, as this one sees it.
+// peer is the objects of one remote cluster in this cluster.
 type peer struct {
 	*bench
 	id     discoveryv1alpha1.ClusterIdentity
@@ -142,7 +143,7 @@ type peer struct {
 	tunnel *netv1alpha1.TunnelEndpoint
 }
 
-// peer makes a ForeignCluster with its tenant namespace; nothing is wanted of it yet.
+// peer creates a ForeignCluster with its tenant namespace, without a peering.
 func (b *bench) peer(name string) *peer {
 	b.T.Helper()
 	id := discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}
@@ -172,15 +173,15 @@ func (p *peer) outgoing(status discoveryv1alpha1.PeeringConditionStatus) {
 	})
 }
 
-// testKey is some public key.
+// testKey returns a public key.
 func testKey(n byte) string {
 	key := [keySize]byte{n, 1, 2, 3}
 	text, _ := json.Marshal(key[:]) // base64 in quotes
 	return strings.Trim(string(text), `"`)
 }
 
-// says writes the peer's copy as the peer would.
-func (p *peer) says(pods, external string, key byte) {
+// reports creates the copy of the peer's NetworkConfig, as the peer would.
+func (p *peer) reports(pods, external string, key byte) {
 	p.T.Helper()
 	p.copy = p.claims(pods, external, key)
 	p.Make(p.copy)
@@ -207,7 +208,7 @@ func (p *peer) claims(pods, external string, key byte) *netv1alpha1.NetworkConfi
 // answers writes the status of ours as the peer would.
 func (p *peer) answers(pods, external string) {
 	p.T.Helper()
-	p.Until("our network is told", func() bool { return p.there(p.ours) })
+	p.Until("our network is published", func() bool { return p.there(p.ours) })
 	p.EditStatus(p.ours, func() {
 		p.ours.Status.Processed, p.ours.Status.PodCIDRNAT, p.ours.Status.ExternalCIDRNAT = true, pods, external
 		p.ours.Status.ObservedGeneration = p.ours.Generation
@@ -217,25 +218,25 @@ func (p *peer) answers(pods, external string) {
 // decided waits until the copy has the condition.
 func (p *peer) decided(reason, part string) {
 	p.T.Helper()
-	var said metav1.Condition
+	var condition metav1.Condition
 	defer func() {
 		if p.T.Failed() {
-			p.T.Logf("it says %+v", said)
+			p.T.Logf("condition %+v", condition)
 		}
 	}()
 	p.Until("copy of "+p.id.ClusterName+" is "+reason+" "+part, func() bool {
 		p.Read(p.copy)
 		if found := meta.FindStatusCondition(p.copy.Status.Conditions, netv1alpha1.ConditionReady); found != nil {
-			said = *found
+			condition = *found
 		}
-		return said.Reason == reason && strings.Contains(said.Message, part) && said.ObservedGeneration == p.copy.Generation
+		return condition.Reason == reason && strings.Contains(condition.Message, part) && condition.ObservedGeneration == p.copy.Generation
 	})
 }
 
-// seen waits until the peer's networks are what is said.
+// seen waits until our answer holds these prefixes.
 func (p *peer) seen(pods, external string) {
 	p.T.Helper()
-	p.Until(fmt.Sprintf("%s is seen as %s and %s", p.id.ClusterName, pods, external), func() bool {
+	p.Until(fmt.Sprintf("%s is reached as %s and %s", p.id.ClusterName, pods, external), func() bool {
 		p.Read(p.copy)
 		now := p.copy.Status
 		return now.Processed && now.PodCIDRNAT == pods && now.ExternalCIDRNAT == external && now.ObservedGeneration == p.copy.Generation
@@ -245,10 +246,10 @@ func (p *peer) seen(pods, external string) {
 // published waits for the condition of our own NetworkConfig.
 func (p *peer) published(reason, part string) {
 	p.T.Helper()
-	var said metav1.Condition
+	var condition metav1.Condition
 	defer func() {
 		if p.T.Failed() {
-			p.T.Logf("it says %+v", said)
+			p.T.Logf("condition %+v", condition)
 		}
 	}()
 	p.Until("ours for "+p.id.ClusterName+" is "+reason+" "+part, func() bool {
@@ -256,19 +257,19 @@ func (p *peer) published(reason, part string) {
 			return false
 		}
 		if found := meta.FindStatusCondition(p.ours.Status.Conditions, netv1alpha1.ConditionPublished); found != nil {
-			said = *found
+			condition = *found
 		}
-		return said.Reason == reason && strings.Contains(said.Message, part)
+		return condition.Reason == reason && strings.Contains(condition.Message, part)
 	})
 }
 
 // connected waits for the condition of the tunnel.
 func (p *peer) connected(status netv1alpha1.ConnectionStatus, reason, part string) {
 	p.T.Helper()
-	var said metav1.Condition
+	var condition metav1.Condition
 	defer func() {
 		if p.T.Failed() {
-			p.T.Logf("it says %+v, %+v", said, p.tunnel.Status.Connection)
+			p.T.Logf("condition %+v, %+v", condition, p.tunnel.Status.Connection)
 		}
 	}()
 	p.Until(fmt.Sprintf("tunnel to %s is %s %s %s", p.id.ClusterName, status, reason, part), func() bool {
@@ -276,17 +277,17 @@ func (p *peer) connected(status netv1alpha1.ConnectionStatus, reason, part strin
 			return false
 		}
 		if found := meta.FindStatusCondition(p.tunnel.Status.Conditions, netv1alpha1.ConditionConnected); found != nil {
-			said = *found
+			condition = *found
 		}
 		is := metav1.ConditionFalse
 		if status == netv1alpha1.Connected {
 			is = metav1.ConditionTrue
 		}
-		return p.tunnel.Status.Connection.Status == status && said.Status == is && said.Reason == reason && strings.Contains(said.Message, part)
+		return p.tunnel.Status.Connection.Status == status && condition.Status == is && condition.Reason == reason && strings.Contains(condition.Message, part)
 	})
 }
 
-// service makes the Service of a lane.
+// service creates the Service of a lane.
 func (b *bench) service(lane int, kind corev1.ServiceType) *corev1.Service {
 	b.T.Helper()
 	name := "liqo-gateway"
@@ -324,15 +325,15 @@ type gateway struct {
 	pod    *corev1.Pod
 	server *httptest.Server
 
-	mu   sync.Mutex
-	said report.Gateway
-	tick chan struct{}
-	mute bool
+	mu       sync.Mutex
+	reported report.Gateway
+	tick     chan struct{}
+	mute     bool
 }
 
 func (b *bench) gateway(lane int, node string) *gateway {
 	b.T.Helper()
-	g := &gateway{bench: b, tick: make(chan struct{}), said: report.Gateway{Lane: lane, Node: node, Implementation: "userspace"}}
+	g := &gateway{bench: b, tick: make(chan struct{}), reported: report.Gateway{Lane: lane, Node: node, Implementation: "userspace"}}
 	address := fmt.Sprintf("127.0.1.%d", lane+1)
 	listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(b.port)))
 	b.Must(err)
@@ -356,16 +357,16 @@ func (b *bench) gateway(lane int, node string) *gateway {
 	return g
 }
 
-// says changes the report, at once.
-func (g *gateway) says(change func(*report.Gateway)) {
+// reports changes the report and sends it at once.
+func (g *gateway) reports(change func(*report.Gateway)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	change(&g.said)
+	change(&g.reported)
 	close(g.tick)
 	g.tick = make(chan struct{})
 }
 
-// hang makes the gateway keep its connection and say nothing.
+// hang makes the gateway keep its connection without sending.
 func (g *gateway) hang(mute bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -381,11 +382,11 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	defer every.Stop()
 	for {
 		g.mu.Lock()
-		line, err := json.Marshal(g.said)
+		line, err := json.Marshal(g.reported)
 		tick, mute := g.tick, g.mute
-		for i := range g.said.Peers {
-			g.said.Peers[i].HandshakeSeconds++ // ages grow
-			g.said.Peers[i].RTTMicroseconds += 10
+		for i := range g.reported.Peers {
+			g.reported.Peers[i].HandshakeSeconds++ // ages grow
+			g.reported.Peers[i].RTTMicroseconds += 10
 		}
 		g.mu.Unlock()
 		if err == nil && !mute {

@@ -3,24 +3,27 @@
 package network
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// TestBounds: the API server keeps nothing of a peer that is larger than what is ever meant.
+// TestBounds: the API server refuses objects of a peer that are larger than any valid one.
 func TestBounds(t *testing.T) {
 	b := newBench(t)
 	milan := b.peer("milan")
-	milan.says("10.201.0.0/16", "10.202.0.0/16", 1)
+	milan.reports("10.201.0.0/16", "10.202.0.0/16", 1)
 	tunnel := milan.tunnel.DeepCopy()
 	tunnel.Spec = netv1alpha1.TunnelEndpointSpec{
 		LocalPodCIDR: "10.200.0.0/16", LocalExternalCIDR: "10.0.0.0/16", RemotePodCIDR: "10.201.0.0/16", RemoteExternalCIDR: "10.202.0.0/16",
@@ -45,25 +48,55 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestPace: a peer that changes its mind again and again is answered at our pace.
-func TestPace(t *testing.T) {
-	b := newBench(t)
-	b.admin = rest.CopyConfig(b.admin)
-	b.admin.QPS = -1 // only the pace is to slow it down
-	var err error
-	b.Client, err = client.New(b.admin, client.Options{Scheme: b.scheme})
-	b.Must(err)
-	b.run()
-	milan := b.peer("milan")
-	milan.outgoing(discoveryv1alpha1.StatusEstablished)
-	milan.says("10.201.0.0/16", "10.202.0.0/16", 1)
-	milan.seen("None", "None")
-	began := time.Now()
-	for i := range paceBurst + 8 {
-		b.Edit(milan.copy, func() { milan.copy.Spec.Lanes[0].Carriers[0].Port = int32(6000 + i) })
-		milan.seen("None", "None")
+// peerOnly is a cluster with one peer and no other object.
+type peerOnly struct {
+	client.Client
+	fc discoveryv1alpha1.ForeignCluster
+}
+
+func (c *peerOnly) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if fcs, ok := list.(*discoveryv1alpha1.ForeignClusterList); ok {
+		fcs.Items = []discoveryv1alpha1.ForeignCluster{c.fc}
 	}
-	if took := time.Since(began); took < 8*pacePause {
-		t.Errorf("%d answers in %s", paceBurst+8, took)
+	return nil
+}
+
+func (*peerOnly) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(netv1alpha1.GroupVersion.WithResource("networkconfigs").GroupResource(), key.Name)
+}
+
+// TestPace: a peer that keeps changing its configuration gets a burst of reconciles, then one per pacePause.
+func TestPace(t *testing.T) {
+	now := noon
+	milan := &peerOnly{fc: discoveryv1alpha1.ForeignCluster{
+		Spec:   discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}},
+		Status: discoveryv1alpha1.ForeignClusterStatus{TenantNamespace: discoveryv1alpha1.TenantNamespaces{Local: "milan"}},
+	}}
+	r := &tunnelReconciler{
+		shared:   &shared{options: Options{Now: func() time.Time { return now }}, client: milan, live: milan},
+		badSince: map[string]time.Time{}, lost: map[string][]string{}, limiters: map[string]*rate.Limiter{},
+	}
+	reconciled := func() (count int) {
+		for range 10 * paceBurst {
+			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "milan"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch result.RequeueAfter {
+			case 0:
+				count++
+			case pacePause:
+			default:
+				t.Fatalf("requeue after %s, want %s", result.RequeueAfter, pacePause)
+			}
+		}
+		return count
+	}
+	if got := reconciled(); got != paceBurst {
+		t.Errorf("%d reconciles at once, want %d", got, paceBurst)
+	}
+	now = now.Add(8 * pacePause)
+	if got := reconciled(); got != 8 {
+		t.Errorf("%d reconciles after %s, want 8", got, 8*pacePause)
 	}
 }

@@ -15,40 +15,40 @@ import (
 	"liqo.io/liqo/internal/network/ipam"
 )
 
-// claim is what a peer says of its network, as far as it can be believed without knowing other peers.
+// claim is the validated NetworkConfig of a peer. It can still conflict with other peers.
 type claim struct {
 	pods, external netip.Prefix
 	lanes          []netv1alpha1.Lane
 }
 
-// refusal is why something of a peer is not used.
+// refusal is why a claim of a peer is not used.
 type refusal struct{ reason, message string }
 
 func refuse(reason, format string, values ...any) *refusal {
 	return &refusal{reason, fmt.Sprintf(format, values...)}
 }
 
-// readClaim checks the copy of a peer's NetworkConfig. The peer may be anybody: it gets nothing but what is checked here. inside are networks with no gateway of it;
-// that one is in a network that it claims does not matter: this network is seen as another one.
+// readClaim validates the copy of a peer's NetworkConfig. The peer is not trusted, so nothing else of the copy is used. inside are networks in which no
+// gateway of the peer can be. A gateway inside the peer's own networks is fine, because those are remapped.
 func readClaim(theirs *netv1alpha1.NetworkConfig, localID string, inside []netip.Prefix) (claim, *refusal) {
 	spec := &theirs.Spec
 	if spec.Cluster.ClusterID != localID {
-		return claim{}, refuse(netv1alpha1.ReasonWrongDestination, "it is meant for cluster %.60q, this one is %s", spec.Cluster.ClusterID, localID)
+		return claim{}, refuse(netv1alpha1.ReasonWrongDestination, "spec.cluster names cluster %.60q, but this one is %s", spec.Cluster.ClusterID, localID)
 	}
 	if spec.BackendType != backend {
-		return claim{}, refuse(netv1alpha1.ReasonBackendUnknown, "backendType is %.60q, this cluster knows %s", spec.BackendType, backend)
+		return claim{}, refuse(netv1alpha1.ReasonBackendUnknown, "backendType is %.60q, this cluster supports %s", spec.BackendType, backend)
 	}
 	var c claim
 	for _, network := range []struct {
 		field string
 		text  netv1alpha1.CIDR
 		into  *netip.Prefix
-		// longest mask: a smaller external network has no room for the addresses of probes.
+		// longest mask: a smaller external network cannot hold the addresses of probes.
 		longest int
 	}{{"podCIDR", spec.PodCIDR, &c.pods, 30}, {"externalCIDR", spec.ExternalCIDR, &c.external, 28}} {
 		parsed, err := netip.ParsePrefix(string(network.text))
 		if err != nil {
-			return claim{}, refuse(netv1alpha1.ReasonNetworkInvalid, "%s %.60q is no network in CIDR notation", network.field, network.text)
+			return claim{}, refuse(netv1alpha1.ReasonNetworkInvalid, "%s %.60q is not a network in CIDR notation", network.field, network.text)
 		}
 		if err := ipam.Check(parsed); err != nil {
 			return claim{}, refuse(netv1alpha1.ReasonNetworkInvalid, "%s %v", network.field, err)
@@ -66,22 +66,22 @@ func readClaim(theirs *netv1alpha1.NetworkConfig, localID string, inside []netip
 	return c, nil
 }
 
-// readLanes returns the lanes in their order, with the carriers that are known here only.
+// readLanes returns the lanes sorted by number, with the supported carriers.
 func readLanes(spec *netv1alpha1.NetworkConfigSpec, inside []netip.Prefix) ([]netv1alpha1.Lane, error) {
-	said := spec.Lanes
-	if len(said) == 0 {
+	claimed := spec.Lanes
+	if len(claimed) == 0 {
 		first, err := documentedLane(spec)
 		if err != nil {
 			return nil, err
 		}
-		said = []netv1alpha1.Lane{first}
+		claimed = []netv1alpha1.Lane{first}
 	}
-	if len(said) > ipam.MaxLanes {
-		return nil, fmt.Errorf("%d lanes, at most %d are understood", len(said), ipam.MaxLanes)
+	if len(claimed) > ipam.MaxLanes {
+		return nil, fmt.Errorf("%d lanes, this cluster supports at most %d", len(claimed), ipam.MaxLanes)
 	}
 	var lanes []netv1alpha1.Lane
-	for i := range said {
-		lane := &said[i]
+	for i := range claimed {
+		lane := &claimed[i]
 		if lane.Number < 0 || lane.Number >= ipam.MaxLanes {
 			return nil, fmt.Errorf("lane %d: numbers go from 0 to %d", lane.Number, ipam.MaxLanes-1)
 		}
@@ -91,7 +91,7 @@ func readLanes(spec *netv1alpha1.NetworkConfigSpec, inside []netip.Prefix) ([]ne
 		if slices.ContainsFunc(lanes, func(other netv1alpha1.Lane) bool {
 			return other.Number == lane.Number || other.PublicKey == lane.PublicKey
 		}) {
-			return nil, fmt.Errorf("lane %d has the number or the key of another lane", lane.Number)
+			return nil, fmt.Errorf("lane %d has the same number or key as another lane", lane.Number)
 		}
 		carriers, err := readCarriers(lane.Carriers, inside)
 		if err != nil {
@@ -103,11 +103,11 @@ func readLanes(spec *netv1alpha1.NetworkConfigSpec, inside []netip.Prefix) ([]ne
 	return lanes, nil
 }
 
-// documentedLane is what a sender that knows of no lanes says.
+// documentedLane returns the lane of a sender that announces only the documented fields.
 func documentedLane(spec *netv1alpha1.NetworkConfigSpec) (netv1alpha1.Lane, error) {
 	lane := netv1alpha1.Lane{PublicKey: spec.BackendConfig["publicKey"]}
 	if lane.PublicKey == "" {
-		return lane, errors.New("it names no lane, that is no gateway of the peer")
+		return lane, errors.New("the configuration has neither lanes nor backend_config.publicKey, so the peer has no gateway")
 	}
 	if spec.EndpointIP != "" {
 		port, err := strconv.ParseUint(spec.BackendConfig["port"], 10, 16)
@@ -130,13 +130,13 @@ func checkKey(text string) error {
 	return nil
 }
 
-func readCarriers(said []netv1alpha1.Carrier, inside []netip.Prefix) ([]netv1alpha1.Carrier, error) {
-	if len(said) > maxCarriers {
-		return nil, fmt.Errorf("%d carriers, at most %d are understood", len(said), maxCarriers)
+func readCarriers(claimed []netv1alpha1.Carrier, inside []netip.Prefix) ([]netv1alpha1.Carrier, error) {
+	if len(claimed) > maxCarriers {
+		return nil, fmt.Errorf("%d carriers, this cluster supports at most %d", len(claimed), maxCarriers)
 	}
 	var carriers []netv1alpha1.Carrier
-	for i := range said {
-		one := &said[i]
+	for i := range claimed {
+		one := &claimed[i]
 		if one.Type != carrierUDP {
 			continue
 		}
@@ -155,11 +155,11 @@ func readCarriers(said []netv1alpha1.Carrier, inside []netip.Prefix) ([]netv1alp
 	return carriers, nil
 }
 
-// readAddresses leaves out those that mean something else here: nodes of the peer that have a public address have a private one, too, which
-// may well be that of a node here. If nothing is left, that is why.
-func readAddresses(said []string, inside []netip.Prefix) (addresses []string, err error) {
+// readAddresses drops addresses that belong to another host here: a node of the peer with a public address also has a private one, which may
+// equal that of a node here. If no address is left, the error is that of the last dropped one.
+func readAddresses(claimed []string, inside []netip.Prefix) (addresses []string, err error) {
 	var elsewhere error
-	for _, address := range said {
+	for _, address := range claimed {
 		if err := checkRemote(address, nil); err != nil {
 			return nil, err
 		}
@@ -175,7 +175,7 @@ func readAddresses(said []string, inside []netip.Prefix) (addresses []string, er
 	return addresses, nil
 }
 
-// readAnswer says as what the peer sees our two networks.
+// readAnswer returns the prefixes under which the peer reaches our two networks.
 func readAnswer(ours *netv1alpha1.NetworkConfig) (pods, external netip.Prefix, err error) {
 	if pods, err = readNAT("podCIDRNAT", ours.Spec.PodCIDR, ours.Status.PodCIDRNAT); err != nil {
 		return pods, external, err
@@ -189,17 +189,17 @@ func readAnswer(ours *netv1alpha1.NetworkConfig) (pods, external netip.Prefix, e
 	return pods, external, nil
 }
 
-func readNAT(field string, own netv1alpha1.CIDR, said string) (netip.Prefix, error) {
+func readNAT(field string, own netv1alpha1.CIDR, claimed string) (netip.Prefix, error) {
 	from, err := netip.ParsePrefix(string(own))
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("our own network %.60q is none", own)
+		return netip.Prefix{}, fmt.Errorf("our own network %.60q is not a network in CIDR notation", own)
 	}
-	if said == netv1alpha1.NotRemapped {
+	if claimed == netv1alpha1.NotRemapped {
 		return from, nil
 	}
-	to, err := netip.ParsePrefix(said)
+	to, err := netip.ParsePrefix(claimed)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%s %.60q is neither a network nor %s", field, said, netv1alpha1.NotRemapped)
+		return netip.Prefix{}, fmt.Errorf("%s %.60q is neither a network nor %s", field, claimed, netv1alpha1.NotRemapped)
 	}
 	if err := ipam.Check(to); err != nil {
 		return netip.Prefix{}, fmt.Errorf("%s %w", field, err)
@@ -210,7 +210,7 @@ func readNAT(field string, own netv1alpha1.CIDR, said string) (netip.Prefix, err
 	return to, nil
 }
 
-// remap is the documented form of "seen as": None if it is as it is.
+// remap returns the documented form of a mapping: the prefix, or None if the network is not remapped.
 func remap(from, to netip.Prefix) string {
 	if from == to {
 		return netv1alpha1.NotRemapped

@@ -105,9 +105,9 @@ func TestClaimRefused(t *testing.T) {
 			}
 		}, netv1alpha1.ReasonLaneInvalid},
 	} {
-		said := testClaim()
-		row.change(&said.Spec)
-		_, refused := readClaim(said, "rome-id", []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16")})
+		claimed := testClaim()
+		row.change(&claimed.Spec)
+		_, refused := readClaim(claimed, "rome-id", []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16")})
 		if refused == nil || refused.reason != row.reason || refused.message == "" || len(refused.message) > 300 {
 			t.Errorf("%s: %+v, want %s", name, refused, row.reason)
 		}
@@ -135,21 +135,21 @@ func TestReadAnswer(t *testing.T) {
 	}
 }
 
-// FuzzClaim: whatever a peer says, what is believed has the promised form, and nothing panics.
+// FuzzClaim: for any NetworkConfig, an accepted claim has the promised form, and nothing panics.
 func FuzzClaim(f *testing.F) {
 	f.Add("10.1.0.0/16", "10.2.0.0/16", "203.0.113.7", testKey(1), "5871", int32(0))
 	f.Add("::/0", "10.2.0.0/33", "localhost", "=", "-1", int32(-1))
 	inside := netip.MustParsePrefix("10.200.0.0/16")
 	f.Fuzz(func(t *testing.T, pods, external, address, key, port string, number int32) {
-		said := testClaim()
-		said.Spec.PodCIDR, said.Spec.ExternalCIDR, said.Spec.EndpointIP = netv1alpha1.CIDR(pods), netv1alpha1.CIDR(external), address
-		said.Spec.BackendConfig = map[string]string{"publicKey": key, "port": port}
+		claimed := testClaim()
+		claimed.Spec.PodCIDR, claimed.Spec.ExternalCIDR, claimed.Spec.EndpointIP = netv1alpha1.CIDR(pods), netv1alpha1.CIDR(external), address
+		claimed.Spec.BackendConfig = map[string]string{"publicKey": key, "port": port}
 		if number != 0 {
-			said.Spec.Lanes[0] = netv1alpha1.Lane{Number: number, PublicKey: key, Carriers: []netv1alpha1.Carrier{{Type: "UDP", Addresses: []string{address}, Port: number}}}
+			claimed.Spec.Lanes[0] = netv1alpha1.Lane{Number: number, PublicKey: key, Carriers: []netv1alpha1.Carrier{{Type: "UDP", Addresses: []string{address}, Port: number}}}
 		} else {
-			said.Spec.Lanes = nil
+			claimed.Spec.Lanes = nil
 		}
-		got, refused := readClaim(said, "rome-id", []netip.Prefix{inside})
+		got, refused := readClaim(claimed, "rome-id", []netip.Prefix{inside})
 		if refused != nil {
 			if len(refused.message) > 400 {
 				t.Errorf("%d bytes of refusal", len(refused.message))
@@ -157,13 +157,13 @@ func FuzzClaim(f *testing.F) {
 			return
 		}
 		if !got.pods.Addr().Is4() || got.pods != got.pods.Masked() || got.pods.Bits() < 1 || len(got.lanes) == 0 {
-			t.Errorf("believed: %+v", got)
+			t.Errorf("accepted: %+v", got)
 		}
 		for _, lane := range got.lanes {
 			for _, carrier := range lane.Carriers {
 				for _, one := range carrier.Addresses {
 					if ip, err := netip.ParseAddr(one); err == nil && (inside.Contains(ip) || ip.IsLoopback()) {
-						t.Errorf("believed: %s", one)
+						t.Errorf("accepted: %s", one)
 					}
 				}
 			}

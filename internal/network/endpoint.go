@@ -18,29 +18,29 @@ import (
 )
 
 const (
-	// carrierUDP is the only type of carrier so far.
+	// carrierUDP is the only supported type of carrier.
 	carrierUDP = "UDP"
 	backend    = "wireguard"
 	// maxAddresses and maxCarriers are what the API allows.
 	maxAddresses, maxCarriers = 16, 8
 )
 
-// endpoint is where the gateway of a lane can be reached. Without carriers it cannot, and dials itself; one side that can be reached suffices.
+// endpoint is where the gateway of a lane can be reached. A gateway without carriers cannot be reached and must dial; one reachable side suffices.
 type endpoint struct {
 	lane     int
 	port     int32
 	carriers []netv1alpha1.Carrier
-	// problem is why there are no carriers although there should be some.
+	// problem is why expected carriers are missing.
 	problem string
 }
 
-// laneOf is the number of the lane that an object of a gateway is labelled with.
-func laneOf(marks map[string]string) (int, bool) {
-	lane, err := strconv.Atoi(marks[labels.GatewayLane])
+// laneOf returns the lane number in the labels of a gateway's object.
+func laneOf(labelled map[string]string) (int, bool) {
+	lane, err := strconv.Atoi(labelled[labels.GatewayLane])
 	return lane, err == nil && lane >= 0 && lane < ipam.MaxLanes
 }
 
-// endpoints says where the gateways of this cluster can be reached, in the order of their lanes. running is the node of the gateway pod of each lane.
+// endpoints returns where the gateways of this cluster can be reached, sorted by lane. running is the node of the gateway pod of each lane.
 func endpoints(services []corev1.Service, running map[int]string, nodes []corev1.Node) []endpoint {
 	byLane := map[int]*corev1.Service{}
 	for i := range services {
@@ -61,7 +61,7 @@ func endpoints(services []corev1.Service, running map[int]string, nodes []corev1
 	return all
 }
 
-// endpointOf reads one Service: what its administrator says comes first, then what its type gives.
+// endpointOf reads one Service: annotations of the administrator come first, then the addresses of its type.
 func endpointOf(service *corev1.Service, runsOn string, nodes []corev1.Node) endpoint {
 	port := udpPort(service)
 	if port == nil {
@@ -82,7 +82,7 @@ func endpointOf(service *corev1.Service, runsOn string, nodes []corev1.Node) end
 		switch local := service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal; {
 		case len(addresses) > 0:
 		case local:
-			at.problem = fmt.Sprintf("the node of its gateway pod alone serves NodePort Service %s/%s, whose externalTrafficPolicy is Local, and no such pod is on a node with an address; "+
+			at.problem = fmt.Sprintf("only the node of the gateway pod serves NodePort Service %s/%s, because its externalTrafficPolicy is Local, and no gateway pod is on a node with an address; "+
 				"see `kubectl -n %[1]s get pods -l net.liqo.io/gateway=active -o wide`", service.Namespace, service.Name)
 		default:
 			at.problem = fmt.Sprintf("no Ready node has an address for NodePort Service %s/%s; see `kubectl get nodes -o wide`", service.Namespace, service.Name)
@@ -119,7 +119,7 @@ func udpPort(service *corev1.Service) *corev1.ServicePort {
 	return nil
 }
 
-// balancerAddresses has IP addresses before names: they need no DNS.
+// balancerAddresses returns IP addresses before names, because they need no DNS.
 func balancerAddresses(service *corev1.Service) (addresses []string) {
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
 		if checkHost(ingress.IP, nil) == nil {
@@ -134,7 +134,7 @@ func balancerAddresses(service *corev1.Service) (addresses []string) {
 	return addresses
 }
 
-// nodeAddresses begins with the node of the gateway pod: no hop between, and alive if the pod is. The other Ready nodes follow by name.
+// nodeAddresses starts with the node of the gateway pod, which needs no further hop and is alive if the pod is. The other Ready nodes follow by name.
 func nodeAddresses(service *corev1.Service, runsOn string, nodes []corev1.Node) (addresses []string) {
 	add := func(address string) {
 		if checkHost(address, nil) == nil && !slices.Contains(addresses, address) {
@@ -180,8 +180,8 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// checkRemote accepts what a peer may send our gateways to: a host as checkHost has it, and of names only fully qualified ones, which
-// are resolved as absolute: others mean another host in each cluster.
+// checkRemote accepts hosts that a peer may announce: those of checkHost, except names that are not fully qualified, because those resolve to
+// another host in each cluster.
 func checkRemote(host string, inside []netip.Prefix) error {
 	if err := checkHost(host, inside); err != nil {
 		return err
@@ -191,23 +191,23 @@ func checkRemote(host string, inside []netip.Prefix) error {
 	}
 	dot := strings.LastIndexByte(host, '.')
 	if top := host[dot+1:]; dot < 0 || top == "default" || strings.HasPrefix(top, "kube-") {
-		return fmt.Errorf("%.60q means another host in each cluster; want a fully qualified name", host)
+		return fmt.Errorf("%.60q resolves differently in each cluster; want a fully qualified name", host)
 	}
 	return nil
 }
 
-// checkHost accepts what a gateway can be dialled at: an IPv4 address of a host, not in one of the networks inside, or a DNS name.
+// checkHost accepts hosts that a gateway can dial: an IPv4 address of a host outside of the networks inside, or a DNS name.
 func checkHost(host string, inside []netip.Prefix) error {
 	if address, err := netip.ParseAddr(host); err == nil {
 		switch {
 		case !address.Is4():
-			return fmt.Errorf("address %.60s: only IPv4 so far", host)
+			return fmt.Errorf("address %.60s: only IPv4 is supported", host)
 		case !address.IsGlobalUnicast() || address == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || address.As4()[0] == 0 || address.As4()[0] >= 224:
-			return fmt.Errorf("address %s is that of no host: loopback, link-local, multicast or reserved", address)
+			return fmt.Errorf("address %s is loopback, link-local, multicast or reserved; want that of a host", address)
 		}
 		for _, network := range inside {
 			if network.Contains(address) {
-				return fmt.Errorf("address %s is in %s, which is of this cluster, or what it sees a peer as", address, network)
+				return fmt.Errorf("address %s is in %s, which this cluster uses for itself or for a peer", address, network)
 			}
 		}
 		return nil
@@ -216,7 +216,7 @@ func checkHost(host string, inside []netip.Prefix) error {
 		return fmt.Errorf("%.60q is neither an IPv4 address nor a DNS name", host)
 	}
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".cluster.local") || strings.HasSuffix(host, ".svc") {
-		return fmt.Errorf("%.60q means another host in each cluster", host)
+		return fmt.Errorf("%.60q resolves differently in each cluster; want a public name or address", host)
 	}
 	return nil
 }

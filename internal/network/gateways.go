@@ -34,34 +34,34 @@ import (
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=pods;services,verbs=list;watch
 
 const (
-	// silence is how long a gateway may say nothing. It says something each second.
+	// silence is the time without a line after which a gateway counts as silent. It sends one each second.
 	silence = 4 * time.Second
-	// maxLine bounds what is read of one report: a thousand nodes and a hundred peers fit, at a hundred bytes for each pair.
+	// maxLine bounds one line of a report. A thousand nodes and a hundred peers fit, at a hundred bytes for each combination.
 	maxLine = 16 << 20
 	// retryFirst and retryLast are the pauses between attempts to reach a gateway.
 	retryFirst, retryLast = 50 * time.Millisecond, time.Second
-	// everyPeer is the event that concerns all.
+	// everyPeer stands for all peers in place of a cluster ID.
 	everyPeer = ""
 )
 
-// gateways follows the reports of the gateway pods, one connection each, and tells when one says something else.
+// gateways follows the reports of the gateway pods, one connection each, and records which peers changed.
 type gateways struct {
-	// cache holds the gateways' pods and Services, the Secret with their keys, where our API server is, and nothing else.
-	cache  cache.Cache
-	client *http.Client
-	port   int
-	news   *news
+	// cache holds the gateways' pods and Services, the Secret with their keys and the endpoints of our API server.
+	cache   cache.Cache
+	client  *http.Client
+	port    int
+	updates *updates
 
 	mu        sync.Mutex
 	followers map[string]*follower // by name of the pod
 }
 
-// follower is one gateway pod. Its fields are guarded by the gateways' lock.
+// follower follows one gateway pod. The lock of gateways guards its fields.
 type follower struct {
-	heard heard
-	uid   string
-	stop  context.CancelFunc
-	// alarm goes off when nothing was heard for too long, whatever the connection does.
+	observation observation
+	uid         string
+	stop        context.CancelFunc
+	// alarm fires after silence, whatever the state of the connection.
 	alarm   *time.Timer
 	stopped chan struct{}
 }
@@ -82,15 +82,15 @@ func newGateways(mgr manager.Manager, o *Options) (*gateways, error) {
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cache of gateways: %w", err)
+		return nil, fmt.Errorf("create cache of gateways: %w", err)
 	}
 	g := &gateways{
-		cache: own, port: o.ReportPort, news: newNews(), followers: map[string]*follower{}, client: reportClient(),
+		cache: own, port: o.ReportPort, updates: newUpdates(), followers: map[string]*follower{}, client: reportClient(),
 	}
 	return g, mgr.Add(own)
 }
 
-// reportClient asks gateway pods and nobody else: no proxy, no redirect.
+// reportClient connects to gateway pods directly: no proxy, no redirect.
 func reportClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -114,7 +114,7 @@ func (g *gateways) setup(mgr manager.Manager) error {
 	}))
 }
 
-// reconcile follows a pod that runs, and no other.
+// reconcile follows a running pod, and stops following others.
 func (g *gateways) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var pod corev1.Pod
 	err := g.cache.Get(ctx, request.NamespacedName, &pod)
@@ -122,7 +122,7 @@ func (g *gateways) reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{}, fmt.Errorf("read gateway pod %s: %w", request.Name, err)
 	}
 	lane, ok := laneOf(pod.Labels)
-	// One that is to end may go on to speak for long, on a node whose kubelet is dead, but it has nothing to say any more.
+	// A deleted pod may keep reporting for long on a node whose kubelet is dead, but its report no longer counts.
 	ends := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
 	if err != nil || !ok || pod.Status.PodIP == "" || ends {
 		g.unfollow(request.Name)
@@ -135,24 +135,24 @@ func (g *gateways) reconcile(ctx context.Context, request reconcile.Request) (re
 func (g *gateways) follow(ctx context.Context, pod *corev1.Pod, lane int) {
 	g.mu.Lock()
 	has := g.followers[pod.Name]
-	same := has != nil && has.uid == string(pod.UID) && has.heard.address == pod.Status.PodIP && has.heard.lane == lane
+	same := has != nil && has.uid == string(pod.UID) && has.observation.address == pod.Status.PodIP && has.observation.lane == lane
 	g.mu.Unlock()
 	if same {
 		return
 	}
 	g.unfollow(pod.Name)
-	// Not the context of this look, which ends with it.
+	// The context of this reconcile ends before the follower does.
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	f := &follower{
 		uid: string(pod.UID), stop: stop, stopped: make(chan struct{}),
-		heard: heard{lane: lane, pod: pod.Name, address: pod.Status.PodIP, silent: true},
+		observation: observation{lane: lane, pod: pod.Name, address: pod.Status.PodIP, silent: true},
 	}
-	f.alarm = time.AfterFunc(silence, func() { g.noteSilence(f) })
+	f.alarm = time.AfterFunc(silence, func() { g.recordSilence(f) })
 	g.mu.Lock()
 	g.followers[pod.Name] = f
 	g.mu.Unlock()
 	go g.run(following, f)
-	g.news.tell(everyPeer)
+	g.updates.add(everyPeer)
 }
 
 func (g *gateways) unfollow(name string) {
@@ -165,7 +165,7 @@ func (g *gateways) unfollow(name string) {
 	}
 	f.stop()
 	<-f.stopped
-	g.news.tell(everyPeer)
+	g.updates.add(everyPeer)
 }
 
 func (g *gateways) stopAll() {
@@ -180,21 +180,21 @@ func (g *gateways) stopAll() {
 	}
 }
 
-// heardOf returns what each lane's gateway said last. While a pod replaces another, the one that speaks counts.
-func (g *gateways) heardOf() map[int]heard {
+// observations returns the last report of each lane's gateway. While a pod replaces another, the one that reports counts.
+func (g *gateways) observations() map[int]observation {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	all := map[int]heard{}
+	all := map[int]observation{}
 	for _, f := range g.followers {
-		other, ok := all[f.heard.lane]
-		if !ok || other.silent && !f.heard.silent || other.silent == f.heard.silent && f.heard.at.After(other.at) {
-			all[f.heard.lane] = f.heard
+		other, ok := all[f.observation.lane]
+		if !ok || other.silent && !f.observation.silent || other.silent == f.observation.silent && f.observation.at.After(other.at) {
+			all[f.observation.lane] = f.observation
 		}
 	}
 	return all
 }
 
-// run connects again and again.
+// run keeps a connection to the gateway until ctx ends.
 func (g *gateways) run(ctx context.Context, f *follower) {
 	defer close(f.stopped)
 	defer f.alarm.Stop()
@@ -204,7 +204,7 @@ func (g *gateways) run(ctx context.Context, f *follower) {
 		if ctx.Err() != nil {
 			return
 		}
-		log.FromContext(ctx).V(1).Info("gateway not heard", "pod", f.heard.pod, "address", f.heard.address, "lines", lines, "reason", err.Error())
+		log.FromContext(ctx).V(1).Info("connection to a gateway's report ended", "pod", f.observation.pod, "address", f.observation.address, "lines", lines, "reason", err.Error())
 		if lines > 0 {
 			pause = retryFirst
 		}
@@ -218,14 +218,14 @@ func (g *gateways) run(ctx context.Context, f *follower) {
 	}
 }
 
-// noteSilence says so once.
-func (g *gateways) noteSilence(f *follower) {
+// recordSilence records the change once.
+func (g *gateways) recordSilence(f *follower) {
 	g.mu.Lock()
-	news := !f.heard.silent
-	f.heard.silent = true
+	updates := !f.observation.silent
+	f.observation.silent = true
 	g.mu.Unlock()
-	if news {
-		g.news.tell(everyPeer)
+	if updates {
+		g.updates.add(everyPeer)
 	}
 }
 
@@ -235,47 +235,47 @@ func (g *gateways) listen(ctx context.Context, f *follower) (lines int, err erro
 	defer cancel()
 	watchdog := time.AfterFunc(silence, cancel)
 	defer watchdog.Stop()
-	url := "http://" + net.JoinHostPort(f.heard.address, strconv.Itoa(g.port)) + report.Path
+	url := "http://" + net.JoinHostPort(f.observation.address, strconv.Itoa(g.port)) + report.Path
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return 0, fmt.Errorf("ask gateway at %s: %w", f.heard.address, err)
+		return 0, fmt.Errorf("request the report of the gateway at %s: %w", f.observation.address, err)
 	}
 	response, err := g.client.Do(request)
 	if err != nil {
-		return 0, fmt.Errorf("ask gateway at %s: %w", f.heard.address, err)
+		return 0, fmt.Errorf("connect to the gateway at %s: %w", f.observation.address, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("gateway at %s answers %s", f.heard.address, response.Status)
+		return 0, fmt.Errorf("gateway at %s answers %s", f.observation.address, response.Status)
 	}
 	scanner := bufio.NewScanner(response.Body)
 	scanner.Buffer(make([]byte, 0, 4096), maxLine)
 	for scanner.Scan() {
-		var said report.Gateway
-		if err := json.Unmarshal(scanner.Bytes(), &said); err != nil {
-			return lines, fmt.Errorf("understand gateway at %s: %w", f.heard.address, err)
+		var reported report.Gateway
+		if err := json.Unmarshal(scanner.Bytes(), &reported); err != nil {
+			return lines, fmt.Errorf("parse the report of the gateway at %s: %w", f.observation.address, err)
 		}
 		lines++
 		watchdog.Reset(silence)
 		f.alarm.Reset(silence)
-		g.note(f, &said)
+		g.note(f, &reported)
 	}
 	if err := scanner.Err(); err != nil {
-		return lines, fmt.Errorf("read gateway at %s: %w", f.heard.address, err)
+		return lines, fmt.Errorf("read the report of the gateway at %s: %w", f.observation.address, err)
 	}
 	return lines, errors.New("the gateway ended its report")
 }
 
-// note keeps a line, and tells of the peers of which it says something that is worth writing.
-func (g *gateways) note(f *follower, said *report.Gateway) {
+// note records a line, and enqueues the peers whose status changes by it.
+func (g *gateways) note(f *follower, reported *report.Gateway) {
 	g.mu.Lock()
-	before := f.heard
-	f.heard.said, f.heard.at, f.heard.silent = *said, time.Now(), false
-	news := whatIsNew(&before, &f.heard)
-	// The latency that was told last stays the one to compare with, or it could creep away unseen.
-	f.heard.told = toldLatencies(before.told, said, news)
+	before := f.observation
+	f.observation.reported, f.observation.at, f.observation.silent = *reported, time.Now(), false
+	updates := changedPeers(&before, &f.observation)
+	// Compare with the latency that was enqueued last, or a latency that creeps would never be enqueued.
+	f.observation.published = publishedLatencies(before.published, reported, updates)
 	g.mu.Unlock()
-	for _, clusterID := range news {
-		g.news.tell(clusterID)
+	for _, clusterID := range updates {
+		g.updates.add(clusterID)
 	}
 }

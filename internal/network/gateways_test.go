@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,98 +20,121 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/network/report"
 )
 
-// follower1 follows one gateway, which the handler is.
-func follower1(t *testing.T, handler http.HandlerFunc) *gateways {
+// pipes are a network in memory: connections of dial arrive at the listener. They work in a synctest bubble.
+type pipes struct {
+	net.Listener
+	arrived chan net.Conn
+	closed  chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.arrived:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)} }
+
+func (p *pipes) Close() error {
+	close(p.closed)
+	return nil
+}
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case p.arrived <- there:
+		return here, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// follow returns gateways that follow one gateway, which the handler is. It needs a synctest bubble.
+func follow(t *testing.T, handler http.HandlerFunc) *gateways {
 	t.Helper()
-	server := httptest.NewServer(handler)
-	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &gateways{port: number, news: newNews(), followers: map[string]*follower{}, client: reportClient()}
-	g.follow(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "gateway", UID: "1"}, Status: corev1.PodStatus{PodIP: host}}, 0)
+	network := &pipes{arrived: make(chan net.Conn), closed: make(chan struct{})}
+	server := &http.Server{Handler: handler}
+	served := make(chan error)
+	go func() { served <- server.Serve(network) }()
+	reports := reportClient()
+	reports.Transport.(*http.Transport).DialContext = network.dial
+	g := &gateways{port: 1, updates: newUpdates(), followers: map[string]*follower{}, client: reports}
+	g.follow(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "gateway", UID: "1"}, Status: corev1.PodStatus{PodIP: "192.0.2.1"}}, 0)
 	t.Cleanup(func() {
 		g.stopAll()
-		server.CloseClientConnections()
-		server.Close()
+		_ = server.Close()
+		<-served
 	})
 	return g
 }
 
-// wait takes events until the last word of the gateway fits.
-func wait(t *testing.T, g *gateways, what string, fits func(heard) bool) time.Duration {
-	t.Helper()
-	began := time.Now()
-	limit := time.After(kubetest.InTime)
-	for !fits(g.heardOf()[0]) {
-		select {
-		case <-g.news.wake:
-		case <-limit:
-			t.Fatalf("not within %s: %s; last %+v", kubetest.InTime, what, g.heardOf()[0])
-		}
+// wait waits for updates until the last report of the gateway fits. In a bubble it fails when nothing can happen any more.
+func wait(g *gateways, fits func(observation) bool) observation {
+	for !fits(g.observations()[0]) {
+		<-g.updates.wake
 	}
-	return time.Since(began)
+	return g.observations()[0]
 }
 
 func line(up bool) string {
 	return fmt.Sprintf(`{"lane":0,"node":"n1","peers":[{"clusterID":"milan-id","up":%t}]}`+"\n", up)
 }
 
-func isUp(h heard) bool {
+func isUp(h observation) bool {
 	peer := h.peer("milan-id")
 	return peer != nil && peer.Up && !h.silent
 }
 
-// TestFollow: a gateway that talks nonsense, ends, sends elsewhere or hangs is asked again, and never believed in between.
+// TestFollow: a gateway that sends garbage, ends, redirects or hangs is connected to again, and never believed in between.
 func TestFollow(t *testing.T) {
-	t.Parallel()
-	var asked atomic.Int32
-	g := follower1(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != report.Path {
-			t.Errorf("asked for %s", r.URL.Path)
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		g := follow(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != report.Path {
+				t.Errorf("asked for %s", r.URL.Path)
+			}
+			switch asked.Add(1) {
+			case 1:
+				http.Redirect(w, r, "http://127.0.0.1:1/elsewhere", http.StatusFound)
+			case 2:
+				http.Error(w, "not yet", http.StatusServiceUnavailable)
+			case 3:
+				_, _ = w.Write([]byte("nonsense\n"))
+			case 4:
+				_, _ = w.Write(bytes.Repeat([]byte("x"), 2*maxLine)) // no end of the line
+			case 5:
+				_, _ = w.Write([]byte(line(true))) // and ends
+			default:
+				_, _ = w.Write([]byte(line(true)))
+				w.(http.Flusher).Flush()
+				<-r.Context().Done() // hangs
+			}
+		})
+		wait(g, isUp)
+		if n := asked.Load(); n < 5 {
+			t.Errorf("a report after %d attempts", n)
 		}
-		switch asked.Add(1) {
-		case 1:
-			http.Redirect(w, r, "http://127.0.0.1:1/elsewhere", http.StatusFound)
-		case 2:
-			http.Error(w, "not yet", http.StatusServiceUnavailable)
-		case 3:
-			_, _ = w.Write([]byte("nonsense\n"))
-		case 4:
-			_, _ = w.Write(bytes.Repeat([]byte("x"), 2*maxLine)) // no end of the line
-		case 5:
-			_, _ = w.Write([]byte(line(true))) // and ends
-		default:
-			_, _ = w.Write([]byte(line(true)))
-			w.(http.Flusher).Flush()
-			<-r.Context().Done() // hangs
+		silent := wait(g, func(o observation) bool { return o.silent })
+		if since := time.Since(silent.at); since != silence {
+			t.Errorf("silent %s after the last line, want %s", since, silence)
 		}
+		wait(g, isUp)
 	})
-	took := wait(t, g, "the first line that can be understood", isUp)
-	if n := asked.Load(); n < 5 {
-		t.Errorf("heard after %d attempts", n)
-	}
-	t.Logf("heard after %s and %d attempts", took.Round(time.Millisecond), asked.Load())
-	wait(t, g, "a gateway that hangs is silent", func(h heard) bool { return h.silent })
-	if quiet := time.Since(g.heardOf()[0].at); quiet < silence-100*time.Millisecond {
-		t.Errorf("silent after %s", quiet)
-	}
-	wait(t, g, "asked again, it is heard", isUp)
 }
 
-// TestFollowNews: each change is told once, and nothing else is.
-func TestFollowNews(t *testing.T) {
-	t.Parallel()
+// TestFollowUpdates: each change is recorded once, and nothing else is.
+func TestFollowUpdates(t *testing.T) { synctest.Test(t, testFollowUpdates) }
+
+func testFollowUpdates(t *testing.T) {
 	lines := make(chan string)
-	g := follower1(t, func(w http.ResponseWriter, r *http.Request) {
+	g := follow(t, func(w http.ResponseWriter, r *http.Request) {
 		for {
 			select {
 			case text := <-lines:
@@ -125,18 +147,14 @@ func TestFollowNews(t *testing.T) {
 	})
 	next := func(want string) {
 		t.Helper()
-		select {
-		case <-g.news.wake:
-			if got := g.news.take(); !slices.Equal(got, []string{want}) {
-				t.Errorf("told of %q, want %q", got, want)
-			}
-		case <-time.After(kubetest.InTime):
-			t.Fatalf("not told of %q", want)
+		<-g.updates.wake
+		if got := g.updates.take(); !slices.Equal(got, []string{want}) {
+			t.Errorf("updates of %q, want %q", got, want)
 		}
 	}
 	next(everyPeer) // the pod
 	lines <- line(false)
-	next(everyPeer) // its first word
+	next(everyPeer) // its first report
 	for range 50 {
 		lines <- line(false)
 	}
@@ -150,33 +168,33 @@ func TestFollowNews(t *testing.T) {
 	next(everyPeer)
 }
 
-// TestNoNewsIsLost: however many peers change while nobody looks, each is looked at, once.
-func TestNoNewsIsLost(t *testing.T) {
+// TestNoUpdateIsLost: however many peers change before the next take, each is enqueued once.
+func TestNoUpdateIsLost(t *testing.T) {
 	t.Parallel()
-	g := &gateways{news: newNews()}
-	f := &follower{heard: heard{silent: true}, alarm: time.AfterFunc(time.Hour, func() {})}
+	g := &gateways{updates: newUpdates()}
+	f := &follower{observation: observation{silent: true}, alarm: time.AfterFunc(time.Hour, func() {})}
 	defer f.alarm.Stop()
 	const many = 1000
-	said := &report.Gateway{}
+	first := &report.Gateway{}
 	for i := range many {
-		said.Peers = append(said.Peers, report.Peer{ClusterID: fmt.Sprintf("peer-%d", i)})
+		first.Peers = append(first.Peers, report.Peer{ClusterID: fmt.Sprintf("peer-%d", i)})
 	}
-	g.note(f, said) // the first word: all of them
+	g.note(f, first) // the first report: all of them
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
-	if got := g.news.take(); !slices.Equal(got, []string{everyPeer}) {
-		t.Fatalf("told of %d peers, want all at once", len(got))
+	if got := g.updates.take(); !slices.Equal(got, []string{everyPeer}) {
+		t.Fatalf("updates of %d peers, want one for all", len(got))
 	}
 	for _, up := range []bool{true, false} {
 		next := &report.Gateway{}
-		for _, peer := range said.Peers {
+		for _, peer := range first.Peers {
 			next.Peers = append(next.Peers, report.Peer{ClusterID: peer.ClusterID, Up: up})
 		}
 		g.note(f, next)
 	}
-	if err := g.news.source(func(_ context.Context, clusterID string) []reconcile.Request {
+	if err := g.updates.source(func(_ context.Context, clusterID string) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: clusterID}}}
 	}).Start(ctx, queue); err != nil {
 		t.Fatal(err)
@@ -191,6 +209,6 @@ func TestNoNewsIsLost(t *testing.T) {
 		queue.Done(request)
 	}
 	if len(seen) != many || queue.Len() > 0 {
-		t.Errorf("%d of %d peers looked at, %d more looks wait", len(seen), many, queue.Len())
+		t.Errorf("%d of %d peers enqueued, %d more requests wait", len(seen), many, queue.Len())
 	}
 }

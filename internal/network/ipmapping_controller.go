@@ -31,7 +31,7 @@ import (
 // +kubebuilder:rbac:groups=net.liqo.io,resources=ipmappings,verbs=list;watch
 // +kubebuilder:rbac:groups=net.liqo.io,resources=ipmappings/status,verbs=update
 
-// mappingReconciler gives addresses outside of the pod network one that peers can use.
+// mappingReconciler assigns an address in the external network to each address of an IPMapping, under which peers reach it.
 type mappingReconciler struct{ *shared }
 
 func setupIPMapping(mgr manager.Manager, s *shared) error {
@@ -43,7 +43,7 @@ func setupIPMapping(mgr manager.Manager, s *shared) error {
 		Watches(&netv1alpha1.TunnelEndpoint{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(r)
 	if err != nil {
-		return fmt.Errorf("set up controller of address mappings: %w", err)
+		return fmt.Errorf("set up the IPMapping controller: %w", err)
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func setupIPMapping(mgr manager.Manager, s *shared) error {
 func (r *mappingReconciler) all(ctx context.Context, _ client.Object) (requests []reconcile.Request) {
 	var all netv1alpha1.IPMappingList
 	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "change of a tunnel endpoint not told to address mappings")
+		log.FromContext(ctx).Error(err, "cannot enqueue address mappings for the change of a tunnel endpoint")
 		return nil
 	}
 	for i := range all.Items {
@@ -60,13 +60,13 @@ func (r *mappingReconciler) all(ctx context.Context, _ client.Object) (requests 
 	return requests
 }
 
-// Reconcile assigns an address once, and says which one each peer uses.
+// Reconcile assigns an address once, and reports which one each peer uses.
 func (r *mappingReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var mapping netv1alpha1.IPMapping
 	if err := r.client.Get(ctx, request.NamespacedName, &mapping); err != nil || mapping.DeletionTimestamp != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	external, err := r.book.External(ctx)
+	external, err := r.poolReader.External(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -95,7 +95,7 @@ func (r *mappingReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	return reconcile.Result{}, r.write(ctx, &mapping, status)
 }
 
-// write is refused by the API server if anything has changed since it was read; the event of that brings us back.
+// write updates the status. On a conflict the event of the other change enqueues the mapping again.
 func (r *mappingReconciler) write(ctx context.Context, mapping *netv1alpha1.IPMapping, status netv1alpha1.IPMappingStatus) error {
 	if equality.Semantic.DeepEqual(mapping.Status, status) {
 		return nil
@@ -109,7 +109,7 @@ func (r *mappingReconciler) write(ctx context.Context, mapping *netv1alpha1.IPMa
 	return nil
 }
 
-// assign keeps the address that a mapping has, if it can be one and no older mapping has it.
+// assign keeps the address of a mapping if it is valid and no older mapping has it.
 func (r *mappingReconciler) assign(ctx context.Context, mapping *netv1alpha1.IPMapping, external netip.Prefix) (netip.Addr, error) {
 	var all netv1alpha1.IPMappingList
 	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
@@ -143,11 +143,11 @@ func held(mapping *netv1alpha1.IPMapping, all []netv1alpha1.IPMapping, external 
 	return address, true
 }
 
-// checkTarget refuses addresses that are reachable anyway, or that nobody may reach.
+// checkTarget refuses addresses that peers reach without a mapping, and addresses that cannot be those of a host.
 func checkTarget(text string, pods []netip.Prefix, external netip.Prefix) error {
 	address, err := netip.ParseAddr(text)
 	if err != nil {
-		return fmt.Errorf("%.60q is no IP address", text)
+		return fmt.Errorf("%.60q is not an IP address", text)
 	}
 	for _, network := range pods {
 		if network.Contains(address) {
@@ -160,7 +160,7 @@ func checkTarget(text string, pods []netip.Prefix, external netip.Prefix) error 
 	return checkHost(text, nil)
 }
 
-// peerAddresses are the addresses that peers use, by cluster ID.
+// peerAddresses returns the addresses that peers use, by cluster ID.
 func peerAddresses(mapping *netv1alpha1.IPMapping, address netip.Addr, tunnels []netv1alpha1.TunnelEndpoint) map[string]string {
 	all := map[string]string{}
 	for i := range tunnels {

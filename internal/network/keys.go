@@ -18,22 +18,22 @@ import (
 	"liqo.io/liqo/internal/network/ipam"
 )
 
-// KeysSecret, in the install namespace, holds the keys of all gateways. The controller manager writes it, gateways read it by name.
+// KeysSecret is the name of the Secret in the install namespace that holds the keys of all gateways. The controller manager writes it, gateways read it.
 const KeysSecret = "liqo-gateway-keys"
 
-// Entries of the Secret: "lane-0.current" and so on, as `wg genkey` writes keys, and how far rotation is.
+// Entries of the Secret: keys as "lane-0.current" and so on, in the form of `wg genkey`, and the state of the rotation.
 const (
 	currentEntry = "current"
 	nextEntry    = "next"
-	// handledEntry is the value of the annotation that the keys in use were made for.
+	// handledEntry is the value of the annotation for which the keys in use were made.
 	handledEntry = "rotation"
-	// begunEntry is when the rotation in progress began, and for which value of the annotation.
+	// begunEntry is when the rotation in progress started, and for which value of the annotation.
 	begunEntry = "rotation-begun"
 )
 
 const (
 	keySize = 32
-	// settleTime is what peers get to hand a new public key on to their gateways, after all of them have it.
+	// settleTime is the time that peers get to pass a new public key to their gateways, after all of them have received it.
 	settleTime = 2 * time.Second
 	// rotateDeadline ends the wait for peers that do not answer.
 	rotateDeadline = time.Minute
@@ -50,22 +50,22 @@ type GatewayKey struct {
 // String keeps the private key out of logs.
 func (k GatewayKey) String() string { return "gateway key " + k.Public }
 
-// GoString does, too.
+// GoString keeps the private key out of logs.
 func (k GatewayKey) GoString() string { return k.String() }
 
 // GatewayKeySet holds the key of each lane.
 type GatewayKeySet map[int]GatewayKey
 
-// GatewayKeys reads the Secret [KeysSecret]. A gateway uses Current, also while keys are being rotated.
+// GatewayKeys reads the Secret [KeysSecret]. A gateway uses Current, even during a rotation.
 func GatewayKeys(secret *corev1.Secret) (GatewayKeySet, error) {
 	r, err := readRing(secret)
 	if err != nil {
 		return nil, err
 	}
 	all := GatewayKeySet{}
-	for lane, pair := range r.lanes {
-		key := GatewayKey{Public: public(pair.current)}
-		copy(key.Current[:], pair.current.Bytes())
+	for lane, keys := range r.lanes {
+		key := GatewayKey{Public: public(keys.current)}
+		copy(key.Current[:], keys.current.Bytes())
 		all[lane] = key
 	}
 	return all, nil
@@ -73,7 +73,7 @@ func GatewayKeys(secret *corev1.Secret) (GatewayKeySet, error) {
 
 type keyPair struct{ current, next *ecdh.PrivateKey }
 
-// ring is what the Secret holds.
+// ring is the content of the Secret.
 type ring struct {
 	lanes          map[int]keyPair
 	wanted         string // the annotation
@@ -102,7 +102,7 @@ func readRing(secret *corev1.Secret) (ring, error) {
 	if at, value, ok := strings.Cut(string(secret.Data[begunEntry]), " "); ok {
 		var err error
 		if r.begunAt, err = time.Parse(time.RFC3339, at); err != nil {
-			return ring{}, fmt.Errorf("entry %s of Secret %s is no time and value; delete the entry", begunEntry, secret.Name)
+			return ring{}, fmt.Errorf("entry %s of Secret %s does not start with a time in RFC 3339 format; delete the entry to start the rotation again", begunEntry, secret.Name)
 		}
 		r.begun = value
 	}
@@ -121,11 +121,11 @@ func readKey(secret *corev1.Secret, lane int, which string) (*ecdh.PrivateKey, b
 		err = errors.New("not 32 bytes")
 	}
 	if err != nil { // without the reason, which may quote the key
-		return nil, false, fmt.Errorf("entry %s of Secret %s is no key, base64 of 32 bytes; delete the entry, and another one is made", entry(lane, which), secret.Name)
+		return nil, false, fmt.Errorf("entry %s of Secret %s is not a key of 32 bytes in base64; delete the entry to have a new key created", entry(lane, which), secret.Name)
 	}
 	key, err := ecdh.X25519().NewPrivateKey(raw)
 	if err != nil {
-		return nil, false, fmt.Errorf("entry %s of Secret %s is no key", entry(lane, which), secret.Name)
+		return nil, false, fmt.Errorf("entry %s of Secret %s is not an X25519 key; delete the entry to have a new key created", entry(lane, which), secret.Name)
 	}
 	return key, true, nil
 }
@@ -134,26 +134,26 @@ func public(key *ecdh.PrivateKey) string {
 	return base64.StdEncoding.EncodeToString(key.PublicKey().Bytes())
 }
 
-// rotating tells whether the annotation asks for keys that are not in use yet.
+// rotating reports whether the annotation requests keys that are not in use yet.
 func (r *ring) rotating() bool { return r.wanted != "" && r.wanted != r.handled }
 
-// told is the public key that peers are told: the next one as soon as that is written down.
-func (r *ring) told(lane int) string {
-	pair, ok := r.lanes[lane]
+// advertised returns the public key for peers: the next one as soon as the start of the rotation is stored.
+func (r *ring) advertised(lane int) string {
+	keys, ok := r.lanes[lane]
 	switch {
 	case !ok:
 		return ""
 	case r.rotating() && r.begun == r.wanted:
-		return public(pair.next)
+		return public(keys.next)
 	default:
-		return public(pair.current)
+		return public(keys.current)
 	}
 }
 
-// missing tells whether a lane has no keys.
+// missing reports whether a lane has no keys.
 func (r *ring) missing() bool { return len(r.lanes) < ipam.MaxLanes }
 
-// fill gives keys to the lanes that have none, so that a lane that is added later has one already.
+// fill creates keys for the lanes without one, so that a lane that is added later already has a key.
 func (r *ring) fill(random io.Reader) error {
 	for lane := range ipam.MaxLanes {
 		if _, ok := r.lanes[lane]; ok {
@@ -172,38 +172,38 @@ func (r *ring) fill(random io.Reader) error {
 	return nil
 }
 
-// promote puts the next keys in use.
+// promote makes the next keys the current ones, and creates new next keys.
 func (r *ring) promote(random io.Reader) error {
-	for lane, pair := range r.lanes {
+	for lane, keys := range r.lanes {
 		next, err := newKey(random)
 		if err != nil {
 			return err
 		}
-		r.lanes[lane] = keyPair{pair.next, next}
+		r.lanes[lane] = keyPair{keys.next, next}
 	}
 	r.handled, r.begun, r.begunAt = r.wanted, "", time.Time{}
 	return nil
 }
 
-// newKey makes a key in the form in which the kernel gives it back: clamped.
+// newKey returns a clamped key, because the kernel returns keys in that form.
 func newKey(random io.Reader) (*ecdh.PrivateKey, error) {
 	raw := make([]byte, keySize)
 	if _, err := io.ReadFull(random, raw); err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return nil, fmt.Errorf("create a key: %w", err)
 	}
 	raw[0] &= 248
 	raw[31] = raw[31]&127 | 64
 	return ecdh.X25519().NewPrivateKey(raw)
 }
 
-// write puts the ring into the Secret. Entries that are not of a ring stay.
+// write stores the ring in the Secret. Other entries stay.
 func (r *ring) write(secret *corev1.Secret) {
 	data := maps.Clone(secret.Data)
 	if data == nil {
 		data = map[string][]byte{}
 	}
-	for lane, pair := range r.lanes {
-		for which, key := range map[string]*ecdh.PrivateKey{currentEntry: pair.current, nextEntry: pair.next} {
+	for lane, keys := range r.lanes {
+		for which, key := range map[string]*ecdh.PrivateKey{currentEntry: keys.current, nextEntry: keys.next} {
 			data[entry(lane, which)] = []byte(base64.StdEncoding.EncodeToString(key.Bytes()))
 		}
 	}
@@ -217,23 +217,24 @@ func (r *ring) write(secret *corev1.Secret) {
 	secret.Data = data
 }
 
-// rotation is what is to be done next to bring the keys to where the annotation wants them.
+// rotation is the next step of a rotation.
 type rotation int
 
 const (
 	rotationIdle rotation = iota
-	rotationBegin
+	rotationStart
 	rotationWait
 	rotationPromote
 )
 
-// rotate decides. settled is since when all peers have answered to the next public keys; zero if not all have. A wait says for how long at most.
+// rotate returns the next step. settled is since when all peers have answered to the next public keys; zero if not all have. For rotationWait
+// it also returns how long to wait at most.
 func (r *ring) rotate(settled, now time.Time) (rotation, time.Duration) {
 	if !r.rotating() {
 		return rotationIdle, 0
 	}
 	if r.begun != r.wanted {
-		return rotationBegin, 0
+		return rotationStart, 0
 	}
 	left := r.begunAt.Add(rotateDeadline).Sub(now)
 	if left > rotateDeadline {

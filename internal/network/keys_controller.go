@@ -28,13 +28,13 @@ import (
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,resourceNames=liqo-gateway-keys,verbs=get;list;watch;update
 // +kubebuilder:rbac:namespace=liqo,groups=apps,resources=deployments,resourceNames=liqo-controller-manager,verbs=get
 
-// managerDeployment is what these controllers run in. The keys belong to it, so that they go with it, however it is removed.
+// managerDeployment runs these controllers. It owns the Secret, so that Kubernetes deletes the keys with it, however it is removed.
 const managerDeployment = "liqo-controller-manager"
 
-// keysReconciler makes the keys of the gateways, and new ones when it is told to.
+// keysReconciler creates the keys of the gateways, and rotates them when the annotation requests it.
 type keysReconciler struct {
 	*shared
-	// settled is since when all peers have answered to the keys that they are told.
+	// settled is since when all peers have answered to the advertised keys; zero if not all have.
 	settled time.Time
 }
 
@@ -49,13 +49,13 @@ func setupKeys(mgr manager.Manager, s *shared) error {
 		Watches(&netv1alpha1.NetworkConfig{}, once).
 		Complete(r)
 	if err != nil {
-		return fmt.Errorf("set up controller of gateway keys: %w", err)
+		return fmt.Errorf("set up the controller of gateway keys: %w", err)
 	}
 	return nil
 }
 
-// Reconcile brings the Secret one step on. Every write carries the version that was read, so nobody's write is lost, and a
-// key that cannot be read is never written over.
+// Reconcile takes the next step on the Secret. Every write carries the version that was read, so no concurrent write is lost, and an
+// unreadable key is never overwritten.
 func (r *keysReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var secret corev1.Secret
 	err := r.gateways.cache.Get(ctx, r.keysName(), &secret)
@@ -63,7 +63,7 @@ func (r *keysReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (re
 		return reconcile.Result{}, r.create(ctx)
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("read the keys of the gateways: %w", err)
+		return reconcile.Result{}, fmt.Errorf("read Secret %s with the keys of the gateways: %w", r.keysName(), err)
 	}
 	keys, err := readRing(&secret)
 	if err != nil {
@@ -80,10 +80,10 @@ func (r *keysReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (re
 		return reconcile.Result{}, err
 	}
 	switch step, wait := keys.rotate(r.settled, now); step {
-	case rotationBegin:
+	case rotationStart:
 		keys.begun, keys.begunAt = keys.wanted, now
 		r.settled = time.Time{}
-		log.FromContext(ctx).Info("rotation of keys begins", "annotation", keys.wanted)
+		log.FromContext(ctx).Info("key rotation started", "annotation", keys.wanted)
 		return reconcile.Result{}, r.update(ctx, &secret, &keys)
 	case rotationWait:
 		return reconcile.Result{RequeueAfter: wait}, nil
@@ -98,7 +98,7 @@ func (r *keysReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (re
 	return reconcile.Result{}, nil
 }
 
-// observe notes since when all peers have what they are told.
+// observe records since when all peers have the advertised keys.
 func (r *keysReconciler) observe(ctx context.Context, keys *ring, now time.Time) error {
 	var all netv1alpha1.NetworkConfigList
 	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
@@ -116,10 +116,10 @@ func (r *keysReconciler) observe(ctx context.Context, keys *ring, now time.Time)
 	return nil
 }
 
-// knows tells whether the peer has answered to the keys that it is to be told.
+// knows reports whether the peer has answered to the advertised keys.
 func knows(own *netv1alpha1.NetworkConfig, keys *ring) bool {
 	for i := range own.Spec.Lanes {
-		if own.Spec.Lanes[i].PublicKey != keys.told(int(own.Spec.Lanes[i].Number)) {
+		if own.Spec.Lanes[i].PublicKey != keys.advertised(int(own.Spec.Lanes[i].Number)) {
 			return false
 		}
 	}
@@ -140,10 +140,10 @@ func (r *keysReconciler) create(ctx context.Context) error {
 	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: managerDeployment}, &manager); {
 	case err == nil:
 		secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: manager.APIVersion, Kind: manager.Kind, Name: manager.Name, UID: manager.UID}}
-	case !apierrors.IsNotFound(err): // that is a process outside of the cluster, whose keys belong to nobody
-		return fmt.Errorf("get Deployment %s/%s, to which the keys of the gateways belong: %w", r.options.Namespace, managerDeployment, err)
+	case !apierrors.IsNotFound(err): // without the Deployment, the process runs outside of the cluster and the keys have no owner
+		return fmt.Errorf("get Deployment %s/%s, the owner of the keys of the gateways: %w", r.options.Namespace, managerDeployment, err)
 	}
-	// If it is there, the cache was late.
+	// If it exists, the cache was late.
 	if err := r.client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
@@ -154,7 +154,7 @@ func (r *keysReconciler) update(ctx context.Context, secret *corev1.Secret, keys
 	after := secret.DeepCopy()
 	keys.write(after)
 	after.ManagedFields = nil
-	// On a conflict somebody else was faster, and the event of it brings us back.
+	// On a conflict the event of the other write enqueues the Secret again.
 	if err := r.client.Update(ctx, after); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("update Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}

@@ -25,7 +25,7 @@ func testRing(t *testing.T) (*ring, *corev1.Secret) {
 	return keys, secret
 }
 
-// A key as `wg genkey` prints it can be put in by hand; our own are in the form that the kernel gives back, and none is ever printed.
+// An administrator can store a key from `wg genkey`. Our own keys have the form that the kernel returns, and no private key is ever printed.
 func TestKeyFormat(t *testing.T) {
 	_, secret := testRing(t)
 	secret.Data["lane-0.current"] = []byte("eF6HHWdCJvjqbBF6FtJVzVpVVGbA+Zp0hVMSPZ0IbUc=\n")
@@ -35,7 +35,7 @@ func TestKeyFormat(t *testing.T) {
 	}
 	for lane, key := range keys {
 		if private := key.Current; lane > 0 && (private[0]&7 != 0 || private[31]&192 != 64) {
-			t.Errorf("lane %d: the kernel would give another key back", lane)
+			t.Errorf("lane %d: the kernel would return another key", lane)
 		}
 		private := base64.StdEncoding.EncodeToString(key.Current[:])
 		for _, text := range []string{fmt.Sprint(key), fmt.Sprintf("%+v %#v %s", key, key, key), fmt.Sprint(keys), fmt.Sprintf("%+v", keys)} {
@@ -51,12 +51,12 @@ func TestKeyFormat(t *testing.T) {
 
 func TestKeysAreRead(t *testing.T) {
 	keys, secret := testRing(t)
-	again, err := readRing(secret)
-	if err != nil || again.missing() || again.told(3) != keys.told(3) || again.told(9) != "" {
-		t.Errorf("%v, missing %t", err, again.missing())
+	reread, err := readRing(secret)
+	if err != nil || reread.missing() || reread.advertised(3) != keys.advertised(3) || reread.advertised(9) != "" {
+		t.Errorf("%v, missing %t", err, reread.missing())
 	}
 	delete(secret.Data, "lane-5.next")
-	if again, err = readRing(secret); err != nil || !again.missing() {
+	if reread, err = readRing(secret); err != nil || !reread.missing() {
 		t.Errorf("a lane without keys: %v", err)
 	}
 	for name, value := range map[string]string{"lane-0.current": "garbage", "lane-1.next": "AAAA", "rotation-begun": "yesterday monday"} {
@@ -84,17 +84,17 @@ func TestRotation(t *testing.T) {
 		}
 		return wait
 	}
-	old, next := keys.told(0), public(keys.lanes[0].next)
+	old, next := keys.advertised(0), public(keys.lanes[0].next)
 	step(noon, noon, rotationIdle)
 	secret.Annotations[labels.RotateKeys] = "monday morning"
-	step(noon, noon, rotationBegin)
-	if keys.told(0) != old {
-		t.Error("told before it is written down")
+	step(noon, noon, rotationStart)
+	if keys.advertised(0) != old {
+		t.Error("advertised before it is stored")
 	}
 	keys.begun, keys.begunAt = keys.wanted, noon
 	keys.write(secret)
-	if wait := step(time.Time{}, noon.Add(time.Second), rotationWait); wait != 59*time.Second || keys.told(0) != next {
-		t.Errorf("wait %s, told %s", wait, keys.told(0))
+	if wait := step(time.Time{}, noon.Add(time.Second), rotationWait); wait != 59*time.Second || keys.advertised(0) != next {
+		t.Errorf("wait %s, advertised %s", wait, keys.advertised(0))
 	}
 	if wait := step(noon.Add(3*time.Second), noon.Add(4*time.Second), rotationWait); wait != time.Second {
 		t.Errorf("settled: wait %s", wait)
@@ -109,15 +109,15 @@ func TestRotation(t *testing.T) {
 	}
 	keys.write(secret)
 	step(time.Time{}, noon, rotationIdle)
-	if keys.told(0) != next || public(keys.lanes[0].current) != next || public(keys.lanes[0].next) == next {
+	if keys.advertised(0) != next || public(keys.lanes[0].current) != next || public(keys.lanes[0].next) == next {
 		t.Error("not promoted")
 	}
 	if _, ok := secret.Data[begunEntry]; ok {
 		t.Error("the rotation is not over")
 	}
-	// Another value in the middle of a rotation begins anew; none stops it.
+	// Another value in the middle of a rotation starts it again; an empty one stops it.
 	secret.Annotations[labels.RotateKeys] = "tuesday"
-	step(noon, noon, rotationBegin)
+	step(noon, noon, rotationStart)
 	delete(secret.Annotations, labels.RotateKeys)
 	step(noon, noon, rotationIdle)
 }

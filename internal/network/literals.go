@@ -21,20 +21,20 @@ import (
 	"liqo.io/liqo/internal/network/ipam"
 )
 
-// Addresses that this cluster speaks with, and nobody has told us a network for: a peer that is seen as a network with one of them in it
-// would get packets that are for somebody else. Names are not looked up: what they mean changes, and is not ours to choose.
+// Single addresses that this cluster talks to outside of any announced network. If a peer were mapped to a prefix that contains one of them,
+// it would get packets for another host. Names are not looked up, because they can change at any time.
 
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,resourceNames=kubernetes,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=secrets,verbs=get
 
 const (
-	// apiServerSlice is where the API servers of a cluster note their own addresses.
+	// apiServerSlice is the EndpointSlice with the addresses of the API servers.
 	apiServerSlice = "kubernetes"
-	// maxLiterals is how many addresses of its gateways a peer can keep from others: it chooses them.
+	// maxLiterals bounds how many addresses of its gateways a peer can block for others, because the peer chooses them.
 	maxLiterals = 32
 )
 
-// apiServers are the addresses of this cluster's API server.
+// apiServers returns the addresses of this cluster's API servers.
 func apiServers(ctx context.Context, from client.Reader) (all []ipam.Use, err error) {
 	var slices discoveryv1.EndpointSliceList
 	if err := from.List(ctx, &slices, client.InNamespace(corev1.NamespaceDefault), client.UnsafeDisableDeepCopy); err != nil {
@@ -50,7 +50,7 @@ func apiServers(ctx context.Context, from client.Reader) (all []ipam.Use, err er
 	return all, nil
 }
 
-// withLiteral adds a host, if it is an IPv4 address that is not there yet.
+// withLiteral appends a host if it is an IPv4 address and not yet listed.
 func withLiteral(all []ipam.Use, name, host string) []ipam.Use {
 	address, err := netip.ParseAddr(host)
 	if err != nil || !address.Is4() {
@@ -70,7 +70,7 @@ func withURL(all []ipam.Use, name, text string) []ipam.Use {
 	return all
 }
 
-// carrierLiterals are the addresses that gateways with these lanes are dialled at.
+// carrierLiterals returns the addresses at which gateways with these lanes are dialled.
 func carrierLiterals(name string, lanes []netv1alpha1.Lane) (all []ipam.Use) {
 	for i := range lanes {
 		for j := range lanes[i].Carriers {
@@ -84,8 +84,8 @@ func carrierLiterals(name string, lanes []netv1alpha1.Lane) (all []ipam.Use) {
 	return all
 }
 
-// spokenWith are the addresses of peers, and where our own gateways are published.
-func spokenWith(tunnels []netv1alpha1.TunnelEndpoint, fcs []discoveryv1alpha1.ForeignCluster, services []corev1.Service) (all []ipam.Use) {
+// knownAddresses returns the addresses of peers, and the published ones of our own gateways.
+func knownAddresses(tunnels []netv1alpha1.TunnelEndpoint, fcs []discoveryv1alpha1.ForeignCluster, services []corev1.Service) (all []ipam.Use) {
 	for _, tunnel := range byAge(tunnels) {
 		all = append(all, carrierLiterals("gateway of cluster "+tunnel.Spec.ClusterIdentity.ClusterName, tunnel.Spec.Lanes)...)
 	}
@@ -103,7 +103,7 @@ func spokenWith(tunnels []netv1alpha1.TunnelEndpoint, fcs []discoveryv1alpha1.Fo
 	return all
 }
 
-// peerServers are the API servers of peers: the Secrets of our identities there are read one by one, they are in no cache.
+// peerServers returns the API servers of peers. It reads the Secrets of our identities there one by one, because no cache holds them.
 func (s *shared) peerServers(ctx context.Context) (all []ipam.Use, err error) {
 	peers, err := s.tenancies(ctx, s.client)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *shared) peerServers(ctx context.Context) (all []ipam.Use, err error) {
 		var secret corev1.Secret
 		at := client.ObjectKey{Namespace: peers[i].namespace, Name: remote.SecretName(peers[i].peer.ClusterID)}
 		switch err := s.live.Get(ctx, at, &secret); {
-		case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // no identity, or the tenant is just made or ended
+		case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // no identity, or the tenant is being created or deleted
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("read identity %s: %w", at, err)

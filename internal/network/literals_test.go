@@ -20,15 +20,15 @@ import (
 	"liqo.io/liqo/internal/kube/remote"
 )
 
-// TestLiterals: a peer whose network has an address in it that this cluster speaks with is seen as another network; an address that is
-// named in a network that somebody is seen as is refused, and moves nothing.
+// TestLiterals: a peer is remapped if its network contains an address that this cluster talks to. An address inside the assigned prefix of another
+// peer is refused, and that assignment stays.
 func TestLiterals(t *testing.T) {
 	b := newBench(t)
 	b.node("n1", "192.0.2.1", true)
 	b.service(0, corev1.ServiceTypeNodePort)
 	stop := b.run()
 	key := byte(0)
-	says := func(name, pods, gateway string) *peer {
+	reports := func(name, pods, gateway string) *peer {
 		t.Helper()
 		p := b.peer(name)
 		p.outgoing(discoveryv1alpha1.StatusEstablished)
@@ -43,27 +43,27 @@ func TestLiterals(t *testing.T) {
 		t.Helper()
 		p.decided(netv1alpha1.ReasonAgreed, "")
 		if nat := p.copy.Status.PodCIDRNAT; nat == netv1alpha1.NotRemapped {
-			t.Errorf("%s is seen as %s, as it is", p.id.ClusterName, p.copy.Spec.PodCIDR)
+			t.Errorf("%s is not remapped from %s", p.id.ClusterName, p.copy.Spec.PodCIDR)
 		}
 	}
-	server := says("server", "10.60.0.0/16", "203.0.113.1")
-	b.Until("the API server's network is given as another one", func() bool {
+	server := reports("server", "10.60.0.0/16", "203.0.113.1")
+	b.Until("the network of the API server is remapped", func() bool {
 		b.serveAt("10.60.0.5")
 		b.Read(server.copy)
 		return server.copy.Status.Processed && server.copy.Status.PodCIDRNAT != netv1alpha1.NotRemapped
 	})
 
-	lender := says("lender", "10.62.0.0/16", "10.61.3.4")
+	lender := reports("lender", "10.62.0.0/16", "10.61.3.4")
 	lender.seen("None", "None")
 	lender.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
-	remapped(says("thief", "10.61.0.0/16", "203.0.113.2"))
+	remapped(reports("thief", "10.61.0.0/16", "203.0.113.2"))
 
-	own := says("own", "10.63.0.0/16", "10.63.0.9")
+	own := reports("own", "10.63.0.0/16", "10.63.0.9")
 	remapped(own)
 	own.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
 
 	b.Edit(lender.fc, func() { lender.fc.Spec.ForeignAuthURL = "https://10.64.0.1:8443" })
-	remapped(says("listener", "10.64.0.0/16", "203.0.113.3"))
+	remapped(reports("listener", "10.64.0.0/16", "203.0.113.3"))
 
 	identity := remote.Identity{
 		Namespace: "liqo-tenant-rome", APIServerURL: "https://10.65.0.1:6443", Token: "a.b.c", RenewAt: time.Now(), ExpiresAt: time.Now(),
@@ -72,10 +72,10 @@ func TestLiterals(t *testing.T) {
 		t.Fatalf("this identity shows nothing: %v", err)
 	}
 	b.Make(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: lender.id.TenantNamespace(), Name: remote.SecretName(lender.id.ClusterID)}, Data: identity.Data()})
-	remapped(says("liar", "10.65.0.0/16", "203.0.113.4"))
+	remapped(reports("liar", "10.65.0.0/16", "203.0.113.4"))
 
-	// The other way round: what somebody is seen as stays, and the address is refused by its name.
-	victim := says("victim", "10.66.0.0/16", "203.0.113.5")
+	// The other way round: an assigned prefix stays, and an address in it is refused.
+	victim := reports("victim", "10.66.0.0/16", "203.0.113.5")
 	victim.seen("None", "None")
 	victim.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
 	for _, address := range []string{"10.66.3.4", "10.62.3.4", "10.0.3.4"} { // the victim's, its own as it is seen, our external network's
@@ -86,12 +86,12 @@ func TestLiterals(t *testing.T) {
 	b.Until("our API server is no gateway of a peer", func() bool {
 		b.serveAt("10.67.0.5")
 		b.Read(lender.copy)
-		said := meta.FindStatusCondition(lender.copy.Status.Conditions, netv1alpha1.ConditionReady)
-		return said.Reason == netv1alpha1.ReasonLaneInvalid && strings.Contains(said.Message, "10.67.0.5")
+		condition := meta.FindStatusCondition(lender.copy.Status.Conditions, netv1alpha1.ConditionReady)
+		return condition.Reason == netv1alpha1.ReasonLaneInvalid && strings.Contains(condition.Message, "10.67.0.5")
 	})
 	b.Edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = "10.61.3.5" })
 	lender.seen("None", "None")
-	// Not even an address of a URL, which nobody refuses, moves it, and a restart does not either.
+	// The address in a URL, which no check refuses, does not change the assignment either, nor does a restart.
 	b.Edit(lender.fc, func() { lender.fc.Spec.ForeignAuthURL = "https://10.66.0.1:8443" })
 	stop()
 	b.run()
@@ -104,7 +104,7 @@ func TestLiterals(t *testing.T) {
 	}
 }
 
-// serveAt notes an address of the API server, which writes its real one over it every few seconds.
+// serveAt sets an address of the API server, which restores its real one every few seconds.
 func (b *bench) serveAt(address string) {
 	b.T.Helper()
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: apiServerSlice}}
@@ -122,7 +122,7 @@ func (b *bench) serveAt(address string) {
 	}
 }
 
-// TestLiteralsAreBounded: a peer that lists its gateways at very many addresses keeps few from others.
+// TestLiteralsAreBounded: a peer with very many gateway addresses blocks only a few of them for others.
 func TestLiteralsAreBounded(t *testing.T) {
 	var lanes []netv1alpha1.Lane
 	for i := range 8 {

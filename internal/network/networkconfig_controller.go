@@ -28,27 +28,27 @@ import (
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=networkconfigs,verbs=create;patch;delete
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=networkconfigs/status,verbs=patch;update
 
-// configReconciler tells each peer what it needs to know of our network. Its unit of work is a tenant namespace.
+// configReconciler announces our network to each peer. Its unit of work is a tenant namespace.
 type configReconciler struct{ *shared }
 
 func setupNetworkConfig(mgr manager.Manager, s *shared) error {
 	r := &configReconciler{s}
-	everybody := handler.EnqueueRequestsFromMapFunc(s.everybody)
+	allPeers := handler.EnqueueRequestsFromMapFunc(s.allPeers)
 	err := builder.ControllerManagedBy(mgr).Named("networkconfig").
 		Watches(&netv1alpha1.NetworkConfig{}, handler.EnqueueRequestsFromMapFunc(s.byConfig)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(byPeer)).
-		Watches(&corev1.Node{}, everybody, builder.WithPredicates(nodeChanged())).
-		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Service{}, everybody)).
-		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Pod{}, everybody)).
-		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Secret{}, everybody)).
+		Watches(&corev1.Node{}, allPeers, builder.WithPredicates(nodeChanged())).
+		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Service{}, allPeers)).
+		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Pod{}, allPeers)).
+		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Secret{}, allPeers)).
 		Complete(r)
 	if err != nil {
-		return fmt.Errorf("set up controller of network configurations: %w", err)
+		return fmt.Errorf("set up the NetworkConfig controller: %w", err)
 	}
 	return nil
 }
 
-// Reconcile publishes, or takes back, in one tenant namespace.
+// Reconcile publishes or withdraws our NetworkConfig in one tenant namespace.
 func (r *configReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	namespace := request.Name
 	to, err := r.tenancyOf(ctx, r.client, namespace)
@@ -63,16 +63,17 @@ func (r *configReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	case err != nil:
 		return reconcile.Result{}, err
 	case !wantsNetwork(to.fc):
-		return reconcile.Result{}, r.takeBack(ctx, ours)
+		return reconcile.Result{}, r.withdraw(ctx, ours)
 	case ours != nil && ours.DeletionTimestamp != nil:
-		return reconcile.Result{}, nil // once it is gone, its event brings us back
+		return reconcile.Result{}, nil // the event of its deletion enqueues the namespace again
 	}
 	return reconcile.Result{}, r.publish(ctx, to, ours)
 }
 
-// clear takes back what is in a namespace that is no peer's any more. The peer is asked for past the cache: a mistake would cut it off.
+// clear withdraws NetworkConfigs from a namespace that belongs to no peer any more. It checks the owner with a live read, because a mistake would
+// disconnect the peer.
 func (r *configReconciler) clear(ctx context.Context, namespace string) error {
-	r.strays.Delete(namespace)
+	r.warned.Delete(namespace)
 	var all netv1alpha1.NetworkConfigList
 	if err := r.client.List(ctx, &all, client.InNamespace(namespace), client.MatchingLabels{labels.Ownership: labels.OwnershipConfig}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list network configurations of %s: %w", namespace, err)
@@ -84,14 +85,14 @@ func (r *configReconciler) clear(ctx context.Context, namespace string) error {
 		if still, err := r.tenancyOf(ctx, r.live, namespace); err != nil || still != nil {
 			return err
 		}
-		if err := r.takeBack(ctx, &all.Items[i]); err != nil {
+		if err := r.withdraw(ctx, &all.Items[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *configReconciler) takeBack(ctx context.Context, ours *netv1alpha1.NetworkConfig) error {
+func (r *configReconciler) withdraw(ctx context.Context, ours *netv1alpha1.NetworkConfig) error {
 	if ours == nil || ours.DeletionTimestamp != nil {
 		return nil
 	}
@@ -99,19 +100,19 @@ func (r *configReconciler) takeBack(ctx context.Context, ours *netv1alpha1.Netwo
 		return fmt.Errorf("delete network configuration %s/%s: %w", ours.Namespace, ours.Name, err)
 	}
 	r.own.Forget(client.ObjectKeyFromObject(ours))
-	log.FromContext(ctx).Info("network no longer told", "clusterID", ours.Spec.Cluster.ClusterID)
+	log.FromContext(ctx).Info("network configuration withdrawn", "clusterID", ours.Spec.Cluster.ClusterID)
 	return nil
 }
 
-// publish writes what we tell, and whether that is all there is to tell.
+// publish writes our NetworkConfig, and the condition that reports whether it is complete.
 func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1alpha1.NetworkConfig) error {
-	external, err := r.book.External(ctx)
+	external, err := r.poolReader.External(ctx)
 	if err != nil {
 		return err
 	}
 	ends, keys, err := r.lanes(ctx)
 	if err != nil || keys == nil {
-		return err // without keys there is nothing to tell; the event of the Secret brings us back
+		return err // without keys there is nothing to publish; the event of the Secret enqueues the namespace again
 	}
 	intent := netapply.NetworkConfig(r.options.Local.NetworkConfigName(), to.namespace).
 		WithLabels(map[string]string{
@@ -120,32 +121,32 @@ func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1
 		}).
 		WithSpec(configSpec(to, r.options.PodCIDRs[0].String(), external.String(), ends, keys))
 	if ours == nil {
-		if err := r.clearOld(ctx, to); err != nil {
+		if err := r.withdrawOld(ctx, to); err != nil {
 			return err
 		}
 		if cleared, err := r.clearName(ctx, to); err != nil || cleared {
 			return err
 		}
-		return r.own.ApplyTo(ctx, intent, nil) // its event brings us back, for the status
+		return r.own.ApplyTo(ctx, intent, nil) // its event enqueues the namespace again, for the status
 	}
 	if err := r.own.ApplyTo(ctx, intent, ours); err != nil {
 		return err
 	}
-	said := published(ours, ends, metav1.NewTime(r.options.Now()))
+	condition := published(ours, ends, metav1.NewTime(r.options.Now()))
 	status := netapply.NetworkConfig(ours.Name, ours.Namespace).WithUID(ours.UID).
-		WithStatus(netapply.NetworkConfigStatus().WithConditions(conditionApply(&said)))
+		WithStatus(netapply.NetworkConfigStatus().WithConditions(conditionApply(&condition)))
 	return client.IgnoreNotFound(r.own.ApplyStatusTo(ctx, status, ours))
 }
 
-// clearOld takes back what an earlier version told under another name.
-func (r *configReconciler) clearOld(ctx context.Context, to *tenancy) error {
+// withdrawOld deletes what an earlier version published under another name.
+func (r *configReconciler) withdrawOld(ctx context.Context, to *tenancy) error {
 	var all netv1alpha1.NetworkConfigList
 	if err := r.client.List(ctx, &all, client.InNamespace(to.namespace), client.MatchingLabels{labels.Replication: annotationTrue}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list network configurations of %s: %w", to.namespace, err)
 	}
 	for i := range all.Items {
 		if one := &all.Items[i]; isOwn(one) && one.Name != r.options.Local.NetworkConfigName() {
-			if err := r.takeBack(ctx, one); err != nil {
+			if err := r.withdraw(ctx, one); err != nil {
 				return err
 			}
 		}
@@ -153,21 +154,22 @@ func (r *configReconciler) clearOld(ctx context.Context, to *tenancy) error {
 	return nil
 }
 
-// clearName removes what a peer may have put in the place of ours: it writes into the same namespace. The event of it brings us back.
+// clearName deletes a copy with the name of our own NetworkConfig, which a peer can create because it writes into the same namespace. The event of
+// the deletion enqueues the namespace again.
 func (r *configReconciler) clearName(ctx context.Context, to *tenancy) (bool, error) {
 	var there netv1alpha1.NetworkConfig
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: to.namespace, Name: r.options.Local.NetworkConfigName()}, &there)
 	if err != nil || !isCopy(&there) {
 		return false, client.IgnoreNotFound(err)
 	}
-	log.FromContext(ctx).Info("peer has written to the name of our network configuration, deleting that", "clusterID", to.peer.ClusterID, "name", there.Name)
+	log.FromContext(ctx).Info("deleting the peer's object with the name of our network configuration", "clusterID", to.peer.ClusterID, "name", there.Name)
 	if err := r.client.Delete(ctx, &there, client.Preconditions{UID: &there.UID}); client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("delete network configuration %s/%s of the peer, which has the name of ours: %w", there.Namespace, there.Name, err)
+		return false, fmt.Errorf("delete the peer's network configuration %s/%s, which has the name of our own: %w", there.Namespace, there.Name, err)
 	}
 	return true, nil
 }
 
-// lanes says where our gateways are and which keys they have; no keys if none are made yet.
+// lanes returns the endpoints of our gateways and their keys; nil keys if they do not exist yet.
 func (r *configReconciler) lanes(ctx context.Context) ([]endpoint, *ring, error) {
 	var secret corev1.Secret
 	if err := r.gateways.cache.Get(ctx, r.keysName(), &secret); err != nil {
@@ -195,7 +197,7 @@ func (r *configReconciler) lanes(ctx context.Context) ([]endpoint, *ring, error)
 	return endpoints(services, runningOn(pods.Items), nodes), &keys, nil
 }
 
-// runningOn is the node of the gateway pod of each lane. While one replaces another, the newer one counts.
+// runningOn returns the node of the gateway pod of each lane. During a replacement the newer pod counts.
 func runningOn(pods []corev1.Pod) map[int]string {
 	newest := map[int]*corev1.Pod{}
 	for i := range pods {
@@ -213,7 +215,7 @@ func runningOn(pods []corev1.Pod) map[int]string {
 	return all
 }
 
-// configSpec is what a peer is told.
+// configSpec returns what we announce to a peer.
 func configSpec(to *tenancy, pods, external string, ends []endpoint, keys *ring) *netapply.NetworkConfigSpecApplyConfiguration {
 	spec := netapply.NetworkConfigSpec().
 		WithCluster(netapply.ClusterIdentity().WithClusterID(to.peer.ClusterID).WithClusterName(to.peer.ClusterName)).
@@ -224,13 +226,13 @@ func configSpec(to *tenancy, pods, external string, ends []endpoint, keys *ring)
 	}
 	for i := range ends {
 		end := &ends[i]
-		lane := laneApply(netv1alpha1.Lane{Number: int32(end.lane), PublicKey: keys.told(end.lane), Carriers: end.carriers})
+		lane := laneApply(netv1alpha1.Lane{Number: int32(end.lane), PublicKey: keys.advertised(end.lane), Carriers: end.carriers})
 		spec.WithLanes(lane)
 		if i > 0 {
 			continue
 		}
-		// The documented fields are those of the first gateway.
-		spec.WithBackendConfig(map[string]string{"publicKey": keys.told(end.lane), "port": strconv.Itoa(int(end.port))})
+		// The documented fields hold the first gateway.
+		spec.WithBackendConfig(map[string]string{"publicKey": keys.advertised(end.lane), "port": strconv.Itoa(int(end.port))})
 		if len(end.carriers) > 0 {
 			spec.WithEndpointIP(end.carriers[0].Addresses[0])
 		}
@@ -247,11 +249,11 @@ func laneApply(lane netv1alpha1.Lane) *netapply.LaneApplyConfiguration {
 	return out
 }
 
-// published keeps the time of the last change.
+// published returns the condition Published, with the time of its last change.
 func published(ours *netv1alpha1.NetworkConfig, ends []endpoint, now metav1.Time) metav1.Condition {
 	conditions := append([]metav1.Condition(nil), ours.Status.Conditions...)
-	said := publication(ours, ends)
-	said.Type, said.LastTransitionTime, said.ObservedGeneration = netv1alpha1.ConditionPublished, now.Rfc3339Copy(), ours.Generation
-	meta.SetStatusCondition(&conditions, said)
+	condition := publication(ours, ends)
+	condition.Type, condition.LastTransitionTime, condition.ObservedGeneration = netv1alpha1.ConditionPublished, now.Rfc3339Copy(), ours.Generation
+	meta.SetStatusCondition(&conditions, condition)
 	return *meta.FindStatusCondition(conditions, netv1alpha1.ConditionPublished)
 }

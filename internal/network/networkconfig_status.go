@@ -14,8 +14,8 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// wantsNetwork tells whether a peer is to know our network: as soon as a peering is wanted in either direction, so that addresses are
-// agreed while the rest is still being arranged, and until none is left in either.
+// wantsNetwork reports whether to announce our network to a peer: as soon as a peering is requested in either direction, so that the clusters agree on
+// addresses while the rest is still being set up, and until no peering is left in either.
 func wantsNetwork(fc *discoveryv1alpha1.ForeignCluster) bool {
 	for i := range fc.Status.PeeringConditions {
 		c := &fc.Status.PeeringConditions[i]
@@ -25,7 +25,7 @@ func wantsNetwork(fc *discoveryv1alpha1.ForeignCluster) bool {
 				return true
 			}
 		case discoveryv1alpha1.AuthenticationStatus:
-			// A cluster that only exists here because it registered is about to ask for resources, or is forgotten.
+			// A cluster that exists here only because it registered either requests resources soon, or is deleted.
 			if c.Status == discoveryv1alpha1.StatusEstablished && fc.DeletionTimestamp == nil && fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming {
 				return true
 			}
@@ -35,13 +35,13 @@ func wantsNetwork(fc *discoveryv1alpha1.ForeignCluster) bool {
 	return fc.DeletionTimestamp == nil && fc.Spec.OutgoingPeeringEnabled == discoveryv1alpha1.PeeringYes
 }
 
-// publication says whether what we tell a peer is complete, and its answer can be used.
+// publication returns whether our announcement to a peer is complete and its answer valid.
 func publication(ours *netv1alpha1.NetworkConfig, ends []endpoint) metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Status: status, Reason: reason, Message: message}
 	}
 	if len(ends) == 0 {
-		return is(metav1.ConditionFalse, netv1alpha1.ReasonGatewayNotFound, "no Service is labelled net.liqo.io/gateway=true, so there is no gateway; see `kubectl get services -A -l net.liqo.io/gateway`")
+		return is(metav1.ConditionFalse, netv1alpha1.ReasonGatewayNotFound, "no Service has the label net.liqo.io/gateway=true, so there is no gateway; see `kubectl get services -A -l net.liqo.io/gateway`")
 	}
 	var problems []string
 	for i := range ends {
@@ -53,8 +53,8 @@ func publication(ours *netv1alpha1.NetworkConfig, ends []endpoint) metav1.Condit
 		return is(metav1.ConditionFalse, netv1alpha1.ReasonGatewayNoAddress, strings.Join(problems, "; ")+"; until then the peer's gateway must be reachable")
 	}
 	if !ours.Status.Processed {
-		if said := meta.FindStatusCondition(ours.Status.Conditions, netv1alpha1.ConditionReady); said != nil && said.Status == metav1.ConditionFalse {
-			return is(metav1.ConditionFalse, netv1alpha1.ReasonAnswerInvalid, "the peer refuses this cluster's network: "+short(said.Message))
+		if condition := meta.FindStatusCondition(ours.Status.Conditions, netv1alpha1.ConditionReady); condition != nil && condition.Status == metav1.ConditionFalse {
+			return is(metav1.ConditionFalse, netv1alpha1.ReasonAnswerInvalid, "the peer refuses this cluster's network: "+short(condition.Message))
 		}
 		return is(metav1.ConditionFalse, netv1alpha1.ReasonAnswerPending, "the peer has not answered yet")
 	}

@@ -8,10 +8,10 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// previousFor is how long a key that was replaced is told to our gateways: longer than a peer takes until it uses the new one.
+// previousFor is how long our gateways get a replaced key: longer than a peer takes until it uses the new one.
 const previousFor = 90 * time.Second
 
-// previousKeys are the entries of a tunnel's backend_config for the keys that the peer's lanes had until a moment ago.
+// previousKeys returns the entries of a tunnel's backend_config for the recently replaced keys of the peer's lanes.
 func previousKeys(before *netv1alpha1.TunnelEndpoint, lanes []netv1alpha1.Lane, now time.Time) map[string]string {
 	all := map[string]string{}
 	if before == nil {

@@ -37,20 +37,20 @@ import (
 
 const annotationTrue = "true"
 
-// Options is what the controllers of the network need to know.
+// Options configures the controllers of the network.
 type Options struct {
 	// Local is this cluster.
 	Local discoveryv1alpha1.ClusterIdentity
-	// Namespace is where this product is installed, and with it the gateways.
+	// Namespace is the install namespace, where the gateways run.
 	Namespace string
-	// PodCIDRs and ServiceCIDRs are the networks of this cluster. The first pod network is what peers see.
+	// PodCIDRs and ServiceCIDRs are the networks of this cluster. Peers reach the first pod network only.
 	PodCIDRs, ServiceCIDRs []netip.Prefix
-	// Pools are given to peers besides the private networks; Reserved never are.
+	// Pools are assigned to peers in addition to the private networks; Reserved never are.
 	Pools, Reserved []netip.Prefix
 
-	// ReportPort is where gateways report. Default 5873.
+	// ReportPort is the port of the gateways' reports. Default 5873.
 	ReportPort int
-	// SpreadAfter is how long gateways may share a node although there is another one. Default 5 minutes.
+	// SpreadAfter is how long gateways may share a node although another one is free. Default 5 minutes.
 	SpreadAfter time.Duration
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
@@ -68,20 +68,20 @@ func (o *Options) complete() {
 	}
 }
 
-// Validate refuses networks that cannot be this cluster's.
+// Validate refuses networks that cannot be those of this cluster.
 func (o *Options) Validate() error {
 	if len(o.PodCIDRs) == 0 {
-		return errors.New("no pod network is given (--pod-cidr); it is what `kubectl cluster-info dump | grep cluster-cidr` shows, or the setting of the network plugin")
+		return errors.New("no pod network is set; set --pod-cidr to what `kubectl cluster-info dump | grep cluster-cidr` shows, or to the setting of the network plugin")
 	}
 	if len(o.ServiceCIDRs) == 0 {
-		return errors.New("no service network is given (--service-cidr); it is what `kubectl cluster-info dump | grep service-cluster-ip-range` shows")
+		return errors.New("no service network is set; set --service-cidr to what `kubectl cluster-info dump | grep service-cluster-ip-range` shows")
 	}
 	if o.PodCIDRs[0].Bits() > 28 {
-		return fmt.Errorf("pod network %s: the external network is as large, and needs at least 16 addresses; want /28 or larger", o.PodCIDRs[0])
+		return fmt.Errorf("pod network %s: the external network gets the same size and needs at least 16 addresses; want /28 or larger", o.PodCIDRs[0])
 	}
 	for i, network := range slices.Concat(o.PodCIDRs, o.ServiceCIDRs) {
 		if network.Addr().Is6() && i > 0 && i != len(o.PodCIDRs) {
-			continue // dual stack: IPv6 is not served yet, and stands in nobody's way
+			continue // dual stack: IPv6 is not supported yet, and does no harm
 		}
 		if err := ipam.Check(network); err != nil {
 			return fmt.Errorf("network of this cluster: %w", err)
@@ -93,7 +93,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// ownNetworks are those of this cluster, without the external one.
+// ownNetworks returns the networks of this cluster without the external one.
 func (o *Options) ownNetworks() (all []ipam.Use) {
 	for _, network := range o.PodCIDRs {
 		all = append(all, ipam.Use{Name: "pod network", Network: network})
@@ -104,17 +104,17 @@ func (o *Options) ownNetworks() (all []ipam.Use) {
 	return all
 }
 
-// shared is what all controllers here use.
+// shared is the state that all controllers here use.
 type shared struct {
-	options  Options
-	client   client.Client
-	live     client.Reader // past the cache
-	own      *ssa.Applier  // in the name of the network
-	gateways *gateways
-	book     *book
-	events   events.EventRecorder
-	// strays are the tenant namespaces in which a peer was found to write what does not count.
-	strays sync.Map
+	options    Options
+	client     client.Client
+	live       client.Reader // bypasses the cache
+	own        *ssa.Applier  // applies as labels.OwnerNetwork
+	gateways   *gateways
+	poolReader *poolReader
+	events     events.EventRecorder
+	// warned are the tenant namespaces in which a warning about ignored NetworkConfigs of the peer was recorded.
+	warned sync.Map
 }
 
 // Setup registers the controllers of the network. The manager's scheme must know the groups net.liqo.io and discovery.liqo.io.
@@ -129,7 +129,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	}
 	s := &shared{
 		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerNetwork),
-		gateways: gates, book: &book{options: o, live: mgr.GetAPIReader(), own: gates.cache},
+		gateways: gates, poolReader: &poolReader{options: o, live: mgr.GetAPIReader(), own: gates.cache},
 		events: mgr.GetEventRecorder(labels.OwnerNetwork),
 	}
 	return errors.Join(gates.setup(mgr), setupKeys(mgr, s), setupNetworkConfig(mgr, s), setupTunnelEndpoint(mgr, s), setupIPMapping(mgr, s), setupSpread(mgr, s))
@@ -146,7 +146,7 @@ type tenancy struct {
 	namespace string
 }
 
-// tenancies are the peers that have a namespace here. A cluster that several ForeignClusters claim to be belongs to one of them.
+// tenancies returns the peers with a tenant namespace. If several ForeignClusters claim one cluster ID, only one of them owns it.
 func (s *shared) tenancies(ctx context.Context, from client.Reader) (all []tenancy, err error) {
 	var list discoveryv1alpha1.ForeignClusterList
 	if err := from.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -165,7 +165,7 @@ func (s *shared) tenancies(ctx context.Context, from client.Reader) (all []tenan
 	return all, nil
 }
 
-// tenancyOf is whose namespace it is; nil if nobody's.
+// tenancyOf returns the owner of a namespace; nil if it is no tenant namespace.
 func (s *shared) tenancyOf(ctx context.Context, from client.Reader, namespace string) (*tenancy, error) {
 	all, err := s.tenancies(ctx, from)
 	if err != nil {
@@ -177,8 +177,8 @@ func (s *shared) tenancyOf(ctx context.Context, from client.Reader, namespace st
 	return nil, nil
 }
 
-// configs are the two NetworkConfigs of a tenant namespace; nil if not there. Only those of the expected names are looked at, however
-// many a peer has written.
+// configs returns the two NetworkConfigs of a tenant namespace; nil if missing. It reads only the expected names, because a peer can create any
+// number of others.
 func (s *shared) configs(ctx context.Context, of *tenancy) (ours, theirs *netv1alpha1.NetworkConfig, err error) {
 	ours, theirs = &netv1alpha1.NetworkConfig{}, &netv1alpha1.NetworkConfig{}
 	for name, config := range map[string]*netv1alpha1.NetworkConfig{s.options.Local.NetworkConfigName(): ours, of.peer.NetworkConfigName(): theirs} {
@@ -195,7 +195,7 @@ func (s *shared) configs(ctx context.Context, of *tenancy) (ours, theirs *netv1a
 	return ours, theirs, nil
 }
 
-// byConfig asks for a look at the namespace that a NetworkConfig is in, unless it is a peer's and not the one that counts. That is said once.
+// byConfig enqueues the namespace of a NetworkConfig. It ignores those of a peer with another name than expected, and warns once.
 func (s *shared) byConfig(ctx context.Context, object client.Object) []reconcile.Request {
 	config, ok := object.(*netv1alpha1.NetworkConfig)
 	if !ok || !isCopy(config) {
@@ -203,12 +203,12 @@ func (s *shared) byConfig(ctx context.Context, object client.Object) []reconcile
 	}
 	of, err := s.tenancyOf(ctx, s.client, config.Namespace)
 	if err != nil || of == nil || config.Name == of.peer.NetworkConfigName() || config.Name == s.options.Local.NetworkConfigName() {
-		return byNamespace(ctx, object) // whose it is, if that is not known yet, is asked there; so is what has the name of ours
+		return byNamespace(ctx, object) // Reconcile handles unknown owners, and copies with the name of our own
 	}
-	if _, said := s.strays.LoadOrStore(config.Namespace, true); !said {
-		log.FromContext(ctx).Info("a peer writes network configurations that do not count", "clusterID", of.peer.ClusterID, "name", config.Name)
+	if _, known := s.warned.LoadOrStore(config.Namespace, true); !known {
+		log.FromContext(ctx).Info("network configuration of a peer ignored, because of its name", "clusterID", of.peer.ClusterID, "name", config.Name)
 		s.events.Eventf(of.fc, nil, corev1.EventTypeWarning, "NetworkConfigIgnored", "ReadNetworkConfig",
-			"NetworkConfig %s/%.60s of the peer is ignored, and so is any other one but %s", config.Namespace, config.Name, of.peer.NetworkConfigName())
+			"NetworkConfig %s/%.60s of the peer is ignored; only %s is used", config.Namespace, config.Name, of.peer.NetworkConfigName())
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func isCopy(config *netv1alpha1.NetworkConfig) bool {
 	return config.Labels[labels.Replicated] == annotationTrue
 }
 
-// isOwn needs both marks: a peer may write the copies' labels.
+// isOwn checks both labels, because a peer may write those of its copies.
 func isOwn(config *netv1alpha1.NetworkConfig) bool {
 	return !isCopy(config) && config.Labels[labels.Replication] == annotationTrue
 }
@@ -230,12 +230,12 @@ func older(a, b client.Object) bool {
 	return at.Before(&bt)
 }
 
-// byNamespace asks for a look at the namespace that an object is in.
+// byNamespace enqueues the namespace of an object.
 func byNamespace(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: object.GetNamespace()}}}
 }
 
-// byPeer asks for a look at the tenant namespace of a ForeignCluster.
+// byPeer enqueues the tenant namespace of a ForeignCluster.
 func byPeer(_ context.Context, object client.Object) []reconcile.Request {
 	fc, ok := object.(*discoveryv1alpha1.ForeignCluster)
 	if !ok || fc.Status.TenantNamespace.Local == "" {
@@ -244,12 +244,12 @@ func byPeer(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: fc.Status.TenantNamespace.Local}}}
 }
 
-// everybody asks for a look at every tenant namespace.
-func (s *shared) everybody(ctx context.Context, _ client.Object) []reconcile.Request {
+// allPeers enqueues every tenant namespace.
+func (s *shared) allPeers(ctx context.Context, _ client.Object) []reconcile.Request {
 	return s.byID(ctx, everyPeer)
 }
 
-// byID asks for a look at the namespace of one peer, or of all.
+// byID enqueues the tenant namespace of one peer, or of all.
 func (s *shared) byID(ctx context.Context, clusterID string) (requests []reconcile.Request) {
 	all, err := s.tenancies(ctx, s.client)
 	if err != nil {
@@ -264,7 +264,7 @@ func (s *shared) byID(ctx context.Context, clusterID string) (requests []reconci
 	return requests
 }
 
-// nodes of this cluster that can run pods.
+// nodes returns the real nodes of this cluster.
 func (s *shared) nodes(ctx context.Context) ([]corev1.Node, error) {
 	var all corev1.NodeList
 	if err := s.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
@@ -281,7 +281,7 @@ func (s *shared) services(ctx context.Context) ([]corev1.Service, error) {
 	return all.Items, nil
 }
 
-// ownLanes are the lanes of this cluster: those that have a Service.
+// ownLanes returns the lanes of this cluster, which are those with a Service.
 func (s *shared) ownLanes(ctx context.Context) (lanes []int, err error) {
 	services, err := s.services(ctx)
 	if err != nil {
@@ -295,7 +295,7 @@ func (s *shared) ownLanes(ctx context.Context) (lanes []int, err error) {
 	return lanes, nil
 }
 
-// nodeChanged lets through what matters of nodes: heartbeats are not it.
+// nodeChanged passes changes of nodes that matter here; heartbeats do not.
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*corev1.Node)
@@ -306,7 +306,7 @@ func nodeChanged() predicate.Predicate {
 	}}
 }
 
-// atStart asks for one look when the controller starts.
+// atStart enqueues a request when the controller starts.
 func atStart(request reconcile.Request) source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(request)

@@ -23,41 +23,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Two lanes are worth two only on two nodes. Kubernetes keeps gateways apart when it places them, and never moves one again: after a node
-// was drained and is back, both may be on the other one.
+// Two lanes protect against the failure of a node only on two nodes. Kubernetes spreads gateways when it schedules them, and never moves one later:
+// after a node was drained and is back, both may be on the other node.
 
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=pods/eviction,verbs=create
 
 const (
-	// spreadAfter is how long gateways may share a node: whoever works on nodes is done by then, and all lanes are up again.
+	// spreadAfter is how long gateways may share a node. Maintenance of nodes is usually over by then, and all lanes are up again.
 	spreadAfter = 5 * time.Minute
-	// spreadPause is between two attempts: the scheduler may have a reason that is not seen here.
+	// spreadPause is the pause between two evictions: the scheduler may have a reason for its choice that is not visible here.
 	spreadPause = time.Hour
 )
 
-// spreader moves one gateway away from a node that has several. There is one worker, so nothing guards its fields.
+// spreader evicts a gateway from a node that has several. It has one worker, so its fields need no lock.
 type spreader struct {
 	*shared
-	// since is when a gateway was first seen to be better elsewhere; zero if none is.
+	// since is when it first observed a gateway that should move; zero if there is none.
 	since time.Time
-	// rests until then.
-	rests time.Time
+	// pausedUntil is when it may evict again.
+	pausedUntil time.Time
 }
 
 func setupSpread(mgr manager.Manager, s *shared) error {
-	the := reconcile.Request{}
-	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{the} })
+	request := reconcile.Request{}
+	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
 	err := builder.ControllerManagedBy(mgr).Named("gatewayspread").
 		Watches(&corev1.Node{}, all, builder.WithPredicates(nodeChanged())).
 		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Pod{}, all)).
 		Complete(&spreader{shared: s})
 	if err != nil {
-		return fmt.Errorf("set up controller of the gateways' places: %w", err)
+		return fmt.Errorf("set up the controller that spreads gateway pods over nodes: %w", err)
 	}
 	return nil
 }
 
-// Reconcile waits until a gateway was better elsewhere for long, and evicts it.
+// Reconcile evicts a gateway after it should have moved for SpreadAfter without a break.
 func (r *spreader) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var pods corev1.PodList
 	if err := r.gateways.cache.List(ctx, &pods); err != nil {
@@ -67,41 +67,41 @@ func (r *spreader) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	pod, now := toMove(pods.Items, r.gateways.heardOf(), nodes), r.options.Now()
+	pod, now := toMove(pods.Items, r.gateways.observations(), nodes), r.options.Now()
 	if pod == nil {
 		r.since = time.Time{}
 		if len(pods.Items) < 2 {
 			return reconcile.Result{}, nil
 		}
-		return reconcile.Result{RequeueAfter: r.options.SpreadAfter}, nil // what gateways report is no event here
+		return reconcile.Result{RequeueAfter: r.options.SpreadAfter}, nil // the reports of gateways do not enqueue this controller
 	}
 	if r.since.IsZero() {
 		r.since = now
 	}
-	if left := max(r.since.Add(r.options.SpreadAfter).Sub(now), r.rests.Sub(now)); left > 0 {
-		return reconcile.Result{RequeueAfter: min(left, time.Minute)}, nil // looked at in between: all of it must last
+	if left := max(r.since.Add(r.options.SpreadAfter).Sub(now), r.pausedUntil.Sub(now)); left > 0 {
+		return reconcile.Result{RequeueAfter: min(left, time.Minute)}, nil // check in between that the situation lasts
 	}
-	r.since, r.rests = time.Time{}, now.Add(spreadPause)
+	r.since, r.pausedUntil = time.Time{}, now.Add(spreadPause)
 	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}}
 	err = r.client.SubResource("eviction").Create(ctx, pod, eviction)
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsTooManyRequests(err): // gone, or not to be disturbed
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsTooManyRequests(err): // deleted, replaced, or protected by a disruption budget
 		return reconcile.Result{RequeueAfter: spreadPause}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("evict gateway pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	log.FromContext(ctx).Info("gateway evicted, because another one is on its node and there is an empty one", "pod", pod.Name, "node", pod.Spec.NodeName)
+	log.FromContext(ctx).Info("gateway evicted, because it shared its node with another one while a node without gateway is free", "pod", pod.Name, "node", pod.Spec.NodeName)
 	return reconcile.Result{RequeueAfter: spreadPause}, nil
 }
 
-// toMove is a gateway that shares its node with another one although it could run on a node without any; nil if there is none, or if any
-// lane does not work, to every peer: then none is disturbed.
-func toMove(pods []corev1.Pod, heard map[int]heard, nodes []corev1.Node) (move *corev1.Pod) {
+// toMove returns a gateway that shares its node with another one although it could run on a node without one. It returns nil if there is none, or if
+// any lane does not reach every peer, because then no lane must be disturbed.
+func toMove(pods []corev1.Pod, observations map[int]observation, nodes []corev1.Node) (move *corev1.Pod) {
 	on, lanes := map[string]int{}, map[int]bool{}
 	for i := range pods {
 		pod := &pods[i]
 		lane, ok := laneOf(pod.Labels)
-		h, reports := heard[lane]
+		h, reports := observations[lane]
 		if !ok || lanes[lane] || pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" || !reports || !worksWell(&h, pod) {
 			return nil
 		}
@@ -111,27 +111,27 @@ func toMove(pods []corev1.Pod, heard map[int]heard, nodes []corev1.Node) (move *
 	highest := -1
 	for i := range pods {
 		pod := &pods[i]
-		if lane, _ := laneOf(pod.Labels); on[pod.Spec.NodeName] > 1 && lane > highest && hasRoom(pod, on, nodes) {
+		if lane, _ := laneOf(pod.Labels); on[pod.Spec.NodeName] > 1 && lane > highest && hasFreeNode(pod, on, nodes) {
 			move, highest = pod, lane
 		}
 	}
 	return move
 }
 
-func worksWell(h *heard, pod *corev1.Pod) bool {
-	if h.pod != pod.Name || h.silent || h.said.Error != "" {
+func worksWell(h *observation, pod *corev1.Pod) bool {
+	if h.pod != pod.Name || h.silent || h.reported.Error != "" {
 		return false
 	}
-	for i := range h.said.Peers {
-		if !h.said.Peers[i].Up {
+	for i := range h.reported.Peers {
+		if !h.reported.Peers[i].Up {
 			return false
 		}
 	}
 	return true
 }
 
-// hasRoom tells whether there is a node without a gateway that the scheduler may put the pod on, as far as labels and taints go.
-func hasRoom(pod *corev1.Pod, on map[string]int, nodes []corev1.Node) bool {
+// hasFreeNode reports whether there is a node without a gateway on which the scheduler may place the pod, by labels and taints.
+func hasFreeNode(pod *corev1.Pod, on map[string]int, nodes []corev1.Node) bool {
 	blocks := func(taint *corev1.Taint) bool { return taint.Effect != corev1.TaintEffectPreferNoSchedule }
 	for i := range nodes {
 		node := &nodes[i]

@@ -16,9 +16,9 @@ import (
 
 func TestToMove(t *testing.T) {
 	type facts struct {
-		pods  []corev1.Pod
-		heard map[int]heard
-		nodes []corev1.Node
+		pods         []corev1.Pod
+		observations map[int]observation
+		nodes        []corev1.Node
 	}
 	pod := func(lane int, node string) corev1.Pod {
 		return corev1.Pod{
@@ -50,24 +50,27 @@ func TestToMove(t *testing.T) {
 		"bound elsewhere": {func(f *facts) {
 			f.pods[0].Spec.NodeSelector, f.pods[1].Spec.NodeSelector = map[string]string{"zone": "a"}, map[string]string{"zone": "a"}
 		}, ""},
-		"one ends":           {func(f *facts) { now := metav1.Now(); f.pods[0].DeletionTimestamp = &now }, ""},
-		"one is not placed":  {func(f *facts) { f.pods[0].Spec.NodeName = "" }, ""},
-		"one is not heard":   {func(f *facts) { delete(f.heard, 0) }, ""},
-		"one is silent":      {func(f *facts) { h := f.heard[0]; h.silent = true; f.heard[0] = h }, ""},
-		"one has failed":     {func(f *facts) { h := f.heard[0]; h.said.Error = "x"; f.heard[0] = h }, ""},
-		"one is of before":   {func(f *facts) { h := f.heard[0]; h.pod = "gateway-0-old"; f.heard[0] = h }, ""},
-		"the other is down":  {func(f *facts) { f.heard[0].said.Peers[1].Up = false }, ""},
-		"this one is down":   {func(f *facts) { f.heard[1].said.Peers[0].Up = false }, ""},
-		"one replaces it":    {func(f *facts) { f.pods = append(f.pods, pod(1, "n1")) }, ""},
-		"three on two nodes": {func(f *facts) { f.pods = append(f.pods, pod(2, "n2")); f.heard[2] = heard{lane: 2, pod: "gateway-2"} }, ""},
+		"one ends":          {func(f *facts) { now := metav1.Now(); f.pods[0].DeletionTimestamp = &now }, ""},
+		"one is not placed": {func(f *facts) { f.pods[0].Spec.NodeName = "" }, ""},
+		"one has no report": {func(f *facts) { delete(f.observations, 0) }, ""},
+		"one is silent":     {func(f *facts) { h := f.observations[0]; h.silent = true; f.observations[0] = h }, ""},
+		"one has failed":    {func(f *facts) { h := f.observations[0]; h.reported.Error = "x"; f.observations[0] = h }, ""},
+		"one is of before":  {func(f *facts) { h := f.observations[0]; h.pod = "gateway-0-old"; f.observations[0] = h }, ""},
+		"the other is down": {func(f *facts) { f.observations[0].reported.Peers[1].Up = false }, ""},
+		"this one is down":  {func(f *facts) { f.observations[1].reported.Peers[0].Up = false }, ""},
+		"one replaces it":   {func(f *facts) { f.pods = append(f.pods, pod(1, "n1")) }, ""},
+		"three on two nodes": {func(f *facts) {
+			f.pods = append(f.pods, pod(2, "n2"))
+			f.observations[2] = observation{lane: 2, pod: "gateway-2"}
+		}, ""},
 	} {
-		f := &facts{pods: []corev1.Pod{pod(0, "n1"), pod(1, "n1")}, nodes: []corev1.Node{testNode("n1", true), testNode("n2", true)}, heard: map[int]heard{}}
+		f := &facts{pods: []corev1.Pod{pod(0, "n1"), pod(1, "n1")}, nodes: []corev1.Node{testNode("n1", true), testNode("n2", true)}, observations: map[int]observation{}}
 		for lane := range 2 {
-			f.heard[lane] = heard{lane: lane, pod: fmt.Sprintf("gateway-%d", lane), said: report.Gateway{Peers: []report.Peer{{ClusterID: "a", Up: true}, {ClusterID: "b", Up: true}}}}
+			f.observations[lane] = observation{lane: lane, pod: fmt.Sprintf("gateway-%d", lane), reported: report.Gateway{Peers: []report.Peer{{ClusterID: "a", Up: true}, {ClusterID: "b", Up: true}}}}
 		}
 		row.change(f)
 		got := ""
-		if move := toMove(f.pods, f.heard, f.nodes); move != nil {
+		if move := toMove(f.pods, f.observations, f.nodes); move != nil {
 			got = move.Name
 		}
 		if got != row.want {
@@ -76,7 +79,7 @@ func TestToMove(t *testing.T) {
 	}
 }
 
-// TestSpread: of two gateways that share a node for long, one is evicted, once; not while a lane is down.
+// TestSpread: of two gateways that share a node for long, one is evicted once, but not while a lane is down.
 func TestSpread(t *testing.T) {
 	b := newBench(t)
 	b.options.SpreadAfter = 500 * time.Millisecond
@@ -84,15 +87,15 @@ func TestSpread(t *testing.T) {
 	second := b.node("n2", "192.0.2.2", true)
 	b.Edit(second, func() { second.Spec.Unschedulable = true })
 	first, other := b.gateway(0, "n1"), b.gateway(1, "n1")
-	says := func(g *gateway, up bool) {
-		g.says(func(r *report.Gateway) { r.Peers = []report.Peer{{ClusterID: "milan-id", Up: up}} })
+	reports := func(g *gateway, up bool) {
+		g.reports(func(r *report.Gateway) { r.Peers = []report.Peer{{ClusterID: "milan-id", Up: up}} })
 	}
-	says(first, false)
-	says(other, true)
+	reports(first, false)
+	reports(other, true)
 	b.run()
 	stays := func(what string, during time.Duration) {
 		t.Helper()
-		b.quiet(what, during)
+		b.expectNoWrites(what, during)
 		for _, g := range []*gateway{first, other} {
 			if b.Read(g.pod); g.pod.DeletionTimestamp != nil {
 				t.Errorf("%s, and yet %s is evicted", what, g.pod.Name)
@@ -103,11 +106,11 @@ func TestSpread(t *testing.T) {
 		return b.there(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: KeysSecret}})
 	})
 	stays("a lane is down and the node is cordoned", 2*time.Second)
-	says(first, true)
+	reports(first, true)
 	stays("the node is cordoned", 2*time.Second)
 	b.Edit(second, func() { second.Spec.Unschedulable, second.Spec.Taints = false, nil }) // a new node has the taint of one that is not Ready
 	b.Until("one is evicted", func() bool { return !b.there(other.pod) || other.pod.DeletionTimestamp != nil })
-	b.quiet("one is enough", 2*time.Second)
+	b.expectNoWrites("one is enough", 2*time.Second)
 	if b.Read(first.pod); first.pod.DeletionTimestamp != nil {
 		t.Error("both are evicted")
 	}

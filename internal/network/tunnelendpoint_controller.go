@@ -26,64 +26,64 @@ import (
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=tunnelendpoints,verbs=create;patch;delete
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=tunnelendpoints/status,verbs=patch
 
-// A peer gets paceBurst looks at once, then one per pacePause: what it pushes costs us live reads and writes.
+// A peer gets paceBurst reconciles at once, then one per pacePause, because each of its changes costs us live reads and writes.
 const (
 	paceBurst = 20
 	pacePause = 500 * time.Millisecond
 )
 
-// tunnelReconciler decides on what peers claim, makes what was agreed, and says how it works. Its unit of work is a tenant namespace.
+// tunnelReconciler answers the claims of peers, writes the agreed TunnelEndpoints and reports their state. Its unit of work is a tenant namespace.
 type tunnelReconciler struct {
 	*shared
-	// badSince is, by namespace, since when a connection is missed. There is one worker, so nothing guards it, nor paces.
+	// badSince is, by namespace, since when a connection is worse than its status. There is one worker, so the maps need no lock.
 	badSince map[string]time.Time
-	// lost are, by namespace, the nodes that were cut off at the last look.
+	// lost are, by namespace, the nodes that were cut off at the last reconcile.
 	lost map[string][]string
-	// paces are by namespace, too.
-	paces map[string]*rate.Limiter
+	// limiters are by namespace.
+	limiters map[string]*rate.Limiter
 }
 
 func setupTunnelEndpoint(mgr manager.Manager, s *shared) error {
-	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, lost: map[string][]string{}, paces: map[string]*rate.Limiter{}}
-	everybody := handler.EnqueueRequestsFromMapFunc(s.everybody)
+	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, lost: map[string][]string{}, limiters: map[string]*rate.Limiter{}}
+	allPeers := handler.EnqueueRequestsFromMapFunc(s.allPeers)
 	err := builder.ControllerManagedBy(mgr).Named("tunnelendpoint").
 		// One worker: two peers must not be given the same network. It waits for our own API server only.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Watches(&netv1alpha1.NetworkConfig{}, handler.EnqueueRequestsFromMapFunc(s.byConfig)).
 		Watches(&netv1alpha1.TunnelEndpoint{}, handler.EnqueueRequestsFromMapFunc(byNamespace)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(byPeer)).
-		Watches(&corev1.Node{}, everybody, builder.WithPredicates(nodeChanged())).
-		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Service{}, everybody)).
-		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &discoveryv1.EndpointSlice{}, everybody)).
-		WatchesRawSource(s.gateways.news.source(s.byID)).
+		Watches(&corev1.Node{}, allPeers, builder.WithPredicates(nodeChanged())).
+		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Service{}, allPeers)).
+		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &discoveryv1.EndpointSlice{}, allPeers)).
+		WatchesRawSource(s.gateways.updates.source(s.byID)).
 		Complete(r)
 	if err != nil {
-		return fmt.Errorf("set up controller of tunnel endpoints: %w", err)
+		return fmt.Errorf("set up the TunnelEndpoint controller: %w", err)
 	}
 	return nil
 }
 
-// tunnelScope is one look at one peer.
+// tunnelScope is the state of one reconcile of one peer.
 type tunnelScope struct {
 	tenancy
 	// ours and theirs are the two NetworkConfigs; nil if not there.
 	ours, theirs *netv1alpha1.NetworkConfig
 	tunnel       *netv1alpha1.TunnelEndpoint
-	// claim is what the peer has, agreed as what we see it, unless it is refused.
-	claim   claim
-	agreed  agreement
-	refused *refusal
-	again   time.Duration
+	// claim is what the peer claims, agreed the prefixes under which we reach it; both are empty if the claim is refused.
+	claim        claim
+	agreed       agreement
+	refused      *refusal
+	requeueAfter time.Duration
 }
 
 // Reconcile runs the phases in order.
 func (r *tunnelReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	pace := r.paces[request.Name]
-	if pace == nil {
-		pace = rate.NewLimiter(rate.Every(pacePause), paceBurst)
-		r.paces[request.Name] = pace
+	limiter := r.limiters[request.Name]
+	if limiter == nil {
+		limiter = rate.NewLimiter(rate.Every(pacePause), paceBurst)
+		r.limiters[request.Name] = limiter
 	}
-	if !pace.Allow() {
+	if !limiter.AllowN(r.options.Now(), 1) {
 		return reconcile.Result{RequeueAfter: pacePause}, nil
 	}
 	s := &tunnelScope{tenancy: tenancy{namespace: request.Name}}
@@ -94,5 +94,5 @@ func (r *tunnelReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 			return reconcile.Result{}, err
 		}
 	}
-	return reconcile.Result{RequeueAfter: s.again}, nil
+	return reconcile.Result{RequeueAfter: s.requeueAfter}, nil
 }

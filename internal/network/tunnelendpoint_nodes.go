@@ -11,21 +11,19 @@ import (
 	"liqo.io/liqo/internal/network/report"
 )
 
-// What the nodes see, and how much of a connection that makes.
-
-// wellness is how well the connection works.
-type wellness int
+// health is the health of a connection, judged from the reports of the nodes.
+type health int
 
 const (
-	// none of it does, or for too few nodes.
-	none wellness = iota
-	// partial: some nodes are cut off. The connection is not called established, but what runs at the peer is worth something.
+	// none: no lane works, or for too few nodes.
+	none health = iota
+	// partial: some nodes are cut off. The connection does not count as established, but pods at the peer are usable.
 	partial
 	whole
 )
 
-// howWell judges by the reason, and by how many of the Ready nodes reach the peer.
-func howWell(reason string, reaching, ready int) wellness {
+// healthOf judges by the reason, and by how many of the Ready nodes reach the peer.
+func healthOf(reason string, reaching, ready int) health {
 	switch {
 	case reason == netv1alpha1.ReasonConnected || reason == netv1alpha1.ReasonDegraded:
 		return whole
@@ -36,8 +34,8 @@ func howWell(reason string, reaching, ready int) wellness {
 	}
 }
 
-// written is what stands in the status.
-func written(status *netv1alpha1.TunnelEndpointStatus) wellness {
+// writtenHealth returns the health in a status.
+func writtenHealth(status *netv1alpha1.TunnelEndpointStatus) health {
 	switch {
 	case status.Connection.Status == netv1alpha1.Connected:
 		return whole
@@ -48,17 +46,17 @@ func written(status *netv1alpha1.TunnelEndpointStatus) wellness {
 	}
 }
 
-// views merges what the nodes told the gateways: of each node, what it told last.
+// views returns the newest report of each node, to whichever gateway.
 func (f *tunnelFacts) views() map[string]report.Node {
 	last := map[string]report.Node{}
-	for lane, h := range f.heard {
+	for lane, h := range f.observations {
 		peer := h.peer(f.tunnel.Spec.ClusterIdentity.ClusterID)
 		if h.silent || peer == nil || !slices.Contains(f.lanes, lane) {
 			continue
 		}
 		for _, node := range peer.Nodes {
 			other, ok := last[node.Name]
-			if isHeard(&node) && (!ok || node.SilentMilliseconds < other.SilentMilliseconds) {
+			if isRecent(&node) && (!ok || node.SilentMilliseconds < other.SilentMilliseconds) {
 				last[node.Name] = node
 			}
 		}
@@ -66,7 +64,7 @@ func (f *tunnelFacts) views() map[string]report.Node {
 	return last
 }
 
-// cutOff are the Ready nodes that said that no lane works.
+// cutOff returns the Ready nodes that reported that no lane works.
 func (f *tunnelFacts) cutOff() (cut []string) {
 	views := f.views()
 	for _, name := range f.ready {
@@ -77,8 +75,8 @@ func (f *tunnelFacts) cutOff() (cut []string) {
 	return cut
 }
 
-// unheard are the Ready nodes that no gateway hears.
-func (f *tunnelFacts) unheard() (missing []string) {
+// unobserved returns the Ready nodes without a recent report.
+func (f *tunnelFacts) unobserved() (missing []string) {
 	views := f.views()
 	for _, name := range f.ready {
 		if _, ok := views[name]; !ok {
@@ -88,20 +86,20 @@ func (f *tunnelFacts) unheard() (missing []string) {
 	return missing
 }
 
-// deaf are the unheard ones whose packets are lost, as far as can be seen: those that a gateway has heard before. One that none ever did
-// may be new, or none that runs an agent; but not all nodes at once, where there was a connection.
-func (f *tunnelFacts) deaf() []string {
-	missing, was := f.unheard(), f.tunnel.Status.Connection.Status
+// silentNodes returns the unobserved nodes whose packets are probably lost: those that reported before. A node that never reported may be new, or may run
+// no agent; but if there was a connection and no node reports any more, all are cut off.
+func (f *tunnelFacts) silentNodes() []string {
+	missing, was := f.unobserved(), f.tunnel.Status.Connection.Status
 	if len(missing) == len(f.ready) && (was == netv1alpha1.Connected || was == netv1alpha1.ConnectionError) {
 		return missing
 	}
-	return slices.DeleteFunc(missing, func(name string) bool { return !slices.Contains(f.lost, name) && !f.wasHeard(name) })
+	return slices.DeleteFunc(missing, func(name string) bool { return !slices.Contains(f.lost, name) && !f.wasObserved(name) })
 }
 
-// wasHeard tells whether a gateway that reports has ever heard a node.
-func (f *tunnelFacts) wasHeard(name string) bool {
-	for lane := range f.heard {
-		h := f.heard[lane]
+// wasObserved reports whether a node ever reported to one of the present gateways.
+func (f *tunnelFacts) wasObserved(name string) bool {
+	for lane := range f.observations {
+		h := f.observations[lane]
 		if peer := h.peer(f.tunnel.Spec.ClusterIdentity.ClusterID); peer != nil && !h.silent && slices.ContainsFunc(peer.Nodes, func(node report.Node) bool {
 			return node.Name == name && node.SilentMilliseconds >= 0
 		}) {
@@ -111,5 +109,5 @@ func (f *tunnelFacts) wasHeard(name string) bool {
 	return false
 }
 
-// cutOffNow are all nodes that are known not to reach the peer.
-func (f *tunnelFacts) cutOffNow() []string { return slices.Concat(f.cutOff(), f.deaf()) }
+// cutOffNow returns all nodes that do not reach the peer.
+func (f *tunnelFacts) cutOffNow() []string { return slices.Concat(f.cutOff(), f.silentNodes()) }

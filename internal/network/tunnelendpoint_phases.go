@@ -24,10 +24,10 @@ import (
 	"liqo.io/liqo/internal/network/ipam"
 )
 
-// agreement is as what we see the networks of a peer.
+// agreement holds the prefixes under which we reach the networks of a peer.
 type agreement struct{ pods, external netip.Prefix }
 
-// observe reads what is there.
+// observe reads the objects of the peer.
 func (r *tunnelReconciler) observe(ctx context.Context, s *tunnelScope) error {
 	of, err := r.tenancyOf(ctx, r.client, s.namespace)
 	if err != nil {
@@ -56,7 +56,7 @@ func first(all []netv1alpha1.TunnelEndpoint) *netv1alpha1.TunnelEndpoint {
 	return &all[0]
 }
 
-// prune takes the tunnel away when one side no longer tells the other anything.
+// prune deletes the tunnel when one of the two NetworkConfigs is gone.
 func (r *tunnelReconciler) prune(ctx context.Context, s *tunnelScope) error {
 	if present(s.ours) && present(s.theirs) {
 		return nil
@@ -64,12 +64,12 @@ func (r *tunnelReconciler) prune(ctx context.Context, s *tunnelScope) error {
 	delete(r.badSince, s.namespace)
 	delete(r.lost, s.namespace)
 	if s.fc == nil {
-		delete(r.paces, s.namespace)
+		delete(r.limiters, s.namespace)
 	}
 	if s.tunnel == nil || s.tunnel.DeletionTimestamp != nil {
 		return nil
 	}
-	if s.fc == nil { // nobody's namespace: believe it only past the cache
+	if s.fc == nil { // no tenant namespace: verify that with a live read
 		if still, err := r.tenancyOf(ctx, r.live, s.namespace); err != nil || still != nil {
 			return err
 		}
@@ -87,7 +87,8 @@ func present(config *netv1alpha1.NetworkConfig) bool {
 	return config != nil && config.DeletionTimestamp == nil
 }
 
-// decide checks what the peer claims, and finds as what we see it: as on record if that still can be, otherwise anew and past the cache.
+// decide validates the networks that the peer claims and assigns the prefixes under which we reach them. It keeps a recorded assignment
+// that is still valid; otherwise it allocates a new one from live reads.
 func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if !present(s.theirs) {
 		return nil
@@ -96,11 +97,11 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if err != nil {
 		return err
 	}
-	_, pools, err := r.weigh(ctx, s, r.client, lanes)
+	_, pools, err := r.assess(ctx, s, r.client, lanes)
 	if err != nil || s.refused != nil || s.recall(pools) && s.sameLanes() {
 		return err
 	}
-	all, pools, err := r.weigh(ctx, s, r.live, lanes)
+	all, pools, err := r.assess(ctx, s, r.live, lanes)
 	if err != nil || s.refused != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 		return err
 	}
 	pools.Avoid = append(pools.Avoid, servers...)
-	// Its gateways are dialled at these, so they are in none of its networks as we see them.
+	// We dial its gateways at these addresses, so the assigned prefixes must not contain them.
 	pools.Used = append(pools.Used, carrierLiterals("gateway of the peer", s.claim.lanes)...)
 	if s.agreed.pods, _, err = pools.Acquire(s.namespace, ipam.PodNetwork, s.claim.pods); err == nil {
 		s.agreed.external, _, err = pools.Acquire(s.namespace, ipam.ExternalNetwork, s.claim.external)
@@ -126,13 +127,13 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	return nil
 }
 
-// weigh reads the claim in view of what is on record.
-func (r *tunnelReconciler) weigh(ctx context.Context, s *tunnelScope, from client.Reader, lanes []int) (*records, *ipam.Pools, error) {
+// assess validates the claim against the recorded assignments.
+func (r *tunnelReconciler) assess(ctx context.Context, s *tunnelScope, from client.Reader, lanes []int) (*records, *ipam.Pools, error) {
 	all, err := readRecords(ctx, from, r.options.Local)
 	if err != nil {
 		return nil, nil, err
 	}
-	pools, err := r.book.pools(ctx, all)
+	pools, err := r.poolReader.pools(ctx, all)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,7 +143,7 @@ func (r *tunnelReconciler) weigh(ctx context.Context, s *tunnelScope, from clien
 	return all, pools, nil
 }
 
-// recall takes what is on record, if both networks are.
+// recall takes over the recorded assignments if both exist.
 func (s *tunnelScope) recall(pools *ipam.Pools) bool {
 	pods, ok := pools.Held(s.namespace, ipam.PodNetwork, s.claim.pods)
 	external, ok2 := pools.Held(s.namespace, ipam.ExternalNetwork, s.claim.external)
@@ -150,15 +151,15 @@ func (s *tunnelScope) recall(pools *ipam.Pools) bool {
 	return ok && ok2
 }
 
-// sameLanes tells whether the tunnel has the peer's keys already, so that nobody else has.
+// sameLanes reports whether the tunnel already has the peer's keys, so that no other peer has them.
 func (s *tunnelScope) sameLanes() bool {
 	return s.tunnel != nil && slices.EqualFunc(s.tunnel.Spec.Lanes, s.claim.lanes, func(a, b netv1alpha1.Lane) bool {
 		return a.Number == b.Number && a.PublicKey == b.PublicKey
 	})
 }
 
-// dropIdle leaves out lanes that this cluster does not have and whose key was agreed with another peer: whoever claims the key of
-// somebody else there, where no gateway would notice, must not get that one refused.
+// dropIdle drops lanes that this cluster does not have and whose key was agreed with another peer: a peer that claims another peer's key on
+// such a lane, where no gateway would notice, must not get the other peer refused.
 func (s *tunnelScope) dropIdle(all *records, ours []int) {
 	taken := keysOfOthers(all, s.namespace)
 	s.claim.lanes = slices.DeleteFunc(s.claim.lanes, func(lane netv1alpha1.Lane) bool {
@@ -166,8 +167,8 @@ func (s *tunnelScope) dropIdle(all *records, ours []int) {
 	})
 }
 
-// checkKeys refuses a key that is somebody else's: the gateway of a lane has one device for all peers, and would give this peer the
-// other's packets. Who has agreed on it before keeps it.
+// checkKeys refuses a key that belongs to another peer or to us: the gateway of a lane has one device for all peers, and would send this peer the
+// packets of the other. The peer that agreed on a key first keeps it.
 func (r *tunnelReconciler) checkKeys(ctx context.Context, s *tunnelScope, all *records) {
 	taken := keysOfOthers(all, s.namespace)
 	for i := range all.configs {
@@ -180,13 +181,13 @@ func (r *tunnelReconciler) checkKeys(ctx context.Context, s *tunnelScope, all *r
 	for i := range s.claim.lanes {
 		lane := &s.claim.lanes[i]
 		if whose := taken[laneKey{lane.Number, lane.PublicKey}]; whose != "" {
-			s.refused = refuse(netv1alpha1.ReasonKeyInUse, "lane %d: public key %s is that of %s", lane.Number, lane.PublicKey, whose)
-			log.FromContext(ctx).Info("peer claims a key that is not its own", "clusterID", s.peer.ClusterID, "key", lane.PublicKey, "of", whose)
+			s.refused = refuse(netv1alpha1.ReasonKeyInUse, "lane %d: public key %s belongs to %s", lane.Number, lane.PublicKey, whose)
+			log.FromContext(ctx).Info("peer claims a key that is not its own", "clusterID", s.peer.ClusterID, "key", lane.PublicKey, "owner", whose)
 		}
 	}
 }
 
-// answer writes what was decided where the peer sees it. The write carries the version that was read: it answers that, or nothing.
+// answer writes the decision into the status of the peer's copy. The write carries the version that was read, so it never answers another claim.
 func (r *tunnelReconciler) answer(ctx context.Context, s *tunnelScope) error {
 	if !present(s.theirs) {
 		return nil
@@ -196,10 +197,10 @@ func (r *tunnelReconciler) answer(ctx context.Context, s *tunnelScope) error {
 	if sameAnswer(&s.theirs.Status, &after.Status) {
 		return nil
 	}
-	after.ManagedFields = nil // those of others are not in our cache
+	after.ManagedFields = nil // our cache drops them
 	err := r.client.Status().Update(ctx, after, client.FieldOwner(labels.OwnerNetwork))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // it has changed, and the event of that brings us back
+		return nil // the event of the change enqueues the namespace again
 	}
 	if err != nil {
 		return fmt.Errorf("answer network configuration %s/%s: %w", s.theirs.Namespace, s.theirs.Name, err)
@@ -211,21 +212,21 @@ func (r *tunnelReconciler) answer(ctx context.Context, s *tunnelScope) error {
 func answerTo(status *netv1alpha1.NetworkConfigStatus, s *tunnelScope, now metav1.Time) {
 	status.Processed, status.PodCIDRNAT, status.ExternalCIDRNAT = false, "", ""
 	status.ObservedGeneration = s.theirs.Generation
-	said := metav1.Condition{Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: s.theirs.Generation, LastTransitionTime: now.Rfc3339Copy()}
+	condition := metav1.Condition{Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: s.theirs.Generation, LastTransitionTime: now.Rfc3339Copy()}
 	if s.refused != nil {
-		said.Reason, said.Message = s.refused.reason, s.refused.message
+		condition.Reason, condition.Message = s.refused.reason, s.refused.message
 	} else {
 		status.Processed = true
 		status.PodCIDRNAT, status.ExternalCIDRNAT = remap(s.claim.pods, s.agreed.pods), remap(s.claim.external, s.agreed.external)
-		said.Status, said.Reason = metav1.ConditionTrue, netv1alpha1.ReasonAgreed
-		said.Message = fmt.Sprintf("pods are seen as %s, other addresses as %s", s.agreed.pods, s.agreed.external)
+		condition.Status, condition.Reason = metav1.ConditionTrue, netv1alpha1.ReasonAgreed
+		condition.Message = fmt.Sprintf("pods are seen as %s, other addresses as %s", s.agreed.pods, s.agreed.external)
 	}
 	// Whatever else stands there is not ours: the copy's conditions are the receiver's.
 	var before []metav1.Condition
 	if old := meta.FindStatusCondition(status.Conditions, netv1alpha1.ConditionReady); old != nil {
 		before = []metav1.Condition{*old}
 	}
-	meta.SetStatusCondition(&before, said)
+	meta.SetStatusCondition(&before, condition)
 	status.Conditions = before
 }
 
@@ -234,14 +235,14 @@ func sameAnswer(a, b *netv1alpha1.NetworkConfigStatus) bool {
 		a.ObservedGeneration == b.ObservedGeneration && slices.Equal(a.Conditions, b.Conditions)
 }
 
-// ensureTunnel makes the tunnel as soon as both sides have answered, and keeps it as it was while the peer's claim is refused.
+// ensureTunnel creates the tunnel as soon as both sides have answered, and leaves it unchanged while the peer's claim is refused.
 func (r *tunnelReconciler) ensureTunnel(ctx context.Context, s *tunnelScope) error {
 	if !present(s.ours) || !present(s.theirs) || s.refused != nil || !s.ours.Status.Processed {
 		return nil
 	}
 	pods, external, err := readAnswer(s.ours)
 	if err != nil {
-		return nil // the condition Published of our NetworkConfig says so
+		return nil // the condition Published of our NetworkConfig reports it
 	}
 	intent := netapply.TunnelEndpoint(s.peer.UniqueName(), s.namespace).
 		WithLabels(map[string]string{labels.TunnelCluster: s.peer.ClusterID, labels.AppPartOf: labels.PartOf}).
@@ -280,7 +281,7 @@ func tunnelSpec(s *tunnelScope, pods, external netip.Prefix) *netapply.TunnelEnd
 	return spec
 }
 
-// natOf is remap for a network that is still text.
+// natOf is remap for a network as text.
 func natOf(own netv1alpha1.CIDR, as netip.Prefix) string {
 	if string(own) == as.String() {
 		return netv1alpha1.NotRemapped
@@ -288,13 +289,13 @@ func natOf(own netv1alpha1.CIDR, as netip.Prefix) string {
 	return as.String()
 }
 
-// writeStatus says how the tunnel works, if that is news.
+// writeStatus reports the state of the tunnel if it changed.
 func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) error {
 	if s.tunnel == nil || s.tunnel.DeletionTimestamp != nil {
-		return nil // its event brings us back
+		return nil // its event enqueues the namespace again
 	}
 	facts := &tunnelFacts{
-		tunnel: s.tunnel, heard: r.gateways.heardOf(), refused: s.refused, badSince: r.badSince[s.namespace], lost: r.lost[s.namespace],
+		tunnel: s.tunnel, observations: r.gateways.observations(), refused: s.refused, badSince: r.badSince[s.namespace], lost: r.lost[s.namespace],
 		now: r.options.Now(), namespace: r.options.Namespace,
 	}
 	var err error
@@ -310,25 +311,25 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 			facts.ready = append(facts.ready, nodes[i].Name)
 		}
 	}
-	status, badSince, again := tunnelStatus(facts)
+	status, badSince, requeueAfter := tunnelStatus(facts)
 	if delete(r.badSince, s.namespace); !badSince.IsZero() {
 		r.badSince[s.namespace] = badSince
 	}
 	r.lost[s.namespace] = facts.cutOffNow()
-	s.again = again
+	s.requeueAfter = requeueAfter
 	intent := netapply.TunnelEndpoint(s.tunnel.Name, s.tunnel.Namespace).WithUID(s.tunnel.UID).WithStatus(statusApply(&status))
 	if err := r.own.ApplyStatusTo(ctx, intent, s.tunnel); client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	if before := s.tunnel.Status.Connection.Status; before != status.Connection.Status {
-		log.FromContext(ctx).Info("tunnel changed", "clusterID", s.peer.ClusterID, "status", status.Connection.Status, "before", before, "why", status.Connection.StatusMessage)
+		log.FromContext(ctx).Info("tunnel changed", "clusterID", s.peer.ClusterID, "status", status.Connection.Status, "before", before, "message", status.Connection.StatusMessage)
 	}
-	r.tellCutOff(s, &status)
+	r.recordCutOff(s, &status)
 	return nil
 }
 
-// tellCutOff makes an event of nodes that are cut off, where an administrator looks at them: with the peer, whenever others are.
-func (r *tunnelReconciler) tellCutOff(s *tunnelScope, status *netv1alpha1.TunnelEndpointStatus) {
+// recordCutOff records an event at the ForeignCluster when other nodes than before are cut off.
+func (r *tunnelReconciler) recordCutOff(s *tunnelScope, status *netv1alpha1.TunnelEndpointStatus) {
 	now := meta.FindStatusCondition(status.Conditions, netv1alpha1.ConditionConnected)
 	before := meta.FindStatusCondition(s.tunnel.Status.Conditions, netv1alpha1.ConditionConnected)
 	if now.Reason == netv1alpha1.ReasonNodesCutOff && (before == nil || before.Message != now.Message) && s.fc != nil {

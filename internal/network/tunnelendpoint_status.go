@@ -19,77 +19,77 @@ import (
 )
 
 const (
-	// lostGrace is how long a connection that was there may be away before it is called an error.
+	// lostGrace is how long an established connection may be lost before its status is an error.
 	lostGrace = 4 * time.Second
-	// latencyRest is how long a latency that was written stays.
+	// latencyRest is the shortest time between two writes of the latency.
 	latencyRest = 10 * time.Minute
 	// maxNames bounds how many nodes a message names.
 	maxNames = 5
 )
 
-// tunnelFacts are what the status of a TunnelEndpoint is made of.
+// tunnelFacts are the inputs for the status of a TunnelEndpoint.
 type tunnelFacts struct {
 	tunnel *netv1alpha1.TunnelEndpoint
 	// lanes of this cluster: those that have a Service.
 	lanes []int
-	// heard is what the gateway of each lane said last.
-	heard map[int]heard
+	// observations are the last reports of the gateways, by lane.
+	observations map[int]observation
 	// ready are the names of the nodes that are Ready.
 	ready []string
-	// refused is why what the peer claims now is not used; the spec is what was agreed before.
+	// refused is why the present claim of the peer is not used; the spec holds the previous agreement.
 	refused *refusal
-	// badSince is when the connection was first seen to be worse than what is written, zero if it was not at the last look.
+	// badSince is when the connection was first worse than its written status; zero if it was not at the last reconcile.
 	badSince time.Time
-	// lost are the nodes that did not reach the peer at the last look: a gateway that is new has never heard them.
+	// lost are the nodes that did not reach the peer at the last reconcile. A new gateway never had a report from them.
 	lost []string
 	now  time.Time
-	// namespace of the gateways, for advice.
+	// namespace of the gateways, for advice in messages.
 	namespace string
 }
 
-// leg is how one lane stands.
-type leg struct {
+// laneStatus is the state of one lane.
+type laneStatus struct {
 	lane    int
 	address string // of the gateway pod
 	peer    *report.Peer
 	up      bool
-	// reason and message say why it is not up.
+	// reason and message are why it is not up.
 	reason, message string
-	// alive is when it last was seen to work, as far as that is known.
+	// alive is when it last worked; zero if unknown.
 	alive time.Time
 }
 
-// tunnelStatus is the whole status. badSince is for the next look; again says when that must be at the latest, 0 for never.
-func tunnelStatus(f *tunnelFacts) (status netv1alpha1.TunnelEndpointStatus, badSince time.Time, again time.Duration) {
+// tunnelStatus returns the status. badSince is an input of the next call, which must follow after requeueAfter at the latest; 0: no such time.
+func tunnelStatus(f *tunnelFacts) (status netv1alpha1.TunnelEndpointStatus, badSince time.Time, requeueAfter time.Duration) {
 	old := &f.tunnel.Status
 	status = *old.DeepCopy()
 	status.ObservedGeneration = f.tunnel.Generation
 	f.setReady(&status)
 
-	legs := f.legs()
-	cut, deaf := f.cutOff(), f.deaf()
-	reason, message := judge(legs, cut, deaf, f.namespace)
-	if working := slices.IndexFunc(legs, func(l leg) bool { return l.up }); working >= 0 {
-		describe(&status, f.tunnel, legs, working, f.now)
+	laneStatuses := f.laneStatuses()
+	cut, silent := f.cutOff(), f.silentNodes()
+	reason, message := judge(laneStatuses, cut, silent, f.namespace)
+	if working := slices.IndexFunc(laneStatuses, func(l laneStatus) bool { return l.up }); working >= 0 {
+		describe(&status, f.tunnel, laneStatuses, working, f.now)
 	}
-	reaching := len(f.ready) - len(cut) - len(deaf)
-	now := howWell(reason, reaching, len(f.ready))
-	if was := written(old); now < was {
+	reaching := len(f.ready) - len(cut) - len(silent)
+	now := healthOf(reason, reaching, len(f.ready))
+	if was := writtenHealth(old); now < was {
 		if badSince = f.badSince; badSince.IsZero() {
 			badSince = f.now
 		}
-		// A loss of all lanes began before it was noticed.
-		if alive := lastAlive(legs); !alive.IsZero() && alive.Before(badSince) {
+		// A loss of all lanes started before it was noticed.
+		if alive := lastAlive(laneStatuses); !alive.IsZero() && alive.Before(badSince) {
 			badSince = alive
 		}
 		if left := badSince.Add(lostGrace).Sub(f.now); left > 0 {
-			return status, badSince, left // perhaps it comes back: what was said stands
+			return status, badSince, left // the connection may come back, so the written status stays
 		}
 	}
 	switch was := old.Connection.Status; {
 	case now == whole:
-		if missing := f.unheard(); len(missing) > 0 {
-			reason, message = netv1alpha1.ReasonDegraded, message+"; not heard by any gateway: "+names("node", missing)
+		if missing := f.unobserved(); len(missing) > 0 {
+			reason, message = netv1alpha1.ReasonDegraded, message+"; no report from "+names("node", missing)
 		}
 		status.Connection.Status = netv1alpha1.Connected
 	case was != netv1alpha1.Connected && was != netv1alpha1.ConnectionError:
@@ -100,7 +100,7 @@ func tunnelStatus(f *tunnelFacts) (status netv1alpha1.TunnelEndpointStatus, badS
 	status.Connection.StatusMessage = message
 	f.set(&status.Conditions, netv1alpha1.ConditionConnected, now == whole, reason, message)
 	if reason == netv1alpha1.ReasonNodesCutOff {
-		message = fmt.Sprintf("%d of %d nodes that are Ready reach the peer", reaching, len(f.ready))
+		message = fmt.Sprintf("%d of %d Ready nodes reach the peer", reaching, len(f.ready))
 	}
 	f.set(&status.Conditions, netv1alpha1.ConditionUsable, now > none, reason, message)
 	return status, badSince, 0
@@ -119,15 +119,15 @@ func (f *tunnelFacts) set(conditions *[]metav1.Condition, kind string, is bool, 
 
 func (f *tunnelFacts) setReady(status *netv1alpha1.TunnelEndpointStatus) {
 	if f.refused != nil {
-		f.set(&status.Conditions, netv1alpha1.ConditionReady, false, f.refused.reason, f.refused.message+"; what was agreed before stays in use")
+		f.set(&status.Conditions, netv1alpha1.ConditionReady, false, f.refused.reason, f.refused.message+"; the previous agreement stays in use")
 		return
 	}
 	spec := &f.tunnel.Spec
-	message := fmt.Sprintf("the peer's pods are seen as %s, its other addresses as %s", seen(spec.RemotePodCIDR, spec.RemoteNATPodCIDR), seen(spec.RemoteExternalCIDR, spec.RemoteNATExternalCIDR))
+	message := fmt.Sprintf("the peer's pods are reached as %s, its other addresses as %s", seen(spec.RemotePodCIDR, spec.RemoteNATPodCIDR), seen(spec.RemoteExternalCIDR, spec.RemoteNATExternalCIDR))
 	f.set(&status.Conditions, netv1alpha1.ConditionReady, true, netv1alpha1.ReasonAgreed, message)
 }
 
-// seen is the network in whose place another one may stand.
+// seen returns the prefix for a network: its own if it is not remapped.
 func seen(own netv1alpha1.CIDR, nat string) string {
 	if nat == "" || nat == netv1alpha1.NotRemapped {
 		return string(own)
@@ -135,55 +135,56 @@ func seen(own netv1alpha1.CIDR, nat string) string {
 	return nat
 }
 
-// legs are the lanes that both clusters have.
-func (f *tunnelFacts) legs() (legs []leg) {
+// laneStatuses returns the states of the lanes that both clusters have.
+func (f *tunnelFacts) laneStatuses() (laneStatuses []laneStatus) {
 	for i := range f.tunnel.Spec.Lanes {
 		if number := int(f.tunnel.Spec.Lanes[i].Number); slices.Contains(f.lanes, number) {
-			legs = append(legs, f.leg(number))
+			laneStatuses = append(laneStatuses, f.laneStatus(number))
 		}
 	}
-	return legs
+	return laneStatuses
 }
 
-func (f *tunnelFacts) leg(number int) leg {
-	h, ok := f.heard[number]
-	l := leg{lane: number, address: h.address}
-	says := func(reason, format string, values ...any) leg {
+func (f *tunnelFacts) laneStatus(number int) laneStatus {
+	h, ok := f.observations[number]
+	l := laneStatus{lane: number, address: h.address}
+	notUp := func(reason, format string, values ...any) laneStatus {
 		l.reason, l.message = reason, fmt.Sprintf("lane %d: ", number)+fmt.Sprintf(format, values...)
 		return l
 	}
 	if !ok {
-		return says(netv1alpha1.ReasonGatewaySilent, "no gateway pod runs; see `kubectl -n %s get pods -l net.liqo.io/gateway=active`", f.namespace)
+		return notUp(netv1alpha1.ReasonGatewaySilent, "no gateway pod runs; see `kubectl -n %s get pods -l net.liqo.io/gateway=active`", f.namespace)
 	}
 	l.peer = h.peer(f.tunnel.Spec.ClusterIdentity.ClusterID)
 	l.alive = alive(&h, l.peer)
 	there := f.whereTo(number, l.peer)
 	if h.silent {
-		return says(netv1alpha1.ReasonGatewaySilent, "gateway pod %s at %s does not report; see `kubectl -n %s logs %[1]s`", h.pod, h.address, f.namespace)
+		return notUp(netv1alpha1.ReasonGatewaySilent, "gateway pod %s at %s does not report; see `kubectl -n %s logs %[1]s`", h.pod, h.address, f.namespace)
 	}
 	if l.peer != nil && l.peer.Up {
 		l.up = true
 		return l
 	}
 	switch {
-	case h.said.Error != "":
-		return says(netv1alpha1.ReasonGatewayFailed, "gateway pod %s: %s", h.pod, short(h.said.Error))
+	case h.reported.Error != "":
+		return notUp(netv1alpha1.ReasonGatewayFailed, "gateway pod %s: %s", h.pod, short(h.reported.Error))
 	case l.peer == nil:
-		return says(netv1alpha1.ReasonGatewayFailed, "gateway pod %s has not made the tunnel yet", h.pod)
+		return notUp(netv1alpha1.ReasonGatewayFailed, "gateway pod %s has not created the tunnel yet", h.pod)
 	case l.peer.Problem != "":
-		return says(netv1alpha1.ReasonGatewayFailed, "%s", short(l.peer.Problem))
+		return notUp(netv1alpha1.ReasonGatewayFailed, "%s", short(l.peer.Problem))
 	case handshakeState(l.peer) < 2 && l.peer.Endpoint == "":
-		return says(netv1alpha1.ReasonNoHandshake, "the peer's gateway cannot be dialled, and has not dialled this one; if this one cannot be reached either, set annotation liqo.io/override-address on its Service")
+		return notUp(netv1alpha1.ReasonNoHandshake, "the peer's gateway cannot be dialled, and has not dialled this one; if this one cannot be reached either, set annotation liqo.io/override-address on its Service")
 	case handshakeState(l.peer) == 0:
-		return says(netv1alpha1.ReasonNoHandshake, "no handshake with %s; UDP may be blocked between the clusters, or the peer's gateway is not there", there)
+		return notUp(netv1alpha1.ReasonNoHandshake, "no handshake with %s; UDP may be blocked between the clusters, or the peer's gateway is not there", there)
 	case handshakeState(l.peer) == 1:
-		return says(netv1alpha1.ReasonNoHandshake, "the last handshake with %s is older than %d s; UDP may be blocked between the clusters, or the peer's gateway is gone", there, staleHandshake)
+		return notUp(netv1alpha1.ReasonNoHandshake, "the last handshake with %s is older than %d s; UDP may be blocked between the clusters, or the peer's gateway is gone", there, staleHandshake)
 	default:
-		return says(netv1alpha1.ReasonProbesLost, "keys are agreed with %s, but probes do not come back; the peer's gateway may be gone, or not have processed this cluster's addresses", there)
+		return notUp(netv1alpha1.ReasonProbesLost, "the handshake with %s succeeded, but probes do not come back; the peer's gateway may be gone, or may not have applied this cluster's addresses yet", there)
 	}
 }
 
-// whereTo is where the peer's gateway said it is. Which of its addresses is tried right now changes all the time, and would be written each time.
+// whereTo returns the announced addresses of the peer's gateway. The address that is tried at present changes all the time, and each change would be
+// a write.
 func (f *tunnelFacts) whereTo(number int, peer *report.Peer) string {
 	var all []string
 	for i := range f.tunnel.Spec.Lanes {
@@ -202,52 +203,52 @@ func (f *tunnelFacts) whereTo(number int, peer *report.Peer) string {
 	return strings.Join(all, ", ")
 }
 
-// alive is when a lane last was seen to work.
-func alive(h *heard, peer *report.Peer) time.Time {
+// alive returns when a lane last worked.
+func alive(h *observation, peer *report.Peer) time.Time {
 	if h.at.IsZero() || peer == nil || peer.SilentMilliseconds < 0 {
 		return time.Time{}
 	}
 	return h.at.Add(-time.Duration(peer.SilentMilliseconds) * time.Millisecond)
 }
 
-// lastAlive is when the last lane was seen to work; zero if one is up, or none ever was.
-func lastAlive(legs []leg) (last time.Time) {
-	for i := range legs {
-		if legs[i].up {
+// lastAlive returns when the last lane worked; zero if one is up, or none ever was.
+func lastAlive(laneStatuses []laneStatus) (last time.Time) {
+	for i := range laneStatuses {
+		if laneStatuses[i].up {
 			return time.Time{}
 		}
-		if legs[i].alive.After(last) {
-			last = legs[i].alive
+		if laneStatuses[i].alive.After(last) {
+			last = laneStatuses[i].alive
 		}
 	}
 	return last
 }
 
-// judge says how the whole stands. cut are the nodes that no lane works for, deaf those that no gateway hears any more.
-func judge(legs []leg, cut, deaf []string, namespace string) (reason, message string) {
+// judge returns the reason and message for the connection. cut are the nodes that reported that no lane works, silent those that no longer report.
+func judge(laneStatuses []laneStatus, cut, silent []string, namespace string) (reason, message string) {
 	var up, down []string
-	for i := range legs {
-		if legs[i].up {
-			up = append(up, strconv.Itoa(legs[i].lane))
+	for i := range laneStatuses {
+		if laneStatuses[i].up {
+			up = append(up, strconv.Itoa(laneStatuses[i].lane))
 			continue
 		}
 		if reason == "" {
-			reason = legs[i].reason
+			reason = laneStatuses[i].reason
 		}
-		down = append(down, legs[i].message)
+		down = append(down, laneStatuses[i].message)
 	}
 	switch {
-	case len(legs) == 0:
+	case len(laneStatuses) == 0:
 		return netv1alpha1.ReasonNoCommonLane, "no lane has a gateway in both clusters; see `kubectl get services -A -l net.liqo.io/gateway` in both"
 	case len(up) == 0:
 		return reason, strings.Join(down, "; ")
-	case len(cut)+len(deaf) > 0:
+	case len(cut)+len(silent) > 0:
 		var seen []string
 		if len(cut) > 0 {
 			seen = append(seen, "probes do not come back to "+names("node", cut))
 		}
-		if len(deaf) > 0 {
-			seen = append(seen, "no gateway hears "+names("node", deaf))
+		if len(silent) > 0 {
+			seen = append(seen, "no gateway receives reports from "+names("node", silent))
 		}
 		return netv1alpha1.ReasonNodesCutOff, fmt.Sprintf("the gateways reach the peer on lane %s, but %s; UDP 4879 between nodes and gateway pods may be blocked, "+
 			"or the agents may be gone, see `kubectl -n %s get daemonset liqo-route`", strings.Join(up, ", "), strings.Join(seen, ", and "), namespace)
@@ -270,9 +271,9 @@ func names(what string, all []string) string {
 	return text
 }
 
-// describe says what the tunnel uses: of the lowest lane that is up. What only wavers is not written again.
-func describe(status *netv1alpha1.TunnelEndpointStatus, tunnel *netv1alpha1.TunnelEndpoint, legs []leg, working int, now time.Time) {
-	used, connection := &legs[working], &status.Connection
+// describe fills in what the tunnel uses, from the lowest lane that is up. It does not rewrite values that only waver.
+func describe(status *netv1alpha1.TunnelEndpointStatus, tunnel *netv1alpha1.TunnelEndpoint, laneStatuses []laneStatus, working int, now time.Time) {
+	used, connection := &laneStatuses[working], &status.Connection
 	status.GatewayIP = used.address
 	host, port := used.peer.Endpoint, ""
 	if at, err := netip.ParseAddrPort(used.peer.Endpoint); err == nil {
@@ -282,20 +283,20 @@ func describe(status *netv1alpha1.TunnelEndpointStatus, tunnel *netv1alpha1.Tunn
 		"endpointIP": host, "port": port, "publicKey": used.peer.RemoteKey, "lane": strconv.Itoa(used.lane),
 		"allowedIPs": seen(tunnel.Spec.RemotePodCIDR, tunnel.Spec.RemoteNATPodCIDR) + "," + seen(tunnel.Spec.RemoteExternalCIDR, tunnel.Spec.RemoteNATExternalCIDR),
 	}
-	said, err := time.ParseDuration(connection.Latency.Value)
+	reported, err := time.ParseDuration(connection.Latency.Value)
 	if err != nil {
-		said = 0
+		reported = 0
 	}
-	// A busy machine is slow for a moment, again and again: what is shown here is written rarely, the metric shows it all the time.
-	rests := said > 0 && now.Sub(connection.Latency.Timestamp.Time) < latencyRest
-	if rtt := used.peer.RTTMicroseconds; !rests && otherLatency(said.Microseconds(), rtt) {
+	// The latency on a busy machine has many short peaks. The status is written rarely; the metric shows every value.
+	pausedUntil := reported > 0 && now.Sub(connection.Latency.Timestamp.Time) < latencyRest
+	if rtt := used.peer.RTTMicroseconds; !pausedUntil && latencyDiffers(reported.Microseconds(), rtt) {
 		connection.Latency = netv1alpha1.Latency{
 			Value: (time.Duration(rtt) * time.Microsecond).String(), Timestamp: metav1.NewTime(now).Rfc3339Copy(),
 		}
 	}
 	smallest := 0
-	for i := range legs {
-		if mtu := legs[i].mtu(); mtu > 0 && (smallest == 0 || mtu < smallest) {
+	for i := range laneStatuses {
+		if mtu := laneStatuses[i].mtu(); mtu > 0 && (smallest == 0 || mtu < smallest) {
 			smallest = mtu
 		}
 	}
@@ -304,14 +305,14 @@ func describe(status *netv1alpha1.TunnelEndpointStatus, tunnel *netv1alpha1.Tunn
 	}
 }
 
-func (l *leg) mtu() int {
+func (l *laneStatus) mtu() int {
 	if !l.up {
 		return 0
 	}
 	return l.peer.MTU
 }
 
-// short bounds a text that came from elsewhere.
+// short bounds a text from another process.
 func short(text string) string {
 	const longest = 200
 	return strings.ToValidUTF8(text[:min(len(text), longest)], "")

@@ -29,12 +29,12 @@ func testFacts() *tunnelFacts {
 				Lanes: []netv1alpha1.Lane{{Number: 0}, {Number: 1}},
 			},
 		},
-		lanes: []int{0, 1}, ready: []string{"n1", "n2"}, now: noon, namespace: "liqo", heard: map[int]heard{},
+		lanes: []int{0, 1}, ready: []string{"n1", "n2"}, now: noon, namespace: "liqo", observations: map[int]observation{},
 	}
 	for lane := range 2 {
-		f.heard[lane] = heard{
+		f.observations[lane] = observation{
 			lane: lane, pod: fmt.Sprintf("gateway-%d", lane), address: fmt.Sprintf("10.200.0.%d", lane), at: noon.Add(-300 * time.Millisecond),
-			said: report.Gateway{Lane: lane, Peers: []report.Peer{{ClusterID: "else"}, {
+			reported: report.Gateway{Lane: lane, Peers: []report.Peer{{ClusterID: "else"}, {
 				ClusterID: "milan-id", Up: true, RTTMicroseconds: 1500, SilentMilliseconds: 100, HandshakeSeconds: 20, Endpoint: "203.0.113.7:5871", RemoteKey: "key", MTU: 1420 - lane,
 				Nodes: []report.Node{{Name: "n1", Lane: 0, SilentMilliseconds: 80}, {Name: "n2", Lane: 1, SilentMilliseconds: 90}},
 			}}},
@@ -43,75 +43,79 @@ func testFacts() *tunnelFacts {
 	return f
 }
 
-func (f *tunnelFacts) change(lane int, change func(*heard, *report.Peer)) {
-	h := f.heard[lane]
-	change(&h, &h.said.Peers[1])
-	f.heard[lane] = h
+func (f *tunnelFacts) change(lane int, change func(*observation, *report.Peer)) {
+	h := f.observations[lane]
+	change(&h, &h.reported.Peers[1])
+	f.observations[lane] = h
 }
 
-func both(f *tunnelFacts, to func(*heard, *report.Peer)) {
+func both(f *tunnelFacts, to func(*observation, *report.Peer)) {
 	f.change(0, to)
 	f.change(1, to)
 }
 
 func TestTunnelStatus(t *testing.T) {
-	down := func(silent int64) func(*heard, *report.Peer) {
-		return func(_ *heard, p *report.Peer) { p.Up, p.SilentMilliseconds = false, silent }
+	down := func(silent int64) func(*observation, *report.Peer) {
+		return func(_ *observation, p *report.Peer) { p.Up, p.SilentMilliseconds = false, silent }
 	}
 	for name, row := range map[string]struct {
-		change func(*tunnelFacts)
-		was    netv1alpha1.ConnectionStatus
-		want   netv1alpha1.ConnectionStatus
-		reason string
-		says   string
+		change  func(*tunnelFacts)
+		was     netv1alpha1.ConnectionStatus
+		want    netv1alpha1.ConnectionStatus
+		reason  string
+		message string
 	}{
-		"well":           {func(*tunnelFacts) {}, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 0, 1 up"},
-		"well again":     {func(*tunnelFacts) {}, netv1alpha1.ConnectionError, netv1alpha1.Connected, netv1alpha1.ReasonConnected, ""},
-		"one lane only":  {func(f *tunnelFacts) { f.change(1, down(9000)) }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "lane 0 up; lane 1: keys are agreed with 203.0.113.7:5871"},
-		"a lane of ours": {func(f *tunnelFacts) { f.lanes = []int{1} }, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 1 up"},
-		"a node unheard": {func(f *tunnelFacts) { f.ready = append(f.ready, "n3") }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "not heard by any gateway: node n3"},
+		"well":                    {func(*tunnelFacts) {}, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 0, 1 up"},
+		"well again":              {func(*tunnelFacts) {}, netv1alpha1.ConnectionError, netv1alpha1.Connected, netv1alpha1.ReasonConnected, ""},
+		"one lane only":           {func(f *tunnelFacts) { f.change(1, down(9000)) }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "lane 0 up; lane 1: the handshake with 203.0.113.7:5871 succeeded"},
+		"a lane of ours":          {func(f *tunnelFacts) { f.lanes = []int{1} }, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, "lane 1 up"},
+		"a node without a report": {func(f *tunnelFacts) { f.ready = append(f.ready, "n3") }, "", netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "no report from node n3"},
 		"a node long silent": {func(f *tunnelFacts) {
-			both(f, func(_ *heard, p *report.Peer) { p.Nodes[1].SilentMilliseconds = 5000 })
+			both(f, func(_ *observation, p *report.Peer) { p.Nodes[1].SilentMilliseconds = 5000 })
 			f.badSince = noon.Add(-lostGrace)
-		}, netv1alpha1.Connected, netv1alpha1.ConnectionError, netv1alpha1.ReasonNodesCutOff, "no gateway hears node n2"},
+		}, netv1alpha1.Connected, netv1alpha1.ConnectionError, netv1alpha1.ReasonNodesCutOff, "no gateway receives reports from node n2"},
 		"a node long silent, and the gateways are new": {func(f *tunnelFacts) {
-			both(f, func(_ *heard, p *report.Peer) { p.Nodes[1].SilentMilliseconds = -1 })
+			both(f, func(_ *observation, p *report.Peer) { p.Nodes[1].SilentMilliseconds = -1 })
 			f.lost = []string{"n2"}
-		}, netv1alpha1.ConnectionError, netv1alpha1.ConnectionError, netv1alpha1.ReasonNodesCutOff, "no gateway hears node n2"},
+		}, netv1alpha1.ConnectionError, netv1alpha1.ConnectionError, netv1alpha1.ReasonNodesCutOff, "no gateway receives reports from node n2"},
 		"a node without an agent": {func(f *tunnelFacts) { f.ready = append(f.ready, "n3") }, netv1alpha1.ConnectionError, netv1alpha1.Connected, netv1alpha1.ReasonDegraded, "node n3"},
-		"no node is heard": {func(f *tunnelFacts) {
-			both(f, func(_ *heard, p *report.Peer) {
+		"no node reports": {func(f *tunnelFacts) {
+			both(f, func(_ *observation, p *report.Peer) {
 				p.Nodes[0].SilentMilliseconds, p.Nodes[1].SilentMilliseconds = 6000, -1
 			})
 		}, netv1alpha1.ConnectionError, netv1alpha1.ConnectionError, netv1alpha1.ReasonNodesCutOff, "UDP 4879"},
 		"a node not Ready cut off": {func(f *tunnelFacts) {
 			f.ready = []string{"n1"}
-			both(f, func(_ *heard, p *report.Peer) { p.Nodes[1].Lane = -1 })
+			both(f, func(_ *observation, p *report.Peer) { p.Nodes[1].Lane = -1 })
 		}, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, ""},
 		"the later word of a node": {func(f *tunnelFacts) {
-			f.change(0, func(_ *heard, p *report.Peer) { p.Nodes[1].Lane = -1 })
-			f.change(1, func(_ *heard, p *report.Peer) { p.Nodes[1].SilentMilliseconds = 10 })
+			f.change(0, func(_ *observation, p *report.Peer) { p.Nodes[1].Lane = -1 })
+			f.change(1, func(_ *observation, p *report.Peer) { p.Nodes[1].SilentMilliseconds = 10 })
 		}, "", netv1alpha1.Connected, netv1alpha1.ReasonConnected, ""},
 		"nodes cut off": {func(f *tunnelFacts) {
-			both(f, func(_ *heard, p *report.Peer) { p.Nodes[0].Lane, p.Nodes[1].Lane = -1, -1 })
+			both(f, func(_ *observation, p *report.Peer) { p.Nodes[0].Lane, p.Nodes[1].Lane = -1, -1 })
 		}, "", netv1alpha1.Connecting, netv1alpha1.ReasonNodesCutOff, "nodes n1, n2"},
 		"no lane in common": {func(f *tunnelFacts) { f.lanes = []int{5} }, "", netv1alpha1.Connecting, netv1alpha1.ReasonNoCommonLane, "both clusters"},
-		"no gateway":        {func(f *tunnelFacts) { f.heard = nil }, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "lane 0: no gateway pod runs"},
-		"silent gateways":   {func(f *tunnelFacts) { both(f, func(h *heard, _ *report.Peer) { h.silent = true }) }, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "gateway-0 at 10.200.0.0"},
-		"not made yet":      {func(f *tunnelFacts) { both(f, func(h *heard, _ *report.Peer) { h.said.Peers = nil }) }, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewayFailed, "not made the tunnel"},
+		"no gateway":        {func(f *tunnelFacts) { f.observations = nil }, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "lane 0: no gateway pod runs"},
+		"silent gateways":   {func(f *tunnelFacts) { both(f, func(h *observation, _ *report.Peer) { h.silent = true }) }, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "gateway-0 at 10.200.0.0"},
+		"not made yet":      {func(f *tunnelFacts) { both(f, func(h *observation, _ *report.Peer) { h.reported.Peers = nil }) }, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewayFailed, "not created the tunnel"},
 		"error": {func(f *tunnelFacts) {
-			both(f, func(h *heard, p *report.Peer) { p.Up, h.said.Error = false, "no device: "+strings.Repeat("x", 5000) })
+			both(f, func(h *observation, p *report.Peer) {
+				p.Up, h.reported.Error = false, "no device: "+strings.Repeat("x", 5000)
+			})
 		}, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewayFailed, "no device"},
 		"problem": {func(f *tunnelFacts) {
-			both(f, func(_ *heard, p *report.Peer) { p.Up, p.Problem = false, "gw.example.com is unknown to DNS" })
+			both(f, func(_ *observation, p *report.Peer) { p.Up, p.Problem = false, "gw.example.com is unknown to DNS" })
 		}, "", netv1alpha1.Connecting, netv1alpha1.ReasonGatewayFailed, "unknown to DNS"},
-		"no handshake": {func(f *tunnelFacts) { both(f, func(_ *heard, p *report.Peer) { p.Up, p.HandshakeSeconds = false, -1 }) }, "", netv1alpha1.Connecting, netv1alpha1.ReasonNoHandshake, "no handshake with 203.0.113.7:5871; UDP may be blocked"},
-		"nobody dials": {func(f *tunnelFacts) {
-			both(f, func(_ *heard, p *report.Peer) { p.Up, p.HandshakeSeconds, p.Endpoint = false, -1, "" })
+		"no handshake": {func(f *tunnelFacts) {
+			both(f, func(_ *observation, p *report.Peer) { p.Up, p.HandshakeSeconds = false, -1 })
+		}, "", netv1alpha1.Connecting, netv1alpha1.ReasonNoHandshake, "no handshake with 203.0.113.7:5871; UDP may be blocked"},
+		"neither side dials": {func(f *tunnelFacts) {
+			both(f, func(_ *observation, p *report.Peer) { p.Up, p.HandshakeSeconds, p.Endpoint = false, -1, "" })
 		}, "", netv1alpha1.Connecting, netv1alpha1.ReasonNoHandshake, "liqo.io/override-address"},
 		"lost long ago": {func(f *tunnelFacts) { both(f, down(6000)) }, netv1alpha1.Connected, netv1alpha1.ConnectionError, netv1alpha1.ReasonProbesLost, "probes do not come back"},
 		"old handshake": {func(f *tunnelFacts) {
-			both(f, func(_ *heard, p *report.Peer) { p.Up, p.HandshakeSeconds = false, 181 })
+			both(f, func(_ *observation, p *report.Peer) { p.Up, p.HandshakeSeconds = false, 181 })
 		}, netv1alpha1.ConnectionError, netv1alpha1.ConnectionError, netv1alpha1.ReasonNoHandshake, "older than 180 s"},
 		"still an error": {func(f *tunnelFacts) { both(f, down(100)) }, netv1alpha1.ConnectionError, netv1alpha1.ConnectionError, netv1alpha1.ReasonProbesLost, ""},
 	} {
@@ -120,52 +124,52 @@ func TestTunnelStatus(t *testing.T) {
 		row.change(f)
 		got, _, _ := tunnelStatus(f)
 		c := meta.FindStatusCondition(got.Conditions, netv1alpha1.ConditionConnected)
-		if c == nil || got.Connection.Status != row.want || c.Reason != row.reason || !strings.Contains(c.Message, row.says) ||
+		if c == nil || got.Connection.Status != row.want || c.Reason != row.reason || !strings.Contains(c.Message, row.message) ||
 			(c.Status == metav1.ConditionTrue) != (row.want == netv1alpha1.Connected) || got.Connection.StatusMessage != c.Message || len(c.Message) > 1000 {
-			t.Errorf("%s: %s, %+v; want %s %s %q", name, got.Connection.Status, c, row.want, row.reason, row.says)
+			t.Errorf("%s: %s, %+v; want %s %s %q", name, got.Connection.Status, c, row.want, row.reason, row.message)
 			continue
 		}
-		// Written, and asked again: nothing changes, whatever the ages are.
+		// A minute later the status is the same, although all ages have changed.
 		f.tunnel.Status = got
 		f.now = f.now.Add(time.Minute)
-		for lane, h := range f.heard {
+		for lane, h := range f.observations {
 			h.at = h.at.Add(time.Minute)
-			for i := range h.said.Peers {
-				h.said.Peers[i].RTTMicroseconds += 300
+			for i := range h.reported.Peers {
+				h.reported.Peers[i].RTTMicroseconds += 300
 			}
-			f.heard[lane] = h
+			f.observations[lane] = h
 		}
-		if again, _, _ := tunnelStatus(f); !equality.Semantic.DeepEqual(again, got) {
-			t.Errorf("%s: a minute later it says %+v, before %+v", name, again, got)
+		if later, _, _ := tunnelStatus(f); !equality.Semantic.DeepEqual(later, got) {
+			t.Errorf("%s: a minute later %+v, before %+v", name, later, got)
 		}
 	}
 }
 
-// TestLoss: a loss is no error for four seconds, then it is, and its age counts from when it happened.
+// TestLoss: a loss becomes an error after lostGrace, counted from when it happened.
 func TestLoss(t *testing.T) {
 	f := testFacts()
 	f.tunnel.Status, _, _ = tunnelStatus(f)
-	both(f, func(_ *heard, p *report.Peer) { p.Up, p.SilentMilliseconds = false, 2700 }) // three seconds before now
-	status, since, again := tunnelStatus(f)
-	if !equality.Semantic.DeepEqual(status, f.tunnel.Status) || !since.Equal(noon.Add(-3*time.Second)) || again != time.Second {
-		t.Errorf("at once: %+v, since %s, again after %s", status.Connection, since, again)
+	both(f, func(_ *observation, p *report.Peer) { p.Up, p.SilentMilliseconds = false, 2700 }) // three seconds before now
+	status, since, requeueAfter := tunnelStatus(f)
+	if !equality.Semantic.DeepEqual(status, f.tunnel.Status) || !since.Equal(noon.Add(-3*time.Second)) || requeueAfter != time.Second {
+		t.Errorf("at once: %+v, since %s, again after %s", status.Connection, since, requeueAfter)
 	}
-	f.badSince, f.now = since, noon.Add(again)
-	if status, _, again = tunnelStatus(f); status.Connection.Status != netv1alpha1.ConnectionError || again != 0 {
-		t.Errorf("four seconds after the loss: %+v, again %s", status.Connection, again)
+	f.badSince, f.now = since, noon.Add(requeueAfter)
+	if status, _, requeueAfter = tunnelStatus(f); status.Connection.Status != netv1alpha1.ConnectionError || requeueAfter != 0 {
+		t.Errorf("four seconds after the loss: %+v, again %s", status.Connection, requeueAfter)
 	}
-	// The old description stays: it says what was in use.
+	// The old description stays, because it shows what was in use.
 	if status.Connection.MTU != 1419 || status.Connection.PeerConfiguration["endpointIP"] != "203.0.113.7" {
 		t.Errorf("%+v", status.Connection)
 	}
 
 	f = testFacts()
 	f.tunnel.Status, _, _ = tunnelStatus(f)
-	both(f, func(_ *heard, p *report.Peer) { p.Nodes[0].Lane = -1 }) // the lanes work, a node does not
-	if _, since, again = tunnelStatus(f); !since.Equal(noon) || again != lostGrace {
-		t.Errorf("a node: since %s, again %s", since, again)
+	both(f, func(_ *observation, p *report.Peer) { p.Nodes[0].Lane = -1 }) // the lanes work, a node does not
+	if _, since, requeueAfter = tunnelStatus(f); !since.Equal(noon) || requeueAfter != lostGrace {
+		t.Errorf("a node: since %s, again %s", since, requeueAfter)
 	}
-	f.heard = testFacts().heard
+	f.observations = testFacts().observations
 	f.badSince = since
 	if status, since, _ = tunnelStatus(f); !since.IsZero() || !equality.Semantic.DeepEqual(status, f.tunnel.Status) {
 		t.Errorf("back within the time: since %s, %+v", since, status)
@@ -182,7 +186,7 @@ func TestLatencyIsRewrittenIfItMatters(t *testing.T) {
 		rtt  int64
 		want string
 	}{{2000, "1.5ms"}, {2400, "1.5ms"}, {0, "1.5ms"}, {700, "1.5ms"}, {2600, "2.6ms"}, {1400, "2.6ms"}, {1200, "1.2ms"}, {1000, "1.2ms"}, {50, "50µs"}, {900, "50µs"}} {
-		f.change(0, func(_ *heard, p *report.Peer) { p.RTTMicroseconds = row.rtt })
+		f.change(0, func(_ *observation, p *report.Peer) { p.RTTMicroseconds = row.rtt })
 		f.now = f.now.Add(latencyRest)
 		f.tunnel.Status, _, _ = tunnelStatus(f)
 		if got := f.tunnel.Status.Connection.Latency.Value; got != row.want {
@@ -190,8 +194,8 @@ func TestLatencyIsRewrittenIfItMatters(t *testing.T) {
 		}
 	}
 	f.now = f.now.Add(latencyRest)
-	for _, rtt := range []int64{20_000, 900_000, 400} { // only the first is written: a busy machine is no news
-		f.change(0, func(_ *heard, p *report.Peer) { p.RTTMicroseconds = rtt })
+	for _, rtt := range []int64{20_000, 900_000, 400} { // only the first is written: peaks of a busy machine do not count
+		f.change(0, func(_ *observation, p *report.Peer) { p.RTTMicroseconds = rtt })
 		f.now = f.now.Add(time.Second)
 		f.tunnel.Status, _, _ = tunnelStatus(f)
 		if got := f.tunnel.Status.Connection.Latency.Value; got != "20ms" {
@@ -200,7 +204,7 @@ func TestLatencyIsRewrittenIfItMatters(t *testing.T) {
 	}
 }
 
-func TestReadySaysRefusal(t *testing.T) {
+func TestReadyReportsRefusal(t *testing.T) {
 	f := testFacts()
 	f.refused = &refusal{netv1alpha1.ReasonNetworkInvalid, "0.0.0.0/0 is every address"}
 	got, _, _ := tunnelStatus(f)
@@ -209,63 +213,63 @@ func TestReadySaysRefusal(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	if got.Connection.Status != netv1alpha1.Connected {
-		t.Errorf("what was agreed works on, but it says %+v", got.Connection)
+		t.Errorf("the previous agreement still works, but the connection is %+v", got.Connection)
 	}
 }
 
-func TestWhatIsNew(t *testing.T) {
-	base := func() *heard {
-		h := testFacts().heard[0]
-		h.told = map[string]int64{"milan-id": 1500, "else": 0}
+func TestChangedPeers(t *testing.T) {
+	base := func() *observation {
+		h := testFacts().observations[0]
+		h.published = map[string]int64{"milan-id": 1500, "else": 0}
 		return &h
 	}
 	for name, row := range map[string]struct {
-		change func(*heard, *report.Peer)
-		news   int
+		change  func(*observation, *report.Peer)
+		updates int
 	}{
-		"nothing": {func(*heard, *report.Peer) {}, 0},
-		"ages": {func(_ *heard, p *report.Peer) {
+		"nothing": {func(*observation, *report.Peer) {}, 0},
+		"ages": {func(_ *observation, p *report.Peer) {
 			p.HandshakeSeconds, p.SilentMilliseconds, p.Lost, p.Generation = 120, 900, 0.1, 9
 		}, 0},
-		"jitter":             {func(_ *heard, p *report.Peer) { p.RTTMicroseconds = 2400 }, 0},
-		"latency":            {func(_ *heard, p *report.Peer) { p.RTTMicroseconds = 2600 }, 1},
-		"latency unmeasured": {func(_ *heard, p *report.Peer) { p.RTTMicroseconds = 0 }, 0},
-		"down":               {func(_ *heard, p *report.Peer) { p.Up = false }, 1},
-		"roamed":             {func(_ *heard, p *report.Peer) { p.Endpoint = "203.0.113.8:5871" }, 1},
-		"MTU":                {func(_ *heard, p *report.Peer) { p.MTU = 1280 }, 1},
-		"node switched":      {func(_ *heard, p *report.Peer) { p.Nodes[0].Lane = 1 }, 1},
-		"node silent":        {func(_ *heard, p *report.Peer) { p.Nodes[0].SilentMilliseconds = 6000 }, 1},
-		"node a bit silent":  {func(_ *heard, p *report.Peer) { p.Nodes[0].SilentMilliseconds = 3000 }, 0},
-		"node gone":          {func(_ *heard, p *report.Peer) { p.Nodes = p.Nodes[:1] }, 1},
-		"handshake old":      {func(_ *heard, p *report.Peer) { p.HandshakeSeconds = 181 }, 1},
-		"gateway's error":    {func(h *heard, _ *report.Peer) { h.said.Error = "x" }, 1},
-		"peer gone":          {func(h *heard, _ *report.Peer) { h.said.Peers = h.said.Peers[:1] }, 1},
-		"silent":             {func(h *heard, _ *report.Peer) { h.silent = true }, 1},
+		"jitter":             {func(_ *observation, p *report.Peer) { p.RTTMicroseconds = 2400 }, 0},
+		"latency":            {func(_ *observation, p *report.Peer) { p.RTTMicroseconds = 2600 }, 1},
+		"latency unmeasured": {func(_ *observation, p *report.Peer) { p.RTTMicroseconds = 0 }, 0},
+		"down":               {func(_ *observation, p *report.Peer) { p.Up = false }, 1},
+		"roamed":             {func(_ *observation, p *report.Peer) { p.Endpoint = "203.0.113.8:5871" }, 1},
+		"MTU":                {func(_ *observation, p *report.Peer) { p.MTU = 1280 }, 1},
+		"node switched":      {func(_ *observation, p *report.Peer) { p.Nodes[0].Lane = 1 }, 1},
+		"node silent":        {func(_ *observation, p *report.Peer) { p.Nodes[0].SilentMilliseconds = 6000 }, 1},
+		"node a bit silent":  {func(_ *observation, p *report.Peer) { p.Nodes[0].SilentMilliseconds = 3000 }, 0},
+		"node gone":          {func(_ *observation, p *report.Peer) { p.Nodes = p.Nodes[:1] }, 1},
+		"handshake old":      {func(_ *observation, p *report.Peer) { p.HandshakeSeconds = 181 }, 1},
+		"gateway's error":    {func(h *observation, _ *report.Peer) { h.reported.Error = "x" }, 1},
+		"peer gone":          {func(h *observation, _ *report.Peer) { h.reported.Peers = h.reported.Peers[:1] }, 1},
+		"silent":             {func(h *observation, _ *report.Peer) { h.silent = true }, 1},
 	} {
 		now := base()
-		row.change(now, &now.said.Peers[1])
-		if got := whatIsNew(base(), now); len(got) != row.news {
+		row.change(now, &now.reported.Peers[1])
+		if got := changedPeers(base(), now); len(got) != row.updates {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	// A latency that creeps is told when it has crept far enough.
+	// A latency that creeps is published when it has crept far enough.
 	before := base()
-	told := 0
+	published := 0
 	for rtt := int64(1500); rtt < 6000; rtt += 100 {
 		now := base()
-		now.said.Peers[1].RTTMicroseconds = rtt
-		now.told = before.told
-		news := whatIsNew(before, now)
-		now.told = toldLatencies(before.told, &now.said, news)
-		told += len(news)
+		now.reported.Peers[1].RTTMicroseconds = rtt
+		now.published = before.published
+		updates := changedPeers(before, now)
+		now.published = publishedLatencies(before.published, &now.reported, updates)
+		published += len(updates)
 		before = now
 	}
-	if told < 2 || told > 4 {
-		t.Errorf("told %d times", told)
+	if published < 2 || published > 4 {
+		t.Errorf("published %d times", published)
 	}
 }
 
-// TestUsable: a few nodes that are cut off are said, and do not make the virtual node useless; most of them do.
+// TestUsable: the connection stays usable while few nodes are cut off, and the message names them; most of them make it unusable.
 func TestUsable(t *testing.T) {
 	nodes := func(f *tunnelFacts, all, cut int) {
 		f.ready = nil
@@ -277,7 +281,7 @@ func TestUsable(t *testing.T) {
 			}
 			f.ready, views = append(f.ready, view.Name), append(views, view)
 		}
-		both(f, func(_ *heard, p *report.Peer) { p.Nodes = views })
+		both(f, func(_ *observation, p *report.Peer) { p.Nodes = views })
 	}
 	for _, row := range []struct {
 		all, cut int
@@ -293,38 +297,38 @@ func TestUsable(t *testing.T) {
 			t.Errorf("%d of %d cut off: %+v, %+v", row.cut, row.all, usable, got.Connection)
 		}
 		if row.cut > 0 && (!strings.Contains(usable.Message, fmt.Sprintf("%d of %d", row.all-row.cut, row.all)) || !strings.Contains(got.Connection.StatusMessage, "n000")) {
-			t.Errorf("%d of %d cut off: it says %q, %q", row.cut, row.all, usable.Message, got.Connection.StatusMessage)
+			t.Errorf("%d of %d cut off: messages %q, %q", row.cut, row.all, usable.Message, got.Connection.StatusMessage)
 		}
 	}
 
-	// What gets worse from there has its time, too, and what gets better is said at once.
+	// Getting worse from there also needs lostGrace; getting better is reported at once.
 	f := testFacts()
 	f.tunnel.Status, _, _ = tunnelStatus(f)
 	nodes(f, 4, 1)
 	f.badSince = noon.Add(-lostGrace)
 	f.tunnel.Status, _, _ = tunnelStatus(f)
-	if f.badSince = (time.Time{}); written(&f.tunnel.Status) != partial {
+	if f.badSince = (time.Time{}); writtenHealth(&f.tunnel.Status) != partial {
 		t.Fatalf("%+v", f.tunnel.Status)
 	}
 	nodes(f, 4, 4)
-	status, since, again := tunnelStatus(f)
-	if written(&status) != partial || !since.Equal(noon) || again != lostGrace {
-		t.Errorf("all cut off, at once: %+v, since %s, again %s", status.Conditions, since, again)
+	status, since, requeueAfter := tunnelStatus(f)
+	if writtenHealth(&status) != partial || !since.Equal(noon) || requeueAfter != lostGrace {
+		t.Errorf("all cut off, at once: %+v, since %s, again %s", status.Conditions, since, requeueAfter)
 	}
 	f.badSince, f.now = since, noon.Add(lostGrace)
-	if f.tunnel.Status, _, _ = tunnelStatus(f); written(&f.tunnel.Status) != none {
+	if f.tunnel.Status, _, _ = tunnelStatus(f); writtenHealth(&f.tunnel.Status) != none {
 		t.Errorf("all cut off: %+v", f.tunnel.Status)
 	}
 	nodes(f, 4, 2)
-	if f.tunnel.Status, _, _ = tunnelStatus(f); written(&f.tunnel.Status) != partial {
+	if f.tunnel.Status, _, _ = tunnelStatus(f); writtenHealth(&f.tunnel.Status) != partial {
 		t.Errorf("half of them back: %+v", f.tunnel.Status)
 	}
 	nodes(f, 4, 0)
-	if status, since, _ = tunnelStatus(f); written(&status) != whole || !since.IsZero() {
+	if status, since, _ = tunnelStatus(f); writtenHealth(&status) != whole || !since.IsZero() {
 		t.Errorf("all back: %+v, since %s", status, since)
 	}
-	both(f, func(_ *heard, p *report.Peer) { p.Up, p.SilentMilliseconds = false, 6000 })
-	if status, _, _ = tunnelStatus(f); written(&status) != none {
+	both(f, func(_ *observation, p *report.Peer) { p.Up, p.SilentMilliseconds = false, 6000 })
+	if status, _, _ = tunnelStatus(f); writtenHealth(&status) != none {
 		t.Errorf("no lane up: %+v", status)
 	}
 }

@@ -17,11 +17,12 @@ import (
 	"liqo.io/liqo/internal/network/ipam"
 )
 
-// book reads who has which network from the objects that say so. It keeps only what never changes while the process runs.
-type book struct {
+// poolReader rebuilds the pools from the objects that carry the assignments. It caches only the external network, which never changes while
+// the process runs.
+type poolReader struct {
 	options Options
 	live    client.Reader
-	// own has the endpoints of our API server and the Services of our gateways.
+	// own caches the endpoints of our API server and the Services of our gateways.
 	own client.Reader
 
 	mu       sync.Mutex
@@ -36,7 +37,7 @@ type records struct {
 	fcs     []discoveryv1alpha1.ForeignCluster
 }
 
-// readRecords lists them from a cache, or live. Of the NetworkConfigs, only those that count are kept: one of ours and one of the peer for each.
+// readRecords lists them from a cache or live. It keeps only the NetworkConfigs in use: ours and the peer's in each tenant namespace.
 func readRecords(ctx context.Context, from client.Reader, local discoveryv1alpha1.ClusterIdentity) (*records, error) {
 	var nodes corev1.NodeList
 	var configs netv1alpha1.NetworkConfigList
@@ -44,7 +45,7 @@ func readRecords(ctx context.Context, from client.Reader, local discoveryv1alpha
 	var fcs discoveryv1alpha1.ForeignClusterList
 	for _, list := range []client.ObjectList{&nodes, &configs, &tunnels, &fcs} {
 		if err := from.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list who has which network: %w", err)
+			return nil, fmt.Errorf("list objects with network assignments: %w", err)
 		}
 	}
 	theirs := map[string]string{} // by namespace
@@ -63,8 +64,8 @@ func readRecords(ctx context.Context, from client.Reader, local discoveryv1alpha
 	return &records{nodes: nodes.Items, configs: counts, tunnels: tunnels.Items, fcs: fcs.Items}, nil
 }
 
-// External is this cluster's external network, chosen once.
-func (b *book) External(ctx context.Context) (netip.Prefix, error) {
+// External returns this cluster's external network, chosen once.
+func (b *poolReader) External(ctx context.Context) (netip.Prefix, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.external.IsValid() {
@@ -86,7 +87,7 @@ func (b *book) External(ctx context.Context) (netip.Prefix, error) {
 	for _, a := range agreed(all) {
 		pools.Restore(a)
 	}
-	// What we told others is ours, whatever a peer has claimed since: answers to claims stand back behind it.
+	// A network that we announced is ours, whatever a peer has claimed since. So recall comes before the answers to claims.
 	external, ok := pools.Recall(bits, onRecord(all, mappings.Items, bits))
 	if !ok {
 		for _, a := range answered(all) {
@@ -100,7 +101,7 @@ func (b *book) External(ctx context.Context) (netip.Prefix, error) {
 	return external, nil
 }
 
-// onRecord are the external networks that were told to somebody, the oldest first.
+// onRecord returns the external networks that were announced to peers, the oldest first.
 func onRecord(all *records, mappings []netv1alpha1.IPMapping, bits int) (networks []netip.Prefix) {
 	add := func(text string) {
 		if network, err := netip.ParsePrefix(text); err == nil && !slices.Contains(networks, network) {
@@ -125,7 +126,7 @@ func onRecord(all *records, mappings []netv1alpha1.IPMapping, bits int) (network
 	return networks
 }
 
-// byAge is the oldest first.
+// byAge sorts objects, the oldest first.
 func byAge[T any, P interface {
 	*T
 	client.Object
@@ -148,8 +149,8 @@ func byAge[T any, P interface {
 	return sorted
 }
 
-// emptyPools has what is used without an assignment. What is ours is so for good; addresses of others are only avoided.
-func (b *book) emptyPools(ctx context.Context, all *records) (*ipam.Pools, error) {
+// emptyPools returns pools without assignments. Our own networks and addresses are used; addresses of peers are only avoided.
+func (b *poolReader) emptyPools(ctx context.Context, all *records) (*ipam.Pools, error) {
 	pools := &ipam.Pools{Networks: slices.Concat(ipam.DefaultNetworks(), b.options.Pools), Used: b.options.ownNetworks()}
 	for _, network := range b.options.Reserved {
 		pools.Used = append(pools.Used, ipam.Use{Name: ipam.ReservedName, Network: network})
@@ -174,12 +175,12 @@ func (b *book) emptyPools(ctx context.Context, all *records) (*ipam.Pools, error
 		return nil, fmt.Errorf("list Services of gateways: %w", err)
 	}
 	pools.Used = append(pools.Used, servers...)
-	pools.Avoid = spokenWith(all.tunnels, all.fcs, services.Items)
+	pools.Avoid = knownAddresses(all.tunnels, all.fcs, services.Items)
 	return pools, nil
 }
 
-// pools is the allocator, with everything that is on record.
-func (b *book) pools(ctx context.Context, all *records) (*ipam.Pools, error) {
+// pools returns the allocator with all recorded assignments.
+func (b *poolReader) pools(ctx context.Context, all *records) (*ipam.Pools, error) {
 	external, err := b.External(ctx)
 	if err != nil {
 		return nil, err
@@ -195,7 +196,7 @@ func (b *book) pools(ctx context.Context, all *records) (*ipam.Pools, error) {
 	return pools, nil
 }
 
-// agreed are the assignments of TunnelEndpoints, which are written by us alone.
+// agreed returns the assignments of TunnelEndpoints, which only we write.
 func agreed(all *records) (found []ipam.Assignment) {
 	for _, tunnel := range byAge(all.tunnels) {
 		found = assigned(found, tunnel.Namespace, ipam.PodNetwork, tunnel.Spec.RemotePodCIDR, tunnel.Spec.RemoteNATPodCIDR)
@@ -204,8 +205,8 @@ func agreed(all *records) (found []ipam.Assignment) {
 	return found
 }
 
-// answered are those of copies that we have answered. The status is written by us, too, but it lies where the peer writes, so it counts
-// after what is agreed, and only for the claim that it answers: beside a later one it would assign whatever the peer says.
+// answered returns the assignments in our answers to peers. We write that status, but in a namespace where the peer writes as well. So it ranks after
+// agreed assignments, and holds only for the generation that it answers: with a later spec it would assign whatever the peer claims.
 func answered(all *records) (found []ipam.Assignment) {
 	for _, config := range byAge(all.configs) {
 		if isCopy(config) && config.Status.Processed && config.Status.ObservedGeneration == config.Generation {
@@ -216,7 +217,7 @@ func answered(all *records) (found []ipam.Assignment) {
 	return found
 }
 
-// assigned adds an assignment, if it is one. The owner is the tenant namespace, which no peer can choose.
+// assigned appends an assignment if it is valid. Its owner is the tenant namespace, which no peer can choose.
 func assigned(found []ipam.Assignment, owner string, kind ipam.Kind, own netv1alpha1.CIDR, nat string) []ipam.Assignment {
 	want, err := netip.ParsePrefix(string(own))
 	if err != nil || nat == "" {
@@ -229,13 +230,13 @@ func assigned(found []ipam.Assignment, owner string, kind ipam.Kind, own netv1al
 	return append(found, ipam.Assignment{Owner: owner, Kind: kind, Want: want, Have: have})
 }
 
-// laneKey is a public key where it means something: each lane has a device of its own, and the same key on two lanes meets nowhere.
+// laneKey is a public key on a lane. Each lane has a device of its own, so equal keys on two lanes do not conflict.
 type laneKey struct {
 	lane int32
 	key  string
 }
 
-// keysOfOthers are the public keys of gateways that were agreed with other peers, with whose they are.
+// keysOfOthers returns the public keys of gateways that were agreed with other peers, with the name of the owner.
 func keysOfOthers(all *records, namespace string) map[laneKey]string {
 	keys := map[laneKey]string{}
 	for i := range all.tunnels {

@@ -12,23 +12,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// news are the peers of which gateways say something else since somebody looked. None is lost, however many there are, and each waits
-// once: what is told of it twice is looked at once.
-type news struct {
+// updates are the peers whose state changed since the last take. None is lost, however many there are, and each waits only once.
+type updates struct {
 	mu      sync.Mutex
 	waiting []string
-	// wake has one place: who looks takes everything.
+	// wake has a capacity of one, because take returns everything.
 	wake chan struct{}
 }
 
-func newNews() *news { return &news{wake: make(chan struct{}, 1)} }
+func newUpdates() *updates { return &updates{wake: make(chan struct{}, 1)} }
 
-// tell never blocks.
-func (n *news) tell(clusterID string) {
+// add never blocks.
+func (n *updates) add(clusterID string) {
 	n.mu.Lock()
 	switch {
 	case clusterID == everyPeer:
-		n.waiting = []string{everyPeer} // that is all of them
+		n.waiting = []string{everyPeer} // includes the others
 	case !slices.Contains(n.waiting, everyPeer) && !slices.Contains(n.waiting, clusterID):
 		n.waiting = append(n.waiting, clusterID)
 	}
@@ -39,16 +38,16 @@ func (n *news) tell(clusterID string) {
 	}
 }
 
-// take returns what waits, in the order in which it was told.
-func (n *news) take() (told []string) {
+// take returns the waiting peers in the order in which they were added.
+func (n *updates) take() (clusterIDs []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	told, n.waiting = n.waiting, nil
-	return told
+	clusterIDs, n.waiting = n.waiting, nil
+	return clusterIDs
 }
 
-// source asks for a look at each peer that is told of.
-func (n *news) source(of func(ctx context.Context, clusterID string) []reconcile.Request) source.Source {
+// source enqueues the requests of each changed peer.
+func (n *updates) source(of func(ctx context.Context, clusterID string) []reconcile.Request) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		go func() {
 			for {
