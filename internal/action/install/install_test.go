@@ -38,14 +38,24 @@ import (
 )
 
 // recorder is a Progress that keeps its lines.
-type recorder struct{ lines []string }
+type recorder struct {
+	lines []string
+	// started, if set, is called with each step.
+	started func(text string)
+}
 
-func (r *recorder) Start(text string) { r.lines = append(r.lines, "... "+text) }
-func (r *recorder) Done(text string)  { r.lines = append(r.lines, "INFO "+text) }
-func (r *recorder) Info(text string)  { r.lines = append(r.lines, "INFO "+text) }
-func (r *recorder) Warn(text string)  { r.lines = append(r.lines, "WARN "+text) }
-func (r *recorder) Stop()             {}
-func (r *recorder) text() string      { return strings.Join(r.lines, "\n") }
+func (r *recorder) Start(text string) {
+	r.lines = append(r.lines, "... "+text)
+	if r.started != nil {
+		r.started(text)
+	}
+}
+
+func (r *recorder) Done(text string) { r.lines = append(r.lines, "INFO "+text) }
+func (r *recorder) Info(text string) { r.lines = append(r.lines, "INFO "+text) }
+func (r *recorder) Warn(text string) { r.lines = append(r.lines, "WARN "+text) }
+func (r *recorder) Stop()            {}
+func (r *recorder) text() string     { return strings.Join(r.lines, "\n") }
 
 // env is a cluster without nodes, so pods never run.
 type env struct {
@@ -105,10 +115,46 @@ func finalizeNamespaces(t *testing.T, config *rest.Config, c client.WithWatch) {
 	}()
 }
 
+// expiring is a context whose deadline is an event instead of a time.
+type expiring struct {
+	context.Context
+	expired chan struct{}
+}
+
+func (e expiring) Done() <-chan struct{} { return e.expired }
+
+func (e expiring) Err() error {
+	select {
+	case <-e.expired:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// installUntilWait installs, and lets the time run out when the wait for pods begins: the pods of this cluster never run.
+func (e *env) installUntilWait(o Options) error {
+	e.t.Helper()
+	prepared, err := Prepare(e.t.Context(), e.cluster, o)
+	if err != nil {
+		return err
+	}
+	ctx := expiring{e.t.Context(), make(chan struct{})}
+	_, err = prepared.Apply(ctx, &recorder{started: func(text string) {
+		if text == waitingForPods {
+			close(ctx.expired)
+		}
+	}})
+	return err
+}
+
+// waitLimit is a guard against hanging: far more than any step takes.
+const waitLimit = 5 * time.Minute
+
 // options set the networks, which the cluster of the test does not publish.
 func options() Options {
 	return Options{
-		Namespace: "liqo", Timeout: time.Minute,
+		Namespace: "liqo", Timeout: waitLimit,
 		Overrides: provider.Overrides{ClusterName: "rome", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.0.0.0/24", APIServer: "https://192.0.2.1:6443", AnyAPIServer: true},
 	}
 }
@@ -250,6 +296,19 @@ func refused(t *testing.T, e *env, fresh map[string]string) {
 	if _, err := e.install(dry); err != nil {
 		t.Errorf("dry run: %v", err)
 	}
+	short := options()
+	short.Timeout = 1
+	if _, err := Prepare(t.Context(), e.cluster, short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("no time to prepare: %v", err)
+	}
+	prepared, err := Prepare(t.Context(), e.cluster, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared.options.Timeout = 1
+	if _, err := prepared.Apply(t.Context(), &recorder{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("no time to apply: %v", err)
+	}
 	if lines := differ(fresh, e.versions()); len(lines) > 0 {
 		t.Errorf("changed:\n%s", strings.Join(lines, "\n"))
 	}
@@ -262,7 +321,7 @@ func refused(t *testing.T, e *env, fresh map[string]string) {
 
 func nothingInstalled(t *testing.T, e *env, _ map[string]string) {
 	for _, purge := range []bool{false, true} {
-		if err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "liqo", Purge: purge, Timeout: time.Minute}, &recorder{}); !errors.Is(err, ErrNotInstalled) {
+		if err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "liqo", Purge: purge, Timeout: waitLimit}, &recorder{}); !errors.Is(err, ErrNotInstalled) {
 			t.Errorf("purge %t: %v", purge, err)
 		}
 	}
@@ -411,9 +470,9 @@ func changed(t *testing.T, e *env, _ map[string]string) {
 // failedUpgrade: an upgrade that does not become ready is undone.
 func failedUpgrade(t *testing.T, e *env, _ map[string]string) {
 	o := options()
-	o.Overrides, o.Wait, o.Timeout, o.Set = provider.Overrides{}, true, 3*time.Second, []string{"tag=none"}
-	_, err := e.install(o)
-	if err == nil || !strings.Contains(err.Error(), "not ready after 3s") || !strings.Contains(err.Error(), "previous version and values were restored") {
+	o.Overrides, o.Wait, o.Set = provider.Overrides{}, true, []string{"tag=none"}
+	err := e.installUntilWait(o)
+	if err == nil || !strings.Contains(err.Error(), "not ready after 5m0s") || !strings.Contains(err.Error(), "previous version and values were restored") {
 		t.Errorf("%v", err)
 	}
 	var deployment appsv1.Deployment
@@ -432,7 +491,7 @@ func olderAndElsewhere(t *testing.T, e *env, _ map[string]string) {
 	if _, err := e.install(o); err == nil || !strings.Contains(err.Error(), "-n liqo") {
 		t.Errorf("another namespace: %v", err)
 	}
-	if err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "other", Purge: true, Timeout: time.Minute}, &recorder{}); err == nil || !strings.Contains(err.Error(), "-n liqo") {
+	if err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "other", Purge: true, Timeout: waitLimit}, &recorder{}); err == nil || !strings.Contains(err.Error(), "-n liqo") {
 		t.Errorf("uninstall in another namespace: %v", err)
 	}
 	old := oldChart(t)
@@ -485,11 +544,11 @@ func interrupted(t *testing.T, e *env, _ map[string]string) {
 			t.Fatal(err)
 		}
 	}
-	setPending(10 * time.Second)
+	setPending(0)
 	if _, err := e.install(options()); err == nil || !strings.Contains(err.Error(), "another installation of Liqo has been running") {
 		t.Errorf("while another one runs: %v", err)
 	}
-	setPending(2 * time.Minute)
+	setPending(2 * waitLimit)
 	if out, err := e.install(options()); err != nil || out.Unchanged {
 		t.Errorf("after the other one died: %v %v", out, err)
 	}
@@ -548,7 +607,7 @@ func inUseRefused(t *testing.T, e *env, _ map[string]string) {
 		t.Fatal(err)
 	}
 	before := e.versions()
-	err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "liqo", Purge: true, Timeout: time.Minute}, &recorder{})
+	err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "liqo", Purge: true, Timeout: waitLimit}, &recorder{})
 	var used *InUseError
 	if !errors.As(err, &used) {
 		t.Fatalf("%v", err)
@@ -574,7 +633,7 @@ func inUseRefused(t *testing.T, e *env, _ map[string]string) {
 // uninstalled: resource definitions and the namespace stay.
 func uninstalled(t *testing.T, e *env, fresh map[string]string) {
 	progress := &recorder{}
-	if err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "liqo", Timeout: time.Minute}, progress); err != nil {
+	if err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "liqo", Timeout: waitLimit}, progress); err != nil {
 		t.Fatal(err, progress.text())
 	}
 	for _, line := range differ(fresh, e.versions()) {
@@ -619,7 +678,7 @@ func purged(t *testing.T, e *env, fresh map[string]string) {
 		}
 	}
 	progress := &recorder{}
-	if err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "liqo", Purge: true, Timeout: 30 * time.Second}, progress); err != nil {
+	if err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "liqo", Purge: true, Timeout: waitLimit}, progress); err != nil {
 		t.Fatal(err, progress.text())
 	}
 	// In a complete cluster, the objects in a deleted namespace would be deleted as well.
@@ -658,9 +717,9 @@ func (e *env) sweep(t *testing.T, namespace string) {
 // failedInstallation: a failed installation leaves only resource definitions.
 func failedInstallation(t *testing.T, e *env, fresh map[string]string) {
 	o := options()
-	o.Wait, o.Timeout = true, 5*time.Second
-	_, err := e.install(o)
-	if err == nil || !strings.Contains(err.Error(), "not ready after 5s") || !strings.Contains(err.Error(), "have been removed again") ||
+	o.Wait = true
+	err := e.installUntilWait(o)
+	if err == nil || !strings.Contains(err.Error(), "not ready after 5m0s") || !strings.Contains(err.Error(), "have been removed again") ||
 		!strings.Contains(err.Error(), "Service liqo-auth has no address") {
 		t.Errorf("%v", err)
 	}
@@ -688,7 +747,7 @@ func unmanagedStay(t *testing.T, e *env, _ map[string]string) {
 		}
 	}
 	progress := &recorder{}
-	if err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "liqo", Purge: true, Timeout: 30 * time.Second}, progress); err != nil {
+	if err := Uninstall(t.Context(), e.cluster, UninstallOptions{Namespace: "liqo", Purge: true, Timeout: waitLimit}, progress); err != nil {
 		t.Fatal(err, progress.text())
 	}
 	if !strings.Contains(progress.text(), "WARN Namespace liqo stays: it holds objects that are not Liqo's: Pod mine") {

@@ -124,9 +124,8 @@ func (p *Prepared) lastValues() (map[string]any, error) {
 	return values, err
 }
 
-// recorded returns the values that Helm receives and records. It is a copy, because Helm changes its input. It disables the
-// chart's job for resource definitions, because liqoctl applies them before the chart; an installation of the written values
-// without liqoctl needs that job.
+// recorded returns a copy of the values for Helm, which changes its input. The copy disables the chart's job for resource
+// definitions, because liqoctl applies them first; an installation of the written values without liqoctl needs that job.
 func (p *Prepared) recorded() (map[string]any, error) {
 	values, err := plainValues(p.Values)
 	if err != nil {

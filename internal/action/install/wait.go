@@ -23,8 +23,9 @@ import (
 
 const (
 	// complainAfter is the time after which problems of pods are reported during the wait.
-	complainAfter = 10 * time.Second
-	goneInterval  = 50 * time.Millisecond
+	complainAfter  = 10 * time.Second
+	waitingForPods = "Waiting until the pods are ready"
+	goneInterval   = 50 * time.Millisecond
 )
 
 // waitingClient is Helm's client with a waiter of our own: it reports problems as soon as it observes them, and ends with the context.
@@ -68,7 +69,7 @@ func (w *waiter) Wait(resources kube.ResourceList, _ time.Duration) error {
 		kind := one.Mapping.GroupVersionKind.Kind
 		wanted[kind] = append(wanted[kind], one.Name)
 	}
-	w.progress.Start("Waiting until the pods are ready")
+	w.progress.Start(waitingForPods)
 	complaints := complaints{start: time.Now()}
 	err := liqoaction.Follow(w.ctx, w.client, &appsv1.DeploymentList{}, func(all []appsv1.Deployment) (bool, error) {
 		complaints.report(w)
