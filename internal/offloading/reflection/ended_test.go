@@ -41,13 +41,13 @@ func TestEndedAndGone(t *testing.T) {
 	})
 	e.waitIdle()
 	if got := e.toProvider.writesTo("shadowpods"); len(got) != 0 || provider.creations(pod) != 1 {
-		t.Errorf("after its end: %v, made %d times", got, provider.creations(pod))
+		t.Errorf("after its end: %v, created %d times", got, provider.creations(pod))
 	}
 	e.engine.pods.inbound.resume()
 	e.untilPod(local, "once", "succeeded", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 	e.waitIdle()
 	if e.exists(e.provider, &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "once")}) || provider.creations(pod) != 1 {
-		t.Errorf("it runs again, made %d times", provider.creations(pod))
+		t.Errorf("it runs again, created %d times", provider.creations(pod))
 	}
 }
 

@@ -25,14 +25,14 @@ import (
 func (e *env) losePod(provider *fakeProvider, remoteNS, name string) {
 	e.t.Helper()
 	provider.mu.Lock()
-	provider.never = append(provider.never, name)
+	provider.deleted = append(provider.deleted, name)
 	provider.mu.Unlock()
 	shadow, pod := &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, name)}, &corev1.Pod{ObjectMeta: named(remoteNS, name)}
 	e.must(e.provider.Delete(e.t.Context(), shadow))
 	e.must(e.provider.Delete(e.t.Context(), pod, client.GracePeriodSeconds(0)))
 	e.until("it is gone", func() bool { return !e.exists(e.provider, shadow) && !e.exists(e.provider, pod) })
 	provider.mu.Lock()
-	provider.never = slices.DeleteFunc(provider.never, func(one string) bool { return one == name })
+	provider.deleted = slices.DeleteFunc(provider.deleted, func(one string) bool { return one == name })
 	provider.mu.Unlock()
 }
 
@@ -40,7 +40,7 @@ func (e *env) losePod(provider *fakeProvider, remoteNS, name string) {
 func (p *fakeProvider) creations(pod *corev1.Pod) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, uid := range p.made {
+	for _, uid := range p.created {
 		if uid == string(pod.UID) {
 			n++
 		}
@@ -77,7 +77,7 @@ func TestVanishes(t *testing.T) {
 	e.waitIdle()
 	for name, want := range map[string]int{"once": 1, "well": 1, "always": 2} {
 		if got := provider.creations(pods[name]); got != want {
-			t.Errorf("%s was made %d times", name, got)
+			t.Errorf("%s was created %d times", name, got)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestGivenUp(t *testing.T) {
 	})
 	e.waitIdle()
 	if got := provider.creations(pod); got != 1 {
-		t.Errorf("made %d times", got)
+		t.Errorf("created %d times", got)
 	}
 }
 

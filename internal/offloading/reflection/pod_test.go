@@ -98,8 +98,8 @@ func TestPodLife(t *testing.T) {
 	}
 	provider.mu.Lock()
 	defer provider.mu.Unlock()
-	if len(provider.made) != 2 {
-		t.Errorf("created %v", provider.made)
+	if len(provider.created) != 2 {
+		t.Errorf("created %v", provider.created)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestEnd(t *testing.T) {
 func (p *fakeProvider) gone(e *env, remoteNS, name string) {
 	e.t.Helper()
 	p.mu.Lock()
-	p.never = append(p.never, name)
+	p.deleted = append(p.deleted, name)
 	p.mu.Unlock()
 	e.must(e.provider.Delete(e.t.Context(), &corev1.Pod{ObjectMeta: named(remoteNS, name)}, client.GracePeriodSeconds(0)))
 }

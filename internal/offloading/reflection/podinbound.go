@@ -40,12 +40,12 @@ func (p *pods) syncInbound(ctx context.Context, key types.NamespacedName) (time.
 	if mapping == nil {
 		return p.setNotOffloadedStatus(ctx, local, known)
 	}
-	there := types.NamespacedName{Namespace: mapping.Remote, Name: key.Name}
-	if !p.remote.Synced(there.Namespace) || !p.shadows.Synced(there.Namespace) {
+	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: key.Name}
+	if !p.remote.Synced(remoteKey.Namespace) || !p.shadows.Synced(remoteKey.Namespace) {
 		return 0, nil // compareAll enqueues all pods of the mapping
 	}
-	shadow, _ := p.shadows.Get(there).(*metav1.PartialObjectMetadata)
-	remote, _ := p.remote.Get(there).(*corev1.Pod)
+	shadow, _ := p.shadows.Get(remoteKey).(*metav1.PartialObjectMetadata)
+	remote, _ := p.remote.Get(remoteKey).(*corev1.Pod)
 	if remote != nil && !p.belongs(mapping, local, remote, shadow) {
 		remote = nil
 	}
@@ -55,7 +55,7 @@ func (p *pods) syncInbound(ctx context.Context, key types.NamespacedName) (time.
 	if local.DeletionTimestamp != nil && remote == nil && shadow == nil {
 		return p.removeLocal(ctx, mapping, local)
 	}
-	if !p.engine.remote.reachable() || !p.remote.Current(there.Namespace) {
+	if !p.engine.remote.reachable() || !p.remote.Current(remoteKey.Namespace) {
 		return 0, nil // the cache may be outdated, and Kubernetes decides what becomes of the pod meanwhile; resumed watches requeue it
 	}
 	if remote == nil {
@@ -86,13 +86,13 @@ func (p *pods) belongs(mapping *mapping, local, remote *corev1.Pod, shadow *meta
 
 // isAbout reports whether a remote event is about the ShadowPod or the remote pod of this local pod.
 func (p *pods) isAbout(mapping *mapping, local *corev1.Pod, about project.Subject) bool {
-	there := types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}
+	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}
 	if about.RemoteKind == shadowPod.Kind {
-		shadow := p.shadows.Get(there)
+		shadow := p.shadows.Get(remoteKey)
 		return shadow != nil && shadow.GetUID() == about.UID && shadow.GetAnnotations()[labels.Fence] == string(local.UID)
 	}
-	remote, _ := p.remote.Get(there).(*corev1.Pod)
-	shadow, _ := p.shadows.Get(there).(*metav1.PartialObjectMetadata)
+	remote, _ := p.remote.Get(remoteKey).(*corev1.Pod)
+	shadow, _ := p.shadows.Get(remoteKey).(*metav1.PartialObjectMetadata)
 	if remote == nil { // the event may arrive before the pod does
 		return shadow != nil && shadow.Annotations[labels.Fence] == string(local.UID)
 	}

@@ -34,9 +34,9 @@ func (p *pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 	if !p.local.Current(fanin.Every) {
 		return 0, errNotSynced
 	}
-	there := types.NamespacedName{Namespace: mapping.Remote, Name: key.Name}
+	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: key.Name}
 	local, _ := p.local.Get(key).(*corev1.Pod)
-	shadow, _ := p.shadows.Get(there).(*metav1.PartialObjectMetadata)
+	shadow, _ := p.shadows.Get(remoteKey).(*metav1.PartialObjectMetadata)
 	ours := shadow != nil && mapping.Reflected(shadow)
 	switch {
 	case ours && shadow.DeletionTimestamp != nil:
@@ -49,7 +49,7 @@ func (p *pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 			}
 			return 0, err
 		}
-		mapping.appliers[podKind].Forget(there)
+		mapping.appliers[podKind].Forget(remoteKey)
 		return 0, nil
 	case ours && project.Finished(local.Status.Phase) && p.runsRemotely(mapping, local, shadow):
 		// The local pod has failed here, for example because the node was lost, and a replacement may run already: end the remote one.
@@ -60,9 +60,9 @@ func (p *pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 		p.engine.recorder.failed(local, podKind, reasonFailed, errUnmanaged)
 		p.engine.counts.count(key.Namespace, podKind, true)
 		return 0, nil // its deletion requeues the pod
-	case shadow == nil && !p.shadows.Current(there.Namespace):
+	case shadow == nil && !p.shadows.Current(remoteKey.Namespace):
 		return 0, errNotSynced
-	case shadow == nil && p.predecessor(mapping, there):
+	case shadow == nil && p.predecessor(mapping, remoteKey):
 		return 0, nil // its deletion requeues the pod
 	case shadow == nil && (p.endedPod(local) != nil || p.vanished(local)):
 		p.inbound.add(key)
@@ -78,8 +78,8 @@ func (p *pods) isCompared(mapping *mapping) bool {
 }
 
 // predecessor reports whether the peer still has a pod of ours with this name: that of another local pod, or of this one if its ShadowPod was lost.
-func (p *pods) predecessor(mapping *mapping, there types.NamespacedName) bool {
-	remote, _ := p.remote.Get(there).(*corev1.Pod)
+func (p *pods) predecessor(mapping *mapping, remoteKey types.NamespacedName) bool {
+	remote, _ := p.remote.Get(remoteKey).(*corev1.Pod)
 	return remote != nil && remote.Labels[labels.Origin] == mapping.LocalID && remote.Annotations[labels.Fence] != ""
 }
 
@@ -90,7 +90,7 @@ func (p *pods) runsRemotely(mapping *mapping, local *corev1.Pod, shadow *metav1.
 }
 
 // vanished reports whether a pod that must not run twice has disappeared from the peer, with its ShadowPod, while no process observed it: it may have
-// finished. If we saw the end of the remote pod, endedPod has it.
+// finished. If we observed the remote pod in a terminal phase, memory.last has it, and endedPod decides.
 func (p *pods) vanished(local *corev1.Pod) bool {
 	if local.Spec.RestartPolicy == corev1.RestartPolicyAlways || local.Spec.RestartPolicy == "" || local.Status.StartTime == nil {
 		return false

@@ -29,8 +29,8 @@ type fakeProvider struct {
 
 	mu      sync.Mutex
 	holding bool
-	never   []string
-	made    []string
+	deleted []string // names of pods that it does not create again
+	created []string // UIDs of the local pods, one per created pod
 	readyAt map[string]time.Time
 	work    chan func()
 	shadows *fanin.Source
@@ -97,7 +97,7 @@ func (p *fakeProvider) shadow(shadow *vkv1alpha1.ShadowPod) {
 		}
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 		_ = p.client.Patch(ctx, shadow.DeepCopy(), patch) // it may be gone already
-	case pod == nil && !p.ended(shadow.Name):
+	case pod == nil && !p.isDeleted(shadow.Name):
 		annotations := maps.Clone(shadow.Annotations)
 		made := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: shadow.Namespace, Name: shadow.Name, Labels: maps.Clone(shadow.Labels), Annotations: annotations,
@@ -111,7 +111,7 @@ func (p *fakeProvider) shadow(shadow *vkv1alpha1.ShadowPod) {
 			return
 		}
 		p.mu.Lock()
-		p.made = append(p.made, made.Annotations[labels.Fence])
+		p.created = append(p.created, made.Annotations[labels.Fence])
 		holding := p.holding
 		p.mu.Unlock()
 		if !holding {
@@ -120,10 +120,10 @@ func (p *fakeProvider) shadow(shadow *vkv1alpha1.ShadowPod) {
 	}
 }
 
-func (p *fakeProvider) ended(name string) bool {
+func (p *fakeProvider) isDeleted(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Contains(p.never, name)
+	return slices.Contains(p.deleted, name)
 }
 
 // ready sets the status of a pod to Ready.

@@ -144,8 +144,8 @@ func (t *tokens) reconcile(ctx context.Context, key types.NamespacedName) (time.
 
 // secret returns the Secret with the tokens of the pod of that name; nil if there is none of ours.
 func (t *tokens) secret(mapping *mapping, pod string) *metav1.PartialObjectMetadata {
-	there := types.NamespacedName{Namespace: mapping.Remote, Name: project.TokenSecretName(pod)}
-	secret, _ := t.secrets().Get(there).(*metav1.PartialObjectMetadata)
+	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: project.TokenSecretName(pod)}
+	secret, _ := t.secrets().Get(remoteKey).(*metav1.PartialObjectMetadata)
 	if secret == nil || !mapping.Reflected(secret) || secret.Labels[labels.TokenPod] == "" {
 		return nil
 	}
@@ -162,10 +162,10 @@ func (t *tokens) ensure(ctx context.Context, mapping *mapping, local *corev1.Pod
 	if !t.secrets().Current(mapping.Remote) {
 		return errNotSynced
 	}
-	there := types.NamespacedName{Namespace: mapping.Remote, Name: project.TokenSecretName(local.Name)}
-	if other := t.secrets().Get(there); other != nil && t.secret(mapping, local.Name) == nil {
+	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: project.TokenSecretName(local.Name)}
+	if other := t.secrets().Get(remoteKey); other != nil && t.secret(mapping, local.Name) == nil {
 		t.engine.recorder.failed(local, podKind, reasonTokenFailed, errUnmanaged)
-		return fmt.Errorf("secret %s: %w", there.Name, errUnmanaged)
+		return fmt.Errorf("secret %s: %w", remoteKey.Name, errUnmanaged)
 	}
 	secret := t.secret(mapping, local.Name)
 	mine := secret != nil && secret.Annotations[labels.TokenPodUID] == string(local.UID)
