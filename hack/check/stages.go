@@ -228,7 +228,8 @@ var suites = []stage{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/offload", "-v", "-long"}},
 	}},
 	{name: "faults", about: "200 offloaded pods while processes, servers, nodes and links fail, for minutes", commands: []command{
-		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/bench/offload", "./test/faults", "-v", "-long"}},
+		{args: []string{"go", "test", "-count=1", "./test/bench/offload"}},
+		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/faults", "-v", "-long"}},
 	}},
 	{name: "network", about: "three clusters with the same addresses, one and two gateways, every fault", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/network", "-v", "-long"}},
