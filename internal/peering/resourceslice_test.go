@@ -131,7 +131,7 @@ func (b *sliceEnv) pod(name, node, origin, cpu string) *corev1.Pod {
 		}}},
 	}
 	if origin != "" {
-		pod.Labels = map[string]string{grant.Origin: origin}
+		pod.Labels = map[string]string{labels.Origin: origin}
 	}
 	b.Make(pod)
 	return pod

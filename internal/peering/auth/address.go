@@ -22,14 +22,14 @@ const (
 	apiServerPort    = "6443"
 )
 
-// Address is where peers are told to find the API server of this cluster.
+// Address finds the address of this cluster's API server that peers get.
 type Address struct {
-	// URL, as ParseAddress returns it. If empty, a control plane node is looked for.
+	// URL, as ParseAddress returns it. If empty, the address of a control plane node is used.
 	URL   string
 	Nodes corev1client.NodesGetter
-	// TrustedCA says that everybody knows the authority of the API server's certificate; then peers are told none.
+	// TrustedCA: a public authority signed the certificate of the API server, so peers get no CA.
 	TrustedCA bool
-	// CA reads the authority that this cluster's own pods trust, in PEM. It is read each time, since it may be replaced.
+	// CA returns the CA that this cluster's own pods trust, in PEM. It is called each time, because the CA may be replaced.
 	CA func() ([]byte, error)
 }
 
@@ -38,7 +38,7 @@ func (a Address) Find(ctx context.Context) (address string, ca []byte, err error
 	if address = a.URL; address == "" {
 		list, err := a.Nodes.Nodes().List(ctx, metav1.ListOptions{LabelSelector: controlPlaneRole})
 		if err != nil {
-			return "", nil, fmt.Errorf("look for a control plane node: %w", err)
+			return "", nil, fmt.Errorf("list control plane nodes: %w", err)
 		}
 		if address, err = nodeAddress(list.Items); err != nil {
 			return "", nil, err
@@ -53,10 +53,10 @@ func (a Address) Find(ctx context.Context) (address string, ca []byte, err error
 	return address, ca, nil
 }
 
-var errNoAddress = errors.New("no control plane node has an internal IP address, so it is not known where peers reach the API server; " +
-	"say it: liqoctl upgrade --set apiServer.address=https://HOST:PORT")
+var errNoAddress = errors.New("no control plane node has an internal IP address, so the address of the API server is unknown; " +
+	"set it: liqoctl upgrade --set apiServer.address=https://HOST:PORT")
 
-// nodeAddress takes a node that is Ready if there is one, and among equals the first by name, so that peers are told the same each time.
+// nodeAddress prefers Ready nodes, then the first by name, so that peers get the same address each time.
 func nodeAddress(nodes []corev1.Node) (string, error) {
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b corev1.Node) int {
 		if ready(a) != ready(b) {
@@ -80,7 +80,7 @@ func ready(node corev1.Node) bool {
 	})
 }
 
-// ParseAddress reads the address of an API server as people write it: a URL, or HOST, or HOST:PORT.
+// ParseAddress returns the URL of an API server from a URL, HOST or HOST:PORT.
 func ParseAddress(text string) (string, error) {
 	if text == "" {
 		return "", nil

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -19,7 +20,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 )
 
-// What a provider answers, read with suspicion: it goes into conditions, onto terminals, and decides whom we talk to.
+// A provider's answers are not trusted. They go into conditions and onto terminals, and they decide where we connect.
 
 const (
 	maxMessage  = 1024
@@ -27,29 +28,29 @@ const (
 	maxWords    = 64
 	maxBearer   = 16 << 10
 	maxLifetime = 365 * 24 * time.Hour
-	// minLifetime is the least that an API server gives; with less, a provider would keep us writing.
+	// minLifetime is the least that an API server grants. A shorter one would cause a write per renewal all the time.
 	minLifetime = 10 * time.Minute
 )
 
-// IDs is who answers at a URL.
+// IDs is the identity of the cluster that answers at a URL.
 type IDs struct {
 	ClusterID    string
 	ClusterName  string
 	Version      string
 	Protocol     Range
 	Capabilities []string
-	// Date is the provider's clock when it answered; zero if it does not say.
+	// Date is the provider's clock when it answered; zero if the answer has no date.
 	Date time.Time
 	TLS  TLSFacts
 }
 
-// TLSFacts are what was seen of the connection.
+// TLSFacts are the properties of the connection.
 type TLSFacts struct {
 	Version string
-	// Trusted says whether this machine trusts the certificate for this host; Problem says why not.
+	// Trusted: this machine trusts the certificate for this host. Problem is why it does not.
 	Trusted bool
 	Problem string
-	// SelfSigned certificates are what the service makes for itself.
+	// SelfSigned: the service generated the certificate.
 	SelfSigned          bool
 	Issuer              string
 	NotBefore, NotAfter time.Time
@@ -57,7 +58,7 @@ type TLSFacts struct {
 	Fingerprint string
 }
 
-// IDs asks who the provider is.
+// IDs requests the provider's identity.
 func (c *Client) IDs(ctx context.Context) (IDs, error) {
 	var answer idsAnswer
 	response, err := c.do(ctx, http.MethodGet, pathIDs, nil, &answer)
@@ -66,10 +67,10 @@ func (c *Client) IDs(ctx context.Context) (IDs, error) {
 	}
 	identity := discoveryv1alpha1.ClusterIdentity{ClusterID: answer.ClusterID, ClusterName: answer.ClusterName}
 	if validClusterID(answer.ClusterID) != nil || !validClusterName(identity) {
-		return IDs{}, c.stranger("an ID or a name that no cluster has")
+		return IDs{}, c.notAuthService("an invalid cluster ID or name")
 	}
 	if answer.Protocol == (Range{}) {
-		answer.Protocol = Range{Min: 1, Max: 1} // who does not say
+		answer.Protocol = Range{Min: 1, Max: 1} // of a service that does not send it
 	}
 	ids := IDs{
 		ClusterID: answer.ClusterID, ClusterName: answer.ClusterName,
@@ -110,26 +111,26 @@ func tlsFacts(state *tls.ConnectionState, host string, now time.Time) TLSFacts {
 	return facts
 }
 
-// grant checks what will be used without a second look. Its errors quote nothing: the answer holds a token.
+// grant validates the answer, whose fields are used without further checks. Its errors quote nothing: the answer has a token.
 func (a grantAnswer) grant() (Grant, error) {
 	address, err := ParseAddress(a.APIServerURL)
 	switch {
 	case len(validation.IsDNS1123Label(a.Namespace)) > 0:
-		return Grant{}, errors.New("the namespace is not the name of one")
+		return Grant{}, errors.New("its namespace is not a DNS-1123 label")
 	case a.Token == "" || len(a.Token) > maxBearer || strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return Grant{}, errors.New("the token is not one")
+		return Grant{}, fmt.Errorf("its token, of %d bytes, is empty, longer than %d bytes, or has characters that no token has", len(a.Token), maxBearer)
 	case err != nil || address == "" || len(address) > maxURL:
-		return Grant{}, errors.New("the API server's URL does not look like https://HOST:PORT")
+		return Grant{}, errors.New("its URL of the API server does not look like https://HOST:PORT")
 	case len(a.APIServerCA) > 0 && !x509.NewCertPool().AppendCertsFromPEM(a.APIServerCA):
-		return Grant{}, errors.New("the API server's CA is no certificate in PEM")
+		return Grant{}, errors.New("its CA of the API server is not a certificate in PEM")
 	case a.ExpiresIn < int64(minLifetime/time.Second) || a.ExpiresIn > int64(maxLifetime/time.Second):
-		return Grant{}, errors.New("the token's lifetime is not between ten minutes and a year")
+		return Grant{}, fmt.Errorf("the lifetime of its token is %d s; it must be between ten minutes and a year", a.ExpiresIn)
 	}
 	return Grant{Namespace: a.Namespace, Token: a.Token, Lifetime: time.Duration(a.ExpiresIn) * time.Second, APIServerURL: address, APIServerCA: a.APIServerCA}, nil
 }
 
-// clean makes a refusal fit for conditions, logs and terminals: one short line without control characters, and
-// without the token, which the provider knows and might repeat.
+// clean makes a refusal safe for conditions, logs and terminals: one short line without control characters, and without
+// the token, which a provider may repeat.
 func clean(err error, token string) error {
 	var refusal *Error
 	if !errors.As(err, &refusal) {
@@ -142,12 +143,12 @@ func clean(err error, token string) error {
 	cleaned.Message = printable(cleaned.Message, maxMessage)
 	cleaned.Reason = Reason(printable(string(cleaned.Reason), maxWord))
 	if cleaned.Message == "" {
-		cleaned.Message = "the provider refused without saying why"
+		cleaned.Message = "the provider refused without a reason"
 	}
 	return &cleaned
 }
 
-// printable cuts a text, and replaces what is not printable.
+// printable truncates a text, and replaces characters that are not printable.
 func printable(text string, most int) string {
 	if len(text) > most {
 		text = text[:most]

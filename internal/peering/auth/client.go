@@ -21,35 +21,36 @@ import (
 )
 
 const (
-	// defaultTimeout leaves the provider its time to make the tenant.
+	// defaultTimeout includes the time in which the provider creates the tenant.
 	defaultTimeout = tenantDeadline + 5*time.Second
-	// maxAnswer is much more than the longest honest answer, which holds a bundle of certificates.
+	// maxAnswer is much more than the longest honest answer, which has a bundle of certificates.
 	maxAnswer = 256 << 10
-	// challengeAttempts: behind one address there may be several servers, and each knows only its own challenges.
+	// challengeAttempts is more than one because several servers may share an address, and each accepts only its own
+	// challenges.
 	challengeAttempts = 4
 )
 
-// ClientOptions says how a provider is reached.
+// ClientOptions configure the connection to a provider.
 type ClientOptions struct {
-	// InsecureSkipTLSVerify accepts any certificate. What the certificate lacks is in IDs all the same.
+	// InsecureSkipTLSVerify accepts any certificate. IDs still reports the problems of the certificate.
 	InsecureSkipTLSVerify bool
-	// ProxyURL of an HTTP CONNECT proxy; empty for none.
+	// ProxyURL is that of an HTTP CONNECT proxy; empty for none.
 	ProxyURL string
-	// Timeout of each request. Default 15 s.
+	// Timeout is that of each request. Default 15 s.
 	Timeout time.Duration
 }
 
-// Client asks the authentication service of one provider. It is safe for concurrent use.
+// Client calls the authentication service of one provider. It is safe for concurrent use.
 type Client struct {
 	url  string
 	host string
 	http *http.Client
 }
 
-// NewClient prepares a client. It sends nothing.
+// NewClient returns a client. It sends nothing.
 func NewClient(authURL string, o ClientOptions) (*Client, error) {
 	parsed, err := url.Parse(authURL)
-	// The text of a URL that is wrong is not repeated: it may hold a password.
+	// The error must not repeat the URL, which may have a password.
 	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "" {
 		return nil, errors.New("the URL of the authentication service must look like https://HOST or https://HOST:PORT")
 	}
@@ -59,7 +60,7 @@ func NewClient(authURL string, o ClientOptions) (*Client, error) {
 		ResponseHeaderTimeout: defaultTimeout,
 		IdleConnTimeout:       10 * time.Second,
 		MaxIdleConns:          2,
-		// Answers are small. Compressed ones could be small on the way only.
+		// Answers are small. A compressed answer could expand without bound.
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: 16 << 10,
 	}
@@ -79,35 +80,35 @@ func NewClient(authURL string, o ClientOptions) (*Client, error) {
 		http: &http.Client{
 			Transport: transport,
 			Timeout:   o.Timeout,
-			// Wherever a redirect leads, the token is not for there.
+			// The token must not follow a redirect.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
 }
 
-// Close drops idle connections. A client that is not closed loses them after ten seconds.
+// Close closes idle connections. Without it they close after ten seconds.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Registration is what a consumer says on first contact.
+// Registration is a consumer's request on first contact.
 type Registration struct {
 	// Cluster is the consumer.
 	Cluster discoveryv1alpha1.ClusterIdentity
-	// AuthURL of the consumer's own service; empty if it has none that can be reached.
+	// AuthURL is that of the consumer's own service; empty if the provider cannot reach it.
 	AuthURL string
-	// Token of the provider.
+	// Token is the pre-shared token of the provider.
 	Token string
-	// Key of the consumer, made for this provider and used with no other; see package key.
+	// Key is that of the consumer for this provider, and used with no other; see package key.
 	Key ed25519.PrivateKey
-	// DryRun checks the token and the input, and changes nothing. The grant is empty then.
+	// DryRun checks the token and the input, and changes nothing. The grant is then empty.
 	DryRun bool
 }
 
 // Register makes first contact. It may be repeated with the same key.
 func (c *Client) Register(ctx context.Context, r Registration) (Grant, error) {
 	if len(r.Key) != ed25519.PrivateKeySize {
-		return Grant{}, errors.New("register: there is no key")
+		return Grant{}, errors.New("register: the private key is missing")
 	}
-	public, _ := r.Key.Public().(ed25519.PublicKey) // it is nothing else
+	public, _ := r.Key.Public().(ed25519.PublicKey) // always this type
 	request := registrationRequest{
 		Cluster: r.Cluster, AuthURL: r.AuthURL, Token: r.Token, PublicKey: public, Protocol: ProtocolRange, DryRun: r.DryRun,
 	}
@@ -132,10 +133,10 @@ func (c *Client) Register(ctx context.Context, r Registration) (Grant, error) {
 	return grant, clean(err, r.Token)
 }
 
-// Renew asks for another token. Key is the one that was registered.
+// Renew requests another token. key is the registered one.
 func (c *Client) Renew(ctx context.Context, cluster discoveryv1alpha1.ClusterIdentity, key ed25519.PrivateKey) (grant Grant, err error) {
 	if len(key) != ed25519.PrivateKeySize {
-		return Grant{}, errors.New("renew: there is no key")
+		return Grant{}, errors.New("renew: the private key is missing")
 	}
 	for range challengeAttempts {
 		request := renewalRequest{ClusterID: cluster.ClusterID}
@@ -156,7 +157,7 @@ func (c *Client) challenge(ctx context.Context, clusterID string) (string, error
 		return "", err
 	}
 	if answer.Challenge == "" || len(answer.Challenge) > maxChallenge {
-		return "", c.stranger("a challenge that is none")
+		return "", c.notAuthService("an empty or too long challenge")
 	}
 	return answer.Challenge, nil
 }
@@ -168,13 +169,13 @@ func (c *Client) grant(ctx context.Context, path string, request any) (Grant, er
 	}
 	grant, err := answer.grant()
 	if err != nil {
-		return Grant{}, c.stranger("an identity that cannot be used: " + err.Error())
+		return Grant{}, c.notAuthService("an invalid identity: " + err.Error())
 	}
 	return grant, nil
 }
 
-// do sends one request. Whatever is not an answer of an authentication service is unreachable to us: a gateway
-// that answers in its place says nothing about the peering.
+// do sends one request. An answer that is not from an authentication service counts as ReasonUnreachable: the answer of
+// a gateway in between is no statement about the peering.
 func (c *Client) do(ctx context.Context, method, path string, question, answer any) (*http.Response, error) {
 	var body io.Reader
 	if question != nil {
@@ -198,25 +199,25 @@ func (c *Client) do(ctx context.Context, method, path string, question, answer a
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, &Error{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s %s: the answer broke off: %v", method, c.url+path, err), cause: err}
+		return nil, &Error{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s %s: the answer is incomplete: %v", method, c.url+path, err), cause: err}
 	case len(text) > maxAnswer:
-		return nil, c.stranger(fmt.Sprintf("more than %d bytes", maxAnswer))
+		return nil, c.notAuthService(fmt.Sprintf("more than %d bytes", maxAnswer))
 	case response.StatusCode != http.StatusOK:
 		return nil, c.refusal(response, text)
 	case answer == nil:
 		return response, nil
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
-		return nil, c.stranger("something else than the JSON expected")
+		return nil, c.notAuthService("a body that is not the expected JSON")
 	}
 	return response, nil
 }
 
-// refusal reads an answer that is no success.
+// refusal decodes an answer with an error status.
 func (c *Client) refusal(response *http.Response, text []byte) *Error {
 	var refusal Error
 	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Code != response.StatusCode || refusal.Reason == "" || refusal.Reason == ReasonUnreachable {
-		return c.stranger("HTTP status " + strconv.Itoa(response.StatusCode))
+		return c.notAuthService("HTTP status " + strconv.Itoa(response.StatusCode))
 	}
 	if seconds, err := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 16); err == nil {
 		refusal.RetryAfter = time.Duration(seconds) * time.Second
@@ -224,9 +225,9 @@ func (c *Client) refusal(response *http.Response, text []byte) *Error {
 	return &refusal
 }
 
-// stranger says that somebody answered who is no authentication service, or not an honest one.
-func (c *Client) stranger(what string) *Error {
-	return &Error{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s answered with %s; is this the authentication service of a Liqo cluster?", c.url, what)}
+// notAuthService is the error of an answer that no honest authentication service sends.
+func (c *Client) notAuthService(what string) *Error {
+	return &Error{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s answered with %s; check that this is the URL of the authentication service of a Liqo cluster", c.url, what)}
 }
 
 func needsChallenge(err error) bool {

@@ -19,7 +19,7 @@ import (
 )
 
 func TestIDs(t *testing.T) {
-	b := newBed(t, nil)
+	b := newEnv(t, nil)
 	b.clock.advance(24 * time.Hour)
 	ids, err := b.client.IDs(t.Context())
 	if err != nil {
@@ -36,7 +36,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// Whoever answers, and whatever: a typed error, one short clean line, and no token in it.
+// Any answer of any server becomes a typed error of one short clean line without the token.
 func TestHostileAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -106,7 +106,7 @@ func page(code int, text string) http.HandlerFunc {
 	}
 }
 
-// The token is for one server, not for whom it points to.
+// The token is not sent to the target of a redirect.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	var followed atomic.Int32
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Add(1) }))
@@ -119,7 +119,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 }
 
 func TestTLSIsVerified(t *testing.T) {
-	b := newBed(t, nil)
+	b := newEnv(t, nil)
 	client, err := NewClient(b.url, ClientOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = listener.Close() // now nobody is there
+	_ = listener.Close() // now nothing listens there
 	client := dial(t, "https://"+listener.Addr().String())
 	if _, err := client.IDs(t.Context()); !errors.Is(err, ErrUnreachable) {
 		t.Error(err)
@@ -148,7 +148,7 @@ func TestUnreachable(t *testing.T) {
 }
 
 func TestProxy(t *testing.T) {
-	b := newBed(t, nil)
+	b := newEnv(t, nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

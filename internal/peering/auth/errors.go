@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Reason says in one word, that programs may compare, why a request was refused.
+// Reason is why a request was refused, for programs.
 type Reason string
 
 // The reasons.
 const (
 	ReasonInvalid        Reason = "Invalid"
 	ReasonVersion        Reason = "VersionMismatch"
-	ReasonChallenge      Reason = "ChallengeNeeded" // a fresh challenge must be signed; the client does so by itself
+	ReasonChallenge      Reason = "ChallengeNeeded" // a new challenge must be signed, which the client does
 	ReasonEmptyDenied    Reason = "EmptyDenied"
 	ReasonDenied         Reason = "Denied"
 	ReasonConflict       Reason = "KeyConflict"
@@ -28,11 +28,11 @@ const (
 	ReasonUnavailable    Reason = "Unavailable"
 	ReasonTenantNotReady Reason = "TenantNotReady"
 
-	// Unreachable is made by the client: nobody answered, or somebody who is no authentication service.
+	// ReasonUnreachable is set by the client: no answer, or one that is not from an authentication service.
 	ReasonUnreachable Reason = "Unreachable"
 )
 
-// Classes of refusals, to be compared with errors.Is.
+// Classes of refusals, for errors.Is.
 var (
 	ErrInvalid     = errors.New("request is not valid")
 	ErrVersion     = errors.New("no common protocol version")
@@ -52,19 +52,19 @@ type Error struct {
 	Reason  Reason `json:"reason"`
 	Message string `json:"message"`
 
-	// RetryAfter is when to ask again, if the service said so.
+	// RetryAfter is how long to wait before the next request; zero if the service did not set it.
 	RetryAfter time.Duration `json:"-"`
 
 	cause error
 }
 
-// Error is the message, which is made for people.
+// Error returns the message, which is for people.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns what is behind a missing answer.
+// Unwrap returns the cause of a missing answer.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Is says to which class the refusal belongs.
+// Is reports whether the refusal belongs to a class.
 func (e *Error) Is(class error) bool {
 	switch class {
 	case ErrInvalid:
@@ -95,7 +95,7 @@ func invalid(format string, args ...any) *Error {
 	return refuse(http.StatusBadRequest, ReasonInvalid, format, args...)
 }
 
-// unavailable hides cause from strangers; the server logs it.
+// unavailable hides the cause from unauthenticated clients; the server logs it.
 func unavailable(cause error) *Error {
 	return &Error{
 		Code: http.StatusServiceUnavailable, Reason: ReasonUnavailable, cause: cause,

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Whatever comes in: no panic, and what passes is fit to be written into objects.
+// No body causes a panic, and each accepted one can be written into objects.
 func FuzzParseRegistration(f *testing.F) {
 	good := mustJSON(wire("key", nil))
 	for _, seed := range []string{
@@ -57,7 +57,7 @@ func FuzzParseRenewal(f *testing.F) {
 	})
 }
 
-// Fields can be told apart again, so no two lists of fields are signed by the same signature.
+// The fields can be decoded again, so no two lists of fields have the same signature.
 func FuzzCanonical(f *testing.F) {
 	f.Add("", "", "")
 	f.Add("a", "", "b")

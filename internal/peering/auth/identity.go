@@ -25,8 +25,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list
 
 const (
-	// PeerServiceAccount, in the tenant's namespace, is who a peer is at the API server. The right to
-	// request tokens names it: this process cannot become any other account of the namespace.
+	// PeerServiceAccount is the account of a peer, in the tenant's namespace. The right to request tokens is restricted to
+	// this name, so this process can obtain a token of no other account.
 	PeerServiceAccount = "liqo-peer"
 
 	tokenLifetime = time.Hour
@@ -41,18 +41,19 @@ const (
 type Grant struct {
 	// Namespace of the tenant in the provider.
 	Namespace string
-	// Token of the peer's ServiceAccount, and for how long from now it is good.
+	// Token of the peer's ServiceAccount, and how long from now it is valid.
 	Token    string
 	Lifetime time.Duration
-	// APIServerURL and APIServerCA (PEM) are where the token is good. Without a CA, the one of the API server is known to everybody.
+	// APIServerURL and APIServerCA (PEM) are for the API server that accepts the token. Without a CA, a public authority
+	// signed its certificate.
 	APIServerURL string
 	APIServerCA  []byte
 }
 
-// Registry of peers, in the API server.
+// Registry stores the peers in the API server.
 type Registry struct {
 	Client corev1client.CoreV1Interface
-	// Namespace is where this product is installed.
+	// Namespace is the install namespace.
 	Namespace string
 	Address   Address
 	// Wait is how long first contact waits for the tenant. Default 10 s.
@@ -62,10 +63,10 @@ type Registry struct {
 var (
 	errNotPinned = errors.New("no key is pinned for this cluster")
 	errRevoked   = errors.New("the tenant's account is gone")
-	errUnpinned  = errors.New("the pinned key was removed while its tenant was waited for")
+	errUnpinned  = errors.New("the pinned key was removed before its tenant was ready")
 )
 
-// Pinned returns what is pinned for a cluster, or errNotPinned.
+// Pinned returns the pin of a cluster, or errNotPinned.
 func (r Registry) Pinned(ctx context.Context, clusterID string) (Pin, error) {
 	object, err := r.Client.ConfigMaps(r.Namespace).Get(ctx, PinName(clusterID), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -77,7 +78,7 @@ func (r Registry) Pinned(ctx context.Context, clusterID string) (Pin, error) {
 	return ParsePin(object)
 }
 
-// Pin pins a key, if none is pinned for this cluster. The first one wins, and is returned; created says whether it is this one.
+// Pin pins a key if none is pinned for this cluster, and returns the pin. created: it is the wanted one.
 func (r Registry) Pin(ctx context.Context, wanted Pin) (pinned Pin, created bool, err error) {
 	object, err := r.Client.ConfigMaps(r.Namespace).Create(ctx, wanted.configMap(r.Namespace), metav1.CreateOptions{})
 	switch {
@@ -92,7 +93,7 @@ func (r Registry) Pin(ctx context.Context, wanted Pin) (pinned Pin, created bool
 	}
 }
 
-// GrantNew waits until the tenant of a pin is ready, and lets its peer in.
+// GrantNew waits until the tenant of a pin is ready, and returns a token for its peer.
 func (r Registry) GrantNew(ctx context.Context, pin Pin) (Grant, error) {
 	wait := r.Wait
 	if wait == 0 {
@@ -104,7 +105,7 @@ func (r Registry) GrantNew(ctx context.Context, pin Pin) (Grant, error) {
 	namespace, err := r.awaitTenant(ctx, pin)
 	var grant Grant
 	for retry := minRetry; err == nil; retry = min(2*retry, maxRetry) {
-		// Account and rights are made in any order.
+		// The tenant's account and our right to request its token are created in any order.
 		if grant, err = r.grant(ctx, namespace); err == nil {
 			return grant, nil
 		}
@@ -122,7 +123,7 @@ func (r Registry) GrantNew(ctx context.Context, pin Pin) (Grant, error) {
 	}
 }
 
-// Renew gives another token to a peer that was let in. If its account is gone, so is its right to be here.
+// Renew returns another token for a peer, or errRevoked if its account is gone.
 func (r Registry) Renew(ctx context.Context, pin Pin) (Grant, error) {
 	if pin.Namespace == "" {
 		return Grant{}, errRevoked
@@ -130,11 +131,10 @@ func (r Registry) Renew(ctx context.Context, pin Pin) (Grant, error) {
 	return r.grant(ctx, pin.Namespace)
 }
 
-// grant requests a token. Whoever has no rights in a namespace cannot see whether the account is missing
-// there, so both are errRevoked.
+// grant requests a token. Without rights in a namespace we cannot see whether the account exists, so both are errRevoked.
 func (r Registry) grant(ctx context.Context, namespace string) (Grant, error) {
 	if len(validation.IsDNS1123Label(namespace)) > 0 {
-		return Grant{}, errors.New("the namespace on the pinned key is no name of a namespace")
+		return Grant{}, errors.New("the namespace on the pinned key is not a DNS-1123 label")
 	}
 	seconds := int64(tokenLifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
@@ -145,7 +145,7 @@ func (r Registry) grant(ctx context.Context, namespace string) (Grant, error) {
 	if err != nil {
 		return Grant{}, fmt.Errorf("request a token for %s/%s: %w", namespace, PeerServiceAccount, err)
 	}
-	// The API server may grant less than was asked; it answers with what it granted. Its clock is not looked at.
+	// The API server may grant a shorter lifetime, which it returns. We do not use the expiry time, which depends on its clock.
 	if answer.Spec.ExpirationSeconds != nil {
 		seconds = *answer.Spec.ExpirationSeconds
 	}
@@ -154,7 +154,7 @@ func (r Registry) grant(ctx context.Context, namespace string) (Grant, error) {
 	return grant, err
 }
 
-// awaitTenant returns the tenant's namespace as soon as it is written on the pin.
+// awaitTenant returns the tenant's namespace as soon as the controller manager has recorded it on the pin.
 func (r Registry) awaitTenant(ctx context.Context, pin Pin) (string, error) {
 	uid := pin.uid
 	for pin.Namespace == "" {
@@ -165,7 +165,7 @@ func (r Registry) awaitTenant(ctx context.Context, pin Pin) (string, error) {
 		if changed != nil {
 			pin, err = ParsePin(changed)
 		} else if err = pause(ctx, minRetry); err == nil {
-			// The watch ended without news, as watches do.
+			// The watch ended without an event, as watches do.
 			pin, err = r.Pinned(ctx, pin.Cluster.ClusterID)
 		}
 		if errors.Is(err, errNotPinned) || err == nil && pin.uid != uid {
@@ -178,7 +178,7 @@ func (r Registry) awaitTenant(ctx context.Context, pin Pin) (string, error) {
 	return pin.Namespace, nil
 }
 
-// watchPin waits for one change of a pin. It returns nil if the watch ended first.
+// watchPin waits for one change of a pin. It returns nil if the watch ends first.
 func (r Registry) watchPin(ctx context.Context, pin Pin) (*corev1.ConfigMap, error) {
 	changes, err := r.Client.ConfigMaps(r.Namespace).Watch(ctx, metav1.ListOptions{
 		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, PinName(pin.Cluster.ClusterID)).String(),

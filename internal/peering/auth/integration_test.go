@@ -28,15 +28,15 @@ import (
 
 const install = "liqo"
 
-// cluster is a real API server, with the right of an administrator, and what the service itself may do there.
+// cluster is a real API server, with clients for an administrator and for the service.
 type cluster struct {
 	admin   *kubernetes.Clientset
 	config  *rest.Config
 	service *corev1client.CoreV1Client
 }
 
-// TestServerAgainstAPIServer runs the service under an account that has the rights of the marks in identity.go,
-// bound as the chart and the tenant controller bind them, and no other.
+// TestServerAgainstAPIServer runs the service under an account with exactly the rights of the markers in identity.go,
+// bound as the chart and the tenant controller bind them.
 func TestServerAgainstAPIServer(t *testing.T) {
 	config := kubetest.Cluster(t)
 	c := &cluster{config: config, admin: kubernetes.NewForConfigOrDie(config)}
@@ -45,7 +45,7 @@ func TestServerAgainstAPIServer(t *testing.T) {
 
 	t.Run("first contact and renewal", c.firstContact)
 	t.Run("another key", c.anotherKey)
-	t.Run("two clusters of one name", c.namesakes)
+	t.Run("two clusters of one name", c.sameName)
 	t.Run("revoked", c.revoked)
 	t.Run("token replaced", c.tokenReplaced)
 	t.Run("clock a day ahead", c.clockAhead)
@@ -78,7 +78,7 @@ func (c *cluster) install(t *testing.T) {
 	made.Status = node.Status
 	must(c.admin.CoreV1().Nodes().UpdateStatus(ctx, made, metav1.UpdateOptions{}))(t)
 
-	roles := marks(t)
+	roles := markers(t)
 	must(c.admin.RbacV1().Roles(install).Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "liqo-auth"}, Rules: roles["liqo"]}, metav1.CreateOptions{}))(t)
 	must(c.admin.RbacV1().RoleBindings(install).Create(ctx, bindingTo("Role", "liqo-auth"), metav1.CreateOptions{}))(t)
 	for name, rules := range map[string][]rbacv1.PolicyRule{"liqo-auth": roles[""], "liqo-auth-tenant": roles["liqo-tenant"]} {
@@ -100,20 +100,20 @@ func bindingTo(kind, name string) *rbacv1.RoleBinding {
 	}
 }
 
-// as is a configuration for whoever holds a token.
+// as is the configuration of the holder of a token.
 func (c *cluster) as(token string) *rest.Config {
 	config := rest.AnonymousClientConfig(c.config)
 	config.BearerToken = token
 	return config
 }
 
-// marks reads the rights that the marks in the source ask for, by namespace.
-func marks(t *testing.T) map[string][]rbacv1.PolicyRule {
+// markers reads the rights of the RBAC markers in the source, by namespace.
+func markers(t *testing.T) map[string][]rbacv1.PolicyRule {
 	source := must(os.ReadFile("identity.go"))(t)
 	rules := map[string][]rbacv1.PolicyRule{}
-	for _, mark := range regexp.MustCompile(`(?m)^// \+kubebuilder:rbac:(.*)$`).FindAllStringSubmatch(string(source), -1) {
+	for _, marker := range regexp.MustCompile(`(?m)^// \+kubebuilder:rbac:(.*)$`).FindAllStringSubmatch(string(source), -1) {
 		values := map[string][]string{}
-		for pair := range strings.SplitSeq(mark[1], ",") {
+		for pair := range strings.SplitSeq(marker[1], ",") {
 			key, value, _ := strings.Cut(pair, "=")
 			values[key] = strings.Split(strings.ReplaceAll(value, `""`, ""), ";")
 		}
@@ -126,16 +126,16 @@ func marks(t *testing.T) map[string][]rbacv1.PolicyRule {
 		})
 	}
 	if len(rules) != 3 {
-		t.Fatalf("marks: %v", rules)
+		t.Fatalf("markers: %v", rules)
 	}
 	return rules
 }
 
-// stuck is the name of a cluster whose tenant is never made.
+// stuck is the name of a cluster whose tenant is never created.
 const stuck = "stuck"
 
-// tenants stands for the tenant controller. It writes the namespace on the pin before the rights are there, which
-// is the worst order for the service.
+// tenants replaces the tenant controller. It records the namespace on the pin before it binds the rights, which is the
+// worst order for the service.
 func (c *cluster) tenants(ctx context.Context) {
 	for ctx.Err() == nil {
 		watch, err := c.admin.CoreV1().ConfigMaps(install).Watch(ctx, metav1.ListOptions{LabelSelector: labels.PinnedKey + "=true"})
@@ -155,7 +155,7 @@ func (c *cluster) tenants(ctx context.Context) {
 func (c *cluster) makeTenant(ctx context.Context, pin *corev1.ConfigMap) {
 	peer := discoveryv1alpha1.ClusterIdentity{ClusterID: pin.Data[PinClusterID], ClusterName: pin.Data[PinClusterName]}
 	namespace := peer.TenantNamespace()
-	// What fails here is seen in the test that waits for it.
+	// A failure here shows in the test that waits for the result.
 	_, _ = c.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	pin.Data[PinNamespace] = namespace
 	_, _ = c.admin.CoreV1().ConfigMaps(install).Update(ctx, pin, metav1.UpdateOptions{})
@@ -163,14 +163,14 @@ func (c *cluster) makeTenant(ctx context.Context, pin *corev1.ConfigMap) {
 	_, _ = c.admin.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: PeerServiceAccount}}, metav1.CreateOptions{})
 }
 
-func (c *cluster) bed(t *testing.T, change func(*Registry)) *bed {
+func (c *cluster) env(t *testing.T, change func(*Registry)) *env {
 	registry := Registry{Client: c.service, Namespace: install, Address: Address{
 		Nodes: c.service, CA: func() ([]byte, error) { return c.config.CAData, nil },
 	}}
 	if change != nil {
 		change(&registry)
 	}
-	return newBed(t, func(o *ServerOptions) {
+	return newEnv(t, func(o *ServerOptions) {
 		o.Peers, o.Tokens = registry, SecretToken{Secrets: c.service, Namespace: install}
 	})
 }
@@ -196,7 +196,7 @@ func (c *cluster) whoami(t *testing.T, token string) (string, error) {
 }
 
 func (c *cluster) firstContact(t *testing.T) {
-	b, peer := c.bed(t, nil), peerOf("00000001", "one")
+	b, peer := c.env(t, nil), peerOf("00000001", "one")
 	r := of(peer)
 	r.DryRun = true
 	if _, err := b.client.Register(t.Context(), r); err != nil {
@@ -236,7 +236,7 @@ func (c *cluster) firstContact(t *testing.T) {
 }
 
 func (c *cluster) anotherKey(t *testing.T) {
-	b, peer := c.bed(t, nil), peerOf("00000002", "two")
+	b, peer := c.env(t, nil), peerOf("00000002", "two")
 	if _, err := b.client.Register(t.Context(), of(peer)); err != nil {
 		t.Fatal(err)
 	}
@@ -259,8 +259,8 @@ func (c *cluster) anotherKey(t *testing.T) {
 	}
 }
 
-func (c *cluster) namesakes(t *testing.T) {
-	b := c.bed(t, nil)
+func (c *cluster) sameName(t *testing.T) {
+	b := c.env(t, nil)
 	one, err := b.client.Register(t.Context(), of(peerOf("00000003", "same")))
 	if err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func (c *cluster) namesakes(t *testing.T) {
 }
 
 func (c *cluster) revoked(t *testing.T) {
-	b, peer := c.bed(t, nil), peerOf("00000005", "five")
+	b, peer := c.env(t, nil), peerOf("00000005", "five")
 	grant, err := b.client.Register(t.Context(), of(peer))
 	if err != nil {
 		t.Fatal(err)
@@ -295,25 +295,20 @@ func (c *cluster) revoked(t *testing.T) {
 	if _, err := b.client.Renew(t.Context(), peer, newKey(peer.ClusterID)); !errors.Is(err, ErrConflict) {
 		t.Errorf("renewed: %v", err)
 	}
-	// The API server remembers for ten seconds whom it has let in.
-	eventually(t, 30*time.Second, "the token is refused", func() bool {
+	// The API server caches successful authentications for ten seconds.
+	eventually(t, "the token is refused", func() bool {
 		_, err := c.whoami(t, grant.Token)
 		return apierrors.IsUnauthorized(err)
 	})
 }
 
-func eventually(t *testing.T, within time.Duration, what string, done func() bool) {
+func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(within); !done(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", within, what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	(&kubetest.Env{T: t}).Until(what, done)
 }
 
 func (c *cluster) tokenReplaced(t *testing.T) {
-	b := c.bed(t, nil)
+	b := c.env(t, nil)
 	replace := func(token string) {
 		secret := must(c.admin.CoreV1().Secrets(install).Get(t.Context(), tokenSecret, metav1.GetOptions{}))(t)
 		secret.Data[tokenKey] = []byte(token)
@@ -333,7 +328,7 @@ func (c *cluster) tokenReplaced(t *testing.T) {
 }
 
 func (c *cluster) clockAhead(t *testing.T) {
-	b, peer := c.bed(t, nil), peerOf("00000007", "seven")
+	b, peer := c.env(t, nil), peerOf("00000007", "seven")
 	b.clock.advance(time.Until(b.clock.Now()) * -1) // the real time
 	b.clock.advance(24 * time.Hour)
 	ids, err := b.client.IDs(t.Context())
@@ -350,7 +345,7 @@ func (c *cluster) clockAhead(t *testing.T) {
 }
 
 func (c *cluster) neverReady(t *testing.T) {
-	b := c.bed(t, func(r *Registry) { r.Wait = 300 * time.Millisecond })
+	b := c.env(t, func(r *Registry) { r.Wait = 300 * time.Millisecond })
 	_, err := b.client.Register(t.Context(), of(peerOf("00000008", stuck)))
 	var refusal *Error
 	if !errors.As(err, &refusal) || refusal.Reason != ReasonTenantNotReady || !errors.Is(err, ErrUnavailable) {
@@ -359,13 +354,13 @@ func (c *cluster) neverReady(t *testing.T) {
 }
 
 func (c *cluster) unpinned(t *testing.T) {
-	b, peer := c.bed(t, nil), peerOf("00000009", stuck)
+	b, peer := c.env(t, nil), peerOf("00000009", stuck)
 	done := make(chan error, 1)
 	go func() {
 		_, err := b.client.Register(t.Context(), of(peer))
 		done <- err
 	}()
-	eventually(t, 5*time.Second, "the key is pinned", func() bool {
+	eventually(t, "the key is pinned", func() bool {
 		return c.admin.CoreV1().ConfigMaps(install).Delete(t.Context(), PinName(peer.ClusterID), metav1.DeleteOptions{}) == nil
 	})
 	select {
@@ -373,14 +368,14 @@ func (c *cluster) unpinned(t *testing.T) {
 		if !errors.Is(err, ErrUnavailable) {
 			t.Error(err)
 		}
-	case <-time.After(5 * time.Second):
-		t.Error("still waiting for a tenant that nobody will make")
+	case <-time.After(kubetest.InTime):
+		t.Error("still waiting for a tenant that will not be created")
 	}
 }
 
-// rights: what the process that strangers reach cannot do, even if it is taken over.
+// rights checks what the process that unauthenticated clients reach cannot do, even if it is compromised.
 func (c *cluster) rights(t *testing.T) {
-	b, peer := c.bed(t, nil), peerOf("0000000a", "ten")
+	b, peer := c.env(t, nil), peerOf("0000000a", "ten")
 	grant, err := b.client.Register(t.Context(), of(peer))
 	if err != nil {
 		t.Fatal(err)

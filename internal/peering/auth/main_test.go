@@ -30,7 +30,7 @@ var (
 	consumer = discoveryv1alpha1.ClusterIdentity{ClusterID: "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee", ClusterName: "rome"}
 )
 
-// journal is the log of all servers of all tests, with what must not be found in it.
+// journal is the log of all servers of all tests, and the secrets that it must not have.
 type journal struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
@@ -123,7 +123,7 @@ func (f *fixedToken) set(token string, err error) {
 	f.token, f.err = token, err
 }
 
-// memory is a registry without an API server: tenants are ready at once.
+// memory is a registry without an API server. Its tenants are ready at once.
 type memory struct {
 	mu      sync.Mutex
 	pins    map[string]Pin
@@ -172,8 +172,8 @@ func (m *memory) Renew(_ context.Context, pin Pin) (Grant, error) {
 	return Grant{Namespace: pin.Namespace, Token: token, Lifetime: time.Hour, APIServerURL: "https://192.0.2.1:6443"}, nil
 }
 
-// bed is a server, what it stands on, and a client of it.
-type bed struct {
+// env is a server with its dependencies, and a client of it.
+type env struct {
 	*Server
 	client *Client
 	url    string
@@ -183,9 +183,9 @@ type bed struct {
 	http   *http.Client
 }
 
-func newBed(t testing.TB, change func(*ServerOptions)) *bed {
+func newEnv(t testing.TB, change func(*ServerOptions)) *env {
 	t.Helper()
-	b := &bed{clock: newClock(), tokens: &fixedToken{token: goodToken}, peers: newMemory()}
+	b := &env{clock: newClock(), tokens: &fixedToken{token: goodToken}, peers: newMemory()}
 	options := ServerOptions{
 		Cluster: provider, EnableAuthentication: true, Tokens: b.tokens, Peers: b.peers, Log: logged.log(), Now: b.clock.Now,
 	}
@@ -202,7 +202,7 @@ func newBed(t testing.TB, change func(*ServerOptions)) *bed {
 	return b
 }
 
-// listen serves with the clock that the server believes in, also in the header Date.
+// listen serves with the server's clock in the header Date.
 func listen(t testing.TB, handler http.Handler, now func() time.Time) (string, *http.Client) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Date", now().UTC().Format(http.TimeFormat))

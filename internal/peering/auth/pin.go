@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// The ConfigMap with a pinned key. The first four keys are written once, by this package; the namespace by whoever
-// makes the tenant, when it is ready for its peer.
+// The keys of the ConfigMap with a pinned key. This package writes the first four once. The controller manager writes
+// the namespace when the tenant is ready.
 const (
 	pinPrefix = "peer-key-"
 
@@ -30,11 +30,11 @@ const (
 // PinName is the name of the ConfigMap with the key of a cluster.
 func PinName(clusterID string) string { return pinPrefix + clusterID }
 
-// Pin is a peer that made first contact: it is who holds the private half of Key.
+// Pin is a peer that made first contact. Its holder of the private half of Key is authenticated as Cluster.
 type Pin struct {
 	Cluster discoveryv1alpha1.ClusterIdentity
 	Key     ed25519.PublicKey
-	// AuthURL is where the peer's own authentication service listens, if it has one.
+	// AuthURL is that of the peer's own authentication service, if it has one.
 	AuthURL string
 	// Namespace of the tenant; empty until the tenant is ready.
 	Namespace string

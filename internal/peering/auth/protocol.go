@@ -22,7 +22,7 @@ import (
 // Range of protocol versions, both ends included.
 type Range = version.Range
 
-// ProtocolRange is what this build speaks, as server and as client.
+// ProtocolRange is the range of protocol versions of this build, as server and as client.
 var ProtocolRange = version.Protocol()
 
 // The paths of the service.
@@ -55,7 +55,7 @@ type registrationRequest struct {
 	PublicKey []byte                            `json:"publicKey"`
 	Protocol  Range                             `json:"protocol"`
 	DryRun    bool                              `json:"dryRun,omitempty"`
-	// Challenge is needed if the cluster is registered already.
+	// Challenge is required if the cluster is registered already.
 	Challenge string `json:"challenge,omitempty"`
 	Proof     []byte `json:"proof"`
 }
@@ -83,8 +83,8 @@ type grantAnswer struct {
 	APIServerCA  []byte `json:"apiServerCA,omitempty"` // PEM
 }
 
-// canonical joins fields so that no two lists of fields give the same bytes. The purpose comes first: what was signed
-// for one purpose is void for any other.
+// canonical joins fields so that no two lists of fields give the same bytes. The purpose comes first, so that a signature
+// for one purpose is invalid for any other.
 func canonical(purpose string, fields ...[]byte) []byte {
 	joined := []byte(purpose + "\n")
 	for _, field := range fields {
@@ -94,8 +94,8 @@ func canonical(purpose string, fields ...[]byte) []byte {
 	return joined
 }
 
-// signed is what the proof of a registration signs. The token is in it as a hash, so that a proof
-// does not fit to another token, and does not disclose it either.
+// signed returns the bytes that the proof of a registration signs. They include a hash of the token, so that the proof
+// is bound to the token and does not disclose it.
 func (r registrationRequest) signed() []byte {
 	token := sha256.Sum256([]byte(r.Token))
 	return canonical("liqo.io/auth/registration/v1",
@@ -108,7 +108,7 @@ func (r renewalRequest) signed() []byte {
 	return canonical("liqo.io/auth/renewal/v1", []byte(r.ClusterID), []byte(r.Challenge))
 }
 
-// parseRegistration checks all that can be checked without asking anybody. own is this cluster.
+// parseRegistration makes all checks that need no API server. own is this cluster.
 func parseRegistration(body []byte, own discoveryv1alpha1.ClusterIdentity) (r registrationRequest, err *Error) {
 	if err := decode(body, &r); err != nil {
 		return r, err
@@ -120,14 +120,14 @@ func parseRegistration(body []byte, own discoveryv1alpha1.ClusterIdentity) (r re
 		return r, invalid("the cluster's name is not a DNS-1123 label of at most %d characters", maxClusterName)
 	}
 	if r.Cluster.ClusterID == own.ClusterID {
-		return r, invalid("%s is the ID of this very cluster, %s: a cluster cannot peer with itself; "+
+		return r, invalid("%s is the ID of this cluster, %s: a cluster cannot peer with itself; "+
 			"if both were installed with the same ID, uninstall one of them and install it again", own.ClusterID, own.ClusterName)
 	}
 	if r.Protocol.Min > r.Protocol.Max {
-		return r, invalid("the range of protocol versions ends before it begins")
+		return r, invalid("the range of protocol versions is empty: its minimum is above its maximum")
 	}
 	if ours, theirs := ProtocolRange, r.Protocol; theirs.Max < ours.Min || theirs.Min > ours.Max {
-		return r, refuse(http.StatusBadRequest, ReasonVersion, "this provider, %s, runs version %s and speaks protocol %d to %d, and the request is of a cluster that speaks %d to %d; upgrade the older of the two",
+		return r, refuse(http.StatusBadRequest, ReasonVersion, "this provider, %s, runs version %s with protocol versions %d to %d, and the requesting cluster has %d to %d; upgrade the older of the two",
 			own.ClusterName, version.Version, ours.Min, ours.Max, theirs.Min, theirs.Max)
 	}
 	if !validAuthURL(r.AuthURL) {
@@ -140,7 +140,7 @@ func parseRegistration(body []byte, own discoveryv1alpha1.ClusterIdentity) (r re
 		return r, invalid("publicKey is not an Ed25519 key: %d bytes in Base64", ed25519.PublicKeySize)
 	}
 	if !ed25519.Verify(r.PublicKey, r.signed(), r.Proof) {
-		return r, invalid("the proof is not a signature of this request with the private half of publicKey")
+		return r, invalid("the proof is not a signature of this request with the private key of publicKey")
 	}
 	return r, nil
 }
@@ -165,7 +165,7 @@ func parseRenewal(body []byte) (r renewalRequest, err *Error) {
 	return r, nil
 }
 
-// decode says where a body is wrong, and quotes nothing from it: it may hold the token.
+// decode reports where a body is wrong and quotes nothing from it, because it may have the token.
 func decode(body []byte, into any) *Error {
 	err := json.Unmarshal(body, into)
 	if syntax := new(json.SyntaxError); errors.As(err, &syntax) {
@@ -186,17 +186,17 @@ func validClusterID(id string) *Error {
 	return invalid("the cluster's ID is not a UUID in lower case")
 }
 
-// maxClusterName leaves room for the rest of the tenant namespace's name.
+// maxClusterName is what the name of the tenant namespace leaves for the name of the cluster.
 var maxClusterName = validation.DNS1123LabelMaxLength - len(discoveryv1alpha1.ClusterIdentity{}.TenantNamespace())
 
 func validClusterName(c discoveryv1alpha1.ClusterIdentity) bool {
 	return len(c.ClusterName) <= maxClusterName && len(validation.IsDNS1123Label(c.ClusterName)) == 0
 }
 
-// authURLPattern is the one of the field foreignAuthUrl, which the URL may end up in.
+// authURLPattern is that of the field foreignAuthUrl, to which the URL is copied.
 var authURLPattern = regexp.MustCompile(`^https://[a-zA-Z0-9.\-\[\]:]+(:[0-9]{1,5})?(/[a-zA-Z0-9._~/\-]*)?$`)
 
-// validAuthURL accepts the empty URL: a consumer that nobody can reach has none.
+// validAuthURL accepts the empty URL: a consumer that the provider cannot reach has none.
 func validAuthURL(raw string) bool {
 	if raw == "" {
 		return true

@@ -23,11 +23,12 @@ import (
 	"liqo.io/liqo/internal/peering/auth/ratelimit"
 )
 
-// callDeadline bounds each question to the API server that does not wait for the tenant.
+// callDeadline bounds the calls to the API server, except those that wait for the tenant.
 const callDeadline = 5 * time.Second
 
-// Strangers share addresses (an ingress, a node that translates), so one address may ask rather often.
-// First contact has a pace of its own: who guesses tokens keeps no peer from renewing. So has renewal: nor does who only asks.
+// Unauthenticated clients share addresses (of an ingress, of a node with NAT), so one address may send many requests.
+// First contact, renewal and the other requests have separate limits: guessing tokens, or flooding the other requests,
+// must not keep peers from renewing.
 var (
 	contactPace  = ratelimit.Pace{PerSecond: 5, Burst: 100}
 	contactTotal = ratelimit.Pace{PerSecond: 50, Burst: 500}
@@ -35,13 +36,13 @@ var (
 	otherTotal   = ratelimit.Pace{PerSecond: 200, Burst: 1000}
 )
 
-// bodyDeadline is for a body of a few kilobytes. Connections are few, and one that waits serves nobody.
+// bodyDeadline is for a body of a few kilobytes. Connections are limited, so a waiting one must not block others for long.
 const bodyDeadline = 3 * time.Second
 
-// maxWaiting bounds how many first contacts wait for their tenants at the same time.
+// maxWaiting bounds how many first contacts wait for their tenants concurrently.
 const maxWaiting = 64
 
-// Peers is what the server needs of the registry of peers.
+// Peers stores the peers. [Registry] implements it.
 type Peers interface {
 	Pinned(ctx context.Context, clusterID string) (Pin, error)
 	Pin(ctx context.Context, wanted Pin) (pinned Pin, created bool, err error)
@@ -49,39 +50,39 @@ type Peers interface {
 	Renew(ctx context.Context, pin Pin) (Grant, error)
 }
 
-// ServerOptions is what the service is made of.
+// ServerOptions configure the service.
 type ServerOptions struct {
-	// Cluster is this one.
+	// Cluster is this cluster.
 	Cluster discoveryv1alpha1.ClusterIdentity
-	// EnableAuthentication: without it, the empty token passes.
+	// EnableAuthentication: the empty token is refused.
 	EnableAuthentication bool
 	Tokens               TokenSource
 	Peers                Peers
 	Log                  logr.Logger
-	// Now is the clock; nil for the real one.
+	// Now is the clock. Nil means the system clock.
 	Now func() time.Time
 }
 
-// Server answers strangers. Its zero value is not usable.
+// Server answers unauthenticated clients. NewServer creates it.
 type Server struct {
-	options    ServerOptions
-	routes     map[string]route
-	challenges *challenge.Maker
-	contact    *ratelimit.Limiter
-	others     *ratelimit.Limiter
-	renewals   *ratelimit.Limiter
-	waiting    chan struct{}
-	refusals   rate.Sometimes
+	options     ServerOptions
+	routes      map[string]route
+	challenges  *challenge.Maker
+	contact     *ratelimit.Limiter
+	others      *ratelimit.Limiter
+	renewals    *ratelimit.Limiter
+	tenantSlots chan struct{}
+	refusals    rate.Sometimes
 }
 
 type route struct {
 	method string
 	limit  *ratelimit.Limiter
-	// handle returns the cluster that asks, as far as it is known, and what to answer.
+	// handle returns the requesting cluster, if known, and the answer.
 	handle func(ctx context.Context, body []byte) (peer string, answer any, err error)
 }
 
-// NewServer makes the service.
+// NewServer returns the service.
 func NewServer(o ServerOptions) (*Server, error) {
 	if err := validClusterID(o.Cluster.ClusterID); err != nil {
 		return nil, errors.New("the ID of this cluster is not a UUID in lower case")
@@ -93,13 +94,13 @@ func NewServer(o ServerOptions) (*Server, error) {
 		o.Now = time.Now
 	}
 	s := &Server{
-		options:    o,
-		challenges: challenge.New(o.Now()),
-		contact:    ratelimit.New(contactPace, contactTotal),
-		others:     ratelimit.New(otherPace, otherTotal),
-		renewals:   ratelimit.New(otherPace, otherTotal),
-		waiting:    make(chan struct{}, maxWaiting),
-		refusals:   rate.Sometimes{Interval: 10 * time.Second},
+		options:     o,
+		challenges:  challenge.New(o.Now()),
+		contact:     ratelimit.New(contactPace, contactTotal),
+		others:      ratelimit.New(otherPace, otherTotal),
+		renewals:    ratelimit.New(otherPace, otherTotal),
+		tenantSlots: make(chan struct{}, maxWaiting),
+		refusals:    rate.Sometimes{Interval: 10 * time.Second},
 	}
 	s.routes = map[string]route{
 		pathIDs:       {http.MethodGet, s.others, s.ids},
@@ -110,19 +111,19 @@ func NewServer(o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// ServeHTTP answers one request, and logs it in one line.
+// ServeHTTP answers one request and logs it in one line.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	begin := s.options.Now()
-	// Behind a proxy all come from one address. Headers that claim another are not believed.
+	start := s.options.Now()
+	// Behind a proxy all requests have the proxy's address. Headers with another address are not trusted.
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	route, known := s.routes[r.URL.Path]
 	if !known {
-		route = s.routes[pathIDs] // counts like any other
+		route = s.routes[pathIDs] // limited like a request for IDs
 	}
-	if wait := route.limit.Admit(from.Addr(), begin); wait > 0 {
-		refusal := refuse(http.StatusTooManyRequests, ReasonTooMany, "too many requests from this address, or in total; ask again later")
+	if wait := route.limit.Admit(from.Addr(), start); wait > 0 {
+		refusal := refuse(http.StatusTooManyRequests, ReasonTooMany, "too many requests from this address, or in total; try again later")
 		refusal.RetryAfter = wait
-		// Who asks too often must not fill the disk.
+		// A client that floods the service must not fill the disk with log lines.
 		s.refusals.Do(func() { s.options.Log.Info("requests refused", "remote", from.Addr().String(), "code", refusal.Code) })
 		respond(w, refusal.Code, refusal)
 		return
@@ -137,23 +138,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		var body []byte
 		connection := http.NewResponseController(w)
-		_ = connection.SetReadDeadline(time.Now().Add(bodyDeadline)) // what cannot have one is a test
+		_ = connection.SetReadDeadline(time.Now().Add(bodyDeadline)) // fails only in tests
 		if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest)); err != nil {
 			err = invalid("the body did not arrive within %s, or has more than %d bytes", bodyDeadline, maxRequest)
 		} else {
-			_ = connection.SetReadDeadline(time.Time{}) // its end would end the request, too
+			_ = connection.SetReadDeadline(time.Time{}) // the deadline would cancel the request
 			peer, answer, err = route.handle(r.Context(), body)
 		}
 	}
 	refusal := asRefusal(err)
-	log := s.options.Log.WithValues("path", path, "peer", peer, "remote", from.Addr().String(), "seconds", s.options.Now().Sub(begin).Seconds())
+	log := s.options.Log.WithValues("path", path, "peer", peer, "remote", from.Addr().String(), "seconds", s.options.Now().Sub(start).Seconds())
 	if refusal == nil {
 		log.Info("request", "result", "Done", "code", http.StatusOK)
 		respond(w, http.StatusOK, answer)
 		return
 	}
 	if refusal.Reason == ReasonDenied || refusal.Reason == ReasonEmptyDenied {
-		route.limit.Punish(from.Addr(), begin)
+		route.limit.Punish(from.Addr(), start)
 	}
 	log = log.WithValues("result", refusal.Reason, "code", refusal.Code)
 	if refusal.Code >= http.StatusInternalServerError {
@@ -186,10 +187,10 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 		return peer, struct{}{}, nil
 	}
 	select {
-	case s.waiting <- struct{}{}:
-		defer func() { <-s.waiting }()
+	case s.tenantSlots <- struct{}{}:
+		defer func() { <-s.tenantSlots }()
 	default:
-		refusal := refuse(http.StatusTooManyRequests, ReasonTooMany, "too many clusters make first contact at this time; ask again later")
+		refusal := refuse(http.StatusTooManyRequests, ReasonTooMany, "too many clusters make first contact at this time; try again later")
 		refusal.RetryAfter = time.Second
 		return peer, nil, refusal
 	}
@@ -198,7 +199,7 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 		return peer, nil, err
 	}
 	if !created {
-		if err := s.again(request, pinned); err != nil {
+		if err := s.checkRepeated(request, pinned); err != nil {
 			return peer, nil, err
 		}
 	}
@@ -206,19 +207,19 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 	return peer, answerOf(grant), err
 }
 
-// again decides whether a cluster that is registered may make first contact once more: it must have the same key and the same
-// name, and show that the request is not a copy of an older one.
-func (s *Server) again(request registrationRequest, pinned Pin) error {
+// checkRepeated decides whether a registered cluster may make first contact again: it must have the same key and the same
+// name, and prove with a challenge that the request is not a copy of an older one.
+func (s *Server) checkRepeated(request registrationRequest, pinned Pin) error {
 	local, peer := s.options.Cluster, request.Cluster
 	if !pinned.Key.Equal(ed25519.PublicKey(request.PublicKey)) {
 		return refuse(http.StatusForbidden, ReasonConflict,
-			"cluster %s is registered in %s, as %s, with another key; if it was installed anew, an administrator of %s "+
+			"cluster %s is registered in %s, as %s, with another key; if it was reinstalled, an administrator of %s "+
 				"must end the old peering there (`liqoctl unpeer out-of-band %s`), then it can peer again",
 			peer.ClusterID, local.ClusterName, pinned.Cluster.ClusterName, local.ClusterName, pinned.Cluster.ClusterName)
 	}
 	if pinned.Cluster.ClusterName != peer.ClusterName {
-		return invalid("cluster %s is registered in %s under the name %s, and now calls itself %s; a cluster keeps its name, "+
-			"so set it back, or end the old peering on both sides and peer again",
+		return invalid("cluster %s is registered in %s under the name %s, and the request has the name %s; "+
+			"restore the old name, or end the old peering on both sides and peer again",
 			peer.ClusterID, local.ClusterName, pinned.Cluster.ClusterName, peer.ClusterName)
 	}
 	which, fresh := s.challenges.Check(request.Challenge, peer.ClusterID, s.options.Now())
@@ -229,7 +230,7 @@ func (s *Server) again(request registrationRequest, pinned Pin) error {
 }
 
 var errChallenge = refuse(http.StatusBadRequest, ReasonChallenge,
-	"the request must be signed over a challenge that was made here within the last %s, for this cluster, and was not used; ask for one at %s", challenge.Lifetime, pathChallenge)
+	"the request must be signed over an unused challenge that this service issued for this cluster within the last %s; request one at %s", challenge.Lifetime, pathChallenge)
 
 func (s *Server) challenge(_ context.Context, body []byte) (string, any, error) {
 	request, refusal := parseChallengeRequest(body)
@@ -258,12 +259,12 @@ func (s *Server) renew(ctx context.Context, body []byte) (string, any, error) {
 	if err != nil && !errors.Is(err, errNotPinned) {
 		return peer, nil, err
 	}
-	// One answer for both: who is registered is no business of strangers.
+	// The same answer for both: it must not disclose which clusters are registered.
 	if err != nil || !ed25519.Verify(pin.Key, request.signed(), request.Signature) {
 		return peer, nil, refuse(http.StatusForbidden, ReasonNotRegistered,
 			"cluster %s is not registered in %s with this key; first contact must be made again, with the token", peer, s.options.Cluster.ClusterName)
 	}
-	// Only now: a stranger who overheard a challenge cannot use it up.
+	// After the signature is verified, so that a client that captured the challenge cannot use it up.
 	if !s.challenges.Spend(which, s.options.Now()) {
 		return peer, nil, errChallenge
 	}
@@ -304,6 +305,6 @@ func respond(w http.ResponseWriter, code int, answer any) {
 		header.Set("Retry-After", strconv.Itoa(int(math.Ceil(refusal.RetryAfter.Seconds()))))
 	}
 	w.WriteHeader(code)
-	// Who does not wait for the answer does not get it.
+	// A client that closed the connection does not need the answer.
 	_ = json.NewEncoder(w).Encode(answer)
 }

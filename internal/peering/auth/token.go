@@ -15,7 +15,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// TokenSource knows the pre-shared token. It is asked each time: a token that was replaced is void at once.
+// TokenSource returns the pre-shared token. It is called for each request, so that a replaced token is invalid at once.
 type TokenSource interface {
 	Token(ctx context.Context) (string, error)
 }
@@ -32,40 +32,40 @@ type SecretToken struct {
 	Namespace string
 }
 
-// Token as it is now.
+// Token returns the current token.
 func (s SecretToken) Token(ctx context.Context) (string, error) {
 	secret, err := s.Secrets.Secrets(s.Namespace).Get(ctx, tokenSecret, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("read the pre-shared token: %w", err)
 	}
-	// People who write the Secret by hand end it with a newline.
+	// Secrets written by hand often end with a newline.
 	return strings.TrimSpace(string(secret.Data[tokenKey])), nil
 }
 
-var errNoToken = errors.New("the Secret " + tokenSecret + " has no key " + tokenKey + "; delete it, and `liqoctl upgrade` makes it anew")
+var errNoToken = errors.New("the Secret " + tokenSecret + " has no key " + tokenKey + "; delete it, then `liqoctl upgrade` creates it again")
 
-// checkToken compares a token. If authentication is off, the empty one passes, and no other wrong one.
+// checkToken returns nil for the right token, and for the empty one if authentication is off.
 func (s *Server) checkToken(ctx context.Context, token string) error {
 	if token == "" {
 		if !s.options.EnableAuthentication {
 			return nil
 		}
 		return refuse(http.StatusUnauthorized, ReasonEmptyDenied,
-			"this cluster wants a token, and the request has none; `liqoctl generate peer-command` prints it here")
+			"this cluster requires a token, and the request has none; `liqoctl generate peer-command`, run for this cluster, prints it")
 	}
 	want, err := s.options.Tokens.Token(ctx)
 	if err != nil {
 		return unavailable(err)
 	}
 	if want == "" {
-		// An empty Secret must not open the door, nor look like a wrong token.
+		// An empty Secret must neither admit everyone nor look like a wrong token.
 		return unavailable(errNoToken)
 	}
-	// Hashes make it the same time for all tokens, whatever their lengths.
+	// Comparing hashes takes the same time for tokens of any length.
 	given, expected := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(want))
 	if subtle.ConstantTimeCompare(given[:], expected[:]) != 1 {
 		return refuse(http.StatusUnauthorized, ReasonDenied,
-			"the token is not the one of this cluster; `liqoctl generate peer-command` prints it here")
+			"the token is not that of this cluster; `liqoctl generate peer-command`, run for this cluster, prints it")
 	}
 	return nil
 }

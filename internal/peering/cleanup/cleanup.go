@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cleanup ends all peerings of a cluster before Liqo is removed from it, while the controllers that take
-// peerings down still run. It is a job of its own, with rights of its own, that Helm waits for.
+// Package cleanup ends all peerings of a cluster before Liqo is removed from it, while the controllers that do so still
+// run. It is a separate job with its own rights, and Helm waits for it.
 //
-// It also waits for the tunnels, and then a moment for the agents, which take away what they made on the nodes while they are still there.
+// It also waits for the removal of the tunnels, and then a moment for the agents, which clean the nodes.
 //
-// It must not know how a peering is taken down: it says what is wanted, waits until the controllers have done it,
-// and names what they have not. Nor does it force anything; a dead peer is the controllers' business, and they have deadlines. Its proofs are
-// plan_test.go, for the decisions, and cleanup_test.go, against a real API server and with the rights of the job.
+// It must not know how a peering is ended: it sets the spec, waits for the controllers, and names what they have not
+// removed. It forces nothing: the controllers have deadlines for dead peers. The proofs are plan_test.go, for the
+// decisions, and cleanup_test.go, against a real API server and with the rights of the job.
 package cleanup
 
 import (
@@ -45,29 +45,32 @@ import (
 // +kubebuilder:rbac:namespace=liqo,groups=apps,resources=deployments,resourceNames=liqo-auth,verbs=get;patch
 
 const (
-	// owner is the field owner of the wishes. Not liqoctl's: an apply as the same owner would drop what that has set.
+	// owner is the field owner. It is not liqoctl's, because an apply with that owner would drop the fields it has set.
 	owner = "liqo-cleanup"
 	auth  = "liqo-auth"
 
-	// retryAfter is the pause after a write that failed, for example while the webhook is not there.
+	// retryAfter is the pause after a write that failed, for example because the webhook did not answer.
 	retryAfter = 2 * time.Second
-	// tidyTime is what an agent needs to see that the last tunnel is gone and to clean its node, many times over.
-	tidyTime = time.Second
-	// lastWords is how long the end may take after the deadline: to list what stands, and to let strangers in again.
-	lastWords = 10 * time.Second
+	// agentTime is many times what an agent needs to observe the removal of the last tunnel and to clean its node.
+	agentTime = time.Second
+	// reportTimeout is for the work after the deadline: to list what is left, and to scale the authentication service up.
+	reportTimeout = 10 * time.Second
 )
 
-// ErrStanding is wrapped by the error that names what still stands at the deadline.
+// ErrStanding is wrapped by the error that names what is left at the deadline.
 var ErrStanding = errors.New("not everything is gone")
 
-// Options say where, for how long, and whom to tell.
+// Options configure a run.
 type Options struct {
 	Namespace string // in which Liqo is installed
 	Timeout   time.Duration
-	Out       io.Writer // one line for each thing that changes
+	Out       io.Writer // one line per change
+
+	sleep func(context.Context, time.Duration) // tests replace it
 }
 
-// Run returns when no foreign cluster, no tenant namespace and no tunnel is left, or an error that says which are and why.
+// Run returns nil when no ForeignCluster, no tenant namespace and no tunnel is left, else an error that names what is
+// left and why.
 func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
 	scheme := kruntime.NewScheme()
 	for _, add := range []func(*kruntime.Scheme) error{
@@ -81,19 +84,22 @@ func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	if o.sleep == nil {
+		o.sleep = sleep
+	}
 	r := &run{Options: o, client: c, stopped: map[types.UID]bool{}, removed: map[types.UID]bool{}}
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 
-	// A peer that loses its identity knocks again with its token. Nobody opens any more.
+	// A peer that loses its identity registers again with the token, so the authentication service must be gone first.
 	replicas, err := r.scaleAuth(ctx, 0)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil && replicas > 0 {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(whole), lastWords)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(whole), reportTimeout)
 			defer cancel()
 			_, restored := r.scaleAuth(ctx, replicas)
 			err = errors.Join(err, restored)
@@ -110,16 +116,16 @@ func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
 type run struct {
 	Options
 	client client.Client
-	reader client.Reader // what is watched
-	told   string
-	// tunneled: there was a tunnel, so there is something on the nodes.
+	reader client.Reader // the cache
+	// reported is the last text about what the run waits for.
+	reported string
+	// tunneled: there was a tunnel, so agents have to clean the nodes.
 	tunneled bool
-	// stopped and removed are those that were asked to end: what is watched lags behind, and shows them as they were.
+	// stopped and removed are the ForeignClusters that were changed and deleted: the cache may still show the state before.
 	stopped, removed map[types.UID]bool
 }
 
-// watch fills the reader and returns a channel that has an element whenever something changed, or no channel if there
-// are no such kinds.
+// watch syncs the cache and returns a channel that has an element after each change, or nil if the kinds do not exist.
 func (r *run) watch(ctx context.Context, config *rest.Config, scheme *kruntime.Scheme) (<-chan struct{}, error) {
 	watched, err := cache.New(config, cache.Options{Scheme: scheme, ByObject: map[client.Object]cache.ByObject{
 		&discoveryv1alpha1.ForeignCluster{}: {},
@@ -130,13 +136,13 @@ func (r *run) watch(ctx context.Context, config *rest.Config, scheme *kruntime.S
 		return nil, err
 	}
 	changed := make(chan struct{}, 1)
-	tell := func() {
+	notify := func() {
 		select {
 		case changed <- struct{}{}:
-		default: // there is one waiting already
+		default: // a notification is pending already
 		}
 	}
-	go func() { _ = watched.Start(ctx) }() // if it could not start, nothing is ever in sync
+	go func() { _ = watched.Start(ctx) }() // if it fails, WaitForCacheSync fails
 	for _, object := range []client.Object{&discoveryv1alpha1.ForeignCluster{}, &netv1alpha1.TunnelEndpoint{}, &corev1.Namespace{}} {
 		informer, err := watched.GetInformer(ctx, object)
 		if meta.IsNoMatchError(err) {
@@ -147,13 +153,13 @@ func (r *run) watch(ctx context.Context, config *rest.Config, scheme *kruntime.S
 			return nil, fmt.Errorf("watch %T: %w", object, err)
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { tell() }, UpdateFunc: func(_, _ any) { tell() }, DeleteFunc: func(any) { tell() },
+			AddFunc: func(any) { notify() }, UpdateFunc: func(_, _ any) { notify() }, DeleteFunc: func(any) { notify() },
 		}); err != nil {
 			return nil, err
 		}
 	}
 	if !watched.WaitForCacheSync(ctx) {
-		return nil, fmt.Errorf("%w after %s: foreign clusters, tunnels and namespaces could not be watched; is the API server there?", ErrStanding, r.Timeout)
+		return nil, fmt.Errorf("%w after %s: foreign clusters, tunnels and namespaces could not be watched; check that the API server runs", ErrStanding, r.Timeout)
 	}
 	r.reader = watched
 	return changed, nil
@@ -161,13 +167,13 @@ func (r *run) watch(ctx context.Context, config *rest.Config, scheme *kruntime.S
 
 func (r *run) loop(ctx context.Context, changed <-chan struct{}) error {
 	for {
-		now, err := r.look(ctx, r.reader)
+		now, err := r.observe(ctx, r.reader)
 		if err != nil {
 			return err
 		}
 		if now.done() {
-			// The cache may lag behind a peer that was made just now. Nothing is not believed to be there until asked.
-			if now, err = r.look(ctx, r.client); err != nil {
+			// The cache may lack a peer that was just created, so the API server has to confirm.
+			if now, err = r.observe(ctx, r.client); err != nil {
 				return err
 			}
 			if now.done() {
@@ -175,15 +181,15 @@ func (r *run) loop(ctx context.Context, changed <-chan struct{}) error {
 				return nil
 			}
 		}
-		r.say(now.waiting)
-		var again <-chan time.Time
+		r.report(now.waiting)
+		var retry <-chan time.Time
 		if err := r.act(ctx, now); err != nil && ctx.Err() == nil {
-			fmt.Fprintf(r.Out, "will try again: %v\n", err)
-			again = time.After(retryAfter)
+			fmt.Fprintf(r.Out, "trying again: %v\n", err)
+			retry = time.After(retryAfter)
 		}
 		select {
 		case <-changed:
-		case <-again:
+		case <-retry:
 		case <-ctx.Done():
 			return r.standing(ctx)
 		}
@@ -193,25 +199,29 @@ func (r *run) loop(ctx context.Context, changed <-chan struct{}) error {
 // tenants are the labels of the namespaces of peers.
 var tenants = map[string]string{labels.TenantNamespace: "true"}
 
-func (r *run) look(ctx context.Context, from client.Reader) (step, error) {
+func (r *run) observe(ctx context.Context, from client.Reader) (step, error) {
 	var peers discoveryv1alpha1.ForeignClusterList
 	var tunnels netv1alpha1.TunnelEndpointList
 	var namespaces corev1.NamespaceList
 	if err := errors.Join(from.List(ctx, &peers), from.List(ctx, &tunnels), from.List(ctx, &namespaces, client.MatchingLabels(tenants))); err != nil {
-		return step{}, fmt.Errorf("look what stands: %w", err)
+		return step{}, fmt.Errorf("list what is left: %w", err)
 	}
 	r.tunneled = r.tunneled || len(tunnels.Items) > 0
 	return next(peers.Items, namespaces.Items, tunnels.Items), nil
 }
 
-// awaitAgents lets the agents clean the nodes, if a tunnel ended just now. One that takes longer cleans its node when it ends.
+// awaitAgents gives the agents time to clean the nodes, if there was a tunnel. An agent that is slower cleans its node
+// when it terminates.
 func (r *run) awaitAgents(ctx context.Context) {
-	if !r.tunneled {
-		return
+	if r.tunneled {
+		r.sleep(ctx, agentTime)
 	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(tidyTime):
+	case <-time.After(d):
 	}
 }
 
@@ -221,10 +231,10 @@ func (r *run) act(ctx context.Context, now step) (err error) {
 			r.stopped[peer.UID] = true
 			fmt.Fprintf(r.Out, "ending the peerings with %s\n", peer.Name)
 		}
-		// The UID keeps an apply from making a new object in place of one that has just gone.
-		wish := discoveryconfig.ForeignCluster(peer.Name).WithUID(peer.UID).WithSpec(discoveryconfig.ForeignClusterSpec().
+		// The UID keeps the apply from creating an object that was just deleted.
+		intent := discoveryconfig.ForeignCluster(peer.Name).WithUID(peer.UID).WithSpec(discoveryconfig.ForeignClusterSpec().
 			WithOutgoingPeeringEnabled(discoveryv1alpha1.PeeringNo).WithIncomingPeeringEnabled(discoveryv1alpha1.PeeringNo))
-		if e := r.client.Apply(ctx, wish, client.FieldOwner(owner), client.ForceOwnership); e != nil && !apierrors.IsConflict(e) {
+		if e := r.client.Apply(ctx, intent, client.FieldOwner(owner), client.ForceOwnership); e != nil && !apierrors.IsConflict(e) {
 			err = errors.Join(err, fmt.Errorf("end the peerings with %s: %w", peer.Name, e))
 		}
 	}
@@ -243,19 +253,19 @@ func (r *run) act(ctx context.Context, now step) (err error) {
 	return err
 }
 
-// say prints what is waited for when it changes.
-func (r *run) say(waiting []string) {
-	if text := strings.Join(waiting, "\n"); text != r.told && text != "" {
-		r.told = text
+// report prints what the run waits for, when that changes.
+func (r *run) report(waiting []string) {
+	if text := strings.Join(waiting, "\n"); text != r.reported && text != "" {
+		r.reported = text
 		fmt.Fprintln(r.Out, text)
 	}
 }
 
 // standing is the error at the deadline.
 func (r *run) standing(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
 	defer cancel()
-	now, err := r.look(ctx, r.client)
+	now, err := r.observe(ctx, r.client)
 	if err != nil {
 		return fmt.Errorf("%w after %s: %w", ErrStanding, r.Timeout, err)
 	}
@@ -271,7 +281,7 @@ func (r *run) standing(ctx context.Context) error {
 	return fmt.Errorf("%w after %s:\n  %s\nif a peer is gone for good: liqoctl unpeer NAME --force", ErrStanding, r.Timeout, strings.Join(now.waiting, "\n  "))
 }
 
-// scaleAuth returns how many there were.
+// scaleAuth scales the authentication service and returns its replicas before.
 func (r *run) scaleAuth(ctx context.Context, replicas int32) (before int32, err error) {
 	var live appsv1.Deployment
 	err = r.client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: auth}, &live)
@@ -284,8 +294,8 @@ func (r *run) scaleAuth(ctx context.Context, replicas int32) (before int32, err 
 	if live.Spec.Replicas != nil {
 		before = *live.Spec.Replicas
 	}
-	wish := appsv1config.Deployment(auth, r.Namespace).WithUID(live.UID).WithSpec(appsv1config.DeploymentSpec().WithReplicas(replicas))
-	if err := r.client.Apply(ctx, wish, client.FieldOwner(owner), client.ForceOwnership); err != nil {
+	intent := appsv1config.Deployment(auth, r.Namespace).WithUID(live.UID).WithSpec(appsv1config.DeploymentSpec().WithReplicas(replicas))
+	if err := r.client.Apply(ctx, intent, client.FieldOwner(owner), client.ForceOwnership); err != nil {
 		return 0, fmt.Errorf("scale %s to %d: %w", auth, replicas, err)
 	}
 	return before, nil

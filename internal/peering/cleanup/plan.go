@@ -11,17 +11,17 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
-// step is what there is to do now, and what to wait for. With nothing of either, all is done.
+// step is what to do now, and what to wait for.
 type step struct {
-	stop    []discoveryv1alpha1.ForeignCluster // their peerings are wanted no more
+	stop    []discoveryv1alpha1.ForeignCluster // whose peerings have to end
 	remove  []discoveryv1alpha1.ForeignCluster
 	waiting []string // one sentence each
 }
 
 func (s step) done() bool { return len(s.stop)+len(s.remove)+len(s.waiting) == 0 }
 
-// next decides from what stands. A foreign cluster is removed only when the controllers have said, of this very
-// wish, that both directions are down: removing it earlier would hide from the log why a direction does not end.
+// next decides from what is left. It removes a ForeignCluster only when its controller has reported, for the current
+// generation, that both directions ended: removing it earlier would hide from the log why a direction does not end.
 func next(peers []discoveryv1alpha1.ForeignCluster, tenants []corev1.Namespace, tunnels []netv1alpha1.TunnelEndpoint) (s step) {
 	for _, peer := range peers {
 		switch {
@@ -30,7 +30,7 @@ func next(peers []discoveryv1alpha1.ForeignCluster, tenants []corev1.Namespace, 
 		case peer.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringNo || peer.Spec.IncomingPeeringEnabled != discoveryv1alpha1.PeeringNo:
 			s.stop = append(s.stop, peer)
 		case peer.Status.ObservedGeneration < peer.Generation:
-			s.waiting = append(s.waiting, describe(peer, "has not been looked at by the controller manager; is it running?"))
+			s.waiting = append(s.waiting, describe(peer, "has not been processed by the controller manager; check that it runs"))
 		case up(peer, discoveryv1alpha1.OutgoingPeering) || up(peer, discoveryv1alpha1.IncomingPeering):
 			s.waiting = append(s.waiting, describe(peer, "is still peered"))
 		default:
@@ -66,7 +66,7 @@ func up(peer discoveryv1alpha1.ForeignCluster, of discoveryv1alpha1.PeeringCondi
 	return condition(peer, of).Status != discoveryv1alpha1.StatusNone
 }
 
-// describe says what stands in the way, in the words of the conditions.
+// describe explains a state with the conditions of the directions that have not ended.
 func describe(peer discoveryv1alpha1.ForeignCluster, state string) string {
 	text := fmt.Sprintf("ForeignCluster %s %s", peer.Name, state)
 	for _, of := range []discoveryv1alpha1.PeeringConditionType{discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.IncomingPeering} {
@@ -82,7 +82,7 @@ func describe(peer discoveryv1alpha1.ForeignCluster, state string) string {
 	return text
 }
 
-// obstacles is what Kubernetes itself says about a namespace that does not go away.
+// obstacles returns why Kubernetes has not deleted a namespace yet.
 func obstacles(namespace corev1.Namespace) (text string) {
 	for _, c := range namespace.Status.Conditions {
 		if c.Status == corev1.ConditionTrue {

@@ -50,7 +50,7 @@ func TestNext(t *testing.T) {
 	tenant := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan-1"}}
 	terminating := *tenant.DeepCopy()
 	terminating.DeletionTimestamp = dying.DeletionTimestamp
-	terminating.Status.Conditions = []corev1.NamespaceCondition{{Status: corev1.ConditionTrue, Message: "a finalizer remains"}}
+	terminating.Status.Conditions = []corev1.NamespaceCondition{{Status: corev1.ConditionTrue, Message: "a finalizer is left"}}
 
 	for _, test := range []struct {
 		name         string
@@ -62,15 +62,15 @@ func TestNext(t *testing.T) {
 	}{
 		{name: "nothing"},
 		{name: "wanted", peers: []discoveryv1alpha1.ForeignCluster{peer("milan", yes, no, 2), peer("rome", no, "Auto", 2)}, stop: []string{"milan", "rome"}},
-		{name: "not looked at", peers: []discoveryv1alpha1.ForeignCluster{peer("milan", no, no, 1)}, waiting: "is it running?"},
+		{name: "not processed", peers: []discoveryv1alpha1.ForeignCluster{peer("milan", no, no, 1)}, waiting: "check that it runs"},
 		{name: "still up", peers: []discoveryv1alpha1.ForeignCluster{peer("milan", no, no, 2,
 			is(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusDisconnecting, "2 pods are left"))}, waiting: "OutgoingPeering is Disconnecting (Why): 2 pods are left"},
 		{name: "down", peers: []discoveryv1alpha1.ForeignCluster{peer("milan", no, no, 2,
 			is(discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.StatusNone, ""),
 			is(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusError, "does not matter"))}, remove: []string{"milan"}},
 		{name: "being deleted", peers: []discoveryv1alpha1.ForeignCluster{dying}, tenants: []corev1.Namespace{tenant}, waiting: "milan is being deleted; IncomingPeering is Disconnecting"},
-		{name: "namespace ends", tenants: []corev1.Namespace{terminating}, waiting: "is being deleted; a finalizer remains"},
-		{name: "namespace nobody owns", tenants: []corev1.Namespace{tenant}, waiting: "kubectl delete namespace liqo-tenant-milan-1"},
+		{name: "namespace ends", tenants: []corev1.Namespace{terminating}, waiting: "is being deleted; a finalizer is left"},
+		{name: "namespace without a ForeignCluster", tenants: []corev1.Namespace{tenant}, waiting: "kubectl delete namespace liqo-tenant-milan-1"},
 		{name: "tunnel stands", tunnels: []netv1alpha1.TunnelEndpoint{tunnel("milan")}, waiting: "TunnelEndpoint liqo-tenant-milan/milan, the tunnel to milan, is still there"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

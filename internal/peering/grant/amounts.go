@@ -12,17 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// MaxPercentage is all that is free.
+// MaxPercentage shares everything that is free.
 const MaxPercentage = 100
 
-// mega is the grain of memory, as documented.
+// mega is the documented granularity of memory, in bytes.
 const mega = 1_000_000
 
-// Amounts counts resources in whole numbers: cpu in thousandths, all others in their own unit (bytes, devices,
-// pods). Sums that would not fit stay at the largest number.
+// Amounts counts resources in integers: cpu in thousandths, all others in their own unit (bytes, devices, pods). Sums
+// saturate at the largest integer.
 type Amounts map[corev1.ResourceName]int64
 
-// Count turns quantities into amounts. Negative quantities count as nothing, fractions as one more.
+// Count converts quantities to amounts. Negative quantities become zero, fractions are rounded up.
 func Count(list corev1.ResourceList) Amounts {
 	amounts := make(Amounts, len(list))
 	for name, quantity := range list {
@@ -40,14 +40,14 @@ func amount(name corev1.ResourceName, quantity resource.Quantity) int64 {
 	case quantity.Sign() <= 0:
 		return 0
 	case quantity.Cmp(*limit) >= 0:
-		// Quantity would wrap around silently.
+		// Quantity.Value would overflow silently.
 		return math.MaxInt64
 	default:
 		return value()
 	}
 }
 
-// add puts b on top of a.
+// add adds b to a.
 func (a Amounts) add(b Amounts) {
 	for name, value := range b {
 		a[name] = plus(a[name], value)
@@ -61,16 +61,16 @@ func plus(a, b int64) int64 {
 	return math.MaxInt64
 }
 
-// Shared says whether a resource is granted at all. How many volumes can be attached is a limit of each single
-// node and its driver; the sum of it means nothing on one virtual node, where no volume is ever attached.
+// Shared reports whether a resource is granted at all. The number of attachable volumes is not: it is a limit of each node
+// and driver, so its sum means nothing on a virtual node, to which no volume is attached.
 func Shared(name corev1.ResourceName) bool {
 	return !strings.HasPrefix(string(name), corev1.ResourceAttachableVolumesPrefix)
 }
 
-// Share is the given percentage of what is free, for each resource that the nodes have:
+// Share returns the given percentage of what is free, for each resource that the nodes have:
 //   - cpu in thousandths, memory in megabytes, local storage in bytes, all rounded down;
-//   - what comes in pieces (devices, pods, huge pages) to the nearest whole piece, and at least one if one is free
-//     and anything is to be shared: one GPU at 90 % is one GPU.
+//   - devices, pods and huge pages rounded to the nearest integer, and at least one if one is free and the percentage is
+//     not zero: one GPU at 90 % is one GPU.
 func Share(free Amounts, percentage int) corev1.ResourceList {
 	percentage = min(max(percentage, 0), MaxPercentage)
 	list := make(corev1.ResourceList, len(free))
@@ -95,14 +95,13 @@ func part(value, percentage int64, name corev1.ResourceName) int64 {
 	return whole * grain
 }
 
-// percent is value*percentage/100 and the hundredths that are left over, without an overflow in between.
+// percent returns value*percentage/100 and the remaining hundredths, without an intermediate overflow.
 func percent(value, percentage int64) (whole, rest int64) {
 	rest = value % 100 * percentage
 	return value/100*percentage + rest/100, rest % 100
 }
 
-// grain is the smallest amount of a resource that is granted, and whether it comes in pieces that somebody
-// would miss.
+// grain returns the granularity of a resource, and whether it is indivisible.
 func grain(name corev1.ResourceName) (size int64, pieces bool) {
 	switch name {
 	case corev1.ResourceCPU, corev1.ResourceEphemeralStorage, corev1.ResourceStorage:
@@ -129,16 +128,16 @@ func quantity(name corev1.ResourceName, value int64) resource.Quantity {
 	}
 }
 
-// Divide hands a grant out to several wishes of the same peer, in their order, so that asking twice does not bring
-// twice as much. A wish bounds the resources it names; what it does not name it takes whole.
-func Divide(total corev1.ResourceList, wishes []corev1.ResourceList) []corev1.ResourceList {
+// Divide divides a grant among several requests of the same peer, in order, so that two requests do not get twice as much.
+// A request bounds the resources that it names. It gets all of those that it does not name.
+func Divide(total corev1.ResourceList, requests []corev1.ResourceList) []corev1.ResourceList {
 	left := Count(total)
-	parts := make([]corev1.ResourceList, len(wishes))
-	for i, wish := range wishes {
+	parts := make([]corev1.ResourceList, len(requests))
+	for i, request := range requests {
 		parts[i] = make(corev1.ResourceList, len(left))
 		for name, value := range left {
-			if bound, named := wish[name]; named {
-				value = min(value, amount(name, bound))
+			if limit, named := request[name]; named {
+				value = min(value, amount(name, limit))
 			}
 			parts[i][name] = quantity(name, value)
 			left[name] -= value
@@ -147,7 +146,7 @@ func Divide(total corev1.ResourceList, wishes []corev1.ResourceList) []corev1.Re
 	return parts
 }
 
-// ParsePercentage reads a percentage from 0 to 100, as people write it in a ConfigMap or an annotation.
+// ParsePercentage parses a percentage from 0 to 100, with or without a percent sign and spaces.
 func ParsePercentage(text string) (int, error) {
 	number := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "%"))
 	value, err := strconv.Atoi(number)
@@ -163,22 +162,22 @@ func Equal(a, b corev1.ResourceList) bool {
 		return false
 	}
 	for name, before := range a {
-		if now, there := b[name]; !there || before.Cmp(now) != 0 {
+		if now, found := b[name]; !found || before.Cmp(now) != 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// Differs says whether a new grant is so far from the old one that the peer must know at once: a resource
-// appeared, vanished, ran out or came back, or changed by more than threshold percent of what it was.
+// Differs reports whether a new grant must be written at once: a resource appeared, vanished, ran out or came back, or
+// changed by more than threshold percent of its old amount.
 func Differs(before, now corev1.ResourceList, threshold int) bool {
 	if len(before) != len(now) {
 		return true
 	}
 	for name, quantity := range now {
-		past, there := before[name]
-		if !there {
+		past, found := before[name]
+		if !found {
 			return true
 		}
 		was, is := amount(name, past), amount(name, quantity)
@@ -189,7 +188,7 @@ func Differs(before, now corev1.ResourceList, threshold int) bool {
 			return true
 		}
 		change := max(was, is) - min(was, is)
-		// In floating point: no overflow, and the last digit decides nothing.
+		// In floating point there is no overflow, and the precision suffices.
 		if float64(change)*100 > float64(was)*float64(max(threshold, 0)) {
 			return true
 		}

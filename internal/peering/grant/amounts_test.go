@@ -89,13 +89,13 @@ func TestDivide(t *testing.T) {
 	total := list("cpu", "10", "memory", "8G", "nvidia.com/gpu", "1")
 	for _, test := range []struct {
 		name         string
-		wishes, want []corev1.ResourceList
+		bounds, want []corev1.ResourceList
 	}{
 		{"nothing named: all", []corev1.ResourceList{nil}, []corev1.ResourceList{total}},
 		{"bounded", []corev1.ResourceList{list("cpu", "4")}, []corev1.ResourceList{list("cpu", "4", "memory", "8G", "nvidia.com/gpu", "1")}},
 		{"more than there is", []corev1.ResourceList{list("cpu", "400")}, []corev1.ResourceList{total}},
 		{"less than nothing", []corev1.ResourceList{list("cpu", "-4")}, []corev1.ResourceList{list("cpu", "0", "memory", "8G", "nvidia.com/gpu", "1")}},
-		{"what nobody has", []corev1.ResourceList{list("moon/dust", "4")}, []corev1.ResourceList{total}},
+		{"what no node has", []corev1.ResourceList{list("moon/dust", "4")}, []corev1.ResourceList{total}},
 		{
 			"the second gets the rest",
 			[]corev1.ResourceList{list("cpu", "4", "memory", "2G", "nvidia.com/gpu", "0"), nil},
@@ -108,7 +108,7 @@ func TestDivide(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := Divide(total, test.wishes)
+			got := Divide(total, test.bounds)
 			for i := range test.want {
 				if !Equal(got[i], test.want[i]) {
 					t.Errorf("slice %d: got %v, want %v", i, text(got[i]), text(test.want[i]))
@@ -222,15 +222,15 @@ func FuzzDivide(f *testing.F) {
 			corev1.ResourceCPU: quantity(corev1.ResourceCPU, max(cpu, 0)), corev1.ResourceMemory: quantity(corev1.ResourceMemory, max(memory, 0)),
 			gpu: quantity(gpu, max(devices, 0)),
 		}
-		var wishes []corev1.ResourceList
+		var bounds []corev1.ResourceList
 		for _, text := range []string{first, second} {
-			if wish, err := resource.ParseQuantity(text); err == nil {
-				wishes = append(wishes, corev1.ResourceList{corev1.ResourceCPU: wish, gpu: wish})
+			if bound, err := resource.ParseQuantity(text); err == nil {
+				bounds = append(bounds, corev1.ResourceList{corev1.ResourceCPU: bound, gpu: bound})
 			}
 		}
-		wishes = append(wishes, nil)
+		bounds = append(bounds, nil)
 		sum := corev1.ResourceList{}
-		for _, part := range Divide(total, wishes) {
+		for _, part := range Divide(total, bounds) {
 			for name, value := range part {
 				if value.Sign() < 0 {
 					t.Fatalf("negative part: %s of %s", value.String(), name)

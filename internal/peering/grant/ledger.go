@@ -13,28 +13,25 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// Origin is on each pod that a peer runs here: the cluster ID of the peer.
-const Origin = "virtualkubelet.liqo.io/origin"
-
-// Ledger keeps count of what the nodes have and what the pods on them ask for, event by event. It is not safe for
-// concurrent use.
+// Ledger counts what the nodes have and what the pods on them request, event by event. It is not safe for concurrent
+// use.
 type Ledger struct {
 	nodes map[string]machine
 	pods  map[types.NamespacedName]occupant
-	used  map[place]Amounts
+	used  map[owner]Amounts
 }
 
-// machine is a node as far as it counts.
+// machine is what the ledger stores of a node.
 type machine struct {
-	counts       bool
+	counts       bool // its resources are granted
 	allocatable  Amounts
 	architecture string
 	system       string
 }
 
-// occupant is a pod that holds resources of a node.
+// occupant is a pod that uses resources of a node.
 type occupant struct {
-	place
+	owner
 	// A slice, because there may be ten thousand of them and a map is four times its size.
 	requests []request
 }
@@ -44,18 +41,18 @@ type request struct {
 	value int64
 }
 
-// place is a node and for whom it is used: the cluster ID of a peer, or nobody's but our own.
-type place struct{ node, origin string }
+// owner is a node and the cluster ID of the peer whose pods use it; the origin is empty for our own pods.
+type owner struct{ node, origin string }
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{nodes: map[string]machine{}, pods: map[types.NamespacedName]occupant{}, used: map[place]Amounts{}}
+	return &Ledger{nodes: map[string]machine{}, pods: map[types.NamespacedName]occupant{}, used: map[owner]Amounts{}}
 }
 
-// SetNode notes what a node is now, and says whether that is news.
+// SetNode records the current state of a node, and reports whether the capacity may have changed.
 //
-// A node counts if it is Ready, physical and not cordoned: nothing can be started on a cordoned one, so offering it
-// would promise what no scheduler keeps. Taints are not looked at; pods may tolerate them.
+// A node counts if it is Ready, physical and not cordoned: no pod can start on a cordoned node, so its resources must not
+// be granted. Taints do not matter, because pods may tolerate them.
 func (l *Ledger) SetNode(node *corev1.Node) (changed bool) {
 	before, known := l.nodes[node.Name]
 	now := machine{
@@ -83,33 +80,33 @@ func counts(node *corev1.Node) bool {
 	})
 }
 
-// DeleteNode forgets a node, and says whether that is news.
+// DeleteNode removes a node, and reports whether the capacity may have changed.
 func (l *Ledger) DeleteNode(name string) (changed bool) {
 	changed = l.nodes[name].counts
 	delete(l.nodes, name)
 	return changed
 }
 
-// SetPod notes where a pod is and what it asks for, and says whether that is news. It holds something from the
-// moment it is bound to a node until it has finished.
+// SetPod records the node and the requests of a pod, and reports whether the capacity may have changed. A pod uses
+// resources from its binding to a node until it has finished.
 func (l *Ledger) SetPod(pod *corev1.Pod) (changed bool) {
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	if pod.Spec.NodeName == "" || finished(pod) {
 		return l.remove(key)
 	}
-	now := occupant{place: place{node: pod.Spec.NodeName, origin: pod.Labels[Origin]}, requests: podAmounts(pod)}
+	now := occupant{owner: owner{node: pod.Spec.NodeName, origin: pod.Labels[labels.Origin]}, requests: podAmounts(pod)}
 	before, known := l.pods[key]
-	if known && before.place == now.place && slices.Equal(before.requests, now.requests) {
+	if known && before.owner == now.owner && slices.Equal(before.requests, now.requests) {
 		return false
 	}
 	if known {
 		l.remove(key)
 	}
 	l.pods[key] = now
-	used := l.used[now.place]
+	used := l.used[now.owner]
 	if used == nil {
 		used = Amounts{}
-		l.used[now.place] = used
+		l.used[now.owner] = used
 	}
 	for _, r := range now.requests {
 		used[r.name] += r.value
@@ -117,8 +114,8 @@ func (l *Ledger) SetPod(pod *corev1.Pod) (changed bool) {
 	return true
 }
 
-// bound is as much as one pod can ask for (a pebibyte, say): more is a mistake or a trick. The sum over all pods of
-// one node then fits, so taking one away again leaves the right number.
+// bound is the most that is counted for one pod, a pebibyte for example: more is a mistake or an attack. With it the sum
+// over all pods of a node cannot overflow, so subtracting a pod is exact.
 const bound = 1 << 50
 
 func podAmounts(pod *corev1.Pod) []request {
@@ -134,7 +131,7 @@ func podAmounts(pod *corev1.Pod) []request {
 	return list
 }
 
-// DeletePod forgets a pod, and says whether that is news.
+// DeletePod removes a pod, and reports whether the capacity may have changed.
 func (l *Ledger) DeletePod(namespace, name string) (changed bool) {
 	return l.remove(types.NamespacedName{Namespace: namespace, Name: name})
 }
@@ -145,28 +142,28 @@ func (l *Ledger) remove(key types.NamespacedName) (changed bool) {
 		return false
 	}
 	delete(l.pods, key)
-	used := l.used[before.place]
+	used := l.used[before.owner]
 	for _, r := range before.requests {
 		if used[r.name] -= r.value; used[r.name] == 0 {
 			delete(used, r.name)
 		}
 	}
 	if len(used) == 0 {
-		delete(l.used, before.place)
+		delete(l.used, before.owner)
 	}
 	return true
 }
 
-// Capacity is what all nodes that count have together, and for whom it is used. It is a value: nothing changes it.
+// Capacity is the sum over all nodes that count, and who uses it. It is immutable.
 type Capacity struct {
 	Allocatable Amounts
-	// Used, by the cluster ID of the peer; our own pods are under the empty string.
+	// Used is by the cluster ID of the peer; that of our own pods is the empty string.
 	Used map[string]Amounts
 	// Architectures and OperatingSystems of the nodes, the most frequent first.
 	Architectures, OperatingSystems []string
 }
 
-// Capacity sums the ledger up. Pods on nodes that do not count take nothing away, since their node gives nothing.
+// Capacity sums the ledger up. Pods on nodes that do not count are left out, like their nodes.
 func (l *Ledger) Capacity() Capacity {
 	total := Capacity{Allocatable: Amounts{}, Used: map[string]Amounts{}}
 	architectures, systems := map[string]int{}, map[string]int{}
@@ -177,16 +174,16 @@ func (l *Ledger) Capacity() Capacity {
 			systems[node.system]++
 		}
 	}
-	for place, used := range l.used {
-		if !l.nodes[place.node].counts {
+	for owner, used := range l.used {
+		if !l.nodes[owner.node].counts {
 			continue
 		}
-		if total.Used[place.origin] == nil {
-			total.Used[place.origin] = Amounts{}
+		if total.Used[owner.origin] == nil {
+			total.Used[owner.origin] = Amounts{}
 		}
-		total.Used[place.origin].add(used)
+		total.Used[owner.origin].add(used)
 	}
-	// A node that has none of a resource, like most have no huge pages, does not make it one that is shared.
+	// A resource of which no node has any, for example huge pages, is not shared.
 	maps.DeleteFunc(total.Allocatable, func(_ corev1.ResourceName, value int64) bool { return value == 0 })
 	total.Architectures, total.OperatingSystems = frequent(architectures), frequent(systems)
 	return total
@@ -200,14 +197,14 @@ func frequent(counted map[string]int) []string {
 	})
 }
 
-// Free is what a peer may have a share of: all that is not used by anybody else. What it uses itself counts as
-// free, because its virtual node has to carry that, too.
+// Free is what a peer gets a share of: everything that others do not use. The peer's own use counts as free, because the
+// capacity of its virtual node includes it.
 func (c Capacity) Free(peer string) Amounts {
 	free := maps.Clone(c.Allocatable)
 	for origin, used := range c.Used {
 		if origin != peer || peer == "" {
 			for name, value := range used {
-				if left, there := free[name]; there {
+				if left, found := free[name]; found {
 					free[name] = max(left-value, 0)
 				}
 			}

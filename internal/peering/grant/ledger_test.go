@@ -46,7 +46,7 @@ func pod(name, node, origin string, requests corev1.ResourceList, change ...func
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 	if origin != "" {
-		made.Labels = map[string]string{Origin: origin}
+		made.Labels = map[string]string{labels.Origin: origin}
 	}
 	for _, apply := range change {
 		apply(made)
@@ -174,32 +174,32 @@ func TestDocumentedExample(t *testing.T) {
 	}
 }
 
-func TestLedgerSaysWhetherThereIsNews(t *testing.T) {
+func TestLedgerReportsChanges(t *testing.T) {
 	ledger := NewLedger()
-	news := func(want, got bool, what string) {
+	changed := func(want, got bool, what string) {
 		t.Helper()
 		if got != want {
-			t.Errorf("%s: news is %t", what, got)
+			t.Errorf("%s: changed is %t", what, got)
 		}
 	}
-	news(true, ledger.SetNode(node("n1", list("cpu", "4"))), "first node")
-	news(false, ledger.SetNode(node("n1", list("cpu", "4"), func(n *corev1.Node) {
+	changed(true, ledger.SetNode(node("n1", list("cpu", "4"))), "first node")
+	changed(false, ledger.SetNode(node("n1", list("cpu", "4"), func(n *corev1.Node) {
 		n.Status.Conditions[0].LastHeartbeatTime = metav1.Now()
 	})), "heartbeat")
-	news(true, ledger.SetNode(node("n1", list("cpu", "4"), cordoned)), "cordoned")
-	news(false, ledger.SetNode(node("n1", list("cpu", "8"), cordoned)), "grown while cordoned")
-	news(true, ledger.SetNode(node("n1", list("cpu", "8"))), "back")
-	news(true, ledger.SetNode(node("n1", list("cpu", "8"), arm)), "other architecture")
-	news(false, ledger.SetNode(node("v1", list("cpu", "8"), virtual)), "virtual node")
-	news(true, ledger.SetPod(pod("a", "n1", "", list("cpu", "1"))), "pod")
-	news(false, ledger.SetPod(pod("a", "n1", "", list("cpu", "1"), func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" })), "pod got an address")
-	news(true, ledger.SetPod(pod("a", "n1", "", list("cpu", "2"))), "pod resized")
-	news(true, ledger.SetPod(pod("a", "n1", "", list("cpu", "2"), phase(corev1.PodSucceeded))), "pod finished")
-	news(false, ledger.DeletePod("default", "a"), "finished pod deleted")
-	news(false, ledger.SetPod(pod("b", "", "", list("cpu", "1"))), "pod without a node")
-	news(false, ledger.DeletePod("default", "never-seen"), "unknown pod deleted")
-	news(true, ledger.DeleteNode("n1"), "node deleted")
-	news(false, ledger.DeleteNode("n1"), "node deleted again")
+	changed(true, ledger.SetNode(node("n1", list("cpu", "4"), cordoned)), "cordoned")
+	changed(false, ledger.SetNode(node("n1", list("cpu", "8"), cordoned)), "grown while cordoned")
+	changed(true, ledger.SetNode(node("n1", list("cpu", "8"))), "back")
+	changed(true, ledger.SetNode(node("n1", list("cpu", "8"), arm)), "other architecture")
+	changed(false, ledger.SetNode(node("v1", list("cpu", "8"), virtual)), "virtual node")
+	changed(true, ledger.SetPod(pod("a", "n1", "", list("cpu", "1"))), "pod")
+	changed(false, ledger.SetPod(pod("a", "n1", "", list("cpu", "1"), func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" })), "pod got an address")
+	changed(true, ledger.SetPod(pod("a", "n1", "", list("cpu", "2"))), "pod resized")
+	changed(true, ledger.SetPod(pod("a", "n1", "", list("cpu", "2"), phase(corev1.PodSucceeded))), "pod finished")
+	changed(false, ledger.DeletePod("default", "a"), "finished pod deleted")
+	changed(false, ledger.SetPod(pod("b", "", "", list("cpu", "1"))), "pod without a node")
+	changed(false, ledger.DeletePod("default", "never-seen"), "unknown pod deleted")
+	changed(true, ledger.DeleteNode("n1"), "node deleted")
+	changed(false, ledger.DeleteNode("n1"), "node deleted again")
 	if len(ledger.pods) != 0 || len(ledger.used) != 0 {
 		t.Errorf("left over: %v %v", ledger.pods, ledger.used)
 	}
@@ -224,7 +224,7 @@ func TestArchitecturesMostFrequentFirst(t *testing.T) {
 	}
 }
 
-// Laws of several peers: what one peer uses is missing from all others and not from itself; nobody gets more than
+// Laws of several peers: what one peer uses is missing from all others and not from itself; no peer gets more than
 // there is; and the shares of the free part plus what is used never exceed the nodes when the percentages of all
 // peers sum up to at most 100.
 func TestSumOverPeers(t *testing.T) {
@@ -281,27 +281,27 @@ func FuzzLedger(f *testing.F) {
 			what, which, value := events[i], events[i+1], events[i+2]
 			nodeName, podName := fmt.Sprint("n", which%3), fmt.Sprint("p", which%5)
 			before := ledger.Capacity()
-			var news bool
+			var changed bool
 			switch what % 4 {
 			case 0:
 				nodes[nodeName] = node(nodeName, list("cpu", fmt.Sprint(value), "pods", "3"), states[value%4])
-				news = ledger.SetNode(nodes[nodeName])
+				changed = ledger.SetNode(nodes[nodeName])
 			case 1:
 				delete(nodes, nodeName)
-				news = ledger.DeleteNode(nodeName)
+				changed = ledger.DeleteNode(nodeName)
 			case 2:
 				origin := []string{"", "rome", "milan"}[value%3]
 				pods[podName] = pod(podName, fmt.Sprint("n", value%4), origin, corev1.ResourceList{
 					corev1.ResourceCPU: *resource.NewMilliQuantity(int64(value)*int64(which), resource.DecimalSI),
 				}, phase(phases[which%4]))
-				news = ledger.SetPod(pods[podName])
+				changed = ledger.SetPod(pods[podName])
 			case 3:
 				delete(pods, podName)
-				news = ledger.DeletePod("default", podName)
+				changed = ledger.DeletePod("default", podName)
 			}
 			after := ledger.Capacity()
-			if !news && !reflect.DeepEqual(before, after) {
-				t.Fatalf("event %d changed the sums and was called no news:\n%v\n%v", i, before, after)
+			if !changed && !reflect.DeepEqual(before, after) {
+				t.Fatalf("event %d changed the sums and was not reported as a change:\n%v\n%v", i, before, after)
 			}
 		}
 		fresh := NewLedger()
@@ -314,7 +314,7 @@ func FuzzLedger(f *testing.F) {
 		if got, want := ledger.Capacity(), fresh.Capacity(); !reflect.DeepEqual(got, want) {
 			t.Errorf("after all events: %v\ncounted from nothing: %v", got, want)
 		}
-		for _, peer := range []string{"", "rome", "milan", "stranger"} {
+		for _, peer := range []string{"", "rome", "milan", "unknown"} {
 			for name, value := range ledger.Capacity().Free(peer) {
 				if value < 0 || value > ledger.Capacity().Allocatable[name] {
 					t.Errorf("%q may use %d of %d %s", peer, value, ledger.Capacity().Allocatable[name], name)
@@ -334,7 +334,7 @@ func TestTrimKeepsWhatOthersNeed(t *testing.T) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "v"}}
 	})
 	got := trim(t, TrimPod, big)
-	if got.UID != "uid" || got.ResourceVersion != "7" || len(got.OwnerReferences) != 1 || got.Labels[Origin] != "rome" ||
+	if got.UID != "uid" || got.ResourceVersion != "7" || len(got.OwnerReferences) != 1 || got.Labels[labels.Origin] != "rome" ||
 		len(got.Labels) != 1 || len(got.Annotations) != 2 || got.Spec.Volumes != nil || got.Spec.Containers[0].Image != "" {
 		t.Errorf("trimmed pod: %+v", got)
 	}

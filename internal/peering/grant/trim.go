@@ -10,16 +10,16 @@ import (
 	resources "k8s.io/component-helpers/resource"
 )
 
-// ours is in the key of each label and annotation that some part of the product reads.
+// ours is in the key of each of our labels and annotations.
 const ours = "liqo.io/"
 
-// TrimPod is a transform function for a cache of pods: it keeps who a pod is, where it runs, whether it still does,
-// our own labels and annotations, and its requests, summed up in one container. A pod of the usual size shrinks
-// from 6.7 to 2.6 kB. Applied twice it changes nothing more.
+// TrimPod is a transform function for a cache of pods: it keeps the identity of a pod, its node, its phase, our labels and
+// annotations, and its requests, summed up in one container. A pod of the usual size shrinks from 6.7 to 2.6 kB. It is
+// idempotent.
 func TrimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
-		return object, nil // a deletion that was missed
+		return object, nil // DeletedFinalStateUnknown
 	}
 	trimmed := &corev1.Pod{
 		TypeMeta:   pod.TypeMeta,
@@ -27,7 +27,7 @@ func TrimPod(object any) (any, error) {
 		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName},
 		Status:     corev1.PodStatus{Phase: pod.Status.Phase},
 	}
-	// A finished pod holds nothing, and never will again.
+	// A finished pod uses no resources.
 	if !finished(pod) {
 		trimmed.Spec.Containers = []corev1.Container{{
 			Name: "sum", Resources: corev1.ResourceRequirements{Requests: requests(pod)},
@@ -37,7 +37,7 @@ func TrimPod(object any) (any, error) {
 		if trimmed.Annotations == nil {
 			trimmed.Annotations = map[string]string{}
 		}
-		trimmed.Annotations[corev1.MirrorPodAnnotationKey] = mirror // whoever drains a node must know
+		trimmed.Annotations[corev1.MirrorPodAnnotationKey] = mirror // read when a node is drained
 	}
 	return trimmed, nil
 }
@@ -86,8 +86,8 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// requests are what the scheduler reserves for the pod, resizes and sidecars included. What a cluster has not
-// switched on leaves no trace in a status, so all of it can be looked at.
+// requests returns what the scheduler reserves for the pod, with resizes and sidecars. All options are on: the status of
+// a feature that the cluster has off is empty.
 func requests(pod *corev1.Pod) corev1.ResourceList {
 	return resources.PodRequests(pod, resources.PodResourcesOptions{
 		UseStatusResources: true,

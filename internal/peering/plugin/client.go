@@ -23,23 +23,22 @@ import (
 )
 
 const (
-	// DefaultTimeout is the deadline of a question.
+	// DefaultTimeout is the deadline of a call.
 	DefaultTimeout = 2 * time.Second
-	// maxRetry bounds the time between two attempts to connect. A plugin that was restarted is heard again within
-	// this time.
+	// maxRetry bounds the time between two attempts to connect, and so the time until a restarted plugin is connected.
 	maxRetry = 5 * time.Second
 	minRetry = 200 * time.Millisecond
-	// keepaliveEvery finds a plugin that vanished without closing its connection. Servers allow no less than five
-	// minutes unless told otherwise.
+	// keepaliveEvery detects a plugin that vanished without closing its connection. Servers allow no less than five minutes
+	// by default.
 	keepaliveEvery = 5 * time.Minute
-	// maxResources bounds an answer; a node has ten.
+	// maxResources bounds an answer; a node has about ten resources.
 	maxResources = 256
 )
 
-// ErrAnswer marks an answer that cannot be used. Asking again brings the same.
+// ErrAnswer is wrapped by the error of an invalid answer, which a retry does not change.
 var ErrAnswer = errors.New("unusable answer")
 
-// Client asks one plugin. All methods may be called at the same time.
+// Client calls one plugin. It is safe for concurrent use.
 type Client struct {
 	connection *grpc.ClientConn
 	reader     ResourceReaderClient
@@ -47,8 +46,8 @@ type Client struct {
 	timeout    time.Duration
 }
 
-// New returns a client of the plugin at host:port. It connects when first used, and again whenever needed. The
-// connection is not encrypted, as the contract wants it: the plugin belongs into the same cluster.
+// New returns a client of the plugin at host:port. It connects when first used, and again whenever needed. As documented,
+// the connection is not encrypted: the plugin must run in the same cluster.
 func New(address string, timeout time.Duration) (*Client, error) {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
@@ -68,19 +67,19 @@ func New(address string, timeout time.Duration) (*Client, error) {
 	return &Client{connection: connection, reader: NewResourceReaderClient(connection), address: address, timeout: timeout}, nil
 }
 
-// Address is where the plugin is asked.
+// Address is the plugin's host:port.
 func (c *Client) Address() string { return c.address }
 
 // Close ends the connection and all calls.
 func (c *Client) Close() error { return c.connection.Close() }
 
-// Read asks what a peer may use.
+// Read returns what a peer may use.
 func (c *Client) Read(ctx context.Context, clusterID string) (corev1.ResourceList, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	answer, err := c.reader.ReadResources(ctx, &ClusterIdentity{ClusterID: clusterID})
 	if err != nil {
-		return nil, fmt.Errorf("ask resource plugin %s for cluster %s: %w", c.address, clusterID, err)
+		return nil, fmt.Errorf("call resource plugin %s for cluster %s: %w", c.address, clusterID, err)
 	}
 	list, err := parse(answer.GetResources())
 	if err != nil {
@@ -95,10 +94,10 @@ func parse(answer map[string]string) (corev1.ResourceList, error) {
 		return nil, fmt.Errorf("%w: %d resources, more than %d", ErrAnswer, len(answer), maxResources)
 	}
 	list := make(corev1.ResourceList, len(answer))
-	for _, name := range slices.Sorted(maps.Keys(answer)) { // so that the same mistake is always the same error
+	for _, name := range slices.Sorted(maps.Keys(answer)) { // so that the same answer is always the same error
 		text := answer[name]
 		if problems := validation.IsQualifiedName(name); len(problems) > 0 {
-			return nil, fmt.Errorf("%w: %.80q is no name of a resource: %s", ErrAnswer, name, problems[0])
+			return nil, fmt.Errorf("%w: %.80q is not the name of a resource: %s", ErrAnswer, name, problems[0])
 		}
 		quantity, err := resource.ParseQuantity(text)
 		if err != nil {
@@ -112,34 +111,34 @@ func parse(answer map[string]string) (corev1.ResourceList, error) {
 	return list, nil
 }
 
-// Remove tells the plugin that a peer is gone.
+// Remove notifies the plugin that a peer is gone.
 func (c *Client) Remove(ctx context.Context, clusterID string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	if _, err := c.reader.RemoveCluster(ctx, &ClusterIdentity{ClusterID: clusterID}); err != nil {
-		return fmt.Errorf("tell resource plugin %s that cluster %s is gone: %w", c.address, clusterID, err)
+		return fmt.Errorf("notify resource plugin %s that cluster %s is gone: %w", c.address, clusterID, err)
 	}
 	return nil
 }
 
-// Watch calls changed with the ID of each peer whose answer changed, until the context ends. After each connection,
-// the first included, it calls changed with an empty ID: what was said meanwhile was not heard. changed must not block.
+// Watch calls changed with the ID of each peer whose answer changed, until the context ends. After each connection, the
+// first included, it calls changed with an empty ID, because changes before it were not received. changed must not block.
 func (c *Client) Watch(ctx context.Context, changed func(clusterID string)) {
 	logger := log.FromContext(ctx).WithValues("plugin", c.address)
 	wait := minRetry
 	for ctx.Err() == nil {
-		heard, err := c.listen(ctx, changed)
+		received, err := c.receive(ctx, changed)
 		if ctx.Err() != nil {
 			return
 		}
 		if status.Code(err) == codes.Unimplemented {
-			// Such a plugin is still asked from time to time.
+			// Such a plugin is called once per refresh interval.
 			logger.Info("resource plugin does not report changes")
 			wait = maxRetry
 		} else {
 			logger.V(1).Info("resource plugin not connected", "reason", err.Error())
 		}
-		if heard {
+		if received {
 			wait = minRetry
 		}
 		timer := time.NewTimer(wait)
@@ -152,10 +151,10 @@ func (c *Client) Watch(ctx context.Context, changed func(clusterID string)) {
 	}
 }
 
-// listen reads one stream to its end.
-func (c *Client) listen(ctx context.Context, changed func(string)) (heard bool, _ error) {
-	// A stream that opens and then stays quiet is right, so only opening it has a deadline: WaitForReady waits for
-	// the connection, whose attempts have their own.
+// receive reads one stream to its end, and reports whether it received anything.
+func (c *Client) receive(ctx context.Context, changed func(string)) (received bool, _ error) {
+	// An idle stream is normal, so there is no deadline here. WaitForReady waits for the connection, whose attempts have
+	// their own deadlines.
 	stream, err := c.reader.Subscribe(ctx, &Empty{}, grpc.WaitForReady(true))
 	if err != nil {
 		return false, fmt.Errorf("subscribe: %w", err)
@@ -164,9 +163,9 @@ func (c *Client) listen(ctx context.Context, changed func(string)) (heard bool, 
 	for {
 		identity, err := stream.Recv()
 		if err != nil {
-			return heard, fmt.Errorf("receive: %w", err)
+			return received, fmt.Errorf("receive: %w", err)
 		}
-		heard = true
+		received = true
 		if id := identity.GetClusterID(); id != "" {
 			changed(id)
 		}

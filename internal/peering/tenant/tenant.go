@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tenant is the place of one peer in this cluster: a namespace, and the rights in it. tenant.go says what
-// belongs to a tenant, from values; tenants.go makes it so and takes it away again, rights first.
+// Package tenant creates and deletes the tenant of a peer: a namespace and the rights in it. tenant.go defines the
+// objects of a tenant as values. tenants.go applies them, and deletes them, rights first.
 //
-// It must not know why a peer is a tenant, nor what is exchanged in the namespace. Its proof is tenant_test.go,
-// against a real API server, and the table of what Render returns.
+// It must not know why a peer is a tenant, nor what is exchanged in the namespace. The proof is tenant_test.go, against a
+// real API server, and its table of what Render returns.
 package tenant
 
 import (
@@ -18,7 +18,7 @@ import (
 
 // Names that the chart and this package agree on.
 const (
-	// PeerAccount is the ServiceAccount, in the tenant namespace, that a consumer acts as.
+	// PeerAccount is the ServiceAccount of a consumer, in its tenant namespace.
 	PeerAccount = "liqo-peer"
 	// ManagerAccount and AuthAccount are our own ServiceAccounts, in the install namespace.
 	ManagerAccount = "liqo-controller-manager"
@@ -30,13 +30,13 @@ const (
 	basicRole   = "liqo-remote-peering-basic"
 )
 
-// Tenant is what there is to know of one.
+// Tenant identifies a tenant.
 type Tenant struct {
 	// Peer is the other cluster.
 	Peer discovery.ClusterIdentity
-	// Namespace is its namespace here.
+	// Namespace is its namespace in this cluster.
 	Namespace string
-	// Admitted peers may act here: they have registered a key. The others only lend us resources.
+	// Admitted: the peer has registered a key and may act here. Other peers only lend us resources.
 	Admitted bool
 }
 
@@ -46,35 +46,35 @@ type Part struct {
 	Intent     runtime.ApplyConfiguration
 }
 
-// Render returns all parts of a tenant. install is the namespace that our own accounts live in.
+// Render returns all parts of a tenant. install is the namespace of our own accounts.
 func Render(t Tenant, install string) []Part {
-	marks := map[string]string{labels.AppPartOf: labels.PartOf, labels.ClusterID: t.Peer.ClusterID}
-	parts := []Part{{"Namespace", t.Namespace, corev1.Namespace(t.Namespace).WithLabels(marks).
+	common := map[string]string{labels.AppPartOf: labels.PartOf, labels.ClusterID: t.Peer.ClusterID}
+	parts := []Part{{"Namespace", t.Namespace, corev1.Namespace(t.Namespace).WithLabels(common).
 		WithLabels(map[string]string{labels.TenantNamespace: "true"})}}
 	bind := func(role, account, namespace string) {
 		name := "liqo-binding-" + role
-		parts = append(parts, Part{"RoleBinding", name, rbacv1.RoleBinding(name, t.Namespace).WithLabels(marks).
+		parts = append(parts, Part{"RoleBinding", name, rbacv1.RoleBinding(name, t.Namespace).WithLabels(common).
 			WithRoleRef(rbacv1.RoleRef().WithAPIGroup("rbac.authorization.k8s.io").WithKind("ClusterRole").WithName(role)).
 			WithSubjects(rbacv1.Subject().WithKind("ServiceAccount").WithName(account).WithNamespace(namespace))})
 	}
 	bind(managerRole, ManagerAccount, install)
 	if t.Admitted {
-		// Pods of the peer never run under this account: it has no token in any pod.
+		// No pod may run with this account's token.
 		parts = append(parts, Part{"ServiceAccount", PeerAccount, corev1.ServiceAccount(PeerAccount, t.Namespace).
-			WithLabels(marks).WithAutomountServiceAccountToken(false)})
+			WithLabels(common).WithAutomountServiceAccountToken(false)})
 		bind(authRole, AuthAccount, install)
 		bind(basicRole, PeerAccount, t.Namespace)
 	}
 	return parts
 }
 
-// Revoked are the parts without which a peer can do nothing here, in the order in which they are taken away.
+// Revoked returns the parts that give a peer its rights, in the order in which they are deleted.
 func Revoked(t Tenant, install string) []Part {
 	t.Admitted = true
 	var parts []Part
 	for _, part := range Render(t, install) {
 		if part.Kind == "ServiceAccount" {
-			parts = append([]Part{part}, parts...) // every token of it ends here
+			parts = append([]Part{part}, parts...) // its deletion invalidates all its tokens
 		} else if part.Kind == "RoleBinding" && part.Name != "liqo-binding-"+managerRole {
 			parts = append(parts, part)
 		}

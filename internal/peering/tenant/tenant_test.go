@@ -95,7 +95,7 @@ func TestTenants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The peer can do what the basic role says, in its namespace, until it is revoked.
+	// The peer has the rights of the basic role, in its namespace, until it is revoked.
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -132,17 +132,17 @@ func TestTenants(t *testing.T) {
 	}
 	// No namespace controller runs here, so the namespace stays in this state.
 	if err := tenants.Ensure(ctx, peer); !errors.Is(err, tenant.ErrTerminating) {
-		t.Errorf("a tenant that is going: %v", err)
+		t.Errorf("a tenant that is being deleted: %v", err)
 	}
 	if err := tenants.Delete(ctx, peer); err != nil {
 		t.Errorf("deleted twice: %v", err)
 	}
-	// A namespace of somebody else is neither taken over nor deleted.
-	strange := tenant.Tenant{Peer: rome, Namespace: "default"}
-	if err := tenants.Ensure(ctx, strange); err == nil {
-		t.Error("took over namespace default")
+	// An unmanaged namespace is neither adopted nor deleted.
+	unmanaged := tenant.Tenant{Peer: rome, Namespace: "default"}
+	if err := tenants.Ensure(ctx, unmanaged); err == nil {
+		t.Error("adopted namespace default")
 	}
-	if err := tenants.Delete(ctx, strange); err != nil {
+	if err := tenants.Delete(ctx, unmanaged); err != nil {
 		t.Error(err)
 	}
 	var kept corev1.Namespace
@@ -152,7 +152,7 @@ func TestTenants(t *testing.T) {
 	unfinished(t, config, api)
 }
 
-// unfinished is a tenant whose making was stopped after the namespace: we have no right in it yet, and it goes all the same.
+// unfinished: a tenant can be deleted if its creation stopped after the namespace, when we have no right in it yet.
 func unfinished(t *testing.T, config *rest.Config, api client.Client) {
 	ctx := t.Context()
 	manager := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-controller-manager"}, Rules: []rbacv1.PolicyRule{
@@ -187,7 +187,7 @@ func unfinished(t *testing.T, config *rest.Config, api client.Client) {
 		t.Fatal(err)
 	}
 	tenants := tenant.New(ours, ours, "liqo")
-	for deadline := time.Now().Add(10 * time.Second); ; { // the API server hears of the rights above a moment later
+	for deadline := time.Now().Add(10 * time.Second); ; { // the API server observes the rights above a moment later
 		if err = tenants.Delete(ctx, half); err == nil || time.Now().After(deadline) {
 			break
 		}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook answers the API server's questions about ForeignClusters that are being written: it labels them with
-// their cluster ID, and refuses what can never work with a sentence that says why. It must not know how
-// the others stand: what needs more than the object itself is a condition, not a refusal. Its proof is foreigncluster_test.go.
+// Package webhook admits ForeignClusters: it labels them with their cluster ID, and refuses specs that can never work,
+// with a reason. It must not read other objects: a problem that depends on them is a condition, not a refusal. The proof
+// is foreigncluster_test.go.
 package webhook
 
 import (
@@ -67,7 +67,7 @@ func Register(server webhook.Server, scheme *runtime.Scheme, local string) {
 	})})
 }
 
-// mutate sets the labels by which a ForeignCluster is found, and tells whether that changed it.
+// mutate sets the labels by which a ForeignCluster is found, and reports whether that changed it.
 func mutate(fc *discoveryv1alpha1.ForeignCluster) (changed bool) {
 	set := func(key, value string) {
 		if value != "" && fc.Labels[key] != value {
@@ -87,10 +87,10 @@ func mutate(fc *discoveryv1alpha1.ForeignCluster) (changed bool) {
 	return changed
 }
 
-// validate returns what is wrong, in a sentence; nothing if all is well. old is nil when the object is new.
+// validate returns why the object is refused, or "". old is nil for a new object.
 func validate(old, fc *discoveryv1alpha1.ForeignCluster, local string) string {
 	if fc.DeletionTimestamp != nil {
-		return "" // what is going may go, whatever it looks like
+		return "" // an invalid object must not block its own deletion
 	}
 	var was discoveryv1alpha1.ClusterIdentity
 	if old != nil {
@@ -111,7 +111,7 @@ func validate(old, fc *discoveryv1alpha1.ForeignCluster, local string) string {
 	case was.ClusterName != "" && was.ClusterName != is.ClusterName:
 		return fmt.Sprintf("spec.clusterIdentity.clusterName cannot be changed from %s to %q; create another ForeignCluster", was.ClusterName, is.ClusterName)
 	case old == nil && is.ClusterID != "" && is.ClusterID == local:
-		return fmt.Sprintf("%s is the ID of this very cluster; take the peer command from another cluster", local)
+		return fmt.Sprintf("%s is the ID of this cluster; use the peer command of another cluster", local)
 	case old == nil && is.ClusterName != "" && len(validation.IsDNS1123Label(is.ClusterName)) > 0:
 		return fmt.Sprintf("spec.clusterIdentity.clusterName %q is not a DNS-1123 label: %s", is.ClusterName, strings.Join(validation.IsDNS1123Label(is.ClusterName), "; "))
 	}

@@ -34,7 +34,7 @@ func TestValidate(t *testing.T) {
 		{"name changed", foreign("a", "milan", "https://10.0.0.1"), foreign("a", "turin", "https://10.0.0.1"), "clusterName"},
 		{"identity taken away", foreign("a", "milan", "https://10.0.0.1"), foreign("", "", "https://10.0.0.1"), "clusterID"},
 		{"type changed", foreign("a", "milan", "https://10.0.0.1"), inBand, "peeringType"},
-		{"own cluster", nil, foreign("me", "rome", "https://10.0.0.1"), "this very cluster"},
+		{"own cluster", nil, foreign("me", "rome", "https://10.0.0.1"), "the ID of this cluster"},
 		{"name not a label", nil, foreign("a", "Milan_1", "https://10.0.0.1"), "DNS-1123"},
 		{"a proxy", nil, behind("http://proxy:3128"), ""},
 		{"a proxy without scheme", nil, behind("proxy:3128"), "foreignProxyUrl"},

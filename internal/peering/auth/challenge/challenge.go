@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package challenge makes something to sign that is good once, for one cluster, and for a minute, and recognises it.
-// It remembers only what was used.
+// Package challenge issues and checks challenges: values to sign that are valid once, for one cluster, and for a minute.
+// It stores only used challenges.
 //
-// It must not know what is signed, nor by whom; the time comes in. TestChallenge and FuzzCheck prove it.
+// It must not know what is signed, nor by whom. The caller passes the time. The proofs are TestChallenge and FuzzCheck.
 package challenge
 
 import (
@@ -19,7 +19,7 @@ import (
 const (
 	// Lifetime of a challenge.
 	Lifetime = 60 * time.Second
-	// maxSpent bounds what is remembered. Only who holds a pinned key can add to it.
+	// maxSpent bounds the stored challenges. Only the holder of a pinned key can add one.
 	maxSpent = 4096
 
 	nonceBytes = 16
@@ -27,21 +27,21 @@ const (
 	size       = nonceBytes + ageBytes + sha256.Size
 )
 
-// Maker makes challenges. A challenge is kept nowhere until it is used: it carries its own
-// age and a mark that only this process can make. After a restart all are void, and clients ask again.
+// Maker issues challenges. An unused challenge is not stored: it contains its age and a MAC with a key of this process.
+// After a restart all are invalid, and clients request new ones.
 type Maker struct {
 	key [sha256.Size]byte
-	// start makes ages relative: a wall clock that is set anew changes none of them.
+	// start makes ages relative, so that setting the wall clock changes none of them.
 	start time.Time
 
 	mu    sync.Mutex
-	spent map[Nonce]time.Time // until when it must be remembered
+	spent map[Nonce]time.Time // until when it must be stored
 }
 
-// Nonce tells challenges apart.
+// Nonce identifies a challenge.
 type Nonce [nonceBytes]byte
 
-// New returns a maker whose challenges no other one accepts.
+// New returns a maker with its own key: no other maker accepts its challenges.
 func New(now time.Time) *Maker {
 	c := &Maker{start: now, spent: map[Nonce]time.Time{}}
 	_, _ = rand.Read(c.key[:]) // never fails
@@ -55,20 +55,20 @@ func (c *Maker) Issue(clusterID string, now time.Time) string {
 	raw := make([]byte, nonceBytes, size)
 	_, _ = rand.Read(raw) // never fails
 	raw = binary.BigEndian.AppendUint64(raw, uint64(now.Sub(c.start)))
-	return encoding.EncodeToString(append(raw, c.mark(raw, clusterID)...))
+	return encoding.EncodeToString(append(raw, c.mac(raw, clusterID)...))
 }
 
-func (c *Maker) mark(unmarked []byte, clusterID string) []byte {
-	mac := hmac.New(sha256.New, c.key[:])
-	mac.Write(unmarked) // always as long, so that it cannot reach into the ID
-	mac.Write([]byte(clusterID))
-	return mac.Sum(nil)
+func (c *Maker) mac(message []byte, clusterID string) []byte {
+	hash := hmac.New(sha256.New, c.key[:])
+	hash.Write(message) // of fixed length, so that its end cannot be part of an ID
+	hash.Write([]byte(clusterID))
+	return hash.Sum(nil)
 }
 
-// Check says whether a challenge was made here, for this cluster, not long ago, and was not used.
+// Check reports whether a challenge was issued by this maker, for this cluster, within Lifetime, and is unused.
 func (c *Maker) Check(text, clusterID string, now time.Time) (Nonce, bool) {
 	raw, ok := parse(text)
-	if !ok || !hmac.Equal(raw[nonceBytes+ageBytes:], c.mark(raw[:nonceBytes+ageBytes], clusterID)) {
+	if !ok || !hmac.Equal(raw[nonceBytes+ageBytes:], c.mac(raw[:nonceBytes+ageBytes], clusterID)) {
 		return Nonce{}, false
 	}
 	made := time.Duration(binary.BigEndian.Uint64(raw[nonceBytes:]))
@@ -80,7 +80,7 @@ func (c *Maker) Check(text, clusterID string, now time.Time) (Nonce, bool) {
 	return which, age >= 0 && age < Lifetime && !used
 }
 
-// Spend uses a challenge that was checked. The second to spend it is refused, also at the same time.
+// Spend uses a checked challenge. It returns true once per challenge, even for concurrent calls.
 func (c *Maker) Spend(which Nonce, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (c *Maker) Spend(which Nonce, now time.Time) bool {
 	if _, used := c.spent[which]; used || len(c.spent) >= maxSpent {
 		return false
 	}
-	// It expires sooner; this is the simplest time that is surely not too early.
+	// It expires earlier; this bound is simple and never too early.
 	c.spent[which] = now.Add(Lifetime)
 	return true
 }

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-var begin = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+var start = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func TestChallenge(t *testing.T) {
-	maker := New(begin)
-	made := begin.Add(time.Hour)
+	maker := New(start)
+	made := start.Add(time.Hour)
 	text := maker.Issue("a", made)
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -36,7 +36,7 @@ func TestChallenge(t *testing.T) {
 		{"much later", maker, text, "a", 200 * 365 * 24 * time.Hour, false},
 		{"before it was made", maker, text, "a", -1, false},
 		{"another cluster", maker, text, "b", 0, false},
-		{"another process", New(begin), text, "a", 0, false},
+		{"another process", New(start), text, "a", 0, false},
 		{"changed", maker, base64.RawURLEncoding.EncodeToString(raw), "a", 0, false},
 		{"cut", maker, text[:len(text)-1], "a", 0, false},
 		{"longer", maker, text + "A", "a", 0, false},
@@ -54,14 +54,14 @@ func TestChallenge(t *testing.T) {
 }
 
 func TestSpentOnce(t *testing.T) {
-	maker := New(begin)
-	text := maker.Issue("a", begin)
-	which, ok := maker.Check(text, "a", begin)
+	maker := New(start)
+	text := maker.Issue("a", start)
+	which, ok := maker.Check(text, "a", start)
 	var won atomic.Int32
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
-			if maker.Spend(which, begin) {
+			if maker.Spend(which, start) {
 				won.Add(1)
 			}
 		})
@@ -70,20 +70,20 @@ func TestSpentOnce(t *testing.T) {
 	if !ok || won.Load() != 1 {
 		t.Errorf("%v, spent %d times", ok, won.Load())
 	}
-	if _, again := maker.Check(text, "a", begin.Add(Lifetime-1)); again {
+	if _, again := maker.Check(text, "a", start.Add(Lifetime-1)); again {
 		t.Error("good again")
 	}
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	maker := New(begin)
+	maker := New(start)
 	for i := range maxSpent + 10 {
-		which, _ := maker.Check(maker.Issue("a", begin), "a", begin)
-		if spent := maker.Spend(which, begin); spent != (i < maxSpent) {
+		which, _ := maker.Check(maker.Issue("a", start), "a", start)
+		if spent := maker.Spend(which, start); spent != (i < maxSpent) {
 			t.Fatalf("%d: %v", i, spent)
 		}
 	}
-	later := begin.Add(Lifetime)
+	later := start.Add(Lifetime)
 	which, _ := maker.Check(maker.Issue("a", later), "a", later)
 	if !maker.Spend(which, later) || len(maker.spent) != 1 {
 		t.Errorf("%d are remembered after all have expired", len(maker.spent))
@@ -92,13 +92,13 @@ func TestMemoryIsBounded(t *testing.T) {
 
 // Nothing that was not issued passes, and what was issued has one spelling only.
 func FuzzCheck(f *testing.F) {
-	maker := New(begin)
-	good := maker.Issue("a", begin)
+	maker := New(start)
+	good := maker.Issue("a", start)
 	for _, seed := range []string{good, "", good[1:], strings.ToLower(good), good + good, strings.Repeat("A", len(good)), strings.Repeat("=", len(good))} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, ok := maker.Check(text, "a", begin); ok != (text == good) {
+		if _, ok := maker.Check(text, "a", start); ok != (text == good) {
 			t.Errorf("%q: %v", text, ok)
 		}
 	})

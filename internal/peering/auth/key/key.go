@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package key derives the keys that a cluster shows to its providers from one secret.
+// Package key derives the keys with which a cluster authenticates to its providers from one secret.
 //
-// It must not know where the secret is kept. Its proof is key_test.go.
+// It must not know where the secret is stored. The proof is key_test.go.
 package key
 
 import (
@@ -12,15 +12,15 @@ import (
 	"fmt"
 )
 
-// RootSize is the length, in bytes, of the secret that a cluster's keys are made of.
+// RootSize is the length, in bytes, of the secret from which a cluster's keys are derived.
 const RootSize = 32
 
-// Derive makes the key that a consumer shows to one provider, from the consumer's root secret: a key of its own for
-// each provider, so that none can pass on what was signed for it, and the same one at any time, so that a provider whom the consumer
-// had given up, and that pinned the key, knows the consumer when it comes back. See RFC 5869.
+// Derive returns the key of a consumer for one provider, from the consumer's root secret (RFC 5869). Each provider has a
+// different key, so that it cannot forward what was signed for it. The key never changes, so that a provider that was
+// unreachable during an unpeer, and still has it pinned, recognises the consumer.
 func Derive(root []byte, providerID string) (ed25519.PrivateKey, error) {
 	if len(root) != RootSize {
-		return nil, fmt.Errorf("the root of keys has %d bytes, want %d", len(root), RootSize)
+		return nil, fmt.Errorf("the root secret has %d bytes, want %d", len(root), RootSize)
 	}
 	seed, err := hkdf.Key(sha256.New, root, nil, "liqo.io/auth/key/v1/"+providerID, ed25519.SeedSize)
 	if err != nil {

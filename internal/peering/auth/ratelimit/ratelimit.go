@@ -1,61 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ratelimit bounds how often strangers ask: each address, and all of them. Its memory is bounded, too.
+// Package ratelimit limits the requests of unauthenticated clients: of each network, and in total. Its memory is bounded.
 //
-// It must not know what is asked; the time comes in. TestLimiter proves it.
+// It must not know what is requested. The caller passes the time. The proof is TestLimiter.
 package ratelimit
 
 import (
-	"container/list"
 	"net/netip"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"liqo.io/liqo/internal/kube/ratelimit"
 )
 
-// Pace is how many requests are answered: per second, and at once after a pause.
+// Pace is how many requests are admitted: per second, and at once after a pause.
 type Pace struct {
 	PerSecond rate.Limit
 	Burst     int
 }
 
 const (
-	// maxAddresses bounds memory. Who has more addresses than that meets the total.
-	maxAddresses = 1024
+	// maxNetworks bounds memory. The total limits a client with more networks.
+	maxNetworks = 1024
 	// penalty is what Punish takes, in requests.
 	penalty = 10
 )
 
-// Limiter bounds how often is asked, from each address and by all.
+// Limiter limits requests per network and in total.
 type Limiter struct {
 	each, all Pace
+	budgets   *ratelimit.Limiter[netip.Prefix]
 
-	mu     sync.Mutex
-	total  *rate.Limiter
-	recent *list.List // of *visitor, the last one to ask in front
-	by     map[netip.Prefix]*list.Element
-}
-
-type visitor struct {
-	from   netip.Prefix
-	budget *rate.Limiter
+	mu    sync.Mutex // between the check and the use of both budgets
+	total *rate.Limiter
 }
 
 // New returns a limiter with all budgets full.
 func New(each, all Pace) *Limiter {
 	return &Limiter{
 		each: each, all: all, total: rate.NewLimiter(all.PerSecond, all.Burst),
-		recent: list.New(), by: map[netip.Prefix]*list.Element{},
+		budgets: ratelimit.New[netip.Prefix](each.PerSecond, each.Burst, maxNetworks),
 	}
 }
 
-// Admit returns zero, or how long to wait before asking again.
+// Admit returns zero, or how long to wait before the next request.
 func (l *Limiter) Admit(from netip.Addr, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	budget := l.visitor(from)
-	// The visitor's own budget first: one who asks too often takes nothing from the others.
+	budget := l.budgets.Get(NetworkOf(from))
+	// The network's own budget first: a network that exceeds it takes nothing from the total.
 	if wait := shortage(budget, l.each, now); wait > 0 {
 		return wait
 	}
@@ -67,41 +62,25 @@ func (l *Limiter) Admit(from netip.Addr, now time.Time) time.Duration {
 	return 0
 }
 
-// Punish takes more from a visitor's budget. It never sinks deeper than one burst: the ban ends.
+// Punish takes more from a network's budget, down to one negative burst at most, so that the ban ends.
 func (l *Limiter) Punish(from netip.Addr, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	budget := l.visitor(from)
+	budget := l.budgets.Get(NetworkOf(from))
 	cost := min(penalty, int(budget.TokensAt(now))+l.each.Burst)
 	if cost > 0 {
 		budget.ReserveN(now, cost)
 	}
 }
 
-func (l *Limiter) visitor(from netip.Addr) *rate.Limiter {
-	network := NetworkOf(from)
-	if element, known := l.by[network]; known {
-		l.recent.MoveToFront(element)
-		return element.Value.(*visitor).budget
-	}
-	if l.recent.Len() >= maxAddresses {
-		oldest := l.recent.Back()
-		delete(l.by, oldest.Value.(*visitor).from)
-		l.recent.Remove(oldest)
-	}
-	budget := rate.NewLimiter(l.each.PerSecond, l.each.Burst)
-	l.by[network] = l.recent.PushFront(&visitor{from: network, budget: budget})
-	return budget
-}
-
-// NetworkOf is what one visitor can choose addresses from: with IPv6, all of a /64.
+// NetworkOf returns the network from which one client can choose addresses: with IPv6, a /64.
 func NetworkOf(from netip.Addr) netip.Prefix {
 	from = from.Unmap().WithZone("")
 	bits := from.BitLen()
 	if from.Is6() {
 		bits = 64
 	}
-	network, _ := from.Prefix(bits) // an address that is none becomes the prefix that is none
+	network, _ := from.Prefix(bits) // the zero address has the zero prefix
 	return network
 }
 
