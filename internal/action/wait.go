@@ -34,10 +34,9 @@ type object[T any] interface {
 	client.Object
 }
 
-// Follow calls observe with all objects that options select, first with the current ones and then after each change,
-// until observe returns true or an error, or ctx ends. It retries failed requests, because API servers and networks recover,
-// unless the API server refuses them permanently. It may also call observe without a change. When ctx ends, the error wraps
-// that of ctx and the last failed request.
+// Follow calls observe with all objects that options select, at first and after each change (and sometimes without one), until
+// observe returns true or an error, or ctx ends. It retries failed requests, because API servers and networks recover, unless the
+// API server refuses them permanently. When ctx ends, the error wraps that of ctx and the last failed request.
 func Follow[T any, P object[T]](ctx context.Context, c client.WithWatch, list client.ObjectList, observe func([]T) (bool, error), options ...client.ListOption) error {
 	var retries backoff
 	for {
