@@ -46,8 +46,11 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// converge is the time within which both clusters must agree after a cause has ended. A user would call a longer difference an outage.
-const converge = 30 * time.Second
+// outage is the longest time for which the clusters may differ after a cause has ended, and without a cause: a user would call more an outage.
+const outage = 30 * time.Second
+
+// lagTarget is the target for a difference without a cause. The test reports a missed target and does not fail.
+const lagTarget = 8 * time.Second
 
 // reserve is the time that the checks after a cause, and the end of the test, may take.
 const reserve = 150 * time.Second
@@ -100,8 +103,8 @@ func inject(t *testing.T, r *recorder, c cause) {
 	lasted := ended.Sub(start)
 	reply := r.write(t, marker{Kind: "end", Cause: c.name})
 	clusters.Measure(c.name, "lasted %.0f s; both clusters agreed %.1f s after its end: %s", lasted.Seconds(), reply.Took, reply.Seen)
-	if !reply.Agree || reply.Took > converge.Seconds() {
-		t.Errorf("want both clusters to agree within %v, it took %.1f s: %s", converge, reply.Took, reply.Seen)
+	if !reply.Agree || reply.Took > outage.Seconds() {
+		t.Errorf("want both clusters to agree within %v, it took %.1f s: %s", outage, reply.Took, reply.Seen)
 		rome.Show(t)
 	}
 	newObjectsWork(t, c.name, ended)
@@ -112,20 +115,19 @@ func inject(t *testing.T, r *recorder, c cause) {
 func newObjectsWork(t *testing.T, cause string, ended time.Time) {
 	t.Helper()
 	name := "canary-" + strconv.FormatInt(ended.UnixNano(), 36)
-	within := func() time.Duration { return max(converge-time.Since(ended), time.Second) }
-	env.Eventually(t, within(), "rome accepts a ConfigMap", func() (string, bool) {
+	env.Eventually(t, outage, "rome accepts a ConfigMap", func() (string, bool) {
 		result := rome.TryKubectl("", "-n", namespace, "create", "configmap", name, "--from-literal=after="+cause)
 		return result.String(), result.Code == 0 || strings.Contains(result.Err, "AlreadyExists") // the answer to an earlier request may have been lost
 	})
-	env.Eventually(t, within(), "the ConfigMap is in milan", func() (string, bool) {
+	env.Eventually(t, outage, "the ConfigMap is in milan", func() (string, bool) {
 		result := milan.TryKubectl("", "get", "configmaps", "-A", "--field-selector", "metadata.name="+name, "-o", "jsonpath={.items[*].data.after}")
 		return result.String(), result.Out == cause
 	})
-	env.Eventually(t, within(), "the virtual node is Ready", func() (string, bool) {
+	env.Eventually(t, outage, "the virtual node is Ready", func() (string, bool) {
 		result := rome.TryKubectl("", "get", "node", virtualNode, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
 		return result.String(), result.Out == "True"
 	})
-	env.Eventually(t, within(), "rome shows the log of a pod in milan", func() (string, bool) {
+	env.Eventually(t, outage, "rome shows the log of a pod in milan", func() (string, bool) {
 		result := rome.TryKubectl("", "-n", namespace, "logs", "deployment/web-0", "--tail=1")
 		return result.String(), result.Code == 0
 	})

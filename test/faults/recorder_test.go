@@ -101,18 +101,20 @@ func (r *recorder) check(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("the recorder does not end")
 	}
-	result := env.Execute("", filepath.Join(clusters.Bin, "history"), "check", "--converge", converge.String(), r.file)
+	result := env.Execute("", filepath.Join(clusters.Bin, "history"), "check", "--converge", outage.String(), "--lag", outage.String(), r.file)
 	t.Logf("the history %s:\n%s", r.file, result.Out)
 	if result.Code != 0 {
 		t.Errorf("%s", result.Err)
 	}
 	var report struct {
 		Converged map[string]float64
+		Lag       float64
 		Count     map[string]int
 	}
 	if err := json.Unmarshal([]byte(result.Out), &report); err != nil {
 		t.Fatal(err)
 	}
+	clusters.Measure("history: longest difference between the clusters without a cause", "%.1f s (target %v)", report.Lag, lagTarget)
 	for what, want := range map[string]int{
 		"Pods in the consumer": podCount(), "Pods in the provider": podCount(), "ShadowPods in the provider": podCount(), "runs of containers": podCount() + *each,
 		"containers with observed processes": podCount(), "termination messages of runs": 3 * *each,

@@ -49,6 +49,8 @@ type report struct {
 	Violations []violation `json:"violations"`
 	// Converged is, by cause, the seconds from its end until the clusters no longer differed in anything in which they differed at its end.
 	Converged map[string]float64 `json:"converged"`
+	// Lag is the longest time, in seconds, that the clusters differed later than limits.converge after a cause.
+	Lag float64 `json:"lag"`
 	// Gaps are times for which the checker knows only those restarts and ends that later objects show.
 	Gaps  []string       `json:"gaps,omitempty"`
 	Count map[string]int `json:"count"`
@@ -308,6 +310,7 @@ func (c *checker) convergence() {
 			if !one.next.IsZero() && one.next.Before(to) {
 				to = one.next
 			}
+			c.report.Lag = max(c.report.Lag, to.Sub(from).Seconds())
 			// An older difference must have ended by then; a new one may last for the lag.
 			if slack := c.limits.lag; to.After(from) && (s.since.Before(one.end.Add(c.limits.converge-slack)) || to.Sub(from) > slack) {
 				c.violation(lawConverge, uid, from, "after %q: for %.1f s %s", one.Cause, until.Sub(s.since).Seconds(), s.what)

@@ -204,3 +204,11 @@ func TestConverged(t *testing.T) {
 		}
 	}
 }
+
+func TestLag(t *testing.T) {
+	s := healthy().remote(90, "x", phase("Succeeded"), ended("c1", 0, 14, 0)).local(93, "a", phase("Succeeded"), ended("c1", 0, 14, 0))
+	slices.SortStableFunc(*s, func(a, b Fact) int { return a.At.Compare(b.At) })
+	if found := check(*s, limits{30 * time.Second, 8 * time.Second}); found.Lag != 3 {
+		t.Errorf("the longest difference is %v s, want 3", found.Lag)
+	}
+}
