@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metricagent tells peers what their pods use here: an aggregated API, metrics.liqo.io, that asks the kubelets of the nodes on which a peer's
-// pods run, and hands on what they say of those pods. A peer asks in its tenant namespace, where it is given the right to, for itself; what it
-// gets is of pods in its own twin namespaces, and of those only such as it sent.
+// Package metricagent serves the metrics of their remote pods to peers: an aggregated API, metrics.liqo.io, that scrapes the kubelets of the nodes on
+// which the pods of a peer run, and passes on the samples of these pods. A peer has the right to scrape for itself in its tenant namespace. It
+// gets samples only of pods in its own remote namespaces, and of those only the pods that it created.
 //
-// It must not know what the metrics mean, nor the names that pods have at home. Its proof is agent_test.go: two peers, a real API server in
-// front, and kubelets that say too much.
+// The package must not know what the metrics mean, nor the names of the pods in their own cluster. It is proved by agent_test.go: two peers, a
+// real API server in front, and kubelets that report pods of all peers.
 package metricagent
 
 import (
@@ -39,7 +39,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes/metrics,verbs=get
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// The API that is served.
+// The served API.
 const (
 	Group    = "metrics.liqo.io"
 	Version  = "v1alpha1"
@@ -48,40 +48,39 @@ const (
 )
 
 const (
-	// nodeTimeout is how long a kubelet may take. The consumer waits for ten seconds, and so does who asks there.
+	// nodeTimeout is how long a kubelet may take. The consumer and its client each wait for ten seconds.
 	nodeTimeout = 5 * time.Second
-	// nodesAtATime are asked at once for one peer, and a peer may ask that often at once: no peer can keep the others waiting.
-	nodesAtATime, asksAtATime = 8, 2
-	// mostOfPeer bounds what is held.
+	// nodesAtATime and scrapesAtATime bound the parallel requests for one peer, so that no peer delays the others.
+	nodesAtATime, scrapesAtATime = 8, 2
+	// mostOfPeer bounds the bytes held for one scrape.
 	mostOfPeer         = 32 << 20
 	defaultKubeletPort = 10250
 )
 
 // Agent serves the API.
 type Agent struct {
-	// cached knows namespaces, pods of peers, and nodes.
+	// cached has namespaces, pods of peers, and nodes.
 	cached  client.Reader
 	callers *caller.Callers
-	// kubelets carries our token to kubelets.
+	// kubelets sends requests with our token.
 	kubelets http.RoundTripper
 	mux      *http.ServeMux
 
-	mu   sync.Mutex
-	asks map[string]int
+	mu      sync.Mutex
+	scrapes map[string]int
 }
 
-// New returns an agent.
 func New(cached client.Reader, callers *caller.Callers, kubelets http.RoundTripper) *Agent {
-	a := &Agent{cached: cached, callers: callers, kubelets: kubelets, mux: http.NewServeMux(), asks: map[string]int{}}
+	a := &Agent{cached: cached, callers: callers, kubelets: kubelets, mux: http.NewServeMux(), scrapes: map[string]int{}}
 	a.mux.HandleFunc("GET "+root, a.discover)
 	a.mux.HandleFunc("GET "+root+"/namespaces/{namespace}/"+resource+"/{cluster}/metrics/{kind}", a.scrape)
 	return a
 }
 
-// ServeHTTP answers the API server.
+// ServeHTTP serves the API server.
 func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
 
-// discover says what there is; the API server looks at it to know that we are there.
+// discover lists the resources; the API server uses it as availability check.
 func (a *Agent) discover(w http.ResponseWriter, r *http.Request) {
 	if _, denied := a.callers.Proxied(r); denied != nil {
 		refuse(w, denied.Code, denied.Error())
@@ -93,12 +92,12 @@ func (a *Agent) discover(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// scrape answers a peer.
+// scrape serves the metrics of one peer.
 func (a *Agent) scrape(w http.ResponseWriter, r *http.Request) {
 	namespace, cluster, kind := r.PathValue("namespace"), r.PathValue("cluster"), r.PathValue("kind")
 	user, denied := a.callers.Proxied(r)
 	if denied == nil {
-		// The API server has asked this already, of the path as it reads it. This is as we read it.
+		// The API server has authorized the path as it parses it. This checks the path as we parse it.
 		denied = a.callers.Allow(r.Context(), user, &authorizationv1.ResourceAttributes{
 			Verb: "get", Group: Group, Version: Version, Resource: resource, Subresource: "metrics", Namespace: namespace, Name: cluster,
 		})
@@ -117,48 +116,48 @@ func (a *Agent) scrape(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, fmt.Sprintf("namespace %s is not the tenant namespace of cluster %s", namespace, cluster))
 		return
 	}
-	if !a.enter(cluster) {
-		refuse(w, http.StatusTooManyRequests, "metrics of this cluster are being collected; ask again")
+	if !a.acquire(cluster) {
+		refuse(w, http.StatusTooManyRequests, "metrics of this cluster are being collected; retry")
 		return
 	}
-	defer a.leave(cluster)
+	defer a.release(cluster)
 	page, err := a.collect(r.Context(), cluster, kind)
 	if err != nil {
 		log.FromContext(r.Context()).Error(err, "metrics not collected", "cluster", cluster, "kind", kind)
-		refuse(w, http.StatusBadGateway, "the kubelets on which the pods run cannot be asked; the log of liqo-metric-agent says why")
+		refuse(w, http.StatusBadGateway, "the kubelets on which the pods run cannot be scraped; see the log of liqo-metric-agent")
 		return
 	}
 	write(w, r, page)
 }
 
-func (a *Agent) enter(cluster string) bool {
+func (a *Agent) acquire(cluster string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.asks[cluster] >= asksAtATime {
+	if a.scrapes[cluster] >= scrapesAtATime {
 		return false
 	}
-	a.asks[cluster]++
+	a.scrapes[cluster]++
 	return true
 }
 
-func (a *Agent) leave(cluster string) {
+func (a *Agent) release(cluster string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.asks[cluster]--; a.asks[cluster] == 0 {
-		delete(a.asks, cluster)
+	if a.scrapes[cluster]--; a.scrapes[cluster] == 0 {
+		delete(a.scrapes, cluster)
 	}
 }
 
-// pods of a cluster, and the nodes they run on.
+// pods returns the pods of a cluster, and their nodes.
 func (a *Agent) pods(ctx context.Context, cluster string) (pods map[types.NamespacedName]bool, nodes map[string]bool, err error) {
 	pods, nodes = map[types.NamespacedName]bool{}, map[string]bool{}
-	var twins corev1.NamespaceList
-	if err := a.cached.List(ctx, &twins, client.MatchingLabels{labels.RemoteClusterID: cluster}, client.UnsafeDisableDeepCopy); err != nil {
+	var namespaces corev1.NamespaceList
+	if err := a.cached.List(ctx, &namespaces, client.MatchingLabels{labels.RemoteClusterID: cluster}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list namespaces of cluster %s: %w", cluster, err)
 	}
-	for i := range twins.Items {
+	for i := range namespaces.Items {
 		var list corev1.PodList
-		err := a.cached.List(ctx, &list, client.InNamespace(twins.Items[i].Name), client.MatchingLabels{labels.Origin: cluster}, client.UnsafeDisableDeepCopy)
+		err := a.cached.List(ctx, &list, client.InNamespace(namespaces.Items[i].Name), client.MatchingLabels{labels.Origin: cluster}, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return nil, nil, fmt.Errorf("list pods of cluster %s: %w", cluster, err)
 		}
@@ -172,7 +171,7 @@ func (a *Agent) pods(ctx context.Context, cluster string) (pods map[types.Namesp
 	return pods, nodes, nil
 }
 
-// collect asks the kubelets. What some of them do not answer is missing; it is an error if none does.
+// collect scrapes the kubelets. Samples of kubelets that fail are missing; it is an error if all fail.
 func (a *Agent) collect(ctx context.Context, cluster, kind string) (*exposition.Page, error) {
 	pods, nodes, err := a.pods(ctx, cluster)
 	if err != nil {
@@ -185,7 +184,7 @@ func (a *Agent) collect(ctx context.Context, cluster, kind string) (*exposition.
 	group.SetLimit(nodesAtATime)
 	for name := range nodes {
 		group.Go(func() error {
-			// Lines are added as they come; a family may be said by several nodes.
+			// Lines are added as they come; several nodes may report the same family.
 			err := a.ask(ctx, name, kind, func(from io.Reader) error {
 				one := exposition.NewPage(mostOfPeer)
 				if err := one.Read(from, func(s *exposition.Sample) bool {
@@ -215,7 +214,7 @@ func (a *Agent) collect(ctx context.Context, cluster, kind string) (*exposition.
 	return page, nil
 }
 
-// ask one kubelet.
+// ask scrapes one kubelet.
 func (a *Agent) ask(ctx context.Context, name, kind string, read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
@@ -257,7 +256,7 @@ func kubeletAddress(node *corev1.Node) (string, error) {
 	return "", errors.New("the node has no address")
 }
 
-// write sends the metrics, compressed if the peer likes that: it is a tenth, and crosses between clusters.
+// write sends the metrics, compressed if the peer accepts that: it is a tenth of the size, and crosses between clusters.
 func write(w http.ResponseWriter, r *http.Request, page *exposition.Page) {
 	w.Header().Set("Content-Type", exposition.ContentType)
 	var to io.Writer = w
@@ -285,5 +284,5 @@ func refuse(w http.ResponseWriter, code int, message string) {
 func answer(w http.ResponseWriter, code int, object any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(object) // whoever asked may be gone
+	_ = json.NewEncoder(w).Encode(object) // the client may be gone
 }

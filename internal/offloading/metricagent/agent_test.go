@@ -41,39 +41,39 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bench is a provider: a real API server with the agent as an aggregated API, and a kubelet that says metrics of everybody's pods.
-type bench struct {
+// env is a provider: a real API server with the agent as an aggregated API, and a kubelet that reports metrics of all pods.
+type env struct {
 	kubetest.Env
 	admin   *rest.Config
 	address string
 	kubelet *httptest.Server
 	token   string
-	// asked counts what kubelets were asked, with the agent's token or another.
-	asked, stranger atomic.Int32
-	port            int
-	// denied are requests of the agent that it had no right to.
+	// asked counts all requests to kubelets, otherToken those without the agent's token.
+	asked, otherToken atomic.Int32
+	port              int
+	// denied counts forbidden requests of the agent.
 	denied atomic.Int32
 }
 
-func newBench(t *testing.T, insecure bool) *bench {
+func newEnv(t *testing.T, insecure bool) *env {
 	t.Helper()
-	b := &bench{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), address: ownAddress(t)}
+	b := &env{Env: kubetest.Env{T: t}, admin: kubetest.Cluster(t), address: ownAddress(t)}
 	var err error
 	b.Client, err = client.New(b.admin, client.Options{})
 	b.Must(err)
-	b.Until("Kubernetes has made its namespaces", func() bool {
+	b.Until("Kubernetes has created its namespaces", func() bool {
 		return b.Get(t.Context(), client.ObjectKey{Name: "kube-system"}, &corev1.Namespace{}) == nil
 	})
 	b.Must(b.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}))
 	b.kubelet = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.asked.Add(1)
 		if r.Header.Get("Authorization") != "Bearer "+b.token {
-			b.stranger.Add(1)
+			b.otherToken.Add(1)
 		}
-		fmt.Fprintf(w, "# TYPE said counter\n")
+		fmt.Fprintf(w, "# TYPE sample counter\n")
 		for _, namespace := range []string{"shop-rome", "shop-turin", "kube-system"} {
 			for _, pod := range []string{"web", "admin", "slow"} {
-				fmt.Fprintf(w, "said{kind=%q,namespace=%q,pod=%q} 7\n", r.URL.Path, namespace, pod)
+				fmt.Fprintf(w, "sample{kind=%q,namespace=%q,pod=%q} 7\n", r.URL.Path, namespace, pod)
 			}
 		}
 		fmt.Fprintf(w, "node_cpu_usage_seconds_total 99\n")
@@ -89,7 +89,7 @@ func newBench(t *testing.T, insecure bool) *bench {
 	return b
 }
 
-// ownAddress is one that an endpoint may have.
+// ownAddress returns an address of this machine that an endpoint may have.
 func ownAddress(t *testing.T) string {
 	t.Helper()
 	all, err := net.InterfaceAddrs()
@@ -101,11 +101,11 @@ func ownAddress(t *testing.T) string {
 			return network.IP.String()
 		}
 	}
-	t.Skip("NOT RUN: this machine has no address but its loopback, which no endpoint may have")
+	t.Skip("NOT RUN: this machine has only a loopback address, which no endpoint may have")
 	return ""
 }
 
-func (b *bench) node(name string, port int32) {
+func (b *env) node(name string, port int32) {
 	b.T.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	b.Must(b.Create(b.T.Context(), node))
@@ -114,8 +114,8 @@ func (b *bench) node(name string, port int32) {
 	b.Must(b.Status().Update(b.T.Context(), node))
 }
 
-// peer makes a tenant with an account that may scrape there, and a twin namespace with a pod of the peer and one of our own.
-func (b *bench) peer(name string) {
+// peer creates a tenant with an account that may scrape there, and a remote namespace with a pod of the peer and one of our own.
+func (b *env) peer(name string) {
 	b.T.Helper()
 	tenant := "liqo-tenant-" + name
 	for _, namespace := range []*corev1.Namespace{
@@ -138,7 +138,7 @@ func (b *bench) peer(name string) {
 	b.pod("shop-"+name, "slow", "gone", name+"-id")
 }
 
-func (b *bench) pod(namespace, name, node, origin string) {
+func (b *env) pod(namespace, name, node, origin string) {
 	b.T.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -150,8 +150,8 @@ func (b *bench) pod(namespace, name, node, origin string) {
 	b.Must(b.Create(b.T.Context(), pod))
 }
 
-// as is who a service account is.
-func (b *bench) as(namespace, name string) *rest.Config {
+// as returns a configuration with the identity of a service account.
+func (b *env) as(namespace, name string) *rest.Config {
 	b.T.Helper()
 	request := &authenticationv1.TokenRequest{}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -161,8 +161,8 @@ func (b *bench) as(namespace, name string) *rest.Config {
 	return config
 }
 
-// serve runs the agent with the rights of its role and no others.
-func (b *bench) serve(insecure bool) {
+// serve runs the agent with only the rights of its role.
+func (b *env) serve(insecure bool) {
 	t := b.T
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-metric-agent"}}
@@ -195,7 +195,7 @@ func (b *bench) serve(insecure bool) {
 	kubelets, err := rest.TransportFor(KubeletConfig(config, insecure))
 	b.Must(err)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return tripper(func(request *http.Request) (*http.Response, error) {
+		return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 			response, err := next.RoundTrip(request)
 			if err == nil && response.StatusCode == http.StatusForbidden {
 				b.denied.Add(1)
@@ -232,12 +232,8 @@ func (b *bench) serve(insecure bool) {
 	}
 }
 
-type tripper func(*http.Request) (*http.Response, error)
-
-func (t tripper) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
-
-// register makes the agent an aggregated API, as the chart does.
-func (b *bench) register() {
+// register registers the agent as an aggregated API, as the chart does.
+func (b *env) register() {
 	t := b.T
 	t.Helper()
 	b.Must(b.Create(t.Context(), &corev1.Service{
@@ -257,14 +253,14 @@ func (b *bench) register() {
 			"service": map[string]any{"name": "liqo-metric-agent", "namespace": "liqo", "port": int64(443)},
 		},
 	}}))
-	b.Until("the API server has found the agent", func() bool {
+	b.Until("the API server serves the agent's API", func() bool {
 		code, _ := b.get(b.admin, root, false)
 		return code == http.StatusOK
 	})
 }
 
-// get asks the API server as somebody.
-func (b *bench) get(as *rest.Config, path string, packed bool) (int, string) {
+// get sends a request to the API server with an identity.
+func (b *env) get(as *rest.Config, path string, packed bool) (int, string) {
 	b.T.Helper()
 	as = rest.CopyConfig(as)
 	as.DisableCompression = true
@@ -295,22 +291,22 @@ func path(tenant, cluster, kind string) string {
 	return root + "/namespaces/liqo-tenant-" + tenant + "/scrape/" + cluster + "-id/metrics/" + kind
 }
 
-// TestScrape: a peer gets the metrics of its own pods, by way of the API server, and of nobody else's, however it asks.
+// TestScrape: a peer gets only the metrics of its own pods through the API server, whatever path it requests.
 func TestScrape(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, true)
+	b := newEnv(t, true)
 	rome, turin := b.as("liqo-tenant-rome", "liqo-peer"), b.as("liqo-tenant-turin", "liqo-peer")
 	var code int
-	b.Until("the right is known", func() bool {
+	b.Until("the rights are in effect", func() bool {
 		code, _ = b.get(rome, path("rome", "rome", "resource"), false)
 		return code != http.StatusForbidden
 	})
 	for name, peer := range map[string]*rest.Config{"rome": rome, "turin": turin} {
 		for _, kind := range []string{"resource", "cadvisor", "probes"} {
 			code, text := b.get(peer, path(name, name, kind), kind == "resource")
-			want := "# TYPE said counter\nsaid{kind=\"/metrics/" + kind + "\",namespace=\"shop-" + name + "\",pod=\"web\"} 7\n" +
-				"said{kind=\"/metrics/" + kind + "\",namespace=\"shop-" + name + "\",pod=\"slow\"} 7\n"
-			// Whether the kubelet says the metrics of a pod that is said to be on another node is the kubelet's affair.
+			want := "# TYPE sample counter\nsample{kind=\"/metrics/" + kind + "\",namespace=\"shop-" + name + "\",pod=\"web\"} 7\n" +
+				"sample{kind=\"/metrics/" + kind + "\",namespace=\"shop-" + name + "\",pod=\"slow\"} 7\n"
+			// The kubelet may report a pod that is scheduled to another node.
 			if code != http.StatusOK || text != want {
 				t.Errorf("%s, %s: %d\n%s\nwant\n%s", name, kind, code, text, want)
 			}
@@ -322,21 +318,21 @@ func TestScrape(t *testing.T) {
 		root + "/namespaces/liqo-tenant-rome%2Fscrape%2Frome-id/scrape/turin-id/metrics/resource",
 		root + "/namespaces/shop-rome/scrape/rome-id/metrics/resource", root + "/scrape/turin-id/metrics/resource",
 	} {
-		if code, text := b.get(rome, ask, false); code == http.StatusOK || strings.Contains(text, "said{") {
+		if code, text := b.get(rome, ask, false); code == http.StatusOK || strings.Contains(text, "sample{") {
 			t.Errorf("%s: %d %s", ask, code, text)
 		}
 	}
-	if b.asked.Load() == 0 || b.stranger.Load() > 0 {
-		t.Errorf("kubelets were asked %d times, %d times by another", b.asked.Load(), b.stranger.Load())
+	if b.asked.Load() == 0 || b.otherToken.Load() > 0 {
+		t.Errorf("%d requests to kubelets, %d with another token", b.asked.Load(), b.otherToken.Load())
 	}
 	if b.denied.Load() > 0 {
-		t.Errorf("the agent asked %d times for what it has no right to", b.denied.Load())
+		t.Errorf("%d forbidden requests of the agent", b.denied.Load())
 	}
 	b.direct(t, turin)
 }
 
-// direct: who reaches the port himself gets nothing, whatever he says he is.
-func (b *bench) direct(t *testing.T, as *rest.Config) {
+// direct: a client that reaches the port without the API server gets nothing, whatever identity it claims.
+func (b *env) direct(t *testing.T, as *rest.Config) {
 	admin, err := tls.X509KeyPair(b.admin.CertData, b.admin.KeyData)
 	b.Must(err)
 	for name, certificates := range map[string][]tls.Certificate{"no certificate": nil, "the administrator's": {admin}} {
@@ -355,21 +351,21 @@ func (b *bench) direct(t *testing.T, as *rest.Config) {
 	}
 }
 
-// TestUnverified: a kubelet for which nobody vouches is not given our token, and the peer is told no more than that there is nothing.
+// TestUnverified: a kubelet without a verified certificate does not get our token, and the error for the peer contains no details.
 func TestUnverified(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, false)
+	b := newEnv(t, false)
 	rome := b.as("liqo-tenant-rome", "liqo-peer")
 	var code int
 	var text string
-	b.Until("the right is known", func() bool {
+	b.Until("the rights are in effect", func() bool {
 		code, text = b.get(rome, path("rome", "rome", "resource"), false)
 		return code != http.StatusForbidden
 	})
-	if code != http.StatusBadGateway || strings.Contains(text, "127.0.0.1") || !strings.Contains(text, "the log of liqo-metric-agent says why") {
+	if code != http.StatusBadGateway || strings.Contains(text, "127.0.0.1") || !strings.Contains(text, "see the log of liqo-metric-agent") {
 		t.Errorf("%d %s", code, text)
 	}
 	if b.asked.Load() > 0 {
-		t.Errorf("the kubelet was asked %d times", b.asked.Load())
+		t.Errorf("%d requests to the kubelet", b.asked.Load())
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// CacheOptions keep what is looked at: which namespaces are whose, which pods are a peer's, where kubelets are.
+// CacheOptions restricts the cache to what the agent reads: owners of namespaces, pods of peers, addresses of kubelets.
 func CacheOptions() (cache.Options, error) {
 	ofPeers, err := klabels.NewRequirement(labels.Origin, selection.Exists, nil)
 	if err != nil {
@@ -44,10 +44,10 @@ func trim(in any) (any, error) {
 	case *corev1.Pod:
 		return &corev1.Pod{ObjectMeta: meta(&object.ObjectMeta), Spec: corev1.PodSpec{NodeName: object.Spec.NodeName}}, nil
 	}
-	return in, nil // a deletion that was missed
+	return in, nil // DeletedFinalStateUnknown
 }
 
-// Watch begins to fill the cache.
+// Watch starts to fill the cache.
 func Watch(ctx context.Context, informers cache.Informers) error {
 	for _, object := range []client.Object{&corev1.Namespace{}, &corev1.Node{}, &corev1.Pod{}} {
 		if _, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
@@ -57,12 +57,13 @@ func Watch(ctx context.Context, informers cache.Informers) error {
 	return nil
 }
 
-// KubeletConfig is how kubelets are called: as this process, and only where the cluster's authority vouches for them, unless insecure.
+// KubeletConfig returns the configuration for requests to kubelets: with the identity of this process, and only to kubelets whose certificate the
+// cluster's authority signed, unless insecure.
 func KubeletConfig(home *rest.Config, insecure bool) *rest.Config {
 	config := rest.AnonymousClientConfig(home)
 	config.BearerToken, config.BearerTokenFile = home.BearerToken, home.BearerTokenFile
 	config.CertData, config.KeyData, config.CertFile, config.KeyFile = home.CertData, home.KeyData, home.CertFile, home.KeyFile
-	// The name that is verified is the kubelet's.
+	// The certificate is verified for the address of the kubelet.
 	config.ServerName, config.Host, config.APIPath = "", "", ""
 	config.Proxy = nil
 	if insecure {
