@@ -135,7 +135,7 @@ var rome = discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: 
 // now is the controllers' clock.
 func (b *env) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
 
-// start runs controllers in a manager, with the rights that their marks say; it ends with stop, or with the test.
+// start runs controllers in a manager, with the rights in their RBAC markers; it ends with stop, or with the test.
 func (b *env) start(setups ...func(ctrl.Manager) error) (stop func()) {
 	b.T.Helper()
 	cfg := rest.CopyConfig(b.admin)

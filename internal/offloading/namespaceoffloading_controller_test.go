@@ -345,7 +345,7 @@ func TestOffloadingWithoutAPIServer(t *testing.T) {
 	if !maps.Equal(first.DesiredMapping, mine) || !slices.Equal(first.WithoutAPIServer, []string{"shop"}) {
 		t.Errorf("the first map with the namespace is %+v", first)
 	}
-	untilPhase := func(what string, want ...string) {
+	untilMapped := func(what string, want ...string) {
 		t.Helper()
 		b.Until(what, func() bool {
 			b.Read(milan.namespaces)
@@ -353,13 +353,13 @@ func TestOffloadingWithoutAPIServer(t *testing.T) {
 		})
 	}
 	b.Edit(milan.namespaces, func() { milan.namespaces.Spec.WithoutAPIServer = nil })
-	untilPhase("what somebody takes away is put back", "shop")
+	untilMapped("a foreign change is undone", "shop")
 	b.Edit(offloading, func() { offloading.Annotations[labels.APIServerSupport] = "true" })
-	untilPhase("it has the API server")
+	untilMapped("with the API server")
 	b.Edit(offloading, func() { offloading.Annotations[labels.APIServerSupport] = "false" })
-	untilPhase("it has not", "shop")
+	untilMapped("without the API server", "shop")
 	b.Edit(offloading, func() { delete(offloading.Annotations, labels.APIServerSupport) })
-	untilPhase("it has again")
+	untilMapped("with the API server again")
 }
 
 // TestUnoffloading: the object is gone after its remote namespaces, or at a deadline, and leaves nothing.
