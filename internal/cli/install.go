@@ -60,7 +60,7 @@ func installCommand(f *Factory, use, short string) *cobra.Command {
 	address(cmd.Flags())
 	for _, kind := range []provider.Kind{provider.Kubeadm, provider.KinD, provider.K3s} {
 		sub := &cobra.Command{
-			Use: string(kind), Short: "The same for a " + string(kind) + " cluster", Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+			Use: string(kind), Short: "The same for clusters of type " + string(kind), Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, _ []string) error { return f.install(cmd.Context(), cmd, o, kind) },
 		}
 		address(sub.Flags())
@@ -68,7 +68,7 @@ func installCommand(f *Factory, use, short string) *cobra.Command {
 	}
 	for _, kind := range provider.Later() {
 		_, err := provider.Decide(provider.Facts{}, provider.Overrides{Kind: kind})
-		cmd.AddCommand(f.later(string(kind), "The same for a "+string(kind)+" cluster", err.Error()))
+		cmd.AddCommand(f.later(string(kind), "The same for clusters of type "+string(kind), err.Error()))
 	}
 	return cmd
 }

@@ -101,7 +101,7 @@ type Plan struct {
 // Decide returns the plan, or an error that names the setting to correct.
 func Decide(f Facts, o Overrides) (Plan, error) {
 	if slices.Contains(Later(), o.Kind) {
-		return Plan{}, fmt.Errorf("this version has no installation for %s yet; try `install --api-server-url URL --pod-cidr CIDR --service-cidr CIDR`, which detects nothing and is untested there", o.Kind)
+		return Plan{}, fmt.Errorf("this version has no installation for %s yet; try `install --api-server-url URL --pod-cidr CIDR --service-cidr CIDR`, which is untested there", o.Kind)
 	}
 	if problems := validation.IsDNS1123Label(o.ClusterName); o.ClusterName != "" && len(problems) > 0 {
 		return Plan{}, fmt.Errorf("--cluster-name %q is not a DNS-1123 label: %s", o.ClusterName, strings.Join(problems, "; "))
