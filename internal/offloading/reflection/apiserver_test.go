@@ -37,7 +37,7 @@ func (e *env) excludeAPIServer(namespaces ...string) {
 func (e *env) access(remoteNS, name string) string {
 	e.t.Helper()
 	shadow := &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, name)}
-	e.until(name+" is there", func() bool { return e.exists(e.provider, shadow) })
+	e.until(name+" exists", func() bool { return e.exists(e.provider, shadow) })
 	var has []string
 	pod := &shadow.Spec.Pod
 	if len(pod.HostAliases) > 0 {

@@ -46,7 +46,7 @@ func TestDeletionRefused(t *testing.T) {
 	config := &corev1.ConfigMap{ObjectMeta: named(local, "config")}
 	e.must(e.consumer.Create(t.Context(), config))
 	copied := &corev1.ConfigMap{ObjectMeta: named(remoteNS, "config")}
-	e.until("it is there", func() bool { return e.exists(e.provider, copied) })
+	e.until("the copy exists", func() bool { return e.exists(e.provider, copied) })
 
 	e.mayDelete(remoteNS, false)
 	e.must(e.consumer.Delete(t.Context(), pod))
@@ -66,7 +66,7 @@ func TestForgedTokenSecret(t *testing.T) {
 	secret.Labels = map[string]string{labels.TokenPod: "absent", labels.TokenServiceAccount: "default"}
 	e.must(e.consumer.Create(t.Context(), secret))
 	copied := &corev1.Secret{ObjectMeta: named(remoteNS, "absent-token")}
-	e.until("it is there", func() bool { return e.exists(e.provider, copied) })
+	e.until("the copy exists", func() bool { return e.exists(e.provider, copied) })
 	e.until("the caches of pods, ShadowPods and token Secrets are filled", func() bool {
 		pods := e.engine.pods
 		return pods.local.Current(fanin.Every) && pods.shadows.Synced(remoteNS) && e.engine.tokens.secrets().Synced(remoteNS)

@@ -33,7 +33,7 @@ func TestEndedAndGone(t *testing.T) {
 	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
 	provider.end(remote, corev1.PodSucceeded, 0)
 	e.must(e.consumer.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-	e.until("its end is kept while it is there", func() bool { return e.engine.pods.endedPod(pod) != nil })
+	e.until("the engine remembers its end while the remote pod exists", func() bool { return e.engine.pods.endedPod(pod) != nil })
 	e.toProvider.reset()
 	e.losePod(provider, remoteNS, "once")
 	e.until("the engine knows", func() bool {

@@ -113,7 +113,7 @@ func TestEndMissed(t *testing.T) {
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	e.must(e.consumer.Create(t.Context(), pod))
 	shadow := &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "quick")}
-	e.until("it is there", func() bool { return e.exists(e.provider, &corev1.Pod{ObjectMeta: named(remoteNS, "quick")}) })
+	e.until("the remote pod exists", func() bool { return e.exists(e.provider, &corev1.Pod{ObjectMeta: named(remoteNS, "quick")}) })
 	stop()
 	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(shadow), shadow))
 	shadow.Status.Phase = "Succeeded"
@@ -365,7 +365,7 @@ func TestMappingsLeaveNothing(t *testing.T) {
 		e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) {
 			m.Status.CurrentMapping[local] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: remoteNS, Phase: vkv1alpha1.MappingAccepted}
 		})
-		e.until("the mapping is there", func() bool { mapping, _ := e.engine.mappings.local(local); return mapping != nil })
+		e.until("the mapping exists", func() bool { mapping, _ := e.engine.mappings.local(local); return mapping != nil })
 		leave()
 	}
 	e.until("as few goroutines as before", func() bool { return runtime.NumGoroutine() <= before+5 })

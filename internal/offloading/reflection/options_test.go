@@ -87,7 +87,7 @@ func TestDenied(t *testing.T) {
 	e.must(e.consumer.Create(t.Context(), withKeys(e.pod(local, "web"))))
 	check := func(object client.Object) {
 		t.Helper()
-		e.until(object.GetName()+" is there", func() bool { return e.exists(e.provider, object) })
+		e.until(object.GetName()+" exists", func() bool { return e.exists(e.provider, object) })
 		keys, notes := object.GetLabels(), object.GetAnnotations()
 		if keys["internal"] != "" || keys["secret.example.com/a"] != "" || keys["internals"] != "x" {
 			t.Errorf("%s: labels %v", object.GetName(), keys)

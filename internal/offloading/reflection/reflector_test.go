@@ -67,7 +67,7 @@ func TestOneWriteEach(t *testing.T) {
 		"configmaps/kube-root-ca.crt.11111": &corev1.ConfigMap{ObjectMeta: named(remoteNS, "kube-root-ca.crt.11111")},
 	}
 	for path, object := range copies {
-		e.until(path+" is there", func() bool { return e.exists(e.provider, object) })
+		e.until(path+" exists", func() bool { return e.exists(e.provider, object) })
 		if got := object.GetLabels(); got[labels.Origin] != localID || got[labels.Destination] != remoteID {
 			t.Errorf("%s: labels %v", path, got)
 		}
@@ -233,16 +233,16 @@ func (e *env) event(namespace, name, reason, message string) bool {
 	return false
 }
 
-// TestPairs: a mapping that stops deletes nothing, and another one goes on.
-func TestPairs(t *testing.T) {
+// TestMappings: a mapping that stops deletes nothing, and the others go on.
+func TestMappings(t *testing.T) {
 	e := newEnv(t)
 	one, oneRemote := e.offload()
 	e.run()
 	e.must(e.consumer.Create(t.Context(), configMap(one, "settings", "1")))
-	e.until("there", func() bool { return e.exists(e.provider, configMap(oneRemote, "settings", "")) })
+	e.until("the copy exists", func() bool { return e.exists(e.provider, configMap(oneRemote, "settings", "")) })
 	two, twoRemote := e.offload()
 	e.must(e.consumer.Create(t.Context(), configMap(two, "settings", "1")))
-	e.until("there", func() bool { return e.exists(e.provider, configMap(twoRemote, "settings", "")) })
+	e.until("the copy exists", func() bool { return e.exists(e.provider, configMap(twoRemote, "settings", "")) })
 	e.waitIdle()
 	e.toProvider.reset()
 
@@ -284,7 +284,7 @@ func TestProviderUnreachable(t *testing.T) {
 	e.run()
 	for _, name := range []string{"stays", "changes", "goes"} {
 		e.must(e.consumer.Create(t.Context(), configMap(local, name, "1")))
-		e.until("there", func() bool { return e.exists(e.provider, configMap(remoteNS, name, "")) })
+		e.until("the copy exists", func() bool { return e.exists(e.provider, configMap(remoteNS, name, "")) })
 	}
 	e.waitIdle()
 	e.proxy.Set(kubetest.Refuse)

@@ -16,7 +16,7 @@ func TestServiceChanges(t *testing.T) {
 	stop := e.run()
 	e.must(e.consumer.Create(t.Context(), service(local, "web")))
 	remote := &corev1.Service{ObjectMeta: named(remoteNS, "web")}
-	e.until("it is there", func() bool { return e.exists(e.provider, remote) })
+	e.until("the copy exists", func() bool { return e.exists(e.provider, remote) })
 	e.waitIdle()
 	for _, step := range []struct {
 		name   string

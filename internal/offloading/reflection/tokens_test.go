@@ -121,7 +121,7 @@ func TestEvents(t *testing.T) {
 	e.run()
 	e.must(e.consumer.Create(t.Context(), e.pod(local, "web")))
 	remote := &corev1.Pod{ObjectMeta: named(remoteNS, "web")}
-	e.until("it is there", func() bool { return e.exists(e.provider, remote) })
+	e.until("the remote pod exists", func() bool { return e.exists(e.provider, remote) })
 	shadow := &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "web")}
 	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(shadow), shadow))
 	for _, about := range []corev1.ObjectReference{

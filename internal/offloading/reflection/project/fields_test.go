@@ -168,7 +168,7 @@ type kindFields = struct {
 func podFields(t *testing.T) kindFields {
 	pod := &corev1.Pod{}
 	fill(reflect.ValueOf(&pod.Spec))
-	pod.Spec.HostNetwork = false // with it, host ports are dropped: TestHostNetwork
+	pod.Spec.HostNetwork = false // with it, host ports are dropped: golden case host-namespaces
 	spec := mustShadowPod(t, pod, project.PodOptions{}).Spec.Pod
 	pod.Spec.HostNetwork = true
 	return kindFields{"PodSpec", pod.Spec, *spec}
@@ -224,7 +224,7 @@ func podStatusFields(t *testing.T) kindFields {
 	for _, statuses := range [][]corev1.ContainerStatus{
 		remote.Status.InitContainerStatuses, remote.Status.ContainerStatuses, remote.Status.EphemeralContainerStatuses,
 	} {
-		// One state at a time; TestHostileContainer covers several.
+		// One state at a time; the golden case "hostile" has several.
 		statuses[0].State.Waiting, statuses[0].State.Running = nil, nil
 		statuses[0].LastTerminationState.Waiting, statuses[0].LastTerminationState.Running = nil, nil
 		statuses[0].Resources.Claims = nil
