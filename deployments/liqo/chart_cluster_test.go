@@ -4,6 +4,7 @@ package liqo_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,8 +25,8 @@ import (
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
-// TestCluster installs the chart into a real API server, which knows better than any test what is valid, and
-// then tries what the controller manager may bind where.
+// TestCluster installs the chart into an API server, which validates the objects, and then tests which roles the
+// controller manager may bind in which namespaces.
 func TestCluster(t *testing.T) {
 	ctx, admin, root := installed(t)
 
@@ -66,12 +66,12 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	kubelet := account(tenant, "virtual-kubelet")
-	twin := func(name string) *corev1.Namespace {
+	remoteNamespace := func(name string) *corev1.Namespace {
 		object := namespace(name, false)
 		object.Annotations = map[string]string{"liqo.io/managed-by-namespace-map": tenant + "/milan-000000"}
 		return object
 	}
-	if err := root.Create(ctx, twin("twin")); err != nil {
+	if err := root.Create(ctx, remoteNamespace("remote")); err != nil {
 		t.Fatal(err)
 	}
 	named := func(object client.Object, name string) client.Object {
@@ -88,7 +88,7 @@ func TestCluster(t *testing.T) {
 	peer := account(tenant, "liqo-peer")
 	const inside = "liqo-virtual-kubelet-milan-000000"
 
-	inForce(ctx, t, "liqo-controller-manager", func() error {
+	inForce(t, "liqo-controller-manager", func() error {
 		return c.Create(ctx, bind("kube-system", "liqo-controller-manager-tenant", ours), client.DryRunAll)
 	})
 	for _, test := range []struct {
@@ -103,34 +103,34 @@ func TestCluster(t *testing.T) {
 		{"a kubelet's nodes", bindAll("liqo-virtual-kubelet-milan", "liqo-virtual-kubelet", kubelet), true},
 		{"a new tenant namespace", namespace("liqo-tenant-turin-000000", true), true},
 
-		{"a twin", twin("shop-milan-000000"), true},
-		{"a peer's rights in its twin", named(bind("twin", "liqo-virtual-kubelet-remote", peer), tenant), true},
-		{"its own rights in a twin", named(bind("twin", "liqo-controller-manager-twin", ours), "liqo-controller-manager"), true},
+		{"a remote namespace", remoteNamespace("shop-milan-000000"), true},
+		{"a peer's rights in its remote namespace", named(bind("remote", "liqo-virtual-kubelet-remote", peer), tenant), true},
+		{"its own rights in a remote namespace", named(bind("remote", "liqo-controller-manager-twin", ours), "liqo-controller-manager"), true},
 		{"a kubelet's callers", callers(kubelet), true},
 		{"a kubelet's rights in an offloaded namespace", named(bind("shop", "liqo-virtual-kubelet-offloaded", kubelet), inside), true},
 
-		{"a twin of the system", twin("kube-more"), false},
-		{"a peer's rights in another's twin", named(bind("twin", "liqo-virtual-kubelet-remote", account("liqo-tenant-turin-000000", "liqo-peer")), "liqo-tenant-turin-000000"), false},
-		{"a peer's rights under another name", named(bind("twin", "liqo-virtual-kubelet-remote", peer), "another"), false},
-		{"a peer's rights in a namespace that is no twin", named(bind("shop", "liqo-virtual-kubelet-remote", peer), tenant), false},
-		{"a peer's rights to more, in its twin", named(bind("twin", "liqo-controller-manager-tenant", peer), tenant), false},
-		{"a twin's rights in a tenant namespace", bind(tenant, "liqo-virtual-kubelet-remote", peer), false},
-		{"its own rights in a namespace that is no twin", named(bind("shop", "liqo-controller-manager-twin", ours), "liqo-controller-manager"), false},
+		{"a remote namespace of the system", remoteNamespace("kube-more"), false},
+		{"a peer's rights in the remote namespace of another", named(bind("remote", "liqo-virtual-kubelet-remote", account("liqo-tenant-turin-000000", "liqo-peer")), "liqo-tenant-turin-000000"), false},
+		{"a peer's rights under another name", named(bind("remote", "liqo-virtual-kubelet-remote", peer), "another"), false},
+		{"a peer's rights in a local namespace", named(bind("shop", "liqo-virtual-kubelet-remote", peer), tenant), false},
+		{"a peer's rights to more, in its remote namespace", named(bind("remote", "liqo-controller-manager-tenant", peer), tenant), false},
+		{"rights for remote namespaces in a tenant namespace", bind(tenant, "liqo-virtual-kubelet-remote", peer), false},
+		{"its own rights in a local namespace", named(bind("shop", "liqo-controller-manager-twin", ours), "liqo-controller-manager"), false},
 		{"its own rights in the system", named(bind("kube-system", "liqo-controller-manager-twin", ours), "liqo-controller-manager"), false},
 		{"its own rights in a tenant namespace", named(bind(tenant, "liqo-controller-manager-twin", ours), "liqo-controller-manager"), false},
-		{"its own rights in a twin, to a peer", named(bind("twin", "liqo-controller-manager-twin", peer), "liqo-controller-manager"), false},
+		{"its own rights in a remote namespace, to a peer", named(bind("remote", "liqo-controller-manager-twin", peer), "liqo-controller-manager"), false},
 		{"a peer's callers", callers(peer), false},
 		{"a kubelet's rights in the system", named(bind("kube-system", "liqo-virtual-kubelet-offloaded", kubelet), inside), false},
 		{"a kubelet's rights in Liqo's namespace", named(bind("liqo", "liqo-virtual-kubelet-offloaded", kubelet), inside), false},
 		{"a peer's rights in an offloaded namespace", named(bind("shop", "liqo-virtual-kubelet-offloaded", peer), inside), false},
-		{"nobody's rights in an offloaded namespace", named(bind("shop", "liqo-virtual-kubelet-offloaded"), inside), false},
+		{"a binding without subjects in an offloaded namespace", named(bind("shop", "liqo-virtual-kubelet-offloaded"), inside), false},
 
 		{"secrets where leases are", bind("kube-node-lease", "liqo-controller-manager-tenant", ours), false},
-		{"a namespace that only looks like a tenant's", bind("liqo-tenant-unmarked", "liqo-controller-manager-tenant", ours), false},
-		{"a namespace that only is marked like a tenant's", bind("shop", "liqo-controller-manager-tenant", ours), false},
+		{"a namespace that only has the name of a tenant", bind("liqo-tenant-unmarked", "liqo-controller-manager-tenant", ours), false},
+		{"a namespace that only has the label of a tenant", bind("shop", "liqo-controller-manager-tenant", ours), false},
 		{"its own namespace", bind("liqo", "liqo-auth-tenant", account("liqo", "liqo-auth")), false},
-		{"somebody else in a tenant namespace", bind(tenant, "liqo-controller-manager-tenant", account("shop", "default")), false},
-		{"everybody in a tenant namespace", bind(tenant, "liqo-controller-manager-tenant", rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:authenticated"}), false},
+		{"another account in a tenant namespace", bind(tenant, "liqo-controller-manager-tenant", account("shop", "default")), false},
+		{"all users in a tenant namespace", bind(tenant, "liqo-controller-manager-tenant", rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:authenticated"}), false},
 		{"administrator in a tenant namespace", bind(tenant, "admin", ours), false},
 		{"secrets everywhere", bindAll("liqo-virtual-kubelet-turin", "liqo-controller-manager-tenant", ours), false},
 		{"administrator everywhere", bindAll("liqo-virtual-kubelet-turin", "cluster-admin", ours), false},
@@ -148,9 +148,9 @@ func TestCluster(t *testing.T) {
 	}
 	system.Labels["discovery.liqo.io/tenant-namespace"] = "true"
 	if err := c.Update(ctx, &system); err == nil {
-		t.Error("the controller manager marked kube-system as a tenant's namespace")
+		t.Error("the controller manager labelled kube-system as a tenant namespace")
 	}
-	mark := func(name, text string) error {
+	patch := func(name, text string) error {
 		return c.Patch(ctx, namespace(name, false), client.RawPatch(types.MergePatchType, []byte(`{"metadata":`+text+`}`)), client.DryRunAll)
 	}
 	for _, test := range []struct {
@@ -158,12 +158,12 @@ func TestCluster(t *testing.T) {
 		err     error
 		allowed bool
 	}{
-		{"mark a namespace as offloaded", mark("shop", `{"labels":{"liqo.io/scheduling-enabled":"true"}}`), true},
-		{"delete a twin", c.Delete(ctx, twin("twin"), client.DryRunAll), true},
-		{"mark the system", mark("kube-system", `{"labels":{"liqo.io/scheduling-enabled":"true"}}`), false},
-		{"make a namespace a twin", mark("shop", `{"annotations":{"liqo.io/managed-by-namespace-map":"liqo-tenant-milan-000000/x"}}`), false},
-		{"another label", mark("shop", `{"labels":{"liqo.io/scheduling-enabled":"true","other":"x"}}`), false},
-		{"take a label away", mark("shop", `{"labels":{"discovery.liqo.io/tenant-namespace":null}}`), false},
+		{"label a namespace as offloaded", patch("shop", `{"labels":{"liqo.io/scheduling-enabled":"true"}}`), true},
+		{"delete a remote namespace", c.Delete(ctx, remoteNamespace("remote"), client.DryRunAll), true},
+		{"label the system", patch("kube-system", `{"labels":{"liqo.io/scheduling-enabled":"true"}}`), false},
+		{"turn a namespace into a remote one", patch("shop", `{"annotations":{"liqo.io/managed-by-namespace-map":"liqo-tenant-milan-000000/x"}}`), false},
+		{"another label", patch("shop", `{"labels":{"liqo.io/scheduling-enabled":"true","other":"x"}}`), false},
+		{"remove a label", patch("shop", `{"labels":{"discovery.liqo.io/tenant-namespace":null}}`), false},
 	} {
 		if test.allowed && test.err != nil || !test.allowed && !apierrors.IsForbidden(test.err) && !apierrors.IsInvalid(test.err) {
 			t.Errorf("%s: %v, want allowed: %t", test.what, test.err, test.allowed)
@@ -174,7 +174,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// tryNodes: a virtual node can be made, changed and deleted, a real one cannot, and none becomes the other.
+// tryNodes: the controller manager may create, change and delete virtual nodes, but not real ones, and cannot turn one into the other.
 func tryNodes(ctx context.Context, t *testing.T, root, c client.Client) {
 	t.Helper()
 	virtual := func(name string) *corev1.Node {
@@ -190,7 +190,7 @@ func tryNodes(ctx context.Context, t *testing.T, root, c client.Client) {
 		return c.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
 	}
 	const cordon = `{"spec":{"unschedulable":true}}`
-	inForce(ctx, t, "liqo-virtual-nodes", func() error { return patch(worker.DeepCopy(), cordon) })
+	inForce(t, "liqo-virtual-nodes", func() error { return patch(worker.DeepCopy(), cordon) })
 	for _, test := range []struct {
 		what    string
 		err     error
@@ -210,32 +210,32 @@ func tryNodes(ctx context.Context, t *testing.T, root, c client.Client) {
 	}
 }
 
-// inForce waits until a policy refuses what try does: an API server heeds each policy a moment after it was
+// inForce waits until a policy refuses what try does: an API server enforces each policy a moment after it was
 // written, and not all of them at once.
-func inForce(ctx context.Context, t *testing.T, policy string, try func() error) {
+func inForce(t *testing.T, policy string, try func() error) {
 	t.Helper()
-	var refused error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
-		refused = try()
-		return refused != nil && strings.Contains(refused.Error(), "ValidatingAdmissionPolicy '"+policy+"'"), nil
+	kubetest.Eventually(t, "policy "+policy+" is in force", func() error {
+		err := try()
+		if err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'") {
+			return nil
+		}
+		return fmt.Errorf("%v, want a refusal of the policy", err)
 	})
-	if err != nil {
-		t.Fatalf("%v, want a refusal of the admission policy %s", refused, policy)
-	}
 }
 
-// installed is an API server with what the chart makes, and its administrator. The test has a minute with it.
+// installed returns an API server with the objects of the chart, and its administrator. The context is a guard
+// against hanging.
 func installed(t *testing.T) (context.Context, *rest.Config, client.Client) {
 	t.Helper()
 	admin := kubetest.Cluster(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	root := connect(t, admin)
 	install(ctx, t, root)
 	return ctx, admin, root
 }
 
-// install applies what the chart makes, in Helm's order as far as it matters: definitions, then all the rest.
+// install applies the objects of the chart, in Helm's order as far as it matters: definitions first.
 func install(ctx context.Context, t *testing.T, c client.Client) {
 	t.Helper()
 	definitions, err := crds.Load(liqo.FS)

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestVirtualKubelets tries, with the rights of a virtual kubelet, to end and to speak for pods that are not on a virtual node.
+// TestVirtualKubelets: a virtual kubelet may delete pods and write their status only on a virtual node.
 func TestVirtualKubelets(t *testing.T) {
 	ctx, admin, root := installed(t)
 	const account = "system:serviceaccount:liqo-tenant-milan-000000:virtual-kubelet"
@@ -34,7 +34,7 @@ func TestVirtualKubelets(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubelet"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: account}},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet-offloaded"},
 		},
-		pod("ours", "liqo-milan"), pod("others", "worker-1"), pod("nobodys", ""),
+		pod("ours", "liqo-milan"), pod("others", "worker-1"), pod("unscheduled", ""),
 	} {
 		if err := client.IgnoreAlreadyExists(root.Create(ctx, object)); err != nil {
 			t.Fatal(err)
@@ -43,8 +43,8 @@ func TestVirtualKubelets(t *testing.T) {
 	limited := rest.CopyConfig(admin)
 	limited.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: []string{"system:authenticated"}}
 	c := connect(t, limited)
-	end := func(name string) error { return c.Delete(ctx, pod(name, ""), client.DryRunAll) }
-	speak := func(name string) error {
+	remove := func(name string) error { return c.Delete(ctx, pod(name, ""), client.DryRunAll) }
+	report := func(name string) error {
 		return c.Status().Patch(ctx, pod(name, ""), client.RawPatch("application/strategic-merge-patch+json", []byte(`{"status":{"message":"x"}}`)), client.DryRunAll)
 	}
 	change := func(name, text string) error {
@@ -55,15 +55,15 @@ func TestVirtualKubelets(t *testing.T) {
 			`{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":3601}]}}`
 		image = `{"spec":{"containers":[{"name":"c","image":"other"}]}}`
 	)
-	inForce(ctx, t, "liqo-virtual-pods", func() error { return end("others") })
-	for what, err := range map[string]error{"the end of ours": end("ours"), "the status of ours": speak("ours"), "the patience of ours": change("ours", longer)} {
+	inForce(t, "liqo-virtual-pods", func() error { return remove("others") })
+	for what, err := range map[string]error{"deletion of ours": remove("ours"), "the status of ours": report("ours"), "the tolerations of ours": change("ours", longer)} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for what, err := range map[string]error{
-		"the end of nobody's": end("nobodys"), "the status of nobody's": speak("nobodys"), "the status of others": speak("others"),
-		"the patience of others": change("others", longer), "the image of ours": change("ours", image), "the deadline of ours": change("ours", `{"spec":{"activeDeadlineSeconds":1}}`),
+		"deletion of an unscheduled pod": remove("unscheduled"), "the status of an unscheduled pod": report("unscheduled"), "the status of others": report("others"),
+		"the tolerations of others": change("others", longer), "the image of ours": change("ours", image), "the deadline of ours": change("ours", `{"spec":{"activeDeadlineSeconds":1}}`),
 		"a label of ours": change("ours", `{"metadata":{"labels":{"app":"web"}}}`), "an annotation of ours": change("ours", `{"metadata":{"annotations":{"a":"b"}}}`),
 		"a finalizer of ours": change("ours", `{"metadata":{"finalizers":["example.org/stay"]}}`),
 	} {

@@ -17,13 +17,14 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// lavish is the network with all that can be had.
+// lavish enables all options of the network.
 const lavish = internal + ",gateway.replicas=2,gateway.config.addressOverride=gateway.example.org,gateway.config.portOverride=30871,networkConfig.mtu=1340," +
 	"gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true,networking.reflectIPs=false," +
 	"networkManager.config.reservedSubnets={10.1.0.0/16,10.2.0.0/16},networkManager.config.additionalPools={100.64.0.0/10}," +
 	"common.nodeSelector.zone=a,common.tolerations[0].key=infra,common.tolerations[0].operator=Exists"
 
-// ofTheNetwork leaves what there would not be without the network, and the controller manager, which is told of it. Rights are chart_rights_test.go's.
+// ofTheNetwork returns the objects that exist only with the network, and the controller manager, whose arguments depend on it.
+// chart_rights_test.go checks the rights.
 func ofTheNetwork(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	return slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
 		switch object.GetLabels()[labels.AppComponent] {
@@ -44,7 +45,7 @@ func convert[T any](t *testing.T, object *unstructured.Unstructured) (out T) {
 	return out
 }
 
-// TestExternalNetwork: without Liqo's own network there is nothing of it.
+// TestExternalNetwork: without the internal network, none of its objects exists.
 func TestExternalNetwork(t *testing.T) {
 	for _, object := range render(t, "networking.internal=false,gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true") {
 		if component := object.GetLabels()[labels.AppComponent]; component == "gateway" || component == "route" {
@@ -59,7 +60,7 @@ func TestExternalNetwork(t *testing.T) {
 	}
 }
 
-// TestLanes: each lane has a Deployment of one pod and a Service that leads to this pod and no other.
+// TestLanes: each lane has a Deployment with one pod, and a Service that selects only this pod.
 func TestLanes(t *testing.T) {
 	for replicas := 1; replicas <= 8; replicas += 7 {
 		objects := render(t, internal, fmt.Sprintf("gateway.replicas=%d", replicas))
@@ -111,7 +112,7 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// TestLanesOverNodes: a load balancer leads to each of several lanes over the node of its gateway alone, and to the only one over all nodes.
+// TestLanesOverNodes: with several lanes, a load balancer reaches each gateway only over its own node; a single gateway is reached over all nodes.
 func TestLanesOverNodes(t *testing.T) {
 	for set, want := range map[string][]corev1.ServiceExternalTrafficPolicy{
 		"": {""},
@@ -141,7 +142,7 @@ func leads(selector, marks map[string]string) bool {
 	return true
 }
 
-// TestOneNode: gateways are kept apart where there is room, and share a node where there is one. No rule but that about virtual nodes is hard.
+// TestOneNode: gateways prefer different nodes, but may share a single one. Only the exclusion of virtual nodes is a hard rule.
 func TestOneNode(t *testing.T) {
 	for _, name := range []string{"liqo-gateway", "liqo-gateway-1"} {
 		pod := convert[appsv1.Deployment](t, find(t, render(t, internal, "gateway.replicas=2"), "Deployment", name)).Spec.Template.Spec
@@ -153,13 +154,13 @@ func TestOneNode(t *testing.T) {
 			if !slices.ContainsFunc(pod.Tolerations, func(one corev1.Toleration) bool {
 				return one.Key == taint && one.TolerationSeconds != nil && *one.TolerationSeconds == 10
 			}) {
-				t.Errorf("%s stays on a dead node: %+v", name, pod.Tolerations)
+				t.Errorf("%s stays on a failed node: %+v", name, pod.Tolerations)
 			}
 		}
 	}
 }
 
-// TestNoVirtualNodes: no pod of Liqo runs on a virtual node, also where the user's affinity has terms of its own and everything is tolerated.
+// TestNoVirtualNodes: no pod of Liqo runs on a virtual node, even with an affinity and tolerations of the user.
 func TestNoVirtualNodes(t *testing.T) {
 	const terms = "common.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 	const theirs = terms + "[0].matchExpressions[0].key=a," + terms + "[0].matchExpressions[0].operator=Exists," +
@@ -185,7 +186,7 @@ func TestNoVirtualNodes(t *testing.T) {
 	}
 }
 
-// TestNetworkPods: what the pods of the network may do is written down here, and nothing else.
+// TestNetworkPods: the pods of the network have exactly these privileges.
 func TestNetworkPods(t *testing.T) {
 	objects := render(t, lavish)
 	node := convert[appsv1.DaemonSet](t, find(t, objects, "DaemonSet", "liqo-route")).Spec.Template.Spec
@@ -205,16 +206,16 @@ func TestNetworkPods(t *testing.T) {
 			t.Errorf("%s: %+v %+v", name, pod.SecurityContext, security)
 		}
 		if pod.HostNetwork != test.host || pod.HostPID || pod.HostIPC {
-			t.Errorf("%s: in the host's network %t", name, pod.HostNetwork)
+			t.Errorf("%s: host network %t", name, pod.HostNetwork)
 		}
 		for _, volume := range pod.Volumes {
 			if volume.HostPath != nil {
-				t.Errorf("%s sees %s of the host", name, volume.HostPath.Path)
+				t.Errorf("%s mounts %s of the host", name, volume.HostPath.Path)
 			}
 		}
 	}
 	if prepare := gateway.InitContainers; len(prepare) != 1 || !*prepare[0].SecurityContext.Privileged || !slices.Equal(prepare[0].Args, []string{"gateway", "--prepare"}) {
-		t.Errorf("the one privileged container, which switches forwarding on: %+v", prepare)
+		t.Errorf("the only privileged container, which enables forwarding: %+v", prepare)
 	}
 	probes := []*corev1.Probe{node.Containers[0].LivenessProbe, node.Containers[0].ReadinessProbe}
 	for _, probe := range probes {
@@ -223,9 +224,9 @@ func TestNetworkPods(t *testing.T) {
 		}
 	}
 	if len(node.Containers[0].Ports) > 0 {
-		t.Errorf("ports of the host are taken: %v", node.Containers[0].Ports)
+		t.Errorf("host ports are used: %v", node.Containers[0].Ports)
 	}
 	if !slices.Equal(node.Tolerations, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}) || node.NodeSelector["zone"] != "" {
-		t.Errorf("route is not on all nodes: %v %v", node.Tolerations, node.NodeSelector)
+		t.Errorf("route does not run on all nodes: %v %v", node.Tolerations, node.NodeSelector)
 	}
 }

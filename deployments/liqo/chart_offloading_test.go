@@ -32,37 +32,37 @@ import (
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 )
 
-// hooked is a real API server with the chart in it, and the webhooks of offloading with the rights of the controller manager. No
+// webhookEnv is an API server with the objects of the chart, and the webhooks of offloading with the rights of the controller manager. No
 // controller runs.
-type hooked struct {
+type webhookEnv struct {
 	*testing.T
 	client.Client
-	warned *warned
+	warnings *warnings
 }
 
-// warned keeps the warnings of an API server.
-type warned struct {
+// warnings records the warnings of an API server.
+type warnings struct {
 	mu    sync.Mutex
 	texts []string
 }
 
-func (w *warned) HandleWarningHeader(_ int, _, text string) {
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.texts = append(w.texts, text)
 }
 
-func (w *warned) text() string {
+func (w *warnings) text() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return strings.Join(w.texts, "\n")
 }
 
-func newHooked(t *testing.T) *hooked {
+func newWebhookEnv(t *testing.T) *webhookEnv {
 	t.Helper()
 	admin := kubetest.Cluster(t)
-	h := &hooked{T: t, warned: &warned{}}
-	admin.WarningHandler = h.warned
+	h := &webhookEnv{T: t, warnings: &warnings{}}
+	admin.WarningHandler = h.warnings
 	h.Client = connect(t, admin)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -94,17 +94,9 @@ func newHooked(t *testing.T) *hooked {
 	offloadingwebhook.Register(mgr.GetWebhookServer(), h.Scheme(), offloadingwebhook.Options{
 		Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: "liqo",
 	})
-	life, end := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(life) }()
-	t.Cleanup(func() {
-		end()
-		if err := <-ended; err != nil {
-			t.Errorf("manager: %v", err)
-		}
-	})
+	kubetest.Start(t, "manager", mgr.Start)
 
-	// As the chart has it, but for where the server is. Webhooks of others are nobody's here.
+	// The configuration of the chart with the address of this server, without the webhooks that it does not serve.
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
 		hooks := find(t, render(t), kind, "liqo").DeepCopy()
 		all, _, err := unstructured.NestedSlice(hooks.Object, "webhooks")
@@ -125,43 +117,38 @@ func newHooked(t *testing.T) *hooked {
 		h.must(h.Delete(ctx, hooks.DeepCopy()))
 		h.must(h.Create(ctx, hooks))
 	}
-	h.until("the API server asks our webhooks", func() bool {
-		err := h.Create(ctx, h.wish("kube-system", "Remote"), client.DryRunAll)
+	h.until("the API server calls our webhooks", func() bool {
+		err := h.Create(ctx, h.offloading("kube-system", "Remote"), client.DryRunAll)
 		return err != nil && strings.Contains(err.Error(), "belongs to Kubernetes")
 	})
 	return h
 }
 
-func (h *hooked) must(err error) {
+func (h *webhookEnv) must(err error) {
 	h.Helper()
 	if err != nil {
 		h.Fatal(err)
 	}
 }
 
-func (h *hooked) until(what string, done func() bool) {
+func (h *webhookEnv) until(what string, holds func() bool) {
 	h.Helper()
-	for begin := time.Now(); time.Since(begin) < 40*time.Second; time.Sleep(10 * time.Millisecond) {
-		if done() {
-			return
-		}
-	}
-	h.Fatalf("not in time: %s", what)
+	(&kubetest.Env{Client: h.Client, T: h.T}).Until(what, holds)
 }
 
-func (h *hooked) space(name string) {
+func (h *webhookEnv) namespace(name string) {
 	h.Helper()
 	h.must(h.Create(h.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
-func (h *hooked) wish(namespace string, strategy offloadingv1alpha1.PodOffloadingStrategy) *offloadingv1alpha1.NamespaceOffloading {
+func (h *webhookEnv) offloading(namespace string, strategy offloadingv1alpha1.PodOffloadingStrategy) *offloadingv1alpha1.NamespaceOffloading {
 	return &offloadingv1alpha1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "offloading"}, Spec: offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: strategy},
 	}
 }
 
-// terms makes a pod, and returns how many terms its affinity has; -1 if it has not been placed at all.
-func (h *hooked) terms(namespace, name string) int {
+// terms creates a pod, and returns how many terms its affinity has; -1 if the webhook did not change it.
+func (h *webhookEnv) terms(namespace, name string) int {
 	h.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -179,20 +166,20 @@ func (h *hooked) terms(namespace, name string) int {
 	return -1
 }
 
-// TestOffloadingRace: whoever makes a pod after a NamespaceOffloading, as one `kubectl apply` does, has it placed by that, however
-// soon; and by what the NamespaceOffloading says now, not by what it said before.
+// TestOffloadingRace: a pod that is created right after a NamespaceOffloading, as one `kubectl apply` does, follows the current
+// NamespaceOffloading, not an earlier version of it.
 func TestOffloadingRace(t *testing.T) {
-	h := newHooked(t)
+	h := newWebhookEnv(t)
 	const rounds = 40
-	var slipped atomic.Int32
-	for i := range rounds { // an API server that has not heard of a namespace asks; one that knows it does not
-		h.space(fmt.Sprint("bare-", i))
-		h.space(fmt.Sprint("race-", i))
+	var missed atomic.Int32
+	for i := range rounds { // an API server reads a namespace that it has not observed yet; for a known one it uses its cache
+		h.namespace(fmt.Sprint("bare-", i))
+		h.namespace(fmt.Sprint("race-", i))
 	}
-	var bare sync.WaitGroup
+	var unprotected sync.WaitGroup
 	for i := range rounds {
-		// Without the wait for the API server, pods may slip through; how often depends on the machine.
-		bare.Go(func() {
+		// Without waiting for the API server, the webhook misses some pods; how many depends on the machine.
+		unprotected.Go(func() {
 			name := fmt.Sprint("bare-", i)
 			err := h.Patch(h.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
 				client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/scheduling-enabled":"true"}}}`)))
@@ -201,81 +188,81 @@ func TestOffloadingRace(t *testing.T) {
 				err = h.Create(h.Context(), pod)
 			}
 			if err == nil {
-				slipped.Add(1)
-			} else if !strings.Contains(err.Error(), "has no NamespaceOffloading") {
+				missed.Add(1)
+			} else if !strings.Contains(err.Error(), "but no NamespaceOffloading") {
 				t.Error(err)
 			}
 		})
 	}
-	bare.Wait()
-	t.Logf("with the label alone, %d of %d pods slipped through", slipped.Load(), rounds)
+	unprotected.Wait()
+	t.Logf("with the label alone, the webhook missed %d of %d pods", missed.Load(), rounds)
 
 	for i := range rounds {
 		name := fmt.Sprint("race-", i)
 		if i%2 == 1 {
 			name = fmt.Sprint("new-", i)
-			h.space(name)
+			h.namespace(name)
 		}
-		wish := h.wish(name, offloadingv1alpha1.PodsRemote)
-		h.must(h.Create(h.Context(), wish))
+		offloading := h.offloading(name, offloadingv1alpha1.PodsRemote)
+		h.must(h.Create(h.Context(), offloading))
 		if got := h.terms(name, "first"); got != 1 {
-			t.Fatalf("round %d: a pod made at once has %d terms", i, got)
+			t.Fatalf("round %d: the first pod has %d terms", i, got)
 		}
 		term := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: "Exists"}}}
 		for n := 2; n < 5; n++ {
-			for len(wish.Spec.ClusterSelector.NodeSelectorTerms) < n {
-				wish.Spec.ClusterSelector.NodeSelectorTerms = append(wish.Spec.ClusterSelector.NodeSelectorTerms, term)
+			for len(offloading.Spec.ClusterSelector.NodeSelectorTerms) < n {
+				offloading.Spec.ClusterSelector.NodeSelectorTerms = append(offloading.Spec.ClusterSelector.NodeSelectorTerms, term)
 			}
-			h.must(h.Update(h.Context(), wish))
+			h.must(h.Update(h.Context(), offloading))
 			if got := h.terms(name, fmt.Sprint("pod-", n)); got != n {
-				t.Fatalf("round %d: a pod made after the change to %d terms has %d", i, n, got)
+				t.Fatalf("round %d: a pod created after the change to %d terms has %d", i, n, got)
 			}
 		}
-		// From here on pods stay; then they may go again.
-		wish.Spec.PodOffloadingStrategy = offloadingv1alpha1.PodsLocal
-		h.must(h.Update(h.Context(), wish))
+		// From here on pods stay local; then they are offloaded again.
+		offloading.Spec.PodOffloadingStrategy = offloadingv1alpha1.PodsLocal
+		h.must(h.Update(h.Context(), offloading))
 		if got := h.terms(name, "stays"); got != -1 {
-			t.Fatalf("round %d: a pod that is to stay has %d terms", i, got)
+			t.Fatalf("round %d: a pod that stays local has %d terms", i, got)
 		}
 		h.must(h.Patch(h.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
 			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/scheduling-enabled":null}}}`))))
-		wish.Spec.PodOffloadingStrategy, wish.Spec.ClusterSelector.NodeSelectorTerms = offloadingv1alpha1.PodsRemote, nil
-		h.must(h.Update(h.Context(), wish))
+		offloading.Spec.PodOffloadingStrategy, offloading.Spec.ClusterSelector.NodeSelectorTerms = offloadingv1alpha1.PodsRemote, nil
+		h.must(h.Update(h.Context(), offloading))
 		if got := h.terms(name, "goes"); got != 1 {
-			t.Fatalf("round %d: a pod made after the change to Remote has %d terms", i, got)
+			t.Fatalf("round %d: a pod created after the change to Remote has %d terms", i, got)
 		}
 	}
 }
 
-// TestOffloadingAdmission: what can never work is refused where the user looks, and what is only tried leaves nothing.
+// TestOffloadingAdmission: the webhook refuses invalid objects, and a dry run changes nothing.
 func TestOffloadingAdmission(t *testing.T) {
-	h := newHooked(t)
-	h.space("shop")
-	marked := func() bool {
+	h := newWebhookEnv(t)
+	h.namespace("shop")
+	labelled := func() bool {
 		var shop corev1.Namespace
 		h.must(h.Get(h.Context(), client.ObjectKey{Name: "shop"}, &shop))
 		return shop.Labels["liqo.io/scheduling-enabled"] == "true"
 	}
-	h.must(h.Create(h.Context(), h.wish("shop", "Remote"), client.DryRunAll))
-	if marked() {
-		t.Error("a dry run marked the namespace")
+	h.must(h.Create(h.Context(), h.offloading("shop", "Remote"), client.DryRunAll))
+	if labelled() {
+		t.Error("a dry run labelled the namespace")
 	}
-	local := h.wish("shop", "Local")
+	local := h.offloading("shop", "Local")
 	h.must(h.Create(h.Context(), local))
-	if marked() {
-		t.Error("a namespace whose pods stay is marked")
+	if labelled() {
+		t.Error("a namespace with strategy Local is labelled")
 	}
 	if got := h.terms("shop", "here"); got != -1 {
-		t.Errorf("a pod that stays has %d terms", got)
+		t.Errorf("a local pod has %d terms", got)
 	}
 	local.Spec.PodOffloadingStrategy = offloadingv1alpha1.PodsLocalAndRemote
 	h.must(h.Update(h.Context(), local))
-	if !marked() || h.terms("shop", "anywhere") != 0 {
-		t.Errorf("marked: %t", marked())
+	if !labelled() || h.terms("shop", "anywhere") != 0 {
+		t.Errorf("labelled: %t", labelled())
 	}
 	local.Spec.PodOffloadingStrategy = offloadingv1alpha1.PodsRemote
 	h.must(h.Update(h.Context(), local))
-	if text := h.warned.text(); !strings.Contains(text, "more restrictive") {
+	if text := h.warnings.text(); !strings.Contains(text, "more restrictive") {
 		t.Errorf("warnings: %s", text)
 	}
 	refused := func(what string, err error, want string) {
@@ -289,7 +276,7 @@ func TestOffloadingAdmission(t *testing.T) {
 	refused("another mapping", h.Update(h.Context(), other), "cannot be changed")
 	empty := local.DeepCopy()
 	empty.Spec.ClusterSelector.NodeSelectorTerms = []corev1.NodeSelectorTerm{{}}
-	refused("an empty term", h.Update(h.Context(), empty), "says nothing")
+	refused("an empty term", h.Update(h.Context(), empty), "is empty")
 	perhaps := local.DeepCopy()
 	perhaps.Annotations = map[string]string{"liqo.io/apiserver-support": "maybe"}
 	refused("an invalid annotation", h.Update(h.Context(), perhaps), `has the invalid value "maybe"; set it to "true" or "false"`)
@@ -298,25 +285,25 @@ func TestOffloadingAdmission(t *testing.T) {
 	nonsense := local.DeepCopy()
 	nonsense.Spec.ClusterSelector.NodeSelectorTerms = []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: "Like"}}}}
 	refused("nonsense", h.Update(h.Context(), nonsense), "Like")
-	named := h.wish("shop", "Remote")
+	named := h.offloading("shop", "Remote")
 	named.Name = "second"
 	refused("a second one", h.Create(h.Context(), named), "offloading")
-	refused("Liqo's namespace", h.Create(h.Context(), h.wish("liqo", "Remote")), "belongs to Kubernetes or to Liqo")
-	refused("no namespace", h.Create(h.Context(), h.wish("nowhere", "Remote")), "not found")
+	refused("Liqo's namespace", h.Create(h.Context(), h.offloading("liqo", "Remote")), "belongs to Kubernetes or to Liqo")
+	refused("no namespace", h.Create(h.Context(), h.offloading("nowhere", "Remote")), "not found")
 
-	// On its way out it places nothing any more, and then pods are refused as long as the mark is there.
+	// While it is being deleted it changes no pods; after that, pods are refused as long as the label exists.
 	local.Finalizers = []string{"example.com/held"}
 	h.must(h.Update(h.Context(), local))
 	h.must(h.Delete(h.Context(), local))
 	if got := h.terms("shop", "late"); got != -1 {
-		t.Errorf("a pod of a namespace on its way out has %d terms", got)
+		t.Errorf("a pod has %d terms while the NamespaceOffloading is being deleted", got)
 	}
 	h.must(h.Get(h.Context(), client.ObjectKeyFromObject(local), local))
 	local.Finalizers = nil
 	h.must(h.Update(h.Context(), local))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "lost"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-	h.until("it is gone", func() bool {
+	h.until("the NamespaceOffloading is deleted", func() bool {
 		return apierrors.IsNotFound(h.Get(h.Context(), client.ObjectKeyFromObject(local), &offloadingv1alpha1.NamespaceOffloading{}))
 	})
-	refused("a pod without a wish", h.Create(h.Context(), pod), "has no NamespaceOffloading")
+	refused("a pod without a NamespaceOffloading", h.Create(h.Context(), pod), "but no NamespaceOffloading")
 }

@@ -43,7 +43,7 @@ const (
 
 var milan = discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
 
-// side is a cluster with the chart in it, but for its webhooks, which nobody serves.
+// side is a cluster with the objects of the chart, without its webhooks, which no process serves here.
 type side struct {
 	kubetest.Env
 	admin *rest.Config
@@ -61,7 +61,7 @@ func newSide(t *testing.T, admin *rest.Config) *side {
 	} {
 		s.Must(add(s.Scheme()))
 	}
-	s.Until("Kubernetes has made its namespaces", func() bool {
+	s.Until("the system namespaces exist", func() bool {
 		return s.Get(t.Context(), client.ObjectKey{Name: "kube-system"}, &corev1.Namespace{}) == nil &&
 			s.Get(t.Context(), client.ObjectKey{Name: "kube-node-lease"}, &corev1.Namespace{}) == nil
 	})
@@ -72,17 +72,17 @@ func newSide(t *testing.T, admin *rest.Config) *side {
 	return s
 }
 
-// as is a service account, whose refusals and writes are noted.
+// as returns the configuration of a service account, and records its refusals and writes.
 func (s *side) as(namespace, name string) *rest.Config {
 	cfg := rest.CopyConfig(s.admin)
 	cfg.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 	}
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return s.noting(name, next) })
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return s.recording(name, next) })
 	return cfg
 }
 
-func (s *side) noting(name string, next http.RoundTripper) http.RoundTripper {
+func (s *side) recording(name string, next http.RoundTripper) http.RoundTripper {
 	return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(request)
 		s.mu.Lock()
@@ -98,7 +98,7 @@ func (s *side) noting(name string, next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// refused are the requests that had no right to, but for those that were before a right had come into force.
+// refused returns the requests that were forbidden.
 func (s *side) refused() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,8 +132,8 @@ func (s *side) manager(setups ...func(ctrl.Manager) error) {
 	kubetest.Start(s.T, "manager", mgr.Start)
 }
 
-// here says whether there is an object, and reads it.
-func (s *side) here(object client.Object) bool {
+// exists reads an object, and reports whether it exists.
+func (s *side) exists(object client.Object) bool {
 	s.T.Helper()
 	err := s.Get(s.T.Context(), client.ObjectKeyFromObject(object), object)
 	s.Must(client.IgnoreNotFound(err))
@@ -145,8 +145,8 @@ func (s *side) namespace(name string) {
 	s.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
-// lent is what there is in rome when it uses milan.
-func (s *side) lent() {
+// consume creates the objects that exist in rome when it uses milan.
+func (s *side) consume() {
 	s.T.Helper()
 	s.tenant(milan.TenantNamespace(), milan.ClusterID)
 	s.Make(&discoveryv1alpha1.ForeignCluster{
@@ -174,7 +174,7 @@ func (s *side) lent() {
 	})
 }
 
-// peer is who rome is in milan.
+// peer creates the tenant of rome in milan, and returns rome's identity there.
 func (s *side) peer() remote.Identity {
 	s.T.Helper()
 	s.tenant(inMilan, "rome-id")
@@ -191,7 +191,7 @@ func (s *side) peer() remote.Identity {
 	return identity
 }
 
-// reflect is the virtual kubelet's part.
+// reflect runs the reflection engine of the virtual kubelet.
 func (s *side) reflect(far *side, identity remote.Identity) {
 	s.T.Helper()
 	engine, err := reflection.New(s.as(milan.TenantNamespace(), "virtual-kubelet"), reflection.Options{
@@ -205,63 +205,63 @@ func (s *side) reflect(far *side, identity remote.Identity) {
 	connection, err := remote.NewConnection(identity, runtime.NewScheme())
 	s.Must(err)
 	shared := connection.HTTPClient()
-	shared.Transport = far.noting("virtual-kubelet of rome", shared.Transport)
+	shared.Transport = far.recording("virtual-kubelet of rome", shared.Transport)
 	kubetest.Start(s.T, "reflection", engine.Run)
 	engine.SetConnection(connection, true)
 	s.T.Cleanup(connection.Reset)
 }
 
-// TestPodElsewhere: with the roles and policies of the chart, and nothing else, a namespace extends to another cluster, and a pod in it runs
-// there until it is deleted here.
-func TestPodElsewhere(t *testing.T) {
+// TestRemotePod: with only the roles and policies of the chart, a namespace extends to another cluster, and a pod in it runs there until it is
+// deleted locally.
+func TestRemotePod(t *testing.T) {
 	home, away := kubetest.Pair(t)
 	rome, there := newSide(t, home), newSide(t, away)
 	identity := there.peer()
 	there.manager(
 		func(mgr ctrl.Manager) error { return offloading.SetupRemoteNamespaces(mgr, liqoItself) },
 		func(mgr ctrl.Manager) error {
-			twins, err := offloading.WatchRemoteNamespaces(mgr)
+			remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 			if err != nil {
 				return err
 			}
-			return offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: twins, Level: shadow.Baseline, Workers: 10})
+			return offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Workers: 10})
 		},
 	)
-	rome.lent()
-	var link *replicate.Replicator
+	rome.consume()
+	var replicator *replicate.Replicator
 	rome.manager(offloading.SetupNamespaceMap,
 		func(mgr ctrl.Manager) error {
 			return offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}})
 		},
 		func(mgr ctrl.Manager) (err error) {
-			link, err = replicate.New(mgr, replicate.Options{LocalClusterID: "rome-id", ProbeInterval: time.Second, RetryInterval: 50 * time.Millisecond})
+			replicator, err = replicate.New(mgr, replicate.Options{LocalClusterID: "rome-id", ProbeInterval: time.Second, RetryInterval: 50 * time.Millisecond})
 			return err
 		},
 	)
-	rome.Must(link.Connect(t.Context(), replicate.Peer{ClusterID: milan.ClusterID, LocalNamespace: milan.TenantNamespace(), Identity: identity}))
+	rome.Must(replicator.Connect(t.Context(), replicate.Peer{ClusterID: milan.ClusterID, LocalNamespace: milan.TenantNamespace(), Identity: identity}))
 	rome.reflect(there, identity)
 
 	rome.namespace("shop")
 	rome.Make(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "default"}})
-	wish := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}}
-	rome.Make(wish)
+	offloaded := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}}
+	rome.Make(offloaded)
 	rome.Until("the namespace is offloaded", func() bool {
-		rome.Read(wish)
-		return wish.Status.OffloadingPhase == "Ready"
+		rome.Read(offloaded)
+		return offloaded.Status.OffloadingPhase == "Ready"
 	})
-	twin := wish.Status.RemoteNamespaceName
+	remoteNamespace := offloaded.Status.RemoteNamespaceName
 
 	rome.Make(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}, Data: map[string]string{"a": "b"}})
 	rome.Make(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "password"}, StringData: map[string]string{"a": "b"}})
 	rome.Make(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}})
 	for _, object := range []client.Object{
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "settings"}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "password"}},
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "web"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "settings"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "password"}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "web"}},
 	} {
-		there.Until(object.GetName()+" has crossed", func() bool { return there.here(object) })
+		there.Until(object.GetName()+" is reflected", func() bool { return there.exists(object) })
 	}
-	followPod(rome, there, twin)
+	followPod(rome, there, remoteNamespace)
 	for _, one := range []*side{rome, there} {
 		if refused := one.refused(); len(refused) > 0 {
 			t.Errorf("refused: %s", strings.Join(refused, "\n"))
@@ -269,8 +269,8 @@ func TestPodElsewhere(t *testing.T) {
 	}
 }
 
-// followPod plays the scheduler of the one cluster, and scheduler, kubelet and garbage collector of the other.
-func followPod(rome, there *side, twin string) {
+// followPod acts as the scheduler of the consumer, and as scheduler, kubelet and garbage collector of the provider.
+func followPod(rome, there *side, remoteNamespace string) {
 	t := rome.T
 	t.Helper()
 	local := &corev1.Pod{
@@ -278,8 +278,8 @@ func followPod(rome, there *side, twin string) {
 		Spec:       corev1.PodSpec{NodeName: "liqo-milan", Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
 	}
 	rome.Make(local)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "web"}}
-	there.Until("the pod is there", func() bool { return there.here(pod) })
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "web"}}
+	there.Until("the remote pod exists", func() bool { return there.exists(pod) })
 	if pod.Labels[labels.Origin] != "rome-id" || pod.Labels["app"] != "web" || pod.Annotations[labels.Fence] != string(local.UID) {
 		t.Errorf("%+v", pod.ObjectMeta)
 	}
@@ -297,27 +297,27 @@ func followPod(rome, there *side, twin string) {
 		})
 	})
 
-	// Deleted over there, it comes back, and here it goes on.
+	// If the remote pod is deleted, it is created again, and the local pod continues.
 	first := pod.UID
 	there.Must(there.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
-	there.Until("the pod is there again", func() bool { return there.here(pod) && pod.UID != first })
+	there.Until("the remote pod exists again", func() bool { return there.exists(pod) && pod.UID != first })
 	rome.Read(local)
 	if local.Status.Phase == corev1.PodFailed || local.Status.Phase == corev1.PodSucceeded {
-		t.Errorf("its phase is %s", local.Status.Phase)
+		t.Errorf("the local pod has phase %s", local.Status.Phase)
 	}
 
-	// Deleted here, it ends over there first.
-	wish := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "web"}}
-	there.Read(wish)
+	// If the local pod is deleted, the remote pod ends first.
+	shadowPod := &vkv1alpha1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "web"}}
+	there.Read(shadowPod)
 	rome.Must(rome.Delete(t.Context(), local))
-	there.Until("the wish is being deleted", func() bool { return !there.here(wish) || wish.DeletionTimestamp != nil })
-	if !controllerutil.ContainsFinalizer(wish, metav1.FinalizerDeleteDependents) || !rome.here(local) {
-		t.Errorf("the name is free before the pod is gone: %+v", wish.ObjectMeta)
+	there.Until("the ShadowPod is being deleted", func() bool { return !there.exists(shadowPod) || shadowPod.DeletionTimestamp != nil })
+	if !controllerutil.ContainsFinalizer(shadowPod, metav1.FinalizerDeleteDependents) || !rome.exists(local) {
+		t.Errorf("the name is free before the remote pod is deleted: %+v", shadowPod.ObjectMeta)
 	}
-	if there.here(pod) {
+	if there.exists(pod) {
 		there.Must(client.IgnoreNotFound(there.Delete(t.Context(), pod, client.GracePeriodSeconds(0))))
 	}
-	there.Until("the pod is gone", func() bool { return !there.here(pod) })
-	there.Edit(wish, func() { controllerutil.RemoveFinalizer(wish, metav1.FinalizerDeleteDependents) })
-	rome.Until("the local pod is gone", func() bool { return !rome.here(local) })
+	there.Until("the remote pod is deleted", func() bool { return !there.exists(pod) })
+	there.Edit(shadowPod, func() { controllerutil.RemoveFinalizer(shadowPod, metav1.FinalizerDeleteDependents) })
+	rome.Until("the local pod is deleted", func() bool { return !rome.exists(local) })
 }

@@ -13,16 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// boundLater are roles that no binding of the chart names, and where controllers bind them.
+// boundLater are the roles that the chart does not bind, and the namespaces in which controllers bind them.
 var boundLater = map[string]string{
 	"liqo-virtual-kubelet":           everywhere,
 	"liqo-virtual-kubelet-tenant":    "tenant",
 	"liqo-virtual-kubelet-lease":     "kube-node-lease",
 	"liqo-virtual-kubelet-offloaded": "offloaded",
 	"liqo-controller-manager-tenant": "tenant",
-	"liqo-controller-manager-twin":   "twin",
+	"liqo-controller-manager-twin":   "remote",
 	"liqo-auth-tenant":               "tenant",
-	"liqo-virtual-kubelet-remote":    "twin",
+	"liqo-virtual-kubelet-remote":    "remote",
 	"liqo-remote-peering-basic":      "tenant",
 	"liqo-remote-peering-outgoing":   "tenant",
 	"liqo-remote-peering-incoming":   "tenant",
@@ -30,12 +30,12 @@ var boundLater = map[string]string{
 
 const everywhere = "everywhere"
 
-// TestRights: no right is wider than its use can be, for anybody.
+// TestRights: no role has a right that is wider than its use.
 func TestRights(t *testing.T) {
 	roles, where := rolesOf(t)
 	for name, rules := range roles {
 		if where[name] == "" {
-			t.Errorf("%s is bound nowhere; remove it, or say in boundLater who binds it", name)
+			t.Errorf("%s is bound nowhere; remove it, or add it to boundLater", name)
 		}
 		for _, rule := range rules {
 			for _, fault := range faults(rule, where[name] == everywhere) {
@@ -45,15 +45,15 @@ func TestRights(t *testing.T) {
 	}
 	for name := range boundLater {
 		if _, there := roles[name]; !there {
-			t.Errorf("%s is missing: controllers bind it", name)
+			t.Errorf("%s is missing, but controllers bind it", name)
 		}
 	}
 }
 
-// workloads are pods, and what makes pods.
+// workloads are pods, and the kinds that create pods.
 var workloads = []string{"pods", "deployments", "daemonsets", "statefulsets", "replicasets", "replicationcontrollers", "jobs", "cronjobs"}
 
-// faults is the law on a single rule.
+// faults returns what is wrong with a rule.
 func faults(rule rbacv1.PolicyRule, clusterWide bool) (found []string) {
 	for _, words := range [][]string{rule.Verbs, rule.APIGroups, rule.Resources, rule.ResourceNames, rule.NonResourceURLs} {
 		for _, word := range words {
@@ -67,7 +67,7 @@ func faults(rule rbacv1.PolicyRule, clusterWide bool) (found []string) {
 	}
 	on := func(resource string) bool { return slices.Contains(rule.Resources, resource) }
 	if does("escalate", "impersonate") {
-		found = append(found, "the verb that makes all other rights")
+		found = append(found, "a verb that includes all other rights")
 	}
 	if does("bind") && len(rule.ResourceNames) == 0 {
 		found = append(found, "may bind any role")
@@ -82,7 +82,7 @@ func faults(rule rbacv1.PolicyRule, clusterWide bool) (found []string) {
 		found = append(found, "into all pods")
 	}
 	if (on("roles") || on("clusterroles")) && does("create", "update", "patch") {
-		found = append(found, "makes roles; they belong into the chart")
+		found = append(found, "creates roles; they belong into the chart")
 	}
 	if clusterWide && slices.ContainsFunc(workloads, on) && does("create", "update", "patch") {
 		found = append(found, "pods of all namespaces, so the rights of all service accounts")
@@ -90,7 +90,7 @@ func faults(rule rbacv1.PolicyRule, clusterWide bool) (found []string) {
 	return found
 }
 
-// rolesOf returns the rules of all roles of the chart, and of each where it is bound.
+// rolesOf returns the rules of all roles of the chart, and where each is bound.
 func rolesOf(t *testing.T) (rules map[string][]rbacv1.PolicyRule, where map[string]string) {
 	t.Helper()
 	rules, where = map[string][]rbacv1.PolicyRule{}, map[string]string{}
@@ -127,7 +127,7 @@ func rolesOf(t *testing.T) (rules map[string][]rbacv1.PolicyRule, where map[stri
 	return rules, where
 }
 
-// TestFaults: the law above does bite.
+// TestFaults: faults finds each kind of fault.
 func TestFaults(t *testing.T) {
 	rule := func(verbs, resources string, names ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{""}, Verbs: strings.Split(verbs, " "), Resources: strings.Split(resources, " "), ResourceNames: names}

@@ -34,13 +34,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// certain takes chance out of the first rendering.
+// certain replaces the random parts of a first installation.
 const certain = "discovery.config.clusterName=rome,discovery.config.clusterIDOverride=5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c"
 
-// networks are what liqoctl always says: the network between clusters, which is the default, must know them.
+// networks are the values that liqoctl always sets: the internal network, which is the default, needs them.
 const networks = "networkManager.config.podCIDR=10.200.0.0/16,networkManager.config.serviceCIDR=10.80.0.0/12"
 
-// internal is the network between clusters.
+// internal enables the network between clusters.
 const internal = "networking.internal=true," + networks
 
 func loadChart(t *testing.T) *helmchart.Chart {
@@ -128,7 +128,7 @@ var (
 	release = regexp.MustCompile(`(liqo[:-]|version: )\d+\.\d+\.\d+\S*`)
 )
 
-// text is the objects as YAML, without what chance made, and without the version, so that a release changes no golden file.
+// text returns the objects as YAML, without random data, and without the version, so that a release changes no golden file.
 func text(t *testing.T, objects []*unstructured.Unstructured) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -155,7 +155,7 @@ func find(t *testing.T, objects []*unstructured.Unstructured, kind, name string)
 	return nil
 }
 
-// field returns what is at the path, or nil.
+// field returns the value at the path, or nil.
 func field(t *testing.T, object *unstructured.Unstructured, path ...string) any {
 	t.Helper()
 	value, _, err := unstructured.NestedFieldNoCopy(object.Object, path...)
@@ -177,8 +177,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestGolden compares what an installation makes without values, and with nearly all of them. Roles are left out: their content is
-// generated, and chart_rights_test.go judges it. The server program's tests read the files, to see that it knows all arguments.
+// TestGolden compares the objects of an installation without values, and with nearly all of them. Roles are left out: their rules are
+// generated, and chart_rights_test.go checks them. The tests of cmd/liqo read the files, to check that the program accepts all arguments.
 func TestGolden(t *testing.T) {
 	raw, err := os.ReadFile("testdata/full-values.yaml")
 	if err != nil {
@@ -209,12 +209,12 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s: if this is meant, run the test with -update:\n%s", golden, diff)
+			t.Errorf("%s: if this is intended, run the test with -update:\n%s", golden, diff)
 		}
 	}
 }
 
-// TestLabels: whatever an installation leaves is found, and found to be ours, by labels.
+// TestLabels: every object has the labels by which it is found and recognised as Liqo's.
 func TestLabels(t *testing.T) {
 	for _, object := range render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", lavish) {
 		labels := object.GetLabels()
@@ -229,7 +229,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestPods holds every pod to the strictest level of Pod Security Standards, those of the network excepted: see TestNetworkPods.
+// TestPods: every pod complies with the strictest level of the Pod Security Standards, except those of the network: see TestNetworkPods.
 func TestPods(t *testing.T) {
 	seen := 0
 	for _, object := range render(t) {
@@ -254,11 +254,11 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestAuth goes through the ways to publish the authentication service.
+// TestAuth checks the ways to publish the authentication service.
 func TestAuth(t *testing.T) {
 	for _, test := range []struct {
 		set           string
-		address, port any // what peers are told instead of what the Service shows
+		address, port any // for peers, instead of those of the Service
 		target        int64
 		ingress       bool
 	}{
@@ -293,7 +293,7 @@ func TestAuth(t *testing.T) {
 	}
 }
 
-// TestMapArguments: labels and annotations arrive as they were given, whatever is in them.
+// TestMapArguments: labels and annotations reach the flags unchanged, whatever they contain.
 func TestMapArguments(t *testing.T) {
 	given := map[string]string{"a": "1", "b": `{"x": 1, "y": "2"}`, "c": "one,two", "d": ""}
 	values := map[string]any{"virtualKubelet": map[string]any{"extra": map[string]any{"annotations": map[string]any{}}}}
@@ -323,14 +323,14 @@ func TestMapArguments(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot work is refused before anything is changed, with a sentence that names the value.
+// TestRefused: invalid values are refused before anything is changed, with an error that names the value.
 func TestRefused(t *testing.T) {
 	for set, want := range map[string]string{
 		"auth.ingress.enable=true":                                                                            "auth.ingress.host is empty",
 		"networking.internal=true,networkManager.config.podCIDR=":                                             "networkManager.config.podCIDR is empty",
 		"networking.internal=true,networkManager.config.serviceCIDR=":                                         "networkManager.config.serviceCIDR is empty",
 		"networking.internal=true,gateway.config.listeningPort=4879":                                          "the port of the overlay",
-		"networking.internal=true,gateway.config.portOverride=1,gateway.service.type=ClusterIP":               "goes with gateway.config.addressOverride",
+		"networking.internal=true,gateway.config.portOverride=1,gateway.service.type=ClusterIP":               "needs gateway.config.addressOverride",
 		"networking.internal=true,gateway.metrics.serviceMonitor.enabled=true":                                "there are no metrics to read",
 		"networking.internal=true,gateway.service.type=ClusterIP,gateway.service.externalTrafficPolicy=Local": "gateway.service.externalTrafficPolicy",
 		"gateway.replicas=9":                                     "/gateway/replicas",
@@ -348,5 +348,26 @@ func TestRefused(t *testing.T) {
 		if _, err := tryRender(t, nil, set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--set %s: %v, want an error with %q", set, err, want)
 		}
+	}
+}
+
+// TestReadmeCommand: the values of the command in the README are sufficient.
+func TestReadmeCommand(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, command, found := strings.Cut(string(readme), "helm install liqo ")
+	command, _, _ = strings.Cut(command, "```")
+	_, set, given := strings.Cut(command, "--set ")
+	if !found || !given {
+		t.Fatalf("no values in the command %q", command)
+	}
+	values := map[string]any{}
+	if err := strvals.ParseInto(strings.TrimSpace(set), values); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := renderValues(t, nil, values); err != nil {
+		t.Error(err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	liqo "liqo.io/liqo/deployments/liqo"
 )
 
-// other is another value than the default, where one made by its type would be refused.
+// other holds values that differ from the default, where a value derived from the type would be refused.
 var other = map[string]any{
 	"pullPolicy":                                              "Always",
 	"apiServer.address":                                       "https://api.example.org",
@@ -49,7 +49,7 @@ var other = map[string]any{
 	"networkManager.config.additionalPools":                   []any{"100.64.0.0/10"},
 }
 
-// with is what must be set for a value to matter, by the beginning of its path; what is set there itself is judged without.
+// with holds what must be set for a value to have an effect, by the prefix of its path; the values set there are tested without it.
 var with = map[string]string{
 	"auth.ingress.":                      "auth.ingress.enable=true,auth.ingress.host=liqo.example.org",
 	"virtualKubelet.metrics.":            "virtualKubelet.metrics.enabled=true",
@@ -61,10 +61,10 @@ var with = map[string]string{
 	"networkConfig.":                     internal,
 }
 
-// ignored are documented values that change nothing, and say so.
+// ignored are documented values without effect; their comments state that.
 var ignored = []string{"gateway.config.wireguardImplementation"}
 
-// TestEveryValueMatters: a value that changes nothing is a promise that is not kept.
+// TestEveryValueMatters: every value changes some object.
 func TestEveryValueMatters(t *testing.T) {
 	bare := map[string]string{}
 	for path, value := range leaves(t) {
@@ -88,7 +88,7 @@ func TestEveryValueMatters(t *testing.T) {
 		if bare[conditions] == "" {
 			bare[conditions] = text(t, render(t, conditions))
 		}
-		values := told()
+		values := required()
 		set(values, "discovery.config.clusterName", "rome")
 		set(values, "discovery.config.clusterIDOverride", "5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c")
 		for _, condition := range strings.Split(conditions, ",") {
@@ -108,8 +108,8 @@ func TestEveryValueMatters(t *testing.T) {
 	}
 }
 
-// told are the values that liqoctl always gives.
-func told() map[string]any {
+// required returns the values that liqoctl always sets.
+func required() map[string]any {
 	values := map[string]any{}
 	for _, one := range strings.Split(networks, ",") {
 		key, value, _ := strings.Cut(one, "=")
@@ -118,7 +118,7 @@ func told() map[string]any {
 	return values
 }
 
-// TestUnknownValues: on every level, a value that does not exist is refused by name.
+// TestUnknownValues: an unknown value is refused by name, on every level.
 func TestUnknownValues(t *testing.T) {
 	levels := map[string]bool{"": true}
 	for path := range leaves(t) {
@@ -135,7 +135,7 @@ func TestUnknownValues(t *testing.T) {
 	}
 }
 
-// TestSchemaKnowsOnlyValues: what the schema allows has a default, and so a line in the README.
+// TestSchemaKnowsOnlyValues: every value that the schema allows has a default, and so a line in the README.
 func TestSchemaKnowsOnlyValues(t *testing.T) {
 	raw, err := fs.ReadFile(liqo.FS, "values.schema.json")
 	if err != nil {
@@ -166,7 +166,7 @@ func TestSchemaKnowsOnlyValues(t *testing.T) {
 	walk("", root)
 }
 
-// leaves returns the defaults by path. Requests and limits are one value: what is in them is the user's.
+// leaves returns the defaults by path. Requests and limits are one value, whose content is free.
 func leaves(t *testing.T) map[string]any {
 	t.Helper()
 	raw, err := fs.ReadFile(liqo.FS, "values.yaml")
@@ -212,16 +212,16 @@ func another(t *testing.T, path string, value any) any {
 		}
 		return map[string]any{"other": "1"}
 	}
-	t.Fatalf("%s: what is another value than %v?", path, value)
+	t.Fatalf("%s: no value other than %v is known; add one to other", path, value)
 	return nil
 }
 
-// set puts a value at a path with dots.
+// set sets a value at a dotted path.
 func set(values map[string]any, path string, value any) {
 	_ = unstructured.SetNestedField(values, runtime.DeepCopyJSONValue(value), strings.Split(path, ".")...)
 }
 
-// cluster answers lookups.
+// cluster answers the lookups of templates.
 type cluster struct{ *fake.FakeDynamicClient }
 
 func (c cluster) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableResourceInterface, bool, error) {
@@ -229,9 +229,9 @@ func (c cluster) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableRes
 	return c.Resource(version.WithResource(strings.ToLower(kind) + "s")), true, nil
 }
 
-// TestKept: an upgrade changes neither the identity nor anything secret, whether the values are given again or not.
+// TestKept: an upgrade changes neither the identity nor a secret, whether the values are set again or not.
 func TestKept(t *testing.T) {
-	first, err := renderValues(t, nil, told())
+	first, err := renderValues(t, nil, required())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestKept(t *testing.T) {
 		}
 	}
 	there := cluster{fake.NewSimpleDynamicClient(runtime.NewScheme(), installed...)}
-	second, err := renderValues(t, there, told())
+	second, err := renderValues(t, there, required())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,16 +257,16 @@ func TestKept(t *testing.T) {
 		}
 	}
 	for _, set := range []string{"discovery.config.clusterName=another", "discovery.config.clusterIDOverride=00000000-0000-4000-8000-000000000000"} {
-		if _, err := tryRender(t, there, set); err == nil || !strings.Contains(err.Error(), "by which its peers know it") {
+		if _, err := tryRender(t, there, set); err == nil || !strings.Contains(err.Error(), "which its peers use") {
 			t.Errorf("--set %s on an installed cluster: %v", set, err)
 		}
 	}
 }
 
-// TestChance: two installations do not share what must be their own.
-func TestChance(t *testing.T) {
+// TestRandom: two installations differ in identity, token and certificate.
+func TestRandom(t *testing.T) {
 	make := func() map[string]any {
-		objects, err := renderValues(t, nil, told())
+		objects, err := renderValues(t, nil, required())
 		if err != nil {
 			t.Fatal(err)
 		}

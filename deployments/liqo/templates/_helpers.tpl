@@ -1,6 +1,6 @@
 {{/*
-Names are fixed, not made from the release's: programs and people find these objects by name.
-All helpers take a dict: root (the dollar), component, and what they say.
+Names are fixed and do not contain the release name, so that programs and people find these objects by name.
+All helpers take a dict: root (the dollar), component, and the parameters in their comment.
 */}}
 
 {{- define "liqo.selector" -}}
@@ -22,7 +22,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{ .imageName }}:{{ .root.Values.tag | default .root.Chart.AppVersion }}
 {{- end }}
 
-{{/* Where pods may run: as the user says, with tolerations and affinity of the component's own. */}}
+{{/* Where pods may run: the values of the user, plus tolerations and affinity of the component. */}}
 {{- define "liqo.placement" -}}
 {{- with .root.Values.common.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -34,8 +34,8 @@ affinity: {{- include "liqo.affinity" (merge (deepCopy .root.Values.common.affin
 {{- end }}
 
 {{/*
-An affinity, and besides: never on a virtual node. Its taint keeps pods away, but not those that tolerate everything. Terms exclude each other's
-conditions, so each gets ours.
+An affinity that also excludes virtual nodes. The taint of a virtual node does not exclude pods that tolerate everything. A node needs to match
+only one term, so each term gets our condition.
 */}}
 {{- define "liqo.affinity" -}}
 {{- $real := dict "key" "liqo.io/type" "operator" "NotIn" "values" (list "virtual-node") }}
@@ -49,7 +49,7 @@ conditions, so each gets ours.
 {{- toYaml (set $affinity "nodeAffinity" $node) }}
 {{- end }}
 
-{{/* The strictest level of Pod Security Standards. No process of ours writes to its disk. */}}
+{{/* The strictest level of the Pod Security Standards. Our processes do not write to their disk. */}}
 {{- define "liqo.podSecurity" -}}
 securityContext:
   runAsNonRoot: true
@@ -68,7 +68,7 @@ securityContext:
     drop: [ALL]
 {{- end }}
 
-{{/* What every process is told about where it runs. */}}
+{{/* The environment of every process. */}}
 {{- define "liqo.environment" -}}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
@@ -93,7 +93,7 @@ readinessProbe:
   periodSeconds: 2
 {{- end }}
 
-{{/* An argument whose value is a map, as key=value,key=value; the flag reads it as a line of CSV. */}}
+{{/* An argument whose value is a map: key=value,key=value. The flag parses it as a line of CSV. */}}
 {{- define "liqo.mapArgument" -}}
 {{- $pairs := list }}
 {{- range $key, $value := .map }}
@@ -155,7 +155,8 @@ subjects:
 {{- end }}
 
 {{/*
-The controller manager answers these webhooks itself: while it restarts, its own writes must not wait for it. (Kubernetes 1.28 and later.)
+The controller manager serves these webhooks, so they must not apply to its own writes, which would fail while it restarts. (Kubernetes 1.28
+and later.)
 */}}
 {{- define "liqo.notItself" -}}
 {{- if semverCompare ">=1.28.0-0" .Capabilities.KubeVersion.Version -}}

@@ -19,14 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestTwins tries what a peer may write in a namespace that was made for it, however many rights it has there.
-func TestTwins(t *testing.T) {
+// TestRemoteNamespaces: the policy restricts what a peer writes in its remote namespace, whatever rights it has there.
+func TestRemoteNamespaces(t *testing.T) {
 	ctx, admin, root := installed(t)
-	const tenant, twin = "liqo-tenant-rome-000000", "web-rome-000000"
+	const tenant, remote = "liqo-tenant-rome-000000", "web-rome-000000"
 	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twin, Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remote, Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"}}},
 		&rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "peer"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: tenant, Name: "liqo-peer"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "peer"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: tenant, Name: "liqo-peer"}},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		},
 	} {
@@ -44,7 +44,7 @@ func TestTwins(t *testing.T) {
 		}
 		object.SetAPIVersion(version)
 		object.SetKind(kind)
-		object.SetNamespace(twin)
+		object.SetNamespace(remote)
 		object.SetName("x")
 		return c.Create(ctx, object, client.DryRunAll)
 	}
@@ -56,36 +56,29 @@ func TestTwins(t *testing.T) {
 		}
 		return map[string]any{"spec": spec}
 	}
-	var refused error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
-		refused = try("v1", "ConfigMap", held(), map[string]any{})
-		return refused != nil && strings.Contains(refused.Error(), "liqo-peers-twins"), nil
-	})
-	if err != nil {
-		t.Fatalf("a finalizer: %v, want a refusal of the admission policy", refused)
-	}
+	inForce(t, "liqo-peers-remote-namespaces", func() error { return try("v1", "ConfigMap", held(), map[string]any{}) })
 	ingress := map[string]any{"spec": map[string]any{"defaultBackend": map[string]any{"service": map[string]any{"name": "x", "port": map[string]any{"number": int64(80)}}}}}
 	annotated := func(key, value string) map[string]any {
 		return map[string]any{"annotations": map[string]any{key: value}}
 	}
-	// Two wishes for pods, one of which is going while its pod is still there.
-	wish := func(name string) *unstructured.Unstructured {
+	// Two ShadowPods, one of which is being deleted while its pod still exists.
+	shadowPod := func(name string) *unstructured.Unstructured {
 		object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"fence": name}}}
 		object.SetAPIVersion("virtualkubelet.liqo.io/v1alpha1")
 		object.SetKind("ShadowPod")
-		object.SetNamespace(twin)
+		object.SetNamespace(remote)
 		object.SetName(name)
 		return object
 	}
 	for _, name := range []string{"stays", "goes"} {
-		if err := unasked(ctx, root, wish(name)); err != nil {
+		if err := createUnchecked(ctx, root, shadowPod(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Delete(ctx, wish("goes"), client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+	if err := c.Delete(ctx, shadowPod("goes"), client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 		t.Fatal(err)
 	}
-	released := c.Patch(ctx, wish("goes"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), client.DryRunAll)
+	released := c.Patch(ctx, shadowPod("goes"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), client.DryRunAll)
 	claim := map[string]any{"spec": map[string]any{"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}}}}
 	token := map[string]any{"annotations": map[string]any{"kubernetes.io/service-account.name": "default"}}
 	for _, test := range []struct {
@@ -102,33 +95,33 @@ func TestTwins(t *testing.T) {
 		{"a claim", try("v1", "PersistentVolumeClaim", nil, claim), true},
 
 		{"an Ingress", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/auth-secret", "users"), ingress), true},
-		{"an Ingress with its Secret", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/auth-tls-secret", twin+"/ca"), ingress), true},
+		{"an Ingress with its Secret", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/auth-tls-secret", remote+"/ca"), ingress), true},
 
-		{"an address, chosen elsewhere", try("v1", "Service", annotated("metallb.io/loadBalancerIPs", "192.0.2.1"), service(map[string]any{"type": "LoadBalancer"})), false},
+		{"an address, by annotation", try("v1", "Service", annotated("metallb.io/loadBalancerIPs", "192.0.2.1"), service(map[string]any{"type": "LoadBalancer"})), false},
 		{"the Services of other clusters", try("v1", "Service", annotated("service.cilium.io/global", "true"), service(nil)), false},
 		{"the proxy's configuration", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/configuration-snippet", "lua"), ingress), false},
-		{"the Secret of others", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/auth-tls-secret", "kube-system/ca"), ingress), false},
-		{"the end of a pod", c.Delete(ctx, wish("stays"), client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationForeground)), true},
+		{"an Ingress with the Secret of another namespace", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/auth-tls-secret", "kube-system/ca"), ingress), false},
+		{"deletion of a ShadowPod in the foreground", c.Delete(ctx, shadowPod("stays"), client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationForeground)), true},
 
-		{"the end of a wish before its pod's", c.Delete(ctx, wish("stays"), client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationBackground)), false},
-		{"the end of a wish without its pod's", c.Delete(ctx, wish("stays"), client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationOrphan)), false},
-		{"the end of a wish, as usual", c.Delete(ctx, wish("stays"), client.DryRunAll), false},
-		{"a wish that does not wait for its pod", released, false},
-		{"a held claim", try("v1", "PersistentVolumeClaim", held(), claim), false},
-		{"a held Service", try("v1", "Service", held(), service(nil)), false},
-		{"a held slice", try("virtualkubelet.liqo.io/v1alpha1", "ShadowEndpointSlice", held(), map[string]any{}), false},
-		{"the addresses of others", try("v1", "Service", nil, service(map[string]any{"externalIPs": []any{"10.96.0.1"}})), false},
+		{"deletion of a ShadowPod in the background", c.Delete(ctx, shadowPod("stays"), client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationBackground)), false},
+		{"deletion of a ShadowPod that orphans its pod", c.Delete(ctx, shadowPod("stays"), client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationOrphan)), false},
+		{"deletion of a ShadowPod with the default policy", c.Delete(ctx, shadowPod("stays"), client.DryRunAll), false},
+		{"removal of the finalizer of a ShadowPod", released, false},
+		{"a claim with a finalizer", try("v1", "PersistentVolumeClaim", held(), claim), false},
+		{"a Service with a finalizer", try("v1", "Service", held(), service(nil)), false},
+		{"a slice with a finalizer", try("virtualkubelet.liqo.io/v1alpha1", "ShadowEndpointSlice", held(), map[string]any{}), false},
+		{"external addresses", try("v1", "Service", nil, service(map[string]any{"externalIPs": []any{"10.96.0.1"}})), false},
 		{"the address of a load balancer", try("v1", "Service", nil, service(map[string]any{"type": "LoadBalancer", "loadBalancerIP": "192.0.2.1"})), false},
 		{"a token of this cluster", try("v1", "Secret", token, map[string]any{"type": "kubernetes.io/service-account-token"}), false},
 	} {
-		if test.allowed && test.err != nil || !test.allowed && (!apierrors.IsInvalid(test.err) && !apierrors.IsForbidden(test.err) || !strings.Contains(test.err.Error(), "liqo-peers-twins")) {
+		if test.allowed && test.err != nil || !test.allowed && (!apierrors.IsInvalid(test.err) && !apierrors.IsForbidden(test.err) || !strings.Contains(test.err.Error(), "liqo-peers-remote-namespaces")) {
 			t.Errorf("%s: %v, want allowed: %t", test.what, test.err, test.allowed)
 		}
 	}
 }
 
-// unasked creates an object although nobody answers its webhooks here.
-func unasked(ctx context.Context, c client.Client, object client.Object) error {
+// createUnchecked creates an object after removing its webhooks, which no process serves here.
+func createUnchecked(ctx context.Context, c client.Client, object client.Object) error {
 	hooks := &unstructured.Unstructured{}
 	hooks.SetAPIVersion("admissionregistration.k8s.io/v1")
 	hooks.SetKind("ValidatingWebhookConfiguration")
@@ -137,6 +130,6 @@ func unasked(ctx context.Context, c client.Client, object client.Object) error {
 		return err
 	}
 	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-		return c.Create(ctx, object) == nil, nil // the API server hears of it a little later
+		return c.Create(ctx, object) == nil, nil // the API server observes the removal a little later
 	})
 }
