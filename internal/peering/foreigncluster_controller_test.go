@@ -179,3 +179,41 @@ func TestNetworkStatus(t *testing.T) {
 	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(ours), ours)) // its controller deletes it
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "no peering is wanted")
 }
+
+// TestInBandIsRefused: a ForeignCluster of type InBand gets a condition and nothing else, and can be deleted.
+func TestInBandIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newFCEnv(t)
+	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
+	fc := &discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "milan"},
+		Spec: discoveryv1alpha1.ForeignClusterSpec{
+			PeeringType: discoveryv1alpha1.InBand, ClusterIdentity: &milan, ForeignAuthURL: "https://192.0.2.1",
+			OutgoingPeeringEnabled: discoveryv1alpha1.PeeringYes, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
+		},
+	}
+	b.Make(fc)
+	kubetest.Eventually(t, "it is refused", func() error {
+		b.Read(fc)
+		for _, condition := range fc.Status.PeeringConditions {
+			if condition.Type == discoveryv1alpha1.ProcessForeignClusterStatus && condition.Status == discoveryv1alpha1.StatusError &&
+				condition.Reason == discoveryv1alpha1.ReasonInBandNotSupported && strings.Contains(condition.Message, "out-of-band") {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions %+v", fc.Status.PeeringConditions)
+	})
+	if len(fc.Finalizers) > 0 {
+		t.Errorf("finalizers %v", fc.Finalizers)
+	}
+	if err := b.Get(t.Context(), client.ObjectKey{Name: milan.TenantNamespace()}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		t.Errorf("it has a tenant namespace: %v", err)
+	}
+	b.Must(b.Delete(t.Context(), fc))
+	kubetest.Eventually(t, "it is deleted", func() error {
+		if err := b.Get(t.Context(), client.ObjectKeyFromObject(fc), fc); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("still there: %w", err)
+		}
+		return nil
+	})
+}

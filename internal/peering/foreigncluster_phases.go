@@ -41,6 +41,13 @@ func (r *fcReconciler) observe(ctx context.Context, s *scope) error {
 			s.facts.problem = &problem{discoveryv1alpha1.ReasonInvalidProxyURL, fmt.Sprintf("foreignProxyUrl %v; want http://HOST:PORT", err)}
 		}
 	}
+	if s.fc.Spec.PeeringType == discoveryv1alpha1.InBand {
+		s.facts.problem = &problem{
+			discoveryv1alpha1.ReasonInBandNotSupported,
+			"spec.peeringType is InBand, which this version does not support; delete this ForeignCluster, and peer out-of-band: " +
+				"run `liqoctl generate peer-command` in the remote cluster, and paste its output here",
+		}
+	}
 	if s.fc.Spec.ClusterIdentity == nil || s.fc.Spec.ClusterIdentity.ClusterID == "" || s.fc.Spec.ClusterIdentity.ClusterName == "" {
 		return nil
 	}
@@ -114,7 +121,7 @@ func (r *fcReconciler) ensureProcessable(ctx context.Context, s *scope) error {
 	switch {
 	case s.facts.problem.disowns() && s.fc.DeletionTimestamp != nil:
 		return r.removeFinalizer(ctx, s) // the tenant, if any, belongs to another ForeignCluster
-	case s.facts.problem.disowns():
+	case s.facts.problem.disowns(), s.fc.Spec.PeeringType == discoveryv1alpha1.InBand && s.fc.DeletionTimestamp == nil:
 		return errWaiting
 	case s.peer.ClusterID != "":
 		return nil

@@ -23,7 +23,7 @@ type problem struct{ reason, message string }
 
 // disowns reports whether the tenant of the cluster belongs to another ForeignCluster, or to none.
 func (p *problem) disowns() bool {
-	return p != nil && p.reason != discoveryv1alpha1.ReasonInvalidProxyURL
+	return p != nil && p.reason != discoveryv1alpha1.ReasonInvalidProxyURL && p.reason != discoveryv1alpha1.ReasonInBandNotSupported
 }
 
 // identityState is the state of our identity in the peer.

@@ -300,7 +300,7 @@ func TestUnusedSince(t *testing.T) {
 // TestProxyProblemDisownsNothing: a ForeignCluster that cannot reach its peer still has to delete its tenant.
 func TestProxyProblemDisownsNothing(t *testing.T) {
 	for reason, want := range map[string]bool{
-		discoveryv1alpha1.ReasonInvalidProxyURL: false, discoveryv1alpha1.ReasonClusterIDRepetition: true, discoveryv1alpha1.ReasonLocalCluster: true,
+		discoveryv1alpha1.ReasonInvalidProxyURL: false, discoveryv1alpha1.ReasonInBandNotSupported: false, discoveryv1alpha1.ReasonClusterIDRepetition: true, discoveryv1alpha1.ReasonLocalCluster: true,
 	} {
 		if have := (&problem{reason: reason}).disowns(); have != want {
 			t.Errorf("%s: %t", reason, have)

@@ -82,6 +82,8 @@ const (
 	ReasonLocalCluster              = "LocalCluster"
 	ReasonClusterIDRepetition       = "ClusterIDRepetition"
 	ReasonInvalidProxyURL           = "InvalidProxyURL"
+	// ReasonInBandNotSupported: peeringType is InBand, which this version cannot establish.
+	ReasonInBandNotSupported = "InBandNotSupported"
 	// ReasonIdentityMismatch: another cluster than that of the spec answers at the authentication URL.
 	ReasonIdentityMismatch = "IdentityMismatch"
 )

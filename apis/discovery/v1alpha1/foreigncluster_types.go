@@ -16,7 +16,7 @@ type PeeringType string
 const (
 	// OutOfBand: API server and authentication service of the provider are reachable directly.
 	OutOfBand PeeringType = "OutOfBand"
-	// InBand is for a later version: both through the network fabric. This version treats it like OutOfBand.
+	// InBand is for a later version: both through the network fabric. This version refuses it with a condition.
 	InBand PeeringType = "InBand"
 )
 
@@ -61,7 +61,7 @@ func (c ClusterIdentity) NetworkConfigName() string { return "network-" + c.Clus
 // ForeignClusterSpec is the desired peering with one remote cluster.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterIdentity) || has(self.clusterIdentity)",message="clusterIdentity cannot be removed; create another ForeignCluster"
 type ForeignClusterSpec struct {
-	// PeeringType is how the two control planes reach each other. InBand is for a later version and treated like OutOfBand. Immutable.
+	// PeeringType is how the two control planes reach each other. InBand is for a later version; this one refuses it with a condition. Immutable.
 	// +kubebuilder:default=OutOfBand
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="peeringType cannot be changed; unpeer, then peer again"
 	// +optional

@@ -13,7 +13,7 @@ import (
 //
 // ForeignClusterSpec is the desired peering with one remote cluster.
 type ForeignClusterSpecApplyConfiguration struct {
-	// PeeringType is how the two control planes reach each other. InBand is for a later version and treated like OutOfBand. Immutable.
+	// PeeringType is how the two control planes reach each other. InBand is for a later version; this one refuses it with a condition. Immutable.
 	PeeringType *discoveryv1alpha1.PeeringType `json:"peeringType,omitempty"`
 	// ClusterIdentity is the identity of the remote cluster. If empty, the service at ForeignAuthURL is asked for it.
 	ClusterIdentity *ClusterIdentityApplyConfiguration `json:"clusterIdentity,omitempty"`
