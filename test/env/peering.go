@@ -228,7 +228,7 @@ func Healthy(t testing.TB, c *Cluster) {
 		if r := c.TryLiqoctl("status"); r.Code != 0 {
 			return r.String(), false
 		}
-		if c.Nodes[0].Address.IsValid() == false {
+		if !c.Nodes[0].Address.IsValid() {
 			return "", true // not the playground's: its addresses need not be reachable from here
 		}
 		r := c.TryLiqoctl("generate", "peer-command", "--only-command")
