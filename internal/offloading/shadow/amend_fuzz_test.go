@@ -27,6 +27,7 @@ func FuzzAmend(f *testing.F) {
 		`{"spec":{"pod":{"ephemeralContainers":[{"name":"debugger","securityContext":{"capabilities":{"add":["SYS_PTRACE"]}}}]}}}`,
 		`{"spec":{"pod":{"ephemeralContainers":[{"name":"debugger","securityContext":{"privileged":true}}]}}}`,
 		`{"spec":{"pod":{"containers":[{"image":"new","securityContext":{"privileged":true}}]}}}`, `{"spec":{"fence":"x"}}`,
+		`{"spec":{"pod":{"volumes":[{"name":"v","emptyDir":{}}]}}}`, `{"spec":{"pod":{"containers":[{"command":["sh"]}]}}}`,
 	} {
 		f.Add(first, last, change)
 	}

@@ -19,6 +19,8 @@ func FuzzLedger(f *testing.F) {
 	f.Add([]byte{0, 3, 0, 1, 1, 0, 2, 1, 0, 1, 2, 0, 3, 1, 0})
 	f.Add([]byte{0, 9, 0, 1, 4, 8, 1, 5, 9, 2, 5, 9, 4, 0, 0, 1, 6, 9, 5, 0, 0})
 	f.Add([]byte{1, 0, 255, 0, 255, 0, 1, 0, 7, 2, 0, 7, 2, 16, 6, 3, 0, 0})
+	f.Add([]byte{0, 2, 3, 1, 2, 34})                                 // one pod over the grant
+	f.Add([]byte{0, 2, 3, 1, 2, 22, 1, 4, 22, 1, 10, 22, 5, 100, 0}) // three pods, of which two fit
 	amounts := []resource.Quantity{}
 	for _, text := range []string{"0", "1m", "1", "2", "3", "-1", "1e18", "1Ei", "9223372036854775807", "1n"} {
 		amounts = append(amounts, resource.MustParse(text))
@@ -31,7 +33,10 @@ func FuzzLedger(f *testing.F) {
 			peer, name := []string{"rome-id", "milan-id"}[which%2], string(rune('a'+which%8))
 			s := shadowPod(func(s *vkv1alpha1.ShadowPod) {
 				s.Namespace, s.Name, s.UID = peer, name, types.UID(rune('a'+which/8%4))
-				s.Spec.Pod.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": amount, "memory": amounts[int(script[2]/16)%len(amounts)], "example.com/gpu": amount}
+				s.Spec.Pod.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": amount, "memory": amounts[int(script[2]/16)%len(amounts)]}
+				if what >= 128 {
+					s.Spec.Pod.Containers[0].Resources.Limits["example.com/gpu"] = amount
+				}
 				if which%3 == 0 {
 					s.Spec.Pod.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": amounts[int(which)%len(amounts)]}}
 				}

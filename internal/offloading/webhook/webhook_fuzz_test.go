@@ -93,6 +93,7 @@ func FuzzShadowPodReview(f *testing.F) {
 	f.Add(plain, "")
 	f.Add(plain, held)
 	f.Add(held, plain)
+	f.Add(held, "")
 	f.Add(seed(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Containers[0].Image = "new" }), plain)
 	f.Add(seed(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.HostNetwork = true }), plain)
 	f.Add(seed(func(s *vkv1alpha1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }), held)
