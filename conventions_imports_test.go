@@ -4,6 +4,7 @@ package liqo_test
 
 import (
 	"encoding/json"
+	"flag"
 	"go/ast"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // The laws on who may import what, and on modules.
@@ -387,4 +390,28 @@ func run(t *testing.T, dir string, args ...string) string {
 		t.Fatalf("%s in %s: %v\n%s", strings.Join(args, " "), dir, err, stderr)
 	}
 	return string(output)
+}
+
+var updateLinked = flag.Bool("update-linked", false, "write the list of packages linked into cmd/liqo")
+
+// TestLinkedPackages: cmd/liqo/deps.txt lists every package that is linked into the server program, without the standard library. So the diff
+// of a commit shows what an import brings along. To accept a change: go test -run TestLinkedPackages . -update-linked
+func TestLinkedPackages(t *testing.T) {
+	const list = "cmd/liqo/deps.txt"
+	command := exec.Command("go", "list", "-deps", "-tags", "grpcnotrace", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./cmd/liqo")
+	command.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0", "GOWORK=off")
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	linked := strings.Fields(string(output))
+	slices.Sort(linked)
+	if *updateLinked {
+		if err := os.WriteFile(list, []byte(strings.Join(linked, "\n")+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(strings.Fields(string(read(t, list))), linked); diff != "" {
+		t.Errorf("%s is not up to date (-listed +linked). If each new package is wanted, run: go test -run TestLinkedPackages . -update-linked\n%s", list, diff)
+	}
 }

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NamespaceMappingStrategy says how remote namespaces are named.
+// NamespaceMappingStrategy is how remote namespaces are named.
 // +kubebuilder:validation:Enum=EnforceSameName;DefaultName
 type NamespaceMappingStrategy string
 
