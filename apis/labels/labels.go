@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package labels names every label, annotation, finalizer, taint and field owner that users,
-// their scripts and our own processes rely on. It must not know any kind or client.
+// their scripts and our own processes rely on. It must not know any kind or client. TestLabels keeps these keys out of
+// other packages.
 package labels
 
 // Labels of virtual nodes and of objects that are replicated to a peer.
@@ -11,6 +12,8 @@ const (
 	TypeVirtualNode = "virtual-node"
 	// RemoteClusterID is on virtual nodes, NamespaceMaps and remote namespaces: the peer's cluster ID.
 	RemoteClusterID = "liqo.io/remote-cluster-id"
+	// StorageProvisioner is on the namespace of the storage provisioner.
+	StorageProvisioner = "liqo.io/storage-provisioner"
 	// StorageAvailable is "true" on virtual nodes whose provider offers storage.
 	StorageAvailable = "storage.liqo.io/available"
 	// Provider is on virtual nodes: the kind of the provider's cluster.

@@ -45,9 +45,6 @@ var finalizers = []string{
 	labels.FinalizerNamespaceOffloading, labels.FinalizerNamespaceMap,
 }
 
-// storageLabel marks the namespace of the storage provisioner.
-const storageLabel = "liqo.io/storage-provisioner"
-
 // interval of polling for a deletion.
 const interval = 50 * time.Millisecond
 
@@ -211,7 +208,7 @@ func ourNamespaces(ctx context.Context, c client.Reader, namespace string, progr
 					return nil, err
 				}
 			}
-		case one.Labels[labels.TenantNamespace] == "true" || one.Labels[storageLabel] == "true":
+		case one.Labels[labels.TenantNamespace] == "true" || one.Labels[labels.StorageProvisioner] == "true":
 			ours = append(ours, one)
 		case one.Name == namespace:
 			others, err := unmanaged(ctx, c, namespace)
