@@ -264,7 +264,7 @@ func (t *remoteNamespace) decide(p mapOwner, free int) {
 	case p.keeps(t.live) && !p.owns(t.live):
 		t.answer.Phase, t.answer.Message = vkv1alpha1.MappingTerminating, "it was created for an earlier request and is created again when it is gone"
 	case !p.owns(t.live):
-		no(fmt.Sprintf("namespace %s exists at the provider and was not created for this cluster; ask for its removal there, or unoffload and use another mapping strategy", t.remote))
+		no(fmt.Sprintf("namespace %s exists at the provider and was not made for this cluster; ask for its removal there, or unoffload and use another mapping strategy", t.remote))
 	case t.live.Annotations[labels.OriginalName] != t.local:
 		no(fmt.Sprintf("namespace %s is the remote namespace of namespace %.63s of this cluster; unoffload one of the two", t.remote, t.live.Annotations[labels.OriginalName]))
 	case t.live.DeletionTimestamp != nil:

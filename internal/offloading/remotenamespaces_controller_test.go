@@ -113,7 +113,7 @@ func TestRemoteNamespaces(t *testing.T) {
 	// An unmanaged namespace is not touched, and its name is used when it is free.
 	foreign := space("apps")
 	b.Read(foreign)
-	if foreign.Labels[labels.RemoteClusterID] != "" || len(foreign.Annotations) > 0 || !strings.Contains(namespaceMap.Status.CurrentMapping["apps"].Message, "was not created for this cluster") {
+	if foreign.Labels[labels.RemoteClusterID] != "" || len(foreign.Annotations) > 0 || !strings.Contains(namespaceMap.Status.CurrentMapping["apps"].Message, "was not made for this cluster") {
 		t.Errorf("%+v, %+v", foreign.ObjectMeta, namespaceMap.Status)
 	}
 	b.Must(b.Delete(t.Context(), foreign))

@@ -181,7 +181,7 @@ func (r *shadowSlices) Reconcile(ctx context.Context, request reconcile.Request)
 		switch owner := metav1.GetControllerOf(slice); {
 		case slice.Labels[labels.ManagedBy] != labels.ManagedByShadowEndpointSlice || owner != nil && owner.Name != shadowSlice.Name:
 			r.events.warn(&shadowSlice, reasonNameTaken, "Apply",
-				"this namespace has another EndpointSlice of the name %s, which Liqo does not change; delete it", shadowSlice.Name)
+				"this namespace has another EndpointSlice of the name %s, which is not touched; delete it", shadowSlice.Name)
 			return reconcile.Result{}, nil
 		case owner != nil && owner.UID != shadowSlice.UID:
 			return reconcile.Result{}, r.deleteSuperseded(ctx, slice, owner.UID)

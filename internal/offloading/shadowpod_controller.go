@@ -194,7 +194,7 @@ func (r *shadowPods) read(ctx context.Context, from client.Reader, key types.Nam
 func (r *shadowPods) take(ctx context.Context, facts shadow.Facts, step shadow.Step) error {
 	if step.Unmanaged {
 		r.events.warn(facts.Shadow, reasonNameTaken, "Create",
-			"this namespace has another pod of the name %s, which Liqo does not change; delete it, or rename the pod of the other cluster", facts.Pod.Name)
+			"this namespace has another pod of the name %s, which is not touched; delete it, or rename the pod of the other cluster", facts.Pod.Name)
 		return nil
 	}
 	if step.Delete {
