@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/network/translator"
 	"liqo.io/liqo/internal/offloading/reflection"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
@@ -79,7 +80,7 @@ func (o *reflectionOptions) denied() (project.Denied, error) {
 }
 
 // home returns a function for the address at which pods in the remote cluster reach the API server of this cluster; nil if they do not.
-func (o *reflectionOptions) home(translator project.Translator) func() (project.APIServer, error) {
+func (o *reflectionOptions) home(addresses project.Translator) func() (project.APIServer, error) {
 	address, err := netip.ParseAddr(o.serviceAddress)
 	switch {
 	case !o.apiServer:
@@ -91,7 +92,7 @@ func (o *reflectionOptions) home(translator project.Translator) func() (project.
 		return nil // no address is known
 	}
 	return func() (project.APIServer, error) {
-		remote, err := translator.ToRemote(address)
+		remote, err := addresses.ToRemote(address)
 		if err != nil {
 			return project.APIServer{}, fmt.Errorf("%w: %w", project.ErrNoAPIServer, err)
 		}
@@ -100,12 +101,15 @@ func (o *reflectionOptions) home(translator project.Translator) func() (project.
 }
 
 // newReflection returns the reflection engine and the translator of its addresses.
-func newReflection(cfg *rest.Config, o *virtualKubeletOptions) (*reflection.Engine, *translator, error) {
+func newReflection(cfg *rest.Config, o *virtualKubeletOptions) (*reflection.Engine, *translator.Translator, error) {
 	denied, err := o.reflection.denied()
 	if err != nil {
 		return nil, nil, err
 	}
-	addresses, err := newTranslator(cfg, o)
+	addresses, err := translator.New(cfg, translator.Options{
+		Off: o.reflection.noInternalNetwork, ClusterID: o.node.ClusterID, Namespace: o.node.Namespace, Node: o.node.NodeName,
+		ErrNoCounterpart: project.ErrNoCounterpart,
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,7 +117,7 @@ func newReflection(cfg *rest.Config, o *virtualKubeletOptions) (*reflection.Engi
 	if err != nil {
 		return nil, nil, err
 	}
-	addresses.changed = engine.TranslationChanged
+	addresses.OnChange(engine.TranslationChanged)
 	return engine, addresses, nil
 }
 

@@ -117,7 +117,7 @@ func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *virtualKubeletO
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return node.Run(ctx) })
 	group.Go(func() error { return engine.Run(ctx) })
-	group.Go(func() error { return addresses.run(ctx, o.node.Namespace) })
+	group.Go(func() error { return addresses.Run(ctx) })
 	group.Go(func() error { return serveKubeletAPI(ctx, cfg, o, node, scheduledPods{engine}) })
 	group.Go(func() error { return serve(ctx, o.healthAddress, healthOf(node)) })
 	if o.metricsEnabled {

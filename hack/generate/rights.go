@@ -29,7 +29,7 @@ var roles = []role{
 		"./internal/kube/manager", "./internal/peering", "./internal/peering/replicate", "./internal/peering/tenant", "./internal/network", "./internal/offloading", "./internal/offloading/webhook",
 	}},
 	{"auth", []string{"./internal/peering/auth"}},
-	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet", "./internal/offloading/reflection"}},
+	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet", "./internal/offloading/reflection", "./internal/network/translator"}},
 	{"metric-agent", []string{"./internal/offloading/metricagent"}},
 	{"gateway", []string{"./internal/network/agent/gateway"}},
 	{"gateway-pods", []string{"./internal/network/agent"}},

@@ -70,8 +70,7 @@ func (r *configReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	return reconcile.Result{}, r.publish(ctx, to, ours)
 }
 
-// clear withdraws NetworkConfigs from a namespace that belongs to no peer any more. It checks the owner with a live read, because a mistake would
-// disconnect the peer.
+// clear withdraws NetworkConfigs from a namespace without a peer. It checks that with a live read, because a mistake would disconnect the peer.
 func (r *configReconciler) clear(ctx context.Context, namespace string) error {
 	r.warned.Delete(namespace)
 	var all netv1alpha1.NetworkConfigList

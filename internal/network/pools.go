@@ -17,8 +17,7 @@ import (
 	"liqo.io/liqo/internal/network/ipam"
 )
 
-// poolReader rebuilds the pools from the objects that carry the assignments. It caches only the external network, which never changes while
-// the process runs.
+// poolReader rebuilds the pools from the objects with the assignments. It caches only the external network, which never changes.
 type poolReader struct {
 	options Options
 	live    client.Reader
@@ -205,8 +204,8 @@ func agreed(all *records) (found []ipam.Assignment) {
 	return found
 }
 
-// answered returns the assignments in our answers to peers. We write that status, but in a namespace where the peer writes as well. So it ranks after
-// agreed assignments, and holds only for the generation that it answers: with a later spec it would assign whatever the peer claims.
+// answered returns the assignments in our answers to peers. A peer writes into the same namespace, so they rank after agreed ones, and hold only
+// for the generation that they answer: with a later spec they would assign whatever the peer claims.
 func answered(all *records) (found []ipam.Assignment) {
 	for _, config := range byAge(all.configs) {
 		if isCopy(config) && config.Status.Processed && config.Status.ObservedGeneration == config.Generation {

@@ -86,8 +86,8 @@ func (f *tunnelFacts) unobserved() (missing []string) {
 	return missing
 }
 
-// silentNodes returns the unobserved nodes whose packets are probably lost: those that reported before. A node that never reported may be new, or may run
-// no agent; but if there was a connection and no node reports any more, all are cut off.
+// silentNodes returns the unobserved nodes that reported before, because a node that never did may be new or run no agent. But if there was a
+// connection and no node reports any more, it returns all.
 func (f *tunnelFacts) silentNodes() []string {
 	missing, was := f.unobserved(), f.tunnel.Status.Connection.Status
 	if len(missing) == len(f.ready) && (was == netv1alpha1.Connected || was == netv1alpha1.ConnectionError) {

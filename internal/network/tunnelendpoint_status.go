@@ -183,8 +183,7 @@ func (f *tunnelFacts) laneStatus(number int) laneStatus {
 	}
 }
 
-// whereTo returns the announced addresses of the peer's gateway. The address that is tried at present changes all the time, and each change would be
-// a write.
+// whereTo returns the announced addresses of the peer's gateway, because the one that is tried at present changes all the time.
 func (f *tunnelFacts) whereTo(number int, peer *report.Peer) string {
 	var all []string
 	for i := range f.tunnel.Spec.Lanes {

@@ -45,8 +45,7 @@ func (n neighbour) String() string {
 	return fmt.Sprintf("neighbour %s lladdr %s dev %s", n.address, net.HardwareAddr(n.mac[:]), n.link)
 }
 
-// neighbourSteps returns the steps for the permanent neighbours of our links and the forwarding entries of a VXLAN. It replaces learnt entries
-// whose key is wanted, and leaves the other learnt ones.
+// neighbourSteps handles permanent neighbours and the forwarding entries of a VXLAN. It replaces learnt entries only where their key is wanted.
 func (h *Host) neighbourSteps(want plan.HostState) (steps, error) {
 	var wanted, ours []neighbour
 	var errs []error

@@ -218,11 +218,10 @@ func (w *ruleWriter) swap(offset uint32, network netip.Prefix) error {
 	})
 }
 
-// swapInner does the same in the packet inside an ICMP error, and adapts the checksum of the inner header. The changes of that checksum and of
-// the address cancel out, so the checksum of the ICMP message stays valid.
+// swapInner does the same inside an ICMP error, with the inner checksum. Both changes cancel out in the checksum of the ICMP message.
 func (w *ruleWriter) swapInner(offset uint32, r plan.PacketRule) error {
-	// Types 3 (unreachable), 11 (time exceeded) and 12 (parameter problem); the obsolete type 4 matches as well, and also carries a packet. Not
-	// a set: the kernel compares each new set with all others, and each peer has several such rules.
+	// Types 3, 11 and 12; the obsolete type 4 matches as well, and also carries a packet. Not a set: the kernel compares each new set with all
+	// others, and each peer has several such rules.
 	const bit, first, last = 8, 3, 4
 	w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1},
 		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 1, Mask: []byte{^byte(bit)}, Xor: []byte{0}},

@@ -36,9 +36,6 @@ const (
 	qps, burst = 1000, 4000
 )
 
-// The Translator creates IPMappings for addresses outside the pod networks.
-// +kubebuilder:rbac:groups=net.liqo.io,resources=ipmappings,verbs=list;watch;create
-
 // Options of the reflection to one peer.
 type Options struct {
 	// Namespace is the tenant namespace of the peer, NamespaceMap the name of the object in it that lists the namespaces offloaded to the peer.
