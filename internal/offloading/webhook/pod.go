@@ -109,7 +109,7 @@ func (p *pods) handle(ctx context.Context, request admission.Request) admission.
 	offloading, err := p.offloading(ctx, request.Namespace)
 	switch {
 	case apierrors.IsNotFound(err):
-		return admission.Denied(fmt.Sprintf("namespace %s is labelled as offloaded and has no NamespaceOffloading; if Liqo set the label, it removes it within seconds; "+
+		return admission.Denied(fmt.Sprintf("namespace %s has the label of offloaded namespaces, but no NamespaceOffloading; if Liqo set the label, it removes it within seconds; "+
 			"remove your own with: kubectl label namespace %[1]s liqo.io/scheduling-enabled-", request.Namespace))
 	case err != nil:
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("read the NamespaceOffloading of %s: %w", request.Namespace, err))
