@@ -160,7 +160,7 @@ func race(found facts) []stage {
 		}
 		plan = append(plan, stage{
 			name: "race " + label(module.dir), about: "unit and API server tests of concurrent packages with the race detector",
-			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race"}, packages...), env: []string{"CGO_ENABLED=1"}}},
+			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-timeout", "30m"}, packages...), env: []string{"CGO_ENABLED=1"}}},
 		})
 	}
 	return plan
