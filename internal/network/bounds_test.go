@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,7 +73,7 @@ func TestPace(t *testing.T) {
 	}}
 	r := &tunnelReconciler{
 		shared:   &shared{options: Options{Now: func() time.Time { return now }}, client: milan, live: milan},
-		badSince: map[string]time.Time{}, lost: map[string][]string{}, limiters: map[string]*rate.Limiter{},
+		badSince: map[string]time.Time{}, lost: map[string][]string{}, limiters: newLimiters(),
 	}
 	reconciled := func() (count int) {
 		for range 10 * paceBurst {

@@ -20,6 +20,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/ratelimit"
 )
 
 // +kubebuilder:rbac:groups=net.liqo.io,resources=tunnelendpoints,verbs=list;watch
@@ -40,11 +41,15 @@ type tunnelReconciler struct {
 	// lost are, by namespace, the nodes that were cut off at the last reconcile.
 	lost map[string][]string
 	// limiters are by namespace.
-	limiters map[string]*rate.Limiter
+	limiters *ratelimit.Limiter[string]
+}
+
+func newLimiters() *ratelimit.Limiter[string] {
+	return ratelimit.New[string](rate.Every(pacePause), paceBurst, 1000)
 }
 
 func setupTunnelEndpoint(mgr manager.Manager, s *shared) error {
-	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, lost: map[string][]string{}, limiters: map[string]*rate.Limiter{}}
+	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, lost: map[string][]string{}, limiters: newLimiters()}
 	allPeers := handler.EnqueueRequestsFromMapFunc(s.allPeers)
 	err := builder.ControllerManagedBy(mgr).Named("tunnelendpoint").
 		// One worker: two peers must not be given the same network. It waits for our own API server only.
@@ -78,12 +83,7 @@ type tunnelScope struct {
 
 // Reconcile runs the phases in order.
 func (r *tunnelReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	limiter := r.limiters[request.Name]
-	if limiter == nil {
-		limiter = rate.NewLimiter(rate.Every(pacePause), paceBurst)
-		r.limiters[request.Name] = limiter
-	}
-	if !limiter.AllowN(r.options.Now(), 1) {
+	if !r.limiters.Allow(request.Name, r.options.Now()) {
 		return reconcile.Result{RequeueAfter: pacePause}, nil
 	}
 	s := &tunnelScope{tenancy: tenancy{namespace: request.Name}}

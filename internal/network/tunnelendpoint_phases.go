@@ -63,9 +63,6 @@ func (r *tunnelReconciler) prune(ctx context.Context, s *tunnelScope) error {
 	}
 	delete(r.badSince, s.namespace)
 	delete(r.lost, s.namespace)
-	if s.fc == nil {
-		delete(r.limiters, s.namespace)
-	}
 	if s.tunnel == nil || s.tunnel.DeletionTimestamp != nil {
 		return nil
 	}

@@ -26,6 +26,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/kube/ratelimit"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
@@ -100,15 +101,15 @@ func SetupShadowPod(mgr manager.Manager, o ShadowPodOptions) error {
 // suppress those for others.
 type warnings struct {
 	to   events.EventRecorder
-	each *kubemanager.Allowance
+	each *ratelimit.Limiter[string] // by namespace
 }
 
 func newWarnings(mgr manager.Manager, from string) warnings {
-	return warnings{to: mgr.GetEventRecorder(from), each: kubemanager.NewAllowance(5, 50)}
+	return warnings{to: mgr.GetEventRecorder(from), each: ratelimit.New[string](5, 50, 10_000)}
 }
 
 func (w warnings) warn(about client.Object, reason, action, note string, args ...any) {
-	if w.each.Allow(about.GetNamespace()) {
+	if w.each.Allow(about.GetNamespace(), time.Now()) {
 		w.to.Eventf(about, nil, corev1.EventTypeWarning, reason, action, note, args...)
 	}
 }

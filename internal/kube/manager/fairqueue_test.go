@@ -91,32 +91,3 @@ func TestFairQueue(t *testing.T) {
 		}
 	})
 }
-
-// TestAllowance: a namespace that has used up its allowance takes nothing from the others, and an idle namespace is forgotten.
-func TestAllowance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := NewAllowance(1, 5)
-		count := func(namespace string) (n int) {
-			for range 20 {
-				if a.Allow(namespace) {
-					n++
-				}
-			}
-			return n
-		}
-		if first, again, other := count("a"), count("a"), count("b"); first != 5 || again != 0 || other != 5 {
-			t.Errorf("allowed %d, then %d, in another namespace %d; want 5, 0, 5", first, again, other)
-		}
-		time.Sleep(2 * time.Second)
-		if got := count("a"); got != 2 {
-			t.Errorf("allowed %d after two seconds, want 2", got)
-		}
-		time.Sleep(time.Minute)
-		for i := range mostIdle {
-			a.Allow(fmt.Sprint(i))
-		}
-		if len(a.spent) > mostIdle || a.spent["a"] != nil {
-			t.Errorf("%d namespaces remembered", len(a.spent))
-		}
-	})
-}

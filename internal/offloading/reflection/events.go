@@ -23,7 +23,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/fanin"
-	"liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/kube/ratelimit"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -53,7 +53,7 @@ type eventRecorder struct {
 	node   string
 	rate   *rate.Limiter
 	// perNamespace keeps a namespace with many events from silencing the others.
-	perNamespace *manager.Allowance
+	perNamespace *ratelimit.Limiter[string]
 	writes       chan func(context.Context) error
 
 	mu       sync.Mutex
@@ -68,7 +68,7 @@ type report struct {
 
 func newEventRecorder(c client.Client, node string) *eventRecorder {
 	return &eventRecorder{
-		client: c, node: node, rate: rate.NewLimiter(eventRate, eventBurst), perNamespace: manager.NewAllowance(eventRate/2, eventBurst/2),
+		client: c, node: node, rate: rate.NewLimiter(eventRate, eventBurst), perNamespace: ratelimit.New[string](eventRate/2, eventBurst/2, 10_000),
 		writes: make(chan func(context.Context) error, 2*eventBurst), reported: map[types.UID]report{},
 	}
 }
@@ -108,7 +108,7 @@ func (a *eventRecorder) failed(object client.Object, kind, reason string, err er
 
 // allow consumes one event of the budgets of a namespace and of the peer.
 func (a *eventRecorder) allow(namespace string) bool {
-	return a.perNamespace.Allow(namespace) && a.rate.Allow()
+	return a.perNamespace.Allow(namespace, time.Now()) && a.rate.Allow()
 }
 
 // succeeded forgets the last failure of an object, so that the next one is reported at once.
