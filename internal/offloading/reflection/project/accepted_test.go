@@ -41,14 +41,14 @@ func TestAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		_, sections := readSections(t, file)
-		for _, section := range sections {
-			name, what, _ := strings.Cut(section.name, " ")
+		archive := parse(t, file)
+		for _, section := range archive.Files {
+			name, what, _ := strings.Cut(section.Name, " ")
 			if what != "before" {
 				continue
 			}
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+name, func(t *testing.T) {
-				accepted(t, c, decode(t, section.text), find(sections, name+" with"))
+				accepted(t, c, decode(t, string(section.Data)), find(archive, name+" with"))
 			})
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -33,62 +33,46 @@ func TestGolden(t *testing.T) {
 		t.Fatalf("no golden files: %v", err)
 	}
 	for _, file := range files {
-		comment, sections := readSections(t, file)
-		for i, section := range sections {
-			name, what, _ := strings.Cut(section.name, " ")
+		archive := parse(t, file)
+		for i, section := range archive.Files {
+			name, what, _ := strings.Cut(section.Name, " ")
 			if what != "after" && what != "tokens" {
 				continue
 			}
-			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+section.name, func(t *testing.T) {
-				got := becomes(t, what, find(sections, name+" before"), find(sections, name+" with"))
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+section.Name, func(t *testing.T) {
+				got := becomes(t, what, find(archive, name+" before"), find(archive, name+" with"))
 				if *update {
-					sections[i].text = got
-				} else if difference := cmp.Diff(section.text, got); difference != "" {
-					t.Errorf("%s (if that is intended: go test ./internal/offloading/reflection/project -update):\n%s", section.name, difference)
+					archive.Files[i].Data = []byte(got)
+				} else if difference := cmp.Diff(string(section.Data), got); difference != "" {
+					t.Errorf("%s (if that is intended: go test ./internal/offloading/reflection/project -update):\n%s", section.Name, difference)
 				}
 			})
 		}
 		if *update {
-			text := comment
-			for _, section := range sections {
-				text += "-- " + section.name + " --\n" + section.text
-			}
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 }
 
-type section struct{ name, text string }
-
-var heading = regexp.MustCompile(`(?m)^-- (.+) --\n`)
-
-func readSections(t *testing.T, file string) (comment string, sections []section) {
+func parse(t *testing.T, file string) *txtar.Archive {
 	t.Helper()
-	raw, err := os.ReadFile(file)
+	archive, err := txtar.ParseFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(raw)
-	found := heading.FindAllStringSubmatchIndex(text, -1)
-	if len(found) == 0 {
+	if len(archive.Files) == 0 {
 		t.Fatalf("%s has no sections", file)
 	}
-	for i, at := range found {
-		end := len(text)
-		if i+1 < len(found) {
-			end = found[i+1][0]
-		}
-		sections = append(sections, section{name: text[at[2]:at[3]], text: text[at[1]:end]})
-	}
-	return text[:found[0][0]], sections
+	return archive
 }
 
-func find(sections []section, name string) string {
-	for _, section := range sections {
-		if section.name == name {
-			return section.text
+// find returns the text of a section; empty if there is none.
+func find(archive *txtar.Archive, name string) string {
+	for _, section := range archive.Files {
+		if section.Name == name {
+			return string(section.Data)
 		}
 	}
 	return ""
