@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command resourceplugin is the smallest resource plugin: it grants every peer the same, and what it grants is
-// read from a file whenever the file changes. Start it with
+// Command resourceplugin is a minimal resource plugin: it grants every peer the same resources, which it reads from a
+// file whenever the file changes. Start it with
 //
 //	resourceplugin --listen 127.0.0.1:6001 --file grant.json
 //
 // where grant.json is an object such as {"cpu": "4", "memory": "8Gi", "pods": "50"}, and give its address to the
 // controller manager (--resource-plugin-address, Helm value controllerManager.config.resourcePluginAddress). A real
-// plugin would look at the cluster ID that it is asked about.
+// plugin would use the cluster ID of the request.
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:6001", "address to listen on")
-	file := flag.String("file", "grant.json", "JSON object from resource names to quantities; read again when it changes")
+	file := flag.String("file", "grant.json", "file with a JSON object from resource names to quantities, which is read again when it changes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -45,7 +45,7 @@ func run(ctx context.Context, address, file string) error {
 	if err != nil {
 		return err
 	}
-	granting := &server{peers: map[string]bool{}, news: make(chan struct{})}
+	granting := &server{peers: map[string]bool{}, changed: make(chan struct{})}
 	if err := granting.load(file); err != nil {
 		return err
 	}
@@ -61,14 +61,14 @@ func run(ctx context.Context, address, file string) error {
 	return server.Serve(listener)
 }
 
-// server grants every peer the same.
+// server grants every peer the same resources.
 type server struct {
 	plugin.UnimplementedResourceReaderServer
 
-	mu    sync.Mutex
-	grant map[string]string
-	peers map[string]bool
-	news  chan struct{} // closed and replaced when the grant changes
+	mu      sync.Mutex
+	grant   map[string]string
+	peers   map[string]bool
+	changed chan struct{} // closed and replaced when the grant changes
 }
 
 func (s *server) ReadResources(_ context.Context, peer *plugin.ClusterIdentity) (*plugin.ResourceList, error) {
@@ -80,17 +80,17 @@ func (s *server) ReadResources(_ context.Context, peer *plugin.ClusterIdentity) 
 
 func (s *server) Subscribe(_ *plugin.Empty, stream grpc.ServerStreamingServer[plugin.ClusterIdentity]) error {
 	s.mu.Lock()
-	news := s.news
+	changed := s.changed
 	s.mu.Unlock()
 	for {
 		select {
 		case <-stream.Context().Done():
 			return nil
-		case <-news:
+		case <-changed:
 		}
-		// The next change is watched for from before the peers hear of this one, so that none falls in between.
+		// Take the next channel before the peers are notified, so that no change is missed in between.
 		s.mu.Lock()
-		news = s.news
+		changed = s.changed
 		peers := maps.Clone(s.peers)
 		s.mu.Unlock()
 		for id := range peers {
@@ -109,7 +109,7 @@ func (s *server) RemoveCluster(_ context.Context, peer *plugin.ClusterIdentity) 
 	return &plugin.Empty{}, nil
 }
 
-// follow reads the file again when it changes; a file that cannot be used leaves the grant as it is.
+// follow reads the file again when it changes. An invalid file does not change the grant.
 func (s *server) follow(ctx context.Context, file string) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -144,8 +144,8 @@ func (s *server) load(file string) error {
 	defer s.mu.Unlock()
 	if !maps.Equal(s.grant, grant) {
 		s.grant = grant
-		close(s.news)
-		s.news = make(chan struct{})
+		close(s.changed)
+		s.changed = make(chan struct{})
 	}
 	return nil
 }

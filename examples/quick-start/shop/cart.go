@@ -23,20 +23,20 @@ const (
 	keepSeconds = "86400" // carts and orders are forgotten after a day
 )
 
-// cart keeps what a user has chosen, in Redis.
+// cart keeps the products that a user has chosen, in Redis.
 type cart struct {
 	wire.UnimplementedCartServer
 	store store
 }
 
-// store is what cart and orders need of Redis.
+// store is the part of Redis that cart and orders use.
 type store interface {
 	Do(ctx context.Context, commands ...[]string) ([]any, error)
 }
 
 func runCart(ctx context.Context, c config, listener net.Listener) error {
 	served := &cart{store: signingStore{&redis.Client{Address: c.redis, AuthFile: c.redisAuth}}}
-	// Without Redis the cart can do nothing at all, and nobody else asks Redis for it.
+	// The cart cannot work without Redis.
 	ready := func(ctx context.Context) error { _, err := served.store.Do(ctx, []string{"PING"}); return err }
 	return serveGRPC(ctx, c.place, listener, ready, func(s *grpc.Server) { wire.RegisterCartServer(s, served) })
 }
@@ -89,7 +89,7 @@ func cartReply(answers []any, err error) (*wire.CartReply, error) {
 	return reply, nil
 }
 
-// storeError tells apart that Redis is not there and that it refuses.
+// storeError distinguishes an unreachable Redis from one that refuses a command.
 func storeError(err error) error {
 	if refused := redis.Error(""); errors.As(err, &refused) {
 		return status.Error(codes.Internal, err.Error())
@@ -97,8 +97,8 @@ func storeError(err error) error {
 	return status.Error(codes.Unavailable, err.Error())
 }
 
-// signingStore asks Redis also where it is. Redis has no setting for that, so the manifest writes it into one that is
-// not used: the name for a system log.
+// signingStore also reads the place of Redis. Redis has no setting for it, so the manifest writes it to an unused one:
+// the name for a system log.
 type signingStore struct{ store }
 
 func (s signingStore) Do(ctx context.Context, commands ...[]string) ([]any, error) {

@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/examples/quick-start/shop/wire"
 )
 
-// The catalogue says what is sold. Its products come from a ConfigMap, and are read again when that has changed.
+// The catalogue lists the products. They come from a ConfigMap, and are read again when it changes.
 type catalogue struct {
 	wire.UnimplementedCatalogueServer
 	file string

@@ -24,7 +24,7 @@ const (
 	maxCents   = int64(1) << 50 // below it a float64 is exact
 )
 
-// currency converts amounts by the rates of a ConfigMap.
+// currency converts amounts with the rates of a ConfigMap.
 type currency struct {
 	wire.UnimplementedCurrencyServer
 	file string
@@ -36,7 +36,7 @@ func runCurrency(ctx context.Context, c config, listener net.Listener) error {
 	return serveGRPC(ctx, c.place, listener, ready, func(s *grpc.Server) { wire.RegisterCurrencyServer(s, served) })
 }
 
-// rates says how much of each currency one unit of a common one buys.
+// rates maps each currency to its value relative to a common one.
 func (c *currency) rates() (map[string]float64, error) {
 	text, err := os.ReadFile(c.file)
 	if err != nil {

@@ -35,18 +35,18 @@ const (
 	defaultCurrency = "EUR"
 )
 
-// frontend is the web page. It works whoever is down, and says who that is.
+// frontend serves the web page. It works if other services are down, and shows which ones are.
 type frontend struct {
 	here   place
 	others *others
 }
 
 func runFrontend(ctx context.Context, c config, listener net.Listener) error {
-	others, err := meet(c)
+	others, err := connect(c)
 	if err != nil {
 		return err
 	}
-	defer others.leave()
+	defer others.close()
 	return serveHTTP(ctx, c.place, listener, frontend{here: c.place, others: others}.handler())
 }
 
@@ -79,7 +79,7 @@ func (f frontend) add(w http.ResponseWriter, r *http.Request) {
 	f.after(w, r, "This could not be put into the cart", err)
 }
 
-// after shows the page anew, or with what went wrong.
+// after shows the page again, or the page with an error.
 func (f frontend) after(w http.ResponseWriter, r *http.Request, failed string, err error) {
 	if err == nil {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
@@ -110,7 +110,7 @@ func (f frontend) order(w http.ResponseWriter, r *http.Request) {
 	f.show(w, r, http.StatusOK, shown{Message: strings.TrimSpace(text), Good: true})
 }
 
-// services is the table of the page, for programs.
+// services serves the table of the page as JSON.
 func (f frontend) services(w http.ResponseWriter, r *http.Request) {
 	reports := f.others.gather(r.Context(), f.here, user(w, r), currencyOf(r)).all()
 	missing := []string{}
@@ -123,7 +123,7 @@ func (f frontend) services(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"services": reports, "missing": missing})
 }
 
-// shown is what the template shows.
+// shown is the input of the template.
 type shown struct {
 	Message     string
 	Good        bool
@@ -173,7 +173,7 @@ func (f frontend) show(w http.ResponseWriter, r *http.Request, code int, v shown
 	_, _ = io.Copy(w, &body)
 }
 
-// fill turns answers into what is shown. Without rates, prices are shown as the catalogue has them.
+// fill turns the answers into the input of the template. Without rates, it keeps the currency of the catalogue.
 func (v *shown) fill(a *answers) {
 	v.Currencies = a.converted.GetCurrencies()
 	names := map[string]ware{}
@@ -232,14 +232,14 @@ func format(m *wire.Money) string {
 	return fmt.Sprintf("%d.%02d %s", m.GetCents()/100, m.GetCents()%100, m.GetCurrency())
 }
 
-// user is who a browser says it is; a new one gets a name.
+// user returns the name in the browser's cookie; a new browser gets a random name.
 func user(w http.ResponseWriter, r *http.Request) string {
 	if cookie, err := r.Cookie(userCookie); err == nil && isName.MatchString(cookie.Value) {
 		return cookie.Value
 	}
 	name := number()
 	setCookie(w, userCookie, name)
-	r.AddCookie(&http.Cookie{Name: userCookie, Value: name}) // so that who asks again gets the same
+	r.AddCookie(&http.Cookie{Name: userCookie, Value: name}) // so that a second call returns the same name
 	return name
 }
 
@@ -254,5 +254,5 @@ func setCookie(w http.ResponseWriter, name, value string) {
 	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: 86400, HttpOnly: true, SameSite: http.SameSiteLaxMode})
 }
 
-// number is one that nobody guesses.
+// number returns a random number that cannot be guessed.
 func number() string { return strings.ToLower(rand.Text()) }

@@ -21,10 +21,10 @@ import (
 	"liqo.io/liqo/examples/quick-start/shop/wire"
 )
 
-// services are all of them, in the order of the page.
+// services are all services, in the order of the page.
 var services = []string{"frontend", "catalogue", "cart", "redis", "currency", "shipping", "recommendation", "orders"}
 
-// others are the services that the frontend asks itself.
+// others are the services that the frontend calls.
 type others struct {
 	catalogue      wire.CatalogueClient
 	cart           wire.CartClient
@@ -37,17 +37,17 @@ type others struct {
 	connections    []*grpc.ClientConn
 }
 
-func meet(c config) (o *others, err error) {
+func connect(c config) (o *others, err error) {
 	o = &others{recommendation: "http://" + c.recommendation + "/recommendations", web: &http.Client{Transport: &http.Transport{
 		Proxy: nil, MaxIdleConnsPerHost: 4, IdleConnTimeout: 10 * time.Second,
 	}}}
 	defer func() {
 		if err != nil {
-			o.leave()
+			o.close()
 		}
 	}()
-	to := func(address string, patience time.Duration) *grpc.ClientConn {
-		connection, failed := dial(address, patience)
+	to := func(address string, timeout time.Duration) *grpc.ClientConn {
+		connection, failed := dial(address, timeout)
 		if failed != nil {
 			err = failed
 			return nil
@@ -61,14 +61,14 @@ func meet(c config) (o *others, err error) {
 	return o, err
 }
 
-func (o *others) leave() {
+func (o *others) close() {
 	for _, connection := range o.connections {
 		_ = connection.Close()
 	}
 	o.web.CloseIdleConnections()
 }
 
-// report is how one service is: where it runs, as far as it said, and what is wrong with it.
+// report is the state of one service: where it runs, if it answered, and what is wrong with it.
 type report struct {
 	place
 	Cluster      string `json:"cluster"`
@@ -76,20 +76,20 @@ type report struct {
 	Milliseconds int64  `json:"milliseconds"`
 }
 
-// answers is what the others said for one page. What a service did not say is empty, and its report has a problem.
+// answers holds the answers of the services for one page. If a service did not answer, its fields are empty and its report has a problem.
 type answers struct {
 	products    []*wire.Product
 	items       []*wire.Item
 	quote       *wire.QuoteReply
-	converted   *wire.ConvertReply // the prices of the products, then that of shipping if there is a quote
+	converted   *wire.ConvertReply // the prices of the products, then the price of shipping if there is a quote
 	recommended []string
 
 	mu      sync.Mutex
 	reports map[string]report
 }
 
-// gather asks everybody for what a page needs; whom nobody depends on at the same time. Services that are down cost
-// their timeout, not the page.
+// gather calls all services that a page needs, those that are independent of each other at the same time. A service that
+// is down costs its timeout, not the page.
 func (o *others) gather(ctx context.Context, here place, user, currency string) *answers {
 	a := &answers{reports: map[string]report{here.Service: {place: here, Cluster: here.cluster()}}}
 	var wait sync.WaitGroup
@@ -108,7 +108,7 @@ func (o *others) gather(ctx context.Context, here place, user, currency string) 
 		})
 	})
 	wait.Go(func() {
-		// A page needs no order, but says where orders would be placed.
+		// A page needs no order, but shows where orders would be placed.
 		a.ask(ctx, "orders", func(ctx context.Context) error {
 			_, err := o.ordersHealth.Check(ctx, &healthv1.HealthCheckRequest{})
 			return err
@@ -152,12 +152,12 @@ func (o *others) gather(ctx context.Context, here place, user, currency string) 
 	return a
 }
 
-// ask asks one service, and notes how that went and who helped.
-func (a *answers) ask(ctx context.Context, service string, question func(context.Context) error) {
+// ask calls one service, and records the result and the services that it called.
+func (a *answers) ask(ctx context.Context, service string, call func(context.Context) error) {
 	inner, t := follow(ctx)
-	began := time.Now()
-	err := question(inner)
-	took := time.Since(began).Milliseconds()
+	start := time.Now()
+	err := call(inner)
+	took := time.Since(start).Milliseconds()
 	places := t.all()
 	visit(ctx, places...)
 	a.mu.Lock()
@@ -174,24 +174,24 @@ func (a *answers) ask(ctx context.Context, service string, question func(context
 	a.reports[service] = own
 }
 
-// all reports each service, those that nobody has heard of too.
+// all returns a report of each service, including those that were not reached.
 func (a *answers) all() []report {
 	list := make([]report, 0, len(services))
 	for _, service := range services {
 		one, ok := a.reports[service]
 		if !ok {
-			one = report{place: place{Service: service}, Problem: "nobody who needs it could say where it is"}
+			one = report{place: place{Service: service}, Problem: "not known: the services that call it did not answer"}
 		}
 		list = append(list, one)
 	}
 	return list
 }
 
-// silent is in gRPC's error if the other took the connection and did not say a word before we gave up and closed it.
-// Whoever asks after that, or while it is tried again, gets this instead of the end of their own time.
-var silent = net.ErrClosed.Error()
+// closedByUs is part of gRPC's error if the server accepted the connection but sent nothing before we closed it. A call
+// after that, or during the next attempt, gets this error instead of its own timeout.
+var closedByUs = net.ErrClosed.Error()
 
-// problem says for a person what err means. Empty: nothing.
+// problem describes an error for the user; it is empty if err is nil.
 func problem(err error) string {
 	if address := (*url.Error)(nil); errors.As(err, &address) {
 		err = address.Err // without the address, which has the cart in it
@@ -201,10 +201,10 @@ func problem(err error) string {
 	case err == nil:
 		return ""
 	case is.Code() == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded),
-		is.Code() == codes.Unavailable && strings.Contains(is.Message(), silent):
+		is.Code() == codes.Unavailable && strings.Contains(is.Message(), closedByUs):
 		return "no answer in time"
 	case is.Code() == codes.Unavailable:
-		// What gRPC puts around the error of a connection says nothing more.
+		// Drop the text that gRPC adds to the error of the connection.
 		text := strings.Replace(is.Message(), `connection error: desc = "transport: Error while dialing: `, "", 1)
 		return "not reachable: " + strings.TrimSuffix(text, `"`)
 	default:
@@ -212,11 +212,11 @@ func problem(err error) string {
 	}
 }
 
-// needs says which service was missed by one that needs it.
+// needs returns the error of a service that failed because another service did.
 func needs(service string, err error) error {
 	code := status.Code(err)
 	if code == codes.Unavailable || code == codes.DeadlineExceeded {
-		code = codes.Aborted // for who asks it is another one that is not reachable
+		code = codes.Aborted // the caller must see that not this service, but another one is unreachable
 	}
 	return status.Error(code, service+": "+problem(err))
 }

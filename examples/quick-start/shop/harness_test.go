@@ -33,16 +33,16 @@ const (
 	testRates = `{"EUR": 1, "CHF": 0.94}`
 )
 
-// mall is a shop whose services run in this process, each at an address of its own.
-type mall struct {
-	t      *testing.T
-	config config
-	stands map[string]*stand
-	redis  fakeRedis
+// testShop is a shop whose services run in this process, each at its own address.
+type testShop struct {
+	t        *testing.T
+	config   config
+	services map[string]*service
+	redis    fakeRedis
 }
 
-// stand is one service.
-type stand struct {
+// service is one running service.
+type service struct {
 	address  string
 	listener net.Listener
 	ctx      context.Context
@@ -52,17 +52,17 @@ type stand struct {
 
 func placeOf(service string) place {
 	node := map[bool]string{true: "rome-worker", false: "milan-worker"}[service == "frontend"]
-	return place{Service: service, Node: node, Pod: service + "-pod", Namespace: "twin-of-" + service}
+	return place{Service: service, Node: node, Pod: service + "-pod", Namespace: "remote-of-" + service}
 }
 
-// open starts these services, or all that the page needs.
-func open(t *testing.T, names ...string) *mall {
+// open starts the named services, or all that the page needs.
+func open(t *testing.T, names ...string) *testShop {
 	t.Helper()
 	if len(names) == 0 {
 		names = services
 	}
 	dir := t.TempDir()
-	m := &mall{t: t, stands: map[string]*stand{}, redis: fakeRedis{password: "secret", ident: "milan-worker/redis-pod/twin-of-redis"}}
+	m := &testShop{t: t, services: map[string]*service{}, redis: fakeRedis{password: "secret", ident: "milan-worker/redis-pod/remote-of-redis"}}
 	m.config = config{data: dir, redisAuth: filepath.Join(dir, "auth.conf")}
 	for name, text := range map[string]string{"products.json": testProducts, "rates.json": testRates, "auth.conf": "requirepass secret\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -73,9 +73,9 @@ func open(t *testing.T, names ...string) *mall {
 		"catalogue": &m.config.catalogue, "cart": &m.config.cart, "currency": &m.config.currency, "shipping": &m.config.shipping,
 		"recommendation": &m.config.recommendation, "orders": &m.config.orders, "redis": &m.config.redis, "frontend": nil, "hello": nil,
 	} {
-		s := &stand{}
+		s := &service{}
 		s.listen(t, "127.0.0.1:0")
-		if m.stands[name] = s; address != nil {
+		if m.services[name] = s; address != nil {
 			*address = s.address
 		}
 		if !slices.Contains(names, name) {
@@ -86,14 +86,14 @@ func open(t *testing.T, names ...string) *mall {
 		m.start(name)
 	}
 	t.Cleanup(func() {
-		for name := range maps.Keys(m.stands) {
+		for name := range maps.Keys(m.services) {
 			m.stop(name)
 		}
 	})
 	return m
 }
 
-func (s *stand) listen(t *testing.T, address string) {
+func (s *service) listen(t *testing.T, address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -102,32 +102,32 @@ func (s *stand) listen(t *testing.T, address string) {
 	s.listener, s.address = listener, listener.Addr().String()
 }
 
-// begin serves until cancel.
-func (s *stand) begin(serve func(*stand) error) {
+// start serves until cancel.
+func (s *service) start(serve func(*service) error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.ended = make(chan error, 1)
 	go func() { s.ended <- serve(s) }()
 }
 
-func serveInTest(t *testing.T, serve func(*stand) error) *stand {
+func serveInTest(t *testing.T, serve func(*service) error) *service {
 	t.Helper()
-	s := &stand{}
+	s := &service{}
 	s.listen(t, "127.0.0.1:0")
-	s.begin(serve)
+	s.start(serve)
 	t.Cleanup(s.cancel)
 	return s
 }
 
-// start starts a service, where it was if it was stopped.
-func (m *mall) start(name string) {
+// start starts a service, at its previous address if it was stopped.
+func (m *testShop) start(name string) {
 	m.t.Helper()
-	s := m.stands[name]
+	s := m.services[name]
 	if s.listener == nil {
 		s.listen(m.t, s.address)
 	}
 	c := m.config
 	c.place = placeOf(name)
-	s.begin(func(s *stand) error {
+	s.start(func(s *service) error {
 		if name == "redis" {
 			return m.redis.serve(s.ctx, s.listener)
 		}
@@ -135,9 +135,9 @@ func (m *mall) start(name string) {
 	})
 }
 
-func (m *mall) stop(name string) {
+func (m *testShop) stop(name string) {
 	m.t.Helper()
-	s := m.stands[name]
+	s := m.services[name]
 	if s.listener == nil || s.cancel == nil {
 		return
 	}
@@ -149,23 +149,24 @@ func (m *mall) stop(name string) {
 	s.listener = nil
 }
 
-// silence lets connections to a service be made, and nothing more.
-func (m *mall) silence(name string) {
+// silence replaces a service by one that accepts connections and sends nothing.
+func (m *testShop) silence(name string) {
 	m.t.Helper()
-	s := m.stands[name]
+	s := m.services[name]
 	s.listen(m.t, s.address)
-	s.begin(func(s *stand) error {
+	s.start(func(s *service) error {
 		<-s.ctx.Done()
 		return s.listener.Close()
 	})
 }
 
-func (m *mall) eventually(what string, is func() bool) {
+// eventually waits until a condition holds. The timeout only guards against hanging.
+func (m *testShop) eventually(what string, holds func() bool) {
 	m.t.Helper()
-	const patience = time.Minute // for a machine that does something else
-	for end := time.Now().Add(patience); !is(); {
+	const timeout = time.Minute
+	for end := time.Now().Add(timeout); !holds(); {
 		if time.Now().After(end) {
-			m.t.Fatalf("not within %s: %s", patience, what)
+			m.t.Fatalf("not within %s: %s", timeout, what)
 		}
 	}
 }
@@ -177,14 +178,14 @@ type browser struct {
 	at     string
 }
 
-func (m *mall) browser() *browser { return m.browserOf("frontend") }
+func (m *testShop) browser() *browser { return m.browserOf("frontend") }
 
-func (m *mall) browserOf(service string) *browser {
+func (m *testShop) browserOf(service string) *browser {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	return &browser{m.t, http.Client{Jar: jar, Timeout: time.Minute}, "http://" + m.stands[service].address}
+	return &browser{m.t, http.Client{Jar: jar, Timeout: time.Minute}, "http://" + m.services[service].address}
 }
 
 type answer struct {
@@ -220,7 +221,7 @@ func (r answer) has(texts ...string) answer {
 	r.t.Helper()
 	for _, text := range texts {
 		if !strings.Contains(r.body, text) {
-			r.t.Errorf("the page does not say %q:\n%s", text, r.body)
+			r.t.Errorf("the page does not have %q:\n%s", text, r.body)
 		}
 	}
 	return r
@@ -230,7 +231,7 @@ func (r answer) hasNot(texts ...string) answer {
 	r.t.Helper()
 	for _, text := range texts {
 		if strings.Contains(r.body, text) {
-			r.t.Errorf("the page says %q:\n%s", text, r.body)
+			r.t.Errorf("the page has %q:\n%s", text, r.body)
 		}
 	}
 	return r
@@ -244,7 +245,7 @@ func (r answer) code(want int) answer {
 	return r
 }
 
-// fakeRedis answers the commands that cart and orders use, as Redis 7 does. What it holds is gone with serve.
+// fakeRedis answers the commands that cart and orders use, as Redis 7 does. It loses its data when serve returns.
 type fakeRedis struct {
 	password, ident string
 
@@ -351,7 +352,7 @@ func (f *fakeRedis) do(command []string) string {
 	case "DEL":
 		delete(f.hashes, command[1])
 		return ":1\r\n"
-	case "GET", "SET": // SET as used: NX GET, which answers with what there was
+	case "GET", "SET": // SET with NX GET, which returns the old value
 		old, ok := f.strings[command[1]]
 		if command[0] == "SET" && !ok {
 			f.strings[command[1]] = command[2]

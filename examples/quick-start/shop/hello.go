@@ -9,7 +9,7 @@ import (
 	"net/http"
 )
 
-// runHello is the page of the two pods of hello-world.yaml: who answers, in the words that the Quick Start looks for.
+// runHello serves the page of the two pods of hello-world.yaml: the answering pod, in the format that the Quick Start expects.
 func runHello(ctx context.Context, c config, listener net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command shop is every service of the demo application of the Quick Start, a role each: `shop frontend`, `shop cart`,
-// and so on. Each answer carries where it was made, so that the page of the frontend shows which service ran in which
-// cluster. A service that is down is missed by name, and the others go on.
+// and so on. Each response carries the place of the service, so that the page of the frontend shows which service runs in
+// which cluster. If a service is down, the page names it, and the others continue.
 //
-// It must not know Kubernetes, nor Liqo: an application that runs across clusters is one like any other. Its proof is
-// shop_test.go (all roles together, and without each of them) and manifests_test.go (that the manifests start this).
+// It must not know Kubernetes, nor Liqo: an application that runs across clusters is like any other. shop_test.go tests all
+// roles together, and without each of them; manifests_test.go tests that the manifests start this program.
 package main
 
 import (
@@ -23,12 +23,12 @@ import (
 	"syscall"
 )
 
-// config is all that a process is told, by its environment.
+// config is the configuration of a process, from its environment.
 type config struct {
 	listen string
 	data   string // folder of products.json and rates.json
 	place  place
-	// Where the others are.
+	// The addresses of the other services.
 	catalogue, cart, currency, shipping, recommendation, orders, redis string
 	redisAuth                                                          string
 }

@@ -151,7 +151,7 @@ func TestDemoApplication(t *testing.T) {
 	}
 }
 
-// checkPods holds pods to what a provider wants of them, and to what the program and the Makefile have.
+// checkPods checks that the pods meet the requirements of a provider, and match the program and the Makefile.
 func checkPods(t *testing.T, m manifests) {
 	t.Helper()
 	makefile, err := os.ReadFile("../../../Makefile")
@@ -181,7 +181,7 @@ func checkPods(t *testing.T, m manifests) {
 			t.Errorf("%s: the readiness probe does not ask for %q", name, readiness)
 		}
 		if container.Resources.Requests.Cpu().IsZero() || container.Resources.Requests.Memory().IsZero() || container.Resources.Limits.Memory().IsZero() {
-			t.Errorf("%s does not say what it needs", name)
+			t.Errorf("%s has no resource requests", name)
 		}
 		for _, source := range container.EnvFrom {
 			if _, ok := m.configs[source.ConfigMapRef.Name]; !ok {

@@ -15,7 +15,7 @@ import (
 	"liqo.io/liqo/examples/quick-start/shop/wire"
 )
 
-// orders turns a cart into an order, once for each number. It is the one that needs most others.
+// orders turns a cart into an order, once for each number. It calls most of the other services.
 type orders struct {
 	wire.UnimplementedOrdersServer
 	catalogue wire.CatalogueClient
@@ -44,7 +44,7 @@ func runOrders(ctx context.Context, c config, listener net.Listener) error {
 		currency: wire.NewCurrencyClient(connections[2]), shipping: wire.NewShippingClient(connections[3]),
 		store: signingStore{&redis.Client{Address: c.redis, AuthFile: c.redisAuth}},
 	}
-	// Ready although another service is down: who asks is told at once which one.
+	// Ready even if another service is down: the caller then learns at once which one.
 	return serveGRPC(ctx, c.place, listener, nil, func(s *grpc.Server) { wire.RegisterOrdersServer(s, served) })
 }
 
@@ -58,7 +58,7 @@ func (o *orders) Place(ctx context.Context, r *wire.PlaceRequest) (*wire.Order, 
 	}
 	order, err := o.price(ctx, r)
 	if err != nil {
-		// The same order, placed at this moment by somebody else, empties the cart.
+		// A concurrent request for the same order empties the cart.
 		if placed, _ := o.placed(ctx, key); placed != nil {
 			return placed, nil
 		}
@@ -68,7 +68,7 @@ func (o *orders) Place(ctx context.Context, r *wire.PlaceRequest) (*wire.Order, 
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	// NX GET: of two that come at the same time, one places the order and the other gets it.
+	// NX GET: of two concurrent requests, one places the order and the other gets it.
 	answers, err := o.store.Do(ctx, []string{"SET", key, string(text), "NX", "GET", "EX", keepSeconds})
 	if err != nil {
 		return nil, storeError(err)
@@ -102,7 +102,7 @@ func orderOf(text string) (*wire.Order, error) {
 	return order, nil
 }
 
-// price asks everybody what the cart costs.
+// price returns the price of the cart.
 func (o *orders) price(ctx context.Context, r *wire.PlaceRequest) (*wire.Order, error) {
 	items, err := o.cart.Get(ctx, &wire.CartRequest{User: r.GetUser()})
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// place is where a service runs, as the Downward API tells it. It is the cluster that runs the pod which fills that in,
-// so an offloaded pod knows the node that it is really on, and the namespace there.
+// place is where a service runs, from the Downward API. The cluster that runs the pod fills it in, so an offloaded pod
+// knows its real node, and its namespace there.
 type place struct {
 	Service   string `json:"service"`
 	Node      string `json:"node"`
@@ -25,7 +25,7 @@ type place struct {
 
 var nodeOfCluster = regexp.MustCompile(`^(.+?)-(worker|control-plane)\d*$`)
 
-// cluster is read from the node's name: rome-worker2 belongs to rome. Nodes that are not called so stand for themselves.
+// cluster derives the cluster from the name of the node: rome-worker2 belongs to rome. Other names are returned unchanged.
 func (p place) cluster() string {
 	if match := nodeOfCluster.FindStringSubmatch(p.Node); match != nil {
 		return match[1]
@@ -49,13 +49,13 @@ type trail struct {
 
 type trailKey struct{}
 
-// follow returns a context whose calls of other services leave their places in the trail.
+// follow returns a context whose calls of other services add their places to the trail.
 func follow(ctx context.Context) (context.Context, *trail) {
 	t := &trail{}
 	return context.WithValue(ctx, trailKey{}, t), t
 }
 
-// visit notes places in the trail of ctx, each once.
+// visit adds places to the trail of ctx, each once.
 func visit(ctx context.Context, places ...place) {
 	t, ok := ctx.Value(trailKey{}).(*trail)
 	if !ok {
@@ -94,7 +94,8 @@ func visitText(ctx context.Context, text string) {
 	}
 }
 
-// signUnary answers with where it was answered, and by whose help. As a trailer it comes with errors, too.
+// signUnary adds the place of this service, and of those that it called, to the response. It is a trailer, so errors
+// also have it.
 func signUnary(here place) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		ctx, t := follow(ctx)
@@ -107,10 +108,10 @@ func signUnary(here place) grpc.UnaryServerInterceptor {
 	}
 }
 
-// readUnary notes who answered, and bounds the time that a call may take.
-func readUnary(patience time.Duration) grpc.UnaryClientInterceptor {
+// readUnary adds the place of the server to the trail, and bounds the duration of the call.
+func readUnary(timeout time.Duration) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
-		bounded, cancel := context.WithTimeout(ctx, patience)
+		bounded, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		var trailer metadata.MD
 		err := invoke(bounded, method, request, reply, connection, append(options, grpc.Trailer(&trailer))...)
@@ -121,7 +122,7 @@ func readUnary(patience time.Duration) grpc.UnaryClientInterceptor {
 	}
 }
 
-// signHTTP does the same for a service by HTTP. Handlers must have called others before they write.
+// signHTTP does the same for HTTP. Handlers must call other services before they write.
 func signHTTP(here place, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, t := follow(r.Context())

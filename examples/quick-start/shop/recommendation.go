@@ -45,8 +45,7 @@ func (s recommendation) handler() http.Handler {
 	return mux
 }
 
-// recommend chooses products that are not among those. The same question has the same answer, and another cart
-// another one.
+// recommend chooses products that are not among those. Equal carts get equal recommendations, different carts different ones.
 func recommend(products []*wire.Product, not []string) []string {
 	chosen := []string{}
 	for _, product := range products {

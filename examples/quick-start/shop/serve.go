@@ -21,34 +21,34 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// Variables, since tests have no time.
+// Variables, so that tests can shorten them.
 var (
-	// How long one waits for the other. Who has to ask others first gets the time for that, so that it can say who
-	// did not answer.
+	// Timeouts of calls. A service that calls others gets a longer timeout, so that it can report which one did not
+	// answer.
 	storeTimeout  = time.Second
 	callTimeout   = 1500 * time.Millisecond
 	nestedTimeout = 2500 * time.Millisecond
 	orderTimeout  = 6 * time.Second
 
-	// linger is how long a service goes on after it was told to end: until no Service sends it anything.
+	// linger is how long a service continues after SIGTERM, until no Service sends it requests any more.
 	linger = time.Second
 )
 
 const (
-	goodbye   = 5 * time.Second // for requests that are open when a service is told to end
-	readiness = "ready"         // the service of gRPC's health protocol that readiness probes ask for
-	maxBody   = 64 << 10
-	keepAlive = 10 * time.Second
+	drainTimeout = 5 * time.Second // for requests that are open at SIGTERM
+	readiness    = "ready"         // the service of gRPC's health protocol that readiness probes ask for
+	maxBody      = 64 << 10
+	keepAlive    = 10 * time.Second
 )
 
-// serveGRPC serves until ctx ends. ready says why the service cannot do its work; nil: it always can.
+// serveGRPC serves until ctx ends. ready returns why the service is not ready; a nil function means that it always is.
 func serveGRPC(ctx context.Context, here place, listener net.Listener, ready func(context.Context) error, register func(*grpc.Server)) error {
 	server := grpc.NewServer(
 		grpc.UnaryInterceptor(signUnary(here)),
 		grpc.MaxRecvMsgSize(maxBody),
 		grpc.ConnectionTimeout(callTimeout),
-		// Connections end now and then, so that callers find the pods that were added behind a Service.
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: time.Minute, MaxConnectionAgeGrace: goodbye, Time: keepAlive, Timeout: callTimeout}),
+		// Connections end regularly, so that callers find pods that were added to a Service.
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: time.Minute, MaxConnectionAgeGrace: drainTimeout, Time: keepAlive, Timeout: callTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepAlive / 2, PermitWithoutStream: true}),
 	)
 	state := &grpcHealth{Server: health.NewServer(), ready: ready}
@@ -67,14 +67,13 @@ func serveGRPC(ctx context.Context, here place, listener net.Listener, ready fun
 	go func() { server.GracefulStop(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(goodbye):
+	case <-time.After(drainTimeout):
 		server.Stop()
 	}
 	return nil
 }
 
-// grpcHealth answers probes. "" is whether the process works, "ready" whether it can do its work now: it is asked for
-// at each probe and never remembered.
+// grpcHealth answers probes: "" for liveness, "ready" for readiness, which it determines anew at each probe.
 type grpcHealth struct {
 	*health.Server
 	ready func(context.Context) error
@@ -91,7 +90,7 @@ func (h *grpcHealth) Check(ctx context.Context, request *healthv1.HealthCheckReq
 	return reply, err
 }
 
-// serveHTTP serves until ctx ends, with /healthz and /readyz beside what handler has.
+// serveHTTP serves handler, /healthz and /readyz until ctx ends.
 func serveHTTP(ctx context.Context, here place, listener net.Listener, handler http.Handler) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
@@ -116,7 +115,7 @@ func serveHTTP(ctx context.Context, here place, listener net.Listener, handler h
 	case <-ctx.Done():
 	}
 	pause(linger)
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	if err := server.Shutdown(last); err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", here.Service, err), server.Close())
@@ -126,18 +125,18 @@ func serveHTTP(ctx context.Context, here place, listener net.Listener, handler h
 
 func pause(d time.Duration) { <-time.After(d) }
 
-// dial returns a connection to a service. It connects when first used, and whenever needed. Not encrypted: between
-// clusters it passes through their tunnel.
-func dial(address string, patience time.Duration) (*grpc.ClientConn, error) {
+// dial returns a connection to a service, which connects on demand. It is not encrypted: between clusters, the tunnel
+// encrypts it.
+func dial(address string, timeout time.Duration) (*grpc.ClientConn, error) {
 	retry := backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: callTimeout}
-	// passthrough: the name is looked up at each attempt. gRPC's own resolver waits up to two minutes between two
-	// attempts, and the Service of the other may appear a moment after this process.
+	// passthrough resolves the name at each attempt. The default resolver of gRPC waits up to two minutes between two
+	// attempts, and the Service may be created a moment after this process started.
 	connection, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: callTimeout}),
-		// A pod that went with its node says nothing; this finds out.
+		// A pod that is lost with its node does not close the connection; keepalive detects that.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAlive, Timeout: callTimeout}),
-		grpc.WithUnaryInterceptor(readUnary(patience)),
+		grpc.WithUnaryInterceptor(readUnary(timeout)),
 		grpc.WithNoProxy(),
 	)
 	if err != nil {
@@ -146,7 +145,7 @@ func dial(address string, patience time.Duration) (*grpc.ClientConn, error) {
 	return connection, nil
 }
 
-// getJSON asks a service by HTTP.
+// getJSON calls a service by HTTP and decodes its answer.
 func getJSON(ctx context.Context, client *http.Client, url string, into any) error {
 	bounded, cancel := context.WithTimeout(ctx, nestedTimeout)
 	defer cancel()

@@ -23,9 +23,9 @@ import (
 	"liqo.io/liqo/examples/quick-start/shop/wire"
 )
 
-func (m *mall) dial(service string) *grpc.ClientConn {
+func (m *testShop) dial(service string) *grpc.ClientConn {
 	m.t.Helper()
-	connection, err := dial(m.stands[service].address, orderTimeout)
+	connection, err := dial(m.services[service].address, orderTimeout)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func (m *mall) dial(service string) *grpc.ClientConn {
 	return connection
 }
 
-func (m *mall) health(service, of string) healthv1.HealthCheckResponse_ServingStatus {
+func (m *testShop) health(service, of string) healthv1.HealthCheckResponse_ServingStatus {
 	m.t.Helper()
 	reply, err := healthv1.NewHealthClient(m.dial(service)).Check(m.t.Context(), &healthv1.HealthCheckRequest{Service: of})
 	if err != nil {
@@ -42,7 +42,7 @@ func (m *mall) health(service, of string) healthv1.HealthCheckResponse_ServingSt
 	return reply.GetStatus()
 }
 
-// Readiness is looked up when it is asked for; that the process lives is something else.
+// Readiness is determined at each probe; liveness does not depend on it.
 func TestReadiness(t *testing.T) {
 	const yes, no = healthv1.HealthCheckResponse_SERVING, healthv1.HealthCheckResponse_NOT_SERVING
 	m := open(t)
@@ -118,7 +118,7 @@ func TestBadData(t *testing.T) {
 	}
 }
 
-// An order number is one order, however many ask for it at the same time.
+// Concurrent requests with one number place one order.
 func TestOneOrderPerNumber(t *testing.T) {
 	m := open(t)
 	cart, orders := wire.NewCartClient(m.dial("cart")), wire.NewOrdersClient(m.dial("orders"))
@@ -166,7 +166,7 @@ func (brokenCart) Clear(context.Context, *wire.CartRequest, ...grpc.CallOption) 
 	return nil, status.Error(codes.Unavailable, "gone")
 }
 
-// memory holds nothing, so no order is there yet.
+// memory is a store without orders.
 type memory struct{}
 
 func (memory) Do(_ context.Context, commands ...[]string) ([]any, error) {
@@ -203,7 +203,7 @@ func TestRecommend(t *testing.T) {
 	}
 }
 
-// A trail of strangers does not grow without end, and nonsense does not enter it.
+// A trail in a received header is bounded, and invalid entries are dropped.
 func TestTrail(t *testing.T) {
 	ctx, trail := follow(t.Context())
 	for _, text := range []string{"nonsense", "[" + strings.Repeat(" ", maxPlaceText) + "]", `{"service": "x"}`} {
@@ -224,7 +224,7 @@ func TestTrail(t *testing.T) {
 	if got := len(trail.all()); got != maxPlaces {
 		t.Errorf("%d places, want %d", got, maxPlaces)
 	}
-	visit(context.Background(), place{}) // nobody follows: nothing happens
+	visit(context.Background(), place{}) // without a trail: no effect
 }
 
 func TestServeReportsAFailure(t *testing.T) {
@@ -240,7 +240,7 @@ func TestServeReportsAFailure(t *testing.T) {
 	}
 }
 
-// The attempt to connect to somebody silent may end before the time of the one who asks; they are told the same.
+// The attempt to connect to a silent server may end before the timeout of the call; the problem is described the same way.
 func TestSilentConnection(t *testing.T) {
 	defer func(call time.Duration) { callTimeout = call }(callTimeout)
 	callTimeout = 50 * time.Millisecond

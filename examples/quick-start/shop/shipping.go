@@ -15,7 +15,7 @@ import (
 
 const maxPieces = 10_000
 
-// shipping says what it costs to send so many pieces. It needs nobody.
+// shipping returns the cost of sending a number of pieces. It calls no other service.
 type shipping struct {
 	wire.UnimplementedShippingServer
 }

@@ -28,12 +28,12 @@ func TestShop(t *testing.T) {
 	number := b.get("/").orderNumber()
 	const placed = ": 2 products for 67.03 CHF, shipping 3.67 CHF, in all 70.70 CHF"
 	b.post("/orders", "number="+number).has("Order "+number+placed, "Empty.")
-	b.post("/orders", "number="+number).has("Order " + number + placed) // the same again, not another one
+	b.post("/orders", "number="+number).has("Order " + number + placed) // the same order, not another one
 	b.post("/orders", "number=another").has("Nothing was ordered: the cart is empty").code(http.StatusConflict)
 
 	other := m.browser()
 	other.post("/cart", "product=bell", "quantity=1").has("1 &times;")
-	b.get("/").has("Empty.") // carts of two browsers are two
+	b.get("/").has("Empty.") // two browsers have two carts
 	other.post("/cart/clear").has("Empty.")
 	other.post("/cart", "product=bell", "quantity=500").code(http.StatusBadRequest)
 	other.post("/cart", "product=../bell", "quantity=1").code(http.StatusBadRequest)
@@ -41,31 +41,31 @@ func TestShop(t *testing.T) {
 	other.post("/currency", "currency=XXX").has("29.90 EUR", "Not all services answer: currency.", "want at most 200 amounts, and one of [CHF EUR]")
 }
 
-// Each service says itself where it is, and those that only others ask are told of by them.
-func TestWhoMadeThePage(t *testing.T) {
+// TestPlaces: each service reports its place, also those that the frontend does not call directly.
+func TestPlaces(t *testing.T) {
 	m := open(t)
 	response := m.browser().get("/")
 	for _, service := range services {
-		response.has(service+"-pod", "twin-of-"+service)
+		response.has(service+"-pod", "remote-of-"+service)
 	}
-	var told []place
-	if err := json.Unmarshal([]byte(response.header.Get(placesHeader)), &told); err != nil {
+	var listed []place
+	if err := json.Unmarshal([]byte(response.header.Get(placesHeader)), &listed); err != nil {
 		t.Fatal(err)
 	}
 	for _, service := range services {
-		if !slices.Contains(told, placeOf(service)) {
-			t.Errorf("the page's header does not tell of %v: %v", placeOf(service), told)
+		if !slices.Contains(listed, placeOf(service)) {
+			t.Errorf("the header of the page does not have %v: %v", placeOf(service), listed)
 		}
 	}
 }
 
-// Whoever is down: the page comes, names the service, and the others work.
+// TestWithoutOne: if a service is down, the page names it, and the others work.
 func TestWithoutOne(t *testing.T) {
 	for _, test := range []struct {
 		down    string
 		missing []string
-		page    string // what stands there instead
-		order   string // what an order is answered with
+		page    string // what the page shows instead
+		order   string // the answer to an order
 		code    int
 	}{
 		{"catalogue", []string{"catalogue", "recommendation"}, "The catalogue does not answer", "Nothing was ordered: catalogue: not reachable: dial tcp", 503},
@@ -88,12 +88,12 @@ func TestWithoutOne(t *testing.T) {
 			b.get("/").code(http.StatusOK).has("Not all services answer: "+strings.Join(test.missing, ", "), test.page)
 			b.post("/orders", "number=mine").code(test.code).has(test.order)
 			m.start(test.down)
-			m.eventually("all are found again", func() bool { return len(b.missing()) == 0 })
+			m.eventually("all services answer again", func() bool { return len(b.missing()) == 0 })
 		})
 	}
 }
 
-// A service that accepts connections and says nothing, as behind a broken tunnel, costs its timeout and not the page.
+// TestSilence: a service that accepts connections and sends nothing, as behind a broken tunnel, costs its timeout, not the page.
 func TestSilence(t *testing.T) {
 	defer func(call, store time.Duration) { callTimeout, storeTimeout = call, store }(callTimeout, storeTimeout)
 	callTimeout, storeTimeout = 300*time.Millisecond, 100*time.Millisecond
@@ -116,15 +116,15 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// What is under way when a service is told to end is ended; nothing new is begun.
+// TestShutdownFinishesRequests: a service finishes its open requests after SIGTERM.
 func TestShutdownFinishesRequests(t *testing.T) {
-	asked, release := make(chan struct{}), make(chan struct{})
+	received, release := make(chan struct{}), make(chan struct{})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		close(asked)
+		close(received)
 		<-release
 		_, _ = io.WriteString(w, "done")
 	})
-	s := serveInTest(t, func(s *stand) error { return serveHTTP(s.ctx, placeOf("x"), s.listener, handler) })
+	s := serveInTest(t, func(s *service) error { return serveHTTP(s.ctx, placeOf("x"), s.listener, handler) })
 	answered := make(chan string, 1)
 	go func() {
 		response, err := http.Get("http://" + s.address)
@@ -136,7 +136,7 @@ func TestShutdownFinishesRequests(t *testing.T) {
 		text, _ := io.ReadAll(response.Body)
 		answered <- string(text)
 	}()
-	<-asked
+	<-received
 	s.cancel()
 	close(release)
 	if got := <-answered; got != "done" {

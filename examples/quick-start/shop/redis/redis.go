@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package redis asks a Redis server. Each question has a connection of its own, with all its commands in one write: a
-// server that was started anew in another cluster leaves no stale connections here, and that costs one round trip.
+// Package redis is a client of a Redis server. Each call opens a connection and sends all its commands in one write, which
+// costs one round trip. So a server that restarts in another cluster leaves no stale connections.
 //
-// It must not know what is stored. Its proof is redis_test.go.
+// It must not know what is stored. redis_test.go proves it.
 package redis
 
 import (
@@ -24,18 +24,18 @@ const (
 	maxDepth = 4
 )
 
-// ErrAnswer marks an answer that is no answer of a Redis server.
+// ErrAnswer means that the response is not one of a Redis server.
 var ErrAnswer = errors.New("unusable answer")
 
-// Error is what the server says against a command.
+// Error is the server's error for a command.
 type Error string
 
 func (e Error) Error() string { return "redis: " + string(e) }
 
-// Client asks the server at Address.
+// Client calls the server at Address.
 type Client struct {
 	Address string
-	// AuthFile is the part of the server's configuration that holds requirepass. It is read for each question, since
+	// AuthFile is the part of the server's configuration that holds requirepass. It is read for each call, since
 	// a Secret may change. Empty: no password.
 	AuthFile string
 }
@@ -91,7 +91,7 @@ func (c *Client) ask(ctx context.Context, commands [][]string) (_ []any, err err
 	return answers, nil
 }
 
-// because prefers the reason why the connection was closed to the fact that it is.
+// because returns the reason why the connection was closed, if there is one, instead of the error that it is closed.
 func because(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -99,7 +99,7 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// password finds it in a configuration of the server.
+// password reads the password from the configuration of the server.
 func (c *Client) password() (string, error) {
 	if c.AuthFile == "" {
 		return "", nil

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// answering listens, and answers each connection with this text at once. What it was asked comes out of the channel.
+// answering starts a server that sends this text on each connection. The channel returns what it received.
 func answering(t *testing.T, text string) (string, <-chan string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -107,7 +107,7 @@ func TestUnusableAnswers(t *testing.T) {
 	}
 }
 
-func TestServerThatSaysNothing(t *testing.T) {
+func TestSilentServer(t *testing.T) {
 	address, _ := answering(t, "")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
