@@ -35,9 +35,9 @@ func TestRenderAddons(t *testing.T) {
 		objects int
 		late    []string
 	}{
-		"all":           {goodConfig(), 17, []string{"coredns", "metrics-server"}},
-		"no real nodes": {bare, 2, nil},
-		"no image":      {noDNS, 11, []string{"metrics-server"}},
+		"all":           {goodConfig(), 18, []string{"coredns", "metrics-server"}},
+		"no real nodes": {bare, 3, nil},
+		"no image":      {noDNS, 12, []string{"metrics-server"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, err := renderAddons(test.config)
@@ -82,7 +82,19 @@ func TestRenderedValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	if kubeadm.Networking.ServiceSubnet != "10.90.0.0/12" || kubeadm.Networking.PodSubnet != "10.200.0.0/16" || kubeadm.APIVersion != "kubeadm.k8s.io/v1beta4" {
-		t.Errorf("kubeadm-config says %+v", kubeadm)
+		t.Errorf("kubeadm-config holds %+v", kubeadm)
+	}
+	// liqoctl install lets its agents verify the kubelets only if this is set.
+	var kubelet struct {
+		APIVersion, Kind, ClusterDomain string
+		ClusterDNS                      []string
+		ServerTLSBootstrap              bool
+	}
+	if err := yaml.UnmarshalStrict([]byte(data("/api/v1/namespaces/kube-system/configmaps/kubelet-config", "kubelet")), &kubelet); err != nil {
+		t.Fatal(err)
+	}
+	if !kubelet.ServerTLSBootstrap || !slices.Equal(kubelet.ClusterDNS, []string{"10.80.0.10"}) || kubelet.Kind != "KubeletConfiguration" {
+		t.Errorf("kubelet-config holds %+v", kubelet)
 	}
 	for line := range strings.Lines(data("/api/v1/namespaces/kube-system/configmaps/coredns", "Corefile")) {
 		if strings.Contains(line, "{") && strings.Contains(line, "}") {
