@@ -46,6 +46,16 @@ func (m *memory) set(change func()) {
 	change()
 }
 
+func (m *memory) attempts() (count int) {
+	m.set(func() { count = m.applied })
+	return count
+}
+
+func (m *memory) links() (links []plan.Link) {
+	m.set(func() { links = m.state.Links })
+	return links
+}
+
 func (m *memory) Changed() <-chan struct{} { return m.changed }
 
 // script is a role whose answers the test sets.
@@ -90,7 +100,7 @@ func testLoop(t *testing.T) {
 	next := func() Iteration { return <-role.iterations } // the bubble fails if the loop is stuck
 	one := plan.HostState{Links: []plan.Link{{Name: "one", Kind: plan.VXLAN}}}
 
-	if next(); host.applied != 0 || loop.Ready() {
+	if next(); host.attempts() != 0 || loop.Ready() {
 		t.Error("the host was changed before anything was known")
 	}
 	role.set(func() {
@@ -98,7 +108,7 @@ func testLoop(t *testing.T) {
 	})
 	loop.Trigger()
 	for i := range 2 { // an iteration may have started before
-		if iteration := next(); host.applied != 0 || loop.Ready() || i == 1 && !errors.Is(iteration.Err, plan.ErrNoPlan) {
+		if iteration := next(); host.attempts() != 0 || loop.Ready() || i == 1 && !errors.Is(iteration.Err, plan.ErrNoPlan) {
 			t.Errorf("the host was changed without a plan: %+v", iteration)
 		}
 		loop.Trigger()
@@ -107,7 +117,7 @@ func testLoop(t *testing.T) {
 	role.set(func() { role.err = partly })
 	loop.Trigger()
 	next()
-	if iteration := next(); !iteration.Applied || !errors.Is(iteration.Err, partly) || len(host.state.Links) != 1 || !loop.Ready() {
+	if iteration := next(); !iteration.Applied || !errors.Is(iteration.Err, partly) || len(host.links()) != 1 || !loop.Ready() {
 		t.Errorf("the valid part of the plan is applied: %+v", iteration)
 	}
 	broken := errors.New("the kernel refuses")
@@ -123,7 +133,7 @@ func testLoop(t *testing.T) {
 	synctest.Wait()
 	event := time.Now()
 	host.changed <- struct{}{} // another program deleted everything
-	if iteration := next(); !iteration.Applied || len(host.state.Links) != 1 || !iteration.At.Equal(event.Add(debounce)) {
+	if iteration := next(); !iteration.Applied || len(host.links()) != 1 || !iteration.At.Equal(event.Add(debounce)) {
 		t.Errorf("%v after the event: %+v; want a repair after %v, before the resync", iteration.At.Sub(event), iteration, debounce)
 	}
 	if iteration := next(); !iteration.At.Equal(event.Add(debounce + resync)) {
