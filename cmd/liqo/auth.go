@@ -4,9 +4,12 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,7 +21,9 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/kube/version"
+	"liqo.io/liqo/internal/offloading/serving"
 	peeringauth "liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/auth/endpoint"
 )
 
 // auth is the only process that unauthenticated clients can reach. It watches and caches nothing, which keeps it small.
@@ -114,16 +119,50 @@ func runAuth(ctx context.Context, cfg *rest.Config, o authOptions) error {
 	if err != nil {
 		return err
 	}
-	service, err := authService(handler, o, log)
+	certificate, err := authCertificate(o)
 	if err != nil {
 		return err
 	}
-	health := &authProbes{check: func(ctx context.Context) error {
+	log.Info("starting", "version", version.Version, "address", o.address, "tls", o.enableTLS, "authentication", o.enableAuth)
+	return endpoint.Serve(ctx, endpoint.Service(o.address, handler, certificate, log), endpoint.Health(o.healthAddress, func(ctx context.Context) error {
 		_, err := tokens.Token(ctx)
 		return err
-	}}
-	log.Info("starting", "version", version.Version, "address", o.address, "tls", o.enableTLS, "authentication", o.enableAuth)
-	return serveAuth(ctx, service, authHealth(o.healthAddress, health))
+	}))
+}
+
+const (
+	// authCertificateLifetime is long, because clients do not verify a self-signed certificate, and some report an expired one.
+	authCertificateLifetime = 10 * 365 * 24 * time.Hour
+	// authClockTolerance makes the certificate valid for peers whose clocks are behind.
+	authClockTolerance = 7 * 24 * time.Hour
+)
+
+// authCertificate returns the current certificate of the files, or a self-signed one. It is nil without TLS.
+func authCertificate(o authOptions) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+	if !o.enableTLS {
+		return nil, nil
+	}
+	if o.certPath == "" {
+		certificate, err := selfSignedAuth(o.namespace, time.Now())
+		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil }, err
+	}
+	files, err := serving.FromFiles(o.certPath, o.keyPath)
+	return files.Get, err
+}
+
+// selfSignedAuth returns a certificate for the names and addresses of the service within the cluster.
+func selfSignedAuth(namespace string, now time.Time) (*tls.Certificate, error) {
+	names := serving.Names{
+		Common: "liqo-auth", Organization: "liqo.io",
+		DNS: []string{"localhost", "liqo-auth", "liqo-auth." + namespace, "liqo-auth." + namespace + ".svc"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	if host, err := os.Hostname(); err == nil {
+		names.DNS = append(names.DNS, host)
+	}
+	if ip := net.ParseIP(os.Getenv("POD_IP")); ip != nil {
+		names.IPs = append(names.IPs, ip)
+	}
+	return serving.SelfSigned(names, now.Add(-authClockTolerance), now.Add(authCertificateLifetime))
 }
 
 // authCA returns a function that reads the CA of the API server from the configuration of this process: in a pod, from a file that the kubelet

@@ -72,112 +72,6 @@ func TestAuthMakesACertificate(t *testing.T) {
 	}
 }
 
-// What is being answered when the process is told to end, is answered.
-func TestAuthEndsInPeace(t *testing.T) {
-	asked, answer := make(chan struct{}), make(chan struct{})
-	address := freeAddress(t)
-	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		close(asked)
-		<-answer
-		_, _ = io.WriteString(w, "done") // the client checks
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- serveAuth(ctx, authHealth(address, handler)) }()
-	said := make(chan string, 1)
-	go func() { said <- get(t, http.DefaultClient, "http://"+address) }()
-	<-asked
-	cancel()
-	close(answer)
-	if text := <-said; text != "200 done" {
-		t.Error(text)
-	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
-func TestAuthListenerIsBounded(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer inner.Close()
-	listener := newAuthListener(inner, 1, 1)
-	for range 2 {
-		client, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-	}
-	first, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	second := make(chan error, 1)
-	go func() {
-		connection, err := listener.Accept()
-		if err == nil {
-			err = connection.Close()
-		}
-		second <- err
-	}()
-	select {
-	case <-second:
-		t.Error("two connections in one slot")
-	case <-time.After(50 * time.Millisecond):
-	}
-	_, _ = first.Close(), first.Close() // twice, as servers do, frees one slot
-	if err := <-second; err != nil {
-		t.Error(err)
-	}
-	if len(listener.slots) != 0 {
-		t.Error("a slot is lost")
-	}
-}
-
-// TestAuthListenerIsFair: an address that holds connections leaves some for others.
-func TestAuthListenerIsFair(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer inner.Close()
-	listener := newAuthListener(inner, 3, 1)
-	accepted := make(chan net.Conn, 3)
-	go func() {
-		for {
-			connection, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- connection
-		}
-	}()
-	dial := func(from string) net.Conn {
-		t.Helper()
-		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-		connection, err := dialer.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { connection.Close() })
-		return connection
-	}
-	dial("127.0.0.1")
-	first := <-accepted
-	refused := dial("127.0.0.1")
-	if _, err := refused.Read(make([]byte, 1)); err == nil {
-		t.Error("a second connection from the same address is served")
-	}
-	dial("127.0.0.2")
-	<-accepted
-	first.Close()
-	dial("127.0.0.1")
-	<-accepted
-}
-
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -188,24 +82,23 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// get tries until somebody answers.
-func get(t *testing.T, client *http.Client, url string) string {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+// get retries until the server answers.
+func get(t *testing.T, client *http.Client, url string) (answer string) {
+	t.Helper()
+	kubetest.Eventually(t, "an answer of "+url, func() error {
 		response, err := client.Get(url)
 		if err != nil {
-			continue
+			return err
 		}
+		defer response.Body.Close()
 		text, err := io.ReadAll(response.Body)
-		_ = response.Body.Close() // it was read
-		if err != nil {
-			t.Error(err)
-		}
-		return response.Status[:3] + " " + string(text)
-	}
-	return "nobody answers at " + url
+		answer = response.Status[:3] + " " + string(text)
+		return err
+	})
+	return answer
 }
 
-// The role as a whole, on a real API server.
+// TestAuthRole runs the role as a whole, on a real API server.
 func TestAuthRole(t *testing.T) {
 	config := kubetest.Cluster(t)
 	core := corev1client.NewForConfigOrDie(config)
@@ -249,7 +142,7 @@ func TestAuthRole(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(kubetest.InTime):
 		t.Error("does not end")
 	}
 }
