@@ -73,8 +73,8 @@ func TestSecretName(t *testing.T) {
 	}
 }
 
-// FuzzParseIdentity: whatever is in the Secret, no panic; what is accepted is what is written again; what is
-// refused is not quoted.
+// FuzzParseIdentity: no Secret causes a panic, an accepted identity survives a round trip, and an error does not quote
+// the Secret.
 func FuzzParseIdentity(f *testing.F) {
 	good := testIdentity().Data()
 	add := func(change func(map[string][]byte)) {
