@@ -215,7 +215,7 @@ require (
 // Asked for by the volume provisioner library, in a part of it that is not used here; Kubernetes is tested with 1.9.0.
 exclude github.com/container-storage-interface/spec v1.11.0
 
-// k8s.io/kubernetes names its staging modules v0.0.0; whoever builds it must say which.
+// k8s.io/kubernetes requires its staging modules at v0.0.0; a module that builds it must name their versions.
 replace (
 	k8s.io/api => k8s.io/api v0.36.3
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.36.3

@@ -4,14 +4,14 @@
 //
 // One file means one copy of its code pages in memory for all components of all
 // clusters; that is the difference between 0.5 GB and 0.9 GB for a cluster. The
-// program is chosen by the name it is called by (a symlink such as "kubectl"), or by
-// the first argument ("kube kubelet --config ...").
+// program is chosen by argv[0] (a symlink such as "kubectl"), or by the first argument
+// ("kube kubelet --config ...").
 //
 // Two programs are the playground's own: "cloud" gives a cluster what a cloud provider
 // would, and "ready" waits until a cluster is complete.
 //
-// It must stay free of playground policy: what runs where is decided by the
-// playground module, which starts these programs and knows nothing of their code.
+// It must stay free of playground policy: the playground module decides what runs where.
+// It starts these programs and knows nothing of their code.
 package main
 
 import (
@@ -64,7 +64,7 @@ func component(command func() *cobra.Command) func() int {
 	return func() int { return cli.Run(command()) }
 }
 
-// own runs a program of ours: it ends at SIGTERM, and its error is one sentence.
+// own returns an entry that runs a program of ours until SIGTERM and prints its error as one sentence.
 func own(command func() *cobra.Command) func() int {
 	return func() int {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)

@@ -29,10 +29,10 @@ var manifests embed.FS
 type manifest struct {
 	path string // REST path of the object
 	body []byte // YAML
-	late bool   // its controller would start pods at once, so that all else must be there before
+	late bool   // its controller starts pods at once, which need all the other objects
 }
 
-// resources are the REST collections of the kinds in manifests/: no discovery is needed.
+// resources are the REST collections of the kinds in manifests/, so that no discovery is needed.
 var resources = map[string]struct{ group, name string }{
 	"v1/ConfigMap":       {"/api/v1", "configmaps"},
 	"v1/Service":         {"/api/v1", "services"},
@@ -46,7 +46,7 @@ var resources = map[string]struct{ group, name string }{
 }
 
 // renderAddons returns the objects a cluster starts with. A cluster without real nodes gets
-// only those that no pod stands behind.
+// only those that need no pod.
 func renderAddons(config Config) ([]manifest, error) {
 	files := []string{"cluster.yaml"}
 	if len(config.Nodes) > 0 && config.Images.CoreDNS != "" {
@@ -101,7 +101,7 @@ func newManifest(body []byte) (manifest, error) {
 	return manifest{path: path + "/" + resource.name + "/" + object.Name, body: body, late: object.Kind == "Deployment"}, nil
 }
 
-// addons applies all of them once per session: at start, and whenever the API was away.
+// addons applies all addons once per session: at start, and after each outage of the API.
 func (c cluster) addons(config *rest.Config) func(context.Context) {
 	return func(ctx context.Context) {
 		all, err := renderAddons(c.Config)
@@ -121,7 +121,7 @@ func (c cluster) addons(config *rest.Config) func(context.Context) {
 	}
 }
 
-// applyAll sends every object by server-side apply, all in parallel, the late ones last.
+// applyAll applies every object with server-side apply: in parallel, the late ones last.
 func applyAll(ctx context.Context, config *rest.Config, all []manifest) error {
 	plain := rest.CopyConfig(config)
 	plain.ContentConfig = rest.ContentConfig{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}

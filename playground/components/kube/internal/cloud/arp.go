@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// announcement is the Ethernet frame of a gratuitous ARP request: "address is at mac".
+// announcement returns the Ethernet frame of a gratuitous ARP request: "address is at mac".
 // A neighbour that already has an entry for address replaces it.
 func announcement(mac net.HardwareAddr, address netip.Addr) []byte {
 	ip, broadcast := address.As4(), net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
@@ -45,9 +45,9 @@ func announce(path string, device int, mac net.HardwareAddr, addresses []netip.A
 	return nil
 }
 
-// packetSocket opens a socket that stays in the namespace at path, while the thread that
-// opened it comes back. A thread that cannot come back runs nothing else: it stays locked
-// to a goroutine that ends.
+// packetSocket opens a socket in the namespace at path. The thread that opens it returns to
+// its own namespace. If it cannot return, it stays locked to a goroutine that ends, so that
+// the runtime discards it.
 func packetSocket(path string) (socket int, err error) {
 	done := make(chan struct{})
 	go func() {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cloud is to a playground cluster what a cloud provider's controllers are to a
-// real one: addons, CNI configuration and routes of nodes, addresses of LoadBalancer
-// Services, volumes, and Node objects without a machine.
+// Package cloud serves a playground cluster as a cloud provider's controllers serve a real
+// one: addons, CNI configuration and routes of nodes, addresses of LoadBalancer Services,
+// volumes, and Node objects without a machine.
 //
 // Decisions are functions of values (plan.go, addons.go, loadbalancer.go, cni.go, the
 // upper halves of volumes.go and hollow.go), each with a table test; the other files read
 // the API and write the API, the kernel or files. One process serves one cluster. It
-// writes only when something differs: idle, it sends no request at all.
+// writes only when something differs: an idle cluster sees no request at all.
 //
 // It must not know how machines are started, nor any cluster but its own.
 // integration_test.go proves it against a real API server and real network namespaces.
@@ -33,7 +33,7 @@ import (
 	"liqo.io/liqo/playground/components/kube/internal/session"
 )
 
-// fieldOwner marks in every object what is ours.
+// fieldOwner is our field manager in server-side apply.
 const fieldOwner = "playground"
 
 // NewCommand returns the program "cloud".
@@ -62,7 +62,7 @@ func run(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
-	// The kernel keeps what it was told while the API is away, and so does its keeper.
+	// The kernel keeps its configuration while the API is away, so the fabric outlives sessions.
 	fabric := newFabric(config.Nodes, pool)
 	var background sync.WaitGroup
 	background.Go(func() { fabric.run(ctx) })
@@ -78,7 +78,7 @@ func run(ctx context.Context, config Config) error {
 	return err
 }
 
-// cluster is what all parts share: who we are, and during a session the ways to the API.
+// cluster is what all parts share: the configuration and, during a session, the API clients.
 type cluster struct {
 	Config
 	pool   pool
@@ -89,7 +89,7 @@ type cluster struct {
 	events    record.EventRecorder
 }
 
-// serve is one session. It returns when ctx ends, or with the error of wiring.
+// serve runs all parts for one session. It returns when ctx ends, or with an error of the setup.
 func serve(ctx context.Context, c cluster, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -102,7 +102,7 @@ func serve(ctx context.Context, c cluster, config *rest.Config) error {
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	c.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "playground-cloud"})
 
-	// All parts register their interest before the first watch starts, then run side by side.
+	// All parts register their handlers before the first watch starts, then run concurrently.
 	parts := []func(context.Context){c.addons(config)}
 	for _, part := range []func() (func(context.Context), error){c.nodes, c.services, c.volumes, c.hollow} {
 		loop, err := part()
@@ -123,7 +123,7 @@ func serve(ctx context.Context, c cluster, config *rest.Config) error {
 	return context.Cause(ctx)
 }
 
-// trim drops what nobody here reads before an object is cached. Transforms see tombstones too.
+// trim drops unused fields before an object is cached. The informers also pass tombstones to it.
 func trim(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil {
 		accessor.SetManagedFields(nil)
@@ -134,8 +134,8 @@ func trim(object any) (any, error) {
 	return object, nil
 }
 
-// converge calls step at each kick, and again after a growing pause while it fails. An
-// error is logged when its text changes, not at every try.
+// converge calls step at each kick and, while step fails, after a growing backoff. It logs an
+// error when its text changes, not at every try.
 func converge(ctx context.Context, kick <-chan struct{}, name string, step func(context.Context) error) {
 	const shortest, longest = 100 * time.Millisecond, 10 * time.Second
 	logger := klog.FromContext(ctx)
@@ -168,7 +168,7 @@ func converge(ctx context.Context, kick <-chan struct{}, name string, step func(
 	}
 }
 
-// bell is a kick that is remembered once, however often it rings.
+// bell is a channel that coalesces notifications: it holds at most one, however often it rings.
 type bell chan struct{}
 
 func newBell() bell { return make(bell, 1) }

@@ -11,13 +11,13 @@ import (
 const (
 	cniDirectory = "etc/cni/net.d"
 	cniFile      = cniDirectory + "/10-playground.conflist"
-	// A name that no runtime reads: only .conf, .conflist and .json are.
+	// No runtime reads this name: runtimes read only .conf, .conflist and .json.
 	cniDraft = cniDirectory + "/.10-playground.draft"
 )
 
-// writeCNI puts the CNI configuration below a node's root and says whether it changed.
-// The file appears at once and whole, since the runtime reads it as soon as it sees it.
-// Nothing outside root is touched, whatever links a pod left there.
+// writeCNI writes the CNI configuration below a node's root and reports whether it changed.
+// A rename makes the file appear complete, since the runtime reads it as soon as it exists.
+// Links that a pod left there cannot lead the write out of root.
 func writeCNI(rootPath string, content []byte) (changed bool, err error) {
 	root, err := os.OpenRoot(rootPath)
 	if err != nil {

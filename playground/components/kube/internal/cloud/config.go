@@ -14,31 +14,31 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Config is what the playground tells this process about its cluster. It is complete: the
-// process reads nothing else but the API.
+// Config describes the cluster to this process. It is complete: the process reads nothing
+// else but the API.
 type Config struct {
 	Cluster    string `json:"cluster"`
 	Kubeconfig string `json:"kubeconfig"` // absolute path
 	PodCIDR    string `json:"podCIDR"`
-	// ServiceCIDR is kept as the user wrote it ("10.90.0.0/12"), since tools compare it as text.
+	// ServiceCIDR stays as the user wrote it ("10.90.0.0/12"), since tools compare it as text.
 	ServiceCIDR          string `json:"serviceCIDR"`
 	DNSIP                string `json:"dnsIP"`
 	ControlPlaneEndpoint string `json:"controlPlaneEndpoint"` // host:port
 	KubernetesVersion    string `json:"kubernetesVersion"`    // "v1.36.3"
-	// Nodes are the real nodes by name. None: an API server for tests, without addons.
+	// Nodes are the real nodes by name. A cluster without any is an API server for tests, without addons.
 	Nodes            map[string]Node `json:"nodes,omitempty"`
 	LoadBalancerPool string          `json:"loadBalancerPool,omitempty"` // "first-last"; empty: Services of type LoadBalancer get nothing
 	Images           Images          `json:"images"`
 	Hollow           []Hollow        `json:"hollow,omitempty"`
 }
 
-// Node is a real node: where its network and its files are, seen from this process.
+// Node locates the network and the files of a real node, as this process sees them.
 type Node struct {
 	Netns     string     `json:"netns"`     // path of its network namespace
 	Interface string     `json:"interface"` // its device on the cluster network
 	Address   netip.Addr `json:"address"`   // its address there
 	Root      string     `json:"root"`      // its root directory
-	// Labels are put on its Node object; meant for those a kubelet may not give itself, such as its role.
+	// Labels are applied to its Node object: those that a kubelet may not set on itself, such as the role.
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
@@ -48,7 +48,7 @@ type Images struct {
 	MetricsServer string `json:"metricsServer,omitempty"`
 }
 
-// Hollow is a group of Node objects without a machine, kept Ready by a simulator.
+// Hollow is a group of Node objects without a machine. A simulator keeps them Ready.
 type Hollow struct {
 	Kind     string            `json:"kind"` // "kwok"
 	Prefix   string            `json:"prefix"`
@@ -79,7 +79,7 @@ func loadConfig(path string) (Config, error) {
 	return config, nil
 }
 
-// validate names every field that cannot be used.
+// validate returns an error for each invalid field.
 func (c Config) validate() error {
 	var problems []error
 	bad := func(field, format string, args ...any) {

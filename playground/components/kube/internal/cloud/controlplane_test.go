@@ -25,9 +25,9 @@ import (
 	"liqo.io/liqo/playground/components/kube/internal/session"
 )
 
-// controlPlane is a real one on the loopback device, with state in temporary directories.
+// controlPlane is a real control plane on the loopback device, with state in temporary directories.
 type controlPlane struct {
-	test       *testing.T // all processes end with this one, whichever step started them
+	test       *testing.T // all processes end with this test, whichever step started them
 	kube       string     // the multi-call binary
 	directory  string
 	kubeconfig string
@@ -37,8 +37,8 @@ type controlPlane struct {
 	client     kubernetes.Interface
 }
 
-// startControlPlane runs etcd, an API server with an audit log, and those controllers that
-// the parts under test work together with. All end with the test.
+// startControlPlane runs etcd, an API server with an audit log, and the controllers
+// that the parts under test depend on. All end with the test.
 func startControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
@@ -86,7 +86,7 @@ func (c *controlPlane) killAPI(t *testing.T) {
 	if err := c.running.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = c.running.Wait() // says that it was killed
+	_ = c.running.Wait() // its error is the kill
 }
 
 func (c *controlPlane) awaitAPI(t *testing.T) {
@@ -124,8 +124,8 @@ func (c *controlPlane) start(t *testing.T, program string, arguments ...string) 
 	return command
 }
 
-// requests counts what the process under test has asked for, by verb, from the audit log.
-// Watches count when they end.
+// requests counts the requests of the process under test by verb, from the audit log. The log
+// records a watch when it ends.
 func (c *controlPlane) requests(t *testing.T) map[string]int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(c.directory, "audit.log"))

@@ -16,30 +16,30 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// announcements is how often an address is told to the neighbours, one second apart: they
-// ignore a change of an entry within a second of the last one.
+// announcements is how often an address is announced to the neighbours, one second apart: a
+// neighbour ignores a change of an entry within a second of the last one.
 const announcements = 3
 
-// fabric keeps the kernels and CNI files of the real nodes as the API last told. It lives
-// longer than a session, speaks to no API, and repairs what drifts by itself.
+// fabric keeps the kernels and CNI files of the real nodes in the state that the API last
+// reported. It lives longer than a session, does not use the API, and repairs drift on its own.
 type fabric struct {
 	nodes map[string]Node
 	pool  pool
 	kick  bell
-	// glance is the pause between two cheap looks (is the namespace still the same one?),
-	// survey the one between two comparisons with the kernel.
+	// glance is the interval of the cheap check (is the namespace still the same one?),
+	// survey that of the full comparison with the kernel.
 	glance, survey time.Duration
 
 	mutex sync.Mutex
 	known knowledge
 
 	// Only run touches these.
-	seen    map[string]identity           // network namespace last put in order, per node; no entry: not in order
+	applied map[string]identity           // network namespace last configured, per node; no entry: not configured
 	trouble map[string]string             // last logged error per node
 	pending map[string]map[netip.Addr]int // announcements still to be sent, per node
 }
 
-// identity tells a network namespace and a CNI file from a later one at the same path.
+// identity distinguishes a network namespace and a CNI file from later ones at the same path.
 type identity struct {
 	device, inode uint64
 	cni           bool
@@ -48,11 +48,11 @@ type identity struct {
 func newFabric(nodes map[string]Node, p pool) *fabric {
 	return &fabric{
 		nodes: nodes, pool: p, kick: newBell(), glance: time.Second, survey: 30 * time.Second,
-		seen: map[string]identity{}, trouble: map[string]string{}, pending: map[string]map[netip.Addr]int{},
+		applied: map[string]identity{}, trouble: map[string]string{}, pending: map[string]map[netip.Addr]int{},
 	}
 }
 
-// setPodCIDRs tells which real node has which pods. The map must not be changed afterwards.
+// setPodCIDRs sets the pod prefix of each real node. The caller must not change the map afterwards.
 func (f *fabric) setPodCIDRs(podCIDRs map[string]netip.Prefix) {
 	f.mutex.Lock()
 	f.known.podCIDRs = podCIDRs
@@ -60,7 +60,7 @@ func (f *fabric) setPodCIDRs(podCIDRs map[string]netip.Prefix) {
 	f.kick.ring()
 }
 
-// setHolders tells which node answers for which address. The map must not be changed afterwards.
+// setHolders sets the node that answers for each address. The caller must not change the map afterwards.
 func (f *fabric) setHolders(holders map[netip.Addr]string) {
 	f.mutex.Lock()
 	f.known.holders = holders
@@ -68,7 +68,7 @@ func (f *fabric) setHolders(holders map[netip.Addr]string) {
 	f.kick.ring()
 }
 
-// run applies at each change, and repairs, until ctx ends.
+// run applies each change and repairs drift until ctx ends.
 func (f *fabric) run(ctx context.Context) {
 	if len(f.nodes) == 0 {
 		return
@@ -102,11 +102,11 @@ func (f *fabric) all() []string {
 	return names
 }
 
-// changed returns the nodes that are not in order, or whose namespace is a new one.
+// changed returns the nodes that are not configured, or whose namespace or CNI file was replaced.
 func (f *fabric) changed() []string {
 	return slices.DeleteFunc(f.all(), func(name string) bool {
 		now, err := f.identify(name)
-		return err == nil && f.seen[name] == now
+		return err == nil && f.applied[name] == now
 	})
 }
 
@@ -119,8 +119,8 @@ func (f *fabric) identify(name string) (identity, error) {
 	return identity{device: stat.Dev, inode: stat.Ino, cni: err == nil}, nil
 }
 
-// apply brings nodes to the planned state. Addresses leave all nodes before they come to
-// any, since two nodes must not answer for the same one.
+// apply brings nodes to the planned state. It removes addresses from all nodes before it adds
+// them to any, since two nodes must not answer for the same address.
 func (f *fabric) apply(ctx context.Context, nodes []string) {
 	f.mutex.Lock()
 	known := f.known
@@ -172,7 +172,7 @@ func (f *fabric) dropAddresses(ctx context.Context, name string, k *kernel, stat
 	return err
 }
 
-// applyKernel does all but the removal of addresses.
+// applyKernel applies all but the removal of addresses.
 func (f *fabric) applyKernel(ctx context.Context, name string, k *kernel, state nodeState) error {
 	if state.routesKnown {
 		changes, err := k.syncRoutes(state.routes)
@@ -199,7 +199,7 @@ func (f *fabric) applyKernel(ctx context.Context, name string, k *kernel, state 
 	return err
 }
 
-// conclude remembers a node as in order, or logs what is in the way when that changed.
+// conclude records a node as configured, or logs the problem if it changed.
 func (f *fabric) conclude(ctx context.Context, name string, err error) {
 	logger := klog.FromContext(ctx)
 	now, missing := f.identify(name)
@@ -207,18 +207,18 @@ func (f *fabric) conclude(ctx context.Context, name string, err error) {
 		err = missing
 	}
 	if err != nil {
-		delete(f.seen, name)
+		delete(f.applied, name)
 		if text := err.Error(); text != f.trouble[name] {
-			logger.Info("node not in order, will try again", "node", name, "seen", text)
+			logger.Info("node is not configured, will retry", "node", name, "seen", text)
 			f.trouble[name] = text
 		}
 		return
 	}
 	if f.trouble[name] != "" {
-		logger.Info("node in order again", "node", name)
+		logger.Info("node is configured again", "node", name)
 		delete(f.trouble, name)
 	}
-	f.seen[name] = now
+	f.applied[name] = now
 }
 
 func (f *fabric) report(ctx context.Context, name, what string, addresses []netip.Addr) {
@@ -227,12 +227,12 @@ func (f *fabric) report(ctx context.Context, name, what string, addresses []neti
 	}
 }
 
-// announcePending repeats announcements of addresses that are still where they were put.
+// announcePending repeats the announcements of addresses that their nodes still hold.
 func (f *fabric) announcePending(ctx context.Context) {
 	for name, waiting := range f.pending {
 		err := f.announceAgain(name, waiting)
 		if err != nil {
-			klog.FromContext(ctx).V(1).Info("announcement given up", "node", name, "seen", err.Error())
+			klog.FromContext(ctx).V(1).Info("announcement abandoned", "node", name, "seen", err.Error())
 			clear(waiting)
 		}
 		if len(waiting) == 0 {

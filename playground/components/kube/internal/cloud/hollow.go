@@ -18,11 +18,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// hollowLabel marks the Node objects made here; its value is the prefix of their group.
+// hollowLabel is on each Node object made here; its value is the prefix of the group.
 const hollowLabel = "playground.local/hollow"
 
-// planHollow returns the Node objects that should be there, by name. Their conditions are
-// left to the simulator.
+// planHollow returns the desired Node objects by name. The simulator sets their conditions.
 func planHollow(groups []Hollow) map[string]*corev1.Node {
 	nodes := map[string]*corev1.Node{}
 	for _, group := range groups {
@@ -46,7 +45,7 @@ func planHollow(groups []Hollow) map[string]*corev1.Node {
 	return nodes
 }
 
-// diffHollow returns what to create, and which of the nodes made here are no longer wanted.
+// diffHollow returns the nodes to create, and those made here that are no longer wanted.
 func diffHollow(want map[string]*corev1.Node, have []*corev1.Node) (create, remove []*corev1.Node) {
 	there := map[string]bool{}
 	for _, node := range have {
@@ -63,7 +62,7 @@ func diffHollow(want map[string]*corev1.Node, have []*corev1.Node) (create, remo
 	return create, remove
 }
 
-// hollow keeps the hollow nodes there, also when somebody deletes one.
+// hollow creates the hollow nodes, and creates one again if a user deletes it.
 func (c cluster) hollow() (func(context.Context), error) {
 	informer := c.informers.Core().V1().Nodes()
 	want, kick := planHollow(c.Hollow), newBell()
@@ -116,7 +115,7 @@ func (c cluster) hollow() (func(context.Context), error) {
 	}, nil
 }
 
-// each does something with all nodes, some at a time, and returns the first error.
+// each calls do for all nodes, with a bounded number of workers, and returns the first error.
 func each(nodes []*corev1.Node, do func(*corev1.Node) error) error {
 	const workers = 16
 	queue, failed := make(chan *corev1.Node), make(chan error, 1)
@@ -127,7 +126,7 @@ func each(nodes []*corev1.Node, do func(*corev1.Node) error) error {
 				if err := do(node); err != nil {
 					select {
 					case failed <- err:
-					default: // one is enough to tell what is wrong
+					default: // the first error is enough
 					}
 				}
 			}

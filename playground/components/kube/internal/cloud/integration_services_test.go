@@ -26,7 +26,7 @@ func newService(name string, change func(*corev1.Service)) *corev1.Service {
 	return service
 }
 
-// balancerView is what the test asks about Services.
+// balancerView holds the test's assertions about Services.
 type balancerView struct {
 	*testing.T
 	*controlPlane
@@ -76,7 +76,7 @@ func (v balancerView) warned(kind, name, part string) {
 func (v balancerView) holders(address string) (names []string) {
 	v.Helper()
 	for name, node := range v.nodes {
-		look(v.T, node, func(k *kernel) {
+		withKernel(v.T, node, func(k *kernel) {
 			have, err := k.addresses(mustPool(v.T, "10.210.1.200-10.210.1.201"))
 			if err != nil {
 				v.Fatal(err)
@@ -92,14 +92,14 @@ func (v balancerView) holders(address string) (names []string) {
 func testLoadBalancer(t *testing.T, c *controlPlane, config Config) {
 	v := balancerView{t, c, config.Nodes}
 	v.create("foreign", func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("example.com/other") })
-	v.create("wish", func(s *corev1.Service) { s.Annotations = map[string]string{addressAnnotation: "10.210.1.201"} })
-	v.has("wish", "10.210.1.201")
+	v.create("pinned", func(s *corev1.Service) { s.Annotations = map[string]string{addressAnnotation: "10.210.1.201"} })
+	v.has("pinned", "10.210.1.201")
 	v.create("web", func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To(loadBalancerClass) })
 	v.has("web", "10.210.1.200")
 	v.create("late", nil)
 	v.warned("Service", "late", "all addresses of the pool 10.210.1.200-10.210.1.201 are in use")
 	v.has("late", "")
-	v.remove("wish")
+	v.remove("pinned")
 	v.has("late", "10.210.1.201")
 	v.has("foreign", "")
 

@@ -69,7 +69,7 @@ func TestCloud(t *testing.T) {
 	}
 }
 
-// versions returns the resource version of each addon; one that is not there is left out.
+// versions returns the resource version of each addon that exists.
 func versions(t *testing.T, c *controlPlane, all []manifest) map[string]string {
 	t.Helper()
 	plain := rest.CopyConfig(c.config)
@@ -99,7 +99,7 @@ func testAddons(t *testing.T, c *controlPlane, config Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two of them have a controller that writes a status: the API service, and none else here.
+	// Only the API service has a controller here that writes its status.
 	var before map[string]string
 	eventually(t, "all addons are there", func() bool { before = versions(t, c, all); return len(before) == len(all) })
 	if err := applyAll(t.Context(), c.config, all); err != nil {
@@ -158,7 +158,7 @@ func testNodes(t *testing.T, c *controlPlane, config Config) {
 		}
 		setReady(t, c, name, corev1.ConditionTrue)
 	}
-	begin := time.Now()
+	start := time.Now()
 	podCIDR := map[string]string{}
 	for name := range config.Nodes {
 		eventually(t, "pod CIDR of "+name, func() bool {
@@ -178,7 +178,7 @@ func testNodes(t *testing.T, c *controlPlane, config Config) {
 				continue
 			}
 			eventually(t, "route from "+name, func() (has bool) {
-				look(t, node, func(k *kernel) {
+				withKernel(t, node, func(k *kernel) {
 					have, err := k.routes()
 					has = err == nil && slices.Equal(have, []route{want})
 				})
@@ -186,7 +186,7 @@ func testNodes(t *testing.T, c *controlPlane, config Config) {
 			})
 		}
 	}
-	t.Logf("from pod CIDR to CNI files and routes of both nodes: at most %v", time.Since(begin).Round(time.Millisecond))
+	t.Logf("from pod CIDR to CNI files and routes of both nodes: at most %v", time.Since(start).Round(time.Millisecond))
 	eventually(t, "role label", func() bool {
 		node, err := c.client.CoreV1().Nodes().Get(t.Context(), "rome-control-plane", metav1.GetOptions{})
 		_, has := node.Labels["node-role.kubernetes.io/control-plane"]
@@ -236,13 +236,13 @@ func testVolumes(t *testing.T, c *controlPlane, config Config) {
 	balancerView{t, c, config.Nodes}.warned("PersistentVolumeClaim", "nowhere", `node "rome-hollow-3" has no disk`)
 }
 
-// testReady runs the other program, as others do.
+// testReady runs the program ready as the playground does.
 func testReady(t *testing.T, c *controlPlane, _ Config) {
 	ready := func(arguments ...string) (out, problem string, code int) {
 		command := exec.CommandContext(t.Context(), c.kube, append([]string{"ready", "--kubeconfig", c.kubeconfig}, arguments...)...)
 		var stdout, stderr bytes.Buffer
 		command.Stdout, command.Stderr = &stdout, &stderr
-		_ = command.Run() // the code says it
+		_ = command.Run() // the exit code is checked instead
 		return stdout.String(), stderr.String(), command.ProcessState.ExitCode()
 	}
 	last := func(out string) string {
@@ -264,7 +264,7 @@ func testReady(t *testing.T, c *controlPlane, _ Config) {
 	}
 }
 
-// testAway kills the API server, changes what is ours behind its back, and starts it again.
+// testAway deletes an addon, which only a new session applies again, then kills and starts the API server.
 func testAway(t *testing.T, c *controlPlane, config Config) {
 	v := balancerView{t, c, config.Nodes}
 	if err := c.client.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "kubeadm-config", metav1.DeleteOptions{}); err != nil {
@@ -276,18 +276,18 @@ func testAway(t *testing.T, c *controlPlane, config Config) {
 	}
 	c.startAPI(t)
 	c.awaitAPI(t)
-	begin := time.Now()
+	start := time.Now()
 	eventually(t, "addons are applied again", func() bool {
 		_, err := c.client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "kubeadm-config", metav1.GetOptions{})
 		return err == nil
 	})
-	t.Logf("addons again %v after the API was back", time.Since(begin).Round(time.Millisecond))
+	t.Logf("addons again %v after the API was back", time.Since(start).Round(time.Millisecond))
 	v.has("local", "10.210.1.200")
 	v.create("after", nil)
 	v.has("after", "10.210.1.201")
 }
 
-// testIdle: nothing to do means nothing asked.
+// testIdle checks that the process sends no request while there is nothing to do.
 func testIdle(t *testing.T, c *controlPlane, config Config) {
 	const window = 10 * time.Second
 	var before map[string]int
@@ -298,7 +298,7 @@ func testIdle(t *testing.T, c *controlPlane, config Config) {
 	})
 	idle(window)
 	after := c.requests(t)
-	// What is measured must be a process at work and a log that shows it.
+	// Prove that the process still works and that the log records its requests.
 	v := balancerView{t, c, config.Nodes}
 	v.remove("after")
 	v.create("alive", nil)

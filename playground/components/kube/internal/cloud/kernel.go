@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// routeProtocol marks our routes in the kernel; the number belongs to no known daemon, and 98 is that of Liqo, which is tried here.
+	// routeProtocol identifies our routes in the kernel. No known daemon uses the number; Liqo, which is tested here, uses 98.
 	routeProtocol netlink.RouteProtocol = 212
-	// addressLabel marks our addresses. The kernel wants the device's name in front.
+	// addressLabel identifies our addresses. The kernel requires the device's name as its prefix.
 	addressLabel = "lo:pool"
 )
 
-// kernel is the network of one node, seen through a netlink socket in its namespace.
+// kernel accesses the network of one node through a netlink socket in its namespace.
 type kernel struct {
 	*netlink.Handle
 	device   netlink.Link
@@ -51,7 +51,7 @@ func openKernel(path, device string) (*kernel, error) {
 	return k, nil
 }
 
-// routes returns ours.
+// routes returns our routes.
 func (k *kernel) routes() ([]route, error) {
 	filter := &netlink.Route{Protocol: routeProtocol, Table: unix.RT_TABLE_MAIN}
 	list, err := k.RouteListFiltered(netlink.FAMILY_V4, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
@@ -62,15 +62,15 @@ func (k *kernel) routes() ([]route, error) {
 	for _, one := range list {
 		via, _ := netip.AddrFromSlice(one.Gw.To4())
 		if one.LinkIndex != k.device.Attrs().Index {
-			via = netip.Addr{} // on another device it is none of those wanted, so that it is replaced
+			via = netip.Addr{} // a route on another device never equals a wanted one, so that it is replaced
 		}
 		ours = append(ours, route{to: prefixOf(one.Dst), via: via})
 	}
 	return ours, nil
 }
 
-// syncRoutes makes our routes those wanted, and returns what it did. A route to the same
-// destination that is not ours stays and is an error.
+// syncRoutes makes our routes equal to want and returns the changes. A foreign route to the
+// same destination stays and is an error.
 func (k *kernel) syncRoutes(want []route) (changes []string, err error) {
 	have, err := k.routes()
 	if err != nil {
@@ -100,7 +100,7 @@ func (k *kernel) syncRoutes(want []route) (changes []string, err error) {
 	return changes, errors.Join(problems...)
 }
 
-// addresses returns ours.
+// addresses returns our addresses.
 func (k *kernel) addresses(p pool) ([]netip.Addr, error) {
 	list, err := k.AddrList(k.loopback, netlink.FAMILY_V4)
 	if err != nil {
@@ -116,7 +116,7 @@ func (k *kernel) addresses(p pool) ([]netip.Addr, error) {
 	return ours, nil
 }
 
-// dropAddresses removes those of ours that are not wanted, and returns them.
+// dropAddresses removes our addresses that are not wanted, and returns them.
 func (k *kernel) dropAddresses(p pool, want []netip.Addr) (dropped []netip.Addr, err error) {
 	have, err := k.addresses(p)
 	if err != nil {
@@ -133,7 +133,7 @@ func (k *kernel) dropAddresses(p pool, want []netip.Addr) (dropped []netip.Addr,
 	return dropped, nil
 }
 
-// addAddresses adds those wanted that are missing, and returns them.
+// addAddresses adds the wanted addresses that are missing, and returns them.
 func (k *kernel) addAddresses(p pool, want []netip.Addr) (added []netip.Addr, err error) {
 	have, err := k.addresses(p)
 	if err != nil {
@@ -157,7 +157,7 @@ func networkOf(prefix netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
 }
 
-// prefixOf takes IPv4 networks only; a nil one is the default route.
+// prefixOf converts an IPv4 network; nil is the default route.
 func prefixOf(network *net.IPNet) netip.Prefix {
 	if network == nil {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire makes two network namespaces with a cable between their eth0, and returns nodes in
-// them with roots in temporary directories. All goes with the test.
+// wire makes two network namespaces, connects their eth0, and returns nodes in them with
+// roots in temporary directories. Cleanup removes all of it.
 func wire(t *testing.T) map[string]Node {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -42,7 +42,7 @@ func wire(t *testing.T) map[string]Node {
 	return nodes
 }
 
-// newNamespace makes a named network namespace and comes back to the one of the test.
+// newNamespace makes a named network namespace and returns to that of the test.
 func newNamespace(t *testing.T, name string) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -104,8 +104,8 @@ func connect(t *testing.T, a, b Node) {
 	}
 }
 
-// look opens the kernel of a node for the length of a call.
-func look(t *testing.T, node Node, act func(*kernel)) {
+// withKernel calls act with the kernel of a node.
+func withKernel(t *testing.T, node Node, act func(*kernel)) {
 	t.Helper()
 	k, err := openKernel(node.Netns, node.Interface)
 	if err != nil {
@@ -115,13 +115,13 @@ func look(t *testing.T, node Node, act func(*kernel)) {
 	act(k)
 }
 
-// eventually asks until it is told true.
+// eventually polls until done returns true. The limit only guards against hanging.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for !done() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited 20s in vain: %s", what)
+			t.Fatalf("not so after 30s: %s", what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -131,7 +131,7 @@ func TestSyncRoutes(t *testing.T) {
 	node := wire(t)["rome-control-plane"]
 	via := netip.MustParseAddr("10.210.1.11")
 	to := func(text string) route { return route{netip.MustParsePrefix(text), via} }
-	look(t, node, func(k *kernel) {
+	withKernel(t, node, func(k *kernel) {
 		foreign := &netlink.Route{LinkIndex: k.device.Attrs().Index, Dst: networkOf(netip.MustParsePrefix("10.99.0.0/16")), Gw: via.AsSlice(), Protocol: unix.RTPROT_STATIC}
 		if err := k.RouteAdd(foreign); err != nil {
 			t.Fatal(err)
@@ -165,8 +165,8 @@ func TestAddresses(t *testing.T) {
 	node := wire(t)["rome-control-plane"]
 	p := mustPool(t, "10.210.1.200-10.210.1.250")
 	one, two := netip.MustParseAddr("10.210.1.200"), netip.MustParseAddr("10.210.1.201")
-	look(t, node, func(k *kernel) {
-		// Neither an address of somebody else in the pool nor one of ours outside it is ours to remove.
+	withKernel(t, node, func(k *kernel) {
+		// We must remove neither a foreign address in the pool nor one with our label outside it.
 		for _, foreign := range []*netlink.Addr{
 			{IPNet: networkOf(netip.MustParsePrefix("10.210.1.249/32"))},
 			{IPNet: networkOf(netip.MustParsePrefix("10.99.0.1/32")), Label: addressLabel},
@@ -194,7 +194,7 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// keep runs a fabric in haste until the test ends.
+// keep runs a fabric with short intervals until the test ends.
 func keep(t *testing.T, nodes map[string]Node) *fabric {
 	f := newFabric(nodes, mustPool(t, "10.210.1.200-10.210.1.250"))
 	f.glance, f.survey = 20*time.Millisecond, 200*time.Millisecond
@@ -205,7 +205,7 @@ func keep(t *testing.T, nodes map[string]Node) *fabric {
 	return f
 }
 
-// The whole keeper: apply, repair drift, move an address, follow a namespace that was made anew.
+// TestFabric: the fabric applies the plan, repairs drift, moves an address, and follows a namespace that was replaced.
 func TestFabric(t *testing.T) {
 	nodes := wire(t)
 	worker, controlPlane := nodes["rome-worker"], nodes["rome-control-plane"]
@@ -213,14 +213,14 @@ func TestFabric(t *testing.T) {
 	f := keep(t, nodes)
 
 	holds := func(node Node) (held bool) {
-		look(t, node, func(k *kernel) {
+		withKernel(t, node, func(k *kernel) {
 			have, err := k.addresses(f.pool)
 			held = err == nil && slices.Contains(have, address)
 		})
 		return held
 	}
 	routed := func(node Node) (has bool) {
-		look(t, node, func(k *kernel) {
+		withKernel(t, node, func(k *kernel) {
 			have, err := k.routes()
 			has = err == nil && len(have) == 1
 		})
@@ -237,7 +237,7 @@ func TestFabric(t *testing.T) {
 		}
 		eventually(t, "CNI file of "+name+" is back", func() bool { _, err := os.Stat(path); return err == nil })
 	}
-	look(t, worker, func(k *kernel) {
+	withKernel(t, worker, func(k *kernel) {
 		if err := k.AddrDel(k.loopback, loopbackAddress(address)); err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +247,7 @@ func TestFabric(t *testing.T) {
 	f.setHolders(map[netip.Addr]string{address: "rome-control-plane"})
 	eventually(t, "address moves", func() bool { return holds(controlPlane) && !holds(worker) })
 
-	// The node is taken away and comes back: same path, other namespace.
+	// The node is removed and returns with another namespace at the same path.
 	name := filepath.Base(worker.Netns)
 	if err := netns.DeleteNamed(name); err != nil {
 		t.Fatal(err)
@@ -264,12 +264,12 @@ func TestFabric(t *testing.T) {
 	eventually(t, "routes and address are there again", func() bool { return routed(worker) && routed(controlPlane) && holds(controlPlane) })
 }
 
-// A station that remembers where an address was must learn where it is now.
-func TestFabricTellsNeighbours(t *testing.T) {
+// TestFabricAnnouncesAddresses: a neighbour that has cached the old location of an address learns the new one.
+func TestFabricAnnouncesAddresses(t *testing.T) {
 	nodes := wire(t)
 	worker, neighbour := nodes["rome-worker"], nodes["rome-control-plane"]
 	address := netip.MustParseAddr("10.210.1.200")
-	look(t, neighbour, func(k *kernel) {
+	withKernel(t, neighbour, func(k *kernel) {
 		wrong := &netlink.Neigh{LinkIndex: k.device.Attrs().Index, IP: address.AsSlice(), HardwareAddr: []byte{2, 0, 0, 0, 0, 1}, State: netlink.NUD_STALE}
 		if err := k.NeighAdd(wrong); err != nil {
 			t.Fatal(err)
@@ -277,9 +277,9 @@ func TestFabricTellsNeighbours(t *testing.T) {
 	})
 	keep(t, nodes).setHolders(map[netip.Addr]string{address: "rome-worker"})
 	var mac string
-	look(t, worker, func(k *kernel) { mac = k.device.Attrs().HardwareAddr.String() })
+	withKernel(t, worker, func(k *kernel) { mac = k.device.Attrs().HardwareAddr.String() })
 	eventually(t, "the neighbour knows", func() (known bool) {
-		look(t, neighbour, func(k *kernel) {
+		withKernel(t, neighbour, func(k *kernel) {
 			list, err := k.NeighList(k.device.Attrs().Index, netlink.FAMILY_V4)
 			known = err == nil && slices.ContainsFunc(list, func(n netlink.Neigh) bool {
 				return n.IP.String() == address.String() && n.HardwareAddr.String() == mac

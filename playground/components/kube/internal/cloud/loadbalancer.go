@@ -39,7 +39,7 @@ func (p pool) String() string {
 	return p.first.String() + "-" + p.last.String()
 }
 
-// balanced is a Service of type LoadBalancer that is ours to serve.
+// balanced is a Service of type LoadBalancer that this pool serves.
 type balanced struct {
 	key     string // namespace/name
 	created int64  // Unix seconds
@@ -49,15 +49,15 @@ type balanced struct {
 	nodes   []string // the nodes that may answer for it
 }
 
-// allocation is who has which address, and why some have none, both by key.
+// allocation holds the address of each Service, or the reason why it has none, by key.
 type allocation struct {
 	addresses map[string]netip.Addr
 	problems  map[string]string
 }
 
-// allocate gives each service an address of the pool. It depends on nothing but its
-// arguments: who has an address keeps it, unless it asks for another; who asks for a
-// certain one comes before those who take any; else the older first.
+// allocate gives each service an address of the pool. It depends on its arguments only. A
+// service keeps its address unless it requests another; requests for a certain address come
+// before those for any; otherwise the older service comes first.
 func allocate(p pool, services []balanced) allocation {
 	result := allocation{addresses: map[string]netip.Addr{}, problems: map[string]string{}}
 	owner := map[netip.Addr]string{}
@@ -105,7 +105,7 @@ func allocate(p pool, services []balanced) allocation {
 	return result
 }
 
-// free is the lowest address without owner.
+// free returns the lowest address without owner.
 func (p pool) free(owner map[netip.Addr]string) (netip.Addr, bool) {
 	for address := p.first; p.contains(address); address = address.Next() {
 		if owner[address] == "" {
@@ -115,10 +115,10 @@ func (p pool) free(owner map[netip.Addr]string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// place chooses the node that answers for each address. The choice for one address depends
-// on the address and its candidates only, so that a node that goes takes only its own
-// addresses along, and nothing must be remembered.
-func place(services []balanced, addresses map[string]netip.Addr) map[netip.Addr]string {
+// assign chooses the node that answers for each address. The choice depends on the address and
+// its candidates only, so that the loss of a node moves only the addresses of that node, and
+// no state is needed.
+func assign(services []balanced, addresses map[string]netip.Addr) map[netip.Addr]string {
 	holders := map[netip.Addr]string{}
 	for _, s := range services {
 		address, has := addresses[s.key]
@@ -147,12 +147,12 @@ func score(address netip.Addr, node string) uint64 {
 type carrier struct {
 	name     string
 	ready    bool
-	excluded bool // labelled so by its owner
+	excluded bool // by the label of its owner
 }
 
-// candidates returns the nodes that may answer for a Service. With local set, only those
-// of the given endpoints. When no node at all is ready the API may just be behind; then
-// readiness is not asked for, since an address without any node helps nobody.
+// candidates returns the nodes that may answer for a Service. If local is set, only nodes with
+// one of the endpoints qualify. If no node is ready, the API may just be behind: readiness is
+// then ignored, since an address without a node is of no use.
 func candidates(nodes []carrier, local bool, endpoints map[string]bool) []string {
 	var ready, others []string
 	for _, node := range nodes {

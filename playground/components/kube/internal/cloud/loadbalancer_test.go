@@ -48,11 +48,11 @@ func TestAllocate(t *testing.T) {
 		"none":                      {nil, map[string]string{}},
 		"lowest free, older first":  {[]balanced{service("d/b", 2, "", ""), service("d/a", 3, "", ""), service("d/c", 1, "", "")}, map[string]string{"d/c": "10.0.0.1", "d/b": "10.0.0.2", "d/a": "10.0.0.3"}},
 		"kept though younger":       {[]balanced{service("d/a", 1, "", ""), service("d/b", 2, "10.0.0.1", "")}, map[string]string{"d/b": "10.0.0.1", "d/a": "10.0.0.2"}},
-		"wish before any":           {[]balanced{service("d/a", 1, "", ""), service("d/b", 2, "", "10.0.0.1")}, map[string]string{"d/b": "10.0.0.1", "d/a": "10.0.0.2"}},
-		"changed wish":              {[]balanced{service("d/a", 1, "10.0.0.1", "10.0.0.3")}, map[string]string{"d/a": "10.0.0.3"}},
-		"wish taken":                {[]balanced{service("d/a", 1, "10.0.0.1", ""), service("d/b", 2, "", "10.0.0.1")}, map[string]string{"d/a": "10.0.0.1", "d/b": "in use by Service d/a"}},
-		"wish outside":              {[]balanced{service("d/a", 1, "", "10.0.9.1")}, map[string]string{"d/a": "not in the pool 10.0.0.1-10.0.0.3"}},
-		"wish unreadable":           {[]balanced{service("d/a", 1, "", "x")}, map[string]string{"d/a": "not an address"}},
+		"request before any":        {[]balanced{service("d/a", 1, "", ""), service("d/b", 2, "", "10.0.0.1")}, map[string]string{"d/b": "10.0.0.1", "d/a": "10.0.0.2"}},
+		"changed request":           {[]balanced{service("d/a", 1, "10.0.0.1", "10.0.0.3")}, map[string]string{"d/a": "10.0.0.3"}},
+		"requested, taken":          {[]balanced{service("d/a", 1, "10.0.0.1", ""), service("d/b", 2, "", "10.0.0.1")}, map[string]string{"d/a": "10.0.0.1", "d/b": "in use by Service d/a"}},
+		"requested, outside":        {[]balanced{service("d/a", 1, "", "10.0.9.1")}, map[string]string{"d/a": "not in the pool 10.0.0.1-10.0.0.3"}},
+		"requested, invalid":        {[]balanced{service("d/a", 1, "", "x")}, map[string]string{"d/a": "not an address"}},
 		"two hold the same":         {[]balanced{service("d/a", 1, "10.0.0.2", ""), service("d/b", 2, "10.0.0.2", "")}, map[string]string{"d/a": "10.0.0.2", "d/b": "10.0.0.1"}},
 		"outside the pool is moved": {[]balanced{service("d/a", 1, "10.9.9.9", "")}, map[string]string{"d/a": "10.0.0.1"}},
 		"no IPv4":                   {[]balanced{only6}, map[string]string{"d/six": "no IPv4"}},
@@ -78,7 +78,7 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
-// Rebuilding from what was written must give the same again.
+// An allocation from the written addresses must equal the one that wrote them.
 func TestAllocateIsStable(t *testing.T) {
 	p := mustPool(t, "10.0.0.1-10.0.0.9")
 	var services []balanced
@@ -94,7 +94,7 @@ func TestAllocateIsStable(t *testing.T) {
 	}
 }
 
-func TestPlace(t *testing.T) {
+func TestAssign(t *testing.T) {
 	var services []balanced
 	addresses := map[string]netip.Addr{}
 	address := netip.MustParseAddr("10.210.1.200")
@@ -103,7 +103,7 @@ func TestPlace(t *testing.T) {
 		addresses[services[i].key] = address
 		address = address.Next()
 	}
-	before := place(services, addresses)
+	before := assign(services, addresses)
 	count := map[string]int{}
 	for _, node := range before {
 		count[node]++
@@ -114,13 +114,13 @@ func TestPlace(t *testing.T) {
 	for i := range services {
 		services[i].nodes = []string{"c", "a"} // b went, order does not matter
 	}
-	for address, node := range place(services, addresses) {
+	for address, node := range assign(services, addresses) {
 		if before[address] != "b" && before[address] != node {
 			t.Errorf("%s moved from %s to %s when b went", address, before[address], node)
 		}
 	}
 	services[0].nodes = nil
-	if len(place(services, addresses)) != 50 {
+	if len(assign(services, addresses)) != 50 {
 		t.Error("an address without candidates has a holder")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// nodes keeps pod networks and labels of the real nodes.
+// nodes passes the pod prefixes of the real nodes to the fabric, and applies their labels.
 func (c cluster) nodes() (func(context.Context), error) {
 	if len(c.Nodes) == 0 {
 		return nil, nil
@@ -59,8 +59,8 @@ func (c cluster) onRealNode(react func()) cache.ResourceEventHandler {
 	}
 }
 
-// podCIDRsOf returns the IPv4 pod prefix of each real node that has one. A bad prefix is
-// an error, and takes only its own node out of the result.
+// podCIDRsOf returns the IPv4 pod prefix of each real node that has one. An invalid prefix is
+// an error, and excludes only its own node from the result.
 func podCIDRsOf(nodes map[string]Node, all []*corev1.Node) (map[string]netip.Prefix, error) {
 	podCIDRs, problems := map[string]netip.Prefix{}, []error(nil)
 	for _, node := range all {
@@ -77,7 +77,7 @@ func podCIDRsOf(nodes map[string]Node, all []*corev1.Node) (map[string]netip.Pre
 	return podCIDRs, errors.Join(problems...)
 }
 
-// label gives real nodes the labels of the configuration where they lack them.
+// label applies the configured labels to the real nodes that lack them.
 func (c cluster) label(ctx context.Context, all []*corev1.Node) error {
 	var problems []error
 	for _, node := range all {
@@ -93,7 +93,7 @@ func (c cluster) label(ctx context.Context, all []*corev1.Node) error {
 	return errors.Join(problems...)
 }
 
-// lacks says whether a wanted label is missing or different.
+// lacks reports whether a wanted label is missing or different.
 func lacks(have, want map[string]string) bool {
 	for key, value := range want {
 		if actual, has := have[key]; !has || actual != value {

@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// route is one destination on the cluster network, reached through a neighbour there.
+// route is a destination and the neighbour on the cluster network that forwards to it.
 type route struct {
 	to  netip.Prefix
 	via netip.Addr
 }
 
-// nodeState is what one node's kernel and files should hold of ours. A part that is not
-// known (its flag is false) is left as it is: not knowing is no reason to remove.
+// nodeState is the desired content of a node's kernel and files. A part that is not known (its
+// flag is false) stays as it is: lack of information is no reason to remove.
 type nodeState struct {
 	cni            []byte // content of the CNI configuration; nil: leave the file
 	routes         []route
@@ -24,14 +24,14 @@ type nodeState struct {
 	addressesKnown bool
 }
 
-// knowledge is what the API has told so far; a nil map has not been told.
+// knowledge is what the API has reported so far; a nil map has not been reported.
 type knowledge struct {
 	podCIDRs map[string]netip.Prefix // by real node; a node without one has no entry
 	holders  map[netip.Addr]string   // load balancer address to the node that answers for it
 }
 
-// planNode returns the state of one node: a route to the pods of each other node, and
-// the load balancer addresses it holds.
+// planNode returns the desired state of one node: a route to the pods of each other node, and
+// its load balancer addresses.
 func planNode(nodes map[string]Node, name string, known knowledge) nodeState {
 	state := nodeState{routesKnown: known.podCIDRs != nil, addressesKnown: known.holders != nil}
 	if own, has := known.podCIDRs[name]; has {
@@ -52,7 +52,7 @@ func planNode(nodes map[string]Node, name string, known knowledge) nodeState {
 	return state
 }
 
-// difference returns what must be added to have, and what removed from it, to get want.
+// difference returns the elements to add to have, and those to remove from it, to get want.
 func difference[T comparable](want, have []T) (add, remove []T) {
 	for _, one := range want {
 		if !slices.Contains(have, one) {
@@ -67,10 +67,10 @@ func difference[T comparable](want, have []T) (add, remove []T) {
 	return add, remove
 }
 
-// renderCNI is the network configuration of a node with this pod prefix. The plugin ptp
+// renderCNI returns the network configuration of a node with this pod prefix. The plugin ptp
 // gives each pod a point-to-point device, so that no bridge and no bridge netfilter is
-// needed. Masquerading is not the plugin's job: one rule set per node does it. Leases of
-// addresses live in /run, which a restart of the node empties together with its pods.
+// needed. The plugin does not masquerade: one rule set per node does. Leases of addresses
+// live in /run, which a restart of the node empties together with its pods.
 func renderCNI(pods netip.Prefix) []byte {
 	return bytes.ReplaceAll([]byte(`{
   "cniVersion": "1.0.0",

@@ -30,11 +30,11 @@ const (
 type balancer struct {
 	cluster
 	kick bell
-	// given is what the last status write said, by UID: the cache may be behind.
+	// given is the address of the last status write, by UID: the cache may be behind.
 	given map[types.UID]netip.Addr
-	// warned is the last problem told to the user, by UID.
+	// warned is the last problem reported to the user, by UID.
 	warned map[types.UID]string
-	// slices are nil until a Service asks for local endpoints: they are the bulk of a
+	// slices is nil until a Service requires local endpoints: endpoint slices are the bulk of a
 	// large cluster, and most clusters need none of them here.
 	slices discoverylisters.EndpointSliceLister
 }
@@ -68,7 +68,8 @@ func (c cluster) services() (func(context.Context), error) {
 	}, nil
 }
 
-// step looks at all Services: allocate, place, tell the kernel, tell the API.
+// step allocates addresses for all Services, assigns them to nodes, and reports both to the
+// fabric and the API.
 func (b *balancer) step(ctx context.Context) error {
 	all, err := b.informers.Core().V1().Services().Lister().List(labels.Everything())
 	if err != nil {
@@ -98,15 +99,15 @@ func (b *balancer) step(ctx context.Context) error {
 		}
 	}
 	result := allocate(b.pool, services)
-	b.fabric.setHolders(place(services, result.addresses))
+	b.fabric.setHolders(assign(services, result.addresses))
 	var problems []error
 	for _, service := range all {
-		problems = append(problems, b.tell(ctx, service, result))
+		problems = append(problems, b.writeStatus(ctx, service, result))
 	}
 	return errors.Join(problems...)
 }
 
-// ours says whether a Service waits for an address of this pool.
+// ours reports whether this pool serves a Service.
 func ours(service *corev1.Service) bool {
 	class := service.Spec.LoadBalancerClass
 	return service.Spec.Type == corev1.ServiceTypeLoadBalancer && service.DeletionTimestamp == nil &&
@@ -128,7 +129,7 @@ func (b *balancer) balanced(service *corev1.Service, nodes []string) balanced {
 	}
 }
 
-// shown returns the address in a Service's status; exact is false if the status is not just this one.
+// shown returns the address in a Service's status; exact is false if the status holds more than that.
 func shown(service *corev1.Service) (address netip.Addr, exact bool) {
 	ingress := service.Status.LoadBalancer.Ingress
 	if len(ingress) == 0 {
@@ -138,8 +139,8 @@ func shown(service *corev1.Service) (address netip.Addr, exact bool) {
 	return address, len(ingress) == 1 && ptr.Deref(ingress[0].IPMode, "") == corev1.LoadBalancerIPModeVIP
 }
 
-// tell writes a Service's status if it does not say what was allocated, and a problem as an event, once.
-func (b *balancer) tell(ctx context.Context, service *corev1.Service, result allocation) error {
+// writeStatus writes a Service's status if it differs from the allocation, and a problem as an event, once.
+func (b *balancer) writeStatus(ctx context.Context, service *corev1.Service, result allocation) error {
 	key := service.Namespace + "/" + service.Name
 	address, exact := shown(service)
 	want := result.addresses[key]
@@ -152,7 +153,7 @@ func (b *balancer) tell(ctx context.Context, service *corev1.Service, result all
 			b.warned[service.UID] = problem
 		}
 	case service.Spec.Type == corev1.ServiceTypeLoadBalancer || !b.pool.contains(address):
-		return nil // another controller's, on its way out, or never ours
+		return nil // another controller's, being deleted, or never ours
 	}
 	if exact && address == want {
 		return nil
@@ -178,7 +179,7 @@ func (b *balancer) tell(ctx context.Context, service *corev1.Service, result all
 	return nil
 }
 
-// carriers returns the real nodes that are there.
+// carriers returns the real nodes that have registered.
 func (b *balancer) carriers() ([]carrier, error) {
 	all, err := b.informers.Core().V1().Nodes().Lister().List(labels.Everything())
 	if err != nil {
@@ -201,8 +202,8 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// localEndpoints returns the nodes with ready endpoints of a Service that asks for local
-// ones; local is false for the others.
+// localEndpoints returns the nodes with ready endpoints of a Service that requires local ones;
+// local is false for any other Service.
 func (b *balancer) localEndpoints(ctx context.Context, service *corev1.Service) (nodes map[string]bool, local bool, err error) {
 	if service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 		return nil, false, nil
@@ -228,12 +229,12 @@ func (b *balancer) localEndpoints(ctx context.Context, service *corev1.Service) 
 	return nodes, true, nil
 }
 
-// watchEndpoints starts the watch and waits until all are known: before that, "no local
-// endpoint" would not be a fact.
+// watchEndpoints starts the watch and waits for the first complete list: before it, the
+// absence of a local endpoint is not known.
 func (b *balancer) watchEndpoints(ctx context.Context) error {
 	informer := b.informers.Discovery().V1().EndpointSlices()
 	ring := func(object any) {
-		if b.asksForLocal(object) {
+		if b.requiresLocal(object) {
 			b.kick.ring()
 		}
 	}
@@ -251,9 +252,9 @@ func (b *balancer) watchEndpoints(ctx context.Context) error {
 	return nil
 }
 
-// asksForLocal says whether the Service of an endpoint slice depends on where its endpoints
-// are, so that the endpoints of all others wake nobody.
-func (b *balancer) asksForLocal(object any) bool {
+// requiresLocal reports whether the Service of an endpoint slice requires local endpoints, so
+// that the endpoints of all other Services do not trigger a step.
+func (b *balancer) requiresLocal(object any) bool {
 	if tombstone, gone := object.(cache.DeletedFinalStateUnknown); gone {
 		object = tombstone.Obj
 	}

@@ -33,7 +33,7 @@ const (
 func planVolume(options controller.ProvisionOptions) *corev1.PersistentVolume {
 	claim := options.PVC
 	directory := fmt.Sprintf("%s_%s_%s", options.PVName, claim.Namespace, claim.Name)
-	kind := corev1.HostPathDirectory // a lost directory must be seen, not replaced by an empty one
+	kind := corev1.HostPathDirectory // a lost directory must be an error, not replaced by an empty one
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: options.PVName},
 		Spec: corev1.PersistentVolumeSpec{
@@ -57,8 +57,8 @@ func planVolume(options controller.ProvisionOptions) *corev1.PersistentVolume {
 }
 
 // volumeLocation returns the node of a volume and its directory relative to that node's
-// root. Anybody who may write PersistentVolumes could ask us to delete any directory: so
-// only what planVolume could have made is accepted.
+// root. A user who may write PersistentVolumes could make us delete any directory: so
+// volumeLocation accepts only what planVolume could have made.
 func volumeLocation(volume *corev1.PersistentVolume) (node, directory string, err error) {
 	if volume.Spec.HostPath == nil {
 		return "", "", fmt.Errorf("volume %s: it is not a host path", volume.Name)
@@ -79,8 +79,8 @@ func volumeLocation(volume *corev1.PersistentVolume) (node, directory string, er
 	return expression.Values[0], strings.TrimPrefix(volumeDirectory, "/") + "/" + name, nil
 }
 
-// provisioner makes and removes directories. It needs no running machine: the roots of
-// the nodes are directories here.
+// provisioner makes and removes directories. It needs no running machine: the root of a node
+// is a directory of the host.
 type provisioner struct {
 	nodes  map[string]Node
 	events record.EventRecorder
@@ -90,7 +90,7 @@ type provisioner struct {
 func (p provisioner) Provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	node, has := p.nodes[options.SelectedNodeName]
 	if !has {
-		// Trying again would not help, a change of the claim will: no error, one event.
+		// A retry does not help, a change of the claim does: no error, one event.
 		text := fmt.Sprintf("node %q has no disk (only real nodes of the playground have); schedule the pod to a real node", options.SelectedNodeName)
 		if options.SelectedNodeName == "" {
 			text = "no node was selected; use a StorageClass with volumeBindingMode WaitForFirstConsumer, such as standard"
@@ -110,8 +110,7 @@ func (p provisioner) Provision(ctx context.Context, options controller.Provision
 	return volume, controller.ProvisioningFinished, nil
 }
 
-// Delete implements controller.Provisioner. A node that is no longer there took its
-// volumes along.
+// Delete implements controller.Provisioner. The volumes of a removed node are gone with it.
 func (p provisioner) Delete(ctx context.Context, volume *corev1.PersistentVolume) error {
 	name, directory, err := volumeLocation(volume)
 	if err != nil {
@@ -128,8 +127,8 @@ func (p provisioner) Delete(ctx context.Context, volume *corev1.PersistentVolume
 	return nil
 }
 
-// makeDirectory makes a directory that any user of a pod can write to. os.Root keeps
-// links from leading out of the node.
+// makeDirectory makes a directory that any user of a pod can write to. os.Root prevents links
+// from leading out of the node.
 func makeDirectory(rootPath, directory string) error {
 	root, err := os.OpenRoot(rootPath)
 	if err != nil {
@@ -169,18 +168,18 @@ func (c cluster) volumes() (func(context.Context), error) {
 		return nil, fmt.Errorf("watch claims and volumes: %w", err)
 	}
 	return func(ctx context.Context) {
-		// The controller looks at a clock ten times a second for as long as it runs, which is
-		// most of what an idle cluster would cost here: it starts with the first claim or volume.
+		// The controller polls ten times a second for as long as it runs, which is most of the
+		// cost of an idle cluster here: start it with the first claim or volume.
 		select {
 		case <-ctx.Done():
 			return
 		case <-work:
 		}
-		_ = claims.RemoveEventHandler(onClaim) // at worst it keeps ringing unheard
+		_ = claims.RemoveEventHandler(onClaim) // if it stays, its notifications are ignored
 		_ = volumes.RemoveEventHandler(onVolume)
 		controller.NewProvisionController(ctx, c.client, provisionerName, provisioner{nodes: c.Nodes, events: c.events},
 			controller.ClaimsInformer(claims), controller.VolumesInformer(volumes), controller.ClassesInformer(classes),
-			controller.LeaderElection(false), // it would write every two seconds, and there is only one of us
+			controller.LeaderElection(false), // it would write every two seconds, and there is only one replica
 			controller.ResyncPeriod(0),
 			controller.AddFinalizer(true), // so that deleting the volume object also removes the directory
 			controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute)),
@@ -189,12 +188,12 @@ func (c cluster) volumes() (func(context.Context), error) {
 	}, nil
 }
 
-// whenOurs rings at claims and volumes that an annotation says are this provisioner's.
+// whenOurs rings for claims and volumes that an annotation assigns to this provisioner.
 func whenOurs(work bell, annotation string) cache.ResourceEventHandler {
-	look := func(object any) {
+	check := func(object any) {
 		if accessor, err := meta.Accessor(object); err == nil && accessor.GetAnnotations()[annotation] == provisionerName {
 			work.ring()
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, object any) { look(object) }}
+	return cache.ResourceEventHandlerFuncs{AddFunc: check, UpdateFunc: func(_, object any) { check(object) }}
 }

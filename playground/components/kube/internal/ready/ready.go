@@ -2,12 +2,12 @@
 
 // Package ready waits until a cluster is complete: nodes Ready, addons working.
 //
-// It exists as a program because whoever brings a cluster up should not need a Kubernetes
-// client for it: it reads lines of JSON. Once the API answers, it watches; nothing is
-// polled, and no discovery is done.
+// It exists as a program so that the playground needs no Kubernetes client: the playground
+// reads lines of JSON. Once the API answers, the program watches: it polls nothing and does no
+// discovery.
 //
 // It must not know what the nodes and addons are for, and changes nothing in the cluster.
-// state_test.go proves the decisions, and the integration test of package cloud the program.
+// state_test.go proves the decisions, the integration test of package cloud the program.
 package ready
 
 import (
@@ -38,16 +38,16 @@ import (
 
 const (
 	metricsService = "v1beta1.metrics.k8s.io"
-	// gather is how long changes are collected before a line is printed: a hundred nodes
-	// become Ready at about the same time.
+	// gather is how long changes are collected before a line is printed: many nodes become
+	// Ready at about the same time.
 	gather = 20 * time.Millisecond
 )
 
-// errTimeout is the cause of a wait that took too long.
+// errTimeout is the cause of a wait that reached its timeout.
 var errTimeout = errors.New("the cluster is not complete")
 
-// wish is what must be there.
-type wish struct {
+// criteria define when a cluster is complete.
+type criteria struct {
 	nodes  int
 	addons bool
 }
@@ -55,7 +55,7 @@ type wish struct {
 // NewCommand returns the program "ready".
 func NewCommand() *cobra.Command {
 	var kubeconfig string
-	var want wish
+	var want criteria
 	var timeout time.Duration
 	var once bool
 	command := &cobra.Command{
@@ -65,12 +65,12 @@ func NewCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			options := session.Options{Kubeconfig: kubeconfig, UserAgent: "playground-ready", QPS: 50, Burst: 100, Probe: 50 * time.Millisecond}
-			// The state says all there is to say; client-go's own messages would only disturb.
+			// The state is the whole report; messages of client-go would only disturb.
 			klog.LogToStderr(false)
 			klog.SetOutput(io.Discard)
 			ctx := command.Context()
 			if once {
-				return look(ctx, options, want, command.OutOrStdout())
+				return printOnce(ctx, options, want, command.OutOrStdout())
 			}
 			return wait(ctx, options, want, timeout, command.OutOrStdout())
 		},
@@ -79,7 +79,7 @@ func NewCommand() *cobra.Command {
 	command.Flags().IntVar(&want.nodes, "nodes", 0, "number of nodes, of any kind, that must be Ready")
 	command.Flags().BoolVar(&want.addons, "addons", false, "wait also for CoreDNS, metrics-server and the metrics API")
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "give up after this long")
-	command.Flags().BoolVar(&once, "once", false, "print the state of now and end")
+	command.Flags().BoolVar(&once, "once", false, "print the present state and end")
 	_ = command.MarkFlagRequired("kubeconfig") // fails only for a flag that does not exist
 	return command
 }
@@ -98,8 +98,8 @@ func (p *printer) print(state State) error {
 	return json.NewEncoder(p.out).Encode(state)
 }
 
-// look prints the state of now. No answer within three seconds is an error.
-func look(ctx context.Context, options session.Options, want wish, out io.Writer) error {
+// printOnce prints the present state. No answer within three seconds is an error.
+func printOnce(ctx context.Context, options session.Options, want criteria, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	state, err := list(ctx, options, want)
@@ -109,7 +109,7 @@ func look(ctx context.Context, options session.Options, want wish, out io.Writer
 	return errors.Join(err, (&printer{out: out}).print(state))
 }
 
-func list(ctx context.Context, options session.Options, want wish) (State, error) {
+func list(ctx context.Context, options session.Options, want criteria) (State, error) {
 	config, err := session.Config(options)
 	if err != nil {
 		return State{}, err
@@ -121,7 +121,7 @@ func list(ctx context.Context, options session.Options, want wish) (State, error
 	if err != nil {
 		return State{}, err
 	}
-	var s seen
+	var s snapshot
 	nodes, err := core.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return State{}, fmt.Errorf("list nodes: %w", err)
@@ -164,15 +164,15 @@ func clients(config *rest.Config) (kubernetes.Interface, aggregator.Interface, e
 	return core, aggregated, nil
 }
 
-// wait prints each change until all is done. The error of a timeout says what is missing.
-func wait(ctx context.Context, options session.Options, want wish, timeout time.Duration, out io.Writer) error {
+// wait prints each change until the cluster is complete. The error of a timeout names what is missing.
+func wait(ctx context.Context, options session.Options, want criteria, timeout time.Duration, out io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
-	p, begin := &printer{out: out}, time.Now()
+	p, start := &printer{out: out}, time.Now()
 	var why error
 	options.Away = func(err error) {
 		why = err
-		_ = p.print(State{Nodes: Count{Want: want.nodes}}) // a reader that went away is found at the next change
+		_ = p.print(State{Nodes: Count{Want: want.nodes}}) // the next change reports a reader that is gone
 	}
 	err := session.Run(ctx, options, func(ctx context.Context, config *rest.Config) error {
 		return watch(ctx, config, want, p)
@@ -184,11 +184,11 @@ func wait(ctx context.Context, options session.Options, want wish, timeout time.
 	if !p.last.API && why != nil {
 		text += " (" + why.Error() + ")"
 	}
-	return fmt.Errorf("%w after %s: %s", err, time.Since(begin).Round(time.Millisecond), text)
+	return fmt.Errorf("%w after %s: %s", err, time.Since(start).Round(time.Millisecond), text)
 }
 
-// watch follows one session and returns nil when all is done.
-func watch(ctx context.Context, config *rest.Config, want wish, p *printer) error {
+// watch prints each change of one session and returns nil when the cluster is complete.
+func watch(ctx context.Context, config *rest.Config, want criteria, p *printer) error {
 	core, aggregated, err := clients(config)
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func watch(ctx context.Context, config *rest.Config, want wish, p *printer) erro
 		return context.Cause(ctx)
 	}
 	for {
-		var s seen
+		var s snapshot
 		s.nodes = contents[corev1.Node](nodes)
 		if want.addons {
 			s.deployments, s.services = contents[appsv1.Deployment](deployments), contents[apiregistrationv1.APIService](services)
@@ -257,7 +257,7 @@ func contents[T any](informer cache.SharedIndexInformer) []*T {
 	return all
 }
 
-// trim drops the bulk of what is not looked at.
+// trim drops the bulk of the unused fields.
 func trim(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil {
 		accessor.SetManagedFields(nil)

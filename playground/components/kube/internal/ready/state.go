@@ -12,23 +12,23 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// Addons that are waited for, as they are named in State.
+// Names of the addons in State.
 const (
 	coreDNS       = "coredns"
 	metricsServer = "metrics-server"
 	metricsAPI    = "metrics-api"
 )
 
-// named is how many nodes that are not Ready are told by name.
+// named is how many of the nodes that are not Ready a State names.
 const named = 5
 
-// State is what is printed: one line of JSON per change.
+// State is printed as one line of JSON per change.
 type State struct {
 	API   bool  `json:"api"`
 	Nodes Count `json:"nodes"`
-	// Addons says which work; empty unless asked for.
+	// Addons reports which addons work; empty unless requested.
 	Addons map[string]bool `json:"addons,omitempty"`
-	// NotReady says why, for the first nodes: "rome-worker: KubeletNotReady container runtime network not ready".
+	// NotReady gives the reasons of the first nodes that are not Ready: "rome-worker: KubeletNotReady container runtime network not ready".
 	NotReady []string `json:"notReady,omitempty"`
 	Done     bool     `json:"done"`
 }
@@ -40,16 +40,16 @@ type Count struct {
 	Want  int `json:"want"`
 }
 
-// seen is what the API says.
-type seen struct {
+// snapshot holds the objects of the API that evaluate needs.
+type snapshot struct {
 	nodes       []*corev1.Node
 	deployments []*appsv1.Deployment            // of kube-system
 	services    []*apiregistrationv1.APIService // metrics only
 }
 
-// evaluate turns what the API says into the state. It is done when at least the wanted
-// number of nodes is Ready, and every addon works if addons are asked for.
-func evaluate(want wish, s seen) State {
+// evaluate returns the state of a snapshot. It is done when at least the wanted number of
+// nodes is Ready and, if addons are requested, every addon works.
+func evaluate(want criteria, s snapshot) State {
 	state := State{API: true, Nodes: Count{Total: len(s.nodes), Want: want.nodes}}
 	for _, node := range s.nodes {
 		ready, why := readiness(node)
@@ -88,10 +88,10 @@ func readiness(node *corev1.Node) (ready bool, why string) {
 			return condition.Status == corev1.ConditionTrue, text
 		}
 	}
-	return false, "has not told its state yet"
+	return false, "has not reported its state yet"
 }
 
-// deploymentAvailable is false while the controller has not looked at the newest spec.
+// deploymentAvailable is false while the controller has not observed the newest spec.
 func deploymentAvailable(d *appsv1.Deployment) bool {
 	return d.Status.ObservedGeneration >= d.Generation && slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
 		return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
@@ -104,7 +104,7 @@ func apiAvailable(s *apiregistrationv1.APIService) bool {
 	})
 }
 
-// sentence tells what is still missing, for a person.
+// sentence describes for a person what is still missing.
 func (s State) sentence() string {
 	if !s.API {
 		return "the API server does not answer"

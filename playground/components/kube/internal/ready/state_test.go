@@ -42,39 +42,39 @@ func TestEvaluate(t *testing.T) {
 		many = append(many, node(fmt.Sprint("h-", i), "", "", ""))
 	}
 	for name, test := range map[string]struct {
-		want wish
-		seen seen
+		want criteria
+		seen snapshot
 		line string
 		text string
 	}{
-		"nothing asked": {wish{}, seen{}, `{"api":true,"nodes":{"ready":0,"total":0,"want":0},"done":true}`, "0 of 0 nodes are Ready"},
+		"nothing requested": {criteria{}, snapshot{}, `{"api":true,"nodes":{"ready":0,"total":0,"want":0},"done":true}`, "0 of 0 nodes are Ready"},
 		"one of two": {
-			wish{nodes: 2},
-			seen{nodes: []*corev1.Node{down, up}},
+			criteria{nodes: 2},
+			snapshot{nodes: []*corev1.Node{down, up}},
 			`{"api":true,"nodes":{"ready":1,"total":2,"want":2},"notReady":["b: KubeletNotReady container runtime network not ready"],"done":false}`,
 			"1 of 2 nodes are Ready, not Ready: b: KubeletNotReady container runtime network not ready",
 		},
 		"not registered": {
-			wish{nodes: 2},
-			seen{nodes: []*corev1.Node{up}},
+			criteria{nodes: 2},
+			snapshot{nodes: []*corev1.Node{up}},
 			`{"api":true,"nodes":{"ready":1,"total":1,"want":2},"done":false}`,
 			"1 of 2 nodes are Ready, 1 have not registered",
 		},
 		"long list": {
-			wish{nodes: 7},
-			seen{nodes: many},
-			`{"api":true,"nodes":{"ready":0,"total":7,"want":7},"notReady":["h-0: has not told its state yet","h-1: has not told its state yet","h-2: has not told its state yet","h-3: has not told its state yet","h-4: has not told its state yet","and 2 more"],"done":false}`,
-			"0 of 7 nodes are Ready, not Ready: h-0: has not told its state yet; h-1: has not told its state yet; h-2: has not told its state yet; h-3: has not told its state yet; h-4: has not told its state yet; and 2 more",
+			criteria{nodes: 7},
+			snapshot{nodes: many},
+			`{"api":true,"nodes":{"ready":0,"total":7,"want":7},"notReady":["h-0: has not reported its state yet","h-1: has not reported its state yet","h-2: has not reported its state yet","h-3: has not reported its state yet","h-4: has not reported its state yet","and 2 more"],"done":false}`,
+			"0 of 7 nodes are Ready, not Ready: h-0: has not reported its state yet; h-1: has not reported its state yet; h-2: has not reported its state yet; h-3: has not reported its state yet; h-4: has not reported its state yet; and 2 more",
 		},
 		"addons missing": {
-			wish{nodes: 1, addons: true},
-			seen{nodes: []*corev1.Node{up}, deployments: []*appsv1.Deployment{deployment(coreDNS, 2), deployment(metricsServer, 1), deployment("other", 2)}},
+			criteria{nodes: 1, addons: true},
+			snapshot{nodes: []*corev1.Node{up}, deployments: []*appsv1.Deployment{deployment(coreDNS, 2), deployment(metricsServer, 1), deployment("other", 2)}},
 			`{"api":true,"nodes":{"ready":1,"total":1,"want":1},"addons":{"coredns":true,"metrics-api":false,"metrics-server":false},"done":false}`,
 			"1 of 1 nodes are Ready, metrics-server is not available, metrics-api is not available",
 		},
 		"complete": {
-			wish{nodes: 1, addons: true},
-			seen{nodes: []*corev1.Node{up}, deployments: []*appsv1.Deployment{deployment(coreDNS, 2), deployment(metricsServer, 2)}, services: []*apiregistrationv1.APIService{metrics}},
+			criteria{nodes: 1, addons: true},
+			snapshot{nodes: []*corev1.Node{up}, deployments: []*appsv1.Deployment{deployment(coreDNS, 2), deployment(metricsServer, 2)}, services: []*apiregistrationv1.APIService{metrics}},
 			`{"api":true,"nodes":{"ready":1,"total":1,"want":1},"addons":{"coredns":true,"metrics-api":true,"metrics-server":true},"done":true}`,
 			"1 of 1 nodes are Ready",
 		},

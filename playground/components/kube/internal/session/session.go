@@ -2,11 +2,10 @@
 
 // Package session runs work against an API server that comes and goes.
 //
-// A session begins when /readyz answers ok and ends when a request finds nobody
-// there. Everything learnt in a session is learnt again in the next one, so that no
-// caller has to tell what is stale after an outage, and none waits for the back-off of
-// a watch, which grows to half a minute. Seeing the loss costs no request: the requests
-// and watches of the work itself are what is looked at.
+// A session starts when /readyz answers ok and ends when a request fails without a response.
+// Each session reads everything anew, so that no caller has to decide what is stale after an
+// outage, and none waits for the backoff of a watch, which grows to half a minute. Detecting
+// the loss costs no request: the package observes the requests and watches of the work.
 //
 // The package must not know what the work is. session_test.go proves it with a server
 // that is closed and opened again.
@@ -29,26 +28,26 @@ import (
 // ErrAway is the cause of a session context that ended because a request met no API server.
 var ErrAway = errors.New("the API server does not answer")
 
-// Options say whom to talk to and how.
+// Options name the API server and limit the requests to it.
 type Options struct {
 	Kubeconfig string
 	UserAgent  string
 	QPS        float32
 	Burst      int
-	// Probe is the pause between two looks at /readyz while the API is away. After a
+	// Probe is the interval between two probes of /readyz while the API is away. After a
 	// minute without answer it is ten times as long.
 	Probe time.Duration
-	// Away is called once each time the API is found not to answer; the error says why. May be nil.
+	// Away is called once per outage of the API with its error. May be nil.
 	Away func(error)
 }
 
-// Work is what a session does. Its context ends with ErrAway as cause when the API server
-// is lost; then Work returns and is called again in the next session. A nil return while
-// the API is there ends Run.
+// Work runs in a session. Its context ends with ErrAway as cause when the API server is lost;
+// Work must then return, and Run calls it again in the next session. A nil return while the
+// API answers ends Run.
 type Work func(ctx context.Context, config *rest.Config) error
 
-// Run calls work in one session after the other until it returns nil with the API still
-// there, or ctx ends; the latter is not an error of work and returns the cause of ctx.
+// Run calls work in one session after the other until it returns nil while the API answers, or
+// until ctx ends. It then returns the cause of ctx, whatever work returned.
 func Run(ctx context.Context, options Options, work Work) error {
 	logger := klog.FromContext(ctx)
 	for ctx.Err() == nil {
@@ -57,7 +56,7 @@ func Run(ctx context.Context, options Options, work Work) error {
 			break // only ctx ends the wait
 		}
 		bounded, cancel := context.WithCancelCause(ctx)
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &watchman{next, cancel} })
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &lossDetector{next, cancel} })
 		err = work(bounded, config)
 		lost := errors.Is(context.Cause(bounded), ErrAway)
 		cancel(nil)
@@ -71,7 +70,7 @@ func Run(ctx context.Context, options Options, work Work) error {
 		case err == nil:
 			return nil
 		default:
-			logger.Error(err, "session ended, a new one begins")
+			logger.Error(err, "session ended, a new one starts")
 			pause(ctx, time.Second)
 		}
 	}
@@ -90,16 +89,16 @@ func Config(options Options) (*rest.Config, error) {
 	return config, nil
 }
 
-// ready returns the configuration once the API server says it is ready. Its only error is
-// that of ctx. The file is read at each try: it may not be written yet, or be replaced.
+// ready returns the configuration once the API server is ready. Its only error is that of ctx.
+// It reads the file at each try: the file may not exist yet, or be replaced.
 func ready(ctx context.Context, options Options) (*rest.Config, error) {
 	logger := klog.FromContext(ctx)
-	begin, last := time.Now(), ""
+	start, last := time.Now(), ""
 	for {
 		config, err := Config(options)
 		if err == nil {
 			if err = Probe(ctx, config); err == nil {
-				logger.Info("API server ready", "waited", time.Since(begin).Round(time.Millisecond))
+				logger.Info("API server ready", "waited", time.Since(start).Round(time.Millisecond))
 				return config, nil
 			}
 		}
@@ -114,14 +113,14 @@ func ready(ctx context.Context, options Options) (*rest.Config, error) {
 			last = text
 		}
 		interval := options.Probe
-		if time.Since(begin) > time.Minute {
+		if time.Since(start) > time.Minute {
 			interval *= 10
 		}
 		pause(ctx, interval)
 	}
 }
 
-// Probe asks /readyz once, for at most two seconds; nil means ready.
+// Probe requests /readyz once, for at most two seconds; nil means ready.
 func Probe(ctx context.Context, config *rest.Config) error {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -143,21 +142,21 @@ func Probe(ctx context.Context, config *rest.Config) error {
 		return err
 	}
 	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, response.Body) // lets the connection be used again
+	_, _ = io.Copy(io.Discard, response.Body) // allows reuse of the connection
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answers %s", target, response.Status)
 	}
 	return nil
 }
 
-// watchman ends the session at the first request that meets no server. An answer of any
-// kind, even an error, is a server that is there.
-type watchman struct {
+// lossDetector ends the session at the first request without a response. A response of any
+// kind, even an error, proves that the server is there.
+type lossDetector struct {
 	next http.RoundTripper
 	away context.CancelCauseFunc
 }
 
-func (w *watchman) RoundTrip(request *http.Request) (*http.Response, error) {
+func (w *lossDetector) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := w.next.RoundTrip(request)
 	if err != nil && request.Context().Err() == nil {
 		w.away(ErrAway)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// serveAt answers /readyz at address until the returned function is called.
+// serveAt answers /readyz at address until stop is called.
 func serveAt(t *testing.T, address string) (stop func(), at string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
@@ -32,7 +32,7 @@ func serveAt(t *testing.T, address string) (stop func(), at string) {
 	return func() { server.CloseClientConnections(); server.Close() }, listener.Addr().String()
 }
 
-func TestRunEndsAndBeginsSessions(t *testing.T) {
+func TestRunStartsANewSessionAfterAnOutage(t *testing.T) {
 	stop, address := serveAt(t, "127.0.0.1:0")
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: \"http://" + address + "\"}}]\ncontexts: [{name: c, context: {cluster: c, user: c}}]\nusers: [{name: c, user: {}}]\n"
