@@ -183,6 +183,6 @@ const (
 	OwnerNetwork          = "liqo-network"
 	OwnerOffloading       = "liqo-namespaceoffloading"
 	OwnerNamespaceMap     = "liqo-namespacemap"
-	OwnerRemoteNamespaces = "liqo-twins"
+	OwnerRemoteNamespaces = "liqo-remote-namespaces"
 	OwnerCLI              = "liqoctl"
 )

@@ -105,7 +105,7 @@ func TestCluster(t *testing.T) {
 
 		{"a remote namespace", remoteNamespace("shop-milan-000000"), true},
 		{"a peer's rights in its remote namespace", named(bind("remote", "liqo-virtual-kubelet-remote", peer), tenant), true},
-		{"its own rights in a remote namespace", named(bind("remote", "liqo-controller-manager-twin", ours), "liqo-controller-manager"), true},
+		{"its own rights in a remote namespace", named(bind("remote", "liqo-controller-manager-remote", ours), "liqo-controller-manager"), true},
 		{"a kubelet's callers", callers(kubelet), true},
 		{"a kubelet's rights in an offloaded namespace", named(bind("shop", "liqo-virtual-kubelet-offloaded", kubelet), inside), true},
 
@@ -115,10 +115,10 @@ func TestCluster(t *testing.T) {
 		{"a peer's rights in a local namespace", named(bind("shop", "liqo-virtual-kubelet-remote", peer), tenant), false},
 		{"a peer's rights to more, in its remote namespace", named(bind("remote", "liqo-controller-manager-tenant", peer), tenant), false},
 		{"rights for remote namespaces in a tenant namespace", bind(tenant, "liqo-virtual-kubelet-remote", peer), false},
-		{"its own rights in a local namespace", named(bind("shop", "liqo-controller-manager-twin", ours), "liqo-controller-manager"), false},
-		{"its own rights in the system", named(bind("kube-system", "liqo-controller-manager-twin", ours), "liqo-controller-manager"), false},
-		{"its own rights in a tenant namespace", named(bind(tenant, "liqo-controller-manager-twin", ours), "liqo-controller-manager"), false},
-		{"its own rights in a remote namespace, to a peer", named(bind("remote", "liqo-controller-manager-twin", peer), "liqo-controller-manager"), false},
+		{"its own rights in a local namespace", named(bind("shop", "liqo-controller-manager-remote", ours), "liqo-controller-manager"), false},
+		{"its own rights in the system", named(bind("kube-system", "liqo-controller-manager-remote", ours), "liqo-controller-manager"), false},
+		{"its own rights in a tenant namespace", named(bind(tenant, "liqo-controller-manager-remote", ours), "liqo-controller-manager"), false},
+		{"its own rights in a remote namespace, to a peer", named(bind("remote", "liqo-controller-manager-remote", peer), "liqo-controller-manager"), false},
 		{"a peer's callers", callers(peer), false},
 		{"a kubelet's rights in the system", named(bind("kube-system", "liqo-virtual-kubelet-offloaded", kubelet), inside), false},
 		{"a kubelet's rights in Liqo's namespace", named(bind("liqo", "liqo-virtual-kubelet-offloaded", kubelet), inside), false},

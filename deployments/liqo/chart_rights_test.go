@@ -20,7 +20,7 @@ var boundLater = map[string]string{
 	"liqo-virtual-kubelet-lease":     "kube-node-lease",
 	"liqo-virtual-kubelet-offloaded": "offloaded",
 	"liqo-controller-manager-tenant": "tenant",
-	"liqo-controller-manager-twin":   "remote",
+	"liqo-controller-manager-remote": "remote",
 	"liqo-auth-tenant":               "tenant",
 	"liqo-virtual-kubelet-remote":    "remote",
 	"liqo-remote-peering-basic":      "tenant",

@@ -43,7 +43,7 @@ var roles = []role{
 var scopes = map[string]string{
 	"liqo":            "",
 	"liqo-tenant":     "-tenant",
-	"liqo-twin":       "-twin",
+	"liqo-remote":     "-remote",
 	"kube-node-lease": "-lease",
 	"liqo-offloaded":  "-offloaded", // offloaded namespaces
 }
@@ -110,7 +110,7 @@ func rights(r role, marks []byte) ([]byte, error) {
 		}
 		suffix, known := scopes[in.Namespace]
 		if in.Namespace != "" && !known {
-			return nil, fmt.Errorf("a mark names the namespace %q; known are liqo (the install namespace), liqo-tenant (any tenant's), liqo-twin (any namespace offloaded to us), liqo-offloaded (any that is offloaded to a peer), kube-node-lease", in.Namespace)
+			return nil, fmt.Errorf("a marker names the namespace %q; known are liqo (the install namespace), liqo-tenant (any tenant's), liqo-remote (any namespace offloaded to us), liqo-offloaded (any that is offloaded to a peer), kube-node-lease", in.Namespace)
 		}
 		kind := in.Kind
 		if suffix != "" {

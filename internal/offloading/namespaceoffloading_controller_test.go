@@ -398,7 +398,7 @@ func TestUnoffloading(t *testing.T) {
 		var events eventsv1.EventList
 		b.Must(b.List(t.Context(), &events))
 		return slices.ContainsFunc(events.Items, func(event eventsv1.Event) bool {
-			return event.Reason == "TwinMayBeLeft" && strings.Contains(event.Note, remoteNameOfShop()) && strings.Contains(event.Note, turin.peer.UniqueName()) &&
+			return event.Reason == "RemoteNamespaceMayBeLeft" && strings.Contains(event.Note, remoteNameOfShop()) && strings.Contains(event.Note, turin.peer.UniqueName()) &&
 				!strings.Contains(event.Note, milan.peer.UniqueName())
 		})
 	})

@@ -194,7 +194,7 @@ func (r *offloadingReconciler) ensureEnd(ctx context.Context, s *offloadScope) e
 	}
 	if len(left) > 0 {
 		log.FromContext(ctx).Info("remote namespaces may be left, their deadline is over", "namespace", s.offloading.Namespace, "clusters", left)
-		r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "TwinMayBeLeft", "Unoffload", "%s", shorten(leftoverMessage(s.offloading.Namespace, s.name, left)))
+		r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "RemoteNamespaceMayBeLeft", "Unoffload", "%s", shorten(leftoverMessage(s.offloading.Namespace, s.name, left)))
 	}
 	bindings, err := r.bindings(ctx, s.offloading.Namespace)
 	if err != nil {

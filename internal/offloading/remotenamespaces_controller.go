@@ -35,7 +35,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-remote;liqo-controller-manager-twin,verbs=bind
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-remote;liqo-controller-manager-remote,verbs=bind
 
 const (
 	// remoteRole has the rights of a consumer in its remote namespaces.
@@ -43,7 +43,7 @@ const (
 	// peerAccount is the service account of a consumer in its tenant namespace. Package tenant creates it.
 	peerAccount = "liqo-peer"
 	// managerRole has our own rights in remote namespaces, and nowhere else: to write pods.
-	managerRole = "liqo-controller-manager-twin"
+	managerRole = "liqo-controller-manager-remote"
 	// managerAccount is our service account in the namespace of Liqo, and the name of our role binding.
 	managerAccount = "liqo-controller-manager"
 )

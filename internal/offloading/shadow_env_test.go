@@ -73,7 +73,7 @@ func newShadowEnv(t *testing.T) *shadowEnv {
 	var everywhere []rbacv1.PolicyRule
 	for _, file := range []string{"shadowpod_controller.go", "shadowendpointslice_controller.go", "remotenamespaces_index.go"} {
 		rules := b.RBACMarkers(file)
-		everywhere, b.remoteRules = append(everywhere, rules[""]...), append(b.remoteRules, rules["liqo-twin"]...)
+		everywhere, b.remoteRules = append(everywhere, rules[""]...), append(b.remoteRules, rules["liqo-remote"]...)
 	}
 	b.Bind(shadowUser, "", everywhere)
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace, Labels: map[string]string{labels.RemoteClusterID: "rome-id"}}})

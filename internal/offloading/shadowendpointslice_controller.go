@@ -36,8 +36,8 @@ import (
 // +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch
 // +kubebuilder:rbac:groups=net.liqo.io,resources=tunnelendpoints,verbs=list;watch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch
-// +kubebuilder:rbac:namespace=liqo-twin,groups=virtualkubelet.liqo.io,resources=shadowendpointslices/finalizers,verbs=update
-// +kubebuilder:rbac:namespace=liqo-twin,groups=discovery.k8s.io,resources=endpointslices,verbs=get;create;patch;delete
+// +kubebuilder:rbac:namespace=liqo-remote,groups=virtualkubelet.liqo.io,resources=shadowendpointslices/finalizers,verbs=update
+// +kubebuilder:rbac:namespace=liqo-remote,groups=discovery.k8s.io,resources=endpointslices,verbs=get;create;patch;delete
 
 // Reasons of events on ShadowEndpointSlices.
 const (

@@ -31,14 +31,14 @@ import (
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
-// Pods are written only in remote namespaces: their controller binds liqo-controller-manager-twin there.
+// Pods are written only in remote namespaces: their controller binds liqo-controller-manager-remote there.
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowpods,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-// +kubebuilder:rbac:namespace=liqo-twin,groups=virtualkubelet.liqo.io,resources=shadowpods/status,verbs=patch
-// +kubebuilder:rbac:namespace=liqo-twin,groups=virtualkubelet.liqo.io,resources=shadowpods/finalizers,verbs=update
-// +kubebuilder:rbac:namespace=liqo-twin,groups="",resources=pods,verbs=get;create;patch;delete
-// +kubebuilder:rbac:namespace=liqo-twin,groups="",resources=pods/ephemeralcontainers,verbs=patch
+// +kubebuilder:rbac:namespace=liqo-remote,groups=virtualkubelet.liqo.io,resources=shadowpods/status,verbs=patch
+// +kubebuilder:rbac:namespace=liqo-remote,groups=virtualkubelet.liqo.io,resources=shadowpods/finalizers,verbs=update
+// +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=pods,verbs=get;create;patch;delete
+// +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=pods/ephemeralcontainers,verbs=patch
 
 // Reasons of events on ShadowPods.
 const (

@@ -27,9 +27,9 @@ func TestSettled(t *testing.T) {
 	}{
 		"none":                 {nil, false},
 		"provider unreachable": {node(nil), true},
-		"just registered":   {node(func(n *corev1.Node) { n.Labels = nil }), false},
+		"just registered":      {node(func(n *corev1.Node) { n.Labels = nil }), false},
 		"without conditions":   {node(func(n *corev1.Node) { n.Status.Conditions = nil }), false},
-		"being deleted":       {node(func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }), false},
+		"being deleted":        {node(func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }), false},
 	} {
 		if got := Settled(test.node); got != test.want {
 			t.Errorf("%s: %t", what, got)
