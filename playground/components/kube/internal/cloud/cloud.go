@@ -104,7 +104,7 @@ func serve(ctx context.Context, c cluster, config *rest.Config) error {
 
 	// All parts register their handlers before the first watch starts, then run concurrently.
 	parts := []func(context.Context){c.addons(config)}
-	for _, part := range []func() (func(context.Context), error){c.nodes, c.services, c.volumes, c.hollow} {
+	for _, part := range []func() (func(context.Context), error){c.nodes, c.services, func() (func(context.Context), error) { return c.volumes(ctx) }, c.hollow} {
 		loop, err := part()
 		if err != nil {
 			return err

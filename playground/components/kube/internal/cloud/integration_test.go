@@ -5,14 +5,16 @@ package cloud
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,8 +27,54 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestCloud runs all parts as one process does, against a real control plane and real
-// network namespaces. The steps build on each other.
+// configVariable makes the test binary the program under test. It needs a process of its own, as in
+// production: the provisioner's library writes to client-go's global scheme, which the test's client reads.
+const configVariable = "CLOUD_TEST_CONFIG"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(configVariable); path != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		config, err := loadConfig(path)
+		if err == nil {
+			err = run(ctx, config)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// startCloud runs the program under test until the test ends, which it must survive without an error.
+func startCloud(t *testing.T, c *controlPlane, config Config) {
+	t.Helper()
+	text, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.write(t, "cloud.json", string(text))
+	var log bytes.Buffer
+	process := exec.Command("/proc/self/exe")
+	process.Env = append(os.Environ(), configVariable+"="+filepath.Join(c.directory, "cloud.json"))
+	process.Stdout, process.Stderr = &log, &log
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = process.Process.Signal(syscall.SIGTERM)
+		if err := process.Wait(); err != nil {
+			t.Errorf("the program ended: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("its log:\n%s", &log)
+		}
+	})
+}
+
+// TestCloud runs the program against a real control plane and real network namespaces. The steps build on each other.
 func TestCloud(t *testing.T) {
 	nodes := wire(t)
 	c := startControlPlane(t)
@@ -36,18 +84,7 @@ func TestCloud(t *testing.T) {
 	labelled.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
 	nodes["rome-control-plane"] = labelled
 	config.Hollow[0].Count = 20
-	if err := config.validate(); err != nil {
-		t.Fatal(err)
-	}
-	var process sync.WaitGroup
-	ctx, stop := context.WithCancel(t.Context())
-	process.Go(func() {
-		if err := run(ctx, config); err != nil {
-			t.Errorf("run ended: %v", err)
-		}
-	})
-	defer process.Wait()
-	defer stop()
+	startCloud(t, c, config)
 
 	for _, step := range []struct {
 		name string

@@ -153,8 +153,10 @@ func removeDirectory(rootPath, directory string) error {
 	return root.RemoveAll(directory)
 }
 
-// volumes provisions claims of the playground's StorageClass.
-func (c cluster) volumes() (func(context.Context), error) {
+// volumes provisions claims of the playground's StorageClass. The controller is made before any
+// watch starts, because its constructor writes to client-go's global scheme, which every watch
+// reads. It ends with ctx.
+func (c cluster) volumes(ctx context.Context) (func(context.Context), error) {
 	if len(c.Nodes) == 0 {
 		return nil, nil
 	}
@@ -167,24 +169,24 @@ func (c cluster) volumes() (func(context.Context), error) {
 	if err := errors.Join(errClaim, errVolume); err != nil {
 		return nil, fmt.Errorf("watch claims and volumes: %w", err)
 	}
+	provision := controller.NewProvisionController(ctx, c.client, provisionerName, provisioner{nodes: c.Nodes, events: c.events},
+		controller.ClaimsInformer(claims), controller.VolumesInformer(volumes), controller.ClassesInformer(classes),
+		controller.LeaderElection(false), // it would write every two seconds, and there is only one replica
+		controller.ResyncPeriod(0),
+		controller.AddFinalizer(true), // so that deleting the volume object also removes the directory
+		controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute)),
+		controller.FailedProvisionThreshold(0), controller.FailedDeleteThreshold(0), // never give up
+	)
 	return func(ctx context.Context) {
 		// The controller polls ten times a second for as long as it runs, which is most of the
 		// cost of an idle cluster here: start it with the first claim or volume.
 		select {
-		case <-ctx.Done():
-			return
+		case <-ctx.Done(): // Run then only frees the queues
 		case <-work:
 		}
 		_ = claims.RemoveEventHandler(onClaim) // if it stays, its notifications are ignored
 		_ = volumes.RemoveEventHandler(onVolume)
-		controller.NewProvisionController(ctx, c.client, provisionerName, provisioner{nodes: c.Nodes, events: c.events},
-			controller.ClaimsInformer(claims), controller.VolumesInformer(volumes), controller.ClassesInformer(classes),
-			controller.LeaderElection(false), // it would write every two seconds, and there is only one replica
-			controller.ResyncPeriod(0),
-			controller.AddFinalizer(true), // so that deleting the volume object also removes the directory
-			controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute)),
-			controller.FailedProvisionThreshold(0), controller.FailedDeleteThreshold(0), // never give up
-		).Run(ctx)
+		provision.Run(ctx)
 	}, nil
 }
 
