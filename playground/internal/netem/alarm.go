@@ -30,7 +30,7 @@ func (a *alarm) ring() {
 	_, _ = unix.Write(a.fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 }
 
-// close frees the alarm, which nobody may use any more.
+// close frees the alarm. No goroutine may use it afterwards.
 func (a *alarm) close() error { return unix.Close(a.fd) }
 
 // wait returns after the given time or a ring; sometimes earlier.

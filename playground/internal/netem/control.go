@@ -74,6 +74,6 @@ func (c *control) handler() http.Handler {
 
 func answer(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	// An error means that the client is gone: nobody is left to tell.
+	// An error means that the client is gone, so there is no client to report it to.
 	_ = json.NewEncoder(w).Encode(value)
 }

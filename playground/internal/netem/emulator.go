@@ -41,7 +41,7 @@ type emulator struct {
 	mu         sync.Mutex
 	lines      []*line
 	spare      [][]byte
-	sleepUntil time.Duration // when the sender wakes by itself; 0 while it works
+	sleepUntil time.Duration // when the sender wakes without a ring; 0 while it works
 	stopping   bool
 	passed     uint64 // packets without a line: passed on at once
 	ignored    uint64 // packets that are not IPv4: dropped

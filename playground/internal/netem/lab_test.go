@@ -184,7 +184,7 @@ func (l *lab) startEmulator() {
 			_ = emulator.Wait()
 		}
 	})
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for {
 		_, err := ReadStatus(context.Background(), l.socket)
 		if err == nil {
@@ -195,7 +195,7 @@ func (l *lab) startEmulator() {
 			_ = emulator.Wait()
 			l.t.Fatalf("the emulator does not answer: %v\n%s", err, l.stderr)
 		}
-		time.Sleep(5 * time.Millisecond) // between two looks at a process that has no other way to say it is ready
+		time.Sleep(5 * time.Millisecond) // the interval of polling: the process has no other way to report that it is ready
 	}
 }
 
@@ -228,7 +228,7 @@ func (l *lab) apply(state fault.State) []string {
 // waitForQueue waits until the emulator holds that many packets.
 func (l *lab) waitForQueue(want int) {
 	l.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		status, err := ReadStatus(context.Background(), l.socket)
 		if err != nil {
 			l.t.Fatal(err)

@@ -44,7 +44,7 @@ const (
 	Table         = 100
 	FirstPriority = 10000
 	LastPriority  = 10999
-	// protocol marks our rules and our route in the output of `ip -d rule` and `ip route`.
+	// protocol identifies our rules and our route in the output of `ip -d rule` and `ip route`.
 	protocol = 211
 )
 
@@ -85,7 +85,7 @@ func Run(ctx context.Context, socket string) (err error) {
 func serve(ctx context.Context, listener net.Listener, control *control) error {
 	server := &http.Server{Handler: control.handler(), ReadHeaderTimeout: 5 * time.Second}
 	emulator := control.emulator
-	// Only the first failure is read; room for all keeps the others from blocking.
+	// Only the first failure is read; the buffer holds all, so that no sender blocks.
 	failed := make(chan error, 3)
 	var serving, receiving, sending sync.WaitGroup
 	serving.Go(func() { failed <- server.Serve(listener) })
@@ -97,7 +97,7 @@ func serve(ctx context.Context, listener net.Listener, control *control) error {
 	case <-ctx.Done():
 	case failure = <-failed:
 	}
-	// Not the context that has just ended. Shutdown waits for requests in progress, lest they configure after the clearing, and
+	// A new context, since ctx may have ended. Shutdown waits for requests in progress, lest they configure after the clearing, and
 	// removes the socket file.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -118,7 +118,7 @@ func listen(path string) (net.Listener, error) {
 		_ = conn.Close()
 		return nil, fmt.Errorf("control socket %s: another emulator answers there; stop it first", path)
 	}
-	// A file that is no socket refuses too, and is not ours.
+	// A file that is no socket also refuses connections, and is not ours.
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode().Type() == fs.ModeSocket && errors.Is(refused, unix.ECONNREFUSED) {
 		if err := os.Remove(path); err != nil {

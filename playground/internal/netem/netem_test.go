@@ -52,10 +52,10 @@ func TestListen(t *testing.T) {
 func TestClientWithoutEmulator(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "socket")
 	if _, err := Apply(context.Background(), socket, fault.Emulation{}); err == nil {
-		t.Error("a configuration was applied by nobody")
+		t.Error("a configuration was applied without an emulator")
 	}
 	if _, err := ReadStatus(context.Background(), socket); err == nil {
-		t.Error("nobody told a status")
+		t.Error("a status was read without an emulator")
 	}
 }
 

@@ -27,8 +27,8 @@ func (s selector) String() string {
 	return fmt.Sprintf("iif %s from %s to %s", s.ingress, s.source, s.destination)
 }
 
-// diffRules tells which rules must be added and removed so that exactly one rule of our priority range selects each pair. It looks at no rule
-// outside that range, and leaves no foreign or damaged one inside.
+// diffRules returns the rules to add and to remove so that exactly one rule of our priority range selects each pair. It ignores rules
+// outside that range, and removes foreign or damaged ones inside.
 func diffRules(existing []netlink.Rule, pairs []fault.Pair) (add, remove []netlink.Rule, err error) {
 	wanted := map[selector]bool{}
 	for _, p := range pairs {
@@ -57,7 +57,7 @@ func diffRules(existing []netlink.Rule, pairs []fault.Pair) (add, remove []netli
 			priority++
 		}
 		if priority > LastPriority {
-			return nil, nil, fmt.Errorf("too many pairs: %d, there is room for %d rules", len(pairs), LastPriority-FirstPriority+1)
+			return nil, nil, fmt.Errorf("too many pairs: %d, the limit is %d rules", len(pairs), LastPriority-FirstPriority+1)
 		}
 		used[priority] = true
 		add = append(add, newRule(selectorOf(p), priority))

@@ -18,9 +18,9 @@ func pair(ingress, source, destination string) fault.Pair {
 }
 
 func TestDiffRules(t *testing.T) {
-	forth, back := pair("br1", "10.210.1.0/24", "10.210.2.0/24"), pair("br2", "10.210.2.0/24", "10.210.1.0/24")
+	outbound, inbound := pair("br1", "10.210.1.0/24", "10.210.2.0/24"), pair("br2", "10.210.2.0/24", "10.210.1.0/24")
 	rule := func(p fault.Pair, priority int) netlink.Rule { return newRule(selectorOf(p), priority) }
-	foreign := rule(forth, 10002)
+	foreign := rule(outbound, 10002)
 	foreign.Table = 254
 	everything := netlink.NewRule()
 	everything.Priority, everything.Table = 10003, Table
@@ -32,14 +32,14 @@ func TestDiffRules(t *testing.T) {
 		pairs    []fault.Pair
 		want     string
 	}{
-		{"first", nil, []fault.Pair{forth, back}, "+10000 br1, +10001 br2"},
-		{"again", []netlink.Rule{rule(back, 10007), rule(forth, 10000)}, []fault.Pair{forth, back}, ""},
-		{"values do not matter", []netlink.Rule{rule(forth, 10000)}, []fault.Pair{{Source: forth.Source, Destination: forth.Destination, Ingress: "br1", Bandwidth: 9000}}, ""},
-		{"one more", []netlink.Rule{rule(forth, 10000)}, []fault.Pair{back, forth}, "+10001 br2"},
-		{"one less", []netlink.Rule{rule(forth, 10000), rule(back, 10001)}, []fault.Pair{back}, "-10000 br1"},
-		{"another interface", []netlink.Rule{rule(forth, 10000)}, []fault.Pair{pair("br3", "10.210.1.0/24", "10.210.2.0/24")}, "+10001 br3, -10000 br1"},
-		{"double", []netlink.Rule{rule(forth, 10000), rule(forth, 10001)}, []fault.Pair{forth}, "-10001 br1"},
-		{"damaged in our range", []netlink.Rule{foreign, *everything}, []fault.Pair{forth}, "+10000 br1, -10002 br1, -10003 "},
+		{"first", nil, []fault.Pair{outbound, inbound}, "+10000 br1, +10001 br2"},
+		{"again", []netlink.Rule{rule(inbound, 10007), rule(outbound, 10000)}, []fault.Pair{outbound, inbound}, ""},
+		{"values do not matter", []netlink.Rule{rule(outbound, 10000)}, []fault.Pair{{Source: outbound.Source, Destination: outbound.Destination, Ingress: "br1", Bandwidth: 9000}}, ""},
+		{"one more", []netlink.Rule{rule(outbound, 10000)}, []fault.Pair{inbound, outbound}, "+10001 br2"},
+		{"one less", []netlink.Rule{rule(outbound, 10000), rule(inbound, 10001)}, []fault.Pair{inbound}, "-10000 br1"},
+		{"another interface", []netlink.Rule{rule(outbound, 10000)}, []fault.Pair{pair("br3", "10.210.1.0/24", "10.210.2.0/24")}, "+10001 br3, -10000 br1"},
+		{"double", []netlink.Rule{rule(outbound, 10000), rule(outbound, 10001)}, []fault.Pair{outbound}, "-10001 br1"},
+		{"damaged in our range", []netlink.Rule{foreign, *everything}, []fault.Pair{outbound}, "+10000 br1, -10002 br1, -10003 "},
 		{"outside our range", []netlink.Rule{outside}, nil, ""},
 		{"nothing", nil, nil, ""},
 	} {
@@ -60,7 +60,7 @@ func TestDiffRules(t *testing.T) {
 			}
 		})
 	}
-	many := []fault.Pair{forth}
+	many := []fault.Pair{outbound}
 	for i := range 1000 {
 		many = append(many, pair("br1", fmt.Sprintf("10.%d.%d.0/24", i/256, i%256), "192.0.2.0/24"))
 	}

@@ -83,7 +83,7 @@ func (e endpoint) roundTrips(to endpoint, n int) []time.Duration {
 	for i := range times {
 		start := time.Now()
 		e.send(to, uint64(i))
-		if got, ok := e.receive(5 * time.Second); !ok || got != uint64(i) {
+		if got, ok := e.receive(30 * time.Second); !ok || got != uint64(i) {
 			e.t.Fatalf("round trip %d: got packet %d, %v", i, got, ok)
 		}
 		times[i] = time.Since(start)
@@ -108,7 +108,7 @@ func (e endpoint) lossTo(to endpoint, n int) float64 {
 	}
 	arrived := 0
 	for {
-		number, ok := to.receive(5 * time.Second)
+		number, ok := to.receive(30 * time.Second)
 		if !ok {
 			e.t.Fatalf("none of the end marks arrived; %d packets did", arrived)
 		}
@@ -169,6 +169,6 @@ func throughput(t testing.TB, near, far net.Conn, warmUp, duration time.Duration
 		return total, time.Since(start)
 	}
 	read(warmUp)
-	bytes, took := read(duration)
-	return float64(bytes) * 8 / took.Seconds()
+	bytes, elapsed := read(duration)
+	return float64(bytes) * 8 / elapsed.Seconds()
 }
