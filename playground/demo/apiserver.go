@@ -20,7 +20,7 @@ type object = map[string]any
 
 // apiserver is the smallest server the aggregation layer accepts: discovery and one
 // cluster-wide resource, greetings, with one object, to get and to list. It lets
-// everyone in: who may ask is the main API server's decision, and only tests run this.
+// everyone in: the main API server authorizes clients, and only tests run this.
 func apiserver(ctx context.Context, c call) error {
 	at := listener{certificateOut: c.stdout}
 	flags := flag.NewFlagSet("apiserver", flag.ContinueOnError)
@@ -76,7 +76,7 @@ func apiHandler(env environment) http.Handler {
 	return mux
 }
 
-// greeting is the one object: it says which pod in which cluster it comes from.
+// greeting is the one object: it names the pod and the cluster that it comes from.
 func greeting(env environment) object {
 	return object{
 		"kind": "Greeting", "apiVersion": groupVersion,

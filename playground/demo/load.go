@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// loadPlan says what load to make.
+// loadPlan defines the load.
 type loadPlan struct {
 	url string
 	// rate is requests per second over all workers; 0: as fast as answers come.
@@ -35,7 +35,7 @@ type loadPlan struct {
 func load(ctx context.Context, c call) error {
 	var plan loadPlan
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
-	flags.StringVar(&plan.url, "url", "", "`URL` to get; /api/info of demo serve also tells who answered")
+	flags.StringVar(&plan.url, "url", "", "`URL` to get; /api/info of demo serve also reports who answered")
 	flags.Float64Var(&plan.rate, "rate", 50, "requests per second; 0: as many as the workers can")
 	flags.IntVar(&plan.concurrency, "concurrency", 8, "number of workers, each with one request at a time")
 	flags.DurationVar(&plan.duration, "duration", 10*time.Second, "how long to start requests")
@@ -75,7 +75,7 @@ func (p loadPlan) validate() error {
 }
 
 // run makes the load and returns when the last answer is there. When ctx ends it
-// starts no more requests and reports what was.
+// starts no more requests and reports those made.
 func (p loadPlan) run(ctx context.Context) loadReport {
 	client := &http.Client{
 		Timeout: p.timeout,

@@ -53,7 +53,7 @@ func TestLoadCountsWhoAnswered(t *testing.T) {
 }
 
 // TestStallIsNotHidden: one worker, a server that stands still for the first request.
-// The requests planned meanwhile were late, and the latencies must say so.
+// The requests planned meanwhile were late, and the latencies must show it.
 func TestStallIsNotHidden(t *testing.T) {
 	var n atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -68,8 +68,8 @@ func TestStallIsNotHidden(t *testing.T) {
 	}
 }
 
-// TestTooFewWorkersShow: a plan that the workers cannot follow ends, and says how much
-// of it was not done.
+// TestTooFewWorkersShow: a plan that the workers cannot follow ends, and reports how many
+// requests were not sent.
 func TestTooFewWorkersShow(t *testing.T) {
 	server := webServer(t, environment{Pod: "p"})
 	plan := loadPlan{url: server.URL + "/api/slow?ms=50", rate: 1000, concurrency: 1, duration: 200 * time.Millisecond, timeout: 200 * time.Millisecond}
@@ -89,10 +89,10 @@ func TestLoadFailures(t *testing.T) {
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	defer secure.Close()
 	for name, test := range map[string]struct{ url, problem string }{
-		"nobody listens": {"http://" + freePort(t), "connection refused"},
-		"no answer":      {slow.URL, "timeout"},
-		"cut answer":     {cut.URL, "connection closed early"},
-		"untrusted":      {secure.URL, "certificate not trusted"},
+		"no listener": {"http://" + freePort(t), "connection refused"},
+		"no answer":   {slow.URL, "timeout"},
+		"cut answer":  {cut.URL, "connection closed early"},
+		"untrusted":   {secure.URL, "certificate not trusted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, complaints := command(t, "load", "--url", test.url, "--rate", "20", "--duration", "200ms", "--timeout", "1s", "-o", "json")
@@ -104,7 +104,8 @@ func TestLoadFailures(t *testing.T) {
 	}
 }
 
-func TestLoadStopsWhenToldTo(t *testing.T) {
+// TestLoadStopsWithItsContext: the limit only guards against the planned hour.
+func TestLoadStopsWithItsContext(t *testing.T) {
 	server := webServer(t, environment{Pod: "p"})
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
@@ -112,7 +113,7 @@ func TestLoadStopsWhenToldTo(t *testing.T) {
 		start := time.Now()
 		plan := loadPlan{url: server.URL, rate: rate, concurrency: 2, duration: time.Hour, timeout: time.Second, keepAlive: true}
 		plan.run(ctx)
-		if took := time.Since(start); took > 10*time.Second {
+		if took := time.Since(start); took > 30*time.Second {
 			t.Errorf("rate %g: ran %s", rate, took)
 		}
 	}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo is the program of the demo image: a web page and JSON API that say
-// which pod, node and cluster answered, a load generator and a probe client that read
+// Command demo is the program of the demo image: a web page and JSON API that name
+// the pod, node and cluster that answered, a load generator and a probe client that read
 // those answers, and the smallest possible admission webhook and aggregated API server
 // for the playground's end-to-end tests. It uses only the standard library, keeps no
-// state, and must know nothing of the product: everything it shows, it was told by
-// environment variables or saw on its connections. Proof: the tests of each file.
+// state, and must know nothing of the product: everything it shows comes from
+// environment variables or from its connections. Proof: the tests of each file.
 package main
 
 import (
@@ -131,14 +131,14 @@ func noArguments(positional []string, err error) error {
 	return err
 }
 
-// environment is what the pod was told about itself.
+// environment is the pod's identity and configuration.
 type environment struct {
 	Pod, Node, Namespace, Cluster, IP string
 	Backends                          []string // base URLs
 }
 
 // readEnvironment reads the variables documented in usage; the pod's host name is its
-// name unless the pod says otherwise.
+// name unless a variable overrides it.
 func readEnvironment(get func(string) string) environment {
 	env := environment{
 		Pod: get("POD_NAME"), Node: get("NODE_NAME"), Namespace: get("POD_NAMESPACE"),

@@ -23,7 +23,7 @@ func command(t *testing.T, args ...string) (int, string, string) {
 func TestWrongCallsExplainThemselves(t *testing.T) {
 	for _, test := range []struct {
 		args string
-		says string
+		want string
 	}{
 		{"", "demo serve"},
 		{"sreve", `unknown command "sreve"`},
@@ -45,8 +45,8 @@ func TestWrongCallsExplainThemselves(t *testing.T) {
 		{"probe tcp a:1 --count 0", "--count 0"},
 	} {
 		code, out, complaints := command(t, strings.Fields(test.args)...)
-		if code != exitUsage || !strings.Contains(complaints, test.says) || out != "" {
-			t.Errorf("demo %s: exit %d, stdout %q, stderr %q; want exit 2 and %q", test.args, code, out, complaints, test.says)
+		if code != exitUsage || !strings.Contains(complaints, test.want) || out != "" {
+			t.Errorf("demo %s: exit %d, stdout %q, stderr %q; want exit 2 and %q", test.args, code, out, complaints, test.want)
 		}
 	}
 }

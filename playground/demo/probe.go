@@ -39,7 +39,7 @@ type probeSummary struct {
 	Max         float64 `json:"maxMs"`
 }
 
-// prober makes one attempt and says what it saw.
+// prober makes one attempt and returns what it saw.
 type prober func(ctx context.Context) (detail string, err error)
 
 type probePlan struct {
@@ -77,7 +77,7 @@ func probe(ctx context.Context, c call) error {
 	report := probeReport{Kind: kind, Target: target}
 	report.Tries = plan.run(ctx, attempt, func(t try) {
 		if plan.output == "text" {
-			// A result nobody can read ends the command by the summary's error below.
+			// If the output is closed, the summary's error below ends the command.
 			fmt.Fprintln(c.stdout, t.text(kind, target)) //nolint:errcheck // see above
 		}
 	})
@@ -99,7 +99,7 @@ func (p probePlan) validate() error {
 }
 
 // run makes the tries one after the other and hands over each as it ends. When ctx
-// ends, a try under way is dropped, since it says nothing about the target.
+// ends, a try under way is dropped, since it proves nothing about the target.
 func (p probePlan) run(ctx context.Context, attempt prober, report func(try)) []try {
 	var tries []try
 	for number := 1; number <= p.count; number++ {

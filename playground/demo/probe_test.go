@@ -59,15 +59,15 @@ func TestProbeAnswered(t *testing.T) {
 
 func TestProbeFailures(t *testing.T) {
 	web := webServer(t, environment{})
-	silent, stranger := udpSocket(t), udpSocket(t)
+	silent, unrelated := udpSocket(t), udpSocket(t)
 	go func() {
 		buffer := make([]byte, maxUDP)
 		for {
-			_, from, err := stranger.ReadFrom(buffer)
+			_, from, err := unrelated.ReadFrom(buffer)
 			if err != nil {
 				return // closed at the end of the test
 			}
-			if _, err := stranger.WriteTo([]byte("not what you sent"), from); err != nil {
+			if _, err := unrelated.WriteTo([]byte("not what you sent"), from); err != nil {
 				return
 			}
 		}
@@ -83,7 +83,7 @@ func TestProbeFailures(t *testing.T) {
 		{[]string{"http", web.URL + "/api/info", "--status", "404"}, "200"},
 		{[]string{"http", web.URL + "/api/slow?ms=60000"}, "deadline exceeded"},
 		{[]string{"udp", silent.LocalAddr().String()}, "no answer"},
-		{[]string{"udp", stranger.LocalAddr().String()}, "no answer"},
+		{[]string{"udp", unrelated.LocalAddr().String()}, "no answer"},
 		{[]string{"dns", "none.test.", "--server", names.LocalAddr().String()}, "no such host"},
 	} {
 		args := append([]string{"probe", "-o", "json", "--count", "2", "--interval", "1ms", "--timeout", "500ms"}, test.args...)

@@ -77,7 +77,7 @@ func udpProber(target string) prober {
 			return "", err
 		}
 		defer connection.Close()
-		// Ends the read below when the time is over or the program is told to stop.
+		// Ends the read below when the time is over or the program must stop.
 		defer context.AfterFunc(ctx, func() { connection.Close() })()
 
 		sent := []byte(rand.Text())
@@ -93,7 +93,7 @@ func udpProber(target string) prober {
 			if err != nil {
 				return "", err
 			}
-			if bytes.Equal(buffer[:n], sent) { // anything else is a late answer or a stranger's
+			if bytes.Equal(buffer[:n], sent) { // anything else is a late answer or of another sender
 				return "from " + connection.LocalAddr().String(), nil
 			}
 		}

@@ -115,10 +115,10 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 // TestBackends asks two clusters, a server that is no demo, and one that is gone.
 func TestBackends(t *testing.T) {
 	milan := webServer(t, environment{Pod: "web-2", Cluster: "milan"})
-	stranger := httptest.NewServer(http.NotFoundHandler())
-	defer stranger.Close()
+	foreign := httptest.NewServer(http.NotFoundHandler())
+	defer foreign.Close()
 	gone := "http://" + freePort(t)
-	server := webServer(t, environment{Pod: "front", Cluster: "rome <b>", Backends: []string{milan.URL, stranger.URL, gone}})
+	server := webServer(t, environment{Pod: "front", Cluster: "rome <b>", Backends: []string{milan.URL, foreign.URL, gone}})
 
 	_, body := get(t, server.Client(), server.URL+"/api/backends")
 	answers := parsed[[]backendAnswer](t, body)

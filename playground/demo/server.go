@@ -78,7 +78,7 @@ func (l *listener) requireTLS() error {
 	return nil
 }
 
-// run serves until ctx ends, then tells draining, goes on for the drain time, and
+// run serves until ctx ends, then reports draining, goes on for the drain time, and
 // lets running requests end.
 func (l *listener) run(ctx context.Context, handler http.Handler, draining func()) error {
 	config, err := l.tls()
@@ -131,7 +131,7 @@ func (l *listener) serve(ctx context.Context, server *http.Server, socket net.Li
 	return nil
 }
 
-// writeJSON answers with value. What goes wrong after the status line cannot be told
+// writeJSON answers with value. A failure after the status line cannot be reported
 // to the client any more, and it sees a broken answer.
 func writeJSON(w http.ResponseWriter, status int, value any) {
 	data, err := json.MarshalIndent(value, "", "  ")

@@ -64,7 +64,7 @@ func TestDrain(t *testing.T) {
 	}
 	// Longer than the drain, so it is running when the server stops listening.
 	if status, _ := get(t, client, base+"/api/slow?ms=2500"); status != http.StatusOK {
-		t.Errorf("request that outlived the drain got %d", status)
+		t.Errorf("request that lasted longer than the drain got %d", status)
 	}
 	if err := <-server.ended; err != nil {
 		t.Errorf("serve ended with %v", err)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestMain lets the test binary play pause: with the variable set, it does what main
-// does and says when it listens.
+// TestMain makes the test binary pause: with the variable set, it does what main
+// does and reports when it listens.
 func TestMain(m *testing.M) {
 	if os.Getenv("PAUSE_UNDER_TEST") != "" {
 		signals := listen()
@@ -38,7 +38,7 @@ func TestEndsOnSignal(t *testing.T) {
 			t.Fatal(err)
 		}
 		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-			t.Fatalf("says %q: %v", line, err)
+			t.Fatalf("output %q: %v", line, err)
 		}
 		if err := process.Process.Signal(syscall.SIGCHLD); err != nil {
 			t.Fatal(err)
