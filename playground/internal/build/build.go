@@ -26,7 +26,7 @@ type Builder struct {
 	Progress      *progress.Printer
 }
 
-// niceness lets whatever else the machine does go first: a build takes every core for minutes.
+// niceness gives other programs precedence: a build takes every core for minutes.
 const niceness = 10
 
 // Go is the command that runs Go: the checkout's own, which gets the pinned release where
@@ -97,7 +97,7 @@ func (b Builder) compile(ctx context.Context, c Component, out string, step *pro
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED="+cgo)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	said, err := cmd.StderrPipe()
+	output, err := cmd.StderrPipe()
 	if err != nil {
 		return fmt.Errorf("build %s: %w", c.Name, err)
 	}
@@ -107,7 +107,7 @@ func (b Builder) compile(ctx context.Context, c Component, out string, step *pro
 	_ = unix.Setpriority(unix.PRIO_PROCESS, cmd.Process.Pid, niceness) // a courtesy, not a need
 	var tail []string
 	count := 0
-	for lines := bufio.NewScanner(said); lines.Scan(); {
+	for lines := bufio.NewScanner(output); lines.Scan(); {
 		count++
 		step.Update(fmt.Sprintf("%d packages, %s", count, lines.Text()))
 		if tail = append(tail, lines.Text()); len(tail) > 20 {
@@ -118,7 +118,7 @@ func (b Builder) compile(ctx context.Context, c Component, out string, step *pro
 		if ctx.Err() != nil {
 			return fmt.Errorf("build %s: %w", c.Name, context.Cause(ctx))
 		}
-		return fmt.Errorf("build %s: %w; the Go tool said last:\n%s", c.Name, err, strings.Join(tail, "\n"))
+		return fmt.Errorf("build %s: %w; the last output of the Go tool:\n%s", c.Name, err, strings.Join(tail, "\n"))
 	}
 	return nil
 }

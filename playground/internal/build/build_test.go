@@ -15,8 +15,8 @@ import (
 
 const source = "../.." // the playground's directory, seen from this package
 
-// What programs and images say of their version is written here, what they are is pinned
-// in go.mod files; the two must not drift apart.
+// The versions that programs and images report are written here, the actual ones are pinned in
+// go.mod files; the two must be equal.
 func TestVersionsMatchTheModules(t *testing.T) {
 	for _, c := range []struct{ module, require, version string }{
 		{"kube", "k8s.io/kubernetes", cluster.Version},
@@ -30,7 +30,7 @@ func TestVersionsMatchTheModules(t *testing.T) {
 		}
 		m := regexp.MustCompile(`(?m)^\s*(?:require )?` + regexp.QuoteMeta(c.require) + ` (\S+)`).FindSubmatch(mod)
 		if m == nil || string(m[1]) != c.version {
-			t.Errorf("component %s is built from %s %s but says it is %s", c.module, c.require, m, c.version)
+			t.Errorf("component %s is built from %s %s but reports %s", c.module, c.require, m, c.version)
 		}
 	}
 }

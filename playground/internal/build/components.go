@@ -3,7 +3,7 @@
 // Package build turns the component modules into programs, once: what it built is kept
 // under the hash of everything that went in.
 //
-// components.go says what is built and how (data), source.go hashes, build.go runs the Go
+// components.go lists what is built and how (data), source.go hashes, build.go runs the Go
 // tool, set.go puts one consistent set of programs and images together. Versions are not
 // named here: each component's go.mod pins them. Its proof is build_test.go.
 package build
@@ -28,7 +28,7 @@ type Component struct {
 	Plugins bool
 }
 
-// kubeVersion is what the Kubernetes programs say of themselves; without it version checks
+// kubeVersion is the version that the Kubernetes programs report; without it version checks
 // between them fail.
 const kubeVersion = "-X k8s.io/component-base/version.gitVersion=" + cluster.Version +
 	" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" +

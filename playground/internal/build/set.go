@@ -26,7 +26,7 @@ var imageSource = []string{"internal/image"}
 // from. It is complete if it exists.
 type Set struct{ Dir string }
 
-// Tools says where the parts of the set are.
+// Tools returns the paths of the parts of the set.
 func (s Set) Tools() cluster.Tools {
 	return cluster.Tools{
 		Bin: s.path("bin"), CNI: s.path("cni"), Images: s.path("images"), KwokStages: s.path("kwok-stages.yaml"),
@@ -77,7 +77,7 @@ func (b Builder) Build(ctx context.Context) (Set, error) {
 	defer unlock()
 	set, built, err := b.Find()
 	if err != nil || built {
-		return set, err // somebody else has built it meanwhile
+		return set, err // another process has built it meanwhile
 	}
 	dirs := map[string]string{}
 	for _, c := range Components {

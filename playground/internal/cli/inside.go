@@ -19,8 +19,8 @@ import (
 func (a *app) node() *cobra.Command {
 	node := &cobra.Command{
 		Use: "node", Short: "Start, stop or restart a node",
-		Long: `Stopping a node is abrupt, as if its plug were pulled: its processes are killed and its
-link goes down. Kubernetes notices after about 21 seconds. The first node shares its link
+		Long: `Stopping a node is abrupt, like a power failure: its processes are killed and its link
+goes down. Kubernetes notices after about 21 seconds. The first node shares its link
 with the control plane, which goes on running.`,
 	}
 	for power, short := range map[lifecycle.Power]string{
@@ -56,12 +56,12 @@ func (a *app) component() *cobra.Command {
 	component := &cobra.Command{
 		Use: "component", Short: "Start, stop, restart or kill a component of a cluster",
 		Long: `A component is named as in status: kube-apiserver, etcd, ... of the control plane, and
-NODE/kubelet, NODE/containerd, NODE/kube-proxy of a node. What is stopped stays down; what
-is killed comes back by itself, as after a crash.`,
+NODE/kubelet, NODE/containerd, NODE/kube-proxy of a node. A component that is stopped
+stays down; one that is killed is restarted, as after a crash.`,
 	}
 	for action, short := range map[machine.Action]string{
 		machine.StartAction: "Start a component that was stopped", machine.StopAction: "Stop a component and keep it down",
-		machine.RestartAction: "Stop a component and start it again", machine.KillAction: "Kill a component; it comes back by itself",
+		machine.RestartAction: "Stop a component and start it again", machine.KillAction: "Kill a component; it is restarted",
 	} {
 		component.AddCommand(&cobra.Command{
 			Use: string(action) + " CLUSTER COMPONENT", Short: short, Args: cobra.ExactArgs(2),

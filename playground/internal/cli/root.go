@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is what a user of the playground types and sees: one file a command, each of
-// which parses, calls package lifecycle, and prints.
+// Package cli is the command line of the playground: one file per group of commands, each of
+// which parses, calls package lifecycle or inside, and prints.
 //
 // It decides nothing about clusters. Its proof is cli_test.go (arguments to exact output)
 // and the e2e suite.
@@ -50,8 +50,8 @@ func Main(args []string, out, errs io.Writer) int {
 	return 0
 }
 
-// exitError ends the program with the exit code of a program that was run for the user and
-// has said all there is to say.
+// exitError ends the program without a message, with the exit code of a program that was run for
+// the user, or of status.
 type exitError struct{ code int }
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }

@@ -135,7 +135,7 @@ func TestNamedFilesAreMade(t *testing.T) {
 					continue
 				}
 				if !made[filepath.Join(m.Root, value)] {
-					t.Errorf("%s of %s is told of %s, which nobody writes", component.Name, m.Name, value)
+					t.Errorf("%s of %s refers to %s, which the plan does not write", component.Name, m.Name, value)
 				}
 			}
 		}

@@ -76,7 +76,7 @@ func (p *Plan) controlPlane(c topology.Cluster, tools Tools) error {
 		if strings.HasPrefix(tools.Bin, "/tmp/") {
 			return fmt.Errorf("kubemark nodes of %s have a /tmp of their own, which hides the programs in %s; keep them elsewhere (--cache)", c.Name, tools.Bin)
 		}
-		// Their root directories are made in /tmp, whatever one says; they must go with the cluster.
+		// Their root directories are always made in /tmp; they must go with the cluster.
 		p.ControlPlane.Binds = []spec.Bind{{Source: path.Join(c.Dir, "hollow"), Target: "/tmp"}}
 		p.kubemark(c, i, h, program, apiUp)
 	}
@@ -84,7 +84,7 @@ func (p *Plan) controlPlane(c topology.Cluster, tools Tools) error {
 		p.ControlPlane.Components = append(p.ControlPlane.Components, program("kwok", apiUp,
 			"--kubeconfig="+path.Join(c.Dir, "cloud.kubeconfig"), "--config="+tools.KwokStages,
 			"--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-			// Any address that no node has: nobody can reach a pod without a container anyway.
+			// Any address that no node has: a pod without a container is unreachable anyway.
 			"--cidr="+c.PodCIDR.String(), "--node-ip="+c.ControlPlane.Address.String(),
 			"--node-lease-duration-seconds=40", "--v=WARN"))
 	}
@@ -156,7 +156,7 @@ func etcdFlags(c topology.Cluster) []string {
 		// A playground that loses power is made again; waiting for the disk would cost every write.
 		"--unsafe-no-fsync=true",
 		"--snapshot-count=5000", "--auto-compaction-mode=periodic", "--auto-compaction-retention=10m",
-		// A store of one has nobody to send heartbeats to; the default ticks ten times a second.
+		// A store of one member has no heartbeats to send; the default ticks ten times a second.
 		"--heartbeat-interval=500", "--election-timeout=2500",
 		"--log-level=warn",
 	}

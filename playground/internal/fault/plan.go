@@ -50,7 +50,7 @@ func (p Pair) String() string {
 	return fmt.Sprintf("%s %s -> %s", p.Ingress, p.Source, p.Destination)
 }
 
-// Validate tells whether an emulator can use the configuration: values in range, IPv4 only, no packet that belongs to two pairs.
+// Validate reports whether an emulator can use the configuration: values in range, IPv4 only, no packet that belongs to two pairs.
 func (e Emulation) Validate() error {
 	for i, p := range e.Pairs {
 		if err := checkSite(Site{Prefix: p.Source, Interface: p.Ingress}); err != nil {

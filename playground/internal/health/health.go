@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package health asks a cluster how it is, through program ready of component kube.
+// Package health reads the state of a cluster through program ready of component kube.
 //
-// It judges nothing: what counts as ready is that program's decision. Its proof is the e2e
-// suite.
+// That program alone decides what counts as ready. Its proof is the e2e suite.
 package health
 
 import (
@@ -24,7 +23,7 @@ import (
 	"liqo.io/liqo/playground/internal/topology"
 )
 
-// Report is what program ready of component kube says of a cluster.
+// Report is the output of program ready of component kube for a cluster.
 type Report struct {
 	API   bool `json:"api"`
 	Nodes struct {
@@ -68,18 +67,18 @@ func readyArgs(c topology.Cluster) []string {
 // Wait returns when all nodes and addons of a cluster are Ready.
 func Wait(ctx context.Context, set build.Set, c topology.Cluster, step *progress.Step) error {
 	cmd := exec.CommandContext(ctx, set.Program("ready"), append(readyArgs(c), "--timeout="+readyLimit.String())...)
-	// A group of its own: an interrupt at the terminal is this program's to handle.
+	// A process group of its own, so that only this program handles an interrupt at the terminal.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	said, err := cmd.StdoutPipe()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	output, err := cmd.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("wait for cluster %s: %w", c.Name, err)
 	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("wait for cluster %s: %w", c.Name, err)
 	}
-	for lines := bufio.NewScanner(said); lines.Scan(); {
+	for lines := bufio.NewScanner(output); lines.Scan(); {
 		var h Report
 		if json.Unmarshal(lines.Bytes(), &h) == nil {
 			step.Update(h.String())
@@ -89,12 +88,12 @@ func Wait(ctx context.Context, set build.Set, c topology.Cluster, step *progress
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("cluster %s is not Ready: %s (%w); look at the logs in %s", c.Name, strings.TrimSpace(complaint.String()), err, c.Dir)
+		return fmt.Errorf("cluster %s is not Ready: %s (%w); see the logs in %s", c.Name, strings.TrimSpace(stderr.String()), err, c.Dir)
 	}
 	return nil
 }
 
-// Ask asks a cluster once. An API server that does not answer is an answer, not an error.
+// Ask reads the state once. An API server that does not answer is a state, not an error.
 func Ask(ctx context.Context, set build.Set, c topology.Cluster) (Report, error) {
 	out, err := exec.CommandContext(ctx, set.Program("ready"), append(readyArgs(c), "--once")...).Output()
 	var exit *exec.ExitError

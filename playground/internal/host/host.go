@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host looks at the machine a playground is to run on: what is missing, what is in
-// the way, which settings must be changed and later put back.
+// Package host checks whether a playground can run on this machine, and saves, raises and
+// restores the machine's settings.
 //
-// It changes nothing but the settings it is told to (settings.go). Its proof is
-// host_test.go; the checks that need a broken machine are values that the test breaks.
+// It changes nothing but those settings (settings.go). Its proof is host_test.go, which breaks
+// the values that the checks read.
 package host
 
 import (
@@ -22,9 +22,9 @@ import (
 	"liqo.io/liqo/playground/internal/topology"
 )
 
-// Needs is what the checks ask for.
+// Needs are the requirements that Check checks.
 type Needs struct {
-	// Network must not be routed by anybody else.
+	// Network must not overlap any other route.
 	Network netip.Prefix
 	// Dir is where state will live, FreeBytes what its disk must have left.
 	Dir       string
@@ -48,8 +48,7 @@ var (
 	buildTools = []tool{{"gcc", "gcc"}, {"pkg-config", "pkg-config"}}
 )
 
-// Check looks at everything and returns all problems at once, joined; nil means that a
-// playground can start. It changes nothing.
+// Check returns all problems joined; nil means that a playground can start. It changes nothing.
 func Check(n Needs) error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root: namespaces, cgroups and mounts need it; run with sudo")
@@ -79,8 +78,7 @@ func checkTools(n Needs) error {
 		strings.Join(programs, ", "), strings.Join(packages, " "))
 }
 
-// checkNamespaces asks the kernel for what a machine is made of, in a process that ends
-// at once.
+// checkNamespaces tries to create the namespaces of a machine, in a process that ends at once.
 func checkNamespaces() error {
 	cmd := exec.Command("/bin/true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -95,7 +93,7 @@ func checkNamespaces() error {
 	return nil
 }
 
-// checkDisk wants room and a file system that overlays can lie on.
+// checkDisk requires free space, and a file system that overlays can use.
 func checkDisk(n Needs) error {
 	dir := n.Dir
 	for {
@@ -106,10 +104,10 @@ func checkDisk(n Needs) error {
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("look at the disk of %s: %w", dir, err)
+		return fmt.Errorf("read the disk of %s: %w", dir, err)
 	}
 	if free := st.Bavail * uint64(st.Bsize); free < n.FreeBytes {
-		return fmt.Errorf("%s has %d MB free, a playground needs %d MB; make room or mount a larger disk there", dir, free>>20, n.FreeBytes>>20)
+		return fmt.Errorf("%s has %d MB free, a playground needs %d MB; free some space or mount a larger disk there", dir, free>>20, n.FreeBytes>>20)
 	}
 	if int64(st.Type) == unix.OVERLAYFS_SUPER_MAGIC {
 		return fmt.Errorf("%s lies on an overlay file system, on which containers cannot have theirs; mount a volume there", dir)
@@ -143,7 +141,7 @@ func checkNetwork(network netip.Prefix) error {
 	return nil
 }
 
-// MayLowerOOMScore says whether this process has the privilege (CAP_SYS_RESOURCE) that
+// MayLowerOOMScore reports whether this process has the privilege (CAP_SYS_RESOURCE) that
 // container runtimes use to protect important containers from the kernel's memory killer.
 func MayLowerOOMScore() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -42,7 +42,7 @@ func TestDisk(t *testing.T) {
 func TestNetworkOfTheMachineIsNotTaken(t *testing.T) {
 	// Loopback is routed on every machine, by its local table; the main table is what counts.
 	if err := checkNetwork(netip.MustParsePrefix("198.18.7.0/24")); err != nil {
-		t.Errorf("a network that nobody has: %v", err)
+		t.Errorf("a network without a route: %v", err)
 	}
 }
 

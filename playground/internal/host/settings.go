@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minimum are settings of the machine that several kubelets and runtimes together need
-// larger than a default system has them.
+// minimum are settings that several kubelets and runtimes together need larger than the defaults.
 var minimum = map[string]int{
 	"fs/inotify/max_user_instances": 8192,
 	"fs/inotify/max_user_watches":   524288,
@@ -83,8 +82,8 @@ func RestoreSettings(saved map[string]string) error {
 	return errors.Join(problems...)
 }
 
-// takeBack hands down no more than before. What somebody else has come to need meanwhile is
-// busy, and stays.
+// takeBack disables the controllers that were not enabled before. A controller that another
+// program has come to use is busy, and stays.
 func takeBack(before []string) error {
 	now, err := os.ReadFile(controllers)
 	if err != nil {

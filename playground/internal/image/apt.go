@@ -33,8 +33,8 @@ func (a debArchive) id() string { return a.name + "=" + a.version }
 // mirror is out of reach.
 var errApt = errors.New("apt could not get the packages")
 
-// apt runs apt-get against an empty machine: its status file says that nothing is
-// installed, so it resolves full dependencies; all it writes lies below dir.
+// apt runs apt-get against an empty machine: its status file lists nothing as
+// installed, so it resolves full dependencies; it writes only below dir.
 type apt struct {
 	dir string
 	// ownLists makes it use package lists below dir instead of the machine's.
@@ -61,7 +61,7 @@ func download(ctx context.Context, dir string, packages []string) ([]debArchive,
 	archives, err := a.fetch(ctx, packages)
 	if err != nil {
 		// An update that reached nothing counts as success to apt-get, so the first error
-		// is often the one that tells what is wrong.
+		// is often the one that names the cause.
 		return nil, errors.Join(first, fmt.Errorf("with fresh package lists: %w; is the network reachable?", err))
 	}
 	return archives, nil
@@ -135,8 +135,8 @@ func (a apt) fetch(ctx context.Context, packages []string) ([]debArchive, error)
 	return archives, nil
 }
 
-// check compares a downloaded archive with what the signed package list says. apt did
-// so when it fetched it; the file may have been damaged in the cache since.
+// check compares a downloaded archive with the signed package list. apt did so
+// when it fetched it; the file may have been damaged in the cache since.
 func (a debArchive) check() (err error) {
 	file, err := os.Open(a.path)
 	if err != nil {
@@ -150,7 +150,7 @@ func (a debArchive) check() (err error) {
 	}
 	got := hex.EncodeToString(sum.Sum(nil))
 	if size != a.size || a.sha256 != "" && got != a.sha256 {
-		return fmt.Errorf("package %s: %w: %s has %d bytes and SHA-256 %s, the package list says %d and %s; remove the file and run again",
+		return fmt.Errorf("package %s: %w: %s has %d bytes and SHA-256 %s, the package list states %d and %s; remove the file and run again",
 			a.id(), errDamaged, a.path, size, got, a.size, a.sha256)
 	}
 	return nil

@@ -175,7 +175,7 @@ func (l layout) write(w io.Writer) error {
 }
 
 // writeLayerBlob writes the layer a second time, now into the archive, and checks
-// that it is still what its name says.
+// that it still matches its name.
 func (l layout) writeLayerBlob(archive *tar.Writer) error {
 	if err := archive.WriteHeader(partHeader(blobName(l.layer.Digest), l.layer.Size)); err != nil {
 		return fmt.Errorf("layer: %w", err)

@@ -29,7 +29,7 @@ var goArchitecture = map[elf.Machine]string{
 
 // StaticBinary is the image called name of one static program of this machine: at
 // /usr/bin/<base name>, as entrypoint, run as NonRoot from /. It refuses a program
-// that needs a dynamic linker, because in such an image it would only say "no such
+// that needs a dynamic linker, because in such an image it would only fail with "no such
 // file or directory". The architecture is read from the program.
 func StaticBinary(name, binary string) (Image, error) {
 	architecture, err := staticArchitecture(binary)

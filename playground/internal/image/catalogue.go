@@ -54,7 +54,7 @@ func ToolsSelection() Selection {
 	return Selection{
 		Packages: []string{
 			"bind9-dnsutils", "busybox-static", "curl", "dash", "iperf3", "iproute2", "netbase", "nftables",
-			// Says that /usr is merged, as in our images: saves fetching perl, which would
+			// Declares that /usr is merged, as in our images: saves fetching perl, which would
 			// merge it.
 			"usr-is-merged",
 		},

@@ -25,11 +25,11 @@ type Selection struct {
 	// symlinks in /busybox. Empty: none.
 	BusyBox string
 	// Hollow are path.Match patterns of 64-bit data libraries that a picked program
-	// links to but never uses; only their outline is taken, not their data.
+	// links to but never uses; their data is left out (hollow).
 	Hollow []string
 }
 
-// Extra is one wish for files no program links to: a path, a path.Match pattern, or a
+// Extra names files that no program links to: a path, a path.Match pattern, or a
 // directory with all below it. Several are alternatives (a file that moved between
 // releases); one must exist, and the first that does is taken.
 type Extra []string

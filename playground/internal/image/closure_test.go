@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// elfFile makes a 64-bit ELF file that says nothing but what it links to.
+// elfFile makes a 64-bit ELF file that holds nothing but what it links to.
 func elfFile(machine elf.Machine, interpreter string, needed ...string) Content {
 	const headerSize, segmentSize, sectionSize = 64, 56, 64
 	names := []byte{0}
@@ -227,7 +227,7 @@ func TestClosureRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		packages []pack
 		sel      Selection
-		says     []string
+		contains []string
 	}{
 		"no such program": {[]pack{{"libc6=2", libc}}, Selection{Programs: []string{"/usr/bin/none"}}, []string{"/usr/bin/none", "not exist"}},
 		"library missing": {
@@ -260,7 +260,7 @@ func TestClosureRefuses(t *testing.T) {
 			t.Errorf("%s: no error", name)
 			continue
 		}
-		for _, word := range test.says {
+		for _, word := range test.contains {
 			if !strings.Contains(err.Error(), word) {
 				t.Errorf("%s: error %q does not mention %q", name, err, word)
 			}

@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// Content says where the bytes of a regular file come from: memory, a file of this
+// Content is the source of a regular file's bytes: memory, a file of this
 // machine, or a part of one. It is a plain value; nothing is open between uses, so
 // describing an image of many large files costs no memory and no descriptors. The
 // zero value is an empty file.

@@ -33,7 +33,7 @@ func (d *Debian) Close() error { return errors.Join(os.RemoveAll(d.spool), d.loc
 
 // Fetch resolves sel.Packages in the machine's own Debian release with apt, downloads
 // what is not yet below cacheDir, and takes the selected files. It installs nothing
-// and needs no root. The versions are today's: Packages says which. While another
+// and needs no root. The versions are the current ones, which Packages lists. While another
 // Fetch or an unclosed Debian uses cacheDir, it waits.
 func Fetch(ctx context.Context, cacheDir string, sel Selection) (_ *Debian, err error) {
 	for _, tool := range []string{"apt-get", "dpkg-deb"} {
@@ -60,7 +60,7 @@ func Fetch(ctx context.Context, cacheDir string, sel Selection) (_ *Debian, err 
 	if err != nil {
 		return nil, fmt.Errorf("fetch Debian packages %s: %w", strings.Join(sel.Packages, " "), err)
 	}
-	// A killed process may have left its spool; the lock says that nobody uses it.
+	// A killed process may have left its spool; the lock proves that no process uses it.
 	if err := errors.Join(os.RemoveAll(debian.spool), os.Mkdir(debian.spool, 0o700)); err != nil {
 		return nil, fmt.Errorf("unpack Debian packages: %w", err)
 	}

@@ -96,7 +96,7 @@ func overwrite(out []byte, value any) error {
 }
 
 // hollowOut replaces the content of the picked regular files that match a pattern.
-// That none matches is fine: the wish is about size only.
+// It is no error if none matches: the patterns concern only the size.
 func hollowOut(files []File, t *tree, patterns []string) error {
 	for _, pattern := range patterns {
 		names, err := t.match(pattern)

@@ -2,8 +2,8 @@
 
 // Package image builds container images as OCI layout archives without a
 // container engine or a registry: from static binaries, and from files of Debian
-// packages. The same input always gives the same digest, so a node that already
-// has an image can be told apart from one that needs it, and a test can pin one.
+// packages. The same input always gives the same digest, so it is known
+// whether a node already has an image, and a test can pin one.
 //
 // It must not know clusters, nodes or how an archive is imported; who imports it
 // is the caller's business. Describing an image and choosing its files is pure;

@@ -96,7 +96,7 @@ func checkTools(t *testing.T, root string) {
 			}
 			out, err := run.CombinedOutput()
 			if !strings.Contains(string(out), want) {
-				t.Errorf("%s: %v, says %q, want %q in it", command, err, out, want)
+				t.Errorf("%s: %v, output %q, want %q in it", command, err, out, want)
 			}
 		})
 	}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inside reaches into a playground that is up: how its parts are, their logs, a
-// command in a node, an image into all of them, one component stopped or killed.
+// Package inside accesses a playground that is up: it reads status and logs, runs commands in
+// nodes, loads images into nodes, and stops or kills components.
 //
-// Everything it tells is asked of the machines and API servers themselves; package record
-// only says whom to ask. Its proof is the e2e suite.
+// It gets every status from the machines and API servers; package record only names them. Its
+// proof is the e2e suite.
 package inside
 
 import (

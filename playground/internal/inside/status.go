@@ -28,8 +28,8 @@ type Report struct {
 	Faults   []fault.Link    `json:"faults"`
 }
 
-// ClusterReport is one cluster as it is now: asked of its API server and of its machines,
-// never of a record.
+// ClusterReport is the present state of a cluster, from its API server and its machines, never
+// from a record.
 type ClusterReport struct {
 	Name        string          `json:"name"`
 	Server      string          `json:"server"`
@@ -51,7 +51,7 @@ type MachineReport struct {
 	Components []machine.Status `json:"components"`
 }
 
-// Healthy tells whether everything of the cluster that should run does.
+// Healthy reports whether everything of the cluster that should run does.
 func (c ClusterReport) Healthy() bool {
 	if !c.Health.Done {
 		return false
@@ -64,7 +64,7 @@ func (c ClusterReport) Healthy() bool {
 	return true
 }
 
-// Troubles lists, in words, what does not run on a machine.
+// Troubles describes the components of a machine that do not run.
 func (m MachineReport) Troubles() []string {
 	if !m.Up {
 		return []string{"down"}
@@ -82,7 +82,7 @@ func (m MachineReport) Troubles() []string {
 	return out
 }
 
-// Status asks everything.
+// Status asks all clusters for their state.
 func Status(ctx context.Context) (Report, error) {
 	state, t, err := record.LoadComplete()
 	if err != nil {
@@ -127,7 +127,7 @@ func clusterReport(ctx context.Context, state record.State, set build.Set, c top
 	return out, err
 }
 
-// Component finds the machine that runs a component, named COMPONENT or NODE/COMPONENT.
+// findComponent finds the machine that runs a component, named COMPONENT or NODE/COMPONENT.
 func findComponent(c topology.Cluster, name string, specs func(machineName string) ([]string, error)) (record.Machine, string, error) {
 	owner, component, addressed := strings.Cut(name, "/")
 	if !addressed {
@@ -160,5 +160,5 @@ func findComponent(c topology.Cluster, name string, specs func(machineName strin
 		}
 		return record.Machine{}, "", fmt.Errorf("cluster %s has no component %q; it has: %s", c.Name, name, strings.Join(all, ", "))
 	}
-	return record.Machine{}, "", fmt.Errorf("%d nodes of %s have a component %q; say which one: NODE/%s", len(found), c.Name, component, component)
+	return record.Machine{}, "", fmt.Errorf("%d nodes of %s have a component %q; name the node: NODE/%s", len(found), c.Name, component, component)
 }

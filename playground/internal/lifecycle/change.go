@@ -43,19 +43,18 @@ func stopMachine(c topology.Cluster, r record.Machine) error {
 	return network.Forget(c, *r.Node)
 }
 
-// Power is what can be done to a node.
+// Power is a change of a node's power.
 type Power string
 
-// What can be done to a node. Off is abrupt, as if the plug were pulled: that is the case
-// worth testing.
+// Changes of a node's power. Off is abrupt, like a power failure: that is the case worth testing.
 const (
 	On     Power = "start"
 	Off    Power = "stop"
 	Reboot Power = "restart"
 )
 
-// SwitchNode changes a node's power and returns when the machine is up or gone; what
-// Kubernetes makes of it takes its own time.
+// SwitchNode changes a node's power and returns when the machine is up or gone. Kubernetes reacts
+// later.
 func (p Playground) SwitchNode(clusterName, nodeName string, power Power) error {
 	return record.Exclusively(func(_ record.State, t topology.Topology) error { return switchNode(t, clusterName, nodeName, power) })
 }
@@ -85,7 +84,7 @@ func switchNode(t topology.Topology, clusterName, nodeName string, power Power) 
 	return startMachine(r)
 }
 
-// Add brings one more cluster up beside those that run.
+// Add starts one more cluster while the others run.
 func (p Playground) Add(ctx context.Context, added scenario.Cluster) (c topology.Cluster, err error) {
 	err = record.Exclusively(func(state record.State, t topology.Topology) error {
 		if _, exists := t.Cluster(added.Name); exists {
@@ -109,12 +108,12 @@ func (p Playground) add(ctx context.Context, state record.State, added scenario.
 		return state, topology.Cluster{}, err
 	}
 	c, _ := t.Cluster(added.Name)
-	// The machine was checked when the playground came up; room is what may be short now.
+	// Up has checked the machine; only the free disk space may have changed.
 	need := host.Needs{Network: t.Scenario.Network, Dir: topology.StateDir, FreeBytes: baseBytes + uint64(len(c.Nodes))*nodeBytes}
 	if err := host.Check(need); err != nil {
 		return state, c, err
 	}
-	// Whatever an interrupted attempt has left would be in the way.
+	// Leftovers of an interrupted attempt would be in the way.
 	if err := removeCluster(c); err != nil {
 		return state, c, err
 	}
@@ -138,7 +137,7 @@ func (p Playground) addCluster(ctx context.Context, state record.State, t topolo
 	return p.startCluster(ctx, build.Set{Dir: state.Set}, c)
 }
 
-// Remove takes one cluster away; the others go on.
+// Remove removes one cluster while the others run.
 func (p Playground) Remove(ctx context.Context, name string) error {
 	return record.Exclusively(func(state record.State, t topology.Topology) error { return p.removeNamed(ctx, state, t, name) })
 }

@@ -18,18 +18,18 @@ import (
 	"liqo.io/liqo/playground/internal/topology"
 )
 
-// killLimit bounds the wait for processes that are already told to die.
+// killLimit bounds the wait for processes that have received SIGKILL.
 const killLimit = 20 * time.Second
 
-// Down removes everything of a playground: processes, cgroups, namespaces, links, mounts,
-// files outside the cache. It needs no state to do so. found is false if nothing was there.
+// Down removes everything of a playground: processes, cgroups, namespaces, links, mounts, and
+// files outside the cache. It needs no record. found is false if nothing was there.
 func (p Playground) Down() (found bool, err error) {
 	unlock, err := record.Lock()
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
-	left, err := remains()
+	left, err := leftovers()
 	if err != nil {
 		return false, err
 	}
@@ -39,8 +39,8 @@ func (p Playground) Down() (found bool, err error) {
 	return true, p.clean()
 }
 
-// clean is Down without the lock. Processes go first: whatever else is in use is in use by
-// them.
+// clean is Down without the lock. Processes go first: they
+// use all the rest.
 func (p Playground) clean() error {
 	state, stateErr := record.Load()
 	step := p.Progress.Step("take everything down")

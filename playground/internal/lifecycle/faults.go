@@ -28,8 +28,8 @@ const (
 	NetemCommand = "netem"
 )
 
-// emulatorSocket is where the emulator takes its configuration, emulatorConfig what it
-// starts with.
+// emulatorSocket is the control socket of the emulator, emulatorConfig the file with its initial
+// configuration.
 const (
 	emulatorSocket = topology.RuntimeDir + "/netem.sock"
 	emulatorConfig = topology.StateDir + "/wan/netem.json"
@@ -57,7 +57,7 @@ func RunEmulator(ctx context.Context) error {
 	return group.Wait()
 }
 
-// answers waits until the emulator does.
+// answers waits until the emulator answers.
 func answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -74,8 +74,8 @@ func answers(ctx context.Context) error {
 	}
 }
 
-// Fault changes the faults of the playground's links; names are the clusters that the
-// change speaks of, change gets the present faults and returns the wanted ones. Nothing
+// Fault changes the faults of the playground's links; names are the clusters that it
+// concerns, change gets the present faults and returns the wanted ones. Nothing
 // changes if a name is unknown or a fault impossible.
 func (p Playground) Fault(ctx context.Context, names []string, change func(fault.State) fault.State) (fault.State, error) {
 	var now fault.State
@@ -102,8 +102,8 @@ func sites(t topology.Topology) fault.Topology {
 	return out
 }
 
-// applyFaults puts faults in force. The emulator is started the first time it is needed and
-// then stays: its device and rules would have to be taken from packets in flight.
+// applyFaults puts faults in force. It starts the emulator the first time it is needed. The
+// emulator then stays, because its removal would lose packets in flight.
 func (p Playground) applyFaults(ctx context.Context, t topology.Topology, wanted fault.State) error {
 	plan, err := fault.NewPlan(wanted, sites(t))
 	if err != nil {
@@ -124,7 +124,7 @@ func (p Playground) emulate(ctx context.Context, wanted fault.Emulation) error {
 	if !up && len(wanted.Pairs) == 0 {
 		return nil
 	}
-	// Written first: an emulator that crashes comes back with the faults that were asked for.
+	// Written first: an emulator that crashes restarts with the requested faults.
 	data, err := json.Marshal(wanted)
 	if err != nil {
 		return fmt.Errorf("encode the link emulator's configuration: %w", err)

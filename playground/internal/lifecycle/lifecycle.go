@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lifecycle does what a user of the playground asks for: bring clusters up, take
-// them down, change one while the others run.
+// Package lifecycle executes the commands of a user: bring clusters up, take them down, change
+// one while the others run.
 //
 // It joins the packages that decide (scenario, topology, cluster, fault) with those that
-// act (network, machine, build, host), and writes the record (package record). What a user
-// types and sees is package cli's. Its proof is the e2e suite.
+// act (network, machine, build, host), and writes the record (package record). Package cli
+// handles input and output. Its proof is the e2e suite.
 package lifecycle
 
 import (
@@ -21,12 +21,12 @@ import (
 type Playground struct {
 	Builder  build.Builder
 	Progress *progress.Printer
-	// Warn tells the user something that is no failure.
+	// Warn reports to the user what is not a failure.
 	Warn func(format string, args ...any)
 }
 
-// remains lists what is left of a playground on this machine, whoever made it.
-func remains() ([]string, error) {
+// leftovers lists what is left on this machine of any playground.
+func leftovers() ([]string, error) {
 	var found []string
 	for _, pattern := range []string{
 		filepath.Join(topology.NetNSDir, topology.Prefix+"*"),
@@ -37,7 +37,7 @@ func remains() ([]string, error) {
 	} {
 		matches, err := filepath.Glob(pattern)
 		if err != nil {
-			return nil, fmt.Errorf("look for remains: %w", err)
+			return nil, fmt.Errorf("look for leftovers: %w", err)
 		}
 		found = append(found, matches...)
 	}

@@ -28,7 +28,7 @@ import (
 type UpOptions struct {
 	// KubeconfigDir receives CLUSTER.yaml for each cluster; empty means inside StateDir.
 	KubeconfigDir string
-	// Keep leaves what a failed start has made, to look at.
+	// Keep leaves the result of a failed start for inspection.
 	Keep bool
 }
 
@@ -40,7 +40,7 @@ const (
 )
 
 // Up brings a scenario up. It returns changed = false if exactly this scenario was up and
-// healthy already. On failure, nothing of it is left, unless Keep is set.
+// healthy already. On failure it removes all it has made, unless Keep is set.
 func (p Playground) Up(ctx context.Context, s scenario.Scenario, o UpOptions) (changed bool, err error) {
 	t, err := topology.New(s)
 	if err != nil {
@@ -58,10 +58,10 @@ func (p Playground) Up(ctx context.Context, s scenario.Scenario, o UpOptions) (c
 	case err != nil && !errors.Is(err, record.ErrNone):
 		return false, err
 	}
-	if left, err := remains(); err != nil {
+	if left, err := leftovers(); err != nil {
 		return false, err
 	} else if len(left) > 0 {
-		p.Warn("removing the remains of an earlier playground: %v", left)
+		p.Warn("removing the leftovers of an earlier playground: %v", left)
 		if err := p.clean(); err != nil {
 			return false, err
 		}
@@ -133,7 +133,7 @@ func (p Playground) already(ctx context.Context, state record.State, s scenario.
 	return true, state.Finish(t)
 }
 
-// normal removes differences that mean nothing: empty against missing.
+// normal makes empty and missing lists equal.
 func normal(s scenario.Scenario) scenario.Scenario {
 	s.Clusters = slices.Clone(s.Clusters)
 	for i, c := range s.Clusters {
@@ -147,7 +147,7 @@ func normal(s scenario.Scenario) scenario.Scenario {
 	return s
 }
 
-// revive starts what is not running of a cluster that should be.
+// revive starts the machines of a cluster that are down.
 func (p Playground) revive(ctx context.Context, set build.Set, c topology.Cluster) (changed bool, err error) {
 	for _, m := range record.Machines(c) {
 		_, err := machine.NewClient(m.Socket).Components(ctx)
@@ -249,8 +249,8 @@ func (p Playground) await(ctx context.Context, set build.Set, c topology.Cluster
 	return health.Wait(ctx, set, c, step)
 }
 
-// OnNetwork returns the scenario with its node networks moved to another prefix, as far as
-// they are not written down in the file.
+// OnNetwork returns the scenario with its node networks in another prefix, except those that the
+// file states.
 func OnNetwork(s scenario.Scenario, network netip.Prefix) (scenario.Scenario, error) {
 	s.Network = network
 	if overlaps := s.Overlaps(); len(overlaps) > 0 {

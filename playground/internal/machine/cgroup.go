@@ -20,7 +20,7 @@ import (
 
 // hierarchy is one mounted cgroup tree of the host.
 type hierarchy struct {
-	// Mount is where the host has it; Version is 1 or 2.
+	// Mount is its mount point on the host; Version is 1 or 2.
 	Mount   string
 	Version int
 	// Controllers are the options by which a version 1 hierarchy is mounted again
@@ -34,8 +34,8 @@ func (h hierarchy) name() string { return filepath.Base(h.Mount) }
 // v1Options are the mount options that are not controllers.
 var v1Options = []string{"rw", "ro", "xattr", "noprefix", "clone_children", "relatime"}
 
-// hierarchies picks, from the host's mounts, the trees a node must be put in: all version
-// 1 trees with a controller or a name, or else the single version 2 tree. On a hybrid host
+// hierarchies selects, from the host's mounts, the trees that a node must join: all version 1
+// trees with a controller or a name, or else the single version 2 tree. On a hybrid host
 // the version 2 tree holds no controllers and is left out.
 func hierarchies(mounts []*mountinfo.Info) []hierarchy {
 	var v1, v2 []hierarchy
@@ -81,8 +81,8 @@ func hostHierarchies() ([]hierarchy, error) {
 // enterCgroups creates the group below every hierarchy, moves this process into it, and
 // makes it the root of a new cgroup namespace, which children of this thread inherit.
 //
-// The namespace is made here and not with the child: its root is where its maker is at that
-// moment, and on version 2 nobody may stay there (leaveGroupRoot), this process included.
+// The namespace is made here and not with the child: its root is the group of its maker at that
+// moment, and on version 2 no process may stay there (leaveGroupRoot), not even this one.
 func enterCgroups(group string) error {
 	all, err := hostHierarchies()
 	if err != nil {
@@ -213,8 +213,8 @@ func mountCgroups(root string, all []hierarchy) error {
 	return nil
 }
 
-// leaveGroupRoot moves this process to a leaf: on version 2 a group with processes of its
-// own cannot hand controllers to children, and the kubelet wants to.
+// leaveGroupRoot moves this process to a leaf: on version 2 a group with processes cannot enable
+// controllers for its children, and the kubelet must do that.
 func leaveGroupRoot(base string) error {
 	leaf := filepath.Join(base, "init")
 	if err := os.MkdirAll(leaf, 0o755); err != nil {
@@ -226,8 +226,8 @@ func leaveGroupRoot(base string) error {
 	return handDown(base)
 }
 
-// Processes lists, as the host numbers them, all processes below a group. It is complete
-// without any record of what was started; an absent group has none.
+// Processes lists all processes below a group by their numbers on the host. It needs no record of
+// what was started; a missing group has no processes.
 func Processes(group string) ([]int, error) {
 	all, err := hostHierarchies()
 	if err != nil {
@@ -286,7 +286,7 @@ func KillGroup(group string, limit time.Duration) error {
 			}
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("cgroup %s is not empty after %s: processes %v remain, last error: %w", group, limit, pids, err)
+			return fmt.Errorf("cgroup %s is not empty after %s: processes %v are left, last error: %w", group, limit, pids, err)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

@@ -20,8 +20,8 @@ import (
 // Action is what can be done to a component.
 type Action string
 
-// Actions on a component. Kill ends it at once and lets it come back by itself, as a crash
-// would; Stop keeps it down.
+// Actions on a component. Kill ends it at once, and the supervisor restarts it, as after a
+// crash; Stop keeps it down.
 const (
 	StartAction   Action = "start"
 	StopAction    Action = "stop"
@@ -69,7 +69,7 @@ func (s *supervisor) act(name string, action Action) error {
 	return fmt.Errorf("%q is no action; use start, stop, restart or kill", action)
 }
 
-// ErrDown says that no process 1 answers on a machine's control socket.
+// ErrDown: no process 1 answers on a machine's control socket.
 var ErrDown = errors.New("the machine is down")
 
 // Client talks to the control socket of a machine. The zero value is not usable.
@@ -115,7 +115,7 @@ func (c *Client) do(ctx context.Context, method, path string) ([]byte, error) {
 	}
 	resp, err := c.http.Do(req)
 	if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w (nobody listens on %s)", ErrDown, c.socket)
+		return nil, fmt.Errorf("%w (no process listens on %s)", ErrDown, c.socket)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", c.socket, err)
@@ -131,12 +131,12 @@ func (c *Client) do(ctx context.Context, method, path string) ([]byte, error) {
 	return body, nil
 }
 
-// HostPID returns the number by which the host knows process 1 of the machine, or ErrDown.
-// The kernel knows the other end of the control socket; no file can be stale.
+// HostPID returns the process number of process 1 of the machine on the host, or ErrDown. It
+// asks the kernel for the owner of the control socket, so that no file can be stale.
 func HostPID(socket string) (int, error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket})
 	if err != nil {
-		return 0, fmt.Errorf("%w (nobody listens on %s)", ErrDown, socket)
+		return 0, fmt.Errorf("%w (no process listens on %s)", ErrDown, socket)
 	}
 	defer func() { _ = conn.Close() }()
 	raw, err := conn.SyscallConn()
@@ -151,7 +151,7 @@ func HostPID(socket string) (int, error) {
 		return 0, err
 	}
 	if credErr != nil {
-		return 0, fmt.Errorf("ask the kernel who listens on %s: %w", socket, credErr)
+		return 0, fmt.Errorf("ask the kernel for the listener of %s: %w", socket, credErr)
 	}
 	return int(cred.Pid), nil
 }

@@ -22,9 +22,8 @@ import (
 	"liqo.io/liqo/playground/internal/spec"
 )
 
-// Init is the body of process 1. It returns only when the machine is told to stop
-// (SIGTERM), or when it could not be built; the caller then exits, and the kernel ends
-// whatever is left inside.
+// Init is the body of process 1. It returns when the machine receives SIGTERM, or when it could
+// not be built. The caller must then exit, and the kernel ends what is left inside.
 func Init() error {
 	ready := os.NewFile(fdReady, "ready")
 	m, listener, logs, err := prepare()
@@ -51,8 +50,8 @@ func Init() error {
 	return nil
 }
 
-// prepare takes over what Launch handed down and builds the machine. Logs are opened before
-// the host's files go out of sight.
+// prepare takes over what Launch handed down and builds the machine. It opens the logs before
+// the host's files become inaccessible.
 func prepare() (m spec.Machine, listener net.Listener, logs map[string]*os.File, err error) {
 	data, err := io.ReadAll(os.NewFile(fdSpec, "spec"))
 	if err != nil {
@@ -64,8 +63,8 @@ func prepare() (m spec.Machine, listener net.Listener, logs map[string]*os.File,
 	if listener, err = net.FileListener(os.NewFile(fdSocket, "socket")); err != nil {
 		return m, nil, nil, fmt.Errorf("take over the control socket: %w", err)
 	}
-	// Listening anew makes this process, not Launch's, the one that the kernel names to
-	// whoever connects (HostPID).
+	// A second listen makes this process, not Launch's, the one that the kernel reports to
+	// clients of the socket (HostPID).
 	if err = unix.Listen(fdSocket, unix.SOMAXCONN); err != nil {
 		return m, nil, nil, fmt.Errorf("listen on the control socket: %w", err)
 	}
@@ -98,7 +97,7 @@ func raiseFileLimit() error {
 	return nil
 }
 
-// machineID is stable for a name, so that a node that comes back is the same node.
+// machineID depends on the name only, so that a node that restarts keeps its identity.
 func machineID(name string) string {
 	sum := sha256.Sum256([]byte("liqo-playground/" + name))
 	return hex.EncodeToString(sum[:16])

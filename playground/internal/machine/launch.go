@@ -60,8 +60,8 @@ func Resume(specPath string) error {
 	return nil
 }
 
-// Launch is the body of LaunchCommand. It must be the process's main goroutine's job: it
-// changes the namespaces of its thread and the cgroup of its process.
+// Launch is the body of LaunchCommand. It changes the namespaces of its thread and the cgroup of
+// its process, so the process must do nothing else.
 func Launch(specPath, group string) error {
 	runtime.LockOSThread() // never unlocked: this process ends right after
 	m, err := ReadSpec(specPath)
@@ -106,7 +106,7 @@ func Launch(specPath, group string) error {
 	return awaitReady(ready, m)
 }
 
-// awaitReady reads what process 1 reports: nothing but the end of the pipe is success.
+// awaitReady reads the report of process 1 until the end of the pipe: "ok" or an error.
 func awaitReady(ready io.Reader, m spec.Machine) error {
 	report, err := io.ReadAll(ready)
 	if err != nil {
@@ -114,7 +114,7 @@ func awaitReady(ready io.Reader, m spec.Machine) error {
 	}
 	if text := string(report); text != "ok" {
 		if text == "" {
-			text = "it ended without a word; see " + filepath.Join(m.LogDir, "init.log")
+			text = "it ended without a message; see " + filepath.Join(m.LogDir, "init.log")
 		}
 		return fmt.Errorf("machine %s did not start: %s", m.Name, text)
 	}

@@ -80,7 +80,7 @@ func inside(t *testing.T, m spec.Machine, script string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func TestMachineIsAWorldOfItsOwn(t *testing.T) {
+func TestMachineIsIsolated(t *testing.T) {
 	_, m := lab(t, shell("idle", "sleep 1000"))
 	for script, want := range map[string]string{
 		"hostname":                                   "lab",
@@ -128,7 +128,7 @@ func TestStoppedStaysDownUntilStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	status(t, c, "idle", running)
-	// One that ignores the polite signal is stopped all the same.
+	// A component that ignores SIGTERM is killed.
 	inside(t, m, "while ! test -e /tmp/deaf; do sleep 0.01; done")
 	if err := c.Act(t.Context(), "deaf", machine.StopAction); err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestKillingProcessOneEndsEverything(t *testing.T) {
 	}
 }
 
-// Reading which processes a threaded group has is an error in version 2.
+// In version 2, reading the processes of a threaded group is an error.
 func TestThreadedGroupsEndToo(t *testing.T) {
 	c, m := lab(t, shell("threaded", `cd /sys/fs/cgroup && mkdir -p t/x && echo threaded > t/x/cgroup.type &&
 		echo 0 > t/cgroup.procs && echo 0 > t/x/cgroup.threads && touch /tmp/threaded; exec sleep 1000`))
@@ -201,7 +201,7 @@ func TestThreadedGroupsEndToo(t *testing.T) {
 
 // onVersion2 gives a process a view of the machine in which cgroups are of version 2 only,
 // and runs the tests again there. The controllers that version 1 holds are missing in it,
-// but one is enough for the rules that differ: who may be in a group, and who hands down.
+// but one is enough for the rules that differ: which groups may hold processes, and which enable controllers.
 const onVersion2 = `
 for m in $(awk '$3 == "cgroup" || $3 == "cgroup2" {print $2}' /proc/mounts); do umount $m; done
 umount /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup || exit 1
@@ -226,7 +226,7 @@ func TestOnVersion2(t *testing.T) {
 	}
 }
 
-func TestStartSaysWhy(t *testing.T) {
+func TestStartReportsTheCause(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes namespaces, mounts and cgroups")
 	}

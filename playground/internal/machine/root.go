@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/playground/internal/spec"
 )
 
-// fromHost are the parts of the host that a machine with a root of its own sees, read
-// only: programs and what they need to run, but no state.
+// fromHost are the parts of the host that a machine with its own root sees read-only: programs
+// and their data, but no state.
 var fromHost = []string{
 	"/usr", "/etc/alternatives", "/etc/ssl", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
 	"/etc/iproute2", "/etc/protocols", "/etc/services", "/etc/ca-certificates",
@@ -25,15 +25,15 @@ var fromHost = []string{
 // rootLevel are either links into /usr (merged systems) or directories of their own.
 var rootLevel = []string{"/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"}
 
-// enterRoot makes the machine's view of the file system. It must run in a fresh mount
-// namespace; nothing it mounts is seen by the host.
+// enterRoot makes the machine's view of the file system. It must run in a new mount namespace;
+// the host does not see its mounts.
 func enterRoot(m spec.Machine) error {
-	// Slave, not private: what the host unmounts must vanish here too, or a namespace or
-	// disk would stay busy; what is mounted here must not reach the host.
+	// Slave, not private: an unmount of the host must also take effect here, or a namespace or
+	// disk would stay busy. Mounts made here must not reach the host.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("detach mounts from the host: %w", err)
 	}
-	all, err := hostHierarchies() // before the host's tree is out of sight
+	all, err := hostHierarchies() // while the host's tree is still accessible
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func buildRoot(m spec.Machine) error {
 	if err := os.Chmod(filepath.Join(m.Root, "tmp"), 0o1777|fs.ModeSticky); err != nil {
 		return fmt.Errorf("open /tmp to all: %w", err)
 	}
-	// A mount point of its own, so that it can become the root.
+	// pivot_root requires a mount point.
 	if err := unix.Mount(m.Root, m.Root, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("bind %s on itself: %w", m.Root, err)
 	}
@@ -134,8 +134,8 @@ func bind(root string, b spec.Bind) error {
 	return nil
 }
 
-// writeIdentity writes the files by which programs know where they are. Accounts are the
-// system ones only: nobody logs in to a node.
+// writeIdentity writes the files that identify the machine to its programs. It has only the
+// system accounts: no user logs in to a node.
 func writeIdentity(m spec.Machine) error {
 	for name, text := range map[string]string{
 		"etc/hostname":      m.Hostname + "\n",
@@ -143,7 +143,7 @@ func writeIdentity(m spec.Machine) error {
 		"etc/passwd":        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 		"etc/group":         "root:x:0:\nnogroup:x:65534:\n",
 		"etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
-		// No name server: the playground has no way out, and a wrong one costs seconds a query.
+		// No name server: the playground has no way out, and a wrong server costs seconds per query.
 		"etc/resolv.conf": "",
 		"etc/machine-id":  machineID(m.Name) + "\n",
 	} {
@@ -189,8 +189,8 @@ func pivot(root string) error {
 	return nil
 }
 
-// MountsBelow lists the host's mount points below dir. Files below dir must not be removed
-// while there are any: the removal would follow them.
+// MountsBelow lists the host's mount points below dir. While there are any, files below dir must
+// not be removed: the removal would follow the mounts.
 func MountsBelow(dir string) ([]string, error) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

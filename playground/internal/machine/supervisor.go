@@ -25,8 +25,8 @@ type State string
 const (
 	Waiting State = "waiting" // its conditions do not hold yet
 	Running State = "running"
-	Backoff State = "backoff" // it ended by itself and will be started again
-	Stopped State = "stopped" // by hand; stays so until started by hand
+	Backoff State = "backoff" // it ended, and will be restarted
+	Stopped State = "stopped" // by a command, until one starts it
 	Done    State = "done"    // a Once component that succeeded
 )
 
@@ -39,7 +39,7 @@ type Status struct {
 	// Starts counts starts since the machine came up.
 	Starts int       `json:"starts"`
 	Since  time.Time `json:"since"`
-	// LastExit says how it ended the last time, in words.
+	// LastExit describes how it last ended.
 	LastExit string `json:"lastExit,omitempty"`
 }
 
@@ -48,7 +48,7 @@ const (
 	waitPoll   = 10 * time.Millisecond
 	minBackoff = 200 * time.Millisecond
 	maxBackoff = 5 * time.Second
-	// goodRun is how long a program must have lived for its next failure to count as the first.
+	// goodRun is the run time after which a failure resets the backoff.
 	goodRun = 10 * time.Second
 )
 
@@ -58,7 +58,7 @@ type supervisor struct {
 	log     *slog.Logger
 
 	mu      sync.Mutex
-	changed *sync.Cond // on mu: any status or wish changed
+	changed *sync.Cond // on mu: any status or desired state changed
 	exits   map[int]chan syscall.WaitStatus
 	items   map[string]*item
 }
@@ -67,8 +67,8 @@ type supervisor struct {
 type item struct {
 	c      spec.Component
 	status Status
-	wanted bool // false: stopped by hand
-	// nudge is closed and replaced when a wish changes, to cut waiting and backoff short.
+	wanted bool // false: stopped by a command
+	// nudge is closed and replaced when wanted changes, to end waiting and backoff early.
 	nudge chan struct{}
 }
 
@@ -90,11 +90,11 @@ func (s *supervisor) startAll(ctx context.Context) {
 	}
 }
 
-// keep holds one component in the wished state for the life of the machine.
+// keep holds one component in the desired state for the life of the machine.
 func (s *supervisor) keep(ctx context.Context, it *item) {
 	pause := minBackoff
 	for ctx.Err() == nil {
-		nudge, wanted := s.wish(it)
+		nudge, wanted := s.desired(it)
 		if !wanted {
 			s.set(it, Stopped, 0, "")
 			<-nudge
@@ -111,14 +111,14 @@ func (s *supervisor) keep(ctx context.Context, it *item) {
 			return
 		}
 		why := describe(exit, err)
-		if _, wanted = s.wish(it); !wanted {
+		if _, wanted = s.desired(it); !wanted {
 			s.set(it, Stopped, 0, why)
 			continue
 		}
 		if time.Since(started) > goodRun {
 			pause = minBackoff
 		}
-		s.log.Info("component ended", "component", it.c.Name, "how", why, "again in", pause)
+		s.log.Info("component ended", "component", it.c.Name, "how", why, "restart in", pause)
 		s.set(it, Backoff, 0, why)
 		select {
 		case <-time.After(pause):
@@ -138,7 +138,7 @@ func describe(exit syscall.WaitStatus, err error) string {
 	return fmt.Sprintf("exit %d", exit.ExitStatus())
 }
 
-func (s *supervisor) wish(it *item) (nudge chan struct{}, wanted bool) {
+func (s *supervisor) desired(it *item) (nudge chan struct{}, wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return it.nudge, it.wanted
@@ -164,7 +164,7 @@ func (s *supervisor) setLocked(it *item, state State, pid int, exit string) {
 	s.changed.Broadcast()
 }
 
-// conditions waits until everything in After holds; false means the wish changed meanwhile.
+// conditions waits until everything in After holds; false means that the desired state changed meanwhile.
 func (s *supervisor) conditions(c spec.Component, nudge chan struct{}) bool {
 	for _, w := range c.After {
 		for !s.holds(w) {
@@ -209,8 +209,8 @@ func (s *supervisor) run(it *item) (syscall.WaitStatus, error) {
 		return 0, err
 	}
 	defer func() { _ = null.Close() }()
-	// Under the lock, so that the reaper cannot see the end of a process before its channel
-	// is there, nor a stop come between the start and the number to signal.
+	// The lock keeps the reaper from an exit whose channel does not exist yet, and stop from the
+	// gap between the start and the record of the process number.
 	s.mu.Lock()
 	pid, err := syscall.ForkExec(path, it.c.Argv, &syscall.ProcAttr{
 		Dir: "/", Env: it.c.Env, Files: []uintptr{null.Fd(), log, log},
@@ -227,7 +227,7 @@ func (s *supervisor) run(it *item) (syscall.WaitStatus, error) {
 	return <-exit, nil
 }
 
-// lookPath finds the program in the component's own PATH, not in that of process 1.
+// lookPath finds the program in the component's PATH instead of that of process 1.
 func lookPath(c spec.Component) (string, error) {
 	for _, e := range c.Env {
 		if len(e) > 5 && e[:5] == "PATH=" {
@@ -239,8 +239,8 @@ func lookPath(c spec.Component) (string, error) {
 	return exec.LookPath(c.Argv[0])
 }
 
-// reap collects every ended process: those of components, and orphans (container shims
-// and what they leave), which the kernel hands to process 1.
+// reap collects every ended process: those of components, and orphans (container shims and
+// their children), which the kernel reparents to process 1.
 func (s *supervisor) reap() {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGCHLD)
@@ -278,7 +278,7 @@ func (s *supervisor) statuses() []Status {
 	return out
 }
 
-// want changes the wish for a component and wakes its keeper.
+// want sets the desired state of a component and wakes its goroutine.
 func (s *supervisor) want(it *item, wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,14 +287,14 @@ func (s *supervisor) want(it *item, wanted bool) {
 	it.nudge = make(chan struct{})
 }
 
-// start asks for a component and returns when its process runs or limit has passed.
+// start starts a component. It returns when its process runs, or an error after limit.
 func (s *supervisor) start(name string, limit time.Duration) error {
 	it := s.items[name]
 	s.want(it, true)
 	return s.await(it, limit, func(st Status) bool { return st.State == Running || st.State == Done })
 }
 
-// stop ends a component, by force after a grace, and keeps it down.
+// stop ends a component, with SIGKILL after a grace period, and keeps it down.
 func (s *supervisor) stop(name string) error {
 	it := s.items[name]
 	s.want(it, false)
@@ -307,7 +307,7 @@ func (s *supervisor) stop(name string) error {
 	return s.await(it, stopGrace, down)
 }
 
-// kill ends a component at once; it comes back by itself. It returns when the process is gone.
+// kill ends a component at once and returns when the process is gone. The component restarts.
 func (s *supervisor) kill(name string) error {
 	it := s.items[name]
 	s.mu.Lock()
@@ -328,8 +328,8 @@ func (s *supervisor) signal(it *item, sig syscall.Signal) {
 	}
 }
 
-// await returns when the component's status satisfies the condition, or an error that says
-// what it is doing instead.
+// await returns when the component's status satisfies the condition. The error of the timeout
+// holds the actual status.
 func (s *supervisor) await(it *item, limit time.Duration, holds func(Status) bool) error {
 	timer := time.AfterFunc(limit, func() {
 		s.mu.Lock()

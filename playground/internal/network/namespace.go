@@ -36,7 +36,7 @@ func prepareDir() error {
 	return nil
 }
 
-// removeDir removes the directory again when nobody has a namespace in it.
+// removeDir removes the directory if it holds no namespace.
 func removeDir() error {
 	entries, err := os.ReadDir(topology.NetNSDir)
 	if errors.Is(err, fs.ErrNotExist) || len(entries) > 0 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package network makes the wires of a playground: network namespaces, the router between
-// clusters, one bridge for each cluster, one pair of interfaces for each node.
+// Package network makes the network of a playground: namespaces, the router between clusters,
+// one bridge for each cluster, and one veth pair for each node.
 //
 // It applies what package topology decided and decides nothing. All of it lives in named
 // namespaces but one link and one route of the host, so Teardown needs no record of what
@@ -28,8 +28,8 @@ import (
 	"liqo.io/liqo/playground/internal/topology"
 )
 
-// routerSettings let the router forward whatever arrives: it is a wire with bends, and a
-// delayed packet comes back from a device that reverse path filters would not expect.
+// routerSettings let the router forward all packets. Reverse path filters are off, since delayed
+// packets return from a device that such a filter would not expect.
 var routerSettings = map[string]string{
 	"net/ipv4/ip_forward":              "1",
 	"net/ipv4/conf/all/rp_filter":      "0",
@@ -43,7 +43,7 @@ var nodeSettings = map[string]string{
 	"net/ipv4/conf/default/rp_filter": "0",
 }
 
-// firstOwnRule is where the rules of the kernel itself begin: 32766 for the main table, 32767 for the default one. Its third is rule 0.
+// firstOwnRule is the lowest priority of the kernel's own rules: 32766 is the main table, 32767 the default one. Rule 0 is also its own.
 const firstOwnRule = 32766
 
 // SetupHost makes the router and links the host to it.
@@ -150,7 +150,7 @@ func addEndpoint(router netns.NsHandle, inside *netlink.Handle, c topology.Clust
 }
 
 // masquerade hides pods behind their node for everything outside the pod network, as
-// kindnet does: nobody outside the cluster has a route to its pods.
+// kindnet does: nothing outside the cluster has a route to its pods.
 func masquerade(pods netip.Prefix) string {
 	return fmt.Sprintf(`table ip playground {
 	chain postrouting {
@@ -189,7 +189,7 @@ func RemoveCluster(c topology.Cluster) error {
 	return nil
 }
 
-// SetPort plugs a node's cable in or pulls it.
+// SetPort sets a node's port on the router up or down.
 func SetPort(e topology.Endpoint, up bool) error {
 	_, inside, done, err := openRouter()
 	if err != nil {
@@ -210,8 +210,8 @@ func SetPort(e topology.Endpoint, up bool) error {
 	return nil
 }
 
-// Forget takes away what a kernel forgets when the power goes: all links but the cable, all rules, routes and tables of the packet
-// filter but those a node is made with. Links of dead pods would go by themselves, but some time later, and until then a new
+// Forget removes what a kernel loses with its power: all links but the cable, all rules, routes and tables of the packet
+// filter but those a node is made with. The kernel removes links of dead pods with a delay, and until then a new
 // pod of the same address gets no route.
 func Forget(c topology.Cluster, e topology.Endpoint) error {
 	ns, err := netns.GetFromPath(e.NetNS)
@@ -277,8 +277,8 @@ func forgetRouting(node *netlink.Handle) error {
 	return nil
 }
 
-// Teardown removes every namespace and link that carries the playground's prefix, whoever
-// made it and whether or not anything is left of its owner.
+// Teardown removes every namespace and link with the playground's prefix, whichever process made
+// it and whether or not its owner still exists.
 func Teardown() error {
 	names, err := Namespaces()
 	if err != nil {
@@ -313,7 +313,7 @@ func Namespaces() ([]string, error) {
 }
 
 // Run runs a program in a named network namespace, with text as its input. The error holds
-// what the program said.
+// the output of the program.
 func Run(ns, text string, argv ...string) error {
 	return Inside(ns, func() error {
 		cmd := exec.Command(argv[0], argv[1:]...)

@@ -14,7 +14,7 @@ import (
 	"liqo.io/liqo/playground/internal/topology"
 )
 
-// TestForget: what comes and goes while a node is up is gone without power, and what the node was made with is as it was.
+// TestForget: Forget removes what was added while the node was up, and keeps what the node was made with.
 func TestForget(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: it makes network namespaces, for which it must be root")
@@ -70,12 +70,12 @@ func TestForget(t *testing.T) {
 	if during := state(); during == before || !strings.Contains(during, "18952") {
 		t.Fatalf("this test shows nothing:\n%s", during)
 	}
-	for range 2 { // applying it twice is free
+	for range 2 { // the second time changes nothing
 		if err := Forget(cluster, node); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if after := state(); after != before {
-		t.Errorf("after the power went:\n%s\nbefore:\n%s", after, before)
+		t.Errorf("after Forget:\n%s\nbefore:\n%s", after, before)
 	}
 }

@@ -5,7 +5,7 @@
 //
 // It is pure but for randomness and the clock, which it takes from crypto/rand and from its
 // caller: values in, PEM and YAML out; it writes no files. Clusters share nothing: a
-// certificate of one is worth nothing in another. Its proof is pki_test.go.
+// certificate of one is invalid in another. Its proof is pki_test.go.
 package pki
 
 import (
@@ -39,8 +39,8 @@ type Authority struct {
 // Pair is a certificate with its key, both PEM.
 type Pair struct{ Certificate, Key []byte }
 
-// Subject says whom a certificate names and where it serves. A certificate is good for
-// clients and servers both; Hosts are DNS names or addresses.
+// Subject is the user and the names of a certificate. A certificate is valid for clients and for
+// servers; Names and IPs are those that it serves.
 type Subject struct {
 	User   string
 	Groups []string

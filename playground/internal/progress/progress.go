@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package progress tells a waiting person what is being done and for how long: a live
-// block of lines on a terminal, one plain line at the start and the end of each step
-// elsewhere.
+// Package progress shows a waiting user the running steps and their times: as a live block of
+// lines on a terminal, elsewhere as one plain line at the start and the end of each step.
 //
 // It knows nothing of what the steps are. Its proof is progress_test.go.
 package progress
@@ -21,7 +20,7 @@ import (
 
 const (
 	redraw = 200 * time.Millisecond
-	// reminder is how often a plain log shows that a long step still moves.
+	// reminder is the interval at which a plain log shows that a long step still runs.
 	reminder = 30 * time.Second
 )
 
@@ -85,7 +84,7 @@ func (p *Printer) Step(name string) *Step {
 	return s
 }
 
-// Update says what the step is at.
+// Update sets the text that describes the progress of the step.
 func (s *Step) Update(text string) {
 	if s.p == nil {
 		return
@@ -99,8 +98,8 @@ func (s *Step) Update(text string) {
 	}
 }
 
-// End ends the step; a nil error is success. The error itself is not printed: whoever
-// handles it does.
+// End ends the step; a nil error is success. It does not print the error:
+// its handler does.
 func (s *Step) End(err error) {
 	if s.p == nil {
 		return

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// clock is a time that only moves when told.
+// clock is a fake clock that the test advances.
 type clock struct{ now time.Time }
 
 func (c *clock) time() time.Time { return c.now }

@@ -70,5 +70,5 @@ func ShortName(c topology.Cluster, machineName string) string {
 	return strings.TrimPrefix(machineName, c.Name+".")
 }
 
-// ControlPlane is how users address the control plane's machine where a node could stand.
+// ControlPlane is the name of the control plane's machine in commands that otherwise take a node.
 const ControlPlane = "control-plane"

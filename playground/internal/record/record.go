@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package record keeps what is known about the playground that is up: state.json, the lock
-// that lets only one command change it, and the names of its machines.
+// Package record keeps the record of the playground that is up: state.json, the lock that lets
+// only one command change it, and the names of its machines.
 //
-// It starts and stops nothing. What it says is a record of what was asked for; how things
-// are is asked of the machines and the API servers (package inside). Its proof is the e2e
-// suite, which also takes the record away.
+// It starts and stops nothing. It records what was requested; package inside asks the machines
+// and the API servers for the actual state. Its proof is the e2e suite, which also deletes the
+// record.
 package record
 
 import (
@@ -25,7 +25,7 @@ import (
 	"liqo.io/liqo/playground/internal/topology"
 )
 
-// State is what is known about the playground that is up; it is the content of state.json.
+// State is the content of state.json: the record of the playground that is up.
 type State struct {
 	// Complete is false while the playground is being made.
 	Complete bool
@@ -42,7 +42,7 @@ type State struct {
 	Settings map[string]string
 }
 
-// ErrNone says that no playground is up.
+// ErrNone: no playground is up.
 var ErrNone = errors.New("no playground is up; start one with: playground up")
 
 const stateFile = topology.StateDir + "/state.json"
@@ -58,7 +58,7 @@ func Load() (State, error) {
 	}
 	var s State
 	if err := json.Unmarshal(data, &s); err != nil {
-		return State{}, fmt.Errorf("read the playground's state: %w; remove the remains with: playground down", err)
+		return State{}, fmt.Errorf("read the playground's state: %w; remove what is left with: playground down", err)
 	}
 	return s, nil
 }
@@ -70,7 +70,7 @@ func LoadComplete() (State, topology.Topology, error) {
 		return State{}, topology.Topology{}, err
 	}
 	if !s.Complete {
-		return State{}, topology.Topology{}, errors.New("the playground is not completely up; wait for the command that makes it, or remove the remains with: playground down")
+		return State{}, topology.Topology{}, errors.New("the playground is not completely up; wait for the command that makes it, or remove what is left with: playground down")
 	}
 	t, err := topology.New(s.Scenario)
 	return s, t, err
@@ -124,7 +124,7 @@ func Cluster(t topology.Topology, name string) (topology.Cluster, error) {
 const lockFile = topology.RuntimeDir + "/lock"
 
 // Lock makes this process the only one that changes the playground. It does not wait: a
-// second command at the same time is a mistake that the user should hear of.
+// second command at the same time is a mistake, which the user must learn of.
 func Lock() (unlock func(), err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("not root: the playground makes namespaces, cgroups and mounts; run with sudo")
@@ -152,7 +152,7 @@ func Lock() (unlock func(), err error) {
 		_ = f.Truncate(0)
 		_, _ = fmt.Fprintf(f, "process %d: %s\n", os.Getpid(), strings.Join(os.Args[1:], " "))
 		return func() {
-			// Removed, then let go: whoever opened it meanwhile notices (current).
+			// Removed before it is unlocked: a process that has opened it notices that (current).
 			_ = os.Remove(lockFile)
 			_ = os.Remove(topology.RuntimeDir) // only if it is empty
 			_ = f.Close()
@@ -160,7 +160,7 @@ func Lock() (unlock func(), err error) {
 	}
 }
 
-// current tells whether an open file still is the one at its path.
+// current reports whether an open file is still the one at its path.
 func current(f *os.File) bool {
 	mine, err := f.Stat()
 	if err != nil {

@@ -22,7 +22,7 @@ const maxHollow = 2000
 // namespaces append to a cluster's name.
 var dns1123 = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
-// ValidClusterName says in a sentence why a name cannot be a cluster's, or returns "".
+// ValidClusterName returns the reason why a name cannot be a cluster's, or "".
 func ValidClusterName(name string) string {
 	switch {
 	case name == "":
@@ -76,7 +76,7 @@ func (e *Error) add(line int, format string, args ...any) {
 
 var yamlLine = regexp.MustCompile(`line (\d+)(?:, column \d+)?: (.*)`)
 
-// yaml turns the library's error into problems; the library says the line in words.
+// yaml turns the library's error into problems; the line is part of the library's text.
 func (e *Error) yaml(err error) *Error {
 	texts := []string{err.Error()}
 	var load *yaml.LoadErrors
@@ -165,12 +165,13 @@ func (c checker) cluster(i int, f clusterFile) Cluster {
 		total += h.Count
 	}
 	if bits := out.PodCIDR.Bits(); out.PodCIDR.IsValid() && (bits > 24 || total > 1<<(24-bits)) {
-		c.problems.add(at("podCIDR"), "pod network %s has room for %d nodes (a /24 each), %d are asked for", out.PodCIDR, room(bits), total)
+		c.problems.add(at("podCIDR"), "pod network %s has addresses for %d nodes (a /24 each), %d are requested", out.PodCIDR, subnets(bits), total)
 	}
 	return out
 }
 
-func room(bits int) int {
+// subnets returns how many /24 a prefix of that length holds.
+func subnets(bits int) int {
 	if bits > 24 {
 		return 0
 	}

@@ -7,14 +7,14 @@ import (
 	"net/netip"
 )
 
-// Overlap is a conflict of networks: which cluster (index) and field states it, and why.
+// Overlap is a conflict of networks: the cluster (index) and field that state it, and the reason.
 type Overlap struct {
 	Cluster int
 	Field   string
 	Text    string
 }
 
-// Overlaps lists the networks that cannot stand beside each other. Pod and service
+// Overlaps lists the networks that conflict. Pod and service
 // networks of different clusters may be equal (only the cluster's own nodes know them);
 // node networks are routed between clusters, so they must differ from each other and from
 // every pod and service network, or a pod could not reach the other cluster's nodes.
@@ -54,7 +54,7 @@ func (s Scenario) Overlaps() []Overlap {
 }
 
 // Assign returns the scenario with a node network for every cluster that has none: the
-// lowest free /24. The error says that the network is full.
+// lowest free /24. The error means that the network is full.
 func (s Scenario) Assign() (Scenario, error) {
 	taken := map[netip.Prefix]bool{}
 	for _, c := range s.Clusters {
@@ -62,7 +62,7 @@ func (s Scenario) Assign() (Scenario, error) {
 	}
 	clusters := append([]Cluster(nil), s.Clusters...)
 	base := s.Network.Masked().Addr().As4()
-	count := room(s.Network.Bits())
+	count := subnets(s.Network.Bits())
 	for i := range clusters {
 		for n := 1; !clusters[i].NodeCIDR.IsValid() && n < count; n++ {
 			v := uint32(base[0])<<24 | uint32(base[1])<<16 | uint32(base[2])<<8

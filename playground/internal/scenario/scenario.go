@@ -42,7 +42,7 @@ type Scenario struct {
 // Cluster is one Kubernetes cluster.
 type Cluster struct {
 	Name string
-	// PodCIDR is IPv4 with room for a /24 for each node, hollow ones included.
+	// PodCIDR is IPv4 and holds a /24 for each node, hollow ones included.
 	PodCIDR netip.Prefix
 	// ServiceCIDR is kept as written (10.90.0.0/12 is legal and documented, although its
 	// network address is 10.80.0.0); use ServiceCIDR.Masked() for arithmetic.
@@ -83,7 +83,7 @@ type Node struct {
 	Labels map[string]string
 }
 
-// HollowKind says who plays the kubelet of a hollow node.
+// HollowKind names the program that simulates the kubelet of a hollow node.
 type HollowKind string
 
 // Kinds of hollow nodes: kwok is one process for all of them and scales to thousands of

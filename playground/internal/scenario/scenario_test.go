@@ -70,7 +70,7 @@ func TestRefused(t *testing.T) {
 		"twice":                 {head + "- name: rome\n", `x.yaml:5: cluster "rome" is there twice`},
 		"bad prefix":            {head + "  podCIDR: 10.200.0.0\n", `x.yaml:5: "10.200.0.0" is no IPv4 prefix`},
 		"IPv6":                  {head + "  podCIDR: fd00::/64\n", `x.yaml:5: "fd00::/64" is no IPv4 prefix`},
-		"pods too small":        {head + "  - role: worker\n  podCIDR: 10.200.0.0/24\n", "x.yaml:6: pod network 10.200.0.0/24 has room for 1 nodes"},
+		"pods too small":        {head + "  - role: worker\n  podCIDR: 10.200.0.0/24\n", "x.yaml:6: pod network 10.200.0.0/24 has addresses for 1 nodes"},
 		"pods over services":    {head + "  serviceCIDR: 10.200.4.0/22\n", "x.yaml:5: services 10.200.4.0/22 of rome overlap its pods"},
 		"pods over nodes":       {head + "  podCIDR: 10.210.0.0/16\n", "x.yaml:5: pods 10.210.0.0/16 of rome overlap the node networks"},
 		"unmasked services":     {head + "  serviceCIDR: 10.215.0.0/12\n", "(= 10.208.0.0/12)"},
@@ -84,7 +84,7 @@ func TestRefused(t *testing.T) {
 		"proxy mode":            {head + "  kubeProxy: ipvs\n", `x.yaml:5: kube-proxy mode "ipvs"`},
 		"hollow kind":           {head + "  hollow:\n  - kind: fake\n    count: 3\n", `x.yaml:6: hollow nodes of kind "fake"`},
 		"hollow count":          {head + "  hollow:\n  - kind: kwok\n    count: 0\n", "x.yaml:6: 0 hollow nodes"},
-		"link to nobody":        {head + "links:\n- between: [rome, paris]\n", `x.yaml:6: link to "paris"`},
+		"link to no cluster":    {head + "links:\n- between: [rome, paris]\n", `x.yaml:6: link to "paris"`},
 		"link to itself":        {head + "links:\n- between: [rome, rome]\n", "two different clusters"},
 		"link delay":            {head + "links:\n- between: [rome, host]\n  delay: fast\n", `x.yaml:7: delay "fast"`},
 		"link loss":             {head + "links:\n- between: [rome, host]\n  loss: 200%\n", `x.yaml:7: loss "200%"`},
@@ -104,7 +104,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestAssignFillsGapsAndSaysWhenFull(t *testing.T) {
+func TestAssignFillsGapsAndRefusesWhenFull(t *testing.T) {
 	s := scenario.Scenario{Network: netip.MustParsePrefix("10.210.0.0/22"), Clusters: []scenario.Cluster{
 		{Name: "a", NodeCIDR: netip.MustParsePrefix("10.210.1.0/24")}, {Name: "b"}, {Name: "c"},
 	}}

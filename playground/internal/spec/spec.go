@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spec holds the value that tells a machine's init process what to be: which
-// namespaces and root directory, which programs, in which order.
+// Package spec holds the configuration of a machine's init process: its namespaces and root
+// directory, its programs and their order.
 //
-// It is pure data, written by package cluster (which decides) and read by package machine
-// (which acts). Nothing here knows Kubernetes or the kernel.
+// It is pure data: package cluster decides and writes it, package machine reads and applies it. Nothing here knows Kubernetes or the kernel.
 package spec
 
 import "slices"

@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/playground/internal/scenario"
 )
 
-// Names by which everything of the playground is found again on a machine.
+// Names that identify everything of the playground on a machine.
 const (
 	// Prefix starts the name of every network namespace.
 	Prefix = "lpg-"
@@ -96,7 +96,7 @@ type Node struct {
 	Dir string
 }
 
-// New decides names and addresses. The error says what does not fit.
+// New decides names and addresses. The error names what does not fit.
 func New(s scenario.Scenario) (Topology, error) {
 	s, err := s.Assign()
 	if err != nil {
@@ -180,7 +180,7 @@ func (c Cluster) Total() int {
 	return n
 }
 
-// Endpoints lists every namespace of the cluster; a cluster without nodes has one, too.
+// Endpoints lists every namespace of the cluster; a cluster without nodes also has one.
 func (c Cluster) Endpoints() []Endpoint {
 	if len(c.Nodes) == 0 {
 		return []Endpoint{c.ControlPlane}
