@@ -5,6 +5,7 @@ package ssa
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,12 +121,11 @@ func zero(value any) bool {
 
 // sameList compares a list whose items are owned individually: by their keys ("k:"), or as a set ("v:").
 func sameList(intent, live []any, owned map[string]any) bool {
-	items := 0
+	matched := map[int]bool{} // the items of the intent that are owned
 	for key, below := range owned {
 		if key == "." {
 			continue
 		}
-		items++
 		below, ok := below.(map[string]any)
 		if !ok {
 			return false
@@ -147,22 +147,13 @@ func sameList(intent, live []any, owned map[string]any) bool {
 		default:
 			return false
 		}
-		wanted, ok := find(intent, matches)
-		there, found := find(live, matches)
-		if !ok || !found || len(below) > 0 && !same(wanted, there, below) {
+		wanted, there := slices.IndexFunc(intent, matches), slices.IndexFunc(live, matches)
+		if wanted < 0 || there < 0 || !same(intent[wanted], live[there], below) {
 			return false
 		}
+		matched[wanted] = true
 	}
-	return items == len(intent)
-}
-
-func find(items []any, matches func(any) bool) (any, bool) {
-	for _, item := range items {
-		if matches(item) {
-			return item, true
-		}
-	}
-	return nil, false
+	return len(matched) == len(intent)
 }
 
 // hasKeys accepts an item that lacks a key: the API server has set the key's default.
