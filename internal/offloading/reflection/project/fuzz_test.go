@@ -42,6 +42,9 @@ func hostile(value reflect.Value, next func() byte) {
 	case metav1.Time:
 		value.Set(reflect.ValueOf(metav1.Time{Time: time.Unix(int64(next())<<(next()%64), 0)}))
 		return
+	case metav1.MicroTime:
+		value.Set(reflect.ValueOf(metav1.MicroTime{Time: time.Unix(int64(next())<<(next()%64), 0)}))
+		return
 	case resource.Quantity:
 		value.Set(reflect.ValueOf(*resource.NewQuantity(int64(int8(next()))<<(next()%64), resource.BinarySI)))
 		return

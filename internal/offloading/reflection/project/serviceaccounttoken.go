@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -222,5 +223,6 @@ func short(name string, most int) string {
 	if len(name) <= most {
 		return name
 	}
-	return name[:most-7] + "-" + hash(name)
+	// A part of a DNS name must not start with the hyphen.
+	return strings.TrimRight(name[:most-7], ".") + "-" + hash(name)
 }
