@@ -34,7 +34,7 @@ func (s *fakeProvider) Connection(context.Context) (*remote.Connection, error) {
 }
 func (s *fakeProvider) Refused() { s.refused.Add(1) }
 
-func newFakeProvider(t *testing.T) (*fakeProvider, *Kubelet, *mappings) {
+func newFakeProvider(t testing.TB) (*fakeProvider, *Kubelet, *mappings) {
 	t.Helper()
 	s := &fakeProvider{}
 	s.code.Store(http.StatusOK)
@@ -207,5 +207,11 @@ func TestSummary(t *testing.T) {
 	}
 	if strings.Contains(lines[0], "unknown") {
 		t.Error("a pod of another origin is among them")
+	}
+
+	// With more digits, the provider would keep this process busy for hours.
+	s.text.Store(`{"items":[{"metadata":{"name":"web"},"containers":[{"name":"app","usage":{"cpu":"1e-300000"}}]}]}`)
+	if code, lines = answered(k.summary); code == http.StatusOK || !strings.Contains(lines[0], "is not an amount") {
+		t.Errorf("an amount that takes long to parse: %d %s", code, lines[0])
 	}
 }

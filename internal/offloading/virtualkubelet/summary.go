@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -27,10 +29,27 @@ type podMetrics struct {
 		Metadata   metav1.ObjectMeta `json:"metadata"`
 		Timestamp  metav1.Time       `json:"timestamp"`
 		Containers []struct {
-			Name  string                       `json:"name"`
-			Usage map[string]resource.Quantity `json:"usage"`
+			Name  string                     `json:"name"`
+			Usage map[string]metricsQuantity `json:"usage"`
 		} `json:"containers"`
 	} `json:"items"`
+}
+
+// mostContainers bounds the containers of one pod in a summary, whose text is many times longer than that of an empty container in the answer.
+const mostContainers = 1000
+
+// metricsQuantity is a quantity in the provider's answer.
+type metricsQuantity struct{ resource.Quantity }
+
+// cheapQuantity matches the JSON of quantities that are parsed in a bounded time. With an exponent of many digits, that takes hours.
+var cheapQuantity = regexp.MustCompile(`^"?[-+.0-9]{1,32}([a-zA-Z]{0,2}|[eE][-+]?[0-9]{1,2})"?$`)
+
+// UnmarshalJSON decodes the quantity.
+func (q *metricsQuantity) UnmarshalJSON(text []byte) error {
+	if !cheapQuantity.Match(text) {
+		return fmt.Errorf("%.40q is not an amount", text)
+	}
+	return q.Quantity.UnmarshalJSON(text)
 }
 
 // The part of a kubelet's summary (stats/v1alpha1) that is known here.
@@ -88,17 +107,22 @@ func (k *Kubelet) summary(w http.ResponseWriter, r *http.Request) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
+			seen := map[string]bool{}
 			for i := range found.Items {
 				item := &found.Items[i]
 				pod, ok := pods[types.NamespacedName{Namespace: namespace, Name: item.Metadata.Name}]
-				if !ok {
+				if !ok || seen[item.Metadata.Name] {
 					continue
 				}
+				seen[item.Metadata.Name] = true
 				one := podStats{PodRef: podReference{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID}}
 				one.CPU.Time, one.Memory.Time = item.Timestamp, item.Timestamp
-				for _, container := range item.Containers {
+				for _, container := range item.Containers[:min(len(item.Containers), mostContainers)] {
+					if len(validation.IsDNS1123Label(container.Name)) > 0 {
+						continue
+					}
 					c := containerStats{Name: container.Name, CPU: cpuStats{Time: item.Timestamp}, Memory: memoryStats{Time: item.Timestamp}}
-					c.CPU.UsageNanoCores, c.Memory.WorkingSetBytes = amount(container.Usage["cpu"], resource.Nano), amount(container.Usage["memory"], 0)
+					c.CPU.UsageNanoCores, c.Memory.WorkingSetBytes = amount(container.Usage["cpu"].Quantity, resource.Nano), amount(container.Usage["memory"].Quantity, 0)
 					one.CPU.UsageNanoCores += c.CPU.UsageNanoCores
 					one.Memory.WorkingSetBytes += c.Memory.WorkingSetBytes
 					one.Containers = append(one.Containers, c)
