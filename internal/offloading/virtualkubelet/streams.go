@@ -244,7 +244,7 @@ func (k *Kubelet) refusal(response *http.Response) error {
 
 // tidy makes one bounded, printable line of text from another cluster.
 func tidy(text string) string {
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	if len(text) > mostMessage {
 		text = strings.ToValidUTF8(text[:mostMessage], "") + " ..."
 	}
