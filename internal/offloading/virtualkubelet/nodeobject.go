@@ -4,6 +4,7 @@ package virtualkubelet
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -152,8 +153,16 @@ func amounts(granted corev1.ResourceList) corev1.ResourceList {
 			continue
 		}
 		fit := amount.DeepCopy()
-		if name != corev1.ResourceCPU && name != corev1.ResourceMemory && !fit.RoundUp(0) {
-			fit.Sub(*resource.NewQuantity(1, amount.Format))
+		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
+			if !fit.RoundUp(0) {
+				fit.Sub(*resource.NewQuantity(1, amount.Format))
+			}
+			// Of an amount that is not stored as an integer of 64 bits, the API server sees a fraction.
+			whole := int64(math.MaxInt64)
+			if fit.CmpInt64(whole) < 0 {
+				whole = fit.Value()
+			}
+			fit.Set(whole)
 		}
 		all[name] = fit
 	}
