@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// betweenChecks are what several clusters with the same networks must do side by side.
+// betweenChecks are checks of several clusters with the same networks.
 var betweenChecks = []struct {
 	name string
 	do   func(t *testing.T, clusters ...cluster)
@@ -26,7 +26,7 @@ var betweenChecks = []struct {
 	{"api_from_pods_and_host", apiFromEverywhere},
 	{"node_port_from_other_cluster", nodePortFromOtherCluster},
 	{"kubeconfigs_merge", kubeconfigsMerge},
-	{"networks_are_told", networksAreTold},
+	{"networks_are_published", networksArePublished},
 }
 
 // access is what a kubeconfig holds.
@@ -82,18 +82,18 @@ func apiFromEverywhere(t *testing.T, clusters ...cluster) {
 			DisableKeepAlives: true,
 			TLSClientConfig:   &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12},
 		}}
-		if response, err := host.Get(a.Server + "/api/v1/namespaces/" + furnitureNS); err != nil {
+		if response, err := host.Get(a.Server + "/api/v1/namespaces/" + fixtureNS); err != nil {
 			t.Errorf("from the host to %s: %v", to.Name, err)
 		} else if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
 			t.Errorf("from the host to %s: %s", to.Name, response.Status)
 		}
 		for _, from := range clusters {
-			f := furnished[from.Name]
+			f := fixtures[from.Name]
 			for _, tool := range f.tools {
 				script := fmt.Sprintf(`umask 077; d=$(mktemp -d); cd $d; trap "rm -r $d" EXIT
 echo %s | base64 -d >ca; echo %s | base64 -d >cert; echo %s | base64 -d >key
 curl --silent --show-error --max-time 10 --cacert ca --cert cert --key key -o /dev/null -w "%%{http_code}" %s/api/v1/namespaces/%s`,
-					base64.StdEncoding.EncodeToString(a.ca), base64.StdEncoding.EncodeToString(a.cert), base64.StdEncoding.EncodeToString(a.key), a.Server, furnitureNS)
+					base64.StdEncoding.EncodeToString(a.ca), base64.StdEncoding.EncodeToString(a.cert), base64.StdEncoding.EncodeToString(a.key), a.Server, fixtureNS)
 				if code := f.exec(t, tool, "sh", "-c", script); code != "200" {
 					t.Errorf("from pod %s of %s to the API server of %s: %s, want 200", tool, from.Name, to.Name, code)
 				}
@@ -105,9 +105,9 @@ curl --silent --show-error --max-time 10 --cacert ca --cert cert --key key -o /d
 func nodePortFromOtherCluster(t *testing.T, clusters ...cluster) {
 	for _, from := range clusters {
 		for _, to := range clusters {
-			f := furnished[from.Name]
+			f := fixtures[from.Name]
 			for node, address := range to.nodes() {
-				a := decode(t, f.curl(t, f.tool(), "http://"+address+":"+furnished[to.Name].nodePort+"/api/info"))
+				a := decode(t, f.curl(t, f.tool(), "http://"+address+":"+fixtures[to.Name].nodePort+"/api/info"))
 				if a.Cluster != to.Name {
 					t.Errorf("a pod of %s asked the port of %s, and got an answer of %+v", from.Name, node, a)
 				}
@@ -119,21 +119,21 @@ func nodePortFromOtherCluster(t *testing.T, clusters ...cluster) {
 // equalPodAddresses asks the same address in every cluster. The pods are on nodes with the
 // same part of the pod network, and more are made until there is an address that all have.
 func equalPodAddresses(t *testing.T, clusters ...cluster) {
-	var rooms []room
+	var namespaces []namespace
 	for _, c := range clusters {
-		r := c.room(t)
+		r := c.newNamespace(t)
 		first := "10.200.0.0/24"
 		node := c.kubectl(t, "get", "nodes", "-o", `jsonpath={.items[?(@.spec.podCIDR=="`+first+`")].metadata.name}`)
 		r.apply(t, "many.yaml", map[string]any{"Node": node})
-		rooms = append(rooms, r)
+		namespaces = append(namespaces, r)
 	}
 	replicas := 6                   // as in the manifest
 	owners := map[string][]string{} // clusters by address
 	eventually(t, 90*time.Second, "an address that a ready pod has in each cluster", func() (string, bool) {
 		owners = map[string][]string{}
-		for _, r := range rooms {
-			if said := r.try("rollout", "status", "deployment/many", "--timeout=1s"); said.code != 0 {
-				return said.String(), false
+		for _, r := range namespaces {
+			if res := r.try("rollout", "status", "deployment/many", "--timeout=1s"); res.code != 0 {
+				return res.String(), false
 			}
 			for _, p := range r.pods(t, "app=many") {
 				owners[p.ip] = append(owners[p.ip], r.Name)
@@ -145,7 +145,7 @@ func equalPodAddresses(t *testing.T, clusters ...cluster) {
 			}
 		}
 		replicas += 8
-		for _, r := range rooms {
+		for _, r := range namespaces {
 			r.kubectl(t, "scale", "deployment/many", fmt.Sprint("--replicas=", replicas))
 		}
 		return fmt.Sprint(owners), false
@@ -155,7 +155,7 @@ func equalPodAddresses(t *testing.T, clusters ...cluster) {
 			continue
 		}
 		for _, name := range names {
-			f := furnished[name]
+			f := fixtures[name]
 			if a := decode(t, f.curl(t, f.tool(), "http://"+address+":8080/api/info")); a.Cluster != name || a.IP != address {
 				t.Errorf("address %s belongs to pods of %v; asked in %s, the answer was %+v", address, names, name, a)
 			}
@@ -170,7 +170,7 @@ func kubeconfigsMerge(t *testing.T, clusters ...cluster) {
 	}
 	for _, kubeconfig := range []string{strings.TrimSpace(must(t, "kubeconfig", "--path")), merged} {
 		kubectl := func(args ...string) []string {
-			r := startWith("", []string{"KUBECONFIG=" + kubeconfig}, append([]string{bed.Bin + "/kubectl"}, args...)...).wait()
+			r := startWith("", []string{"KUBECONFIG=" + kubeconfig}, append([]string{current.Bin + "/kubectl"}, args...)...).wait()
 			if r.code != 0 {
 				t.Errorf("KUBECONFIG=%s: %s", kubeconfig, r)
 			}
@@ -193,8 +193,8 @@ func kubeconfigsMerge(t *testing.T, clusters ...cluster) {
 	}
 }
 
-// networksAreTold: tools find a cluster's networks where kubeadm and Kubernetes tell them.
-func networksAreTold(t *testing.T, clusters ...cluster) {
+// networksArePublished: tools find a cluster's networks in the objects of kubeadm and of Kubernetes.
+func networksArePublished(t *testing.T, clusters ...cluster) {
 	for _, c := range clusters {
 		kubeadm := c.kubectl(t, "-n", "kube-system", "get", "configmap", "kubeadm-config", "-o", "jsonpath={.data.ClusterConfiguration}")
 		for _, line := range []string{"podSubnet: " + c.PodCIDR, "serviceSubnet: " + c.ServiceCIDR} {

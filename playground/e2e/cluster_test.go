@@ -42,13 +42,13 @@ const (
 )
 
 // run starts a single pod, not restarted; extra are flags and, after --, arguments.
-func (r room) run(t testing.TB, name, image string, extra ...string) {
+func (r namespace) run(t testing.TB, name, image string, extra ...string) {
 	t.Helper()
 	r.kubectl(t, append([]string{"run", name, image, "--image-pull-policy=Never", "--restart=Never", "--labels=e2e=yes,app=" + name}, extra...)...)
 }
 
 func deploymentOfThree(t *testing.T, c cluster) {
-	f := furnished[c.Name]
+	f := fixtures[c.Name]
 	nodes := map[string]bool{}
 	for _, p := range f.web {
 		nodes[p.node] = true
@@ -59,7 +59,7 @@ func deploymentOfThree(t *testing.T, c cluster) {
 }
 
 func seccompAndLimits(t *testing.T, c cluster) {
-	r := c.room(t)
+	r := c.newNamespace(t)
 	r.apply(t, "limited.yaml", nil)
 	r.ready(t, "limited")
 	if mode := r.exec(t, "limited", "grep", "^Seccomp:", "/proc/1/status"); !strings.HasSuffix(mode, "2") {
@@ -78,7 +78,7 @@ func seccompAndLimits(t *testing.T, c cluster) {
 }
 
 func podToPod(t *testing.T, c cluster) {
-	f := furnished[c.Name]
+	f := fixtures[c.Name]
 	pairs := map[bool]int{}
 	for node, tool := range f.tools {
 		for _, p := range f.web {
@@ -95,7 +95,7 @@ func podToPod(t *testing.T, c cluster) {
 }
 
 func clusterIP(t *testing.T, c cluster) {
-	f := furnished[c.Name]
+	f := fixtures[c.Name]
 	report := f.load(t, "http://"+f.service+"/api/info", "10s", 20)
 	if report.OK != report.Requests || len(report.Pods) < 2 {
 		t.Errorf("want all requests to the ClusterIP answered, by more than one pod: %+v", report)
@@ -109,21 +109,21 @@ type loadReport struct {
 }
 
 // load makes some requests from a pod of the web service, a new connection each.
-func (f furniture) load(t testing.TB, url, timeout string, requests int) loadReport {
+func (f fixture) load(t testing.TB, url, timeout string, requests int) loadReport {
 	t.Helper()
 	const rate = 20
 	duration := time.Duration(requests) * time.Second / rate
-	said := f.try("exec", f.web[0].name, "--", "demo", "load", "--url="+url, "--rate="+strconv.Itoa(rate),
+	res := f.try("exec", f.web[0].name, "--", "demo", "load", "--url="+url, "--rate="+strconv.Itoa(rate),
 		"--duration="+duration.String(), "--timeout="+timeout, "-o=json")
 	var report loadReport
-	if err := json.Unmarshal([]byte(said.out), &report); err != nil || report.Requests == 0 {
-		t.Fatalf("no report of a load: %v: %s", err, said)
+	if err := json.Unmarshal([]byte(res.out), &report); err != nil || report.Requests == 0 {
+		t.Fatalf("no report of a load: %v: %s", err, res)
 	}
 	return report
 }
 
 func dnsNames(t *testing.T, c cluster) {
-	f := furnished[c.Name]
+	f := fixtures[c.Name]
 	for _, name := range []string{"web." + f.ns + ".svc.cluster.local", "web." + f.ns, "web"} {
 		if addresses := f.probe(t, f.web[0].name, "dns", name).Tries[0].Detail; addresses != f.service {
 			t.Errorf("name %s: want %s, have %q", name, f.service, addresses)
@@ -150,29 +150,34 @@ type probeReport struct {
 }
 
 // probe runs the probe client of the demo image in a pod; what it finds is for the caller to judge.
-func (f furniture) probe(t testing.TB, pod, kind, target string, flags ...string) probeReport {
+func (f fixture) probe(t testing.TB, pod, kind, target string, flags ...string) probeReport {
 	t.Helper()
 	argv := append([]string{"exec", pod, "--", "demo", "probe", kind, target, "--count=1", "--timeout=5s", "-o=json"}, flags...)
-	said := f.try(argv...)
+	res := f.try(argv...)
 	var report probeReport
-	if err := json.Unmarshal([]byte(said.out), &report); err != nil || len(report.Tries) == 0 {
-		t.Fatalf("no report of a probe: %v: %s", err, said)
+	if err := json.Unmarshal([]byte(res.out), &report); err != nil || len(report.Tries) == 0 {
+		t.Fatalf("no report of a probe: %v: %s", err, res)
 	}
 	return report
 }
 
 func dnsUnknown(t *testing.T, c cluster) {
-	f := furnished[c.Name]
-	// A machine without any name server to ask has another answer than one with: both are fast.
-	tries := f.probe(t, f.web[0].name, "dns", "nobody.playground.invalid", "--count=3").Tries
+	f := fixtures[c.Name]
+	// The answer depends on whether the machine has a name server. Neither waits for one that does not answer: the error is
+	// no timeout, and the fastest of three lookups, which a busy machine hardly slows down, takes no retry of the resolver.
+	tries := f.probe(t, f.web[0].name, "dns", "unknown.playground.invalid", "--count=3").Tries
 	slices.SortFunc(tries, func(a, b probeTry) int { return cmp.Compare(a.RTTMs, b.RTTMs) })
-	if len(tries) != 3 || tries[1].RTTMs > 2000 || slices.ContainsFunc(tries, func(try probeTry) bool { return try.OK }) {
-		t.Errorf("an unknown external name must fail within two seconds, which the median of three does not: %+v", tries)
+	wrong := func(try probeTry) bool {
+		return try.OK || strings.Contains(try.Error, "timeout") || strings.Contains(try.Error, "deadline")
 	}
+	if len(tries) != 3 || tries[0].RTTMs > 2000 || slices.ContainsFunc(tries, wrong) {
+		t.Errorf("an unknown external name must be refused, without a timeout: %+v", tries)
+	}
+	measure(c.Name+" unknown external name", "%.1f ms (median of 3)", tries[len(tries)/2].RTTMs)
 }
 
 func podLogs(t *testing.T, c cluster) {
-	f := furnished[c.Name]
+	f := fixtures[c.Name]
 	for node, tool := range f.tools {
 		if have, want := f.kubectl(t, "logs", tool), "tools on "+node; have != want {
 			t.Errorf("log of %s: want %q, have %q", tool, want, have)
@@ -181,20 +186,20 @@ func podLogs(t *testing.T, c cluster) {
 }
 
 func podExec(t *testing.T, c cluster) {
-	f := furnished[c.Name]
-	said := f.startKubectl("spoken", "-n", f.ns, "exec", "-i", f.tool(), "--", "sh", "-c", "cat; echo aside >&2; exit 7").wait()
-	if said.code != 7 || said.out != "spoken" || !strings.Contains(said.err, "aside") {
-		t.Errorf("want input, output, errors and the exit code 7 to pass: %s", said)
+	f := fixtures[c.Name]
+	res := f.startKubectl("spoken", "-n", f.ns, "exec", "-i", f.tool(), "--", "sh", "-c", "cat; echo aside >&2; exit 7").wait()
+	if res.code != 7 || res.out != "spoken" || !strings.Contains(res.err, "aside") {
+		t.Errorf("want input, output, errors and the exit code 7 to pass: %s", res)
 	}
 }
 
 var forwarding = regexp.MustCompile(`Forwarding from (127\.0\.0\.1:\d+)`)
 
 func portForward(t *testing.T, c cluster) {
-	f := furnished[c.Name]
+	f := fixtures[c.Name]
 	forward := converse(t, c.argv("-n", f.ns, "port-forward", "service/web", ":80")...)
-	line, heard := forward.hear("Forwarding from 127.0.0.1", 30*time.Second)
-	if !heard {
+	line, found := forward.waitForLine("Forwarding from 127.0.0.1", 30*time.Second)
+	if !found {
 		t.Fatalf("kubectl port-forward does not forward: %s", forward.err)
 	}
 	address := forwarding.FindStringSubmatch(line)[1]
@@ -230,7 +235,7 @@ func visit(url string) (string, error) {
 }
 
 func nodePort(t *testing.T, c cluster) {
-	f := furnished[c.Name]
+	f := fixtures[c.Name]
 	for node, address := range c.nodes() {
 		if a := ask(t, "http://"+address+":"+f.nodePort+"/api/info"); a.Cluster != c.Name {
 			t.Errorf("the port of node %s was answered by %+v", node, a)
@@ -239,7 +244,7 @@ func nodePort(t *testing.T, c cluster) {
 }
 
 func serviceAccount(t *testing.T, c cluster) {
-	f := furnished[c.Name]
+	f := fixtures[c.Name]
 	const script = `cd /var/run/secrets/kubernetes.io/serviceaccount
 for what in pods secrets; do
   curl --silent --show-error --max-time 10 --cacert ca.crt -H "Authorization: Bearer $(cat token)" -o /dev/null -w "%{http_code} " \
@@ -251,7 +256,7 @@ done`
 }
 
 func vxlanDaemonSet(t *testing.T, c cluster) {
-	r := c.room(t)
+	r := c.newNamespace(t)
 	r.apply(t, "privileged.yaml", map[string]any{"HostNetwork": true})
 	r.rollout(t, "daemonset/privileged")
 	pods := r.pods(t, "app=privileged") // of the host network, so their addresses are the nodes'
@@ -274,7 +279,7 @@ ip link set e2e-vxlan up`, p.ip, peer.ip, i+1)
 }
 
 func tunDevice(t *testing.T, c cluster) {
-	r := c.room(t)
+	r := c.newNamespace(t)
 	r.apply(t, "privileged.yaml", map[string]any{"HostNetwork": false})
 	r.rollout(t, "daemonset/privileged")
 	for _, p := range r.pods(t, "app=privileged") {
@@ -285,10 +290,10 @@ func tunDevice(t *testing.T, c cluster) {
 	}
 }
 
-// rollingUpdate allows no failed request, without any retry: the pods go on serving for five
-// seconds after SIGTERM, and kube-proxy needs one to send nothing more to them.
+// rollingUpdate allows no failed request, without any retry: the pods serve for five more seconds
+// after SIGTERM, and kube-proxy needs one second to stop sending to them.
 func rollingUpdate(t *testing.T, c cluster) {
-	r := c.room(t)
+	r := c.newNamespace(t)
 	r.apply(t, "rolling.yaml", nil)
 	r.rollout(t, "deployment/rolling")
 	old := r.pods(t, "app=rolling")
@@ -305,12 +310,12 @@ func rollingUpdate(t *testing.T, c cluster) {
 	})
 	measure(c.Name+" rolling update of 3", "%.1f s", time.Since(began).Seconds())
 
-	r.kubectl(t, "delete", "pod", "load") // on SIGTERM it reports
-	said := report.wait()
+	r.kubectl(t, "delete", "pod", "load") // it reports on SIGTERM
+	res := report.wait()
 	var seen loadReport
-	text := said.out[max(0, strings.IndexByte(said.out, '{')) : strings.LastIndexByte(said.out, '}')+1] // complaints are beside it
+	text := res.out[max(0, strings.IndexByte(res.out, '{')) : strings.LastIndexByte(res.out, '}')+1] // complaints are beside it
 	if err := json.Unmarshal([]byte(text), &seen); err != nil {
-		t.Fatalf("no report of the load: %v: %s", err, said)
+		t.Fatalf("no report of the load: %v: %s", err, res)
 	}
 	if seen.Failed > 0 || seen.Requests < 50 || len(seen.Pods) < 4 {
 		t.Errorf("want no failed request, and answers of old and new pods: %+v", seen)
@@ -318,7 +323,7 @@ func rollingUpdate(t *testing.T, c cluster) {
 }
 
 func volume(t *testing.T, c cluster) {
-	r := c.room(t)
+	r := c.newNamespace(t)
 	if class := c.kubectl(t, "get", "storageclass", "standard", "-o",
 		`jsonpath={.volumeBindingMode} {.metadata.annotations.storageclass\.kubernetes\.io/is-default-class}`); class != "WaitForFirstConsumer true" {
 		t.Errorf("StorageClass standard: want WaitForFirstConsumer and the default, have %q", class)
@@ -341,18 +346,18 @@ func volume(t *testing.T, c cluster) {
 	r.kubectl(t, "delete", "pod/reader", "--grace-period=1")
 	r.kubectl(t, "delete", "persistentvolumeclaim/data")
 	c.kubectl(t, "wait", "--for=delete", "persistentvolume/"+pv, "--timeout=60s")
-	eventually(t, 10*time.Second, "the deleted volume's directory is gone", func() (string, bool) {
+	eventually(t, 60*time.Second, "the deleted volume's directory is gone", func() (string, bool) {
 		left := c.node(t, node, "ls", "/var/local-path")
 		return left, !strings.Contains(left, pv)
 	})
 }
 
 func podDeletion(t *testing.T, c cluster) {
-	r := c.room(t)
+	r := c.newNamespace(t)
 	r.run(t, "mortal", demoImage)
 	r.ready(t, "mortal")
 	node, ip, uid := r.get(t, "pod/mortal", "{.spec.nodeName}"), r.get(t, "pod/mortal", "{.status.podIP}"), r.get(t, "pod/mortal", "{.metadata.uid}")
-	look := func(script string) string {
+	observe := func(script string) string {
 		script = strings.NewReplacer("UID", uid, "ADDRESS", ip).Replace(script)
 		return strings.Join(strings.Fields(c.node(t, node, "sh", "-c", script)), " ")
 	}
@@ -361,23 +366,23 @@ func podDeletion(t *testing.T, c cluster) {
 		atLeast      int
 		within       time.Duration
 	}{
-		{"processes", "ctr -n k8s.io tasks ls -q | grep -F \"$(ctr -n k8s.io containers ls -q 'labels.\"io.kubernetes.pod.uid\"==UID' | grep . || echo none)\" || true", 2, 20 * time.Second},
-		{"volumes", "ls -d /var/lib/kubelet/pods/UID 2>/dev/null || true", 1, 20 * time.Second},
-		{"cgroups", "find /sys/fs/cgroup -type d -name '*UID*'", 1, 20 * time.Second},
-		{"address", "cat /run/cni-ipam-state/playground/ADDRESS 2>/dev/null || true; ip route show | grep 'ADDRESS ' || true", 2, 20 * time.Second},
+		{"processes", "ctr -n k8s.io tasks ls -q | grep -F \"$(ctr -n k8s.io containers ls -q 'labels.\"io.kubernetes.pod.uid\"==UID' | grep . || echo none)\" || true", 2, 60 * time.Second},
+		{"volumes", "ls -d /var/lib/kubelet/pods/UID 2>/dev/null || true", 1, 60 * time.Second},
+		{"cgroups", "find /sys/fs/cgroup -type d -name '*UID*'", 1, 60 * time.Second},
+		{"address", "cat /run/cni-ipam-state/playground/ADDRESS 2>/dev/null || true; ip route show | grep 'ADDRESS ' || true", 2, 60 * time.Second},
 		// The kubelet removes what is dead once a minute.
-		{"containers", "ctr -n k8s.io containers ls -q 'labels.\"io.kubernetes.pod.uid\"==UID'", 2, 100 * time.Second},
-		{"logs", "ls -d /var/log/pods/*UID 2>/dev/null || true", 1, 100 * time.Second},
+		{"containers", "ctr -n k8s.io containers ls -q 'labels.\"io.kubernetes.pod.uid\"==UID'", 2, 180 * time.Second},
+		{"logs", "ls -d /var/log/pods/*UID 2>/dev/null || true", 1, 180 * time.Second},
 	}
 	for _, part := range parts {
-		if have := look(part.script); len(strings.Fields(have)) < part.atLeast {
+		if have := observe(part.script); len(strings.Fields(have)) < part.atLeast {
 			t.Errorf("%s of a running pod: want at least %d, found %q, so their absence later would prove nothing", part.what, part.atLeast, have)
 		}
 	}
 	r.kubectl(t, "delete", "pod/mortal")
 	for _, part := range parts {
 		eventually(t, part.within, part.what+" of a deleted pod are gone", func() (string, bool) {
-			left := look(part.script)
+			left := observe(part.script)
 			return left, left == ""
 		})
 	}

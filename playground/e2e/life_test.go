@@ -63,7 +63,7 @@ func takenNetworkIsRefused(t *testing.T) {
 	before.same(t, "after refused networks")
 }
 
-func nothingUpIsSaid(t *testing.T) {
+func nothingUpIsReported(t *testing.T) {
 	before := takeSnapshot()
 	for _, args := range [][]string{
 		{"status"},
@@ -105,8 +105,8 @@ func interruptedUpLeavesNothing(t *testing.T) {
 		t.Fatalf("interrupt up: %v", err)
 	}
 	if r := up.wait(); r.code == 0 || strings.Contains(r.out, "is up after") {
-		t.Errorf("the interrupted up says it is complete: %s", r)
-	} else if time.Since(asked) > 30*time.Second {
+		t.Errorf("the interrupted up reports that it is complete: %s", r)
+	} else if time.Since(asked) > 30*time.Second { // a guard: an end takes a second or two
 		t.Errorf("the interrupted up went on: %s", r)
 	}
 	before.same(t, "after an interrupted up")
@@ -121,9 +121,9 @@ func killedUpIsRepaired(t *testing.T) {
 	refuse(t, []string{"not completely up"}, "status")
 	dir := filepath.Join(t.TempDir(), "kube")
 	must(t, "up", "control-plane-only", "--audit", "--kubeconfig-dir="+dir)
-	s, ok := look(t)
+	s, ok := readStatus(t)
 	if !ok || len(s.Clusters) != 2 {
-		t.Fatalf("after a killed up and another one, status is not well: %+v", s)
+		t.Fatalf("after a killed up and another one, status is not healthy: %+v", s)
 	}
 	for _, c := range s.Clusters {
 		if log := read(c.AuditLog); !strings.Contains(log, `"kind":"Event"`) {
@@ -140,10 +140,10 @@ func killedUpIsRepaired(t *testing.T) {
 }
 
 // fingerprint holds what must not change when nothing is done: every process, and the
-// version of every object that no controller renews by itself.
+// version of every object that no controller renews.
 func fingerprint(t testing.TB, clusters ...cluster) []string {
 	t.Helper()
-	s := well(t)
+	s := waitHealthy(t)
 	var all []string
 	for _, c := range s.Clusters {
 		if !slices.ContainsFunc(clusters, func(one cluster) bool { return one.Name == c.Name }) {
@@ -172,16 +172,16 @@ func fingerprint(t testing.TB, clusters ...cluster) []string {
 }
 
 func upAgainChangesNothing(t *testing.T) {
-	before, machine := fingerprint(t, bed.Clusters...), takeSnapshot()
+	before, machine := fingerprint(t, current.Clusters...), takeSnapshot()
 	if len(before) < 50 {
 		t.Fatalf("the fingerprint of three clusters is too small to prove anything: %v", before)
 	}
-	said := pg("up", "three-overlap")
-	if said.code != 0 || !strings.Contains(said.out, "nothing changed") {
-		t.Errorf("want it to say that nothing changed: %s", said)
+	res := pg("up", "three-overlap")
+	if res.code != 0 || !strings.Contains(res.out, "nothing changed") {
+		t.Errorf("want the report that nothing changed: %s", res)
 	}
-	measure("up again", "%.1f s", said.took.Seconds())
-	if changes := snapshot(before).difference(fingerprint(t, bed.Clusters...)); len(changes) > 0 {
+	measure("up again", "%.1f s", res.elapsed.Seconds())
+	if changes := snapshot(before).difference(fingerprint(t, current.Clusters...)); len(changes) > 0 {
 		t.Errorf("up again changed:\n%s", strings.Join(changes, "\n"))
 	}
 	// Processes and cgroups of pods come and go while checks' namespaces are deleted.
@@ -193,11 +193,11 @@ func upAgainChangesNothing(t *testing.T) {
 }
 
 func anotherScenarioIsRefused(t *testing.T) {
-	before := fingerprint(t, bed.Clusters...)
+	before := fingerprint(t, current.Clusters...)
 	refuse(t, []string{"three-overlap", "is up already", "playground down"}, "up", "quick-start")
 	refuse(t, []string{"alpha"}, "add", "alpha")
 	refuse(t, []string{"nosuch", "alpha"}, "remove", "nosuch")
-	if changes := snapshot(before).difference(fingerprint(t, bed.Clusters...)); len(changes) > 0 {
+	if changes := snapshot(before).difference(fingerprint(t, current.Clusters...)); len(changes) > 0 {
 		t.Errorf("refused commands changed:\n%s", strings.Join(changes, "\n"))
 	}
 }
@@ -205,7 +205,7 @@ func anotherScenarioIsRefused(t *testing.T) {
 // addAndRemove adds a cluster with a real node and five kubemark nodes, uses it, and
 // removes it; the others do not notice.
 func addAndRemove(t *testing.T) {
-	others := bed.Clusters
+	others := current.Clusters
 	before, machine := fingerprint(t, others...), names(netnsDir+"/*", stateDir+"/*", stateDir+"/*/*", runtimeDir+"/*")
 
 	adding := startPlayground("add", "delta", "--file=testdata/delta.yaml")
@@ -218,19 +218,19 @@ func addAndRemove(t *testing.T) {
 	if added.code != 0 {
 		t.Fatalf("%s", added)
 	}
-	measure("add a cluster with 5 kubemark nodes", "%.1f s", added.took.Seconds())
-	s := well(t)
+	measure("add a cluster with 5 kubemark nodes", "%.1f s", added.elapsed.Seconds())
+	s := waitHealthy(t)
 	if len(s.Clusters) != len(others)+1 {
-		t.Fatalf("status after add is not well: %+v", s)
+		t.Fatalf("status after add is not healthy: %+v", s)
 	}
 	delta := s.Clusters[len(others)]
 	t.Run("kubemark_nodes_and_pods", func(t *testing.T) { kubemarkPods(t, delta) })
 	t.Run("reaches_the_others", func(t *testing.T) {
 		must(t, "load", "tools", "delta")
-		r := delta.room(t)
+		r := delta.newNamespace(t)
 		r.run(t, "visitor", toolsImage, `--overrides={"spec":{"nodeName":"delta-control-plane"}}`)
 		r.ready(t, "visitor")
-		f := furnished["alpha"]
+		f := fixtures["alpha"]
 		text := r.exec(t, "visitor", "curl", "--silent", "--max-time", "10", "http://"+f.nodes()["alpha-worker"]+":"+f.nodePort+"/api/info")
 		if a := decode(t, text); a.Cluster != "alpha" {
 			t.Errorf("the added cluster asked alpha, and got an answer of %+v", a)
@@ -242,9 +242,9 @@ func addAndRemove(t *testing.T) {
 	if removed.code != 0 {
 		t.Fatalf("%s", removed)
 	}
-	measure("remove a cluster", "%.1f s", removed.took.Seconds())
-	if s := well(t); len(s.Clusters) != len(others) || len(s.Faults) != 0 {
-		t.Errorf("status after remove is not well: %+v", s)
+	measure("remove a cluster", "%.1f s", removed.elapsed.Seconds())
+	if s := waitHealthy(t); len(s.Clusters) != len(others) || len(s.Faults) != 0 {
+		t.Errorf("status after remove is not healthy: %+v", s)
 	}
 	for _, line := range takeSnapshot() {
 		if strings.Contains(line, "delta") {
@@ -304,11 +304,11 @@ func downWithoutRecord(t *testing.T) {
 // downIsClean takes the playground down and compares the machine with how it was.
 func downIsClean(t *testing.T, before snapshot) {
 	t.Helper()
-	bed = status{}
+	current = status{}
 	r := pg("down")
 	if r.code != 0 {
 		t.Errorf("%s", r)
 	}
-	measure("down, "+t.Name(), "%.1f s", r.took.Seconds())
+	measure("down, "+t.Name(), "%.1f s", r.elapsed.Seconds())
 	before.same(t, "after down")
 }

@@ -4,8 +4,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,7 +19,7 @@ type links struct {
 
 // end is a cluster as seen in these measurements.
 type end struct {
-	furniture
+	fixture
 	node    string // its last one
 	address string
 }
@@ -29,7 +27,7 @@ type end struct {
 func newLinks(t *testing.T, clusters ...cluster) links {
 	var ends []end
 	for _, c := range clusters {
-		e := end{furniture: furnished[c.Name]}
+		e := end{fixture: fixtures[c.Name]}
 		for node := range c.nodes() {
 			e.node = max(e.node, node)
 		}
@@ -43,7 +41,7 @@ func newLinks(t *testing.T, clusters ...cluster) links {
 // shown wants exactly these faults in the status, each as its non-zero values.
 func shown(t *testing.T, want ...string) {
 	t.Helper()
-	s, _ := look(t)
+	s, _ := readStatus(t)
 	var have []string
 	for _, f := range s.Faults {
 		text := strings.Fields(f.A + " " + f.B + " " + f.Delay + " " + f.Loss + " " + f.Bandwidth)
@@ -60,9 +58,9 @@ func shown(t *testing.T, want ...string) {
 	}
 }
 
-// median is the median time in ms of new connections from a pod to a node port of another
-// cluster: one round trip each.
-func (from end) median(t *testing.T, to end) float64 {
+// fastest returns the shortest time in ms of 50 new connections from a pod to a node port of another
+// cluster: one round trip each. A busy machine makes a round trip longer, never shorter.
+func (from end) fastest(t *testing.T, to end) float64 {
 	t.Helper()
 	report := from.probe(t, from.web[0].name, "tcp", to.address+":"+to.nodePort, "--count=50", "--interval=20ms")
 	if report.Summary.Answered != report.Summary.Sent {
@@ -73,39 +71,39 @@ func (from end) median(t *testing.T, to end) float64 {
 		times = append(times, try.RTTMs)
 	}
 	slices.Sort(times)
-	return times[len(times)/2]
+	measure("round trip "+from.Name+" to "+to.Name, "%.2f ms (median of %d)", times[len(times)/2], len(times))
+	return times[0]
 }
 
 func (l links) delay(t *testing.T) {
-	if before := l.alpha.median(t, l.beta); before > 5 {
-		t.Errorf("without a fault, a round trip takes %.2f ms", before)
+	if before := l.alpha.fastest(t, l.beta); before >= 50 {
+		t.Errorf("without a fault, a round trip takes at least %.2f ms", before)
 	}
 	must(t, "fault", "delay", "alpha", "beta", "50ms")
 	defer must(t, "fault", "delay", "alpha", "beta", "0")
 	shown(t, "alpha beta 50ms")
 	for _, pair := range [][2]end{{l.alpha, l.beta}, {l.beta, l.alpha}} {
-		rtt := pair[0].median(t, pair[1])
-		measure(fmt.Sprintf("delay 50 ms, %s to %s", pair[0].Name, pair[1].Name), "RTT/2 = %.2f ms (median of 50)", rtt/2)
-		if math.Abs(rtt/2-50) > 5 {
-			t.Errorf("from %s to %s a round trip takes %.2f ms, want 100 ± 10", pair[0].Name, pair[1].Name, rtt)
+		// The delay of both directions, each once: a packet delayed twice would take 150 ms or more.
+		if rtt := pair[0].fastest(t, pair[1]); rtt < 100 || rtt >= 150 {
+			t.Errorf("from %s to %s the fastest round trip takes %.2f ms, want 100 to 150", pair[0].Name, pair[1].Name, rtt)
 		}
 	}
-	if other := l.alpha.median(t, l.gamma); other > 5 {
-		t.Errorf("the link to gamma has no fault, but a round trip takes %.2f ms", other)
+	if other := l.alpha.fastest(t, l.gamma); other >= 50 {
+		t.Errorf("the link to gamma has no fault, but a round trip takes at least %.2f ms", other)
 	}
 }
 
 var received = regexp.MustCompile(`(\d+) packets transmitted, (\d+) packets received`)
 
 // ping sends packets to a node of another cluster, and counts on that node how many of them
-// arrived: so each direction is measured for itself.
+// arrived, so that each direction is measured separately.
 func (from end) ping(t *testing.T, to end, count int, interval string) (arrived, answered int) {
 	t.Helper()
 	before := to.echoes(t)
-	said := from.try("exec", from.tool(), "--", "ping", "-q", "-c", strconv.Itoa(count), "-i", interval, "-W", "1", to.address)
-	match := received.FindStringSubmatch(said.out) // its exit code is 1 if nothing was answered
+	res := from.try("exec", from.tool(), "--", "ping", "-q", "-c", strconv.Itoa(count), "-i", interval, "-W", "1", to.address)
+	match := received.FindStringSubmatch(res.out) // its exit code is 1 if nothing was answered
 	if match == nil || match[1] != strconv.Itoa(count) {
-		t.Fatalf("ping counts nothing: %s", said)
+		t.Fatalf("ping counts nothing: %s", res)
 	}
 	answered, _ = strconv.Atoi(match[2])
 	return to.echoes(t) - before, answered
@@ -139,11 +137,11 @@ func (l links) loss(t *testing.T) {
 	defer must(t, "fault", "loss", "alpha", "beta", "0")
 	shown(t, "alpha beta 5%")
 	arrived, answered := l.alpha.ping(t, l.beta, sent, "0.001")
-	there := 100 * (1 - float64(arrived)/sent)
-	back := 100 * (1 - float64(answered)/float64(max(1, arrived)))
-	measure("loss 5 %", "%.2f %% there, %.2f %% back (%d packets)", there, back, sent)
+	outbound := 100 * (1 - float64(arrived)/sent)
+	inbound := 100 * (1 - float64(answered)/float64(max(1, arrived)))
+	measure("loss 5 %", "%.2f %% outbound, %.2f %% inbound (%d packets)", outbound, inbound, sent)
 	// Four standard deviations: with 2000 packets one is 0.5 %.
-	for direction, percent := range map[string]float64{"alpha to beta": there, "beta to alpha": back} {
+	for direction, percent := range map[string]float64{"alpha to beta": outbound, "beta to alpha": inbound} {
 		if percent < 3 || percent > 7 {
 			t.Errorf("%s: lost %.2f %%, want 3 to 7", direction, percent)
 		}
@@ -166,9 +164,9 @@ func (from end) throughput(t *testing.T, to end, seconds string, back ...string)
 		}
 		Error string
 	}
-	said := from.try(argv...)
-	if err := json.Unmarshal([]byte(said.out), &report); err != nil || report.Error != "" || report.End.Received.Rate == 0 {
-		t.Fatalf("no measurement by iperf3 (%v): %s", err, said)
+	res := from.try(argv...)
+	if err := json.Unmarshal([]byte(res.out), &report); err != nil || report.Error != "" || report.End.Received.Rate == 0 {
+		t.Fatalf("no measurement by iperf3 (%v): %s", err, res)
 	}
 	return report.End.Received.Rate / 1e6
 }
@@ -178,24 +176,18 @@ func (l links) bandwidth(t *testing.T) {
 	defer must(t, "fault", "bandwidth", "alpha", "beta", "0")
 	shown(t, "alpha beta 50mbit")
 	for direction, flags := range map[string][]string{"alpha to beta": nil, "beta to alpha": {"--reverse"}} {
-		// Both ends and the link are processes of one machine, which may be busy for three seconds: then less arrives than the link lets
-		// through, and it is measured again. A link that lets too little through does so each time, and more never arrives.
-		var rate float64
-		for range 3 {
-			if rate = l.alpha.throughput(t, l.beta, "3", flags...); rate >= 42.5 {
-				break
-			}
-			t.Logf("%s: %.1f Mbit/s, measured again", direction, rate)
-		}
+		// More than the limit never arrives. How much less does depends on the machine, which runs both ends and the link: the
+		// lower bound only detects a limit that is far too small.
+		rate := l.alpha.throughput(t, l.beta, "3", flags...)
 		measure("bandwidth 50 Mbit/s, "+direction, "%.1f Mbit/s", rate)
-		if math.Abs(rate-50) > 7.5 {
-			t.Errorf("%s: %.1f Mbit/s, want 50 ± 15 %%", direction, rate)
+		if rate < 5 || rate > 57.5 {
+			t.Errorf("%s: %.1f Mbit/s, want 5 to 57.5", direction, rate)
 		}
 	}
 }
 
-// reaches tells whether new connections from a pod reach a node port of another cluster. A machine that is busy for a second lets one go
-// unanswered, so silence is asked again; where nothing can pass, nothing ever answers.
+// reaches reports whether new connections from a pod reach a node port of another cluster. On a machine that is busy for a second a
+// connection may time out, so it tries three times; through a partition none ever succeeds.
 func (from end) reaches(t *testing.T, to end) bool {
 	t.Helper()
 	answered := 0
@@ -212,7 +204,7 @@ func (from end) reaches(t *testing.T, to end) bool {
 	return answered > 0
 }
 
-// wire is one connection from a pod to a web pod of another cluster that stays open.
+// wire is a connection from a pod to a web pod of another cluster that stays open.
 type wire struct {
 	conversation
 	want string
@@ -222,7 +214,7 @@ func (from end) wire(t *testing.T, to end) wire {
 	t.Helper()
 	w := wire{converse(t, from.argv("-n", from.ns, "exec", "-i", from.tool(), "--", "nc", to.address, to.nodePort)...), `"cluster": "` + to.Name + `"`}
 	w.ask(t)
-	if _, answered := w.hear(w.want, 15*time.Second); !answered {
+	if _, answered := w.waitForLine(w.want, 30*time.Second); !answered {
 		t.Fatalf("no answer on a connection from %s to %s: %s", from.Name, to.Name, w.err)
 	}
 	return w
@@ -230,7 +222,7 @@ func (from end) wire(t *testing.T, to end) wire {
 
 func (w wire) ask(t *testing.T) {
 	t.Helper()
-	w.say(t, "GET /api/info HTTP/1.1\r\nHost: e2e\r\n\r\n")
+	w.write(t, "GET /api/info HTTP/1.1\r\nHost: e2e\r\n\r\n")
 }
 
 func (l links) partition(t *testing.T) {
@@ -253,16 +245,16 @@ func (l links) partition(t *testing.T) {
 			t.Errorf("%s does not reach %s, which are not parted", pair[0].Name, pair[1].Name)
 		}
 	}
-	if _, answered := cut.hear(cut.want, time.Second); answered {
+	if _, answered := cut.waitForLine(cut.want, time.Second); answered {
 		t.Error("an established connection from alpha to beta goes on through the partition")
 	}
-	if _, answered := whole.hear(whole.want, 5*time.Second); !answered {
+	if _, answered := whole.waitForLine(whole.want, 30*time.Second); !answered {
 		t.Error("an established connection from beta to gamma does not go on")
 	}
 	must(t, "fault", "heal", "alpha", "beta")
 	shown(t)
 	began := time.Now()
-	if _, answered := cut.hear(cut.want, 30*time.Second); !answered {
+	if _, answered := cut.waitForLine(cut.want, 120*time.Second); !answered {
 		t.Errorf("the established connection from alpha to beta does not go on after the partition: %s", cut.err)
 	}
 	measure("heal to answer on an old connection", "%.1f s (TCP's own back-off)", time.Since(began).Seconds())
@@ -325,13 +317,15 @@ func (l links) clear(t *testing.T) {
 	shown(t, "alpha beta 20ms 10% 1mbit", "alpha gamma 3ms", "beta gamma dropAB dropBA")
 	must(t, "fault", "clear")
 	shown(t)
-	if rtt := l.alpha.median(t, l.beta); rtt > 5 {
-		t.Errorf("after clear, a round trip takes %.2f ms", rtt)
+	if rtt := l.alpha.fastest(t, l.beta); rtt >= 20 {
+		t.Errorf("after clear, a round trip takes at least %.2f ms", rtt)
 	}
 	if arrived, answered := l.alpha.ping(t, l.beta, 200, "0.001"); arrived != 200 || answered != 200 {
 		t.Errorf("after clear, of 200 packets %d arrived and %d were answered", arrived, answered)
 	}
-	if rate := l.alpha.throughput(t, l.beta, "1"); rate < 200 {
+	rate := l.alpha.throughput(t, l.beta, "1")
+	measure("throughput without a fault", "%.1f Mbit/s", rate)
+	if rate < 2 { // the limit was 1
 		t.Errorf("after clear, the throughput is %.1f Mbit/s", rate)
 	}
 	if !l.beta.reaches(t, l.gamma) {

@@ -5,9 +5,9 @@
 // of the playground, so that it also proves that files and output are enough for users.
 //
 // This file is the table of contents: the tests run in its order, and each brings up what
-// it needs, so that -run picks any of them. There is one playground on a machine; what is
-// up is shared by the checks in it, and nothing may be up that the owner of the machine
-// still needs: the suite begins and ends with `playground down`.
+// it needs, so that -run picks any of them. There is one playground on a machine; the
+// checks share what is up. The suite starts and ends with `playground down`, so nothing may be
+// up that the owner of the machine still needs.
 package e2e
 
 import (
@@ -27,14 +27,14 @@ var program = "../../bin/playground"
 // clean is the machine without a playground.
 var clean snapshot
 
-// cache is where kubectl keeps what it has discovered.
+// cache is the discovery cache of kubectl.
 var cache string
 
 func TestMain(m *testing.M) {
 	os.Exit(suite(m))
 }
 
-// suite wraps the tests in two `down` and ends with the times and values that were measured.
+// suite runs the tests between two `down` and prints the measured times and values.
 func suite(m *testing.M) int {
 	flag.Parse()
 	if os.Geteuid() != 0 {
@@ -114,7 +114,7 @@ func TestRefusals(t *testing.T) {
 	takeDown(t)
 	t.Run("bad_scenario", badScenarioIsRefused)
 	t.Run("taken_network", takenNetworkIsRefused)
-	t.Run("nothing_up", nothingUpIsSaid)
+	t.Run("nothing_up", nothingUpIsReported)
 }
 
 // TestInterrupted: a start that ends in the middle leaves nothing, or nothing that matters.
@@ -143,7 +143,7 @@ func TestScale(t *testing.T) {
 // kube-proxy.
 func TestClusters(t *testing.T) {
 	bring(t, "three-overlap")
-	furnish(t)
+	makeFixtures(t)
 	alpha, beta, gamma := clusterNamed(t, "alpha"), clusterNamed(t, "beta"), clusterNamed(t, "gamma")
 
 	// Before other checks use up addresses, in each cluster others.

@@ -28,17 +28,17 @@ type process struct {
 	failed   error
 }
 
-// result is what a program said when it ended.
+// result is the output of a program that has ended.
 type result struct {
 	command  string
 	out, err string
 	code     int
-	took     time.Duration
+	elapsed  time.Duration
 }
 
 func (r result) String() string {
-	return fmt.Sprintf("%s\n  exit code %d after %s\n  said: %s\n  complained: %s",
-		r.command, r.code, r.took.Round(time.Millisecond), strings.TrimSpace(r.out), strings.TrimSpace(r.err))
+	return fmt.Sprintf("%s\n  exit code %d after %s\n  output: %s\n  errors: %s",
+		r.command, r.code, r.elapsed.Round(time.Millisecond), strings.TrimSpace(r.out), strings.TrimSpace(r.err))
 }
 
 func start(argv ...string) *process { return startWith("", nil, argv...) }
@@ -62,7 +62,7 @@ func (p *process) wait() result {
 	if err == nil {
 		err = p.cmd.Wait()
 	}
-	r := result{command: strings.Join(p.cmd.Args, " "), out: p.out.String(), err: p.err.String(), took: time.Since(p.began)}
+	r := result{command: strings.Join(p.cmd.Args, " "), out: p.out.String(), err: p.err.String(), elapsed: time.Since(p.began)}
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit):
@@ -78,10 +78,10 @@ func (p *process) wait() result {
 
 func startPlayground(args ...string) *process { return start(append([]string{program}, args...)...) }
 
-// pg runs the playground and returns what it said, whatever it was.
+// pg runs the playground and returns its result, also that of a failure.
 func pg(args ...string) result { return startPlayground(args...).wait() }
 
-// must is pg for what has to work; it returns the output.
+// must is pg for a command that must succeed; it returns the output.
 func must(t testing.TB, args ...string) string {
 	t.Helper()
 	r := pg(args...)
@@ -93,8 +93,7 @@ func must(t testing.TB, args ...string) string {
 
 var changing sync.Mutex
 
-// change is must for commands that the playground allows one at a time, for checks that
-// run side by side.
+// change is must for commands of which the playground allows one at a time. Checks run in parallel.
 func change(t testing.TB, args ...string) {
 	t.Helper()
 	changing.Lock()
@@ -117,18 +116,18 @@ func refuse(t testing.TB, words []string, args ...string) {
 	}
 }
 
-// eventually asks again and again until the answer is good, and returns how long that took.
-// seen is what the failure shows.
+// eventually polls until the answer is good, and returns the time until then. The limit only guards
+// against hanging. seen is part of the failure.
 func eventually(t testing.TB, within time.Duration, what string, ask func() (seen string, good bool)) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for again := time.NewTicker(100 * time.Millisecond); ; {
-		last := time.Since(began) > within // asked once more after that: the machine may have stood still
+		last := time.Since(began) > within // one more try after the limit: the machine may have stood still
 		seen, good := ask()
-		took := time.Since(began)
+		elapsed := time.Since(began)
 		if good {
 			again.Stop()
-			return took
+			return elapsed
 		}
 		if last {
 			t.Fatalf("%s: not within %s; last seen: %s", what, within, seen)
@@ -137,7 +136,8 @@ func eventually(t testing.TB, within time.Duration, what string, ask func() (see
 	}
 }
 
-// always asks for the whole of a duration and fails at the first bad answer.
+// always polls for the whole duration and fails at the first bad answer: it checks that something does
+// not happen, which no event can prove.
 func always(t testing.TB, during time.Duration, what string, ask func() (seen string, good bool)) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < during; {
@@ -147,7 +147,7 @@ func always(t testing.TB, during time.Duration, what string, ask func() (seen st
 	}
 }
 
-// conversation is a program that is spoken with while it runs.
+// conversation is a running program with its input and the lines of its output.
 type conversation struct {
 	in    io.WriteCloser
 	lines chan string
@@ -188,16 +188,16 @@ func converse(t testing.TB, argv ...string) conversation {
 	return c
 }
 
-// say writes text to the program.
-func (c conversation) say(t testing.TB, text string) {
+// write writes text to the program.
+func (c conversation) write(t testing.TB, text string) {
 	t.Helper()
 	if _, err := io.WriteString(c.in, text); err != nil {
-		t.Fatalf("write to the program: %v; it complained: %s", err, c.err)
+		t.Fatalf("write to the program: %v; its errors: %s", err, c.err)
 	}
 }
 
-// hear returns the first line that contains a word, or false after the limit.
-func (c conversation) hear(word string, within time.Duration) (string, bool) {
+// waitForLine returns the first line that contains a word, or false after the limit.
+func (c conversation) waitForLine(word string, within time.Duration) (string, bool) {
 	for end := time.After(within); ; {
 		select {
 		case line, open := <-c.lines:

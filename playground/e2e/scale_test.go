@@ -18,7 +18,7 @@ func kubemarkPods(t *testing.T, c cluster) {
 	c.hollowPods(t, "kubemark", 5, 20)
 }
 
-// hollowPods wants so many nodes of a kind Ready and so many pods Ready on all of them.
+// hollowPods checks that the given number of nodes of a kind is Ready, and runs pods on all of them.
 func (c cluster) hollowPods(t *testing.T, kind string, nodes, pods int) {
 	t.Helper()
 	ready := 0
@@ -32,12 +32,12 @@ func (c cluster) hollowPods(t *testing.T, kind string, nodes, pods int) {
 	if ready != nodes {
 		t.Errorf("want %d %s nodes Ready, have %d", nodes, kind, ready)
 	}
-	r := c.room(t)
+	r := c.newNamespace(t)
 	began := time.Now()
 	r.apply(t, "hollow.yaml", map[string]any{"Replicas": pods, "Type": kind})
 	r.rollout(t, "deployment/hollow")
 	measure(kind+" pods Ready", "%d in %.1f s", pods, time.Since(began).Seconds())
-	// A kubemark node calls a pod Ready before it is Running.
+	// A kubemark node reports a pod Ready before it is Running.
 	eventually(t, 60*time.Second, "the pods are Running and Ready on all nodes", func() (string, bool) {
 		used, total := map[string]int{}, 0
 		for line := range strings.Lines(r.kubectl(t, "get", "pods", "-o",
@@ -57,21 +57,21 @@ func apiServersAreSeparate(t *testing.T) {
 	consumer, provider := clusterNamed(t, "consumer"), clusterNamed(t, "provider")
 	for _, c := range []cluster{consumer, provider} {
 		if have := c.kubectl(t, "get", "--raw", "/readyz"); have != "ok" {
-			t.Errorf("%s: /readyz says %q", c.Name, have)
+			t.Errorf("%s: /readyz returns %q", c.Name, have)
 		}
 		c.kubectl(t, "create", "namespace", "only-in-"+c.Name)
 	}
 	for _, pair := range [][2]cluster{{consumer, provider}, {provider, consumer}} {
-		said := pair[0].try("get", "namespace", "only-in-"+pair[1].Name)
-		if said.code == 0 || !strings.Contains(said.err, "NotFound") {
-			t.Errorf("%s must not have the namespace of %s: %s", pair[0].Name, pair[1].Name, said)
+		res := pair[0].try("get", "namespace", "only-in-"+pair[1].Name)
+		if res.code == 0 || !strings.Contains(res.err, "NotFound") {
+			t.Errorf("%s must not have the namespace of %s: %s", pair[0].Name, pair[1].Name, res)
 		}
 		own := pair[0].try("get", "namespace", "only-in-"+pair[0].Name)
 		if own.code != 0 {
 			t.Errorf("%s", own)
 		}
 	}
-	if said := consumer.try("get", "nodes", "-o", "name"); said.code != 0 || said.out != "" {
-		t.Errorf("want no nodes: %s", said)
+	if res := consumer.try("get", "nodes", "-o", "name"); res.code != 0 || res.out != "" {
+		t.Errorf("want no nodes: %s", res)
 	}
 }

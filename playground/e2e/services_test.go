@@ -33,31 +33,31 @@ func metricsAreThere(t *testing.T, c cluster) {
 		want int
 	}{
 		{[]string{"top", "nodes", "--no-headers"}, topNode, len(c.nodes())},
-		{[]string{"-n", furnitureNS, "top", "pods", "--selector=app=web", "--no-headers"}, topPod, 3},
+		{[]string{"-n", fixtureNS, "top", "pods", "--selector=app=web", "--no-headers"}, topPod, 3},
 	} {
 		// A new pod has its first numbers after two scrapes of 15 s.
 		eventually(t, 90*time.Second, "kubectl "+strings.Join(top.args, " ")+" gives numbers", func() (string, bool) {
-			said := c.try(top.args...)
+			res := c.try(top.args...)
 			rows := 0
-			for line := range strings.Lines(said.out) {
+			for line := range strings.Lines(res.out) {
 				if top.row.MatchString(strings.TrimSpace(line)) {
 					rows++
 				}
 			}
-			return said.String(), rows == top.want
+			return res.String(), rows == top.want
 		})
 	}
 }
 
 // balance applies a LoadBalancer Service and returns its address when the host gets an
 // answer through it.
-func (r room) balance(t testing.TB, service, policy, address string) string {
+func (r namespace) balance(t testing.TB, service, policy, address string) string {
 	t.Helper()
 	r.apply(t, "balanced.yaml", map[string]any{"Service": service, "Policy": policy, "Address": address})
 	r.rollout(t, "deployment/balanced")
 	r.kubectl(t, "wait", "service/"+service, "--for=jsonpath={.status.loadBalancer.ingress[0].ip}", "--timeout=30s")
 	given := r.get(t, "service/"+service, "{.status.loadBalancer.ingress[0].ip}")
-	eventually(t, 15*time.Second, "the host is answered by "+given, func() (string, bool) {
+	eventually(t, 60*time.Second, "the host is answered by "+given, func() (string, bool) {
 		body, err := visit("http://" + given + "/api/info")
 		if err != nil {
 			return err.Error(), false
@@ -69,10 +69,10 @@ func (r room) balance(t testing.TB, service, policy, address string) string {
 }
 
 func loadBalancer(t *testing.T, c cluster) {
-	r := c.room(t)
-	stranger := clusterNamed(t, "gamma") // a pod of another cluster, which has no route to our pods
+	r := c.newNamespace(t)
+	other := clusterNamed(t, "gamma") // a pod of another cluster, which has no route to our pods
 	visitorFrom := func(address string) answer {
-		f := furnished[stranger.Name]
+		f := fixtures[other.Name]
 		return decode(t, f.curl(t, f.tool(), "http://"+address+"/api/info"))
 	}
 	first := r.balance(t, "first", "Cluster", "")
@@ -81,7 +81,7 @@ func loadBalancer(t *testing.T, c cluster) {
 		t.Errorf("address %q is not in the node network %s", first, nodeNet)
 	}
 	if a := visitorFrom(first); a.Cluster != c.Name {
-		t.Errorf("a pod of %s asked %s, and got an answer of %+v", stranger.Name, first, a)
+		t.Errorf("a pod of %s asked %s, and got an answer of %+v", other.Name, first, a)
 	}
 
 	second := r.balance(t, "second", "Local", "")
@@ -92,12 +92,12 @@ func loadBalancer(t *testing.T, c cluster) {
 	if a := ask(t, "http://"+second+"/api/info"); client(a) != hostAddress {
 		t.Errorf("externalTrafficPolicy Local: the pod sees %s as client, the host is %s", client(a), hostAddress)
 	}
-	if a := visitorFrom(second); client(a) != stranger.nodes()[stranger.Name+"-control-plane"] {
-		t.Errorf("externalTrafficPolicy Local: the pod sees %s as client, the other pod's node is %v", client(a), stranger.nodes())
+	if a := visitorFrom(second); client(a) != other.nodes()[other.Name+"-control-plane"] {
+		t.Errorf("externalTrafficPolicy Local: the pod sees %s as client, the other pod's node is %v", client(a), other.nodes())
 	}
 
 	r.kubectl(t, "delete", "service", "first")
-	eventually(t, 15*time.Second, "nobody answers for the released address "+first, func() (string, bool) {
+	eventually(t, 60*time.Second, "no node answers for the released address "+first, func() (string, bool) {
 		connection, err := net.DialTimeout("tcp", first+":80", 500*time.Millisecond)
 		if err != nil {
 			return err.Error(), true
@@ -127,7 +127,7 @@ func addressTowards(t testing.TB, address string) string {
 
 // secure starts a demo server and returns the authority of its certificate, which it
 // prints, as manifests want it.
-func (r room) secure(t testing.TB, command string) string {
+func (r namespace) secure(t testing.TB, command string) string {
 	t.Helper()
 	r.apply(t, "secured.yaml", map[string]any{"Command": command})
 	r.rollout(t, "deployment/"+command)
@@ -139,24 +139,24 @@ func (r room) secure(t testing.TB, command string) string {
 }
 
 func aggregatedAPI(t *testing.T, c cluster) {
-	r := c.room(t)
+	r := c.newNamespace(t)
 	ca := r.secure(t, "apiserver")
 	t.Cleanup(func() { c.try("delete", "apiservice", "v1.demo.liqo.io", "--wait=false") })
 	r.apply(t, "apiservice.yaml", map[string]any{"CA": ca})
 	c.kubectl(t, "wait", "apiservice/v1.demo.liqo.io", "--for=condition=Available", "--timeout=60s")
-	// Who forwards to it learns by a watch of its own that it is available.
+	// The API server's proxy learns by another watch that it is available.
 	eventually(t, 30*time.Second, "the aggregated API answers as this cluster", func() (string, bool) {
-		said := c.try("get", "--raw", "/apis/demo.liqo.io/v1/greetings/hello")
-		return said.String(), strings.Contains(strings.ReplaceAll(said.out, `": "`, `":"`), `"cluster":"`+c.Name+`"`)
+		res := c.try("get", "--raw", "/apis/demo.liqo.io/v1/greetings/hello")
+		return res.String(), strings.Contains(strings.ReplaceAll(res.out, `": "`, `":"`), `"cluster":"`+c.Name+`"`)
 	})
 	eventually(t, 30*time.Second, "kubectl discovers the kind", func() (string, bool) {
-		said := c.try("get", "greetings.demo.liqo.io", "-o", "name")
-		return said.String(), strings.TrimSpace(said.out) == "greeting.demo.liqo.io/hello"
+		res := c.try("get", "greetings.demo.liqo.io", "-o", "name")
+		return res.String(), strings.TrimSpace(res.out) == "greeting.demo.liqo.io/hello"
 	})
 }
 
 func mutatingWebhook(t *testing.T, c cluster) {
-	r := c.room(t)
+	r := c.newNamespace(t)
 	ca := r.secure(t, "webhook")
 	t.Cleanup(func() { c.try("delete", "mutatingwebhookconfiguration", r.ns, "--wait=false") })
 	r.apply(t, "webhook.yaml", map[string]any{"CA": ca})
@@ -164,8 +164,8 @@ func mutatingWebhook(t *testing.T, c cluster) {
 	// The API server learns of a new webhook by a watch.
 	eventually(t, 30*time.Second, "a new object carries the webhook's label", func() (string, bool) {
 		r.try("delete", "configmap", "probe", "--ignore-not-found")
-		if said := r.try("create", "configmap", "probe"); said.code != 0 {
-			return said.String(), false // kube-proxy may not know its pod yet
+		if res := r.try("create", "configmap", "probe"); res.code != 0 {
+			return res.String(), false // kube-proxy may not know its pod yet
 		}
 		have := r.get(t, "configmap/probe", label)
 		return have, have == "yes"

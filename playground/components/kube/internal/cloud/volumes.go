@@ -153,9 +153,8 @@ func removeDirectory(rootPath, directory string) error {
 	return root.RemoveAll(directory)
 }
 
-// volumes provisions claims of the playground's StorageClass. The controller is made before any
-// watch starts, because its constructor writes to client-go's global scheme, which every watch
-// reads. It ends with ctx.
+// volumes provisions claims of the playground's StorageClass until ctx ends. The controller's
+// constructor must run before any watch: it writes to client-go's global scheme, which they read.
 func (c cluster) volumes(ctx context.Context) (func(context.Context), error) {
 	if len(c.Nodes) == 0 {
 		return nil, nil

@@ -29,7 +29,7 @@ type status struct {
 	} `json:"faults"`
 }
 
-// cluster is one cluster as status tells of it.
+// cluster is one cluster in the status.
 type cluster struct {
 	Name        string `json:"name"`
 	Server      string `json:"server"`
@@ -53,8 +53,8 @@ type component struct {
 	Starts int    `json:"starts"`
 }
 
-// look asks for the status. ok is what its exit code says: all is well.
-func look(t testing.TB) (s status, ok bool) {
+// readStatus returns the status. ok means exit code 0: everything runs.
+func readStatus(t testing.TB) (s status, ok bool) {
 	t.Helper()
 	r := pg("status", "-o", "json")
 	if err := json.Unmarshal([]byte(r.out), &s); err != nil || r.code != 0 && r.code != 3 {
@@ -63,12 +63,12 @@ func look(t testing.TB) (s status, ok bool) {
 	return s, r.code == 0
 }
 
-// well waits until all is well: a machine that was full a moment ago may take a while to say so.
-func well(t testing.TB) (s status) {
+// waitHealthy waits until everything runs: a machine that was full a moment ago may need a while.
+func waitHealthy(t testing.TB) (s status) {
 	t.Helper()
-	eventually(t, 60*time.Second, "status is well", func() (string, bool) {
+	eventually(t, 60*time.Second, "status is healthy", func() (string, bool) {
 		var ok bool
-		s, ok = look(t)
+		s, ok = readStatus(t)
 		return fmt.Sprintf("%+v", s), ok
 	})
 	return s
@@ -105,14 +105,14 @@ func (c cluster) nodes() map[string]string {
 	return all
 }
 
-// bed is what is up now.
-var bed status
+// current is the status of the playground that is up.
+var current status
 
-// bring makes sure that a scenario is up, with the images of the checks where it has nodes.
+// bring makes sure that a scenario is up and, if it has nodes, that they hold the images of the checks.
 func bring(t *testing.T, scenario string) {
 	t.Helper()
 	needRoot(t)
-	if bed.Scenario == scenario {
+	if current.Scenario == scenario {
 		return
 	}
 	takeDown(t)
@@ -120,8 +120,8 @@ func bring(t *testing.T, scenario string) {
 	if r.code != 0 {
 		t.Fatalf("%s", r)
 	}
-	measure("up "+scenario, "%.1f s", r.took.Seconds())
-	bed, _ = look(t)
+	measure("up "+scenario, "%.1f s", r.elapsed.Seconds())
+	current, _ = readStatus(t)
 	if strings.Contains(scenario, "control-plane-only") || scenario == "scale" {
 		return
 	}
@@ -134,7 +134,7 @@ func bring(t *testing.T, scenario string) {
 func takeDown(t testing.TB) {
 	t.Helper()
 	needRoot(t)
-	bed = status{}
+	current = status{}
 	must(t, "down")
 	if err := os.RemoveAll(cache); err != nil {
 		t.Fatalf("forget what kubectl has discovered: %v", err)
@@ -143,14 +143,14 @@ func takeDown(t testing.TB) {
 
 func clusterNamed(t testing.TB, name string) cluster {
 	t.Helper()
-	i := slices.IndexFunc(bed.Clusters, func(c cluster) bool { return c.Name == name })
+	i := slices.IndexFunc(current.Clusters, func(c cluster) bool { return c.Name == name })
 	if i < 0 {
-		t.Fatalf("scenario %s has no cluster %s", bed.Scenario, name)
+		t.Fatalf("scenario %s has no cluster %s", current.Scenario, name)
 	}
-	return bed.Clusters[i]
+	return current.Clusters[i]
 }
 
-// try runs kubectl and returns what it said, whatever it was.
+// try runs kubectl and returns its result, also that of a failure.
 func (c cluster) try(args ...string) result { return c.startKubectl("", args...).wait() }
 
 func (c cluster) startKubectl(stdin string, args ...string) *process {
@@ -158,10 +158,10 @@ func (c cluster) startKubectl(stdin string, args ...string) *process {
 }
 
 func (c cluster) argv(args ...string) []string {
-	return append([]string{bed.Bin + "/kubectl", "--kubeconfig=" + c.Kubeconfig}, args...)
+	return append([]string{current.Bin + "/kubectl", "--kubeconfig=" + c.Kubeconfig}, args...)
 }
 
-// kubectl is try for what has to work; it returns the output without surrounding space.
+// kubectl is try for a command that must succeed; it returns the output without surrounding space.
 func (c cluster) kubectl(t testing.TB, args ...string) string {
 	t.Helper()
 	r := c.try(args...)
@@ -177,18 +177,18 @@ func (c cluster) node(t testing.TB, node string, argv ...string) string {
 	return strings.TrimSpace(must(t, append([]string{"exec", c.Name, node, "--"}, argv...)...))
 }
 
-// room is the namespace of one check in one cluster.
-type room struct {
+// namespace is the namespace of one check in one cluster.
+type namespace struct {
 	cluster
 	ns string
 }
 
-// room makes a namespace for the test that asks. If the test fails, its end shows what is
-// in there; the namespace goes away without anybody waiting for it.
-func (c cluster) room(t testing.TB) room {
+// newNamespace makes a namespace for the calling test. If the test fails, its cleanup shows the
+// content. The cleanup deletes the namespace without waiting for the end of the deletion.
+func (c cluster) newNamespace(t testing.TB) namespace {
 	t.Helper()
 	name := t.Name()[strings.LastIndexByte(t.Name(), '/')+1:]
-	r := room{c, "e2e-" + strings.ReplaceAll(strings.ToLower(name), "_", "-")}
+	r := namespace{c, "e2e-" + strings.ReplaceAll(strings.ToLower(name), "_", "-")}
 	c.kubectl(t, "create", "namespace", r.ns)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -196,13 +196,13 @@ func (c cluster) room(t testing.TB) room {
 		}
 		c.kubectl(t, "delete", "namespace", r.ns, "--wait=false")
 	})
-	// Pods are refused until the controller manager has made it.
+	// The API server refuses pods until the controller manager has made the service account.
 	r.kubectl(t, "wait", "--for=create", "serviceaccount/default", "--timeout=30s")
 	return r
 }
 
-// show logs what helps to understand a failure.
-func (r room) show(t testing.TB) {
+// show logs the objects, events and logs of the namespace.
+func (r namespace) show(t testing.TB) {
 	t.Helper()
 	for _, args := range [][]string{
 		{"get", "pods,services,persistentvolumeclaims", "-o", "wide"},
@@ -210,18 +210,18 @@ func (r room) show(t testing.TB) {
 		{"logs", "--selector=e2e", "--all-containers", "--prefix", "--tail=20"},
 		{"get", "nodes"},
 	} {
-		said := r.try(append([]string{"-n", r.ns}, args...)...)
-		lines := strings.SplitAfter(said.out+said.err, "\n")
+		res := r.try(append([]string{"-n", r.ns}, args...)...)
+		lines := strings.SplitAfter(res.out+res.err, "\n")
 		t.Logf("%s %s: kubectl %s (last lines)\n%s", r.Name, r.ns, strings.Join(args, " "), strings.Join(lines[max(0, len(lines)-40):], ""))
 	}
 }
 
-func (r room) kubectl(t testing.TB, args ...string) string {
+func (r namespace) kubectl(t testing.TB, args ...string) string {
 	t.Helper()
 	return r.cluster.kubectl(t, append([]string{"-n", r.ns}, args...)...)
 }
 
-func (r room) try(args ...string) result {
+func (r namespace) try(args ...string) result {
 	return r.cluster.try(append([]string{"-n", r.ns}, args...)...)
 }
 
@@ -231,7 +231,7 @@ var testdata embed.FS
 var manifests = template.Must(template.New("").Option("missingkey=error").ParseFS(testdata, "testdata/*.yaml"))
 
 // apply applies a manifest of testdata; values fill its templates.
-func (r room) apply(t testing.TB, file string, values map[string]any) {
+func (r namespace) apply(t testing.TB, file string, values map[string]any) {
 	t.Helper()
 	all := map[string]any{"Cluster": r.Name, "Namespace": r.ns}
 	for k, v := range values {
@@ -241,32 +241,32 @@ func (r room) apply(t testing.TB, file string, values map[string]any) {
 	if err := manifests.ExecuteTemplate(&text, file, all); err != nil {
 		t.Fatal(err)
 	}
-	said := r.startKubectl(text.String(), "-n", r.ns, "apply", "-f", "-").wait()
-	if said.code != 0 {
-		t.Fatalf("%s: %s", file, said)
+	res := r.startKubectl(text.String(), "-n", r.ns, "apply", "-f", "-").wait()
+	if res.code != 0 {
+		t.Fatalf("%s: %s", file, res)
 	}
 }
 
 // rollout waits until a workload is complete.
-func (r room) rollout(t testing.TB, workload string) {
+func (r namespace) rollout(t testing.TB, workload string) {
 	t.Helper()
 	r.kubectl(t, "rollout", "status", workload, "--timeout=120s")
 }
 
 // ready waits until a pod is Ready.
-func (r room) ready(t testing.TB, pod string) {
+func (r namespace) ready(t testing.TB, pod string) {
 	t.Helper()
 	r.kubectl(t, "wait", "pod/"+pod, "--for=condition=Ready", "--timeout=90s")
 }
 
 // get returns one value of an object.
-func (r room) get(t testing.TB, object, jsonpath string) string {
+func (r namespace) get(t testing.TB, object, jsonpath string) string {
 	t.Helper()
 	return r.kubectl(t, "get", object, "-o", "jsonpath="+jsonpath)
 }
 
 // exec runs a command in a pod and returns its output.
-func (r room) exec(t testing.TB, pod string, argv ...string) string {
+func (r namespace) exec(t testing.TB, pod string, argv ...string) string {
 	t.Helper()
 	return r.kubectl(t, append([]string{"exec", pod, "--"}, argv...)...)
 }
@@ -282,7 +282,7 @@ var (
 	measured     []string
 )
 
-// measure keeps a value for the list at the end of the suite.
+// measure records a value for the list at the end of the suite.
 func measure(what, format string, value ...any) {
 	measuredLock.Lock()
 	defer measuredLock.Unlock()
@@ -296,7 +296,7 @@ func printMeasured() {
 	}
 }
 
-// phase is t.Run that keeps the time.
+// phase is t.Run that records the time.
 func phase(t *testing.T, name string, do func(t *testing.T)) {
 	began := time.Now()
 	t.Run(name, do)

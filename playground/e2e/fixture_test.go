@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// furnitureNS is the namespace that the checks share for reading: testdata/web.yaml.
-const furnitureNS = "e2e-web"
+// fixtureNS is the namespace that the checks share for reading: testdata/web.yaml.
+const fixtureNS = "e2e-web"
 
-// furniture is what stands in it, in one cluster.
-type furniture struct {
-	room
+// fixture holds the workloads of that namespace in one cluster.
+type fixture struct {
+	namespace
 	tools    map[string]string // pod of network tools by node
 	web      []webPod
 	nodePort string
@@ -23,42 +23,42 @@ type furniture struct {
 
 type webPod struct{ name, node, ip string }
 
-// answer is what a pod of the demo image says of itself.
+// answer is the identity that a pod of the demo image reports.
 type answer struct{ Pod, Node, Cluster, IP, Client string }
 
-var furnished map[string]furniture
+var fixtures map[string]fixture
 
-// furnish fills every cluster that is up, and shows what is there if anything fails later.
-func furnish(t *testing.T) {
+// makeFixtures applies the fixture to every cluster that is up.
+func makeFixtures(t *testing.T) {
 	t.Helper()
 	began := time.Now()
-	furnished = map[string]furniture{}
-	for _, c := range bed.Clusters {
-		c.kubectl(t, "create", "namespace", furnitureNS)
-		room{c, furnitureNS}.apply(t, "web.yaml", nil)
+	fixtures = map[string]fixture{}
+	for _, c := range current.Clusters {
+		c.kubectl(t, "create", "namespace", fixtureNS)
+		namespace{c, fixtureNS}.apply(t, "web.yaml", nil)
 	}
-	for _, c := range bed.Clusters {
-		r := room{c, furnitureNS}
+	for _, c := range current.Clusters {
+		r := namespace{c, fixtureNS}
 		for _, workload := range []string{"deployment/web", "daemonset/tools", "deployment/meter"} {
-			if said := r.try("rollout", "status", workload, "--timeout=90s"); said.code != 0 {
+			if res := r.try("rollout", "status", workload, "--timeout=90s"); res.code != 0 {
 				r.show(t)
-				t.Fatalf("%s: %s", c.Name, said)
+				t.Fatalf("%s: %s", c.Name, res)
 			}
 		}
-		f := furniture{room: r, tools: map[string]string{}}
+		f := fixture{namespace: r, tools: map[string]string{}}
 		for _, p := range r.pods(t, "app=tools") {
 			f.tools[p.node] = p.name
 		}
 		f.web = r.pods(t, "app=web")
 		f.nodePort = r.get(t, "service/web", "{.spec.ports[0].nodePort}")
 		f.service = r.get(t, "service/web", "{.spec.clusterIP}")
-		furnished[c.Name] = f
+		fixtures[c.Name] = f
 	}
-	measure("furnish three clusters", "%.1f s", time.Since(began).Seconds())
+	measure("makeFixtures three clusters", "%.1f s", time.Since(began).Seconds())
 }
 
 // pods lists running pods.
-func (r room) pods(t testing.TB, selector string) []webPod {
+func (r namespace) pods(t testing.TB, selector string) []webPod {
 	t.Helper()
 	text := r.kubectl(t, "get", "pods", "--selector="+selector, "--field-selector=status.phase=Running", "-o",
 		`jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {.status.podIP}{"\n"}{end}`)
@@ -72,7 +72,7 @@ func (r room) pods(t testing.TB, selector string) []webPod {
 }
 
 // tool is the pod of network tools on the cluster's last node, which is a worker if there is one.
-func (f furniture) tool() string {
+func (f fixture) tool() string {
 	last := ""
 	for node := range f.tools {
 		last = max(last, node) // "control-plane" sorts before "worker"
@@ -81,7 +81,7 @@ func (f furniture) tool() string {
 }
 
 // curl asks a URL from the pod of network tools on a node.
-func (f furniture) curl(t testing.TB, pod string, args ...string) string {
+func (f fixture) curl(t testing.TB, pod string, args ...string) string {
 	t.Helper()
 	return f.exec(t, pod, append([]string{"curl", "--silent", "--show-error", "--fail", "--max-time", "10"}, args...)...)
 }
