@@ -16,7 +16,7 @@ import (
 func main() { os.Exit(run(os.Args)) }
 
 // run handles the two hidden roles before the command tree is built: process 1 of every
-// node is this program, and what it never allocates it need not carry.
+// node is this program, and must not hold memory for commands it does not run.
 func run(args []string) int {
 	var err error
 	switch {

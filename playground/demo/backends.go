@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// backends asks other demo services who they are, so that one page shows calls that
+// backends asks other demo services for their identity, so that one page shows calls that
 // cross clusters.
 type backends struct {
 	urls   []string
@@ -48,8 +48,8 @@ func (b backends) ask(ctx context.Context) []backendAnswer {
 	for i, url := range b.urls {
 		all.Go(func() {
 			start := time.Now()
-			who, err := b.askOne(ctx, url)
-			answers[i] = backendAnswer{URL: url, Info: who, Milliseconds: milliseconds(time.Since(start))}
+			responder, err := b.askOne(ctx, url)
+			answers[i] = backendAnswer{URL: url, Info: responder, Milliseconds: milliseconds(time.Since(start))}
 			if err != nil {
 				answers[i].Error = err.Error()
 			}
@@ -79,11 +79,11 @@ func (b backends) askOne(ctx context.Context, base string) (*info, error) {
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answers %s", target, response.Status)
 	}
-	var who info
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxInfo)).Decode(&who); err != nil {
+	var responder info
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxInfo)).Decode(&responder); err != nil {
 		return nil, fmt.Errorf("%s does not answer like demo serve: %w", target, err)
 	}
-	return &who, nil
+	return &responder, nil
 }
 
 // milliseconds is d with microseconds after the point.

@@ -35,7 +35,7 @@ type loadPlan struct {
 func load(ctx context.Context, c call) error {
 	var plan loadPlan
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
-	flags.StringVar(&plan.url, "url", "", "`URL` to get; /api/info of demo serve also reports who answered")
+	flags.StringVar(&plan.url, "url", "", "`URL` to get; /api/info of demo serve also reports the pod that answered")
 	flags.Float64Var(&plan.rate, "rate", 50, "requests per second; 0: as many as the workers can")
 	flags.IntVar(&plan.concurrency, "concurrency", 8, "number of workers, each with one request at a time")
 	flags.DurationVar(&plan.duration, "duration", 10*time.Second, "how long to start requests")
@@ -82,7 +82,7 @@ func (p loadPlan) run(ctx context.Context) loadReport {
 		Transport: &http.Transport{
 			DisableKeepAlives:   !p.keepAlive,
 			MaxIdleConnsPerHost: p.concurrency,
-			TLSClientConfig:     &tls.Config{InsecureSkipVerify: p.insecure}, //nolint:gosec // asked for by --insecure
+			TLSClientConfig:     &tls.Config{InsecureSkipVerify: p.insecure}, //nolint:gosec // requested by --insecure
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -131,10 +131,10 @@ func (p loadPlan) next(ctx context.Context, start time.Time, n int64) (time.Time
 
 // outcome is what came of one request.
 type outcome struct {
-	latency time.Duration // since the planned start
-	status  int           // 0: no answer
-	problem string        // kind of error, if there was no whole answer
-	who     *info         // if the answer was one of demo serve
+	latency   time.Duration // since the planned start
+	status    int           // 0: no answer
+	problem   string        // kind of error, if there was no whole answer
+	responder *info         // if the answer was one of demo serve
 }
 
 func (p loadPlan) request(client *http.Client, planned time.Time) outcome {
@@ -152,9 +152,9 @@ func (p loadPlan) request(client *http.Client, planned time.Time) outcome {
 		done.problem = problem(err)
 		return done
 	}
-	var who info
-	if json.Unmarshal(head, &who) == nil && who.Pod != "" { // any other answer is fine too
-		done.who = &who
+	var responder info
+	if json.Unmarshal(head, &responder) == nil && responder.Pod != "" { // any other answer is fine too
+		done.responder = &responder
 	}
 	return done
 }
@@ -208,10 +208,10 @@ func (t *tally) add(o outcome) {
 	if o.status != 0 {
 		count(&t.statuses, strconv.Itoa(o.status))
 	}
-	if o.who != nil {
-		count(&t.pods, o.who.Pod)
-		count(&t.nodes, o.who.Node)
-		count(&t.clusters, o.who.Cluster)
+	if o.responder != nil {
+		count(&t.pods, o.responder.Pod)
+		count(&t.nodes, o.responder.Node)
+		count(&t.clusters, o.responder.Cluster)
 	}
 }
 

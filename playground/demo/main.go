@@ -37,10 +37,10 @@ Every command has --help. Examples:
   demo webhook --self-signed webhook.default.svc
 
 serve reads POD_NAME, NODE_NAME, POD_NAMESPACE, POD_IP, CLUSTER_NAME, and BACKEND_URLS
-(comma separated URLs of other demo services, whose answers it shows too).
+(comma separated URLs of other demo services, whose answers it also shows).
 `
 
-// Exit codes: a probe that found what it should not is a result, not a wrong call.
+// Exit codes. A probe with an unexpected result is no wrong call.
 const (
 	exitOK     = 0
 	exitFailed = 1
@@ -50,7 +50,7 @@ const (
 // errUsage marks a wrong call: the help was or will be shown, nothing was done.
 var errUsage = errors.New("wrong call")
 
-// errNotMet marks a finished load or probe whose result is not what was asked for.
+// errNotMet marks a finished load or probe with a result that is not the required one.
 var errNotMet = errors.New("result is not as required")
 
 // call is what a command gets from the outside world.

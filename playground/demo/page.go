@@ -26,7 +26,7 @@ func (s *web) page(w http.ResponseWriter, r *http.Request) {
 	err := pageTemplate.Execute(&page, struct {
 		info
 		Backends []backendAnswer
-	}{s.who(r), s.backends.ask(r.Context())})
+	}{s.responder(r), s.backends.ask(r.Context())})
 	if err != nil {
 		answer(w, http.StatusInternalServerError, fmt.Sprintf("page: %v", err))
 		return

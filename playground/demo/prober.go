@@ -105,7 +105,7 @@ func httpProber(target string, options proberOptions) prober {
 	client := &http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
-			TLSClientConfig:   &tls.Config{InsecureSkipVerify: options.insecure}, //nolint:gosec // asked for by --insecure
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: options.insecure}, //nolint:gosec // requested by --insecure
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -127,9 +127,9 @@ func httpProber(target string, options proberOptions) prober {
 			return response.Status, fmt.Errorf("answer of %s: %w", target, err)
 		}
 		detail := response.Status
-		var who info
-		if json.Unmarshal(head, &who) == nil && who.Pod != "" { // any other body is fine too
-			detail += fmt.Sprintf(" pod=%s node=%s cluster=%s", who.Pod, who.Node, who.Cluster)
+		var responder info
+		if json.Unmarshal(head, &responder) == nil && responder.Pod != "" { // any other body is fine too
+			detail += fmt.Sprintf(" pod=%s node=%s cluster=%s", responder.Pod, responder.Node, responder.Cluster)
 		}
 		wanted := response.StatusCode >= http.StatusOK && response.StatusCode < http.StatusBadRequest
 		if options.status != 0 {

@@ -22,7 +22,7 @@ const (
 	stallMax = time.Minute // how long a reader of /api/bytes may stand still
 )
 
-// info is who answered: the answer of /api/info.
+// info identifies the pod that answered: the answer of /api/info.
 type info struct {
 	Pod       string `json:"pod"`
 	Node      string `json:"node"`
@@ -117,20 +117,20 @@ func answer(w http.ResponseWriter, status int, line string) {
 	fmt.Fprintln(w, line)
 }
 
-func (s *web) who(r *http.Request) info {
+func (s *web) responder(r *http.Request) info {
 	return info{
 		Pod: s.env.Pod, Node: s.env.Node, Namespace: s.env.Namespace, Cluster: s.env.Cluster, IP: s.env.IP,
 		Requests: s.requests.Load(), Client: r.RemoteAddr,
 	}
 }
 
-// info answers who this is. With ?fresh it closes the connection after it, so that
+// info answers with the identity of this pod. With ?fresh it closes the connection after it, so that
 // the same client reaches another pod of the service next time.
 func (s *web) info(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Has("fresh") {
 		w.Header().Set("Connection", "close")
 	}
-	writeJSON(w, http.StatusOK, s.who(r))
+	writeJSON(w, http.StatusOK, s.responder(r))
 }
 
 func (s *web) askBackends(w http.ResponseWriter, r *http.Request) {
@@ -157,7 +157,7 @@ func (s *web) slow(w http.ResponseWriter, r *http.Request) {
 	}
 	select {
 	case <-time.After(time.Duration(ms) * time.Millisecond):
-		writeJSON(w, http.StatusOK, s.who(r))
+		writeJSON(w, http.StatusOK, s.responder(r))
 	case <-r.Context().Done(): // the client is gone
 	}
 }

@@ -116,7 +116,7 @@ func (l *listener) serve(ctx context.Context, server *http.Server, socket net.Li
 	case <-ctx.Done():
 	}
 	draining()
-	// Clients that keep connections open must come back through the load balancer.
+	// Clients that keep connections open must reconnect through the load balancer.
 	server.SetKeepAlivesEnabled(false)
 	select {
 	case err := <-failed:
@@ -132,7 +132,7 @@ func (l *listener) serve(ctx context.Context, server *http.Server, socket net.Li
 }
 
 // writeJSON answers with value. A failure after the status line cannot be reported
-// to the client any more, and it sees a broken answer.
+// to the client, which receives a broken answer.
 func writeJSON(w http.ResponseWriter, status int, value any) {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"net/http"
 )
 
-// admittedLabel is what the webhook puts on everything it sees.
+// admittedLabel is the label that the webhook adds to every object.
 const admittedLabel = "demo.liqo.io/admitted"
 
 // maxReview is above the largest object an API server accepts.

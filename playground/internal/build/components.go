@@ -37,8 +37,8 @@ const kubeVersion = "-X k8s.io/component-base/version.gitVersion=" + cluster.Ver
 // metricsServerVersion must be that of the component's go.mod; build_test.go compares.
 const metricsServerVersion = "-X k8s.io/component-base/version.gitVersion=v0.9.0 -X k8s.io/client-go/pkg/version.gitVersion=v0.9.0"
 
-// Components in the order in which they are built: the longest first, so that its progress
-// is what a waiting person sees first.
+// Components in the order in which they are built: the longest first, so that a waiting
+// user sees its progress first.
 var Components = []Component{
 	{Name: "kube", Dir: "components/kube", Packages: []string{"."}, LDFlags: kubeVersion},
 	{

@@ -243,8 +243,8 @@ func (b Builder) Tools(ctx context.Context) (archive string, err error) {
 			return "", fmt.Errorf("hash the source of the images: %w", err)
 		}
 	}
-	key, mark := hex.EncodeToString(h.Sum(nil)), archive+".key"
-	if have, err := os.ReadFile(mark); err == nil && string(have) == key {
+	key, keyFile := hex.EncodeToString(h.Sum(nil)), archive+".key"
+	if have, err := os.ReadFile(keyFile); err == nil && string(have) == key {
 		return archive, nil
 	}
 	step := b.Progress.Step("build image tools")
@@ -257,7 +257,7 @@ func (b Builder) Tools(ctx context.Context) (archive string, err error) {
 	if _, err := image.WriteFile(archive, image.Tools(debian)); err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(mark, []byte(key), 0o644); err != nil {
+	if err := os.WriteFile(keyFile, []byte(key), 0o644); err != nil {
 		return "", fmt.Errorf("keep image tools: %w", err)
 	}
 	return archive, nil

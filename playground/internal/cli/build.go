@@ -22,9 +22,9 @@ func (a *app) build() *cobra.Command {
 	return &cobra.Command{
 		Use: "build", Short: "Build every program and image a cluster is made of",
 		Long: `build compiles Kubernetes, etcd, containerd, runc, CoreDNS and the rest from their Go
-modules. The first time takes ten to fifteen minutes on two cores; what is built is kept
-and built again only when its source, its pinned versions or the Go release change. up
-does the same when it has to.`,
+modules. The first build takes ten to fifteen minutes on two cores. It keeps the results and
+rebuilds a program only when its source, its pinned versions or the Go release change. up
+builds what is missing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			set, err := a.set(cmd.Context())

@@ -13,7 +13,7 @@ import (
 
 func (a *app) fault() *cobra.Command {
 	c := &cobra.Command{
-		Use: "fault", Short: "Disturb what passes between two clusters",
+		Use: "fault", Short: "Disturb the traffic between two clusters",
 		Long: `A fault lies on the link between two clusters, or between a cluster and the machine
 itself, named host. Faults of different kinds on one link add up. Traffic inside a
 cluster is never touched.`,
@@ -55,7 +55,7 @@ func (a *app) change(ctx context.Context, names []string, change func(fault.Stat
 func (a *app) partition() *cobra.Command {
 	var oneWay bool
 	c := &cobra.Command{
-		Use: "partition A B", Short: "Let nothing pass between A and B, also not what is already connected",
+		Use: "partition A B", Short: "Drop all packets between A and B, also those of established connections",
 		Example: "  playground fault partition rome milan\n  playground fault partition rome milan --one-way   # only from rome to milan",
 		Args:    cobra.ExactArgs(2), ValidArgsFunction: completeClusters(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -95,7 +95,7 @@ func (a *app) shape(kind, values, short string, set setter) *cobra.Command {
 		Example: "  playground fault " + kind + " rome milan " + firstWord(values),
 		Args:    cobra.ExactArgs(3), ValidArgsFunction: completeClusters(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// The value is judged before anything is locked or changed.
+			// Check the value before anything is locked or changed.
 			if _, err := set(fault.State{}, args[0], args[1], args[2]); err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func (a *app) shape(kind, values, short string, set setter) *cobra.Command {
 				return errors.New("a link joins two different clusters")
 			}
 			return a.change(cmd.Context(), args[:min(2, len(args))], func(s fault.State) fault.State {
-				s, _ = set(s, args[0], args[1], args[2]) // judged above
+				s, _ = set(s, args[0], args[1], args[2]) // checked above
 				return s
 			})
 		},

@@ -61,8 +61,8 @@ func newRoot(a *app) *cobra.Command {
 		Use:   "playground",
 		Short: "Real Kubernetes clusters on one machine, without Docker and without a registry",
 		Long: `playground brings up several real, separate Kubernetes clusters on this machine and
-takes them away without a trace. It needs root and a Linux kernel; everything it runs is
-built from source once and then kept.`,
+removes them without a trace. It needs root and a Linux kernel. It builds everything it
+runs from source once and keeps the results.`,
 		Example: `  # two clusters, rome and milan, of two nodes each
   playground up quick-start
   export KUBECONFIG=$(playground kubeconfig --path rome milan)
@@ -140,7 +140,7 @@ func (a *app) playground() (lifecycle.Playground, error) {
 	return p, nil
 }
 
-// running is for commands that only touch what is up.
+// running is for commands that need no build.
 func (a *app) running() lifecycle.Playground {
 	return lifecycle.Playground{Progress: a.printer(), Warn: func(format string, args ...any) {
 		_, _ = fmt.Fprintf(a.err, format+"\n", args...)

@@ -32,9 +32,9 @@ func (a *app) up() *cobra.Command {
 		Use:   "up [SCENARIO]",
 		Short: "Bring up the clusters of a scenario and wait until they are Ready",
 		Long: `up brings up the clusters of a scenario: the name of one that ships (see: playground
-scenarios), or a file. What is not built yet is built first, which takes ten to fifteen
-minutes once. Run again with the same scenario, it changes nothing, or starts again what
-is down. If it cannot finish, nothing is left of what it made.`,
+scenarios), or a file. It builds missing programs first, which takes ten to fifteen minutes
+once. With the scenario that is already up, it changes nothing, or restarts machines that
+are down. If it fails, it removes all it has made.`,
 		Example: `  playground up
   playground up three-overlap --kubeconfig-dir ~/.kube/playground
   playground up ./my-scenario.yaml --audit`,
@@ -69,7 +69,7 @@ is down. If it cannot finish, nothing is left of what it made.`,
 		},
 	}
 	c.Flags().StringVar(&o.KubeconfigDir, "kubeconfig-dir", "", "directory for one kubeconfig a cluster, CLUSTER.yaml (default: inside the playground's state)")
-	c.Flags().BoolVar(&o.Keep, "keep-on-failure", false, "leave what a failed start has made, to look at")
+	c.Flags().BoolVar(&o.Keep, "keep-on-failure", false, "keep the result of a failed start for inspection")
 	c.Flags().StringVar(&network, "network", "", "prefix for all node networks (default "+scenario.DefaultNetwork+")")
 	c.Flags().BoolVar(&audit, "audit", false, "write an API audit log in every cluster")
 	return c

@@ -9,15 +9,15 @@
 // The golden tests in testdata prove the text; the tests of package netem prove that kernel and emulator obey it.
 //
 // What the faults mean, for one link between the sites A and B:
-//   - partition: packets from A to B, from B to A, or both are dropped; those of established connections and those that are
-//     already held by the emulator too.
+//   - partition: packets from A to B, from B to A, or both are dropped; also those of established connections and those
+//     that the emulator already holds.
 //   - delay: every packet is held for that time in each direction, as tc netem does: the round trip grows by twice
 //     the delay. Jitter varies it evenly between delay-jitter and delay+jitter without reordering packets, so on a busy link, where
 //     packets queue behind delayed ones, it tends to delay+jitter.
-//   - loss: every packet is lost with that probability, in each direction for itself: with loss p a request and its
+//   - loss: every packet is lost with that probability, in each direction independently: with loss p a request and its
 //     answer both arrive with probability (1-p)². A link with delay or bandwidth loses packets of wire size. On a link with loss only,
 //     a segmentation-offload burst (TCP sends up to 64 kB at once over veth devices) is one packet, and lost as one.
-//   - bandwidth: an upper limit for each direction for itself; what waits longer than about 100 ms is dropped.
+//   - bandwidth: an upper limit for each direction; packets that would wait longer than about 100 ms are dropped.
 //
 // Traffic inside one cluster is switched by its bridge, never routed, so no fault touches it.
 package fault

@@ -18,7 +18,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// nameAnnotation is where containerd looks for the full image name of an index entry.
+// nameAnnotation is the annotation from which containerd reads the full image name of an index entry.
 const nameAnnotation = "io.containerd.image.name"
 
 // Write writes img to w as an OCI image-layout tar with one uncompressed layer and

@@ -36,15 +36,15 @@ func StaticBinary(name, binary string) (Image, error) {
 	if err != nil {
 		return Image{}, fmt.Errorf("image %s: %w", name, err)
 	}
-	place := "/usr/bin/" + path.Base(binary)
+	location := "/usr/bin/" + path.Base(binary)
 	return Image{
 		Name:         name,
 		Architecture: architecture,
-		Entrypoint:   []string{place},
+		Entrypoint:   []string{location},
 		Env:          []string{searchPath},
 		User:         NonRoot,
 		WorkDir:      "/",
-		Files:        append(skeleton(), Regular(place, 0o755, HostFile(binary))),
+		Files:        append(skeleton(), Regular(location, 0o755, HostFile(binary))),
 	}, nil
 }
 

@@ -65,7 +65,7 @@ func ToolsSelection() Selection {
 		Extras: []Extra{
 			{"/etc/services"},
 			{"/etc/protocols"},
-			{"/etc/iproute2", "/usr/share/iproute2"}, // names of route protocols and tables: place differs by release
+			{"/etc/iproute2", "/usr/share/iproute2"}, // names of route protocols and tables: the directory differs by release
 			{"/usr/lib/*/libgcc_s.so.1"},             // glibc loads it by name when a thread ends; dig and iperf3 have threads
 		},
 		BusyBox: "/usr/bin/busybox",
@@ -79,7 +79,7 @@ func ToolsSelection() Selection {
 // runs as root, since ip and nft are of little use otherwise. Its command waits and
 // ends at once on SIGTERM, so that a pod of it can be exec'd into and deletes fast.
 func Tools(debian *Debian) Image {
-	// /bin/sh must not be busybox: its shell runs its own applets before it looks at
+	// /bin/sh must not be busybox: its shell prefers its own applets to
 	// PATH, so "ip" would never be the real ip.
 	files := append(skeleton(), Symlink("/usr/bin/sh", "dash"))
 	files = append(files, Regular(packagesFile, 0o644, Inline(strings.Join(debian.Packages, "\n")+"\n")))

@@ -81,18 +81,18 @@ func (c *picking) pick(name string) (linkage, error) {
 	if err != nil {
 		return linkage{}, err
 	}
-	for _, place := range append(links, physical) {
-		file, ok := c.tree.files[place]
+	for _, location := range append(links, physical) {
+		file, ok := c.tree.files[location]
 		if !ok {
-			return linkage{}, fmt.Errorf("%w: %s is a directory", errTree, place)
+			return linkage{}, fmt.Errorf("%w: %s is a directory", errTree, location)
 		}
 		if len(file.others) > 0 {
 			return linkage{}, fmt.Errorf("%w: %s is in %s and in %s; fetch only one of them",
-				errTree, place, file.owner, strings.Join(file.others, ", "))
+				errTree, location, file.owner, strings.Join(file.others, ", "))
 		}
 		c.owners[file.owner] = true
-		if place != physical {
-			c.picked[place] = file.File
+		if location != physical {
+			c.picked[location] = file.File
 		}
 	}
 	linked, err := inspect(c.tree.files[physical].Content)
@@ -128,8 +128,8 @@ func (c *picking) pickLibrary(library, user string, linked linkage) error {
 	}
 	dirs = append(dirs, libraryPath[linked.machine]...)
 	for _, dir := range dirs {
-		place := path.Join(dir, library)
-		physical, _, err := c.tree.resolve(place)
+		location := path.Join(dir, library)
+		physical, _, err := c.tree.resolve(location)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -140,7 +140,7 @@ func (c *picking) pickLibrary(library, user string, linked linkage) error {
 		if other, err := inspect(c.tree.files[physical].Content); err != nil || other.machine != linked.machine {
 			continue
 		}
-		_, err = c.pick(place)
+		_, err = c.pick(location)
 		return err
 	}
 	return fmt.Errorf("%w: %s needs %s, not found in %s; is a package missing?",

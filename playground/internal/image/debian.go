@@ -182,10 +182,10 @@ func list(in *os.File) ([]File, error) {
 	}
 }
 
-// listApplets runs the static busybox found at place among the files.
-func listApplets(ctx context.Context, debian *Debian, place string) (string, error) {
+// listApplets runs the static busybox found at location among the files.
+func listApplets(ctx context.Context, debian *Debian, location string) (string, error) {
 	for _, file := range debian.Files {
-		if file.Path != mergedPath(place) || file.Mode.Type() != 0 {
+		if file.Path != mergedPath(location) || file.Mode.Type() != 0 {
 			continue
 		}
 		program := filepath.Join(debian.spool, "busybox")
@@ -216,14 +216,14 @@ func copyOut(content Content, program string) error {
 // appletLinks makes the links in /busybox for the applets of list, one per line. Left
 // out are busybox itself, which it lists (the link would shadow the program), and its
 // shells, which prefer built-in applets to the programs in PATH.
-func appletLinks(list, place string) []File {
+func appletLinks(list, location string) []File {
 	var links []File
 	for applet := range strings.FieldsSeq(list) {
 		switch applet {
 		case "busybox", "sh", "ash", "hush":
 			continue
 		}
-		links = append(links, Symlink("/busybox/"+applet, mergedPath(place)))
+		links = append(links, Symlink("/busybox/"+applet, mergedPath(location)))
 	}
 	return links
 }

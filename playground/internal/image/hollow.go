@@ -16,8 +16,8 @@ var errHollow = errors.New("library cannot be hollowed")
 
 // hollow returns the shared library without the bulk of its largest read-only
 // segment: the file shrinks, all addresses stay, and the missing part reads as zero.
-// It is for data libraries that a program links to but never asks, so that the
-// dynamic linker is content. Section headers, which only tools read, go too.
+// It is for data libraries that a program links to but never uses: the dynamic linker
+// only needs them to exist. Section headers, which only tools read, go too.
 func hollow(library *io.SectionReader) ([]byte, error) {
 	header, segments, err := readSegments(library)
 	if err != nil {

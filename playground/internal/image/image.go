@@ -5,8 +5,7 @@
 // packages. The same input always gives the same digest, so it is known
 // whether a node already has an image, and a test can pin one.
 //
-// It must not know clusters, nodes or how an archive is imported; who imports it
-// is the caller's business. Describing an image and choosing its files is pure;
+// It must not know clusters, nodes or how an archive is imported. Describing an image and choosing its files is pure;
 // apt.go and debian.go run programs, content.go and archive.go read and write files.
 //
 // Proof: archive_test.go (layout, determinism, refusals), closure_test.go (which

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// errPackaged is wrapped by every refusal of what was asked for.
+// errPackaged is wrapped by every refusal of a Packaged.
 var errPackaged = errors.New("image of Debian packages is not described well")
 
 // Packaged describes an image of programs that Debian packages, with all they link to and nothing else.

@@ -13,7 +13,7 @@ import (
 // testDeadline bounds one command run by a test.
 const testDeadline = 20 * time.Second
 
-// largest lists the ten largest files, for the one who has to make an image smaller.
+// largest lists the ten largest files: the candidates to make an image smaller.
 func largest(files []File) string {
 	type sized struct {
 		path string

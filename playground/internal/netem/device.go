@@ -74,7 +74,7 @@ func configureDevice(handle *netlink.Handle) error {
 // setSysctls writes the settings that emulation needs in the namespace of the calling thread.
 func setSysctls() error {
 	const root = "/proc/sys/net/"
-	// The emulator makes paths asymmetric, for the kernel's eyes: a packet that comes back from emu0 has a source that is reached through
+	// For the kernel, the emulator makes paths asymmetric: a packet that returns from emu0 has a source that is reached through
 	// another interface, and an answer that takes no detour comes from where no route leads. So filtering by reverse path is off, on
 	// every interface (the strictest of `all` and the own value counts) and, through `default`, on those that are made later.
 	filters, err := filepath.Glob(root + "ipv4/conf/*/rp_filter")

@@ -5,7 +5,7 @@
 //
 // Its job: own the TUN device emu0, the routing table Table and the policy rules of one priority range in one network namespace; send
 // the packets of every configured pair into the device (ip rule: iif INGRESS from SOURCE to DESTINATION lookup Table), hold them
-// until they are due, write them back. They come back with iif emu0, match no rule any more, and the main table delivers them:
+// until they are due, write them back. They return with iif emu0, match no rule any more, and the main table delivers them:
 //
 //	br1 ──rule──▶ emu0 ──read──▶ line: bandwidth, delay ──write──▶ emu0 ──main table──▶ br2
 //

@@ -108,12 +108,12 @@ func (s *Step) End(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.steps = slices.DeleteFunc(p.steps, func(other *Step) bool { return other == s })
-	mark := "ok"
+	outcome := "ok"
 	if err != nil {
-		mark = "FAILED"
+		outcome = "FAILED"
 	}
 	p.erase()
-	_, _ = fmt.Fprintf(p.out, "%-40s %s (%s)\n", s.name, mark, elapsed(p.now().Sub(s.start)))
+	_, _ = fmt.Fprintf(p.out, "%-40s %s (%s)\n", s.name, outcome, elapsed(p.now().Sub(s.start)))
 	if p.live {
 		p.draw()
 	}

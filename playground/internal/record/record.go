@@ -30,7 +30,7 @@ type State struct {
 	// Complete is false while the playground is being made.
 	Complete bool
 	Scenario scenario.Scenario
-	// Requested is the scenario that up was asked for, before clusters were added or removed.
+	// Requested is the scenario given to up, before clusters were added or removed.
 	Requested scenario.Scenario
 	Faults    fault.State
 	// Set is the directory of the programs in use.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenario reads what a playground should look like: which clusters, which
-// nodes in them, which links between them.
+// Package scenario reads the description of a playground: its clusters, their nodes and the
+// links between them.
 //
 // It is pure: bytes in, a checked value or an error with the line out. It knows no
 // addresses of single nodes (package topology), no programs and no kernel. Its proof is
