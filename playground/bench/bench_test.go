@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures what a playground costs: time to come up and go, memory of a
+// Package bench measures the cost of a playground: time to come up and go, memory of a
 // control plane and of a node, processor time of idle clusters, pods on hollow nodes.
 //
 // It knows the playground as a process (and where its cgroups are). It needs root and a
@@ -80,7 +80,7 @@ func BenchmarkQuickStart(b *testing.B) {
 	playground(b, "build")
 	for b.Loop() {
 		b.ReportMetric(up(b, "quick-start"), "s/up")
-		time.Sleep(settle) // not a wait for something, but the definition of idle
+		time.Sleep(settle) // the definition of idle, not synchronisation
 		b.ReportMetric(busy(b, window), "%-of-all-cores-idle")
 		b.ReportMetric(pss(b, "rome.control-plane"), "MB-PSS/control-plane")
 		b.ReportMetric(pss(b, "rome.rome-worker"), "MB-PSS/node")

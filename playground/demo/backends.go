@@ -20,7 +20,7 @@ type backends struct {
 	client *http.Client
 }
 
-// backendAnswer is what came of asking one of them.
+// backendAnswer is the result of a request to one of them.
 type backendAnswer struct {
 	URL          string  `json:"url"`
 	Info         *info   `json:"info,omitempty"`

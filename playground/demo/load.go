@@ -129,7 +129,7 @@ func (p loadPlan) next(ctx context.Context, start time.Time, n int64) (time.Time
 	}
 }
 
-// outcome is what came of one request.
+// outcome is the result of one request.
 type outcome struct {
 	latency   time.Duration // since the planned start
 	status    int           // 0: no answer

@@ -43,7 +43,7 @@ type latencies struct {
 	Max  float64 `json:"max"`
 }
 
-// report adds up what the workers counted.
+// report adds up the counts of the workers.
 func (p loadPlan) report(tallies []tally, took time.Duration) loadReport {
 	report := loadReport{
 		URL: p.url, Seconds: took.Round(time.Millisecond).Seconds(),

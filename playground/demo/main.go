@@ -47,13 +47,13 @@ const (
 	exitUsage  = 2
 )
 
-// errUsage marks a wrong call: the help was or will be shown, nothing was done.
+// errUsage marks a wrong call: the command shows the help and does nothing.
 var errUsage = errors.New("wrong call")
 
 // errNotMet marks a finished load or probe with a result that is not the required one.
 var errNotMet = errors.New("result is not as required")
 
-// call is what a command gets from the outside world.
+// call holds the inputs and outputs of a command.
 type call struct {
 	args   []string
 	env    environment

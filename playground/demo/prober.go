@@ -23,7 +23,7 @@ type proberOptions struct {
 	insecure bool   // http
 }
 
-// newProber checks the target and returns what tries it.
+// newProber checks the target and returns its prober.
 func newProber(kind, target string, options proberOptions) (prober, error) {
 	switch kind {
 	case "tcp", "udp":

@@ -65,7 +65,7 @@ func (b Builder) Find() (Set, bool, error) {
 	return set, err == nil, nil
 }
 
-// Build returns the set that belongs to the source and builds what is missing of it.
+// Build returns the set that belongs to the source, and builds its missing parts.
 func (b Builder) Build(ctx context.Context) (Set, error) {
 	if set, built, err := b.Find(); err != nil || built {
 		return set, err

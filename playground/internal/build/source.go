@@ -33,7 +33,7 @@ func FindSource() (string, error) {
 	return "", fmt.Errorf("the playground builds its programs from source, and found none in %s; run it from a checkout (bin/playground) or give --source DIR", strings.Join(tried, ", "))
 }
 
-// Key is the hash of everything that decides what a component's programs are: its files,
+// Key is the hash of all inputs of a component's programs: its files,
 // its flags and the Go release. It is short enough for a directory name.
 func Key(source string, c Component) (string, error) {
 	h := sha256.New()

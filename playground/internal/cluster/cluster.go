@@ -32,10 +32,10 @@ type Tools struct {
 	PauseImage, CoreDNSImage, MetricsServerImage string
 }
 
-// Host is what the plan must know of the machine.
+// Host holds the properties of the machine that the plan depends on.
 type Host struct {
 	// RestrictOOMScore: the machine may not lower OOM scores (no CAP_SYS_RESOURCE), so
-	// containers cannot be given the scores they ask for.
+	// containers cannot get the scores they request.
 	RestrictOOMScore bool
 }
 

@@ -17,8 +17,8 @@ import (
 
 // goGC makes the collector run earlier: with many clusters on one machine memory is what
 // runs out first, and idle ones collect rarely anyway. Clusters of a scenario with hollow nodes are
-// there for bursts, where collecting is what costs, so all their control planes keep the default:
-// what one does in a burst can be compared with what another one does.
+// there for bursts, where the cost is in collecting, so all their control planes keep the default.
+// So their behaviour in a burst can be compared.
 const (
 	goGC      = "GOGC=40"
 	goGCBurst = "GOGC=100"

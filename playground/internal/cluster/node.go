@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/playground/internal/topology"
 )
 
-// Places inside a node.
+// Paths inside a node.
 const (
 	binDir     = "/opt/playground/bin"
 	imageDir   = "/opt/playground/images"

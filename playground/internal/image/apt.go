@@ -156,7 +156,7 @@ func (a debArchive) check() (err error) {
 	return nil
 }
 
-// errDamaged marks a cached package that is not what the package list describes.
+// errDamaged marks a cached package that differs from the package list.
 var errDamaged = errors.New("damaged package file")
 
 // parseURIs reads the lines of apt-get --print-uris: 'URI' FILE SIZE HASH, where FILE

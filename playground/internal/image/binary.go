@@ -68,7 +68,7 @@ func staticArchitecture(binary string) (architecture string, err error) {
 	return architecture, err
 }
 
-// skeleton is what every image has besides its programs: names for the two users,
+// skeleton returns the files of every image besides its programs: names for the two users,
 // where names are looked up, and a /tmp everyone may write to.
 func skeleton() []File {
 	return []File{

@@ -40,9 +40,9 @@ var libraryPath = map[elf.Machine][]string{
 	elf.EM_AARCH64: {"/usr/lib/aarch64-linux-gnu", "/usr/lib"},
 }
 
-// closure picks from the tree what sel names, plus, again and again, the dynamic
-// linker, the shared libraries and the symlinks the picked files need. It returns the
-// files and the packages they come from ("name=version"), both sorted.
+// closure picks the files that sel names and, recursively, the dynamic linker, the shared
+// libraries and the symlinks that picked files need. It returns the files and their packages
+// ("name=version"), both sorted.
 func (t *tree) closure(sel Selection) ([]File, []string, error) {
 	c := picking{tree: t, picked: map[string]File{}, owners: map[string]bool{}}
 	for _, program := range sel.Programs {
@@ -68,14 +68,14 @@ func (t *tree) closure(sel Selection) ([]File, []string, error) {
 	return files, slices.Sorted(maps.Keys(c.owners)), nil
 }
 
-// picking is a closure under way.
+// picking is the state of closure.
 type picking struct {
 	tree   *tree
 	picked map[string]File
 	owners map[string]bool
 }
 
-// pick takes the file name leads to, the symlinks on the way, and all it needs.
+// pick picks the file that name resolves to, the symlinks on its path, and all that it needs.
 func (c *picking) pick(name string) (linkage, error) {
 	physical, links, err := c.tree.resolve(name)
 	if err != nil {
@@ -192,7 +192,7 @@ func (c *picking) hasBelow(dir string) bool {
 	return false
 }
 
-// linkage is what an ELF file asks of the dynamic linker; zero for other files.
+// linkage is what an ELF file requires of the dynamic linker; zero for other files.
 type linkage struct {
 	machine     elf.Machine
 	interpreter string

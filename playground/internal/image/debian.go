@@ -228,7 +228,7 @@ func appletLinks(list, location string) []File {
 	return links
 }
 
-// run runs a command and puts the end of what it complained about into the error.
+// run runs a command. The error holds the end of its error output.
 func run(command *exec.Cmd) error {
 	var complaint strings.Builder
 	command.Stderr = &complaint

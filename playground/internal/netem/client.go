@@ -16,7 +16,7 @@ import (
 )
 
 // Apply puts a configuration in force, as a whole, in the emulator that listens at the socket. It returns after that, with a list of
-// what changed in words: empty when nothing did.
+// the changes for a person: empty if there were none.
 func Apply(ctx context.Context, socket string, wanted fault.Emulation) (changes []string, err error) {
 	body, err := json.Marshal(wanted)
 	if err != nil {

@@ -75,7 +75,7 @@ func configureDevice(handle *netlink.Handle) error {
 func setSysctls() error {
 	const root = "/proc/sys/net/"
 	// For the kernel, the emulator makes paths asymmetric: a packet that returns from emu0 has a source that is reached through
-	// another interface, and an answer that takes no detour comes from where no route leads. So filtering by reverse path is off, on
+	// another interface, and an undelayed answer arrives on an interface to which no route leads. So filtering by reverse path is off, on
 	// every interface (the strictest of `all` and the own value counts) and, through `default`, on those that are made later.
 	filters, err := filepath.Glob(root + "ipv4/conf/*/rp_filter")
 	if err != nil {

@@ -56,7 +56,7 @@ func newEmulator(device io.ReadWriteCloser) (*emulator, error) {
 	return &emulator{device: device, alarm: alarm, start: time.Now()}, nil
 }
 
-// configure makes the lines those of the given pairs and returns what it changed. No packet that is held gets lost.
+// configure makes the lines equal to the given pairs and returns the changes. It loses no held packet.
 func (e *emulator) configure(pairs []fault.Pair) (changes []string) {
 	e.mu.Lock()
 	for _, l := range e.lines {
@@ -178,8 +178,8 @@ func (e *emulator) send() error {
 	}
 }
 
-// due takes the packets that depart now, about batch at most. When there are none it returns how long to sleep, never, or a
-// negative time to stop. It gets the packets of the last call back for reuse.
+// due returns the packets that depart now, about batch at most. When there are none it returns how long to sleep, never, or a
+// negative time to stop. done are the packets of the last call, for reuse.
 func (e *emulator) due(done [][]byte) (due [][]byte, sleep time.Duration) {
 	now := time.Since(e.start)
 	e.mu.Lock()
@@ -227,7 +227,7 @@ func (e *emulator) write(data []byte) {
 	}
 }
 
-// stop makes send deliver what it holds at once and return. From then on packets pass.
+// stop makes send deliver the held packets at once and return. Later packets pass undelayed.
 func (e *emulator) stop() {
 	e.mu.Lock()
 	e.stopping = true
@@ -238,7 +238,7 @@ func (e *emulator) stop() {
 	e.alarm.ring()
 }
 
-// Status is what the emulator does and has done since it started.
+// Status is the configuration of the emulator with its counters since the start.
 type Status struct {
 	Pairs []PairStatus `json:"pairs"`
 	// Passed counts packets that reached the device without a pair (only while a pair is being removed), Ignored those

@@ -33,8 +33,8 @@ type Counters struct {
 	Queue   int    `json:"queue"`   // packets held now
 }
 
-// change gives the line other values, which hold for the packets that are on it too: none departs later than one that
-// arrives now would at the latest, so that a slow line that becomes fast is fast at once.
+// change gives the line other values, which also hold for the packets on it: none departs later than the latest departure of a
+// packet that arrives now. So a slow line that becomes fast is fast at once.
 func (l *line) change(p fault.Pair, now time.Duration) {
 	l.pair = p
 	latest := now + p.Delay.Mean + p.Delay.Jitter
@@ -56,7 +56,7 @@ func (l *line) push(p packet) {
 	l.counters.Queue++
 }
 
-// pop takes the oldest packet when it is due.
+// pop returns the oldest packet if it is due.
 func (l *line) pop(now time.Duration) ([]byte, bool) {
 	if l.next() > now {
 		return nil, false

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// bufferTime and bufferBytes bound what waits for transmission on a limited line, as the buffer of a router does: as much as
-	// the line sends in bufferTime, but on slow lines enough for the first burst of a TCP connection.
+	// bufferTime and bufferBytes bound the packets that wait for transmission on a limited line, as the buffer of a router does: as much
+	// as the line sends in bufferTime, but on slow lines enough for the first burst of a TCP connection.
 	bufferTime  = 100 * time.Millisecond
 	bufferBytes = 24000
-	// maxHeld (bytes of memory) bounds what travels on one line: 190 ms of 1 Gbit/s in packets of 1500 bytes (buffers hold 2048).
+	// maxHeld (bytes of memory) bounds the packets that travel on one line: 190 ms of 1 Gbit/s in packets of 1500 bytes (buffers hold 2048).
 	maxHeld = 32 << 20
 )
 
