@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -227,16 +229,23 @@ func (s *supervisor) run(it *item) (syscall.WaitStatus, error) {
 	return <-exit, nil
 }
 
-// lookPath finds the program in the component's PATH instead of that of process 1.
+// lookPath finds the program in the component's PATH instead of that of process 1. It must not set
+// the latter, since several components start at the same time.
 func lookPath(c spec.Component) (string, error) {
+	program := c.Argv[0]
 	for _, e := range c.Env {
-		if len(e) > 5 && e[:5] == "PATH=" {
-			if err := os.Setenv("PATH", e[5:]); err != nil {
-				return "", err
+		list, found := strings.CutPrefix(e, "PATH=")
+		if !found || strings.Contains(program, "/") {
+			continue
+		}
+		for _, dir := range filepath.SplitList(list) {
+			if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
+				return path, nil
 			}
 		}
+		return "", fmt.Errorf("program %s: %w %s", program, exec.ErrNotFound, list)
 	}
-	return exec.LookPath(c.Argv[0])
+	return exec.LookPath(program)
 }
 
 // reap collects every ended process: those of components, and orphans (container shims and
