@@ -23,15 +23,13 @@ func TestWords(t *testing.T) {
 	const list = "hack/words.txt"
 	banned := map[string]string{} // word or phrase, and what to write instead
 	phrases := map[string]*regexp.Regexp{}
-	var pending, exempt []string
+	var exempt []string
 	for i, line := range strings.Split(string(read(t, list)), "\n") {
 		key, value, ok := strings.Cut(line, ": ")
 		switch {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case !ok:
 			t.Errorf("%s:%d: want WORD: WHAT TO WRITE INSTEAD", list, i+1)
-		case key == "pending":
-			pending = append(pending, value)
 		case key == "exempt":
 			exempt = append(exempt, value)
 		default:
@@ -47,7 +45,6 @@ func TestWords(t *testing.T) {
 		blanks = append(blanks, name, strings.Repeat("-", len(name)))
 	}
 	without := strings.NewReplacer(blanks...)
-	counted := map[string]int{}
 	for _, file := range files(t) {
 		kind := path.Ext(file)
 		switch {
@@ -56,12 +53,7 @@ func TestWords(t *testing.T) {
 		case !slices.Contains([]string{".go", ".md", ".yaml", ".tpl", ".txt", ".txtar", ".golden", ".sh", ".html", "", ".mod"}, kind):
 			continue
 		}
-		waits := slices.IndexFunc(pending, func(prefix string) bool { return strings.HasPrefix(file, prefix) })
 		report := func(line int, word string) {
-			if waits >= 0 {
-				counted[pending[waits]]++
-				return
-			}
 			t.Errorf("%s:%d: %q: write %s", file, line, word, banned[word])
 		}
 		text := func(line int, text string) {
@@ -84,12 +76,6 @@ func TestWords(t *testing.T) {
 			continue
 		}
 		goWords(read(t, file), text)
-	}
-	for _, prefix := range pending {
-		if counted[prefix] == 0 {
-			t.Errorf("%s: nothing is pending in %s any more; remove the line", list, prefix)
-		}
-		t.Logf("%s: %d occurrences pending", prefix, counted[prefix])
 	}
 }
 
