@@ -244,7 +244,7 @@ func (p *Prepared) runHelm(ctx context.Context, rendered *release.Release, uncha
 			return err
 		}
 		if err := waiting.wait.Wait(objects, 0); err != nil {
-			return fmt.Errorf("Liqo is installed, but not ready: %w%s", err, observe(context.WithoutCancel(ctx), p.client, p.options.Namespace).hints(p.options.Namespace))
+			return fmt.Errorf("the installed Liqo is not ready: %w%s", err, observe(context.WithoutCancel(ctx), p.client, p.options.Namespace).hints(p.options.Namespace))
 		}
 		return nil
 	}

@@ -330,7 +330,7 @@ func notInstalled(ctx context.Context, cluster Cluster, namespace string) error 
 	case len(all) == 0:
 		return ErrNotInstalled
 	case all[0].namespace != namespace:
-		return fmt.Errorf("Liqo is installed in namespace %s, not in %s; add -n %s", all[0].namespace, namespace, all[0].namespace)
+		return fmt.Errorf("another namespace holds Liqo: %s, not %s; add -n %s", all[0].namespace, namespace, all[0].namespace)
 	}
 	return fmt.Errorf("the Liqo in namespace %s was not installed by liqoctl: it has no Helm release %q; upgrade or remove it the way it was installed", namespace, Release)
 }

@@ -320,7 +320,7 @@ func LeftOver(ctx context.Context, c client.Client) error {
 	})
 	if len(left) > 0 {
 		slices.Sort(left)
-		return fmt.Errorf("Liqo is uninstalled, but these objects are left; `liqoctl uninstall --purge` also removes them:\n- %s", strings.Join(left, "\n- "))
+		return fmt.Errorf("after the uninstallation these objects are left; `liqoctl uninstall --purge` also removes them:\n- %s", strings.Join(left, "\n- "))
 	}
 	return err
 }

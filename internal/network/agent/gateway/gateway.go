@@ -159,7 +159,7 @@ func (g *Gateway) Observe(ctx context.Context, now time.Time) agent.Observation 
 func (g *Gateway) observeSelf(objects agent.Objects, self *plan.Self) (known bool, err error) {
 	var problem error
 	if self.PublicKey, err = g.o.Keys.own(objects.Keys, g.o.Lane); self.PublicKey == "" {
-		problem = fmt.Errorf("Secret %s in namespace %s has no key for lane %d yet; the controller manager creates it", g.o.KeysSecret, g.o.Namespace, g.o.Lane)
+		problem = fmt.Errorf("the Secret %s in namespace %s has no key for lane %d yet; the controller manager creates it", g.o.KeysSecret, g.o.Namespace, g.o.Lane)
 	}
 	name, mtu, failed := g.o.Uplink()
 	if g.o.MTU > 0 {
