@@ -215,7 +215,8 @@ func (t *tokens) refresh(ctx context.Context, mapping *mapping, local *corev1.Po
 	return t.issue(ctx, mapping, local, requests)
 }
 
-// refreshIn returns how long the tokens are still good; 0 or less if they have to be replaced now, or if that is not known.
+// refreshIn returns how long the tokens are still good; 0 or less if they have to be replaced now, or if that is not known. The peer can change the
+// annotations: whatever they are, the tokens are replaced within the time that was requested for them.
 func refreshIn(secret *metav1.PartialObjectMetadata, requests []project.TokenRequest) time.Duration {
 	if secret == nil {
 		return 0
@@ -228,7 +229,7 @@ func refreshIn(secret *metav1.PartialObjectMetadata, requests []project.TokenReq
 	if given, err := strconv.ParseInt(secret.Annotations[labels.TokenLifetime], 10, 64); err == nil {
 		seconds = min(seconds, given)
 	}
-	return time.Until(project.TokenRefresh(expires, seconds))
+	return min(time.Until(project.TokenRefresh(expires, seconds)), time.Duration(seconds)*time.Second)
 }
 
 // justIssued returns how long not to replace tokens that we issued a moment ago, whatever expiration they show.
