@@ -226,7 +226,7 @@ func refreshIn(secret *metav1.PartialObjectMetadata, requests []project.TokenReq
 		return 0
 	}
 	seconds := shortest(requests)
-	if given, err := strconv.ParseInt(secret.Annotations[labels.TokenLifetime], 10, 64); err == nil {
+	if given, err := strconv.ParseInt(secret.Annotations[labels.TokenLifetime], 10, 64); err == nil && given > 0 {
 		seconds = min(seconds, given)
 	}
 	return min(time.Until(project.TokenRefresh(expires, seconds)), time.Duration(seconds)*time.Second)

@@ -26,6 +26,7 @@ func FuzzRefreshIn(f *testing.F) {
 	f.Add(now.Add(time.Hour).Format(time.RFC3339), "-999999999", int64(3600))
 	f.Add(now.Add(time.Hour).Format(time.RFC3339), "-9223372036854775808", int64(3600))
 	f.Add("9999-12-31T23:59:59Z", "3600", int64(3600))
+	f.Add("2100-01-01T00:00:00Z", "-9227000000", int64(3531)) // as nanoseconds, it is more than 64 bits and becomes positive
 	f.Add("0001-01-01T00:00:00Z", "0", int64(math.MaxInt64))
 	f.Add("tomorrow", "an hour", int64(3607))
 	f.Fuzz(func(t *testing.T, expires, lifetime string, requested int64) {
