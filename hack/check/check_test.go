@@ -45,7 +45,7 @@ func TestStages(t *testing.T) {
 		{"race", "race", everything, []string{"build", "servers", "race product"}},
 		{"long", "long", everything, []string{"build", "playground", "quickstart", "e2e", "offload", "faults", "network"}},
 		{"two long suites", "long", two, []string{"build", "network", "e2e"}},
-		{"fuzz", "fuzz", everything, []string{"FuzzX"}},
+		{"fuzz", "fuzz", everything, []string{"x FuzzX"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			plan, err := stages(test.group, test.facts)

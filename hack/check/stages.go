@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
@@ -150,7 +151,8 @@ func unit(found facts, all bool, remark string) []stage {
 	return plan
 }
 
-// race runs the packages that start goroutines or hold a lock with the race detector, which needs cgo.
+// race runs the packages that start goroutines or hold a lock with the race detector, which needs cgo. -p 4: tests with API servers wait
+// for a third of their time, so more packages than processors run side by side.
 func race(found facts) []stage {
 	var plan []stage
 	for _, module := range found.modules {
@@ -160,7 +162,7 @@ func race(found facts) []stage {
 		}
 		plan = append(plan, stage{
 			name: "race " + label(module.dir), about: "unit and API server tests of concurrent packages with the race detector",
-			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-timeout", "30m"}, packages...), env: []string{"CGO_ENABLED=1"}}},
+			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-p", "4", "-timeout", "30m"}, packages...), env: []string{"CGO_ENABLED=1"}}},
 		})
 	}
 	return plan
@@ -269,7 +271,7 @@ func skipWithoutRoot(plan []stage, found facts) []stage {
 func fuzz(found facts) (plan []stage) {
 	for _, target := range found.fuzz {
 		plan = append(plan, stage{
-			name: target.name, about: fmt.Sprintf("%s, for %s", target.path, found.time),
+			name: path.Base(target.path) + " " + target.name, about: fmt.Sprintf("%s, for %s", target.path, found.time),
 			commands: []command{{dir: target.dir, args: []string{"go", "test", "-run", "^$", "-fuzz", "^" + target.name + "$", "-fuzztime", found.time, target.path}}},
 		})
 	}
