@@ -151,8 +151,7 @@ func unit(found facts, all bool, remark string) []stage {
 	return plan
 }
 
-// race runs the packages that start goroutines or hold a lock with the race detector, which needs cgo. -p 4: tests with API servers wait
-// for a third of their time, so more packages than processors run side by side.
+// race runs the packages that start goroutines or hold a lock with the race detector, which needs cgo.
 func race(found facts) []stage {
 	var plan []stage
 	for _, module := range found.modules {
@@ -162,7 +161,7 @@ func race(found facts) []stage {
 		}
 		plan = append(plan, stage{
 			name: "race " + label(module.dir), about: "unit and API server tests of concurrent packages with the race detector",
-			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-p", "4", "-timeout", "30m"}, packages...), env: []string{"CGO_ENABLED=1"}}},
+			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-timeout", "30m"}, packages...), env: []string{"CGO_ENABLED=1"}}},
 		})
 	}
 	return plan
