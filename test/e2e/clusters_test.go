@@ -294,10 +294,7 @@ func idle(t *testing.T) {
 func purge(t *testing.T) {
 	for _, c := range both() {
 		clusters.Measure("uninstall --purge "+c.Name, "%.1f s", c.Liqoctl(t, "uninstall", "--purge").Took.Seconds())
-		env.Eventually(t, env.Hang, "nothing of Liqo is left in "+c.Name, func() (string, bool) {
-			ours := slices.DeleteFunc(c.Everything(t), func(line string) bool { return !strings.Contains(line, "liqo") })
-			return strings.Join(ours, "\n            "), len(ours) == 0
-		})
+		c.NothingOfLiqo(t, "")
 		if before := fresh[c]; before != nil {
 			c.NothingNew(t, before, env.Hang)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,19 @@ func (c *Cluster) NothingNew(t testing.TB, before []string, within time.Duration
 		}
 		extra := Added(before, now)
 		return strings.Join(extra, "\n            "), len(extra) == 0
+	})
+}
+
+// NothingOfLiqo waits until no object of Liqo is left. The namespace is a user's own whose name holds the word liqo; it and what a user has
+// there may stay. Empty: there is none.
+func (c *Cluster) NothingOfLiqo(t testing.TB, namespace string) {
+	t.Helper()
+	Eventually(t, Hang, "nothing of Liqo is left in "+c.Name, func() (string, bool) {
+		ours := slices.DeleteFunc(c.Everything(t), func(line string) bool {
+			users := namespace != "" && strings.Contains(line, namespace) && !strings.Contains(line, "liqo.io")
+			return users || !strings.Contains(line, "liqo")
+		})
+		return strings.Join(ours, "\n            "), len(ours) == 0
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -107,7 +106,7 @@ func (b *Env) LoadNeeded(images ...string) error {
 		return nil
 	}
 	for _, image := range images {
-		if slices.Contains([]string{".tar"}, filepath.Ext(image)) {
+		if filepath.Ext(image) == ".tar" {
 			image = filepath.Join(b.Bin, image)
 		}
 		if err := b.Load(image); err != nil {

@@ -101,23 +101,13 @@ func TestQuickStart(t *testing.T) {
 	t.Run("guide", func(t *testing.T) { guide(t, root, commands(up.Out+down.Out)) })
 	t.Run("nothing is left", func(t *testing.T) {
 		if given {
-			uninstalled(t)
+			for _, c := range clusters.Clusters {
+				c.NothingOfLiqo(t, "liqo-demo")
+			}
 		} else {
 			gone(t)
 		}
 	})
-}
-
-// uninstalled checks that clusters have nothing of Liqo any more.
-func uninstalled(t *testing.T) {
-	for _, c := range clusters.Clusters {
-		env.Eventually(t, env.Hang, "nothing of Liqo is left in "+c.Name, func() (string, bool) {
-			ours := slices.DeleteFunc(c.Everything(t), func(line string) bool {
-				return !strings.Contains(line, "liqo") || strings.Contains(line, "liqo-demo") // the user's own namespace
-			})
-			return strings.Join(ours, "\n            "), len(ours) == 0
-		})
-	}
 }
 
 // commands are those that a script has printed before it ran them.
