@@ -68,7 +68,7 @@ test-long: prerequisites ## everything that takes longer, suite by suite: SUITE=
 unit: prerequisites ## unit tests of all modules, without API servers
 	$(CHECK) unit
 
-race: prerequisites ## packages that start goroutines or hold a lock, with API servers and the race detector
+race: prerequisites ## packages that start goroutines, hold a lock or use a channel, with API servers and the race detector
 	$(CHECK) race
 
 lint: prerequisites ## gofumpt, go vet and staticcheck

@@ -67,8 +67,8 @@ func check(ctx context.Context, args []string) error {
 	return ctx.Err()
 }
 
-// concurrency is in the source of packages that start goroutines or hold a lock.
-var concurrency = regexp.MustCompile(`(?m)^\s*go (func\b|[\w.]+\()|^\s*(\w+ )?"(sync|sync/atomic|golang\.org/x/sync/errgroup)"$|\.Go\(func`)
+// concurrency is in the source of packages that start goroutines, hold a lock or use a channel.
+var concurrency = regexp.MustCompile(`(?m)^\s*go (func\b|[\w.]+\()|^\s*(\w+ )?"(sync|sync/atomic|golang\.org/x/sync/errgroup)"$|\.Go\(func|\bchan\b[^"]*$`)
 
 // fuzzTargets finds the names of fuzz tests.
 var fuzzTargets = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
@@ -87,17 +87,17 @@ func observe(ctx context.Context, fuzz bool) (facts, error) {
 		for line := range strings.Lines(string(output)) {
 			path, folder, _ := strings.Cut(strings.TrimSpace(line), " ")
 			module.packages = append(module.packages, path)
-			text, err := source(folder)
+			code, tests, err := source(folder)
 			if err != nil {
 				return facts{}, err
 			}
-			if concurrency.Match(text) {
+			if concurrency.Match(code) {
 				module.concurrent = append(module.concurrent, path)
 			}
 			if !fuzz {
 				continue
 			}
-			for _, name := range fuzzTargets.FindAllSubmatch(text, -1) {
+			for _, name := range fuzzTargets.FindAllSubmatch(tests, -1) {
 				found.fuzz = append(found.fuzz, fuzzTarget{dir, path, string(name[1])})
 			}
 		}
@@ -106,21 +106,24 @@ func observe(ctx context.Context, fuzz bool) (facts, error) {
 	return found, nil
 }
 
-// source returns the Go files of a folder, one after the other.
-func source(folder string) ([]byte, error) {
+// source returns the Go files of a folder, one after the other: the product's, and those of tests.
+func source(folder string) (code, tests []byte, err error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var all []byte
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		all = append(all, text...)
+		if strings.HasSuffix(file, "_test.go") {
+			tests = append(tests, text...)
+		} else {
+			code = append(code, text...)
+		}
 	}
-	return all, nil
+	return code, tests, nil
 }
 
 // head is the commit of the working tree, with a mark if files differ from it.

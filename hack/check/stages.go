@@ -25,7 +25,7 @@ type facts struct {
 type module struct {
 	dir      string
 	packages []string
-	// concurrent are those of the packages that start goroutines or hold a lock.
+	// concurrent are those of the packages that start goroutines, hold a lock or use a channel.
 	concurrent []string
 }
 
@@ -151,7 +151,8 @@ func unit(found facts, all bool, remark string) []stage {
 	return plan
 }
 
-// race runs the packages that start goroutines or hold a lock with the race detector, which needs cgo.
+// race runs the packages that start goroutines, hold a lock or use a channel with the race detector, which needs cgo. -p 4: their tests wait
+// for API servers more than they compute.
 func race(found facts) []stage {
 	var plan []stage
 	for _, module := range found.modules {
@@ -161,7 +162,7 @@ func race(found facts) []stage {
 		}
 		plan = append(plan, stage{
 			name: "race " + label(module.dir), about: "unit and API server tests of concurrent packages with the race detector",
-			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-timeout", "30m"}, packages...), env: []string{"CGO_ENABLED=1"}}},
+			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-p", "4", "-timeout", "30m"}, packages...), env: []string{"CGO_ENABLED=1"}}},
 		})
 	}
 	return plan
