@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/test/env"
 )
@@ -77,11 +79,39 @@ func causes() []cause {
 			end: func(t *testing.T) {
 				clusters.Do(t, "node", "start", milan.Name, lost.Name)
 				milan.Kubectl(t, "wait", "node", lost.Name, "--for=condition=Ready", "--timeout=120s")
+				atRest(t, milan)
 			},
 		},
 		jumps("clock jumps forward", 10*time.Minute),
 		jumps("clock jumps back", -10*time.Minute),
 	}
+}
+
+// atRest waits until Kubernetes itself has recovered: no pod is being deleted, and all that have not ended are Ready. A node that was away for minutes
+// first ends all pods that were evicted from it, one after the other; until then each of them differs in turn for a moment.
+func atRest(t *testing.T, c *env.Cluster) {
+	t.Helper()
+	env.Eventually(t, env.Hang, "all pods of "+c.Name+" are Ready, and none is being deleted", func() (string, bool) {
+		var all corev1.PodList
+		if err := c.API.List(t.Context(), &all); err != nil {
+			return err.Error(), false
+		}
+		n := 0
+		for i := range all.Items {
+			pod := &all.Items[i]
+			ready := slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+				return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+			})
+			ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+			if pod.DeletionTimestamp != nil || !ended && !ready {
+				n++
+			}
+		}
+		if n > 0 {
+			<-time.After(500 * time.Millisecond) // polls slowly: each answer lists 200 pods
+		}
+		return fmt.Sprintf("%d of %d are not", n, len(all.Items)), n == 0
+	})
 }
 
 // kill ends the processes of Liqo's component in a cluster; its kubelet starts them again.
