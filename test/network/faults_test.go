@@ -67,7 +67,7 @@ func faults(t *testing.T, lanes int) {
 	var table []outage
 	defer func() { printOutages(table) }()
 	for _, f := range allFaults(lanes) {
-		if (f.long && !*long) || !chosen(f.name) {
+		if f.long && !*long {
 			continue
 		}
 		if !t.Run(f.name, func(t *testing.T) { table = append(table, f.inject(t, lanes, traffic, status)) }) && !traffic.flowing(t, env.Hang, nil, "requests") {

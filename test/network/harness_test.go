@@ -21,6 +21,8 @@ import (
 
 // TestHarness checks the tools of these tests on the playground without Liqo: with a tool that sees nothing, every test would pass.
 func TestHarness(t *testing.T) {
+	clusters.Step(t)
+	uninstall(t)
 	for _, c := range []*env.Cluster{alpha, beta} {
 		c.Serve(t)
 		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", env.Namespace, "--timeout=60s") })

@@ -4,27 +4,30 @@
 // under which addresses; what an observer between the clusters sees; what a hostile peer can reach; how long faults interrupt traffic; and
 // what an uninstallation leaves. Durations are recorded with their targets; only an outage fails the tests (see outageBound).
 //
-// It knows what package env knows. It brings the playground's scenario three-overlap up and takes it down. Run it with: make e2e,
-// and with the long list of faults: go test ./test/network -v -long
+// It knows what package env knows. It brings the playground's scenario three-overlap up and takes it down. Each test stands alone: it brings
+// the clusters to the state it needs, which costs little if the test before left them so. Run all of it with: make test-long SUITE=network,
+// or one test or fault: go test ./test/network -v -run 'TestFaultsWithOneGateway/keys_rotated'
 package network
 
 import (
 	"flag"
 	"fmt"
-	"strings"
+	"strconv"
 	"testing"
 	"time"
 
+	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/test/env"
 )
 
 var (
-	keep = flag.Bool("keep", false, "use the clusters that are up, and leave them up (for work on these tests)")
-	long = flag.Bool("long", false, "all faults, of which some take minutes")
-	only = flag.String("steps", "", "comma separated names of steps and faults to run, for work on these tests; empty: all")
-
+	keep               = flag.Bool("keep", false, "use the clusters that are up, and leave them up (for work on these tests)")
+	long               = flag.Bool("long", false, "all faults, of which some take minutes")
 	clusters           *env.Env
 	alpha, beta, gamma *env.Cluster
+
+	// uncertain is set by a failed test: the next one then repairs whatever may be left of it.
+	uncertain bool
 )
 
 func TestMain(m *testing.M) {
@@ -34,56 +37,62 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// chosen returns true if the flag -steps selects a step or fault.
-func chosen(name string) bool {
-	if *only == "" {
-		return true
-	}
-	for part := range strings.SplitSeq(*only, ",") {
-		if strings.Contains(name, part) {
-			return true
-		}
-	}
-	return false
+// The tests in the order in which a user meets them.
+
+func TestPeer(t *testing.T)                    { step(t, 1, peer) }
+func TestReachability(t *testing.T)            { step(t, 1, matrix) }
+func TestServices(t *testing.T)                { step(t, 1, services) }
+func TestLiqoctlTest(t *testing.T)             { step(t, 1, liqoctlTest) }
+func TestMappedAddresses(t *testing.T)         { step(t, 1, mappedAddresses) }
+func TestNothingInTheClear(t *testing.T)       { step(t, 1, nothingInTheClear) }
+func TestSmallerPath(t *testing.T)             { step(t, 1, smallerPath) }
+func TestHostilePeer(t *testing.T)             { step(t, 1, hostilePeer) }
+func TestNodePort(t *testing.T)                { step(t, 1, nodePort) }
+func TestNodesWithoutPodNetworks(t *testing.T) { step(t, 1, nodesWithoutPodNetworks) }
+func TestFaultsWithOneGateway(t *testing.T)    { step(t, 1, func(t *testing.T) { faults(t, 1) }) }
+func TestFaultsWithTwoGateways(t *testing.T)   { step(t, 2, func(t *testing.T) { faults(t, 2) }) }
+
+// TestNothingIsLeft is the last one: it leaves the clusters as they were before the installation.
+func TestNothingIsLeft(t *testing.T) {
+	clusters.Step(t)
+	uninstall(t)
+	before := snapshots(t)
+	peered(t, 2)
+	unpeer(t)
+	nothingLeft(t, before)
+	uninstall(t)
+	nothingLeft(t, before)
 }
 
-// TestNetwork uses the network in the order in which a user meets it. Each step starts from the state that the previous one left, so a
-// failed step ends the test; but a failed fault does not prevent the next one.
-func TestNetwork(t *testing.T) {
-	before := snapshots(t)
-	steps := []struct {
-		name   string
-		always bool // needed by the others
-		run    func(*testing.T)
-	}{
-		{"install and peer", true, installAndPeer},
-		{"reachability", false, matrix},
-		{"services", false, services},
-		{"liqoctl test network", false, liqoctlTest},
-		{"mapped addresses", false, mappedAddresses},
-		{"nothing in the clear", false, nothingInTheClear},
-		{"smaller path", false, smallerPath},
-		{"hostile peer", false, hostilePeer},
-		{"NodePort", false, nodePort},
-		{"nodes without pod networks", false, nodesWithoutPodNetworks},
-		{"faults with one gateway", false, func(t *testing.T) { faults(t, 1) }},
-		{"faults with two gateways", false, func(t *testing.T) { secondGateways(t); faults(t, 2) }},
-		{"nothing is left after unpeering", true, func(t *testing.T) { unpeer(t); nothingLeft(t, before) }},
-		{"nothing is left after uninstallation", true, func(t *testing.T) { uninstall(t); nothingLeft(t, before) }},
+// step runs a test on peered clusters with a number of gateways each. If it fails it leaves what the clusters looked like.
+func step(t *testing.T, lanes int, run func(*testing.T)) {
+	t.Helper()
+	clusters.Step(t)
+	repair(t)
+	t.Cleanup(func() { uncertain = uncertain || t.Failed() })
+	peered(t, lanes)
+	start := time.Now()
+	run(t)
+	clusters.Measure(t.Name(), "%.1f s", time.Since(start).Seconds())
+}
+
+// repair takes back what a failed test may have left: links that are cut, nodes that are off or take no pods, other Helm values.
+func repair(t *testing.T) {
+	t.Helper()
+	if !uncertain {
+		return
 	}
-	for _, step := range steps {
-		if !step.always && !chosen(step.name) {
-			continue
-		}
-		start := time.Now()
-		if !t.Run(step.name, step.run) && step.name != "faults with one gateway" {
-			for _, c := range clusters.Clusters {
-				c.Show(t)
-			}
-			t.FailNow()
-		}
-		clusters.Measure("step "+step.name, "%.1f s", time.Since(start).Seconds())
+	for _, pair := range pairs() {
+		t.Log(clusters.Playground("fault", "heal", pair[0].Name, pair[1].Name)) // not every link is cut
 	}
+	for _, c := range clusters.Clusters {
+		for _, node := range c.Nodes {
+			t.Log(clusters.Playground("node", "start", c.Name, node.Name)) // not every node is off
+		}
+		c.Kubectl(t, "uncordon", "--all")
+		installLanes(t, c, 1)
+	}
+	uncertain = false
 }
 
 // pairs are the directions in which clusters are peered: consumer, then provider. The network is the same in both.
@@ -99,13 +108,44 @@ func directions() (all [][2]*env.Cluster) {
 	return all
 }
 
-func installAndPeer(t *testing.T) {
+// peered has servers on every node, Liqo with a number of gateways in every cluster, and a network between each two of them.
+func peered(t *testing.T, lanes int) {
+	t.Helper()
 	for _, c := range clusters.Clusters {
-		// Gateways may move, and a second gateway needs a second node.
-		_ = c.TryKubectl("", "taint", "nodes", "--all", "node-role.kubernetes.io/control-plane-")
 		c.Serve(t)
-		c.Liqoctl(t, "install", "--cluster-name", c.Name, "--set", "networking.internal=true")
+		if all, err := gateways(c); err != nil || len(all) != lanes {
+			installLanes(t, c, lanes)
+		}
 	}
+	for _, pair := range pairs() {
+		if condition, err := pair[0].Networking(pair[1]); err != nil || condition.Status != discovery.StatusEstablished {
+			pair[0].Peer(t, pair[1])
+		}
+	}
+	for _, pair := range directions() {
+		env.Eventually(t, env.Hang, fmt.Sprintf("%s knows %d lanes to %s", pair[0].Name, lanes, pair[1].Name), func() (string, bool) {
+			view, err := pair[0].See(pair[1])
+			return fmt.Sprintf("%d lanes, %v", len(view.Spec.Lanes), err), err == nil && len(view.Spec.Lanes) == lanes
+		})
+		established(t, pair[0], pair[1])
+	}
+}
+
+// installLanes installs Liqo with a number of gateways, or changes an installation to have that many.
+func installLanes(t *testing.T, c *env.Cluster, lanes int) {
+	t.Helper()
+	// Gateways may move, and a second gateway needs a second node. There is no taint to take the second time.
+	_ = c.TryKubectl("", "taint", "nodes", "--all", "node-role.kubernetes.io/control-plane-")
+	c.Liqoctl(t, "install", "--cluster-name", c.Name, "--set", "networking.internal=true", "--enable-ha="+strconv.FormatBool(lanes > 1))
+	env.Eventually(t, env.Hang, fmt.Sprintf("%d gateways run in %s", lanes, c.Name), func() (string, bool) {
+		all, err := gateways(c)
+		return fmt.Sprintf("%d gateways, %v", len(all), err), err == nil && len(all) == lanes
+	})
+}
+
+// peer ends every peering and peers again, and measures how long the network takes.
+func peer(t *testing.T) {
+	unpeer(t)
 	for _, pair := range pairs() {
 		start := time.Now()
 		pair[0].Peer(t, pair[1])
@@ -119,39 +159,39 @@ func established(t *testing.T, here, there *env.Cluster) {
 	t.Helper()
 	env.Eventually(t, env.Hang, here.Name+" reports the network to "+there.Name+" Established", func() (string, bool) {
 		condition, err := here.Networking(there)
-		return fmt.Sprintf("%s %s %s (%v)", condition.Status, condition.Reason, condition.Message, err), condition.Status == "Established"
+		return fmt.Sprintf("%s %s %s (%v)", condition.Status, condition.Reason, condition.Message, err), condition.Status == discovery.StatusEstablished
 	})
 }
 
-// secondGateways gives every cluster two lanes.
-func secondGateways(t *testing.T) {
-	for _, c := range clusters.Clusters {
-		c.Liqoctl(t, "install", "--cluster-name", c.Name, "--set", "networking.internal=true", "--enable-ha")
-	}
-	for _, c := range clusters.Clusters {
-		env.Eventually(t, env.Hang, "two gateways run in "+c.Name, func() (string, bool) {
-			all, err := gateways(c)
-			return fmt.Sprintf("%d gateways, %v", len(all), err), len(all) == 2
-		})
+// unpeer ends every peering, and waits until neither end knows of it.
+func unpeer(t *testing.T) {
+	t.Helper()
+	for _, pair := range pairs() {
+		if installed(pair[0]) && pair[0].Foreign(t, pair[1]) != nil {
+			pair[0].Liqoctl(t, "unpeer", "out-of-band", pair[1].Name)
+		}
 	}
 	for _, pair := range directions() {
-		env.Eventually(t, env.Hang, pair[0].Name+" knows two lanes to "+pair[1].Name, func() (string, bool) {
-			view, err := pair[0].See(pair[1])
-			return fmt.Sprintf("%d lanes, %v", len(view.Spec.Lanes), err), len(view.Spec.Lanes) == 2
+		env.Eventually(t, env.Hang, pair[0].Name+" has no ForeignCluster of "+pair[1].Name, func() (string, bool) {
+			return pair[0].Columns(t, pair[1]), !installed(pair[0]) || pair[0].Foreign(t, pair[1]) == nil
 		})
-		established(t, pair[0], pair[1])
 	}
-}
-
-func unpeer(t *testing.T) {
-	for _, pair := range pairs() {
-		pair[0].Liqoctl(t, "unpeer", "out-of-band", pair[1].Name)
-	}
-}
-
-func uninstall(t *testing.T) {
 	for _, c := range clusters.Clusters {
-		c.Liqoctl(t, "uninstall", "--purge")
-		c.Kubectl(t, "delete", "namespace", env.Namespace, "--timeout=60s")
+		env.Settled(t, c)
+	}
+}
+
+// installed reports whether a cluster has Liqo.
+func installed(c *env.Cluster) bool {
+	return c.TryKubectl("", "get", "namespace", "liqo").Code == 0
+}
+
+// uninstall removes Liqo and the servers, if they are there.
+func uninstall(t *testing.T) {
+	t.Helper()
+	unpeer(t)
+	for _, c := range clusters.Clusters {
+		c.Uninstalled(t)
+		c.Kubectl(t, "delete", "namespace", env.Namespace, "--ignore-not-found", "--timeout=60s")
 	}
 }
