@@ -220,6 +220,9 @@ func (p *Page) Read(from io.Reader, keep func(*Sample) bool) error {
 		}
 		sample, err := Parse(string(line))
 		if err != nil {
+			if broken := lines.Err(); broken != nil { // the line is only as much as arrived of it
+				return broken
+			}
 			return fmt.Errorf("line %.80q: %w", line, err)
 		}
 		if !keep(&sample) {

@@ -4,8 +4,10 @@ package exposition
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -78,6 +80,10 @@ func TestHostile(t *testing.T) {
 	}
 	if err := NewPage(1000).Read(strings.NewReader(strings.Repeat("a 1\n", 1000)), all); !errors.Is(err, ErrTooMuch) {
 		t.Errorf("%v, want ErrTooMuch", err)
+	}
+	broken := io.MultiReader(strings.NewReader("a{b=\"c"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	if err := NewPage(1000).Read(broken, all); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a source that breaks off within a line: %v, want the reason why it broke off", err)
 	}
 	full := NewPage(50)
 	if err := full.Join(NewPage(50)); err != nil {

@@ -110,7 +110,7 @@ func (k *Kubelet) metrics(kind string) http.HandlerFunc {
 			return
 		}
 		defer body.Close()
-		page, sums := exposition.NewPage(mostMetrics), sums{}
+		page, sums := exposition.NewPage(k.mostMetrics), sums{}
 		err = page.Read(body, func(s *exposition.Sample) bool {
 			pod, ok := pods[types.NamespacedName{Namespace: s.Label("namespace"), Name: s.Label("pod")}]
 			if !ok || kind == "resource" && !sums.add(s, pod) {

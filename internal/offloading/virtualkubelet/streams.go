@@ -64,11 +64,13 @@ type Kubelet struct {
 	mux     *http.ServeMux
 	slots   chan struct{}
 	usage   usage
+	// mostMetrics is smaller than the constant in tests only.
+	mostMetrics int
 }
 
 // NewKubelet returns the handler.
 func NewKubelet(o KubeletOptions) *Kubelet {
-	k := &Kubelet{options: o, mux: http.NewServeMux(), slots: make(chan struct{}, mostStreams)}
+	k := &Kubelet{options: o, mux: http.NewServeMux(), slots: make(chan struct{}, mostStreams), mostMetrics: mostMetrics}
 	k.mux.Handle("GET /healthz", k.guard("proxy", "get", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
 	k.mux.Handle("GET /containerLogs/{namespace}/{pod}/{container}", k.guard("proxy", "get", k.stream("log")))
 	// The verb is create for both methods: a WebSocket starts with a GET, and a caller that may only read must not open one.
