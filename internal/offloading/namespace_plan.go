@@ -148,6 +148,8 @@ type mapOwner struct {
 	install string
 	// others are the unique names of the other consumers.
 	others []string
+	// most bounds the remote namespaces of the consumer.
+	most int
 }
 
 func (p mapOwner) key() string { return p.tenant + "/" + p.mapName }
@@ -197,7 +199,7 @@ type remoteNamespace struct {
 // planRemoteNamespaces decides on each entry of a map, and returns the remote namespaces that the map no longer requests. existing are the namespaces
 // that have a requested name or were created for the consumer.
 func planRemoteNamespaces(p mapOwner, desired map[string]string, existing map[string]*corev1.Namespace) (wanted []remoteNamespace, unwanted []*corev1.Namespace) {
-	free := maxRemoteNamespaces
+	free := p.most
 	for _, name := range slices.Sorted(maps.Keys(existing)) {
 		namespace := existing[name]
 		if !p.keeps(namespace) {
@@ -256,7 +258,7 @@ func (t *remoteNamespace) decide(p mapOwner, free int) {
 	case refusal != "":
 		no(refusal)
 	case t.live == nil && free <= 0:
-		no(fmt.Sprintf("the provider keeps at most %d namespaces for one cluster; unoffload another one", maxRemoteNamespaces))
+		no(fmt.Sprintf("the provider keeps at most %d namespaces for one cluster; unoffload another one", p.most))
 	case t.live == nil && p.isOthers(t.remote):
 		no(fmt.Sprintf("namespace %s has the form reserved for another cluster; use the mapping strategy DefaultName", t.remote))
 	case t.live == nil:

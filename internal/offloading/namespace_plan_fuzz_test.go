@@ -51,7 +51,7 @@ func FuzzRemoteNamespaces(f *testing.F) {
 	f.Add("", "", uint16(600))
 	f.Add("z0 kube-x", "x rome-id "+ours+"/map -", uint16(1600))
 	f.Fuzz(func(t *testing.T, requests, exist string, many uint16) {
-		owner := mapOwner{consumer: "rome-id", tenant: ours, mapName: "map", install: "liqo", others: []string{"milan-111111"}}
+		owner := mapOwner{consumer: "rome-id", tenant: ours, mapName: "map", install: "liqo", others: []string{"milan-111111"}, most: maxRemoteNamespaces}
 		desired, existing := map[string]string{}, namespacesOf(exist)
 		for i := range many % 2000 {
 			desired[fmt.Sprintf("many%d", i)] = fmt.Sprintf("many%d-rome", i%700) // some names twice

@@ -90,7 +90,7 @@ func remoteNamespaceOf(name, annotation, original string) *corev1.Namespace {
 }
 
 func TestPlanRemoteNamespaces(t *testing.T) {
-	p := mapOwner{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo"}
+	p := mapOwner{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo", most: maxRemoteNamespaces}
 	leaving := remoteNamespaceOf("going", p.key(), "going")
 	leaving.DeletionTimestamp = &metav1.Time{}
 	unmanaged := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "unmanaged"}}
@@ -138,7 +138,7 @@ func TestPlanRemoteNamespaces(t *testing.T) {
 
 // TestRemoteNamespacesBounded: for any number of requests, creations and answers are limited, and existing namespaces stay.
 func TestRemoteNamespacesBounded(t *testing.T) {
-	p := mapOwner{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo"}
+	p := mapOwner{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo", most: maxRemoteNamespaces}
 	desired, existing := map[string]string{}, map[string]*corev1.Namespace{}
 	for i := range 20_000 {
 		name := fmt.Sprintf("n%05d", i)

@@ -55,12 +55,20 @@ type remoteNamespaceReconciler struct {
 	client  client.Client
 	live    client.Reader
 	own     *ssa.Applier
+	// most bounds the remote namespaces of one consumer.
+	most int
 }
 
 // SetupRemoteNamespaces registers the controller of remote namespaces. install is the namespace of Liqo. The manager's cache must have all namespaces,
 // and the RoleBindings that are labelled as part of Liqo.
 func SetupRemoteNamespaces(mgr manager.Manager, install string) error {
-	r := &remoteNamespaceReconciler{install: install, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerRemoteNamespaces)}
+	return setupRemoteNamespaces(mgr, install, maxRemoteNamespaces)
+}
+
+func setupRemoteNamespaces(mgr manager.Manager, install string, most int) error {
+	r := &remoteNamespaceReconciler{
+		install: install, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerRemoteNamespaces), most: most,
+	}
 	copies := predicate.NewPredicateFuncs(isCopy)
 	err := builder.ControllerManagedBy(mgr).Named("remotenamespaces").
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: retryBackoff()}).
@@ -142,7 +150,7 @@ func (r *remoteNamespaceReconciler) Reconcile(ctx context.Context, request recon
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	p := mapOwner{consumer: consumer, tenant: tenant.Name, install: r.install}
+	p := mapOwner{consumer: consumer, tenant: tenant.Name, install: r.install, most: r.most}
 	if p.others, err = r.others(ctx, tenant.Name); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -216,7 +224,7 @@ func (r *remoteNamespaceReconciler) follow(ctx context.Context, p mapOwner, name
 		answers[one.local] = *answer
 	}
 	for _, one := range unwanted {
-		if local := one.Annotations[labels.OriginalName]; answers[local].Phase == nil && len(answers) < maxAnswers+maxRemoteNamespaces {
+		if local := one.Annotations[labels.OriginalName]; answers[local].Phase == nil && len(answers) < maxAnswers+r.most {
 			answers[local] = *vkapply.RemoteNamespaceStatus().WithRemoteNamespace(one.Name).WithPhase(vkv1alpha1.MappingTerminating)
 		}
 	}

@@ -235,7 +235,7 @@ func TestDeletedWhileUnreachable(t *testing.T) {
 
 // TestBurst counts the writes of a burst of pods, and logs how long their statuses take.
 func TestBurst(t *testing.T) {
-	const count = 100
+	const count = 40
 	e := newEnv(t)
 	local, remoteNS := e.offload()
 	provider := e.runProvider(remoteNS)
