@@ -37,7 +37,7 @@ func Init() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	s := newSupervisor(m, logs, slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	go s.reap()
+	go s.reaper()(context.Background()) // also while the machine goes down
 	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(listener) }()
 	s.startAll(ctx)

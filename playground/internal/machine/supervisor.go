@@ -248,25 +248,38 @@ func lookPath(c spec.Component) (string, error) {
 	return exec.LookPath(program)
 }
 
-// reap collects every ended process: those of components, and orphans (container shims and
-// their children), which the kernel reparents to process 1.
-func (s *supervisor) reap() {
+// reaper returns the function that collects every ended process: those of components, and orphans
+// (container shims and their children), which the kernel reparents to process 1. It must be called
+// before the first start: a process that ends before it would be collected with the next one only.
+func (s *supervisor) reaper() func(context.Context) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGCHLD)
-	for range signals {
+	return func(ctx context.Context) {
+		defer signal.Stop(signals)
 		for {
-			var exit syscall.WaitStatus
-			pid, err := syscall.Wait4(-1, &exit, syscall.WNOHANG, nil)
-			if err != nil || pid <= 0 {
-				break
+			select {
+			case <-signals:
+				s.reap()
+			case <-ctx.Done():
+				return
 			}
-			s.mu.Lock()
-			if c, known := s.exits[pid]; known {
-				delete(s.exits, pid)
-				c <- exit
-			}
-			s.mu.Unlock()
 		}
+	}
+}
+
+func (s *supervisor) reap() {
+	for {
+		var exit syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &exit, syscall.WNOHANG, nil)
+		if err != nil || pid <= 0 {
+			return
+		}
+		s.mu.Lock()
+		if c, known := s.exits[pid]; known {
+			delete(s.exits, pid)
+			c <- exit
+		}
+		s.mu.Unlock()
 	}
 }
 
