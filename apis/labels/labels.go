@@ -62,6 +62,8 @@ const (
 	LocalIdentity = "discovery.liqo.io/local-identity"
 	// PinnedKey is "true" on the ConfigMap that pins a peer's public key.
 	PinnedKey = "auth.liqo.io/pinned-key"
+	// SpentToken is "true" on the ConfigMap that records the use of a token that only one cluster may use.
+	SpentToken = "auth.liqo.io/spent-token"
 	// PeeringPermissions is on cluster roles bound to a peer: basic, incoming or outgoing.
 	PeeringPermissions = "auth.liqo.io/remote-peering-permissions"
 )

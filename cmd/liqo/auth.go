@@ -105,11 +105,13 @@ func runAuth(ctx context.Context, cfg *rest.Config, o authOptions) error {
 	if err != nil {
 		return err
 	}
-	tokens := peeringauth.SecretToken{Secrets: core, Namespace: o.namespace}
+	tokens := peeringauth.SecretTokens{Secrets: core, Namespace: o.namespace}
+	keys := &peeringauth.SecretKeys{Secrets: core, Namespace: o.namespace}
 	handler, err := peeringauth.NewServer(peeringauth.ServerOptions{
 		Cluster:              discoveryv1alpha1.ClusterIdentity{ClusterID: o.clusterID, ClusterName: o.clusterName},
 		EnableAuthentication: o.enableAuth,
 		Tokens:               tokens,
+		Keys:                 keys,
 		Peers: peeringauth.Registry{
 			Client: core, Namespace: o.namespace,
 			Address: peeringauth.Address{URL: o.apiServerAddress, Nodes: core, TrustedCA: o.apiServerTrustedCA, CA: authCA(cfg)},
@@ -125,8 +127,9 @@ func runAuth(ctx context.Context, cfg *rest.Config, o authOptions) error {
 	}
 	log.Info("starting", "version", version.Version, "address", o.address, "tls", o.enableTLS, "authentication", o.enableAuth)
 	return endpoint.Serve(ctx, endpoint.Service(o.address, handler, certificate, log), endpoint.Health(o.healthAddress, func(ctx context.Context) error {
-		_, err := tokens.Token(ctx)
-		return err
+		_, tokensErr := tokens.Tokens(ctx)
+		_, keysErr := keys.ClusterKeys(ctx)
+		return errors.Join(tokensErr, keysErr)
 	}))
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"io"
 	"net"
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/kubetest"
 	peeringauth "liqo.io/liqo/internal/peering/auth"
 )
@@ -118,11 +120,16 @@ func TestAuthRole(t *testing.T) {
 		t.Error(text)
 	}
 	if text := get(t, http.DefaultClient, health+"/readyz"); !strings.HasPrefix(text, "503 ") {
-		t.Errorf("ready without a token: %s", text)
+		t.Errorf("ready without a key: %s", text)
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "auth-token"}, StringData: map[string]string{"token": "token-of-milan"}}
-	if _, err := core.Secrets("liqo").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	keys := clusterkey.Keys{Current: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}
+	for _, secret := range []*corev1.Secret{
+		{ObjectMeta: metav1.ObjectMeta{Name: peeringauth.SharedTokenSecret}, StringData: map[string]string{"token": "the-token-of-milan"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: clusterkey.Secret}, Data: keys.Data()},
+	} {
+		if _, err := core.Secrets("liqo").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if text := get(t, http.DefaultClient, health+"/readyz"); text != "200 ok\n" {
 		t.Error(text)

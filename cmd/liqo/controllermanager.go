@@ -72,6 +72,9 @@ type controllerManagerOptions struct {
 	disableInternalNetwork bool
 	autoJoin               bool
 	incomingPeering        bool
+	incomingManual         bool
+	sharedToken            bool
+	peerLimits             peering.PeerLimits
 	clusterLabels          map[string]string
 	sharingPercentage      int
 	offerThreshold         int
@@ -107,6 +110,10 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.disableInternalNetwork, "disable-internal-network", true, "Liqo does not connect the networks of the clusters; another network does")
 	flags.BoolVar(&o.autoJoin, "auto-join-discovered-clusters", true, "use resources of discovered clusters whose outgoing peering is Auto")
 	flags.BoolVar(&o.incomingPeering, "enable-incoming-peering", true, "let peers whose incoming peering is Auto use resources of this cluster")
+	flags.BoolVar(&o.incomingManual, "manual-incoming-peering", false, "let peers whose incoming peering is Auto wait until an administrator sets it to Yes or No")
+	flags.BoolVar(&o.sharedToken, "shared-token", true, "keep a token in Secret auth-token with which every cluster may make first contact, without end")
+	flags.IntVar(&o.peerLimits.Total, "max-peers", 100, "number of clusters that may register with this one; 0 for no limit")
+	flags.IntVar(&o.peerLimits.PerToken, "max-peers-per-token", 50, "number of clusters that may register with the same token; 0 for no limit")
 	flags.StringToStringVar(&o.clusterLabels, "cluster-labels", nil, "labels of the virtual nodes that represent this cluster (KEY=VALUE,...)")
 	flags.IntVar(&o.sharingPercentage, "resource-sharing-percentage", 50, "percentage of the free resources that each peer may use; the ConfigMap liqo-resource-sharing overrides it")
 	flags.IntVar(&o.offerThreshold, "offer-update-threshold-percentage", -1, "change of the resources, in percent, that updates the offer at once (default 5, or 0 with a resource plugin)")
@@ -126,6 +133,17 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.serviceCIDRs, "service-cidr", nil, "networks of the Services of this cluster (CIDR,...)")
 	flags.StringSliceVar(&o.reservedPools, "reserved-pools", nil, "networks that are never used to remap a peer (CIDR,...)")
 	flags.StringSliceVar(&o.additionalPools, "additional-pools", nil, "networks that may be used to remap peers, besides 10.0.0.0/8, 192.168.0.0/16 and 172.16.0.0/12 (CIDR,...)")
+}
+
+// incomingSetting is what Auto means for the incoming peering of a ForeignCluster.
+func (o *controllerManagerOptions) incomingSetting() discoveryv1alpha1.PeeringEnabled {
+	switch {
+	case !o.incomingPeering:
+		return discoveryv1alpha1.PeeringNo
+	case o.incomingManual:
+		return discoveryv1alpha1.PeeringManual
+	}
+	return discoveryv1alpha1.PeeringYes
 }
 
 // Validate refuses what cannot work.
@@ -239,13 +257,14 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	}
 	err = peering.SetupForeignCluster(mgr, peering.ForeignClusterOptions{
 		Local: o.local, Namespace: o.namespace, AutoJoin: o.autoJoin, InternalNetwork: !o.disableInternalNetwork, Connector: connector, Workers: o.workers,
+		Limits: o.peerLimits, SharedToken: o.sharedToken, IncomingPeering: o.incomingSetting(),
 	})
 	if err != nil {
 		return err
 	}
 	slices := peering.SliceOptions{
 		Namespace: o.namespace, SharingPercentage: o.sharingPercentage, ClusterLabels: o.clusterLabels,
-		IncomingPeering: o.incomingPeering, PluginAddress: o.resourcePlugin,
+		IncomingPeering: o.incomingSetting(), PluginAddress: o.resourcePlugin,
 	}
 	if o.offerThreshold >= 0 {
 		slices.UpdateThreshold = &o.offerThreshold

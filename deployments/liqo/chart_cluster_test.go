@@ -98,6 +98,7 @@ func TestCluster(t *testing.T) {
 	}{
 		{"its rights in a tenant namespace", bind(tenant, "liqo-controller-manager-tenant", ours), true},
 		{"a peer's rights in a tenant namespace", bind(tenant, "liqo-remote-peering-basic", account(tenant, "liqo-peer")), true},
+		{"the rights of a peer that may use the cluster", bind(tenant, "liqo-remote-peering-incoming", account(tenant, "liqo-peer")), true},
 		{"a kubelet's rights in a tenant namespace", bind(tenant, "liqo-virtual-kubelet-tenant", kubelet), true},
 		{"a kubelet's leases", bind("kube-node-lease", "liqo-virtual-kubelet-lease", kubelet), true},
 		{"a kubelet's nodes", bindAll("liqo-virtual-kubelet-milan", "liqo-virtual-kubelet", kubelet), true},

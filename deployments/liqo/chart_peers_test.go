@@ -29,8 +29,8 @@ func role(t *testing.T, name string, set ...string) (rules []any) {
 
 // TestPeersNetwork: a peer has rights on NetworkConfigs only if the internal network is enabled.
 func TestPeersNetwork(t *testing.T) {
-	on, off := role(t, "liqo-remote-peering-basic", internal), role(t, "liqo-remote-peering-basic", "networking.internal=false")
-	if len(on) != 7 || len(off) != 5 {
+	on, off := role(t, "liqo-remote-peering-incoming", internal), role(t, "liqo-remote-peering-incoming", "networking.internal=false")
+	if len(on) != 5 || len(off) != 3 {
 		t.Errorf("%d rules with the network, %d without", len(on), len(off))
 	}
 }
@@ -47,6 +47,10 @@ func TestPeers(t *testing.T) {
 		&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "peer"}, Subjects: []rbacv1.Subject{subject},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-peering-basic"},
+		},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "accepted-peer"}, Subjects: []rbacv1.Subject{subject},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-peering-incoming"},
 		},
 		config(tenant, "ours", true), config(tenant, "theirs", false), namespaceMap(tenant, "ours", true), namespaceMap(tenant, "theirs", false), slice(tenant, "ours", true), slice(tenant, "theirs", false),
 	} {

@@ -180,7 +180,18 @@ func (s *side) peer() remote.Identity {
 	s.tenant(inMilan, "rome-id")
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: inMilan, Name: "liqo-peer"}}
 	s.Make(account)
-	s.bind("liqo-remote-peering-basic", inMilan, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: inMilan, Name: account.Name})
+	for _, role := range []string{"liqo-remote-peering-basic", "liqo-remote-peering-incoming"} {
+		s.bind(role, inMilan, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: inMilan, Name: account.Name})
+	}
+	fc := &discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "rome"},
+		Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}},
+	}
+	s.Make(fc)
+	s.EditStatus(fc, func() {
+		fc.Status.TenantNamespace.Local = inMilan
+		fc.Status.Incoming = &discoveryv1alpha1.IncomingStatus{State: discoveryv1alpha1.IncomingAccepted, Since: metav1.Now()}
+	})
 	token := &authenticationv1.TokenRequest{}
 	s.Must(s.SubResource("token").Create(s.T.Context(), account, token))
 	now := time.Now().UTC().Truncate(time.Second)

@@ -246,7 +246,7 @@ func TestKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"auth-token", "liqo-webhook-certs", "liqo-clusterid-configmap"} {
+	for _, name := range []string{"liqo-webhook-certs", "liqo-clusterid-configmap"} {
 		kind := "Secret"
 		if strings.HasSuffix(name, "configmap") {
 			kind = "ConfigMap"
@@ -263,7 +263,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestRandom: two installations differ in identity, token and certificate.
+// TestRandom: two installations differ in identity and certificate.
 func TestRandom(t *testing.T) {
 	make := func() map[string]any {
 		objects, err := renderValues(t, nil, required())
@@ -271,7 +271,6 @@ func TestRandom(t *testing.T) {
 			t.Fatal(err)
 		}
 		data := maps.Clone(field(t, find(t, objects, "ConfigMap", "liqo-clusterid-configmap"), "data").(map[string]any))
-		maps.Copy(data, field(t, find(t, objects, "Secret", "auth-token"), "data").(map[string]any))
 		maps.Copy(data, field(t, find(t, objects, "Secret", "liqo-webhook-certs"), "data").(map[string]any))
 		return data
 	}
@@ -280,9 +279,5 @@ func TestRandom(t *testing.T) {
 		if value == two[key] && key != "CLUSTER_NAME" {
 			t.Errorf("%s is the same in two clusters", key)
 		}
-	}
-	token, err := decode(one["token"].(string))
-	if err != nil || len(token) != 128 || strings.Trim(token, "0123456789abcdef") != "" {
-		t.Errorf("the token is not 128 hexadecimal digits (%d, %v)", len(token), err)
 	}
 }

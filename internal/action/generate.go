@@ -5,8 +5,10 @@ package action
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -16,16 +18,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientretry "k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/peering/auth"
 )
 
 // Names of objects of the chart that this package reads.
 const (
 	identityAppName = "clusterid-configmap"
-	tokenSecret     = "auth-token"
 	tokenKey        = "token"
 	authService     = "liqo-auth"
 )
@@ -54,26 +59,135 @@ func (c PeerCommand) Args() []string {
 	}
 }
 
+// TokenOptions are the limits of the token of a peer command. With none, it is the shared token, if there is one.
+type TokenOptions struct {
+	// For is the ID or the name of the only cluster that may use it.
+	For string
+	// Expires is how long it is valid. Zero means a day, unless it is the shared token, which does not expire.
+	Expires time.Duration
+}
+
+// tokenLifetime is that of an issued token without another limit.
+const tokenLifetime = 24 * time.Hour
+
 // GeneratePeerCommand collects what another cluster needs to peer with this one.
-func GeneratePeerCommand(ctx context.Context, c client.WithWatch, namespace string, p Progress) (PeerCommand, error) {
+func GeneratePeerCommand(ctx context.Context, c client.WithWatch, namespace string, o TokenOptions, p Progress) (PeerCommand, error) {
+	if o.Expires < 0 {
+		return PeerCommand{}, fmt.Errorf("the token cannot be valid for %s", o.Expires)
+	}
 	identity, err := LocalIdentity(ctx, c, namespace)
 	if err != nil {
 		return PeerCommand{}, err
 	}
 	command := PeerCommand{ClusterName: identity.ClusterName, ClusterID: identity.ClusterID}
-
-	var secret corev1.Secret
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: tokenSecret}, &secret); err != nil {
-		return PeerCommand{}, fmt.Errorf("read the pre-shared token from Secret %s/%s: %w; `liqoctl upgrade` creates a missing one", namespace, tokenSecret, err)
-	}
-	command.Token = string(secret.Data[tokenKey])
-	if command.Token == "" {
-		return PeerCommand{}, fmt.Errorf("the Secret %s/%s has no key %q; delete the Secret, then `liqoctl upgrade` creates a new one", namespace, tokenSecret, tokenKey)
+	var token auth.Token
+	if token.Fingerprint, err = clusterFingerprint(ctx, c, namespace); err != nil {
+		return PeerCommand{}, err
 	}
 	if command.AuthURL, err = waitAuthURL(ctx, c, namespace, p); err != nil {
 		return PeerCommand{}, err
 	}
+	if o == (TokenOptions{}) {
+		if token.Secret, err = sharedSecret(ctx, c, namespace); err != nil {
+			return PeerCommand{}, err
+		}
+	}
+	if token.Secret == "" { // last, as only this changes something
+		if token.Secret, err = issueToken(ctx, c, namespace, o, time.Now()); err != nil {
+			return PeerCommand{}, err
+		}
+	}
+	command.Token = token.String()
 	return command, nil
+}
+
+// sharedSecret reads the token that every cluster may use; empty if there is none.
+func sharedSecret(ctx context.Context, c client.Reader, namespace string) (string, error) {
+	var secret corev1.Secret
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: auth.SharedTokenSecret}, &secret)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the pre-shared token from Secret %s/%s: %w", namespace, auth.SharedTokenSecret, err)
+	}
+	token := auth.ParseToken(string(secret.Data[auth.SharedTokenKey]))
+	if token.Secret == "" {
+		return "", fmt.Errorf("the Secret %s/%s has no key %q; `liqoctl rotate token` writes another token", namespace, auth.SharedTokenSecret, auth.SharedTokenKey)
+	}
+	return token.Secret, nil
+}
+
+// issueToken adds a token that one cluster may use, and removes those that have expired.
+func issueToken(ctx context.Context, c client.Client, namespace string, o TokenOptions, now time.Time) (string, error) {
+	one := auth.AcceptedToken{Secret: auth.NewSecret(), For: o.For, Once: true, Expires: now.Add(cmp.Or(o.Expires, tokenLifetime)).UTC().Truncate(time.Second)}
+	text, err := json.Marshal(one)
+	if err != nil {
+		return "", err
+	}
+	err = changeSecret(ctx, c, client.ObjectKey{Namespace: namespace, Name: auth.IssuedTokensSecret}, func(data map[string][]byte) {
+		maps.DeleteFunc(data, func(_ string, text []byte) bool {
+			var old auth.AcceptedToken
+			return json.Unmarshal(text, &old) == nil && !old.Expires.IsZero() && now.After(old.Expires)
+		})
+		data[auth.TokenID(one.Secret)] = text
+	})
+	if err != nil {
+		return "", fmt.Errorf("store the token: %w", err)
+	}
+	return one.Secret, nil
+}
+
+// RotateToken replaces the shared token and withdraws all issued ones. Clusters that are registered do not use them any more.
+func RotateToken(ctx context.Context, c client.Client, namespace string) error {
+	if _, err := LocalIdentity(ctx, c, namespace); err != nil {
+		return err
+	}
+	at := client.ObjectKey{Namespace: namespace, Name: auth.IssuedTokensSecret}
+	issued := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}}
+	if err := c.Delete(ctx, issued); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("withdraw the tokens in Secret %s: %w", at, err)
+	}
+	at.Name = auth.SharedTokenSecret
+	if err := changeSecret(ctx, c, at, func(data map[string][]byte) { data[auth.SharedTokenKey] = []byte(auth.NewSecret()) }); err != nil {
+		return fmt.Errorf("replace the shared token: %w", err)
+	}
+	return nil
+}
+
+// changeSecret changes the data of a Secret, and creates it if it does not exist. Another writer causes a second attempt.
+func changeSecret(ctx context.Context, c client.Client, at client.ObjectKey, change func(map[string][]byte)) error {
+	return clientretry.OnError(clientretry.DefaultRetry, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }, func() error {
+		var secret corev1.Secret
+		err := c.Get(ctx, at, &secret)
+		missing := apierrors.IsNotFound(err)
+		if err != nil && !missing {
+			return err
+		}
+		if secret.Data == nil {
+			secret.Data = map[string][]byte{}
+		}
+		change(secret.Data)
+		if missing {
+			secret.Namespace, secret.Name, secret.Labels = at.Namespace, at.Name, map[string]string{labels.AppPartOf: labels.PartOf}
+			return c.Create(ctx, &secret, client.FieldOwner(labels.OwnerCLI))
+		}
+		return c.Update(ctx, &secret, client.FieldOwner(labels.OwnerCLI))
+	})
+}
+
+// clusterFingerprint returns the fingerprint of the key with which this cluster proves itself.
+func clusterFingerprint(ctx context.Context, c client.Reader, namespace string) (string, error) {
+	var secret corev1.Secret
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterkey.Secret}, &secret); err != nil {
+		return "", fmt.Errorf("read the key of this cluster from Secret %s/%s: %w; the Deployment liqo-controller-manager creates it when it starts: see its logs",
+			namespace, clusterkey.Secret, err)
+	}
+	keys, err := clusterkey.Parse(&secret)
+	if err != nil {
+		return "", err
+	}
+	return keys.Fingerprint(), nil
 }
 
 // LocalIdentity reads the ID and name of this cluster from the ConfigMap of the chart.

@@ -5,6 +5,7 @@ package action
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/peering/auth"
 )
 
 func node(name, address string, ready corev1.ConditionStatus) corev1.Node {
@@ -103,16 +107,18 @@ func TestAuthURL(t *testing.T) {
 }
 
 func testGeneratePeerCommand(t *testing.T, config *rest.Config) {
+	const sharedBefore = "a shared secret of an administrator"
 	c := installed(t, config)
-	_, err := GeneratePeerCommand(t.Context(), c, testNamespace, &recorder{})
-	if err == nil || !strings.Contains(err.Error(), "auth-token") {
-		t.Errorf("without a token: %v", err)
+	_, err := GeneratePeerCommand(t.Context(), c, testNamespace, TokenOptions{}, &recorder{})
+	if err == nil || !strings.Contains(err.Error(), "liqo-cluster-key") {
+		t.Errorf("without the cluster key: %v", err)
 	}
-	create(t, c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "auth-token"}, Data: map[string][]byte{"token": []byte("s3cret")}})
-	if _, err = GeneratePeerCommand(t.Context(), c, testNamespace, &recorder{}); !errors.Is(err, ErrNotInstalled) {
+	create(t, c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "auth-token"}, Data: map[string][]byte{"token": []byte(sharedBefore)}})
+	create(t, c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: clusterkey.Secret}, Data: providerKeys.Data()})
+	if _, err = GeneratePeerCommand(t.Context(), c, testNamespace, TokenOptions{}, &recorder{}); !errors.Is(err, ErrNotInstalled) {
 		t.Errorf("without a Service: %v", err)
 	}
-	if _, err = GeneratePeerCommand(t.Context(), c, "elsewhere", &recorder{}); !errors.Is(err, ErrNotInstalled) {
+	if _, err = GeneratePeerCommand(t.Context(), c, "elsewhere", TokenOptions{}, &recorder{}); !errors.Is(err, ErrNotInstalled) {
 		t.Errorf("in another namespace: %v", err)
 	}
 
@@ -135,12 +141,51 @@ func testGeneratePeerCommand(t *testing.T, config *rest.Config) {
 			return c.Status().Patch(ctx, service, client.MergeFrom(&corev1.Service{}))
 		})
 	}()
-	command, err := GeneratePeerCommand(ctx, c, testNamespace, progress)
+	command, err := GeneratePeerCommand(ctx, c, testNamespace, TokenOptions{}, progress)
 	if err := errors.Join(err, <-given); err != nil {
 		t.Fatal(err)
 	}
-	want := "peer out-of-band rome --auth-url https://192.0.2.7 --cluster-id " + localID + " --auth-token s3cret"
+	want := "peer out-of-band rome --auth-url https://192.0.2.7 --cluster-id " + localID + " --auth-token " + sharedBefore + "." + providerKeys.Fingerprint()
 	if got := strings.Join(command.Args(), " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	issued := map[string]bool{}
+	for range 2 {
+		command, err := GeneratePeerCommand(ctx, c, testNamespace, TokenOptions{For: "milan", Expires: time.Hour}, progress)
+		token := auth.ParseToken(command.Token)
+		if err != nil || token.Fingerprint != providerKeys.Fingerprint() || issued[token.Secret] {
+			t.Fatalf("%v, issued before: %v", err, issued[token.Secret])
+		}
+		issued[token.Secret] = true
+	}
+	source := auth.SecretTokens{Secrets: kubernetes.NewForConfigOrDie(config).CoreV1(), Namespace: testNamespace}
+	accepted := func() (names []string) {
+		all, err := source.Tokens(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range all {
+			switch {
+			case issued[one.Secret] && one.Once && one.For == "milan" && time.Until(one.Expires) > 50*time.Minute && time.Until(one.Expires) <= time.Hour:
+				names = append(names, "issued")
+			case one.Secret == sharedBefore:
+				names = append(names, "shared before")
+			case one == auth.AcceptedToken{Secret: one.Secret}:
+				names = append(names, "shared")
+			default:
+				t.Errorf("%+v", one)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	if got := accepted(); !slices.Equal(got, []string{"issued", "issued", "shared before"}) {
+		t.Errorf("%v", got)
+	}
+	if err := RotateToken(ctx, c, testNamespace); err != nil {
+		t.Fatal(err)
+	}
+	if got := accepted(); !slices.Equal(got, []string{"shared"}) {
+		t.Errorf("after the rotation: %v", got)
 	}
 }

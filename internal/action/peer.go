@@ -19,6 +19,7 @@ import (
 	discoveryac "liqo.io/liqo/apis/applyconfiguration/discovery/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/peering/auth"
 )
 
 // PeerOptions name the cluster to peer with. The fields from AuthURL on are for PeerOutOfBand only.
@@ -32,8 +33,10 @@ type PeerOptions struct {
 
 	AuthURL   string
 	ClusterID string
-	// Token is the provider's pre-shared token.
+	// Token is the provider's token: the text that `generate peer-command` prints.
 	Token string
+	// InsecureSkipProviderVerify accepts a token without the fingerprint of the provider's key.
+	InsecureSkipProviderVerify bool
 	// SkipPreflight only warns if this machine cannot reach the provider.
 	SkipPreflight bool
 }
@@ -110,14 +113,22 @@ func (f *facts) intent(o PeerOptions) *discoveryac.ForeignClusterApplyConfigurat
 			clusterName = identity.ClusterName
 		}
 	}
+	spec := discoveryac.ForeignClusterSpec().
+		WithPeeringType(discoveryv1alpha1.OutOfBand).
+		WithClusterIdentity(discoveryac.ClusterIdentity().WithClusterID(o.ClusterID).WithClusterName(clusterName)).
+		WithForeignAuthURL(o.AuthURL).
+		WithInsecureSkipTLSVerify(insecure).
+		WithOutgoingPeeringEnabled(discoveryv1alpha1.PeeringYes)
+	// The token is the word of the provider's administrator, so its key replaces one that was known before.
+	if fingerprint := auth.ParseToken(o.Token).Fingerprint; fingerprint != "" {
+		spec.WithClusterKey(fingerprint)
+	}
+	if o.InsecureSkipProviderVerify {
+		spec.WithInsecureSkipProviderVerify(true)
+	}
 	return discoveryac.ForeignCluster(name).
 		WithLabels(map[string]string{labels.ClusterID: o.ClusterID, labels.DiscoveryType: labels.DiscoveryManual}).
-		WithSpec(discoveryac.ForeignClusterSpec().
-			WithPeeringType(discoveryv1alpha1.OutOfBand).
-			WithClusterIdentity(discoveryac.ClusterIdentity().WithClusterID(o.ClusterID).WithClusterName(clusterName)).
-			WithForeignAuthURL(o.AuthURL).
-			WithInsecureSkipTLSVerify(insecure).
-			WithOutgoingPeeringEnabled(discoveryv1alpha1.PeeringYes))
+		WithSpec(spec)
 }
 
 // setOutgoing applies the desired state of the outgoing direction, on top of the fields that liqoctl applied before.

@@ -4,6 +4,7 @@ package action
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -20,19 +21,32 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/peering/auth"
 )
 
-const goodToken = "0123456789abcdef"
+const goodSecret = "0123456789abcdef"
 
-// tokens and noPeers back a real authentication service. A check must never create a peer.
-type tokens string
+var (
+	providerKeys = clusterkey.Keys{Current: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}
+	goodToken    = auth.Token{Secret: goodSecret, Fingerprint: providerKeys.Fingerprint()}.String()
+)
 
-func (s tokens) Token(context.Context) (string, error) { return string(s), nil }
+// secrets and noPeers back a real authentication service. A check must never create a peer.
+type secrets struct{}
+
+func (secrets) Tokens(context.Context) ([]auth.AcceptedToken, error) {
+	return []auth.AcceptedToken{{Secret: goodSecret}}, nil
+}
+func (secrets) ClusterKeys(context.Context) (clusterkey.Keys, error) { return providerKeys, nil }
 
 type noPeers struct {
 	auth.Peers
 	t *testing.T
+}
+
+func (p noPeers) Pinned(context.Context, string) (auth.Pin, error) {
+	return auth.Pin{}, errors.New("none")
 }
 
 func (p noPeers) Pin(context.Context, auth.Pin) (auth.Pin, bool, error) {
@@ -45,7 +59,7 @@ func provider(t *testing.T, ids map[string]any, date time.Time) string {
 	t.Helper()
 	service, err := auth.NewServer(auth.ServerOptions{
 		Cluster:              discoveryv1alpha1.ClusterIdentity{ClusterID: remoteID, ClusterName: "milan"},
-		EnableAuthentication: true, Tokens: tokens(goodToken), Peers: noPeers{t: t}, Log: logr.Discard(),
+		EnableAuthentication: true, Tokens: secrets{}, Keys: secrets{}, Peers: noPeers{t: t}, Log: logr.Discard(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +103,8 @@ func known(name, id string, kind discoveryv1alpha1.PeeringType, discovery string
 // testBadInput: each row fails with a message that names the problem, and changes nothing.
 func testBadInput(t *testing.T, config *rest.Config) {
 	const otherID = "33333333-3333-4333-8333-333333333333"
+	wrong := auth.Token{Secret: "another secret, which is wrong", Fingerprint: providerKeys.Fingerprint()}.String()
+	otherKey := auth.Token{Secret: goodSecret, Fingerprint: strings.Repeat("A", 43)}.String()
 	ids := func(id string, least int) map[string]any {
 		return map[string]any{"clusterId": id, "clusterName": "milan", "version": "v9", "protocol": map[string]int{"min": least, "max": least + 1}}
 	}
@@ -98,7 +114,10 @@ func testBadInput(t *testing.T, config *rest.Config) {
 		change func(*PeerOptions)
 		want   string
 	}{
-		"wrong token":              {nil, nil, func(o *PeerOptions) { o.Token = "wrong" }, "does not accept the token"},
+		"wrong token":              {nil, nil, func(o *PeerOptions) { o.Token = wrong }, "does not accept the token"},
+		"token without the key":    {nil, nil, func(o *PeerOptions) { o.Token = goodSecret }, "--insecure-skip-provider-verify"},
+		"token of another key":     {nil, nil, func(o *PeerOptions) { o.Token = otherKey }, "is not proven"},
+		"key waived, wrong token":  {nil, nil, func(o *PeerOptions) { o.Token, o.InsecureSkipProviderVerify = "wrong", true }, "does not accept the token"},
 		"empty token":              {nil, nil, func(o *PeerOptions) { o.Token = "" }, "is empty"},
 		"no URL":                   {nil, nil, func(o *PeerOptions) { o.AuthURL = "milan" }, "https://HOST"},
 		"URL without TLS":          {nil, nil, func(o *PeerOptions) { o.AuthURL = "http://192.0.2.1" }, "https://HOST"},
@@ -114,7 +133,7 @@ func testBadInput(t *testing.T, config *rest.Config) {
 		"peered in-band":           {known("milan", remoteID, discoveryv1alpha1.InBand, labels.DiscoveryManual), nil, nil, "peering type InBand"},
 		"another cluster there":    {nil, ids(otherID, 1), nil, "answers as cluster " + otherID},
 		"version outside":          {nil, ids(remoteID, 7), nil, "speaks protocol"},
-		"two problems, both named": {nil, nil, func(o *PeerOptions) { o.Name, o.Token = "Milan", "wrong" }, "does not accept the token"},
+		"two problems, both named": {nil, nil, func(o *PeerOptions) { o.Name, o.Token = "Milan", wrong }, "does not accept the token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := installed(t, config)

@@ -5,7 +5,6 @@ package action
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -127,14 +126,17 @@ func (f *facts) askProvider(ctx context.Context) {
 	defer endpoint.Close()
 	f.ids, f.idsErr = retryIDs(ctx, endpoint.IDs, settleTime)
 	f.now = time.Now()
-	// The token is for one cluster only: another cluster behind the URL must not see it.
 	if f.localErr != nil || checkReachable(f) != nil || checkIdentity(f) != nil || checkVersion(f) != nil || checkClusterID(f) != nil {
 		return
 	}
-	// A dry run pins no key, so any key will do.
-	_, key, err := ed25519.GenerateKey(rand.Reader)
+	// A dry run pins no keys, so any keys will do.
+	_, key, err := ed25519.GenerateKey(nil)
 	if err == nil {
-		_, err = endpoint.Register(ctx, auth.Registration{Cluster: f.local, Token: f.options.Token, Key: key, DryRun: true})
+		token := auth.ParseToken(f.options.Token)
+		_, err = endpoint.Register(ctx, auth.Registration{
+			Provider: auth.Provider{ID: f.options.ClusterID, Fingerprint: token.Fingerprint, Unproven: f.options.InsecureSkipProviderVerify},
+			Cluster:  f.local, Secret: token.Secret, Key: key, ClusterKey: key, DryRun: true,
+		})
 	}
 	f.asked, f.token = true, err
 }
@@ -214,6 +216,13 @@ func checkToken(f *facts) *Finding {
 	}
 	remedy := "run `liqoctl generate peer-command` in the other cluster again, and the printed command here"
 	switch {
+	case errors.Is(f.token, auth.ErrUnproven) && f.options.Token == "":
+		return found("the given token is empty", remedy)
+	case errors.Is(f.token, auth.ErrUnproven) && auth.ParseToken(f.options.Token).Fingerprint == "":
+		return found("the token does not have the fingerprint of the provider's key, so any machine on the way could answer in the provider's place",
+			remedy+"; with --insecure-skip-provider-verify, the key of the cluster that answers first is trusted")
+	case errors.Is(f.token, auth.ErrUnproven):
+		return found("the provider is not proven: "+f.token.Error(), remedy)
 	case errors.Is(f.token, auth.ErrEmptyDenied):
 		return found("the provider requires a token, and the given one is empty", remedy)
 	case errors.Is(f.token, auth.ErrDenied):

@@ -23,11 +23,17 @@ func newGenerate(f *Factory) *cobra.Command {
 
 func newGeneratePeerCommand(f *Factory) *cobra.Command {
 	only := false
+	var o action.TokenOptions
 	cmd := &cobra.Command{
 		Use: "peer-command", Short: "Print the command that makes another cluster use the resources of this one",
 		Long: f.text("Print the command that, run in another cluster, makes that one use the resources of this one.\n\n" +
-			"The command contains the token with which new peers authenticate: treat it like a password."),
+			"The command contains a token, which proves both clusters to each other: treat it like a password.\n" +
+			"Without flags, it is the token that all clusters may use, without end. With --for or --expires, only one cluster\n" +
+			"may use it. `{{name}} rotate token` withdraws all tokens; clusters that are peers already do not need them."),
 		Example: f.text(`  {{name}} generate peer-command
+
+  # Only for the cluster rome, within an hour
+  {{name}} generate peer-command --for rome --expires 1h
 
   # For scripts
   eval "$({{name}} --context provider generate peer-command --only-command) --context consumer"`),
@@ -38,7 +44,7 @@ func newGeneratePeerCommand(f *Factory) *cobra.Command {
 				return err
 			}
 			f.printer = f.printer.quietOut()
-			command, err := action.GeneratePeerCommand(cmd.Context(), c, f.namespace(), f.printer)
+			command, err := action.GeneratePeerCommand(cmd.Context(), c, f.namespace(), o, f.printer)
 			if err != nil {
 				return err
 			}
@@ -54,6 +60,8 @@ func newGeneratePeerCommand(f *Factory) *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&o.For, "for", "", "ID or name of the only cluster that may use the token")
+	cmd.Flags().DurationVar(&o.Expires, "expires", 0, "How long the token is valid, like 1h; such a token can be used once (default 24h with --for)")
 	cmd.Flags().BoolVar(&only, "only-command", only, "Print the command and nothing else, for scripts")
 	return cmd
 }

@@ -78,6 +78,8 @@ func newPeerOutOfBand(f *Factory, o *action.PeerOptions) *cobra.Command {
 	flags.StringVar(&o.AuthURL, "auth-url", "", "URL of the other cluster's authentication service")
 	flags.StringVar(&o.ClusterID, "cluster-id", "", "ID of the other cluster")
 	flags.StringVar(&o.Token, "auth-token", "", "Token of the other cluster; - reads it from the standard input (default: the variable "+tokenVariable+")")
+	flags.BoolVar(&o.InsecureSkipProviderVerify, "insecure-skip-provider-verify", false,
+		"Accept a token without the fingerprint of the other cluster's key, and trust the key of the cluster that answers first")
 	flags.BoolVar(&o.SkipPreflight, "skip-preflight", false, "Only warn if this machine cannot reach the other cluster; the clusters must reach each other")
 	for _, name := range []string{"auth-url", "cluster-id"} {
 		_ = cmd.MarkFlagRequired(name)

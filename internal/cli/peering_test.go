@@ -5,6 +5,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
@@ -247,6 +249,7 @@ func TestPeeringCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	keys := clusterkey.Keys{Current: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}
 	inLiqo := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "liqo", Name: name} }
 	identity := &corev1.ConfigMap{ObjectMeta: inLiqo("liqo-clusterid-configmap"), Data: map[string]string{"CLUSTER_ID": "11111111-1111-4111-8111-111111111111", "CLUSTER_NAME": "rome"}}
 	identity.Labels = map[string]string{"app.kubernetes.io/name": "clusterid-configmap"}
@@ -255,6 +258,7 @@ func TestPeeringCommands(t *testing.T) {
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}, identity, service,
 		&corev1.Secret{ObjectMeta: inLiqo("auth-token"), Data: map[string][]byte{"token": []byte("abc")}},
+		&corev1.Secret{ObjectMeta: inLiqo(clusterkey.Secret), Data: keys.Data()},
 		&discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}},
 		&discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "naples"}},
 	} {
@@ -262,7 +266,7 @@ func TestPeeringCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const command = "liqoctl peer out-of-band rome --auth-url https://auth.example.org:8443 --cluster-id 11111111-1111-4111-8111-111111111111 --auth-token abc\n"
+	command := "liqoctl peer out-of-band rome --auth-url https://auth.example.org:8443 --cluster-id 11111111-1111-4111-8111-111111111111 --auth-token abc." + keys.Fingerprint() + "\n"
 	for args, want := range map[string]string{
 		"generate peer-command --only-command": command,
 		"generate peer-command":                "\nTo let another cluster use the resources of this one, run there:\n\n" + command,

@@ -27,7 +27,7 @@ import (
 // commands in the order of the help.
 var commands = []func(*Factory) *cobra.Command{
 	newInstall, newUpgrade, newUninstall,
-	newGenerate, newPeer, newUnpeer,
+	newGenerate, newRotate, newPeer, newUnpeer,
 	newOffload, newUnoffload, newMove,
 	newStatus, newTest, newVersion, newCompletion, newDocs,
 }

@@ -15,18 +15,22 @@ import (
 )
 
 // wantsNetwork reports whether to announce our network to a peer: as soon as a peering is requested in either direction, so that the clusters agree on
-// addresses while the rest is still being set up, and until no peering is left in either.
+// addresses while the rest is still being set up, and until no peering is left in either. What a peer that may not use this cluster requests does not count.
 func wantsNetwork(fc *discoveryv1alpha1.ForeignCluster) bool {
 	for i := range fc.Status.PeeringConditions {
 		c := &fc.Status.PeeringConditions[i]
 		switch c.Type {
-		case discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.IncomingPeering:
+		case discoveryv1alpha1.OutgoingPeering:
 			if c.Status != discoveryv1alpha1.StatusNone && c.Status != "" {
+				return true
+			}
+		case discoveryv1alpha1.IncomingPeering:
+			if c.Status != discoveryv1alpha1.StatusNone && c.Status != "" && fc.Keeps() {
 				return true
 			}
 		case discoveryv1alpha1.AuthenticationStatus:
 			// A cluster that exists here only because it registered either requests resources soon, or is deleted.
-			if c.Status == discoveryv1alpha1.StatusEstablished && fc.DeletionTimestamp == nil && fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming {
+			if c.Status == discoveryv1alpha1.StatusEstablished && fc.DeletionTimestamp == nil && fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming && fc.Accepts() {
 				return true
 			}
 		default:

@@ -65,6 +65,7 @@ func TestAcrossClusters(t *testing.T) {
 	provider.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: consumerTenant, Labels: map[string]string{
 		labels.TenantNamespace: "true", labels.ClusterID: "rome-id", labels.AppPartOf: "liqo",
 	}}})
+	provider.consumer("rome", consumerTenant)
 	connect, disconnect := replicatorBetween(consumer, provider, consumerTenant)
 	consumer.runConsumer()
 	stop := provider.runRemoteNamespaces()

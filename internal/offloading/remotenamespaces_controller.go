@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/ssa"
@@ -75,6 +76,7 @@ func setupRemoteNamespaces(mgr manager.Manager, install string, most int) error 
 		Watches(&vkv1alpha1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 			return []reconcile.Request{tenantRequest(object.GetNamespace())}
 		}), builder.WithPredicates(copies)).
+		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(ofForeignCluster)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace)).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.ofBinding)).
 		Complete(r)
@@ -163,7 +165,14 @@ func (r *remoteNamespaceReconciler) Reconcile(ctx context.Context, request recon
 		return reconcile.Result{}, r.forget(ctx, p)
 	}
 	p.mapName = all[0].Name
-	if all[0].DeletionTimestamp != nil || tenant.DeletionTimestamp != nil {
+	fc, err := foreignClusterOf(ctx, r.client, consumer)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if fc == nil || !fc.Accepts() {
+		p.most = 0 // nothing new
+	}
+	if all[0].DeletionTimestamp != nil || tenant.DeletionTimestamp != nil || fc == nil || !fc.Keeps() {
 		return reconcile.Result{}, r.finish(ctx, p, &all[0])
 	}
 	return reconcile.Result{}, r.follow(ctx, p, &all[0])

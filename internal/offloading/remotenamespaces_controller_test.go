@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
@@ -31,6 +32,50 @@ func (b *env) consumerTenant() {
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: consumerTenant, Labels: map[string]string{
 		labels.TenantNamespace: "true", labels.ClusterID: "paris-id", labels.AppPartOf: "liqo",
 	}}})
+	b.consumer("paris", consumerTenant)
+}
+
+// consumer makes the ForeignCluster of a consumer that may use this cluster.
+func (b *env) consumer(name, tenant string) *discoveryv1alpha1.ForeignCluster {
+	b.T.Helper()
+	fc := &discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}},
+	}
+	b.Make(fc)
+	fc.Status.TenantNamespace.Local = tenant
+	b.decide(fc, discoveryv1alpha1.IncomingAccepted)
+	return fc
+}
+
+// decide writes whether a consumer may use this cluster.
+func (b *env) decide(fc *discoveryv1alpha1.ForeignCluster, state discoveryv1alpha1.IncomingState) {
+	b.T.Helper()
+	fc.Status.Incoming = &discoveryv1alpha1.IncomingStatus{State: state, Since: metav1.Now()}
+	b.Must(b.Client.Status().Update(b.T.Context(), fc))
+}
+
+// TestAttackH1: a consumer that may not use this cluster gets no namespace, whatever it writes, and loses those that it has.
+func TestAttackH1(t *testing.T) {
+	b := newEnv(t)
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: consumerTenant, Labels: map[string]string{
+		labels.TenantNamespace: "true", labels.ClusterID: "paris-id", labels.AppPartOf: "liqo",
+	}}})
+	b.runRemoteNamespaces()
+	namespaceMap := b.createMap("milan-1", map[string]string{"shop": "shop-paris-000001"})
+	paris := b.consumer("paris", consumerTenant)
+	b.answers(namespaceMap, map[string]string{"shop": "Accepted"})
+
+	b.decide(paris, discoveryv1alpha1.IncomingWithdrawing)
+	b.Edit(namespaceMap, func() { namespaceMap.Spec.DesiredMapping["more"] = "more-paris-000001" })
+	b.answers(namespaceMap, map[string]string{"shop": "Accepted", "more": "CreationLoopBackOff"})
+	for _, state := range []discoveryv1alpha1.IncomingState{discoveryv1alpha1.IncomingRefused, discoveryv1alpha1.IncomingWaiting} {
+		b.decide(paris, state)
+		b.Until("the namespace is deleted: "+string(state), func() bool {
+			namespace := space("shop-paris-000001")
+			return !b.exists(namespace) || namespace.DeletionTimestamp != nil
+		})
+	}
 }
 
 // createMap writes a map as a consumer does.
@@ -204,6 +249,7 @@ func TestHostileMaps(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-turin-000000", Name: "milan-1", Labels: map[string]string{labels.Replicated: "true"}},
 		Spec:       vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{"of-turin": "of-turin"}},
 	})
+	b.consumer("turin", "liqo-tenant-turin-000000")
 	before := map[string]string{}
 	for _, name := range []string{"kube-system", "default", "liqo", "liqo-tenant-turin-000000"} {
 		namespace := space(name)

@@ -14,7 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 )
 
@@ -24,6 +26,8 @@ import (
 type RemoteNamespaces struct {
 	cache.Cache
 	live client.Reader
+	// foreignClusters has all ForeignClusters.
+	foreignClusters client.Reader
 }
 
 // WatchRemoteNamespaces adds a cache of the metadata of remote namespaces to the manager.
@@ -41,7 +45,7 @@ func WatchRemoteNamespaces(mgr manager.Manager) (*RemoteNamespaces, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cache of remote namespaces: %w", err)
 	}
-	r := &RemoteNamespaces{Cache: cached, live: mgr.GetAPIReader()}
+	r := &RemoteNamespaces{Cache: cached, live: mgr.GetAPIReader(), foreignClusters: mgr.GetClient()}
 	return r, mgr.Add(r)
 }
 
@@ -63,4 +67,28 @@ func (r *RemoteNamespaces) Peer(ctx context.Context, namespace string) (string, 
 		return "", fmt.Errorf("look for namespace %s: %w", namespace, err)
 	}
 	return metadata.Labels[labels.RemoteClusterID], nil
+}
+
+// Accepted reports whether a peer may create pods in this cluster.
+func (r *RemoteNamespaces) Accepted(ctx context.Context, peer string) (bool, error) {
+	fc, err := foreignClusterOf(ctx, r.foreignClusters, peer)
+	return fc != nil && fc.Accepts(), err
+}
+
+// foreignClusterOf returns the ForeignCluster of a cluster ID, nil if there is none.
+func foreignClusterOf(ctx context.Context, reader client.Reader, clusterID string) (*discoveryv1alpha1.ForeignCluster, error) {
+	var all discoveryv1alpha1.ForeignClusterList
+	if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list foreign clusters: %w", err)
+	}
+	return discoveryv1alpha1.OwnerOf(all.Items, clusterID), nil
+}
+
+// ofForeignCluster maps a ForeignCluster to its tenant namespace.
+func ofForeignCluster(_ context.Context, object client.Object) []reconcile.Request {
+	fc, ok := object.(*discoveryv1alpha1.ForeignCluster)
+	if !ok || fc.Status.TenantNamespace.Local == "" {
+		return nil
+	}
+	return []reconcile.Request{tenantRequest(fc.Status.TenantNamespace.Local)}
 }

@@ -78,7 +78,22 @@ func newShadowEnv(t *testing.T) *shadowEnv {
 	b.Bind(shadowUser, "", everywhere)
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace, Labels: map[string]string{labels.RemoteClusterID: "rome-id"}}})
 	b.Bind(shadowUser, remoteNamespace, b.remoteRules)
+	b.accepted("rome")
 	return b
+}
+
+// accepted makes the ForeignCluster of a peer that may use this cluster.
+func (b *shadowEnv) accepted(name string) *discoveryv1alpha1.ForeignCluster {
+	b.T.Helper()
+	fc := &discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}},
+	}
+	b.Make(fc)
+	b.EditStatus(fc, func() {
+		fc.Status.Incoming = &discoveryv1alpha1.IncomingStatus{State: discoveryv1alpha1.IncomingAccepted, Since: metav1.Now()}
+	})
+	return fc
 }
 
 // run starts the controllers in a manager; it ends with stop, or with the test.

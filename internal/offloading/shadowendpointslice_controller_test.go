@@ -27,11 +27,8 @@ func (b *shadowEnv) rome() *discoveryv1alpha1.ForeignCluster {
 			RemotePodCIDR: "10.200.0.0/16", RemoteNATPodCIDR: "10.1.0.0/16", RemoteExternalCIDR: "10.202.0.0/16", BackendType: "wireguard", BackendConfig: map[string]string{},
 		},
 	})
-	fc := &discoveryv1alpha1.ForeignCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "rome"},
-		Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}},
-	}
-	b.Make(fc)
+	fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
+	b.Read(fc)
 	b.network(fc, discoveryv1alpha1.StatusEstablished)
 	return fc
 }

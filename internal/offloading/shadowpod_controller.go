@@ -250,7 +250,14 @@ func (r *shadowPods) admit(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod)
 	}
 	problem := "this namespace was not created for a peer (label " + labels.RemoteClusterID + ")"
 	if peer != "" {
-		problem = shadow.Check(shadowPod, peer, r.options.Level)
+		accepted, err := r.options.RemoteNamespaces.Accepted(ctx, peer)
+		if err != nil {
+			return "", err
+		}
+		problem = "this cluster does not let the peer use its resources (spec.incomingPeeringEnabled of its ForeignCluster)"
+		if accepted {
+			problem = shadow.Check(shadowPod, peer, r.options.Level)
+		}
 	}
 	if problem == "" {
 		return peer, nil

@@ -75,6 +75,7 @@ func TestShadowPodsHang(t *testing.T) {
 // otherPeer creates the remote namespace of another peer.
 func (b *shadowEnv) otherPeer() {
 	b.T.Helper()
+	b.accepted("milan")
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: otherRemoteNamespace, Labels: map[string]string{labels.RemoteClusterID: "milan-id"}}})
 	b.Bind(shadowUser, otherRemoteNamespace, b.remoteRules)
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +59,7 @@ type Connector interface {
 type Registrar interface {
 	IDs(ctx context.Context) (auth.IDs, error)
 	Register(ctx context.Context, r auth.Registration) (auth.Grant, error)
-	Renew(ctx context.Context, cluster discoveryv1alpha1.ClusterIdentity, key ed25519.PrivateKey) (auth.Grant, error)
+	Renew(ctx context.Context, provider auth.Provider, cluster discoveryv1alpha1.ClusterIdentity, key ed25519.PrivateKey) (auth.Grant, error)
 }
 
 // ForeignClusterOptions configures the controller of ForeignClusters.
@@ -69,11 +70,17 @@ type ForeignClusterOptions struct {
 	Namespace string
 	// AutoJoin: outgoingPeeringEnabled Auto means Yes for clusters found on the LAN.
 	AutoJoin bool
+	// IncomingPeering is what incomingPeeringEnabled Auto means: Yes, No or Manual (--incoming-peering, default Yes).
+	IncomingPeering discoveryv1alpha1.PeeringEnabled
 	// InternalNetwork: the network fabric of Liqo joins the clusters.
 	InternalNetwork bool
 	Connector       Connector
 	// Dial returns a client of an authentication service. Nil means an HTTPS client.
 	Dial func(fc *discoveryv1alpha1.ForeignCluster) (Registrar, error)
+	// Limits bound how many clusters may register.
+	Limits PeerLimits
+	// SharedToken: a token that every cluster may use for first contact is kept in Secret auth-token.
+	SharedToken bool
 	// Workers is how many peers are reconciled concurrently. Default 10.
 	Workers int
 	// Now is the clock. Nil means the system clock.
@@ -165,7 +172,17 @@ func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 		if _, err := r.root(ctx); err != nil {
 			log.FromContext(ctx).Error(err, "root key of this cluster not created, the first peering will try again")
 		}
-		return nil
+		// The authentication service cannot answer before it exists.
+		return wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+			_, err := r.clusterKeys(ctx)
+			if err == nil && r.options.SharedToken {
+				err = r.sharedToken(ctx)
+			}
+			if err != nil {
+				log.FromContext(ctx).Error(err, "key or token of this cluster not available, trying again")
+			}
+			return err == nil, nil
+		})
 	}))
 }
 
@@ -267,6 +284,7 @@ func (r *fcReconciler) phases() []func(context.Context, *scope) error {
 		r.observe,
 		r.ensureProcessable,
 		r.ensureFinalizer,
+		r.decideIncoming,
 		r.ensureTenant,
 		r.ensureSlice,
 		r.ensureIdentity,
@@ -281,6 +299,9 @@ func (r *fcReconciler) writeStatus(ctx context.Context, s *scope) error {
 	now := fcConditions(&s.facts)
 	stampConditions(s.fc.Status.PeeringConditions, now, s.now)
 	status := discoveryapply.ForeignClusterStatus().WithObservedGeneration(s.fc.Generation)
+	if incoming := s.facts.incoming; incoming != nil {
+		status.WithIncoming(discoveryapply.IncomingStatus().WithState(incoming.State).WithSince(incoming.Since).WithMessage(incoming.Message))
+	}
 	for i := range now {
 		c := &now[i]
 		status.WithPeeringConditions(discoveryapply.PeeringCondition().WithType(c.Type).WithStatus(c.Status).

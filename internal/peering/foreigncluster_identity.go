@@ -4,16 +4,14 @@ package peering
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -22,7 +20,6 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/auth"
-	"liqo.io/liqo/internal/peering/auth/key"
 	"liqo.io/liqo/internal/peering/replicate"
 )
 
@@ -107,6 +104,8 @@ func nextAttempt(state identityState, failures int, retryAfter time.Duration) ti
 func classify(err error, fc *discoveryv1alpha1.ForeignCluster) (identityState, string) {
 	peer := fc.Name
 	switch {
+	case errors.Is(err, auth.ErrUnproven):
+		return identityUnproven, err.Error()
 	case errors.Is(err, auth.ErrEmptyDenied):
 		return identityEmptyDenied, fmt.Sprintf("the remote cluster requires a token, and Secret %s is missing or empty: "+
 			"run `liqoctl generate peer-command` there, and paste its output here", tokenSecretName(fc.Spec.ClusterIdentity.ClusterID))
@@ -184,6 +183,9 @@ func (r *fcReconciler) ensureIdentity(ctx context.Context, s *scope) error {
 			s.requeueWithin(wait)
 			if state.Ready {
 				r.identityRequests.forget(s.fc.Name)
+				if s.facts.slice != nil && s.facts.slice.Status.Phase != "" {
+					return r.deleteToken(ctx, s)
+				}
 			}
 			return nil
 		}
@@ -254,6 +256,9 @@ func (r *fcReconciler) obtain(ctx context.Context, s *scope, held *heldIdentity,
 	}
 	grant, err := r.requestToken(ctx, s, held, token)
 	if err == nil {
+		if err := r.pinProvider(ctx, s, grant); err != nil {
+			return err
+		}
 		r.identityRequests.forget(s.fc.Name)
 		if held.complete { // if the new token does not help, the next renewal waits
 			r.identityRequests.set(s.fc.Name, identityRequest{basis: basis, state: identityAccepted, next: s.now.Add(renewalRetry)})
@@ -302,7 +307,19 @@ func (r *fcReconciler) peerToken(ctx context.Context, s *scope) (token, basis st
 	return string(secret.Data[tokenKey]), fmt.Sprintf("%d/%s", s.fc.Generation, secret.ResourceVersion), nil
 }
 
-func (r *fcReconciler) requestToken(ctx context.Context, s *scope, held *heldIdentity, token string) (auth.Grant, error) {
+func (r *fcReconciler) requestToken(ctx context.Context, s *scope, held *heldIdentity, text string) (auth.Grant, error) {
+	token := auth.ParseToken(text)
+	provider := auth.Provider{ID: s.peer.ClusterID, Fingerprint: s.fc.Spec.ClusterKey, Unproven: s.fc.Spec.InsecureSkipProviderVerify}
+	switch {
+	case provider.Fingerprint == "" && text == "" && !provider.Unproven:
+		return auth.Grant{}, &auth.Error{Code: http.StatusUnauthorized, Reason: auth.ReasonEmptyDenied, Message: "there is no token"}
+	case provider.Fingerprint == "":
+		provider.Fingerprint = token.Fingerprint
+	case token.Fingerprint != "" && token.Fingerprint != provider.Fingerprint:
+		return auth.Grant{}, &auth.Error{Reason: auth.ReasonUnproven, Message: fmt.Sprintf(
+			"the token in Secret %s is of a cluster whose key has the fingerprint %s, but spec.clusterKey is %s; correct one of them",
+			tokenSecretName(s.peer.ClusterID), token.Fingerprint, provider.Fingerprint)}
+	}
 	registrar, err := r.options.Dial(s.fc)
 	if err != nil {
 		return auth.Grant{}, &auth.Error{Reason: auth.ReasonUnreachable, Message: err.Error()}
@@ -314,50 +331,17 @@ func (r *fcReconciler) requestToken(ctx context.Context, s *scope, held *heldIde
 		return auth.Grant{}, err
 	}
 	if held.complete {
-		grant, err := registrar.Renew(ctx, r.options.Local, ours)
+		grant, err := registrar.Renew(ctx, provider, r.options.Local, ours)
 		if err == nil || !errors.Is(err, auth.ErrConflict) && !errors.Is(err, auth.ErrDenied) || !s.facts.outgoing {
 			return grant, err
 		}
 		// The provider deleted our tenant: make first contact again, with the same key.
 	}
-	return registrar.Register(ctx, auth.Registration{Cluster: r.options.Local, Token: token, Key: ours})
-}
-
-// key returns the key with which this cluster authenticates to one provider.
-func (r *fcReconciler) key(ctx context.Context, providerID string) (ed25519.PrivateKey, error) {
-	root, err := r.root(ctx)
+	keys, err := r.clusterKeys(ctx)
 	if err != nil {
-		return nil, err
+		return auth.Grant{}, err
 	}
-	derived, err := key.Derive(root, providerID)
-	if err != nil {
-		return nil, fmt.Errorf("read Secret %s/%s: %w; delete it to have a new one created, then unpeer this cluster in all its providers, which know the old key",
-			r.options.Namespace, rootSecretName, err)
-	}
-	return derived, nil
-}
-
-// root returns the secret from which the keys are derived, and creates it if there is none. It is not cached: calls are
-// rare, and an administrator may replace it.
-func (r *fcReconciler) root(ctx context.Context) ([]byte, error) {
-	var secret corev1.Secret
-	at := client.ObjectKey{Namespace: r.options.Namespace, Name: rootSecretName}
-	err := r.live.Get(ctx, at, &secret)
-	if apierrors.IsNotFound(err) {
-		root := make([]byte, key.RootSize)
-		_, _ = rand.Read(root) // never fails
-		secret = corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name, Labels: map[string]string{labels.AppPartOf: labels.PartOf}},
-			Data:       map[string][]byte{rootKey: root},
-		}
-		if err = r.client.Create(ctx, &secret, client.FieldOwner(labels.OwnerForeignCluster)); apierrors.IsAlreadyExists(err) {
-			err = r.live.Get(ctx, at, &secret)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read or create Secret %s: %w", at, err)
-	}
-	return secret.Data[rootKey], nil
+	return registrar.Register(ctx, auth.Registration{Provider: provider, Cluster: r.options.Local, Secret: token.Secret, Key: ours, ClusterKey: keys.Current})
 }
 
 // storeIdentity stores a new token and connects with it.

@@ -184,12 +184,30 @@ func (r *fcReconciler) removeFinalizer(ctx context.Context, s *scope) error {
 	return errWaiting
 }
 
+// decideIncoming decides whether the peer may use this cluster. All that this cluster gives follows from the result, in the status.
+func (r *fcReconciler) decideIncoming(ctx context.Context, s *scope) error {
+	decided, runs := decide(s.fc.Spec.IncomingPeeringEnabled, r.options.IncomingPeering), false
+	if before := s.fc.Status.Incoming; before != nil && decided.state != discoveryv1alpha1.IncomingAccepted &&
+		(before.State == discoveryv1alpha1.IncomingAccepted || before.State == discoveryv1alpha1.IncomingWithdrawing) {
+		var err error
+		if runs, err = r.runsPods(ctx, s.peer.ClusterID); err != nil {
+			return err
+		}
+	}
+	status, requeueAfter := incomingStatus(decided, s.fc.Status.Incoming, runs, withdrawDeadline, s.now)
+	s.facts.incoming = &status
+	if requeueAfter > 0 {
+		s.requeueWithin(min(requeueAfter, time.Second)) // its pods may leave earlier, and we observe none of them
+	}
+	return nil
+}
+
 // ensureTenant creates the peer's tenant namespace. Both directions need it while the ForeignCluster exists.
 func (r *fcReconciler) ensureTenant(ctx context.Context, s *scope) error {
 	if s.fc.DeletionTimestamp != nil {
 		return nil
 	}
-	err := r.tenants.Ensure(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace, Admitted: s.facts.admitted})
+	err := r.tenants.Ensure(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace, Admitted: s.facts.admitted, Accepted: s.facts.keeps()})
 	if errors.Is(err, tenant.ErrTerminating) {
 		s.requeueWithin(time.Second)
 		s.facts.identity, s.facts.identityMessage = identityPending, err.Error()

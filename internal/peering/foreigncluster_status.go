@@ -35,6 +35,7 @@ const (
 	identityAccepted
 	identityEmptyDenied
 	identityDenied
+	identityUnproven
 	identityUnreachable
 	identityVersion
 	identityError
@@ -46,6 +47,8 @@ type fcFacts struct {
 	problem *problem
 	// outgoing: the spec asks for resources of the peer.
 	outgoing bool
+	// incoming is whether the peer may use this cluster; nil if that is not decided.
+	incoming *discoveryv1alpha1.IncomingStatus
 	identity identityState
 	// identityMessage is for people; empty when the identity is accepted.
 	identityMessage string
@@ -148,7 +151,26 @@ func (f *fcFacts) incomingPeering() discoveryv1alpha1.PeeringCondition {
 			best = is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonResourceRequestPending, granted(slice, "the remote cluster's request for resources is not answered yet"))
 		}
 	}
+	if f.incoming != nil && (f.admitted || len(f.copies) > 0) {
+		switch f.incoming.State {
+		case discoveryv1alpha1.IncomingWaiting:
+			return is(discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonIncomingWaiting,
+				"the remote cluster wants to use this one; set spec.incomingPeeringEnabled to Yes or No")
+		case discoveryv1alpha1.IncomingWithdrawing:
+			return is(discoveryv1alpha1.StatusDisconnecting, discoveryv1alpha1.ReasonIncomingWithdrawing,
+				fmt.Sprintf("the remote cluster may not use this one any more; pods that it does not take away by %s are deleted",
+					f.incoming.Since.Add(withdrawDeadline).UTC().Format(time.RFC3339)))
+		case discoveryv1alpha1.IncomingRefused:
+			return is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonIncomingRefused, "this cluster does not let the remote one use it")
+		case discoveryv1alpha1.IncomingAccepted:
+		}
+	}
 	return best
+}
+
+// keeps reports whether what the peer has here stays for now.
+func (f *fcFacts) keeps() bool {
+	return f.incoming != nil && (f.incoming.State == discoveryv1alpha1.IncomingAccepted || f.incoming.State == discoveryv1alpha1.IncomingWithdrawing)
 }
 
 func (f *fcFacts) network() discoveryv1alpha1.PeeringCondition {
@@ -239,6 +261,8 @@ func (f *fcFacts) authentication() discoveryv1alpha1.PeeringCondition {
 		return is(discoveryv1alpha1.StatusEmptyDenied, discoveryv1alpha1.ReasonIdentityEmptyDenied, f.identityMessage)
 	case identityDenied:
 		return is(discoveryv1alpha1.StatusDenied, discoveryv1alpha1.ReasonIdentityDenied, f.identityMessage)
+	case identityUnproven:
+		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonProviderUnproven, f.identityMessage)
 	case identityUnreachable:
 		return is(discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAuthNotReachable, f.identityMessage)
 	case identityVersion:

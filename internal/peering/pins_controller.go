@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +25,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/tenant"
@@ -38,11 +40,12 @@ const pinServiceAccount = "serviceAccount"
 // namespace on the pin. The authentication service waits for that.
 type pinReconciler struct {
 	*fcReconciler
-	pins *ssa.Applier
+	pins   *ssa.Applier
+	events events.EventRecorder
 }
 
 func (r *fcReconciler) setupPins(mgr manager.Manager) error {
-	p := &pinReconciler{fcReconciler: r, pins: ssa.NewApplier(mgr.GetClient(), labels.OwnerTenant)}
+	p := &pinReconciler{fcReconciler: r, events: mgr.GetEventRecorder(labels.OwnerTenant), pins: ssa.NewApplier(mgr.GetClient(), labels.OwnerTenant)}
 	toPin := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		if id := object.GetLabels()[labels.ClusterID]; id != "" {
 			return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: r.options.Namespace, Name: pinName(id)}}}
@@ -81,6 +84,14 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		log.FromContext(ctx).Error(err, "key of a peer not usable; delete the ConfigMap, then the peer can register again")
 		return reconcile.Result{}, nil
 	}
+	if pin.Namespace == "" { // an admitted peer stays admitted when the limits shrink
+		switch reason, err := r.refusal(ctx, &pin); {
+		case err != nil:
+			return reconcile.Result{}, err
+		case reason != "":
+			return reconcile.Result{}, r.refuse(ctx, &object, reason)
+		}
+	}
 	fc, err := r.foreignCluster(ctx, &pin)
 	switch {
 	case err != nil:
@@ -92,7 +103,11 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	err = r.tenants.Ensure(ctx, tenant.Tenant{Peer: pin.Cluster, Namespace: namespace, Admitted: true})
+	err = r.tenants.Ensure(ctx, tenant.Tenant{
+		Peer: pin.Cluster, Namespace: namespace, Admitted: true,
+		// The status of a new ForeignCluster follows, and the peer should not wait for it.
+		Accepted: fc.Keeps() || fc.Status.Incoming == nil && decide(fc.Spec.IncomingPeeringEnabled, r.options.IncomingPeering).state == discoveryv1alpha1.IncomingAccepted,
+	})
 	if errors.Is(err, tenant.ErrTerminating) {
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}
@@ -108,6 +123,44 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		return reconcile.Result{}, fmt.Errorf("record on the pin that the tenant of %s is ready: %w", pin.Cluster.ClusterID, err)
 	}
 	return reconcile.Result{}, nil
+}
+
+// refusal decides whether a peer is admitted.
+func (r *pinReconciler) refusal(ctx context.Context, pin *auth.Pin) (string, error) {
+	var all discoveryv1alpha1.ForeignClusterList
+	if err := r.live.List(ctx, &all); err != nil { // the cache may not have a key that was pinned just now
+		return "", fmt.Errorf("list foreign clusters: %w", err)
+	}
+	var pins corev1.ConfigMapList
+	if err := r.live.List(ctx, &pins, client.InNamespace(r.options.Namespace), client.MatchingLabels{labels.PinnedKey: annotationTrue}); err != nil {
+		return "", fmt.Errorf("list the keys of peers: %w", err)
+	}
+	var registered registrations
+	for i := range pins.Items {
+		data := pins.Items[i].Data
+		if data[auth.PinNamespace] == "" || data[auth.PinClusterID] == pin.Cluster.ClusterID {
+			continue
+		}
+		registered.total++
+		if data[auth.PinTokenID] == pin.TokenID {
+			registered.withToken++
+		}
+	}
+	return admissionRefusal(pin, discoveryv1alpha1.OwnerOf(all.Items, pin.Cluster.ClusterID), registered, r.options.Limits), nil
+}
+
+// refuse reports to the authentication service why a peer is not admitted, and unpins its key, so that the cluster that has this ID can register.
+func (r *pinReconciler) refuse(ctx context.Context, object *corev1.ConfigMap, reason string) error {
+	r.events.Eventf(object, nil, corev1.EventTypeWarning, "PeerRefused", "AdmitPeer", "%s", reason)
+	log.FromContext(ctx).Info("peer refused", "clusterID", object.Data[auth.PinClusterID], "reason", reason)
+	intent := corev1apply.ConfigMap(object.Name, object.Namespace).WithUID(object.UID).WithData(map[string]string{auth.PinRefused: reason})
+	if err := r.pins.ApplyTo(ctx, intent, object); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("record on the pin that %s is refused: %w", object.Data[auth.PinClusterID], err)
+	}
+	if err := r.client.Delete(ctx, object, client.Preconditions{UID: &object.UID}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("unpin the key of %s: %w", object.Data[auth.PinClusterID], err)
+	}
+	return nil
 }
 
 // foreignCluster returns the peer's ForeignCluster and creates one if the API server, not only the cache, has none. It
@@ -145,7 +198,7 @@ func (r *pinReconciler) foreignCluster(ctx context.Context, pin *auth.Pin) (*dis
 			Labels: map[string]string{labels.ClusterID: pin.Cluster.ClusterID, labels.DiscoveryType: labels.DiscoveryIncoming},
 		},
 		Spec: discoveryv1alpha1.ForeignClusterSpec{
-			PeeringType: discoveryv1alpha1.OutOfBand, ClusterIdentity: &pin.Cluster, ForeignAuthURL: pin.AuthURL,
+			PeeringType: discoveryv1alpha1.OutOfBand, ClusterIdentity: &pin.Cluster, ForeignAuthURL: pin.AuthURL, ClusterKey: clusterkey.Fingerprint(pin.ClusterKey),
 			OutgoingPeeringEnabled: discoveryv1alpha1.PeeringAuto, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
 		},
 	}

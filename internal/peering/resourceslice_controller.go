@@ -64,8 +64,8 @@ type SliceOptions struct {
 	UpdateThreshold *int
 	// ClusterLabels are set on the virtual nodes of this cluster in its consumers (--cluster-labels).
 	ClusterLabels map[string]string
-	// IncomingPeering: incomingPeeringEnabled Auto means Yes (--enable-incoming-peering, default true).
-	IncomingPeering bool
+	// IncomingPeering is what incomingPeeringEnabled Auto means: Yes, No or Manual (--incoming-peering, default Yes).
+	IncomingPeering discoveryv1alpha1.PeeringEnabled
 	// PluginAddress is host:port of a resource plugin that decides instead of the percentage (--resource-plugin-address).
 	PluginAddress string
 

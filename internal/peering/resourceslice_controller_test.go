@@ -31,7 +31,7 @@ func TestResourceSlice(t *testing.T) {
 	b.storageClasses()
 	n1 := b.node("n1", sliceList("cpu", "100", "memory", "100G", "nvidia.com/gpu", "1", "pods", "110"))
 	options := SliceOptions{
-		Namespace: "liqo", SharingPercentage: 90, IncomingPeering: true, ClusterLabels: map[string]string{"topology.liqo.io/region": "west"},
+		Namespace: "liqo", SharingPercentage: 90, IncomingPeering: discoveryv1alpha1.PeeringYes, ClusterLabels: map[string]string{"topology.liqo.io/region": "west"},
 		Refresh: 2 * time.Second, RefreshJitter: time.Millisecond,
 	}
 	stop := b.run(options)
@@ -259,7 +259,7 @@ func TestResourceSliceWithPlugin(t *testing.T) {
 	b.node("n1", sliceList("cpu", "100", "memory", "100G"))
 	decides := &slicePlugin{grant: map[string]string{"cpu": "7", "memory": "9G"}, changed: make(chan string), removed: make(chan string, 10)}
 	server, address := decides.serve(t, "127.0.0.1:0")
-	b.run(SliceOptions{Namespace: "liqo", SharingPercentage: 90, IncomingPeering: true, PluginAddress: address})
+	b.run(SliceOptions{Namespace: "liqo", SharingPercentage: 90, IncomingPeering: discoveryv1alpha1.PeeringYes, PluginAddress: address})
 	b.tenant("rome")
 	rome := b.slice("tenant-rome", "rome", nil)
 	b.untilGranted("the plugin's grant", rome, "7")

@@ -41,7 +41,7 @@ const (
 type sliceFacts struct {
 	peer       *discoveryv1alpha1.ForeignCluster // nil: the API server has none
 	clusterID  string                            // from the tenant namespace, never from the slice
-	incoming   bool                              // Auto means Yes
+	incoming   discoveryv1alpha1.PeeringEnabled  // what Auto means
 	percentage int                               // of the cluster
 	capacity   grant.Capacity
 	plugin     *pluginFacts // nil: none is configured
@@ -115,16 +115,15 @@ func refusal(facts *sliceFacts) (reason, message string) {
 		return sharingv1alpha1.ReasonProviderWithdrawing, "the provider has no record of this peering any more; unpeer, then peer again"
 	case peer.DeletionTimestamp != nil:
 		return sharingv1alpha1.ReasonProviderWithdrawing, "the provider is ending this peering; ask its administrator, or unpeer"
-	case peer.Spec.IncomingPeeringEnabled == discoveryv1alpha1.PeeringNo:
-		return sharingv1alpha1.ReasonIncomingDisabled,
-			"the provider does not let this cluster use its resources: spec.incomingPeeringEnabled of the ForeignCluster there is No; " +
-				"its administrator can change that"
-	case peer.Spec.IncomingPeeringEnabled != discoveryv1alpha1.PeeringYes && !facts.incoming:
-		return sharingv1alpha1.ReasonIncomingDisabled,
-			"the provider lets no cluster use its resources by default; its administrator can set " +
-				"spec.incomingPeeringEnabled of the ForeignCluster there to Yes"
 	}
-	return "", ""
+	switch decided := decide(peer.Spec.IncomingPeeringEnabled, facts.incoming); decided.state {
+	case discoveryv1alpha1.IncomingAccepted:
+		return "", ""
+	case discoveryv1alpha1.IncomingWaiting:
+		return sharingv1alpha1.ReasonIncomingWaiting, decided.message
+	default:
+		return sharingv1alpha1.ReasonIncomingDisabled, decided.message
+	}
 }
 
 // sliceTotal returns what the peer gets, all slices together, and where the number comes from.
@@ -176,6 +175,9 @@ func unanswered(facts *sliceFacts, query sliceQuery) sharingv1alpha1.ResourceSli
 
 func refused(slice *sharingv1alpha1.ResourceSlice, reason, message string) sharingv1alpha1.ResourceSliceStatus {
 	answer := sharingv1alpha1.ResourceSliceStatus{Phase: sharingv1alpha1.SliceRefused}
+	if reason == sharingv1alpha1.ReasonIncomingWaiting {
+		answer.Phase = sharingv1alpha1.SliceManualActionRequired
+	}
 	return withGranted(answer, slice, metav1.ConditionFalse, reason, message)
 }
 

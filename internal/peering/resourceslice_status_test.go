@@ -26,16 +26,17 @@ func TestRefusal(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		peer     *discoveryv1alpha1.ForeignCluster
-		incoming bool
+		incoming discoveryv1alpha1.PeeringEnabled
 		want     string
 	}{
-		{"auto, on", peer(discoveryv1alpha1.PeeringAuto), true, ""},
-		{"auto, off", peer(discoveryv1alpha1.PeeringAuto), false, sharingv1alpha1.ReasonIncomingDisabled},
-		{"not defaulted, off", peer(""), false, sharingv1alpha1.ReasonIncomingDisabled},
-		{"yes, off", peer(discoveryv1alpha1.PeeringYes), false, ""},
-		{"no, on", peer(discoveryv1alpha1.PeeringNo), true, sharingv1alpha1.ReasonIncomingDisabled},
-		{"being deleted", deleted, true, sharingv1alpha1.ReasonProviderWithdrawing},
-		{"no record", nil, true, sharingv1alpha1.ReasonProviderWithdrawing},
+		{"auto, on", peer(discoveryv1alpha1.PeeringAuto), discoveryv1alpha1.PeeringYes, ""},
+		{"auto, off", peer(discoveryv1alpha1.PeeringAuto), discoveryv1alpha1.PeeringNo, sharingv1alpha1.ReasonIncomingDisabled},
+		{"auto, manual", peer(discoveryv1alpha1.PeeringAuto), discoveryv1alpha1.PeeringManual, sharingv1alpha1.ReasonIncomingWaiting},
+		{"not defaulted, off", peer(""), discoveryv1alpha1.PeeringNo, sharingv1alpha1.ReasonIncomingDisabled},
+		{"yes, off", peer(discoveryv1alpha1.PeeringYes), discoveryv1alpha1.PeeringNo, ""},
+		{"no, on", peer(discoveryv1alpha1.PeeringNo), discoveryv1alpha1.PeeringYes, sharingv1alpha1.ReasonIncomingDisabled},
+		{"being deleted", deleted, discoveryv1alpha1.PeeringYes, sharingv1alpha1.ReasonProviderWithdrawing},
+		{"no record", nil, discoveryv1alpha1.PeeringYes, sharingv1alpha1.ReasonProviderWithdrawing},
 	} {
 		facts := &sliceFacts{peer: test.peer, incoming: test.incoming}
 		if reason, message := refusal(facts); reason != test.want || (reason == "") != (message == "") {
@@ -45,7 +46,7 @@ func TestRefusal(t *testing.T) {
 }
 
 func TestCompareSlice(t *testing.T) {
-	facts := &sliceFacts{peer: &discoveryv1alpha1.ForeignCluster{}, incoming: true, percentage: 100, labels: map[string]string{"a": "b"}}
+	facts := &sliceFacts{peer: &discoveryv1alpha1.ForeignCluster{}, incoming: discoveryv1alpha1.PeeringYes, percentage: 100, labels: map[string]string{"a": "b"}}
 	facts.capacity = grant.Capacity{Allocatable: grant.Amounts{"cpu": 100_000, "memory": 1e9}, Architectures: []string{"amd64"}}
 	slice := &sharingv1alpha1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
 	answer := func() *sharingv1alpha1.ResourceSliceStatus {

@@ -227,6 +227,8 @@ func tokens(t *testing.T) {
 	before := rome.Everything(t)
 	// The command refuses a wrong token, so the objects are written by hand, as GitOps would.
 	url := milan.PeerCommand(t)
+	good := url[slices.Index(url, "--auth-token")+1]
+	fingerprint := good[strings.LastIndex(good, "."):] // of the provider's key, with the dot before it
 	manifest := func(token string) string {
 		secret, err := json.Marshal(token)
 		if err != nil {
@@ -239,7 +241,7 @@ func tokens(t *testing.T) {
 	for _, c := range []struct {
 		token string
 		want  discovery.PeeringConditionStatus
-	}{{"", discovery.StatusEmptyDenied}, {strings.Repeat("0", 128), discovery.StatusDenied}, {url[slices.Index(url, "--auth-token")+1], discovery.StatusEstablished}} {
+	}{{"", discovery.StatusEmptyDenied}, {strings.Repeat("0", 64), discovery.StatusError}, {strings.Repeat("0", 64) + fingerprint, discovery.StatusDenied}, {good, discovery.StatusEstablished}} {
 		if result := rome.TryKubectl(manifest(c.token), "apply", "-f", "-"); result.Code != 0 {
 			t.Fatal(result)
 		}

@@ -66,6 +66,10 @@ const (
 	ReasonIdentityAccepted    = "IdentityAccepted"
 	ReasonIdentityEmptyDenied = "IdentityEmptyDenied"
 	ReasonIdentityDenied      = "IdentityDenied"
+	ReasonProviderUnproven    = "ProviderUnproven"
+	ReasonIncomingWaiting     = "IncomingPeeringWaiting"
+	ReasonIncomingWithdrawing = "IncomingPeeringWithdrawing"
+	ReasonIncomingRefused     = "IncomingPeeringRefused"
 	ReasonIdentityError       = "IdentityError"
 	ReasonAuthNotReachable    = "AuthNotReachable"
 	// ReasonIdentityPending: first contact is under way (status Pending).

@@ -21,7 +21,7 @@ const (
 )
 
 // PeeringEnabled is whether one direction of a peering is desired.
-// +kubebuilder:validation:Enum=Auto;No;Yes
+// +kubebuilder:validation:Enum=Auto;No;Yes;Manual
 type PeeringEnabled string
 
 // The desired states of one direction.
@@ -30,6 +30,8 @@ const (
 	PeeringAuto PeeringEnabled = "Auto"
 	PeeringNo   PeeringEnabled = "No"
 	PeeringYes  PeeringEnabled = "Yes"
+	// PeeringManual is for incoming peerings: all is prepared, and an administrator decides with Yes or No.
+	PeeringManual PeeringEnabled = "Manual"
 )
 
 // ClusterIdentity is the identity that a cluster claims.
@@ -71,6 +73,7 @@ type ForeignClusterSpec struct {
 	ClusterIdentity *ClusterIdentity `json:"clusterIdentity,omitempty"`
 	// OutgoingPeeringEnabled is whether this cluster uses resources of the remote one.
 	// +kubebuilder:default=Auto
+	// +kubebuilder:validation:XValidation:rule="self != 'Manual'",message="Manual is for incoming peerings; use Auto, Yes or No"
 	// +optional
 	OutgoingPeeringEnabled PeeringEnabled `json:"outgoingPeeringEnabled,omitempty"`
 	// IncomingPeeringEnabled is whether the remote cluster may use resources of this one.
@@ -85,7 +88,17 @@ type ForeignClusterSpec struct {
 	// ForeignProxyURL is an HTTP CONNECT proxy through which the remote cluster is reached.
 	// +optional
 	ForeignProxyURL string `json:"foreignProxyUrl,omitempty"`
-	// InsecureSkipTLSVerify accepts any certificate of the authentication service, which signs its own by default.
+	// ClusterKey is the fingerprint of the remote cluster's key: the SHA-256 of its Ed25519 public key in unpadded base64url. Liqo takes it from
+	// the token, and follows a rotation that the key itself signed. Nothing is sent to a cluster that does not prove to have this key.
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9_-]{43})?$`
+	// +optional
+	ClusterKey string `json:"clusterKey,omitempty"`
+	// InsecureSkipProviderVerify accepts any key of the remote cluster if none is known, and keeps the first one. A machine on the way can then take
+	// the place of the remote cluster.
+	// +optional
+	InsecureSkipProviderVerify bool `json:"insecureSkipProviderVerify,omitempty"`
+	// InsecureSkipTLSVerify accepts any certificate of the authentication service, which signs its own by default. It affects only who can read
+	// the names of the clusters on the way: the remote cluster is proven by ClusterKey.
 	// +kubebuilder:default=true
 	// +optional
 	InsecureSkipTLSVerify *bool `json:"insecureSkipTLSVerify,omitempty"`
@@ -124,11 +137,42 @@ type TenantNamespaces struct {
 	Remote string `json:"remote,omitempty"`
 }
 
+// IncomingState is whether this cluster lets the remote one use it.
+// +kubebuilder:validation:Enum=Accepted;Waiting;Withdrawing;Refused
+type IncomingState string
+
+// The states of the incoming direction.
+const (
+	// IncomingAccepted: the remote cluster gets the rights of a consumer, namespaces, pods within its grant, and the network.
+	IncomingAccepted IncomingState = "Accepted"
+	// IncomingWaiting: an administrator of this cluster decides.
+	IncomingWaiting IncomingState = "Waiting"
+	// IncomingWithdrawing: it was accepted and is not any more. It gets nothing new, and has time to take its pods away.
+	IncomingWithdrawing IncomingState = "Withdrawing"
+	// IncomingRefused: it gets nothing.
+	IncomingRefused IncomingState = "Refused"
+)
+
+// IncomingStatus is the decision on the incoming direction. All that this cluster gives to the remote one follows it.
+type IncomingStatus struct {
+	// State is the decision.
+	State IncomingState `json:"state"`
+	// Since is when State last changed.
+	// +optional
+	Since metav1.Time `json:"since,omitempty"`
+	// Message is the reason of the decision, for people.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
 // ForeignClusterStatus is the observed state of one remote cluster and of the peering with it.
 type ForeignClusterStatus struct {
 	// TenantNamespace names the two namespaces of this peering.
 	// +optional
 	TenantNamespace TenantNamespaces `json:"tenantNamespace,omitempty"`
+	// Incoming is whether this cluster lets the remote one use it.
+	// +optional
+	Incoming *IncomingStatus `json:"incoming,omitempty"`
 	// PeeringConditions holds one condition per aspect.
 	// +listType=map
 	// +listMapKey=type
@@ -188,4 +232,14 @@ func OwnerOf(all []ForeignCluster, clusterID string) (owner *ForeignCluster) {
 		}
 	}
 	return owner
+}
+
+// Accepts reports whether the remote cluster may use this one: create namespaces and pods, and join the network.
+func (fc *ForeignCluster) Accepts() bool {
+	return fc.Status.Incoming != nil && fc.Status.Incoming.State == IncomingAccepted
+}
+
+// Keeps reports whether what the remote cluster has here stays for now: it is accepted, or has time to take it away.
+func (fc *ForeignCluster) Keeps() bool {
+	return fc.Accepts() || fc.Status.Incoming != nil && fc.Status.Incoming.State == IncomingWithdrawing
 }

@@ -15,6 +15,8 @@ const (
 	ReasonResourcesGranted = "ResourcesGranted"
 	// ReasonIncomingDisabled: the provider's administrator does not allow this peer to use the cluster.
 	ReasonIncomingDisabled = "IncomingPeeringDisabled"
+	// ReasonIncomingWaiting: the provider's administrator has to decide whether this peer may use the cluster.
+	ReasonIncomingWaiting = "IncomingPeeringWaiting"
 	// ReasonProviderWithdrawing: the provider is ending the peering.
 	ReasonProviderWithdrawing = "ProviderWithdrawing"
 	// ReasonNothingToShare: no Ready node has anything left.

@@ -16,8 +16,8 @@ var Version = "dev"
 
 // MinProtocol and MaxProtocol bound the supported versions of the protocol between two clusters.
 const (
-	MinProtocol = 1
-	MaxProtocol = 1
+	MinProtocol = 2
+	MaxProtocol = 2
 )
 
 // Range is a range of protocol versions, both ends included.

@@ -24,6 +24,8 @@ const ShadowPodPath = "/validate/shadowpods"
 // RemoteNamespaces returns the cluster ID of the peer that a namespace was created for; empty if it was created for none.
 type RemoteNamespaces interface {
 	Peer(ctx context.Context, namespace string) (string, error)
+	// Accepted reports whether a peer may create pods in this cluster.
+	Accepted(ctx context.Context, peer string) (bool, error)
 }
 
 // ShadowPodOptions of the webhook of ShadowPods.
@@ -78,6 +80,14 @@ func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admis
 	}
 	if peer == "" {
 		return admission.Denied(fmt.Sprintf("namespace %s was not created for a peer, so it has no ShadowPods", request.Namespace))
+	}
+	if old == nil {
+		switch accepted, err := w.options.RemoteNamespaces.Accepted(ctx, peer); {
+		case err != nil:
+			return admission.Errored(http.StatusServiceUnavailable, err)
+		case !accepted:
+			return admission.Denied("this cluster does not let the peer use its resources; see spec.incomingPeeringEnabled of its ForeignCluster")
+		}
 	}
 	if problem := w.judge(old, &now, peer); problem != "" {
 		return admission.Denied(problem)

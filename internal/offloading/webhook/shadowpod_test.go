@@ -39,10 +39,16 @@ import (
 const (
 	remoteNamespace = "web-rome-a1b2c3"
 	tenant          = "liqo-tenant-rome-a1b2c3"
+	// refusedPeer may not use this cluster.
+	refusedPeer = "paris-id"
 )
 
 // remoteNamespaces has the cluster ID of the peer of each remote namespace.
 type remoteNamespaces map[string]string
+
+func (t remoteNamespaces) Accepted(_ context.Context, peer string) (bool, error) {
+	return peer != refusedPeer, nil
+}
 
 func (t remoteNamespaces) Peer(_ context.Context, namespace string) (string, error) {
 	if namespace == "unknown" {
@@ -130,11 +136,15 @@ func (b *env) refused(err error, part string) {
 // TestShadowPodWebhook: the API server calls the webhook for what peers write, and obeys it. The rules have their own table in package shadow.
 func TestShadowPodWebhook(t *testing.T) {
 	b := newEnv(t)
-	b.serve(ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline})
+	b.serve(ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id", "web-paris-000002": refusedPeer}, Level: shadow.Baseline})
 	s := shadowPodNamed("web", nil)
 	b.Make(s)
 	b.refused(b.Create(t.Context(), shadowPodNamed("host", func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.HostNetwork = true })), "spec.pod.hostNetwork must be false")
 	b.refused(b.Create(t.Context(), shadowPodNamed("other", func(s *vkv1alpha1.ShadowPod) { s.Labels[labels.Origin] = "milan-id" })), "cluster rome-id's")
+	refused := shadowPodNamed("refused", nil)
+	refused.Namespace, refused.Labels[labels.Origin] = "web-paris-000002", refusedPeer
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: refused.Namespace, Labels: map[string]string{labels.RemoteClusterID: refusedPeer}}})
+	b.refused(b.Create(t.Context(), refused), "spec.incomingPeeringEnabled") // H1
 	b.refused(b.Create(t.Context(), shadowPodNamed("held", func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{"example.com/held"} })), "could block the deletion of a namespace")
 
 	s.Spec.Pod.Containers[0].Image = "new"

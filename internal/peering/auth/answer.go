@@ -112,13 +112,13 @@ func tlsFacts(state *tls.ConnectionState, host string, now time.Time) TLSFacts {
 }
 
 // grant validates the answer, whose fields are used without further checks. Its errors quote nothing: the answer has a token.
-func (a grantAnswer) grant() (Grant, error) {
+func (a grantAnswer) grant(token string) (Grant, error) {
 	address, err := ParseAddress(a.APIServerURL)
 	switch {
 	case len(validation.IsDNS1123Label(a.Namespace)) > 0:
 		return Grant{}, errors.New("its namespace is not a DNS-1123 label")
-	case a.Token == "" || len(a.Token) > maxBearer || strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return Grant{}, fmt.Errorf("its token, of %d bytes, is empty, longer than %d bytes, or has characters that no token has", len(a.Token), maxBearer)
+	case token == "" || len(token) > maxBearer || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return Grant{}, fmt.Errorf("its token, of %d bytes, is empty, longer than %d bytes, or has characters that no token has", len(token), maxBearer)
 	case err != nil || address == "" || len(address) > maxURL:
 		return Grant{}, errors.New("its URL of the API server does not look like https://HOST:PORT")
 	case len(a.APIServerCA) > 0 && !x509.NewCertPool().AppendCertsFromPEM(a.APIServerCA):
@@ -126,7 +126,7 @@ func (a grantAnswer) grant() (Grant, error) {
 	case a.ExpiresIn < int64(minLifetime/time.Second) || a.ExpiresIn > int64(maxLifetime/time.Second):
 		return Grant{}, fmt.Errorf("the lifetime of its token is %d s; it must be between ten minutes and a year", a.ExpiresIn)
 	}
-	return Grant{Namespace: a.Namespace, Token: a.Token, Lifetime: time.Duration(a.ExpiresIn) * time.Second, APIServerURL: address, APIServerCA: a.APIServerCA}, nil
+	return Grant{Namespace: a.Namespace, Token: token, Lifetime: time.Duration(a.ExpiresIn) * time.Second, APIServerURL: address, APIServerCA: a.APIServerCA}, nil
 }
 
 // clean makes a refusal safe for conditions, logs and terminals: one short line without control characters, and without

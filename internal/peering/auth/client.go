@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
 )
 
 const (
@@ -89,89 +91,152 @@ func NewClient(authURL string, o ClientOptions) (*Client, error) {
 // Close closes idle connections. Without it they close after ten seconds.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
+// Provider is what a consumer knows of a provider.
+type Provider struct {
+	// ID is its cluster ID.
+	ID string
+	// Fingerprint is that of its cluster key, from the token or from an earlier grant.
+	Fingerprint string
+	// Unproven accepts any key if Fingerprint is empty: then a machine on the way can take the provider's place. The user must have chosen it.
+	Unproven bool
+}
+
 // Registration is a consumer's request on first contact.
 type Registration struct {
+	Provider Provider
 	// Cluster is the consumer.
 	Cluster discoveryv1alpha1.ClusterIdentity
 	// AuthURL is that of the consumer's own service; empty if the provider cannot reach it.
 	AuthURL string
-	// Token is the pre-shared token of the provider.
-	Token string
+	// Secret is that of the provider's token. It is not sent.
+	Secret string
 	// Key is that of the consumer for this provider, and used with no other; see package key.
 	Key ed25519.PrivateKey
-	// DryRun checks the token and the input, and changes nothing. The grant is then empty.
+	// ClusterKey identifies the consumer to all its peers.
+	ClusterKey ed25519.PrivateKey
+	// DryRun checks the token and the input, and changes nothing. The grant then has only the provider's key.
 	DryRun bool
 }
 
-// Register makes first contact. It may be repeated with the same key.
+// Register makes first contact. It may be repeated with the same keys.
 func (c *Client) Register(ctx context.Context, r Registration) (Grant, error) {
-	if len(r.Key) != ed25519.PrivateKeySize {
-		return Grant{}, errors.New("register: the private key is missing")
+	if len(r.Key) != ed25519.PrivateKeySize || len(r.ClusterKey) != ed25519.PrivateKeySize {
+		return Grant{}, errors.New("register: a private key is missing")
 	}
-	public, _ := r.Key.Public().(ed25519.PublicKey) // always this type
-	request := registrationRequest{
-		Cluster: r.Cluster, AuthURL: r.AuthURL, Token: r.Token, PublicKey: public, Protocol: ProtocolRange, DryRun: r.DryRun,
-	}
-	attempt := func() (Grant, error) {
-		request.Proof = ed25519.Sign(r.Key, request.signed())
-		if r.DryRun {
-			_, err := c.do(ctx, http.MethodPost, pathIdentity, request, nil)
-			return Grant{}, err
+	grant, err := c.ask(ctx, r.Provider, asker{r.Cluster.ClusterID, clusterkey.Public(r.Key)}, r.DryRun, func(q question) (grantAnswer, error) {
+		request := registrationRequest{
+			Cluster: r.Cluster, AuthURL: r.AuthURL, PublicKey: clusterkey.Public(r.Key), ClusterKey: clusterkey.Public(r.ClusterKey),
+			Protocol: ProtocolRange, DryRun: r.DryRun, Question: q, TokenID: TokenID(r.Secret),
 		}
-		return c.grant(ctx, pathIdentity, request)
-	}
-	grant, err := attempt()
-	for range challengeAttempts {
-		if !needsChallenge(err) {
-			break
+		transcript := request.signed()
+		request.Proof, request.ClusterProof = ed25519.Sign(r.Key, transcript), ed25519.Sign(r.ClusterKey, transcript)
+		if r.Secret != "" {
+			request.TokenProof = tokenProof(r.Secret, transcript)
 		}
-		if request.Challenge, err = c.challenge(ctx, r.Cluster.ClusterID); err != nil {
-			break
-		}
-		grant, err = attempt()
-	}
-	return grant, clean(err, r.Token)
+		var answer grantAnswer
+		_, err := c.do(ctx, http.MethodPost, pathIdentity, request, &answer)
+		return answer, err
+	})
+	return grant, clean(err, r.Secret)
 }
 
-// Renew requests another token. key is the registered one.
-func (c *Client) Renew(ctx context.Context, cluster discoveryv1alpha1.ClusterIdentity, key ed25519.PrivateKey) (grant Grant, err error) {
-	if len(key) != ed25519.PrivateKeySize {
+// Renew requests another token. ours is the registered key.
+func (c *Client) Renew(ctx context.Context, provider Provider, cluster discoveryv1alpha1.ClusterIdentity, ours ed25519.PrivateKey) (Grant, error) {
+	if len(ours) != ed25519.PrivateKeySize {
 		return Grant{}, errors.New("renew: the private key is missing")
 	}
-	for range challengeAttempts {
-		request := renewalRequest{ClusterID: cluster.ClusterID}
-		if request.Challenge, err = c.challenge(ctx, cluster.ClusterID); err != nil {
-			break
-		}
-		request.Signature = ed25519.Sign(key, request.signed())
-		if grant, err = c.grant(ctx, pathRenewal, request); !needsChallenge(err) {
-			break
-		}
-	}
+	grant, err := c.ask(ctx, provider, asker{cluster.ClusterID, clusterkey.Public(ours)}, false, func(q question) (grantAnswer, error) {
+		request := renewalRequest{ClusterID: cluster.ClusterID, Question: q}
+		request.Signature = ed25519.Sign(ours, request.signed())
+		var answer grantAnswer
+		_, err := c.do(ctx, http.MethodPost, pathRenewal, request, &answer)
+		return answer, err
+	})
 	return grant, clean(err, "")
 }
 
-func (c *Client) challenge(ctx context.Context, clusterID string) (string, error) {
-	var answer challengeAnswer
-	if _, err := c.do(ctx, http.MethodPost, pathChallenge, challengeRequest{ClusterID: clusterID}, &answer); err != nil {
-		return "", err
-	}
-	if answer.Challenge == "" || len(answer.Challenge) > maxChallenge {
-		return "", c.notAuthService("an empty or too long challenge")
-	}
-	return answer.Challenge, nil
+// asker is the requesting cluster, with its key for the provider.
+type asker struct {
+	id  string
+	key ed25519.PublicKey
 }
 
-func (c *Client) grant(ctx context.Context, path string, request any) (Grant, error) {
-	var answer grantAnswer
-	if _, err := c.do(ctx, http.MethodPost, path, request, &answer); err != nil {
+// ask proves the provider, sends a request with a challenge of it, and returns the grant if the provider's key signed it.
+func (c *Client) ask(ctx context.Context, provider Provider, us asker, dryRun bool, send func(question) (grantAnswer, error)) (Grant, error) {
+	if provider.Fingerprint == "" && !provider.Unproven {
+		return Grant{}, c.unproven("no fingerprint of its key is known")
+	}
+	private, err := newSealingKey()
+	if err != nil {
 		return Grant{}, err
 	}
-	grant, err := answer.grant()
-	if err != nil {
-		return Grant{}, c.notAuthService("an invalid identity: " + err.Error())
+	for range challengeAttempts {
+		var q question
+		var theirs ed25519.PublicKey
+		if q, theirs, err = c.question(ctx, provider, us.id); err != nil {
+			return Grant{}, err
+		}
+		q.SealTo = private.public()
+		var answer grantAnswer
+		if answer, err = send(q); needsChallenge(err) {
+			continue // the challenge was that of another server behind this address
+		} else if err != nil {
+			return Grant{}, err
+		}
+		to := answerTo{provider.ID, us.id, us.key, q}
+		if !ed25519.Verify(theirs, answer.signed(to), answer.Signature) {
+			return Grant{}, c.unproven("its answer is not signed with its key")
+		}
+		if answer.Successor != nil {
+			if len(answer.Successor.Key) != ed25519.PublicKeySize || !ed25519.Verify(theirs, answer.Successor.signed(), answer.Successor.Signature) {
+				return Grant{}, c.unproven("the successor of its key is not signed with its key")
+			}
+			theirs = answer.Successor.Key
+		}
+		if dryRun {
+			return Grant{ProviderKey: theirs}, nil
+		}
+		token, err := private.open(to.sealInfo(), answer.SealedToken)
+		if err != nil {
+			return Grant{}, c.notAuthService("a token that is not sealed to this request")
+		}
+		grant, err := answer.grant(string(token))
+		if err != nil {
+			return Grant{}, c.notAuthService("an invalid identity: " + err.Error())
+		}
+		grant.ProviderKey = theirs
+		return grant, nil
 	}
-	return grant, nil
+	return Grant{}, err
+}
+
+// question gets a challenge, and proves that the service that issued it has the provider's key.
+func (c *Client) question(ctx context.Context, provider Provider, consumerID string) (question, ed25519.PublicKey, error) {
+	request := challengeRequest{ClusterID: consumerID, Provider: provider.Fingerprint, Nonce: make([]byte, nonceSize)}
+	_, _ = rand.Read(request.Nonce) // never fails
+	var answer challengeAnswer
+	if _, err := c.do(ctx, http.MethodPost, pathChallenge, request, &answer); err != nil {
+		return question{}, nil, err
+	}
+	switch {
+	case answer.Challenge == "" || len(answer.Challenge) > maxChallenge:
+		return question{}, nil, c.notAuthService("an empty or too long challenge")
+	case answer.ProviderKey == nil:
+		return question{}, nil, &Error{Reason: ReasonVersion, Message: c.url + " does not prove which cluster it belongs to, as services of older versions: upgrade Liqo in the remote cluster"}
+	case len(answer.ProviderKey) != ed25519.PublicKeySize || !ed25519.Verify(answer.ProviderKey, answer.signed(request), answer.Signature):
+		return question{}, nil, c.unproven("it does not prove that it has the key that it sends")
+	}
+	print := clusterkey.Fingerprint(answer.ProviderKey)
+	if provider.Fingerprint != "" && provider.Fingerprint != print {
+		return question{}, nil, c.unproven(fmt.Sprintf("its key has the fingerprint %s, not %s", print, provider.Fingerprint))
+	}
+	return question{Provider: print, Challenge: answer.Challenge, Nonce: request.Nonce}, answer.ProviderKey, nil
+}
+
+// unproven is the error for a service that may be another one in the place of the provider.
+func (c *Client) unproven(what string) *Error {
+	return &Error{Reason: ReasonUnproven, Message: fmt.Sprintf("the service at %s is not proven to be that of the provider: %s. A machine on the way may answer in its place, "+
+		"or the provider has a new key: run `liqoctl generate peer-command` there, and the printed command here", c.url, what)}
 }
 
 // do sends one request. An answer that is not from an authentication service counts as ReasonUnreachable: the answer of
@@ -216,7 +281,7 @@ func (c *Client) do(ctx context.Context, method, path string, question, answer a
 // refusal decodes an answer with an error status.
 func (c *Client) refusal(response *http.Response, text []byte) *Error {
 	var refusal Error
-	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Code != response.StatusCode || refusal.Reason == "" || refusal.Reason == ReasonUnreachable {
+	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Code != response.StatusCode || refusal.Reason == "" || refusal.Reason == ReasonUnreachable || refusal.Reason == ReasonUnproven {
 		return c.notAuthService("HTTP status " + strconv.Itoa(response.StatusCode))
 	}
 	if seconds, err := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 16); err == nil {

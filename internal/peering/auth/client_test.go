@@ -92,7 +92,7 @@ func TestHostileAnswers(t *testing.T) {
 			if text := err.Error(); len(text) > maxMessage || strings.Contains(text, goodToken) || strings.ContainsAny(text, "\x1b\r\n\u202e") {
 				t.Errorf("%q", text)
 			}
-			if _, err := client.Renew(t.Context(), consumer, newKey("key")); err == nil {
+			if _, err := client.Renew(t.Context(), milan, consumer, newKey("key")); err == nil {
 				t.Error("renewed")
 			}
 			if _, err := client.IDs(t.Context()); err == nil {
@@ -146,7 +146,7 @@ func TestUnreachable(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := client.Renew(ended, consumer, newKey("key")); !errors.Is(err, context.Canceled) {
+	if _, err := client.Renew(ended, milan, consumer, newKey("key")); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -22,6 +22,7 @@ const (
 	ReasonConflict       Reason = "KeyConflict"
 	ReasonNotRegistered  Reason = "NotRegistered"
 	ReasonRevoked        Reason = "Revoked"
+	ReasonNotAdmitted    Reason = "NotAdmitted"
 	ReasonTooMany        Reason = "TooManyRequests"
 	ReasonNotFound       Reason = "NotFound"
 	ReasonMethod         Reason = "MethodNotAllowed"
@@ -30,6 +31,8 @@ const (
 
 	// ReasonUnreachable is set by the client: no answer, or one that is not from an authentication service.
 	ReasonUnreachable Reason = "Unreachable"
+	// ReasonUnproven is set by the client: the service does not have the provider's key.
+	ReasonUnproven Reason = "ProviderUnproven"
 )
 
 // Classes of refusals, for errors.Is.
@@ -41,6 +44,8 @@ var (
 	ErrConflict    = errors.New("no peer with this key")
 	ErrTooMany     = errors.New("too many requests")
 	ErrUnreachable = errors.New("authentication service unreachable")
+	// ErrUnproven means that another service may answer in the place of the provider's.
+	ErrUnproven = errors.New("the provider is not proven")
 	// ErrUnavailable is a failure within the provider: the same request may succeed later.
 	ErrUnavailable = errors.New("authentication service unavailable")
 )
@@ -81,6 +86,8 @@ func (e *Error) Is(class error) bool {
 		return e.Code == http.StatusTooManyRequests
 	case ErrUnreachable:
 		return e.Reason == ReasonUnreachable
+	case ErrUnproven:
+		return e.Reason == ReasonUnproven
 	case ErrUnavailable:
 		return e.Code >= http.StatusInternalServerError
 	}

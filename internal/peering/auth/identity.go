@@ -4,6 +4,7 @@ package auth
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,7 +21,7 @@ import (
 )
 
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,verbs=create;get;watch
-// +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,resourceNames=auth-token,verbs=get
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,resourceNames=auth-token;liqo-peer-tokens;liqo-cluster-key,verbs=get
 // +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=serviceaccounts/token,resourceNames=liqo-peer,verbs=create
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list
 
@@ -48,6 +49,8 @@ type Grant struct {
 	// signed its certificate.
 	APIServerURL string
 	APIServerCA  []byte
+	// ProviderKey identifies the provider from now on. The client sets it.
+	ProviderKey ed25519.PublicKey
 }
 
 // Registry stores the peers in the API server.
@@ -91,6 +94,23 @@ func (r Registry) Pin(ctx context.Context, wanted Pin) (pinned Pin, created bool
 	default:
 		return Pin{}, false, fmt.Errorf("pin the key: %w", err)
 	}
+}
+
+// Spend records that a cluster uses a token, unless another cluster has.
+func (r Registry) Spend(ctx context.Context, tokenID, clusterID string) (bool, error) {
+	object := spentToken(r.Namespace, tokenID, clusterID)
+	_, err := r.Client.ConfigMaps(r.Namespace).Create(ctx, object, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		if err != nil {
+			return false, fmt.Errorf("record the use of a token: %w", err)
+		}
+		return true, nil
+	}
+	spent, err := r.Client.ConfigMaps(r.Namespace).Get(ctx, object.Name, metav1.GetOptions{})
+	if err != nil {
+		return false, fmt.Errorf("read who used a token: %w", err)
+	}
+	return spent.Data[PinClusterID] == clusterID, nil
 }
 
 // GrantNew waits until the tenant of a pin is ready, and returns a token for its peer.
@@ -158,6 +178,9 @@ func (r Registry) grant(ctx context.Context, namespace string) (Grant, error) {
 func (r Registry) awaitTenant(ctx context.Context, pin Pin) (string, error) {
 	uid := pin.uid
 	for pin.Namespace == "" {
+		if pin.Refused != "" {
+			return "", refuse(http.StatusForbidden, ReasonNotAdmitted, "%s", pin.Refused)
+		}
 		changed, err := r.watchPin(ctx, pin)
 		if err != nil {
 			return "", err

@@ -68,7 +68,7 @@ func (c *cluster) install(t *testing.T) {
 	ctx := t.Context()
 	must(c.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: install}}, metav1.CreateOptions{}))(t)
 	must(c.admin.CoreV1().Secrets(install).Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: tokenSecret}, StringData: map[string]string{tokenKey: goodToken},
+		ObjectMeta: metav1.ObjectMeta{Name: SharedTokenSecret}, StringData: map[string]string{SharedTokenKey: goodToken},
 	}, metav1.CreateOptions{}))(t)
 	must(c.admin.CoreV1().ServiceAccounts(install).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "liqo-auth"}}, metav1.CreateOptions{}))(t)
 
@@ -171,7 +171,7 @@ func (c *cluster) env(t *testing.T, change func(*Registry)) *env {
 		change(&registry)
 	}
 	return newEnv(t, func(o *ServerOptions) {
-		o.Peers, o.Tokens = registry, SecretToken{Secrets: c.service, Namespace: install}
+		o.Peers, o.Tokens = registry, SecretTokens{Secrets: c.service, Namespace: install}
 	})
 }
 
@@ -222,7 +222,7 @@ func (c *cluster) firstContact(t *testing.T) {
 	}
 	for name, again := range map[string]func() (Grant, error){
 		"first contact again": func() (Grant, error) { return b.client.Register(t.Context(), of(peer)) },
-		"renewal":             func() (Grant, error) { return b.client.Renew(t.Context(), peer, newKey(peer.ClusterID)) },
+		"renewal":             func() (Grant, error) { return b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)) },
 	} {
 		grant, err := again()
 		if who, _ := c.whoami(t, grant.Token); err != nil || who != want {
@@ -241,17 +241,17 @@ func (c *cluster) anotherKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	thief := of(peer)
-	thief.Key = newKey("thief")
+	thief.Key, thief.ClusterKey = newKey("thief"), newKey("cluster thief")
 	if _, err := b.client.Register(t.Context(), thief); !errors.Is(err, ErrConflict) {
 		t.Errorf("registered: %v", err)
 	}
-	if _, err := b.client.Renew(t.Context(), peer, thief.Key); !errors.Is(err, ErrConflict) {
+	if _, err := b.client.Renew(t.Context(), milan, peer, thief.Key); !errors.Is(err, ErrConflict) {
 		t.Errorf("renewed: %v", err)
 	}
 	if err := c.admin.CoreV1().ConfigMaps(install).Delete(t.Context(), PinName(peer.ClusterID), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.client.Renew(t.Context(), peer, newKey(peer.ClusterID)); !errors.Is(err, ErrConflict) {
+	if _, err := b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)); !errors.Is(err, ErrConflict) {
 		t.Errorf("renewed without a pinned key: %v", err)
 	}
 	if _, err := b.client.Register(t.Context(), thief); err != nil {
@@ -285,14 +285,14 @@ func (c *cluster) revoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	var refusal *Error
-	if _, err := b.client.Renew(t.Context(), peer, newKey(peer.ClusterID)); !errors.As(err, &refusal) || refusal.Code != 403 || refusal.Reason != ReasonRevoked {
+	if _, err := b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)); !errors.As(err, &refusal) || refusal.Code != 403 || refusal.Reason != ReasonRevoked {
 		t.Errorf("renewed: %v", err)
 	}
 	// The same, if our own rights in the namespace went first.
 	if err := c.admin.RbacV1().RoleBindings(grant.Namespace).Delete(t.Context(), "liqo-auth-tenant", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.client.Renew(t.Context(), peer, newKey(peer.ClusterID)); !errors.Is(err, ErrConflict) {
+	if _, err := b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)); !errors.Is(err, ErrConflict) {
 		t.Errorf("renewed: %v", err)
 	}
 	// The API server caches successful authentications for ten seconds.
@@ -310,8 +310,8 @@ func eventually(t *testing.T, what string, done func() bool) {
 func (c *cluster) tokenReplaced(t *testing.T) {
 	b := c.env(t, nil)
 	replace := func(token string) {
-		secret := must(c.admin.CoreV1().Secrets(install).Get(t.Context(), tokenSecret, metav1.GetOptions{}))(t)
-		secret.Data[tokenKey] = []byte(token)
+		secret := must(c.admin.CoreV1().Secrets(install).Get(t.Context(), SharedTokenSecret, metav1.GetOptions{}))(t)
+		secret.Data[SharedTokenKey] = []byte(token)
 		must(c.admin.CoreV1().Secrets(install).Update(t.Context(), secret, metav1.UpdateOptions{}))(t)
 	}
 	defer replace(goodToken)
@@ -321,7 +321,7 @@ func (c *cluster) tokenReplaced(t *testing.T) {
 	if _, err := b.client.Register(t.Context(), r); !errors.Is(err, ErrDenied) {
 		t.Errorf("the old token: %v", err)
 	}
-	r.Token = "another token, by hand"
+	r.Secret = "another token, by hand"
 	if _, err := b.client.Register(t.Context(), r); err != nil {
 		t.Errorf("the new token: %v", err)
 	}
@@ -339,7 +339,7 @@ func (c *cluster) clockAhead(t *testing.T) {
 	if err != nil || grant.Lifetime != time.Hour {
 		t.Errorf("%s, %v", grant.Lifetime, err)
 	}
-	if grant, err = b.client.Renew(t.Context(), peer, newKey(peer.ClusterID)); err != nil || grant.Lifetime != time.Hour {
+	if grant, err = b.client.Renew(t.Context(), milan, peer, newKey(peer.ClusterID)); err != nil || grant.Lifetime != time.Hour {
 		t.Errorf("%s, %v", grant.Lifetime, err)
 	}
 }

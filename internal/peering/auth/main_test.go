@@ -21,6 +21,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
 )
 
 const goodToken = "c0ffee00c0ffee11c0ffee22c0ffee33c0ffee44c0ffee55c0ffee66c0ffee77"
@@ -103,36 +104,62 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-type fixedToken struct {
-	mu    sync.Mutex
-	token string
-	err   error
-	reads int
+// fixedTokens accepts one token, and those that a test adds.
+type fixedTokens struct {
+	mu     sync.Mutex
+	secret string
+	issued []AcceptedToken
+	err    error
+	reads  int
 }
 
-func (f *fixedToken) Token(context.Context) (string, error) {
+func (f *fixedTokens) Tokens(context.Context) ([]AcceptedToken, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reads++
-	return f.token, f.err
+	if f.err == nil && f.secret == "" {
+		return nil, errNoToken
+	}
+	return append([]AcceptedToken{{Secret: f.secret}}, f.issued...), f.err
 }
 
-func (f *fixedToken) set(token string, err error) {
+func (f *fixedTokens) set(secret string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.token, f.err = token, err
+	f.secret, f.err = secret, err
+}
+
+// fixedKeys are the cluster keys of a provider.
+type fixedKeys struct {
+	mu   sync.Mutex
+	keys clusterkey.Keys
+}
+
+func (f *fixedKeys) ClusterKeys(context.Context) (clusterkey.Keys, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.keys, nil
+}
+
+func (f *fixedKeys) set(keys clusterkey.Keys) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.keys = keys
 }
 
 // memory is a registry without an API server. Its tenants are ready at once.
 type memory struct {
 	mu      sync.Mutex
 	pins    map[string]Pin
+	spent   map[string]string
 	revoked map[string]bool
 	grants  int
 	calls   int
 }
 
-func newMemory() *memory { return &memory{pins: map[string]Pin{}, revoked: map[string]bool{}} }
+func newMemory() *memory {
+	return &memory{pins: map[string]Pin{}, spent: map[string]string{}, revoked: map[string]bool{}}
+}
 
 func (m *memory) Pinned(_ context.Context, id string) (Pin, error) {
 	m.mu.Lock()
@@ -157,6 +184,16 @@ func (m *memory) Pin(_ context.Context, wanted Pin) (Pin, bool, error) {
 	return wanted, true, nil
 }
 
+func (m *memory) Spend(_ context.Context, tokenID, clusterID string) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if by, used := m.spent[tokenID]; used {
+		return by == clusterID, nil
+	}
+	m.spent[tokenID] = clusterID
+	return true, nil
+}
+
 func (m *memory) GrantNew(ctx context.Context, pin Pin) (Grant, error) { return m.Renew(ctx, pin) }
 
 func (m *memory) Renew(_ context.Context, pin Pin) (Grant, error) {
@@ -178,16 +215,17 @@ type env struct {
 	client *Client
 	url    string
 	clock  *clock
-	tokens *fixedToken
+	tokens *fixedTokens
+	keys   *fixedKeys
 	peers  *memory
 	http   *http.Client
 }
 
 func newEnv(t testing.TB, change func(*ServerOptions)) *env {
 	t.Helper()
-	b := &env{clock: newClock(), tokens: &fixedToken{token: goodToken}, peers: newMemory()}
+	b := &env{clock: newClock(), tokens: &fixedTokens{secret: goodToken}, keys: &fixedKeys{keys: clusterkey.Keys{Current: newKey("milan")}}, peers: newMemory()}
 	options := ServerOptions{
-		Cluster: provider, EnableAuthentication: true, Tokens: b.tokens, Peers: b.peers, Log: logged.log(), Now: b.clock.Now,
+		Cluster: provider, EnableAuthentication: true, Tokens: b.tokens, Keys: b.keys, Peers: b.peers, Log: logged.log(), Now: b.clock.Now,
 	}
 	if change != nil {
 		change(&options)
@@ -228,21 +266,31 @@ func newKey(seed string) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(sum[:])
 }
 
+// milan is the provider as its token describes it.
+var milan = Provider{ID: provider.ClusterID, Fingerprint: clusterkey.Fingerprint(clusterkey.Public(newKey("milan")))}
+
 func registration(seed string) Registration {
-	return Registration{Cluster: consumer, AuthURL: "https://203.0.113.9", Token: goodToken, Key: newKey(seed)}
+	return Registration{Provider: milan, Cluster: consumer, AuthURL: "https://203.0.113.9", Secret: goodToken, Key: newKey(seed), ClusterKey: newKey("cluster " + seed)}
+}
+
+func testQuestion(challenge string) question {
+	q := question{Provider: milan.Fingerprint, Challenge: challenge, Nonce: make([]byte, nonceSize), SealTo: bytes.Repeat([]byte{9}, sealKeySize)}
+	q.Nonce[0] = 1
+	return q
 }
 
 // wire is a registration as it is sent; change comes before it is signed.
-func wire(seed string, change func(*registrationRequest)) registrationRequest {
-	key := newKey(seed)
+func wire(seed, challenge string, change func(*registrationRequest)) registrationRequest {
+	private, clusterKey := newKey(seed), newKey("cluster "+seed)
 	r := registrationRequest{
-		Cluster: consumer, AuthURL: "https://203.0.113.9", Token: goodToken,
-		PublicKey: key.Public().(ed25519.PublicKey), Protocol: ProtocolRange,
+		Cluster: consumer, AuthURL: "https://203.0.113.9", TokenID: TokenID(goodToken),
+		PublicKey: clusterkey.Public(private), ClusterKey: clusterkey.Public(clusterKey), Protocol: ProtocolRange, Question: testQuestion(challenge),
 	}
 	if change != nil {
 		change(&r)
 	}
-	r.Proof = ed25519.Sign(key, r.signed())
-	logged.secret(base64.StdEncoding.EncodeToString(r.Proof), r.Challenge)
+	r.TokenProof = tokenProof(goodToken, r.signed())
+	r.Proof, r.ClusterProof = ed25519.Sign(private, r.signed()), ed25519.Sign(clusterKey, r.signed())
+	logged.secret(base64.StdEncoding.EncodeToString(r.Proof), base64.StdEncoding.EncodeToString(r.TokenProof), r.Question.Challenge)
 	return r
 }

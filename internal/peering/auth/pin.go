@@ -15,29 +15,41 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// The keys of the ConfigMap with a pinned key. This package writes the first four once. The controller manager writes
-// the namespace when the tenant is ready.
+// The keys of the ConfigMap with the pinned keys of a peer. The controller manager writes the namespace when the tenant is ready; this package
+// writes the others, once.
 const (
-	pinPrefix = "peer-key-"
+	pinPrefix   = "peer-key-"
+	spentPrefix = "peer-token-"
 
 	PinClusterID   = "clusterID"
 	PinClusterName = "clusterName"
 	PinPublicKey   = "publicKey"
+	PinClusterKey  = "clusterKey"
 	PinAuthURL     = "authURL"
 	PinNamespace   = "namespace"
+	// PinTokenID is the [TokenID] of the token of first contact, empty without one.
+	PinTokenID = "tokenID"
+	// PinRefused is why this cluster does not admit the peer. The controller manager writes it before it deletes the pin.
+	PinRefused = "refused"
 )
 
 // PinName is the name of the ConfigMap with the key of a cluster.
 func PinName(clusterID string) string { return pinPrefix + clusterID }
 
-// Pin is a peer that made first contact. Its holder of the private half of Key is authenticated as Cluster.
+// Pin is a peer that made first contact. The holder of the private half of Key is authenticated as Cluster.
 type Pin struct {
 	Cluster discoveryv1alpha1.ClusterIdentity
 	Key     ed25519.PublicKey
+	// ClusterKey identifies the peer to all clusters, also as a provider.
+	ClusterKey ed25519.PublicKey
 	// AuthURL is that of the peer's own authentication service, if it has one.
 	AuthURL string
+	// TokenID is the [TokenID] of the token of first contact, empty without one.
+	TokenID string
 	// Namespace of the tenant; empty until the tenant is ready.
 	Namespace string
+	// Refused is why this cluster does not admit the peer; empty if it does.
+	Refused string
 
 	uid     types.UID
 	version string
@@ -48,11 +60,14 @@ func ParsePin(object *corev1.ConfigMap) (Pin, error) {
 	pin := Pin{
 		Cluster:   discoveryv1alpha1.ClusterIdentity{ClusterID: object.Data[PinClusterID], ClusterName: object.Data[PinClusterName]},
 		AuthURL:   object.Data[PinAuthURL],
+		TokenID:   object.Data[PinTokenID],
 		Namespace: object.Data[PinNamespace],
+		Refused:   object.Data[PinRefused],
 		uid:       object.UID,
 		version:   object.ResourceVersion,
 	}
 	key, err := base64.StdEncoding.DecodeString(object.Data[PinPublicKey])
+	clusterKey, clusterKeyErr := base64.StdEncoding.DecodeString(object.Data[PinClusterKey])
 	switch {
 	case validClusterID(pin.Cluster.ClusterID) != nil || object.Name != PinName(pin.Cluster.ClusterID):
 		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not the ID in its name", object.Namespace, object.Name, PinClusterID)
@@ -60,10 +75,14 @@ func ParsePin(object *corev1.ConfigMap) (Pin, error) {
 		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not the name of a cluster", object.Namespace, object.Name, PinClusterName)
 	case err != nil || len(key) != ed25519.PublicKeySize:
 		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not an Ed25519 key in Base64", object.Namespace, object.Name, PinPublicKey)
+	case clusterKeyErr != nil || len(clusterKey) != ed25519.PublicKeySize:
+		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not an Ed25519 key in Base64", object.Namespace, object.Name, PinClusterKey)
+	case len(pin.TokenID) > maxTokenID:
+		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is too long", object.Namespace, object.Name, PinTokenID)
 	case !validAuthURL(pin.AuthURL):
 		return Pin{}, fmt.Errorf("ConfigMap %s/%s: %s is not the URL of an authentication service", object.Namespace, object.Name, PinAuthURL)
 	}
-	pin.Key = key
+	pin.Key, pin.ClusterKey = key, clusterKey
 	return pin, nil
 }
 
@@ -85,7 +104,23 @@ func (p Pin) configMap(namespace string) *corev1.ConfigMap {
 			PinClusterID:   p.Cluster.ClusterID,
 			PinClusterName: p.Cluster.ClusterName,
 			PinPublicKey:   base64.StdEncoding.EncodeToString(p.Key),
+			PinClusterKey:  base64.StdEncoding.EncodeToString(p.ClusterKey),
 			PinAuthURL:     p.AuthURL,
+			PinTokenID:     p.TokenID,
 		},
+	}
+}
+
+// spentToken records which cluster used a token that only one may use. Its creation is atomic, and needs no right to change anything.
+func spentToken(namespace, tokenID, clusterID string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: spentPrefix + tokenID, Namespace: namespace,
+			Labels: map[string]string{
+				labels.SpentToken: "true", labels.ClusterID: clusterID,
+				labels.AppName: "peer-token", labels.AppComponent: "auth", labels.AppPartOf: labels.PartOf, labels.AppManagedBy: "liqo-auth",
+			},
+		},
+		Data: map[string]string{PinClusterID: clusterID},
 	}
 }

@@ -5,7 +5,6 @@ package auth
 import (
 	"crypto/ed25519"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/version"
 )
 
@@ -35,9 +35,10 @@ const (
 
 const (
 	maxRequest   = 64 << 10
-	maxToken     = 4 << 10
 	maxURL       = 2 << 10
 	maxChallenge = 256
+	maxTokenID   = 16
+	nonceSize    = 32
 )
 
 type idsAnswer struct {
@@ -48,67 +49,128 @@ type idsAnswer struct {
 	Capabilities []string `json:"capabilities"`
 }
 
+// registrationRequest is first contact. The challenge is that of the provider; the nonce, that of the consumer, makes the answer one to this request.
 type registrationRequest struct {
-	Cluster   discoveryv1alpha1.ClusterIdentity `json:"cluster"`
-	AuthURL   string                            `json:"authUrl,omitempty"`
-	Token     string                            `json:"destinationClusterToken"`
-	PublicKey []byte                            `json:"publicKey"`
-	Protocol  Range                             `json:"protocol"`
-	DryRun    bool                              `json:"dryRun,omitempty"`
-	// Challenge is required if the cluster is registered already.
-	Challenge string `json:"challenge,omitempty"`
-	Proof     []byte `json:"proof"`
+	Cluster discoveryv1alpha1.ClusterIdentity `json:"cluster"`
+	AuthURL string                            `json:"authUrl,omitempty"`
+	// PublicKey is the consumer's key for this provider, ClusterKey the one that identifies it to all its peers.
+	PublicKey  []byte   `json:"publicKey"`
+	ClusterKey []byte   `json:"clusterKey"`
+	Protocol   Range    `json:"protocol"`
+	DryRun     bool     `json:"dryRun,omitempty"`
+	Question   question `json:"question"`
+	// TokenID is the [TokenID] of the secret with which TokenProof is made; empty without a token.
+	TokenID    string `json:"tokenID,omitempty"`
+	TokenProof []byte `json:"tokenProof,omitempty"`
+	// Proof and ClusterProof are signatures with the two keys.
+	Proof        []byte `json:"proof"`
+	ClusterProof []byte `json:"clusterProof"`
 }
 
+// question is what a signed answer refers to.
+type question struct {
+	// Provider is the fingerprint of the key with which the provider is to sign.
+	Provider string `json:"provider"`
+	// Challenge is the provider's, Nonce the consumer's.
+	Challenge string `json:"challenge"`
+	Nonce     []byte `json:"nonce"`
+	// SealTo is the X25519 key to which the provider seals the token.
+	SealTo []byte `json:"sealTo"`
+}
+
+// challengeRequest also learns the provider's key: Provider is the fingerprint of the one that the consumer knows, if any.
 type challengeRequest struct {
 	ClusterID string `json:"clusterID"`
+	Provider  string `json:"provider,omitempty"`
+	Nonce     []byte `json:"nonce"`
 }
 
 type challengeAnswer struct {
 	Challenge string `json:"challenge"`
 	ExpiresIn int64  `json:"expiresIn"` // seconds
+	// ProviderKey is the one asked for, or the current one. Signature proves that the service has it.
+	ProviderKey []byte `json:"providerKey"`
+	Signature   []byte `json:"signature"`
+}
+
+func (a challengeAnswer) signed(r challengeRequest) []byte {
+	return clusterkey.Message("liqo.io/auth/challenge/v2", []byte(r.ClusterID), r.Nonce, []byte(a.Challenge))
 }
 
 type renewalRequest struct {
-	ClusterID string `json:"clusterID"`
-	Challenge string `json:"challenge"`
+	ClusterID string   `json:"clusterID"`
+	Question  question `json:"question"`
+	Signature []byte   `json:"signature"`
+}
+
+// grantAnswer is signed with the key that the question asked for. That of a dry run has neither namespace nor token.
+type grantAnswer struct {
+	Namespace    string `json:"namespace,omitempty"`
+	SealedToken  []byte `json:"sealedToken,omitempty"`
+	ExpiresIn    int64  `json:"expiresIn,omitempty"` // seconds
+	APIServerURL string `json:"apiServerUrl,omitempty"`
+	APIServerCA  []byte `json:"apiServerCA,omitempty"` // PEM
+	Signature    []byte `json:"signature"`
+	// Successor is the provider's current key, if the question asked for the previous one.
+	Successor *successor `json:"successor,omitempty"`
+}
+
+// successor is a key that replaces another one, signed by that.
+type successor struct {
+	Key       []byte `json:"key"`
 	Signature []byte `json:"signature"`
 }
 
-type grantAnswer struct {
-	Namespace    string `json:"namespace"`
-	Token        string `json:"token"`
-	ExpiresIn    int64  `json:"expiresIn"` // seconds
-	APIServerURL string `json:"apiServerUrl"`
-	APIServerCA  []byte `json:"apiServerCA,omitempty"` // PEM
+func (s successor) signed() []byte { return clusterkey.Message("liqo.io/auth/successor/v2", s.Key) }
+
+// answerTo are the two clusters and the question of an answer.
+type answerTo struct {
+	provider, consumer string // cluster IDs
+	publicKey          []byte // the consumer's, for this provider
+	question           question
 }
 
-// canonical joins fields so that no two lists of fields give the same bytes. The purpose comes first, so that a signature
-// for one purpose is invalid for any other.
-func canonical(purpose string, fields ...[]byte) []byte {
-	joined := []byte(purpose + "\n")
-	for _, field := range fields {
-		joined = binary.BigEndian.AppendUint32(joined, uint32(len(field)))
-		joined = append(joined, field...)
-	}
-	return joined
+// signed returns the bytes that the provider signs. They bind the answer to the consumer, its key, its question, and all of the contents.
+func (a grantAnswer) signed(to answerTo) []byte {
+	ca, token := sha256.Sum256(a.APIServerCA), sha256.Sum256(a.SealedToken)
+	return clusterkey.Message("liqo.io/auth/grant/v2",
+		[]byte(to.provider), []byte(to.consumer), to.publicKey, []byte(to.question.Challenge), to.question.Nonce, to.question.SealTo,
+		[]byte(a.Namespace), []byte(a.APIServerURL), ca[:], token[:], []byte(strconv.FormatInt(a.ExpiresIn, 10)))
 }
 
-// signed returns the bytes that the proof of a registration signs. They include a hash of the token, so that the proof
-// is bound to the token and does not disclose it.
+// sealInfo binds a sealed token to the question.
+func (to answerTo) sealInfo() []byte {
+	return clusterkey.Message("liqo.io/auth/sealed-token/v2", []byte(to.provider), []byte(to.consumer), to.question.Nonce)
+}
+
+// signed returns the bytes that both signatures and the proof of the token cover.
 func (r registrationRequest) signed() []byte {
-	token := sha256.Sum256([]byte(r.Token))
-	return canonical("liqo.io/auth/registration/v1",
-		[]byte(r.Cluster.ClusterID), []byte(r.Cluster.ClusterName), []byte(r.AuthURL), token[:], r.PublicKey,
-		[]byte(strconv.Itoa(r.Protocol.Min)), []byte(strconv.Itoa(r.Protocol.Max)),
-		[]byte(strconv.FormatBool(r.DryRun)), []byte(r.Challenge))
+	return clusterkey.Message("liqo.io/auth/registration/v2", append(r.Question.fields(),
+		[]byte(r.Cluster.ClusterID), []byte(r.Cluster.ClusterName), []byte(r.AuthURL), r.PublicKey, r.ClusterKey,
+		[]byte(strconv.Itoa(r.Protocol.Min)), []byte(strconv.Itoa(r.Protocol.Max)), []byte(strconv.FormatBool(r.DryRun)), []byte(r.TokenID))...)
 }
 
 func (r renewalRequest) signed() []byte {
-	return canonical("liqo.io/auth/renewal/v1", []byte(r.ClusterID), []byte(r.Challenge))
+	return clusterkey.Message("liqo.io/auth/renewal/v2", append(r.Question.fields(), []byte(r.ClusterID))...)
 }
 
-// parseRegistration makes all checks that need no API server. own is this cluster.
+func (q question) fields() [][]byte {
+	return [][]byte{[]byte(q.Provider), []byte(q.Challenge), q.Nonce, q.SealTo}
+}
+
+func (q question) check() *Error {
+	switch {
+	case !clusterkey.IsFingerprint(q.Provider):
+		return invalid("question.provider is not the fingerprint of a key")
+	case q.Challenge == "" || len(q.Challenge) > maxChallenge:
+		return errChallenge
+	case len(q.Nonce) != nonceSize || len(q.SealTo) != sealKeySize:
+		return invalid("question.nonce and question.sealTo must have %d and %d bytes", nonceSize, sealKeySize)
+	}
+	return nil
+}
+
+// parseRegistration makes all checks that need no API server and no secret, signatures excepted. own is this cluster.
 func parseRegistration(body []byte, own discoveryv1alpha1.ClusterIdentity) (r registrationRequest, err *Error) {
 	if err := decode(body, &r); err != nil {
 		return r, err
@@ -127,27 +189,43 @@ func parseRegistration(body []byte, own discoveryv1alpha1.ClusterIdentity) (r re
 		return r, invalid("the range of protocol versions is empty: its minimum is above its maximum")
 	}
 	if ours, theirs := ProtocolRange, r.Protocol; theirs.Max < ours.Min || theirs.Min > ours.Max {
-		return r, refuse(http.StatusBadRequest, ReasonVersion, "this provider, %s, runs version %s with protocol versions %d to %d, and the requesting cluster has %d to %d; upgrade the older of the two",
-			own.ClusterName, version.Version, ours.Min, ours.Max, theirs.Min, theirs.Max)
+		return r, refuse(http.StatusBadRequest, ReasonVersion, "this provider, %s, runs version %s with protocol %s, and the requesting cluster has %s; upgrade the older of the two",
+			own.ClusterName, version.Version, ours, theirs)
 	}
 	if !validAuthURL(r.AuthURL) {
 		return r, invalid("authUrl is not the URL of an authentication service: https://HOST, https://HOST:PORT, or empty")
 	}
-	if len(r.Token) > maxToken || len(r.Challenge) > maxChallenge {
-		return r, invalid("the token or the challenge is too long")
+	if err := r.Question.check(); err != nil {
+		return r, err
 	}
-	if len(r.PublicKey) != ed25519.PublicKeySize {
-		return r, invalid("publicKey is not an Ed25519 key: %d bytes in Base64", ed25519.PublicKeySize)
+	if len(r.PublicKey) != ed25519.PublicKeySize || len(r.ClusterKey) != ed25519.PublicKeySize {
+		return r, invalid("publicKey and clusterKey are not Ed25519 keys: %d bytes in Base64", ed25519.PublicKeySize)
 	}
-	if !ed25519.Verify(r.PublicKey, r.signed(), r.Proof) {
-		return r, invalid("the proof is not a signature of this request with the private key of publicKey")
+	if len(r.TokenID) > maxTokenID || len(r.TokenProof) > sha256.Size || len(r.Proof) != ed25519.SignatureSize || len(r.ClusterProof) != ed25519.SignatureSize {
+		return r, invalid("tokenID, tokenProof, proof or clusterProof has a wrong length")
 	}
 	return r, nil
+}
+
+// proven checks the signatures of a registration.
+func (r registrationRequest) proven() *Error {
+	transcript := r.signed()
+	if !ed25519.Verify(r.PublicKey, transcript, r.Proof) || !ed25519.Verify(r.ClusterKey, transcript, r.ClusterProof) {
+		return invalid("proof and clusterProof are not signatures of this request with the private keys of publicKey and clusterKey")
+	}
+	return nil
 }
 
 func parseChallengeRequest(body []byte) (r challengeRequest, err *Error) {
 	if err := decode(body, &r); err != nil {
 		return r, err
+	}
+	if r.Nonce == nil {
+		return r, refuse(http.StatusBadRequest, ReasonVersion,
+			"the request is one of an older protocol; this provider runs version %s with protocol %s: upgrade Liqo in the requesting cluster", version.Version, ProtocolRange)
+	}
+	if len(r.Nonce) != nonceSize || r.Provider != "" && !clusterkey.IsFingerprint(r.Provider) {
+		return r, invalid("nonce must have %d bytes, and provider must be the fingerprint of a key, or empty", nonceSize)
 	}
 	return r, validClusterID(r.ClusterID)
 }
@@ -159,13 +237,16 @@ func parseRenewal(body []byte) (r renewalRequest, err *Error) {
 	if err := validClusterID(r.ClusterID); err != nil {
 		return r, err
 	}
-	if len(r.Challenge) > maxChallenge || len(r.Signature) != ed25519.SignatureSize {
-		return r, invalid("the challenge is too long, or the signature does not have %d bytes", ed25519.SignatureSize)
+	if err := r.Question.check(); err != nil {
+		return r, err
+	}
+	if len(r.Signature) != ed25519.SignatureSize {
+		return r, invalid("the signature does not have %d bytes", ed25519.SignatureSize)
 	}
 	return r, nil
 }
 
-// decode reports where a body is wrong and quotes nothing from it, because it may have the token.
+// decode reports where a body is wrong and quotes nothing from it, because it may have secrets.
 func decode(body []byte, into any) *Error {
 	err := json.Unmarshal(body, into)
 	if syntax := new(json.SyntaxError); errors.As(err, &syntax) {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/version"
 	"liqo.io/liqo/internal/peering/auth/challenge"
 	"liqo.io/liqo/internal/peering/auth/ratelimit"
@@ -46,6 +47,8 @@ const maxWaiting = 64
 type Peers interface {
 	Pinned(ctx context.Context, clusterID string) (Pin, error)
 	Pin(ctx context.Context, wanted Pin) (pinned Pin, created bool, err error)
+	// Spend records that a cluster uses a token that only one may use. It reports false if another cluster has.
+	Spend(ctx context.Context, tokenID, clusterID string) (bool, error)
 	GrantNew(ctx context.Context, pin Pin) (Grant, error)
 	Renew(ctx context.Context, pin Pin) (Grant, error)
 }
@@ -57,6 +60,7 @@ type ServerOptions struct {
 	// EnableAuthentication: the empty token is refused.
 	EnableAuthentication bool
 	Tokens               TokenSource
+	Keys                 KeySource
 	Peers                Peers
 	Log                  logr.Logger
 	// Now is the clock. Nil means the system clock.
@@ -178,13 +182,34 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 		return "", nil, refusal
 	}
 	peer := request.Cluster.ClusterID
+	which, fresh := s.challenges.Check(request.Question.Challenge, peer, s.options.Now())
+	if !fresh {
+		return peer, nil, errChallenge
+	}
 	call, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
-	if err := s.checkToken(call, request.Token); err != nil {
+	// The token first: clients without one cause no more work than this.
+	token, err := s.checkToken(call, request, request.signed())
+	if errors.Is(err, ErrEmptyDenied) && s.isPinned(call, request) {
+		err = nil // a registered cluster that makes first contact again has deleted its token
+	}
+	if err != nil {
 		return peer, nil, err
 	}
+	if refusal := request.proven(); refusal != nil {
+		return peer, nil, refusal
+	}
+	signer, err := s.signer(call, request.Question)
+	if err != nil {
+		return peer, nil, err
+	}
+	if !s.challenges.Spend(which, s.options.Now()) {
+		return peer, nil, errChallenge
+	}
+	to := answerTo{s.options.Cluster.ClusterID, peer, request.PublicKey, request.Question}
 	if request.DryRun {
-		return peer, struct{}{}, nil
+		answer, err := signer.answer(Grant{}, to)
+		return peer, answer, err
 	}
 	select {
 	case s.tenantSlots <- struct{}{}:
@@ -194,7 +219,17 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 		refusal.RetryAfter = time.Second
 		return peer, nil, refusal
 	}
-	pinned, created, err := s.options.Peers.Pin(call, Pin{Cluster: request.Cluster, Key: request.PublicKey, AuthURL: request.AuthURL})
+	if token != nil && token.Once {
+		first, err := s.options.Peers.Spend(call, request.TokenID, peer)
+		if err != nil {
+			return peer, nil, err
+		}
+		if !first {
+			return peer, nil, refuse(http.StatusUnauthorized, ReasonDenied,
+				"the token was used by another cluster; `liqoctl generate peer-command`, run for this cluster, prints another one")
+		}
+	}
+	pinned, created, err := s.options.Peers.Pin(call, Pin{Cluster: request.Cluster, Key: request.PublicKey, ClusterKey: request.ClusterKey, AuthURL: request.AuthURL, TokenID: request.TokenID})
 	if err != nil {
 		return peer, nil, err
 	}
@@ -204,14 +239,58 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 		}
 	}
 	grant, err := s.options.Peers.GrantNew(ctx, pinned)
-	return peer, answerOf(grant), err
+	if err != nil {
+		return peer, nil, err
+	}
+	answer, err := signer.answer(grant, to)
+	return peer, answer, err
 }
 
-// checkRepeated decides whether a registered cluster may make first contact again: it must have the same key and the same
-// name, and prove with a challenge that the request is not a copy of an older one.
+// isPinned reports whether the keys of a request are those of its registered cluster. Its signatures are still to be checked.
+func (s *Server) isPinned(ctx context.Context, request registrationRequest) bool {
+	pin, err := s.options.Peers.Pinned(ctx, request.Cluster.ClusterID)
+	return err == nil && pin.Key.Equal(ed25519.PublicKey(request.PublicKey)) && pin.ClusterKey.Equal(ed25519.PublicKey(request.ClusterKey))
+}
+
+// signer signs answers with the key that a consumer knows.
+type signer struct {
+	key       ed25519.PrivateKey
+	successor *successor
+}
+
+func (s *Server) signer(ctx context.Context, q question) (signer, error) {
+	keys, err := s.options.Keys.ClusterKeys(ctx)
+	if err != nil {
+		return signer{}, unavailable(err)
+	}
+	private, found := keys.Find(q.Provider)
+	if !found {
+		return signer{}, refuse(http.StatusForbidden, ReasonConflict,
+			"the requesting cluster knows %s with a key that it no longer has; "+
+				"run `liqoctl generate peer-command` for this cluster, and the printed command in the requesting cluster", s.options.Cluster.ClusterName)
+	}
+	return signer{private, successorOf(private, keys)}, nil
+}
+
+// answer seals the token of a grant and signs all of it.
+func (s signer) answer(g Grant, to answerTo) (grantAnswer, error) {
+	answer := grantAnswer{
+		Namespace: g.Namespace, ExpiresIn: int64(g.Lifetime / time.Second), APIServerURL: g.APIServerURL, APIServerCA: g.APIServerCA, Successor: s.successor,
+	}
+	if g.Token != "" {
+		var err error
+		if answer.SealedToken, err = seal(to.question.SealTo, to.sealInfo(), []byte(g.Token)); err != nil {
+			return grantAnswer{}, invalid("question.sealTo is not an X25519 key")
+		}
+	}
+	answer.Signature = ed25519.Sign(s.key, answer.signed(to))
+	return answer, nil
+}
+
+// checkRepeated decides whether a registered cluster may make first contact again: it must have the same keys and the same name.
 func (s *Server) checkRepeated(request registrationRequest, pinned Pin) error {
 	local, peer := s.options.Cluster, request.Cluster
-	if !pinned.Key.Equal(ed25519.PublicKey(request.PublicKey)) {
+	if !pinned.Key.Equal(ed25519.PublicKey(request.PublicKey)) || !pinned.ClusterKey.Equal(ed25519.PublicKey(request.ClusterKey)) {
 		return refuse(http.StatusForbidden, ReasonConflict,
 			"cluster %s is registered in %s, as %s, with another key; if it was reinstalled, an administrator of %s "+
 				"must end the old peering there (`liqoctl unpeer out-of-band %s`), then it can peer again",
@@ -222,25 +301,32 @@ func (s *Server) checkRepeated(request registrationRequest, pinned Pin) error {
 			"restore the old name, or end the old peering on both sides and peer again",
 			peer.ClusterID, local.ClusterName, pinned.Cluster.ClusterName, peer.ClusterName)
 	}
-	which, fresh := s.challenges.Check(request.Challenge, peer.ClusterID, s.options.Now())
-	if !fresh || !s.challenges.Spend(which, s.options.Now()) {
-		return errChallenge
-	}
 	return nil
 }
 
 var errChallenge = refuse(http.StatusBadRequest, ReasonChallenge,
 	"the request must be signed over an unused challenge that this service issued for this cluster within the last %s; request one at %s", challenge.Lifetime, pathChallenge)
 
-func (s *Server) challenge(_ context.Context, body []byte) (string, any, error) {
+func (s *Server) challenge(ctx context.Context, body []byte) (string, any, error) {
 	request, refusal := parseChallengeRequest(body)
 	if refusal != nil {
 		return "", nil, refusal
 	}
-	return request.ClusterID, challengeAnswer{
-		Challenge: s.challenges.Issue(request.ClusterID, s.options.Now()),
-		ExpiresIn: int64(challenge.Lifetime / time.Second),
-	}, nil
+	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
+	keys, err := s.options.Keys.ClusterKeys(ctx)
+	if err != nil {
+		return request.ClusterID, nil, unavailable(err)
+	}
+	private, found := keys.Find(request.Provider)
+	if !found {
+		private = keys.Current // the client sees that it is not the one that it knows
+	}
+	answer := challengeAnswer{
+		Challenge: s.challenges.Issue(request.ClusterID, s.options.Now()), ExpiresIn: int64(challenge.Lifetime / time.Second), ProviderKey: clusterkey.Public(private),
+	}
+	answer.Signature = ed25519.Sign(private, answer.signed(request))
+	return request.ClusterID, answer, nil
 }
 
 func (s *Server) renew(ctx context.Context, body []byte) (string, any, error) {
@@ -249,7 +335,7 @@ func (s *Server) renew(ctx context.Context, body []byte) (string, any, error) {
 		return "", nil, refusal
 	}
 	peer := request.ClusterID
-	which, fresh := s.challenges.Check(request.Challenge, peer, s.options.Now())
+	which, fresh := s.challenges.Check(request.Question.Challenge, peer, s.options.Now())
 	if !fresh {
 		return peer, nil, errChallenge
 	}
@@ -264,6 +350,10 @@ func (s *Server) renew(ctx context.Context, body []byte) (string, any, error) {
 		return peer, nil, refuse(http.StatusForbidden, ReasonNotRegistered,
 			"cluster %s is not registered in %s with this key; first contact must be made again, with the token", peer, s.options.Cluster.ClusterName)
 	}
+	signer, err := s.signer(ctx, request.Question)
+	if err != nil {
+		return peer, nil, err
+	}
 	// After the signature is verified, so that a client that captured the challenge cannot use it up.
 	if !s.challenges.Spend(which, s.options.Now()) {
 		return peer, nil, errChallenge
@@ -275,14 +365,11 @@ func (s *Server) renew(ctx context.Context, body []byte) (string, any, error) {
 			Message: "the peering was ended in " + s.options.Cluster.ClusterName + "; first contact must be made again, with the token",
 		}
 	}
-	return peer, answerOf(grant), err
-}
-
-func answerOf(g Grant) grantAnswer {
-	return grantAnswer{
-		Namespace: g.Namespace, Token: g.Token, ExpiresIn: int64(g.Lifetime / time.Second),
-		APIServerURL: g.APIServerURL, APIServerCA: g.APIServerCA,
+	if err != nil {
+		return peer, nil, err
 	}
+	answer, err := signer.answer(grant, answerTo{s.options.Cluster.ClusterID, peer, pin.Key, request.Question})
+	return peer, answer, err
 }
 
 func asRefusal(err error) *Error {

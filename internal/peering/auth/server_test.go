@@ -20,6 +20,7 @@ import (
 	"time"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
 )
 
 // send sends a request that need not be valid.
@@ -57,10 +58,27 @@ func TestRequests(t *testing.T) {
 	name := func(name string) func(*registrationRequest) {
 		return func(r *registrationRequest) { r.Cluster.ClusterName = name }
 	}
-	unproven := wire("key", nil)
-	unproven.Token = strings.ToUpper(goodToken)
-	stolen := wire("key", nil)
-	stolen.PublicKey = newKey("other").Public().(ed25519.PublicKey)
+	after := func(change func(*registrationRequest)) func(string) registrationRequest {
+		return func(challenge string) registrationRequest {
+			r := wire("key", challenge, nil)
+			change(&r)
+			return r
+		}
+	}
+	before := func(change func(*registrationRequest)) func(string) registrationRequest {
+		return func(challenge string) registrationRequest { return wire("key", challenge, change) }
+	}
+	good := before(nil)
+	proof := func(secret string, r *registrationRequest) {
+		r.TokenID = TokenID(secret)
+		private, clusterKey := newKey("key"), newKey("cluster key")
+		r.TokenProof = tokenProof(secret, r.signed())
+		r.Proof, r.ClusterProof = ed25519.Sign(private, r.signed()), ed25519.Sign(clusterKey, r.signed())
+	}
+	with := func(secret string, dryRun bool) func(string) registrationRequest {
+		return after(func(r *registrationRequest) { r.DryRun = dryRun; proof(secret, r) })
+	}
+	nonce := make([]byte, nonceSize)
 
 	for _, c := range []struct {
 		name, method, path string
@@ -69,53 +87,70 @@ func TestRequests(t *testing.T) {
 		reason             Reason
 	}{
 		{"ids", "GET", pathIDs, "", 200, ""},
-		{"register", "POST", pathIdentity, wire("key", nil), 200, ""},
-		{"no authURL", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.AuthURL = "" }), 200, ""},
-		{"dry run", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.DryRun = true }), 200, ""},
-		{"dry run, wrong token", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.DryRun, r.Token = true, "wrong" }), 401, ReasonDenied},
-		{"newer peer", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Protocol = Range{Min: 1, Max: 7} }), 200, ""},
-		{"unknown fields", "POST", pathIdentity, strings.Replace(mustJSON(wire("key", nil)), "{", `{"future":{"a":[1]},`, 1), 200, ""},
+		{"register", "POST", pathIdentity, good, 200, ""},
+		{"no authURL", "POST", pathIdentity, before(func(r *registrationRequest) { r.AuthURL = "" }), 200, ""},
+		{"dry run", "POST", pathIdentity, before(func(r *registrationRequest) { r.DryRun = true }), 200, ""},
+		{"dry run, wrong token", "POST", pathIdentity, with("a token that is wrong", true), 401, ReasonDenied},
+		{"newer peer", "POST", pathIdentity, before(func(r *registrationRequest) { r.Protocol = Range{Min: 2, Max: 7} }), 200, ""},
 
-		{"wrong token", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Token = "wrong" }), 401, ReasonDenied},
-		{"beginning of the token", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Token = goodToken[:63] }), 401, ReasonDenied},
-		{"more than the token", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Token = goodToken + "0" }), 401, ReasonDenied},
-		{"empty token", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Token = "" }), 401, ReasonEmptyDenied},
+		{"wrong token", "POST", pathIdentity, with("a token that is wrong", false), 401, ReasonDenied},
+		{"beginning of the token", "POST", pathIdentity, with(goodToken[:63], false), 401, ReasonDenied},
+		{"more than the token", "POST", pathIdentity, with(goodToken+"0", false), 401, ReasonDenied},
+		{"ID of the token without the secret", "POST", pathIdentity, after(func(r *registrationRequest) { r.TokenProof[0]++ }), 401, ReasonDenied},
+		{"no proof of the token", "POST", pathIdentity, after(func(r *registrationRequest) { r.TokenProof = nil }), 401, ReasonDenied},
+		{"empty token", "POST", pathIdentity, before(func(r *registrationRequest) { r.TokenID = "" }), 401, ReasonEmptyDenied},
 
 		{"no body", "POST", pathIdentity, "", 400, ReasonInvalid},
 		{"null", "POST", pathIdentity, "null", 400, ReasonInvalid},
 		{"not JSON", "POST", pathIdentity, "destinationClusterToken=" + goodToken, 400, ReasonInvalid},
-		{"two objects", "POST", pathIdentity, mustJSON(wire("key", nil)) + "{}", 400, ReasonInvalid},
+		{"two objects", "POST", pathIdentity, mustJSON(wire("key", "x", nil)) + "{}", 400, ReasonInvalid},
 		{"other types", "POST", pathIdentity, `{"cluster":"` + goodToken + `"}`, 400, ReasonInvalid},
-		{"number for token", "POST", pathIdentity, `{"destinationClusterToken":12345678901234567890}`, 400, ReasonInvalid},
+		{"number for token", "POST", pathIdentity, `{"tokenID":12345678901234567890}`, 400, ReasonInvalid},
 		{"key not Base64", "POST", pathIdentity, `{"publicKey":"` + goodToken + `!"}`, 400, ReasonInvalid},
-		{"too large", "POST", pathIdentity, strings.Repeat(" ", maxRequest) + mustJSON(wire("key", nil)), 400, ReasonInvalid},
+		{"too large", "POST", pathIdentity, strings.Repeat(" ", maxRequest) + mustJSON(wire("key", "x", nil)), 400, ReasonInvalid},
 		{"deep", "POST", pathIdentity, strings.Repeat("[", 60000), 400, ReasonInvalid},
-		{"own ID", "POST", pathIdentity, wire("key", id(provider.ClusterID)), 400, ReasonInvalid},
-		{"no ID", "POST", pathIdentity, wire("key", id("")), 400, ReasonInvalid},
-		{"upper case ID", "POST", pathIdentity, wire("key", id(strings.ToUpper(consumer.ClusterID))), 400, ReasonInvalid},
-		{"ID with newline", "POST", pathIdentity, wire("key", id(consumer.ClusterID+"\n")), 400, ReasonInvalid},
-		{"ID with path", "POST", pathIdentity, wire("key", id("../../secrets/auth-token-aaaaaaaaaaaa")), 400, ReasonInvalid},
-		{"no name", "POST", pathIdentity, wire("key", name("")), 400, ReasonInvalid},
-		{"name in upper case", "POST", pathIdentity, wire("key", name("Rome")), 400, ReasonInvalid},
-		{"long name", "POST", pathIdentity, wire("key", name(long)), 400, ReasonInvalid},
-		{"longest name", "POST", pathIdentity, wire("key", name(long[1:])), 200, ""},
-		{"authURL without TLS", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.AuthURL = "http://rome" }), 400, ReasonInvalid},
-		{"authURL with password", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.AuthURL = "https://a:b@rome" }), 400, ReasonInvalid},
-		{"no key", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.PublicKey = nil }), 400, ReasonInvalid},
-		{"short key", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.PublicKey = r.PublicKey[1:] }), 400, ReasonInvalid},
-		{"key of another", "POST", pathIdentity, stolen, 400, ReasonInvalid},
-		{"proof for another token", "POST", pathIdentity, unproven, 400, ReasonInvalid},
-		{"protocol of the future", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Protocol = Range{Min: 99, Max: 100} }), 400, ReasonVersion},
-		{"no protocol", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Protocol = Range{} }), 400, ReasonVersion},
-		{"protocol backwards", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Protocol = Range{Min: 2, Max: 1} }), 400, ReasonInvalid},
-		{"long token", "POST", pathIdentity, wire("key", func(r *registrationRequest) { r.Token = strings.Repeat("x", maxToken+1) }), 400, ReasonInvalid},
+		{"own ID", "POST", pathIdentity, before(id(provider.ClusterID)), 400, ReasonInvalid},
+		{"no ID", "POST", pathIdentity, before(id("")), 400, ReasonInvalid},
+		{"upper case ID", "POST", pathIdentity, before(id(strings.ToUpper(consumer.ClusterID))), 400, ReasonInvalid},
+		{"ID with newline", "POST", pathIdentity, before(id(consumer.ClusterID + "\n")), 400, ReasonInvalid},
+		{"ID with path", "POST", pathIdentity, before(id("../../secrets/auth-token-aaaaaaaaaaaa")), 400, ReasonInvalid},
+		{"another ID", "POST", pathIdentity, before(id("bbbbbbbb-bbbb-4ccc-8ddd-eeeeeeeeeeee")), 400, ReasonChallenge},
+		{"no name", "POST", pathIdentity, before(name("")), 400, ReasonInvalid},
+		{"name in upper case", "POST", pathIdentity, before(name("Rome")), 400, ReasonInvalid},
+		{"long name", "POST", pathIdentity, before(name(long)), 400, ReasonInvalid},
+		{"longest name", "POST", pathIdentity, before(name(long[1:])), 200, ""},
+		{"authURL without TLS", "POST", pathIdentity, before(func(r *registrationRequest) { r.AuthURL = "http://rome" }), 400, ReasonInvalid},
+		{"authURL with password", "POST", pathIdentity, before(func(r *registrationRequest) { r.AuthURL = "https://a:b@rome" }), 400, ReasonInvalid},
+		{"no key", "POST", pathIdentity, before(func(r *registrationRequest) { r.PublicKey = nil }), 400, ReasonInvalid},
+		{"no cluster key", "POST", pathIdentity, before(func(r *registrationRequest) { r.ClusterKey = nil }), 400, ReasonInvalid},
+		{"short key", "POST", pathIdentity, before(func(r *registrationRequest) { r.PublicKey = r.PublicKey[1:] }), 400, ReasonInvalid},
+		{"key of another", "POST", pathIdentity, before(func(r *registrationRequest) { r.PublicKey = clusterkey.Public(newKey("other")) }), 400, ReasonInvalid},
+		{"cluster key of another", "POST", pathIdentity, before(func(r *registrationRequest) { r.ClusterKey = clusterkey.Public(newKey("other")) }), 400, ReasonInvalid},
+		{"changed after it was signed", "POST", pathIdentity, after(func(r *registrationRequest) { r.AuthURL = "https://203.0.113.66" }), 401, ReasonDenied},
+		{"sealed to another key", "POST", pathIdentity, after(func(r *registrationRequest) { r.Question.SealTo = bytes.Repeat([]byte{8}, sealKeySize) }), 401, ReasonDenied},
+		{"no challenge", "POST", pathIdentity, before(func(r *registrationRequest) { r.Question.Challenge = "" }), 400, ReasonChallenge},
+		{"invented challenge", "POST", pathIdentity, before(func(r *registrationRequest) { r.Question.Challenge = strings.Repeat("A", 75) }), 400, ReasonChallenge},
+		{"long challenge", "POST", pathIdentity, before(func(r *registrationRequest) { r.Question.Challenge = strings.Repeat("A", maxChallenge+1) }), 400, ReasonChallenge},
+		{"short nonce", "POST", pathIdentity, before(func(r *registrationRequest) { r.Question.Nonce = nonce[1:] }), 400, ReasonInvalid},
+		{"no key to seal to", "POST", pathIdentity, before(func(r *registrationRequest) { r.Question.SealTo = nil }), 400, ReasonInvalid},
+		{"for another provider key", "POST", pathIdentity, before(func(r *registrationRequest) {
+			r.Question.Provider = clusterkey.Fingerprint(clusterkey.Public(newKey("other")))
+		}), 403, ReasonConflict},
+		{"for no provider key", "POST", pathIdentity, before(func(r *registrationRequest) { r.Question.Provider = "" }), 400, ReasonInvalid},
+		{"protocol of the future", "POST", pathIdentity, before(func(r *registrationRequest) { r.Protocol = Range{Min: 99, Max: 100} }), 400, ReasonVersion},
+		{"protocol of the past", "POST", pathIdentity, `{"cluster":{"clusterID":"` + consumer.ClusterID + `","clusterName":"rome"},"destinationClusterToken":"x","protocol":{"min":1,"max":1}}`, 400, ReasonVersion},
+		{"no protocol", "POST", pathIdentity, before(func(r *registrationRequest) { r.Protocol = Range{} }), 400, ReasonVersion},
+		{"protocol backwards", "POST", pathIdentity, before(func(r *registrationRequest) { r.Protocol = Range{Min: 2, Max: 1} }), 400, ReasonInvalid},
+		{"long token ID", "POST", pathIdentity, before(func(r *registrationRequest) { r.TokenID = strings.Repeat("x", maxTokenID+1) }), 400, ReasonInvalid},
 
-		{"challenge", "POST", pathChallenge, challengeRequest{consumer.ClusterID}, 200, ""},
-		{"challenge without a cluster", "POST", pathChallenge, challengeRequest{}, 400, ReasonInvalid},
+		{"challenge", "POST", pathChallenge, challengeRequest{ClusterID: consumer.ClusterID, Nonce: nonce}, 200, ""},
+		{"challenge of the past", "POST", pathChallenge, `{"clusterID":"` + consumer.ClusterID + `"}`, 400, ReasonVersion},
+		{"challenge without a cluster", "POST", pathChallenge, challengeRequest{Nonce: nonce}, 400, ReasonInvalid},
+		{"challenge with a short nonce", "POST", pathChallenge, challengeRequest{ClusterID: consumer.ClusterID, Nonce: nonce[1:]}, 400, ReasonInvalid},
 		{"challenge, garbage", "POST", pathChallenge, "\x00\xff", 400, ReasonInvalid},
 		{"renewal, garbage", "POST", pathRenewal, `[]`, 400, ReasonInvalid},
-		{"renewal, no signature", "POST", pathRenewal, renewalRequest{ClusterID: consumer.ClusterID, Challenge: "x"}, 400, ReasonInvalid},
-		{"renewal, no challenge", "POST", pathRenewal, renewalRequest{ClusterID: consumer.ClusterID, Signature: make([]byte, 64)}, 400, ReasonChallenge},
+		{"renewal, no signature", "POST", pathRenewal, renewalRequest{ClusterID: consumer.ClusterID, Question: testQuestion("x")}, 400, ReasonInvalid},
+		{"renewal, no challenge", "POST", pathRenewal, renewalRequest{ClusterID: consumer.ClusterID, Question: testQuestion(""), Signature: make([]byte, 64)}, 400, ReasonChallenge},
 
 		{"wrong method", "POST", pathIDs, "", 405, ReasonMethod},
 		{"wrong method", "GET", pathIdentity, "", 405, ReasonMethod},
@@ -125,6 +160,11 @@ func TestRequests(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newEnv(t, nil)
+			registers := false
+			if build, ok := c.body.(func(string) registrationRequest); ok {
+				request := build(b.newChallenge(t, consumer))
+				c.body, registers = request, c.code == 200 && !request.DryRun
+			}
 			code, answer, header := b.send(t, c.method, c.path, c.body)
 			if code != c.code {
 				t.Fatalf("%d %s; want %d", code, answer, c.code)
@@ -141,11 +181,7 @@ func TestRequests(t *testing.T) {
 					t.Errorf("%s; want reason %s (%v)", answer, c.reason, err)
 				}
 			}
-			dryRun := false
-			if r, ok := c.body.(registrationRequest); ok {
-				dryRun = r.DryRun
-			}
-			if registers := c.path == pathIdentity && c.code == 200 && !dryRun; (len(b.peers.pins) > 0) != registers || !registers && b.peers.calls > 0 {
+			if (len(b.peers.pins) > 0) != registers || !registers && b.peers.calls > 0 && c.reason != ReasonEmptyDenied {
 				t.Errorf("%d keys were pinned, in %d calls", len(b.peers.pins), b.peers.calls)
 			}
 		})
@@ -168,7 +204,7 @@ func TestToken(t *testing.T) {
 		want                error
 	}{
 		{name: "right", token: goodToken, secret: goodToken},
-		{name: "wrong", token: "wrong", secret: goodToken, want: ErrDenied},
+		{name: "wrong", token: "a token that is wrong", secret: goodToken, want: ErrDenied},
 		{name: "empty", secret: goodToken, want: ErrEmptyDenied},
 		{name: "empty, authentication off", secret: goodToken, disabled: true},
 		{name: "wrong, authentication off", token: "wrong", secret: goodToken, disabled: true, want: ErrDenied},
@@ -179,7 +215,7 @@ func TestToken(t *testing.T) {
 			b := newEnv(t, func(o *ServerOptions) { o.EnableAuthentication = !c.disabled })
 			b.tokens.set(c.secret, c.failure)
 			r := registration("key")
-			r.Token = c.token
+			r.Secret = c.token
 			for _, r.DryRun = range []bool{true, false} {
 				grant, err := b.client.Register(t.Context(), r)
 				if !errors.Is(err, c.want) || (grant.Token != "") != (err == nil && !r.DryRun) {
@@ -195,7 +231,7 @@ func TestToken(t *testing.T) {
 			t.Errorf("the old token: %v", err)
 		}
 		r := registration("key")
-		r.Token = "another-token-from-now-on"
+		r.Secret = "another-token-from-now-on"
 		if _, err := b.client.Register(t.Context(), r); err != nil {
 			t.Errorf("the new token: %v", err)
 		}
@@ -228,49 +264,51 @@ func TestRegisterAgain(t *testing.T) {
 		t.Errorf("another cluster of the same name: %v, %v", other.Namespace, err)
 	}
 	wrong := registration("key")
-	wrong.Token = "wrong"
+	wrong.Secret = "a token that is wrong"
 	if _, err := b.client.Register(t.Context(), wrong); !errors.Is(err, ErrDenied) {
 		t.Errorf("the pinned key is no token: %v", err)
+	}
+	for seed, want := range map[string]error{"key": nil, "another": ErrEmptyDenied} {
+		without := registration(seed)
+		without.Secret = ""
+		if _, err := b.client.Register(t.Context(), without); !errors.Is(err, want) || (err == nil) != (want == nil) {
+			t.Errorf("without a token, with key %q: %v, want %v", seed, err, want)
+		}
 	}
 }
 
 // A copy of a registration, captured where TLS is terminated, gives no second token.
 func TestCapturedRegistration(t *testing.T) {
 	b := newEnv(t, nil)
-	captured := wire("key", nil)
+	captured := wire("key", b.newChallenge(t, consumer), nil)
 	if code, answer, _ := b.send(t, "POST", pathIdentity, captured); code != 200 {
 		t.Fatal(code, answer)
 	}
 	if code, answer, _ := b.send(t, "POST", pathIdentity, captured); code != 400 || !strings.Contains(answer, string(ReasonChallenge)) {
 		t.Errorf("repeated: %d %s", code, answer)
 	}
-	// A registration over a challenge, as honest clients send it, is accepted once.
-	fresh := wire("key", func(r *registrationRequest) { r.Challenge = b.newChallenge(t, consumer) })
-	if code, answer, _ := b.send(t, "POST", pathIdentity, fresh); code != 200 {
-		t.Errorf("with a challenge: %d %s", code, answer)
-	}
-	if code, _, _ := b.send(t, "POST", pathIdentity, fresh); code != 400 {
-		t.Errorf("repeated with the same challenge: %d", code)
+	if code, answer, _ := b.send(t, "POST", pathIdentity, wire("key", b.newChallenge(t, consumer), nil)); code != 200 {
+		t.Errorf("with another challenge: %d %s", code, answer)
 	}
 	// A challenge that is added later does not match the proof.
-	captured.Challenge = b.newChallenge(t, consumer)
-	if code, _, _ := b.send(t, "POST", pathIdentity, captured); code != 400 {
+	captured.Question.Challenge = b.newChallenge(t, consumer)
+	if code, _, _ := b.send(t, "POST", pathIdentity, captured); code != 401 {
 		t.Errorf("with a challenge put in: %d", code)
 	}
 }
 
 func (b *env) newChallenge(t *testing.T, cluster discoveryv1alpha1.ClusterIdentity) string {
 	t.Helper()
-	text, err := b.client.challenge(t.Context(), cluster.ClusterID)
+	q, _, err := b.client.question(t.Context(), milan, cluster.ClusterID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	logged.secret(text)
-	return text
+	logged.secret(q.Challenge)
+	return q.Challenge
 }
 
 func renewal(cluster discoveryv1alpha1.ClusterIdentity, challenge string, key ed25519.PrivateKey) renewalRequest {
-	r := renewalRequest{ClusterID: cluster.ClusterID, Challenge: challenge}
+	r := renewalRequest{ClusterID: cluster.ClusterID, Question: testQuestion(challenge)}
 	r.Signature = ed25519.Sign(key, r.signed())
 	logged.secret(base64.StdEncoding.EncodeToString(r.Signature))
 	return r
@@ -282,15 +320,15 @@ func TestRenewal(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.tokens.set("", errors.New("the shared token takes no part in renewal"))
-	key := newKey("key")
-	if grant, err := b.client.Renew(t.Context(), consumer, key); err != nil || grant.Lifetime != time.Hour {
+	private := newKey("key")
+	if grant, err := b.client.Renew(t.Context(), milan, consumer, private); err != nil || grant.Lifetime != time.Hour {
 		t.Fatalf("%v, %v", grant.Lifetime, err)
 	}
 	other := consumer
 	other.ClusterID = "bbbbbbbb-bbbb-4ccc-8ddd-eeeeeeeeeeee"
 
-	captured := renewal(consumer, b.newChallenge(t, consumer), key)
-	late := renewal(consumer, b.newChallenge(t, consumer), key)
+	captured := renewal(consumer, b.newChallenge(t, consumer), private)
+	late := renewal(consumer, b.newChallenge(t, consumer), private)
 	unused := b.newChallenge(t, consumer)
 	for _, c := range []struct {
 		name    string
@@ -301,22 +339,22 @@ func TestRenewal(t *testing.T) {
 	}{
 		{"fresh", captured, 0, 200, ""},
 		{"replayed", captured, 0, 400, ReasonChallenge},
-		{"just in time", renewal(consumer, unused, key), 59 * time.Second, 200, ""},
+		{"just in time", renewal(consumer, unused, private), 59 * time.Second, 200, ""},
 		{"expired", late, 2 * time.Second, 400, ReasonChallenge},
 		{"replayed when expired", captured, time.Hour, 400, ReasonChallenge},
 		{"another key", renewal(consumer, b.newChallenge(t, consumer), newKey("another")), 0, 400, ReasonChallenge},
-		{"challenge of another cluster", renewal(consumer, b.newChallenge(t, other), key), 0, 400, ReasonChallenge},
-		{"invented challenge", renewal(consumer, strings.Repeat("A", len(unused)), key), 0, 400, ReasonChallenge},
+		{"challenge of another cluster", renewal(consumer, b.newChallenge(t, other), private), 0, 400, ReasonChallenge},
+		{"invented challenge", renewal(consumer, strings.Repeat("A", len(unused)), private), 0, 400, ReasonChallenge},
 	} {
 		b.clock.advance(c.wait)
 		if code, answer, _ := b.send(t, "POST", pathRenewal, c.request); code != c.code || !strings.Contains(answer, string(c.reason)) {
 			t.Errorf("%s: %d %s; want %d %s", c.name, code, answer, c.code, c.reason)
 		}
 	}
-	if _, err := b.client.Renew(t.Context(), consumer, newKey("another")); !errors.Is(err, ErrConflict) {
+	if _, err := b.client.Renew(t.Context(), milan, consumer, newKey("another")); !errors.Is(err, ErrConflict) {
 		t.Errorf("another key: %v", err)
 	}
-	if _, err := b.client.Renew(t.Context(), other, key); !errors.Is(err, ErrConflict) {
+	if _, err := b.client.Renew(t.Context(), milan, other, private); !errors.Is(err, ErrConflict) {
 		t.Errorf("an unregistered cluster: %v", err)
 	}
 	// A failed signature does not use the challenge up: otherwise a client that captured it could block a renewal.
@@ -324,12 +362,12 @@ func TestRenewal(t *testing.T) {
 	if code, _, _ := b.send(t, "POST", pathRenewal, renewal(consumer, text, newKey("another"))); code != 403 {
 		t.Errorf("another key: %d", code)
 	}
-	if code, answer, _ := b.send(t, "POST", pathRenewal, renewal(consumer, text, key)); code != 200 {
+	if code, answer, _ := b.send(t, "POST", pathRenewal, renewal(consumer, text, private)); code != 200 {
 		t.Errorf("after another key: %d %s", code, answer)
 	}
 	b.peers.revoked[consumer.ClusterID] = true
 	var refusal *Error
-	if _, err := b.client.Renew(t.Context(), consumer, key); !errors.Is(err, ErrConflict) || !errors.As(err, &refusal) || refusal.Reason != ReasonRevoked {
+	if _, err := b.client.Renew(t.Context(), milan, consumer, private); !errors.Is(err, ErrConflict) || !errors.As(err, &refusal) || refusal.Reason != ReasonRevoked {
 		t.Errorf("revoked: %v", err)
 	}
 }
@@ -369,7 +407,7 @@ func TestRenewalMeetsAnotherServer(t *testing.T) {
 	if _, err := a.client.Register(t.Context(), registration("key")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dial(t, url).Renew(t.Context(), consumer, newKey("key")); err != nil || turn < 4 {
+	if _, err := dial(t, url).Renew(t.Context(), milan, consumer, newKey("key")); err != nil || turn < 4 {
 		t.Errorf("%v after %d requests", err, turn)
 	}
 }
@@ -377,7 +415,7 @@ func TestRenewalMeetsAnotherServer(t *testing.T) {
 func TestRateLimit(t *testing.T) {
 	b := newEnv(t, nil)
 	wrong := registration("key")
-	wrong.Token = "wrong"
+	wrong.Secret = "a token that is wrong"
 	var err error
 	attempts := 0
 	for ; attempts < 50 && !errors.Is(err, ErrTooMany); attempts++ {
@@ -400,7 +438,7 @@ func TestRateLimit(t *testing.T) {
 	if _, err := b.client.Register(t.Context(), registration("key")); err != nil {
 		t.Errorf("after %s: %v", refusal.RetryAfter, err)
 	}
-	if _, err := b.client.Renew(t.Context(), consumer, newKey("key")); err != nil {
+	if _, err := b.client.Renew(t.Context(), milan, consumer, newKey("key")); err != nil {
 		t.Errorf("renewal: %v", err)
 	}
 }
@@ -420,7 +458,7 @@ func TestRenewalHasItsOwnLimit(t *testing.T) {
 	if !errors.Is(err, ErrTooMany) {
 		t.Fatalf("%d requests are admitted: %v", 2*otherPace.Burst, err)
 	}
-	if _, err := b.client.Renew(t.Context(), consumer, newKey("key")); err != nil {
+	if _, err := b.client.Renew(t.Context(), milan, consumer, newKey("key")); err != nil {
 		t.Errorf("renewal: %v", err)
 	}
 }
@@ -453,18 +491,19 @@ func TestSlowBody(t *testing.T) {
 func TestNothingSecretIsLogged(t *testing.T) {
 	b := newEnv(t, nil)
 	before := logged.size()
-	b.send(t, "POST", pathIdentity, wire("key", nil))
-	b.send(t, "POST", pathIdentity, strings.Replace(mustJSON(wire("key", nil)), `"rome"`, `"`+goodToken+`"`, 1))
+	challenge := b.newChallenge(t, consumer)
+	b.send(t, "POST", pathIdentity, wire("key", challenge, nil))
+	b.send(t, "POST", pathIdentity, strings.Replace(mustJSON(wire("key", challenge, nil)), `"rome"`, `"`+goodToken+`"`, 1))
 	b.send(t, "POST", pathRenewal, renewal(consumer, b.newChallenge(t, consumer), newKey("key")))
 	b.send(t, "GET", "/"+goodToken, "")
 	b.send(t, "GET", "/ids?token="+goodToken, "")
 	logged.mu.Lock()
 	lines := bytes.Split(bytes.TrimSpace(logged.text.Bytes()[before:]), []byte("\n"))
 	logged.mu.Unlock()
-	if len(lines) != 6 {
-		t.Errorf("%d lines for 6 requests: %s", len(lines), lines)
+	if len(lines) != 7 {
+		t.Errorf("%d lines for 7 requests: %s", len(lines), lines)
 	}
-	if first := string(lines[0]); !strings.Contains(first, consumer.ClusterID) || !strings.Contains(first, `"code"=200`) {
+	if first := string(lines[1]); !strings.Contains(first, consumer.ClusterID) || !strings.Contains(first, `"code"=200`) {
 		t.Error(first)
 	}
 	if leaks := logged.leaks(); len(leaks) > 0 {

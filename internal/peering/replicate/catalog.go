@@ -33,7 +33,7 @@ type kind struct {
 }
 
 // catalog lists the kinds. A new kind needs a row here, its two functions in their own file, and rights in replicator.go
-// and in the cluster role liqo-remote-peering-basic.
+// and in the cluster roles liqo-remote-peering-basic and liqo-remote-peering-incoming.
 func catalog(o Options) []kind {
 	kinds := []kind{
 		{

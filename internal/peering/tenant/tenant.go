@@ -28,6 +28,8 @@ const (
 	managerRole = "liqo-controller-manager-tenant"
 	authRole    = "liqo-auth-tenant"
 	basicRole   = "liqo-remote-peering-basic"
+	// incomingRole has the rights of a peer that may use this cluster.
+	incomingRole = "liqo-remote-peering-incoming"
 )
 
 // Tenant identifies a tenant.
@@ -38,6 +40,8 @@ type Tenant struct {
 	Namespace string
 	// Admitted: the peer has registered a key and may act here. Other peers only lend us resources.
 	Admitted bool
+	// Accepted: the peer may use this cluster.
+	Accepted bool
 }
 
 // Part is one object of a tenant. The first part is the namespace, which the others need.
@@ -64,13 +68,16 @@ func Render(t Tenant, install string) []Part {
 			WithLabels(common).WithAutomountServiceAccountToken(false)})
 		bind(authRole, AuthAccount, install)
 		bind(basicRole, PeerAccount, t.Namespace)
+		if t.Accepted {
+			bind(incomingRole, PeerAccount, t.Namespace)
+		}
 	}
 	return parts
 }
 
 // Revoked returns the parts that give a peer its rights, in the order in which they are deleted.
 func Revoked(t Tenant, install string) []Part {
-	t.Admitted = true
+	t.Admitted, t.Accepted = true, true
 	var parts []Part
 	for _, part := range Render(t, install) {
 		if part.Kind == "ServiceAccount" {

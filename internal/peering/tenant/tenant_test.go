@@ -5,6 +5,7 @@ package tenant_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -29,17 +30,21 @@ var rome = discoveryv1alpha1.ClusterIdentity{ClusterID: "11111111-2222-4333-8444
 
 func TestRender(t *testing.T) {
 	for _, c := range []struct {
-		admitted bool
-		want     []string
+		admitted, accepted bool
+		want               []string
 	}{
-		{false, []string{"Namespace liqo-tenant-rome", "RoleBinding liqo-binding-liqo-controller-manager-tenant"}},
-		{true, []string{
+		{false, true, []string{"Namespace liqo-tenant-rome", "RoleBinding liqo-binding-liqo-controller-manager-tenant"}},
+		{true, false, []string{
 			"Namespace liqo-tenant-rome", "RoleBinding liqo-binding-liqo-controller-manager-tenant", "ServiceAccount liqo-peer",
 			"RoleBinding liqo-binding-liqo-auth-tenant", "RoleBinding liqo-binding-liqo-remote-peering-basic",
 		}},
+		{true, true, []string{
+			"Namespace liqo-tenant-rome", "RoleBinding liqo-binding-liqo-controller-manager-tenant", "ServiceAccount liqo-peer",
+			"RoleBinding liqo-binding-liqo-auth-tenant", "RoleBinding liqo-binding-liqo-remote-peering-basic", "RoleBinding liqo-binding-liqo-remote-peering-incoming",
+		}},
 	} {
 		var have []string
-		for _, part := range tenant.Render(tenant.Tenant{Peer: rome, Namespace: "liqo-tenant-rome", Admitted: c.admitted}, "liqo") {
+		for _, part := range tenant.Render(tenant.Tenant{Peer: rome, Namespace: "liqo-tenant-rome", Admitted: c.admitted, Accepted: c.accepted}, "liqo") {
 			have = append(have, part.Kind+" "+part.Name)
 			text, err := json.Marshal(part.Intent)
 			if err != nil {
@@ -50,7 +55,7 @@ func TestRender(t *testing.T) {
 			}
 		}
 		if !slices.Equal(have, c.want) {
-			t.Errorf("admitted %t: %q, want %q", c.admitted, have, c.want)
+			t.Errorf("admitted %t, accepted %t: %q, want %q", c.admitted, c.accepted, have, c.want)
 		}
 	}
 }
@@ -58,7 +63,7 @@ func TestRender(t *testing.T) {
 // TestRevokedFirst: the account, which ends all tokens, goes first, and our own right stays for the rest of the work.
 func TestRevokedFirst(t *testing.T) {
 	parts := tenant.Revoked(tenant.Tenant{Peer: rome, Namespace: "liqo-tenant-rome"}, "liqo")
-	if len(parts) != 3 || parts[0].Kind != "ServiceAccount" {
+	if len(parts) != 4 || parts[0].Kind != "ServiceAccount" {
 		t.Errorf("%v", parts)
 	}
 	for _, part := range parts {
@@ -75,10 +80,13 @@ func TestTenants(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	for _, name := range []string{"liqo-controller-manager-tenant", "liqo-auth-tenant", "liqo-remote-peering-basic"} {
+	for _, name := range []string{"liqo-controller-manager-tenant", "liqo-auth-tenant", "liqo-remote-peering-basic", "liqo-remote-peering-incoming"} {
 		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if name == "liqo-remote-peering-basic" {
 			role.Rules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}}
+		}
+		if name == "liqo-remote-peering-incoming" {
+			role.Rules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}}
 		}
 		if err := api.Create(ctx, role); err != nil {
 			t.Fatal(err)
@@ -118,6 +126,19 @@ func TestTenants(t *testing.T) {
 	}
 	if err := may(name); err != nil {
 		t.Errorf("in its namespace: %v", err)
+	}
+	// The rights of a peer that may use this cluster come and go with the decision.
+	for _, accepted := range []bool{false, true, false} {
+		if peer.Accepted = accepted; tenants.Ensure(ctx, peer) != nil {
+			t.Fatal(accepted)
+		}
+		kubetest.Eventually(t, fmt.Sprintf("accepted: %t", accepted), func() error {
+			err := peerAPI.List(ctx, &corev1.PodList{}, client.InNamespace(name))
+			if (err == nil) != accepted {
+				return fmt.Errorf("accepted %t, and the answer is %v", accepted, err)
+			}
+			return nil
+		})
 	}
 	if err := may("default"); !apierrors.IsForbidden(err) {
 		t.Errorf("in another namespace: %v", err)

@@ -26,7 +26,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=serviceaccounts,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-controller-manager-tenant;liqo-auth-tenant;liqo-remote-peering-basic,verbs=bind
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-controller-manager-tenant;liqo-auth-tenant;liqo-remote-peering-basic;liqo-remote-peering-incoming,verbs=bind
 
 // ErrTerminating: the namespace of an earlier tenant of the same cluster is still being deleted.
 var ErrTerminating = errors.New("the namespace of the earlier peering with this cluster is still being deleted")
@@ -77,13 +77,28 @@ func (t *Tenants) Ensure(ctx context.Context, tenant Tenant) error {
 	if err := t.ensurePart(ctx, tenant, parts[1]); err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	group, each := errgroup.WithContext(ctx)
 	for _, part := range parts[2:] {
 		group.Go(func() error {
-			return retryForbidden(func() error { return t.ensurePart(ctx, tenant, part) })
+			return retryForbidden(func() error { return t.ensurePart(each, tenant, part) })
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil || tenant.Accepted {
+		return err
+	}
+	return t.deletePart(ctx, tenant, Part{Kind: "RoleBinding", Name: "liqo-binding-" + incomingRole})
+}
+
+// deletePart deletes a part that the cache has.
+func (t *Tenants) deletePart(ctx context.Context, tenant Tenant, part Part) error {
+	object := part.empty()
+	if err := t.cached.Get(ctx, client.ObjectKey{Namespace: tenant.Namespace, Name: part.Name}, object); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if err := t.cached.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s %s/%s: %w", part.Kind, tenant.Namespace, part.Name, err)
+	}
+	return nil
 }
 
 // retryForbidden retries a call that needs a new role binding: the authorizer observes it some milliseconds later.

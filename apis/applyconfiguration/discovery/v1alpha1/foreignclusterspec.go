@@ -26,7 +26,14 @@ type ForeignClusterSpecApplyConfiguration struct {
 	ForeignAuthURL *string `json:"foreignAuthUrl,omitempty"`
 	// ForeignProxyURL is an HTTP CONNECT proxy through which the remote cluster is reached.
 	ForeignProxyURL *string `json:"foreignProxyUrl,omitempty"`
-	// InsecureSkipTLSVerify accepts any certificate of the authentication service, which signs its own by default.
+	// ClusterKey is the fingerprint of the remote cluster's key: the SHA-256 of its Ed25519 public key in unpadded base64url. Liqo takes it from
+	// the token, and follows a rotation that the key itself signed. Nothing is sent to a cluster that does not prove to have this key.
+	ClusterKey *string `json:"clusterKey,omitempty"`
+	// InsecureSkipProviderVerify accepts any key of the remote cluster if none is known, and keeps the first one. A machine on the way can then take
+	// the place of the remote cluster.
+	InsecureSkipProviderVerify *bool `json:"insecureSkipProviderVerify,omitempty"`
+	// InsecureSkipTLSVerify accepts any certificate of the authentication service, which signs its own by default. It affects only who can read
+	// the names of the clusters on the way: the remote cluster is proven by ClusterKey.
 	InsecureSkipTLSVerify *bool `json:"insecureSkipTLSVerify,omitempty"`
 	// TTL is for discovered clusters, which a later version may have: seconds without an advertisement after which
 	// this object is removed. No effect in this version.
@@ -84,6 +91,22 @@ func (b *ForeignClusterSpecApplyConfiguration) WithForeignAuthURL(value string) 
 // If called multiple times, the ForeignProxyURL field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithForeignProxyURL(value string) *ForeignClusterSpecApplyConfiguration {
 	b.ForeignProxyURL = &value
+	return b
+}
+
+// WithClusterKey sets the ClusterKey field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterKey field is set to the value of the last call.
+func (b *ForeignClusterSpecApplyConfiguration) WithClusterKey(value string) *ForeignClusterSpecApplyConfiguration {
+	b.ClusterKey = &value
+	return b
+}
+
+// WithInsecureSkipProviderVerify sets the InsecureSkipProviderVerify field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the InsecureSkipProviderVerify field is set to the value of the last call.
+func (b *ForeignClusterSpecApplyConfiguration) WithInsecureSkipProviderVerify(value bool) *ForeignClusterSpecApplyConfiguration {
+	b.InsecureSkipProviderVerify = &value
 	return b
 }
 

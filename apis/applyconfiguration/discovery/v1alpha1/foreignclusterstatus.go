@@ -11,6 +11,8 @@ package v1alpha1
 type ForeignClusterStatusApplyConfiguration struct {
 	// TenantNamespace names the two namespaces of this peering.
 	TenantNamespace *TenantNamespacesApplyConfiguration `json:"tenantNamespace,omitempty"`
+	// Incoming is whether this cluster lets the remote one use it.
+	Incoming *IncomingStatusApplyConfiguration `json:"incoming,omitempty"`
 	// PeeringConditions holds one condition per aspect.
 	PeeringConditions []PeeringConditionApplyConfiguration `json:"peeringConditions,omitempty"`
 	// ObservedGeneration is the generation of the spec to which the conditions refer.
@@ -30,6 +32,14 @@ func ForeignClusterStatus() *ForeignClusterStatusApplyConfiguration {
 // If called multiple times, the TenantNamespace field is set to the value of the last call.
 func (b *ForeignClusterStatusApplyConfiguration) WithTenantNamespace(value *TenantNamespacesApplyConfiguration) *ForeignClusterStatusApplyConfiguration {
 	b.TenantNamespace = value
+	return b
+}
+
+// WithIncoming sets the Incoming field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Incoming field is set to the value of the last call.
+func (b *ForeignClusterStatusApplyConfiguration) WithIncoming(value *IncomingStatusApplyConfiguration) *ForeignClusterStatusApplyConfiguration {
+	b.Incoming = value
 	return b
 }
 

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"crypto/ed25519"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/peering/auth"
+)
+
+// TestAttackH2: a stolen token does not suffice to register under the ID of a cluster that this one uses.
+func TestAttackH2(t *testing.T) {
+	public := func(seed byte) ed25519.PublicKey {
+		private := ed25519.NewKeyFromSeed(append(make([]byte, 31), seed))
+		return private.Public().(ed25519.PublicKey)
+	}
+	provider := func(fingerprint string) *discoveryv1alpha1.ForeignCluster {
+		return &discoveryv1alpha1.ForeignCluster{Spec: discoveryv1alpha1.ForeignClusterSpec{ClusterKey: fingerprint}}
+	}
+	limits := PeerLimits{Total: 3, PerToken: 2}
+	for name, c := range map[string]struct {
+		fc         *discoveryv1alpha1.ForeignCluster
+		tokenID    string
+		registered registrations
+		limits     PeerLimits
+		want       string
+	}{
+		"a cluster that is not known":      {},
+		"a consumer that comes back":       {fc: provider("")},
+		"our provider, with its key":       {fc: provider(clusterkey.Fingerprint(public(1)))},
+		"our provider, with another key":   {fc: provider(clusterkey.Fingerprint(public(2))), want: "by another key"},
+		"the last one":                     {tokenID: "t", registered: registrations{2, 1}, limits: limits},
+		"one too many":                     {registered: registrations{3, 0}, limits: limits, want: "no more than 3"},
+		"one too many with this token":     {tokenID: "t", registered: registrations{2, 2}, limits: limits, want: "no more than 2 may"},
+		"without a token, where it is off": {registered: registrations{2, 2}, limits: limits},
+		"no limits":                        {tokenID: "t", registered: registrations{1000, 1000}},
+	} {
+		pin := &auth.Pin{ClusterKey: public(1), TokenID: c.tokenID}
+		if got := admissionRefusal(pin, c.fc, c.registered, c.limits); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestAttackH1: one decision, for every combination of object and setting; and a peer that is refused keeps nothing after its deadline.
+func TestAttackH1(t *testing.T) {
+	const auto, yes, no, manual = discoveryv1alpha1.PeeringAuto, discoveryv1alpha1.PeeringYes, discoveryv1alpha1.PeeringNo, discoveryv1alpha1.PeeringManual
+	const accepted, waiting, withdrawing, refused = discoveryv1alpha1.IncomingAccepted, discoveryv1alpha1.IncomingWaiting, discoveryv1alpha1.IncomingWithdrawing, discoveryv1alpha1.IncomingRefused
+	for _, c := range []struct {
+		object, setting discoveryv1alpha1.PeeringEnabled
+		want            discoveryv1alpha1.IncomingState
+	}{
+		{auto, auto, accepted},
+		{auto, yes, accepted},
+		{auto, no, refused},
+		{auto, manual, waiting},
+		{"", "", accepted},
+		{"", no, refused},
+		{yes, no, accepted},
+		{yes, manual, accepted},
+		{no, yes, refused},
+		{no, auto, refused},
+		{manual, yes, waiting},
+		{manual, no, waiting},
+	} {
+		if got := decide(c.object, c.setting); got.state != c.want || got.message == "" {
+			t.Errorf("object %q, setting %q: %+v, want %s", c.object, c.setting, got, c.want)
+		}
+	}
+	noon := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	ago := func(state discoveryv1alpha1.IncomingState, age time.Duration) *discoveryv1alpha1.IncomingStatus {
+		return &discoveryv1alpha1.IncomingStatus{State: state, Since: metav1.NewTime(noon.Add(-age))}
+	}
+	for name, c := range map[string]struct {
+		decided  discoveryv1alpha1.IncomingState
+		before   *discoveryv1alpha1.IncomingStatus
+		runsPods bool
+		want     discoveryv1alpha1.IncomingState
+		age      time.Duration // of the result
+		requeue  time.Duration
+	}{
+		"new":                           {accepted, nil, false, accepted, 0, 0},
+		"new and refused":               {refused, nil, false, refused, 0, 0},
+		"a pod of an unknown time":      {refused, nil, true, refused, 0, 0},
+		"still accepted":                {accepted, ago(accepted, time.Hour), true, accepted, time.Hour, 0},
+		"refused, nothing runs":         {refused, ago(accepted, time.Hour), false, refused, 0, 0},
+		"refused, pods run":             {refused, ago(accepted, time.Hour), true, withdrawing, 0, time.Minute},
+		"while they leave":              {refused, ago(withdrawing, 20*time.Second), true, withdrawing, 20 * time.Second, 40 * time.Second},
+		"they have left":                {refused, ago(withdrawing, 20*time.Second), false, refused, 0, 0},
+		"they did not leave":            {refused, ago(withdrawing, time.Minute), true, refused, 0, 0},
+		"accepted again in time":        {accepted, ago(withdrawing, 20*time.Second), true, accepted, 0, 0},
+		"waits again":                   {waiting, ago(accepted, time.Hour), true, withdrawing, 0, time.Minute},
+		"refused while it waits":        {refused, ago(waiting, time.Hour), true, refused, 0, 0},
+		"still refused, pods are ended": {refused, ago(refused, time.Hour), true, refused, time.Hour, 0},
+	} {
+		got, requeue := incomingStatus(decision{c.decided, "because"}, c.before, c.runsPods, time.Minute, noon)
+		if got.State != c.want || !got.Since.Time.Equal(noon.Add(-c.age)) || requeue != c.requeue || got.Message != "because" {
+			t.Errorf("%s: %+v in %v", name, got, requeue)
+		}
+	}
+}

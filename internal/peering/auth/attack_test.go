@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"liqo.io/liqo/internal/kube/clusterkey"
+)
+
+// middle is a machine between consumer and provider: it forwards requests, reads all that passes, and may change or replace answers.
+type middle struct {
+	mu     sync.Mutex
+	passed []byte
+	// question changes the body of a request, answer that of an answer; nil leaves it.
+	question, answer func(path string, body []byte) []byte
+}
+
+// between returns a client whose provider is reached through a middle.
+func (b *env) between(t *testing.T, m *middle) *Client {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		m.record(body)
+		if m.question != nil {
+			body = m.question(r.URL.Path, body)
+		}
+		request, err := http.NewRequestWithContext(r.Context(), r.Method, b.url+r.URL.Path, bytes.NewReader(body))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		response, err := b.http.Do(request)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer response.Body.Close()
+		text, _ := io.ReadAll(response.Body)
+		m.record(text)
+		if m.answer != nil && response.StatusCode == http.StatusOK {
+			text = m.answer(r.URL.Path, text)
+		}
+		w.WriteHeader(response.StatusCode)
+		_, _ = w.Write(text)
+	}))
+	t.Cleanup(server.Close)
+	return dial(t, server.URL)
+}
+
+func (m *middle) record(text []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.passed = append(append(m.passed, text...), '\n')
+}
+
+// edit decodes JSON, lets a function change it, and encodes it again.
+func edit[T any](body []byte, change func(*T)) []byte {
+	var value T
+	if json.Unmarshal(body, &value) != nil {
+		return body
+	}
+	change(&value)
+	text, _ := json.Marshal(value)
+	return text
+}
+
+// TestAttackC1: a machine in the middle, at first contact and at renewal, learns neither the token of first contact nor the one of the grant, and
+// the consumer accepts nothing that it changed.
+func TestAttackC1(t *testing.T) {
+	thief := newKey("thief")
+	var old []byte // the grant of an earlier renewal
+	forge := func(change func(*grantAnswer)) func(string, []byte) []byte {
+		return func(path string, body []byte) []byte {
+			if path == pathChallenge {
+				return body
+			}
+			return edit(body, change)
+		}
+	}
+	for name, attack := range map[string]*middle{
+		"swaps the URL":       {answer: forge(func(a *grantAnswer) { a.APIServerURL = "https://192.0.2.66:6443" })},
+		"swaps the CA":        {answer: forge(func(a *grantAnswer) { a.APIServerCA = []byte("-----BEGIN CERTIFICATE-----") })},
+		"swaps the namespace": {answer: forge(func(a *grantAnswer) { a.Namespace = "kube-system" })},
+		"extends the life":    {answer: forge(func(a *grantAnswer) { a.ExpiresIn *= 2 })},
+		"swaps the token":     {answer: forge(func(a *grantAnswer) { a.SealedToken = append([]byte{1}, a.SealedToken...) })},
+		"signs with its key":  {answer: forge(func(a *grantAnswer) { a.Signature = ed25519.Sign(thief, []byte("x")) })},
+		"claims to succeed": {answer: forge(func(a *grantAnswer) {
+			s := successor{Key: clusterkey.Public(thief)}
+			s.Signature = ed25519.Sign(thief, s.signed())
+			a.Successor = &s
+		})},
+		"presents its key": {answer: func(path string, body []byte) []byte {
+			if path != pathChallenge {
+				return body
+			}
+			return edit(body, func(a *challengeAnswer) {
+				a.ProviderKey = clusterkey.Public(thief)
+				a.Signature = ed25519.Sign(thief, a.signed(challengeRequest{ClusterID: consumer.ClusterID, Nonce: make([]byte, nonceSize)}))
+			})
+		}},
+		"has no signature of the key": {answer: func(path string, body []byte) []byte {
+			if path != pathChallenge {
+				return body
+			}
+			return edit(body, func(a *challengeAnswer) { a.Signature = ed25519.Sign(thief, []byte("x")) })
+		}},
+		"replays an older grant": {answer: func(path string, body []byte) []byte {
+			if path == pathChallenge {
+				return body
+			}
+			if old == nil {
+				return forge(func(a *grantAnswer) { a.Signature = make([]byte, 64) })(path, body)
+			}
+			return old
+		}},
+		"seals to its own key": {question: func(path string, body []byte) []byte {
+			mine, _ := newSealingKey()
+			switch path {
+			case pathIdentity:
+				return edit(body, func(r *registrationRequest) { r.Question.SealTo = mine.public() })
+			case pathRenewal:
+				return edit(body, func(r *renewalRequest) { r.Question.SealTo = mine.public() })
+			}
+			return body
+		}},
+		"registers its own keys": {question: func(path string, body []byte) []byte {
+			if path != pathIdentity {
+				return bytes.ReplaceAll(body, []byte(`"signature":"`), []byte(`"signature":"AA`))
+			}
+			return edit(body, func(r *registrationRequest) {
+				r.PublicKey, r.ClusterKey = clusterkey.Public(thief), clusterkey.Public(thief)
+				r.Proof, r.ClusterProof = ed25519.Sign(thief, r.signed()), ed25519.Sign(thief, r.signed())
+			})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newEnv(t, nil)
+			client := b.between(t, attack)
+			if grant, err := client.Register(t.Context(), registration("key")); err == nil {
+				t.Errorf("first contact: %+v", grant)
+			}
+			if _, err := b.client.Register(t.Context(), registration("key")); err != nil {
+				t.Fatalf("without the middle: %v", err)
+			}
+			if grant, err := client.Renew(t.Context(), milan, consumer, newKey("key")); err == nil {
+				t.Errorf("renewal: %+v", grant)
+			}
+			if pin := b.peers.pins[consumer.ClusterID]; !pin.Key.Equal(clusterkey.Public(newKey("key"))) {
+				t.Error("the middle's key is pinned")
+			}
+			for _, secret := range []string{goodToken, "bearer-"} {
+				if bytes.Contains(attack.passed, []byte(secret)) {
+					t.Errorf("%q passed in the clear: %s", secret, attack.passed)
+				}
+			}
+		})
+	}
+	t.Run("only listens", func(t *testing.T) {
+		b, m := newEnv(t, nil), &middle{}
+		client := b.between(t, m)
+		grant, err := client.Register(t.Context(), registration("key"))
+		if err != nil || grant.Token == "" || clusterkey.Fingerprint(grant.ProviderKey) != milan.Fingerprint {
+			t.Fatalf("%+v, %v", grant, err)
+		}
+		if grant, err = client.Renew(t.Context(), milan, consumer, newKey("key")); err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range []string{goodToken, "bearer-", grant.Token} {
+			if bytes.Contains(m.passed, []byte(secret)) {
+				t.Errorf("%q passed in the clear", secret)
+			}
+		}
+		// Nor can it use what it recorded: every request counts once.
+		for line := range bytes.Lines(m.passed) {
+			for _, path := range []string{pathIdentity, pathRenewal} {
+				if code, answer, _ := b.send(t, "POST", path, string(line)); code == 200 {
+					t.Errorf("%s repeated: %s", path, answer)
+				}
+			}
+		}
+	})
+	t.Run("replays an older grant of the same provider", func(t *testing.T) {
+		b, m := newEnv(t, nil), &middle{}
+		client := b.between(t, m)
+		if _, err := client.Register(t.Context(), registration("key")); err != nil {
+			t.Fatal(err)
+		}
+		lines := bytes.Split(bytes.TrimSpace(m.passed), []byte("\n"))
+		grant := lines[len(lines)-1]
+		m.answer = func(path string, body []byte) []byte {
+			if path == pathChallenge {
+				return body
+			}
+			return grant
+		}
+		if _, err := client.Renew(t.Context(), milan, consumer, newKey("key")); !errors.Is(err, ErrUnproven) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestUnprovenProvider: without a fingerprint nothing is sent, unless the user waived the proof; then the first key is the one to pin.
+func TestUnprovenProvider(t *testing.T) {
+	b, m := newEnv(t, nil), &middle{}
+	client := b.between(t, m)
+	r := registration("key")
+	r.Provider.Fingerprint = ""
+	if _, err := client.Register(t.Context(), r); !errors.Is(err, ErrUnproven) || len(m.passed) > 0 || !strings.Contains(err.Error(), "generate peer-command") {
+		t.Errorf("%v, after %s", err, m.passed)
+	}
+	r.Provider.Unproven = true
+	grant, err := client.Register(t.Context(), r)
+	if err != nil || clusterkey.Fingerprint(grant.ProviderKey) != milan.Fingerprint {
+		t.Errorf("%+v, %v", grant, err)
+	}
+	other := milan
+	other.Fingerprint = clusterkey.Fingerprint(clusterkey.Public(newKey("other")))
+	if _, err := client.Renew(t.Context(), other, consumer, newKey("key")); !errors.Is(err, ErrUnproven) || !strings.Contains(err.Error(), other.Fingerprint) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestRotatedClusterKey: a consumer that knows the previous key learns the current one, and only then the previous one may go.
+func TestRotatedClusterKey(t *testing.T) {
+	b := newEnv(t, nil)
+	if _, err := b.client.Register(t.Context(), registration("key")); err != nil {
+		t.Fatal(err)
+	}
+	b.keys.set(clusterkey.Keys{Current: newKey("new"), Previous: newKey("milan")})
+	grant, err := b.client.Renew(t.Context(), milan, consumer, newKey("key"))
+	if err != nil || !grant.ProviderKey.Equal(clusterkey.Public(newKey("new"))) {
+		t.Fatalf("%v, %v", grant.ProviderKey, err)
+	}
+	now := milan
+	now.Fingerprint = clusterkey.Fingerprint(grant.ProviderKey)
+	b.keys.set(clusterkey.Keys{Current: newKey("new")})
+	if grant, err = b.client.Renew(t.Context(), now, consumer, newKey("key")); err != nil || !grant.ProviderKey.Equal(clusterkey.Public(newKey("new"))) {
+		t.Errorf("%v, %v", grant.ProviderKey, err)
+	}
+	if _, err := b.client.Renew(t.Context(), milan, consumer, newKey("key")); !errors.Is(err, ErrUnproven) {
+		t.Errorf("who missed the rotation: %v", err)
+	}
+}
+
+// TestAttackM11: an issued token ends, is for one cluster, and is used once.
+func TestAttackM11(t *testing.T) {
+	b := newEnv(t, nil)
+	secret := func(name string) string { return "an issued token for " + name }
+	b.tokens.issued = []AcceptedToken{
+		{Secret: secret("rome"), For: "rome"},
+		{Secret: secret("id"), For: consumer.ClusterID},
+		{Secret: secret("paris"), For: "paris"},
+		{Secret: secret("an hour"), Expires: b.clock.Now().Add(time.Hour)},
+		{Secret: secret("one"), Once: true},
+	}
+	register := func(name, id string) error {
+		r := registration(id)
+		r.Secret = secret(name)
+		if id != "" {
+			r.Cluster.ClusterID = id + r.Cluster.ClusterID[8:]
+		}
+		_, err := b.client.Register(t.Context(), r)
+		return err
+	}
+	for name, want := range map[string]error{"rome": nil, "id": nil, "paris": ErrDenied, "an hour": nil, "one": nil} {
+		if err := register(name, ""); !errors.Is(err, want) || (err == nil) != (want == nil) {
+			t.Errorf("%s: %v, want %v", name, err, want)
+		}
+	}
+	if err := register("one", ""); err != nil {
+		t.Errorf("the same cluster again, after a lost answer: %v", err)
+	}
+	if err := register("one", "bbbbbbbb"); !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "another cluster") {
+		t.Errorf("a second cluster: %v", err)
+	}
+	b.clock.advance(time.Hour)
+	if err := register("an hour", ""); !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("after an hour: %v", err)
+	}
+}
+
+func TestParseToken(t *testing.T) {
+	print := milan.Fingerprint
+	for text, want := range map[string]Token{
+		goodToken + "." + print:        {goodToken, print},
+		goodToken + "." + print + "\n": {goodToken, print},
+		"by.hand." + print:             {"by.hand", print},
+		"." + print:                    {"", print},
+		goodToken:                      {goodToken, ""},
+		"by.hand":                      {"by.hand", ""},
+		"":                             {},
+	} {
+		if got := ParseToken(text); got != want || ParseToken(got.String()) != want {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/auth/key"
+)
+
+// pinProvider stores the fingerprint of the provider's key: after first contact, and after a rotation.
+func (r *fcReconciler) pinProvider(ctx context.Context, s *scope, grant auth.Grant) error {
+	if pinned := clusterkey.Fingerprint(grant.ProviderKey); s.fc.Spec.ClusterKey != pinned {
+		before := s.fc.DeepCopy()
+		s.fc.Spec.ClusterKey = pinned
+		if err := r.patch(ctx, s, before); err != nil {
+			return err
+		}
+		log.FromContext(ctx).Info("key of the provider pinned", "clusterID", s.peer.ClusterID, "fingerprint", pinned, "before", before.Spec.ClusterKey)
+	}
+	return nil
+}
+
+// deleteToken deletes our copy of the provider's token once the provider has answered our request: from now on, our key proves this cluster. Until
+// then the provider may remove us as an unused peer, and first contact has to be made again.
+func (r *fcReconciler) deleteToken(ctx context.Context, s *scope) error {
+	var token corev1.Secret
+	if err := r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: tokenSecretName(s.peer.ClusterID)}, &token); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if err := r.client.Delete(ctx, &token, client.Preconditions{UID: &token.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete the token of %s, which is not needed any more: %w", s.peer.ClusterID, err)
+	}
+	return nil
+}
+
+// clusterKeys returns the keys that identify this cluster to its peers, and creates one if there is none.
+func (r *fcReconciler) clusterKeys(ctx context.Context) (clusterkey.Keys, error) {
+	var secret corev1.Secret
+	at := client.ObjectKey{Namespace: r.options.Namespace, Name: clusterkey.Secret}
+	err := r.live.Get(ctx, at, &secret)
+	if apierrors.IsNotFound(err) {
+		made, generateErr := clusterkey.Generate()
+		if generateErr != nil {
+			return clusterkey.Keys{}, generateErr
+		}
+		secret = corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name, Labels: map[string]string{labels.AppPartOf: labels.PartOf}},
+			Data:       made.Data(),
+		}
+		if err = r.client.Create(ctx, &secret, client.FieldOwner(labels.OwnerForeignCluster)); apierrors.IsAlreadyExists(err) {
+			err = r.live.Get(ctx, at, &secret)
+		}
+	}
+	if err != nil {
+		return clusterkey.Keys{}, fmt.Errorf("read or create Secret %s: %w", at, err)
+	}
+	return clusterkey.Parse(&secret)
+}
+
+// key returns the key with which this cluster authenticates to one provider.
+func (r *fcReconciler) key(ctx context.Context, providerID string) (ed25519.PrivateKey, error) {
+	root, err := r.root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	derived, err := key.Derive(root, providerID)
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s/%s: %w; delete it to have a new one created, then unpeer this cluster in all its providers, which know the old key",
+			r.options.Namespace, rootSecretName, err)
+	}
+	return derived, nil
+}
+
+// sharedToken creates the token that every cluster may use for first contact, if there is none.
+func (r *fcReconciler) sharedToken(ctx context.Context) error {
+	var secret corev1.Secret
+	at := client.ObjectKey{Namespace: r.options.Namespace, Name: auth.SharedTokenSecret}
+	if err := r.live.Get(ctx, at, &secret); !apierrors.IsNotFound(err) {
+		return err
+	}
+	secret = corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name, Labels: map[string]string{labels.AppPartOf: labels.PartOf}},
+		Data:       map[string][]byte{auth.SharedTokenKey: []byte(auth.NewSecret())},
+	}
+	if err := r.client.Create(ctx, &secret, client.FieldOwner(labels.OwnerForeignCluster)); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create Secret %s: %w", at, err)
+	}
+	return nil
+}
+
+// root returns the secret from which the keys are derived, and creates it if there is none. It is not cached: calls are
+// rare, and an administrator may replace it.
+func (r *fcReconciler) root(ctx context.Context) ([]byte, error) {
+	var secret corev1.Secret
+	at := client.ObjectKey{Namespace: r.options.Namespace, Name: rootSecretName}
+	err := r.live.Get(ctx, at, &secret)
+	if apierrors.IsNotFound(err) {
+		root := make([]byte, key.RootSize)
+		_, _ = rand.Read(root) // never fails
+		secret = corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name, Labels: map[string]string{labels.AppPartOf: labels.PartOf}},
+			Data:       map[string][]byte{rootKey: root},
+		}
+		if err = r.client.Create(ctx, &secret, client.FieldOwner(labels.OwnerForeignCluster)); apierrors.IsAlreadyExists(err) {
+			err = r.live.Get(ctx, at, &secret)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read or create Secret %s: %w", at, err)
+	}
+	return secret.Data[rootKey], nil
+}
