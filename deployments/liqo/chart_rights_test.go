@@ -3,8 +3,6 @@
 package liqo_test
 
 import (
-	"encoding/base64"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -125,46 +123,4 @@ func rolesOf(t *testing.T) (rules map[string][]rbacv1.PolicyRule, where map[stri
 		}
 	}
 	return rules, where
-}
-
-// TestFaults: faults finds each kind of fault.
-func TestFaults(t *testing.T) {
-	rule := func(verbs, resources string, names ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{""}, Verbs: strings.Split(verbs, " "), Resources: strings.Split(resources, " "), ResourceNames: names}
-	}
-	for _, test := range []struct {
-		rule  rbacv1.PolicyRule
-		wide  bool
-		fault bool
-	}{
-		{rule("*", "pods"), false, true},
-		{rule("get", "*/scale"), false, true},
-		{rule("get list", "secrets"), true, true},
-		{rule("get", "secrets", "one"), true, true},
-		{rule("get list", "secrets"), false, false},
-		{rule("create", "serviceaccounts/token"), true, true},
-		{rule("create", "serviceaccounts/token"), false, false},
-		{rule("escalate", "clusterroles", "one"), false, true},
-		{rule("impersonate", "users", "one"), false, true},
-		{rule("bind", "clusterroles"), true, true},
-		{rule("bind", "clusterroles", "one"), true, false},
-		{rule("create", "clusterroles"), true, true},
-		{rule("create", "pods"), true, true},
-		{rule("patch", "deployments"), true, true},
-		{rule("patch", "deployments"), false, false},
-		{rule("get list watch delete", "pods"), true, false},
-		{rule("create", "pods/exec"), true, true},
-	} {
-		if got := faults(test.rule, test.wide); (len(got) > 0) != test.fault {
-			t.Errorf("%+v, cluster-wide %t: %v", test.rule, test.wide, got)
-		}
-	}
-}
-
-func decode(text string) (string, error) {
-	raw, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		return "", fmt.Errorf("decode: %w", err)
-	}
-	return string(raw), nil
 }

@@ -21,7 +21,6 @@ const (
 )
 
 // PeeringEnabled is whether one direction of a peering is desired.
-// +kubebuilder:validation:Enum=Auto;No;Yes;Manual
 type PeeringEnabled string
 
 // The desired states of one direction.
@@ -73,11 +72,12 @@ type ForeignClusterSpec struct {
 	ClusterIdentity *ClusterIdentity `json:"clusterIdentity,omitempty"`
 	// OutgoingPeeringEnabled is whether this cluster uses resources of the remote one.
 	// +kubebuilder:default=Auto
-	// +kubebuilder:validation:XValidation:rule="self != 'Manual'",message="Manual is for incoming peerings; use Auto, Yes or No"
+	// +kubebuilder:validation:Enum=Auto;No;Yes
 	// +optional
 	OutgoingPeeringEnabled PeeringEnabled `json:"outgoingPeeringEnabled,omitempty"`
 	// IncomingPeeringEnabled is whether the remote cluster may use resources of this one.
 	// +kubebuilder:default=Auto
+	// +kubebuilder:validation:Enum=Auto;No;Yes;Manual
 	// +optional
 	IncomingPeeringEnabled PeeringEnabled `json:"incomingPeeringEnabled,omitempty"`
 	// ForeignAuthURL is the URL of the remote authentication service. It may be missing only in a

@@ -15,9 +15,10 @@ func TestCompatible(t *testing.T) {
 		want   int
 		blame  string
 	}{
-		"same":                       {Range{1, 1}, 1, ""},
-		"newer, supports us":         {Range{1, 9}, 1, ""},
-		"no range reported":          {Range{}, 1, ""},
+		"same":                       {Range{2, 2}, 2, ""},
+		"newer, supports us":         {Range{1, 9}, 2, ""},
+		"of before":                  {Range{1, 1}, 0, "upgrade Liqo in the remote cluster"},
+		"no range reported":          {Range{}, 0, "upgrade Liqo in the remote cluster"},
 		"newer, supports us no more": {Range{MaxProtocol + 1, MaxProtocol + 3}, 0, "upgrade Liqo in this cluster"},
 		"too old":                    {Range{-1, MinProtocol - 1}, 0, "upgrade Liqo in the remote cluster"},
 		"nonsense":                   {Range{9, 1}, 0, "upgrade"},
