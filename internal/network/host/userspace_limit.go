@@ -31,6 +31,8 @@ const (
 type limitedTUN struct {
 	tun.Device
 	ready chan struct{}
+	// pool is set by start.
+	pool *bufferPool
 	// turns is incremented when a read starts and when it ends: odd while the reader waits for packets, even while it handles them.
 	turns atomic.Uint64
 }
@@ -64,7 +66,8 @@ func (l *limitedTUN) start(d *device.Device) error {
 	if err != nil {
 		return err
 	}
-	pool.set(bufferLimit)
+	pool.bound(bufferLimit)
+	l.pool = pool
 	go l.yield(pool, d.Wait())
 	return nil
 }
@@ -95,23 +98,44 @@ func (l *limitedTUN) yield(pool *bufferPool, closed <-chan struct{}) {
 	}
 }
 
-// bufferPool are the fields of a device.WaitPool.
+// poolMax exceeds every limit.
+const poolMax = 1 << 30
+
+// bufferPool are the fields of a device.WaitPool. The pool reads max without its lock, so max is written once, before the pool is used. The limit
+// changes with the count, which the pool reads and writes under its lock: base buffers count as used from the start.
 type bufferPool struct {
 	lock       *sync.Mutex
 	cond       *sync.Cond
 	count, max *uint32
+	base       uint32
+}
+
+// bound sets the first limit. No buffer may be in use.
+func (p *bufferPool) bound(limit uint32) {
+	p.lock.Lock()
+	*p.max = poolMax
+	p.lock.Unlock()
+	p.set(limit)
 }
 
 func (p *bufferPool) used() uint32 {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	return *p.count
+	return *p.count - p.base
+}
+
+func (p *bufferPool) limit() uint32 {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	return poolMax - p.base
 }
 
 func (p *bufferPool) set(limit uint32) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	atomic.StoreUint32(p.max, limit)
+	base := poolMax - limit
+	*p.count += base - p.base
+	p.base = base
 	p.cond.Broadcast()
 }
 

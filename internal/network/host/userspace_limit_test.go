@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,11 +33,9 @@ func newLimited(t *testing.T) *limited {
 	d := device.NewDevice(bound, conn.NewDefaultBind(), &device.Logger{Verbosef: device.DiscardLogf, Errorf: t.Logf})
 	t.Cleanup(d.Close)
 	fatal(t, bound.start(d))
-	pool, err := buffersOf(d)
-	fatal(t, err)
 	fatal(t, d.IpcSet(fmt.Sprintf("private_key=%s\nlisten_port=0\n", hex.EncodeToString(key[:]))))
 	fatal(t, d.Up())
-	return &limited{Device: d, tun: channel, pool: pool, key: key}
+	return &limited{Device: d, tun: channel, pool: bound.pool, key: key}
 }
 
 func (l *limited) port(t *testing.T) string {
@@ -66,7 +63,7 @@ func (l *limited) peer(t *testing.T, public wgtypes.Key, network, port string) {
 // TestLimit fails when a new version of wireguard-go has moved what is set, and when peers that do not answer stop one that does.
 func TestLimit(t *testing.T) {
 	a, b := newLimited(t), newLimited(t)
-	if limit := atomic.LoadUint32(a.pool.max); limit != bufferLimit {
+	if limit := a.pool.limit(); limit != bufferLimit {
 		t.Errorf("limit %d", limit)
 	}
 	eventually(t, "readers take their buffers", func() error {
@@ -88,7 +85,7 @@ func TestLimit(t *testing.T) {
 		select {
 		case a.tun.Outbound <- tuntest.Ping(netip.MustParseAddr(to), netip.MustParseAddr("10.3.0.1")):
 		case <-time.After(10 * time.Second):
-			t.Fatalf("the device takes no packet to %s: %d buffers of %d are used", to, a.pool.used(), atomic.LoadUint32(a.pool.max))
+			t.Fatalf("the device takes no packet to %s: %d buffers of %d are used", to, a.pool.used(), a.pool.limit())
 		}
 	}
 	for range 150 {
@@ -108,7 +105,7 @@ func TestLimit(t *testing.T) {
 	// When the dead peers are removed, the bound returns to its first value.
 	a.RemoveAllPeers()
 	eventually(t, "limit comes down", func() error {
-		if limit := atomic.LoadUint32(a.pool.max); limit != bufferLimit {
+		if limit := a.pool.limit(); limit != bufferLimit {
 			return fmt.Errorf("limit is %d, %d buffers are used", limit, a.pool.used())
 		}
 		return nil
