@@ -254,10 +254,11 @@ func (r *shadowPods) admit(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod)
 		if err != nil {
 			return "", err
 		}
-		problem = "this cluster does not let the peer use its resources (spec.incomingPeeringEnabled of its ForeignCluster)"
-		if accepted {
-			problem = shadow.Check(shadowPod, peer, r.options.Level)
+		if !accepted { // an error, so that it is tried again: the decision may change, and its event does not lead here
+			r.events.warn(shadowPod, reasonRefused, "Create", "this cluster does not let the peer use its resources")
+			return "", fmt.Errorf("cluster %s may not use this cluster: see spec.incomingPeeringEnabled of its ForeignCluster", peer)
 		}
+		problem = shadow.Check(shadowPod, peer, r.options.Level)
 	}
 	if problem == "" {
 		return peer, nil

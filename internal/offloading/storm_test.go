@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
@@ -37,6 +38,7 @@ func TestStormOfShadowPods(t *testing.T) {
 	b.run()
 	start, before := time.Now(), int(b.writes.Load())
 	first := b.createShadowPod("first", corev1.RestartPolicyAlways, nil)
+	b.event(first, "FailedCreate", "exceeded quota") // before the others use up the events of the namespace
 	for i := range storm {
 		b.createShadowPod(fmt.Sprint("bad", i), corev1.RestartPolicyAlways, nil)
 	}
@@ -45,7 +47,6 @@ func TestStormOfShadowPods(t *testing.T) {
 		s.Namespace, s.Labels[labels.Origin], s.Spec.Pod.HostNetwork = otherRemoteNamespace, "milan-id", true
 	})
 	b.event(host, "Refused", "hostNetwork")
-	b.event(first, "FailedCreate", "exceeded quota")
 	// Each ShadowPod is retried after 20 ms, and then after twice the delay each time. The bound grows with the time, so a slow machine passes.
 	tries, since := int(b.writes.Load())-before, time.Since(start)
 	most := (1+storm)*(2+int(math.Log2(float64(since)/float64(20*time.Millisecond)+1))) + several
@@ -88,4 +89,20 @@ func (b *shadowEnv) others() {
 			s.Namespace, s.Labels[labels.Origin] = otherRemoteNamespace, "milan-id"
 		}), nil)
 	}
+}
+
+// TestShadowPodOfRefusedPeer: a ShadowPod of a peer that may not use this cluster gets no pod, until the peer is accepted.
+func TestShadowPodOfRefusedPeer(t *testing.T) {
+	b := newShadowEnv(t)
+	rome := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
+	b.Read(rome)
+	b.EditStatus(rome, func() { rome.Status.Incoming.State = discoveryv1alpha1.IncomingRefused })
+	b.run()
+	web := b.createShadowPod("web", corev1.RestartPolicyAlways, nil)
+	b.event(web, "Refused", "does not let the peer use its resources")
+	if b.exists(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}) {
+		t.Error("a refused peer has a pod")
+	}
+	b.EditStatus(rome, func() { rome.Status.Incoming.State = discoveryv1alpha1.IncomingAccepted })
+	b.pod(web, nil)
 }
