@@ -172,7 +172,7 @@ func (r *remoteNamespaceReconciler) Reconcile(ctx context.Context, request recon
 	if fc == nil || !fc.Accepts() {
 		p.most = 0 // nothing new
 	}
-	if all[0].DeletionTimestamp != nil || tenant.DeletionTimestamp != nil || fc == nil || !fc.Keeps() {
+	if all[0].DeletionTimestamp != nil || tenant.DeletionTimestamp != nil || fc != nil && !fc.Keeps() {
 		return reconcile.Result{}, r.finish(ctx, p, &all[0])
 	}
 	return reconcile.Result{}, r.follow(ctx, p, &all[0])

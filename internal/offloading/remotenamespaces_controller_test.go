@@ -69,6 +69,13 @@ func TestAttackH1(t *testing.T) {
 	b.decide(paris, discoveryv1alpha1.IncomingWithdrawing)
 	b.Edit(namespaceMap, func() { namespaceMap.Spec.DesiredMapping["more"] = "more-paris-000001" })
 	b.answers(namespaceMap, map[string]string{"shop": "Accepted", "more": "CreationLoopBackOff"})
+	// Without a decision, what there is stays, and nothing is added.
+	b.EditStatus(paris, func() { paris.Status.Incoming = nil })
+	b.Edit(namespaceMap, func() { namespaceMap.Spec.DesiredMapping["undecided"] = "undecided-paris-000001" })
+	b.answers(namespaceMap, map[string]string{"shop": "Accepted", "more": "CreationLoopBackOff", "undecided": "CreationLoopBackOff"})
+	if namespace := space("shop-paris-000001"); !b.exists(namespace) || namespace.DeletionTimestamp != nil {
+		t.Fatal("the namespace is deleted although nothing is decided")
+	}
 	for _, state := range []discoveryv1alpha1.IncomingState{discoveryv1alpha1.IncomingRefused, discoveryv1alpha1.IncomingWaiting} {
 		b.decide(paris, state)
 		b.Until("the namespace is deleted: "+string(state), func() bool {

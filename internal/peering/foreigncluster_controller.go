@@ -3,6 +3,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -299,7 +300,8 @@ func (r *fcReconciler) writeStatus(ctx context.Context, s *scope) error {
 	now := fcConditions(&s.facts)
 	stampConditions(s.fc.Status.PeeringConditions, now, s.now)
 	status := discoveryapply.ForeignClusterStatus().WithObservedGeneration(s.fc.Generation)
-	if incoming := s.facts.incoming; incoming != nil {
+	// A phase that failed before the decision must not take the last one away: namespaces and network of the peer follow it.
+	if incoming := cmp.Or(s.facts.incoming, s.fc.Status.Incoming); incoming != nil {
 		status.WithIncoming(discoveryapply.IncomingStatus().WithState(incoming.State).WithSince(incoming.Since).WithMessage(incoming.Message))
 	}
 	for i := range now {

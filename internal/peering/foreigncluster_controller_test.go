@@ -9,12 +9,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -25,6 +27,7 @@ import (
 	"liqo.io/liqo/internal/kube/crds"
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/replicate"
 	"liqo.io/liqo/internal/peering/tenant"
 )
@@ -46,6 +49,20 @@ type fcEnv struct {
 
 func newFCEnv(t *testing.T) *fcEnv {
 	t.Helper()
+	b, admin := newFCServer(t)
+	mgr, err := kubemanager.New(admin, kubemanager.Options{Scheme: b.Scheme(), Namespace: "liqo", SkipNameValidation: true})
+	b.Must(err)
+	b.Must(SetupForeignCluster(mgr, ForeignClusterOptions{
+		Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, Namespace: "liqo", InternalNetwork: true,
+		Connector: noConnector{make(chan event.TypedGenericEvent[string])},
+	}))
+	kubetest.Start(t, "manager", mgr.Start)
+	return b
+}
+
+// newFCServer is the same without the controller.
+func newFCServer(t *testing.T) (*fcEnv, *rest.Config) {
+	t.Helper()
 	admin := kubetest.Cluster(t)
 	scheme := runtime.NewScheme()
 	b := &fcEnv{Env: kubetest.Env{T: t}}
@@ -61,14 +78,28 @@ func newFCEnv(t *testing.T) *fcEnv {
 	b.Must(err)
 	b.Must(crds.Apply(t.Context(), b.Client, definitions, func(string) {}))
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}})
-	mgr, err := kubemanager.New(admin, kubemanager.Options{Scheme: scheme, Namespace: "liqo", SkipNameValidation: true})
-	b.Must(err)
-	b.Must(SetupForeignCluster(mgr, ForeignClusterOptions{
-		Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, Namespace: "liqo", InternalNetwork: true,
-		Connector: noConnector{make(chan event.TypedGenericEvent[string])},
-	}))
-	kubetest.Start(t, "manager", mgr.Start)
-	return b
+	return b, admin
+}
+
+// TestDecisionOutlivesFailure: a reconciliation that fails before it decides keeps the last decision, which namespaces and network of the peer follow.
+func TestDecisionOutlivesFailure(t *testing.T) {
+	t.Parallel()
+	b, _ := newFCServer(t)
+	milan := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+	b.Make(milan)
+	r := &fcReconciler{own: ssa.NewApplier(b.Client, labels.OwnerForeignCluster)}
+	write := func(incoming *discoveryv1alpha1.IncomingStatus) {
+		t.Helper()
+		s := &scope{fc: milan, now: time.Now()}
+		s.facts.spec, s.facts.incoming = &milan.Spec, incoming
+		b.Must(r.writeStatus(t.Context(), s))
+		b.Read(milan)
+	}
+	write(&discoveryv1alpha1.IncomingStatus{State: discoveryv1alpha1.IncomingAccepted, Since: metav1.Now().Rfc3339Copy(), Message: "m"})
+	write(nil)
+	if !milan.Accepts() {
+		t.Errorf("the decision is lost: %+v", milan.Status.Incoming)
+	}
 }
 
 // untilNetwork waits for the condition NetworkStatus to be as wanted.

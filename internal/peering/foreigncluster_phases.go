@@ -207,7 +207,7 @@ func (r *fcReconciler) ensureTenant(ctx context.Context, s *scope) error {
 	if s.fc.DeletionTimestamp != nil {
 		return nil
 	}
-	err := r.tenants.Ensure(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace, Admitted: s.facts.admitted, Accepted: s.facts.keeps()})
+	err := r.tenants.Ensure(ctx, tenant.Tenant{Peer: s.peer, Namespace: s.namespace, Admitted: s.facts.admitted, Accepted: s.facts.incoming.Keeps()})
 	if errors.Is(err, tenant.ErrTerminating) {
 		s.requeueWithin(time.Second)
 		s.facts.identity, s.facts.identityMessage = identityPending, err.Error()

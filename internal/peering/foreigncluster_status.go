@@ -168,11 +168,6 @@ func (f *fcFacts) incomingPeering() discoveryv1alpha1.PeeringCondition {
 	return best
 }
 
-// keeps reports whether what the peer has here stays for now.
-func (f *fcFacts) keeps() bool {
-	return f.incoming != nil && (f.incoming.State == discoveryv1alpha1.IncomingAccepted || f.incoming.State == discoveryv1alpha1.IncomingWithdrawing)
-}
-
 func (f *fcFacts) network() discoveryv1alpha1.PeeringCondition {
 	is := func(status discoveryv1alpha1.PeeringConditionStatus, reason, message string) discoveryv1alpha1.PeeringCondition {
 		return condition(discoveryv1alpha1.NetworkStatus, status, reason, message)

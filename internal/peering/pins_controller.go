@@ -103,11 +103,12 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	err = r.tenants.Ensure(ctx, tenant.Tenant{
-		Peer: pin.Cluster, Namespace: namespace, Admitted: true,
-		// The status of a new ForeignCluster follows, and the peer should not wait for it.
-		Accepted: fc.Keeps() || fc.Status.Incoming == nil && decide(fc.Spec.IncomingPeeringEnabled, r.options.IncomingPeering).state == discoveryv1alpha1.IncomingAccepted,
-	})
+	// The status of a new ForeignCluster follows, and the peer should not wait for it.
+	accepted := decide(fc.Spec.IncomingPeeringEnabled, r.options.IncomingPeering).state == discoveryv1alpha1.IncomingAccepted
+	if fc.Status.Incoming != nil {
+		accepted = fc.Status.Incoming.Keeps()
+	}
+	err = r.tenants.Ensure(ctx, tenant.Tenant{Peer: pin.Cluster, Namespace: namespace, Admitted: true, Accepted: accepted})
 	if errors.Is(err, tenant.ErrTerminating) {
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}

@@ -239,7 +239,13 @@ func (fc *ForeignCluster) Accepts() bool {
 	return fc.Status.Incoming != nil && fc.Status.Incoming.State == IncomingAccepted
 }
 
-// Keeps reports whether what the remote cluster has here stays for now: it is accepted, or has time to take it away.
+// Keeps reports whether what the remote cluster has here stays for now: it is accepted, has time to take it away, or nothing is decided yet. The
+// absence of a decision is no refusal.
 func (fc *ForeignCluster) Keeps() bool {
-	return fc.Accepts() || fc.Status.Incoming != nil && fc.Status.Incoming.State == IncomingWithdrawing
+	return fc.Status.Incoming == nil || fc.Status.Incoming.Keeps()
+}
+
+// Keeps reports whether what the remote cluster has here stays for now.
+func (s *IncomingStatus) Keeps() bool {
+	return s.State == IncomingAccepted || s.State == IncomingWithdrawing
 }
