@@ -46,28 +46,44 @@ func (r *fcReconciler) deleteToken(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// clusterKeys returns the keys that identify this cluster to its peers, and creates one if there is none.
-func (r *fcReconciler) clusterKeys(ctx context.Context) (clusterkey.Keys, error) {
+// ensureSecret returns a Secret of the install namespace, and creates it with the data of generate if there is none. It is not cached: calls are
+// rare, and an administrator may replace it.
+func (r *fcReconciler) ensureSecret(ctx context.Context, name string, generate func() (map[string][]byte, error)) (*corev1.Secret, error) {
 	var secret corev1.Secret
-	at := client.ObjectKey{Namespace: r.options.Namespace, Name: clusterkey.Secret}
+	at := client.ObjectKey{Namespace: r.options.Namespace, Name: name}
 	err := r.live.Get(ctx, at, &secret)
 	if apierrors.IsNotFound(err) {
-		made, generateErr := clusterkey.Generate()
+		data, generateErr := generate()
 		if generateErr != nil {
-			return clusterkey.Keys{}, generateErr
+			return nil, generateErr
 		}
 		secret = corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name, Labels: map[string]string{labels.AppPartOf: labels.PartOf}},
-			Data:       made.Data(),
+			Data:       data,
 		}
 		if err = r.client.Create(ctx, &secret, client.FieldOwner(labels.OwnerForeignCluster)); apierrors.IsAlreadyExists(err) {
 			err = r.live.Get(ctx, at, &secret)
 		}
 	}
 	if err != nil {
-		return clusterkey.Keys{}, fmt.Errorf("read or create Secret %s: %w", at, err)
+		return nil, fmt.Errorf("read or create Secret %s: %w", at, err)
 	}
-	return clusterkey.Parse(&secret)
+	return &secret, nil
+}
+
+// clusterKeys returns the keys that identify this cluster to its peers, and creates one if there is none.
+func (r *fcReconciler) clusterKeys(ctx context.Context) (clusterkey.Keys, error) {
+	secret, err := r.ensureSecret(ctx, clusterkey.Secret, func() (map[string][]byte, error) {
+		made, err := clusterkey.Generate()
+		if err != nil {
+			return nil, err
+		}
+		return made.Data(), nil
+	})
+	if err != nil {
+		return clusterkey.Keys{}, err
+	}
+	return clusterkey.Parse(secret)
 }
 
 // key returns the key with which this cluster authenticates to one provider.
@@ -86,40 +102,21 @@ func (r *fcReconciler) key(ctx context.Context, providerID string) (ed25519.Priv
 
 // sharedToken creates the token that every cluster may use for first contact, if there is none.
 func (r *fcReconciler) sharedToken(ctx context.Context) error {
-	var secret corev1.Secret
-	at := client.ObjectKey{Namespace: r.options.Namespace, Name: auth.SharedTokenSecret}
-	if err := r.live.Get(ctx, at, &secret); !apierrors.IsNotFound(err) {
-		return err
-	}
-	secret = corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name, Labels: map[string]string{labels.AppPartOf: labels.PartOf}},
-		Data:       map[string][]byte{auth.SharedTokenKey: []byte(auth.NewSecret())},
-	}
-	if err := r.client.Create(ctx, &secret, client.FieldOwner(labels.OwnerForeignCluster)); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create Secret %s: %w", at, err)
-	}
-	return nil
+	_, err := r.ensureSecret(ctx, auth.SharedTokenSecret, func() (map[string][]byte, error) {
+		return map[string][]byte{auth.SharedTokenKey: []byte(auth.NewSecret())}, nil
+	})
+	return err
 }
 
-// root returns the secret from which the keys are derived, and creates it if there is none. It is not cached: calls are
-// rare, and an administrator may replace it.
+// root returns the secret from which the keys are derived, and creates it if there is none.
 func (r *fcReconciler) root(ctx context.Context) ([]byte, error) {
-	var secret corev1.Secret
-	at := client.ObjectKey{Namespace: r.options.Namespace, Name: rootSecretName}
-	err := r.live.Get(ctx, at, &secret)
-	if apierrors.IsNotFound(err) {
+	secret, err := r.ensureSecret(ctx, rootSecretName, func() (map[string][]byte, error) {
 		root := make([]byte, key.RootSize)
 		_, _ = rand.Read(root) // never fails
-		secret = corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name, Labels: map[string]string{labels.AppPartOf: labels.PartOf}},
-			Data:       map[string][]byte{rootKey: root},
-		}
-		if err = r.client.Create(ctx, &secret, client.FieldOwner(labels.OwnerForeignCluster)); apierrors.IsAlreadyExists(err) {
-			err = r.live.Get(ctx, at, &secret)
-		}
-	}
+		return map[string][]byte{rootKey: root}, nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("read or create Secret %s: %w", at, err)
+		return nil, err
 	}
 	return secret.Data[rootKey], nil
 }

@@ -91,14 +91,7 @@ func (p Pin) configMap(namespace string) *corev1.ConfigMap {
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      PinName(p.Cluster.ClusterID),
 			Namespace: namespace,
-			Labels: map[string]string{
-				labels.PinnedKey:    "true",
-				labels.ClusterID:    p.Cluster.ClusterID,
-				labels.AppName:      "peer-key",
-				labels.AppComponent: "auth",
-				labels.AppPartOf:    labels.PartOf,
-				labels.AppManagedBy: "liqo-auth",
-			},
+			Labels:    objectLabels(labels.PinnedKey, "peer-key", p.Cluster.ClusterID),
 		},
 		Data: map[string]string{
 			PinClusterID:   p.Cluster.ClusterID,
@@ -111,15 +104,20 @@ func (p Pin) configMap(namespace string) *corev1.ConfigMap {
 	}
 }
 
+// objectLabels are the labels of an object that this service creates for a cluster.
+func objectLabels(kind, name, clusterID string) map[string]string {
+	return map[string]string{
+		kind: "true", labels.ClusterID: clusterID,
+		labels.AppName: name, labels.AppComponent: "auth", labels.AppPartOf: labels.PartOf, labels.AppManagedBy: "liqo-auth",
+	}
+}
+
 // spentToken records which cluster used a token that only one may use. Its creation is atomic, and needs no right to change anything.
 func spentToken(namespace, tokenID, clusterID string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: spentPrefix + tokenID, Namespace: namespace,
-			Labels: map[string]string{
-				labels.SpentToken: "true", labels.ClusterID: clusterID,
-				labels.AppName: "peer-token", labels.AppComponent: "auth", labels.AppPartOf: labels.PartOf, labels.AppManagedBy: "liqo-auth",
-			},
+			Labels: objectLabels(labels.SpentToken, "peer-token", clusterID),
 		},
 		Data: map[string]string{PinClusterID: clusterID},
 	}

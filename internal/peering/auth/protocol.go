@@ -207,9 +207,8 @@ func parseRegistration(body []byte, own discoveryv1alpha1.ClusterIdentity) (r re
 	return r, nil
 }
 
-// proven checks the signatures of a registration.
-func (r registrationRequest) proven() *Error {
-	transcript := r.signed()
+// proven checks the signatures of a registration over its transcript.
+func (r registrationRequest) proven(transcript []byte) *Error {
 	if !ed25519.Verify(r.PublicKey, transcript, r.Proof) || !ed25519.Verify(r.ClusterKey, transcript, r.ClusterProof) {
 		return invalid("proof and clusterProof are not signatures of this request with the private keys of publicKey and clusterKey")
 	}

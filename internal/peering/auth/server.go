@@ -188,15 +188,16 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 	}
 	call, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
+	transcript := request.signed()
 	// The token first: clients without one cause no more work than this.
-	token, err := s.checkToken(call, request, request.signed())
+	token, err := s.checkToken(call, request, transcript)
 	if errors.Is(err, ErrEmptyDenied) && s.isPinned(call, request) {
 		err = nil // a registered cluster that makes first contact again has deleted its token
 	}
 	if err != nil {
 		return peer, nil, err
 	}
-	if refusal := request.proven(); refusal != nil {
+	if refusal := request.proven(transcript); refusal != nil {
 		return peer, nil, refusal
 	}
 	signer, err := s.signer(call, request.Question)
