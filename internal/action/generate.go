@@ -149,6 +149,9 @@ func RotateToken(ctx context.Context, c client.Client, namespace string) error {
 		return fmt.Errorf("withdraw the tokens in Secret %s: %w", at, err)
 	}
 	at.Name = auth.SharedTokenSecret
+	if err := c.Get(ctx, at, &corev1.Secret{}); apierrors.IsNotFound(err) {
+		return nil // this cluster has no shared token, and must not get one
+	}
 	if err := changeSecret(ctx, c, at, func(data map[string][]byte) { data[auth.SharedTokenKey] = []byte(auth.NewSecret()) }); err != nil {
 		return fmt.Errorf("replace the shared token: %w", err)
 	}

@@ -188,4 +188,10 @@ func testGeneratePeerCommand(t *testing.T, config *rest.Config) {
 	if got := accepted(); !slices.Equal(got, []string{"shared"}) {
 		t.Errorf("after the rotation: %v", got)
 	}
+	if err := c.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: auth.SharedTokenSecret}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := RotateToken(ctx, c, testNamespace); err != nil || len(accepted()) > 0 {
+		t.Errorf("a rotation without a shared token makes one (%v)", err)
+	}
 }
