@@ -76,7 +76,7 @@ func TestAuthMakesACertificate(t *testing.T) {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", kubetest.OwnAddress())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -258,7 +258,7 @@ func TestResourceSliceWithPlugin(t *testing.T) {
 	b.storageClasses()
 	b.node("n1", sliceList("cpu", "100", "memory", "100G"))
 	decides := &slicePlugin{grant: map[string]string{"cpu": "7", "memory": "9G"}, changed: make(chan string), removed: make(chan string, 10)}
-	server, address := decides.serve(t, "127.0.0.1:0")
+	server, address := decides.serve(t, kubetest.OwnAddress())
 	b.run(SliceOptions{Namespace: "liqo", SharingPercentage: 90, IncomingPeering: discoveryv1alpha1.PeeringYes, PluginAddress: address})
 	b.tenant("rome")
 	rome := b.slice("tenant-rome", "rome", nil)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -74,7 +75,7 @@ func open(t *testing.T, names ...string) *testShop {
 		"recommendation": &m.config.recommendation, "orders": &m.config.orders, "redis": &m.config.redis, "frontend": nil, "hello": nil,
 	} {
 		s := &service{}
-		s.listen(t, "127.0.0.1:0")
+		s.listen(t, ownAddress())
 		if m.services[name] = s; address != nil {
 			*address = s.address
 		}
@@ -91,6 +92,12 @@ func open(t *testing.T, names ...string) *testShop {
 		}
 	})
 	return m
+}
+
+// ownAddress is a loopback address that no other process uses: the port of a service that is stopped stays free until it is started again. At 127.0.0.1,
+// another process, or an outgoing connection, could take it.
+func ownAddress() string {
+	return fmt.Sprintf("127.%d.%d.%d:0", 1+rand.N(254), rand.N(256), 1+rand.N(254))
 }
 
 func (s *service) listen(t *testing.T, address string) {

@@ -3,6 +3,8 @@
 package kubetest
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -18,6 +20,12 @@ const (
 	// Refuse closes all existing and new connections.
 	Refuse
 )
+
+// OwnAddress returns a loopback address with port 0 that no other process uses, for a server that starts after its port has been chosen, or stops and starts
+// again: at 127.0.0.1, another process, or an outgoing connection, could take the port in between.
+func OwnAddress() string {
+	return fmt.Sprintf("127.%d.%d.%d:0", 1+rand.N(254), rand.N(256), 1+rand.N(254))
+}
 
 // Proxy is a TCP proxy that can interrupt its connections.
 type Proxy struct {

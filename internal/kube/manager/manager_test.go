@@ -38,7 +38,7 @@ func must(t *testing.T, err error) {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", kubetest.OwnAddress())
 	must(t, err)
 	defer listener.Close()
 	return listener.Addr().String()

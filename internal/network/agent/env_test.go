@@ -354,7 +354,7 @@ func newWire(t *testing.T, server string) *wire {
 	if parsed, err := url.Parse(server); err == nil && parsed.Host != "" {
 		server = parsed.Host
 	}
-	w := &wire{t: t, address: "127.0.0.1:0", server: server}
+	w := &wire{t: t, address: kubetest.OwnAddress(), server: server}
 	w.mend()
 	w.address = w.listener.Addr().String()
 	t.Cleanup(w.cut)

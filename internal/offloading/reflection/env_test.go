@@ -79,6 +79,8 @@ type requests struct {
 	mu     sync.Mutex
 	writes []string
 	denied []string // with 403 Forbidden
+	// mostBody, in bytes, cuts off the response to a GET that is no watch, as the connection does with one of more than 16 MiB. 0 means no limit.
+	mostBody int64
 }
 
 func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
@@ -102,6 +104,9 @@ func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
 		if err == nil && response.StatusCode == http.StatusForbidden {
 			r.note(&r.denied, what)
 		}
+		if r.mostBody > 0 && err == nil && request.Method == http.MethodGet && request.URL.Query().Get("watch") == "" {
+			response.Body = &cutBody{ReadCloser: response.Body, left: r.mostBody}
+		}
 		return response, err
 	})
 }
@@ -117,6 +122,20 @@ func (r *requests) note(list *[]string, what string) {
 var repairing = []byte("NotAllocated")
 
 var uid = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// cutBody fails once more than left bytes have been read.
+type cutBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *cutBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errors.New("the answer is too long")
+	}
+	return n, err
+}
 
 type tripper func(*http.Request) (*http.Response, error)
 

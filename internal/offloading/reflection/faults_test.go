@@ -273,14 +273,15 @@ func TestLocalAPIServerDown(t *testing.T) {
 	e.untilPod(local, "web", "failed", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
 }
 
-// TestLargeObjects: remote objects are compared after a restart, however large they are.
+// TestLargeObjects: remote objects that are together larger than the limit of one response are compared after a restart.
 func TestLargeObjects(t *testing.T) {
-	const count = 17 // of 1000 KiB: together just more than the limit of one response, 16 MiB
+	const count, size = 20, 8 << 10
 	e := newEnv(t)
+	e.toProvider.mostBody = 64 << 10
 	local, remoteNS := e.offload()
 	stop := e.run()
 	for i := range count {
-		e.must(e.consumer.Create(t.Context(), configMap(local, fmt.Sprint("large", i), strings.Repeat("x", 1000<<10))))
+		e.must(e.consumer.Create(t.Context(), configMap(local, fmt.Sprint("large", i), strings.Repeat("x", size))))
 	}
 	complete := func() bool { return len(e.engine.reflector("ConfigMap").remote.All(remoteNS)) == count }
 	e.until("all are there", complete)
