@@ -14,12 +14,12 @@ CHECK := $(GO) run ./hack/check
 
 # The one place of the version is the chart, which liqoctl carries and which names the image.
 VERSION := $(shell sed -n 's/^appVersion: "\(.*\)"$$/\1/p' deployments/liqo/Chart.yaml)
-IMAGE := liqo.io/liqo:$(VERSION)
+IMAGE := localhost/liqo:$(VERSION)
 # gRPC's trace pages bring html/template, whose calls by name keep every method of every type: 10 MB in each process's file.
 TAGS := -tags grpcnotrace
 LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 
-.PHONY: help quickstart playground down build image demo-images traffic faults generate test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
+.PHONY: help quickstart playground down build image demo-images traffic faults release generate test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -44,17 +44,20 @@ image: build ## build the image of all roles, bin/liqo-image.tar, without Docker
 
 demo-images: build ## build the images of the Quick Start's demo, bin/demo-image.tar and bin/redis-image.tar (from Debian)
 	$(GO) build $(TAGS) -ldflags '-s -w' -o bin/ ./examples/quick-start/shop
-	bin/playground image build --binary bin/shop --name liqo.io/shop:dev -o bin/demo-image.tar
-	bin/playground image build --debian redis-server --program /usr/bin/redis-server,/usr/bin/redis-cli --name liqo.io/redis:dev -o bin/redis-image.tar
+	bin/playground image build --binary bin/shop --name localhost/shop:dev -o bin/demo-image.tar
+	bin/playground image build --debian redis-server --program /usr/bin/redis-server,/usr/bin/redis-cli --name localhost/redis:dev -o bin/redis-image.tar
 
 traffic: build ## build the traffic of the network's tests, bin/traffic and bin/traffic-image.tar
 	$(GO) build -ldflags '-s -w' -o bin/ ./test/traffic
 	$(GO) build -ldflags '-s -w' -o bin/wireguard-go golang.zx2c4.com/wireguard
-	bin/playground image build --binary bin/traffic --name liqo.io/traffic:dev -o bin/traffic-image.tar
+	bin/playground image build --binary bin/traffic --name localhost/traffic:dev -o bin/traffic-image.tar
 
 faults: image ## build what the tests of faults run: bin/history, and the pods' bin/stamp-image.tar
 	$(GO) build $(TAGS) -ldflags '-s -w' -o bin/ ./test/history ./test/stamp
-	bin/playground image build --binary bin/stamp --name liqo.io/stamp:dev -o bin/stamp-image.tar
+	bin/playground image build --binary bin/stamp --name localhost/stamp:dev -o bin/stamp-image.tar
+
+release: prerequisites ## build the files of a release from the last commit into bin/release, for the image IMAGE_NAME of a registry; see SECURITY.md
+	$(GO) run ./hack/release --image '$(IMAGE_NAME)'
 
 generate: prerequisites ## write what is made from types, marks in the code and chart values
 	$(GO) run ./hack/generate

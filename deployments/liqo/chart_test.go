@@ -125,7 +125,7 @@ func render(t *testing.T, set ...string) []*unstructured.Unstructured {
 
 var (
 	chance  = regexp.MustCompile(`(?m)^( +(?:- )?(?:token|ca|cert|key|caBundle)): [A-Za-z0-9+/=]{64,}$`)
-	release = regexp.MustCompile(`(liqo[:-]|version: )\d+\.\d+\.\d+\S*`)
+	release = regexp.MustCompile(`(liqo[:-]|version: )\d+\.\d+\.\d+[^\s@]*`)
 )
 
 // text returns the objects as YAML, without random data, and without the version, so that a release changes no golden file.
@@ -254,6 +254,34 @@ func TestPods(t *testing.T) {
 	}
 }
 
+// TestAttackM13: no node asks a foreign registry for an image by default, and with a digest every role runs that image only.
+func TestAttackM13(t *testing.T) {
+	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	images := regexp.MustCompile(`(?:image: |--kubelet-image=)"?([^"\s]+)`)
+	for _, test := range []struct {
+		values []string
+		want   string
+	}{
+		{nil, "localhost/liqo:VERSION"},
+		{[]string{"imageName=registry.example.com/liqo", "digest=" + digest}, "registry.example.com/liqo:VERSION@" + digest},
+	} {
+		found := images.FindAllStringSubmatch(text(t, render(t, test.values...)), -1)
+		if len(found) < 8 {
+			t.Errorf("%v: %d images", test.values, len(found))
+		}
+		for _, image := range found {
+			if image[1] != test.want {
+				t.Errorf("%v: image %s, want %s", test.values, image[1], test.want)
+			}
+		}
+	}
+	// A role with an image of its own has another digest.
+	own := text(t, render(t, "digest="+digest, "auth.imageName=registry.example.com/own/liqo"))
+	if !strings.Contains(own, "registry.example.com/own/liqo:VERSION\n") {
+		t.Error("the image of the authentication service is not the one of its value")
+	}
+}
+
 // TestAuth checks the ways to publish the authentication service.
 func TestAuth(t *testing.T) {
 	for _, test := range []struct {
@@ -344,6 +372,8 @@ func TestRefused(t *testing.T) {
 		"networkManager.config.podCIDR=10.0.0.0":                 "podCIDR",
 		"apiServer.address=http://10.0.0.1":                      "/apiServer/address",
 		"tag=a b":                                                "/tag",
+		"digest=latest":                                          "/digest",
+		"imageName=":                                             "/imageName",
 	} {
 		if _, err := tryRender(t, nil, set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--set %s: %v, want an error with %q", set, err, want)

@@ -23,6 +23,7 @@ import (
 // other holds values that differ from the default, where a value derived from the type would be refused.
 var other = map[string]any{
 	"pullPolicy":                                              "Always",
+	"digest":                                                  "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 	"apiServer.address":                                       "https://api.example.org",
 	"auth.config.portOverride":                                "8443",
 	"auth.service.type":                                       "NodePort",

@@ -20,7 +20,7 @@ import (
 func deployment(name string, ready int32, args ...string) appsv1.Deployment {
 	d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: name}}
 	d.Spec.Replicas = new(int32(1))
-	d.Spec.Template.Spec.Containers = []corev1.Container{{Image: "liqo.io/liqo:v1", Args: args}}
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Image: "localhost/liqo:v1", Args: args}}
 	d.Status.ReadyReplicas, d.Status.AvailableReplicas = ready, ready
 	if ready == 0 {
 		d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, Message: "no pod is up"}}

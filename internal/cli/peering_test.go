@@ -57,8 +57,8 @@ func TestLocalBoxes(t *testing.T) {
 	well := action.LocalStatus{
 		Namespace: action.NamespaceStatus{Name: "liqo", Exists: true},
 		Components: []action.ComponentStatus{
-			{Kind: "Deployment", Name: "liqo-controller-manager", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"liqo.io/liqo:v1"}},
-			{Kind: "Deployment", Name: "liqo-auth", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"liqo.io/liqo:v1"}},
+			{Kind: "Deployment", Name: "liqo-controller-manager", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"localhost/liqo:v1"}},
+			{Kind: "Deployment", Name: "liqo-auth", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"localhost/liqo:v1"}},
 		},
 		Cluster:   &action.ClusterStatus{ID: "11111111-1111-4111-8111-111111111111", Name: "rome", Labels: map[string]string{"zone": "b", "tier": "gold"}},
 		Network:   &action.NetworkStatus{Status: "External"},
@@ -68,9 +68,9 @@ func TestLocalBoxes(t *testing.T) {
 	golden(t, "status_verbose", drawn(localBoxes(well, true)...))
 	internal := well
 	internal.Components = append(slices.Clone(well.Components),
-		action.ComponentStatus{Kind: "Deployment", Name: "liqo-gateway", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"liqo.io/liqo:v1"}},
-		action.ComponentStatus{Kind: "Deployment", Name: "liqo-gateway-1", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"liqo.io/liqo:v1"}},
-		action.ComponentStatus{Kind: "DaemonSet", Name: "liqo-route", Found: true, Desired: 3, Ready: 2, Available: 2, Images: []string{"liqo.io/liqo:v1"}})
+		action.ComponentStatus{Kind: "Deployment", Name: "liqo-gateway", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"localhost/liqo:v1"}},
+		action.ComponentStatus{Kind: "Deployment", Name: "liqo-gateway-1", Found: true, Desired: 1, Ready: 1, Available: 1, Images: []string{"localhost/liqo:v1"}},
+		action.ComponentStatus{Kind: "DaemonSet", Name: "liqo-route", Found: true, Desired: 3, Ready: 2, Available: 2, Images: []string{"localhost/liqo:v1"}})
 	internal.Network = &action.NetworkStatus{
 		Status: "Internal", PodCIDR: "10.200.0.0/16", ServiceCIDR: "10.80.0.0/12", ExternalCIDR: "10.201.0.0/16", ReservedSubnets: []string{"10.1.0.0/16", "10.2.0.0/16"},
 	}

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // TestKubeletObjects compares all objects of a virtual kubelet with testdata/kubelet_*.yaml.
 func TestKubeletObjects(t *testing.T) {
 	base := kubelet{
-		options:   KubeletOptions{Image: "liqo.io/liqo:v1"},
+		options:   KubeletOptions{Image: "localhost/liqo:v1"},
 		local:     discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"},
 		peer:      discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"},
 		namespace: "liqo-tenant-milan-123456", slice: "rome", node: "liqo-milan",

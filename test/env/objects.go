@@ -25,7 +25,7 @@ import (
 
 // Images that pods of tests may be of, beside the product's.
 const (
-	TrafficImage = "liqo.io/traffic:dev"
+	TrafficImage = "localhost/traffic:dev"
 	ToolsImage   = "playground.local/tools:1" // a shell, curl, dig, busybox; its own command waits
 )
 

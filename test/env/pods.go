@@ -89,7 +89,7 @@ spec:
       terminationGracePeriodSeconds: 0
       affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: DoesNotExist}]}]}}}
       containers:
-      - {name: server, image: "liqo.io/traffic:dev", imagePullPolicy: Never, args: [serve]}
+      - {name: server, image: "localhost/traffic:dev", imagePullPolicy: Never, args: [serve]}
 ---
 apiVersion: apps/v1
 kind: DaemonSet
@@ -104,7 +104,7 @@ spec:
       terminationGracePeriodSeconds: 0
       affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: liqo.io/type, operator: DoesNotExist}]}]}}}
       containers:
-      - {name: server, image: "liqo.io/traffic:dev", imagePullPolicy: Never, args: [serve, --port, "7100"]}
+      - {name: server, image: "localhost/traffic:dev", imagePullPolicy: Never, args: [serve, --port, "7100"]}
 ---
 apiVersion: v1
 kind: Service

@@ -74,7 +74,7 @@ func pod(policy, args string, tokens bool) string {
       volumes: [{name: own, emptyDir: {}}]
       containers:
       - name: main
-        image: "liqo.io/stamp:dev"
+        image: "localhost/stamp:dev"
         imagePullPolicy: Never
         args: [%s]
         volumeMounts: [{name: own, mountPath: /own}]

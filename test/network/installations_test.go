@@ -172,7 +172,7 @@ spec:
   nodeName: %s
   terminationGracePeriodSeconds: 0
   containers:
-  - {name: server, image: "liqo.io/traffic:dev", imagePullPolicy: Never, args: [serve]}
+  - {name: server, image: "localhost/traffic:dev", imagePullPolicy: Never, args: [serve]}
 `
 
 // routesOf returns the routes of a cluster's gateway to its own pods, with a line feed before each.

@@ -37,7 +37,7 @@ spec:
     imagePullPolicy: Never
     command: [sh, -c, "for i in 1 2 3 4 5; do echo line $i; done; trap 'exit 0' TERM; while sleep 0.3; do echo tick; done"]
   - {name: reader, image: "playground.local/tools:1", imagePullPolicy: Never, stdin: true, command: [sh, -c, "while read line; do echo read $line; done; sleep infinity"]}
-  - {name: server, image: "liqo.io/traffic:dev", imagePullPolicy: Never, args: [serve]}
+  - {name: server, image: "localhost/traffic:dev", imagePullPolicy: Never, args: [serve]}
 ---
 apiVersion: v1
 kind: Pod

@@ -318,7 +318,7 @@ metadata: {name: changing}
 spec:
   terminationGracePeriodSeconds: 1
   activeDeadlineSeconds: 3600
-  containers: [{name: main, image: "liqo.io/traffic:dev", imagePullPolicy: Never, args: [serve]}]
+  containers: [{name: main, image: "localhost/traffic:dev", imagePullPolicy: Never, args: [serve]}]
 `)
 	s.running(t, "changing")
 	uid := s.inMilan(t, podKind, "changing").GetUID()

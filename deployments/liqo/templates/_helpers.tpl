@@ -17,9 +17,10 @@ app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace "+" "_") }}
 {{- end }}
 
-{{/* image: imageName, and the one tag of all. */}}
+{{/* image: the one of all roles, or imageName of the role, to which the digest does not belong; and the one tag of all. */}}
 {{- define "liqo.image" -}}
-{{ .imageName }}:{{ .root.Values.tag | default .root.Chart.AppVersion }}
+{{ .imageName | default .root.Values.imageName }}:{{ .root.Values.tag | default .root.Chart.AppVersion }}
+{{- if and .root.Values.digest (not .imageName) }}@{{ .root.Values.digest }}{{ end }}
 {{- end }}
 
 {{/* Where pods may run: the values of the user, plus tolerations and affinity of the component. */}}

@@ -136,7 +136,7 @@ func (w *world) createObjects(t *testing.T, i int, name string) {
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
 		Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "liqo.io/liqo:v7"}}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "localhost/liqo:v7"}}},
 		},
 	}}
 	identity := &corev1.ConfigMap{ObjectMeta: meta("liqo-clusterid-configmap"), Data: map[string]string{"CLUSTER_ID": ids[i], "CLUSTER_NAME": name}}

@@ -187,7 +187,7 @@ func TestRefusedNames(t *testing.T) {
 			t.Errorf("name %q: error %v, want %v", name, err, errName)
 		}
 	}
-	for _, name := range []string{"liqo.io/liqo:dev", "localhost:5000/a/b:V1.2_3-x", "localhost/a:1"} {
+	for _, name := range []string{"localhost/liqo:dev", "localhost:5000/a/b:V1.2_3-x", "localhost/a:1"} {
 		if _, err := Write(io.Discard, Image{Name: name}); err != nil {
 			t.Errorf("name %q: %v", name, err)
 		}

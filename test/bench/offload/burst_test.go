@@ -173,7 +173,7 @@ func deployment(namespace, name string, r burst) *appsv1.Deployment {
 	}
 	if r.Real {
 		grace = 1
-		spec.Containers[0].Image, spec.Containers[0].Args = "liqo.io/traffic:dev", []string{"serve"}
+		spec.Containers[0].Image, spec.Containers[0].Args = "localhost/traffic:dev", []string{"serve"}
 	}
 	if !r.Offloaded {
 		spec.NodeSelector = map[string]string{"type": "kwok"}
