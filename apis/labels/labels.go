@@ -18,6 +18,8 @@ const (
 	StorageAvailable = "storage.liqo.io/available"
 	// Provider is on virtual nodes: the kind of the provider's cluster.
 	Provider = "liqo.io/provider"
+	// ProviderLabels is an annotation of virtual nodes: the keys of the labels that the provider chose, separated by commas.
+	ProviderLabels = "liqo.io/provider-labels"
 
 	// SchedulingEnabled is "true" on offloaded namespaces whose pods may run in a peer: their pods pass our webhook.
 	SchedulingEnabled = "liqo.io/scheduling-enabled"

@@ -161,7 +161,7 @@ func (s *side) consume() {
 	})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{
 		labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: milan.ClusterID, corev1.LabelHostname: "liqo-milan",
-	}}}
+	}, Annotations: map[string]string{labels.ProviderLabels: ""}}}
 	s.Make(node)
 	s.EditStatus(node, func() {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test"}}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	"liqo.io/liqo/internal/offloading/choice"
@@ -165,12 +166,21 @@ func narrow(ctx context.Context, c client.Client, o OffloadOptions, selector *co
 	if err != nil {
 		return fmt.Errorf("list virtual nodes: %w", err)
 	}
+	var peers discoveryv1alpha1.ForeignClusterList
+	if err := retry(ctx, func(ctx context.Context) error { return c.List(ctx, &peers) }); err != nil {
+		return fmt.Errorf("list peers: %w", err)
+	}
 	var lost []heldNamespace
 	for _, one := range held {
 		if _, wanted := one.from.Spec.DesiredMapping[o.Namespace]; !wanted {
 			continue // already given up, whatever the selector
 		}
-		stays, err := keepsNamespace(selector, nodes.Items, one.from.Labels[labels.RemoteID])
+		id := one.from.Labels[labels.RemoteID]
+		var accepted []string
+		if fc := discoveryv1alpha1.OwnerOf(peers.Items, id); fc != nil {
+			accepted = fc.Spec.AcceptedLabels
+		}
+		stays, err := keepsNamespace(selector, nodes.Items, id, accepted)
 		if err != nil {
 			return fmt.Errorf("cluster selector of namespace %q: %w", o.Namespace, err)
 		}
@@ -183,7 +193,7 @@ func narrow(ctx context.Context, c client.Client, o OffloadOptions, selector *co
 }
 
 // keepsNamespace reports whether a selector certainly chooses a cluster.
-func keepsNamespace(selector *corev1.NodeSelector, nodes []corev1.Node, clusterID string) (keeps bool, err error) {
+func keepsNamespace(selector *corev1.NodeSelector, nodes []corev1.Node, clusterID string, accepted []string) (keeps bool, err error) {
 	if len(selector.NodeSelectorTerms) == 0 {
 		return true, nil // all clusters, whatever their labels
 	}
@@ -191,8 +201,9 @@ func keepsNamespace(selector *corev1.NodeSelector, nodes []corev1.Node, clusterI
 		if nodes[i].Labels[labels.RemoteClusterID] != clusterID {
 			continue
 		}
-		fits, err := choice.Fits(selector, &nodes[i])
-		if err != nil || !fits || !choice.Settled(&nodes[i]) {
+		view, _ := choice.View(&nodes[i], accepted)
+		fits, err := choice.Fits(selector, view)
+		if err != nil || !fits || !choice.Settled(view) {
 			return false, err
 		}
 		keeps = true

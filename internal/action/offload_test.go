@@ -140,7 +140,7 @@ func newProvider(t *testing.T, c client.Client, config *rest.Config, peer string
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-" + peer, Labels: map[string]string{
 		labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: id, corev1.LabelHostname: "liqo-" + peer,
-	}}}
+	}, Annotations: map[string]string{labels.ProviderLabels: ""}}}
 	maps.Copy(node.Labels, labelled)
 	create(t, c, node)
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}

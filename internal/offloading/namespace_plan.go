@@ -43,9 +43,12 @@ type provider struct {
 	tenant string
 	// leaving: the virtual node is being removed, or the provider no longer grants resources.
 	leaving bool
-	// nodeName is the name of the virtual node; node is nil if there is none.
+	// nodeName is the name of the virtual node; node is nil if there is none. It has only those labels that selectors consider.
 	nodeName string
 	node     *corev1.Node
+	// labelled is the virtual node with all its labels; hidden are those that node lacks, as KEY=VALUE.
+	labelled *corev1.Node
+	hidden   []string
 	// namespaces is our NamespaceMap for the provider; nil if there is none.
 	namespaces *vkv1alpha1.NamespaceMap
 }
@@ -102,6 +105,18 @@ func chooses(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) bo
 		return p.asked(offloading.Namespace)
 	}
 	return fits
+}
+
+// lured returns in one sentence how a provider would be chosen by labels that this cluster does not accept; nothing if it would not.
+func lured(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) string {
+	if len(p.hidden) == 0 || !p.settled() || chooses(offloading, p) {
+		return ""
+	}
+	if fits, err := choice.Fits(&offloading.Spec.ClusterSelector, p.labelled); err != nil || !fits {
+		return ""
+	}
+	return fmt.Sprintf("cluster %s is not chosen, because the labels that it gives itself are not accepted: %s; "+
+		"to accept them, add them to spec.acceptedLabels of its ForeignCluster", p.name, strings.Join(p.hidden, ", "))
 }
 
 // mapping returns the desired remote namespace of every namespace offloaded to p, and, sorted, the namespaces whose remote pods must not reach this

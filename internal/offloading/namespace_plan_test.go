@@ -162,7 +162,7 @@ func TestRemoteNamespacesBounded(t *testing.T) {
 }
 
 func nodeWith(set map[string]string) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{corev1.LabelHostname: "liqo-milan"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{corev1.LabelHostname: "liqo-milan"}, Annotations: map[string]string{labels.ProviderLabels: ""}}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	for key, value := range set {
 		node.Labels[key] = value

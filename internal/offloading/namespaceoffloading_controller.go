@@ -58,6 +58,8 @@ type offloadingReconciler struct {
 	events  events.EventRecorder
 	// faulty has, per UID, the generation for whose invalid selector an event was sent.
 	faulty sync.Map
+	// lured has, per UID and cluster ID, the sentence about labels for which an event was sent.
+	lured sync.Map
 	// stray has since when a namespace has our label but no NamespaceOffloading.
 	stray sync.Map
 }

@@ -55,7 +55,7 @@ func (b *env) newProvider(name, region string) *fakeProvider {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.ClusterID: l.peer.ClusterID}},
 		Spec: discoveryv1alpha1.ForeignClusterSpec{
 			ClusterIdentity: &l.peer, OutgoingPeeringEnabled: discoveryv1alpha1.PeeringYes,
-			IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto, ForeignAuthURL: "https://" + name,
+			IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto, ForeignAuthURL: "https://" + name, AcceptedLabels: []string{"region"},
 		},
 	})
 	l.slice = &sharingv1alpha1.ResourceSlice{
@@ -78,6 +78,7 @@ func (l *fakeProvider) register(region string) {
 	if region != "" {
 		l.b.Edit(l.node, func() {
 			l.node.Labels["region"], l.node.Labels[corev1.LabelHostname] = region, l.node.Name
+			l.node.Annotations = map[string]string{labels.ProviderLabels: "region"}
 		})
 		l.b.ready(l.node, corev1.ConditionTrue, "the remote cluster answers")
 	}
@@ -257,6 +258,7 @@ func TestOffloading(t *testing.T) {
 	}
 	b.Edit(milan.node, func() {
 		milan.node.Labels["region"], milan.node.Labels[corev1.LabelHostname] = "europe", milan.node.Name
+		milan.node.Annotations = map[string]string{labels.ProviderLabels: "region"}
 	})
 	b.ready(milan.node, corev1.ConditionTrue, "the remote cluster answers")
 	b.untilPhase(offloading, "Ready", milan, "ClusterSelected", "NamespaceCreated")
@@ -473,4 +475,39 @@ func TestPeeringEnds(t *testing.T) {
 	b.Until("the slice is gone", func() bool { return b.gone(milan.slice) })
 	b.untilPhase(offloading, "NoClusterSelected", nil)
 	b.Until("the rights are gone", func() bool { return b.gone(milan.binding()) })
+}
+
+// TestAttackM2: a provider gives itself labels that a selector names. It gets the namespace, with its Secrets, only if this cluster accepts them.
+func TestAttackM2(t *testing.T) {
+	b := newEnv(t)
+	b.runConsumer()
+	b.shop()
+	trusted := b.offload(func(spec *offloadingv1alpha1.NamespaceOffloadingSpec) {
+		spec.ClusterSelector.NodeSelectorTerms = []corev1.NodeSelectorTerm{term("trust", corev1.NodeSelectorOpIn, "high")}
+	})
+	evil := b.newProvider("evil", "europe")
+	lure := func(value string) {
+		b.Edit(evil.node, func() {
+			evil.node.Labels["trust"], evil.node.Annotations[labels.ProviderLabels] = value, "region,trust"
+		})
+	}
+	lure("high")
+	b.Until("an event reports it", func() bool {
+		var events eventsv1.EventList
+		b.Must(b.List(t.Context(), &events))
+		return slices.ContainsFunc(events.Items, func(event eventsv1.Event) bool {
+			return event.Reason == "LabelsNotAccepted" && event.Regarding.UID == trusted.UID && strings.Contains(event.Note, "trust=high") && strings.Contains(event.Note, "acceptedLabels")
+		})
+	})
+	b.untilPhase(trusted, "NoClusterSelected", evil, "ClusterNotSelected")
+	if b.exists(evil.namespaces) && len(evil.namespaces.Spec.DesiredMapping) > 0 {
+		t.Errorf("the provider is asked for %v", evil.namespaces.Spec.DesiredMapping)
+	}
+
+	// Another value than the accepted one does not suffice either.
+	peer := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "evil"}}
+	b.Edit(peer, func() { peer.Spec.AcceptedLabels = []string{"trust=high"} })
+	evil.asked("the namespace", map[string]string{"shop": remoteNameOfShop()})
+	b.Edit(peer, func() { peer.Spec.AcceptedLabels = []string{"trust=low"} })
+	evil.asked("nothing any more", nil)
 }

@@ -50,12 +50,26 @@ func (r *offloadingReconciler) observe(ctx context.Context, s *offloadScope) (er
 	if s.providers, err = providersOf(ctx, r.client, ""); err != nil {
 		return err
 	}
+	r.reportLured(s)
 	if fault := checkSelector(&s.offloading.Spec.ClusterSelector); fault != "" {
 		if before, _ := r.faulty.Swap(s.offloading.UID, s.offloading.Generation); before != s.offloading.Generation {
 			r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "Invalid", "Select", "%s", shorten(fault))
 		}
 	}
 	return nil
+}
+
+// reportLured sends one event for each provider that would be chosen by labels that are not accepted, and another one when these labels change.
+func (r *offloadingReconciler) reportLured(s *offloadScope) {
+	for i := range s.providers {
+		key := string(s.offloading.UID) + "/" + s.providers[i].id
+		sentence := lured(s.offloading, &s.providers[i])
+		if sentence == "" {
+			r.lured.Delete(key)
+		} else if before, _ := r.lured.Swap(key, sentence); before != sentence {
+			r.events.Eventf(s.offloading, nil, corev1.EventTypeWarning, "LabelsNotAccepted", "Select", "%s", shorten(sentence))
+		}
+	}
 }
 
 func (r *offloadingReconciler) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {

@@ -20,6 +20,7 @@ import (
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/choice"
 )
 
 // peerOf returns the provider of a slice; nil if the slice gets nothing. The name comes from the ForeignCluster. Without a ForeignCluster, the slice
@@ -77,13 +78,30 @@ func providersOf(ctx context.Context, reader client.Reader, tenant string) (all 
 			}
 			p.name = p.namespaces.Name
 		}
-		if p.node, err = virtualNode(ctx, reader, p.nodeName, p.id); err != nil {
+		if p.labelled, err = virtualNode(ctx, reader, p.nodeName, p.id); err != nil {
 			return nil, err
 		}
+		accepted, err := acceptedLabels(ctx, reader, p.id)
+		if err != nil {
+			return nil, err
+		}
+		p.node, p.hidden = choice.View(p.labelled, accepted)
 		all = append(all, p)
 	}
 	slices.SortFunc(all, func(a, b provider) int { return strings.Compare(a.name, b.name) })
 	return all, nil
+}
+
+// acceptedLabels returns which labels of a provider cluster selectors consider; nil for the default.
+func acceptedLabels(ctx context.Context, reader client.Reader, clusterID string) ([]string, error) {
+	var all discoveryv1alpha1.ForeignClusterList
+	if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list foreign clusters: %w", err)
+	}
+	if fc := discoveryv1alpha1.OwnerOf(all.Items, clusterID); fc != nil {
+		return fc.Spec.AcceptedLabels, nil
+	}
+	return nil, nil
 }
 
 // mapOf returns our NamespaceMap for a cluster; nil if there is none.

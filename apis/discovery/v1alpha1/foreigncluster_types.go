@@ -102,6 +102,15 @@ type ForeignClusterSpec struct {
 	// +kubebuilder:default=true
 	// +optional
 	InsecureSkipTLSVerify *bool `json:"insecureSkipTLSVerify,omitempty"`
+	// AcceptedLabels are the labels of the remote cluster that cluster selectors of NamespaceOffloadings consider: KEY, KEY=VALUE, PREFIX/* for all keys
+	// with that prefix, or * for all. The others are also on the virtual node, but a remote cluster cannot get a namespace with them. If missing:
+	// liqo.io/provider, topology.kubernetes.io/*, topology.liqo.io/* and node.kubernetes.io/instance-type.
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=381
+	// +kubebuilder:validation:items:MinLength=1
+	// +listType=set
+	// +optional
+	AcceptedLabels []string `json:"acceptedLabels,omitempty"`
 	// TTL is for discovered clusters, which a later version may have: seconds without an advertisement after which
 	// this object is removed. No effect in this version.
 	// +kubebuilder:validation:Minimum=0

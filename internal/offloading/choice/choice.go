@@ -4,21 +4,69 @@
 // remote namespaces should exist, and liqoctl to show which of them a new selector would delete, with everything in them: the two must agree.
 //
 // The package must not know where selectors and nodes come from, nor how the decision is used. It is proved by choice_test.go and, with
-// its caller, by TestChooses.
+// It must not know how the labels got onto the node. choice_test.go proves it, TestAttackM2 with a real API server.
 package choice
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"liqo.io/liqo/apis/labels"
 )
+
+// byDefault are the labels of a provider that selectors consider if its ForeignCluster has no list: those that the documents name.
+var byDefault = []string{labels.Provider, "topology.kubernetes.io/*", "topology.liqo.io/*", corev1.LabelInstanceTypeStable}
 
 // Settled reports whether the labels of a virtual node are those of its cluster. A node that was just registered has none yet, and without a
 // node nothing is known.
 func Settled(node *corev1.Node) bool {
-	return node != nil && node.DeletionTimestamp == nil && node.Labels[corev1.LabelHostname] != "" &&
+	if node == nil {
+		return false
+	}
+	_, marked := node.Annotations[labels.ProviderLabels]
+	return marked && node.DeletionTimestamp == nil && node.Labels[corev1.LabelHostname] != "" &&
 		slices.ContainsFunc(node.Status.Conditions, func(one corev1.NodeCondition) bool { return one.Type == corev1.NodeReady })
+}
+
+// View returns the node as selectors see it: without the labels that its provider chose and this cluster does not accept. accepted is that of the
+// ForeignCluster: nil means the default, which is not the same as an empty list. hidden are the left out labels as KEY=VALUE, sorted.
+func View(node *corev1.Node, accepted []string) (view *corev1.Node, hidden []string) {
+	if node == nil {
+		return nil, nil
+	}
+	if accepted == nil {
+		accepted = byDefault
+	}
+	kept := maps.Clone(node.Labels)
+	for key := range strings.SplitSeq(node.Annotations[labels.ProviderLabels], ",") {
+		value, has := node.Labels[key]
+		if has && !slices.ContainsFunc(accepted, func(one string) bool { return accepts(one, key, value) }) {
+			delete(kept, key)
+			hidden = append(hidden, key+"="+value)
+		}
+	}
+	if len(hidden) == 0 {
+		return node, nil
+	}
+	slices.Sort(hidden)
+	shown := *node
+	shown.Labels = kept
+	return &shown, hidden
+}
+
+// accepts reports whether an entry of the list (KEY, KEY=VALUE, PREFIX/*, *) accepts a label.
+func accepts(entry, key, value string) bool {
+	if only, want, has := strings.Cut(entry, "="); has {
+		return only == key && want == value
+	}
+	if prefix, is := strings.CutSuffix(entry, "*"); is && (prefix == "" || strings.HasSuffix(prefix, "/")) {
+		return strings.HasPrefix(key, prefix)
+	}
+	return entry == key
 }
 
 // Fits reports whether a selector selects the cluster of a virtual node. A selector without terms selects all clusters; an invalid one is an error.

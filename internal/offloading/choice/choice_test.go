@@ -3,15 +3,18 @@
 package choice
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/apis/labels"
 )
 
 func node(change func(*corev1.Node)) *corev1.Node {
 	made := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{corev1.LabelHostname: "liqo-milan", "region": "europe"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{corev1.LabelHostname: "liqo-milan", "region": "europe"}, Annotations: map[string]string{labels.ProviderLabels: "region"}},
 		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}},
 	}
 	if change != nil {
@@ -25,15 +28,50 @@ func TestSettled(t *testing.T) {
 		node *corev1.Node
 		want bool
 	}{
-		"none":                 {nil, false},
-		"provider unreachable": {node(nil), true},
-		"just registered":      {node(func(n *corev1.Node) { n.Labels = nil }), false},
-		"without conditions":   {node(func(n *corev1.Node) { n.Status.Conditions = nil }), false},
-		"being deleted":        {node(func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }), false},
+		"none":                    {nil, false},
+		"provider unreachable":    {node(nil), true},
+		"labels of which cluster": {node(func(n *corev1.Node) { n.Annotations = nil }), false},
+		"just registered":         {node(func(n *corev1.Node) { n.Labels = nil }), false},
+		"without conditions":      {node(func(n *corev1.Node) { n.Status.Conditions = nil }), false},
+		"being deleted":           {node(func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }), false},
 	} {
 		if got := Settled(test.node); got != test.want {
 			t.Errorf("%s: %t", what, got)
 		}
+	}
+}
+
+// TestView: a label of the provider is considered only if this cluster accepts it.
+func TestView(t *testing.T) {
+	made := node(func(n *corev1.Node) {
+		n.Labels = map[string]string{corev1.LabelHostname: "liqo-milan", "mine": "1", "trust": "high", "topology.liqo.io/region": "eu", "liqo.io/provider": "k3s"}
+		n.Annotations[labels.ProviderLabels] = "trust,topology.liqo.io/region,liqo.io/provider,gone"
+	})
+	for what, test := range map[string]struct {
+		accepted, hidden []string
+	}{
+		"default":       {nil, []string{"trust=high"}},
+		"none":          {[]string{}, []string{"liqo.io/provider=k3s", "topology.liqo.io/region=eu", "trust=high"}},
+		"all":           {[]string{"*"}, nil},
+		"key":           {[]string{"trust"}, []string{"liqo.io/provider=k3s", "topology.liqo.io/region=eu"}},
+		"value":         {[]string{"trust=high", "liqo.io/provider=gke"}, []string{"liqo.io/provider=k3s", "topology.liqo.io/region=eu"}},
+		"prefix":        {[]string{"topology.liqo.io/*", "liqo.io/*"}, []string{"trust=high"}},
+		"not a prefix":  {[]string{"tr*"}, []string{"liqo.io/provider=k3s", "topology.liqo.io/region=eu", "trust=high"}},
+		"part of a key": {[]string{"tru", "topology.liqo.io"}, []string{"liqo.io/provider=k3s", "topology.liqo.io/region=eu", "trust=high"}},
+	} {
+		view, hidden := View(made, test.accepted)
+		if !slices.Equal(hidden, test.hidden) {
+			t.Errorf("%s: hidden %v, want %v", what, hidden, test.hidden)
+		}
+		if len(view.Labels) != len(made.Labels)-len(hidden) || view.Labels["mine"] != "1" {
+			t.Errorf("%s: %v", what, view.Labels)
+		}
+	}
+	if len(made.Labels) != 5 {
+		t.Error("the node was changed")
+	}
+	if view, hidden := View(nil, nil); view != nil || hidden != nil {
+		t.Error("a node that does not exist has a view")
 	}
 }
 

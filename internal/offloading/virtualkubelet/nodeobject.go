@@ -102,6 +102,28 @@ type nodeInputs struct {
 
 // nodeLabels returns the labels of the node. Ours overwrite those of the provider.
 func (p *nodeInputs) nodeLabels() map[string]string {
+	all := p.providerLabels()
+	maps.Copy(all, p.ownLabels())
+	return all
+}
+
+// nodeAnnotations returns the annotations of the node. They are written together with the labels, so that a label of the provider is never
+// taken for one of this cluster.
+func (p *nodeInputs) nodeAnnotations() map[string]string {
+	all := maps.Clone(p.extraAnnotations)
+	if all == nil {
+		all = map[string]string{}
+	}
+	theirs := p.providerLabels()
+	for key := range p.ownLabels() {
+		delete(theirs, key)
+	}
+	all[labels.ProviderLabels] = strings.Join(slices.Sorted(maps.Keys(theirs)), ",")
+	return all
+}
+
+// providerLabels returns the labels that the provider may set.
+func (p *nodeInputs) providerLabels() map[string]string {
 	all := map[string]string{}
 	if p.granted != nil {
 		for key, value := range p.granted.Labels {
@@ -110,7 +132,14 @@ func (p *nodeInputs) nodeLabels() map[string]string {
 			}
 		}
 	}
-	maps.Copy(all, p.extraLabels)
+	return all
+}
+
+func (p *nodeInputs) ownLabels() map[string]string {
+	all := maps.Clone(p.extraLabels)
+	if all == nil {
+		all = map[string]string{}
+	}
 	maps.Copy(all, map[string]string{
 		corev1.LabelHostname:             p.name,
 		corev1.LabelOSStable:             p.os(),
@@ -206,11 +235,7 @@ func (p *nodeInputs) initial() *coreapply.NodeApplyConfiguration {
 // meta returns the labels and annotations, which follow the grant. With the UID: an apply to a node that was just deleted would create another
 // one, without the taint.
 func (p *nodeInputs) meta(uid types.UID) *coreapply.NodeApplyConfiguration {
-	node := coreapply.Node(p.name).WithUID(uid).WithLabels(p.nodeLabels())
-	if len(p.extraAnnotations) > 0 {
-		node.WithAnnotations(p.extraAnnotations)
-	}
-	return node
+	return coreapply.Node(p.name).WithUID(uid).WithLabels(p.nodeLabels()).WithAnnotations(p.nodeAnnotations())
 }
 
 // status returns the status of the node without times.

@@ -162,7 +162,7 @@ func (n *Node) register(ctx context.Context, inputs *nodeInputs) (*corev1.Node, 
 // applyMeta writes labels and annotations if one is missing, or if one that we wrote is no longer desired.
 func (n *Node) applyMeta(ctx context.Context, node *corev1.Node, inputs *nodeInputs) error {
 	intent := inputs.meta(node.UID)
-	if contains(node.Labels, inputs.nodeLabels()) && contains(node.Annotations, inputs.extraAnnotations) && equality.Semantic.DeepEqual(n.writtenMeta, intent) {
+	if contains(node.Labels, inputs.nodeLabels()) && contains(node.Annotations, inputs.nodeAnnotations()) && equality.Semantic.DeepEqual(n.writtenMeta, intent) {
 		return nil
 	}
 	sent := inputs.meta(node.UID) // the client writes the response into its argument

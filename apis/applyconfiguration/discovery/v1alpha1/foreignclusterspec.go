@@ -35,6 +35,10 @@ type ForeignClusterSpecApplyConfiguration struct {
 	// InsecureSkipTLSVerify accepts any certificate of the authentication service, which signs its own by default. It affects only who can read
 	// the names of the clusters on the way: the remote cluster is proven by ClusterKey.
 	InsecureSkipTLSVerify *bool `json:"insecureSkipTLSVerify,omitempty"`
+	// AcceptedLabels are the labels of the remote cluster that cluster selectors of NamespaceOffloadings consider: KEY, KEY=VALUE, PREFIX/* for all keys
+	// with that prefix, or * for all. The others are also on the virtual node, but a remote cluster cannot get a namespace with them. If missing:
+	// liqo.io/provider, topology.kubernetes.io/*, topology.liqo.io/* and node.kubernetes.io/instance-type.
+	AcceptedLabels []string `json:"acceptedLabels,omitempty"`
 	// TTL is for discovered clusters, which a later version may have: seconds without an advertisement after which
 	// this object is removed. No effect in this version.
 	TTL *int `json:"ttl,omitempty"`
@@ -115,6 +119,16 @@ func (b *ForeignClusterSpecApplyConfiguration) WithInsecureSkipProviderVerify(va
 // If called multiple times, the InsecureSkipTLSVerify field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithInsecureSkipTLSVerify(value bool) *ForeignClusterSpecApplyConfiguration {
 	b.InsecureSkipTLSVerify = &value
+	return b
+}
+
+// WithAcceptedLabels adds the given value to the AcceptedLabels field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the AcceptedLabels field.
+func (b *ForeignClusterSpecApplyConfiguration) WithAcceptedLabels(values ...string) *ForeignClusterSpecApplyConfiguration {
+	for i := range values {
+		b.AcceptedLabels = append(b.AcceptedLabels, values[i])
+	}
 	return b
 }
 
