@@ -133,6 +133,8 @@ const (
 const (
 	// Fence is on ShadowPods and on their pods: the UID of the consumer's pod.
 	Fence = "virtualkubelet.liqo.io/fence"
+	// Reflect is "true" on ConfigMaps and Secrets that are reflected although nothing refers to them.
+	Reflect = "liqo.io/reflect"
 	// SkipReflection, with any value, excludes an object from reflection.
 	SkipReflection = "liqo.io/skip-reflection"
 	// ForceRemoteNodePort, "true" on a Service, requests the same node ports in the peers.

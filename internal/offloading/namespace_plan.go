@@ -49,6 +49,8 @@ type provider struct {
 	// labelled is the virtual node with all its labels; hidden are those that node lacks, as KEY=VALUE.
 	labelled *corev1.Node
 	hidden   []string
+	// allows reports whether the provider may receive a namespace; known is false if that cannot be decided now. Nil: it may receive all.
+	allows func(namespace string) (allowed, known bool)
 	// namespaces is our NamespaceMap for the provider; nil if there is none.
 	namespaces *vkv1alpha1.NamespaceMap
 }
@@ -104,6 +106,10 @@ func chooses(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) bo
 	if err != nil {
 		return p.asked(offloading.Namespace)
 	}
+	if fits && p.allows != nil {
+		allowed, known := p.allows(offloading.Namespace)
+		return allowed || !known && p.asked(offloading.Namespace)
+	}
 	return fits
 }
 
@@ -112,7 +118,7 @@ func lured(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) stri
 	if len(p.hidden) == 0 || !p.settled() || chooses(offloading, p) {
 		return ""
 	}
-	if fits, err := choice.Fits(&offloading.Spec.ClusterSelector, p.labelled); err != nil || !fits {
+	if would, err := choice.Fits(&offloading.Spec.ClusterSelector, p.labelled); err != nil || !would || fits(offloading, p) {
 		return ""
 	}
 	return fmt.Sprintf("cluster %s is not chosen, because the labels that it gives itself are not accepted: %s; "+
@@ -120,20 +126,25 @@ func lured(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) stri
 }
 
 // mapping returns the desired remote namespace of every namespace offloaded to p, and, sorted, the namespaces whose remote pods must not reach this
-// API server.
-func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider) (wanted map[string]string, without []string) {
-	wanted = map[string]string{}
+// API server, and those of which only referenced objects are copied.
+func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider) vkv1alpha1.NamespaceMapSpec {
+	spec := vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{}}
 	for i := range all {
 		one := &all[i]
-		if one.Name == offloadingv1alpha1.NamespaceOffloadingName && one.Status.RemoteNamespaceName != "" && chooses(one, p) {
-			wanted[one.Namespace] = one.Status.RemoteNamespaceName
-			if !apiServerSupport(one) {
-				without = append(without, one.Namespace)
-			}
+		if one.Name != offloadingv1alpha1.NamespaceOffloadingName || one.Status.RemoteNamespaceName == "" || !chooses(one, p) {
+			continue
+		}
+		spec.DesiredMapping[one.Namespace] = one.Status.RemoteNamespaceName
+		if !apiServerSupport(one) {
+			spec.WithoutAPIServer = append(spec.WithoutAPIServer, one.Namespace)
+		}
+		if one.Spec.Reflection == offloadingv1alpha1.ReflectReferenced {
+			spec.ReferencedOnly = append(spec.ReferencedOnly, one.Namespace)
 		}
 	}
-	slices.Sort(without)
-	return wanted, without
+	slices.Sort(spec.WithoutAPIServer)
+	slices.Sort(spec.ReferencedOnly)
+	return spec
 }
 
 // apiServerSupport reports whether remote pods of the namespace may use this API server. An invalid value, which the webhook refuses, means no:

@@ -4,6 +4,7 @@ package offloading
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -239,20 +240,31 @@ func TestMapping(t *testing.T) {
 		one("vault", support("false")), one("typo", support("False")), one("empty", support("")), one("shop", support("true")), one("web", nil),
 		one("notes", map[string]string{"other": "false"}), deleted, unnamed, other, elsewhere,
 	}
-	wanted, without := mapping(all, &provider{node: nodeWith(map[string]string{"region": "europe"})})
+	all[0].Spec.Reflection = offloadingv1alpha1.ReflectReferenced
+	spec := mapping(all, &provider{node: nodeWith(map[string]string{"region": "europe"})})
 	mapped := map[string]string{
 		"vault": "vault-rome", "typo": "typo-rome", "empty": "empty-rome", "shop": "shop-rome", "web": "web-rome", "notes": "notes-rome",
 	}
-	if diff := cmp.Diff(mapped, wanted); diff != "" {
+	if diff := cmp.Diff(mapped, spec.DesiredMapping); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"empty", "typo", "vault"}, without); diff != "" {
+	if diff := cmp.Diff([]string{"empty", "typo", "vault"}, spec.WithoutAPIServer); diff != "" {
 		t.Errorf("without the API server (-want +got)\n%s", diff)
+	}
+	if !slices.Equal(spec.ReferencedOnly, []string{"vault"}) {
+		t.Errorf("only what is referenced: %v", spec.ReferencedOnly)
+	}
+	bounded := &provider{node: nodeWith(map[string]string{"region": "europe"}), namespaces: &vkv1alpha1.NamespaceMap{}, allows: func(namespace string) (allowed, known bool) {
+		return namespace == "shop", namespace != "web" && namespace != "notes"
+	}}
+	bounded.namespaces.Spec.DesiredMapping = map[string]string{"vault": "vault-rome", "web": "web-rome"}
+	if spec = mapping(all, bounded); !maps.Equal(spec.DesiredMapping, map[string]string{"shop": "shop-rome", "web": "web-rome"}) {
+		t.Errorf("a provider that may receive shop, and of which web and notes are unknown, gets %v", spec.DesiredMapping)
 	}
 	leaving := &provider{node: nodeWith(nil), leaving: true, namespaces: &vkv1alpha1.NamespaceMap{}}
 	leaving.namespaces.Spec.DesiredMapping = map[string]string{"vault": "vault-rome"}
-	if wanted, without = mapping(all, leaving); len(wanted) != 1 || !slices.Equal(without, []string{"vault"}) {
-		t.Errorf("while the provider leaves: %v, without the API server %v", wanted, without)
+	if spec = mapping(all, leaving); len(spec.DesiredMapping) != 1 || !slices.Equal(spec.WithoutAPIServer, []string{"vault"}) {
+		t.Errorf("while the provider leaves: %+v", spec)
 	}
 }
 

@@ -62,6 +62,7 @@ func SetupNamespaceMap(mgr manager.Manager) error {
 		Watches(&offloadingv1alpha1.NamespaceOffloading{}, allTenants, builder.WithPredicates(offloadingChanged)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, allTenants, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, ofNode, builder.WithPredicates(nodeChanged)).
+		Watches(&corev1.Namespace{}, allTenants, builder.WithPredicates(offloadedNamespace, predicate.LabelChangedPredicate{})).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up controller of namespace maps: %w", err)
@@ -76,6 +77,10 @@ var offloadingChanged = predicate.Funcs{UpdateFunc: func(change event.UpdateEven
 	return !was || !is || before.Generation != after.Generation || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 		before.Status.RemoteNamespaceName != after.Status.RemoteNamespaceName || before.UID != after.UID || apiServerSupport(before) != apiServerSupport(after)
 }}
+
+// offloadedNamespace passes namespaces that are offloaded: their labels decide which providers may receive them. The event of a namespace whose
+// strategy is Local, which has no label of ours, is that of its NamespaceOffloading.
+var offloadedNamespace = predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()[labels.SchedulingEnabled] != "" })
 
 // nodeChanged passes updates of virtual nodes that change labels, readiness, or whether the labels are known.
 var nodeChanged = predicate.And(
@@ -118,13 +123,14 @@ func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		WithLabels(map[string]string{
 			labels.Replication: "true", labels.RemoteID: p.id, labels.RemoteClusterID: p.id, labels.ClusterID: p.id, labels.AppPartOf: labels.PartOf,
 		})
-	wanted, without := mapping(all.Items, p)
-	if err := r.confirm(ctx, p, all.Items, wanted); err != nil {
+	wanted := mapping(all.Items, p)
+	if err := r.confirm(ctx, p, all.Items, wanted.DesiredMapping); err != nil {
 		return reconcile.Result{}, err
 	}
-	if len(wanted) > 0 {
-		// In one write, so that the provider never reads one without the other.
-		intent.WithSpec(vkapply.NamespaceMapSpec().WithDesiredMapping(wanted).WithWithoutAPIServer(without...))
+	if len(wanted.DesiredMapping) > 0 {
+		// In one write, so that the virtual kubelet never reads one without the others.
+		intent.WithSpec(vkapply.NamespaceMapSpec().WithDesiredMapping(wanted.DesiredMapping).
+			WithWithoutAPIServer(wanted.WithoutAPIServer...).WithReferencedOnly(wanted.ReferencedOnly...))
 	}
 	if live != nil {
 		intent.WithUID(live.GetUID())

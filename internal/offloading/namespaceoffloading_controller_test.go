@@ -511,3 +511,38 @@ func TestAttackM2(t *testing.T) {
 	b.Edit(peer, func() { peer.Spec.AcceptedLabels = []string{"trust=low"} })
 	evil.asked("nothing any more", nil)
 }
+
+// TestAttackM1Namespaces: a user offloads a namespace to every cluster, and the administrator has bounded what one of them may receive.
+func TestAttackM1Namespaces(t *testing.T) {
+	b := newEnv(t)
+	b.runConsumer()
+	b.shop()
+	milan := b.newProvider("milan", "europe")
+	peer := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+	b.Edit(peer, func() {
+		peer.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"public": "yes"}}
+	})
+	offloading := b.offload(nil)
+	b.untilPhase(offloading, "NoClusterSelected", milan, "ClusterNotSelected")
+	if message := offloading.Status.RemoteNamespacesConditions[milan.peer.UniqueName()][0].Message; !strings.Contains(message, "spec.namespaceSelector") {
+		t.Error(message)
+	}
+	if b.exists(milan.namespaces) && len(milan.namespaces.Spec.DesiredMapping) > 0 {
+		t.Errorf("the provider is asked for %v", milan.namespaces.Spec.DesiredMapping)
+	}
+	mine := map[string]string{"shop": remoteNameOfShop()}
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	b.Edit(shop, func() { shop.Labels["public"] = "yes" })
+	milan.asked("the namespace", mine)
+	b.Edit(peer, func() {
+		peer.Spec.NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "public", Operator: "Sometimes"}}
+	})
+	b.Edit(offloading, func() { offloading.Spec.Reflection = offloadingv1alpha1.ReflectReferenced })
+	b.Until("the map has the new reflection", func() bool {
+		return b.exists(milan.namespaces) && slices.Equal(milan.namespaces.Spec.ReferencedOnly, []string{"shop"})
+	})
+	milan.asked("as before, as the selector is invalid", mine)
+	b.Edit(peer, func() { peer.Spec.NamespaceSelector.MatchExpressions = nil })
+	b.Edit(shop, func() { delete(shop.Labels, "public") })
+	milan.asked("nothing any more", nil)
+}

@@ -12,6 +12,7 @@ import (
 
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/choice"
 )
 
 // offloadingStatus returns the status of a NamespaceOffloading.
@@ -72,10 +73,17 @@ func requiredCondition(offloading *offloadingv1alpha1.NamespaceOffloading, p *pr
 		is.Message = "the peering with this cluster is ending"
 	case !p.settled():
 		is.Message = fmt.Sprintf("virtual node %s does not exist yet, or has no labels yet; see: liqoctl status peer", p.nodeName)
+	case p.allows != nil && fits(offloading, p):
+		is.Message = "the cluster may not receive this namespace: spec.namespaceSelector of its ForeignCluster does not select the namespace's labels"
 	default:
 		is.Message = fmt.Sprintf("the cluster selector does not select virtual node %s; its labels: kubectl get node %[1]s --show-labels", p.nodeName)
 	}
 	return is
+}
+
+func fits(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) bool {
+	selected, err := choice.Fits(&offloading.Spec.ClusterSelector, p.node)
+	return err == nil && selected
 }
 
 // readyCondition returns nil if there is no remote namespace and none is requested.

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -81,27 +83,44 @@ func providersOf(ctx context.Context, reader client.Reader, tenant string) (all 
 		if p.labelled, err = virtualNode(ctx, reader, p.nodeName, p.id); err != nil {
 			return nil, err
 		}
-		accepted, err := acceptedLabels(ctx, reader, p.id)
+		spec, err := peerSpec(ctx, reader, p.id)
 		if err != nil {
 			return nil, err
 		}
-		p.node, p.hidden = choice.View(p.labelled, accepted)
+		p.node, p.hidden = choice.View(p.labelled, spec.AcceptedLabels)
+		p.allows = allowance(ctx, reader, spec.NamespaceSelector)
 		all = append(all, p)
 	}
 	slices.SortFunc(all, func(a, b provider) int { return strings.Compare(a.name, b.name) })
 	return all, nil
 }
 
-// acceptedLabels returns which labels of a provider cluster selectors consider; nil for the default.
-func acceptedLabels(ctx context.Context, reader client.Reader, clusterID string) ([]string, error) {
+// peerSpec returns the spec of a provider's ForeignCluster; an empty one if there is none any more.
+func peerSpec(ctx context.Context, reader client.Reader, clusterID string) (spec discoveryv1alpha1.ForeignClusterSpec, err error) {
 	var all discoveryv1alpha1.ForeignClusterList
 	if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list foreign clusters: %w", err)
+		return spec, fmt.Errorf("list foreign clusters: %w", err)
 	}
 	if fc := discoveryv1alpha1.OwnerOf(all.Items, clusterID); fc != nil {
-		return fc.Spec.AcceptedLabels, nil
+		spec = fc.Spec
 	}
-	return nil, nil
+	return spec, nil
+}
+
+// allowance returns provider.allows for the selector of a ForeignCluster. Nothing is known of a namespace that is not in the cache, or while the selector
+// is invalid: what a provider has then stays there, and nothing is added.
+func allowance(ctx context.Context, reader client.Reader, selector *metav1.LabelSelector) func(namespace string) (allowed, known bool) {
+	if selector == nil {
+		return nil
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	return func(name string) (allowed, known bool) {
+		var namespace corev1.Namespace
+		if err != nil || reader.Get(ctx, client.ObjectKey{Name: name}, &namespace) != nil {
+			return false, false
+		}
+		return parsed.Matches(k8slabels.Set(namespace.Labels)), true
+	}
 }
 
 // mapOf returns our NamespaceMap for a cluster; nil if there is none.

@@ -158,6 +158,12 @@ data: {.dockerconfigjson: `+pull+`}
 ---
 apiVersion: v1
 kind: Secret
+metadata: {name: typed}
+type: example.com/bytes
+data: {release: AAEC}
+---
+apiVersion: v1
+kind: Secret
 metadata: {name: sh.helm.release.v1.x.v1}
 type: helm.sh/release.v1
 data: {release: AAEC}
@@ -174,7 +180,7 @@ type: Opaque
 immutable: true
 `)
 	s.wantRemote(t, secretKind, "pull", "{type: kubernetes.io/dockerconfigjson, data: {.dockerconfigjson: "+pull+"}}")
-	s.wantRemote(t, secretKind, "sh.helm.release.v1.x.v1", "{type: helm.sh/release.v1, data: {release: AAEC}}")
+	s.wantRemote(t, secretKind, "typed", "{type: example.com/bytes, data: {release: AAEC}}")
 	s.kubectl(t, "delete", "secret", "pull")
 	wantGone(t, milan, secretKind, s.remote, "pull")
 	s.apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: pull}, data: {other: AAEC}}")
@@ -182,8 +188,10 @@ immutable: true
 
 	o := reflectedObject{kind: secretKind, name: "lifecycle", manifest: "{apiVersion: v1, kind: Secret, metadata: {name: lifecycle, " + meta + "}, stringData: {v: '%s'}}"}
 	lifecycle(t, s, o)
-	if found := s.inMilan(t, secretKind, "account"); found != nil {
-		t.Errorf("the token of a ServiceAccount was reflected unchanged, with type %v", found.Object["type"])
+	for _, never := range []string{"account", "sh.helm.release.v1.x.v1"} {
+		if found := s.inMilan(t, secretKind, never); found != nil {
+			t.Errorf("%s was reflected, with type %v", never, found.Object["type"])
+		}
 	}
 	o.name, o.manifest = "unmanaged", strings.Replace(o.manifest, "lifecycle", "unmanaged", 1)
 	unmanaged(t, s, o)

@@ -314,6 +314,12 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             scalar: string
+    - name: referencedOnly
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
     - name: withoutAPIServer
       type:
         list:

@@ -111,6 +111,10 @@ type ForeignClusterSpec struct {
 	// +listType=set
 	// +optional
 	AcceptedLabels []string `json:"acceptedLabels,omitempty"`
+	// NamespaceSelector selects, by their labels, the namespaces that the remote cluster may receive; kubernetes.io/metadata.name is the name. If
+	// missing: all. A namespace that it no longer selects loses its remote namespace, with everything in it.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// TTL is for discovered clusters, which a later version may have: seconds without an advertisement after which
 	// this object is removed. No effect in this version.
 	// +kubebuilder:validation:Minimum=0

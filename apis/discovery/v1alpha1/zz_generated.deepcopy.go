@@ -7,6 +7,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -101,6 +102,11 @@ func (in *ForeignClusterSpec) DeepCopyInto(out *ForeignClusterSpec) {
 		in, out := &in.AcceptedLabels, &out.AcceptedLabels
 		*out = make([]string, len(*in))
 		copy(*out, *in)
+	}
+	if in.NamespaceSelector != nil {
+		in, out := &in.NamespaceSelector, &out.NamespaceSelector
+		*out = new(v1.LabelSelector)
+		(*in).DeepCopyInto(*out)
 	}
 }
 

@@ -30,6 +30,18 @@ const (
 	PodsLocalAndRemote PodOffloadingStrategy = "LocalAndRemote"
 )
 
+// Reflection is which objects of the namespace are copied to the selected clusters.
+// +kubebuilder:validation:Enum=All;Referenced
+type Reflection string
+
+// The values of Reflection.
+const (
+	// ReflectAll: all objects of the kinds that are reflected.
+	ReflectAll Reflection = "All"
+	// ReflectReferenced: ConfigMaps and Secrets only if a pod in that cluster or an Ingress refers to them, or with the annotation liqo.io/reflect=true.
+	ReflectReferenced Reflection = "Referenced"
+)
+
 // OffloadingPhase summarizes the state of the offloading of a namespace.
 // +kubebuilder:validation:Enum=Ready;NoClusterSelected;InProgress;SomeFailed;AllFailed;Terminating
 type OffloadingPhase string
@@ -58,6 +70,10 @@ type NamespaceOffloadingSpec struct {
 	// +kubebuilder:default=LocalAndRemote
 	// +optional
 	PodOffloadingStrategy PodOffloadingStrategy `json:"podOffloadingStrategy,omitempty"`
+	// Reflection is which ConfigMaps and Secrets are copied to the selected clusters.
+	// +kubebuilder:default=All
+	// +optional
+	Reflection Reflection `json:"reflection,omitempty"`
 	// ClusterSelector selects clusters by the labels of their virtual nodes. Without terms, it selects all.
 	// +optional
 	ClusterSelector corev1.NodeSelector `json:"clusterSelector,omitzero"`

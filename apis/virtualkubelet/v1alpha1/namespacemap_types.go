@@ -28,6 +28,11 @@ type NamespaceMapSpec struct {
 	// +listType=set
 	// +optional
 	WithoutAPIServer []string `json:"withoutAPIServer,omitempty"`
+	// ReferencedOnly are the local namespaces of which only those ConfigMaps and Secrets are copied that something in the provider refers to. As
+	// WithoutAPIServer, it is for the consumer's own virtual kubelet.
+	// +listType=set
+	// +optional
+	ReferencedOnly []string `json:"referencedOnly,omitempty"`
 }
 
 // RemoteNamespaceStatus is the state of one remote namespace.

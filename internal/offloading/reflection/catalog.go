@@ -91,10 +91,13 @@ var catalog = []kind{
 		localKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), remoteKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 		object: &corev1.ConfigMap{}, list: func() client.ObjectList { return &corev1.ConfigMapList{} }, full: func() client.ObjectList { return &corev1.ConfigMapList{} },
 		remoteName: project.ConfigMapName, localName: project.LocalConfigMapName,
-		project: func(_ *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(r *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.ConfigMap)
 			if !ok {
 				return nil, nil
+			}
+			if withheld, err := r.withheld(mapping, object); err != nil || withheld {
+				return nil, err
 			}
 			return orNil(project.ConfigMap(mapping, local)), nil
 		},
@@ -103,10 +106,13 @@ var catalog = []kind{
 		name: "Secret", flag: "secret", workers: defaultWorkers,
 		localKind: corev1.SchemeGroupVersion.WithKind("Secret"), remoteKind: corev1.SchemeGroupVersion.WithKind("Secret"),
 		object: &corev1.Secret{}, list: func() client.ObjectList { return &corev1.SecretList{} }, full: func() client.ObjectList { return &corev1.SecretList{} },
-		project: func(_ *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(r *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.Secret)
 			if !ok {
 				return nil, nil
+			}
+			if withheld, err := r.withheld(mapping, object); err != nil || withheld {
+				return nil, err
 			}
 			return orNil(project.Secret(mapping, local)), nil
 		},

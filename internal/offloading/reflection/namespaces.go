@@ -33,6 +33,8 @@ type mapping struct {
 	terminating atomic.Bool
 	// apiServer: new pods there may reach our API server and get tokens for it. It is false until the NamespaceMap allows that.
 	apiServer atomic.Bool
+	// referencedOnly: of ConfigMaps and Secrets, only those are copied that something refers to.
+	referencedOnly atomic.Bool
 }
 
 // offloading is what we know about one local namespace.
@@ -87,12 +89,17 @@ func (p *mappings) update(after client.Object) {
 	if current != nil && current.Labels[labels.Replicated] != "" {
 		return // a map of the peer: what it offloads to us
 	}
-	var start, freeze, stop, policyChanged []*mapping
+	var start, freeze, stop, policyChanged, reflectionChanged []*mapping
 	p.mu.Lock()
 	p.known = current
 	if current != nil {
 		start, freeze, stop = p.replace(current)
 		policyChanged = p.applyPolicy(current)
+		for local, one := range p.byLocal {
+			if only := slices.Contains(current.Spec.ReferencedOnly, local); one.referencedOnly.Swap(only) != only {
+				reflectionChanged = append(reflectionChanged, one)
+			}
+		}
 	}
 	p.mu.Unlock()
 	for _, old := range freeze {
@@ -103,6 +110,9 @@ func (p *mappings) update(after client.Object) {
 	}
 	for _, one := range start {
 		p.start(one)
+	}
+	for _, one := range reflectionChanged {
+		p.engine.reflectionChanged(one)
 	}
 	if p.engine.pods != nil {
 		p.engine.pods.enqueueAll()

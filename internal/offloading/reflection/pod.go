@@ -183,6 +183,7 @@ func (p *pods) localChanged(before, after client.Object) {
 	if now == nil {
 		object = before
 	}
+	p.engine.referrerChanged(before, after)
 	key := client.ObjectKeyFromObject(object)
 	p.inbound.add(key)
 	if old == nil || now == nil || old.UID != now.UID || affectsOutbound(old, now) {

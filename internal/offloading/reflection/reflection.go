@@ -70,6 +70,7 @@ type Engine struct {
 	counts   *counters
 
 	mappings   *mappings
+	references references
 	reflectors []*reflector
 	pods       *pods
 	tokens     *tokens

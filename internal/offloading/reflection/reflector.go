@@ -150,6 +150,7 @@ func (r *reflector) localChanged(before, after client.Object) {
 	if after == nil {
 		r.engine.recorder.succeeded(object)
 	}
+	r.engine.referrerChanged(before, after)
 	for _, other := range r.engine.reflectors {
 		if follow := other.kind.follows[r.kind.name]; follow != nil {
 			for _, key := range follow(other, object) {

@@ -5,6 +5,7 @@
 package v1alpha1
 
 import (
+	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 )
 
@@ -39,6 +40,9 @@ type ForeignClusterSpecApplyConfiguration struct {
 	// with that prefix, or * for all. The others are also on the virtual node, but a remote cluster cannot get a namespace with them. If missing:
 	// liqo.io/provider, topology.kubernetes.io/*, topology.liqo.io/* and node.kubernetes.io/instance-type.
 	AcceptedLabels []string `json:"acceptedLabels,omitempty"`
+	// NamespaceSelector selects, by their labels, the namespaces that the remote cluster may receive; kubernetes.io/metadata.name is the name. If
+	// missing: all. A namespace that it no longer selects loses its remote namespace, with everything in it.
+	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
 	// TTL is for discovered clusters, which a later version may have: seconds without an advertisement after which
 	// this object is removed. No effect in this version.
 	TTL *int `json:"ttl,omitempty"`
@@ -129,6 +133,14 @@ func (b *ForeignClusterSpecApplyConfiguration) WithAcceptedLabels(values ...stri
 	for i := range values {
 		b.AcceptedLabels = append(b.AcceptedLabels, values[i])
 	}
+	return b
+}
+
+// WithNamespaceSelector sets the NamespaceSelector field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NamespaceSelector field is set to the value of the last call.
+func (b *ForeignClusterSpecApplyConfiguration) WithNamespaceSelector(value *v1.LabelSelectorApplyConfiguration) *ForeignClusterSpecApplyConfiguration {
+	b.NamespaceSelector = value
 	return b
 }
 

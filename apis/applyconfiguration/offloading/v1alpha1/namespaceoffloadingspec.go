@@ -18,6 +18,8 @@ type NamespaceOffloadingSpecApplyConfiguration struct {
 	NamespaceMappingStrategy *offloadingv1alpha1.NamespaceMappingStrategy `json:"namespaceMappingStrategy,omitempty"`
 	// PodOffloadingStrategy is where pods may run.
 	PodOffloadingStrategy *offloadingv1alpha1.PodOffloadingStrategy `json:"podOffloadingStrategy,omitempty"`
+	// Reflection is which ConfigMaps and Secrets are copied to the selected clusters.
+	Reflection *offloadingv1alpha1.Reflection `json:"reflection,omitempty"`
 	// ClusterSelector selects clusters by the labels of their virtual nodes. Without terms, it selects all.
 	ClusterSelector *v1.NodeSelector `json:"clusterSelector,omitempty"`
 }
@@ -41,6 +43,14 @@ func (b *NamespaceOffloadingSpecApplyConfiguration) WithNamespaceMappingStrategy
 // If called multiple times, the PodOffloadingStrategy field is set to the value of the last call.
 func (b *NamespaceOffloadingSpecApplyConfiguration) WithPodOffloadingStrategy(value offloadingv1alpha1.PodOffloadingStrategy) *NamespaceOffloadingSpecApplyConfiguration {
 	b.PodOffloadingStrategy = &value
+	return b
+}
+
+// WithReflection sets the Reflection field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Reflection field is set to the value of the last call.
+func (b *NamespaceOffloadingSpecApplyConfiguration) WithReflection(value offloadingv1alpha1.Reflection) *NamespaceOffloadingSpecApplyConfiguration {
+	b.Reflection = &value
 	return b
 }
 

@@ -15,6 +15,9 @@ type NamespaceMapSpecApplyConfiguration struct {
 	// address. It is for the consumer's own virtual kubelet, which observes a namespace and this field together. The copy in the provider
 	// does not have it.
 	WithoutAPIServer []string `json:"withoutAPIServer,omitempty"`
+	// ReferencedOnly are the local namespaces of which only those ConfigMaps and Secrets are copied that something in the provider refers to. As
+	// WithoutAPIServer, it is for the consumer's own virtual kubelet.
+	ReferencedOnly []string `json:"referencedOnly,omitempty"`
 }
 
 // NamespaceMapSpecApplyConfiguration constructs a declarative configuration of the NamespaceMapSpec type for use with
@@ -43,6 +46,16 @@ func (b *NamespaceMapSpecApplyConfiguration) WithDesiredMapping(entries map[stri
 func (b *NamespaceMapSpecApplyConfiguration) WithWithoutAPIServer(values ...string) *NamespaceMapSpecApplyConfiguration {
 	for i := range values {
 		b.WithoutAPIServer = append(b.WithoutAPIServer, values[i])
+	}
+	return b
+}
+
+// WithReferencedOnly adds the given value to the ReferencedOnly field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ReferencedOnly field.
+func (b *NamespaceMapSpecApplyConfiguration) WithReferencedOnly(values ...string) *NamespaceMapSpecApplyConfiguration {
+	for i := range values {
+		b.ReferencedOnly = append(b.ReferencedOnly, values[i])
 	}
 	return b
 }

@@ -3,14 +3,23 @@
 package project
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// Secret returns the remote Secret: a full copy. Nil: it is skipped, or holds the token of a service account. Such a Secret is never reflected, because its
-// token does not expire: anyone who reads it in the peer could act as the account here until the Secret is deleted. Pods get tokens that expire, see TokenSecret.
+// helmRelease is the type of the Secrets in which Helm keeps its releases: the values of the user with their passwords, and all objects.
+const helmRelease corev1.SecretType = "helm.sh/release.v1"
+
+// neverSecret are the types of Secrets that are not reflected, as no pod needs them. The token of a service account does not expire: anyone who reads it
+// in the peer could act as the account here until the Secret is deleted; pods get tokens that expire, see TokenSecret. A bootstrap token lets a
+// machine join this cluster.
+var neverSecret = []corev1.SecretType{corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken, helmRelease}
+
+// Secret returns the remote Secret: a full copy. Nil: it is skipped, or of a type that is never reflected.
 func Secret(m NamespaceMapping, local *corev1.Secret) *coreapply.SecretApplyConfiguration {
-	if Skipped(local) || local.Type == corev1.SecretTypeServiceAccountToken {
+	if Skipped(local) || slices.Contains(neverSecret, local.Type) {
 		return nil
 	}
 	remote := coreapply.Secret(local.Name, m.Remote).

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+// TestAttackM1: a provider reads all Secrets that reach it. Those of Helm and of kubeadm never do, and with the reflection Referenced only those that
+// something there needs.
+func TestAttackM1(t *testing.T) {
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.editMap(func(m *vkv1alpha1.NamespaceMap) { m.Spec.ReferencedOnly = []string{local} })
+	secret := func(name string, kind corev1.SecretType, annotations map[string]string) *corev1.Secret {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: name, Annotations: annotations}, Type: kind, Data: map[string][]byte{"password": []byte("x")},
+		}
+	}
+	asked := map[string]string{labels.Reflect: "true"}
+	for _, object := range []*corev1.Secret{
+		secret("unused", "", nil), secret("used", "", nil), secret("certificate", "", nil), secret("asked-for", "", asked), secret("refused", "", map[string]string{labels.Reflect: "false"}),
+		secret("sh.helm.release.v1.shop.v1", "helm.sh/release.v1", asked), secret("bootstrap-token-abcdef", "bootstrap.kubernetes.io/token", asked),
+	} {
+		e.must(e.consumer.Create(t.Context(), object))
+	}
+	e.must(e.consumer.Create(t.Context(), configMap(local, "unused", "1")))
+	e.must(e.consumer.Create(t.Context(), configMap(local, "used", "1")))
+	e.must(e.consumer.Create(t.Context(), &networkingv1.Ingress{ObjectMeta: named(local, "web"), Spec: networkingv1.IngressSpec{
+		DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}}},
+		TLS:            []networkingv1.IngressTLS{{SecretName: "certificate"}},
+	}}))
+	pod := e.pod(local, "web")
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", ValueFrom: &corev1.EnvVarSource{
+		SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "used"}, Key: "password"},
+	}}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "settings", VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "used"}},
+	}}}
+	e.must(e.consumer.Create(t.Context(), pod))
+	stop := e.run()
+	there := func(kind string) (names []string) {
+		for _, object := range e.engine.reflector(kind).remote.All(remoteNS) {
+			names = append(names, object.GetName())
+		}
+		slices.Sort(names)
+		return names
+	}
+	expect := func(what string, secrets, configMaps []string) {
+		t.Helper()
+		e.until(what, func() bool {
+			return slices.Equal(there("Secret"), secrets) && slices.Equal(there("ConfigMap"), configMaps)
+		})
+		e.waitIdle()
+		if got := append(there("Secret"), there("ConfigMap")...); !slices.Equal(got, append(slices.Clone(secrets), configMaps...)) {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+	expect("what is referenced", []string{"asked-for", "certificate", "used"}, []string{"used"})
+	stop()
+	e.toProvider.reset()
+	e.run()
+	expect("the same after a restart", []string{"asked-for", "certificate", "used"}, []string{"used"})
+	if got := append(e.toProvider.writesTo("/secrets"), e.toProvider.writesTo("/configmaps")...); len(got) > 0 {
+		t.Errorf("written after a restart: %v", got)
+	}
+	e.must(e.consumer.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	e.must(e.consumer.Delete(t.Context(), &networkingv1.Ingress{ObjectMeta: named(local, "web")}))
+	expect("nothing refers to the others any more", []string{"asked-for"}, nil)
+	e.editMap(func(m *vkv1alpha1.NamespaceMap) { m.Spec.ReferencedOnly = nil })
+	expect("everything but what never crosses", []string{"asked-for", "certificate", "refused", "unused", "used"}, []string{"unused", "used"})
+	e.editMap(func(m *vkv1alpha1.NamespaceMap) { m.Spec.ReferencedOnly = []string{local} })
+	expect("what was asked for", []string{"asked-for"}, nil)
+}
+
+// TestReferencesAreCounted: the first and the last reference count, whichever object has it.
+func TestReferencesAreCounted(t *testing.T) {
+	var r references
+	pod := func(secrets ...string) *corev1.Pod {
+		made := &corev1.Pod{ObjectMeta: named("shop", "web")}
+		for _, name := range secrets {
+			made.Spec.ImagePullSecrets = append(made.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+		}
+		return made
+	}
+	a := reference{"shop", project.Reference{Kind: "Secret", Name: "a"}}
+	if changed := r.replace(nil, pod("a", "a", "b")); len(changed) != 2 {
+		t.Errorf("two appear: %v", changed)
+	}
+	if changed := r.replace(nil, pod("a")); len(changed) != 0 {
+		t.Errorf("the second reference changes nothing: %v", changed)
+	}
+	if changed := r.replace(pod("a", "a", "b"), pod("a")); len(changed) != 1 || changed[0].Name != "b" {
+		t.Errorf("b disappears: %v", changed)
+	}
+	if changed := r.replace(pod("a"), nil); len(changed) != 0 || !r.has(a) {
+		t.Errorf("one reference is left: %v", changed)
+	}
+	if changed := r.replace(pod("a"), nil); len(changed) != 1 || r.has(a) || len(r.count) != 0 {
+		t.Errorf("none is left: %v, %v", changed, r.count)
+	}
+}
