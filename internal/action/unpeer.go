@@ -54,7 +54,7 @@ func UnpeerOutOfBand(ctx context.Context, c client.WithWatch, o UnpeerOptions, p
 
 	if usesOnlyUs(fc) {
 		p.Warn(fmt.Sprintf("The remote cluster %q uses this one, and not the reverse: it loses its access and its pods here. "+
-			"It can come back while it holds a valid token; to keep it out, change Secret auth-token", o.Name))
+			"It can come back while it holds a valid token; to keep it out: liqoctl rotate token", o.Name))
 		if o.Force {
 			if err := setOutgoing(ctx, c, fc, discoveryv1alpha1.PeeringNo, force); err != nil {
 				return fmt.Errorf("annotate ForeignCluster %q for a forced end: %w", o.Name, err)
