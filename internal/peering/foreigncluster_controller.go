@@ -15,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -123,6 +124,7 @@ type fcReconciler struct {
 	tenants          *tenant.Tenants
 	own              *ssa.Applier // with the field owner of this controller
 	identityRequests *identityRequests
+	events           events.EventRecorder
 	// authSlots bounds how many workers wait for authentication services, so that unreachable ones leave workers for
 	// the peers that answer.
 	authSlots chan struct{}
@@ -140,6 +142,7 @@ func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 		tenants:          tenant.New(mgr.GetClient(), mgr.GetAPIReader(), o.Namespace),
 		own:              ssa.NewApplier(mgr.GetClient(), labels.OwnerForeignCluster),
 		identityRequests: newIdentityRequests(),
+		events:           mgr.GetEventRecorder(labels.OwnerForeignCluster),
 		authSlots:        make(chan struct{}, max(1, o.Workers/2)),
 	}
 	if err := r.setupPins(mgr); err != nil {
@@ -320,9 +323,11 @@ func (r *fcReconciler) writeStatus(ctx context.Context, s *scope) error {
 	if s.version != "" {
 		status.WithRemoteVersion(s.version)
 	}
+	changed := decisionEvent(s.fc.Status.Incoming, s.facts.incoming)
 	intent := discoveryapply.ForeignCluster(s.fc.Name).WithUID(s.fc.UID).WithStatus(status)
 	if err := r.own.ApplyStatusTo(ctx, intent, s.fc); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("status of foreign cluster %s: %w", s.fc.Name, err)
 	}
+	changed.send(r.events, s.fc, "DecideIncoming")
 	return nil
 }

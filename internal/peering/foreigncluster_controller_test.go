@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -247,4 +249,37 @@ func TestInBandIsRefused(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestDecisionEvent: an administrator who refuses a peer, and others who look later, find the change in an event of the ForeignCluster.
+func TestDecisionEvent(t *testing.T) {
+	t.Parallel()
+	b := newFCEnv(t)
+	milan := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: discoveryv1alpha1.ForeignClusterSpec{
+		ClusterIdentity:        &discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"},
+		OutgoingPeeringEnabled: discoveryv1alpha1.PeeringNo, IncomingPeeringEnabled: discoveryv1alpha1.PeeringManual,
+	}}
+	b.Make(milan)
+	for _, step := range []struct {
+		setting discoveryv1alpha1.PeeringEnabled
+		state   discoveryv1alpha1.IncomingState
+		reason  string
+	}{
+		{discoveryv1alpha1.PeeringManual, discoveryv1alpha1.IncomingWaiting, ""},
+		{discoveryv1alpha1.PeeringYes, discoveryv1alpha1.IncomingAccepted, "PeerAccepted"},
+		{discoveryv1alpha1.PeeringNo, discoveryv1alpha1.IncomingRefused, "PeerDenied"},
+	} {
+		b.Edit(milan, func() { milan.Spec.IncomingPeeringEnabled = step.setting })
+		b.Until("the decision is "+string(step.state), func() bool {
+			b.Read(milan)
+			return milan.Status.Incoming != nil && milan.Status.Incoming.State == step.state
+		})
+		b.Until("its event is "+step.reason, func() bool {
+			var all eventsv1.EventList
+			b.Must(b.List(t.Context(), &all))
+			return step.reason == "" || slices.ContainsFunc(all.Items, func(event eventsv1.Event) bool {
+				return event.Reason == step.reason && event.Regarding.UID == milan.UID
+			})
+		})
+	}
 }

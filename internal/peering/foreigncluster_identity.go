@@ -347,6 +347,10 @@ func (r *fcReconciler) requestToken(ctx context.Context, s *scope, held *heldIde
 // storeIdentity stores a new token and connects with it.
 func (r *fcReconciler) storeIdentity(ctx context.Context, s *scope, held *heldIdentity, grant auth.Grant) error {
 	now := r.options.Now() // the request took time
+	var before *remote.Identity
+	if held.complete {
+		before = new(held.identity)
+	}
 	held.identity = remote.Identity{
 		Namespace: grant.Namespace, APIServerURL: grant.APIServerURL, APIServerCA: grant.APIServerCA,
 		ProxyURL: s.fc.Spec.ForeignProxyURL, Token: grant.Token, RenewAt: now.Add(grant.Lifetime / 2), ExpiresAt: now.Add(grant.Lifetime),
@@ -355,6 +359,7 @@ func (r *fcReconciler) storeIdentity(ctx context.Context, s *scope, held *heldId
 	if err := r.writeIdentity(ctx, s, held.identity.Data()); err != nil {
 		return err
 	}
+	grantEvent(before, held.identity, now).send(r.events, s.fc, "ReadGrant")
 	log.FromContext(ctx).Info("identity accepted", "clusterID", s.peer.ClusterID, "namespace", grant.Namespace, "lifetime", grant.Lifetime.String())
 	s.facts.identity = identityAccepted
 	s.requeueWithin(held.identity.RenewAt.Sub(s.now))

@@ -40,12 +40,12 @@ const pinServiceAccount = "serviceAccount"
 // namespace on the pin. The authentication service waits for that.
 type pinReconciler struct {
 	*fcReconciler
-	pins   *ssa.Applier
-	events events.EventRecorder
+	pins     *ssa.Applier
+	recorder events.EventRecorder
 }
 
 func (r *fcReconciler) setupPins(mgr manager.Manager) error {
-	p := &pinReconciler{fcReconciler: r, events: mgr.GetEventRecorder(labels.OwnerTenant), pins: ssa.NewApplier(mgr.GetClient(), labels.OwnerTenant)}
+	p := &pinReconciler{fcReconciler: r, recorder: mgr.GetEventRecorder(labels.OwnerTenant), pins: ssa.NewApplier(mgr.GetClient(), labels.OwnerTenant)}
 	toPin := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		if id := object.GetLabels()[labels.ClusterID]; id != "" {
 			return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: r.options.Namespace, Name: pinName(id)}}}
@@ -123,6 +123,10 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		}
 		return reconcile.Result{}, fmt.Errorf("record on the pin that the tenant of %s is ready: %w", pin.Cluster.ClusterID, err)
 	}
+	if pin.Namespace == "" {
+		trustEvent{corev1.EventTypeNormal, "PeerAdmitted", fmt.Sprintf("cluster %s (%s) has registered, with a key of the fingerprint %s",
+			pin.Cluster.ClusterName, pin.Cluster.ClusterID, clusterkey.Fingerprint(pin.ClusterKey))}.send(r.recorder, fc, "AdmitPeer")
+	}
 	return reconcile.Result{}, nil
 }
 
@@ -152,7 +156,7 @@ func (r *pinReconciler) refusal(ctx context.Context, pin *auth.Pin) (string, err
 
 // refuse reports to the authentication service why a peer is not admitted, and unpins its key, so that the cluster that has this ID can register.
 func (r *pinReconciler) refuse(ctx context.Context, object *corev1.ConfigMap, reason string) error {
-	r.events.Eventf(object, nil, corev1.EventTypeWarning, "PeerRefused", "AdmitPeer", "%s", reason)
+	trustEvent{corev1.EventTypeWarning, "PeerRefused", reason}.send(r.recorder, object, "AdmitPeer")
 	log.FromContext(ctx).Info("peer refused", "clusterID", object.Data[auth.PinClusterID], "reason", reason)
 	intent := corev1apply.ConfigMap(object.Name, object.Namespace).WithUID(object.UID).WithData(map[string]string{auth.PinRefused: reason})
 	if err := r.pins.ApplyTo(ctx, intent, object); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
