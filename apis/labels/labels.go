@@ -23,8 +23,6 @@ const (
 
 	// SchedulingEnabled is "true" on offloaded namespaces whose pods may run in a peer: their pods pass our webhook.
 	SchedulingEnabled = "liqo.io/scheduling-enabled"
-	// LabelProbe is on dry-run Events: the API server's answer shows whether it has observed SchedulingEnabled.
-	LabelProbe = "liqo.io/label-probe"
 
 	// Origin is on objects that one cluster runs for another: the cluster ID of their owner.
 	Origin = "virtualkubelet.liqo.io/origin"

@@ -101,7 +101,7 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of the metrics; 0 for none")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhooks; 0 for none")
-	flags.StringVar(&o.webhookCerts, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs", "directory with tls.crt and tls.key of the webhooks")
+	flags.StringVar(&o.webhookCerts, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs", "directory with tls.crt and tls.key of the webhooks, and path, the secret segment of their paths")
 	flags.BoolVar(&o.leaderElection, "enable-leader-election", false, "only one of several replicas runs the controllers at a time")
 	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour, "interval at which the controllers process all objects again, besides every change")
 	flags.IntVar(&o.workers, "foreign-cluster-workers", 10, "number of peers that are processed at the same time")
@@ -304,7 +304,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if o.webhookPort > 0 {
 		peeringwebhook.Register(mgr.GetWebhookServer(), scheme, o.local.ClusterID)
 		offloadingwebhook.Register(mgr.GetWebhookServer(), scheme, offloadingwebhook.Options{
-			Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: o.namespace,
+			Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: o.namespace,
 		})
 		ready = mgr.GetWebhookServer().StartedChecker()
 	}

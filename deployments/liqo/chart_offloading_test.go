@@ -4,14 +4,16 @@ package liqo_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +40,8 @@ type webhookEnv struct {
 	*testing.T
 	client.Client
 	warnings *warnings
+	// urls are the addresses of the webhooks, by name.
+	urls map[string]string
 }
 
 // warnings records the warnings of an API server.
@@ -61,7 +65,7 @@ func (w *warnings) text() string {
 func newWebhookEnv(t *testing.T) *webhookEnv {
 	t.Helper()
 	admin := kubetest.Cluster(t)
-	h := &webhookEnv{T: t, warnings: &warnings{}}
+	h := &webhookEnv{T: t, warnings: &warnings{}, urls: map[string]string{}}
 	admin.WarningHandler = h.warnings
 	h.Client = connect(t, admin)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -84,6 +88,10 @@ func newWebhookEnv(t *testing.T) *webhookEnv {
 	dir := t.TempDir()
 	h.must(os.WriteFile(filepath.Join(dir, "tls.crt"), public, 0o600))
 	h.must(os.WriteFile(filepath.Join(dir, "tls.key"), private, 0o600))
+	objects := render(t)
+	segment, err := base64.StdEncoding.DecodeString(fmt.Sprint(field(t, find(t, objects, "Secret", "liqo-webhook-certs"), "data", "path")))
+	h.must(err)
+	h.must(os.WriteFile(filepath.Join(dir, "path"), segment, 0o600))
 	cfg := rest.CopyConfig(admin)
 	cfg.WarningHandler = rest.NoWarnings{}
 	cfg.Impersonate = rest.ImpersonationConfig{
@@ -92,13 +100,13 @@ func newWebhookEnv(t *testing.T) *webhookEnv {
 	mgr, err := kubemanager.New(cfg, kubemanager.Options{Scheme: h.Scheme(), WebhookPort: port, WebhookCertDir: dir, SkipNameValidation: true})
 	h.must(err)
 	offloadingwebhook.Register(mgr.GetWebhookServer(), h.Scheme(), offloadingwebhook.Options{
-		Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: "liqo",
+		Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: "liqo",
 	})
 	kubetest.Start(t, "manager", mgr.Start)
 
 	// The configuration of the chart with the address of this server, without the webhooks that it does not serve.
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
-		hooks := find(t, render(t), kind, "liqo").DeepCopy()
+		hooks := find(t, objects, kind, "liqo").DeepCopy()
 		all, _, err := unstructured.NestedSlice(hooks.Object, "webhooks")
 		h.must(err)
 		var kept []any
@@ -110,7 +118,8 @@ func newWebhookEnv(t *testing.T) *webhookEnv {
 			where := one["clientConfig"].(map[string]any)
 			path, _, err := unstructured.NestedString(where, "service", "path")
 			h.must(err)
-			one["clientConfig"] = map[string]any{"url": fmt.Sprintf("https://127.0.0.1:%d%s", port, path), "caBundle": base64.StdEncoding.EncodeToString(public)}
+			h.urls[one["name"].(string)] = fmt.Sprintf("https://127.0.0.1:%d%s", port, path)
+			one["clientConfig"] = map[string]any{"url": h.urls[one["name"].(string)], "caBundle": base64.StdEncoding.EncodeToString(public)}
 			kept = append(kept, one)
 		}
 		h.must(unstructured.SetNestedSlice(hooks.Object, kept, "webhooks"))
@@ -120,6 +129,13 @@ func newWebhookEnv(t *testing.T) *webhookEnv {
 	h.until("the API server calls our webhooks", func() bool {
 		err := h.Create(ctx, h.offloading("kube-system", "Remote"), client.DryRunAll)
 		return err != nil && strings.Contains(err.Error(), "belongs to Kubernetes")
+	})
+	h.namespace("probe")
+	h.must(h.Create(ctx, h.offloading("probe", "Remote")))
+	h.until("the API server calls the webhook for pods", func() bool { // it observes each configuration on its own
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "probe", Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+		h.must(h.Create(ctx, pod, client.DryRunAll))
+		return pod.Spec.Affinity != nil
 	})
 	return h
 }
@@ -171,32 +187,9 @@ func (h *webhookEnv) terms(namespace, name string) int {
 func TestOffloadingRace(t *testing.T) {
 	h := newWebhookEnv(t)
 	const rounds = 40
-	var missed atomic.Int32
 	for i := range rounds { // an API server reads a namespace that it has not observed yet; for a known one it uses its cache
-		h.namespace(fmt.Sprint("bare-", i))
 		h.namespace(fmt.Sprint("race-", i))
 	}
-	var unprotected sync.WaitGroup
-	for i := range rounds {
-		// Without waiting for the API server, the webhook misses some pods; how many depends on the machine.
-		unprotected.Go(func() {
-			name := fmt.Sprint("bare-", i)
-			err := h.Patch(h.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
-				client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/scheduling-enabled":"true"}}}`)))
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "pod"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-			if err == nil {
-				err = h.Create(h.Context(), pod)
-			}
-			if err == nil {
-				missed.Add(1)
-			} else if !strings.Contains(err.Error(), "but no NamespaceOffloading") {
-				t.Error(err)
-			}
-		})
-	}
-	unprotected.Wait()
-	t.Logf("with the label alone, the webhook missed %d of %d pods", missed.Load(), rounds)
-
 	for i := range rounds {
 		name := fmt.Sprint("race-", i)
 		if i%2 == 1 {
@@ -234,32 +227,113 @@ func TestOffloadingRace(t *testing.T) {
 	}
 }
 
-// TestOffloadingAdmission: the webhook refuses invalid objects, and a dry run changes nothing.
+// TestOffloadingControllers: until the API server calls the webhook for all pods of a namespace, pods of controllers are refused; the controllers
+// try again. Once it does, their pods are placed.
+func TestOffloadingControllers(t *testing.T) {
+	h := newWebhookEnv(t)
+	h.namespace("shop")
+	pod := func(name string) *corev1.Pod {
+		owner := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: new(true)}
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, OwnerReferences: []metav1.OwnerReference{owner}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}
+	}
+	h.must(h.Create(h.Context(), pod("before")))
+	offloading := h.offloading("shop", "Remote")
+	h.must(h.Create(h.Context(), offloading))
+	inForce(t, "liqo-offloaded-pods", func() error { return h.Create(h.Context(), pod("held"), client.DryRunAll) })
+	label := func(value string) {
+		h.must(h.Patch(h.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/scheduling-enabled":`+value+`}}}`))))
+	}
+	label(`"true"`) // as the controller does
+	placed := pod("placed")
+	h.until("the pod is admitted", func() bool { return h.Create(h.Context(), placed) == nil })
+	if placed.Spec.Affinity == nil || len(placed.Spec.Tolerations) == 0 {
+		t.Errorf("a pod was admitted without being placed: %+v", placed.Spec)
+	}
+	offloading.Spec.PodOffloadingStrategy = offloadingv1alpha1.PodsLocal
+	h.must(h.Update(h.Context(), offloading))
+	label("null")
+	h.until("pods stay local", func() bool { return h.Create(h.Context(), pod("local")) == nil })
+}
+
+// post sends a forged review to a webhook, as every pod of the cluster can if it knows the path.
+func (h *webhookEnv) post(webhook, review string) (status int, answer string) {
+	h.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the attacker does not mind
+	response, err := client.Post(h.urls[webhook], "application/json", strings.NewReader(review))
+	h.must(err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	h.must(err)
+	return response.StatusCode, string(text)
+}
+
+// TestAttackH4: forged reviews label no namespace, even if the attacker knows the path, and a namespace with a wrong label admits pods.
+func TestAttackH4(t *testing.T) {
+	h := newWebhookEnv(t)
+	h.namespace("victim")
+	object := `{"apiVersion":"offloading.liqo.io/v1alpha1","kind":"NamespaceOffloading","metadata":{"name":"offloading","namespace":"victim","uid":"forged","generation":1},"spec":{"podOffloadingStrategy":"Remote"}}`
+	review := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"forged","operation":"CREATE","namespace":"victim","name":"offloading","object":` + object + `}}`
+	if status, answer := h.post("nsoff.validate.liqo.io", review); status != http.StatusOK || !strings.Contains(answer, `"allowed":true`) {
+		t.Fatalf("the review was not read, so this test proves nothing: %d %s", status, answer)
+	}
+	var victim corev1.Namespace
+	h.must(h.Get(h.Context(), client.ObjectKey{Name: "victim"}, &victim))
+	if victim.Labels["liqo.io/scheduling-enabled"] != "" {
+		t.Error("a forged review labelled the namespace")
+	}
+	victim.Labels["liqo.io/scheduling-enabled"] = "true"
+	h.must(h.Update(h.Context(), &victim))
+	for i := range 20 { // with the label observed or not
+		if got := h.terms("victim", fmt.Sprint("pod-", i)); got != -1 {
+			t.Fatalf("a pod of a namespace that is not offloaded has %d terms", got)
+		}
+	}
+	// Every webhook has the secret segment, and none has a side effect.
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		for _, one := range field(t, find(t, render(t), kind, "liqo"), "webhooks").([]any) {
+			one := one.(map[string]any)
+			path, _, err := unstructured.NestedString(one, "clientConfig", "service", "path")
+			h.must(err)
+			if parts := strings.Split(path, "/"); len(parts) != 4 || len(parts[1]) < 40 {
+				t.Errorf("%s: the path %s can be guessed", one["name"], path)
+			}
+			if one["sideEffects"] != "None" && one["name"] != "shadowpod.validate.liqo.io" {
+				t.Errorf("%s has side effects %v", one["name"], one["sideEffects"])
+			}
+		}
+	}
+}
+
+// TestOffloadingAdmission: the webhook refuses invalid objects and has no effects.
 func TestOffloadingAdmission(t *testing.T) {
 	h := newWebhookEnv(t)
 	h.namespace("shop")
-	labelled := func() bool {
+	unlabelled := func() {
+		t.Helper()
 		var shop corev1.Namespace
 		h.must(h.Get(h.Context(), client.ObjectKey{Name: "shop"}, &shop))
-		return shop.Labels["liqo.io/scheduling-enabled"] == "true"
+		if _, labelled := shop.Labels["liqo.io/scheduling-enabled"]; labelled {
+			t.Error("the webhook labelled the namespace; only the controller may")
+		}
 	}
 	h.must(h.Create(h.Context(), h.offloading("shop", "Remote"), client.DryRunAll))
-	if labelled() {
-		t.Error("a dry run labelled the namespace")
-	}
+	unlabelled()
 	local := h.offloading("shop", "Local")
 	h.must(h.Create(h.Context(), local))
-	if labelled() {
-		t.Error("a namespace with strategy Local is labelled")
-	}
+	unlabelled()
 	if got := h.terms("shop", "here"); got != -1 {
 		t.Errorf("a local pod has %d terms", got)
 	}
 	local.Spec.PodOffloadingStrategy = offloadingv1alpha1.PodsLocalAndRemote
 	h.must(h.Update(h.Context(), local))
-	if !labelled() || h.terms("shop", "anywhere") != 0 {
-		t.Errorf("labelled: %t", labelled())
+	if got := h.terms("shop", "anywhere"); got != 0 {
+		t.Errorf("a pod that may run anywhere has %d terms", got)
 	}
+	unlabelled()
 	local.Spec.PodOffloadingStrategy = offloadingv1alpha1.PodsRemote
 	h.must(h.Update(h.Context(), local))
 	if text := h.warnings.text(); !strings.Contains(text, "more restrictive") {
@@ -291,7 +365,7 @@ func TestOffloadingAdmission(t *testing.T) {
 	refused("Liqo's namespace", h.Create(h.Context(), h.offloading("liqo", "Remote")), "belongs to Kubernetes or to Liqo")
 	refused("no namespace", h.Create(h.Context(), h.offloading("nowhere", "Remote")), "not found")
 
-	// While it is being deleted it changes no pods; after that, pods are refused as long as the label exists.
+	// While it is being deleted, and after that, pods are not changed, whether the namespace has the label or not.
 	local.Finalizers = []string{"example.com/held"}
 	h.must(h.Update(h.Context(), local))
 	h.must(h.Delete(h.Context(), local))
@@ -303,9 +377,10 @@ func TestOffloadingAdmission(t *testing.T) {
 	h.must(h.Get(h.Context(), client.ObjectKeyFromObject(local), local))
 	local.Finalizers = nil
 	h.must(h.Update(h.Context(), local))
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "lost"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	h.until("the NamespaceOffloading is deleted", func() bool {
 		return apierrors.IsNotFound(h.Get(h.Context(), client.ObjectKeyFromObject(local), &offloadingv1alpha1.NamespaceOffloading{}))
 	})
-	refused("a pod without a NamespaceOffloading", h.Create(h.Context(), pod), "but no NamespaceOffloading")
+	if got := h.terms("shop", "after"); got != -1 {
+		t.Errorf("a pod created after the end of the offloading has %d terms", got)
+	}
 }

@@ -60,8 +60,6 @@ type offloadingReconciler struct {
 	faulty sync.Map
 	// lured has, per UID and cluster ID, the sentence about labels for which an event was sent.
 	lured sync.Map
-	// stray has since when a namespace has our label but no NamespaceOffloading.
-	stray sync.Map
 }
 
 // SetupNamespaceOffloading registers the controller of offloaded namespaces. The manager's cache must have all namespaces, and
@@ -140,11 +138,10 @@ func (r *offloadingReconciler) Reconcile(ctx context.Context, request reconcile.
 	s := &offloadScope{offloading: &offloadingv1alpha1.NamespaceOffloading{}, now: r.options.Now()}
 	switch err := r.client.Get(ctx, request.NamespacedName, s.offloading); {
 	case apierrors.IsNotFound(err):
-		return r.sweep(ctx, request.Namespace)
+		return reconcile.Result{}, r.sweep(ctx, request.Namespace)
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	r.stray.Delete(request.Namespace)
 	for _, phase := range []func(context.Context, *offloadScope) error{
 		r.observe, r.ensureFinalizer, r.ensureLabel, r.ensureBindings, r.ensureStatus, r.ensureEnd,
 	} {

@@ -421,7 +421,6 @@ func TestUnoffloading(t *testing.T) {
 	b.Edit(offloading, func() { offloading.Finalizers = nil })
 	b.Must(b.Delete(t.Context(), offloading))
 	b.Until("the rights are gone", func() bool { return b.gone(milan.binding()) && b.gone(turin.binding()) })
-	b.ahead.Store(int64(time.Hour))
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 	b.Edit(shop, func() { shop.Labels["touched"] = "yes" })
 	b.untilLabelled(false)

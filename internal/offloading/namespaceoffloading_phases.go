@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
@@ -29,9 +27,6 @@ import (
 
 // offloadedRole is what virtual kubelets may do in offloaded namespaces.
 const offloadedRole = "liqo-virtual-kubelet-offloaded"
-
-// strayDelay is how long a namespace may have our label before its NamespaceOffloading appears: the webhook sets the label first.
-const strayDelay = 10 * time.Second
 
 var phaseChanged = predicate.Funcs{UpdateFunc: func(change event.UpdateEvent) bool {
 	before, was := change.ObjectOld.(*sharingv1alpha1.ResourceSlice)
@@ -223,38 +218,29 @@ func (r *offloadingReconciler) ensureEnd(ctx context.Context, s *offloadScope) e
 	return err
 }
 
-// sweep cleans up a namespace without a NamespaceOffloading: either its finalizer was removed by hand, or its creation failed after the
-// webhook had labelled the namespace.
-func (r *offloadingReconciler) sweep(ctx context.Context, name string) (reconcile.Result, error) {
+// sweep cleans up a namespace without a NamespaceOffloading, whose finalizer was removed by hand.
+func (r *offloadingReconciler) sweep(ctx context.Context, name string) error {
 	namespace, err := r.namespace(ctx, name)
 	if err != nil || namespace == nil {
-		r.stray.Delete(name)
-		return reconcile.Result{}, err
+		return err
 	}
 	bindings, err := r.bindings(ctx, name)
 	if err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
 	labelled := namespace.Labels[labels.SchedulingEnabled] != "" && labelledByUs(namespace) // a label of a user stays
 	if !labelled && len(bindings) == 0 {
-		r.stray.Delete(name)
-		return reconcile.Result{}, nil
+		return nil
 	}
 	var live offloadingv1alpha1.NamespaceOffloading
 	if err := r.live.Get(ctx, offloadingRequest(name).NamespacedName, &live); !apierrors.IsNotFound(err) {
-		return reconcile.Result{}, err // it exists, and its event follows
+		return err // it exists, and its event follows
 	}
 	if err := r.unbind(ctx, bindings); err != nil || !labelled {
-		return reconcile.Result{}, err
-	}
-	since, _ := r.stray.LoadOrStore(name, r.options.Now())
-	if began, ok := since.(time.Time); ok {
-		if left := began.Add(strayDelay).Sub(r.options.Now()); left > 0 {
-			return reconcile.Result{RequeueAfter: left}, nil
-		}
+		return err
 	}
 	log.FromContext(ctx).Info("namespace is not offloaded, its label is removed", "namespace", name)
-	return reconcile.Result{}, r.label(ctx, namespace, false)
+	return r.label(ctx, namespace, false)
 }
 
 // labelledByUs reports whether this controller labelled the namespace.

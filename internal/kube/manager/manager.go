@@ -7,7 +7,6 @@
 package manager
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/ssa"
@@ -71,7 +69,7 @@ type Options struct {
 	SecretNamespaces []string
 	// Uncached are further kinds that the client reads from the API server.
 	Uncached []client.Object
-	// WebhookPort is the port of webhooks, and WebhookCertDir holds its certificate; port 0 serves none.
+	// WebhookPort is the port of webhooks, and WebhookCertDir holds its certificate and the secret segment of its paths; port 0 serves none.
 	WebhookPort    int
 	WebhookCertDir string
 	// Cache adds to the defaults and overrides them.
@@ -117,10 +115,11 @@ func New(cfg *rest.Config, o Options) (manager.Manager, error) {
 	}
 	options.Controller.SkipNameValidation = &o.SkipNameValidation
 	if o.WebhookPort != 0 {
-		options.WebhookServer = webhook.NewServer(webhook.Options{
-			Port: o.WebhookPort, CertDir: o.WebhookCertDir,
-			TLSOpts: []func(*tls.Config){func(config *tls.Config) { config.MinVersion = tls.VersionTLS12 }},
-		})
+		server, err := newWebhooks(o.WebhookPort, o.WebhookCertDir)
+		if err != nil {
+			return nil, err
+		}
+		options.WebhookServer = server
 	}
 	made, err := manager.New(cfg, options)
 	if err != nil {

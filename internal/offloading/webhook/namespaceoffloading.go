@@ -24,7 +24,8 @@ type offloadings struct {
 	decoder  admission.Decoder
 }
 
-func (o *offloadings) handle(ctx context.Context, request admission.Request) admission.Response {
+// handle validates and has no effect outside this process: anything that it wrote, a forged review could write.
+func (o *offloadings) handle(_ context.Context, request admission.Request) admission.Response {
 	var is offloadingv1alpha1.NamespaceOffloading
 	if err := o.decoder.Decode(request, &is); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
@@ -43,11 +44,6 @@ func (o *offloadings) handle(ctx context.Context, request admission.Request) adm
 	written := was == nil || was.Generation != is.Generation
 	if is.DeletionTimestamp == nil && written && !dry {
 		o.admitted.record(&is, time.Now())
-		if is.Spec.PodOffloadingStrategy != offloadingv1alpha1.PodsLocal && (was == nil || was.Spec.PodOffloadingStrategy == offloadingv1alpha1.PodsLocal) {
-			if err := o.label(ctx, is.Namespace); err != nil {
-				return admission.Errored(http.StatusInternalServerError, fmt.Errorf("label namespace %s as offloaded: %w; try again", is.Namespace, err))
-			}
-		}
 	}
 	return admission.Allowed("").WithWarnings(warnings(was, &is)...)
 }

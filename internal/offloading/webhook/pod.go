@@ -22,14 +22,11 @@ import (
 )
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;patch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
-// Paths of the webhooks; those of pods and NamespaceOffloadings are documented.
+// Documented paths of the webhooks. The server puts a secret segment before them.
 const (
 	PodPath        = "/mutate/pod"
 	OffloadingPath = "/validate/namespace-offloading"
-	ProbePath      = "/mutate/label-probe"
 )
 
 // Options of the webhooks.
@@ -37,7 +34,6 @@ type Options struct {
 	// Cached has NamespaceOffloadings; Live reads from the API server.
 	Cached client.Reader
 	Live   client.Reader
-	Client client.Client
 	// Namespace in which Liqo is installed.
 	Namespace string
 }
@@ -50,7 +46,6 @@ func Register(server webhook.Server, scheme *runtime.Scheme, o Options) {
 	offloadings := &offloadings{options: o, admitted: admitted, decoder: decoder}
 	server.Register(PodPath, &admission.Webhook{Handler: admission.HandlerFunc(pods.handle)})
 	server.Register(OffloadingPath, &admission.Webhook{Handler: admission.HandlerFunc(offloadings.handle)})
-	server.Register(ProbePath, &admission.Webhook{Handler: admission.HandlerFunc(answerProbe)})
 }
 
 // version of a NamespaceOffloading that is about to be written.
@@ -108,9 +103,8 @@ func (p *pods) handle(ctx context.Context, request admission.Request) admission.
 	}
 	offloading, err := p.offloading(ctx, request.Namespace)
 	switch {
-	case apierrors.IsNotFound(err):
-		return admission.Denied(fmt.Sprintf("namespace %s has the label of offloaded namespaces, but no NamespaceOffloading; if Liqo set the label, it removes it within seconds; "+
-			"remove your own with: kubectl label namespace %[1]s liqo.io/scheduling-enabled-", request.Namespace))
+	case apierrors.IsNotFound(err): // not offloaded, whatever the labels of the namespace claim: a wrong label must not stop its pods
+		return admission.Allowed("")
 	case err != nil:
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("read the NamespaceOffloading of %s: %w", request.Namespace, err))
 	}

@@ -34,10 +34,30 @@ func place(pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSpec
 	}
 	node := pod.Affinity.NodeAffinity
 	if own := node.RequiredDuringSchedulingIgnoredDuringExecution; own != nil {
+		if within(own.NodeSelectorTerms, append(terms, nowhere()...)) {
+			return changed
+		}
 		terms = both(own.NodeSelectorTerms, terms)
 	}
 	node.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: terms}
 	return true
+}
+
+// within reports whether each term of the pod contains one of ours, so that adding ours would change nothing. The API server calls the webhook twice
+// for a pod that is created while its namespace is being labelled.
+func within(own, ours []corev1.NodeSelectorTerm) bool {
+	contains := func(all, part []corev1.NodeSelectorRequirement) bool {
+		return !slices.ContainsFunc(part, func(one corev1.NodeSelectorRequirement) bool {
+			return !slices.ContainsFunc(all, func(other corev1.NodeSelectorRequirement) bool {
+				return one.Key == other.Key && one.Operator == other.Operator && slices.Equal(one.Values, other.Values)
+			})
+		})
+	}
+	return len(own) > 0 && !slices.ContainsFunc(own, func(term corev1.NodeSelectorTerm) bool {
+		return empty(term) || !slices.ContainsFunc(ours, func(part corev1.NodeSelectorTerm) bool {
+			return contains(term.MatchExpressions, part.MatchExpressions) && contains(term.MatchFields, part.MatchFields)
+		})
+	})
 }
 
 func kind(operator corev1.NodeSelectorOperator) corev1.NodeSelectorRequirement {

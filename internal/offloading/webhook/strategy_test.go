@@ -105,11 +105,23 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceTwice: an existing toleration is not added again.
+// TestPlaceTwice: the second time changes nothing.
 func TestPlaceTwice(t *testing.T) {
-	pod, spec := &corev1.PodSpec{}, &offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1alpha1.PodsLocalAndRemote}
-	if !place(pod, spec) || place(pod, spec) || len(pod.Tolerations) != 1 {
-		t.Errorf("%+v", pod.Tolerations)
+	for _, strategy := range []offloadingv1alpha1.PodOffloadingStrategy{offloadingv1alpha1.PodsLocalAndRemote, offloadingv1alpha1.PodsRemote} {
+		for _, selector := range [][]corev1.NodeSelectorTerm{nil, terms(term(is("region", in, "europe")), term(is("tier", in, "gold"))), terms(term())} {
+			for _, own := range [][]corev1.NodeSelectorTerm{nil, terms(term(is("disk", in, "ssd")), term(is("arch", in, "arm64"))), terms(term())} {
+				spec := &offloadingv1alpha1.NamespaceOffloadingSpec{PodOffloadingStrategy: strategy, ClusterSelector: corev1.NodeSelector{NodeSelectorTerms: selector}}
+				pod := &corev1.PodSpec{}
+				if own != nil {
+					pod.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: own}}}
+				}
+				first := place(pod, spec)
+				once := pod.DeepCopy()
+				if second := place(pod, spec); !first || second || !cmp.Equal(once, pod) {
+					t.Errorf("%s, selector %v, own %v: changed %t, then %t to %+v", strategy, selector, own, first, second, pod)
+				}
+			}
+		}
 	}
 }
 
