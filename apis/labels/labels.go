@@ -12,6 +12,9 @@ const (
 	TypeVirtualNode = "virtual-node"
 	// RemoteClusterID is on virtual nodes, NamespaceMaps and remote namespaces: the peer's cluster ID.
 	RemoteClusterID = "liqo.io/remote-cluster-id"
+	// OpenRemoteNamespace is an annotation that an administrator sets to "true" on a remote namespace: others than the peer may create pods, Secrets
+	// and rights there, and the peer may execute nothing in its pods. Policies of the chart read it.
+	OpenRemoteNamespace = "liqo.io/open-remote-namespace"
 	// StorageProvisioner is on the namespace of the storage provisioner.
 	StorageProvisioner = "liqo.io/storage-provisioner"
 	// StorageAvailable is "true" on virtual nodes whose provider offers storage.

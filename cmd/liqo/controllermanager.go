@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
@@ -34,6 +36,7 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
+	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offloading"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
@@ -91,6 +94,10 @@ type controllerManagerOptions struct {
 	additionalPools []string
 
 	shadows shadowOptions
+	// policies: admission policies are required.
+	policies bool
+	// peerNames are the namespaces that peers may ask for by name.
+	peerNames offloading.PeerNames
 }
 
 // Register adds the flags.
@@ -120,6 +127,9 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.resourcePlugin, "resource-plugin-address", "", "HOST:PORT of a resource plugin, which replaces the percentage")
 	o.kubelet.Register(flags)
 	o.shadows.Register(flags)
+	flags.BoolVar(&o.policies, "policies-required", true, "admit nothing new of peers while a ValidatingAdmissionPolicy of Liqo is missing")
+	flags.StringSliceVar(&o.peerNames.Allow, "peer-namespaces-allow", []string{"*"}, "patterns of the namespaces that peers may ask for by name (PATTERN,...)")
+	flags.StringSliceVar(&o.peerNames.Deny, "peer-namespaces-deny", nil, "patterns of the namespaces that peers may not ask for, even if they are allowed (PATTERN,...)")
 	ignore(flags, noteIPAM, "kubelet-ipam-server")
 	ignoreSwitch(flags, noteOffers, "offer-disable-auto-accept")
 	ignoreSwitch(flags, noteStorage, "enable-storage")
@@ -165,6 +175,9 @@ func (o *controllerManagerOptions) Validate() error {
 	}
 	if err := o.shadows.Validate(); err != nil {
 		return err
+	}
+	if err := o.peerNames.Validate(); err != nil {
+		return fmt.Errorf("--peer-namespaces-allow and --peer-namespaces-deny: %w", err)
 	}
 	return o.kubelet.Validate()
 }
@@ -220,6 +233,9 @@ func (o *controllerManagerOptions) caches() cache.Options {
 		&discoveryv1.EndpointSlice{}: {Label: klabels.SelectorFromSet(klabels.Set{labels.ManagedBy: labels.ManagedByShadowEndpointSlice})},
 
 		&certificatesv1.CertificateSigningRequest{}: {Label: ours},
+
+		&admissionv1.ValidatingAdmissionPolicy{}:        {Label: ours},
+		&admissionv1.ValidatingAdmissionPolicyBinding{}: {Label: ours},
 	}}
 }
 
@@ -251,13 +267,19 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if err != nil {
 		return err
 	}
+	var guard *policies.Guard
+	if o.policies {
+		if guard, err = policies.New(ctx, mgr); err != nil {
+			return err
+		}
+	}
 	connector, err := replicate.New(mgr, replicate.Options{LocalClusterID: o.local.ClusterID, Network: !o.disableInternalNetwork, ProbeInterval: o.pingInterval, ProbeTimeout: o.pingTimeout})
 	if err != nil {
 		return err
 	}
 	err = peering.SetupForeignCluster(mgr, peering.ForeignClusterOptions{
 		Local: o.local, Namespace: o.namespace, AutoJoin: o.autoJoin, InternalNetwork: !o.disableInternalNetwork, Connector: connector, Workers: o.workers,
-		Limits: o.peerLimits, SharedToken: o.sharedToken, IncomingPeering: o.incomingSetting(),
+		Limits: o.peerLimits, SharedToken: o.sharedToken, IncomingPeering: o.incomingSetting(), Policies: guard,
 	})
 	if err != nil {
 		return err
@@ -283,7 +305,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	err = errors.Join(
 		offloading.SetupCertificates(mgr),
 		offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: o.local}),
-		offloading.SetupNamespaceMap(mgr), offloading.SetupRemoteNamespaces(mgr, o.namespace),
+		offloading.SetupNamespaceMap(mgr), offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: o.namespace, Names: o.peerNames, Policies: guard}),
 	)
 	if err != nil {
 		return err
@@ -297,19 +319,24 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 			return err
 		}
 	}
-	if err := o.shadows.setup(mgr, !o.disableInternalNetwork, o.webhookPort > 0); err != nil {
+	if err := o.shadows.setup(mgr, guard, !o.disableInternalNetwork, o.webhookPort > 0); err != nil {
 		return err
 	}
+	if err := o.serve(mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// serve adds the webhooks, except that of ShadowPods, and the probes.
+func (o *controllerManagerOptions) serve(mgr manager.Manager) error {
 	ready := healthz.Ping
 	if o.webhookPort > 0 {
-		peeringwebhook.Register(mgr.GetWebhookServer(), scheme, o.local.ClusterID)
-		offloadingwebhook.Register(mgr.GetWebhookServer(), scheme, offloadingwebhook.Options{
+		peeringwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), o.local.ClusterID)
+		offloadingwebhook.Register(mgr.GetWebhookServer(), mgr.GetScheme(), offloadingwebhook.Options{
 			Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: o.namespace,
 		})
 		ready = mgr.GetWebhookServer().StartedChecker()
 	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("webhooks", ready)); err != nil {
-		return err
-	}
-	return mgr.Start(ctx)
+	return errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("webhooks", ready))
 }

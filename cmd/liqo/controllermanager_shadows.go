@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/offloading"
 	"liqo.io/liqo/internal/offloading/shadow"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
@@ -45,11 +46,12 @@ func (o *shadowOptions) Validate() error {
 }
 
 // setup adds the controllers and the webhook to the manager.
-func (o *shadowOptions) setup(mgr manager.Manager, internalNetwork, webhooks bool) error {
+func (o *shadowOptions) setup(mgr manager.Manager, guard *policies.Guard, internalNetwork, webhooks bool) error {
 	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 	if err != nil {
 		return err
 	}
+	remoteNamespaces.Policies = guard
 	if err := offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Workers: o.podWorkers}); err != nil {
 		return err
 	}

@@ -4,6 +4,10 @@ package liqo_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/kubetest"
 )
 
 // TestRemoteNamespaces: the policy restricts what a peer writes in its remote namespace, whatever rights it has there.
@@ -24,7 +32,9 @@ func TestRemoteNamespaces(t *testing.T) {
 	ctx, admin, root := installed(t)
 	const tenant, remote = "liqo-tenant-rome-000000", "web-rome-000000"
 	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remote, Labels: map[string]string{"liqo.io/remote-cluster-id": "rome"}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{ // open, so that the administrator can bind a role here
+			Name: remote, Labels: map[string]string{labels.RemoteClusterID: "rome"}, Annotations: map[string]string{labels.OpenRemoteNamespace: "true"},
+		}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "peer"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: tenant, Name: "liqo-peer"}},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
@@ -79,7 +89,6 @@ func TestRemoteNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	released := c.Patch(ctx, shadowPod("goes"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), client.DryRunAll)
-	claim := map[string]any{"spec": map[string]any{"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}}}}
 	token := map[string]any{"annotations": map[string]any{"kubernetes.io/service-account.name": "default"}}
 	for _, test := range []struct {
 		what    string
@@ -92,7 +101,6 @@ func TestRemoteNamespaces(t *testing.T) {
 		{"a load balancer", try("v1", "Service", nil, service(map[string]any{"type": "LoadBalancer"})), true},
 		{"a node port", try("v1", "Service", nil, service(map[string]any{"type": "NodePort"})), true},
 		{"another name", try("v1", "Service", nil, service(map[string]any{"type": "ExternalName", "externalName": "example.com"})), true},
-		{"a claim", try("v1", "PersistentVolumeClaim", nil, claim), true},
 
 		{"an Ingress", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/auth-secret", "users"), ingress), true},
 		{"an Ingress with its Secret", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/auth-tls-secret", remote+"/ca"), ingress), true},
@@ -107,7 +115,6 @@ func TestRemoteNamespaces(t *testing.T) {
 		{"deletion of a ShadowPod that orphans its pod", c.Delete(ctx, shadowPod("stays"), client.DryRunAll, client.PropagationPolicy(metav1.DeletePropagationOrphan)), false},
 		{"deletion of a ShadowPod with the default policy", c.Delete(ctx, shadowPod("stays"), client.DryRunAll), false},
 		{"removal of the finalizer of a ShadowPod", released, false},
-		{"a claim with a finalizer", try("v1", "PersistentVolumeClaim", held(), claim), false},
 		{"a Service with a finalizer", try("v1", "Service", held(), service(nil)), false},
 		{"a slice with a finalizer", try("virtualkubelet.liqo.io/v1alpha1", "ShadowEndpointSlice", held(), map[string]any{}), false},
 		{"external addresses", try("v1", "Service", nil, service(map[string]any{"externalIPs": []any{"10.96.0.1"}})), false},
@@ -118,6 +125,155 @@ func TestRemoteNamespaces(t *testing.T) {
 			t.Errorf("%s: %v, want allowed: %t", test.what, test.err, test.allowed)
 		}
 	}
+}
+
+// TestAttackM6: a peer has no right to volume claims, with which it could take any free volume of the provider.
+func TestAttackM6(t *testing.T) {
+	for _, name := range []string{"liqo-virtual-kubelet-remote", "liqo-remote-peering-basic", "liqo-remote-peering-incoming"} {
+		if rules := fmt.Sprint(role(t, name, internal)); strings.Contains(rules, "persistentvolume") {
+			t.Errorf("%s: %s", name, rules)
+		}
+	}
+}
+
+// TestAttackH3: a peer that has taken the name of a component's namespace gets nothing of the component, and cannot take well-known names at all.
+func TestAttackH3(t *testing.T) {
+	var deny []string
+	for _, argument := range field(t, find(t, render(t), "Deployment", "liqo-controller-manager"), "spec", "template", "spec", "containers").([]any)[0].(map[string]any)["args"].([]any) {
+		if list, is := strings.CutPrefix(argument.(string), "--peer-namespaces-deny="); is {
+			deny = strings.Split(list, ",")
+		}
+	}
+	denied := func(name string) bool {
+		return slices.ContainsFunc(deny, func(pattern string) bool { matched, _ := path.Match(pattern, name); return matched })
+	}
+	for _, name := range strings.Fields("argocd cert-manager monitoring istio-system flux-system vault gitlab gatekeeper-system calico-system cattle-system longhorn-system ingress-nginx external-secrets kyverno velero") {
+		if !denied(name) {
+			t.Errorf("a peer may take the name %s", name)
+		}
+	}
+	for _, name := range strings.Fields("shop web liqo-demo online-boutique team-a staging") {
+		if denied(name) {
+			t.Errorf("a peer may not take the name %s", name)
+		}
+	}
+
+	ctx, admin, root := installed(t)
+	const remote = "gitops"
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remote, Labels: map[string]string{labels.RemoteClusterID: "rome"}}}
+	if err := root.Create(ctx, space); err != nil {
+		t.Fatal(err)
+	}
+	as := func(user string) client.Client {
+		config := rest.CopyConfig(admin)
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters", "system:authenticated"}} // only the policy limits it
+		return connect(t, config)
+	}
+	object := func(version, kind, name string, rest map[string]any) *unstructured.Unstructured {
+		made := &unstructured.Unstructured{Object: map[string]any{}}
+		maps.Copy(made.Object, rest)
+		made.SetAPIVersion(version)
+		made.SetKind(kind)
+		made.SetNamespace(remote)
+		made.SetName(name)
+		return made
+	}
+	template := map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}, "spec": map[string]any{
+		"containers": []any{map[string]any{"name": "c", "image": "i"}}, "restartPolicy": "Always",
+	}}
+	selector := map[string]any{"matchLabels": map[string]any{"a": "b"}}
+	once := map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}, "restartPolicy": "Never"}}}
+	spec := func(fields map[string]any) map[string]any { return map[string]any{"spec": fields} }
+	pod := object("v1", "Pod", "x", spec(template["spec"].(map[string]any)))
+	secret := object("v1", "Secret", "x", map[string]any{"stringData": map[string]any{"password": "x"}})
+	account := object("v1", "ServiceAccount", "x", nil)
+	token := object("v1", "Secret", "token", map[string]any{"type": "kubernetes.io/service-account-token", "metadata": map[string]any{"annotations": map[string]any{"kubernetes.io/service-account.name": "default"}}})
+	binding := object("rbac.authorization.k8s.io/v1", "RoleBinding", "x", map[string]any{
+		"roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}, "subjects": []any{map[string]any{"kind": "User", "name": "x", "apiGroup": "rbac.authorization.k8s.io"}},
+	})
+	components := []*unstructured.Unstructured{
+		pod, secret, account, token, binding,
+		object("apps/v1", "Deployment", "x", spec(map[string]any{"selector": selector, "template": template})),
+		object("apps/v1", "StatefulSet", "x", spec(map[string]any{"selector": selector, "template": template, "serviceName": "x"})),
+		object("apps/v1", "DaemonSet", "x", spec(map[string]any{"selector": selector, "template": template})),
+		object("apps/v1", "ReplicaSet", "x", spec(map[string]any{"selector": selector, "template": template})),
+		object("v1", "ReplicationController", "x", spec(map[string]any{"selector": map[string]any{"a": "b"}, "template": template})),
+		object("batch/v1", "Job", "x", spec(once)),
+		object("batch/v1", "CronJob", "x", spec(map[string]any{"schedule": "* * * * *", "jobTemplate": spec(once)})),
+		object("rbac.authorization.k8s.io/v1", "Role", "x", map[string]any{"rules": []any{}}),
+	}
+	administrator, helm, ours, peer := as("kubernetes-admin"), as("system:serviceaccount:kube-system:helm-argocd"), as("system:serviceaccount:liqo:liqo-controller-manager"), as("system:serviceaccount:liqo-tenant-rome-000000:liqo-peer")
+	inForce(t, "liqo-remote-namespaces", func() error { return administrator.Create(ctx, secret.DeepCopy(), client.DryRunAll) })
+	try := func(c client.Client, what *unstructured.Unstructured, allowed bool) {
+		t.Helper()
+		err := c.Create(ctx, what.DeepCopy(), client.DryRunAll)
+		refused := err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'liqo-remote-namespaces'")
+		if refused == allowed || allowed && err != nil {
+			t.Errorf("%s %s: %v, want allowed: %t", what.GetKind(), what.GetName(), err, allowed)
+		}
+	}
+	for _, what := range components {
+		try(administrator, what, false)
+		try(helm, what, false)
+		try(as("system:serviceaccount:kube-system:replicaset-controller"), what, false)
+		if what.GetKind() != "Secret" {
+			try(peer, what, false)
+		}
+	}
+	// The peer's own objects, and those of Kubernetes and of the provider's administrator.
+	try(peer, secret, true)
+	try(ours, secret, false)
+	try(as("system:serviceaccount:kube-system:tokens-controller"), token, true)
+	try(as("system:serviceaccount:kube-system:tokens-controller"), secret, false)
+	for _, user := range []string{"system:kube-controller-manager", "system:serviceaccount:kube-system:service-account-controller"} {
+		try(as(user), object("v1", "ServiceAccount", "default", nil), true)
+		try(as(user), account, false)
+	}
+	for _, what := range []*unstructured.Unstructured{
+		object("v1", "ResourceQuota", "x", spec(map[string]any{"hard": map[string]any{"pods": "1"}})), object("v1", "LimitRange", "x", spec(map[string]any{"limits": []any{}})),
+		object("networking.k8s.io/v1", "NetworkPolicy", "x", spec(map[string]any{"podSelector": map[string]any{}})), object("v1", "ConfigMap", "x", nil),
+		object("v1", "PersistentVolumeClaim", "x", spec(map[string]any{"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}}})),
+	} {
+		try(administrator, what, true)
+	}
+	// An administrator may label a Secret of the peer, and may not put a password of this cluster into it.
+	if err := peer.Create(ctx, secret.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	change := func(text string) error {
+		return administrator.Patch(ctx, secret.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
+	}
+	if err := change(`{"metadata":{"labels":{"a":"b"}}}`); err != nil {
+		t.Errorf("a label: %v", err)
+	}
+	if err := change(`{"stringData":{"password":"of this cluster"}}`); err == nil {
+		t.Error("the administrator's tool wrote a password into a Secret of the peer")
+	}
+	// The peer enters pods as long as they are all its own.
+	enter := func() error {
+		config := rest.CopyConfig(admin)
+		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:liqo-tenant-rome-000000:liqo-peer", Groups: []string{"system:masters", "system:authenticated"}}
+		api, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		return api.CoreV1().RESTClient().Post().Namespace(remote).Resource("pods").Name("missing").SubResource("exec").Param("command", "sh").Param("stdout", "true").Do(ctx).Error()
+	}
+	if err := enter(); err == nil || strings.Contains(err.Error(), "liqo-remote-namespaces") {
+		t.Errorf("enter a pod of its own: %v, want that it does not exist", err)
+	}
+	space.Annotations = map[string]string{labels.OpenRemoteNamespace: "true"}
+	if err := root.Update(ctx, space); err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Eventually(t, "the namespace is open", func() error { return administrator.Create(ctx, secretNamed(secret, "y"), client.DryRunAll) })
+	inForce(t, "liqo-remote-namespaces", enter)
+}
+
+func secretNamed(secret *unstructured.Unstructured, name string) *unstructured.Unstructured {
+	other := secret.DeepCopy()
+	other.SetName(name)
+	return other
 }
 
 // createUnchecked creates an object after removing its webhooks, which no process serves here.

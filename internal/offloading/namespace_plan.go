@@ -27,11 +27,16 @@ func remoteName(namespace string, strategy offloadingv1alpha1.NamespaceMappingSt
 	if strategy == offloadingv1alpha1.EnforceSameName {
 		return namespace
 	}
-	name := namespace + "-" + local.UniqueName()
+	return defaultName(namespace, local.UniqueName(), local.ClusterID)
+}
+
+// defaultName is the name of a remote namespace with the mapping strategy DefaultName, for the consumer with this unique name and ID.
+func defaultName(namespace, unique, clusterID string) string {
+	name := namespace + "-" + unique
 	if len(name) <= validation.DNS1123LabelMaxLength {
 		return name
 	}
-	sum := sha256.Sum256([]byte(namespace + "/" + local.ClusterID))
+	sum := sha256.Sum256([]byte(namespace + "/" + clusterID))
 	hash := "-" + hex.EncodeToString(sum[:])[:10]
 	return strings.TrimRight(name[:validation.DNS1123LabelMaxLength-len(hash)], "-") + hash
 }
@@ -176,6 +181,10 @@ type mapOwner struct {
 	others []string
 	// most bounds the remote namespaces of the consumer.
 	most int
+	// names are those that the consumer may choose.
+	names PeerNames
+	// closed is why no new namespace is created; empty if they are.
+	closed string
 }
 
 func (p mapOwner) key() string { return p.tenant + "/" + p.mapName }
@@ -205,6 +214,12 @@ func (p mapOwner) refuses(name string) string {
 func (p mapOwner) isOthers(name string) bool {
 	own := "-" + strings.TrimPrefix(p.tenant, tenantPrefix)
 	return !strings.HasSuffix(name, own) && slices.ContainsFunc(p.others, func(other string) bool { return strings.HasSuffix(name, "-"+other) })
+}
+
+// mayChoose reports whether the consumer may have a new namespace of the name. Default names contain the name of the consumer, so they are no
+// other component's, and are always allowed.
+func (p mapOwner) mayChoose(local, name string) bool {
+	return name == defaultName(local, strings.TrimPrefix(p.tenant, tenantPrefix), p.consumer) || p.names.allows(name)
 }
 
 // wants reports whether the map requests the remote namespace.
@@ -287,6 +302,11 @@ func (t *remoteNamespace) decide(p mapOwner, free int) {
 		no(fmt.Sprintf("the provider keeps at most %d namespaces for one cluster; unoffload another one", p.most))
 	case t.live == nil && p.isOthers(t.remote):
 		no(fmt.Sprintf("namespace %s has the form reserved for another cluster; use the mapping strategy DefaultName", t.remote))
+	case t.live == nil && p.closed != "":
+		no("the provider creates no namespaces for peers now: " + p.closed)
+	case t.live == nil && !p.mayChoose(t.local, t.remote):
+		no(fmt.Sprintf("the provider reserves the name %s (values controllerManager.config.peerNamespaces of its chart): use the mapping strategy DefaultName, "+
+			"or ask its administrator to allow the name", t.remote))
 	case t.live == nil:
 		t.create = true
 	case p.keeps(t.live) && !p.owns(t.live):

@@ -137,6 +137,50 @@ func TestPlanRemoteNamespaces(t *testing.T) {
 	}
 }
 
+// TestAttackH3: a consumer cannot take a name before the component of this cluster that uses it is installed. Default names, and namespaces that
+// the consumer has, stay.
+func TestAttackH3(t *testing.T) {
+	p := mapOwner{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo", most: maxRemoteNamespaces}
+	long := strings.Repeat("l", 60)
+	desired := map[string]string{
+		"argocd": "argocd", "x": "istio-system", "argo": "argo-rome-1", "y": "argo-rome-1", long: defaultName(long, "rome-1", "rome-id"), "shop": "shop", "before": "argo-before", "team-b": "team-b",
+	}
+	existing := map[string]*corev1.Namespace{"argo-before": remoteNamespaceOf("argo-before", p.key(), "before")}
+	for what, test := range map[string]struct {
+		names PeerNames
+		want  []string // what is created
+	}{
+		"all":            {PeerNames{}, []string{"argo-rome-1", "argocd", "istio-system", desired[long], "shop", "team-b"}},
+		"but some":       {PeerNames{Allow: []string{"*"}, Deny: []string{"argo*", "*-system", "lll*"}}, []string{"argo-rome-1", desired[long], "shop", "team-b"}},
+		"some":           {PeerNames{Allow: []string{"team-*"}}, []string{"argo-rome-1", desired[long], "team-b"}},
+		"some, not all":  {PeerNames{Allow: []string{"team-*"}, Deny: []string{"team-b"}}, []string{"argo-rome-1", desired[long]}},
+		"only default":   {PeerNames{Allow: []string{}}, []string{"argo-rome-1", desired[long]}},
+		"broken pattern": {PeerNames{Allow: []string{"["}}, []string{"argo-rome-1", desired[long]}},
+	} {
+		p.names = test.names
+		wanted, unwanted := planRemoteNamespaces(p, desired, existing)
+		var created []string
+		for _, one := range wanted {
+			switch {
+			case one.create && one.local != "y":
+				created = append(created, one.remote)
+			case one.local == "before" && one.answer.Phase != vkv1alpha1.MappingAccepted:
+				t.Errorf("%s: a namespace that exists is %s", what, one.answer.Phase)
+			case one.local == "argocd" && !one.create && !strings.Contains(one.answer.Message, "controllerManager.config.peerNamespaces"):
+				t.Errorf("%s: the message does not name the value: %s", what, one.answer.Message)
+			}
+		}
+		slices.Sort(created)
+		slices.Sort(test.want)
+		if diff := cmp.Diff(test.want, created); diff != "" || len(unwanted) > 0 {
+			t.Errorf("%s: %d unwanted, created (-want +got)\n%s", what, len(unwanted), diff)
+		}
+	}
+	if (PeerNames{Deny: []string{"["}}).Validate() == nil || (PeerNames{Allow: []string{""}}).Validate() == nil || (PeerNames{Allow: []string{"a*"}}).Validate() != nil {
+		t.Error("patterns are not validated")
+	}
+}
+
 // TestRemoteNamespacesBounded: for any number of requests, creations and answers are limited, and existing namespaces stay.
 func TestRemoteNamespacesBounded(t *testing.T) {
 	p := mapOwner{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo", most: maxRemoteNamespaces}

@@ -52,7 +52,7 @@ const (
 // remoteNamespaceReconciler creates the namespaces that consumers request. It reconciles tenant namespaces, because a consumer may write many
 // maps, of which one counts.
 type remoteNamespaceReconciler struct {
-	install string
+	options RemoteNamespaceOptions
 	client  client.Client
 	live    client.Reader
 	own     *ssa.Applier
@@ -60,27 +60,27 @@ type remoteNamespaceReconciler struct {
 	most int
 }
 
-// SetupRemoteNamespaces registers the controller of remote namespaces. install is the namespace of Liqo. The manager's cache must have all namespaces,
-// and the RoleBindings that are labelled as part of Liqo.
-func SetupRemoteNamespaces(mgr manager.Manager, install string) error {
-	return setupRemoteNamespaces(mgr, install, maxRemoteNamespaces)
+// SetupRemoteNamespaces registers the controller of remote namespaces. The manager's cache must have all namespaces, and the RoleBindings that are
+// labelled as part of Liqo.
+func SetupRemoteNamespaces(mgr manager.Manager, o RemoteNamespaceOptions) error {
+	return setupRemoteNamespaces(mgr, o, maxRemoteNamespaces)
 }
 
-func setupRemoteNamespaces(mgr manager.Manager, install string, most int) error {
+func setupRemoteNamespaces(mgr manager.Manager, o RemoteNamespaceOptions, most int) error {
 	r := &remoteNamespaceReconciler{
-		install: install, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerRemoteNamespaces), most: most,
+		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerRemoteNamespaces), most: most,
 	}
 	copies := predicate.NewPredicateFuncs(isCopy)
-	err := builder.ControllerManagedBy(mgr).Named("remotenamespaces").
+	controllers := builder.ControllerManagedBy(mgr).Named("remotenamespaces").
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: retryBackoff()}).
 		Watches(&vkv1alpha1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 			return []reconcile.Request{tenantRequest(object.GetNamespace())}
 		}), builder.WithPredicates(copies)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(ofForeignCluster)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace)).
-		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.ofBinding)).
-		Complete(r)
-	if err != nil {
+		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.ofBinding))
+	o.Policies.Watch(controllers, handler.EnqueueRequestsFromMapFunc(r.everyTenant))
+	if err := controllers.Complete(r); err != nil {
 		return fmt.Errorf("set up controller of remote namespaces: %w", err)
 	}
 	return nil
@@ -152,7 +152,7 @@ func (r *remoteNamespaceReconciler) Reconcile(ctx context.Context, request recon
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	p := mapOwner{consumer: consumer, tenant: tenant.Name, install: r.install, most: r.most}
+	p := mapOwner{consumer: consumer, tenant: tenant.Name, install: r.options.Namespace, most: r.most, names: r.options.Names}
 	if p.others, err = r.others(ctx, tenant.Name); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -171,6 +171,9 @@ func (r *remoteNamespaceReconciler) Reconcile(ctx context.Context, request recon
 	}
 	if fc == nil || !fc.Accepts() {
 		p.most = 0 // nothing new
+	}
+	if p.closed, err = r.options.Policies.Missing(ctx); err != nil {
+		return reconcile.Result{}, err
 	}
 	if all[0].DeletionTimestamp != nil || tenant.DeletionTimestamp != nil || fc != nil && !fc.Keeps() {
 		return reconcile.Result{}, r.finish(ctx, p, &all[0])

@@ -24,7 +24,9 @@ const consumerTenant = "liqo-tenant-paris-000001" // the tenant namespace of a c
 
 func (b *env) runRemoteNamespaces() (stop func()) {
 	b.T.Helper()
-	return b.start(func(mgr ctrl.Manager) error { return SetupRemoteNamespaces(mgr, "liqo") })
+	return b.start(func(mgr ctrl.Manager) error {
+		return SetupRemoteNamespaces(mgr, RemoteNamespaceOptions{Namespace: "liqo"})
+	})
 }
 
 func (b *env) consumerTenant() {
@@ -264,7 +266,9 @@ func TestHostileMaps(t *testing.T) {
 		before[name] = namespace.ResourceVersion
 	}
 	const most = 10 // each costs several requests, and 500 of them minutes on a busy machine
-	b.start(func(mgr ctrl.Manager) error { return setupRemoteNamespaces(mgr, "liqo", most) })
+	b.start(func(mgr ctrl.Manager) error {
+		return setupRemoteNamespaces(mgr, RemoteNamespaceOptions{Namespace: "liqo"}, most)
+	})
 	desired := map[string]string{
 		"a": "kube-system", "b": "default", "c": "liqo", "d": consumerTenant, "e": strings.Repeat("x", 64), "f": "UPPER", "g": "of-turin", "h": "liqo-tenant-turin-000000",
 		"good": "good", "twice": "good", "../../x": "slash",

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
@@ -126,4 +128,16 @@ func (r *remoteNamespaceReconciler) others(ctx context.Context, tenant string) (
 		}
 	}
 	return names, nil
+}
+
+// everyTenant returns the tenants that may wait for something.
+func (r *remoteNamespaceReconciler) everyTenant(ctx context.Context, _ client.Object) (requests []reconcile.Request) {
+	var all vkv1alpha1.NamespaceMapList
+	if err := r.client.List(ctx, &all, client.MatchingLabels{labels.Replicated: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "change of a policy not followed")
+	}
+	for i := range all.Items {
+		requests = append(requests, tenantRequest(all.Items[i].Namespace))
+	}
+	return requests
 }

@@ -18,6 +18,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/policies"
 )
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
@@ -28,6 +29,8 @@ type RemoteNamespaces struct {
 	live client.Reader
 	// foreignClusters has all ForeignClusters.
 	foreignClusters client.Reader
+	// Policies knows whether the admission policies that limit peers are in force; nil if they are not required.
+	Policies *policies.Guard
 }
 
 // WatchRemoteNamespaces adds a cache of the metadata of remote namespaces to the manager.
@@ -69,8 +72,15 @@ func (r *RemoteNamespaces) Peer(ctx context.Context, namespace string) (string, 
 	return metadata.Labels[labels.RemoteClusterID], nil
 }
 
-// Accepted reports whether a peer may create pods in this cluster.
+// Accepted reports whether a peer may create pods in this cluster. While admission policies are missing, it returns an error, so that its callers try
+// again.
 func (r *RemoteNamespaces) Accepted(ctx context.Context, peer string) (bool, error) {
+	switch missing, err := r.Policies.Missing(ctx); {
+	case err != nil:
+		return false, err
+	case missing != "":
+		return false, fmt.Errorf("no pods of peers are admitted now: %s", missing)
+	}
 	fc, err := foreignClusterOf(ctx, r.foreignClusters, peer)
 	return fc != nil && fc.Accepts(), err
 }

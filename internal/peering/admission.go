@@ -3,6 +3,7 @@
 package peering
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -66,6 +67,20 @@ func decide(object, setting discoveryv1alpha1.PeeringEnabled) decision {
 	default:
 		return decision{discoveryv1alpha1.IncomingAccepted, "the provider lets all registered clusters use its resources by default"}
 	}
+}
+
+// decide returns whether a cluster may use this one. While admission policies are missing, no further cluster is accepted: the roles alone give a peer more
+// than it should have. A cluster that is accepted stays so, and gets no further namespaces and pods.
+func (r *fcReconciler) decide(ctx context.Context, fc *discoveryv1alpha1.ForeignCluster) (decision, error) {
+	decided := decide(fc.Spec.IncomingPeeringEnabled, r.options.IncomingPeering)
+	if decided.state != discoveryv1alpha1.IncomingAccepted || fc.Accepts() {
+		return decided, nil
+	}
+	missing, err := r.options.Policies.Missing(ctx)
+	if missing != "" {
+		decided = decision{discoveryv1alpha1.IncomingWaiting, missing}
+	}
+	return decided, err
 }
 
 const waitingMessage = "an administrator of the provider has to decide: they set spec.incomingPeeringEnabled of the ForeignCluster there to Yes or No"

@@ -3,15 +3,18 @@
 package peering
 
 import (
+	"context"
 	"crypto/ed25519"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/peering/auth"
 )
 
@@ -103,6 +106,36 @@ func TestAttackH1(t *testing.T) {
 		got, requeue := incomingStatus(decision{c.decided, "because"}, c.before, c.runsPods, time.Minute, noon)
 		if got.State != c.want || !got.Since.Time.Equal(noon.Add(-c.age)) || requeue != c.requeue || got.Message != "because" {
 			t.Errorf("%s: %+v in %v", name, got, requeue)
+		}
+	}
+}
+
+// noPolicies is a cache without admission policies.
+type noPolicies struct{ client.Reader }
+
+func (noPolicies) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+// TestAttackM8: without the admission policies, whose roles give too much alone, no further cluster is accepted; the others stay.
+func TestAttackM8(t *testing.T) {
+	r := &fcReconciler{options: ForeignClusterOptions{IncomingPeering: discoveryv1alpha1.PeeringYes, Policies: policies.Reading(noPolicies{})}}
+	for name, test := range map[string]struct {
+		object discoveryv1alpha1.PeeringEnabled
+		before discoveryv1alpha1.IncomingState
+		want   discoveryv1alpha1.IncomingState
+	}{
+		"new":               {discoveryv1alpha1.PeeringAuto, "", discoveryv1alpha1.IncomingWaiting},
+		"wanted":            {discoveryv1alpha1.PeeringYes, discoveryv1alpha1.IncomingWaiting, discoveryv1alpha1.IncomingWaiting},
+		"accepted":          {discoveryv1alpha1.PeeringAuto, discoveryv1alpha1.IncomingAccepted, discoveryv1alpha1.IncomingAccepted},
+		"refused":           {discoveryv1alpha1.PeeringNo, discoveryv1alpha1.IncomingRefused, discoveryv1alpha1.IncomingRefused},
+		"no longer allowed": {discoveryv1alpha1.PeeringNo, discoveryv1alpha1.IncomingAccepted, discoveryv1alpha1.IncomingRefused},
+	} {
+		fc := &discoveryv1alpha1.ForeignCluster{Spec: discoveryv1alpha1.ForeignClusterSpec{IncomingPeeringEnabled: test.object}}
+		if test.before != "" {
+			fc.Status.Incoming = &discoveryv1alpha1.IncomingStatus{State: test.before}
+		}
+		got, err := r.decide(t.Context(), fc)
+		if err != nil || got.state != test.want || got.state == discoveryv1alpha1.IncomingWaiting && !strings.Contains(got.message, "liqo-peers") {
+			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/replicate"
@@ -79,6 +80,8 @@ type ForeignClusterOptions struct {
 	Connector       Connector
 	// Dial returns a client of an authentication service. Nil means an HTTPS client.
 	Dial func(fc *discoveryv1alpha1.ForeignCluster) (Registrar, error)
+	// Policies knows whether the admission policies that limit peers are in force; nil if they are not required.
+	Policies *policies.Guard
 	// Limits bound how many clusters may register.
 	Limits PeerLimits
 	// SharedToken: a token that every cluster may use for first contact is kept in Secret auth-token.
@@ -168,6 +171,9 @@ func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 	if o.InternalNetwork {
 		controllers.Watches(&netv1alpha1.NetworkConfig{}, byNamespace).Watches(&netv1alpha1.TunnelEndpoint{}, byNamespace)
 	}
+	o.Policies.Watch(controllers, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return r.find(ctx, func(*discoveryv1alpha1.ForeignCluster) bool { return true })
+	}))
 	if err := controllers.Complete(r); err != nil {
 		return fmt.Errorf("set up controller of foreign clusters: %w", err)
 	}

@@ -186,10 +186,13 @@ func (r *fcReconciler) removeFinalizer(ctx context.Context, s *scope) error {
 
 // decideIncoming decides whether the peer may use this cluster. All that this cluster gives follows from the result, in the status.
 func (r *fcReconciler) decideIncoming(ctx context.Context, s *scope) error {
-	decided, runs := decide(s.fc.Spec.IncomingPeeringEnabled, r.options.IncomingPeering), false
+	decided, err := r.decide(ctx, s.fc)
+	if err != nil {
+		return err
+	}
+	runs := false
 	if before := s.fc.Status.Incoming; before != nil && decided.state != discoveryv1alpha1.IncomingAccepted &&
 		(before.State == discoveryv1alpha1.IncomingAccepted || before.State == discoveryv1alpha1.IncomingWithdrawing) {
-		var err error
 		if runs, err = r.runsPods(ctx, s.peer.ClusterID); err != nil {
 			return err
 		}

@@ -104,7 +104,11 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		return reconcile.Result{}, err
 	}
 	// The status of a new ForeignCluster follows, and the peer should not wait for it.
-	accepted := decide(fc.Spec.IncomingPeeringEnabled, r.options.IncomingPeering).state == discoveryv1alpha1.IncomingAccepted
+	decided, err := r.decide(ctx, fc)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	accepted := decided.state == discoveryv1alpha1.IncomingAccepted
 	if fc.Status.Incoming != nil {
 		accepted = fc.Status.Incoming.Keeps()
 	}

@@ -103,6 +103,18 @@ func (s namespace) remoteKubectl(t *testing.T, args ...string) string {
 	return milan.Kubectl(t, append([]string{"-n", s.remote}, args...)...)
 }
 
+// createInMilan creates an object of milan's own in the remote namespace. Its administrator opens the namespace for the moment: otherwise, milan
+// refuses pods and Secrets there that are not rome's.
+func (s namespace) createInMilan(t testing.TB, manifest string) {
+	t.Helper()
+	milan.Kubectl(t, "annotate", "namespace", s.remote, "liqo.io/open-remote-namespace=true")
+	defer milan.Kubectl(t, "annotate", "namespace", s.remote, "liqo.io/open-remote-namespace-")
+	env.Eventually(t, env.Hang, "milan admits its own object", func() (string, bool) { // the API server observes the annotation a moment later
+		result := milan.TryKubectl(manifest, "-n", s.remote, "apply", "-f", "-")
+		return result.String(), result.Code == 0
+	})
+}
+
 // local returns an object in rome, and inMilan one of the remote namespace; nil if there is none.
 func (s namespace) local(t *testing.T, kind, name string) *unstructured.Unstructured {
 	t.Helper()

@@ -273,9 +273,7 @@ func podLifecycle(t *testing.T, s namespace) {
 // unmanagedPod creates a pod in milan with the name of an offloaded pod: Liqo does not change it.
 func unmanagedPod(t *testing.T, s namespace) {
 	own := "{apiVersion: v1, kind: Pod, metadata: {name: unmanaged}, spec: {containers: [{name: main, image: 'playground.local/tools:1', imagePullPolicy: Never}]}}"
-	if result := milan.TryKubectl(own, "-n", s.remote, "apply", "-f", "-"); result.Code != 0 {
-		t.Fatal(result)
-	}
+	s.createInMilan(t, own)
 	s.remoteKubectl(t, "wait", "--for=condition=Ready", "pod/unmanaged", timeout)
 	before := s.inMilan(t, podKind, "unmanaged")
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "unmanaged"))

@@ -82,9 +82,7 @@ func unmanaged(t *testing.T, s namespace, o reflectedObject) {
 	t.Helper()
 	resource := strings.ToLower(o.kind[strings.LastIndex(o.kind, "/")+1:])
 	own := strings.ReplaceAll(o.manifest, "%s", "milan")
-	if result := milan.TryKubectl(own, "-n", s.remote, "apply", "-f", "-"); result.Code != 0 {
-		t.Fatal(result)
-	}
+	s.createInMilan(t, own)
 	before := s.inMilan(t, o.kind, o.name)
 	s.apply(t, strings.ReplaceAll(o.manifest, "%s", "one"))
 	s.wantEvent(t, o.kind[strings.LastIndex(o.kind, "/")+1:], o.name, "FailedReflection", "not managed")

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package liqo_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	klabels "k8s.io/apimachinery/pkg/labels"
+
+	"liqo.io/liqo/apis/labels"
+)
+
+// TestNetworkPolicies: a policy closes each of our pods, except for the ports that it serves; only the ports that nodes and other clusters call are
+// open for every address. Kubelets reach the probes in any case.
+func TestNetworkPolicies(t *testing.T) {
+	open := map[string]string{ // why everything may connect
+		"controller-manager webhook": "the API server calls it from any address; its paths are secret",
+		"auth auth":                  "other clusters",
+		"gateway tunnel":             "other clusters",
+		"metric-agent https":         "the API server calls it from any address, with a client certificate",
+	}
+	for _, set := range []string{"", lavish, "auth.tls=false,webhook.port=10000,gateway.metrics.enabled=true,gateway.metrics.port=5880,gateway.config.listeningPort=5999"} {
+		objects := render(t, set)
+		closed := 0
+		for _, object := range objects {
+			if object.GetKind() != "Deployment" {
+				continue
+			}
+			deployment := convert[appsv1.Deployment](t, object)
+			component := deployment.Labels[labels.AppComponent]
+			policy := convert[networkingv1.NetworkPolicy](t, find(t, objects, "NetworkPolicy", "liqo-"+component))
+			selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+			if err != nil || !selector.Matches(klabels.Set(deployment.Spec.Template.Labels)) || !slices.Equal(policy.Spec.PolicyTypes, []networkingv1.PolicyType{"Ingress"}) {
+				t.Errorf("%s: the policy %+v does not select its pods (%v)", component, policy.Spec, err)
+			}
+			for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
+				all, some := reach(policy.Spec.Ingress, port.ContainerPort)
+				name := component + " " + port.Name
+				if port.Name == "health" && (all || some) || port.Name != "health" && !all && !some || all != (open[name] != "") {
+					t.Errorf("%s (%s): open for every address %t, for some %t", name, set, all, some)
+				}
+			}
+			closed++
+		}
+		if closed < 3 {
+			t.Errorf("%s: %d policies", set, closed)
+		}
+	}
+	gateway := convert[networkingv1.NetworkPolicy](t, find(t, render(t, internal), "NetworkPolicy", "liqo-gateway"))
+	if all, _ := reach(gateway.Spec.Ingress, 4879); !all {
+		t.Error("the overlay cannot reach the gateways")
+	}
+	moved := convert[networkingv1.NetworkPolicy](t, find(t, render(t, internal, "gateway.pod.extraArgs={--route.vxlan-vtep-port=4999}"), "NetworkPolicy", "liqo-gateway"))
+	if all, _ := reach(moved.Spec.Ingress, 4999); !all {
+		t.Error("the overlay cannot reach the gateways at another port")
+	}
+	for _, object := range render(t, internal, "networkPolicies.enabled=false") {
+		if object.GetKind() == "NetworkPolicy" {
+			t.Errorf("%s exists although policies are off", object.GetName())
+		}
+	}
+	// The metrics are closed to pods of peers.
+	metrics := fmt.Sprint(convert[networkingv1.NetworkPolicy](t, find(t, render(t), "NetworkPolicy", "liqo-controller-manager")).Spec.Ingress)
+	if !strings.Contains(metrics, labels.RemoteClusterID) {
+		t.Error(metrics)
+	}
+}
+
+// reach returns whether every address, or only some, may connect to a port.
+func reach(rules []networkingv1.NetworkPolicyIngressRule, port int32) (all, some bool) {
+	for _, rule := range rules {
+		for _, one := range rule.Ports {
+			if one.Port.IntVal == port {
+				all, some = all || len(rule.From) == 0, some || len(rule.From) > 0
+			}
+		}
+	}
+	return all, some
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package liqo_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/engine"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/policies"
+	"liqo.io/liqo/internal/offloading"
+)
+
+// TestAttackM8: a cluster without admission policies is refused, unless its administrator accepts it; and when a policy is removed later, a peer gets no
+// further namespace and no pod until it is there again.
+func TestAttackM8(t *testing.T) {
+	for value, refused := range map[string]bool{"required": true, "ifPossible": false} {
+		values := required()
+		set(values, "policies", value)
+		all, err := util.ToRenderValues(loadChart(t), values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true, Revision: 1}, common.DefaultCapabilities)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = engine.Render(loadChart(t), all); (err != nil) != refused || refused && !strings.Contains(err.Error(), "policies=ifPossible") {
+			t.Errorf("policies=%s on an old cluster: %v", value, err)
+		}
+	}
+	var names []string
+	for _, object := range render(t) {
+		if object.GetKind() == "ValidatingAdmissionPolicy" && field(t, object, "spec", "failurePolicy") == "Fail" {
+			names = append(names, object.GetName())
+		}
+	}
+	slices.Sort(names)
+	if want := slices.Sorted(slices.Values(policies.Names)); !slices.Equal(names, want) {
+		t.Errorf("the chart has the policies %v, the controller manager requires %v", names, want)
+	}
+
+	s := newSide(t, kubetest.Cluster(t))
+	s.Must(admissionv1.AddToScheme(s.Scheme()))
+	s.peer()
+	var remoteNamespaces *offloading.RemoteNamespaces
+	s.manager(func(mgr ctrl.Manager) error {
+		guard, err := policies.New(t.Context(), mgr)
+		if err != nil {
+			return err
+		}
+		if remoteNamespaces, err = offloading.WatchRemoteNamespaces(mgr); err != nil {
+			return err
+		}
+		remoteNamespaces.Policies = guard
+		return offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: liqoItself, Policies: guard})
+	})
+	namespaceMap := &vkv1alpha1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: inMilan, Name: "milan", Labels: map[string]string{labels.Replicated: "true", labels.Replication: "false"}},
+		Spec:       vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{"before": "before-rome"}},
+	}
+	s.Make(namespaceMap)
+	answer := func(local string, phase vkv1alpha1.MappingPhase, part string) {
+		t.Helper()
+		s.Until(local+" is "+string(phase), func() bool {
+			s.Read(namespaceMap)
+			one := namespaceMap.Status.CurrentMapping[local]
+			return one.Phase == phase && strings.Contains(one.Message, part)
+		})
+	}
+	accepted := func(want bool) {
+		t.Helper()
+		s.Until("pods are admitted, or not", func() bool {
+			is, err := remoteNamespaces.Accepted(t.Context(), "rome-id")
+			return is == want && (err != nil) != want
+		})
+	}
+	answer("before", vkv1alpha1.MappingAccepted, "")
+	accepted(true)
+
+	// It is enough that the binding is gone, or only warns.
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-remote-namespaces"}}
+	s.Edit(binding, func() { binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn} })
+	accepted(false)
+	s.Edit(namespaceMap, func() { namespaceMap.Spec.DesiredMapping["late"] = "late-rome" })
+	answer("late", vkv1alpha1.MappingCreationLoopBackOff, "liqo-remote-namespaces")
+	answer("before", vkv1alpha1.MappingAccepted, "")
+	s.Must(s.Delete(t.Context(), binding, client.Preconditions{UID: &binding.UID}))
+	accepted(false)
+	s.Make(&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: binding.Name}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: binding.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+	}})
+	answer("late", vkv1alpha1.MappingAccepted, "")
+	accepted(true)
+	if refused := s.refused(); len(refused) > 0 {
+		t.Errorf("refused: %s", strings.Join(refused, "\n"))
+	}
+}
