@@ -229,7 +229,9 @@ func TestRemotePod(t *testing.T) {
 	rome, there := newSide(t, home), newSide(t, away)
 	identity := there.peer()
 	there.manager(
-		func(mgr ctrl.Manager) error { return offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: liqoItself}) },
+		func(mgr ctrl.Manager) error {
+			return offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: liqoItself})
+		},
 		func(mgr ctrl.Manager) error {
 			remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	klabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"liqo.io/liqo/apis/labels"
 )
@@ -82,4 +83,22 @@ func reach(rules []networkingv1.NetworkPolicyIngressRule, port int32) (all, some
 		}
 	}
 	return all, some
+}
+
+// TestAttackL4: a pod of a peer that looks like a virtual kubelet does not write our metrics.
+func TestAttackL4(t *testing.T) {
+	monitor := find(t, render(t, "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true"), "PodMonitor", "liqo-virtual-kubelet")
+	var selects metav1.LabelSelector
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(field(t, monitor, "spec", "selector").(map[string]any), &selects); err != nil {
+		t.Fatal(err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&selects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := klabels.Set{labels.AppName: "virtual-kubelet", labels.AppComponent: "virtual-kubelet", labels.AppPartOf: labels.PartOf}
+	forged := klabels.Merge(own, klabels.Set{labels.ManagedBy: labels.ManagedByShadowPod, labels.Origin: "rome-id"}) // the peer cannot change the last two
+	if !selector.Matches(own) || selector.Matches(forged) {
+		t.Errorf("a virtual kubelet is selected: %t; a pod of a peer: %t", selector.Matches(own), selector.Matches(forged))
+	}
 }
