@@ -33,9 +33,11 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/network/report"
+	"liqo.io/liqo/internal/network/signature"
 )
 
 const (
@@ -57,6 +59,8 @@ type bench struct {
 	writes  atomic.Int32
 	port    int
 	options Options
+	// keys are those of this cluster.
+	keys clusterkey.Keys
 }
 
 func newBench(t *testing.T) *bench {
@@ -77,6 +81,9 @@ func newBench(t *testing.T) *bench {
 	b.Client, err = client.New(b.admin, client.Options{Scheme: b.scheme})
 	b.Must(err)
 	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}})
+	b.keys, err = clusterkey.Generate()
+	b.Must(err)
+	b.Make(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: clusterkey.Secret}, Data: b.keys.Data()})
 	b.Bind(user, "", b.RBACMarkers("*.go")[""])
 	b.Bind(user, home, b.RBACMarkers("*.go")["liqo"])
 	return b
@@ -141,6 +148,9 @@ type peer struct {
 	ours   *netv1alpha1.NetworkConfig
 	copy   *netv1alpha1.NetworkConfig
 	tunnel *netv1alpha1.TunnelEndpoint
+	// keys are those of the peer, version that of the network that it published last.
+	keys    clusterkey.Keys
+	version int64
 }
 
 // peer creates a ForeignCluster with its tenant namespace, without a peering.
@@ -148,11 +158,15 @@ func (b *bench) peer(name string) *peer {
 	b.T.Helper()
 	id := discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}
 	at := metav1.ObjectMeta{Namespace: id.TenantNamespace(), Name: id.UniqueName()}
+	keys, err := clusterkey.Generate()
+	b.Must(err)
 	p := &peer{
-		bench: b, id: id,
+		bench: b, id: id, keys: keys,
 		fc: &discoveryv1alpha1.ForeignCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.ClusterID: id.ClusterID}},
-			Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &id, ForeignAuthURL: "https://" + name, OutgoingPeeringEnabled: discoveryv1alpha1.PeeringNo},
+			Spec: discoveryv1alpha1.ForeignClusterSpec{
+				ClusterIdentity: &id, ForeignAuthURL: "https://" + name, ClusterKey: keys.Fingerprint(), OutgoingPeeringEnabled: discoveryv1alpha1.PeeringNo,
+			},
 		},
 		ours:   &netv1alpha1.NetworkConfig{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: b.options.Local.NetworkConfigName()}},
 		tunnel: &netv1alpha1.TunnelEndpoint{ObjectMeta: at},
@@ -188,7 +202,7 @@ func (p *peer) reports(pods, external string, key byte) {
 }
 
 func (p *peer) claims(pods, external string, key byte) *netv1alpha1.NetworkConfig {
-	return &netv1alpha1.NetworkConfig{
+	config := &netv1alpha1.NetworkConfig{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.id.TenantNamespace(), Name: p.id.NetworkConfigName(), Labels: map[string]string{
 			labels.Replication: "false", labels.Replicated: "true", labels.OriginID: p.id.ClusterID, labels.RemoteID: p.options.Local.ClusterID,
 			labels.Ownership: labels.OwnershipConfig,
@@ -203,6 +217,24 @@ func (p *peer) claims(pods, external string, key byte) *netv1alpha1.NetworkConfi
 			},
 		},
 	}
+	p.sign(&config.Spec)
+	return config
+}
+
+// sign signs a new version of the peer's network, as the peer would.
+func (p *peer) sign(spec *netv1alpha1.NetworkConfigSpec) {
+	p.version++
+	spec.Version = p.version
+	spec.Signatures = signature.Config(p.keys, p.id.ClusterID, spec)
+}
+
+// amend changes the copy of the peer's NetworkConfig, as the peer would.
+func (p *peer) amend(change func(*netv1alpha1.NetworkConfigSpec)) {
+	p.T.Helper()
+	p.Edit(p.copy, func() {
+		change(&p.copy.Spec)
+		p.sign(&p.copy.Spec)
+	})
 }
 
 // answers writes the status of ours as the peer would.
@@ -212,6 +244,9 @@ func (p *peer) answers(pods, external string) {
 	p.EditStatus(p.ours, func() {
 		p.ours.Status.Processed, p.ours.Status.PodCIDRNAT, p.ours.Status.ExternalCIDRNAT = true, pods, external
 		p.ours.Status.ObservedGeneration = p.ours.Generation
+		p.ours.Status.Signatures = signature.Answer(p.keys, signature.Exchange{
+			Asker: p.options.Local.ClusterID, Answerer: p.id.ClusterID, Config: &p.ours.Spec, Answer: &p.ours.Status,
+		})
 	})
 }
 

@@ -35,6 +35,7 @@ func TestLiterals(t *testing.T) {
 		key++
 		p.copy = p.claims(pods, fmt.Sprintf("10.8%d.0.0/16", key), key)
 		p.copy.Spec.EndpointIP, p.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = gateway, gateway
+		p.sign(&p.copy.Spec)
 		b.Make(p.copy)
 		p.answers("None", "None")
 		return p
@@ -79,23 +80,23 @@ func TestLiterals(t *testing.T) {
 	victim.seen("None", "None")
 	victim.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
 	for _, address := range []string{"10.66.3.4", "10.62.3.4", "10.0.3.4"} { // the victim's, its own as it is seen, our external network's
-		b.Edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = address })
+		lender.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.Lanes[0].Carriers[0].Addresses[0] = address })
 		lender.decided(netv1alpha1.ReasonLaneInvalid, address)
 	}
-	b.Edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = "10.67.0.5" })
+	lender.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.Lanes[0].Carriers[0].Addresses[0] = "10.67.0.5" })
 	b.Until("our API server is no gateway of a peer", func() bool {
 		b.serveAt("10.67.0.5")
 		b.Read(lender.copy)
 		condition := meta.FindStatusCondition(lender.copy.Status.Conditions, netv1alpha1.ConditionReady)
 		return condition.Reason == netv1alpha1.ReasonLaneInvalid && strings.Contains(condition.Message, "10.67.0.5")
 	})
-	b.Edit(lender.copy, func() { lender.copy.Spec.Lanes[0].Carriers[0].Addresses[0] = "10.61.3.5" })
+	lender.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.Lanes[0].Carriers[0].Addresses[0] = "10.61.3.5" })
 	lender.seen("None", "None")
 	// The address in a URL, which no check refuses, does not change the assignment either, nor does a restart.
 	b.Edit(lender.fc, func() { lender.fc.Spec.ForeignAuthURL = "https://10.66.0.1:8443" })
 	stop()
 	b.run()
-	b.Edit(victim.copy, func() { victim.copy.Spec.Lanes[0].Carriers[0].Port = 5999 })
+	victim.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.Lanes[0].Carriers[0].Port = 5999 })
 	victim.seen("None", "None")
 	own.seen(own.copy.Status.PodCIDRNAT, own.copy.Status.ExternalCIDRNAT)
 	b.Until("the tunnel follows", func() bool { b.Read(victim.tunnel); return victim.tunnel.Spec.Lanes[0].Carriers[0].Port == 5999 })

@@ -86,7 +86,7 @@ func TestAgreement(t *testing.T) {
 	stop()
 	writes := b.writes.Load()
 	stop = b.run()
-	b.Edit(milan.copy, func() { milan.copy.Spec.Lanes[0].Carriers[0].Port = 5999 })
+	milan.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.Lanes[0].Carriers[0].Port = 5999 })
 	b.Until("the port is passed on", func() bool { b.Read(milan.tunnel); return milan.tunnel.Spec.Lanes[0].Carriers[0].Port == 5999 })
 	milan.seen("10.1.0.0/16", "10.2.0.0/16")
 	paris.seen("10.3.0.0/16", "None")
@@ -157,9 +157,9 @@ func TestHostile(t *testing.T) {
 		"exhausting":           {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "10.0.0.0/8" }, netv1alpha1.ReasonNetworksExhausted, "10.0.0.0/8"},
 		"a lane from afar":     {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[1].Number = 70 }, netv1alpha1.ReasonLaneInvalid, "lane 70"},
 	} {
-		b.Edit(bad.copy, func() {
-			bad.copy.Spec = *spec.DeepCopy()
-			row.change(&bad.copy.Spec)
+		bad.amend(func(to *netv1alpha1.NetworkConfigSpec) {
+			*to = *spec.DeepCopy()
+			row.change(to)
 		})
 		bad.decided(row.reason, row.part)
 		if status := bad.copy.Status; status.Processed || status.PodCIDRNAT != "" || status.ExternalCIDRNAT != "" {
@@ -177,9 +177,9 @@ func TestHostile(t *testing.T) {
 		})
 	})
 	// The assigned prefix of another peer is remapped.
-	b.Edit(bad.copy, func() {
-		bad.copy.Spec = *spec.DeepCopy()
-		bad.copy.Spec.PodCIDR = netv1alpha1.CIDR(before.RemoteNATPodCIDR)
+	bad.amend(func(to *netv1alpha1.NetworkConfigSpec) {
+		*to = *spec.DeepCopy()
+		to.PodCIDR = netv1alpha1.CIDR(before.RemoteNATPodCIDR)
 	})
 	bad.decided(netv1alpha1.ReasonAgreed, "")
 	if bad.copy.Status.PodCIDRNAT == "None" || bad.copy.Status.PodCIDRNAT == before.RemoteNATPodCIDR {
@@ -296,7 +296,7 @@ func TestExternalStays(t *testing.T) {
 	b.Until("ours is published", func() bool { return b.there(bad.ours) })
 	had := bad.ours.Spec.ExternalCIDR
 	stop()
-	b.Edit(bad.copy, func() { bad.copy.Spec.PodCIDR = had })
+	bad.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.PodCIDR = had })
 	b.run()
 	b.Until("it is decided", func() bool {
 		b.Read(bad.copy)
@@ -318,8 +318,8 @@ func TestKeyOfAnother(t *testing.T) {
 	bad, good := b.peer("bad"), b.peer("good")
 	bad.outgoing(discoveryv1alpha1.StatusEstablished)
 	bad.reports("10.200.0.0/16", "10.40.0.0/16", 2)
-	b.Edit(bad.copy, func() { // the two keys of good, lane 0's on a lane of bad, lane 1's on a lane that is not here
-		bad.copy.Spec.Lanes = []netv1alpha1.Lane{
+	bad.amend(func(to *netv1alpha1.NetworkConfigSpec) { // the two keys of good, lane 0's on a lane of bad, lane 1's on a lane that is not here
+		to.Lanes = []netv1alpha1.Lane{
 			{Number: 0, PublicKey: testKey(2)}, {Number: 1, PublicKey: testKey(101)}, {Number: 2, PublicKey: testKey(1)},
 		}
 	})
@@ -334,9 +334,11 @@ func TestKeyOfAnother(t *testing.T) {
 		t.Errorf("lanes %+v; want lane 0 alone, the key of lane 1 is another's", lanes)
 	}
 	// An agreed key stays, although another peer claims it afterwards.
-	b.Edit(bad.copy, func() { bad.copy.Spec.Lanes[0].PublicKey, bad.copy.Spec.Lanes[2].PublicKey = testKey(1), testKey(2) })
+	bad.amend(func(to *netv1alpha1.NetworkConfigSpec) {
+		to.Lanes[0].PublicKey, to.Lanes[2].PublicKey = testKey(1), testKey(2)
+	})
 	bad.decided(netv1alpha1.ReasonKeyInUse, "cluster good")
-	b.Edit(good.copy, func() { good.copy.Spec.Lanes[0].Carriers[0].Port = 5999 })
+	good.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.Lanes[0].Carriers[0].Port = 5999 })
 	good.decided(netv1alpha1.ReasonAgreed, "")
 }
 

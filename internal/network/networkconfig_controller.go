@@ -41,6 +41,7 @@ func setupNetworkConfig(mgr manager.Manager, s *shared) error {
 		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Service{}, allPeers)).
 		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Pod{}, allPeers)).
 		WatchesRawSource(source.Kind[client.Object](s.gateways.cache, &corev1.Secret{}, allPeers)).
+		WatchesRawSource(source.Kind[client.Object](s.identity.cache, &corev1.Secret{}, allPeers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up the NetworkConfig controller: %w", err)
@@ -113,12 +114,18 @@ func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1
 	if err != nil || keys == nil {
 		return err // without keys there is nothing to publish; the event of the Secret enqueues the namespace again
 	}
+	identity, err := r.identity.keys(ctx)
+	if err != nil || identity == nil {
+		return err // without a key to sign with, no peer would believe it; the event of the Secret enqueues the namespace again
+	}
+	spec := configSpec(to, r.options.PodCIDRs[0].String(), external.String(), ends, keys)
+	sign(*identity, r.options.Local.ClusterID, spec, ours, r.options.Now())
 	intent := netapply.NetworkConfig(r.options.Local.NetworkConfigName(), to.namespace).
 		WithLabels(map[string]string{
 			labels.Replication: annotationTrue, labels.RemoteID: to.peer.ClusterID, labels.ClusterID: to.peer.ClusterID,
 			labels.Ownership: labels.OwnershipConfig, labels.AppPartOf: labels.PartOf,
 		}).
-		WithSpec(configSpec(to, r.options.PodCIDRs[0].String(), external.String(), ends, keys))
+		WithSpec(specApply(spec))
 	if ours == nil {
 		if err := r.withdrawOld(ctx, to); err != nil {
 			return err
@@ -131,7 +138,8 @@ func (r *configReconciler) publish(ctx context.Context, to *tenancy, ours *netv1
 	if err := r.own.ApplyTo(ctx, intent, ours); err != nil {
 		return err
 	}
-	condition := published(ours, ends, metav1.NewTime(r.options.Now()))
+	_, _, answerErr := r.answerOf(to, ours)
+	condition := published(ours, publication(ours, ends, answerErr), metav1.NewTime(r.options.Now()))
 	status := netapply.NetworkConfig(ours.Name, ours.Namespace).WithUID(ours.UID).
 		WithStatus(netapply.NetworkConfigStatus().WithConditions(conditionApply(&condition)))
 	return client.IgnoreNotFound(r.own.ApplyStatusTo(ctx, status, ours))
@@ -214,29 +222,40 @@ func runningOn(pods []corev1.Pod) map[int]string {
 	return all
 }
 
-// configSpec returns what we announce to a peer.
-func configSpec(to *tenancy, pods, external string, ends []endpoint, keys *ring) *netapply.NetworkConfigSpecApplyConfiguration {
-	spec := netapply.NetworkConfigSpec().
-		WithCluster(netapply.ClusterIdentity().WithClusterID(to.peer.ClusterID).WithClusterName(to.peer.ClusterName)).
-		WithPodCIDR(netv1alpha1.CIDR(pods)).WithExternalCIDR(netv1alpha1.CIDR(external)).
-		WithEndpointIP("").WithBackendType(backend)
-	if len(ends) == 0 {
-		spec.WithBackendConfig(map[string]string{"publicKey": ""}) // the field is required
+// configSpec returns what we announce to a peer, unsigned.
+func configSpec(to *tenancy, pods, external string, ends []endpoint, keys *ring) *netv1alpha1.NetworkConfigSpec {
+	spec := &netv1alpha1.NetworkConfigSpec{
+		Cluster: netv1alpha1.ClusterIdentity{ClusterID: to.peer.ClusterID, ClusterName: to.peer.ClusterName},
+		PodCIDR: netv1alpha1.CIDR(pods), ExternalCIDR: netv1alpha1.CIDR(external), BackendType: backend,
+		BackendConfig: map[string]string{"publicKey": ""}, // the field is required
 	}
 	for i := range ends {
 		end := &ends[i]
-		lane := laneApply(netv1alpha1.Lane{Number: int32(end.lane), PublicKey: keys.advertised(end.lane), Carriers: end.carriers})
-		spec.WithLanes(lane)
+		spec.Lanes = append(spec.Lanes, netv1alpha1.Lane{Number: int32(end.lane), PublicKey: keys.advertised(end.lane), Carriers: end.carriers})
 		if i > 0 {
 			continue
 		}
 		// The documented fields hold the first gateway.
-		spec.WithBackendConfig(map[string]string{"publicKey": keys.advertised(end.lane), "port": strconv.Itoa(int(end.port))})
+		spec.BackendConfig = map[string]string{"publicKey": keys.advertised(end.lane), "port": strconv.Itoa(int(end.port))}
 		if len(end.carriers) > 0 {
-			spec.WithEndpointIP(end.carriers[0].Addresses[0])
+			spec.EndpointIP = end.carriers[0].Addresses[0]
 		}
 	}
 	return spec
+}
+
+func specApply(spec *netv1alpha1.NetworkConfigSpec) *netapply.NetworkConfigSpecApplyConfiguration {
+	out := netapply.NetworkConfigSpec().
+		WithCluster(netapply.ClusterIdentity().WithClusterID(spec.Cluster.ClusterID).WithClusterName(spec.Cluster.ClusterName)).
+		WithPodCIDR(spec.PodCIDR).WithExternalCIDR(spec.ExternalCIDR).WithAdditionalPodCIDRs(spec.AdditionalPodCIDRs...).WithEndpointIP(spec.EndpointIP).
+		WithBackendType(spec.BackendType).WithBackendConfig(spec.BackendConfig).WithVersion(spec.Version)
+	for i := range spec.Lanes {
+		out.WithLanes(laneApply(spec.Lanes[i]))
+	}
+	for _, one := range spec.Signatures {
+		out.WithSignatures(netapply.Signature().WithPublicKey(one.PublicKey).WithValue(one.Value))
+	}
+	return out
 }
 
 func laneApply(lane netv1alpha1.Lane) *netapply.LaneApplyConfiguration {
@@ -249,9 +268,8 @@ func laneApply(lane netv1alpha1.Lane) *netapply.LaneApplyConfiguration {
 }
 
 // published returns the condition Published, with the time of its last change.
-func published(ours *netv1alpha1.NetworkConfig, ends []endpoint, now metav1.Time) metav1.Condition {
+func published(ours *netv1alpha1.NetworkConfig, condition metav1.Condition, now metav1.Time) metav1.Condition {
 	conditions := append([]metav1.Condition(nil), ours.Status.Conditions...)
-	condition := publication(ours, ends)
 	condition.Type, condition.LastTransitionTime, condition.ObservedGeneration = netv1alpha1.ConditionPublished, now.Rfc3339Copy(), ours.Generation
 	meta.SetStatusCondition(&conditions, condition)
 	return *meta.FindStatusCondition(conditions, netv1alpha1.ConditionPublished)

@@ -39,8 +39,8 @@ func wantsNetwork(fc *discoveryv1alpha1.ForeignCluster) bool {
 	return fc.DeletionTimestamp == nil && fc.Spec.OutgoingPeeringEnabled == discoveryv1alpha1.PeeringYes
 }
 
-// publication returns whether our announcement to a peer is complete and its answer valid.
-func publication(ours *netv1alpha1.NetworkConfig, ends []endpoint) metav1.Condition {
+// publication returns whether our announcement to a peer is complete and its answer valid. answerErr is why its answer is not used.
+func publication(ours *netv1alpha1.NetworkConfig, ends []endpoint, answerErr error) metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Status: status, Reason: reason, Message: message}
 	}
@@ -62,8 +62,8 @@ func publication(ours *netv1alpha1.NetworkConfig, ends []endpoint) metav1.Condit
 		}
 		return is(metav1.ConditionFalse, netv1alpha1.ReasonAnswerPending, "the peer has not answered yet")
 	}
-	if _, _, err := readAnswer(ours); err != nil {
-		return is(metav1.ConditionFalse, netv1alpha1.ReasonAnswerInvalid, "the peer's answer cannot be used: "+short(err.Error()))
+	if answerErr != nil {
+		return is(metav1.ConditionFalse, netv1alpha1.ReasonAnswerInvalid, "the peer's answer cannot be used: "+short(answerErr.Error()))
 	}
 	return is(metav1.ConditionTrue, netv1alpha1.ReasonPublished, "the peer knows this cluster's network")
 }

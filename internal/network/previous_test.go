@@ -58,7 +58,7 @@ func TestPreviousKeyIsPublished(t *testing.T) {
 	if key, _, ok := milan.tunnel.Spec.PreviousKey(0); ok {
 		t.Errorf("a new tunnel has the previous key %s", key)
 	}
-	b.Edit(milan.copy, func() { milan.copy.Spec.Lanes[0].PublicKey = testKey(3) })
+	milan.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.Lanes[0].PublicKey = testKey(3) })
 	b.Until("the new key is there, with the one before", func() bool {
 		b.Read(milan.tunnel)
 		key, until, ok := milan.tunnel.Spec.PreviousKey(0)

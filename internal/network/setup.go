@@ -112,6 +112,7 @@ type shared struct {
 	own        *ssa.Applier  // applies as labels.OwnerNetwork
 	gateways   *gateways
 	poolReader *poolReader
+	identity   *identity
 	events     events.EventRecorder
 	// warned are the tenant namespaces in which a warning about ignored NetworkConfigs of the peer was recorded.
 	warned sync.Map
@@ -127,10 +128,15 @@ func Setup(mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
+	identity, err := newIdentity(mgr, o.Namespace)
+	if err != nil {
+		return err
+	}
 	s := &shared{
 		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerNetwork),
 		gateways: gates, poolReader: &poolReader{options: o, live: mgr.GetAPIReader(), own: gates.cache},
-		events: mgr.GetEventRecorder(labels.OwnerNetwork),
+		identity: identity,
+		events:   mgr.GetEventRecorder(labels.OwnerNetwork),
 	}
 	return errors.Join(gates.setup(mgr), setupKeys(mgr, s), setupNetworkConfig(mgr, s), setupTunnelEndpoint(mgr, s), setupIPMapping(mgr, s), setupSpread(mgr, s))
 }

@@ -19,9 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	netapply "liqo.io/liqo/apis/applyconfiguration/net/v1alpha1"
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/network/ipam"
+	"liqo.io/liqo/internal/network/signature"
 )
 
 // agreement holds the prefixes under which we reach the networks of a peer.
@@ -71,6 +73,9 @@ func (r *tunnelReconciler) prune(ctx context.Context, s *tunnelScope) error {
 			return err
 		}
 	}
+	if err := r.recordVersion(ctx, s); err != nil {
+		return err
+	}
 	if err := r.client.Delete(ctx, s.tunnel, client.Preconditions{UID: &s.tunnel.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete tunnel endpoint %s/%s: %w", s.tunnel.Namespace, s.tunnel.Name, err)
 	}
@@ -90,6 +95,9 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	if !present(s.theirs) {
 		return nil
 	}
+	if s.refused = distrust(s.fc, s.tunnel, s.theirs); s.refused != nil {
+		return nil
+	}
 	lanes, err := r.ownLanes(ctx)
 	if err != nil {
 		return err
@@ -101,6 +109,13 @@ func (r *tunnelReconciler) decide(ctx context.Context, s *tunnelScope) error {
 	all, pools, err := r.assess(ctx, s, r.live, lanes)
 	if err != nil || s.refused != nil {
 		return err
+	}
+	// The cache may not have the version that was recorded when the previous tunnel ended.
+	if fc := discoveryv1alpha1.OwnerOf(all.fcs, s.peer.ClusterID); fc != nil {
+		s.refused = distrust(fc, s.tunnel, s.theirs)
+	}
+	if s.refused != nil {
+		return nil
 	}
 	if r.checkKeys(ctx, s, all); s.refused != nil {
 		return nil
@@ -191,9 +206,19 @@ func (r *tunnelReconciler) answer(ctx context.Context, s *tunnelScope) error {
 	}
 	after := s.theirs.DeepCopy()
 	answerTo(&after.Status, s, metav1.NewTime(r.options.Now()))
+	if s.refused == nil {
+		identity, err := r.identity.keys(ctx)
+		if err != nil || identity == nil {
+			return err // the peer believes no unsigned answer; the event of the Secret enqueues the namespace again
+		}
+		after.Status.Signatures = signature.Answer(*identity, signature.Exchange{
+			Asker: s.peer.ClusterID, Answerer: r.options.Local.ClusterID, Config: &s.theirs.Spec, Answer: &after.Status,
+		})
+	}
 	if sameAnswer(&s.theirs.Status, &after.Status) {
 		return nil
 	}
+	r.recordDistrust(s, &after.Status)
 	after.ManagedFields = nil // our cache drops them
 	err := r.client.Status().Update(ctx, after, client.FieldOwner(labels.OwnerNetwork))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -207,7 +232,7 @@ func (r *tunnelReconciler) answer(ctx context.Context, s *tunnelScope) error {
 }
 
 func answerTo(status *netv1alpha1.NetworkConfigStatus, s *tunnelScope, now metav1.Time) {
-	status.Processed, status.PodCIDRNAT, status.ExternalCIDRNAT = false, "", ""
+	status.Processed, status.PodCIDRNAT, status.ExternalCIDRNAT, status.Signatures = false, "", "", nil
 	status.ObservedGeneration = s.theirs.Generation
 	condition := metav1.Condition{Type: netv1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: s.theirs.Generation, LastTransitionTime: now.Rfc3339Copy()}
 	if s.refused != nil {
@@ -229,7 +254,7 @@ func answerTo(status *netv1alpha1.NetworkConfigStatus, s *tunnelScope, now metav
 
 func sameAnswer(a, b *netv1alpha1.NetworkConfigStatus) bool {
 	return a.Processed == b.Processed && a.PodCIDRNAT == b.PodCIDRNAT && a.ExternalCIDRNAT == b.ExternalCIDRNAT &&
-		a.ObservedGeneration == b.ObservedGeneration && slices.Equal(a.Conditions, b.Conditions)
+		a.ObservedGeneration == b.ObservedGeneration && slices.Equal(a.Conditions, b.Conditions) && slices.Equal(a.Signatures, b.Signatures)
 }
 
 // ensureTunnel creates the tunnel as soon as both sides have answered, and leaves it unchanged while the peer's claim is refused.
@@ -237,7 +262,7 @@ func (r *tunnelReconciler) ensureTunnel(ctx context.Context, s *tunnelScope) err
 	if !present(s.ours) || !present(s.theirs) || s.refused != nil || !s.ours.Status.Processed {
 		return nil
 	}
-	pods, external, err := readAnswer(s.ours)
+	pods, external, err := r.answerOf(&s.tenancy, s.ours)
 	if err != nil {
 		return nil // the condition Published of our NetworkConfig reports it
 	}
@@ -258,7 +283,7 @@ func tunnelSpec(s *tunnelScope, pods, external netip.Prefix) *netapply.TunnelEnd
 		WithLocalExternalCIDR(s.ours.Spec.ExternalCIDR).WithLocalNATExternalCIDR(natOf(s.ours.Spec.ExternalCIDR, external)).
 		WithRemotePodCIDR(netv1alpha1.CIDR(s.claim.pods.String())).WithRemoteNATPodCIDR(remap(s.claim.pods, s.agreed.pods)).
 		WithRemoteExternalCIDR(netv1alpha1.CIDR(s.claim.external.String())).WithRemoteNATExternalCIDR(remap(s.claim.external, s.agreed.external)).
-		WithEndpointIP("").WithBackendType(backend)
+		WithEndpointIP("").WithBackendType(backend).WithPeerVersion(s.theirs.Spec.Version)
 	if len(s.claim.lanes) == 0 {
 		spec.WithBackendConfig(map[string]string{"publicKey": ""}) // the field is required
 	}

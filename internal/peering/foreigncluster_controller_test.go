@@ -3,7 +3,9 @@
 package peering
 
 import (
+	"bytes"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"os"
@@ -26,10 +28,12 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/kube/crds"
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/replicate"
 	"liqo.io/liqo/internal/peering/tenant"
 )
@@ -101,6 +105,26 @@ func TestDecisionOutlivesFailure(t *testing.T) {
 	write(nil)
 	if !milan.Accepts() {
 		t.Errorf("the decision is lost: %+v", milan.Status.Incoming)
+	}
+}
+
+// TestPinPeer: the first key that an admitted peer proves is pinned in a ForeignCluster without one, and a pinned key stays.
+func TestPinPeer(t *testing.T) {
+	t.Parallel()
+	b, _ := newFCServer(t)
+	milan := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+	b.Make(milan)
+	r := &pinReconciler{fcReconciler: &fcReconciler{client: b.Client}}
+	first, second := &auth.Pin{ClusterKey: make([]byte, ed25519.PublicKeySize)}, &auth.Pin{ClusterKey: bytes.Repeat([]byte{1}, ed25519.PublicKeySize)}
+	for _, pin := range []*auth.Pin{first, second} {
+		stale := milan.DeepCopy()
+		b.Must(r.pinPeer(t.Context(), milan, pin))
+		if b.Read(milan); milan.Spec.ClusterKey != clusterkey.Fingerprint(first.ClusterKey) {
+			t.Errorf("pinned %q", milan.Spec.ClusterKey)
+		}
+		if pin == first && !apierrors.IsConflict(r.pinPeer(t.Context(), stale, second)) {
+			t.Error("a stale read replaces the pinned key")
+		}
 	}
 }
 

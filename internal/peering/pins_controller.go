@@ -99,6 +99,9 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	case fc == nil || fc.DeletionTimestamp != nil:
 		return reconcile.Result{}, nil // the pin is deleted with it
 	}
+	if err := r.pinPeer(ctx, fc, &pin); err != nil {
+		return reconcile.Result{}, err
+	}
 	namespace, err := r.tenants.Namespace(ctx, pin.Cluster)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -132,6 +135,22 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 			pin.Cluster.ClusterName, pin.Cluster.ClusterID, clusterkey.Fingerprint(pin.ClusterKey))}.send(r.recorder, fc, "AdmitPeer")
 	}
 	return reconcile.Result{}, nil
+}
+
+// pinPeer stores the fingerprint of an admitted peer's key in a ForeignCluster that has none, which an administrator wrote by hand or to accept any key.
+// What the peer signs is believed from then on.
+func (r *pinReconciler) pinPeer(ctx context.Context, fc *discoveryv1alpha1.ForeignCluster, pin *auth.Pin) error {
+	if fc.Spec.ClusterKey != "" {
+		return nil
+	}
+	before := fc.DeepCopy()
+	fc.Spec.ClusterKey = clusterkey.Fingerprint(pin.ClusterKey)
+	// A conflict is an error here: the object is read again, and may have another key by then.
+	if err := r.client.Patch(ctx, fc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("pin the key of %s in foreign cluster %s: %w", pin.Cluster.ClusterID, fc.Name, err)
+	}
+	log.FromContext(ctx).Info("key of the peer pinned", "clusterID", pin.Cluster.ClusterID, "fingerprint", fc.Spec.ClusterKey)
+	return nil
 }
 
 // refusal decides whether a peer is admitted.

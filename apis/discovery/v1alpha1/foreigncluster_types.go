@@ -197,6 +197,10 @@ type ForeignClusterStatus struct {
 	// RemoteVersion is the version of Liqo in the remote cluster, if known.
 	// +optional
 	RemoteVersion string `json:"remoteVersion,omitempty"`
+	// NetworkVersion is spec.version of the NetworkConfig of the remote cluster that was believed last, recorded when the tunnel ends. An older one
+	// is not believed any more.
+	// +optional
+	NetworkVersion int64 `json:"networkVersion,omitempty"`
 }
 
 // ForeignCluster is one remote cluster: the desired peerings with it, and their state.

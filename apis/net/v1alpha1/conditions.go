@@ -31,6 +31,14 @@ const (
 // Reasons of Ready of a NetworkConfig, and of Ready of a TunnelEndpoint.
 const (
 	ReasonAgreed = "Agreed"
+	// ReasonKeyNotPinned: the key of the peer is not known yet, so nothing that it publishes is believed.
+	ReasonKeyNotPinned = "KeyNotPinned"
+	// ReasonNotSigned: the peer did not sign its configuration, as earlier versions.
+	ReasonNotSigned = "NotSigned"
+	// ReasonSignatureInvalid: the configuration is not what the peer signed, or another cluster signed it.
+	ReasonSignatureInvalid = "SignatureInvalid"
+	// ReasonVersionOld: the configuration is older than one that was believed before.
+	ReasonVersionOld = "VersionOld"
 	// ReasonWrongDestination: its destination is another cluster.
 	ReasonWrongDestination = "WrongDestination"
 	// ReasonBackendUnknown: the peer uses a tunnel technology that this cluster does not support.

@@ -80,6 +80,26 @@ type NetworkConfigSpec struct {
 	// +listMapKey=number
 	// +optional
 	Lanes []Lane `json:"lanes,omitempty"`
+	// Version grows with every change of the other fields. The receiver believes no version older than the last one that it believed.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Version int64 `json:"version,omitempty"`
+	// Signatures of the sender over all other fields, one for each key that identifies it. The receiver believes what the key signed that it has
+	// pinned in spec.clusterKey of the ForeignCluster, wherever the object was stored on its way.
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=atomic
+	// +optional
+	Signatures []Signature `json:"signatures,omitempty"`
+}
+
+// Signature is one of a cluster's key.
+type Signature struct {
+	// PublicKey is the Ed25519 key of the cluster, in Base64. Its fingerprint is spec.clusterKey of the ForeignCluster at the receiver.
+	// +kubebuilder:validation:MaxLength=64
+	PublicKey string `json:"publicKey"`
+	// Value is the signature, in Base64.
+	// +kubebuilder:validation:MaxLength=128
+	Value string `json:"value"`
 }
 
 // NetworkConfigStatus is the answer of the receiver.
@@ -95,6 +115,11 @@ type NetworkConfigStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	ExternalCIDRNAT string `json:"externalCIDRNAT,omitempty"`
+	// Signatures of the receiver over its answer: both clusters, the networks and what they are remapped to. A refusal has none.
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=atomic
+	// +optional
+	Signatures []Signature `json:"signatures,omitempty"`
 	// ObservedGeneration is the generation of the spec that the receiver decided on.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

@@ -50,6 +50,9 @@ type TunnelEndpointSpec struct {
 	// +listMapKey=number
 	// +optional
 	Lanes []Lane `json:"lanes,omitempty"`
+	// PeerVersion is spec.version of the peer's NetworkConfig from which this was agreed. An older one is not believed any more.
+	// +optional
+	PeerVersion int64 `json:"peerVersion,omitempty"`
 }
 
 // Latency of a tunnel.

@@ -141,7 +141,7 @@ func FuzzNetwork(f *testing.F) {
 			t.Fatalf("%v, which the check accepts, cannot be decoded: %v", object, err)
 		}
 		spec, err := json.Marshal(networkSpecIntent(&remote, meta{name: "n", namespace: "here"}).Spec)
-		if most := (maxNetworks+2*maxSettings+maxLanes*(1+maxCarriers*(1+maxAddresses))+6)*6*(maxWord+64) + 1000; err != nil || len(spec) > most {
+		if most := (maxNetworks+2*maxSettings+2*maxSignatures+maxLanes*(1+maxCarriers*(1+maxAddresses))+6)*6*(maxWord+64) + 1000; err != nil || len(spec) > most {
 			t.Errorf("%d bytes are sent, %v", len(spec), err)
 		}
 		ports := 0

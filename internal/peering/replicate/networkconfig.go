@@ -4,6 +4,7 @@ package replicate
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -26,7 +27,7 @@ func networkSpecIntent(original *netv1alpha1.NetworkConfig, copied meta) *netcon
 	spec := netconfig.NetworkConfigSpec().
 		WithCluster(netconfig.ClusterIdentity().WithClusterID(from.Cluster.ClusterID).WithClusterName(from.Cluster.ClusterName)).
 		WithPodCIDR(from.PodCIDR).WithExternalCIDR(from.ExternalCIDR).WithAdditionalPodCIDRs(from.AdditionalPodCIDRs...).
-		WithEndpointIP(from.EndpointIP).WithBackendType(from.BackendType).WithBackendConfig(from.BackendConfig)
+		WithEndpointIP(from.EndpointIP).WithBackendType(from.BackendType).WithBackendConfig(from.BackendConfig).WithVersion(from.Version).WithSignatures(signatures(from.Signatures)...)
 	for _, lane := range from.Lanes {
 		to := netconfig.Lane().WithNumber(lane.Number).WithPublicKey(lane.PublicKey)
 		for _, carrier := range lane.Carriers {
@@ -44,6 +45,14 @@ func networkSpecIntent(original *netv1alpha1.NetworkConfig, copied meta) *netcon
 	return netconfig.NetworkConfig(copied.name, copied.namespace).WithLabels(carried).WithSpec(spec)
 }
 
+// signatures are carried unread: the receiver checks them, because it is the one that knows which key to believe.
+func signatures(from []netv1alpha1.Signature) (all []*netconfig.SignatureApplyConfiguration) {
+	for _, one := range from {
+		all = append(all, netconfig.Signature().WithPublicKey(one.PublicKey).WithValue(one.Value))
+	}
+	return all
+}
+
 // networkStatusIntent is the receiver's answer; nil until it is one to the sender's current spec. Each cluster counts its
 // own generations: an answer to the copy's current spec is one to the original's if the specs are equal.
 func networkStatusIntent(original, copied *netv1alpha1.NetworkConfig) *netconfig.NetworkConfigApplyConfiguration {
@@ -58,6 +67,7 @@ func networkStatusIntent(original, copied *netv1alpha1.NetworkConfig) *netconfig
 	if from.ExternalCIDRNAT != "" {
 		status.WithExternalCIDRNAT(from.ExternalCIDRNAT)
 	}
+	status.WithSignatures(signatures(from.Signatures)...)
 	if ready := apimeta.FindStatusCondition(from.Conditions, netv1alpha1.ConditionReady); ready != nil {
 		status.WithConditions(metaconfig.Condition().WithType(ready.Type).WithStatus(ready.Status).WithReason(ready.Reason).
 			WithMessage(truncate(ready.Message)).WithLastTransitionTime(ready.LastTransitionTime).WithObservedGeneration(original.Generation))
@@ -72,7 +82,9 @@ const (
 	maxCarriers  = 8
 	maxAddresses = 16
 	maxSettings  = 16
-	maxWord      = 253 // a host name
+	// maxSignatures are one with each key of a cluster, of which it has two during a rotation.
+	maxSignatures = 2
+	maxWord       = 253 // a host name
 )
 
 // networkCheck refuses descriptions larger than those of any real network. The network controllers validate their contents.
@@ -95,6 +107,7 @@ func networkCheck(untyped map[string]any) error {
 	for _, err := range []error{
 		few("additional networks", len(spec.AdditionalPodCIDRs), maxNetworks), few("settings of its tunnel", len(spec.BackendConfig), maxSettings),
 		few("lanes", len(spec.Lanes), maxLanes), few("conditions", len(status.Conditions), maxSettings),
+		few("signatures", len(spec.Signatures), maxSignatures), few("signatures of its answer", len(status.Signatures), maxSignatures),
 	} {
 		if err != nil {
 			return err
@@ -102,6 +115,9 @@ func networkCheck(untyped map[string]any) error {
 	}
 	for _, network := range spec.AdditionalPodCIDRs {
 		words = append(words, string(network))
+	}
+	for _, one := range slices.Concat(spec.Signatures, status.Signatures) {
+		words = append(words, one.PublicKey, one.Value)
 	}
 	for key, value := range spec.BackendConfig {
 		words = append(words, key, value)

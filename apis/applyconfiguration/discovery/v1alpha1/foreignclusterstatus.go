@@ -19,6 +19,9 @@ type ForeignClusterStatusApplyConfiguration struct {
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// RemoteVersion is the version of Liqo in the remote cluster, if known.
 	RemoteVersion *string `json:"remoteVersion,omitempty"`
+	// NetworkVersion is spec.version of the NetworkConfig of the remote cluster that was believed last, recorded when the tunnel ends. An older one
+	// is not believed any more.
+	NetworkVersion *int64 `json:"networkVersion,omitempty"`
 }
 
 // ForeignClusterStatusApplyConfiguration constructs a declarative configuration of the ForeignClusterStatus type for use with
@@ -69,5 +72,13 @@ func (b *ForeignClusterStatusApplyConfiguration) WithObservedGeneration(value in
 // If called multiple times, the RemoteVersion field is set to the value of the last call.
 func (b *ForeignClusterStatusApplyConfiguration) WithRemoteVersion(value string) *ForeignClusterStatusApplyConfiguration {
 	b.RemoteVersion = &value
+	return b
+}
+
+// WithNetworkVersion sets the NetworkVersion field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NetworkVersion field is set to the value of the last call.
+func (b *ForeignClusterStatusApplyConfiguration) WithNetworkVersion(value int64) *ForeignClusterStatusApplyConfiguration {
+	b.NetworkVersion = &value
 	return b
 }

@@ -29,6 +29,11 @@ type NetworkConfigSpecApplyConfiguration struct {
 	BackendConfig map[string]string `json:"backend_config,omitempty"`
 	// Lanes are all gateways of the sender; the first one repeats EndpointIP and BackendConfig.
 	Lanes []LaneApplyConfiguration `json:"lanes,omitempty"`
+	// Version grows with every change of the other fields. The receiver believes no version older than the last one that it believed.
+	Version *int64 `json:"version,omitempty"`
+	// Signatures of the sender over all other fields, one for each key that identifies it. The receiver believes what the key signed that it has
+	// pinned in spec.clusterKey of the ForeignCluster, wherever the object was stored on its way.
+	Signatures []SignatureApplyConfiguration `json:"signatures,omitempty"`
 }
 
 // NetworkConfigSpecApplyConfiguration constructs a declarative configuration of the NetworkConfigSpec type for use with
@@ -110,6 +115,27 @@ func (b *NetworkConfigSpecApplyConfiguration) WithLanes(values ...*LaneApplyConf
 			panic("nil value passed to WithLanes")
 		}
 		b.Lanes = append(b.Lanes, *values[i])
+	}
+	return b
+}
+
+// WithVersion sets the Version field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Version field is set to the value of the last call.
+func (b *NetworkConfigSpecApplyConfiguration) WithVersion(value int64) *NetworkConfigSpecApplyConfiguration {
+	b.Version = &value
+	return b
+}
+
+// WithSignatures adds the given value to the Signatures field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Signatures field.
+func (b *NetworkConfigSpecApplyConfiguration) WithSignatures(values ...*SignatureApplyConfiguration) *NetworkConfigSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithSignatures")
+		}
+		b.Signatures = append(b.Signatures, *values[i])
 	}
 	return b
 }

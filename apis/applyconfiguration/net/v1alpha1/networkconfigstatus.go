@@ -19,6 +19,8 @@ type NetworkConfigStatusApplyConfiguration struct {
 	PodCIDRNAT *string `json:"podCIDRNAT,omitempty"`
 	// ExternalCIDRNAT is the same for ExternalCIDR.
 	ExternalCIDRNAT *string `json:"externalCIDRNAT,omitempty"`
+	// Signatures of the receiver over its answer: both clusters, the networks and what they are remapped to. A refusal has none.
+	Signatures []SignatureApplyConfiguration `json:"signatures,omitempty"`
 	// ObservedGeneration is the generation of the spec that the receiver decided on.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// Conditions: Ready, by the receiver, is whether it accepted the networks; Published, by the sender, whether the content is complete.
@@ -52,6 +54,19 @@ func (b *NetworkConfigStatusApplyConfiguration) WithPodCIDRNAT(value string) *Ne
 // If called multiple times, the ExternalCIDRNAT field is set to the value of the last call.
 func (b *NetworkConfigStatusApplyConfiguration) WithExternalCIDRNAT(value string) *NetworkConfigStatusApplyConfiguration {
 	b.ExternalCIDRNAT = &value
+	return b
+}
+
+// WithSignatures adds the given value to the Signatures field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Signatures field.
+func (b *NetworkConfigStatusApplyConfiguration) WithSignatures(values ...*SignatureApplyConfiguration) *NetworkConfigStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithSignatures")
+		}
+		b.Signatures = append(b.Signatures, *values[i])
+	}
 	return b
 }
 

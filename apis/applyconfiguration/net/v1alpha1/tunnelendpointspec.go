@@ -41,6 +41,8 @@ type TunnelEndpointSpecApplyConfiguration struct {
 	BackendConfig map[string]string `json:"backend_config,omitempty"`
 	// Lanes are all gateways of the peer.
 	Lanes []LaneApplyConfiguration `json:"lanes,omitempty"`
+	// PeerVersion is spec.version of the peer's NetworkConfig from which this was agreed. An older one is not believed any more.
+	PeerVersion *int64 `json:"peerVersion,omitempty"`
 }
 
 // TunnelEndpointSpecApplyConfiguration constructs a declarative configuration of the TunnelEndpointSpec type for use with
@@ -161,5 +163,13 @@ func (b *TunnelEndpointSpecApplyConfiguration) WithLanes(values ...*LaneApplyCon
 		}
 		b.Lanes = append(b.Lanes, *values[i])
 	}
+	return b
+}
+
+// WithPeerVersion sets the PeerVersion field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PeerVersion field is set to the value of the last call.
+func (b *TunnelEndpointSpecApplyConfiguration) WithPeerVersion(value int64) *TunnelEndpointSpecApplyConfiguration {
+	b.PeerVersion = &value
 	return b
 }

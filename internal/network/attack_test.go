@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/network/signature"
+)
+
+// TestAttackH2NetworkConfig plays an attacker who can write into the tenant namespace, with a stolen token of the peer, or who has an API server on the
+// way. Gateways plan from the TunnelEndpoint alone, and it keeps what the peer itself signed.
+func TestAttackH2NetworkConfig(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	stop := b.run()
+	milan, paris := b.peer("milan"), b.peer("paris")
+	for i, p := range []*peer{milan, paris} {
+		p.outgoing(discoveryv1alpha1.StatusEstablished)
+		p.reports(fmt.Sprintf("10.20%d.0.0/16", i+1), fmt.Sprintf("10.4%d.0.0/16", i), byte(i+1))
+		p.answers("None", "None")
+		p.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+	}
+	old := milan.copy.DeepCopy()
+	milan.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.Lanes[0].PublicKey = testKey(30) }) // for example because the old key was stolen
+	b.Until("the new key is agreed", func() bool { b.Read(milan.tunnel); return milan.tunnel.Spec.Lanes[0].PublicKey == testKey(30) })
+	milan.published(netv1alpha1.ReasonPublished, "")
+	genuine, agreed := milan.copy.Spec.DeepCopy(), milan.tunnel.Spec.DeepCopy()
+	thief, err := clusterkey.Generate()
+	b.Must(err)
+	unchanged := func(what string) {
+		t.Helper()
+		if b.Read(milan.tunnel); !equality.Semantic.DeepEqual(&milan.tunnel.Spec, agreed) {
+			t.Fatalf("%s: the gateways follow: %+v", what, milan.tunnel.Spec)
+		}
+	}
+
+	for name, row := range map[string]struct {
+		change func(*netv1alpha1.NetworkConfigSpec)
+		reason string
+	}{
+		"another key":      {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].PublicKey = testKey(66) }, netv1alpha1.ReasonSignatureInvalid},
+		"another endpoint": {func(s *netv1alpha1.NetworkConfigSpec) { s.Lanes[0].Carriers[0].Addresses[0] = "198.51.100.66" }, netv1alpha1.ReasonSignatureInvalid},
+		"another network":  {func(s *netv1alpha1.NetworkConfigSpec) { s.PodCIDR = "10.66.0.0/16" }, netv1alpha1.ReasonSignatureInvalid},
+		"a later version":  {func(s *netv1alpha1.NetworkConfigSpec) { s.Version++ }, netv1alpha1.ReasonSignatureInvalid},
+		"unsigned": {func(s *netv1alpha1.NetworkConfigSpec) {
+			s.Lanes[0].PublicKey, s.Signatures = testKey(66), nil
+		}, netv1alpha1.ReasonNotSigned},
+		"signed by the thief": {func(s *netv1alpha1.NetworkConfigSpec) {
+			s.Lanes[0].PublicKey = testKey(66)
+			s.Signatures = signature.Config(thief, milan.id.ClusterID, s)
+		}, netv1alpha1.ReasonSignatureInvalid},
+		"signed by the thief as milan": {func(s *netv1alpha1.NetworkConfigSpec) {
+			s.Lanes[0].PublicKey = testKey(66)
+			s.Signatures[0].Value = signature.Config(thief, milan.id.ClusterID, s)[0].Value
+		}, netv1alpha1.ReasonSignatureInvalid},
+		"signed by another peer": {func(s *netv1alpha1.NetworkConfigSpec) { *s = *paris.copy.Spec.DeepCopy() }, netv1alpha1.ReasonSignatureInvalid},
+		"replayed":               {func(s *netv1alpha1.NetworkConfigSpec) { *s = *old.Spec.DeepCopy() }, netv1alpha1.ReasonVersionOld},
+	} {
+		b.Edit(milan.copy, func() {
+			milan.copy.Spec = *genuine.DeepCopy()
+			row.change(&milan.copy.Spec)
+		})
+		milan.decided(row.reason, "milan")
+		unchanged(name)
+	}
+	for _, reason := range []string{netv1alpha1.ReasonSignatureInvalid, netv1alpha1.ReasonNotSigned, netv1alpha1.ReasonVersionOld} {
+		b.Until("an event of the ForeignCluster reports "+reason, func() bool {
+			var recorded eventsv1.EventList
+			b.Must(b.List(t.Context(), &recorded))
+			for i := range recorded.Items {
+				if one := &recorded.Items[i]; one.Reason == reason && one.Regarding.Name == "milan" {
+					return true
+				}
+			}
+			return false
+		})
+	}
+
+	// The answer to our network is signed as well.
+	b.Edit(milan.copy, func() { milan.copy.Spec = *genuine.DeepCopy() })
+	milan.decided(netv1alpha1.ReasonAgreed, "")
+	b.EditStatus(milan.ours, func() { milan.ours.Status.PodCIDRNAT = "10.66.0.0/16" })
+	milan.published(netv1alpha1.ReasonAnswerInvalid, "does not match its content")
+	unchanged("a forged answer")
+	milan.answers("None", "None")
+	milan.published(netv1alpha1.ReasonPublished, "")
+
+	// Deleting the copy ends the tunnel, as the peer may. An older one does not bring it back, after a restart neither.
+	b.Must(b.Delete(t.Context(), milan.copy))
+	b.Until("the tunnel is gone", func() bool { return !b.there(milan.tunnel) })
+	stop()
+	b.run()
+	milan.copy = old.DeepCopy()
+	milan.copy.ObjectMeta = metav1.ObjectMeta{Namespace: old.Namespace, Name: old.Name, Labels: old.Labels}
+	b.Make(milan.copy)
+	milan.decided(netv1alpha1.ReasonVersionOld, "")
+	if b.there(milan.tunnel) {
+		t.Errorf("a replayed configuration makes a tunnel: %+v", milan.tunnel.Spec)
+	}
+	b.Edit(milan.copy, func() { milan.copy.Spec = *genuine.DeepCopy() })
+	milan.decided(netv1alpha1.ReasonAgreed, "")
+	b.Until("the tunnel is back", func() bool { return b.there(milan.tunnel) })
+}
+
+// TestPinnedKey: nothing is believed before first contact pins the key of the peer, and a rotation of either cluster's key changes no tunnel.
+func TestPinnedKey(t *testing.T) {
+	b := newBench(t)
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	b.run()
+	milan := b.peer("milan")
+	b.Edit(milan.fc, func() { milan.fc.Spec.ClusterKey = "" })
+	milan.outgoing(discoveryv1alpha1.StatusPending)
+	milan.reports("10.201.0.0/16", "10.40.0.0/16", 1)
+	milan.decided(netv1alpha1.ReasonKeyNotPinned, "liqoctl status peer milan")
+	b.Edit(milan.fc, func() { milan.fc.Spec.ClusterKey = milan.keys.Fingerprint() })
+	milan.decided(netv1alpha1.ReasonAgreed, "")
+	milan.answers("None", "None")
+	milan.connected(netv1alpha1.Connecting, netv1alpha1.ReasonGatewaySilent, "")
+
+	// The peer has a new key and signs with both until we know it.
+	next, err := clusterkey.Generate()
+	b.Must(err)
+	milan.keys = clusterkey.Keys{Current: next.Current, Previous: milan.keys.Current}
+	milan.amend(func(*netv1alpha1.NetworkConfigSpec) {})
+	milan.answers("None", "None")
+	milan.decided(netv1alpha1.ReasonAgreed, "")
+	b.Edit(milan.fc, func() { milan.fc.Spec.ClusterKey = milan.keys.Fingerprint() })
+	milan.keys.Previous = nil
+	milan.amend(func(to *netv1alpha1.NetworkConfigSpec) { to.Lanes[0].Carriers[0].Port = 5999 })
+	b.Until("the new key is believed", func() bool { b.Read(milan.tunnel); return milan.tunnel.Spec.Lanes[0].Carriers[0].Port == 5999 })
+
+	// So do we, without another version: nothing else has changed.
+	before := milan.ours.Spec.Version
+	check := func(pin string) error {
+		b.Read(milan.ours)
+		b.Read(milan.copy)
+		exchange := signature.Exchange{Asker: "milan-id", Answerer: "rome-id", Config: &milan.copy.Spec, Answer: &milan.copy.Status}
+		if err := signature.CheckAnswer(pin, exchange); err != nil {
+			return err
+		}
+		return signature.CheckConfig(pin, "rome-id", &milan.ours.Spec)
+	}
+	b.Must(check(b.keys.Fingerprint()))
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: clusterkey.Secret}}
+	rotated := clusterkey.Keys{Current: next.Current, Previous: b.keys.Current}
+	b.Edit(secret, func() { secret.Data = rotated.Data() })
+	b.Until("both keys sign", func() bool { return check(rotated.Fingerprint()) == nil && check(b.keys.Fingerprint()) == nil })
+	if milan.ours.Spec.Version != before || before == 0 {
+		t.Errorf("version %d before, %d after the rotation", before, milan.ours.Spec.Version)
+	}
+	rotated.Previous = nil
+	b.Edit(secret, func() { secret.Data = rotated.Data() })
+	b.Until("the old key is forgotten", func() bool { return check(rotated.Fingerprint()) == nil && check(b.keys.Fingerprint()) != nil })
+}

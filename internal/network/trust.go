@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	discoveryapply "liqo.io/liqo/apis/applyconfiguration/discovery/v1alpha1"
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/network/signature"
+)
+
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,resourceNames=liqo-cluster-key,verbs=list;watch
+// +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters/status,verbs=patch
+
+// A NetworkConfig and the answer to it pass through API servers and through namespaces into which a peer may write. So each is signed by the cluster
+// that it comes from, and the other believes only what the key signed that it pinned.
+
+// identity reads the keys with which this cluster signs. Its cache has their Secret only.
+type identity struct {
+	cache cache.Cache
+	name  client.ObjectKey
+}
+
+func newIdentity(mgr manager.Manager, namespace string) (*identity, error) {
+	own, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", clusterkey.Secret)}}},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create cache of the cluster key: %w", err)
+	}
+	return &identity{own, client.ObjectKey{Namespace: namespace, Name: clusterkey.Secret}}, mgr.Add(own)
+}
+
+// keys returns nil if the Secret does not exist yet: the controller of ForeignClusters creates it when it starts.
+func (i *identity) keys(ctx context.Context) (*clusterkey.Keys, error) {
+	var secret corev1.Secret
+	if err := i.cache.Get(ctx, i.name, &secret); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read the cluster key: %w", err)
+	}
+	keys, err := clusterkey.Parse(&secret)
+	return &keys, err
+}
+
+// sign sets the version and the signatures of what we announce. Version and signatures stay while the content and the keys do, so that nothing is
+// written. The version is a time, so that it grows also after the object, or the whole cluster, was restored from a backup.
+func sign(keys clusterkey.Keys, local string, spec *netv1alpha1.NetworkConfigSpec, before *netv1alpha1.NetworkConfig, now time.Time) {
+	spec.Version = now.UnixMilli()
+	if before != nil && signedByUs(keys, local, &before.Spec) {
+		old := before.Spec.DeepCopy()
+		if old.Signatures, spec.Version = nil, old.Version; !equality.Semantic.DeepEqual(old, spec) {
+			spec.Version = max(now.UnixMilli(), old.Version+1)
+		}
+	}
+	spec.Signatures = signature.Config(keys, local, spec)
+}
+
+// signedByUs reports whether our announcement is what this cluster signed: then its version is ours.
+func signedByUs(keys clusterkey.Keys, local string, spec *netv1alpha1.NetworkConfigSpec) bool {
+	return signature.CheckConfig(keys.Fingerprint(), local, spec) == nil ||
+		keys.Previous != nil && signature.CheckConfig(clusterkey.Fingerprint(clusterkey.Public(keys.Previous)), local, spec) == nil
+}
+
+// distrust returns why a peer's NetworkConfig is not believed; nil if it is. A replayed one was signed by the peer, but may have keys that were stolen
+// and replaced since, so its version must not go back.
+func distrust(fc *discoveryv1alpha1.ForeignCluster, tunnel *netv1alpha1.TunnelEndpoint, theirs *netv1alpha1.NetworkConfig) *refusal {
+	id, name := fc.Spec.ClusterIdentity.ClusterID, fc.Spec.ClusterIdentity.ClusterName
+	switch err := signature.CheckConfig(fc.Spec.ClusterKey, id, &theirs.Spec); {
+	case errors.Is(err, signature.ErrUnpinned):
+		return refuse(netv1alpha1.ReasonKeyNotPinned, "cluster %s has not proven its key to this one yet, so its network is not believed; first contact sets spec.clusterKey of ForeignCluster %s: "+
+			"see `liqoctl status peer %[2]s`", name, fc.Name)
+	case errors.Is(err, signature.ErrUnsigned):
+		return refuse(netv1alpha1.ReasonNotSigned, "cluster %s did not sign its network, so another one may have written it; upgrade Liqo in that cluster if its version is an earlier one", name)
+	case err != nil:
+		return refuse(netv1alpha1.ReasonSignatureInvalid, "this is not what cluster %s signed: %v. Check who else can write NetworkConfigs in namespace %s; "+
+			"if that cluster has a new key, run `liqoctl generate peer-command` there, and the printed command here", name, err, theirs.Namespace)
+	}
+	last := fc.Status.NetworkVersion
+	if tunnel != nil {
+		last = max(last, tunnel.Spec.PeerVersion)
+	}
+	if theirs.Spec.Version < last {
+		return refuse(netv1alpha1.ReasonVersionOld, "version %d of the network of cluster %s is older than %d, which this cluster used before, so another one may have replayed it. "+
+			"Check who else can write NetworkConfigs in namespace %s, and the clock of that cluster; if that was set back, unpeer and peer again", theirs.Spec.Version, name, last, theirs.Namespace)
+	}
+	return nil
+}
+
+// recordDistrust records an event at the ForeignCluster when a peer's NetworkConfig is not believed for another reason than before.
+func (r *tunnelReconciler) recordDistrust(s *tunnelScope, answer *netv1alpha1.NetworkConfigStatus) {
+	if s.refused == nil {
+		return
+	}
+	switch s.refused.reason {
+	case netv1alpha1.ReasonNotSigned, netv1alpha1.ReasonSignatureInvalid, netv1alpha1.ReasonVersionOld:
+	default:
+		return
+	}
+	before := meta.FindStatusCondition(s.theirs.Status.Conditions, netv1alpha1.ConditionReady)
+	now := meta.FindStatusCondition(answer.Conditions, netv1alpha1.ConditionReady)
+	if before == nil || before.Reason != now.Reason || before.Message != now.Message {
+		r.events.Eventf(s.fc, nil, corev1.EventTypeWarning, now.Reason, "ReadNetworkConfig", "%s", now.Message)
+	}
+}
+
+// recordVersion keeps the version of the peer's network before the tunnel, which has it, is deleted: an attacker who can delete the peer's NetworkConfig
+// must not be able to bring an older one back.
+func (r *tunnelReconciler) recordVersion(ctx context.Context, s *tunnelScope) error {
+	if s.fc == nil || s.fc.Status.NetworkVersion >= s.tunnel.Spec.PeerVersion {
+		return nil
+	}
+	intent := discoveryapply.ForeignCluster(s.fc.Name).WithUID(s.fc.UID).
+		WithStatus(discoveryapply.ForeignClusterStatus().WithNetworkVersion(s.tunnel.Spec.PeerVersion))
+	if err := r.own.ApplyStatusTo(ctx, intent, s.fc); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("record the version of the network of %s: %w", s.peer.ClusterID, err)
+	}
+	return nil
+}
+
+// answerOf returns the prefixes under which the peer reaches our two networks, if the peer signed them. Of the rest of its answer nothing is believed:
+// a refusal needs no signature, because an established tunnel stays as it is.
+func (s *shared) answerOf(to *tenancy, ours *netv1alpha1.NetworkConfig) (pods, external netip.Prefix, err error) {
+	err = signature.CheckAnswer(to.fc.Spec.ClusterKey, signature.Exchange{
+		Asker: s.options.Local.ClusterID, Answerer: to.peer.ClusterID, Config: &ours.Spec, Answer: &ours.Status,
+	})
+	if err != nil {
+		return pods, external, err
+	}
+	return readAnswer(ours)
+}

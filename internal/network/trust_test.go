@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"testing"
+	"time"
+
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/network/signature"
+)
+
+// TestVersion: the version of our announcement grows when its content changes, and only then, whatever a clock or another writer does.
+func TestVersion(t *testing.T) {
+	keys, err := clusterkey.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	others, _ := clusterkey.Generate()
+	now := time.UnixMilli(5000)
+	config := func(version int64, pods netv1alpha1.CIDR, by clusterkey.Keys) *netv1alpha1.NetworkConfig {
+		config := &netv1alpha1.NetworkConfig{Spec: netv1alpha1.NetworkConfigSpec{PodCIDR: pods, Version: version}}
+		config.Spec.Signatures = signature.Config(by, "rome-id", &config.Spec)
+		return config
+	}
+	rotated := clusterkey.Keys{Current: others.Current, Previous: keys.Current}
+	for name, row := range map[string]struct {
+		before *netv1alpha1.NetworkConfig
+		keys   clusterkey.Keys
+		want   int64
+	}{
+		"first":                         {nil, keys, 5000},
+		"same":                          {config(3000, "10.1.0.0/16", keys), keys, 3000},
+		"same, rotated":                 {config(3000, "10.1.0.0/16", keys), rotated, 3000},
+		"changed":                       {config(3000, "10.2.0.0/16", keys), keys, 5000},
+		"changed, the clock is behind":  {config(9000, "10.2.0.0/16", keys), keys, 9001},
+		"changed by another":            {config(1<<62, "10.1.0.0/16", others), keys, 5000},
+		"not signed, as before upgrade": {&netv1alpha1.NetworkConfig{Spec: netv1alpha1.NetworkConfigSpec{PodCIDR: "10.1.0.0/16"}}, keys, 5000},
+	} {
+		spec := &netv1alpha1.NetworkConfigSpec{PodCIDR: "10.1.0.0/16"}
+		sign(row.keys, "rome-id", spec, row.before, now)
+		if err := signature.CheckConfig(row.keys.Fingerprint(), "rome-id", spec); err != nil || spec.Version != row.want {
+			t.Errorf("%s: version %d, want %d; %v", name, spec.Version, row.want, err)
+		}
+	}
+}
