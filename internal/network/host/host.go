@@ -41,6 +41,10 @@ type Host struct {
 	// dialled is the endpoint that was set last for each peer, by public key.
 	dialled map[string]dialled
 
+	// filter describes our nftables table as it was last known to be in place; "" if it is not. An earlier table is a filter, too: what it
+	// does not know, it drops.
+	filter string
+
 	// implementation of WireGuard, a string, "" without a device. It is atomic because callers read it during Apply, which may take long.
 	implementation atomic.Value
 }
@@ -111,19 +115,21 @@ func (h *Host) Close() error {
 // Changed has a value when links, addresses, routes, rules or nftables have changed since it was last read, by any program.
 func (h *Host) Changed() <-chan struct{} { return h.watch.changed }
 
-// Apply brings the kernel to the state want and returns what it changed. After an error it goes on where it can.
+// Apply brings the kernel to the state want and returns what it changed. After an error it goes on where it can, except that packets that are not
+// filtered have no path: without the planned table or an earlier one, the host is closed, see [plan.HostState.Closed].
 func (h *Host) Apply(ctx context.Context, want plan.HostState) ([]Change, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.links = linkCache{}
 
-	// The order in which a path is built: drops first, so that nothing leaves unprotected; the rules that direct traffic into it last.
+	// The order in which a path is built: drops and the filter first, so that nothing passes unprotected; the rules that direct traffic into it last.
 	kinds := []func(plan.HostState) (steps, error){
-		h.blackholeSteps, h.linkSteps, h.addressSteps, h.neighbourSteps, h.nftSteps, h.wireGuardSteps, h.routeSteps, h.ruleSteps,
+		h.blackholeSteps, h.nftSteps, h.linkSteps, h.addressSteps, h.neighbourSteps, h.wireGuardSteps, h.routeSteps, h.ruleSteps,
 	}
+	const filter = 1 // index of nftSteps
 	var run run
 	var prunes [][]step
-	for _, kind := range kinds {
+	for i, kind := range kinds {
 		if err := ctx.Err(); err != nil {
 			return run.changes, errors.Join(append(run.errs, err)...)
 		}
@@ -131,6 +137,10 @@ func (h *Host) Apply(ctx context.Context, want plan.HostState) ([]Change, error)
 		run.failed(err)
 		run.all(todo.make)
 		prunes = append(prunes, todo.prune)
+		if i == filter && len(want.Chains) > 0 && h.filter == "" {
+			want = want.Closed()
+			run.failed(errUnfiltered)
+		}
 	}
 	rules := len(prunes) - 1
 	for i, prune := range slices.Backward(prunes) {
@@ -145,6 +155,9 @@ func (h *Host) Apply(ctx context.Context, want plan.HostState) ([]Change, error)
 	h.watch.follow(h.links)
 	return run.changes, errors.Join(run.errs...)
 }
+
+var errUnfiltered = errors.New("packets of peers are not filtered here, so this host has neither tunnel nor overlay until the nftables table " + plan.NFTable +
+	" can be written; check that the kernel has nf_tables: `nft list ruleset` and `dmesg` on the node show more")
 
 // settleRules checks the rules again after a deletion. The kernel deletes the first rule that matches, and a selector that is not set
 // matches every rule: it may have deleted a narrower rule. That one is added again behind the deleted one, where it is safe.

@@ -42,8 +42,12 @@ func (h *Host) nftSteps(want plan.HostState) (steps, error) {
 	}
 	have, there, err := observedTable(conn)
 	if err != nil {
-		return steps{}, err
+		return steps{}, err // the filter that was in place is taken to be there still: other programs interrupt listings often
 	}
+	if have != h.filter || len(want.Chains) == 0 {
+		h.filter = ""
+	}
+	wanted := wantedTable(want.Chains)
 	what := "table ip " + plan.NFTable
 	switch {
 	case len(want.Chains) == 0 && !there:
@@ -53,14 +57,21 @@ func (h *Host) nftSteps(want plan.HostState) (steps, error) {
 			conn.DelTable(&nftables.Table{Name: plan.NFTable, Family: nftables.TableFamilyIPv4})
 			return conn.Flush()
 		}}}}, nil
-	case have == wantedTable(want.Chains):
+	case have == wanted:
+		h.filter = wanted
 		return steps{}, nil
 	}
 	verb := verbReplace
 	if !there {
 		verb = verbAdd
 	}
-	return steps{make: []step{{Change{verb, what}, func() error { return writeTable(conn, want.Chains) }}}}, nil
+	return steps{make: []step{{Change{verb, what}, func() error {
+		err := writeTable(conn, want.Chains)
+		if err == nil {
+			h.filter = wanted
+		}
+		return err
+	}}}}, nil
 }
 
 // writeTable runs the transaction. Adding the table first makes its deletion succeed even if it does not exist.

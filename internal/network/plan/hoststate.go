@@ -48,6 +48,18 @@ type HostState struct {
 	WireGuard *WireGuard
 }
 
+// Closed returns the state of a host whose packets are not filtered: it has no overlay and no tunnel, and drops packets for peers. Without the
+// filter, a peer would reach what the host reaches: its services, other peers, and whatever its uplink leads to.
+func (s HostState) Closed() HostState {
+	closed := HostState{Rules: s.Rules, Chains: s.Chains, Keep: s.Keep}
+	for _, route := range s.Routes {
+		if route.Blackhole {
+			closed.Routes = append(closed.Routes, route)
+		}
+	}
+	return closed
+}
+
 // LinkKind is a kind of link.
 type LinkKind string
 
