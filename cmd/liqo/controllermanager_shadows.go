@@ -28,7 +28,7 @@ func (o *shadowOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.podWorkers, "shadow-pod-ctrl-workers", 10, "number of ShadowPods that are processed at the same time")
 	flags.IntVar(&o.sliceWorkers, "shadow-endpointslice-ctrl-workers", 10, "number of ShadowEndpointSlices that are processed at the same time")
 	flags.StringVar(&o.podSecurity, "peer-pod-security", string(shadow.Baseline), "restriction of the pods of peers: baseline (the Pod Security Standard), or privileged (only what their namespace enforces)")
-	flags.BoolVar(&o.enforce, "enable-resource-enforcement", false, "refuse pods of a peer if the sum of their limits exceeds its grant")
+	flags.BoolVar(&o.enforce, "enable-resource-enforcement", false, "refuse pods of a peer if the sum of their limits, not only of their requests, exceeds its grant")
 	flags.DurationVar(&o.refresh, "resource-validator-refresh-interval", 5*time.Minute, "interval at which the usage of peers is counted again")
 }
 
@@ -60,10 +60,8 @@ func (o *shadowOptions) setup(mgr manager.Manager, guard *policies.Guard, intern
 		return err
 	}
 	options := offloadingwebhook.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity)}
-	if o.enforce {
-		if options.Quota, err = offloadingwebhook.SetupQuota(mgr, remoteNamespaces, o.refresh); err != nil {
-			return err
-		}
+	if options.Quota, err = offloadingwebhook.SetupQuota(mgr, remoteNamespaces, o.refresh, o.enforce); err != nil {
+		return err
 	}
 	offloadingwebhook.RegisterShadowPod(mgr.GetWebhookServer(), mgr.GetScheme(), options)
 	return nil

@@ -22,15 +22,20 @@ import (
 // admittedFor is how long resources are reserved for an admitted pod that was not observed since: a later webhook may have refused it.
 const admittedFor = time.Minute
 
-// maxAmount bounds the request of one pod, so that sums of many requests fit into an int64.
-const maxAmount = 1 << 50
+// maxAmount bounds the request of one pod, and maxGrant the grant of one slice, so that sums fit into an int64.
+const (
+	maxAmount = 1 << 50
+	maxGrant  = 1 << 60
+)
 
 // Amounts counts CPU in thousandths, and every other resource in its own unit.
 type Amounts map[corev1.ResourceName]int64
 
-// Ledger counts, per peer, the granted resources and the limits of its pods. It is not safe for concurrent use: a caller that
+// Ledger counts, per peer, the granted resources and what its pods request of them. It is not safe for concurrent use: a caller that
 // serializes Admit never admits more than is granted.
 type Ledger struct {
+	// limits: pods need limits, and these count instead of the requests, which are lower.
+	limits bool
 	grants map[string]map[types.NamespacedName]Amounts
 	seen   map[types.NamespacedName]entry
 	// admitted are pods that were admitted and not observed yet.
@@ -45,11 +50,11 @@ type entry struct {
 	until   time.Time
 }
 
-// NewLedger returns an empty ledger.
-func NewLedger() *Ledger {
+// NewLedger returns an empty ledger. With limits, it counts the limits of pods and refuses pods without limits; otherwise it counts the requests.
+func NewLedger(limits bool) *Ledger {
 	return &Ledger{
-		grants: map[string]map[types.NamespacedName]Amounts{},
-		seen:   map[types.NamespacedName]entry{}, admitted: map[types.NamespacedName]entry{}, used: map[string]Amounts{},
+		limits: limits, grants: map[string]map[types.NamespacedName]Amounts{},
+		seen: map[types.NamespacedName]entry{}, admitted: map[types.NamespacedName]entry{}, used: map[string]Amounts{},
 	}
 }
 
@@ -62,7 +67,7 @@ func (l *Ledger) SetGrant(peer string, slice types.NamespacedName, granted corev
 	if l.grants[peer] == nil {
 		l.grants[peer] = map[types.NamespacedName]Amounts{}
 	}
-	l.grants[peer][slice] = count(granted)
+	l.grants[peer][slice] = count(granted, maxGrant)
 }
 
 // DropGrant removes a slice from all peers.
@@ -72,8 +77,8 @@ func (l *Ledger) DropGrant(slice types.NamespacedName) {
 	}
 }
 
-// Set records an existing ShadowPod. A ShadowPod that has ended uses nothing. Lowering its limits does not lower its use, because its pod
-// keeps the limits that it was created with.
+// Set records an existing ShadowPod. A ShadowPod that has ended uses nothing. Lowering its resources does not lower its use, because its
+// pod keeps those that it was created with.
 func (l *Ledger) Set(peer string, shadow *vkv1alpha1.ShadowPod) {
 	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
 	before := l.seen[key]
@@ -84,7 +89,7 @@ func (l *Ledger) Set(peer string, shadow *vkv1alpha1.ShadowPod) {
 	if finished(shadow.Status.Phase) {
 		return
 	}
-	amounts := limits(&shadow.Spec.Pod)
+	amounts := l.amounts(&shadow.Spec.Pod)
 	if before.uid == shadow.UID {
 		raise(amounts, before.amounts)
 	}
@@ -101,8 +106,10 @@ func (l *Ledger) Delete(shadow *vkv1alpha1.ShadowPod) {
 
 // Admit returns why a new ShadowPod is refused. If it returns nothing, it reserves the resources of the ShadowPod, unless dryRun is set.
 func (l *Ledger) Admit(peer string, shadow *vkv1alpha1.ShadowPod, now time.Time, dryRun bool) string {
-	if problem := unlimited(&shadow.Spec.Pod); problem != "" {
-		return problem
+	if l.limits {
+		if problem := unlimited(&shadow.Spec.Pod); problem != "" {
+			return problem
+		}
 	}
 	for key := range l.admitted {
 		if l.admitted[key].until.Before(now) {
@@ -110,20 +117,17 @@ func (l *Ledger) Admit(peer string, shadow *vkv1alpha1.ShadowPod, now time.Time,
 		}
 	}
 	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
-	asked, granted := limits(&shadow.Spec.Pod), l.granted(peer)
+	asked, granted := l.amounts(&shadow.Spec.Pod), l.granted(peer)
 	replaced := []Amounts{l.seen[key].amounts, l.admitted[key].amounts} // the earlier holder of the name is gone before the name is used again
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
 		used := l.used[peer][name]
 		for _, one := range replaced {
 			used -= one[name]
 		}
-		most, bounded := granted[name]
-		if !bounded && name == corev1.ResourcePods {
-			continue
-		}
-		if used+asked[name] > most {
-			return fmt.Sprintf("the limits of this pod ask for %s of %s; %s of %s granted to cluster %s are in use: wait for pods to end, lower the limits, or ask the provider for more",
-				text(name, asked[name]), name, text(name, used), text(name, most), peer)
+		// A resource that is not granted has no amount, like on the virtual node, where no scheduler puts such a pod.
+		if most := granted[name]; asked[name] > most-used {
+			return fmt.Sprintf("the %s of this pod ask for %s of %s; %s of %s granted to cluster %s are in use: wait for pods to end, lower the %[1]s, or ask the provider for more",
+				l.counted(), text(name, asked[name]), name, text(name, used), text(name, most), peer)
 		}
 	}
 	if !dryRun {
@@ -131,6 +135,22 @@ func (l *Ledger) Admit(peer string, shadow *vkv1alpha1.ShadowPod, now time.Time,
 		l.put(l.admitted, key, entry{peer: peer, uid: shadow.UID, amounts: asked, until: now.Add(admittedFor)})
 	}
 	return ""
+}
+
+// amounts returns what counts of a pod.
+func (l *Ledger) amounts(spec *corev1.PodSpec) Amounts {
+	amounts := requests(spec)
+	if l.limits {
+		raise(amounts, limits(spec))
+	}
+	return amounts
+}
+
+func (l *Ledger) counted() string {
+	if l.limits {
+		return "limits"
+	}
+	return "requests"
 }
 
 func (l *Ledger) granted(peer string) Amounts {
@@ -184,14 +204,45 @@ func unlimited(spec *corev1.PodSpec) string {
 	return ""
 }
 
+// requests returns what the scheduler will reserve for a pod. A resource of which the pod states only a limit counts with the limit: the API server
+// sets the request to it when the pod is created. A pod without requests reserves nothing but a place among the pods.
+func requests(spec *corev1.PodSpec) Amounts {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: requesting(spec.Containers), InitContainers: requesting(spec.InitContainers)}}
+	amounts := count(resources.PodRequests(pod, resources.PodResourcesOptions{SkipPodLevelResources: true}), maxAmount)
+	if spec.Resources != nil {
+		least := count(spec.Resources.Requests, maxAmount)
+		for name, limit := range count(spec.Resources.Limits, maxAmount) {
+			if _, stated := spec.Resources.Requests[name]; !stated && amounts[name] == 0 {
+				least[name] = limit
+			}
+		}
+		raise(amounts, least)
+	}
+	amounts[corev1.ResourcePods] = 1
+	return amounts
+}
+
+// requesting returns the containers with the requests that the API server will give them.
+func requesting(containers []corev1.Container) []corev1.Container {
+	all := make([]corev1.Container, len(containers))
+	for i := range containers {
+		from := &containers[i].Resources
+		stated := make(corev1.ResourceList, len(from.Limits))
+		maps.Copy(stated, from.Limits)
+		maps.Copy(stated, from.Requests)
+		all[i] = corev1.Container{Name: containers[i].Name, RestartPolicy: containers[i].RestartPolicy, Resources: corev1.ResourceRequirements{Requests: stated}}
+	}
+	return all
+}
+
 // limits returns the most that a pod may use: the sum over its containers as the scheduler computes it, or the pod-level resources where
 // these are more. The node lets the containers together use the pod-level limits, and the scheduler reserves the pod-level requests,
 // whatever the sum is.
 func limits(spec *corev1.PodSpec) Amounts {
-	amounts := count(resources.PodLimits(&corev1.Pod{Spec: *spec}, resources.PodResourcesOptions{SkipPodLevelResources: true}))
+	amounts := count(resources.PodLimits(&corev1.Pod{Spec: *spec}, resources.PodResourcesOptions{SkipPodLevelResources: true}), maxAmount)
 	if spec.Resources != nil {
-		raise(amounts, count(spec.Resources.Limits))
-		raise(amounts, count(spec.Resources.Requests))
+		raise(amounts, count(spec.Resources.Limits, maxAmount))
+		raise(amounts, count(spec.Resources.Requests, maxAmount))
 	}
 	amounts[corev1.ResourcePods] = 1
 	return amounts
@@ -204,17 +255,18 @@ func raise(amounts, least Amounts) {
 	}
 }
 
-func count(list corev1.ResourceList) Amounts {
+// count converts quantities to amounts, each at most most. Negative ones count nothing.
+func count(list corev1.ResourceList, most int64) Amounts {
 	amounts := make(Amounts, len(list)+1)
 	for name, quantity := range list {
-		limit, value := resource.NewQuantity(maxAmount, resource.DecimalSI), quantity.Value
+		limit, value := resource.NewQuantity(most, resource.DecimalSI), quantity.Value
 		if name == corev1.ResourceCPU {
-			limit, value = resource.NewMilliQuantity(maxAmount, resource.DecimalSI), quantity.MilliValue
+			limit, value = resource.NewMilliQuantity(most, resource.DecimalSI), quantity.MilliValue
 		}
 		switch {
 		case quantity.Sign() <= 0:
 		case quantity.Cmp(*limit) >= 0:
-			amounts[name] = maxAmount
+			amounts[name] = most
 		default:
 			amounts[name] = value()
 		}

@@ -26,7 +26,7 @@ func FuzzLedger(f *testing.F) {
 		amounts = append(amounts, resource.MustParse(text))
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
-		l, now := NewLedger(), time.Unix(0, 0)
+		l, now := NewLedger(len(script)%2 == 0), time.Unix(0, 0)
 		for script = script[:min(len(script), 600)]; len(script) >= 3; script = script[3:] {
 			what, which, amount := script[0], script[1], amounts[int(script[2])%len(amounts)]
 			// A name belongs to one peer, as its namespace does.
@@ -34,6 +34,9 @@ func FuzzLedger(f *testing.F) {
 			s := shadowPod(func(s *vkv1alpha1.ShadowPod) {
 				s.Namespace, s.Name, s.UID = peer, name, types.UID(rune('a'+which/8%4))
 				s.Spec.Pod.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": amount, "memory": amounts[int(script[2]/16)%len(amounts)]}
+				if which%2 == 0 {
+					s.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": amounts[int(what)%len(amounts)]}
+				}
 				if what >= 128 {
 					s.Spec.Pod.Containers[0].Resources.Limits["example.com/gpu"] = amount
 				}
@@ -54,9 +57,9 @@ func FuzzLedger(f *testing.F) {
 				if dryRun || problem != "" {
 					break
 				}
-				for name, value := range limits(&s.Spec.Pod) {
-					most, bounded := l.granted(peer)[name]
-					if used := l.used[peer][name] - l.seen[key].amounts[name]; used > most && (bounded || name != corev1.ResourcePods) {
+				for name, value := range l.amounts(&s.Spec.Pod) {
+					most := l.granted(peer)[name]
+					if used := l.used[peer][name] - l.seen[key].amounts[name]; used > most {
 						t.Fatalf("%d %s admitted: %d of %d are in use, before it %d", value, name, used, most, before[name])
 					}
 				}

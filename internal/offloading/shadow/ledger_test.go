@@ -37,7 +37,7 @@ var slice = types.NamespacedName{Namespace: "liqo-tenant-rome", Name: "rome"}
 
 func TestLedger(t *testing.T) {
 	now := time.Unix(0, 0)
-	l := NewLedger()
+	l := NewLedger(true)
 	l.SetGrant("rome-id", slice, list("cpu", "2", "memory", "1Gi", "pods", "3"))
 	admit := func(s *vkv1alpha1.ShadowPod, want string) {
 		t.Helper()
@@ -97,8 +97,8 @@ func TestLedger(t *testing.T) {
 // TestLedgerAddsUp: after any history, the sums are those of the recorded pods.
 func TestLedgerAddsUp(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
-	l := NewLedger()
-	l.SetGrant("rome-id", slice, list("cpu", "20", "memory", "1Gi"))
+	l := NewLedger(true)
+	l.SetGrant("rome-id", slice, list("cpu", "20", "memory", "1Gi", "pods", "30"))
 	there := map[string]*vkv1alpha1.ShadowPod{}
 	now := time.Unix(0, 0)
 	for i := range 20000 {
@@ -159,6 +159,83 @@ func TestLimits(t *testing.T) {
 			if got := limits(&one.Spec.Pod); !maps.Equal(got, test.want) {
 				t.Errorf("%s: %v, want %v", what, got, test.want)
 			}
+		}
+	}
+}
+
+// TestAttackH7: a peer that schedules more than it is granted, in every way that Kubernetes has to request a resource.
+func TestAttackH7(t *testing.T) {
+	now := time.Unix(0, 0)
+	granted := list("cpu", "2", "memory", "1Gi", "ephemeral-storage", "10Gi", "example.com/gpu", "1", "hugepages-2Mi", "4Mi", "pods", "3")
+	type resources = corev1.ResourceRequirements
+	pod := func(name string, of resources, more ...func(*corev1.PodSpec)) *vkv1alpha1.ShadowPod {
+		return shadowPod(func(s *vkv1alpha1.ShadowPod) {
+			s.Name, s.UID, s.Spec.Pod.Containers[0].Resources = name, types.UID(name), of
+			for _, change := range more {
+				change(&s.Spec.Pod)
+			}
+		})
+	}
+	always := corev1.ContainerRestartPolicyAlways
+	for what, test := range map[string]struct {
+		of   resources
+		more func(*corev1.PodSpec)
+		want string
+	}{
+		"cpu":               {of: resources{Requests: list("cpu", "1001m")}, want: "the requests of this pod ask for 1001m of cpu; 1 of 2 granted to cluster rome-id are in use"},
+		"memory":            {of: resources{Requests: list("memory", "513Mi")}, want: "513Mi of memory; 512Mi of 1Gi"},
+		"ephemeral storage": {of: resources{Requests: list("ephemeral-storage", "11Gi")}, want: "11Gi of ephemeral-storage; 0 of 10Gi"},
+		"a device":          {of: resources{Requests: list("example.com/gpu", "2")}, want: "2 of example.com/gpu; 0 of 1"},
+		"huge pages":        {of: resources{Requests: list("hugepages-2Mi", "6Mi")}, want: "hugepages-2Mi; 0 of"},
+		"another device":    {of: resources{Requests: list("example.com/other", "1")}, want: "1 of example.com/other; 0 of 0"},
+		"only a limit":      {of: resources{Limits: list("cpu", "2")}, want: "2 of cpu; 1 of 2"}, // the API server makes it the request
+		"limits of the pod": {more: func(spec *corev1.PodSpec) { spec.Resources = &resources{Limits: list("cpu", "2")} }, want: "2 of cpu"},
+		"requests of the pod": {
+			of: resources{Requests: list("cpu", "1m")}, more: func(spec *corev1.PodSpec) { spec.Resources = &resources{Requests: list("cpu", "2")} }, want: "2 of cpu",
+		},
+		"an init container": {more: func(spec *corev1.PodSpec) {
+			spec.InitContainers = []corev1.Container{{Name: "i", Resources: resources{Requests: list("cpu", "2")}}}
+		}, want: "2 of cpu"},
+		"a sidecar": {of: resources{Requests: list("cpu", "600m")}, more: func(spec *corev1.PodSpec) {
+			spec.InitContainers = []corev1.Container{{Name: "i", RestartPolicy: &always, Resources: resources{Requests: list("cpu", "600m")}}}
+		}, want: "1200m of cpu"},
+		"so much that sums overflow": {of: resources{Requests: list("cpu", "1e30", "memory", "1e30")}, want: "of cpu"},
+
+		"as much as is left": {of: resources{Requests: list("cpu", "1", "memory", "512Mi", "ephemeral-storage", "10Gi", "example.com/gpu", "1")}},
+		// The scheduler ignores limits.
+		"higher limits":        {of: resources{Requests: list("cpu", "1m"), Limits: list("cpu", "100", "memory", "512Mi")}},
+		"limits beside others": {of: resources{Requests: list("cpu", "1")}, more: func(spec *corev1.PodSpec) { spec.Resources = &resources{Limits: list("cpu", "100")} }},
+		"nothing":              {},
+	} {
+		l := NewLedger(false)
+		l.SetGrant("rome-id", slice, granted)
+		first := pod("first", resources{Requests: list("cpu", "1", "memory", "512Mi")})
+		if problem := l.Admit("rome-id", first, now, false); problem != "" {
+			t.Fatalf("%s: the first pod is refused: %s", what, problem)
+		}
+		Trim(first)
+		l.Set("rome-id", first)
+		second := pod("second", test.of)
+		if test.more != nil {
+			test.more(&second.Spec.Pod)
+		}
+		if problem := l.Admit("rome-id", second, now, false); (problem == "") != (test.want == "") || !strings.Contains(problem, test.want) {
+			t.Errorf("%s: %q, want %q", what, problem, test.want)
+		}
+	}
+
+	// Pods without requests are bounded by their number.
+	for what, grant := range map[string]corev1.ResourceList{"3": granted, "0": list("cpu", "1", "memory", "1Gi", "pods", "0"), "no": list("cpu", "1", "memory", "1Gi")} {
+		l := NewLedger(false)
+		l.SetGrant("rome-id", slice, grant)
+		admitted, most := 0, int(count(grant, maxGrant)["pods"])
+		for i := range 10 {
+			if l.Admit("rome-id", pod(fmt.Sprint("idle", i), resources{}), now, false) == "" {
+				admitted++
+			}
+		}
+		if admitted != most {
+			t.Errorf("a grant of %s pods: %d pods without requests are admitted", what, admitted)
 		}
 	}
 }

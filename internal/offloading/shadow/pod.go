@@ -136,7 +136,7 @@ func trimContainers(from []corev1.Container) (kept []corev1.Container) {
 	for i := range from {
 		one := &from[i]
 		kept = append(kept, corev1.Container{
-			Name: one.Name, Image: one.Image, RestartPolicy: one.RestartPolicy, Resources: corev1.ResourceRequirements{Limits: one.Resources.Limits},
+			Name: one.Name, Image: one.Image, RestartPolicy: one.RestartPolicy, Resources: corev1.ResourceRequirements{Limits: one.Resources.Limits, Requests: one.Resources.Requests},
 		})
 	}
 	return kept

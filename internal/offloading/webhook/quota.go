@@ -43,9 +43,10 @@ type Quota struct {
 	filled bool
 }
 
-// SetupQuota counts the use of peers from the manager's cache, in every replica. It recounts after every refresh interval.
-func SetupQuota(mgr manager.Manager, namespaces RemoteNamespaces, refresh time.Duration) (*Quota, error) {
-	q := &Quota{namespaces: namespaces, cache: mgr.GetCache(), refresh: refresh, ledger: shadow.NewLedger()}
+// SetupQuota counts the use of peers from the manager's cache, in every replica. It recounts after every refresh interval. With limits, the limits
+// of pods count, otherwise their requests.
+func SetupQuota(mgr manager.Manager, namespaces RemoteNamespaces, refresh time.Duration, limits bool) (*Quota, error) {
+	q := &Quota{namespaces: namespaces, cache: mgr.GetCache(), refresh: refresh, ledger: shadow.NewLedger(limits)}
 	return q, mgr.Add(q)
 }
 

@@ -33,7 +33,7 @@ type ShadowPodOptions struct {
 	RemoteNamespaces RemoteNamespaces
 	// Level is how much of a node pods of peers may reach.
 	Level shadow.Level
-	// Quota of peers; nil if it is not enforced.
+	// Quota of peers; nil in tests only.
 	Quota *Quota
 	// Now is the clock; nil is the real one.
 	Now func() time.Time

@@ -173,7 +173,7 @@ func TestShadowPodWebhook(t *testing.T) {
 }
 
 // quota starts a Quota on a cache like that of the controller manager.
-func (b *env) quota() *Quota {
+func (b *env) quota(limits bool) *Quota {
 	b.T.Helper()
 	mgr, err := kubemanager.New(b.admin, kubemanager.Options{Scheme: b.scheme, SkipNameValidation: true, Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&vkv1alpha1.ShadowPod{}: {Transform: func(in any) (any, error) {
@@ -185,7 +185,7 @@ func (b *env) quota() *Quota {
 		&corev1.Namespace{}: {},
 	}}})
 	b.Must(err)
-	q, err := SetupQuota(mgr, remoteNamespaces{remoteNamespace: "rome-id"}, 50*time.Millisecond)
+	q, err := SetupQuota(mgr, remoteNamespaces{remoteNamespace: "rome-id"}, 50*time.Millisecond, limits)
 	b.Must(err)
 	if problem, err := q.admit("rome-id", shadowPodNamed("early", nil), time.Now(), true); !errors.Is(err, errUnfilled) {
 		b.T.Errorf("before the first list: %q, %v", problem, err)
@@ -219,7 +219,7 @@ func TestQuota(t *testing.T) {
 	// Our own request to the peer is in the same namespace; the peer writes its status.
 	b.granted("ours", "1000", map[string]string{labels.Replication: "true"})
 	b.granted("ours-labelled-by-the-peer", "1000", map[string]string{labels.Replication: "true", labels.Replicated: "true"})
-	q := b.quota()
+	q := b.quota(true)
 	b.Until("the grant is recorded", func() bool {
 		problem, _ := q.admit("rome-id", shadowPodNamed("x", nil), time.Now(), true)
 		return problem == ""
@@ -264,7 +264,7 @@ func TestQuota(t *testing.T) {
 func TestQuotaOfWhatIsDeleted(t *testing.T) {
 	b := newEnv(t)
 	b.granted("rome", "1", map[string]string{labels.Replicated: "true", labels.Replication: "false"})
-	q := b.quota()
+	q := b.quota(true)
 	b.Until("the grant is recorded", func() bool {
 		problem, _ := q.admit("rome-id", shadowPodNamed("x", nil), time.Now(), true)
 		return problem == ""
@@ -288,4 +288,39 @@ func TestQuotaOfWhatIsDeleted(t *testing.T) {
 	if err := b.Get(t.Context(), client.ObjectKeyFromObject(s), s); !apierrors.IsNotFound(err) {
 		t.Errorf("an unchanged ShadowPod is not deleted: %v", err)
 	}
+}
+
+// TestAttackH7: with the default settings, a peer whose own scheduler ignores what it is granted gets pods up to the grant, and no more.
+func TestAttackH7(t *testing.T) {
+	b := newEnv(t)
+	b.granted("rome", "3", map[string]string{labels.Replicated: "true", labels.Replication: "false"})
+	q := b.quota(false)
+	b.Until("the grant is recorded", func() bool {
+		problem, _ := q.admit("rome-id", shadowPodNamed("x", nil), time.Now(), true)
+		return problem == ""
+	})
+	b.serve(ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Quota: q})
+	made := 0
+	for i := range 8 {
+		err := b.Create(t.Context(), shadowPodNamed(fmt.Sprint("miner-", i), func(s *vkv1alpha1.ShadowPod) {
+			s.Spec.Pod.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}}
+		}))
+		switch {
+		case err == nil:
+			made++
+		default:
+			b.refused(err, "the requests of this pod ask for 1 of cpu; 3 of 3 granted to cluster rome-id are in use")
+		}
+	}
+	if made != 3 {
+		t.Errorf("%d pods of one CPU each run, 3 CPUs are granted", made)
+	}
+	// Pods without requests are bounded by their number, which is granted, too: 100.
+	idle := func(name string) *vkv1alpha1.ShadowPod {
+		return shadowPodNamed(name, func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Containers[0].Resources = corev1.ResourceRequirements{} })
+	}
+	for i := range 97 {
+		b.Make(idle(fmt.Sprint("idle-", i)))
+	}
+	b.refused(b.Create(t.Context(), idle("one-more")), "1 of pods; 100 of 100")
 }

@@ -17,6 +17,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -103,9 +104,9 @@ func FuzzShadowPodReview(f *testing.F) {
 		f.Add(plain, text)
 	}
 	f.Fuzz(func(t *testing.T, object, old string) {
-		quota := &Quota{ledger: shadow.NewLedger(), filled: true}
+		quota := &Quota{ledger: shadow.NewLedger(true), filled: true}
 		quota.ledger.SetGrant("rome-id", types.NamespacedName{Name: "slice"}, corev1.ResourceList{
-			"cpu": *shadowPodNamed("", nil).Spec.Pod.Containers[0].Resources.Limits.Cpu(), "memory": *shadowPodNamed("", nil).Spec.Pod.Containers[0].Resources.Limits.Memory(),
+			"cpu": *shadowPodNamed("", nil).Spec.Pod.Containers[0].Resources.Limits.Cpu(), "memory": *shadowPodNamed("", nil).Spec.Pod.Containers[0].Resources.Limits.Memory(), "pods": resource.MustParse("1"),
 		})
 		handler := newShadowPod(scheme, ShadowPodOptions{
 			RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Quota: quota, Now: func() time.Time { return time.Unix(0, 0) },
