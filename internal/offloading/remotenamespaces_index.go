@@ -5,12 +5,14 @@ package offloading
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	klabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -31,6 +33,8 @@ type RemoteNamespaces struct {
 	foreignClusters client.Reader
 	// Policies knows whether the admission policies that limit peers are in force; nil if they are not required.
 	Policies *policies.Guard
+	// known has the peer of each namespace in the cache.
+	known sync.Map
 }
 
 // WatchRemoteNamespaces adds a cache of the metadata of remote namespaces to the manager.
@@ -49,7 +53,43 @@ func WatchRemoteNamespaces(mgr manager.Manager) (*RemoteNamespaces, error) {
 		return nil, fmt.Errorf("cache of remote namespaces: %w", err)
 	}
 	r := &RemoteNamespaces{Cache: cached, live: mgr.GetAPIReader(), foreignClusters: mgr.GetClient()}
+	namespaces, err := cached.GetInformer(context.Background(), namespaceMetadata(), cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch remote namespaces: %w", err)
+	}
+	if _, err := namespaces.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    r.note,
+		UpdateFunc: func(_, object any) { r.note(object) },
+		DeleteFunc: func(object any) {
+			if key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+				r.known.Delete(key)
+			}
+		},
+	}); err != nil {
+		return nil, fmt.Errorf("follow remote namespaces: %w", err)
+	}
 	return r, mgr.Add(r)
+}
+
+func namespaceMetadata() *metav1.PartialObjectMetadata {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return metadata
+}
+
+func (r *RemoteNamespaces) note(object any) {
+	if namespace, ok := object.(metav1.Object); ok {
+		r.known.Store(namespace.GetName(), namespace.GetLabels()[labels.RemoteClusterID])
+	}
+}
+
+// KnownPeer returns the cluster ID of the peer that a namespace was created for, if the cache has the namespace, and otherwise the name of the
+// namespace, as if it were a peer of its own. It never waits, so it serves only to treat peers equally.
+func (r *RemoteNamespaces) KnownPeer(namespace string) string {
+	if peer, found := r.known.Load(namespace); found {
+		return peer.(string)
+	}
+	return namespace
 }
 
 // GetCache makes the manager start this cache with its own.
@@ -57,8 +97,7 @@ func (r *RemoteNamespaces) GetCache() cache.Cache { return r.Cache }
 
 // Peer returns the cluster ID of the peer that a namespace was created for; empty if it was created for none.
 func (r *RemoteNamespaces) Peer(ctx context.Context, namespace string) (string, error) {
-	metadata := &metav1.PartialObjectMetadata{}
-	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	metadata := namespaceMetadata()
 	if err := r.Get(ctx, client.ObjectKey{Name: namespace}, metadata); err == nil {
 		return metadata.Labels[labels.RemoteClusterID], nil
 	}

@@ -74,7 +74,7 @@ func SetupShadowEndpointSlice(mgr manager.Manager, o ShadowEndpointSliceOptions)
 	}
 	r := &shadowSlices{
 		options: o, cached: mgr.GetClient(), live: live,
-		own: ssa.NewApplier(live, labels.OwnerShadowSlice), events: newWarnings(mgr, "liqo-shadowendpointslice"),
+		own: ssa.NewApplier(live, labels.OwnerShadowSlice), events: newWarnings(mgr, "liqo-shadowendpointslice", o.RemoteNamespaces),
 	}
 	ours := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		return object.GetLabels()[labels.ManagedBy] == labels.ManagedByShadowEndpointSlice
@@ -83,7 +83,7 @@ func SetupShadowEndpointSlice(mgr manager.Manager, o ShadowEndpointSliceOptions)
 		For(&vkv1alpha1.ShadowEndpointSlice{}).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.Workers,
-			NewQueue:                kubemanager.FairQueue(o.Workers),
+			NewQueue:                kubemanager.FairQueue(o.Workers, o.RemoteNamespaces.KnownPeer),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
 		}).
 		Watches(&discoveryv1.EndpointSlice{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(ours)).

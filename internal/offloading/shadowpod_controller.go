@@ -80,13 +80,13 @@ func SetupShadowPod(mgr manager.Manager, o ShadowPodOptions) error {
 	}
 	r := &shadowPods{
 		options: o, cached: mgr.GetClient(), live: live,
-		status: ssa.NewApplier(live, labels.OwnerShadowPod), events: newWarnings(mgr, "liqo-shadowpod"),
+		status: ssa.NewApplier(live, labels.OwnerShadowPod), events: newWarnings(mgr, "liqo-shadowpod", o.RemoteNamespaces),
 	}
 	err = builder.ControllerManagedBy(mgr).Named("shadowpod").
 		For(&vkv1alpha1.ShadowPod{}).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.Workers,
-			NewQueue:                kubemanager.FairQueue(o.Workers),
+			NewQueue:                kubemanager.FairQueue(o.Workers, o.RemoteNamespaces.KnownPeer),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
 		}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod)).
@@ -97,19 +97,25 @@ func SetupShadowPod(mgr manager.Manager, o ShadowPodOptions) error {
 	return nil
 }
 
-// warnings sends events to peers about the objects that they wrote, with a rate limit per namespace, so that many events for one peer do not
-// suppress those for others.
+// warnings sends events to peers about the objects that they wrote, with a rate limit per namespace and per peer, so that many events for one do
+// not suppress those for others.
 type warnings struct {
-	to   events.EventRecorder
-	each *ratelimit.Limiter[string] // by namespace
+	to               events.EventRecorder
+	remoteNamespaces *RemoteNamespaces
+	ofNamespace      *ratelimit.Limiter[string]
+	ofPeer           *ratelimit.Limiter[string] // by cluster ID
 }
 
-func newWarnings(mgr manager.Manager, from string) warnings {
-	return warnings{to: mgr.GetEventRecorder(from), each: ratelimit.New[string](5, 50, 10_000)}
+func newWarnings(mgr manager.Manager, from string, remoteNamespaces *RemoteNamespaces) warnings {
+	return warnings{
+		to: mgr.GetEventRecorder(from), remoteNamespaces: remoteNamespaces,
+		ofNamespace: ratelimit.New[string](5, 50, 10_000), ofPeer: ratelimit.New[string](10, 100, 10_000),
+	}
 }
 
 func (w warnings) warn(about client.Object, reason, action, note string, args ...any) {
-	if w.each.Allow(about.GetNamespace(), time.Now()) {
+	now := time.Now()
+	if w.ofNamespace.Allow(about.GetNamespace(), now) && w.ofPeer.Allow(w.remoteNamespaces.KnownPeer(about.GetNamespace()), now) {
 		w.to.Eventf(about, nil, corev1.EventTypeWarning, reason, action, note, args...)
 	}
 }

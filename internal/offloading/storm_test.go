@@ -73,6 +73,37 @@ func TestShadowPodsHang(t *testing.T) {
 	}
 }
 
+// TestAttackM12: a peer whose requests hang in many namespaces takes the workers of one peer, not those of one peer for each namespace.
+func TestAttackM12(t *testing.T) {
+	b := newShadowEnv(t)
+	b.otherPeer()
+	pods := admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}
+	var hanging []func() int
+	const spread, each = 4, 10
+	namespace := func(i int) string { return fmt.Sprintf("flood-%d-rome-a1b2c3", i) }
+	for i := range spread {
+		b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace(i), Labels: map[string]string{labels.RemoteClusterID: "rome-id"}}})
+		b.Bind(shadowUser, namespace(i), b.remoteRules)
+		hanging = append(hanging, kubetest.Hang(t, b.Client, namespace(i), pods))
+	}
+	asked := func() (sum int) {
+		for _, count := range hanging {
+			sum += count()
+		}
+		return sum
+	}
+	b.run()
+	b.pod(b.createShadowPod("first", corev1.RestartPolicyAlways, nil), nil) // the controllers run
+	for i := range spread * each {
+		b.createShadowPod(fmt.Sprint("bad", i), corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Namespace = namespace(i % spread) })
+	}
+	b.Until("the limit of requests hangs", func() bool { return asked() >= 9 })
+	b.others()
+	if got := asked(); got != 9 { // none of them has returned: the worker would have sent the next one
+		t.Errorf("%d requests of the peer hang, want the 9 workers of 10 that one peer may have", got)
+	}
+}
+
 // otherPeer creates the remote namespace of another peer.
 func (b *shadowEnv) otherPeer() {
 	b.T.Helper()

@@ -9,11 +9,16 @@ import (
 	"liqo.io/liqo/internal/kube/fairqueue"
 )
 
-// FairQueue returns a constructor of work queues, for the option NewQueue of a controller. The queue serves namespaces round-robin and never
-// gives all workers to one of them, see package fairqueue.
-func FairQueue(workers int) func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+// FairQueue returns a constructor of work queues, for the option NewQueue of a controller. The queue serves peers round-robin, and the namespaces of
+// each peer, and never gives all workers to one of them, see package fairqueue. peerOf returns the peer of a namespace without waiting; nil if
+// namespaces belong to no peers.
+func FairQueue(workers int, peerOf func(namespace string) string) func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	return func(controller string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-		order := fairqueue.NewRoundRobin(workers, func(request reconcile.Request) string { return request.Namespace })
+		namespace := func(request reconcile.Request) string { return request.Namespace }
+		order := fairqueue.NewRoundRobin(workers, namespace)
+		if peerOf != nil {
+			order = fairqueue.NewByPeer(workers, func(request reconcile.Request) string { return peerOf(request.Namespace) }, namespace)
+		}
 		queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: controller, Queue: order})
 		delayed := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: controller, Queue: queue})
 		return &fairQueue{order: order, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(limiter,

@@ -21,7 +21,7 @@ func request(namespace, name string) reconcile.Request {
 func TestFairQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)
-		q := FairQueue(4)("test", limiter)
+		q := FairQueue(4, nil)("test", limiter)
 		defer q.ShutDown()
 		ready := make(chan reconcile.Request, 1)
 		get := func() { // as a worker
