@@ -344,9 +344,12 @@ type wire struct {
 	address string
 	server  string
 
-	mu       sync.Mutex
 	listener net.Listener
-	conns    []net.Conn
+
+	mu sync.Mutex
+	// down: connections are closed at once. The port stays taken, so that no other process gets it meanwhile.
+	down  bool
+	conns []net.Conn
 }
 
 func newWire(t *testing.T, server string) *wire {
@@ -354,46 +357,51 @@ func newWire(t *testing.T, server string) *wire {
 	if parsed, err := url.Parse(server); err == nil && parsed.Host != "" {
 		server = parsed.Host
 	}
-	w := &wire{t: t, address: kubetest.OwnAddress(), server: server}
-	w.mend()
-	w.address = w.listener.Addr().String()
-	t.Cleanup(w.cut)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{t: t, address: listener.Addr().String(), server: server, listener: listener}
+	t.Cleanup(func() { _ = listener.Close(); w.cut() })
+	go w.serve()
 	return w
 }
 
-func (w *wire) mend() {
-	w.t.Helper()
-	listener, err := net.Listen("tcp", w.address)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.mu.Lock()
-	w.listener = listener
-	w.mu.Unlock()
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", w.server)
-			if err != nil {
-				conn.Close()
-				continue
-			}
-			w.mu.Lock()
+func (w *wire) serve() {
+	for {
+		conn, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", w.server)
+		if err != nil {
+			conn.Close()
+			continue
+		}
+		w.mu.Lock()
+		if w.down {
+			conn.Close()
+			server.Close()
+		} else {
 			w.conns = append(w.conns, conn, server)
-			w.mu.Unlock()
 			go func() { _, _ = io.Copy(conn, server); conn.Close() }()
 			go func() { _, _ = io.Copy(server, conn); server.Close() }()
 		}
-	}()
+		w.mu.Unlock()
+	}
+}
+
+// mend lets new connections pass again.
+func (w *wire) mend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = false
 }
 
 func (w *wire) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.listener.Close()
+	w.down = true
 	for _, conn := range w.conns {
 		conn.Close()
 	}
