@@ -37,7 +37,7 @@ func TestAttackM8(t *testing.T) {
 		}
 	}
 	var names []string
-	for _, object := range render(t) {
+	for _, object := range render(t, "restrictInstallNamespace=false") { // that policy does not limit peers, and is a choice
 		if object.GetKind() == "ValidatingAdmissionPolicy" && field(t, object, "spec", "failurePolicy") == "Fail" {
 			names = append(names, object.GetName())
 		}

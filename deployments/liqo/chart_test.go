@@ -131,7 +131,7 @@ func render(t *testing.T, set ...string) []*unstructured.Unstructured {
 var (
 	chance  = regexp.MustCompile(`(?m)^( +(?:- )?(?:token|ca|cert|key|caBundle)): [A-Za-z0-9+/=]{64,}$`)
 	segment = regexp.MustCompile(`(?m)(^  path: )[A-Za-z0-9+/]{54}==$|(^ +path: /)[A-Za-z0-9]{40}(/)`)
-	release = regexp.MustCompile(`(liqo[:-]|version: )\d+\.\d+\.\d+[^\s@]*`)
+	release = regexp.MustCompile(`(liqo[:-]|version: )\d+\.\d+\.\d+[^\s@'\",}]*`)
 )
 
 // text returns the objects as YAML, without random data, and without the version, so that a release changes no golden file.

@@ -10,6 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	psa "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -60,6 +63,35 @@ func TestKubeletObjects(t *testing.T) {
 				t.Errorf("%s (-want +got; rewrite with -update):\n%s", golden, diff)
 			}
 		})
+	}
+}
+
+// TestKubeletIsRestricted: tenant namespaces enforce the strictest level of the Pod Security Standards.
+func TestKubeletIsRestricted(t *testing.T) {
+	text, err := os.ReadFile("testdata/kubelet_full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for document := range strings.SplitSeq(string(text), "---\n") {
+		var deployment appsv1.Deployment
+		if err := yaml.Unmarshal([]byte(document), &deployment); err != nil || deployment.Kind != "Deployment" {
+			continue
+		}
+		checked++
+		template := &deployment.Spec.Template
+		for _, result := range evaluator.EvaluatePod(psa.LevelVersion{Level: psa.LevelRestricted, Version: psa.LatestVersion()}, &template.ObjectMeta, &template.Spec) {
+			if !result.Allowed {
+				t.Errorf("%s: %s", result.ForbiddenReason, result.ForbiddenDetail)
+			}
+		}
+	}
+	if checked != 1 {
+		t.Errorf("%d Deployments", checked)
 	}
 }
 

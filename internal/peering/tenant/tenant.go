@@ -54,7 +54,8 @@ type Part struct {
 func Render(t Tenant, install string) []Part {
 	common := map[string]string{labels.AppPartOf: labels.PartOf, labels.ClusterID: t.Peer.ClusterID}
 	parts := []Part{{"Namespace", t.Namespace, corev1.Namespace(t.Namespace).WithLabels(common).
-		WithLabels(map[string]string{labels.TenantNamespace: "true"})}}
+		// Only the virtual kubelet runs here.
+		WithLabels(map[string]string{labels.TenantNamespace: "true", "pod-security.kubernetes.io/enforce": "restricted"})}}
 	bind := func(role, account, namespace string) {
 		name := "liqo-binding-" + role
 		parts = append(parts, Part{"RoleBinding", name, rbacv1.RoleBinding(name, t.Namespace).WithLabels(common).

@@ -103,6 +103,14 @@ func TestTenants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// An attacker who may create pods there gets no node with them.
+	evil := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "evil"},
+		Spec:       corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+	if err := api.Create(ctx, evil, client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "PodSecurity") {
+		t.Errorf("a pod in the network of a node: %v", err)
+	}
 	// The peer has the rights of the basic role, in its namespace, until it is revoked.
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
