@@ -65,13 +65,19 @@ func (r *certificateReconciler) Reconcile(ctx context.Context, request reconcile
 	if namespace == "" || decided(&csr) {
 		return reconcile.Result{}, nil
 	}
+	var tenant corev1.Namespace
+	if err := r.client.Get(ctx, client.ObjectKey{Name: namespace}, &tenant); err != nil {
+		return reconcile.Result{}, fmt.Errorf("look for namespace %s: %w", namespace, err)
+	}
 	var slices sharingv1alpha1.ResourceSliceList
 	if err := r.client.List(ctx, &slices, client.InNamespace(namespace), client.MatchingLabels{labels.Replication: "true"}); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list resource slices of %s: %w", namespace, err)
 	}
 	var nodes, addresses []string
 	for i := range slices.Items {
-		nodes = append(nodes, slices.Items[i].Spec.NodeName)
+		if tenant.Labels[labels.TenantNamespace] == "true" { // elsewhere, a user may write slices
+			nodes = append(nodes, slices.Items[i].Spec.NodeName)
+		}
 	}
 	// Read live: the cache does not keep addresses.
 	var pods corev1.PodList

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/offloading/serving"
 )
@@ -38,6 +39,8 @@ const (
 func TestCertificates(t *testing.T) {
 	b := newEnv(t)
 	b.certificateRights()
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}
+	b.Edit(space, func() { space.Labels[labels.TenantNamespace] = "true" })
 	slice := b.slice("rome")
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "virtual-kubelet-0", Labels: map[string]string{"app.kubernetes.io/name": "virtual-kubelet"}},
@@ -101,6 +104,55 @@ func TestCertificates(t *testing.T) {
 		t.Errorf("a client that verifies kubelets: %v", err)
 	}
 	b.foreignRequests(t, slice.Spec.NodeName)
+}
+
+// TestAttackL2: a user who may write ResourceSlices and an account of the right name in a namespace of their own gets no certificate of a node.
+func TestAttackL2(t *testing.T) {
+	b := newEnv(t)
+	b.certificateRights()
+	own := b.slice("rome").DeepCopy()
+	own.ObjectMeta = metav1.ObjectMeta{Namespace: "apps", Name: "rome", Labels: own.Labels}
+	own.Spec.NodeName = "worker"
+	b.Make(own)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "virtual-kubelet-0", Labels: map[string]string{"app.kubernetes.io/name": "virtual-kubelet"}},
+		Spec:       corev1.PodSpec{ServiceAccountName: "virtual-kubelet", Containers: []corev1.Container{{Name: "a", Image: "a"}}},
+	}
+	b.Make(pod)
+	pod.Status.PodIPs, pod.Status.PodIP = []corev1.PodIP{{IP: "10.0.0.9"}}, "10.0.0.9"
+	b.Must(b.Status().Update(t.Context(), pod))
+	config := rest.CopyConfig(b.admin)
+	config.Impersonate.UserName = user
+	options := manager.Options{Scheme: b.scheme}
+	options.Metrics.BindAddress = "0" // the port is taken as well
+	options.Controller.SkipNameValidation = new(true) // TestCertificates sets up the same controller
+	mgr, err := manager.New(config, options)
+	b.Must(err)
+	b.Must(SetupCertificates(mgr))
+	kubetest.Start(t, "manager", mgr.Start)
+
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	b.Must(err)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:worker", Organization: []string{"system:nodes"}}, IPAddresses: []net.IP{net.IPv4(10, 0, 0, 9)},
+	}, key)
+	b.Must(err)
+	config = rest.CopyConfig(b.admin)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:apps:virtual-kubelet", Groups: []string{"system:masters"}}
+	as, err := client.New(config, client.Options{Scheme: b.scheme})
+	b.Must(err)
+	request := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "foreign-"},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			SignerName: certificatesv1.KubeletServingSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+		},
+	}
+	b.Must(as.Create(t.Context(), request))
+	b.Until("the request is decided", func() bool { b.Read(request); return decided(request) })
+	if got := request.Status.Conditions[0].Type; got != certificatesv1.CertificateDenied {
+		t.Errorf("the request is %s", got)
+	}
 }
 
 // foreignRequests: requests that are not from a virtual kubelet are ignored or denied.
