@@ -18,6 +18,7 @@ import (
 	"liqo.io/liqo/internal/network/translator"
 	"liqo.io/liqo/internal/offloading/reflection"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // reflectionOptions select what is reflected to the remote cluster, and how.
@@ -68,12 +69,12 @@ func (o *reflectionOptions) Validate() error {
 }
 
 func (o *reflectionOptions) denied() (project.Denied, error) {
-	keys, err := project.ParseKeys(o.labels)
+	keys, err := shadow.ParseKeys(o.labels)
 	if err != nil {
 		return project.Denied{}, fmt.Errorf("--labels-not-reflected: %w", err)
 	}
 	denied := project.Denied{Labels: keys}
-	if denied.Annotations, err = project.ParseKeys(o.annotations); err != nil {
+	if denied.Annotations, err = shadow.ParseKeys(o.annotations); err != nil {
 		return project.Denied{}, fmt.Errorf("--annotations-not-reflected: %w", err)
 	}
 	return denied, nil

@@ -224,6 +224,10 @@ func inForce(t *testing.T, policy string, try func() error) {
 	})
 }
 
+// extended opens the list of keys for what TestRemoteNamespaces tries, so that it meets the rules that no value opens.
+const extended = "peers.metadata.ingresses.annotations={nginx.ingress.kubernetes.io/auth-secret,nginx.ingress.kubernetes.io/auth-tls-secret,nginx.ingress.kubernetes.io/configuration-snippet}," +
+	"peers.metadata.services.annotations={metallb.io/loadBalancerIPs,service.cilium.io/global},peers.metadata.secrets.annotations={kubernetes.io/service-account.name}"
+
 // installed returns an API server with the objects of the chart, and its administrator. The context is a guard
 // against hanging.
 func installed(t *testing.T) (context.Context, *rest.Config, client.Client) {
@@ -249,7 +253,7 @@ func install(ctx context.Context, t *testing.T, c client.Client) {
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}); err != nil {
 		t.Fatal(err)
 	}
-	objects := slices.DeleteFunc(render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", lavish),
+	objects := slices.DeleteFunc(render(t, "controllerManager.replicas=2", "auth.ingress.enable=true", "auth.ingress.host=liqo.example.org", lavish, extended),
 		func(object *unstructured.Unstructured) bool {
 			return strings.HasPrefix(object.GetAPIVersion(), "monitoring.")
 		})

@@ -100,7 +100,6 @@ func TestRemoteNamespaces(t *testing.T) {
 		{"a Service", try("v1", "Service", nil, service(nil)), true},
 		{"a load balancer", try("v1", "Service", nil, service(map[string]any{"type": "LoadBalancer"})), true},
 		{"a node port", try("v1", "Service", nil, service(map[string]any{"type": "NodePort"})), true},
-		{"another name", try("v1", "Service", nil, service(map[string]any{"type": "ExternalName", "externalName": "example.com"})), true},
 
 		{"an Ingress", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/auth-secret", "users"), ingress), true},
 		{"an Ingress with its Secret", try("networking.k8s.io/v1", "Ingress", annotated("nginx.ingress.kubernetes.io/auth-tls-secret", remote+"/ca"), ingress), true},

@@ -52,6 +52,20 @@ var other = map[string]any{
 	"gateway.metrics.serviceMonitor.scrapeTimeout":            "5s",
 	"networkConfig.mtu":                                       1340.0,
 	"networkManager.config.additionalPools":                   []any{"100.64.0.0/10"},
+	"peers.services.types":                                    []any{"ExternalName"},
+	"peers.ingresses.hosts":                                   []any{"shop.example.org"},
+	"peers.ingresses.classes":                                 []any{"internal"},
+	"peers.tolerations":                                       []any{"gpu"},
+	"peers.metadata.pods.labels":                              []any{"example.org/*"},
+	"peers.metadata.pods.annotations":                         []any{"example.org/*"},
+	"peers.metadata.services.labels":                          []any{"example.org/*"},
+	"peers.metadata.services.annotations":                     []any{"example.org/*"},
+	"peers.metadata.ingresses.labels":                         []any{"example.org/*"},
+	"peers.metadata.ingresses.annotations":                    []any{"example.org/*"},
+	"peers.metadata.configMaps.labels":                        []any{"example.org/*"},
+	"peers.metadata.configMaps.annotations":                   []any{"example.org/*"},
+	"peers.metadata.secrets.labels":                           []any{"example.org/*"},
+	"peers.metadata.secrets.annotations":                      []any{"example.org/*"},
 }
 
 // with holds what must be set for a value to have an effect, by the prefix of its path; the values set there are tested without it.

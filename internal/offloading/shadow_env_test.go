@@ -124,7 +124,7 @@ func (b *shadowEnv) run() (stop func()) {
 	b.Must(err)
 	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 	b.Must(err)
-	b.Must(offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Workers: 10}))
+	b.Must(offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Allowed: shadow.Allowed{Tolerations: shadow.Keys{"a"}}, Workers: 10}))
 	b.Must(offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{RemoteNamespaces: remoteNamespaces, InternalNetwork: true, Workers: 10}))
 	return kubetest.Start(b.T, "manager", mgr.Start)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,7 @@ const (
 	reasonRefused      = "Refused"
 	reasonFailedCreate = "FailedCreate"
 	reasonFailedUpdate = "FailedUpdate"
+	reasonIncomplete   = "ReflectionIncomplete"
 )
 
 // ShadowPodOptions of the controller.
@@ -53,6 +55,8 @@ type ShadowPodOptions struct {
 	RemoteNamespaces *RemoteNamespaces
 	// Level is how much of a node pods of peers may reach.
 	Level shadow.Level
+	// Allowed is what peers may decide about the metadata and tolerations of their pods.
+	Allowed shadow.Allowed
 	// Workers is how many are reconciled at the same time.
 	Workers int
 	// Now is the clock; nil is the real one.
@@ -229,11 +233,15 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	if err != nil || peer == "" {
 		return false, err
 	}
-	pod := shadow.Pod(shadowPod, peer)
+	pod := shadow.Pod(shadowPod, peer, r.options.Allowed)
 	err = r.live.Create(ctx, pod, client.FieldOwner(labels.OwnerShadowPod))
 	switch {
 	case err == nil:
 		log.FromContext(ctx).V(1).Info("pod of a peer created", "clusterID", peer, "podUID", pod.UID)
+		if left := shadow.LeftOut(shadowPod, r.options.Allowed); len(left) > 0 {
+			r.events.warn(shadowPod, reasonIncomplete, "Create",
+				"this cluster does not accept all that the pod asks for, so the pod runs without; the administrator of this cluster can allow it (values peers.metadata.pods, peers.tolerations): %.700s", strings.Join(left, ", "))
+		}
 		return false, nil
 	case apierrors.IsAlreadyExists(err):
 		return true, nil
@@ -303,7 +311,7 @@ func (r *shadowPods) amend(ctx context.Context, key types.NamespacedName) error 
 	if err != nil || peer == "" {
 		return err
 	}
-	ephemeral, rest := shadow.Amend(facts.Shadow, facts.Pod, peer, labels.OwnerShadowPod)
+	ephemeral, rest := shadow.Amend(facts.Shadow, facts.Pod, peer, labels.OwnerShadowPod, r.options.Allowed)
 	if ephemeral != nil {
 		patch, err := jsonPatch(ephemeral)
 		if err == nil {

@@ -40,6 +40,12 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// accepts are the values with which milan lets its peers decide what these tests reflect and a default installation refuses.
+var accepts = []string{
+	"--set", "peers.services.types={ClusterIP,NodePort,LoadBalancer,ExternalName}", "--set", "peers.services.nodePorts=true", "--set", "peers.tolerations={mine,late}",
+	"--set", "peers.metadata.secrets.labels={secret.example.org/*}", "--set", "peers.metadata.configMaps.labels={secret.example.org/*}",
+}
+
 // installedAndPeered must be the first call of a test. It installs Liqo in both clusters and makes rome a consumer of milan, unless that has
 // been done.
 func installedAndPeered(t *testing.T) {
@@ -48,6 +54,8 @@ func installedAndPeered(t *testing.T) {
 	prepare.Do(func() {
 		if rome.TryKubectl("", "get", "namespace", "liqo").Code != 0 && milan.TryKubectl("", "get", "namespace", "liqo").Code != 0 {
 			beforeInstall = everything(t)
+			milan.Install(t, accepts...)
+			env.Healthy(t, milan)
 		}
 	})
 	start := time.Now()

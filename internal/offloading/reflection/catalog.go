@@ -38,6 +38,8 @@ type kind struct {
 	follows map[string]func(*reflector, client.Object) []types.NamespacedName
 	// needsIPs: the kind is reflected only if addresses are.
 	needsIPs bool
+	// exposes: the metadata of the kind decides how others reach the application, so every user learns what a copy lacks.
+	exposes bool
 }
 
 // The flags of the kinds that are not in the catalogue.
@@ -55,7 +57,7 @@ const (
 
 var catalog = []kind{
 	{
-		name: "Service", flag: "service", workers: defaultWorkers,
+		name: "Service", flag: "service", workers: defaultWorkers, exposes: true,
 		localKind: corev1.SchemeGroupVersion.WithKind("Service"), remoteKind: corev1.SchemeGroupVersion.WithKind("Service"),
 		object: &corev1.Service{}, list: func() client.ObjectList { return &corev1.ServiceList{} }, full: func() client.ObjectList { return &corev1.ServiceList{} },
 		project: func(_ *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
@@ -75,7 +77,7 @@ var catalog = []kind{
 		follows: map[string]func(*reflector, client.Object) []types.NamespacedName{"Service": slicesOf},
 	},
 	{
-		name: "Ingress", flag: "ingress", workers: defaultWorkers,
+		name: "Ingress", flag: "ingress", workers: defaultWorkers, exposes: true,
 		localKind: networkingv1.SchemeGroupVersion.WithKind("Ingress"), remoteKind: networkingv1.SchemeGroupVersion.WithKind("Ingress"),
 		object: &networkingv1.Ingress{}, list: func() client.ObjectList { return &networkingv1.IngressList{} }, full: func() client.ObjectList { return &networkingv1.IngressList{} },
 		project: func(_ *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {

@@ -20,6 +20,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/fanin"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // refusedRetry is when to retry an object that the peer refused as invalid: its policies or its version may have changed.
@@ -38,6 +39,7 @@ type reflector struct {
 	queue   *queue
 	local   *fanin.Source
 	remote  *fanin.Source
+	refused *refusals
 
 	mu sync.Mutex
 	// compared are the mappings whose remote objects have been compared with their intents since this process started.
@@ -45,7 +47,7 @@ type reflector struct {
 }
 
 func newReflector(e *Engine, k *kind, workers int) *reflector {
-	r := &reflector{engine: e, kind: k, workers: workers, queue: newQueue(workers), compared: map[*mapping]bool{}}
+	r := &reflector{engine: e, kind: k, workers: workers, queue: newQueue(workers), refused: newRefusals(), compared: map[*mapping]bool{}}
 	r.queue.pause() // until the peer answers
 	r.local = fanin.New(fanin.Options{
 		Object: k.object, List: k.list, Trim: trimLocal,
@@ -213,7 +215,7 @@ func (r *reflector) compareAll(mapping *mapping) {
 		if local == nil {
 			return nil
 		}
-		intent, err := r.kind.project(r, mapping.NamespaceMapping, local)
+		intent, err := r.kind.project(r, r.accepted(mapping), local)
 		if err != nil || intent == nil {
 			return err
 		}
@@ -233,6 +235,13 @@ func (r *reflector) compareAll(mapping *mapping) {
 			r.queue.add(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, remote.GetName())})
 		}
 	}
+}
+
+// accepted returns the mapping without the metadata that the peer has refused.
+func (r *reflector) accepted(mapping *mapping) project.NamespaceMapping {
+	m := mapping.NamespaceMapping
+	m.Skip = r.refused.skip(m.Skip, time.Now())
+	return m
 }
 
 // manages reports whether this reflector created a remote object.
@@ -257,7 +266,7 @@ func (r *reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 	var intent runtime.ApplyConfiguration
 	var err error
 	if local != nil {
-		if intent, err = r.kind.project(r, mapping.NamespaceMapping, local); err != nil {
+		if intent, err = r.kind.project(r, r.accepted(mapping), local); err != nil {
 			return 0, err
 		}
 	}
@@ -294,8 +303,18 @@ func (r *reflector) apply(mapping *mapping, local client.Object, intent runtime.
 	err = mapping.appliers[r.kind.name].ApplyTo(mapping.ctx, intent, live)
 	switch {
 	case err == nil:
-		r.engine.recorder.succeeded(local)
 		r.engine.counts.count(mapping.Local, r.kind.name, false)
+		if lacks := r.refused.of(local); lacks != nil {
+			if remote == nil && r.kind.exposes {
+				r.engine.recorder.failed(local, r.kind.name, reasonIncomplete, lacks)
+			}
+			return acceptedRetry, nil
+		}
+		r.engine.recorder.succeeded(local)
+		return 0, nil
+	case r.refused.learn(local, err, time.Now()):
+		r.engine.recorder.failed(local, r.kind.name, reasonIncomplete, r.refused.of(local))
+		r.queue.add(client.ObjectKeyFromObject(local)) // at once, without what was refused
 		return 0, nil
 	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
 		return 0, err

@@ -27,7 +27,7 @@ type Op struct {
 // Amend returns the patches that bring a live pod to the state of its ShadowPod: ephemeral containers, which have their own subresource and
 // come first, and the rest. The rest sets the revision annotation, which records that everything is applied. owner is our name in the
 // managed fields of the pod.
-func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string) (ephemeral, rest []Op) {
+func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, allowed Allowed) (ephemeral, rest []Op) {
 	samePod := Op{"test", "/metadata/uid", string(pod.UID)}
 	ephemeral, rest = []Op{samePod}, []Op{samePod}
 
@@ -41,10 +41,10 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string) (e
 		there++
 	}
 
-	annotations := podAnnotations(shadow)
+	annotations := podAnnotations(shadow, allowed)
 	annotations[labels.ShadowPodRevision] = Revision(shadow)
 	ownLabels, ownAnnotations := ownedKeys(pod, owner)
-	rest = append(rest, keys("/metadata/labels", podLabels(shadow, peer), pod.Labels, ownLabels)...)
+	rest = append(rest, keys("/metadata/labels", podLabels(shadow, peer, allowed), pod.Labels, ownLabels)...)
 	rest = append(rest, keys("/metadata/annotations", annotations, pod.Annotations, ownAnnotations)...)
 	rest = append(rest, retag("/spec/containers/", shadow.Spec.Pod.Containers, pod.Spec.Containers)...)
 	rest = append(rest, retag("/spec/initContainers/", shadow.Spec.Pod.InitContainers, pod.Spec.InitContainers)...)
@@ -52,7 +52,7 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string) (e
 		rest = append(rest, Op{"add", "/spec/activeDeadlineSeconds", *desired})
 	}
 	there = len(pod.Spec.Tolerations)
-	for _, one := range tolerations(shadow.Spec.Pod.Tolerations) {
+	for _, one := range tolerations(shadow.Spec.Pod.Tolerations, allowed) {
 		if !slices.ContainsFunc(pod.Spec.Tolerations, func(other corev1.Toleration) bool { return reflect.DeepEqual(one, other) }) {
 			rest = append(rest, element("/spec/tolerations", there, one))
 			there++

@@ -51,10 +51,10 @@ func FuzzAmend(f *testing.F) {
 		if problem != "" || Check(after, "rome-id", Baseline) != "" {
 			return
 		}
-		was, is := Pod(before, "rome-id"), Pod(after, "rome-id")
+		was, is := Pod(before, "rome-id", anything), Pod(after, "rome-id", anything)
 		checkPatch(t, after, was)
 		if distinct(&after.Spec.Pod) {
-			if ephemeral, rest := Amend(after, is, "rome-id", "us"); len(ephemeral) > len(after.Spec.Pod.EphemeralContainers)+1 || len(rest) > 2 {
+			if ephemeral, rest := Amend(after, is, "rome-id", "us", anything); len(ephemeral) > len(after.Spec.Pod.EphemeralContainers)+1 || len(rest) > 2 {
 				t.Fatalf("the pod as it is made is patched: %v %v", ephemeral, rest)
 			}
 		}
@@ -90,7 +90,7 @@ func checkPatch(t *testing.T, shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod) {
 	t.Helper()
 	pod = pod.DeepCopy()
 	pod.UID = "pod"
-	ephemeral, rest := Amend(shadow, pod, "rome-id", "us")
+	ephemeral, rest := Amend(shadow, pod, "rome-id", "us", anything)
 	for _, ops := range [][]Op{ephemeral, rest} {
 		if len(ops) > 0 && (ops[0].Op != "test" || ops[0].Path != "/metadata/uid" || ops[0].Value != "pod") {
 			t.Fatalf("a patch for any pod: %v", ops)
@@ -114,7 +114,7 @@ func checkPatch(t *testing.T, shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod) {
 				}
 			}
 			for _, one := range tolerationsOf(op) {
-				if len(tolerations([]corev1.Toleration{one})) == 0 {
+				if len(tolerations([]corev1.Toleration{one}, anything)) == 0 {
 					t.Fatalf("the patch adds the toleration %v", one)
 				}
 			}

@@ -2,11 +2,9 @@
 
 package shadow
 
-import "strings"
-
 // reach lists annotations with which known add-ons of a cluster give a pod what pods of peers must not have and no field of the pod
-// requests. A key that ends in * is a prefix. The list cannot be complete: the administrator of an add-on that trusts annotations of pods must
-// exclude remote namespaces there.
+// requests. At the level Baseline, Check refuses them even if the administrator has put a wider pattern on the list of Allowed, and reflection
+// names them to the user. The list cannot be complete; what is neither here nor allowed is left out.
 var reach = []struct{ key, why string }{
 	// Multus attaches the network of a definition, which may be in another namespace.
 	{"k8s.v1.cni.cncf.io/networks", networks},
@@ -34,7 +32,7 @@ const (
 // Reach returns what an annotation with this key gives a pod that pods of peers must not have; empty if nothing.
 func Reach(key string) string {
 	for _, one := range reach {
-		if prefix, all := strings.CutSuffix(one.key, "*"); one.key == key || all && strings.HasPrefix(key, prefix) {
+		if (Keys{one.key}).Match(key) {
 			return one.why
 		}
 	}

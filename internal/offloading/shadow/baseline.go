@@ -23,6 +23,8 @@ type Level string
 const (
 	// Baseline is the Pod Security Standard of that name, without volumes that a node mounts over its own network.
 	Baseline Level = "baseline"
+	// Restricted is the Pod Security Standard of that name, with the further rules of Baseline.
+	Restricted Level = "restricted"
 	// Privileged admits everything that Check does not forbid at every level: the provider trusts peers with its nodes.
 	Privileged Level = "privileged"
 )
@@ -36,17 +38,18 @@ var standard = sync.OnceValue(func() policy.Evaluator {
 	return evaluator
 })
 
-// latest is the newest version of the baseline that the library knows.
-var latest = psa.LevelVersion{Level: psa.LevelBaseline, Version: psa.LatestVersion()}
+// Levels are the levels from the strictest to the loosest.
+var Levels = []Level{Restricted, Baseline, Privileged}
 
-// baseline returns why the level Baseline forbids a pod; nothing if it admits the pod.
-func baseline(shadow *vkv1alpha1.ShadowPod) string {
+// checkStandard returns why the level Baseline or Restricted forbids a pod; nothing if it admits the pod.
+func checkStandard(shadow *vkv1alpha1.ShadowPod, level Level) string {
+	latest := psa.LevelVersion{Level: psa.Level(level), Version: psa.LatestVersion()} // the newest version that the library knows
 	for key := range shadow.Annotations {
 		if given := Reach(key); given != "" {
 			return fmt.Sprintf("annotation %.253s asks for %s", key, given)
 		}
 	}
-	result := policy.AggregateCheckResults(standard().EvaluatePod(latest, &shadow.ObjectMeta, evaluated(&shadow.Spec.Pod)))
+	result := policy.AggregateCheckResults(standard().EvaluatePod(latest, &shadow.ObjectMeta, evaluated(&shadow.Spec.Pod, level)))
 	if !result.Allowed {
 		return fmt.Sprintf("spec.pod: %.600s", printable(result.ForbiddenDetail()))
 	}
@@ -59,10 +62,13 @@ func baseline(shadow *vkv1alpha1.ShadowPod) string {
 // admitted for its sake.
 //
 // Ephemeral containers may have SYS_PTRACE, which `kubectl debug` asks for by default. It reaches only processes that the container sees, and
-// containers of peers see at most those of their own pod.
-func evaluated(spec *corev1.PodSpec) *corev1.PodSpec {
+// containers of peers see at most those of their own pod. The level Restricted has no exception.
+func evaluated(spec *corev1.PodSpec, level Level) *corev1.PodSpec {
 	it := *spec
 	it.HostUsers = nil
+	if level == Restricted {
+		return &it
+	}
 	it.EphemeralContainers = slices.Clone(spec.EphemeralContainers)
 	for i := range it.EphemeralContainers {
 		context := it.EphemeralContainers[i].SecurityContext

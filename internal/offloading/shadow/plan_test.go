@@ -255,7 +255,7 @@ func (h *history) controller(disturb int) (acted bool) {
 		if why := h.over[facts.Shadow.Spec.Fence]; why != "" {
 			h.fail("created again a pod that has ended: %s %s", facts.Shadow.Spec.Fence, why)
 		}
-		h.pod = Pod(facts.Shadow, "rome-id")
+		h.pod = Pod(facts.Shadow, "rome-id", anything)
 		h.pod.UID, h.pod.Status.Phase, h.pod.CreationTimestamp = h.uid(), corev1.PodPending, metav1.NewTime(h.now)
 		h.fences[h.pod.UID] = facts.Shadow.Spec.Fence
 		h.created[facts.Shadow.Spec.Fence]++
@@ -393,7 +393,7 @@ func TestPlan(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	s := shadowPod(nil)
 	is := func(change func(*corev1.Pod)) *corev1.Pod {
-		pod := Pod(s, "rome-id")
+		pod := Pod(s, "rome-id", anything)
 		pod.UID, pod.CreationTimestamp, pod.Status.Phase, pod.Spec.NodeName = "pod", metav1.NewTime(now), corev1.PodRunning, "node"
 		if change != nil {
 			change(pod)

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
@@ -23,8 +22,8 @@ const kind = "ShadowPod"
 const defaultAccount = "default"
 
 // Pod returns the pod to create for a ShadowPod of the peer. It sets the fields that a peer must not decide, even if the ShadowPod was
-// admitted with them.
-func Pod(shadow *vkv1alpha1.ShadowPod, peer string) *corev1.Pod {
+// admitted with them, and leaves out metadata and tolerations that are not allowed.
+func Pod(shadow *vkv1alpha1.ShadowPod, peer string, allowed Allowed) *corev1.Pod {
 	fresh := shadow.DeepCopy()
 	fresh.Spec.Pod.EphemeralContainers = nil // they are added to the running pod
 	spec := fresh.Spec.Pod
@@ -34,11 +33,11 @@ func Pod(shadow *vkv1alpha1.ShadowPod, peer string) *corev1.Pod {
 	spec.NodeName, spec.SchedulerName = "", ""
 	spec.Priority, spec.PriorityClassName, spec.PreemptionPolicy = nil, "", nil
 	spec.RuntimeClassName, spec.Overhead = nil, nil
-	spec.Tolerations = tolerations(spec.Tolerations)
+	spec.Tolerations = tolerations(spec.Tolerations, allowed)
 
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: shadow.Namespace, Name: shadow.Name, Labels: podLabels(shadow, peer), Annotations: podAnnotations(shadow),
+			Namespace: shadow.Namespace, Name: shadow.Name, Labels: podLabels(shadow, peer, allowed), Annotations: podAnnotations(shadow, allowed),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(shadow, vkv1alpha1.GroupVersion.WithKind(kind))},
 		},
 		Spec: spec,
@@ -54,26 +53,31 @@ func Pod(shadow *vkv1alpha1.ShadowPod, peer string) *corev1.Pod {
 // and from virtual nodes, because pods of peers are not passed on to other clusters.
 var guarded = []string{"node-role.kubernetes.io/", corev1.TaintNodeUnschedulable, "node.cloudprovider.kubernetes.io/", labels.TaintVirtualNode}
 
-// tolerations returns the requested tolerations that a pod of a peer may have. A toleration without key would tolerate the guarded taints.
-func tolerations(requested []corev1.Toleration) []corev1.Toleration {
-	return slices.DeleteFunc(slices.Clone(requested), func(one corev1.Toleration) bool {
-		return one.Key == "" || slices.ContainsFunc(guarded, func(prefix string) bool { return strings.HasPrefix(one.Key, prefix) })
-	})
+// isGuarded reports whether a toleration of this key tolerates a guarded taint. One without key tolerates every taint.
+func isGuarded(key string) bool {
+	return key == "" || slices.ContainsFunc(guarded, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-func podLabels(shadow *vkv1alpha1.ShadowPod, peer string) map[string]string {
-	all := maps.Clone(shadow.Labels)
-	if all == nil {
-		all = map[string]string{}
+// tolerations returns the requested tolerations that a pod of a peer may have.
+func tolerations(requested []corev1.Toleration, allowed Allowed) []corev1.Toleration {
+	return slices.DeleteFunc(slices.Clone(requested), func(one corev1.Toleration) bool { return !allowed.toleration(one) })
+}
+
+func podLabels(shadow *vkv1alpha1.ShadowPod, peer string, allowed Allowed) map[string]string {
+	all := map[string]string{}
+	for key, value := range shadow.Labels {
+		if allowed.label(key) {
+			all[key] = value
+		}
 	}
 	all[labels.ManagedBy], all[labels.Origin] = labels.ManagedByShadowPod, peer
 	return all
 }
 
-func podAnnotations(shadow *vkv1alpha1.ShadowPod) map[string]string {
+func podAnnotations(shadow *vkv1alpha1.ShadowPod, allowed Allowed) map[string]string {
 	all := map[string]string{}
 	for key, value := range shadow.Annotations {
-		if !reserved(key) {
+		if !reserved(key) && allowed.annotation(key) {
 			all[key] = value
 		}
 	}
@@ -85,6 +89,9 @@ func reserved(key string) bool {
 	return key == labels.ShadowPodRevision || key == corev1.LastAppliedConfigAnnotation || strings.HasPrefix(key, "kubernetes.io/config.")
 }
 
+// everything is for revisions: what is allowed may change with each start of this process, which must not change running pods.
+var everything = Allowed{Labels: Keys{"*"}, Annotations: Keys{"*"}}
+
 // Revision returns the UID of a ShadowPod and a hash of its mutable fields. A pod carries the revision that it was last brought to.
 func Revision(shadow *vkv1alpha1.ShadowPod) string {
 	state := struct {
@@ -94,7 +101,7 @@ func Revision(shadow *vkv1alpha1.ShadowPod) string {
 		Tolerations         []corev1.Toleration
 		Ephemeral           []corev1.EphemeralContainer
 	}{
-		Labels: podLabels(shadow, ""), Annotations: podAnnotations(shadow),
+		Labels: podLabels(shadow, "", everything), Annotations: podAnnotations(shadow, everything),
 		Containers: images(shadow.Spec.Pod.Containers), Init: images(shadow.Spec.Pod.InitContainers),
 		Deadline: shadow.Spec.Pod.ActiveDeadlineSeconds, Tolerations: shadow.Spec.Pod.Tolerations, Ephemeral: shadow.Spec.Pod.EphemeralContainers,
 	}

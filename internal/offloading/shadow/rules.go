@@ -45,9 +45,9 @@ func Check(shadow *vkv1alpha1.ShadowPod, peer string, level Level) string {
 			return fmt.Sprintf("annotation %.253s is for kubelets only", key)
 		}
 	}
-	if level == Baseline {
-		if problem := baseline(shadow); problem != "" {
-			return problem + "; pods of peers keep to the Pod Security Standard \"baseline\" here: change the pod, or ask the provider (peerPodSecurity)"
+	if level != Privileged {
+		if problem := checkStandard(shadow, level); problem != "" {
+			return fmt.Sprintf("%s; pods of peers keep to the Pod Security Standard %q here: change the pod, or ask the provider (peerPodSecurity)", problem, level)
 		}
 	}
 	return ""

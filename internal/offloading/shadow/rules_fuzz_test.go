@@ -88,7 +88,7 @@ func FuzzBaseline(f *testing.F) {
 		if len(problem) > longestRefusal || !utf8.ValidString(problem) {
 			t.Fatalf("refusal of %d bytes: %q", len(problem), problem)
 		}
-		pod := Pod(shadow, "rome-id")
+		pod := Pod(shadow, "rome-id", anything)
 		ownFields(t, pod)
 		if problem != "" {
 			return

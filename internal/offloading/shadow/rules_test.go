@@ -145,6 +145,9 @@ var hostile = []struct {
 	}), "kernel.msgmax", true},
 }
 
+// anything is for tests of other rules than the lists of keys.
+var anything = Allowed{Labels: Keys{"*"}, Annotations: Keys{"*"}, Tolerations: Keys{"*"}}
+
 func TestHostileShadowPods(t *testing.T) {
 	for _, c := range hostile {
 		if problem := Check(c.shadow, "rome-id", Baseline); !strings.Contains(problem, c.want) || problem == "" {
@@ -154,10 +157,39 @@ func TestHostileShadowPods(t *testing.T) {
 			t.Errorf("%s, from one that is trusted: %q", c.name, problem)
 		}
 		// Even if it is admitted, the fields that the provider decides do not come from the peer.
-		pod := Pod(c.shadow, "rome-id")
+		pod := Pod(c.shadow, "rome-id", anything)
 		if s := &pod.Spec; s.HostNetwork || s.HostPID || s.HostIPC || s.ServiceAccountName != "default" || *s.AutomountServiceAccountToken ||
 			s.NodeName != "" || s.PriorityClassName != "" || s.Priority != nil || s.RuntimeClassName != nil || pod.Labels[labels.Origin] != "rome-id" {
 			t.Errorf("%s: the pod has it: %+v", c.name, pod)
+		}
+	}
+}
+
+// TestAttackM5Restricted: at the level restricted, nothing passes that the level baseline refuses, and neither does root.
+func TestAttackM5Restricted(t *testing.T) {
+	for _, c := range hostile {
+		if Check(c.shadow, "rome-id", Restricted) == "" {
+			t.Errorf("%s is accepted", c.name)
+		}
+	}
+	strict := func(change func(*corev1.SecurityContext)) *vkv1alpha1.ShadowPod {
+		context := corev1.SecurityContext{
+			RunAsNonRoot: new(true), AllowPrivilegeEscalation: new(false), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}
+		change(&context)
+		return security(context)
+	}
+	if problem := Check(strict(func(*corev1.SecurityContext) {}), "rome-id", Restricted); problem != "" {
+		t.Errorf("a restricted pod: %s", problem)
+	}
+	for name, s := range map[string]*vkv1alpha1.ShadowPod{
+		"plain": shadowPod(nil), "root": strict(func(c *corev1.SecurityContext) { c.RunAsUser = new(int64(0)) }), "perhaps root": strict(func(c *corev1.SecurityContext) { c.RunAsNonRoot = nil }),
+		"capabilities": strict(func(c *corev1.SecurityContext) { c.Capabilities = nil }), "escalation": strict(func(c *corev1.SecurityContext) { c.AllowPrivilegeEscalation = nil }),
+		"a debugger that traces": ordinary()["what kubectl debug adds"],
+	} {
+		if problem := Check(s, "rome-id", Restricted); !strings.Contains(problem, `"restricted"`) {
+			t.Errorf("%s: %q", name, problem)
 		}
 	}
 }
@@ -175,11 +207,11 @@ func TestTolerations(t *testing.T) {
 			{Key: labels.TaintVirtualNode, Operator: corev1.TolerationOpExists},
 		}
 	})
-	if pod := Pod(s, "rome-id"); !slices.Equal(pod.Spec.Tolerations, []corev1.Toleration{allowed}) {
+	if pod := Pod(s, "rome-id", anything); !slices.Equal(pod.Spec.Tolerations, []corev1.Toleration{allowed}) {
 		t.Errorf("the pod tolerates %v", pod.Spec.Tolerations)
 	}
-	bare := Pod(spec(func(*corev1.PodSpec) {}), "rome-id")
-	_, rest := Amend(s, bare, "rome-id", "us")
+	bare := Pod(spec(func(*corev1.PodSpec) {}), "rome-id", anything)
+	_, rest := Amend(s, bare, "rome-id", "us", anything)
 	var added []any
 	for _, op := range rest {
 		if strings.HasPrefix(op.Path, "/spec/tolerations") {
@@ -324,13 +356,13 @@ func TestMark(t *testing.T) {
 	forged := shadowPod(func(s *vkv1alpha1.ShadowPod) {
 		s.Annotations = map[string]string{labels.ShadowPodRevision: "someone/else"}
 	})
-	if got := Pod(forged, "rome-id").Annotations[labels.ShadowPodRevision]; !strings.HasPrefix(got, "shadow/") {
+	if got := Pod(forged, "rome-id", anything).Annotations[labels.ShadowPodRevision]; !strings.HasPrefix(got, "shadow/") {
 		t.Errorf("a peer chose the revision: %s", got)
 	}
 }
 
 func TestAmend(t *testing.T) {
-	pod := Pod(shadowPod(nil), "rome-id")
+	pod := Pod(shadowPod(nil), "rome-id", anything)
 	pod.UID = "pod"
 	pod.Labels["theirs"], pod.Labels["old/key"] = "kept", "ours"
 	pod.Spec.Containers = append([]corev1.Container{{Name: "sidecar", Image: "injected"}}, pod.Spec.Containers...)
@@ -344,7 +376,7 @@ func TestAmend(t *testing.T) {
 		s.Spec.Pod.ActiveDeadlineSeconds, s.Spec.Pod.Tolerations = new(int64(5)), []corev1.Toleration{{Key: "a"}, {Key: "b"}}
 		s.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
 	})
-	ephemeral, rest := Amend(s, pod, "rome-id", "us")
+	ephemeral, rest := Amend(s, pod, "rome-id", "us", anything)
 	got := []string{}
 	for _, op := range append(ephemeral, rest...) {
 		got = append(got, op.Op+" "+op.Path)

@@ -98,7 +98,9 @@ func EndpointSlice(shadow *vkv1alpha1.ShadowEndpointSlice, origin Origin) (*disc
 	}
 	all := map[string]string{}
 	for key, value := range shadow.Labels {
-		all[key] = value
+		if kept(key, sliceLabelKeys) {
+			all[key] = value
+		}
 	}
 	all[discoveryv1.LabelManagedBy], all[labels.ManagedBy], all[labels.Origin] = labels.EndpointSliceReflection, labels.ManagedByShadowEndpointSlice, origin.ClusterID
 	intent := discoveryapply.EndpointSlice(shadow.Name, shadow.Namespace).WithLabels(all).WithAddressType(template.AddressType).

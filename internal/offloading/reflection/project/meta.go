@@ -4,15 +4,14 @@ package project
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net/netip"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // ErrNoCounterpart is the error of a Translator for an address that the other cluster can never reach: the address is left out. Any other error
@@ -30,7 +29,7 @@ type NamespaceMapping struct {
 	NodeName string
 	// Local and Remote are the names of the namespaces.
 	Local, Remote string
-	// Skip lists the metadata that is never reflected.
+	// Skip is what is not reflected.
 	Skip Denied
 }
 
@@ -42,39 +41,15 @@ type Translator interface {
 	ToRemote(netip.Addr) (netip.Addr, error)
 }
 
-// Denied lists keys of labels and annotations that are never reflected.
+// Denied is metadata that is not reflected, because the user or the peer does not want it.
 type Denied struct {
 	Labels, Annotations Keys
+	// NodePorts: the peer assigns node ports, whatever the annotation of a Service requests.
+	NodePorts bool
 }
 
 // Keys are keys of labels or annotations. A key that ends in * stands for all keys with that prefix.
-type Keys []string
-
-// ParseKeys validates the keys of a command line flag.
-func ParseKeys(patterns []string) (Keys, error) {
-	var keys Keys
-	for _, pattern := range patterns {
-		pattern = strings.TrimSpace(pattern)
-		if pattern == "" {
-			return nil, errors.New("a key is empty: give a key, or the prefix of keys and a *")
-		}
-		if star := strings.IndexByte(pattern, '*'); star >= 0 && star != len(pattern)-1 {
-			return nil, fmt.Errorf("key %q: a * is allowed only as the last character", pattern)
-		}
-		keys = append(keys, pattern)
-	}
-	return keys, nil
-}
-
-// Match reports whether a key is in the list.
-func (k Keys) Match(key string) bool {
-	for _, pattern := range k {
-		if prefix, isPrefix := strings.CutSuffix(pattern, "*"); pattern == key || isPrefix && strings.HasPrefix(key, prefix) {
-			return true
-		}
-	}
-	return false
-}
+type Keys = shadow.Keys
 
 // Skipped reports whether the annotation of an object excludes it from reflection.
 func Skipped(object metav1.Object) bool {

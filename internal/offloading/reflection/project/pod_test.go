@@ -164,26 +164,6 @@ func TestTokenSecret(t *testing.T) {
 	}
 }
 
-func TestKeys(t *testing.T) {
-	keys, err := project.ParseKeys([]string{" exact.example.com/a ", "prefix.example.com/*"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for key, want := range map[string]bool{
-		"exact.example.com/a": true, "exact.example.com/ab": false, "prefix.example.com/": true, "prefix.example.com/x": true, "prefix.example.com": false,
-		"prefix.example.com/*": true, "": false,
-	} {
-		if keys.Match(key) != want {
-			t.Errorf("%q: %v", key, !want)
-		}
-	}
-	for _, bad := range []string{"", " ", "a*b", "*a", "a**"} {
-		if _, err := project.ParseKeys([]string{bad}); err == nil {
-			t.Errorf("%q is accepted as a key", bad)
-		}
-	}
-}
-
 func TestConfigMapName(t *testing.T) {
 	for id, want := range map[string]string{
 		"1f0b9a3c-rome": "kube-root-ca.crt.1f0b9", "rome-id": "kube-root-ca.crt.rome", "r": "kube-root-ca.crt.r",

@@ -34,7 +34,7 @@ func Service(m NamespaceMapping, local *corev1.Service) *coreapply.ServiceApplyC
 	spec.PublishNotReadyAddresses = some(local.Spec.PublishNotReadyAddresses)
 	spec.AllocateLoadBalancerNodePorts, spec.LoadBalancerClass = local.Spec.AllocateLoadBalancerNodePorts, local.Spec.LoadBalancerClass
 	spec.TrafficDistribution = local.Spec.TrafficDistribution
-	nodePorts := local.Annotations[labels.ForceRemoteNodePort] == "true"
+	nodePorts := local.Annotations[labels.ForceRemoteNodePort] == "true" && !m.Skip.NodePorts
 	for _, port := range local.Spec.Ports {
 		spec.WithPorts(servicePort(port, nodePorts))
 	}

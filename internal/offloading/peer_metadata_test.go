@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading_test
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+)
+
+// TestAttackH6PodOrders: a ShadowPod of a hostile peer gives orders to components of the provider's cluster, at first and by a change. Its pod
+// has none of them, and an event names what the pod lacks.
+func TestAttackH6PodOrders(t *testing.T) {
+	b := newShadowEnv(t)
+	b.run()
+	s := b.createShadowPod("web", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
+		s.Labels["sidecar.istio.io/inject"], s.Labels["app.kubernetes.io/name"] = "true", "web"
+		s.Annotations["karpenter.sh/do-not-disrupt"] = "true"
+		s.Spec.Pod.Tolerations = []corev1.Toleration{
+			{Key: "dedicated", Operator: corev1.TolerationOpExists}, {Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+		}
+	})
+	pod := b.pod(s, nil)
+	check := func() {
+		t.Helper()
+		for _, keys := range []map[string]string{pod.Labels, pod.Annotations} {
+			for _, key := range []string{"sidecar.istio.io/inject", "karpenter.sh/do-not-disrupt", "azure.workload.identity/use", "vault.hashicorp.com/agent-inject"} {
+				if _, has := keys[key]; has {
+					t.Errorf("the pod has %s", key)
+				}
+			}
+		}
+		for _, key := range []string{"dedicated", "CriticalAddonsOnly"} {
+			if slices.ContainsFunc(pod.Spec.Tolerations, func(one corev1.Toleration) bool { return one.Key == key }) {
+				t.Errorf("the pod tolerates %s", key)
+			}
+		}
+		if pod.Labels["app"] != "web" || pod.Labels["app.kubernetes.io/name"] != "web" || !slices.ContainsFunc(pod.Spec.Tolerations, func(one corev1.Toleration) bool { return one.Key == corev1.TaintNodeNotReady }) {
+			t.Errorf("the pod lacks what is allowed: %v %v", pod.Labels, pod.Spec.Tolerations)
+		}
+	}
+	check()
+	b.event(s, "ReflectionIncomplete", "annotation karpenter.sh/do-not-disrupt, label sidecar.istio.io/inject, toleration of dedicated")
+
+	b.Edit(s, func() {
+		s.Labels["azure.workload.identity/use"], s.Annotations["vault.hashicorp.com/agent-inject"] = "true", "true"
+		s.Spec.Pod.Tolerations = append(s.Spec.Pod.Tolerations, corev1.Toleration{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists})
+		s.Spec.Pod.Containers[0].Image = "image:2"
+	})
+	b.Until("the pod follows", func() bool { return b.exists(pod) && pod.Spec.Containers[0].Image == "image:2" })
+	check()
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+const (
+	// acceptedRetry is for how long we leave out what the peer refused. Then we ask again: its administrator may have extended the list.
+	acceptedRetry = time.Hour
+	// maxRefusals bounds the keys that are remembered of one kind. The peer chooses what it refuses.
+	maxRefusals = 256
+)
+
+// refusals remembers which metadata of one kind the peer does not accept, and when it refused. Without that, one annotation would keep an object
+// from being reflected, and each object would cost a refused write.
+type refusals struct {
+	mu                  sync.Mutex
+	labels, annotations map[string]time.Time
+	nodePorts           time.Time
+}
+
+func newRefusals() *refusals {
+	return &refusals{labels: map[string]time.Time{}, annotations: map[string]time.Time{}}
+}
+
+// learn remembers what of an object the peer refused. It returns false if that is nothing new: then the object cannot be reflected at all. Keys that
+// the object does not have are not remembered: the peer could name new ones for ever.
+func (r *refusals) learn(local client.Object, err error, now time.Time) (isNew bool) {
+	if !visible(err) {
+		return false
+	}
+	refused, found := project.Refused(err.Error())
+	if !found {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expire(now)
+	add := func(known map[string]time.Time, has map[string]string, keys project.Keys) {
+		for _, key := range keys {
+			_, isKnown := known[key]
+			if _, applies := has[key]; applies && !isKnown && len(known) < maxRefusals {
+				known[key], isNew = now, true
+			}
+		}
+	}
+	add(r.labels, local.GetLabels(), refused.Labels)
+	add(r.annotations, local.GetAnnotations(), refused.Annotations)
+	if refused.NodePorts && forcesPorts(local) && r.nodePorts.IsZero() {
+		r.nodePorts, isNew = now, true
+	}
+	return isNew
+}
+
+func forcesPorts(local client.Object) bool {
+	return local.GetAnnotations()[labels.ForceRemoteNodePort] == "true"
+}
+
+// expire forgets what was refused long ago. The caller holds the lock.
+func (r *refusals) expire(now time.Time) {
+	old := func(_ string, at time.Time) bool { return now.Sub(at) >= acceptedRetry }
+	maps.DeleteFunc(r.labels, old)
+	maps.DeleteFunc(r.annotations, old)
+	if old("", r.nodePorts) {
+		r.nodePorts = time.Time{}
+	}
+}
+
+// skip returns what to leave out: what the user denied, and what the peer refused.
+func (r *refusals) skip(denied project.Denied, now time.Time) project.Denied {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expire(now)
+	if len(r.labels) > 0 {
+		denied.Labels = slices.Concat(denied.Labels, slices.Collect(maps.Keys(r.labels)))
+	}
+	if len(r.annotations) > 0 {
+		denied.Annotations = slices.Concat(denied.Annotations, slices.Collect(maps.Keys(r.annotations)))
+	}
+	denied.NodePorts = denied.NodePorts || !r.nodePorts.IsZero()
+	return denied
+}
+
+// of returns, as the error to report, what the copy of an object lacks because the peer refused it; nil if the copy lacks nothing.
+func (r *refusals) of(local client.Object) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var lacks []string
+	for key := range local.GetLabels() {
+		if _, has := r.labels[key]; has {
+			lacks = append(lacks, "label "+key)
+		}
+	}
+	for key := range local.GetAnnotations() {
+		if _, has := r.annotations[key]; has {
+			lacks = append(lacks, "annotation "+key)
+		}
+	}
+	if !r.nodePorts.IsZero() && forcesPorts(local) {
+		lacks = append(lacks, "node ports of its choice")
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	slices.Sort(lacks)
+	return fmt.Errorf("the remote cluster does not accept all of this object, so its copy there lacks: %s; the administrator of that cluster can allow it (values peers.metadata, peers.services)", strings.Join(lacks, ", "))
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+)
+
+// Keys are keys of labels, annotations or taints. A key that ends in * stands for all keys with that prefix.
+type Keys []string
+
+// ParseKeys validates the keys of a command line flag.
+func ParseKeys(patterns []string) (Keys, error) {
+	var keys Keys
+	for _, pattern := range patterns {
+		pattern = strings.TrimSpace(pattern)
+		if pattern == "" {
+			return nil, errors.New("a key is empty: give a key, or the prefix of keys and a *")
+		}
+		if star := strings.IndexByte(pattern, '*'); star >= 0 && star != len(pattern)-1 {
+			return nil, fmt.Errorf("key %q: a * is allowed only as the last character", pattern)
+		}
+		keys = append(keys, pattern)
+	}
+	return keys, nil
+}
+
+// Match reports whether a key is in the list.
+func (k Keys) Match(key string) bool {
+	for _, pattern := range k {
+		if prefix, isPrefix := strings.CutSuffix(pattern, "*"); pattern == key || isPrefix && strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Allowed is what the administrator of this cluster lets peers decide about their pods, beyond the defaults below. The zero value allows the
+// defaults only.
+type Allowed struct {
+	// Labels and Annotations are keys of pods. Tolerations are keys of taints; no list allows the guarded ones.
+	Labels, Annotations, Tolerations Keys
+}
+
+// Components of a cluster take orders from labels and annotations: injectors of sidecars, plugins of networks and runtimes, autoscalers,
+// schedulers. New ones appear all the time, and each has keys in a domain of its own. So the keys in domains that are allowed are listed, not
+// those that are refused. Keys without a domain belong to users, whose Services select pods by them.
+var (
+	// plain are keys with which tools describe objects, and controllers of the peer mark their pods.
+	plain = Keys{
+		"liqo.io/*", "virtualkubelet.liqo.io/*", "app.kubernetes.io/*", "helm.sh/*", "meta.helm.sh/*",
+		"apps.kubernetes.io/*", "batch.kubernetes.io/*", "controller.kubernetes.io/*", "deployment.kubernetes.io/*", "statefulset.kubernetes.io/*",
+	}
+	podAnnotationKeys = append(Keys{
+		"kubectl.kubernetes.io/*", "checksum/*", "kubernetes.io/change-cause", "kubernetes.io/description", "kubernetes.io/limit-ranger",
+		"container.apparmor.security.beta.kubernetes.io/*", // the Pod Security Standard checks their values
+	}, plain...)
+	sliceLabelKeys = append(Keys{"kubernetes.io/service-name", "endpointslice.kubernetes.io/*", corev1.IsHeadlessService}, plain...)
+	// lostNode are the taints of a node that does not answer. Their tolerations state for how long a pod stays there.
+	lostNode = Keys{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
+)
+
+// kept reports whether metadata with this key stays: it has no domain, or is in one of the lists.
+func kept(key string, lists ...Keys) bool {
+	return !strings.Contains(key, "/") || slices.ContainsFunc(lists, func(keys Keys) bool { return keys.Match(key) })
+}
+
+func (a Allowed) label(key string) bool { return kept(key, plain, a.Labels) }
+
+func (a Allowed) annotation(key string) bool { return kept(key, podAnnotationKeys, a.Annotations) }
+
+func (a Allowed) toleration(one corev1.Toleration) bool {
+	return !isGuarded(one.Key) && (lostNode.Match(one.Key) || a.Tolerations.Match(one.Key))
+}
+
+// LeftOut names, in a fixed order, what a ShadowPod asks for and its pod does not get because it is not allowed.
+func LeftOut(shadow *vkv1alpha1.ShadowPod, allowed Allowed) (names []string) {
+	for key := range shadow.Labels {
+		if !allowed.label(key) {
+			names = append(names, "label "+key)
+		}
+	}
+	for key := range shadow.Annotations {
+		if !reserved(key) && !allowed.annotation(key) {
+			names = append(names, "annotation "+key)
+		}
+	}
+	for _, one := range shadow.Spec.Pod.Tolerations {
+		// Kubernetes itself gives pods of DaemonSets tolerations of guarded taints, and no administrator can allow these.
+		if !isGuarded(one.Key) && !allowed.toleration(one) {
+			names = append(names, "toleration of "+one.Key)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
