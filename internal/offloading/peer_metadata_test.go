@@ -4,9 +4,14 @@ package offloading_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
@@ -52,4 +57,28 @@ func TestAttackH6PodOrders(t *testing.T) {
 	})
 	b.Until("the pod follows", func() bool { return b.exists(pod) && pod.Spec.Containers[0].Image == "image:2" })
 	check()
+}
+
+// TestAttackL5Quota: a peer learns that a quota refuses its pod and what the pod asks for, not how the provider calls its quotas and how much of
+// them is in use.
+func TestAttackL5Quota(t *testing.T) {
+	b := newShadowEnv(t)
+	b.run()
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "gold-plan-of-rome"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("4711")}},
+	}
+	b.Make(quota)
+	b.EditStatus(quota, func() {
+		quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: quota.Spec.Hard} // no controller counts here
+	})
+	s := b.createShadowPod("web", corev1.RestartPolicyAlways, nil)
+	b.event(s, "FailedCreate", "exceeded quota of this namespace: requested: pods=1")
+	var all eventsv1.EventList
+	b.Must(b.List(t.Context(), &all, client.InNamespace(remoteNamespace)))
+	for i := range all.Items {
+		if note := all.Items[i].Note; strings.Contains(note, "gold-plan") || strings.Contains(note, "4711") {
+			t.Errorf("the peer reads %q", note)
+		}
+	}
 }

@@ -248,7 +248,7 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return false, nil
 	}
-	r.events.warn(shadowPod, reasonFailedCreate, "Create", "the pod cannot be created: %.900s", err.Error())
+	r.events.warn(shadowPod, reasonFailedCreate, "Create", "the pod cannot be created: %s", shadow.Refusal(err))
 	err = fmt.Errorf("create pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err)
 	if apierrors.IsInvalid(err) {
 		err = reconcile.TerminalError(err) // a retry cannot succeed
@@ -331,7 +331,7 @@ func (r *shadowPods) unamended(shadowPod *vkv1alpha1.ShadowPod, err error) error
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	r.events.warn(shadowPod, reasonFailedUpdate, "Update", "the pod cannot be changed: %.900s", err.Error())
+	r.events.warn(shadowPod, reasonFailedUpdate, "Update", "the pod cannot be changed: %s", shadow.Refusal(err))
 	err = fmt.Errorf("change pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err)
 	if apierrors.IsInvalid(err) {
 		return reconcile.TerminalError(err)

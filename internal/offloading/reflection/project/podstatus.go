@@ -153,7 +153,7 @@ func conditions(mine, theirs []corev1.PodCondition) []corev1.PodCondition {
 	return all
 }
 
-// text bounds a string that the peer wrote, and removes what moves the cursor of a terminal.
+// text bounds a string that the peer wrote, and removes what moves the cursor of a terminal, is not visible, or changes the direction of writing.
 func text(theirs string, most int) string {
 	if len(theirs) > most {
 		end := most - len("…")
@@ -163,7 +163,7 @@ func text(theirs string, most int) string {
 		theirs = theirs[:end] + "…"
 	}
 	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && (unicode.IsControl(r) || r == utf8.RuneError) {
+		if r != '\n' && r != '\t' && (!unicode.IsPrint(r) || r == utf8.RuneError) {
 			return -1
 		}
 		return r

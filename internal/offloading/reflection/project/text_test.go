@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package project_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+// TestAttackL3Text: a provider writes texts with characters that are not visible or change the direction of writing, so that `kubectl describe` shows
+// something else than what is there. Nothing of them arrives.
+func TestAttackL3Text(t *testing.T) {
+	const forged = "read\u202Eyna\u2066\u200B\u00AD\uFEFF\u001B[31m it\U000E0041\n\tnext é ✓ 你"
+	const want = "readyna[31m it\n\tnext é ✓ 你"
+	local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: mapping.Local, Name: "web"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
+	remote := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: mapping.Remote, Name: "web"}, Status: corev1.PodStatus{
+		Phase: corev1.PodRunning, Message: forged, Reason: forged, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: forged}},
+	}}
+	status, err := project.PodStatus(mapping, local, remote, project.Restarts{}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: mapping.Remote, Name: "e"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: mapping.Remote, Name: "web"}, Type: corev1.EventTypeWarning, Reason: "Failed", Message: forged,
+	}
+	for what, got := range map[string]string{
+		"message": status.Message, "reason": status.Reason, "condition": status.Conditions[0].Message, "event": *project.Event(mapping, local, event).Message,
+	} {
+		if got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+}
