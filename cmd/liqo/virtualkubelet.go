@@ -109,11 +109,12 @@ func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *virtualKubeletO
 	if err != nil {
 		return err
 	}
-	o.node.OnProbe = engine.SetConnection
+	o.node.OnProbe, o.node.Failing = engine.SetConnection, engine.Failing
 	node, err := vk.New(cfg, o.node)
 	if err != nil {
 		return err
 	}
+	engine.OnFailing(node.Requeue)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return node.Run(ctx) })
 	group.Go(func() error { return engine.Run(ctx) })

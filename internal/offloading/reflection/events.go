@@ -35,6 +35,7 @@ const (
 	reasonNotDeleted  = "FailedDeletion"
 	reasonTokenFailed = "FailedSATokensReflection"
 	reasonIncomplete  = "ReflectionIncomplete"
+	reasonFailing     = "PodsFailInALoop"
 )
 
 const (

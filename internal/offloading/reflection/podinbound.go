@@ -117,7 +117,16 @@ func (p *pods) setStatus(ctx context.Context, mapping *mapping, local, remote *c
 	if err != nil {
 		return 0, err
 	}
-	return p.write(ctx, local, &status)
+	return p.writeReported(ctx, local, &status)
+}
+
+// writeReported is write for a status that the peer reports.
+func (p *pods) writeReported(ctx context.Context, local *corev1.Pod, status *corev1.PodStatus) (time.Duration, error) {
+	wait, err := p.write(ctx, local, status)
+	if err == nil {
+		p.countFailure(local, status)
+	}
+	return wait, err
 }
 
 // ended reports whether a remote pod in a terminal phase has ended for good. Kubernetes also sets such a phase on a pod that is being evicted or deleted.
@@ -180,7 +189,7 @@ func (p *pods) setMissedEndStatus(ctx context.Context, mapping *mapping, local *
 	}
 	status := project.Gone(local, metav1.Now())
 	status.Phase = phase
-	return p.write(ctx, local, &status)
+	return p.writeReported(ctx, local, &status)
 }
 
 // setVanishedStatus is for a pod that the peer no longer has. A pod with restart policy Always is created again instead.

@@ -58,6 +58,8 @@ type Options struct {
 	// UnreachableTimeout is how long the peer may be unreachable before the tolerations of its pods are extended, so that Kubernetes does not replace them.
 	// 0: 30 seconds.
 	UnreachableTimeout time.Duration
+	// FailureLimit is how many pods may fail within ten minutes before Failing reports it. 0: 50.
+	FailureLimit int
 }
 
 // Engine reflects all namespaces that are offloaded to one peer.
@@ -75,6 +77,7 @@ type Engine struct {
 	pods       *pods
 	tokens     *tokens
 	events     *remoteEvents
+	failures   breaker
 }
 
 // New prepares the reflection. cfg connects to this cluster.
@@ -86,13 +89,16 @@ func New(cfg *rest.Config, o Options) (*Engine, error) {
 	if o.UnreachableTimeout == 0 {
 		o.UnreachableTimeout = defaultUnreachableTimeout
 	}
+	if o.FailureLimit == 0 {
+		o.FailureLimit = defaultFailureLimit
+	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
 	local, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("client of the local cluster: %w", err)
 	}
-	e := &Engine{options: o, local: local, counts: newCounters(&o), log: log.Log.WithName("reflection")}
+	e := &Engine{options: o, local: local, counts: newCounters(&o), log: log.Log.WithName("reflection"), failures: breaker{limit: o.FailureLimit}}
 	e.remote = remoteCluster{scheme: scheme, mapper: mapper, limiter: flowcontrol.NewTokenBucketRateLimiter(qps, burst), opened: make(chan struct{})}
 	e.recorder = newEventRecorder(local, o.Mapping.NodeName)
 	e.mappings = newMappings(e)
@@ -275,7 +281,7 @@ func (f *remoteCluster) setConnection(connection *remote.Connection, reachable b
 			config.RateLimiter = f.limiter
 			brief := *shared
 			brief.Transport = ssa.MetadataAnswers(shared.Transport)
-			made, err := client.NewWithWatch(config, client.Options{HTTPClient: &brief, Scheme: f.scheme, Mapper: f.mapper})
+			made, err := newBoundedClient(config, &brief, f.scheme, f.mapper)
 			if err != nil {
 				return false, fmt.Errorf("client of the remote cluster: %w", err)
 			}

@@ -66,6 +66,8 @@ type Options struct {
 	// OnProbe, if not nil, is called after each probe with the connection, which is nil if there is none yet, and whether the provider
 	// answered. It must not block.
 	OnProbe func(connection *remote.Connection, answers bool)
+	// Failing, if not nil, returns why the node must get no more pods; empty if it may. Requeue is called when that changes.
+	Failing func() string
 }
 
 // Node is one virtual node. It holds no package state: several may run in one process.
@@ -147,6 +149,9 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	mapper.Add(sharingv1alpha1.GroupVersion.WithKind("ResourceSlice"), meta.RESTScopeNamespace)
 	return scheme, mapper, nil
 }
+
+// Requeue writes the node again soon, if it differs.
+func (n *Node) Requeue() { n.requeue() }
 
 // requeue schedules a sync.
 func (n *Node) requeue() {

@@ -81,10 +81,9 @@ type nodeInputs struct {
 	name string
 	// clusterID of the provider.
 	clusterID string
-	// address of this process, which serves the kubelet API.
+	// address and port of this process, which serves the kubelet API.
 	address string
-	// port of the kubelet API.
-	port int32
+	port    int32
 	// version of the local API server.
 	version                       string
 	extraLabels, extraAnnotations map[string]string
@@ -96,6 +95,8 @@ type nodeInputs struct {
 	// checkNetwork: the node is Ready only while the tunnel to the remote cluster works. tunnel is nil if none is agreed.
 	checkNetwork bool
 	tunnel       *netv1alpha1.TunnelEndpoint
+	// failing is why the node must get no pods although it is Ready; empty if it may get them.
+	failing string
 	// leaving: the node is being removed. Its drain deadline depends only on whether the remote cluster answers.
 	leaving bool
 }
@@ -313,7 +314,7 @@ func (p *nodeInputs) conditions() []corev1.NodeCondition {
 		{Type: corev1.NodeReady, Status: status, Reason: reason, Message: message},
 		condition(corev1.NodeMemoryPressure, short, "RemoteClusterHasMemoryPressure", "RemoteClusterHasSufficientMemory", "derived from the granted memory"),
 		condition(corev1.NodeDiskPressure, false, "RemoteClusterHasDiskPressure", "RemoteClusterHasNoDiskPressure", "the nodes of the remote cluster monitor their disks"),
-		condition(corev1.NodePIDPressure, false, "RemoteClusterHasPIDPressure", "RemoteClusterHasNoPIDPressure", "the nodes of the remote cluster monitor their processes"),
+		p.pressure(condition),
 		condition(corev1.NodeNetworkUnavailable, !up, "LiqoNetworkingDown", "LiqoNetworkingUp", tunnel),
 	}
 }

@@ -55,6 +55,9 @@ func (n *Node) sync(ctx context.Context) error {
 		extraLabels: n.options.ExtraLabels, extraAnnotations: n.options.ExtraAnnotations, reach: state, reachMessage: message,
 		checkNetwork: n.options.CheckNetwork,
 	}
+	if n.options.Failing != nil {
+		inputs.failing = n.options.Failing()
+	}
 	if inputs.tunnel, err = n.tunnel(ctx); err != nil {
 		return err
 	}
