@@ -81,7 +81,7 @@ func (c *connection) cache() *peerCache {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.state.Ready || c.open == nil || !c.open.allSynced.Load() {
+	if !c.state.Ready || c.open == nil || !c.open.allSynced.Load() || c.open.life.Err() != nil {
 		return nil
 	}
 	return c.open
@@ -198,6 +198,11 @@ func (c *connection) recordProbe(err error) {
 	}
 	c.state = state
 	renew := state.Ready && (!before.Ready || c.moved || c.open == nil)
+	if c.open != nil && !c.moved {
+		if overflowed, retry := c.open.sizes.overflowed(state.CheckedAt); overflowed {
+			renew = state.Ready && retry // a peer must not get another cache by not answering for a moment
+		}
+	}
 	old := c.open
 	if renew {
 		c.moved = false

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
-	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/ssa"
 )
 
@@ -39,13 +39,14 @@ type peerCache struct {
 	// allSynced: the caches of all kinds that every provider has are synced; synced is per kind.
 	allSynced atomic.Bool
 	synced    []atomic.Bool
+	sizes     *sizes
 	life      context.Context
 	end       context.CancelFunc
 }
 
 // newPeerCache is called with the connection locked.
 func newPeerCache(c *connection) *peerCache {
-	p := &peerCache{conn: c, client: c.api.Client(), namespace: c.api.Namespace(), synced: make([]atomic.Bool, len(c.worker.r.kinds))}
+	p := &peerCache{conn: c, client: c.api.Client(), namespace: c.api.Namespace(), synced: make([]atomic.Bool, len(c.worker.r.kinds)), sizes: newSizes(c.worker.r.options.PeerBytes)}
 	p.applier = ssa.NewApplier(p.client, labels.OwnerReplicate)
 	p.life, p.end = context.WithCancel(c.life)
 	return p
@@ -108,7 +109,7 @@ func (p *peerCache) watchAll() error {
 	made, err := cache.New(p.conn.api.Config(), cache.Options{
 		HTTPClient: p.conn.api.HTTPClient(), Mapper: p.conn.api.Mapper(), Scheme: p.conn.worker.r.mgr.GetScheme(),
 		DefaultNamespaces: map[string]cache.Config{p.namespace: {}},
-		DefaultTransform:  kubemanager.Trim,
+		DefaultTransform:  p.transform,
 		// A read of a kind that is not in the catalog must fail, not start an informer without the right to list.
 		ReaderFailOnMissingInformer: true,
 		DefaultWatchErrorHandler:    p.interrupted,
@@ -130,7 +131,7 @@ func (p *peerCache) watchAll() error {
 	}
 	go func() {
 		// WaitForCacheSync of the cache polls every 100 ms, which would be most of the time that a new connection takes.
-		if !toolscache.WaitFor(ctx, "", filled...) {
+		if !toolscache.WaitFor(ctx, "", filled...) || ctx.Err() != nil {
 			return
 		}
 		for i, kind := range kinds {
@@ -173,7 +174,12 @@ func (p *peerCache) watch(ctx context.Context, made cache.Cache, kind int) (fill
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { p.enqueue(kind, object) },
 		UpdateFunc: func(_, object any) { p.enqueue(kind, object) },
-		DeleteFunc: func(object any) { p.enqueue(kind, object) },
+		DeleteFunc: func(object any) {
+			if gone, ok := object.(*unstructured.Unstructured); ok {
+				p.sizes.remove(sizeID(gone))
+			}
+			p.enqueue(kind, object)
+		},
 	}); err != nil {
 		return nil, err
 	}

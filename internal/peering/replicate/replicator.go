@@ -71,6 +71,8 @@ type Options struct {
 	Network bool
 	// ProbeInterval and ProbeTimeout default to 15 s and 5 s; RetryInterval, between probes of a peer that is not ready, to 2 s.
 	ProbeInterval, ProbeTimeout, RetryInterval time.Duration
+	// PeerBytes bounds what is cached of the objects of one peer, as JSON. 0: 16 MiB.
+	PeerBytes int
 	// Now is the clock of deadlines and rate limits. Nil means the system clock.
 	Now func() time.Time
 }
@@ -85,6 +87,9 @@ func (o *Options) complete() {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.PeerBytes == 0 {
+		o.PeerBytes = peerBytes
 	}
 }
 
