@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -168,10 +169,8 @@ func (o *controllerManagerOptions) Validate() error {
 	case o.offerThreshold < -1:
 		return fmt.Errorf("--offer-update-threshold-percentage %d: must not be negative", o.offerThreshold)
 	}
-	if !o.disableInternalNetwork {
-		if _, err := o.network(); err != nil {
-			return err
-		}
+	if _, _, err := o.network(); err != nil {
+		return err
 	}
 	if err := o.shadows.Validate(); err != nil {
 		return err
@@ -182,8 +181,8 @@ func (o *controllerManagerOptions) Validate() error {
 	return o.kubelet.Validate()
 }
 
-// network returns the options of the controllers of the network fabric.
-func (o *controllerManagerOptions) network() (network.Options, error) {
+// network returns the options of the controllers of the network fabric, and the networks of this cluster. Without the fabric, these may be missing.
+func (o *controllerManagerOptions) network() (fabric network.Options, own []netip.Prefix, err error) {
 	options := network.Options{Local: o.local, Namespace: o.namespace}
 	for _, list := range []struct {
 		flag string
@@ -198,12 +197,16 @@ func (o *controllerManagerOptions) network() (network.Options, error) {
 		for _, text := range list.from {
 			prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
 			if err != nil {
-				return network.Options{}, fmt.Errorf("--%s: %q is no network in CIDR notation", list.flag, text)
+				return network.Options{}, nil, fmt.Errorf("--%s: %q is no network in CIDR notation", list.flag, text)
 			}
 			*list.into = append(*list.into, prefix)
 		}
 	}
-	return options, options.Validate()
+	own = slices.Concat(options.PodCIDRs, options.ServiceCIDRs)
+	if o.disableInternalNetwork {
+		return options, own, nil
+	}
+	return options, own, options.Validate()
 }
 
 func newScheme() (*runtime.Scheme, error) {
@@ -284,18 +287,22 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if err != nil {
 		return err
 	}
-	slices := peering.SliceOptions{
+	sharing := peering.SliceOptions{
 		Namespace: o.namespace, SharingPercentage: o.sharingPercentage, ClusterLabels: o.clusterLabels,
 		IncomingPeering: o.incomingSetting(), PluginAddress: o.resourcePlugin,
 	}
 	if o.offerThreshold >= 0 {
-		slices.UpdateThreshold = &o.offerThreshold
+		sharing.UpdateThreshold = &o.offerThreshold
 	}
-	if err := peering.SetupResourceSlice(mgr, slices); err != nil {
+	if err := peering.SetupResourceSlice(mgr, sharing); err != nil {
+		return err
+	}
+	fabric, own, err := o.network()
+	if err != nil {
 		return err
 	}
 	err = offloading.SetupVirtualNode(mgr, offloading.VirtualNodeOptions{
-		Local: o.local, Kubelet: o.kubelet, CheckNetwork: !o.disableInternalNetwork,
+		Local: o.local, Kubelet: o.kubelet, CheckNetwork: !o.disableInternalNetwork, OwnNetworks: own,
 		NodeExtraLabels: o.nodeExtraLabels, NodeExtraAnnotations: o.nodeExtraAnnotations,
 		DrainDeadline: o.drainDeadline, DrainDeadlineUnreachable: o.drainDeadlineUnreached,
 	})
@@ -311,15 +318,11 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 		return err
 	}
 	if !o.disableInternalNetwork {
-		options, err := o.network()
-		if err != nil {
-			return err
-		}
-		if err := network.Setup(mgr, options); err != nil {
+		if err := network.Setup(mgr, fabric); err != nil {
 			return err
 		}
 	}
-	if err := o.shadows.setup(mgr, guard, !o.disableInternalNetwork, o.webhookPort > 0); err != nil {
+	if err := o.shadows.setup(mgr, guard, offloading.ShadowEndpointSliceOptions{InternalNetwork: !o.disableInternalNetwork, OwnNetworks: own}, o.webhookPort > 0); err != nil {
 		return err
 	}
 	if err := o.serve(mgr); err != nil {

@@ -71,7 +71,7 @@ func (o *shadowOptions) allowed() (allowed shadow.Allowed, _ error) {
 }
 
 // setup adds the controllers and the webhook to the manager.
-func (o *shadowOptions) setup(mgr manager.Manager, guard *policies.Guard, internalNetwork, webhooks bool) error {
+func (o *shadowOptions) setup(mgr manager.Manager, guard *policies.Guard, endpoints offloading.ShadowEndpointSliceOptions, webhooks bool) error {
 	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 	if err != nil {
 		return err
@@ -85,7 +85,8 @@ func (o *shadowOptions) setup(mgr manager.Manager, guard *policies.Guard, intern
 	if err != nil {
 		return err
 	}
-	err = offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{RemoteNamespaces: remoteNamespaces, InternalNetwork: internalNetwork, Workers: o.sliceWorkers})
+	endpoints.RemoteNamespaces, endpoints.Workers = remoteNamespaces, o.sliceWorkers
+	err = offloading.SetupShadowEndpointSlice(mgr, endpoints)
 	if err != nil || !webhooks {
 		return err
 	}

@@ -26,6 +26,7 @@ type reflectionOptions struct {
 	workers                       map[string]*int
 	labels, annotations           []string
 	disableIPs, noInternalNetwork bool
+	remoteNetworks                []string
 	apiServer                     bool
 	apiServerHost, apiServerPort  string
 	// serviceAddress and servicePort are those of the Service kubernetes, from the environment of every pod.
@@ -43,6 +44,7 @@ func (o *reflectionOptions) Register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.annotations, "annotations-not-reflected", nil, "keys of annotations that are not reflected; KEY* for all with this prefix (KEY,...)")
 	flags.BoolVar(&o.disableIPs, "disable-ip-reflection", false, "reflect no pod addresses, in either direction, and no EndpointSlices")
 	flags.BoolVar(&o.noInternalNetwork, "disable-internal-network", false, "addresses are the same in both clusters, because another network connects them")
+	flags.StringArrayVar(&o.remoteNetworks, "remote-network", nil, "network of the remote cluster's pods, if another network connects the clusters: no other address of it is believed (may be repeated)")
 	flags.BoolVar(&o.apiServer, "enable-apiserver-support", false, "pods in the remote cluster get tokens for this cluster's API server, and its address")
 	flags.StringVar(&o.apiServerHost, "home-api-server-host", "", "host of this cluster's API server for pods in the remote cluster (default: the Service kubernetes, through the network between the clusters)")
 	flags.StringVar(&o.apiServerPort, "home-api-server-port", "", "port of this cluster's API server for pods in the remote cluster")
@@ -57,6 +59,9 @@ func (o *reflectionOptions) Validate() error {
 		}
 	}
 	if _, err := o.denied(); err != nil {
+		return err
+	}
+	if _, err := o.networks(); err != nil {
 		return err
 	}
 	if (o.apiServerHost == "") != (o.apiServerPort == "") {
@@ -101,14 +106,30 @@ func (o *reflectionOptions) home(addresses project.Translator) func() (project.A
 	}
 }
 
+// networks returns those of the remote cluster.
+func (o *reflectionOptions) networks() (all []netip.Prefix, err error) {
+	for _, text := range o.remoteNetworks {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("--remote-network %q is not a network in CIDR notation", text)
+		}
+		all = append(all, network.Masked())
+	}
+	return all, nil
+}
+
 // newReflection returns the reflection engine and the translator of its addresses.
 func newReflection(cfg *rest.Config, o *virtualKubeletOptions) (*reflection.Engine, *translator.Translator, error) {
 	denied, err := o.reflection.denied()
 	if err != nil {
 		return nil, nil, err
 	}
+	networks, err := o.reflection.networks()
+	if err != nil {
+		return nil, nil, err
+	}
 	addresses, err := translator.New(cfg, translator.Options{
-		Off: o.reflection.noInternalNetwork, ClusterID: o.node.ClusterID, Namespace: o.node.Namespace, Node: o.node.NodeName,
+		Off: o.reflection.noInternalNetwork, Networks: networks, ClusterID: o.node.ClusterID, Namespace: o.node.Namespace, Node: o.node.NodeName,
 		ErrNoCounterpart: project.ErrNoCounterpart,
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -46,7 +47,9 @@ type kubelet struct {
 	slice     string
 	node      string
 	// checkNetwork makes the node's readiness depend on the network fabric.
-	checkNetwork         bool
+	checkNetwork bool
+	// remoteNetworks are those of the peer that the administrator wrote down; without the network fabric no other address of it is believed.
+	remoteNetworks       []netip.Prefix
 	nodeLabels, nodeNote map[string]string
 }
 
@@ -111,6 +114,9 @@ func (k kubelet) args() []string {
 	}
 	if !k.checkNetwork {
 		args = append(args, "--disable-internal-network=true")
+		for _, network := range k.remoteNetworks {
+			args = append(args, "--remote-network="+network.String())
+		}
 	}
 	// Later arguments win, so those of the administrator come last.
 	args = append(args, "--enable-apiserver-support=true")

@@ -4,6 +4,7 @@ package offloading
 
 import (
 	"flag"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -27,6 +28,7 @@ func TestKubeletObjects(t *testing.T) {
 		local:     discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"},
 		peer:      discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"},
 		namespace: "liqo-tenant-milan-123456", slice: "rome", node: "liqo-milan",
+		remoteNetworks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00:1::/64")},
 	}
 	full := base
 	full.options = KubeletOptions{

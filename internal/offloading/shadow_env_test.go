@@ -5,6 +5,7 @@ package offloading_test
 import (
 	"io"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -50,6 +51,9 @@ type shadowEnv struct {
 	// asked counts their reads of one ShadowEndpointSlice. While gate is locked, they get no events of ShadowEndpointSlices.
 	asked atomic.Int32
 	gate  sync.RWMutex
+	// external: another network than Liqo's joins the clusters. own are the networks of this cluster.
+	external bool
+	own      []netip.Prefix
 	// remoteRules are the rights of the controllers in remote namespaces.
 	remoteRules []rbacv1.PolicyRule
 }
@@ -125,7 +129,7 @@ func (b *shadowEnv) run() (stop func()) {
 	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 	b.Must(err)
 	b.Must(offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Allowed: shadow.Allowed{Tolerations: shadow.Keys{"a"}}, Workers: 10}))
-	b.Must(offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{RemoteNamespaces: remoteNamespaces, InternalNetwork: true, Workers: 10}))
+	b.Must(offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{RemoteNamespaces: remoteNamespaces, InternalNetwork: !b.external, OwnNetworks: b.own, Workers: 10}))
 	return kubetest.Start(b.T, "manager", mgr.Start)
 }
 

@@ -5,6 +5,7 @@ package offloading
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -35,6 +36,7 @@ import (
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowendpointslices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=list;watch
 // +kubebuilder:rbac:groups=net.liqo.io,resources=tunnelendpoints,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo-remote,groups=virtualkubelet.liqo.io,resources=shadowendpointslices/finalizers,verbs=update
 // +kubebuilder:rbac:namespace=liqo-remote,groups=discovery.k8s.io,resources=endpointslices,verbs=get;create;patch;delete
@@ -50,8 +52,10 @@ var endpointSlice = discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
 // ShadowEndpointSliceOptions of the controller.
 type ShadowEndpointSliceOptions struct {
 	RemoteNamespaces *RemoteNamespaces
-	// InternalNetwork: networks are agreed with peers, and endpoints must lie in them.
+	// InternalNetwork: networks are agreed with peers. Otherwise they are those in their ForeignClusters. Endpoints must lie in them.
 	InternalNetwork bool
+	// OwnNetworks are those of this cluster's pods and Services, as far as they are known. No endpoint of a peer lies in them.
+	OwnNetworks []netip.Prefix
 	// Workers is how many are reconciled at the same time.
 	Workers int
 }
@@ -101,7 +105,8 @@ func SetupShadowEndpointSlice(mgr manager.Manager, o ShadowEndpointSliceOptions)
 var otherReach = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*discoveryv1alpha1.ForeignCluster)
 	now, isNew := e.ObjectNew.(*discoveryv1alpha1.ForeignCluster)
-	return ok && isNew && (shadow.Reachable(before) != shadow.Reachable(now) || clusterOf(before) != clusterOf(now))
+	return ok && isNew && (shadow.Reachable(before) != shadow.Reachable(now) || clusterOf(before) != clusterOf(now) ||
+		!slices.Equal(before.PodCIDRs(), now.PodCIDRs()))
 }}
 
 // otherNetworks passes updates that may change which addresses are accepted.
@@ -217,7 +222,7 @@ func (r *shadowSlices) Reconcile(ctx context.Context, request reconcile.Request)
 // origin returns what is known about the peer that a namespace was created for.
 func (r *shadowSlices) origin(ctx context.Context, namespace string) (shadow.Origin, error) {
 	peer, err := r.options.RemoteNamespaces.Peer(ctx, namespace)
-	origin := shadow.Origin{ClusterID: peer, Anywhere: !r.options.InternalNetwork}
+	origin := shadow.Origin{ClusterID: peer, External: !r.options.InternalNetwork}
 	if err != nil || peer == "" {
 		return origin, err
 	}
@@ -225,8 +230,13 @@ func (r *shadowSlices) origin(ctx context.Context, namespace string) (shadow.Ori
 	if err := r.cached.List(ctx, &clusters, client.UnsafeDisableDeepCopy); err != nil {
 		return origin, fmt.Errorf("list foreign clusters: %w", err)
 	}
-	origin.Reachable = shadow.Reachable(discoveryv1alpha1.OwnerOf(clusters.Items, peer))
-	if !r.options.InternalNetwork {
+	fc := discoveryv1alpha1.OwnerOf(clusters.Items, peer)
+	origin.Reachable = shadow.Reachable(fc)
+	if origin.Own, err = ownNetworks(ctx, r.cached, r.options.OwnNetworks); err != nil {
+		return origin, err
+	}
+	if origin.External {
+		origin.Networks = shadow.ExternalNetworks(fc, origin.Own)
 		return origin, nil
 	}
 	var tunnels netv1alpha1.TunnelEndpointList
@@ -239,6 +249,21 @@ func (r *shadowSlices) origin(ctx context.Context, namespace string) (shadow.Ori
 		}
 	}
 	return origin, nil
+}
+
+// ownNetworks returns the networks of this cluster with the addresses of its real nodes.
+func ownNetworks(ctx context.Context, cached client.Reader, configured []netip.Prefix) ([]netip.Prefix, error) {
+	var nodes corev1.NodeList
+	if err := cached.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	real := make([]corev1.Node, 0, len(nodes.Items))
+	for i := range nodes.Items {
+		if nodes.Items[i].Labels[labels.Type] != labels.TypeVirtualNode {
+			real = append(real, nodes.Items[i])
+		}
+	}
+	return shadow.OwnNetworks(configured, real), nil
 }
 
 // slice returns the EndpointSlice of the name. The cache has only managed ones, so an unmanaged one is read live.

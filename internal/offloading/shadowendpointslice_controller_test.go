@@ -3,6 +3,7 @@
 package offloading_test
 
 import (
+	"net/netip"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -153,4 +154,33 @@ func TestShadowEndpointSlice(t *testing.T) {
 	if unmanaged.ResourceVersion != before {
 		t.Error("the unmanaged slice was written")
 	}
+}
+
+// TestAttackM9: where another network joins the clusters, only the networks that the administrator wrote down count, and they count at once.
+func TestAttackM9(t *testing.T) {
+	b := newShadowEnv(t)
+	b.external, b.own = true, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}
+	b.Make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	b.EditStatus(node, func() {
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}
+	})
+	rome := b.rome()
+	b.network(rome, discoveryv1alpha1.StatusExternal)
+	b.run()
+	addresses := []string{"10.1.0.5", "10.96.0.1", "192.0.2.1", "10.200.0.5", "127.0.0.1"}
+	s := b.createShadowSlice("web-1", addresses...)
+	b.event(s, "ForeignAddresses", "spec.network.podCIDRs")
+	b.untilSlice("web-1", true)
+	write := func(networks ...string) {
+		b.Edit(rome, func() { rome.Spec.Network = &discoveryv1alpha1.PeerNetwork{PodCIDRs: networks} })
+	}
+	write("10.1.0.0/16")
+	b.untilSlice("web-1", true, "10.1.0.5")
+	write("10.1.0.0/16", "10.200.0.0/16")
+	b.untilSlice("web-1", true, "10.1.0.5", "10.200.0.5")
+	write("0.0.0.0/0", "10.96.0.0/24", "192.0.2.0/24", "127.0.0.0/8", "10.1.0.0/24")
+	b.untilSlice("web-1", true, "10.1.0.5")
+	write()
+	b.untilSlice("web-1", true)
 }

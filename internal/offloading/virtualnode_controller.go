@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch;patch
@@ -62,7 +64,9 @@ type VirtualNodeOptions struct {
 	Local   discoveryv1alpha1.ClusterIdentity
 	Kubelet KubeletOptions
 	// CheckNetwork makes nodes Ready only while the network fabric works.
-	CheckNetwork                          bool
+	CheckNetwork bool
+	// OwnNetworks are those of this cluster's pods and Services, as far as they are known.
+	OwnNetworks                           []netip.Prefix
 	NodeExtraLabels, NodeExtraAnnotations map[string]string
 	// DrainDeadline is how long pods may take to leave when a peering ends; DrainDeadlineUnreachable counts if the provider does not answer.
 	DrainDeadline, DrainDeadlineUnreachable time.Duration
@@ -156,6 +160,9 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 		checkNetwork: r.options.CheckNetwork, nodeLabels: r.options.NodeExtraLabels, nodeNote: r.options.NodeExtraAnnotations,
 	}
 	if wanted(&slice) {
+		if k.remoteNetworks, err = r.remoteNetworks(ctx, peer.ClusterID); err != nil {
+			return reconcile.Result{}, err
+		}
 		err := r.ensure(ctx, &slice, k, held)
 		if apierrors.IsForbidden(err) && young(&slice, r.options.Now()) {
 			// Our right in a new tenant namespace is new: the API server applies it after some milliseconds.
@@ -164,6 +171,22 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 		return reconcile.Result{}, err
 	}
 	return r.tearDown(ctx, &slice, k)
+}
+
+// remoteNetworks returns the networks of a peer that another network than the fabric joins to this cluster.
+func (r *nodeReconciler) remoteNetworks(ctx context.Context, clusterID string) ([]netip.Prefix, error) {
+	if r.options.CheckNetwork {
+		return nil, nil // the virtual kubelet reads those that were agreed
+	}
+	var clusters discoveryv1alpha1.ForeignClusterList
+	if err := r.client.List(ctx, &clusters, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list foreign clusters: %w", err)
+	}
+	own, err := ownNetworks(ctx, r.client, r.options.OwnNetworks)
+	if err != nil {
+		return nil, err
+	}
+	return shadow.ExternalNetworks(discoveryv1alpha1.OwnerOf(clusters.Items, clusterID), own), nil
 }
 
 // ensure deploys the virtual kubelet, and reports the state of its node in the slice.

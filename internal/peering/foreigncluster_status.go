@@ -173,7 +173,11 @@ func (f *fcFacts) network() discoveryv1alpha1.PeeringCondition {
 		return condition(discoveryv1alpha1.NetworkStatus, status, reason, message)
 	}
 	if !f.internalNetwork {
-		return is(discoveryv1alpha1.StatusExternal, discoveryv1alpha1.ReasonExternalNetwork, "the networks of the clusters are joined by other means, or not at all")
+		message := "the networks of the clusters are joined by other means, or not at all"
+		if f.spec == nil || f.spec.Network == nil || len(f.spec.Network.PodCIDRs) == 0 {
+			message += "; spec.network.podCIDRs lists no network of the remote cluster, so no address of its pods and endpoints is used here"
+		}
+		return is(discoveryv1alpha1.StatusExternal, discoveryv1alpha1.ReasonExternalNetwork, message)
 	}
 	if f.tunnel == nil {
 		return is(discoveryv1alpha1.StatusNone, discoveryv1alpha1.ReasonTunnelEndpointNotFound, "no tunnel to the remote cluster is agreed: "+f.noTunnel())

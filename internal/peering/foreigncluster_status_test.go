@@ -55,6 +55,7 @@ func TestConditions(t *testing.T) {
 	accepted, pending, refused := sharingv1alpha1.SliceAccepted, sharingv1alpha1.SlicePending, sharingv1alpha1.SliceRefused
 	out, in, network := discoveryv1alpha1.OutgoingPeering, discoveryv1alpha1.IncomingPeering, discoveryv1alpha1.NetworkStatus
 	api, authn, process := discoveryv1alpha1.APIServerStatus, discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.ProcessForeignClusterStatus
+	external := &discoveryv1alpha1.ForeignClusterSpec{Network: &discoveryv1alpha1.PeerNetwork{PodCIDRs: []string{"10.1.0.0/16"}}}
 	copies := func(all ...*sharingv1alpha1.ResourceSlice) (copies []sharingv1alpha1.ResourceSlice) {
 		for _, one := range all {
 			copies = append(copies, *one)
@@ -83,7 +84,8 @@ func TestConditions(t *testing.T) {
 		{"incoming", fcFacts{copies: copies(slice(pending), slice(accepted))}, in, "Established ResourceRequestAccepted"},
 		{"incoming refused", fcFacts{copies: copies(slice(refused, notGranted))}, in, "Denied ResourceRequestRefused not for you"},
 		{"incoming ends", fcFacts{copies: copies(deleting(slice(accepted), labels.FinalizerGrant))}, in, "Disconnecting ResourceRequestDeleting"},
-		{"external network", fcFacts{}, network, "External ExternalNetwork"},
+		{"external network", fcFacts{}, network, "External ExternalNetwork spec.network.podCIDRs lists no network"},
+		{"external network, written down", fcFacts{spec: external}, network, "External ExternalNetwork or not at all"},
 		{"no peering, no tunnel", fcFacts{internalNetwork: true}, network, "None TunnelEndpointNotFound no peering is wanted"},
 		{"our network is not described", fcFacts{internalNetwork: true, outgoing: true}, network, "None TunnelEndpointNotFound this cluster has not described"},
 		{"the peer's network is not described", fcFacts{internalNetwork: true, copies: copies(slice(accepted)), ourNetwork: described(true, "")}, network, "None TunnelEndpointNotFound the remote cluster has not described"},

@@ -115,11 +115,26 @@ type ForeignClusterSpec struct {
 	// missing: all. A namespace that it no longer selects loses its remote namespace, with everything in it.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	// Network is what the administrator knows of the remote cluster's network.
+	// +optional
+	Network *PeerNetwork `json:"network,omitempty"`
 	// TTL is for discovered clusters, which a later version may have: seconds without an advertisement after which
 	// this object is removed. No effect in this version.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	TTL int `json:"ttl,omitempty"`
+}
+
+// PeerNetwork is what the administrator knows of the remote cluster's network. It counts only where another network than that of Liqo joins the
+// clusters (networking.internal=false); Liqo's own network agrees on addresses with the remote cluster.
+type PeerNetwork struct {
+	// PodCIDRs are the networks of the remote cluster's pods, and of what else of it is reached here, in CIDR notation. This cluster believes no other
+	// address of the remote cluster: neither that of a pod, nor that of an endpoint.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Pattern=`^[0-9a-fA-F.:]{2,45}/[0-9]{1,3}$`
+	// +listType=atomic
+	// +optional
+	PodCIDRs []string `json:"podCIDRs,omitempty"`
 }
 
 // PeeringCondition is the state of one aspect of a peering.
@@ -249,6 +264,14 @@ func OwnerOf(all []ForeignCluster, clusterID string) (owner *ForeignCluster) {
 		}
 	}
 	return owner
+}
+
+// PodCIDRs returns the networks of the remote cluster's pods that the administrator wrote down.
+func (fc *ForeignCluster) PodCIDRs() []string {
+	if fc.Spec.Network == nil {
+		return nil
+	}
+	return fc.Spec.Network.PodCIDRs
 }
 
 // Accepts reports whether the remote cluster may use this one: create namespaces and pods, and join the network.

@@ -52,8 +52,10 @@ const (
 
 // Options configures a Translator.
 type Options struct {
-	// Off: another network connects the clusters, and addresses are the same in both.
-	Off bool
+	// Off: another network connects the clusters, and addresses are the same in both. Then Networks are those of the peer that the administrator of
+	// this cluster wrote down. No other address of the peer is believed: it could be one of this cluster.
+	Off      bool
+	Networks []netip.Prefix
 	// ClusterID is that of the peer, Namespace its tenant namespace, Node the name of its virtual node, which owns the mappings.
 	ClusterID, Namespace, Node string
 	// ErrNoCounterpart is the error for an address that the other cluster cannot reach, and never will.
@@ -200,6 +202,9 @@ func (t *Translator) mappingChanged(before, after client.Object) {
 // ToLocal returns the address under which this cluster reaches a pod of the peer.
 func (t *Translator) ToLocal(address netip.Addr) (netip.Addr, error) {
 	if t.options.Off {
+		if !slices.ContainsFunc(t.options.Networks, func(network netip.Prefix) bool { return network.Contains(address) }) {
+			return netip.Addr{}, t.options.ErrNoCounterpart
+		}
 		return address, nil
 	}
 	t.mu.RLock()

@@ -94,9 +94,23 @@ func TestTranslator(t *testing.T) {
 		t.Errorf("refused for good: %v", err)
 	}
 
-	tr.options.Off = true
-	if got, err := tr.ToLocal(address("10.1.2.3")); err != nil || got.String() != "10.1.2.3" {
-		t.Errorf("without our network: %v, %v", got, err)
+}
+
+// TestAttackM9: without Liqo's network, a provider's pods have the addresses that the administrator wrote down, and no others: an address of this
+// cluster would lead its Services to another tenant's pod.
+func TestAttackM9(t *testing.T) {
+	tr := empty(Options{Off: true, Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, ErrNoCounterpart: errNoCounterpart})
+	if got, err := tr.ToLocal(netip.MustParseAddr("10.1.2.3")); err != nil || got.String() != "10.1.2.3" {
+		t.Errorf("in the provider's network: %v, %v", got, err)
+	}
+	for _, text := range []string{"10.200.0.5", "127.0.0.1", "169.254.169.254", "::1", "::ffff:10.1.2.3"} {
+		if got, err := tr.ToLocal(netip.MustParseAddr(text)); !errors.Is(err, errNoCounterpart) {
+			t.Errorf("%s is believed: %v, %v", text, got, err)
+		}
+	}
+	// Our own addresses are as they are.
+	if got, err := tr.ToRemote(netip.MustParseAddr("10.200.0.5")); err != nil || got.String() != "10.200.0.5" {
+		t.Errorf("our pod: %v, %v", got, err)
 	}
 }
 

@@ -33,10 +33,12 @@ type Origin struct {
 	ClusterID string
 	// Reachable means that the network to the cluster works, and that its API server is not known to fail.
 	Reachable bool
-	// Networks are the prefixes under which this cluster reaches the agreed networks of the peer. Anywhere is true if the networks are
-	// joined by other means: nothing was agreed, so no address can be checked.
+	// Networks are the prefixes under which this cluster reaches the peer: those agreed with it or, if External, those that the administrator wrote
+	// down, because the clusters are joined by other means.
 	Networks []netip.Prefix
-	Anywhere bool
+	External bool
+	// Own are networks and addresses of this cluster. They are no peer's, whatever Networks are.
+	Own []netip.Prefix
 }
 
 // Reachable reports whether endpoints of a peer can be used. The API server of a consumer need not be reachable from here, so only a failing
@@ -157,7 +159,8 @@ func splitAddresses(addresses []string, family discoveryv1.AddressType, origin O
 	for _, text := range addresses {
 		address, err := netip.ParseAddr(text)
 		known := err == nil && address.Zone() == "" && (family == discoveryv1.AddressTypeIPv4 && address.Is4() || family == discoveryv1.AddressTypeIPv6 && address.Is6())
-		if known && (origin.Anywhere || slices.ContainsFunc(origin.Networks, func(network netip.Prefix) bool { return network.Contains(address) })) {
+		within := func(network netip.Prefix) bool { return network.Contains(address) }
+		if known && slices.ContainsFunc(origin.Networks, within) && !slices.ContainsFunc(origin.Own, within) && !slices.ContainsFunc(special, within) {
 			accepted = append(accepted, text)
 		} else {
 			rejected = append(rejected, text)
@@ -175,6 +178,9 @@ func rejectedMessage(left []string, origin Origin) string {
 		shown = append(shown, fmt.Sprintf("%.64q", one))
 	}
 	networks := "no network is agreed with it yet"
+	if origin.External {
+		networks = "spec.network.podCIDRs of its ForeignCluster here lists no network of it"
+	}
 	if len(origin.Networks) > 0 {
 		networks = fmt.Sprintf("it is reached here under %v", origin.Networks)
 	}

@@ -4,6 +4,7 @@ package shadow
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -70,8 +71,60 @@ func TestEndpointSlice(t *testing.T) {
 	if intent, rejected = EndpointSlice(s, Origin{ClusterID: "rome-id"}); len(intent.Endpoints) > 0 || !strings.Contains(rejected, "no network is agreed") {
 		t.Errorf("without agreed networks: %v, %s", intent.Endpoints, rejected)
 	}
-	if intent, _ = EndpointSlice(s, Origin{ClusterID: "rome-id", Anywhere: true}); len(intent.Endpoints) != 6 {
-		t.Errorf("with networks that others joined: %d endpoints", len(intent.Endpoints))
+}
+
+// TestAttackM9: where another network joins the clusters, endpoints of a peer are those in the networks that the administrator wrote down, and never
+// addresses of this cluster or of no host: with them the peer would send traffic of others to our nodes, API server and pods.
+func TestAttackM9(t *testing.T) {
+	own := []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16"), netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("10.1.0.9/32")}
+	written := func(networks ...string) *discoveryv1alpha1.ForeignCluster {
+		return &discoveryv1alpha1.ForeignCluster{Spec: discoveryv1alpha1.ForeignClusterSpec{Network: &discoveryv1alpha1.PeerNetwork{PodCIDRs: networks}}}
+	}
+	for name, row := range map[string]struct {
+		fc   *discoveryv1alpha1.ForeignCluster
+		own  []netip.Prefix
+		want string
+		left string
+	}{
+		"nothing written":   {&discoveryv1alpha1.ForeignCluster{}, own[:2], "", "spec.network.podCIDRs"},
+		"no ForeignCluster": {nil, own[:2], "", "spec.network.podCIDRs"},
+		"written":           {written("10.1.0.0/16", "fd00:1::/64"), own[:2], "10.1.0.5 10.1.0.9", "6 addresses"},
+		"everything":        {written("0.0.0.0/0", "::/0", "10.0.0.0/8", "10.96.0.0/12", "169.254.0.0/16", "127.0.0.0/8", "10.1.0.5/16", "x"), own[:2], "", "8 addresses"},
+		"with our node":     {written("10.1.0.0/16"), own, "", "8 addresses"},
+	} {
+		s := &vkv1alpha1.ShadowEndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "remote", Name: "web-1"}}
+		s.Spec.Template.AddressType = discoveryv1.AddressTypeIPv4
+		for _, address := range []string{"10.1.0.5", "10.1.0.9", "10.2.0.5", "10.200.0.5", "10.96.0.1", "127.0.0.1", "169.254.169.254", "0.0.0.0"} {
+			s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
+		}
+		intent, left := EndpointSlice(s, Origin{ClusterID: "rome-id", External: true, Networks: ExternalNetworks(row.fc, row.own), Own: row.own})
+		var got []string
+		for _, one := range intent.Endpoints {
+			got = append(got, one.Addresses...)
+		}
+		if strings.Join(got, " ") != row.want || !strings.Contains(left, row.left) {
+			t.Errorf("%s: accepted %v, want %s; %s", name, got, row.want, left)
+		}
+	}
+	// Our own addresses are no peer's where networks are agreed, too: a node may have got its address later.
+	s := &vkv1alpha1.ShadowEndpointSlice{Spec: vkv1alpha1.ShadowEndpointSliceSpec{Template: vkv1alpha1.EndpointSliceTemplate{
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.0.9"}}},
+	}}}
+	if intent, _ := EndpointSlice(s, Origin{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, Own: own}); len(intent.Endpoints) > 0 {
+		t.Errorf("our node is an endpoint of a peer: %v", intent.Endpoints)
+	}
+}
+
+func TestOwnNetworks(t *testing.T) {
+	node := corev1.Node{
+		Spec: corev1.NodeSpec{PodCIDRs: []string{"10.200.1.0/24", "x"}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}, {Type: corev1.NodeHostName, Address: "n1"}, {Type: corev1.NodeInternalIP, Address: "fd00::1"},
+		}},
+	}
+	got := OwnNetworks([]netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, []corev1.Node{node})
+	if want := "[10.96.0.0/16 10.200.1.0/24 192.0.2.1/32 fd00::1/128]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
 	}
 }
 

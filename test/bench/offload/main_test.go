@@ -107,6 +107,7 @@ func (b *bench) prepare(t *testing.T) {
 			result := b.consumer.TryLiqoctl(words[1:]...)
 			return result.String(), result.Code == 0
 		})
+		b.provider.Kubectl(t, "patch", "foreigncluster", b.consumer.Name, "--type", "merge", "-p", `{"spec":{"network":{"podCIDRs":["`+consumerNetwork+`"]}}}`)
 		b.provider.Kubectl(t, "taint", "node", b.provider.Nodes[0].Name, "bench=real:NoSchedule")
 	}
 	namespace := func(name string) string { return "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + "}\n" }

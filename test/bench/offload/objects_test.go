@@ -180,6 +180,10 @@ func (l life) contents(round string) {
 	})
 }
 
+// consumerNetwork is the network of the consumer that the provider believes, written down because Liqo does not join the networks. It is no network of
+// the provider, whose pods have the same addresses as the consumer's.
+const consumerNetwork, consumerAddress = "198.18.0.0/16", "198.18.200.%d"
+
 // addresses measures Service and EndpointSlice, the latter with one address and with a hundred.
 func (l life) addresses(round string) {
 	api, ctx := l.consumer.API, l.t.Context()
@@ -208,16 +212,15 @@ func (l life) addresses(round string) {
 		}
 		port, ready := int32(8080), true
 		slice.Ports = []discoveryv1.EndpointPort{{Port: &port}}
-		first := l.consumer.PodCIDR.Addr().As4()
 		for i := range n {
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-				Addresses: []string{fmt.Sprintf("%d.%d.200.%d", first[0], first[1], i+1)}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+				Addresses: []string{fmt.Sprintf(consumerAddress, i+1)}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
 			})
 		}
 		kind := fmt.Sprintf("EndpointSlice of %d ", n)
 		l.step(kind+"create", func() error { return api.Create(ctx, slice) }, func(kind watch.EventType, o client.Object) bool { return of(o) && kind == watch.Added })
 		l.step(kind+"change", func() error {
-			slice.Endpoints[0].Addresses[0] = fmt.Sprintf("%d.%d.200.%d", first[0], first[1], n+1)
+			slice.Endpoints[0].Addresses[0] = fmt.Sprintf(consumerAddress, n+1)
 			return api.Update(ctx, slice)
 		}, func(kind watch.EventType, o client.Object) bool { return of(o) && kind == watch.Modified })
 		l.step(kind+"delete", func() error { return api.Delete(ctx, slice) }, func(kind watch.EventType, o client.Object) bool { return of(o) && kind == watch.Deleted })

@@ -43,6 +43,8 @@ type ForeignClusterSpecApplyConfiguration struct {
 	// NamespaceSelector selects, by their labels, the namespaces that the remote cluster may receive; kubernetes.io/metadata.name is the name. If
 	// missing: all. A namespace that it no longer selects loses its remote namespace, with everything in it.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
+	// Network is what the administrator knows of the remote cluster's network.
+	Network *PeerNetworkApplyConfiguration `json:"network,omitempty"`
 	// TTL is for discovered clusters, which a later version may have: seconds without an advertisement after which
 	// this object is removed. No effect in this version.
 	TTL *int `json:"ttl,omitempty"`
@@ -141,6 +143,14 @@ func (b *ForeignClusterSpecApplyConfiguration) WithAcceptedLabels(values ...stri
 // If called multiple times, the NamespaceSelector field is set to the value of the last call.
 func (b *ForeignClusterSpecApplyConfiguration) WithNamespaceSelector(value *v1.LabelSelectorApplyConfiguration) *ForeignClusterSpecApplyConfiguration {
 	b.NamespaceSelector = value
+	return b
+}
+
+// WithNetwork sets the Network field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Network field is set to the value of the last call.
+func (b *ForeignClusterSpecApplyConfiguration) WithNetwork(value *PeerNetworkApplyConfiguration) *ForeignClusterSpecApplyConfiguration {
+	b.Network = value
 	return b
 }
 
