@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/network/translator"
 	"liqo.io/liqo/internal/offloading/reflection"
 	"liqo.io/liqo/internal/offloading/reflection/project"
@@ -106,6 +107,16 @@ func (o *reflectionOptions) home(addresses project.Translator) func() (project.A
 	}
 }
 
+// mappedServer returns the address of this cluster's API server that the peer reaches through a mapping; invalid if there is none.
+func (o *reflectionOptions) mappedServer() netip.AddrPort {
+	address, err := netip.ParseAddr(o.serviceAddress)
+	port, portErr := strconv.ParseUint(o.servicePort, 10, 16)
+	if !o.apiServer || o.apiServerHost != "" || o.disableIPs || err != nil || portErr != nil {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(address, uint16(port))
+}
+
 // networks returns those of the remote cluster.
 func (o *reflectionOptions) networks() (all []netip.Prefix, err error) {
 	for _, text := range o.remoteNetworks {
@@ -130,7 +141,7 @@ func newReflection(cfg *rest.Config, o *virtualKubeletOptions) (*reflection.Engi
 	}
 	addresses, err := translator.New(cfg, translator.Options{
 		Off: o.reflection.noInternalNetwork, Networks: networks, ClusterID: o.node.ClusterID, Namespace: o.node.Namespace, Node: o.node.NodeName,
-		ErrNoCounterpart: project.ErrNoCounterpart,
+		APIServer: o.reflection.mappedServer(), ErrNoCounterpart: project.ErrNoCounterpart,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -140,6 +151,17 @@ func newReflection(cfg *rest.Config, o *virtualKubeletOptions) (*reflection.Engi
 		return nil, nil, err
 	}
 	addresses.OnChange(engine.TranslationChanged)
+	addresses.SetEndpoints(func() (map[netip.Addr][]netv1alpha1.MappingPort, bool) {
+		endpoints, complete := engine.Endpoints()
+		all := make(map[netip.Addr][]netv1alpha1.MappingPort, len(endpoints))
+		for address, ports := range endpoints {
+			all[address] = nil
+			for _, port := range ports {
+				all[address] = append(all[address], netv1alpha1.MappingPort{Protocol: port.Protocol, Port: port.Number})
+			}
+		}
+		return all, complete
+	})
 	return engine, addresses, nil
 }
 

@@ -4,6 +4,8 @@ package network
 
 import (
 	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,6 +113,41 @@ func TestAttackH2NetworkConfig(t *testing.T) {
 	b.Edit(milan.copy, func() { milan.copy.Spec = *genuine.DeepCopy() })
 	milan.decided(netv1alpha1.ReasonAgreed, "")
 	b.Until("the tunnel is back", func() bool { return b.there(milan.tunnel) })
+}
+
+// TestAttackM3: a mapping that Liqo made for endpoints leads to no host of this cluster, whatever address a user wrote into an EndpointSlice. One that an
+// administrator made does.
+func TestAttackM3(t *testing.T) {
+	b := newBench(t)
+	b.options.Reserved = []netip.Prefix{netip.MustParsePrefix("10.99.0.0/16")}
+	b.node("n1", "192.0.2.1", true)
+	b.service(0, corev1.ServiceTypeNodePort)
+	mapping := func(name, address string, restricted bool) *netv1alpha1.IPMapping {
+		m := &netv1alpha1.IPMapping{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: netv1alpha1.IPMappingSpec{
+			Address: address, Restricted: restricted, Ports: []netv1alpha1.MappingPort{{Protocol: corev1.ProtocolTCP, Port: 10250}},
+		}}
+		b.Make(m)
+		return m
+	}
+	expect := func(m *netv1alpha1.IPMapping, reason, part string) {
+		t.Helper()
+		b.Until(m.Name+" is "+reason, func() bool {
+			b.Read(m)
+			return len(m.Status.Conditions) == 1 && m.Status.Conditions[0].Reason == reason && strings.Contains(m.Status.Conditions[0].Message, part)
+		})
+		if (m.Status.ExternalAddress == "") != (reason == netv1alpha1.ReasonAddressRefused) {
+			t.Errorf("%s has the address %q", m.Name, m.Status.ExternalAddress)
+		}
+	}
+	b.run()
+	expect(mapping("node", "192.0.2.1", true), netv1alpha1.ReasonAddressRefused, "address of node n1")
+	expect(mapping("service", "10.96.0.1", true), netv1alpha1.ReasonAddressRefused, "service network")
+	expect(mapping("reserved", "10.99.3.4", true), netv1alpha1.ReasonAddressRefused, "10.99.0.0/16")
+	expect(mapping("asked-for", "192.0.2.1", false), netv1alpha1.ReasonAssigned, "")
+	later := mapping("later", "192.0.2.2", true)
+	expect(later, netv1alpha1.ReasonAssigned, "")
+	b.node("n2", "192.0.2.2", true) // the address moves to a node
+	expect(later, netv1alpha1.ReasonAddressRefused, "address of node n2")
 }
 
 // TestPinnedKey: nothing is believed before first contact pins the key of the peer, and a rotation of either cluster's key changes no tunnel.

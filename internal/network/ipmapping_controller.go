@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,6 +41,7 @@ func setupIPMapping(mgr manager.Manager, s *shared) error {
 		// One worker: two mappings must not get the same address.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		For(&netv1alpha1.IPMapping{}).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(nodeChanged())).
 		Watches(&netv1alpha1.TunnelEndpoint{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(r)
 	if err != nil {
@@ -78,6 +80,10 @@ func (r *mappingReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	is, reason, message := metav1.ConditionTrue, netv1alpha1.ReasonAssigned, ""
 	if err := checkTarget(mapping.Spec.Address, r.options.PodCIDRs, external); err != nil {
 		is, reason, message = metav1.ConditionFalse, netv1alpha1.ReasonAddressInvalid, err.Error()
+	} else if refused, err := r.restricted(ctx, &mapping); err != nil {
+		return reconcile.Result{}, err
+	} else if refused != "" {
+		is, reason, message = metav1.ConditionFalse, netv1alpha1.ReasonAddressRefused, refused
 	} else if address, err := r.assign(ctx, &mapping, external); err != nil {
 		if !errors.Is(err, ipam.ErrExhausted) {
 			return reconcile.Result{}, err
@@ -158,6 +164,36 @@ func checkTarget(text string, pods []netip.Prefix, external netip.Prefix) error 
 		return fmt.Errorf("%s is in the external network %s itself", address, external)
 	}
 	return checkHost(text, nil)
+}
+
+// restricted returns why a mapping that must not lead to this cluster's own hosts is refused; "" if it is not. The endpoints of a Service may be nodes, for
+// example those of a pod in the host's network, and users of a namespace may write any address.
+func (r *mappingReconciler) restricted(ctx context.Context, mapping *netv1alpha1.IPMapping) (string, error) {
+	if !mapping.Spec.Restricted {
+		return "", nil
+	}
+	all, err := readRecords(ctx, r.client, r.options.Local)
+	if err != nil {
+		return "", err
+	}
+	pools, err := r.poolReader.emptyPools(ctx, all)
+	if err != nil {
+		return "", err
+	}
+	return refusedUse(mapping.Spec.Address, slices.Concat(pools.Used, pools.Avoid)), nil
+}
+
+func refusedUse(text string, uses []ipam.Use) string {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return ""
+	}
+	for _, use := range uses {
+		if use.Network.Contains(address) {
+			return fmt.Sprintf("%s belongs to this cluster, %s %s, and peers reach it only if an administrator wants that: they create an IPMapping of it", address, use.Name, use.Network)
+		}
+	}
+	return ""
 }
 
 // peerAddresses returns the addresses that peers use, by cluster ID.

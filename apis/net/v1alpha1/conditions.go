@@ -87,7 +87,9 @@ const (
 
 // Reasons of Ready of an IPMapping.
 const (
-	ReasonAssigned           = "Assigned"
-	ReasonAddressInvalid     = "AddressInvalid"
+	ReasonAssigned       = "Assigned"
+	ReasonAddressInvalid = "AddressInvalid"
+	// ReasonAddressRefused: the address is one of this cluster, and no administrator asked for it to be reachable.
+	ReasonAddressRefused     = "AddressRefused"
 	ReasonAddressesExhausted = "AddressesExhausted"
 )

@@ -3,6 +3,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -16,6 +17,26 @@ type IPMappingSpec struct {
 	// +listType=set
 	// +optional
 	ClusterIDs []string `json:"clusterIDs,omitempty"`
+	// Ports that peers reach at the address. Empty: all ports, of all protocols.
+	// +kubebuilder:validation:MaxItems=128
+	// +listType=atomic
+	// +optional
+	Ports []MappingPort `json:"ports,omitempty"`
+	// Restricted refuses addresses of this cluster's nodes and API server, and of reserved networks. Liqo sets it on the mappings that it makes for the
+	// endpoints of Services, because users of a namespace choose those.
+	// +optional
+	Restricted bool `json:"restricted,omitempty"`
+}
+
+// MappingPort is one port of a mapped address.
+type MappingPort struct {
+	// Protocol of the port.
+	// +kubebuilder:validation:Enum=TCP;UDP
+	Protocol corev1.Protocol `json:"protocol"`
+	// Port is its number.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
 }
 
 // IPMappingStatus is the address under which it is reachable.

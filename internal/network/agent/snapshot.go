@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -305,6 +306,13 @@ func (v *View) addMapping(mapping *netv1alpha1.IPMapping) error {
 	}
 	ids := slices.Clone(mapping.Spec.ClusterIDs)
 	slices.Sort(ids)
-	v.Snapshot.Mappings = append(v.Snapshot.Mappings, plan.Mapping{External: external, Target: target, ClusterIDs: ids})
+	var ports []plan.MappingPort // the plan refuses a mapping with an unknown protocol: without its ports, it would be open
+	for _, port := range mapping.Spec.Ports {
+		ports = append(ports, plan.MappingPort{Protocol: strings.ToLower(string(port.Protocol)), Port: uint16(port.Port)})
+	}
+	slices.SortFunc(ports, func(a, b plan.MappingPort) int {
+		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
+	})
+	v.Snapshot.Mappings = append(v.Snapshot.Mappings, plan.Mapping{External: external, Target: target, ClusterIDs: ids, Ports: slices.Compact(ports)})
 	return nil
 }

@@ -217,7 +217,7 @@ func TestViewOfNodesAndGateways(t *testing.T) {
 		},
 		Mappings: []netv1alpha1.IPMapping{
 			{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: netv1alpha1.IPMappingSpec{Address: "192.0.2.1", ClusterIDs: []string{"z", "a"}}, Status: netv1alpha1.IPMappingStatus{ExternalAddress: "10.70.0.21"}},
-			{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: netv1alpha1.IPMappingSpec{Address: "192.0.2.2"}, Status: netv1alpha1.IPMappingStatus{ExternalAddress: "10.70.0.19"}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: netv1alpha1.IPMappingSpec{Address: "192.0.2.2", Ports: []netv1alpha1.MappingPort{{Protocol: "UDP", Port: 53}, {Protocol: "TCP", Port: 443}, {Protocol: "UDP", Port: 53}}}, Status: netv1alpha1.IPMappingStatus{ExternalAddress: "10.70.0.19"}},
 			{ObjectMeta: metav1.ObjectMeta{Name: "waits"}, Spec: netv1alpha1.IPMappingSpec{Address: "192.0.2.3"}},
 			{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Spec: netv1alpha1.IPMappingSpec{Address: "nowhere"}, Status: netv1alpha1.IPMappingStatus{ExternalAddress: "10.70.0.18"}},
 		},
@@ -241,6 +241,11 @@ local:
   podCIDRs: null
 mappings:
 - external: 10.70.0.19
+  ports:
+  - port: 443
+    protocol: tcp
+  - port: 53
+    protocol: udp
   target: 192.0.2.2
 - clusterIDs:
   - a

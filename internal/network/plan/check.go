@@ -256,6 +256,8 @@ func (g validSnapshot) checkMapping(mapping Mapping) error {
 		return fmt.Errorf("mapping %s: external: not one of the addresses of local.external %s that are reserved for mappings", mapping.External, g.Local.External)
 	case !mapping.Target.Is4() || mapping.Target.IsUnspecified() || mapping.Target.IsLoopback() || mapping.Target.IsMulticast():
 		return fmt.Errorf("mapping %s: target: %q is not an IPv4 address of a host", mapping.External, mapping.Target)
+	case slices.ContainsFunc(mapping.Ports, func(port MappingPort) bool { return port.Port == 0 || port.Protocol != "tcp" && port.Protocol != "udp" }):
+		return fmt.Errorf("mapping %s: ports: %v has one that is neither TCP nor UDP, or has no number", mapping.External, mapping.Ports)
 	case slices.ContainsFunc(g.Mappings, func(other Mapping) bool { return other.External == mapping.External }):
 		return fmt.Errorf("mapping %s: external: mapped twice, ignoring target %s", mapping.External, mapping.Target)
 	}

@@ -129,13 +129,20 @@ func (g validSnapshot) tracked(probe netip.Prefix) []PacketRule {
 	return append(rules, PacketRule{In: TunnelLink, Verb: NoTrack})
 }
 
-// mapIn translates the address of a mapping to its target, for the peers that may use it. For other peers the address belongs to no host, and
-// the packet is lost.
+// mapIn translates the address of a mapping to its target, for the peers that may use it, at the ports that they may use. For other peers, and at
+// other ports, the address belongs to no host, and the packet is lost.
 func (g validSnapshot) mapIn() (rules []PacketRule) {
 	for _, peer := range g.Peers {
 		for _, from := range remote(peer) {
 			for _, mapping := range g.mappings(peer) {
-				rules = append(rules, PacketRule{In: TunnelLink, From: from, To: single(mapping.External), Verb: MapDestination, Address: mapping.Target})
+				rule := PacketRule{In: TunnelLink, From: from, To: single(mapping.External), Verb: MapDestination, Address: mapping.Target}
+				if len(mapping.Ports) == 0 {
+					rules = append(rules, rule)
+				}
+				for _, port := range mapping.Ports {
+					rule.Protocol, rule.Port = port.Protocol, port.Port
+					rules = append(rules, rule)
+				}
 			}
 		}
 	}

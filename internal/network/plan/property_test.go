@@ -307,6 +307,38 @@ func TestMappings(t *testing.T) {
 	}
 }
 
+// TestAttackM3: a peer reaches the ports of a mapping, and nothing else of its host: neither kubelet, nor SSH, nor the same port of another protocol.
+func TestAttackM3(t *testing.T) {
+	snapshot := readSnapshot(t, parse(t, "testdata/mappings.txtar").Files[0].Data)
+	state, err := host(t, snapshot, "gateway", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rome := &machine{state: state, uplink: snapshot.Gateways[0].Address}
+	for _, test := range []struct {
+		from, protocol string
+		port           uint16
+		verdict        string
+	}{
+		{"10.30.2.7", "tcp", 443, sent},
+		{"10.30.2.7", "udp", 53, sent},
+		{"10.30.2.7", "tcp", 53, lost},
+		{"10.30.2.7", "udp", 443, lost},
+		{"10.30.2.7", "tcp", 10250, lost},
+		{"10.30.2.7", "tcp", 22, lost},
+		{"10.30.2.7", "icmp", 0, lost},
+		{"10.31.0.7", "tcp", 443, lost}, // another peer
+	} {
+		rome.flows = nil
+		got, verdict := rome.receive(packet{
+			in: plan.TunnelLink, from: netip.MustParseAddr(test.from), to: netip.MustParseAddr("10.72.0.21"), protocol: test.protocol, port: test.port,
+		})
+		if verdict != test.verdict || verdict == sent && got.to != netip.MustParseAddr("192.168.9.10") {
+			t.Errorf("%s, %s port %d: %s, to %s", test.from, test.protocol, test.port, verdict, got.to)
+		}
+	}
+}
+
 // TestStateless: without mappings a gateway has nothing that makes the kernel track connections.
 func TestStateless(t *testing.T) {
 	rome, _ := clusters(t, rand.New(rand.NewPCG(5, 5)))

@@ -98,6 +98,15 @@ type Mapping struct {
 	Target   netip.Addr `json:"target"`
 	// ClusterIDs are the peers that may use the mapping; empty: all.
 	ClusterIDs []string `json:"clusterIDs,omitempty"`
+	// Ports that peers reach; empty: all, of all protocols.
+	Ports []MappingPort `json:"ports,omitempty"`
+}
+
+// MappingPort is one port of a mapping.
+type MappingPort struct {
+	// Protocol is "tcp" or "udp".
+	Protocol string `json:"protocol"`
+	Port     uint16 `json:"port"`
 }
 
 // Self is the planned host.

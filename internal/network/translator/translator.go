@@ -9,18 +9,14 @@ package translator
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -36,19 +32,24 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
-// +kubebuilder:rbac:groups=net.liqo.io,resources=ipmappings,verbs=list;watch;create
+// +kubebuilder:rbac:groups=net.liqo.io,resources=ipmappings,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=tunnelendpoints,verbs=list;watch
 
 const (
-	// maxMappings bounds how many addresses wait for a mapping. An address that has waited for requestExpiry no longer counts, and may be
-	// requested again.
-	maxMappings   = 1000
-	requestExpiry = 5 * time.Minute
-	// retryInterval is how soon a mapping is requested again.
-	retryInterval = 5 * time.Second
+	// maxMappings bounds how many mappings one peer has: users of namespaces choose the addresses.
+	maxMappings = 1000
+	// unusedTime is how long a mapping stays without an endpoint: those of a Service may come back.
+	unusedTime = time.Minute
+	// settleInterval is how often mappings are compared with the endpoints without a request; settlePause is the least time between two comparisons.
+	settleInterval = 30 * time.Second
+	settlePause    = 500 * time.Millisecond
 	// syncInterval is how often Run checks whether everything was listed once.
 	syncInterval = 20 * time.Millisecond
 )
+
+// Endpoints are the addresses of local endpoints that the peer is to reach, with their ports. complete is false while some are not known: then a missing
+// one means nothing.
+type Endpoints func() (all map[netip.Addr][]netv1alpha1.MappingPort, complete bool)
 
 // Options configures a Translator.
 type Options struct {
@@ -58,6 +59,9 @@ type Options struct {
 	Networks []netip.Prefix
 	// ClusterID is that of the peer, Namespace its tenant namespace, Node the name of its virtual node, which owns the mappings.
 	ClusterID, Namespace, Node string
+	// APIServer is that of this cluster, under an address that needs a mapping; invalid if the peer does not reach it. It gets a mapping when its address
+	// is first translated, and keeps it, because pods that run know the address.
+	APIServer netip.AddrPort
 	// ErrNoCounterpart is the error for an address that the other cluster cannot reach, and never will.
 	ErrNoCounterpart error
 }
@@ -71,12 +75,19 @@ type Translator struct {
 	mappings *fanin.Source
 	nodes    *fanin.Source
 	changed  func()
-	requests chan netip.Addr
+	// endpoints is what the peer is to reach. request wakes Run, to compare the mappings with it.
+	endpoints Endpoints
+	request   chan struct{}
 
-	mu        sync.RWMutex
-	tunnel    *netv1alpha1.TunnelEndpointSpec
-	mapped    map[netip.Addr]*netv1alpha1.IPMapping
-	requested map[netip.Addr]time.Time
+	mu     sync.RWMutex
+	tunnel *netv1alpha1.TunnelEndpointSpec
+	mapped map[netip.Addr]*netv1alpha1.IPMapping
+	// left are addresses that get no mapping: they have no port that can be mapped, or there are too many.
+	left map[netip.Addr]bool
+	// serverAsked: the address of the API server was translated.
+	serverAsked bool
+	// unused are our mappings without an endpoint, by name, since when. Only Run uses it.
+	unused map[string]time.Time
 }
 
 var errNotAgreed = errors.New("the clusters have not agreed on their networks yet")
@@ -119,13 +130,17 @@ func New(cfg *rest.Config, o Options) (*Translator, error) {
 
 func empty(o Options) *Translator {
 	return &Translator{
-		options: o, changed: func() {}, requests: make(chan netip.Addr, maxMappings),
-		mapped: map[netip.Addr]*netv1alpha1.IPMapping{}, requested: map[netip.Addr]time.Time{},
+		options: o, changed: func() {}, request: make(chan struct{}, 1), unused: map[string]time.Time{},
+		endpoints: func() (map[netip.Addr][]netv1alpha1.MappingPort, bool) { return nil, false },
+		mapped:    map[netip.Addr]*netv1alpha1.IPMapping{},
 	}
 }
 
 // OnChange sets the function that is called when a translation changed. Call it before Run.
 func (t *Translator) OnChange(changed func()) { t.changed = changed }
+
+// SetEndpoints sets the function that returns what the peer is to reach. Call it before Run.
+func (t *Translator) SetEndpoints(endpoints Endpoints) { t.endpoints = endpoints }
 
 // Run keeps the translator up to date until ctx ends.
 func (t *Translator) Run(ctx context.Context) error {
@@ -135,21 +150,33 @@ func (t *Translator) Run(ctx context.Context) error {
 	t.tunnels.Add(ctx, t.options.Namespace)
 	t.mappings.Add(ctx, fanin.Every)
 	t.nodes.Add(ctx, fanin.Every)
-	check := time.NewTicker(syncInterval)
-	defer check.Stop()
-	for requests := (chan netip.Addr)(nil); ; {
+	for synced := time.NewTicker(syncInterval); ; {
+		if t.mappings.Synced(fanin.Every) && t.nodes.Synced(fanin.Every) && t.nodes.Get(client.ObjectKey{Name: t.options.Node}) != nil {
+			synced.Stop()
+			break // from now on it is known which addresses have no mapping
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-check.C:
-			if t.mappings.Synced(fanin.Every) && t.nodes.Synced(fanin.Every) && t.nodes.Get(client.ObjectKey{Name: t.options.Node}) != nil {
-				requests = t.requests // from now on it is known which addresses have no mapping
-				check.Stop()
-			}
-		case address := <-requests:
-			if err := t.request(ctx, address); err != nil && ctx.Err() == nil {
-				log.FromContext(ctx).Info("cannot create the mapping of an address, so the peer cannot reach it", "address", address, "reason", err.Error())
-			}
+		case <-synced.C:
+		}
+	}
+	regular := time.NewTicker(settleInterval)
+	defer regular.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.request:
+		case <-regular.C:
+		}
+		if err := t.settle(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Info("mappings of addresses not changed, so the peer may not reach some endpoints; trying again", "reason", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(settlePause):
 		}
 	}
 }
@@ -190,7 +217,6 @@ func (t *Translator) mappingChanged(before, after client.Object) {
 	if now != nil && (len(now.Spec.ClusterIDs) == 0 || slices.Contains(now.Spec.ClusterIDs, t.options.ClusterID)) {
 		if address, err := netip.ParseAddr(now.Spec.Address); err == nil {
 			t.mapped[address] = now
-			delete(t.requested, address)
 		}
 	}
 	t.mu.Unlock()
@@ -243,18 +269,16 @@ func (t *Translator) ToRemote(address netip.Addr) (netip.Addr, error) {
 			return netip.Addr{}, t.options.ErrNoCounterpart // the mapping was refused for good
 		}
 	}
-	if !address.Is4() || address.IsLoopback() || address.IsLinkLocalUnicast() || address.IsMulticast() || address.IsUnspecified() {
+	if !isHost(address) {
 		return netip.Addr{}, t.options.ErrNoCounterpart
 	}
-	if len(t.requested) >= maxMappings {
-		maps.DeleteFunc(t.requested, func(_ netip.Addr, since time.Time) bool { return time.Since(since) > requestExpiry })
+	if t.left[address] {
+		return netip.Addr{}, t.options.ErrNoCounterpart
 	}
-	if len(t.requested) < maxMappings && time.Since(t.requested[address]) > retryInterval {
-		select {
-		case t.requests <- address:
-			t.requested[address] = time.Now()
-		default:
-		}
+	t.serverAsked = t.serverAsked || address == t.options.APIServer.Addr()
+	select {
+	case t.request <- struct{}{}:
+	default:
 	}
 	return netip.Addr{}, fmt.Errorf("%s has no address in the external network yet", address)
 }
@@ -272,28 +296,4 @@ func swapped(address netip.Addr, from, to string) (netip.Addr, bool) {
 		}
 	}
 	return ipam.Swap(address, network, other)
-}
-
-// request creates an IPMapping for an address, unless it has one. The virtual node owns it, so that it is deleted with the node.
-func (t *Translator) request(ctx context.Context, address netip.Addr) error {
-	t.mu.RLock()
-	mapped := t.mapped[address] != nil
-	t.mu.RUnlock()
-	node := t.nodes.Get(client.ObjectKey{Name: t.options.Node})
-	if mapped || node == nil {
-		return nil
-	}
-	sum := sha256.Sum256([]byte(address.String()))
-	err := t.client.Create(ctx, &netv1alpha1.IPMapping{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:            t.options.Node[:min(len(t.options.Node), 200)] + "-" + hex.EncodeToString(sum[:5]),
-			Labels:          map[string]string{labels.AppPartOf: labels.PartOf, labels.RemoteClusterID: t.options.ClusterID},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.GetName(), UID: node.GetUID()}},
-		},
-		Spec: netv1alpha1.IPMappingSpec{Address: address.String(), ClusterIDs: []string{t.options.ClusterID}},
-	})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
 }

@@ -5,10 +5,10 @@ package translator
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
@@ -69,8 +69,8 @@ func TestTranslator(t *testing.T) {
 			t.Errorf("not known yet: %v", err)
 		}
 	}
-	if len(tr.requests) != 1 || <-tr.requests != host {
-		t.Error("not requested exactly once")
+	if len(tr.request) != 1 {
+		t.Error("no mapping is requested")
 	}
 	mapping := &netv1alpha1.IPMapping{
 		ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: netv1alpha1.IPMappingSpec{Address: host.String(), ClusterIDs: []string{"naples-id"}},
@@ -93,7 +93,6 @@ func TestTranslator(t *testing.T) {
 	if _, err := tr.ToRemote(host); !errors.Is(err, errNoCounterpart) {
 		t.Errorf("refused for good: %v", err)
 	}
-
 }
 
 // TestAttackM9: without Liqo's network, a provider's pods have the addresses that the administrator wrote down, and no others: an address of this
@@ -114,43 +113,84 @@ func TestAttackM9(t *testing.T) {
 	}
 }
 
-// TestRequestsExpire: a request no longer counts when its address is mapped, or after requestExpiry. Otherwise one process could request only
-// maxMappings addresses in its life.
-func TestRequestsExpire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr := empty(Options{ClusterID: "milan-id", ErrNoCounterpart: errNoCounterpart})
-		tr.tunnel = &netv1alpha1.TunnelEndpointSpec{}
-		address := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)}) }
-		requests := func(i int) bool {
-			_, _ = tr.ToRemote(address(i))
-			select {
-			case got := <-tr.requests:
-				return got == address(i)
-			default:
-				return false
-			}
+// TestAttackM3: mappings have the ports of endpoints, are as many as the bound allows, and end with their last endpoint.
+func TestAttackM3(t *testing.T) {
+	a, b, c := netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("192.168.0.3")
+	port := func(protocol corev1.Protocol, number int32) netv1alpha1.MappingPort {
+		return netv1alpha1.MappingPort{Protocol: protocol, Port: number}
+	}
+	https, dns := port(corev1.ProtocolTCP, 443), port(corev1.ProtocolUDP, 53)
+	mapping := func(name string, address netip.Addr, ports ...netv1alpha1.MappingPort) *netv1alpha1.IPMapping {
+		return &netv1alpha1.IPMapping{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: netv1alpha1.IPMappingSpec{Address: address.String(), Ports: ports}}
+	}
+	ours := func(m *netv1alpha1.IPMapping) bool { return m.Name == "ours" }
+	type ports = map[netip.Addr][]netv1alpha1.MappingPort
+	for name, row := range map[string]struct {
+		endpoints      ports
+		complete       bool
+		mapped         map[netip.Addr]*netv1alpha1.IPMapping
+		create, change ports
+		unused         int
+		left           []netip.Addr
+	}{
+		"new":      {endpoints: ports{a: {dns, https, dns}}, complete: true, create: ports{a: {https, dns}}},
+		"as it is": {endpoints: ports{a: {dns, https}}, complete: true, mapped: map[netip.Addr]*netv1alpha1.IPMapping{a: mapping("ours", a, https, dns)}},
+		"fewer ports": {
+			endpoints: ports{a: {dns}}, complete: true, mapped: map[netip.Addr]*netv1alpha1.IPMapping{a: mapping("ours", a, https, dns)}, change: ports{a: {dns}},
+		},
+		"of an earlier version": {endpoints: ports{a: {dns}}, mapped: map[netip.Addr]*netv1alpha1.IPMapping{a: mapping("ours", a)}, change: ports{a: {dns}}},
+		"an administrator's":    {endpoints: ports{a: {dns}}, complete: true, mapped: map[netip.Addr]*netv1alpha1.IPMapping{a: mapping("by hand", a), b: mapping("by hand", b)}},
+		"last endpoint gone":    {complete: true, mapped: map[netip.Addr]*netv1alpha1.IPMapping{a: mapping("ours", a, dns)}, unused: 1},
+		"not all known":         {mapped: map[netip.Addr]*netv1alpha1.IPMapping{a: mapping("ours", a, dns)}},
+		"no port that counts": {
+			endpoints: ports{a: {}, b: {port(corev1.ProtocolSCTP, 1)}, c: {port(corev1.ProtocolTCP, 0)}}, complete: true, left: []netip.Addr{a, b, c},
+		},
+	} {
+		got := planMappings(row.endpoints, row.complete, row.mapped, ours)
+		if len(got.create) != len(row.create) || len(got.change) != len(row.change) || len(got.unused) != row.unused || len(got.left) != len(row.left) ||
+			!slices.Equal(got.create[a], row.create[a]) || !slices.Equal(got.change[a], row.change[a]) {
+			t.Errorf("%s: %+v", name, got)
 		}
-		for i := range maxMappings {
-			if !requests(i) {
-				t.Fatalf("address %d is not requested", i)
-			}
+	}
+	many, mapped := ports{}, map[netip.Addr]*netv1alpha1.IPMapping{}
+	for i := range maxMappings + 5 {
+		address := netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)})
+		many[address] = []netv1alpha1.MappingPort{https}
+		if i < 10 {
+			mapped[address] = mapping("ours", address, https)
 		}
-		if requests(maxMappings) {
-			t.Error("one too many is requested")
-		}
-		tr.mappingChanged(nil, &netv1alpha1.IPMapping{Spec: netv1alpha1.IPMappingSpec{Address: address(0).String()}})
-		if !requests(maxMappings) {
-			t.Error("one is mapped, and no other is requested")
-		}
-		if requests(maxMappings + 1) {
-			t.Error("one too many is requested after one was mapped")
-		}
-		time.Sleep(2 * requestExpiry) // of the bubble's clock
-		if !requests(maxMappings+1) || !requests(1) {
-			t.Error("expired requests still count, or are not repeated")
-		}
-		if len(tr.requested) != 2 {
-			t.Errorf("%d requests are remembered", len(tr.requested))
-		}
-	})
+	}
+	if got := planMappings(many, true, mapped, ours); len(got.create) != maxMappings-10 || len(got.left) != 5 {
+		t.Errorf("%d are created, %d are left out", len(got.create), len(got.left))
+	}
+}
+
+// TestOutside: endpoints in the pod network and addresses of no host need no mapping; the API server gets one when its address is asked for, and keeps it.
+func TestOutside(t *testing.T) {
+	server := netip.MustParseAddrPort("10.96.0.1:443")
+	tr := empty(Options{ClusterID: "milan-id", APIServer: server, ErrNoCounterpart: errNoCounterpart})
+	tr.tunnel = &netv1alpha1.TunnelEndpointSpec{LocalPodCIDR: "10.10.0.0/16", LocalNATPodCIDR: "None"}
+	https := []netv1alpha1.MappingPort{{Protocol: corev1.ProtocolTCP, Port: 443}}
+	host := netip.MustParseAddr("192.168.0.1")
+	endpoints := map[netip.Addr][]netv1alpha1.MappingPort{netip.MustParseAddr("10.10.1.2"): https, netip.MustParseAddr("127.0.0.1"): https, netip.MustParseAddr("fd00::1"): https, host: https}
+	if got := tr.outside(endpoints); len(got) != 1 || len(got[host]) != 1 {
+		t.Errorf("%v", got)
+	}
+	if _, err := tr.ToRemote(server.Addr()); err == nil || errors.Is(err, errNoCounterpart) {
+		t.Errorf("the API server: %v", err)
+	}
+	if len(tr.request) != 1 {
+		t.Error("no mapping is requested")
+	}
+	if got := tr.outside(endpoints); !slices.Equal(got[server.Addr()], https) {
+		t.Errorf("%v", got)
+	}
+	tr.serverAsked, tr.mapped[server.Addr()] = false, &netv1alpha1.IPMapping{} // another process asked
+	if got := tr.outside(nil); !slices.Equal(got[server.Addr()], https) {
+		t.Errorf("%v", got)
+	}
+	tr.left = map[netip.Addr]bool{host: true}
+	if _, err := tr.ToRemote(host); !errors.Is(err, errNoCounterpart) {
+		t.Errorf("an address that gets no mapping: %v", err)
+	}
 }

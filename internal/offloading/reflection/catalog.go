@@ -3,6 +3,8 @@
 package reflection
 
 import (
+	"net/netip"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -141,6 +143,39 @@ func endpointSlice(r *reflector, mapping project.NamespaceMapping, object client
 		return nil, err
 	}
 	return orNil(shadow), nil
+}
+
+// Endpoints returns the addresses of endpoints that the peer is to reach, with their ports. complete is false while the EndpointSlices of some offloaded
+// namespace are not known.
+func (e *Engine) Endpoints() (all map[netip.Addr][]project.Port, complete bool) {
+	all = map[netip.Addr][]project.Port{}
+	slices, services := e.reflector("EndpointSlice"), e.reflector("Service")
+	if slices == nil {
+		return all, true
+	}
+	complete = e.mappings.observed()
+	e.mappings.each(func(one *mapping) {
+		if one.terminating.Load() {
+			return
+		}
+		if !slices.local.Synced(one.Local) || services != nil && !services.local.Synced(one.Local) {
+			complete = false
+		}
+		for _, object := range slices.local.All(one.Local) {
+			local, ok := object.(*discoveryv1.EndpointSlice)
+			if !ok {
+				continue
+			}
+			if services != nil {
+				service := services.local.Get(types.NamespacedName{Namespace: local.Namespace, Name: local.Labels[discoveryv1.LabelServiceName]})
+				if service != nil && project.Skipped(service) {
+					continue
+				}
+			}
+			project.Endpoints(one.NamespaceMapping, local, all)
+		}
+	})
+	return all, complete
 }
 
 func slicesOf(r *reflector, service client.Object) (all []types.NamespacedName) {

@@ -253,6 +253,13 @@ func (p *mappings) remote(namespace string) *mapping {
 	return p.byRemote[namespace]
 }
 
+// observed reports whether a NamespaceMap was observed, so that the mappings are those that it asks for.
+func (p *mappings) observed() bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.known != nil
+}
+
 // each calls do with every mapping. do runs without the lock.
 func (p *mappings) each(do func(*mapping)) {
 	p.mu.RLock()

@@ -13,6 +13,11 @@ type IPMappingSpecApplyConfiguration struct {
 	Address *string `json:"address,omitempty"`
 	// ClusterIDs are the peers that may use it. Empty: all.
 	ClusterIDs []string `json:"clusterIDs,omitempty"`
+	// Ports that peers reach at the address. Empty: all ports, of all protocols.
+	Ports []MappingPortApplyConfiguration `json:"ports,omitempty"`
+	// Restricted refuses addresses of this cluster's nodes and API server, and of reserved networks. Liqo sets it on the mappings that it makes for the
+	// endpoints of Services, because users of a namespace choose those.
+	Restricted *bool `json:"restricted,omitempty"`
 }
 
 // IPMappingSpecApplyConfiguration constructs a declarative configuration of the IPMappingSpec type for use with
@@ -36,5 +41,26 @@ func (b *IPMappingSpecApplyConfiguration) WithClusterIDs(values ...string) *IPMa
 	for i := range values {
 		b.ClusterIDs = append(b.ClusterIDs, values[i])
 	}
+	return b
+}
+
+// WithPorts adds the given value to the Ports field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Ports field.
+func (b *IPMappingSpecApplyConfiguration) WithPorts(values ...*MappingPortApplyConfiguration) *IPMappingSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithPorts")
+		}
+		b.Ports = append(b.Ports, *values[i])
+	}
+	return b
+}
+
+// WithRestricted sets the Restricted field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Restricted field is set to the value of the last call.
+func (b *IPMappingSpecApplyConfiguration) WithRestricted(value bool) *IPMappingSpecApplyConfiguration {
+	b.Restricted = &value
 	return b
 }

@@ -48,6 +48,42 @@ func EndpointSlice(m NamespaceMapping, local *discoveryv1.EndpointSlice, transla
 		WithSpec(vkapply.ShadowEndpointSliceSpec().WithTemplate(template)), nil
 }
 
+// Port is a port of an endpoint.
+type Port struct {
+	Protocol corev1.Protocol
+	Number   int32
+}
+
+// Endpoints adds the addresses of a local EndpointSlice that the peer is to reach, with their ports, to all: those of the endpoints that [EndpointSlice]
+// translates.
+func Endpoints(m NamespaceMapping, local *discoveryv1.EndpointSlice, all map[netip.Addr][]Port) {
+	if Skipped(local) || local.Labels[discoveryv1.LabelServiceName] == "" ||
+		local.Labels[discoveryv1.LabelManagedBy] == labels.EndpointSliceReflection || local.AddressType == discoveryv1.AddressTypeFQDN {
+		return
+	}
+	var ports []Port
+	for i := range local.Ports {
+		if number := local.Ports[i].Port; number != nil {
+			port := Port{Protocol: corev1.ProtocolTCP, Number: *number}
+			if protocol := local.Ports[i].Protocol; protocol != nil {
+				port.Protocol = *protocol
+			}
+			ports = append(ports, port)
+		}
+	}
+	for i := range local.Endpoints {
+		endpoint := &local.Endpoints[i]
+		if endpoint.NodeName != nil && *endpoint.NodeName == m.NodeName {
+			continue
+		}
+		for _, text := range endpoint.Addresses {
+			if address, err := netip.ParseAddr(text); err == nil {
+				all[address] = append(all[address], ports...)
+			}
+		}
+	}
+}
+
 // remoteEndpoint presents this whole cluster as one node of the peer, and gives the target a kind that the peer's controllers ignore.
 func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []string) discoveryv1.Endpoint {
 	local = *local.DeepCopy()
