@@ -124,7 +124,7 @@ func TestAttackL2(t *testing.T) {
 	config := rest.CopyConfig(b.admin)
 	config.Impersonate.UserName = user
 	options := manager.Options{Scheme: b.scheme}
-	options.Metrics.BindAddress = "0" // the port is taken as well
+	options.Metrics.BindAddress = "0"                 // the port is taken as well
 	options.Controller.SkipNameValidation = new(true) // TestCertificates sets up the same controller
 	mgr, err := manager.New(config, options)
 	b.Must(err)
