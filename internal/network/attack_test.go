@@ -120,7 +120,7 @@ func TestAttackH2NetworkConfig(t *testing.T) {
 func TestAttackM3(t *testing.T) {
 	b := newBench(t)
 	b.options.Reserved = []netip.Prefix{netip.MustParsePrefix("10.99.0.0/16")}
-	b.node("n1", "192.0.2.1", true)
+	b.node("n1", "198.51.100.76", true)
 	b.service(0, corev1.ServiceTypeNodePort)
 	mapping := func(name, address string, restricted bool) *netv1alpha1.IPMapping {
 		m := &netv1alpha1.IPMapping{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: netv1alpha1.IPMappingSpec{
@@ -140,13 +140,13 @@ func TestAttackM3(t *testing.T) {
 		}
 	}
 	b.run()
-	expect(mapping("node", "192.0.2.1", true), netv1alpha1.ReasonAddressRefused, "address of node n1")
+	expect(mapping("node", "198.51.100.76", true), netv1alpha1.ReasonAddressRefused, "address of node n1")
 	expect(mapping("service", "10.96.0.1", true), netv1alpha1.ReasonAddressRefused, "service network")
 	expect(mapping("reserved", "10.99.3.4", true), netv1alpha1.ReasonAddressRefused, "10.99.0.0/16")
-	expect(mapping("asked-for", "192.0.2.1", false), netv1alpha1.ReasonAssigned, "")
-	later := mapping("later", "192.0.2.2", true)
+	expect(mapping("asked-for", "198.51.100.76", false), netv1alpha1.ReasonAssigned, "")
+	later := mapping("later", "198.51.100.77", true)
 	expect(later, netv1alpha1.ReasonAssigned, "")
-	b.node("n2", "192.0.2.2", true) // the address moves to a node
+	b.node("n2", "198.51.100.77", true) // the address moves to a node
 	expect(later, netv1alpha1.ReasonAddressRefused, "address of node n2")
 }
 
