@@ -230,6 +230,8 @@ func (o *controllerManagerOptions) caches() cache.Options {
 		&rbacv1.RoleBinding{}:        {Label: ours},
 		&rbacv1.ClusterRoleBinding{}: {Label: ours},
 		&appsv1.Deployment{}:         {Label: ours},
+		&corev1.ResourceQuota{}:      {Label: ours},
+		&corev1.LimitRange{}:         {Label: ours},
 		&corev1.ConfigMap{}:          {Namespaces: install, Label: klabels.SelectorFromSet(klabels.Set{labels.PinnedKey: "true"})},
 		&corev1.Secret{}:             {Namespaces: install, Label: hasLabel(labels.AuthToken)},
 		&vkv1alpha1.ShadowPod{}:      {Transform: offloading.TrimShadowPod},
@@ -294,7 +296,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if o.offerThreshold >= 0 {
 		sharing.UpdateThreshold = &o.offerThreshold
 	}
-	if err := peering.SetupResourceSlice(mgr, sharing); err != nil {
+	if err := errors.Join(peering.SetupResourceSlice(mgr, sharing), peering.SetupPeerFlows(mgr)); err != nil {
 		return err
 	}
 	fabric, own, err := o.network()
@@ -312,7 +314,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	err = errors.Join(
 		offloading.SetupCertificates(mgr),
 		offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: o.local}),
-		offloading.SetupNamespaceMap(mgr), offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: o.namespace, Names: o.peerNames, Policies: guard}),
+		offloading.SetupNamespaceMap(mgr), offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: o.namespace, Names: o.peerNames, Policies: guard, Bounds: o.shadows.bounds}),
 	)
 	if err != nil {
 		return err

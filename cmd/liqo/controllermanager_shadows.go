@@ -8,17 +8,23 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/offloading"
 	"liqo.io/liqo/internal/offloading/shadow"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
+	"liqo.io/liqo/internal/peering"
 )
 
-// shadowOptions are the options for the ShadowPods and ShadowEndpointSlices of peers.
+// shadowOptions are the options for what peers have in their remote namespaces.
 type shadowOptions struct {
+	bounds                   offloading.Bounds
+	quota, containerLimits   map[string]string
 	podWorkers, sliceWorkers int
+	mostPods, mostSlices     int
 	podSecurity              string
 	labels, annotations      []string
 	tolerations              []string
@@ -35,6 +41,10 @@ func (o *shadowOptions) Register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.annotations, "peer-pod-annotations", nil, "the same for annotations")
 	flags.StringSliceVar(&o.tolerations, "peer-tolerations", nil, "keys of further taints that pods of peers may tolerate, in the same form")
 	flags.BoolVar(&o.enforce, "enable-resource-enforcement", false, "refuse pods of a peer if the sum of their limits, not only of their requests, exceeds its grant")
+	flags.IntVar(&o.mostPods, "max-peer-shadow-pods", 15000, "number of ShadowPods that one peer may have, those that have ended included")
+	flags.IntVar(&o.mostSlices, "max-peer-shadow-endpoint-slices", 5000, "number of ShadowEndpointSlices that one peer may have")
+	flags.StringToStringVar(&o.quota, "peer-quota", nil, "ResourceQuota of each remote namespace (RESOURCE=AMOUNT,...), of resources of Kubernetes itself")
+	flags.StringToStringVar(&o.containerLimits, "peer-container-limits", nil, "limits of containers of peers that set none (RESOURCE=AMOUNT,...)")
 	flags.DurationVar(&o.refresh, "resource-validator-refresh-interval", 5*time.Minute, "interval at which the usage of peers is counted again")
 }
 
@@ -45,10 +55,19 @@ func (o *shadowOptions) Validate() error {
 		return fmt.Errorf("--shadow-pod-ctrl-workers %d and --shadow-endpointslice-ctrl-workers %d must be positive", o.podWorkers, o.sliceWorkers)
 	case !slices.Contains(shadow.Levels, shadow.Level(o.podSecurity)):
 		return fmt.Errorf("--peer-pod-security %q: want one of %v", o.podSecurity, shadow.Levels)
+	case o.mostPods < 1 || o.mostSlices < 1:
+		return fmt.Errorf("--max-peer-shadow-pods %d and --max-peer-shadow-endpoint-slices %d must be positive", o.mostPods, o.mostSlices)
 	case o.refresh <= 0:
 		return fmt.Errorf("--resource-validator-refresh-interval %v must be positive", o.refresh)
 	}
-	_, err := o.allowed()
+	if _, err := o.allowed(); err != nil {
+		return err
+	}
+	var err error
+	if o.bounds.Quota, err = amounts("peer-quota", o.quota); err != nil {
+		return err
+	}
+	o.bounds.ContainerLimits, err = amounts("peer-container-limits", o.containerLimits)
 	return err
 }
 
@@ -68,6 +87,19 @@ func (o *shadowOptions) allowed() (allowed shadow.Allowed, _ error) {
 		*flag.to = keys
 	}
 	return allowed, nil
+}
+
+// amounts parses the value of a flag.
+func amounts(flag string, pairs map[string]string) (corev1.ResourceList, error) {
+	list := corev1.ResourceList{}
+	for name, text := range pairs {
+		amount, err := resource.ParseQuantity(text)
+		if err != nil || amount.Sign() < 0 {
+			return nil, fmt.Errorf("--%s %s=%s: want an amount such as 500 or 20Gi", flag, name, text)
+		}
+		list[corev1.ResourceName(name)] = amount
+	}
+	return list, nil
 }
 
 // setup adds the controllers and the webhook to the manager.
@@ -94,6 +126,14 @@ func (o *shadowOptions) setup(mgr manager.Manager, guard *policies.Guard, endpoi
 	if options.Quota, err = offloadingwebhook.SetupQuota(mgr, remoteNamespaces, o.refresh, o.enforce); err != nil {
 		return err
 	}
+	options.Objects, err = offloadingwebhook.SetupPeerObjects(mgr, map[string]int{
+		offloadingwebhook.ShadowPods: o.mostPods, offloadingwebhook.ShadowEndpointSlices: o.mostSlices,
+		offloadingwebhook.NamespaceMaps: 1, offloadingwebhook.ResourceSlices: peering.MaxAnswered,
+	}, remoteNamespaces.KnownPeer)
+	if err != nil {
+		return err
+	}
+	offloadingwebhook.RegisterPeerObjects(mgr.GetWebhookServer(), options.Objects)
 	offloadingwebhook.RegisterShadowPod(mgr.GetWebhookServer(), mgr.GetScheme(), options)
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -230,7 +231,10 @@ func TestRemotePod(t *testing.T) {
 	identity := there.peer()
 	there.manager(
 		func(mgr ctrl.Manager) error {
-			return offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: liqoItself})
+			return offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: liqoItself, Bounds: offloading.Bounds{
+				Quota:           corev1.ResourceList{corev1.ResourceSecrets: resource.MustParse("100")},
+				ContainerLimits: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
+			}})
 		},
 		func(mgr ctrl.Manager) error {
 			remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)

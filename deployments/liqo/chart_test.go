@@ -87,7 +87,7 @@ func renderValues(t *testing.T, provider engine.ClientProvider, values map[strin
 	}
 	capabilities.KubeVersion = *version
 	capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions),
-		"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy", "monitoring.coreos.com/v1/PodMonitor", "monitoring.coreos.com/v1/ServiceMonitor")
+		"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy", "flowcontrol.apiserver.k8s.io/v1/FlowSchema", "monitoring.coreos.com/v1/PodMonitor", "monitoring.coreos.com/v1/ServiceMonitor")
 	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true, Revision: 1}, capabilities)
 	if err != nil {
 		return nil, err

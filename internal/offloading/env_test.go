@@ -41,7 +41,8 @@ import (
 const (
 	tenant   = "liqo-tenant-milan-ac89c5"
 	nodeName = "liqo-milan"
-	user     = "virtualnode-test"
+	// user is the service account of the controller manager, so rights that a controller binds to it take effect.
+	user = "system:serviceaccount:liqo:liqo-controller-manager"
 )
 
 func TestMain(m *testing.M) {
@@ -102,6 +103,8 @@ func (b *env) rights() {
 	b.Bind(user, "", everywhere)
 	b.Bind(user, tenant, inTenants)
 
+	inRemote := b.RBACMarkers("remotenamespaces_controller.go")["liqo-remote"]
+	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: managerRole}, Rules: inRemote})
 	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: remoteRole}, Rules: []rbacv1.PolicyRule{{ // any rights
 		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"},
 	}}})
@@ -153,6 +156,7 @@ func (b *env) start(setups ...func(ctrl.Manager) error) (stop func()) {
 	ours := klabels.SelectorFromSet(klabels.Set{labels.AppPartOf: labels.PartOf})
 	mgr, err := manager.New(cfg, manager.Options{Scheme: b.scheme, SkipNameValidation: true, Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&corev1.ServiceAccount{}: {Label: ours}, &rbacv1.RoleBinding{}: {Label: ours}, &rbacv1.ClusterRoleBinding{}: {Label: ours}, &appsv1.Deployment{}: {Label: ours},
+		&corev1.ResourceQuota{}: {Label: ours}, &corev1.LimitRange{}: {Label: ours},
 	}}})
 	b.Must(err)
 	for _, setup := range setups {

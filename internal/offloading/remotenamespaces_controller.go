@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,7 +14,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	rbacapply "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -35,6 +35,8 @@ import (
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=namespacemaps/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;delete
+// +kubebuilder:rbac:groups="",resources=resourcequotas;limitranges,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=resourcequotas;limitranges,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-remote;liqo-controller-manager-remote,verbs=bind
 
@@ -60,8 +62,8 @@ type remoteNamespaceReconciler struct {
 	most int
 }
 
-// SetupRemoteNamespaces registers the controller of remote namespaces. The manager's cache must have all namespaces, and the RoleBindings that are
-// labelled as part of Liqo.
+// SetupRemoteNamespaces registers the controller of remote namespaces. The manager's cache must have all namespaces, and the RoleBindings, ResourceQuotas
+// and LimitRanges that are labelled as part of Liqo.
 func SetupRemoteNamespaces(mgr manager.Manager, o RemoteNamespaceOptions) error {
 	return setupRemoteNamespaces(mgr, o, maxRemoteNamespaces)
 }
@@ -69,6 +71,9 @@ func SetupRemoteNamespaces(mgr manager.Manager, o RemoteNamespaceOptions) error 
 func setupRemoteNamespaces(mgr manager.Manager, o RemoteNamespaceOptions, most int) error {
 	r := &remoteNamespaceReconciler{
 		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerRemoteNamespaces), most: most,
+	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &vkv1alpha1.NamespaceMap{}, requestedName, requestedNames); err != nil {
+		return fmt.Errorf("index namespace maps by the requested names: %w", err)
 	}
 	copies := predicate.NewPredicateFuncs(isCopy)
 	controllers := builder.ControllerManagedBy(mgr).Named("remotenamespaces").
@@ -78,12 +83,26 @@ func setupRemoteNamespaces(mgr manager.Manager, o RemoteNamespaceOptions, most i
 		}), builder.WithPredicates(copies)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(ofForeignCluster)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace)).
-		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.ofBinding))
+		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.ofBinding)).
+		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(r.ofContent), builder.WithPredicates(boundsChanged)).
+		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(r.ofContent), builder.WithPredicates(boundsChanged))
 	o.Policies.Watch(controllers, handler.EnqueueRequestsFromMapFunc(r.everyTenant))
 	if err := controllers.Complete(r); err != nil {
 		return fmt.Errorf("set up controller of remote namespaces: %w", err)
 	}
 	return nil
+}
+
+// requestedName is the index of NamespaceMaps by the names of the remote namespaces that they request. Without it, each event of a namespace would
+// visit each entry of each map, and peers decide how many these are.
+const requestedName = "spec.desiredMapping"
+
+func requestedNames(object client.Object) []string {
+	namespaceMap, ok := object.(*vkv1alpha1.NamespaceMap)
+	if !ok || !isCopy(object) {
+		return nil
+	}
+	return slices.Compact(slices.Sorted(maps.Values(namespaceMap.Spec.DesiredMapping)))
 }
 
 func isCopy(object client.Object) bool { return object.GetLabels()[labels.Replicated] == "true" }
@@ -97,17 +116,12 @@ func (r *remoteNamespaceReconciler) ofNamespace(ctx context.Context, object clie
 		requests = append(requests, tenantRequest(tenant))
 	}
 	var all vkv1alpha1.NamespaceMapList
-	if err := r.client.List(ctx, &all, client.MatchingLabels{labels.Replicated: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &all, client.MatchingFields{requestedName: object.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "event not attributed to a namespace map")
 		return requests
 	}
 	for i := range all.Items {
-		for _, name := range all.Items[i].Spec.DesiredMapping {
-			if name == object.GetName() {
-				requests = append(requests, tenantRequest(all.Items[i].Namespace))
-				break
-			}
-		}
+		requests = append(requests, tenantRequest(all.Items[i].Namespace))
 	}
 	return requests
 }
@@ -123,8 +137,13 @@ func (r *remoteNamespaceReconciler) ofBinding(ctx context.Context, object client
 	case binding.RoleRef.Name != managerRole:
 		return nil
 	}
+	return r.ofContent(ctx, object)
+}
+
+// ofContent maps an object in a remote namespace to its tenant.
+func (r *remoteNamespaceReconciler) ofContent(ctx context.Context, object client.Object) []reconcile.Request {
 	var namespace corev1.Namespace
-	if err := r.client.Get(ctx, client.ObjectKey{Name: binding.Namespace}, &namespace); err != nil {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: object.GetNamespace()}, &namespace); err != nil {
 		return nil // the namespace is gone
 	}
 	tenant, _, ours := strings.Cut(namespace.Annotations[labels.ManagedByNamespaceMap], "/")
@@ -315,48 +334,6 @@ func (r *remoteNamespaceReconciler) make(ctx context.Context, p mapOwner, t *rem
 	return r.bind(ctx, p, t)
 }
 
-// bind grants rights in a remote namespace: first to ourselves, because the consumer writes ShadowPods as soon as it may.
-func (r *remoteNamespaceReconciler) bind(ctx context.Context, p mapOwner, t *remoteNamespace) error {
-	for _, one := range []struct{ name, role, account, namespace string }{
-		{managerAccount, managerRole, managerAccount, p.install},
-		{p.tenant, remoteRole, peerAccount, p.tenant},
-	} {
-		intent := rbacapply.RoleBinding(one.name, t.remote).
-			WithLabels(map[string]string{labels.AppPartOf: labels.PartOf, labels.ClusterID: p.consumer}).
-			WithRoleRef(clusterRole(one.role)).
-			WithSubjects(rbacapply.Subject().WithKind("ServiceAccount").WithName(one.account).WithNamespace(one.namespace))
-		err := r.bindOne(ctx, intent)
-		switch {
-		case err == nil:
-			continue
-		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-			t.answer.Phase = vkv1alpha1.MappingTerminating
-			return nil
-		case apierrors.IsInvalid(err): // another role is bound under this name, and a role reference cannot be changed
-			t.answer.Phase = vkv1alpha1.MappingCreationLoopBackOff
-			t.answer.Message = fmt.Sprintf("role binding %s in namespace %s of the provider is not ours; ask for its removal there", one.name, t.remote)
-		case t.before != vkv1alpha1.MappingAccepted: // without rights, the namespace is unusable
-			t.answer.Phase = vkv1alpha1.MappingCreationLoopBackOff
-			t.answer.Message = "the provider could not grant rights in namespace " + t.remote + " and retries; see the logs of its Deployment liqo-controller-manager"
-		}
-		return err
-	}
-	return nil
-}
-
-func (r *remoteNamespaceReconciler) bindOne(ctx context.Context, intent *rbacapply.RoleBindingApplyConfiguration) error {
-	key := client.ObjectKey{Namespace: *intent.Namespace, Name: *intent.Name}
-	var there rbacv1.RoleBinding
-	var live client.Object
-	switch err := r.client.Get(ctx, key, &there); {
-	case err == nil:
-		live = &there
-	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("look for role binding %s: %w", key, err)
-	}
-	return r.own.ApplyTo(ctx, intent, live)
-}
-
 // remove deletes remote namespaces that the map no longer requests. It reads the map live, because the cache may be old, and everything in the
 // namespace is deleted with it.
 func (r *remoteNamespaceReconciler) remove(ctx context.Context, p mapOwner, namespaceMap *vkv1alpha1.NamespaceMap, unwanted []*corev1.Namespace) error {
@@ -388,6 +365,7 @@ func (r *remoteNamespaceReconciler) delete(ctx context.Context, p mapOwner, one 
 	log.FromContext(ctx).Info("remote namespace deleted", "namespace", one.Name, "clusterID", p.consumer)
 	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: p.tenant})
 	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: managerAccount})
+	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: boundsName})
 	err := r.client.Delete(ctx, one, client.Preconditions{UID: &one.UID})
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete namespace %s: %w", one.Name, err)

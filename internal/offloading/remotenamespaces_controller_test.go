@@ -11,7 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,10 +25,15 @@ import (
 
 const consumerTenant = "liqo-tenant-paris-000001" // the tenant namespace of a consumer
 
+var testBounds = Bounds{
+	Quota:           corev1.ResourceList{"secrets": resource.MustParse("2"), "count/ingresses.networking.k8s.io": resource.MustParse("1")},
+	ContainerLimits: corev1.ResourceList{"ephemeral-storage": resource.MustParse("1Gi")},
+}
+
 func (b *env) runRemoteNamespaces() (stop func()) {
 	b.T.Helper()
 	return b.start(func(mgr ctrl.Manager) error {
-		return SetupRemoteNamespaces(mgr, RemoteNamespaceOptions{Namespace: "liqo"})
+		return SetupRemoteNamespaces(mgr, RemoteNamespaceOptions{Namespace: "liqo", Bounds: testBounds})
 	})
 }
 
@@ -84,6 +92,59 @@ func TestAttackH1(t *testing.T) {
 			namespace := space("shop-paris-000001")
 			return !b.exists(namespace) || namespace.DeletionTimestamp != nil
 		})
+	}
+}
+
+// TestAttackH5: a consumer that fills its remote namespace finds bounds there that are older than its rights, and that stay.
+func TestAttackH5(t *testing.T) {
+	b := newEnv(t)
+	b.consumerTenant()
+	stop := b.runRemoteNamespaces()
+	namespaceMap := b.createMap("milan-1", map[string]string{"shop": "shop-paris"})
+	b.answers(namespaceMap, map[string]string{"shop": "Accepted"})
+	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "shop-paris", Name: name} }
+	quota, limits, rights := &corev1.ResourceQuota{ObjectMeta: at(boundsName)}, &corev1.LimitRange{ObjectMeta: at(boundsName)}, &rbacv1.RoleBinding{ObjectMeta: at(consumerTenant)}
+	b.Read(rights)
+	for _, one := range []client.Object{quota, limits} {
+		b.Read(one)
+		if order, err := resourceversion.CompareResourceVersion(one.GetResourceVersion(), rights.ResourceVersion); err != nil || order >= 0 {
+			t.Errorf("%T was created after the rights of the consumer: %d, %v", one, order, err)
+		}
+	}
+
+	// The test acts as the quota controller, which does not run here.
+	b.EditStatus(quota, func() {
+		quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{"secrets": {}, "count/ingresses.networking.k8s.io": {}}}
+	})
+	made := 0
+	b.Until("a Secret is refused", func() bool {
+		err := b.Create(t.Context(), &corev1.Secret{ObjectMeta: at(fmt.Sprint("filler-", made))})
+		if err == nil {
+			made++
+		}
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: "+boundsName)
+	})
+	b.Until("containers without limits get the default, which is no request", func() bool {
+		pod := &corev1.Pod{ObjectMeta: at("greedy"), Spec: corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+		b.Must(b.Create(t.Context(), pod, client.DryRunAll))
+		got := pod.Spec.Containers[0].Resources
+		return got.Limits.StorageEphemeral().String() == "1Gi" && got.Requests.StorageEphemeral().IsZero()
+	})
+
+	// The bounds are restored, and removed when the administrator sets none.
+	b.Edit(quota, func() { quota.Spec.Hard = nil })
+	b.Must(b.Delete(t.Context(), limits))
+	b.Until("the bounds are restored", func() bool {
+		b.Read(quota)
+		return len(quota.Spec.Hard) == len(testBounds.Quota) && b.exists(limits)
+	})
+	stop()
+	b.start(func(mgr ctrl.Manager) error {
+		return SetupRemoteNamespaces(mgr, RemoteNamespaceOptions{Namespace: "liqo"})
+	})
+	b.Until("the bounds are removed", func() bool { return b.gone(quota) && b.gone(limits) })
+	if !b.exists(rights) {
+		t.Error("the consumer has lost its rights")
 	}
 }
 

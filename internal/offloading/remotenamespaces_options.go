@@ -16,6 +16,8 @@ type RemoteNamespaceOptions struct {
 	Namespace string
 	// Names are the namespaces that peers may ask for by name.
 	Names PeerNames
+	// Bounds of each remote namespace.
+	Bounds Bounds
 	// Policies knows whether the admission policies that limit peers are in force; nil if they are not required.
 	Policies *policies.Guard
 }

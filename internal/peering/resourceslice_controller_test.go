@@ -330,3 +330,24 @@ func TestStaleCacheEndsNoPeering(t *testing.T) {
 		t.Error("the peer is gone")
 	}
 }
+
+// TestAttackH5Slices: a peer that writes resource slices without end costs a bounded number of answers.
+func TestAttackH5Slices(t *testing.T) {
+	b := newSliceEnv(t)
+	b.node("node", sliceList("cpu", "200", "memory", "400G", "pods", "100"))
+	b.run(SliceOptions{Namespace: "liqo", SharingPercentage: 90, IncomingPeering: discoveryv1alpha1.PeeringYes, Debounce: time.Millisecond})
+	b.tenant("greedy")
+	all := []*sharingv1alpha1.ResourceSlice{}
+	for i := range MaxAnswered + 8 {
+		all = append(all, b.slice("tenant-greedy", fmt.Sprintf("s%02d", i), sliceList("cpu", "1", "memory", "1G")))
+	}
+	b.untilReason("the last one that is answered", all[MaxAnswered-1], sharingv1alpha1.SliceRefused, reasonTooManySlices)
+	// One fewer: the next one is answered, and with the same reconciliation all that ever are.
+	b.Must(b.Delete(t.Context(), all[0]))
+	b.untilReason("the next one", all[MaxAnswered], sharingv1alpha1.SliceRefused, reasonTooManySlices)
+	for _, one := range all[MaxAnswered+1:] {
+		if b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(one), one)); one.Status.Phase != "" || len(one.Status.Conditions) > 0 {
+			t.Errorf("slice %s has the answer %+v", one.Name, one.Status)
+		}
+	}
+}

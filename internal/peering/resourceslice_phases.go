@@ -145,10 +145,11 @@ func (r *sliceReconciler) patchFinalizer(
 	return slice.ResourceVersion, nil
 }
 
-// answer writes the grants of a tenant, and returns when to do it again, or 0.
+// answer writes the grants of a tenant, and returns when to do it again, or 0. Slices beyond MaxAnswered get no answer.
 func (r *sliceReconciler) answer(
 	ctx context.Context, tenant *sliceTenant, peer *discoveryv1alpha1.ForeignCluster, live []*sharingv1alpha1.ResourceSlice,
 ) (requeueAfter time.Duration, _ error) {
+	live = live[:min(len(live), MaxAnswered)]
 	tenant.prune(live)
 	facts, requeueAfter, err := r.facts(ctx, tenant, peer)
 	if err != nil {

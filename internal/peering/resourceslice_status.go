@@ -24,6 +24,8 @@ import (
 const (
 	// maxSlices is how many slices of one tenant get resources: each is a virtual node in the consumer, and load here.
 	maxSlices = 16
+	// MaxAnswered is how many slices of one tenant get an answer, those that are refused included: each answer is a write here.
+	MaxAnswered = 2 * maxSlices
 	// reasonTooManySlices: the tenant has maxSlices older slices.
 	reasonTooManySlices = "TooManySlices"
 	// virtualProvisioner is the provisioner of our virtual storage class, which represents the real ones of a peer.

@@ -87,6 +87,8 @@ var unused = map[string]string{
 	"liqo-controller-manager virtualkubelet.liqo.io shadowendpointslices/finalizers update": "is looked at when an owner is named, and is no call",
 	"virtual-kubelet net.liqo.io ipmappings patch":                                          "only when the ports of an endpoint outside the pod network change: TestMappings of package translator",
 	"virtual-kubelet net.liqo.io ipmappings delete":                                         "only when the last such endpoint is gone: TestMappings of package translator",
+	"liqo-controller-manager  resourcequotas delete":                                        "only when an administrator sets no peerQuota any more: TestAttackH5 of package offloading does",
+	"liqo-controller-manager  limitranges delete":                                           "the same with peerContainerLimits",
 	"virtual-kubelet  pods patch":                                                           "only when a provider is silent: the tests of tolerations in package reflection",
 	"liqo-controller-manager  secrets update":                                               "the keys of gateways change on request: test/network does",
 	"liqo-controller-manager net.liqo.io ipmappings/status update":                          "no address is mapped in this run; TestMappings of package network does",

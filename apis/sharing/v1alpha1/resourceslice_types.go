@@ -32,6 +32,7 @@ type ResourceSliceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodeName cannot be changed"
 	NodeName string `json:"nodeName"`
 	// Resources is the most that the consumer requests. If empty, it requests all that the provider shares with it.
+	// +kubebuilder:validation:MaxProperties=64
 	// +optional
 	Resources corev1.ResourceList `json:"resources,omitempty"`
 }

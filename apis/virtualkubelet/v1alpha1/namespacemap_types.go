@@ -20,11 +20,14 @@ const (
 // NamespaceMapSpec lists the namespaces that the consumer requests in the provider.
 type NamespaceMapSpec struct {
 	// DesiredMapping maps local to remote namespace names.
+	// +kubebuilder:validation:MaxProperties=5000
 	// +optional
 	DesiredMapping map[string]string `json:"desiredMapping,omitempty"`
 	// WithoutAPIServer are the local namespaces whose pods, in the provider, get neither tokens for the API server of the consumer nor its
 	// address. It is for the consumer's own virtual kubelet, which observes a namespace and this field together. The copy in the provider
 	// does not have it.
+	// +kubebuilder:validation:MaxItems=5000
+	// +kubebuilder:validation:items:MaxLength=63
 	// +listType=set
 	// +optional
 	WithoutAPIServer []string `json:"withoutAPIServer,omitempty"`

@@ -9,11 +9,14 @@ import (
 
 // EndpointSliceTemplate is the content of the EndpointSlice.
 type EndpointSliceTemplate struct {
-	// Endpoints of the slice.
+	// Endpoints of the slice, as many as Kubernetes has in one.
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:XValidation:rule="self.all(one, size(one.addresses) <= 100)",message="an endpoint has at most 100 addresses"
 	// +listType=atomic
 	// +optional
 	Endpoints []discoveryv1.Endpoint `json:"endpoints,omitempty"`
 	// Ports of the slice.
+	// +kubebuilder:validation:MaxItems=1000
 	// +listType=atomic
 	// +optional
 	Ports []discoveryv1.EndpointPort `json:"ports,omitempty"`

@@ -98,7 +98,7 @@ readinessProbe:
 {{- define "liqo.mapArgument" -}}
 {{- $pairs := list }}
 {{- range $key, $value := .map }}
-{{- $pair := printf "%s=%s" $key $value }}
+{{- $pair := printf "%s=%v" $key $value }}
 {{- if regexMatch "[,\"\n]" $pair }}{{ $pair = $pair | replace "\"" "\"\"" | printf "\"%s\"" }}{{ end }}
 {{- $pairs = append $pairs $pair }}
 {{- end }}

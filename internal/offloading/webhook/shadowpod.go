@@ -35,6 +35,8 @@ type ShadowPodOptions struct {
 	Level shadow.Level
 	// Quota of peers; nil in tests only.
 	Quota *Quota
+	// Objects counts the objects of peers; nil in tests only.
+	Objects *PeerObjects
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 }
@@ -91,6 +93,14 @@ func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admis
 	}
 	if problem := w.judge(old, &now, peer); problem != "" {
 		return admission.Denied(problem)
+	}
+	if old == nil && w.options.Objects != nil { // pods that have ended use nothing of a grant, but their ShadowPods stay
+		switch problem, err := w.options.Objects.exceeded(ShadowPods, request.Namespace); {
+		case err != nil:
+			return admission.Errored(http.StatusServiceUnavailable, err)
+		case problem != "":
+			return admission.Denied(problem)
+		}
 	}
 	if w.options.Quota == nil || old != nil {
 		return admission.Allowed("")

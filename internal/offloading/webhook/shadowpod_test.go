@@ -315,7 +315,7 @@ func TestAttackH7(t *testing.T) {
 	if made != 3 {
 		t.Errorf("%d pods of one CPU each run, 3 CPUs are granted", made)
 	}
-	// Pods without requests are bounded by their number, which is granted, too: 100.
+	// Pods without requests are bounded by the granted number of pods: 100.
 	idle := func(name string) *vkv1alpha1.ShadowPod {
 		return shadowPodNamed(name, func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Containers[0].Resources = corev1.ResourceRequirements{} })
 	}

@@ -13,7 +13,7 @@ import (
 //
 // EndpointSliceTemplate is the content of the EndpointSlice.
 type EndpointSliceTemplateApplyConfiguration struct {
-	// Endpoints of the slice.
+	// Endpoints of the slice, as many as Kubernetes has in one.
 	Endpoints []v1.Endpoint `json:"endpoints,omitempty"`
 	// Ports of the slice.
 	Ports []v1.EndpointPort `json:"ports,omitempty"`
