@@ -90,7 +90,8 @@ func badPods(t *testing.T) {
 	s.running(t, "no-config")
 }
 
-// tooMuch: a pod that requests more than the virtual node has is not scheduled. If it is bound all the same, it gets the event of milan's scheduler.
+// tooMuch: a pod that requests more than the virtual node has is not scheduled. If it is bound all the same, milan refuses what exceeds the grant. What
+// the grant allows but no node of milan has room for gets the event of milan's scheduler.
 func tooMuch(t *testing.T) {
 	s := offload(t)
 	const huge = "resources: {requests: {cpu: 1000}}"
@@ -99,7 +100,9 @@ func tooMuch(t *testing.T) {
 	if found := s.inMilan(t, shadowPodKind, "huge"); found != nil {
 		t.Error("a pod that is not scheduled has a ShadowPod")
 	}
-	s.apply(t, customPod("bound", "", "nodeName: "+virtualNode, huge))
+	s.apply(t, customPod("beyond", "", "nodeName: "+virtualNode, huge))
+	s.wantEvent(t, "Pod", "beyond", "FailedReflection", "granted to cluster", "lower the requests")
+	s.apply(t, customPod("bound", "", "nodeName: "+virtualNode, "resources: {requests: {cpu: 3}}"))
 	s.wantEvent(t, "Pod", "bound", "FailedScheduling", "Insufficient cpu")
 	s.wantLocal(t, podKind, "bound", "{status: {phase: Pending}}")
 	env.Eventually(t, env.Hang, "the condition has the reason", func() (string, bool) {
