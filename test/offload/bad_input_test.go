@@ -91,7 +91,7 @@ func badPods(t *testing.T) {
 }
 
 // tooMuch: a pod that requests more than the virtual node has is not scheduled. If it is bound all the same, milan refuses what exceeds the grant. What
-// the grant allows but no node of milan has room for gets the event of milan's scheduler.
+// the grant allows but no node of milan can run gets the event of milan's scheduler.
 func tooMuch(t *testing.T) {
 	s := offload(t)
 	const huge = "resources: {requests: {cpu: 1000}}"
