@@ -737,7 +737,13 @@ func unmanagedStay(t *testing.T, e *env, _ map[string]string) {
 	}
 	claim := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "mine"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+		// In this namespace, policy liqo-install-namespace admits no pod of others that could change a node.
+		Spec: corev1.PodSpec{
+			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true)},
+			Containers: []corev1.Container{{Name: "c", Image: "c", SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			}}},
+		},
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "default"}}
 	ours := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-peering-key", Labels: map[string]string{labels.AppPartOf: labels.PartOf}}}
