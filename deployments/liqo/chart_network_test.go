@@ -53,7 +53,8 @@ func TestExternalNetwork(t *testing.T) {
 		}
 		if object.GetName() == "liqo-controller-manager" && object.GetKind() == "Deployment" {
 			args := strings.Join(convert[appsv1.Deployment](t, object).Spec.Template.Spec.Containers[0].Args, " ")
-			if !strings.Contains(args, "--disable-internal-network=true") || strings.Contains(args, "--pod-cidr") {
+			// It needs the own networks, which no address of a peer may be in, and nothing of how networks are joined.
+			if !strings.Contains(args, "--disable-internal-network=true") || !strings.Contains(args, "--pod-cidr=10.200.0.0/16") || strings.Contains(args, "--reserved-") {
 				t.Error(args)
 			}
 		}
