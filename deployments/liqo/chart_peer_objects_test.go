@@ -22,7 +22,8 @@ import (
 
 const objectsPolicy = "ValidatingAdmissionPolicy 'liqo-peers-objects'"
 
-// asPeer returns a client that acts as the peer rome, with every right in a remote namespace of its own.
+// asPeer returns a client that acts as the peer rome, with every right in a remote namespace of its own. The namespace is open, so that the administrator
+// can bind a role there.
 func asPeer(ctx context.Context, t *testing.T, admin *rest.Config, root client.Client, remote string) client.Client {
 	t.Helper()
 	const tenant = "liqo-tenant-rome-000000"

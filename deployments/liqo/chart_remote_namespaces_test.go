@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,23 +29,8 @@ import (
 // TestRemoteNamespaces: the policy restricts what a peer writes in its remote namespace, whatever rights it has there.
 func TestRemoteNamespaces(t *testing.T) {
 	ctx, admin, root := installed(t)
-	const tenant, remote = "liqo-tenant-rome-000000", "web-rome-000000"
-	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{ // open, so that the administrator can bind a role here
-			Name: remote, Labels: map[string]string{labels.RemoteClusterID: "rome"}, Annotations: map[string]string{labels.OpenRemoteNamespace: "true"},
-		}},
-		&rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "peer"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: tenant, Name: "liqo-peer"}},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		},
-	} {
-		if err := root.Create(ctx, object); err != nil {
-			t.Fatal(err)
-		}
-	}
-	limited := rest.CopyConfig(admin)
-	limited.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + tenant + ":liqo-peer", Groups: []string{"system:authenticated"}}
-	c := connect(t, limited)
+	const remote = "web-rome-000000"
+	c := asPeer(ctx, t, admin, root, remote)
 	try := func(version, kind string, metadata, rest map[string]any) error {
 		object := &unstructured.Unstructured{Object: rest}
 		if metadata != nil {

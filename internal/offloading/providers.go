@@ -25,25 +25,21 @@ import (
 	"liqo.io/liqo/internal/offloading/choice"
 )
 
-// peerOf returns the provider of a slice; nil if the slice gets nothing. The name comes from the ForeignCluster. Without a ForeignCluster, the slice
-// is being deleted, or the event of the ForeignCluster triggers another call. A slice in the tenant namespace of another peer gets nothing, because
+// peerOf returns the provider of a slice, given its ForeignCluster; nil if the slice gets nothing. Without a ForeignCluster, the slice is being deleted,
+// or the event of the ForeignCluster triggers another call. A slice in the tenant namespace of another peer gets nothing, because
 // that peer may have written it.
-func peerOf(ctx context.Context, reader client.Reader, slice *sharingv1alpha1.ResourceSlice) (*discoveryv1alpha1.ClusterIdentity, error) {
-	var all discoveryv1alpha1.ForeignClusterList
-	if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list foreign clusters: %w", err)
-	}
-	if fc := discoveryv1alpha1.OwnerOf(all.Items, slice.Spec.ProviderClusterID); fc != nil {
+func peerOf(fc *discoveryv1alpha1.ForeignCluster, slice *sharingv1alpha1.ResourceSlice) *discoveryv1alpha1.ClusterIdentity {
+	if fc != nil {
 		identity := *fc.Spec.ClusterIdentity
 		if slice.Namespace != fc.Status.TenantNamespace.Local && slice.Namespace != identity.TenantNamespace() {
-			return nil, nil
+			return nil
 		}
-		return &identity, nil
+		return &identity
 	}
 	if slice.DeletionTimestamp == nil {
-		return nil, nil
+		return nil
 	}
-	return &discoveryv1alpha1.ClusterIdentity{ClusterID: slice.Spec.ProviderClusterID}, nil
+	return &discoveryv1alpha1.ClusterIdentity{ClusterID: slice.Spec.ProviderClusterID}
 }
 
 // providersOf returns the clusters that grant resources to us; if tenant is not empty, only that of this tenant namespace.
@@ -63,10 +59,11 @@ func providersOf(ctx context.Context, reader client.Reader, tenant string) (all 
 	}
 	for namespace, several := range byTenant {
 		slice := served(several)
-		peer, err := peerOf(ctx, reader, slice)
+		fc, err := foreignClusterOf(ctx, reader, slice.Spec.ProviderClusterID)
 		if err != nil {
 			return nil, err
 		}
+		peer := peerOf(fc, slice)
 		if peer == nil {
 			continue
 		}
@@ -83,9 +80,9 @@ func providersOf(ctx context.Context, reader client.Reader, tenant string) (all 
 		if p.labelled, err = virtualNode(ctx, reader, p.nodeName, p.id); err != nil {
 			return nil, err
 		}
-		spec, err := peerSpec(ctx, reader, p.id)
-		if err != nil {
-			return nil, err
+		var spec discoveryv1alpha1.ForeignClusterSpec
+		if fc != nil {
+			spec = fc.Spec
 		}
 		p.node, p.hidden = choice.View(p.labelled, spec.AcceptedLabels)
 		p.allows = allowance(ctx, reader, spec.NamespaceSelector)
@@ -93,18 +90,6 @@ func providersOf(ctx context.Context, reader client.Reader, tenant string) (all 
 	}
 	slices.SortFunc(all, func(a, b provider) int { return strings.Compare(a.name, b.name) })
 	return all, nil
-}
-
-// peerSpec returns the spec of a provider's ForeignCluster; an empty one if there is none any more.
-func peerSpec(ctx context.Context, reader client.Reader, clusterID string) (spec discoveryv1alpha1.ForeignClusterSpec, err error) {
-	var all discoveryv1alpha1.ForeignClusterList
-	if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return spec, fmt.Errorf("list foreign clusters: %w", err)
-	}
-	if fc := discoveryv1alpha1.OwnerOf(all.Items, clusterID); fc != nil {
-		spec = fc.Spec
-	}
-	return spec, nil
 }
 
 // allowance returns provider.allows for the selector of a ForeignCluster. Nothing is known of a namespace that is not in the cache, or while the selector

@@ -226,11 +226,10 @@ func (r *shadowSlices) origin(ctx context.Context, namespace string) (shadow.Ori
 	if err != nil || peer == "" {
 		return origin, err
 	}
-	var clusters discoveryv1alpha1.ForeignClusterList
-	if err := r.cached.List(ctx, &clusters, client.UnsafeDisableDeepCopy); err != nil {
-		return origin, fmt.Errorf("list foreign clusters: %w", err)
+	fc, err := foreignClusterOf(ctx, r.cached, peer)
+	if err != nil {
+		return origin, err
 	}
-	fc := discoveryv1alpha1.OwnerOf(clusters.Items, peer)
 	origin.Reachable = shadow.Reachable(fc)
 	if origin.Own, err = ownNetworks(ctx, r.cached, r.options.OwnNetworks); err != nil {
 		return origin, err

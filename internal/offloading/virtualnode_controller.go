@@ -145,10 +145,11 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	if first, err := r.served(ctx, slice.Namespace); err != nil || first != slice.Name {
 		return reconcile.Result{}, errors.Join(err, r.writeUnserved(ctx, &slice, first))
 	}
-	peer, err := peerOf(ctx, r.client, &slice)
+	fc, err := foreignClusterOf(ctx, r.client, slice.Spec.ProviderClusterID)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	peer := peerOf(fc, &slice)
 	if peer == nil {
 		if slice.DeletionTimestamp != nil { // another client added our finalizer
 			_, err = patchFinalizer(ctx, r.client, &slice, labels.FinalizerNode, controllerutil.RemoveFinalizer)
@@ -160,7 +161,7 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 		checkNetwork: r.options.CheckNetwork, nodeLabels: r.options.NodeExtraLabels, nodeNote: r.options.NodeExtraAnnotations,
 	}
 	if wanted(&slice) {
-		if k.remoteNetworks, err = r.remoteNetworks(ctx, peer.ClusterID); err != nil {
+		if k.remoteNetworks, err = r.remoteNetworks(ctx, fc); err != nil {
 			return reconcile.Result{}, err
 		}
 		err := r.ensure(ctx, &slice, k, held)
@@ -174,19 +175,15 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 }
 
 // remoteNetworks returns the networks of a peer that another network than the fabric joins to this cluster.
-func (r *nodeReconciler) remoteNetworks(ctx context.Context, clusterID string) ([]netip.Prefix, error) {
+func (r *nodeReconciler) remoteNetworks(ctx context.Context, fc *discoveryv1alpha1.ForeignCluster) ([]netip.Prefix, error) {
 	if r.options.CheckNetwork {
 		return nil, nil // the virtual kubelet reads those that were agreed
-	}
-	var clusters discoveryv1alpha1.ForeignClusterList
-	if err := r.client.List(ctx, &clusters, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list foreign clusters: %w", err)
 	}
 	own, err := ownNetworks(ctx, r.client, r.options.OwnNetworks)
 	if err != nil {
 		return nil, err
 	}
-	return shadow.ExternalNetworks(discoveryv1alpha1.OwnerOf(clusters.Items, clusterID), own), nil
+	return shadow.ExternalNetworks(fc, own), nil
 }
 
 // ensure deploys the virtual kubelet, and reports the state of its node in the slice.
