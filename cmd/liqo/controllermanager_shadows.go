@@ -113,7 +113,11 @@ func (o *shadowOptions) setup(mgr manager.Manager, guard *policies.Guard, endpoi
 	if err != nil {
 		return err
 	}
-	err = offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Allowed: allowed, Workers: o.podWorkers})
+	quota, err := offloadingwebhook.SetupQuota(mgr, remoteNamespaces, o.refresh, o.enforce)
+	if err != nil {
+		return err
+	}
+	err = offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Allowed: allowed, Quota: quota, Workers: o.podWorkers})
 	if err != nil {
 		return err
 	}
@@ -122,10 +126,7 @@ func (o *shadowOptions) setup(mgr manager.Manager, guard *policies.Guard, endpoi
 	if err != nil || !webhooks {
 		return err
 	}
-	options := offloadingwebhook.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity)}
-	if options.Quota, err = offloadingwebhook.SetupQuota(mgr, remoteNamespaces, o.refresh, o.enforce); err != nil {
-		return err
-	}
+	options := offloadingwebhook.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Quota: quota}
 	options.Objects, err = offloadingwebhook.SetupPeerObjects(mgr, map[string]int{
 		offloadingwebhook.ShadowPods: o.mostPods, offloadingwebhook.ShadowEndpointSlices: o.mostSlices,
 		offloadingwebhook.NamespaceMaps: 1, offloadingwebhook.ResourceSlices: peering.MaxAnswered,

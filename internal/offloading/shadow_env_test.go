@@ -54,6 +54,8 @@ type shadowEnv struct {
 	// external: another network than Liqo's joins the clusters. own are the networks of this cluster.
 	external bool
 	own      []netip.Prefix
+	// quota of the controllers that run next; nil for none.
+	quota offloading.Quota
 	// remoteRules are the rights of the controllers in remote namespaces.
 	remoteRules []rbacv1.PolicyRule
 }
@@ -128,7 +130,7 @@ func (b *shadowEnv) run() (stop func()) {
 	b.Must(err)
 	remoteNamespaces, err := offloading.WatchRemoteNamespaces(mgr)
 	b.Must(err)
-	b.Must(offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Allowed: shadow.Allowed{Tolerations: shadow.Keys{"a"}}, Workers: 10}))
+	b.Must(offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Baseline, Allowed: shadow.Allowed{Tolerations: shadow.Keys{"a"}}, Quota: b.quota, Workers: 10}))
 	b.Must(offloading.SetupShadowEndpointSlice(mgr, offloading.ShadowEndpointSliceOptions{RemoteNamespaces: remoteNamespaces, InternalNetwork: !b.external, OwnNetworks: b.own, Workers: 10}))
 	return kubetest.Start(b.T, "manager", mgr.Start)
 }

@@ -57,10 +57,20 @@ type ShadowPodOptions struct {
 	Level shadow.Level
 	// Allowed is what peers may decide about the metadata and tolerations of their pods.
 	Allowed shadow.Allowed
+	// Quota keeps peers within their grants; nil if none is enforced.
+	Quota Quota
 	// Workers is how many are reconciled at the same time.
 	Workers int
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
+}
+
+// Quota keeps the pods of peers within their grants.
+type Quota interface {
+	// Reserve returns why a pod must not be created now; if it returns nothing, the pod counts from now on.
+	Reserve(peer string, shadowPod *vkv1alpha1.ShadowPod, now time.Time) (string, error)
+	// Release undoes Reserve.
+	Release(shadowPod *vkv1alpha1.ShadowPod)
 }
 
 // shadowPods creates the pods of ShadowPods.
@@ -233,6 +243,9 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	if err != nil || peer == "" {
 		return false, err
 	}
+	if err := r.reserve(peer, shadowPod); err != nil {
+		return false, err
+	}
 	pod := shadow.Pod(shadowPod, peer, r.options.Allowed)
 	err = r.live.Create(ctx, pod, client.FieldOwner(labels.OwnerShadowPod))
 	switch {
@@ -248,12 +261,28 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return false, nil
 	}
+	if r.options.Quota != nil && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) { // after any other error, the pod may exist
+		r.options.Quota.Release(shadowPod)
+	}
 	r.events.warn(shadowPod, reasonFailedCreate, "Create", "the pod cannot be created: %s", shadow.Refusal(err))
 	err = fmt.Errorf("create pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err)
 	if apierrors.IsInvalid(err) {
 		err = reconcile.TerminalError(err) // a retry cannot succeed
 	}
 	return false, err
+}
+
+// reserve counts a pod before it is created. It returns an error if the pod does not fit, so that it is tried again: no event leads here when other pods end.
+func (r *shadowPods) reserve(peer string, shadowPod *vkv1alpha1.ShadowPod) error {
+	if r.options.Quota == nil {
+		return nil
+	}
+	problem, err := r.options.Quota.Reserve(peer, shadowPod, r.options.Now())
+	if problem != "" {
+		r.events.warn(shadowPod, reasonRefused, "Create", "%.1000s", problem)
+		err = fmt.Errorf("pod %s/%s does not fit into the grant of cluster %s: %s", shadowPod.Namespace, shadowPod.Name, peer, problem)
+	}
+	return err
 }
 
 // admit returns the peer of a ShadowPod; empty if the ShadowPod is refused. The webhook may have been down when it was written.

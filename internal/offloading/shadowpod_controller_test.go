@@ -5,7 +5,9 @@ package offloading_test
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -224,5 +226,40 @@ func TestShadowUnmanaged(t *testing.T) {
 		if name := pods.Items[i].Name; strings.Contains("host foreign unowned name", name) {
 			t.Errorf("pod %s was created", name)
 		}
+	}
+}
+
+// fakeQuota refuses pods until it is open.
+type fakeQuota struct {
+	open               atomic.Bool
+	reserved, released atomic.Int32
+}
+
+func (q *fakeQuota) Reserve(string, *vkv1alpha1.ShadowPod, time.Time) (string, error) {
+	if !q.open.Load() {
+		return "10 of 10 granted", nil
+	}
+	q.reserved.Add(1)
+	return "", nil
+}
+
+func (q *fakeQuota) Release(*vkv1alpha1.ShadowPod) { q.released.Add(1) }
+
+// TestAttackH4: the controller reserves what a pod needs before it creates the pod, so a ShadowPod that passed the webhook does not exceed the grant. It
+// waits for its pod until others have ended.
+func TestAttackH4(t *testing.T) {
+	b := newShadowEnv(t)
+	quota := &fakeQuota{}
+	b.quota = quota
+	b.run()
+	s := b.createShadowPod("web", corev1.RestartPolicyAlways, nil)
+	b.event(s, "Refused", "10 of 10 granted")
+	if b.exists(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}) || quota.reserved.Load() > 0 {
+		t.Error("a pod beyond the grant was created")
+	}
+	quota.open.Store(true)
+	b.pod(s, nil)
+	if quota.reserved.Load() == 0 || quota.released.Load() > 0 {
+		t.Errorf("reserved %d times, released %d times", quota.reserved.Load(), quota.released.Load())
 	}
 }

@@ -96,6 +96,12 @@ func (l *Ledger) Set(peer string, shadow *vkv1alpha1.ShadowPod) {
 	l.put(l.seen, key, entry{peer: peer, uid: shadow.UID, amounts: amounts})
 }
 
+// Has reports whether the ledger counts a ShadowPod.
+func (l *Ledger) Has(shadow *vkv1alpha1.ShadowPod) bool {
+	one, there := l.seen[types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}]
+	return there && one.uid == shadow.UID
+}
+
 // Delete records that a ShadowPod is gone.
 func (l *Ledger) Delete(shadow *vkv1alpha1.ShadowPod) {
 	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}

@@ -26,40 +26,68 @@ import (
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowpods,verbs=list;watch
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 
 // errUnfilled: before the use is known, nothing is admitted.
 var errUnfilled = errors.New("what peers use has not been listed yet; try again")
 
-// Quota keeps the use of peers within their grants. One process is exact: it decides on one pod at a time and reserves its resources. Each replica of
-// the controller manager counts separately, and counts the pods that others admit when it observes them. With n replicas, the quota can be
-// exceeded by what the other n-1 admit before we observe it (about 10 ms).
+// Quota keeps the use of peers within their grants. The webhook refuses what does not fit beside the ShadowPods that are known, and changes nothing, as
+// a review may be forged. The controller, of which one runs, reserves what a pod needs before it creates the pod: so many ShadowPods that are written at
+// the same time may pass the webhook, and those that do not fit wait for their pods.
 type Quota struct {
 	namespaces RemoteNamespaces
 	cache      cache.Cache
 	refresh    time.Duration
 
-	mu     sync.Mutex
-	ledger *shadow.Ledger
-	filled bool
+	mu sync.Mutex
+	// known counts all ShadowPods, reserved those whose pods were created, or are about to be.
+	known, reserved *shadow.Ledger
+	filled          bool
 }
 
 // SetupQuota counts the use of peers from the manager's cache, in every replica. It recounts after every refresh interval. With limits, the limits
 // of pods count, otherwise their requests.
 func SetupQuota(mgr manager.Manager, namespaces RemoteNamespaces, refresh time.Duration, limits bool) (*Quota, error) {
-	q := &Quota{namespaces: namespaces, cache: mgr.GetCache(), refresh: refresh, ledger: shadow.NewLedger(limits)}
+	q := &Quota{namespaces: namespaces, cache: mgr.GetCache(), refresh: refresh, known: shadow.NewLedger(limits), reserved: shadow.NewLedger(limits)}
 	return q, mgr.Add(q)
 }
 
 // NeedLeaderElection returns false: every replica serves the webhook.
 func (q *Quota) NeedLeaderElection() bool { return false }
 
-func (q *Quota) admit(peer string, shadowPod *vkv1alpha1.ShadowPod, now time.Time, dryRun bool) (string, error) {
+// fits returns why a new ShadowPod is refused; nothing if it is not.
+func (q *Quota) fits(peer string, shadowPod *vkv1alpha1.ShadowPod, now time.Time) (string, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.filled {
 		return "", errUnfilled
 	}
-	return q.ledger.Admit(peer, shadowPod, now, dryRun), nil
+	return q.known.Admit(peer, shadowPod, now, true), nil
+}
+
+// Reserve returns why the pod of a ShadowPod must not be created now. If it returns nothing, the pod counts until its ShadowPod has ended or is gone, or
+// until Release.
+func (q *Quota) Reserve(peer string, shadowPod *vkv1alpha1.ShadowPod, now time.Time) (string, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.filled {
+		return "", errUnfilled
+	}
+	if q.reserved.Has(shadowPod) {
+		return "", nil // its pod is created again, even if the grant has become smaller
+	}
+	problem := q.reserved.Admit(peer, shadowPod, now, true)
+	if problem == "" {
+		q.reserved.Set(peer, shadowPod)
+	}
+	return problem, nil
+}
+
+// Release undoes Reserve: the API server has refused the pod.
+func (q *Quota) Release(shadowPod *vkv1alpha1.ShadowPod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.reserved.Delete(shadowPod)
 }
 
 // Start follows ShadowPods and slices until ctx ends.
@@ -94,9 +122,9 @@ func (q *Quota) Start(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil // ctx has ended
 	}
-	q.mu.Lock()
-	q.filled = true
-	q.mu.Unlock()
+	if err := q.fill(ctx); err != nil {
+		return err
+	}
 	ticker := time.NewTicker(q.refresh)
 	defer ticker.Stop()
 	for {
@@ -111,6 +139,31 @@ func (q *Quota) Start(ctx context.Context) error {
 	}
 }
 
+// fill counts the pods that exist: another controller manager created them.
+func (q *Quota) fill(ctx context.Context) error {
+	var pods corev1.PodList
+	var shadowPods vkv1alpha1.ShadowPodList
+	if err := q.cache.List(ctx, &pods, client.MatchingLabels{labels.ManagedBy: labels.ManagedByShadowPod}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list pods of peers: %w", err)
+	}
+	if err := q.cache.List(ctx, &shadowPods, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list shadow pods: %w", err)
+	}
+	owners := map[string]bool{}
+	for i := range pods.Items {
+		owners[shadow.Owner(&pods.Items[i])] = true
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range shadowPods.Items {
+		if one := &shadowPods.Items[i]; owners[string(one.UID)] {
+			q.reserved.Set(q.peerOf(ctx, one), one)
+		}
+	}
+	q.filled = true
+	return nil
+}
+
 // recount records all objects again; entries that are right do not change. It lists under the lock, so it does not record an object whose
 // deletion was recorded before.
 func (q *Quota) recount(ctx context.Context) error {
@@ -122,7 +175,7 @@ func (q *Quota) recount(ctx context.Context) error {
 		return err
 	}
 	for i := range shadowPods.Items {
-		q.ledger.Set(q.peerOf(ctx, &shadowPods.Items[i]), &shadowPods.Items[i])
+		q.set(q.peerOf(ctx, &shadowPods.Items[i]), &shadowPods.Items[i])
 	}
 	for i := range granted.Items {
 		q.note(q.tenantOf(ctx, granted.Items[i].Namespace), &granted.Items[i])
@@ -142,7 +195,14 @@ func (q *Quota) setPod(ctx context.Context, object any) {
 		peer := q.peerOf(ctx, shadowPod)
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.ledger.Set(peer, shadowPod)
+		q.set(peer, shadowPod)
+	}
+}
+
+func (q *Quota) set(peer string, shadowPod *vkv1alpha1.ShadowPod) {
+	q.known.Set(peer, shadowPod)
+	if shadowPod.Status.PodUID != "" || q.reserved.Has(shadowPod) {
+		q.reserved.Set(peer, shadowPod)
 	}
 }
 
@@ -150,7 +210,8 @@ func (q *Quota) forgetPod(_ context.Context, object any) {
 	if shadowPod, ok := object.(*vkv1alpha1.ShadowPod); ok {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.ledger.Delete(shadowPod)
+		q.known.Delete(shadowPod)
+		q.reserved.Delete(shadowPod)
 	}
 }
 
@@ -176,10 +237,12 @@ func (q *Quota) tenantOf(ctx context.Context, namespace string) string {
 // the peer is written by the peer.
 func (q *Quota) note(peer string, slice *sharingv1alpha1.ResourceSlice) {
 	key := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name}
-	q.ledger.DropGrant(key)
+	q.known.DropGrant(key)
+	q.reserved.DropGrant(key)
 	copied := slice.Labels[labels.Replicated] == "true" && slice.Labels[labels.Replication] != "true"
 	if peer != "" && copied && slice.DeletionTimestamp == nil && slice.Status.Phase == sharingv1alpha1.SliceAccepted {
-		q.ledger.SetGrant(peer, key, slice.Status.Resources)
+		q.known.SetGrant(peer, key, slice.Status.Resources)
+		q.reserved.SetGrant(peer, key, slice.Status.Resources)
 	}
 }
 
@@ -187,6 +250,7 @@ func (q *Quota) forgetSlice(_ context.Context, object any) {
 	if slice, ok := object.(*sharingv1alpha1.ResourceSlice); ok {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.ledger.DropGrant(types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name})
+		q.known.DropGrant(types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name})
+		q.reserved.DropGrant(types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name})
 	}
 }

@@ -105,7 +105,7 @@ func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admis
 	if w.options.Quota == nil || old != nil {
 		return admission.Allowed("")
 	}
-	problem, err := w.options.Quota.admit(peer, &now, w.options.Now(), request.DryRun != nil && *request.DryRun)
+	problem, err := w.options.Quota.fits(peer, &now, w.options.Now())
 	switch {
 	case err != nil:
 		return admission.Errored(http.StatusServiceUnavailable, err)

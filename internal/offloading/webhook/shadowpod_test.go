@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -98,7 +100,7 @@ func (b *env) serve(o ShadowPodOptions) {
 	b.Make(&admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "liqo"},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "shadowpod.validate.liqo.io", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNoneOnDryRun),
+			Name: "shadowpod.validate.liqo.io", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
 			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: new(server.URL + ShadowPodPath), CABundle: authority},
 			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: labels.RemoteClusterID, Operator: metav1.LabelSelectorOpExists}}},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
@@ -187,15 +189,25 @@ func (b *env) quota(limits bool) *Quota {
 	b.Must(err)
 	q, err := SetupQuota(mgr, remoteNamespaces{remoteNamespace: "rome-id"}, 50*time.Millisecond, limits)
 	b.Must(err)
-	if problem, err := q.admit("rome-id", shadowPodNamed("early", nil), time.Now(), true); !errors.Is(err, errUnfilled) {
+	if problem, err := q.fits("rome-id", shadowPodNamed("early", nil), time.Now()); !errors.Is(err, errUnfilled) {
 		b.T.Errorf("before the first list: %q, %v", problem, err)
 	}
 	kubetest.Start(b.T, "manager", mgr.Start)
 	b.Until("the quota has counted", func() bool {
-		_, err := q.admit("rome-id", shadowPodNamed("x", nil), time.Now(), true)
+		_, err := q.fits("rome-id", shadowPodNamed("x", nil), time.Now())
 		return err == nil
 	})
 	return q
+}
+
+// counted waits until the quota knows a ShadowPod.
+func (b *env) counted(q *Quota, s *vkv1alpha1.ShadowPod) {
+	b.T.Helper()
+	b.Until("the quota knows "+s.Name, func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.known.Has(s)
+	})
 }
 
 // granted creates a slice in the tenant namespace and accepts it.
@@ -221,28 +233,49 @@ func TestQuota(t *testing.T) {
 	b.granted("ours-labelled-by-the-peer", "1000", map[string]string{labels.Replication: "true", labels.Replicated: "true"})
 	q := b.quota(true)
 	b.Until("the grant is recorded", func() bool {
-		problem, _ := q.admit("rome-id", shadowPodNamed("x", nil), time.Now(), true)
+		problem, _ := q.fits("rome-id", shadowPodNamed("x", nil), time.Now())
 		return problem == ""
 	})
 	b.serve(ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Quota: q})
 
 	b.refused(b.Create(t.Context(), shadowPodNamed("unlimited", func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Containers[0].Resources.Limits = nil })), "needs limits for cpu and memory")
+	// The controller reserves: of many at the same time, exactly the granted amount gets pods.
 	var made atomic.Int32
 	var asking sync.WaitGroup
-	for i := range 40 {
+	reserved := make([]*vkv1alpha1.ShadowPod, 40)
+	for i := range reserved {
 		asking.Go(func() {
-			err := b.Create(context.Background(), shadowPodNamed(fmt.Sprint("web-", i), nil))
-			if err == nil {
+			s := shadowPodNamed(fmt.Sprint("pod-", i), func(s *vkv1alpha1.ShadowPod) { s.UID = types.UID(fmt.Sprint(i)) })
+			switch problem, err := q.Reserve("rome-id", s, time.Now()); {
+			case err != nil || problem != "" && !strings.Contains(problem, "granted to cluster rome-id"):
+				t.Errorf("refused with %q, %v", problem, err)
+			case problem == "":
 				made.Add(1)
-			} else if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "granted to cluster rome-id") {
-				t.Errorf("refused with %v", err)
+				reserved[i] = s
 			}
 		})
 	}
 	asking.Wait()
 	if made.Load() != 10 {
-		t.Errorf("%d pods of one CPU are admitted, 10 CPUs are granted", made.Load())
+		t.Errorf("%d pods of one CPU are reserved, 10 CPUs are granted", made.Load())
 	}
+	for _, s := range reserved {
+		if s == nil {
+			continue
+		}
+		if problem, err := q.Reserve("rome-id", s, time.Now()); problem != "" || err != nil {
+			t.Errorf("a pod that is created again: %q, %v", problem, err)
+		}
+		q.Release(s)
+	}
+
+	// The webhook refuses what does not fit beside the ShadowPods that are known.
+	for i := range 10 {
+		s := shadowPodNamed(fmt.Sprint("web-", i), nil)
+		b.Make(s)
+		b.counted(q, s)
+	}
+	b.refused(b.Create(t.Context(), shadowPodNamed("web-10", nil)), "granted to cluster rome-id")
 
 	// One ends, one is deleted: two more are admitted.
 	var all vkv1alpha1.ShadowPodList
@@ -251,7 +284,9 @@ func TestQuota(t *testing.T) {
 	b.Must(b.Status().Update(t.Context(), &all.Items[0]))
 	b.Must(b.Delete(t.Context(), &all.Items[1]))
 	for _, name := range []string{"next-1", "next-2"} {
-		b.Until("admitted: "+name, func() bool { return b.Create(t.Context(), shadowPodNamed(name, nil)) == nil })
+		s := shadowPodNamed(name, nil)
+		b.Until("admitted: "+name, func() bool { return b.Create(t.Context(), s) == nil })
+		b.counted(q, s)
 	}
 	b.refused(b.Create(t.Context(), shadowPodNamed("next-3", nil)), "10 of 10 granted")
 	// An image may change although the grant is used up.
@@ -266,13 +301,14 @@ func TestQuotaOfWhatIsDeleted(t *testing.T) {
 	b.granted("rome", "1", map[string]string{labels.Replicated: "true", labels.Replication: "false"})
 	q := b.quota(true)
 	b.Until("the grant is recorded", func() bool {
-		problem, _ := q.admit("rome-id", shadowPodNamed("x", nil), time.Now(), true)
+		problem, _ := q.fits("rome-id", shadowPodNamed("x", nil), time.Now())
 		return problem == ""
 	})
 	b.serve(ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Quota: q})
 
 	s := shadowPodNamed("large", nil)
 	b.Make(s)
+	b.counted(q, s)
 	b.Must(b.Delete(t.Context(), s, client.PropagationPolicy(metav1.DeletePropagationForeground)))
 	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(s), s))
 	s.Finalizers = []string{metav1.FinalizerDeleteDependents, metav1.FinalizerDeleteDependents}
@@ -296,18 +332,19 @@ func TestAttackH7(t *testing.T) {
 	b.granted("rome", "3", map[string]string{labels.Replicated: "true", labels.Replication: "false"})
 	q := b.quota(false)
 	b.Until("the grant is recorded", func() bool {
-		problem, _ := q.admit("rome-id", shadowPodNamed("x", nil), time.Now(), true)
+		problem, _ := q.fits("rome-id", shadowPodNamed("x", nil), time.Now())
 		return problem == ""
 	})
 	b.serve(ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Quota: q})
 	made := 0
 	for i := range 8 {
-		err := b.Create(t.Context(), shadowPodNamed(fmt.Sprint("miner-", i), func(s *vkv1alpha1.ShadowPod) {
+		miner := shadowPodNamed(fmt.Sprint("miner-", i), func(s *vkv1alpha1.ShadowPod) {
 			s.Spec.Pod.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}}
-		}))
-		switch {
+		})
+		switch err := b.Create(t.Context(), miner); {
 		case err == nil:
 			made++
+			b.counted(q, miner)
 		default:
 			b.refused(err, "the requests of this pod ask for 1 of cpu; 3 of 3 granted to cluster rome-id are in use")
 		}
@@ -320,7 +357,33 @@ func TestAttackH7(t *testing.T) {
 		return shadowPodNamed(name, func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Containers[0].Resources = corev1.ResourceRequirements{} })
 	}
 	for i := range 97 {
-		b.Make(idle(fmt.Sprint("idle-", i)))
+		s := idle(fmt.Sprint("idle-", i))
+		b.Make(s)
+		b.counted(q, s)
 	}
 	b.refused(b.Create(t.Context(), idle("one-more")), "1 of pods; 100 of 100")
+}
+
+// TestAttackH4: reviews, which may be forged, reserve nothing of what another peer is granted.
+func TestAttackH4(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := vkv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	q := &Quota{known: shadow.NewLedger(true), reserved: shadow.NewLedger(true), filled: true}
+	q.known.SetGrant("rome-id", types.NamespacedName{Name: "slice"}, corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("5")})
+	handler := newShadowPod(scheme, ShadowPodOptions{RemoteNamespaces: remoteNamespaces{remoteNamespace: "rome-id"}, Level: shadow.Baseline, Quota: q})
+	for i := range 20 {
+		raw, err := json.Marshal(shadowPodNamed(fmt.Sprint("forged-", i), nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw = []byte(strings.Replace(string(raw), "{", `{"apiVersion":"virtualkubelet.liqo.io/v1alpha1","kind":"ShadowPod",`, 1))
+		answer := handler.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Create, Namespace: remoteNamespace, Object: runtime.RawExtension{Raw: raw},
+		}})
+		if !answer.Allowed {
+			t.Fatalf("after %d reviews, of which none was followed by an object, the peer's own pod is refused: %s", i, answer.Result.Message)
+		}
+	}
 }

@@ -104,8 +104,8 @@ func FuzzShadowPodReview(f *testing.F) {
 		f.Add(plain, text)
 	}
 	f.Fuzz(func(t *testing.T, object, old string) {
-		quota := &Quota{ledger: shadow.NewLedger(true), filled: true}
-		quota.ledger.SetGrant("rome-id", types.NamespacedName{Name: "slice"}, corev1.ResourceList{
+		quota := &Quota{known: shadow.NewLedger(true), reserved: shadow.NewLedger(true), filled: true}
+		quota.known.SetGrant("rome-id", types.NamespacedName{Name: "slice"}, corev1.ResourceList{
 			"cpu": *shadowPodNamed("", nil).Spec.Pod.Containers[0].Resources.Limits.Cpu(), "memory": *shadowPodNamed("", nil).Spec.Pod.Containers[0].Resources.Limits.Memory(), "pods": resource.MustParse("1"),
 		})
 		handler := newShadowPod(scheme, ShadowPodOptions{
