@@ -63,8 +63,13 @@ const (
 	AuthToken = "discovery.liqo.io/auth-token"
 	// LocalIdentity is "true" on the Secret with our identity in a peer.
 	LocalIdentity = "discovery.liqo.io/local-identity"
-	// PinnedKey is "true" on the ConfigMap that pins a peer's public key.
+	// PinnedKey is "true" on the ConfigMap that pins a peer's public key, and "replacement" on the one with keys that are to replace it.
 	PinnedKey = "auth.liqo.io/pinned-key"
+	// OwnKey is the fingerprint of the key of this cluster that the peer knows, on the Secret with our identity there; on a ForeignCluster, of the key
+	// that the peer is to know: then the identity is renewed at once.
+	OwnKey = "auth.liqo.io/own-key"
+	// RotatedAt is when `liqoctl rotate identity` replaced the keys, on the Secrets with the keys of this cluster. RFC 3339.
+	RotatedAt = "auth.liqo.io/rotated-at"
 	// SpentToken is "true" on the ConfigMap that records the use of a token that only one cluster may use.
 	SpentToken = "auth.liqo.io/spent-token"
 	// PeeringPermissions is on cluster roles bound to a peer: basic, incoming or outgoing.

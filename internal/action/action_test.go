@@ -53,6 +53,7 @@ func TestWithAPIServer(t *testing.T) {
 		"FollowReconnects":    testFollowReconnects,
 		"FollowEnds":          testFollowEnds,
 		"GeneratePeerCommand": testGeneratePeerCommand,
+		"RotateIdentity":      testRotateIdentity,
 		"BadInput":            testBadInput,
 		"Warnings":            testWarnings,
 		"Peer":                testPeer,

@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientretry "k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -135,27 +134,7 @@ func issueToken(ctx context.Context, c client.Client, namespace string, o TokenO
 	if err != nil {
 		return "", fmt.Errorf("store the token: %w", err)
 	}
-	return one.Secret, nil
-}
-
-// RotateToken replaces the shared token and withdraws all issued ones. Clusters that are registered do not use them any more.
-func RotateToken(ctx context.Context, c client.Client, namespace string) error {
-	if _, err := LocalIdentity(ctx, c, namespace); err != nil {
-		return err
-	}
-	at := client.ObjectKey{Namespace: namespace, Name: auth.IssuedTokensSecret}
-	issued := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}}
-	if err := c.Delete(ctx, issued); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("withdraw the tokens in Secret %s: %w", at, err)
-	}
-	at.Name = auth.SharedTokenSecret
-	if err := c.Get(ctx, at, &corev1.Secret{}); apierrors.IsNotFound(err) {
-		return nil // this cluster has no shared token, and must not get one
-	}
-	if err := changeSecret(ctx, c, at, func(data map[string][]byte) { data[auth.SharedTokenKey] = []byte(auth.NewSecret()) }); err != nil {
-		return fmt.Errorf("replace the shared token: %w", err)
-	}
-	return nil
+	return one.Secret, forgetSpent(ctx, c, namespace)
 }
 
 // changeSecret changes the data of a Secret, and creates it if it does not exist. Another writer causes a second attempt.

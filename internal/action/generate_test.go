@@ -182,9 +182,33 @@ func testGeneratePeerCommand(t *testing.T, config *rest.Config) {
 	if got := accepted(); !slices.Equal(got, []string{"issued", "issued", "shared before"}) {
 		t.Errorf("%v", got)
 	}
+	used := map[string]bool{auth.SpentName("of-a-token-that-has-expired"): false}
+	for secret := range issued {
+		used[auth.SpentName(auth.TokenID(secret))] = true
+	}
+	for name := range used {
+		create(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name, Labels: map[string]string{labels.SpentToken: "true"}}})
+	}
+	records := func(want int) {
+		t.Helper()
+		var all corev1.ConfigMapList
+		if err := c.List(ctx, &all, client.InNamespace(testNamespace), client.MatchingLabels{labels.SpentToken: "true"}); err != nil || len(all.Items) != want {
+			t.Errorf("%d records of used tokens, want %d (%v)", len(all.Items), want, err)
+		}
+		for i := range all.Items {
+			if !used[all.Items[i].Name] {
+				t.Errorf("the record %s is kept", all.Items[i].Name)
+			}
+		}
+	}
+	if _, err := GeneratePeerCommand(ctx, c, testNamespace, TokenOptions{For: "turin", Expires: time.Hour}, progress); err != nil {
+		t.Fatal(err)
+	}
+	records(2)
 	if err := RotateToken(ctx, c, testNamespace); err != nil {
 		t.Fatal(err)
 	}
+	records(0)
 	if got := accepted(); !slices.Equal(got, []string{"shared"}) {
 		t.Errorf("after the rotation: %v", got)
 	}

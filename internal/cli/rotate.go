@@ -3,10 +3,15 @@
 package cli
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"liqo.io/liqo/internal/action"
 )
+
+// rotateTimeout bounds the wait for providers.
+const rotateTimeout = time.Minute
 
 func newRotate(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
@@ -31,5 +36,24 @@ func newRotate(f *Factory) *cobra.Command {
 			return nil
 		},
 	})
+	o := action.RotateIdentityOptions{}
+	identity := &cobra.Command{
+		Use: "identity", Short: "Replace the keys with which this cluster proves itself to its peers",
+		Long: f.text("Replace the keys with which this cluster proves itself to its peers: that which all know it by, and those for its providers.\n\n" +
+			"Peerings go on: the old keys sign the new ones. Providers learn them at once, clusters that use this one at their next renewal,\n" +
+			"within half an hour. Peer commands that were printed before stop working."),
+		Example: f.text("  {{name}} rotate identity"),
+		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			return action.RotateIdentity(cmd.Context(), c, f.namespace(), o, f.printer)
+		},
+	}
+	timeoutFlag(identity, &o.Timeout, rotateTimeout)
+	identity.Flags().BoolVar(&o.Force, "force", false, "Replace the keys although they were replaced less than an hour ago: peers that do not know the present ones have to peer again")
+	cmd.AddCommand(identity)
 	return cmd
 }

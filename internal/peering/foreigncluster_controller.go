@@ -179,7 +179,7 @@ func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 	}
 	// Created before the first peering, so that ending the last peering restores the state before the first one.
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		if _, err := r.root(ctx); err != nil {
+		if _, err := r.roots(ctx); err != nil {
 			log.FromContext(ctx).Error(err, "root key of this cluster not created, the first peering will try again")
 		}
 		// The authentication service cannot answer before it exists.

@@ -28,13 +28,6 @@ func tokenSecretName(clusterID string) string { return "remote-token-" + cluster
 
 const tokenKey = "token"
 
-// rootSecretName is the Secret, in the install namespace, from which the keys of this cluster are derived. It stays
-// when peerings end: a provider that was unreachable during an unpeer still has our key pinned and must recognise us.
-const (
-	rootSecretName = "liqo-peering-key"
-	rootKey        = "root"
-)
-
 const (
 	// movedAfter is how long an API server may be silent before we request a new identity, which has its current address.
 	movedAfter = 30 * time.Second
@@ -47,6 +40,14 @@ type heldIdentity struct {
 	secret   *corev1.Secret
 	identity remote.Identity
 	complete bool
+	// ownKey is the fingerprint of our key that the peer knows.
+	ownKey string
+}
+
+// outdated reports whether the peer is to learn another key of this cluster at once.
+func (h *heldIdentity) outdated(fc *discoveryv1alpha1.ForeignCluster) bool {
+	wanted := fc.Annotations[labels.OwnKey]
+	return wanted != "" && wanted != h.ownKey
 }
 
 // identityRequests records, per ForeignCluster, the result of the last request for an identity and when the next one
@@ -61,7 +62,7 @@ type identityRequest struct {
 	failures int
 	state    identityState
 	message  string
-	// basis identifies the inputs of the request: the generation of the spec and the version of the token.
+	// basis identifies the inputs of the request: the generation of the spec, the version of the token, and the key that the peer is to know.
 	basis string
 }
 
@@ -178,7 +179,7 @@ func (r *fcReconciler) ensureIdentity(ctx context.Context, s *scope) error {
 		if err := r.connect(ctx, s, held); err != nil {
 			return err
 		}
-		if wait := renewIn(held.identity.RenewAt, state, s.now); wait > 0 {
+		if wait := renewIn(held.identity.RenewAt, state, s.now); wait > 0 && !held.outdated(s.fc) {
 			s.facts.identity = identityAccepted
 			s.requeueWithin(wait)
 			if state.Ready {
@@ -222,7 +223,7 @@ func (r *fcReconciler) readIdentity(ctx context.Context, s *scope) (*heldIdentit
 	case err != nil:
 		return nil, fmt.Errorf("read identity %s: %w", at, err)
 	}
-	held := &heldIdentity{secret: &secret}
+	held := &heldIdentity{secret: &secret, ownKey: secret.Annotations[labels.OwnKey]}
 	if held.identity, err = remote.ParseIdentity(secret.Data); err != nil {
 		log.FromContext(ctx).Error(err, "identity not readable, requesting another one", "secret", at.String())
 		return held, nil
@@ -304,9 +305,11 @@ func (r *fcReconciler) peerToken(ctx context.Context, s *scope) (token, basis st
 	if client.IgnoreNotFound(err) != nil {
 		return "", "", fmt.Errorf("read token of %s: %w", s.peer.ClusterID, err)
 	}
-	return string(secret.Data[tokenKey]), fmt.Sprintf("%d/%s", s.fc.Generation, secret.ResourceVersion), nil
+	return string(secret.Data[tokenKey]), fmt.Sprintf("%d/%s/%s", s.fc.Generation, secret.ResourceVersion, s.fc.Annotations[labels.OwnKey]), nil
 }
 
+// requestToken renews the identity, or makes first contact. After this cluster has replaced its keys, it makes first contact again, with the proof that the
+// new keys are its own, and records in held which the provider knows.
 func (r *fcReconciler) requestToken(ctx context.Context, s *scope, held *heldIdentity, text string) (auth.Grant, error) {
 	token := auth.ParseToken(text)
 	provider := auth.Provider{ID: s.peer.ClusterID, Fingerprint: s.fc.Spec.ClusterKey, Unproven: s.fc.Spec.InsecureSkipProviderVerify}
@@ -326,22 +329,29 @@ func (r *fcReconciler) requestToken(ctx context.Context, s *scope, held *heldIde
 	}
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	ours, err := r.key(ctx, s.peer.ClusterID)
+	keys, err := r.ownKeys(ctx, s.peer.ClusterID)
 	if err != nil {
 		return auth.Grant{}, err
 	}
-	if held.complete {
+	known := held.ownKey == keys.fingerprint()
+	if held.complete && (known || !s.facts.outgoing) {
+		ours := keys.key
+		if !known && keys.previousKey != nil {
+			ours = keys.previousKey // the peering ends
+		}
 		grant, err := registrar.Renew(ctx, provider, r.options.Local, ours)
 		if err == nil || !errors.Is(err, auth.ErrConflict) && !errors.Is(err, auth.ErrDenied) || !s.facts.outgoing {
 			return grant, err
 		}
 		// The provider deleted our tenant: make first contact again, with the same key.
 	}
-	keys, err := r.clusterKeys(ctx)
-	if err != nil {
-		return auth.Grant{}, err
+	grant, err := registrar.Register(ctx, auth.Registration{
+		Provider: provider, Cluster: r.options.Local, Secret: token.Secret, Key: keys.key, ClusterKey: keys.cluster, Previous: keys.previous(),
+	})
+	if err == nil {
+		held.ownKey = keys.fingerprint()
 	}
-	return registrar.Register(ctx, auth.Registration{Provider: provider, Cluster: r.options.Local, Secret: token.Secret, Key: ours, ClusterKey: keys.Current})
+	return grant, err
 }
 
 // storeIdentity stores a new token and connects with it.
@@ -356,7 +366,7 @@ func (r *fcReconciler) storeIdentity(ctx context.Context, s *scope, held *heldId
 		ProxyURL: s.fc.Spec.ForeignProxyURL, Token: grant.Token, RenewAt: now.Add(grant.Lifetime / 2), ExpiresAt: now.Add(grant.Lifetime),
 	}
 	held.complete = true
-	if err := r.writeIdentity(ctx, s, held.identity.Data()); err != nil {
+	if err := r.writeIdentity(ctx, s, held); err != nil {
 		return err
 	}
 	grantEvent(before, held.identity, now).send(r.events, s.fc, "ReadGrant")
@@ -366,8 +376,9 @@ func (r *fcReconciler) storeIdentity(ctx context.Context, s *scope, held *heldId
 	return r.connect(ctx, s, held)
 }
 
-func (r *fcReconciler) writeIdentity(ctx context.Context, s *scope, data map[string][]byte) error {
-	intent := corev1apply.Secret(remote.SecretName(s.peer.ClusterID), s.namespace).WithData(data).WithType(corev1.SecretTypeOpaque).
+func (r *fcReconciler) writeIdentity(ctx context.Context, s *scope, held *heldIdentity) error {
+	intent := corev1apply.Secret(remote.SecretName(s.peer.ClusterID), s.namespace).WithData(held.identity.Data()).WithType(corev1.SecretTypeOpaque).
+		WithAnnotations(map[string]string{labels.OwnKey: held.ownKey}).
 		WithLabels(map[string]string{labels.LocalIdentity: annotationTrue, labels.ClusterID: s.peer.ClusterID, labels.AppPartOf: labels.PartOf})
 	return r.own.ApplyTo(ctx, intent, nil)
 }

@@ -4,6 +4,7 @@ package peering
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"testing"
 	"time"
@@ -14,6 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/auth/key"
 )
 
 // emptyCluster has no objects.
@@ -51,5 +56,109 @@ func TestDeadPeersLeaveWorkers(t *testing.T) {
 	}
 	if len(r.authSlots) != 0 {
 		t.Error("a slot is lost")
+	}
+}
+
+// fixedSecrets has the Secrets of the install namespace with the keys of this cluster.
+type fixedSecrets map[string]map[string][]byte
+
+func (f fixedSecrets) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	into.(*corev1.Secret).Data = f[key.Name]
+	return nil
+}
+
+func (fixedSecrets) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+// recordedRegistrar answers renewals with an error, if there is one, and records which keys it saw.
+type recordedRegistrar struct {
+	Registrar
+	renewals      []ed25519.PrivateKey
+	registrations []auth.Registration
+	refuse        error
+}
+
+func (r *recordedRegistrar) Renew(_ context.Context, _ auth.Provider, _ discoveryv1alpha1.ClusterIdentity, key ed25519.PrivateKey) (auth.Grant, error) {
+	r.renewals = append(r.renewals, key)
+	return auth.Grant{}, r.refuse
+}
+
+func (r *recordedRegistrar) Register(_ context.Context, registration auth.Registration) (auth.Grant, error) {
+	r.registrations = append(r.registrations, registration)
+	return auth.Grant{}, nil
+}
+
+// TestOwnKeys: which keys this cluster uses before and after it has replaced them.
+func TestOwnKeys(t *testing.T) {
+	const provider = "milan-id"
+	derive := func(root []byte) ed25519.PrivateKey {
+		derived, err := key.Derive(root, provider)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return derived
+	}
+	roots := key.Generate()
+	cluster, err := clusterkey.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	oldRoot, oldCluster := roots.Current, cluster.Current
+	secrets := fixedSecrets{key.Secret: roots.Data(), clusterkey.Secret: cluster.Data()}
+	ask := func(registrar *recordedRegistrar, held *heldIdentity, outgoing bool) {
+		t.Helper()
+		r := &fcReconciler{live: secrets}
+		r.options.Dial = func(*discoveryv1alpha1.ForeignCluster) (Registrar, error) { return registrar, nil }
+		s := &scope{fc: &discoveryv1alpha1.ForeignCluster{}, peer: discoveryv1alpha1.ClusterIdentity{ClusterID: provider}}
+		s.fc.Spec.ClusterKey = "known"
+		s.facts.outgoing = outgoing
+		if _, err := r.requestToken(t.Context(), s, held, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	held := &heldIdentity{}
+	asked := &recordedRegistrar{}
+	if ask(asked, held, true); len(asked.registrations) != 1 || len(asked.registrations[0].Previous) != 0 || held.ownKey != cluster.Fingerprint() {
+		t.Fatalf("first contact: %d registrations, known %q", len(asked.registrations), held.ownKey)
+	}
+	held.complete = true
+	asked = &recordedRegistrar{}
+	if ask(asked, held, true); len(asked.renewals) != 1 || !asked.renewals[0].Equal(derive(oldRoot)) || len(asked.registrations) != 0 {
+		t.Fatalf("renewal: %+v", asked)
+	}
+
+	fc := &discoveryv1alpha1.ForeignCluster{}
+	if held.outdated(fc) {
+		t.Error("nothing asks for another key")
+	}
+	next := key.Generate()
+	next.Previous = roots.Current
+	if cluster, err = cluster.Replace(); err != nil {
+		t.Fatal(err)
+	}
+	secrets[key.Secret], secrets[clusterkey.Secret] = next.Data(), cluster.Data()
+	fc.Annotations = map[string]string{labels.OwnKey: cluster.Fingerprint()}
+	if !held.outdated(fc) {
+		t.Error("the peer does not know the new key, and is not asked to renew")
+	}
+	asked = &recordedRegistrar{}
+	if ask(asked, &heldIdentity{complete: true, ownKey: held.ownKey}, false); len(asked.renewals) != 1 || !asked.renewals[0].Equal(derive(oldRoot)) || len(asked.registrations) != 0 {
+		t.Errorf("a peering that ends renews with the key that the provider knows: %+v", asked)
+	}
+	asked = &recordedRegistrar{}
+	ask(asked, held, true)
+	if len(asked.renewals) != 0 || len(asked.registrations) != 1 {
+		t.Fatalf("after the rotation: %+v", asked)
+	}
+	sent := asked.registrations[0]
+	if !sent.Key.Equal(derive(next.Current)) || !sent.ClusterKey.Equal(cluster.Current) || len(sent.Previous) != 2 || !sent.Previous[0].Equal(derive(oldRoot)) || !sent.Previous[1].Equal(oldCluster) {
+		t.Error("the registration does not prove the new keys with the old ones")
+	}
+	if held.outdated(fc) {
+		t.Errorf("the provider knows the new key, and the record is %q", held.ownKey)
+	}
+	asked = &recordedRegistrar{}
+	if ask(asked, held, true); len(asked.renewals) != 1 || !asked.renewals[0].Equal(derive(next.Current)) {
+		t.Errorf("renewal with the new key: %+v", asked)
 	}
 }

@@ -5,7 +5,6 @@ package peering
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,18 +85,46 @@ func (r *fcReconciler) clusterKeys(ctx context.Context) (clusterkey.Keys, error)
 	return clusterkey.Parse(secret)
 }
 
-// key returns the key with which this cluster authenticates to one provider.
-func (r *fcReconciler) key(ctx context.Context, providerID string) (ed25519.PrivateKey, error) {
-	root, err := r.root(ctx)
-	if err != nil {
-		return nil, err
+// ownKeys are the keys with which this cluster authenticates to one provider.
+type ownKeys struct {
+	// key is for this provider, cluster for all peers.
+	key, cluster ed25519.PrivateKey
+	// previousKey and previousCluster are what they replaced; nil if they replaced none.
+	previousKey, previousCluster ed25519.PrivateKey
+}
+
+// fingerprint identifies the present keys. Both are replaced together, that for the provider first.
+func (k ownKeys) fingerprint() string { return clusterkey.Fingerprint(clusterkey.Public(k.cluster)) }
+
+// previous are the keys by which the provider may know this cluster.
+func (k ownKeys) previous() (keys []ed25519.PrivateKey) {
+	for _, one := range []ed25519.PrivateKey{k.previousKey, k.previousCluster} {
+		if one != nil {
+			keys = append(keys, one)
+		}
 	}
-	derived, err := key.Derive(root, providerID)
+	return keys
+}
+
+// ownKeys returns the keys for one provider. The cluster key is read first, because it is replaced last: if it is the new one, the other is, too.
+func (r *fcReconciler) ownKeys(ctx context.Context, providerID string) (ownKeys, error) {
+	cluster, err := r.clusterKeys(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read Secret %s/%s: %w; delete it to have a new one created, then unpeer this cluster in all its providers, which know the old key",
-			r.options.Namespace, rootSecretName, err)
+		return ownKeys{}, err
 	}
-	return derived, nil
+	roots, err := r.roots(ctx)
+	if err != nil {
+		return ownKeys{}, err
+	}
+	keys := ownKeys{cluster: cluster.Current, previousCluster: cluster.Previous}
+	if keys.key, err = key.Derive(roots.Current, providerID); err == nil && roots.Previous != nil {
+		keys.previousKey, err = key.Derive(roots.Previous, providerID)
+	}
+	if err != nil {
+		return ownKeys{}, fmt.Errorf("read Secret %s/%s: %w; delete it to have a new one created, then unpeer this cluster in all its providers, which know the old key",
+			r.options.Namespace, key.Secret, err)
+	}
+	return keys, nil
 }
 
 // sharedToken creates the token that every cluster may use for first contact, if there is none.
@@ -108,15 +135,11 @@ func (r *fcReconciler) sharedToken(ctx context.Context) error {
 	return err
 }
 
-// root returns the secret from which the keys are derived, and creates it if there is none.
-func (r *fcReconciler) root(ctx context.Context) ([]byte, error) {
-	secret, err := r.ensureSecret(ctx, rootSecretName, func() (map[string][]byte, error) {
-		root := make([]byte, key.RootSize)
-		_, _ = rand.Read(root) // never fails
-		return map[string][]byte{rootKey: root}, nil
-	})
+// roots returns the secrets from which the keys are derived, and creates one if there is none.
+func (r *fcReconciler) roots(ctx context.Context) (key.Roots, error) {
+	secret, err := r.ensureSecret(ctx, key.Secret, func() (map[string][]byte, error) { return key.Generate().Data(), nil })
 	if err != nil {
-		return nil, err
+		return key.Roots{}, err
 	}
-	return secret.Data[rootKey], nil
+	return key.Parse(secret.Data), nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,6 +62,9 @@ func (r *fcReconciler) setupPins(mgr manager.Manager) error {
 			MaxConcurrentReconciles: r.options.Workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
 		}).
+		Watches(&corev1.ConfigMap{}, toPin, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
+			return object.GetLabels()[labels.PinnedKey] == auth.PinReplacement && object.GetNamespace() == r.options.Namespace
+		}))).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, toPin, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, toPin).
 		Complete(p)
@@ -74,7 +78,10 @@ func (r *fcReconciler) setupPins(mgr manager.Manager) error {
 func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var object corev1.ConfigMap
 	if err := r.watched.Get(ctx, request.NamespacedName, &object); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		if apierrors.IsNotFound(err) {
+			err = r.dropReplacement(ctx, strings.TrimPrefix(request.Name, pinName("")))
+		}
+		return reconcile.Result{}, err
 	}
 	if object.DeletionTimestamp != nil || object.Labels[labels.PinnedKey] != annotationTrue {
 		return reconcile.Result{}, nil
@@ -98,6 +105,9 @@ func (r *pinReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		return reconcile.Result{}, err
 	case fc == nil || fc.DeletionTimestamp != nil:
 		return reconcile.Result{}, nil // the pin is deleted with it
+	}
+	if replaced, err := r.replaceKeys(ctx, fc, &object, &pin); err != nil || replaced {
+		return reconcile.Result{}, err
 	}
 	if err := r.pinPeer(ctx, fc, &pin); err != nil {
 		return reconcile.Result{}, err

@@ -40,6 +40,13 @@ func Generate() (Keys, error) {
 	return Keys{Current: private}, nil
 }
 
+// Replace returns a new key, with the present one as its predecessor.
+func (k Keys) Replace() (Keys, error) {
+	next, err := Generate()
+	next.Previous = k.Current
+	return next, err
+}
+
 // Parse reads the keys of a Secret: the seeds of Ed25519 keys, 32 bytes each.
 func Parse(secret *corev1.Secret) (Keys, error) {
 	var keys Keys

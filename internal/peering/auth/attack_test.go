@@ -253,6 +253,79 @@ func TestRotatedClusterKey(t *testing.T) {
 	}
 }
 
+// TestReplacedKeys: a consumer that has replaced its keys is recognised by the old ones, and no other cluster is.
+func TestReplacedKeys(t *testing.T) {
+	b := newEnv(t, nil)
+	if _, err := b.client.Register(t.Context(), registration("key")); err != nil {
+		t.Fatal(err)
+	}
+	rotated := func(seed string, previous ...ed25519.PrivateKey) Registration {
+		r := registration(seed)
+		r.Secret, r.Previous = "", previous // the consumer has deleted the token
+		return r
+	}
+	old, oldCluster := newKey("key"), newKey("cluster key")
+	for name, r := range map[string]Registration{
+		"without the old keys":               rotated("new"),
+		"with the old key for this provider": rotated("new", old),
+		"with the old cluster key":           rotated("new", oldCluster),
+		"with keys of another cluster":       rotated("new", newKey("a"), newKey("b")),
+	} {
+		if _, err := b.client.Register(t.Context(), r); !errors.Is(err, ErrEmptyDenied) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if r.Secret = goodToken; !errors.Is(second(b.client.Register(t.Context(), r)), ErrConflict) {
+			t.Errorf("%s, with a stolen token: %v", name, second(b.client.Register(t.Context(), r)))
+		}
+	}
+	// What was stated to another provider, or by another consumer, or about other keys.
+	for name, change := range map[string]func(*Replacement){
+		"to another provider":       func(r *Replacement) { r.Provider = consumer.ClusterID },
+		"by another consumer":       func(r *Replacement) { r.Consumer = provider.ClusterID },
+		"about another key":         func(r *Replacement) { r.Key = clusterkey.Public(old) },
+		"about another cluster key": func(r *Replacement) { r.ClusterKey = clusterkey.Public(old) },
+	} {
+		request := wire("new", b.newChallenge(t, consumer), func(r *registrationRequest) {
+			statement := r.replacement(provider)
+			change(&statement)
+			statement.sign(old, oldCluster)
+			r.Replaces = statement.Proofs
+		})
+		if code, answer, _ := b.send(t, "POST", pathIdentity, request); code != 403 {
+			t.Errorf("a statement %s: %d %s", name, code, answer)
+		}
+	}
+	if grant, err := b.client.Renew(t.Context(), milan, consumer, old); err != nil || grant.Namespace == "" {
+		t.Fatalf("the attacks interrupted the peering: %v", err)
+	}
+
+	grant, err := b.client.Register(t.Context(), rotated("new", old, oldCluster))
+	if err != nil || grant.Token == "" {
+		t.Fatalf("with both old keys: %v", err)
+	}
+	if _, err := b.client.Renew(t.Context(), milan, consumer, newKey("new")); err != nil {
+		t.Errorf("renewal with the new key: %v", err)
+	}
+	if _, err := b.client.Renew(t.Context(), milan, consumer, old); !errors.Is(err, ErrConflict) {
+		t.Errorf("renewal with the old key: %v", err)
+	}
+	if _, err := b.client.Register(t.Context(), rotated("new", old, oldCluster)); err != nil {
+		t.Errorf("repeated, as its answer was lost: %v", err)
+	}
+	// The old keys, stolen, do not lead back: a replayed statement is one of keys that are not pinned any more.
+	if _, err := b.client.Register(t.Context(), rotated("thief", old, oldCluster)); !errors.Is(err, ErrEmptyDenied) {
+		t.Errorf("a thief of the old keys: %v", err)
+	}
+	// One key only, as after a rotation that was interrupted.
+	half := rotated("new", oldCluster, newKey("cluster new"))
+	half.ClusterKey = newKey("cluster third")
+	if _, err := b.client.Register(t.Context(), half); err != nil {
+		t.Errorf("only the cluster key replaced: %v", err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
 // TestAttackM11: an issued token ends, is for one cluster, and is used once.
 func TestAttackM11(t *testing.T) {
 	b := newEnv(t, nil)

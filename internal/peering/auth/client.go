@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -114,6 +115,8 @@ type Registration struct {
 	Key ed25519.PrivateKey
 	// ClusterKey identifies the consumer to all its peers.
 	ClusterKey ed25519.PrivateKey
+	// Previous are the keys that these two replaced, as far as the consumer has them. A provider that knows the consumer by them then believes the new ones.
+	Previous []ed25519.PrivateKey
 	// DryRun checks the token and the input, and changes nothing. The grant then has only the provider's key.
 	DryRun bool
 }
@@ -127,6 +130,11 @@ func (c *Client) Register(ctx context.Context, r Registration) (Grant, error) {
 		request := registrationRequest{
 			Cluster: r.Cluster, AuthURL: r.AuthURL, PublicKey: clusterkey.Public(r.Key), ClusterKey: clusterkey.Public(r.ClusterKey),
 			Protocol: ProtocolRange, DryRun: r.DryRun, Question: q, TokenID: TokenID(r.Secret),
+		}
+		if len(r.Previous) > 0 {
+			replacement := request.replacement(discoveryv1alpha1.ClusterIdentity{ClusterID: r.Provider.ID})
+			replacement.sign(slices.Concat(r.Previous, []ed25519.PrivateKey{r.Key, r.ClusterKey})...)
+			request.Replaces = replacement.Proofs
 		}
 		transcript := request.signed()
 		request.Proof, request.ClusterProof = ed25519.Sign(r.Key, transcript), ed25519.Sign(r.ClusterKey, transcript)

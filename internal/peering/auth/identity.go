@@ -3,6 +3,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -113,12 +114,33 @@ func (r Registry) Spend(ctx context.Context, tokenID, clusterID string) (bool, e
 	return spent.Data[PinClusterID] == clusterID, nil
 }
 
+// Replace asks the controller manager to pin the new keys of a cluster, and waits until it has: this process may not change what is pinned.
+func (r Registry) Replace(ctx context.Context, pin Pin, by Replacement) (Pin, error) {
+	// Another one exists while the controller manager has not handled it; then the cluster tries again.
+	_, err := r.Client.ConfigMaps(r.Namespace).Create(ctx, by.configMap(r.Namespace), metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return Pin{}, fmt.Errorf("store the new keys: %w", err)
+	}
+	caller := ctx
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Wait, tenantDeadline))
+	defer cancel()
+	for !by.Done(pin) {
+		if pin, err = r.nextPin(ctx, pin); err != nil {
+			break
+		}
+	}
+	if err == nil || ctx.Err() == nil || caller.Err() != nil {
+		return pin, err
+	}
+	return Pin{}, &Error{
+		Code: http.StatusServiceUnavailable, Reason: ReasonUnavailable, cause: err,
+		Message: "the provider has not stored the new keys of this cluster; its administrator finds the cause in the events of the ForeignCluster, and in the logs of Deployment liqo-controller-manager",
+	}
+}
+
 // GrantNew waits until the tenant of a pin is ready, and returns a token for its peer.
 func (r Registry) GrantNew(ctx context.Context, pin Pin) (Grant, error) {
-	wait := r.Wait
-	if wait == 0 {
-		wait = tenantDeadline
-	}
+	wait := cmp.Or(r.Wait, tenantDeadline)
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -176,29 +198,35 @@ func (r Registry) grant(ctx context.Context, namespace string) (Grant, error) {
 
 // awaitTenant returns the tenant's namespace as soon as the controller manager has recorded it on the pin.
 func (r Registry) awaitTenant(ctx context.Context, pin Pin) (string, error) {
-	uid := pin.uid
 	for pin.Namespace == "" {
 		if pin.Refused != "" {
 			return "", refuse(http.StatusForbidden, ReasonNotAdmitted, "%s", pin.Refused)
 		}
-		changed, err := r.watchPin(ctx, pin)
-		if err != nil {
-			return "", err
-		}
-		if changed != nil {
-			pin, err = ParsePin(changed)
-		} else if err = pause(ctx, minRetry); err == nil {
-			// The watch ended without an event, as watches do.
-			pin, err = r.Pinned(ctx, pin.Cluster.ClusterID)
-		}
-		if errors.Is(err, errNotPinned) || err == nil && pin.uid != uid {
-			return "", errUnpinned
-		}
-		if err != nil {
+		var err error
+		if pin, err = r.nextPin(ctx, pin); err != nil {
 			return "", err
 		}
 	}
 	return pin.Namespace, nil
+}
+
+// nextPin returns a pin after its next change, or errUnpinned if it was deleted.
+func (r Registry) nextPin(ctx context.Context, pin Pin) (Pin, error) {
+	changed, err := r.watchPin(ctx, pin)
+	if err != nil {
+		return Pin{}, err
+	}
+	uid := pin.uid
+	if changed != nil {
+		pin, err = ParsePin(changed)
+	} else if err = pause(ctx, minRetry); err == nil {
+		// The watch ended without an event, as watches do.
+		pin, err = r.Pinned(ctx, pin.Cluster.ClusterID)
+	}
+	if errors.Is(err, errNotPinned) || err == nil && pin.uid != uid {
+		return Pin{}, errUnpinned
+	}
+	return pin, err
 }
 
 // watchPin waits for one change of a pin. It returns nil if the watch ends first.

@@ -51,6 +51,7 @@ func TestServerAgainstAPIServer(t *testing.T) {
 	t.Run("clock a day ahead", c.clockAhead)
 	t.Run("tenant never ready", c.neverReady)
 	t.Run("unpinned while waiting", c.unpinned)
+	t.Run("keys replaced", c.keysReplaced)
 	t.Run("rights", c.rights)
 }
 
@@ -256,6 +257,39 @@ func (c *cluster) anotherKey(t *testing.T) {
 	}
 	if _, err := b.client.Register(t.Context(), thief); err != nil {
 		t.Errorf("after the old peering was ended: %v", err)
+	}
+}
+
+// keysReplaced: this process stores what a consumer has proven, and waits until the controller manager has pinned it.
+func (c *cluster) keysReplaced(t *testing.T) {
+	b, peer := c.env(t, nil), peerOf("00000009", "nine")
+	if _, err := b.client.Register(t.Context(), of(peer)); err != nil {
+		t.Fatal(err)
+	}
+	r := of(peer)
+	r.Secret, r.Previous = "", []ed25519.PrivateKey{r.Key, r.ClusterKey}
+	r.Key, r.ClusterKey = newKey("nine"), newKey("cluster nine")
+	done := make(chan error)
+	go func() {
+		grant, err := b.client.Register(t.Context(), r)
+		logged.secret(grant.Token)
+		done <- err
+	}()
+	var stored *corev1.ConfigMap
+	eventually(t, "the new keys are stored", func() (there bool) {
+		var err error
+		stored, err = c.admin.CoreV1().ConfigMaps(install).Get(t.Context(), ReplacementName(peer.ClusterID), metav1.GetOptions{})
+		return err == nil
+	})
+	pin := must(c.admin.CoreV1().ConfigMaps(install).Get(t.Context(), PinName(peer.ClusterID), metav1.GetOptions{}))(t)
+	by, before := must(ParseReplacement(stored))(t), must(ParsePin(pin))(t)
+	if !by.ProvenTo(provider.ClusterID, before) || by.Done(before) {
+		t.Fatalf("stored: %v", stored.Data)
+	}
+	by.Into(pin)
+	must(c.admin.CoreV1().ConfigMaps(install).Update(t.Context(), pin, metav1.UpdateOptions{}))(t)
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

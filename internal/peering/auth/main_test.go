@@ -194,6 +194,14 @@ func (m *memory) Spend(_ context.Context, tokenID, clusterID string) (bool, erro
 	return true, nil
 }
 
+func (m *memory) Replace(_ context.Context, pin Pin, by Replacement) (Pin, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pin.Key, pin.ClusterKey = by.Key, by.ClusterKey
+	m.pins[pin.Cluster.ClusterID] = pin
+	return pin, nil
+}
+
 func (m *memory) GrantNew(ctx context.Context, pin Pin) (Grant, error) { return m.Renew(ctx, pin) }
 
 func (m *memory) Renew(_ context.Context, pin Pin) (Grant, error) {

@@ -36,6 +36,9 @@ const (
 // PinName is the name of the ConfigMap with the key of a cluster.
 func PinName(clusterID string) string { return pinPrefix + clusterID }
 
+// SpentName is the name of the ConfigMap that records the use of a token.
+func SpentName(tokenID string) string { return spentPrefix + tokenID }
+
 // Pin is a peer that made first contact. The holder of the private half of Key is authenticated as Cluster.
 type Pin struct {
 	Cluster discoveryv1alpha1.ClusterIdentity
@@ -116,7 +119,7 @@ func objectLabels(kind, name, clusterID string) map[string]string {
 func spentToken(namespace, tokenID, clusterID string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: spentPrefix + tokenID, Namespace: namespace,
+			Name: SpentName(tokenID), Namespace: namespace,
 			Labels: objectLabels(labels.SpentToken, "peer-token", clusterID),
 		},
 		Data: map[string]string{PinClusterID: clusterID},

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -62,6 +63,8 @@ type registrationRequest struct {
 	// TokenID is the [TokenID] of the secret with which TokenProof is made; empty without a token.
 	TokenID    string `json:"tokenID,omitempty"`
 	TokenProof []byte `json:"tokenProof,omitempty"`
+	// Replaces are the proofs of a [Replacement], if the consumer has replaced its keys.
+	Replaces [][]byte `json:"replaces,omitempty"`
 	// Proof and ClusterProof are signatures with the two keys.
 	Proof        []byte `json:"proof"`
 	ClusterProof []byte `json:"clusterProof"`
@@ -203,6 +206,9 @@ func parseRegistration(body []byte, own discoveryv1alpha1.ClusterIdentity) (r re
 	}
 	if len(r.TokenID) > maxTokenID || len(r.TokenProof) > sha256.Size || len(r.Proof) != ed25519.SignatureSize || len(r.ClusterProof) != ed25519.SignatureSize {
 		return r, invalid("tokenID, tokenProof, proof or clusterProof has a wrong length")
+	}
+	if len(r.Replaces) > maxProofs || slices.ContainsFunc(r.Replaces, func(proof []byte) bool { return len(proof) != ed25519.SignatureSize }) {
+		return r, invalid("replaces has more than %d signatures, or one that does not have %d bytes", maxProofs, ed25519.SignatureSize)
 	}
 	return r, nil
 }

@@ -49,6 +49,8 @@ type Peers interface {
 	Pin(ctx context.Context, wanted Pin) (pinned Pin, created bool, err error)
 	// Spend records that a cluster uses a token that only one may use. It reports false if another cluster has.
 	Spend(ctx context.Context, tokenID, clusterID string) (bool, error)
+	// Replace returns the pin as soon as it has the new keys of a proven replacement.
+	Replace(ctx context.Context, pin Pin, by Replacement) (Pin, error)
 	GrantNew(ctx context.Context, pin Pin) (Grant, error)
 	Renew(ctx context.Context, pin Pin) (Grant, error)
 }
@@ -191,7 +193,7 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 	transcript := request.signed()
 	// The token first: clients without one cause no more work than this.
 	token, err := s.checkToken(call, request, transcript)
-	if errors.Is(err, ErrEmptyDenied) && s.isPinned(call, request) {
+	if errors.Is(err, ErrEmptyDenied) && s.isRegistered(call, request) {
 		err = nil // a registered cluster that makes first contact again has deleted its token
 	}
 	if err != nil {
@@ -235,7 +237,7 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 		return peer, nil, err
 	}
 	if !created {
-		if err := s.checkRepeated(request, pinned); err != nil {
+		if pinned, err = s.repeated(ctx, request, pinned); err != nil {
 			return peer, nil, err
 		}
 	}
@@ -245,12 +247,6 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 	}
 	answer, err := signer.answer(grant, to)
 	return peer, answer, err
-}
-
-// isPinned reports whether the keys of a request are those of its registered cluster. Its signatures are still to be checked.
-func (s *Server) isPinned(ctx context.Context, request registrationRequest) bool {
-	pin, err := s.options.Peers.Pinned(ctx, request.Cluster.ClusterID)
-	return err == nil && pin.Key.Equal(ed25519.PublicKey(request.PublicKey)) && pin.ClusterKey.Equal(ed25519.PublicKey(request.ClusterKey))
 }
 
 // signer signs answers with the key that a consumer knows.
@@ -288,21 +284,26 @@ func (s signer) answer(g Grant, to answerTo) (grantAnswer, error) {
 	return answer, nil
 }
 
-// checkRepeated decides whether a registered cluster may make first contact again: it must have the same keys and the same name.
-func (s *Server) checkRepeated(request registrationRequest, pinned Pin) error {
+// repeated returns the pin of a registered cluster that makes first contact again: with the same name and the same keys, or with proof that it has
+// replaced them.
+func (s *Server) repeated(ctx context.Context, request registrationRequest, pinned Pin) (Pin, error) {
 	local, peer := s.options.Cluster, request.Cluster
-	if !pinned.Key.Equal(ed25519.PublicKey(request.PublicKey)) || !pinned.ClusterKey.Equal(ed25519.PublicKey(request.ClusterKey)) {
-		return refuse(http.StatusForbidden, ReasonConflict,
+	by := request.replacement(local)
+	if !by.Done(pinned) && !by.ProvenTo(local.ClusterID, pinned) {
+		return Pin{}, refuse(http.StatusForbidden, ReasonConflict,
 			"cluster %s is registered in %s, as %s, with another key; if it was reinstalled, an administrator of %s "+
 				"must end the old peering there (`liqoctl unpeer out-of-band %s`), then it can peer again",
 			peer.ClusterID, local.ClusterName, pinned.Cluster.ClusterName, local.ClusterName, pinned.Cluster.ClusterName)
 	}
 	if pinned.Cluster.ClusterName != peer.ClusterName {
-		return invalid("cluster %s is registered in %s under the name %s, and the request has the name %s; "+
+		return Pin{}, invalid("cluster %s is registered in %s under the name %s, and the request has the name %s; "+
 			"restore the old name, or end the old peering on both sides and peer again",
 			peer.ClusterID, local.ClusterName, pinned.Cluster.ClusterName, peer.ClusterName)
 	}
-	return nil
+	if by.Done(pinned) {
+		return pinned, nil
+	}
+	return s.options.Peers.Replace(ctx, pinned, by)
 }
 
 var errChallenge = refuse(http.StatusBadRequest, ReasonChallenge,
