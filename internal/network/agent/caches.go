@@ -25,6 +25,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
 // Wants are the kinds that a role watches and has rights for.
@@ -36,6 +37,8 @@ type Wants struct {
 	KeysSecret string
 	// Pods: watch the pods of all namespaces as soon as a node has no pod network of its own.
 	Pods bool
+	// Restricted: watch the pods of all namespaces, and which namespaces are offloaded to whom, to restrict the traffic with peers to these pods.
+	Restricted bool
 }
 
 // Caches hold the listed and watched objects. They stay as they are while the API server is away.
@@ -70,6 +73,9 @@ func NewCaches(cfg *rest.Config, wants Wants, changed func()) (*Caches, error) {
 	if wants.Mappings {
 		byObject[&netv1alpha1.IPMapping{}] = cache.ByObject{Transform: trimMeta}
 	}
+	if wants.Restricted {
+		byObject[&vkv1alpha1.NamespaceMap{}] = cache.ByObject{Transform: trimMap, Label: klabels.SelectorFromSet(klabels.Set{labels.Replication: "true"})}
+	}
 	if wants.KeysSecret != "" {
 		byObject[&corev1.Secret{}] = cache.ByObject{
 			Namespaces: map[string]cache.Config{wants.Namespace: {}}, Field: fields.OneTermEqualSelector(metav1.ObjectNameField, wants.KeysSecret),
@@ -92,7 +98,7 @@ var realNodes = func() klabels.Selector {
 
 func newCache(cfg *rest.Config, byObject map[client.Object]cache.ByObject) (cache.Cache, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), netv1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), netv1alpha1.AddToScheme(scheme), vkv1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	// The kinds are fixed; discovery would be one more request that fails while the API server is away.
@@ -103,6 +109,7 @@ func newCache(cfg *rest.Config, byObject map[client.Object]cache.ByObject) (cach
 		corev1.SchemeGroupVersion.WithKind("Secret"):        meta.RESTScopeNamespace,
 		netv1alpha1.GroupVersion.WithKind("TunnelEndpoint"): meta.RESTScopeNamespace,
 		netv1alpha1.GroupVersion.WithKind("IPMapping"):      meta.RESTScopeRoot,
+		vkv1alpha1.GroupVersion.WithKind("NamespaceMap"):    meta.RESTScopeNamespace,
 	} {
 		mapper.Add(kind, scope)
 		mapper.Add(kind.GroupVersion().WithKind(kind.Kind+"List"), scope) // a cache restricted to namespaces looks up the scope of lists
@@ -119,6 +126,9 @@ func (c *Caches) Run(ctx context.Context) error {
 	kinds := []client.Object{&netv1alpha1.TunnelEndpoint{}, &corev1.Node{}, &corev1.Pod{}}
 	if c.wants.Mappings {
 		kinds = append(kinds, &netv1alpha1.IPMapping{})
+	}
+	if c.wants.Restricted {
+		kinds = append(kinds, &vkv1alpha1.NamespaceMap{})
 	}
 	if c.wants.KeysSecret != "" {
 		kinds = append(kinds, &corev1.Secret{})
@@ -193,35 +203,45 @@ func (c *Caches) Objects(ctx context.Context) (objects Objects, known bool, err 
 	var pods, all corev1.PodList
 	var mappings netv1alpha1.IPMappingList
 	var secrets corev1.SecretList
+	var maps vkv1alpha1.NamespaceMapList
 	err = errors.Join(c.main.List(ctx, &tunnels), c.main.List(ctx, &nodes), c.main.List(ctx, &pods, client.InNamespace(c.wants.Namespace)))
 	if c.wants.Mappings {
 		err = errors.Join(err, c.main.List(ctx, &mappings))
+	}
+	if c.wants.Restricted {
+		err = errors.Join(err, c.main.List(ctx, &maps))
 	}
 	if c.wants.KeysSecret != "" {
 		err = errors.Join(err, c.main.List(ctx, &secrets, client.InNamespace(c.wants.Namespace)))
 	}
 	known = err == nil
 	unknown := false
-	if c.wants.Pods && known {
+	if (c.wants.Pods || c.wants.Restricted) && known {
 		podCache, wait, failed := c.podsOf(nodes.Items)
 		if err = failed; err == nil && podCache != nil {
 			err = podCache.List(ctx, &all)
 		}
 		// An error about pods does not affect the other kinds. But without the list, a missing pod does not mean that there is none.
-		known, unknown = !wait, err != nil
+		// With restricted traffic, it would mean that no pod belongs to a peering: the last plan stays.
+		known, unknown = !wait && (err == nil || !c.wants.Restricted), err != nil
 	}
 	if err != nil {
 		err = fmt.Errorf("list watched objects: %w", err)
 	}
-	objects = Objects{Tunnels: tunnels.Items, Nodes: nodes.Items, Gateways: pods.Items, Mappings: mappings.Items, Pods: all.Items, PodsUnknown: unknown}
+	objects = Objects{
+		Tunnels: tunnels.Items, Nodes: nodes.Items, Gateways: pods.Items, Mappings: mappings.Items, Pods: all.Items, PodsUnknown: unknown,
+		Restricted: c.wants.Restricted, NamespaceMaps: maps.Items,
+	}
 	if len(secrets.Items) == 1 {
 		objects.Keys = &secrets.Items[0]
 	}
 	return objects, known, err
 }
 
-// Gateways need all pods in clusters whose nodes have no pod networks of their own. The chart grants the right only on demand.
+// Gateways need all pods in clusters whose nodes have no pod networks of their own, and if traffic is restricted; then also which namespaces are
+// offloaded. The chart grants the rights only on demand.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+// +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=namespacemaps,verbs=list;watch
 
 // podsOf returns the cache of all pods, by far the largest one, and creates it when a node first needs it. wait is true while it fills, but
 // not for longer than podsTimeout: a gateway without the right to list pods must still get the other objects.
@@ -229,7 +249,7 @@ func (c *Caches) podsOf(nodes []corev1.Node) (filled cache.Cache, wait bool, err
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pods == nil {
-		if !slices.ContainsFunc(nodes, func(node corev1.Node) bool { return len(podNetworks(&node)) == 0 }) {
+		if !c.wants.Restricted && !slices.ContainsFunc(nodes, func(node corev1.Node) bool { return len(podNetworks(&node)) == 0 }) {
 			return nil, false, nil
 		}
 		made, err := newCache(c.cfg, map[client.Object]cache.ByObject{&corev1.Pod{}: {Transform: trimPod}})
@@ -248,7 +268,7 @@ func (c *Caches) podsOf(nodes []corev1.Node) (filled cache.Cache, wait bool, err
 	case time.Since(c.podsSince) < c.podsTimeout:
 		return nil, true, nil
 	}
-	return nil, false, errors.New("pods are not listed yet, so pods on nodes without a network of their own (spec.podCIDRs) cannot be reached; check that the gateway may list pods")
+	return nil, false, errors.New("pods are not listed yet, so pods on nodes without a network of their own (spec.podCIDRs), or with restricted traffic all pods, cannot be reached; check that the gateway may list pods")
 }
 
 // trimMeta drops the metadata that neither finds nor orders an object.
@@ -301,8 +321,23 @@ func trimPod(in any) (any, error) {
 		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork},
 		Status:     corev1.PodStatus{PodIP: pod.Status.PodIP, Phase: pod.Status.Phase},
 	}
-	if lane, ok := pod.Labels[labels.GatewayLane]; ok {
-		kept.Labels = map[string]string{labels.GatewayLane: lane}
+	for _, key := range []string{labels.GatewayLane, labels.Origin} {
+		if value, ok := pod.Labels[key]; ok {
+			if kept.Labels == nil {
+				kept.Labels = map[string]string{}
+			}
+			kept.Labels[key] = value
+		}
 	}
 	return kept, nil
+}
+
+// trimMap keeps which namespaces are offloaded to whom.
+func trimMap(in any) (any, error) {
+	if one, ok := in.(*vkv1alpha1.NamespaceMap); ok {
+		kept := &vkv1alpha1.NamespaceMap{ObjectMeta: keptMeta(&one.ObjectMeta), Spec: one.Spec}
+		kept.Labels = map[string]string{labels.RemoteID: one.Labels[labels.RemoteID]}
+		return kept, nil
+	}
+	return in, nil
 }

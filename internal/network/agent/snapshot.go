@@ -17,6 +17,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/plan"
 )
@@ -31,6 +32,10 @@ type Objects struct {
 	Pods []corev1.Pod
 	// PodsUnknown: Pods are needed, but not listed yet.
 	PodsUnknown bool
+	// Restricted: peers exchange packets only with Pods that belong to the peering: they run for the peer, or are in a namespace that one of our
+	// NamespaceMaps offloads to it.
+	Restricted    bool
+	NamespaceMaps []vkv1alpha1.NamespaceMap
 	// Keys is the Secret with the keys of the gateways; nil if it does not exist or is not watched.
 	Keys *corev1.Secret
 }
@@ -85,6 +90,9 @@ func NewView(objects Objects) (View, error) {
 	}
 	view.addNodes(objects)
 	view.Snapshot.PodsUnknown = objects.PodsUnknown
+	if objects.Restricted {
+		view.restrict(objects)
+	}
 	view.addGateways(objects.Gateways)
 	for i := range objects.Mappings {
 		if err := view.addMapping(&objects.Mappings[i]); err != nil {
@@ -239,6 +247,38 @@ func (v *View) addNodes(objects Objects) {
 		v.Snapshot.Nodes = append(v.Snapshot.Nodes, known)
 	}
 	slices.SortFunc(v.Snapshot.Nodes, func(a, b plan.Node) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// restrict adds to each peer the pods that belong to the peering.
+func (v *View) restrict(objects Objects) {
+	v.Snapshot.Restricted = true
+	offloaded := map[string]map[string]bool{} // peers by namespace
+	for i := range objects.NamespaceMaps {
+		one := &objects.NamespaceMaps[i]
+		for namespace := range one.Spec.DesiredMapping {
+			if offloaded[namespace] == nil {
+				offloaded[namespace] = map[string]bool{}
+			}
+			offloaded[namespace][one.Labels[labels.RemoteID]] = true
+		}
+	}
+	for i := range objects.Pods {
+		pod := &objects.Pods[i]
+		address, err := netip.ParseAddr(pod.Status.PodIP)
+		if err != nil || ended(pod) {
+			continue
+		}
+		for at := range v.Snapshot.Peers {
+			peer := &v.Snapshot.Peers[at]
+			belongs := pod.Labels[labels.Origin] == peer.ClusterID || offloaded[pod.Namespace][peer.ClusterID]
+			if belongs && peer.Pods.From.Contains(address) { // pods on virtual nodes have addresses of the peer
+				peer.Reachable = append(peer.Reachable, address)
+			}
+		}
+	}
+	for at := range v.Snapshot.Peers {
+		slices.SortFunc(v.Snapshot.Peers[at].Reachable, netip.Addr.Compare)
+	}
 }
 
 func podNetworks(node *corev1.Node) []string {

@@ -16,6 +16,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
 func key(name string) string {
@@ -274,5 +275,44 @@ self:
 `
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestAttackM4: with restricted traffic, the pods that belong to a peering are those that run for the peer, and those of namespaces that this cluster
+// offloads to it.
+func TestAttackM4(t *testing.T) {
+	pod := func(namespace, name, address, origin string) corev1.Pod {
+		one := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Status: corev1.PodStatus{PodIP: address, Phase: corev1.PodRunning}}
+		if origin != "" {
+			one.Labels = map[string]string{labels.Origin: origin}
+		}
+		return one
+	}
+	finished, host := pod("shop", "finished", "10.10.0.20", ""), pod("shop", "host", "192.168.1.11", "")
+	finished.Status.Phase, host.Spec.HostNetwork = corev1.PodSucceeded, true
+	objects := Objects{
+		Tunnels:    []netv1alpha1.TunnelEndpoint{tunnel("milan", 1, nil), tunnel("rome", 2, nil)},
+		Restricted: true,
+		NamespaceMaps: []vkv1alpha1.NamespaceMap{{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.RemoteID: "milan"}},
+			Spec:       vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop-paris"}},
+		}},
+		Pods: []corev1.Pod{
+			pod("shop", "b", "10.10.0.3", ""), pod("shop", "a", "10.10.0.2", ""), pod("shop", "remote", "10.151.0.9", ""), pod("shop", "starting", "", ""),
+			finished, host, pod("kube-system", "dns", "10.10.0.4", ""), pod("web-rome", "theirs", "10.10.0.5", "rome"), pod("web-turin", "others", "10.10.0.6", "turin"),
+		},
+	}
+	view, err := NewView(objects)
+	if err != nil || !view.Snapshot.Restricted {
+		t.Fatalf("restricted: %t, %v", view.Snapshot.Restricted, err)
+	}
+	for i, want := range []string{"milan [10.10.0.2 10.10.0.3]", "rome [10.10.0.5]"} {
+		if peer := view.Snapshot.Peers[i]; fmt.Sprint(peer.ClusterID, " ", peer.Reachable) != want {
+			t.Errorf("%s %v, want %s", peer.ClusterID, peer.Reachable, want)
+		}
+	}
+	objects.Restricted = false
+	if view, _ := NewView(objects); view.Snapshot.Restricted || view.Snapshot.Peers[0].Reachable != nil {
+		t.Error("the traffic is restricted by default")
 	}
 }

@@ -115,7 +115,7 @@ func newChain(c plan.Chain) *nftables.Chain {
 // ruleComment returns the comment of a rule: its verb and the hash of its plan.
 func ruleComment(rule plan.PacketRule) string {
 	// An empty set that is not nil matches all, but prints like nil.
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %t %+v", encoding, rule.FromNot == nil, rule))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %t %t %+v", encoding, rule.FromNot == nil, rule.ToNot == nil, rule))
 	return fmt.Sprintf("%s %x", rule.Verb, sum[:8])
 }
 

@@ -50,7 +50,10 @@ func (w *ruleWriter) rule(r plan.PacketRule) error {
 	if err := w.network(expr.PayloadBaseNetworkHeader, destinationOffset, r.To); err != nil {
 		return err
 	}
-	if err := w.fromNot(r.FromNot); err != nil {
+	if err := w.outside(sourceAddress, r.FromNot); err != nil {
+		return err
+	}
+	if err := w.outside(destinationOffset, r.ToNot); err != nil {
 		return err
 	}
 	if err := w.protocol(r); err != nil {
@@ -103,12 +106,12 @@ func networkMask(bits int) []byte {
 // setSize is a number of elements that fits one message with a margin.
 const setSize = 1000
 
-// fromNot matches sources outside of the addresses, split into as many sets as needed. Every source is outside of an empty set.
-func (w *ruleWriter) fromNot(addresses []netip.Addr) error {
+// outside matches an address of the header outside of the addresses, split into as many sets as needed. Every address is outside of an empty set.
+func (w *ruleWriter) outside(offset uint32, addresses []netip.Addr) error {
 	if len(addresses) == 0 {
 		return nil
 	}
-	w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: sourceAddress, Len: 4})
+	w.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4})
 	for some := range slices.Chunk(addresses, setSize) {
 		set := &nftables.Set{Table: w.table, Anonymous: true, Constant: true, KeyType: nftables.TypeIPAddr}
 		elements := make([]nftables.SetElement, len(some))

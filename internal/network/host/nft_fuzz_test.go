@@ -126,7 +126,7 @@ func modelMatches(r *plan.PacketRule, p *packet) bool {
 	switch {
 	case r.In != "" && r.In != p.in, r.Out != "" && r.Out != p.out, !within(r.From, p.header[12:16]), !within(r.To, p.header[16:20]):
 		return false
-	case slices.Contains(r.FromNot, address(p.header[12:16])), number != 0 && number != p.protocol, r.Port != 0 && r.Port != binary.BigEndian.Uint16(p.transport[2:]):
+	case slices.Contains(r.FromNot, address(p.header[12:16])), slices.Contains(r.ToNot, address(p.header[16:20])), number != 0 && number != p.protocol, r.Port != 0 && r.Port != binary.BigEndian.Uint16(p.transport[2:]):
 		return false
 	case r.New && (p.ctState&8 == 0 || p.ctStatus&32 != 0), r.Mapped && p.ctStatus&32 == 0:
 		return false
@@ -142,7 +142,7 @@ func modelError(r *plan.PacketRule) bool {
 	_, swap := swaps[r.Verb]
 	inner := r.Verb == plan.SwapInnerSource || r.Verb == plan.SwapInnerDestination
 	_, known := protocols[r.Protocol]
-	return bad(r.From) || bad(r.To) || slices.ContainsFunc(r.FromNot, func(one netip.Addr) bool { return !one.Is4() }) ||
+	return bad(r.From) || bad(r.To) || slices.ContainsFunc(slices.Concat(r.FromNot, r.ToNot), func(one netip.Addr) bool { return !one.Is4() }) ||
 		!inner && (r.Protocol != "" && !known || r.Protocol == "" && r.Port != 0) ||
 		inner && bad(r.Inner) || swap && !(r.Network.IsValid() && r.Network.Addr().Is4()) || r.Verb == plan.MapDestination && !r.Address.Is4() ||
 		!swap && !slices.Contains([]plan.Verb{plan.Drop, plan.Accept, plan.MapDestination}, r.Verb)
@@ -158,6 +158,8 @@ func FuzzRule(f *testing.F) {
 	f.Add("drop", "eth0", none, "10.1.0.0/16", "10.2.0.0/31", none, "udp", uint16(5871), byte(0), "", header, tcp, byte(17))
 	f.Add("accept", none, "liqo", "10.1.0.7/32", none, "10.1.0.7,10.1.0.8", none, uint16(0), byte(1), "", header, tcp, byte(6))
 	f.Add("accept", none, none, none, none, "10.1.0.8", none, uint16(0), byte(0), "", header, tcp, byte(6))
+	f.Add("accept", none, none, none, none, "10.2.0.9", none, uint16(0), byte(16), "", header, tcp, byte(6))
+	f.Add("drop", none, none, none, none, "10.2.0.8", none, uint16(0), byte(16), "", header, tcp, byte(6))
 	f.Add("drop", none, none, none, none, none, none, uint16(0), byte(1|4), "", header, tcp, byte(6))
 	f.Add("drop", none, none, none, none, none, none, uint16(0), byte(2|8), "", header, tcp, byte(6))
 	f.Add("swap source", none, none, "10.1.0.0/16", none, none, none, uint16(0), byte(0), "10.77.128.0/17", header, tcp, byte(6))
@@ -195,6 +197,10 @@ func FuzzRule(f *testing.F) {
 				rule.FromNot = append(rule.FromNot, one)
 			}
 		}
+		set := rule.FromNot
+		if state&16 != 0 {
+			rule.FromNot, rule.ToNot = nil, set
+		}
 		w := &ruleWriter{conn: &nftables.Conn{}, table: &nftables.Table{Name: plan.NFTable}}
 		if err := w.rule(rule); (err != nil) != modelError(&rule) {
 			t.Fatalf("%+v: %v", rule, err)
@@ -207,7 +213,7 @@ func FuzzRule(f *testing.F) {
 				ctState: uint32(state) << 1 & 8, ctStatus: uint32(state) << 2 & 32,
 			}
 			want := modelMatches(&rule, p)
-			if got := p.run(t, w.exprs, rule.FromNot); got != want {
+			if got := p.run(t, w.exprs, set); got != want {
 				t.Fatalf("%+v matches %+v: %t, want %t", rule, p, got, want)
 			}
 			if !want {

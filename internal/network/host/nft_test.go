@@ -76,6 +76,17 @@ func TestVerbs(t *testing.T) {
 		drop.FromNot = []netip.Addr{}
 		blocked(client, current, "10.1.0.1", chain(plan.Input, 0, false, drop))
 	})
+	t.Run("to not", func(t *testing.T) {
+		drop := plan.PacketRule{In: "c0", Protocol: "udp", Port: 7000, To: prefix("10.2.0.0/24"), ToNot: []netip.Addr{addr("10.2.0.9"), addr("10.2.0.8")}, Verb: plan.Drop}
+		blocked(client, server, "10.2.0.2", chain(plan.Prerouting, -300, false, drop))
+		drop.ToNot = append(drop.ToNot, addr("10.2.0.2"))
+		set(chain(plan.Prerouting, -300, false, drop))
+		if !answered(t, client, server, "10.2.0.2") {
+			t.Error("an allowed packet is dropped")
+		}
+		drop.ToNot = []netip.Addr{}
+		blocked(client, server, "10.2.0.2", chain(plan.Prerouting, -300, false, drop))
+	})
 	t.Run("mapped and masqueraded", func(t *testing.T) {
 		mapping := chain(plan.Prerouting, -100, true, plan.PacketRule{In: "c0", To: prefix("10.9.9.9/32"), Verb: plan.MapDestination, Address: addr("10.2.0.2")})
 		set(mapping)

@@ -182,6 +182,8 @@ type PacketRule struct {
 	From, To netip.Prefix
 	// FromNot matches sources outside of this set. An empty set that is not nil matches all.
 	FromNot []netip.Addr
+	// ToNot matches destinations outside of this set, as FromNot.
+	ToNot []netip.Addr
 	// Inner is the network of the inner address that SwapInner verbs change.
 	Inner netip.Prefix
 	// Protocol is "udp", "tcp", "icmp" or empty; Port is the destination port of udp and tcp, 0 for any.

@@ -56,6 +56,9 @@ func (g validSnapshot) translateIn(probe netip.Prefix) (rules []PacketRule) {
 	for _, peer := range g.Peers {
 		for _, from := range remote(peer) {
 			for _, swap := range own(peer) {
+				if g.Restricted && swap == peer.Pods {
+					rules = append(rules, PacketRule{In: TunnelLink, From: from, To: swap.To, ToNot: seen(peer), Verb: Drop})
+				}
 				rules = append(rules, enter(from, swap))
 			}
 		}
@@ -69,6 +72,9 @@ func (g validSnapshot) translateOut() (rules []PacketRule) {
 	for _, peer := range g.Peers {
 		for _, to := range remote(peer) {
 			for _, swap := range own(peer) {
+				if g.Restricted && swap == peer.Pods {
+					rules = append(rules, PacketRule{Out: TunnelLink, From: swap.From, To: to, FromNot: g.senders(peer), Verb: Drop})
+				}
 				rule := PacketRule{Out: TunnelLink, From: swap.From, To: to, Verb: Accept}
 				if swap.From != swap.To {
 					rule.Verb, rule.Network = SwapSource, swap.To
@@ -78,6 +84,25 @@ func (g validSnapshot) translateOut() (rules []PacketRule) {
 		}
 	}
 	return append(rules, PacketRule{Out: TunnelLink, Verb: Drop})
+}
+
+// seen returns the addresses under which a peer reaches the pods that belong to the peering; never nil.
+func seen(peer Peer) []netip.Addr {
+	all := make([]netip.Addr, 0, len(peer.Reachable))
+	for _, pod := range peer.Reachable {
+		if address, ok := ipam.Swap(pod, peer.Pods.From, peer.Pods.To); ok {
+			all = append(all, address)
+		}
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}
+
+// senders returns the addresses in our pod network that may send to a peer: its pods, and the gateway, whose ICMP errors report packets that are too big.
+func (g validSnapshot) senders(peer Peer) []netip.Addr {
+	all := append(slices.Clone(peer.Reachable), g.Self.Address)
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
 }
 
 func enter(from netip.Prefix, swap Swap) PacketRule {

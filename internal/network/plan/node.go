@@ -138,6 +138,11 @@ func (g validSnapshot) nodeChains(self Node) []Chain {
 			In: VXLANLink, To: single(g.addresses[self.Name]), Protocol: protocol, New: true, Verb: SwapDestination, Network: single(self.Address),
 		})
 	}
+	if g.Restricted { // before kube-proxy, which would forward it to any pod
+		for i := range ports {
+			ports[i].Verb, ports[i].Network = Drop, netip.Prefix{}
+		}
+	}
 	// If tracked, the overlay's packets would fill the conntrack table and be masqueraded, which hides their senders.
 	untracked := []PacketRule{g.overlayPacket(NoTrack)}
 	return []Chain{

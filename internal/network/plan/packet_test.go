@@ -241,6 +241,8 @@ func matches(r plan.PacketRule, p packet) bool {
 		return false
 	case r.FromNot != nil && slices.Contains(r.FromNot, p.from):
 		return false
+	case r.ToNot != nil && slices.Contains(r.ToNot, p.to):
+		return false
 	case r.Inner.IsValid() && !r.Inner.Contains(inner):
 		return false
 	case r.Protocol != "" && r.Protocol != p.protocol, r.Port != 0 && r.Port != p.port:

@@ -208,6 +208,48 @@ func TestHostilePeer(t *testing.T) {
 	}
 }
 
+// TestAttackM4: with restricted traffic, a peer reaches the pods that belong to the peering, and no others; those others send nothing to the peer, and no
+// host of ours accepts a connection.
+func TestAttackM4(t *testing.T) {
+	random := rand.New(rand.NewPCG(8, 8))
+	came := map[bool]int{}
+	for range rounds {
+		rome, milan := clusters(t, random)
+		peer := &rome.snapshot.Peers[0]
+		rome.snapshot.Restricted = true
+		for range random.IntN(40) {
+			if pod, _ := rome.host(random); peer.Pods.From.Contains(pod) {
+				peer.Reachable = append(peer.Reachable, pod)
+			}
+		}
+		rome.gateway = gateway(t, rome.snapshot)
+		_, from := milan.host(random)
+		for range 40 {
+			pod, seen := rome.host(random)
+			if len(peer.Reachable) > 0 && random.IntN(2) == 0 {
+				pod = peer.Reachable[random.IntN(len(peer.Reachable))]
+				seen, _ = ipam.Swap(pod, peer.Pods.From, peer.Pods.To)
+			}
+			if !peer.Pods.From.Contains(pod) {
+				continue // a node: the node drops new connections
+			}
+			belongs := slices.Contains(peer.Reachable, pod)
+			came[belongs]++
+			in := packet{in: plan.TunnelLink, from: from, to: seen, protocol: "tcp", port: 80}
+			if arrived, verdict := rome.gateway.receive(in); (verdict == sent && arrived.to == pod) != belongs {
+				t.Fatalf("to a pod that belongs to the peering (%t): %+v was %s as %+v\n%s", belongs, in, verdict, arrived, rome.gateway.state)
+			}
+			out := packet{in: plan.VXLANLink, from: pod, to: from, protocol: "tcp", port: 80}
+			if _, verdict := rome.gateway.receive(out); (verdict == sent) != belongs {
+				t.Fatalf("from a pod that belongs to the peering (%t): %+v was %s\n%s", belongs, out, verdict, rome.gateway.state)
+			}
+		}
+	}
+	if came[true] == 0 || came[false] == 0 {
+		t.Errorf("the test covers too little: %v", came)
+	}
+}
+
 // anywhere returns an address that is often in one of the networks, and there often one in use.
 func anywhere(random *rand.Rand, networks ...netip.Prefix) netip.Addr {
 	address := netip.AddrFrom4([4]byte{byte(random.IntN(256)), byte(random.IntN(256)), byte(10 * random.IntN(4)), byte(random.IntN(4))})

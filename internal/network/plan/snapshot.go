@@ -21,6 +21,8 @@ type Snapshot struct {
 	PodsUnknown bool `json:"podsUnknown,omitempty"`
 	// Mappings in the order of their external addresses.
 	Mappings []Mapping `json:"mappings,omitempty"`
+	// Restricted: of our pods, only those in Reachable of a peer exchange packets with that peer, and peers open no connections to nodes.
+	Restricted bool `json:"restricted,omitempty"`
 	// Self is the planned host.
 	Self Self `json:"self"`
 }
@@ -69,6 +71,8 @@ type Peer struct {
 	RemoteExternal netip.Prefix `json:"remoteExternal"`
 	// Lanes of the peer, in the order of their numbers.
 	Lanes []PeerLane `json:"lanes,omitempty"`
+	// Reachable are the addresses of our pods that belong to the peering, if traffic is restricted. Nodes ignore them.
+	Reachable []netip.Addr `json:"reachable,omitempty"`
 	// Lane is the number of the lane that the node has chosen. Gateways ignore it.
 	Lane int `json:"lane,omitempty"`
 	// MTU is the largest packet that passed to this peer and back; 0 if not measured yet.

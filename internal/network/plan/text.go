@@ -120,6 +120,7 @@ func (r PacketRule) text() string {
 	words = appendIf(words, r.From.IsValid(), "from", r.From.String())
 	words = appendIf(words, r.FromNot != nil, "from none of", "["+join(r.FromNot)+"]")
 	words = appendIf(words, r.To.IsValid(), "to", r.To.String())
+	words = appendIf(words, r.ToNot != nil, "to none of", "["+join(r.ToNot)+"]")
 	words = appendIf(words, r.Protocol != "", r.Protocol)
 	words = appendIf(words, r.Port != 0, "port", fmt.Sprint(r.Port))
 	words = appendIf(words, r.Inner.IsValid(), "about", r.Inner.String())

@@ -54,7 +54,9 @@ type Options struct {
 	MTU int
 	// Pods: nodes of this cluster may have no pod networks of their own.
 	Pods bool
-	Keys *Keyring
+	// Restricted: peers exchange packets only with pods that belong to the peering.
+	Restricted bool
+	Keys       *Keyring
 	// Uplink returns the pod's link and its MTU, Lookup queries DNS. nil: the defaults.
 	Uplink func() (name string, mtu int, err error)
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -108,7 +110,7 @@ func New(cfg *rest.Config, host Host, o Options) (*Gateway, error) {
 	g.resolver = &resolver{lookup: o.Lookup, changed: g.loop.Trigger}
 	g.prober = probe.New(probe.Options{Port: o.ProbePort, Changed: g.loop.Trigger, Received: g.receive})
 	var err error
-	g.caches, err = agent.NewCaches(cfg, agent.Wants{Namespace: o.Namespace, Mappings: true, KeysSecret: o.KeysSecret, Pods: o.Pods}, g.loop.Trigger)
+	g.caches, err = agent.NewCaches(cfg, agent.Wants{Namespace: o.Namespace, Mappings: true, KeysSecret: o.KeysSecret, Pods: o.Pods, Restricted: o.Restricted}, g.loop.Trigger)
 	return g, err
 }
 

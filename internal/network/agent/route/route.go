@@ -42,6 +42,8 @@ type Options struct {
 	VXLANPort uint16
 	// MTU bounds the MTU of the tunnel; 0: as much as the pods' network carries.
 	MTU int
+	// Restricted: peers open no connections to this node.
+	Restricted bool
 	// PathMTU returns the MTU of the path to a gateway pod.
 	PathMTU func(to netip.Addr) (mtu int, link string, err error)
 	// ProbePort replaces plan.ProbePort in tests.
@@ -105,7 +107,7 @@ func (r *Route) Observe(ctx context.Context, now time.Time) agent.Observation {
 	}
 	view, wrong := agent.NewView(objects)
 	s := &view.Snapshot
-	s.Local.VXLANPort = r.o.VXLANPort
+	s.Local.VXLANPort, s.Restricted = r.o.VXLANPort, r.o.Restricted
 	s.Self = plan.Self{Node: r.o.Node}
 	observed := agent.Observation{Known: true, Err: errors.Join(err, wrong)}
 	for _, node := range s.Nodes {
