@@ -40,6 +40,7 @@ import (
 	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offloading"
+	"liqo.io/liqo/internal/offloading/shadow"
 	offloadingwebhook "liqo.io/liqo/internal/offloading/webhook"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/grant"
@@ -232,7 +233,7 @@ func (o *controllerManagerOptions) caches() cache.Options {
 		&appsv1.Deployment{}:         {Label: ours},
 		&corev1.ResourceQuota{}:      {Label: ours},
 		&corev1.LimitRange{}:         {Label: ours},
-		&corev1.ConfigMap{}:          {Namespaces: install, Label: klabels.SelectorFromSet(klabels.Set{labels.PinnedKey: "true"})},
+		&corev1.ConfigMap{}:          {Namespaces: install, Label: hasLabel(labels.PinnedKey)},
 		&corev1.Secret{}:             {Namespaces: install, Label: hasLabel(labels.AuthToken)},
 		&vkv1alpha1.ShadowPod{}:      {Transform: offloading.TrimShadowPod},
 		&discoveryv1.EndpointSlice{}: {Label: klabels.SelectorFromSet(klabels.Set{labels.ManagedBy: labels.ManagedByShadowEndpointSlice})},
@@ -314,7 +315,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	err = errors.Join(
 		offloading.SetupCertificates(mgr),
 		offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: o.local}),
-		offloading.SetupNamespaceMap(mgr), offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: o.namespace, Names: o.peerNames, Policies: guard, Bounds: o.shadows.bounds}),
+		offloading.SetupNamespaceMap(mgr), offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: o.namespace, Names: o.peerNames, Policies: guard, Bounds: o.shadows.bounds, Level: shadow.Level(o.shadows.podSecurity), Most: o.shadows.mostNamespaces}),
 	)
 	if err != nil {
 		return err

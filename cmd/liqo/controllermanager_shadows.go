@@ -25,6 +25,8 @@ type shadowOptions struct {
 	quota, containerLimits   map[string]string
 	podWorkers, sliceWorkers int
 	mostPods, mostSlices     int
+	mostNamespaces           int
+	mostBytes                string
 	podSecurity              string
 	labels, annotations      []string
 	tolerations              []string
@@ -43,6 +45,8 @@ func (o *shadowOptions) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.enforce, "enable-resource-enforcement", false, "refuse pods of a peer if the sum of their limits, not only of their requests, exceeds its grant")
 	flags.IntVar(&o.mostPods, "max-peer-shadow-pods", 15000, "number of ShadowPods that one peer may have, those that have ended included")
 	flags.IntVar(&o.mostSlices, "max-peer-shadow-endpoint-slices", 5000, "number of ShadowEndpointSlices that one peer may have")
+	flags.IntVar(&o.mostNamespaces, "max-peer-namespaces", 500, "number of remote namespaces that one peer may have")
+	flags.StringVar(&o.mostBytes, "max-peer-bytes", "256Mi", "bytes of JSON that the objects of one peer may have in all its remote namespaces")
 	flags.StringToStringVar(&o.quota, "peer-quota", nil, "ResourceQuota of each remote namespace (RESOURCE=AMOUNT,...), of resources of Kubernetes itself")
 	flags.StringToStringVar(&o.containerLimits, "peer-container-limits", nil, "limits of containers of peers that set none (RESOURCE=AMOUNT,...)")
 	flags.DurationVar(&o.refresh, "resource-validator-refresh-interval", 5*time.Minute, "interval at which the usage of peers is counted again")
@@ -57,11 +61,16 @@ func (o *shadowOptions) Validate() error {
 		return fmt.Errorf("--peer-pod-security %q: want one of %v", o.podSecurity, shadow.Levels)
 	case o.mostPods < 1 || o.mostSlices < 1:
 		return fmt.Errorf("--max-peer-shadow-pods %d and --max-peer-shadow-endpoint-slices %d must be positive", o.mostPods, o.mostSlices)
+	case o.mostNamespaces < 1:
+		return fmt.Errorf("--max-peer-namespaces %d must be positive", o.mostNamespaces)
 	case o.refresh <= 0:
 		return fmt.Errorf("--resource-validator-refresh-interval %v must be positive", o.refresh)
 	}
 	if _, err := o.allowed(); err != nil {
 		return err
+	}
+	if bytes, err := resource.ParseQuantity(o.mostBytes); err != nil || bytes.Sign() <= 0 {
+		return fmt.Errorf("--max-peer-bytes %s: want an amount such as 256Mi", o.mostBytes)
 	}
 	var err error
 	if o.bounds.Quota, err = amounts("peer-quota", o.quota); err != nil {
@@ -134,7 +143,11 @@ func (o *shadowOptions) setup(mgr manager.Manager, guard *policies.Guard, endpoi
 	if err != nil {
 		return err
 	}
-	offloadingwebhook.RegisterPeerObjects(mgr.GetWebhookServer(), options.Objects)
+	most := resource.MustParse(o.mostBytes) // validated
+	if options.Bytes, err = offloadingwebhook.SetupPeerBytes(mgr, most.Value(), remoteNamespaces.KnownPeer, remoteNamespaces.Of); err != nil {
+		return err
+	}
+	offloadingwebhook.RegisterPeerObjects(mgr.GetWebhookServer(), options.Objects, options.Bytes)
 	offloadingwebhook.RegisterShadowPod(mgr.GetWebhookServer(), mgr.GetScheme(), options)
 	return nil
 }

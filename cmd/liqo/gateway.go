@@ -121,7 +121,7 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 	address := netip.MustParseAddr(o.address)
 	agent, err := gateway.New(cfg, opened, gateway.Options{
 		Namespace: o.namespace, KeysSecret: network.KeysSecret, Lane: o.lane, Node: o.node, Address: address,
-		ListenPort: o.listenPort, VXLANPort: o.vxlanPort, MTU: o.mtu, Pods: o.watchPods, Keys: keys, Log: log,
+		ListenPort: o.listenPort, VXLANPort: o.vxlanPort, MTU: o.mtu, Pods: o.watchPods, Restricted: o.restricted(), Keys: keys, Log: log,
 	})
 	if err != nil {
 		return err

@@ -18,8 +18,18 @@ type networkOptions struct {
 	node          string
 	vxlanPort     uint16
 	mtu           int
+	traffic       string
 	healthAddress string
 }
+
+// What pods of this cluster exchange packets with peers.
+const (
+	trafficFull      = "full"
+	trafficOffloaded = "offloaded"
+)
+
+// restricted: only pods that belong to a peering exchange packets with the peer.
+func (o *networkOptions) restricted() bool { return o.traffic == trafficOffloaded }
 
 // Register adds the flags.
 func (o *networkOptions) Register(flags *pflag.FlagSet) {
@@ -27,6 +37,7 @@ func (o *networkOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.node, "node-name", authEnvironment("NODE_NAME", ""), "name of the node that this process runs on")
 	flags.Uint16Var(&o.vxlanPort, "route.vxlan-vtep-port", plan.DefaultVXLANPort, "UDP port of the overlay between nodes and gateways; the same on all of them")
 	flags.IntVar(&o.mtu, "gateway.mtu", 0, "largest MTU of the tunnels; 0: the MTU of the pod network, less the overhead of encryption")
+	flags.StringVar(&o.traffic, "traffic", trafficFull, "which pods exchange packets with a peer: full (all), or offloaded (those that run for it, and those of namespaces that are offloaded to it)")
 	ignore(flags, noteRunAs, "run-as")
 	ignore(flags, noteProbes, "gateway.ping-interval", "gateway.ping-loss-threshold", "gateway.ping-latency-update-interval")
 	ignoreSwitch(flags, noteElection, "gateway.leader-elect")
@@ -42,6 +53,8 @@ func (o *networkOptions) Validate() error {
 		return errors.New("--liqo-namespace must not be empty")
 	case o.node == "":
 		return errors.New("--node-name, or the variable NODE_NAME, must be the node of this process")
+	case o.traffic != trafficFull && o.traffic != trafficOffloaded:
+		return fmt.Errorf("--traffic %q: want %s or %s", o.traffic, trafficFull, trafficOffloaded)
 	case o.vxlanPort == 0:
 		return errors.New("--route.vxlan-vtep-port must not be 0")
 	case o.mtu != 0 && (o.mtu < 576 || o.mtu > 1<<16-1):

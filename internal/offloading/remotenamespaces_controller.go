@@ -3,6 +3,7 @@
 package offloading
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	psa "k8s.io/pod-security-admission/api"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -65,12 +67,9 @@ type remoteNamespaceReconciler struct {
 // SetupRemoteNamespaces registers the controller of remote namespaces. The manager's cache must have all namespaces, and the RoleBindings, ResourceQuotas
 // and LimitRanges that are labelled as part of Liqo.
 func SetupRemoteNamespaces(mgr manager.Manager, o RemoteNamespaceOptions) error {
-	return setupRemoteNamespaces(mgr, o, maxRemoteNamespaces)
-}
-
-func setupRemoteNamespaces(mgr manager.Manager, o RemoteNamespaceOptions, most int) error {
 	r := &remoteNamespaceReconciler{
-		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerRemoteNamespaces), most: most,
+		options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), own: ssa.NewApplier(mgr.GetClient(), labels.OwnerRemoteNamespaces),
+		most: cmp.Or(o.Most, maxRemoteNamespaces),
 	}
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &vkv1alpha1.NamespaceMap{}, requestedName, requestedNames); err != nil {
 		return fmt.Errorf("index namespace maps by the requested names: %w", err)
@@ -305,6 +304,9 @@ func (r *remoteNamespaceReconciler) make(ctx context.Context, p mapOwner, t *rem
 			Labels:      map[string]string{labels.RemoteClusterID: p.consumer, labels.AppPartOf: labels.PartOf},
 			Annotations: map[string]string{labels.ManagedByNamespaceMap: p.key(), labels.OriginalName: t.local},
 		}}
+		if r.options.Level != "" {
+			made.Labels[psa.EnforceLevelLabel] = string(r.options.Level)
+		}
 		err := r.client.Create(ctx, made, client.FieldOwner(labels.OwnerRemoteNamespaces))
 		switch {
 		case apierrors.IsAlreadyExists(err):

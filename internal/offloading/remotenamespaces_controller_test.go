@@ -15,12 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	psa "k8s.io/pod-security-admission/api"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 const consumerTenant = "liqo-tenant-paris-000001" // the tenant namespace of a consumer
@@ -33,7 +35,7 @@ var testBounds = Bounds{
 func (b *env) runRemoteNamespaces() (stop func()) {
 	b.T.Helper()
 	return b.start(func(mgr ctrl.Manager) error {
-		return SetupRemoteNamespaces(mgr, RemoteNamespaceOptions{Namespace: "liqo", Bounds: testBounds})
+		return SetupRemoteNamespaces(mgr, RemoteNamespaceOptions{Namespace: "liqo", Bounds: testBounds, Level: shadow.Baseline})
 	})
 }
 
@@ -146,6 +148,31 @@ func TestAttackH5(t *testing.T) {
 	if !b.exists(rights) {
 		t.Error("the consumer has lost its rights")
 	}
+}
+
+// TestAttackM5: the API server itself refuses privileged pods in a remote namespace, from every client. An administrator may choose another level there.
+func TestAttackM5(t *testing.T) {
+	b := newEnv(t)
+	b.consumerTenant()
+	b.runRemoteNamespaces()
+	namespaceMap := b.createMap("milan-1", map[string]string{"shop": "shop-paris"})
+	b.answers(namespaceMap, map[string]string{"shop": "Accepted"})
+	pod := func(name string, privileged bool) error {
+		return b.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-paris", Name: name}, Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: new(false),
+			Containers:                   []corev1.Container{{Name: "c", Image: "i", SecurityContext: &corev1.SecurityContext{Privileged: &privileged}}},
+		}})
+	}
+	if err := pod("node", true); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "violates PodSecurity \"baseline") {
+		t.Errorf("a privileged pod: %v", err)
+	}
+	b.Must(pod("plain", false))
+	namespace := space("shop-paris")
+	b.Read(namespace)
+	b.Edit(namespace, func() { namespace.Labels[psa.EnforceLevelLabel] = "privileged" })
+	b.Edit(namespaceMap, func() { namespaceMap.Spec.DesiredMapping["more"] = "more-paris" })
+	b.answers(namespaceMap, map[string]string{"shop": "Accepted", "more": "Accepted"})
+	b.Until("the administrator's level counts", func() bool { return pod("monitor", true) == nil })
 }
 
 // createMap writes a map as a consumer does.
@@ -328,7 +355,7 @@ func TestHostileMaps(t *testing.T) {
 	}
 	const most = 10 // each costs several requests, and 500 of them minutes on a busy machine
 	b.start(func(mgr ctrl.Manager) error {
-		return setupRemoteNamespaces(mgr, RemoteNamespaceOptions{Namespace: "liqo"}, most)
+		return SetupRemoteNamespaces(mgr, RemoteNamespaceOptions{Namespace: "liqo", Most: most})
 	})
 	desired := map[string]string{
 		"a": "kube-system", "b": "default", "c": "liqo", "d": consumerTenant, "e": strings.Repeat("x", 64), "f": "UPPER", "g": "of-turin", "h": "liqo-tenant-turin-000000",

@@ -92,6 +92,17 @@ func (r *RemoteNamespaces) KnownPeer(namespace string) string {
 	return namespace
 }
 
+// Of returns the remote namespaces of a peer that the cache has.
+func (r *RemoteNamespaces) Of(peer string) (namespaces []string) {
+	r.known.Range(func(namespace, of any) bool {
+		if of == peer {
+			namespaces = append(namespaces, namespace.(string))
+		}
+		return true
+	})
+	return namespaces
+}
+
 // GetCache makes the manager start this cache with its own.
 func (r *RemoteNamespaces) GetCache() cache.Cache { return r.Cache }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"liqo.io/liqo/internal/kube/policies"
+	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // RemoteNamespaceOptions of the controller.
@@ -18,6 +19,10 @@ type RemoteNamespaceOptions struct {
 	Names PeerNames
 	// Bounds of each remote namespace.
 	Bounds Bounds
+	// Level is the Pod Security level that new remote namespaces enforce; empty for none.
+	Level shadow.Level
+	// Most is the number of namespaces that one peer may have. Zero means 500.
+	Most int
 	// Policies knows whether the admission policies that limit peers are in force; nil if they are not required.
 	Policies *policies.Guard
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -179,19 +180,27 @@ func (p *PeerObjects) count(resource, owner string) (sum int) {
 }
 
 // peerObjects is the webhook.
-type peerObjects struct{ objects *PeerObjects }
-
-// RegisterPeerObjects adds the webhook to a server.
-func RegisterPeerObjects(server webhook.Server, objects *PeerObjects) {
-	server.Register(PeerObjectsPath, &admission.Webhook{Handler: &peerObjects{objects}})
+type peerObjects struct {
+	objects *PeerObjects
+	bytes   *PeerBytes
 }
 
-// Handle admits the creation of an object by a peer. The API server calls it only for these.
+// RegisterPeerObjects adds the webhook to a server.
+func RegisterPeerObjects(server webhook.Server, objects *PeerObjects, bytes *PeerBytes) {
+	server.Register(PeerObjectsPath, &admission.Webhook{Handler: &peerObjects{objects, bytes}})
+}
+
+// Handle admits what a peer creates or updates. The API server calls it only for these.
 func (w *peerObjects) Handle(_ context.Context, request admission.Request) admission.Response {
-	switch problem, err := w.objects.exceeded(request.Resource.Resource, request.Namespace); {
-	case err != nil:
-		return admission.Errored(http.StatusServiceUnavailable, err)
-	case problem != "":
+	if request.Operation == admissionv1.Create {
+		switch problem, err := w.objects.exceeded(request.Resource.Resource, request.Namespace); {
+		case err != nil:
+			return admission.Errored(http.StatusServiceUnavailable, err)
+		case problem != "":
+			return admission.Denied(problem)
+		}
+	}
+	if problem := w.bytes.admit(request); problem != "" {
 		return admission.Denied(problem)
 	}
 	return admission.Allowed("")

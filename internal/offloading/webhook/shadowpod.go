@@ -35,8 +35,9 @@ type ShadowPodOptions struct {
 	Level shadow.Level
 	// Quota of peers; nil in tests only.
 	Quota *Quota
-	// Objects counts the objects of peers; nil in tests only.
+	// Objects and Bytes count the objects of peers; nil in tests only.
 	Objects *PeerObjects
+	Bytes   *PeerBytes
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 }
@@ -102,14 +103,15 @@ func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admis
 			return admission.Denied(problem)
 		}
 	}
-	if w.options.Quota == nil || old != nil {
-		return admission.Allowed("")
+	if w.options.Quota != nil && old == nil {
+		switch problem, err := w.options.Quota.fits(peer, &now, w.options.Now()); {
+		case err != nil:
+			return admission.Errored(http.StatusServiceUnavailable, err)
+		case problem != "":
+			return admission.Denied(problem)
+		}
 	}
-	problem, err := w.options.Quota.fits(peer, &now, w.options.Now())
-	switch {
-	case err != nil:
-		return admission.Errored(http.StatusServiceUnavailable, err)
-	case problem != "":
+	if problem := w.options.Bytes.admit(request); problem != "" {
 		return admission.Denied(problem)
 	}
 	return admission.Allowed("")
