@@ -236,6 +236,9 @@ var suites = []stage{
 	{name: "network", about: "three clusters with the same addresses, one and two gateways, every fault", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/network", "-v", "-long"}},
 	}},
+	{name: "tenants", about: "one consumer tries to create 100,000 objects while another one works", commands: []command{
+		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/tenants", "-v"}},
+	}},
 	{name: "release", about: "two builds of one release, the second without Go's build cache: the same bytes", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./hack/release", "-v", "-long"}},
 	}},

@@ -56,6 +56,9 @@ func TestSharingPercentage(t *testing.T) {
 func TestConnectivity(t *testing.T)             { step(t, peered, connectivity) }
 func TestOffloading(t *testing.T)               { step(t, peered, offloads) }
 func TestHostilePeer(t *testing.T)              { step(t, peered, hostilePeer) }
+func TestAttackH1(t *testing.T)                 { step(t, peered, attackH1) }
+func TestAttackH4(t *testing.T)                 { step(t, peered, attackH4) }
+func TestRotateIdentity(t *testing.T)           { step(t, peered, rotateIdentity) }
 func TestBadInput(t *testing.T)                 { step(t, peered, badInput) }
 func TestProviderUnreachable(t *testing.T)      { step(t, peered, providerUnreachable) }
 func TestGatewayAway(t *testing.T)              { step(t, peered, gatewayAway) }
@@ -66,6 +69,7 @@ func TestIdle(t *testing.T)                     { step(t, notPeered, idle) }
 func TestBidirectional(t *testing.T)            { step(t, peered, bidirectional) }
 func TestUninstallRefuses(t *testing.T)         { step(t, peered, uninstallRefuses) }
 func TestUnpeerLeavesNothing(t *testing.T)      { step(t, peered, unpeerLeavesNothing) }
+func TestAttackC1(t *testing.T)                 { step(t, notPeered, attackC1) }
 func TestTokens(t *testing.T)                   { step(t, notPeered, tokens) }
 func TestSameName(t *testing.T)                 { step(t, notPeered, sameName) }
 func TestAuthenticationRestarts(t *testing.T)   { step(t, notPeered, authPodDeleted) }
