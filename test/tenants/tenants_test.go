@@ -250,7 +250,7 @@ func (a *attack) kinds() []filler {
 			return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"labels":%s}%s}`, version, kind, name, own, rest)
 		}
 	}
-	text, _ := json.Marshal(strings.Repeat("x", 16<<10)) // a string cannot fail
+	text, _ := json.Marshal(strings.Repeat("x", 64<<10)) // a string cannot fail
 	pod := `,"spec":{"pod":{"containers":[{"name":"c","image":"localhost/traffic:dev"}]}}`
 	return []filler{
 		{"/api/v1" + remote + "configmaps", object("v1", "ConfigMap", `,"data":{"a":`+string(text)+`}`)},
