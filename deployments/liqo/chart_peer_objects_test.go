@@ -40,7 +40,9 @@ func asPeer(ctx context.Context, t *testing.T, admin *rest.Config, root client.C
 	}
 	limited := rest.CopyConfig(admin)
 	limited.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + tenant + ":liqo-peer", Groups: []string{"system:authenticated"}}
-	return connect(t, limited)
+	peer := connect(t, limited)
+	unchecked(ctx, t, root, peer, remote)
+	return peer
 }
 
 // peerObject returns an object x of a kind that peers write, with its labels, annotations and fields.

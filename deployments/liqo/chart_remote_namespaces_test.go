@@ -199,6 +199,7 @@ func TestAttackH3(t *testing.T) {
 			t.Errorf("%s %s: %v, want allowed: %t", what.GetKind(), what.GetName(), err, allowed)
 		}
 	}
+	unchecked(ctx, t, root, peer, space.Name)
 	for _, what := range components {
 		try(administrator, what, false)
 		try(helm, what, false)
@@ -263,13 +264,33 @@ func secretNamed(secret *unstructured.Unstructured, name string) *unstructured.U
 	return other
 }
 
-// createUnchecked creates an object after removing its webhooks, which no process serves here.
-func createUnchecked(ctx context.Context, c client.Client, object client.Object) error {
+// removeWebhooks removes the webhooks that validate, which no process serves here.
+func removeWebhooks(ctx context.Context, c client.Client) error {
 	hooks := &unstructured.Unstructured{}
 	hooks.SetAPIVersion("admissionregistration.k8s.io/v1")
 	hooks.SetKind("ValidatingWebhookConfiguration")
 	hooks.SetName("liqo")
-	if err := client.IgnoreNotFound(c.Delete(ctx, hooks)); err != nil {
+	return client.IgnoreNotFound(c.Delete(ctx, hooks))
+}
+
+// unchecked removes the webhooks, and waits until the API server does not call them any more for a client that may create ConfigMaps in a namespace.
+func unchecked(ctx context.Context, t *testing.T, root, by client.Client, namespace string) {
+	t.Helper()
+	if err := removeWebhooks(ctx, root); err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Eventually(t, "the API server calls no webhook", func() error {
+		err := by.Create(ctx, peerObject(namespace, "ConfigMap", nil, nil, nil), client.DryRunAll)
+		if err != nil && strings.Contains(err.Error(), "failed calling webhook") {
+			return err
+		}
+		return nil
+	})
+}
+
+// createUnchecked creates an object after removing its webhooks.
+func createUnchecked(ctx context.Context, c client.Client, object client.Object) error {
+	if err := removeWebhooks(ctx, c); err != nil {
 		return err
 	}
 	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {

@@ -33,6 +33,8 @@ var other = map[string]any{
 	"controllerManager.config.resourcePluginAddress":          "plugin:6001",
 	"controllerManager.config.peerPodSecurity":                "privileged",
 	"controllerManager.config.offerUpdateThresholdPercentage": "7",
+	"controllerManager.config.maxPeerBytes":                   "1Gi",
+	"networking.config.traffic":                               "offloaded",
 	"controllerManager.config.peerQuota":                      map[string]any{"secrets": "7"},
 	"controllerManager.config.peerContainerLimits":            map[string]any{"ephemeral-storage": "7Gi"},
 	"networkManager.config.podCIDR":                           "10.1.0.0/16",
