@@ -110,7 +110,9 @@ func between(t *testing.T, consumer *env.Cluster, service string) *middle {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			r.Out.Body, _, _ = m.keep(r.Out.Body)
+			if r.Out.Body != nil {
+				r.Out.Body, _, _ = m.keep(r.Out.Body)
+			}
 		},
 		ModifyResponse: m.tamper,
 		Transport: &http.Transport{

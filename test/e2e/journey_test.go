@@ -56,7 +56,6 @@ func TestSharingPercentage(t *testing.T) {
 func TestConnectivity(t *testing.T)             { step(t, peered, connectivity) }
 func TestOffloading(t *testing.T)               { step(t, peered, offloads) }
 func TestHostilePeer(t *testing.T)              { step(t, peered, hostilePeer) }
-func TestAttackH1(t *testing.T)                 { step(t, peered, attackH1) }
 func TestAttackH4(t *testing.T)                 { step(t, peered, attackH4) }
 func TestRotateIdentity(t *testing.T)           { step(t, peered, rotateIdentity) }
 func TestBadInput(t *testing.T)                 { step(t, peered, badInput) }
@@ -69,13 +68,14 @@ func TestIdle(t *testing.T)                     { step(t, notPeered, idle) }
 func TestBidirectional(t *testing.T)            { step(t, peered, bidirectional) }
 func TestUninstallRefuses(t *testing.T)         { step(t, peered, uninstallRefuses) }
 func TestUnpeerLeavesNothing(t *testing.T)      { step(t, peered, unpeerLeavesNothing) }
-func TestAttackC1(t *testing.T)                 { step(t, notPeered, attackC1) }
 func TestTokens(t *testing.T)                   { step(t, notPeered, tokens) }
 func TestSameName(t *testing.T)                 { step(t, notPeered, sameName) }
 func TestAuthenticationRestarts(t *testing.T)   { step(t, notPeered, authPodDeleted) }
 
 // Tests that take minutes.
 
+func TestAttackC1(t *testing.T)            { takesLong(t); step(t, notPeered, attackC1) }
+func TestAttackH1(t *testing.T)            { takesLong(t); step(t, peered, attackH1) }
 func TestReinstalledConsumer(t *testing.T) { takesLong(t); step(t, notPeered, reinstalledConsumer) }
 func TestDeadProvider(t *testing.T)        { takesLong(t); step(t, notPeered, deadProvider) }
 func TestFaultsAtEachStep(t *testing.T)    { takesLong(t); step(t, notPeered, faultsAtEachStep) }
