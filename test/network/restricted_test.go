@@ -4,6 +4,8 @@ package network
 
 import (
 	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 
 	"liqo.io/liqo/apis/labels"
@@ -65,8 +67,8 @@ func restrictedTraffic(t *testing.T) {
 	hereAddress, thereAddress := valid(t)(fromBeta.Pod(local[0].Address)), valid(t)(fromAlpha.Pod(offloaded[0].Address))
 	// The gateways observe the addresses a moment after the kubelets.
 	env.Eventually(t, env.Hang, "the pods of the offloaded namespace reach each other", func() (string, bool) {
-		_, out := ask(t, here, "tcp", env.Endpoint(thereAddress, env.EchoPort), "--timeout", "1s")
-		_, back := ask(t, there, "tcp", env.Endpoint(hereAddress, env.EchoPort), "--timeout", "1s")
+		_, out := ask(t, here, "http", env.Endpoint(thereAddress, env.EchoPort+1), "--timeout", "1s")
+		_, back := ask(t, there, "udp", env.Endpoint(hereAddress, env.EchoPort), "--timeout", "1s")
 		return fmt.Sprint(out, back), out == nil && back == nil
 	})
 	must(t, here, valid(t)(fromAlpha.Source(local[0].Address)), "http", env.Endpoint(thereAddress, env.EchoPort+1), "--bytes", "10000000", "--timeout", "30s")
@@ -75,22 +77,24 @@ func restrictedTraffic(t *testing.T) {
 	theirAddress, otherAddress := valid(t)(fromAlpha.Pod(theirs.Address)), valid(t)(fromBeta.Pod(other.Address))
 	for what, one := range map[string]struct {
 		from env.Place
-		to   string
+		to   netip.Addr
+		port int
 	}{
-		"another pod to an offloaded one":      {inside(t, other), env.Endpoint(thereAddress, env.EchoPort)},
-		"a pod to another one of the provider": {here, env.Endpoint(theirAddress, env.EchoPort)},
-		"an offloaded pod to another one":      {there, env.Endpoint(otherAddress, env.EchoPort)},
-		"two others":                           {inside(t, other), env.Endpoint(theirAddress, env.EchoPort)},
-		"an offloaded pod to a node":           {there, env.Endpoint(valid(t)(fromBeta.Node(alpha.Nodes[0])), env.HostPort)},
+		"another pod to an offloaded one":      {inside(t, other), thereAddress, env.EchoPort},
+		"a pod to another one of the provider": {here, theirAddress, env.EchoPort},
+		"an offloaded pod to another one":      {there, otherAddress, env.EchoPort},
+		"two others":                           {inside(t, other), theirAddress, env.EchoPort},
+		"an offloaded pod to a node":           {there, valid(t)(fromBeta.Node(alpha.Nodes[0])), env.HostPort},
 	} {
-		for _, protocol := range []string{"tcp", "udp"} {
-			if a, err := ask(t, one.from, protocol, one.to, "--timeout", "300ms"); err == nil {
-				t.Errorf("%s: %s %s answers (%+v)", what, protocol, one.to, a)
+		for protocol, port := range map[string]int{"udp": one.port, "http": one.port + 1} {
+			_, err := ask(t, one.from, protocol, env.Endpoint(one.to, port), "--timeout", "300ms")
+			if err == nil || !strings.Contains(err.Error(), "timeout") && !strings.Contains(err.Error(), "deadline") {
+				t.Errorf("%s: %s to %s: %v, want no answer", what, protocol, one.to, err)
 			}
 		}
 	}
 	// Gamma restricts nothing, but beta's own value counts for beta's pods.
-	if _, err := ask(t, inside(t, clusters.AllServers(t, gamma)[0]), "tcp", env.Endpoint(valid(t)(see(t, gamma, beta).Pod(theirs.Address)), env.EchoPort), "--timeout", "300ms"); err == nil {
+	if _, err := ask(t, inside(t, clusters.AllServers(t, gamma)[0]), "udp", env.Endpoint(valid(t)(see(t, gamma, beta).Pod(theirs.Address)), env.EchoPort), "--timeout", "300ms"); err == nil {
 		t.Error("a pod of a third cluster reaches a pod of beta that belongs to no peering")
 	}
 }
