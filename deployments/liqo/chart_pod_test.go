@@ -3,6 +3,8 @@
 package liqo_test
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -50,13 +52,13 @@ type side struct {
 	admin *rest.Config
 
 	mu     sync.Mutex
-	denied []string
+	denied map[string]string // messages by request
 	writes map[string]int
 }
 
 func newSide(t *testing.T, admin *rest.Config) *side {
 	t.Helper()
-	s := &side{Env: kubetest.Env{T: t, Client: connect(t, admin)}, admin: admin, writes: map[string]int{}}
+	s := &side{Env: kubetest.Env{T: t, Client: connect(t, admin)}, admin: admin, denied: map[string]string{}, writes: map[string]int{}}
 	for _, add := range []func(*runtime.Scheme) error{
 		discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme,
 	} {
@@ -89,8 +91,18 @@ func (s *side) recording(name string, next http.RoundTripper) http.RoundTripper 
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		what := name + ": " + request.Method + " " + request.URL.Path
-		if err == nil && response.StatusCode == http.StatusForbidden {
-			s.denied = append(s.denied, what)
+		switch {
+		case err != nil:
+		case response.StatusCode == http.StatusForbidden:
+			text, err := io.ReadAll(response.Body)
+			if err != nil {
+				return nil, err
+			}
+			response.Body = io.NopCloser(bytes.NewReader(text))
+			s.denied[what] = string(text)
+		case response.StatusCode < http.StatusMultipleChoices && strings.Contains(s.denied[what], `" cannot `):
+			// The authorizer observes new rights some milliseconds after they are written, and callers retry. What a policy refuses stays refused.
+			delete(s.denied, what)
 		}
 		if request.Method != http.MethodGet {
 			s.writes[what]++
@@ -99,11 +111,14 @@ func (s *side) recording(name string, next http.RoundTripper) http.RoundTripper 
 	})
 }
 
-// refused returns the requests that were forbidden.
-func (s *side) refused() []string {
+// refused returns the requests that were forbidden, except those that were authorized when they were repeated.
+func (s *side) refused() (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.denied)
+	for what, message := range s.denied {
+		all = append(all, what+": "+message)
+	}
+	return all
 }
 
 func (s *side) bind(role, namespace string, to rbacv1.Subject) {

@@ -153,13 +153,20 @@ func (r *pinReconciler) pinPeer(ctx context.Context, fc *discoveryv1alpha1.Forei
 	if fc.Spec.ClusterKey != "" {
 		return nil
 	}
-	before := fc.DeepCopy()
-	fc.Spec.ClusterKey = clusterkey.Fingerprint(pin.ClusterKey)
-	// A conflict is an error here: the object is read again, and may have another key by then.
-	if err := r.client.Patch(ctx, fc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("pin the key of %s in foreign cluster %s: %w", pin.Cluster.ClusterID, fc.Name, err)
+	if err := r.setClusterKey(ctx, fc, clusterkey.Fingerprint(pin.ClusterKey)); err != nil {
+		return err
 	}
 	log.FromContext(ctx).Info("key of the peer pinned", "clusterID", pin.Cluster.ClusterID, "fingerprint", fc.Spec.ClusterKey)
+	return nil
+}
+
+func (r *pinReconciler) setClusterKey(ctx context.Context, fc *discoveryv1alpha1.ForeignCluster, fingerprint string) error {
+	before := fc.DeepCopy()
+	fc.Spec.ClusterKey = fingerprint
+	// A conflict is an error here: the object is read again, and may have another key by then.
+	if err := r.client.Patch(ctx, fc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("pin the key of the peer in foreign cluster %s: %w", fc.Name, err)
+	}
 	return nil
 }
 

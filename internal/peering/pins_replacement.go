@@ -67,10 +67,8 @@ func (r *pinReconciler) dropReplacement(ctx context.Context, clusterID string) e
 // pinReplacement pins new keys: first where this cluster uses the peer, last where the authentication service waits.
 func (r *pinReconciler) pinReplacement(ctx context.Context, fc *discoveryv1alpha1.ForeignCluster, object *corev1.ConfigMap, by auth.Replacement) error {
 	if next := clusterkey.Fingerprint(by.ClusterKey); fc.Spec.ClusterKey != next {
-		before := fc.DeepCopy()
-		fc.Spec.ClusterKey = next
-		if err := r.client.Patch(ctx, fc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return fmt.Errorf("pin the new key of %s in foreign cluster %s: %w", by.Consumer, fc.Name, err)
+		if err := r.setClusterKey(ctx, fc, next); err != nil {
+			return err
 		}
 	}
 	before := object.DeepCopy()

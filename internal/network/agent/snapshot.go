@@ -222,8 +222,7 @@ func (v *View) addNodes(objects Objects) {
 	pods := map[string][]netip.Addr{}
 	for i := range objects.Pods {
 		pod := &objects.Pods[i]
-		// The address of a pod that has ended may belong to another pod.
-		if address, err := netip.ParseAddr(pod.Status.PodIP); err == nil && !ended(pod) {
+		if address, ok := podAddress(pod); ok {
 			pods[pod.Spec.NodeName] = append(pods[pod.Spec.NodeName], address)
 		}
 	}
@@ -264,8 +263,8 @@ func (v *View) restrict(objects Objects) {
 	}
 	for i := range objects.Pods {
 		pod := &objects.Pods[i]
-		address, err := netip.ParseAddr(pod.Status.PodIP)
-		if err != nil || ended(pod) {
+		address, ok := podAddress(pod)
+		if !ok {
 			continue
 		}
 		for at := range v.Snapshot.Peers {
@@ -296,6 +295,12 @@ func internalAddress(node *corev1.Node) (netip.Addr, bool) {
 		}
 	}
 	return netip.Addr{}, false
+}
+
+// podAddress returns the address that a pod has of its own. That of a pod that has ended may belong to another pod.
+func podAddress(pod *corev1.Pod) (netip.Addr, bool) {
+	address, err := netip.ParseAddr(pod.Status.PodIP)
+	return address, err == nil && !ended(pod)
 }
 
 func ended(pod *corev1.Pod) bool {

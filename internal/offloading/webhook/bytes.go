@@ -147,7 +147,7 @@ func (b *PeerBytes) take(key objectKey, size int64, dryRun bool) string {
 	}
 	before := use.objects[key].bytes
 	if after := use.total - before + size; after > b.most && size > before {
-		b.queue.AddAfter(peer, use.counted.Add(recountPause).Sub(b.now()))
+		b.recount(peer, use)
 		return fmt.Sprintf("the objects of the peer in this cluster would have %s, and at most %s are accepted: delete some, or ask the provider for more",
 			resource.NewQuantity(after, resource.BinarySI), resource.NewQuantity(b.most, resource.BinarySI))
 	}
@@ -157,9 +157,14 @@ func (b *PeerBytes) take(key objectKey, size int64, dryRun bool) string {
 	use.admitted++
 	use.set(key, objectSize{size, use.admitted})
 	if len(use.objects) > use.known+staleObjects {
-		b.queue.AddAfter(peer, use.counted.Add(recountPause).Sub(b.now()))
+		b.recount(peer, use)
 	}
 	return ""
+}
+
+// recount queues a count of a peer, some time after the last one.
+func (b *PeerBytes) recount(peer string, use *peerUse) {
+	b.queue.AddAfter(peer, use.counted.Add(recountPause).Sub(b.now()))
 }
 
 func (u *peerUse) set(key objectKey, size objectSize) {

@@ -286,7 +286,7 @@ func TestReplacedKeys(t *testing.T) {
 		"about another cluster key": func(r *Replacement) { r.ClusterKey = clusterkey.Public(old) },
 	} {
 		request := wire("new", b.newChallenge(t, consumer), func(r *registrationRequest) {
-			statement := r.replacement(provider)
+			statement := r.replacement(provider.ClusterID)
 			change(&statement)
 			statement.sign(old, oldCluster)
 			r.Replaces = statement.Proofs

@@ -132,7 +132,7 @@ func (c *Client) Register(ctx context.Context, r Registration) (Grant, error) {
 			Protocol: ProtocolRange, DryRun: r.DryRun, Question: q, TokenID: TokenID(r.Secret),
 		}
 		if len(r.Previous) > 0 {
-			replacement := request.replacement(discoveryv1alpha1.ClusterIdentity{ClusterID: r.Provider.ID})
+			replacement := request.replacement(r.Provider.ID)
 			replacement.sign(slices.Concat(r.Previous, []ed25519.PrivateKey{r.Key, r.ClusterKey})...)
 			request.Replaces = replacement.Proofs
 		}

@@ -37,7 +37,7 @@ func FuzzParseRegistration(f *testing.F) {
 		if err != nil || back.Cluster != pin.Cluster || !back.Key.Equal(pin.Key) || back.AuthURL != pin.AuthURL {
 			t.Errorf("what was written is read as %+v, %v", back, err)
 		}
-		by := r.replacement(provider)
+		by := r.replacement(provider.ClusterID)
 		if read, err := ParseReplacement(by.configMap("liqo")); err != nil || !read.Done(pin) || len(read.Proofs) != len(r.Replaces) {
 			t.Errorf("what was written is read as %+v, %v", read, err)
 		}

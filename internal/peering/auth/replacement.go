@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/clusterkey"
 )
@@ -48,12 +47,10 @@ func (r Replacement) signed() []byte {
 	return clusterkey.Message("liqo.io/auth/replacement/v2", []byte(r.Provider), []byte(r.Consumer), r.Key, r.ClusterKey)
 }
 
-// sign adds a proof for each of the keys that are not nil.
+// sign adds a proof for each key.
 func (r *Replacement) sign(keys ...ed25519.PrivateKey) {
 	for _, key := range keys {
-		if key != nil {
-			r.Proofs = append(r.Proofs, ed25519.Sign(key, r.signed()))
-		}
+		r.Proofs = append(r.Proofs, ed25519.Sign(key, r.signed()))
 	}
 }
 
@@ -116,14 +113,14 @@ func (r Replacement) Into(object *corev1.ConfigMap) {
 	object.Data[PinClusterKey] = base64.StdEncoding.EncodeToString(r.ClusterKey)
 }
 
-// replacement returns the statement of a registration, whose proofs may be none.
-func (r registrationRequest) replacement(provider discoveryv1alpha1.ClusterIdentity) Replacement {
-	return Replacement{Consumer: r.Cluster.ClusterID, Provider: provider.ClusterID, Key: r.PublicKey, ClusterKey: r.ClusterKey, Proofs: r.Replaces}
+// replacement returns the statement of a registration to the provider with this cluster ID. It may have no proofs.
+func (r registrationRequest) replacement(provider string) Replacement {
+	return Replacement{Consumer: r.Cluster.ClusterID, Provider: provider, Key: r.PublicKey, ClusterKey: r.ClusterKey, Proofs: r.Replaces}
 }
 
 // isRegistered reports whether the keys of a request are those of its registered cluster, or proven to replace them. Its signatures are still to be checked.
 func (s *Server) isRegistered(ctx context.Context, request registrationRequest) bool {
 	pin, err := s.options.Peers.Pinned(ctx, request.Cluster.ClusterID)
-	by := request.replacement(s.options.Cluster)
+	by := request.replacement(s.options.Cluster.ClusterID)
 	return err == nil && (by.Done(pin) || by.ProvenTo(s.options.Cluster.ClusterID, pin))
 }

@@ -288,7 +288,7 @@ func (s signer) answer(g Grant, to answerTo) (grantAnswer, error) {
 // replaced them.
 func (s *Server) repeated(ctx context.Context, request registrationRequest, pinned Pin) (Pin, error) {
 	local, peer := s.options.Cluster, request.Cluster
-	by := request.replacement(local)
+	by := request.replacement(local.ClusterID)
 	if !by.Done(pinned) && !by.ProvenTo(local.ClusterID, pinned) {
 		return Pin{}, refuse(http.StatusForbidden, ReasonConflict,
 			"cluster %s is registered in %s, as %s, with another key; if it was reinstalled, an administrator of %s "+
