@@ -3,8 +3,6 @@
 package liqo_test
 
 import (
-	"bytes"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -51,14 +49,14 @@ type side struct {
 	kubetest.Env
 	admin *rest.Config
 
+	denied kubetest.Refusals
 	mu     sync.Mutex
-	denied map[string]string // messages by request
 	writes map[string]int
 }
 
 func newSide(t *testing.T, admin *rest.Config) *side {
 	t.Helper()
-	s := &side{Env: kubetest.Env{T: t, Client: connect(t, admin)}, admin: admin, denied: map[string]string{}, writes: map[string]int{}}
+	s := &side{Env: kubetest.Env{T: t, Client: connect(t, admin)}, admin: admin, writes: map[string]int{}}
 	for _, add := range []func(*runtime.Scheme) error{
 		discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme,
 	} {
@@ -81,6 +79,7 @@ func (s *side) as(namespace, name string) *rest.Config {
 	cfg.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 	}
+	cfg.Wrap(s.denied.RoundTripper)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return s.recording(name, next) })
 	return cfg
 }
@@ -91,34 +90,11 @@ func (s *side) recording(name string, next http.RoundTripper) http.RoundTripper 
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		what := name + ": " + request.Method + " " + request.URL.Path
-		switch {
-		case err != nil:
-		case response.StatusCode == http.StatusForbidden:
-			text, err := io.ReadAll(response.Body)
-			if err != nil {
-				return nil, err
-			}
-			response.Body = io.NopCloser(bytes.NewReader(text))
-			s.denied[what] = string(text)
-		case response.StatusCode < http.StatusMultipleChoices && strings.Contains(s.denied[what], `" cannot `):
-			// The authorizer observes new rights some milliseconds after they are written, and callers retry. What a policy refuses stays refused.
-			delete(s.denied, what)
-		}
 		if request.Method != http.MethodGet {
 			s.writes[what]++
 		}
 		return response, err
 	})
-}
-
-// refused returns the requests that were forbidden, except those that were authorized when they were repeated.
-func (s *side) refused() (all []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for what, message := range s.denied {
-		all = append(all, what+": "+message)
-	}
-	return all
 }
 
 func (s *side) bind(role, namespace string, to rbacv1.Subject) {
@@ -295,7 +271,7 @@ func TestRemotePod(t *testing.T) {
 	}
 	followPod(rome, there, remoteNamespace)
 	for _, one := range []*side{rome, there} {
-		if refused := one.refused(); len(refused) > 0 {
+		if refused := one.denied.All(); len(refused) > 0 {
 			t.Errorf("refused: %s", strings.Join(refused, "\n"))
 		}
 	}

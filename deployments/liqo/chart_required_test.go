@@ -99,7 +99,7 @@ func TestAttackM8(t *testing.T) {
 	}})
 	answer("late", vkv1alpha1.MappingAccepted, "")
 	accepted(true)
-	if refused := s.refused(); len(refused) > 0 {
+	if refused := s.denied.All(); len(refused) > 0 {
 		t.Errorf("refused: %s", strings.Join(refused, "\n"))
 	}
 }

@@ -57,6 +57,7 @@ type bench struct {
 	admin  *rest.Config
 	// writes counts the write requests of the controllers.
 	writes  atomic.Int32
+	denied  kubetest.Refusals
 	port    int
 	options Options
 	// keys are those of this cluster.
@@ -86,6 +87,11 @@ func newBench(t *testing.T) *bench {
 	b.Make(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: clusterkey.Secret}, Data: b.keys.Data()})
 	b.Bind(user, "", b.RBACMarkers("*.go")[""])
 	b.Bind(user, home, b.RBACMarkers("*.go")["liqo"])
+	t.Cleanup(func() {
+		if refused := b.denied.All(); len(refused) > 0 {
+			t.Errorf("refused: %q", refused)
+		}
+	})
 	return b
 }
 
@@ -99,13 +105,10 @@ func (b *bench) run() (stop func()) {
 			if request.Method != http.MethodGet {
 				b.writes.Add(1)
 			}
-			response, err := next.RoundTrip(request)
-			if err == nil && response.StatusCode == http.StatusForbidden {
-				b.T.Errorf("forbidden: %s %s", request.Method, request.URL.Path)
-			}
-			return response, err
+			return next.RoundTrip(request)
 		})
 	})
+	cfg.Wrap(b.denied.RoundTripper)
 	mgr, err := manager.New(cfg, manager.Options{Scheme: b.scheme, SkipNameValidation: true})
 	b.Must(err)
 	b.options.ReportPort = b.port

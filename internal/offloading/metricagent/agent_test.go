@@ -51,8 +51,8 @@ type env struct {
 	// asked counts all requests to kubelets, otherToken those without the agent's token.
 	asked, otherToken atomic.Int32
 	port              int
-	// denied counts forbidden requests of the agent.
-	denied atomic.Int32
+	// denied are the forbidden requests of the agent.
+	denied kubetest.Refusals
 }
 
 func newEnv(t *testing.T, insecure bool) *env {
@@ -194,15 +194,7 @@ func (b *env) serve(insecure bool) {
 	b.token = config.BearerToken
 	kubelets, err := rest.TransportFor(KubeletConfig(config, insecure))
 	b.Must(err)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
-			response, err := next.RoundTrip(request)
-			if err == nil && response.StatusCode == http.StatusForbidden {
-				b.denied.Add(1)
-			}
-			return response, err
-		})
-	})
+	config.Wrap(b.denied.RoundTripper)
 	options, err := CacheOptions()
 	b.Must(err)
 	cached, err := cache.New(config, options)
@@ -325,8 +317,8 @@ func TestScrape(t *testing.T) {
 	if b.asked.Load() == 0 || b.otherToken.Load() > 0 {
 		t.Errorf("%d requests to kubelets, %d with another token", b.asked.Load(), b.otherToken.Load())
 	}
-	if b.denied.Load() > 0 {
-		t.Errorf("%d forbidden requests of the agent", b.denied.Load())
+	if refused := b.denied.All(); len(refused) > 0 {
+		t.Errorf("refused: %q", refused)
 	}
 	b.direct(t, turin)
 }

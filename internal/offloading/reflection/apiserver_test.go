@@ -138,8 +138,8 @@ func TestWithoutAPIServer(t *testing.T) {
 	shadow := &vkv1alpha1.ShadowPod{ObjectMeta: named(shopRemote, "second")}
 	e.must(e.provider.Delete(t.Context(), shadow, client.PropagationPolicy("Foreground")))
 	e.until("a ShadowPod that is created again has access", func() bool { return e.access(shopRemote, "second") == fullAccess })
-	if len(e.toConsumer.refusals())+len(e.toProvider.refusals()) != 0 {
-		t.Errorf("denied: %v %v", e.toConsumer.refusals(), e.toProvider.refusals())
+	if len(e.toConsumer.denied.All())+len(e.toProvider.denied.All()) != 0 {
+		t.Errorf("denied: %v %v", e.toConsumer.denied.All(), e.toProvider.denied.All())
 	}
 }
 

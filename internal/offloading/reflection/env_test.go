@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -76,14 +75,15 @@ type env struct {
 
 // requests records the requests of the engine to one API server.
 type requests struct {
+	denied kubetest.Refusals
 	mu     sync.Mutex
 	writes []string
-	denied []string // with 403 Forbidden
 	// mostBody, in bytes, cuts off the response to a GET that is no watch, as the connection does with one of more than 16 MiB. 0 means no limit.
 	mostBody int64
 }
 
 func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
+	next = r.denied.RoundTripper(next)
 	return tripper(func(request *http.Request) (*http.Response, error) {
 		what := request.Method + " " + request.URL.Path
 		var text []byte
@@ -98,12 +98,9 @@ func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
 			what += " without UID"
 		}
 		if request.Method != http.MethodGet && !bytes.Contains(text, repairing) {
-			r.note(&r.writes, what) // before it is sent: a test may observe its effect before the response
+			r.note(what) // before it is sent: a test may observe its effect before the response
 		}
 		response, err := next.RoundTrip(request)
-		if err == nil && response.StatusCode == http.StatusForbidden {
-			r.note(&r.denied, what)
-		}
 		if r.mostBody > 0 && err == nil && request.Method == http.MethodGet && request.URL.Query().Get("watch") == "" {
 			response.Body = &cutBody{ReadCloser: response.Body, left: r.mostBody}
 		}
@@ -111,10 +108,10 @@ func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-func (r *requests) note(list *[]string, what string) {
+func (r *requests) note(write string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	*list = append(*list, what)
+	r.writes = append(r.writes, write)
 }
 
 // repairing is in the reasons of events that an API server may write about any Service, when its repair loop for addresses and ports sees the Service
@@ -157,16 +154,11 @@ next:
 	return found
 }
 
-func (r *requests) refusals() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.denied)
-}
-
 func (r *requests) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.writes, r.denied = nil, nil
+	r.writes = nil
+	r.denied.Forget()
 }
 
 var crdsOnce sync.Map

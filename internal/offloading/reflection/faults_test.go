@@ -239,7 +239,7 @@ func TestTolerations(t *testing.T) {
 			t.Errorf("the ShadowPod was changed: %v", got)
 		}
 	}
-	if refused := e.toConsumer.refusals(); len(refused) != 0 {
+	if refused := e.toConsumer.denied.All(); len(refused) != 0 {
 		t.Errorf("refused: %v", refused)
 	}
 }

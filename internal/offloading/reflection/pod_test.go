@@ -93,8 +93,8 @@ func TestPodLife(t *testing.T) {
 	if got := e.toProvider.writesTo("DELETE"); len(got) != 1 || strings.Contains(got[0], "without UID") {
 		t.Errorf("deleted in the provider: %v", got)
 	}
-	if len(e.toConsumer.refusals())+len(e.toProvider.refusals()) != 0 {
-		t.Errorf("denied: %v %v", e.toConsumer.refusals(), e.toProvider.refusals())
+	if len(e.toConsumer.denied.All())+len(e.toProvider.denied.All()) != 0 {
+		t.Errorf("denied: %v %v", e.toConsumer.denied.All(), e.toProvider.denied.All())
 	}
 	provider.mu.Lock()
 	defer provider.mu.Unlock()

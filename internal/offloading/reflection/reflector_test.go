@@ -81,8 +81,8 @@ func TestOneWriteEach(t *testing.T) {
 	if got := e.toConsumer.writesTo(); len(got) != 0 {
 		t.Errorf("written localKind: %v", got)
 	}
-	if len(e.toConsumer.refusals())+len(e.toProvider.refusals()) != 0 {
-		t.Errorf("denied: %v %v", e.toConsumer.refusals(), e.toProvider.refusals())
+	if len(e.toConsumer.denied.All())+len(e.toProvider.denied.All()) != 0 {
+		t.Errorf("denied: %v %v", e.toConsumer.denied.All(), e.toProvider.denied.All())
 	}
 
 	t.Run("local edit", func(t *testing.T) {

@@ -75,8 +75,8 @@ func TestTokens(t *testing.T) {
 	e.must(e.consumer.Delete(t.Context(), pod))
 	e.until("the Secret is deleted with the pod", func() bool { return !e.exists(e.provider, &corev1.Secret{ObjectMeta: named(remoteNS, "web-token")}) })
 	e.until("the token is no longer valid", func() bool { return !e.valid(value) })
-	if len(e.toConsumer.refusals())+len(e.toProvider.refusals()) != 0 {
-		t.Errorf("denied: %v %v", e.toConsumer.refusals(), e.toProvider.refusals())
+	if len(e.toConsumer.denied.All())+len(e.toProvider.denied.All()) != 0 {
+		t.Errorf("denied: %v %v", e.toConsumer.denied.All(), e.toProvider.denied.All())
 	}
 }
 

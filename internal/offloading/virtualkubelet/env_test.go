@@ -55,8 +55,9 @@ type env struct {
 	node     *Node
 	// kubelet is the identity of the virtual kubelet: a service account with the rights of the chart's roles.
 	kubelet *rest.Config
-	// writes counts its writing requests except for the lease, denied the requests that were forbidden.
-	writes, denied atomic.Int32
+	// writes counts its writing requests except for the lease, denied those that were forbidden.
+	writes atomic.Int32
+	denied kubetest.Refusals
 }
 
 func newEnv(t *testing.T) *env {
@@ -132,13 +133,10 @@ func (b *env) role() {
 			if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/leases") {
 				b.writes.Add(1)
 			}
-			response, err := next.RoundTrip(request)
-			if err == nil && response.StatusCode == http.StatusForbidden {
-				b.denied.Add(1)
-			}
-			return response, err
+			return next.RoundTrip(request)
 		})
 	})
+	b.kubelet.Wrap(b.denied.RoundTripper)
 }
 
 // run starts a virtual kubelet; it ends with stop, or with the test.
