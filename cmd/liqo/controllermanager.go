@@ -292,7 +292,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	}
 	sharing := peering.SliceOptions{
 		Namespace: o.namespace, SharingPercentage: o.sharingPercentage, ClusterLabels: o.clusterLabels,
-		IncomingPeering: o.incomingSetting(), PluginAddress: o.resourcePlugin,
+		IncomingPeering: o.incomingSetting(), Tolerated: o.shadows.allowed.Toleration, PluginAddress: o.resourcePlugin,
 	}
 	if o.offerThreshold >= 0 {
 		sharing.UpdateThreshold = &o.offerThreshold

@@ -30,6 +30,7 @@ type shadowOptions struct {
 	podSecurity              string
 	labels, annotations      []string
 	tolerations              []string
+	allowed                  shadow.Allowed // labels, annotations and tolerations, validated
 	enforce                  bool
 	refresh                  time.Duration
 }
@@ -66,7 +67,7 @@ func (o *shadowOptions) Validate() error {
 	case o.refresh <= 0:
 		return fmt.Errorf("--resource-validator-refresh-interval %v must be positive", o.refresh)
 	}
-	if _, err := o.allowed(); err != nil {
+	if err := o.parseAllowed(); err != nil {
 		return err
 	}
 	if bytes, err := resource.ParseQuantity(o.mostBytes); err != nil || bytes.Sign() <= 0 {
@@ -80,22 +81,22 @@ func (o *shadowOptions) Validate() error {
 	return err
 }
 
-// allowed returns what peers may decide about their pods.
-func (o *shadowOptions) allowed() (allowed shadow.Allowed, _ error) {
+// parseAllowed reads what peers may decide about their pods.
+func (o *shadowOptions) parseAllowed() error {
 	for _, flag := range []struct {
 		name string
 		from []string
 		to   *shadow.Keys
 	}{
-		{"--peer-pod-labels", o.labels, &allowed.Labels}, {"--peer-pod-annotations", o.annotations, &allowed.Annotations}, {"--peer-tolerations", o.tolerations, &allowed.Tolerations},
+		{"--peer-pod-labels", o.labels, &o.allowed.Labels}, {"--peer-pod-annotations", o.annotations, &o.allowed.Annotations}, {"--peer-tolerations", o.tolerations, &o.allowed.Tolerations},
 	} {
 		keys, err := shadow.ParseKeys(flag.from)
 		if err != nil {
-			return allowed, fmt.Errorf("%s: %w", flag.name, err)
+			return fmt.Errorf("%s: %w", flag.name, err)
 		}
 		*flag.to = keys
 	}
-	return allowed, nil
+	return nil
 }
 
 // amounts parses the value of a flag.
@@ -118,15 +119,11 @@ func (o *shadowOptions) setup(mgr manager.Manager, guard *policies.Guard, endpoi
 		return err
 	}
 	remoteNamespaces.Policies = guard
-	allowed, err := o.allowed()
-	if err != nil {
-		return err
-	}
 	quota, err := offloadingwebhook.SetupQuota(mgr, remoteNamespaces, o.refresh, o.enforce)
 	if err != nil {
 		return err
 	}
-	err = offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Allowed: allowed, Quota: quota, Workers: o.podWorkers})
+	err = offloading.SetupShadowPod(mgr, offloading.ShadowPodOptions{RemoteNamespaces: remoteNamespaces, Level: shadow.Level(o.podSecurity), Allowed: o.allowed, Quota: quota, Workers: o.podWorkers})
 	if err != nil {
 		return err
 	}

@@ -66,6 +66,8 @@ type SliceOptions struct {
 	ClusterLabels map[string]string
 	// IncomingPeering is what incomingPeeringEnabled Auto means: Yes, No or Manual (--incoming-peering, default Yes).
 	IncomingPeering discoveryv1alpha1.PeeringEnabled
+	// Tolerated reports whether pods of peers may tolerate taints with a key; nil means none. Nodes with other taints are not granted.
+	Tolerated func(key string) bool
 	// PluginAddress is host:port of a resource plugin that decides instead of the percentage (--resource-plugin-address).
 	PluginAddress string
 

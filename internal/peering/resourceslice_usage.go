@@ -38,7 +38,7 @@ type sliceUsage struct {
 func newSliceUsage(cache cache.Cache, o SliceOptions, tenants func() []reconcile.Request) *sliceUsage {
 	return &sliceUsage{
 		cache: cache, pods: o.PluginAddress == "", debounce: o.Debounce, tenants: tenants,
-		ledger: grant.NewLedger(), changed: make(chan struct{}, 1),
+		ledger: grant.NewLedger(o.Tolerated), changed: make(chan struct{}, 1),
 	}
 }
 

@@ -76,8 +76,9 @@ func (a Allowed) label(key string) bool { return kept(key, plain, a.Labels) }
 
 func (a Allowed) annotation(key string) bool { return kept(key, podAnnotationKeys, a.Annotations) }
 
-func (a Allowed) toleration(one corev1.Toleration) bool {
-	return !isGuarded(one.Key) && (lostNode.Match(one.Key) || a.Tolerations.Match(one.Key))
+// Toleration reports whether pods of peers may tolerate taints with a key.
+func (a Allowed) Toleration(key string) bool {
+	return !isGuarded(key) && (lostNode.Match(key) || a.Tolerations.Match(key))
 }
 
 // LeftOut names, in a fixed order, what a ShadowPod asks for and its pod does not get because it is not allowed.
@@ -94,7 +95,7 @@ func LeftOut(shadow *vkv1alpha1.ShadowPod, allowed Allowed) (names []string) {
 	}
 	for _, one := range shadow.Spec.Pod.Tolerations {
 		// Kubernetes itself gives pods of DaemonSets tolerations of guarded taints, and no administrator can allow these.
-		if !isGuarded(one.Key) && !allowed.toleration(one) {
+		if !isGuarded(one.Key) && !allowed.Toleration(one.Key) {
 			names = append(names, "toleration of "+one.Key)
 		}
 	}

@@ -60,7 +60,7 @@ func isGuarded(key string) bool {
 
 // tolerations returns the requested tolerations that a pod of a peer may have.
 func tolerations(requested []corev1.Toleration, allowed Allowed) []corev1.Toleration {
-	return slices.DeleteFunc(slices.Clone(requested), func(one corev1.Toleration) bool { return !allowed.toleration(one) })
+	return slices.DeleteFunc(slices.Clone(requested), func(one corev1.Toleration) bool { return !allowed.Toleration(one.Key) })
 }
 
 func podLabels(shadow *vkv1alpha1.ShadowPod, peer string, allowed Allowed) map[string]string {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,9 +17,10 @@ import (
 // Ledger counts what the nodes have and what the pods on them request, event by event. It is not safe for concurrent
 // use.
 type Ledger struct {
-	nodes map[string]machine
-	pods  map[types.NamespacedName]occupant
-	used  map[owner]Amounts
+	tolerated func(key string) bool
+	nodes     map[string]machine
+	pods      map[types.NamespacedName]occupant
+	used      map[owner]Amounts
 }
 
 // machine is what the ledger stores of a node.
@@ -44,19 +46,24 @@ type request struct {
 // owner is a node and the cluster ID of the peer whose pods use it; the origin is empty for our own pods.
 type owner struct{ node, origin string }
 
-// NewLedger returns an empty ledger.
-func NewLedger() *Ledger {
-	return &Ledger{nodes: map[string]machine{}, pods: map[types.NamespacedName]occupant{}, used: map[owner]Amounts{}}
+// NewLedger returns an empty ledger. tolerated reports whether pods of peers may tolerate
+// taints with a key; nil means none.
+func NewLedger(tolerated func(key string) bool) *Ledger {
+	if tolerated == nil {
+		tolerated = func(string) bool { return false }
+	}
+	return &Ledger{tolerated: tolerated, nodes: map[string]machine{}, pods: map[types.NamespacedName]occupant{}, used: map[owner]Amounts{}}
 }
 
 // SetNode records the current state of a node, and reports whether the capacity may have changed.
 //
-// A node counts if it is Ready, physical and not cordoned: no pod can start on a cordoned node, so its resources must not
-// be granted. Taints do not matter, because pods may tolerate them.
+// A node counts if it is Ready, physical, not cordoned, and has no taint that pods of peers may not tolerate, such as that of a control plane: no pod of a
+// peer can start on another node, so its resources must not be granted. Taints that state a node's condition, such as memory pressure, come and go by the
+// minute, and do not matter.
 func (l *Ledger) SetNode(node *corev1.Node) (changed bool) {
 	before, known := l.nodes[node.Name]
 	now := machine{
-		counts:       counts(node),
+		counts:       l.counts(node),
 		architecture: cmp.Or(node.Labels[corev1.LabelArchStable], node.Status.NodeInfo.Architecture),
 		system:       cmp.Or(node.Labels[corev1.LabelOSStable], node.Status.NodeInfo.OperatingSystem),
 	}
@@ -71,14 +78,22 @@ func (l *Ledger) SetNode(node *corev1.Node) (changed bool) {
 	return before.counts || now.counts
 }
 
-func counts(node *corev1.Node) bool {
+func (l *Ledger) counts(node *corev1.Node) bool {
 	if node.Labels[labels.Type] == labels.TypeVirtualNode || node.Spec.Unschedulable || node.DeletionTimestamp != nil {
 		return false
+	}
+	for _, taint := range node.Spec.Taints {
+		if taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, conditionTaints) && !l.tolerated(taint.Key) {
+			return false
+		}
 	}
 	return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
 		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
 	})
 }
+
+// conditionTaints is the domain of the taints that state a node's condition.
+const conditionTaints = "node.kubernetes.io/"
 
 // DeleteNode removes a node, and reports whether the capacity may have changed.
 func (l *Ledger) DeleteNode(name string) (changed bool) {

@@ -34,8 +34,11 @@ func node(name string, allocatable corev1.ResourceList, change ...func(*corev1.N
 func notReady(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
 func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
 func virtual(n *corev1.Node)  { n.Labels[labels.Type] = labels.TypeVirtualNode }
-func dying(n *corev1.Node)    { n.DeletionTimestamp = new(metav1.Now()) }
-func arm(n *corev1.Node)      { n.Labels[corev1.LabelArchStable] = "arm64" }
+func tainted(name, key string, effect corev1.TaintEffect) *corev1.Node {
+	return node(name, list("cpu", "60"), func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}} })
+}
+func dying(n *corev1.Node) { n.DeletionTimestamp = new(metav1.Now()) }
+func arm(n *corev1.Node)   { n.Labels[corev1.LabelArchStable] = "arm64" }
 
 func pod(name, node, origin string, requests corev1.ResourceList, change ...func(*corev1.Pod)) *corev1.Pod {
 	made := &corev1.Pod{
@@ -83,6 +86,11 @@ func TestFree(t *testing.T) {
 			list("cpu", "39"),
 		},
 		{"cordoned", []*corev1.Node{node("n1", list("cpu", "60"), cordoned), node("n2", list("cpu", "40"))}, nil, list("cpu", "40")},
+		{"for control planes", []*corev1.Node{tainted("n1", "node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule), node("n2", list("cpu", "40"))}, nil, list("cpu", "40")},
+		{"set apart", []*corev1.Node{tainted("n1", "team", corev1.TaintEffectNoExecute), node("n2", list("cpu", "40"))}, nil, list("cpu", "40")},
+		{"set apart, open to peers", []*corev1.Node{tainted("n1", "nvidia.com/gpu", corev1.TaintEffectNoSchedule)}, nil, list("cpu", "60")},
+		{"set apart, if possible", []*corev1.Node{tainted("n1", "team", corev1.TaintEffectPreferNoSchedule)}, nil, list("cpu", "60")},
+		{"short of memory", []*corev1.Node{tainted("n1", corev1.TaintNodeMemoryPressure, corev1.TaintEffectNoSchedule)}, nil, list("cpu", "60")},
 		{"being deleted", []*corev1.Node{node("n1", list("cpu", "60"), dying), node("n2", list("cpu", "40"))}, nil, list("cpu", "40")},
 		{
 			"virtual",
@@ -115,7 +123,8 @@ func TestFree(t *testing.T) {
 		})}, list("cpu", "80")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			whole, trimmed := NewLedger(), NewLedger()
+			gpus := func(key string) bool { return key == "nvidia.com/gpu" }
+			whole, trimmed := NewLedger(gpus), NewLedger(gpus)
 			for _, pod := range test.pods { // before their nodes
 				whole.SetPod(pod)
 				trimmed.SetPod(trim(t, TrimPod, pod))
@@ -152,7 +161,7 @@ func trim[T any](t *testing.T, transform func(any) (any, error), object T) T {
 
 // The example of the documents, step by step.
 func TestDocumentedExample(t *testing.T) {
-	ledger := NewLedger()
+	ledger := NewLedger(nil)
 	grant := func() string {
 		share := Share(ledger.Capacity().Free("rome"), 90)
 		cpu := share[corev1.ResourceCPU]
@@ -175,7 +184,7 @@ func TestDocumentedExample(t *testing.T) {
 }
 
 func TestLedgerReportsChanges(t *testing.T) {
-	ledger := NewLedger()
+	ledger := NewLedger(nil)
 	changed := func(want, got bool, what string) {
 		t.Helper()
 		if got != want {
@@ -206,7 +215,7 @@ func TestLedgerReportsChanges(t *testing.T) {
 }
 
 func TestArchitecturesMostFrequentFirst(t *testing.T) {
-	ledger := NewLedger()
+	ledger := NewLedger(nil)
 	ledger.SetNode(node("a", nil))
 	ledger.SetNode(node("b", nil, arm))
 	ledger.SetNode(node("c", nil, arm))
@@ -230,7 +239,7 @@ func TestArchitecturesMostFrequentFirst(t *testing.T) {
 func TestSumOverPeers(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 14))
 	for range 200 {
-		ledger, peers := NewLedger(), []string{"rome", "milan", "turin"}
+		ledger, peers := NewLedger(nil), []string{"rome", "milan", "turin"}
 		for i := range 1 + random.IntN(4) {
 			ledger.SetNode(node(fmt.Sprint("n", i), list("cpu", fmt.Sprint(1+random.IntN(64)), "nvidia.com/gpu", fmt.Sprint(random.IntN(3)))))
 		}
@@ -273,7 +282,7 @@ func FuzzLedger(f *testing.F) {
 	f.Add([]byte("set a node, set a pod, take both away, and once more"))
 	f.Add([]byte{255, 254, 1, 128, 0, 64, 32, 200, 100, 50, 25, 12, 6, 3})
 	f.Fuzz(func(t *testing.T, events []byte) {
-		ledger := NewLedger()
+		ledger := NewLedger(nil)
 		nodes, pods := map[string]*corev1.Node{}, map[string]*corev1.Pod{}
 		states := []func(*corev1.Node){func(*corev1.Node) {}, notReady, cordoned, virtual}
 		phases := []corev1.PodPhase{corev1.PodRunning, corev1.PodPending, corev1.PodSucceeded, corev1.PodRunning}
@@ -304,7 +313,7 @@ func FuzzLedger(f *testing.F) {
 				t.Fatalf("event %d changed the sums and was not reported as a change:\n%v\n%v", i, before, after)
 			}
 		}
-		fresh := NewLedger()
+		fresh := NewLedger(nil)
 		for _, name := range slices.Sorted(maps.Keys(nodes)) {
 			fresh.SetNode(nodes[name])
 		}
