@@ -209,6 +209,9 @@ func (c *Connection) Probe(ctx context.Context) error {
 	}
 }
 
+// maxProbe bounds the answer to a probe, in bytes. An API server answers "ok", or names what has failed.
+const maxProbe = 64 << 10
+
 func (c *Connection) probe(ctx context.Context) error {
 	current := c.current()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(current.config.Host, "/")+"/livez", nil)
@@ -220,7 +223,10 @@ func (c *Connection) probe(ctx context.Context) error {
 		return err
 	}
 	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection can be reused
+	length, _ := io.Copy(io.Discard, io.LimitReader(response.Body, maxProbe+1)) // so that the connection can be reused
+	if length > maxProbe {
+		return fmt.Errorf("GET /livez was answered with more than %d bytes, and not as an API server does", maxProbe)
+	}
 	switch response.StatusCode {
 	case http.StatusOK, http.StatusForbidden: // a refusal also proves that the API server is alive
 		return nil

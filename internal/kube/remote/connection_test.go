@@ -3,6 +3,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -100,6 +101,20 @@ func TestProbe(t *testing.T) {
 	_ = c.Probe(t.Context())
 	if path.Load() != "/elsewhere/livez" {
 		t.Errorf("request of %v after the address changed", path.Load())
+	}
+}
+
+// TestProbeWithoutEnd: a server that answers without end is none that can be used.
+func TestProbeWithoutEnd(t *testing.T) {
+	_, identity := startServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		for part := bytes.Repeat([]byte("x"), 32<<10); ; {
+			if _, err := w.Write(part); err != nil {
+				return
+			}
+		}
+	})
+	if err := connection(t, identity).Probe(t.Context()); err == nil {
+		t.Error("the probe has succeeded")
 	}
 }
 
