@@ -126,7 +126,7 @@ func runAuth(ctx context.Context, cfg *rest.Config, o authOptions) error {
 		return err
 	}
 	log.Info("starting", "version", version.Version, "address", o.address, "tls", o.enableTLS, "authentication", o.enableAuth)
-	return endpoint.Serve(ctx, endpoint.Service(o.address, handler, certificate, log), endpoint.Health(o.healthAddress, func(ctx context.Context) error {
+	return endpoint.Serve(ctx, endpoint.Drained, endpoint.Service(o.address, handler, certificate, log), endpoint.Health(o.healthAddress, func(ctx context.Context) error {
 		_, tokensErr := tokens.Tokens(ctx)
 		_, keysErr := keys.ClusterKeys(ctx)
 		return errors.Join(tokensErr, keysErr)

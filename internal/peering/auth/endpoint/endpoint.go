@@ -60,8 +60,11 @@ func Health(address string, check func(context.Context) error) *http.Server {
 	return &http.Server{Addr: address, Handler: &probes{check: check}, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, IdleTimeout: 15 * time.Second}
 }
 
-// Serve serves until ctx ends or a server fails. It then lets the current requests finish.
-func Serve(ctx context.Context, servers ...*http.Server) error {
+// Drained waits until no node sends connections to a pod any more that has been asked to end. Nodes observe that within two seconds.
+func Drained() { time.Sleep(3 * time.Second) }
+
+// Serve serves until ctx has ended and drained returns, or a server fails. It then lets the current requests finish.
+func Serve(ctx context.Context, drained func(), servers ...*http.Server) error {
 	var listeners []net.Listener
 	for _, server := range servers {
 		listener, err := net.Listen("tcp", server.Addr)
@@ -73,7 +76,7 @@ func Serve(ctx context.Context, servers ...*http.Server) error {
 		}
 		listeners = append(listeners, listener)
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	group, ends := errgroup.WithContext(ctx)
 	for i, server := range servers {
 		var listener net.Listener = newListener(listeners[i], maxConnections, maxConnectionsEach)
 		if server.TLSConfig != nil {
@@ -86,7 +89,10 @@ func Serve(ctx context.Context, servers ...*http.Server) error {
 			return nil
 		})
 		group.Go(func() error {
-			<-ctx.Done()
+			<-ends.Done()
+			if ctx.Err() != nil { // otherwise a server has failed
+				drained()
+			}
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 			defer cancel()
 			if server.Shutdown(last) != nil {

@@ -26,7 +26,7 @@ func TestCurrentRequestsFinish(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, Service(address, handler, nil, logr.Discard())) }()
+	go func() { ended <- Serve(ctx, func() {}, Service(address, handler, nil, logr.Discard())) }()
 	result := make(chan string, 1)
 	go func() { result <- get(t, http.DefaultClient, "http://"+address) }()
 	<-asked
@@ -35,6 +35,32 @@ func TestCurrentRequestsFinish(t *testing.T) {
 	if text := <-result; text != "200 done" {
 		t.Error(text)
 	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLateConnectionsAreServed: nodes send connections to a pod for a moment after it was asked to end.
+func TestLateConnectionsAreServed(t *testing.T) {
+	address, late := freeAddress(t), make(chan struct{})
+	asked := make(chan struct{}, 2)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		_, _ = io.WriteString(w, "done") // the client checks
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, func() { <-late }, Service(address, handler, nil, logr.Discard())) }()
+	fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for range 2 {
+		if text := get(t, fresh, "http://"+address); text != "200 done" {
+			t.Error(text)
+		}
+		<-asked
+		cancel()
+	}
+	close(late)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
