@@ -89,8 +89,8 @@ func (m *middle) tamper(response *http.Response) error {
 	return nil
 }
 
-// between puts a machine between a consumer and the authentication service of a provider, where all that passes between the clusters comes by.
-func between(t *testing.T, consumer *env.Cluster, service string) *middle {
+// listen opens a port between the clusters, where the consumer reaches it.
+func listen(t *testing.T, consumer *env.Cluster) net.Listener {
 	t.Helper()
 	clusters.NeedsPlayground(t, "the router between the clusters")
 	route := strings.Fields(consumer.Nodes[0].Net().Run(t, "ip", "route", "show", "default"))
@@ -102,6 +102,13 @@ func between(t *testing.T, consumer *env.Cluster, service string) *middle {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return listener
+}
+
+// between puts a machine between a consumer and the authentication service of a provider, where all that passes between the clusters comes by.
+func between(t *testing.T, consumer *env.Cluster, service string) *middle {
+	t.Helper()
+	listener := listen(t, consumer)
 	target, err := url.Parse(service)
 	if err != nil {
 		t.Fatal(err)
@@ -220,10 +227,14 @@ func attackH1(t *testing.T) {
 
 // attackH4: a pod of the provider, such as one of a peer, posts reviews to the webhooks.
 func attackH4(t *testing.T) {
+	const namespace = "h4"
 	clusters.NeedsPlayground(t, "the networks of pods")
-	milan.Serve(t)
-	pods, err := milan.Servers()
-	if err != nil || len(pods) == 0 {
+	milan.Kubectl(t, "create", "namespace", namespace)
+	t.Cleanup(func() { milan.Kubectl(t, "delete", "namespace", namespace, "--wait=false") })
+	milan.Kubectl(t, "-n", namespace, "run", "caller", "--image=localhost/traffic:dev", "--image-pull-policy=Never", "--", "serve")
+	milan.Kubectl(t, "-n", namespace, "wait", "pod/caller", "--for=condition=Ready", "--timeout=180s")
+	pods, err := milan.Pods(namespace, nil)
+	if err != nil || len(pods) != 1 {
 		t.Fatalf("%d pods, %v", len(pods), err)
 	}
 	place, err := pods[0].Net()

@@ -76,6 +76,7 @@ func TestAuthenticationRestarts(t *testing.T)   { step(t, notPeered, authPodDele
 
 func TestAttackC1(t *testing.T)            { takesLong(t); step(t, notPeered, attackC1) }
 func TestAttackH1(t *testing.T)            { takesLong(t); step(t, peered, attackH1) }
+func TestAttackM7(t *testing.T)            { takesLong(t); step(t, notPeered, attackM7) }
 func TestReinstalledConsumer(t *testing.T) { takesLong(t); step(t, notPeered, reinstalledConsumer) }
 func TestDeadProvider(t *testing.T)        { takesLong(t); step(t, notPeered, deadProvider) }
 func TestFaultsAtEachStep(t *testing.T)    { takesLong(t); step(t, notPeered, faultsAtEachStep) }
