@@ -96,6 +96,7 @@ func (o *shadowOptions) parseAllowed() error {
 		}
 		*flag.to = keys
 	}
+	o.allowed.Tracing = shadow.Level(o.podSecurity) == shadow.Privileged
 	return nil
 }
 

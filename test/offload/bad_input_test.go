@@ -102,12 +102,13 @@ func tooMuch(t *testing.T) {
 	}
 	s.apply(t, customPod("beyond", "", "nodeName: "+virtualNode, huge))
 	s.wantEvent(t, "Pod", "beyond", "FailedReflection", "granted to cluster", "lower the requests")
-	s.apply(t, customPod("bound", "", "nodeName: "+virtualNode, "resources: {requests: {cpu: 3}}"))
-	s.wantEvent(t, "Pod", "bound", "FailedScheduling", "Insufficient cpu")
+	spread := "topologySpreadConstraints: [{maxSkew: 1, topologyKey: no-node-has-this, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}]"
+	s.apply(t, customPod("bound", "", "nodeName: "+virtualNode+"\n  "+spread, ""))
+	s.wantEvent(t, "Pod", "bound", "FailedScheduling", "topology spread constraints")
 	s.wantLocal(t, podKind, "bound", "{status: {phase: Pending}}")
 	env.Eventually(t, env.Hang, "the condition has the reason", func() (string, bool) {
 		conditions := inJSON(env.At(s.local(t, podKind, "bound").Object, "status.conditions"))
-		return conditions, strings.Contains(conditions, `"Unschedulable"`) && strings.Contains(conditions, "Insufficient cpu")
+		return conditions, strings.Contains(conditions, `"Unschedulable"`) && strings.Contains(conditions, "topology spread constraints")
 	})
 	s.apply(t, customPod("claims", "", "volumes: [{name: v, persistentVolumeClaim: {claimName: missing}}]", ""))
 	s.wantEvent(t, "Pod", "claims", "FailedScheduling", `persistentvolumeclaim "missing" not found`)

@@ -36,6 +36,7 @@ func (r *Refusals) RoundTripper(next http.RoundTripper) http.RoundTripper {
 func (r *Refusals) observe(what refused, response *http.Response) error {
 	if response.StatusCode == http.StatusForbidden {
 		message, err := io.ReadAll(response.Body)
+		response.Body.Close()
 		if err != nil {
 			return fmt.Errorf("read why a request is forbidden: %w", err)
 		}

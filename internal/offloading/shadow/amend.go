@@ -37,6 +37,9 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, al
 		if slices.ContainsFunc(pod.Spec.EphemeralContainers, func(other corev1.EphemeralContainer) bool { return other.Name == one.Name }) {
 			continue // they never change
 		}
+		if !allowed.Tracing {
+			one.SecurityContext = untraced(one.SecurityContext)
+		}
 		ephemeral = append(ephemeral, element(list, there, one))
 		there++
 	}

@@ -61,8 +61,7 @@ func checkStandard(shadow *vkv1alpha1.ShadowPod, level Level) string {
 // The standard relaxes rules for pods in user namespaces. We do not: an API server without user namespaces drops hostUsers, and keeps what was
 // admitted for its sake.
 //
-// Ephemeral containers may have SYS_PTRACE, which `kubectl debug` asks for by default. It reaches only processes that the container sees, and
-// containers of peers see at most those of their own pod. The level Restricted has no exception.
+// Ephemeral containers may ask for SYS_PTRACE, as those of `kubectl debug` do by default: they run without it. The level Restricted has no exception.
 func evaluated(spec *corev1.PodSpec, level Level) *corev1.PodSpec {
 	it := *spec
 	it.HostUsers = nil
@@ -71,15 +70,19 @@ func evaluated(spec *corev1.PodSpec, level Level) *corev1.PodSpec {
 	}
 	it.EphemeralContainers = slices.Clone(spec.EphemeralContainers)
 	for i := range it.EphemeralContainers {
-		context := it.EphemeralContainers[i].SecurityContext
-		if context == nil || context.Capabilities == nil {
-			continue
-		}
-		context = context.DeepCopy()
-		context.Capabilities.Add = slices.DeleteFunc(context.Capabilities.Add, func(one corev1.Capability) bool { return one == "SYS_PTRACE" })
-		it.EphemeralContainers[i].SecurityContext = context
+		it.EphemeralContainers[i].SecurityContext = untraced(it.EphemeralContainers[i].SecurityContext)
 	}
 	return &it
+}
+
+// untraced returns a security context without SYS_PTRACE.
+func untraced(context *corev1.SecurityContext) *corev1.SecurityContext {
+	if context == nil || context.Capabilities == nil {
+		return context
+	}
+	context = context.DeepCopy()
+	context.Capabilities.Add = slices.DeleteFunc(context.Capabilities.Add, func(one corev1.Capability) bool { return one == "SYS_PTRACE" })
+	return context
 }
 
 // networkVolumes is stricter than the baseline, and as strict as the level above it. A node mounts network volumes under its own identity, so a

@@ -47,6 +47,8 @@ func (k Keys) Match(key string) bool {
 type Allowed struct {
 	// Labels and Annotations are keys of pods. Tolerations are keys of taints; no list allows the guarded ones.
 	Labels, Annotations, Tolerations Keys
+	// Tracing: ephemeral containers keep SYS_PTRACE. Namespaces with the Pod Security label of a level refuse it.
+	Tracing bool
 }
 
 // Components of a cluster take orders from labels and annotations: injectors of sidecars, plugins of networks and runtimes, autoscalers,

@@ -393,3 +393,24 @@ func TestAmend(t *testing.T) {
 		t.Error("a finalizer that is not there")
 	}
 }
+
+// TestDebuggersDoNotTrace: the Pod Security label of a remote namespace refuses SYS_PTRACE, which kubectl debug asks for.
+func TestDebuggersDoNotTrace(t *testing.T) {
+	asks := &vkv1alpha1.ShadowPod{}
+	asks.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: "debugger", SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE", "KILL"}}},
+	}}}
+	for tracing, want := range map[bool]string{false: "[KILL]", true: "[SYS_PTRACE KILL]"} {
+		ops, _ := Amend(asks, &corev1.Pod{}, "rome", "owner", Allowed{Tracing: tracing})
+		added, ok := ops[len(ops)-1].Value.([]any)
+		if !ok || len(added) != 1 {
+			t.Fatalf("%+v", ops)
+		}
+		if got := fmt.Sprint(added[0].(corev1.EphemeralContainer).SecurityContext.Capabilities.Add); got != want {
+			t.Errorf("with tracing %t: %s", tracing, got)
+		}
+	}
+	if len(asks.Spec.Pod.EphemeralContainers[0].SecurityContext.Capabilities.Add) != 2 {
+		t.Error("the ShadowPod was changed")
+	}
+}
