@@ -30,7 +30,7 @@ type shadowOptions struct {
 	podSecurity              string
 	labels, annotations      []string
 	tolerations              []string
-	allowed                  shadow.Allowed // labels, annotations and tolerations, validated
+	allowed                  shadow.Allowed // what peers decide about their pods; set by Validate
 	enforce                  bool
 	refresh                  time.Duration
 }

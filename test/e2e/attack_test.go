@@ -105,6 +105,17 @@ func listen(t *testing.T, consumer *env.Cluster) net.Listener {
 	return listener
 }
 
+// serve answers at a listener over TLS. Without a configuration, the certificate is one of package httptest.
+func serve(t *testing.T, at net.Listener, handler http.Handler, config *tls.Config) *httptest.Server {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	server.Listener.Close()
+	server.Listener, server.TLS = at, config
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server
+}
+
 // between puts a machine between a consumer and the authentication service of a provider, where all that passes between the clusters comes by.
 func between(t *testing.T, consumer *env.Cluster, service string) *middle {
 	t.Helper()
@@ -127,11 +138,7 @@ func between(t *testing.T, consumer *env.Cluster, service string) *middle {
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the service signs its own certificate
 		},
 	}
-	server := httptest.NewUnstartedServer(proxy)
-	server.Listener.Close()
-	server.Listener = listener
-	server.StartTLS()
-	t.Cleanup(server.Close)
+	server := serve(t, listener, proxy, nil)
 	m.ca = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	return m
 }

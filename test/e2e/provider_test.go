@@ -150,12 +150,8 @@ func newHostileServer(t *testing.T, consumer, provider *env.Cluster) *hostileSer
 		},
 		ModifyResponse: h.bomb, FlushInterval: -1, Transport: transport,
 	}
-	h.server = httptest.NewUnstartedServer(h)
-	h.server.Listener.Close()
-	h.server.Listener = listener
-	h.server.TLS = &tls.Config{Certificates: []tls.Certificate{certify(t, provider, listener.Addr().(*net.TCPAddr).IP)}, MinVersion: tls.VersionTLS12}
-	h.server.StartTLS()
-	t.Cleanup(h.server.Close)
+	certificate := certify(t, provider, listener.Addr().(*net.TCPAddr).IP)
+	h.server = serve(t, listener, h, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
 	return h
 }
 
