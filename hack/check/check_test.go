@@ -159,7 +159,7 @@ func TestRun(t *testing.T) {
 	}, &out, func(result) error { return nil })
 
 	for i, want := range []string{"passed", "passed", "FAILED", "FAILED", "passed", "FAILED", "NOT RUN", "NOT RUN"} {
-		line := summary(results[i : i+1])
+		line := summary(results[i:i+1], 0)
 		if !strings.Contains(line, want) {
 			t.Errorf("stage %s: %q, want %s", results[i].stage.name, line, want)
 		}
@@ -170,8 +170,34 @@ func TestRun(t *testing.T) {
 	if _, err := os.Stat(mark + ".after"); err != nil {
 		t.Errorf("what a failed stage has made was not taken away: %v", err)
 	}
-	if end := summary(results); !strings.Contains(end, "the reason") || strings.Contains(end, "fine") {
+	if end := summary(results, 0); !strings.Contains(end, "the reason") || strings.Contains(end, "fine") {
 		t.Errorf("the summary must repeat what failed and nothing else:\n%s", end)
+	}
+}
+
+// Stages of different lanes run at the same time, those of one lane one after the other, and a stage without a lane alone. What each prints stays together.
+func TestLanes(t *testing.T) {
+	dir := t.TempDir()
+	sh := func(script string) []command {
+		return []command{{dir: dir, args: []string{"/bin/sh", "-c", script}}}
+	}
+	// The two fifos are opened only if both stages run.
+	var out bytes.Buffer
+	results := run(t.Context(), []stage{
+		{name: "before", commands: sh("mkfifo there back; touch alone")},
+		{name: "left", lane: "left", commands: sh("echo left 1; echo x >there; read y <back; echo left 2; touch left")},
+		{name: "right", lane: "right", commands: sh("read x <there; echo right 1; echo y >back; exit 3")},
+		{name: "left after left", lane: "left", commands: sh("test -e left")},
+		{name: "after", commands: sh("test -e left")},
+		{name: "journey", last: true, commands: sh("touch journey")},
+	}, &out, func(result) error { return nil })
+	for i, want := range []string{"passed", "passed", "FAILED", "passed", "passed", "NOT RUN"} {
+		if line := summary(results[i:i+1], 0); !strings.Contains(line, want) {
+			t.Errorf("stage %s: %q, want %s", results[i].stage.name, line, want)
+		}
+	}
+	if !strings.Contains(out.String(), "left 1\nleft 2\n==> left") || !strings.Contains(out.String(), "right 1\ncheck:") {
+		t.Errorf("what a stage prints does not stay together:\n%s", &out)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -59,8 +60,9 @@ func check(ctx context.Context, args []string) error {
 		plan = p.remaining(plan)
 		record = p.record
 	}
+	start := time.Now()
 	results := run(ctx, plan, os.Stdout, record)
-	fmt.Print(summary(results))
+	fmt.Print(summary(results, time.Since(start)))
 	if failed(results) {
 		return errors.New("not all stages passed")
 	}
@@ -83,14 +85,14 @@ func observe(ctx context.Context, fuzz bool) (facts, error) {
 		if err != nil {
 			return facts{}, fmt.Errorf("list packages of module %s: %w", dir, err)
 		}
-		module := module{dir: dir}
+		module, size := module{dir: dir}, map[string]int{}
 		for line := range strings.Lines(string(output)) {
 			path, folder, _ := strings.Cut(strings.TrimSpace(line), " ")
-			module.packages = append(module.packages, path)
 			code, tests, err := source(folder)
 			if err != nil {
 				return facts{}, err
 			}
+			module.packages, size[path] = append(module.packages, path), len(tests)
 			if concurrency.Match(code) {
 				module.concurrent = append(module.concurrent, path)
 			}
@@ -100,6 +102,10 @@ func observe(ctx context.Context, fuzz bool) (facts, error) {
 			for _, name := range fuzzTargets.FindAllSubmatch(tests, -1) {
 				found.fuzz = append(found.fuzz, fuzzTarget{dir, path, string(name[1])})
 			}
+		}
+		// Packages with more tests start earlier, so that none of them runs alone at the end.
+		for _, all := range [][]string{module.packages, module.concurrent} {
+			slices.SortStableFunc(all, func(a, b string) int { return size[b] - size[a] })
 		}
 		found.modules = append(found.modules, module)
 	}

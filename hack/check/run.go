@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,47 +20,102 @@ import (
 // end-to-end tests take their clusters away.
 const interruptedFor = 60 * time.Second
 
-// run runs the stages in order and records each one that has run. A failed stage does not stop the next ones,
-// except those that are not worth it any more.
+// run runs the stages in order, neighbours with a lane at the same time as those of other lanes, and records each one that has run.
+// A failed stage does not stop the next ones, except those that are not worth it any more.
 func run(ctx context.Context, plan []stage, out io.Writer, record func(result) error) []result {
-	var results []result
+	results := make([]result, len(plan))
 	env := os.Environ()
-	for _, s := range plan {
-		r := result{stage: s, skipped: s.skip}
-		switch {
-		case r.skipped != "":
-		case ctx.Err() != nil:
-			r.skipped = "interrupted"
-		case s.last && failed(results):
-			r.skipped = "something failed before"
+	for start := 0; start < len(plan); {
+		lanes, next := abreast(plan, start)
+		before := results[:start]
+		// What several stages print at the same time is printed stage by stage.
+		screen := &printer{out: out, whole: len(lanes) > 1}
+		var running sync.WaitGroup
+		for _, lane := range lanes {
+			running.Go(func() {
+				for _, i := range lane {
+					results[i] = runStage(ctx, plan[i], failed(before), &env, screen)
+				}
+			})
 		}
-		if r.skipped != "" {
-			fmt.Fprintf(out, "==> %s: NOT RUN: %s\n", s.name, r.skipped)
-			results = append(results, r)
-			continue
-		}
-		fmt.Fprintf(out, "==> %s: %s\n", s.name, s.about)
-		start := time.Now()
-		var kept bytes.Buffer
-		for _, c := range s.commands {
-			if r.err = runCommand(ctx, c, &env, io.MultiWriter(out, &kept)); r.err != nil {
-				fmt.Fprintf(out, "check: %v\n", r.err)
-				break
+		running.Wait()
+		for i := start; i < next; i++ {
+			if r := &results[i]; r.skipped == "" {
+				r.err = errors.Join(r.err, record(*r))
 			}
 		}
-		for _, c := range s.after {
-			// Also after an interrupt: what the stage has made goes with it.
-			if err := runCommand(context.WithoutCancel(ctx), c, &env, io.MultiWriter(out, &kept)); err != nil {
-				r.err = errors.Join(r.err, err)
-			}
-		}
-		r.took, r.output = time.Since(start), kept.String()
-		if err := record(r); err != nil {
-			r.err = errors.Join(r.err, err)
-		}
-		results = append(results, r)
+		start = next
 	}
 	return results
+}
+
+// abreast returns the stages that run at the same time as the one at start, by lane, and the first stage after them.
+func abreast(plan []stage, start int) (lanes [][]int, next int) {
+	if plan[start].lane == "" {
+		return [][]int{{start}}, start + 1
+	}
+	of := map[string]int{}
+	for next = start; next < len(plan) && plan[next].lane != ""; next++ {
+		i, known := of[plan[next].lane]
+		if !known {
+			i = len(lanes)
+			of[plan[next].lane], lanes = i, append(lanes, nil)
+		}
+		lanes[i] = append(lanes[i], next)
+	}
+	return lanes, next
+}
+
+// printer prints what stages print: as it comes, or whole once a stage has ended.
+type printer struct {
+	out   io.Writer
+	whole bool
+	mu    sync.Mutex
+}
+
+func (p *printer) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.Write(text)
+}
+
+func runStage(ctx context.Context, s stage, failed bool, env *[]string, screen *printer) result {
+	r := result{stage: s, skipped: s.skip}
+	switch {
+	case r.skipped != "":
+	case ctx.Err() != nil:
+		r.skipped = "interrupted"
+	case s.last && failed:
+		r.skipped = "something failed before"
+	}
+	if r.skipped != "" {
+		fmt.Fprintf(screen, "==> %s: NOT RUN: %s\n", s.name, r.skipped)
+		return r
+	}
+	var kept bytes.Buffer
+	out := &printer{out: io.MultiWriter(screen, &kept)} // standard output and standard error are copied at the same time
+	if screen.whole {
+		out.out = &kept
+		fmt.Fprintf(screen, "==> %s: %s; its output follows at its end\n", s.name, s.about)
+	} else {
+		fmt.Fprintf(screen, "==> %s: %s\n", s.name, s.about)
+	}
+	start := time.Now()
+	for _, c := range s.commands {
+		if r.err = runCommand(ctx, c, env, out); r.err != nil {
+			fmt.Fprintf(out, "check: %v\n", r.err)
+			break
+		}
+	}
+	for _, c := range s.after {
+		// Also after an interrupt: what the stage has made goes with it.
+		r.err = errors.Join(r.err, runCommand(context.WithoutCancel(ctx), c, env, out))
+	}
+	r.took, r.output = time.Since(start), kept.String()
+	if screen.whole {
+		fmt.Fprintf(screen, "%s==> %s: ended after %s\n", r.output, s.name, r.took.Round(time.Second))
+	}
+	return r
 }
 
 func runCommand(ctx context.Context, c command, env *[]string, out io.Writer) error {
@@ -87,8 +143,8 @@ func runCommand(ctx context.Context, c command, env *[]string, out io.Writer) er
 	return nil
 }
 
-// summary repeats the output of what failed, with the reason last because a log that is cut keeps its end; then one line for each stage.
-func summary(results []result) string {
+// summary repeats the output of what failed, with the reason last because a log that is cut keeps its end; then one line for each stage. Some ran at the same time, so the total is given.
+func summary(results []result, total time.Duration) string {
 	var text strings.Builder
 	for _, r := range results {
 		if r.err != nil {
@@ -96,9 +152,7 @@ func summary(results []result) string {
 		}
 	}
 	text.WriteString("\n")
-	var total time.Duration
 	for _, r := range results {
-		total += r.took
 		switch {
 		case r.skipped != "":
 			fmt.Fprintf(&text, "%-20s NOT RUN  %s\n", r.stage.name, r.skipped)

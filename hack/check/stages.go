@@ -38,6 +38,7 @@ type stage struct {
 	about    string
 	skip     string // reason not to run it
 	last     bool   // not worth starting once something has failed
+	lane     string // runs at the same time as neighbours of other lanes; empty: alone
 	commands []command
 	after    []command // run in any case once the first command was started; they take away what the commands have made
 }
@@ -56,6 +57,9 @@ type command struct {
 // maxProgram is the limit of the server program, in find's notation for bytes: the size that users are promised.
 const maxProgram = "45000000c"
 
+// collectLess is for test programs and the API servers that they start: they live for seconds, and memory is not what limits them.
+const collectLess = "GOGC=400"
+
 const tools = "-modfile=%shack/tools/go.mod"
 
 func groups() []string {
@@ -67,9 +71,7 @@ func stages(group string, found facts) ([]stage, error) {
 	switch group {
 	case "all":
 		plan := []stage{format(), conventions(), generated(), build(), servers()}
-		plan = append(plan, unit(found, false, "")...)
-		plan = append(plan, race(found)...)
-		plan = append(plan, lint(found)...)
+		plan = append(plan, abreastOfRace(unit(found, false, ""), race(found), lint(found))...)
 		return append(plan, journey(found)), nil
 	case "unit":
 		return unit(found, true, " (those that need an API server skip themselves; `make test` runs them)"), nil
@@ -141,7 +143,7 @@ func unit(found facts, all bool, remark string) []stage {
 			continue
 		}
 		s := stage{name: "unit " + label(module.dir), about: "unit tests", commands: []command{{
-			dir: module.dir, args: append([]string{"go", "test"}, packages...),
+			dir: module.dir, args: append([]string{"go", "test"}, packages...), env: []string{collectLess},
 		}}}
 		if module.dir == "." {
 			s.about += remark
@@ -162,8 +164,20 @@ func race(found facts) []stage {
 		}
 		plan = append(plan, stage{
 			name: "race " + label(module.dir), about: "unit and API server tests of concurrent packages with the race detector",
-			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-p", "4", "-timeout", "30m"}, packages...), env: []string{"CGO_ENABLED=1"}}},
+			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-p", "4", "-timeout", "30m"}, packages...), env: []string{"CGO_ENABLED=1", collectLess}}},
 		})
+	}
+	return plan
+}
+
+// abreastOfRace has the longest stage, the product with the race detector, run at the same time as the others: it computes, and they mostly wait.
+func abreastOfRace(groups ...[]stage) (plan []stage) {
+	for _, s := range slices.Concat(groups...) {
+		s.lane = "others"
+		if s.name == "race product" {
+			s.lane = "race"
+		}
+		plan = append(plan, s)
 	}
 	return plan
 }

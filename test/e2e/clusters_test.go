@@ -263,7 +263,11 @@ func tokens(t *testing.T) {
 		status, text := call(t, milan, token, "GET", "/apis/sharing.liqo.io/v1alpha1/namespaces/"+own+"/resourceslices", "")
 		return strconv.Itoa(status) + " " + text, status == 401 || status == 403
 	})
-	rome.Liqoctl(t, "unpeer", "out-of-band", milan.Name)
+	unpeer := []string{"unpeer", "out-of-band", milan.Name}
+	if !*long { // otherwise the consumer waits half a minute for a provider that refuses it
+		unpeer = append(unpeer, "--force")
+	}
+	rome.Liqoctl(t, unpeer...)
 	rome.NothingNew(t, before, env.Hang)
 }
 
