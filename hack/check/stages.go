@@ -212,14 +212,15 @@ var kubeconfigs = []string{
 	"LIQO_E2E_PROVIDER_KUBECONFIG=/var/lib/liqo-playground/kubeconfig/milan.yaml",
 }
 
-// journey brings one pair of clusters up and runs on it what a user does with Liqo. -p 1: the packages share the clusters.
+// journey brings one pair of clusters up and runs on it what a user does with Liqo. -p 1: the packages share the clusters. -parallel 4: tests in
+// namespaces of their own wait for the clusters more than they compute.
 func journey(found facts) stage {
 	s := stage{
 		name: "journey", about: "two real clusters: the Quick Start, peering, connectivity, offloading, a fault for each law, purge", last: true,
 		commands: []command{
 			{args: []string{"bin/playground", "down"}},
 			{args: []string{"bin/playground", "up", "quick-start", "--audit"}},
-			{args: []string{"go", "test", "-count=1", "-p", "1", "-timeout", "60m", "-v", "./test/e2e", "./test/offload", "./test/quickstart"}, env: kubeconfigs},
+			{args: []string{"go", "test", "-count=1", "-p", "1", "-parallel", "4", "-timeout", "60m", "-v", "./test/e2e", "./test/offload", "./test/quickstart"}, env: kubeconfigs},
 		},
 		after: []command{{args: []string{"bin/playground", "down"}}},
 	}

@@ -92,9 +92,19 @@ func TestStatusRefused(t *testing.T) {
 	}
 }
 
-// TestStatusRestarts: rome shows restarts of a container, and counts the recreation of the remote pod as a restart.
-func TestStatusRestarts(t *testing.T) {
+// TestStatusOverTime: what rome shows of pods that start, end and wait several times. None of it is measured.
+func TestStatusOverTime(t *testing.T) {
 	installedAndPeered(t)
+	for name, step := range map[string]func(*testing.T){"restarts": statusRestarts, "jobs": statusJobs, "not offloaded": statusNotOffloaded} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			step(t)
+		})
+	}
+}
+
+// statusRestarts: rome shows restarts of a container, and counts the recreation of the remote pod as a restart.
+func statusRestarts(t *testing.T) {
 	s := offload(t, "--pod-offloading-strategy", "Remote")
 	s.apply(t, `
 apiVersion: v1
@@ -129,9 +139,8 @@ spec:
 	})
 }
 
-// TestStatusJobs: pods of a Job that has ended do not run again, even if their remote pods are deleted.
-func TestStatusJobs(t *testing.T) {
-	installedAndPeered(t)
+// statusJobs: pods of a Job that has ended do not run again, even if their remote pods are deleted.
+func statusJobs(t *testing.T) {
 	s := offload(t, "--pod-offloading-strategy", "Remote")
 	s.apply(t, `
 apiVersion: batch/v1
@@ -192,9 +201,8 @@ spec:
 	})
 }
 
-// TestStatusNotOffloaded: a pod on the virtual node, in a namespace that is not offloaded, waits until it is.
-func TestStatusNotOffloaded(t *testing.T) {
-	installedAndPeered(t)
+// statusNotOffloaded: a pod on the virtual node, in a namespace that is not offloaded, waits until it is.
+func statusNotOffloaded(t *testing.T) {
 	name := newNamespace(t)
 	s := namespace{name: name}
 	s.apply(t, strings.Replace(strings.ReplaceAll(plainPod, "NAME", "waits"), "spec:\n", "spec:\n  tolerations: [{operator: Exists}]\n", 1))
