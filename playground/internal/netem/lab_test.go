@@ -225,6 +225,22 @@ func (l *lab) apply(state fault.State) []string {
 	return changes
 }
 
+// pair returns the line of the packets that come in at a device of the router.
+func (l *lab) pair(ingress string) PairStatus {
+	l.t.Helper()
+	status, err := ReadStatus(context.Background(), l.socket)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, p := range status.Pairs {
+		if p.Ingress == ingress {
+			return p
+		}
+	}
+	l.t.Fatalf("no pair has the ingress %s", ingress)
+	return PairStatus{}
+}
+
 // waitForQueue waits until the emulator holds that many packets.
 func (l *lab) waitForQueue(want int) {
 	l.t.Helper()

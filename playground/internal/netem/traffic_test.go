@@ -92,6 +92,20 @@ func (e endpoint) roundTrips(to endpoint, n int) []time.Duration {
 	return times
 }
 
+// fastest makes round trips until the fastest one takes at most high milliseconds, for 30 seconds at most. It fails if one takes less than low, and
+// returns how many it made.
+func (e endpoint) fastest(to endpoint, low, high float64) (count int) {
+	e.t.Helper()
+	for start := time.Now(); ; {
+		best := e.roundTrips(to, 20)[0].Seconds() * 1000
+		count += 20
+		if best <= high || time.Since(start) > 30*time.Second {
+			within(e.t, "fastest round trip, ms", best, low, high)
+			return count
+		}
+	}
+}
+
 // lossTo sends n packets and returns the share that did not arrive. The lines keep the order of packets, so whatever
 // has not arrived before the end mark never will.
 func (e endpoint) lossTo(to endpoint, n int) float64 {
