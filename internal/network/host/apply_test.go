@@ -305,7 +305,7 @@ func TestRepair(t *testing.T) {
 			fatal(t, damage.do())
 			select {
 			case <-h.Changed():
-			case <-time.After(5 * time.Second):
+			case <-time.After(30 * time.Second):
 				t.Error("no notification")
 			}
 			if damaged := snapshot(t); damaged == healthy {
