@@ -50,18 +50,10 @@ func run(ctx context.Context, plan []stage, out io.Writer, record func(result) e
 }
 
 // abreast returns the stages that run at the same time as the one at start, by lane, and the first stage after them.
-func abreast(plan []stage, start int) (lanes [][]int, next int) {
-	if plan[start].lane == "" {
-		return [][]int{{start}}, start + 1
-	}
-	of := map[string]int{}
-	for next = start; next < len(plan) && plan[next].lane != ""; next++ {
-		i, known := of[plan[next].lane]
-		if !known {
-			i = len(lanes)
-			of[plan[next].lane], lanes = i, append(lanes, nil)
-		}
-		lanes[i] = append(lanes[i], next)
+func abreast(plan []stage, start int) (lanes map[string][]int, next int) {
+	lanes = map[string][]int{}
+	for next = start; next == start || next < len(plan) && plan[start].lane != "" && plan[next].lane != ""; next++ {
+		lanes[plan[next].lane] = append(lanes[plan[next].lane], next)
 	}
 	return lanes, next
 }

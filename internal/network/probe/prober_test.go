@@ -158,11 +158,11 @@ func TestNoAmplification(t *testing.T) {
 	send([]byte("liqo"))
 	send(nil)
 	send(header{kind: echoRequest, sequence: 2}.write(nil, 333))
-	first := receive()
-	for first == opening {
-		first = receive()
+	n := receive()
+	for n == opening {
+		n = receive()
 	}
-	if n := first; n != 333 {
+	if n != 333 {
 		t.Errorf("the first answer has %d bytes, want the echo of 333", n)
 	}
 	start := time.Now()

@@ -225,14 +225,19 @@ func (l *lab) apply(state fault.State) []string {
 	return changes
 }
 
-// pair returns the line of the packets that come in at a device of the router.
-func (l *lab) pair(ingress string) PairStatus {
+func (l *lab) status() Status {
 	l.t.Helper()
 	status, err := ReadStatus(context.Background(), l.socket)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	for _, p := range status.Pairs {
+	return status
+}
+
+// pair returns the line of the packets that come in at a device of the router.
+func (l *lab) pair(ingress string) PairStatus {
+	l.t.Helper()
+	for _, p := range l.status().Pairs {
 		if p.Ingress == ingress {
 			return p
 		}
@@ -245,12 +250,8 @@ func (l *lab) pair(ingress string) PairStatus {
 func (l *lab) waitForQueue(want int) {
 	l.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		status, err := ReadStatus(context.Background(), l.socket)
-		if err != nil {
-			l.t.Fatal(err)
-		}
 		queue := 0
-		for _, p := range status.Pairs {
+		for _, p := range l.status().Pairs {
 			queue += p.Queue
 		}
 		if queue == want {
