@@ -80,6 +80,40 @@ type requests struct {
 	writes []string
 	// mostBody, in bytes, cuts off the response to a GET that is no watch, as the connection does with one of more than 16 MiB. 0 means no limit.
 	mostBody int64
+	// held is part of the path of watches whose events wait for released; empty: none do.
+	held     string
+	released chan struct{}
+}
+
+// hold keeps back the events of watches whose path contains a text, until it is released.
+func (r *requests) hold(path string) (release func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held, r.released = path, make(chan struct{})
+	return sync.OnceFunc(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		close(r.released)
+		r.held = ""
+	})
+}
+
+// heldBody is the stream of a watch that can be held.
+type heldBody struct {
+	io.ReadCloser
+	of   *requests
+	path string
+}
+
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.of.mu.Lock()
+	held, released := b.of.held != "" && strings.Contains(b.path, b.of.held), b.of.released
+	b.of.mu.Unlock()
+	if held {
+		<-released
+	}
+	return n, err
 }
 
 func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
@@ -101,6 +135,9 @@ func (r *requests) RoundTripper(next http.RoundTripper) http.RoundTripper {
 			r.note(what) // before it is sent: a test may observe its effect before the response
 		}
 		response, err := next.RoundTrip(request)
+		if err == nil && request.URL.Query().Get("watch") != "" {
+			response.Body = &heldBody{response.Body, r, request.URL.Path}
+		}
 		if r.mostBody > 0 && err == nil && request.Method == http.MethodGet && request.URL.Query().Get("watch") == "" {
 			response.Body = &cutBody{ReadCloser: response.Body, left: r.mostBody}
 		}

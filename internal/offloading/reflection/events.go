@@ -235,6 +235,18 @@ func (r *remoteEvents) changed(before, after client.Object) {
 	}
 }
 
+// arrived copies the events of a remote object that was not known when they arrived: watches of different kinds keep no order among each other.
+func (r *remoteEvents) arrived(before, after client.Object) {
+	if after == nil || before != nil && before.GetUID() == after.GetUID() {
+		return
+	}
+	for _, one := range r.source.All(after.GetNamespace()) {
+		if event, _ := one.(*corev1.Event); event != nil && event.InvolvedObject.UID == after.GetUID() && time.Since(lastSeen(event)) <= oldEvent {
+			r.changed(nil, event)
+		}
+	}
+}
+
 // local returns the local object that a remote event is about; nil if the event is about an earlier remote object of that name.
 func (r *remoteEvents) local(mapping *mapping, subject project.Subject) client.Object {
 	key := types.NamespacedName{Namespace: mapping.Local, Name: subject.Name}

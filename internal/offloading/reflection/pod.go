@@ -231,6 +231,10 @@ func (p *pods) shadowChanged(before, after client.Object) {
 		mapping.appliers[podKind].Forget(client.ObjectKeyFromObject(object))
 	}
 	p.enqueueShadow(object, after == nil || before != nil)
+	p.engine.events.arrived(before, after)
+	if remote := p.remote.Get(client.ObjectKeyFromObject(object)); remote != nil && before == nil {
+		p.engine.events.arrived(nil, remote) // without its ShadowPod, it was of no local pod
+	}
 }
 
 func (p *pods) remoteChanged(before, after client.Object) {
@@ -245,6 +249,7 @@ func (p *pods) remoteChanged(before, after client.Object) {
 	}
 	key := types.NamespacedName{Namespace: mapping.Local, Name: object.GetName()}
 	p.inbound.add(key)
+	p.engine.events.arrived(before, after)
 	if after == nil {
 		p.outbound.add(key) // a successor of the same name may be waiting
 	}

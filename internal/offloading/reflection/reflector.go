@@ -172,6 +172,9 @@ func (r *reflector) remoteChanged(before, after client.Object) {
 			mapping.appliers[r.kind.name].Forget(client.ObjectKeyFromObject(object))
 		}
 		r.queue.add(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, object.GetName())})
+		if r.engine.events != nil {
+			r.engine.events.arrived(before, after)
+		}
 	}
 }
 

@@ -113,6 +113,45 @@ func TestNoAccount(t *testing.T) {
 }
 
 // TestEvents: warnings about the remote pod and its ShadowPod are copied to the local pod, and repeated each time their count doubles.
+// TestEventBeforeItsObject: a warning reaches the user although it arrives before the object that it is about.
+func TestEventBeforeItsObject(t *testing.T) {
+	for _, kind := range []string{"ShadowPod", "Pod"} {
+		t.Run(kind, func(t *testing.T) {
+			e := newEnv(t)
+			local, remoteNS := e.offload()
+			e.runProvider(remoteNS).holdReady(true)
+			e.run()
+			e.until("the engine has synced", func() bool {
+				return e.engine.pods.shadows.Current(remoteNS) && e.engine.pods.remote.Current(remoteNS) && e.engine.events.source.Current(remoteNS)
+			})
+			held := "/shadowpods"
+			if kind == "Pod" {
+				held = "pods" // both: a pod belongs to a local one by its ShadowPod
+			}
+			release := e.toProvider.hold(held)
+			defer release()
+			e.must(e.consumer.Create(t.Context(), e.pod(local, "web")))
+			shadow, remote := &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "web")}, &corev1.Pod{ObjectMeta: named(remoteNS, "web")}
+			e.until("the remote pod exists", func() bool { return e.exists(e.provider, shadow) && e.exists(e.provider, remote) })
+			uid := shadow.UID
+			if kind == "Pod" {
+				uid = remote.UID
+			}
+			event := &corev1.Event{
+				ObjectMeta: named(remoteNS, "early"), InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: remoteNS, Name: "web", UID: uid}, Type: corev1.EventTypeWarning,
+				Reason: "NameTaken", Message: "too early", Count: 1, LastTimestamp: metav1.Now(),
+			}
+			e.must(e.provider.Create(t.Context(), event))
+			e.until("the event has arrived", func() bool { return e.engine.events.source.Get(client.ObjectKeyFromObject(event)) != nil })
+			if e.engine.pods.shadows.Get(client.ObjectKeyFromObject(shadow)) != nil {
+				t.Fatal("the ShadowPod has arrived, so this test proves nothing")
+			}
+			release()
+			e.until("the event is copied", func() bool { return e.event(local, "web", "NameTaken", "too early") })
+		})
+	}
+}
+
 func TestEvents(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
