@@ -290,13 +290,18 @@ func unmanagedPod(t *testing.T, s namespace) {
 	s.running(t, "unmanaged")
 }
 
-// withoutStatus returns an object without what its kubelet writes at any time.
+// withoutStatus returns an object without what its kubelet writes at any time, and with the names of all who wrote to it.
 func withoutStatus(object *unstructured.Unstructured) string {
+	var writers []string
+	for _, one := range object.GetManagedFields() {
+		writers = append(writers, one.Manager+" "+one.Subresource)
+	}
+	slices.Sort(writers)
 	rest := object.DeepCopy()
 	delete(rest.Object, "status")
 	rest.SetManagedFields(nil)
 	rest.SetResourceVersion("")
-	return inJSON(rest.Object)
+	return inJSON(rest.Object) + inJSON(writers)
 }
 
 // affinityPresets checks the annotations that spread pods over the nodes of milan.

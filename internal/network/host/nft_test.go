@@ -172,7 +172,7 @@ func segment(t *testing.T, from, to netns.NsHandle, address string) (size int) {
 	inside(t, to, func() (err error) { listener, err = net.Listen("tcp4", ":7000"); return err })
 	defer listener.Close()
 	var conn net.Conn
-	inside(t, from, func() (err error) { conn, err = net.DialTimeout("tcp4", address+":7000", hang); return err })
+	inside(t, from, func() (err error) { conn, err = net.DialTimeout("tcp4", address+":7000", 5*time.Second); return err })
 	defer conn.Close()
 	raw, err := conn.(*net.TCPConn).SyscallConn()
 	fatal(t, err)

@@ -317,7 +317,7 @@ func datagram(t *testing.T, from, to netns.NsHandle, address, seen string, size 
 	_, _ = rand.Read(body)
 	_, err := client.Write(body)
 	fatal(t, err)
-	deadline := time.Now().Add(hang)
+	deadline := time.Now().Add(5 * time.Second)
 	_ = server.SetDeadline(deadline)
 	_ = client.SetDeadline(deadline)
 	buffer := make([]byte, 65536)
@@ -349,7 +349,7 @@ func refused(t *testing.T, from netns.NsHandle, address string) {
 	defer client.Close()
 	_, err := client.Write(binary.BigEndian.AppendUint32(nil, 1))
 	fatal(t, err)
-	_ = client.SetDeadline(time.Now().Add(hang))
+	_ = client.SetDeadline(time.Now().Add(5 * time.Second))
 	if _, err = client.Read(make([]byte, 10)); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("%s: %v, want connection refused", address, err)
 	}

@@ -112,7 +112,6 @@ func TestNoAccount(t *testing.T) {
 	e.until("it runs", func() bool { return e.exists(e.provider, &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "web")}) })
 }
 
-// TestEvents: warnings about the remote pod and its ShadowPod are copied to the local pod, and repeated each time their count doubles.
 // TestEventBeforeItsObject: a warning reaches the user although it arrives before the object that it is about.
 func TestEventBeforeItsObject(t *testing.T) {
 	for _, kind := range []string{"ShadowPod", "Pod"} {
@@ -152,6 +151,7 @@ func TestEventBeforeItsObject(t *testing.T) {
 	}
 }
 
+// TestEvents: warnings about the remote pod and its ShadowPod are copied to the local pod, and repeated each time their count doubles.
 func TestEvents(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
