@@ -5,11 +5,13 @@ package network
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,8 +57,9 @@ type bench struct {
 	kubetest.Env
 	scheme *runtime.Scheme
 	admin  *rest.Config
-	// writes counts the write requests of the controllers.
+	// writes counts the write requests of the controllers, and written has their methods, paths and contents.
 	writes  atomic.Int32
+	written recorded
 	denied  kubetest.Refusals
 	port    int
 	options Options
@@ -104,6 +107,9 @@ func (b *bench) run() (stop func()) {
 		return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 			if request.Method != http.MethodGet {
 				b.writes.Add(1)
+				if err := b.written.add(request); err != nil {
+					return nil, err
+				}
 			}
 			return next.RoundTrip(request)
 		})
@@ -114,6 +120,38 @@ func (b *bench) run() (stop func()) {
 	b.options.ReportPort = b.port
 	b.Must(Setup(mgr, b.options))
 	return kubetest.Start(b.T, "manager", mgr.Start)
+}
+
+// recorded is a list of requests.
+type recorded struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (r *recorded) add(request *http.Request) error {
+	text := request.Method + " " + request.URL.Path
+	if request.GetBody != nil {
+		body, err := request.GetBody()
+		if err != nil {
+			return err
+		}
+		content, err := io.ReadAll(body)
+		if err != nil {
+			return err
+		}
+		text += " " + string(content)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, text)
+	return nil
+}
+
+// since returns the requests after the first n, and how many there are.
+func (r *recorded) since(n int) ([]string, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.all[n:]), len(r.all)
 }
 
 // there reports whether an object exists, and reads it.
