@@ -261,6 +261,7 @@ func TestOtherConfigsAreIgnored(t *testing.T) {
 	good.outgoing(discoveryv1alpha1.StatusEstablished)
 	good.reports("10.55.0.0/16", "10.56.0.0/16", 9)
 	good.seen("None", "None")
+	b.expectNoWrites("a change that does not count, and one claim", time.Second)
 	written, _ := b.written.since(before)
 	for _, one := range written {
 		if strings.Contains(one, "/"+bad.copy.Namespace+"/") || strings.Contains(one, "/foreignclusters/bad") || strings.Contains(one, "NetworkConfigIgnored") {
