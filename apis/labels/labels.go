@@ -17,6 +17,17 @@ const (
 	OpenRemoteNamespace = "liqo.io/open-remote-namespace"
 	// StorageProvisioner is on the namespace of the storage provisioner.
 	StorageProvisioner = "liqo.io/storage-provisioner"
+	// VirtualClaimNamespace and VirtualClaimName are on real claims: the claim of the user whose data they hold.
+	VirtualClaimNamespace = "storage.liqo.io/virtual-pvc-namespace"
+	VirtualClaimName      = "storage.liqo.io/virtual-pvc-name"
+	// VirtualVolume is the name of the volume whose data a claim holds: a label of claims in the storage namespace, an annotation of those at a provider.
+	VirtualVolume = "storage.liqo.io/virtual-volume"
+	// RemoteClaim is an annotation of volumes whose data is at a provider: the name of the claim there, if it is not that of the claim here.
+	RemoteClaim = "storage.liqo.io/remote-claim"
+	// RemoteVolume is an annotation of volumes whose data is at a provider: the name of the volume there, once the claim is bound.
+	RemoteVolume = "storage.liqo.io/remote-volume"
+	// RemoteStorageClass is an annotation of volumes whose data is at a provider: the storage class there.
+	RemoteStorageClass = "storage.liqo.io/remote-storage-class"
 	// StorageAvailable is "true" on virtual nodes whose provider offers storage.
 	StorageAvailable = "storage.liqo.io/available"
 	// Provider is on virtual nodes: the kind of the provider's cluster.
@@ -126,6 +137,10 @@ const (
 	ShadowPodRevision = "virtualkubelet.liqo.io/shadow-pod"
 	// ManagedByNamespaceMap, on a remote namespace, is the NamespaceMap that requested it: NAMESPACE/NAME.
 	ManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
+	// KeptForData is on a remote namespace that is not requested any more, and holds claims: "not-requested", or "no-peer" once its consumer is no peer.
+	KeptForData = "liqo.io/kept-for-data"
+	// OwnerKey, on a remote namespace, is the fingerprint of the key of the cluster that it was made for. Only that cluster gets data back that is kept there.
+	OwnerKey = "liqo.io/owner-key"
 	// OriginalName, on a remote namespace, is the name of the namespace in the consumer.
 	OriginalName = "liqo.io/original-name"
 	// APIServerSupport, on a NamespaceOffloading, is "false" if pods of the namespace that run in a peer get neither tokens for this
@@ -196,5 +211,6 @@ const (
 	OwnerOffloading       = "liqo-namespaceoffloading"
 	OwnerNamespaceMap     = "liqo-namespacemap"
 	OwnerRemoteNamespaces = "liqo-remote-namespaces"
+	OwnerStorage          = "liqo-storage"
 	OwnerCLI              = "liqoctl"
 )

@@ -46,6 +46,7 @@ import (
 	"liqo.io/liqo/internal/peering/grant"
 	"liqo.io/liqo/internal/peering/replicate"
 	peeringwebhook "liqo.io/liqo/internal/peering/webhook"
+	"liqo.io/liqo/internal/storage"
 )
 
 // leaseName is the documented name of the Lease that replicas of the controller manager compete for.
@@ -96,6 +97,10 @@ type controllerManagerOptions struct {
 	additionalPools []string
 
 	shadows shadowOptions
+	storage bool
+	// peerClasses are the storage classes that peers may use.
+	peerClasses []string
+	volumes     storage.Options
 	// policies: admission policies are required.
 	policies bool
 	// peerNames are the namespaces that peers may ask for by name.
@@ -134,8 +139,11 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.peerNames.Deny, "peer-namespaces-deny", nil, "patterns of the namespaces that peers may not ask for, even if they are allowed (PATTERN,...)")
 	ignore(flags, noteIPAM, "kubelet-ipam-server")
 	ignoreSwitch(flags, noteOffers, "offer-disable-auto-accept")
-	ignoreSwitch(flags, noteStorage, "enable-storage")
-	ignore(flags, noteStorage, "virtual-storage-class-name", "real-storage-class-name", "storage-namespace")
+	flags.BoolVar(&o.storage, "enable-storage", false, "make the volumes of claims of virtual storage classes")
+	flags.StringSliceVar(&o.peerClasses, "peer-storage-classes", []string{"*"}, "storage classes of this cluster that peers may use for their claims; * for all (NAME,...)")
+	flags.StringVar(&o.volumes.RealClass, "real-storage-class-name", "", "storage class of this cluster for claims whose virtual class names none (default: the cluster's default class)")
+	flags.StringVar(&o.volumes.Namespace, "storage-namespace", "liqo-storage", "namespace of the claims that hold the data of this cluster")
+	ignore(flags, noteClasses, "virtual-storage-class-name")
 	ignoreSwitch(flags, noteNodeFailure, "enable-node-failure-controller")
 	flags.StringToStringVar(&o.nodeExtraAnnotations, "node-extra-annotations", nil, "annotations of virtual nodes (KEY=VALUE,...)")
 	flags.StringToStringVar(&o.nodeExtraLabels, "node-extra-labels", nil, "labels of virtual nodes (KEY=VALUE,...)")
@@ -293,6 +301,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	sharing := peering.SliceOptions{
 		Namespace: o.namespace, SharingPercentage: o.sharingPercentage, ClusterLabels: o.clusterLabels,
 		IncomingPeering: o.incomingSetting(), Tolerated: o.shadows.allowed.Toleration, PluginAddress: o.resourcePlugin,
+		StorageClasses: o.peerClasses,
 	}
 	if o.offerThreshold >= 0 {
 		sharing.UpdateThreshold = &o.offerThreshold
@@ -312,12 +321,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if err != nil {
 		return err
 	}
-	err = errors.Join(
-		offloading.SetupCertificates(mgr),
-		offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: o.local}),
-		offloading.SetupNamespaceMap(mgr), offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: o.namespace, Names: o.peerNames, Policies: guard, Bounds: o.shadows.bounds, Level: shadow.Level(o.shadows.podSecurity), Most: o.shadows.mostNamespaces}),
-	)
-	if err != nil {
+	if err := o.setupNamespaces(mgr, guard); err != nil {
 		return err
 	}
 	if !o.disableInternalNetwork {
@@ -332,6 +336,19 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// setupNamespaces adds what offloads namespaces, and gives their pods data.
+func (o *controllerManagerOptions) setupNamespaces(mgr manager.Manager, guard *policies.Guard) error {
+	err := errors.Join(
+		offloading.SetupCertificates(mgr),
+		offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: o.local}),
+		offloading.SetupNamespaceMap(mgr), offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: o.namespace, Names: o.peerNames, Policies: guard, Bounds: o.shadows.bounds, Level: shadow.Level(o.shadows.podSecurity), Most: o.shadows.mostNamespaces}),
+	)
+	if err != nil || !o.storage {
+		return err
+	}
+	return storage.Setup(mgr, o.volumes)
 }
 
 // serve adds the webhooks, except that of ShadowPods, and the probes.

@@ -9,7 +9,7 @@ import "github.com/spf13/pflag"
 
 // The reasons why a flag has no effect. The program prints them after "Flag --NAME has been deprecated, ".
 const (
-	noteStorage     = "the storage fabric comes with a later version; the flag has no effect yet"
+	noteClasses     = "each virtual storage class names its real classes in its parameters; the flag has no effect"
 	noteNodeFailure = "the controller for failed nodes comes with a later version; the flag has no effect yet"
 	noteOffers      = "accepting offers by hand comes with a later version; until then every offer is accepted automatically"
 	noteResync      = "watches report every change, so nothing is read again; the flag has no effect"

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	vk "liqo.io/liqo/internal/offloading/virtualkubelet"
+	"liqo.io/liqo/internal/storage/claims"
 )
 
 // virtualKubelet is the kubelet of one virtual node.
@@ -41,6 +42,8 @@ type virtualKubeletOptions struct {
 	healthAddress    string
 	metricsEnabled   bool
 	metricsAddress   string
+	storage          bool
+	claimWorkers     int
 }
 
 // Register adds the flags.
@@ -68,8 +71,9 @@ func (o *virtualKubeletOptions) Register(flags *pflag.FlagSet) {
 	ignore(flags, noteResync, "resync-period")
 	ignore(flags, noteIPAM, "ipam-server")
 	ignoreSwitch(flags, noteProfiling, "enable-profiling")
-	ignoreSwitch(flags, noteStorage, "enable-storage")
-	ignore(flags, noteStorage, "persistentvolumeclaim-reflection-workers", "virtual-storage-class-name", "remote-real-storage-class-name")
+	flags.BoolVar(&o.storage, "enable-storage", true, "keep the data of claims of virtual storage classes in the remote cluster")
+	flags.IntVar(&o.claimWorkers, "persistentvolumeclaim-reflection-workers", 3, "number of claims that are processed at the same time; 0 for none, as --enable-storage=false")
+	ignore(flags, noteClasses, "virtual-storage-class-name", "remote-real-storage-class-name")
 }
 
 // Validate refuses what cannot work.
@@ -109,13 +113,18 @@ func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *virtualKubeletO
 	if err != nil {
 		return err
 	}
-	o.node.OnProbe, o.node.Failing = engine.SetConnection, engine.Failing
+	o.node.OnProbe, o.node.Failing, o.node.Storage = engine.SetConnection, engine.Failing, o.storage && o.claimWorkers > 0
 	node, err := vk.New(cfg, o.node)
 	if err != nil {
 		return err
 	}
 	engine.OnFailing(node.Requeue)
 	group, ctx := errgroup.WithContext(ctx)
+	if o.storage && o.claimWorkers > 0 {
+		keeper := claims.New(claims.Options{Local: engine.LocalClient(), ClusterID: o.node.ClusterID, Peer: engine, Workers: o.claimWorkers})
+		engine.Attach(keeper)
+		group.Go(func() error { return keeper.Run(ctx) })
+	}
 	group.Go(func() error { return node.Run(ctx) })
 	group.Go(func() error { return engine.Run(ctx) })
 	group.Go(func() error { return addresses.Run(ctx) })

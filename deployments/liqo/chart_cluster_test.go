@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -143,6 +144,7 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	tryNodes(ctx, t, root, c)
+	tryVolumes(ctx, t, root, c)
 	var system corev1.Namespace
 	if err := root.Get(ctx, client.ObjectKey{Name: "kube-system"}, &system); err != nil {
 		t.Fatal(err)
@@ -161,6 +163,11 @@ func TestCluster(t *testing.T) {
 	}{
 		{"label a namespace as offloaded", patch("shop", `{"labels":{"liqo.io/scheduling-enabled":"true"}}`), true},
 		{"delete a remote namespace", c.Delete(ctx, remoteNamespace("remote"), client.DryRunAll), true},
+		{"keep a remote namespace for its data", patch("remote", `{"annotations":{"liqo.io/kept-for-data":"no-peer","liqo.io/owner-key":"x"}}`), true},
+		{"give a kept namespace to the next map of its tenant", patch("remote", `{"annotations":{"liqo.io/managed-by-namespace-map":"liqo-tenant-milan-000000/other"}}`), true},
+		{"give it to another tenant", patch("remote", `{"annotations":{"liqo.io/managed-by-namespace-map":"liqo-tenant-turin-000000/other"}}`), false},
+		{"annotate it otherwise", patch("remote", `{"annotations":{"liqo.io/open-remote-namespace":"true"}}`), false},
+		{"label it", patch("remote", `{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}`), false},
 		{"label the system", patch("kube-system", `{"labels":{"liqo.io/scheduling-enabled":"true"}}`), false},
 		{"turn a namespace into a remote one", patch("shop", `{"annotations":{"liqo.io/managed-by-namespace-map":"liqo-tenant-milan-000000/x"}}`), false},
 		{"another label", patch("shop", `{"labels":{"liqo.io/scheduling-enabled":"true","other":"x"}}`), false},
@@ -205,6 +212,71 @@ func tryNodes(ctx context.Context, t *testing.T, root, c client.Client) {
 		{"make a virtual node real", patch(virtual("liqo-milan"), `{"metadata":{"labels":{"liqo.io/type":null}}}`), false},
 	} {
 		refused := test.err != nil && strings.Contains(test.err.Error(), "liqo-virtual-nodes")
+		if test.allowed && test.err != nil || !test.allowed && !refused {
+			t.Errorf("%s: %v, want allowed: %t", test.what, test.err, test.allowed)
+		}
+	}
+}
+
+// tryVolumes: the controller manager writes volumes that its provisioner made, and the claims of these, and no others.
+func tryVolumes(ctx context.Context, t *testing.T, root, c client.Client) {
+	t.Helper()
+	volume := func(name, provisioner string) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": provisioner}},
+			Spec: corev1.PersistentVolumeSpec{
+				Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/x"}},
+			},
+		}
+	}
+	claim := func(namespace, name, provisioner string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{"volume.kubernetes.io/storage-provisioner": provisioner}},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			},
+		}
+	}
+	const own, others = "liqo.io/storage", "disk.example.com"
+	for _, object := range []client.Object{volume("ours", own), volume("theirs", others), claim("shop", "ours", own), claim("shop", "theirs", others), claim("liqo-storage", "real", others)} {
+		if err := root.Create(ctx, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch := func(object client.Object, text string) error {
+		return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
+	}
+	update := func(name string) error {
+		live := claim("shop", name, "")
+		if err := root.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
+			t.Fatal(err)
+		}
+		live.Annotations["a"] = "b"
+		return c.Update(ctx, live, client.DryRunAll)
+	}
+	inForce(t, "liqo-volumes", func() error { return c.Delete(ctx, volume("theirs", ""), client.DryRunAll) })
+	for _, test := range []struct {
+		what    string
+		err     error
+		allowed bool
+	}{
+		{"create a volume", c.Create(ctx, volume("new", own), client.DryRunAll), true},
+		{"delete a volume of its own", c.Delete(ctx, volume("ours", ""), client.DryRunAll), true},
+		{"change a claim of its class", update("ours"), true},
+		{"create a real claim", c.Create(ctx, claim("liqo-storage", "new", ""), client.DryRunAll), true},
+		{"delete a real claim", c.Delete(ctx, claim("liqo-storage", "real", ""), client.DryRunAll), true},
+
+		{"create a volume of others", c.Create(ctx, volume("new", others), client.DryRunAll), false},
+		{"delete a volume of others", c.Delete(ctx, volume("theirs", ""), client.DryRunAll), false},
+		{"take a volume of others", patch(volume("theirs", ""), `{"metadata":{"annotations":{"pv.kubernetes.io/provisioned-by":"liqo.io/storage"}}}`), false},
+		{"give a volume away", patch(volume("ours", ""), `{"metadata":{"annotations":{"pv.kubernetes.io/provisioned-by":"disk.example.com"}}}`), false},
+		{"change a claim of others", update("theirs"), false},
+		{"create a claim of users", c.Create(ctx, claim("shop", "new", own), client.DryRunAll), false},
+		{"delete a claim of users", c.Delete(ctx, claim("shop", "ours", ""), client.DryRunAll), false},
+	} {
+		refused := test.err != nil && (strings.Contains(test.err.Error(), "liqo-volumes") || apierrors.IsForbidden(test.err))
 		if test.allowed && test.err != nil || !test.allowed && !refused {
 			t.Errorf("%s: %v, want allowed: %t", test.what, test.err, test.allowed)
 		}

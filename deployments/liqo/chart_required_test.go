@@ -11,9 +11,11 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/engine"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
@@ -32,8 +34,12 @@ func TestAttackM8(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = engine.Render(loadChart(t), all); (err != nil) != refused || refused && !strings.Contains(err.Error(), "policies=ifPossible") {
+		rendered, err := engine.Render(loadChart(t), all)
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "policies=ifPossible") {
 			t.Errorf("policies=%s on an old cluster: %v", value, err)
+		}
+		if !refused {
+			oldRights(t, rendered["liqo/templates/peers.yaml"])
 		}
 	}
 	var names []string
@@ -101,5 +107,28 @@ func TestAttackM8(t *testing.T) {
 	accepted(true)
 	if refused := s.denied.All(); len(refused) > 0 {
 		t.Errorf("refused: %s", strings.Join(refused, "\n"))
+	}
+}
+
+// oldRights checks that, without policies for claims, a peer has no right to them except to list them: it could take any free volume of the provider.
+func oldRights(t *testing.T, peers string) {
+	t.Helper()
+	found := false
+	for _, document := range strings.Split(peers, "\n---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			if !slices.Contains(rule.Resources, "persistentvolumeclaims") {
+				continue
+			}
+			if found = true; !slices.Equal(rule.Verbs, []string{"list"}) {
+				t.Errorf("role %s without policies: %v", role.Name, rule)
+			}
+		}
+	}
+	if !found {
+		t.Error("no role has the rule for claims; the test is to be changed")
 	}
 }

@@ -29,7 +29,7 @@ var reasons = map[string]string{
 // places are what TestRights calls the namespaces of boundLater.
 var places = map[string]string{
 	everywhere: "all namespaces", "tenant": "each tenant namespace", "remote": "each remote namespace", "offloaded": "each offloaded namespace",
-	"kube-node-lease": "`kube-node-lease`", "liqo": "the namespace of Liqo", "kube-system": "`kube-system`",
+	"kube-node-lease": "`kube-node-lease`", "liqo": "the namespace of Liqo", "kube-system": "`kube-system`", "liqo-storage": "`liqo-storage`",
 }
 
 // TestGoldenRights keeps docs/rights.md: every right of every role of the chart, and the code that needs it.
@@ -143,7 +143,7 @@ func allMarks(t *testing.T) rightMarks {
 func (all rightMarks) filesOf(role string, rule rbacv1.PolicyRule, resource string) string {
 	var files []string
 	for base, marks := range all {
-		if role != base && role != base+"-tenant" && role != base+"-remote" && role != base+"-lease" && role != base+"-offloaded" {
+		if role != base && role != base+"-tenant" && role != base+"-remote" && role != base+"-lease" && role != base+"-offloaded" && role != base+"-storage" {
 			continue
 		}
 		for _, mark := range marks {

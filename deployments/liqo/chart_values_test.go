@@ -70,6 +70,11 @@ var other = map[string]any{
 	"peers.metadata.configMaps.annotations":                   []any{"example.org/*"},
 	"peers.metadata.secrets.labels":                           []any{"example.org/*"},
 	"peers.metadata.secrets.annotations":                      []any{"example.org/*"},
+	"peers.metadata.persistentVolumeClaims.labels":            []any{"example.org/*"},
+	"peers.metadata.persistentVolumeClaims.annotations":       []any{"example.org/*"},
+	"peers.storageClasses":                                    []any{"gold"},
+	"storage.reclaimPolicy":                                   "Retain",
+	"storage.virtualStorageClasses":                           map[string]any{"fast": map[string]any{"reclaimPolicy": "Retain"}},
 }
 
 // with holds what must be set for a value to have an effect, by the prefix of its path; the values set there are tested without it.

@@ -26,10 +26,10 @@ type role struct {
 // roles is the table of who may do what. A package that is in two rows gives its marks to both.
 var roles = []role{
 	{"controller-manager", []string{
-		"./internal/kube/manager", "./internal/kube/policies", "./internal/peering", "./internal/peering/replicate", "./internal/peering/tenant", "./internal/network", "./internal/offloading", "./internal/offloading/webhook",
+		"./internal/kube/manager", "./internal/kube/policies", "./internal/peering", "./internal/peering/replicate", "./internal/peering/tenant", "./internal/network", "./internal/offloading", "./internal/offloading/webhook", "./internal/storage",
 	}},
 	{"auth", []string{"./internal/peering/auth"}},
-	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet", "./internal/offloading/reflection", "./internal/network/translator"}},
+	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet", "./internal/offloading/reflection", "./internal/network/translator", "./internal/storage/claims"}},
 	{"metric-agent", []string{"./internal/offloading/metricagent"}},
 	{"gateway", []string{"./internal/network/agent/gateway"}},
 	{"gateway-pods", []string{"./internal/network/agent"}},
@@ -46,6 +46,7 @@ var scopes = map[string]string{
 	"liqo-remote":     "-remote",
 	"kube-node-lease": "-lease",
 	"liqo-offloaded":  "-offloaded", // offloaded namespaces
+	"liqo-storage":    "-storage",   // the namespace of real claims, which the chart knows
 }
 
 func writeRights(ctx context.Context, r role) error {
@@ -110,7 +111,7 @@ func rights(r role, marks []byte) ([]byte, error) {
 		}
 		suffix, known := scopes[in.Namespace]
 		if in.Namespace != "" && !known {
-			return nil, fmt.Errorf("a marker names the namespace %q; known are liqo (the install namespace), liqo-tenant (any tenant's), liqo-remote (any namespace offloaded to us), liqo-offloaded (any that is offloaded to a peer), kube-node-lease", in.Namespace)
+			return nil, fmt.Errorf("a marker names the namespace %q; known are liqo (the install namespace), liqo-tenant (any tenant's), liqo-remote (any namespace offloaded to us), liqo-offloaded (any that is offloaded to a peer), liqo-storage (that of real claims), kube-node-lease", in.Namespace)
 		}
 		kind := in.Kind
 		if suffix != "" {

@@ -64,6 +64,7 @@ func TestWithAPIServer(t *testing.T) {
 		"Offload":             testOffload,
 		"Narrow":              testNarrow,
 		"Unoffload":           testUnoffload,
+		"Volumes":             testVolumes,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, config) })
 	}

@@ -51,7 +51,7 @@ func heldNamespaces(ctx context.Context, c client.Reader, namespace string) (hel
 // withdrawal describes an action of the user that gives up remote namespaces.
 type withdrawal struct {
 	namespace, liqoNamespace string
-	// force also deletes volumes and objects of others.
+	// force also deletes claims with their data, and objects of others.
 	force bool
 }
 
@@ -61,14 +61,20 @@ type contents struct {
 	// ours counts the objects that this cluster created there, by kind; others and volumes are names.
 	ours            map[string]int
 	others, volumes []string
+	// claims are ours whose data is there.
+	claims []farClaim
 	// unknown is the error that kept us from reading the namespace.
 	unknown error
 }
 
 // assessImpact reports what will be deleted in the peers, and refuses if that is more than copies of local objects.
-func assessImpact(ctx context.Context, c client.Client, w withdrawal, lost []heldNamespace, p Progress) error {
+func assessImpact(ctx context.Context, c client.WithWatch, w withdrawal, lost []heldNamespace, p Progress) error {
 	if len(lost) == 0 {
 		return nil
+	}
+	claims, err := farClaims(ctx, c, func(one farClaim) bool { return one.key.Namespace == w.namespace })
+	if err != nil {
+		return err
 	}
 	local, err := LocalIdentity(ctx, c, w.liqoNamespace)
 	if err != nil {
@@ -78,7 +84,13 @@ func assessImpact(ctx context.Context, c client.Client, w withdrawal, lost []hel
 	found := make([]*contents, len(lost))
 	var reading sync.WaitGroup
 	for i, remote := range lost {
-		reading.Go(func() { found[i] = readContents(ctx, c, remote, local.ClusterID) })
+		found[i] = &contents{cluster: remote.from.Name, namespace: remote.name, ours: map[string]int{}}
+		for _, one := range claims {
+			if one.clusterID == remote.from.Labels[labels.RemoteID] {
+				found[i].claims = append(found[i].claims, one)
+			}
+		}
+		reading.Go(func() { found[i].read(ctx, c, remote, local.ClusterID) })
 	}
 	reading.Wait()
 	var precious []string
@@ -95,40 +107,45 @@ func assessImpact(ctx context.Context, c client.Client, w withdrawal, lost []hel
 		for _, text := range precious {
 			p.Warn(text)
 		}
-		return nil
+		var gone []farClaim
+		for _, one := range found {
+			if one.unknown == nil {
+				gone = append(gone, one.claims...)
+			} else if len(one.claims) > 0 {
+				p.Warn(fmt.Sprintf("cluster %s: the data of these claims stays there", one.cluster))
+			}
+		}
+		return deleteClaims(ctx, c, w.namespace, gone, p)
 	}
 	return fmt.Errorf("namespace %q was not changed, because more than copies would be lost:\n- %s\nsave what you need, or add --force to delete it",
 		w.namespace, strings.Join(precious, "\n- "))
 }
 
-// readContents lists the objects in a remote namespace with this cluster's own identity at the peer. It reads metadata only,
-// so it never sees the data of Secrets.
-func readContents(ctx context.Context, c client.Client, held heldNamespace, clusterID string) *contents {
+// read lists the objects in a remote namespace with this cluster's own identity at the peer. It reads metadata only, so it never sees the data of Secrets.
+func (n *contents) read(ctx context.Context, c client.Client, held heldNamespace, clusterID string) {
 	from := held.from
-	found := &contents{cluster: from.Name, namespace: held.name, ours: map[string]int{}}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var secret corev1.Secret
-	if found.unknown = c.Get(ctx, client.ObjectKey{Namespace: from.Namespace, Name: remote.SecretName(from.Labels[labels.RemoteID])}, &secret); found.unknown != nil {
-		return found
+	if n.unknown = c.Get(ctx, client.ObjectKey{Namespace: from.Namespace, Name: remote.SecretName(from.Labels[labels.RemoteID])}, &secret); n.unknown != nil {
+		return
 	}
 	identity, err := remote.ParseIdentity(secret.Data)
 	if err != nil {
-		found.unknown = fmt.Errorf("identity in Secret %s/%s: %w", secret.Namespace, secret.Name, err)
-		return found
+		n.unknown = fmt.Errorf("identity in Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return
 	}
 	connection, err := remote.NewConnection(identity, c.Scheme())
 	if err != nil {
-		found.unknown = err
-		return found
+		n.unknown = err
+		return
 	}
 	defer connection.Reset()
 	for _, kind := range countedKinds {
-		if found.unknown = found.count(ctx, connection.Client(), kind, clusterID); found.unknown != nil {
-			return found
+		if n.unknown = n.count(ctx, connection.Client(), kind, clusterID); n.unknown != nil {
+			return
 		}
 	}
-	return found
 }
 
 // countedKinds are the kinds that this cluster may list in its remote namespaces.
@@ -152,6 +169,7 @@ func (n *contents) count(ctx context.Context, c client.Reader, kind schema.Group
 			switch {
 			case kind.Kind == "ConfigMap" && slices.Contains(injectedConfigMaps, one.Name):
 			case kind.Kind == "Secret" && one.Annotations[corev1.ServiceAccountNameKey] != "" && one.Labels[labels.Origin] == "":
+			case kind.Kind == "PersistentVolumeClaim" && slices.ContainsFunc(n.claims, func(ours farClaim) bool { return ours.volume == one.Annotations[labels.VirtualVolume] }):
 			case kind.Kind == "PersistentVolumeClaim":
 				n.volumes = append(n.volumes, one.Name)
 			case one.Labels[labels.Origin] == clusterID:
@@ -187,6 +205,13 @@ func (n *contents) text() string {
 // precious lists what the deletion would lose permanently.
 func (n *contents) precious() (texts []string) {
 	where := fmt.Sprintf("cluster %s, namespace %s", n.cluster, n.namespace)
+	if len(n.claims) > 0 {
+		var names []string
+		for i := range n.claims {
+			names = append(names, n.claims[i].text())
+		}
+		texts = append(texts, fmt.Sprintf("%s: the data of claims %s", where, few(names)))
+	}
 	if len(n.volumes) > 0 {
 		texts = append(texts, fmt.Sprintf("%s: volumes (PersistentVolumeClaims) %s", where, few(n.volumes)))
 	}

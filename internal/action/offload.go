@@ -154,7 +154,7 @@ func offloadingOf(ctx context.Context, c client.Reader, namespace string) (*offl
 
 // narrow assesses the impact on the remote namespaces that a new selector gives up. If the labels of a cluster's virtual node
 // are unknown, its remote namespace stays for now but may be deleted once they are known: narrow counts it as given up.
-func narrow(ctx context.Context, c client.Client, o OffloadOptions, selector *corev1.NodeSelector, p Progress) error {
+func narrow(ctx context.Context, c client.WithWatch, o OffloadOptions, selector *corev1.NodeSelector, p Progress) error {
 	held, err := heldNamespaces(ctx, c, o.Namespace)
 	if err != nil || len(held) == 0 {
 		return err

@@ -34,6 +34,8 @@ type LocalStatus struct {
 	Endpoints  *EndpointStatus   `json:"endpoints,omitempty"`
 	// Offloaded are the namespaces that extend to other clusters.
 	Offloaded []OffloadedNamespace `json:"offloadedNamespaces,omitempty"`
+	// Kept are namespaces of other clusters that hold their data and nothing else.
+	Kept []KeptNamespace `json:"keptNamespaces,omitempty"`
 	// Problems name each failed check; it is empty if there is none.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -86,6 +88,7 @@ type localObjects struct {
 	authURL     string
 	authErr     error
 	offloadings []offloadingv1alpha1.NamespaceOffloading
+	remote      []corev1.Namespace // made for peers
 }
 
 // internal reports whether the network between clusters is Liqo's own, according to the flags of the controller manager.
@@ -152,7 +155,7 @@ func newLocalStatus(o *localObjects) LocalStatus {
 		s.Problems = append(s.Problems, o.identityErr.Error())
 		return s
 	}
-	s.Offloaded = newOffloadedNamespaces(o.offloadings)
+	s.Offloaded, s.Kept = newOffloadedNamespaces(o.offloadings), newKeptNamespaces(o.remote)
 	s.Cluster = &ClusterStatus{ID: o.identity.ClusterID, Name: o.identity.ClusterName, Labels: parseLabels(argument(o.args(components[0]), "cluster-labels"))}
 	s.Network = &NetworkStatus{Status: string(discoveryv1alpha1.StatusExternal)}
 	s.Endpoints = &EndpointStatus{Authentication: o.authURL, APIServer: apiServerURL(argument(o.args(components[1]), "advertise-api-server-address"), o.nodes)}
@@ -256,6 +259,8 @@ type PeerStatus struct {
 	// Offloaded are namespaces that this cluster offloads to the peer, Hosted those that the peer offloads to this cluster.
 	Offloaded []RemoteNamespace `json:"offloadedNamespaces,omitempty"`
 	Hosted    []RemoteNamespace `json:"hostedNamespaces,omitempty"`
+	// Volumes are claims of this cluster whose data is at the peer.
+	Volumes []RemoteVolume `json:"volumes,omitempty"`
 }
 
 // AspectStatus is a condition of a peering.
@@ -288,6 +293,7 @@ type peerObjects struct {
 	configs []netv1alpha1.NetworkConfig
 	tunnels []netv1alpha1.TunnelEndpoint
 	maps    []vkv1alpha1.NamespaceMap
+	claims  []farClaim
 }
 
 // newPeerStatuses is pure: it returns the peers of these names, or all if there are none, ordered by name.
@@ -300,6 +306,7 @@ func newPeerStatuses(o *peerObjects, names []string) []PeerStatus {
 				peer.Fabric = newPeerNetwork(peer.ClusterID, o.configs, o.tunnels)
 			}
 			peer.Offloaded, peer.Hosted = newRemoteNamespaces(peer.ClusterID, o.maps)
+			peer.Volumes = newRemoteVolumes(peer.ClusterID, o.claims)
 			peers = append(peers, peer)
 		}
 	}

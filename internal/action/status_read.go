@@ -61,6 +61,11 @@ func Status(ctx context.Context, c client.Client, namespace string) (LocalStatus
 		return LocalStatus{}, fmt.Errorf("list NamespaceOffloadings: %w", err)
 	}
 	o.offloadings = offloadings.Items
+	var remote corev1.NamespaceList
+	if err := c.List(ctx, &remote, client.HasLabels{labels.RemoteClusterID}); err != nil {
+		return LocalStatus{}, fmt.Errorf("list namespaces of peers: %w", err)
+	}
+	o.remote = remote.Items
 	return newLocalStatus(o), nil
 }
 
@@ -112,5 +117,9 @@ func PeerStatuses(ctx context.Context, c client.Reader, names []string) ([]PeerS
 	if err := c.List(ctx, &maps); err != nil && !notServed(err) {
 		return nil, fmt.Errorf("list NamespaceMaps: %w", err)
 	}
-	return newPeerStatuses(&peerObjects{fcs.Items, grants.Items, configs.Items, tunnels.Items, maps.Items}, names), nil
+	claims, err := farClaims(ctx, c, func(farClaim) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	return newPeerStatuses(&peerObjects{fcs.Items, grants.Items, configs.Items, tunnels.Items, maps.Items, claims}, names), nil
 }

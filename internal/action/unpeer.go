@@ -35,6 +35,9 @@ func Unpeer(ctx context.Context, c client.WithWatch, o UnpeerOptions, p Progress
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
+	if err := assessVolumes(ctx, c, fc, o.Force, p); err != nil {
+		return err
+	}
 	return endOutgoing(ctx, c, fc, o, p)
 }
 
@@ -61,6 +64,9 @@ func UnpeerOutOfBand(ctx context.Context, c client.WithWatch, o UnpeerOptions, p
 			}
 		}
 		return forget(ctx, c, fc, o, p)
+	}
+	if err := assessVolumes(ctx, c, fc, o.Force, p); err != nil {
+		return err
 	}
 	if err := endOutgoing(ctx, c, fc, o, p); err != nil {
 		return err

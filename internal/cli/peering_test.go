@@ -91,6 +91,7 @@ func TestLocalBoxes(t *testing.T) {
 		{Namespace: "shop", Phase: "Ready", Pods: "LocalAndRemote", Clusters: []string{"milan", "turin"}, Remote: "shop-rome-111111"},
 		{Namespace: "web", Phase: "SomeFailed", Pods: "Local", Clusters: []string{"milan"}, Remote: "web", Message: "milan: namespace web is there and not ours (CreationLoopBackOff)"},
 	}
+	offloading.Kept = []action.KeptNamespace{{Namespace: "data-turin-333333", ClusterID: "turin-id", State: "no-peer"}}
 	golden(t, "status_offloading", drawn(localBoxes(offloading, false)...))
 	golden(t, "status_sick", drawn(localBoxes(sick, false)...))
 	golden(t, "status_missing", drawn(localBoxes(action.LocalStatus{Namespace: action.NamespaceStatus{Name: "liqo"}}, false)...))
@@ -137,6 +138,7 @@ func TestPeerBox(t *testing.T) {
 	used := peers[0]
 	used.Offloaded = []action.RemoteNamespace{{Namespace: "shop", Remote: "shop-rome-111111", Phase: "Accepted"}, {Namespace: "web", Remote: "web", Phase: "CreationLoopBackOff", Message: "namespace web is there and not ours"}}
 	used.Hosted = []action.RemoteNamespace{{Namespace: "data", Remote: "data-milan-222222", Phase: "Accepted"}}
+	used.Volumes = []action.RemoteVolume{{Claim: "shop/data", Size: "1Gi", StorageClass: "disk", Volume: "pvc-1"}, {Claim: "shop/new", Size: "2Gi", StorageClass: "disk"}, {Claim: "shop/old", Size: "3Gi", StorageClass: "disk", Deleted: true}}
 	golden(t, "status_peer_offloading", drawn(peerBox([]action.PeerStatus{used}, false)))
 	golden(t, "status_peer_none", drawn(peerBox(nil, false)))
 }

@@ -154,6 +154,13 @@ func clusterLines(s action.LocalStatus) []string {
 			}
 		})
 	}
+	if len(s.Kept) > 0 {
+		w.section("Namespaces kept for the data of other clusters", func() {
+			for _, one := range s.Kept {
+				w.value(one.Namespace, "of cluster "+one.ClusterID+", "+one.State)
+			}
+		})
+	}
 	return w.lines
 }
 
@@ -221,6 +228,20 @@ func peerLines(w *textWriter, peer action.PeerStatus, verbose bool) {
 	})
 	remoteNamespaceLines(w, "Namespaces offloaded to it", peer.Offloaded)
 	remoteNamespaceLines(w, "Namespaces offloaded by it", peer.Hosted)
+	if len(peer.Volumes) > 0 {
+		w.section("Claims whose data is in it", func() {
+			for _, one := range peer.Volumes {
+				text := one.Size + ", class " + one.StorageClass
+				switch {
+				case one.Deleted:
+					text += ", deleted here and not there yet"
+				case one.Volume == "":
+					text += ", not bound there yet"
+				}
+				w.value(one.Claim, text)
+			}
+		})
+	}
 }
 
 // remoteNamespaceLines lists namespaces with their names in the other cluster.

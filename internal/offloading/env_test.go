@@ -78,6 +78,7 @@ func newEnvAt(t *testing.T, admin *rest.Config) *env {
 		Paths: []string{
 			"../../deployments/liqo/crds/sharing.liqo.io_resourceslices.yaml", "../../deployments/liqo/crds/discovery.liqo.io_foreignclusters.yaml",
 			"../../deployments/liqo/crds/offloading.liqo.io_namespaceoffloadings.yaml", "../../deployments/liqo/crds/virtualkubelet.liqo.io_namespacemaps.yaml",
+			"../../deployments/liqo/crds/virtualkubelet.liqo.io_shadowpods.yaml", "../../deployments/liqo/crds/virtualkubelet.liqo.io_shadowendpointslices.yaml",
 		}, ErrorIfPathMissing: true,
 	})
 	b.Must(err)
@@ -96,14 +97,14 @@ func newEnvAt(t *testing.T, admin *rest.Config) *env {
 func (b *env) rights() {
 	b.T.Helper()
 	everywhere, inTenants := []rbacv1.PolicyRule{}, []rbacv1.PolicyRule{}
-	for _, file := range []string{"virtualnode", "namespaceoffloading", "namespacemap", "remotenamespaces"} {
-		rules := b.RBACMarkers(file + "_controller.go")
+	for _, files := range []string{"virtualnode_controller.go", "namespaceoffloading_controller.go", "namespacemap_controller.go", "remotenamespaces_*.go"} {
+		rules := b.RBACMarkers(files)
 		everywhere, inTenants = append(everywhere, rules[""]...), append(inTenants, rules["liqo-tenant"]...)
 	}
 	b.Bind(user, "", everywhere)
 	b.Bind(user, tenant, inTenants)
 
-	inRemote := b.RBACMarkers("remotenamespaces_controller.go")["liqo-remote"]
+	inRemote := b.RBACMarkers("remotenamespaces_*.go")["liqo-remote"]
 	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: managerRole}, Rules: inRemote})
 	b.Make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: remoteRole}, Rules: []rbacv1.PolicyRule{{ // any rights
 		APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"},

@@ -185,6 +185,9 @@ type mapOwner struct {
 	names PeerNames
 	// closed is why no new namespace is created; empty if they are.
 	closed string
+	// fingerprint is that of the key of the consumer; empty if it is not known. ended: the consumer is no peer any more.
+	fingerprint string
+	ended       bool
 }
 
 func (p mapOwner) key() string { return p.tenant + "/" + p.mapName }
@@ -194,9 +197,9 @@ func (p mapOwner) keeps(namespace *corev1.Namespace) bool {
 	return namespace.Labels[labels.RemoteClusterID] == p.consumer && strings.HasPrefix(namespace.Annotations[labels.ManagedByNamespaceMap], p.tenant+"/")
 }
 
-// owns reports whether the namespace was created for the map.
+// owns reports whether the namespace was created for the map, or is kept for its data: then the next map may have it.
 func (p mapOwner) owns(namespace *corev1.Namespace) bool {
-	return namespace.Labels[labels.RemoteClusterID] == p.consumer && namespace.Annotations[labels.ManagedByNamespaceMap] == p.key()
+	return p.keeps(namespace) && (namespace.Annotations[labels.ManagedByNamespaceMap] == p.key() || namespace.Annotations[labels.KeptForData] != "")
 }
 
 // refuses returns in one sentence why no remote namespace may have a name; nothing if it may.
@@ -220,6 +223,11 @@ func (p mapOwner) isOthers(name string) bool {
 // other component's, and are always allowed.
 func (p mapOwner) mayChoose(local, name string) bool {
 	return name == defaultName(local, strings.TrimPrefix(p.tenant, tenantPrefix), p.consumer) || p.names.allows(name)
+}
+
+// holdsOthersData reports whether the namespace holds the data of a cluster with this ID and another key.
+func (p mapOwner) holdsOthersData(namespace *corev1.Namespace) bool {
+	return namespace.Annotations[labels.KeptForData] != "" && namespace.Annotations[labels.OwnerKey] != p.fingerprint
 }
 
 // wants reports whether the map requests the remote namespace.
@@ -254,6 +262,9 @@ func planRemoteNamespaces(p mapOwner, desired map[string]string, existing map[st
 	var refused []remoteNamespace
 	earlier := map[string]*corev1.Namespace{}
 	for _, namespace := range unwanted {
+		if namespace.Annotations[labels.KeptForData] != "" {
+			continue // no pod runs there
+		}
 		earlier[namespace.Annotations[labels.OriginalName]] = namespace
 	}
 	for _, local := range slices.Sorted(maps.Keys(desired)) {
@@ -313,6 +324,8 @@ func (t *remoteNamespace) decide(p mapOwner, free int) {
 		t.answer.Phase, t.answer.Message = vkv1alpha1.MappingTerminating, "it was created for an earlier request and is created again when it is gone"
 	case !p.owns(t.live):
 		no(fmt.Sprintf("namespace %s exists at the provider and was not made for this cluster; ask for its removal there, or unoffload and use another mapping strategy", t.remote))
+	case p.holdsOthersData(t.live):
+		no(fmt.Sprintf("namespace %s holds the data of a cluster with this ID and another key; the provider's administrator may delete it there, or set its annotation %s to the fingerprint of this cluster's key", t.remote, labels.OwnerKey))
 	case t.live.Annotations[labels.OriginalName] != t.local:
 		no(fmt.Sprintf("namespace %s is the remote namespace of namespace %.63s of this cluster; unoffload one of the two", t.remote, t.live.Annotations[labels.OriginalName]))
 	case t.live.DeletionTimestamp != nil:

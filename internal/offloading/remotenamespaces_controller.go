@@ -84,6 +84,8 @@ func SetupRemoteNamespaces(mgr manager.Manager, o RemoteNamespaceOptions) error 
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace)).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.ofBinding)).
 		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(r.ofContent), builder.WithPredicates(boundsChanged)).
+		WatchesMetadata(claimMetadata(), handler.EnqueueRequestsFromMapFunc(r.ofContent), builder.WithPredicates(deletions)).
+		Watches(&vkv1alpha1.ShadowPod{}, handler.EnqueueRequestsFromMapFunc(r.ofContent), builder.WithPredicates(deletions)).
 		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(r.ofContent), builder.WithPredicates(boundsChanged))
 	o.Policies.Watch(controllers, handler.EnqueueRequestsFromMapFunc(r.everyTenant))
 	if err := controllers.Complete(r); err != nil {
@@ -190,6 +192,10 @@ func (r *remoteNamespaceReconciler) Reconcile(ctx context.Context, request recon
 	if fc == nil || !fc.Accepts() {
 		p.most = 0 // nothing new
 	}
+	if fc != nil {
+		p.fingerprint = fc.Spec.ClusterKey
+	}
+	p.ended = fc == nil || !fc.Keeps()
 	if p.closed, err = r.options.Policies.Missing(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -254,12 +260,15 @@ func (r *remoteNamespaceReconciler) follow(ctx context.Context, p mapOwner, name
 		answers[one.local] = *answer
 	}
 	for _, one := range unwanted {
+		if one.Annotations[labels.KeptForData] != "" {
+			continue // it stays, and is no remote namespace any more
+		}
 		if local := one.Annotations[labels.OriginalName]; answers[local].Phase == nil && len(answers) < maxAnswers+r.most {
 			answers[local] = *vkapply.RemoteNamespaceStatus().WithRemoteNamespace(one.Name).WithPhase(vkv1alpha1.MappingTerminating)
 		}
 	}
 	if len(answers)+len(namespaceMap.Status.CurrentMapping) == 0 {
-		return errors.Join(failures...)
+		return errors.Join(append(failures, r.remove(ctx, p, namespaceMap, unwanted))...)
 	}
 	intent := vkapply.NamespaceMap(namespaceMap.Name, namespaceMap.Namespace).WithUID(namespaceMap.UID)
 	if len(answers) > 0 { // the API server turns a status that becomes empty into null, and refuses it
@@ -304,6 +313,9 @@ func (r *remoteNamespaceReconciler) make(ctx context.Context, p mapOwner, t *rem
 			Labels:      map[string]string{labels.RemoteClusterID: p.consumer, labels.AppPartOf: labels.PartOf},
 			Annotations: map[string]string{labels.ManagedByNamespaceMap: p.key(), labels.OriginalName: t.local},
 		}}
+		if p.fingerprint != "" {
+			made.Annotations[labels.OwnerKey] = p.fingerprint
+		}
 		if r.options.Level != "" {
 			made.Labels[psa.EnforceLevelLabel] = string(r.options.Level)
 		}
@@ -332,6 +344,11 @@ func (r *remoteNamespaceReconciler) make(ctx context.Context, p mapOwner, t *rem
 	}
 	if t.answer.Phase != vkv1alpha1.MappingAccepted {
 		return nil
+	}
+	if t.live != nil && (t.live.Annotations[labels.KeptForData] != "" || p.fingerprint != "" && t.live.Annotations[labels.OwnerKey] != p.fingerprint) {
+		if err := r.markKept(ctx, p, t.live, ""); err != nil {
+			return err
+		}
 	}
 	return r.bind(ctx, p, t)
 }
@@ -363,6 +380,12 @@ func (r *remoteNamespaceReconciler) remove(ctx context.Context, p mapOwner, name
 func (r *remoteNamespaceReconciler) delete(ctx context.Context, p mapOwner, one *corev1.Namespace) error {
 	if one.DeletionTimestamp != nil {
 		return nil
+	}
+	if has, err := r.holdsData(ctx, one.Name); err != nil || has {
+		if err != nil {
+			return err
+		}
+		return r.keep(ctx, p, one)
 	}
 	log.FromContext(ctx).Info("remote namespace deleted", "namespace", one.Name, "clusterID", p.consumer)
 	r.own.Forget(client.ObjectKey{Namespace: one.Name, Name: p.tenant})

@@ -331,6 +331,105 @@ func TestRemoteNamespaces(t *testing.T) {
 	b.finalizeNamespace("shop-paris")
 }
 
+// TestDataStays: a namespace with claims outlives its request and the peering, without the rights and the objects of the consumer. Only the cluster that it
+// was made for gets it back, and it goes with its last claim.
+func TestDataStays(t *testing.T) {
+	b := newEnv(t)
+	const accepted, refused, terminating = "Accepted", "CreationLoopBackOff", "Terminating"
+	ownKey, otherKey := strings.Repeat("a", 43), strings.Repeat("b", 43)
+	tenantOf := func() *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: consumerTenant, Labels: map[string]string{labels.TenantNamespace: "true", labels.ClusterID: "paris-id", labels.AppPartOf: "liqo"}}}
+	}
+	register := func(key string) *discoveryv1alpha1.ForeignCluster {
+		b.Make(tenantOf())
+		fc := b.consumer("paris", consumerTenant)
+		b.Edit(fc, func() { fc.Spec.ClusterKey = key })
+		return fc
+	}
+	// The test plays the controllers of Kubernetes: the finalizers of namespaces and of foreground deletion are its own.
+	leave := func(fc *discoveryv1alpha1.ForeignCluster) {
+		b.Must(b.Delete(t.Context(), fc))
+		b.Must(b.Delete(t.Context(), tenantOf()))
+		b.finalizeNamespace(consumerTenant)
+	}
+	kept := func(state string) func() bool {
+		return func() bool {
+			namespace := space("shop-paris")
+			b.Read(namespace)
+			return namespace.DeletionTimestamp == nil && namespace.Annotations[labels.KeptForData] == state
+		}
+	}
+	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "shop-paris", Name: name} }
+
+	paris := register(ownKey)
+	b.runRemoteNamespaces()
+	namespaceMap := b.createMap("milan-1", map[string]string{"shop": "shop-paris"})
+	b.answers(namespaceMap, map[string]string{"shop": accepted})
+	b.Until("the owner is on record", func() bool {
+		namespace := space("shop-paris")
+		b.Read(namespace)
+		return namespace.Annotations[labels.OwnerKey] == ownKey
+	})
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: at("data"), Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}
+	config, pod := &corev1.ConfigMap{ObjectMeta: at("config")}, &vkv1alpha1.ShadowPod{ObjectMeta: at("db")}
+	pod.Spec.Pod.Containers = []corev1.Container{{Name: "c", Image: "i"}}
+	rights := &rbacv1.RoleBinding{ObjectMeta: at(consumerTenant)}
+	for _, one := range []client.Object{claim, config, pod} {
+		b.Make(one)
+	}
+
+	// Not requested any more: its pods end first, then the namespace counts as gone.
+	b.Edit(namespaceMap, func() { namespaceMap.Spec.DesiredMapping = nil })
+	b.Until("the pod is deleted", func() bool { b.Read(pod); return pod.DeletionTimestamp != nil })
+	b.answers(namespaceMap, map[string]string{"shop": terminating})
+	b.Edit(pod, func() { pod.Finalizers = nil })
+	b.answers(namespaceMap, map[string]string{})
+	b.Until("the namespace is kept", kept(keptForPeer))
+	if !b.gone(config) || !b.exists(claim) || !b.exists(rights) {
+		t.Error("a ConfigMap is still there, or the claim or the rights to delete it are not")
+	}
+	b.Edit(namespaceMap, func() { namespaceMap.Spec.DesiredMapping = map[string]string{"shop": "shop-paris"} })
+	b.answers(namespaceMap, map[string]string{"shop": accepted})
+	b.Until("the namespace is in use", kept(""))
+
+	// The peering ends.
+	b.Must(b.Delete(t.Context(), namespaceMap))
+	b.Until("the map is gone", func() bool { return b.gone(namespaceMap) })
+	leave(paris)
+	b.Until("the namespace is kept without rights", kept(keptAlone))
+	if !b.gone(rights) || !b.exists(claim) {
+		t.Error("the consumer has rights although it is no peer, or its claim is gone")
+	}
+
+	// Another cluster registers under the same ID, and gets nothing.
+	thief := register(otherKey)
+	namespaceMap = b.createMap("milan-1", map[string]string{"shop": "shop-paris"})
+	b.answers(namespaceMap, map[string]string{"shop": refused})
+	if b.Read(namespaceMap); !strings.Contains(namespaceMap.Status.CurrentMapping["shop"].Message, "another key") || !kept(keptAlone)() || b.exists(rights) {
+		t.Errorf("%+v", namespaceMap.Status)
+	}
+	b.Must(b.Delete(t.Context(), namespaceMap))
+	b.Until("the map is gone", func() bool { return b.gone(namespaceMap) })
+	leave(thief)
+
+	// The owner is back, with a map of another name.
+	register(ownKey)
+	namespaceMap = b.createMap("milan-2", map[string]string{"shop": "shop-paris"})
+	b.answers(namespaceMap, map[string]string{"shop": accepted})
+	b.Until("the namespace is in use", kept(""))
+	b.Until("the owner has rights", func() bool { return b.exists(rights) })
+
+	// Without claims, it goes.
+	b.Edit(namespaceMap, func() { namespaceMap.Spec.DesiredMapping = nil })
+	b.Until("the namespace is kept", kept(keptForPeer))
+	b.Must(b.Delete(t.Context(), claim))
+	b.Edit(claim, func() { claim.Finalizers = nil })
+	b.finalizeNamespace("shop-paris")
+}
+
 // TestHostileMaps: a consumer gets no namespace that is reserved or of another consumer, and not more than the limit.
 func TestHostileMaps(t *testing.T) {
 	b := newEnv(t)

@@ -61,7 +61,7 @@ func (r *remoteNamespaceReconciler) orphans(ctx context.Context, tenant string) 
 	asked := false
 	for i := range all.Items {
 		one := &all.Items[i]
-		p := mapOwner{consumer: one.Labels[labels.RemoteClusterID], tenant: tenant}
+		p := mapOwner{consumer: one.Labels[labels.RemoteClusterID], tenant: tenant, ended: true}
 		if !p.keeps(one) {
 			continue
 		}

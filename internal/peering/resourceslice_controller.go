@@ -68,6 +68,8 @@ type SliceOptions struct {
 	IncomingPeering discoveryv1alpha1.PeeringEnabled
 	// Tolerated reports whether pods of peers may tolerate taints with a key; nil means none. Nodes with other taints are not granted.
 	Tolerated func(key string) bool
+	// StorageClasses are the names of the storage classes that are granted; * for all (--peer-storage-classes, default *).
+	StorageClasses []string
 	// PluginAddress is host:port of a resource plugin that decides instead of the percentage (--resource-plugin-address).
 	PluginAddress string
 

@@ -32,7 +32,7 @@ func TestResourceSlice(t *testing.T) {
 	n1 := b.node("n1", sliceList("cpu", "100", "memory", "100G", "nvidia.com/gpu", "1", "pods", "110"))
 	options := SliceOptions{
 		Namespace: "liqo", SharingPercentage: 90, IncomingPeering: discoveryv1alpha1.PeeringYes, ClusterLabels: map[string]string{"topology.liqo.io/region": "west"},
-		Refresh: 2 * time.Second, RefreshJitter: time.Millisecond,
+		Refresh: 2 * time.Second, RefreshJitter: time.Millisecond, StorageClasses: []string{"*"},
 	}
 	stop := b.run(options)
 	peer := b.tenant("rome")

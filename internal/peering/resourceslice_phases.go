@@ -185,7 +185,7 @@ func (r *sliceReconciler) facts(
 	facts = &sliceFacts{
 		peer: peer, clusterID: tenant.clusterID, incoming: r.options.IncomingPeering,
 		percentage: r.sharingPercentage(ctx), capacity: r.usage.Capacity(), labels: r.options.ClusterLabels,
-		storage: sharedStorageClasses(storage.Items), ingress: sharedIngressClasses(ingress.Items),
+		storage: sharedStorageClasses(storage.Items, r.options.StorageClasses), ingress: sharedIngressClasses(ingress.Items),
 	}
 	if reason, _ := refusal(facts); reason == "" && r.plugin != nil {
 		facts.plugin, requeueAfter = r.readPlugin(ctx, tenant)

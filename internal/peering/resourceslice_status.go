@@ -238,14 +238,14 @@ func compareSlice(last, now *sharingv1alpha1.ResourceSliceStatus, threshold int)
 	return minorChange
 }
 
-// sharedStorageClasses returns the classes from which a peer may request volumes: all except our virtual ones. Of several
-// defaults the newest is the default, as in Kubernetes.
-func sharedStorageClasses(all []storagev1.StorageClass) []sharingv1alpha1.StorageClass {
+// sharedStorageClasses returns the classes from which a peer may request volumes: those of the names, or all of them if one is *, except our virtual
+// ones. Of several defaults the newest is the default, as in Kubernetes.
+func sharedStorageClasses(all []storagev1.StorageClass, names []string) []sharingv1alpha1.StorageClass {
 	var shared []sharingv1alpha1.StorageClass
 	var preferred *storagev1.StorageClass
 	for i := range all {
 		class := &all[i]
-		if class.Provisioner == virtualProvisioner || class.DeletionTimestamp != nil {
+		if class.Provisioner == virtualProvisioner || class.DeletionTimestamp != nil || !slices.Contains(names, "*") && !slices.Contains(names, class.Name) {
 			continue
 		}
 		shared = append(shared, sharingv1alpha1.StorageClass{StorageClassName: class.Name})

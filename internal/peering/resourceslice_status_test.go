@@ -104,14 +104,21 @@ func TestIsSliceCopy(t *testing.T) {
 func TestSharedClasses(t *testing.T) {
 	old, young := metav1.NewTime(time.Unix(1000, 0)), metav1.NewTime(time.Unix(2000, 0))
 	byDefault := map[string]string{defaultStorageClass: "true"}
-	storage := sharedStorageClasses([]storagev1.StorageClass{
+	classes := []storagev1.StorageClass{
 		{ObjectMeta: metav1.ObjectMeta{Name: "c", CreationTimestamp: old, Annotations: byDefault}, Provisioner: "x"},
 		{ObjectMeta: metav1.ObjectMeta{Name: "b", CreationTimestamp: young, Annotations: map[string]string{defaultStorageBeta: "true"}}, Provisioner: "x"},
 		{ObjectMeta: metav1.ObjectMeta{Name: "liqo", CreationTimestamp: young, Annotations: byDefault}, Provisioner: virtualProvisioner},
 		{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: young}, Provisioner: "x"},
-	})
+	}
+	storage := sharedStorageClasses(classes, []string{"*"})
 	if want := []sharingv1alpha1.StorageClass{{StorageClassName: "a"}, {StorageClassName: "b", Default: true}, {StorageClassName: "c"}}; !slices.Equal(storage, want) {
 		t.Errorf("storage classes %v", storage)
+	}
+	if some := sharedStorageClasses(classes, []string{"a", "liqo", "d"}); !slices.Equal(some, []sharingv1alpha1.StorageClass{{StorageClassName: "a"}}) {
+		t.Errorf("of some names: %v", some)
+	}
+	if none := sharedStorageClasses(classes, nil); len(none) > 0 {
+		t.Errorf("of no names: %v", none)
 	}
 	ingress := sharedIngressClasses([]networkingv1.IngressClass{
 		{ObjectMeta: metav1.ObjectMeta{Name: "z", Annotations: map[string]string{defaultIngressClass: "true"}}}, {ObjectMeta: metav1.ObjectMeta{Name: "y"}},

@@ -211,6 +211,8 @@ func hostilePeer(t *testing.T) {
 		{"GET", core + "/persistentvolumes", ""},
 		{"POST", core + "/persistentvolumes", object("PersistentVolume", "evil")},
 		{"POST", core + "/namespaces/" + own + "/persistentvolumeclaims", object("PersistentVolumeClaim", "evil")},
+		{"POST", core + "/namespaces/default/persistentvolumeclaims", object("PersistentVolumeClaim", "evil")},
+		{"GET", core + "/persistentvolumeclaims", ""},
 		{"POST", "/apis/storage.k8s.io/v1/storageclasses", object("StorageClass", "evil")},
 		{"POST", "/apis/apiregistration.k8s.io/v1/apiservices", object("APIService", "v1.evil")},
 		{"PATCH", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/shadowpods.virtualkubelet.liqo.io", `{"spec":{"scope":"Cluster"}}`},

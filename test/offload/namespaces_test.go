@@ -366,7 +366,7 @@ func unoffload(t *testing.T) {
 	s.kubectl(t, "delete", "pod", "p", timeout)
 }
 
-// unoffloadRefuses: objects that a user of milan has created in the remote namespace are deleted only with --force.
+// unoffloadRefuses: objects that a user of milan has created in the remote namespace are deleted only with --force, and claims not even then.
 func unoffloadRefuses(t *testing.T) {
 	s := offload(t)
 	s.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}")
@@ -386,7 +386,10 @@ func unoffloadRefuses(t *testing.T) {
 	s.remoteKubectl(t, "get", "configmap", "precious", "c")
 	s.remoteKubectl(t, "get", "persistentvolumeclaim", "data")
 	rome.Liqoctl(t, "unoffload", "namespace", s.name, "--force")
-	if found := object(t, milan, namespaceKind, "", s.remote); found != nil {
-		t.Errorf("unoffload has returned, but namespace %s still exists in milan", s.remote)
-	}
+	// The claim is not rome's to delete. Without it, the namespace goes.
+	wantObject(t, milan, namespaceKind, "", s.remote, "{metadata: {deletionTimestamp: null, annotations: {liqo.io/kept-for-data: not-requested}}}")
+	s.remoteKubectl(t, "get", "persistentvolumeclaim", "data")
+	wantGone(t, milan, configMapKind, s.remote, "precious")
+	s.remoteKubectl(t, "delete", "persistentvolumeclaim", "data", timeout)
+	wantGone(t, milan, namespaceKind, "", s.remote)
 }

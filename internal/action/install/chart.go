@@ -248,7 +248,7 @@ const comesLater = "it belongs to a part that comes with a later version"
 // unsupportedValues are values of the documentation that the chart does not have, and the reasons.
 var unsupportedValues = map[string]string{
 	"enableAdvertisement": comesLater, "enableDiscovery": comesLater, "enableNodeFailureController": comesLater, "externalIPAM": comesLater,
-	"openshiftConfig": comesLater, "patch": comesLater, "proxy": comesLater, "storage": comesLater, "ttl": comesLater,
+	"openshiftConfig": comesLater, "patch": comesLater, "proxy": comesLater, "ttl": comesLater,
 	"awsConfig":        "Liqo does not use AWS identities: peers authenticate with keys of their own",
 	"fullnameOverride": "names of objects are fixed: users and programs address the objects by them",
 	"nameOverride":     "names of objects are fixed: users and programs address the objects by them",

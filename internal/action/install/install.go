@@ -256,7 +256,7 @@ func (p *Prepared) runHelm(ctx context.Context, rendered *release.Release, uncha
 	// The waiter observes the end of the context. Helm itself would return and continue in the background.
 	if _, err := p.run(context.WithoutCancel(ctx), action.DryRunNone); err != nil {
 		progress.Start("Undoing the failed installation")
-		return p.rollBack(ctx, waiting, plain(err), created)
+		return p.rollBack(ctx, waiting, plain(err), created, progress)
 	}
 	for _, service := range observe(ctx, p.client, p.options.Namespace).services {
 		if service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 && p.options.Wait {
@@ -267,7 +267,7 @@ func (p *Prepared) runHelm(ctx context.Context, rendered *release.Release, uncha
 }
 
 // rollBack undoes a failed installation or upgrade and reports the reason. The context may have ended.
-func (p *Prepared) rollBack(ctx context.Context, waiting *waitingClient, failed error, created *corev1.Namespace) error {
+func (p *Prepared) rollBack(ctx context.Context, waiting *waitingClient, failed error, created *corev1.Namespace, progress liqoaction.Progress) error {
 	what := "the installation failed"
 	if p.last != nil {
 		what = "the upgrade failed"
@@ -285,7 +285,7 @@ func (p *Prepared) rollBack(ctx context.Context, waiting *waitingClient, failed 
 	defer cancel()
 	text := observe(ctx, p.client, p.options.Namespace).hints(p.options.Namespace)
 	waiting.wait.ctx, waiting.wait.skip = ctx, true
-	if err := p.undo(ctx, created); err != nil {
+	if err := p.undo(ctx, created, progress); err != nil {
 		return fmt.Errorf("%s%s\nundoing it also failed: %w; try `liqoctl uninstall`", what, text, err)
 	}
 	if p.last != nil {

@@ -683,7 +683,7 @@ func purged(t *testing.T, e *env, fresh map[string]string) {
 	}
 	// In a complete cluster, the objects in a deleted namespace would be deleted as well.
 	for _, line := range differ(fresh, e.versions()) {
-		if !strings.Contains(line, " liqo/") && !strings.Contains(line, tenant.Name) {
+		if !strings.Contains(line, " liqo/") && !strings.Contains(line, " liqo-storage/") && !strings.Contains(line, tenant.Name) {
 			t.Errorf("left: %s", line)
 		}
 	}

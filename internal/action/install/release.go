@@ -29,6 +29,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	liqoaction "liqo.io/liqo/internal/action"
+	"liqo.io/liqo/internal/action/purge"
 )
 
 // ErrNotInstalled means that the cluster has no Liqo.
@@ -263,7 +264,7 @@ func (p *Prepared) ensureNamespace(ctx context.Context) (created *corev1.Namespa
 }
 
 // undo restores the state before the installation. It skips hooks: they end peerings, and a failed installation has none.
-func (p *Prepared) undo(ctx context.Context, created *corev1.Namespace) error {
+func (p *Prepared) undo(ctx context.Context, created *corev1.Namespace, progress liqoaction.Progress) error {
 	if _, err := p.helm.Releases.Deployed(Release); err == nil {
 		helm := action.NewRollback(p.helm)
 		helm.DisableHooks, helm.ForceConflicts, helm.MaxHistory, helm.WaitStrategy = true, true, 5, kube.HookOnlyStrategy
@@ -272,6 +273,9 @@ func (p *Prepared) undo(ctx context.Context, created *corev1.Namespace) error {
 	helm := action.NewUninstall(p.helm)
 	helm.DisableHooks, helm.IgnoreNotFound, helm.WaitStrategy, helm.Timeout = true, true, kube.HookOnlyStrategy, p.options.Timeout
 	if _, err := helm.Run(Release); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
+		return err
+	}
+	if err := purge.Storage(ctx, p.client, progress); err != nil {
 		return err
 	}
 	if created == nil {

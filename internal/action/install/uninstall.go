@@ -86,6 +86,11 @@ func Uninstall(ctx context.Context, cluster Cluster, o UninstallOptions, progres
 			return err
 		}
 		progress.Done("Liqo uninstalled")
+		if !o.Purge {
+			if err := purge.Storage(ctx, c, progress); err != nil {
+				return err
+			}
+		}
 	}
 	if o.Purge {
 		progress.Start("Removing resource definitions and namespaces")

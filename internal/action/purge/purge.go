@@ -8,6 +8,7 @@
 package purge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -208,8 +209,18 @@ func ourNamespaces(ctx context.Context, c client.Reader, namespace string, progr
 					return nil, err
 				}
 			}
-		case one.Labels[labels.TenantNamespace] == "true" || one.Labels[labels.StorageProvisioner] == "true":
+		case one.Labels[labels.TenantNamespace] == "true":
 			ours = append(ours, one)
+		case one.Labels[labels.StorageProvisioner] == "true":
+			free, err := holdsNothing(ctx, c, one.Name, progress)
+			if err != nil {
+				return nil, err
+			}
+			if free {
+				ours = append(ours, one)
+			} else if ours, err = inside(ctx, c, one.Name, ours); err != nil {
+				return nil, err
+			}
 		case one.Name == namespace:
 			others, err := unmanaged(ctx, c, namespace)
 			if err != nil {
@@ -226,6 +237,49 @@ func ourNamespaces(ctx context.Context, c client.Reader, namespace string, progr
 		}
 	}
 	return ours, nil
+}
+
+// Storage deletes the namespaces of real claims that hold none, and names the claims of users whose data is in the others.
+func Storage(ctx context.Context, c client.Client, progress action.Progress) error {
+	var all corev1.NamespaceList
+	if err := c.List(ctx, &all, client.MatchingLabels{labels.StorageProvisioner: "true"}); err != nil {
+		return fmt.Errorf("list namespaces: %w", err)
+	}
+	for i := range all.Items {
+		one := &all.Items[i]
+		free, err := holdsNothing(ctx, c, one.Name, progress)
+		if err != nil {
+			return err
+		}
+		if !free {
+			continue
+		}
+		if err := erase(ctx, c, one); err != nil {
+			return err
+		}
+		if err := gone(ctx, c, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holdsNothing reports whether a storage namespace holds no data.
+func holdsNothing(ctx context.Context, c client.Reader, namespace string, progress action.Progress) (bool, error) {
+	var all corev1.PersistentVolumeClaimList
+	if err := c.List(ctx, &all, client.InNamespace(namespace)); err != nil {
+		return false, fmt.Errorf("list claims in namespace %s: %w", namespace, err)
+	}
+	var users []string
+	for i := range all.Items {
+		one := &all.Items[i]
+		users = append(users, fmt.Sprintf("%s/%s", one.Labels[labels.VirtualClaimNamespace], cmp.Or(one.Labels[labels.VirtualClaimName], one.Annotations[labels.VirtualClaimName], one.Name)))
+	}
+	if len(users) > 0 {
+		slices.Sort(users)
+		progress.Warn(fmt.Sprintf("Namespace %s stays: it holds the data of the claims %s", namespace, strings.Join(users, ", ")))
+	}
+	return len(users) == 0, nil
 }
 
 // inside adds our objects in a namespace that stays: those that our processes created, and those of a chart whose release

@@ -201,6 +201,9 @@ func (p *mappings) start(one *mapping) {
 			r.start(one)
 		}
 	}
+	if p.engine.claims != nil {
+		p.engine.claims.Start(one.ctx, one.Local, one.Remote)
+	}
 	if p.engine.pods != nil {
 		p.engine.pods.start(one)
 	}
@@ -220,6 +223,9 @@ func (p *mappings) stop(old *mapping) {
 	log.FromContext(old.ctx).Info("reflection of the namespace stopped")
 	for _, r := range p.engine.reflectors {
 		r.stop(old)
+	}
+	if p.engine.claims != nil {
+		p.engine.claims.Stop(old.Local, old.Remote)
 	}
 	if p.engine.pods != nil {
 		p.engine.pods.stop(old)

@@ -67,6 +67,13 @@ func (p *pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 	case shadow == nil && (p.endedPod(local) != nil || p.vanished(local)):
 		p.inbound.add(key)
 		return 0, nil // it must not run again: the inbound direction reports its end
+	case shadow == nil:
+		if err := p.held(local); err != nil {
+			if time.Since(local.CreationTimestamp.Time) > settleTimeout {
+				p.engine.recorder.failed(local, podKind, reasonFailed, err)
+			}
+			return settleTimeout, nil // PodsOf requeues it
+		}
 	}
 	return p.apply(ctx, mapping, local, shadow)
 }
@@ -107,7 +114,7 @@ func (p *pods) intent(mapping *mapping, local *corev1.Pod) (intent *vkapply.Shad
 	if err != nil {
 		return nil, false, err
 	}
-	intent, err = intentWith(mapping, local, server)
+	intent, err = p.intentWith(mapping, local, server)
 	return intent, server.Enabled, err
 }
 
@@ -125,7 +132,7 @@ func (p *pods) intentOfOtherPolicy(mapping *mapping, local *corev1.Pod, tokens b
 	if err != nil {
 		return nil // the comparison with the whole ShadowPod decides
 	}
-	intent, err := intentWith(mapping, local, server)
+	intent, err := p.intentWith(mapping, local, server)
 	if err != nil {
 		return nil
 	}
@@ -133,11 +140,12 @@ func (p *pods) intentOfOtherPolicy(mapping *mapping, local *corev1.Pod, tokens b
 }
 
 // intentWith returns the ShadowPod with its fence also as an annotation, because we cache only metadata.
-func intentWith(mapping *mapping, local *corev1.Pod, server project.APIServer) (*vkapply.ShadowPodApplyConfiguration, error) {
+func (p *pods) intentWith(mapping *mapping, local *corev1.Pod, server project.APIServer) (*vkapply.ShadowPodApplyConfiguration, error) {
 	intent, err := project.ShadowPod(mapping.NamespaceMapping, local, project.PodOptions{APIServer: server})
 	if err != nil {
 		return nil, err
 	}
+	p.withClaims(local, intent)
 	return intent.WithAnnotations(map[string]string{labels.Fence: string(local.UID)}), nil
 }
 

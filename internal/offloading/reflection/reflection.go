@@ -78,6 +78,9 @@ type Engine struct {
 	tokens     *tokens
 	events     *remoteEvents
 	failures   breaker
+	claims     Claims
+	// declined is what the peer refuses of claims.
+	declined *refusals
 }
 
 // New prepares the reflection. cfg connects to this cluster.
@@ -98,7 +101,7 @@ func New(cfg *rest.Config, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of the local cluster: %w", err)
 	}
-	e := &Engine{options: o, local: local, counts: newCounters(&o), log: log.Log.WithName("reflection"), failures: breaker{limit: o.FailureLimit}}
+	e := &Engine{options: o, local: local, counts: newCounters(&o), log: log.Log.WithName("reflection"), failures: breaker{limit: o.FailureLimit}, declined: newRefusals()}
 	e.remote = remoteCluster{scheme: scheme, mapper: mapper, limiter: flowcontrol.NewTokenBucketRateLimiter(qps, burst), opened: make(chan struct{})}
 	e.recorder = newEventRecorder(local, o.Mapping.NodeName)
 	e.mappings = newMappings(e)
@@ -145,7 +148,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for version, names := range map[schema.GroupVersion][]string{
-		corev1.SchemeGroupVersion:       {"Pod", "Service", "ConfigMap", "Secret", "Event", "ServiceAccount"},
+		corev1.SchemeGroupVersion:       {"Pod", "Service", "ConfigMap", "Secret", "Event", "ServiceAccount", "PersistentVolumeClaim"},
 		discoveryv1.SchemeGroupVersion:  {"EndpointSlice"},
 		networkingv1.SchemeGroupVersion: {"Ingress"},
 		vkv1alpha1.GroupVersion:         {"ShadowPod", "ShadowEndpointSlice", "NamespaceMap"},
@@ -154,6 +157,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 			mapper.Add(version.WithKind(name), meta.RESTScopeNamespace)
 		}
 	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("PersistentVolume"), meta.RESTScopeRoot)
 	return scheme, mapper, nil
 }
 

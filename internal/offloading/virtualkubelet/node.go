@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package virtualkubelet is the process of one virtual node: it registers the node for an accepted ResourceSlice, keeps its capacity and conditions
-// current, renews its lease, and probes the provider. nodeobject.go computes the node and the next step from values, and write.go sends
+// current, renews its lease, and probes the provider. nodeobject.go and nodelabels.go compute the node and the next step from values, and write.go sends
 // what differs. streams.go is the HTTPS API of a kubelet: it forwards logs, exec, attach and port-forward to the provider's API server
 // (streampath.go translates the path), and fetches the metrics of the pods from there.
 //
@@ -63,6 +63,8 @@ type Options struct {
 	PingInterval, PingRetry, PingTimeout time.Duration
 	// CheckNetwork makes the node Ready only while the tunnel to the remote cluster is up.
 	CheckNetwork bool
+	// Storage: claims of pods can have their data in the provider.
+	Storage bool
 	// OnProbe, if not nil, is called after each probe with the connection, which is nil if there is none yet, and whether the provider
 	// answered. It must not block.
 	OnProbe func(connection *remote.Connection, answers bool)

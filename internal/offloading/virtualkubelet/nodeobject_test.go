@@ -121,13 +121,25 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestNoStorageLabel: no workload may select a node for storage that it does not have.
-func TestNoStorageLabel(t *testing.T) {
+// TestStorageLabel: the label is true, or workloads would select a node for storage that it does not have.
+func TestStorageLabel(t *testing.T) {
+	classes := []sharingv1alpha1.StorageClass{{StorageClassName: "fast", Default: true}}
+	for _, test := range []struct {
+		storage bool
+		classes []sharingv1alpha1.StorageClass
+		want    string
+	}{{true, classes, "true"}, {true, nil, ""}, {false, classes, ""}} {
+		inputs := testInputs()
+		inputs.storage, inputs.granted = test.storage, granted("1", "1")
+		inputs.granted.StorageClasses = test.classes
+		if got := inputs.nodeLabels()[labels.StorageAvailable]; got != test.want {
+			t.Errorf("enabled %t, %d classes: %q, want %q", test.storage, len(test.classes), got, test.want)
+		}
+	}
 	inputs := testInputs()
-	inputs.granted = granted("1", "1")
-	inputs.granted.StorageClasses = []sharingv1alpha1.StorageClass{{StorageClassName: "fast", Default: true}}
-	if value, set := inputs.nodeLabels()[labels.StorageAvailable]; set {
-		t.Errorf("%s=%s, although volumes cannot be used across clusters", labels.StorageAvailable, value)
+	inputs.granted = nil
+	if got := inputs.nodeLabels()[labels.StorageAvailable]; got != "" {
+		t.Errorf("without a grant: %q", got)
 	}
 }
 

@@ -52,7 +52,7 @@ func (n *Node) sync(ctx context.Context) error {
 	action := next(slice, node, state)
 	inputs := &nodeInputs{
 		name: n.options.NodeName, clusterID: n.options.ClusterID, address: n.options.NodeIP, port: n.options.KubeletPort, version: n.serverVersion,
-		extraLabels: n.options.ExtraLabels, extraAnnotations: n.options.ExtraAnnotations, reach: state, reachMessage: message,
+		storage: n.options.Storage, extraLabels: n.options.ExtraLabels, extraAnnotations: n.options.ExtraAnnotations, reach: state, reachMessage: message,
 		checkNetwork: n.options.CheckNetwork,
 	}
 	if n.options.Failing != nil {

@@ -78,6 +78,9 @@ func (m NamespaceMapping) labelsOf(object metav1.Object, own ...string) map[stri
 	return all
 }
 
+// Labels returns the labels of the remote copy of an object.
+func (m NamespaceMapping) Labels(object metav1.Object) map[string]string { return m.labelsOf(object) }
+
 // annotationsOf returns the annotations of the remote object.
 func (m NamespaceMapping) annotationsOf(object metav1.Object, own ...string) map[string]string {
 	return copied(object.GetAnnotations(), m.Skip.Annotations, append(own, localAnnotations...)...)

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+)
+
+// farClaim is a claim of this cluster whose data is at a peer.
+type farClaim struct {
+	key  client.ObjectKey
+	uid  types.UID
+	size string
+	// clusterID is the peer.
+	clusterID string
+	// volume is the record of the data here. It stays if the data is retained.
+	volume   string
+	retained bool
+	// deleted: the claim is gone, and its data is not yet.
+	deleted bool
+	// class and remote are the storage class and the volume at the peer; remote is empty until it exists.
+	class, remote string
+}
+
+func (f *farClaim) text() string {
+	if f.deleted {
+		return fmt.Sprintf("%s (%s, deleted here and not there yet)", f.key.Name, f.size)
+	}
+	return fmt.Sprintf("%s (%s)", f.key.Name, f.size)
+}
+
+// farClaims returns the claims whose data is at a peer, ordered by name. The volumes are the record of that, also while the peer does not answer.
+func farClaims(ctx context.Context, c client.Reader, choose func(farClaim) bool) (found []farClaim, err error) {
+	var all corev1.PersistentVolumeList
+	if err := retry(ctx, func(ctx context.Context) error { return c.List(ctx, &all, client.HasLabels{labels.RemoteClusterID}) }); err != nil {
+		return nil, fmt.Errorf("list volumes: %w", err)
+	}
+	for i := range all.Items {
+		volume := &all.Items[i]
+		owner := volume.Spec.ClaimRef
+		if owner == nil {
+			continue
+		}
+		one := farClaim{
+			key: client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name}, uid: owner.UID, size: volume.Spec.Capacity.Storage().String(),
+			clusterID: volume.Labels[labels.RemoteClusterID], volume: volume.Name,
+			retained: volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain, deleted: volume.Status.Phase == corev1.VolumeReleased,
+			class: volume.Annotations[labels.RemoteStorageClass], remote: volume.Annotations[labels.RemoteVolume],
+		}
+		if choose(one) {
+			found = append(found, one)
+		}
+	}
+	slices.SortFunc(found, func(a, b farClaim) int { return strings.Compare(a.key.String(), b.key.String()) })
+	return found, nil
+}
+
+// deleteClaims deletes claims, and waits until their data is gone. Pods must not use them.
+func deleteClaims(ctx context.Context, c client.WithWatch, namespace string, claims []farClaim, p Progress) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	users, err := usersOf(ctx, c, namespace, claims)
+	if err != nil {
+		return err
+	}
+	if len(users) > 0 {
+		return fmt.Errorf("namespace %q was not changed, because pods use the claims: %s; delete these pods, or what creates them, first", namespace, few(users))
+	}
+	for _, one := range claims {
+		claim := &corev1.PersistentVolumeClaim{}
+		claim.Namespace, claim.Name = one.key.Namespace, one.key.Name
+		err := retry(ctx, func(ctx context.Context) error {
+			return client.IgnoreNotFound(c.Delete(ctx, claim, sameObject(one.uid)))
+		})
+		if err != nil && !apierrors.IsConflict(err) { // a conflict means another UID: this claim is gone
+			return fmt.Errorf("delete claim %s: %w", one.key, err)
+		}
+	}
+	p.Info(fmt.Sprintf("Deleted %d claims; waiting until their data is gone", len(claims)))
+	var left []string
+	err = Follow(ctx, c, &corev1.PersistentVolumeList{}, func(all []corev1.PersistentVolume) (bool, error) {
+		left = left[:0]
+		for _, one := range claims {
+			if !one.retained && slices.ContainsFunc(all, func(volume corev1.PersistentVolume) bool { return volume.Name == one.volume }) {
+				left = append(left, one.text())
+			}
+		}
+		return len(left) == 0, nil
+	}, client.HasLabels{labels.RemoteClusterID})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the claims were deleted, and their data was not gone in time: %s; the controllers continue, see: kubectl get events -n %s (%w)", few(left), namespace, err)
+	}
+	return err
+}
+
+// usersOf returns the pods of a namespace that use any of the claims, and have not ended.
+func usersOf(ctx context.Context, c client.Reader, namespace string, claims []farClaim) (users []string, err error) {
+	var pods corev1.PodList
+	if err := retry(ctx, func(ctx context.Context) error { return c.List(ctx, &pods, client.InNamespace(namespace)) }); err != nil {
+		return nil, fmt.Errorf("list pods of namespace %q: %w", namespace, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		uses := slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+			name := ""
+			switch {
+			case volume.PersistentVolumeClaim != nil:
+				name = volume.PersistentVolumeClaim.ClaimName
+			case volume.Ephemeral != nil:
+				name = pod.Name + "-" + volume.Name
+			}
+			return slices.ContainsFunc(claims, func(one farClaim) bool { return one.key.Name == name })
+		})
+		if uses && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			users = append(users, pod.Name)
+		}
+	}
+	return users, nil
+}
+
+// assessVolumes refuses to leave a peer that has data of claims. With force, it only warns: the data stays there.
+func assessVolumes(ctx context.Context, c client.Reader, fc *discoveryv1alpha1.ForeignCluster, force bool, p Progress) error {
+	if fc.Spec.ClusterIdentity == nil {
+		return nil // never reached
+	}
+	claims, err := farClaims(ctx, c, func(one farClaim) bool { return one.clusterID == fc.Spec.ClusterIdentity.ClusterID })
+	if err != nil || len(claims) == 0 {
+		return err
+	}
+	var texts []string
+	for _, one := range claims {
+		texts = append(texts, one.key.Namespace+"/"+one.text())
+	}
+	if force {
+		p.Warn(fmt.Sprintf("The data of these claims stays in cluster %s, and no pod can use it until the clusters peer again: %s", fc.Name, strings.Join(texts, ", ")))
+		return nil
+	}
+	return fmt.Errorf("nothing was changed, because the data of these claims is in cluster %s:\n- %s\ndelete those that you do not need; with --force, their data stays there, and no pod can use it until the clusters peer again",
+		fc.Name, strings.Join(texts, "\n- "))
+}
+
+// RemoteVolume is a claim of this cluster whose data is at a peer.
+type RemoteVolume struct {
+	// Claim is NAMESPACE/NAME.
+	Claim string `json:"claim"`
+	Size  string `json:"size"`
+	// StorageClass and Volume are at the peer. Volume is empty until it exists.
+	StorageClass string `json:"storageClass,omitempty"`
+	Volume       string `json:"volume,omitempty"`
+	// Deleted: the claim is gone, and its data is not yet.
+	Deleted bool `json:"deleted,omitempty"`
+}
+
+func newRemoteVolumes(clusterID string, claims []farClaim) (all []RemoteVolume) {
+	for _, one := range claims {
+		if one.clusterID == clusterID {
+			all = append(all, RemoteVolume{one.key.String(), one.size, one.class, one.remote, one.deleted})
+		}
+	}
+	return all
+}
+
+// KeptNamespace is a remote namespace in this cluster that is kept for the data in it.
+type KeptNamespace struct {
+	Namespace string `json:"namespace"`
+	// ClusterID is the cluster that it was made for, State whether that is still a peer (not-requested) or not (no-peer).
+	ClusterID string `json:"clusterID"`
+	State     string `json:"state"`
+}
+
+func newKeptNamespaces(all []corev1.Namespace) (kept []KeptNamespace) {
+	for i := range all {
+		if state := all[i].Annotations[labels.KeptForData]; state != "" {
+			kept = append(kept, KeptNamespace{all[i].Name, all[i].Labels[labels.RemoteClusterID], state})
+		}
+	}
+	return kept
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/kubetest"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+const (
+	shop   = "shop"
+	remote = "shop-rome"
+	user   = "keeper-test"
+)
+
+// peer plays the reflection: one namespace is offloaded.
+type peer struct {
+	client client.WithWatch
+
+	mu        sync.Mutex
+	offloaded bool
+	warnings  []string
+}
+
+func (p *peer) Client(context.Context) (client.WithWatch, error) { return p.client, nil }
+
+func (p *peer) Remote(namespace string) (string, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.offloaded && namespace == shop {
+		return remote, true
+	}
+	return "", false
+}
+
+func (p *peer) Local(namespace string) (string, bool) { return shop, namespace == remote }
+
+func (p *peer) Labels(object client.Object) map[string]string {
+	all := map[string]string{labels.Origin: "rome"}
+	for key, value := range object.GetLabels() {
+		all[key] = value
+	}
+	return all
+}
+
+func (p *peer) Report(_ client.Object, _ string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.warnings = append(p.warnings, err.Error())
+}
+
+func (p *peer) Declined(client.Object, error) bool { return false }
+func (p *peer) Resolved(client.Object)             {}
+func (p *peer) PodsOf(string)                      {}
+
+func (p *peer) warned(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.warnings {
+		if strings.Contains(one, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// keeperEnv is a consumer and a provider, and the keeper with only its own rights here. The test plays the provisioner, and the volume controllers of both.
+type keeperEnv struct {
+	kubetest.Env // of the consumer
+	milan        kubetest.Env
+	peer         *peer
+	keeper       *Keeper
+}
+
+func newKeeperEnv(t *testing.T) *keeperEnv {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	home, away := kubetest.Pair(t)
+	connect := func(config *rest.Config) client.WithWatch {
+		c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	b := &keeperEnv{Env: kubetest.Env{T: t, Client: connect(home)}, milan: kubetest.Env{T: t, Client: connect(away)}, peer: &peer{client: connect(away), offloaded: true}}
+	b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}})
+	b.milan.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remote}})
+	for namespace, rules := range b.RBACMarkers("*.go") {
+		if namespace != "" {
+			namespace = shop // the role is bound in offloaded namespaces
+		}
+		b.Bind(user, namespace, rules)
+	}
+	limited := rest.CopyConfig(home)
+	limited.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	b.keeper = New(Options{Local: connect(limited), ClusterID: "milan-id", Peer: b.peer, Workers: 3})
+	b.keeper.Start(t.Context(), shop, remote)
+	kubetest.Start(t, "keeper", b.keeper.Run)
+	return b
+}
+
+// claim makes a claim with its volume, as scheduler, provisioner and volume controller leave them.
+func (b *keeperEnv) claim(name string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
+	b.T.Helper()
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: name, Labels: map[string]string{"app": "db"}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new("liqo"),
+			Resources: corev1.VolumeResourceRequirements{Requests: sized("1Gi")},
+		},
+	}
+	b.Make(claim)
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: volumePrefix + string(claim.UID), Labels: map[string]string{labels.RemoteClusterID: "milan-id"}, Annotations: map[string]string{labels.RemoteStorageClass: "disk"},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: sized("1Gi"), AccessModes: claim.Spec.AccessModes, StorageClassName: "liqo",
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/x"}},
+			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: shop, Name: name, UID: claim.UID},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+		},
+	}
+	b.Make(volume)
+	return claim, volume
+}
+
+// there waits for the claim at the provider.
+func (b *keeperEnv) there(of *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	b.T.Helper()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: of.Name}}
+	kubetest.Eventually(b.T, "the provider has claim "+of.Name, func() error {
+		if err := b.milan.Get(b.T.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+			return err
+		}
+		if volumeOf(claim) != volumePrefix+string(of.UID) {
+			return fmt.Errorf("it is of %s, not of %s", volumeOf(claim), of.UID)
+		}
+		return nil
+	})
+	return claim
+}
+
+// bind is what the provider's volume controller does.
+func (b *keeperEnv) bind(claim *corev1.PersistentVolumeClaim, volume string) {
+	b.T.Helper()
+	b.milan.Edit(claim, func() { claim.Spec.VolumeName = volume })
+	b.milan.EditStatus(claim, func() { claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, sized("2Gi") })
+}
+
+func (b *keeperEnv) holds(claim *corev1.PersistentVolumeClaim, text string) {
+	b.T.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "db"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
+		Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}},
+	}}}}
+	kubetest.Eventually(b.T, fmt.Sprintf("pods of claim %s: held by %q", claim.Name, text), func() error {
+		err := b.keeper.Held(pod)
+		if (err == nil) != (text == "") || err != nil && !strings.Contains(err.Error(), text) {
+			return fmt.Errorf("held: %v", err)
+		}
+		return nil
+	})
+}
+
+// release deletes a claim, as a user does, and releases its volume, as the volume controller does.
+func (b *keeperEnv) release(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) {
+	b.T.Helper()
+	b.Edit(claim, func() { claim.Finalizers = nil }) // of the API server's admission: no controller removes it here
+	b.Must(client.IgnoreNotFound(b.Delete(b.T.Context(), claim)))
+	b.EditStatus(volume, func() { volume.Status.Phase = corev1.VolumeReleased })
+}
+
+func gone(b *kubetest.Env, what string, object client.Object) {
+	b.T.Helper()
+	b.Until(what, func() bool {
+		err := b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object)
+		return apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() != nil
+	})
+}
+
+// TestKeeper follows claims from their first pod to their end.
+func TestKeeper(t *testing.T) {
+	b := newKeeperEnv(t)
+	claim, volume := b.claim("data")
+	there := b.there(claim)
+	if *there.Spec.StorageClassName != "disk" || there.Labels["app"] != "db" || there.Labels[labels.Origin] != "rome" || there.Spec.Resources.Requests.Storage().String() != "1Gi" {
+		t.Errorf("claim at the provider: %+v %+v", there.Labels, there.Spec)
+	}
+	b.holds(claim, "") // its class may wait for the first pod
+	b.bind(there, "disk-1")
+	b.Until("the volume is recorded, with its size", func() bool {
+		b.Read(volume)
+		b.Read(claim)
+		return volume.Annotations[labels.RemoteVolume] == "disk-1" && volume.Spec.Capacity.Storage().String() == "2Gi" && claim.Status.Capacity.Storage().String() == "2Gi"
+	})
+	b.holds(claim, "")
+
+	// The provider loses the data: no pod starts on an empty volume, and no new claim takes its place.
+	b.milan.Edit(there, func() { there.Finalizers = nil })
+	b.milan.Must(client.IgnoreNotFound(b.milan.Delete(t.Context(), there)))
+	b.holds(claim, "is gone")
+	b.Until("the user is warned", func() bool { return b.peer.warned("data is lost") })
+	if err := b.milan.Get(t.Context(), client.ObjectKeyFromObject(there), there); !apierrors.IsNotFound(err) {
+		t.Errorf("an empty claim has taken the place of the lost one: %v", err)
+	}
+
+	// Deleting the claim deletes the data, and then its record.
+	second, secondVolume := b.claim("second")
+	secondThere := b.there(second)
+	b.release(second, secondVolume)
+	gone(&b.milan, "the data of the deleted claim is gone", secondThere)
+	b.milan.Edit(secondThere, func() { secondThere.Finalizers = nil })
+	gone(&b.Env, "its record is gone", secondVolume)
+
+	// Data that was not released stays, whatever else ends.
+	third, thirdVolume := b.claim("third")
+	thirdThere := b.there(third)
+	b.peer.mu.Lock()
+	b.peer.offloaded = false
+	b.peer.mu.Unlock()
+	b.keeper.Stop(shop, remote)
+	b.holds(third, "known")
+	b.release(third, thirdVolume)
+	b.Until("the user learns that the data stays", func() bool { return b.peer.warned("stays there") })
+	b.milan.Read(thirdThere)
+	b.Read(thirdVolume)
+	if thirdThere.DeletionTimestamp != nil || thirdVolume.DeletionTimestamp != nil {
+		t.Error("data of a namespace that is no longer offloaded was deleted")
+	}
+	// Once the namespace is offloaded again, the user's word is carried out.
+	b.peer.mu.Lock()
+	b.peer.offloaded = true
+	b.peer.mu.Unlock()
+	b.keeper.Start(t.Context(), shop, remote)
+	gone(&b.milan, "the data of the deleted claim is gone", thirdThere)
+}
+
+// TestSuccessor: a claim of the same name as a deleted one waits for the deletion, and never gets the data of the other.
+func TestSuccessor(t *testing.T) {
+	b := newKeeperEnv(t)
+	first, firstVolume := b.claim("data")
+	there := b.there(first)
+	b.milan.Edit(there, func() { there.Finalizers = append(there.Finalizers, "test.liqo.io/hold") })
+	b.release(first, firstVolume)
+	gone(&b.milan, "the data of the deleted claim is being deleted", there)
+	second, _ := b.claim("data")
+	b.holds(second, "earlier claim")
+	b.milan.Edit(there, func() { there.Finalizers = nil })
+	b.there(second)
+	b.holds(second, "")
+}
+
+// TestForeignClaim: a claim that we did not make is neither changed nor deleted.
+func TestForeignClaim(t *testing.T) {
+	b := newKeeperEnv(t)
+	foreign := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Resources: corev1.VolumeResourceRequirements{Requests: sized("1Gi")},
+	}}
+	b.milan.Make(foreign)
+	version := foreign.ResourceVersion
+	claim, volume := b.claim("data")
+	b.holds(claim, "not made for this one")
+	b.release(claim, volume)
+	gone(&b.Env, "the record is gone", volume)
+	b.milan.Read(foreign)
+	if foreign.ResourceVersion != version {
+		t.Error("the claim of another was changed")
+	}
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/apis/labels"
+)
+
+// Facts is what is known about one volume of ours whose data is at the provider, and about the claims of both clusters. A nil object of a cluster means that
+// it does not exist only if that cluster's side is known.
+type Facts struct {
+	// Volume is the record in this cluster.
+	Volume *corev1.PersistentVolume
+	// Claim is the claim of the user that the volume belongs to; nil if it is gone, or if another one has its name.
+	Claim *corev1.PersistentVolumeClaim
+	// Namespace is the remote namespace of the claim's namespace; empty while the namespace is not offloaded to the provider.
+	Namespace string
+	// Remote is the claim of that name in the provider.
+	Remote *corev1.PersistentVolumeClaim
+	// LocalKnown and RemoteKnown: the objects of this cluster, and of the provider, have all been observed and are current.
+	LocalKnown, RemoteKnown bool
+}
+
+// Step is what to do next. The zero value is nothing: some event follows.
+type Step struct {
+	// Apply: the remote claim is to be as the claim asks.
+	Apply bool
+	// Record is the name of the provider's volume, to be written on ours.
+	Record string
+	// Capacity is what the provider's volume has, to be written on ours and in the status of the claim.
+	Capacity *resource.Quantity
+	// DeleteRemote is the UID of the remote claim to delete.
+	DeleteRemote types.UID
+	// DeleteVolume: the data is gone, and so goes its record.
+	DeleteVolume bool
+	// Hold is why no pod may use the claim at the provider now; empty if pods may.
+	Hold string
+	// Warn is an event for the user: why pods are held, or why the data stays.
+	Warn string
+}
+
+// Plan decides the next step for a volume. Data is deleted in one case only: the user has deleted the claim, and the policy of the volume is Delete.
+func Plan(f Facts) Step {
+	switch volume := f.Volume; {
+	case volume == nil || volume.DeletionTimestamp != nil:
+		return Step{Hold: "its volume is being deleted"}
+	case volume.Spec.ClaimRef == nil:
+		return Step{Hold: "its volume belongs to no claim"}
+	case volume.Status.Phase == corev1.VolumeReleased:
+		return released(f)
+	}
+	return bound(f)
+}
+
+// released: the claim of the user is gone.
+func released(f Facts) Step {
+	owner := f.Volume.Spec.ClaimRef
+	switch {
+	case f.Volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
+		return Step{}
+	case f.Namespace == "":
+		return Step{Warn: fmt.Sprintf("namespace %s is not offloaded to the provider, so the data of the deleted claim %s stays there; offload the namespace to delete it", owner.Namespace, owner.Name)}
+	case !f.RemoteKnown:
+		return Step{}
+	case f.Remote == nil || volumeOf(f.Remote) != f.Volume.Name:
+		return Step{DeleteVolume: true} // the data is gone; a claim of that name is another one
+	case f.Remote.DeletionTimestamp != nil:
+		return Step{} // its deletion requeues the volume
+	}
+	return Step{DeleteRemote: f.Remote.UID}
+}
+
+// bound: the claim of the user exists, or is not known yet.
+func bound(f Facts) Step {
+	recorded := f.Volume.Annotations[labels.RemoteVolume]
+	switch {
+	case !f.LocalKnown || !f.RemoteKnown && f.Namespace != "":
+		return Step{Hold: "the claims are not known yet"}
+	case f.Claim == nil || f.Claim.DeletionTimestamp != nil:
+		return Step{Hold: "the claim is being deleted"}
+	case f.Namespace == "":
+		return Step{Hold: "its namespace is not offloaded to the provider"}
+	case f.Remote == nil && recorded != "":
+		return lost("the claim of the provider is gone")
+	case f.Remote == nil:
+		return Step{Apply: true, Hold: "the provider has no claim yet"}
+	case volumeOf(f.Remote) == "":
+		return conflict(f.Remote, "it was not made for this one; rename or delete one of the two")
+	case volumeOf(f.Remote) != f.Volume.Name:
+		return conflict(f.Remote, "it has the data of an earlier claim of this name, which is deleted first")
+	case f.Remote.DeletionTimestamp != nil:
+		return Step{Hold: "the claim of the provider is being deleted", Warn: "the provider deletes the claim; its data will be lost when no pod uses it"}
+	case recorded != "" && f.Remote.Spec.VolumeName != recorded:
+		return lost(fmt.Sprintf("the claim of the provider is bound to another volume, %q", f.Remote.Spec.VolumeName))
+	}
+	step := Step{Apply: grows(f.Claim, f.Remote)}
+	if recorded == "" {
+		step.Record = f.Remote.Spec.VolumeName // empty until it is bound
+	}
+	if has, shown := f.Remote.Status.Capacity[corev1.ResourceStorage], f.Volume.Spec.Capacity[corev1.ResourceStorage]; f.Remote.Status.Phase == corev1.ClaimBound && has.Cmp(shown) > 0 {
+		step.Capacity = &has
+	}
+	return step
+}
+
+// lost: no pod may run on an empty volume as if that had the data.
+func lost(what string) Step {
+	return Step{Hold: what, Warn: "the data is lost: " + what + "; restore the claim there, or delete this one to start empty"}
+}
+
+func conflict(remote *corev1.PersistentVolumeClaim, why string) Step {
+	text := fmt.Sprintf("namespace %s of the provider has a claim %s, and %s", remote.Namespace, remote.Name, why)
+	return Step{Hold: text, Warn: text}
+}
+
+// volumeOf is the name of the volume whose data a remote claim holds.
+func volumeOf(remote *corev1.PersistentVolumeClaim) string {
+	return remote.Annotations[labels.VirtualVolume]
+}
+
+// grows reports whether the claim asks for more than the remote one. Claims never shrink.
+func grows(claim, remote *corev1.PersistentVolumeClaim) bool {
+	want, is := claim.Spec.Resources.Requests[corev1.ResourceStorage], remote.Spec.Resources.Requests[corev1.ResourceStorage]
+	return want.Cmp(is) > 0
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;update
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch
+// +kubebuilder:rbac:namespace=liqo-storage,groups="",resources=persistentvolumeclaims,verbs=create;patch;delete
+// +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch;update
+
+const (
+	// ProvisionerName is the provisioner of our storage classes.
+	ProvisionerName = "liqo.io/storage"
+	// bindTime is how long one attempt waits for the real class to make a volume; another attempt follows.
+	bindTime = 20 * time.Second
+	workers  = 16
+	// first and most are the pauses after a failed attempt.
+	firstPause, mostPause = time.Second, time.Minute
+)
+
+// Options of the provisioner.
+type Options struct {
+	// Namespace has the real claims of this cluster.
+	Namespace string
+	// RealClass is the storage class of the real claims, if a virtual class names none; empty for the default of the cluster.
+	RealClass string
+}
+
+// provisioner makes the volumes of claims of virtual storage classes.
+type provisioner struct {
+	options Options
+	cached  client.Reader
+	own     client.Client
+	kube    kubernetes.Interface
+	events  events.EventRecorder
+}
+
+// Setup adds the provisioner to a manager. It runs in the leader only.
+func Setup(mgr manager.Manager, o Options) error {
+	kube, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("client of the provisioner: %w", err)
+	}
+	p := &provisioner{options: o, cached: mgr.GetClient(), own: mgr.GetClient(), kube: kube, events: mgr.GetEventRecorder("liqo-storage")}
+	if err := setupGrowth(mgr, o.Namespace); err != nil {
+		return err
+	}
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		// The manager elects the leader.
+		controller.NewProvisionController(ctx, kube, ProvisionerName, p,
+			controller.LeaderElection(false), controller.Threadiness(workers), controller.FailedProvisionThreshold(0), controller.FailedDeleteThreshold(0),
+			controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPause, mostPause)),
+		).Run(ctx)
+		return nil
+	}))
+}
+
+// SupportsBlock implements controller.BlockProvisioner.
+func (p *provisioner) SupportsBlock(context.Context) bool { return true }
+
+// Provision implements controller.Provisioner.
+func (p *provisioner) Provision(ctx context.Context, o controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+	if reason := unsupported(o.PVC, o.StorageClass); reason != "" {
+		return nil, controller.ProvisioningFinished, p.refuse(o.PVC, reason)
+	}
+	if o.SelectedNodeName == "" {
+		return nil, controller.ProvisioningFinished, p.refuse(o.PVC, fmt.Sprintf("storage class %s must have volumeBindingMode WaitForFirstConsumer: the volume is made where the first pod runs", o.StorageClass.Name))
+	}
+	var node corev1.Node
+	switch err := p.cached.Get(ctx, client.ObjectKey{Name: o.SelectedNodeName}, &node); {
+	case apierrors.IsNotFound(err):
+		return nil, controller.ProvisioningReschedule, fmt.Errorf("node %s is gone", o.SelectedNodeName)
+	case err != nil:
+		return nil, controller.ProvisioningNoChange, err
+	}
+	if node.Labels[labels.Type] == labels.TypeVirtualNode {
+		return p.provisionRemotely(ctx, &o, &node)
+	}
+	return p.provisionHere(ctx, &o)
+}
+
+// refuse reports to the user what to change. Another attempt would change nothing, so there is none until the claim changes.
+func (p *provisioner) refuse(claim *corev1.PersistentVolumeClaim, reason string) error {
+	p.events.Eventf(claim, nil, corev1.EventTypeWarning, "ProvisioningFailed", "Provision", "%s", reason)
+	return &controller.IgnoredError{Reason: reason}
+}
+
+// provisionRemotely asks nothing of the provider: the virtual kubelet makes the claim there as soon as this one is bound.
+func (p *provisioner) provisionRemotely(ctx context.Context, o *controller.ProvisionOptions, node *corev1.Node) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+	clusterID := node.Labels[labels.RemoteClusterID]
+	granted, err := p.granted(ctx, node)
+	if err != nil {
+		return nil, controller.ProvisioningNoChange, err
+	}
+	class, reason := remoteClass(o.StorageClass, node.Name, granted)
+	if reason != "" {
+		return nil, controller.ProvisioningReschedule, errors.New(reason)
+	}
+	return remoteVolume(o.PVName, o.PVC, o.StorageClass, location{clusterID: clusterID, node: node.Name, class: class}), controller.ProvisioningFinished, nil
+}
+
+// granted returns the storage classes of the provider that a virtual node stands for.
+func (p *provisioner) granted(ctx context.Context, node *corev1.Node) ([]sharingv1alpha1.StorageClass, error) {
+	var all sharingv1alpha1.ResourceSliceList
+	if err := p.cached.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list resource slices: %w", err)
+	}
+	for i := range all.Items {
+		if slice := &all.Items[i]; slice.Spec.NodeName == node.Name && slice.Spec.ProviderClusterID == node.Labels[labels.RemoteClusterID] {
+			return slice.Status.StorageClasses, nil
+		}
+	}
+	return nil, nil
+}
+
+// provisionHere makes the real claim, and waits until it is bound.
+func (p *provisioner) provisionHere(ctx context.Context, o *controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+	class := o.StorageClass.Parameters[realClassParameter]
+	if class == "" {
+		class = p.options.RealClass
+	}
+	if class == o.StorageClass.Name {
+		return nil, controller.ProvisioningFinished, p.refuse(o.PVC, fmt.Sprintf("storage class %s is its own real class; set %s to another one", class, realClassParameter))
+	}
+	name := string(o.PVC.UID)
+	existing, err := p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		intent := realClaim(o.PVC, p.options.Namespace, class, o.SelectedNodeName)
+		if existing, err = p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).Apply(ctx, intent, metav1.ApplyOptions{FieldManager: labels.OwnerStorage}); err != nil {
+			return nil, controller.ProvisioningNoChange, fmt.Errorf("create claim %s/%s of the real class: %w", p.options.Namespace, name, err)
+		}
+		log.FromContext(ctx).Info("real claim created", "claim", client.ObjectKeyFromObject(o.PVC), "node", o.SelectedNodeName)
+	case err != nil:
+		return nil, controller.ProvisioningNoChange, fmt.Errorf("read claim %s/%s: %w", p.options.Namespace, name, err)
+	case existing.Spec.VolumeName == "" && existing.Annotations[selectedNode] == "":
+		// Its provisioner has refused the node.
+		return p.elsewhere(ctx, o, existing)
+	}
+	bound, err := p.await(ctx, existing)
+	if err != nil {
+		return nil, controller.ProvisioningInBackground, err
+	}
+	if bound.Spec.VolumeName == "" {
+		return p.elsewhere(ctx, o, bound)
+	}
+	real, err := p.kube.CoreV1().PersistentVolumes().Get(ctx, bound.Spec.VolumeName, metav1.GetOptions{})
+	if err != nil {
+		return nil, controller.ProvisioningInBackground, fmt.Errorf("read volume %s: %w", bound.Spec.VolumeName, err)
+	}
+	return localVolume(o.PVName, o.PVC, o.StorageClass, real), controller.ProvisioningFinished, nil
+}
+
+// elsewhere has the scheduler select another node, and the real claim follow it.
+func (p *provisioner) elsewhere(ctx context.Context, o *controller.ProvisionOptions, real *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+	if o.SelectedNodeName != "" {
+		if err := p.remove(ctx, real.Name, client.Preconditions{UID: &real.UID}); err != nil { // it is bound to nothing
+			return nil, controller.ProvisioningInBackground, err
+		}
+	}
+	return nil, controller.ProvisioningReschedule, fmt.Errorf("no volume of the real class can be made on node %s; see the events of claim %s/%s", o.SelectedNodeName, real.Namespace, real.Name)
+}
+
+// await returns the real claim once it is bound, or once its provisioner has refused the node.
+func (p *provisioner) await(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
+	if claim.Status.Phase == corev1.ClaimBound {
+		return claim, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, bindTime)
+	defer cancel()
+	one := cache.NewListWatchFromClient(p.kube.CoreV1().RESTClient(), "persistentvolumeclaims", claim.Namespace, fields.OneTermEqualSelector("metadata.name", claim.Name))
+	last, err := watchtools.UntilWithSync(ctx, one, &corev1.PersistentVolumeClaim{}, nil, func(event watch.Event) (bool, error) {
+		now, is := event.Object.(*corev1.PersistentVolumeClaim)
+		if !is || event.Type == watch.Deleted {
+			return false, fmt.Errorf("claim %s/%s was deleted", claim.Namespace, claim.Name)
+		}
+		return now.Status.Phase == corev1.ClaimBound || now.Spec.VolumeName == "" && now.Annotations[selectedNode] == "", nil
+	})
+	switch {
+	case wait.Interrupted(err):
+		return nil, fmt.Errorf("claim %s/%s is not bound yet; see its events", claim.Namespace, claim.Name)
+	case err != nil:
+		return nil, err
+	}
+	now, is := last.Object.(*corev1.PersistentVolumeClaim)
+	if !is {
+		return nil, fmt.Errorf("claim %s/%s was not observed", claim.Namespace, claim.Name)
+	}
+	return now, nil
+}
+
+// ShouldDelete implements controller.DeletionGuard: the virtual kubelet deletes what is at its provider.
+func (p *provisioner) ShouldDelete(_ context.Context, volume *corev1.PersistentVolume) bool {
+	return !isRemote(volume)
+}
+
+// Delete implements controller.Provisioner. The library calls it for a volume whose claim was deleted, if its policy is to delete the data.
+func (p *provisioner) Delete(ctx context.Context, volume *corev1.PersistentVolume) error {
+	all, err := p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.VirtualVolume + "=" + volume.Name})
+	if err != nil {
+		return fmt.Errorf("find the claim of volume %s: %w", volume.Name, err)
+	}
+	for i := range all.Items {
+		if err := p.remove(ctx, all.Items[i].Name, client.Preconditions{UID: &all.Items[i].UID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *provisioner) remove(ctx context.Context, name string, preconditions ...client.DeleteOption) error {
+	claim := &corev1.PersistentVolumeClaim{}
+	claim.Namespace, claim.Name = p.options.Namespace, name
+	if err := p.own.Delete(ctx, claim, preconditions...); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete claim %s/%s: %w", p.options.Namespace, name, err)
+	}
+	return nil
+}
+
+var _ interface {
+	controller.Provisioner
+	controller.BlockProvisioner
+	controller.DeletionGuard
+} = &provisioner{}

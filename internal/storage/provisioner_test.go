@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
+)
+
+const (
+	storageNamespace = "liqo-storage"
+	user             = "storage-test"
+)
+
+// storageEnv is a cluster with the provisioner, which has only its own rights. The test plays scheduler, volume controller and the provisioner of the real class.
+type storageEnv struct {
+	kubetest.Env
+	writes atomic.Int64 // of the provisioner
+}
+
+func newStorageEnv(t *testing.T) *storageEnv {
+	t.Helper()
+	b := &storageEnv{Env: kubetest.Env{T: t}}
+	admin, scheme := kubetest.Cluster(t), runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, sharingv1alpha1.AddToScheme} {
+		b.Must(add(scheme))
+	}
+	_, err := envtest.InstallCRDs(admin, envtest.CRDInstallOptions{Paths: []string{"../../deployments/liqo/crds"}, ErrorIfPathMissing: true})
+	b.Must(err)
+	b.Client, err = client.New(admin, client.Options{Scheme: scheme})
+	b.Must(err)
+	for _, name := range []string{storageNamespace, "shop", "liqo-tenant-milan"} {
+		b.Make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	for namespace, rules := range b.RBACMarkers("*.go") {
+		b.Bind(user, namespace, rules)
+	}
+	limited := rest.CopyConfig(admin)
+	limited.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	limited.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
+			if request.Method != http.MethodGet {
+				b.writes.Add(1)
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	mgr, err := manager.New(limited, manager.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)}})
+	b.Must(err)
+	b.Must(Setup(mgr, Options{Namespace: storageNamespace, RealClass: "disk"}))
+	kubetest.Start(t, "manager", mgr.Start)
+	b.Make(&storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: ProvisionerName, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer), AllowVolumeExpansion: new(true),
+	})
+	b.Make(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Provisioner: "disk.example.com", AllowVolumeExpansion: new(true)})
+	b.Make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}})
+	b.Make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: "milan-id"}}})
+	slice := &sharingv1alpha1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan", Labels: map[string]string{labels.Replication: "true"}},
+		Spec:       sharingv1alpha1.ResourceSliceSpec{ProviderClusterID: "milan-id", ConsumerClusterID: "rome-id", NodeName: "liqo-milan"},
+	}
+	b.Make(slice)
+	b.EditStatus(slice, func() {
+		slice.Status.StorageClasses = []sharingv1alpha1.StorageClass{{StorageClassName: "milan-disk", Default: true}}
+	})
+	return b
+}
+
+// claim creates a claim for a pod on the node, as scheduler and volume controller leave it.
+func (b *storageEnv) claim(name, node string, change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+	b.T.Helper()
+	claim := claimOf(change)
+	claim.Name, claim.UID, claim.Spec.VolumeMode = name, "", nil
+	claim.Annotations = map[string]string{selectedNode: node, "volume.kubernetes.io/storage-provisioner": ProvisionerName}
+	b.Make(claim)
+	return claim
+}
+
+func (b *storageEnv) real(of *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	b.T.Helper()
+	real := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: storageNamespace, Name: string(of.UID)}}
+	b.exists(real)
+	return real
+}
+
+func (b *storageEnv) exists(object client.Object) {
+	b.T.Helper()
+	kubetest.Eventually(b.T, fmt.Sprintf("%T %s exists", object, object.GetName()), func() error {
+		return b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object)
+	})
+}
+
+func (b *storageEnv) gone(object client.Object) {
+	b.T.Helper()
+	b.Until(fmt.Sprintf("%T %s is gone", object, object.GetName()), func() bool {
+		err := b.Get(b.T.Context(), client.ObjectKeyFromObject(object), object)
+		return apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() != nil
+	})
+}
+
+// bind makes a volume for a real claim, as its provisioner and the volume controller do.
+func (b *storageEnv) bind(real *corev1.PersistentVolumeClaim, handle string) {
+	b.T.Helper()
+	b.Make(&corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: handle},
+		Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "disk.example.com", VolumeHandle: handle}},
+			AccessModes:            real.Spec.AccessModes, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}, NodeAffinity: onNode("worker"),
+		},
+	})
+	b.Edit(real, func() { real.Spec.VolumeName = handle })
+	b.EditStatus(real, func() { real.Status.Phase = corev1.ClaimBound })
+}
+
+func (b *storageEnv) volume(of *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	b.T.Helper()
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volumePrefix + string(of.UID)}}
+	b.exists(volume)
+	return volume
+}
+
+// release is what the volume controller does when a claim was deleted.
+func (b *storageEnv) release(volume *corev1.PersistentVolume) {
+	b.T.Helper()
+	b.EditStatus(volume, func() { volume.Status.Phase = corev1.VolumeReleased })
+}
+
+func (b *storageEnv) warning(about *corev1.PersistentVolumeClaim, text string) {
+	b.T.Helper()
+	kubetest.Eventually(b.T, "a warning about "+text, func() error {
+		var all corev1.EventList
+		if err := b.List(b.T.Context(), &all, client.InNamespace(about.Namespace)); err != nil {
+			return err
+		}
+		for i := range all.Items {
+			if one := &all.Items[i]; one.InvolvedObject.UID == about.UID && one.Type == corev1.EventTypeWarning && strings.Contains(one.Message, text) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d events, none of them", len(all.Items))
+	})
+}
+
+// TestProvisioner: the data of a claim whose first pod runs here is in a real claim, and that of one whose pod runs at a provider is there.
+func TestProvisioner(t *testing.T) {
+	b := newStorageEnv(t)
+	for name, test := range map[string]func(*storageEnv){
+		"here": func(b *storageEnv) {
+			claim := b.claim("here", "worker", nil)
+			real := b.real(claim)
+			if *real.Spec.StorageClassName != "disk" || real.Annotations[selectedNode] != "worker" {
+				b.T.Errorf("real claim %+v %v", real.Spec, real.Annotations)
+			}
+			b.bind(real, "handle-1")
+			volume := b.volume(claim)
+			if volume.Spec.CSI == nil || volume.Spec.CSI.VolumeHandle != "handle-1" || volume.Spec.ClaimRef.UID != claim.UID || volume.Spec.StorageClassName != "liqo" ||
+				volume.Spec.Capacity.Storage().String() != "2Gi" || isRemote(volume) {
+				b.T.Errorf("volume %+v", volume.Spec)
+			}
+			b.release(volume)
+			b.gone(real)
+			b.gone(volume)
+		},
+		"grows": func(b *storageEnv) {
+			claim := b.claim("grows", "worker", nil)
+			real := b.real(claim)
+			b.bind(real, "handle-3")
+			volume := b.volume(claim)
+			size := func(size string) corev1.ResourceList {
+				return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+			}
+			b.Edit(claim, func() { claim.Spec.VolumeName = volume.Name })
+			b.EditStatus(claim, func() { claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, size("2Gi") })
+			b.Edit(claim, func() { claim.Spec.Resources.Requests = size("3Gi") })
+			b.Until("the real claim asks for more", func() bool { b.Read(real); return real.Spec.Resources.Requests.Storage().String() == "3Gi" })
+			b.EditStatus(real, func() { real.Status.Capacity = size("4Gi") })
+			b.Until("the claim has more", func() bool {
+				b.Read(volume)
+				b.Read(claim)
+				return volume.Spec.Capacity.Storage().String() == "4Gi" && claim.Status.Capacity.Storage().String() == "4Gi"
+			})
+		},
+		"at the provider": func(b *storageEnv) {
+			claim := b.claim("there", "liqo-milan", nil)
+			volume := b.volume(claim)
+			if volume.Spec.HostPath == nil || volume.Labels[labels.RemoteClusterID] != "milan-id" || volume.Annotations[labels.RemoteStorageClass] != "milan-disk" {
+				b.T.Errorf("volume %+v %+v", volume.ObjectMeta, volume.Spec)
+			}
+			// Only the virtual kubelet deletes what is at its provider. The next claim is later in the same queue.
+			b.release(volume)
+			other := b.volume(b.claim("there-later", "liqo-milan", nil))
+			b.release(other)
+			b.Read(volume)
+			if volume.DeletionTimestamp != nil {
+				b.T.Error("the record of data at a provider was deleted here")
+			}
+		},
+		"the real class refuses the node": func(b *storageEnv) {
+			claim := b.claim("elsewhere", "worker", nil)
+			real := b.real(claim)
+			b.Edit(real, func() { delete(real.Annotations, selectedNode) })
+			b.gone(real)
+			b.Until("the scheduler selects another node", func() bool {
+				b.Read(claim)
+				return claim.Annotations[selectedNode] == ""
+			})
+		},
+		"the node is gone": func(b *storageEnv) {
+			claim := b.claim("no-node", "nowhere", nil)
+			b.Until("the scheduler selects another node", func() bool {
+				b.Read(claim)
+				return claim.Annotations[selectedNode] == ""
+			})
+		},
+		"refused": func(b *storageEnv) {
+			claim := b.claim("refused", "worker", func(claim *corev1.PersistentVolumeClaim) {
+				claim.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+			})
+			b.warning(claim, "spec.selector")
+		},
+		"a volume that was not made by us": func(b *storageEnv) {
+			// A user who may write volumes must not be able to have us delete a claim.
+			precious := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: storageNamespace, Name: "precious"}, Spec: claimOf(nil).Spec}
+			b.Make(precious)
+			volume := localVolume("precious", claimOf(nil), &storagev1.StorageClass{}, &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{
+				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/x"}},
+				Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			}})
+			volume.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": ProvisionerName}
+			b.Make(volume)
+			b.release(volume)
+			later := b.claim("later", "worker", nil)
+			b.bind(b.real(later), "handle-2")
+			laterVolume := b.volume(later)
+			b.release(laterVolume)
+			b.gone(laterVolume)
+			b.Read(precious)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(&storageEnv{Env: kubetest.Env{Client: b.Client, T: t}})
+		})
+	}
+}
+
+// TestWrites counts what a claim costs until it has its volume, and afterwards.
+func TestWrites(t *testing.T) {
+	b := newStorageEnv(t)
+	first := b.claim("first", "worker", nil)
+	b.bind(b.real(first), "handle-1")
+	b.volume(first)
+	succeeded := func(claim *corev1.PersistentVolumeClaim) func() bool {
+		return func() bool {
+			var all corev1.EventList
+			b.Must(b.List(context.Background(), &all))
+			for i := range all.Items {
+				if all.Items[i].InvolvedObject.UID == claim.UID && all.Items[i].Reason == "ProvisioningSucceeded" {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	b.Until("the last event of the claim", succeeded(first))
+	if writes := b.writes.Swap(0); writes > 4 {
+		t.Errorf("a claim here costs %d writes, at most 4 are expected: the real claim, the volume and two events", writes)
+	}
+	second := b.claim("second", "liqo-milan", nil)
+	b.volume(second)
+	b.Until("the last event of the claim", succeeded(second))
+	if writes := b.writes.Swap(0); writes > 3 {
+		t.Errorf("a claim at a provider costs %d writes here, at most 3 are expected: the volume and two events", writes)
+	}
+}

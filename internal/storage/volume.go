@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"liqo.io/liqo/apis/labels"
+)
+
+// selectedNode is the annotation that names the node where the volume of a claim is to be created, as the scheduler decided.
+const selectedNode = "volume.kubernetes.io/selected-node"
+
+// placeholder is the source of volumes of virtual nodes, where no kubelet mounts anything. The path is part of the documented interface.
+const placeholder = "/tmp/liqo-placeholder"
+
+// volumePrefix, and the UID of the claim, are the name of a volume: the library's default.
+const volumePrefix = "pvc-"
+
+// isRemote reports whether the data of a volume is at a provider.
+func isRemote(volume *corev1.PersistentVolume) bool {
+	return volume.Labels[labels.RemoteClusterID] != ""
+}
+
+// realClaim returns the claim that holds the data of a claim in this cluster. Its label names the volume; an annotation of the volume that named the claim
+// would let a user who may write volumes have us delete any claim. class is empty for the default class.
+func realClaim(claim *corev1.PersistentVolumeClaim, namespace, class, node string) *coreapply.PersistentVolumeClaimApplyConfiguration {
+	own := map[string]string{}
+	maps.Copy(own, claim.Labels)
+	own[labels.AppPartOf], own[labels.VirtualClaimNamespace], own[labels.VirtualVolume] = labels.PartOf, claim.Namespace, volumePrefix+string(claim.UID)
+	annotations := map[string]string{selectedNode: node}
+	if len(validation.IsValidLabelValue(claim.Name)) == 0 {
+		own[labels.VirtualClaimName] = claim.Name
+	} else { // names of claims may be longer than values of labels
+		annotations[labels.VirtualClaimName] = claim.Name
+	}
+	spec := coreapply.PersistentVolumeClaimSpec().WithAccessModes(claim.Spec.AccessModes...).WithResources(requests(claim))
+	if claim.Spec.VolumeMode != nil {
+		spec.WithVolumeMode(*claim.Spec.VolumeMode)
+	}
+	if class != "" {
+		spec.WithStorageClassName(class)
+	}
+	return coreapply.PersistentVolumeClaim(string(claim.UID), namespace).WithLabels(own).
+		WithAnnotations(annotations).WithSpec(spec)
+}
+
+func requests(claim *corev1.PersistentVolumeClaim) *coreapply.VolumeResourceRequirementsApplyConfiguration {
+	return coreapply.VolumeResourceRequirements().WithRequests(corev1.ResourceList{
+		corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage],
+	})
+}
+
+// localVolume returns the volume for a claim whose data is in the volume real of this cluster.
+func localVolume(name string, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, real *corev1.PersistentVolume) *corev1.PersistentVolume {
+	volume := newVolume(name, claim, class)
+	volume.Spec.PersistentVolumeSource = *real.Spec.PersistentVolumeSource.DeepCopy()
+	volume.Spec.NodeAffinity = onRealNodes(real.Spec.NodeAffinity)
+	volume.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: real.Spec.Capacity[corev1.ResourceStorage]}
+	if len(class.MountOptions) == 0 {
+		volume.Spec.MountOptions = real.Spec.MountOptions
+	}
+	return volume
+}
+
+// location is where a provider is to keep the data of a claim.
+type location struct {
+	// clusterID is the provider, node its virtual node here.
+	clusterID, node string
+	// class is the provider's storage class.
+	class string
+}
+
+// remoteVolume returns the volume for a claim whose data is at a provider.
+func remoteVolume(name string, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, at location) *corev1.PersistentVolume {
+	volume := newVolume(name, claim, class)
+	volume.Labels = map[string]string{labels.RemoteClusterID: at.clusterID, labels.AppPartOf: labels.PartOf}
+	volume.Annotations = map[string]string{labels.RemoteStorageClass: at.class}
+	volume.Spec.HostPath = &corev1.HostPathVolumeSource{Path: placeholder}
+	volume.Spec.NodeAffinity = onNode(at.node)
+	return volume
+}
+
+func newVolume(name string, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) *corev1.PersistentVolume {
+	policy := corev1.PersistentVolumeReclaimDelete // as Kubernetes' default
+	if class.ReclaimPolicy != nil {
+		policy = *class.ReclaimPolicy
+	}
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeReclaimPolicy: policy,
+			AccessModes:                   claim.Spec.AccessModes,
+			VolumeMode:                    claim.Spec.VolumeMode,
+			MountOptions:                  class.MountOptions,
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
+		},
+	}
+}
