@@ -15,21 +15,23 @@ CHECK := $(GO) run ./hack/check
 # The one place of the version is the chart, which liqoctl carries and which names the image.
 VERSION := $(shell sed -n 's/^appVersion: "\(.*\)"$$/\1/p' deployments/liqo/Chart.yaml)
 IMAGE := localhost/liqo:$(VERSION)
+MOVER := localhost/liqo-mover:$(VERSION)
 # gRPC's trace pages bring html/template, whose calls by name keep every method of every type: 10 MB in each process's file.
 TAGS := -tags grpcnotrace
 LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 
-.PHONY: help quickstart playground down build image demo-images traffic faults release generate test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
+.PHONY: help quickstart playground down build image mover demo-images traffic faults release generate test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-quickstart: image demo-images ## the Quick Start on two real clusters of this machine, from nothing to a shop that runs in both (root)
+quickstart: image mover demo-images ## the Quick Start on two real clusters of this machine, from nothing to a shop that runs in both (root)
 	hack/quickstart
 
-playground: image ## start two real Kubernetes clusters on this machine (root); takes what is missing from Debian
+playground: image mover ## start two real Kubernetes clusters on this machine (root); takes what is missing from Debian
 	bin/playground up quick-start
 	bin/playground load bin/liqo-image.tar
+	bin/playground load bin/mover-image.tar
 	@echo 'Liqo on both, with the KUBECONFIG above:  for c in rome milan; do bin/liqoctl install --context $$c --cluster-name $$c; done'
 
 down: ## take the clusters away without a trace (root)
@@ -41,6 +43,9 @@ build: prerequisites ## build bin/liqo, bin/liqoctl and bin/playground
 
 image: build ## build the image of all roles, bin/liqo-image.tar, without Docker
 	bin/playground image build --binary bin/liqo --name $(IMAGE) -o bin/liqo-image.tar
+
+mover: build ## build the image of the pods that copy a volume which moves, bin/mover-image.tar (from Debian)
+	bin/playground image build --debian rsync,openssh-server,openssh-client,dash,coreutils,sed --program /bin/dash,/bin/sed,/bin/cat,/bin/cp,/bin/date,/bin/mkdir,/bin/sleep,/usr/bin/tail,/usr/bin/rsync,/usr/bin/ssh,/usr/sbin/sshd --name $(MOVER) -o bin/mover-image.tar
 
 demo-images: build ## build the images of the Quick Start's demo, bin/demo-image.tar and bin/redis-image.tar (from Debian)
 	$(GO) build $(TAGS) -ldflags '-s -w' -o bin/ ./examples/quick-start/shop

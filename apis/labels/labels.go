@@ -28,6 +28,16 @@ const (
 	RemoteVolume = "storage.liqo.io/remote-volume"
 	// RemoteStorageClass is an annotation of volumes whose data is at a provider: the storage class there.
 	RemoteStorageClass = "storage.liqo.io/remote-storage-class"
+	// VolumeData is an annotation of volumes: the name of the volume that their data was made for, if a move gave them the data of another one.
+	VolumeData = "storage.liqo.io/data"
+	// Move is on every object of a move of a volume: the UID of the VolumeMove. MoveRole is what the object is for: one of the MoveRole constants.
+	Move           = "storage.liqo.io/move"
+	MoveRole       = "storage.liqo.io/move-role"
+	MoveRoleSource = "source"
+	MoveRoleTarget = "target"
+	MoveRoleCopy   = "copy"
+	// ReclaimPolicy is an annotation of the second record of a volume that moves: the policy of the volume before.
+	ReclaimPolicy = "storage.liqo.io/reclaim-policy"
 	// StorageAvailable is "true" on virtual nodes whose provider offers storage.
 	StorageAvailable = "storage.liqo.io/available"
 	// Provider is on virtual nodes: the kind of the provider's cluster.
@@ -194,6 +204,8 @@ const (
 	FinalizerNamespaceOffloading = "namespaceoffloading-controller.liqo.io/finalizer"
 	// FinalizerNamespaceMap is on the provider's copy of a NamespaceMap: its remote namespaces are deleted first.
 	FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
+	// FinalizerMove is on VolumeMoves: the volume comes back, or what is left of the move is removed, first.
+	FinalizerMove = "storage.liqo.io/move"
 )
 
 // Field owners of server-side apply, one per component that writes.
@@ -212,5 +224,6 @@ const (
 	OwnerNamespaceMap     = "liqo-namespacemap"
 	OwnerRemoteNamespaces = "liqo-remote-namespaces"
 	OwnerStorage          = "liqo-storage"
+	OwnerMove             = "liqo-move"
 	OwnerCLI              = "liqoctl"
 )

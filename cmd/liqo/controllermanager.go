@@ -35,6 +35,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/policies"
@@ -47,6 +48,7 @@ import (
 	"liqo.io/liqo/internal/peering/replicate"
 	peeringwebhook "liqo.io/liqo/internal/peering/webhook"
 	"liqo.io/liqo/internal/storage"
+	"liqo.io/liqo/internal/storage/move"
 )
 
 // leaseName is the documented name of the Lease that replicas of the controller manager compete for.
@@ -101,6 +103,8 @@ type controllerManagerOptions struct {
 	// peerClasses are the storage classes that peers may use.
 	peerClasses []string
 	volumes     storage.Options
+	moves       move.Options
+	pullPolicy  string
 	// policies: admission policies are required.
 	policies bool
 	// peerNames are the namespaces that peers may ask for by name.
@@ -143,6 +147,8 @@ func (o *controllerManagerOptions) Register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.peerClasses, "peer-storage-classes", []string{"*"}, "storage classes of this cluster that peers may use for their claims; * for all (NAME,...)")
 	flags.StringVar(&o.volumes.RealClass, "real-storage-class-name", "", "storage class of this cluster for claims whose virtual class names none (default: the cluster's default class)")
 	flags.StringVar(&o.volumes.Namespace, "storage-namespace", "liqo-storage", "namespace of the claims that hold the data of this cluster")
+	flags.StringVar(&o.moves.Image, "volume-mover-image", "", "image of the pods that copy a volume which moves to another cluster; empty for none, and no volume moves")
+	flags.StringVar(&o.pullPolicy, "volume-mover-pull-policy", string(corev1.PullIfNotPresent), "when that image is pulled: Always, IfNotPresent or Never")
 	ignore(flags, noteClasses, "virtual-storage-class-name")
 	ignoreSwitch(flags, noteNodeFailure, "enable-node-failure-controller")
 	flags.StringToStringVar(&o.nodeExtraAnnotations, "node-extra-annotations", nil, "annotations of virtual nodes (KEY=VALUE,...)")
@@ -175,6 +181,8 @@ func (o *controllerManagerOptions) Validate() error {
 		return errors.New("--liqo-namespace must not be empty")
 	case o.resyncPeriod <= 0:
 		return fmt.Errorf("--resync-period %v must be positive", o.resyncPeriod)
+	case !slices.Contains([]string{string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)}, o.pullPolicy):
+		return fmt.Errorf("--volume-mover-pull-policy %q must be Always, IfNotPresent or Never", o.pullPolicy)
 	case o.offerThreshold < -1:
 		return fmt.Errorf("--offer-update-threshold-percentage %d: must not be negative", o.offerThreshold)
 	}
@@ -220,7 +228,7 @@ func (o *controllerManagerOptions) network() (fabric network.Options, own []neti
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme, storagev1alpha1.AddToScheme, vkv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -348,7 +356,11 @@ func (o *controllerManagerOptions) setupNamespaces(mgr manager.Manager, guard *p
 	if err != nil || !o.storage {
 		return err
 	}
-	return storage.Setup(mgr, o.volumes)
+	if err := storage.Setup(mgr, o.volumes); err != nil || o.moves.Image == "" {
+		return err
+	}
+	o.moves.Namespace, o.moves.Storage, o.moves.PullPolicy = o.namespace, o.volumes.Namespace, corev1.PullPolicy(o.pullPolicy)
+	return move.Setup(mgr, o.moves)
 }
 
 // serve adds the webhooks, except that of ShadowPods, and the probes.

@@ -145,6 +145,7 @@ func TestCluster(t *testing.T) {
 	}
 	tryNodes(ctx, t, root, c)
 	tryVolumes(ctx, t, root, c)
+	tryMoves(ctx, t, root, c)
 	var system corev1.Namespace
 	if err := root.Get(ctx, client.ObjectKey{Name: "kube-system"}, &system); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ var reasons = map[string]string{
 
 // places are what TestRights calls the namespaces of boundLater.
 var places = map[string]string{
-	everywhere: "all namespaces", "tenant": "each tenant namespace", "remote": "each remote namespace", "offloaded": "each offloaded namespace",
+	everywhere: "all namespaces", "tenant": "each tenant namespace", "remote": "each remote namespace", "offloaded": "each offloaded namespace", "moving": "each namespace of a volume that moves, while it moves",
 	"kube-node-lease": "`kube-node-lease`", "liqo": "the namespace of Liqo", "kube-system": "`kube-system`", "liqo-storage": "`liqo-storage`",
 }
 

@@ -19,11 +19,14 @@ var boundLater = map[string]string{
 	"liqo-virtual-kubelet-offloaded": "offloaded",
 	"liqo-controller-manager-tenant": "tenant",
 	"liqo-controller-manager-remote": "remote",
-	"liqo-auth-tenant":               "tenant",
-	"liqo-virtual-kubelet-remote":    "remote",
-	"liqo-remote-peering-basic":      "tenant",
-	"liqo-remote-peering-outgoing":   "tenant",
-	"liqo-remote-peering-incoming":   "tenant",
+
+	"liqo-controller-manager-offloaded": "moving",
+
+	"liqo-auth-tenant":             "tenant",
+	"liqo-virtual-kubelet-remote":  "remote",
+	"liqo-remote-peering-basic":    "tenant",
+	"liqo-remote-peering-outgoing": "tenant",
+	"liqo-remote-peering-incoming": "tenant",
 }
 
 const everywhere = "everywhere"

@@ -120,7 +120,7 @@ func generated() stage {
 // build leaves it to the Makefile how programs and image are built, so that tests run what users get.
 func build() stage {
 	return stage{name: "build", about: "programs and image; no more than 47 MB of server program", commands: []command{
-		{args: []string{"make", "--no-print-directory", "image", "traffic", "demo-images", "faults"}},
+		{args: []string{"make", "--no-print-directory", "image", "mover", "traffic", "demo-images", "faults"}},
 		// Every role carries the whole program: find prints it if it has grown too large.
 		{args: []string{"find", "bin/liqo", "-size", "+" + maxProgram}, silent: true},
 	}}

@@ -95,11 +95,15 @@ func build(ctx context.Context, from commit, image, out string) error {
 		return err
 	}
 	fmt.Println("release: liqo and its image")
-	printed, err := output(ctx, tree, "make", "image", "IMAGE="+image+":"+version)
+	printed, err := output(ctx, tree, "make", "image", "mover", "IMAGE="+image+":"+version, "MOVER="+image+"-mover:"+version)
 	if err != nil {
 		return err
 	}
-	digest, err := imageDigest(printed)
+	digest, err := imageDigest(printed, "liqo-image")
+	if err != nil {
+		return err
+	}
+	mover, err := imageDigest(printed, "mover-image")
 	if err != nil {
 		return err
 	}
@@ -108,12 +112,13 @@ func build(ctx context.Context, from commit, image, out string) error {
 	if err := errors.Join(
 		move(filepath.Join(tree, "bin/liqo"), name("liqo")),
 		move(filepath.Join(tree, "bin/liqo-image.tar"), name("liqo-image")+".tar"),
+		move(filepath.Join(tree, "bin/mover-image.tar"), name("liqo-mover-image")+".tar"),
 	); err != nil {
 		return err
 	}
 
 	fmt.Println("release: liqoctl, which carries the chart with the image's digest")
-	if err := pinImage(filepath.Join(tree, "deployments/liqo/values.yaml"), image, digest); err != nil {
+	if err := pinImage(filepath.Join(tree, "deployments/liqo/values.yaml"), image, digest, mover); err != nil {
 		return err
 	}
 	if _, err := output(ctx, tree, "make", "build"); err != nil {
@@ -212,25 +217,29 @@ func chartVersion(file string) (string, error) {
 	return string(found[1]), nil
 }
 
-var digestPattern = regexp.MustCompile(`(?m)^bin/liqo-image\.tar .* (sha256:[0-9a-f]{64})$`)
+var digestPattern = regexp.MustCompile(`(?m)^bin/([a-z-]+)\.tar .* (sha256:[0-9a-f]{64})$`)
 
-// imageDigest finds the digest in what `make image` printed.
-func imageDigest(printed string) (string, error) {
-	found := digestPattern.FindStringSubmatch(printed)
-	if found == nil {
-		return "", fmt.Errorf("`make image` printed no digest: %q", printed)
+// imageDigest finds the digest of an image in what make printed.
+func imageDigest(printed, image string) (string, error) {
+	for _, found := range digestPattern.FindAllStringSubmatch(printed, -1) {
+		if found[1] == image {
+			return found[2], nil
+		}
 	}
-	return found[1], nil
+	return "", fmt.Errorf("make printed no digest of bin/%s.tar: %q", image, printed)
 }
 
-// pinImage sets imageName and digest in the chart's values.
-func pinImage(file, image, digest string) error {
+// pinImage sets the names and digests of the images in the chart's values. mover is the digest of the image that copies volumes.
+func pinImage(file, image, digest, mover string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
 	pinned := string(text)
-	for key, value := range map[string]string{"imageName: localhost/liqo": "imageName: " + image, `digest: ""`: "digest: " + digest} {
+	for key, value := range map[string]string{
+		"imageName: localhost/liqo": "imageName: " + image, `digest: ""`: "digest: " + digest,
+		"  moverImage: localhost/liqo-mover": "  moverImage: " + image + "-mover", `  moverDigest: ""`: "  moverDigest: " + mover,
+	} {
 		if strings.Count("\n"+pinned, "\n"+key+"\n") != 1 {
 			return fmt.Errorf("%s should have the line %q once", file, key)
 		}

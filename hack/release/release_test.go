@@ -225,29 +225,33 @@ func TestPinImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	digest := "sha256:" + strings.Repeat("0", 64)
-	if err := pinImage(file, "registry.example.com/liqo", digest); err != nil {
+	mover := "sha256:" + strings.Repeat("1", 64)
+	if err := pinImage(file, "registry.example.com/liqo", digest, mover); err != nil {
 		t.Fatal(err)
 	}
 	pinned, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"\nimageName: registry.example.com/liqo\n", "\ndigest: " + digest + "\n"} {
+	for _, line := range []string{
+		"\nimageName: registry.example.com/liqo\n", "\ndigest: " + digest + "\n",
+		"\n  moverImage: registry.example.com/liqo-mover\n", "\n  moverDigest: " + mover + "\n",
+	} {
 		if !bytes.Contains(pinned, []byte(line)) {
 			t.Errorf("%q is missing", line)
 		}
 	}
-	if err := pinImage(file, "registry.example.com/liqo", digest); err == nil {
+	if err := pinImage(file, "registry.example.com/liqo", digest, mover); err == nil {
 		t.Error("values that are pinned already were accepted")
 	}
 }
 
 func TestDigestOfTheImage(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0", 64)
-	if got, err := imageDigest("a line\nbin/liqo-image.tar  r.example.com/liqo:1  " + digest); err != nil || got != digest {
+	if got, err := imageDigest("a line\nbin/liqo-image.tar  r.example.com/liqo:1  "+digest, "liqo-image"); err != nil || got != digest {
 		t.Error(got, err)
 	}
-	if _, err := imageDigest("nothing"); err == nil {
+	if _, err := imageDigest("nothing", "liqo-image"); err == nil {
 		t.Error("accepted")
 	}
 }

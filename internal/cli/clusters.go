@@ -28,6 +28,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/action"
 	"liqo.io/liqo/internal/action/install"
@@ -133,7 +134,7 @@ func scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, discoveryv1alpha1.AddToScheme, netv1alpha1.AddToScheme, sharingv1alpha1.AddToScheme, offloadingv1alpha1.AddToScheme,
-		vkv1alpha1.AddToScheme,
+		storagev1alpha1.AddToScheme, vkv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -230,8 +231,4 @@ func (f *Factory) later(use, short, why string) *cobra.Command {
 		Args:               cobra.ArbitraryArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error { return errors.New(why) },
 	}
-}
-
-func newMove(f *Factory) *cobra.Command {
-	return f.later("move", "Move a volume to another cluster", "volumes across clusters come with a later version, so nothing was changed")
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/storage/data"
 )
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=patch
@@ -95,11 +96,11 @@ func (g *grower) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	var volume corev1.PersistentVolume
-	if err := g.client.Get(ctx, types.NamespacedName{Name: claim.Spec.VolumeName}, &volume); err != nil || isRemote(&volume) {
+	if err := g.client.Get(ctx, types.NamespacedName{Name: claim.Spec.VolumeName}, &volume); err != nil || data.IsRemote(&volume) {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	var all corev1.PersistentVolumeClaimList
-	if err := g.client.List(ctx, &all, client.InNamespace(g.namespace), client.MatchingLabels{labels.VirtualVolume: volume.Name}); err != nil || len(all.Items) != 1 {
+	if err := g.client.List(ctx, &all, client.InNamespace(g.namespace), client.MatchingLabels{labels.VirtualVolume: data.Name(&volume)}); err != nil || len(all.Items) != 1 {
 		return reconcile.Result{}, err
 	}
 	step := planGrowth(&claim, &volume, &all.Items[0])

@@ -14,6 +14,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/storage/data"
 )
 
 func expression(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorRequirement {
@@ -99,7 +100,7 @@ func TestVolumes(t *testing.T) {
 		!cmp.Equal(here.Spec.MountOptions, []string{"noatime"}) || *here.Spec.VolumeMode != corev1.PersistentVolumeBlock || !cmp.Equal(here.Spec.NodeAffinity, onRealNodes(onNode("n1"))) {
 		t.Errorf("volume of this cluster: %+v", here.Spec)
 	}
-	if isRemote(here) {
+	if data.IsRemote(here) {
 		t.Error("a volume of this cluster counts as one of a provider")
 	}
 	class.MountOptions, class.ReclaimPolicy = []string{"ro"}, nil
@@ -108,7 +109,7 @@ func TestVolumes(t *testing.T) {
 	}
 	there := remoteVolume("pvc-11-22", claimOf(nil), class, location{clusterID: "id", node: "liqo-milan", class: "disk"})
 	if there.Spec.HostPath.Path != "/tmp/liqo-placeholder" || there.Spec.Capacity.Storage().String() != "1Gi" || !cmp.Equal(there.Spec.NodeAffinity, onNode("liqo-milan")) ||
-		there.Annotations[labels.RemoteStorageClass] != "disk" || !isRemote(there) {
+		there.Annotations[labels.RemoteStorageClass] != "disk" || !data.IsRemote(there) {
 		t.Errorf("volume of a provider: %+v %+v", there.ObjectMeta, there.Spec)
 	}
 }

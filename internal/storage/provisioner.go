@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -26,6 +27,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/storage/data"
 )
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get;list;watch;create;delete
@@ -116,29 +118,31 @@ func (p *provisioner) refuse(claim *corev1.PersistentVolumeClaim, reason string)
 // provisionRemotely asks nothing of the provider: the virtual kubelet makes the claim there as soon as this one is bound.
 func (p *provisioner) provisionRemotely(ctx context.Context, o *controller.ProvisionOptions, node *corev1.Node) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	clusterID := node.Labels[labels.RemoteClusterID]
-	granted, err := p.granted(ctx, node)
+	class, reason, err := RemoteClass(ctx, p.cached, o.StorageClass, node)
 	if err != nil {
 		return nil, controller.ProvisioningNoChange, err
 	}
-	class, reason := remoteClass(o.StorageClass, node.Name, granted)
 	if reason != "" {
 		return nil, controller.ProvisioningReschedule, errors.New(reason)
 	}
 	return remoteVolume(o.PVName, o.PVC, o.StorageClass, location{clusterID: clusterID, node: node.Name, class: class}), controller.ProvisioningFinished, nil
 }
 
-// granted returns the storage classes of the provider that a virtual node stands for.
-func (p *provisioner) granted(ctx context.Context, node *corev1.Node) ([]sharingv1alpha1.StorageClass, error) {
+// RemoteClass returns the class that claims of a virtual class get at the provider that a virtual node stands for. reason is why there is none.
+func RemoteClass(ctx context.Context, cached client.Reader, class *storagev1.StorageClass, node *corev1.Node) (name, reason string, err error) {
 	var all sharingv1alpha1.ResourceSliceList
-	if err := p.cached.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list resource slices: %w", err)
+	if err := cached.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		return "", "", fmt.Errorf("list resource slices: %w", err)
 	}
+	var granted []sharingv1alpha1.StorageClass
 	for i := range all.Items {
 		if slice := &all.Items[i]; slice.Spec.NodeName == node.Name && slice.Spec.ProviderClusterID == node.Labels[labels.RemoteClusterID] {
-			return slice.Status.StorageClasses, nil
+			granted = slice.Status.StorageClasses
+			break
 		}
 	}
-	return nil, nil
+	name, reason = remoteClass(class, node.Name, granted)
+	return name, reason, nil
 }
 
 // provisionHere makes the real claim, and waits until it is bound.
@@ -219,12 +223,22 @@ func (p *provisioner) await(ctx context.Context, claim *corev1.PersistentVolumeC
 
 // ShouldDelete implements controller.DeletionGuard: the virtual kubelet deletes what is at its provider.
 func (p *provisioner) ShouldDelete(_ context.Context, volume *corev1.PersistentVolume) bool {
-	return !isRemote(volume)
+	return !data.IsRemote(volume)
 }
 
 // Delete implements controller.Provisioner. The library calls it for a volume whose claim was deleted, if its policy is to delete the data.
+// While a volume moves, two volumes record the same data: it goes with the last one.
 func (p *provisioner) Delete(ctx context.Context, volume *corev1.PersistentVolume) error {
-	all, err := p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.VirtualVolume + "=" + volume.Name})
+	volumes, err := p.kube.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("find other records of the data of volume %s: %w", volume.Name, err)
+	}
+	for i := range volumes.Items {
+		if data.Shared(volume, &volumes.Items[i]) {
+			return nil
+		}
+	}
+	all, err := p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.VirtualVolume + "=" + data.Name(volume)})
 	if err != nil {
 		return fmt.Errorf("find the claim of volume %s: %w", volume.Name, err)
 	}

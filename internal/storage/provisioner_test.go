@@ -27,6 +27,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/storage/data"
 )
 
 const (
@@ -176,7 +177,7 @@ func TestProvisioner(t *testing.T) {
 			b.bind(real, "handle-1")
 			volume := b.volume(claim)
 			if volume.Spec.CSI == nil || volume.Spec.CSI.VolumeHandle != "handle-1" || volume.Spec.ClaimRef.UID != claim.UID || volume.Spec.StorageClassName != "liqo" ||
-				volume.Spec.Capacity.Storage().String() != "2Gi" || isRemote(volume) {
+				volume.Spec.Capacity.Storage().String() != "2Gi" || data.IsRemote(volume) {
 				b.T.Errorf("volume %+v", volume.Spec)
 			}
 			b.release(volume)

@@ -23,11 +23,6 @@ const placeholder = "/tmp/liqo-placeholder"
 // volumePrefix, and the UID of the claim, are the name of a volume: the library's default.
 const volumePrefix = "pvc-"
 
-// isRemote reports whether the data of a volume is at a provider.
-func isRemote(volume *corev1.PersistentVolume) bool {
-	return volume.Labels[labels.RemoteClusterID] != ""
-}
-
 // realClaim returns the claim that holds the data of a claim in this cluster. Its label names the volume; an annotation of the volume that named the claim
 // would let a user who may write volumes have us delete any claim. class is empty for the default class.
 func realClaim(claim *corev1.PersistentVolumeClaim, namespace, class, node string) *coreapply.PersistentVolumeClaimApplyConfiguration {

@@ -85,7 +85,7 @@ func (b *Env) Playground(args ...string) Result {
 }
 
 // Needed are the files that must have been built.
-var Needed = []string{"playground", "liqoctl", "liqo-image.tar", "traffic", "traffic-image.tar"}
+var Needed = []string{"playground", "liqoctl", "liqo-image.tar", "mover-image.tar", "traffic", "traffic-image.tar"}
 
 // Up takes down the clusters that are up, and brings a scenario up with the images of product and tests; flags are further ones of
 // `playground up`. With keep it uses the clusters that are up.
@@ -93,7 +93,7 @@ func Up(root, scenario string, keep bool, flags ...string) (*Env, error) {
 	b := &Env{Bin: filepath.Join(root, "bin"), playground: true}
 	for _, name := range Needed {
 		if _, err := os.Stat(filepath.Join(b.Bin, name)); err != nil {
-			return nil, fmt.Errorf("bin/%s is missing (%w); run: make image traffic", name, err)
+			return nil, fmt.Errorf("bin/%s is missing (%w); run: make image mover traffic", name, err)
 		}
 	}
 	if !keep {
@@ -103,7 +103,7 @@ func Up(root, scenario string, keep bool, flags ...string) (*Env, error) {
 			}
 		}
 	}
-	for _, image := range []string{"liqo-image.tar", "traffic-image.tar"} {
+	for _, image := range []string{"liqo-image.tar", "mover-image.tar", "traffic-image.tar"} {
 		if result := b.Playground("load", filepath.Join(b.Bin, image)); result.Code != 0 {
 			return nil, errors.New(result.String())
 		}

@@ -36,7 +36,7 @@ var (
 func TestMain(m *testing.M) {
 	env.Main(m, env.Pair, keep, func(e *env.Env) error {
 		clusters, rome, milan = e, e.Clusters[0], e.Clusters[1]
-		return e.LoadNeeded("liqo-image.tar", "traffic-image.tar", "tools", "demo")
+		return e.LoadNeeded("liqo-image.tar", "mover-image.tar", "traffic-image.tar", "tools", "demo")
 	})
 }
 

@@ -38,12 +38,12 @@ import (
 )
 
 // groups of our resource definitions.
-var groups = []string{"discovery.liqo.io", "net.liqo.io", "offloading.liqo.io", "sharing.liqo.io", "virtualkubelet.liqo.io"}
+var groups = []string{"discovery.liqo.io", "net.liqo.io", "offloading.liqo.io", "sharing.liqo.io", "storage.liqo.io", "virtualkubelet.liqo.io"}
 
 // finalizers of ours. The controllers that honour them no longer run during a purge.
 var finalizers = []string{
 	labels.FinalizerPeer, labels.FinalizerReplication, labels.FinalizerNode, labels.FinalizerGrant, labels.FinalizerPodEnd,
-	labels.FinalizerNamespaceOffloading, labels.FinalizerNamespaceMap,
+	labels.FinalizerNamespaceOffloading, labels.FinalizerNamespaceMap, labels.FinalizerMove,
 }
 
 // interval of polling for a deletion.

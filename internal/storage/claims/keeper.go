@@ -20,6 +20,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/storage/data"
 )
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=list;watch;patch;delete
@@ -176,7 +177,7 @@ func (k *Keeper) remoteChanged(before, after client.Object) {
 	// Another volume may have waited for the name.
 	local, is := k.options.Peer.Local(remote.Namespace)
 	for _, one := range k.volumes.All(fanin.Every) {
-		if volume, _ := one.(*corev1.PersistentVolume); is && volume != nil && volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.Namespace == local && remoteName(volume) == remote.Name {
+		if volume, _ := one.(*corev1.PersistentVolume); is && volume != nil && volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.Namespace == local && data.RemoteClaim(volume) == remote.Name {
 			k.changed(volume.Name)
 		}
 	}
@@ -201,12 +202,16 @@ func (k *Keeper) facts(volume *corev1.PersistentVolume) Facts {
 	if claim := k.claim(types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}); claim != nil && claim.UID == owner.UID {
 		facts.Claim = claim
 	}
+	for _, one := range k.volumes.All(fanin.Every) {
+		other, is := one.(*corev1.PersistentVolume)
+		facts.Shared = facts.Shared || is && data.Shared(volume, other)
+	}
 	facts.LocalKnown = k.local.Current(owner.Namespace)
 	facts.Namespace, _ = k.options.Peer.Remote(owner.Namespace)
 	if facts.Namespace == "" {
 		return facts
 	}
-	facts.Remote, _ = k.remote.Get(types.NamespacedName{Namespace: facts.Namespace, Name: remoteName(volume)}).(*corev1.PersistentVolumeClaim)
+	facts.Remote, _ = k.remote.Get(types.NamespacedName{Namespace: facts.Namespace, Name: data.RemoteClaim(volume)}).(*corev1.PersistentVolumeClaim)
 	facts.RemoteKnown = k.remote.Current(facts.Namespace)
 	return facts
 }
@@ -293,8 +298,8 @@ func (k *Keeper) apply(ctx context.Context, f Facts) (retry time.Duration, err e
 	if f.Remote != nil && f.Remote.Spec.StorageClassName != nil {
 		class = *f.Remote.Spec.StorageClassName // it cannot be changed
 	}
-	at := types.NamespacedName{Namespace: f.Namespace, Name: remoteName(f.Volume)}
-	intent := remoteClaim(f.Claim, f.Volume.Name, at, class, k.options.Peer.Labels(f.Claim))
+	at := types.NamespacedName{Namespace: f.Namespace, Name: data.RemoteClaim(f.Volume)}
+	intent := remoteClaim(f.Claim, data.Name(f.Volume), at, class, k.options.Peer.Labels(f.Claim))
 	if f.Remote != nil {
 		intent.WithUID(f.Remote.UID) // a claim that was deleted meanwhile must not be made again: it would be empty
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/storage/data"
 )
 
 // Facts is what is known about one volume of ours whose data is at the provider, and about the claims of both clusters. A nil object of a cluster means that
@@ -23,6 +24,8 @@ type Facts struct {
 	Namespace string
 	// Remote is the claim of that name in the provider.
 	Remote *corev1.PersistentVolumeClaim
+	// Shared: another volume records the same data.
+	Shared bool
 	// LocalKnown and RemoteKnown: the objects of this cluster, and of the provider, have all been observed and are current.
 	LocalKnown, RemoteKnown bool
 }
@@ -64,11 +67,13 @@ func released(f Facts) Step {
 	switch {
 	case f.Volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
 		return Step{}
+	case f.Shared:
+		return Step{DeleteVolume: true} // of a move; the data stays
 	case f.Namespace == "":
 		return Step{Warn: fmt.Sprintf("namespace %s is not offloaded to the provider, so the data of the deleted claim %s stays there; offload the namespace to delete it", owner.Namespace, owner.Name)}
 	case !f.RemoteKnown:
 		return Step{}
-	case f.Remote == nil || volumeOf(f.Remote) != f.Volume.Name:
+	case f.Remote == nil || volumeOf(f.Remote) != data.Name(f.Volume):
 		return Step{DeleteVolume: true} // the data is gone; a claim of that name is another one
 	case f.Remote.DeletionTimestamp != nil:
 		return Step{} // its deletion requeues the volume
@@ -92,7 +97,7 @@ func bound(f Facts) Step {
 		return Step{Apply: true, Hold: "the provider has no claim yet"}
 	case volumeOf(f.Remote) == "":
 		return conflict(f.Remote, "it was not made for this one; rename or delete one of the two")
-	case volumeOf(f.Remote) != f.Volume.Name:
+	case volumeOf(f.Remote) != data.Name(f.Volume):
 		return conflict(f.Remote, "it has the data of an earlier claim of this name, which is deleted first")
 	case f.Remote.DeletionTimestamp != nil:
 		return Step{Hold: "the claim of the provider is being deleted", Warn: "the provider deletes the claim; its data will be lost when no pod uses it"}

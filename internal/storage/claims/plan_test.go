@@ -50,7 +50,11 @@ func TestPlan(t *testing.T) {
 		change func(*Facts)
 		want   Step // Hold and Warn are compared by what they contain
 	}{
-		"nothing to do":                      {func(*Facts) {}, Step{}},
+		"nothing to do": {func(*Facts) {}, Step{}},
+		"deleted, and another volume records the same data": {func(f *Facts) { deleted(f); f.Shared = true }, Step{DeleteVolume: true}},
+		"a move gave it other data": {func(f *Facts) {
+			f.Volume.Annotations[labels.VolumeData], f.Remote.Annotations[labels.VirtualVolume] = "pvc-2", "pvc-2"
+		}, Step{}},
 		"new":                                {func(f *Facts) { f.Remote, f.Volume.Annotations = nil, nil }, Step{Apply: true, Hold: "no claim yet"}},
 		"new, and the provider is not known": {func(f *Facts) { f.Remote, f.Volume.Annotations, f.RemoteKnown = nil, nil, false }, Step{Hold: "not known yet"}},
 		"new, in a namespace that is not offloaded": {func(f *Facts) { f.Remote, f.Volume.Annotations, f.Namespace = nil, nil, "" }, Step{Hold: "not offloaded"}},

@@ -10,6 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/storage/data"
+)
+
+// storageProvisioner is the annotation with which Kubernetes assigns a claim to a provisioner, provisionerName is ours.
+const (
+	storageProvisioner = "volume.kubernetes.io/storage-provisioner"
+	provisionerName    = "liqo.io/storage"
 )
 
 // Held returns why a pod cannot run at the provider yet: one of its claims has no data there, or data that is not its own. Nil: it can.
@@ -26,6 +33,8 @@ func (k *Keeper) Held(pod *corev1.Pod) error {
 		switch {
 		case volume == nil && !k.volumes.Current(fanin.Every):
 			return fmt.Errorf("claim %s: %w", name, errUnknown)
+		case volume == nil && claim.Annotations[storageProvisioner] == provisionerName:
+			return fmt.Errorf("claim %s: its volume is missing; it may be moving", name)
 		case volume == nil:
 			continue // of another class
 		}
@@ -46,7 +55,7 @@ func (k *Keeper) RemoteName(namespace, name string) (remote string, is bool) {
 	if volume == nil || volume.Spec.ClaimRef == nil {
 		return "", false
 	}
-	return remoteName(volume), true
+	return data.RemoteClaim(volume), true
 }
 
 var errUnknown = errors.New("it is not known yet")

@@ -3,7 +3,6 @@
 package claims
 
 import (
-	"cmp"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,11 +11,6 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 )
-
-// remoteName returns the name of the claim that holds the data of a volume.
-func remoteName(volume *corev1.PersistentVolume) string {
-	return cmp.Or(volume.Annotations[labels.RemoteClaim], volume.Spec.ClaimRef.Name)
-}
 
 // remoteClaim returns the claim at the provider: all that the user's claim asks for, with the provider's class. own are its labels.
 func remoteClaim(claim *corev1.PersistentVolumeClaim, volume string, at types.NamespacedName, class string, own map[string]string) *coreapply.PersistentVolumeClaimApplyConfiguration {

@@ -69,8 +69,8 @@ func copied(all map[string]string, denied Keys, own ...string) map[string]string
 
 // labelsOf returns the labels of the remote object.
 func (m NamespaceMapping) labelsOf(object metav1.Object, own ...string) map[string]string {
-	// With the labels of a token Secret, the copy would be taken for one and deleted.
-	all := copied(object.GetLabels(), m.Skip.Labels, append(own, labels.TokenPod, labels.TokenServiceAccount)...)
+	// With the labels of a token Secret, the copy would be taken for one and deleted. Those of a move mean nothing to the other cluster, which refuses them.
+	all := copied(object.GetLabels(), m.Skip.Labels, append(own, labels.TokenPod, labels.TokenServiceAccount, labels.Move, labels.MoveRole)...)
 	if all == nil {
 		all = map[string]string{}
 	}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
+	"liqo.io/liqo/internal/storage/move/plan"
+)
+
+// +kubebuilder:rbac:groups=storage.liqo.io,resources=volumemoves,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=storage.liqo.io,resources=volumemoves/status,verbs=patch
+
+const (
+	// idle is how often a move that waits looks again, urgent the same while pods cannot use the volume.
+	idle, urgent = 2 * time.Second, 250 * time.Millisecond
+	// workers is how many moves are processed at the same time.
+	workers = 4
+)
+
+// Options of the controller.
+type Options struct {
+	// Namespace is that of Liqo, Storage that of real claims.
+	Namespace, Storage string
+	// Image of the two pods of a move, and when it is pulled.
+	Image      string
+	PullPolicy corev1.PullPolicy
+}
+
+type controller struct {
+	options Options
+	client  client.Client
+	live    client.Reader
+	now     func() time.Time
+}
+
+// Setup adds the controller to a manager. It runs in the leader only.
+func Setup(mgr manager.Manager, o Options) error {
+	c := &controller{options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), now: time.Now}
+	err := builder.ControllerManagedBy(mgr).Named("volumemove").For(&v1alpha1.VolumeMove{}).WithOptions(controllerOptions()).Complete(c)
+	if err != nil {
+		return fmt.Errorf("set up controller of moves: %w", err)
+	}
+	return nil
+}
+
+// Reconcile takes one step of a move.
+func (c *controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var move v1alpha1.VolumeMove
+	if err := c.live.Get(ctx, request.NamespacedName, &move); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	before := move.Status.Phase
+	step, err := c.step(ctx, &move)
+	if err != nil {
+		c.report(ctx, &move, err)
+		return reconcile.Result{}, fmt.Errorf("move of claim %s: %w", request.NamespacedName, err)
+	}
+	if step.Status != nil && step.Status.Phase != before {
+		log.FromContext(ctx).Info("volume moves", "phase", step.Status.Phase, "message", step.Status.Message)
+	}
+	switch {
+	case plan.Finished(&move) && len(step.Do) == 0:
+		return reconcile.Result{}, nil
+	case len(step.Do) > 0 || step.Status != nil && step.Status.Phase != before:
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
+	case move.Status.Phase == v1alpha1.MovePreparing || move.Status.Phase == v1alpha1.MoveCopying:
+		return reconcile.Result{RequeueAfter: idle}, nil
+	}
+	return reconcile.Result{RequeueAfter: urgent}, nil
+}
+
+// step reads, decides and acts.
+func (c *controller) step(ctx context.Context, move *v1alpha1.VolumeMove) (plan.Step, error) {
+	facts, err := c.facts(ctx, move)
+	if err != nil {
+		return plan.Step{}, err
+	}
+	step := plan.Plan(facts)
+	for _, one := range step.Do {
+		if err := c.do(ctx, move, one); err != nil {
+			return plan.Step{}, fmt.Errorf("%s %T %s: %w", one.Verb, one.Object, one.Object.GetName(), err)
+		}
+	}
+	if step.Status != nil {
+		return step, c.save(ctx, move, step.Status)
+	}
+	return step, nil
+}
+
+// report shows the user an error that may last. The attempt after this one replaces the message, so another error changes nothing.
+func (c *controller) report(ctx context.Context, move *v1alpha1.VolumeMove, cause error) {
+	const most = 500
+	text := "it failed, and is tried again: " + cause.Error()
+	status := move.Status.DeepCopy()
+	if status.Message = text[:min(len(text), most)]; status.Message == move.Status.Message || plan.Finished(move) {
+		return
+	}
+	if err := c.save(ctx, move, status); err != nil {
+		log.FromContext(ctx).V(1).Info("an error could not be reported to the user", "reason", err.Error())
+	}
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package move
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
+	"liqo.io/liqo/internal/storage/data"
+)
+
+// directions are from and to.
+var directions = [][2]string{{"worker", virtual}, {virtual, "worker"}, {virtual, "liqo-turin"}}
+
+func (w *world) edit(change func(*v1alpha1.VolumeMove)) {
+	w.t.Helper()
+	move := w.move()
+	change(move)
+	w.must(w.Update(w.t.Context(), move))
+}
+
+// usedBy makes a pod of the user.
+func (w *world) usedBy(name string, controlled bool) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PodSpec{NodeName: "worker", Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+		}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	if controlled {
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", Controller: new(true)}}
+	}
+	w.create(pod)
+	return pod
+}
+
+func (w *world) cancel(move *v1alpha1.VolumeMove) {
+	if move != nil && move.DeletionTimestamp == nil {
+		w.must(client.IgnoreNotFound(w.Delete(w.t.Context(), move)))
+	}
+}
+
+// wantAt checks where the data of the claim is.
+func (w *world) wantAt(node string) {
+	w.t.Helper()
+	volume := w.volume(original)
+	switch {
+	case volume == nil:
+		w.t.Fatal("the claim has no volume")
+	case volume.Labels[labels.RemoteClusterID] != strings.TrimPrefix(node, "worker"):
+		w.t.Errorf("the data is in %q, want it at %s", volume.Labels[labels.RemoteClusterID], node)
+	case volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
+		w.t.Errorf("the policy of the volume has become %s", volume.Spec.PersistentVolumeReclaimPolicy)
+	}
+	if claim := w.claim("data"); claim.Status.Phase != corev1.ClaimBound || claim.UID != "claim" || claim.Labels["app"] != "db" {
+		w.t.Errorf("the claim has changed: %+v", claim)
+	}
+	if left := w.left(); len(left) > 0 {
+		w.t.Errorf("left over: %v", left)
+	}
+	w.wantDisks(data.Name(volume))
+}
+
+// TestMoves: a move in every direction ends with the data there, and nothing else.
+func TestMoves(t *testing.T) {
+	for _, way := range directions {
+		for name, change := range map[string]func(*world){
+			"offline": func(*world) {},
+			"online": func(w *world) {
+				w.edit(func(m *v1alpha1.VolumeMove) { m.Spec.Online = true })
+				w.usedBy("db-0", true)
+			},
+		} {
+			t.Run(fmt.Sprintf("%s from %s to %s", name, way[0], way[1]), func(t *testing.T) {
+				w := newWorld(t, way[0], way[1])
+				change(w)
+				if move := w.run(nil); move.Status.Phase != v1alpha1.MoveCompleted {
+					t.Fatalf("%s: %s", move.Status.Phase, move.Status.Message)
+				}
+				w.wantAt(way[1])
+			})
+		}
+	}
+}
+
+// TestKilled: the controller dies after each of its writes, and another one goes on. The law holds at every moment, and the end is the same.
+func TestKilled(t *testing.T) {
+	for _, way := range directions {
+		for _, cancelled := range []bool{false, true} {
+			whole := newWorld(t, way[0], way[1])
+			whole.run(nil)
+			for kill := 1; kill <= whole.writes; kill++ {
+				t.Run(fmt.Sprintf("from %s to %s, cancelled %t, write %d", way[0], way[1], cancelled, kill), func(t *testing.T) {
+					t.Parallel()
+					killed(t, way, cancelled, kill)
+				})
+			}
+		}
+	}
+}
+
+func killed(t *testing.T, way [2]string, cancelled bool, kill int) {
+	w := newWorld(t, way[0], way[1])
+	w.kill = kill
+	late := false
+	move := w.run(func(move *v1alpha1.VolumeMove) {
+		if cancelled && w.writes >= kill {
+			late = late || w.switched()
+			w.cancel(move)
+		}
+	})
+	switch {
+	case cancelled && move == nil:
+		at := way[0]
+		if w.switched() {
+			at = way[1]
+		}
+		w.wantAt(at)
+	case move == nil || move.Status.Phase != v1alpha1.MoveCompleted:
+		t.Fatalf("%+v", move)
+	default:
+		w.wantAt(way[1])
+	}
+	if cancelled && late && !w.switched() {
+		t.Error("the data was switched, and then it was switched back")
+	}
+}
+
+// switched reports whether the claim has the data of the target.
+func (w *world) switched() bool {
+	volume := w.volume(original)
+	return volume != nil && data.Name(volume) != original
+}
+
+// TestEnds: what happens beside the move, in every phase.
+func TestEnds(t *testing.T) {
+	phases := []v1alpha1.MovePhase{v1alpha1.MovePreparing, v1alpha1.MoveCopying, v1alpha1.MoveStopping, v1alpha1.MoveFinishing, v1alpha1.MoveSwitching, v1alpha1.MoveRemoving}
+	for _, phase := range phases {
+		t.Run("the user deletes the claim in phase "+string(phase), func(t *testing.T) {
+			w := newWorld(t, "worker", virtual)
+			w.run(func(move *v1alpha1.VolumeMove) {
+				if claim := w.claim("data"); claim != nil && move.Status.Phase == phase {
+					w.must(w.Delete(t.Context(), claim))
+				}
+			})
+			for range 5 {
+				w.settle()
+			}
+			if volumes := w.volumes(); len(volumes) > 0 || len(w.disks) > 0 || len(w.left()) > 0 {
+				t.Errorf("the data of a deleted claim is left: %d volumes, disks %v, objects %v", len(volumes), w.disks, w.left())
+			}
+		})
+		t.Run("a pod starts in phase "+string(phase), func(t *testing.T) {
+			w := newWorld(t, "worker", virtual)
+			pod := (*corev1.Pod)(nil)
+			move := w.run(func(move *v1alpha1.VolumeMove) {
+				if move.Status.Phase == phase && pod == nil && w.volume(original) != nil {
+					pod = w.usedBy("late", false)
+				}
+			})
+			before := slices.Contains([]v1alpha1.MovePhase{v1alpha1.MovePreparing, v1alpha1.MoveCopying, v1alpha1.MoveStopping}, phase)
+			switch {
+			case before && (move.Status.Phase != v1alpha1.MoveFailed || !strings.Contains(move.Status.Message, "late")):
+				t.Errorf("%s: %s", move.Status.Phase, move.Status.Message)
+			case before:
+				w.wantAt("worker")
+			default:
+				w.wantAt(virtual)
+			}
+		})
+	}
+}
+
+// TestRefused: what cannot work fails in one sentence, before anything is made.
+func TestRefused(t *testing.T) {
+	for want, change := range map[string]func(*world){
+		"has no claim":       func(w *world) { w.must(w.Delete(w.t.Context(), w.claim("data"))) },
+		"there already":      func(w *world) { w.retarget("worker") },
+		"there is no node":   func(w *world) { w.retarget("nowhere") },
+		"pods use the claim": func(w *world) { w.usedBy("db-0", true) },
+		"grants no storage": func(w *world) {
+			w.must(w.DeleteAllOf(w.t.Context(), &sharingSlice, client.InNamespace("liqo-tenant-"+virtual)))
+		},
+		"is not offloaded": func(w *world) {
+			w.must(w.DeleteAllOf(w.t.Context(), &namespaceMap, client.InNamespace("liqo-tenant-"+virtual)))
+		},
+		"is not one of Liqo's": func(w *world) { w.of("someone.else") },
+		"has no controller": func(w *world) {
+			w.usedBy("db-0", false)
+			w.edit(func(m *v1alpha1.VolumeMove) { m.Spec.Online = true })
+		},
+		"is cordoned":  func(w *world) { w.node(func(n *corev1.Node) { n.Spec.Unschedulable = true }) },
+		"is not ready": func(w *world) { w.node(func(n *corev1.Node) { n.Status.Conditions = nil }) },
+		"block device": func(w *world) {
+			w.edited(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) })
+		},
+		"as root":     func(w *world) { w.restrict() },
+		"no data yet": func(w *world) { w.pending() },
+		"one pod only (": func(w *world) {
+			w.usedBy("db-0", true)
+			w.edit(func(m *v1alpha1.VolumeMove) { m.Spec.Online = true })
+			w.edited(func(c *corev1.PersistentVolumeClaim) {
+				c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+			})
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			w := newWorld(t, "worker", virtual)
+			change(w)
+			for range 5 {
+				_, err := w.controller().step(t.Context(), w.move())
+				w.must(err)
+			}
+			if move := w.move(); move.Status.Phase != v1alpha1.MoveFailed || !strings.Contains(move.Status.Message, want) {
+				t.Errorf("%s: %q, want %q", move.Status.Phase, move.Status.Message, want)
+			}
+			if left := w.left(); len(left) > 0 {
+				t.Errorf("a refused move made %v", left)
+			}
+		})
+	}
+}
+
+// TestOptions: a dry run changes nothing, a kept source stays, and a full target brings the volume back.
+func TestOptions(t *testing.T) {
+	w := newWorld(t, "worker", virtual)
+	w.edit(func(m *v1alpha1.VolumeMove) { m.Spec.DryRun = true })
+	if move := w.run(nil); move.Status.Phase != v1alpha1.MoveCompleted || move.Status.Estimate == nil || move.Status.Estimate.Bytes != 5 {
+		t.Errorf("dry run: %+v", move.Status)
+	}
+	w.wantAt("worker")
+
+	w = newWorld(t, "worker", virtual)
+	w.edit(func(m *v1alpha1.VolumeMove) { m.Spec.KeepSource = true })
+	move := w.run(nil)
+	if kept := w.volume("liqo-move-01234567-89ab"); kept == nil || kept.Status.Phase != corev1.VolumeReleased || w.disks[original] != "first" || !strings.Contains(move.Status.Message, kept.Name) {
+		t.Errorf("the source is not kept: %v, disks %v, %s", kept, w.disks, move.Status.Message)
+	}
+
+	w = newWorld(t, "worker", virtual)
+	w.full = true
+	if move := w.run(nil); move.Status.Phase != v1alpha1.MoveFailed || !strings.Contains(move.Status.Message, "does not fit") {
+		t.Errorf("a full target: %+v", move.Status)
+	}
+	w.wantAt("worker")
+}

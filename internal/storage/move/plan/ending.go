@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/apis/labels"
+	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
+	"liqo.io/liqo/internal/storage/data"
+)
+
+// switchOver gives the claim the data of the target, which is verified.
+func (f *Facts) switchOver() Step {
+	if pods := f.pods(); len(pods) > 0 {
+		return do(Delete, pods...)
+	}
+	switch {
+	case f.Volume != nil && data.Name(f.Volume) == data.Name(f.TargetVolume):
+		if f.claimLives() && (f.Claim.Status.Phase != corev1.ClaimBound || f.Volume.Status.Phase != corev1.VolumeBound) {
+			return f.wait("waiting until the claim is bound again")
+		}
+		return f.enter(v1alpha1.MoveRemoving, fmt.Sprintf("the data is in %s", f.Move.Status.To))
+	case f.Volume != nil:
+		return f.wait("volume %s came back with other data; delete that PersistentVolume, which deletes no data", f.Volume.Name)
+	case data.IsRemote(f.TargetVolume) && f.TargetVolume.Annotations[labels.RemoteVolume] == "":
+		return f.wait("waiting for the name of the volume in %s", f.Move.Status.To)
+	case f.TargetVolume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain:
+		return do(Policy, withPolicy(f.TargetVolume, corev1.PersistentVolumeReclaimRetain))
+	}
+	return do(Create, f.movedVolume())
+}
+
+// remove takes away what is left: the old data, unless it is to be kept, and all objects of the move.
+func (f *Facts) remove() Step {
+	if pods := f.pods(); len(pods) > 0 {
+		return do(Delete, pods...)
+	}
+	if f.Real != nil && f.Claim != nil && f.TargetVolume != nil {
+		if want := namedFor(f.Real, f.Claim); want != nil {
+			return do(Relabel, want)
+		}
+	}
+	if step, wait := f.dropTarget(); wait {
+		return step
+	}
+	old := f.SourceVolume
+	switch {
+	case old != nil && f.Source != nil && !f.Move.Spec.KeepSource && old.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
+		return do(Policy, withPolicy(old, corev1.PersistentVolumeReclaimDelete))
+	case f.Source != nil && f.Source.DeletionTimestamp == nil:
+		return do(Delete, f.Source)
+	case f.Source != nil || old != nil && !f.Move.Spec.KeepSource && f.lasts() < gone:
+		return Step{}
+	}
+	if step, wait := f.clear(); wait {
+		return step
+	}
+	message := f.Move.Status.Message
+	switch {
+	case old != nil && f.Move.Spec.KeepSource:
+		message += fmt.Sprintf("; the old copy in %s is volume %s", f.Move.Status.From, old.Name)
+	case old != nil:
+		message += fmt.Sprintf("; the old copy is deleted as soon as %s answers", f.Move.Status.From)
+	}
+	return f.enter(v1alpha1.MoveCompleted, message)
+}
+
+// dropTarget deletes the claim of the target and its volume. If the user has deleted the claim meanwhile, the data goes as its policy requires, with this
+// volume as its last record.
+func (f *Facts) dropTarget() (s Step, wait bool) {
+	deletes := f.SourceVolume != nil && f.SourceVolume.Annotations[labels.ReclaimPolicy] == string(corev1.PersistentVolumeReclaimDelete)
+	if f.claimLives() || f.TargetVolume == nil || !deletes {
+		return f.dropRecord(f.Target, f.TargetVolume)
+	}
+	switch {
+	case f.Volume != nil:
+		return Step{}, f.lasts() < gone
+	case f.TargetVolume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
+		return do(Policy, withPolicy(f.TargetVolume, corev1.PersistentVolumeReclaimDelete)), true
+	case f.Target != nil && f.Target.DeletionTimestamp == nil:
+		return do(Delete, f.Target), true
+	}
+	return Step{}, f.lasts() < gone
+}
+
+// restore brings the volume back as it was, and takes away what the move made. Data of a claim that its user has deleted meanwhile goes as its policy requires.
+func (f *Facts) restore() Step {
+	if pods := f.pods(); len(pods) > 0 {
+		return do(Delete, pods...)
+	}
+	lives, record := f.claimLives(), f.SourceVolume
+	policy := corev1.PersistentVolumeReclaimPolicy("")
+	if record != nil {
+		policy = corev1.PersistentVolumeReclaimPolicy(record.Annotations[labels.ReclaimPolicy])
+	}
+	switch {
+	case f.Volume != nil && f.Volume.DeletionTimestamp != nil && lives:
+		return do(Fence, f.Volume) // it cannot be saved any more, and comes back from the record
+	case f.Volume == nil && lives && record != nil:
+		return do(Create, f.oldVolume())
+	case f.Volume != nil && policy != "" && f.Volume.DeletionTimestamp == nil && f.Volume.Spec.PersistentVolumeReclaimPolicy != policy:
+		return do(Policy, withPolicy(f.Volume, policy))
+	case lives && f.Volume != nil && f.Claim.Status.Phase != corev1.ClaimBound:
+		return Step{}
+	case f.TargetVolume != nil && f.Target != nil && f.TargetVolume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
+		return do(Policy, withPolicy(f.TargetVolume, corev1.PersistentVolumeReclaimDelete))
+	case f.Target != nil && f.Target.DeletionTimestamp == nil:
+		return do(Delete, f.Target)
+	case f.Target != nil || f.TargetVolume != nil && f.lasts() < gone:
+		return Step{}
+	case !lives && record != nil && record.Spec.PersistentVolumeReclaimPolicy != policy:
+		return do(Policy, withPolicy(record, policy))
+	case !lives && f.Source != nil && f.Source.DeletionTimestamp == nil:
+		return do(Delete, f.Source)
+	case !lives && f.Source != nil:
+		return Step{}
+	}
+	if lives {
+		if step, wait := f.dropRecord(f.Source, record); wait {
+			return step
+		}
+	}
+	if step, wait := f.clear(); wait {
+		return step
+	}
+	return f.enter(v1alpha1.MoveFailed, f.Move.Status.Message)
+}
+
+// dropRecord deletes a claim of the move and its volume, which is Retain: the data stays. wait is whether something is still there.
+func (f *Facts) dropRecord(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) (s Step, wait bool) {
+	switch {
+	case volume != nil && volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain:
+		return do(Policy, withPolicy(volume, corev1.PersistentVolumeReclaimRetain)), true
+	case claim != nil && claim.DeletionTimestamp == nil:
+		return do(Delete, claim), true
+	case volume != nil && claim == nil && volume.DeletionTimestamp == nil:
+		return do(Delete, volume), true
+	}
+	return Step{}, claim != nil || volume != nil
+}
+
+// clear deletes the other objects of the move, its rights last.
+func (f *Facts) clear() (s Step, wait bool) {
+	if !f.Granted {
+		return Step{}, false
+	}
+	s = do(Delete, f.secret(labels.MoveRoleSource), f.secret(labels.MoveRoleTarget))
+	if !f.Service && !f.Fenced {
+		s.Do = append(s.Do, Do{Delete, f.grant()})
+	}
+	if f.Service {
+		s.Do = append(s.Do, Do{Delete, f.service()})
+	}
+	if f.Fenced {
+		s.Do = append(s.Do, Do{Delete, f.policy("")})
+	}
+	return s, true
+}

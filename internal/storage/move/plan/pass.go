@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
+)
+
+// pods are all pods of the move.
+func (f *Facts) pods() []Object {
+	all := each(f.Copies)
+	if f.Server != nil {
+		all = append(all, f.Server)
+	}
+	return all
+}
+
+func each(pods []corev1.Pod) (all []Object) {
+	for i := range pods {
+		all = append(all, &pods[i])
+	}
+	return all
+}
+
+// pass runs one pod until it has ended well. nil: not yet, do the step.
+func (f *Facts) pass(mode string) (*v1alpha1.MovePass, Step) {
+	name := f.copyName()
+	var now *corev1.Pod
+	var old []Object
+	for i := range f.Copies {
+		if f.Copies[i].Name == name && f.Copies[i].DeletionTimestamp == nil {
+			now = &f.Copies[i]
+		} else if f.Copies[i].Name != name {
+			old = append(old, &f.Copies[i])
+		}
+	}
+	switch {
+	case len(old) > 0 && slices.ContainsFunc(old, func(one Object) bool { return one.GetDeletionTimestamp() == nil }):
+		return nil, do(Delete, old...)
+	case now == nil:
+		return nil, do(Create, f.reader(mode))
+	case mode != modeMeasure && now.Status.PodIP != "" && f.Admitted != only(now.Status.PodIP):
+		return nil, do(Apply, f.policy(only(now.Status.PodIP)))
+	case now.Status.Phase == corev1.PodSucceeded:
+		result, err := resultOf(now)
+		if err == nil && (mode != modeFinish || result.Verified) {
+			return &v1alpha1.MovePass{All: result.All, Sent: result.Sent, Seconds: result.Seconds}, Step{}
+		}
+		return nil, f.failed(fmt.Sprintf("pod %s left no result: %v", now.Name, err), false)
+	case now.Status.Phase == corev1.PodFailed:
+		text := ended(now)
+		return nil, f.failed(text, strings.Contains(text, "No space left on device") || strings.Contains(text, "Disk quota exceeded"))
+	case now.Status.Phase == corev1.PodRunning:
+		return nil, f.wait("pass %d runs in pod %s", len(f.Move.Status.Passes)+1, now.Name)
+	}
+	return nil, f.wait("waiting for pod %s: %s", now.Name, waiting(now))
+}
+
+// failed counts a pod that failed; another one follows, unless that is useless.
+func (f *Facts) failed(text string, useless bool) Step {
+	switch {
+	case useless:
+		return f.enter(v1alpha1.MoveRestoring, fmt.Sprintf("the data does not fit into the volume in %s: %s", f.Move.Status.To, text))
+	case f.Move.Status.Failures >= mostFailures:
+		return f.enter(v1alpha1.MoveRestoring, fmt.Sprintf("%d pods failed, the last one with: %s", f.Move.Status.Failures+1, text))
+	}
+	status := f.Move.Status.DeepCopy()
+	status.Failures++
+	status.Message = "a pod failed and is started again: " + text
+	return Step{Status: status}
+}
+
+// result is what a pod of a pass leaves as its termination message.
+type result struct {
+	All      v1alpha1.MoveAmount `json:"all"`
+	Sent     v1alpha1.MoveAmount `json:"sent"`
+	Seconds  int64               `json:"seconds"`
+	Verified bool                `json:"verified"`
+}
+
+func resultOf(pod *corev1.Pod) (r result, err error) {
+	err = json.Unmarshal([]byte(ended(pod)), &r)
+	return r, err
+}
+
+// ended is the termination message of a pod, or why there is none. A provider writes it, so it is cut.
+func ended(pod *corev1.Pod) string {
+	const most = 500
+	text := cmp.Or(pod.Status.Message, pod.Status.Reason, "no reason given")
+	for i := range pod.Status.ContainerStatuses {
+		if state := pod.Status.ContainerStatuses[i].State.Terminated; state != nil {
+			text = cmp.Or(state.Message, fmt.Sprintf("%s, exit code %d", state.Reason, state.ExitCode))
+		}
+	}
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
+
+// waiting is why a pod does not run.
+func waiting(pod *corev1.Pod) string {
+	if pod == nil {
+		return "it does not exist yet"
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if state := pod.Status.ContainerStatuses[i].State.Waiting; state != nil && state.Reason != "" {
+			return strings.TrimSuffix(state.Reason+": "+state.Message, ": ")
+		}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			return condition.Message
+		}
+	}
+	return fmt.Sprintf("pod %s is %s", pod.Name, cmp.Or(string(pod.Status.Phase), "new"))
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return pod != nil && pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// active are the users that have a node. A pod without one cannot start while the volume is missing.
+func (f *Facts) active() (pods []corev1.Pod) {
+	for i := range f.Users {
+		if f.Users[i].Spec.NodeName != "" {
+			pods = append(pods, f.Users[i])
+		}
+	}
+	return pods
+}
+
+func started(pods []corev1.Pod) string {
+	if len(pods) == 0 {
+		return "the volume was attached to a node again"
+	}
+	return fmt.Sprintf("pods use the claim: %s; stop them, or move with --online", names(pods))
+}
+
+func names(pods []corev1.Pod) string {
+	const most = 5
+	var all []string
+	for i := range pods[:min(len(pods), most)] {
+		all = append(all, pods[i].Name)
+	}
+	if len(pods) > most {
+		all = append(all, fmt.Sprintf("and %d more", len(pods)-most))
+	}
+	return strings.Join(all, ", ")
+}
+
+// only is the network with just one address; empty if it is none.
+func only(address string) string {
+	parsed, err := netip.ParseAddr(address)
+	if err != nil {
+		return ""
+	}
+	return netip.PrefixFrom(parsed.Unmap(), parsed.Unmap().BitLen()).String()
+}
