@@ -3,8 +3,10 @@
 package env
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -81,6 +83,11 @@ func (c *Cluster) NothingOfLiqo(t testing.TB, namespace string) {
 // TryLiqoctl runs liqoctl against the cluster.
 func (c *Cluster) TryLiqoctl(args ...string) Result {
 	return Execute("", filepath.Join(c.env.Bin, "liqoctl"), append(args, "--kubeconfig", c.kubeconfig)...)
+}
+
+// LiqoctlCommand is a command that the test starts and ends itself.
+func (c *Cluster) LiqoctlCommand(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, filepath.Join(c.env.Bin, "liqoctl"), append(args, "--kubeconfig", c.kubeconfig)...)
 }
 
 // Liqoctl wants success.

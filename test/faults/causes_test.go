@@ -39,13 +39,13 @@ func causes() []cause {
 	both := []*env.Cluster{rome, milan}
 	lost := milan.Nodes[len(milan.Nodes)-1]
 	return []cause{
-		{name: "virtual kubelet killed", start: func(t *testing.T) { kill(t, rome, "virtual-kubelet") }},
+		{name: "virtual kubelet killed", start: func(t *testing.T) { rome.Kill(t, "virtual-kubelet") }},
 		{name: "virtual kubelet deleted", long: true, start: func(t *testing.T) {
 			rome.Kubectl(t, "delete", "pods", "-A", "-l", labels.AppName+"=virtual-kubelet", "--grace-period=0", "--force", "--wait=false")
 		}},
 		{name: "Liqo's controller managers killed", start: func(t *testing.T) {
 			for _, c := range both {
-				kill(t, c, "controller-manager")
+				c.Kill(t, "controller-manager")
 			}
 		}},
 		{name: "Kubernetes' controller managers killed", long: true, start: func(t *testing.T) { components(t, "kill", both, "kube-controller-manager") }},
@@ -112,30 +112,6 @@ func atRest(t *testing.T, c *env.Cluster) {
 		}
 		return fmt.Sprintf("%d of %d are not", n, len(all.Items)), n == 0
 	})
-}
-
-// kill ends the processes of Liqo's component in a cluster; its kubelet starts them again.
-func kill(t *testing.T, c *env.Cluster, component string) {
-	t.Helper()
-	n := 0
-	for _, found := range []map[string]string{{labels.AppName: component}, {labels.AppComponent: component}} {
-		pods, err := c.Pods("", found)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, pod := range pods {
-			if id, err := pod.Process("liqo"); err == nil {
-				n++
-				if err := syscall.Kill(id, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-					t.Errorf("kill process %d of %s: %v", id, pod.Name, err)
-				}
-			}
-		}
-		if n > 0 {
-			return
-		}
-	}
-	t.Fatalf("no process of %s runs in %s", component, c.Name)
 }
 
 func components(t *testing.T, verb string, all []*env.Cluster, names ...string) {

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offload
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/pem"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"liqo.io/liqo/test/env"
+)
+
+const (
+	moveKind = "storage.liqo.io/v1alpha1/VolumeMove"
+	// moveTime guards a move against hanging.
+	moveTime = 4 * time.Minute
+)
+
+// victims are what is killed, or cut, during a move.
+var victims = map[string]func(*testing.T, namespace){
+	"controller manager": func(t *testing.T, _ namespace) { rome.Kill(t, "controller-manager") },
+	"virtual kubelet":    func(t *testing.T, _ namespace) { rome.Kill(t, "virtual-kubelet") },
+	"pods of the move": func(t *testing.T, s namespace) {
+		s.kubectl(t, "delete", "pods", "-l", "storage.liqo.io/move", "--force", "--grace-period=0", "--wait=false")
+	},
+	"API server here":  func(t *testing.T, _ namespace) { clusters.Do(t, "component", "kill", rome.Name, "kube-apiserver") },
+	"API server there": func(t *testing.T, _ namespace) { clusters.Do(t, "component", "kill", milan.Name, "kube-apiserver") },
+	"link for 5 s": func(t *testing.T, _ namespace) {
+		clusters.Do(t, "fault", "partition", rome.Name, milan.Name)
+		<-time.After(5 * time.Second) // the fault
+		clusters.Do(t, "fault", "heal", rome.Name, milan.Name)
+	},
+	"liqoctl": nil,
+}
+
+// phase is that of the move; empty if there is none, or the API server does not answer.
+func (s namespace) phase(t *testing.T) string {
+	t.Helper()
+	result := rome.TryKubectl("", "-n", s.name, "get", "volumemoves.storage.liqo.io", "data", "-o", "jsonpath={.status.phase}", "--request-timeout=2s")
+	return strings.TrimSpace(result.Out)
+}
+
+// TestMoveSurvives kills each part of the system in each phase of a move. The same command ends the move, and the data is whole, in one place only.
+func TestMoveSurvives(t *testing.T) {
+	if !*long {
+		t.Skip("NOT RUN: it takes a quarter of an hour; use -long")
+	}
+	installedAndPeered(t)
+	s := offload(t)
+	s.apply(t, strings.ReplaceAll(claim, "NAME", "data"))
+	s.mount(t, "data", "DoesNotExist")
+	s.kubectl(t, "exec", "data", "--", "sh", "-c", files)
+	before := s.kubectl(t, "exec", "data", "--", "sh", "-c", content)
+	node := strings.TrimSpace(s.kubectl(t, "get", "pod", "data", "-o", "jsonpath={.spec.nodeName}"))
+	s.kubectl(t, "delete", "pod", "data", timeout)
+	at, other := node, virtualNode
+	for victim, strike := range victims {
+		for _, phase := range []string{"Preparing", "Copying", "Stopping", "Finishing", "Switching", "Removing"} {
+			start := time.Now()
+			struck := s.interrupted(t, other, phase, strike)
+			if result := s.move("data", "--target-node", other, "--timeout", moveTime.String()); result.Code != 0 && !strings.Contains(result.Err, "there already") {
+				t.Fatalf("%s killed in phase %s: %s", victim, struck, result)
+			}
+			took := time.Since(start)
+			s.nothingLeft(t)
+			s.mount(t, "data", "")
+			if after := s.kubectl(t, "exec", "data", "--", "sh", "-c", content); after != before {
+				t.Fatalf("%s killed in phase %s: the volume has\n%s\nbefore:\n%s", victim, struck, after, before)
+			}
+			if now := strings.TrimSpace(s.kubectl(t, "get", "pod", "data", "-o", "jsonpath={.spec.nodeName}")); now != other {
+				t.Fatalf("%s killed in phase %s: the data is at %s, want %s", victim, struck, now, other)
+			}
+			s.kubectl(t, "delete", "pod", "data", timeout)
+			at, other = other, at
+			clusters.Measure("move: "+victim+" killed in "+struck, "whole, after %.0f s", took.Seconds())
+		}
+	}
+}
+
+// interrupted starts a move, strikes when it has reached a phase, and returns the phase that it was in then. Without a strike, the command itself is killed.
+func (s namespace) interrupted(t *testing.T, to, phase string, strike func(*testing.T, namespace)) (struck string) {
+	t.Helper()
+	ctx, kill := context.WithCancel(t.Context())
+	defer kill()
+	command := rome.LiqoctlCommand(ctx, "move", "volume", "data", "-n", s.name, "--target-node", to)
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	reached := map[string]int{"": 0, "Preparing": 1, "Copying": 2, "Stopping": 3, "Finishing": 4, "Switching": 5, "Removing": 6, "Completed": 7}
+	env.Eventually(t, moveTime, "the move reaches "+phase, func() (string, bool) {
+		now := s.phase(t)
+		struck = now
+		return now, reached[now] >= reached[phase] || command.ProcessState != nil
+	})
+	if strike != nil {
+		strike(t, s)
+	}
+	kill()
+	_ = command.Wait() // killed
+	return struck
+}
+
+// writing is an application that appends a number to a file ten times a second, and goes on with the next one after a restart.
+const writing = `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  volumeClaimTemplates: [{metadata: {name: data}, spec: {storageClassName: liqo, accessModes: [ReadWriteOnce], resources: {requests: {storage: 3Gi}}}}]
+  template:
+    metadata: {labels: {app: db}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - {name: main, image: "playground.local/tools:1", imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}],
+         command: [sh, -c, "trap exit TERM; i=$(tail -n 1 /data/log 2>/dev/null || echo 0); while true; do i=$((i+1)); echo $i >>/data/log; sleep 0.1; done"]}
+`
+
+// TestMoveOnline moves 2 GiB with holes and 10,000 files while an application writes, measures it beside rsync by hand, and takes a move back.
+func TestMoveOnline(t *testing.T) {
+	if !*long {
+		t.Skip("NOT RUN: it copies 2 GiB; use -long")
+	}
+	installedAndPeered(t)
+	s := offload(t)
+	s.apply(t, writing)
+	s.running(t, "db-0")
+	from := strings.TrimSpace(s.kubectl(t, "get", "pod", "db-0", "-o", "jsonpath={.spec.nodeName}"))
+	to := virtualNode
+	if from == to {
+		to = rome.Nodes[len(rome.Nodes)-1].Name
+	}
+	s.kubectl(t, "exec", "db-0", "--", "sh", "-c", `set -e; cd /data; mkdir many; for i in $(seq 100); do mkdir many/$i; for j in $(seq 100); do echo $i-$j >many/$i/$j; done; done
+		for i in 0 1 2 3 4 5 6 7; do dd if=/dev/urandom of=large bs=1M count=128 seek=$((i*256)) conv=notrunc 2>/dev/null; done; truncate -s 2G large; sync`)
+	sum := `cd /data; find many -type f | sort | xargs cat | cksum; cksum <large; [ $(stat -c %b large) -le 2200000 ] && echo holes; find many | wc -l`
+	before := s.kubectl(t, "exec", "db-0", "--", "sh", "-c", sum)
+
+	start := time.Now()
+	result := s.move("data-db-0", "--target-node", to, "--online", "--timeout", "9m")
+	if result.Code != 0 {
+		t.Fatal(result)
+	}
+	clusters.Measure("move of 2 GiB with holes and 10,000 files, --online", "%.1f s; %s", time.Since(start).Seconds(), strings.TrimSpace(result.Out))
+	s.nothingLeft(t)
+	s.running(t, "db-0")
+	if now := strings.TrimSpace(s.kubectl(t, "get", "pod", "db-0", "-o", "jsonpath={.spec.nodeName}")); now != to {
+		t.Errorf("the pod runs on %s", now)
+	}
+	if after := s.kubectl(t, "exec", "db-0", "--", "sh", "-c", sum); after != before {
+		t.Errorf("the volume has\n%s\nbefore:\n%s", after, before)
+	}
+	// Every number that was written is there once, in order: nothing was lost, and no second copy was written.
+	if gap := s.kubectl(t, "exec", "db-0", "--", "sh", "-c", `awk 'NR != $1 {print NR, $1; exit}' /data/log`); strings.TrimSpace(gap) != "" {
+		t.Errorf("the log has a gap: %s", gap)
+	}
+
+	// A move that is taken back changes nothing.
+	command := rome.LiqoctlCommand(t.Context(), "move", "volume", "data-db-0", "-n", s.name, "--target-node", from, "--online")
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, moveTime, "the move copies", func() (string, bool) {
+		now := rome.TryKubectl("", "-n", s.name, "get", "volumemoves.storage.liqo.io", "data-db-0", "-o", "jsonpath={.status.phase}").Out
+		return now, now == "Copying"
+	})
+	if result := s.move("data-db-0", "--cancel"); result.Code != 0 || !strings.Contains(result.Out, "taken back") {
+		t.Errorf("cancel: %s", result)
+	}
+	_ = command.Wait() // it reports that the move was cancelled
+	s.nothingLeft(t)
+	if after := s.kubectl(t, "exec", "db-0", "--", "sh", "-c", sum); after != before {
+		t.Errorf("after a move was taken back, the volume has\n%s\nbefore:\n%s", after, before)
+	}
+	s.byHand(t, to, from)
+}
+
+// byHand copies the same data with the same engine and ciphers, between the same nodes, without a move.
+func (s namespace) byHand(t *testing.T, from, to string) {
+	t.Helper()
+	key := func() (private, public string) {
+		publicKey, privateKey, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, err := ssh.MarshalPrivateKey(privateKey, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := ssh.NewPublicKey(publicKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(block)), base64.StdEncoding.EncodeToString(ssh.MarshalAuthorizedKey(line))
+	}
+	private, public := key()
+	const pods = `
+apiVersion: v1
+kind: Secret
+metadata: {name: by-hand}
+data: {private: PRIVATE, public: PUBLIC}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: by-hand}, spec: {storageClassName: liqo, accessModes: [ReadWriteOnce], resources: {requests: {storage: 3Gi}}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: receives}
+spec:
+  nodeSelector: {kubernetes.io/hostname: TO}
+  terminationGracePeriodSeconds: 0
+  volumes: [{name: data, persistentVolumeClaim: {claimName: by-hand}}, {name: keys, secret: {secretName: by-hand, defaultMode: 256}}]
+  tolerations: [{operator: Exists}]
+  containers:
+  - {name: main, image: "localhost/liqo-mover:VERSION", imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}, {name: keys, mountPath: /keys}],
+     command: [/bin/dash, -c, "PREPARE; exec /usr/sbin/sshd -D -e -f /dev/null -h /keys/private -p 2222 -o AuthorizedKeysFile=/keys/public -o StrictModes=no -o UsePAM=no"]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: sends}
+spec:
+  nodeSelector: {kubernetes.io/hostname: FROM}
+  terminationGracePeriodSeconds: 0
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data-db-0}}, {name: keys, secret: {secretName: by-hand, defaultMode: 256}}]
+  tolerations: [{operator: Exists}]
+  containers:
+  - {name: main, image: "localhost/liqo-mover:VERSION", imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}, {name: keys, mountPath: /keys}], command: [/bin/dash, -c, "PREPARE; exec sleep 100000"]}
+`
+	image := strings.TrimSpace(rome.Kubectl(t, "-n", "liqo", "get", "deployment", "liqo-controller-manager", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
+	prepare := `mkdir -p /run/sshd /root /tmp; printf 'root:x:0:0:root:/root:/bin/dash\\nsshd:x:100:65534:sshd:/run/sshd:/bin/false\\n' >/etc/passwd; printf 'root:x:0:\\nnogroup:x:65534:\\n' >/etc/group`
+	s.apply(t, strings.NewReplacer("PRIVATE", private, "PUBLIC", public, "TO", to, "FROM", from, "VERSION", image[strings.LastIndex(image, ":")+1:], "PREPARE", prepare).Replace(pods))
+	s.running(t, "receives", "sends")
+	address := strings.TrimSpace(s.kubectl(t, "get", "pod", "receives", "-o", "jsonpath={.status.podIP}"))
+	shell := "ssh -F none -p 2222 -i /keys/private -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+	start := time.Now()
+	s.kubectl(t, "exec", "sends", "--", "rsync", "-aHAXS", "--numeric-ids", "--inplace", "--delete", "--rsh="+shell, "/data/", "root@"+address+":/data/")
+	clusters.Measure("the same data with rsync by hand, one pass", "%.1f s", time.Since(start).Seconds())
+}
