@@ -32,6 +32,9 @@ func TestAttackM6(t *testing.T) {
 	inForce(t, "liqo-peers-claims", func() error {
 		return c.Create(ctx, peerObject(remote, "PersistentVolumeClaim", nil, nil, claimOf(map[string]any{"volumeName": "x"})), client.DryRunAll)
 	})
+	inForce(t, "liqo-peers-objects", func() error { // it restricts the annotations
+		return c.Create(ctx, peerObject(remote, "PersistentVolumeClaim", nil, keys{"volume.kubernetes.io/selected-node": "x"}, claimOf(nil)), client.DryRunAll)
+	})
 	claim := func(what string, more map[string]any, refused string) attempt {
 		return attempt{what, "PersistentVolumeClaim", nil, nil, claimOf(more), refused}
 	}

@@ -66,6 +66,7 @@ func TestWithAPIServer(t *testing.T) {
 		"Narrow":              testNarrow,
 		"Unoffload":           testUnoffload,
 		"Volumes":             testVolumes,
+		"Move":                testMove,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, config) })
 	}

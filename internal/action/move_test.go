@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	storagev1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
+)
+
+// testMove does the work of the controller: each row sets the status of the move that the command makes or finds.
+func testMove(t *testing.T, config *rest.Config) {
+	c := installed(t, config)
+	ensure(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "moves"}})
+	amount := storagev1alpha1.MoveAmount{Files: 3, Bytes: 5 << 20}
+	stopped := metav1.Now()
+	started := metav1.NewTime(stopped.Add(4 * time.Second))
+	for name, test := range map[string]struct {
+		// found is the target of a move that is there before the command, with foundPhase.
+		found      string
+		foundPhase storagev1alpha1.MovePhase
+		status     storagev1alpha1.VolumeMoveStatus
+		want       []string
+		wantError  string
+	}{
+		"completed": {
+			status: storagev1alpha1.VolumeMoveStatus{
+				Phase: storagev1alpha1.MoveCompleted, Message: "the data is in liqo-milan", Passes: []storagev1alpha1.MovePass{{All: amount}}, StoppedAt: &stopped, StartedAt: &started,
+			},
+			want: []string{"the data is in liqo-milan", "3 files (5.0 MiB) verified", "could not use it for 4s"},
+		},
+		"refused":                            {status: storagev1alpha1.VolumeMoveStatus{Phase: storagev1alpha1.MoveFailed, Message: "node liqo-milan is cordoned"}, wantError: "is as before: node liqo-milan is cordoned"},
+		"an earlier one has ended":           {found: "liqo-turin", foundPhase: storagev1alpha1.MoveCompleted, status: storagev1alpha1.VolumeMoveStatus{Phase: storagev1alpha1.MoveCompleted, Message: "there"}, want: []string{"there"}},
+		"the same one is under way":          {found: "liqo-milan", foundPhase: storagev1alpha1.MoveCopying, status: storagev1alpha1.VolumeMoveStatus{Phase: storagev1alpha1.MoveCompleted, Message: "there"}, want: []string{"there"}},
+		"another one to a node is under way": {found: "liqo-turin", foundPhase: storagev1alpha1.MoveCopying, wantError: `another move of claim "data", to node "liqo-turin", is in phase Copying`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := client.ObjectKey{Namespace: "moves", Name: "data"}
+			if test.found != "" {
+				move := &storagev1alpha1.VolumeMove{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: storagev1alpha1.VolumeMoveSpec{TargetNode: test.found}}
+				create(t, c, move)
+				move.Status.Phase = test.foundPhase
+				if err := c.Status().Update(t.Context(), move); err != nil {
+					t.Fatal(err)
+				}
+			}
+			done := make(chan error, 1)
+			reported := &recorder{}
+			go func() {
+				done <- Move(t.Context(), c, MoveOptions{Namespace: key.Namespace, Claim: key.Name, TargetNode: "liqo-milan"}, reported)
+			}()
+			if test.status.Phase != "" {
+				err := eventually(t.Context(), func(ctx context.Context) error {
+					move := &storagev1alpha1.VolumeMove{}
+					if err := c.Get(ctx, key, move); err != nil {
+						return err
+					}
+					if move.Spec.TargetNode != "liqo-milan" {
+						return errors.New("it is the earlier one")
+					}
+					move.Status = test.status
+					return c.Status().Update(ctx, move)
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := <-done
+			if (err != nil) != (test.wantError != "") || err != nil && !strings.Contains(err.Error(), test.wantError) {
+				t.Fatalf("error %v, want %q", err, test.wantError)
+			}
+			for _, text := range test.want {
+				if !strings.Contains(reported.text(), text) {
+					t.Errorf("%q is missing in: %s", text, reported.text())
+				}
+			}
+			if test.status.Phase != "" && !apierrors.IsNotFound(c.Get(t.Context(), key, &storagev1alpha1.VolumeMove{})) {
+				t.Error("the finished move is left")
+			}
+		})
+	}
+}
+
+func TestCopied(t *testing.T) {
+	for _, row := range []struct {
+		bytes, total int64
+		in           time.Duration
+		want         string
+	}{
+		{100, 200, 0, "100 B"},
+		{10 << 20, 0, 2 * time.Second, "10.0 MiB, 5.0 MiB/s"},
+		{10 << 20, 30 << 20, 2 * time.Second, "10.0 MiB, 5.0 MiB/s, at most 4s left"},
+		{3 << 30, 1 << 30, time.Second, "3.0 GiB, 3.0 GiB/s"},
+	} {
+		if have := copied(row.bytes, row.total, row.in); have != row.want {
+			t.Errorf("%+v: %q", row, have)
+		}
+	}
+}
