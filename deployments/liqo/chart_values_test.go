@@ -24,7 +24,7 @@ import (
 var other = map[string]any{
 	"pullPolicy":                                              "Always",
 	"digest":                                                  "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-	"storage.moverDigest": "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+	"storage.moverDigest":                                     "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 	"apiServer.address":                                       "https://api.example.org",
 	"auth.config.portOverride":                                "8443",
 	"auth.service.type":                                       "NodePort",
