@@ -38,6 +38,8 @@ const (
 	MoveRoleCopy   = "copy"
 	// ReclaimPolicy is an annotation of the second record of a volume that moves: the policy of the volume before.
 	ReclaimPolicy = "storage.liqo.io/reclaim-policy"
+	// ReturnedVolume is an annotation of claims that have moved: the UID of the volume that came back. Its change has Kubernetes look at the claim at once.
+	ReturnedVolume = "storage.liqo.io/returned-volume"
 	// StorageAvailable is "true" on virtual nodes whose provider offers storage.
 	StorageAvailable = "storage.liqo.io/available"
 	// Provider is on virtual nodes: the kind of the provider's cluster.

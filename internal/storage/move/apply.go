@@ -23,6 +23,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=create;delete;patch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=update
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=create;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-controller-manager-offloaded,verbs=bind
@@ -66,6 +67,12 @@ func (c *controller) do(ctx context.Context, move *v1alpha1.VolumeMove, one plan
 			named["annotations"] = map[string]any{labels.VirtualClaimName: long}
 		}
 		return c.patch(ctx, object, map[string]any{"metadata": named})
+	case plan.Touch:
+		err := c.client.Update(ctx, object, client.FieldOwner(labels.OwnerMove))
+		if apierrors.IsConflict(err) {
+			return nil // a change of another one has the same effect
+		}
+		return client.IgnoreNotFound(err)
 	case plan.Hold:
 		return c.finalizers(ctx, object, append(slices.Clone(object.GetFinalizers()), labels.FinalizerMove))
 	case plan.Release:

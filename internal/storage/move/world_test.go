@@ -161,6 +161,9 @@ func (w *world) controller() *controller {
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 			return write(func() error { return c.Delete(ctx, o, options...) })
 		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			return write(func() error { return c.Update(ctx, o, options...) })
+		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
 			if p.Type() == types.ApplyPatchType { // the policy, which only we write
 				return write(func() error {
@@ -244,7 +247,7 @@ func (w *world) settle() {
 				volume.Status.Phase = corev1.VolumeBound
 				w.must(w.Status().Update(ctx, volume))
 			}
-			if claim.Status.Phase != corev1.ClaimBound {
+			if claim.Status.Phase != corev1.ClaimBound && (claim.Status.Phase != corev1.ClaimLost || claim.Annotations[labels.ReturnedVolume] == string(volume.UID)) {
 				claim.Status.Phase = corev1.ClaimBound
 				w.must(w.Status().Update(ctx, &claim))
 			}

@@ -20,7 +20,7 @@ func (f *Facts) switchOver() Step {
 	switch {
 	case f.Volume != nil && data.Name(f.Volume) == data.Name(f.TargetVolume):
 		if f.claimLives() && (f.Claim.Status.Phase != corev1.ClaimBound || f.Volume.Status.Phase != corev1.VolumeBound) {
-			return f.wait("waiting until the claim is bound again")
+			return f.returned()
 		}
 		return f.enter(v1alpha1.MoveRemoving, fmt.Sprintf("the data is in %s", f.Move.Status.To))
 	case f.Volume != nil:
@@ -31,6 +31,22 @@ func (f *Facts) switchOver() Step {
 		return do(Policy, withPolicy(f.TargetVolume, corev1.PersistentVolumeReclaimRetain))
 	}
 	return do(Create, f.movedVolume())
+}
+
+// returned has the claim bound to the volume that came back.
+func (f *Facts) returned() Step {
+	if f.Claim.Annotations[labels.ReturnedVolume] != string(f.Volume.UID) {
+		touched := f.Claim.DeepCopy()
+		if touched.Annotations == nil {
+			touched.Annotations = map[string]string{}
+		}
+		touched.Annotations[labels.ReturnedVolume] = string(f.Volume.UID)
+		return do(Touch, touched)
+	}
+	if f.Move.Status.Phase == v1alpha1.MoveRestoring {
+		return Step{} // its message is why
+	}
+	return f.wait("waiting until the claim is bound again")
 }
 
 // remove takes away what is left: the old data, unless it is to be kept, and all objects of the move.
@@ -104,7 +120,7 @@ func (f *Facts) restore() Step {
 	case f.Volume != nil && policy != "" && f.Volume.DeletionTimestamp == nil && f.Volume.Spec.PersistentVolumeReclaimPolicy != policy:
 		return do(Policy, withPolicy(f.Volume, policy))
 	case lives && f.Volume != nil && f.Claim.Status.Phase != corev1.ClaimBound:
-		return Step{}
+		return f.returned()
 	case f.TargetVolume != nil && f.Target != nil && f.TargetVolume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
 		return do(Policy, withPolicy(f.TargetVolume, corev1.PersistentVolumeReclaimDelete))
 	case f.Target != nil && f.Target.DeletionTimestamp == nil:

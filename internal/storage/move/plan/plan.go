@@ -89,6 +89,8 @@ const (
 	// Hold adds our finalizer to the move, Release removes it.
 	Hold    Verb = "hold"
 	Release Verb = "release"
+	// Touch has Kubernetes look at the claim again, which it does every 15 seconds otherwise.
+	Touch Verb = "touch"
 	// Relabel has the claim that holds data name the claim of the user.
 	Relabel Verb = "relabel"
 )
