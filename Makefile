@@ -20,7 +20,10 @@ MOVER := localhost/liqo-mover:$(VERSION)
 TAGS := -tags grpcnotrace
 LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 
-.PHONY: help quickstart playground down build image mover demo-images traffic faults release generate test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
+comma := ,
+space := $(subst ,, )
+
+.PHONY: help quickstart playground down build image mover demo-images stateful-images traffic faults release generate test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +54,14 @@ demo-images: build ## build the images of the Quick Start's demo, bin/demo-image
 	$(GO) build $(TAGS) -ldflags '-s -w' -o bin/ ./examples/quick-start/shop
 	bin/playground image build --binary bin/shop --name localhost/shop:dev -o bin/demo-image.tar
 	bin/playground image build --debian redis-server --program /usr/bin/redis-server,/usr/bin/redis-cli --name localhost/redis:dev -o bin/redis-image.tar
+
+stateful-images: build ## build the image of the example stateful-applications, bin/galera-image.tar (from Debian)
+	bin/playground image build --name localhost/galera:dev -o bin/galera-image.tar \
+		--debian mariadb-server,mariadb-client,galera-4,galera-arbitrator-4,bash,dash,coreutils,findutils,grep,sed,mawk,procps,util-linux,iproute2,rsync \
+		--program /usr/sbin/mariadbd,/usr/bin/mariadb,/usr/bin/garbd,/usr/bin/my_print_defaults,/usr/lib/galera/libgalera_smm.so,/usr/bin/rsync,/usr/bin/ss,/usr/bin/bash,/usr/bin/dash \
+		--program /usr/bin/grep,/usr/bin/sed,/usr/bin/mawk,/usr/bin/find,/usr/bin/xargs,/usr/bin/ps,/usr/bin/getopt \
+		--program $(subst $(space),$(comma),$(addprefix /usr/bin/,basename cat chmod chown cksum cp cut date dd dirname env head id ln ls mkdir mktemp mv readlink rm rmdir sleep sort stat sync tail test timeout touch tr uname wc whoami)) \
+		--file '/usr/bin/sh,/usr/bin/wsrep_sst_*,/usr/share/mysql/*.sql,/usr/share/mysql/english'
 
 traffic: build ## build the traffic of the network's tests, bin/traffic and bin/traffic-image.tar
 	$(GO) build -ldflags '-s -w' -o bin/ ./test/traffic

@@ -71,7 +71,7 @@ func (a *app) set(ctx context.Context) (build.Set, error) {
 func (a *app) image() *cobra.Command {
 	group := &cobra.Command{Use: "image", Short: "Build images without Docker"}
 	var output, binary, name string
-	var packages, programs []string
+	var packages, programs, files []string
 	c := &cobra.Command{
 		Use:   "build [NAME]",
 		Short: "Build an image that ships (demo, tools, ...), one around a static program, or one of Debian packages",
@@ -85,8 +85,8 @@ of Debian packages and all they link to.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(packages) > 0 && binary == "" && len(args) == 0 && name != "" && output != "":
-				return a.debianImage(cmd.Context(), output, image.Packaged{Name: name, Packages: packages, Programs: programs})
-			case len(packages)+len(programs) > 0:
+				return a.debianImage(cmd.Context(), output, image.Packaged{Name: name, Packages: packages, Programs: programs, Files: files})
+			case len(packages)+len(programs)+len(files) > 0:
 				return errors.New("an image of Debian packages needs --debian, --name and -o, and neither --binary nor a NAME argument")
 			case binary != "" && len(args) == 0 && name != "" && output != "":
 				img, err := image.StaticBinary(name, binary)
@@ -114,6 +114,7 @@ of Debian packages and all they link to.`,
 	c.Flags().StringVar(&binary, "binary", "", "static program that the image runs")
 	c.Flags().StringSliceVar(&packages, "debian", nil, "Debian packages to take programs from")
 	c.Flags().StringSliceVar(&programs, "program", nil, "with --debian: paths of programs to take, the first is what the image runs (default /usr/bin/PACKAGE)")
+	c.Flags().StringSliceVar(&files, "file", nil, "with --debian: further files, directories or patterns to take that no program links to")
 	c.Flags().StringVar(&name, "name", "", "full name of the image, NAME:TAG")
 	group.AddCommand(c)
 	return group

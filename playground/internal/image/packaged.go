@@ -20,6 +20,7 @@ type Packaged struct {
 	// Programs are absolute paths, in the packages or their dependencies; the first is what the image runs. None:
 	// the program in /usr/bin that is called like the first package.
 	Programs []string
+	Files    []string // what no program links to: absolute paths, path.Match patterns, or directories with all below them
 }
 
 // Selection is what has to be fetched for it.
@@ -36,16 +37,20 @@ func (p Packaged) Selection() (Selection, error) {
 			return Selection{}, fmt.Errorf("%w: %q is no name of a package", errPackaged, name)
 		}
 	}
-	for _, program := range p.Programs {
+	for _, program := range slices.Concat(p.Programs, p.Files) {
 		if !path.IsAbs(program) || path.Clean(program) != program {
-			return Selection{}, fmt.Errorf("%w: program %q; write its absolute path, such as /usr/bin/%s", errPackaged, program, path.Base(program))
+			return Selection{}, fmt.Errorf("%w: file %q; write its absolute path, such as /usr/bin/%s", errPackaged, program, path.Base(program))
 		}
+	}
+	extras := []Extra{{"/usr/lib/*/libgcc_s.so.1"}}
+	for _, file := range p.Files {
+		extras = append(extras, Extra{file})
 	}
 	return Selection{
 		// The two are there for the same reasons as in ToolsSelection.
 		Packages: append(slices.Clone(p.Packages), "libgcc-s1", "usr-is-merged"),
 		Programs: p.programs(),
-		Extras:   []Extra{{"/usr/lib/*/libgcc_s.so.1"}},
+		Extras:   extras,
 	}, nil
 }
 

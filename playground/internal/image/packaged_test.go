@@ -17,11 +17,15 @@ func TestPackaged(t *testing.T) {
 	}{
 		"called like its package": {Packaged{Name: "h.local/redis:1", Packages: []string{"redis-server"}}, "/usr/bin/redis-server"},
 		"programs that are named": {Packaged{Name: "h.local/redis:1", Packages: []string{"redis-server", "redis-tools"}, Programs: []string{"/usr/bin/redis-server", "/usr/bin/redis-cli"}}, "/usr/bin/redis-server"},
+		"files beside it":         {Packaged{Name: "h.local/redis:1", Packages: []string{"redis-server"}, Files: []string{"/usr/share/redis/*.conf"}}, "/usr/bin/redis-server"},
 	} {
 		selection, err := test.ask.Selection()
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
+		}
+		if files := len(selection.Extras) - 1; files != len(test.ask.Files) {
+			t.Errorf("%s: %d further files, want %v", name, files, test.ask.Files)
 		}
 		if !slices.Contains(selection.Packages, "redis-server") || selection.Programs[0] != test.entrypoint {
 			t.Errorf("%s: selection is %+v", name, selection)
@@ -47,6 +51,7 @@ func TestPackagedRefuses(t *testing.T) {
 		"option of apt":    {Name: "h.local/x:1", Packages: []string{"--purge"}},
 		"version":          {Name: "h.local/x:1", Packages: []string{"redis-server=7"}},
 		"empty name":       {Name: "h.local/x:1", Packages: []string{""}},
+		"relative file":    {Name: "h.local/x:1", Packages: []string{"x"}, Files: []string{"x"}},
 		"relative program": {Name: "h.local/x:1", Packages: []string{"x"}, Programs: []string{"x"}},
 	} {
 		if _, err := ask.Selection(); !errors.Is(err, errPackaged) {
