@@ -8,14 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/apis/labels"
 	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
@@ -34,7 +37,14 @@ import (
 // protection is the finalizer with which Kubernetes keeps the volume of a claim.
 const protection = "kubernetes.io/pv-protection"
 
-func controllerOptions() ctrl.Options { return ctrl.Options{MaxConcurrentReconciles: workers} }
+// controllerOptions bound the pause after a failure: pods may be waiting for their volume when an API server is back.
+func controllerOptions() ctrl.Options {
+	const first, most = 250 * time.Millisecond, 5 * time.Second
+	return ctrl.Options{
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, most),
+	}
+}
 
 // do carries out one effect. Each may be repeated.
 func (c *controller) do(ctx context.Context, move *v1alpha1.VolumeMove, one plan.Do) error {

@@ -172,8 +172,16 @@ func namedFor(real, claim *corev1.PersistentVolumeClaim) Object {
 	return changed
 }
 
+// secret has the keys of one pod. No provider gets those of a pod of this cluster.
 func (f *Facts) secret(role string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: f.meta(ID(f.Move)+"-"+role, role), Immutable: new(true)}
+	meta, at := f.meta(ID(f.Move)+"-"+role, role), f.Move.Status.From
+	if role == labels.MoveRoleTarget {
+		at = f.Move.Status.To
+	}
+	if at == here {
+		meta.Annotations = map[string]string{labels.SkipReflection: "its pod runs here"}
+	}
+	return &corev1.Secret{ObjectMeta: meta, Immutable: new(true)}
 }
 
 // Secrets are the two of the move, from keys: of the server, of the client, and what each accepts of the other.

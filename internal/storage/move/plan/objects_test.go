@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"testing"
+
+	"liqo.io/liqo/apis/labels"
+	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
+)
+
+// TestKeysStay: no provider gets the keys of a pod that runs in this cluster.
+func TestKeysStay(t *testing.T) {
+	for _, row := range []struct {
+		from, to       string
+		source, target bool // reflected
+	}{
+		{here, "liqo-milan", false, true},
+		{"liqo-milan", here, true, false},
+		{"liqo-milan", "liqo-turin", true, true},
+	} {
+		move := &v1alpha1.VolumeMove{}
+		move.Status.From, move.Status.To = row.from, row.to
+		secrets := Secrets(move, []byte("server"), []byte("client"), nil, nil)
+		for i, reflected := range []bool{row.source, row.target} {
+			if _, skipped := secrets[i].Annotations[labels.SkipReflection]; skipped == reflected {
+				t.Errorf("from %s to %s: secret %s is reflected: %t", row.from, row.to, secrets[i].Name, !skipped)
+			}
+		}
+		if _, has := secrets[0].Data[ServerKey]; has || secrets[1].Data[ClientKey] != nil {
+			t.Error("a pod has the private key of the other")
+		}
+	}
+}
