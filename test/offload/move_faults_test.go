@@ -17,11 +17,8 @@ import (
 	"liqo.io/liqo/test/env"
 )
 
-const (
-	moveKind = "storage.liqo.io/v1alpha1/VolumeMove"
-	// moveTime guards a move against hanging.
-	moveTime = 4 * time.Minute
-)
+// moveTime guards a move against hanging.
+const moveTime = 4 * time.Minute
 
 // victims are what is killed, or cut, during a move.
 var victims = map[string]func(*testing.T, namespace){
