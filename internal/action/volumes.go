@@ -16,6 +16,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/storage/data"
 )
 
 // farClaim is a claim of this cluster whose data is at a peer.
@@ -114,14 +115,7 @@ func usersOf(ctx context.Context, c client.Reader, namespace string, claims []fa
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		uses := slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
-			name := ""
-			switch {
-			case volume.PersistentVolumeClaim != nil:
-				name = volume.PersistentVolumeClaim.ClaimName
-			case volume.Ephemeral != nil:
-				name = pod.Name + "-" + volume.Name
-			}
+		uses := slices.ContainsFunc(data.ClaimsOf(pod), func(name string) bool {
 			return slices.ContainsFunc(claims, func(one farClaim) bool { return one.key.Name == name })
 		})
 		if uses && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {

@@ -25,9 +25,6 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=patch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims/status,verbs=patch
 
-// storageProvisioner is the annotation with which Kubernetes assigns a claim to a provisioner.
-const storageProvisioner = "volume.kubernetes.io/storage-provisioner"
-
 // grower makes the real claim of a claim of this cluster as large as the claim asks for. Claims whose data is at a provider grow by the virtual kubelet.
 type grower struct {
 	namespace string
@@ -66,7 +63,7 @@ func (g *grower) claimOf(_ context.Context, object client.Object) []reconcile.Re
 
 // grows reports whether a claim of our classes asks for more than it has.
 func grows(claim *corev1.PersistentVolumeClaim) bool {
-	return claim.Annotations[storageProvisioner] == ProvisionerName && claim.Status.Phase == corev1.ClaimBound && claim.DeletionTimestamp == nil &&
+	return claim.Annotations[data.Assigned] == data.Provisioner && claim.Status.Phase == corev1.ClaimBound && claim.DeletionTimestamp == nil &&
 		claim.Spec.Resources.Requests.Storage().Cmp(*claim.Status.Capacity.Storage()) > 0
 }
 

@@ -77,7 +77,7 @@ func TestRealClaim(t *testing.T) {
 	if diff := cmp.Diff(want, got.Labels); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(map[string]string{selectedNode: "n1"}, got.Annotations); diff != "" {
+	if diff := cmp.Diff(map[string]string{data.SelectedNode: "n1"}, got.Annotations); diff != "" {
 		t.Error(diff)
 	}
 	long := realClaim(claimOf(func(claim *corev1.PersistentVolumeClaim) { claim.Name = strings.Repeat("long-", 20) + "x" }), "liqo-storage", "", "n1")

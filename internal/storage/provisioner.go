@@ -39,8 +39,6 @@ import (
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch;update
 
 const (
-	// ProvisionerName is the provisioner of our storage classes.
-	ProvisionerName = "liqo.io/storage"
 	// bindTime is how long one attempt waits for the real class to make a volume; another attempt follows.
 	bindTime = 20 * time.Second
 	workers  = 16
@@ -77,7 +75,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		// The manager elects the leader.
-		controller.NewProvisionController(ctx, kube, ProvisionerName, p,
+		controller.NewProvisionController(ctx, kube, data.Provisioner, p,
 			controller.LeaderElection(false), controller.Threadiness(workers), controller.FailedProvisionThreshold(0), controller.FailedDeleteThreshold(0),
 			controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPause, mostPause)),
 		).Run(ctx)
@@ -165,7 +163,7 @@ func (p *provisioner) provisionHere(ctx context.Context, o *controller.Provision
 		log.FromContext(ctx).Info("real claim created", "claim", client.ObjectKeyFromObject(o.PVC), "node", o.SelectedNodeName)
 	case err != nil:
 		return nil, controller.ProvisioningNoChange, fmt.Errorf("read claim %s/%s: %w", p.options.Namespace, name, err)
-	case existing.Spec.VolumeName == "" && existing.Annotations[selectedNode] == "":
+	case existing.Spec.VolumeName == "" && existing.Annotations[data.SelectedNode] == "":
 		// Its provisioner has refused the node.
 		return p.elsewhere(ctx, o, existing)
 	}
@@ -206,7 +204,7 @@ func (p *provisioner) await(ctx context.Context, claim *corev1.PersistentVolumeC
 		if !is || event.Type == watch.Deleted {
 			return false, fmt.Errorf("claim %s/%s was deleted", claim.Namespace, claim.Name)
 		}
-		return now.Status.Phase == corev1.ClaimBound || now.Spec.VolumeName == "" && now.Annotations[selectedNode] == "", nil
+		return now.Status.Phase == corev1.ClaimBound || now.Spec.VolumeName == "" && now.Annotations[data.SelectedNode] == "", nil
 	})
 	switch {
 	case wait.Interrupted(err):

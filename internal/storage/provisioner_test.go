@@ -73,7 +73,7 @@ func newStorageEnv(t *testing.T) *storageEnv {
 	b.Must(Setup(mgr, Options{Namespace: storageNamespace, RealClass: "disk"}))
 	kubetest.Start(t, "manager", mgr.Start)
 	b.Make(&storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: ProvisionerName, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer), AllowVolumeExpansion: new(true),
+		ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: data.Provisioner, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer), AllowVolumeExpansion: new(true),
 	})
 	b.Make(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Provisioner: "disk.example.com", AllowVolumeExpansion: new(true)})
 	b.Make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}})
@@ -94,7 +94,7 @@ func (b *storageEnv) claim(name, node string, change func(*corev1.PersistentVolu
 	b.T.Helper()
 	claim := claimOf(change)
 	claim.Name, claim.UID, claim.Spec.VolumeMode = name, "", nil
-	claim.Annotations = map[string]string{selectedNode: node, "volume.kubernetes.io/storage-provisioner": ProvisionerName}
+	claim.Annotations = map[string]string{data.SelectedNode: node, data.Assigned: data.Provisioner}
 	b.Make(claim)
 	return claim
 }
@@ -137,7 +137,7 @@ func (b *storageEnv) bind(real *corev1.PersistentVolumeClaim, handle string) {
 
 func (b *storageEnv) volume(of *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	b.T.Helper()
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volumePrefix + string(of.UID)}}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: data.VolumePrefix + string(of.UID)}}
 	b.exists(volume)
 	return volume
 }
@@ -171,7 +171,7 @@ func TestProvisioner(t *testing.T) {
 		"here": func(b *storageEnv) {
 			claim := b.claim("here", "worker", nil)
 			real := b.real(claim)
-			if *real.Spec.StorageClassName != "disk" || real.Annotations[selectedNode] != "worker" {
+			if *real.Spec.StorageClassName != "disk" || real.Annotations[data.SelectedNode] != "worker" {
 				b.T.Errorf("real claim %+v %v", real.Spec, real.Annotations)
 			}
 			b.bind(real, "handle-1")
@@ -221,18 +221,18 @@ func TestProvisioner(t *testing.T) {
 		"the real class refuses the node": func(b *storageEnv) {
 			claim := b.claim("elsewhere", "worker", nil)
 			real := b.real(claim)
-			b.Edit(real, func() { delete(real.Annotations, selectedNode) })
+			b.Edit(real, func() { delete(real.Annotations, data.SelectedNode) })
 			b.gone(real)
 			b.Until("the scheduler selects another node", func() bool {
 				b.Read(claim)
-				return claim.Annotations[selectedNode] == ""
+				return claim.Annotations[data.SelectedNode] == ""
 			})
 		},
 		"the node is gone": func(b *storageEnv) {
 			claim := b.claim("no-node", "nowhere", nil)
 			b.Until("the scheduler selects another node", func() bool {
 				b.Read(claim)
-				return claim.Annotations[selectedNode] == ""
+				return claim.Annotations[data.SelectedNode] == ""
 			})
 		},
 		"refused": func(b *storageEnv) {
@@ -249,7 +249,7 @@ func TestProvisioner(t *testing.T) {
 				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/x"}},
 				Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 			}})
-			volume.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": ProvisionerName}
+			volume.Annotations = map[string]string{data.Provisioned: data.Provisioner}
 			b.Make(volume)
 			b.release(volume)
 			later := b.claim("later", "worker", nil)

@@ -12,24 +12,19 @@ import (
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/storage/data"
 )
-
-// selectedNode is the annotation that names the node where the volume of a claim is to be created, as the scheduler decided.
-const selectedNode = "volume.kubernetes.io/selected-node"
 
 // placeholder is the source of volumes of virtual nodes, where no kubelet mounts anything. The path is part of the documented interface.
 const placeholder = "/tmp/liqo-placeholder"
-
-// volumePrefix, and the UID of the claim, are the name of a volume: the library's default.
-const volumePrefix = "pvc-"
 
 // realClaim returns the claim that holds the data of a claim in this cluster. Its label names the volume; an annotation of the volume that named the claim
 // would let a user who may write volumes have us delete any claim. class is empty for the default class.
 func realClaim(claim *corev1.PersistentVolumeClaim, namespace, class, node string) *coreapply.PersistentVolumeClaimApplyConfiguration {
 	own := map[string]string{}
 	maps.Copy(own, claim.Labels)
-	own[labels.AppPartOf], own[labels.VirtualClaimNamespace], own[labels.VirtualVolume] = labels.PartOf, claim.Namespace, volumePrefix+string(claim.UID)
-	annotations := map[string]string{selectedNode: node}
+	own[labels.AppPartOf], own[labels.VirtualClaimNamespace], own[labels.VirtualVolume] = labels.PartOf, claim.Namespace, data.VolumePrefix+string(claim.UID)
+	annotations := map[string]string{data.SelectedNode: node}
 	if len(validation.IsValidLabelValue(claim.Name)) == 0 {
 		own[labels.VirtualClaimName] = claim.Name
 	} else { // names of claims may be longer than values of labels

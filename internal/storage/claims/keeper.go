@@ -3,11 +3,11 @@
 package claims
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,8 +32,6 @@ const (
 	firstPause, mostPause = 50 * time.Millisecond, time.Minute
 	// refusedRetry is when to try again what the provider has refused: its quota or its policies may have changed.
 	refusedRetry = time.Minute
-	// volumePrefix and the UID of a claim are the name of its volume.
-	volumePrefix = "pvc-"
 )
 
 // Reasons of our events.
@@ -159,13 +157,8 @@ func (k *Keeper) changed(volume string) {
 
 func (k *Keeper) localChanged(before, after client.Object) {
 	if claim, _ := either(before, after).(*corev1.PersistentVolumeClaim); claim != nil {
-		k.changed(volumeName(claim))
+		k.changed(data.VolumeOf(claim))
 	}
-}
-
-// volumeName is the name of the volume of a claim; before the claim is bound, the one that the provisioner gives it.
-func volumeName(claim *corev1.PersistentVolumeClaim) string {
-	return cmp.Or(claim.Spec.VolumeName, volumePrefix+string(claim.UID))
 }
 
 func (k *Keeper) remoteChanged(before, after client.Object) {
@@ -193,6 +186,14 @@ func (k *Keeper) claim(key types.NamespacedName) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
+// shared looks at all volumes of the provider.
+func (k *Keeper) shared(volume *corev1.PersistentVolume) bool {
+	return slices.ContainsFunc(k.volumes.All(fanin.Every), func(one client.Object) bool {
+		other, is := one.(*corev1.PersistentVolume)
+		return is && data.Shared(volume, other)
+	})
+}
+
 func (k *Keeper) facts(volume *corev1.PersistentVolume) Facts {
 	facts := Facts{Volume: volume}
 	if volume == nil || volume.Spec.ClaimRef == nil {
@@ -202,10 +203,7 @@ func (k *Keeper) facts(volume *corev1.PersistentVolume) Facts {
 	if claim := k.claim(types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}); claim != nil && claim.UID == owner.UID {
 		facts.Claim = claim
 	}
-	for _, one := range k.volumes.All(fanin.Every) {
-		other, is := one.(*corev1.PersistentVolume)
-		facts.Shared = facts.Shared || is && data.Shared(volume, other)
-	}
+	facts.Shared = volume.Status.Phase == corev1.VolumeReleased && k.shared(volume)
 	facts.LocalKnown = k.local.Current(owner.Namespace)
 	facts.Namespace, _ = k.options.Peer.Remote(owner.Namespace)
 	if facts.Namespace == "" {

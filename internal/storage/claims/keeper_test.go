@@ -22,6 +22,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/storage/data"
 )
 
 func TestMain(m *testing.M) {
@@ -138,7 +139,7 @@ func (b *keeperEnv) claim(name string) (*corev1.PersistentVolumeClaim, *corev1.P
 	b.Make(claim)
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: volumePrefix + string(claim.UID), Labels: map[string]string{labels.RemoteClusterID: "milan-id"}, Annotations: map[string]string{labels.RemoteStorageClass: "disk"},
+			Name: data.VolumePrefix + string(claim.UID), Labels: map[string]string{labels.RemoteClusterID: "milan-id"}, Annotations: map[string]string{labels.RemoteStorageClass: "disk"},
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: sized("1Gi"), AccessModes: claim.Spec.AccessModes, StorageClassName: "liqo",
@@ -159,7 +160,7 @@ func (b *keeperEnv) there(of *corev1.PersistentVolumeClaim) *corev1.PersistentVo
 		if err := b.milan.Get(b.T.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
 			return err
 		}
-		if volumeOf(claim) != volumePrefix+string(of.UID) {
+		if volumeOf(claim) != data.VolumePrefix+string(of.UID) {
 			return fmt.Errorf("it is of %s, not of %s", volumeOf(claim), of.UID)
 		}
 		return nil

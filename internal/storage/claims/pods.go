@@ -13,15 +13,9 @@ import (
 	"liqo.io/liqo/internal/storage/data"
 )
 
-// storageProvisioner is the annotation with which Kubernetes assigns a claim to a provisioner, provisionerName is ours.
-const (
-	storageProvisioner = "volume.kubernetes.io/storage-provisioner"
-	provisionerName    = "liqo.io/storage"
-)
-
 // Held returns why a pod cannot run at the provider yet: one of its claims has no data there, or data that is not its own. Nil: it can.
 func (k *Keeper) Held(pod *corev1.Pod) error {
-	for _, name := range claimsOf(pod) {
+	for _, name := range data.ClaimsOf(pod) {
 		claim := k.claim(types.NamespacedName{Namespace: pod.Namespace, Name: name})
 		switch {
 		case claim == nil && !k.local.Current(pod.Namespace):
@@ -29,11 +23,11 @@ func (k *Keeper) Held(pod *corev1.Pod) error {
 		case claim == nil:
 			continue // storage that others manage, and that the provider may have
 		}
-		volume := k.volume(volumeName(claim))
+		volume := k.volume(data.VolumeOf(claim))
 		switch {
 		case volume == nil && !k.volumes.Current(fanin.Every):
 			return fmt.Errorf("claim %s: %w", name, errUnknown)
-		case volume == nil && claim.Annotations[storageProvisioner] == provisionerName:
+		case volume == nil && claim.Annotations[data.Assigned] == data.Provisioner:
 			return fmt.Errorf("claim %s: its volume is missing; it may be moving", name)
 		case volume == nil:
 			continue // of another class
@@ -51,7 +45,7 @@ func (k *Keeper) RemoteName(namespace, name string) (remote string, is bool) {
 	if claim == nil {
 		return "", false
 	}
-	volume := k.volume(volumeName(claim))
+	volume := k.volume(data.VolumeOf(claim))
 	if volume == nil || volume.Spec.ClaimRef == nil {
 		return "", false
 	}
@@ -59,16 +53,3 @@ func (k *Keeper) RemoteName(namespace, name string) (remote string, is bool) {
 }
 
 var errUnknown = errors.New("it is not known yet")
-
-// claimsOf returns the names of the claims of a pod, with those that Kubernetes makes for it.
-func claimsOf(pod *corev1.Pod) (names []string) {
-	for i := range pod.Spec.Volumes {
-		switch volume := &pod.Spec.Volumes[i]; {
-		case volume.PersistentVolumeClaim != nil:
-			names = append(names, volume.PersistentVolumeClaim.ClaimName)
-		case volume.Ephemeral != nil:
-			names = append(names, pod.Name+"-"+volume.Name)
-		}
-	}
-	return names
-}

@@ -9,5 +9,5 @@
 //
 // It reads from the API server, not from a cache: a stale fact about a volume or a pod could cost data, and moves are rare.
 //
-// It must not decide. Its proof are TestMoves and TestKilled, which interrupt a move before and after each of its writes.
+// It must not decide. Its proof are TestMoves and TestKilled, which interrupt a move after each of its writes.
 package move

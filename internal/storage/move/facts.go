@@ -24,7 +24,8 @@ import (
 	"liqo.io/liqo/internal/storage/move/plan"
 )
 
-// +kubebuilder:rbac:groups="",resources=nodes;pods;namespaces,verbs=get;list
+// +kubebuilder:rbac:groups="",resources=nodes;namespaces,verbs=get
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups="",resources=persistentvolumes;persistentvolumeclaims,verbs=get;list
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=list
@@ -167,18 +168,11 @@ func (c *controller) pods(ctx context.Context, f *plan.Facts) error {
 			f.Server = &pod
 		case pod.Labels[labels.Move] == string(f.Move.UID):
 			f.Copies = append(f.Copies, pod)
-		case !ended && uses(&pod, f.Move.Name):
+		case !ended && slices.Contains(data.ClaimsOf(&pod), f.Move.Name):
 			f.Users = append(f.Users, pod)
 		}
 	}
 	return nil
-}
-
-// uses reports whether a pod uses a claim, its own or one that Kubernetes made for it.
-func uses(pod *corev1.Pod, claim string) bool {
-	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
-		return volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ClaimName == claim || volume.Ephemeral != nil && pod.Name+"-"+volume.Name == claim
-	})
 }
 
 // objects reads the other objects of the move. Without the rights in the namespace, there are none.

@@ -13,12 +13,6 @@ import (
 	"liqo.io/liqo/internal/storage/data"
 )
 
-// provisionerName is our provisioner, provisionedBy the annotation of the volumes that it made.
-const (
-	provisionerName = "liqo.io/storage"
-	provisionedBy   = "pv.kubernetes.io/provisioned-by"
-)
-
 // here is this cluster as a place of data.
 const here = "this cluster"
 
@@ -68,7 +62,7 @@ func (f *Facts) refused() string {
 		return fmt.Sprintf("claim %s has no data yet: no pod has used it; its first pod decides where the data is", name)
 	case volume == nil || volume.DeletionTimestamp != nil:
 		return fmt.Sprintf("volume %s of claim %s is missing or being deleted", claim.Spec.VolumeName, name)
-	case volume.Annotations[provisionedBy] != provisionerName || f.Class == nil:
+	case volume.Annotations[data.Provisioned] != data.Provisioner || f.Class == nil:
 		return fmt.Sprintf("claim %s has the storage class %q, which is not one of Liqo's; only claims of a virtual storage class move", name, classOf(claim))
 	case claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock:
 		return fmt.Sprintf("claim %s is a block device; only volumes with files move", name)

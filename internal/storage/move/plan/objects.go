@@ -29,9 +29,8 @@ const (
 	// accepts of the other.
 	ServerKey, ClientKey, Authorized, Known = "server", "client", "authorized", "known"
 
-	selectedNode = "volume.kubernetes.io/selected-node"
-	keysPath     = "/keys"
-	dataPath     = "/data"
+	keysPath = "/keys"
+	dataPath = "/data"
 )
 
 // Modes of a pod that reads.
@@ -84,7 +83,7 @@ func (f *Facts) targetClaim() Object {
 	meta := f.meta(TargetName(f.Move), labels.MoveRoleTarget)
 	maps.Copy(meta.Labels, f.Claim.Labels)
 	maps.Copy(meta.Labels, f.meta("", labels.MoveRoleTarget).Labels)
-	meta.Annotations = map[string]string{selectedNode: f.Move.Spec.TargetNode}
+	meta.Annotations = map[string]string{data.SelectedNode: f.Move.Spec.TargetNode}
 	return &corev1.PersistentVolumeClaim{ObjectMeta: meta, Spec: f.claimSpec("")}
 }
 
@@ -102,7 +101,7 @@ func (f *Facts) claimSpec(volume string) corev1.PersistentVolumeClaimSpec {
 // record is a volume with the data of another one. Its reclaim policy is Retain, so its deletion deletes no data.
 func record(name string, of *corev1.PersistentVolume, claim *corev1.ObjectReference) *corev1.PersistentVolume {
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(of.Labels), Annotations: map[string]string{
-		provisionedBy: provisionerName, labels.VolumeData: data.Name(of),
+		data.Provisioned: data.Provisioner, labels.VolumeData: data.Name(of),
 	}}}
 	if data.Name(of) == name {
 		delete(volume.Annotations, labels.VolumeData)
