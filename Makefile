@@ -48,7 +48,7 @@ image: build ## build the image of all roles, bin/liqo-image.tar, without Docker
 	bin/playground image build --binary bin/liqo --name $(IMAGE) -o bin/liqo-image.tar
 
 mover: build ## build the image of the pods that copy a volume which moves, bin/mover-image.tar (from Debian)
-	bin/playground image build --debian rsync,openssh-server,openssh-client,dash,coreutils,sed --program /bin/dash,/bin/sed,/bin/cat,/bin/cp,/bin/date,/bin/mkdir,/bin/sleep,/usr/bin/tail,/usr/bin/rsync,/usr/bin/ssh,/usr/sbin/sshd --name $(MOVER) -o bin/mover-image.tar
+	bin/playground image build --debian rsync,openssh-server,openssh-client,dash,coreutils,sed --program /bin/dash,/bin/sed,/bin/cat,/bin/cp,/bin/date,/bin/mkdir,/bin/sleep,/bin/sync,/usr/bin/tail,/usr/bin/rsync,/usr/bin/ssh,/usr/sbin/sshd --name $(MOVER) -o bin/mover-image.tar
 
 demo-images: build ## build the images of the Quick Start's demo, bin/demo-image.tar and bin/redis-image.tar (from Debian)
 	$(GO) build $(TAGS) -ldflags '-s -w' -o bin/ ./examples/quick-start/shop

@@ -254,8 +254,8 @@ var suites = []stage{
 	{name: "tenants", about: "one consumer tries to create 100,000 objects while another one works", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/tenants", "-v"}},
 	}},
-	{name: "stateful", about: "a database of two clusters, by the commands of its guide; a cluster is lost and returns without a lost row", commands: []command{
-		{args: []string{"make", "--no-print-directory", "stateful-images"}},
+	{name: "stateful", about: "a database of two clusters, by the commands of its guide; a cluster is lost and returns without a lost row, a volume moves to a third one", commands: []command{
+		{args: []string{"make", "--no-print-directory", "mover", "stateful-images"}},
 		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/stateful", "-v"}},
 	}},
 	{name: "release", about: "two builds of one release, the second without Go's build cache: the same bytes", commands: []command{

@@ -2,6 +2,7 @@
 
 // Package stateful runs the commands of the guide in examples/stateful-applications line by line: a database with a replica in each of two
 // clusters loses a pod and a cluster, and no row. After the guide's commands it loses the cluster with the majority as well.
+// Then a replica and its volume move to a third cluster.
 //
 // It knows what a reader knows: the guide, the output, kubectl. It brings the playground's scenario stateful up and takes it down.
 // Run it with: make test-long SUITE=stateful
@@ -42,7 +43,7 @@ var own = regexp.MustCompile(`^(make |bin/playground |for image |export |cd )`)
 func TestMain(m *testing.M) {
 	env.Main(m, "stateful", keep, func(e *env.Env) error {
 		clusters, turin, lyon = e, e.Clusters[0], e.Clusters[1]
-		return e.LoadNeeded("galera-image.tar")
+		return e.LoadNeeded("galera-image.tar", "mover-image.tar")
 	})
 }
 
@@ -165,9 +166,10 @@ func judge(t *testing.T, outputs []output, text string) {
 			}
 		}
 		for command, wants := range map[string][]string{
-			"kubectl get foreignclusters":           {`lyon +OutOfBand +Established`},
-			"kubectl get pods -n liqo-demo -o wide": {`db-0 +1/1 +Running`, `db-1 +1/1 +Running`, `db-[01] .* turin-control-plane`, `db-[01] .* liqo-lyon`, `arbitrator-.* turin-control-plane`},
-			"kubectl get pvc -n liqo-demo":          {`data-db-0 +Bound .* liqo`, `data-db-1 +Bound .* liqo`},
+			"kubectl get foreignclusters":             {`lyon +OutOfBand +Established`},
+			"kubectl get pods -n liqo-demo -o wide":   {`db-0 +1/1 +Running`, `db-1 +1/1 +Running`, `db-[01] .* turin-control-plane`, `db-[01] .* liqo-lyon`, `arbitrator-.* turin-control-plane`},
+			"kubectl get $THERE -n liqo-demo -o wide": {`db-[01] +1/1 +Running .* liqo-nice`},
+			"kubectl get pvc -n liqo-demo":            {`data-db-0 +Bound .* liqo`, `data-db-1 +Bound .* liqo`},
 		} {
 			for _, want := range wants {
 				if one.command == command && !regexp.MustCompile(want).MatchString(one.text) {
