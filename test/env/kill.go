@@ -10,26 +10,39 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// Kill ends the processes of Liqo's component ; its kubelet starts them again.
+// Kill ends the processes of Liqo's component; its kubelet starts them again.
 func (c *Cluster) Kill(t *testing.T, component string) {
 	t.Helper()
-	n := 0
 	for _, found := range []map[string]string{{labels.AppName: component}, {labels.AppComponent: component}} {
-		pods, err := c.Pods("", found)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, pod := range pods {
-			if id, err := pod.Process("liqo"); err == nil {
-				n++
-				if err := syscall.Kill(id, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-					t.Errorf("kill process %d of %s: %v", id, pod.Name, err)
-				}
-			}
-		}
-		if n > 0 {
+		if c.kill(t, found) > 0 {
 			return
 		}
 	}
 	t.Fatalf("no process of %s runs in %s", component, c.Name)
+}
+
+// KillAll ends every process of Liqo and returns how many there were.
+func (c *Cluster) KillAll(t *testing.T) (n int) {
+	t.Helper()
+	if n = c.kill(t, map[string]string{labels.AppPartOf: labels.PartOf}); n == 0 {
+		t.Fatalf("no process of Liqo runs in %s", c.Name)
+	}
+	return n
+}
+
+func (c *Cluster) kill(t *testing.T, found map[string]string) (n int) {
+	t.Helper()
+	pods, err := c.Pods("", found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods {
+		if id, err := pod.Process("liqo"); err == nil {
+			n++
+			if err := syscall.Kill(id, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				t.Errorf("kill process %d of %s: %v", id, pod.Name, err)
+			}
+		}
+	}
+	return n
 }

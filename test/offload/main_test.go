@@ -19,8 +19,9 @@ import (
 )
 
 var (
-	keep = flag.Bool("keep", false, "use the clusters that are up, with Liqo installed and peered if it is, and leave them up (for work on these tests)")
-	long = flag.Bool("long", false, "also the settings, each of which restarts a component of Liqo")
+	keep    = flag.Bool("keep", false, "use the clusters that are up, with Liqo installed and peered if it is, and leave them up (for work on these tests)")
+	long    = flag.Bool("long", false, "also the settings, each of which restarts a component of Liqo")
+	moments = flag.Int("moments", 1, "at how many random moments of each phase TestMoveSurvives kills something, besides its beginning")
 
 	clusters    *env.Env
 	rome, milan *env.Cluster // consumer and provider

@@ -4,13 +4,15 @@ package offload
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
+	cryptorand "crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +42,19 @@ var victims = map[string]func(*testing.T, namespace){
 	"liqoctl": nil,
 }
 
+// phases are those of a move, and how long each usually takes with little data.
+var phases = []struct {
+	name  string
+	takes time.Duration
+}{
+	{"Preparing", 3 * time.Second},
+	{"Copying", 4 * time.Second},
+	{"Stopping", 300 * time.Millisecond},
+	{"Finishing", 2 * time.Second},
+	{"Switching", time.Second},
+	{"Removing", 1500 * time.Millisecond},
+}
+
 // phase is that of the move; empty if there is none, or the API server does not answer.
 func (s namespace) phase(t *testing.T) string {
 	t.Helper()
@@ -47,7 +62,8 @@ func (s namespace) phase(t *testing.T) string {
 	return strings.TrimSpace(result.Out)
 }
 
-// TestMoveSurvives kills each part of the system in each phase of a move. The same command ends the move, and the data is whole, in one place only.
+// TestMoveSurvives kills each part of the system in each phase of a move, at its beginning and at random moments. The same command ends the move, and the data is
+// whole, in one place only.
 func TestMoveSurvives(t *testing.T) {
 	if !*long {
 		t.Skip("NOT RUN: it takes a quarter of an hour; use -long")
@@ -61,31 +77,46 @@ func TestMoveSurvives(t *testing.T) {
 	node := strings.TrimSpace(s.kubectl(t, "get", "pod", "data", "-o", "jsonpath={.spec.nodeName}"))
 	s.kubectl(t, "delete", "pod", "data", timeout)
 	at, other := node, virtualNode
-	for victim, strike := range victims {
-		for _, phase := range []string{"Preparing", "Copying", "Stopping", "Finishing", "Switching", "Removing"} {
-			start := time.Now()
-			struck := s.interrupted(t, other, phase, strike)
-			if result := s.move("data", "--target-node", other, "--timeout", moveTime.String()); result.Code != 0 && !strings.Contains(result.Err, "there already") {
-				t.Fatalf("%s killed in phase %s: %s", victim, struck, result)
-			}
-			took := time.Since(start)
-			s.nothingLeft(t)
-			s.mount(t, "data", "")
-			if after := s.kubectl(t, "exec", "data", "--", "sh", "-c", content); after != before {
-				t.Fatalf("%s killed in phase %s: the volume has\n%s\nbefore:\n%s", victim, struck, after, before)
-			}
-			if now := strings.TrimSpace(s.kubectl(t, "get", "pod", "data", "-o", "jsonpath={.spec.nodeName}")); now != other {
-				t.Fatalf("%s killed in phase %s: the data is at %s, want %s", victim, struck, now, other)
-			}
-			s.kubectl(t, "delete", "pod", "data", timeout)
-			at, other = other, at
-			clusters.Measure("move: "+victim+" killed in "+struck, "whole, after %.0f s", took.Seconds())
+	check := func(t *testing.T, victim, struck string) {
+		t.Helper()
+		s.nothingLeft(t)
+		s.mount(t, "data", "")
+		if after := s.kubectl(t, "exec", "data", "--", "sh", "-c", content); after != before {
+			t.Fatalf("%s killed in phase %s: the volume has\n%s\nbefore:\n%s", victim, struck, after, before)
 		}
+		if now := strings.TrimSpace(s.kubectl(t, "get", "pod", "data", "-o", "jsonpath={.spec.nodeName}")); now != other {
+			t.Fatalf("%s killed in phase %s: the data is at %s, want %s", victim, struck, now, other)
+		}
+		s.kubectl(t, "delete", "pod", "data", timeout)
+	}
+	for victim, strike := range victims {
+		var longest time.Duration
+		var all []string
+		for _, phase := range phases {
+			for i := range 1 + *moments {
+				moment := time.Duration(0)
+				if i > 0 {
+					moment = rand.N(phase.takes)
+				}
+				start := time.Now()
+				struck := s.interrupted(t, other, phase.name, moment, strike)
+				all = append(all, cmp.Or(struck, "ended"))
+				if result := s.move("data", "--target-node", other, "--timeout", moveTime.String()); result.Code != 0 && !strings.Contains(result.Err, "there already") {
+					t.Fatalf("%s killed %v after phase %s began, in %s: %s", victim, moment, phase.name, struck, result)
+				}
+				longest = max(longest, time.Since(start))
+				check(t, victim, struck)
+				at, other = other, at
+				t.Logf("%s killed %v after phase %s began, in %s: whole after %.1f s", victim, moment.Round(time.Millisecond), phase.name, struck, time.Since(start).Seconds())
+			}
+		}
+		clusters.Measure("moves with "+victim+" killed", "%d, all whole; the longest took %.0f s; the phases: %s", len(all), longest.Seconds(), strings.Join(all, " "))
 	}
 }
 
-// interrupted starts a move, strikes when it has reached a phase, and returns the phase that it was in then. Without a strike, the command itself is killed.
-func (s namespace) interrupted(t *testing.T, to, phase string, strike func(*testing.T, namespace)) (struck string) {
+// interrupted starts a move, strikes at a moment after it has reached a phase, and returns the phase that it was in then. Without a strike, the command itself is
+// killed.
+func (s namespace) interrupted(t *testing.T, to, phase string, moment time.Duration, strike func(*testing.T, namespace)) (struck string) {
 	t.Helper()
 	ctx, kill := context.WithCancel(t.Context())
 	defer kill()
@@ -99,6 +130,10 @@ func (s namespace) interrupted(t *testing.T, to, phase string, strike func(*test
 		struck = now
 		return now, reached[now] >= reached[phase] || command.ProcessState != nil
 	})
+	if moment > 0 {
+		<-time.After(moment) // the moment of the fault
+		struck = s.phase(t)
+	}
 	if strike != nil {
 		strike(t, s)
 	}
@@ -279,7 +314,7 @@ func (s namespace) history(t *testing.T, claim string) func() string {
 func (s namespace) byHand(t *testing.T, from, to string) {
 	t.Helper()
 	key := func() (private, public string) {
-		publicKey, privateKey, err := ed25519.GenerateKey(rand.Reader)
+		publicKey, privateKey, err := ed25519.GenerateKey(cryptorand.Reader)
 		if err != nil {
 			t.Fatal(err)
 		}
