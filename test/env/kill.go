@@ -10,15 +10,24 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// Kill ends the processes of Liqo's component; its kubelet starts them again.
+// Kill ends the processes of Liqo's component; its kubelet starts them again, later each time.
 func (c *Cluster) Kill(t *testing.T, component string) {
 	t.Helper()
-	for _, found := range []map[string]string{{labels.AppName: component}, {labels.AppComponent: component}} {
-		if c.kill(t, found) > 0 {
+	for _, name := range []string{labels.AppName, labels.AppComponent} {
+		if c.kill(t, map[string]string{name: component}) > 0 {
 			return
 		}
 	}
 	t.Fatalf("no process of %s runs in %s", component, c.Name)
+}
+
+// Replace is Kill with pods that start in place of the killed ones at once.
+func (c *Cluster) Replace(t *testing.T, component string) {
+	t.Helper()
+	c.Kill(t, component)
+	for _, name := range []string{labels.AppName, labels.AppComponent} {
+		c.Kubectl(t, "delete", "pods", "-A", "-l", name+"="+component, "--force", "--grace-period=0", "--wait=false")
+	}
 }
 
 // KillAll ends every process of Liqo and returns how many there were.
