@@ -9,14 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clientretry "k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,13 +21,13 @@ import (
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/auth/published"
 )
 
 // Names of objects of the chart that this package reads.
 const (
 	identityAppName = "clusterid-configmap"
 	tokenKey        = "token"
-	authService     = "liqo-auth"
 )
 
 // addressTimeout bounds the wait for the address of a load balancer.
@@ -202,164 +198,33 @@ func waitAuthURL(ctx context.Context, c client.WithWatch, namespace string, p Pr
 	err := Follow(ctx, c, &corev1.ServiceList{}, func(services []corev1.Service) (bool, error) {
 		var err error
 		url, err = AuthURL(ctx, c, namespace, services)
-		if errors.Is(err, errAddressPending) && !waiting {
+		if errors.Is(err, published.ErrPending) && !waiting {
 			waiting = true
-			p.Start("Waiting for the address of the Service " + authService)
+			p.Start("Waiting for the address of the Service " + published.Service)
 		}
-		if errors.Is(err, errAddressPending) {
+		if errors.Is(err, published.ErrPending) {
 			return false, nil
 		}
 		return true, err
-	}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": authService})
+	}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": published.Service})
 	if waiting {
 		p.Stop()
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "", fmt.Errorf("the Service %s/%s of type LoadBalancer got no address within %s. "+
-			"If this cluster has no load balancers, `liqoctl upgrade --service-type NodePort` publishes a node's address instead", namespace, authService, addressTimeout)
+			"If this cluster has no load balancers, `liqoctl upgrade --service-type NodePort` publishes a node's address instead", namespace, published.Service, addressTimeout)
 	}
 	return url, err
 }
-
-// errAddressPending means that the address may still come.
-var errAddressPending = errors.New("the load balancer has no address yet")
 
 // AuthURL is the URL at which other clusters reach the authentication service of this one. services holds the Service of
 // authentication, if it exists.
 func AuthURL(ctx context.Context, c client.Reader, namespace string, services []corev1.Service) (string, error) {
 	if len(services) == 0 {
 		return "", fmt.Errorf("%w in namespace %s of this cluster: it has no Service %s; run `liqoctl install`, or name another namespace with --namespace",
-			ErrNotInstalled, namespace, authService)
+			ErrNotInstalled, namespace, published.Service)
 	}
-	facts := authFacts{Service: services[0]}
-	if facts.Service.Spec.Type == corev1.ServiceTypeNodePort {
-		var nodes corev1.NodeList
-		if err := c.List(ctx, &nodes); err != nil {
-			return "", fmt.Errorf("read the nodes, for the address of the NodePort Service %s: %w", authService, err)
-		}
-		facts.Nodes = nodes.Items
-	}
-	if facts.Service.Spec.Type == corev1.ServiceTypeClusterIP {
-		var ingresses networkingv1.IngressList
-		if err := c.List(ctx, &ingresses, client.InNamespace(namespace)); err != nil && !apierrors.IsNotFound(err) {
-			return "", fmt.Errorf("read the ingresses in namespace %s: %w", namespace, err)
-		}
-		facts.Ingresses = ingresses.Items
-	}
-	return facts.url()
-}
-
-// authFacts are the input of the authentication URL.
-type authFacts struct {
-	Service   corev1.Service
-	Nodes     []corev1.Node
-	Ingresses []networkingv1.Ingress
-}
-
-// url is pure.
-func (f authFacts) url() (string, error) {
-	host, port, err := f.endpoint()
-	if err != nil {
-		return "", err
-	}
-	return "https://" + hostPort(host, port), nil
-}
-
-// endpoint is pure: overriding annotations win over the address that follows from the Service's type.
-func (f authFacts) endpoint() (host string, port int32, err error) {
-	service := f.Service
-	if len(service.Spec.Ports) == 0 {
-		return "", 0, fmt.Errorf("the Service %s/%s has no port; `liqoctl upgrade` restores it", service.Namespace, service.Name)
-	}
-	host, port, err = f.published()
-	if override := service.Annotations[labels.OverrideAddress]; override != "" {
-		host = override
-		if err != nil {
-			port, err = service.Spec.Ports[0].Port, nil
-		}
-	}
-	if err != nil {
-		return "", 0, err
-	}
-	if override := service.Annotations[labels.OverridePort]; override != "" {
-		number, err := strconv.ParseUint(override, 10, 16)
-		if err != nil || number == 0 {
-			return "", 0, fmt.Errorf("annotation %s=%q of the Service %s/%s is not a port number from 1 to 65535", labels.OverridePort, override, service.Namespace, service.Name)
-		}
-		port = int32(number)
-	}
-	return host, port, nil
-}
-
-// hostPort leaves out the default port of https.
-func hostPort(host string, port int32) string {
-	// An override may come with brackets around an IPv6 address; JoinHostPort adds its own.
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	switch {
-	case port != 443:
-		return net.JoinHostPort(host, strconv.Itoa(int(port)))
-	case strings.Contains(host, ":"):
-		return "[" + host + "]"
-	}
-	return host
-}
-
-// published is the address without overriding annotations.
-func (f authFacts) published() (host string, port int32, err error) {
-	service := f.Service
-	switch service.Spec.Type {
-	case corev1.ServiceTypeLoadBalancer:
-		for _, ingress := range service.Status.LoadBalancer.Ingress {
-			if host := cmp.Or(ingress.Hostname, ingress.IP); host != "" {
-				return host, service.Spec.Ports[0].Port, nil
-			}
-		}
-		return "", 0, errAddressPending
-	case corev1.ServiceTypeNodePort:
-		if service.Spec.Ports[0].NodePort == 0 {
-			return "", 0, fmt.Errorf("the Service %s/%s of type NodePort has no node port yet; try again in a moment", service.Namespace, service.Name)
-		}
-		if host = nodeAddress(f.Nodes); host == "" {
-			return "", 0, fmt.Errorf("none of the %d nodes is Ready and has an address, so the NodePort of %s/%s cannot be published; "+
-				"annotate the Service with %s=ADDRESS", len(f.Nodes), service.Namespace, service.Name, labels.OverrideAddress)
-		}
-		return host, service.Spec.Ports[0].NodePort, nil
-	default:
-		for _, ingress := range f.Ingresses {
-			for _, rule := range ingress.Spec.Rules {
-				if rule.Host != "" && pointsTo(rule, service.Name) {
-					return rule.Host, 443, nil
-				}
-			}
-		}
-		return "", 0, fmt.Errorf("the Service %s/%s has type %s and no Ingress with a host leads to it, so other clusters cannot reach it; "+
-			"annotate it with %s=ADDRESS, or run `liqoctl upgrade` with --service-type LoadBalancer or NodePort, or with --set auth.ingress.enable=true,auth.ingress.host=HOST",
-			service.Namespace, service.Name, service.Spec.Type, labels.OverrideAddress)
-	}
-}
-
-func pointsTo(rule networkingv1.IngressRule, service string) bool {
-	return rule.HTTP != nil && slices.ContainsFunc(rule.HTTP.Paths, func(path networkingv1.HTTPIngressPath) bool {
-		return path.Backend.Service != nil && path.Backend.Service.Name == service
-	})
-}
-
-// nodeAddress is the address of the first Ready physical node by name: its external address if it has one.
-func nodeAddress(nodes []corev1.Node) string {
-	sorted := slices.SortedFunc(slices.Values(nodes), func(a, b corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-	for _, node := range sorted {
-		if node.Labels[labels.Type] == labels.TypeVirtualNode || !nodeReady(&node) {
-			continue
-		}
-		for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalIP, corev1.NodeInternalIP, corev1.NodeHostName} {
-			for _, address := range node.Status.Addresses {
-				if address.Type == kind && address.Address != "" {
-					return address.Address
-				}
-			}
-		}
-	}
-	return ""
+	return published.URL(ctx, c, c, &services[0])
 }
 
 func nodeReady(node *corev1.Node) bool {

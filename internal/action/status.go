@@ -18,6 +18,7 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/auth/published"
 )
 
 // components are the Deployments of the control plane in the order of the output. Those of the network follow, if it is Liqo's.
@@ -230,7 +231,7 @@ func apiServerURL(configured string, nodes []corev1.Node) string {
 	for _, node := range planes {
 		for _, address := range node.Status.Addresses {
 			if address.Type == corev1.NodeInternalIP {
-				return "https://" + hostPort(address.Address, 6443)
+				return "https://" + published.HostPort(address.Address, 6443)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/peering/auth/published"
 )
 
 const (
@@ -90,7 +91,7 @@ func newGatewayEndpoints(services []corev1.Service, nodes []corev1.Node) (all []
 			continue
 		}
 		one := GatewayEndpoint{Lane: lane}
-		host, port, err := authFacts{Service: *service, Nodes: nodes}.endpoint()
+		host, port, err := published.Facts{Service: *service, Nodes: nodes}.Endpoint()
 		switch {
 		case err == nil && service.Spec.Type == corev1.ServiceTypeNodePort && service.Annotations[labels.OverrideAddress] == "":
 			host = cmp.Or(service.Annotations[labels.GatewayNodeIP], host)

@@ -14,6 +14,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/peering/auth/published"
 )
 
 func gatewayDeployment(name, lane string, ready int32) appsv1.Deployment {
@@ -74,7 +75,7 @@ func TestInternalNetwork(t *testing.T) {
 	}
 	gateways := []GatewayEndpoint{
 		{Lane: 0, URL: "udp://10.0.0.9:30871"},
-		{Lane: 1, Error: errAddressPending.Error()},
+		{Lane: 1, Error: published.ErrPending.Error()},
 		{Lane: 2, Error: "Service liqo-gateway-2 has type ClusterIP, so the peers must be reachable instead"},
 		{Lane: 3, URL: "udp://g.example.org:5"},
 	}

@@ -17,6 +17,7 @@ import (
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/peering/auth/published"
 )
 
 // Status reads the state of Liqo in this cluster. Faults of Liqo are in its Problems; the error means that the state could
@@ -52,8 +53,8 @@ func Status(ctx context.Context, c client.Client, namespace string) (LocalStatus
 	}
 	o.nodes = nodes.Items
 	var services corev1.ServiceList
-	if err := c.List(ctx, &services, client.InNamespace(namespace), client.MatchingFields{"metadata.name": authService}); err != nil {
-		return LocalStatus{}, fmt.Errorf("read Service %s/%s: %w", namespace, authService, err)
+	if err := c.List(ctx, &services, client.InNamespace(namespace), client.MatchingFields{"metadata.name": published.Service}); err != nil {
+		return LocalStatus{}, fmt.Errorf("read Service %s/%s: %w", namespace, published.Service, err)
 	}
 	o.authURL, o.authErr = AuthURL(ctx, c, namespace, services.Items)
 	var offloadings offloadingv1alpha1.NamespaceOffloadingList

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 const (
@@ -155,18 +156,23 @@ type backoff struct {
 	last     error
 	pause    time.Duration
 	refusals int
+	loading  int
 }
 
-// maxRefusals is the number of refusals that make one permanent. An API server that has just started refuses valid
-// requests until it has loaded its roles.
-const maxRefusals = 6
+// maxRefusals and maxLoading are the numbers of such answers that make one permanent. An API server that has just started refuses valid
+// requests until it has loaded its roles, and serves no custom resources until it has loaded their definitions.
+const maxRefusals, maxLoading = 6, 14
 
 // wait delays the next attempt. If there must be none, it returns the reason.
 func (b *backoff) wait(ctx context.Context, err error) error {
-	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+	loading := errors.As(err, new(*apiutil.ErrResourceDiscoveryFailed)) // the group is listed, and nothing in it
+	switch {
+	case loading:
+		b.loading++
+	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
 		b.refusals++
 	}
-	if b.refusals >= maxRefusals || permanent(err) {
+	if b.refusals >= maxRefusals || b.loading >= maxLoading || permanent(err) && !loading {
 		return err
 	}
 	if ctx.Err() == nil {

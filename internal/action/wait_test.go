@@ -5,6 +5,7 @@ package action
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
@@ -174,6 +176,8 @@ func testFollowEnds(t *testing.T, config *rest.Config) {
 func TestRetry(t *testing.T) {
 	kind := schema.GroupResource{Resource: "foreignclusters"}
 	webhook := apierrors.NewInternalError(errors.New(`failed calling webhook "fc.validate.liqo.io": connection refused`))
+	group := schema.GroupVersion{Group: "storage.liqo.io", Version: "v1alpha1"}
+	loading := fmt.Errorf("find the kind: %w", &apiutil.ErrResourceDiscoveryFailed{group: apierrors.NewNotFound(kind, "")})
 	for name, test := range map[string]struct {
 		errs  []error // one per attempt; the last one repeats
 		tries int
@@ -184,6 +188,7 @@ func TestRetry(t *testing.T) {
 		"not found is final":     {[]error{apierrors.NewNotFound(kind, "x")}, 1, apierrors.IsNotFound},
 		"forbidden for a moment": {[]error{apierrors.NewForbidden(kind, "x", nil), nil}, 2, func(err error) bool { return err == nil }},
 		"forbidden every time":   {[]error{apierrors.NewForbidden(kind, "x", nil)}, maxRefusals, apierrors.IsForbidden},
+		"definitions are loaded": {[]error{loading, loading, nil}, 3, func(err error) bool { return err == nil }},
 		"a conflict is retried":  {[]error{apierrors.NewConflict(kind, "x", nil), nil}, 2, func(err error) bool { return err == nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
