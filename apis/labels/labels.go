@@ -86,7 +86,8 @@ const (
 	AuthToken = "discovery.liqo.io/auth-token"
 	// LocalIdentity is "true" on the Secret with our identity in a peer.
 	LocalIdentity = "discovery.liqo.io/local-identity"
-	// PinnedKey is "true" on the ConfigMap that pins a peer's public key, and "replacement" on the one with keys that are to replace it.
+	// PinnedKey is "true" on the ConfigMap that pins a peer's public key, "replacement" on the one with keys that are to replace it, and
+	// "provider" on the one with the key of a provider that may register in turn.
 	PinnedKey = "auth.liqo.io/pinned-key"
 	// OwnKey is the fingerprint of the key of this cluster that the peer knows, on the Secret with our identity there; on a ForeignCluster, of the key
 	// that the peer is to know: then the identity is renewed at once.

@@ -42,15 +42,15 @@ type PeerOptions struct {
 }
 
 // Peer enables the outgoing peering with a cluster whose ForeignCluster has an authentication URL: one that this cluster
-// used before.
+// used before, or that uses this one and offers to be used in turn.
 func Peer(ctx context.Context, c client.WithWatch, o PeerOptions, p Progress) error {
 	fc, err := ForeignCluster(ctx, c, o.Name)
 	if err != nil {
 		return err
 	}
 	if fc.Spec.ForeignAuthURL == "" {
-		return fmt.Errorf("ForeignCluster %q has no authentication URL: the remote cluster uses this one, but this one has never used the remote cluster; "+
-			"run `liqoctl generate peer-command` there, and the printed command here", o.Name)
+		return fmt.Errorf("ForeignCluster %q has no authentication URL: the remote cluster uses this one, and does not offer to be used in turn, because it allows no incoming peerings, "+
+			"or its authentication service has no address that other clusters reach; if it may be used, run `liqoctl generate peer-command` there, and the printed command here", o.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()

@@ -49,6 +49,8 @@ import (
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=secrets,verbs=get;create;patch;delete
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=services,resourceNames=liqo-auth,verbs=get
+// +kubebuilder:rbac:namespace=liqo,groups=networking.k8s.io,resources=ingresses,verbs=list
 
 // Connector connects to peers and copies objects there. [replicate.Replicator] implements it.
 type Connector interface {
@@ -131,6 +133,7 @@ type fcReconciler struct {
 	// authSlots bounds how many workers wait for authentication services, so that unreachable ones leave workers for
 	// the peers that answer.
 	authSlots chan struct{}
+	address   ownAddress
 	// nodeNaming is held from choosing the name of a virtual node until the name is stored.
 	nodeNaming sync.Mutex
 }
@@ -295,8 +298,10 @@ func (r *fcReconciler) phases() []func(context.Context, *scope) error {
 		r.ensureProcessable,
 		r.ensureFinalizer,
 		r.decideIncoming,
+		r.followAddress,
 		r.ensureTenant,
 		r.ensureSlice,
+		r.ensureOffer,
 		r.ensureIdentity,
 		r.ensureConnection,
 		r.ensureDeletion,

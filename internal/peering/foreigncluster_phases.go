@@ -21,6 +21,7 @@ import (
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/replicate"
 	"liqo.io/liqo/internal/peering/tenant"
 )
@@ -249,12 +250,21 @@ func (r *fcReconciler) ensureSlice(ctx context.Context, s *scope) error {
 		}
 		name = nodeNameFor(s.peer, nodes.Items, others.Items)
 	}
+	spec := sharingapply.ResourceSliceSpec().WithConsumerClusterID(r.options.Local.ClusterID).WithProviderClusterID(s.peer.ClusterID).WithNodeName(name)
+	if s.offers() {
+		url, err := r.authURL(ctx, s.now)
+		if err != nil {
+			return err
+		}
+		if url != "" {
+			spec.WithAuthURL(url)
+		}
+	}
 	intent := sharingapply.ResourceSlice(r.options.Local.ClusterName, s.namespace).
 		WithLabels(map[string]string{
 			labels.Replication: annotationTrue, labels.RemoteID: s.peer.ClusterID, labels.ClusterID: s.peer.ClusterID, labels.AppPartOf: labels.PartOf,
 		}).
-		WithSpec(sharingapply.ResourceSliceSpec().WithConsumerClusterID(r.options.Local.ClusterID).
-			WithProviderClusterID(s.peer.ClusterID).WithNodeName(name))
+		WithSpec(spec)
 	if err := r.own.ApplyTo(ctx, intent, live); err != nil {
 		return err
 	}
@@ -349,6 +359,7 @@ func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
 	// The key is deleted first, so that no peer is admitted to a tenant that is being deleted.
 	for _, object := range []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: pinName(s.peer.ClusterID)}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: auth.ProviderName(s.peer.ClusterID)}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: tokenSecretName(s.peer.ClusterID)}},
 	} {
 		if err := r.client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {

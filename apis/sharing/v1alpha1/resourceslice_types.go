@@ -35,6 +35,11 @@ type ResourceSliceSpec struct {
 	// +kubebuilder:validation:MaxProperties=64
 	// +optional
 	Resources corev1.ResourceList `json:"resources,omitempty"`
+	// AuthURL is the URL of the consumer's authentication service, if the consumer lets the provider use its resources in turn, and is reachable.
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:Pattern=`^(https://[a-zA-Z0-9.\-\[\]:]+(:[0-9]{1,5})?(/[a-zA-Z0-9._~/\-]*)?)?$`
+	// +optional
+	AuthURL string `json:"authUrl,omitempty"`
 }
 
 // StorageClass is a storage class of the provider that the consumer may use.

@@ -153,8 +153,10 @@ type memory struct {
 	pins    map[string]Pin
 	spent   map[string]string
 	revoked map[string]bool
-	grants  int
-	calls   int
+	// providers are the fingerprints of clusters that may register without a token.
+	providers map[string]string
+	grants    int
+	calls     int
 }
 
 func newMemory() *memory {
@@ -170,6 +172,12 @@ func (m *memory) Pinned(_ context.Context, id string) (Pin, error) {
 		return Pin{}, errNotPinned
 	}
 	return pin, nil
+}
+
+func (m *memory) Provider(_ context.Context, id string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.providers[id], nil
 }
 
 func (m *memory) Pin(_ context.Context, wanted Pin) (Pin, bool, error) {

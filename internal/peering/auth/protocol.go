@@ -195,7 +195,7 @@ func parseRegistration(body []byte, own discoveryv1alpha1.ClusterIdentity) (r re
 		return r, refuse(http.StatusBadRequest, ReasonVersion, "this provider, %s, runs version %s with protocol %s, and the requesting cluster has %s; upgrade the older of the two",
 			own.ClusterName, version.Version, ours, theirs)
 	}
-	if !validAuthURL(r.AuthURL) {
+	if !ValidURL(r.AuthURL) {
 		return r, invalid("authUrl is not the URL of an authentication service: https://HOST, https://HOST:PORT, or empty")
 	}
 	if err := r.Question.check(); err != nil {
@@ -282,8 +282,8 @@ func validClusterName(c discoveryv1alpha1.ClusterIdentity) bool {
 // authURLPattern is that of the field foreignAuthUrl, to which the URL is copied.
 var authURLPattern = regexp.MustCompile(`^https://[a-zA-Z0-9.\-\[\]:]+(:[0-9]{1,5})?(/[a-zA-Z0-9._~/\-]*)?$`)
 
-// validAuthURL accepts the empty URL: a consumer that the provider cannot reach has none.
-func validAuthURL(raw string) bool {
+// ValidURL reports whether a peer may state this URL of its authentication service. It accepts the empty one, of a cluster that the other cannot reach.
+func ValidURL(raw string) bool {
 	if raw == "" {
 		return true
 	}

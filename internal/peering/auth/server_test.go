@@ -277,6 +277,35 @@ func TestRegisterAgain(t *testing.T) {
 	}
 }
 
+// A cluster that this one uses registers without a token: with the key that it has as our provider, and no other.
+func TestProviderRegisters(t *testing.T) {
+	b := newEnv(t, nil)
+	reverse := registration("key")
+	reverse.Secret = ""
+	if _, err := b.client.Register(t.Context(), reverse); !errors.Is(err, ErrEmptyDenied) {
+		t.Errorf("a stranger: %v", err)
+	}
+	thief := reverse
+	thief.ClusterKey = newKey("another cluster")
+	b.peers.providers = map[string]string{consumer.ClusterID: clusterkey.Fingerprint(clusterkey.Public(reverse.ClusterKey))}
+	if _, err := b.client.Register(t.Context(), thief); !errors.Is(err, ErrEmptyDenied) {
+		t.Errorf("another key under the ID of a provider: %v", err)
+	}
+	// The public key alone is known to each of its peers.
+	forged := wire("key", b.newChallenge(t, consumer), func(r *registrationRequest) { r.TokenID, r.TokenProof = "", nil })
+	forged.ClusterKey = clusterkey.Public(reverse.ClusterKey)
+	forged.ClusterProof = ed25519.Sign(newKey("another cluster"), forged.signed())
+	if code, answer, _ := b.send(t, "POST", pathIdentity, forged); code != 400 || !strings.Contains(answer, "clusterProof") {
+		t.Errorf("without the private key: %d %s", code, answer)
+	}
+	if len(b.peers.pins) > 0 {
+		t.Fatalf("pinned: %v", b.peers.pins)
+	}
+	if _, err := b.client.Register(t.Context(), reverse); err != nil {
+		t.Errorf("a provider: %v", err)
+	}
+}
+
 // A copy of a registration, captured where TLS is terminated, gives no second token.
 func TestCapturedRegistration(t *testing.T) {
 	b := newEnv(t, nil)

@@ -29,6 +29,9 @@ func sliceSpecIntent(local *sharingv1alpha1.ResourceSlice, copied meta) *sharing
 	if len(local.Spec.Resources) > 0 {
 		spec.WithResources(local.Spec.Resources)
 	}
+	if local.Spec.AuthURL != "" {
+		spec.WithAuthURL(local.Spec.AuthURL)
+	}
 	return sharingconfig.ResourceSlice(copied.name, copied.namespace).
 		WithLabels(copied.labels).WithAnnotations(copied.annotations).WithSpec(spec)
 }

@@ -21,6 +21,8 @@ type ResourceSliceSpecApplyConfiguration struct {
 	NodeName *string `json:"nodeName,omitempty"`
 	// Resources is the most that the consumer requests. If empty, it requests all that the provider shares with it.
 	Resources *v1.ResourceList `json:"resources,omitempty"`
+	// AuthURL is the URL of the consumer's authentication service, if the consumer lets the provider use its resources in turn, and is reachable.
+	AuthURL *string `json:"authUrl,omitempty"`
 }
 
 // ResourceSliceSpecApplyConfiguration constructs a declarative configuration of the ResourceSliceSpec type for use with
@@ -58,5 +60,13 @@ func (b *ResourceSliceSpecApplyConfiguration) WithNodeName(value string) *Resour
 // If called multiple times, the Resources field is set to the value of the last call.
 func (b *ResourceSliceSpecApplyConfiguration) WithResources(value v1.ResourceList) *ResourceSliceSpecApplyConfiguration {
 	b.Resources = &value
+	return b
+}
+
+// WithAuthURL sets the AuthURL field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the AuthURL field is set to the value of the last call.
+func (b *ResourceSliceSpecApplyConfiguration) WithAuthURL(value string) *ResourceSliceSpecApplyConfiguration {
+	b.AuthURL = &value
 	return b
 }

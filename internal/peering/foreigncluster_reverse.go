@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/auth/published"
+)
+
+// A consumer lets its provider use it in turn, unless its settings refuse that: its request carries the URL of its authentication service, and that service
+// accepts the key by which the consumer knows the provider in place of a token. So `liqoctl peer NAME`, run for the provider, is all that is needed.
+
+// addressInterval is how often the URL of our authentication service is read: it changes rarely, and nothing tells.
+const addressInterval = 5 * time.Minute
+
+// offers reports whether the remote cluster, which this one uses, may use this one in turn.
+func (s *scope) offers() bool {
+	if s.fc.DeletionTimestamp != nil || !s.facts.outgoing || s.facts.problem != nil || s.fc.Spec.ClusterKey == "" || s.facts.incoming == nil {
+		return false
+	}
+	state := s.facts.incoming.State
+	return state == discoveryv1alpha1.IncomingAccepted || state == discoveryv1alpha1.IncomingWaiting
+}
+
+// ensureOffer has the authentication service accept the key of the provider while it may use this cluster.
+func (r *fcReconciler) ensureOffer(ctx context.Context, s *scope) error {
+	var have corev1.ConfigMap
+	err := r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: auth.ProviderName(s.peer.ClusterID)}, &have)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("look for the key that %s has as a provider: %w", s.peer.ClusterID, err)
+	case !s.offers() && err == nil:
+		if err := r.client.Delete(ctx, &have, client.Preconditions{UID: &have.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete the key that %s has as a provider: %w", s.peer.ClusterID, err)
+		}
+		return nil
+	case !s.offers():
+		return nil
+	}
+	s.requeueWithin(addressInterval)
+	live := client.Object(&have)
+	if err != nil {
+		live = nil
+	}
+	return r.own.ApplyTo(ctx, auth.ProviderKey(r.options.Namespace, s.peer.ClusterID, s.fc.Spec.ClusterKey), live)
+}
+
+// followAddress copies the URL that a consumer offers to the ForeignCluster that its registration created. An administrator who peers with that cluster
+// out-of-band sets another one, and makes the object theirs.
+func (r *fcReconciler) followAddress(ctx context.Context, s *scope) error {
+	if s.fc.DeletionTimestamp != nil || s.fc.Labels[labels.DiscoveryType] != labels.DiscoveryIncoming || len(s.facts.copies) == 0 {
+		return nil
+	}
+	offered := ""
+	for i := range s.facts.copies {
+		if url := s.facts.copies[i].Spec.AuthURL; url != "" && auth.ValidURL(url) {
+			offered = url
+			break
+		}
+	}
+	if offered == s.fc.Spec.ForeignAuthURL || offered == "" && s.facts.outgoing {
+		return nil // while we use that cluster, its last URL may still work
+	}
+	before := s.fc.DeepCopy()
+	s.fc.Spec.ForeignAuthURL = offered
+	return r.patch(ctx, s, before)
+}
+
+// ownAddress remembers the URL of our authentication service.
+type ownAddress struct {
+	mu  sync.Mutex
+	url string
+	at  time.Time
+}
+
+// authURL returns the URL of our authentication service; empty if other clusters cannot reach it.
+func (r *fcReconciler) authURL(ctx context.Context, now time.Time) (string, error) {
+	r.address.mu.Lock()
+	defer r.address.mu.Unlock()
+	if age := now.Sub(r.address.at); age >= 0 && age < addressInterval/2 {
+		return r.address.url, nil
+	}
+	var service corev1.Service
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: published.Service}, &service)
+	url := ""
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return "", fmt.Errorf("read the Service of authentication: %w", err)
+	default:
+		if url, err = published.URL(ctx, r.client, r.live, &service); err != nil {
+			log.FromContext(ctx).V(1).Info("providers cannot use this cluster in turn, because they cannot reach its authentication service", "reason", err.Error())
+			url = ""
+		}
+	}
+	r.address.url, r.address.at = url, now
+	return url, nil
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/auth/published"
+)
+
+// TestOffer: a cluster tells its provider its address, and accepts that provider's key, as long as it uses it and allows incoming peerings.
+func TestOffer(t *testing.T) {
+	t.Parallel()
+	b := newFCEnv(t)
+	b.Make(&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: published.Service, Annotations: map[string]string{labels.OverrideAddress: "rome.example.org"}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
+	})
+	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
+	fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: discoveryv1alpha1.ForeignClusterSpec{
+		ClusterIdentity: &milan, ClusterKey: strings.Repeat("k", 43), ForeignAuthURL: "https://192.0.2.1",
+		OutgoingPeeringEnabled: discoveryv1alpha1.PeeringYes, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
+	}}
+	b.Make(fc)
+	offered := func(want bool) {
+		t.Helper()
+		kubetest.Eventually(t, fmt.Sprintf("it is offered: %v", want), func() error {
+			var key corev1.ConfigMap
+			err := b.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: auth.ProviderName(milan.ClusterID)}, &key)
+			if client.IgnoreNotFound(err) != nil || want != (err == nil) || want && auth.ProviderFingerprint(&key) != fc.Spec.ClusterKey {
+				return fmt.Errorf("the key: %v, %v", key.Data, err)
+			}
+			var slices sharingv1alpha1.ResourceSliceList
+			b.Must(b.List(t.Context(), &slices))
+			if len(slices.Items) != 1 || want != (slices.Items[0].Spec.AuthURL == "https://rome.example.org") {
+				return fmt.Errorf("requests: %+v", slices.Items)
+			}
+			return nil
+		})
+	}
+	offered(true)
+	b.Edit(fc, func() { fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringNo })
+	offered(false)
+	b.Edit(fc, func() { fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringYes })
+	offered(true)
+	b.Must(b.Delete(t.Context(), fc))
+	kubetest.Eventually(t, "the key goes with the peering", func() error {
+		var key corev1.ConfigMap
+		if err := b.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: auth.ProviderName(milan.ClusterID)}, &key); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("%v, %v", key.Data, err)
+		}
+		return nil
+	})
+}
+
+// TestFollowAddress: the ForeignCluster of a consumer that registered has the URL that it offers, also after a change; one of an administrator does not.
+func TestFollowAddress(t *testing.T) {
+	t.Parallel()
+	b := newFCEnv(t)
+	rome := discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-2-id", ClusterName: "rome-2"}
+	fc := &discoveryv1alpha1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "rome-2", Labels: map[string]string{labels.DiscoveryType: labels.DiscoveryIncoming}},
+		Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &rome, OutgoingPeeringEnabled: discoveryv1alpha1.PeeringAuto},
+	}
+	b.Make(fc)
+	kubetest.Eventually(t, "it has a tenant namespace", func() error {
+		return b.Get(t.Context(), client.ObjectKey{Name: rome.TenantNamespace()}, &corev1.Namespace{})
+	})
+	request := &sharingv1alpha1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: rome.TenantNamespace(), Name: "rome-2", Labels: map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.OriginID: rome.ClusterID}},
+		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: rome.ClusterID, ProviderClusterID: "rome-id", NodeName: "liqo-rome"},
+	}
+	b.Make(request)
+	follows := func(want string) {
+		t.Helper()
+		kubetest.Eventually(t, "the URL is "+want, func() error {
+			if b.Read(fc); fc.Spec.ForeignAuthURL != want {
+				return fmt.Errorf("it is %q", fc.Spec.ForeignAuthURL)
+			}
+			return nil
+		})
+	}
+	for _, url := range []string{"https://rome.example.org", "https://192.0.2.9:8443", "", "https://rome.example.org"} {
+		b.Edit(request, func() { request.Spec.AuthURL = url })
+		follows(url)
+	}
+	for _, bad := range []string{"http://rome.example.org", "https://user:password@rome.example.org", "file:///etc/passwd"} {
+		request.Spec.AuthURL = bad
+		if err := b.Update(t.Context(), request); !apierrors.IsInvalid(err) {
+			t.Errorf("URL %q: %v", bad, err)
+		}
+		b.Read(request)
+	}
+	b.Edit(fc, func() {
+		fc.Labels[labels.DiscoveryType], fc.Spec.ForeignAuthURL = labels.DiscoveryManual, "https://chosen.example.org"
+	})
+	b.Edit(request, func() { request.Spec.AuthURL = "https://other.example.org" })
+	b.Edit(fc, func() { fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringNo })
+	b.Until("the change is handled", func() bool {
+		b.Read(fc)
+		return fc.Status.Incoming != nil && fc.Status.Incoming.State == discoveryv1alpha1.IncomingRefused
+	})
+	if fc.Spec.ForeignAuthURL != "https://chosen.example.org" {
+		t.Errorf("the administrator's URL became %q", fc.Spec.ForeignAuthURL)
+	}
+}
