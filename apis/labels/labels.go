@@ -36,6 +36,7 @@ const (
 	MoveRoleSource = "source"
 	MoveRoleTarget = "target"
 	MoveRoleCopy   = "copy"
+	MoveRoleProbe  = "probe"
 	// ReclaimPolicy is an annotation of the second record of a volume that moves: the policy of the volume before.
 	ReclaimPolicy = "storage.liqo.io/reclaim-policy"
 	// ReturnedVolume is an annotation of claims that have moved: the UID of the volume that came back. Its change has Kubernetes look at the claim at once.

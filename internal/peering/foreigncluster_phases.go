@@ -250,15 +250,9 @@ func (r *fcReconciler) ensureSlice(ctx context.Context, s *scope) error {
 		}
 		name = nodeNameFor(s.peer, nodes.Items, others.Items)
 	}
-	spec := sharingapply.ResourceSliceSpec().WithConsumerClusterID(r.options.Local.ClusterID).WithProviderClusterID(s.peer.ClusterID).WithNodeName(name)
-	if s.offers() {
-		url, err := r.authURL(ctx, s.now)
-		if err != nil {
-			return err
-		}
-		if url != "" {
-			spec.WithAuthURL(url)
-		}
+	spec, err := r.sliceSpec(ctx, s, name)
+	if err != nil {
+		return err
 	}
 	intent := sharingapply.ResourceSlice(r.options.Local.ClusterName, s.namespace).
 		WithLabels(map[string]string{

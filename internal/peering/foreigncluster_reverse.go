@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	sharingapply "liqo.io/liqo/apis/applyconfiguration/sharing/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/peering/auth"
@@ -22,7 +23,7 @@ import (
 // A consumer lets its provider use it in turn, unless its settings refuse that: its request carries the URL of its authentication service, and that service
 // accepts the key by which the consumer knows the provider in place of a token. So `liqoctl peer NAME`, run for the provider, is all that is needed.
 
-// addressInterval is how often the URL of our authentication service is read: it changes rarely, and nothing tells.
+// addressInterval is how often the URL of our authentication service is read: it changes rarely, and no event reports it.
 const addressInterval = 5 * time.Minute
 
 // offers reports whether the remote cluster, which this one uses, may use this one in turn.
@@ -32,6 +33,19 @@ func (s *scope) offers() bool {
 	}
 	state := s.facts.incoming.State
 	return state == discoveryv1alpha1.IncomingAccepted || state == discoveryv1alpha1.IncomingWaiting
+}
+
+// sliceSpec is our request, with the URL of our authentication service if the provider may use this cluster in turn.
+func (r *fcReconciler) sliceSpec(ctx context.Context, s *scope, node string) (*sharingapply.ResourceSliceSpecApplyConfiguration, error) {
+	spec := sharingapply.ResourceSliceSpec().WithConsumerClusterID(r.options.Local.ClusterID).WithProviderClusterID(s.peer.ClusterID).WithNodeName(node)
+	if !s.offers() {
+		return spec, nil
+	}
+	url, err := r.authURL(ctx, s.now)
+	if url != "" {
+		spec.WithAuthURL(url)
+	}
+	return spec, err
 }
 
 // ensureOffer has the authentication service accept the key of the provider while it may use this cluster.

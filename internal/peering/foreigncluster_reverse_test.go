@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/peering/auth/published"
 )
 
-// TestOffer: a cluster tells its provider its address, and accepts that provider's key, as long as it uses it and allows incoming peerings.
+// TestOffer: a cluster sends its provider its address, and accepts that provider's key, as long as it uses it and allows incoming peerings.
 func TestOffer(t *testing.T) {
 	t.Parallel()
 	b := newFCEnv(t)

@@ -47,7 +47,6 @@ const maxWaiting = 64
 type Peers interface {
 	Pinned(ctx context.Context, clusterID string) (Pin, error)
 	Pin(ctx context.Context, wanted Pin) (pinned Pin, created bool, err error)
-	// Provider returns the fingerprint of a cluster that may register without a token; empty if it may not.
 	Provider(ctx context.Context, clusterID string) (fingerprint string, err error)
 	// Spend records that a cluster uses a token that only one may use. It reports false if another cluster has.
 	Spend(ctx context.Context, tokenID, clusterID string) (bool, error)
@@ -196,7 +195,7 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 	// The token first: clients without one cause no more work than this.
 	token, err := s.checkToken(call, request, transcript)
 	if errors.Is(err, ErrEmptyDenied) && (s.isRegistered(call, request) || s.isProvider(call, request)) {
-		err = nil // a registered cluster that makes first contact again has deleted its token, and a provider of this cluster needs none
+		err = nil // a registered cluster that makes first contact again has deleted its token
 	}
 	if err != nil {
 		return peer, nil, err

@@ -283,7 +283,7 @@ func TestProviderRegisters(t *testing.T) {
 	reverse := registration("key")
 	reverse.Secret = ""
 	if _, err := b.client.Register(t.Context(), reverse); !errors.Is(err, ErrEmptyDenied) {
-		t.Errorf("a stranger: %v", err)
+		t.Errorf("a cluster that we do not use: %v", err)
 	}
 	thief := reverse
 	thief.ClusterKey = newKey("another cluster")

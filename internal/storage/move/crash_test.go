@@ -256,3 +256,31 @@ func TestOptions(t *testing.T) {
 	}
 	w.wantAt("worker")
 }
+
+// TestLateScheduler: a scheduler that still knows the old volume places pods where the data was, and they can never start. The move ends only when it places
+// no more, and has the placed ones created again.
+func TestLateScheduler(t *testing.T) {
+	w := newWorld(t, "worker", virtual)
+	w.late = 10
+	placed := false
+	move := w.run(func(m *v1alpha1.VolumeMove) {
+		if volume := w.volume(original); m.Status.Phase == v1alpha1.MoveSwitching && volume != nil && !placed {
+			placed = true
+			for name, controlled := range map[string]bool{"db-0": true, "shell": false} {
+				pod := w.usedBy(name, controlled)
+				pod.Status.Phase = corev1.PodPending
+				w.must(w.Status().Update(t.Context(), pod))
+			}
+		}
+		if m.Status.Phase == v1alpha1.MoveRemoving && w.late > 0 {
+			t.Errorf("the move goes on while the scheduler is late")
+		}
+	})
+	if !placed || move.Status.Phase != v1alpha1.MoveCompleted || !strings.Contains(move.Status.Message, "pod shell was placed on node worker") {
+		t.Errorf("%s: %s", move.Status.Phase, move.Status.Message)
+	}
+	if pods := w.pods(); len(pods) != 1 || pods[0].Name != "shell" {
+		t.Errorf("pods: %v", pods)
+	}
+	w.wantAt(virtual)
+}

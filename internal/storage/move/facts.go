@@ -13,6 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	volumehelpers "k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
@@ -166,10 +167,28 @@ func (c *controller) pods(ctx context.Context, f *plan.Facts) error {
 		switch ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; {
 		case pod.Labels[labels.Move] == string(f.Move.UID) && pod.Labels[labels.MoveRole] == labels.MoveRoleTarget:
 			f.Server = &pod
+		case pod.Labels[labels.Move] == string(f.Move.UID) && pod.Labels[labels.MoveRole] == labels.MoveRoleProbe:
+			f.Probe = &pod
 		case pod.Labels[labels.Move] == string(f.Move.UID):
 			f.Copies = append(f.Copies, pod)
 		case !ended && slices.Contains(data.ClaimsOf(&pod), f.Move.Name):
 			f.Users = append(f.Users, pod)
+		}
+	}
+	if f.Move.Status.Phase != v1alpha1.MoveRemoving || f.Volume == nil {
+		return nil
+	}
+	for i := range f.Users {
+		pod := &f.Users[i]
+		if pod.Spec.NodeName == "" || pod.Status.Phase != corev1.PodPending {
+			continue
+		}
+		node, err := read[corev1.Node](ctx, c.live, "", pod.Spec.NodeName)
+		if err != nil {
+			return err
+		}
+		if node != nil && volumehelpers.CheckNodeAffinity(f.Volume, node.Labels) != nil {
+			f.Misplaced = append(f.Misplaced, *pod)
 		}
 	}
 	return nil

@@ -58,6 +58,8 @@ type world struct {
 	uids         int
 	// full: the target has no space.
 	full bool
+	// late is how often the scheduler still places pods by a volume that was taken away.
+	late int
 }
 
 func newWorld(t *testing.T, from, to string) *world {
@@ -304,6 +306,10 @@ func (w *world) disk(pod *corev1.Pod) string {
 // settlePod runs a pod. The pods of a pass end at once.
 func (w *world) settlePod(pod *corev1.Pod) {
 	ctx := w.t.Context()
+	if pod.Labels[labels.MoveRole] == labels.MoveRoleProbe {
+		w.schedule(pod)
+		return
+	}
 	disk := w.disk(pod)
 	if disk == "" || pod.Status.Phase != "" && pod.Status.Phase != corev1.PodRunning {
 		return
@@ -314,6 +320,23 @@ func (w *world) settlePod(pod *corev1.Pod) {
 		w.pass(pod, disk)
 	}
 	w.must(w.Status().Update(ctx, pod))
+}
+
+// schedule is what the scheduler does with a pod that only the old volume admits.
+func (w *world) schedule(pod *corev1.Pod) {
+	ctx := w.t.Context()
+	if w.late > 0 {
+		if pod.Spec.NodeName == "" {
+			pod.Spec.NodeName, pod.CreationTimestamp = "worker", metav1.NewTime(w.now)
+			w.must(w.Update(ctx, pod))
+		}
+		w.late--
+		return
+	}
+	if pod.Spec.NodeName == "" {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+		w.must(w.Status().Update(ctx, pod))
+	}
 }
 
 // pass is what copy.sh does.

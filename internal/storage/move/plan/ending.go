@@ -14,13 +14,17 @@ import (
 
 // switchOver gives the claim the data of the target, which is verified.
 func (f *Facts) switchOver() Step {
-	if pods := f.pods(); len(pods) > 0 {
+	back := f.Volume != nil && data.Name(f.Volume) == data.Name(f.TargetVolume)
+	if pods := f.pods(); len(pods) > 0 && !back {
 		return do(Delete, pods...)
 	}
 	switch {
-	case f.Volume != nil && data.Name(f.Volume) == data.Name(f.TargetVolume):
+	case back:
 		if f.claimLives() && (f.Claim.Status.Phase != corev1.ClaimBound || f.Volume.Status.Phase != corev1.VolumeBound) {
 			return f.returned()
+		}
+		if step, proven := f.placed(); f.claimLives() && !proven {
+			return step
 		}
 		return f.enter(v1alpha1.MoveRemoving, fmt.Sprintf("the data is in %s", f.Move.Status.To))
 	case f.Volume != nil:
@@ -54,6 +58,10 @@ func (f *Facts) remove() Step {
 	if pods := f.pods(); len(pods) > 0 {
 		return do(Delete, pods...)
 	}
+	again, stuck := f.replaced()
+	if len(again) > 0 {
+		return do(Delete, again...)
+	}
 	if f.Real != nil && f.Claim != nil && f.TargetVolume != nil {
 		if want := namedFor(f.Real, f.Claim); want != nil {
 			return do(Relabel, want)
@@ -74,7 +82,7 @@ func (f *Facts) remove() Step {
 	if step, wait := f.clear(); wait {
 		return step
 	}
-	message := f.Move.Status.Message
+	message := f.Move.Status.Message + stuck
 	switch {
 	case old != nil && f.Move.Spec.KeepSource:
 		message += fmt.Sprintf("; the old copy in %s is volume %s", f.Move.Status.From, old.Name)

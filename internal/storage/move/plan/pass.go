@@ -18,8 +18,10 @@ import (
 // pods are all pods of the move.
 func (f *Facts) pods() []Object {
 	all := each(f.Copies)
-	if f.Server != nil {
-		all = append(all, f.Server)
+	for _, one := range []*corev1.Pod{f.Server, f.Probe} {
+		if one != nil {
+			all = append(all, one)
+		}
 	}
 	return all
 }

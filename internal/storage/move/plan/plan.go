@@ -63,6 +63,9 @@ type Facts struct {
 	// Server receives the data, Copies send it.
 	Server *corev1.Pod
 	Copies []corev1.Pod
+	// Probe is the pod by which the scheduler proves that it knows the new place of the volume. Misplaced are the users that were placed by the old one.
+	Probe     *corev1.Pod
+	Misplaced []corev1.Pod
 }
 
 // Object is an object of Kubernetes.
