@@ -46,7 +46,7 @@ import (
 // +kubebuilder:rbac:groups=net.liqo.io,resources=networkconfigs;tunnelendpoints,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=net.liqo.io,resources=networkconfigs,verbs=delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
-// +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=secrets,verbs=get;create;patch;delete
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=services,resourceNames=liqo-auth,verbs=get
@@ -282,6 +282,7 @@ func (r *fcReconciler) Reconcile(ctx context.Context, request reconcile.Request)
 	if errors.Is(failure, errWaiting) {
 		failure = nil
 	}
+	s.facts.failure = failure
 	if !s.gone {
 		failure = errors.Join(failure, r.writeStatus(ctx, s))
 	}
@@ -301,9 +302,9 @@ func (r *fcReconciler) phases() []func(context.Context, *scope) error {
 		r.followAddress,
 		r.ensureTenant,
 		r.ensureSlice,
-		r.ensureOffer,
 		r.ensureIdentity,
 		r.ensureConnection,
+		r.ensureOffer,
 		r.ensureDeletion,
 		r.ensureUse,
 	}
@@ -311,9 +312,13 @@ func (r *fcReconciler) phases() []func(context.Context, *scope) error {
 
 // writeStatus applies the observed facts to the status, if they changed it.
 func (r *fcReconciler) writeStatus(ctx context.Context, s *scope) error {
-	now := fcConditions(&s.facts)
+	now := currentConditions(s.fc.Status.PeeringConditions, &s.facts)
 	stampConditions(s.fc.Status.PeeringConditions, now, s.now)
-	status := discoveryapply.ForeignClusterStatus().WithObservedGeneration(s.fc.Generation)
+	failed, generation := s.facts.failure != nil, s.fc.Generation
+	if failed {
+		generation = s.fc.Status.ObservedGeneration
+	}
+	status := discoveryapply.ForeignClusterStatus().WithObservedGeneration(generation)
 	// A phase that failed before the decision must not take the last one away: namespaces and network of the peer follow it.
 	if incoming := cmp.Or(s.facts.incoming, s.fc.Status.Incoming); incoming != nil {
 		status.WithIncoming(discoveryapply.IncomingStatus().WithState(incoming.State).WithSince(incoming.Since).WithMessage(incoming.Message))
@@ -324,10 +329,10 @@ func (r *fcReconciler) writeStatus(ctx context.Context, s *scope) error {
 			WithReason(c.Reason).WithMessage(c.Message).WithLastTransitionTime(c.LastTransitionTime))
 	}
 	namespaces := discoveryapply.TenantNamespaces()
-	if s.namespace != "" {
-		namespaces.WithLocal(s.namespace)
+	if local := cmp.Or(s.namespace, s.fc.Status.TenantNamespace.Local); s.namespace != "" || failed && local != "" {
+		namespaces.WithLocal(local)
 	}
-	if s.remote != "" && s.facts.identity != identityNotNeeded {
+	if s.remote != "" && (failed || s.facts.identity != identityNotNeeded) {
 		namespaces.WithRemote(s.remote)
 	}
 	status.WithTenantNamespace(namespaces)

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -45,6 +47,8 @@ const (
 type fcFacts struct {
 	spec    *discoveryv1alpha1.ForeignClusterSpec
 	problem *problem
+	// failure is the error of a phase: those after it observed nothing.
+	failure error
 	// outgoing: the spec asks for resources of the peer.
 	outgoing bool
 	// incoming is whether the peer may use this cluster; nil if that is not decided.
@@ -66,6 +70,23 @@ type fcFacts struct {
 	// ourNetwork is what we publish to the peer, peerNetwork what it publishes to us, tunnel the result; nil if there is none.
 	ourNetwork, peerNetwork *netv1alpha1.NetworkConfig
 	tunnel                  *netv1alpha1.TunnelEndpoint
+}
+
+// currentConditions are those of a reconciliation; of one that failed, the ones before it, and why it failed: what it did not observe has not changed.
+func currentConditions(before []discoveryv1alpha1.PeeringCondition, f *fcFacts) []discoveryv1alpha1.PeeringCondition {
+	switch {
+	case f.failure == nil:
+		return fcConditions(f)
+	case apierrors.IsConflict(f.failure): // the next attempt sees the change
+		return slices.Clone(before)
+	}
+	const most = 512
+	text := "it failed, and is tried again: " + f.failure.Error()
+	now := slices.DeleteFunc(slices.Clone(before), func(c discoveryv1alpha1.PeeringCondition) bool {
+		return c.Type == discoveryv1alpha1.ProcessForeignClusterStatus
+	})
+	return append(now, condition(discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.StatusError,
+		discoveryv1alpha1.ReasonReconciliationFailed, strings.ToValidUTF8(text[:min(len(text), most)], "")))
 }
 
 // fcConditions returns one condition per aspect, without times.

@@ -5,12 +5,15 @@ package peering
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
@@ -312,5 +315,30 @@ func TestProxyProblemDisownsNothing(t *testing.T) {
 	}
 	if (*problem)(nil).disowns() {
 		t.Error("no problem disowns")
+	}
+}
+
+// A reconciliation that fails reports that, and not what it has not observed.
+func TestConditionsOfAFailure(t *testing.T) {
+	facts := &fcFacts{spec: &discoveryv1alpha1.ForeignClusterSpec{}, outgoing: true, identity: identityAccepted, incoming: &discoveryv1alpha1.IncomingStatus{}}
+	before := currentConditions(nil, facts)
+	facts.identity, facts.failure = identityNotNeeded, errors.New("configmaps is forbidden")
+	for _, c := range currentConditions(before, facts) {
+		was := before[slices.IndexFunc(before, func(one discoveryv1alpha1.PeeringCondition) bool { return one.Type == c.Type })]
+		switch {
+		case c.Type != discoveryv1alpha1.ProcessForeignClusterStatus:
+			if c != was {
+				t.Errorf("%+v was %+v", c, was)
+			}
+		case c.Status != discoveryv1alpha1.StatusError || !strings.Contains(c.Message, "configmaps is forbidden"):
+			t.Errorf("%+v", c)
+		}
+	}
+	if now := currentConditions(nil, facts); len(now) != 1 {
+		t.Errorf("the first reconciliation failed, and there is %+v", now)
+	}
+	facts.failure = apierrors.NewConflict(schema.GroupResource{}, "milan", nil)
+	if now := currentConditions(before, facts); !slices.Equal(now, before) {
+		t.Errorf("a conflict changes the status: %+v", now)
 	}
 }

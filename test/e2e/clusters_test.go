@@ -191,6 +191,44 @@ func bidirectional(t *testing.T) {
 	milan.WantColumns(t, rome, "Established Established Established Established")
 }
 
+// reverse: after a cluster uses another, that one uses it in turn with one documented command, without a token, if the first allows it.
+func reverse(t *testing.T) {
+	rome.Peer(t, milan)
+	name := milan.Foreign(t, rome).Name
+	allow := func(incoming string) {
+		rome.Kubectl(t, "patch", "foreigncluster", rome.Foreign(t, milan).Name, "--type=merge", "-p", `{"spec":{"incomingPeeringEnabled":"`+incoming+`"}}`)
+	}
+	offered := func(want bool) {
+		t.Helper()
+		env.Eventually(t, env.Hang, fmt.Sprintf("rome is offered to milan: %v", want), func() (string, bool) {
+			url := milan.Foreign(t, rome).Spec.ForeignAuthURL
+			return url, want == (url != "")
+		})
+	}
+	allow("No")
+	offered(false)
+	if result := milan.TryLiqoctl("peer", name); result.Code == 0 || !strings.Contains(result.Err, "does not offer to be used in turn") {
+		t.Errorf("peer with a cluster that refuses: %s", result)
+	}
+	allow("Auto")
+	offered(true)
+	start := time.Now()
+	milan.Liqoctl(t, "peer", name)
+	milan.NodeReady(t, rome)
+	clusters.Measure("reverse peering to node Ready", "%.1f s", time.Since(start).Seconds())
+	rome.WantColumns(t, milan, "Established Established Established Established")
+	milan.WantColumns(t, rome, "Established Established Established Established")
+	milan.Liqoctl(t, "unpeer", name)
+	rome.WantColumns(t, milan, "Established None Established Established")
+	milan.WantColumns(t, rome, "None Established Established Established")
+	milan.Liqoctl(t, "peer", name) // again, and then the other order
+	milan.NodeReady(t, rome)
+	rome.Liqoctl(t, "unpeer", rome.Foreign(t, milan).Name)
+	milan.WantColumns(t, rome, "Established None Established Established")
+	milan.Liqoctl(t, "unpeer", name)
+	milan.WantColumns(t, rome, "None None None None")
+}
+
 func uninstallRefuses(t *testing.T) {
 	result := rome.TryLiqoctl("uninstall")
 	if result.Code != 1 || !strings.Contains(result.Out+result.Err, "milan") {

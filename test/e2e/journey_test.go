@@ -66,6 +66,7 @@ func TestVirtualKubeletKilled(t *testing.T)     { step(t, peered, virtualKubelet
 func TestControllerManagersKilled(t *testing.T) { step(t, peered, controllerManagersKilled) }
 func TestIdle(t *testing.T)                     { step(t, notPeered, idle) }
 func TestBidirectional(t *testing.T)            { step(t, peered, bidirectional) }
+func TestReverse(t *testing.T)                  { step(t, notPeered, reverse) }
 func TestUninstallRefuses(t *testing.T)         { step(t, peered, uninstallRefuses) }
 func TestUnpeerLeavesNothing(t *testing.T)      { step(t, peered, unpeerLeavesNothing) }
 func TestTokens(t *testing.T)                   { step(t, notPeered, tokens) }

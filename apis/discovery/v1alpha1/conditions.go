@@ -83,6 +83,7 @@ const (
 // Reasons of ProcessForeignClusterStatus.
 const (
 	ReasonForeignClusterProcessable = "ForeignClusterProcessable"
+	ReasonReconciliationFailed      = "ReconciliationFailed"
 	ReasonLocalCluster              = "LocalCluster"
 	ReasonClusterIDRepetition       = "ClusterIDRepetition"
 	ReasonInvalidProxyURL           = "InvalidProxyURL"
