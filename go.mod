@@ -3,6 +3,7 @@ module liqo.io/liqo
 go 1.26.8
 
 require (
+	github.com/coder/websocket v1.8.15
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-cmp v0.7.0
 	github.com/google/licensecheck v0.3.1

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package carrier
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/coder/websocket"
+	"golang.org/x/sys/unix"
+)
+
+// Kind is what carries the datagrams.
+type Kind string
+
+// The kinds, in the order of preference.
+const (
+	UDP       Kind = "UDP"
+	TLS       Kind = "TLS"
+	WebSocket Kind = "WebSocket"
+)
+
+// protocol is the name in the ALPN extension of TLS, and of the subprotocol of the WebSocket.
+const protocol = "liqo-tunnel"
+
+// Target is where a stream is dialled.
+type Target struct {
+	Kind Kind
+	// Host is an address or a DNS name.
+	Host string
+	Port uint16
+	// Path of the WebSocket, with a slash in front. Plain leaves TLS out, for a WebSocket only.
+	Path  string
+	Plain bool
+	// Proxy returns the HTTP proxy for a host and port, nil for none. A nil function is none.
+	Proxy func(hostPort string) (*url.URL, error)
+}
+
+// String has no credentials.
+func (t Target) String() string {
+	scheme := map[bool]string{true: "wss", false: "tls"}[t.Kind == WebSocket]
+	if t.Plain {
+		scheme = "ws"
+	}
+	return scheme + "://" + t.hostPort() + t.Path
+}
+
+func (t Target) hostPort() string { return net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))) }
+
+// dial connects to a target. raw is the TCP connection under conn.
+func dial(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
+	ctx, cancel := context.WithTimeout(ctx, helloTime)
+	defer cancel()
+	if conn, raw, err = connect(ctx, t); err != nil {
+		return nil, nil, err
+	}
+	deadline, _ := ctx.Deadline()
+	_ = raw.SetDeadline(deadline)
+	if !t.Plain {
+		config := outerTLS(t.Host)
+		if t.Kind == TLS {
+			config.NextProtos = []string{protocol}
+		}
+		secure := tls.Client(conn, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = raw.Close()
+			return nil, nil, fmt.Errorf("TLS: %w", err)
+		}
+		conn = secure
+	}
+	if t.Kind == WebSocket {
+		if conn, err = upgrade(ctx, t, conn); err != nil {
+			_ = raw.Close()
+			return nil, nil, err
+		}
+	}
+	return conn, raw, nil
+}
+
+// outerTLS accepts any certificate: the other end proves itself inside, with its WireGuard key, and an ingress controller or a proxy may end this TLS anyway.
+func outerTLS(host string) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, InsecureSkipVerify: true} //nolint:gosec // see above
+}
+
+// connect opens a TCP connection to a target, through the proxy if there is one.
+func connect(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
+	var proxy *url.URL
+	if t.Proxy != nil {
+		if proxy, err = t.Proxy(t.hostPort()); err != nil {
+			return nil, nil, errors.New("the URL of the HTTP proxy is not valid") // it may have a password
+		}
+	}
+	address := t.hostPort()
+	if proxy != nil {
+		address = proxyAddress(proxy)
+	}
+	var dialer net.Dialer
+	if raw, err = dialer.DialContext(ctx, "tcp", address); err != nil {
+		return nil, nil, err
+	}
+	tune(raw)
+	if proxy == nil {
+		return raw, raw, nil
+	}
+	if conn, err = through(ctx, raw, proxy, t.hostPort()); err != nil {
+		_ = raw.Close()
+		return nil, nil, fmt.Errorf("HTTP proxy %s: %w", address, err)
+	}
+	return conn, raw, nil
+}
+
+func proxyAddress(proxy *url.URL) string {
+	port := proxy.Port()
+	if port == "" {
+		port = map[bool]string{true: "443", false: "80"}[proxy.Scheme == "https"]
+	}
+	return net.JoinHostPort(proxy.Hostname(), port)
+}
+
+// through has a proxy connect to an address.
+func through(ctx context.Context, conn net.Conn, proxy *url.URL, address string) (net.Conn, error) {
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
+	switch proxy.Scheme {
+	case "http":
+	case "https":
+		secure := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, ServerName: proxy.Hostname()})
+		if err := secure.HandshakeContext(ctx); err != nil {
+			return nil, fmt.Errorf("TLS: %w", err)
+		}
+		conn = secure
+	default:
+		return nil, fmt.Errorf("scheme %.20q; want http or https", proxy.Scheme)
+	}
+	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{"User-Agent": {"liqo"}}}
+	if user := proxy.User; user != nil {
+		password, _ := user.Password()
+		request.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
+	}
+	if err := request.Write(conn); err != nil {
+		return nil, err
+	}
+	reader := bufio.NewReaderSize(conn, 4<<10)
+	response, err := http.ReadResponse(reader, request)
+	if err != nil {
+		return nil, fmt.Errorf("no answer to CONNECT: %w", err)
+	}
+	_ = response.Body.Close() // there is none
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("CONNECT: %.100s", response.Status)
+	}
+	if reader.Buffered() > 0 {
+		return &buffered{conn, reader}, nil
+	}
+	return conn, nil
+}
+
+// buffered is a connection of which the beginning was read already.
+type buffered struct {
+	net.Conn
+	reader *bufio.Reader
+}
+
+func (b *buffered) Read(to []byte) (int, error) { return b.reader.Read(to) }
+
+// upgrade makes a connection a WebSocket that is used as a stream of bytes.
+func upgrade(ctx context.Context, t Target, conn net.Conn) (net.Conn, error) {
+	under := &gathering{Conn: conn}
+	once := func(context.Context, string, string) (net.Conn, error) { return under, nil }
+	transport := &http.Transport{DialContext: once, DialTLSContext: once, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 16 << 10}
+	at := url.URL{Scheme: "https", Host: t.hostPort(), Path: t.Path}
+	if t.Plain {
+		at.Scheme = "http"
+	}
+	socket, response, err := websocket.Dial(ctx, at.String(), &websocket.DialOptions{
+		HTTPClient:   &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		Subprotocols: []string{protocol}, CompressionMode: websocket.CompressionDisabled,
+	})
+	switch {
+	case response != nil && response.StatusCode != http.StatusSwitchingProtocols:
+		return nil, fmt.Errorf("HTTP status %d instead of a WebSocket", response.StatusCode)
+	case err != nil:
+		return nil, fmt.Errorf("WebSocket: %w", err)
+	}
+	return newBytesOver(socket, under), nil
+}
+
+// tune keeps the kernel from queueing more than it can send: WireGuard's datagrams are to be dropped, not delayed.
+func tune(conn net.Conn) {
+	tcp, is := conn.(*net.TCPConn)
+	if !is {
+		return
+	}
+	const unsent = 64 << 10 // bytes
+	_ = tcp.SetNoDelay(true)
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) { // without them it only works less well
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent)
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence/time.Millisecond))
+	})
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package carrier
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	stdlog "log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/go-logr/logr"
+)
+
+const (
+	// maxGuests and maxGuestsEach bound the connections that are not admitted yet, in total and from one address. Those behind an ingress controller share one.
+	maxGuests, maxGuestsEach = 256, 64
+	maxHeader                = 8 << 10
+)
+
+// Server accepts streams on one TCP port: TLS with our protocol, and WebSockets with or without TLS. The first byte of a connection shows which.
+type Server struct {
+	// Hub gets the streams.
+	Hub *Hub
+	// Path of the WebSocket, with a slash in front.
+	Path string
+	// Certificate of the outer TLS; nil for one that this process signs itself, since no client verifies it.
+	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	Log         logr.Logger
+
+	mu     sync.Mutex
+	guests map[netip.Addr]int
+	total  int
+}
+
+// Serve accepts connections until ctx ends. It closes the listener.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	if s.Certificate == nil {
+		own, err := selfSigned(time.Now())
+		if err != nil {
+			return err
+		}
+		s.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own, nil }
+	}
+	s.guests = map[netip.Addr]int{}
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	for {
+		conn, err := listener.Accept()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err != nil: // too many files: the next one may work
+			s.Log.Error(err, "a connection was not accepted")
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+			continue
+		}
+		from, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
+		if !s.enter(from.Addr()) {
+			_ = conn.Close() // too many wait already
+			continue
+		}
+		go func() {
+			defer s.leave(from.Addr())
+			if err := s.receive(ctx, conn); err != nil {
+				s.Log.V(1).Info("connection closed", "remote", from.String(), "reason", err.Error())
+				_ = conn.Close() // it is of no use
+			}
+		}()
+	}
+}
+
+func (s *Server) enter(from netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.total >= maxGuests || s.guests[from] >= maxGuestsEach {
+		return false
+	}
+	s.total++
+	s.guests[from]++
+	return true
+}
+
+func (s *Server) leave(from netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total--
+	if s.guests[from]--; s.guests[from] == 0 {
+		delete(s.guests, from)
+	}
+}
+
+// receive makes one connection a stream. All of it has one deadline.
+func (s *Server) receive(ctx context.Context, raw net.Conn) error {
+	tune(raw)
+	_ = raw.SetDeadline(time.Now().Add(helloTime))
+	conn, secure, err := peek(raw)
+	if err != nil {
+		return err
+	}
+	if secure {
+		server := tls.Server(conn, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.Certificate, NextProtos: []string{protocol, "http/1.1"}})
+		if err := server.HandshakeContext(ctx); err != nil {
+			return err
+		}
+		if server.ConnectionState().NegotiatedProtocol == protocol {
+			return s.Hub.admit(server, raw, TLS)
+		}
+		conn = server
+	}
+	return s.upgrade(conn, raw)
+}
+
+// peek reports whether a connection starts with TLS.
+func peek(raw net.Conn) (conn net.Conn, secure bool, err error) {
+	first := make([]byte, 1)
+	if _, err := raw.Read(first); err != nil {
+		return nil, false, err
+	}
+	const handshake = 0x16
+	return &replayed{Conn: raw, first: first}, first[0] == handshake, nil
+}
+
+// replayed returns a first byte again.
+type replayed struct {
+	net.Conn
+	first []byte
+}
+
+func (r *replayed) Read(to []byte) (int, error) {
+	if len(r.first) > 0 && len(to) > 0 {
+		n := copy(to, r.first)
+		r.first = r.first[n:]
+		return n, nil
+	}
+	return r.Conn.Read(to)
+}
+
+// upgrade answers one HTTP request: with a WebSocket at the path, else with 404.
+func (s *Server) upgrade(conn, raw net.Conn) error {
+	result, under := make(chan error, 1), &gathering{Conn: conn}
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		if r.URL.Path != s.Path || r.Header.Get("Upgrade") == "" {
+			http.NotFound(w, r)
+			result <- errors.New("no request for the tunnel")
+			return
+		}
+		socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
+		if err == nil {
+			stream := newBytesOver(socket, under)
+			_ = stream.SetDeadline(time.Now().Add(helloTime))
+			err = s.Hub.admit(stream, raw, WebSocket)
+		}
+		result <- err
+	})
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: helloTime, MaxHeaderBytes: maxHeader, Protocols: new(http.Protocols), ErrorLog: stdlog.New(discard{}, "", 0),
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed {
+				select {
+				case result <- errors.New("no request"):
+				default:
+				}
+			}
+		},
+	}
+	server.Protocols.SetHTTP1(true)
+	server.SetKeepAlivesEnabled(false)
+	_ = server.Serve(&single{conn: under}) // it ends after the one connection
+	return <-result
+}
+
+type discard struct{}
+
+func (discard) Write(text []byte) (int, error) { return len(text), nil }
+
+// single is a listener with one connection.
+type single struct{ conn net.Conn }
+
+func (s *single) Accept() (net.Conn, error) {
+	conn := s.conn
+	if s.conn = nil; conn == nil {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (s *single) Close() error   { return nil }
+func (s *single) Addr() net.Addr { return &net.TCPAddr{} }
+
+// selfSigned is a certificate for the outer TLS.
+func selfSigned(now time.Time) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	const years = 10
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "liqo-gateway"}, NotBefore: now.AddDate(0, 0, -1), NotAfter: now.AddDate(years, 0, 0),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, DNSNames: []string{"liqo-gateway"},
+	}
+	text, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: [][]byte{text}, PrivateKey: key}, nil
+}
