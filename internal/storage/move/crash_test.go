@@ -284,3 +284,26 @@ func TestLateScheduler(t *testing.T) {
 	}
 	w.wantAt(virtual)
 }
+
+// TestPodsDeleted: all pods of a move are deleted, at any moment. It makes them again and goes on.
+func TestPodsDeleted(t *testing.T) {
+	for _, way := range directions {
+		steps := 0
+		newWorld(t, way[0], way[1]).run(func(*v1alpha1.VolumeMove) { steps++ })
+		for at := range steps {
+			t.Run(fmt.Sprintf("from %s to %s, step %d", way[0], way[1], at), func(t *testing.T) {
+				t.Parallel()
+				w, step := newWorld(t, way[0], way[1]), 0
+				move := w.run(func(*v1alpha1.VolumeMove) {
+					if step++; step == at {
+						w.must(w.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace), client.HasLabels{labels.Move}))
+					}
+				})
+				if move.Status.Phase != v1alpha1.MoveCompleted {
+					t.Fatalf("%s: %s", move.Status.Phase, move.Status.Message)
+				}
+				w.wantAt(way[1])
+			})
+		}
+	}
+}

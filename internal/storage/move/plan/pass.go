@@ -33,6 +33,20 @@ func each(pods []corev1.Pod) (all []Object) {
 	return all
 }
 
+// receiving makes the pod that receives again if it was deleted or has ended, as with its node.
+func (f *Facts) receiving() (s Step, is bool) {
+	server := f.Server
+	switch {
+	case server == nil:
+		return do(Create, f.server()), false
+	case server.DeletionTimestamp == nil && (server.Status.Phase == corev1.PodFailed || server.Status.Phase == corev1.PodSucceeded):
+		return do(Delete, server), false
+	case !isReady(server):
+		return f.wait("waiting for the target: %s", waiting(server)), false
+	}
+	return Step{}, true
+}
+
 // pass runs one pod until it has ended well. nil: not yet, do the step.
 func (f *Facts) pass(mode string) (*v1alpha1.MovePass, Step) {
 	name := f.copyName()
@@ -43,6 +57,11 @@ func (f *Facts) pass(mode string) (*v1alpha1.MovePass, Step) {
 			now = &f.Copies[i]
 		} else if f.Copies[i].Name != name {
 			old = append(old, &f.Copies[i])
+		}
+	}
+	if mode != modeMeasure && (now == nil || f.Server == nil) {
+		if step, is := f.receiving(); !is {
+			return nil, step
 		}
 	}
 	switch {
