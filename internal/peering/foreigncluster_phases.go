@@ -26,12 +26,8 @@ import (
 	"liqo.io/liqo/internal/peering/tenant"
 )
 
-const (
-	// withdrawDeadline is how long a provider that ends a peering waits for the consumer to delete its pods here.
-	withdrawDeadline = 120 * time.Second
-	// unusedDeadline is how long a registered consumer may exist without a request. Later it has to register again.
-	unusedDeadline = 15 * time.Minute
-)
+// withdrawDeadline is how long a provider that ends a peering waits for the consumer to delete its pods here.
+const withdrawDeadline = 120 * time.Second
 
 // observe reads what the other phases and the status need.
 func (r *fcReconciler) observe(ctx context.Context, s *scope) error {
@@ -303,28 +299,6 @@ func (r *fcReconciler) ensureConnection(ctx context.Context, s *scope) error {
 	return r.forgetNetwork(ctx, s)
 }
 
-// forgetNetwork deletes the peer's NetworkConfig here once neither cluster uses the other: the connection that would
-// have observed its deletion is closed, and the peer may not write here.
-func (r *fcReconciler) forgetNetwork(ctx context.Context, s *scope) error {
-	if s.facts.outgoing || s.facts.admitted || len(s.facts.copies) > 0 {
-		return nil
-	}
-	var configs netv1alpha1.NetworkConfigList
-	if err := r.client.List(ctx, &configs, client.InNamespace(s.namespace), client.MatchingLabels{labels.Replicated: annotationTrue}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list network configurations of %s: %w", s.namespace, err)
-	}
-	for i := range configs.Items {
-		config := &configs.Items[i]
-		if config.DeletionTimestamp != nil {
-			continue
-		}
-		if err := r.client.Delete(ctx, config, client.Preconditions{UID: &config.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete network configuration %s/%s: %w", config.Namespace, config.Name, err)
-		}
-	}
-	return nil
-}
-
 // connect opens the connection, or updates its token.
 func (r *fcReconciler) connect(ctx context.Context, s *scope, held *heldIdentity) error {
 	s.remote = held.identity.Namespace
@@ -379,22 +353,4 @@ func (r *fcReconciler) runsPods(ctx context.Context, clusterID string) (bool, er
 		}
 	}
 	return false, nil
-}
-
-// ensureUse deletes the ForeignCluster of a peer that registered and has no request: the peer may never have reached our
-// API server, or may have left while this controller did not run. Nothing else would delete its tenant.
-func (r *fcReconciler) ensureUse(ctx context.Context, s *scope) error {
-	if s.fc.DeletionTimestamp != nil || !onlyIncoming(s.fc) || s.facts.slice != nil || len(s.facts.copies) > 0 {
-		return nil
-	}
-	if left := unusedSince(s.fc).Add(unusedDeadline).Sub(s.now); left > 0 {
-		s.requeueWithin(left)
-		return nil
-	}
-	err := r.client.Delete(ctx, s.fc, client.Preconditions{UID: &s.fc.UID, ResourceVersion: &s.fc.ResourceVersion})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete unused foreign cluster %s: %w", s.fc.Name, err)
-	}
-	log.FromContext(ctx).Info("peer removed, it requested no resources", "clusterID", s.peer.ClusterID, "for", unusedDeadline.String())
-	return nil
 }
