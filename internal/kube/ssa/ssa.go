@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -35,6 +36,8 @@ type Applier struct {
 
 	mu   sync.Mutex
 	last map[target]written
+	// doubts are when writes failed without an answer of the API server: it may still receive them, after a later write of ours.
+	doubts map[target]time.Time
 }
 
 // target identifies what one apply writes to.
@@ -50,6 +53,10 @@ const lag = 30 * time.Second
 
 // usualLag is how long a cache usually takes, at most, to show our write.
 const usualLag = 5 * time.Second
+
+// doubtFor is how long a write without an answer may still arrive: while a network is cut, the kernel sends it again and again, also after the program has
+// given it up.
+const doubtFor = 5 * time.Minute
 
 // written describes the last write of an intent.
 type written struct {
@@ -68,7 +75,7 @@ func NewApplier(c client.Client, owner string) *Applier {
 
 // NewApplierOf is NewApplier with a function that returns the client. The applier calls it before each use, so the client may change.
 func NewApplierOf(c func() client.Client, owner string) *Applier {
-	return &Applier{client: c, owner: owner, last: map[target]written{}}
+	return &Applier{client: c, owner: owner, last: map[target]written{}, doubts: map[target]time.Time{}}
 }
 
 // Apply writes the intent, unless the live object has it already. It reads the live object with the applier's client. If that client has a
@@ -140,6 +147,7 @@ func (a *Applier) Forget(name client.ObjectKey) {
 	for target := range a.last {
 		if target.name == name {
 			delete(a.last, target)
+			delete(a.doubts, target)
 		}
 	}
 }
@@ -222,6 +230,7 @@ func (a *Applier) apply(ctx context.Context, e encoded, live client.Object) erro
 	}
 	if err != nil {
 		count(a.owner, "failed")
+		a.doubt(e, err)
 		return fmt.Errorf("apply %s: %w", e, err)
 	}
 	count(a.owner, "applied")
@@ -233,6 +242,7 @@ func (a *Applier) apply(ctx context.Context, e encoded, live client.Object) erro
 func (a *Applier) unchanged(e encoded, live client.Object) bool {
 	a.mu.Lock()
 	last, known := a.last[e.target]
+	doubtful := a.doubtful(e.target)
 	a.mu.Unlock()
 	if known && last.uid == live.GetUID() && last.version != "" {
 		order, err := resourceversion.CompareResourceVersion(live.GetResourceVersion(), last.version)
@@ -246,8 +256,9 @@ func (a *Applier) unchanged(e encoded, live client.Object) bool {
 		if order < 0 && !late {
 			return false // the cache shows the object as it was before our write, which proves nothing
 		}
-		// A client that changes or removes a field of ours removes it from our managed fields. If these are the same, no client did.
-		if !late && last.intent == e.hash && last.fields != noFingerprint && last.fields == owned(live, a.owner, e.part) {
+		// A client that changes or removes a field of ours removes it from our managed fields. If these are the same, no client did; but an earlier write
+		// of ours may have arrived late.
+		if !late && !doubtful && last.intent == e.hash && last.fields != noFingerprint && last.fields == owned(live, a.owner, e.part) {
 			return true
 		}
 	}
@@ -256,6 +267,26 @@ func (a *Applier) unchanged(e encoded, live client.Object) bool {
 	}
 	a.remember(e, live)
 	return true
+}
+
+// doubt records that the API server may have received a write, or will. An answer of it leaves no doubt.
+func (a *Applier) doubt(e encoded, err error) {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.doubts[e.target] = time.Now()
+}
+
+// doubtful reports whether an earlier write may still arrive. The lock is held.
+func (a *Applier) doubtful(t target) bool {
+	at, is := a.doubts[t]
+	if is && time.Since(at) > doubtFor {
+		delete(a.doubts, t)
+		return false
+	}
+	return is
 }
 
 func (a *Applier) remember(e encoded, live client.Object) {
