@@ -67,15 +67,15 @@ func (h *Hub) SetKeys(private Key, peers []Key) error {
 	}
 	h.keys.Store(ring)
 	h.mu.Lock()
-	var removed []*stream
-	for peer, one := range h.streams {
+	var removed []Key
+	for peer := range h.streams {
 		if ring.accepts[peer] == nil {
-			removed = append(removed, one)
+			removed = append(removed, peer)
 		}
 	}
 	h.mu.Unlock()
-	for _, one := range removed {
-		one.close(errNoPeer)
+	for _, peer := range removed {
+		h.end(peer, errNoPeer)
 	}
 	return nil
 }
@@ -193,12 +193,18 @@ func (h *Hub) Stream(peer Key) (Info, bool) {
 }
 
 // Hangup ends the stream with a peer, if there is one.
-func (h *Hub) Hangup(peer Key) {
+func (h *Hub) Hangup(peer Key) { h.end(peer, errHangup) }
+
+// end forgets the stream with a peer at once, so that another one can be opened, and closes it.
+func (h *Hub) end(peer Key, cause error) {
 	h.mu.Lock()
 	s := h.streams[peer]
+	delete(h.streams, peer)
+	h.index()
 	h.mu.Unlock()
 	if s != nil {
-		s.close(errHangup)
+		s.close(cause)
+		h.changed(peer)
 	}
 }
 

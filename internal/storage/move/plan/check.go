@@ -68,6 +68,8 @@ func (f *Facts) refused() string {
 		return fmt.Sprintf("claim %s is a block device; only volumes with files move", name)
 	case f.Node == nil:
 		return fmt.Sprintf("there is no node %s", target)
+	case f.there():
+		return fmt.Sprintf("the data of claim %s is there already", name)
 	case f.Node.Spec.Unschedulable:
 		return fmt.Sprintf("node %s is cordoned; uncordon it first", target)
 	case !nodeReady(f.Node):
@@ -79,12 +81,19 @@ func (f *Facts) refused() string {
 	return f.refusedPods()
 }
 
+// there reports whether the data is at the target.
+func (f *Facts) there() bool {
+	at := nodeOf(f.Volume)
+	if data.IsRemote(f.Volume) {
+		return isVirtual(f.Node) && at == f.Node.Name
+	}
+	return !isVirtual(f.Node) && (at == "" || at == f.Node.Labels[corev1.LabelHostname])
+}
+
 // refusedPlace is about source and target.
 func (f *Facts) refusedPlace() string {
 	remote := data.IsRemote(f.Volume)
 	switch {
-	case isVirtual(f.Node) && remote && nodeOf(f.Volume) == f.Node.Name, !isVirtual(f.Node) && !remote && (nodeOf(f.Volume) == "" || nodeOf(f.Volume) == f.Node.Labels[corev1.LabelHostname]):
-		return fmt.Sprintf("the data of claim %s is there already", f.Move.Name)
 	case isVirtual(f.Node) && !f.Offloaded:
 		return fmt.Sprintf("namespace %s is not offloaded to the cluster of node %s; run `liqoctl offload namespace %s` first", f.Move.Namespace, f.Node.Name, f.Move.Namespace)
 	case f.NoClass != "":
