@@ -26,6 +26,7 @@ type status struct {
 	Faults   []struct {
 		A, B, Delay, Loss, Bandwidth string
 		DropAB, DropBA               bool
+		AllowAB, AllowBA             []string
 	} `json:"faults"`
 }
 

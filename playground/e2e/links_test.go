@@ -51,6 +51,12 @@ func shown(t *testing.T, want ...string) {
 		if f.DropBA {
 			text = append(text, "dropBA")
 		}
+		for _, port := range f.AllowAB {
+			text = append(text, "allowAB", port)
+		}
+		for _, port := range f.AllowBA {
+			text = append(text, "allowBA", port)
+		}
 		have = append(have, strings.Join(text, " "))
 	}
 	if !slices.Equal(have, want) {
@@ -277,6 +283,47 @@ func (l links) oneWay(t *testing.T) {
 	}
 }
 
+// allow closes the link from alpha to beta but for beta's node port: a connection to it goes on, one to alpha's node port is cut,
+// and the counters agree that nothing else passed.
+func (l links) allow(t *testing.T) {
+	open, cut := l.alpha.wire(t, l.beta), l.beta.wire(t, l.alpha)
+	must(t, "fault", "allow", "alpha", "beta", "tcp/"+l.beta.nodePort, "--one-way")
+	defer must(t, "fault", "heal", "alpha", "beta")
+	shown(t, "alpha beta allowAB tcp/"+l.beta.nodePort)
+	open.ask(t)
+	cut.ask(t)
+	if _, answered := open.waitForLine(open.want, 30*time.Second); !answered {
+		t.Errorf("an established connection to the open port does not go on: %s", open.err)
+	}
+	if _, answered := cut.waitForLine(cut.want, time.Second); answered {
+		t.Error("an established connection to another port goes on")
+	}
+	if !l.alpha.reaches(t, l.beta) || l.beta.reaches(t, l.alpha) || !l.alpha.reaches(t, l.gamma) {
+		t.Error("want new connections from alpha to beta and to gamma, and none from beta to alpha")
+	}
+	if arrived, answered := l.alpha.ping(t, l.beta, 20, "0.01"); arrived+answered != 0 {
+		t.Errorf("%d pings arrive through the closed link", arrived)
+	}
+	var counters []struct {
+		From, To, Verdict, What string
+		Packets                 int
+	}
+	text := must(t, "fault", "counters", "alpha", "beta", "-o", "json")
+	if err := json.Unmarshal([]byte(text), &counters); err != nil || len(counters) != 6 {
+		t.Fatalf("want the port, anything else and closed in each direction (%v): %s", err, text)
+	}
+	for _, c := range counters {
+		if (c.Packets > 0) != (c.What != "anything else") {
+			t.Errorf("unexpected count: %+v", c)
+		}
+	}
+	must(t, "fault", "heal", "alpha", "beta")
+	shown(t)
+	if !l.beta.reaches(t, l.alpha) {
+		t.Error("after heal, beta does not reach alpha")
+	}
+}
+
 func (l links) host(t *testing.T) {
 	must(t, "fault", "partition", "gamma", "host")
 	defer must(t, "fault", "heal", "gamma", "host")
@@ -302,6 +349,10 @@ func (l links) refused(t *testing.T) {
 		{"bandwidth alpha beta 5", "unit"},
 		{"delay alpha alpha 5ms", "different"},
 		{"partition alpha alpha", "alpha"},
+		{"allow alpha nosuch tcp/443", "nosuch"},
+		{"allow alpha beta 443", "protocol"},
+		{"allow alpha alpha tcp/443", "alpha"},
+		{"counters nosuch", "nosuch"},
 		{"clear nosuch", "nosuch"},
 	} {
 		refuse(t, []string{bad.word}, append([]string{"fault"}, strings.Fields(bad.args)...)...)

@@ -179,6 +179,7 @@ func TestClusters(t *testing.T) {
 		t.Run("bandwidth", l.bandwidth)
 		t.Run("partition", l.partition)
 		t.Run("one_way", l.oneWay)
+		t.Run("allow", l.allow)
 		t.Run("host", l.host)
 		t.Run("refused", l.refused)
 		t.Run("clear", l.clear)

@@ -11,6 +11,11 @@
 // What the faults mean, for one link between the sites A and B:
 //   - partition: packets from A to B, from B to A, or both are dropped; also those of established connections and those
 //     that the emulator already holds.
+//   - allow: the link is closed but for named ports: packets to these ports from the sites that may open them, and packets from
+//     these ports back, pass; all others are dropped, also those of established connections. Replies are known by their source
+//     port alone, so nothing expires; a server can therefore send UDP from a named port before a client asks. TCP connections and
+//     echo requests can only be opened in the allowed direction. ICMP errors pass only with `icmp`. Fragments of a packet
+//     behind the first have no ports, and are dropped.
 //   - delay: every packet is held for that time in each direction, as tc netem does: the round trip grows by twice
 //     the delay. Jitter varies it evenly between delay-jitter and delay+jitter without reordering packets, so on a busy link, where
 //     packets queue behind delayed ones, it tends to delay+jitter.
@@ -38,16 +43,20 @@ type Link struct {
 	A string `json:"a"`
 	B string `json:"b"`
 	// DropAB cuts the direction from A to B, DropBA the other one; both together are a full partition.
-	DropAB    bool  `json:"dropAB,omitzero"`
-	DropBA    bool  `json:"dropBA,omitzero"`
-	Delay     Delay `json:"delay,omitzero"`
-	Loss      Loss  `json:"loss,omitzero"`
-	Bandwidth Rate  `json:"bandwidth,omitzero"`
+	DropAB bool `json:"dropAB,omitzero"`
+	DropBA bool `json:"dropBA,omitzero"`
+	// AllowAB are the ports at B that A may open, AllowBA those at A that B may open. With any of them the link is closed for
+	// everything else.
+	AllowAB   []Port `json:"allowAB,omitempty"`
+	AllowBA   []Port `json:"allowBA,omitempty"`
+	Delay     Delay  `json:"delay,omitzero"`
+	Loss      Loss   `json:"loss,omitzero"`
+	Bandwidth Rate   `json:"bandwidth,omitzero"`
 }
 
 // Healthy reports whether the link has no fault at all.
 func (l Link) Healthy() bool {
-	return l == Link{A: l.A, B: l.B}
+	return !l.DropAB && !l.DropBA && len(l.AllowAB)+len(l.AllowBA) == 0 && l.Delay == Delay{} && l.Loss == 0 && l.Bandwidth == 0
 }
 
 // String describes the link for a person: `milan <-> rome: partitioned, delay 50ms±5ms, loss 5%, bandwidth 100mbit`.
@@ -60,6 +69,14 @@ func (l Link) String() string {
 		faults = append(faults, fmt.Sprintf("partitioned from %s to %s", l.A, l.B))
 	case l.DropBA:
 		faults = append(faults, fmt.Sprintf("partitioned from %s to %s", l.B, l.A))
+	}
+	switch {
+	case slices.Equal(l.AllowAB, l.AllowBA) && len(l.AllowAB) > 0:
+		faults = append(faults, "closed but for "+list(l.AllowAB))
+	case len(l.AllowAB) > 0:
+		faults = append(faults, fmt.Sprintf("closed but for %s from %s to %s", list(l.AllowAB), l.A, l.B))
+	case len(l.AllowBA) > 0:
+		faults = append(faults, fmt.Sprintf("closed but for %s from %s to %s", list(l.AllowBA), l.B, l.A))
 	}
 	if l.Delay != (Delay{}) {
 		faults = append(faults, "delay "+l.Delay.String())
@@ -95,9 +112,23 @@ func (s State) Partition(a, b string, oneWay bool) State {
 	})
 }
 
-// Heal ends the partition of a link, in both directions. Its other faults stay.
+// Allow closes the link between two sites for everything but flows to the given ports of either site; with oneWay, to those of b.
+// It replaces what an earlier call allowed.
+func (s State) Allow(a, b string, ports []Port, oneWay bool) State {
+	return s.change(a, b, func(l *Link) {
+		l.AllowAB, l.AllowBA = nil, nil
+		if !oneWay || l.A == a {
+			l.AllowAB = canonical(ports)
+		}
+		if !oneWay || l.A == b {
+			l.AllowBA = canonical(ports)
+		}
+	})
+}
+
+// Heal ends the partition of a link, and opens it if it is closed but for ports, in both directions. Its other faults stay.
 func (s State) Heal(a, b string) State {
-	return s.change(a, b, func(l *Link) { l.DropAB, l.DropBA = false, false })
+	return s.change(a, b, func(l *Link) { l.DropAB, l.DropBA, l.AllowAB, l.AllowBA = false, false, nil, nil })
 }
 
 // SetDelay sets the one-way delay of both directions; the zero Delay removes it.

@@ -77,7 +77,7 @@ func NewPlan(state State, topology Topology) (Plan, error) {
 	if err := topology.validate(); err != nil {
 		return Plan{}, err
 	}
-	var rules []string
+	var rules, witnesses []string
 	pairs := []Pair{}
 	seen := map[[2]string]bool{}
 	for _, link := range state.Links {
@@ -91,44 +91,65 @@ func NewPlan(state State, topology Topology) (Plan, error) {
 		seen[ends] = true
 		for _, d := range topology.directions(link) {
 			rules = append(rules, d.rules(link)...)
+			witnesses = append(witnesses, d.witness()...)
 			if link.Delay != (Delay{}) || link.Bandwidth != 0 {
 				pairs = append(pairs, Pair{
-					Source: d.source.Prefix, Destination: d.destination.Prefix, Ingress: d.source.Interface,
+					Source: d.source.Prefix, Destination: d.destination.Prefix, Ingress: d.ingress,
 					Delay: link.Delay, Bandwidth: link.Bandwidth,
 				})
 			}
 		}
 	}
-	return Plan{NFT: script(rules), Emulation: Emulation{Pairs: pairs}}, nil
+	return Plan{NFT: script(rules, witnesses), Emulation: Emulation{Pairs: pairs}}, nil
 }
 
 // direction is one direction of a link.
 type direction struct {
 	name                string
 	source, destination Site
-	drop                bool
+	// ingress and egress are the router's interfaces where these packets arrive and leave.
+	ingress, egress string
+	drop            bool
+	// requests are the ports of the destination that the source may open, replies those of the source that the destination may
+	// open. Without any, the link is not closed.
+	requests, replies []Port
 }
 
 func (t Topology) directions(l Link) []direction {
 	a, b := t[l.A], t[l.B]
 	return []direction{
-		{name: l.A + " -> " + l.B, source: a, destination: b, drop: l.DropAB},
-		{name: l.B + " -> " + l.A, source: b, destination: a, drop: l.DropBA},
+		{
+			name: l.A + " -> " + l.B, source: a, destination: b, ingress: a.Interface, egress: b.Interface,
+			drop: l.DropAB, requests: l.AllowAB, replies: l.AllowBA,
+		},
+		{
+			name: l.B + " -> " + l.A, source: b, destination: a, ingress: b.Interface, egress: a.Interface,
+			drop: l.DropBA, requests: l.AllowBA, replies: l.AllowAB,
+		},
+	}
+}
+
+func (d direction) addresses() string {
+	return fmt.Sprintf("ip saddr %s ip daddr %s", d.source.Prefix, d.destination.Prefix)
+}
+
+// cut drops all packets of a direction.
+// By address: also on both ways through the router, so that packets which the emulator holds when the link is cut are lost too.
+// By interface: packets with other addresses (not masqueraded, or forwarded by the host) must not leak.
+func (d direction) cut(why string) []string {
+	verdict := fmt.Sprintf("counter drop comment %q", comment(d.name+": "+why))
+	return []string{
+		fmt.Sprintf("%s %s", d.addresses(), verdict),
+		fmt.Sprintf("iifname %q oifname %q %s", d.source.Interface, d.destination.Interface, verdict),
 	}
 }
 
 // rules of one direction. A packet that takes the way through the emulator is forwarded twice: from the ingress interface to the
 // emulator and from the emulator to the egress interface.
 func (d direction) rules(link Link) []string {
-	addresses := fmt.Sprintf("ip saddr %s ip daddr %s", d.source.Prefix, d.destination.Prefix)
 	var rules []string
 	if d.drop {
-		// By address: both times, so that packets which the emulator holds when the link is cut are lost too.
-		// By interface: packets with other addresses (not masqueraded, or forwarded by the host) must not leak.
-		verdict := fmt.Sprintf("counter drop comment %q", comment(d.name+": partition"))
-		rules = append(rules,
-			fmt.Sprintf("%s %s", addresses, verdict),
-			fmt.Sprintf("iifname %q oifname %q %s", d.source.Interface, d.destination.Interface, verdict))
+		rules = append(rules, d.cut("partition")...)
 	}
 	if link.Loss != 0 {
 		// With the egress interface the rule sees every packet once; behind the emulator, which made it wire size.
@@ -137,9 +158,9 @@ func (d direction) rules(link Link) []string {
 			chance = "" // nft refuses a comparison that is always true
 		}
 		rules = append(rules, fmt.Sprintf("oifname %q %s%s counter drop comment %q",
-			d.destination.Interface, addresses, chance, comment(d.name+": loss "+link.Loss.String())))
+			d.egress, d.addresses(), chance, comment(d.name+": loss "+link.Loss.String())))
 	}
-	return rules
+	return append(rules, d.close()...)
 }
 
 // comment cuts a text to what nft accepts.
@@ -148,19 +169,29 @@ func comment(text string) string {
 	return text[:min(len(text), longest)]
 }
 
-func script(rules []string) string {
+// script replaces the table by a chain of the rules and, behind it, one of the witnesses.
+func script(rules, witnesses []string) string {
 	var b strings.Builder
 	// To add the table first makes the deletion succeed on a router that has none.
 	fmt.Fprintf(&b, "add table inet %s\ndelete table inet %s\n", Table, Table)
 	if len(rules) == 0 {
 		return b.String()
 	}
-	fmt.Fprintf(&b, "table inet %s {\n\tchain forward {\n\t\ttype filter hook forward priority filter - 10; policy accept;\n", Table)
-	for _, rule := range rules {
-		fmt.Fprintf(&b, "\t\t%s\n", rule)
+	fmt.Fprintf(&b, "table inet %s {\n", Table)
+	chain(&b, "forward", "filter - 10", rules)
+	if len(witnesses) > 0 {
+		chain(&b, "witness", "filter + 10", witnesses)
 	}
-	b.WriteString("\t}\n}\n")
+	b.WriteString("}\n")
 	return b.String()
+}
+
+func chain(b *strings.Builder, name, priority string, rules []string) {
+	fmt.Fprintf(b, "\tchain %s {\n\t\ttype filter hook forward priority %s; policy accept;\n", name, priority)
+	for _, rule := range rules {
+		fmt.Fprintf(b, "\t\t%s\n", rule)
+	}
+	b.WriteString("\t}\n")
 }
 
 func (t Topology) validate() error {
@@ -199,7 +230,11 @@ func (t Topology) checkLink(l Link) error {
 	if err := t.Check(l.A, l.B); err != nil {
 		return err
 	}
-	if err := errors.Join(l.Delay.validate(), l.Loss.validate(), l.Bandwidth.validate()); err != nil {
+	problems := []error{l.Delay.validate(), l.Loss.validate(), l.Bandwidth.validate()}
+	for _, p := range slices.Concat(l.AllowAB, l.AllowBA) {
+		problems = append(problems, p.validate())
+	}
+	if err := errors.Join(problems...); err != nil {
 		return fmt.Errorf("link %s <-> %s: %w", l.A, l.B, err)
 	}
 	return nil

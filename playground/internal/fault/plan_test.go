@@ -34,6 +34,8 @@ func TestPlanGolden(t *testing.T) {
 		"loss":      State{}.SetLoss("rome", "milan", 29),
 		"delay":     State{}.SetDelay("milan", "rome", Delay{Mean: 50 * ms, Jitter: 5 * ms}),
 		"bandwidth": State{}.SetBandwidth("rome", Host, 500*Kilobit),
+		"allow":     State{}.Allow("rome", "milan", ports("udp/31000-31010", "tcp/443", "icmp", "tcp/443"), false),
+		"allow_one": State{}.Allow("rome", "milan", ports("udp/31000", "tcp/443", "icmp"), true).SetLoss("rome", "milan", 100).SetDelay("rome", "milan", Delay{Mean: 5 * ms}),
 		"everything": State{}.Partition("rome", "milan", true).SetLoss("rome", "milan", 500).SetDelay("milan", "rome", Delay{Mean: 20 * ms}).
 			SetBandwidth("rome", "milan", 100*Megabit).SetLoss(Host, "florence", FullLoss).Partition("florence", "rome", false),
 	} {
@@ -83,6 +85,7 @@ func TestNewPlanRefuses(t *testing.T) {
 		{"itself", State{}.Partition("rome", "rome", false), threeClusters(), "itself"},
 		{"twice", State{Links: []Link{{A: "rome", B: "milan"}, {A: "milan", B: "rome"}}}, threeClusters(), "listed twice"},
 		{"loss", State{}.SetLoss("rome", "milan", 10001), threeClusters(), "link milan <-> rome: loss 100.01%"},
+		{"port", State{}.Allow("rome", "milan", []Port{{Protocol: "sctp", First: 1, Last: 1}}, true), threeClusters(), `port "sctp/1"`},
 		{"delay", State{}.SetDelay("rome", "milan", Delay{Mean: time.Hour}), threeClusters(), "more than 10s"},
 		{"jitter", State{}.SetDelay("rome", "milan", Delay{Mean: 1, Jitter: 2}), threeClusters(), "jitter"},
 		{"bandwidth", State{}.SetBandwidth("rome", "milan", 1), threeClusters(), "not between"},

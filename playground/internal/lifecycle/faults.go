@@ -93,6 +93,22 @@ func (p Playground) Fault(ctx context.Context, names []string, change func(fault
 	return now, err
 }
 
+// Counters reads what the faults of the links that join all the named clusters have dropped and let through.
+func (p Playground) Counters(names []string) ([]fault.Counter, error) {
+	_, t, err := record.LoadComplete()
+	if err != nil {
+		return nil, err
+	}
+	if err := sites(t).Check(names...); err != nil {
+		return nil, err
+	}
+	ruleset, err := network.Output(routerPath, "", "nft", "--json", "list", "ruleset")
+	if err != nil {
+		return nil, fmt.Errorf("read the counters of the faults: %w", err)
+	}
+	return fault.ReadCounters(ruleset, names...)
+}
+
 // sites are the ends that links can have, as the router sees them.
 func sites(t topology.Topology) fault.Topology {
 	out := fault.Topology{fault.Host: {Prefix: t.HostNet, Interface: topology.RouterHostLink}}

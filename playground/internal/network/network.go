@@ -15,11 +15,8 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
-	"os/exec"
 	"path"
 	"path/filepath"
-	"runtime"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -310,40 +307,6 @@ func Namespaces() ([]string, error) {
 		found[i] = filepath.Base(f)
 	}
 	return found, nil
-}
-
-// Run runs a program in a named network namespace, with text as its input. The error holds
-// the output of the program.
-func Run(ns, text string, argv ...string) error {
-	return Inside(ns, func() error {
-		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.Stdin = strings.NewReader(text)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s in %s: %s: %w", strings.Join(argv, " "), path.Base(ns), strings.TrimSpace(string(out)), err)
-		}
-		return nil
-	})
-}
-
-// Inside calls do on a thread that is in a named network namespace.
-func Inside(ns string, do func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		// The thread is not unlocked: it ends with the goroutine and takes the namespace along.
-		runtime.LockOSThread()
-		handle, err := netns.GetFromPath(ns)
-		if err != nil {
-			result <- fmt.Errorf("open network namespace %s: %w", ns, err)
-			return
-		}
-		defer func() { _ = handle.Close() }()
-		if err := netns.Set(handle); err != nil {
-			result <- fmt.Errorf("enter network namespace %s: %w", ns, err)
-			return
-		}
-		result <- do()
-	}()
-	return <-result
 }
 
 // openRouter returns the router's namespace and a netlink handle in it; done closes both.
