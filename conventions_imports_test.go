@@ -122,7 +122,7 @@ var pure = []string{
 	"internal/*/*_status.go", "internal/*/*_plan.go", "internal/peering/cleanup/plan.go",
 	"internal/offloading/virtualkubelet/nodeobject.go", "internal/offloading/virtualkubelet/nodelabels.go", "internal/offloading/virtualkubelet/streampath.go", "internal/offloading/exposition", "internal/offloading/choice",
 
-	"playground/internal/cluster", "playground/internal/fault", "playground/internal/scenario",
+	"playground/internal/cluster", "playground/internal/fault", "playground/internal/nat", "playground/internal/scenario",
 	"playground/internal/spec", "playground/internal/topology",
 }
 

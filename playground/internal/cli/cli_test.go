@@ -47,7 +47,7 @@ func TestHelp(t *testing.T) {
 	}
 	visit(root)
 	code, out, _ := run(t, "--help")
-	for _, name := range []string{"up", "down", "status", "kubeconfig", "load", "image", "node", "component", "fault", "exec", "logs", "add", "remove", "build", "completion"} {
+	for _, name := range []string{"up", "down", "status", "kubeconfig", "load", "image", "node", "component", "fault", "nat", "exec", "logs", "add", "remove", "build", "completion"} {
 		if !strings.Contains(out, "\n  "+name+" ") {
 			t.Errorf("help does not list %s", name)
 		}
@@ -105,6 +105,8 @@ func TestRefused(t *testing.T) {
 		"no port":                {[]string{"fault", "allow", "rome", "milan"}, "requires at least 3 arg"},
 		"counters format":        {[]string{"fault", "counters", "-o", "yaml"}, `output format "yaml"`},
 		"nothing up, counters":   {[]string{"fault", "counters", "rome"}, "no playground is up"},
+		"nothing up, nat":        {[]string{"nat", "rebind", "rome"}, "no playground is up"},
+		"no cluster behind NAT":  {[]string{"nat", "add"}, "requires at least 1 arg"},
 		"bad cluster name":       {[]string{"add", "Rome!"}, "is no cluster name"},
 		"file and flags":         {[]string{"add", "rome", "-f", bad, "--workers", "2"}, "leave --workers out"},
 		"no source":              {[]string{"--source", t.TempDir(), "build"}, "hash the source of component kube"},

@@ -88,6 +88,12 @@ func (a *app) printStatus(r inside.Report) {
 			_, _ = fmt.Fprintln(w, f.String())
 		}
 	}
+	if len(r.NAT) > 0 {
+		_, _ = fmt.Fprintln(w, "\nNAT")
+		for _, router := range r.NAT {
+			_, _ = fmt.Fprintln(w, router.String())
+		}
+	}
 }
 
 func (a *app) kubeconfig() *cobra.Command {

@@ -3,6 +3,7 @@
 package fault
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +19,9 @@ const Table = "playground-fault"
 type Site struct {
 	Prefix    netip.Prefix // its node network, IPv4, e.g. 10.210.1.0/24
 	Interface string       // the router's interface towards it, e.g. br1
+	// Behind is the router's interface towards the inside of the NAT router that the site is behind, e.g. nat1-in; empty without
+	// one. Between such a site and others but Host, packets take that way: there they still, and again, have the site's addresses.
+	Behind string
 }
 
 // Topology maps the name of every site (each cluster, and Host) to where it is attached.
@@ -117,13 +121,18 @@ type direction struct {
 
 func (t Topology) directions(l Link) []direction {
 	a, b := t[l.A], t[l.B]
+	atA, atB := a.Interface, b.Interface
+	if a.Behind != b.Behind && l.A != Host && l.B != Host {
+		// At most one of them is behind a NAT router (checkLink): the other one is reached through it.
+		atA, atB = cmp.Or(b.Behind, atA), cmp.Or(a.Behind, atB)
+	}
 	return []direction{
 		{
-			name: l.A + " -> " + l.B, source: a, destination: b, ingress: a.Interface, egress: b.Interface,
+			name: l.A + " -> " + l.B, source: a, destination: b, ingress: atA, egress: atB,
 			drop: l.DropAB, requests: l.AllowAB, replies: l.AllowBA,
 		},
 		{
-			name: l.B + " -> " + l.A, source: b, destination: a, ingress: b.Interface, egress: a.Interface,
+			name: l.B + " -> " + l.A, source: b, destination: a, ingress: atB, egress: atA,
 			drop: l.DropBA, requests: l.AllowBA, replies: l.AllowAB,
 		},
 	}
@@ -230,6 +239,9 @@ func (t Topology) checkLink(l Link) error {
 	if err := t.Check(l.A, l.B); err != nil {
 		return err
 	}
+	if a, b := t[l.A].Behind, t[l.B].Behind; a != "" && b != "" && a != b {
+		return fmt.Errorf("link %s <-> %s: they are behind different NAT routers, where no packet has the addresses of both; take one from behind its router with: playground nat remove %[1]s (or clear the link's faults)", l.A, l.B)
+	}
 	problems := []error{l.Delay.validate(), l.Loss.validate(), l.Bandwidth.validate()}
 	for _, p := range slices.Concat(l.AllowAB, l.AllowBA) {
 		problems = append(problems, p.validate())
@@ -251,6 +263,8 @@ func checkSite(s Site) error {
 		return fmt.Errorf("network %s: covers everything", s.Prefix)
 	case s.Interface == "" || len(s.Interface) > longestInterface || strings.ContainsFunc(s.Interface, unprintable):
 		return fmt.Errorf("interface %q: not an interface name", s.Interface)
+	case len(s.Behind) > longestInterface || strings.ContainsFunc(s.Behind, unprintable):
+		return fmt.Errorf("interface %q: not an interface name", s.Behind)
 	}
 	return nil
 }

@@ -24,6 +24,17 @@ func threeClusters() Topology {
 	}
 }
 
+// behindNAT is threeClusters with rome and florence behind one NAT router.
+func behindNAT() Topology {
+	topology := threeClusters()
+	for _, name := range []string{"rome", "florence"} {
+		site := topology[name]
+		site.Behind = "nat1-in"
+		topology[name] = site
+	}
+	return topology
+}
+
 // TestPlanGolden compares the plan of each state with the file testdata/NAME.golden, which a reviewer reads.
 func TestPlanGolden(t *testing.T) {
 	ms := time.Millisecond
@@ -36,11 +47,17 @@ func TestPlanGolden(t *testing.T) {
 		"bandwidth": State{}.SetBandwidth("rome", Host, 500*Kilobit),
 		"allow":     State{}.Allow("rome", "milan", ports("udp/31000-31010", "tcp/443", "icmp", "tcp/443"), false),
 		"allow_one": State{}.Allow("rome", "milan", ports("udp/31000", "tcp/443", "icmp"), true).SetLoss("rome", "milan", 100).SetDelay("rome", "milan", Delay{Mean: 5 * ms}),
+		"links_nat": State{}.Allow("milan", "rome", ports("udp/9"), true).SetLoss("rome", "florence", 100).SetLoss("rome", "milan", 100).
+			SetDelay("rome", Host, Delay{Mean: 5 * ms}).SetDelay("rome", "milan", Delay{Mean: 5 * ms}),
 		"everything": State{}.Partition("rome", "milan", true).SetLoss("rome", "milan", 500).SetDelay("milan", "rome", Delay{Mean: 20 * ms}).
 			SetBandwidth("rome", "milan", 100*Megabit).SetLoss(Host, "florence", FullLoss).Partition("florence", "rome", false),
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan, err := NewPlan(state, threeClusters())
+			topology := threeClusters()
+			if strings.HasSuffix(name, "_nat") {
+				topology = behindNAT()
+			}
+			plan, err := NewPlan(state, topology)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,6 +111,10 @@ func TestNewPlanRefuses(t *testing.T) {
 		{"host bits", State{}, site("10.210.4.1/24", "br4"), "write 10.210.4.0/24"},
 		{"no interface", State{}, site("10.210.4.0/24", ""), "not an interface name"},
 		{"injection", State{}, site("10.210.4.0/24", `x" drop`), "not an interface name"},
+		{"other NAT", State{}.Partition("rome", "milan", true), Topology{
+			"rome":  {Prefix: netip.MustParsePrefix("10.210.1.0/24"), Interface: "br1", Behind: "nat1-in"},
+			"milan": {Prefix: netip.MustParsePrefix("10.210.2.0/24"), Interface: "br2", Behind: "nat2-in"},
+		}, "different NAT routers"},
 		{"wildcard", State{}, site("10.210.4.0/24", "br*"), "not an interface name"},
 		{"quote in a name", State{}, Topology{`a"b`: {}}, "not a name"},
 	} {

@@ -16,6 +16,7 @@ import (
 	"liqo.io/liqo/playground/internal/fault"
 	"liqo.io/liqo/playground/internal/health"
 	"liqo.io/liqo/playground/internal/machine"
+	"liqo.io/liqo/playground/internal/nat"
 	"liqo.io/liqo/playground/internal/record"
 	"liqo.io/liqo/playground/internal/topology"
 )
@@ -26,6 +27,7 @@ type Report struct {
 	Bin      string          `json:"bin"`
 	Clusters []ClusterReport `json:"clusters"`
 	Faults   []fault.Link    `json:"faults"`
+	NAT      []nat.Router    `json:"nat,omitempty"`
 }
 
 // ClusterReport is the present state of a cluster, from its API server and its machines, never
@@ -89,7 +91,7 @@ func Status(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	set := build.Set{Dir: state.Set}
-	r := Report{Scenario: state.Scenario.Name, Bin: filepath.Dir(set.Program("kubectl")), Clusters: make([]ClusterReport, len(t.Clusters)), Faults: []fault.Link{}}
+	r := Report{Scenario: state.Scenario.Name, Bin: filepath.Dir(set.Program("kubectl")), Clusters: make([]ClusterReport, len(t.Clusters)), Faults: []fault.Link{}, NAT: state.NAT.Routers}
 	r.Faults = append(r.Faults, state.Faults.Links...)
 	group, ctx := errgroup.WithContext(ctx)
 	for i, c := range t.Clusters {

@@ -131,7 +131,7 @@ func (p Playground) addCluster(ctx context.Context, state record.State, t topolo
 	if err := network.AddCluster(c); err != nil {
 		return err
 	}
-	if err := p.applyFaults(ctx, t, state.Faults); err != nil {
+	if err := p.applyFaults(ctx, t, state); err != nil {
 		return err
 	}
 	return p.startCluster(ctx, build.Set{Dir: state.Set}, c)
@@ -166,10 +166,7 @@ func (p Playground) removeNamed(ctx context.Context, state record.State, t topol
 	if t, err = topology.New(state.Scenario); err != nil {
 		return err
 	}
-	if err := p.applyFaults(ctx, t, state.Faults); err != nil {
-		return err
-	}
-	return state.Save()
+	return p.changeNAT(ctx, state, t, state.NAT.Without(name))
 }
 
 func removeCluster(c topology.Cluster) error {

@@ -14,6 +14,7 @@ import (
 
 	"liqo.io/liqo/playground/internal/fault"
 	"liqo.io/liqo/playground/internal/machine"
+	"liqo.io/liqo/playground/internal/nat"
 	"liqo.io/liqo/playground/internal/netem"
 	"liqo.io/liqo/playground/internal/network"
 	"liqo.io/liqo/playground/internal/record"
@@ -80,14 +81,14 @@ func answers(ctx context.Context) error {
 func (p Playground) Fault(ctx context.Context, names []string, change func(fault.State) fault.State) (fault.State, error) {
 	var now fault.State
 	err := record.Exclusively(func(state record.State, t topology.Topology) error {
-		if err := sites(t).Check(names...); err != nil {
+		if err := sites(t, state.NAT).Check(names...); err != nil {
 			return err
 		}
-		now = change(state.Faults)
-		if err := p.applyFaults(ctx, t, now); err != nil {
+		state.Faults = change(state.Faults)
+		now = state.Faults
+		if err := p.applyFaults(ctx, t, state); err != nil {
 			return err
 		}
-		state.Faults = now
 		return state.Save()
 	})
 	return now, err
@@ -95,11 +96,11 @@ func (p Playground) Fault(ctx context.Context, names []string, change func(fault
 
 // Counters reads what the faults of the links that join all the named clusters have dropped and let through.
 func (p Playground) Counters(names []string) ([]fault.Counter, error) {
-	_, t, err := record.LoadComplete()
+	state, t, err := record.LoadComplete()
 	if err != nil {
 		return nil, err
 	}
-	if err := sites(t).Check(names...); err != nil {
+	if err := sites(t, state.NAT).Check(names...); err != nil {
 		return nil, err
 	}
 	ruleset, err := network.Output(routerPath, "", "nft", "--json", "list", "ruleset")
@@ -110,18 +111,28 @@ func (p Playground) Counters(names []string) ([]fault.Counter, error) {
 }
 
 // sites are the ends that links can have, as the router sees them.
-func sites(t topology.Topology) fault.Topology {
+func sites(t topology.Topology, routers nat.State) fault.Topology {
 	out := fault.Topology{fault.Host: {Prefix: t.HostNet, Interface: topology.RouterHostLink}}
 	for _, c := range t.Clusters {
-		out[c.Name] = fault.Site{Prefix: c.NodeCIDR, Interface: c.Bridge}
+		site := fault.Site{Prefix: c.NodeCIDR, Interface: c.Bridge}
+		if router, behind := routers.Of(c.Name); behind {
+			site.Behind = router.InsideLink()
+		}
+		out[c.Name] = site
 	}
 	return out
 }
 
-// applyFaults puts faults in force. It starts the emulator the first time it is needed. The
+// checkFaults refuses faults that the present network cannot have.
+func checkFaults(t topology.Topology, state record.State) error {
+	_, err := fault.NewPlan(state.Faults, sites(t, state.NAT))
+	return err
+}
+
+// applyFaults puts the faults of the state in force. It starts the emulator the first time it is needed. The
 // emulator then stays, because its removal would lose packets in flight.
-func (p Playground) applyFaults(ctx context.Context, t topology.Topology, wanted fault.State) error {
-	plan, err := fault.NewPlan(wanted, sites(t))
+func (p Playground) applyFaults(ctx context.Context, t topology.Topology, state record.State) error {
+	plan, err := fault.NewPlan(state.Faults, sites(t, state.NAT))
 	if err != nil {
 		return err
 	}

@@ -193,7 +193,7 @@ func (p Playground) create(ctx context.Context, t topology.Topology, set build.S
 	if err != nil {
 		return err
 	}
-	if err := p.applyFaults(ctx, t, state.Faults); err != nil {
+	if err := p.applyFaults(ctx, t, state); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)

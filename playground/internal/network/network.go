@@ -309,18 +309,23 @@ func Namespaces() ([]string, error) {
 	return found, nil
 }
 
-// openRouter returns the router's namespace and a netlink handle in it; done closes both.
+// openRouter opens the router between the clusters.
 func openRouter() (router netns.NsHandle, inside *netlink.Handle, done func(), err error) {
-	router, err = netns.GetFromPath(routerPath())
+	return open(routerPath())
+}
+
+// open returns a named namespace and a netlink handle in it; done closes both.
+func open(at string) (ns netns.NsHandle, inside *netlink.Handle, done func(), err error) {
+	ns, err = netns.GetFromPath(at)
 	if err != nil {
-		return router, nil, nil, fmt.Errorf("open the router's namespace: %w", err)
+		return ns, nil, nil, fmt.Errorf("open network namespace %s: %w", path.Base(at), err)
 	}
-	inside, err = netlink.NewHandleAt(router)
+	inside, err = netlink.NewHandleAt(ns)
 	if err != nil {
-		_ = router.Close()
-		return router, nil, nil, fmt.Errorf("open netlink in the router: %w", err)
+		_ = ns.Close()
+		return ns, nil, nil, fmt.Errorf("open netlink in %s: %w", path.Base(at), err)
 	}
-	return router, inside, func() { inside.Close(); _ = router.Close() }, nil
+	return ns, inside, func() { inside.Close(); _ = ns.Close() }, nil
 }
 
 func routerPath() string { return path.Join(topology.NetNSDir, topology.Router) }

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"liqo.io/liqo/playground/internal/fault"
+	"liqo.io/liqo/playground/internal/nat"
 	"liqo.io/liqo/playground/internal/scenario"
 	"liqo.io/liqo/playground/internal/topology"
 )
@@ -33,6 +34,7 @@ type State struct {
 	// Requested is the scenario given to up, before clusters were added or removed.
 	Requested scenario.Scenario
 	Faults    fault.State
+	NAT       nat.State
 	// Set is the directory of the programs in use.
 	Set string
 	// KubeconfigDir is where kubeconfigs were written for the user, Kubeconfigs their paths.
