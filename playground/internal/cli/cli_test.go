@@ -47,7 +47,7 @@ func TestHelp(t *testing.T) {
 	}
 	visit(root)
 	code, out, _ := run(t, "--help")
-	for _, name := range []string{"up", "down", "status", "kubeconfig", "load", "image", "node", "component", "fault", "nat", "exec", "logs", "add", "remove", "build", "completion"} {
+	for _, name := range []string{"up", "down", "status", "kubeconfig", "load", "image", "node", "component", "fault", "nat", "proxy", "exec", "logs", "add", "remove", "build", "completion"} {
 		if !strings.Contains(out, "\n  "+name+" ") {
 			t.Errorf("help does not list %s", name)
 		}
@@ -107,6 +107,9 @@ func TestRefused(t *testing.T) {
 		"nothing up, counters":   {[]string{"fault", "counters", "rome"}, "no playground is up"},
 		"nothing up, nat":        {[]string{"nat", "rebind", "rome"}, "no playground is up"},
 		"no cluster behind NAT":  {[]string{"nat", "add"}, "requires at least 1 arg"},
+		"proxy to nowhere":       {[]string{"proxy", "add", "milan", "--listen", "80"}, "--to 0: a reverse proxy needs a port"},
+		"proxy of no kind":       {[]string{"proxy", "add", "milan", "--kind", "squid", "--listen", "80"}, "use nginx, haproxy or connect"},
+		"nothing up, proxy":      {[]string{"proxy", "remove", "milan-proxy1"}, "no playground is up"},
 		"bad cluster name":       {[]string{"add", "Rome!"}, "is no cluster name"},
 		"file and flags":         {[]string{"add", "rome", "-f", bad, "--workers", "2"}, "leave --workers out"},
 		"no source":              {[]string{"--source", t.TempDir(), "build"}, "hash the source of component kube"},

@@ -85,7 +85,7 @@ runs from source once and keeps the results.`,
 	}{
 		{"life", "Playground:", []*cobra.Command{a.up(), a.down(), a.status(), a.kubeconfig(), a.add(), a.remove(), a.scenarios()}},
 		{"inside", "Inside a cluster:", []*cobra.Command{a.node(), a.component(), a.exec(), a.logs(), a.load()}},
-		{"between", "Between clusters:", []*cobra.Command{a.fault(), a.nat()}},
+		{"between", "Between clusters:", []*cobra.Command{a.fault(), a.nat(), a.proxy()}},
 		{"build", "Building:", []*cobra.Command{a.build(), a.image(), a.assets()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})

@@ -88,6 +88,14 @@ func (a *app) printStatus(r inside.Report) {
 			_, _ = fmt.Fprintln(w, f.String())
 		}
 	}
+	if len(r.Proxies) > 0 {
+		_, _ = fmt.Fprintln(w)
+		row("PROXY", "KIND", "URL", "STATUS")
+		for _, p := range r.Proxies {
+			row(p.Name, string(p.Kind), p.URL, map[bool]string{true: "up", false: "down"}[p.Up])
+		}
+		_ = w.Flush()
+	}
 	if len(r.NAT) > 0 {
 		_, _ = fmt.Fprintln(w, "\nNAT")
 		for _, router := range r.NAT {

@@ -29,9 +29,9 @@ type debArchive struct {
 
 func (a debArchive) id() string { return a.name + "=" + a.version }
 
-// errApt marks packages apt could not resolve or download, most often because the
+// ErrApt marks packages apt could not resolve or download, most often because the
 // mirror is out of reach.
-var errApt = errors.New("apt could not get the packages")
+var ErrApt = errors.New("apt could not get the packages")
 
 // apt runs apt-get against an empty machine: its status file lists nothing as
 // installed, so it resolves full dependencies; it writes only below dir.
@@ -107,7 +107,7 @@ func (a apt) fetch(ctx context.Context, packages []string) ([]debArchive, error)
 	plan := a.command(ctx, append([]string{"--print-uris", "-qq", "install"}, packages...)...)
 	plan.Stdout = &uris
 	if err := run(plan); err != nil {
-		return nil, fmt.Errorf("%w: %w", errApt, err)
+		return nil, fmt.Errorf("%w: %w", ErrApt, err)
 	}
 	archives, err := parseURIs(uris.String())
 	if err != nil {
@@ -124,7 +124,7 @@ func (a apt) fetch(ctx context.Context, packages []string) ([]debArchive, error)
 	}
 	if missing {
 		if err := run(a.command(ctx, append([]string{"--download-only", "install"}, packages...)...)); err != nil {
-			return nil, fmt.Errorf("%w: %w", errApt, err)
+			return nil, fmt.Errorf("%w: %w", ErrApt, err)
 		}
 	}
 	for _, archive := range archives {

@@ -31,7 +31,7 @@ func TestTools(t *testing.T) {
 		t.Skip("SKIPPED: no cache directory for Debian packages: ", err)
 	}
 	debian, err := Fetch(t.Context(), filepath.Join(cache, "liqo-playground", "debian"), ToolsSelection())
-	if errors.Is(err, errApt) {
+	if errors.Is(err, ErrApt) {
 		t.Skip("SKIPPED: the tools image needs a Debian mirror: ", err)
 	}
 	if err != nil {

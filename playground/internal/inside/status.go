@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/playground/internal/health"
 	"liqo.io/liqo/playground/internal/machine"
 	"liqo.io/liqo/playground/internal/nat"
+	"liqo.io/liqo/playground/internal/proxy"
 	"liqo.io/liqo/playground/internal/record"
 	"liqo.io/liqo/playground/internal/topology"
 )
@@ -28,6 +29,7 @@ type Report struct {
 	Clusters []ClusterReport `json:"clusters"`
 	Faults   []fault.Link    `json:"faults"`
 	NAT      []nat.Router    `json:"nat,omitempty"`
+	Proxies  []ProxyReport   `json:"proxies,omitempty"`
 }
 
 // ClusterReport is the present state of a cluster, from its API server and its machines, never
@@ -51,6 +53,25 @@ type MachineReport struct {
 	Address    string           `json:"address"`
 	Up         bool             `json:"up"`
 	Components []machine.Status `json:"components"`
+}
+
+// ProxyReport is a proxy with its address, and whether its program runs.
+type ProxyReport struct {
+	proxy.Proxy
+	Name string `json:"name"`
+	URL  string `json:"url"`
+	Up   bool   `json:"up"`
+}
+
+func proxyReports(ctx context.Context, state record.State, t topology.Topology) []ProxyReport {
+	var out []ProxyReport
+	for _, p := range state.Proxies {
+		c, _ := t.Cluster(p.Cluster)
+		components, err := machine.NewClient(topology.Socket(c.NodeMachine(p.Name()))).Components(ctx)
+		up := err == nil && len(components) == 1 && components[0].State == machine.Running
+		out = append(out, ProxyReport{Proxy: p, Name: p.Name(), URL: p.URL(c), Up: up})
+	}
+	return out
 }
 
 // Healthy reports whether everything of the cluster that should run does.
@@ -93,6 +114,7 @@ func Status(ctx context.Context) (Report, error) {
 	set := build.Set{Dir: state.Set}
 	r := Report{Scenario: state.Scenario.Name, Bin: filepath.Dir(set.Program("kubectl")), Clusters: make([]ClusterReport, len(t.Clusters)), Faults: []fault.Link{}, NAT: state.NAT.Routers}
 	r.Faults = append(r.Faults, state.Faults.Links...)
+	r.Proxies = proxyReports(ctx, state, t)
 	group, ctx := errgroup.WithContext(ctx)
 	for i, c := range t.Clusters {
 		group.Go(func() error {

@@ -151,7 +151,10 @@ func (p Playground) removeNamed(ctx context.Context, state record.State, t topol
 		return fmt.Errorf("%s is the last cluster; remove the whole playground with: playground down", name)
 	}
 	step := p.Progress.Step("remove cluster " + name)
-	err = removeCluster(c)
+	err = removeProxies(&state, c)
+	if err == nil {
+		err = removeCluster(c)
+	}
 	step.End(err)
 	if err != nil {
 		return err

@@ -100,6 +100,9 @@ func AddCluster(c topology.Cluster) error {
 		if err := addEndpoint(router, inside, c, e); err != nil {
 			return fmt.Errorf("connect %s: %w", e.Name, err)
 		}
+		if err := Run(e.NetNS, masquerade(c.PodCIDR), "nft", "-f", "-"); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -143,7 +146,7 @@ func addEndpoint(router netns.NsHandle, inside *netlink.Handle, c topology.Clust
 	if err := addRoute(node, netip.MustParsePrefix("0.0.0.0/0"), c.Gateway); err != nil {
 		return fmt.Errorf("add default route: %w", err)
 	}
-	return Run(e.NetNS, masquerade(c.PodCIDR), "nft", "-f", "-")
+	return nil
 }
 
 // masquerade hides pods behind their node for everything outside the pod network, as

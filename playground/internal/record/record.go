@@ -22,6 +22,7 @@ import (
 
 	"liqo.io/liqo/playground/internal/fault"
 	"liqo.io/liqo/playground/internal/nat"
+	"liqo.io/liqo/playground/internal/proxy"
 	"liqo.io/liqo/playground/internal/scenario"
 	"liqo.io/liqo/playground/internal/topology"
 )
@@ -35,6 +36,7 @@ type State struct {
 	Requested scenario.Scenario
 	Faults    fault.State
 	NAT       nat.State
+	Proxies   []proxy.Proxy
 	// Set is the directory of the programs in use.
 	Set string
 	// KubeconfigDir is where kubeconfigs were written for the user, Kubeconfigs their paths.

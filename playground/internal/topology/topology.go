@@ -47,6 +47,9 @@ const (
 	maxNodes         = poolFirst - controlPlaneHost
 )
 
+// MaxExtras is how many machines other than nodes a node network has addresses for.
+const MaxExtras = 254 - poolLast
+
 // Topology is a scenario with every name and address decided.
 type Topology struct {
 	Scenario scenario.Scenario
@@ -129,21 +132,25 @@ func newCluster(base netip.Addr, c scenario.Cluster) Cluster {
 		PoolFirst: host(net, poolFirst), PoolLast: host(net, poolLast),
 		Dir: path.Join(StateDir, "clusters", c.Name),
 	}
-	endpoint := func(name string, i int) Endpoint {
-		return Endpoint{
-			Name: name, NetNS: path.Join(NetNSDir, Prefix+name),
-			Address: host(net, uint32(controlPlaneHost+i)), Port: fmt.Sprintf("p%d-%d", number, controlPlaneHost+i),
-		}
-	}
-	out.ControlPlane = endpoint(NodeName(c.Name, 0), 0)
+	out.ControlPlane = out.endpoint(NodeName(c.Name, 0), controlPlaneHost)
 	for i, n := range c.Nodes {
 		name := NodeName(c.Name, i)
 		out.Nodes = append(out.Nodes, Node{
-			Endpoint: endpoint(name, i), Role: n.Role, Labels: n.Labels,
+			Endpoint: out.endpoint(name, controlPlaneHost+i), Role: n.Role, Labels: n.Labels,
 			Dir: path.Join(out.Dir, "nodes", name),
 		})
 	}
 	return out
+}
+
+// Extra is the endpoint of a machine on the node network that is no node; i is less than MaxExtras.
+func (c Cluster) Extra(name string, i int) Endpoint { return c.endpoint(name, poolLast+1+i) }
+
+func (c Cluster) endpoint(name string, part int) Endpoint {
+	return Endpoint{
+		Name: name, NetNS: path.Join(NetNSDir, Prefix+name),
+		Address: host(c.NodeCIDR.Addr(), uint32(part)), Port: fmt.Sprintf("p%d-%d", c.Number, part),
+	}
 }
 
 // NodeName follows kind: rome-control-plane, rome-worker, rome-worker2, ...
