@@ -237,7 +237,9 @@ func addAndRemove(t *testing.T) {
 		}
 	})
 
-	must(t, "fault", "delay", "delta", "alpha", "1ms") // which goes away with it
+	must(t, "fault", "delay", "delta", "alpha", "1ms") // which goes away with it, as do these
+	must(t, "nat", "add", "delta")
+	must(t, "proxy", "add", "delta", "--kind", "connect", "--listen", "3128")
 	removed := pg("remove", "delta")
 	if removed.code != 0 {
 		t.Fatalf("%s", removed)

@@ -183,6 +183,8 @@ func TestClusters(t *testing.T) {
 		t.Run("host", l.host)
 		t.Run("refused", l.refused)
 		t.Run("clear", l.clear)
+		t.Run("nat", l.nat)
+		t.Run("proxies", l.proxies)
 	})
 	phase(t, "add_and_remove", addAndRemove)
 	phase(t, "kill_everything", downAfterKill)
