@@ -133,6 +133,9 @@ func (l *natLab) pass(from, to *net.UDPConn, address *net.UDPAddr) *net.UDPAddr 
 
 // TestNAT: what goes out has the outside address and another port, what comes in is a reply or is dropped.
 func TestNAT(t *testing.T) {
+	if nat.Emulator != netem.Device {
+		t.Errorf("the plan lets packets pass by %s, and the emulator's device is %s", nat.Emulator, netem.Device)
+	}
 	l := newNATLab(t)
 	before := l.state()
 	for range 2 { // the second one replaces the first
