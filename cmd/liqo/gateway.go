@@ -24,6 +24,7 @@ import (
 
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/network/agent/gateway"
+	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/report"
@@ -60,6 +61,7 @@ type gatewayOptions struct {
 	lane           int
 	address        string
 	listenPort     int
+	streamPort     int
 	watchPods      bool
 	metricsAddress string
 }
@@ -71,6 +73,7 @@ func (o *gatewayOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.lane, "lane", 0, "number of this gateway; its tunnels lead to the gateways with the same number")
 	flags.StringVar(&o.address, "pod-ip", os.Getenv("POD_IP"), "address of this pod")
 	flags.IntVar(&o.listenPort, "gateway.listening-port", 5871, "UDP port of the tunnels")
+	flags.IntVar(&o.streamPort, "gateway.stream-port", 0, "TCP port at which gateways of peers open tunnels over TLS and WebSockets; 0 for none")
 	flags.BoolVar(&o.watchPods, "watch-pods", false, "watch all pods, for clusters whose nodes have no pod networks of their own (spec.podCIDRs)")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-addr", ":0", "address of the metrics; port 0 for none")
 	flags.StringVar(&o.healthAddress, "health-probe-address", ":8081", "address of the probes /healthz and /readyz")
@@ -89,6 +92,8 @@ func (o *gatewayOptions) Validate() error {
 		return fmt.Errorf("--lane %d: must be between 0 and %d", o.lane, ipam.MaxLanes-1)
 	case o.listenPort < 1 || o.listenPort > 1<<16-1:
 		return fmt.Errorf("--gateway.listening-port %d: must be a port", o.listenPort)
+	case o.streamPort < 0 || o.streamPort > 1<<16-1:
+		return fmt.Errorf("--gateway.stream-port %d: must be a port, or 0", o.streamPort)
 	case o.listenPort == int(o.vxlanPort):
 		return fmt.Errorf("--gateway.listening-port %d: that is the port of the overlay (--route.vxlan-vtep-port)", o.listenPort)
 	}
@@ -113,7 +118,9 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 	debug.SetMemoryLimit(gatewayMemory)
 	log := ctrllog.FromContext(ctx)
 	keys := &gateway.Keyring{Read: readGatewayKey}
-	opened, err := host.Open(host.Options{PrivateKey: keys.Private, Log: log})
+	hub := carrier.New(carrier.Options{Log: log})
+	defer hub.Close()
+	opened, err := host.Open(host.Options{PrivateKey: keys.Private, Hub: hub, Log: log})
 	if err != nil {
 		return err
 	}
@@ -122,6 +129,7 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 	agent, err := gateway.New(cfg, opened, gateway.Options{
 		Namespace: o.namespace, KeysSecret: network.KeysSecret, Lane: o.lane, Node: o.node, Address: address,
 		ListenPort: o.listenPort, VXLANPort: o.vxlanPort, MTU: o.mtu, Pods: o.watchPods, Restricted: o.restricted(), Keys: keys, Log: log,
+		Hub: hub, StreamPort: o.streamPort,
 	})
 	if err != nil {
 		return err

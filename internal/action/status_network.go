@@ -97,7 +97,7 @@ func newGatewayEndpoints(services []corev1.Service, nodes []corev1.Node) (all []
 			host = cmp.Or(service.Annotations[labels.GatewayNodeIP], host)
 			fallthrough
 		case err == nil:
-			one.URL = "udp://" + net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(int(port)))
+			one.URL = map[bool]string{true: "tls://", false: "udp://"}[service.Spec.Ports[0].Protocol == corev1.ProtocolTCP] + net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(int(port)))
 		case service.Spec.Type == corev1.ServiceTypeClusterIP:
 			one.Error = fmt.Sprintf("Service %s has type ClusterIP, so the peers must be reachable instead", service.Name)
 		default:

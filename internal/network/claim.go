@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,7 +115,7 @@ func documentedLane(spec *netv1alpha1.NetworkConfigSpec) (netv1alpha1.Lane, erro
 		if err != nil {
 			return lane, fmt.Errorf("backend_config.port is %.20q, want a port", spec.BackendConfig["port"])
 		}
-		lane.Carriers = []netv1alpha1.Carrier{{Type: carrierUDP, Addresses: []string{spec.EndpointIP}, Port: int32(port)}}
+		lane.Carriers = []netv1alpha1.Carrier{{Type: netv1alpha1.CarrierUDP, Addresses: []string{spec.EndpointIP}, Port: int32(port)}}
 	}
 	return lane, nil
 }
@@ -130,6 +131,9 @@ func checkKey(text string) error {
 	return nil
 }
 
+// carrierPath is the form of the path of a WebSocket.
+var carrierPath = regexp.MustCompile(`^/[a-zA-Z0-9._~/-]*$`)
+
 func readCarriers(claimed []netv1alpha1.Carrier, inside []netip.Prefix) ([]netv1alpha1.Carrier, error) {
 	if len(claimed) > maxCarriers {
 		return nil, fmt.Errorf("%d carriers, this cluster supports at most %d", len(claimed), maxCarriers)
@@ -137,7 +141,13 @@ func readCarriers(claimed []netv1alpha1.Carrier, inside []netip.Prefix) ([]netv1
 	var carriers []netv1alpha1.Carrier
 	for i := range claimed {
 		one := &claimed[i]
-		if one.Type != carrierUDP {
+		switch one.Type {
+		case netv1alpha1.CarrierUDP, netv1alpha1.CarrierTLS:
+		case netv1alpha1.CarrierWebSocket:
+			if !carrierPath.MatchString(one.Path) {
+				return nil, fmt.Errorf("path %.60q of a WebSocket, want one like /liqo/lane-0", one.Path)
+			}
+		default:
 			continue
 		}
 		if one.Port < 1 || one.Port > 65535 {
@@ -150,7 +160,11 @@ func readCarriers(claimed []netv1alpha1.Carrier, inside []netip.Prefix) ([]netv1
 		if err != nil {
 			return nil, err
 		}
-		carriers = append(carriers, netv1alpha1.Carrier{Type: carrierUDP, Addresses: addresses, Port: one.Port})
+		way := netv1alpha1.Carrier{Type: one.Type, Addresses: addresses, Port: one.Port}
+		if one.Type == netv1alpha1.CarrierWebSocket {
+			way.Path = one.Path
+		}
+		carriers = append(carriers, way)
 	}
 	return carriers, nil
 }

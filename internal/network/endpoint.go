@@ -3,6 +3,7 @@
 package network
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -14,13 +15,12 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/network/ipam"
 )
 
 const (
-	// carrierUDP is the only supported type of carrier.
-	carrierUDP = "UDP"
-	backend    = "wireguard"
+	backend = "wireguard"
 	// maxAddresses and maxCarriers are what the API allows.
 	maxAddresses, maxCarriers = 16, 8
 )
@@ -42,30 +42,49 @@ func laneOf(labelled map[string]string) (int, bool) {
 
 // endpoints returns where the gateways of this cluster can be reached, sorted by lane. running is the node of the gateway pod of each lane.
 func endpoints(services []corev1.Service, running map[int]string, nodes []corev1.Node) []endpoint {
-	byLane := map[int]*corev1.Service{}
+	byLane, streams := map[int]*corev1.Service{}, map[int]*corev1.Service{}
 	for i := range services {
 		service := &services[i]
+		of := byLane
+		if portOf(service, corev1.ProtocolUDP) == nil && portOf(service, corev1.ProtocolTCP) != nil {
+			of = streams
+		}
 		lane, ok := laneOf(service.Labels)
-		if ok && service.DeletionTimestamp == nil && (byLane[lane] == nil || service.Name < byLane[lane].Name) {
-			byLane[lane] = service
+		if ok && service.DeletionTimestamp == nil && (of[lane] == nil || service.Name < of[lane].Name) {
+			of[lane] = service
 		}
 	}
 	var all []endpoint
 	for lane := range ipam.MaxLanes {
-		if service := byLane[lane]; service != nil {
-			at := endpointOf(service, running[lane], nodes)
-			at.lane = lane
-			all = append(all, at)
+		service := byLane[lane]
+		if service == nil {
+			continue
 		}
+		at := endpointOf(service, running[lane], nodes)
+		at.lane = lane
+		if stream := streams[lane]; stream != nil {
+			at.addStreams(endpointOf(stream, running[lane], nodes))
+		}
+		all = append(all, at)
 	}
 	return all
 }
 
+// addStreams adds the ways over TCP to those over UDP, which come first.
+func (e *endpoint) addStreams(tcp endpoint) {
+	for _, way := range tcp.carriers {
+		tls, socket := way, way
+		tls.Type, socket.Type, socket.Path = netv1alpha1.CarrierTLS, netv1alpha1.CarrierWebSocket, carrier.PathOf(e.lane)
+		e.carriers = append(e.carriers, tls, socket)
+	}
+	e.problem = cmp.Or(e.problem, tcp.problem)
+}
+
 // endpointOf reads one Service: annotations of the administrator come first, then the addresses of its type.
 func endpointOf(service *corev1.Service, runsOn string, nodes []corev1.Node) endpoint {
-	port := udpPort(service)
+	port := cmp.Or(portOf(service, corev1.ProtocolUDP), portOf(service, corev1.ProtocolTCP))
 	if port == nil {
-		return endpoint{problem: fmt.Sprintf("Service %s/%s has no UDP port", service.Namespace, service.Name)}
+		return endpoint{problem: fmt.Sprintf("Service %s/%s has neither a UDP port nor a TCP port", service.Namespace, service.Name)}
 	}
 	at := endpoint{port: port.Port}
 	var addresses []string
@@ -105,14 +124,14 @@ func endpointOf(service *corev1.Service, runsOn string, nodes []corev1.Node) end
 		addresses, at.problem = []string{address}, ""
 	}
 	if len(addresses) > 0 && at.port > 0 {
-		at.carriers = []netv1alpha1.Carrier{{Type: carrierUDP, Addresses: addresses[:min(len(addresses), maxAddresses)], Port: at.port}}
+		at.carriers = []netv1alpha1.Carrier{{Type: netv1alpha1.CarrierUDP, Addresses: addresses[:min(len(addresses), maxAddresses)], Port: at.port}}
 	}
 	return at
 }
 
-func udpPort(service *corev1.Service) *corev1.ServicePort {
+func portOf(service *corev1.Service, protocol corev1.Protocol) *corev1.ServicePort {
 	for i := range service.Spec.Ports {
-		if service.Spec.Ports[i].Protocol == corev1.ProtocolUDP {
+		if service.Spec.Ports[i].Protocol == protocol {
 			return &service.Spec.Ports[i]
 		}
 	}

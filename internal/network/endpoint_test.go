@@ -5,6 +5,7 @@ package network
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
 
 func testNode(name string, ready bool, addresses ...string) corev1.Node {
@@ -109,9 +111,20 @@ func TestEndpointsOfLanes(t *testing.T) {
 	if len(all) != 2 || all[0].lane != 0 || all[1].lane != 1 {
 		t.Errorf("%+v", all)
 	}
+	stream := service("a-stream", "1")
+	stream.Spec.Ports[0].Protocol, stream.Spec.Ports[0].Port = corev1.ProtocolTCP, 443
+	stream.Spec.Type, stream.Annotations = corev1.ServiceTypeClusterIP, map[string]string{labels.OverrideAddress: "gw.example.com"}
+	both := endpoints([]corev1.Service{service("b", "1"), stream}, nil, nil)
+	want := []netv1alpha1.Carrier{
+		{Type: netv1alpha1.CarrierTLS, Addresses: []string{"gw.example.com"}, Port: 443},
+		{Type: netv1alpha1.CarrierWebSocket, Addresses: []string{"gw.example.com"}, Port: 443, Path: "/liqo/lane-1"},
+	}
+	if len(both) != 1 || !reflect.DeepEqual(both[0].carriers, want) || both[0].port != 5871 {
+		t.Errorf("%+v, want %+v", both, want)
+	}
 	bare := service("bare", "0")
 	bare.Spec.Ports = nil
-	if got := endpointOf(&bare, "", nil); !strings.Contains(got.problem, "no UDP port") {
+	if got := endpointOf(&bare, "", nil); !strings.Contains(got.problem, "neither a UDP port nor a TCP port") {
 		t.Errorf("%+v", got)
 	}
 }

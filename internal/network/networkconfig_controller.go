@@ -237,7 +237,7 @@ func configSpec(to *tenancy, pods, external string, ends []endpoint, keys *ring)
 		}
 		// The documented fields hold the first gateway.
 		spec.BackendConfig = map[string]string{"publicKey": keys.advertised(end.lane), "port": strconv.Itoa(int(end.port))}
-		if len(end.carriers) > 0 {
+		if len(end.carriers) > 0 && end.carriers[0].Type == netv1alpha1.CarrierUDP {
 			spec.EndpointIP = end.carriers[0].Addresses[0]
 		}
 	}
@@ -262,7 +262,11 @@ func laneApply(lane netv1alpha1.Lane) *netapply.LaneApplyConfiguration {
 	out := netapply.Lane().WithNumber(lane.Number).WithPublicKey(lane.PublicKey)
 	for i := range lane.Carriers {
 		carrier := &lane.Carriers[i]
-		out.WithCarriers(netapply.Carrier().WithType(carrier.Type).WithAddresses(carrier.Addresses...).WithPort(carrier.Port))
+		way := netapply.Carrier().WithType(carrier.Type).WithAddresses(carrier.Addresses...).WithPort(carrier.Port)
+		if carrier.Path != "" {
+			way.WithPath(carrier.Path)
+		}
+		out.WithCarriers(way)
 	}
 	return out
 }

@@ -294,7 +294,7 @@ func tunnelSpec(s *tunnelScope, pods, external netip.Prefix) *netapply.TunnelEnd
 			continue
 		}
 		config := map[string]string{"publicKey": lane.PublicKey}
-		if len(lane.Carriers) > 0 {
+		if len(lane.Carriers) > 0 && lane.Carriers[0].Type == netv1alpha1.CarrierUDP {
 			spec.WithEndpointIP(lane.Carriers[0].Addresses[0])
 			config["port"] = strconv.Itoa(int(lane.Carriers[0].Port))
 		}

@@ -282,6 +282,9 @@ func describe(status *netv1alpha1.TunnelEndpointStatus, tunnel *netv1alpha1.Tunn
 		"endpointIP": host, "port": port, "publicKey": used.peer.RemoteKey, "lane": strconv.Itoa(used.lane),
 		"allowedIPs": seen(tunnel.Spec.RemotePodCIDR, tunnel.Spec.RemoteNATPodCIDR) + "," + seen(tunnel.Spec.RemoteExternalCIDR, tunnel.Spec.RemoteNATExternalCIDR),
 	}
+	if used.peer.Carrier != "" {
+		connection.PeerConfiguration["carrier"] = used.peer.Carrier
+	}
 	reported, err := time.ParseDuration(connection.Latency.Value)
 	if err != nil {
 		reported = 0

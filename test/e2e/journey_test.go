@@ -82,6 +82,7 @@ func TestReinstalledConsumer(t *testing.T) { takesLong(t); step(t, notPeered, re
 func TestDeadProvider(t *testing.T)        { takesLong(t); step(t, notPeered, deadProvider) }
 func TestFaultsAtEachStep(t *testing.T)    { takesLong(t); step(t, notPeered, faultsAtEachStep) }
 func TestExternalNetwork(t *testing.T)     { takesLong(t); step(t, notPeered, externalNetwork) }
+func TestCarriers(t *testing.T)            { takesLong(t); step(t, notPeered, carriers) }
 func TestSpeed(t *testing.T)               { takesLong(t); step(t, notPeered, speed) }
 
 // TestRights reads the audit logs of the whole run, so it means something after all other tests only.

@@ -24,6 +24,7 @@ type View struct {
 	Spec        network.TunnelEndpointSpec
 	MTU         int32  // from the status of the tunnel
 	Lanes       string // state of the lanes, from the status of the tunnel
+	Carrier     string // of the lane in use
 }
 
 // See reads the tunnel endpoint that the cluster has of another.
@@ -36,7 +37,7 @@ func (c *Cluster) See(there *Cluster) (View, error) {
 	}
 	for _, found := range all.Items {
 		if found.Spec.ClusterIdentity.ClusterName == there.Name {
-			return View{c, there, found.Spec, found.Status.Connection.MTU, found.Status.Connection.StatusMessage}, nil
+			return View{c, there, found.Spec, found.Status.Connection.MTU, found.Status.Connection.StatusMessage, found.Status.Connection.PeerConfiguration["carrier"]}, nil
 		}
 	}
 	return View{}, fmt.Errorf("%s has no tunnel endpoint of %s", c.Name, there.Name)

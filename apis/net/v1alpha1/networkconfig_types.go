@@ -20,9 +20,16 @@ type ClusterIdentity struct {
 // +kubebuilder:validation:MaxLength=64
 type CIDR string
 
+// The types of carriers.
+const (
+	CarrierUDP       = "UDP"
+	CarrierTLS       = "TLS"
+	CarrierWebSocket = "WebSocket"
+)
+
 // Carrier is one way to reach a gateway: what carries the encrypted packets, and where it listens.
 type Carrier struct {
-	// Type of the carrier. UDP is the only one so far; a reader skips types it does not know.
+	// Type of the carrier: UDP; or TLS or WebSocket, for networks in which UDP does not pass. A reader skips types it does not know.
 	// +kubebuilder:validation:MaxLength=253
 	Type string `json:"type"`
 	// Addresses where the gateway can be reached, most preferred first: IP addresses or host names.
@@ -34,6 +41,10 @@ type Carrier struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
+	// Path of a WebSocket.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Path string `json:"path,omitempty"`
 }
 
 // Lane is one gateway and the tunnel between it and the gateway of the same number in the other cluster.

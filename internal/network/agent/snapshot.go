@@ -65,13 +65,16 @@ type PreviousKey struct {
 
 // Endpoint is where a gateway may be reached.
 type Endpoint struct {
+	// Kind of the carrier: one of the constants Carrier of the API.
+	Kind string
 	// Host is an address or a name.
 	Host string
 	Port uint16
+	// Path of a WebSocket.
+	Path string
 }
 
-// carrierUDP is the only carrier that this version supports.
-const carrierUDP = "UDP"
+var carriers = []string{netv1alpha1.CarrierUDP, netv1alpha1.CarrierTLS, netv1alpha1.CarrierWebSocket}
 
 // NewView converts listed objects to a snapshot. It omits objects that it cannot parse and names them in the error; the plan finds objects
 // that contradict each other.
@@ -173,11 +176,11 @@ func (v *View) addPeer(tunnel *netv1alpha1.TunnelEndpoint) error {
 			facts.Previous[number] = PreviousKey{previous, until}
 		}
 		for _, carrier := range lane.Carriers {
-			if carrier.Type != carrierUDP || carrier.Port < 1 || carrier.Port > 1<<16-1 {
+			if !slices.Contains(carriers, carrier.Type) || carrier.Port < 1 || carrier.Port > 1<<16-1 {
 				continue
 			}
 			for _, host := range carrier.Addresses {
-				facts.Endpoints[number] = append(facts.Endpoints[number], Endpoint{Host: host, Port: uint16(carrier.Port)})
+				facts.Endpoints[number] = append(facts.Endpoints[number], Endpoint{Kind: carrier.Type, Host: host, Port: uint16(carrier.Port), Path: carrier.Path})
 			}
 		}
 	}
@@ -191,7 +194,7 @@ func readLanes(spec *netv1alpha1.TunnelEndpointSpec) (lanes []netv1alpha1.Lane, 
 	if len(all) == 0 {
 		lane := netv1alpha1.Lane{PublicKey: spec.BackendConfig["publicKey"]}
 		if port, err := strconv.ParseUint(spec.BackendConfig["port"], 10, 16); err == nil && port > 0 && spec.EndpointIP != "" {
-			lane.Carriers = []netv1alpha1.Carrier{{Type: carrierUDP, Addresses: []string{spec.EndpointIP}, Port: int32(port)}}
+			lane.Carriers = []netv1alpha1.Carrier{{Type: netv1alpha1.CarrierUDP, Addresses: []string{spec.EndpointIP}, Port: int32(port)}}
 		}
 		all = []netv1alpha1.Lane{lane}
 	}

@@ -114,8 +114,8 @@ self:
 		t.Error(diff)
 	}
 	facts := map[string]PeerView{
-		"milan": {Generation: 1, Endpoints: map[int][]Endpoint{0: {{"gw.milan.example", 30871}}}, Previous: map[int]PreviousKey{0: {key("old"), time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC)}}},
-		"rome":  {Generation: 2, Endpoints: map[int][]Endpoint{0: {{"203.0.113.1", 5871}, {"gw.example", 5871}}}},
+		"milan": {Generation: 1, Endpoints: map[int][]Endpoint{0: {{Kind: "UDP", Host: "gw.milan.example", Port: 30871}}}, Previous: map[int]PreviousKey{0: {key("old"), time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC)}}},
+		"rome":  {Generation: 2, Endpoints: map[int][]Endpoint{0: {{Kind: "UDP", Host: "203.0.113.1", Port: 5871}, {Kind: "UDP", Host: "gw.example", Port: 5871}}}},
 	}
 	if diff := cmp.Diff(facts, view.Peers); diff != "" {
 		t.Error(diff)

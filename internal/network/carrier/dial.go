@@ -11,11 +11,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/net/http/httpproxy"
 	"golang.org/x/sys/unix"
 )
 
@@ -43,6 +46,13 @@ type Target struct {
 	Plain bool
 	// Proxy returns the HTTP proxy for a host and port, nil for none. A nil function is none.
 	Proxy func(hostPort string) (*url.URL, error)
+	// Refuse returns why an address is not dialled, for a name that a peer chose; nil for no refusals. A proxy looks up names itself.
+	Refuse func(netip.Addr) error
+}
+
+// ProxyFromEnvironment returns the proxy of the variables HTTPS_PROXY and NO_PROXY.
+func ProxyFromEnvironment(hostPort string) (*url.URL, error) {
+	return httpproxy.FromEnvironment().ProxyFunc()(&url.URL{Scheme: "https", Host: hostPort})
 }
 
 // String has no credentials.
@@ -104,6 +114,15 @@ func connect(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
 		address = proxyAddress(proxy)
 	}
 	var dialer net.Dialer
+	if proxy == nil && t.Refuse != nil {
+		dialer.Control = func(_, address string, _ syscall.RawConn) error {
+			at, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return err
+			}
+			return t.Refuse(at.Addr().Unmap())
+		}
+	}
 	if raw, err = dialer.DialContext(ctx, "tcp", address); err != nil {
 		return nil, nil, err
 	}

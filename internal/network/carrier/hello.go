@@ -76,7 +76,7 @@ func newKeyring(private Key, peers []Key) (*keyring, error) {
 }
 
 var (
-	errNoPeer = errors.New("the other end is no peer of this gateway")
+	errNoPeer   = errors.New("the other end is no peer of this gateway")
 	errFrame    = errors.New("the other end sent a frame that is too large")
 	errSilent   = errors.New("the other end is silent")
 	errReplaced = errors.New("the peer has opened a newer stream")

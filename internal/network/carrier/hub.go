@@ -24,6 +24,9 @@ func AddressOf(peer Key) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 64 | sum[0]&63, sum[1], 1 | sum[2]}), port)
 }
 
+// PathOf is the path at which the gateway of a lane accepts WebSockets.
+func PathOf(lane int) string { return fmt.Sprintf("/liqo/lane-%d", lane) }
+
 // isStream reports whether an address is one that AddressOf gives.
 func isStream(address netip.Addr) bool {
 	if !address.Is4() {
@@ -103,7 +106,7 @@ func (h *Hub) Dial(ctx context.Context, peer Key, to Target) error {
 		_ = raw.Close() // it failed already
 		return fmt.Errorf("dial %s: %w", to, err)
 	}
-	h.start(peer, conn, raw, Info{Kind: to.Kind, Dialled: true, Remote: to.String()})
+	h.start(peer, conn, raw, Info{Kind: to.Kind, Dialled: true, Remote: to.hostPort()})
 	return nil
 }
 

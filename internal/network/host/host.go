@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/network/plan"
 )
 
@@ -22,7 +23,9 @@ import (
 type Options struct {
 	// PrivateKey returns the private key that belongs to a public key (base64). It is never logged.
 	PrivateKey func(public string) (key [32]byte, ok bool)
-	Log        logr.Logger
+	// Hub has the streams of a gateway; nil for none.
+	Hub *carrier.Hub
+	Log logr.Logger
 }
 
 // Host is the network namespace of this process. All threads of the process must be in that namespace.
@@ -38,6 +41,8 @@ type Host struct {
 	links linkCache
 	// device is the userspace WireGuard device in this process; nil if there is none.
 	device *userspace
+	// relay joins streams with a device of the kernel; nil if there is none.
+	relay *relay
 	// dialled is the endpoint that was set last for each peer, by public key.
 	dialled map[string]dialled
 
@@ -108,6 +113,7 @@ func (h *Host) Close() error {
 	h.watch.close()
 	h.kernel.Close()
 	h.strict.Close()
+	h.closeRelay()
 	h.closeDevice()
 	return nil
 }

@@ -206,7 +206,7 @@ func (h *Host) addTunnel(attributes netlink.LinkAttrs) error {
 	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOTSUP) {
 		return err
 	}
-	device, err := openUserspace(attributes.Name, attributes.MTU, h.options.Log)
+	device, err := openUserspace(attributes.Name, attributes.MTU, h.bind(), h.options.Log)
 	if err != nil {
 		return err
 	}

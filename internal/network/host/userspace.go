@@ -26,7 +26,7 @@ type userspace struct {
 	index  int
 }
 
-func openUserspace(name string, mtu int, log logr.Logger) (*userspace, error) {
+func openUserspace(name string, mtu int, network conn.Bind, log logr.Logger) (*userspace, error) {
 	if err := ensureTUN(tunPath); err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func openUserspace(name string, mtu int, log logr.Logger) (*userspace, error) {
 	}
 	log = log.WithName("wireguard")
 	limited := newLimitedTUN(native)
-	u := &userspace{index: link.Index, device: device.NewDevice(limited, conn.NewDefaultBind(), &device.Logger{
+	u := &userspace{index: link.Index, device: device.NewDevice(limited, network, &device.Logger{
 		Verbosef: device.DiscardLogf,
 		Errorf: func(format string, values ...any) {
 			log.Info("userspace WireGuard", "message", fmt.Sprintf(format, values...))

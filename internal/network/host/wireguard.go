@@ -132,6 +132,9 @@ func (h *Host) wireGuardSteps(want plan.HostState) (steps, error) {
 }
 
 func (h *Host) configure(want *plan.WireGuard, config wgtypes.Config) error {
+	if err := h.relayStreams(want); err != nil {
+		return err
+	}
 	if err := withWireGuard(func(client *wgctrl.Client) error { return client.ConfigureDevice(plan.TunnelLink, config) }); err != nil {
 		return err
 	}

@@ -41,6 +41,8 @@ type Peer struct {
 	HandshakeSeconds int64 `json:"handshakeSeconds"`
 	// Endpoint is where packets are sent to, or what is dialled; empty if the peer dials and has not yet.
 	Endpoint string `json:"endpoint,omitempty"`
+	// Carrier carries the packets: UDP, TLS or WebSocket; empty if it is not known yet.
+	Carrier string `json:"carrier,omitempty"`
 	// RemoteKey is the public key of the peer's gateway that is in use.
 	RemoteKey string `json:"remoteKey,omitempty"`
 	// MTU is the largest packet that came back; 0 if unknown.

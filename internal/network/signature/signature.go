@@ -144,6 +144,9 @@ func encodeConfig(sender string, spec *netv1alpha1.NetworkConfigSpec) []byte {
 			l.number(int64(carrier.Port))
 			l.number(int64(len(carrier.Addresses)))
 			l.text(carrier.Addresses...)
+			if carrier.Path != "" { // it starts with a slash, so it is no type of another carrier
+				l.text(carrier.Path)
+			}
 		}
 	}
 	return clusterkey.Message(configPurpose, l...)

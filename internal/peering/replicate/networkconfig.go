@@ -31,7 +31,11 @@ func networkSpecIntent(original *netv1alpha1.NetworkConfig, copied meta) *netcon
 	for _, lane := range from.Lanes {
 		to := netconfig.Lane().WithNumber(lane.Number).WithPublicKey(lane.PublicKey)
 		for _, carrier := range lane.Carriers {
-			to.WithCarriers(netconfig.Carrier().WithType(carrier.Type).WithAddresses(carrier.Addresses...).WithPort(carrier.Port))
+			way := netconfig.Carrier().WithType(carrier.Type).WithAddresses(carrier.Addresses...).WithPort(carrier.Port)
+			if carrier.Path != "" {
+				way.WithPath(carrier.Path)
+			}
+			to.WithCarriers(way)
 		}
 		spec.WithLanes(to)
 	}
@@ -139,7 +143,7 @@ func networkCheck(untyped map[string]any) error {
 			if carrier.Port < 1 || carrier.Port > 65535 {
 				return fmt.Errorf("%d is not a port", carrier.Port)
 			}
-			words = append(append(words, carrier.Type), carrier.Addresses...)
+			words = append(append(words, carrier.Type, carrier.Path), carrier.Addresses...)
 		}
 	}
 	for _, word := range words {

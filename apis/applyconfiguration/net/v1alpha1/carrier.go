@@ -9,12 +9,14 @@ package v1alpha1
 //
 // Carrier is one way to reach a gateway: what carries the encrypted packets, and where it listens.
 type CarrierApplyConfiguration struct {
-	// Type of the carrier. UDP is the only one so far; a reader skips types it does not know.
+	// Type of the carrier: UDP; or TLS or WebSocket, for networks in which UDP does not pass. A reader skips types it does not know.
 	Type *string `json:"type,omitempty"`
 	// Addresses where the gateway can be reached, most preferred first: IP addresses or host names.
 	Addresses []string `json:"addresses,omitempty"`
 	// Port is the port at these addresses.
 	Port *int32 `json:"port,omitempty"`
+	// Path of a WebSocket.
+	Path *string `json:"path,omitempty"`
 }
 
 // CarrierApplyConfiguration constructs a declarative configuration of the Carrier type for use with
@@ -46,5 +48,13 @@ func (b *CarrierApplyConfiguration) WithAddresses(values ...string) *CarrierAppl
 // If called multiple times, the Port field is set to the value of the last call.
 func (b *CarrierApplyConfiguration) WithPort(value int32) *CarrierApplyConfiguration {
 	b.Port = &value
+	return b
+}
+
+// WithPath sets the Path field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Path field is set to the value of the last call.
+func (b *CarrierApplyConfiguration) WithPath(value string) *CarrierApplyConfiguration {
+	b.Path = &value
 	return b
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"liqo.io/liqo/internal/network/agent"
+	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/ipam"
 	"liqo.io/liqo/internal/network/plan"
@@ -60,6 +61,9 @@ type Options struct {
 	// Uplink returns the pod's link and its MTU, Lookup queries DNS. nil: the defaults.
 	Uplink func() (name string, mtu int, err error)
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
+	// Hub has the streams to peers; nil for UDP only. StreamPort is the TCP port at which peers open streams; 0 for none.
+	Hub        *carrier.Hub
+	StreamPort int
 	// ProbePort replaces plan.ProbePort in tests.
 	ProbePort uint16
 	Log       logr.Logger
@@ -73,6 +77,7 @@ type Gateway struct {
 	loop     *agent.Loop
 	prober   *probe.Prober
 	resolver *resolver
+	streams  *streams
 
 	// mu is held only briefly, and never during a call to the host: readers of the report must not wait for a busy kernel.
 	mu        sync.Mutex
@@ -90,6 +95,7 @@ type Gateway struct {
 // peer is what a gateway remembers of one peer.
 type peer struct {
 	dialer dialer
+	shift  shift
 	keys   remoteKeys
 	// problem is why the peer cannot be dialled.
 	problem string
@@ -108,6 +114,10 @@ func New(cfg *rest.Config, host Host, o Options) (*Gateway, error) {
 	g := &Gateway{o: o, host: host, peers: map[string]*peer{}, updated: make(chan struct{})}
 	g.loop = agent.NewLoop(host, g, o.Log)
 	g.resolver = &resolver{lookup: o.Lookup, changed: g.loop.Trigger}
+	if o.Hub == nil {
+		g.o.Hub = carrier.New(carrier.Options{Log: o.Log})
+	}
+	g.streams = newStreams(g.o.Hub, o.Log, g.loop.Trigger)
 	g.prober = probe.New(probe.Options{Port: o.ProbePort, Changed: g.loop.Trigger, Received: g.receive})
 	var err error
 	g.caches, err = agent.NewCaches(cfg, agent.Wants{Namespace: o.Namespace, Mappings: true, KeysSecret: o.KeysSecret, Pods: o.Pods, Restricted: o.Restricted}, g.loop.Trigger)
@@ -120,6 +130,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	group.Go(func() error { return g.caches.Run(ctx) })
 	group.Go(func() error { return g.prober.Run(ctx) })
 	group.Go(func() error { return g.loop.Run(ctx) })
+	if g.o.StreamPort > 0 {
+		group.Go(func() error { return g.accept(ctx) })
+	}
 	return group.Wait()
 }
 
@@ -211,6 +224,7 @@ func (g *Gateway) observePeers(now time.Time, view agent.View) (requeueAt time.T
 		}
 	}
 	g.peers = kept
+	g.shareKeys(view.Snapshot)
 	g.resolver.keep(view.Peers, g.o.Lane)
 	return requeueAt
 }
@@ -251,47 +265,29 @@ func (g *Gateway) observeLane(now time.Time, known *peer, lane *plan.PeerLane, l
 			s.handshake = at
 		}
 	}
-	targets, wrong := g.targets(now, l, s.silent(now))
+	udp, wrong := g.targets(now, l, s.silent(now))
 	known.problem = ""
+	targets, tcp, streamed := udp, way{}, false
+	if tcp, streamed = g.streams.wayTo(lane.Keys[0], l.endpoints, l.off); streamed {
+		targets = slices.Insert(slices.Clone(udp), min(1, len(udp)), tcp.address()) // after one UDP address, since each takes its time
+	}
 	if len(targets) == 0 && wrong != nil {
 		known.problem = wrong.Error()
 	}
 	next := known.dialer.step(now, targets, s)
+	if streamed {
+		tcp.udp = udp
+		next = earlier(next, g.carry(now, known, tcp, s, g.tunnel[lane.Keys[0]].Endpoint))
+	}
 	if at := g.tunnel[lane.Keys[0]].Endpoint; at.IsValid() && l.off.isRemote(at.Addr()) {
 		// The holder of the key has routed the tunnel into a tunnel. Recreate the peer without that address.
 		known.dialer.dial++
 	}
 	lane.Endpoint, lane.Dial = known.dialer.target, known.dialer.dial
-	if soon := now.Add(changingKey); len(lane.Keys) > 1 && (next.IsZero() || soon.Before(next)) {
-		return soon
+	if len(lane.Keys) > 1 {
+		return earlier(next, now.Add(changingKey))
 	}
 	return next
-}
-
-func (g *Gateway) targets(now time.Time, l laneInputs, trouble bool) (all []netip.AddrPort, wrong error) {
-	names := 0
-	for _, endpoint := range l.endpoints {
-		if _, err := netip.ParseAddr(endpoint.Host); err != nil {
-			if names++; names > maxNames {
-				wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: only %d names are looked up", endpoint.Host, maxNames))
-				continue
-			}
-		}
-		addresses, err := g.resolver.addresses(now, endpoint.Host, trouble)
-		if err != nil {
-			wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: %w", endpoint.Host, err))
-		}
-		for _, address := range addresses {
-			if err := l.off.refuse(address, endpoint.Host); err != nil {
-				wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: %w", endpoint.Host, err))
-				continue
-			}
-			if target := netip.AddrPortFrom(address, endpoint.Port); !slices.Contains(all, target) {
-				all = append(all, target)
-			}
-		}
-	}
-	return all, wrong
 }
 
 // readTunnel returns the WireGuard peers by public key, including those left by an earlier process. If the device cannot be read it

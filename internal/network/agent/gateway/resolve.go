@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/network/agent"
 	"liqo.io/liqo/internal/network/plan"
 )
@@ -65,6 +67,36 @@ func (r *resolver) addresses(now time.Time, host string, trouble bool) ([]netip.
 		go r.ask(host, known)
 	}
 	return known.addresses, known.err
+}
+
+// targets returns the UDP addresses of a peer's gateway.
+func (g *Gateway) targets(now time.Time, l laneInputs, trouble bool) (all []netip.AddrPort, wrong error) {
+	names := 0
+	for _, endpoint := range l.endpoints {
+		if endpoint.Kind != netv1alpha1.CarrierUDP {
+			continue
+		}
+		if _, err := netip.ParseAddr(endpoint.Host); err != nil {
+			if names++; names > maxNames {
+				wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: only %d names are looked up", endpoint.Host, maxNames))
+				continue
+			}
+		}
+		addresses, err := g.resolver.addresses(now, endpoint.Host, trouble)
+		if err != nil {
+			wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: %w", endpoint.Host, err))
+		}
+		for _, address := range addresses {
+			if err := l.off.refuse(address, endpoint.Host); err != nil {
+				wrong = errors.Join(wrong, fmt.Errorf("endpoint %.70s: %w", endpoint.Host, err))
+				continue
+			}
+			if target := netip.AddrPortFrom(address, endpoint.Port); !slices.Contains(all, target) {
+				all = append(all, target)
+			}
+		}
+	}
+	return all, wrong
 }
 
 // keep forgets the names that no peer uses any more.

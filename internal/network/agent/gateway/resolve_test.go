@@ -95,7 +95,7 @@ func TestOffLimits(t *testing.T) {
 	}
 	g := newBare()
 	g.resolver = &resolver{}
-	l := laneInputs{elsewhere: func(string) bool { return false }, off: off, endpoints: []agent.Endpoint{{Host: "10.11.0.1", Port: 5871}}}
+	l := laneInputs{elsewhere: func(string) bool { return false }, off: off, endpoints: []agent.Endpoint{{Kind: "UDP", Host: "10.11.0.1", Port: 5871}}}
 	known, lane := &peer{dialer: *newDialer()}, &plan.PeerLane{Keys: []string{"k"}}
 	g.observeLane(start, known, lane, l)
 	if lane.Endpoint.IsValid() || lane.Dial != 0 || known.problem == "" {
@@ -120,7 +120,7 @@ func TestFewNames(t *testing.T) {
 	}}
 	var l laneInputs
 	for i := range 3 * maxNames {
-		l.endpoints = append(l.endpoints, agent.Endpoint{Host: string(rune('a'+i)) + ".example", Port: 1})
+		l.endpoints = append(l.endpoints, agent.Endpoint{Kind: "UDP", Host: string(rune('a'+i)) + ".example", Port: 1})
 	}
 	g.targets(start, l, true)
 	if n := len(g.resolver.names); n != maxNames {

@@ -19,6 +19,7 @@ import (
 
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/network/agent"
+	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/network/host"
 	"liqo.io/liqo/internal/network/probe"
 	"liqo.io/liqo/internal/network/report"
@@ -31,7 +32,8 @@ func (bare) Implementation() string             { return "kernel" }
 func (bare) Tunnel() ([]host.TunnelPeer, error) { return nil, nil }
 
 func newBare() *Gateway {
-	return &Gateway{o: Options{Log: logr.Discard()}, host: bare{}, prober: probe.New(probe.Options{}), peers: map[string]*peer{}, updated: make(chan struct{})}
+	hub := carrier.New(carrier.Options{Log: logr.Discard()})
+	return &Gateway{o: Options{Log: logr.Discard(), Hub: hub, Keys: &Keyring{}}, streams: newStreams(hub, logr.Discard(), func() {}), host: bare{}, prober: probe.New(probe.Options{}), peers: map[string]*peer{}, updated: make(chan struct{})}
 }
 
 // ask sends a request from an address of the loopback.

@@ -56,6 +56,7 @@ func (g *Gateway) reportPeer(now time.Time, peer plan.Peer, result probe.Result)
 		} else if lane.Endpoint.IsValid() {
 			out.Endpoint = lane.Endpoint.String()
 		}
+		out.Carrier, out.Endpoint = g.streams.carrierOf(out.RemoteKey, tunnel.Endpoint, out.Endpoint)
 		if !tunnel.LastHandshake.IsZero() {
 			out.HandshakeSeconds = int64(age(now, tunnel.LastHandshake).Seconds())
 		}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/network/agent"
+	"liqo.io/liqo/internal/network/carrier"
+	"liqo.io/liqo/internal/network/plan"
+)
+
+const (
+	// tryEvery is how often a tunnel over a stream tries UDP, and tryFor how long copies of its packets go there.
+	tryEvery, tryFor = 20 * time.Second, time.Second
+	// spareFor is how long a stream stays after the tunnel has moved to UDP.
+	spareFor = 10 * time.Second
+	// dialPause is the pause between attempts to open a stream.
+	dialPause = time.Second
+)
+
+// streams are the ways to peers over TCP, for networks in which UDP does not pass.
+type streams struct {
+	hub     *carrier.Hub
+	log     logr.Logger
+	changed func()
+
+	mu sync.Mutex
+	// private and peers are the keys that the hub has. One goroutine uses them.
+	private carrier.Key
+	peers   []carrier.Key
+	// wanted ends the goroutines that open streams, by key of the peer's gateway.
+	wanted map[carrier.Key]*attempt
+}
+
+// attempt opens a stream with one peer until it is not wanted any more.
+type attempt struct {
+	cancel  context.CancelFunc
+	targets []carrier.Target
+	// problem is why the last attempt failed.
+	problem string
+}
+
+func newStreams(hub *carrier.Hub, log logr.Logger, changed func()) *streams {
+	return &streams{hub: hub, log: log, changed: changed, wanted: map[carrier.Key]*attempt{}}
+}
+
+// way is what one peer's tunnel may use, as it is observed.
+type way struct {
+	key carrier.Key
+	// targets are those of streams, which this end may dial. open: there is a stream, of either end.
+	targets []carrier.Target
+	open    bool
+	// udp are the addresses without a stream.
+	udp []netip.AddrPort
+}
+
+// wayTo returns the ways over TCP to a peer's gateway; false without any.
+func (s *streams) wayTo(key string, endpoints []agent.Endpoint, off offLimits) (w way, is bool) {
+	text, err := base64.StdEncoding.DecodeString(key)
+	if err != nil || len(text) != len(w.key) {
+		return way{}, false
+	}
+	w.key = carrier.Key(text)
+	_, w.open = s.hub.Stream(w.key)
+	for _, one := range endpoints {
+		if one.Kind == netv1alpha1.CarrierUDP {
+			continue
+		}
+		if address, err := netip.ParseAddr(one.Host); err == nil && (dialable(address.Unmap()) != nil || off.refuse(address.Unmap(), one.Host) != nil) {
+			continue
+		}
+		w.targets = append(w.targets, carrier.Target{
+			Kind: carrier.Kind(one.Kind), Host: one.Host, Port: one.Port, Path: one.Path, Proxy: carrier.ProxyFromEnvironment, Refuse: func(address netip.Addr) error {
+				if err := dialable(address); err != nil {
+					return err
+				}
+				return off.refuse(address, one.Host)
+			},
+		})
+	}
+	return w, w.open || len(w.targets) > 0
+}
+
+// address stands for the stream in the configuration of WireGuard.
+func (w way) address() netip.AddrPort { return carrier.AddressOf(w.key) }
+
+// carrierOf returns what carries the packets of a tunnel, and where to. at is where WireGuard sends, text the same or what is dialled.
+func (s *streams) carrierOf(key string, at netip.AddrPort, text string) (kind, to string) {
+	decoded, err := base64.StdEncoding.DecodeString(key)
+	if err != nil || len(decoded) != len(carrier.Key{}) || !at.IsValid() {
+		return "", text
+	}
+	if at != carrier.AddressOf(carrier.Key(decoded)) {
+		return netv1alpha1.CarrierUDP, text
+	}
+	info, is := s.hub.Stream(carrier.Key(decoded))
+	if !is {
+		return "", ""
+	}
+	return string(info.Kind), info.Remote
+}
+
+// want opens a stream in the background, unless there is one.
+func (s *streams) want(w way) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.open || len(w.targets) == 0 || s.wanted[w.key] != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	one := &attempt{cancel: cancel, targets: w.targets}
+	s.wanted[w.key] = one
+	go s.open(ctx, w.key, one)
+}
+
+// open dials the targets in turn until one answers.
+func (s *streams) open(ctx context.Context, key carrier.Key, one *attempt) {
+	defer one.cancel()
+	for i := 0; ctx.Err() == nil; i++ {
+		err := s.hub.Dial(ctx, key, one.targets[i%len(one.targets)])
+		s.mu.Lock()
+		if err == nil {
+			if s.wanted[key] == one {
+				delete(s.wanted, key)
+			}
+			s.mu.Unlock()
+			s.changed()
+			return
+		}
+		one.problem = err.Error()
+		s.mu.Unlock()
+		if (i+1)%len(one.targets) == 0 {
+			pauseFor(ctx, dialPause)
+		}
+	}
+}
+
+func pauseFor(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// drop ends a stream that is not needed, and the attempts to open one. A stream that the peer has opened is the peer's to end.
+func (s *streams) drop(key carrier.Key) {
+	s.mu.Lock()
+	if one := s.wanted[key]; one != nil {
+		one.cancel()
+		delete(s.wanted, key)
+	}
+	s.mu.Unlock()
+	if info, is := s.hub.Stream(key); is && info.Dialled {
+		s.hub.Hangup(key)
+	}
+}
+
+// problem is why no stream could be opened; empty if none was tried.
+func (s *streams) problem(key carrier.Key) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one := s.wanted[key]; one != nil {
+		return one.problem
+	}
+	return ""
+}
+
+// keep ends the attempts for peers that are gone.
+func (s *streams) keep(keys []carrier.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, one := range s.wanted {
+		if !slices.Contains(keys, key) {
+			one.cancel()
+			delete(s.wanted, key)
+		}
+	}
+}
+
+// shift decides whether a tunnel over a stream tries UDP, and notices when it has moved there.
+type shift struct {
+	// tried is when UDP was tried last, next which address comes next; moved is when the tunnel moved to UDP, zero if it has not.
+	tried, moved time.Time
+	next         int
+}
+
+// step returns the address that the tunnel has moved to, or the one to try now; both are invalid if nothing is to be done. at is where WireGuard sends now.
+func (d *shift) step(now time.Time, udp []netip.AddrPort, at netip.AddrPort) (moved, try netip.AddrPort) {
+	switch {
+	case len(udp) == 0:
+		return netip.AddrPort{}, netip.AddrPort{}
+	case slices.Contains(udp, at):
+		d.moved = now
+		return at, netip.AddrPort{}
+	case d.tried.IsZero():
+		d.tried = now // it was just found not to work
+	case now.Sub(d.tried) >= tryEvery || now.Before(d.tried):
+		d.tried = now
+		d.next++
+		return netip.AddrPort{}, udp[(d.next-1)%len(udp)]
+	}
+	return netip.AddrPort{}, netip.AddrPort{}
+}
+
+// carry opens the stream of a peer when UDP fails, tries UDP while the stream is in use, and ends it afterwards. It returns when to call it again.
+func (g *Gateway) carry(now time.Time, known *peer, tcp way, s seen, at netip.AddrPort) time.Time {
+	on := known.dialer.target == tcp.address()
+	switch {
+	case s.silent(now):
+		known.shift.moved = time.Time{}
+		if why := g.streams.problem(tcp.key); why != "" && on {
+			known.problem = "neither UDP nor a stream reaches the peer's gateway: " + why
+		}
+		if on || known.dialer.attempts > 0 || len(tcp.udp) == 0 {
+			g.streams.want(tcp) // ready when the dialer comes to it
+		}
+		return time.Time{}
+	case on:
+		moved, try := known.shift.step(now, tcp.udp, at)
+		if moved.IsValid() {
+			known.dialer.target = moved // without another attempt: the session goes on
+			return now.Add(spareFor)
+		}
+		if try.IsValid() {
+			g.o.Hub.Try(tcp.key, try, now.Add(tryFor))
+		}
+		return now.Add(min(tryEvery, time.Second))
+	case at == tcp.address(): // the peer has moved the tunnel to its stream
+		return time.Time{}
+	case now.Sub(known.shift.moved) >= spareFor:
+		g.streams.drop(tcp.key)
+		known.shift = shift{}
+		return time.Time{}
+	}
+	return known.shift.moved.Add(spareFor)
+}
+
+// shareKeys has the hub admit the gateways of all peers, and nothing else.
+func (g *Gateway) shareKeys(s plan.Snapshot) {
+	var keys []carrier.Key
+	for _, peer := range s.Peers {
+		for _, lane := range peer.Lanes {
+			if lane.Number != g.o.Lane {
+				continue
+			}
+			for _, key := range lane.Keys {
+				if text, err := base64.StdEncoding.DecodeString(key); err == nil && len(text) == len(carrier.Key{}) {
+					keys = append(keys, carrier.Key(text))
+				}
+			}
+		}
+	}
+	g.streams.keep(keys)
+	private, is := g.o.Keys.Private(s.Self.PublicKey)
+	if !is {
+		return
+	}
+	if err := g.streams.setKeys(carrier.Key(private), keys); err != nil {
+		g.o.Log.Error(err, "peers cannot open streams")
+	}
+}
+
+// setKeys changes the keys of the hub if they differ.
+func (s *streams) setKeys(private carrier.Key, peers []carrier.Key) error {
+	if private == s.private && slices.Equal(peers, s.peers) {
+		return nil
+	}
+	s.private, s.peers = private, peers
+	return s.hub.SetKeys(private, peers)
+}
+
+// accept serves streams of peers until ctx ends.
+func (g *Gateway) accept(ctx context.Context) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(g.o.StreamPort)))
+	if err != nil {
+		return fmt.Errorf("listen for streams of peers: %w", err)
+	}
+	server := &carrier.Server{Hub: g.o.Hub, Path: carrier.PathOf(g.o.Lane), Log: g.o.Log}
+	return server.Serve(ctx, listener)
+}
+
+// earlier returns the earlier of two times; zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
