@@ -4,6 +4,7 @@ package env
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -13,18 +14,29 @@ import (
 // Kill ends the processes of Liqo's component; its kubelet starts them again, later each time.
 func (c *Cluster) Kill(t *testing.T, component string) {
 	t.Helper()
-	for _, name := range []string{labels.AppName, labels.AppComponent} {
-		if c.kill(t, map[string]string{name: component}) > 0 {
-			return
-		}
+	if !c.TryKill(t, component) {
+		t.Fatalf("no process of %s runs in %s", component, c.Name)
 	}
-	t.Fatalf("no process of %s runs in %s", component, c.Name)
+}
+
+// TryKill is Kill if a process runs, and otherwise returns false.
+func (c *Cluster) TryKill(t *testing.T, component string) bool {
+	t.Helper()
+	return slices.ContainsFunc([]string{labels.AppName, labels.AppComponent}, func(name string) bool {
+		return c.kill(t, map[string]string{name: component}) > 0
+	})
 }
 
 // Replace is Kill with pods that start in place of the killed ones at once.
 func (c *Cluster) Replace(t *testing.T, component string) {
 	t.Helper()
 	c.Kill(t, component)
+	c.Renew(t, component)
+}
+
+// Renew has pods start at once in place of those whose processes were killed.
+func (c *Cluster) Renew(t *testing.T, component string) {
+	t.Helper()
 	for _, name := range []string{labels.AppName, labels.AppComponent} {
 		c.Kubectl(t, "delete", "pods", "-A", "-l", name+"="+component, "--force", "--grace-period=0", "--wait=false")
 	}

@@ -3,402 +3,369 @@
 package offload
 
 import (
-	"bufio"
 	"bytes"
-	"cmp"
 	"context"
-	"crypto/ed25519"
-	cryptorand "crypto/rand"
-	"encoding/base64"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/test/env"
 )
 
-// moveTime guards a move against hanging.
-const moveTime = 4 * time.Minute
+const (
+	// moveTime guards a move against hanging.
+	moveTime = 4 * time.Minute
+	// cut is how long the link between the clusters is down.
+	cut = 3 * time.Second
+	// movers is how many claims move at the same time, so that one strike hits all of them.
+	movers = 4
+	// mostTries is how often the same command is given again at the end.
+	mostTries = 3
+	// mostRounds bounds the rounds with one victim.
+	mostRounds = 20
+)
 
-// victims are what is killed, or cut, during a move.
-var victims = map[string]func(*testing.T, namespace){
-	"controller manager": func(t *testing.T, _ namespace) { rome.Replace(t, "controller-manager") },
-	"virtual kubelet":    func(t *testing.T, _ namespace) { rome.Replace(t, "virtual-kubelet") },
-	"pods of the move": func(t *testing.T, s namespace) {
-		s.kubectl(t, "delete", "pods", "-l", "storage.liqo.io/move", "--force", "--grace-period=0", "--wait=false")
-	},
-	"API server here":  func(t *testing.T, _ namespace) { clusters.Do(t, "component", "kill", rome.Name, "kube-apiserver") },
-	"API server there": func(t *testing.T, _ namespace) { clusters.Do(t, "component", "kill", milan.Name, "kube-apiserver") },
-	"link for 5 s": func(t *testing.T, _ namespace) {
-		clusters.Do(t, "fault", "partition", rome.Name, milan.Name)
-		<-time.After(5 * time.Second) // the fault
-		clusters.Do(t, "fault", "heal", rome.Name, milan.Name)
-	},
-	"liqoctl": nil,
-}
-
-// phases are those of a move, and how long each usually takes with little data.
-var phases = []struct {
+type movePhase struct {
 	name  string
 	takes time.Duration
-}{
+}
+
+// phases are those of a move, in their order, and how long each takes at least with little data.
+var phases = []movePhase{
 	{"Preparing", 3 * time.Second},
-	{"Copying", 4 * time.Second},
+	{"Copying", 3 * time.Second},
 	{"Stopping", 300 * time.Millisecond},
 	{"Finishing", 2 * time.Second},
 	{"Switching", time.Second},
-	{"Removing", 1500 * time.Millisecond},
+	{"Removing", time.Second},
 }
 
-// phase is that of the move; empty if there is none, or the API server does not answer.
-func (s namespace) phase(t *testing.T) string {
-	t.Helper()
-	result := rome.TryKubectl("", "-n", s.name, "get", "volumemoves.storage.liqo.io", "data", "-o", "jsonpath={.status.phase}", "--request-timeout=2s")
-	return strings.TrimSpace(result.Out)
+// victim is what is killed, or cut, during moves.
+type victim struct {
+	strike func(*testing.T, *crash)
+	// heal brings back what does not come back without help.
+	heal func(*testing.T, *crash)
 }
 
-// TestMoveSurvives kills each part of the system in each phase of a move, at its beginning and at random moments. The same command ends the move, and the data is
-// whole, in one place only.
+// killed is a component of Liqo, whose pod is replaced at once.
+func killed(in **env.Cluster, component string) victim {
+	return victim{
+		strike: func(t *testing.T, _ *crash) {
+			env.Eventually(t, env.Hang, component+" runs", func() (string, bool) { return "", (*in).TryKill(t, component) })
+		},
+		heal: func(t *testing.T, _ *crash) { (*in).Renew(t, component) },
+	}
+}
+
+// server is an API server, which starts again without help.
+func server(of **env.Cluster) victim {
+	return victim{strike: func(t *testing.T, _ *crash) { clusters.Do(t, "component", "kill", (*of).Name, "kube-apiserver") }}
+}
+
+var victims = map[string]victim{
+	"controller manager here":  killed(&rome, "controller-manager"),
+	"controller manager there": killed(&milan, "controller-manager"),
+	"virtual kubelet":          killed(&rome, "virtual-kubelet"),
+	"pods of the move": {strike: func(t *testing.T, c *crash) {
+		err := rome.API.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(c.name), client.HasLabels{"storage.liqo.io/move"}, client.GracePeriodSeconds(0))
+		if err != nil {
+			t.Error(err)
+		}
+	}},
+	"API server here":  server(&rome),
+	"API server there": server(&milan),
+	"link for 3 s": {
+		strike: func(t *testing.T, _ *crash) { clusters.Do(t, "fault", "partition", rome.Name, milan.Name) },
+		heal: func(t *testing.T, _ *crash) {
+			<-time.After(cut) // the fault
+			clusters.Do(t, "fault", "heal", rome.Name, milan.Name)
+		},
+	},
+	"liqoctl": {
+		strike: func(_ *testing.T, c *crash) { c.kill() },
+		heal: func(t *testing.T, c *crash) {
+			for _, name := range c.claims {
+				c.again(t, name)
+			}
+		},
+	},
+}
+
+// crash is claims that move at the same time while something is killed.
+type crash struct {
+	namespace
+	claims []string
+	// at is where the data is, other where it moves.
+	at, other string
+	// takes is how long each phase takes, as learned from strikes that came too late.
+	takes map[string]time.Duration
+
+	mu       sync.Mutex
+	phase    map[string]string // of each claim, as the last event shows it
+	commands map[string]*command
+}
+
+// command is `liqoctl move volume`, which the test may kill.
+type command struct {
+	kill   context.CancelFunc
+	ended  chan struct{}
+	err    error
+	output bytes.Buffer
+}
+
+// TestMoveSurvives kills each part of the system in each phase of moves: at the beginning of the phase, and at random moments. A strike counts for each move that
+// was in the same phase before and after it. The same command ends each move, with its data whole and in one place.
 func TestMoveSurvives(t *testing.T) {
 	if !*long {
 		t.Skip("NOT RUN: it takes half an hour; use -long")
 	}
 	installedAndPeered(t)
-	s := offload(t)
-	s.apply(t, strings.ReplaceAll(claim, "NAME", "data"))
-	s.mount(t, "data", "DoesNotExist")
-	s.kubectl(t, "exec", "data", "--", "sh", "-c", files)
-	before := s.kubectl(t, "exec", "data", "--", "sh", "-c", content)
-	node := strings.TrimSpace(s.kubectl(t, "get", "pod", "data", "-o", "jsonpath={.spec.nodeName}"))
-	s.kubectl(t, "delete", "pod", "data", timeout)
-	at, other := node, virtualNode
-	for _, victim := range slices.Sorted(maps.Keys(victims)) {
-		whole := t.Run(victim, func(t *testing.T) {
-			var took []time.Duration
-			struck := map[string]int{}
-			for _, phase := range phases {
-				for i := range 1 + *moments {
-					moment := time.Duration(0)
-					if i > 0 {
-						moment = rand.N(phase.takes)
-					}
-					start := time.Now()
-					in := cmp.Or(s.interrupted(t, other, phase.name, moment, victims[victim]), "ended")
-					what := fmt.Sprintf("%s killed %v after phase %s began, in %s", victim, moment.Round(time.Millisecond), phase.name, in)
-					if result := s.move("data", "--target-node", other, "--timeout", moveTime.String()); result.Code != 0 && !strings.Contains(result.Err, "there already") {
-						t.Fatalf("%s: %s", what, result)
-					}
-					took = append(took, time.Since(start))
-					struck[in]++
-					s.moved(t, what, other, before)
-					at, other = other, at
-					t.Logf("%s: whole after %.1f s", what, time.Since(start).Seconds())
-				}
-			}
-			slices.Sort(took)
-			clusters.Measure("moves with "+victim+" killed", "%d, all whole; half within %.0f s, all within %.0f s; killed in %v",
-				len(took), took[len(took)/2].Seconds(), took[len(took)-1].Seconds(), struck)
-		})
-		if !whole {
+	c := &crash{namespace: offload(t), at: rome.Nodes[len(rome.Nodes)-1].Name, other: virtualNode, takes: map[string]time.Duration{}}
+	for _, phase := range phases {
+		c.takes[phase.name] = phase.takes
+	}
+	for i := range movers {
+		name := fmt.Sprintf("data-%d", i)
+		c.claims = append(c.claims, name)
+		c.apply(t, strings.ReplaceAll(claim, "NAME", name))
+		c.apply(t, strings.NewReplacer("NAME", name, "AFFINITY", "nodeSelector: {kubernetes.io/hostname: "+c.at+"}").Replace(mounting))
+	}
+	c.running(t, c.claims...)
+	before := map[string]string{}
+	for _, name := range c.claims {
+		c.kubectl(t, "exec", name, "--", "sh", "-c", files)
+		before[name] = c.kubectl(t, "exec", name, "--", "sh", "-c", content)
+	}
+	c.kubectl(t, append([]string{"delete", "pod", timeout}, c.claims...)...)
+	go c.follow(t.Context())
+	for _, name := range slices.Sorted(maps.Keys(victims)) {
+		if !t.Run(name, func(t *testing.T) { c.survives(t, name, before) }) {
 			return
 		}
 	}
 }
 
-// moved checks that the volume is at a node, with its content, and that nothing of the move is left.
-func (s namespace) moved(t *testing.T, what, to, before string) {
-	t.Helper()
-	s.nothingLeft(t)
-	s.mount(t, "data", "")
-	if after := s.kubectl(t, "exec", "data", "--", "sh", "-c", content); after != before {
-		t.Fatalf("%s: the volume has\n%s\nbefore:\n%s", what, after, before)
+// survives moves all claims to the provider and back until the victim was killed often enough in each phase.
+func (c *crash) survives(t *testing.T, name string, before map[string]string) {
+	hits, took := map[string]int{}, []time.Duration{}
+	enough := func() bool {
+		return !slices.ContainsFunc(phases, func(one movePhase) bool { return hits[one.name] < *moments })
 	}
-	if now := strings.TrimSpace(s.kubectl(t, "get", "pod", "data", "-o", "jsonpath={.spec.nodeName}")); now != to {
-		t.Fatalf("%s: the data is at %s, want %s", what, now, to)
-	}
-	s.kubectl(t, "delete", "pod", "data", timeout)
-}
-
-// interrupted starts a move, strikes at a moment after it has reached a phase, and returns the phase that it was in then. Without a strike, the command itself is
-// killed.
-func (s namespace) interrupted(t *testing.T, to, phase string, moment time.Duration, strike func(*testing.T, namespace)) (struck string) {
-	t.Helper()
-	ctx, kill := context.WithCancel(t.Context())
-	defer kill()
-	command := rome.LiqoctlCommand(ctx, "move", "volume", "data", "-n", s.name, "--target-node", to)
-	var output bytes.Buffer
-	command.Stdout, command.Stderr = &output, &output
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
-	reached := map[string]int{"": 0, "Preparing": 1, "Copying": 2, "Stopping": 3, "Finishing": 4, "Switching": 5, "Removing": 6, "Completed": 7}
-	env.Eventually(t, moveTime, "the move reaches "+phase, func() (string, bool) {
-		struck = s.phase(t)
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Fatalf("the move ended before phase %s: %v\n%s", phase, err, &output)
+	for round := 0; !enough(); round++ {
+		if round == mostRounds {
+			t.Errorf("after %d rounds: %v", round, hits)
+			break
+		}
+		start := time.Now()
+		c.all(t)
+		for _, phase := range phases {
+			if round > 1 && hits[phase.name] >= *moments {
+				continue
 			}
-			ended <- nil
-			return struck, true
-		default:
-			return struck, reached[struck] >= reached[phase]
+			moment := time.Duration(0) // the beginning, in the first round in each direction
+			if round > 1 {
+				moment = rand.N(c.takes[phase.name])
+			}
+			if !c.reach(t, c.claims[rand.N(movers)], phase.name) {
+				continue
+			}
+			<-time.After(moment) // the moment of the fault
+			hit := c.struck(t, victims[name])
+			for _, in := range hit {
+				hits[in]++
+			}
+			t.Logf("round %d, %v after phase %s began: struck in %v", round, moment.Round(time.Millisecond), phase.name, hit)
+			if !slices.Contains(hit, phase.name) {
+				c.takes[phase.name] = max(c.takes[phase.name]*2/3, 50*time.Millisecond)
+			}
 		}
-	})
-	if moment > 0 {
-		<-time.After(moment) // the moment of the fault
-		struck = s.phase(t)
+		took = append(took, c.end(t, start)...)
+		c.at, c.other = c.other, c.at
+		c.whole(t, before)
 	}
-	if strike != nil {
-		strike(t, s)
+	slices.Sort(took)
+	text := ""
+	for _, phase := range phases {
+		text += fmt.Sprintf(" %s %d,", phase.name, hits[phase.name])
 	}
-	kill()
-	<-ended
-	return struck
+	clusters.Measure("moves with "+name+" killed", "%d, all whole; half within %.0f s, all within %.0f s; strikes in%s", len(took), took[len(took)/2].Seconds(), took[len(took)-1].Seconds(), strings.TrimSuffix(text, ","))
 }
 
-// writing is an application that appends a number to a file ten times a second, and goes on with the next one after a restart. It writes the number to a file
-// before, whose size and times never change, and when it starts, it reports whether that file is an old one.
-const writing = `
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: db}
-spec:
-  serviceName: db
-  selector: {matchLabels: {app: db}}
-  volumeClaimTemplates: [{metadata: {name: data}, spec: {storageClassName: liqo, accessModes: [ReadWriteOnce], resources: {requests: {storage: 3Gi}}}}]
-  template:
-    metadata: {labels: {app: db}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      containers:
-      - {name: main, image: "playground.local/tools:1", imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}],
-         command: [sh, -c, "trap exit TERM; cd /data; i=$(tail -n 1 log 2>/dev/null || echo 0); h=$(cat hidden 2>/dev/null || echo 100000000);
-       [ $((h-100000000-i)) = 0 ] || [ $((h-100000000-i)) = 1 ] || echo $h $i >>old;
-       while true; do i=$((i+1)); echo $((100000000+i)) >hidden; touch -d @1000000000 hidden; echo $i >>log; sleep 0.1; done"]}
-`
-
-// TestMoveOnline moves 2 GiB with holes and 10,000 files while an application writes, measures it beside rsync by hand, and takes a move back.
-func TestMoveOnline(t *testing.T) {
-	if !*long {
-		t.Skip("NOT RUN: it copies 2 GiB; use -long")
-	}
-	installedAndPeered(t)
-	s := offload(t)
-	s.apply(t, writing)
-	s.running(t, "db-0")
-	from := strings.TrimSpace(s.kubectl(t, "get", "pod", "db-0", "-o", "jsonpath={.spec.nodeName}"))
-	to := virtualNode
-	if from == to {
-		to = rome.Nodes[len(rome.Nodes)-1].Name
-	}
-	s.kubectl(t, "exec", "db-0", "--", "sh", "-c", `set -e; cd /data; mkdir many; for i in $(seq 100); do mkdir many/$i; for j in $(seq 100); do echo $i-$j >many/$i/$j; done; done
-		for i in 0 1 2 3 4 5 6 7; do dd if=/dev/urandom of=large bs=1M count=128 seek=$((i*256)) conv=notrunc 2>/dev/null; done; truncate -s 2G large; dd if=/dev/urandom of=patch bs=1M count=20 2>/dev/null; sync`)
-	// The patch goes into the third MiB and those after it.
-	sum := `cd /data; find many -type f | sort | xargs cat | cksum; dd if=large bs=1M count=2 2>/dev/null | cksum; dd if=large bs=1M skip=22 2>/dev/null | cksum; cksum <patch
-		[ $(stat -c %b large) -le 2200000 ] && echo holes; find many | wc -l`
-	before := s.kubectl(t, "exec", "db-0", "--", "sh", "-c", sum)
-
-	history := s.history(t, "data-db-0")
-	start := time.Now()
-	command := rome.LiqoctlCommand(t.Context(), "move", "volume", "data-db-0", "-n", s.name, "--target-node", to, "--online", "--timeout", "9m")
-	var output strings.Builder
-	command.Stdout, command.Stderr = &output, &output
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	env.Eventually(t, moveTime, "the first pass ends", func() (string, bool) {
-		now := rome.TryKubectl("", "-n", s.name, "get", "volumemoves.storage.liqo.io", "data-db-0", "-o", "jsonpath={.status.passes}").Out
-		return now, strings.Contains(now, "seconds")
-	})
-	s.kubectl(t, "exec", "db-0", "--", "dd", "if=/data/patch", "of=/data/large", "bs=1M", "seek=2", "conv=notrunc")
-	if err := command.Wait(); err != nil {
-		t.Fatal(err, output.String(), history())
-	}
-	took, steps := time.Since(start), history()
-	t.Log(steps)
-	first, later := int64(0), int64(0)
-	for i, pass := range passes(t, steps) {
-		if i == 0 {
-			first = pass.Sent.Bytes
-		} else {
-			later += pass.Sent.Bytes
-		}
-	}
-	if later*20 > first {
-		t.Errorf("the passes after the first one sent %d bytes, the first one %d", later, first)
-	}
-	clusters.Measure("1 % changed after the first pass", "it sent %d bytes, all later ones %d (%.1f %%)", first, later, 100*float64(later)/float64(first))
-	clusters.Measure("move of 2 GiB with holes and 10,000 files, --online", "%.1f s; %s", took.Seconds(), strings.TrimSpace(output.String()))
-	s.nothingLeft(t)
-	s.running(t, "db-0")
-	if now := strings.TrimSpace(s.kubectl(t, "get", "pod", "db-0", "-o", "jsonpath={.spec.nodeName}")); now != to {
-		t.Errorf("the pod runs on %s", now)
-	}
-	if after := s.kubectl(t, "exec", "db-0", "--", "sh", "-c", sum); after != before {
-		t.Errorf("the volume has\n%s\nbefore:\n%s", after, before)
-	}
-	if result := rome.TryKubectl("", "-n", s.name, "exec", "db-0", "--", "sh", "-c", "cd /data; dd if=large bs=1M skip=2 count=20 2>/dev/null | cmp - patch && [ ! -e old ]"); result.Code != 0 {
-		t.Errorf("what was changed while it was copied is not there: %s", result)
-	}
-	// Every number that was written is there once, in order: nothing was lost, and no second copy was written.
-	if gap := s.kubectl(t, "exec", "db-0", "--", "sh", "-c", `awk 'NR != $1 {print NR, $1; exit}' /data/log`); strings.TrimSpace(gap) != "" {
-		t.Errorf("the log has a gap: %s", gap)
-	}
-
-	// A move that is taken back changes nothing.
-	command = rome.LiqoctlCommand(t.Context(), "move", "volume", "data-db-0", "-n", s.name, "--target-node", from, "--online")
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	env.Eventually(t, moveTime, "the move copies", func() (string, bool) {
-		now := rome.TryKubectl("", "-n", s.name, "get", "volumemoves.storage.liqo.io", "data-db-0", "-o", "jsonpath={.status.phase}").Out
-		return now, now == "Copying"
-	})
-	if result := s.move("data-db-0", "--cancel"); result.Code != 0 || !strings.Contains(result.Out, "taken back") {
-		t.Errorf("cancel: %s", result)
-	}
-	_ = command.Wait() // it reports that the move was cancelled
-	s.nothingLeft(t)
-	if after := s.kubectl(t, "exec", "db-0", "--", "sh", "-c", sum); after != before {
-		t.Errorf("after a move was taken back, the volume has\n%s\nbefore:\n%s", after, before)
-	}
-	s.byHand(t, to, from)
-	s.kubectl(t, "scale", "statefulset", "db", "--replicas=0")
-	s.kubectl(t, "wait", "--for=delete", "pod/db-0", "--timeout=60s")
-	history = s.history(t, "data-db-0")
-	start = time.Now()
-	if result := s.move("data-db-0", "--target-node", from, "--timeout", "9m"); result.Code != 0 {
-		t.Fatal(result)
-	}
-	took, steps = time.Since(start), history()
-	t.Log(steps)
-	clusters.Measure("the same data moved in the same direction, without its application", "first pass %d s, all %.1f s", passes(t, steps)[0].Seconds, took.Seconds())
-}
-
-// passes are those of a history.
-func passes(t *testing.T, history string) (all []pass) {
-	t.Helper()
-	for line := range strings.Lines(history) {
-		_, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-		var status struct{ Passes []pass }
-		if text == "" {
+// follow keeps the phase of each move up to date.
+func (c *crash) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "storage.liqo.io", Version: "v1alpha1", Kind: "VolumeMoveList"})
+		events, err := rome.API.Watch(ctx, list, client.InNamespace(c.name))
+		if err != nil {
+			<-time.After(20 * time.Millisecond) // the API server was killed
 			continue
 		}
-		if err := json.Unmarshal([]byte(text), &status); err != nil {
-			t.Fatal(err, line)
-		}
-		if len(status.Passes) > len(all) {
-			all = status.Passes
+		for event := range events.ResultChan() {
+			if move, is := event.Object.(*unstructured.Unstructured); is && move.GetKind() == "VolumeMove" {
+				c.mu.Lock()
+				c.phase[move.GetName()], _ = env.At(move.Object, "status.phase").(string)
+				c.mu.Unlock()
+			}
 		}
 	}
-	return all
 }
 
-// pass is a pass of a move, of its status.
-type pass struct {
-	Seconds int64
-	Sent    struct{ Files, Bytes int64 }
-}
-
-// history follows a move, and returns what its status was, and when.
-func (s namespace) history(t *testing.T, claim string) func() string {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	t.Cleanup(stop)
-	var all strings.Builder
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			command := rome.Command(ctx, "get", "volumemoves.storage.liqo.io", "-n", s.name, "--watch", "-o", `jsonpath={.status}{"\n"}`)
-			out, err := command.StdoutPipe()
-			if err != nil || command.Start() != nil {
-				return
-			}
-			for lines := bufio.NewScanner(out); lines.Scan(); {
-				fmt.Fprintln(&all, time.Now().Format("15:04:05.000"), lines.Text())
-			}
-			_ = command.Wait()
-		}
-	}()
-	return func() string { stop(); <-done; return all.String() }
-}
-
-// byHand copies the same data with the same engine and ciphers, between the same nodes, without a move.
-func (s namespace) byHand(t *testing.T, from, to string) {
-	t.Helper()
-	key := func() (private, public string) {
-		publicKey, privateKey, err := ed25519.GenerateKey(cryptorand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		block, err := ssh.MarshalPrivateKey(privateKey, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		line, err := ssh.NewPublicKey(publicKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(block)), base64.StdEncoding.EncodeToString(ssh.MarshalAuthorizedKey(line))
+// all starts to move all claims to the other place.
+func (c *crash) all(t *testing.T) {
+	c.mu.Lock()
+	c.phase, c.commands = map[string]string{}, map[string]*command{}
+	c.mu.Unlock()
+	for _, name := range c.claims {
+		c.start(t, name)
 	}
-	private, public := key()
-	const pods = `
-apiVersion: v1
-kind: Secret
-metadata: {name: by-hand}
-data: {private: PRIVATE, public: PUBLIC}
----
-{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: by-hand}, spec: {storageClassName: liqo, accessModes: [ReadWriteOnce], resources: {requests: {storage: 3Gi}}}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: receives}
-spec:
-  nodeSelector: {kubernetes.io/hostname: TO}
-  terminationGracePeriodSeconds: 0
-  volumes: [{name: data, persistentVolumeClaim: {claimName: by-hand}}, {name: keys, secret: {secretName: by-hand, defaultMode: 256}}]
-  tolerations: [{operator: Exists}]
-  containers:
-  - {name: main, image: "localhost/liqo-mover:VERSION", imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}, {name: keys, mountPath: /keys}],
-     readinessProbe: {tcpSocket: {port: 2222}, periodSeconds: 1}, securityContext: {runAsUser: 0},
-     command: [/bin/dash, -c, "PREPARE; exec /usr/sbin/sshd -D -e -f /dev/null -h /keys/private -p 2222 -o AuthorizedKeysFile=/keys/public -o StrictModes=no -o UsePAM=no"]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: sends}
-spec:
-  nodeSelector: {kubernetes.io/hostname: FROM}
-  terminationGracePeriodSeconds: 0
-  volumes: [{name: data, persistentVolumeClaim: {claimName: data-db-0}}, {name: keys, secret: {secretName: by-hand, defaultMode: 256}}]
-  tolerations: [{operator: Exists}]
-  containers:
-  - {name: main, image: "localhost/liqo-mover:VERSION", imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}, {name: keys, mountPath: /keys}], securityContext: {runAsUser: 0},
-     command: [/bin/dash, -c, "PREPARE; exec sleep 100000"]}
-`
-	image := strings.TrimSpace(rome.Kubectl(t, "-n", "liqo", "get", "deployment", "liqo-controller-manager", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
-	prepare := `mkdir -p /run/sshd /root /tmp; printf 'root:x:0:0:root:/root:/bin/dash\\nsshd:x:100:65534:sshd:/run/sshd:/bin/false\\n' >/etc/passwd; printf 'root:x:0:\\nnogroup:x:65534:\\n' >/etc/group`
-	s.apply(t, strings.NewReplacer("PRIVATE", private, "PUBLIC", public, "TO", to, "FROM", from, "VERSION", image[strings.LastIndex(image, ":")+1:], "PREPARE", prepare).Replace(pods))
-	s.running(t, "receives", "sends")
-	address := strings.TrimSpace(s.kubectl(t, "get", "pod", "receives", "-o", "jsonpath={.status.podIP}"))
-	shell := "ssh -F none -p 2222 -i /keys/private -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
-	start := time.Now()
-	rsync := []string{"exec", "sends", "--", "rsync", "-aHAXS", "--numeric-ids", "--inplace", "--delete", "--exclude=/lost+found", "--rsh=" + shell, "/data/", "root@" + address + ":/data/"}
-	s.kubectl(t, rsync...)
-	once := time.Since(start)
-	s.kubectl(t, append(rsync, "--checksum", "--dry-run")...)
-	clusters.Measure("the same data with rsync by hand", "first pass %.1f s, with a comparison of all files %.1f s", once.Seconds(), time.Since(start).Seconds())
-	s.kubectl(t, "delete", "pod", "receives", "sends", "--grace-period=0", "--force")
-	s.kubectl(t, "wait", "--for=delete", "pod/receives", "pod/sends", "--timeout=60s")
+}
+
+func (c *crash) start(t *testing.T, name string) {
+	ctx, kill := context.WithCancel(t.Context())
+	one := &command{kill: kill, ended: make(chan struct{})}
+	run := rome.LiqoctlCommand(ctx, "move", "volume", name, "-n", c.name, "--target-node", c.other, "--timeout", moveTime.String())
+	run.Stdout, run.Stderr = &one.output, &one.output
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { one.err = run.Wait(); close(one.ended) }()
+	c.commands[name] = one
+}
+
+// again starts a command that has ended with an error.
+func (c *crash) again(t *testing.T, name string) {
+	t.Helper()
+	select {
+	case <-c.commands[name].ended:
+		if one := c.commands[name]; one.err != nil {
+			t.Logf("the command of claim %s ended in phase %q: %v: %s", name, c.in(name), one.err, last(one.output.String()))
+			c.start(t, name)
+		}
+	default:
+	}
+}
+
+// last returns the last line of a text.
+func last(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexAny(text, "\r\n")+1:]
+}
+
+// kill kills all commands.
+func (c *crash) kill() {
+	for _, one := range c.commands {
+		one.kill()
+		<-one.ended
+	}
+}
+
+// in returns the phase of the move of a claim.
+func (c *crash) in(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.phase[name]
+}
+
+// reach waits until the move of a claim has reached a phase; false if it is beyond it.
+func (c *crash) reach(t *testing.T, claim, phase string) bool {
+	t.Helper()
+	order := func(name string) int {
+		return slices.IndexFunc(phases, func(one movePhase) bool { return one.name == name })
+	}
+	late := time.After(moveTime)
+	for tick := time.Tick(2 * time.Millisecond); ; <-tick {
+		now := c.in(claim)
+		select {
+		case <-c.commands[claim].ended:
+			if c.commands[claim].err == nil {
+				return false
+			}
+			c.again(t, claim)
+		case <-late:
+			t.Fatalf("claim %s does not reach phase %s; it is in %q", claim, phase, now)
+		default:
+		}
+		switch {
+		case now == phase:
+			return true
+		case now == "Completed" || now == "Failed" || order(now) > order(phase):
+			return false
+		}
+	}
+}
+
+// struck strikes, and returns the phases of the moves that it has hit for certain.
+func (c *crash) struck(t *testing.T, v victim) (hit []string) {
+	t.Helper()
+	c.mu.Lock()
+	before := maps.Clone(c.phase)
+	c.mu.Unlock()
+	v.strike(t, c)
+	for _, name := range c.claims {
+		if now := c.in(name); now == before[name] && now != "Completed" && now != "" {
+			hit = append(hit, now)
+		}
+	}
+	if v.heal != nil {
+		v.heal(t, c)
+	}
+	return hit
+}
+
+// end ends all moves, with the same command where that is necessary, and returns how long each took.
+func (c *crash) end(t *testing.T, start time.Time) (took []time.Duration) {
+	t.Helper()
+	for _, name := range c.claims {
+		for tries := 1; ; tries++ {
+			one := c.commands[name]
+			<-one.ended
+			if one.err == nil || strings.Contains(one.output.String(), "there already") {
+				break
+			}
+			if tries > mostTries {
+				t.Fatalf("claim %s to %s: %v\n%s", name, c.other, one.err, &one.output)
+			}
+			c.again(t, name)
+		}
+		took = append(took, time.Since(start))
+	}
+	return took
+}
+
+// whole checks that every volume is where it should be, with its content, and nowhere else, and that nothing of the moves is left.
+func (c *crash) whole(t *testing.T, before map[string]string) {
+	t.Helper()
+	c.nothingLeft(t)
+	for _, name := range c.claims {
+		c.apply(t, strings.NewReplacer("NAME", name, "AFFINITY", "").Replace(mounting))
+	}
+	c.running(t, c.claims...)
+	for _, name := range c.claims {
+		if after := c.kubectl(t, "exec", name, "--", "sh", "-c", content); after != before[name] {
+			t.Fatalf("the volume of claim %s has\n%s\nbefore:\n%s", name, after, before[name])
+		}
+		if now := c.kubectl(t, "get", "pod", name, "-o", "jsonpath={.spec.nodeName}"); now != c.at {
+			t.Fatalf("the data of claim %s is at %s, want %s", name, now, c.at)
+		}
+	}
+	c.kubectl(t, append([]string{"delete", "pod", timeout}, c.claims...)...)
+	// One copy of each, here or there.
+	copies := map[string]int{virtualNode: 0, rome.Nodes[len(rome.Nodes)-1].Name: 0}
+	copies[c.at] = movers
+	env.Eventually(t, env.Hang, "there is one copy of each volume", func() (string, bool) {
+		here := strings.Fields(rome.Kubectl(t, "get", claimKindName, "-n", storageNamespace, "-l", "storage.liqo.io/virtual-pvc-namespace="+c.name, "-o", "name"))
+		there := strings.Fields(c.remoteKubectl(t, "get", claimKindName, "-o", "name"))
+		return fmt.Sprint(here, there), len(here) == movers-copies[virtualNode] && len(there) == copies[virtualNode]
+	})
 }

@@ -66,7 +66,11 @@ func (c *controller) do(ctx context.Context, move *v1alpha1.VolumeMove, one plan
 		if !is {
 			return fmt.Errorf("%T has no reclaim policy", object)
 		}
-		return c.patch(ctx, object, map[string]any{"spec": map[string]any{"persistentVolumeReclaimPolicy": volume.Spec.PersistentVolumeReclaimPolicy}})
+		change := map[string]any{"spec": map[string]any{"persistentVolumeReclaimPolicy": volume.Spec.PersistentVolumeReclaimPolicy}}
+		if remembered := volume.Annotations[labels.ReclaimPolicy]; remembered != "" {
+			change["metadata"] = map[string]any{"annotations": map[string]any{labels.ReclaimPolicy: remembered}}
+		}
+		return c.patch(ctx, object, change)
 	case plan.Fence:
 		return c.fence(ctx, object)
 	case plan.MakeKeys:

@@ -201,6 +201,11 @@ func TestRefused(t *testing.T) {
 			w.usedBy("db-0", false)
 			w.edit(func(m *v1alpha1.VolumeMove) { m.Spec.Online = true })
 		},
+		"belongs to another claim": func(w *world) {
+			volume := w.volume(original)
+			volume.Spec.ClaimRef.UID = "another"
+			w.must(w.Update(w.t.Context(), volume))
+		},
 		"is cordoned":  func(w *world) { w.node(func(n *corev1.Node) { n.Spec.Unschedulable = true }) },
 		"is not ready": func(w *world) { w.node(func(n *corev1.Node) { n.Status.Conditions = nil }) },
 		"block device": func(w *world) {
@@ -255,6 +260,74 @@ func TestOptions(t *testing.T) {
 		t.Errorf("a full target: %+v", move.Status)
 	}
 	w.wantAt("worker")
+}
+
+// TestDeletedByOthers: an administrator deletes an object of a move, in every phase. The data is whole, at one of both places, and the claim has it again.
+func TestDeletedByOthers(t *testing.T) {
+	phases := []v1alpha1.MovePhase{v1alpha1.MovePreparing, v1alpha1.MoveCopying, v1alpha1.MoveStopping, v1alpha1.MoveFinishing, v1alpha1.MoveSwitching, v1alpha1.MoveRemoving}
+	for _, phase := range phases {
+		for what, remove := range map[string]func(*world){
+			"the claim of the source": func(w *world) { w.removeClaim("liqo-move-01234567-source") },
+			"the claim of the target": func(w *world) { w.removeClaim("liqo-move-01234567-target") },
+			"the volume of the target": func(w *world) {
+				for _, one := range w.volumes() {
+					if one.Spec.ClaimRef.Name == "liqo-move-01234567-target" {
+						w.removeVolume(one.Name)
+					}
+				}
+			},
+			"the second record": func(w *world) {
+				if w.volume(original) != nil { // without both records, nothing names the data
+					w.removeVolume("liqo-move-01234567-89ab")
+				}
+			},
+			"the volume that is switched": func(w *world) {
+				if w.switched() {
+					w.removeVolume(original)
+				}
+			},
+		} {
+			t.Run(fmt.Sprintf("%s in phase %s", what, phase), func(t *testing.T) {
+				t.Parallel()
+				w, done := newWorld(t, "worker", virtual), false
+				w.forgiving = true
+				w.run(func(move *v1alpha1.VolumeMove) {
+					if move.Status.Phase == phase && !done {
+						done = true
+						remove(w)
+					}
+				})
+				volume := w.volume(original)
+				if claim := w.claim("data"); volume == nil || claim.Status.Phase != corev1.ClaimBound {
+					t.Fatalf("the claim has no volume; its phase is %s", claim.Status.Phase)
+				}
+				if w.disks[data.Name(volume)] != "first" {
+					t.Errorf("the data of the claim is %q", w.disks[data.Name(volume)])
+				}
+			})
+		}
+	}
+}
+
+// TestPolicyChanged: the user changes the reclaim policy while the volume moves, and it stays so.
+func TestPolicyChanged(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		w, changed := newWorld(t, "worker", virtual), false
+		w.run(func(move *v1alpha1.VolumeMove) {
+			switch {
+			case move.Status.Phase == v1alpha1.MoveCopying && !changed:
+				changed = true
+				volume := w.volume(original)
+				volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+				w.must(w.Update(t.Context(), volume))
+			case move.Status.Phase == v1alpha1.MoveFinishing && cancelled:
+				w.cancel(move)
+			}
+		})
+		if policy := w.volume(original).Spec.PersistentVolumeReclaimPolicy; !changed || policy != corev1.PersistentVolumeReclaimRetain {
+			t.Errorf("cancelled %t: the policy has become %s again", cancelled, policy)
+		}
+	}
 }
 
 // TestLateScheduler: a scheduler that still knows the old volume places pods where the data was, and they can never start. The move ends only when it places

@@ -62,6 +62,8 @@ func (f *Facts) refused() string {
 		return fmt.Sprintf("claim %s has no data yet: no pod has used it; its first pod decides where the data is", name)
 	case volume == nil || volume.DeletionTimestamp != nil:
 		return fmt.Sprintf("volume %s of claim %s is missing or being deleted", claim.Spec.VolumeName, name)
+	case volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != claim.UID:
+		return fmt.Sprintf("volume %s belongs to another claim than %s", volume.Name, name)
 	case volume.Annotations[data.Provisioned] != data.Provisioner || f.Class == nil:
 		return fmt.Sprintf("claim %s has the storage class %q, which is not one of Liqo's; only claims of a virtual storage class move", name, classOf(claim))
 	case claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock:

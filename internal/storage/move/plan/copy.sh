@@ -77,7 +77,8 @@ send() {
 	verified=false
 	if [ "$1" = finish ]; then
 		# What did not differ is verified already. A name with special characters is printed in another form, so all files are compared then.
-		sed -n 's/^differs:[^*].\{10\}://p' /tmp/statistics | sed 's,/$,,' >/tmp/differs
+		# The prefix ./ keeps a name that begins with # or ; from being taken for a comment.
+		sed -n 's,^differs:[^*].\{10\}:,./,p' /tmp/statistics | sed 's,/$,,' >/tmp/differs
 		if [ -n "$(sed -n '/\\#/{p;q}' /tmp/differs)" ]; then
 			compare
 		elif [ -s /tmp/differs ]; then

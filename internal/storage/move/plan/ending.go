@@ -14,6 +14,9 @@ import (
 
 // switchOver gives the claim the data of the target, which is verified.
 func (f *Facts) switchOver() Step {
+	if f.TargetVolume == nil {
+		return f.targetGone()
+	}
 	back := f.Volume != nil && data.Name(f.Volume) == data.Name(f.TargetVolume)
 	if pods := f.pods(); len(pods) > 0 && !back {
 		return do(Delete, pods...)
@@ -37,6 +40,14 @@ func (f *Facts) switchOver() Step {
 	return do(Create, f.movedVolume())
 }
 
+// targetGone: the target was deleted after it was verified, but before the claim had it. So the source is the data.
+func (f *Facts) targetGone() Step {
+	if f.Volume == nil || f.SourceVolume == nil || data.Name(f.Volume) == data.Name(f.SourceVolume) {
+		return f.enter(v1alpha1.MoveRestoring, "the volume of claim "+TargetName(f.Move)+" was deleted")
+	}
+	return f.enter(v1alpha1.MoveRemoving, fmt.Sprintf("the data is in %s", f.Move.Status.To))
+}
+
 // returned has the claim bound to the volume that came back.
 func (f *Facts) returned() Step {
 	if f.Claim.Annotations[labels.ReturnedVolume] != string(f.Volume.UID) {
@@ -55,6 +66,12 @@ func (f *Facts) returned() Step {
 
 // remove takes away what is left: the old data, unless it is to be kept, and all objects of the move.
 func (f *Facts) remove() Step {
+	switch reason := f.needed(); {
+	case reason != "" && f.TargetVolume != nil:
+		return f.enter(v1alpha1.MoveSwitching, reason)
+	case reason != "":
+		return f.wait("%s; the old copy stays, create that PersistentVolume again", reason)
+	}
 	if pods := f.pods(); len(pods) > 0 {
 		return do(Delete, pods...)
 	}
@@ -90,6 +107,20 @@ func (f *Facts) remove() Step {
 		message += fmt.Sprintf("; the old copy is deleted as soon as %s answers", f.Move.Status.From)
 	}
 	return f.enter(v1alpha1.MoveCompleted, message)
+}
+
+// needed is why the old copy must stay: the claim does not have the data of the target.
+func (f *Facts) needed() string {
+	old := f.SourceVolume
+	switch {
+	case old == nil || !f.claimLives():
+		return ""
+	case f.Volume == nil:
+		return fmt.Sprintf("volume %s is missing", f.Move.Status.Volume)
+	case data.Name(f.Volume) == data.Name(old):
+		return fmt.Sprintf("volume %s has the old data", f.Volume.Name)
+	}
+	return ""
 }
 
 // dropTarget deletes the claim of the target and its volume. If the user has deleted the claim meanwhile, the data goes as its policy requires, with this

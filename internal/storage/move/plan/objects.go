@@ -142,10 +142,12 @@ func (f *Facts) claimed(of *corev1.PersistentVolume) Object {
 		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: f.Move.Namespace, Name: f.Move.Name, UID: f.Move.Status.ClaimUID,
 	})
 	delete(volume.Labels, labels.Move)
+	if f.SourceVolume == nil { // an administrator has deleted it; Retain deletes nothing
+		return volume
+	}
 	if policy := f.SourceVolume.Annotations[labels.ReclaimPolicy]; policy != "" {
 		volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimPolicy(policy)
 	}
-	volume.Spec.StorageClassName = classOf(f.Source)
 	return volume
 }
 
@@ -153,6 +155,13 @@ func (f *Facts) claimed(of *corev1.PersistentVolume) Object {
 func withPolicy(volume *corev1.PersistentVolume, policy corev1.PersistentVolumeReclaimPolicy) Object {
 	changed := volume.DeepCopy()
 	changed.Spec.PersistentVolumeReclaimPolicy = policy
+	return changed
+}
+
+// remembered is the second record of the source with the policy that the volume is to have again.
+func (f *Facts) remembered(policy corev1.PersistentVolumeReclaimPolicy) Object {
+	changed := f.SourceVolume.DeepCopy()
+	changed.Annotations[labels.ReclaimPolicy] = string(policy)
 	return changed
 }
 

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"liqo.io/liqo/apis/labels"
 	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	"liqo.io/liqo/internal/storage/data"
 )
@@ -79,6 +80,9 @@ func (f *Facts) measure() Step {
 func (f *Facts) copy() Step {
 	if !f.Move.Spec.Online && len(f.active()) > 0 {
 		return f.enter(v1alpha1.MoveRestoring, started(f.active()))
+	}
+	if volume := f.Volume; volume != nil && string(volume.Spec.PersistentVolumeReclaimPolicy) != f.SourceVolume.Annotations[labels.ReclaimPolicy] {
+		return do(Policy, f.remembered(volume.Spec.PersistentVolumeReclaimPolicy)) // the user has changed it
 	}
 	result, step := f.pass(modeCopy)
 	if result == nil {

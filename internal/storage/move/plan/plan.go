@@ -83,7 +83,7 @@ const (
 	Apply  Verb = "apply"
 	Delete Verb = "delete" // exactly this one
 	Evict  Verb = "evict"
-	// Policy has a volume get the reclaim policy of the object.
+	// Policy has a volume get the reclaim policy of the object, and the one that it remembers.
 	Policy Verb = "policy"
 	// Fence deletes the volume of a claim that is in use: it takes the finalizer of Kubernetes off.
 	Fence Verb = "fence"
@@ -120,6 +120,11 @@ func undoable(phase v1alpha1.MovePhase) bool {
 	return phase != v1alpha1.MoveSwitching && phase != v1alpha1.MoveRemoving && phase != v1alpha1.MoveRestoring
 }
 
+// copies reports whether all claims and volumes of a move exist in a phase, and the claim does not have its new volume yet.
+func copies(phase v1alpha1.MovePhase) bool {
+	return phase == v1alpha1.MoveCopying || phase == v1alpha1.MoveStopping || phase == v1alpha1.MoveFinishing
+}
+
 // Plan decides the next step.
 func Plan(f Facts) Step {
 	m := f.Move
@@ -139,6 +144,8 @@ func Plan(f Facts) Step {
 		return f.refuse()
 	case undoable(phase) && !f.claimLives():
 		return f.enter(v1alpha1.MoveRestoring, "the claim was deleted")
+	case copies(phase) && f.missing() != "":
+		return f.enter(v1alpha1.MoveRestoring, f.missing()+" was deleted")
 	case phase == v1alpha1.MovePreparing:
 		return f.prepare()
 	case phase == v1alpha1.MoveMeasuring:
@@ -197,6 +204,22 @@ func (f *Facts) lasts() time.Duration {
 		return 0
 	}
 	return f.Now.Sub(f.Move.Status.PhaseSince.Time)
+}
+
+// missing names a claim or volume of the move that does not exist; empty if all do. Without the second record of the source, the volume could not be brought
+// back; without the others, no copy can end.
+func (f *Facts) missing() string {
+	switch {
+	case f.Source == nil || f.Source.DeletionTimestamp != nil:
+		return "claim " + SourceName(f.Move)
+	case f.Target == nil || f.Target.DeletionTimestamp != nil:
+		return "claim " + TargetName(f.Move)
+	case f.SourceVolume == nil || f.SourceVolume.DeletionTimestamp != nil:
+		return "volume " + SourceVolumeName(f.Move)
+	case f.TargetVolume == nil || f.TargetVolume.DeletionTimestamp != nil:
+		return "the volume of claim " + TargetName(f.Move)
+	}
+	return ""
 }
 
 func (f *Facts) claimLives() bool {
