@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
@@ -111,6 +112,39 @@ func TestVolumes(t *testing.T) {
 	if there.Spec.HostPath.Path != "/tmp/liqo-placeholder" || there.Spec.Capacity.Storage().String() != "1Gi" || !cmp.Equal(there.Spec.NodeAffinity, onNode("liqo-milan")) ||
 		there.Annotations[labels.RemoteStorageClass] != "disk" || !data.IsRemote(there) {
 		t.Errorf("volume of a provider: %+v %+v", there.ObjectMeta, there.Spec)
+	}
+}
+
+// TestStays: data is deleted only if its user has deleted the claim and the present policy of the volume requires it.
+func TestStays(t *testing.T) {
+	volume := func(uid string, phase corev1.PersistentVolumePhase, policy corev1.PersistentVolumeReclaimPolicy) corev1.PersistentVolume {
+		return corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pvc-11-22", UID: types.UID(uid)},
+			Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"}, PersistentVolumeReclaimPolicy: policy},
+			Status:     corev1.PersistentVolumeStatus{Phase: phase},
+		}
+	}
+	const deletes, retains = corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain
+	for name, test := range map[string]struct {
+		known corev1.PersistentVolume
+		now   []corev1.PersistentVolume
+		lives bool
+		want  string
+	}{
+		"the claim was deleted":         {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, deletes)}},
+		"the claim exists":              {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, deletes)}, lives: true, want: "exists"},
+		"the user has just kept it":     {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, retains)}, want: "Retain"},
+		"it is in use again":            {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeBound, deletes)}, want: "Bound"},
+		"another one has its name":      {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("2", corev1.VolumeReleased, deletes)}, want: "another one"},
+		"it is gone":                    {known: volume("1", corev1.VolumeReleased, deletes), want: "gone"},
+		"it could not be saved":         {known: volume("", "", deletes)},
+		"it was saved, but no answer":   {known: volume("", "", deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeBound, deletes)}, want: "another one"},
+		"it is to be saved once more":   {known: volume("", "", deletes), lives: true, want: "exists"},
+		"it does not belong to a claim": {known: corev1.PersistentVolume{}, want: "no claim"},
+	} {
+		if got := stays(&test.known, test.now, test.lives); !strings.Contains(got, test.want) || (got == "") != (test.want == "") {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
 	}
 }
 

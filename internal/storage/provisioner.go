@@ -224,12 +224,20 @@ func (p *provisioner) ShouldDelete(_ context.Context, volume *corev1.PersistentV
 	return !data.IsRemote(volume)
 }
 
-// Delete implements controller.Provisioner. The library calls it for a volume whose claim was deleted, if its policy is to delete the data.
+// Delete implements controller.Provisioner. The library calls it for a volume whose claim was deleted, if its policy is to delete the data, as its cache
+// shows it. It also calls it for a volume that it could not save, although an API server that does not answer may have saved it. So all of that is read again.
 // While a volume moves, two volumes record the same data: it goes with the last one.
 func (p *provisioner) Delete(ctx context.Context, volume *corev1.PersistentVolume) error {
 	volumes, err := p.kube.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("find other records of the data of volume %s: %w", volume.Name, err)
+	}
+	lives, err := p.claimLives(ctx, volume)
+	if err != nil {
+		return err
+	}
+	if reason := stays(volume, volumes.Items, lives); reason != "" {
+		return &controller.IgnoredError{Reason: reason}
 	}
 	for i := range volumes.Items {
 		if data.Shared(volume, &volumes.Items[i]) {
@@ -246,6 +254,19 @@ func (p *provisioner) Delete(ctx context.Context, volume *corev1.PersistentVolum
 		}
 	}
 	return nil
+}
+
+// claimLives reports whether the user's claim of a volume exists.
+func (p *provisioner) claimLives(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
+	owner := volume.Spec.ClaimRef
+	if owner == nil {
+		return false, nil
+	}
+	claim, err := p.kube.CoreV1().PersistentVolumeClaims(owner.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("read claim %s/%s: %w", owner.Namespace, owner.Name, err)
+	}
+	return err == nil && claim.UID == owner.UID, nil
 }
 
 func (p *provisioner) remove(ctx context.Context, name string, preconditions ...client.DeleteOption) error {

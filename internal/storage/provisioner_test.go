@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +39,7 @@ const (
 // storageEnv is a cluster with the provisioner, which has only its own rights. The test plays scheduler, volume controller and the provisioner of the real class.
 type storageEnv struct {
 	kubetest.Env
+	config *rest.Config // of an administrator
 	writes atomic.Int64 // of the provisioner
 }
 
@@ -50,6 +52,7 @@ func newStorageEnv(t *testing.T) *storageEnv {
 	}
 	_, err := envtest.InstallCRDs(admin, envtest.CRDInstallOptions{Paths: []string{"../../deployments/liqo/crds"}, ErrorIfPathMissing: true})
 	b.Must(err)
+	b.config = admin
 	b.Client, err = client.New(admin, client.Options{Scheme: scheme})
 	b.Must(err)
 	for _, name := range []string{storageNamespace, "shop", "liqo-tenant-milan"} {
@@ -142,9 +145,19 @@ func (b *storageEnv) volume(of *corev1.PersistentVolumeClaim) *corev1.Persistent
 	return volume
 }
 
-// release is what the volume controller does when a claim was deleted.
-func (b *storageEnv) release(volume *corev1.PersistentVolume) {
+// provisioner returns another one, whose methods the test calls.
+func (b *storageEnv) provisioner() *provisioner {
 	b.T.Helper()
+	kube, err := kubernetes.NewForConfig(b.config)
+	b.Must(err)
+	return &provisioner{options: Options{Namespace: storageNamespace}, cached: b.Client, own: b.Client, kube: kube}
+}
+
+// release deletes a claim, as a user does, and releases its volume, as the volume controller does.
+func (b *storageEnv) release(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) {
+	b.T.Helper()
+	b.Edit(claim, func() { claim.Finalizers = nil }) // of the API server's admission: no controller removes it here
+	b.Must(client.IgnoreNotFound(b.Delete(b.T.Context(), claim)))
 	b.EditStatus(volume, func() { volume.Status.Phase = corev1.VolumeReleased })
 }
 
@@ -180,7 +193,17 @@ func TestProvisioner(t *testing.T) {
 				volume.Spec.Capacity.Storage().String() != "2Gi" || data.IsRemote(volume) {
 				b.T.Errorf("volume %+v", volume.Spec)
 			}
-			b.release(volume)
+			// The library gives up a volume that it could not save, as it seems to it. This one is in use.
+			unsaved := volume.DeepCopy()
+			unsaved.UID, unsaved.ResourceVersion = "", ""
+			if err := b.provisioner().Delete(b.T.Context(), unsaved); err == nil {
+				b.T.Error("the data of a claim that exists was deleted")
+			}
+			b.Read(real)
+			if real.DeletionTimestamp != nil {
+				b.T.Error("the real claim of a claim that exists was deleted")
+			}
+			b.release(claim, volume)
 			b.gone(real)
 			b.gone(volume)
 		},
@@ -210,9 +233,9 @@ func TestProvisioner(t *testing.T) {
 				b.T.Errorf("volume %+v %+v", volume.ObjectMeta, volume.Spec)
 			}
 			// Only the virtual kubelet deletes what is at its provider. The next claim is later in the same queue.
-			b.release(volume)
-			other := b.volume(b.claim("there-later", "liqo-milan", nil))
-			b.release(other)
+			b.release(claim, volume)
+			later := b.claim("there-later", "liqo-milan", nil)
+			b.release(later, b.volume(later))
 			b.Read(volume)
 			if volume.DeletionTimestamp != nil {
 				b.T.Error("the record of data at a provider was deleted here")
@@ -250,19 +273,24 @@ func TestProvisioner(t *testing.T) {
 				Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 			}})
 			volume.Annotations = map[string]string{data.Provisioned: data.Provisioner}
+			gone := claimOf(nil)
+			volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: gone.Namespace, Name: "gone", UID: gone.UID}
 			b.Make(volume)
-			b.release(volume)
+			gone.Name = "gone"
+			gone.UID = ""
+			b.Make(gone)
+			b.release(gone, volume)
 			later := b.claim("later", "worker", nil)
 			b.bind(b.real(later), "handle-2")
 			laterVolume := b.volume(later)
-			b.release(laterVolume)
+			b.release(later, laterVolume)
 			b.gone(laterVolume)
 			b.Read(precious)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(&storageEnv{Env: kubetest.Env{Client: b.Client, T: t}})
+			test(&storageEnv{Env: kubetest.Env{Client: b.Client, T: t}, config: b.config})
 		})
 	}
 }

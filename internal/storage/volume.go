@@ -3,7 +3,9 @@
 package storage
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -17,6 +19,27 @@ import (
 
 // placeholder is the source of volumes of virtual nodes, where no kubelet mounts anything. The path is part of the documented interface.
 const placeholder = "/tmp/liqo-placeholder"
+
+// stays returns why the data of a volume must not be deleted; empty if its user has deleted the claim and the policy requires it. volume is what was known of it,
+// without a UID if it could not be saved; volumes are those that exist, and lives reports whether the claim does.
+func stays(volume *corev1.PersistentVolume, volumes []corev1.PersistentVolume, lives bool) string {
+	i := slices.IndexFunc(volumes, func(one corev1.PersistentVolume) bool { return one.Name == volume.Name })
+	switch {
+	case volume.Spec.ClaimRef == nil:
+		return "the volume belongs to no claim"
+	case lives:
+		return fmt.Sprintf("claim %s/%s exists", volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.Name)
+	case i < 0 && volume.UID == "":
+		return "" // nothing has ever used it
+	case i < 0 || volumes[i].UID != volume.UID:
+		return "the volume is gone, or another one has its name"
+	case volumes[i].Status.Phase != corev1.VolumeReleased && volumes[i].Status.Phase != corev1.VolumeFailed:
+		return fmt.Sprintf("the volume is %s", volumes[i].Status.Phase)
+	case volumes[i].Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
+		return fmt.Sprintf("the reclaim policy of the volume is %s", volumes[i].Spec.PersistentVolumeReclaimPolicy)
+	}
+	return ""
+}
 
 // realClaim returns the claim that holds the data of a claim in this cluster. Its label names the volume; an annotation of the volume that named the claim
 // would let a user who may write volumes have us delete any claim. class is empty for the default class.

@@ -18,7 +18,7 @@ type Claims interface {
 	Start(ctx context.Context, namespace, remote string)
 	Stop(namespace, remote string)
 	// Held returns why a new pod cannot run in the peer yet; nil if it can. PodsOf is called when the answer may have changed.
-	Held(pod *corev1.Pod) error
+	Held(ctx context.Context, pod *corev1.Pod) error
 	// RemoteName returns the name of the claim at the peer that has the data of a claim; false if there is none.
 	RemoteName(namespace, claim string) (remote string, is bool)
 }
@@ -79,11 +79,11 @@ func (e *Engine) PodsOf(namespace string) {
 }
 
 // held returns why a new pod must wait for its data.
-func (p *pods) held(local *corev1.Pod) error {
+func (p *pods) held(ctx context.Context, local *corev1.Pod) error {
 	if p.engine.claims == nil {
 		return nil
 	}
-	return p.engine.claims.Held(local)
+	return p.engine.claims.Held(ctx, local)
 }
 
 // withClaims has a pod use the claims of the peer that have its data. Those that Kubernetes made here for its ephemeral volumes become ordinary ones: in the

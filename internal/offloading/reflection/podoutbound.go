@@ -68,7 +68,7 @@ func (p *pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 		p.inbound.add(key)
 		return 0, nil // it must not run again: the inbound direction reports its end
 	case shadow == nil:
-		if err := p.held(local); err != nil {
+		if err := p.held(ctx, local); err != nil {
 			if time.Since(local.CreationTimestamp.Time) > settleTimeout {
 				p.engine.recorder.failed(local, podKind, reasonFailed, err)
 			}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,7 +24,7 @@ import (
 	"liqo.io/liqo/internal/storage/data"
 )
 
-// +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=list;watch;patch;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups="",resources=persistentvolumeclaims,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups="",resources=persistentvolumeclaims/status,verbs=patch
 
@@ -298,11 +299,15 @@ func (k *Keeper) apply(ctx context.Context, f Facts) (retry time.Duration, err e
 	}
 	at := types.NamespacedName{Namespace: f.Namespace, Name: data.RemoteClaim(f.Volume)}
 	intent := remoteClaim(f.Claim, data.Name(f.Volume), at, class, k.options.Peer.Labels(f.Claim))
-	if f.Remote != nil {
+	if f.Remote == nil {
+		err = create(ctx, c, intent)
+	} else {
 		intent.WithUID(f.Remote.UID) // a claim that was deleted meanwhile must not be made again: it would be empty
+		err = c.Apply(ctx, intent, client.FieldOwner(labels.OwnerReflection), client.ForceOwnership)
 	}
-	err = c.Apply(ctx, intent, client.FieldOwner(labels.OwnerReflection), client.ForceOwnership)
 	switch {
+	case apierrors.IsAlreadyExists(err):
+		return firstPause, nil // our cache is late; whose claim it is will be seen
 	case err != nil && k.options.Peer.Declined(f.Claim, err):
 		return 0, fmt.Errorf("claim %s has labels that the provider does not accept: %w", at, err)
 	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
@@ -312,6 +317,19 @@ func (k *Keeper) apply(ctx context.Context, f Facts) (retry time.Duration, err e
 		return 0, fmt.Errorf("claim %s at the provider: %w", at, err)
 	}
 	return 0, nil
+}
+
+// create makes a claim unless one has its name. An apply would take over a claim that we have not observed yet, and that may be the provider's own.
+func create(ctx context.Context, c client.Client, intent *coreapply.PersistentVolumeClaimApplyConfiguration) error {
+	body, err := json.Marshal(intent)
+	if err != nil {
+		return err
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := json.Unmarshal(body, claim); err != nil {
+		return err
+	}
+	return c.Create(ctx, claim, client.FieldOwner(labels.OwnerReflection))
 }
 
 func (k *Keeper) deleteRemote(ctx context.Context, f Facts, uid types.UID) error {

@@ -175,13 +175,17 @@ func (b *keeperEnv) bind(claim *corev1.PersistentVolumeClaim, volume string) {
 	b.milan.EditStatus(claim, func() { claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, sized("2Gi") })
 }
 
-func (b *keeperEnv) holds(claim *corev1.PersistentVolumeClaim, text string) {
-	b.T.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "db"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
+func podOf(claim *corev1.PersistentVolumeClaim) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "db"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
 		Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}},
 	}}}}
+}
+
+func (b *keeperEnv) holds(claim *corev1.PersistentVolumeClaim, text string) {
+	b.T.Helper()
+	pod := podOf(claim)
 	kubetest.Eventually(b.T, fmt.Sprintf("pods of claim %s: held by %q", claim.Name, text), func() error {
-		err := b.keeper.Held(pod)
+		err := b.keeper.Held(b.T.Context(), pod)
 		if (err == nil) != (text == "") || err != nil && !strings.Contains(err.Error(), text) {
 			return fmt.Errorf("held: %v", err)
 		}
@@ -275,6 +279,53 @@ func TestSuccessor(t *testing.T) {
 	b.milan.Edit(there, func() { there.Finalizers = nil })
 	b.there(second)
 	b.holds(second, "")
+}
+
+// TestLateCache: the virtual kubelet observes the volumes of this cluster late. No pod starts on a volume that a move has taken away meanwhile.
+func TestLateCache(t *testing.T) {
+	b := newKeeperEnv(t)
+	claim, volume := b.claim("data")
+	b.bind(b.there(claim), "disk-1")
+	b.Until("the volume is recorded", func() bool { b.Read(volume); return volume.Annotations[labels.RemoteVolume] != "" })
+	b.holds(claim, "")
+	pod := podOf(claim)
+	late := &Keeper{options: b.keeper.options, volumes: b.keeper.volumes, local: b.keeper.local, remote: b.keeper.remote, queue: b.keeper.queue}
+	late.options.Local = lateClient{b.keeper.options.Local, volume.Name}
+	if err := late.Held(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "moving") {
+		t.Errorf("held: %v", err)
+	}
+}
+
+// lateClient is a cluster in which a volume is gone already, and our cache does not know it.
+type lateClient struct {
+	client.WithWatch
+	gone string
+}
+
+func (c lateClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if key.Name == c.gone {
+		return apierrors.NewNotFound(corev1.Resource("persistentvolumes"), key.Name)
+	}
+	return c.WithWatch.Get(ctx, key, object, options...)
+}
+
+// TestUnobservedClaim: a claim of the provider's own that we have not observed yet is not taken over.
+func TestUnobservedClaim(t *testing.T) {
+	b := newKeeperEnv(t)
+	foreign := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Resources: corev1.VolumeResourceRequirements{Requests: sized("1Gi")}, StorageClassName: new("disk"),
+	}}
+	b.milan.Make(foreign)
+	version := foreign.ResourceVersion
+	claim, volume := b.claim("data")
+	facts := Facts{Volume: volume, Claim: claim, Namespace: remote, LocalKnown: true, RemoteKnown: true}
+	if retry, err := b.keeper.apply(t.Context(), facts); err != nil || retry == 0 {
+		t.Errorf("retry %v, %v", retry, err)
+	}
+	b.milan.Read(foreign)
+	if foreign.ResourceVersion != version {
+		t.Errorf("the claim of another was changed: %v", foreign.Annotations)
+	}
 }
 
 // TestForeignClaim: a claim that we did not make is neither changed nor deleted.

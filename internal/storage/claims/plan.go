@@ -71,7 +71,7 @@ func released(f Facts) Step {
 		return Step{DeleteVolume: true} // of a move; the data stays
 	case f.Namespace == "":
 		return Step{Warn: fmt.Sprintf("namespace %s is not offloaded to the provider, so the data of the deleted claim %s stays there; offload the namespace to delete it", owner.Namespace, owner.Name)}
-	case !f.RemoteKnown:
+	case !f.RemoteKnown || !f.LocalKnown || f.Claim != nil: // a volume is released after its claim is gone
 		return Step{}
 	case f.Remote == nil || volumeOf(f.Remote) != data.Name(f.Volume):
 		return Step{DeleteVolume: true} // the data is gone; a claim of that name is another one

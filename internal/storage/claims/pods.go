@@ -3,18 +3,22 @@
 package claims
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/kube/fanin"
 	"liqo.io/liqo/internal/storage/data"
 )
 
-// Held returns why a pod cannot run at the provider yet: one of its claims has no data there, or data that is not its own. Nil: it can.
-func (k *Keeper) Held(pod *corev1.Pod) error {
+// Held returns why a new pod cannot run at the provider yet: one of its claims has no data there, or data that is not its own. Nil: it can. It reads volumes from
+// the API server: by a cache that is late, a pod would start on data that a move has taken away, and its writes would be lost with the old copy.
+func (k *Keeper) Held(ctx context.Context, pod *corev1.Pod) error {
 	for _, name := range data.ClaimsOf(pod) {
 		claim := k.claim(types.NamespacedName{Namespace: pod.Namespace, Name: name})
 		switch {
@@ -34,6 +38,13 @@ func (k *Keeper) Held(pod *corev1.Pod) error {
 		}
 		if step := Plan(k.facts(volume)); step.Hold != "" {
 			return fmt.Errorf("claim %s: %s", name, step.Hold)
+		}
+		now := &corev1.PersistentVolume{}
+		switch err := k.options.Local.Get(ctx, client.ObjectKeyFromObject(volume), now); {
+		case err != nil && !apierrors.IsNotFound(err):
+			return fmt.Errorf("claim %s: read its volume: %w", name, err)
+		case err != nil || now.UID != volume.UID || now.DeletionTimestamp != nil:
+			return fmt.Errorf("claim %s: its volume was taken away or replaced; it may be moving", name)
 		}
 	}
 	return nil
