@@ -28,6 +28,8 @@ const (
 	RemoteVolume = "storage.liqo.io/remote-volume"
 	// RemoteStorageClass is an annotation of volumes whose data is at a provider: the storage class there.
 	RemoteStorageClass = "storage.liqo.io/remote-storage-class"
+	// RemoteDataSource is an annotation of volumes whose data is at a provider: the name of the claim there whose data it started with.
+	RemoteDataSource = "storage.liqo.io/remote-data-source"
 	// VolumeData is an annotation of volumes: the name of the volume that their data was made for, if a move gave them the data of another one.
 	VolumeData = "storage.liqo.io/data"
 	// Move is on every object of a move of a volume: the UID of the VolumeMove. MoveRole is what the object is for: one of the MoveRole constants.

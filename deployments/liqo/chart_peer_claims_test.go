@@ -39,6 +39,7 @@ func TestAttackM6(t *testing.T) {
 		return attempt{what, "PersistentVolumeClaim", nil, nil, claimOf(more), refused}
 	}
 	source := map[string]any{"kind": "PersistentVolumeClaim", "name": "x"}
+	snapshot := map[string]any{"kind": "VolumeSnapshot", "apiGroup": "snapshot.storage.k8s.io", "name": "x"}
 	note := func(what string, notes keys, refused string) attempt {
 		return attempt{what, "PersistentVolumeClaim", nil, notes, claimOf(nil), refused}
 	}
@@ -48,8 +49,10 @@ func TestAttackM6(t *testing.T) {
 		claim("a block volume for many", map[string]any{"volumeMode": "Block", "accessModes": []any{"ReadWriteMany"}}, ""),
 		claim("the volume of others", map[string]any{"volumeName": "backup"}, policy),
 		claim("volumes of others", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": "backup"}}}, policy),
-		claim("the data of others", map[string]any{"dataSource": source}, policy),
-		claim("the data of other namespaces", map[string]any{"dataSourceRef": source}, policy),
+		claim("a copy of a claim that its pods may use", map[string]any{"dataSource": source}, ""),
+		claim("the same as a reference", map[string]any{"dataSourceRef": source}, ""),
+		claim("the data of a snapshot", map[string]any{"dataSource": snapshot}, policy),
+		claim("the data of anything", map[string]any{"dataSourceRef": map[string]any{"kind": "PersistentVolumeClaim", "apiGroup": "evil.example.com", "name": "x"}}, policy),
 		claim("the settings of a driver", map[string]any{"volumeAttributesClassName": "fast"}, policy),
 		claim("any volume without a class", map[string]any{"storageClassName": ""}, policy),
 		claim("no class", map[string]any{"storageClassName": nil}, policy),

@@ -36,7 +36,7 @@ import (
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices/status,verbs=patch
 // +kubebuilder:rbac:groups=discovery.liqo.io,resources=foreignclusters,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=namespaces;nodes;pods,verbs=list;watch
-// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=list;watch
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses;csidrivers,verbs=list;watch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=ingressclasses,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,resourceNames=liqo-resource-sharing,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,verbs=delete
@@ -147,6 +147,7 @@ func SetupResourceSlice(mgr manager.Manager, o SliceOptions) error {
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(tenantOfNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.tenantsOfPeer), specChanged).
 		Watches(&storagev1.StorageClass{}, allTenants).
+		Watches(&storagev1.CSIDriver{}, allTenants).
 		Watches(&networkingv1.IngressClass{}, allTenants).
 		WatchesRawSource(source.Kind[client.Object](config, &corev1.ConfigMap{}, allTenants)).
 		WatchesRawSource(r.usage)

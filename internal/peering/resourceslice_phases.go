@@ -178,6 +178,10 @@ func (r *sliceReconciler) facts(
 	if err := r.client.List(ctx, &storage, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, fmt.Errorf("list storage classes: %w", err)
 	}
+	var drivers storagev1.CSIDriverList
+	if err := r.client.List(ctx, &drivers, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, 0, fmt.Errorf("list storage drivers: %w", err)
+	}
 	var ingress networkingv1.IngressClassList
 	if err := r.client.List(ctx, &ingress, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, fmt.Errorf("list ingress classes: %w", err)
@@ -185,7 +189,7 @@ func (r *sliceReconciler) facts(
 	facts = &sliceFacts{
 		peer: peer, clusterID: tenant.clusterID, incoming: r.options.IncomingPeering,
 		percentage: r.sharingPercentage(ctx), capacity: r.usage.Capacity(), labels: r.options.ClusterLabels,
-		storage: sharedStorageClasses(storage.Items, r.options.StorageClasses), ingress: sharedIngressClasses(ingress.Items),
+		storage: sharedStorageClasses(storage.Items, drivers.Items, r.options.StorageClasses), ingress: sharedIngressClasses(ingress.Items),
 	}
 	if reason, _ := refusal(facts); reason == "" && r.plugin != nil {
 		facts.plugin, requeueAfter = r.readPlugin(ctx, tenant)
@@ -307,7 +311,7 @@ func sliceStatus(slice *sharingv1alpha1.ResourceSlice, answer *sharingv1alpha1.R
 		status = status.WithResources(answer.Resources)
 	}
 	for _, class := range answer.StorageClasses {
-		status = status.WithStorageClasses(applyv1alpha1.StorageClass().WithStorageClassName(class.StorageClassName).WithDefault(class.Default))
+		status = status.WithStorageClasses(applyv1alpha1.StorageClass().WithStorageClassName(class.StorageClassName).WithDefault(class.Default).WithClones(class.Clones))
 	}
 	for _, class := range answer.IngressClasses {
 		status = status.WithIngressClasses(applyv1alpha1.IngressClass().WithIngressClassName(class.IngressClassName).WithDefault(class.Default))

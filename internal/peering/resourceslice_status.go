@@ -240,7 +240,7 @@ func compareSlice(last, now *sharingv1alpha1.ResourceSliceStatus, threshold int)
 
 // sharedStorageClasses returns the classes from which a peer may request volumes: those of the names, or all of them if one is *, except our virtual
 // ones. Of several defaults the newest is the default, as in Kubernetes.
-func sharedStorageClasses(all []storagev1.StorageClass, names []string) []sharingv1alpha1.StorageClass {
+func sharedStorageClasses(all []storagev1.StorageClass, drivers []storagev1.CSIDriver, names []string) []sharingv1alpha1.StorageClass {
 	var shared []sharingv1alpha1.StorageClass
 	var preferred *storagev1.StorageClass
 	for i := range all {
@@ -248,7 +248,8 @@ func sharedStorageClasses(all []storagev1.StorageClass, names []string) []sharin
 		if class.Provisioner == virtualProvisioner || class.DeletionTimestamp != nil || !slices.Contains(names, "*") && !slices.Contains(names, class.Name) {
 			continue
 		}
-		shared = append(shared, sharingv1alpha1.StorageClass{StorageClassName: class.Name})
+		clones := slices.ContainsFunc(drivers, func(one storagev1.CSIDriver) bool { return one.Name == class.Provisioner })
+		shared = append(shared, sharingv1alpha1.StorageClass{StorageClassName: class.Name, Clones: clones})
 		if class.Annotations[defaultStorageClass] == annotationTrue || class.Annotations[defaultStorageBeta] == annotationTrue {
 			if preferred == nil || newer(&class.ObjectMeta, &preferred.ObjectMeta) {
 				preferred = class

@@ -110,14 +110,16 @@ func TestSharedClasses(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Name: "liqo", CreationTimestamp: young, Annotations: byDefault}, Provisioner: virtualProvisioner},
 		{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: young}, Provisioner: "x"},
 	}
-	storage := sharedStorageClasses(classes, []string{"*"})
-	if want := []sharingv1alpha1.StorageClass{{StorageClassName: "a"}, {StorageClassName: "b", Default: true}, {StorageClassName: "c"}}; !slices.Equal(storage, want) {
+	classes[0].Provisioner = "disk.example.com"
+	drivers := []storagev1.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: "disk.example.com"}}}
+	storage := sharedStorageClasses(classes, drivers, []string{"*"})
+	if want := []sharingv1alpha1.StorageClass{{StorageClassName: "a"}, {StorageClassName: "b", Default: true}, {StorageClassName: "c", Clones: true}}; !slices.Equal(storage, want) {
 		t.Errorf("storage classes %v", storage)
 	}
-	if some := sharedStorageClasses(classes, []string{"a", "liqo", "d"}); !slices.Equal(some, []sharingv1alpha1.StorageClass{{StorageClassName: "a"}}) {
+	if some := sharedStorageClasses(classes, nil, []string{"a", "liqo", "d"}); !slices.Equal(some, []sharingv1alpha1.StorageClass{{StorageClassName: "a"}}) {
 		t.Errorf("of some names: %v", some)
 	}
-	if none := sharedStorageClasses(classes, nil); len(none) > 0 {
+	if none := sharedStorageClasses(classes, nil, nil); len(none) > 0 {
 		t.Errorf("of no names: %v", none)
 	}
 	ingress := sharedIngressClasses([]networkingv1.IngressClass{

@@ -6,7 +6,9 @@
 //	volume.go       PURE: the real claim behind a claim, and the volume that represents it
 //	locality.go     PURE: where a volume can be used
 //	request.go      PURE: which claims are refused, and which class is asked of a provider
+//	source.go       PURE: with whose data a claim starts
 //	provisioner.go  carries out what those decide, for the library that most provisioners use
+//	clone.go        reads the source of a claim, and whether its class can copy it
 //	growth.go       has real claims grow with the claims of users
 //
 // For a node of this cluster, a real claim in the storage namespace holds the data, and the volume is a copy of the real one. For a virtual node,

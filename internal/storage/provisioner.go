@@ -115,22 +115,38 @@ func (p *provisioner) refuse(claim *corev1.PersistentVolumeClaim, reason string)
 
 // provisionRemotely asks nothing of the provider: the virtual kubelet makes the claim there as soon as this one is bound.
 func (p *provisioner) provisionRemotely(ctx context.Context, o *controller.ProvisionOptions, node *corev1.Node) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
-	clusterID := node.Labels[labels.RemoteClusterID]
-	class, reason, err := RemoteClass(ctx, p.cached, o.StorageClass, node)
+	at := location{clusterID: node.Labels[labels.RemoteClusterID], node: node.Name}
+	source, state, err := p.source(ctx, o.PVC, at.clusterID)
+	if err != nil {
+		return nil, state, err
+	}
+	class, reason, err := grantedClass(ctx, p.cached, o.StorageClass, node)
 	if err != nil {
 		return nil, controller.ProvisioningNoChange, err
 	}
 	if reason != "" {
 		return nil, controller.ProvisioningReschedule, errors.New(reason)
 	}
-	return remoteVolume(o.PVName, o.PVC, o.StorageClass, location{clusterID: clusterID, node: node.Name, class: class}), controller.ProvisioningFinished, nil
+	at.class = class.StorageClassName
+	if source != nil {
+		if !class.Clones {
+			return nil, controller.ProvisioningFinished, p.refuse(o.PVC, cannotCopy(fmt.Sprintf("%s of cluster %s", at.class, node.Name)))
+		}
+		at.source = data.RemoteClaim(source)
+	}
+	return remoteVolume(o.PVName, o.PVC, o.StorageClass, at), controller.ProvisioningFinished, nil
 }
 
 // RemoteClass returns the class that claims of a virtual class get at the provider that a virtual node stands for. reason is why there is none.
 func RemoteClass(ctx context.Context, cached client.Reader, class *storagev1.StorageClass, node *corev1.Node) (name, reason string, err error) {
+	got, reason, err := grantedClass(ctx, cached, class, node)
+	return got.StorageClassName, reason, err
+}
+
+func grantedClass(ctx context.Context, cached client.Reader, class *storagev1.StorageClass, node *corev1.Node) (got sharingv1alpha1.StorageClass, reason string, err error) {
 	var all sharingv1alpha1.ResourceSliceList
 	if err := cached.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
-		return "", "", fmt.Errorf("list resource slices: %w", err)
+		return got, "", fmt.Errorf("list resource slices: %w", err)
 	}
 	var granted []sharingv1alpha1.StorageClass
 	for i := range all.Items {
@@ -139,8 +155,8 @@ func RemoteClass(ctx context.Context, cached client.Reader, class *storagev1.Sto
 			break
 		}
 	}
-	name, reason = remoteClass(class, node.Name, granted)
-	return name, reason, nil
+	got, reason = remoteClass(class, node.Name, granted)
+	return got, reason, nil
 }
 
 // provisionHere makes the real claim, and waits until it is bound.
@@ -156,11 +172,10 @@ func (p *provisioner) provisionHere(ctx context.Context, o *controller.Provision
 	existing, err := p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		intent := realClaim(o.PVC, p.options.Namespace, class, o.SelectedNodeName)
-		if existing, err = p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).Apply(ctx, intent, metav1.ApplyOptions{FieldManager: labels.OwnerStorage}); err != nil {
-			return nil, controller.ProvisioningNoChange, fmt.Errorf("create claim %s/%s of the real class: %w", p.options.Namespace, name, err)
+		var state controller.ProvisioningState
+		if existing, state, err = p.createReal(ctx, o, class); err != nil {
+			return nil, state, err
 		}
-		log.FromContext(ctx).Info("real claim created", "claim", client.ObjectKeyFromObject(o.PVC), "node", o.SelectedNodeName)
 	case err != nil:
 		return nil, controller.ProvisioningNoChange, fmt.Errorf("read claim %s/%s: %w", p.options.Namespace, name, err)
 	case existing.Spec.VolumeName == "" && existing.Annotations[data.SelectedNode] == "":
@@ -179,6 +194,34 @@ func (p *provisioner) provisionHere(ctx context.Context, o *controller.Provision
 		return nil, controller.ProvisioningInBackground, fmt.Errorf("read volume %s: %w", bound.Spec.VolumeName, err)
 	}
 	return localVolume(o.PVName, o.PVC, o.StorageClass, real), controller.ProvisioningFinished, nil
+}
+
+// createReal makes the real claim, with the data of another one if the user's claim asks for that.
+func (p *provisioner) createReal(ctx context.Context, o *controller.ProvisionOptions, class string) (*corev1.PersistentVolumeClaim, controller.ProvisioningState, error) {
+	name := ""
+	switch source, state, err := p.source(ctx, o.PVC, ""); {
+	case err != nil:
+		return nil, state, err
+	case source != nil:
+		real, reason, err := p.realSource(ctx, source, class)
+		if err != nil {
+			return nil, controller.ProvisioningNoChange, err
+		}
+		if reason != "" {
+			return nil, controller.ProvisioningFinished, p.refuse(o.PVC, reason)
+		}
+		name = real.Name
+		if class == "" && real.Spec.StorageClassName != nil {
+			class = *real.Spec.StorageClassName // whose driver was checked
+		}
+	}
+	intent := realClaim(o.PVC, p.options.Namespace, class, o.SelectedNodeName, name)
+	real, err := p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).Apply(ctx, intent, metav1.ApplyOptions{FieldManager: labels.OwnerStorage})
+	if err != nil {
+		return nil, controller.ProvisioningNoChange, fmt.Errorf("create claim %s/%s of the real class: %w", p.options.Namespace, *intent.Name, err)
+	}
+	log.FromContext(ctx).Info("real claim created", "claim", client.ObjectKeyFromObject(o.PVC), "node", o.SelectedNodeName)
+	return real, controller.ProvisioningInBackground, nil
 }
 
 // elsewhere has the scheduler select another node, and the real claim follow it.

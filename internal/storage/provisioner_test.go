@@ -79,6 +79,13 @@ func newStorageEnv(t *testing.T) *storageEnv {
 		ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: data.Provisioner, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer), AllowVolumeExpansion: new(true),
 	})
 	b.Make(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Provisioner: "disk.example.com", AllowVolumeExpansion: new(true)})
+	b.Make(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "disk.example.com"}})
+	b.Make(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "plain"}, Provisioner: "plain.example.com"})
+	for name, parameters := range map[string]map[string]string{"liqo-plain": {realClassParameter: "plain"}, "liqo-slow": {remoteClassParameter: "milan-plain"}} {
+		b.Make(&storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: data.Provisioner, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer), Parameters: parameters,
+		})
+	}
 	b.Make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}})
 	b.Make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-milan", Labels: map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: "milan-id"}}})
 	slice := &sharingv1alpha1.ResourceSlice{
@@ -87,7 +94,7 @@ func newStorageEnv(t *testing.T) *storageEnv {
 	}
 	b.Make(slice)
 	b.EditStatus(slice, func() {
-		slice.Status.StorageClasses = []sharingv1alpha1.StorageClass{{StorageClassName: "milan-disk", Default: true}}
+		slice.Status.StorageClasses = []sharingv1alpha1.StorageClass{{StorageClassName: "milan-disk", Default: true, Clones: true}, {StorageClassName: "milan-plain"}}
 	})
 	return b
 }
@@ -240,6 +247,36 @@ func TestProvisioner(t *testing.T) {
 			if volume.DeletionTimestamp != nil {
 				b.T.Error("the record of data at a provider was deleted here")
 			}
+		},
+		"a copy of a claim": func(b *storageEnv) {
+			here, there := b.claim("first-here", "worker", nil), b.claim("first-there", "liqo-milan", nil)
+			real := b.real(here)
+			b.bind(real, "handle-4")
+			for _, one := range []*corev1.PersistentVolumeClaim{here, there} {
+				volume := b.volume(one)
+				b.Edit(one, func() { one.Spec.VolumeName = volume.Name })
+				b.EditStatus(one, func() { one.Status.Phase = corev1.ClaimBound })
+			}
+			of := func(source, class string) func(*corev1.PersistentVolumeClaim) {
+				return func(claim *corev1.PersistentVolumeClaim) {
+					claim.Spec.DataSource, claim.Spec.StorageClassName = &corev1.TypedLocalObjectReference{Kind: claimKind, Name: source}, &class
+					claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+				}
+			}
+			if second := b.real(b.claim("second-here", "worker", of("first-here", "liqo"))); second.Spec.DataSource == nil || second.Spec.DataSource.Kind != claimKind || second.Spec.DataSource.Name != real.Name {
+				b.T.Errorf("the real claim has the source %v", second.Spec.DataSource)
+			}
+			if second := b.volume(b.claim("second-there", "liqo-milan", of("first-there", "liqo"))); second.Annotations[labels.RemoteDataSource] != "first-there" {
+				b.T.Errorf("volume %v", second.Annotations)
+			}
+			b.warning(b.claim("here-of-there", "worker", of("first-there", "liqo")), "in another cluster")
+			b.warning(b.claim("there-of-here", "liqo-milan", of("first-here", "liqo")), "in another cluster")
+			b.warning(b.claim("of-nothing", "worker", of("missing", "liqo")), "claim missing (spec.dataSource) does not exist")
+			b.warning(b.claim("plain-here", "worker", of("first-here", "liqo-plain")), "storage class plain cannot copy volumes")
+			b.warning(b.claim("plain-there", "liqo-milan", of("first-there", "liqo-slow")), "storage class milan-plain of cluster liqo-milan cannot copy volumes")
+			b.warning(b.claim("of-snapshot", "worker", func(claim *corev1.PersistentVolumeClaim) {
+				claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", APIGroup: new("snapshot.storage.k8s.io"), Name: "s"}
+			}), "VolumeSnapshot")
 		},
 		"the real class refuses the node": func(b *storageEnv) {
 			claim := b.claim("elsewhere", "worker", nil)

@@ -26,8 +26,6 @@ func unsupported(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageCl
 	switch {
 	case claim.Spec.Selector != nil:
 		return "spec.selector selects existing volumes; leave it out to get a new one"
-	case claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil:
-		return "spec.dataSource: a claim of a virtual storage class starts empty; restore the data into it from a pod"
 	case claim.Spec.VolumeAttributesClassName != nil && *claim.Spec.VolumeAttributesClassName != "":
 		return "spec.volumeAttributesClassName: the attributes belong to a driver, and a virtual storage class has none"
 	}
@@ -40,26 +38,26 @@ func unsupported(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageCl
 }
 
 // remoteClass returns the storage class that a claim gets at a provider, out of those that it grants. reason is why there is none.
-func remoteClass(class *storagev1.StorageClass, cluster string, granted []sharingv1alpha1.StorageClass) (name, reason string) {
+func remoteClass(class *storagev1.StorageClass, cluster string, granted []sharingv1alpha1.StorageClass) (got sharingv1alpha1.StorageClass, reason string) {
 	if len(granted) == 0 {
-		return "", fmt.Sprintf("cluster %s grants no storage class", cluster)
+		return got, fmt.Sprintf("cluster %s grants no storage class", cluster)
 	}
 	var names []string
 	for _, one := range granted {
 		names = append(names, one.StorageClassName)
 	}
 	asked := class.Parameters[remoteClassParameter]
-	switch {
-	case asked != "" && slices.Contains(names, asked):
-		return asked, ""
+	switch i := slices.Index(names, asked); {
+	case asked != "" && i >= 0:
+		return granted[i], ""
 	case asked != "":
-		return "", fmt.Sprintf("cluster %s does not grant the storage class %q, which class %s asks for; it grants %s", cluster, asked, class.Name, strings.Join(names, ", "))
+		return got, fmt.Sprintf("cluster %s does not grant the storage class %q, which class %s asks for; it grants %s", cluster, asked, class.Name, strings.Join(names, ", "))
 	}
 	for _, one := range granted {
 		if one.Default {
-			return one.StorageClassName, ""
+			return one, ""
 		}
 	}
-	return "", fmt.Sprintf("cluster %s grants the storage classes %s, and none as its default; name one in the parameter %s of class %s",
+	return got, fmt.Sprintf("cluster %s grants the storage classes %s, and none as its default; name one in the parameter %s of class %s",
 		cluster, strings.Join(names, ", "), remoteClassParameter, class.Name)
 }

@@ -43,7 +43,8 @@ func stays(volume *corev1.PersistentVolume, volumes []corev1.PersistentVolume, l
 
 // realClaim returns the claim that holds the data of a claim in this cluster. Its label names the volume; an annotation of the volume that named the claim
 // would let a user who may write volumes have us delete any claim. class is empty for the default class.
-func realClaim(claim *corev1.PersistentVolumeClaim, namespace, class, node string) *coreapply.PersistentVolumeClaimApplyConfiguration {
+// source is the claim in the namespace whose data it starts with; empty for none.
+func realClaim(claim *corev1.PersistentVolumeClaim, namespace, class, node, source string) *coreapply.PersistentVolumeClaimApplyConfiguration {
 	own := map[string]string{}
 	maps.Copy(own, claim.Labels)
 	own[labels.AppPartOf], own[labels.VirtualClaimNamespace], own[labels.VirtualVolume] = labels.PartOf, claim.Namespace, data.VolumePrefix+string(claim.UID)
@@ -59,6 +60,9 @@ func realClaim(claim *corev1.PersistentVolumeClaim, namespace, class, node strin
 	}
 	if class != "" {
 		spec.WithStorageClassName(class)
+	}
+	if source != "" {
+		spec.WithDataSource(coreapply.TypedLocalObjectReference().WithKind(claimKind).WithName(source))
 	}
 	return coreapply.PersistentVolumeClaim(string(claim.UID), namespace).WithLabels(own).
 		WithAnnotations(annotations).WithSpec(spec)
@@ -86,8 +90,8 @@ func localVolume(name string, claim *corev1.PersistentVolumeClaim, class *storag
 type location struct {
 	// clusterID is the provider, node its virtual node here.
 	clusterID, node string
-	// class is the provider's storage class.
-	class string
+	// class is the provider's storage class, source the claim there whose data it starts with; empty for none.
+	class, source string
 }
 
 // remoteVolume returns the volume for a claim whose data is at a provider.
@@ -95,6 +99,9 @@ func remoteVolume(name string, claim *corev1.PersistentVolumeClaim, class *stora
 	volume := newVolume(name, claim, class)
 	volume.Labels = map[string]string{labels.RemoteClusterID: at.clusterID, labels.AppPartOf: labels.PartOf}
 	volume.Annotations = map[string]string{labels.RemoteStorageClass: at.class}
+	if at.source != "" {
+		volume.Annotations[labels.RemoteDataSource] = at.source
+	}
 	volume.Spec.HostPath = &corev1.HostPathVolumeSource{Path: placeholder}
 	volume.Spec.NodeAffinity = onNode(at.node)
 	return volume

@@ -49,6 +49,10 @@ type StorageClass struct {
 	// Default is true for the one used when none is named.
 	// +optional
 	Default bool `json:"default,omitempty"`
+	// Clones is true if its provisioner is a driver of the Container Storage Interface, which makes a volume with the data of another one, or reports that it
+	// cannot. Other provisioners make an empty one.
+	// +optional
+	Clones bool `json:"clones,omitempty"`
 }
 
 // IngressClass is an ingress class of the provider that the consumer may use.

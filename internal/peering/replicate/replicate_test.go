@@ -33,7 +33,7 @@ func accepted(slice *sharingv1alpha1.ResourceSlice) {
 		Architectures: []string{"amd64"}, OperatingSystems: []string{"linux"},
 		Images:         []corev1.ContainerImage{{Names: []string{"nginx:1"}, SizeBytes: 5}},
 		Prices:         corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
-		StorageClasses: []sharingv1alpha1.StorageClass{{StorageClassName: "fast", Default: true}, {StorageClassName: "slow"}},
+		StorageClasses: []sharingv1alpha1.StorageClass{{StorageClassName: "fast", Default: true}, {StorageClassName: "slow", Clones: true}},
 		IngressClasses: []sharingv1alpha1.IngressClass{{IngressClassName: "web"}},
 		Conditions: []metav1.Condition{{
 			Type: sharingv1alpha1.ConditionGranted, Status: metav1.ConditionTrue, Reason: sharingv1alpha1.ReasonResourcesGranted,

@@ -148,7 +148,7 @@ func sliceStatusIntent(local, remote *sharingv1alpha1.ResourceSlice) *sharingcon
 		WithOperatingSystems(fewWords(from.OperatingSystems)...).WithImages(fewImages(from.Images)...)
 	for _, one := range from.StorageClasses[:min(len(from.StorageClasses), maxClasses)] {
 		if class(one.StorageClassName) {
-			status.WithStorageClasses(sharingconfig.StorageClass().WithStorageClassName(one.StorageClassName).WithDefault(one.Default))
+			status.WithStorageClasses(sharingconfig.StorageClass().WithStorageClassName(one.StorageClassName).WithDefault(one.Default).WithClones(one.Clones))
 		}
 	}
 	for _, one := range from.IngressClasses[:min(len(from.IngressClasses), maxClasses)] {

@@ -300,6 +300,9 @@ func (k *Keeper) apply(ctx context.Context, f Facts) (retry time.Duration, err e
 	at := types.NamespacedName{Namespace: f.Namespace, Name: data.RemoteClaim(f.Volume)}
 	intent := remoteClaim(f.Claim, data.Name(f.Volume), at, class, k.options.Peer.Labels(f.Claim))
 	if f.Remote == nil {
+		if source := f.Volume.Annotations[labels.RemoteDataSource]; source != "" {
+			intent.Spec.WithDataSource(coreapply.TypedLocalObjectReference().WithKind("PersistentVolumeClaim").WithName(source))
+		}
 		err = create(ctx, c, intent)
 	} else {
 		intent.WithUID(f.Remote.UID) // a claim that was deleted meanwhile must not be made again: it would be empty

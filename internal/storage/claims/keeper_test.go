@@ -281,6 +281,24 @@ func TestSuccessor(t *testing.T) {
 	b.holds(second, "")
 }
 
+// TestCopy: the claim at the provider starts with the data of another one there.
+func TestCopy(t *testing.T) {
+	b := newKeeperEnv(t)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "second"}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Resources: corev1.VolumeResourceRequirements{Requests: sized("1Gi")},
+	}}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-2", Annotations: map[string]string{labels.RemoteStorageClass: "disk", labels.RemoteDataSource: "first"}}}
+	volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: shop, Name: "second"}
+	if retry, err := b.keeper.apply(t.Context(), Facts{Volume: volume, Claim: claim, Namespace: remote}); err != nil || retry != 0 {
+		t.Fatal(retry, err)
+	}
+	there := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "second"}}
+	b.milan.Read(there)
+	if there.Spec.DataSource == nil || there.Spec.DataSource.Kind != "PersistentVolumeClaim" || there.Spec.DataSource.Name != "first" {
+		t.Errorf("source %v", there.Spec.DataSource)
+	}
+}
+
 // TestLateCache: the virtual kubelet observes the volumes of this cluster late. No pod starts on a volume that a move has taken away meanwhile.
 func TestLateCache(t *testing.T) {
 	b := newKeeperEnv(t)

@@ -13,6 +13,9 @@ type StorageClassApplyConfiguration struct {
 	StorageClassName *string `json:"storageClassName,omitempty"`
 	// Default is true for the one used when none is named.
 	Default *bool `json:"default,omitempty"`
+	// Clones is true if its provisioner is a driver of the Container Storage Interface, which makes a volume with the data of another one, or reports that it
+	// cannot. Other provisioners make an empty one.
+	Clones *bool `json:"clones,omitempty"`
 }
 
 // StorageClassApplyConfiguration constructs a declarative configuration of the StorageClass type for use with
@@ -34,5 +37,13 @@ func (b *StorageClassApplyConfiguration) WithStorageClassName(value string) *Sto
 // If called multiple times, the Default field is set to the value of the last call.
 func (b *StorageClassApplyConfiguration) WithDefault(value bool) *StorageClassApplyConfiguration {
 	b.Default = &value
+	return b
+}
+
+// WithClones sets the Clones field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Clones field is set to the value of the last call.
+func (b *StorageClassApplyConfiguration) WithClones(value bool) *StorageClassApplyConfiguration {
+	b.Clones = &value
 	return b
 }
