@@ -37,7 +37,7 @@ const (
 
 // Reasons of our events.
 const (
-	reasonFailed = "FailedReflection"
+	reasonFailed = data.ReasonRefused
 	reasonData   = "DataNotAvailable"
 )
 

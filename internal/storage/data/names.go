@@ -17,6 +17,8 @@ const (
 	Assigned = "volume.kubernetes.io/storage-provisioner"
 	// SelectedNode is the annotation of a claim that names the node where its volume is to be made, as the scheduler decided.
 	SelectedNode = "volume.kubernetes.io/selected-node"
+	// ReasonRefused is the reason of the event of a claim that the provider refuses.
+	ReasonRefused = "FailedReflection"
 	// VolumePrefix and the UID of a claim are the name of the volume that our provisioner makes: the default of its library.
 	VolumePrefix = "pvc-"
 )

@@ -5,9 +5,11 @@ package move
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -88,7 +90,13 @@ func (c *controller) step(ctx context.Context, move *v1alpha1.VolumeMove) (plan.
 	}
 	step := plan.Plan(facts)
 	for _, one := range step.Do {
-		if err := c.do(ctx, move, one); err != nil {
+		err := c.do(ctx, move, one)
+		if one.Verb == plan.Create && denied(err) {
+			if back := plan.Denied(facts, err.Error()); back != nil {
+				return *back, c.save(ctx, move, back.Status)
+			}
+		}
+		if err != nil {
 			return plan.Step{}, fmt.Errorf("%s %T %s: %w", one.Verb, one.Object, one.Object.GetName(), err)
 		}
 	}
@@ -96,6 +104,11 @@ func (c *controller) step(ctx context.Context, move *v1alpha1.VolumeMove) (plan.
 		return step, c.save(ctx, move, step.Status)
 	}
 	return step, nil
+}
+
+// denied reports whether an object was refused by its content, not because a right of ours is missing, which may be on its way.
+func denied(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "cannot create resource")
 }
 
 // report shows the user an error that may last. The attempt after this one replaces the message, so another error changes nothing.

@@ -15,6 +15,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	v1alpha1 "liqo.io/liqo/apis/storage/v1alpha1"
 	"liqo.io/liqo/internal/storage/data"
+	"liqo.io/liqo/internal/storage/move/plan"
 )
 
 // directions are from and to.
@@ -327,6 +328,28 @@ func TestPolicyChanged(t *testing.T) {
 		if policy := w.volume(original).Spec.PersistentVolumeReclaimPolicy; !changed || policy != corev1.PersistentVolumeReclaimRetain {
 			t.Errorf("cancelled %t: the policy has become %s again", cancelled, policy)
 		}
+	}
+}
+
+// TestQuota: a quota of either cluster refuses a move in one sentence, and changes nothing.
+func TestQuota(t *testing.T) {
+	for want, refuse := range map[string]func(*world, *v1alpha1.VolumeMove){
+		"exceeded quota: few": func(w *world, _ *v1alpha1.VolumeMove) { w.quota = true },
+		"liqo-milan refuses the claim for the data: exceeded quota: theirs": func(w *world, move *v1alpha1.VolumeMove) {
+			if target := w.claim(plan.TargetName(move)); target != nil && move.Status.Phase == v1alpha1.MovePreparing {
+				w.must(client.IgnoreAlreadyExists(w.Create(t.Context(), &corev1.Event{
+					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "refused"}, InvolvedObject: corev1.ObjectReference{UID: target.UID},
+					Reason: data.ReasonRefused, Message: "exceeded quota: theirs",
+				})))
+			}
+		},
+	} {
+		w := newWorld(t, "worker", virtual)
+		move := w.run(func(move *v1alpha1.VolumeMove) { refuse(w, move) })
+		if move.Status.Phase != v1alpha1.MoveFailed || !strings.Contains(move.Status.Message, want) {
+			t.Errorf("%s: %q, want %q", move.Status.Phase, move.Status.Message, want)
+		}
+		w.wantAt("worker")
 	}
 }
 

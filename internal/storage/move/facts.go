@@ -35,6 +35,7 @@ import (
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=namespacemaps,verbs=list
 // +kubebuilder:rbac:groups=sharing.liqo.io,resources=resourceslices,verbs=list;watch
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups="",resources=services,verbs=get
+// +kubebuilder:rbac:namespace=liqo-offloaded,groups="",resources=events,verbs=list
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups=networking.k8s.io,resources=networkpolicies,verbs=get
 
 // read gets an object, nil if it does not exist.
@@ -194,12 +195,31 @@ func (c *controller) pods(ctx context.Context, f *plan.Facts) error {
 	return nil
 }
 
+// refused is why the provider refuses a claim, such as its quota.
+func (c *controller) refused(ctx context.Context, claim *corev1.PersistentVolumeClaim) (string, error) {
+	var all corev1.EventList
+	if err := c.live.List(ctx, &all, client.InNamespace(claim.Namespace), client.MatchingFields{"involvedObject.uid": string(claim.UID)}); err != nil {
+		return "", fmt.Errorf("list events of claim %s: %w", claim.Name, err)
+	}
+	for i := range all.Items {
+		if all.Items[i].Reason == data.ReasonRefused {
+			return all.Items[i].Message, nil
+		}
+	}
+	return "", nil
+}
+
 // objects reads the other objects of the move. Without the rights in the namespace, there are none.
 func (c *controller) objects(ctx context.Context, f *plan.Facts) error {
 	move, id := f.Move, plan.ID(f.Move)
 	grant, err := read[rbacv1.RoleBinding](ctx, c.live, move.Namespace, id)
 	if f.Granted = grant != nil; err != nil || !f.Granted {
 		return err
+	}
+	if move.Status.Phase == v1alpha1.MovePreparing && f.Target != nil {
+		if f.Refused, err = c.refused(ctx, f.Target); err != nil {
+			return err
+		}
 	}
 	service, err := read[corev1.Service](ctx, c.live, move.Namespace, id)
 	if f.Service = service != nil; err != nil {

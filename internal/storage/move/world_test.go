@@ -58,8 +58,8 @@ type world struct {
 	uids         int
 	// forgiving: the claim may be without a record for a moment, because an administrator has deleted it.
 	forgiving bool
-	// full: the target has no space.
-	full bool
+	// full: the target has no space. quota: this cluster admits no further claim.
+	full, quota bool
 	// late is how often the scheduler still places pods by a volume that was taken away.
 	late int
 }
@@ -73,7 +73,9 @@ func newWorld(t *testing.T, from, to string) *world {
 	} {
 		w.must(add(scheme))
 	}
-	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.VolumeMove{}, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}).Build()
+	w.Client = fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Event{}, "involvedObject.uid", func(one client.Object) []string {
+		return []string{string(one.(*corev1.Event).InvolvedObject.UID)}
+	}).WithStatusSubresource(&v1alpha1.VolumeMove{}, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}).Build()
 	ready := corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}
 	w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker", Labels: map[string]string{corev1.LabelHostname: "worker"}}, Status: ready})
 	for _, name := range []string{virtual, "liqo-turin"} {
@@ -159,6 +161,9 @@ func (w *world) controller() *controller {
 			}
 			if _, is := o.(*corev1.PersistentVolume); is {
 				o.SetFinalizers([]string{protection}) // the API server
+			}
+			if _, is := o.(*corev1.PersistentVolumeClaim); is && w.quota {
+				return apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), o.GetName(), errors.New("exceeded quota: few"))
 			}
 			return write(func() error { return c.Create(ctx, o, options...) })
 		},

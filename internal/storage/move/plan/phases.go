@@ -48,6 +48,9 @@ func (f *Facts) prepare() Step {
 	if len(s.Do) > 0 {
 		return s
 	}
+	if f.Refused != "" {
+		return f.enter(v1alpha1.MoveRestoring, fmt.Sprintf("%s refuses the claim for the data: %s", f.Move.Status.To, f.Refused))
+	}
 	add(f.Server == nil && f.TargetVolume != nil, Create, f.server)
 	late := f.lasts() > ready
 	switch {

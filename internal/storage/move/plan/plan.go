@@ -56,6 +56,8 @@ type Facts struct {
 	SourceVolume, TargetVolume *corev1.PersistentVolume
 	// Real is the claim that holds the data of TargetVolume, in the storage namespace; nil at a provider.
 	Real *corev1.PersistentVolumeClaim
+	// Refused is why the provider refuses the claim of the target.
+	Refused string
 	// Granted: the controller has its rights in the namespace, which let it read no Secret. So the keys are made before the Service, and anew if there is none.
 	Granted, Service, Fenced bool
 	// Admitted is the address that the policy admits to the target.
@@ -162,6 +164,16 @@ func Plan(f Facts) Step {
 		return f.remove()
 	}
 	return f.restore()
+}
+
+// Denied is the step after an API server of this cluster has refused an object of a move for good, for example by a quota: the move is taken back if that
+// changes nothing yet. Nil: the effect is to be tried again.
+func Denied(f Facts, why string) *Step {
+	if f.Move.Status.Phase != v1alpha1.MovePreparing {
+		return nil
+	}
+	s := f.enter(v1alpha1.MoveRestoring, why)
+	return &s
 }
 
 func do(verb Verb, objects ...Object) (s Step) {
