@@ -97,7 +97,7 @@ func (p *provisioner) Provision(ctx context.Context, o controller.ProvisionOptio
 	var node corev1.Node
 	switch err := p.cached.Get(ctx, client.ObjectKey{Name: o.SelectedNodeName}, &node); {
 	case apierrors.IsNotFound(err):
-		return nil, controller.ProvisioningReschedule, fmt.Errorf("node %s is gone", o.SelectedNodeName)
+		return p.provisionWithoutNode(ctx, &o)
 	case err != nil:
 		return nil, controller.ProvisioningNoChange, err
 	}
@@ -222,6 +222,20 @@ func (p *provisioner) createReal(ctx context.Context, o *controller.ProvisionOpt
 	}
 	log.FromContext(ctx).Info("real claim created", "claim", client.ObjectKeyFromObject(o.PVC), "node", o.SelectedNodeName)
 	return real, controller.ProvisioningInBackground, nil
+}
+
+// provisionWithoutNode has the scheduler select another node, which may be virtual. So the real claim of an earlier attempt goes, unless it has a volume.
+func (p *provisioner) provisionWithoutNode(ctx context.Context, o *controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+	real, err := p.kube.CoreV1().PersistentVolumeClaims(p.options.Namespace).Get(ctx, string(o.PVC.UID), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, controller.ProvisioningReschedule, fmt.Errorf("node %s is gone", o.SelectedNodeName)
+	case err != nil:
+		return nil, controller.ProvisioningNoChange, fmt.Errorf("read claim %s/%s: %w", p.options.Namespace, o.PVC.UID, err)
+	case real.Spec.VolumeName == "":
+		return p.elsewhere(ctx, o, real)
+	}
+	return p.provisionHere(ctx, o)
 }
 
 // elsewhere has the scheduler select another node, and the real claim follow it.

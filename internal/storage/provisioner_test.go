@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
@@ -294,6 +295,18 @@ func TestProvisioner(t *testing.T) {
 				b.Read(claim)
 				return claim.Annotations[data.SelectedNode] == ""
 			})
+		},
+		"the node is gone after an earlier attempt": func(b *storageEnv) {
+			claim := claimOf(nil)
+			claim.Name, claim.UID, claim.Spec.VolumeMode = "no-node-any-more", "", nil
+			b.Make(claim)
+			real := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: storageNamespace, Name: string(claim.UID)}, Spec: claimOf(nil).Spec}
+			b.Make(real)
+			options := controller.ProvisionOptions{PVName: "pvc-" + string(claim.UID), PVC: claim, StorageClass: &storagev1.StorageClass{}, SelectedNodeName: "nowhere"}
+			if _, state, err := b.provisioner().Provision(b.T.Context(), options); err == nil || state != controller.ProvisioningReschedule {
+				b.T.Errorf("%v, %v", state, err)
+			}
+			b.gone(real)
 		},
 		"refused": func(b *storageEnv) {
 			claim := b.claim("refused", "worker", func(claim *corev1.PersistentVolumeClaim) {

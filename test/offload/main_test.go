@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	env.Main(m, env.Pair, keep, func(e *env.Env) error {
 		clusters, rome, milan = e, e.Clusters[0], e.Clusters[1]
 		return e.LoadNeeded("liqo-image.tar", "mover-image.tar", "traffic-image.tar", "tools", "demo")
-	})
+	}, "--audit")
 }
 
 // accepts are the values with which milan lets its peers decide what these tests reflect and a default installation refuses.
