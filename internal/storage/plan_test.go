@@ -124,6 +124,10 @@ func TestStays(t *testing.T) {
 			Status:     corev1.PersistentVolumeStatus{Phase: phase},
 		}
 	}
+	given := func(volume corev1.PersistentVolume, to *corev1.ObjectReference) corev1.PersistentVolume {
+		volume.Spec.ClaimRef = to
+		return volume
+	}
 	const deletes, retains = corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain
 	for name, test := range map[string]struct {
 		known corev1.PersistentVolume
@@ -131,10 +135,18 @@ func TestStays(t *testing.T) {
 		lives bool
 		want  string
 	}{
-		"the claim was deleted":         {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, deletes)}},
-		"the claim exists":              {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, deletes)}, lives: true, want: "exists"},
-		"the user has just kept it":     {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, retains)}, want: "Retain"},
-		"it is in use again":            {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeBound, deletes)}, want: "Bound"},
+		"the claim was deleted":     {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, deletes)}},
+		"the claim exists":          {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, deletes)}, lives: true, want: "exists"},
+		"the user has just kept it": {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeReleased, retains)}, want: "Retain"},
+		"it is in use again":        {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("1", corev1.VolumeBound, deletes)}, want: "Bound"},
+		"it is for a successor now": {
+			known: volume("1", corev1.VolumeReleased, deletes), want: "another claim",
+			now: []corev1.PersistentVolume{given(volume("1", corev1.VolumeReleased, deletes), &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "2"})},
+		},
+		"it is for any claim now": {
+			known: volume("1", corev1.VolumeReleased, deletes), want: "another claim",
+			now: []corev1.PersistentVolume{given(volume("1", corev1.VolumeReleased, deletes), nil)},
+		},
 		"another one has its name":      {known: volume("1", corev1.VolumeReleased, deletes), now: []corev1.PersistentVolume{volume("2", corev1.VolumeReleased, deletes)}, want: "another one"},
 		"it is gone":                    {known: volume("1", corev1.VolumeReleased, deletes), want: "gone"},
 		"it could not be saved":         {known: volume("", "", deletes)},

@@ -215,6 +215,24 @@ func TestProvisioner(t *testing.T) {
 			b.gone(real)
 			b.gone(volume)
 		},
+		"deleted, and a successor has its name": func(b *storageEnv) {
+			claim := b.claim("data", "worker", nil)
+			real := b.real(claim)
+			b.bind(real, "handle-5")
+			volume := b.volume(claim)
+			b.Edit(claim, func() { claim.Finalizers = nil })
+			b.Must(client.IgnoreNotFound(b.Delete(b.T.Context(), claim)))
+			successor := b.claim("data", "worker", nil)
+			b.bind(b.real(successor), "handle-6")
+			other := b.volume(successor)
+			b.EditStatus(volume, func() { volume.Status.Phase = corev1.VolumeReleased })
+			b.gone(real)
+			b.gone(volume)
+			b.Read(other)
+			if its := b.real(successor); its.DeletionTimestamp != nil || other.DeletionTimestamp != nil {
+				b.T.Error("the data of the successor was deleted")
+			}
+		},
 		"grows": func(b *storageEnv) {
 			claim := b.claim("grows", "worker", nil)
 			real := b.real(claim)

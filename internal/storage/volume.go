@@ -33,6 +33,8 @@ func stays(volume *corev1.PersistentVolume, volumes []corev1.PersistentVolume, l
 		return "" // nothing has ever used it
 	case i < 0 || volumes[i].UID != volume.UID:
 		return "the volume is gone, or another one has its name"
+	case volumes[i].Spec.ClaimRef == nil || volumes[i].Spec.ClaimRef.UID != volume.Spec.ClaimRef.UID:
+		return "the volume was given to another claim"
 	case volumes[i].Status.Phase != corev1.VolumeReleased && volumes[i].Status.Phase != corev1.VolumeFailed:
 		return fmt.Sprintf("the volume is %s", volumes[i].Status.Phase)
 	case volumes[i].Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:

@@ -254,7 +254,7 @@ func (k *Keeper) sync(ctx context.Context, f Facts) (retry time.Duration, err er
 		return 0, k.deleteRemote(ctx, f, step.DeleteRemote)
 	case step.DeleteVolume:
 		log.FromContext(ctx).Info("data of a deleted claim is gone", "volume", f.Volume.Name)
-		err := k.options.Local.Delete(ctx, &corev1.PersistentVolume{ObjectMeta: f.Volume.ObjectMeta}, client.Preconditions{UID: &f.Volume.UID})
+		err := k.options.Local.Delete(ctx, &corev1.PersistentVolume{ObjectMeta: f.Volume.ObjectMeta}, client.Preconditions{UID: &f.Volume.UID, ResourceVersion: &f.Volume.ResourceVersion})
 		return 0, client.IgnoreNotFound(err)
 	case step.Apply:
 		if retry, err := k.apply(ctx, f); err != nil || retry > 0 {
@@ -335,7 +335,15 @@ func create(ctx context.Context, c client.Client, intent *coreapply.PersistentVo
 	return c.Create(ctx, claim, client.FieldOwner(labels.OwnerReflection))
 }
 
+// deleteRemote deletes data. It reads the volume again: its administrator may have kept it, or given it to another claim, which our cache does not show yet.
 func (k *Keeper) deleteRemote(ctx context.Context, f Facts, uid types.UID) error {
+	now := &corev1.PersistentVolume{}
+	switch err := k.options.Local.Get(ctx, client.ObjectKeyFromObject(f.Volume), now); {
+	case err != nil:
+		return fmt.Errorf("read volume %s: %w", f.Volume.Name, err)
+	case now.UID != f.Volume.UID || now.ResourceVersion != f.Volume.ResourceVersion:
+		return fmt.Errorf("volume %s has changed", f.Volume.Name)
+	}
 	c, err := k.options.Peer.Client(ctx)
 	if err != nil {
 		return err

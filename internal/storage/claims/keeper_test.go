@@ -281,6 +281,51 @@ func TestSuccessor(t *testing.T) {
 	b.holds(second, "")
 }
 
+// TestSuccessorExists: the controller releases the volume of a deleted claim late, when another claim has its name. The data of the deleted one goes, and the
+// other starts empty.
+func TestSuccessorExists(t *testing.T) {
+	b := newKeeperEnv(t)
+	first, firstVolume := b.claim("data")
+	there := b.there(first)
+	b.Edit(first, func() { first.Finalizers = nil })
+	b.Must(client.IgnoreNotFound(b.Delete(t.Context(), first)))
+	second, secondVolume := b.claim("data")
+	b.holds(second, "earlier claim")
+	b.EditStatus(firstVolume, func() { firstVolume.Status.Phase = corev1.VolumeReleased })
+	gone(&b.milan, "the data of the deleted claim is being deleted", there)
+	b.milan.Edit(there, func() { there.Finalizers = nil })
+	if now := b.there(second); now.UID == there.UID {
+		t.Error("the successor has the data of the deleted claim")
+	}
+	gone(&b.Env, "the record of the deleted claim is gone", firstVolume)
+	b.holds(second, "")
+	b.Read(secondVolume)
+}
+
+// TestKeptMeanwhile: our cache is late, and the administrator has kept the volume of a deleted claim. Its data stays.
+func TestKeptMeanwhile(t *testing.T) {
+	b := newKeeperEnv(t)
+	claim, volume := b.claim("data")
+	there := b.there(claim)
+	known := volume.DeepCopy()
+	known.Status.Phase = corev1.VolumeReleased
+	b.Edit(volume, func() { volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain })
+	b.milan.Read(there)
+	facts := Facts{Volume: known, Namespace: remote, Remote: there, LocalKnown: true, RemoteKnown: true}
+	if _, err := b.keeper.sync(t.Context(), facts); err == nil {
+		t.Error("it was not read again")
+	}
+	facts.Remote = nil
+	if _, err := b.keeper.sync(t.Context(), facts); err == nil {
+		t.Error("its record was not read again")
+	}
+	b.milan.Read(there)
+	b.Read(volume)
+	if there.DeletionTimestamp != nil || volume.DeletionTimestamp != nil {
+		t.Error("the data of a kept volume was deleted")
+	}
+}
+
 // TestCopy: the claim at the provider starts with the data of another one there.
 func TestCopy(t *testing.T) {
 	b := newKeeperEnv(t)

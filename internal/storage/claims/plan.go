@@ -67,6 +67,8 @@ func released(f Facts) Step {
 	switch {
 	case f.Volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
 		return Step{}
+	case owner.UID == "":
+		return Step{} // the administrator has just reserved it for a claim to come; it is Available in a moment
 	case f.Shared:
 		return Step{DeleteVolume: true} // of a move; the data stays
 	case f.Namespace == "":

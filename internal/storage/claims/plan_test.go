@@ -77,15 +77,16 @@ func TestPlan(t *testing.T) {
 			deleted(f)
 			f.Volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		}, Step{}},
-		"deleted, and gone":                      {func(f *Facts) { deleted(f); f.Remote = nil }, Step{DeleteVolume: true}},
-		"deleted, and the provider is silent":    {func(f *Facts) { deleted(f); f.Remote, f.RemoteKnown = nil, false }, Step{}},
-		"released, but the claim exists":         {func(f *Facts) { f.Volume.Status.Phase = corev1.VolumeReleased }, Step{}},
-		"deleted, and claims here are not known": {func(f *Facts) { deleted(f); f.LocalKnown = false }, Step{}},
-		"deleted, and not offloaded":             {func(f *Facts) { deleted(f); f.Namespace = "" }, Step{Warn: "stays there"}},
-		"deleted, and the provider is at it":     {func(f *Facts) { deleted(f); f.Remote.DeletionTimestamp = new(metav1.Now()) }, Step{}},
-		"deleted, and a successor has its name":  {func(f *Facts) { deleted(f); f.Remote.Annotations = map[string]string{labels.VirtualVolume: "pvc-2"} }, Step{DeleteVolume: true}},
-		"the volume is being deleted":            {func(f *Facts) { f.Volume.DeletionTimestamp = new(metav1.Now()) }, Step{Hold: "being deleted"}},
-		"the volume has no claim":                {func(f *Facts) { f.Volume.Spec.ClaimRef = nil }, Step{Hold: "no claim"}},
+		"deleted, and reserved for a claim to come": {func(f *Facts) { deleted(f); f.Volume.Spec.ClaimRef.UID = "" }, Step{}},
+		"deleted, and gone":                         {func(f *Facts) { deleted(f); f.Remote = nil }, Step{DeleteVolume: true}},
+		"deleted, and the provider is silent":       {func(f *Facts) { deleted(f); f.Remote, f.RemoteKnown = nil, false }, Step{}},
+		"released, but the claim exists":            {func(f *Facts) { f.Volume.Status.Phase = corev1.VolumeReleased }, Step{}},
+		"deleted, and claims here are not known":    {func(f *Facts) { deleted(f); f.LocalKnown = false }, Step{}},
+		"deleted, and not offloaded":                {func(f *Facts) { deleted(f); f.Namespace = "" }, Step{Warn: "stays there"}},
+		"deleted, and the provider is at it":        {func(f *Facts) { deleted(f); f.Remote.DeletionTimestamp = new(metav1.Now()) }, Step{}},
+		"deleted, and a successor has its name":     {func(f *Facts) { deleted(f); f.Remote.Annotations = map[string]string{labels.VirtualVolume: "pvc-2"} }, Step{DeleteVolume: true}},
+		"the volume is being deleted":               {func(f *Facts) { f.Volume.DeletionTimestamp = new(metav1.Now()) }, Step{Hold: "being deleted"}},
+		"the volume has no claim":                   {func(f *Facts) { f.Volume.Spec.ClaimRef = nil }, Step{Hold: "no claim"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := usual()
