@@ -35,6 +35,9 @@ func TestMoveLimits(t *testing.T) {
 				t.Errorf("want %q, have %s", word, result)
 			}
 		}
+		if text := strings.TrimSpace(result.Err); text != last(text) {
+			t.Errorf("it is more than one sentence: %s", text)
+		}
 		t.Log(last(result.Err))
 		s.nothingLeft(t)
 		s.mount(t, "data", "")

@@ -257,7 +257,7 @@ func TestOptions(t *testing.T) {
 
 	w = newWorld(t, "worker", virtual)
 	w.full = true
-	if move := w.run(nil); move.Status.Phase != v1alpha1.MoveFailed || !strings.Contains(move.Status.Message, "does not fit") {
+	if move := w.run(nil); move.Status.Phase != v1alpha1.MoveFailed || !strings.Contains(move.Status.Message, "does not fit") || strings.Contains(move.Status.Message, "\n") {
 		t.Errorf("a full target: %+v", move.Status)
 	}
 	w.wantAt("worker")

@@ -363,7 +363,7 @@ func (w *world) pass(pod *corev1.Pod, disk string) {
 		}
 		switch {
 		case w.full:
-			pod.Status.Phase, text = corev1.PodFailed, []byte("rsync: write failed: No space left on device (28)")
+			pod.Status.Phase, text = corev1.PodFailed, []byte("rsync: write failed: No space left on device (28)\nrsync error: code 11\n")
 		case server == nil:
 			pod.Status.Phase, text = corev1.PodFailed, []byte("cannot reach the pod that receives")
 		default:

@@ -113,7 +113,7 @@ func resultOf(pod *corev1.Pod) (r result, err error) {
 	return r, err
 }
 
-// ended is the termination message of a pod, or why there is none. A provider writes it, so it is cut.
+// ended is the termination message of a pod in one line, or why there is none. A provider writes it, so it is cut.
 func ended(pod *corev1.Pod) string {
 	const most = 500
 	text := cmp.Or(pod.Status.Message, pod.Status.Reason, "no reason given")
@@ -122,7 +122,8 @@ func ended(pod *corev1.Pod) string {
 			text = cmp.Or(state.Message, fmt.Sprintf("%s, exit code %d", state.Reason, state.ExitCode))
 		}
 	}
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+	lines := strings.FieldsFunc(text[:min(len(text), most)], func(r rune) bool { return r == '\n' || r == '\r' })
+	return strings.ToValidUTF8(strings.Join(lines, "; "), "")
 }
 
 // waiting is why a pod does not run.
