@@ -16,7 +16,7 @@ const storageClass = `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metada
 // playground are directories, whose provisioner makes no copies and whose mounts have no options: the copy itself is proven by TestProvisioner.
 func TestClaimRefused(t *testing.T) {
 	if !*long {
-		t.Skip("NOT RUN: it makes nine claims; use -long")
+		t.Skip("NOT RUN: it makes ten claims; use -long")
 	}
 	installedAndPeered(t)
 	s := offload(t)
