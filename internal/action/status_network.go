@@ -147,6 +147,9 @@ type PeerConnection struct {
 	Message       string `json:"message,omitempty"`
 	Latency       string `json:"latency,omitempty"`
 	MTU           int32  `json:"mtu,omitempty"`
+	// Carrier is what carries the packets: UDP, TLS or WebSocket. CarrierReason is why it is not a better one.
+	Carrier       string `json:"carrier,omitempty"`
+	CarrierReason string `json:"carrierReason,omitempty"`
 	// Lanes of the peer.
 	Lanes []PeerLaneStatus `json:"lanes,omitempty"`
 }
@@ -207,6 +210,7 @@ func newPeerConnection(tunnel *netv1alpha1.TunnelEndpoint) *PeerConnection {
 	c := &PeerConnection{
 		RemoteGateway: gatewayAddress(tunnel.Spec.EndpointIP, tunnel.Spec.BackendConfig),
 		Status:        string(connection.Status), Message: connection.StatusMessage, Latency: connection.Latency.Value, MTU: connection.MTU,
+		Carrier: connection.PeerConfiguration[netv1alpha1.PeerCarrier], CarrierReason: connection.PeerConfiguration[netv1alpha1.PeerCarrierReason],
 	}
 	for _, lane := range tunnel.Spec.Lanes {
 		one := PeerLaneStatus{Number: lane.Number}

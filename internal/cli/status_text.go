@@ -300,6 +300,8 @@ func connectionLines(w *textWriter, connection *action.PeerConnection) {
 		}
 		w.value("Status", connection.Status)
 		w.value("Message", connection.Message)
+		w.value("Carrier", connection.Carrier)
+		w.value("No better carrier", connection.CarrierReason)
 		w.value("Latency", connection.Latency)
 		if connection.MTU > 0 {
 			w.value("MTU", strconv.Itoa(int(connection.MTU)))

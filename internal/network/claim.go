@@ -143,7 +143,7 @@ func readCarriers(claimed []netv1alpha1.Carrier, inside []netip.Prefix) ([]netv1
 		one := &claimed[i]
 		switch one.Type {
 		case netv1alpha1.CarrierUDP, netv1alpha1.CarrierTLS:
-		case netv1alpha1.CarrierWebSocket:
+		case netv1alpha1.CarrierWebSocket, netv1alpha1.CarrierPlainWebSocket:
 			if !carrierPath.MatchString(one.Path) {
 				return nil, fmt.Errorf("path %.60q of a WebSocket, want one like /liqo/lane-0", one.Path)
 			}
@@ -161,7 +161,7 @@ func readCarriers(claimed []netv1alpha1.Carrier, inside []netip.Prefix) ([]netv1
 			return nil, err
 		}
 		way := netv1alpha1.Carrier{Type: one.Type, Addresses: addresses, Port: one.Port}
-		if one.Type == netv1alpha1.CarrierWebSocket {
+		if one.Type != netv1alpha1.CarrierUDP && one.Type != netv1alpha1.CarrierTLS {
 			way.Path = one.Path
 		}
 		carriers = append(carriers, way)

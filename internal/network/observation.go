@@ -59,7 +59,7 @@ func changedPeers(before, now *observation) (peers []string) {
 }
 
 func differs(a, b *report.Peer) bool {
-	return a.Up != b.Up || b.Up && a.Endpoint != b.Endpoint || a.RemoteKey != b.RemoteKey || a.MTU != b.MTU || a.Problem != b.Problem ||
+	return a.Up != b.Up || b.Up && a.Endpoint != b.Endpoint || a.RemoteKey != b.RemoteKey || a.MTU != b.MTU || a.Problem != b.Problem || a.Carrier != b.Carrier || a.WhyNot != b.WhyNot ||
 		handshakeState(a) != handshakeState(b) ||
 		!slices.EqualFunc(a.Nodes, b.Nodes, func(a, b report.Node) bool {
 			return a.Name == b.Name && a.Lane == b.Lane && isRecent(&a) == isRecent(&b)

@@ -347,6 +347,7 @@ func (r *tunnelReconciler) writeStatus(ctx context.Context, s *tunnelScope) erro
 		log.FromContext(ctx).Info("tunnel changed", "clusterID", s.peer.ClusterID, "status", status.Connection.Status, "before", before, "message", status.Connection.StatusMessage)
 	}
 	r.recordCutOff(s, &status)
+	r.recordCarrier(s, &status)
 	return nil
 }
 

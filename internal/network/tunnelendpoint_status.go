@@ -283,7 +283,10 @@ func describe(status *netv1alpha1.TunnelEndpointStatus, tunnel *netv1alpha1.Tunn
 		"allowedIPs": seen(tunnel.Spec.RemotePodCIDR, tunnel.Spec.RemoteNATPodCIDR) + "," + seen(tunnel.Spec.RemoteExternalCIDR, tunnel.Spec.RemoteNATExternalCIDR),
 	}
 	if used.peer.Carrier != "" {
-		connection.PeerConfiguration["carrier"] = used.peer.Carrier
+		connection.PeerConfiguration[netv1alpha1.PeerCarrier] = used.peer.Carrier
+	}
+	if used.peer.WhyNot != "" {
+		connection.PeerConfiguration[netv1alpha1.PeerCarrierReason] = short(used.peer.WhyNot)
 	}
 	reported, err := time.ParseDuration(connection.Latency.Value)
 	if err != nil {

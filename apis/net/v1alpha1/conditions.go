@@ -83,6 +83,8 @@ const (
 	ReasonProbesLost = "ProbesLost"
 	// ReasonNodesCutOff: gateways reach the peer, some nodes of this cluster do not.
 	ReasonNodesCutOff = "NodesCutOff"
+	// ReasonCarrierChanged, of an event: another carrier carries the tunnel.
+	ReasonCarrierChanged = "CarrierChanged"
 )
 
 // Reasons of Ready of an IPMapping.

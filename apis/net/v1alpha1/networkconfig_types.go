@@ -25,11 +25,19 @@ const (
 	CarrierUDP       = "UDP"
 	CarrierTLS       = "TLS"
 	CarrierWebSocket = "WebSocket"
+	// CarrierPlainWebSocket is a WebSocket without TLS, behind a proxy that has none.
+	CarrierPlainWebSocket = "PlainWebSocket"
+)
+
+// Keys of PeerConfiguration in the status of a TunnelEndpoint: the carrier in use, and why it is not a better one.
+const (
+	PeerCarrier       = "carrier"
+	PeerCarrierReason = "carrierReason"
 )
 
 // Carrier is one way to reach a gateway: what carries the encrypted packets, and where it listens.
 type Carrier struct {
-	// Type of the carrier: UDP; or TLS or WebSocket, for networks in which UDP does not pass. A reader skips types it does not know.
+	// Type of the carrier: UDP; or TLS, WebSocket or PlainWebSocket, for networks in which UDP does not pass. A reader skips types it does not know.
 	// +kubebuilder:validation:MaxLength=253
 	Type string `json:"type"`
 	// Addresses where the gateway can be reached, most preferred first: IP addresses or host names.

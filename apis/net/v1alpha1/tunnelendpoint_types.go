@@ -79,7 +79,7 @@ type Connection struct {
 	// MTU is the size, in bytes, of the largest packet that reached the peer and came back. 0: not measured yet.
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
-	// PeerConfiguration is what the tunnel uses: endpointIP, port, allowedIPs, publicKey.
+	// PeerConfiguration is what the tunnel uses: endpointIP, port, allowedIPs, publicKey, lane, carrier, and carrierReason: why it is not a better carrier.
 	// +optional
 	PeerConfiguration map[string]string `json:"peerConfiguration,omitempty"`
 }

@@ -70,11 +70,12 @@ type Endpoint struct {
 	// Host is an address or a name.
 	Host string
 	Port uint16
-	// Path of a WebSocket.
-	Path string
+	// Path of a WebSocket, and whether it has no TLS.
+	Path  string
+	Plain bool
 }
 
-var carriers = []string{netv1alpha1.CarrierUDP, netv1alpha1.CarrierTLS, netv1alpha1.CarrierWebSocket}
+var carriers = []string{netv1alpha1.CarrierUDP, netv1alpha1.CarrierTLS, netv1alpha1.CarrierWebSocket, netv1alpha1.CarrierPlainWebSocket}
 
 // NewView converts listed objects to a snapshot. It omits objects that it cannot parse and names them in the error; the plan finds objects
 // that contradict each other.
@@ -179,8 +180,12 @@ func (v *View) addPeer(tunnel *netv1alpha1.TunnelEndpoint) error {
 			if !slices.Contains(carriers, carrier.Type) || carrier.Port < 1 || carrier.Port > 1<<16-1 {
 				continue
 			}
+			kind, plain := carrier.Type, carrier.Type == netv1alpha1.CarrierPlainWebSocket
+			if plain {
+				kind = netv1alpha1.CarrierWebSocket
+			}
 			for _, host := range carrier.Addresses {
-				facts.Endpoints[number] = append(facts.Endpoints[number], Endpoint{Kind: carrier.Type, Host: host, Port: uint16(carrier.Port), Path: carrier.Path})
+				facts.Endpoints[number] = append(facts.Endpoints[number], Endpoint{Kind: kind, Host: host, Port: uint16(carrier.Port), Path: carrier.Path, Plain: plain})
 			}
 		}
 	}

@@ -3,7 +3,6 @@
 package carrier
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -116,8 +115,6 @@ func (b *Bind) receiver(done chan struct{}) conn.ReceiveFunc {
 	}
 }
 
-var errNoStream = errors.New("there is no stream with this peer")
-
 // Send sends datagrams to an address of the network or of a stream.
 func (b *Bind) Send(datagrams [][]byte, to conn.Endpoint) error {
 	address, is := to.(endpoint)
@@ -126,7 +123,7 @@ func (b *Bind) Send(datagrams [][]byte, to conn.Endpoint) error {
 	}
 	s := b.hub.at(netip.AddrPort(address))
 	if s == nil {
-		return errNoStream
+		return nil // lost, as on any network: WireGuard would log each datagram
 	}
 	if udp, is := s.trialTo(); is {
 		if parsed, err := b.Bind.ParseEndpoint(udp.String()); err == nil {

@@ -9,11 +9,13 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -64,6 +66,23 @@ func (t Target) String() string {
 	return scheme + "://" + t.hostPort() + t.Path
 }
 
+// failure is why a target could not be dialled. Its text has no port of this end, which differs each time: it becomes part of a status.
+type failure struct {
+	target Target
+	cause  error
+}
+
+func (f *failure) Unwrap() error { return f.cause }
+
+func (f *failure) Error() string {
+	text := f.cause.Error()
+	var low *net.OpError
+	if errors.As(f.cause, &low) && low.Source != nil {
+		text = strings.ReplaceAll(text, low.Error(), low.Op+": "+low.Err.Error())
+	}
+	return fmt.Sprintf("dial %s: %s", f.target, text)
+}
+
 func (t Target) hostPort() string { return net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))) }
 
 // dial connects to a target. raw is the TCP connection under conn.
@@ -100,6 +119,9 @@ func dial(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
 func outerTLS(host string) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, InsecureSkipVerify: true} //nolint:gosec // see above
 }
+
+// maxAnswer bounds the answer of a proxy to CONNECT, in bytes.
+const maxAnswer = 16 << 10
 
 // connect opens a TCP connection to a target, through the proxy if there is one.
 func connect(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
@@ -168,7 +190,8 @@ func through(ctx context.Context, conn net.Conn, proxy *url.URL, address string)
 	if err := request.Write(conn); err != nil {
 		return nil, err
 	}
-	reader := bufio.NewReaderSize(conn, 4<<10)
+	bounded := &io.LimitedReader{R: conn, N: maxAnswer}
+	reader := bufio.NewReaderSize(bounded, 4<<10)
 	response, err := http.ReadResponse(reader, request)
 	if err != nil {
 		return nil, fmt.Errorf("no answer to CONNECT: %w", err)
@@ -177,25 +200,18 @@ func through(ctx context.Context, conn net.Conn, proxy *url.URL, address string)
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("CONNECT: %.100s", response.Status)
 	}
-	if reader.Buffered() > 0 {
-		return &buffered{conn, reader}, nil
+	if n := reader.Buffered(); n > 0 {
+		first, _ := reader.Peek(n)
+		return &replayed{Conn: conn, first: first}, nil
 	}
 	return conn, nil
 }
-
-// buffered is a connection of which the beginning was read already.
-type buffered struct {
-	net.Conn
-	reader *bufio.Reader
-}
-
-func (b *buffered) Read(to []byte) (int, error) { return b.reader.Read(to) }
 
 // upgrade makes a connection a WebSocket that is used as a stream of bytes.
 func upgrade(ctx context.Context, t Target, conn net.Conn) (net.Conn, error) {
 	under := &gathering{Conn: conn}
 	once := func(context.Context, string, string) (net.Conn, error) { return under, nil }
-	transport := &http.Transport{DialContext: once, DialTLSContext: once, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 16 << 10}
+	transport := &http.Transport{DialContext: once, DialTLSContext: once, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxAnswer}
 	at := url.URL{Scheme: "https", Host: t.hostPort(), Path: t.Path}
 	if t.Plain {
 		at.Scheme = "http"

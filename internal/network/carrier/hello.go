@@ -50,6 +50,7 @@ func proofOf(key, nonce []byte) []byte {
 
 // keyring has the keys of this end, and of its peers. It is not changed.
 type keyring struct {
+	public Key
 	// dials and accepts are the keys of proofs by peer, for streams that this end dials and accepts.
 	dials, accepts map[Key][]byte
 }
@@ -60,7 +61,7 @@ func newKeyring(private Key, peers []Key) (*keyring, error) {
 		return nil, err
 	}
 	public := Key(own.PublicKey().Bytes())
-	ring := &keyring{dials: map[Key][]byte{}, accepts: map[Key][]byte{}}
+	ring := &keyring{public: public, dials: map[Key][]byte{}, accepts: map[Key][]byte{}}
 	for _, peer := range peers {
 		dial, err := proofKey(own, peer, public, peer)
 		if err != nil {
@@ -80,6 +81,8 @@ var (
 	errFrame    = errors.New("the other end sent a frame that is too large")
 	errSilent   = errors.New("the other end is silent")
 	errReplaced = errors.New("the peer has opened a newer stream")
+	errCrossed  = errors.New("both ends have dialled, and the other stream stays")
+	errTooOften = errors.New("the peer opens streams too often")
 	errHangup   = errors.New("closed by this end")
 )
 

@@ -3,10 +3,12 @@
 package carrier
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
+	"encoding/base64"
 	"fmt"
+	"maps"
+	mathrand "math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
@@ -14,15 +16,15 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 )
 
-// AddressOf is the address that stands for the stream with a peer, in the loopback network. It follows from the key alone, so it is the same after each restart.
-func AddressOf(peer Key) netip.AddrPort {
-	sum := sha256.Sum256(append([]byte(purpose), peer[:]...))
-	const unprivileged = 1024
-	port := unprivileged + binary.BigEndian.Uint16(sum[3:])%(1<<16-1-unprivileged)
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 64 | sum[0]&63, sum[1], 1 | sum[2]}), port)
-}
+const (
+	// Port is that of all addresses of streams. Nothing else in the network of a gateway uses it.
+	Port = 5875
+	// A peer may open admitBurst streams at once, and one per admitPause: each replaces the one before, and costs more than it costs the peer.
+	admitBurst, admitPause = 10, time.Second
+)
 
 // PathOf is the path at which the gateway of a lane accepts WebSockets.
 func PathOf(lane int) string { return fmt.Sprintf("/liqo/lane-%d", lane) }
@@ -52,14 +54,44 @@ type Hub struct {
 
 	mu      sync.Mutex
 	streams map[Key]*stream
+	// members are the peers of which something is remembered, used the last address that was given out.
+	members map[Key]*member
+	used    uint32
 	all     atomic.Pointer[map[netip.AddrPort]*stream] // by address, for the path of packets
+}
+
+// member is what a hub remembers of a peer, whether or not there is a stream.
+type member struct {
+	address netip.AddrPort
+	admit   *rate.Limiter
+	totals  Totals
 }
 
 // New returns a hub without keys: it admits no peer.
 func New(o Options) *Hub {
-	h := &Hub{options: o, streams: map[Key]*stream{}}
+	h := &Hub{options: o, streams: map[Key]*stream{}, members: map[Key]*member{}, used: mathrand.Uint32()} // hubs of one host do not meet
 	h.all.Store(&map[netip.AddrPort]*stream{})
 	return h
+}
+
+// AddressOf is the address that stands for the stream with a peer, in the loopback network. It is the same as long as the hub has the peer. The hub gives
+// addresses out one by one: if they followed from the key, a peer could choose a key whose address is that of another peer.
+func (h *Hub) AddressOf(peer Key) netip.AddrPort {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.member(peer).address
+}
+
+// member remembers a peer. The lock is held.
+func (h *Hub) member(peer Key) *member {
+	one := h.members[peer]
+	if one == nil {
+		h.used++
+		four := [4]byte{127, 64 | byte(h.used>>16)&63, byte(h.used >> 8), byte(h.used)}
+		one = &member{address: netip.AddrPortFrom(netip.AddrFrom4(four), Port), admit: rate.NewLimiter(rate.Every(admitPause), admitBurst)}
+		h.members[peer] = one
+	}
+	return one
 }
 
 // SetKeys sets the private key of this end and the public keys of its peers. Streams of others are closed.
@@ -76,6 +108,7 @@ func (h *Hub) SetKeys(private Key, peers []Key) error {
 			removed = append(removed, peer)
 		}
 	}
+	maps.DeleteFunc(h.members, func(peer Key, _ *member) bool { return ring.accepts[peer] == nil })
 	h.mu.Unlock()
 	for _, peer := range removed {
 		h.end(peer, errNoPeer)
@@ -94,7 +127,7 @@ func (h *Hub) Dial(ctx context.Context, peer Key, to Target) error {
 	}
 	conn, raw, err := dial(ctx, to)
 	if err != nil {
-		return fmt.Errorf("dial %s: %w", to, err)
+		return &failure{to, err}
 	}
 	_ = conn.SetDeadline(time.Now().Add(helloTime))
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
@@ -104,9 +137,9 @@ func (h *Hub) Dial(ctx context.Context, peer Key, to Target) error {
 	}
 	if err != nil {
 		_ = raw.Close() // it failed already
-		return fmt.Errorf("dial %s: %w", to, err)
+		return &failure{to, err}
 	}
-	h.start(peer, conn, raw, Info{Kind: to.Kind, Dialled: true, Remote: to.hostPort()})
+	_ = h.start(peer, conn, raw, Info{Kind: to.Kind, Dialled: true, Remote: to.hostPort()}) // if it is not taken, there is one that the peer dialled
 	return nil
 }
 
@@ -120,27 +153,48 @@ func (h *Hub) admit(conn, raw net.Conn, kind Kind) error {
 	if err != nil {
 		return err
 	}
+	h.mu.Lock()
+	allowed := h.member(peer).admit.Allow()
+	h.mu.Unlock()
+	if !allowed {
+		return errTooOften
+	}
 	if _, err := conn.Write(appendFrame(nil, nil)); err != nil {
 		return err
 	}
-	h.start(peer, conn, raw, Info{Kind: kind, Remote: raw.RemoteAddr().String()})
-	return nil
+	return h.start(peer, conn, raw, Info{Kind: kind, Remote: raw.RemoteAddr().String()})
 }
 
-// start has a stream carry datagrams. It replaces an older one with the same peer, which may be dead already.
-func (h *Hub) start(peer Key, conn, raw net.Conn, info Info) {
+// replaces reports whether a new stream takes the place of an old one with the same peer. It does, as the old one may be dead already. Only where both ends have
+// dialled at the same time, both keep the stream that the end with the smaller key dialled: otherwise each could close the stream that the other keeps.
+func replaces(own, peer Key, old, now Info) bool {
+	if old.Dialled == now.Dialled || now.Since.Sub(old.Since) >= helloTime {
+		return true
+	}
+	return now.Dialled == (bytes.Compare(own[:], peer[:]) < 0)
+}
+
+// start has a stream carry datagrams, unless the one that there is stays.
+func (h *Hub) start(peer Key, conn, raw net.Conn, info Info) error {
 	_ = conn.SetDeadline(time.Time{})
 	info.Since = time.Now()
-	s := newStream(conn, raw, AddressOf(peer), info)
+	ring := h.keys.Load()
 	h.mu.Lock()
 	old := h.streams[peer]
+	if ring.accepts[peer] == nil || old != nil && !replaces(ring.public, peer, old.info, info) {
+		h.mu.Unlock()
+		_ = raw.Close() // it is of no use
+		return errCrossed
+	}
+	known := h.member(peer)
+	s := newStream(conn, raw, known.address, info, &known.totals)
 	h.streams[peer] = s
 	h.index()
 	h.mu.Unlock()
 	if old != nil {
 		old.close(errReplaced)
 	}
-	log := h.options.Log.WithValues("kind", info.Kind, "dialled", info.Dialled, "remote", info.Remote)
+	log := h.options.Log.WithValues("peer", base64.StdEncoding.EncodeToString(peer[:]), "kind", info.Kind, "dialled", info.Dialled, "remote", info.Remote)
 	log.Info("stream of a peer opened")
 	go s.write()
 	go func() {
@@ -156,12 +210,13 @@ func (h *Hub) start(peer Key, conn, raw net.Conn, info Info) {
 			h.index()
 		}
 		h.mu.Unlock()
-		log.Info("stream of a peer ended", "reason", s.cause.Error(), "dropped", s.dropped.Load())
+		log.Info("stream of a peer ended", "reason", s.cause.Error(), "dropped", s.totals.Dropped.Load())
 		if current {
 			h.changed(peer)
 		}
 	}()
 	h.changed(peer)
+	return nil
 }
 
 func (h *Hub) changed(peer Key) {
@@ -190,9 +245,14 @@ func (h *Hub) Stream(peer Key) (Info, bool) {
 	if s == nil {
 		return Info{}, false
 	}
-	info := s.info
-	info.Dropped = s.dropped.Load()
-	return info, true
+	return s.info, true
+}
+
+// TotalsOf counts what all streams with a peer have carried.
+func (h *Hub) TotalsOf(peer Key) *Totals {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return &h.member(peer).totals
 }
 
 // Hangup ends the stream with a peer, if there is one.
@@ -223,7 +283,25 @@ func (h *Hub) Close() {
 // Try also sends what goes into the stream with a peer over UDP to an address, until a time. If UDP works, each end receives the other's packets there first,
 // and WireGuard uses that way from then on; if not, the stream has carried all of them.
 func (h *Hub) Try(peer Key, udp netip.AddrPort, until time.Time) {
-	if s := h.at(AddressOf(peer)); s != nil {
+	if s := h.streamOf(peer); s != nil {
 		s.trial.Store(&trial{to: udp, until: until})
 	}
+}
+
+// Passed returns the address of the last trial if packets of the peer came from there. It is for devices of the kernel, which do not see the trial themselves.
+func (h *Hub) Passed(peer Key) (udp netip.AddrPort, is bool) {
+	s := h.streamOf(peer)
+	if s == nil {
+		return netip.AddrPort{}, false
+	}
+	if t := s.trial.Load(); t != nil && t.passed.Load() {
+		return t.to, true
+	}
+	return netip.AddrPort{}, false
+}
+
+func (h *Hub) streamOf(peer Key) *stream {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.streams[peer]
 }

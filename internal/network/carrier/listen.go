@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 
 const (
 	// maxGuests and maxGuestsEach bound the connections that are not admitted yet, in total and from one address. Those behind an ingress controller share one.
+	// Beyond that a new one replaces the oldest: a peer proves itself within a few round trips, a client that sends nothing would keep its place for seconds.
 	maxGuests, maxGuestsEach = 256, 64
 	maxHeader                = 8 << 10
 )
@@ -40,8 +42,13 @@ type Server struct {
 	Log         logr.Logger
 
 	mu     sync.Mutex
-	guests map[netip.Addr]int
-	total  int
+	guests []*guest // oldest first
+}
+
+// guest is a connection that is not admitted yet.
+type guest struct {
+	from netip.Addr
+	conn net.Conn
 }
 
 // Serve accepts connections until ctx ends. It closes the listener.
@@ -53,7 +60,6 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		}
 		s.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own, nil }
 	}
-	s.guests = map[netip.Addr]int{}
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
 	for {
@@ -72,12 +78,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			continue
 		}
 		from, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
-		if !s.enter(from.Addr()) {
-			_ = conn.Close() // too many wait already
-			continue
-		}
+		one := &guest{from.Addr().Unmap(), conn}
+		s.enter(one)
 		go func() {
-			defer s.leave(from.Addr())
+			defer s.leave(one)
 			if err := s.receive(ctx, conn); err != nil {
 				s.Log.V(1).Info("connection closed", "remote", from.String(), "reason", err.Error())
 				_ = conn.Close() // it is of no use
@@ -86,24 +90,40 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-func (s *Server) enter(from netip.Addr) bool {
+func (s *Server) enter(one *guest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.total >= maxGuests || s.guests[from] >= maxGuestsEach {
-		return false
+	s.guests = append(s.guests, one)
+	if out := excess(s.guests); out >= 0 {
+		_ = s.guests[out].conn.Close() // its goroutine ends
+		s.guests = slices.Delete(s.guests, out, out+1)
 	}
-	s.total++
-	s.guests[from]++
-	return true
 }
 
-func (s *Server) leave(from netip.Addr) {
+// excess returns which guest has to leave, -1 for none: the oldest one from an address with too many, else from the address with the most.
+func excess(guests []*guest) int {
+	if len(guests) == 0 {
+		return -1
+	}
+	each, most := map[netip.Addr]int{}, guests[len(guests)-1].from // of equals, the newest one's
+	for _, one := range guests {
+		each[one.from]++
+	}
+	for from, n := range each {
+		if n > each[most] {
+			most = from
+		}
+	}
+	if len(guests) <= maxGuests && each[most] <= maxGuestsEach {
+		return -1
+	}
+	return slices.IndexFunc(guests, func(one *guest) bool { return one.from == most })
+}
+
+func (s *Server) leave(one *guest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.total--
-	if s.guests[from]--; s.guests[from] == 0 {
-		delete(s.guests, from)
-	}
+	s.guests = slices.DeleteFunc(s.guests, func(other *guest) bool { return other == one })
 }
 
 // receive makes one connection a stream. All of it has one deadline.
@@ -154,12 +174,11 @@ func (r *replayed) Read(to []byte) (int, error) {
 
 // upgrade answers one HTTP request: with a WebSocket at the path, else with 404.
 func (s *Server) upgrade(conn, raw net.Conn) error {
-	result, under := make(chan error, 1), &gathering{Conn: conn}
+	result, under := make(chan error, 2), &gathering{Conn: conn}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 		if r.URL.Path != s.Path || r.Header.Get("Upgrade") == "" {
-			http.NotFound(w, r)
-			result <- errors.New("no request for the tunnel")
+			http.NotFound(w, r) // the server closes the connection when it has sent this
 			return
 		}
 		socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
@@ -175,7 +194,7 @@ func (s *Server) upgrade(conn, raw net.Conn) error {
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed {
 				select {
-				case result <- errors.New("no request"):
+				case result <- errors.New("no request for the tunnel"):
 				default:
 				}
 			}

@@ -3,12 +3,13 @@
 package carrier
 
 import (
-	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/net/ipv4"
 )
@@ -27,13 +28,22 @@ type Relay struct {
 // socket is one stream for the kernel.
 type socket struct {
 	conn *net.UDPConn
-	out  *ipv4.PacketConn
-	// messages is reused by deliver, which one goroutine calls.
-	messages []ipv4.Message
+	// index is the receiver of the peer's last packet of data: the number of a session, which only the two ends and the way between them know.
+	index atomic.Uint32
+
+	mu       sync.Mutex
+	out      *ipv4.PacketConn
+	messages []ipv4.Message // reused by write
 }
 
-// batch is how many datagrams a system call moves.
-const batch = 128
+const (
+	// batch is how many datagrams a system call moves.
+	batch = 128
+	// maxPacket is the largest datagram of a device: a jumbo frame.
+	maxPacket = 10 << 10
+	// The first bytes of WireGuard's packets of data: their type, and the receiver.
+	dataType, dataHeader = 4, 16
+)
 
 // NewRelay returns a relay for the device that listens on a UDP port of the loopback network.
 func NewRelay(hub *Hub, port uint16) (*Relay, error) {
@@ -44,44 +54,55 @@ func NewRelay(hub *Hub, port uint16) (*Relay, error) {
 	r := &Relay{hub: hub, port: port, sockets: map[netip.AddrPort]*socket{}, outside: outside}
 	deliver := r.deliver
 	hub.deliver.Store(&deliver)
+	go r.answers()
 	return r, nil
 }
 
-// Open prepares the address of a stream, so that the device can send to it. It is called before the device knows the peer by it, and may be repeated.
-func (r *Relay) Open(ctx context.Context, peer Key) error {
-	address := AddressOf(peer)
+// Keep prepares the addresses of the streams with these peers, so that the device can send to them, and ends all others. It is called before the device knows a
+// peer by its address, and may be repeated. An error leaves the other peers as they should be.
+func (r *Relay) Keep(peers []Key) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.sockets[address] != nil {
-		return nil
+	var errs []error
+	wanted := make(map[netip.AddrPort]bool, len(peers))
+	for _, peer := range peers {
+		address := r.hub.AddressOf(peer)
+		if wanted[address] = true; r.sockets[address] == nil {
+			errs = append(errs, r.open(address))
+		}
 	}
+	for address, one := range r.sockets {
+		if !wanted[address] {
+			delete(r.sockets, address)
+			_ = one.conn.Close() // ends the goroutine
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// open adds the socket of an address. The lock is held.
+func (r *Relay) open(address netip.AddrPort) error {
 	device := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(r.port)}
 	conn, err := net.DialUDP("udp4", net.UDPAddrFromAddrPort(address), device)
 	if err != nil {
 		return fmt.Errorf("open the address of a stream, %s: %w", address, err)
 	}
-	one := &socket{conn: conn, out: ipv4.NewPacketConn(conn), messages: make([]ipv4.Message, 0, batch)}
+	one := &socket{conn: conn, out: ipv4.NewPacketConn(conn)}
 	r.sockets[address] = one
-	context.AfterFunc(ctx, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.sockets, address)
-		_ = conn.Close() // ends the goroutine
-	})
 	go r.receive(address, one)
 	return nil
 }
 
-// Close ends the relay. Contexts of Open end the sockets.
-func (r *Relay) Close() { _ = r.outside.Close() }
+// Close ends the relay.
+func (r *Relay) Close() {
+	_ = r.Keep(nil)
+	_ = r.outside.Close()
+}
 
 // receive moves datagrams of the kernel into a stream.
 func (r *Relay) receive(address netip.AddrPort, from *socket) {
 	in := ipv4.NewPacketConn(from.conn)
-	messages := make([]ipv4.Message, batch)
-	for i := range messages {
-		messages[i].Buffers = [][]byte{make([]byte, 1<<16)}
-	}
+	messages := buffers(1) // of most peers nothing ever arrives here
 	datagrams := make([][]byte, 0, batch)
 	for {
 		n, err := in.ReadBatch(messages, 0)
@@ -97,6 +118,7 @@ func (r *Relay) receive(address netip.AddrPort, from *socket) {
 		}
 		s := r.hub.at(address)
 		if s == nil {
+			messages = messages[:1:1]
 			continue // lost, as on any network
 		}
 		if udp, is := s.trialTo(); is {
@@ -105,7 +127,18 @@ func (r *Relay) receive(address netip.AddrPort, from *socket) {
 			}
 		}
 		s.send(datagrams)
+		if len(messages) < batch {
+			messages = buffers(batch)
+		}
 	}
+}
+
+func buffers(n int) []ipv4.Message {
+	messages := make([]ipv4.Message, n)
+	for i := range messages {
+		messages[i].Buffers = [][]byte{make([]byte, maxPacket)}
+	}
+	return messages
 }
 
 // deliver moves datagrams of a stream to the kernel.
@@ -116,15 +149,64 @@ func (r *Relay) deliver(from netip.AddrPort, datagrams [][]byte) {
 	if to == nil {
 		return
 	}
-	to.messages = to.messages[:0]
 	for _, one := range datagrams {
-		to.messages = append(to.messages, ipv4.Message{Buffers: [][]byte{one}})
+		if index, is := receiver(one); is {
+			to.index.Store(index)
+		}
 	}
-	for left := to.messages; len(left) > 0; {
-		n, err := to.out.WriteBatch(left[:min(len(left), batch)], 0)
+	to.write(datagrams)
+}
+
+// receiver returns the receiver of a packet of data.
+func receiver(datagram []byte) (index uint32, is bool) {
+	if len(datagram) < dataHeader || datagram[0] != dataType {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint32(datagram[4:]), true
+}
+
+func (s *socket) write(datagrams [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.messages = s.messages[:0]
+	for _, one := range datagrams {
+		s.messages = append(s.messages, ipv4.Message{Buffers: [][]byte{one}})
+	}
+	for left := s.messages; len(left) > 0; {
+		n, err := s.out.WriteBatch(left[:min(len(left), batch)], 0)
 		if err != nil || n == 0 {
 			return // lost, as on any network
 		}
 		left = left[n:]
+	}
+}
+
+// answers moves what comes back to the copies to the kernel, and records that UDP works. The copies come from another port than the device's, because that belongs
+// to the kernel, and the peer follows them: without this, all that it sends would be lost until the trial ends. Packets of other senders are ignored: they do not know the session.
+func (r *Relay) answers() {
+	buffer := make([]byte, maxPacket)
+	for {
+		n, from, err := r.outside.ReadFromUDPAddrPort(buffer)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		index, is := receiver(buffer[:n])
+		if err != nil || !is {
+			continue
+		}
+		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		for address, s := range *r.hub.all.Load() {
+			t := s.trial.Load()
+			if t == nil || t.to != from {
+				continue
+			}
+			r.mu.Lock()
+			to := r.sockets[address]
+			r.mu.Unlock()
+			if to != nil && to.index.Load() == index {
+				t.passed.Store(true)
+				to.write([][]byte{buffer[:n]})
+			}
+		}
 	}
 }

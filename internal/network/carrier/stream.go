@@ -14,11 +14,13 @@ import (
 
 const (
 	// alive is how often each end shows that it is there, silence after how long the stream is given up.
-	alive, silence = 5 * time.Second, 15 * time.Second
-	// queueTime is how long a datagram may wait at the observed rate. WireGuard and what it carries expect a network that drops, not one that delays.
+	alive, silence = time.Second, 5 * time.Second
+	// queueTime is how long a datagram may wait. WireGuard and what it carries expect a network that drops, not one that delays.
 	queueTime = 20 * time.Millisecond
-	// minQueue and maxQueue bound the queue, in bytes.
-	minQueue, maxQueue = 64 << 10, 1 << 20
+	// minQueue and maxQueue bound the queue, firstQueue is its size before a rate was observed, in bytes.
+	minQueue, firstQueue, maxQueue = 32 << 10, 256 << 10, 1 << 20
+	// chunk is how much is written within silence, or the stream has failed: slower streams than that are of no use.
+	chunk = 32 << 10
 )
 
 // Info describes a stream.
@@ -28,9 +30,10 @@ type Info struct {
 	Dialled bool
 	Remote  string
 	Since   time.Time
-	// Dropped counts datagrams that found the queue full.
-	Dropped uint64
 }
+
+// Totals count what streams have carried: bytes of datagrams, and datagrams that found the queue full.
+type Totals struct{ Sent, Received, Dropped atomic.Uint64 }
 
 // stream carries datagrams to and from one peer.
 type stream struct {
@@ -42,23 +45,25 @@ type stream struct {
 	mu     sync.Mutex
 	queue  []byte // frames
 	limit  int
+	full   bool // something was dropped since the last write
 	wake   chan struct{}
 	closed chan struct{}
 	once   sync.Once
 	cause  error
 
-	dropped atomic.Uint64
-	trial   atomic.Pointer[trial]
+	totals *Totals
+	trial  atomic.Pointer[trial]
 }
 
 // trial sends copies of all datagrams over UDP, for a time.
 type trial struct {
-	to    netip.AddrPort
-	until time.Time
+	to     netip.AddrPort
+	until  time.Time
+	passed atomic.Bool
 }
 
-func newStream(conn, raw net.Conn, address netip.AddrPort, info Info) *stream {
-	return &stream{conn: conn, raw: raw, address: address, info: info, limit: maxQueue, wake: make(chan struct{}, 1), closed: make(chan struct{})}
+func newStream(conn, raw net.Conn, address netip.AddrPort, info Info, totals *Totals) *stream {
+	return &stream{conn: conn, raw: raw, address: address, info: info, totals: totals, limit: firstQueue, wake: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
 // send queues datagrams. What does not fit is dropped.
@@ -66,10 +71,12 @@ func (s *stream) send(datagrams [][]byte) {
 	s.mu.Lock()
 	for _, one := range datagrams {
 		if len(s.queue)+headerSize+len(one) > s.limit || len(one) > maxDatagram {
-			s.dropped.Add(1)
+			s.totals.Dropped.Add(1)
+			s.full = true
 			continue
 		}
 		s.queue = appendFrame(s.queue, one)
+		s.totals.Sent.Add(uint64(len(one)))
 	}
 	s.mu.Unlock()
 	select {
@@ -83,7 +90,6 @@ func (s *stream) write() {
 	spare := make([]byte, 0, minQueue)
 	timer := time.NewTimer(alive)
 	defer timer.Stop()
-	rate := 0.0 // bytes per second
 	for {
 		select {
 		case <-s.closed:
@@ -102,25 +108,42 @@ func (s *stream) write() {
 				break
 			}
 			start := time.Now()
-			_ = s.conn.SetWriteDeadline(start.Add(silence))
-			if _, err := s.conn.Write(spare); err != nil {
+			if err := s.writeAll(spare); err != nil {
 				s.close(gone(err))
 				return
 			}
-			took := max(time.Since(start), time.Microsecond).Seconds()
-			if now := float64(len(spare)) / took; rate == 0 {
-				rate = now
-			} else {
-				const weight = 8
-				rate += (now - rate) / weight
-			}
-			spare = spare[:0]
 			s.mu.Lock()
-			s.limit = min(max(int(rate*queueTime.Seconds()), minQueue), maxQueue)
+			s.limit, s.full = nextLimit(s.limit, len(spare), time.Since(start), s.full), false
 			s.mu.Unlock()
+			spare = spare[:0]
 		}
 		timer.Reset(alive)
 	}
+}
+
+// writeAll writes in chunks, each of which has its own deadline.
+func (s *stream) writeAll(text []byte) error {
+	for len(text) > 0 {
+		n := min(len(text), chunk)
+		_ = s.conn.SetWriteDeadline(time.Now().Add(silence))
+		if _, err := s.conn.Write(text[:n]); err != nil {
+			return err
+		}
+		text = text[n:]
+	}
+	return nil
+}
+
+// nextLimit is the limit of the queue after a write of size bytes, which took a time. full: something was dropped meanwhile. A write that takes longer than
+// queueTime has filled what is below, so it shows the rate. One that is fast shows nothing, because the kernel may have copied it only.
+func nextLimit(limit, size int, took time.Duration, full bool) int {
+	switch {
+	case took > queueTime:
+		return min(max(int(float64(size)*queueTime.Seconds()/took.Seconds()), minQueue), limit)
+	case full && took < queueTime/2:
+		return min(2*limit, maxQueue)
+	}
+	return limit
 }
 
 // read delivers what arrives, until the stream ends.
@@ -132,6 +155,9 @@ func (s *stream) read(deliver func(from netip.AddrPort, datagrams [][]byte)) {
 		if err != nil {
 			s.close(gone(err))
 			return
+		}
+		for _, one := range datagrams {
+			s.totals.Received.Add(uint64(len(one)))
 		}
 		if len(datagrams) > 0 {
 			deliver(s.address, datagrams)
@@ -159,11 +185,7 @@ func (s *stream) close(cause error) {
 // trialTo is the UDP address to which copies go at this time.
 func (s *stream) trialTo() (netip.AddrPort, bool) {
 	t := s.trial.Load()
-	if t == nil {
-		return netip.AddrPort{}, false
-	}
-	if time.Now().After(t.until) {
-		s.trial.CompareAndSwap(t, nil)
+	if t == nil || time.Now().After(t.until) {
 		return netip.AddrPort{}, false
 	}
 	return t.to, true

@@ -118,7 +118,7 @@ func (s *slow) Write(text []byte) (int, error) {
 func TestSlowStream(t *testing.T) {
 	near, far := net.Pipe()
 	const rate = 4e6
-	s := newStream(&slow{near, rate}, near, netip.AddrPort{}, Info{})
+	s := newStream(&slow{near, rate}, near, netip.AddrPort{}, Info{}, &Totals{})
 	go s.write()
 	defer s.close(errHangup)
 	start, sent := time.Now(), 0
@@ -160,9 +160,9 @@ func TestSlowStream(t *testing.T) {
 	slices.Sort(took)
 	const early = 4 // the first datagrams wait in a queue whose rate is not known yet
 	typical := took[len(took)/2]
-	t.Logf("%d of %d arrived, %d dropped; half waited %v, the longest %v", len(took), sent, s.dropped.Load(), typical, took[len(took)-1])
-	if s.dropped.Load() == 0 || typical > early*time.Duration(float64(minQueue)/rate*float64(time.Second)) {
-		t.Errorf("%d dropped, and half waited %v", s.dropped.Load(), typical)
+	t.Logf("%d of %d arrived, %d dropped; half waited %v, the longest %v", len(took), sent, s.totals.Dropped.Load(), typical, took[len(took)-1])
+	if s.totals.Dropped.Load() == 0 || typical > early*time.Duration(float64(minQueue)/rate*float64(time.Second)) {
+		t.Errorf("%d dropped, and half waited %v", s.totals.Dropped.Load(), typical)
 	}
 }
 
@@ -227,7 +227,7 @@ func BenchmarkCarriers(b *testing.B) {
 			must(b, err)
 			if kind != UDP {
 				must(b, hub.Dial(b.Context(), peer, Target{Kind: kind, Host: tcp.Addr().String(), Port: tcp.Port(), Path: map[Kind]string{WebSocket: "/liqo"}[kind]}))
-				to, err = from.ParseEndpoint(AddressOf(peer).String())
+				to, err = from.ParseEndpoint(hub.AddressOf(peer).String())
 				must(b, err)
 			}
 			datagrams := make([][]byte, batch)

@@ -3,9 +3,6 @@
 package host
 
 import (
-	"context"
-	"errors"
-
 	"golang.zx2c4.com/wireguard/conn"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
@@ -16,9 +13,7 @@ import (
 // relay joins streams with the WireGuard of the kernel.
 type relay struct {
 	*carrier.Relay
-	port  int
-	ctx   context.Context //nolint:containedctx // it ends the sockets
-	close context.CancelFunc
+	port int
 }
 
 // bind is the network of a userspace device: UDP, and streams if there are any.
@@ -42,21 +37,19 @@ func (h *Host) relayStreams(want *plan.WireGuard) error {
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		h.relay = &relay{made, want.ListenPort, ctx, cancel}
+		h.relay = &relay{made, want.ListenPort}
 	}
-	var errs []error
+	var peers []carrier.Key
 	for _, peer := range want.Peers {
 		if key, err := wgtypes.ParseKey(peer.PublicKey); err == nil {
-			errs = append(errs, h.relay.Open(h.relay.ctx, carrier.Key(key)))
+			peers = append(peers, carrier.Key(key))
 		}
 	}
-	return errors.Join(errs...)
+	return h.relay.Keep(peers)
 }
 
 func (h *Host) closeRelay() {
 	if h.relay != nil {
-		h.relay.close()
 		h.relay.Close()
 		h.relay = nil
 	}

@@ -120,6 +120,7 @@ func (h *Host) wireGuardSteps(want plan.HostState) (steps, error) {
 	var todo steps
 	if len(changes) == 0 {
 		h.remember(want.WireGuard)
+		err = errors.Join(err, h.relayStreams(want.WireGuard)) // a device of the kernel outlives this process, its streams do not
 	}
 	for i, change := range changes {
 		do := func() error { return nil } // the first step makes all changes
@@ -132,14 +133,12 @@ func (h *Host) wireGuardSteps(want plan.HostState) (steps, error) {
 }
 
 func (h *Host) configure(want *plan.WireGuard, config wgtypes.Config) error {
-	if err := h.relayStreams(want); err != nil {
-		return err
-	}
+	relayed := h.relayStreams(want) // UDP works without
 	if err := withWireGuard(func(client *wgctrl.Client) error { return client.ConfigureDevice(plan.TunnelLink, config) }); err != nil {
-		return err
+		return errors.Join(err, relayed)
 	}
 	h.remember(want)
-	return nil
+	return relayed
 }
 
 // remember records the endpoints that were set.

@@ -43,6 +43,8 @@ type Peer struct {
 	Endpoint string `json:"endpoint,omitempty"`
 	// Carrier carries the packets: UDP, TLS or WebSocket; empty if it is not known yet.
 	Carrier string `json:"carrier,omitempty"`
+	// WhyNot is why no better carrier carries them; empty if there is none.
+	WhyNot string `json:"whyNot,omitempty"`
 	// RemoteKey is the public key of the peer's gateway that is in use.
 	RemoteKey string `json:"remoteKey,omitempty"`
 	// MTU is the largest packet that came back; 0 if unknown.

@@ -9,7 +9,7 @@ package v1alpha1
 //
 // Carrier is one way to reach a gateway: what carries the encrypted packets, and where it listens.
 type CarrierApplyConfiguration struct {
-	// Type of the carrier: UDP; or TLS or WebSocket, for networks in which UDP does not pass. A reader skips types it does not know.
+	// Type of the carrier: UDP; or TLS, WebSocket or PlainWebSocket, for networks in which UDP does not pass. A reader skips types it does not know.
 	Type *string `json:"type,omitempty"`
 	// Addresses where the gateway can be reached, most preferred first: IP addresses or host names.
 	Addresses []string `json:"addresses,omitempty"`

@@ -269,15 +269,17 @@ func (g *Gateway) observeLane(now time.Time, known *peer, lane *plan.PeerLane, l
 	known.problem = ""
 	targets, tcp, streamed := udp, way{}, false
 	if tcp, streamed = g.streams.wayTo(lane.Keys[0], l.endpoints, l.off); streamed {
-		targets = slices.Insert(slices.Clone(udp), min(1, len(udp)), tcp.address()) // after one UDP address, since each takes its time
+		targets = slices.Insert(slices.Clone(udp), min(1, len(udp)), tcp.address) // after one UDP address, since each takes its time
 	}
 	if len(targets) == 0 && wrong != nil {
 		known.problem = wrong.Error()
 	}
 	next := known.dialer.step(now, targets, s)
+	tcp.udp = udp
 	if streamed {
-		tcp.udp = udp
 		next = earlier(next, g.carry(now, known, tcp, s, g.tunnel[lane.Keys[0]].Endpoint))
+	} else {
+		g.streams.drop(tcp.key) // the peer announces none any more
 	}
 	if at := g.tunnel[lane.Keys[0]].Endpoint; at.IsValid() && l.off.isRemote(at.Addr()) {
 		// The holder of the key has routed the tunnel into a tunnel. Recreate the peer without that address.

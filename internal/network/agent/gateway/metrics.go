@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,10 @@ var (
 	latency        = describe("liqo_peer_latency_us", "Mean round trip of the last probes to the peer's gateway, in microseconds.", peerLabels...)
 	connected      = describe("liqo_peer_is_connected", "1 if probes to the peer's gateway come back, else 0.", peerLabels...)
 	handshakeAge   = describe("liqo_peer_handshake_age_seconds", "Time since the last handshake with a peer, in seconds.", peerLabels...)
+	carriedBy      = describe("liqo_peer_carrier", "1, with the carrier of the tunnel to a peer as a label: UDP, TLS or WebSocket.", append(slices.Clone(peerLabels), "carrier")...)
+	streamReceived = describe("liqo_peer_stream_receive_bytes_total", "Bytes of the tunnel received from a peer over TLS or WebSockets, copies that try UDP excepted.", peerLabels...)
+	streamSent     = describe("liqo_peer_stream_transmit_bytes_total", "Bytes of the tunnel sent to a peer over TLS or WebSockets.", peerLabels...)
+	streamDropped  = describe("liqo_peer_stream_dropped_packets_total", "Packets to a peer that a stream was too slow for.", peerLabels...)
 	peerMTU        = describe("liqo_peer_mtu_bytes", "Largest packet that passed to the peer and back, in bytes.", peerLabels...)
 	loss           = describe("liqo_probe_loss_ratio", "Share of the last probes that were lost.", strings.Fields("leg cluster_id cluster_name node")...)
 	implementation = describe("liqo_wireguard_implementation", "1, with the implementation of WireGuard as a label.", "driver", "implementation")
@@ -33,7 +38,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (g *Gateway) Describe(all chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{received, transmitted, latency, connected, handshakeAge, peerMTU, loss, implementation} {
+	for _, one := range []*prometheus.Desc{received, transmitted, latency, connected, handshakeAge, carriedBy, streamReceived, streamSent, streamDropped, peerMTU, loss, implementation} {
 		all <- one
 	}
 }
@@ -78,6 +83,15 @@ func (g *Gateway) collectPeers(send func(what *prometheus.Desc, kind prometheus.
 		}
 		if state.HandshakeSeconds >= 0 {
 			send(handshakeAge, prometheus.GaugeValue, age(now, tunnel.LastHandshake).Seconds(), labels...)
+		}
+		if state.Carrier != "" {
+			send(carriedBy, prometheus.GaugeValue, 1, append(slices.Clone(labels), state.Carrier)...)
+		}
+		if key, is := keyOf(state.RemoteKey); is {
+			totals := g.o.Hub.TotalsOf(key)
+			send(streamReceived, prometheus.CounterValue, float64(totals.Received.Load()), labels...)
+			send(streamSent, prometheus.CounterValue, float64(totals.Sent.Load()), labels...)
+			send(streamDropped, prometheus.CounterValue, float64(totals.Dropped.Load()), labels...)
 		}
 		if state.MTU > 0 {
 			send(peerMTU, prometheus.GaugeValue, float64(state.MTU), labels...)

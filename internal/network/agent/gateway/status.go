@@ -57,6 +57,7 @@ func (g *Gateway) reportPeer(now time.Time, peer plan.Peer, result probe.Result)
 			out.Endpoint = lane.Endpoint.String()
 		}
 		out.Carrier, out.Endpoint = g.streams.carrierOf(out.RemoteKey, tunnel.Endpoint, out.Endpoint)
+		out.WhyNot = short(g.streams.whyNot(out.RemoteKey, out.Carrier, g.views[peer.ClusterID].Endpoints[g.o.Lane]))
 		if !tunnel.LastHandshake.IsZero() {
 			out.HandshakeSeconds = int64(age(now, tunnel.LastHandshake).Seconds())
 		}

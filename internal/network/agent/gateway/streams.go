@@ -6,10 +6,13 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,8 +29,8 @@ const (
 	tryEvery, tryFor = 20 * time.Second, time.Second
 	// spareFor is how long a stream stays after the tunnel has moved to UDP.
 	spareFor = 10 * time.Second
-	// dialPause is the pause between attempts to open a stream.
-	dialPause = time.Second
+	// maxWays bounds the ways of one peer that are dialled.
+	maxWays = 16
 )
 
 // streams are the ways to peers over TCP, for networks in which UDP does not pass.
@@ -35,6 +38,8 @@ type streams struct {
 	hub     *carrier.Hub
 	log     logr.Logger
 	changed func()
+	// proxy returns the HTTP proxy for a host and port.
+	proxy func(hostPort string) (*url.URL, error)
 
 	mu sync.Mutex
 	// private and peers are the keys that the hub has. One goroutine uses them.
@@ -42,23 +47,21 @@ type streams struct {
 	peers   []carrier.Key
 	// wanted ends the goroutines that open streams, by key of the peer's gateway.
 	wanted map[carrier.Key]*attempt
-}
-
-// attempt opens a stream with one peer until it is not wanted any more.
-type attempt struct {
-	cancel  context.CancelFunc
-	targets []carrier.Target
-	// problem is why the last attempt failed.
-	problem string
+	// problems are why the last attempt failed, by kind of carrier.
+	problems map[carrier.Key]map[carrier.Kind]string
 }
 
 func newStreams(hub *carrier.Hub, log logr.Logger, changed func()) *streams {
-	return &streams{hub: hub, log: log, changed: changed, wanted: map[carrier.Key]*attempt{}}
+	return &streams{
+		hub: hub, log: log, changed: changed, proxy: carrier.ProxyFromEnvironment, wanted: map[carrier.Key]*attempt{}, problems: map[carrier.Key]map[carrier.Kind]string{},
+	}
 }
 
 // way is what one peer's tunnel may use, as it is observed.
 type way struct {
 	key carrier.Key
+	// address stands for the stream in the configuration of WireGuard.
+	address netip.AddrPort
 	// targets are those of streams, which this end may dial. open: there is a stream, of either end.
 	targets []carrier.Target
 	open    bool
@@ -66,14 +69,24 @@ type way struct {
 	udp []netip.AddrPort
 }
 
+// keyOf parses the public key of a gateway.
+func keyOf(text string) (key carrier.Key, is bool) {
+	decoded, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(decoded) != len(key) {
+		return key, false
+	}
+	return carrier.Key(decoded), true
+}
+
 // wayTo returns the ways over TCP to a peer's gateway; false without any.
 func (s *streams) wayTo(key string, endpoints []agent.Endpoint, off offLimits) (w way, is bool) {
-	text, err := base64.StdEncoding.DecodeString(key)
-	if err != nil || len(text) != len(w.key) {
+	if w.key, is = keyOf(key); !is {
 		return way{}, false
 	}
-	w.key = carrier.Key(text)
+	w.address = s.hub.AddressOf(w.key)
 	_, w.open = s.hub.Stream(w.key)
+	// The first address of each kind comes first, then the second ones: a host that does not answer must not keep a whole kind back.
+	rank, number := map[carrier.Kind]int{}, map[string]int{}
 	for _, one := range endpoints {
 		if one.Kind == netv1alpha1.CarrierUDP {
 			continue
@@ -81,79 +94,37 @@ func (s *streams) wayTo(key string, endpoints []agent.Endpoint, off offLimits) (
 		if address, err := netip.ParseAddr(one.Host); err == nil && (dialable(address.Unmap()) != nil || off.refuse(address.Unmap(), one.Host) != nil) {
 			continue
 		}
-		w.targets = append(w.targets, carrier.Target{
-			Kind: carrier.Kind(one.Kind), Host: one.Host, Port: one.Port, Path: one.Path, Proxy: carrier.ProxyFromEnvironment, Refuse: func(address netip.Addr) error {
+		target := carrier.Target{
+			Kind: carrier.Kind(one.Kind), Host: one.Host, Port: one.Port, Path: one.Path, Plain: one.Plain, Proxy: s.proxy, Refuse: func(address netip.Addr) error {
 				if err := dialable(address); err != nil {
 					return err
 				}
 				return off.refuse(address, one.Host)
 			},
-		})
+		}
+		w.targets = append(w.targets, target)
+		number[target.String()] = rank[target.Kind]
+		rank[target.Kind]++
 	}
+	slices.SortStableFunc(w.targets, func(a, b carrier.Target) int { return number[a.String()] - number[b.String()] })
+	w.targets = w.targets[:min(len(w.targets), maxWays)]
 	return w, w.open || len(w.targets) > 0
 }
 
-// address stands for the stream in the configuration of WireGuard.
-func (w way) address() netip.AddrPort { return carrier.AddressOf(w.key) }
-
 // carrierOf returns what carries the packets of a tunnel, and where to. at is where WireGuard sends, text the same or what is dialled.
 func (s *streams) carrierOf(key string, at netip.AddrPort, text string) (kind, to string) {
-	decoded, err := base64.StdEncoding.DecodeString(key)
-	if err != nil || len(decoded) != len(carrier.Key{}) || !at.IsValid() {
+	decoded, is := keyOf(key)
+	if !is || !at.IsValid() {
 		return "", text
 	}
-	if at != carrier.AddressOf(carrier.Key(decoded)) {
+	if at != s.hub.AddressOf(decoded) {
 		return netv1alpha1.CarrierUDP, text
 	}
-	info, is := s.hub.Stream(carrier.Key(decoded))
+	info, is := s.hub.Stream(decoded)
 	if !is {
 		return "", ""
 	}
 	return string(info.Kind), info.Remote
-}
-
-// want opens a stream in the background, unless there is one.
-func (s *streams) want(w way) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if w.open || len(w.targets) == 0 || s.wanted[w.key] != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	one := &attempt{cancel: cancel, targets: w.targets}
-	s.wanted[w.key] = one
-	go s.open(ctx, w.key, one)
-}
-
-// open dials the targets in turn until one answers.
-func (s *streams) open(ctx context.Context, key carrier.Key, one *attempt) {
-	defer one.cancel()
-	for i := 0; ctx.Err() == nil; i++ {
-		err := s.hub.Dial(ctx, key, one.targets[i%len(one.targets)])
-		s.mu.Lock()
-		if err == nil {
-			if s.wanted[key] == one {
-				delete(s.wanted, key)
-			}
-			s.mu.Unlock()
-			s.changed()
-			return
-		}
-		one.problem = err.Error()
-		s.mu.Unlock()
-		if (i+1)%len(one.targets) == 0 {
-			pauseFor(ctx, dialPause)
-		}
-	}
-}
-
-func pauseFor(ctx context.Context, wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // drop ends a stream that is not needed, and the attempts to open one. A stream that the peer has opened is the peer's to end.
@@ -173,16 +144,58 @@ func (s *streams) drop(key carrier.Key) {
 func (s *streams) problem(key carrier.Key) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if one := s.wanted[key]; one != nil {
-		return one.problem
+	if s.wanted[key] == nil {
+		return ""
+	}
+	for _, kind := range []carrier.Kind{carrier.TLS, carrier.WebSocket} {
+		if why := s.problems[key][kind]; why != "" {
+			return why
+		}
 	}
 	return ""
 }
+
+// whyNot returns why a tunnel does not use a better carrier than it does; empty if there is none. It does not change from one attempt to the next, because
+// it becomes part of a status.
+func (s *streams) whyNot(key, kind string, endpoints []agent.Endpoint) string {
+	decoded, is := keyOf(key)
+	if kind == "" || kind == netv1alpha1.CarrierUDP || !is {
+		return ""
+	}
+	var udp []string
+	announced := map[string]bool{}
+	for _, one := range endpoints {
+		announced[one.Kind] = true
+		if one.Kind == netv1alpha1.CarrierUDP && len(udp) < maxNamed {
+			udp = append(udp, net.JoinHostPort(one.Host, strconv.Itoa(int(one.Port))))
+		}
+	}
+	why := "UDP: the peer announces no address that this cluster can dial"
+	if len(udp) > 0 {
+		why = fmt.Sprintf("UDP: %s did not answer; it is tried every %s", strings.Join(udp, ", "), tryEvery)
+	}
+	if kind != netv1alpha1.CarrierWebSocket {
+		return why
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch problem := s.problems[decoded][carrier.TLS]; {
+	case problem != "":
+		why += "; TLS: " + problem
+	case !announced[netv1alpha1.CarrierTLS]:
+		why += "; TLS: the peer announces no address"
+	}
+	return why
+}
+
+// maxNamed bounds the addresses in a message.
+const maxNamed = 3
 
 // keep ends the attempts for peers that are gone.
 func (s *streams) keep(keys []carrier.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	maps.DeleteFunc(s.problems, func(key carrier.Key, _ map[carrier.Kind]string) bool { return !slices.Contains(keys, key) })
 	for key, one := range s.wanted {
 		if !slices.Contains(keys, key) {
 			one.cancel()
@@ -198,7 +211,8 @@ type shift struct {
 	next         int
 }
 
-// step returns the address that the tunnel has moved to, or the one to try now; both are invalid if nothing is to be done. at is where WireGuard sends now.
+// step returns the address that the tunnel has moved to, or the one to try now; both are invalid if nothing is to be done. at is where WireGuard sends now, or a UDP
+// address from which it has received.
 func (d *shift) step(now time.Time, udp []netip.AddrPort, at netip.AddrPort) (moved, try netip.AddrPort) {
 	switch {
 	case len(udp) == 0:
@@ -218,7 +232,7 @@ func (d *shift) step(now time.Time, udp []netip.AddrPort, at netip.AddrPort) (mo
 
 // carry opens the stream of a peer when UDP fails, tries UDP while the stream is in use, and ends it afterwards. It returns when to call it again.
 func (g *Gateway) carry(now time.Time, known *peer, tcp way, s seen, at netip.AddrPort) time.Time {
-	on := known.dialer.target == tcp.address()
+	on := known.dialer.target == tcp.address
 	switch {
 	case s.silent(now):
 		known.shift.moved = time.Time{}
@@ -230,6 +244,9 @@ func (g *Gateway) carry(now time.Time, known *peer, tcp way, s seen, at netip.Ad
 		}
 		return time.Time{}
 	case on:
+		if udp, is := g.o.Hub.Passed(tcp.key); is {
+			at = udp // of a device of the kernel, which has not moved itself
+		}
 		moved, try := known.shift.step(now, tcp.udp, at)
 		if moved.IsValid() {
 			known.dialer.target = moved // without another attempt: the session goes on
@@ -239,7 +256,7 @@ func (g *Gateway) carry(now time.Time, known *peer, tcp way, s seen, at netip.Ad
 			g.o.Hub.Try(tcp.key, try, now.Add(tryFor))
 		}
 		return now.Add(min(tryEvery, time.Second))
-	case at == tcp.address(): // the peer has moved the tunnel to its stream
+	case at == tcp.address: // the peer has moved the tunnel to its stream
 		return time.Time{}
 	case now.Sub(known.shift.moved) >= spareFor:
 		g.streams.drop(tcp.key)
@@ -258,8 +275,8 @@ func (g *Gateway) shareKeys(s plan.Snapshot) {
 				continue
 			}
 			for _, key := range lane.Keys {
-				if text, err := base64.StdEncoding.DecodeString(key); err == nil && len(text) == len(carrier.Key{}) {
-					keys = append(keys, carrier.Key(text))
+				if decoded, is := keyOf(key); is {
+					keys = append(keys, decoded)
 				}
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,7 +78,7 @@ func TestCarry(t *testing.T) {
 	l := laneInputs{elsewhere: func(string) bool { return false }, endpoints: []agent.Endpoint{
 		{Kind: "UDP", Host: a.Addr().String(), Port: a.Port()}, {Kind: "UDP", Host: b.Addr().String(), Port: b.Port()}, {Kind: "TLS", Host: "127.0.0.1", Port: port},
 	}}
-	stream := carrier.AddressOf(peerKey)
+	stream := g.o.Hub.AddressOf(peerKey)
 	step := func(at time.Duration) netip.AddrPort {
 		lane := &plan.PeerLane{Keys: []string{key}}
 		g.observeLane(start.Add(at), known, lane, l)
@@ -90,7 +91,7 @@ func TestCarry(t *testing.T) {
 	if _, is := g.streams.wayTo(key, l.endpoints, l.off); is {
 		t.Fatal("a stream to this host is dialled")
 	}
-	w := way{key: peerKey, targets: []carrier.Target{{Kind: carrier.TLS, Host: "127.0.0.1", Port: port}}}
+	w := way{key: peerKey, address: stream, targets: []carrier.Target{{Kind: carrier.TLS, Host: "127.0.0.1", Port: port}}}
 	g.streams.want(w)
 	until := func(want bool) {
 		t.Helper()
@@ -130,4 +131,127 @@ func TestCarry(t *testing.T) {
 		step(at)
 	}
 	until(false)
+}
+
+// listen accepts connections and does what is given with them, until the test ends.
+func listen(t *testing.T, handle func(net.Conn)) netip.AddrPort {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			handle(conn)
+		}
+	}()
+	return netip.MustParseAddrPort(listener.Addr().String())
+}
+
+// TestRace: a way that does not answer does not keep the others back, and ways that the peer announces while others are dialled are dialled.
+func TestRace(t *testing.T) {
+	theirs, err := wgtypes.GeneratePrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := wgtypes.GeneratePrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := carrier.Key(theirs.PublicKey())
+	far := carrier.New(carrier.Options{Log: logr.Discard()})
+	defer far.Close()
+	if err := far.SetKeys(carrier.Key(theirs), []carrier.Key{carrier.Key(ours.PublicKey())}); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = (&carrier.Server{Hub: far, Path: carrier.PathOf(0), Log: logr.Discard()}).Serve(t.Context(), listener)
+	}()
+	good := netip.MustParseAddrPort(listener.Addr().String()).Port()
+	var held []net.Conn
+	silent := listen(t, func(conn net.Conn) { held = append(held, conn) }).Port() // as a firewall that drops
+	near := carrier.New(carrier.Options{Log: logr.Discard()})
+	defer near.Close()
+	opened := make(chan struct{}, 1)
+	s := newStreams(near, logr.Discard(), func() { opened <- struct{}{} })
+	if err := s.setKeys(carrier.Key(ours), []carrier.Key{key}); err != nil {
+		t.Fatal(err)
+	}
+	to := func(kind carrier.Kind, port uint16) carrier.Target {
+		return carrier.Target{Kind: kind, Host: "127.0.0.1", Port: port, Path: map[carrier.Kind]string{carrier.WebSocket: carrier.PathOf(0)}[kind]}
+	}
+	s.want(way{key: key, targets: []carrier.Target{to(carrier.TLS, silent), to(carrier.WebSocket, good)}})
+	<-opened
+	if info, is := near.Stream(key); !is || info.Kind != carrier.WebSocket {
+		t.Errorf("the stream is %+v", info)
+	}
+	s.drop(key)
+	s.want(way{key: key, targets: []carrier.Target{to(carrier.TLS, silent)}})
+	s.want(way{key: key, targets: []carrier.Target{to(carrier.TLS, silent), to(carrier.TLS, good)}}) // it has moved
+	<-opened
+	if info, is := near.Stream(key); !is || info.Kind != carrier.TLS {
+		t.Errorf("the stream is %+v", info)
+	}
+}
+
+// TestWayTo: the first address of each kind comes first; addresses of this cluster and the loopback are left out.
+func TestWayTo(t *testing.T) {
+	s := newStreams(carrier.New(carrier.Options{Log: logr.Discard()}), logr.Discard(), func() {})
+	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	var endpoints []agent.Endpoint
+	for _, kind := range []string{"UDP", "TLS", "WebSocket"} {
+		for _, host := range []string{"192.0.2.1", "192.0.2.2", "127.0.0.1", "10.9.0.1", "example.com"} {
+			endpoints = append(endpoints, agent.Endpoint{Kind: kind, Host: host, Port: 443, Path: map[string]string{"WebSocket": "/x"}[kind], Plain: kind == "WebSocket"})
+		}
+	}
+	w, is := s.wayTo(key, endpoints, offLimits{remote: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}})
+	var got []string
+	for _, one := range w.targets {
+		got = append(got, one.String())
+	}
+	want := "tls://192.0.2.1:443 ws://192.0.2.1:443/x tls://192.0.2.2:443 ws://192.0.2.2:443/x tls://example.com:443 ws://example.com:443/x"
+	if text := strings.Join(got, " "); !is || text != want {
+		t.Errorf("%v: %s", is, text)
+	}
+}
+
+// TestWhyNot: the reason names what was tried.
+func TestWhyNot(t *testing.T) {
+	s := newStreams(carrier.New(carrier.Options{Log: logr.Discard()}), logr.Discard(), func() {})
+	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	udp, tls := agent.Endpoint{Kind: "UDP", Host: "192.0.2.1", Port: 5871}, agent.Endpoint{Kind: "TLS", Host: "192.0.2.1", Port: 443}
+	refused := listen(t, func(conn net.Conn) { _ = conn.Close() })
+	for _, test := range []struct {
+		kind      string
+		endpoints []agent.Endpoint
+		dialled   bool
+		want      string
+	}{
+		{"UDP", []agent.Endpoint{udp, tls}, false, ""},
+		{"", []agent.Endpoint{udp}, false, ""},
+		{"TLS", []agent.Endpoint{udp, tls}, false, "UDP: 192.0.2.1:5871 did not answer; it is tried every 20s"},
+		{"TLS", []agent.Endpoint{tls}, false, "UDP: the peer announces no address that this cluster can dial"},
+		{"WebSocket", []agent.Endpoint{udp}, false, "UDP: 192.0.2.1:5871 did not answer; it is tried every 20s; TLS: the peer announces no address"},
+		{"WebSocket", []agent.Endpoint{udp, tls}, true, "UDP: 192.0.2.1:5871 did not answer; it is tried every 20s; TLS: dial tls://" + refused.String() + ": TLS: "},
+	} {
+		if test.dialled {
+			if err := s.setKeys(carrier.Key{1}, []carrier.Key{{9}}); err != nil {
+				t.Fatal(err)
+			}
+			err := s.hub.Dial(t.Context(), carrier.Key{9}, carrier.Target{Kind: carrier.TLS, Host: refused.Addr().String(), Port: refused.Port()})
+			s.record(t.Context(), carrier.Key{}, carrier.TLS, err)
+		}
+		if got := s.whyNot(key, test.kind, test.endpoints); !strings.HasPrefix(got, test.want) || test.want == "" && got != "" || strings.Contains(got, "->") {
+			t.Errorf("%s: %q, want %q", test.kind, got, test.want)
+		}
+	}
 }

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package carrier
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+)
+
+// TestManyConnections: thousands of connections that send nothing disturb no stream, and keep no peer out, even one with the same address: load balancers and
+// node ports may hide the addresses of all clients.
+func TestManyConnections(t *testing.T) {
+	a, b := newGateway(t, 1, false), newGateway(t, 2, false)
+	meet(a, b)
+	must(t, a.hub.Dial(t.Context(), b.public, targets(b, nil)["TLS"]))
+	pings(t, a, b)
+	var crowd net.Dialer // from the address of the peer
+	const most = 10_000
+	for i := range most {
+		conn, err := crowd.Dial("tcp", b.at.String())
+		if err != nil {
+			break // no ports left
+		}
+		defer conn.Close()
+		if i%1000 == 0 {
+			pings(t, a, b)
+			pings(t, b, a)
+		}
+	}
+	a.hub.Hangup(b.public)
+	eventually(t, "it ended", func() bool { _, is := b.hub.Stream(a.public); return !is })
+	must(t, a.hub.Dial(t.Context(), b.public, targets(b, nil)["WebSocket"]))
+	pings(t, a, b)
+}
+
+// TestExcess: who has to leave, from oldest to newest.
+func TestExcess(t *testing.T) {
+	from := func(counts ...int) (all []*guest) {
+		for i, n := range counts {
+			for range n {
+				all = append(all, &guest{from: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})})
+			}
+		}
+		return all
+	}
+	spread := make([]int, maxGuests+1)
+	for i := range spread {
+		spread[i] = 1
+	}
+	for name, test := range map[string]struct {
+		guests []*guest
+		want   int
+	}{
+		"none":                  {nil, -1},
+		"as many as may be":     {from(maxGuestsEach, maxGuestsEach, maxGuestsEach, maxGuestsEach), -1},
+		"one address":           {from(1, maxGuestsEach+1), 1},
+		"total":                 {from(maxGuestsEach-1, maxGuestsEach, maxGuestsEach, maxGuestsEach, 2), maxGuestsEach - 1},
+		"each its own address":  {from(spread...), maxGuests},
+		"a peer beside a crowd": {from(maxGuestsEach, maxGuestsEach, maxGuestsEach, maxGuestsEach, 1), 0},
+	} {
+		got := excess(test.guests)
+		if name == "total" || name == "a peer beside a crowd" { // any of the largest
+			if got < 0 || test.guests[got].from == test.guests[len(test.guests)-1].from || got > 0 && test.guests[got-1].from == test.guests[got].from {
+				t.Errorf("%s: %d", name, got)
+			}
+			continue
+		}
+		if got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
+
+// TestLeaks: connections that come to nothing and streams that ended leave no goroutine.
+func TestLeaks(t *testing.T) {
+	a, b := newGateway(t, 1, false), newGateway(t, 2, false)
+	meet(a, b)
+	turn := func() {
+		for _, text := range []string{"", "GET / HTTP/1.1\r\n\r\n", "GET /liqo HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n", "\x16\x03\x01"} {
+			conn, err := net.Dial("tcp", b.at.String())
+			must(t, err)
+			_, _ = conn.Write([]byte(text)) // it may be closed meanwhile
+			conn.Close()
+		}
+		for name, target := range targets(b, nil) {
+			b.hub.mu.Lock()
+			delete(b.hub.members, a.public) // forgets how often
+			b.hub.mu.Unlock()
+			if target.Proxy != nil {
+				continue
+			}
+			if err := a.hub.Dial(t.Context(), b.public, target); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			a.hub.Hangup(b.public)
+		}
+		eventually(t, "both ends are done", func() bool {
+			_, is := b.hub.Stream(a.public)
+			return !is
+		})
+	}
+	turn()
+	before := runtime.NumGoroutine()
+	for range 20 {
+		turn()
+	}
+	eventually(t, "as many goroutines as before", func() bool { return runtime.NumGoroutine() <= before+5 })
+}
+
+// TestTooOften: a peer that opens one stream after the other is slowed, and has one again later.
+func TestTooOften(t *testing.T) {
+	a, b := newGateway(t, 1, false), newGateway(t, 2, false)
+	meet(a, b)
+	var err error
+	for range 2 * admitBurst {
+		a.hub.Hangup(b.public)
+		if err = a.hub.Dial(t.Context(), b.public, targets(b, nil)["TLS"]); err != nil {
+			break
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), "does not admit") {
+		t.Fatalf("the last stream: %v", err)
+	}
+	eventually(t, "it is admitted again", func() bool { return a.hub.Dial(t.Context(), b.public, targets(b, nil)["TLS"]) == nil })
+	pings(t, a, b)
+}
+
+// TestCrossed: if both ends dial at the same time, both keep the same stream.
+func TestCrossed(t *testing.T) {
+	a, b := newGateway(t, 1, false), newGateway(t, 2, false)
+	meet(a, b)
+	for range 4 {
+		done := make(chan error, 2)
+		go func() { done <- a.hub.Dial(t.Context(), b.public, targets(b, nil)["TLS"]) }()
+		go func() { done <- b.hub.Dial(t.Context(), a.public, targets(a, nil)["TLS"]) }()
+		for range 2 {
+			if err := <-done; err != nil && !strings.Contains(err.Error(), "does not admit") {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "one stream at both ends", func() bool {
+			here, is := a.hub.Stream(b.public)
+			there, isThere := b.hub.Stream(a.public)
+			return is && isThere && here.Dialled != there.Dialled
+		})
+		pings(t, a, b)
+		pings(t, b, a)
+		a.hub.Hangup(b.public)
+		eventually(t, "it ended", func() bool { _, is := b.hub.Stream(a.public); return !is })
+		for _, one := range []*gateway{a, b} {
+			one.hub.mu.Lock()
+			clear(one.hub.members) // forgets how often
+			one.hub.mu.Unlock()
+		}
+		meet(a, b)
+	}
+}
+
+// TestReplaces: both ends decide alike.
+func TestReplaces(t *testing.T) {
+	low, high := Key{1}, Key{2}
+	start := time.Unix(1e9, 0)
+	at := func(dialled bool, after time.Duration) Info { return Info{Dialled: dialled, Since: start.Add(after)} }
+	for name, test := range map[string]struct {
+		own, peer Key
+		old, now  Info
+		want      bool
+	}{
+		"the smaller end has dialled, then accepts": {low, high, at(true, 0), at(false, time.Second), false},
+		"the larger end accepts, then has dialled":  {high, low, at(false, 0), at(true, time.Second), false},
+		"the larger end has dialled, then accepts":  {high, low, at(true, 0), at(false, time.Second), true},
+		"the smaller end accepts, then has dialled": {low, high, at(false, 0), at(true, time.Second), true},
+		"the peer dials again":                      {low, high, at(false, 0), at(false, time.Second), true},
+		"later":                                     {low, high, at(true, 0), at(false, helloTime), true},
+	} {
+		if got := replaces(test.own, test.peer, test.old, test.now); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestAddresses: no two peers have the same address, whatever keys they choose, and an address is that of a stream.
+func TestAddresses(t *testing.T) {
+	hub := New(Options{Log: logr.Discard()})
+	seen := map[netip.AddrPort]Key{}
+	for i := range 70_000 {
+		peer := Key{byte(i), byte(i >> 8), byte(i >> 16)}
+		at := hub.AddressOf(peer)
+		if other, is := seen[at]; is || !isStream(at.Addr()) || at.Port() != Port || hub.AddressOf(peer) != at {
+			t.Fatalf("%v has %s, as %v", peer, at, other)
+		}
+		seen[at] = peer
+	}
+}
+
+// TestNextLimit: the queue shrinks to what is sent in its time as soon as a write takes longer, and grows while all is fast and something is dropped.
+func TestNextLimit(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit, size int
+		took        time.Duration
+		full        bool
+		want        int
+	}{
+		"first write on a slow path": {firstQueue, 200 << 10, 200 * time.Millisecond, true, minQueue},
+		"path of 80 Mbit/s":          {firstQueue, 250_000, 25 * time.Millisecond, true, 200_000},
+		"one small write that waits": {firstQueue, 100, 40 * time.Millisecond, false, minQueue},
+		"fast, nothing dropped":      {firstQueue, 200 << 10, time.Millisecond, false, firstQueue},
+		"fast, dropped":              {firstQueue, 200 << 10, time.Millisecond, true, 2 * firstQueue},
+		"as fast as it may be":       {maxQueue, maxQueue, time.Millisecond, true, maxQueue},
+		"just right":                 {200_000, 200_000, 19 * time.Millisecond, true, 200_000},
+	} {
+		if got := nextLimit(test.limit, test.size, test.took, test.full); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
+
+// TestSilence: a stream that stops, as behind a NAT router that has forgotten it, is given up within seconds, one on a path of 100 kbit/s is not.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		quiet := newStream(near, near, netip.AddrPort{}, Info{}, &Totals{})
+		go quiet.write()
+		go quiet.read(func(netip.AddrPort, [][]byte) {})
+		from := time.Now()
+		<-quiet.closed
+		if took := time.Since(from); took > silence || quiet.cause != errSilent { //nolint:errorlint // it is this very value
+			t.Errorf("given up after %v: %v", took, quiet.cause)
+		}
+		far.Close()
+		near, far = net.Pipe()
+		defer far.Close()
+		slowly := newStream(&slow{near, 12_500}, near, netip.AddrPort{}, Info{}, &Totals{})
+		go slowly.write()
+		defer func() {
+			slowly.close(errHangup)
+			<-time.After(time.Minute) // of the bubble: its writer ends
+		}()
+		go func() {
+			buffer := make([]byte, 1<<16)
+			for {
+				if _, err := far.Read(buffer); err != nil {
+					return
+				}
+			}
+		}()
+		datagram := make([]byte, 1400)
+		for range 1000 {
+			slowly.send([][]byte{datagram})
+			select {
+			case <-slowly.closed:
+				t.Fatalf("closed: %v", slowly.cause)
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	})
+}
+
+// FuzzUnauthenticated: no bytes of a client without a key make a stream, and each connection ends.
+func FuzzUnauthenticated(f *testing.F) {
+	proof := strings.Repeat("p", proofSize)
+	f.Add([]byte("GET /liqo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n\x82\xa0\x00\x00\x00\x00"+proof), 3)
+	f.Add([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), 1)
+	f.Add([]byte("\x16\x03\x01\x00\x05hello"), 2)
+	f.Add([]byte{}, 0)
+	keys := make([]wgtypes.Key, 2)
+	for i := range keys {
+		var err error
+		keys[i], err = wgtypes.GeneratePrivateKey()
+		must(f, err)
+	}
+	own, err := selfSigned(time.Now())
+	must(f, err)
+	certificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own, nil }
+	f.Fuzz(func(t *testing.T, text []byte, cut int) {
+		hub := New(Options{Log: logr.Discard()})
+		must(t, hub.SetKeys(Key(keys[0]), []Key{Key(keys[1].PublicKey())}))
+		near, far := net.Pipe()
+		server := &Server{Hub: hub, Path: "/liqo", Log: logr.Discard(), Certificate: certificate}
+		go func() {
+			go func() { _, _ = new(bytes.Buffer).ReadFrom(far) }()
+			cut = min(max(cut, 0), len(text))
+			_, _ = far.Write(text[:cut]) // it may be closed meanwhile
+			_, _ = far.Write(text[cut:])
+			_ = far.Close()
+		}()
+		if err := server.receive(context.Background(), near); err == nil {
+			t.Error("admitted")
+		}
+		_ = near.Close()
+		if _, is := hub.Stream(Key(keys[1].PublicKey())); is {
+			t.Error("there is a stream")
+		}
+	})
+}
+
+// FuzzIntroduce: whatever answers in place of a peer's gateway, the client reports an error or has a stream, and does not panic.
+func FuzzIntroduce(f *testing.F) {
+	f.Add(append(make([]byte, nonceSize), 0, 0))
+	f.Add(append(make([]byte, nonceSize), 1, 0))
+	f.Add([]byte("HTTP/1.1 200 OK\r\n\r\n"))
+	private, err := wgtypes.GeneratePrivateKey()
+	must(f, err)
+	other, err := wgtypes.GeneratePrivateKey()
+	must(f, err)
+	ring, err := newKeyring(Key(private), []Key{Key(other.PublicKey())})
+	must(f, err)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		near, far := net.Pipe()
+		go func() {
+			go func() { _, _ = new(bytes.Buffer).ReadFrom(far) }()
+			_, _ = far.Write(text)
+			_ = far.Close()
+		}()
+		err := ring.introduce(near, Key(other.PublicKey()))
+		_ = near.Close()
+		if want := len(text) >= nonceSize+headerSize && text[nonceSize] == 0 && text[nonceSize+1] == 0; want != (err == nil) {
+			t.Errorf("%d bytes: %v", len(text), err)
+		}
+		if err != nil && strings.Contains(err.Error(), fmt.Sprintf("%x", private[:])) {
+			t.Error("a key in an error")
+		}
+	})
+}

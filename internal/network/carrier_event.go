@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+)
+
+// recordCarrier records an event at the ForeignCluster when another carrier than before carries the tunnel.
+func (r *tunnelReconciler) recordCarrier(s *tunnelScope, status *netv1alpha1.TunnelEndpointStatus) {
+	before, now := s.tunnel.Status.Connection.PeerConfiguration[netv1alpha1.PeerCarrier], status.Connection.PeerConfiguration[netv1alpha1.PeerCarrier]
+	if kind, message := carrierChange(before, now, status.Connection.PeerConfiguration[netv1alpha1.PeerCarrierReason]); message != "" && s.fc != nil {
+		r.events.Eventf(s.fc, nil, kind, netv1alpha1.ReasonCarrierChanged, "ProbeNetwork", "%s", message)
+	}
+}
+
+// carrierChange returns the event for a change of the carrier; no message if there is nothing to report. The first carrier of a peering is reported if it is not UDP.
+func carrierChange(before, now, why string) (kind, message string) {
+	switch {
+	case now == "" || now == before || before == "" && now == netv1alpha1.CarrierUDP:
+		return "", ""
+	case now == netv1alpha1.CarrierUDP:
+		return corev1.EventTypeNormal, "the tunnel goes over UDP again, after " + before
+	case before == "":
+		return corev1.EventTypeWarning, fmt.Sprintf("the tunnel goes over %s (%s)", now, why)
+	}
+	return corev1.EventTypeWarning, fmt.Sprintf("the tunnel goes over %s instead of %s (%s)", now, before, why)
+}
