@@ -136,6 +136,7 @@ func runGateway(ctx context.Context, cfg *rest.Config, o *gatewayOptions) (err e
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(ctx) })
+	group.Go(func() error { gateway.AdjustProcessors(ctx); return nil })
 	reports := agent.Handler()
 	for _, address := range []string{o.address, "127.0.0.1"} { // for other pods, and for port-forwarding
 		group.Go(func() error { return serve(ctx, net.JoinHostPort(address, strconv.Itoa(report.Port)), reports) })

@@ -57,8 +57,8 @@ func liqoPaths(t *testing.T, clusters *env.Env, consumer, provider *env.Cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tunnel := clusters.BarePair(t, network(t, from), network(t, to), barePort, netip.AddrPortFrom(to.Node.Address, uint16(port)))
-	paths := []path{{tunnelName, network(t, from), network(t, to), tunnel, 5301}}
+	tunnel := clusters.BarePair(t, beside(t, from, "liqo"), beside(t, to, "liqo"), barePort, netip.AddrPortFrom(to.Node.Address, uint16(port)))
+	paths := []path{{tunnelName, beside(t, from, "liqo"), beside(t, to, "liqo"), tunnel, 5301}}
 	view, err := consumer.See(provider)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func liqoPaths(t *testing.T, clusters *env.Env, consumer, provider *env.Cluster)
 		if err != nil {
 			t.Fatal(err)
 		}
-		paths = append(paths, path{way.name, network(t, client), network(t, server), address, 5301})
+		paths = append(paths, path{way.name, beside(t, client, "traffic"), beside(t, server, "traffic"), address, 5301})
 	}
 	return paths
 }
@@ -112,10 +112,10 @@ func pod(t *testing.T, c *env.Cluster, node *env.Node, on bool) env.Pod {
 	return env.Pod{}
 }
 
-// network returns the network namespace of a pod.
-func network(t *testing.T, p env.Pod) env.Place {
+// beside returns the network namespace of a pod, in the control groups of its program. All that is compared gets processor time like a pod.
+func beside(t *testing.T, p env.Pod, program string) env.Place {
 	t.Helper()
-	found, err := p.Net()
+	found, err := p.Beside(program)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,35 +19,44 @@ import (
 type Place struct {
 	Name  string
 	enter []string // arguments of nsenter
+	// groups are the control groups that programs join first, as the files that list their members.
+	groups []string
 }
 
 // Net is the node's own network, which pods with hostNetwork share.
 func (n *Node) Net() Place {
-	return Place{n.Name, Named("lpg-" + n.Name).enter}
+	return Place{Name: n.Name, enter: Named("lpg-" + n.Name).enter}
 }
 
 // Router is where all that passes between clusters comes by, in the clear as it was sent.
-func Router() Place { return Place{"router", Named("lpg-wan").enter} }
+func Router() Place { return Place{Name: "router", enter: Named("lpg-wan").enter} }
 
 // Named is a network namespace by its name.
-func Named(name string) Place { return Place{name, []string{"--net=/run/netns/" + name}} }
+func Named(name string) Place { return Place{Name: name, enter: []string{"--net=/run/netns/" + name}} }
 
 // Host is this machine's own network.
-func Host() Place { return Place{"host", []string{"--net=/proc/self/ns/net"}} }
+func Host() Place { return Place{Name: "host", enter: []string{"--net=/proc/self/ns/net"}} }
 
 // argv is the call of nsenter that becomes the program.
 func (p Place) argv(program string, args []string) []string {
-	return slices.Concat(p.enter, []string{"--", program}, args)
+	call := slices.Concat([]string{"nsenter"}, p.enter, []string{"--", program}, args)
+	if len(p.groups) == 0 {
+		return call
+	}
+	const join = `for one in $0; do echo $$ > "$one" || exit 1; done; exec "$@"`
+	return append([]string{"sh", "-c", join, strings.Join(p.groups, " ")}, call...)
 }
 
 // Try runs a program there.
 func (p Place) Try(program string, args ...string) Result {
-	return Execute("", "nsenter", p.argv(program, args)...)
+	call := p.argv(program, args)
+	return Execute("", call[0], call[1:]...)
 }
 
 // Command prepares a program that is to run there for longer.
 func (p Place) Command(program string, args ...string) *exec.Cmd {
-	return exec.Command("nsenter", p.argv(program, args)...)
+	call := p.argv(program, args)
+	return exec.Command(call[0], call[1:]...)
 }
 
 // Run wants success and returns what was printed.
@@ -69,7 +78,49 @@ func (p Pod) Net() (Place, error) {
 	if len(all) == 0 {
 		return Place{}, fmt.Errorf("pod %s in %s has no process", p.Name, p.Node.Name)
 	}
-	return Place{p.Node.Name + "/" + p.Name, []string{"--target", strconv.Itoa(all[0]), "--net"}}, nil
+	return Place{Name: p.Node.Name + "/" + p.Name, enter: []string{"--target", strconv.Itoa(all[0]), "--net"}}, nil
+}
+
+// Beside is the pod's network, in the control groups for processor time of its program: what runs there gets the share of the pod, not that of this machine's
+// other programs.
+func (p Pod) Beside(program string) (Place, error) {
+	place, err := p.Net()
+	if err != nil {
+		return place, err
+	}
+	number, err := p.Process(program)
+	if err != nil {
+		return place, err
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", number))
+	if err != nil {
+		return place, fmt.Errorf("control groups of pod %s: %w", p.Name, err)
+	}
+	if place.groups = processorGroups(string(text)); len(place.groups) == 0 {
+		return place, fmt.Errorf("pod %s is in no control group for processor time: %s", p.Name, text)
+	}
+	return place, nil
+}
+
+// processorGroups are the lists of members of the groups that share out processor time, from /proc/PID/cgroup: of version 1 if there are some, else of version 2.
+func processorGroups(text string) (files []string) {
+	unified := ""
+	for line := range strings.Lines(text) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		if parts[1] == "" {
+			unified = filepath.Join("/sys/fs/cgroup", parts[2], "cgroup.procs")
+		}
+		if slices.Contains(strings.Split(parts[1], ","), "cpu") || parts[1] == "cpuacct" {
+			files = append(files, filepath.Join("/sys/fs/cgroup", parts[1], parts[2], "cgroup.procs"))
+		}
+	}
+	if len(files) == 0 && unified != "" {
+		files = []string{unified}
+	}
+	return files
 }
 
 // Processes are the pod's processes by their numbers on this machine; the control group of each names its pod.

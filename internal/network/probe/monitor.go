@@ -25,8 +25,9 @@ const (
 	firstReply = time.Second
 	// upAfter is how many consecutive replies make a monitor Up.
 	upAfter = 2
-	// eager is the longest interval between probes while a monitor is new and was never Up, because a user waits for the new peering.
-	eager = 50 * time.Millisecond
+	// eager is the longest interval between probes while a monitor is new and was never Up, because a user waits for the new peering. It is confirm after the
+	// first reply.
+	eager, confirm = 25 * time.Millisecond, 10 * time.Millisecond
 	// fresh is how long a monitor is new.
 	fresh = 3 * time.Second
 	// remembered is the number of probes from which loss and round trip are computed.
@@ -97,6 +98,8 @@ func (l *monitor) interval(now time.Time) time.Duration {
 	switch {
 	case l.state == Up && now.Sub(l.last) < l.pace.Up*3/2:
 		return l.pace.Up
+	case l.upFrom == 0 && l.consecutive > 0 && now.Sub(l.last) < eager:
+		return min(l.pace.Other, confirm)
 	case l.upFrom == 0 && now.Sub(l.since) < fresh:
 		return min(l.pace.Other, eager)
 	}

@@ -72,18 +72,18 @@ func TestMonitor(t *testing.T) {
 		want    []State
 		when    []span
 	}{
-		"up after two replies":         {fast, 1 * ms, always, 2 * time.Second, []State{Up}, []span{{50 * ms, 60 * ms}}},
-		"slow pace":                    {slow, 1 * ms, always, 5 * time.Second, []State{Up}, []span{{50 * ms, 60 * ms}}},
-		"long round trip is not loss":  {fast, 400 * ms, always, 5 * time.Second, []State{Up}, []span{{450 * ms, 460 * ms}}},
+		"up after two replies":         {fast, 1 * ms, always, 2 * time.Second, []State{Up}, []span{{10 * ms, 15 * ms}}},
+		"slow pace":                    {slow, 1 * ms, always, 5 * time.Second, []State{Up}, []span{{10 * ms, 15 * ms}}},
+		"long round trip is not loss":  {fast, 400 * ms, always, 5 * time.Second, []State{Up}, []span{{425 * ms, 430 * ms}}},
 		"no gateway there":             {fast, 1 * ms, func(time.Duration) bool { return false }, 5 * time.Second, []State{Down}, []span{{time.Second, 1010 * ms}}},
 		"three lost":                   {fast, 1 * ms, not(time.Second, time.Hour), 5 * time.Second, []State{Up, Down}, []span{{0, 100 * ms}, {1100 * ms, 1180 * ms}}},
 		"two lost are forgiven":        {fast, 1 * ms, not(time.Second, 1100*ms), 5 * time.Second, []State{Up}, nil},
 		"comes back":                   {fast, 1 * ms, not(time.Second, 2*time.Second), 5 * time.Second, []State{Up, Down, Up}, []span{{0, 100 * ms}, {1100 * ms, 1180 * ms}, {2050 * ms, 2110 * ms}}},
-		"slow pace, faster when late":  {slow, 1 * ms, not(time.Second, 1900*ms), 9 * time.Second, []State{Up}, nil},
+		"slow pace, faster when late":  {slow, 1 * ms, not(time.Second, 1800*ms), 9 * time.Second, []State{Up}, nil},
 		"slow pace, down after three":  {slow, 1 * ms, not(time.Second, time.Hour), 9 * time.Second, []State{Up, Down}, []span{{0, 300 * ms}, {2 * time.Second, 2530 * ms}}},
-		"new, until it answers":        {slow, 1 * ms, not(0, 2*time.Second), 5 * time.Second, []State{Down, Up}, []span{{1520 * ms, 1530 * ms}, {2050 * ms, 2110 * ms}}},
-		"not for ever":                 {slow, 1 * ms, not(0, 10*time.Second), 15 * time.Second, []State{Down, Up}, []span{{1520 * ms, 1530 * ms}, {10200 * ms, 10410 * ms}}},
-		"a reply now and then is none": {fast, 1 * ms, func(at time.Duration) bool { return at%time.Second < 50*ms }, 9 * time.Second, []State{Down}, nil},
+		"new, until it answers":        {slow, 1 * ms, not(0, 2*time.Second), 5 * time.Second, []State{Down, Up}, []span{{1520 * ms, 1530 * ms}, {2010 * ms, 2110 * ms}}},
+		"not for ever":                 {slow, 1 * ms, not(0, 10*time.Second), 15 * time.Second, []State{Down, Up}, []span{{1520 * ms, 1530 * ms}, {10010 * ms, 10215 * ms}}},
+		"a reply now and then is none": {fast, 1 * ms, func(at time.Duration) bool { return at%time.Second < 10*ms }, 9 * time.Second, []State{Down}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim := &simulation{monitor: newMonitor(start, test.pace), now: start, answers: test.answers, takes: test.takes}

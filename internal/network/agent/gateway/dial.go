@@ -19,7 +19,7 @@ var (
 
 // knockWaits are the pauses after which the first attempt is repeated for a peer that was never reached. The other end learns of us a moment
 // later than we of it, and WireGuard repeats a lost handshake only after 5 seconds.
-var knockWaits = []time.Duration{200 * time.Millisecond, 400 * time.Millisecond}
+var knockWaits = []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
 
 // seen is what is known of a tunnel.
 type seen struct {

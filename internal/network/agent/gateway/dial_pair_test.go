@@ -16,8 +16,10 @@ type end struct {
 	reaches bool
 	dial    int
 	// session is the present one; 0 for none. It works if the other end has the same.
-	session          int
-	reply, handshake time.Time
+	session int
+	// offered and accepted are the sessions of handshakes that it has started and answered.
+	offered, accepted int
+	reply, handshake  time.Time
 	// next is when its dialer is called again.
 	next time.Time
 }
@@ -30,6 +32,8 @@ type line struct {
 	// takes is how long a packet is on its way, apply how long a decision takes until it is applied.
 	takes, apply time.Duration
 	due          []event
+	// exact: handshakes cross as those of WireGuard do.
+	exact bool
 }
 
 type event struct {
@@ -43,9 +47,13 @@ func (l *line) after(wait time.Duration, do func()) {
 
 // call recreates the peer of an end: its session is dropped, and a handshake starts.
 func (l *line) call(e, other *end) {
-	e.session, e.handshake = 0, time.Time{}
+	e.session, e.handshake, e.offered, e.accepted = 0, time.Time{}, 0, 0
 	dial := e.dial
 	if !e.reaches {
+		return
+	}
+	if l.exact {
+		l.handshake(e, other)
 		return
 	}
 	l.after(l.takes, func() {
@@ -56,6 +64,31 @@ func (l *line) call(e, other *end) {
 			if e.dial == dial {
 				e.session, e.handshake = session, l.now
 			}
+		})
+	})
+}
+
+// handshake is as in WireGuard: an end drops the handshakes of peers that it does not know yet, gives its own up when it receives that of the other end, and has a
+// session only when the first packet in it arrives.
+func (l *line) handshake(e, other *end) {
+	l.sessions++
+	session := l.sessions
+	e.offered = session
+	l.after(l.takes, func() {
+		if other.dial == 0 {
+			return
+		}
+		other.offered, other.accepted = 0, session
+		l.after(l.takes, func() {
+			if e.offered != session {
+				return
+			}
+			e.session, e.handshake = session, l.now
+			l.after(l.takes, func() {
+				if other.accepted == session {
+					other.session, other.handshake = session, l.now
+				}
+			})
 		})
 	})
 }
@@ -132,5 +165,26 @@ func TestDialersThatCross(t *testing.T) {
 	t.Logf("half of them within %v, 99 %% within %v, all within %v", all[500], all[990], all[999])
 	if all[500] > 2*time.Second || all[999] > 6*time.Second {
 		t.Errorf("half of them within %v, all within %v; want 2 s and 6 s", all[500], all[999])
+	}
+}
+
+// Two ends that are new to each other: the second one learns of the first up to 300 ms later, and drops its handshakes until then.
+func TestDialersFirstContact(t *testing.T) {
+	random := rand.New(rand.NewSource(1))
+	var all []time.Duration
+	for range 1000 {
+		l := &line{exact: true, now: start, takes: time.Duration(1+random.Intn(40)) * ms, apply: time.Duration(5+random.Intn(30)) * ms}
+		later := time.Duration(random.Intn(300)) * ms
+		for i := range l.ends {
+			d := newDialer()
+			d.jitter = func(most time.Duration) time.Duration { return time.Duration(random.Int63n(int64(most) + 1)) }
+			l.ends[i] = &end{dialer: d, reaches: true, next: start.Add(time.Duration(i) * later)}
+		}
+		all = append(all, l.run(time.Minute)-later)
+	}
+	slices.Sort(all)
+	t.Logf("half of them within %v of the second, 90 %% within %v, 99 %% within %v, all within %v", all[500], all[900], all[990], all[999])
+	if all[500] > 400*ms || all[999] > 6*time.Second {
+		t.Errorf("half of them within %v, all within %v; want 400 ms and 6 s", all[500], all[999])
 	}
 }

@@ -75,47 +75,49 @@ func TestDialer(t *testing.T) {
 			20 * s, fixed(a), nothing,
 			[]dialled{
 				{0, a.String(), 1},
-				{200 * ms, a.String(), 2},
-				{600 * ms, a.String(), 3},
-				{2 * s, a.String(), 4},
-				{5 * s, a.String(), 5},
-				{9 * s, a.String(), 6},
-				{14 * s, a.String(), 7},
-				{19 * s, a.String(), 8},
+				{100 * ms, a.String(), 2},
+				{300 * ms, a.String(), 3},
+				{700 * ms, a.String(), 4},
+				{2 * s, a.String(), 5},
+				{5 * s, a.String(), 6},
+				{9 * s, a.String(), 7},
+				{14 * s, a.String(), 8},
+				{19 * s, a.String(), 9},
 			},
 		},
 		"addresses in turn, slower each round": {
 			12 * s, fixed(a, b, c), nothing,
 			[]dialled{
 				{0, a.String(), 1},
-				{200 * ms, a.String(), 2},
-				{600 * ms, a.String(), 3},
-				{2 * s, b.String(), 4},
-				{4 * s, c.String(), 5},
-				{6 * s, a.String(), 6},
-				{9 * s, b.String(), 7},
+				{100 * ms, a.String(), 2},
+				{300 * ms, a.String(), 3},
+				{700 * ms, a.String(), 4},
+				{2 * s, b.String(), 5},
+				{4 * s, c.String(), 6},
+				{6 * s, a.String(), 7},
+				{9 * s, b.String(), 8},
 			},
 		},
 		"what works is left alone": {
-			time.Hour / 60, fixed(a, b), replies(100*ms, time.Hour),
+			time.Hour / 60, fixed(a, b), replies(50*ms, time.Hour),
 			[]dialled{{0, a.String(), 1}},
 		},
 		"a lost session is recreated": {
-			25 * s, fixed(a), replies(100*ms, 10*s),
+			25 * s, fixed(a), replies(50*ms, 10*s),
 			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {12 * s, a.String(), 3}, {14 * s, a.String(), 4}, {18 * s, a.String(), 5}, {23 * s, a.String(), 6}},
 		},
 		"the same address first, then the others": {
-			15 * s, fixed(a, b), replies(100*ms, 10*s),
+			15 * s, fixed(a, b), replies(50*ms, 10*s),
 			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {12 * s, b.String(), 3}, {14 * s, a.String(), 4}},
 		},
-		"a peer that cannot be dialled": {10 * s, fixed(), replies(100*ms, 5*s), []dialled{{0, netip.AddrPort{}.String(), 0}}},
+		"a peer that cannot be dialled": {10 * s, fixed(), replies(50*ms, 5*s), []dialled{{0, netip.AddrPort{}.String(), 0}}},
 		"the address changes while it works": {
 			20 * s, func(at time.Duration) []netip.AddrPort {
 				if at < 5*s {
 					return []netip.AddrPort{a}
 				}
 				return []netip.AddrPort{b}
-			}, replies(100*ms, 10*s),
+			}, replies(50*ms, 10*s),
 			[]dialled{{0, a.String(), 1}, {11 * s, b.String(), 2}, {12 * s, b.String(), 3}, {14 * s, b.String(), 4}, {18 * s, b.String(), 5}},
 		},
 		"the address changes while nothing works": {
@@ -127,29 +129,31 @@ func TestDialer(t *testing.T) {
 			}, nothing,
 			[]dialled{
 				{0, a.String(), 1},
-				{200 * ms, a.String(), 2},
-				{600 * ms, a.String(), 3},
-				{s, b.String(), 4},
-				{1200 * ms, b.String(), 5},
-				{1600 * ms, b.String(), 6},
+				{100 * ms, a.String(), 2},
+				{300 * ms, a.String(), 3},
+				{700 * ms, a.String(), 4},
+				{s, b.String(), 5},
+				{1100 * ms, b.String(), 6},
+				{1300 * ms, b.String(), 7},
+				{1700 * ms, b.String(), 8},
 			},
 		},
 		"one knock is enough": {
-			time.Minute, fixed(a, b), replies(300*ms, time.Hour),
-			[]dialled{{0, a.String(), 1}, {200 * ms, a.String(), 2}},
+			time.Minute, fixed(a, b), replies(200*ms, time.Hour),
+			[]dialled{{0, a.String(), 1}, {100 * ms, a.String(), 2}},
 		},
 		"keys were agreed, so the other end gets time": {
 			12 * s, fixed(a, b), func(at time.Duration, d *dialer) seen {
-				if at < 100*ms {
+				if at < 50*ms {
 					return seen{}
 				}
-				return seen{handshake: start.Add(100 * ms)}
+				return seen{handshake: start.Add(50 * ms)}
 			},
-			[]dialled{{0, a.String(), 1}, {10100 * ms, b.String(), 2}},
+			[]dialled{{0, a.String(), 1}, {10050 * ms, b.String(), 2}},
 		},
 		"the peer has recreated the session before us": {
 			20 * s, fixed(a), func(at time.Duration, d *dialer) seen {
-				seen := replies(100*ms, 10*s)(at, d)
+				seen := replies(50*ms, 10*s)(at, d)
 				if at >= 10900*ms {
 					seen.handshake = start.Add(10900 * ms)
 				}
@@ -162,7 +166,7 @@ func TestDialer(t *testing.T) {
 		},
 		"the clock was set back": {
 			15 * s, fixed(a), func(at time.Duration, d *dialer) seen {
-				seen := replies(100*ms, 10*s)(at, d)
+				seen := replies(50*ms, 10*s)(at, d)
 				seen.handshake = start.Add(10 * time.Minute)
 				return seen
 			},
@@ -170,7 +174,7 @@ func TestDialer(t *testing.T) {
 		},
 		"the peer has agreed, and forgotten it": {
 			13 * s, fixed(a), func(at time.Duration, d *dialer) seen {
-				seen := replies(100*ms, 10*s)(at, d)
+				seen := replies(50*ms, 10*s)(at, d)
 				if d.dial == 2 {
 					seen.handshake = start.Add(11050 * ms)
 				}
