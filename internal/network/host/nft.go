@@ -18,7 +18,7 @@ import (
 
 // encoding is part of each rule's comment. Increment it when nft_expr.go encodes the same rule in other expressions, so that an upgrade
 // rewrites the table.
-const encoding = 1
+const encoding = 2
 
 // nftBuffer bounds one transaction and its acknowledgements. It suffices for a few hundred peers.
 const nftBuffer = 8 << 20

@@ -42,8 +42,13 @@ type ruleWriter struct {
 func (w *ruleWriter) add(all ...expr.Any) { w.exprs = append(w.exprs, all...) }
 
 func (w *ruleWriter) rule(r plan.PacketRule) error {
-	w.link(expr.MetaKeyIIFNAME, r.In)
-	w.link(expr.MetaKeyOIFNAME, r.Out)
+	w.link(expr.MetaKeyIIFNAME, expr.CmpOpEq, r.In)
+	w.link(expr.MetaKeyOIFNAME, expr.CmpOpEq, r.Out)
+	w.link(expr.MetaKeyIIFNAME, expr.CmpOpNeq, r.InNot)
+	w.link(expr.MetaKeyOIFNAME, expr.CmpOpNeq, r.OutNot)
+	if err := w.protocol(r); err != nil { // early, because it excludes most packets
+		return err
+	}
 	if err := w.network(expr.PayloadBaseNetworkHeader, sourceAddress, r.From); err != nil {
 		return err
 	}
@@ -54,9 +59,6 @@ func (w *ruleWriter) rule(r plan.PacketRule) error {
 		return err
 	}
 	if err := w.outside(destinationOffset, r.ToNot); err != nil {
-		return err
-	}
-	if err := w.protocol(r); err != nil {
 		return err
 	}
 	// The first rule that reads connection state turns on connection tracking in the namespace, so encode that only if needed.
@@ -70,14 +72,14 @@ func (w *ruleWriter) rule(r plan.PacketRule) error {
 	return w.verb(r)
 }
 
-// link matches the name of the link a packet comes in or goes out by.
-func (w *ruleWriter) link(key expr.MetaKey, name string) {
+// link compares the name of the link a packet comes in or goes out by.
+func (w *ruleWriter) link(key expr.MetaKey, how expr.CmpOp, name string) {
 	if name == "" {
 		return
 	}
 	padded := make([]byte, unix.IFNAMSIZ)
 	copy(padded[:unix.IFNAMSIZ-1], name)
-	w.add(&expr.Meta{Key: key, Register: register}, &expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: padded})
+	w.add(&expr.Meta{Key: key, Register: register}, &expr.Cmp{Op: how, Register: register, Data: padded})
 }
 
 // network matches an address of a header.

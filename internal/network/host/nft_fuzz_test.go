@@ -124,6 +124,8 @@ func modelMatches(r *plan.PacketRule, p *packet) bool {
 		number = protocols["icmp"]
 	}
 	switch {
+	case r.InNot != "" && r.InNot == p.in, r.OutNot != "" && r.OutNot == p.out:
+		return false
 	case r.In != "" && r.In != p.in, r.Out != "" && r.Out != p.out, !within(r.From, p.header[12:16]), !within(r.To, p.header[16:20]):
 		return false
 	case slices.Contains(r.FromNot, address(p.header[12:16])), slices.Contains(r.ToNot, address(p.header[16:20])), number != 0 && number != p.protocol, r.Port != 0 && r.Port != binary.BigEndian.Uint16(p.transport[2:]):
@@ -162,6 +164,9 @@ func FuzzRule(f *testing.F) {
 	f.Add("drop", none, none, none, none, "10.2.0.8", none, uint16(0), byte(16), "", header, tcp, byte(6))
 	f.Add("drop", none, none, none, none, none, none, uint16(0), byte(1|4), "", header, tcp, byte(6))
 	f.Add("drop", none, none, none, none, none, none, uint16(0), byte(2|8), "", header, tcp, byte(6))
+	f.Add("accept", "eth0", none, none, none, none, none, uint16(0), byte(32), "", header, tcp, byte(6))
+	f.Add("accept", none, "liqo", none, none, none, none, uint16(0), byte(64), "", header, tcp, byte(6))
+	f.Add("accept", none, "wan", none, none, none, none, uint16(0), byte(64), "", header, tcp, byte(6))
 	f.Add("swap source", none, none, "10.1.0.0/16", none, none, none, uint16(0), byte(0), "10.77.128.0/17", header, tcp, byte(6))
 	f.Add("swap destination", none, none, none, "10.2.0.0/16", none, none, uint16(0), byte(0), "0.0.0.0/0", header, tcp, byte(6))
 	f.Add("swap inner source", none, none, none, "10.1.0.0/16", none, none, uint16(0), byte(0), "192.168.0.0/21", header, icmp, byte(1))
@@ -188,6 +193,12 @@ func FuzzRule(f *testing.F) {
 		rule := plan.PacketRule{
 			In: in, Out: out, From: prefix(from), To: prefix(to), Protocol: protocol, Port: port, New: state&1 != 0, Mapped: state&2 != 0,
 			Verb: plan.Verb(verb), Network: prefix(network), Inner: prefix(to), Address: prefix(network).Addr(),
+		}
+		if state&32 != 0 {
+			rule.In, rule.InNot = "", in
+		}
+		if state&64 != 0 {
+			rule.Out, rule.OutNot = "", out
 		}
 		if swaps[rule.Verb] >= 20 {
 			rule.To = netip.Prefix{}

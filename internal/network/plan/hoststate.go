@@ -176,8 +176,8 @@ const (
 
 // PacketRule is one rule: all selectors that are set must match.
 type PacketRule struct {
-	// In and Out are names of links.
-	In, Out string
+	// In and Out are names of links; InNot and OutNot match all other links.
+	In, Out, InNot, OutNot string
 	// From and To are the networks of the packet's addresses.
 	From, To netip.Prefix
 	// FromNot matches sources outside of this set. An empty set that is not nil matches all.

@@ -13,6 +13,20 @@ import (
 // carries the packet that it reports, in which our address is on the other side. Separate chains translate that address, because it does not
 // depend on the outer one.
 
+// Most packets that a chain sees are none of its business: each packet passes the chains of the link that it comes in by and of the one that it goes out by. So the first
+// rule of each lets the others pass at once, and their number does not grow with the peers.
+
+// notIn and notOut are these rules.
+var notIn, notOut = PacketRule{InNot: TunnelLink, Verb: Accept}, PacketRule{OutNot: TunnelLink, Verb: Accept}
+
+// behind puts rules behind one of these; without rules, no packet needs it.
+func behind(pass PacketRule, rules []PacketRule) []PacketRule {
+	if len(rules) == 0 {
+		return nil
+	}
+	return slices.Insert(rules, 0, pass)
+}
+
 // remote returns the prefixes under which we reach a peer.
 func remote(peer Peer) []netip.Prefix { return []netip.Prefix{peer.RemotePods, peer.RemoteExternal} }
 
@@ -30,7 +44,7 @@ func (g validSnapshot) errorsIn() (rules []PacketRule) {
 			}
 		}
 	}
-	return rules
+	return behind(notIn, rules)
 }
 
 // errorsOut translates errors that leave: the inner packet was the peer's, and its destination is ours.
@@ -44,7 +58,7 @@ func (g validSnapshot) errorsOut() (rules []PacketRule) {
 			}
 		}
 	}
-	return rules
+	return behind(notOut, rules)
 }
 
 // translateIn accepts packets to the prefixes under which the sender's cluster reaches us, and nothing else. WireGuard guarantees that the source
@@ -52,6 +66,8 @@ func (g validSnapshot) errorsOut() (rules []PacketRule) {
 func (g validSnapshot) translateIn(probe netip.Prefix) (rules []PacketRule) {
 	if g.maps() {
 		rules = g.tracked(probe)
+	} else {
+		rules = append(rules, notIn)
 	}
 	for _, peer := range g.Peers {
 		for _, from := range remote(peer) {
@@ -83,7 +99,7 @@ func (g validSnapshot) translateOut() (rules []PacketRule) {
 			}
 		}
 	}
-	return append(rules, PacketRule{Out: TunnelLink, Verb: Drop})
+	return behind(notOut, append(rules, PacketRule{Out: TunnelLink, Verb: Drop}))
 }
 
 // seen returns the addresses under which a peer reaches the pods that belong to the peering; never nil.

@@ -237,6 +237,8 @@ func matches(r plan.PacketRule, p packet) bool {
 	switch {
 	case r.In != "" && r.In != p.in, r.Out != "" && r.Out != p.out:
 		return false
+	case r.InNot != "" && r.InNot == p.in, r.OutNot != "" && r.OutNot == p.out:
+		return false
 	case r.From.IsValid() && !r.From.Contains(p.from), r.To.IsValid() && !r.To.Contains(p.to):
 		return false
 	case r.FromNot != nil && slices.Contains(r.FromNot, p.from):

@@ -117,6 +117,8 @@ func (r PacketRule) text() string {
 	var words []string
 	words = appendIf(words, r.In != "", "in", r.In)
 	words = appendIf(words, r.Out != "", "out", r.Out)
+	words = appendIf(words, r.InNot != "", "not in", r.InNot)
+	words = appendIf(words, r.OutNot != "", "not out", r.OutNot)
 	words = appendIf(words, r.From.IsValid(), "from", r.From.String())
 	words = appendIf(words, r.FromNot != nil, "from none of", "["+join(r.FromNot)+"]")
 	words = appendIf(words, r.To.IsValid(), "to", r.To.String())
