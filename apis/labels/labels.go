@@ -143,6 +143,8 @@ const (
 	// OverrideAddress and OverridePort, on the Services liqo-auth and liqo-gateway, replace the address and port that are published to peers.
 	OverrideAddress = "liqo.io/override-address"
 	OverridePort    = "liqo.io/override-port"
+	// WebSocketURL, on the Service of a gateway's streams, is where peers open WebSockets: at a proxy that leads to it.
+	WebSocketURL = "liqo.io/websocket-url"
 	// GatewayNodeIP, on the Service of a gateway, is the address of the node its pod runs on.
 	GatewayNodeIP = "net.liqo.io/gatewayNodeIP"
 	// RotateKeys, on the Secret liqo-gateway-keys, makes new keys for the tunnels when its value changes.

@@ -24,6 +24,7 @@ func TestNetworkPolicies(t *testing.T) {
 		"controller-manager webhook": "the API server calls it from any address; its paths are secret",
 		"auth auth":                  "other clusters",
 		"gateway tunnel":             "other clusters",
+		"gateway stream":             "other clusters",
 		"metric-agent https":         "the API server calls it from any address, with a client certificate",
 	}
 	for _, set := range []string{"", lavish, "auth.tls=false,webhook.port=10000,gateway.metrics.enabled=true,gateway.metrics.port=5880,gateway.config.listeningPort=5999"} {

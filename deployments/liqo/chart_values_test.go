@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -50,6 +51,8 @@ var other = map[string]any{
 	"virtualKubelet.metrics.podMonitor.interval":              "30s",
 	"virtualKubelet.metrics.podMonitor.scrapeTimeout":         "5s",
 	"gateway.config.portOverride":                             "8443",
+	"gateway.config.webSocketURL":                             "https://other.example.org",
+	"gateway.service.streamType":                              "ClusterIP",
 	"gateway.metrics.port":                                    5880.0,
 	"gateway.service.type":                                    "NodePort",
 	"gateway.service.externalTrafficPolicy":                   "Local",
@@ -84,6 +87,9 @@ var with = map[string]string{
 	"virtualKubelet.metrics.":            "virtualKubelet.metrics.enabled=true",
 	"virtualKubelet.metrics.podMonitor.": "virtualKubelet.metrics.enabled=true,virtualKubelet.metrics.podMonitor.enabled=true",
 	"gateway.":                           internal,
+	"gateway.config.webSocketURL":        internal + ",gateway.config.streamPort=443",
+	"gateway.service.streamType":         internal + ",gateway.config.streamPort=443",
+	"gateway.ingress.":                   internal + ",gateway.config.streamPort=443,gateway.config.webSocketURL=https://liqo.example.org,gateway.ingress.enable=true",
 	"gateway.metrics.":                   internal + ",gateway.metrics.enabled=true",
 	"gateway.metrics.serviceMonitor.":    internal + ",gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true",
 	"route.":                             internal,
@@ -109,6 +115,8 @@ func TestEveryValueMatters(t *testing.T) {
 		switch path {
 		case "auth.ingress.enable":
 			conditions = "auth.ingress.host=liqo.example.org"
+		case "gateway.ingress.enable":
+			conditions = internal + ",gateway.config.streamPort=443,gateway.config.webSocketURL=https://liqo.example.org"
 		case "gateway.metrics.enabled":
 			conditions = internal
 		case "gateway.metrics.serviceMonitor.enabled":
@@ -122,7 +130,7 @@ func TestEveryValueMatters(t *testing.T) {
 		set(values, "discovery.config.clusterIDOverride", "5b2f0c0e-7f1d-4a38-9c1a-0b6f6a1d2e3c")
 		for _, condition := range strings.Split(conditions, ",") {
 			if key, value, has := strings.Cut(condition, "="); has {
-				set(values, key, map[bool]any{true: true, false: value}[value == "true"])
+				set(values, key, typed(value))
 			}
 		}
 		set(values, path, another(t, path, value))
@@ -135,6 +143,14 @@ func TestEveryValueMatters(t *testing.T) {
 			t.Errorf("%s: no template uses it", path)
 		}
 	}
+}
+
+// typed is a value of a condition as YAML reads it.
+func typed(text string) any {
+	if number, err := strconv.ParseFloat(text, 64); err == nil {
+		return number
+	}
+	return map[bool]any{true: true, false: text}[text == "true"]
 }
 
 // required returns the values that liqoctl always sets.

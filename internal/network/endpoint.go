@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,7 +64,7 @@ func endpoints(services []corev1.Service, running map[int]string, nodes []corev1
 		at := endpointOf(service, running[lane], nodes)
 		at.lane = lane
 		if stream := streams[lane]; stream != nil {
-			at.addStreams(endpointOf(stream, running[lane], nodes))
+			at.addStreams(endpointOf(stream, running[lane], nodes), stream)
 		}
 		all = append(all, at)
 	}
@@ -71,13 +72,51 @@ func endpoints(services []corev1.Service, running map[int]string, nodes []corev1
 }
 
 // addStreams adds the ways over TCP to those over UDP, which come first.
-func (e *endpoint) addStreams(tcp endpoint) {
+func (e *endpoint) addStreams(tcp endpoint, service *corev1.Service) {
+	at, proxied := service.Annotations[labels.WebSocketURL]
 	for _, way := range tcp.carriers {
 		tls, socket := way, way
 		tls.Type, socket.Type, socket.Path = netv1alpha1.CarrierTLS, netv1alpha1.CarrierWebSocket, carrier.PathOf(e.lane)
-		e.carriers = append(e.carriers, tls, socket)
+		if e.carriers = append(e.carriers, tls); !proxied {
+			e.carriers = append(e.carriers, socket)
+		}
+	}
+	if proxied {
+		socket, err := webSocketAt(at, e.lane)
+		if err != nil {
+			e.problem = cmp.Or(e.problem, fmt.Sprintf("annotation %s of Service %s/%s: %v", labels.WebSocketURL, service.Namespace, service.Name, err))
+		} else {
+			e.carriers = append(e.carriers, socket)
+		}
 	}
 	e.problem = cmp.Or(e.problem, tcp.problem)
+}
+
+// webSocketAt returns the way to a WebSocket behind a proxy.
+func webSocketAt(text string, lane int) (way netv1alpha1.Carrier, err error) {
+	at, err := url.Parse(text)
+	if err != nil || at.User != nil || at.RawQuery != "" || at.Fragment != "" {
+		return way, fmt.Errorf("%.100q is not a URL like https://gateway.example.org/liqo/lane-0", text)
+	}
+	way = netv1alpha1.Carrier{Type: netv1alpha1.CarrierWebSocket, Addresses: []string{at.Hostname()}, Port: 443, Path: cmp.Or(at.EscapedPath(), carrier.PathOf(lane))}
+	switch at.Scheme {
+	case "https", "wss":
+	case "http", "ws":
+		way.Type, way.Port = netv1alpha1.CarrierPlainWebSocket, 80
+	default:
+		return way, fmt.Errorf("%.100q has the scheme %.20q; want https, or http for a proxy without TLS", text, at.Scheme)
+	}
+	if at.Port() != "" {
+		port, err := strconv.ParseUint(at.Port(), 10, 16)
+		if err != nil || port == 0 {
+			return way, fmt.Errorf("%.100q has the port %.20q; want 1 to 65535", text, at.Port())
+		}
+		way.Port = int32(port)
+	}
+	if !carrierPath.MatchString(way.Path) || !carrier.IsPathOf(way.Path, lane) {
+		return way, fmt.Errorf("%.100q has the path %.100q; want letters, digits and ._~/- only, with /lane-%d at the end", text, way.Path, lane)
+	}
+	return way, checkHost(at.Hostname(), nil)
 }
 
 // endpointOf reads one Service: annotations of the administrator come first, then the addresses of its type.

@@ -146,3 +146,65 @@ func TestCheckHost(t *testing.T) {
 		}
 	}
 }
+
+// TestWebSocketAt: the URL of a proxy becomes the way that peers are given, or an error that quotes it.
+func TestWebSocketAt(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://gw.example.org/liqo/lane-1":     "WebSocket gw.example.org 443 /liqo/lane-1",
+		"https://gw.example.org:8443/a/b/lane-1": "WebSocket gw.example.org 8443 /a/b/lane-1",
+		"http://192.0.2.1/lane-1":                "PlainWebSocket 192.0.2.1 80 /lane-1",
+		"http://192.0.2.1:81":                    "PlainWebSocket 192.0.2.1 81 /liqo/lane-1",
+		"https://gw.example.org/liqo/lane-2":     "/lane-1 at the end",
+		"https://gw.example.org/li%20qo/lane-1":  "/lane-1 at the end",
+		"https://user:secret@gw.example.org":     "not a URL",
+		"https://gw.example.org/lane-1?a=b":      "not a URL",
+		"ftp://gw.example.org/lane-1":            "scheme",
+		"https://gw.example.org:0/lane-1":        "port",
+		"https://127.0.0.1/lane-1":               "loopback",
+		"https://localhost/lane-1":               "resolves differently",
+		"gw.example.org/lane-1":                  "scheme",
+	} {
+		way, err := webSocketAt(text, 1)
+		got := fmt.Sprintf("%s %s %d %s", way.Type, strings.Join(way.Addresses, ","), way.Port, way.Path)
+		if err != nil {
+			if got = err.Error(); !strings.Contains(got, want) {
+				t.Errorf("%s: %s, want %q", text, got, want)
+			}
+			continue
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestStreamEndpoints: TLS at the stream port, the WebSocket there or behind the proxy, and a wrong annotation takes none of the other ways.
+func TestStreamEndpoints(t *testing.T) {
+	service := func(name string, protocol corev1.Protocol, kind corev1.ServiceType, annotations map[string]string) corev1.Service {
+		return corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "liqo", Labels: map[string]string{labels.GatewayLane: "0"}, Annotations: annotations},
+			Spec:       corev1.ServiceSpec{Type: kind, Ports: []corev1.ServicePort{{Protocol: protocol, Port: 443}}},
+			Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.7"}}}},
+		}
+	}
+	at := func(url string) map[string]string { return map[string]string{labels.WebSocketURL: url} }
+	for name, test := range map[string]struct {
+		stream  corev1.Service
+		want    string
+		problem bool
+	}{
+		"alone":           {service("s", "TCP", "LoadBalancer", nil), "UDP TLS WebSocket", false},
+		"and a proxy":     {service("s", "TCP", "LoadBalancer", at("https://a.example.org/x/lane-0")), "UDP TLS WebSocket", false},
+		"a proxy only":    {service("s", "TCP", "ClusterIP", at("http://a.example.org/x/lane-0")), "UDP PlainWebSocket", false},
+		"a wrong address": {service("s", "TCP", "LoadBalancer", at("no URL")), "UDP TLS", true},
+	} {
+		all := endpoints([]corev1.Service{service("u", "UDP", "LoadBalancer", nil), test.stream}, nil, nil)
+		var got []string
+		for _, way := range all[0].carriers {
+			got = append(got, way.Type)
+		}
+		if text := strings.Join(got, " "); text != test.want || (all[0].problem != "") != test.problem {
+			t.Errorf("%s: %s, %q", name, text, all[0].problem)
+		}
+	}
+}

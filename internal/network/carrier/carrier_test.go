@@ -29,6 +29,8 @@ import (
 // inTime is a guard against hanging, not a target.
 const inTime = 20 * time.Second
 
+func isTest(path string) bool { return path == "/liqo" }
+
 // gateway is a WireGuard device with a hub. Its packets go to and come from channels.
 type gateway struct {
 	t       testing.TB
@@ -66,7 +68,7 @@ func newGateway(t testing.TB, number byte, relayed bool) *gateway {
 	must(t, err)
 	g.at = netip.MustParseAddrPort(listener.Addr().String())
 	ctx, cancel := context.WithCancel(t.Context())
-	server := &Server{Hub: g.hub, Path: "/liqo", Log: logr.Discard()}
+	server := &Server{Hub: g.hub, Path: isTest, Log: logr.Discard()}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ctx, listener) }()
 	t.Cleanup(func() {

@@ -10,10 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -52,10 +55,30 @@ type Target struct {
 	Refuse func(netip.Addr) error
 }
 
-// ProxyFromEnvironment returns the proxy of the variables HTTPS_PROXY and NO_PROXY.
-func ProxyFromEnvironment(hostPort string) (*url.URL, error) {
-	return httpproxy.FromEnvironment().ProxyFunc()(&url.URL{Scheme: "https", Host: hostPort})
+// ProxyFrom returns the proxy of the files HTTPS_PROXY and NO_PROXY in a folder, into which a Secret is mounted. They are read at each attempt, so changes count at once.
+// Without a folder, the variables of these names count.
+func ProxyFrom(folder string) func(hostPort string) (*url.URL, error) {
+	return func(hostPort string) (*url.URL, error) {
+		if folder == "" {
+			return httpproxy.FromEnvironment().ProxyFunc()(&url.URL{Scheme: "https", Host: hostPort})
+		}
+		var texts [2]string
+		for i, name := range []string{"HTTPS_PROXY", "NO_PROXY"} {
+			text, err := os.ReadFile(filepath.Join(folder, name))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			texts[i] = strings.TrimSpace(string(text))
+		}
+		if texts[0] == "" {
+			return nil, errNoProxy
+		}
+		config := httpproxy.Config{HTTPSProxy: texts[0], NoProxy: texts[1]}
+		return config.ProxyFunc()(&url.URL{Scheme: "https", Host: hostPort})
+	}
 }
+
+var errNoProxy = errors.New("the Secret with the HTTP proxy has no key HTTPS_PROXY")
 
 // String has no credentials.
 func (t Target) String() string {
@@ -127,7 +150,9 @@ const maxAnswer = 16 << 10
 func connect(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
 	var proxy *url.URL
 	if t.Proxy != nil {
-		if proxy, err = t.Proxy(t.hostPort()); err != nil {
+		if proxy, err = t.Proxy(t.hostPort()); errors.Is(err, errNoProxy) {
+			return nil, nil, err
+		} else if err != nil {
 			return nil, nil, errors.New("the URL of the HTTP proxy is not valid") // it may have a password
 		}
 	}

@@ -6,9 +6,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -288,7 +291,7 @@ func FuzzUnauthenticated(f *testing.F) {
 		hub := New(Options{Log: logr.Discard()})
 		must(t, hub.SetKeys(Key(keys[0]), []Key{Key(keys[1].PublicKey())}))
 		near, far := net.Pipe()
-		server := &Server{Hub: hub, Path: "/liqo", Log: logr.Discard(), Certificate: certificate}
+		server := &Server{Hub: hub, Path: isTest, Log: logr.Discard(), Certificate: certificate}
 		go func() {
 			go func() { _, _ = new(bytes.Buffer).ReadFrom(far) }()
 			cut = min(max(cut, 0), len(text))
@@ -333,4 +336,33 @@ func FuzzIntroduce(f *testing.F) {
 			t.Error("a key in an error")
 		}
 	})
+}
+
+// TestProxyFrom: the files of a mounted Secret are read at each attempt, and no error shows what is in them.
+func TestProxyFrom(t *testing.T) {
+	folder := t.TempDir()
+	write := func(name, text string) { must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600)) }
+	at := ProxyFrom(folder)
+	if _, err := at("gw.example.org:443"); !errors.Is(err, errNoProxy) {
+		t.Errorf("without a key: %v", err)
+	}
+	write("HTTPS_PROXY", "http://rome:a%20password@proxy.example.org:3128\n")
+	write("NO_PROXY", "near.example.org,10.0.0.0/8\n")
+	if proxy, err := at("gw.example.org:443"); err != nil || proxy.Host != "proxy.example.org:3128" || proxy.User.String() != "rome:a%20password" {
+		t.Errorf("the proxy is %v, %v", proxy, err)
+	}
+	for _, near := range []string{"near.example.org:443", "10.1.2.3:443"} {
+		if proxy, err := at(near); err != nil || proxy != nil {
+			t.Errorf("%s: %v, %v", near, proxy, err)
+		}
+	}
+	write("HTTPS_PROXY", "http://rome:a password@proxy")
+	_, _, err := connect(t.Context(), Target{Kind: TLS, Host: "gw.example.org", Port: 443, Proxy: at})
+	if err == nil || strings.Contains(err.Error(), "password") {
+		t.Errorf("no URL: %v", err)
+	}
+	t.Setenv("HTTPS_PROXY", "http://other.example.org")
+	if proxy, err := ProxyFrom("")("gw.example.org:443"); err != nil || proxy.Host != "other.example.org" {
+		t.Errorf("from the variables: %v, %v", proxy, err)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,11 @@ const (
 
 // PathOf is the path at which the gateway of a lane accepts WebSockets.
 func PathOf(lane int) string { return fmt.Sprintf("/liqo/lane-%d", lane) }
+
+// IsPathOf reports whether the gateway of a lane accepts WebSockets at a path: whatever comes before the last part, since proxies add and remove it.
+func IsPathOf(path string, lane int) bool {
+	return strings.HasSuffix(path, fmt.Sprintf("/lane-%d", lane))
+}
 
 // isStream reports whether an address is one that AddressOf gives.
 func isStream(address netip.Addr) bool {

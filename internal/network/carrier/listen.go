@@ -35,8 +35,8 @@ const (
 type Server struct {
 	// Hub gets the streams.
 	Hub *Hub
-	// Path of the WebSocket, with a slash in front.
-	Path string
+	// Path reports whether a WebSocket is accepted at a path.
+	Path func(string) bool
 	// Certificate of the outer TLS; nil for one that this process signs itself, since no client verifies it.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Log         logr.Logger
@@ -177,7 +177,7 @@ func (s *Server) upgrade(conn, raw net.Conn) error {
 	result, under := make(chan error, 2), &gathering{Conn: conn}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
-		if r.URL.Path != s.Path || r.Header.Get("Upgrade") == "" {
+		if !s.Path(r.URL.Path) || r.Header.Get("Upgrade") == "" {
 			http.NotFound(w, r) // the server closes the connection when it has sent this
 			return
 		}

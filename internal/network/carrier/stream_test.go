@@ -189,7 +189,7 @@ func BenchmarkCarriers(b *testing.B) {
 		}
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		must(b, err)
-		server := &Server{Hub: hubs[1], Path: "/liqo", Log: logr.Discard()}
+		server := &Server{Hub: hubs[1], Path: isTest, Log: logr.Discard()}
 		go func() { _ = server.Serve(b.Context(), listener) }()
 		b.Cleanup(func() {
 			for i := range hubs {

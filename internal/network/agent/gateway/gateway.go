@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -64,6 +65,8 @@ type Options struct {
 	// Hub has the streams to peers; nil for UDP only. StreamPort is the TCP port at which peers open streams; 0 for none.
 	Hub        *carrier.Hub
 	StreamPort int
+	// Proxy returns the HTTP proxy through which streams are opened, nil for none. A nil function is none.
+	Proxy func(hostPort string) (*url.URL, error)
 	// ProbePort replaces plan.ProbePort in tests.
 	ProbePort uint16
 	Log       logr.Logger
@@ -118,6 +121,7 @@ func New(cfg *rest.Config, host Host, o Options) (*Gateway, error) {
 		g.o.Hub = carrier.New(carrier.Options{Log: o.Log})
 	}
 	g.streams = newStreams(g.o.Hub, o.Log, g.loop.Trigger)
+	g.streams.proxy = o.Proxy
 	g.prober = probe.New(probe.Options{Port: o.ProbePort, Changed: g.loop.Trigger, Received: g.receive})
 	var err error
 	g.caches, err = agent.NewCaches(cfg, agent.Wants{Namespace: o.Namespace, Mappings: true, KeysSecret: o.KeysSecret, Pods: o.Pods, Restricted: o.Restricted}, g.loop.Trigger)

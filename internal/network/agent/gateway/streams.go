@@ -53,7 +53,7 @@ type streams struct {
 
 func newStreams(hub *carrier.Hub, log logr.Logger, changed func()) *streams {
 	return &streams{
-		hub: hub, log: log, changed: changed, proxy: carrier.ProxyFromEnvironment, wanted: map[carrier.Key]*attempt{}, problems: map[carrier.Key]map[carrier.Kind]string{},
+		hub: hub, log: log, changed: changed, wanted: map[carrier.Key]*attempt{}, problems: map[carrier.Key]map[carrier.Kind]string{},
 	}
 }
 
@@ -306,7 +306,7 @@ func (g *Gateway) accept(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for streams of peers: %w", err)
 	}
-	server := &carrier.Server{Hub: g.o.Hub, Path: carrier.PathOf(g.o.Lane), Log: g.o.Log}
+	server := &carrier.Server{Hub: g.o.Hub, Path: func(path string) bool { return carrier.IsPathOf(path, g.o.Lane) }, Log: g.o.Log}
 	return server.Serve(ctx, listener)
 }
 

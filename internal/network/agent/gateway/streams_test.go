@@ -64,7 +64,7 @@ func TestCarry(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = (&carrier.Server{Hub: far, Path: carrier.PathOf(0), Log: logr.Discard()}).Serve(t.Context(), listener)
+		_ = (&carrier.Server{Hub: far, Path: func(string) bool { return true }, Log: logr.Discard()}).Serve(t.Context(), listener)
 	}()
 
 	g := newBare()
@@ -174,7 +174,7 @@ func TestRace(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = (&carrier.Server{Hub: far, Path: carrier.PathOf(0), Log: logr.Discard()}).Serve(t.Context(), listener)
+		_ = (&carrier.Server{Hub: far, Path: func(string) bool { return true }, Log: logr.Discard()}).Serve(t.Context(), listener)
 	}()
 	good := netip.MustParseAddrPort(listener.Addr().String()).Port()
 	var held []net.Conn
