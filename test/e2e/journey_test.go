@@ -83,6 +83,8 @@ func TestDeadProvider(t *testing.T)        { takesLong(t); step(t, notPeered, de
 func TestFaultsAtEachStep(t *testing.T)    { takesLong(t); step(t, notPeered, faultsAtEachStep) }
 func TestExternalNetwork(t *testing.T)     { takesLong(t); step(t, notPeered, externalNetwork) }
 func TestCarriers(t *testing.T)            { takesLong(t); step(t, notPeered, carriers) }
+func TestBehindNAT(t *testing.T)           { takesLong(t); step(t, notPeered, behindNAT) }
+func TestThroughProxies(t *testing.T)      { takesLong(t); step(t, notPeered, throughProxies) }
 func TestSpeed(t *testing.T)               { takesLong(t); step(t, notPeered, speed) }
 
 // TestRights reads the audit logs of the whole run, so it means something after all other tests only.

@@ -24,6 +24,7 @@ import (
 
 const usage = `traffic serve    [--port 7000]                               TCP echo, UDP echo on PORT, HTTP on PORT+1
 traffic stream   [--every 50ms] NAME=ADDRESS:PORT...         one connection for each target, one request each 50 ms
+traffic bulk     [--every 10ms] NAME=ADDRESS:PORT...         the same with blocks of 32 KiB
 traffic requests [--every 50ms] NAME=ADDRESS:PORT...         a new connection for each request
 traffic check    http|udp|icmp ADDRESS:PORT [--bytes 1]      one request; prints the source address that the server saw
 traffic send     --link L --from A --to A:PORT --word W      UDP packets with any source address, out of a link
@@ -41,7 +42,7 @@ func main() {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	commands := map[string]func(context.Context, []string, *printer) error{
-		"serve": serve, "stream": stream, "requests": requests, "check": check, "send": send, "capture": capture,
+		"serve": serve, "stream": stream, "bulk": bulk, "requests": requests, "check": check, "send": send, "capture": capture,
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
 		return fmt.Errorf("unknown command\n%s", strings.TrimSpace(usage))

@@ -106,7 +106,7 @@ func stalling(t *testing.T) (address string, stall *sync.RWMutex, dropAll *atomi
 }
 
 func TestFollowReportsGaps(t *testing.T) {
-	for _, command := range []string{"stream", "requests"} {
+	for _, command := range []string{"stream", "bulk", "requests"} {
 		t.Run(command, func(t *testing.T) {
 			address, stall, dropAll := stalling(t)
 			ctx, cancel := context.WithCancel(t.Context())
