@@ -232,6 +232,9 @@ func (d *shift) step(now time.Time, udp []netip.AddrPort, at netip.AddrPort) (mo
 
 // carry opens the stream of a peer when UDP fails, tries UDP while the stream is in use, and ends it afterwards. It returns when to call it again.
 func (g *Gateway) carry(now time.Time, known *peer, tcp way, s seen, at netip.AddrPort) time.Time {
+	if !s.silent(now) && at == tcp.address && known.dialer.target != at {
+		known.dialer.target = at // the peer has moved the tunnel to the stream; without another attempt: the session goes on
+	}
 	on := known.dialer.target == tcp.address
 	switch {
 	case s.silent(now):
@@ -256,8 +259,6 @@ func (g *Gateway) carry(now time.Time, known *peer, tcp way, s seen, at netip.Ad
 			g.o.Hub.Try(tcp.key, try, now.Add(tryFor))
 		}
 		return now.Add(min(tryEvery, time.Second))
-	case at == tcp.address: // the peer has moved the tunnel to its stream
-		return time.Time{}
 	case now.Sub(known.shift.moved) >= spareFor:
 		g.streams.drop(tcp.key)
 		known.shift = shift{}

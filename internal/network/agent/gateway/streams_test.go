@@ -120,6 +120,15 @@ func TestCarry(t *testing.T) {
 			t.Fatalf("at %v it uses %s", at, now)
 		}
 	}
+	// A gateway whose peer has moved the tunnel to the stream tries UDP as well: behind NAT, only this one can.
+	l.result.Last = start.Add(at)
+	moved := &peer{dialer: *newDialer()}
+	moved.dialer.target, moved.dialer.worked = a, true
+	lane := &plan.PeerLane{Keys: []string{key}}
+	g.observeLane(start.Add(at), moved, lane, l)
+	if lane.Endpoint != stream || lane.Dial != 0 || moved.shift.tried.IsZero() {
+		t.Errorf("after the peer has moved the tunnel it uses %s, dial %d, tried UDP at %v", lane.Endpoint, lane.Dial, moved.shift.tried)
+	}
 	dials := known.dialer.dial
 	g.tunnel[key] = host.TunnelPeer{Endpoint: a} // a copy has arrived there
 	l.result.Last = start.Add(at)
