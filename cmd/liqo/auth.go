@@ -24,6 +24,7 @@ import (
 	"liqo.io/liqo/internal/offloading/serving"
 	peeringauth "liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/endpoint"
+	"liqo.io/liqo/internal/peering/auth/ways"
 )
 
 // auth is the only process that unauthenticated clients can reach. It watches and caches nothing, which keeps it small.
@@ -116,7 +117,8 @@ func runAuth(ctx context.Context, cfg *rest.Config, o authOptions) error {
 			Client: core, Namespace: o.namespace,
 			Address: peeringauth.Address{URL: o.apiServerAddress, Nodes: core, TrustedCA: o.apiServerTrustedCA, CA: authCA(cfg)},
 		},
-		Log: log,
+		Ways: ways.Finder{Client: core, Namespace: o.namespace}.Find,
+		Log:  log,
 	})
 	if err != nil {
 		return err

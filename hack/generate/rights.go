@@ -28,7 +28,7 @@ var roles = []role{
 	{"controller-manager", []string{
 		"./internal/kube/manager", "./internal/kube/policies", "./internal/peering", "./internal/peering/replicate", "./internal/peering/tenant", "./internal/network", "./internal/offloading", "./internal/offloading/webhook", "./internal/storage", "./internal/storage/move",
 	}},
-	{"auth", []string{"./internal/peering/auth"}},
+	{"auth", []string{"./internal/peering/auth", "./internal/peering/auth/ways"}},
 	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet", "./internal/offloading/reflection", "./internal/network/translator", "./internal/storage/claims"}},
 	{"metric-agent", []string{"./internal/offloading/metricagent"}},
 	{"gateway", []string{"./internal/network/agent/gateway"}},

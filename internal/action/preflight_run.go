@@ -18,7 +18,9 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/version"
+	"liqo.io/liqo/internal/network/carrier"
 	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/auth/ways"
 )
 
 // endpointTimeout bounds each request to the provider's authentication service.
@@ -47,6 +49,7 @@ type facts struct {
 	now    time.Time // when ids arrived
 	asked  bool      // whether the token was tried
 	token  error     // the provider's answer to the token
+	ways   []tried   // how the provider's gateway can be reached
 }
 
 // runPreflight collects the facts, judges them, and reports the warnings. It changes nothing in either cluster.
@@ -67,6 +70,11 @@ func runPreflight(ctx context.Context, c client.Client, o PeerOptions, p Progres
 		return nil, &PreflightError{Findings: failures}
 	}
 	p.Done(fmt.Sprintf("All %d checks passed", len(checks)))
+	if len(f.ways) > 0 { // providers without a network of ours, or of earlier versions, state none
+		for _, line := range wayLines(f.ways) {
+			p.Info(line)
+		}
+	}
 	return f, nil
 }
 
@@ -131,14 +139,16 @@ func (f *facts) askProvider(ctx context.Context) {
 	}
 	// A dry run pins no keys, so any keys will do.
 	_, key, err := ed25519.GenerateKey(nil)
+	var grant auth.Grant
 	if err == nil {
 		token := auth.ParseToken(f.options.Token)
-		_, err = endpoint.Register(ctx, auth.Registration{
+		grant, err = endpoint.Register(ctx, auth.Registration{
 			Provider: auth.Provider{ID: f.options.ClusterID, Fingerprint: token.Fingerprint, Unproven: f.options.InsecureSkipProviderVerify},
 			Cluster:  f.local, Secret: token.Secret, Key: key, ClusterKey: key, DryRun: true,
 		})
 	}
 	f.asked, f.token = true, err
+	f.ways = tryWays(ctx, ways.Parse(grant.Ways), carrier.Probe)
 }
 
 // retryIDs asks again while connections are refused, for at most the given time. It does not repeat a request that timed

@@ -30,7 +30,13 @@ func carriersHere(t *testing.T) (until func(want string) time.Duration) {
 			c.Install(t)
 		}
 	})
-	env.Peered(t, rome, milan)
+	lines := rome.Liqoctl(t, milan.PeerCommand(t)...)
+	for _, want := range []string{"Tunnel over UDP: ", "is not refused", "Tunnel over TLS: ", "Tunnel over WebSocket: ", "/liqo/lane-0 works from this machine"} {
+		if !strings.Contains(lines.Out+lines.Err, want) {
+			t.Errorf("liqoctl peer does not print %q: %s", want, lines)
+		}
+	}
+	rome.NodeReady(t, milan)
 	return func(want string) time.Duration {
 		t.Helper()
 		return env.Eventually(t, env.Hang, "the tunnel goes over "+want, func() (string, bool) {

@@ -82,7 +82,7 @@ var errNoProxy = errors.New("the Secret with the HTTP proxy has no key HTTPS_PRO
 
 // String has no credentials.
 func (t Target) String() string {
-	scheme := map[bool]string{true: "wss", false: "tls"}[t.Kind == WebSocket]
+	scheme := map[Kind]string{UDP: "udp", TLS: "tls", WebSocket: "wss"}[t.Kind]
 	if t.Plain {
 		scheme = "ws"
 	}
@@ -161,14 +161,8 @@ func connect(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
 		address = proxyAddress(proxy)
 	}
 	var dialer net.Dialer
-	if proxy == nil && t.Refuse != nil {
-		dialer.Control = func(_, address string, _ syscall.RawConn) error {
-			at, err := netip.ParseAddrPort(address)
-			if err != nil {
-				return err
-			}
-			return t.Refuse(at.Addr().Unmap())
-		}
+	if proxy == nil {
+		dialer.Control = t.control()
 	}
 	if raw, err = dialer.DialContext(ctx, "tcp", address); err != nil {
 		return nil, nil, err
@@ -182,6 +176,20 @@ func connect(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
 		return nil, nil, fmt.Errorf("HTTP proxy %s: %w", address, err)
 	}
 	return conn, raw, nil
+}
+
+// control refuses addresses; nil if none are refused.
+func (t Target) control() func(network, address string, c syscall.RawConn) error {
+	if t.Refuse == nil {
+		return nil
+	}
+	return func(_, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		return t.Refuse(at.Addr().Unmap())
+	}
 }
 
 func proxyAddress(proxy *url.URL) string {

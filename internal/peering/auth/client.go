@@ -117,7 +117,7 @@ type Registration struct {
 	ClusterKey ed25519.PrivateKey
 	// Previous are the keys that these two replaced, as far as the consumer has them. A provider that knows the consumer by them then believes the new ones.
 	Previous []ed25519.PrivateKey
-	// DryRun checks the token and the input, and changes nothing. The grant then has only the provider's key.
+	// DryRun checks the token and the input, and changes nothing. The grant then has only the provider's key, and the ways to its gateways.
 	DryRun bool
 }
 
@@ -129,7 +129,7 @@ func (c *Client) Register(ctx context.Context, r Registration) (Grant, error) {
 	grant, err := c.ask(ctx, r.Provider, asker{r.Cluster.ClusterID, clusterkey.Public(r.Key)}, r.DryRun, func(q question) (grantAnswer, error) {
 		request := registrationRequest{
 			Cluster: r.Cluster, AuthURL: r.AuthURL, PublicKey: clusterkey.Public(r.Key), ClusterKey: clusterkey.Public(r.ClusterKey),
-			Protocol: ProtocolRange, DryRun: r.DryRun, Question: q, TokenID: TokenID(r.Secret),
+			Protocol: ProtocolRange, DryRun: r.DryRun, Ways: r.DryRun, Question: q, TokenID: TokenID(r.Secret),
 		}
 		if len(r.Previous) > 0 {
 			replacement := request.replacement(r.Provider.ID)
@@ -202,7 +202,7 @@ func (c *Client) ask(ctx context.Context, provider Provider, us asker, dryRun bo
 			theirs = answer.Successor.Key
 		}
 		if dryRun {
-			return Grant{ProviderKey: theirs}, nil
+			return Grant{ProviderKey: theirs, Ways: answer.Ways}, nil
 		}
 		token, err := private.open(to.sealInfo(), answer.SealedToken)
 		if err != nil {

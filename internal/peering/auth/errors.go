@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"liqo.io/liqo/internal/peering/auth/challenge"
 )
 
 // Reason is why a request was refused, for programs.
@@ -109,3 +111,6 @@ func unavailable(cause error) *Error {
 		Message: "the provider cannot do this now; its administrator finds the cause in the logs of Deployment liqo-auth",
 	}
 }
+
+var errChallenge = refuse(http.StatusBadRequest, ReasonChallenge,
+	"the request must be signed over an unused challenge that this service issued for this cluster within the last %s; request one at %s", challenge.Lifetime, pathChallenge)

@@ -50,6 +50,8 @@ type Grant struct {
 	// signed its certificate.
 	APIServerURL string
 	APIServerCA  []byte
+	// Ways to the provider's gateways, of a dry run; see package ways.
+	Ways []byte
 	// ProviderKey identifies the provider from now on. The client sets it.
 	ProviderKey ed25519.PublicKey
 }

@@ -55,11 +55,13 @@ type registrationRequest struct {
 	Cluster discoveryv1alpha1.ClusterIdentity `json:"cluster"`
 	AuthURL string                            `json:"authUrl,omitempty"`
 	// PublicKey is the consumer's key for this provider, ClusterKey the one that identifies it to all its peers.
-	PublicKey  []byte   `json:"publicKey"`
-	ClusterKey []byte   `json:"clusterKey"`
-	Protocol   Range    `json:"protocol"`
-	DryRun     bool     `json:"dryRun,omitempty"`
-	Question   question `json:"question"`
+	PublicKey  []byte `json:"publicKey"`
+	ClusterKey []byte `json:"clusterKey"`
+	Protocol   Range  `json:"protocol"`
+	DryRun     bool   `json:"dryRun,omitempty"`
+	// Ways asks where the gateways can be reached, in a dry run. It is not signed: providers of earlier versions do not know it.
+	Ways     bool     `json:"ways,omitempty"`
+	Question question `json:"question"`
 	// TokenID is the [TokenID] of the secret with which TokenProof is made; empty without a token.
 	TokenID    string `json:"tokenID,omitempty"`
 	TokenProof []byte `json:"tokenProof,omitempty"`
@@ -113,7 +115,9 @@ type grantAnswer struct {
 	ExpiresIn    int64  `json:"expiresIn,omitempty"` // seconds
 	APIServerURL string `json:"apiServerUrl,omitempty"`
 	APIServerCA  []byte `json:"apiServerCA,omitempty"` // PEM
-	Signature    []byte `json:"signature"`
+	// Ways is the answer to a dry run that asks for them; see package ways.
+	Ways      []byte `json:"ways,omitempty"`
+	Signature []byte `json:"signature"`
 	// Successor is the provider's current key, if the question asked for the previous one.
 	Successor *successor `json:"successor,omitempty"`
 }
@@ -136,9 +140,14 @@ type answerTo struct {
 // signed returns the bytes that the provider signs. They bind the answer to the consumer, its key, its question, and all of the contents.
 func (a grantAnswer) signed(to answerTo) []byte {
 	ca, token := sha256.Sum256(a.APIServerCA), sha256.Sum256(a.SealedToken)
-	return clusterkey.Message("liqo.io/auth/grant/v2",
+	fields := [][]byte{
 		[]byte(to.provider), []byte(to.consumer), to.publicKey, []byte(to.question.Challenge), to.question.Nonce, to.question.SealTo,
-		[]byte(a.Namespace), []byte(a.APIServerURL), ca[:], token[:], []byte(strconv.FormatInt(a.ExpiresIn, 10)))
+		[]byte(a.Namespace), []byte(a.APIServerURL), ca[:], token[:], []byte(strconv.FormatInt(a.ExpiresIn, 10)),
+	}
+	if len(a.Ways) > 0 { // only who asks gets them
+		fields = append(fields, a.Ways)
+	}
+	return clusterkey.Message("liqo.io/auth/grant/v2", fields...)
 }
 
 // sealInfo binds a sealed token to the question.

@@ -65,7 +65,9 @@ type ServerOptions struct {
 	Tokens               TokenSource
 	Keys                 KeySource
 	Peers                Peers
-	Log                  logr.Logger
+	// Ways are where the gateways can be reached; nil for none.
+	Ways func(context.Context) ([]byte, error)
+	Log  logr.Logger
 	// Now is the clock. Nil means the system clock.
 	Now func() time.Time
 }
@@ -212,7 +214,7 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 	}
 	to := answerTo{s.options.Cluster.ClusterID, peer, request.PublicKey, request.Question}
 	if request.DryRun {
-		answer, err := signer.answer(Grant{}, to)
+		answer, err := signer.answer(Grant{Ways: s.ways(call, request)}, to)
 		return peer, answer, err
 	}
 	select {
@@ -273,7 +275,7 @@ func (s *Server) signer(ctx context.Context, q question) (signer, error) {
 // answer seals the token of a grant and signs all of it.
 func (s signer) answer(g Grant, to answerTo) (grantAnswer, error) {
 	answer := grantAnswer{
-		Namespace: g.Namespace, ExpiresIn: int64(g.Lifetime / time.Second), APIServerURL: g.APIServerURL, APIServerCA: g.APIServerCA, Successor: s.successor,
+		Namespace: g.Namespace, ExpiresIn: int64(g.Lifetime / time.Second), APIServerURL: g.APIServerURL, APIServerCA: g.APIServerCA, Ways: g.Ways, Successor: s.successor,
 	}
 	if g.Token != "" {
 		var err error
@@ -306,9 +308,6 @@ func (s *Server) repeated(ctx context.Context, request registrationRequest, pinn
 	}
 	return s.options.Peers.Replace(ctx, pinned, by)
 }
-
-var errChallenge = refuse(http.StatusBadRequest, ReasonChallenge,
-	"the request must be signed over an unused challenge that this service issued for this cluster within the last %s; request one at %s", challenge.Lifetime, pathChallenge)
 
 func (s *Server) challenge(ctx context.Context, body []byte) (string, any, error) {
 	request, refusal := parseChallengeRequest(body)
