@@ -117,14 +117,15 @@ func reasons(t *testing.T) {
 	}
 }
 
-// gapsIn lists the longest gap of each connection that started in a time.
+// gapsIn lists the longest gap of each connection in a time. The middle of a gap counts: it starts with the last answer, a moment before its cause.
 func gapsIn(all []followed, from, to time.Time) string {
 	var texts []string
 	for _, one := range all {
 		var longest time.Duration
 		for _, gap := range one.Gaps {
-			if gap[0].After(from) && gap[0].Before(to) {
-				longest = max(longest, gap[1].Sub(gap[0]))
+			took := gap[1].Sub(gap[0])
+			if middle := gap[0].Add(took / 2); middle.After(from) && middle.Before(to) {
+				longest = max(longest, took)
 			}
 		}
 		texts = append(texts, fmt.Sprintf("%.1f s", longest.Seconds()))
