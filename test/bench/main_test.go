@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,6 +25,9 @@ var (
 	alone   = flag.Bool("alone", false, "without Liqo: only the paths that it is compared with")
 	rounds  = flag.Int("rounds", 3, "number of measurements of each path")
 	seconds = flag.Int("seconds", 3, "how long each measurement takes")
+	streams = flag.Bool("carriers", true, "measure the tunnel over each carrier as well, in several conditions of the link")
+	settle  = flag.Duration("settle", 10*time.Second, "pause before idle gateways are measured")
+	idle    = flag.Duration("idle", time.Minute, "how long idle gateways are measured")
 	which   = flag.String("scenario", "quick-start", "scenario of the playground; its first two clusters have two nodes each")
 )
 
@@ -51,7 +55,11 @@ func TestNetwork(t *testing.T) {
 		c.Serve(t)
 		t.Cleanup(func() { c.Kubectl(t, "delete", "namespace", env.Namespace, "--timeout=60s") })
 		if !*alone && !*keep {
-			c.Liqoctl(t, "install", "--cluster-name", c.Name, "--set", "networking.internal=true")
+			settings := []string{"--set", "networking.internal=true"}
+			if c == provider {
+				settings = append(settings, "--set", streamSettings)
+			}
+			c.Liqoctl(t, append([]string{"install", "--cluster-name", c.Name}, settings...)...)
 		}
 	}
 	if !*alone {
@@ -69,11 +77,16 @@ func TestNetwork(t *testing.T) {
 func measureAll(t *testing.T, clusters *env.Env, consumer, provider *env.Cluster) {
 	paths := baselines(t, clusters, consumer, provider)
 	var watch *memory
+	var over *carriers
 	if !*alone {
 		paths = append(paths, liqoPaths(t, clusters, consumer, provider)...)
+		if *streams {
+			over = &carriers{clusters, consumer, provider}
+			over.offer(t)
+		}
 		watch = watchGateways(t, consumer, provider)
 		watch.enter("idle")
-		<-time.After(10 * time.Second) // the definition of idle
+		idleFor(*settle)
 	}
 	for _, p := range paths {
 		p.serve(t, clusters)
@@ -85,21 +98,25 @@ func measureAll(t *testing.T, clusters *env.Env, consumer, provider *env.Cluster
 			if watch != nil {
 				watch.enter("load")
 			}
-			if results[p.name] == nil {
-				results[p.name] = map[string][]float64{}
-			}
-			for what, value := range p.measure(t, clusters) {
-				results[p.name][what] = append(results[p.name][what], value)
-			}
+			add(results, p.name, p.measure(t, clusters))
 			t.Logf("round %d, %s: %.0f s", round+1, p.name, time.Since(start).Seconds())
+		}
+		if over != nil {
+			start := time.Now()
+			watch.enter("load, all carriers")
+			over.measure(t, paths[slices.IndexFunc(paths, func(p path) bool { return p.name == onName })], results)
+			t.Logf("round %d, carriers: %.0f s", round+1, time.Since(start).Seconds())
 		}
 	}
 	if watch != nil {
 		watch.enter("idle after load")
-		<-time.After(10 * time.Second)
+		idleFor(*settle)
 		watch.stop()
 	}
 	fmt.Println(table(paths, results))
+	if over != nil {
+		fmt.Println(carrierTable(results))
+	}
 	if watch != nil {
 		fmt.Println(watch.table())
 	}

@@ -170,14 +170,26 @@ func (p path) measure(t *testing.T, clusters *env.Env) map[string]float64 {
 	result[rate] = load("16").RequestsPerSecond
 	one := load("1")
 	result[p50], result[p99] = one.LatencyMs.P50*1000, one.LatencyMs.P99*1000
+	streams := p.client.Command("iperf3", p.iperfArgs("--parallel", "4", "--time", strconv.Itoa(*seconds+1))...)
+	if err := streams.Start(); err != nil {
+		t.Fatal(err)
+	}
+	busy := load("1")
+	if err := streams.Wait(); err != nil {
+		t.Errorf("%s: iperf3: %v", p.name, err)
+	}
+	result[busy50], result[busy99] = busy.LatencyMs.P50*1000, busy.LatencyMs.P99*1000
 	return result
+}
+
+func (p path) iperfArgs(options ...string) []string {
+	return append([]string{"--client", p.address.String(), "--port", strconv.Itoa(p.port), "--time", strconv.Itoa(*seconds), "--json"}, options...)
 }
 
 // iperf returns the received throughput in Gbit/s.
 func (p path) iperf(t *testing.T, options ...string) float64 {
 	t.Helper()
-	args := append([]string{"--client", p.address.String(), "--port", strconv.Itoa(p.port), "--time", strconv.Itoa(*seconds), "--json"}, options...)
-	output := p.client.Run(t, "iperf3", args...)
+	output := p.client.Run(t, "iperf3", p.iperfArgs(options...)...)
 	type sum struct {
 		BitsPerSecond float64 `json:"bits_per_second"`
 		Lost          float64 `json:"lost_percent"`
