@@ -27,7 +27,7 @@ func carriersHere(t *testing.T) (until func(want string) time.Duration) {
 	t.Cleanup(func() {
 		for _, c := range both() {
 			c.Kubectl(t, "delete", "namespace", env.Namespace, "--ignore-not-found", "--wait=false")
-			c.Install(t)
+			c.Install(t, "--reset-values")
 		}
 	})
 	lines := rome.Liqoctl(t, milan.PeerCommand(t)...)

@@ -53,6 +53,19 @@ func TestNodesWithoutPodNetworks(t *testing.T) { step(t, 1, nodesWithoutPodNetwo
 func TestFaultsWithOneGateway(t *testing.T)    { step(t, 1, func(t *testing.T) { faults(t, 1) }) }
 func TestFaultsWithTwoGateways(t *testing.T)   { step(t, 2, func(t *testing.T) { faults(t, 2) }) }
 
+// Tests that take minutes.
+
+func TestBehindOneNAT(t *testing.T)       { onlyLong(t); step(t, 1, behindOneNAT) }
+func TestNameOfGateway(t *testing.T)      { onlyLong(t); step(t, 1, nameOfGateway) }
+func TestTwoGatewaysOverTLS(t *testing.T) { onlyLong(t); step(t, 2, lanesOverTLS) }
+
+func onlyLong(t *testing.T) {
+	t.Helper()
+	if !*long {
+		t.Skip("SKIPPED: it takes minutes: -long")
+	}
+}
+
 // TestNothingIsLeft is the last one: it leaves the clusters as they were before the installation.
 func TestNothingIsLeft(t *testing.T) {
 	clusters.Step(t)
