@@ -92,6 +92,16 @@ func measureAll(t *testing.T, clusters *env.Env, consumer, provider *env.Cluster
 		p.serve(t, clusters)
 	}
 	results := map[string]map[string][]float64{}
+	defer func() { // also what there is when a measurement fails
+		fmt.Println(table(paths, results))
+		if over != nil {
+			fmt.Println(carrierTable(results))
+		}
+		if watch != nil {
+			watch.stop()
+			fmt.Println(watch.table())
+		}
+	}()
 	for round := range *rounds {
 		for _, p := range paths {
 			start := time.Now()
@@ -111,13 +121,5 @@ func measureAll(t *testing.T, clusters *env.Env, consumer, provider *env.Cluster
 	if watch != nil {
 		watch.enter("idle after load")
 		idleFor(*settle)
-		watch.stop()
-	}
-	fmt.Println(table(paths, results))
-	if over != nil {
-		fmt.Println(carrierTable(results))
-	}
-	if watch != nil {
-		fmt.Println(watch.table())
 	}
 }

@@ -52,6 +52,10 @@ func rows(names []string, results map[string]map[string][]float64) string {
 				digits = 0
 			}
 			values := results[name][what]
+			if len(values) == 0 { // it has failed before
+				text.WriteString(" – |")
+				continue
+			}
 			fmt.Fprintf(&text, " %.*f (%.*f–%.*f) |", digits, median(values), digits, slices.Min(values), digits, slices.Max(values))
 		}
 		text.WriteString("\n")
@@ -67,16 +71,20 @@ func ratios(names []string, to string, results map[string]map[string][]float64) 
 		fmt.Fprintf(&text, "| %s |", name)
 		for _, what := range columns() {
 			var compared []float64
-			for i, value := range results[name][what] {
+			for i, value := range results[name][what][:min(len(results[name][what]), len(results[to][what]))] {
 				if isTime(what) {
 					compared = append(compared, value-results[to][what][i])
 				} else {
 					compared = append(compared, value/results[to][what][i])
 				}
 			}
-			if isTime(what) {
+			switch {
+			case len(compared) == 0:
+				text.WriteString(" – |")
+				continue
+			case isTime(what):
 				fmt.Fprintf(&text, " %+.0f |", median(compared))
-			} else {
+			default:
 				fmt.Fprintf(&text, " %.2f |", median(compared))
 			}
 		}
