@@ -26,12 +26,16 @@ type frames struct {
 	from       io.Reader
 	buffer     [readSize]byte
 	start, end int
-	// batch is reused by next.
+	// batch is reused by next. wrong: the next frame is too large.
 	batch [][]byte
+	wrong bool
 }
 
 // next returns all datagrams that have arrived, at least after one read, maybe none: then the stream is alive. They are valid until the following call.
 func (f *frames) next() ([][]byte, error) {
+	if f.wrong {
+		return nil, errFrame
+	}
 	if f.start > 0 {
 		f.end = copy(f.buffer[:], f.buffer[f.start:f.end])
 		f.start = 0
@@ -41,8 +45,9 @@ func (f *frames) next() ([][]byte, error) {
 	f.batch = f.batch[:0]
 	for f.end-f.start >= headerSize {
 		size := int(binary.BigEndian.Uint16(f.buffer[f.start:]))
-		if size > maxDatagram {
-			return nil, errFrame
+		if f.wrong = size > maxDatagram; f.wrong {
+			err = errFrame
+			break
 		}
 		if f.end-f.start < headerSize+size {
 			break

@@ -52,6 +52,7 @@ func TestFrames(t *testing.T) {
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte{0, 1, 7, 0, 0, 0, 2, 8, 9}, 3)
 	f.Add([]byte{0xff, 0xff}, 1)
+	f.Add([]byte{0, 1, '0', 0xff, 0xff}, 3) // what came before the wrong frame arrives
 	f.Fuzz(func(t *testing.T, text []byte, cut int) {
 		whole, wholeErr := all(bytes.NewReader(text))
 		cut = min(max(cut, 0), len(text))
