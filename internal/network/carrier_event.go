@@ -3,6 +3,7 @@
 package network
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,10 @@ import (
 // recordCarrier records an event at the ForeignCluster when another carrier than before carries the tunnel.
 func (r *tunnelReconciler) recordCarrier(s *tunnelScope, status *netv1alpha1.TunnelEndpointStatus) {
 	before, now := s.tunnel.Status.Connection.PeerConfiguration[netv1alpha1.PeerCarrier], status.Connection.PeerConfiguration[netv1alpha1.PeerCarrier]
+	before = cmp.Or(before, r.carried[s.namespace])
+	if now != "" {
+		r.carried[s.namespace] = now
+	}
 	if kind, message := carrierChange(before, now, status.Connection.PeerConfiguration[netv1alpha1.PeerCarrierReason]); message != "" && s.fc != nil {
 		r.events.Eventf(s.fc, nil, kind, netv1alpha1.ReasonCarrierChanged, "ProbeNetwork", "%s", message)
 	}

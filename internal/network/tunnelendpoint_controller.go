@@ -40,6 +40,8 @@ type tunnelReconciler struct {
 	badSince map[string]time.Time
 	// lost are, by namespace, the nodes that were cut off at the last reconcile.
 	lost map[string][]string
+	// carried is, by namespace, the last carrier: while a gateway restarts or finds another way, the status has none.
+	carried map[string]string
 	// limiters are by namespace.
 	limiters *ratelimit.Limiter[string]
 }
@@ -49,7 +51,7 @@ func newLimiters() *ratelimit.Limiter[string] {
 }
 
 func setupTunnelEndpoint(mgr manager.Manager, s *shared) error {
-	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, lost: map[string][]string{}, limiters: newLimiters()}
+	r := &tunnelReconciler{shared: s, badSince: map[string]time.Time{}, lost: map[string][]string{}, carried: map[string]string{}, limiters: newLimiters()}
 	allPeers := handler.EnqueueRequestsFromMapFunc(s.allPeers)
 	err := builder.ControllerManagedBy(mgr).Named("tunnelendpoint").
 		// One worker: two peers must not be given the same network. It waits for our own API server only.

@@ -65,6 +65,7 @@ func (r *tunnelReconciler) prune(ctx context.Context, s *tunnelScope) error {
 	}
 	delete(r.badSince, s.namespace)
 	delete(r.lost, s.namespace)
+	delete(r.carried, s.namespace)
 	if s.tunnel == nil || s.tunnel.DeletionTimestamp != nil {
 		return nil
 	}
