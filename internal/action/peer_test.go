@@ -126,7 +126,7 @@ func testBadInput(t *testing.T, config *rest.Config) {
 		"own cluster ID":           {nil, nil, func(o *PeerOptions) { o.ClusterID = localID }, "this cluster's own ID"},
 		"no cluster ID":            {nil, nil, func(o *PeerOptions) { o.ClusterID = "milan" }, "UUID"},
 		"bad name":                 {nil, nil, func(o *PeerOptions) { o.Name = "Milan_1" }, "cannot be the name"},
-		"long name":                {nil, nil, func(o *PeerOptions) { o.Name = strings.Repeat("m", 45) }, "at most 44"},
+		"long name":                {nil, nil, func(o *PeerOptions) { o.Name = strings.Repeat("m", 64) }, "no more than 63"},
 		"not installed":            {nil, nil, func(o *PeerOptions) { o.Namespace = "default" }, "not installed"},
 		"name taken":               {known("milan", otherID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual), nil, nil, "belongs to another cluster"},
 		"known by another name":    {known("mailand", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual), nil, nil, `as ForeignCluster "mailand"`},

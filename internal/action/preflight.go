@@ -54,9 +54,6 @@ func (e *PreflightError) Error() string {
 // clockTolerance is the difference between the clocks of two clusters that needs no warning.
 const clockTolerance = 5 * time.Minute
 
-// maxNameLength leaves space for the rest of the tenant namespace's name.
-var maxNameLength = validation.DNS1123LabelMaxLength - len(discoveryv1alpha1.ClusterIdentity{}.TenantNamespace())
-
 // check is one possible cause of a failed peering. judge is pure: it returns nil if it found no problem, or if it cannot
 // decide.
 type check struct {
@@ -111,10 +108,6 @@ func checkName(f *facts) *Finding {
 	if problems := validation.IsDNS1123Label(f.options.Name); len(problems) > 0 {
 		return found(fmt.Sprintf("%q cannot be the name of a cluster: %s", f.options.Name, strings.Join(problems, "; ")),
 			"choose a name of lower-case letters, digits and hyphens; it may differ from the cluster's own name")
-	}
-	if len(f.options.Name) > maxNameLength {
-		return found(fmt.Sprintf("the name %q has %d characters, of which at most %d fit into the name of a namespace", f.options.Name, len(f.options.Name), maxNameLength),
-			"choose a shorter name; it may differ from the cluster's own name")
 	}
 	return nil
 }

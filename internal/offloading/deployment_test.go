@@ -12,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	psa "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
@@ -65,6 +68,41 @@ func TestKubeletObjects(t *testing.T) {
 				t.Errorf("%s (-want +got; rewrite with -update):\n%s", golden, diff)
 			}
 		})
+	}
+}
+
+// TestKubeletOfLongNames: with the longest names of clusters, names and labels of all objects are valid.
+func TestKubeletOfLongNames(t *testing.T) {
+	long := func(id string) discoveryv1alpha1.ClusterIdentity {
+		return discoveryv1alpha1.ClusterIdentity{ClusterID: id, ClusterName: strings.Repeat("n", 63)}
+	}
+	peer := long("22222222-2222-4222-8222-222222222222")
+	k := kubelet{
+		local: long("11111111-1111-4111-8111-111111111111"), peer: peer,
+		namespace: peer.TenantNamespace(), slice: strings.Repeat("n", 63), node: peer.NodeName(),
+	}
+	for _, part := range k.parts() {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part.intent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := unstructured.Unstructured{Object: content}
+		faults := validation.IsDNS1123Subdomain(object.GetName())
+		if object.GetNamespace() != "" {
+			faults = append(faults, validation.IsDNS1123Label(object.GetNamespace())...)
+		}
+		pod, _, _ := unstructured.NestedStringMap(content, "spec", "template", "metadata", "labels")
+		for _, all := range []map[string]string{object.GetLabels(), pod} {
+			for key, value := range all {
+				faults = append(faults, append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)...)
+			}
+		}
+		if len(faults) > 0 {
+			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), faults)
+		}
+	}
+	if faults := validation.IsValidLabelValue(k.node); len(faults) > 0 {
+		t.Errorf("kubernetes.io/hostname=%s: %v", k.node, faults)
 	}
 }
 

@@ -39,7 +39,8 @@ func TestRemoteName(t *testing.T) {
 		"one too many":           {strings.Repeat("n", 52), offloadingv1alpha1.DefaultName, rome, strings.Repeat("n", 52) + "-53a6df7d7c"},
 		"much too long":          {long, offloadingv1alpha1.DefaultName, rome, strings.Repeat("n", 52) + "-c5d4d1f4a0"},
 		"cut at a hyphen":        {strings.Repeat("n", 51) + "-nnnnn", offloadingv1alpha1.DefaultName, rome, strings.Repeat("n", 51) + "-"},
-		"cut behind the cluster": {"a", offloadingv1alpha1.DefaultName, discoveryv1alpha1.ClusterIdentity{ClusterID: "x", ClusterName: strings.Repeat("c", 63)}, "a-" + strings.Repeat("c", 50) + "-"},
+		"long name of a cluster": {"a", offloadingv1alpha1.DefaultName, discoveryv1alpha1.ClusterIdentity{ClusterID: "x", ClusterName: strings.Repeat("c", 63)}, "a-" + strings.Repeat("c", 44) + "-2d7116"},
+		"both long":              {long, offloadingv1alpha1.DefaultName, discoveryv1alpha1.ClusterIdentity{ClusterID: "x", ClusterName: strings.Repeat("c", 63)}, strings.Repeat("n", 52) + "-"},
 	} {
 		got := remoteName(test.namespace, test.strategy, test.local)
 		if hash := strings.TrimPrefix(got, test.want); got != test.want && (len(got) > 63 || len(hash) != 10 || !strings.HasSuffix(test.want, "-")) {

@@ -69,9 +69,9 @@ func TestOffer(t *testing.T) {
 func TestFollowAddress(t *testing.T) {
 	t.Parallel()
 	b := newFCEnv(t)
-	rome := discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-2-id", ClusterName: "rome-2"}
+	rome := discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-2-id", ClusterName: strings.Repeat("r", 63)} // the longest name
 	fc := &discoveryv1alpha1.ForeignCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "rome-2", Labels: map[string]string{labels.DiscoveryType: labels.DiscoveryIncoming}},
+		ObjectMeta: metav1.ObjectMeta{Name: rome.ClusterName, Labels: map[string]string{labels.DiscoveryType: labels.DiscoveryIncoming}},
 		Spec:       discoveryv1alpha1.ForeignClusterSpec{ClusterIdentity: &rome, OutgoingPeeringEnabled: discoveryv1alpha1.PeeringAuto},
 	}
 	b.Make(fc)
@@ -79,8 +79,8 @@ func TestFollowAddress(t *testing.T) {
 		return b.Get(t.Context(), client.ObjectKey{Name: rome.TenantNamespace()}, &corev1.Namespace{})
 	})
 	request := &sharingv1alpha1.ResourceSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: rome.TenantNamespace(), Name: "rome-2", Labels: map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.OriginID: rome.ClusterID}},
-		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: rome.ClusterID, ProviderClusterID: "rome-id", NodeName: "liqo-rome"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: rome.TenantNamespace(), Name: rome.ClusterName, Labels: map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.OriginID: rome.ClusterID}},
+		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: rome.ClusterID, ProviderClusterID: "rome-id", NodeName: rome.NodeName()},
 	}
 	b.Make(request)
 	follows := func(want string) {

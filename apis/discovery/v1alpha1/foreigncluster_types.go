@@ -5,6 +5,7 @@ package v1alpha1
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -43,17 +44,36 @@ type ClusterIdentity struct {
 	ClusterName string `json:"clusterName"`
 }
 
-// UniqueName returns the cluster's name followed by six hexadecimal digits of the hash of its ID.
+const (
+	tenantPrefix = "liqo-tenant-"
+	nodePrefix   = "liqo-"
+	hashLength   = 6
+	// maxLabel is the length of a DNS-1123 label: of a namespace, and of the label with the name of a node.
+	maxLabel = 63
+)
+
+// UniqueName returns the cluster's name followed by six hexadecimal digits of the hash of its ID. A name of more than 44 characters is cut to
+// them, so that the name of the tenant namespace, and of everything else that contains the unique name, is a DNS-1123 label.
 func (c ClusterIdentity) UniqueName() string {
 	sum := sha256.Sum256([]byte(c.ClusterID))
-	return c.ClusterName + "-" + hex.EncodeToString(sum[:])[:6]
+	name := c.ClusterName
+	if most := maxLabel - len(tenantPrefix) - len("-") - hashLength; len(name) > most {
+		name = strings.TrimRight(name[:most], "-")
+	}
+	return name + "-" + hex.EncodeToString(sum[:])[:hashLength]
 }
 
 // TenantNamespace returns the name of the namespace that another cluster has for this one.
-func (c ClusterIdentity) TenantNamespace() string { return "liqo-tenant-" + c.UniqueName() }
+func (c ClusterIdentity) TenantNamespace() string { return tenantPrefix + c.UniqueName() }
 
-// NodeName returns the name of the virtual node for this cluster in another one, unless the name is taken.
-func (c ClusterIdentity) NodeName() string { return "liqo-" + c.ClusterName }
+// NodeName returns the name of the virtual node for this cluster in another one, unless the name is taken. With the name of the cluster in full it
+// could be too long for the label kubernetes.io/hostname; then it contains the unique name.
+func (c ClusterIdentity) NodeName() string {
+	if name := nodePrefix + c.ClusterName; len(name) <= maxLabel {
+		return name
+	}
+	return nodePrefix + c.UniqueName()
+}
 
 // NetworkConfigName returns the name of the NetworkConfig with which this cluster publishes its network to another one, and of the copy
 // there. It depends only on the ID of the sender, so the receiver knows it, whatever names the two have for each other.

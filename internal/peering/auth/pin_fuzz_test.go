@@ -23,7 +23,8 @@ func FuzzParsePin(f *testing.F) {
 	f.Add(name, id, "rome", key, "")
 	f.Add(PinName(provider.ClusterID), id, "rome", key, "")                        // the key of another cluster
 	f.Add(PinName("../x"), "../x", "rome", key, "")                                // no cluster ID
-	f.Add(name, id, strings.Repeat("a", 63), key, "")                              // too long for the tenant namespace
+	f.Add(name, id, strings.Repeat("a", 63), key, "")                              // as long as a label
+	f.Add(name, id, strings.Repeat("a", 64), key, "")                              // longer
 	f.Add(name, id, "rome\n", key, "")                                             // not a label
 	f.Add(name, id, "rome", key[:40], "")                                          // a short key
 	f.Add(name, id, "rome", key+"AAAA", "")                                        // a long key

@@ -191,7 +191,7 @@ func parseRegistration(body []byte, own discoveryv1alpha1.ClusterIdentity) (r re
 		return r, err
 	}
 	if !validClusterName(r.Cluster) {
-		return r, invalid("the cluster's name is not a DNS-1123 label of at most %d characters", maxClusterName)
+		return r, invalid("the cluster's name is not a DNS-1123 label of at most %d characters", validation.DNS1123LabelMaxLength)
 	}
 	if r.Cluster.ClusterID == own.ClusterID {
 		return r, invalid("%s is the ID of this cluster, %s: a cluster cannot peer with itself; "+
@@ -281,11 +281,8 @@ func validClusterID(id string) *Error {
 	return invalid("the cluster's ID is not a UUID in lower case")
 }
 
-// maxClusterName is what the name of the tenant namespace leaves for the name of the cluster.
-var maxClusterName = validation.DNS1123LabelMaxLength - len(discoveryv1alpha1.ClusterIdentity{}.TenantNamespace())
-
 func validClusterName(c discoveryv1alpha1.ClusterIdentity) bool {
-	return len(c.ClusterName) <= maxClusterName && len(validation.IsDNS1123Label(c.ClusterName)) == 0
+	return len(validation.IsDNS1123Label(c.ClusterName)) == 0
 }
 
 // authURLPattern is that of the field foreignAuthUrl, to which the URL is copied.

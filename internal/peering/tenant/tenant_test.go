@@ -103,6 +103,15 @@ func TestTenants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// The longest name of a cluster.
+	long := discoveryv1alpha1.ClusterIdentity{ClusterID: "99999999-2222-4333-8444-555555555555", ClusterName: strings.Repeat("n", 63)}
+	longName, err := tenants.Namespace(ctx, long)
+	if err == nil {
+		err = tenants.Ensure(ctx, tenant.Tenant{Peer: long, Namespace: longName, Admitted: true, Accepted: true})
+	}
+	if err != nil {
+		t.Errorf("tenant of a cluster with 63 characters: %v", err)
+	}
 	// An attacker who may create pods there gets no node with them.
 	evil := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "evil"},
