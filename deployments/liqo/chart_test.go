@@ -79,6 +79,16 @@ func tryRender(t *testing.T, provider engine.ClientProvider, set ...string) ([]*
 
 func renderValues(t *testing.T, provider engine.ClientProvider, values map[string]any) ([]*unstructured.Unstructured, error) {
 	t.Helper()
+	files, err := renderFiles(t, provider, values)
+	if err != nil {
+		return nil, err
+	}
+	return parse(files)
+}
+
+// renderFiles returns the rendered templates by their paths.
+func renderFiles(t *testing.T, provider engine.ClientProvider, values map[string]any) (map[string]string, error) {
+	t.Helper()
 	chart := loadChart(t)
 	capabilities := common.DefaultCapabilities.Copy()
 	version, err := common.ParseKubeVersion("v1.34.0") // Helm's default in tests is old
@@ -92,15 +102,14 @@ func renderValues(t *testing.T, provider engine.ClientProvider, values map[strin
 	if err != nil {
 		return nil, err
 	}
-	var rendered map[string]string
 	if provider == nil {
-		rendered, err = engine.Render(chart, all)
-	} else {
-		rendered, err = engine.RenderWithClientProvider(chart, all, provider)
+		return engine.Render(chart, all)
 	}
-	if err != nil {
-		return nil, err
-	}
+	return engine.RenderWithClientProvider(chart, all, provider)
+}
+
+// parse returns the objects of rendered templates.
+func parse(rendered map[string]string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, file := range slices.Sorted(maps.Keys(rendered)) {
 		if path.Ext(file) != ".yaml" {

@@ -30,7 +30,10 @@ var other = map[string]any{
 	"auth.config.portOverride":                                "8443",
 	"auth.service.type":                                       "NodePort",
 	"auth.ingress.host":                                       "other.example.org",
-	"discovery.config.clusterName":                            "milan",
+	"discovery.config.clusterName":                            strings.Repeat("m", 63),
+	"gateway.config.wireguardImplementation":                  "userspace",
+	"telemetry.enable":                                        true,
+	"openshiftConfig.virtualKubeletSCCs":                      []any{"privileged"},
 	"discovery.config.clusterIDOverride":                      "0d3e7b3e-0000-4000-8000-000000000000",
 	"controllerManager.config.resourcePluginAddress":          "plugin:6001",
 	"controllerManager.config.peerPodSecurity":                "privileged",
@@ -96,14 +99,12 @@ var with = map[string]string{
 	"networkConfig.":                     internal,
 }
 
-// ignored are documented values without effect; their comments state that.
-var ignored = []string{"gateway.config.wireguardImplementation"}
-
-// TestEveryValueMatters: every value changes some object.
+// TestEveryValueMatters: every value changes some object, except documented ones that are listed without effect.
 func TestEveryValueMatters(t *testing.T) {
 	bare := map[string]string{}
+	table := withoutEffect(t)
 	for path, value := range leaves(t) {
-		if slices.Contains(ignored, path) {
+		if entry, without := table[path]; without && entry.Only == "" {
 			continue
 		}
 		conditions, longest := "", ""
@@ -166,7 +167,13 @@ func required() map[string]any {
 // TestUnknownValues: an unknown value is refused by name, on every level.
 func TestUnknownValues(t *testing.T) {
 	levels := map[string]bool{"": true}
-	for path := range leaves(t) {
+	known := leaves(t)
+	for path := range withoutEffect(t) {
+		if _, here := known["proxy.imageName"]; here || !strings.HasPrefix(path, "proxy.") {
+			known[path] = nil
+		}
+	}
+	for path := range known {
 		for at := strings.LastIndex(path, "."); at >= 0; at = strings.LastIndex(path[:at], ".") {
 			levels[path[:at+1]] = true
 		}
@@ -180,7 +187,7 @@ func TestUnknownValues(t *testing.T) {
 	}
 }
 
-// TestSchemaKnowsOnlyValues: every value that the schema allows has a default, and so a line in the README.
+// TestSchemaKnowsOnlyValues: every value that the schema allows has a default, and so a line in the README, or is listed without effect.
 func TestSchemaKnowsOnlyValues(t *testing.T) {
 	raw, err := fs.ReadFile(liqo.FS, "values.schema.json")
 	if err != nil {
@@ -191,6 +198,9 @@ func TestSchemaKnowsOnlyValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	defaults := leaves(t)
+	for path := range withoutEffect(t) {
+		defaults[path] = nil
+	}
 	var walk func(prefix string, node map[string]any)
 	walk = func(prefix string, node map[string]any) {
 		if ref, has := node["$ref"].(string); has {
@@ -225,6 +235,11 @@ func leaves(t *testing.T) map[string]any {
 	if err := yaml.UnmarshalStrict(raw, &values); err != nil {
 		t.Fatal(err)
 	}
+	return flat(values)
+}
+
+// flat returns the values by path.
+func flat(values map[string]any) map[string]any {
 	found := map[string]any{}
 	var walk func(prefix string, value any)
 	walk = func(prefix string, value any) {

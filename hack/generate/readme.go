@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -15,28 +16,62 @@ const (
 	readmePath = chart + "/README.md"
 	start      = "<!-- start of the table; made from values.yaml by `make generate` -->\n"
 	end        = "<!-- end of the table -->\n"
+
+	startIgnored = "<!-- start of the values without effect; made from files/values-without-effect.yaml by `make generate` -->\n"
+	endIgnored   = "<!-- end of the values without effect -->\n"
 )
 
-// readme writes the table of values between the two marks in the chart's README.
+// readme writes the tables of values between their marks in the chart's README.
 func readme() error {
-	values, err := os.ReadFile(chart + "/values.yaml")
-	if err != nil {
-		return err
-	}
-	table, err := valuesTable(values)
-	if err != nil {
-		return fmt.Errorf("%s/values.yaml: %w", chart, err)
-	}
 	text, err := os.ReadFile(readmePath)
 	if err != nil {
 		return err
 	}
-	head, rest, found := strings.Cut(string(text), start)
-	_, tail, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		return fmt.Errorf("%s: want the lines\n%s%s", readmePath, start, end)
+	for _, part := range []struct {
+		from, start, end string
+		table            func([]byte) (string, error)
+	}{
+		{chart + "/values.yaml", start, end, valuesTable},
+		{chart + "/files/values-without-effect.yaml", startIgnored, endIgnored, ignoredTable},
+	} {
+		source, err := os.ReadFile(part.from)
+		if err != nil {
+			return err
+		}
+		table, err := part.table(source)
+		if err != nil {
+			return fmt.Errorf("%s: %w", part.from, err)
+		}
+		head, rest, found := bytes.Cut(text, []byte(part.start))
+		_, tail, closed := bytes.Cut(rest, []byte(part.end))
+		if !found || !closed {
+			return fmt.Errorf("%s: want the lines\n%s%s", readmePath, part.start, part.end)
+		}
+		text = slices.Concat(head, []byte(part.start+"\n"+table+"\n"+part.end), tail)
 	}
-	return os.WriteFile(readmePath, []byte(head+start+"\n"+table+"\n"+end+tail), 0o644)
+	return os.WriteFile(readmePath, text, 0o644)
+}
+
+// ignoredTable makes a row of each reason why values have no effect.
+func ignoredTable(text []byte) (string, error) {
+	var entries []struct {
+		Because string
+		Values  []string
+		Only    string
+	}
+	if err := yaml.Unmarshal(text, &entries); err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	out.WriteString("| Values | Why they have no effect |\n|---|---|\n")
+	for _, entry := range entries {
+		because := entry.Because
+		if entry.Only != "" {
+			because += " (only contents such as `liqotech/auth-service` have no effect)"
+		}
+		fmt.Fprintf(&out, "| `%s` | %s |\n", strings.Join(entry.Values, "`, `"), because)
+	}
+	return out.String(), nil
 }
 
 // valuesTable makes a row of each value; what has a comment is a value, so a map may be one.

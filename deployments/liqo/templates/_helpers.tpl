@@ -17,10 +17,40 @@ app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace "+" "_") }}
 {{- end }}
 
-{{/* image: the one of all roles, or imageName of the role, to which the digest does not belong; and the one tag of all. */}}
+{{/*
+image: the one of all roles, or imageName of the role, to which the digest does not belong; and the one tag of all. Images of the documentation
+contain none of our processes, so they do not count.
+*/}}
 {{- define "liqo.image" -}}
-{{ .imageName | default .root.Values.imageName }}:{{ .root.Values.tag | default .root.Chart.AppVersion }}
-{{- if and .root.Values.digest (not .imageName) }}@{{ .root.Values.digest }}{{ end }}
+{{- $own := .imageName }}
+{{- range fromYamlArray (.root.Files.Get "files/values-without-effect.yaml") }}
+{{- if and .only (regexMatch .only ($own | default "")) }}{{ $own = "" }}{{ end }}
+{{- end }}
+{{- $own | default .root.Values.imageName }}:{{ .root.Values.tag | default .root.Chart.AppVersion }}
+{{- if and .root.Values.digest (not $own) }}@{{ .root.Values.digest }}{{ end }}
+{{- end }}
+
+{{/*
+A note for each reason why a value that the user set has no effect. liqoctl finds the notes by their first word.
+*/}}
+{{- define "liqo.notes" -}}
+{{- range $entry := fromYamlArray (.Files.Get "files/values-without-effect.yaml") }}
+{{- $set := list }}
+{{- $satisfied := list }}
+{{- range $entry.unless }}{{ $satisfied = append $satisfied (toJson .) }}{{ end }}
+{{- range $path := $entry.values }}
+{{- $content := $.Values }}
+{{- range splitList "." $path }}
+{{- if kindIs "map" $content }}{{ $content = index $content . }}{{ else }}{{ $content = "" }}{{ end }}
+{{- end }}
+{{- if not (or (empty $content) (has (toJson $content) $satisfied) (and $entry.only (not (regexMatch $entry.only (toString $content))))) }}
+{{- $set = append $set $path }}
+{{- end }}
+{{- end }}
+{{- if $set }}
+NOTE: {{ join ", " $set }} {{ gt (len $set) 1 | ternary "have" "has" }} no effect: {{ $entry.because }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Where pods may run: the values of the user, plus tolerations and affinity of the component. */}}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -243,18 +242,6 @@ func plainValues(values map[string]any) (map[string]any, error) {
 	return copied, json.Unmarshal(text, &copied)
 }
 
-const comesLater = "it belongs to a part that comes with a later version"
-
-// unsupportedValues are values of the documentation that the chart does not have, and the reasons.
-var unsupportedValues = map[string]string{
-	"enableAdvertisement": comesLater, "enableDiscovery": comesLater, "enableNodeFailureController": comesLater, "externalIPAM": comesLater,
-	"openshiftConfig": comesLater, "patch": comesLater, "proxy": comesLater, "ttl": comesLater,
-	"awsConfig":        "Liqo does not use AWS identities: peers authenticate with keys of their own",
-	"fullnameOverride": "names of objects are fixed: users and programs address the objects by them",
-	"nameOverride":     "names of objects are fixed: users and programs address the objects by them",
-	"telemetry":        "Liqo sends no telemetry",
-}
-
 var schemaLine = regexp.MustCompile(`(?m)^\s*- at '/?([^']*)': (.*)$`)
 
 // checkValues validates the values against the chart's schema, so that a typing error is not installed.
@@ -285,19 +272,22 @@ func schemaErrors(text string) string {
 		if path == "" {
 			path = "at the top level"
 		}
-		problem := path + ": " + found[2]
-		for _, part := range slices.Sorted(maps.Keys(unsupportedValues)) {
-			if strings.Contains(found[2], "additional propert") && strings.Contains(found[2], "'"+part+"'") {
-				problem += " (" + unsupportedValues[part] + ")"
-				break
-			}
-		}
-		problems = append(problems, problem)
+		problems = append(problems, path+": "+found[2])
 	}
 	if len(problems) == 0 {
 		return strings.Join(strings.Fields(text), " ")
 	}
 	return strings.Join(problems, "; ")
+}
+
+// notes returns the notes of the rendered chart about values that have no effect.
+func notes(text string) (found []string) {
+	for line := range strings.Lines(text) {
+		if note, is := strings.CutPrefix(line, "NOTE: "); is {
+			found = append(found, strings.TrimSpace(note))
+		}
+	}
+	return found
 }
 
 // randomName is two words, like the names of containers: people can distinguish such names.

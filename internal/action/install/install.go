@@ -213,6 +213,9 @@ func (p *Prepared) Apply(ctx context.Context, progress liqoaction.Progress) (Out
 	if err != nil {
 		return out, fmt.Errorf("nothing was changed: %w", plain(err))
 	}
+	for _, note := range notes(rendered.Info.Notes) {
+		progress.Warn(note)
+	}
 	if p.options.DryRun {
 		return out, nil
 	}

@@ -276,8 +276,7 @@ func refused(t *testing.T, e *env, fresh map[string]string) {
 		want string
 	}{
 		{"unknown value", with(func(o *Options) { o.Set = []string{"auth.colour=red"} }), `auth: additional properties 'colour' not allowed`},
-		{"documented value that is not supported", with(func(o *Options) { o.Set = []string{"telemetry.enable=false"} }), `'telemetry' not allowed (Liqo sends no telemetry)`},
-		{"value of a later version", with(func(o *Options) { o.Set = []string{"proxy.enable=true"} }), `'proxy' not allowed (it belongs to a part that comes with a later version)`},
+		{"value within a documented one without effect", with(func(o *Options) { o.Set = []string{"telemetry.surprise=true"} }), "telemetry: additional properties 'surprise' not allowed"},
 		{"wrong kind of value", with(func(o *Options) { o.Set = []string{"controllerManager.replicas=many"} }), "controllerManager.replicas: got string, want integer"},
 		{"no value", with(func(o *Options) { o.Set = []string{"auth"} }), "want key=value"},
 		{"version", with(func(o *Options) { o.Version = "v7.7.7" }), "this program installs version"},
@@ -291,11 +290,7 @@ func refused(t *testing.T, e *env, fresh map[string]string) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
-	dry := options()
-	dry.DryRun = true
-	if _, err := e.install(dry); err != nil {
-		t.Errorf("dry run: %v", err)
-	}
+	noted(t, e)
 	short := options()
 	short.Timeout = 1
 	if _, err := Prepare(t.Context(), e.cluster, short); !errors.Is(err, context.DeadlineExceeded) {
@@ -316,6 +311,37 @@ func refused(t *testing.T, e *env, fresh map[string]string) {
 	away.cluster.Config = &rest.Config{Host: "https://127.0.0.1:1"}
 	if _, err := away.install(options()); err == nil || !strings.Contains(err.Error(), "kubectl cluster-info") {
 		t.Errorf("unreachable: %v", err)
+	}
+}
+
+// noted: documented values without effect are accepted, each reason gets one warning, and a dry run changes nothing else.
+func noted(t *testing.T, e *env) {
+	t.Helper()
+	for set, want := range map[string][]string{
+		"": nil,
+		"telemetry.enable=false,nameOverride=,discovery.config.enableDiscovery=false": nil,
+		"telemetry.enable=true,awsConfig.region=south,awsConfig.secretAccessKey=hidden": {
+			"WARN telemetry.enable has no effect: no telemetry is sent",
+			"WARN awsConfig.region, awsConfig.secretAccessKey have no effect: peers authenticate with keys and tokens of their own, on every cloud",
+		},
+	} {
+		o := options()
+		o.DryRun = true
+		if set != "" {
+			o.Set = []string{set}
+		}
+		prepared, err := Prepare(t.Context(), e.cluster, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var progress recorder
+		if _, err := prepared.Apply(t.Context(), &progress); err != nil {
+			t.Errorf("dry run with %s: %v", set, err)
+		}
+		warnings := slices.DeleteFunc(progress.lines, func(line string) bool { return !strings.HasPrefix(line, "WARN ") })
+		if !slices.Equal(warnings, want) {
+			t.Errorf("%s: %q, want %q", set, warnings, want)
+		}
 	}
 }
 
@@ -465,6 +491,7 @@ func changed(t *testing.T, e *env, _ map[string]string) {
 	if _, err := e.install(o); err == nil || !strings.Contains(err.Error(), `"rome"`) {
 		t.Errorf("another name: %v", err)
 	}
+	noted(t, e)
 }
 
 // failedUpgrade: an upgrade that does not become ready is undone.
