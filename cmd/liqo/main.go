@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/version"
@@ -79,6 +80,7 @@ func command(o options, home func() (*rest.Config, error), run func(*cobra.Comma
 	cmd := &cobra.Command{
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			reportIgnored(cmd.Flags(), ctrllog.FromContext(cmd.Context()))
 			if err := o.Validate(); err != nil {
 				return err
 			}
