@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -190,19 +191,44 @@ const completionTimeout = 3 * time.Second
 
 // completeNamespaces offers the namespaces of the cluster.
 func (f *Factory) completeNamespaces(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return f.completeObjects(cmd, prefix, &corev1.NamespaceList{})
+}
+
+// completeNodes offers the nodes of the cluster, virtual ones included.
+func (f *Factory) completeNodes(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return f.completeObjects(cmd, prefix, &corev1.NodeList{})
+}
+
+// completeClaim offers the claims of the chosen namespace, for the first argument.
+func (f *Factory) completeClaim(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	namespace, err := f.claimNamespace(cmd)
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return f.completeObjects(cmd, prefix, &corev1.PersistentVolumeClaimList{}, client.InNamespace(namespace))
+}
+
+// completeObjects offers the names of objects with the prefix.
+func (f *Factory) completeObjects(cmd *cobra.Command, prefix string, all client.ObjectList, in ...client.ListOption) ([]string, cobra.ShellCompDirective) {
 	c, err := f.client()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	var all corev1.NamespaceList
-	if err := c.List(ctx, &all); err != nil {
+	if err := c.List(ctx, all, in...); err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var names []string
-	for i := range all.Items {
-		names = append(names, all.Items[i].Name)
+	err = meta.EachListItem(all, func(object runtime.Object) error {
+		one, err := meta.Accessor(object)
+		if err == nil {
+			names = append(names, one.GetName())
+		}
+		return err
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
 	}
 	return fitting(names, prefix), cobra.ShellCompDirectiveNoFileComp
 }

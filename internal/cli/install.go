@@ -125,6 +125,7 @@ func (f *Factory) install(ctx context.Context, cmd *cobra.Command, o *installFla
 	if cmd.Flags().Changed("sharing-percentage") {
 		o.options.SharingPercentage = &o.sharing
 	}
+	f.printer.Done("Kubernetes clients successfully initialized")
 	if o.disableTelemetry {
 		f.printer.Info("--disable-telemetry changes nothing: Liqo sends no telemetry")
 	}

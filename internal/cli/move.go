@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"liqo.io/liqo/internal/action"
@@ -47,7 +49,7 @@ func newMoveVolume(f *Factory) *cobra.Command {
 
   # Take a move back that has not ended yet
   {{name}} move volume data -n shop --cancel`),
-		Args: oneClaim, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: oneClaim, ValidArgsFunction: f.completeClaim,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Claim = args[0]
 			if o.TargetNode == "" {
@@ -69,7 +71,7 @@ func newMoveVolume(f *Factory) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.Namespace, err = f.claimNamespace(); err != nil {
+			if o.Namespace, err = f.claimNamespace(cmd); err != nil {
 				return err
 			}
 			if cancel {
@@ -86,6 +88,9 @@ func newMoveVolume(f *Factory) *cobra.Command {
 	flags.BoolVar(&o.KeepSource, "keep-source", false, "Keep the data at the source as a released volume")
 	flags.BoolVar(&o.DryRun, "dry-run", false, "Check the move and count the files, and change nothing")
 	flags.BoolVar(&cancel, "cancel", false, "Take back the move that is under way; the volume is as before")
+	for _, name := range []string{"target-node", "node"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, f.completeNodes) // the flag exists
+	}
 	for name, what := range map[string]string{
 		"containers-cpu-requests": "CPU requests", "containers-cpu-limits": "CPU limits", "containers-ram-requests": "Memory requests", "containers-ram-limits": "Memory limits",
 	} {
@@ -132,13 +137,19 @@ func moverResources(flags map[string]*string) (r corev1.ResourceRequirements, er
 	return r, nil
 }
 
-// claimNamespace is the namespace of -n, otherwise that of the kubeconfig, as for kubectl.
-func (f *Factory) claimNamespace() (string, error) {
-	name, _, err := f.flags.ToRawKubeConfigLoader().Namespace()
+// claimNamespace is the namespace of -n, otherwise that of the kubeconfig, as for kubectl. The default of -n is for Liqo itself.
+func (f *Factory) claimNamespace(cmd *cobra.Command) (string, error) {
+	if cmd.Flags().Changed("namespace") {
+		return *f.flags.Namespace, nil
+	}
+	raw, err := f.flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return "", fmt.Errorf("read the namespace of the kubeconfig: %w", err)
 	}
-	return name, nil
+	if chosen := raw.Contexts[cmp.Or(*f.flags.Context, raw.CurrentContext)]; chosen != nil && chosen.Namespace != "" {
+		return chosen.Namespace, nil
+	}
+	return metav1.NamespaceDefault, nil
 }
 
 // podLogs streams the log of a pod.

@@ -3,8 +3,13 @@
 package cli
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // TestMoveRefuses: what is wrong in the command itself is refused without a cluster.
@@ -27,6 +32,34 @@ func TestMoveRefuses(t *testing.T) {
 		code, _, errOut := run(t, "", strings.Fields(line)...)
 		if code == 0 || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit code %d, %s; want %q", line, code, errOut, want)
+		}
+	}
+}
+
+// TestClaimNamespace: like kubectl, a command about claims takes the namespace of -n, or of the context, and not the one in which Liqo is installed.
+func TestClaimNamespace(t *testing.T) {
+	content := clientcmdapi.NewConfig()
+	content.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+	content.Contexts["shop"] = &clientcmdapi.Context{Cluster: "c", Namespace: "shop"}
+	content.Contexts["none"] = &clientcmdapi.Context{Cluster: "c"}
+	content.CurrentContext = "shop"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*content, file); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", file)
+	for args, want := range map[string]string{"": "shop", "-n web": "web", "-n liqo": "liqo", "--context none": "default", "--context none -n web": "web"} {
+		streams, _, _, _ := genericiooptions.NewTestIOStreams()
+		root, f := newRoot(streams, "liqoctl")
+		cmd, rest, err := root.Find(append([]string{"move", "volume"}, strings.Fields(args)...))
+		if err == nil {
+			err = cmd.ParseFlags(rest)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have, err := f.claimNamespace(cmd); err != nil || have != want {
+			t.Errorf("%q: %s, %v; want %s", args, have, err, want)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func newPrinter(streams genericiooptions.IOStreams) *printer {
 
 // quietOut sends all lines to the standard error, for commands whose output programs read.
 func (p *printer) quietOut() *printer {
-	return &printer{out: p.err, err: p.err, terminal: p.terminal}
+	return &printer{out: p.err, err: p.err, terminal: p.terminal, name: p.name}
 }
 
 const (
