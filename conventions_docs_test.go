@@ -265,3 +265,41 @@ func TestADRs(t *testing.T) {
 		}
 	}
 }
+
+// parts of the documented system, as docs/differences.md numbers them.
+var parts = map[string]string{
+	"1": "Names", "2": "Kinds", "3": "liqoctl", "4": "Labels", "5": "Webhooks", "6.1": "Values", "6.2": "Rights", "7": "Identity", "8": "Peering", "9": "Nodes",
+	"10": "Reflection", "11": "Network", "12": "Storage", "13": "Telemetry Dashboards Metrics", "14": "Discovery", "15": "Uninstallation", "16": "Examples",
+	"17": "Flags", "18": "Ports", "19": "Times", "20": "Environment",
+}
+
+// TestDifferences: each row of docs/differences.md names a part of the documented system, what is documented, what is here, and the place of the reason,
+// which TestLinks looks up. No row is there twice.
+func TestDifferences(t *testing.T) {
+	seen := map[string]bool{}
+	for i, line := range strings.Split(string(read(t, "docs/differences.md")), "\n") {
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || strings.HasPrefix(line, "| Part ") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|"), " | ")
+		if len(cells) != 4 {
+			t.Errorf("line %d has %d cells, want 4", i+1, len(cells))
+			continue
+		}
+		number, title, _ := strings.Cut(strings.TrimSpace(cells[0]), " ")
+		if names := strings.Fields(parts[number]); !slices.Contains(names, title) {
+			t.Errorf("line %d: no part of the documented system is %q", i+1, cells[0])
+		}
+		if strings.TrimSpace(cells[1]) == "" || strings.TrimSpace(cells[2]) == "" || !link.MatchString(cells[3]) {
+			t.Errorf("line %d lacks what is documented, what is here, or a link to the reason", i+1)
+		}
+		if documented := cells[0] + cells[1]; seen[documented] {
+			t.Errorf("line %d repeats: %s", i+1, documented)
+		} else {
+			seen[documented] = true
+		}
+	}
+	if len(seen) == 0 {
+		t.Error("docs/differences.md has no rows")
+	}
+}
