@@ -63,6 +63,7 @@ func (r *nodeReconciler) tearDown(ctx context.Context, slice *sharingv1alpha1.Re
 	}
 	if next.done && slice.DeletionTimestamp != nil {
 		r.swept.Delete(slice.UID)
+		r.created.Delete(slice.UID)
 		_, err := patchFinalizer(ctx, r.client, slice, labels.FinalizerNode, controllerutil.RemoveFinalizer)
 		return reconcile.Result{}, err
 	}
@@ -264,7 +265,11 @@ func (r *nodeReconciler) dismantle(ctx context.Context, f *facts, rights []clien
 			drop(&f.kubelets[i], client.GracePeriodSeconds(1))
 		}
 	}
-	return inParallel(all...)
+	err := inParallel(all...)
+	if err == nil && f.deployment != nil && f.deployment.DeletionTimestamp == nil {
+		r.events.Eventf(f.slice, nil, corev1.EventTypeNormal, "VkDeleted", "DeleteVirtualKubelet", "deleted the virtual kubelet of node %s in namespace %s", f.slice.Spec.NodeName, f.slice.Namespace)
+	}
+	return err
 }
 
 // release makes the replicator release the NamespaceMap without the provider.

@@ -82,6 +82,8 @@ type nodeReconciler struct {
 	own     *ssa.Applier
 	// swept has the UIDs of slices for which dismantle has succeeded once.
 	swept sync.Map
+	// created has the UIDs of slices whose virtual kubelet was reported as created, because the cache may still lack the new Deployment.
+	created sync.Map
 	// evictions evicts pods: its requests do not wait for Retry-After.
 	evictions client.Client
 	events    events.EventRecorder
@@ -197,14 +199,22 @@ func (r *nodeReconciler) ensure(ctx context.Context, slice *sharingv1alpha1.Reso
 	for _, part := range k.parts() {
 		live := part.empty
 		key := client.ObjectKeyFromObject(live)
-		if err := r.client.Get(ctx, key, live); client.IgnoreNotFound(err) != nil {
+		err := r.client.Get(ctx, key, live)
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("look for %T %s: %w", live, key, err)
 		}
+		_, isDeployment := live.(*appsv1.Deployment)
+		creates := isDeployment && apierrors.IsNotFound(err)
 		if err := r.own.ApplyTo(ctx, part.intent, live); err != nil {
 			if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 				return nil // the tenant namespace is being deleted, and its event follows
 			}
 			return err
+		}
+		if creates {
+			if _, reported := r.created.LoadOrStore(slice.UID, true); !reported {
+				r.events.Eventf(slice, nil, corev1.EventTypeNormal, "VkCreated", "CreateVirtualKubelet", "created the virtual kubelet of node %s in namespace %s", k.node, k.namespace)
+			}
 		}
 	}
 	f := &facts{slice: slice, now: r.options.Now()}

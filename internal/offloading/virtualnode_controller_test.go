@@ -4,6 +4,7 @@ package offloading
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ func TestVirtualKubelet(t *testing.T) {
 	if !slices.Contains(slice.Finalizers, labels.FinalizerNode) {
 		t.Errorf("finalizers %v", slice.Finalizers)
 	}
+	b.Until("the documented event", func() bool { return b.event(slice, "VkCreated", "liqo-milan") })
 	parts := b.parts()
 	for _, part := range parts {
 		b.Read(part)
@@ -94,6 +96,16 @@ func TestVirtualKubelet(t *testing.T) {
 	}
 }
 
+// event reports whether there is a normal event about an object with the reason and a part of the note.
+func (b *env) event(about client.Object, reason, note string) bool {
+	b.T.Helper()
+	var events eventsv1.EventList
+	b.Must(b.List(b.T.Context(), &events, client.InNamespace(about.GetNamespace())))
+	return slices.ContainsFunc(events.Items, func(event eventsv1.Event) bool {
+		return event.Reason == reason && event.Type == corev1.EventTypeNormal && event.Regarding.UID == about.GetUID() && strings.Contains(event.Note, note)
+	})
+}
+
 // parts returns all objects of a virtual kubelet, by name.
 func (b *env) parts() []client.Object {
 	at := func(namespace, name string) metav1.ObjectMeta {
@@ -142,6 +154,7 @@ func TestIdleNode(t *testing.T) {
 	if !b.gone(node) {
 		t.Error("the slice went before its node")
 	}
+	b.Until("the documented event", func() bool { return b.event(slice, "VkDeleted", nodeName) })
 
 	// An unmanaged node of the same name stays.
 	slice = b.slice("rome")

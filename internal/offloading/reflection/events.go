@@ -5,6 +5,7 @@ package reflection
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/bits"
 	"strings"
 	"sync"
@@ -31,6 +32,7 @@ import (
 
 // Reasons of our events.
 const (
+	reasonReflected   = "SuccessfulReflection"
 	reasonFailed      = "FailedReflection"
 	reasonNotDeleted  = "FailedDeletion"
 	reasonTokenFailed = "FailedSATokensReflection"
@@ -43,7 +45,9 @@ const (
 	repeatInterval = 10 * time.Minute
 	// Events that we write per peer: at once, and per second. They are bounded because the peer may create as many as it likes. One namespace may use half.
 	eventBurst, eventRate = 100, 10
-	maxMessage            = 1000
+	// successBurst and successRate are for events about successes, which have a bound of their own: they must not silence those about failures.
+	successBurst, successRate = 20, 1
+	maxMessage                = 1000
 	// oldEvent is the age from which a process that has just started ignores an event.
 	oldEvent = time.Minute
 )
@@ -53,6 +57,8 @@ type eventRecorder struct {
 	client client.Client
 	node   string
 	rate   *rate.Limiter
+	// successes bounds the events about successes.
+	successes *rate.Limiter
 	// perNamespace keeps a namespace with many events from silencing the others.
 	perNamespace *ratelimit.Limiter[string]
 	writes       chan func(context.Context) error
@@ -69,7 +75,7 @@ type report struct {
 
 func newEventRecorder(c client.Client, node string) *eventRecorder {
 	return &eventRecorder{
-		client: c, node: node, rate: rate.NewLimiter(eventRate, eventBurst), perNamespace: ratelimit.New[string](eventRate/2, eventBurst/2, 10_000),
+		client: c, node: node, rate: rate.NewLimiter(eventRate, eventBurst), successes: rate.NewLimiter(successRate, successBurst), perNamespace: ratelimit.New[string](eventRate/2, eventBurst/2, 10_000),
 		writes: make(chan func(context.Context) error, 2*eventBurst), reported: map[types.UID]report{},
 	}
 }
@@ -104,6 +110,16 @@ func (a *eventRecorder) failed(object client.Object, kind, reason string, err er
 		return
 	}
 	event := a.event(object, reason, err.Error(), project.EventSource(kind))
+	a.send(func(ctx context.Context) error { return a.client.Create(ctx, event) })
+}
+
+// reflected reports that an object has been created in the peer.
+func (a *eventRecorder) reflected(object client.Object, kind, peer string) {
+	if !a.successes.Allow() {
+		return
+	}
+	event := a.event(object, reasonReflected, fmt.Sprintf("the object is reflected to cluster %q", peer), project.EventSource(kind))
+	event.Type = corev1.EventTypeNormal
 	a.send(func(ctx context.Context) error { return a.client.Create(ctx, event) })
 }
 

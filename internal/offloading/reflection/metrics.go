@@ -7,23 +7,60 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"liqo.io/liqo/apis/labels"
 )
 
-var metricLabels = []string{"namespace", "reflector_resource", "cluster_id", "cluster_name", "node_name"}
+var (
+	metricLabels = []string{"namespace", "reflector_resource", "cluster_id", "cluster_name", "node_name"}
+	// The documented name ends with counter, and the documented meaning is that of a gauge.
+	itemsDescription = prometheus.NewDesc("liqo_virtual_kubelet_reflection_item_counter", "Number of objects that are reflected to the remote cluster now.", metricLabels, nil)
+)
 
-// vectors are created with the first engine, so that a program which only links this package pays nothing.
-var vectors = sync.OnceValue(func() [2]*prometheus.CounterVec {
-	items := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "liqo_virtual_kubelet_reflection_item_counter",
-		Help: "Number of times an object was created, updated or found up to date in the remote cluster.",
-	}, metricLabels)
-	failures := prometheus.NewCounterVec(prometheus.CounterOpts{
+// series are the metrics of all engines of this process. They exist from the first engine on, so that a program which only links this package pays
+// nothing.
+type series struct {
+	failures *prometheus.CounterVec
+
+	mu      sync.Mutex
+	engines map[*Engine]bool
+}
+
+var registered = sync.OnceValue(func() *series {
+	s := &series{engines: map[*Engine]bool{}, failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "liqo_virtual_kubelet_reflection_error_counter",
 		Help: "Number of failed attempts to reflect an object.",
-	}, metricLabels)
-	metrics.Registry.MustRegister(items, failures)
-	return [2]*prometheus.CounterVec{items, failures}
+	}, metricLabels)}
+	metrics.Registry.MustRegister(s, s.failures)
+	return s
 })
+
+// Describe implements prometheus.Collector.
+func (s *series) Describe(to chan<- *prometheus.Desc) { to <- itemsDescription }
+
+// Collect implements prometheus.Collector.
+func (s *series) Collect(to chan<- prometheus.Metric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for engine := range s.engines {
+		c := engine.counts
+		engine.reflected(func(namespace, resource string, number int) {
+			to <- prometheus.MustNewConstMetric(itemsDescription, prometheus.GaugeValue, float64(number), namespace, resource, c.id, c.name, c.node)
+		})
+	}
+}
+
+// observe includes an engine in the metrics until the returned function is called.
+func (s *series) observe(e *Engine) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.engines[e] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.engines, e)
+	}
+}
 
 type counters struct{ id, name, node string }
 
@@ -31,17 +68,45 @@ func newCounters(o *Options) *counters {
 	return &counters{id: o.Mapping.RemoteID, name: o.RemoteName, node: o.Mapping.NodeName}
 }
 
-func (c *counters) count(namespace, resource string, failed bool) {
-	which := 0
-	if failed {
-		which = 1
-	}
-	vectors()[which].WithLabelValues(namespace, resource, c.id, c.name, c.node).Inc()
+// failed counts a failed attempt.
+func (c *counters) failed(namespace, resource string) {
+	registered().failures.WithLabelValues(namespace, resource, c.id, c.name, c.node).Inc()
 }
 
 // forget deletes the series of a namespace that is no longer offloaded.
 func (c *counters) forget(namespace string) {
-	for _, vector := range vectors() {
-		vector.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "cluster_id": c.id, "node_name": c.node})
-	}
+	registered().failures.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "cluster_id": c.id, "node_name": c.node})
+}
+
+// reflected reports how many objects of each offloaded namespace and kind the remote cluster has from us, according to the caches.
+func (e *Engine) reflected(report func(namespace, resource string, number int)) {
+	e.mappings.each(func(m *mapping) {
+		for _, r := range e.reflectors {
+			number := 0
+			for _, remote := range r.remote.All(m.Remote) {
+				if r.manages(m, remote) {
+					number++
+				}
+			}
+			report(m.Local, r.kind.name, number)
+		}
+		if e.pods != nil {
+			number := 0
+			for _, shadow := range e.pods.shadows.All(m.Remote) {
+				if m.Reflected(shadow) {
+					number++
+				}
+			}
+			report(m.Local, podKind, number)
+		}
+		if e.tokens != nil {
+			number := 0
+			for _, secret := range e.tokens.secrets().All(m.Remote) {
+				if m.Reflected(secret) && secret.GetLabels()[labels.TokenPod] != "" {
+					number++
+				}
+			}
+			report(m.Local, "ServiceAccount", number)
+		}
+	})
 }

@@ -62,8 +62,9 @@ func TestNoWorkers(t *testing.T) {
 			if requested := e.toConsumer.writesTo("token"); (len(requested) > 0) != slices.Contains(want, kinds["service-account"]) {
 				t.Errorf("requested tokens: %v", requested)
 			}
-			if flag == "pod" && len(e.toConsumer.writesTo()) > 0 {
-				t.Errorf("written localKind: %v", e.toConsumer.writesTo())
+			// The Service and the Ingress have an event each.
+			if events := e.toConsumer.writesTo("POST", "/events"); flag == "pod" && (len(e.toConsumer.writesTo()) != len(events) || len(events) != 2) {
+				t.Errorf("written in the consumer: %v", e.toConsumer.writesTo())
 			}
 		})
 	}

@@ -287,7 +287,6 @@ func (p *pods) write(ctx context.Context, local *corev1.Pod, status *corev1.PodS
 		}
 		return 0, fmt.Errorf("write status of pod %s/%s: %w", local.Namespace, local.Name, err)
 	}
-	p.engine.counts.count(local.Namespace, podKind, false)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now := p.local.Get(client.ObjectKeyFromObject(local)); now != nil && now.GetUID() == local.UID {

@@ -58,7 +58,7 @@ func (p *pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 		return 0, nil
 	case shadow != nil && !ours:
 		p.engine.recorder.failed(local, podKind, reasonFailed, errUnmanaged)
-		p.engine.counts.count(key.Namespace, podKind, true)
+		p.engine.counts.failed(key.Namespace, podKind)
 		return 0, nil // its deletion requeues the pod
 	case shadow == nil && !p.shadows.Current(remoteKey.Namespace):
 		return 0, errNotSynced
@@ -154,7 +154,7 @@ func (p *pods) apply(ctx context.Context, mapping *mapping, local *corev1.Pod, s
 	switch {
 	case errors.Is(err, project.ErrRefused):
 		p.engine.recorder.failed(local, podKind, reasonFailed, err)
-		p.engine.counts.count(local.Namespace, podKind, true)
+		p.engine.counts.failed(local.Namespace, podKind)
 		return 0, nil // a change of the pod requeues it
 	case err != nil:
 		if time.Since(local.CreationTimestamp.Time) > settleTimeout {
@@ -194,14 +194,13 @@ func (p *pods) apply(ctx context.Context, mapping *mapping, local *corev1.Pod, s
 	switch err := mapping.appliers[podKind].ApplyTo(mapping.ctx, intent, live); {
 	case err == nil:
 		p.engine.recorder.succeeded(local)
-		p.engine.counts.count(local.Namespace, podKind, false)
 		if dropped := project.DroppedFields(local); shadow == nil && len(dropped) > 0 {
 			p.engine.recorder.failed(local, podKind, reasonIncomplete, fmt.Errorf("in the remote cluster the pod has no %s; if it needs that, keep it off virtual nodes: node affinity liqo.io/type NotIn virtual-node", strings.Join(dropped, ", ")))
 		}
 		return 0, nil
 	case refused(err):
 		p.engine.recorder.failed(local, podKind, reasonFailed, err)
-		p.engine.counts.count(local.Namespace, podKind, true)
+		p.engine.counts.failed(local.Namespace, podKind)
 		return refusedRetry, nil
 	default:
 		if visible(err) {

@@ -173,6 +173,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if e.tokens != nil {
 		e.tokens.run(ctx, &working)
 	}
+	defer registered().observe(e)()
 	working.Go(func() { e.recorder.run(ctx) })
 	e.mappings.run(ctx)
 	<-ctx.Done()

@@ -123,7 +123,7 @@ func work(ctx context.Context, q *queue, e *Engine, kind string, reconcile func(
 		case err == nil:
 		case ctx.Err() != nil || errors.Is(err, context.Canceled) || errors.Is(err, errNotSynced) || errors.Is(err, errUnreachable):
 		default:
-			e.counts.count(key.Namespace, kind, true)
+			e.counts.failed(key.Namespace, kind)
 			log.FromContext(ctx).V(1).Info("object not reflected; it is retried", "kind", kind, "object", key, "reason", err.Error())
 		}
 		q.done(key, err != nil, requeueAfter)
@@ -286,7 +286,7 @@ func (r *reflector) reconcile(ctx context.Context, key types.NamespacedName) (ti
 		return 0, err
 	case remote != nil && !r.manages(mapping, remote):
 		r.engine.recorder.failed(local, r.kind.name, reasonFailed, errUnmanaged)
-		r.engine.counts.count(key.Namespace, r.kind.name, true)
+		r.engine.counts.failed(key.Namespace, r.kind.name)
 		return 0, nil // its deletion requeues the object
 	case remote != nil && remote.DeletionTimestamp != nil:
 		return 0, nil // its deletion requeues the object, which is then created again
@@ -306,7 +306,6 @@ func (r *reflector) apply(mapping *mapping, local client.Object, intent runtime.
 	err = mapping.appliers[r.kind.name].ApplyTo(mapping.ctx, intent, live)
 	switch {
 	case err == nil:
-		r.engine.counts.count(mapping.Local, r.kind.name, false)
 		if lacks := r.refused.of(local); lacks != nil {
 			if remote == nil && r.kind.exposes {
 				r.engine.recorder.failed(local, r.kind.name, reasonIncomplete, lacks)
@@ -314,6 +313,9 @@ func (r *reflector) apply(mapping *mapping, local client.Object, intent runtime.
 			return acceptedRetry, nil
 		}
 		r.engine.recorder.succeeded(local)
+		if remote == nil && r.kind.exposes {
+			r.engine.recorder.reflected(local, r.kind.name, r.engine.options.RemoteName)
+		}
 		return 0, nil
 	case r.refused.learn(local, err, time.Now()):
 		r.engine.recorder.failed(local, r.kind.name, reasonIncomplete, r.refused.of(local))
@@ -326,7 +328,7 @@ func (r *reflector) apply(mapping *mapping, local client.Object, intent runtime.
 		return 0, r.remove(mapping, remote)
 	case refused(err):
 		r.engine.recorder.failed(local, r.kind.name, reasonFailed, err)
-		r.engine.counts.count(mapping.Local, r.kind.name, true)
+		r.engine.counts.failed(mapping.Local, r.kind.name)
 		return refusedRetry, nil
 	}
 	if visible(err) {
@@ -340,7 +342,6 @@ func (r *reflector) remove(mapping *mapping, remote *metav1.PartialObjectMetadat
 	err := r.engine.remote.remove(mapping.ctx, remote, metav1.DeletePropagationBackground)
 	if err == nil {
 		mapping.appliers[r.kind.name].Forget(client.ObjectKeyFromObject(remote))
-		r.engine.counts.count(mapping.Local, r.kind.name, false)
 	}
 	return err
 }

@@ -290,7 +290,6 @@ func (t *tokens) issue(ctx context.Context, mapping *mapping, local *corev1.Pod,
 	t.engine.pods.mu.Lock()
 	t.engine.pods.memory(local).tokens = time.Now()
 	t.engine.pods.mu.Unlock()
-	t.engine.counts.count(local.Namespace, "ServiceAccount", false)
 	return max(time.Until(project.TokenRefresh(expires, seconds)), settleTimeout), nil
 }
 
