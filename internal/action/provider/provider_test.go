@@ -58,6 +58,8 @@ func TestDecide(t *testing.T) {
 		{"plain HTTP", facts(), Overrides{APIServer: "http://192.0.2.7:6443"}, "not a URL"},
 		{"label", facts(), Overrides{Labels: map[string]string{"a b": "c"}}, "--cluster-labels a b=c"},
 		{"name", facts(), Overrides{ClusterName: "Rome_1"}, "DNS-1123"},
+		{"longest name", facts(), Overrides{ClusterName: strings.Repeat("r", 63)}, "|10.200.0.0/16|10.90.0.0/12|https://192.0.2.7:6443|"},
+		{"name too long", facts(), Overrides{ClusterName: strings.Repeat("r", 64)}, "no more than 63"},
 		{"service type", facts(), Overrides{ServiceType: "None"}, "--service-type"},
 		{"reserved within the pods", facts(), Overrides{ReservedSubnets: []string{"10.200.7.0/24"}}, "--reserved-subnets 10.200.7.0/24 overlaps 10.200.0.0/16"},
 		{"reserved around the services", facts(), Overrides{ReservedSubnets: []string{"10.3.0.0/16", "10.90.0.0/11"}, SkipValidation: true}, "--reserved-subnets 10.90.0.0/11 overlaps 10.80.0.0/12"},
