@@ -51,7 +51,7 @@ func (b *env) send(t *testing.T, method, path string, body any) (int, string, ht
 }
 
 func TestRequests(t *testing.T) {
-	long := strings.Repeat("a", 45)
+	long := strings.Repeat("a", 64)
 	id := func(id string) func(*registrationRequest) {
 		return func(r *registrationRequest) { r.Cluster.ClusterID = id }
 	}
