@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 // TestWays: each carrier has one line, a way that hangs keeps no other one back, and UDP is waited for as long as the others take.
 func TestWays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var targets []string
 		probe := func(ctx context.Context, to carrier.Target) error {
 			switch {
@@ -30,6 +32,8 @@ func TestWays(t *testing.T) {
 				}
 				return ctx.Err()
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			targets = append(targets, to.String())
 			return nil
 		}
