@@ -197,7 +197,8 @@ func throughProxies(t *testing.T) {
 	until("UDP")
 	result := connection(t, "stream")
 	t.Cleanup(func() { open(t) })
-	clusters.Do(t, "fault", "allow", rome.Name, milan.Name, "tcp/443", "tcp/6443", "tcp/5000", "icmp")
+	// One way: otherwise milan would dial the stream port of rome.
+	clusters.Do(t, "fault", "allow", rome.Name, milan.Name, "tcp/443", "tcp/6443", "tcp/5000", "icmp", "--one-way")
 	env.Eventually(t, env.Hang, "the status reports that the proxy refuses", func() (string, bool) {
 		shown := rome.Liqoctl(t, "status", "peer", milan.Name, "--verbose").Out
 		return shown, strings.Contains(shown, "407")
