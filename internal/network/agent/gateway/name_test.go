@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"liqo.io/liqo/internal/network/agent"
+	"liqo.io/liqo/internal/network/host"
+	"liqo.io/liqo/internal/network/plan"
+	"liqo.io/liqo/internal/network/probe"
+)
+
+// TestNameMoves: a gateway that is known by its name only is dialled at its new address within ten seconds, also if DNS changes later than the address, and a name is
+// not looked up while all is well.
+func TestNameMoves(t *testing.T) {
+	for name, late := range map[string]time.Duration{"DNS first": 0, "DNS 3 s later": 3 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				moved, asked := time.Now().Add(time.Minute), 0
+				g := newBare()
+				g.tunnel = map[string]host.TunnelPeer{}
+				g.resolver = &resolver{changed: func() {}, lookup: func(context.Context, string) ([]netip.Addr, error) {
+					asked++
+					if time.Now().Before(moved.Add(late)) {
+						return []netip.Addr{a.Addr()}, nil
+					}
+					return []netip.Addr{b.Addr()}, nil
+				}}
+				known := &peer{dialer: *newDialer()}
+				l := laneInputs{elsewhere: func(string) bool { return false }, endpoints: []agent.Endpoint{{Kind: "UDP", Host: "gw.milan.example", Port: a.Port()}}}
+				wanted := netip.AddrPortFrom(b.Addr(), a.Port())
+				for {
+					<-time.After(100 * time.Millisecond)
+					synctest.Wait() // for the lookup
+					now := time.Now()
+					if now.Before(moved) { // it answers
+						l.result = probe.Result{Status: probe.Status{Last: now, Timeout: time.Second}}
+					}
+					lane := &plan.PeerLane{Keys: []string{"k"}}
+					g.observeLane(now, known, lane, l)
+					if now.Before(moved) {
+						if asked > 1 {
+							t.Fatalf("looked up %d times while all is well", asked)
+						}
+						continue
+					}
+					if lane.Endpoint == wanted {
+						t.Logf("dialled after %v, looked up %d times", now.Sub(moved), asked)
+						return
+					}
+					if now.Sub(moved) > 10*time.Second {
+						t.Fatalf("after %v it dials %s", now.Sub(moved), lane.Endpoint)
+					}
+				}
+			})
+		})
+	}
+}
