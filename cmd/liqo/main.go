@@ -33,6 +33,7 @@ func roles() []role {
 		gatewayRole(),
 		routeRole(),
 		metricAgent(),
+		proxyRole(),
 		cleanup(),
 		crds(),
 		networkTestServer(),

@@ -46,10 +46,36 @@ func convert[T any](t *testing.T, object *unstructured.Unstructured) (out T) {
 	return out
 }
 
+// TestProxyHasNoRights: the process that peers reach first has no token, and no role is bound to its account.
+func TestProxyHasNoRights(t *testing.T) {
+	seen := 0
+	for _, object := range render(t, internal) {
+		switch {
+		case strings.HasSuffix(object.GetKind(), "Binding"):
+			if strings.Contains(text(t, []*unstructured.Unstructured{object}), "liqo-proxy") {
+				t.Errorf("%s %s gives rights to the proxy", object.GetKind(), object.GetName())
+			}
+		case object.GetName() == "liqo-proxy" && object.GetKind() == "ServiceAccount":
+			seen++
+			if automount := convert[corev1.ServiceAccount](t, object).AutomountServiceAccountToken; automount == nil || *automount {
+				t.Error("the account of the proxy gives pods a token")
+			}
+		case object.GetName() == "liqo-proxy" && object.GetKind() == "Deployment":
+			seen++
+			if automount := convert[appsv1.Deployment](t, object).Spec.Template.Spec.AutomountServiceAccountToken; automount == nil || *automount {
+				t.Error("the pod of the proxy has a token")
+			}
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d of an account and a Deployment", seen)
+	}
+}
+
 // TestExternalNetwork: without the internal network, none of its objects exists.
 func TestExternalNetwork(t *testing.T) {
 	for _, object := range render(t, "networking.internal=false,gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true") {
-		if component := object.GetLabels()[labels.AppComponent]; component == "gateway" || component == "route" {
+		if component := object.GetLabels()[labels.AppComponent]; component == "gateway" || component == "route" || component == "proxy" {
 			t.Errorf("%s %s", object.GetKind(), object.GetName())
 		}
 		if object.GetName() == "liqo-controller-manager" && object.GetKind() == "Deployment" {

@@ -265,8 +265,8 @@ func TestPods(t *testing.T) {
 			}
 		}
 	}
-	if seen != 5 {
-		t.Errorf("%d objects with pods, want 5", seen)
+	if seen != 6 {
+		t.Errorf("%d objects with pods, want 6", seen)
 	}
 }
 

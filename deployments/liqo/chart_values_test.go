@@ -58,6 +58,7 @@ var other = map[string]any{
 	"gateway.service.streamType":                              "ClusterIP",
 	"gateway.metrics.port":                                    5880.0,
 	"gateway.service.type":                                    "NodePort",
+	"proxy.service.type":                                      "NodePort",
 	"gateway.service.externalTrafficPolicy":                   "Local",
 	"gateway.metrics.serviceMonitor.interval":                 "30s",
 	"gateway.metrics.serviceMonitor.scrapeTimeout":            "5s",

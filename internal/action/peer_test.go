@@ -309,7 +309,7 @@ func testPeerReusesIncoming(t *testing.T, config *rest.Config) {
 // TestRefusalEndsTheWait: a refusal that lasts ends the wait before the timeout.
 func TestRefusalEndsTheWait(t *testing.T) {
 	progress := &recorder{}
-	w := &peering{name: "milan", reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: progress}
+	w := &peering{name: "milan", stages: stages, reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: progress}
 	fc := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
 	fc.Status.PeeringConditions = []discoveryv1alpha1.PeeringCondition{condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusDenied, "wrong token")}
 	start := time.Now()
@@ -329,7 +329,7 @@ func TestRefusalEndsTheWait(t *testing.T) {
 // TestNetworkIsWaitedFor: a peering is not established before its network, and the command reports the reason.
 func TestNetworkIsWaitedFor(t *testing.T) {
 	progress := &recorder{}
-	w := &peering{name: "milan", reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: progress}
+	w := &peering{name: "milan", stages: stages, reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: progress}
 	fc := known("milan", remoteID, discoveryv1alpha1.OutOfBand, labels.DiscoveryManual)
 	observe := func(status discoveryv1alpha1.PeeringConditionStatus, message string) bool {
 		t.Helper()

@@ -44,9 +44,18 @@ var stages = []stage{
 	},
 }
 
+// stagesOf are the stages of a peering. In-band, the network comes first, because all others go through it.
+func stagesOf(fc *discoveryv1alpha1.ForeignCluster) []stage {
+	if fc.Spec.PeeringType == discoveryv1alpha1.InBand {
+		return []stage{stages[2], stages[0], stages[1]}
+	}
+	return stages
+}
+
 // peering follows one ForeignCluster through the stages.
 type peering struct {
 	name     string
+	stages   []stage
 	reached  int // stages passed
 	reported map[discoveryv1alpha1.PeeringConditionType]string
 	refused  time.Time
@@ -57,7 +66,7 @@ type peering struct {
 
 // waitPeering watches until the virtual node of fc is Ready.
 func waitPeering(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.ForeignCluster, timeout time.Duration, p Progress) error {
-	w := &peering{name: fc.Name, reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: p}
+	w := &peering{name: fc.Name, stages: stagesOf(fc), reported: map[discoveryv1alpha1.PeeringConditionType]string{}, progress: p}
 	w.start()
 	err := Follow(ctx, c, &discoveryv1alpha1.ForeignClusterList{}, func(fcs []discoveryv1alpha1.ForeignCluster) (bool, error) {
 		if len(fcs) == 0 {
@@ -81,16 +90,16 @@ func waitPeering(ctx context.Context, c client.WithWatch, fc *discoveryv1alpha1.
 }
 
 func (w *peering) start() {
-	if w.reached < len(stages) {
-		w.progress.Start(fmt.Sprintf(stages[w.reached].doing, w.name))
+	if w.reached < len(w.stages) {
+		w.progress.Start(fmt.Sprintf(w.stages[w.reached].doing, w.name))
 	}
 }
 
 // observe reports the changes, and returns whether all stages are passed.
 func (w *peering) observe(fc *discoveryv1alpha1.ForeignCluster, now time.Time) (bool, error) {
 	w.last = fc
-	for ; w.reached < len(stages); w.reached++ {
-		current := stages[w.reached]
+	for ; w.reached < len(w.stages); w.reached++ {
+		current := w.stages[w.reached]
 		condition := conditionOf(fc, current.condition)
 		if !contains(current.passed, condition.Status) {
 			break
@@ -100,8 +109,8 @@ func (w *peering) observe(fc *discoveryv1alpha1.ForeignCluster, now time.Time) (
 		} else {
 			w.progress.Done(fmt.Sprintf(current.done, w.name))
 		}
-		if w.reached+1 < len(stages) {
-			w.progress.Start(fmt.Sprintf(stages[w.reached+1].doing, w.name))
+		if w.reached+1 < len(w.stages) {
+			w.progress.Start(fmt.Sprintf(w.stages[w.reached+1].doing, w.name))
 		}
 	}
 	bad := w.report(fc)
@@ -113,7 +122,7 @@ func (w *peering) observe(fc *discoveryv1alpha1.ForeignCluster, now time.Time) (
 	case now.Sub(w.refused) >= refusedAfter:
 		return false, fmt.Errorf("the peering with %q is refused: %s", w.name, bad)
 	}
-	return w.reached == len(stages), nil
+	return w.reached == len(w.stages), nil
 }
 
 // report warns of each problem once, and returns the one that only the user can solve.
@@ -167,8 +176,8 @@ func whyNotReady(node *corev1.Node) string {
 // explain names the stages that were missing at the timeout.
 func (w *peering) explain(timeout time.Duration, err error) error {
 	missing := []string{}
-	if w.last != nil && w.reached < len(stages) {
-		for _, current := range stages[w.reached:] {
+	if w.last != nil && w.reached < len(w.stages) {
+		for _, current := range w.stages[w.reached:] {
 			if condition := conditionOf(w.last, current.condition); !contains(current.passed, condition.Status) {
 				missing = append(missing, describe(condition))
 			}

@@ -5,6 +5,7 @@ package action
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -19,12 +20,16 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/published"
+	"liqo.io/liqo/internal/peering/proxy"
 )
 
 // components are the Deployments of the control plane in the order of the output. Those of the network follow, if it is Liqo's.
 var components = []string{"liqo-controller-manager", "liqo-auth"}
 
 const metricAgent = "liqo-metric-agent"
+
+// optional are the Deployments that not every installation has.
+var optional = []string{metricAgent, proxy.Service}
 
 // LocalStatus is the state of Liqo in one cluster. Its JSON form is what `-o json` prints.
 type LocalStatus struct {
@@ -112,8 +117,10 @@ func (o *localObjects) args(name string) (args []string) {
 // components returns the state of the expected components.
 func (o *localObjects) components() (all []ComponentStatus) {
 	names := slices.Clone(components)
-	if slices.ContainsFunc(o.deployments, func(d appsv1.Deployment) bool { return d.Name == metricAgent }) {
-		names = append(names, metricAgent) // it can be disabled
+	for i := range o.deployments {
+		if slices.Contains(optional, o.deployments[i].Name) {
+			names = append(names, o.deployments[i].Name)
+		}
 	}
 	if o.internal() {
 		names = append(names, lanes(o.deployments)...)
@@ -201,6 +208,15 @@ func argument(args []string, flag string) string {
 		}
 	}
 	return ""
+}
+
+// redacted is a URL without its password.
+func redacted(text string) string {
+	parsed, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return parsed.Redacted()
 }
 
 func parseLabels(text string) map[string]string {
@@ -330,7 +346,7 @@ func newPeerStatus(fc *discoveryv1alpha1.ForeignCluster, grants []sharingv1alpha
 		Outgoing: aspect(discoveryv1alpha1.OutgoingPeering), Incoming: aspect(discoveryv1alpha1.IncomingPeering),
 		Authentication: aspect(discoveryv1alpha1.AuthenticationStatus), APIServer: aspect(discoveryv1alpha1.APIServerStatus),
 		Network: aspect(discoveryv1alpha1.NetworkStatus), Processing: aspect(discoveryv1alpha1.ProcessForeignClusterStatus),
-		AuthURL: fc.Spec.ForeignAuthURL, ProxyURL: fc.Spec.ForeignProxyURL,
+		AuthURL: fc.Spec.ForeignAuthURL, ProxyURL: redacted(fc.Spec.ForeignProxyURL),
 		Resources: &SharedResources{Acquired: corev1.ResourceList{}, Shared: corev1.ResourceList{}},
 	}
 	if fc.Spec.ClusterIdentity != nil {

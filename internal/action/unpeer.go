@@ -49,8 +49,8 @@ func UnpeerOutOfBand(ctx context.Context, c client.WithWatch, o UnpeerOptions, p
 		return err
 	}
 	if fc.Spec.PeeringType != discoveryv1alpha1.OutOfBand {
-		return fmt.Errorf("the peering with %q is of type %s, which `unpeer out-of-band` cannot end; use `liqoctl unpeer %s` for its outgoing direction",
-			o.Name, fc.Spec.PeeringType, o.Name)
+		return fmt.Errorf("the peering with %q is of type %s, which `unpeer out-of-band` cannot end; use `liqoctl unpeer in-band %s`, or `liqoctl unpeer %s` for its outgoing direction only",
+			o.Name, fc.Spec.PeeringType, o.Name, o.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()

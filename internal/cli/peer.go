@@ -28,9 +28,9 @@ func newPeer(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "peer NAME", Short: "Use the resources of another cluster",
 		Long: f.text("Use the resources of another cluster, which becomes a virtual node of this one.\n\n" +
-			"`{{name}} peer NAME` is for a cluster that this one has used before: it restores the peering after `{{name}} unpeer NAME`.\n" +
-			"For any other cluster, run `{{name}} generate peer-command` there, and the printed command here. That includes a cluster\n" +
-			"that uses this one already."),
+			"`{{name}} peer NAME` is for a cluster that this one knows: it restores the peering after `{{name}} unpeer NAME`, and lets this\n" +
+			"cluster use one that uses it.\n" +
+			"For any other cluster, run `{{name}} generate peer-command` there, and the printed command here, or peer in-band."),
 		Example: f.text("  {{name}} peer milan"),
 		Args:    oneName, ValidArgsFunction: f.completePeers(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,7 +43,7 @@ func newPeer(f *Factory) *cobra.Command {
 		},
 	}
 	timeoutFlag(cmd, &o.Timeout, peerTimeout)
-	cmd.AddCommand(newPeerOutOfBand(f, &o), newInBand("Peer through the network between the clusters"))
+	cmd.AddCommand(newPeerOutOfBand(f, &o), newPeerInBand(f, &o))
 	return cmd
 }
 
@@ -108,20 +108,6 @@ func readToken(flag string, given bool, in io.Reader) (string, error) {
 			"or set " + tokenVariable + "; run `generate peer-command` in the other cluster to print it")
 	}
 	return strings.TrimSpace(token), nil
-}
-
-// newInBand answers users who know the command from the documentation of Liqo.
-func newInBand(short string) *cobra.Command {
-	return &cobra.Command{
-		Use: "in-band", Aliases: []string{"ib"}, Short: short + " (not in this version)",
-		// The answer is the same for any flags.
-		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
-		Args:               cobra.ArbitraryArgs, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(*cobra.Command, []string) error {
-			return errors.New("this version has no in-band peering yet, so nothing was changed; " +
-				"use out-of-band, for which this cluster must reach the API server of the other one directly")
-		},
-	}
 }
 
 // oneName requires the name of one foreign cluster.

@@ -172,8 +172,8 @@ func TestPeeringCommandsRefuse(t *testing.T) {
 		"two names":             {"unpeer oob a b", "name of one cluster"},
 		"no token":              {"peer oob milan --auth-url https://a --cluster-id b", tokenVariable},
 		"no flags":              {"peer oob milan", `"auth-url", "cluster-id"`},
-		"in-band":               {"peer in-band --remote-context x --bidirectional", "no in-band peering yet"},
-		"unpeer in-band":        {"unpeer ib --remote-context x", "no in-band peering yet"},
+		"in-band":               {"peer in-band --remote-context x --bidirectional", "(remote) kubeconfig"},
+		"unpeer in-band":        {"unpeer ib --remote-context x", "(remote) kubeconfig"},
 		"format":                {"status -o xml", `"xml"`},
 		"format, peer":          {"status peer -o xml", `"xml"`},
 	} {

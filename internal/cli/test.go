@@ -29,9 +29,8 @@ func newTest(f *Factory) *cobra.Command {
 
 func newTestNetwork(f *Factory) *cobra.Command {
 	o := networktest.Options{}
-	remote := genericclioptions.NewConfigFlags(true)
-	namespace, format := defaultNamespace, ""
-	remote.Namespace, remote.WrapConfigFn = &namespace, f.wrap
+	var remote *second
+	format := ""
 	cmd := &cobra.Command{
 		Use: "network", Short: "Test every path of a packet between two clusters",
 		Long: "Test every path of a packet between two clusters, in both directions: from pods and nodes, to pods, Services and node ports,\n" +
@@ -54,7 +53,7 @@ func newTestNetwork(f *Factory) *cobra.Command {
 			if o.Local, err = testCluster(f.flags, f.namespace()); err != nil {
 				return fmt.Errorf("(local) %w", err)
 			}
-			if o.Remote, err = testCluster(remote, namespace); err != nil {
+			if o.Remote, err = testCluster(remote.flags, remote.namespace); err != nil {
 				return fmt.Errorf("(remote) %w", err)
 			}
 			progress := f.printer
@@ -73,9 +72,7 @@ func newTestNetwork(f *Factory) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	clientFlags(flags, remote, "remote-")
-	own := flags.Lookup("remote-namespace")
-	own.DefValue, own.Usage = defaultNamespace, "Namespace in which Liqo is installed in the other cluster"
+	remote = f.second(flags)
 	flags.Int64Var(&o.Bytes, "bytes", 10<<20, "Size of the large exchange")
 	flags.IntVar(&o.MaxNodes, "max-nodes", 5, "Number of nodes of each cluster that take part; 0 for all")
 	flags.BoolVar(&o.Keep, "keep", false, "Do not delete the namespaces and pods of the test")

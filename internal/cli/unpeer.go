@@ -41,6 +41,6 @@ func newUnpeer(f *Factory) *cobra.Command {
 		Example: f.text("  {{name}} unpeer out-of-band milan"),
 		Args:    oneName, ValidArgsFunction: f.completePeers(1),
 		RunE: run(action.UnpeerOutOfBand),
-	}, newInBand("End a peering through the network between the clusters"))
+	}, newUnpeerInBand(f, &o))
 	return cmd
 }

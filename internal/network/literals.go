@@ -90,6 +90,9 @@ func knownAddresses(tunnels []netv1alpha1.TunnelEndpoint, fcs []discoveryv1alpha
 		all = append(all, carrierLiterals("gateway of cluster "+tunnel.Spec.ClusterIdentity.ClusterName, tunnel.Spec.Lanes)...)
 	}
 	for i := range fcs {
+		if fcs[i].Spec.PeeringType == discoveryv1alpha1.InBand {
+			continue // its addresses are in the network that we assigned to it
+		}
 		for _, text := range []string{fcs[i].Spec.ForeignAuthURL, fcs[i].Spec.ForeignProxyURL} {
 			all = withURL(all, "foreign cluster "+fcs[i].Name, text)
 		}
@@ -110,6 +113,9 @@ func (s *shared) peerServers(ctx context.Context) (all []ipam.Use, err error) {
 		return nil, err
 	}
 	for i := range peers {
+		if peers[i].fc.Spec.PeeringType == discoveryv1alpha1.InBand {
+			continue // as in knownAddresses
+		}
 		var secret corev1.Secret
 		at := client.ObjectKey{Namespace: peers[i].namespace, Name: remote.SecretName(peers[i].peer.ClusterID)}
 		switch err := s.live.Get(ctx, at, &secret); {

@@ -17,6 +17,9 @@ import (
 // wantsNetwork reports whether to announce our network to a peer: as soon as a peering is requested in either direction, so that the clusters agree on
 // addresses while the rest is still being set up, and until no peering is left in either. What a peer that may not use this cluster requests does not count.
 func wantsNetwork(fc *discoveryv1alpha1.ForeignCluster) bool {
+	if fc.Spec.PeeringType == discoveryv1alpha1.InBand && fc.DeletionTimestamp == nil && (fc.Status.Incoming == nil || fc.Status.Incoming.State != discoveryv1alpha1.IncomingRefused) {
+		return true // everything else goes through the tunnel, so it comes first
+	}
 	for i := range fc.Status.PeeringConditions {
 		c := &fc.Status.PeeringConditions[i]
 		switch c.Type {

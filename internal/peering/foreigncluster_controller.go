@@ -49,7 +49,8 @@ import (
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:namespace=liqo,groups="",resources=secrets,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:namespace=liqo-tenant,groups="",resources=secrets,verbs=get;create;patch;delete
-// +kubebuilder:rbac:namespace=liqo,groups="",resources=services,resourceNames=liqo-auth,verbs=get
+// +kubebuilder:rbac:namespace=liqo,groups="",resources=services,resourceNames=liqo-auth;liqo-proxy,verbs=get
+// +kubebuilder:rbac:groups=net.liqo.io,resources=ipmappings,verbs=list;watch;create;patch;delete
 // +kubebuilder:rbac:namespace=liqo,groups=networking.k8s.io,resources=ingresses,verbs=list
 
 // Connector connects to peers and copies objects there. [replicate.Replicator] implements it.
@@ -172,7 +173,8 @@ func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 		Watches(&corev1.Secret{}, byLabel).
 		WatchesRawSource(source.TypedChannel(o.Connector.Changed(), handler.TypedEnqueueRequestsFromMapFunc(r.byID)))
 	if o.InternalNetwork {
-		controllers.Watches(&netv1alpha1.NetworkConfig{}, byNamespace).Watches(&netv1alpha1.TunnelEndpoint{}, byNamespace)
+		controllers.Watches(&netv1alpha1.NetworkConfig{}, byNamespace).Watches(&netv1alpha1.TunnelEndpoint{}, byNamespace).
+			Watches(&netv1alpha1.IPMapping{}, byLabel)
 	}
 	o.Policies.Watch(controllers, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		return r.find(ctx, func(*discoveryv1alpha1.ForeignCluster) bool { return true })
@@ -190,6 +192,9 @@ func SetupForeignCluster(mgr manager.Manager, o ForeignClusterOptions) error {
 			_, err := r.clusterKeys(ctx)
 			if err == nil && r.options.SharedToken {
 				err = r.sharedToken(ctx)
+			}
+			if err == nil && r.options.InternalNetwork {
+				err = r.proxyKey(ctx)
 			}
 			if err != nil {
 				log.FromContext(ctx).Error(err, "key or token of this cluster not available, trying again")
@@ -301,6 +306,7 @@ func (r *fcReconciler) phases() []func(context.Context, *scope) error {
 		r.decideIncoming,
 		r.followAddress,
 		r.ensureTenant,
+		r.ensureProxy,
 		r.ensureSlice,
 		r.ensureIdentity,
 		r.ensureConnection,

@@ -53,15 +53,19 @@ type fcEnv struct {
 	kubetest.Env
 }
 
-func newFCEnv(t *testing.T) *fcEnv {
+func newFCEnv(t *testing.T, changes ...func(*ForeignClusterOptions)) *fcEnv {
 	t.Helper()
 	b, admin := newFCServer(t)
 	mgr, err := kubemanager.New(admin, kubemanager.Options{Scheme: b.Scheme(), Namespace: "liqo", SkipNameValidation: true})
 	b.Must(err)
-	b.Must(SetupForeignCluster(mgr, ForeignClusterOptions{
+	options := ForeignClusterOptions{
 		Local: discoveryv1alpha1.ClusterIdentity{ClusterID: "rome-id", ClusterName: "rome"}, Namespace: "liqo", InternalNetwork: true,
 		Connector: noConnector{make(chan event.TypedGenericEvent[string])},
-	}))
+	}
+	for _, change := range changes {
+		change(&options)
+	}
+	b.Must(SetupForeignCluster(mgr, options))
 	kubetest.Start(t, "manager", mgr.Start)
 	return b
 }
@@ -237,10 +241,10 @@ func TestNetworkStatus(t *testing.T) {
 	b.untilNetwork(discoveryv1alpha1.StatusNone, "no peering is wanted")
 }
 
-// TestInBandIsRefused: a ForeignCluster of type InBand gets a condition and nothing else, and can be deleted.
-func TestInBandIsRefused(t *testing.T) {
+// TestInBandWithoutNetwork: where the network is not that of Liqo, a ForeignCluster of type InBand gets a condition and nothing else, and can be deleted.
+func TestInBandWithoutNetwork(t *testing.T) {
 	t.Parallel()
-	b := newFCEnv(t)
+	b := newFCEnv(t, func(o *ForeignClusterOptions) { o.InternalNetwork = false })
 	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
 	fc := &discoveryv1alpha1.ForeignCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "milan"},

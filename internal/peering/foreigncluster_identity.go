@@ -119,6 +119,10 @@ func classify(err error, fc *discoveryv1alpha1.ForeignCluster) (identityState, s
 	case errors.Is(err, auth.ErrTooMany):
 		return identityError, fmt.Sprintf("the remote cluster asks us to slow down: %v", err)
 	case errors.Is(err, auth.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
+		if isInBand(fc) {
+			return identityUnreachable, fmt.Sprintf("the tunnel is up, but no authentication service answers through the proxy of the remote cluster (%v): check that its Deployments "+
+				"liqo-proxy and liqo-auth run; if its addresses have changed, run `liqoctl peer in-band` again", err)
+		}
 		return identityUnreachable, fmt.Sprintf("no authentication service answers at %s (%v): check that the address is right and reachable from this cluster, "+
 			"and that `liqoctl status` reports no problem in the remote cluster", fc.Spec.ForeignAuthURL, err)
 	default:
@@ -193,6 +197,13 @@ func (r *fcReconciler) ensureIdentity(ctx context.Context, s *scope) error {
 	}
 	if !s.facts.outgoing && !held.complete {
 		return nil // nothing was ever sent there, so there is nothing to withdraw
+	}
+	if waits := waitsForTunnel(s); waits != "" {
+		s.facts.identity, s.facts.identityMessage = identityPending, waits
+		if held.complete && !state.Unauthorized && s.now.Before(held.identity.ExpiresAt) {
+			s.facts.identity = identityAccepted
+		}
+		return nil // the event of the tunnel, or of the changed spec, triggers the next reconciliation
 	}
 	return r.obtain(ctx, s, held, state.Unauthorized)
 }
@@ -312,7 +323,7 @@ func (r *fcReconciler) peerToken(ctx context.Context, s *scope) (token, basis st
 // new keys are its own, and records in held which the provider knows.
 func (r *fcReconciler) requestToken(ctx context.Context, s *scope, held *heldIdentity, text string) (auth.Grant, error) {
 	token := auth.ParseToken(text)
-	provider := auth.Provider{ID: s.peer.ClusterID, Fingerprint: s.fc.Spec.ClusterKey, Unproven: s.fc.Spec.InsecureSkipProviderVerify}
+	provider := auth.Provider{ID: s.peer.ClusterID, Fingerprint: s.fc.Spec.ClusterKey, Unproven: s.fc.Spec.InsecureSkipProviderVerify, InBand: isInBand(s.fc)}
 	switch {
 	case provider.Fingerprint == "" && text == "" && !provider.Unproven:
 		return auth.Grant{}, &auth.Error{Code: http.StatusUnauthorized, Reason: auth.ReasonEmptyDenied, Message: "there is no token"}

@@ -38,11 +38,11 @@ func (r *fcReconciler) observe(ctx context.Context, s *scope) error {
 			s.facts.problem = &problem{discoveryv1alpha1.ReasonInvalidProxyURL, fmt.Sprintf("foreignProxyUrl %v; want http://HOST:PORT", err)}
 		}
 	}
-	if s.fc.Spec.PeeringType == discoveryv1alpha1.InBand {
+	if isInBand(s.fc) && !r.options.InternalNetwork {
 		s.facts.problem = &problem{
 			discoveryv1alpha1.ReasonInBandNotSupported,
-			"spec.peeringType is InBand, which this version does not support; delete this ForeignCluster, and peer out-of-band: " +
-				"run `liqoctl generate peer-command` in the remote cluster, and paste its output here",
+			"spec.peeringType is InBand, which needs the network of Liqo, and that is off in this cluster (Helm value networking.internal); " +
+				"delete this ForeignCluster, and peer out-of-band, or switch the network on",
 		}
 	}
 	if s.fc.Spec.ClusterIdentity == nil || s.fc.Spec.ClusterIdentity.ClusterID == "" || s.fc.Spec.ClusterIdentity.ClusterName == "" {
@@ -118,7 +118,7 @@ func (r *fcReconciler) ensureProcessable(ctx context.Context, s *scope) error {
 	switch {
 	case s.facts.problem.disowns() && s.fc.DeletionTimestamp != nil:
 		return r.removeFinalizer(ctx, s) // the tenant, if any, belongs to another ForeignCluster
-	case s.facts.problem.disowns(), s.fc.Spec.PeeringType == discoveryv1alpha1.InBand && s.fc.DeletionTimestamp == nil:
+	case s.facts.problem.disowns(), isInBand(s.fc) && !r.options.InternalNetwork && s.fc.DeletionTimestamp == nil:
 		return errWaiting
 	case s.peer.ClusterID != "":
 		return nil
@@ -296,6 +296,9 @@ func (r *fcReconciler) ensureConnection(ctx context.Context, s *scope) error {
 		return nil
 	}
 	r.options.Connector.Disconnect(s.peer.ClusterID)
+	if isInBand(s.fc) && s.fc.DeletionTimestamp == nil {
+		return nil // the tunnel lasts as long as the ForeignCluster: no direction could start again without it
+	}
 	return r.forgetNetwork(ctx, s)
 }
 
@@ -324,6 +327,9 @@ func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
 		}
 	}
 	r.options.Connector.Disconnect(s.peer.ClusterID)
+	if err := r.closeProxy(ctx, s); err != nil {
+		return err
+	}
 	// The key is deleted first, so that no peer is admitted to a tenant that is being deleted.
 	for _, object := range []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: pinName(s.peer.ClusterID)}},

@@ -26,9 +26,10 @@ import (
 // addressInterval is how often the URL of our authentication service is read: it changes rarely, and no event reports it.
 const addressInterval = 5 * time.Minute
 
-// offers reports whether the remote cluster, which this one uses, may use this one in turn.
+// offers reports whether the remote cluster, which this one uses, may use this one in turn. A cluster of an in-band peering may in any case: an
+// administrator of this one has pinned its key.
 func (s *scope) offers() bool {
-	if s.fc.DeletionTimestamp != nil || !s.facts.outgoing || s.facts.problem != nil || s.fc.Spec.ClusterKey == "" || s.facts.incoming == nil {
+	if s.fc.DeletionTimestamp != nil || !s.facts.outgoing && !isInBand(s.fc) || s.facts.problem != nil || s.fc.Spec.ClusterKey == "" || s.facts.incoming == nil {
 		return false
 	}
 	state := s.facts.incoming.State
@@ -38,7 +39,7 @@ func (s *scope) offers() bool {
 // sliceSpec is our request, with the URL of our authentication service if the provider may use this cluster in turn.
 func (r *fcReconciler) sliceSpec(ctx context.Context, s *scope, node string) (*sharingapply.ResourceSliceSpecApplyConfiguration, error) {
 	spec := sharingapply.ResourceSliceSpec().WithConsumerClusterID(r.options.Local.ClusterID).WithProviderClusterID(s.peer.ClusterID).WithNodeName(node)
-	if !s.offers() {
+	if !s.offers() || isInBand(s.fc) { // in-band, it has the URL of the proxy
 		return spec, nil
 	}
 	url, err := r.authURL(ctx, s.now)
@@ -63,7 +64,9 @@ func (r *fcReconciler) ensureOffer(ctx context.Context, s *scope) error {
 	case !s.offers():
 		return nil
 	}
-	s.requeueWithin(addressInterval)
+	if !isInBand(s.fc) {
+		s.requeueWithin(addressInterval)
+	}
 	live := client.Object(&have)
 	if err != nil {
 		live = nil

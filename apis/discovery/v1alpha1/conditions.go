@@ -87,7 +87,7 @@ const (
 	ReasonLocalCluster              = "LocalCluster"
 	ReasonClusterIDRepetition       = "ClusterIDRepetition"
 	ReasonInvalidProxyURL           = "InvalidProxyURL"
-	// ReasonInBandNotSupported: peeringType is InBand, which this version cannot establish.
+	// ReasonInBandNotSupported: peeringType is InBand, and the network of Liqo is off.
 	ReasonInBandNotSupported = "InBandNotSupported"
 	// ReasonIdentityMismatch: another cluster than that of the spec answers at the authentication URL.
 	ReasonIdentityMismatch = "IdentityMismatch"

@@ -17,7 +17,7 @@ type PeeringType string
 const (
 	// OutOfBand: API server and authentication service of the provider are reachable directly.
 	OutOfBand PeeringType = "OutOfBand"
-	// InBand is for a later version: both through the network fabric. This version refuses it with a condition.
+	// InBand: both are reached through the tunnel between the clusters.
 	InBand PeeringType = "InBand"
 )
 
@@ -82,7 +82,7 @@ func (c ClusterIdentity) NetworkConfigName() string { return "network-" + c.Clus
 // ForeignClusterSpec is the desired peering with one remote cluster.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterIdentity) || has(self.clusterIdentity)",message="clusterIdentity cannot be removed; create another ForeignCluster"
 type ForeignClusterSpec struct {
-	// PeeringType is how the two control planes reach each other. InBand is for a later version; this one refuses it with a condition. Immutable.
+	// PeeringType is how the two control planes reach each other: OutOfBand, directly, or InBand, through the tunnel between the clusters. Immutable.
 	// +kubebuilder:default=OutOfBand
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="peeringType cannot be changed; unpeer, then peer again"
 	// +optional
@@ -105,7 +105,8 @@ type ForeignClusterSpec struct {
 	// +kubebuilder:validation:Pattern=`^(https://[a-zA-Z0-9.\-\[\]:]+(:[0-9]{1,5})?(/.*)?)?$`
 	// +optional
 	ForeignAuthURL string `json:"foreignAuthUrl,omitempty"`
-	// ForeignProxyURL is an HTTP CONNECT proxy through which the remote cluster is reached.
+	// ForeignProxyURL is an HTTP CONNECT proxy through which the remote cluster is reached. In-band, it is the proxy of the remote cluster, and has a
+	// pass, which only counts the connections of this cluster there.
 	// +optional
 	ForeignProxyURL string `json:"foreignProxyUrl,omitempty"`
 	// ClusterKey is the fingerprint of the remote cluster's key: the SHA-256 of its Ed25519 public key in unpadded base64url. Liqo takes it from

@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"liqo.io/liqo/internal/peering/proxy"
 )
 
 const (
@@ -47,10 +49,22 @@ func (a Address) Find(ctx context.Context) (address string, ca []byte, err error
 	if a.TrustedCA {
 		return address, nil, nil
 	}
-	if ca, err = a.CA(); err != nil {
-		return "", nil, fmt.Errorf("read the CA of the API server: %w", err)
+	ca, err = a.authority()
+	return address, ca, err
+}
+
+// Inside returns what peers use that come through the proxy of this cluster: the URL that pods may use, and the CA that they trust.
+func (a Address) Inside() (address string, ca []byte, err error) {
+	ca, err = a.authority()
+	return proxy.APIServerURL, ca, err
+}
+
+func (a Address) authority() ([]byte, error) {
+	ca, err := a.CA()
+	if err != nil {
+		return nil, fmt.Errorf("read the CA of the API server: %w", err)
 	}
-	return address, ca, nil
+	return ca, nil
 }
 
 var errNoAddress = errors.New("no control plane node has an internal IP address, so the address of the API server is unknown; " +

@@ -98,6 +98,8 @@ type Provider struct {
 	ID string
 	// Fingerprint is that of its cluster key, from the token or from an earlier grant.
 	Fingerprint string
+	// InBand: its API server is reached through its proxy.
+	InBand bool
 	// Unproven accepts any key if Fingerprint is empty: then a machine on the way can take the provider's place. The user must have chosen it.
 	Unproven bool
 }
@@ -238,7 +240,7 @@ func (c *Client) question(ctx context.Context, provider Provider, consumerID str
 	if provider.Fingerprint != "" && provider.Fingerprint != print {
 		return question{}, nil, c.unproven(fmt.Sprintf("its key has the fingerprint %s, not %s", print, provider.Fingerprint))
 	}
-	return question{Provider: print, Challenge: answer.Challenge, Nonce: request.Nonce}, answer.ProviderKey, nil
+	return question{Provider: print, Challenge: answer.Challenge, Nonce: request.Nonce, InBand: provider.InBand}, answer.ProviderKey, nil
 }
 
 // unproven is the error for a service that may be another one in the place of the provider.

@@ -146,11 +146,12 @@ func (r Registry) GrantNew(ctx context.Context, pin Pin) (Grant, error) {
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+	inBand := pin.InBand
 	namespace, err := r.awaitTenant(ctx, pin)
 	var grant Grant
 	for retry := minRetry; err == nil; retry = min(2*retry, maxRetry) {
 		// The tenant's account and our right to request its token are created in any order.
-		if grant, err = r.grant(ctx, namespace); err == nil {
+		if grant, err = r.grant(ctx, namespace, inBand); err == nil {
 			return grant, nil
 		}
 		if errors.Is(err, errRevoked) && pause(ctx, retry) == nil {
@@ -172,11 +173,11 @@ func (r Registry) Renew(ctx context.Context, pin Pin) (Grant, error) {
 	if pin.Namespace == "" {
 		return Grant{}, errRevoked
 	}
-	return r.grant(ctx, pin.Namespace)
+	return r.grant(ctx, pin.Namespace, pin.InBand)
 }
 
 // grant requests a token. Without rights in a namespace we cannot see whether the account exists, so both are errRevoked.
-func (r Registry) grant(ctx context.Context, namespace string) (Grant, error) {
+func (r Registry) grant(ctx context.Context, namespace string, inBand bool) (Grant, error) {
 	if len(validation.IsDNS1123Label(namespace)) > 0 {
 		return Grant{}, errors.New("the namespace on the pinned key is not a DNS-1123 label")
 	}
@@ -194,7 +195,11 @@ func (r Registry) grant(ctx context.Context, namespace string) (Grant, error) {
 		seconds = *answer.Spec.ExpirationSeconds
 	}
 	grant := Grant{Namespace: namespace, Token: answer.Status.Token, Lifetime: time.Duration(seconds) * time.Second}
-	grant.APIServerURL, grant.APIServerCA, err = r.Address.Find(ctx)
+	if inBand {
+		grant.APIServerURL, grant.APIServerCA, err = r.Address.Inside()
+	} else {
+		grant.APIServerURL, grant.APIServerCA, err = r.Address.Find(ctx)
+	}
 	return grant, err
 }
 

@@ -213,6 +213,11 @@ func (c *cluster) firstContact(t *testing.T) {
 	if first.Namespace != peer.TenantNamespace() || first.Lifetime != time.Hour || first.APIServerURL != "https://192.0.2.7:6443" || string(first.APIServerCA) != string(c.config.CAData) {
 		t.Errorf("%s, %s, %s", first.Namespace, first.Lifetime, first.APIServerURL)
 	}
+	inside := milan
+	inside.InBand = true
+	if grant, err := b.client.Renew(t.Context(), inside, peer, newKey(peer.ClusterID)); err != nil || grant.APIServerURL != "https://kubernetes.default.svc" || string(grant.APIServerCA) != string(c.config.CAData) {
+		t.Errorf("in-band, the API server is %s, %v", grant.APIServerURL, err)
+	}
 	want := "system:serviceaccount:" + peer.TenantNamespace() + ":" + PeerServiceAccount
 	if who, err := c.whoami(t, first.Token); who != want {
 		t.Errorf("the token is of %q, %v", who, err)

@@ -53,6 +53,8 @@ type Pin struct {
 	Namespace string
 	// Refused is why this cluster does not admit the peer; empty if it does.
 	Refused string
+	// InBand: the request that this pin answers came from a peer that reaches the API server through the proxy. It is not stored.
+	InBand bool
 
 	uid     types.UID
 	version string

@@ -81,6 +81,8 @@ type question struct {
 	Nonce     []byte `json:"nonce"`
 	// SealTo is the X25519 key to which the provider seals the token.
 	SealTo []byte `json:"sealTo"`
+	// InBand: the consumer reaches the API server through the provider's proxy, so the grant is to have its URL inside the provider.
+	InBand bool `json:"inBand,omitempty"`
 }
 
 // challengeRequest also learns the provider's key: Provider is the fingerprint of the one that the consumer knows, if any.
@@ -167,7 +169,11 @@ func (r renewalRequest) signed() []byte {
 }
 
 func (q question) fields() [][]byte {
-	return [][]byte{[]byte(q.Provider), []byte(q.Challenge), q.Nonce, q.SealTo}
+	all := [][]byte{[]byte(q.Provider), []byte(q.Challenge), q.Nonce, q.SealTo}
+	if q.InBand {
+		all = append(all, []byte("in-band"))
+	}
+	return all
 }
 
 func (q question) check() *Error {

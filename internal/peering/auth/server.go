@@ -244,6 +244,7 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 			return peer, nil, err
 		}
 	}
+	pinned.InBand = request.Question.InBand
 	grant, err := s.options.Peers.GrantNew(ctx, pinned)
 	if err != nil {
 		return peer, nil, err
@@ -360,6 +361,7 @@ func (s *Server) renew(ctx context.Context, body []byte) (string, any, error) {
 	if !s.challenges.Spend(which, s.options.Now()) {
 		return peer, nil, errChallenge
 	}
+	pin.InBand = request.Question.InBand
 	grant, err := s.options.Peers.Renew(ctx, pin)
 	if errors.Is(err, errRevoked) {
 		return peer, nil, &Error{

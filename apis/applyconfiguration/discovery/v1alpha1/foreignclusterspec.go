@@ -14,7 +14,7 @@ import (
 //
 // ForeignClusterSpec is the desired peering with one remote cluster.
 type ForeignClusterSpecApplyConfiguration struct {
-	// PeeringType is how the two control planes reach each other. InBand is for a later version; this one refuses it with a condition. Immutable.
+	// PeeringType is how the two control planes reach each other: OutOfBand, directly, or InBand, through the tunnel between the clusters. Immutable.
 	PeeringType *discoveryv1alpha1.PeeringType `json:"peeringType,omitempty"`
 	// ClusterIdentity is the identity of the remote cluster. If empty, the service at ForeignAuthURL is asked for it.
 	ClusterIdentity *ClusterIdentityApplyConfiguration `json:"clusterIdentity,omitempty"`
@@ -25,7 +25,8 @@ type ForeignClusterSpecApplyConfiguration struct {
 	// ForeignAuthURL is the URL of the remote authentication service. It may be missing only in a
 	// ForeignCluster that an incoming peering created, as long as no outgoing peering is desired.
 	ForeignAuthURL *string `json:"foreignAuthUrl,omitempty"`
-	// ForeignProxyURL is an HTTP CONNECT proxy through which the remote cluster is reached.
+	// ForeignProxyURL is an HTTP CONNECT proxy through which the remote cluster is reached. In-band, it is the proxy of the remote cluster, and has a
+	// pass, which only counts the connections of this cluster there.
 	ForeignProxyURL *string `json:"foreignProxyUrl,omitempty"`
 	// ClusterKey is the fingerprint of the remote cluster's key: the SHA-256 of its Ed25519 public key in unpadded base64url. Liqo takes it from
 	// the token, and follows a rotation that the key itself signed. Nothing is sent to a cluster that does not prove to have this key.

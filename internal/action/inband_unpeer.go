@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"context"
+	"fmt"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+)
+
+// UnpeerInBand ends both directions of an in-band peering, then the tunnel, in both clusters. Without access to the remote one, and with force, it does so
+// in the local one only.
+func UnpeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	if o.Remote.Client == nil {
+		fc, err := ForeignCluster(ctx, o.Local.Client, o.Name)
+		if err != nil {
+			return err
+		}
+		return endInBand(ctx, []ending{{&side{Access: o.Local, prefix: "(local) ", name: fc.Name}, fc}}, o, p)
+	}
+	local, remote, err := readSides(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := sameCluster(local, remote); err != nil {
+		return err
+	}
+	var ends []ending
+	for _, s := range []*side{local, remote} {
+		fc := s.facts.same(s.other.facts.identity.ClusterID)
+		if s == local && fc != nil && o.Name != "" && fc.Name != o.Name {
+			return fmt.Errorf("(local) the remote cluster %s is the ForeignCluster %q, not %q; nothing was changed", remote.facts.identity.ClusterName, fc.Name, o.Name)
+		}
+		if fc != nil {
+			s.name = fc.Name
+			ends = append(ends, ending{s, fc})
+		}
+	}
+	if len(ends) == 0 {
+		return fmt.Errorf("the clusters %s and %s are not peered", local.facts.identity.ClusterName, remote.facts.identity.ClusterName)
+	}
+	return endInBand(ctx, ends, o, p)
+}
+
+func sameCluster(local, remote *side) error {
+	for _, s := range []*side{local, remote} {
+		if s.facts.err != nil {
+			return fmt.Errorf("%s%w", s.prefix, s.facts.err)
+		}
+	}
+	if local.facts.identity.ClusterID == remote.facts.identity.ClusterID {
+		return fmt.Errorf("both clusters are %s: local and remote clusters must be different", local.facts.identity.ClusterName)
+	}
+	return nil
+}
+
+// ending is a cluster with its ForeignCluster of the other one.
+type ending struct {
+	*side
+	fc *discoveryv1alpha1.ForeignCluster
+}
+
+// endInBand first checks everything, then ends the outgoing peerings while the tunnel is up, and then deletes the ForeignClusters.
+func endInBand(ctx context.Context, ends []ending, o InBandOptions, p Progress) error {
+	for _, e := range ends {
+		if e.fc.Spec.PeeringType != discoveryv1alpha1.InBand {
+			return fmt.Errorf("%sthe peering with %q is of type %s, which `unpeer in-band` cannot end; use `liqoctl unpeer out-of-band %s`", e.prefix, e.fc.Name, e.fc.Spec.PeeringType, e.fc.Name)
+		}
+		if err := assessVolumes(ctx, e.Client, e.fc, o.Force, prefixed{p, e.prefix}); err != nil {
+			return fmt.Errorf("%s%w", e.prefix, err)
+		}
+	}
+	for _, step := range []func(ending) error{
+		func(e ending) error {
+			return endOutgoing(ctx, e.Client, e.fc, e.options(o), prefixed{p, e.prefix})
+		},
+		func(e ending) error { return forget(ctx, e.Client, e.fc, e.options(o), prefixed{p, e.prefix}) },
+	} {
+		// One after the other, so that what is printed can be read; both clusters work all the time.
+		for _, e := range ends {
+			if err := step(e); err != nil {
+				return fmt.Errorf("%s%w", e.prefix, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (e ending) options(o InBandOptions) UnpeerOptions {
+	return UnpeerOptions{Name: e.fc.Name, Timeout: o.Timeout, Force: o.Force}
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"liqo.io/liqo/internal/action"
+)
+
+// second is the other cluster of a command, chosen by flags with the prefix remote-.
+type second struct {
+	flags     *genericclioptions.ConfigFlags
+	namespace string
+}
+
+func (f *Factory) second(to *pflag.FlagSet) *second {
+	s := &second{flags: genericclioptions.NewConfigFlags(true), namespace: defaultNamespace}
+	s.flags.Namespace, s.flags.WrapConfigFn = &s.namespace, f.wrap
+	clientFlags(to, s.flags, "remote-")
+	own := to.Lookup("remote-namespace")
+	own.DefValue, own.Usage = defaultNamespace, "Namespace in which Liqo is installed in the other cluster"
+	return s
+}
+
+// access returns how both clusters are reached.
+func (f *Factory) access(remote *second) (local, other action.Access, err error) {
+	local.Namespace, other.Namespace = f.namespace(), remote.namespace
+	if local.Client, err = f.client(); err != nil {
+		return local, other, fmt.Errorf("(local) %w", err)
+	}
+	config, err := configOf(remote.flags)
+	if err != nil {
+		return local, other, fmt.Errorf("(remote) %w", err)
+	}
+	if other.Client, err = clientOf(config); err != nil {
+		return local, other, fmt.Errorf("(remote) %w", err)
+	}
+	return local, other, nil
+}
+
+// given reports whether a flag chooses the other cluster.
+func given(flags *pflag.FlagSet) (chosen bool) {
+	flags.Visit(func(flag *pflag.Flag) {
+		chosen = chosen || strings.HasPrefix(flag.Name, "remote-") && flag.Name != "remote-namespace"
+	})
+	return chosen
+}
+
+func newPeerInBand(f *Factory, common *action.PeerOptions) *cobra.Command {
+	var bidirectional bool
+	cmd := &cobra.Command{
+		Use: "in-band [NAME]", Aliases: []string{"ib"}, Short: "Use the resources of a cluster of which only the gateway can be reached",
+		Long: f.text("Use the resources of a cluster of which only the gateway can be reached: its API server and its authentication service are\n" +
+			"used through the tunnel between the clusters. It is enough if one of the two gateways reaches the other.\n\n" +
+			"The command needs access to both clusters: it pins the key of each in the other one, and exchanges their networks until the\n" +
+			"tunnel is up. It checks everything before it changes anything, and can be repeated. NAME is the name of the other cluster\n" +
+			"here, by default its own. With --bidirectional, the other cluster uses this one as well."),
+		Example: f.text("  {{name}} peer in-band --context rome --remote-context milan\n  {{name}} peer in-band --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --bidirectional"),
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: f.completePeers(1),
+	}
+	remote := f.second(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		o := action.InBandOptions{Bidirectional: bidirectional, Timeout: common.Timeout}
+		if len(args) > 0 {
+			o.Name = args[0]
+		}
+		if o.Local, o.Remote, err = f.access(remote); err != nil {
+			return err
+		}
+		return action.PeerInBand(cmd.Context(), o, f.printer)
+	}
+	cmd.Flags().BoolVar(&bidirectional, "bidirectional", false, "The other cluster uses the resources of this one as well")
+	return cmd
+}
+
+func newUnpeerInBand(f *Factory, common *action.UnpeerOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "in-band [NAME]", Aliases: []string{"ib"}, Short: "End a peering through the tunnel, in both clusters",
+		Long: f.text("End a peering through the tunnel in both clusters: both directions, if both are there, then the tunnel.\n\n" +
+			"`{{name}} unpeer NAME` ends one direction only. If the other cluster will not come back, leave the flags --remote-... away\n" +
+			"and add --force: then only this cluster is changed."),
+		Example: f.text("  {{name}} unpeer in-band --context rome --remote-context milan"),
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: f.completePeers(1),
+	}
+	remote := f.second(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		o := action.InBandOptions{Timeout: common.Timeout, Force: common.Force}
+		if len(args) > 0 {
+			o.Name = args[0]
+		}
+		if !given(cmd.Flags()) && o.Force {
+			if o.Name == "" {
+				return fmt.Errorf("which peering? Add the name of the other cluster")
+			}
+			o.Local.Namespace = f.namespace()
+			if o.Local.Client, err = f.client(); err != nil {
+				return err
+			}
+			return action.UnpeerInBand(cmd.Context(), o, f.printer)
+		}
+		if o.Local, o.Remote, err = f.access(remote); err != nil {
+			return err
+		}
+		return action.UnpeerInBand(cmd.Context(), o, f.printer)
+	}
+	return cmd
+}

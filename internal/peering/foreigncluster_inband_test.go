@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peering
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/proxy"
+)
+
+// asked records what a peer was asked for, and grants it.
+type asked struct {
+	mu       sync.Mutex
+	requests []auth.Provider
+}
+
+func (a *asked) IDs(context.Context) (auth.IDs, error) {
+	return auth.IDs{}, errors.New("not asked in this test")
+}
+
+func (a *asked) Register(_ context.Context, r auth.Registration) (auth.Grant, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.requests = append(a.requests, r.Provider)
+	public, _, _ := ed25519.GenerateKey(nil)
+	return auth.Grant{Namespace: "liqo-tenant-rome", Token: "token", Lifetime: time.Hour, APIServerURL: proxy.APIServerURL, ProviderKey: public}, nil
+}
+
+func (a *asked) Renew(context.Context, auth.Provider, discoveryv1alpha1.ClusterIdentity, ed25519.PrivateKey) (auth.Grant, error) {
+	return auth.Grant{}, errors.New("not asked in this test")
+}
+
+func (a *asked) all() []auth.Provider {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]auth.Provider(nil), a.requests...)
+}
+
+// TestInBand: a ForeignCluster of type InBand makes the proxy reachable for that peer and accepts its pinned key, waits for the tunnel before it asks the
+// peer for anything, and then asks for an identity through the proxy. Nothing is left when it is deleted.
+func TestInBand(t *testing.T) {
+	t.Parallel()
+	peer := &asked{}
+	b := newFCEnv(t, func(o *ForeignClusterOptions) {
+		o.Dial = func(*discoveryv1alpha1.ForeignCluster) (Registrar, error) { return peer, nil }
+	})
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}}}
+	b.Make(service)
+	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
+	fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: discoveryv1alpha1.ForeignClusterSpec{
+		PeeringType: discoveryv1alpha1.InBand, ClusterIdentity: &milan, ForeignAuthURL: proxy.AuthURL, ClusterKey: strings.Repeat("k", 43),
+		OutgoingPeeringEnabled: discoveryv1alpha1.PeeringYes, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
+	}}
+	b.Make(fc)
+	authentication := func(status discoveryv1alpha1.PeeringConditionStatus, text string) {
+		t.Helper()
+		kubetest.Eventually(t, fmt.Sprintf("authentication is %s (%s)", status, text), func() error {
+			b.Read(fc)
+			for _, one := range fc.Status.PeeringConditions {
+				if one.Type == discoveryv1alpha1.AuthenticationStatus && one.Status == status && strings.Contains(one.Message, text) {
+					return nil
+				}
+			}
+			return fmt.Errorf("conditions %+v", fc.Status.PeeringConditions)
+		})
+	}
+	authentication(discoveryv1alpha1.StatusPending, "liqoctl peer in-band")
+	var mapping netv1alpha1.IPMapping
+	mapped := func(address string) {
+		t.Helper()
+		kubetest.Eventually(t, "the proxy is reachable at "+address, func() error {
+			err := b.Get(t.Context(), client.ObjectKey{Name: proxyMapping(milan)}, &mapping)
+			if err != nil || mapping.Spec.Address != address {
+				return fmt.Errorf("%+v, %w", mapping.Spec, err)
+			}
+			return nil
+		})
+	}
+	mapped(service.Spec.ClusterIP)
+	if spec := mapping.Spec; len(spec.ClusterIDs) != 1 || spec.ClusterIDs[0] != milan.ClusterID || len(spec.Ports) != 1 || spec.Ports[0].Port != proxy.Port ||
+		len(mapping.OwnerReferences) != 1 || mapping.OwnerReferences[0].UID != fc.UID {
+		t.Errorf("%+v of %+v", spec, mapping.OwnerReferences)
+	}
+	accepted := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: auth.ProviderName(milan.ClusterID)}}
+	b.Until("the key that was pinned is accepted", func() bool {
+		return b.Get(t.Context(), client.ObjectKeyFromObject(accepted), accepted) == nil && auth.ProviderFingerprint(accepted) == fc.Spec.ClusterKey
+	})
+	var key corev1.Secret
+	b.Must(b.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: proxy.KeySecret}, &key))
+	through, err := proxy.URL(key.Data[proxy.KeyName], milan.ClusterID, "10.9.0.7")
+	b.Must(err)
+	b.Edit(fc, func() { fc.Spec.ForeignProxyURL = through })
+	authentication(discoveryv1alpha1.StatusPending, "tunnel")
+	if requests := peer.all(); len(requests) > 0 {
+		t.Fatalf("before there is a tunnel, the peer was asked: %v", requests)
+	}
+	b.Must(b.Get(t.Context(), client.ObjectKey{Name: proxyMapping(milan)}, &mapping))
+
+	tunnel := &netv1alpha1.TunnelEndpoint{
+		ObjectMeta: metav1.ObjectMeta{Namespace: milan.TenantNamespace(), Name: milan.UniqueName(), Labels: map[string]string{labels.TunnelCluster: milan.ClusterID}},
+		Spec: netv1alpha1.TunnelEndpointSpec{
+			ClusterIdentity: netv1alpha1.ClusterIdentity{ClusterID: milan.ClusterID, ClusterName: milan.ClusterName},
+			LocalPodCIDR:    cidr("10.1.0.0/16"), LocalNATPodCIDR: "None", LocalExternalCIDR: cidr("10.2.0.0/16"), LocalNATExternalCIDR: "None",
+			RemotePodCIDR: cidr("10.3.0.0/16"), RemoteNATPodCIDR: "None", RemoteExternalCIDR: cidr("10.9.0.0/16"), RemoteNATExternalCIDR: "None",
+			BackendType: "wireguard", BackendConfig: map[string]string{"publicKey": ""},
+		},
+	}
+	b.Make(tunnel)
+	meta.SetStatusCondition(&tunnel.Status.Conditions, metav1.Condition{Type: netv1alpha1.ConditionUsable, Status: metav1.ConditionTrue, Reason: "Connected"})
+	b.Must(b.Status().Update(t.Context(), tunnel))
+	authentication(discoveryv1alpha1.StatusEstablished, "")
+	if requests := peer.all(); len(requests) != 1 || !requests[0].InBand || requests[0].Fingerprint != strings.Repeat("k", 43) {
+		t.Errorf("the peer was asked: %+v", requests)
+	}
+	var secret corev1.Secret
+	b.Must(b.Get(t.Context(), client.ObjectKey{Namespace: milan.TenantNamespace(), Name: remote.SecretName(milan.ClusterID)}, &secret))
+	identity, err := remote.ParseIdentity(secret.Data)
+	if err != nil || identity.APIServerURL != proxy.APIServerURL || identity.ProxyURL != through {
+		t.Errorf("the identity leads to %s, %v", identity.APIServerURL, err)
+	}
+
+	// A Service that was made again has another address.
+	b.Must(b.Delete(t.Context(), service))
+	service = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}}}
+	b.Make(service)
+	b.Edit(fc, func() { fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringYes })
+	mapped(service.Spec.ClusterIP)
+
+	b.Edit(fc, func() { fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringNo })
+	b.Must(b.Delete(t.Context(), fc))
+	for _, object := range []client.Object{fc, &mapping, accepted} {
+		kubetest.Eventually(t, object.GetName()+" is gone", func() error {
+			if err := b.Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("still there: %w", err)
+			}
+			return nil
+		})
+	}
+}
+
+func cidr(text string) netv1alpha1.CIDR {
+	return netv1alpha1.CIDR(netip.MustParsePrefix(text).String())
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+// The names under which peers reach a cluster through its proxy. They are the same for each cluster, so a peer needs to know nothing of what is behind.
+const (
+	// Service is the name of the Service of the proxy, and Port its port.
+	Service = "liqo-proxy"
+	Port    = 8118
+	// KeySecret is the Secret, in the install namespace, with the key from which passes are derived, and KeyName the key in it.
+	KeySecret = "liqo-proxy-key"
+	KeyName   = "key"
+
+	// APIServerURL is the URL of the API server. Its certificate has this name, because pods use it.
+	APIServerURL = "https://kubernetes.default.svc"
+	// AuthURL is the URL of the authentication service.
+	AuthURL = "https://liqo-auth"
+
+	// APIServer and Auth are what clients ask the proxy for.
+	APIServer = "kubernetes.default.svc:443"
+	Auth      = "liqo-auth:443"
+)

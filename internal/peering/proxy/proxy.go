@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// Limits bound what clients use. Zero values mean the defaults.
+type Limits struct {
+	// Peer is the number of connections of one peer, Total that of all peers.
+	Peer, Total int
+	// Waiting is the number of connections that have not sent their request. If there are more, the oldest of them ends: an honest client sends its
+	// request with the last packet of the handshake, so however many a hostile one opens, it waits for none of them.
+	Waiting int
+	// Request is how long a client may take to send its request, Dial how long the destination may take to accept the connection, and Handshake how long
+	// both may then take until each has sent something.
+	Request, Dial, Handshake time.Duration
+	// Idle is how long a connection may carry nothing. It is as long as that of kubelets, because an exec without a key stroke carries nothing.
+	Idle time.Duration
+	// Write is how long one end may take to accept what the other has sent.
+	Write time.Duration
+}
+
+func (l *Limits) complete() {
+	for _, limit := range []struct {
+		value *int
+		most  int
+	}{{&l.Peer, 256}, {&l.Total, 2048}, {&l.Waiting, 512}} {
+		if *limit.value == 0 {
+			*limit.value = limit.most
+		}
+	}
+	for _, limit := range []struct {
+		value *time.Duration
+		most  time.Duration
+	}{
+		{&l.Request, 5 * time.Second},
+		{&l.Dial, 5 * time.Second},
+		{&l.Handshake, 10 * time.Second},
+		{&l.Idle, 4 * time.Hour},
+		{&l.Write, time.Minute},
+	} {
+		if *limit.value == 0 {
+			*limit.value = limit.most
+		}
+	}
+}
+
+// Upstream is one destination.
+type Upstream struct {
+	// Address is HOST:PORT.
+	Address string
+	// TLS, if it is not nil, ends the TLS of the client here: the destination speaks plain HTTP, behind an ingress that ends TLS for others.
+	TLS *tls.Config
+}
+
+// Options configure a proxy.
+type Options struct {
+	// Upstreams are the destinations, by the exact text that clients ask for: HOST:PORT.
+	Upstreams map[string]Upstream
+	// Key is the secret from which the passes of peers are derived.
+	Key    []byte
+	Limits Limits
+	Log    logr.Logger
+}
+
+// Proxy serves peers.
+type Proxy struct {
+	options Options
+	logged  throttle
+
+	mu sync.Mutex
+	// waiting are the connections without a request, oldest first.
+	waiting *list.List
+	// all are the open connections, and peers how many of them each peer has.
+	all   map[net.Conn]bool
+	peers map[string]int
+	busy  int
+	done  sync.WaitGroup
+}
+
+// New returns a proxy. It fails if no peer could have a pass.
+func New(o Options) (*Proxy, error) {
+	if _, err := Pass(o.Key, "any"); err != nil {
+		return nil, err
+	}
+	o.Limits.complete()
+	return &Proxy{options: o, waiting: list.New(), all: map[net.Conn]bool{}, peers: map[string]int{}}, nil
+}
+
+// Serve accepts connections until ctx ends. Then it closes all of them, and waits until they are closed.
+func (p *Proxy) Serve(ctx context.Context, listener net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	defer p.end()
+	for pause := time.Duration(0); ; {
+		connection, err := listener.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				_ = connection.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err != nil: // too many open files, for example: it passes
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			p.options.Log.Error(err, "connection not accepted, trying again", "after", pause.String())
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+		default:
+			pause = 0
+			place := p.admit(connection)
+			p.done.Go(func() { p.serve(ctx, connection, place) })
+		}
+	}
+}
+
+// end closes all connections and waits for them.
+func (p *Proxy) end() {
+	p.mu.Lock()
+	for connection := range p.all {
+		_ = connection.Close()
+	}
+	p.mu.Unlock()
+	p.done.Wait()
+}
+
+// admit adds a connection to those that wait, and ends the oldest of them if there are too many.
+func (p *Proxy) admit(connection net.Conn) *list.Element {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting.Len() >= p.options.Limits.Waiting {
+		oldest := p.waiting.Front()
+		_ = p.waiting.Remove(oldest).(net.Conn).Close()
+	}
+	p.all[connection] = true
+	return p.waiting.PushBack(connection)
+}
+
+// serve answers the request of one connection.
+func (p *Proxy) serve(ctx context.Context, connection net.Conn, place *list.Element) {
+	defer func() {
+		_ = connection.Close()
+		p.mu.Lock()
+		p.waiting.Remove(place) // does nothing if it is not there any more
+		delete(p.all, connection)
+		p.mu.Unlock()
+	}()
+	_ = connection.SetDeadline(time.Now().Add(p.options.Limits.Request))
+	request, refused := readConnect(connection, p.options.Key, func(to string) bool { _, known := p.options.Upstreams[to]; return known })
+	if refused == nil {
+		refused = p.enter(request.peer, place)
+	}
+	if refused != nil {
+		p.refuse(connection, request.peer, refused)
+		return
+	}
+	defer p.leave(request.peer)
+	p.connect(ctx, connection, request)
+}
+
+// enter counts a connection of a peer. It does not wait any more.
+func (p *Proxy) enter(peer string, place *list.Element) *refusal {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting.Remove(place)
+	switch {
+	case p.peers[peer] >= p.options.Limits.Peer:
+		return errTooMany
+	case p.busy >= p.options.Limits.Total:
+		return errFull
+	}
+	p.busy++
+	p.peers[peer]++
+	return nil
+}
+
+func (p *Proxy) leave(peer string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy--
+	if p.peers[peer]--; p.peers[peer] == 0 {
+		delete(p.peers, peer)
+	}
+}
+
+// refuseDeadline is how long a client may take to accept a refusal.
+const refuseDeadline = time.Second
+
+// refuse answers a client that gets no connection.
+func (p *Proxy) refuse(connection net.Conn, peer string, refused *refusal) {
+	if p.logged.allow(time.Now()) {
+		p.options.Log.Info("connection refused", "peer", peer, "remote", connection.RemoteAddr().String(), "code", refused.code, "reason", refused.text)
+	}
+	_ = connection.SetWriteDeadline(time.Now().Add(refuseDeadline))
+	_, _ = connection.Write([]byte(refused.answer())) // the client may be gone
+}
+
+// throttle keeps a client that floods the proxy from filling the disk with log lines.
+type throttle struct{ next atomic.Int64 }
+
+func (t *throttle) allow(now time.Time) bool {
+	next := t.next.Load()
+	return now.UnixNano() >= next && t.next.CompareAndSwap(next, now.Add(time.Second).UnixNano())
+}

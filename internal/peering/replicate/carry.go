@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replicate
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/ssa"
+)
+
+// End is one of two clusters between which a NetworkConfig is carried.
+type End struct {
+	Client client.Client
+	// ID is the cluster's, Namespace that of the other one's tenant in this cluster.
+	ID, Namespace string
+}
+
+// CarryNetwork copies the NetworkConfig that one cluster publishes for another one to that cluster, and the answer back, as a connection does: with the
+// same values, and for the same owner of fields, so that a connection goes on from there. It is for in-band peerings, whose
+// clusters have no connection before they have a tunnel, and is called again after each change.
+func CarryNetwork(ctx context.Context, from, to End) error {
+	var original, copy netv1alpha1.NetworkConfig
+	name := "network-" + from.ID
+	if err := from.Client.Get(ctx, client.ObjectKey{Namespace: from.Namespace, Name: name}, &original); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !isFor(&original, to.ID) || original.DeletionTimestamp != nil {
+		return nil
+	}
+	intent := networkSpecIntent(&original, copied(&original, from.ID, to.Namespace))
+	if err := ssa.Apply(ctx, to.Client, intent, labels.OwnerReplicate); err != nil {
+		return fmt.Errorf("copy network configuration %s/%s: %w", from.Namespace, name, err)
+	}
+	if err := to.Client.Get(ctx, client.ObjectKey{Namespace: to.Namespace, Name: name}, &copy); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	answer := networkStatusIntent(&original, &copy)
+	if answer == nil {
+		return nil
+	}
+	if err := from.Client.Status().Apply(ctx, answer, client.FieldOwner(labels.OwnerReplicate), client.ForceOwnership); err != nil {
+		return fmt.Errorf("bring the answer to network configuration %s/%s: %w", from.Namespace, name, err)
+	}
+	return nil
+}
