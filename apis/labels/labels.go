@@ -112,6 +112,10 @@ const (
 	GatewayLane = "net.liqo.io/lane"
 	// TunnelCluster is on tunnel endpoints: the peer's cluster ID.
 	TunnelCluster = "clusterID"
+	// TunnelInBand is "true" on the tunnel endpoint of an in-band peering: the processes of Liqo reach the peer through it.
+	TunnelInBand = "net.liqo.io/in-band"
+	// ComponentManager is the value of AppComponent on the pods of the controller manager.
+	ComponentManager = "controller-manager"
 	// Ownership is the creator of a NetworkConfig: OwnershipConfig.
 	Ownership       = "liqo.io/ownership"
 	OwnershipConfig = "netcfgCreator"

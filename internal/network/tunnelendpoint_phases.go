@@ -267,8 +267,12 @@ func (r *tunnelReconciler) ensureTunnel(ctx context.Context, s *tunnelScope) err
 	if err != nil {
 		return nil // the condition Published of our NetworkConfig reports it
 	}
+	own := map[string]string{labels.TunnelCluster: s.peer.ClusterID, labels.AppPartOf: labels.PartOf}
+	if s.fc.Spec.PeeringType == discoveryv1alpha1.InBand {
+		own[labels.TunnelInBand] = annotationTrue
+	}
 	intent := netapply.TunnelEndpoint(s.peer.UniqueName(), s.namespace).
-		WithLabels(map[string]string{labels.TunnelCluster: s.peer.ClusterID, labels.AppPartOf: labels.PartOf}).
+		WithLabels(own).
 		WithSpec(tunnelSpec(s, pods, external).WithBackendConfig(previousKeys(s.tunnel, s.claim.lanes, r.options.Now())))
 	if s.tunnel == nil {
 		log.FromContext(ctx).Info("network agreed", "clusterID", s.peer.ClusterID, "pods", s.agreed.pods, "external", s.agreed.external)

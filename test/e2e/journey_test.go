@@ -67,6 +67,7 @@ func TestControllerManagersKilled(t *testing.T) { step(t, peered, controllerMana
 func TestIdle(t *testing.T)                     { step(t, notPeered, idle) }
 func TestBidirectional(t *testing.T)            { step(t, peered, bidirectional) }
 func TestReverse(t *testing.T)                  { step(t, notPeered, reverse) }
+func TestInBand(t *testing.T)                   { step(t, notPeered, inBand) }
 func TestUninstallRefuses(t *testing.T)         { step(t, peered, uninstallRefuses) }
 func TestUnpeerLeavesNothing(t *testing.T)      { step(t, peered, unpeerLeavesNothing) }
 func TestTokens(t *testing.T)                   { step(t, notPeered, tokens) }
@@ -82,6 +83,7 @@ func TestReinstalledConsumer(t *testing.T) { takesLong(t); step(t, notPeered, re
 func TestDeadProvider(t *testing.T)        { takesLong(t); step(t, notPeered, deadProvider) }
 func TestFaultsAtEachStep(t *testing.T)    { takesLong(t); step(t, notPeered, faultsAtEachStep) }
 func TestExternalNetwork(t *testing.T)     { takesLong(t); step(t, notPeered, externalNetwork) }
+func TestInBandLong(t *testing.T)          { takesLong(t); step(t, notPeered, inBandLong) }
 func TestCarriers(t *testing.T)            { takesLong(t); step(t, notPeered, carriers) }
 func TestBehindNAT(t *testing.T)           { takesLong(t); step(t, notPeered, behindNAT) }
 func TestThroughProxies(t *testing.T)      { takesLong(t); step(t, notPeered, throughProxies) }

@@ -96,7 +96,11 @@ func Unpeered(t testing.TB, a, b *Cluster) {
 			continue // not installed
 		}
 		for _, fc := range all.Items {
-			if r := here.TryLiqoctl("unpeer", "out-of-band", fc.Name, "--force"); r.Code != 0 && there.Foreign(t, here) != nil {
+			kind := "out-of-band"
+			if fc.Spec.PeeringType == discovery.InBand {
+				kind = "in-band"
+			}
+			if r := here.TryLiqoctl("unpeer", kind, fc.Name, "--force"); r.Code != 0 && there.Foreign(t, here) != nil {
 				t.Logf("unpeer of %s in %s: %s", fc.Name, here.Name, r)
 			}
 		}

@@ -230,7 +230,7 @@ func (c *Caches) Objects(ctx context.Context) (objects Objects, known bool, err 
 	}
 	objects = Objects{
 		Tunnels: tunnels.Items, Nodes: nodes.Items, Gateways: pods.Items, Mappings: mappings.Items, Pods: all.Items, PodsUnknown: unknown,
-		Restricted: c.wants.Restricted, NamespaceMaps: maps.Items,
+		Restricted: c.wants.Restricted, NamespaceMaps: maps.Items, Namespace: c.wants.Namespace,
 	}
 	if len(secrets.Items) == 1 {
 		objects.Keys = &secrets.Items[0]
@@ -310,7 +310,7 @@ func trimNode(in any) (any, error) {
 	return kept, nil
 }
 
-// trimPod keeps where a pod is.
+// trimPod keeps where a pod is, and what it belongs to.
 func trimPod(in any) (any, error) {
 	pod, ok := in.(*corev1.Pod)
 	if !ok {
@@ -321,7 +321,7 @@ func trimPod(in any) (any, error) {
 		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork},
 		Status:     corev1.PodStatus{PodIP: pod.Status.PodIP, Phase: pod.Status.Phase},
 	}
-	for _, key := range []string{labels.GatewayLane, labels.Origin} {
+	for _, key := range []string{labels.GatewayLane, labels.Origin, labels.AppComponent} {
 		if value, ok := pod.Labels[key]; ok {
 			if kept.Labels == nil {
 				kept.Labels = map[string]string{}

@@ -36,6 +36,8 @@ type Objects struct {
 	// NamespaceMaps offloads to it.
 	Restricted    bool
 	NamespaceMaps []vkv1alpha1.NamespaceMap
+	// Namespace is the install namespace.
+	Namespace string
 	// Keys is the Secret with the keys of the gateways; nil if it does not exist or is not watched.
 	Keys *corev1.Secret
 }
@@ -269,15 +271,24 @@ func (v *View) restrict(objects Objects) {
 			offloaded[namespace][one.Labels[labels.RemoteID]] = true
 		}
 	}
+	tenants := map[string]string{} // the tenant namespaces of in-band peers
+	for i := range objects.Tunnels {
+		if tunnel := &objects.Tunnels[i]; tunnel.Labels[labels.TunnelInBand] == "true" {
+			tenants[tunnel.Spec.ClusterIdentity.ClusterID] = tunnel.Namespace
+		}
+	}
 	for i := range objects.Pods {
 		pod := &objects.Pods[i]
 		address, ok := podAddress(pod)
 		if !ok {
 			continue
 		}
+		manager := pod.Namespace == objects.Namespace && pod.Labels[labels.AppComponent] == labels.ComponentManager
 		for at := range v.Snapshot.Peers {
 			peer := &v.Snapshot.Peers[at]
-			belongs := pod.Labels[labels.Origin] == peer.ClusterID || offloaded[pod.Namespace][peer.ClusterID]
+			tenant, inBand := tenants[peer.ClusterID]
+			belongs := pod.Labels[labels.Origin] == peer.ClusterID || offloaded[pod.Namespace][peer.ClusterID] ||
+				inBand && (manager || pod.Namespace == tenant) // only our virtual kubelet runs there
 			if belongs && peer.Pods.From.Contains(address) { // pods on virtual nodes have addresses of the peer
 				peer.Reachable = append(peer.Reachable, address)
 			}

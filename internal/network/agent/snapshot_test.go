@@ -278,6 +278,8 @@ self:
 	}
 }
 
+func component(name string) map[string]string { return map[string]string{labels.AppComponent: name} }
+
 // TestAttackM4: with restricted traffic, the pods that belong to a peering are those that run for the peer, and those of namespaces that this cluster
 // offloads to it.
 func TestAttackM4(t *testing.T) {
@@ -309,6 +311,22 @@ func TestAttackM4(t *testing.T) {
 	for i, want := range []string{"milan [10.10.0.2 10.10.0.3]", "rome [10.10.0.5]"} {
 		if peer := view.Snapshot.Peers[i]; fmt.Sprint(peer.ClusterID, " ", peer.Reachable) != want {
 			t.Errorf("%s %v, want %s", peer.ClusterID, peer.Reachable, want)
+		}
+	}
+
+	// In-band, the controller manager and the virtual kubelet of the peer reach it through the tunnel, and nothing else of Liqo does.
+	manager, pretender, auth := pod("liqo", "manager", "10.10.0.7", ""), pod("shop-2", "like-a-manager", "10.10.0.8", ""), pod("liqo", "auth", "10.10.0.9", "")
+	manager.Labels, pretender.Labels, auth.Labels = component("controller-manager"), component("controller-manager"), component("auth")
+	objects.Namespace = "liqo"
+	objects.Tunnels[1].Labels = map[string]string{labels.TunnelInBand: "true"}
+	objects.Tunnels[0].Namespace, objects.Tunnels[1].Namespace = "liqo-tenant-milan", "liqo-tenant-rome"
+	objects.Pods = append(objects.Pods, manager, pretender, auth, pod("liqo-tenant-rome", "virtual-kubelet", "10.10.0.10", ""), pod("liqo-tenant-milan", "virtual-kubelet", "10.10.0.11", ""))
+	if view, err = NewView(objects); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"milan [10.10.0.2 10.10.0.3]", "rome [10.10.0.5 10.10.0.7 10.10.0.10]"} {
+		if peer := view.Snapshot.Peers[i]; fmt.Sprint(peer.ClusterID, " ", peer.Reachable) != want {
+			t.Errorf("in-band, %s %v, want %s", peer.ClusterID, peer.Reachable, want)
 		}
 	}
 	objects.Restricted = false
