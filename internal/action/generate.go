@@ -156,16 +156,20 @@ func changeSecret(ctx context.Context, c client.Client, at client.ObjectKey, cha
 
 // clusterFingerprint returns the fingerprint of the key with which this cluster proves itself.
 func clusterFingerprint(ctx context.Context, c client.Reader, namespace string) (string, error) {
-	var secret corev1.Secret
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterkey.Secret}, &secret); err != nil {
-		return "", fmt.Errorf("read the key of this cluster from Secret %s/%s: %w; the Deployment liqo-controller-manager creates it when it starts: see its logs",
-			namespace, clusterkey.Secret, err)
-	}
-	keys, err := clusterkey.Parse(&secret)
+	keys, err := clusterKeys(ctx, c, namespace)
 	if err != nil {
 		return "", err
 	}
 	return keys.Fingerprint(), nil
+}
+
+func clusterKeys(ctx context.Context, c client.Reader, namespace string) (clusterkey.Keys, error) {
+	var secret corev1.Secret
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterkey.Secret}, &secret); err != nil {
+		return clusterkey.Keys{}, fmt.Errorf("read the key of this cluster from Secret %s/%s: %w; the Deployment liqo-controller-manager creates it when it starts: see its logs",
+			namespace, clusterkey.Secret, err)
+	}
+	return clusterkey.Parse(&secret)
 }
 
 // LocalIdentity reads the ID and name of this cluster from the ConfigMap of the chart.

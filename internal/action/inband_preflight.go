@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
 	"liqo.io/liqo/internal/peering/proxy"
 )
 
@@ -23,10 +24,11 @@ type sideFacts struct {
 	identity discoveryv1alpha1.ClusterIdentity
 	// err is why Liqo does not run there; empty if it does.
 	err error
-	// key is the fingerprint of its key, proxyKey that from which passes to its proxy are derived.
-	key      string
-	proxyKey []byte
-	known    []*discoveryv1alpha1.ForeignCluster
+	// key is the fingerprint of its key, previous that of the key before, until all peers know the new one; proxyKey is the one from which passes to its
+	// proxy are derived.
+	key, previous string
+	proxyKey      []byte
+	known         []*discoveryv1alpha1.ForeignCluster
 	// external: its network is not that of Liqo. proxy: it has one.
 	external, proxy bool
 	// refuses: it lets no cluster use it by default.
@@ -79,9 +81,15 @@ func (s *side) read(ctx context.Context) error {
 		return f.err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		f.key, err = clusterFingerprint(ctx, s.Client, s.Namespace)
-		return err
+	group.Go(func() error {
+		keys, err := clusterKeys(ctx, s.Client, s.Namespace)
+		if err != nil {
+			return err
+		}
+		if f.key = keys.Fingerprint(); keys.Previous != nil {
+			f.previous = clusterkey.Fingerprint(clusterkey.Public(keys.Previous))
+		}
+		return nil
 	})
 	group.Go(func() error {
 		var secret corev1.Secret
@@ -178,6 +186,12 @@ func (s *side) judge() (all []Finding) {
 			})
 		case fc.DeletionTimestamp != nil:
 			all = append(all, Finding{Check: "known clusters", Evidence: fmt.Sprintf("the ForeignCluster %q has been in deletion since %s", fc.Name, fc.DeletionTimestamp.UTC().Format(time.RFC3339)), Remedy: "try again when it is gone"})
+		case fc.Spec.ClusterKey != "" && fc.Spec.ClusterKey != s.other.facts.key && fc.Spec.ClusterKey != s.other.facts.previous:
+			// Cluster IDs are public, so another cluster may have this one.
+			all = append(all, Finding{
+				Check: "known clusters", Evidence: fmt.Sprintf("the cluster %s is known here by another key, with the fingerprint %s, so this may be another cluster", id, fc.Spec.ClusterKey),
+				Remedy: fmt.Sprintf("if it was installed again, end the old peering first, here: `liqoctl unpeer in-band %s --force`", fc.Name),
+			})
 		case fc.Name != s.name:
 			all = append(all, Finding{Check: "known clusters", Evidence: fmt.Sprintf("the cluster %s is known under another name, as ForeignCluster %q", id, fc.Name), Remedy: "use that name"})
 		}

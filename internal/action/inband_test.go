@@ -67,6 +67,21 @@ func TestJudgeInBand(t *testing.T) {
 		"another name": {func(l, _ *side) {
 			l.facts.known = append(l.facts.known, foreign("mailand", remoteID, discoveryv1alpha1.InBand))
 		}, []string{"another name"}},
+		"another key": {func(l, r *side) {
+			fc := foreign("milan", remoteID, discoveryv1alpha1.InBand)
+			fc.Spec.ClusterKey, r.facts.key = "known", "other"
+			l.facts.known = append(l.facts.known, fc)
+		}, []string{"(local) known clusters: the cluster " + remoteID + " is known here by another key"}},
+		"another key here": {func(l, r *side) {
+			fc := foreign("rome", localID, discoveryv1alpha1.InBand)
+			fc.Spec.ClusterKey, l.facts.key, l.facts.previous = "known", "other", "older"
+			r.facts.known = append(r.facts.known, fc)
+		}, []string{"(remote) known clusters: the cluster " + localID + " is known here by another key"}},
+		"a key that was replaced": {func(l, r *side) {
+			fc := foreign("milan", remoteID, discoveryv1alpha1.InBand)
+			fc.Spec.ClusterKey, r.facts.key, r.facts.previous = "known", "other", "known"
+			l.facts.known = append(l.facts.known, fc)
+		}, nil},
 		"being deleted": {func(l, _ *side) {
 			fc := foreign("milan", remoteID, discoveryv1alpha1.InBand)
 			fc.DeletionTimestamp = new(metav1.Now())
