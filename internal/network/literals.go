@@ -90,7 +90,7 @@ func knownAddresses(tunnels []netv1alpha1.TunnelEndpoint, fcs []discoveryv1alpha
 		all = append(all, carrierLiterals("gateway of cluster "+tunnel.Spec.ClusterIdentity.ClusterName, tunnel.Spec.Lanes)...)
 	}
 	for i := range fcs {
-		if fcs[i].Spec.PeeringType == discoveryv1alpha1.InBand {
+		if fcs[i].Inside() {
 			continue // its addresses are in the network that we assigned to it
 		}
 		for _, text := range []string{fcs[i].Spec.ForeignAuthURL, fcs[i].Spec.ForeignProxyURL} {
@@ -113,7 +113,7 @@ func (s *shared) peerServers(ctx context.Context) (all []ipam.Use, err error) {
 		return nil, err
 	}
 	for i := range peers {
-		if peers[i].fc.Spec.PeeringType == discoveryv1alpha1.InBand {
+		if peers[i].fc.Inside() {
 			continue // as in knownAddresses
 		}
 		var secret corev1.Secret

@@ -268,7 +268,7 @@ func (r *tunnelReconciler) ensureTunnel(ctx context.Context, s *tunnelScope) err
 		return nil // the condition Published of our NetworkConfig reports it
 	}
 	own := map[string]string{labels.TunnelCluster: s.peer.ClusterID, labels.AppPartOf: labels.PartOf}
-	if s.fc.Spec.PeeringType == discoveryv1alpha1.InBand {
+	if s.fc.Inside() {
 		own[labels.TunnelInBand] = annotationTrue
 	}
 	intent := netapply.TunnelEndpoint(s.peer.UniqueName(), s.namespace).

@@ -119,7 +119,7 @@ func classify(err error, fc *discoveryv1alpha1.ForeignCluster) (identityState, s
 	case errors.Is(err, auth.ErrTooMany):
 		return identityError, fmt.Sprintf("the remote cluster asks us to slow down: %v", err)
 	case errors.Is(err, auth.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
-		if isInBand(fc) {
+		if fc.Inside() {
 			return identityUnreachable, fmt.Sprintf("the tunnel is up, but no authentication service answers through the proxy of the remote cluster (%v): check that its Deployments "+
 				"liqo-proxy and liqo-auth run; if its addresses have changed, run `liqoctl peer in-band` again", err)
 		}
@@ -183,7 +183,7 @@ func (r *fcReconciler) ensureIdentity(ctx context.Context, s *scope) error {
 		if err := r.connect(ctx, s, held); err != nil {
 			return err
 		}
-		if wait := renewIn(held.identity.RenewAt, state, s.now); wait > 0 && !held.outdated(s.fc) {
+		if wait := renewIn(held.identity.RenewAt, state, s.now); wait > 0 && !held.outdated(s.fc) && !s.moved(held) {
 			s.facts.identity = identityAccepted
 			s.requeueWithin(wait)
 			if state.Ready {
@@ -323,7 +323,7 @@ func (r *fcReconciler) peerToken(ctx context.Context, s *scope) (token, basis st
 // new keys are its own, and records in held which the provider knows.
 func (r *fcReconciler) requestToken(ctx context.Context, s *scope, held *heldIdentity, text string) (auth.Grant, error) {
 	token := auth.ParseToken(text)
-	provider := auth.Provider{ID: s.peer.ClusterID, Fingerprint: s.fc.Spec.ClusterKey, Unproven: s.fc.Spec.InsecureSkipProviderVerify, InBand: isInBand(s.fc)}
+	provider := auth.Provider{ID: s.peer.ClusterID, Fingerprint: s.fc.Spec.ClusterKey, Unproven: s.fc.Spec.InsecureSkipProviderVerify, InBand: s.fc.Inside()}
 	switch {
 	case provider.Fingerprint == "" && text == "" && !provider.Unproven:
 		return auth.Grant{}, &auth.Error{Code: http.StatusUnauthorized, Reason: auth.ReasonEmptyDenied, Message: "there is no token"}

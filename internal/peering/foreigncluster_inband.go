@@ -6,6 +6,9 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,17 +30,49 @@ func isInBand(fc *discoveryv1alpha1.ForeignCluster) bool {
 	return fc.Spec.PeeringType == discoveryv1alpha1.InBand
 }
 
-// waitsForTunnel is why an in-band peer cannot be asked for an identity yet; empty if it can.
+// waitsForTunnel is why a peer that is reached through the tunnel cannot be asked for an identity yet; empty if it can.
 func waitsForTunnel(s *scope) string {
 	switch {
-	case !isInBand(s.fc):
+	case !s.fc.Inside():
 		return ""
 	case s.fc.Spec.ForeignProxyURL == "" || s.fc.Spec.ForeignAuthURL == "":
 		return "the address of the remote cluster's proxy is not known; `liqoctl peer in-band` sets it"
 	case s.facts.tunnel == nil || !meta.IsStatusConditionTrue(s.facts.tunnel.Status.Conditions, netv1alpha1.ConditionUsable):
 		return "the tunnel to the remote cluster is not up, and everything goes through it"
+	case !leadsInside(s.fc.Spec.ForeignProxyURL, s.facts.tunnel):
+		return fmt.Sprintf("spec.foreignProxyUrl is not http://HOST:%d in the network %s of the remote cluster, so nothing is sent there; `liqoctl peer in-band` sets it",
+			proxy.Port, externalOf(s.facts.tunnel))
 	}
 	return ""
+}
+
+// leadsInside reports whether the URL of a proxy leads to the external network of a peer, and so through the tunnel. The peer chooses the URL: it must not
+// have this cluster send anything to another host.
+func leadsInside(text string, tunnel *netv1alpha1.TunnelEndpoint) bool {
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.Scheme != "http" || parsed.Port() != strconv.Itoa(proxy.Port) || parsed.Path != "" {
+		return false
+	}
+	address, err := netip.ParseAddr(parsed.Hostname())
+	if err != nil {
+		return false
+	}
+	network, err := netip.ParsePrefix(externalOf(tunnel))
+	return err == nil && network.Contains(address)
+}
+
+// externalOf is the network under which this cluster reaches the external network of a peer.
+func externalOf(tunnel *netv1alpha1.TunnelEndpoint) string {
+	if nat := tunnel.Spec.RemoteNATExternalCIDR; nat != "" && nat != netv1alpha1.NotRemapped {
+		return nat
+	}
+	return string(tunnel.Spec.RemoteExternalCIDR)
+}
+
+// moved reports whether the peer is now reached through another proxy than that of our identity, or directly: then the address of its API server is another
+// one as well.
+func (s *scope) moved(held *heldIdentity) bool {
+	return s.facts.outgoing && s.facts.problem == nil && held.identity.ProxyURL != s.fc.Spec.ForeignProxyURL
 }
 
 // proxyMapping is the name of the IPMapping through which a peer reaches our proxy.
@@ -45,28 +80,53 @@ func proxyMapping(peer discoveryv1alpha1.ClusterIdentity) string {
 	return proxy.Service + "-" + peer.UniqueName()
 }
 
-// ensureProxy makes the proxy of this cluster reachable for an in-band peer, in our external network.
+// ensureProxy makes the proxy of this cluster reachable for a peer, in our external network: for an in-band peer, for a provider that may use this cluster
+// in turn, and as long as that one does.
 func (r *fcReconciler) ensureProxy(ctx context.Context, s *scope) error {
-	if !isInBand(s.fc) || s.fc.DeletionTimestamp != nil {
+	if !r.options.InternalNetwork || s.fc.DeletionTimestamp != nil {
 		return nil
-	}
-	var service corev1.Service
-	if err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: proxy.Service}, &service); err != nil {
-		return fmt.Errorf("read the Service of the proxy, through which in-band peers reach this cluster: %w", err)
 	}
 	var have netv1alpha1.IPMapping
 	err := r.client.Get(ctx, client.ObjectKey{Name: proxyMapping(s.peer)}, &have)
-	switch {
-	case apierrors.IsNotFound(err):
-		return r.applyMapping(ctx, s, service.Spec.ClusterIP, nil)
-	case err != nil:
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read address mapping %s: %w", proxyMapping(s.peer), err)
-	case have.DeletionTimestamp != nil:
-		return nil // its event triggers the next reconciliation
+	}
+	found := err == nil
+	switch wanted := isInBand(s.fc) || s.offers() || found && len(s.facts.copies) > 0; {
+	case found && have.DeletionTimestamp != nil, !found && !wanted:
+		return nil // the event of its removal triggers the next reconciliation
+	case !wanted:
+		return r.deleteMapping(ctx, &have)
+	}
+	var service corev1.Service
+	err = r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: proxy.Service}, &service)
+	switch {
+	case apierrors.IsNotFound(err) && !isInBand(s.fc):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the Service of the proxy, through which peers reach this cluster: %w", err)
+	case !found:
+		return r.applyMapping(ctx, s, service.Spec.ClusterIP, nil)
 	case have.Spec.Address != service.Spec.ClusterIP: // the Service was made again, and the address of a mapping cannot change
 		return r.deleteMapping(ctx, &have)
 	}
+	if s.facts.proxyURL, err = r.ownProxyURL(ctx, s, &have); err != nil {
+		return err
+	}
 	return r.applyMapping(ctx, s, service.Spec.ClusterIP, &have)
+}
+
+// ownProxyURL is the URL of our proxy for the peer; empty while the peer has no address for it.
+func (r *fcReconciler) ownProxyURL(ctx context.Context, s *scope, mapping *netv1alpha1.IPMapping) (string, error) {
+	address := mapping.Status.PeerAddresses[s.peer.ClusterID]
+	if address == "" {
+		return "", nil
+	}
+	var key corev1.Secret
+	if err := r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: proxy.KeySecret}, &key); err != nil {
+		return "", fmt.Errorf("read the key of the proxy: %w", err)
+	}
+	return proxy.URL(key.Data[proxy.KeyName], s.peer.ClusterID, address)
 }
 
 // applyMapping applies the mapping. Kubernetes deletes it with the ForeignCluster if this controller does not run then.

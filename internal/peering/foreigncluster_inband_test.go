@@ -7,7 +7,6 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -46,8 +45,8 @@ func (a *asked) Register(_ context.Context, r auth.Registration) (auth.Grant, er
 	return auth.Grant{Namespace: "liqo-tenant-rome", Token: "token", Lifetime: time.Hour, APIServerURL: proxy.APIServerURL, ProviderKey: public}, nil
 }
 
-func (a *asked) Renew(context.Context, auth.Provider, discoveryv1alpha1.ClusterIdentity, ed25519.PrivateKey) (auth.Grant, error) {
-	return auth.Grant{}, errors.New("not asked in this test")
+func (a *asked) Renew(ctx context.Context, provider auth.Provider, _ discoveryv1alpha1.ClusterIdentity, _ ed25519.PrivateKey) (auth.Grant, error) {
+	return a.Register(ctx, auth.Registration{Provider: provider})
 }
 
 func (a *asked) all() []auth.Provider {
@@ -109,25 +108,22 @@ func TestInBand(t *testing.T) {
 	b.Must(b.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: proxy.KeySecret}, &key))
 	through, err := proxy.URL(key.Data[proxy.KeyName], milan.ClusterID, "10.9.0.7")
 	b.Must(err)
-	b.Edit(fc, func() { fc.Spec.ForeignProxyURL = through })
+	b.Edit(fc, func() { fc.Spec.ForeignProxyURL = strings.Replace(through, "10.9.0.7", "192.0.2.7", 1) })
 	authentication(discoveryv1alpha1.StatusPending, "tunnel")
 	if requests := peer.all(); len(requests) > 0 {
 		t.Fatalf("before there is a tunnel, the peer was asked: %v", requests)
 	}
 	b.Must(b.Get(t.Context(), client.ObjectKey{Name: proxyMapping(milan)}, &mapping))
 
-	tunnel := &netv1alpha1.TunnelEndpoint{
-		ObjectMeta: metav1.ObjectMeta{Namespace: milan.TenantNamespace(), Name: milan.UniqueName(), Labels: map[string]string{labels.TunnelCluster: milan.ClusterID}},
-		Spec: netv1alpha1.TunnelEndpointSpec{
-			ClusterIdentity: netv1alpha1.ClusterIdentity{ClusterID: milan.ClusterID, ClusterName: milan.ClusterName},
-			LocalPodCIDR:    cidr("10.1.0.0/16"), LocalNATPodCIDR: "None", LocalExternalCIDR: cidr("10.2.0.0/16"), LocalNATExternalCIDR: "None",
-			RemotePodCIDR: cidr("10.3.0.0/16"), RemoteNATPodCIDR: "None", RemoteExternalCIDR: cidr("10.9.0.0/16"), RemoteNATExternalCIDR: "None",
-			BackendType: "wireguard", BackendConfig: map[string]string{"publicKey": ""},
-		},
-	}
+	tunnel := tunnelTo(milan)
 	b.Make(tunnel)
 	meta.SetStatusCondition(&tunnel.Status.Conditions, metav1.Condition{Type: netv1alpha1.ConditionUsable, Status: metav1.ConditionTrue, Reason: "Connected"})
 	b.Must(b.Status().Update(t.Context(), tunnel))
+	authentication(discoveryv1alpha1.StatusPending, "in the network 10.9.0.0/16")
+	if requests := peer.all(); len(requests) > 0 {
+		t.Fatalf("through a proxy that is not the peer's, it was asked: %v", requests)
+	}
+	b.Edit(fc, func() { fc.Spec.ForeignProxyURL = through })
 	authentication(discoveryv1alpha1.StatusEstablished, "")
 	if requests := peer.all(); len(requests) != 1 || !requests[0].InBand || requests[0].Fingerprint != strings.Repeat("k", 43) {
 		t.Errorf("the peer was asked: %+v", requests)
@@ -138,6 +134,17 @@ func TestInBand(t *testing.T) {
 	if err != nil || identity.APIServerURL != proxy.APIServerURL || identity.ProxyURL != through {
 		t.Errorf("the identity leads to %s, %v", identity.APIServerURL, err)
 	}
+
+	// Another address of the proxy is used at once, and asked for an identity.
+	moved := strings.Replace(through, "10.9.0.7", "10.9.0.8", 1)
+	b.Edit(fc, func() { fc.Spec.ForeignProxyURL = moved })
+	kubetest.Eventually(t, "the identity leads to the other address", func() error {
+		b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(&secret), &secret))
+		if identity, err := remote.ParseIdentity(secret.Data); err != nil || identity.ProxyURL != moved {
+			return fmt.Errorf("it leads to another one, %v", err)
+		}
+		return nil
+	})
 
 	// A Service that was made again has another address.
 	b.Must(b.Delete(t.Context(), service))
@@ -158,6 +165,54 @@ func TestInBand(t *testing.T) {
 	}
 }
 
-func cidr(text string) netv1alpha1.CIDR {
-	return netv1alpha1.CIDR(netip.MustParsePrefix(text).String())
+// tunnelTo is the tunnel to a peer whose external network is 10.9.0.0/16.
+func tunnelTo(peer discoveryv1alpha1.ClusterIdentity) *netv1alpha1.TunnelEndpoint {
+	return &netv1alpha1.TunnelEndpoint{
+		ObjectMeta: metav1.ObjectMeta{Namespace: peer.TenantNamespace(), Name: peer.UniqueName(), Labels: map[string]string{labels.TunnelCluster: peer.ClusterID}},
+		Spec: netv1alpha1.TunnelEndpointSpec{
+			ClusterIdentity: netv1alpha1.ClusterIdentity{ClusterID: peer.ClusterID, ClusterName: peer.ClusterName},
+			LocalPodCIDR:    "10.1.0.0/16", LocalNATPodCIDR: "None", LocalExternalCIDR: "10.2.0.0/16", LocalNATExternalCIDR: "None",
+			RemotePodCIDR: "10.3.0.0/16", RemoteNATPodCIDR: "None", RemoteExternalCIDR: "10.9.0.0/16", RemoteNATExternalCIDR: "None",
+			BackendType: "wireguard", BackendConfig: map[string]string{"publicKey": ""},
+		},
+	}
+}
+
+// TestLeadsInside: nothing is sent to a proxy that is not in the network of the peer, whatever URL the peer offers.
+func TestLeadsInside(t *testing.T) {
+	t.Parallel()
+	plain := &netv1alpha1.TunnelEndpoint{Spec: netv1alpha1.TunnelEndpointSpec{RemoteExternalCIDR: "10.9.0.0/16", RemoteNATExternalCIDR: netv1alpha1.NotRemapped}}
+	remapped := plain.DeepCopy()
+	remapped.Spec.RemoteNATExternalCIDR = "10.77.0.0/16"
+	for _, row := range []struct {
+		url    string
+		tunnel *netv1alpha1.TunnelEndpoint
+		want   bool
+	}{
+		{"http://id:pass@10.9.0.7:8118", plain, true},
+		{"http://10.9.255.255:8118", plain, true},
+		{"http://id:pass@10.77.0.7:8118", remapped, true},
+		{"http://id:pass@10.9.0.7:8118", remapped, false},
+		{"http://id:pass@10.10.0.7:8118", plain, false},
+		{"http://id:pass@169.254.169.254:8118", plain, false},
+		{"http://127.0.0.1:8118", plain, false},
+		{"http://10.9.0.7:443", plain, false},
+		{"http://10.9.0.7", plain, false},
+		{"https://10.9.0.7:8118", plain, false},
+		{"http://10.9.0.7:8118/path", plain, false},
+		{"http://10.9.0.7.example.org:8118", plain, false},
+		{"http://10.9.0.7@evil.example:8118", plain, false},
+		{"http://[::ffff:10.9.0.7]:8118", plain, false},
+		{"http://kubernetes.default.svc:8118", plain, false},
+		{"", plain, false},
+		{"://", plain, false},
+		{"http://10.9.0.7:8118", &netv1alpha1.TunnelEndpoint{}, false},
+	} {
+		if got := leadsInside(row.url, row.tunnel); got != row.want {
+			t.Errorf("%q with %s: %v, want %v", row.url, externalOf(row.tunnel), got, row.want)
+		}
+	}
+	if discoveryv1alpha1.AuthURLInside != proxy.AuthURL {
+		t.Errorf("the API has the URL %s, and the proxy %s", discoveryv1alpha1.AuthURLInside, proxy.AuthURL)
+	}
 }

@@ -16,12 +16,15 @@ import (
 	sharingapply "liqo.io/liqo/apis/applyconfiguration/sharing/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/published"
 )
 
-// A consumer lets its provider use it in turn, unless its settings refuse that: its request carries the URL of its authentication service, and that service
-// accepts the key by which the consumer knows the provider in place of a token. So `liqoctl peer NAME`, run for the provider, is all that is needed.
+// A consumer lets its provider use it in turn, unless its settings refuse that: its request carries the URL of its authentication service and that of its
+// proxy inside the tunnel, and that service accepts the key by which the consumer knows the provider in place of a token. So `liqoctl peer NAME`, run for the
+// provider, is all that is needed, even if the provider reaches nothing of the consumer but the tunnel.
 
 // addressInterval is how often the URL of our authentication service is read: it changes rarely, and no event reports it.
 const addressInterval = 5 * time.Minute
@@ -36,11 +39,14 @@ func (s *scope) offers() bool {
 	return state == discoveryv1alpha1.IncomingAccepted || state == discoveryv1alpha1.IncomingWaiting
 }
 
-// sliceSpec is our request, with the URL of our authentication service if the provider may use this cluster in turn.
+// sliceSpec is our request, with the URL of our authentication service and that of our proxy if the provider may use this cluster in turn.
 func (r *fcReconciler) sliceSpec(ctx context.Context, s *scope, node string) (*sharingapply.ResourceSliceSpecApplyConfiguration, error) {
 	spec := sharingapply.ResourceSliceSpec().WithConsumerClusterID(r.options.Local.ClusterID).WithProviderClusterID(s.peer.ClusterID).WithNodeName(node)
 	if !s.offers() || isInBand(s.fc) { // in-band, it has the URL of the proxy
 		return spec, nil
+	}
+	if s.facts.proxyURL != "" {
+		spec.WithProxyURL(s.facts.proxyURL)
 	}
 	url, err := r.authURL(ctx, s.now)
 	if url != "" {
@@ -80,19 +86,56 @@ func (r *fcReconciler) followAddress(ctx context.Context, s *scope) error {
 	if s.fc.DeletionTimestamp != nil || s.fc.Labels[labels.DiscoveryType] != labels.DiscoveryIncoming || len(s.facts.copies) == 0 {
 		return nil
 	}
-	offered := ""
-	for i := range s.facts.copies {
-		if url := s.facts.copies[i].Spec.AuthURL; url != "" && auth.ValidURL(url) {
-			offered = url
-			break
-		}
-	}
-	if offered == s.fc.Spec.ForeignAuthURL || offered == "" && s.facts.outgoing {
+	now := way{s.fc.Spec.ForeignAuthURL, s.fc.Spec.ForeignProxyURL}
+	next := now.choose(offerOf(s.facts.copies), s.facts.tunnel, r.unreachable(s))
+	if next == now || next.authURL == "" && s.facts.outgoing {
 		return nil // while we use that cluster, its last URL may still work
 	}
 	before := s.fc.DeepCopy()
-	s.fc.Spec.ForeignAuthURL = offered
+	s.fc.Spec.ForeignAuthURL, s.fc.Spec.ForeignProxyURL = next.authURL, next.proxyURL
 	return r.patch(ctx, s, before)
+}
+
+// unreachable reports whether the last attempt did not reach the authentication service of the peer, or its API server has been silent for long.
+func (r *fcReconciler) unreachable(s *scope) bool {
+	state := r.options.Connector.State(s.peer.ClusterID)
+	return s.facts.outgoing && (r.identityRequests.get(s.fc.Name).state == identityUnreachable ||
+		state.Connected && !state.Ready && s.now.Sub(state.Since) >= movedAfter)
+}
+
+// way is how another cluster is reached: directly, perhaps through a proxy that an administrator has chosen, or through the tunnel and its own proxy.
+type way struct{ authURL, proxyURL string }
+
+// offerOf is what a consumer offers; empty fields if it offers nothing, or nothing that is valid.
+func offerOf(requests []sharingv1alpha1.ResourceSlice) (offer way) {
+	for i := range requests {
+		if spec := &requests[i].Spec; offer.authURL == "" && spec.AuthURL != "" && spec.AuthURL != discoveryv1alpha1.AuthURLInside && auth.ValidURL(spec.AuthURL) {
+			offer.authURL = spec.AuthURL
+		}
+		if offer.proxyURL == "" {
+			offer.proxyURL = requests[i].Spec.ProxyURL
+		}
+	}
+	return offer
+}
+
+// choose is the way to a cluster that offers an address and a proxy: directly as long as that works, else through the tunnel, which has no way back. A proxy
+// that is not in the network of that cluster does not count.
+func (w way) choose(offer way, tunnel *netv1alpha1.TunnelEndpoint, unreachable bool) way {
+	inside := w.authURL == discoveryv1alpha1.AuthURLInside
+	direct := way{authURL: offer.authURL}
+	if !inside {
+		direct.proxyURL = w.proxyURL
+	}
+	switch {
+	case inside && offer.proxyURL != "" && tunnel == nil:
+		return w // it cannot be checked now
+	case tunnel == nil || !leadsInside(offer.proxyURL, tunnel):
+		return direct
+	case inside, offer.authURL == "", offer.authURL == w.authURL && unreachable:
+		return way{discoveryv1alpha1.AuthURLInside, offer.proxyURL}
+	}
+	return direct
 }
 
 // ownAddress remembers the URL of our authentication service.

@@ -14,10 +14,12 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/peering/auth"
 	"liqo.io/liqo/internal/peering/auth/published"
+	"liqo.io/liqo/internal/peering/proxy"
 )
 
 // TestOffer: a cluster sends its provider its address, and accepts that provider's key, as long as it uses it and allows incoming peerings.
@@ -34,8 +36,26 @@ func TestOffer(t *testing.T) {
 		OutgoingPeeringEnabled: discoveryv1alpha1.PeeringYes, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
 	}}
 	b.Make(fc)
+	b.Make(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}}})
 	offered := func(want bool) {
 		t.Helper()
+		kubetest.Eventually(t, fmt.Sprintf("its proxy is offered: %v", want), func() error {
+			var mapping netv1alpha1.IPMapping
+			err := b.Get(t.Context(), client.ObjectKey{Name: proxyMapping(milan)}, &mapping)
+			if client.IgnoreNotFound(err) != nil || want != (err == nil) {
+				return fmt.Errorf("the address: %v, %w", mapping.Spec, err)
+			}
+			if want && len(mapping.Status.PeerAddresses) == 0 {
+				mapping.Status.PeerAddresses = map[string]string{milan.ClusterID: "10.9.0.7", "another": "10.10.0.7"}
+				b.Must(b.Status().Update(t.Context(), &mapping))
+			}
+			var slices sharingv1alpha1.ResourceSliceList
+			b.Must(b.List(t.Context(), &slices))
+			if len(slices.Items) != 1 || want != strings.HasSuffix(slices.Items[0].Spec.ProxyURL, "@10.9.0.7:8118") || want != strings.HasPrefix(slices.Items[0].Spec.ProxyURL, "http://milan-id:") {
+				return fmt.Errorf("requests: %+v", slices.Items)
+			}
+			return nil
+		})
 		kubetest.Eventually(t, fmt.Sprintf("it is offered: %v", want), func() error {
 			var key corev1.ConfigMap
 			err := b.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: auth.ProviderName(milan.ClusterID)}, &key)
@@ -65,6 +85,48 @@ func TestOffer(t *testing.T) {
 	})
 }
 
+// TestWay: a provider reaches its consumer directly as long as that works, and through the tunnel otherwise, but never through a proxy elsewhere.
+func TestWay(t *testing.T) {
+	t.Parallel()
+	const direct, inside, proxied, other = "https://192.0.2.9", discoveryv1alpha1.AuthURLInside, "http://a:b@10.9.0.7:8118", "http://a:b@10.9.0.8:8118"
+	tunnel := &netv1alpha1.TunnelEndpoint{Spec: netv1alpha1.TunnelEndpointSpec{RemoteExternalCIDR: "10.9.0.0/16"}}
+	for name, row := range map[string]struct {
+		now, offer  way
+		tunnel      *netv1alpha1.TunnelEndpoint
+		unreachable bool
+		want        way
+	}{
+		"nothing":                            {way{}, way{}, tunnel, false, way{}},
+		"an address":                         {way{}, way{direct, ""}, tunnel, false, way{direct, ""}},
+		"both":                               {way{}, way{direct, proxied}, tunnel, false, way{direct, ""}},
+		"both, and the address works":        {way{direct, ""}, way{direct, proxied}, tunnel, false, way{direct, ""}},
+		"both, and the address does not":     {way{direct, ""}, way{direct, proxied}, tunnel, true, way{inside, proxied}},
+		"another address than the one tried": {way{"https://192.0.2.8", ""}, way{direct, proxied}, tunnel, true, way{direct, ""}},
+		"unreachable, and no proxy":          {way{direct, ""}, way{direct, ""}, tunnel, true, way{direct, ""}},
+		"unreachable, and no tunnel":         {way{direct, ""}, way{direct, proxied}, nil, true, way{direct, ""}},
+		"a proxy only":                       {way{}, way{"", proxied}, tunnel, false, way{inside, proxied}},
+		"a proxy only, and no tunnel yet":    {way{}, way{"", proxied}, nil, false, way{}},
+		"a proxy elsewhere":                  {way{}, way{"", "http://a:b@169.254.169.254:8118"}, tunnel, false, way{}},
+		"a proxy elsewhere, unreachable":     {way{direct, ""}, way{direct, "http://a:b@127.0.0.1:8118"}, tunnel, true, way{direct, ""}},
+		"inside already":                     {way{inside, proxied}, way{direct, proxied}, tunnel, false, way{inside, proxied}},
+		"inside, moved":                      {way{inside, proxied}, way{direct, other}, tunnel, false, way{inside, other}},
+		"inside, moved elsewhere":            {way{inside, proxied}, way{direct, "http://a:b@10.10.0.7:8118"}, tunnel, false, way{direct, ""}},
+		"inside, and the tunnel is away":     {way{inside, proxied}, way{direct, other}, nil, true, way{inside, proxied}},
+		"inside, and nothing is offered":     {way{inside, proxied}, way{}, tunnel, false, way{}},
+		"an administrator's proxy":           {way{direct, "http://proxy.example.org:3128"}, way{direct, proxied}, tunnel, false, way{direct, "http://proxy.example.org:3128"}},
+	} {
+		if got := row.now.choose(row.offer, row.tunnel, row.unreachable); got != row.want {
+			t.Errorf("%s: %v, want %v", name, got, row.want)
+		}
+	}
+	offer := offerOf([]sharingv1alpha1.ResourceSlice{
+		{Spec: sharingv1alpha1.ResourceSliceSpec{AuthURL: inside, ProxyURL: proxied}}, {Spec: sharingv1alpha1.ResourceSliceSpec{AuthURL: direct, ProxyURL: other}},
+	})
+	if want := (way{direct, proxied}); offer != want { // no peer chooses the name by which its proxy is asked
+		t.Errorf("offered %v, want %v", offer, want)
+	}
+}
+
 // TestFollowAddress: the ForeignCluster of a consumer that registered has the URL that it offers, also after a change; one of an administrator does not.
 func TestFollowAddress(t *testing.T) {
 	t.Parallel()
@@ -86,8 +148,13 @@ func TestFollowAddress(t *testing.T) {
 	follows := func(want string) {
 		t.Helper()
 		kubetest.Eventually(t, "the URL is "+want, func() error {
-			if b.Read(fc); fc.Spec.ForeignAuthURL != want {
-				return fmt.Errorf("it is %q", fc.Spec.ForeignAuthURL)
+			b.Read(fc)
+			proxied := ""
+			if want == discoveryv1alpha1.AuthURLInside {
+				proxied = request.Spec.ProxyURL
+			}
+			if fc.Spec.ForeignAuthURL != want || fc.Spec.ForeignProxyURL != proxied {
+				return fmt.Errorf("it is %q through %q", fc.Spec.ForeignAuthURL, fc.Spec.ForeignProxyURL)
 			}
 			return nil
 		})
@@ -96,6 +163,16 @@ func TestFollowAddress(t *testing.T) {
 		b.Edit(request, func() { request.Spec.AuthURL = url })
 		follows(url)
 	}
+	b.Edit(request, func() { request.Spec.AuthURL, request.Spec.ProxyURL = "", "http://rome-2-id:pass@10.9.0.7:8118" })
+	follows("") // there is no tunnel
+	tunnel := tunnelTo(rome)
+	b.Make(tunnel)
+	b.Edit(request, func() { request.Spec.ProxyURL = "http://rome-2-id:pass@10.9.0.8:8118" })
+	follows(discoveryv1alpha1.AuthURLInside)
+	b.Edit(request, func() { request.Spec.ProxyURL = "http://rome-2-id:pass@169.254.169.254:8118" })
+	follows("")
+	b.Edit(request, func() { request.Spec.AuthURL, request.Spec.ProxyURL = "https://rome.example.org", "" })
+	follows("https://rome.example.org")
 	for _, bad := range []string{"http://rome.example.org", "https://user:password@rome.example.org", "file:///etc/passwd"} {
 		request.Spec.AuthURL = bad
 		if err := b.Update(t.Context(), request); !apierrors.IsInvalid(err) {

@@ -56,6 +56,8 @@ type fcFacts struct {
 	identity identityState
 	// identityMessage is for people; empty when the identity is accepted.
 	identityMessage string
+	// proxyURL is that of our proxy, for the peer; empty while it has none.
+	proxyURL string
 	// admitted: the peer has registered its key here and may act.
 	admitted bool
 	// connected, probed (at least once), ready and connectionMessage describe the connection to the peer's API server.

@@ -88,6 +88,31 @@ func inBandLong(t *testing.T) {
 	nothingElse(t)
 }
 
+// reverseInside: milan uses rome, which uses milan out-of-band, although of rome it reaches nothing but the tunnel that rome has opened.
+func reverseInside(t *testing.T) {
+	clusters.NeedsPlayground(t, "links that are closed")
+	before := objectsOfBoth(t)
+	closeAllBut(t, "udp/"+gatewayPort(t, milan), "tcp/443", "tcp/6443") // rome reaches authentication service and API server of milan
+	rome.Peer(t, milan)
+	rome.WantColumns(t, milan, "Established None Established Established")
+	name := milan.Foreign(t, rome).Name
+	start := time.Now()
+	milan.Liqoctl(t, "peer", name)
+	milan.NodeReady(t, rome)
+	clusters.Measure("out-of-band, reverse peering through the tunnel to node Ready", "%.1f s", time.Since(start).Seconds())
+	if spec := milan.Foreign(t, rome).Spec; spec.PeeringType != discovery.OutOfBand || spec.ForeignAuthURL != discovery.AuthURLInside {
+		t.Errorf("milan reaches rome %s, at %s", spec.PeeringType, spec.ForeignAuthURL)
+	}
+	renewed(t, milan, rome)
+	rome.Liqoctl(t, "unpeer", rome.Foreign(t, milan).Name) // the other direction goes on
+	milan.WantColumns(t, rome, "Established None Established Established")
+	renewed(t, milan, rome)
+	milan.Liqoctl(t, "unpeer", name)
+	milan.WantColumns(t, rome, "None None None Established") // rome is registered, and may come back
+	env.Unpeered(t, rome, milan)
+	noLeftovers(t, before)
+}
+
 // gatewayPort is the port at which the gateway of a cluster is reached from outside.
 func gatewayPort(t *testing.T, c *env.Cluster) string {
 	t.Helper()
@@ -98,11 +123,11 @@ func gatewayPort(t *testing.T, c *env.Cluster) string {
 	return words[1]
 }
 
-// closeAllBut closes the link between the clusters, except for a port that rome opens at milan, until the test ends.
-func closeAllBut(t *testing.T, port string) {
+// closeAllBut closes the link between the clusters, except for ports that rome opens at milan, until the test ends.
+func closeAllBut(t *testing.T, ports ...string) {
 	t.Helper()
 	t.Cleanup(func() { clusters.Do(t, "fault", "heal", rome.Name, milan.Name) })
-	clusters.Do(t, "fault", "allow", rome.Name, milan.Name, port, "--one-way")
+	clusters.Do(t, append([]string{"fault", "allow", rome.Name, milan.Name, "--one-way"}, ports...)...)
 }
 
 // nothingElse checks that no packet has passed between the clusters beside the open port.

@@ -21,6 +21,9 @@ const (
 	InBand PeeringType = "InBand"
 )
 
+// AuthURLInside is the URL of the authentication service of any cluster that is reached through the tunnel to it.
+const AuthURLInside = "https://liqo-auth"
+
 // PeeringEnabled is whether one direction of a peering is desired.
 type PeeringEnabled string
 
@@ -293,6 +296,12 @@ func (fc *ForeignCluster) PodCIDRs() []string {
 		return nil
 	}
 	return fc.Spec.Network.PodCIDRs
+}
+
+// Inside reports whether API server and authentication service of the remote cluster are reached through the tunnel: always if the peering is in-band, and
+// otherwise if a consumer that is not reachable directly has offered that to its provider.
+func (fc *ForeignCluster) Inside() bool {
+	return fc.Spec.PeeringType == InBand || fc.Spec.ForeignAuthURL == AuthURLInside
 }
 
 // Accepts reports whether the remote cluster may use this one: create namespaces and pods, and join the network.

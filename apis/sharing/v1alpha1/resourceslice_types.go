@@ -40,6 +40,12 @@ type ResourceSliceSpec struct {
 	// +kubebuilder:validation:Pattern=`^(https://[a-zA-Z0-9.\-\[\]:]+(:[0-9]{1,5})?(/[a-zA-Z0-9._~/\-]*)?)?$`
 	// +optional
 	AuthURL string `json:"authUrl,omitempty"`
+	// ProxyURL is the URL of the consumer's proxy inside the tunnel, under which the provider reaches it, if the consumer lets the provider use its resources
+	// in turn. Its pass only counts the connections of the provider there.
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:Pattern=`^(http://[a-zA-Z0-9.\-_:]+@[0-9.]+:8118)?$`
+	// +optional
+	ProxyURL string `json:"proxyUrl,omitempty"`
 }
 
 // StorageClass is a storage class of the provider that the consumer may use.

@@ -13,7 +13,7 @@ const (
 
 	// APIServerURL is the URL of the API server. Its certificate has this name, because pods use it.
 	APIServerURL = "https://kubernetes.default.svc"
-	// AuthURL is the URL of the authentication service.
+	// AuthURL is the URL of the authentication service, the same as AuthURLInside of the API.
 	AuthURL = "https://liqo-auth"
 
 	// APIServer and Auth are what clients ask the proxy for.

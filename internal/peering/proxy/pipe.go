@@ -25,7 +25,9 @@ func (p *Proxy) connect(ctx context.Context, client net.Conn, request connect) {
 	server, err := dialer.DialContext(ctx, "tcp", upstream.Address)
 	_ = client.SetDeadline(time.Now().Add(limits.Handshake))
 	if err != nil {
-		p.options.Log.Error(err, "destination not reached", "destination", request.to)
+		if p.failed.allow(time.Now()) {
+			p.options.Log.Error(err, "destination not reached", "destination", request.to)
+		}
 		p.refuse(client, request.peer, errUpstream)
 		return
 	}

@@ -77,7 +77,8 @@ type Options struct {
 // Proxy serves peers.
 type Proxy struct {
 	options Options
-	logged  throttle
+	// logged and failed bound the lines of the log: those of refused clients, and those of destinations that do not answer.
+	logged, failed throttle
 
 	mu sync.Mutex
 	// waiting are the connections without a request, oldest first.

@@ -32,6 +32,9 @@ func sliceSpecIntent(local *sharingv1alpha1.ResourceSlice, copied meta) *sharing
 	if local.Spec.AuthURL != "" {
 		spec.WithAuthURL(local.Spec.AuthURL)
 	}
+	if local.Spec.ProxyURL != "" {
+		spec.WithProxyURL(local.Spec.ProxyURL)
+	}
 	return sharingconfig.ResourceSlice(copied.name, copied.namespace).
 		WithLabels(copied.labels).WithAnnotations(copied.annotations).WithSpec(spec)
 }

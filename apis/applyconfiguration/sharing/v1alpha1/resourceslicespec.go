@@ -23,6 +23,9 @@ type ResourceSliceSpecApplyConfiguration struct {
 	Resources *v1.ResourceList `json:"resources,omitempty"`
 	// AuthURL is the URL of the consumer's authentication service, if the consumer lets the provider use its resources in turn, and is reachable.
 	AuthURL *string `json:"authUrl,omitempty"`
+	// ProxyURL is the URL of the consumer's proxy inside the tunnel, under which the provider reaches it, if the consumer lets the provider use its resources
+	// in turn. Its pass only counts the connections of the provider there.
+	ProxyURL *string `json:"proxyUrl,omitempty"`
 }
 
 // ResourceSliceSpecApplyConfiguration constructs a declarative configuration of the ResourceSliceSpec type for use with
@@ -68,5 +71,13 @@ func (b *ResourceSliceSpecApplyConfiguration) WithResources(value v1.ResourceLis
 // If called multiple times, the AuthURL field is set to the value of the last call.
 func (b *ResourceSliceSpecApplyConfiguration) WithAuthURL(value string) *ResourceSliceSpecApplyConfiguration {
 	b.AuthURL = &value
+	return b
+}
+
+// WithProxyURL sets the ProxyURL field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ProxyURL field is set to the value of the last call.
+func (b *ResourceSliceSpecApplyConfiguration) WithProxyURL(value string) *ResourceSliceSpecApplyConfiguration {
+	b.ProxyURL = &value
 	return b
 }
