@@ -80,8 +80,8 @@ func proxyMapping(peer discoveryv1alpha1.ClusterIdentity) string {
 	return proxy.Service + "-" + peer.UniqueName()
 }
 
-// ensureProxy makes the proxy of this cluster reachable for a peer, in our external network: for an in-band peer, for a provider that may use this cluster
-// in turn, and as long as that one does.
+// ensureProxy makes the proxy of this cluster reachable for a peer, in our external network: while it is to be open for that peer, and as long as the peer
+// uses this cluster.
 func (r *fcReconciler) ensureProxy(ctx context.Context, s *scope) error {
 	if !r.options.InternalNetwork || s.fc.DeletionTimestamp != nil {
 		return nil
@@ -92,7 +92,11 @@ func (r *fcReconciler) ensureProxy(ctx context.Context, s *scope) error {
 		return fmt.Errorf("read address mapping %s: %w", proxyMapping(s.peer), err)
 	}
 	found := err == nil
-	switch wanted := isInBand(s.fc) || s.offers() || found && len(s.facts.copies) > 0; {
+	wanted, err := r.opensProxy(ctx, s)
+	if err != nil {
+		return err
+	}
+	switch wanted = wanted || found && len(s.facts.copies) > 0; {
 	case found && have.DeletionTimestamp != nil, !found && !wanted:
 		return nil // the event of its removal triggers the next reconciliation
 	case !wanted:

@@ -5,13 +5,16 @@ package peering
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	sharingapply "liqo.io/liqo/apis/applyconfiguration/sharing/v1alpha1"
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -94,6 +97,37 @@ func (r *fcReconciler) followAddress(ctx context.Context, s *scope) error {
 	before := s.fc.DeepCopy()
 	s.fc.Spec.ForeignAuthURL, s.fc.Spec.ForeignProxyURL = next.authURL, next.proxyURL
 	return r.patch(ctx, s, before)
+}
+
+// wantsProxy reports whether a consumer is to open its proxy to this cluster, its provider: this one is to use it, and does not reach it directly, or goes
+// through the tunnel already.
+func wantsProxy(fc *discoveryv1alpha1.ForeignCluster) bool {
+	if fc == nil || fc.Labels[labels.DiscoveryType] != labels.DiscoveryIncoming || fc.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringYes {
+		return false
+	}
+	return fc.Inside() || slices.ContainsFunc(fc.Status.PeeringConditions, func(c discoveryv1alpha1.PeeringCondition) bool {
+		return c.Reason == discoveryv1alpha1.ReasonAuthNotReachable || c.Reason == discoveryv1alpha1.ReasonAPIServerNotReady && c.Status == discoveryv1alpha1.StatusError
+	})
+}
+
+// proxyWantedChanged selects the changes of a status that the answers to a consumer depend on.
+var proxyWantedChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*discoveryv1alpha1.ForeignCluster)
+	after, ok2 := e.ObjectNew.(*discoveryv1alpha1.ForeignCluster)
+	return ok && ok2 && wantsProxy(before) != wantsProxy(after)
+}}
+
+// opensProxy reports whether the peer reaches our proxy: an in-band peer, and a provider that may use this cluster in turn and cannot reach it at published
+// addresses. Without need it is closed, also because a gateway with mappings tracks connections.
+func (r *fcReconciler) opensProxy(ctx context.Context, s *scope) (bool, error) {
+	if isInBand(s.fc) || !s.offers() {
+		return isInBand(s.fc), nil
+	}
+	if s.facts.slice != nil && s.facts.slice.Status.ProxyWanted {
+		return true, nil
+	}
+	url, err := r.authURL(ctx, s.now)
+	return url == "", err
 }
 
 // unreachable reports whether the last attempt did not reach the authentication service of the peer, or its API server has been silent for long.

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
@@ -37,7 +38,7 @@ func TestOffer(t *testing.T) {
 	}}
 	b.Make(fc)
 	b.Make(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxy.Service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: proxy.Port}}}})
-	offered := func(want bool) {
+	inside := func(want bool) {
 		t.Helper()
 		kubetest.Eventually(t, fmt.Sprintf("its proxy is offered: %v", want), func() error {
 			var mapping netv1alpha1.IPMapping
@@ -56,6 +57,9 @@ func TestOffer(t *testing.T) {
 			}
 			return nil
 		})
+	}
+	offered := func(want bool) {
+		t.Helper()
 		kubetest.Eventually(t, fmt.Sprintf("it is offered: %v", want), func() error {
 			var key corev1.ConfigMap
 			err := b.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: auth.ProviderName(milan.ClusterID)}, &key)
@@ -71,10 +75,18 @@ func TestOffer(t *testing.T) {
 		})
 	}
 	offered(true)
+	inside(false)
+	var requests sharingv1alpha1.ResourceSliceList
+	b.Must(b.List(t.Context(), &requests))
+	requests.Items[0].Status.Phase, requests.Items[0].Status.ProxyWanted = sharingv1alpha1.SliceAccepted, true // the provider does not reach the address
+	b.Must(b.Status().Update(t.Context(), &requests.Items[0]))
+	inside(true)
 	b.Edit(fc, func() { fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringNo })
 	offered(false)
+	inside(false)
 	b.Edit(fc, func() { fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringYes })
 	offered(true)
+	inside(true)
 	b.Must(b.Delete(t.Context(), fc))
 	kubetest.Eventually(t, "the key goes with the peering", func() error {
 		var key corev1.ConfigMap
@@ -83,6 +95,56 @@ func TestOffer(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestWantsProxy: a provider asks its consumer to open its proxy only if it is to use that cluster, and does not reach it.
+func TestWantsProxy(t *testing.T) {
+	t.Parallel()
+	silent := condition(discoveryv1alpha1.AuthenticationStatus, discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAuthNotReachable, "")
+	consumer := func(change func(*discoveryv1alpha1.ForeignCluster)) *discoveryv1alpha1.ForeignCluster {
+		fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.DiscoveryType: labels.DiscoveryIncoming}}}
+		fc.Spec.OutgoingPeeringEnabled, fc.Status.PeeringConditions = discoveryv1alpha1.PeeringYes, []discoveryv1alpha1.PeeringCondition{silent}
+		change(fc)
+		return fc
+	}
+	for name, row := range map[string]struct {
+		change func(*discoveryv1alpha1.ForeignCluster)
+		want   bool
+	}{
+		"silent": {func(*discoveryv1alpha1.ForeignCluster) {}, true},
+		"not wanted": {func(fc *discoveryv1alpha1.ForeignCluster) {
+			fc.Spec.OutgoingPeeringEnabled = discoveryv1alpha1.PeeringAuto
+		}, false},
+		"known to an administrator": {func(fc *discoveryv1alpha1.ForeignCluster) {
+			fc.Labels[labels.DiscoveryType] = labels.DiscoveryManual
+		}, false},
+		"reached": {func(fc *discoveryv1alpha1.ForeignCluster) { fc.Status.PeeringConditions = nil }, false},
+		"reached inside": {func(fc *discoveryv1alpha1.ForeignCluster) {
+			fc.Status.PeeringConditions, fc.Spec.ForeignAuthURL = nil, discoveryv1alpha1.AuthURLInside
+		}, true},
+		"API server silent": {func(fc *discoveryv1alpha1.ForeignCluster) {
+			fc.Status.PeeringConditions[0] = condition(discoveryv1alpha1.APIServerStatus, discoveryv1alpha1.StatusError, discoveryv1alpha1.ReasonAPIServerNotReady, "")
+		}, true},
+		"API server not asked yet": {func(fc *discoveryv1alpha1.ForeignCluster) {
+			fc.Status.PeeringConditions[0] = condition(discoveryv1alpha1.APIServerStatus, discoveryv1alpha1.StatusPending, discoveryv1alpha1.ReasonAPIServerNotReady, "")
+		}, false},
+	} {
+		if got := wantsProxy(consumer(row.change)); got != row.want {
+			t.Errorf("%s: %v, want %v", name, got, row.want)
+		}
+	}
+	if wantsProxy(nil) {
+		t.Error("a cluster that is not known is asked")
+	}
+	before, after := consumer(func(fc *discoveryv1alpha1.ForeignCluster) { fc.Status.PeeringConditions = nil }), consumer(func(*discoveryv1alpha1.ForeignCluster) {})
+	if !proxyWantedChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) || proxyWantedChanged.Update(event.UpdateEvent{ObjectOld: after, ObjectNew: after}) {
+		t.Error("the change is not noticed, or what is none is")
+	}
+	asked := sharingv1alpha1.ResourceSliceStatus{}
+	describe(&sliceFacts{peer: after}, &asked)
+	if !asked.ProxyWanted {
+		t.Error("the answer does not ask for it")
+	}
 }
 
 // TestWay: a provider reaches its consumer directly as long as that works, and through the tunnel otherwise, but never through a proxy elsewhere.

@@ -307,6 +307,9 @@ func sliceStatus(slice *sharingv1alpha1.ResourceSlice, answer *sharingv1alpha1.R
 		WithOperatingSystems(answer.OperatingSystems...).
 		WithConditions(applymetav1.Condition().WithType(condition.Type).WithStatus(condition.Status).WithReason(condition.Reason).
 			WithMessage(condition.Message).WithObservedGeneration(condition.ObservedGeneration).WithLastTransitionTime(condition.LastTransitionTime))
+	if answer.ProxyWanted {
+		status = status.WithProxyWanted(true)
+	}
 	if len(answer.Resources) > 0 {
 		status = status.WithResources(answer.Resources)
 	}

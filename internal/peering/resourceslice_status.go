@@ -190,6 +190,7 @@ func describe(facts *sliceFacts, answer *sharingv1alpha1.ResourceSliceStatus) {
 	answer.Labels = facts.labels
 	answer.Architectures, answer.OperatingSystems = facts.capacity.Architectures, facts.capacity.OperatingSystems
 	answer.StorageClasses, answer.IngressClasses = facts.storage, facts.ingress
+	answer.ProxyWanted = wantsProxy(facts.peer)
 }
 
 func withGranted(answer sharingv1alpha1.ResourceSliceStatus, slice *sharingv1alpha1.ResourceSlice, status metav1.ConditionStatus, reason, message string,
@@ -225,7 +226,7 @@ func compareSlice(last, now *sharingv1alpha1.ResourceSliceStatus, threshold int)
 	case before == nil, before.Status != after.Status, before.Reason != after.Reason, before.Message != after.Message,
 		before.ObservedGeneration != after.ObservedGeneration:
 		return majorChange
-	case last.Phase != now.Phase, last.ObservedGeneration != now.ObservedGeneration,
+	case last.Phase != now.Phase, last.ProxyWanted != now.ProxyWanted, last.ObservedGeneration != now.ObservedGeneration,
 		!maps.Equal(last.Labels, now.Labels),
 		!slices.Equal(last.Architectures, now.Architectures), !slices.Equal(last.OperatingSystems, now.OperatingSystems),
 		!slices.Equal(last.StorageClasses, now.StorageClasses), !slices.Equal(last.IngressClasses, now.IngressClasses):

@@ -106,6 +106,9 @@ type ResourceSliceStatus struct {
 	// +listMapKey=ingressClassName
 	// +optional
 	IngressClasses []IngressClass `json:"ingressClasses,omitempty"`
+	// ProxyWanted: the provider is to use the consumer in turn, and does not reach it at its published addresses, or reaches it through its proxy already.
+	// +optional
+	ProxyWanted bool `json:"proxyWanted,omitempty"`
 	// ObservedGeneration is the generation of the spec that the provider answered.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

@@ -147,6 +147,9 @@ func sliceStatusIntent(local, remote *sharingv1alpha1.ResourceSlice) *sharingcon
 	if observed != 0 {
 		status.WithObservedGeneration(observed)
 	}
+	if from.ProxyWanted {
+		status.WithProxyWanted(true)
+	}
 	status.WithLabels(fewLabels(from.Labels)).WithArchitectures(fewWords(from.Architectures)...).
 		WithOperatingSystems(fewWords(from.OperatingSystems)...).WithImages(fewImages(from.Images)...)
 	for _, one := range from.StorageClasses[:min(len(from.StorageClasses), maxClasses)] {

@@ -33,6 +33,8 @@ type ResourceSliceStatusApplyConfiguration struct {
 	StorageClasses []StorageClassApplyConfiguration `json:"storageClasses,omitempty"`
 	// IngressClasses are the ingress classes that the consumer's ingresses may use.
 	IngressClasses []IngressClassApplyConfiguration `json:"ingressClasses,omitempty"`
+	// ProxyWanted: the provider is to use the consumer in turn, and does not reach it at its published addresses, or reaches it through its proxy already.
+	ProxyWanted *bool `json:"proxyWanted,omitempty"`
 	// ObservedGeneration is the generation of the spec that the provider answered.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// Conditions: Granted (provider) and NodeReady (consumer).
@@ -136,6 +138,14 @@ func (b *ResourceSliceStatusApplyConfiguration) WithIngressClasses(values ...*In
 		}
 		b.IngressClasses = append(b.IngressClasses, *values[i])
 	}
+	return b
+}
+
+// WithProxyWanted sets the ProxyWanted field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ProxyWanted field is set to the value of the last call.
+func (b *ResourceSliceStatusApplyConfiguration) WithProxyWanted(value bool) *ResourceSliceStatusApplyConfiguration {
+	b.ProxyWanted = &value
 	return b
 }
 
