@@ -114,6 +114,8 @@ const (
 	TunnelCluster = "clusterID"
 	// TunnelInBand is "true" on the tunnel endpoint of an in-band peering: the processes of Liqo reach the peer through it.
 	TunnelInBand = "net.liqo.io/in-band"
+	// Invitation is on the ForeignCluster of an invitation, and on the tunnel endpoint to it, which leads to the proxy only: the ID of the token that it goes with.
+	Invitation = "net.liqo.io/invitation"
 	// ComponentManager is the value of AppComponent on the pods of the controller manager.
 	ComponentManager = "controller-manager"
 	// Ownership is the creator of a NetworkConfig: OwnershipConfig.
@@ -153,6 +155,10 @@ const (
 	GatewayNodeIP = "net.liqo.io/gatewayNodeIP"
 	// RotateKeys, on the Secret liqo-gateway-keys, makes new keys for the tunnels when its value changes.
 	RotateKeys = "net.liqo.io/rotate-keys"
+	// InvitationExpires is when an invitation ends, on its ForeignCluster. RFC 3339.
+	InvitationExpires = "net.liqo.io/invitation-expires"
+	// Invited is "true" on the ForeignCluster of a provider that invited this cluster, because no administrator has access to both.
+	Invited = "net.liqo.io/invited"
 	// ForceUnpeer, "true" on a ForeignCluster, sets every deadline for ending the peering to zero.
 	ForceUnpeer = "liqo.io/force-unpeer"
 	// ShadowPodRevision, on the pod of a ShadowPod, is the UID of the ShadowPod and a hash of the fields that the pod last received from it.

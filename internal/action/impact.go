@@ -4,6 +4,7 @@ package action
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/peering/proxy"
 )
 
 // The impact of an action that gives up remote namespaces: what is in them would be deleted.
@@ -133,6 +135,10 @@ func (n *contents) read(ctx context.Context, c client.Client, held heldNamespace
 	identity, err := remote.ParseIdentity(secret.Data)
 	if err != nil {
 		n.unknown = fmt.Errorf("identity in Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return
+	}
+	if identity.APIServerURL == proxy.APIServerURL { // at the address of its proxy, this machine may reach any other host
+		n.unknown = errors.New("the API server is reached through the tunnel between the clusters only")
 		return
 	}
 	connection, err := remote.NewConnection(identity, c.Scheme())

@@ -208,20 +208,25 @@ func (s *side) waitNetwork(ctx context.Context) error {
 // waitProxy waits until the other cluster has an address for its proxy, under which this one reaches it.
 func (s *side) waitProxy(ctx context.Context) error {
 	own := s.facts.identity.ClusterID
-	address := ""
-	err := Follow(ctx, s.other.Client, &netv1alpha1.IPMappingList{}, func(all []netv1alpha1.IPMapping) (bool, error) {
-		for i := range all {
-			if strings.HasPrefix(all[i].Name, proxy.Service+"-") {
-				address = all[i].Status.PeerAddresses[own]
-			}
-		}
-		return address != "", nil
-	}, client.MatchingLabels{labels.ClusterID: own})
+	address, err := s.other.proxyFor(ctx, own)
 	if err != nil {
 		return err
 	}
 	s.proxyURL, err = proxy.URL(s.other.facts.proxyKey, own, address)
 	return err
+}
+
+// proxyFor waits until this cluster has an address for its proxy, under which a peer reaches it.
+func (s *side) proxyFor(ctx context.Context, peer string) (address string, _ error) {
+	err := Follow(ctx, s.Client, &netv1alpha1.IPMappingList{}, func(all []netv1alpha1.IPMapping) (bool, error) {
+		for i := range all {
+			if strings.HasPrefix(all[i].Name, proxy.Service+"-") {
+				address = all[i].Status.PeerAddresses[peer]
+			}
+		}
+		return address != "", nil
+	}, client.MatchingLabels{labels.ClusterID: peer})
+	return address, err
 }
 
 // carry exchanges the networks after each change in one of the clusters, until ctx ends. It returns the last error.

@@ -4,9 +4,11 @@ package action
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
 )
 
 // UnpeerInBand ends both directions of an in-band peering, then the tunnel, in both clusters. Without access to the remote one, and with force, it does so
@@ -43,6 +45,21 @@ func UnpeerInBand(ctx context.Context, o InBandOptions, p Progress) error {
 		return fmt.Errorf("the clusters %s and %s are not peered", local.facts.identity.ClusterName, remote.facts.identity.ClusterName)
 	}
 	return endInBand(ctx, ends, o, p)
+}
+
+// Alone reports whether `unpeer in-band` changes this cluster only: by force, or because its peering began with an invitation.
+func Alone(ctx context.Context, o InBandOptions) (bool, error) {
+	if o.Name == "" {
+		if o.Force {
+			return false, errors.New("which peering? Add the name of the other cluster")
+		}
+		return false, nil
+	}
+	fc, err := ForeignCluster(ctx, o.Local.Client, o.Name)
+	if err != nil {
+		return false, err
+	}
+	return o.Force || fc.Annotations[labels.Invited] != "" || fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming, nil
 }
 
 func sameCluster(local, remote *side) error {

@@ -44,9 +44,9 @@ var stages = []stage{
 	},
 }
 
-// stagesOf are the stages of a peering. In-band, the network comes first, because all others go through it.
+// stagesOf are the stages of a peering. In-band, the network comes first, because all others go through it, unless the provider has invited this cluster.
 func stagesOf(fc *discoveryv1alpha1.ForeignCluster) []stage {
-	if fc.Spec.PeeringType == discoveryv1alpha1.InBand {
+	if fc.Spec.PeeringType == discoveryv1alpha1.InBand && fc.Annotations[labels.Invited] == "" {
 		return []stage{stages[2], stages[0], stages[1]}
 	}
 	return stages

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/action"
 )
@@ -22,7 +24,7 @@ func newGenerate(f *Factory) *cobra.Command {
 }
 
 func newGeneratePeerCommand(f *Factory) *cobra.Command {
-	only := false
+	only, inBand := false, false
 	var o action.TokenOptions
 	cmd := &cobra.Command{
 		Use: "peer-command", Short: "Print the command that makes another cluster use the resources of this one",
@@ -35,6 +37,9 @@ func newGeneratePeerCommand(f *Factory) *cobra.Command {
   # Only for the cluster rome, within an hour
   {{name}} generate peer-command --for rome --expires 1h
 
+  # For a cluster that reaches nothing of this one but the gateway
+  {{name}} generate peer-command --in-band --for rome
+
   # For scripts
   eval "$({{name}} --context provider generate peer-command --only-command) --context consumer"`),
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
@@ -44,15 +49,15 @@ func newGeneratePeerCommand(f *Factory) *cobra.Command {
 				return err
 			}
 			f.printer = f.printer.quietOut()
+			if inBand {
+				return f.printInvitation(cmd, c, o, only)
+			}
 			command, err := action.GeneratePeerCommand(cmd.Context(), c, f.namespace(), o, f.printer)
 			if err != nil {
 				return err
 			}
 			f.printer.Stop()
-			line := f.name
-			for _, arg := range command.Args() {
-				line += " " + shellWord(arg)
-			}
+			line := f.line(command.Args())
 			if !only {
 				line = "\nTo let another cluster use the resources of this one, run there:\n\n" + line
 			}
@@ -62,8 +67,34 @@ func newGeneratePeerCommand(f *Factory) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.For, "for", "", "ID or name of the only cluster that may use the token")
 	cmd.Flags().DurationVar(&o.Expires, "expires", 0, "How long the token is valid, like 1h; such a token can be used once (default 24h with --for)")
+	cmd.Flags().BoolVar(&inBand, "in-band", false, "The other cluster reaches the gateway of this one only; the command holds an invitation, which can be used once and ends with the token")
 	cmd.Flags().BoolVar(&only, "only-command", only, "Print the command and nothing else, for scripts")
 	return cmd
+}
+
+// line is a command line of liqoctl.
+func (f *Factory) line(args []string) string {
+	line := f.name
+	for _, arg := range args {
+		line += " " + shellWord(arg)
+	}
+	return line
+}
+
+// printInvitation prints the command for a cluster that reaches the gateway of this one only.
+func (f *Factory) printInvitation(cmd *cobra.Command, c client.WithWatch, o action.TokenOptions, only bool) error {
+	command, err := action.Invite(cmd.Context(), c, f.namespace(), o, f.printer)
+	if err != nil {
+		return err
+	}
+	f.printer.Stop()
+	line := f.line(command.Args())
+	if !only {
+		line = fmt.Sprintf("\nTo let another cluster use the resources of this one through the tunnel between them, run there, once and before %s:\n\n%s\n\n"+
+			"To withdraw the invitation: %s unpeer in-band %s --force, and %[3]s rotate token", command.Expires.Format(time.RFC3339), line, f.name, command.Name)
+	}
+	_, err = fmt.Fprintln(f.streams.Out, line)
+	return err
 }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9@%+=:,./_-]+$`)

@@ -3,7 +3,10 @@
 package cli
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,20 +55,40 @@ func given(flags *pflag.FlagSet) (chosen bool) {
 	return chosen
 }
 
+// invitationVariable holds the invitation for users who do not want it in the arguments of a process.
+const invitationVariable = "LIQO_INVITATION"
+
 func newPeerInBand(f *Factory, common *action.PeerOptions) *cobra.Command {
 	var bidirectional bool
+	var invited struct{ clusterID, token, invitation string }
 	cmd := &cobra.Command{
 		Use: "in-band [NAME]", Aliases: []string{"ib"}, Short: "Use the resources of a cluster of which only the gateway can be reached",
 		Long: f.text("Use the resources of a cluster of which only the gateway can be reached: its API server and its authentication service are\n" +
 			"used through the tunnel between the clusters. It is enough if one of the two gateways reaches the other.\n\n" +
 			"The command needs access to both clusters: it pins the key of each in the other one, and exchanges their networks until the\n" +
 			"tunnel is up. It checks everything before it changes anything, and can be repeated. NAME is the name of the other cluster\n" +
-			"here, by default its own. With --bidirectional, the other cluster uses this one as well."),
+			"here, by default its own. With --bidirectional, the other cluster uses this one as well.\n\n" +
+			"Without access to the other cluster, run `{{name}} generate peer-command --in-band` there, and the printed command here. Token and\n" +
+			"invitation may also come from the environment variables " + tokenVariable + " and " + invitationVariable + "."),
 		Example: f.text("  {{name}} peer in-band --context rome --remote-context milan\n  {{name}} peer in-band --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --bidirectional"),
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: f.completePeers(1),
 	}
 	remote := f.second(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if text := cmp.Or(invited.invitation, os.Getenv(invitationVariable)); text != "" {
+			if len(args) == 0 || invited.clusterID == "" || given(cmd.Flags()) || bidirectional {
+				return errors.New("an invitation goes with NAME, --cluster-id and --auth-token, and without flags for the other cluster; run the command as it was printed")
+			}
+			o := action.PeerOptions{Name: args[0], Namespace: f.namespace(), Timeout: common.Timeout, ClusterID: invited.clusterID}
+			if o.Token, err = readToken(invited.token, cmd.Flags().Changed("auth-token"), f.streams.In); err != nil {
+				return err
+			}
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			return action.AcceptInvitation(cmd.Context(), c, o, text, f.printer)
+		}
 		o := action.InBandOptions{Bidirectional: bidirectional, Timeout: common.Timeout}
 		if len(args) > 0 {
 			o.Name = args[0]
@@ -74,6 +97,12 @@ func newPeerInBand(f *Factory, common *action.PeerOptions) *cobra.Command {
 			return err
 		}
 		return action.PeerInBand(cmd.Context(), o, f.printer)
+	}
+	cmd.Flags().StringVar(&invited.invitation, "invitation", "", "Invitation of the other cluster (default: the variable "+invitationVariable+")")
+	cmd.Flags().StringVar(&invited.clusterID, "cluster-id", "", "ID of the other cluster, with an invitation")
+	cmd.Flags().StringVar(&invited.token, "auth-token", "", "Token of the other cluster, with an invitation; - reads it from the standard input (default: the variable "+tokenVariable+")")
+	for _, name := range []string{"invitation", "cluster-id", "auth-token"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 	cmd.Flags().BoolVar(&bidirectional, "bidirectional", false, "The other cluster uses the resources of this one as well")
 	return cmd
@@ -84,7 +113,7 @@ func newUnpeerInBand(f *Factory, common *action.UnpeerOptions) *cobra.Command {
 		Use: "in-band [NAME]", Aliases: []string{"ib"}, Short: "End a peering through the tunnel, in both clusters",
 		Long: f.text("End a peering through the tunnel in both clusters: both directions, if both are there, then the tunnel.\n\n" +
 			"`{{name}} unpeer NAME` ends one direction only. If the other cluster will not come back, leave the flags --remote-... away\n" +
-			"and add --force: then only this cluster is changed."),
+			"and add --force: then only this cluster is changed. The same holds, without --force, for a peering by invitation."),
 		Example: f.text("  {{name}} unpeer in-band --context rome --remote-context milan"),
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: f.completePeers(1),
 	}
@@ -94,15 +123,17 @@ func newUnpeerInBand(f *Factory, common *action.UnpeerOptions) *cobra.Command {
 		if len(args) > 0 {
 			o.Name = args[0]
 		}
-		if !given(cmd.Flags()) && o.Force {
-			if o.Name == "" {
-				return fmt.Errorf("which peering? Add the name of the other cluster")
-			}
+		if !given(cmd.Flags()) {
 			o.Local.Namespace = f.namespace()
 			if o.Local.Client, err = f.client(); err != nil {
 				return err
 			}
-			return action.UnpeerInBand(cmd.Context(), o, f.printer)
+			switch alone, err := action.Alone(cmd.Context(), o); {
+			case err != nil:
+				return err
+			case alone:
+				return action.UnpeerInBand(cmd.Context(), o, f.printer)
+			}
 		}
 		if o.Local, o.Remote, err = f.access(remote); err != nil {
 			return err

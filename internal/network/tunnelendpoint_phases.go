@@ -271,6 +271,9 @@ func (r *tunnelReconciler) ensureTunnel(ctx context.Context, s *tunnelScope) err
 	if s.fc.Inside() {
 		own[labels.TunnelInBand] = annotationTrue
 	}
+	if token := s.fc.Labels[labels.Invitation]; token != "" {
+		own[labels.Invitation] = token
+	}
 	intent := netapply.TunnelEndpoint(s.peer.UniqueName(), s.namespace).
 		WithLabels(own).
 		WithSpec(tunnelSpec(s, pods, external).WithBackendConfig(previousKeys(s.tunnel, s.claim.lanes, r.options.Now())))

@@ -36,6 +36,7 @@ import (
 	"liqo.io/liqo/internal/kube/policies"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/invitation"
 	"liqo.io/liqo/internal/peering/replicate"
 	"liqo.io/liqo/internal/peering/tenant"
 )
@@ -83,6 +84,8 @@ type ForeignClusterOptions struct {
 	Connector       Connector
 	// Dial returns a client of an authentication service. Nil means an HTTPS client.
 	Dial func(fc *discoveryv1alpha1.ForeignCluster) (Registrar, error)
+	// DialThrough is the same over connections that it opens otherwise. Nil means an HTTPS client.
+	DialThrough func(fc *discoveryv1alpha1.ForeignCluster, open invitation.Dialer) (Registrar, error)
 	// Policies knows whether the admission policies that limit peers are in force; nil if they are not required.
 	Policies *policies.Guard
 	// Limits bound how many clusters may register.
@@ -103,7 +106,10 @@ func (o *ForeignClusterOptions) complete() {
 		o.Now = time.Now
 	}
 	if o.Dial == nil {
-		o.Dial = dial
+		o.Dial = func(fc *discoveryv1alpha1.ForeignCluster) (Registrar, error) { return dial(fc, nil) }
+	}
+	if o.DialThrough == nil {
+		o.DialThrough = dial
 	}
 }
 
@@ -114,10 +120,10 @@ const (
 	registerTimeout = 12 * time.Second
 )
 
-func dial(fc *discoveryv1alpha1.ForeignCluster) (Registrar, error) {
+func dial(fc *discoveryv1alpha1.ForeignCluster, open invitation.Dialer) (Registrar, error) {
 	insecure := fc.Spec.InsecureSkipTLSVerify == nil || *fc.Spec.InsecureSkipTLSVerify
 	return auth.NewClient(fc.Spec.ForeignAuthURL, auth.ClientOptions{
-		InsecureSkipTLSVerify: insecure, ProxyURL: fc.Spec.ForeignProxyURL, Timeout: registerTimeout,
+		InsecureSkipTLSVerify: insecure, ProxyURL: fc.Spec.ForeignProxyURL, Dial: open, Timeout: registerTimeout,
 	})
 }
 
@@ -135,6 +141,7 @@ type fcReconciler struct {
 	// the peers that answer.
 	authSlots chan struct{}
 	address   ownAddress
+	ways      invitation.Ways // to providers that invited this cluster
 	// nodeNaming is held from choosing the name of a virtual node until the name is stored.
 	nodeNaming sync.Mutex
 }
@@ -248,6 +255,8 @@ type scope struct {
 	peer discoveryv1alpha1.ClusterIdentity
 	// namespace is the peer's tenant namespace in this cluster.
 	namespace string
+	// invitation is the way to the peer until there is a tunnel; nil if it has not invited this cluster.
+	invitation *invitation.Invitation
 	// remote is our tenant namespace in the peer, once known.
 	remote string
 	// version of the peer, once known.
@@ -304,10 +313,12 @@ func (r *fcReconciler) phases() []func(context.Context, *scope) error {
 		r.ensureProcessable,
 		r.ensureFinalizer,
 		r.decideIncoming,
+		r.endInvitation,
 		r.followAddress,
 		r.ensureTenant,
 		r.ensureProxy,
 		r.ensureSlice,
+		r.followProxy,
 		r.ensureIdentity,
 		r.ensureConnection,
 		r.ensureOffer,

@@ -132,6 +132,29 @@ func TestPinPeer(t *testing.T) {
 	}
 }
 
+// TestAdmitsInBand: a cluster that made first contact through the proxy gets a ForeignCluster of type InBand, if this cluster has the network for that.
+func TestAdmitsInBand(t *testing.T) {
+	t.Parallel()
+	b, _ := newFCServer(t)
+	for name, row := range map[string]struct {
+		inBand, network bool
+		want            discoveryv1alpha1.PeeringType
+	}{
+		"direct":         {false, true, discoveryv1alpha1.OutOfBand},
+		"in-band":        {true, true, discoveryv1alpha1.InBand},
+		"in-band-no-net": {true, false, discoveryv1alpha1.OutOfBand},
+	} {
+		r := &pinReconciler{fcReconciler: &fcReconciler{client: b.Client, live: b.Client, options: ForeignClusterOptions{Namespace: "liqo", InternalNetwork: row.network}}}
+		pin := auth.Pin{Cluster: discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}, ClusterKey: make([]byte, ed25519.PublicKeySize), InBand: row.inBand}
+		b.Make(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: pinName(pin.Cluster.ClusterID)}})
+		fc, err := r.foreignCluster(t.Context(), &pin)
+		b.Must(err)
+		if fc.Spec.PeeringType != row.want || onlyIncoming(fc) != (row.want == discoveryv1alpha1.OutOfBand) {
+			t.Errorf("%s: the type is %s, and its end goes with that of the use: %v", name, fc.Spec.PeeringType, onlyIncoming(fc))
+		}
+	}
+}
+
 // untilNetwork waits for the condition NetworkStatus to be as wanted.
 func (b *fcEnv) untilNetwork(status discoveryv1alpha1.PeeringConditionStatus, because string) {
 	b.T.Helper()

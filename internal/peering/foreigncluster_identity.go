@@ -164,6 +164,9 @@ func (r *fcReconciler) discoverIdentity(ctx context.Context, s *scope) error {
 // ensureIdentity obtains and renews a token of the peer while one is needed, and deletes it afterwards.
 func (r *fcReconciler) ensureIdentity(ctx context.Context, s *scope) error {
 	held, err := r.readIdentity(ctx, s)
+	if err == nil {
+		err = r.readInvitation(ctx, s)
+	}
 	if err != nil {
 		return err
 	}
@@ -188,7 +191,7 @@ func (r *fcReconciler) ensureIdentity(ctx context.Context, s *scope) error {
 			s.requeueWithin(wait)
 			if state.Ready {
 				r.identityRequests.forget(s.fc.Name)
-				if s.facts.slice != nil && s.facts.slice.Status.Phase != "" {
+				if s.facts.slice != nil && s.facts.slice.Status.Phase != "" && !s.onTheWay(held) {
 					return r.deleteToken(ctx, s)
 				}
 			}
@@ -334,7 +337,7 @@ func (r *fcReconciler) requestToken(ctx context.Context, s *scope, held *heldIde
 			"the token in Secret %s is of a cluster whose key has the fingerprint %s, but spec.clusterKey is %s; correct one of them",
 			tokenSecretName(s.peer.ClusterID), token.Fingerprint, provider.Fingerprint)}
 	}
-	registrar, err := r.options.Dial(s.fc)
+	registrar, err := r.dialPeer(s)
 	if err != nil {
 		return auth.Grant{}, &auth.Error{Reason: auth.ReasonUnreachable, Message: err.Error()}
 	}
@@ -374,7 +377,7 @@ func (r *fcReconciler) storeIdentity(ctx context.Context, s *scope, held *heldId
 	}
 	held.identity = remote.Identity{
 		Namespace: grant.Namespace, APIServerURL: grant.APIServerURL, APIServerCA: grant.APIServerCA,
-		ProxyURL: s.fc.Spec.ForeignProxyURL, Token: grant.Token, RenewAt: now.Add(grant.Lifetime / 2), ExpiresAt: now.Add(grant.Lifetime),
+		ProxyURL: s.peerProxy(), Token: grant.Token, RenewAt: now.Add(grant.Lifetime / 2), ExpiresAt: now.Add(grant.Lifetime),
 	}
 	held.complete = true
 	if err := r.writeIdentity(ctx, s, held); err != nil {

@@ -33,17 +33,22 @@ func isInBand(fc *discoveryv1alpha1.ForeignCluster) bool {
 // waitsForTunnel is why a peer that is reached through the tunnel cannot be asked for an identity yet; empty if it can.
 func waitsForTunnel(s *scope) string {
 	switch {
-	case !s.fc.Inside():
+	case !s.fc.Inside(), s.invited():
 		return ""
 	case s.fc.Spec.ForeignProxyURL == "" || s.fc.Spec.ForeignAuthURL == "":
 		return "the address of the remote cluster's proxy is not known; `liqoctl peer in-band` sets it"
-	case s.facts.tunnel == nil || !meta.IsStatusConditionTrue(s.facts.tunnel.Status.Conditions, netv1alpha1.ConditionUsable):
+	case !usable(s.facts.tunnel):
 		return "the tunnel to the remote cluster is not up, and everything goes through it"
 	case !leadsInside(s.fc.Spec.ForeignProxyURL, s.facts.tunnel):
 		return fmt.Sprintf("spec.foreignProxyUrl is not http://HOST:%d in the network %s of the remote cluster, so nothing is sent there; `liqoctl peer in-band` sets it",
 			proxy.Port, externalOf(s.facts.tunnel))
 	}
 	return ""
+}
+
+// usable reports whether a tunnel carries packets.
+func usable(tunnel *netv1alpha1.TunnelEndpoint) bool {
+	return tunnel != nil && meta.IsStatusConditionTrue(tunnel.Status.Conditions, netv1alpha1.ConditionUsable)
 }
 
 // leadsInside reports whether the URL of a proxy leads to the external network of a peer, and so through the tunnel. The peer chooses the URL: it must not
@@ -72,7 +77,7 @@ func externalOf(tunnel *netv1alpha1.TunnelEndpoint) string {
 // moved reports whether the peer is now reached through another proxy than that of our identity, or directly: then the address of its API server is another
 // one as well.
 func (s *scope) moved(held *heldIdentity) bool {
-	return s.facts.outgoing && s.facts.problem == nil && held.identity.ProxyURL != s.fc.Spec.ForeignProxyURL
+	return s.facts.outgoing && s.facts.problem == nil && held.identity.ProxyURL != s.peerProxy()
 }
 
 // proxyMapping is the name of the IPMapping through which a peer reaches our proxy.
@@ -105,8 +110,8 @@ func (r *fcReconciler) ensureProxy(ctx context.Context, s *scope) error {
 	var service corev1.Service
 	err = r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: proxy.Service}, &service)
 	switch {
-	case apierrors.IsNotFound(err) && !isInBand(s.fc):
-		return nil
+	case apierrors.IsNotFound(err) && (!isInBand(s.fc) || !s.facts.outgoing):
+		return nil // a peering can end without it
 	case err != nil:
 		return fmt.Errorf("read the Service of the proxy, through which peers reach this cluster: %w", err)
 	case !found:
@@ -117,7 +122,10 @@ func (r *fcReconciler) ensureProxy(ctx context.Context, s *scope) error {
 	if s.facts.proxyURL, err = r.ownProxyURL(ctx, s, &have); err != nil {
 		return err
 	}
-	return r.applyMapping(ctx, s, service.Spec.ClusterIP, &have)
+	if err := r.applyMapping(ctx, s, service.Spec.ClusterIP, &have); err != nil {
+		return err
+	}
+	return r.reportProxy(ctx, s)
 }
 
 // ownProxyURL is the URL of our proxy for the peer; empty while the peer has no address for it.
@@ -126,9 +134,9 @@ func (r *fcReconciler) ownProxyURL(ctx context.Context, s *scope, mapping *netv1
 	if address == "" {
 		return "", nil
 	}
-	var key corev1.Secret
-	if err := r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: proxy.KeySecret}, &key); err != nil {
-		return "", fmt.Errorf("read the key of the proxy: %w", err)
+	var key corev1.Secret // the cache has those with labels of peers only
+	if err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: proxy.KeySecret}, &key); err != nil {
+		return "", client.IgnoreNotFound(err) // it is created when this process starts
 	}
 	return proxy.URL(key.Data[proxy.KeyName], s.peer.ClusterID, address)
 }

@@ -21,6 +21,7 @@ import (
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/peering/auth"
@@ -31,6 +32,8 @@ import (
 type asked struct {
 	mu       sync.Mutex
 	requests []auth.Provider
+	// key is that of the peer; nil: another one each time.
+	key ed25519.PublicKey
 }
 
 func (a *asked) IDs(context.Context) (auth.IDs, error) {
@@ -41,7 +44,10 @@ func (a *asked) Register(_ context.Context, r auth.Registration) (auth.Grant, er
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.requests = append(a.requests, r.Provider)
-	public, _, _ := ed25519.GenerateKey(nil)
+	public := a.key
+	if public == nil {
+		public, _, _ = ed25519.GenerateKey(nil)
+	}
 	return auth.Grant{Namespace: "liqo-tenant-rome", Token: "token", Lifetime: time.Hour, APIServerURL: proxy.APIServerURL, ProviderKey: public}, nil
 }
 
@@ -134,6 +140,25 @@ func TestInBand(t *testing.T) {
 	if err != nil || identity.APIServerURL != proxy.APIServerURL || identity.ProxyURL != through {
 		t.Errorf("the identity leads to %s, %v", identity.APIServerURL, err)
 	}
+
+	// A peer that uses this cluster learns the address of our proxy with the answer to its request.
+	b.Must(b.Get(t.Context(), client.ObjectKeyFromObject(&mapping), &mapping))
+	mapping.Status.PeerAddresses = map[string]string{milan.ClusterID: "10.70.0.33", "another": "10.71.0.33"}
+	b.Must(b.Status().Update(t.Context(), &mapping))
+	request := &sharingv1alpha1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: milan.TenantNamespace(), Name: "of-milan", Labels: map[string]string{labels.Replicated: "true", labels.Replication: "false", labels.OriginID: milan.ClusterID}},
+		Spec:       sharingv1alpha1.ResourceSliceSpec{ConsumerClusterID: milan.ClusterID, ProviderClusterID: "rome-id", NodeName: "liqo-rome"},
+	}
+	b.Make(request)
+	request.Status.Phase = sharingv1alpha1.SliceAccepted
+	b.Must(b.Status().Update(t.Context(), request))
+	kubetest.Eventually(t, "the answer has the address of the proxy", func() error {
+		if b.Read(request); !strings.HasPrefix(request.Status.ProxyURL, "http://milan-id:") || !strings.HasSuffix(request.Status.ProxyURL, "@10.70.0.33:8118") {
+			return fmt.Errorf("it has %q", request.Status.ProxyURL)
+		}
+		return nil
+	})
+	b.Must(b.Delete(t.Context(), request))
 
 	// Another address of the proxy is used at once, and asked for an identity.
 	moved := strings.Replace(through, "10.9.0.7", "10.9.0.8", 1)

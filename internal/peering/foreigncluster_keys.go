@@ -42,6 +42,7 @@ func (r *fcReconciler) deleteToken(ctx context.Context, s *scope) error {
 	if err := r.client.Delete(ctx, &token, client.Preconditions{UID: &token.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete the token of %s, which is not needed any more: %w", s.peer.ClusterID, err)
 	}
+	r.ways.Close(s.peer.ClusterID)
 	return nil
 }
 

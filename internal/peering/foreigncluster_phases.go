@@ -305,6 +305,9 @@ func (r *fcReconciler) ensureConnection(ctx context.Context, s *scope) error {
 // connect opens the connection, or updates its token.
 func (r *fcReconciler) connect(ctx context.Context, s *scope, held *heldIdentity) error {
 	s.remote = held.identity.Namespace
+	if held.identity.Dial = nil; s.onTheWay(held) {
+		held.identity.Dial = r.ways.Dial(s.peer.ClusterID, *s.invitation)
+	}
 	return r.options.Connector.Connect(ctx, replicate.Peer{ClusterID: s.peer.ClusterID, LocalNamespace: s.namespace, Identity: held.identity})
 }
 
@@ -327,6 +330,7 @@ func (r *fcReconciler) ensureDeletion(ctx context.Context, s *scope) error {
 		}
 	}
 	r.options.Connector.Disconnect(s.peer.ClusterID)
+	r.ways.Close(s.peer.ClusterID)
 	if err := r.closeProxy(ctx, s); err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ const addressInterval = 5 * time.Minute
 // offers reports whether the remote cluster, which this one uses, may use this one in turn. A cluster of an in-band peering may in any case: an
 // administrator of this one has pinned its key.
 func (s *scope) offers() bool {
-	if s.fc.DeletionTimestamp != nil || !s.facts.outgoing && !isInBand(s.fc) || s.facts.problem != nil || s.fc.Spec.ClusterKey == "" || s.facts.incoming == nil {
+	if s.fc.DeletionTimestamp != nil || isInvitation(s.fc) || !s.facts.outgoing && !isInBand(s.fc) || s.facts.problem != nil || s.fc.Spec.ClusterKey == "" || s.facts.incoming == nil {
 		return false
 	}
 	state := s.facts.incoming.State
@@ -45,11 +45,14 @@ func (s *scope) offers() bool {
 // sliceSpec is our request, with the URL of our authentication service and that of our proxy if the provider may use this cluster in turn.
 func (r *fcReconciler) sliceSpec(ctx context.Context, s *scope, node string) (*sharingapply.ResourceSliceSpecApplyConfiguration, error) {
 	spec := sharingapply.ResourceSliceSpec().WithConsumerClusterID(r.options.Local.ClusterID).WithProviderClusterID(s.peer.ClusterID).WithNodeName(node)
-	if !s.offers() || isInBand(s.fc) { // in-band, it has the URL of the proxy
+	if !s.offers() {
 		return spec, nil
 	}
 	if s.facts.proxyURL != "" {
 		spec.WithProxyURL(s.facts.proxyURL)
+	}
+	if isInBand(s.fc) {
+		return spec, nil
 	}
 	url, err := r.authURL(ctx, s.now)
 	if url != "" {

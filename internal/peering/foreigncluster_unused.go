@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 )
@@ -51,10 +52,15 @@ func (r *fcReconciler) forgetNetwork(ctx context.Context, s *scope) error {
 // ensureUse deletes the ForeignCluster of a peer that registered and has no request: the peer may never have reached our
 // API server, or may have left while this controller did not run. Nothing else would delete its tenant.
 func (r *fcReconciler) ensureUse(ctx context.Context, s *scope) error {
-	if s.fc.DeletionTimestamp != nil || !onlyIncoming(s.fc) || s.facts.slice != nil || len(s.facts.copies) > 0 {
+	abandoned := isInBand(s.fc) && s.fc.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming && !s.facts.outgoing && !usable(s.facts.tunnel)
+	if s.fc.DeletionTimestamp != nil || !onlyIncoming(s.fc) && !abandoned || s.facts.slice != nil || len(s.facts.copies) > 0 {
 		return nil
 	}
-	if left := unusedSince(s.fc).Add(unusedDeadline).Sub(s.now); left > 0 {
+	since := unusedSince(s.fc)
+	if abandoned {
+		since = withoutTunnelSince(s.fc, since)
+	}
+	if left := since.Add(unusedDeadline).Sub(s.now); left > 0 {
 		s.requeueWithin(left)
 		return nil
 	}
@@ -64,4 +70,14 @@ func (r *fcReconciler) ensureUse(ctx context.Context, s *scope) error {
 	}
 	log.FromContext(ctx).Info("peer removed, it requested no resources", "clusterID", s.peer.ClusterID, "for", unusedDeadline.String())
 	return nil
+}
+
+// withoutTunnelSince is since when an in-band peer has neither used this cluster, which is since, nor had a tunnel.
+func withoutTunnelSince(fc *discoveryv1alpha1.ForeignCluster, since time.Time) time.Time {
+	for i := range fc.Status.PeeringConditions {
+		if c := &fc.Status.PeeringConditions[i]; c.Type == discoveryv1alpha1.NetworkStatus && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	return since
 }

@@ -237,13 +237,17 @@ func (r *pinReconciler) foreignCluster(ctx context.Context, pin *auth.Pin) (*dis
 	if names[name] {
 		name = pin.Cluster.UniqueName()
 	}
+	kind := discoveryv1alpha1.OutOfBand
+	if pin.InBand && r.options.InternalNetwork {
+		kind = discoveryv1alpha1.InBand // it accepted an invitation
+	}
 	fc := &discoveryv1alpha1.ForeignCluster{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Finalizers: []string{labels.FinalizerPeer},
 			Labels: map[string]string{labels.ClusterID: pin.Cluster.ClusterID, labels.DiscoveryType: labels.DiscoveryIncoming},
 		},
 		Spec: discoveryv1alpha1.ForeignClusterSpec{
-			PeeringType: discoveryv1alpha1.OutOfBand, ClusterIdentity: &pin.Cluster, ForeignAuthURL: pin.AuthURL, ClusterKey: clusterkey.Fingerprint(pin.ClusterKey),
+			PeeringType: kind, ClusterIdentity: &pin.Cluster, ForeignAuthURL: pin.AuthURL, ClusterKey: clusterkey.Fingerprint(pin.ClusterKey),
 			OutgoingPeeringEnabled: discoveryv1alpha1.PeeringAuto, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
 		},
 	}

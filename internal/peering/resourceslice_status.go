@@ -287,8 +287,9 @@ func sharedIngressClasses(all []networkingv1.IngressClass) []sharingv1alpha1.Ing
 	return shared
 }
 
-// onlyIncoming reports whether a ForeignCluster exists only because its peer uses us. It is then deleted with that use.
+// onlyIncoming reports whether a ForeignCluster exists only because its peer uses us. It is then deleted with that use. In-band, the tunnel goes with it, and
+// no direction could start again without that, so it stays as long as the tunnel works.
 func onlyIncoming(peer *discoveryv1alpha1.ForeignCluster) bool {
-	return peer.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming &&
+	return !isInBand(peer) && peer.Labels[labels.DiscoveryType] == labels.DiscoveryIncoming &&
 		peer.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringYes
 }

@@ -88,6 +88,62 @@ func inBandLong(t *testing.T) {
 	nothingElse(t)
 }
 
+// invited: milan prints one command, which is run in rome. Milan needs no further step, and of it rome reaches one UDP port.
+func invited(t *testing.T) {
+	clusters.NeedsPlayground(t, "links that are closed")
+	before := objectsOfBoth(t)
+	closeAllBut(t, "udp/"+gatewayPort(t, milan))
+	command := func() []string {
+		t.Helper()
+		words := strings.Fields(strings.TrimSpace(milan.Liqoctl(t, "generate", "peer-command", "--in-band", "--for", "rome", "--only-command").Out))
+		if len(words) != 10 || strings.Join(words[:4], " ") != "liqoctl peer in-band milan" {
+			t.Fatalf("the command of milan is %q", words)
+		}
+		return words[1:]
+	}
+	words := command()
+	start := time.Now()
+	rome.Liqoctl(t, words...)
+	rome.NodeReady(t, milan)
+	clusters.Measure("in-band by invitation, from the command to node Ready", "%.1f s", time.Since(start).Seconds())
+	env.Eventually(t, env.Hang, "rome reaches milan through the tunnel", func() (string, bool) {
+		spec := rome.Foreign(t, milan).Spec
+		return spec.ForeignProxyURL, spec.ForeignProxyURL != ""
+	})
+	env.Eventually(t, 3*env.Hang, "the invitation, which was used, is gone", func() (string, bool) {
+		r := milan.TryKubectl("", "get", "foreignclusters", "-l", "net.liqo.io/invitation", "-o", "name")
+		return r.String(), r.Code == 0 && strings.TrimSpace(r.Out) == ""
+	})
+	rome.WantColumns(t, milan, "Established None Established Established")
+	milan.WantColumns(t, rome, "None Established Established Established")
+	inBandPod(t)
+	renewed(t, rome, milan)
+	milan.Liqoctl(t, "peer", milan.Foreign(t, rome).Name) // the other direction
+	milan.NodeReady(t, rome)
+	milan.Liqoctl(t, "unpeer", milan.Foreign(t, rome).Name)
+	rome.Liqoctl(t, "unpeer", "milan") // the tunnel stays, and the peering can start again
+	rome.WantColumns(t, milan, "None None Established Established")
+	rome.Liqoctl(t, "peer", "milan")
+	rome.NodeReady(t, milan)
+	rome.Liqoctl(t, "unpeer", "in-band", "milan")
+	milan.Liqoctl(t, "unpeer", "in-band", milan.Foreign(t, rome).Name)
+	if result := rome.TryLiqoctl(append(words, "--timeout", "10s")...); result.Code == 0 {
+		t.Errorf("the same command, once more: %s", result)
+	}
+	rome.Liqoctl(t, "unpeer", "in-band", "milan", "--force")
+	withdrawn := command()
+	milan.Liqoctl(t, "unpeer", "in-band", strings.TrimPrefix(strings.TrimSpace(milan.Kubectl(t, "get", "foreignclusters", "-l", "net.liqo.io/invitation", "-o", "name")), "foreigncluster.discovery.liqo.io/"), "--force")
+	if result := rome.TryLiqoctl(append(withdrawn, "--timeout", "10s")...); result.Code == 0 {
+		t.Errorf("with an invitation that was withdrawn: %s", result)
+	}
+	rome.Liqoctl(t, "unpeer", "in-band", "milan", "--force")
+	nothingElse(t)
+	// Which tokens were issued and used outlives peerings, so that none is used twice.
+	milan.Kubectl(t, "-n", "liqo", "delete", "secret/liqo-peer-tokens")
+	milan.Kubectl(t, "-n", "liqo", "delete", "configmaps", "-l", "auth.liqo.io/spent-token")
+	noLeftovers(t, before)
+}
+
 // reverseInside: milan uses rome, which uses milan out-of-band, although of rome it reaches nothing but the tunnel that rome has opened.
 func reverseInside(t *testing.T) {
 	clusters.NeedsPlayground(t, "links that are closed")
@@ -195,7 +251,10 @@ func inBandPod(t *testing.T) {
 	const namespace = "in-band"
 	rome.Kubectl(t, "create", "namespace", namespace)
 	defer func() {
-		rome.Liqoctl(t, "unoffload", "namespace", namespace)
+		if result := rome.TryLiqoctl("unoffload", "namespace", namespace); result.Code == 0 || !strings.Contains(result.Err, "through the tunnel") {
+			t.Errorf("this machine cannot see what is in milan: %s", result)
+		}
+		rome.Liqoctl(t, "unoffload", "namespace", namespace, "--force")
 		rome.Kubectl(t, "delete", "namespace", namespace, "--timeout=120s")
 	}()
 	rome.Liqoctl(t, "offload", "namespace", namespace, "--pod-offloading-strategy", "Remote")

@@ -84,6 +84,7 @@ func TestDeadProvider(t *testing.T)        { takesLong(t); step(t, notPeered, de
 func TestFaultsAtEachStep(t *testing.T)    { takesLong(t); step(t, notPeered, faultsAtEachStep) }
 func TestExternalNetwork(t *testing.T)     { takesLong(t); step(t, notPeered, externalNetwork) }
 func TestInBandLong(t *testing.T)          { takesLong(t); step(t, notPeered, inBandLong) }
+func TestInvited(t *testing.T)             { takesLong(t); step(t, notPeered, invited) }
 func TestReverseInside(t *testing.T)       { takesLong(t); step(t, notPeered, reverseInside) }
 func TestCarriers(t *testing.T)            { takesLong(t); step(t, notPeered, carriers) }
 func TestBehindNAT(t *testing.T)           { takesLong(t); step(t, notPeered, behindNAT) }

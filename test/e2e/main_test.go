@@ -30,7 +30,7 @@ var (
 func TestMain(m *testing.M) {
 	env.Main(m, env.Pair, keep, func(e *env.Env) error {
 		clusters, rome, milan = e, e.Clusters[0], e.Clusters[1]
-		if err := e.LoadNeeded("liqo-image.tar", "traffic-image.tar"); err != nil {
+		if err := e.LoadNeeded("liqo-image.tar", "traffic-image.tar", "tools"); err != nil {
 			return err
 		}
 		for _, c := range e.Clusters {

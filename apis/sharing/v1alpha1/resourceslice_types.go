@@ -109,6 +109,11 @@ type ResourceSliceStatus struct {
 	// ProxyWanted: the provider is to use the consumer in turn, and does not reach it at its published addresses, or reaches it through its proxy already.
 	// +optional
 	ProxyWanted bool `json:"proxyWanted,omitempty"`
+	// ProxyURL is the URL of the provider's proxy inside the tunnel, if the consumer reaches it in-band.
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:Pattern=`^(http://[a-zA-Z0-9.\-_:]+@[0-9.]+:8118)?$`
+	// +optional
+	ProxyURL string `json:"proxyUrl,omitempty"`
 	// ObservedGeneration is the generation of the spec that the provider answered.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

@@ -79,7 +79,7 @@ func NewConnection(i Identity, scheme *runtime.Scheme) (*Connection, error) {
 }
 
 func (c *Connection) connect(i Identity) (parts, error) {
-	dialer := connrotation.NewDialer((&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext)
+	dialer := connrotation.NewDialer(i.dial())
 	config := &rest.Config{
 		Host: i.APIServerURL, TLSClientConfig: rest.TLSClientConfig{CAData: bytes.Clone(i.APIServerCA)},
 		UserAgent: "liqo/" + version.Version, QPS: qps, Burst: burst, Dial: dialer.DialContext,
@@ -110,7 +110,7 @@ func (c *Connection) connect(i Identity) (parts, error) {
 	if err != nil {
 		return parts{}, fmt.Errorf("prepare the client of %s: %w", i.APIServerURL, err)
 	}
-	streams, streamsDialer, err := c.streams(config)
+	streams, streamsDialer, err := c.streams(config, i.dial())
 	if err != nil {
 		return parts{}, err
 	}
@@ -118,8 +118,8 @@ func (c *Connection) connect(i Identity) (parts, error) {
 }
 
 // streams returns the transport of Streams and its dialer.
-func (c *Connection) streams(config *rest.Config) (http.RoundTripper, *connrotation.Dialer, error) {
-	dialer := connrotation.NewDialer((&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext)
+func (c *Connection) streams(config *rest.Config, dial connrotation.DialFunc) (http.RoundTripper, *connrotation.Dialer, error) {
+	dialer := connrotation.NewDialer(dial)
 	config = rest.CopyConfig(config)
 	config.Dial = dialer.DialContext
 	// A request that upgrades the protocol needs its own connection.
@@ -132,6 +132,14 @@ func (c *Connection) streams(config *rest.Config) (http.RoundTripper, *connrotat
 		return nil, nil, fmt.Errorf("prepare the streams to %s: %w", config.Host, err)
 	}
 	return made, dialer, nil
+}
+
+// dial is how connections are opened.
+func (i Identity) dial() connrotation.DialFunc {
+	if i.Dial != nil {
+		return i.Dial
+	}
+	return (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
 }
 
 func (c *Connection) current() parts {

@@ -4,12 +4,14 @@ package remote
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"time"
@@ -29,6 +31,8 @@ type Identity struct {
 	// Token is valid until ExpiresAt and is to be renewed at RenewAt, by the clock of this cluster.
 	Token              string
 	RenewAt, ExpiresAt time.Time
+	// Dial opens connections to the proxy or, without one, to the API server. Nil means a plain TCP connection. It is not stored.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // The keys of the Secret.

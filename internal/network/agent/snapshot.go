@@ -165,7 +165,7 @@ func (v *View) addPeer(tunnel *netv1alpha1.TunnelEndpoint) error {
 		Pods:       plan.Swap{From: localPods.own, To: localPods.seen},
 		External:   plan.Swap{From: localExternal.own, To: localExternal.seen},
 		RemotePods: remotePods.seen, RemoteExternal: remoteExternal.seen,
-		MTU: int(max(0, tunnel.Status.Connection.MTU)),
+		MTU: int(max(0, tunnel.Status.Connection.MTU)), MappingsOnly: tunnel.Labels[labels.Invitation] != "",
 	}
 	lanes, wrong := readLanes(spec)
 	facts := PeerView{Generation: tunnel.Generation, Endpoints: map[int][]Endpoint{}}

@@ -70,6 +70,9 @@ func (g validSnapshot) translateIn(probe netip.Prefix) (rules []PacketRule) {
 		rules = append(rules, notIn)
 	}
 	for _, peer := range g.Peers {
+		if peer.MappingsOnly {
+			continue // the rules of tracked packets accept those to its mappings
+		}
 		for _, from := range remote(peer) {
 			for _, swap := range own(peer) {
 				if g.Restricted && swap == peer.Pods {
@@ -88,6 +91,9 @@ func (g validSnapshot) translateOut() (rules []PacketRule) {
 	for _, peer := range g.Peers {
 		for _, to := range remote(peer) {
 			for _, swap := range own(peer) {
+				if peer.MappingsOnly && swap == peer.Pods {
+					continue
+				}
 				if g.Restricted && swap == peer.Pods {
 					rules = append(rules, PacketRule{Out: TunnelLink, From: swap.From, To: to, FromNot: g.senders(peer), Verb: Drop})
 				}

@@ -349,6 +349,40 @@ func TestMappings(t *testing.T) {
 	}
 }
 
+// TestInvitation: the guest of an invitation reaches the mapping for it, and nothing else: no pod, no node, no other mapping.
+func TestInvitation(t *testing.T) {
+	snapshot := readSnapshot(t, parse(t, "testdata/mappings.txtar").Files[0].Data)
+	for i := range snapshot.Peers {
+		snapshot.Peers[i].MappingsOnly = snapshot.Peers[i].Name == "turin"
+	}
+	state, err := host(t, snapshot, "gateway", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const turin = "10.31.0.7"
+	rome := &machine{state: state, uplink: snapshot.Gateways[0].Address}
+	for to, want := range map[string]string{
+		"10.72.0.17": sent,    // the mapping for all peers
+		"10.72.0.18": dropped, // that for milan only
+		"10.72.0.1":  dropped, // only UDP, of probes
+		"10.72.0.0":  dropped,
+		"10.72.1.0":  dropped,
+		"10.40.1.5":  dropped,
+		"10.10.1.5":  dropped,
+	} {
+		rome.flows = nil
+		if _, verdict := rome.receive(packet{in: plan.TunnelLink, from: netip.MustParseAddr(turin), to: netip.MustParseAddr(to), protocol: "tcp"}); verdict != want {
+			t.Errorf("%s: %s, want %s", to, verdict, want)
+		}
+	}
+	if _, verdict := rome.receive(packet{in: plan.VXLANLink, from: netip.MustParseAddr("10.10.1.5"), to: netip.MustParseAddr(turin)}); verdict != dropped {
+		t.Errorf("a pod sends to the guest: %s", verdict)
+	}
+	if _, verdict := rome.receive(packet{in: plan.TunnelLink, from: netip.MustParseAddr("10.30.2.7"), to: netip.MustParseAddr("10.40.1.5")}); verdict != sent {
+		t.Errorf("another peer does not reach a pod: %s", verdict)
+	}
+}
+
 // TestAttackM3: a peer reaches the ports of a mapping, and nothing else of its host: neither kubelet, nor SSH, nor the same port of another protocol.
 func TestAttackM3(t *testing.T) {
 	snapshot := readSnapshot(t, parse(t, "testdata/mappings.txtar").Files[0].Data)

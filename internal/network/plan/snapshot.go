@@ -73,6 +73,8 @@ type Peer struct {
 	Lanes []PeerLane `json:"lanes,omitempty"`
 	// Reachable are the addresses of our pods that belong to the peering, if traffic is restricted. Nodes ignore them.
 	Reachable []netip.Addr `json:"reachable,omitempty"`
+	// MappingsOnly: it reaches mappings, and nothing else of this cluster. Nodes ignore it: gateways drop the rest.
+	MappingsOnly bool `json:"mappingsOnly,omitempty"`
 	// Lane is the number of the lane that the node has chosen. Gateways ignore it.
 	Lane int `json:"lane,omitempty"`
 	// MTU is the largest packet that passed to this peer and back; 0 if not measured yet.

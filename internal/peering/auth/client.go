@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -39,6 +40,8 @@ type ClientOptions struct {
 	InsecureSkipTLSVerify bool
 	// ProxyURL is that of an HTTP CONNECT proxy; empty for none.
 	ProxyURL string
+	// Dial opens connections to the proxy or, without one, to the service. Nil means a plain TCP connection.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Timeout is that of each request. Default 15 s.
 	Timeout time.Duration
 }
@@ -59,6 +62,7 @@ func NewClient(authURL string, o ClientOptions) (*Client, error) {
 	}
 	transport := &http.Transport{
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.InsecureSkipTLSVerify}, //nolint:gosec // the user's choice
+		DialContext:           o.Dial,
 		TLSHandshakeTimeout:   5 * time.Second,
 		ResponseHeaderTimeout: defaultTimeout,
 		IdleConnTimeout:       10 * time.Second,

@@ -29,6 +29,8 @@ const (
 	PinNamespace   = "namespace"
 	// PinTokenID is the [TokenID] of the token of first contact, empty without one.
 	PinTokenID = "tokenID"
+	// PinInBand is "true" for a peer that made first contact through the proxy.
+	PinInBand = "inBand"
 	// PinRefused is why this cluster does not admit the peer. The controller manager writes it before it deletes the pin.
 	PinRefused = "refused"
 )
@@ -53,7 +55,7 @@ type Pin struct {
 	Namespace string
 	// Refused is why this cluster does not admit the peer; empty if it does.
 	Refused string
-	// InBand: the request that this pin answers came from a peer that reaches the API server through the proxy. It is not stored.
+	// InBand: the peer reaches the API server through the proxy. What is stored is how it made first contact.
 	InBand bool
 
 	uid     types.UID
@@ -68,6 +70,7 @@ func ParsePin(object *corev1.ConfigMap) (Pin, error) {
 		TokenID:   object.Data[PinTokenID],
 		Namespace: object.Data[PinNamespace],
 		Refused:   object.Data[PinRefused],
+		InBand:    object.Data[PinInBand] == "true",
 		uid:       object.UID,
 		version:   object.ResourceVersion,
 	}
@@ -92,7 +95,7 @@ func ParsePin(object *corev1.ConfigMap) (Pin, error) {
 }
 
 func (p Pin) configMap(namespace string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
+	made := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      PinName(p.Cluster.ClusterID),
 			Namespace: namespace,
@@ -107,6 +110,10 @@ func (p Pin) configMap(namespace string) *corev1.ConfigMap {
 			PinTokenID:     p.TokenID,
 		},
 	}
+	if p.InBand {
+		made.Data[PinInBand] = "true"
+	}
+	return made
 }
 
 // objectLabels are the labels of an object that this service creates for a cluster.

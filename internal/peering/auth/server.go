@@ -235,7 +235,7 @@ func (s *Server) register(ctx context.Context, body []byte) (string, any, error)
 				"the token was used by another cluster; `liqoctl generate peer-command`, run for this cluster, prints another one")
 		}
 	}
-	pinned, created, err := s.options.Peers.Pin(call, Pin{Cluster: request.Cluster, Key: request.PublicKey, ClusterKey: request.ClusterKey, AuthURL: request.AuthURL, TokenID: request.TokenID})
+	pinned, created, err := s.options.Peers.Pin(call, Pin{Cluster: request.Cluster, Key: request.PublicKey, ClusterKey: request.ClusterKey, AuthURL: request.AuthURL, TokenID: request.TokenID, InBand: request.Question.InBand})
 	if err != nil {
 		return peer, nil, err
 	}

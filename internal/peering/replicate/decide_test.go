@@ -118,6 +118,13 @@ func TestObservedGenerationIsTranslated(t *testing.T) {
 	if sliceStatusIntent(slice(1, 0, "a"), silent) != nil {
 		t.Error("the empty status of a provider was copied")
 	}
+	for _, url := range []string{"https://id:pass@10.9.0.7:8118", "http://10.9.0.7:8118", "http://id:pass@evil.example:8118", "http://id:pass@10.9.0.7:80", "http://" + strings.Repeat("a", maxProxyURL) + "@10.9.0.7:8118"} {
+		odd := slice(1, 1, "a")
+		odd.Status.ProxyURL = url // our API server would refuse the whole status
+		if got := sliceStatusIntent(slice(1, 1, "a"), odd).Status.ProxyURL; got != nil {
+			t.Errorf("%.60q was copied", url)
+		}
+	}
 }
 
 // TestSliceCheck: a quantity that takes hours to parse is refused before it is parsed.

@@ -27,7 +27,7 @@ import (
 
 func accepted(slice *sharingv1alpha1.ResourceSlice) {
 	slice.Status = sharingv1alpha1.ResourceSliceStatus{
-		Phase: sharingv1alpha1.SliceAccepted, ObservedGeneration: slice.Generation,
+		Phase: sharingv1alpha1.SliceAccepted, ObservedGeneration: slice.Generation, ProxyWanted: true, ProxyURL: "http://id:pass@10.9.0.7:8118",
 		Resources:     corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3500m"), corev1.ResourceMemory: resource.MustParse("7Gi")},
 		Labels:        map[string]string{"liqo.io/provider": "k3s"},
 		Architectures: []string{"amd64"}, OperatingSystems: []string{"linux"},
@@ -90,7 +90,8 @@ func TestSpecToProviderStatusToConsumer(t *testing.T) {
 		t.Errorf("conditions %v", types)
 	}
 	if status := here.Status; status.Resources.Cpu().String() != "3500m" || status.Labels["liqo.io/provider"] != "k3s" || len(status.StorageClasses) != 2 ||
-		len(status.IngressClasses) != 1 || len(status.Images) != 1 || status.Prices.Cpu().String() != "2" || status.ObservedGeneration != here.Generation {
+		len(status.IngressClasses) != 1 || len(status.Images) != 1 || status.Prices.Cpu().String() != "2" || status.ObservedGeneration != here.Generation ||
+		!status.ProxyWanted || status.ProxyURL != "http://id:pass@10.9.0.7:8118" {
 		t.Errorf("status %+v", status)
 	}
 	b.probes(3)

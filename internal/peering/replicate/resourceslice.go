@@ -42,6 +42,11 @@ func sliceSpecIntent(local *sharingv1alpha1.ResourceSlice, copied meta) *sharing
 // amountPattern is the pattern of quantities in our resource definition, which bounds them. The provider's may differ.
 var amountPattern = regexp.MustCompile(`^(\+|-)?([0-9]{1,19}(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE](\+|-)?[0-9]{1,2})?$`)
 
+// proxyPattern is the pattern of the URL of a proxy in our resource definition, and maxProxyURL bounds it.
+var proxyPattern = regexp.MustCompile(`^http://[a-zA-Z0-9.\-_:]+@[0-9.]+:8118$`)
+
+const maxProxyURL = 2048
+
 // sliceCheck refuses quantities that are too expensive to parse.
 func sliceCheck(untyped map[string]any) error {
 	for _, path := range [][]string{{"spec", "resources"}, {"status", "resources"}, {"status", "prices"}} {
@@ -149,6 +154,9 @@ func sliceStatusIntent(local, remote *sharingv1alpha1.ResourceSlice) *sharingcon
 	}
 	if from.ProxyWanted {
 		status.WithProxyWanted(true)
+	}
+	if len(from.ProxyURL) <= maxProxyURL && proxyPattern.MatchString(from.ProxyURL) {
+		status.WithProxyURL(from.ProxyURL)
 	}
 	status.WithLabels(fewLabels(from.Labels)).WithArchitectures(fewWords(from.Architectures)...).
 		WithOperatingSystems(fewWords(from.OperatingSystems)...).WithImages(fewImages(from.Images)...)

@@ -35,6 +35,8 @@ type ResourceSliceStatusApplyConfiguration struct {
 	IngressClasses []IngressClassApplyConfiguration `json:"ingressClasses,omitempty"`
 	// ProxyWanted: the provider is to use the consumer in turn, and does not reach it at its published addresses, or reaches it through its proxy already.
 	ProxyWanted *bool `json:"proxyWanted,omitempty"`
+	// ProxyURL is the URL of the provider's proxy inside the tunnel, if the consumer reaches it in-band.
+	ProxyURL *string `json:"proxyUrl,omitempty"`
 	// ObservedGeneration is the generation of the spec that the provider answered.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// Conditions: Granted (provider) and NodeReady (consumer).
@@ -146,6 +148,14 @@ func (b *ResourceSliceStatusApplyConfiguration) WithIngressClasses(values ...*In
 // If called multiple times, the ProxyWanted field is set to the value of the last call.
 func (b *ResourceSliceStatusApplyConfiguration) WithProxyWanted(value bool) *ResourceSliceStatusApplyConfiguration {
 	b.ProxyWanted = &value
+	return b
+}
+
+// WithProxyURL sets the ProxyURL field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ProxyURL field is set to the value of the last call.
+func (b *ResourceSliceStatusApplyConfiguration) WithProxyURL(value string) *ResourceSliceStatusApplyConfiguration {
+	b.ProxyURL = &value
 	return b
 }
 

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package action
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	discoveryac "liqo.io/liqo/apis/applyconfiguration/discovery/v1alpha1"
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/apis/labels"
+	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/clusterkey"
+	"liqo.io/liqo/internal/network/signature"
+	"liqo.io/liqo/internal/peering/auth"
+	"liqo.io/liqo/internal/peering/invitation"
+	"liqo.io/liqo/internal/peering/proxy"
+	"liqo.io/liqo/internal/peering/replicate"
+)
+
+// InviteCommand is what another cluster needs to peer in-band with this one, when no administrator has access to both.
+type InviteCommand struct {
+	PeerCommand
+	// Invitation is secret, as the token.
+	Invitation invitation.Invitation
+	// Name is that of the ForeignCluster of the invitation, and Expires when it ends.
+	Name    string
+	Expires time.Time
+}
+
+// Args are the arguments of liqoctl in the other cluster.
+func (c InviteCommand) Args() []string {
+	return []string{"peer", "in-band", c.ClusterName, "--cluster-id", c.ClusterID, "--auth-token", c.Token, "--invitation", c.Invitation.String()}
+}
+
+// inviteTimeout bounds the wait for the tunnel of an invitation.
+const inviteTimeout = 30 * time.Second
+
+// guest is the peer that an invitation pretends to be until it is used: it has a key of WireGuard, and no API server. The private half of keys, which signs
+// its network, is forgotten with this process.
+type guest struct {
+	discoveryv1alpha1.ClusterIdentity
+	keys            clusterkey.Keys
+	private, public []byte
+}
+
+func newGuest() (*guest, error) {
+	random := make([]byte, 4)
+	_, _ = rand.Read(random) // never fails
+	g := &guest{ClusterIdentity: discoveryv1alpha1.ClusterIdentity{ClusterID: string(uuid.NewUUID()), ClusterName: fmt.Sprintf("invitation-%x", random)}}
+	var err error
+	if g.keys, err = clusterkey.Generate(); err != nil {
+		return nil, err
+	}
+	g.private, g.public, err = invitation.NewKey()
+	return g, err
+}
+
+// networks are those that the guest claims. The cluster assigns others if these are taken.
+func (g *guest) networks() (pods, external string) {
+	block := byte(g.public[0])
+	return fmt.Sprintf("172.31.%d.64/30", block), fmt.Sprintf("172.31.%d.16/28", block)
+}
+
+// Invite prepares an in-band peering in this cluster, the provider, so that the other one needs one command.
+func Invite(ctx context.Context, c client.WithWatch, namespace string, o TokenOptions, p Progress) (*InviteCommand, error) {
+	if o.Expires < 0 {
+		return nil, fmt.Errorf("the invitation cannot be valid for %s", o.Expires)
+	}
+	s := &side{Access: Access{Client: c, Namespace: namespace}}
+	if err := s.read(ctx); err != nil {
+		return nil, err
+	}
+	switch f := &s.facts; {
+	case f.err != nil:
+		return nil, f.err
+	case f.external:
+		return nil, errors.New("the network of Liqo is off (networking.internal=false), and an in-band peering goes through it; use the command without --in-band")
+	case !f.proxy:
+		return nil, fmt.Errorf("there is no Secret %s, so this version of Liqo has no proxy yet; run `liqoctl upgrade`", proxy.KeySecret)
+	}
+	g, err := newGuest()
+	if err != nil {
+		return nil, err
+	}
+	command := &InviteCommand{
+		PeerCommand: PeerCommand{ClusterName: s.facts.identity.ClusterName, ClusterID: s.facts.identity.ClusterID, AuthURL: proxy.AuthURL},
+		Name:        g.ClusterName, Expires: time.Now().Add(cmp.Or(o.Expires, tokenLifetime)).UTC().Truncate(time.Second),
+	}
+	secret, err := issueToken(ctx, c, namespace, o, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	command.Token = auth.Token{Secret: secret, Fingerprint: s.facts.key}.String()
+	s.name, s.other = g.ClusterName, &side{facts: sideFacts{identity: g.ClusterIdentity, key: g.keys.Fingerprint()}}
+	p.Start("Opening a way for the invitation")
+	ctx, cancel := context.WithTimeout(ctx, inviteTimeout)
+	defer cancel()
+	if err := s.open(ctx, g, command, auth.TokenID(secret)); err != nil {
+		p.Stop()
+		fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: g.ClusterName}}
+		last, end := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer end()
+		return nil, errors.Join(fmt.Errorf("open a way for the invitation: %w", err), client.IgnoreNotFound(c.Delete(last, fc)))
+	}
+	p.Stop()
+	return command, nil
+}
+
+// open makes the tunnel of an invitation: it writes what the guest would write, if it had an API server.
+func (s *side) open(ctx context.Context, g *guest, command *InviteCommand, tokenID string) error {
+	fc := discoveryac.ForeignCluster(g.ClusterName).
+		WithLabels(map[string]string{labels.ClusterID: g.ClusterID, labels.DiscoveryType: labels.DiscoveryManual, labels.Invitation: tokenID}).
+		WithAnnotations(map[string]string{labels.InvitationExpires: command.Expires.Format(time.RFC3339)}).
+		WithSpec(discoveryac.ForeignClusterSpec().WithPeeringType(discoveryv1alpha1.InBand).
+			WithClusterIdentity(discoveryac.ClusterIdentity().WithClusterID(g.ClusterID).WithClusterName(g.ClusterName)).
+			WithForeignAuthURL(proxy.AuthURL).WithClusterKey(g.keys.Fingerprint()).
+			WithOutgoingPeeringEnabled(discoveryv1alpha1.PeeringNo).WithIncomingPeeringEnabled(discoveryv1alpha1.PeeringManual))
+	if err := s.Client.Apply(ctx, fc, client.FieldOwner(labels.OwnerCLI), client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply ForeignCluster %q: %w", g.ClusterName, err)
+	}
+	if err := s.waitTenant(ctx); err != nil {
+		return err
+	}
+	to := s.end()
+	ours, err := s.waitConfig(ctx, s.facts.identity.NetworkConfigName(), func(config *netv1alpha1.NetworkConfig) bool {
+		return len(config.Spec.Lanes) > 0 && len(config.Spec.Signatures) > 0
+	})
+	if err != nil {
+		return err
+	}
+	lane, endpoints := reachable(ours.Spec.Lanes)
+	if len(endpoints) == 0 {
+		return errors.New("no gateway of this cluster has an address at which others reach it over UDP; see `kubectl -n liqo get services -l net.liqo.io/gateway`")
+	}
+	pods, external := g.networks()
+	spec := &netv1alpha1.NetworkConfigSpec{
+		Cluster: netv1alpha1.ClusterIdentity{ClusterID: s.facts.identity.ClusterID, ClusterName: s.facts.identity.ClusterName},
+		PodCIDR: netv1alpha1.CIDR(pods), ExternalCIDR: netv1alpha1.CIDR(external), BackendType: ours.Spec.BackendType, Version: time.Now().UnixMilli(),
+		BackendConfig: map[string]string{"publicKey": base64.StdEncoding.EncodeToString(g.public)},
+		Lanes:         []netv1alpha1.Lane{{Number: lane.Number, PublicKey: base64.StdEncoding.EncodeToString(g.public)}},
+	}
+	spec.Signatures = signature.Config(g.keys, g.ClusterID, spec)
+	if err := replicate.Announce(ctx, to, g.ClusterID, spec); err != nil {
+		return err
+	}
+	if err := replicate.Answer(ctx, to, ours, func(answer *netv1alpha1.NetworkConfigStatus) []netv1alpha1.Signature {
+		return signature.Answer(g.keys, signature.Exchange{Asker: s.facts.identity.ClusterID, Answerer: g.ClusterID, Config: &ours.Spec, Answer: answer})
+	}); err != nil {
+		return err
+	}
+	theirs, err := s.waitConfig(ctx, g.NetworkConfigName(), func(config *netv1alpha1.NetworkConfig) bool { return config.Status.Processed })
+	if err != nil {
+		return err
+	}
+	command.Invitation.Endpoints = endpoints
+	if command.Invitation.PublicKey, err = base64.StdEncoding.DecodeString(lane.PublicKey); err != nil {
+		return fmt.Errorf("the key of gateway %d is not readable", lane.Number)
+	}
+	return s.invite(ctx, g, command, theirs)
+}
+
+// invite waits for the address of the proxy in the tunnel, and completes the command.
+func (s *side) invite(ctx context.Context, g *guest, command *InviteCommand, theirs *netv1alpha1.NetworkConfig) error {
+	seen := theirs.Status.PodCIDRNAT
+	if seen == "" || seen == netv1alpha1.NotRemapped {
+		seen = string(theirs.Spec.PodCIDR)
+	}
+	network, err := netip.ParsePrefix(seen)
+	if err != nil {
+		return fmt.Errorf("the network of the invitation is %.60q", seen)
+	}
+	address, err := s.proxyFor(ctx, g.ClusterID)
+	if err != nil {
+		return err
+	}
+	at, err := netip.ParseAddr(address)
+	if err != nil {
+		return fmt.Errorf("the address of the proxy is %.60q", address)
+	}
+	pass, err := proxy.Pass(s.facts.proxyKey, g.ClusterID)
+	if err != nil {
+		return err
+	}
+	to := &command.Invitation
+	to.PrivateKey, to.Address, to.Proxy, to.User, to.Pass = g.private, network.Addr().Next(), netip.AddrPortFrom(at, proxy.Port), g.ClusterID, pass
+	return nil
+}
+
+// waitConfig waits for a NetworkConfig in the namespace of the other cluster.
+func (s *side) waitConfig(ctx context.Context, name string, done func(*netv1alpha1.NetworkConfig) bool) (found *netv1alpha1.NetworkConfig, _ error) {
+	err := Follow(ctx, s.Client, &netv1alpha1.NetworkConfigList{}, func(all []netv1alpha1.NetworkConfig) (bool, error) {
+		for i := range all {
+			if found = &all[i]; found.Name == name && done(found) {
+				return true, nil
+			}
+		}
+		return false, nil
+	}, client.InNamespace(s.tenant))
+	if err != nil {
+		return nil, fmt.Errorf("wait for network configuration %s/%s: %w; see `liqoctl status`", s.tenant, name, err)
+	}
+	return found, nil
+}
+
+// reachable is the first lane whose gateway others reach over UDP, and where.
+func reachable(lanes []netv1alpha1.Lane) (lane *netv1alpha1.Lane, endpoints []string) {
+	for i := range lanes {
+		for _, carrier := range lanes[i].Carriers {
+			if carrier.Type != netv1alpha1.CarrierUDP {
+				continue
+			}
+			for _, address := range carrier.Addresses {
+				endpoints = append(endpoints, net.JoinHostPort(address, strconv.Itoa(int(carrier.Port))))
+			}
+		}
+		if len(endpoints) > 0 {
+			return &lanes[i], endpoints
+		}
+	}
+	return nil, nil
+}
+
+// AcceptInvitation makes this cluster a consumer of the provider that invited it.
+func AcceptInvitation(ctx context.Context, c client.WithWatch, o PeerOptions, text string, p Progress) error {
+	if _, err := invitation.Parse(text); err != nil {
+		return err
+	}
+	token := auth.ParseToken(o.Token)
+	if token.Secret == "" || token.Fingerprint == "" {
+		return errors.New("the token is not complete; copy all of what `generate peer-command --in-band` printed")
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	s := &side{Access: Access{Client: c, Namespace: o.Namespace}, name: o.Name, outgoing: true}
+	if err := s.read(ctx); err != nil {
+		return err
+	}
+	provider := discoveryv1alpha1.ClusterIdentity{ClusterID: o.ClusterID, ClusterName: o.Name}
+	s.other = &side{facts: sideFacts{identity: provider, key: token.Fingerprint}}
+	if same := s.facts.same(o.ClusterID); same != nil {
+		s.name = same.Name
+	}
+	if failures := judgeInvited(s); len(failures) > 0 {
+		return &PreflightError{Findings: failures}
+	}
+	secret := corev1ac.Secret("remote-token-"+o.ClusterID, o.Namespace).
+		WithLabels(map[string]string{labels.ClusterID: o.ClusterID, labels.AuthToken: ""}).WithType(corev1.SecretTypeOpaque).
+		WithData(map[string][]byte{tokenKey: []byte(o.Token), invitationKey: []byte(strings.TrimSpace(text))})
+	if err := retry(ctx, func(ctx context.Context) error {
+		return c.Apply(ctx, secret, client.FieldOwner(labels.OwnerCLI), client.ForceOwnership)
+	}); err != nil {
+		return fmt.Errorf("store the invitation of %q in Secret %s/%s: %w", o.Name, o.Namespace, *secret.Name, err)
+	}
+	intent := s.intent().WithAnnotations(map[string]string{labels.Invited: annotationYes})
+	if err := retry(ctx, func(ctx context.Context) error {
+		return c.Apply(ctx, intent, client.FieldOwner(labels.OwnerCLI), client.ForceOwnership)
+	}); err != nil {
+		return fmt.Errorf("apply ForeignCluster %q: %w", s.name, err)
+	}
+	p.Done("Peering enabled")
+	fc := s.foreign()
+	fc.Annotations = map[string]string{labels.Invited: annotationYes}
+	return waitPeering(ctx, c, fc, o.Timeout, p)
+}
+
+// invitationKey is the key of the invitation in the Secret with the token.
+const invitationKey = "invitation"
+
+// judgeInvited returns what forbids to accept an invitation. It is pure.
+func judgeInvited(s *side) []Finding {
+	fail := func(check, evidence, remedy string) []Finding {
+		return []Finding{{Check: check, Level: LevelFailure, Evidence: evidence, Remedy: remedy}}
+	}
+	switch {
+	case s.facts.err != nil:
+		return fail("Liqo", s.facts.err.Error(), "install it, or choose another cluster with --context")
+	case s.facts.identity.ClusterID == s.other.facts.identity.ClusterID:
+		return fail("clusters", "the invitation is one of this cluster itself", "run the command in the other cluster")
+	case checkName(&facts{options: PeerOptions{Name: s.name}}) != nil:
+		return fail("name", fmt.Sprintf("%.60q is not the name of a cluster", s.name), "choose lower-case letters, digits and -")
+	}
+	found := s.judge()
+	for i := range found {
+		found[i].Level = LevelFailure
+	}
+	return found
+}
