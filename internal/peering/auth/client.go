@@ -29,6 +29,8 @@ const (
 	defaultTimeout = tenantDeadline + 5*time.Second
 	// maxAnswer is much more than the longest honest answer, which has a bundle of certificates.
 	maxAnswer = 256 << 10
+	// dialTimeout is much shorter than that of a request: a host behind a firewall is silent, and then there may be another way.
+	dialTimeout = 5 * time.Second
 	// challengeAttempts is more than one because several servers may share an address, and each accepts only its own
 	// challenges.
 	challengeAttempts = 4
@@ -60,10 +62,13 @@ func NewClient(authURL string, o ClientOptions) (*Client, error) {
 	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "" {
 		return nil, errors.New("the URL of the authentication service must look like https://HOST or https://HOST:PORT")
 	}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
 	transport := &http.Transport{
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.InsecureSkipTLSVerify}, //nolint:gosec // the user's choice
 		DialContext:           o.Dial,
-		TLSHandshakeTimeout:   5 * time.Second,
+		TLSHandshakeTimeout:   dialTimeout,
 		ResponseHeaderTimeout: defaultTimeout,
 		IdleConnTimeout:       10 * time.Second,
 		MaxIdleConns:          2,
