@@ -77,11 +77,10 @@ type Server struct {
 	options     ServerOptions
 	routes      map[string]route
 	challenges  *challenge.Maker
-	contact     *ratelimit.Limiter
-	others      *ratelimit.Limiter
-	renewals    *ratelimit.Limiter
 	tenantSlots chan struct{}
 	refusals    rate.Sometimes
+
+	contact, others, renewals *ratelimit.Limiter
 }
 
 type route struct {
