@@ -69,9 +69,14 @@ func killed(in **env.Cluster, component string) victim {
 	}
 }
 
-// server is an API server, which starts again without help.
+// server is an API server, which starts again without help, later each time. While it is down, nothing can be struck.
 func server(of **env.Cluster) victim {
-	return victim{strike: func(t *testing.T, _ *crash) { clusters.Do(t, "component", "kill", (*of).Name, "kube-apiserver") }}
+	return victim{strike: func(t *testing.T, _ *crash) {
+		env.Eventually(t, env.Hang, "the API server of "+(*of).Name+" runs", func() (string, bool) {
+			result := clusters.Playground("component", "kill", (*of).Name, "kube-apiserver")
+			return result.String(), result.Code == 0
+		})
+	}}
 }
 
 var victims = map[string]victim{
