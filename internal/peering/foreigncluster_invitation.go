@@ -94,9 +94,12 @@ func (r *fcReconciler) reportProxy(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// followProxy takes over the URL of the proxy of an in-band provider, once the tunnel to it is up.
+// followProxy takes over the URL of the proxy of an in-band provider, once the tunnel to it is up. What works stays, as in choose.
 func (r *fcReconciler) followProxy(ctx context.Context, s *scope) error {
 	slice := s.facts.slice
+	if s.fc.Spec.ForeignProxyURL != "" && (r.options.Connector.State(s.peer.ClusterID).Ready || !r.unreachable(s)) {
+		return nil
+	}
 	if !isInBand(s.fc) || s.fc.DeletionTimestamp != nil || slice == nil || slice.Status.ProxyURL == s.fc.Spec.ForeignProxyURL ||
 		!usable(s.facts.tunnel) || !leadsInside(slice.Status.ProxyURL, s.facts.tunnel) {
 		return nil

@@ -140,8 +140,11 @@ func TestInvited(t *testing.T) {
 	}
 	report("http://rome-id:pass@10.9.0.7:8118")
 	leads("@10.9.0.7:8118")
-	if connection.last().Dial != nil || len(direct.all()) != 1 {
-		t.Errorf("after the tunnel is up, the invitation is used, or the peer was asked %d times through the tunnel", len(direct.all()))
+	report("http://rome-id:pass@10.9.0.8:8118") // a provider that reports one address after the other costs nothing
+	b.Edit(fc, func() { fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringAuto })
+	b.Until("the change is handled", func() bool { b.Read(fc); return fc.Status.ObservedGeneration == fc.Generation })
+	if connection.last().Dial != nil || len(direct.all()) != 1 || !strings.HasSuffix(fc.Spec.ForeignProxyURL, "@10.9.0.7:8118") {
+		t.Errorf("after the tunnel is up, the invitation is used, or the peer was asked %d times through the tunnel, at %s", len(direct.all()), fc.Spec.ForeignProxyURL)
 	}
 }
 

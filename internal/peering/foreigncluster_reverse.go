@@ -157,7 +157,8 @@ func offerOf(requests []sharingv1alpha1.ResourceSlice) (offer way) {
 }
 
 // choose is the way to a cluster that offers an address and a proxy: directly as long as that works, else through the tunnel, which has no way back. A proxy
-// that is not in the network of that cluster does not count.
+// that is not in the network of that cluster does not count, and what works stays: each change costs this cluster requests, and the other one may offer
+// another proxy at any moment.
 func (w way) choose(offer way, tunnel *netv1alpha1.TunnelEndpoint, unreachable bool) way {
 	inside := w.authURL == discoveryv1alpha1.AuthURLInside
 	direct := way{authURL: offer.authURL}
@@ -165,8 +166,8 @@ func (w way) choose(offer way, tunnel *netv1alpha1.TunnelEndpoint, unreachable b
 		direct.proxyURL = w.proxyURL
 	}
 	switch {
-	case inside && offer.proxyURL != "" && tunnel == nil:
-		return w // it cannot be checked now
+	case inside && offer.proxyURL != "" && (tunnel == nil || !unreachable && leadsInside(w.proxyURL, tunnel)):
+		return w // without a tunnel, it cannot be checked
 	case tunnel == nil || !leadsInside(offer.proxyURL, tunnel):
 		return direct
 	case inside, offer.authURL == "", offer.authURL == w.authURL && unreachable:

@@ -171,8 +171,10 @@ func TestWay(t *testing.T) {
 		"a proxy elsewhere":                  {way{}, way{"", "http://a:b@169.254.169.254:8118"}, tunnel, false, way{}},
 		"a proxy elsewhere, unreachable":     {way{direct, ""}, way{direct, "http://a:b@127.0.0.1:8118"}, tunnel, true, way{direct, ""}},
 		"inside already":                     {way{inside, proxied}, way{direct, proxied}, tunnel, false, way{inside, proxied}},
-		"inside, moved":                      {way{inside, proxied}, way{direct, other}, tunnel, false, way{inside, other}},
-		"inside, moved elsewhere":            {way{inside, proxied}, way{direct, "http://a:b@10.10.0.7:8118"}, tunnel, false, way{direct, ""}},
+		"inside, moved":                      {way{inside, proxied}, way{direct, other}, tunnel, true, way{inside, other}},
+		"inside, moved, and the last works":  {way{inside, proxied}, way{direct, other}, tunnel, false, way{inside, proxied}},
+		"inside, in another network now":     {way{inside, "http://a:b@10.8.0.7:8118"}, way{direct, other}, tunnel, false, way{inside, other}},
+		"inside, moved elsewhere":            {way{inside, proxied}, way{direct, "http://a:b@10.10.0.7:8118"}, tunnel, true, way{direct, ""}},
 		"inside, and the tunnel is away":     {way{inside, proxied}, way{direct, other}, nil, true, way{inside, proxied}},
 		"inside, and nothing is offered":     {way{inside, proxied}, way{}, tunnel, false, way{}},
 		"an administrator's proxy":           {way{direct, "http://proxy.example.org:3128"}, way{direct, proxied}, tunnel, false, way{direct, "http://proxy.example.org:3128"}},
@@ -229,9 +231,17 @@ func TestFollowAddress(t *testing.T) {
 	follows("") // there is no tunnel
 	tunnel := tunnelTo(rome)
 	b.Make(tunnel)
-	b.Edit(request, func() { request.Spec.ProxyURL = "http://rome-2-id:pass@10.9.0.8:8118" })
 	follows(discoveryv1alpha1.AuthURLInside)
+	before := fc.DeepCopy()
 	b.Edit(request, func() { request.Spec.ProxyURL = "http://rome-2-id:pass@169.254.169.254:8118" })
+	b.Edit(fc, func() { fc.Spec.IncomingPeeringEnabled = discoveryv1alpha1.PeeringYes })
+	b.Until("the change is handled", func() bool { b.Read(fc); return fc.Status.ObservedGeneration == fc.Generation })
+	if fc.Spec.ForeignProxyURL != before.Spec.ForeignProxyURL {
+		t.Errorf("the proxy is %s", fc.Spec.ForeignProxyURL)
+	}
+	b.Edit(request, func() { request.Spec.ProxyURL = before.Spec.ForeignProxyURL })
+	follows(discoveryv1alpha1.AuthURLInside)
+	b.Edit(request, func() { request.Spec.ProxyURL = "" })
 	follows("")
 	b.Edit(request, func() { request.Spec.AuthURL, request.Spec.ProxyURL = "https://rome.example.org", "" })
 	follows("https://rome.example.org")
