@@ -39,11 +39,11 @@ spec:
   ports: [{name: stream, port: 5876, nodePort: 30876, protocol: TCP}]
 `
 
-// closed are the ports that stay open between the clusters so that a carrier is the best one that passes; nil: all.
-var closed = map[string][]string{
+// open are the ports that stay open from the consumer to the provider so that a carrier is the best one that passes; nil: all, in both directions.
+var open = map[string][]string{
 	"UDP":       nil,
-	"TLS":       {"tcp/1-30875", "tcp/30877-65535", "icmp"},
-	"WebSocket": {"tcp/1-442", "tcp/444-65535", "icmp"},
+	"TLS":       {"tcp/443", "tcp/6443", "icmp", "--one-way"},
+	"WebSocket": {fmt.Sprintf("tcp/%d", socketPort), "tcp/6443", "icmp", "--one-way"},
 }
 
 // carriers moves the tunnel between two clusters from one carrier to another.
@@ -77,7 +77,7 @@ func (c carriers) fault(t *testing.T, what string, more ...string) {
 // use moves the tunnel.
 func (c carriers) use(t *testing.T, kind string) {
 	t.Helper()
-	if ports := closed[kind]; ports != nil {
+	if ports := open[kind]; ports != nil {
 		c.fault(t, "allow", ports...)
 	} else {
 		c.fault(t, "heal")
@@ -91,7 +91,7 @@ func (c carriers) use(t *testing.T, kind string) {
 // measure measures a path in all conditions over all carriers, and adds to the results.
 func (c carriers) measure(t *testing.T, p path, results map[string]map[string][]float64) {
 	t.Helper()
-	for _, link := range conditions {
+	for _, link := range conditions[:min(*links, len(conditions))] {
 		for _, fault := range link.faults {
 			c.fault(t, fault[0], fault[1:]...)
 		}
@@ -119,7 +119,7 @@ func add(results map[string]map[string][]float64, name string, values map[string
 // carrierTable has the carriers side by side, and their ratios to UDP in the same condition.
 func carrierTable(results map[string]map[string][]float64) string {
 	var text strings.Builder
-	for _, link := range conditions {
+	for _, link := range conditions[:min(*links, len(conditions))] {
 		names := make([]string, 0, len(carrierKinds))
 		for _, kind := range carrierKinds {
 			names = append(names, rowOf(kind, link))

@@ -26,6 +26,7 @@ var (
 	rounds  = flag.Int("rounds", 3, "number of measurements of each path")
 	seconds = flag.Int("seconds", 3, "how long each measurement takes")
 	streams = flag.Bool("carriers", true, "measure the tunnel over each carrier as well, in several conditions of the link")
+	links   = flag.Int("links", len(conditions), "in how many states of the link the carriers are measured")
 	settle  = flag.Duration("settle", 10*time.Second, "pause before idle gateways are measured")
 	idle    = flag.Duration("idle", time.Minute, "how long idle gateways are measured")
 	which   = flag.String("scenario", "quick-start", "scenario of the playground; its first two clusters have two nodes each")
