@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
@@ -97,6 +98,8 @@ func wayLines(all []tried) (lines []string) {
 func (t tried) String() string {
 	at := net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))) + t.Path
 	switch {
+	case errors.Is(t.err, syscall.ECONNREFUSED) && t.Kind == netv1alpha1.CarrierUDP:
+		return at + " is refused, as by a gateway without peers and by some firewalls; whether it works shows when both gateways know each other"
 	case t.err != nil:
 		const longest = 300
 		return fmt.Sprintf("%s does not work from this machine (%.*s)", at, longest, t.err)

@@ -31,6 +31,12 @@ func TestProbe(t *testing.T) {
 	if _, is := b.hub.Stream(a.public); is {
 		t.Error("there is a stream")
 	}
+	first := newGateway(t, 3, false) // without keys, as before the first peering
+	for _, name := range []string{"TLS", "WebSocket"} {
+		if err := Probe(t.Context(), targets(first, nil)[name]); err != nil {
+			t.Errorf("%s, before the first peering: %v", name, err)
+		}
+	}
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	go func() {
