@@ -201,7 +201,7 @@ func throughProxies(t *testing.T) {
 	clusters.Do(t, "fault", "allow", rome.Name, milan.Name, "tcp/443", "tcp/6443", "tcp/5000", "icmp", "--one-way")
 	env.Eventually(t, env.Hang, "the status reports that the proxy refuses", func() (string, bool) {
 		shown := rome.Liqoctl(t, "status", "peer", milan.Name, "--verbose").Out
-		return shown, strings.Contains(shown, "407")
+		return shown, strings.Contains(shown, "407") || strings.Contains(shown, "401") // Tinyproxy's
 	})
 	secret(password)
 	clusters.Measure("carriers: right password of the proxy until the status has WebSocket", "%.1f s", until("WebSocket").Seconds())
