@@ -365,7 +365,11 @@ func (c *crash) whole(t *testing.T, before map[string]string) {
 	t.Helper()
 	c.nothingLeft(t)
 	for _, name := range c.claims {
-		c.apply(t, strings.NewReplacer("NAME", name, "AFFINITY", "").Replace(mounting))
+		pod := strings.NewReplacer("NAME", name, "AFFINITY", "").Replace(mounting)
+		env.Eventually(t, env.Hang, "a pod is admitted", func() (string, bool) { // none is while no controller manager runs
+			got := rome.TryKubectl(pod, "-n", c.name, "apply", "-f", "-")
+			return got.String(), got.Code == 0
+		})
 	}
 	c.running(t, c.claims...)
 	for _, name := range c.claims {

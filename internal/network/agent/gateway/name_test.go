@@ -5,6 +5,7 @@ package gateway
 import (
 	"context"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +22,12 @@ func TestNameMoves(t *testing.T) {
 	for name, late := range map[string]time.Duration{"DNS first": 0, "DNS 3 s later": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				moved, asked := time.Now().Add(time.Minute), 0
+				moved := time.Now().Add(time.Minute)
+				var asked atomic.Int32
 				g := newBare()
 				g.tunnel = map[string]host.TunnelPeer{}
 				g.resolver = &resolver{changed: func() {}, lookup: func(context.Context, string) ([]netip.Addr, error) {
-					asked++
+					asked.Add(1)
 					if time.Now().Before(moved.Add(late)) {
 						return []netip.Addr{a.Addr()}, nil
 					}
@@ -44,13 +46,13 @@ func TestNameMoves(t *testing.T) {
 					lane := &plan.PeerLane{Keys: []string{"k"}}
 					g.observeLane(now, known, lane, l)
 					if now.Before(moved) {
-						if asked > 1 {
-							t.Fatalf("looked up %d times while all is well", asked)
+						if n := asked.Load(); n > 1 {
+							t.Fatalf("looked up %d times while all is well", n)
 						}
 						continue
 					}
 					if lane.Endpoint == wanted {
-						t.Logf("dialled after %v, looked up %d times", now.Sub(moved), asked)
+						t.Logf("dialled after %v, looked up %d times", now.Sub(moved), asked.Load())
 						return
 					}
 					if now.Sub(moved) > 10*time.Second {
