@@ -49,41 +49,46 @@ type way struct {
 	device *device.Device
 	net    *netstack.Net
 	// next is the endpoint to try next.
-	next int
+	next   int
+	closed bool
 }
 
 // Dial returns a function that opens connections to the proxy of a provider, whichever address it is asked for.
 func (w *Ways) Dial(provider string, i Invitation) Dialer {
+	text := i.String()
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	have := w.open[provider]
+	if have != nil && have.text == text {
+		w.mu.Unlock()
+		return have.dial
+	}
 	if w.open == nil {
 		w.open = map[string]*way{}
 	}
-	text := i.String()
-	if have := w.open[provider]; have != nil {
-		if have.text == text {
-			return have.dial
-		}
-		have.close()
-	}
 	made := &way{text: text, invite: i, here: w.here}
 	w.open[provider] = made
+	w.mu.Unlock()
+	have.close()
 	return made.dial
 }
 
 // Close ends the way to a provider, and the connections over it.
 func (w *Ways) Close(provider string) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if have := w.open[provider]; have != nil {
-		have.close()
-		delete(w.open, provider)
-	}
+	have := w.open[provider]
+	delete(w.open, provider)
+	w.mu.Unlock()
+	have.close()
 }
 
+// close ends a way, if there is one, for good. It may wait for a lookup of the provider's gateway, so it is called without the lock of all ways.
 func (w *way) close() {
+	if w == nil {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.closed = true
 	if w.device != nil {
 		w.device.Close()
 		w.device, w.net = nil, nil
@@ -128,6 +133,8 @@ func (w *way) skip(failed string) {
 	}
 }
 
+var errClosed = errors.New("this way to the provider was closed, because the invitation ended or another one replaced it")
+
 func (w *way) endpoint() string { return w.invite.Endpoints[w.next%len(w.invite.Endpoints)] }
 
 // start returns the network of the tunnel, and the endpoint that it uses.
@@ -135,6 +142,9 @@ func (w *way) start(ctx context.Context) (*netstack.Net, string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	endpoint := w.endpoint()
+	if w.closed {
+		return nil, endpoint, errClosed
+	}
 	if w.net != nil {
 		return w.net, endpoint, nil
 	}

@@ -203,3 +203,48 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestSlowProvider: while the gateway of one provider is looked up, which its DNS can make slow, neither the way to another one is waited for nor the end of the
+// slow one's.
+func TestSlowProvider(t *testing.T) {
+	ways := &Ways{}
+	ways.Dial("slow", valid(t))
+	slow := ways.open["slow"]
+	slow.mu.Lock() // as during a lookup
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ways.Close("slow")
+	}()
+	free := func() bool {
+		if !ways.mu.TryLock() {
+			return false
+		}
+		defer ways.mu.Unlock()
+		return ways.open["slow"] == nil
+	}
+	for late := time.After(10 * time.Second); !free(); { // a guard against hanging
+		select {
+		case <-late:
+			slow.mu.Unlock()
+			t.Fatal("the end of the slow way keeps the others")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	slow.mu.Unlock()
+	<-ended
+}
+
+// TestClosed: who still has a way that was closed opens nothing, since nothing would close that.
+func TestClosed(t *testing.T) {
+	endpoint, public, private := gateway(t)
+	i := valid(t)
+	i.PrivateKey, i.PublicKey, i.Endpoints = private, public, []string{endpoint}
+	ways := &Ways{here: true}
+	dial, old := ways.Dial("milan", i), ways.open["milan"]
+	ways.Close("milan")
+	if _, err := dial(t.Context(), "tcp", ""); err == nil || old.device != nil {
+		old.close()
+		t.Errorf("a closed way is used: %v", err)
+	}
+}
