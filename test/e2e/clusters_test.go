@@ -319,6 +319,12 @@ func idle(t *testing.T) {
 	if *long {
 		during = time.Minute
 	}
+	writeNothing(t, during)
+}
+
+// writeNothing waits until neither cluster writes anything for a time.
+func writeNothing(t *testing.T, during time.Duration) {
+	t.Helper()
 	last := time.Now()
 	env.Eventually(t, env.Hang+3*during, fmt.Sprintf("both clusters write nothing for %v", during), func() (string, bool) {
 		<-time.After(time.Until(last.Add(during))) // this time is what is measured

@@ -35,7 +35,10 @@ func inBand(t *testing.T) {
 	noLeftovers(t, before)
 }
 
-// inBandLong: the same over one TCP port, in both directions, with renewed identities, ended in each order.
+// inBandIdle is how long an in-band peering without use is observed.
+const inBandIdle = 20 * time.Second
+
+// inBandLong: the same over one TCP port, in both directions, with renewed identities, without a write while nothing happens, ended in each order.
 func inBandLong(t *testing.T) {
 	clusters.NeedsPlayground(t, "links that are closed")
 	milan.Install(t, "--set", "gateway.config.streamPort=443", "--set", "auth.tls=false", "--set", "auth.service.type=ClusterIP", "--set", "networking.config.traffic=offloaded")
@@ -52,7 +55,10 @@ func inBandLong(t *testing.T) {
 	t.Run("renewal", func(t *testing.T) { renewed(t, rome, milan) })
 
 	for name, ends := range map[string]func(){
-		"both at once":        func() { unpeerInBand(t, rome, milan) },
+		"both at once, after a quiet time": func() {
+			writeNothing(t, inBandIdle)
+			unpeerInBand(t, rome, milan)
+		},
 		"from the provider":   func() { unpeerInBand(t, milan, rome) },
 		"consumer, then both": func() { rome.Liqoctl(t, "unpeer", "milan"); unpeerInBand(t, rome, milan) },
 		"provider, then both": func() { milan.Liqoctl(t, "unpeer", "rome"); unpeerInBand(t, rome, milan) },
