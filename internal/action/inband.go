@@ -126,6 +126,8 @@ type side struct {
 	// name is that of the other cluster here, tenant the namespace of its objects.
 	name, tenant string
 	outgoing     bool
+	// annotations of its ForeignCluster.
+	annotations map[string]string
 	// proxyURL is that of the other cluster's proxy, once known.
 	proxyURL string
 }
@@ -133,7 +135,7 @@ type side struct {
 // foreign is the ForeignCluster of the other cluster, as far as waiting needs it.
 func (s *side) foreign() *discoveryv1alpha1.ForeignCluster {
 	fc := &discoveryv1alpha1.ForeignCluster{}
-	fc.Name = s.name
+	fc.Name, fc.Annotations = s.name, s.annotations
 	fc.Spec.PeeringType = discoveryv1alpha1.InBand
 	fc.Spec.ClusterIdentity = &discoveryv1alpha1.ClusterIdentity{ClusterID: s.other.facts.identity.ClusterID, ClusterName: s.name}
 	return fc
@@ -162,21 +164,19 @@ func (s *side) intent() *discoveryac.ForeignClusterApplyConfiguration {
 	spec := discoveryac.ForeignClusterSpec().
 		WithPeeringType(discoveryv1alpha1.InBand).
 		WithClusterIdentity(discoveryac.ClusterIdentity().WithClusterID(s.other.facts.identity.ClusterID).WithClusterName(name)).
-		WithForeignAuthURL(proxy.AuthURL).WithInsecureSkipTLSVerify(insecure).
+		WithForeignAuthURL(discoveryv1alpha1.AuthURLInside).WithInsecureSkipTLSVerify(insecure).
 		WithClusterKey(s.other.facts.key).WithOutgoingPeeringEnabled(outgoing)
 	if s.proxyURL != "" {
 		spec.WithForeignProxyURL(s.proxyURL)
 	}
 	return discoveryac.ForeignCluster(s.name).
 		WithLabels(map[string]string{labels.ClusterID: s.other.facts.identity.ClusterID, labels.DiscoveryType: labels.DiscoveryManual}).
-		WithSpec(spec)
+		WithAnnotations(s.annotations).WithSpec(spec)
 }
 
 func (s *side) apply(ctx context.Context) error {
-	if err := retry(ctx, func(ctx context.Context) error {
-		return s.Client.Apply(ctx, s.intent(), client.FieldOwner(labels.OwnerCLI), client.ForceOwnership)
-	}); err != nil {
-		return fmt.Errorf("%sapply ForeignCluster %q: %w", s.prefix, s.name, err)
+	if err := applyForeign(ctx, s.Client, s.intent()); err != nil {
+		return fmt.Errorf("%s%w", s.prefix, err)
 	}
 	return nil
 }

@@ -234,7 +234,7 @@ func TestPeerInBand(t *testing.T) {
 		if err := at.c.Get(ctx, client.ObjectKey{Name: at.name}, &fc); err != nil {
 			t.Fatal(err)
 		}
-		if s := fc.Spec; s.PeeringType != discoveryv1alpha1.InBand || s.ClusterKey != at.other.Fingerprint() || s.OutgoingPeeringEnabled != at.outgoing || s.ForeignAuthURL != proxy.AuthURL ||
+		if s := fc.Spec; s.PeeringType != discoveryv1alpha1.InBand || s.ClusterKey != at.other.Fingerprint() || s.OutgoingPeeringEnabled != at.outgoing || s.ForeignAuthURL != discoveryv1alpha1.AuthURLInside ||
 			!strings.HasPrefix(s.ForeignProxyURL, "http://") || !strings.HasSuffix(s.ForeignProxyURL, "@10.70.0.33:8118") {
 			t.Errorf("%s: %+v", at.name, s)
 		}

@@ -15,10 +15,8 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryac "liqo.io/liqo/apis/applyconfiguration/discovery/v1alpha1"
@@ -99,7 +97,7 @@ func Invite(ctx context.Context, c client.WithWatch, namespace string, o TokenOp
 		return nil, err
 	}
 	command := &InviteCommand{
-		PeerCommand: PeerCommand{ClusterName: s.facts.identity.ClusterName, ClusterID: s.facts.identity.ClusterID, AuthURL: proxy.AuthURL},
+		PeerCommand: PeerCommand{ClusterName: s.facts.identity.ClusterName, ClusterID: s.facts.identity.ClusterID, AuthURL: discoveryv1alpha1.AuthURLInside},
 		Name:        g.ClusterName, Expires: time.Now().Add(cmp.Or(o.Expires, tokenLifetime)).UTC().Truncate(time.Second),
 	}
 	secret, err := issueToken(ctx, c, namespace, o, time.Now())
@@ -129,7 +127,7 @@ func (s *side) open(ctx context.Context, g *guest, command *InviteCommand, token
 		WithAnnotations(map[string]string{labels.InvitationExpires: command.Expires.Format(time.RFC3339)}).
 		WithSpec(discoveryac.ForeignClusterSpec().WithPeeringType(discoveryv1alpha1.InBand).
 			WithClusterIdentity(discoveryac.ClusterIdentity().WithClusterID(g.ClusterID).WithClusterName(g.ClusterName)).
-			WithForeignAuthURL(proxy.AuthURL).WithClusterKey(g.keys.Fingerprint()).
+			WithForeignAuthURL(discoveryv1alpha1.AuthURLInside).WithClusterKey(g.keys.Fingerprint()).
 			WithOutgoingPeeringEnabled(discoveryv1alpha1.PeeringNo).WithIncomingPeeringEnabled(discoveryv1alpha1.PeeringManual))
 	if err := s.Client.Apply(ctx, fc, client.FieldOwner(labels.OwnerCLI), client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply ForeignCluster %q: %w", g.ClusterName, err)
@@ -247,7 +245,7 @@ func AcceptInvitation(ctx context.Context, c client.WithWatch, o PeerOptions, te
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	s := &side{Access: Access{Client: c, Namespace: o.Namespace}, name: o.Name, outgoing: true}
+	s := &side{Access: Access{Client: c, Namespace: o.Namespace}, name: o.Name, outgoing: true, annotations: map[string]string{labels.Invited: annotationYes}}
 	if err := s.read(ctx); err != nil {
 		return err
 	}
@@ -259,28 +257,15 @@ func AcceptInvitation(ctx context.Context, c client.WithWatch, o PeerOptions, te
 	if failures := judgeInvited(s); len(failures) > 0 {
 		return &PreflightError{Findings: failures}
 	}
-	secret := corev1ac.Secret("remote-token-"+o.ClusterID, o.Namespace).
-		WithLabels(map[string]string{labels.ClusterID: o.ClusterID, labels.AuthToken: ""}).WithType(corev1.SecretTypeOpaque).
-		WithData(map[string][]byte{tokenKey: []byte(o.Token), invitationKey: []byte(strings.TrimSpace(text))})
-	if err := retry(ctx, func(ctx context.Context) error {
-		return c.Apply(ctx, secret, client.FieldOwner(labels.OwnerCLI), client.ForceOwnership)
-	}); err != nil {
-		return fmt.Errorf("store the invitation of %q in Secret %s/%s: %w", o.Name, o.Namespace, *secret.Name, err)
+	if err := storeToken(ctx, c, o, "invitation", map[string][]byte{tokenKey: []byte(o.Token), invitation.SecretKey: []byte(strings.TrimSpace(text))}); err != nil {
+		return err
 	}
-	intent := s.intent().WithAnnotations(map[string]string{labels.Invited: annotationYes})
-	if err := retry(ctx, func(ctx context.Context) error {
-		return c.Apply(ctx, intent, client.FieldOwner(labels.OwnerCLI), client.ForceOwnership)
-	}); err != nil {
-		return fmt.Errorf("apply ForeignCluster %q: %w", s.name, err)
+	if err := s.apply(ctx); err != nil {
+		return err
 	}
 	p.Done("Peering enabled")
-	fc := s.foreign()
-	fc.Annotations = map[string]string{labels.Invited: annotationYes}
-	return waitPeering(ctx, c, fc, o.Timeout, p)
+	return waitPeering(ctx, c, s.foreign(), o.Timeout, p)
 }
-
-// invitationKey is the key of the invitation in the Secret with the token.
-const invitationKey = "invitation"
 
 // judgeInvited returns what forbids to accept an invitation. It is pure.
 func judgeInvited(s *side) []Finding {

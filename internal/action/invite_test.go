@@ -157,10 +157,10 @@ func TestInvite(t *testing.T) {
 	if err := errors.Join(consumer.Get(ctx, client.ObjectKey{Name: "milan"}, &fc), consumer.Get(ctx, client.ObjectKey{Namespace: testNamespace, Name: "remote-token-" + remoteID}, &secret)); err != nil {
 		t.Fatal(err)
 	}
-	if s := fc.Spec; s.PeeringType != discoveryv1alpha1.InBand || s.ClusterKey != milanKeys.Fingerprint() || s.ForeignAuthURL != proxy.AuthURL || s.ForeignProxyURL != "" || fc.Annotations[labels.Invited] != "true" {
+	if s := fc.Spec; s.PeeringType != discoveryv1alpha1.InBand || s.ClusterKey != milanKeys.Fingerprint() || s.ForeignAuthURL != discoveryv1alpha1.AuthURLInside || s.ForeignProxyURL != "" || fc.Annotations[labels.Invited] != "true" {
 		t.Errorf("the provider is %+v", fc)
 	}
-	if string(secret.Data[tokenKey]) != command.Token || string(secret.Data[invitationKey]) != command.Invitation.String() {
+	if string(secret.Data[tokenKey]) != command.Token || string(secret.Data[invitation.SecretKey]) != command.Invitation.String() {
 		t.Error("token or invitation is not stored")
 	}
 	if alone, err := Alone(ctx, InBandOptions{Name: "milan", Local: Access{Client: consumer, Namespace: testNamespace}}); !alone || err != nil {

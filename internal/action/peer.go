@@ -74,19 +74,11 @@ func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Pro
 	if *fc.Name != o.Name {
 		p.Info(fmt.Sprintf("This cluster knows %s already, as ForeignCluster %q, and uses that object", o.ClusterID, *fc.Name))
 	}
-	secret := corev1ac.Secret("remote-token-"+o.ClusterID, o.Namespace).
-		WithLabels(map[string]string{labels.ClusterID: o.ClusterID, labels.AuthToken: ""}).
-		WithType(corev1.SecretTypeOpaque).
-		WithData(map[string][]byte{tokenKey: []byte(o.Token)})
-	if err := retry(ctx, func(ctx context.Context) error {
-		return c.Apply(ctx, secret, client.FieldOwner(labels.OwnerCLI), client.ForceOwnership)
-	}); err != nil {
-		return fmt.Errorf("store the token of %q in Secret %s/%s: %w", o.Name, o.Namespace, *secret.Name, err)
+	if err := storeToken(ctx, c, o, "token", map[string][]byte{tokenKey: []byte(o.Token)}); err != nil {
+		return err
 	}
-	if err := retry(ctx, func(ctx context.Context) error {
-		return c.Apply(ctx, fc, client.FieldOwner(labels.OwnerCLI), client.ForceOwnership)
-	}); err != nil {
-		return fmt.Errorf("apply ForeignCluster %q: %w", *fc.Name, err)
+	if err := applyForeign(ctx, c, fc); err != nil {
+		return err
 	}
 	p.Done("Peering enabled")
 
@@ -96,6 +88,29 @@ func PeerOutOfBand(ctx context.Context, c client.WithWatch, o PeerOptions, p Pro
 		ClusterID: *fc.Spec.ClusterIdentity.ClusterID, ClusterName: *fc.Spec.ClusterIdentity.ClusterName,
 	}
 	return waitPeering(ctx, c, live, o.Timeout, p)
+}
+
+// storeToken stores what a provider has handed out, the token or what it goes with.
+func storeToken(ctx context.Context, c client.Client, o PeerOptions, what string, content map[string][]byte) error {
+	secret := corev1ac.Secret("remote-token-"+o.ClusterID, o.Namespace).
+		WithLabels(map[string]string{labels.ClusterID: o.ClusterID, labels.AuthToken: ""}).
+		WithType(corev1.SecretTypeOpaque).
+		WithData(content)
+	if err := retry(ctx, func(ctx context.Context) error {
+		return c.Apply(ctx, secret, client.FieldOwner(labels.OwnerCLI), client.ForceOwnership)
+	}); err != nil {
+		return fmt.Errorf("store the %s of %q in Secret %s/%s: %w", what, o.Name, o.Namespace, *secret.Name, err)
+	}
+	return nil
+}
+
+func applyForeign(ctx context.Context, c client.Client, intent *discoveryac.ForeignClusterApplyConfiguration) error {
+	if err := retry(ctx, func(ctx context.Context) error {
+		return c.Apply(ctx, intent, client.FieldOwner(labels.OwnerCLI), client.ForceOwnership)
+	}); err != nil {
+		return fmt.Errorf("apply ForeignCluster %q: %w", *intent.Name, err)
+	}
+	return nil
 }
 
 // intent is the desired ForeignCluster. There is one object per cluster ID, so a known cluster keeps its object, for

@@ -73,7 +73,7 @@ func TestInBand(t *testing.T) {
 	b.Make(service)
 	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
 	fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: discoveryv1alpha1.ForeignClusterSpec{
-		PeeringType: discoveryv1alpha1.InBand, ClusterIdentity: &milan, ForeignAuthURL: proxy.AuthURL, ClusterKey: strings.Repeat("k", 43),
+		PeeringType: discoveryv1alpha1.InBand, ClusterIdentity: &milan, ForeignAuthURL: discoveryv1alpha1.AuthURLInside, ClusterKey: strings.Repeat("k", 43),
 		OutgoingPeeringEnabled: discoveryv1alpha1.PeeringYes, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
 	}}
 	b.Make(fc)
@@ -237,7 +237,9 @@ func TestLeadsInside(t *testing.T) {
 			t.Errorf("%q with %s: %v, want %v", row.url, externalOf(row.tunnel), got, row.want)
 		}
 	}
-	if discoveryv1alpha1.AuthURLInside != proxy.AuthURL {
-		t.Errorf("the API has the URL %s, and the proxy %s", discoveryv1alpha1.AuthURLInside, proxy.AuthURL)
+	for url, at := range map[string]string{discoveryv1alpha1.AuthURLInside: proxy.Auth, proxy.APIServerURL: proxy.APIServer} {
+		if url+":443" != "https://"+at {
+			t.Errorf("the URL is %s, and the proxy leads to %s", url, at)
+		}
 	}
 }

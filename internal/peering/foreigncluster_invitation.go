@@ -23,9 +23,6 @@ import (
 // ForeignCluster whose tunnel leads to the proxy only. The consumer reaches that proxy from the process of its controllers, registers, and exchanges its
 // network as in any peering. As soon as the tunnel between the clusters is up, both go on through it.
 
-// invitationKey is the key of the invitation in the Secret with the token that it goes with.
-const invitationKey = "invitation"
-
 func isInvitation(fc *discoveryv1alpha1.ForeignCluster) bool {
 	return fc.Labels[labels.Invitation] != ""
 }
@@ -37,7 +34,7 @@ func (r *fcReconciler) readInvitation(ctx context.Context, s *scope) error {
 	}
 	var secret corev1.Secret
 	err := r.watched.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: tokenSecretName(s.peer.ClusterID)}, &secret)
-	text, found := secret.Data[invitationKey]
+	text, found := secret.Data[invitation.SecretKey]
 	if err != nil || !found {
 		return client.IgnoreNotFound(err)
 	}
@@ -97,11 +94,11 @@ func (r *fcReconciler) reportProxy(ctx context.Context, s *scope) error {
 // followProxy takes over the URL of the proxy of an in-band provider, once the tunnel to it is up. What works stays, as in choose.
 func (r *fcReconciler) followProxy(ctx context.Context, s *scope) error {
 	slice := s.facts.slice
-	if s.fc.Spec.ForeignProxyURL != "" && (r.options.Connector.State(s.peer.ClusterID).Ready || !r.unreachable(s)) {
-		return nil
-	}
 	if !isInBand(s.fc) || s.fc.DeletionTimestamp != nil || slice == nil || slice.Status.ProxyURL == s.fc.Spec.ForeignProxyURL ||
 		!usable(s.facts.tunnel) || !leadsInside(slice.Status.ProxyURL, s.facts.tunnel) {
+		return nil
+	}
+	if s.fc.Spec.ForeignProxyURL != "" && (r.options.Connector.State(s.peer.ClusterID).Ready || !r.unreachable(s)) {
 		return nil
 	}
 	before := s.fc.DeepCopy()

@@ -79,11 +79,11 @@ func TestInvited(t *testing.T) {
 	}.String()
 	token := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: tokenSecretName(milan.ClusterID), Labels: map[string]string{labels.ClusterID: milan.ClusterID, labels.AuthToken: ""}},
-		Data:       map[string][]byte{tokenKey: []byte("secret." + clusterkey.Fingerprint(key)), invitationKey: []byte("broken")},
+		Data:       map[string][]byte{tokenKey: []byte("secret." + clusterkey.Fingerprint(key)), invitation.SecretKey: []byte("broken")},
 	}
 	b.Make(token)
 	fc := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: discoveryv1alpha1.ForeignClusterSpec{
-		PeeringType: discoveryv1alpha1.InBand, ClusterIdentity: &milan, ForeignAuthURL: proxy.AuthURL, ClusterKey: clusterkey.Fingerprint(key),
+		PeeringType: discoveryv1alpha1.InBand, ClusterIdentity: &milan, ForeignAuthURL: discoveryv1alpha1.AuthURLInside, ClusterKey: clusterkey.Fingerprint(key),
 		OutgoingPeeringEnabled: discoveryv1alpha1.PeeringYes, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
 	}}
 	b.Make(fc)
@@ -96,7 +96,7 @@ func TestInvited(t *testing.T) {
 		}
 		return fmt.Errorf("conditions %+v", fc.Status.PeeringConditions)
 	})
-	b.Edit(token, func() { token.Data[invitationKey] = []byte(text) })
+	b.Edit(token, func() { token.Data[invitation.SecretKey] = []byte(text) })
 	var secret corev1.Secret
 	leads := func(to string) {
 		t.Helper()
@@ -160,7 +160,7 @@ func TestEndInvitation(t *testing.T) {
 				Annotations: map[string]string{labels.InvitationExpires: expires.UTC().Format(time.RFC3339)},
 			},
 			Spec: discoveryv1alpha1.ForeignClusterSpec{
-				PeeringType: discoveryv1alpha1.InBand, ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}, ForeignAuthURL: proxy.AuthURL,
+				PeeringType: discoveryv1alpha1.InBand, ClusterIdentity: &discoveryv1alpha1.ClusterIdentity{ClusterID: name + "-id", ClusterName: name}, ForeignAuthURL: discoveryv1alpha1.AuthURLInside,
 				ClusterKey: strings.Repeat("k", 43), OutgoingPeeringEnabled: discoveryv1alpha1.PeeringNo, IncomingPeeringEnabled: discoveryv1alpha1.PeeringManual,
 			},
 		}

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -221,22 +222,27 @@ func throughProxies(t *testing.T) {
 	}
 }
 
-// answers waits until a new connection from a pod of rome to one of milan has an answer.
-func answers(t *testing.T) {
+// podsApart returns the network of a pod of rome, and the address there of one of milan.
+func podsApart(t *testing.T) (place env.Place, address netip.Addr) {
 	t.Helper()
 	view, err := rome.See(milan)
 	if err != nil {
 		t.Fatal(err)
 	}
 	client, server := clusters.AllServers(t, rome)[0], clusters.AllServers(t, milan)[0]
-	address, err := view.Pod(server.Address)
-	if err != nil {
+	if address, err = view.Pod(server.Address); err != nil {
 		t.Fatal(err)
 	}
-	place, err := client.Net()
-	if err != nil {
+	if place, err = client.Net(); err != nil {
 		t.Fatal(err)
 	}
+	return place, address
+}
+
+// answers waits until a new connection from a pod of rome to one of milan has an answer.
+func answers(t *testing.T) {
+	t.Helper()
+	place, address := podsApart(t)
 	env.Eventually(t, env.Hang, "a pod of milan answers", func() (string, bool) {
 		got := place.Try(filepath.Join(clusters.Bin, "traffic"), "check", "http", env.Endpoint(address, env.EchoPort+1))
 		return got.String(), got.Code == 0
@@ -258,19 +264,7 @@ type followed struct {
 // connection sends requests of a kind over one connection from a pod of rome to one of milan, until the result is asked for.
 func connection(t *testing.T, kind string) (result func() followed) {
 	t.Helper()
-	view, err := rome.See(milan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, server := clusters.AllServers(t, rome)[0], clusters.AllServers(t, milan)[0]
-	address, err := view.Pod(server.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	place, err := client.Net()
-	if err != nil {
-		t.Fatal(err)
-	}
+	place, address := podsApart(t)
 	every := map[string]string{"stream": "50ms", "bulk": "10ms"}[kind]
 	command := place.Command(filepath.Join(clusters.Bin, "traffic"), kind, "--every", every, "milan="+env.Endpoint(address, env.EchoPort))
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

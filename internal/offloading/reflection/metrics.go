@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"liqo.io/liqo/apis/labels"
@@ -82,31 +83,25 @@ func (c *counters) forget(namespace string) {
 func (e *Engine) reflected(report func(namespace, resource string, number int)) {
 	e.mappings.each(func(m *mapping) {
 		for _, r := range e.reflectors {
-			number := 0
-			for _, remote := range r.remote.All(m.Remote) {
-				if r.manages(m, remote) {
-					number++
-				}
-			}
-			report(m.Local, r.kind.name, number)
+			report(m.Local, r.kind.name, amount(r.remote.All(m.Remote), func(remote client.Object) bool { return r.manages(m, remote) }))
 		}
 		if e.pods != nil {
-			number := 0
-			for _, shadow := range e.pods.shadows.All(m.Remote) {
-				if m.Reflected(shadow) {
-					number++
-				}
-			}
-			report(m.Local, podKind, number)
+			report(m.Local, podKind, amount(e.pods.shadows.All(m.Remote), func(shadow client.Object) bool { return m.Reflected(shadow) }))
 		}
 		if e.tokens != nil {
-			number := 0
-			for _, secret := range e.tokens.secrets().All(m.Remote) {
-				if m.Reflected(secret) && secret.GetLabels()[labels.TokenPod] != "" {
-					number++
-				}
-			}
-			report(m.Local, "ServiceAccount", number)
+			report(m.Local, "ServiceAccount", amount(e.tokens.secrets().All(m.Remote), func(secret client.Object) bool {
+				return m.Reflected(secret) && secret.GetLabels()[labels.TokenPod] != ""
+			}))
 		}
 	})
+}
+
+// amount is how many of the objects are counted.
+func amount(all []client.Object, counts func(client.Object) bool) (n int) {
+	for _, one := range all {
+		if counts(one) {
+			n++
+		}
+	}
+	return n
 }

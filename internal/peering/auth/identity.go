@@ -146,12 +146,11 @@ func (r Registry) GrantNew(ctx context.Context, pin Pin) (Grant, error) {
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	inBand := pin.InBand
 	namespace, err := r.awaitTenant(ctx, pin)
 	var grant Grant
 	for retry := minRetry; err == nil; retry = min(2*retry, maxRetry) {
 		// The tenant's account and our right to request its token are created in any order.
-		if grant, err = r.grant(ctx, namespace, inBand); err == nil {
+		if grant, err = r.grant(ctx, namespace, pin.InBand); err == nil {
 			return grant, nil
 		}
 		if errors.Is(err, errRevoked) && pause(ctx, retry) == nil {

@@ -29,6 +29,9 @@ type Invitation struct {
 	Pass string `json:"pass"`
 }
 
+// SecretKey is the key of an invitation in the Secret with the token that it goes with.
+const SecretKey = "invitation"
+
 const (
 	keySize = 32
 	// maxText and maxEndpoints bound what users paste.

@@ -13,10 +13,8 @@ const (
 
 	// APIServerURL is the URL of the API server. Its certificate has this name, because pods use it.
 	APIServerURL = "https://kubernetes.default.svc"
-	// AuthURL is the URL of the authentication service, the same as AuthURLInside of the API.
-	AuthURL = "https://liqo-auth"
 
-	// APIServer and Auth are what clients ask the proxy for.
+	// APIServer and Auth are what clients ask the proxy for: the hosts of APIServerURL, and of AuthURLInside of the API.
 	APIServer = "kubernetes.default.svc:443"
 	Auth      = "liqo-auth:443"
 )

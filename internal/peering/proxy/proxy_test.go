@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/testr"
+
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 )
 
 var testKey = bytes.Repeat([]byte("k"), minKey)
@@ -167,7 +169,7 @@ func fetch(client *http.Client, url string) (string, error) {
 func TestBothDestinations(t *testing.T) {
 	f := start(t, Limits{})
 	for url, want := range map[string]string{
-		APIServerURL + "/livez": "api /livez", AuthURL + "/ids": "auth /ids", "https://plain/ids": "plain /ids",
+		APIServerURL + "/livez": "api /livez", discoveryv1alpha1.AuthURLInside + "/ids": "auth /ids", "https://plain/ids": "plain /ids",
 	} {
 		if got, err := fetch(f.client(t, rome), url); err != nil || got != want {
 			t.Errorf("%s: %q, %v; want %q", url, got, err, want)

@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	"liqo.io/liqo/internal/kube/ssa"
@@ -25,7 +26,7 @@ type End struct {
 // clusters have no connection before they have a tunnel, and is called again after each change.
 func CarryNetwork(ctx context.Context, from, to End) error {
 	var original, copy netv1alpha1.NetworkConfig
-	name := "network-" + from.ID
+	name := discoveryv1alpha1.ClusterIdentity{ClusterID: from.ID}.NetworkConfigName()
 	if err := from.Client.Get(ctx, client.ObjectKey{Namespace: from.Namespace, Name: name}, &original); err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -52,7 +53,7 @@ func CarryNetwork(ctx context.Context, from, to End) error {
 // Announce writes the NetworkConfig of a cluster that has no API server, the guest of an invitation, as a connection of that cluster would.
 func Announce(ctx context.Context, to End, guest string, spec *netv1alpha1.NetworkConfigSpec) error {
 	original := &netv1alpha1.NetworkConfig{Spec: *spec}
-	original.Name = "network-" + guest
+	original.Name = discoveryv1alpha1.ClusterIdentity{ClusterID: guest}.NetworkConfigName()
 	original.Labels = map[string]string{labels.Replication: yes, labels.RemoteID: to.ID, labels.ClusterID: to.ID, labels.AppPartOf: labels.PartOf}
 	if err := ssa.Apply(ctx, to.Client, networkSpecIntent(original, copied(original, guest, to.Namespace)), labels.OwnerReplicate); err != nil {
 		return fmt.Errorf("write network configuration %s/%s: %w", to.Namespace, original.Name, err)

@@ -43,8 +43,9 @@ func TestShift(t *testing.T) {
 	}
 }
 
-// TestCarry drives one gateway whose peer answers over TLS only, then also over UDP.
-func TestCarry(t *testing.T) {
+// farGateway is the gateway of a peer, which accepts streams at a port of the loopback from the holder of a private key.
+func farGateway(t *testing.T) (public, admits carrier.Key, port uint16) {
+	t.Helper()
 	theirs, err := wgtypes.GeneratePrivateKey()
 	if err != nil {
 		t.Fatal(err)
@@ -53,9 +54,8 @@ func TestCarry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peerKey := carrier.Key(theirs.PublicKey())
 	far := carrier.New(carrier.Options{Log: logr.Discard()})
-	defer far.Close()
+	t.Cleanup(far.Close)
 	if err := far.SetKeys(carrier.Key(theirs), []carrier.Key{carrier.Key(ours.PublicKey())}); err != nil {
 		t.Fatal(err)
 	}
@@ -66,14 +66,19 @@ func TestCarry(t *testing.T) {
 	go func() {
 		_ = (&carrier.Server{Hub: far, Path: func(string) bool { return true }, Log: logr.Discard()}).Serve(t.Context(), listener)
 	}()
+	return carrier.Key(theirs.PublicKey()), carrier.Key(ours), netip.MustParseAddrPort(listener.Addr().String()).Port()
+}
+
+// TestCarry drives one gateway whose peer answers over TLS only, then also over UDP.
+func TestCarry(t *testing.T) {
+	peerKey, ours, port := farGateway(t)
 
 	g := newBare()
 	g.resolver = &resolver{}
 	g.tunnel = map[string]host.TunnelPeer{}
-	if err := g.streams.setKeys(carrier.Key(ours), []carrier.Key{peerKey}); err != nil {
+	if err := g.streams.setKeys(ours, []carrier.Key{peerKey}); err != nil {
 		t.Fatal(err)
 	}
-	port := netip.MustParseAddrPort(listener.Addr().String()).Port()
 	known, key := &peer{dialer: *newDialer()}, base64.StdEncoding.EncodeToString(peerKey[:])
 	l := laneInputs{elsewhere: func(string) bool { return false }, endpoints: []agent.Endpoint{
 		{Kind: "UDP", Host: a.Addr().String(), Port: a.Port()}, {Kind: "UDP", Host: b.Addr().String(), Port: b.Port()}, {Kind: "TLS", Host: "127.0.0.1", Port: port},
@@ -164,35 +169,14 @@ func listen(t *testing.T, handle func(net.Conn)) netip.AddrPort {
 
 // TestRace: a way that does not answer does not keep the others back, and ways that the peer announces while others are dialled are dialled.
 func TestRace(t *testing.T) {
-	theirs, err := wgtypes.GeneratePrivateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, err := wgtypes.GeneratePrivateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := carrier.Key(theirs.PublicKey())
-	far := carrier.New(carrier.Options{Log: logr.Discard()})
-	defer far.Close()
-	if err := far.SetKeys(carrier.Key(theirs), []carrier.Key{carrier.Key(ours.PublicKey())}); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_ = (&carrier.Server{Hub: far, Path: func(string) bool { return true }, Log: logr.Discard()}).Serve(t.Context(), listener)
-	}()
-	good := netip.MustParseAddrPort(listener.Addr().String()).Port()
+	key, ours, good := farGateway(t)
 	var held []net.Conn
 	silent := listen(t, func(conn net.Conn) { held = append(held, conn) }).Port() // as a firewall that drops
 	near := carrier.New(carrier.Options{Log: logr.Discard()})
 	defer near.Close()
 	opened := make(chan struct{}, 1)
 	s := newStreams(near, logr.Discard(), func() { opened <- struct{}{} })
-	if err := s.setKeys(carrier.Key(ours), []carrier.Key{key}); err != nil {
+	if err := s.setKeys(ours, []carrier.Key{key}); err != nil {
 		t.Fatal(err)
 	}
 	to := func(kind carrier.Kind, port uint16) carrier.Target {
