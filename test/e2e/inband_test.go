@@ -45,7 +45,7 @@ func inBandLong(t *testing.T) {
 	rome.Install(t, "--set", "networking.config.traffic=offloaded")
 	t.Cleanup(func() {
 		for _, c := range both() {
-			c.Install(t)
+			c.Install(t, "--reset-values")
 		}
 	})
 	before := objectsOfBoth(t)

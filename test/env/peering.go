@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// Install installs Liqo as these tests want it; on a cluster that has it, it changes back what a test has changed.
+// Install installs Liqo as these tests want it. On a cluster that has it, values that a test has set stay, unless --reset-values is among the flags.
 func (c *Cluster) Install(t testing.TB, flags ...string) Result {
 	t.Helper()
 	return c.Liqoctl(t, append([]string{"install", "--cluster-name", c.Name, "--cluster-labels", "topology.liqo.io/region=" + c.Name}, flags...)...)

@@ -100,7 +100,6 @@ func inherit(o provider.Overrides, before map[string]any) provider.Overrides {
 	}
 	keep(&o.PodCIDR, "networkManager", "config", "podCIDR")
 	keep(&o.ServiceCIDR, "networkManager", "config", "serviceCIDR")
-	keep(&o.ServiceType, "auth", "service", "type")
 	if o.ReservedSubnets == nil {
 		o.ReservedSubnets, _, _ = unstructured.NestedStringSlice(before, "networkManager", "config", "reservedSubnets")
 	}
@@ -181,11 +180,12 @@ func (p *Prepared) values(before map[string]any) map[string]any {
 		"networkManager":    map[string]any{"config": networks},
 	}
 	gateway := map[string]any{}
-	if p.Plan.ServiceType != "" {
-		all["auth"] = map[string]any{"service": map[string]any{"type": p.Plan.ServiceType}}
-		// A type that was set for the gateways only stays until --service-type sets both.
-		if _, separate, _ := unstructured.NestedFieldNoCopy(before, "gateway", "service", "type"); !separate || o.Overrides.ServiceType != "" {
-			gateway["service"] = map[string]any{"type": p.Plan.ServiceType}
+	for component, its := range map[string]map[string]any{"auth": {}, "gateway": gateway} {
+		// A type that was set for one of them stays that one's own, until --service-type sets both.
+		_, has, _ := unstructured.NestedFieldNoCopy(before, component, "service", "type")
+		if p.Plan.ServiceType != "" && (!has || o.Overrides.ServiceType != "") {
+			its["service"] = map[string]any{"type": p.Plan.ServiceType}
+			all[component] = its
 		}
 	}
 	if p.Plan.WatchPods {

@@ -252,6 +252,7 @@ func TestLife(t *testing.T) {
 		{"first", first},
 		{"again", again},
 		{"repaired", repaired},
+		{"types of Services", serviceTypes},
 		{"changed", changed},
 		{"failed upgrade", failedUpgrade},
 		{"older and elsewhere", olderAndElsewhere},
@@ -435,6 +436,24 @@ func repaired(t *testing.T, e *env, _ map[string]string) {
 	}
 	if out, err := e.install(options()); err != nil || !out.Unchanged {
 		t.Error(out, err)
+	}
+}
+
+// serviceTypes: a type that was set for the authentication service only never becomes that of the gateways, which would take the tunnels down.
+func serviceTypes(t *testing.T, e *env, _ map[string]string) {
+	o := options()
+	o.Set = []string{"auth.service.type=ClusterIP"}
+	if out, err := e.install(o); err != nil || out.Unchanged {
+		t.Fatal(out, err)
+	}
+	if out, err := e.install(options()); err != nil || !out.Unchanged {
+		t.Errorf("installed again, without a flag: %+v, %v", out, err)
+	}
+	for name, want := range map[string]corev1.ServiceType{"liqo-auth": corev1.ServiceTypeClusterIP, "liqo-gateway": corev1.ServiceTypeLoadBalancer} {
+		var service corev1.Service
+		if err := e.client.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: name}, &service); err != nil || service.Spec.Type != want {
+			t.Errorf("%s has type %s, want %s; %v", name, service.Spec.Type, want, err)
+		}
 	}
 }
 
