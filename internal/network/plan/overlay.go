@@ -10,7 +10,7 @@ import (
 )
 
 // The overlay joins the nodes and gateways of one cluster. It learns nothing from packets: hardware addresses are computed, so each host
-// knows those of all others.
+// knows those of all others. Packets between a gateway and pods of its own node cross it too (docs/adr/0023-every-packet-crosses-the-overlay.md).
 
 const (
 	// Overhead is what WireGuard adds over IPv6, its largest case: our devices carry that much less than the pods' network. A packet is never
