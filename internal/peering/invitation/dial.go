@@ -21,11 +21,13 @@ import (
 const (
 	// mtu passes any network that the tunnels of Liqo pass.
 	mtu = 1280
-	// tryTime is how long one endpoint may take to answer, with two handshakes.
-	tryTime = 7 * time.Second
 	// keepalive keeps NAT on the way open, in seconds.
 	keepalive = 5
 )
+
+// tries are how long an endpoint may take to answer. Each has a tunnel of its own until one has answered: WireGuard repeats a lost handshake only after 5 s, and the
+// first one is lost if the gateway of the provider learns of the invitation at that moment.
+var tries = []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}
 
 // Dialer opens connections.
 type Dialer = func(ctx context.Context, network, address string) (net.Conn, error)
@@ -48,6 +50,8 @@ type way struct {
 	mu     sync.Mutex
 	device *device.Device
 	net    *netstack.Net
+	// answered: a connection was opened through net.
+	answered bool
 	// next is the endpoint to try next.
 	next   int
 	closed bool
@@ -89,34 +93,66 @@ func (w *way) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
-	if w.device != nil {
-		w.device.Close()
-		w.device, w.net = nil, nil
-	}
+	w.stop()
 }
 
 // dial opens a connection to the proxy. If the endpoint in use does not answer, it tries the next one.
 func (w *way) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	var failed error
 	for range w.invite.Endpoints {
-		stack, endpoint, err := w.start(ctx)
-		if err != nil {
-			failed = err
-		} else {
-			attempt, cancel := context.WithTimeout(ctx, tryTime)
-			connection, err := stack.DialContextTCPAddrPort(attempt, w.invite.Proxy)
-			cancel()
-			if err == nil {
-				return connection, nil
-			}
-			failed = fmt.Errorf("no answer through the gateway of the provider at UDP %s; the invitation may have been used, have expired or been withdrawn: %w", endpoint, err)
+		connection, endpoint, err := w.through(ctx)
+		if err == nil {
+			return connection, nil
 		}
+		failed = err
 		if ctx.Err() != nil {
 			break
 		}
 		w.skip(endpoint)
 	}
 	return nil, failed
+}
+
+// through opens a connection through the endpoint in use.
+func (w *way) through(ctx context.Context) (connection net.Conn, endpoint string, err error) {
+	for _, patience := range tries {
+		var stack *netstack.Net
+		if stack, endpoint, err = w.start(ctx); err != nil {
+			return nil, endpoint, err
+		}
+		attempt, cancel := context.WithTimeout(ctx, patience)
+		connection, err = stack.DialContextTCPAddrPort(attempt, w.invite.Proxy)
+		cancel()
+		w.note(stack, err == nil)
+		if err == nil {
+			return connection, endpoint, nil
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, endpoint, fmt.Errorf("no answer through the gateway of the provider at UDP %s; the invitation may have been used, have expired or been withdrawn: %w", endpoint, err)
+}
+
+// note ends a tunnel that has never answered: the next try makes another one. One that has answered may carry other connections.
+func (w *way) note(stack *netstack.Net, answered bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.net != stack: // another connection has moved on
+	case answered:
+		w.answered = true
+	case !w.answered:
+		w.stop()
+	}
+}
+
+// stop ends the tunnel in use, if there is one. The caller holds the lock.
+func (w *way) stop() {
+	if w.device != nil {
+		w.device.Close()
+		w.device, w.net, w.answered = nil, nil, false
+	}
 }
 
 // skip makes the next attempt use another endpoint than the one that has failed.
@@ -127,9 +163,9 @@ func (w *way) skip(failed string) {
 		return // another connection has moved on
 	}
 	w.next++
-	if w.device != nil && len(w.invite.Endpoints) > 1 {
-		w.device.Close()
-		w.device, w.net = nil, nil
+	w.answered = false
+	if len(w.invite.Endpoints) > 1 {
+		w.stop()
 	}
 }
 

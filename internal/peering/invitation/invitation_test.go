@@ -204,6 +204,58 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
+// TestLostHandshake: if the first handshake is lost, the next try does not wait for WireGuard to repeat it, but has a tunnel and a port of its own.
+func TestLostHandshake(t *testing.T) {
+	endpoint, public, private := gateway(t)
+	relay, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer relay.Close()
+	behind, err := net.Dial("udp4", endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer behind.Close()
+	guests := make(chan net.Addr, 1) // the one that is answered
+	go func() {
+		var first, second net.Addr
+		for packet := make([]byte, 1<<16); ; {
+			n, from, err := relay.ReadFrom(packet)
+			switch {
+			case err != nil:
+				return
+			case first == nil || from.String() == first.String():
+				first = from
+				continue
+			case second == nil:
+				second = from
+				guests <- second
+			}
+			_, _ = behind.Write(packet[:n])
+		}
+	}()
+	go func() {
+		guest := <-guests
+		for packet := make([]byte, 1<<16); ; {
+			n, err := behind.Read(packet)
+			if err != nil {
+				return
+			}
+			_, _ = relay.WriteTo(packet[:n], guest)
+		}
+	}()
+	i := valid(t)
+	i.PrivateKey, i.PublicKey, i.Endpoints = private, public, []string{relay.LocalAddr().String()}
+	ways := &Ways{here: true}
+	defer ways.Close("milan")
+	connection, err := ways.Dial("milan", i)(t.Context(), "tcp", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection.Close()
+}
+
 // TestSlowProvider: while the gateway of one provider is looked up, which its DNS can make slow, neither the way to another one is waited for nor the end of the
 // slow one's.
 func TestSlowProvider(t *testing.T) {
