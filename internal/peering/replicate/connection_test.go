@@ -10,7 +10,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
@@ -189,4 +192,40 @@ func TestConnectIsIdempotentAndChecked(t *testing.T) {
 	})
 	b.slice("one")
 	b.arrives(b.there, "one", "the copy", func(*sharingv1alpha1.ResourceSlice) bool { return true })
+}
+
+// TestReader: what a peer lets us read is read with our identity there, past all caches; without a connection there is an error.
+func TestReader(t *testing.T) {
+	b := newEnv(t)
+	b.start()
+	if _, err := b.r.Reader(b.provider); !errors.Is(err, errNotConnected) {
+		t.Errorf("before Connect: %v", err)
+	}
+	proxy, address := b.proxy(t)
+	b.connect(b.peer(address))
+	b.ready()
+	reader, err := b.r.Reader(b.provider)
+	b.must(err)
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(sharingv1alpha1.GroupVersion.WithKind("ResourceSliceList"))
+	b.slice("one")
+	b.arrives(b.there, "one", "the copy", func(*sharingv1alpha1.ResourceSlice) bool { return true })
+	if err := reader.List(t.Context(), list, client.InNamespace(b.name)); err != nil || len(list.Items) != 1 {
+		t.Errorf("%d slices, %v", len(list.Items), err)
+	}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := reader.List(t.Context(), list); !apierrors.IsForbidden(err) {
+		t.Errorf("all Secrets of the peer: %v", err)
+	}
+	proxy.Set(kubetest.Swallow)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	list.SetGroupVersionKind(sharingv1alpha1.GroupVersion.WithKind("ResourceSliceList"))
+	if err := reader.List(ctx, list, client.InNamespace(b.name)); err == nil {
+		t.Error("a silent peer was read")
+	}
+	b.r.Disconnect(b.provider)
+	if _, err := b.r.Reader(b.provider); !errors.Is(err, errNotConnected) {
+		t.Errorf("after Disconnect: %v", err)
+	}
 }

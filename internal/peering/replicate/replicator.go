@@ -16,6 +16,7 @@
 //	ending.go         an object that is being deleted
 //	connection.go     the connection: probes, state
 //	peercache.go      the cache of the provider's objects
+//	reader.go         reads for other controllers, without a cache
 //	untyped.go        the provider's objects, checked before they are decoded
 package replicate
 
