@@ -174,6 +174,9 @@ const (
 	// APIServerSupport, on a NamespaceOffloading, is "false" if pods of the namespace that run in a peer get neither tokens for this
 	// cluster's API server nor its address. "true" is the default.
 	APIServerSupport = "liqo.io/apiserver-support"
+	// CountRemoteContents, on a NamespaceOffloading, asks for the contents of remote namespaces, in its status: a word of at most 64 characters that
+	// no earlier request had, and the unique names of the clusters.
+	CountRemoteContents = "liqo.io/count-remote-contents"
 	// SharingPercentage, on a foreign cluster, replaces the cluster's sharing percentage for this peer: an integer from 0 to 100.
 	SharingPercentage = "sharing.liqo.io/resource-sharing-percentage"
 )
@@ -241,6 +244,7 @@ const (
 	OwnerOffloading       = "liqo-namespaceoffloading"
 	OwnerNamespaceMap     = "liqo-namespacemap"
 	OwnerRemoteNamespaces = "liqo-remote-namespaces"
+	OwnerRemoteContents   = "liqo-remote-contents"
 	OwnerStorage          = "liqo-storage"
 	OwnerMove             = "liqo-move"
 	OwnerCLI              = "liqoctl"

@@ -329,7 +329,7 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 	if err != nil {
 		return err
 	}
-	if err := o.setupNamespaces(mgr, guard); err != nil {
+	if err := o.setupNamespaces(mgr, guard, connector); err != nil {
 		return err
 	}
 	if !o.disableInternalNetwork {
@@ -347,10 +347,11 @@ func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerMa
 }
 
 // setupNamespaces adds what offloads namespaces, and gives their pods data.
-func (o *controllerManagerOptions) setupNamespaces(mgr manager.Manager, guard *policies.Guard) error {
+func (o *controllerManagerOptions) setupNamespaces(mgr manager.Manager, guard *policies.Guard, connector *replicate.Replicator) error {
 	err := errors.Join(
 		offloading.SetupCertificates(mgr),
 		offloading.SetupNamespaceOffloading(mgr, offloading.NamespaceOffloadingOptions{Local: o.local}),
+		offloading.SetupRemoteContents(mgr, offloading.RemoteContentsOptions{Consumer: o.local.ClusterID, Reader: connector.Reader}),
 		offloading.SetupNamespaceMap(mgr), offloading.SetupRemoteNamespaces(mgr, offloading.RemoteNamespaceOptions{Namespace: o.namespace, Names: o.peerNames, Policies: guard, Bounds: o.shadows.bounds, Level: shadow.Level(o.shadows.podSecurity), Most: o.shadows.mostNamespaces}),
 	)
 	if err != nil || !o.storage {

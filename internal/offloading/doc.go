@@ -11,6 +11,7 @@
 //	namespaceoffloading_*.go                    one offloaded namespace: its label, the rights of virtual kubelets in it, its status
 //	namespacemap_controller.go                  the desired remote namespaces at each provider; the only writer
 //	remotenamespaces_*.go                       the provider: creates and deletes the remote namespaces of its consumers
+//	contents_controller.go                      what remote namespaces hold, for commands that give them up; package contents counts
 //	namespace_plan.go                           names of remote namespaces, selection of clusters, what a consumer may have
 //	shadowpod_*.go, shadowendpointslice_*.go    the pods and endpoints of peers in remote namespaces; package shadow decides
 //	remotenamespaces_index.go                   which peer a remote namespace belongs to

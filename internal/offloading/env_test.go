@@ -97,7 +97,7 @@ func newEnvAt(t *testing.T, admin *rest.Config) *env {
 func (b *env) rights() {
 	b.T.Helper()
 	everywhere, inTenants := []rbacv1.PolicyRule{}, []rbacv1.PolicyRule{}
-	for _, files := range []string{"virtualnode_controller.go", "namespaceoffloading_controller.go", "namespacemap_controller.go", "remotenamespaces_*.go"} {
+	for _, files := range []string{"virtualnode_controller.go", "namespaceoffloading_controller.go", "namespacemap_controller.go", "contents_controller.go", "remotenamespaces_*.go"} {
 		rules := b.RBACMarkers(files)
 		everywhere, inTenants = append(everywhere, rules[""]...), append(inTenants, rules["liqo-tenant"]...)
 	}

@@ -113,6 +113,53 @@ type NamespaceOffloadingStatus struct {
 	// ObservedGeneration is the generation of the spec to which the phase refers.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// RemoteContents is the answer to the annotation liqo.io/count-remote-contents, and exists as long as the annotation.
+	// +optional
+	RemoteContents *RemoteContents `json:"remoteContents,omitempty"`
+}
+
+// RemoteContents is what remote namespaces contained when they were read for one request.
+// +structType=atomic
+type RemoteContents struct {
+	// Request identifies the request: it is the first word of the annotation. Contents of another request are outdated.
+	// +kubebuilder:validation:MaxLength=64
+	Request string `json:"request"`
+	// Clusters holds, per unique name of a cluster, the contents of its remote namespace.
+	// +optional
+	Clusters map[string]RemoteNamespaceContents `json:"clusters,omitempty"`
+}
+
+// RemoteNamespaceContents counts the objects in one remote namespace that its deletion would delete.
+type RemoteNamespaceContents struct {
+	// RemoteNamespace is its name in that cluster.
+	// +optional
+	RemoteNamespace string `json:"remoteNamespace,omitempty"`
+	// Error is why the namespace could not be read. The other fields are then empty.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Error string `json:"error,omitempty"`
+	// Copies is the number of objects that this cluster created there, per kind.
+	// +kubebuilder:validation:MaxProperties=10
+	// +optional
+	Copies map[string]int32 `json:"copies,omitempty"`
+	// Claims are PersistentVolumeClaims, except those that hold the data of volumes of this cluster.
+	// +optional
+	Claims *FoundObjects `json:"claims,omitempty"`
+	// Others are objects that this cluster did not create. A name begins with the kind.
+	// +optional
+	Others *FoundObjects `json:"others,omitempty"`
+}
+
+// FoundObjects are objects of which only the first ones are named.
+type FoundObjects struct {
+	// Count is the number of all objects.
+	Count int32 `json:"count"`
+	// Names are the first names.
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MaxLength=300
+	// +listType=atomic
+	// +optional
+	Names []string `json:"names,omitempty"`
 }
 
 // NamespaceOffloading extends one namespace to other clusters.

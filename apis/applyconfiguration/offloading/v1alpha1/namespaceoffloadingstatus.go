@@ -21,6 +21,8 @@ type NamespaceOffloadingStatusApplyConfiguration struct {
 	RemoteNamespacesConditions map[string]offloadingv1alpha1.RemoteNamespaceConditions `json:"remoteNamespacesConditions,omitempty"`
 	// ObservedGeneration is the generation of the spec to which the phase refers.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
+	// RemoteContents is the answer to the annotation liqo.io/count-remote-contents, and exists as long as the annotation.
+	RemoteContents *RemoteContentsApplyConfiguration `json:"remoteContents,omitempty"`
 }
 
 // NamespaceOffloadingStatusApplyConfiguration constructs a declarative configuration of the NamespaceOffloadingStatus type for use with
@@ -64,5 +66,13 @@ func (b *NamespaceOffloadingStatusApplyConfiguration) WithRemoteNamespacesCondit
 // If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *NamespaceOffloadingStatusApplyConfiguration) WithObservedGeneration(value int64) *NamespaceOffloadingStatusApplyConfiguration {
 	b.ObservedGeneration = &value
+	return b
+}
+
+// WithRemoteContents sets the RemoteContents field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RemoteContents field is set to the value of the last call.
+func (b *NamespaceOffloadingStatusApplyConfiguration) WithRemoteContents(value *RemoteContentsApplyConfiguration) *NamespaceOffloadingStatusApplyConfiguration {
+	b.RemoteContents = value
 	return b
 }
