@@ -4,103 +4,79 @@ package action
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
-	"liqo.io/liqo/internal/kube/remote"
-	"liqo.io/liqo/internal/peering/proxy"
+	"liqo.io/liqo/internal/offloading/contents"
 )
 
 // The impact of an action that gives up remote namespaces: what is in them would be deleted.
 
-// heldNamespace is a remote namespace that exists at a peer.
-type heldNamespace struct {
-	from *vkv1alpha1.NamespaceMap
-	// name of the namespace in the peer.
-	name string
+// withdrawal describes an action of the user that gives up remote namespaces.
+type withdrawal struct {
+	offloading *offloadingv1alpha1.NamespaceOffloading
+	// force also deletes claims with their data, and objects of others.
+	force bool
 }
 
 // heldNamespaces returns the existing remote namespaces of a local one.
-func heldNamespaces(ctx context.Context, c client.Reader, namespace string) (held []heldNamespace, err error) {
+func heldNamespaces(ctx context.Context, c client.Reader, namespace string) ([]contents.Held, error) {
 	var all vkv1alpha1.NamespaceMapList
-	err = retry(ctx, func(ctx context.Context) error {
+	err := retry(ctx, func(ctx context.Context) error {
 		return c.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list namespace maps: %w", err)
 	}
-	for i := range all.Items {
-		one := &all.Items[i]
-		current, mapped := one.Status.CurrentMapping[namespace]
-		if mapped && current.RemoteNamespace != "" && current.Phase != vkv1alpha1.MappingCreationLoopBackOff {
-			held = append(held, heldNamespace{one, current.RemoteNamespace})
-		}
-	}
-	return held, nil
+	return contents.HeldBy(all.Items, namespace), nil
 }
 
-// withdrawal describes an action of the user that gives up remote namespaces.
-type withdrawal struct {
-	namespace, liqoNamespace string
-	// force also deletes claims with their data, and objects of others.
-	force bool
-}
-
-// contents are the objects in a remote namespace.
-type contents struct {
-	cluster, namespace string
-	// ours counts the objects that this cluster created there, by kind; others and volumes are names.
-	ours            map[string]int
-	others, volumes []string
+// impact is what is lost with a remote namespace.
+type impact struct {
+	contents.Held
+	offloadingv1alpha1.RemoteNamespaceContents
 	// claims are ours whose data is there.
 	claims []farClaim
-	// unknown is the error that kept us from reading the namespace.
+	// unknown is why the contents are not known.
 	unknown error
 }
 
 // assessImpact reports what will be deleted in the peers, and refuses if that is more than copies of local objects.
-func assessImpact(ctx context.Context, c client.WithWatch, w withdrawal, lost []heldNamespace, p Progress) error {
+func assessImpact(ctx context.Context, c client.WithWatch, w withdrawal, lost []contents.Held, p Progress) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	claims, err := farClaims(ctx, c, func(one farClaim) bool { return one.key.Namespace == w.namespace })
+	namespace := w.offloading.Namespace
+	found := count(ctx, c, w.offloading, lost)
+	// After the count, which does not include the data of claims: what it took for data of a claim is listed here, unless the user deleted the claim.
+	claims, err := farClaims(ctx, c, func(one farClaim) bool { return one.key.Namespace == namespace })
 	if err != nil {
 		return err
 	}
-	local, err := LocalIdentity(ctx, c, w.liqoNamespace)
-	if err != nil {
-		return err
-	}
-	// In parallel, because each cluster that does not answer costs a timeout.
-	found := make([]*contents, len(lost))
-	var reading sync.WaitGroup
-	for i, remote := range lost {
-		found[i] = &contents{cluster: remote.from.Name, namespace: remote.name, ours: map[string]int{}}
+	var precious []string
+	for i := range found {
 		for _, one := range claims {
-			if one.clusterID == remote.from.Labels[labels.RemoteID] {
+			if one.clusterID == found[i].ClusterID {
 				found[i].claims = append(found[i].claims, one)
 			}
 		}
-		reading.Go(func() { found[i].read(ctx, c, remote, local.ClusterID) })
-	}
-	reading.Wait()
-	var precious []string
-	for _, one := range found {
-		if text := one.text(); text != "" {
+		if text := found[i].text(); text != "" {
 			p.Info(text)
 		}
-		precious = append(precious, one.precious()...)
+		precious = append(precious, found[i].precious()...)
 	}
 	if len(precious) == 0 {
 		return nil
@@ -114,87 +90,107 @@ func assessImpact(ctx context.Context, c client.WithWatch, w withdrawal, lost []
 			if one.unknown == nil {
 				gone = append(gone, one.claims...)
 			} else if len(one.claims) > 0 {
-				p.Warn(fmt.Sprintf("cluster %s: the data of these claims stays there", one.cluster))
+				p.Warn(fmt.Sprintf("cluster %s: the data of these claims stays there", one.Cluster))
 			}
 		}
-		return deleteClaims(ctx, c, w.namespace, gone, p)
+		return deleteClaims(ctx, c, namespace, gone, p)
 	}
 	return fmt.Errorf("namespace %q was not changed, because more than copies would be lost:\n- %s\nsave what you need, or add --force to delete it",
-		w.namespace, strings.Join(precious, "\n- "))
+		namespace, strings.Join(precious, "\n- "))
 }
 
-// read lists the objects in a remote namespace with this cluster's own identity at the peer. It reads metadata only, so it never sees the data of Secrets.
-func (n *contents) read(ctx context.Context, c client.Client, held heldNamespace, clusterID string) {
-	from := held.from
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+// count returns the contents of remote namespaces, which the controller manager reads now: this machine needs no access to the peers.
+func count(ctx context.Context, c client.WithWatch, offloading *offloadingv1alpha1.NamespaceOffloading, lost []contents.Held) []impact {
+	answer, request, err := requestContents(ctx, c, offloading, lost)
+	found := make([]impact, len(lost))
+	for i, one := range lost {
+		found[i] = impact{Held: one, unknown: err}
+		if err == nil {
+			found[i].RemoteNamespaceContents, found[i].unknown = contents.Answered(answer, request, one)
+		}
+	}
+	return found
+}
+
+// answerTimeout bounds the wait for the controller manager, which gives peers 10 s to answer.
+const answerTimeout = 15 * time.Second
+
+var errDeleted = errors.New("the NamespaceOffloading was deleted in the meantime; run the command again")
+
+// requestContents annotates the NamespaceOffloading with a new request, and waits for the answer to this one in its status. An answer to any other
+// request is older, and may miss what was created since.
+func requestContents(ctx context.Context, c client.WithWatch, offloading *offloadingv1alpha1.NamespaceOffloading, lost []contents.Held) (answer *offloadingv1alpha1.RemoteContents, request string, err error) {
+	wait := answerTimeout
+	if deadline, is := ctx.Deadline(); is {
+		wait = min(wait, time.Until(deadline)*3/4) // with force, the command goes on without an answer
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	var secret corev1.Secret
-	if n.unknown = c.Get(ctx, client.ObjectKey{Namespace: from.Namespace, Name: remote.SecretName(from.Labels[labels.RemoteID])}, &secret); n.unknown != nil {
-		return
+	request = rand.Text()
+	var clusters []string
+	for _, one := range lost {
+		clusters = append(clusters, one.Cluster)
 	}
-	identity, err := remote.ParseIdentity(secret.Data)
+	value := contents.Ask(request, clusters)
+	// With its UID: a conflict if the object was deleted and created again.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": offloading.UID, "annotations": map[string]string{labels.CountRemoteContents: value},
+	}})
 	if err != nil {
-		n.unknown = fmt.Errorf("identity in Secret %s/%s: %w", secret.Namespace, secret.Name, err)
-		return
+		return nil, "", fmt.Errorf("encode the request: %w", err)
 	}
-	if identity.APIServerURL == proxy.APIServerURL { // at the address of its proxy, this machine may reach any other host
-		n.unknown = errors.New("the API server is reached through the tunnel between the clusters only")
-		return
-	}
-	connection, err := remote.NewConnection(identity, c.Scheme())
-	if err != nil {
-		n.unknown = err
-		return
-	}
-	defer connection.Reset()
-	for _, kind := range countedKinds {
-		if n.unknown = n.count(ctx, connection.Client(), kind, clusterID); n.unknown != nil {
-			return
-		}
-	}
-}
-
-// countedKinds are the kinds that this cluster may list in its remote namespaces.
-var countedKinds = []schema.GroupVersionKind{
-	corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Service"), corev1.SchemeGroupVersion.WithKind("ConfigMap"),
-	corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), networkingv1.SchemeGroupVersion.WithKind("Ingress"),
-}
-
-// injectedConfigMaps are those that clusters create in every namespace.
-var injectedConfigMaps = []string{"kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert"}
-
-func (n *contents) count(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, clusterID string) error {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	for {
-		if err := c.List(ctx, list, client.InNamespace(n.namespace), client.Limit(500), client.Continue(list.Continue)); err != nil {
-			return fmt.Errorf("list objects of kind %s in %s: %w", kind.Kind, n.namespace, err)
-		}
-		for i := range list.Items {
-			one := &list.Items[i]
-			switch {
-			case kind.Kind == "ConfigMap" && slices.Contains(injectedConfigMaps, one.Name):
-			case kind.Kind == "Secret" && one.Annotations[corev1.ServiceAccountNameKey] != "" && one.Labels[labels.Origin] == "":
-			case kind.Kind == "PersistentVolumeClaim" && slices.ContainsFunc(n.claims, func(ours farClaim) bool { return ours.volume == one.Annotations[labels.VirtualVolume] }):
-			case kind.Kind == "PersistentVolumeClaim":
-				n.volumes = append(n.volumes, one.Name)
-			case one.Labels[labels.Origin] == clusterID:
-				n.ours[kind.Kind]++
-			default:
-				n.others = append(n.others, kind.Kind+" "+one.Name)
-			}
-		}
-		if list.Continue == "" {
+	object := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: offloading.Namespace, Name: offloading.Name}}
+	replaced := false
+	err = retry(ctx, func(ctx context.Context) error {
+		err := c.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(labels.OwnerCLI))
+		replaced = apierrors.IsConflict(err)
+		if replaced {
 			return nil
 		}
+		return err
+	})
+	if replaced {
+		return nil, "", errDeleted
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("request its contents, with an annotation on the NamespaceOffloading: %w; see: liqoctl status", err)
+	}
+	defer withdraw(ctx, c, object, value)
+	err = Follow(ctx, c, &offloadingv1alpha1.NamespaceOffloadingList{}, func(all []offloadingv1alpha1.NamespaceOffloading) (bool, error) {
+		switch {
+		case len(all) == 0 || all[0].UID != offloading.UID:
+			return false, errDeleted
+		case all[0].Annotations[labels.CountRemoteContents] != value:
+			return false, errors.New("another command requests the contents at the same time; run the command again")
+		}
+		answer = all[0].Status.RemoteContents
+		return answer != nil && answer.Request == request, nil
+	}, client.InNamespace(offloading.Namespace), client.MatchingFields{"metadata.name": offloading.Name})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, "", fmt.Errorf("no answer of Deployment liqo-controller-manager within %s; check that it runs, in a version not older than this liqoctl: liqoctl status (%w)", wait.Round(100*time.Millisecond), err)
+	}
+	return answer, request, err
+}
+
+// withdraw removes the request, unless it was replaced. The controller manager then removes its answer. If that fails, a request is left that was
+// answered, and the next one replaces it.
+func withdraw(ctx context.Context, c client.Client, offloading *offloadingv1alpha1.NamespaceOffloading, value string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	at := "/metadata/annotations/" + strings.ReplaceAll(labels.CountRemoteContents, "/", "~1")
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": offloading.UID}, {"op": "test", "path": at, "value": value}, {"op": "remove", "path": at},
+	})
+	if err == nil {
+		_ = c.Patch(ctx, offloading, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(labels.OwnerCLI))
 	}
 }
 
 // text lists the copies that will be deleted; it is empty if there are none.
-func (n *contents) text() string {
+func (n *impact) text() string {
 	var parts []string
-	for _, kind := range countedKinds {
-		switch count := n.ours[kind.Kind]; count {
+	for _, kind := range contents.Kinds {
+		switch count := n.Copies[kind.Kind]; count {
 		case 0:
 		case 1:
 			parts = append(parts, "1 "+kind.Kind)
@@ -205,36 +201,38 @@ func (n *contents) text() string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("To be deleted in cluster %s, namespace %s: %s", n.cluster, n.namespace, strings.Join(parts, ", "))
+	return fmt.Sprintf("To be deleted in cluster %s, namespace %s: %s", n.Cluster, n.Namespace, strings.Join(parts, ", "))
 }
 
 // precious lists what the deletion would lose permanently.
-func (n *contents) precious() (texts []string) {
-	where := fmt.Sprintf("cluster %s, namespace %s", n.cluster, n.namespace)
+func (n *impact) precious() (texts []string) {
+	where := fmt.Sprintf("cluster %s, namespace %s", n.Cluster, n.Namespace)
 	if len(n.claims) > 0 {
 		var names []string
 		for i := range n.claims {
 			names = append(names, n.claims[i].text())
 		}
-		texts = append(texts, fmt.Sprintf("%s: the data of claims %s", where, few(names)))
+		texts = append(texts, fmt.Sprintf("%s: the data of claims %s", where, few(names, len(names))))
 	}
-	if len(n.volumes) > 0 {
-		texts = append(texts, fmt.Sprintf("%s: volumes (PersistentVolumeClaims) %s", where, few(n.volumes)))
+	if n.Claims != nil {
+		texts = append(texts, fmt.Sprintf("%s: volumes (PersistentVolumeClaims) %s", where, few(n.Claims.Names, int(n.Claims.Count))))
 	}
-	if len(n.others) > 0 {
-		texts = append(texts, fmt.Sprintf("%s: objects that this cluster did not create: %s", where, few(n.others)))
+	if n.Others != nil {
+		texts = append(texts, fmt.Sprintf("%s: objects that this cluster did not create: %s", where, few(n.Others.Names, int(n.Others.Count))))
 	}
 	if n.unknown != nil {
-		texts = append(texts, fmt.Sprintf("%s: this machine cannot read the namespace: %v", where, n.unknown))
+		texts = append(texts, fmt.Sprintf("%s: this cluster cannot read the namespace: %v", where, n.unknown))
 	}
 	return texts
 }
 
-func few(names []string) string {
+// few joins names, of which there are more in total than are listed.
+func few(names []string, total int) string {
 	const most = 10
 	slices.Sort(names)
-	if len(names) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	names = names[:min(len(names), most)]
+	if total > len(names) {
+		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), total-len(names))
 	}
 	return strings.Join(names, ", ")
 }

@@ -25,6 +25,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	"liqo.io/liqo/internal/offloading/choice"
+	"liqo.io/liqo/internal/offloading/contents"
 )
 
 // OffloadOptions configure the offloading of a namespace.
@@ -34,8 +35,6 @@ type OffloadOptions struct {
 	PodOffloadingStrategy, NamespaceMappingStrategy string
 	// Selectors are label selectors of clusters; a cluster must match one of them. Without selectors all clusters are chosen.
 	Selectors []string
-	// LiqoNamespace is where Liqo is installed.
-	LiqoNamespace string
 	// Timeout bounds the whole action.
 	Timeout time.Duration
 	// Force also deletes remote namespaces that have volumes or objects of others, or that cannot be read.
@@ -120,7 +119,7 @@ func Offload(ctx context.Context, c client.WithWatch, o OffloadOptions, p Progre
 		return fmt.Errorf("namespace %q is still being unoffloaded; wait with `liqoctl unoffload namespace %[1]s`, then try again", o.Namespace)
 	}
 	if before != nil && !equality.Semantic.DeepEqual(before.Spec.ClusterSelector, desired.Spec.ClusterSelector) {
-		if err := narrow(ctx, c, o, &desired.Spec.ClusterSelector, p); err != nil {
+		if err := narrow(ctx, c, withdrawal{before, o.Force}, &desired.Spec.ClusterSelector, p); err != nil {
 			p.Stop()
 			return err
 		}
@@ -154,8 +153,9 @@ func offloadingOf(ctx context.Context, c client.Reader, namespace string) (*offl
 
 // narrow assesses the impact on the remote namespaces that a new selector gives up. If the labels of a cluster's virtual node
 // are unknown, its remote namespace stays for now but may be deleted once they are known: narrow counts it as given up.
-func narrow(ctx context.Context, c client.WithWatch, o OffloadOptions, selector *corev1.NodeSelector, p Progress) error {
-	held, err := heldNamespaces(ctx, c, o.Namespace)
+func narrow(ctx context.Context, c client.WithWatch, w withdrawal, selector *corev1.NodeSelector, p Progress) error {
+	namespace := w.offloading.Namespace
+	held, err := heldNamespaces(ctx, c, namespace)
 	if err != nil || len(held) == 0 {
 		return err
 	}
@@ -170,26 +170,26 @@ func narrow(ctx context.Context, c client.WithWatch, o OffloadOptions, selector 
 	if err := retry(ctx, func(ctx context.Context) error { return c.List(ctx, &peers) }); err != nil {
 		return fmt.Errorf("list peers: %w", err)
 	}
-	var lost []heldNamespace
+	var lost []contents.Held
 	for _, one := range held {
-		if _, wanted := one.from.Spec.DesiredMapping[o.Namespace]; !wanted {
+		if !one.Desired {
 			continue // already given up, whatever the selector
 		}
-		id := one.from.Labels[labels.RemoteID]
+		id := one.ClusterID
 		var accepted []string
 		if fc := discoveryv1alpha1.OwnerOf(peers.Items, id); fc != nil {
 			accepted = fc.Spec.AcceptedLabels
 		}
 		stays, err := keepsNamespace(selector, nodes.Items, id, accepted)
 		if err != nil {
-			return fmt.Errorf("cluster selector of namespace %q: %w", o.Namespace, err)
+			return fmt.Errorf("cluster selector of namespace %q: %w", namespace, err)
 		}
 		if !stays {
 			lost = append(lost, one)
-			p.Warn(fmt.Sprintf("Cluster %s would no longer be chosen, and its namespace %s would be deleted with its contents", one.from.Name, one.name))
+			p.Warn(fmt.Sprintf("Cluster %s would no longer be chosen, and its namespace %s would be deleted with its contents", one.Cluster, one.Namespace))
 		}
 	}
-	return assessImpact(ctx, c, withdrawal{o.Namespace, o.LiqoNamespace, o.Force}, lost, p)
+	return assessImpact(ctx, c, w, lost, p)
 }
 
 // keepsNamespace reports whether a selector certainly chooses a cluster.

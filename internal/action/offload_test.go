@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
+	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,13 +18,17 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/kubetest"
+	kubemanager "liqo.io/liqo/internal/kube/manager"
 	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/offloading"
 )
 
 // reconcile sets the status as the controllers would, as soon as a matching object exists.
@@ -99,9 +106,95 @@ func testOffload(t *testing.T, config *rest.Config) {
 	}
 }
 
+// connections are those of the controller manager to providers. The commands under test have none.
+type connections struct {
+	mu         sync.Mutex
+	identities map[string]remote.Identity
+	scheme     *runtime.Scheme
+}
+
+// answering runs the controller that reads remote namespaces.
+func answering(t *testing.T, config *rest.Config, c client.Client) *connections {
+	t.Helper()
+	held := &connections{identities: map[string]remote.Identity{}, scheme: c.Scheme()}
+	mgr, err := kubemanager.New(config, kubemanager.Options{Scheme: c.Scheme(), SkipNameValidation: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := offloading.RemoteContentsOptions{Consumer: localID, Reader: held.reader, Timeout: 2 * time.Second}
+	if err := offloading.SetupRemoteContents(mgr, options); err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Start(t, "controller manager", mgr.Start)
+	return held
+}
+
+func (h *connections) connect(clusterID string, identity remote.Identity) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.identities[clusterID] = identity
+}
+
+func (h *connections) reader(clusterID string) (client.Reader, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	identity, known := h.identities[clusterID]
+	if !known {
+		return nil, errors.New("no connection to " + clusterID)
+	}
+	connection, err := remote.NewConnection(identity, h.scheme)
+	if err != nil {
+		return nil, err
+	}
+	return connection.Client(), nil
+}
+
+// machine returns the client of an administrator who may read no Secret, on a machine that reaches no address but that of the cluster's API server.
+func machine(t *testing.T, config *rest.Config) client.WithWatch {
+	t.Helper()
+	admin := connect(t, config)
+	const user = "administrator"
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"offloading.liqo.io"}, Resources: []string{"namespaceoffloadings"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
+		{APIGroups: []string{"virtualkubelet.liqo.io"}, Resources: []string{"namespacemaps"}, Verbs: []string{"list"}},
+		{APIGroups: []string{"discovery.liqo.io"}, Resources: []string{"foreignclusters"}, Verbs: []string{"list"}},
+		{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "persistentvolumes"}, Verbs: []string{"list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"delete"}},
+	}}
+	create(t, admin, role)
+	create(t, admin, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	})
+	local, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restricted := rest.CopyConfig(config)
+	restricted.Impersonate.UserName = user
+	restricted.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address != local.Host {
+			t.Errorf("the command dials %s", address)
+			return nil, errors.New("no route to host")
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	err = eventually(t.Context(), func(ctx context.Context) error { // until the authorizer has observed the binding
+		c, err := client.NewWithWatch(restricted, client.Options{Scheme: admin.Scheme()})
+		if err != nil {
+			return err
+		}
+		return c.List(ctx, &corev1.NodeList{})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return connect(t, restricted)
+}
+
 // newProvider sets up a provider with a remote namespace of namespace shop. The provider is the cluster under test itself: only
-// the identity distinguishes them. The test creates the returned Secret when the identity should become known.
-func newProvider(t *testing.T, c client.Client, config *rest.Config, peer string, labelled map[string]string) (identity remote.Identity, secret *corev1.Secret) {
+// the identity distinguishes them.
+func newProvider(t *testing.T, c client.Client, config *rest.Config, peer string, labelled map[string]string) (identity remote.Identity) {
 	t.Helper()
 	tenant, remoteName, id := "liqo-tenant-"+peer, "shop-rome-"+peer, peer+"-id"
 	for _, name := range []string{"shop", tenant, remoteName} {
@@ -147,14 +240,15 @@ func newProvider(t *testing.T, c client.Client, config *rest.Config, peer string
 	if err := c.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	return identity, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: remote.SecretName(id)}, Data: identity.Data()}
+	return identity
 }
 
 // testNarrow: a selector that gives up clusters has its impact assessed as the end of the offloading has, for those clusters only.
 func testNarrow(t *testing.T, config *rest.Config) {
 	c := installed(t, config)
-	_, secret := newProvider(t, c, config, "siena-1", map[string]string{"region": "europe", "tier": "gold"})
-	newProvider(t, c, config, "turin-1", map[string]string{"region": "europe", "tier": "spot"}) // stays: the command must not read it, which would fail
+	admin, held := machine(t, config), answering(t, config, c)
+	identity := newProvider(t, c, config, "siena-1", map[string]string{"region": "europe", "tier": "gold"})
+	newProvider(t, c, config, "turin-1", map[string]string{"region": "europe", "tier": "spot"}) // stays: nothing must read it, which would fail
 	key := client.ObjectKey{Namespace: "shop", Name: "offloading"}
 	create(t, c, &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
 
@@ -170,9 +264,9 @@ func testNarrow(t *testing.T, config *rest.Config) {
 			return one.Generation > before.Generation
 		})
 		progress := &recorder{}
-		err = Offload(t.Context(), c, OffloadOptions{
+		err = Offload(t.Context(), admin, OffloadOptions{
 			Namespace: "shop", PodOffloadingStrategy: "LocalAndRemote", NamespaceMappingStrategy: "DefaultName",
-			Selectors: selectors, LiqoNamespace: testNamespace, Timeout: 15 * time.Second, Force: force,
+			Selectors: selectors, Timeout: 15 * time.Second, Force: force,
 		}, progress)
 		if err := c.Get(t.Context(), key, &after); err != nil {
 			t.Fatal(err)
@@ -204,9 +298,9 @@ func testNarrow(t *testing.T, config *rest.Config) {
 	stays("a selector that fits", "region=europe")
 	stays("another one that fits", "region=europe,tier in (gold,spot)")
 	stays("one of two that fits", "tier=gold", "tier=spot")
-	refused("without an identity", "this machine cannot read the namespace", "tier=spot")
+	refused("without a connection", "this cluster cannot read the namespace: no connection to siena-1-id", "tier=spot")
 
-	create(t, c, secret)
+	held.connect("siena-1-id", identity)
 	at := func(name string, objectLabels map[string]string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "shop-rome-siena-1", Name: name, Labels: objectLabels}
 	}
@@ -253,7 +347,8 @@ func testNarrow(t *testing.T, config *rest.Config) {
 func testUnoffload(t *testing.T, config *rest.Config) {
 	c := installed(t, config)
 	const remoteName = "shop-rome-milan-1"
-	identity, secret := newProvider(t, c, config, "milan-1", nil)
+	identity := newProvider(t, c, config, "milan-1", nil)
+	admin := machine(t, config)
 	ours := map[string]string{labels.Origin: localID}
 	at := func(name string, objectLabels map[string]string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: remoteName, Name: name, Labels: objectLabels}
@@ -265,19 +360,24 @@ func testUnoffload(t *testing.T, config *rest.Config) {
 
 	run := func(o UnoffloadOptions) (string, error) {
 		t.Helper()
-		offloading := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}}
-		if err := client.IgnoreAlreadyExists(c.Create(t.Context(), offloading)); err != nil {
+		object := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}}
+		if err := client.IgnoreAlreadyExists(c.Create(t.Context(), object)); err != nil {
 			t.Fatal(err)
 		}
 		progress := &recorder{}
-		o.Namespace, o.LiqoNamespace, o.Timeout = "shop", testNamespace, 15*time.Second
-		err := Unoffload(t.Context(), c, o, progress)
+		if o.Namespace = "shop"; o.Timeout == 0 {
+			o.Timeout = 15 * time.Second
+		}
+		err := Unoffload(t.Context(), admin, o, progress)
 		if strings.Contains(progress.text(), "do-not-print-this") || err != nil && strings.Contains(err.Error(), identity.Token) {
 			t.Error("the output holds secrets")
 		}
-		gone := c.Get(t.Context(), client.ObjectKeyFromObject(offloading), offloading) != nil
+		gone := c.Get(t.Context(), client.ObjectKeyFromObject(object), object) != nil
 		if gone != (err == nil) {
 			t.Errorf("error %v, gone: %t", err, gone)
+		}
+		if request := object.Annotations[labels.CountRemoteContents]; !gone && request != "" {
+			t.Errorf("request %q is left", request)
 		}
 		return progress.text(), err
 	}
@@ -291,8 +391,22 @@ func testUnoffload(t *testing.T, config *rest.Config) {
 			t.Errorf("%s, forced: %v\n%s", what, err, text)
 		}
 	}
-	refused("without an identity", "this machine cannot read the namespace")
-	create(t, c, secret)
+	// Without a controller manager, an answer to an earlier request must not count: it is older than what was created since.
+	old := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}}
+	create(t, c, old)
+	old.Status.RemoteContents = &offloadingv1alpha1.RemoteContents{Request: "earlier", Clusters: map[string]offloadingv1alpha1.RemoteNamespaceContents{
+		"milan-1": {RemoteNamespace: remoteName, Copies: map[string]int32{"ConfigMap": 2}},
+	}}
+	if err := c.Status().Update(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := run(UnoffloadOptions{Timeout: 2 * time.Second}); err == nil || !strings.Contains(err.Error(), "no answer of Deployment liqo-controller-manager within 1.5s; check that it runs") ||
+		!strings.Contains(err.Error(), "--force") || strings.Contains(text, "To be deleted") {
+		t.Errorf("an old answer: %v\n%s", err, text)
+	}
+	held := answering(t, config, c)
+	refused("without a connection", "this cluster cannot read the namespace: no connection to milan-1-id")
+	held.connect("milan-1-id", identity)
 	text, err := run(UnoffloadOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -322,27 +436,29 @@ func testUnoffload(t *testing.T, config *rest.Config) {
 		t.Fatal(err)
 	}
 	identity.APIServerURL = "https://127.0.0.1:1"
-	secret.Data = identity.Data()
-	if err := c.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
-	refused("a dead provider", "this machine cannot read the namespace")
+	held.connect("milan-1-id", identity)
+	refused("a dead provider", "this cluster cannot read the namespace: list objects of kind Pod in "+remoteName)
+	silent := kubetest.NewProxy(t, strings.TrimPrefix(config.Host, "https://"))
+	silent.Set(kubetest.Swallow)
+	identity.APIServerURL = "https://" + silent.Address()
+	held.connect("milan-1-id", identity)
+	refused("a silent provider", "see: liqoctl status peer")
 
-	err = Unoffload(t.Context(), c, UnoffloadOptions{Namespace: "shop", LiqoNamespace: testNamespace, Timeout: time.Second}, &recorder{})
+	err = Unoffload(t.Context(), c, UnoffloadOptions{Namespace: "shop", Timeout: time.Second}, &recorder{})
 	if err == nil || !strings.Contains(err.Error(), `namespace "shop" is not offloaded`) {
 		t.Errorf("not offloaded: %v", err)
 	}
-	held := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading", Finalizers: []string{"example.com/held"}}}
-	create(t, c, held)
-	err = Unoffload(t.Context(), c, UnoffloadOptions{Namespace: "shop", LiqoNamespace: testNamespace, Timeout: time.Second, Force: true}, &recorder{})
+	stuck := &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading", Finalizers: []string{"example.com/held"}}}
+	create(t, c, stuck)
+	err = Unoffload(t.Context(), c, UnoffloadOptions{Namespace: "shop", Timeout: time.Second, Force: true}, &recorder{})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "was not gone in the other clusters after 1s") {
-		t.Errorf("held: %v", err)
+		t.Errorf("stuck: %v", err)
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(held), held); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(stuck), stuck); err != nil {
 		t.Fatal(err)
 	}
-	held.Finalizers = nil
-	if err := c.Update(t.Context(), held); err != nil {
+	stuck.Finalizers = nil
+	if err := c.Update(t.Context(), stuck); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -17,8 +17,6 @@ import (
 // UnoffloadOptions name the namespace whose offloading ends.
 type UnoffloadOptions struct {
 	Namespace string
-	// LiqoNamespace is where Liqo is installed.
-	LiqoNamespace string
 	// Timeout bounds the whole action.
 	Timeout time.Duration
 	// Force also deletes remote namespaces that have volumes or objects of others, or that cannot be read.
@@ -43,7 +41,7 @@ func Unoffload(ctx context.Context, c client.WithWatch, o UnoffloadOptions, p Pr
 	if found.DeletionTimestamp == nil {
 		lost, err := heldNamespaces(ctx, c, o.Namespace)
 		if err == nil {
-			err = assessImpact(ctx, c, withdrawal{o.Namespace, o.LiqoNamespace, o.Force}, lost, p)
+			err = assessImpact(ctx, c, withdrawal{found, o.Force}, lost, p)
 		}
 		if err != nil {
 			p.Stop()

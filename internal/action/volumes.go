@@ -78,7 +78,7 @@ func deleteClaims(ctx context.Context, c client.WithWatch, namespace string, cla
 		return err
 	}
 	if len(users) > 0 {
-		return fmt.Errorf("namespace %q was not changed, because pods use the claims: %s; delete these pods, or what creates them, first", namespace, few(users))
+		return fmt.Errorf("namespace %q was not changed, because pods use the claims: %s; delete these pods, or what creates them, first", namespace, few(users, len(users)))
 	}
 	for _, one := range claims {
 		claim := &corev1.PersistentVolumeClaim{}
@@ -102,7 +102,7 @@ func deleteClaims(ctx context.Context, c client.WithWatch, namespace string, cla
 		return len(left) == 0, nil
 	}, client.HasLabels{labels.RemoteClusterID})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the claims were deleted, and their data was not gone in time: %s; the controllers continue, see: kubectl get events -n %s (%w)", few(left), namespace, err)
+		return fmt.Errorf("the claims were deleted, and their data was not gone in time: %s; the controllers continue, see: kubectl get events -n %s (%w)", few(left, len(left)), namespace, err)
 	}
 	return err
 }

@@ -25,8 +25,8 @@ import (
 // testVolumes: commands that give up the data of claims name it and refuse. Only unoffload --force deletes it, unless pods use it.
 func testVolumes(t *testing.T, config *rest.Config) {
 	c := installed(t, config)
-	_, secret := newProvider(t, c, config, "pisa-1", nil)
-	create(t, c, secret)
+	admin, held := machine(t, config), answering(t, config, c)
+	held.connect("pisa-1-id", newProvider(t, c, config, "pisa-1", nil))
 	gibibytes := func(size string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
 	}
@@ -43,6 +43,9 @@ func testVolumes(t *testing.T, config *rest.Config) {
 		},
 	}
 	create(t, c, volume)
+	create(t, c, &corev1.PersistentVolumeClaim{ // with the data, at the provider
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome-pisa-1", Name: "data", Annotations: map[string]string{labels.VirtualVolume: volume.Name}}, Spec: claim.Spec,
+	})
 	create(t, c, &offloadingv1alpha1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}})
 	refused := func(what, want string, err error) {
 		t.Helper()
@@ -56,11 +59,14 @@ func testVolumes(t *testing.T, config *rest.Config) {
 	}
 	unoffload := func(force bool) (string, error) {
 		progress := &recorder{}
-		err := Unoffload(t.Context(), c, UnoffloadOptions{Namespace: "shop", LiqoNamespace: testNamespace, Timeout: 15 * time.Second, Force: force}, progress)
+		err := Unoffload(t.Context(), admin, UnoffloadOptions{Namespace: "shop", Timeout: 15 * time.Second, Force: force}, progress)
 		return progress.text(), err
 	}
 	_, err := unoffload(false)
 	refused("unoffload", "cluster pisa-1, namespace shop-rome-pisa-1: the data of claims data (3Gi)", err)
+	if strings.Contains(err.Error(), "PersistentVolumeClaims") {
+		t.Errorf("the claim that holds the data is listed besides: %v", err)
+	}
 
 	user := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: corev1.PodSpec{
 		AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "c", Image: "i"}},

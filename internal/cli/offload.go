@@ -44,8 +44,8 @@ func newOffloadNamespace(f *Factory) *cobra.Command {
 			"and Secrets that the pods need.\n\n" +
 			"Run the command again to change the settings, except for the names of remote namespaces. If a cluster is no longer chosen, its\n" +
 			"remote namespace is deleted with its contents; pods that ran there fail, and their controllers start others. The command\n" +
-			"lists what will be deleted. It refuses if there are volumes or objects that this cluster did not create, or if it cannot\n" +
-			"read the remote namespace: for that, this machine must reach the API servers of the other clusters."),
+			"lists what will be deleted. It refuses if there are volumes or objects that this cluster did not create, or if this\n" +
+			"cluster cannot read the remote namespace. This machine needs no access to the other clusters."),
 		Example: f.text(`  # Let the scheduler choose among all clusters, including this one
   {{name}} offload namespace shop
 
@@ -56,7 +56,7 @@ func newOffloadNamespace(f *Factory) *cobra.Command {
   {{name}} offload namespace shop --output yaml`),
 		Args: oneNamespace, ValidArgsFunction: f.completeOneNamespace,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Namespace, o.LiqoNamespace = args[0], f.namespace()
+			o.Namespace = args[0]
 			if cmd.Flags().Changed("output") {
 				return printOffloading(f.streams.Out, o, output)
 			}
@@ -71,7 +71,7 @@ func newOffloadNamespace(f *Factory) *cobra.Command {
 	flags.StringVar(&o.PodOffloadingStrategy, "pod-offloading-strategy", "LocalAndRemote", "Where pods may run: LocalAndRemote, Local or Remote")
 	flags.StringVar(&o.NamespaceMappingStrategy, "namespace-mapping-strategy", "DefaultName", "How remote namespaces are named: DefaultName or EnforceSameName")
 	flags.StringArrayVarP(&o.Selectors, "selector", "l", nil, "Label selector of the clusters to choose; repeated, clusters that match any of them (default: all clusters)")
-	flags.BoolVar(&o.Force, "force", false, "Also delete remote namespaces with volumes or objects of others, or that cannot be read from here, in clusters no longer chosen")
+	flags.BoolVar(&o.Force, "force", false, "Also delete remote namespaces with volumes or objects of others, or that cannot be read, in clusters no longer chosen")
 	flags.StringVarP(&output, "output", "o", "", "Show the NamespaceOffloading as json or yaml instead of applying it")
 	timeoutFlag(cmd, &o.Timeout, offloadTimeout)
 	for name, values := range map[string][]string{
@@ -120,8 +120,8 @@ func newUnoffload(f *Factory) *cobra.Command {
 	namespace := &cobra.Command{
 		Use: "namespace NAME", Aliases: []string{"ns"}, Short: "End the offloading of a namespace",
 		Long: f.text("End the offloading of a namespace. Its remote namespaces are deleted with their contents; controllers start the pods elsewhere.\n\n" +
-			"The command lists what will be deleted. It refuses if there are volumes or objects that this cluster did not create, or if it\n" +
-			"cannot read a remote namespace: for that, this machine must reach the API servers of the other clusters."),
+			"The command lists what will be deleted. It refuses if there are volumes or objects that this cluster did not create, or if this\n" +
+			"cluster cannot read a remote namespace. This machine needs no access to the other clusters."),
 		Example: f.text("  {{name}} unoffload namespace shop"),
 		Args:    oneNamespace, ValidArgsFunction: f.completeOneNamespace,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -129,12 +129,12 @@ func newUnoffload(f *Factory) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.Namespace, o.LiqoNamespace = args[0], f.namespace()
+			o.Namespace = args[0]
 			return action.Unoffload(cmd.Context(), c, o, f.printer)
 		},
 	}
 	timeoutFlag(namespace, &o.Timeout, unoffloadTimeout)
-	namespace.Flags().BoolVar(&o.Force, "force", false, "Also delete remote namespaces with volumes or objects of others, or that cannot be read from here")
+	namespace.Flags().BoolVar(&o.Force, "force", false, "Also delete remote namespaces with volumes or objects of others, or that cannot be read")
 	cmd.AddCommand(namespace)
 	return cmd
 }
