@@ -115,12 +115,12 @@ func (w *way) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // through opens a connection through the endpoint in use.
 func (w *way) through(ctx context.Context) (connection net.Conn, endpoint string, err error) {
-	for _, patience := range tries {
+	for _, timeout := range tries {
 		var stack *netstack.Net
 		if stack, endpoint, err = w.start(ctx); err != nil {
 			return nil, endpoint, err
 		}
-		attempt, cancel := context.WithTimeout(ctx, patience)
+		attempt, cancel := context.WithTimeout(ctx, timeout)
 		connection, err = stack.DialContextTCPAddrPort(attempt, w.invite.Proxy)
 		cancel()
 		w.note(stack, err == nil)
