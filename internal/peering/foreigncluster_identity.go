@@ -377,7 +377,7 @@ func (r *fcReconciler) storeIdentity(ctx context.Context, s *scope, held *heldId
 	}
 	held.identity = remote.Identity{
 		Namespace: grant.Namespace, APIServerURL: grant.APIServerURL, APIServerCA: grant.APIServerCA,
-		ProxyURL: s.peerProxy(), Token: grant.Token, RenewAt: now.Add(grant.Lifetime / 2), ExpiresAt: now.Add(grant.Lifetime),
+		ProxyURL: s.peerProxy(), Token: grant.Token, RenewAt: now.Add(grant.Lifetime / 2), ExpiresAt: now.Add(grant.Lifetime), Invited: s.invited(),
 	}
 	held.complete = true
 	if err := r.writeIdentity(ctx, s, held); err != nil {

@@ -105,9 +105,9 @@ func TestInvited(t *testing.T) {
 				return err
 			}
 			identity, err := remote.ParseIdentity(secret.Data)
-			if err != nil || !strings.HasSuffix(identity.ProxyURL, to) || connection.last().ProxyURL != identity.ProxyURL {
+			if err != nil || !strings.HasSuffix(identity.ProxyURL, to) || connection.last().ProxyURL != identity.ProxyURL || identity.Invited != strings.Contains(to, "invitation") {
 				b.Read(fc)
-				return fmt.Errorf("it leads to %s, the connection to %s, %v; %s, %+v", identity.ProxyURL, connection.last().ProxyURL, err, fc.Spec.ForeignProxyURL, fc.Status.PeeringConditions)
+				return fmt.Errorf("it leads to %s, invited %t, the connection to %s, %v; %s, %+v", identity.ProxyURL, identity.Invited, connection.last().ProxyURL, err, fc.Spec.ForeignProxyURL, fc.Status.PeeringConditions)
 			}
 			return nil
 		})

@@ -31,6 +31,8 @@ type Identity struct {
 	// Token is valid until ExpiresAt and is to be renewed at RenewAt, by the clock of this cluster.
 	Token              string
 	RenewAt, ExpiresAt time.Time
+	// Invited: it leads through an invitation, which only the controller manager can dial. Other processes wait for the one that follows.
+	Invited bool
 	// Dial opens connections to the proxy or, without one, to the API server. Nil means a plain TCP connection. It is not stored.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -44,6 +46,7 @@ const (
 	keyToken     = "token"
 	keyRenewAt   = "token-renew-at"
 	keyExpiresAt = "token-expires-at"
+	keyInvited   = "invited"
 )
 
 // SecretName returns the name of the Secret, in the tenant namespace, with our identity in the cluster.
@@ -56,6 +59,7 @@ func SecretName(clusterID string) string {
 func ParseIdentity(data map[string][]byte) (Identity, error) {
 	identity := Identity{
 		Namespace: string(data[keyNamespace]), APIServerURL: string(data[keyURL]), ProxyURL: string(data[keyProxy]), Token: string(data[keyToken]),
+		Invited: string(data[keyInvited]) == "true",
 	}
 	if ca := data[keyCA]; len(ca) > 0 {
 		identity.APIServerCA = slices.Clone(ca)
@@ -86,7 +90,7 @@ func ParseIdentity(data map[string][]byte) (Identity, error) {
 
 // Data returns the data of the Secret.
 func (i Identity) Data() map[string][]byte {
-	return map[string][]byte{
+	data := map[string][]byte{
 		keyURL:       []byte(i.APIServerURL),
 		keyCA:        slices.Clone(i.APIServerCA),
 		keyProxy:     []byte(i.ProxyURL),
@@ -95,6 +99,10 @@ func (i Identity) Data() map[string][]byte {
 		keyRenewAt:   []byte(i.RenewAt.UTC().Format(time.RFC3339)),
 		keyExpiresAt: []byte(i.ExpiresAt.UTC().Format(time.RFC3339)),
 	}
+	if i.Invited {
+		data[keyInvited] = []byte("true")
+	}
+	return data
 }
 
 func checkNamespace(name string) error {

@@ -21,13 +21,16 @@ func testIdentity() Identity {
 }
 
 func TestIdentityRoundTrip(t *testing.T) {
-	want := testIdentity()
-	got, err := ParseIdentity(want.Data())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+	for _, invited := range []bool{false, true} {
+		want := testIdentity()
+		want.Invited = invited
+		got, err := ParseIdentity(want.Data())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 

@@ -200,13 +200,16 @@ func (b *env) version() string {
 }
 
 // identity writes the Secret with an identity that has the token.
-func (b *env) identity(token string) {
+func (b *env) identity(token string) { b.identityThrough(token, false) }
+
+// identityThrough stores an identity, through an invitation or not.
+func (b *env) identityThrough(token string, invited bool) {
 	b.T.Helper()
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.provider.server.Certificate().Raw})
 	identity := remote.Identity{
 		Namespace:    "liqo-tenant-rome-abcdef",
 		APIServerURL: "https://" + b.proxy.Address(), APIServerCA: certificate,
-		Token: token, RenewAt: time.Now().Add(time.Hour), ExpiresAt: time.Now().Add(2 * time.Hour),
+		Token: token, RenewAt: time.Now().Add(time.Hour), ExpiresAt: time.Now().Add(2 * time.Hour), Invited: invited,
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: b.secret}, Data: identity.Data()}
 	if err := b.Create(b.T.Context(), secret); err != nil {

@@ -3,6 +3,7 @@
 package virtualkubelet
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"testing"
@@ -200,6 +201,16 @@ func renewed(t *testing.T, b *env, _ *corev1.Node) {
 	node = b.untilReady(corev1.ConditionFalse)
 	if ready(node).Message != errNoIdentity.Error() {
 		t.Errorf("message %q", ready(node).Message)
+	}
+	// Only the controller manager can dial through an invitation.
+	b.identityThrough("third", true)
+	probes := &prober{local: b.Client, secret: client.ObjectKey{Namespace: tenant, Name: b.secret}, scheme: b.Scheme()}
+	if err := probes.identify(t.Context()); !errors.Is(err, errNoIdentity) {
+		t.Errorf("with the identity of an invitation, the peer would be probed: %v", err)
+	}
+	uplink := &Uplink{local: b.Client, secret: probes.secret}
+	if _, err := uplink.Connection(t.Context()); !errors.Is(err, errNoIdentity) {
+		t.Errorf("with the identity of an invitation, requests would be sent: %v", err)
 	}
 	b.identity("third")
 	b.untilReady(corev1.ConditionTrue)

@@ -168,8 +168,8 @@ func (p *prober) identify(ctx context.Context) error {
 		return fmt.Errorf("read the identity in the remote cluster: %w", err)
 	}
 	identity, err := remote.ParseIdentity(secret.Data)
-	if err != nil {
-		return errNoIdentity // a key without a token: authentication has not finished
+	if err != nil || identity.Invited {
+		return errNoIdentity // a key without a token, or one for the invitation: authentication has not finished
 	}
 	if p.connection == nil {
 		p.connection, err = remote.NewConnection(identity, p.scheme)

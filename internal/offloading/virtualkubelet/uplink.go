@@ -86,7 +86,7 @@ func (u *Uplink) Connection(ctx context.Context) (*remote.Connection, error) {
 		return nil, fmt.Errorf("read the identity in the remote cluster: %w", err)
 	}
 	identity, err := remote.ParseIdentity(secret.Data)
-	if err != nil {
+	if err != nil || identity.Invited {
 		return nil, errNoIdentity
 	}
 	if u.connection == nil {
