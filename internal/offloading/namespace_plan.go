@@ -131,7 +131,7 @@ func lured(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) stri
 }
 
 // mapping returns the desired remote namespace of every namespace offloaded to p, and, sorted, the namespaces whose remote pods must not reach this
-// API server, and those of which only referenced objects are copied.
+// API server, those of which only referenced objects are copied, and those whose pods tolerate for longer that p does not answer.
 func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider) vkv1alpha1.NamespaceMapSpec {
 	spec := vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{}}
 	for i := range all {
@@ -145,6 +145,12 @@ func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider) vkv1alph
 		}
 		if one.Spec.Reflection == offloadingv1alpha1.ReflectReferenced {
 			spec.ReferencedOnly = append(spec.ReferencedOnly, one.Namespace)
+		}
+		if seconds := one.Spec.UnreachableTolerationSeconds; seconds != nil {
+			if spec.UnreachableTolerationSeconds == nil {
+				spec.UnreachableTolerationSeconds = map[string]int64{}
+			}
+			spec.UnreachableTolerationSeconds[one.Namespace] = *seconds
 		}
 	}
 	slices.Sort(spec.WithoutAPIServer)

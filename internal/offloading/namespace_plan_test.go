@@ -286,6 +286,9 @@ func TestMapping(t *testing.T) {
 		one("notes", map[string]string{"other": "false"}), deleted, unnamed, other, elsewhere,
 	}
 	all[0].Spec.Reflection = offloadingv1alpha1.ReflectReferenced
+	for _, i := range []int{1, 6, 9} { // of these, only the first one is mapped
+		all[i].Spec.UnreachableTolerationSeconds = new(int64(3600))
+	}
 	spec := mapping(all, &provider{node: nodeWith(map[string]string{"region": "europe"})})
 	mapped := map[string]string{
 		"vault": "vault-rome", "typo": "typo-rome", "empty": "empty-rome", "shop": "shop-rome", "web": "web-rome", "notes": "notes-rome",
@@ -298,6 +301,9 @@ func TestMapping(t *testing.T) {
 	}
 	if !slices.Equal(spec.ReferencedOnly, []string{"vault"}) {
 		t.Errorf("only what is referenced: %v", spec.ReferencedOnly)
+	}
+	if diff := cmp.Diff(map[string]int64{"typo": 3600}, spec.UnreachableTolerationSeconds); diff != "" {
+		t.Errorf("tolerated (-want +got)\n%s", diff)
 	}
 	bounded := &provider{node: nodeWith(map[string]string{"region": "europe"}), namespaces: &vkv1alpha1.NamespaceMap{}, allows: func(namespace string) (allowed, known bool) {
 		return namespace == "shop", namespace != "web" && namespace != "notes"

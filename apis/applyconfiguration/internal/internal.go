@@ -320,6 +320,11 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: associative
+    - name: unreachableTolerationSeconds
+      type:
+        map:
+          elementType:
+            scalar: numeric
     - name: withoutAPIServer
       type:
         list:

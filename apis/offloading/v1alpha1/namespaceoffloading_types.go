@@ -74,6 +74,12 @@ type NamespaceOffloadingSpec struct {
 	// +kubebuilder:default=All
 	// +optional
 	Reflection Reflection `json:"reflection,omitempty"`
+	// UnreachableTolerationSeconds is how long pods that run at a provider stay there after it has stopped to answer. Kubernetes replaces them then, as those of any
+	// lost node. Unset: after its own default, five minutes. Pods whose owner chose tolerationSeconds keep those.
+	// +kubebuilder:validation:Minimum=300
+	// +kubebuilder:validation:Maximum=31536000
+	// +optional
+	UnreachableTolerationSeconds *int64 `json:"unreachableTolerationSeconds,omitempty"`
 	// ClusterSelector selects clusters by the labels of their virtual nodes. Without terms, it selects all.
 	// +optional
 	ClusterSelector corev1.NodeSelector `json:"clusterSelector,omitzero"`

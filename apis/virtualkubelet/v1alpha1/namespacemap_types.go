@@ -36,6 +36,10 @@ type NamespaceMapSpec struct {
 	// +listType=set
 	// +optional
 	ReferencedOnly []string `json:"referencedOnly,omitempty"`
+	// UnreachableTolerationSeconds holds, per local namespace, how long its pods tolerate that the provider does not answer, if not as long as those of
+	// any lost node. As WithoutAPIServer, it is for the consumer's own virtual kubelet.
+	// +optional
+	UnreachableTolerationSeconds map[string]int64 `json:"unreachableTolerationSeconds,omitempty"`
 }
 
 // RemoteNamespaceStatus is the state of one remote namespace.

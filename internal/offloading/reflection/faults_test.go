@@ -156,15 +156,20 @@ func TestUnreachablePeer(t *testing.T) {
 	}
 }
 
-// TestTolerations: Kubernetes would replace the pods of an unreachable peer after five minutes. The engine extends the tolerations of those that run there,
-// except where a user chose the time. A peer that is unreachable for a moment costs no write, and the ShadowPods do not change.
+// TestTolerations: Kubernetes replaces the pods of an unreachable peer after five minutes. If their namespace wants more, the engine extends the tolerations of those
+// that run there, except where a user chose the time. A peer that is unreachable for a moment costs no write, and the ShadowPods do not change.
 func TestTolerations(t *testing.T) {
 	e := newEnv(t)
 	timeout := time.Hour
 	e.options = func(o *Options) { o.UnreachableTimeout = timeout }
 	local, remoteNS := e.offload()
+	short, shortRemote := e.offload()
+	e.editMap(func(m *vkv1alpha1.NamespaceMap) { m.Spec.UnreachableTolerationSeconds = map[string]int64{local: 3600} })
 	provider := e.runProvider(remoteNS)
+	e.runProvider(shortRemote)
 	stop := e.run()
+	e.must(e.consumer.Create(t.Context(), e.pod(short, "short")))
+	e.untilPod(short, "short", "Ready", isReady)
 	chosen := e.pod(local, "chosen")
 	seconds := int64(60)
 	chosen.Spec.Tolerations = append(chosen.Spec.Tolerations, corev1.Toleration{
@@ -205,8 +210,8 @@ func TestTolerations(t *testing.T) {
 	e.until("the engine has synced", func() bool { return e.engine.pods.remote.Current(remoteNS) })
 	disconnect()
 	e.must(e.consumer.Create(t.Context(), e.pod(local, "late")))
-	tolerated := func(name string) map[string]int64 {
-		pod := &corev1.Pod{ObjectMeta: named(local, name)}
+	toleratedIn := func(namespace, name string) map[string]int64 {
+		pod := &corev1.Pod{ObjectMeta: named(namespace, name)}
 		e.must(e.consumer.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 		found := map[string]int64{}
 		for _, toleration := range pod.Spec.Tolerations {
@@ -216,6 +221,7 @@ func TestTolerations(t *testing.T) {
 		}
 		return found
 	}
+	tolerated := func(name string) map[string]int64 { return toleratedIn(local, name) }
 	const hour = 3601
 	e.until("the tolerations are extended", func() bool {
 		return tolerated("web")[corev1.TaintNodeNotReady] == hour && tolerated("web")[corev1.TaintNodeUnreachable] == hour &&
@@ -230,6 +236,9 @@ func TestTolerations(t *testing.T) {
 	}
 	if got := tolerated("late")[corev1.TaintNodeNotReady]; got != 300 {
 		t.Errorf("a pod that does not run in the provider yet tolerates %d seconds", got)
+	}
+	if got := toleratedIn(short, "short")[corev1.TaintNodeNotReady]; got != 300 {
+		t.Errorf("a pod whose namespace wants no more than Kubernetes tolerates %d seconds", got)
 	}
 	reconnect()
 	e.untilPod(local, "late", "Ready", isReady)

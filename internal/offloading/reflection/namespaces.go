@@ -35,6 +35,8 @@ type mapping struct {
 	apiServer atomic.Bool
 	// referencedOnly: of ConfigMaps and Secrets, only those are copied that something refers to.
 	referencedOnly atomic.Bool
+	// unreachableSeconds is how long its pods tolerate that the peer does not answer; 0: as long as those of any lost node.
+	unreachableSeconds atomic.Int64
 }
 
 // offloading is what we know about one local namespace.
@@ -96,6 +98,7 @@ func (p *mappings) update(after client.Object) {
 		start, freeze, stop = p.replace(current)
 		policyChanged = p.applyPolicy(current)
 		for local, one := range p.byLocal {
+			one.unreachableSeconds.Store(current.Spec.UnreachableTolerationSeconds[local])
 			if only := slices.Contains(current.Spec.ReferencedOnly, local); one.referencedOnly.Swap(only) != only {
 				reflectionChanged = append(reflectionChanged, one)
 			}

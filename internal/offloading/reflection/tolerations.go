@@ -23,7 +23,8 @@ import (
 // restart of the peer's API server costs no write.
 const defaultUnreachableTimeout = 30 * time.Second
 
-// keepPods makes Kubernetes wait longer for the pods of a peer that has become unreachable: they go on running there, or have ended and keep their logs.
+// keepPods makes Kubernetes wait longer for the pods of a peer that has become unreachable, in namespaces that want it: they go on running there, or have ended
+// and keep their logs.
 // A pod whose owner chose how long it tolerates a lost node keeps that choice.
 func (p *pods) keepPods(ctx context.Context) {
 	unfinished := true // an earlier process may have taken the first of the two steps only
@@ -55,7 +56,11 @@ func (p *pods) extendTolerations(ctx context.Context, unreachable bool) (unfinis
 		if pod == nil || pod.DeletionTimestamp != nil || pod.Status.StartTime == nil {
 			continue // the peer has nothing of it to keep: no containers, and no logs
 		}
-		longer, changed := project.ExtendTolerations(pod.Spec.Tolerations, unreachable)
+		wanted := int64(0)
+		if mapping, _ := p.engine.mappings.local(pod.Namespace); mapping != nil {
+			wanted = mapping.unreachableSeconds.Load()
+		}
+		longer, changed := project.ExtendTolerations(pod.Spec.Tolerations, wanted, unreachable)
 		if !changed {
 			continue
 		}

@@ -20,6 +20,9 @@ type NamespaceOffloadingSpecApplyConfiguration struct {
 	PodOffloadingStrategy *offloadingv1alpha1.PodOffloadingStrategy `json:"podOffloadingStrategy,omitempty"`
 	// Reflection is which ConfigMaps and Secrets are copied to the selected clusters.
 	Reflection *offloadingv1alpha1.Reflection `json:"reflection,omitempty"`
+	// UnreachableTolerationSeconds is how long pods that run at a provider stay there after it has stopped to answer. Kubernetes replaces them then, as those of any
+	// lost node. Unset: after its own default, five minutes. Pods whose owner chose tolerationSeconds keep those.
+	UnreachableTolerationSeconds *int64 `json:"unreachableTolerationSeconds,omitempty"`
 	// ClusterSelector selects clusters by the labels of their virtual nodes. Without terms, it selects all.
 	ClusterSelector *v1.NodeSelector `json:"clusterSelector,omitempty"`
 }
@@ -51,6 +54,14 @@ func (b *NamespaceOffloadingSpecApplyConfiguration) WithPodOffloadingStrategy(va
 // If called multiple times, the Reflection field is set to the value of the last call.
 func (b *NamespaceOffloadingSpecApplyConfiguration) WithReflection(value offloadingv1alpha1.Reflection) *NamespaceOffloadingSpecApplyConfiguration {
 	b.Reflection = &value
+	return b
+}
+
+// WithUnreachableTolerationSeconds sets the UnreachableTolerationSeconds field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the UnreachableTolerationSeconds field is set to the value of the last call.
+func (b *NamespaceOffloadingSpecApplyConfiguration) WithUnreachableTolerationSeconds(value int64) *NamespaceOffloadingSpecApplyConfiguration {
+	b.UnreachableTolerationSeconds = &value
 	return b
 }
 

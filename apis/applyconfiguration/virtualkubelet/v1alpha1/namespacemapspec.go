@@ -18,6 +18,9 @@ type NamespaceMapSpecApplyConfiguration struct {
 	// ReferencedOnly are the local namespaces of which only those ConfigMaps and Secrets are copied that something in the provider refers to. As
 	// WithoutAPIServer, it is for the consumer's own virtual kubelet.
 	ReferencedOnly []string `json:"referencedOnly,omitempty"`
+	// UnreachableTolerationSeconds holds, per local namespace, how long its pods tolerate that the provider does not answer, if not as long as those of
+	// any lost node. As WithoutAPIServer, it is for the consumer's own virtual kubelet.
+	UnreachableTolerationSeconds map[string]int64 `json:"unreachableTolerationSeconds,omitempty"`
 }
 
 // NamespaceMapSpecApplyConfiguration constructs a declarative configuration of the NamespaceMapSpec type for use with
@@ -56,6 +59,20 @@ func (b *NamespaceMapSpecApplyConfiguration) WithWithoutAPIServer(values ...stri
 func (b *NamespaceMapSpecApplyConfiguration) WithReferencedOnly(values ...string) *NamespaceMapSpecApplyConfiguration {
 	for i := range values {
 		b.ReferencedOnly = append(b.ReferencedOnly, values[i])
+	}
+	return b
+}
+
+// WithUnreachableTolerationSeconds puts the entries into the UnreachableTolerationSeconds field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the UnreachableTolerationSeconds field,
+// overwriting an existing map entries in UnreachableTolerationSeconds field with the same key.
+func (b *NamespaceMapSpecApplyConfiguration) WithUnreachableTolerationSeconds(entries map[string]int64) *NamespaceMapSpecApplyConfiguration {
+	if b.UnreachableTolerationSeconds == nil && len(entries) > 0 {
+		b.UnreachableTolerationSeconds = make(map[string]int64, len(entries))
+	}
+	for k, v := range entries {
+		b.UnreachableTolerationSeconds[k] = v
 	}
 	return b
 }

@@ -16,25 +16,30 @@ func TestExtendTolerations(t *testing.T) {
 	for _, test := range []struct {
 		name, has, want      string
 		unreachable, changed bool
+		wanted               int64
 	}{
-		{"none", ``, ``, true, false},
+		{"none", ``, ``, true, false, 3600},
 		{
 			"filled in by Kubernetes", `[{` + notReady + `, operator: Exists, tolerationSeconds: 300}, {` + unreachable + `, operator: Exists, tolerationSeconds: 300}]`,
-			`[{` + notReady + `, operator: Exists, tolerationSeconds: 9223372036854775807}, {` + unreachable + `, operator: Exists, tolerationSeconds: 9223372036854775807}]`, true, true,
+			`[{` + notReady + `, operator: Exists, tolerationSeconds: 9223372036854775807}, {` + unreachable + `, operator: Exists, tolerationSeconds: 9223372036854775807}]`, true, true, 3600,
 		},
 		{
 			"one of them chosen", `[{` + notReady + `, operator: Exists, tolerationSeconds: 30}, {` + unreachable + `, operator: Exists, tolerationSeconds: 300}]`,
-			`[{` + notReady + `, operator: Exists, tolerationSeconds: 30}, {` + unreachable + `, operator: Exists, tolerationSeconds: 9223372036854775807}]`, true, true,
+			`[{` + notReady + `, operator: Exists, tolerationSeconds: 30}, {` + unreachable + `, operator: Exists, tolerationSeconds: 9223372036854775807}]`, true, true, 3600,
 		},
-		{"the peer answers", `[{` + notReady + `, tolerationSeconds: 300}]`, `[{` + notReady + `, tolerationSeconds: 300}]`, false, false},
-		{"halfway", `[{` + notReady + `, tolerationSeconds: 9223372036854775807}]`, `[{` + notReady + `, tolerationSeconds: 3601}]`, true, true},
-		{"halfway, and it answers", `[{` + notReady + `, tolerationSeconds: 9223372036854775807}]`, `[{` + notReady + `, tolerationSeconds: 3601}]`, false, true},
-		{"for ever", `[{` + notReady + `, operator: Exists}]`, `[{` + notReady + `, operator: Exists}]`, true, false},
-		{"another taint", `[{key: disk, effect: NoExecute, tolerationSeconds: 300}]`, `[{key: disk, effect: NoExecute, tolerationSeconds: 300}]`, true, false},
-		{"done", `[{` + notReady + `, tolerationSeconds: 3601}]`, `[{` + notReady + `, tolerationSeconds: 3601}]`, true, false},
+		{"the peer answers", `[{` + notReady + `, tolerationSeconds: 300}]`, `[{` + notReady + `, tolerationSeconds: 300}]`, false, false, 3600},
+		{"halfway", `[{` + notReady + `, tolerationSeconds: 9223372036854775807}]`, `[{` + notReady + `, tolerationSeconds: 3601}]`, true, true, 3600},
+		{"halfway, and it answers", `[{` + notReady + `, tolerationSeconds: 9223372036854775807}]`, `[{` + notReady + `, tolerationSeconds: 3601}]`, false, true, 3600},
+		{"the namespace wants no more", `[{` + notReady + `, tolerationSeconds: 300}]`, `[{` + notReady + `, tolerationSeconds: 300}]`, true, false, 0},
+		{"it wants as much as Kubernetes", `[{` + notReady + `, tolerationSeconds: 300}]`, `[{` + notReady + `, tolerationSeconds: 300}]`, true, false, 300},
+		{"halfway, and it has changed its mind", `[{` + notReady + `, tolerationSeconds: 9223372036854775807}]`, `[{` + notReady + `, tolerationSeconds: 300}]`, true, true, 0},
+		{"minutes are completed", `[{` + notReady + `, tolerationSeconds: 9223372036854775807}]`, `[{` + notReady + `, tolerationSeconds: 661}]`, true, true, 602},
+		{"for ever", `[{` + notReady + `, operator: Exists}]`, `[{` + notReady + `, operator: Exists}]`, true, false, 3600},
+		{"another taint", `[{key: disk, effect: NoExecute, tolerationSeconds: 300}]`, `[{key: disk, effect: NoExecute, tolerationSeconds: 300}]`, true, false, 3600},
+		{"done", `[{` + notReady + `, tolerationSeconds: 3601}]`, `[{` + notReady + `, tolerationSeconds: 3601}]`, true, false, 3600},
 	} {
 		has, want := read[[]corev1.Toleration](t, test.has), read[[]corev1.Toleration](t, test.want)
-		got, changed := project.ExtendTolerations(has, test.unreachable)
+		got, changed := project.ExtendTolerations(has, test.wanted, test.unreachable)
 		if difference := cmp.Diff(want, got); difference != "" || changed != test.changed {
 			t.Errorf("%s: changed: %t\n%s", test.name, changed, difference)
 		}
@@ -56,7 +61,7 @@ spec:
 		return &made
 	}
 	mapping := project.NamespaceMapping{Local: "app", Remote: "app-rome", LocalID: "l", RemoteID: "r", NodeName: "liqo-milan"}
-	for from, want := range map[string]int64{"300": 300, "3601": 300, "9223372036854775807": 300, "3600": 3600, "30": 30} {
+	for from, want := range map[string]int64{"300": 300, "3601": 300, "661": 300, "9223372036854775807": 300, "3600": 3600, "301": 300, "61": 61, "30": 30} {
 		intent, err := project.ShadowPod(mapping, pod(from), project.PodOptions{})
 		if err != nil {
 			t.Fatal(err)
