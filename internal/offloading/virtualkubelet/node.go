@@ -91,6 +91,8 @@ type Node struct {
 	writtenStatus *corev1.NodeStatus
 	// writtenVersion is the resource version of the node after the last write.
 	writtenVersion *string
+	// registered is when this process created the node.
+	registered time.Time
 }
 
 // New prepares a node. cfg is the cluster that the node is registered in.

@@ -24,6 +24,9 @@ import (
 // mostImages is as many as a kubelet reports.
 const mostImages = 50
 
+// notReady is the documented reason of a node that is not Ready.
+const notReady = "KubeletNotReady"
+
 // reach is the result of probing the provider.
 type reach int
 
@@ -152,11 +155,15 @@ func (p *nodeInputs) arch() string {
 }
 
 // initial returns the node as it is created: with the taint, before any pod can be scheduled. All clients share one list of taints, so the taint
-// is written once, by a field owner that is not used again.
+// is written once, by a field owner that is not used again. With the annotation, and with the condition that its first taint is derived from, Kubernetes
+// writes only the range of the node; see allocationTimeout.
 func (p *nodeInputs) initial() *coreapply.NodeApplyConfiguration {
 	return coreapply.Node(p.name).WithLabels(map[string]string{labels.Type: labels.TypeVirtualNode, labels.RemoteClusterID: p.clusterID}).
+		WithAnnotations(map[string]string{corev1.ObjectTTLAnnotationKey: "0"}).
 		WithSpec(coreapply.NodeSpec().WithTaints(coreapply.Taint().
-			WithKey(labels.TaintVirtualNode).WithValue("true").WithEffect(corev1.TaintEffectNoExecute)))
+			WithKey(labels.TaintVirtualNode).WithValue("true").WithEffect(corev1.TaintEffectNoExecute))).
+		WithStatus(coreapply.NodeStatus().WithConditions(coreapply.NodeCondition().
+			WithType(corev1.NodeReady).WithStatus(corev1.ConditionFalse).WithReason(notReady).WithMessage("the node is being registered")))
 }
 
 // meta returns the labels and annotations, which follow the grant. With the UID: an apply to a node that was just deleted would create another
@@ -182,7 +189,7 @@ func (p *nodeInputs) status() corev1.NodeStatus {
 
 // ready returns status, reason and message of the condition Ready.
 func (p *nodeInputs) ready() (corev1.ConditionStatus, string, string) {
-	const ok, no = "KubeletReady", "KubeletNotReady"
+	const ok, no = "KubeletReady", notReady
 	switch {
 	case p.granted == nil || p.reach == unasked:
 		return corev1.ConditionUnknown, no, "the remote cluster has granted nothing yet"

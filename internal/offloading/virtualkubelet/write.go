@@ -30,6 +30,9 @@ const (
 	// creationOwner owns the fields that are written only when the node is created.
 	creationOwner = client.FieldOwner(labels.OwnerVirtualKubelet + "-birth")
 	owner         = client.FieldOwner(labels.OwnerVirtualKubelet)
+	// allocationTimeout is how long a new node waits for the range that Kubernetes may assign to it. An allocator that observes another change of a
+	// node without observing its own assignment assigns a second range, fails, and reports CIDRAssignmentFailed. Clusters without allocator assign none.
+	allocationTimeout = time.Second
 )
 
 // sync brings the node to the state that follows from the slice and the probes.
@@ -72,8 +75,12 @@ func (n *Node) sync(ctx context.Context) error {
 		if node, err = n.register(ctx, inputs); err != nil {
 			return err
 		}
-		err = errors.Join(n.applyMeta(ctx, node, inputs), n.applyStatus(ctx, node, inputs))
+		n.registered = time.Now()
+		time.AfterFunc(allocationTimeout, n.requeue)
 	case update:
+		if node.Spec.PodCIDR == "" && time.Since(n.registered) < allocationTimeout {
+			return nil // the range, or the timeout, requeues the node
+		}
 		err = errors.Join(n.applyMeta(ctx, node, inputs), n.applyStatus(ctx, node, inputs))
 	case observe:
 		inputs.granted, inputs.leaving = lastGrant(node), true
@@ -143,7 +150,8 @@ func (n *Node) behind(node *corev1.Node) bool {
 	return err == nil && order < 0
 }
 
-// register creates the node. It returns only name and UID, because the node has nothing else yet.
+// register creates the node. It returns only name and UID, because the node has nothing else yet. The rest follows once the node has its range, see
+// allocationTimeout.
 func (n *Node) register(ctx context.Context, inputs *nodeInputs) (*corev1.Node, error) {
 	n.writtenMeta, n.writtenStatus, n.lease, n.writtenVersion = nil, nil, nil, nil
 	text, err := json.Marshal(inputs.initial())
