@@ -4,7 +4,6 @@ package offloading
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -39,7 +38,7 @@ import (
 // +kubebuilder:rbac:namespace=liqo-remote,groups=virtualkubelet.liqo.io,resources=shadowpods/status,verbs=patch
 // +kubebuilder:rbac:namespace=liqo-remote,groups=virtualkubelet.liqo.io,resources=shadowpods/finalizers,verbs=update
 // +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=pods,verbs=get;create;patch;delete
-// +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=pods/ephemeralcontainers,verbs=patch
+// +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=pods/ephemeralcontainers;pods/resize,verbs=patch
 
 // Reasons of events on ShadowPods.
 const (
@@ -67,7 +66,7 @@ type ShadowPodOptions struct {
 
 // Quota keeps the pods of peers within their grants.
 type Quota interface {
-	// Reserve returns why a pod must not be created now; if it returns nothing, the pod counts from now on.
+	// Reserve returns why a pod must not be created, or resized, now; if it returns nothing, the pod counts from now on.
 	Reserve(peer string, shadowPod *vkv1alpha1.ShadowPod, now time.Time) (string, error)
 	// Release undoes Reserve.
 	Release(shadowPod *vkv1alpha1.ShadowPod)
@@ -272,7 +271,7 @@ func (r *shadowPods) create(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod
 	return false, err
 }
 
-// reserve counts a pod before it is created. It returns an error if the pod does not fit, so that it is tried again: no event leads here when other pods end.
+// reserve counts a pod before it is created or resized. It returns an error if the pod does not fit, so that it is tried again: no event leads here when other pods end.
 func (r *shadowPods) reserve(peer string, shadowPod *vkv1alpha1.ShadowPod) error {
 	if r.options.Quota == nil {
 		return nil
@@ -328,58 +327,4 @@ func (r *shadowPods) remove(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	}
 	return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
-}
-
-// amend applies a change of the ShadowPod to the running pod.
-func (r *shadowPods) amend(ctx context.Context, key types.NamespacedName) error {
-	facts, err := r.read(ctx, r.live, key, true)
-	if err != nil || !shadow.Plan(facts).Amend {
-		return err // it has changed since, and an event follows
-	}
-	peer, err := r.admit(ctx, facts.Shadow)
-	if err != nil || peer == "" {
-		return err
-	}
-	ephemeral, rest := shadow.Amend(facts.Shadow, facts.Pod, peer, labels.OwnerShadowPod, r.options.Allowed)
-	if ephemeral != nil {
-		patch, err := jsonPatch(ephemeral)
-		if err == nil {
-			err = r.live.SubResource("ephemeralcontainers").Patch(ctx, facts.Pod.DeepCopy(), patch, client.FieldOwner(labels.OwnerShadowPod))
-		}
-		if err != nil {
-			return r.unamended(facts.Shadow, err)
-		}
-	}
-	if err := r.patch(ctx, facts.Pod, rest); err != nil {
-		return r.unamended(facts.Shadow, err)
-	}
-	return nil
-}
-
-func (r *shadowPods) unamended(shadowPod *vkv1alpha1.ShadowPod, err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	r.events.warn(shadowPod, reasonFailedUpdate, "Update", "the pod cannot be changed: %s", shadow.Refusal(err))
-	err = fmt.Errorf("change pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err)
-	if apierrors.IsInvalid(err) {
-		return reconcile.TerminalError(err)
-	}
-	return err
-}
-
-func (r *shadowPods) patch(ctx context.Context, pod *corev1.Pod, ops []shadow.Op) error {
-	patch, err := jsonPatch(ops)
-	if err != nil || len(ops) == 0 {
-		return err
-	}
-	return r.live.Patch(ctx, pod.DeepCopy(), patch, client.FieldOwner(labels.OwnerShadowPod))
-}
-
-func jsonPatch(ops []shadow.Op) (client.Patch, error) {
-	text, err := json.Marshal(ops)
-	if err != nil {
-		return nil, fmt.Errorf("encode a patch: %w", err)
-	}
-	return client.RawPatch(types.JSONPatchType, text), nil
 }

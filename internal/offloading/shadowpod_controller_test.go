@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -179,6 +180,78 @@ func TestAmend(t *testing.T) {
 	// A change that the API server refuses is reported, and not retried for ever.
 	b.Edit(s, func() { s.Spec.Pod.Containers[0].Image = " " })
 	b.event(s, "FailedUpdate", "image")
+}
+
+// TestResize: CPU and memory of a running pod follow the ShadowPod, within the grant, and with nothing but the right to patch the subresource. What is
+// refused delays no other change.
+func TestResize(t *testing.T) {
+	b := newShadowEnv(t)
+	quota := &fakeQuota{}
+	quota.open.Store(true)
+	b.quota = quota
+	stop := b.run()
+	s := b.createShadowPod("web", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) {
+		s.Spec.Pod.Containers[0].Resources = corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}, Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")},
+		}
+	})
+	pod := b.pod(s, nil)
+	b.Make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "physical"}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+		"cpu": resource.MustParse("8"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("9"), // the API server compares a resize with that
+	}}})
+	b.startPod(pod)
+	b.untilPhase(s, vkv1alpha1.ShadowPodRunning, pod)
+	uid, reserved, writes := pod.UID, quota.reserved.Load(), b.writes.Load()
+	b.Edit(s, func() {
+		s.Spec.Pod.Containers[0].Resources = corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{"cpu": resource.MustParse("1500m")}, Limits: corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("2Gi")},
+		}
+	})
+	has := func(cpu, memory string) bool {
+		now := pod.Spec.Containers[0].Resources
+		return b.exists(pod) && now.Requests.Cpu().Cmp(resource.MustParse(cpu)) == 0 && now.Limits.Memory().Cmp(resource.MustParse(memory)) == 0
+	}
+	b.Until("the pod has its new size", func() bool { return has("1500m", "2Gi") })
+	b.drainQueue("canary")
+	if got := b.writes.Load() - writes; pod.UID != uid || got != 4 || quota.reserved.Load() != reserved+2 { // the canary reserves, and is created
+		t.Errorf("%d writes, %d reservations, want the resize, the rest, and two of the canary", got, quota.reserved.Load()-reserved)
+	}
+
+	// Beyond the grant, the pod keeps its size; a label of the same update follows.
+	quota.open.Store(false)
+	b.Edit(s, func() {
+		s.Labels["tier"] = "front"
+		s.Spec.Pod.Containers[0].Resources.Requests["cpu"] = resource.MustParse("1700m")
+	})
+	b.event(s, "Refused", "10 of 10 granted")
+	b.Until("the label follows", func() bool { return b.exists(pod) && pod.Labels["tier"] == "front" })
+	if !has("1500m", "2Gi") {
+		t.Errorf("resources %+v", pod.Spec.Containers[0].Resources)
+	}
+	// Once the grant has that much left, the pod gets its size. The cluster's own rules still decide.
+	quota.open.Store(true)
+	b.Until("the pod has the size that was refused", func() bool { return has("1700m", "2Gi") })
+	b.Make(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "most"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+		Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{"memory": resource.MustParse("3Gi")},
+	}}}})
+	b.Edit(s, func() { s.Spec.Pod.Containers[0].Resources.Limits["memory"] = resource.MustParse("4Gi") })
+	b.event(s, "FailedUpdate", "maximum memory usage per Container is 3Gi")
+	if !has("1700m", "2Gi") {
+		t.Errorf("resources %+v", pod.Spec.Containers[0].Resources)
+	}
+	b.Edit(s, func() { s.Spec.Pod.Containers[0].Resources.Limits["memory"] = resource.MustParse("1Gi") })
+	b.Until("the pod is smaller", func() bool { return has("1700m", "1Gi") })
+
+	// A restart of the controllers changes nothing.
+	b.drainQueue("settled")
+	b.Read(pod)
+	stop()
+	version := pod.ResourceVersion
+	b.run()
+	b.drainQueue("restarted")
+	if b.Read(pod); pod.ResourceVersion != version {
+		t.Error("a restart of the controllers changed the pod")
+	}
 }
 
 // TestShadowUnmanaged: an unmanaged pod is not touched, whatever its name; a ShadowPod that is not allowed gets no pod.

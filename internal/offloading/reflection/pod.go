@@ -54,6 +54,9 @@ type memory struct {
 	// version is the resource version that our last status write created, written its time.
 	version string
 	written time.Time
+	// resizeRefused is when the peer refused to resize the pod, and the generation of the local pod that asked for it.
+	resizeRefused    time.Time
+	resizeGeneration int64
 	// tokens is the time at which the tokens were last issued.
 	tokens time.Time
 	// pendingSince is the time since which a status change that is not urgent waits to be written.

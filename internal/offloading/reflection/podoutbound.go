@@ -20,6 +20,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/fanin"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // settleTimeout is how long we wait for what usually follows within moments: the event of our own write, or the agreement of the clusters on addresses.
@@ -176,7 +177,6 @@ func (p *pods) apply(ctx context.Context, mapping *mapping, local *corev1.Pod, s
 			return 0, err // ensure has reported it
 		}
 	}
-	var live client.Object
 	switch {
 	case current && shadow == nil:
 		return settleTimeout, nil // the event of our write is still to come
@@ -189,12 +189,17 @@ func (p *pods) apply(ctx context.Context, mapping *mapping, local *corev1.Pod, s
 		if err != nil || full == nil {
 			return 0, err
 		}
-		intent, live = amended(intent, full), full
+		return p.change(mapping, local, amended(intent, full), full)
 	}
-	switch err := mapping.appliers[podKind].ApplyTo(mapping.ctx, intent, live); {
+	return p.applied(local, shadow == nil, mapping.appliers[podKind].ApplyTo(mapping.ctx, intent, nil))
+}
+
+// applied reports the result of a write, and returns when to try again.
+func (p *pods) applied(local *corev1.Pod, isNew bool, err error) (time.Duration, error) {
+	switch {
 	case err == nil:
 		p.engine.recorder.succeeded(local)
-		if dropped := project.DroppedFields(local); shadow == nil && len(dropped) > 0 {
+		if dropped := project.DroppedFields(local); isNew && len(dropped) > 0 {
 			p.engine.recorder.failed(local, podKind, reasonIncomplete, fmt.Errorf("in the remote cluster the pod has no %s; if it needs that, keep it off virtual nodes: node affinity liqo.io/type NotIn virtual-node", strings.Join(dropped, ", ")))
 		}
 		return 0, nil
@@ -232,6 +237,59 @@ func (p *pods) upToDate(mapping *mapping, local *corev1.Pod, shadow *metav1.Part
 	}
 	otherPolicy, err = matches(other)
 	return false, otherPolicy, err
+}
+
+// change applies the intent for an existing ShadowPod. If the peer refuses to resize the pod, for instance because it grants no more, or because its
+// version of Liqo does not know how, the other changes are applied without that, and the peer is asked again later.
+func (p *pods) change(mapping *mapping, local *corev1.Pod, intent *vkapply.ShadowPodApplyConfiguration, full *vkv1alpha1.ShadowPod) (time.Duration, error) {
+	applier := mapping.appliers[podKind]
+	desired := full.DeepCopy()
+	desired.Spec.Pod = *intent.Spec.Pod
+	if !shadow.Resized(full, desired) {
+		return p.applied(local, false, applier.ApplyTo(mapping.ctx, intent, full))
+	}
+	if wait := p.untilResize(local); wait > 0 {
+		_, err := p.applied(local, false, applier.ApplyTo(mapping.ctx, unresized(intent, full), full))
+		return wait, err
+	}
+	err := applier.ApplyTo(mapping.ctx, intent, full)
+	if err == nil || !visible(err) {
+		return p.applied(local, false, err)
+	}
+	p.mu.Lock()
+	known := p.memory(local)
+	known.resizeRefused, known.resizeGeneration = time.Now(), local.Generation
+	p.mu.Unlock()
+	p.engine.recorder.failed(local, podKind, reasonFailed, fmt.Errorf("the pod keeps its CPU and memory in the remote cluster: %w", err))
+	p.engine.counts.failed(local.Namespace, podKind)
+	_, err = p.applied(local, false, applier.ApplyTo(mapping.ctx, unresized(intent, full), full))
+	return refusedRetry, err
+}
+
+// untilResize returns how long not to ask the peer again to resize a pod, after it refused.
+func (p *pods) untilResize(local *corev1.Pod) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.memory(local)
+	if known.resizeGeneration != local.Generation {
+		return 0
+	}
+	return max(time.Until(known.resizeRefused.Add(refusedRetry)), 0)
+}
+
+// unresized returns the intent with the resources that the ShadowPod has.
+func unresized(intent *vkapply.ShadowPodApplyConfiguration, full *vkv1alpha1.ShadowPod) *vkapply.ShadowPodApplyConfiguration {
+	pod := intent.Spec.Pod.DeepCopy()
+	for i := range pod.Containers {
+		pod.Containers[i].Resources = full.Spec.Pod.Containers[i].Resources
+	}
+	for i := range pod.InitContainers {
+		pod.InitContainers[i].Resources = full.Spec.Pod.InitContainers[i].Resources
+	}
+	pod.Resources = full.Spec.Pod.Resources
+	changed := *intent
+	changed.Spec = vkapply.ShadowPodSpec().WithFence(*intent.Spec.Fence).WithPod(*pod)
+	return &changed
 }
 
 // amended returns the intent for an existing ShadowPod: only what Kubernetes lets change of a pod follows the local pod.

@@ -24,12 +24,18 @@ type Op struct {
 	Value any    `json:"value"`
 }
 
-// Amend returns the patches that bring a live pod to the state of its ShadowPod: ephemeral containers, which have their own subresource and
-// come first, and the rest. The rest sets the revision annotation, which records that everything is applied. owner is our name in the
-// managed fields of the pod.
-func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, allowed Allowed) (ephemeral, rest []Op) {
+// Patches bring a live pod to the state of its ShadowPod. Each is nil if it would change nothing.
+type Patches struct {
+	// Ephemeral and Resize are for subresources, and come first.
+	Ephemeral, Resize []Op
+	// Rest sets the revision annotation, which records that everything is applied. Unrecorded is Rest without that.
+	Rest, Unrecorded []Op
+}
+
+// Amend returns the patches of a live pod. owner is our name in the managed fields of the pod.
+func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, allowed Allowed) Patches {
 	samePod := Op{"test", "/metadata/uid", string(pod.UID)}
-	ephemeral, rest = []Op{samePod}, []Op{samePod}
+	ephemeral, rest := []Op{samePod}, []Op{samePod}
 
 	list := "/spec/ephemeralContainers"
 	there := len(pod.Spec.EphemeralContainers)
@@ -61,10 +67,14 @@ func Amend(shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod, peer, owner string, al
 			there++
 		}
 	}
-	if len(ephemeral) == 1 {
-		ephemeral = nil
+	unrecorded := slices.DeleteFunc(slices.Clone(rest), func(op Op) bool { return op.Path == "/metadata/annotations/"+pointer(labels.ShadowPodRevision) })
+	patches := Patches{Ephemeral: ephemeral, Resize: append([]Op{samePod}, resize(&shadow.Spec.Pod, pod)...), Rest: rest, Unrecorded: unrecorded}
+	for _, patch := range []*[]Op{&patches.Ephemeral, &patches.Resize, &patches.Rest, &patches.Unrecorded} {
+		if len(*patch) == 1 {
+			*patch = nil
+		}
 	}
-	return ephemeral, rest
+	return patches
 }
 
 // element appends value to a list, and creates an empty list: in JSON, an empty list is a missing field.

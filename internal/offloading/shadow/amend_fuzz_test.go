@@ -21,7 +21,7 @@ func FuzzAmend(f *testing.F) {
 	all := pieces(f)
 	first, last := []byte{byte(len(all) - 1)}, `{"metadata":{"uid":"shadow","labels":{"`+labels.Origin+`":"rome-id"}}}`
 	for _, change := range []string{
-		`{}`, `{"spec":{"pod":{"containers":[{"image":"new"}]}}}`, `{"spec":{"pod":{"activeDeadlineSeconds":5}}}`,
+		`{}`, `{"spec":{"pod":{"containers":[{"image":"new"}]}}}`, `{"spec":{"pod":{"containers":[{"resources":{"limits":{"cpu":"3"}}}]}}}`, `{"spec":{"pod":{"activeDeadlineSeconds":5}}}`,
 		`{"metadata":{"labels":{"a":"b","` + labels.ManagedBy + `":"peer"},"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"x","` + labels.ShadowPodRevision + `":"x","a/b~c":"d"}}}`,
 		`{"spec":{"pod":{"tolerations":[{"key":"a"},{"operator":"Exists"},{"key":"node-role.kubernetes.io/control-plane"}]}}}`,
 		`{"spec":{"pod":{"ephemeralContainers":[{"name":"debugger","securityContext":{"capabilities":{"add":["SYS_PTRACE"]}}}]}}}`,
@@ -54,15 +54,20 @@ func FuzzAmend(f *testing.F) {
 		was, is := Pod(before, "rome-id", anything), Pod(after, "rome-id", anything)
 		checkPatch(t, after, was)
 		if distinct(&after.Spec.Pod) {
-			if ephemeral, rest := Amend(after, is, "rome-id", "us", anything); len(ephemeral) > len(after.Spec.Pod.EphemeralContainers)+1 || len(rest) > 2 {
-				t.Fatalf("the pod as it is made is patched: %v %v", ephemeral, rest)
+			if patches := Amend(after, is, "rome-id", "us", anything); len(patches.Ephemeral) > len(after.Spec.Pod.EphemeralContainers)+1 || len(patches.Rest) > 2 || patches.Resize != nil {
+				t.Fatalf("the pod as it is made is patched: %v", patches)
 			}
 		}
 		for i := range is.Spec.Containers {
 			is.Spec.Containers[i].Image = was.Spec.Containers[i].Image
+			restore(&was.Spec.Containers[i].Resources, &is.Spec.Containers[i].Resources)
 		}
 		for i := range is.Spec.InitContainers {
 			is.Spec.InitContainers[i].Image = was.Spec.InitContainers[i].Image
+			restore(&was.Spec.InitContainers[i].Resources, &is.Spec.InitContainers[i].Resources)
+		}
+		if is.Spec.Resources != nil && was.Spec.Resources != nil {
+			restore(was.Spec.Resources, is.Spec.Resources)
 		}
 		is.Spec.ActiveDeadlineSeconds, is.Spec.Tolerations = was.Spec.ActiveDeadlineSeconds, was.Spec.Tolerations
 		if !equality.Semantic.DeepEqual(is.Spec, was.Spec) {
@@ -90,12 +95,15 @@ func checkPatch(t *testing.T, shadow *vkv1alpha1.ShadowPod, pod *corev1.Pod) {
 	t.Helper()
 	pod = pod.DeepCopy()
 	pod.UID = "pod"
-	ephemeral, rest := Amend(shadow, pod, "rome-id", "us", anything)
-	for _, ops := range [][]Op{ephemeral, rest} {
+	patches := Amend(shadow, pod, "rome-id", "us", anything)
+	for _, ops := range [][]Op{patches.Ephemeral, patches.Rest, patches.Unrecorded, patches.Resize} {
 		if len(ops) > 0 && (ops[0].Op != "test" || ops[0].Path != "/metadata/uid" || ops[0].Value != "pod") {
 			t.Fatalf("a patch for any pod: %v", ops)
 		}
 		for _, op := range ops[min(len(ops), 1):] {
+			if path, _, ok := strings.Cut(op.Path, "/resources"); ok && len(patches.Resize) > 0 && (strings.Contains(path, "ontainers/") || path == "/spec") {
+				continue
+			}
 			allowed := []string{"/metadata/labels", "/metadata/annotations", "/spec/containers/", "/spec/initContainers/", "/spec/activeDeadlineSeconds", "/spec/tolerations", "/spec/ephemeralContainers"}
 			if !slices.ContainsFunc(allowed, func(prefix string) bool { return strings.HasPrefix(op.Path, prefix) }) {
 				t.Fatalf("a patch of %s", op.Path)

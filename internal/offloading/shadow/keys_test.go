@@ -97,7 +97,7 @@ func TestAttackH6PodMetadata(t *testing.T) {
 	}
 	bare := Pod(spec(func(*corev1.PodSpec) {}), "rome-id", Allowed{})
 	bare.Labels, bare.Annotations = map[string]string{}, map[string]string{}
-	_, rest := Amend(s, bare, "rome-id", "us", Allowed{})
+	rest := Amend(s, bare, "rome-id", "us", Allowed{}).Rest
 	for _, op := range rest {
 		value, _ := op.Value.(string)
 		if key, ok := strings.CutPrefix(op.Path, "/metadata/labels/"); ok {

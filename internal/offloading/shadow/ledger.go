@@ -48,6 +48,8 @@ type entry struct {
 	uid     types.UID
 	amounts Amounts
 	until   time.Time
+	// unproven: the pod may have less than the amounts, which were never compared with the grant.
+	unproven bool
 }
 
 // NewLedger returns an empty ledger. With limits, it counts the limits of pods and refuses pods without limits; otherwise it counts the requests.
@@ -139,6 +141,40 @@ func (l *Ledger) Admit(peer string, shadow *vkv1alpha1.ShadowPod, now time.Time,
 	if !dryRun {
 		l.take(l.admitted, key)
 		l.put(l.admitted, key, entry{peer: peer, uid: shadow.UID, amounts: asked, until: now.Add(admittedFor)})
+	}
+	return ""
+}
+
+// SetUnproven is Set for a ShadowPod whose pod does not have its present state: an earlier process may have refused that.
+func (l *Ledger) SetUnproven(peer string, shadow *vkv1alpha1.ShadowPod) {
+	l.Set(peer, shadow)
+	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
+	if one, there := l.seen[key]; there {
+		one.unproven = true
+		l.seen[key] = one
+	}
+}
+
+// Grow returns why a ShadowPod that is counted must not get the resources that it asks for now; nothing if it may. Only what grows is compared with the
+// grant, which may have become smaller.
+func (l *Ledger) Grow(peer string, shadow *vkv1alpha1.ShadowPod) string {
+	if l.limits {
+		if problem := unlimited(&shadow.Spec.Pod); problem != "" {
+			return problem
+		}
+	}
+	counted := Amounts{}
+	one := l.seen[types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}]
+	if one.uid == shadow.UID {
+		counted = one.amounts
+	}
+	asked, granted := l.amounts(&shadow.Spec.Pod), l.granted(peer)
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		free := granted[name] - l.used[peer][name]
+		if more := asked[name] - counted[name]; (more > 0 || one.unproven) && more > free {
+			return fmt.Sprintf("the pod asks for %s of %s in place of %s, and %s of %s granted to cluster %s are in use: wait for pods to end, ask for less, or ask the provider for more",
+				text(name, asked[name]), name, text(name, counted[name]), text(name, l.used[peer][name]), text(name, granted[name]), peer)
+		}
 	}
 	return ""
 }

@@ -100,10 +100,12 @@ func Revision(shadow *vkv1alpha1.ShadowPod) string {
 		Deadline            *int64
 		Tolerations         []corev1.Toleration
 		Ephemeral           []corev1.EphemeralContainer
+		Sizes               []size `json:",omitempty"`
 	}{
 		Labels: podLabels(shadow, "", everything), Annotations: podAnnotations(shadow, everything),
 		Containers: images(shadow.Spec.Pod.Containers), Init: images(shadow.Spec.Pod.InitContainers),
 		Deadline: shadow.Spec.Pod.ActiveDeadlineSeconds, Tolerations: shadow.Spec.Pod.Tolerations, Ephemeral: shadow.Spec.Pod.EphemeralContainers,
+		Sizes: sizes(shadow),
 	}
 	if len(state.Tolerations) == 0 {
 		state.Tolerations = nil

@@ -155,8 +155,8 @@ func checkVolumes(spec *corev1.PodSpec) string {
 	return ""
 }
 
-// CheckUpdate returns why an update of a ShadowPod is refused. The same fields may change as in a pod: images, a shorter deadline, further
-// tolerations, further ephemeral containers.
+// CheckUpdate returns why an update of a ShadowPod is refused. The same fields may change as in a pod: images, CPU and memory, a shorter deadline,
+// further tolerations, further ephemeral containers.
 func CheckUpdate(before, after *vkv1alpha1.ShadowPod) string {
 	if before.Spec.Fence != after.Spec.Fence {
 		return "spec.fence cannot be changed; another pod needs another ShadowPod"
@@ -167,9 +167,14 @@ func CheckUpdate(before, after *vkv1alpha1.ShadowPod) string {
 	}
 	for i := range now.Containers {
 		now.Containers[i].Image = old.Containers[i].Image
+		restore(&old.Containers[i].Resources, &now.Containers[i].Resources)
 	}
 	for i := range now.InitContainers {
 		now.InitContainers[i].Image = old.InitContainers[i].Image
+		restore(&old.InitContainers[i].Resources, &now.InitContainers[i].Resources)
+	}
+	if old.Resources != nil && now.Resources != nil {
+		restore(old.Resources, now.Resources)
 	}
 	if problem := longer(old.ActiveDeadlineSeconds, now.ActiveDeadlineSeconds); problem != "" {
 		return problem
@@ -185,7 +190,7 @@ func CheckUpdate(before, after *vkv1alpha1.ShadowPod) string {
 	}
 	now.ActiveDeadlineSeconds, now.Tolerations, now.EphemeralContainers = old.ActiveDeadlineSeconds, old.Tolerations, old.EphemeralContainers
 	if !equality.Semantic.DeepEqual(old, now) {
-		return "spec.pod cannot be changed except for images, a shorter activeDeadlineSeconds, further tolerations and ephemeralContainers; create another pod"
+		return "spec.pod cannot be changed except for images, cpu and memory, a shorter activeDeadlineSeconds, further tolerations and ephemeralContainers; create another pod"
 	}
 	return ""
 }

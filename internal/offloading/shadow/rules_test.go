@@ -211,7 +211,7 @@ func TestTolerations(t *testing.T) {
 		t.Errorf("the pod tolerates %v", pod.Spec.Tolerations)
 	}
 	bare := Pod(spec(func(*corev1.PodSpec) {}), "rome-id", anything)
-	_, rest := Amend(s, bare, "rome-id", "us", anything)
+	rest := Amend(s, bare, "rome-id", "us", anything).Rest
 	var added []any
 	for _, op := range rest {
 		if strings.HasPrefix(op.Path, "/spec/tolerations") {
@@ -278,6 +278,8 @@ func TestCheckUpdate(t *testing.T) {
 	before := spec(func(s *corev1.PodSpec) {
 		s.ActiveDeadlineSeconds, s.Tolerations = new(int64(100)), []corev1.Toleration{{Key: "a"}}
 		s.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "one"}}}
+		s.Containers[0].Resources = corev1.ResourceRequirements{Requests: list("cpu", "1"), Limits: list("cpu", "1", "example.com/gpu", "1")}
+		s.Resources = &corev1.ResourceRequirements{Limits: list("memory", "1Gi")}
 	})
 	for _, c := range []struct {
 		name, want string
@@ -297,8 +299,15 @@ func TestCheckUpdate(t *testing.T) {
 		{"another ephemeral container", "ephemeral", func(s *corev1.PodSpec) { s.EphemeralContainers[0].Image = "x" }},
 		{"a container more", "containers", func(s *corev1.PodSpec) { s.Containers = append(s.Containers, corev1.Container{Name: "d"}) }},
 		{"a container's name", "cannot be changed", func(s *corev1.PodSpec) { s.Containers[0].Name = "d" }},
-		{"limits", "cannot be changed", func(s *corev1.PodSpec) {
-			s.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse("900")}
+		{"CPU and memory", "", func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Requests = list("cpu", "2", "memory", "1Gi")
+			s.Containers[0].Resources.Limits["cpu"] = resource.MustParse("900")
+			s.Resources.Limits = list("memory", "2Gi")
+		}},
+		{"no request", "cannot be changed", func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = nil }},
+		{"another device", "cannot be changed", func(s *corev1.PodSpec) { s.Containers[0].Resources.Limits["example.com/gpu"] = resource.MustParse("2") }},
+		{"a claim", "cannot be changed", func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
 		}},
 		{"restarts", "cannot be changed", func(s *corev1.PodSpec) { s.RestartPolicy = corev1.RestartPolicyNever }},
 		{"volumes", "cannot be changed", func(s *corev1.PodSpec) { s.Volumes = make([]corev1.Volume, 1) }},
@@ -345,6 +354,9 @@ func TestMark(t *testing.T) {
 		"toleration": func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.Tolerations = make([]corev1.Toleration, 1) },
 		"ephemeral":  func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.EphemeralContainers = make([]corev1.EphemeralContainer, 1) },
 		"uid":        func(s *vkv1alpha1.ShadowPod) { s.UID = "y" },
+		"resize": func(s *vkv1alpha1.ShadowPod) {
+			s.Generation, s.Spec.Pod.Containers[0].Resources.Limits = 2, list("cpu", "9")
+		},
 	} {
 		s := full.DeepCopy()
 		change(s)
@@ -376,13 +388,19 @@ func TestAmend(t *testing.T) {
 		s.Spec.Pod.ActiveDeadlineSeconds, s.Spec.Pod.Tolerations = new(int64(5)), []corev1.Toleration{{Key: "a"}, {Key: "b"}}
 		s.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
 	})
-	ephemeral, rest := Amend(s, pod, "rome-id", "us", anything)
+	s.Spec.Pod.Containers[0].Resources = corev1.ResourceRequirements{Requests: list("cpu", "2", "memory", "1Gi", "example.com/gpu", "2"), Limits: list("cpu", "3", "memory", "1Gi")}
+	pod.Spec.Containers[1].Resources = corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "1Gi")}
+	patches := Amend(s, pod, "rome-id", "us", anything)
 	got := []string{}
-	for _, op := range append(ephemeral, rest...) {
+	for _, op := range slices.Concat(patches.Ephemeral, patches.Resize, patches.Rest) {
 		got = append(got, op.Op+" "+op.Path)
+	}
+	if len(patches.Unrecorded) != len(patches.Rest)-1 {
+		t.Errorf("without the revision: %v", patches.Unrecorded)
 	}
 	want := []string{
 		"test /metadata/uid", "add /spec/ephemeralContainers",
+		"test /metadata/uid", "test /spec/containers/1/name", "add /spec/containers/1/resources/requests/cpu", "add /spec/containers/1/resources/limits",
 		"test /metadata/uid", "add /metadata/labels/new", "remove /metadata/labels/old~1key", "add /metadata/annotations/virtualkubelet.liqo.io~1shadow-pod",
 		"test /spec/containers/1/name", "replace /spec/containers/1/image", "add /spec/activeDeadlineSeconds", "add /spec/tolerations", "add /spec/tolerations/-",
 	}
@@ -401,7 +419,7 @@ func TestDebuggersDoNotTrace(t *testing.T) {
 		Name: "debugger", SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE", "KILL"}}},
 	}}}
 	for tracing, want := range map[bool]string{false: "[KILL]", true: "[SYS_PTRACE KILL]"} {
-		ops, _ := Amend(asks, &corev1.Pod{}, "rome", "owner", Allowed{Tracing: tracing})
+		ops := Amend(asks, &corev1.Pod{}, "rome", "owner", Allowed{Tracing: tracing}).Ephemeral
 		added, ok := ops[len(ops)-1].Value.([]any)
 		if !ok || len(added) != 1 {
 			t.Fatalf("%+v", ops)

@@ -65,18 +65,30 @@ func (q *Quota) fits(peer string, shadowPod *vkv1alpha1.ShadowPod, now time.Time
 	return q.known.Admit(peer, shadowPod, now, true), nil
 }
 
-// Reserve returns why the pod of a ShadowPod must not be created now. If it returns nothing, the pod counts until its ShadowPod has ended or is gone, or
-// until Release.
+// grows returns why a ShadowPod must not get the resources that an update gives it; nothing if it may.
+func (q *Quota) grows(peer string, shadowPod *vkv1alpha1.ShadowPod) (string, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.filled {
+		return "", errUnfilled
+	}
+	return q.known.Grow(peer, shadowPod), nil
+}
+
+// Reserve returns why the pod of a ShadowPod must not be created or resized now. If it returns nothing, the pod counts, with the largest size that it had,
+// until its ShadowPod has ended or is gone, or until Release.
 func (q *Quota) Reserve(peer string, shadowPod *vkv1alpha1.ShadowPod, now time.Time) (string, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.filled {
 		return "", errUnfilled
 	}
-	if q.reserved.Has(shadowPod) {
-		return "", nil // its pod is created again, even if the grant has become smaller
+	var problem string
+	if q.reserved.Has(shadowPod) { // its pod is resized, or created again even if the grant has become smaller
+		problem = q.reserved.Grow(peer, shadowPod)
+	} else {
+		problem = q.reserved.Admit(peer, shadowPod, now, true)
 	}
-	problem := q.reserved.Admit(peer, shadowPod, now, true)
 	if problem == "" {
 		q.reserved.Set(peer, shadowPod)
 	}
@@ -119,6 +131,13 @@ func (q *Quota) Start(ctx context.Context) error {
 		}
 		synced = append(synced, registration.HasSynced)
 	}
+	pods, err := q.cache.GetInformer(ctx, &corev1.Pod{})
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	if _, err := pods.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(old, now any) { q.followPod(ctx, old, now) }}); err != nil {
+		return fmt.Errorf("follow pods: %w", err)
+	}
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil // ctx has ended
 	}
@@ -149,15 +168,20 @@ func (q *Quota) fill(ctx context.Context) error {
 	if err := q.cache.List(ctx, &shadowPods, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list shadow pods: %w", err)
 	}
-	owners := map[string]bool{}
+	revisions := map[string]string{} // by owner
 	for i := range pods.Items {
-		owners[shadow.Owner(&pods.Items[i])] = true
+		revisions[shadow.Owner(&pods.Items[i])] = pods.Items[i].Annotations[labels.ShadowPodRevision]
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range shadowPods.Items {
-		if one := &shadowPods.Items[i]; owners[string(one.UID)] {
+		one := &shadowPods.Items[i]
+		switch revision, there := revisions[string(one.UID)]; {
+		case !there:
+		case revision == shadow.Revision(one):
 			q.reserved.Set(q.peerOf(ctx, one), one)
+		default:
+			q.reserved.SetUnproven(q.peerOf(ctx, one), one)
 		}
 	}
 	q.filled = true
@@ -175,7 +199,7 @@ func (q *Quota) recount(ctx context.Context) error {
 		return err
 	}
 	for i := range shadowPods.Items {
-		q.set(q.peerOf(ctx, &shadowPods.Items[i]), &shadowPods.Items[i])
+		q.set(ctx, q.peerOf(ctx, &shadowPods.Items[i]), &shadowPods.Items[i])
 	}
 	for i := range granted.Items {
 		q.note(q.tenantOf(ctx, granted.Items[i].Namespace), &granted.Items[i])
@@ -195,15 +219,37 @@ func (q *Quota) setPod(ctx context.Context, object any) {
 		peer := q.peerOf(ctx, shadowPod)
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.set(peer, shadowPod)
+		q.set(ctx, peer, shadowPod)
 	}
 }
 
-func (q *Quota) set(peer string, shadowPod *vkv1alpha1.ShadowPod) {
+// set counts a ShadowPod. A larger size is reserved only once the pod has it: the controller of another replica has reserved it. Ours reserves before.
+func (q *Quota) set(ctx context.Context, peer string, shadowPod *vkv1alpha1.ShadowPod) {
 	q.known.Set(peer, shadowPod)
-	if shadowPod.Status.PodUID != "" || q.reserved.Has(shadowPod) {
+	ended := shadowPod.Status.Phase == vkv1alpha1.ShadowPodSucceeded || shadowPod.Status.Phase == vkv1alpha1.ShadowPodFailed
+	if has := q.reserved.Has(shadowPod); ended || !has && shadowPod.Status.PodUID != "" || has && q.applied(ctx, shadowPod) {
 		q.reserved.Set(peer, shadowPod)
 	}
+}
+
+// followPod counts the size that a pod got from the controller, which may run in another replica.
+func (q *Quota) followPod(ctx context.Context, old, now any) {
+	before, wasPod := old.(*corev1.Pod)
+	after, isPod := now.(*corev1.Pod)
+	if !wasPod || !isPod || before.Annotations[labels.ShadowPodRevision] == after.Annotations[labels.ShadowPodRevision] {
+		return
+	}
+	var shadowPod vkv1alpha1.ShadowPod
+	if q.cache.Get(ctx, client.ObjectKeyFromObject(after), &shadowPod) == nil {
+		q.setPod(ctx, &shadowPod)
+	}
+}
+
+// applied reports whether the pod of a ShadowPod was brought to its present state.
+func (q *Quota) applied(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod) bool {
+	var pod corev1.Pod
+	err := q.cache.Get(ctx, client.ObjectKeyFromObject(shadowPod), &pod, client.UnsafeDisableDeepCopy)
+	return err == nil && pod.Annotations[labels.ShadowPodRevision] == shadow.Revision(shadowPod)
 }
 
 func (q *Quota) forgetPod(_ context.Context, object any) {

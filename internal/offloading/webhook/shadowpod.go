@@ -111,6 +111,14 @@ func (w *shadowPod) Handle(ctx context.Context, request admission.Request) admis
 			return admission.Denied(problem)
 		}
 	}
+	if w.options.Quota != nil && old != nil && shadow.Resized(old, &now) {
+		switch problem, err := w.options.Quota.grows(peer, &now); {
+		case err != nil:
+			return admission.Errored(http.StatusServiceUnavailable, err)
+		case problem != "":
+			return admission.Denied(problem)
+		}
+	}
 	if problem := w.options.Bytes.admit(request); problem != "" {
 		return admission.Denied(problem)
 	}

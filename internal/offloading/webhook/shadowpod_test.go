@@ -152,7 +152,7 @@ func TestShadowPodWebhook(t *testing.T) {
 	s.Spec.Pod.Containers[0].Image = "new"
 	b.Must(b.Update(t.Context(), s))
 	changed := s.DeepCopy()
-	changed.Spec.Pod.Containers[0].Resources.Limits["cpu"] = resource.MustParse("1000")
+	changed.Spec.Pod.Containers[0].Resources.Limits["example.com/gpu"] = resource.MustParse("1")
 	b.refused(b.Update(t.Context(), changed), "spec.pod cannot be changed")
 	changed = s.DeepCopy()
 	changed.Spec.Pod.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
@@ -289,6 +289,19 @@ func TestQuota(t *testing.T) {
 		b.counted(q, s)
 	}
 	b.refused(b.Create(t.Context(), shadowPodNamed("next-3", nil)), "10 of 10 granted")
+	// A pod may become smaller or larger within the grant, and keeps counting with its largest size.
+	resize := func(cpu string) error {
+		var s vkv1alpha1.ShadowPod
+		b.Must(b.Get(t.Context(), types.NamespacedName{Namespace: remoteNamespace, Name: "next-2"}, &s))
+		s.Spec.Pod.Containers[0].Resources.Limits["cpu"] = resource.MustParse(cpu)
+		return b.Update(t.Context(), &s)
+	}
+	b.refused(resize("1500m"), "1500m of cpu in place of 1, and 10 of 10 granted to cluster rome-id are in use")
+	b.Must(resize("500m"))
+	b.refused(b.Create(t.Context(), shadowPodNamed("half", func(s *vkv1alpha1.ShadowPod) {
+		s.Spec.Pod.Containers[0].Resources.Limits["cpu"] = resource.MustParse("500m")
+	})), "10 of 10 granted")
+	b.Must(resize("1"))
 	// An image may change although the grant is used up.
 	b.Must(b.Get(t.Context(), types.NamespacedName{Namespace: remoteNamespace, Name: "next-1"}, &all.Items[0]))
 	all.Items[0].Spec.Pod.Containers[0].Image = "new"
@@ -316,14 +329,50 @@ func TestQuotaOfWhatIsDeleted(t *testing.T) {
 	small := s.DeepCopy()
 	small.Finalizers = small.Finalizers[:1]
 	small.Spec.Pod.Containers[0].Resources.Limits["cpu"] = resource.MustParse("1m")
-	b.refused(b.Update(t.Context(), small), "spec.pod cannot be changed")
+	b.Must(b.Update(t.Context(), small))
 	b.refused(b.Create(t.Context(), shadowPodNamed("next", nil)), "1 of 1 granted")
 
+	b.Read(s)
 	s.Finalizers = nil
 	b.Must(b.Update(t.Context(), s))
 	if err := b.Get(t.Context(), client.ObjectKeyFromObject(s), s); !apierrors.IsNotFound(err) {
 		t.Errorf("an unchanged ShadowPod is not deleted: %v", err)
 	}
+}
+
+// TestAttackResize: a size that the controller refused is refused by its successor as well, and a size that the controller of another replica gave to a pod
+// counts here.
+func TestAttackResize(t *testing.T) {
+	b := newEnv(t)
+	b.granted("rome", "3", map[string]string{labels.Replicated: "true", labels.Replication: "false"})
+	cpu := func(s *vkv1alpha1.ShadowPod, amount string) {
+		s.Spec.Pod.Containers[0].Resources.Limits["cpu"] = resource.MustParse(amount)
+	}
+	var shadows []*vkv1alpha1.ShadowPod
+	for _, name := range []string{"a", "b"} {
+		s := shadowPodNamed(name, nil)
+		b.Make(s)
+		pod := shadow.Pod(s, "rome-id", shadow.Allowed{})
+		pod.Spec.Containers[0].Image = "i"
+		b.Make(pod)
+		b.Edit(s, func() { cpu(s, "2") }) // both at once, past the webhook
+		shadows = append(shadows, s)
+	}
+	q := b.quota(true)
+	for _, s := range shadows {
+		b.Until(s.Name+" keeps its size", func() bool {
+			problem, err := q.Reserve("rome-id", s, time.Now())
+			return err == nil && strings.Contains(problem, "4 of 3 granted")
+		})
+	}
+	// One is made smaller again, and the other one gets its size in another replica.
+	b.Edit(shadows[0], func() { cpu(shadows[0], "1") })
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "b"}}
+	b.Edit(pod, func() { pod.Annotations[labels.ShadowPodRevision] = shadow.Revision(shadows[1]) })
+	b.Until("the size of the other one is proven", func() bool {
+		problem, err := q.Reserve("rome-id", shadows[1], time.Now())
+		return err == nil && problem == ""
+	})
 }
 
 // TestAttackH7: with the default settings, a peer whose own scheduler ignores what it is granted gets pods up to the grant, and no more.

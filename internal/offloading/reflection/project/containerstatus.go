@@ -80,20 +80,21 @@ func containerStatuses(policy corev1.RestartPolicy, spec []corev1.Container, all
 		case shown && before.State.Terminated != nil && status.State.Terminated == nil && !restarts(policy, container, before.State.Terminated.ExitCode):
 			result = append(result, *before.DeepCopy())
 		case reported:
-			result = append(result, containerStatus(container, status, all.restarts.before[container.Name]))
+			result = append(result, containerStatus(container, before, status, all.restarts.before[container.Name]))
 		}
 	}
 	return result
 }
 
-func containerStatus(spec corev1.Container, theirs corev1.ContainerStatus, before int32) corev1.ContainerStatus {
+func containerStatus(spec corev1.Container, mine, theirs corev1.ContainerStatus, before int32) corev1.ContainerStatus {
 	theirs = *theirs.DeepCopy()
 	status := corev1.ContainerStatus{
 		Name: spec.Name, State: containerState(theirs.State), LastTerminationState: containerState(theirs.LastTerminationState),
 		Ready: theirs.Ready, Started: theirs.Started, RestartCount: add(theirs.RestartCount, before),
 		Image: text(theirs.Image, maxMessage), ImageID: text(theirs.ImageID, maxMessage), ContainerID: text(theirs.ContainerID, maxReason),
-		AllocatedResources: within(theirs.AllocatedResources, spec.Resources.Requests), Resources: resourcesWithin(theirs.Resources, &spec.Resources),
-		User: containerUser(theirs.User),
+		AllocatedResources: within(theirs.AllocatedResources, spec.Resources.Requests, mine.AllocatedResources),
+		Resources:          resourcesWithin(theirs.Resources, &spec.Resources, mine.Resources),
+		User:               containerUser(theirs.User),
 	}
 	if theirs.StopSignal != nil {
 		status.StopSignal = some(corev1.Signal(text(string(*theirs.StopSignal), maxReason)))
@@ -147,10 +148,14 @@ func containerUser(theirs *corev1.ContainerUser) *corev1.ContainerUser {
 	return &corev1.ContainerUser{Linux: user}
 }
 
-// within keeps the remote resources that do not exceed the pod's own: schedulers and quotas of this cluster count what a status reports.
-func within(theirs, own corev1.ResourceList) corev1.ResourceList {
+// within keeps the remote resources that do not exceed the pod's own, or those that it had before it was resized: schedulers and quotas of this cluster
+// count what a status reports.
+func within(theirs, own, before corev1.ResourceList) corev1.ResourceList {
 	var kept corev1.ResourceList
 	for name, most := range own {
+		if had, ok := before[name]; ok && had.Cmp(most) > 0 {
+			most = had
+		}
 		if quantity, ok := theirs[name]; ok && quantity.Sign() >= 0 && quantity.Cmp(most) <= 0 {
 			if kept == nil {
 				kept = corev1.ResourceList{}
@@ -161,11 +166,14 @@ func within(theirs, own corev1.ResourceList) corev1.ResourceList {
 	return kept
 }
 
-func resourcesWithin(theirs, own *corev1.ResourceRequirements) *corev1.ResourceRequirements {
+func resourcesWithin(theirs, own, before *corev1.ResourceRequirements) *corev1.ResourceRequirements {
 	if theirs == nil {
 		return nil
 	}
-	return &corev1.ResourceRequirements{Requests: within(theirs.Requests, own.Requests), Limits: within(theirs.Limits, own.Limits)}
+	if before == nil {
+		before = &corev1.ResourceRequirements{}
+	}
+	return &corev1.ResourceRequirements{Requests: within(theirs.Requests, own.Requests, before.Requests), Limits: within(theirs.Limits, own.Limits, before.Limits)}
 }
 
 // restarts reports whether the kubelet starts a container again after it ended with that exit code.

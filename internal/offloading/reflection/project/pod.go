@@ -162,11 +162,18 @@ func Amended(existing, intent *corev1.PodSpec) *corev1.PodSpec {
 	for _, lists := range [][2][]corev1.Container{{amended.InitContainers, intent.InitContainers}, {amended.Containers, intent.Containers}} {
 		for i := range lists[0] {
 			for _, container := range lists[1] {
-				if container.Name == lists[0][i].Name && container.Image != "" {
+				if container.Name != lists[0][i].Name {
+					continue
+				}
+				if container.Image != "" {
 					lists[0][i].Image = container.Image
 				}
+				lists[0][i].Resources = *shadow.Resize(&lists[0][i].Resources, &container.Resources)
 			}
 		}
+	}
+	if amended.Resources != nil && intent.Resources != nil {
+		amended.Resources = shadow.Resize(amended.Resources, intent.Resources)
 	}
 	if deadline := intent.ActiveDeadlineSeconds; deadline != nil && (existing.ActiveDeadlineSeconds == nil || *deadline < *existing.ActiveDeadlineSeconds) {
 		amended.ActiveDeadlineSeconds = some(*deadline)

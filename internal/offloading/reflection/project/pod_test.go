@@ -39,7 +39,7 @@ func mustShadowPod(t *testing.T, local *corev1.Pod, options project.PodOptions) 
 func TestAmended(t *testing.T) {
 	live := read[corev1.PodSpec](t, `
 initContainers: [{name: migrate, image: "migrate:1"}]
-containers: [{name: web, image: "web:1"}, {name: injected, image: "mesh:1"}]
+containers: [{name: web, image: "web:1", resources: {requests: {cpu: "1", example.com/gpu: "1"}}}, {name: injected, image: "mesh:1"}]
 activeDeadlineSeconds: 100
 nodeName: m1
 serviceAccountName: default
@@ -48,7 +48,7 @@ ephemeralContainers: [{name: first, image: busybox}]
 `)
 	intent := read[corev1.PodSpec](t, `
 initContainers: [{name: migrate, image: "migrate:2"}]
-containers: [{name: web, image: "web:2", env: [{name: NEW, value: x}]}, {name: never-there, image: x}]
+containers: [{name: web, image: "web:2", env: [{name: NEW, value: x}], resources: {requests: {cpu: "2", example.com/gpu: "2"}}}, {name: never-there, image: x}]
 activeDeadlineSeconds: 50
 tolerations: [{key: a, operator: Exists}, {key: b, operator: Exists}]
 hostAliases: [{ip: 10.0.0.1}]
@@ -56,7 +56,7 @@ ephemeralContainers: [{name: first, image: changed}, {name: second, image: busyb
 `)
 	want := read[corev1.PodSpec](t, `
 initContainers: [{name: migrate, image: "migrate:2"}]
-containers: [{name: web, image: "web:2"}, {name: injected, image: "mesh:1"}]
+containers: [{name: web, image: "web:2", resources: {requests: {cpu: "2", example.com/gpu: "1"}}}, {name: injected, image: "mesh:1"}]
 activeDeadlineSeconds: 50
 nodeName: m1
 serviceAccountName: default

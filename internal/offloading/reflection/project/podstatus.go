@@ -67,7 +67,8 @@ func PodStatus(m NamespaceMapping, local, remote *corev1.Pod, restarts Restarts,
 		}
 	}
 	if own := local.Spec.Resources; own != nil {
-		status.AllocatedResources, status.Resources = within(theirs.AllocatedResources, own.Requests), resourcesWithin(theirs.Resources, own)
+		status.AllocatedResources = within(theirs.AllocatedResources, own.Requests, mine.AllocatedResources)
+		status.Resources = resourcesWithin(theirs.Resources, own, mine.Resources)
 	}
 	containers := func(spec []corev1.Container, mine, theirs []corev1.ContainerStatus) []corev1.ContainerStatus {
 		return containerStatuses(local.Spec.RestartPolicy, spec, statuses{mine, theirs, restarts})

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"liqo.io/liqo/apis/labels"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/shadow"
+)
+
+// amend applies a change of the ShadowPod to the running pod.
+func (r *shadowPods) amend(ctx context.Context, key types.NamespacedName) error {
+	facts, err := r.read(ctx, r.live, key, true)
+	if err != nil || !shadow.Plan(facts).Amend {
+		return err // it has changed since, and an event follows
+	}
+	peer, err := r.admit(ctx, facts.Shadow)
+	if err != nil || peer == "" {
+		return err
+	}
+	patches := shadow.Amend(facts.Shadow, facts.Pod, peer, labels.OwnerShadowPod, r.options.Allowed)
+	if err := r.patchPart(ctx, facts.Pod, "ephemeralcontainers", patches.Ephemeral); err != nil {
+		return r.unamended(facts.Shadow, err)
+	}
+	rest, resized := patches.Rest, r.resize(ctx, peer, facts, patches.Resize)
+	if resized != nil {
+		rest = patches.Unrecorded // what else has changed does not wait for the resize
+	}
+	if err := r.patch(ctx, facts.Pod, rest); err != nil {
+		return r.unamended(facts.Shadow, err)
+	}
+	return resized
+}
+
+// resize changes CPU and memory of a running pod, within the grant of the peer. It reports why that is not possible.
+func (r *shadowPods) resize(ctx context.Context, peer string, facts shadow.Facts, ops []shadow.Op) error {
+	if ops == nil {
+		return nil
+	}
+	if err := r.reserve(peer, facts.Shadow); err != nil {
+		return err
+	}
+	err := r.patchPart(ctx, facts.Pod, "resize", ops)
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // there is no such subresource
+		r.events.warn(facts.Shadow, reasonFailedUpdate, "Update", "this cluster cannot change CPU and memory of a running pod, which needs Kubernetes 1.33: create another pod")
+		return reconcile.TerminalError(fmt.Errorf("resize pod %s/%s: %w", facts.Pod.Namespace, facts.Pod.Name, err))
+	}
+	return r.unamended(facts.Shadow, err)
+}
+
+// patchPart patches a subresource of a pod.
+func (r *shadowPods) patchPart(ctx context.Context, pod *corev1.Pod, part string, ops []shadow.Op) error {
+	patch, err := jsonPatch(ops)
+	if err != nil || len(ops) == 0 {
+		return err
+	}
+	return r.live.SubResource(part).Patch(ctx, pod.DeepCopy(), patch, client.FieldOwner(labels.OwnerShadowPod))
+}
+
+func (r *shadowPods) unamended(shadowPod *vkv1alpha1.ShadowPod, err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	r.events.warn(shadowPod, reasonFailedUpdate, "Update", "the pod cannot be changed: %s", shadow.Refusal(err))
+	err = fmt.Errorf("change pod %s/%s: %w", shadowPod.Namespace, shadowPod.Name, err)
+	if apierrors.IsInvalid(err) {
+		return reconcile.TerminalError(err)
+	}
+	return err
+}
+
+func (r *shadowPods) patch(ctx context.Context, pod *corev1.Pod, ops []shadow.Op) error {
+	patch, err := jsonPatch(ops)
+	if err != nil || len(ops) == 0 {
+		return err
+	}
+	return r.live.Patch(ctx, pod.DeepCopy(), patch, client.FieldOwner(labels.OwnerShadowPod))
+}
+
+func jsonPatch(ops []shadow.Op) (client.Patch, error) {
+	text, err := json.Marshal(ops)
+	if err != nil {
+		return nil, fmt.Errorf("encode a patch: %w", err)
+	}
+	return client.RawPatch(types.JSONPatchType, text), nil
+}
