@@ -17,7 +17,7 @@ import (
 )
 
 // TestPodRange registers the node in a cluster whose controller manager assigns ranges of the pod network: the node gets one range, no event reports a failure
-// (ADR 24), and the controller manager starts again with the node.
+// (ADR 25), and the controller manager starts again with the node.
 func TestPodRange(t *testing.T) {
 	b := newEnv(t)
 	stop := b.controllerManager()
