@@ -185,11 +185,11 @@ func abreastOfRace(groups ...[]stage) (plan []stage) {
 // apart reports whether a package has a stage of its own.
 func apart(path string) bool {
 	return path == "liqo.io/liqo" || strings.HasPrefix(path, "liqo.io/liqo/playground/e2e") || strings.HasPrefix(path, "liqo.io/liqo/playground/bench") ||
-		strings.HasPrefix(path, "liqo.io/liqo/test/") && !strings.HasPrefix(path, "liqo.io/liqo/test/env") && !slices.Contains(programs, path)
+		strings.HasPrefix(path, "liqo.io/liqo/test/") && !strings.HasPrefix(path, "liqo.io/liqo/test/env") && !slices.Contains(alone, path)
 }
 
-// programs are the programs that run in the clusters of tests; their own tests need no cluster.
-var programs = []string{"liqo.io/liqo/test/history", "liqo.io/liqo/test/stamp", "liqo.io/liqo/test/traffic"}
+// alone are the programs that run in the clusters of tests, and the package that reads guides; their own tests need no cluster.
+var alone = []string{"liqo.io/liqo/test/guide", "liqo.io/liqo/test/history", "liqo.io/liqo/test/stamp", "liqo.io/liqo/test/traffic"}
 
 func lint(found facts) []stage {
 	var plan []stage

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/guide"
 )
 
 var keep = flag.Bool("keep", false, "leave the quick start up (for work on it)")
@@ -98,7 +99,7 @@ func TestQuickStart(t *testing.T) {
 		t.Fatal(down)
 	}
 	t.Logf("down: %.0f s", down.Took.Seconds())
-	t.Run("guide", func(t *testing.T) { guide(t, root, commands(up.Out+down.Out)) })
+	t.Run("guide", func(t *testing.T) { compare(t, root, commands(up.Out+down.Out)) })
 	t.Run("nothing is left", func(t *testing.T) {
 		if given {
 			for _, c := range clusters.Clusters {
@@ -114,42 +115,30 @@ func TestQuickStart(t *testing.T) {
 func commands(output string) (all []string) {
 	for line := range strings.Lines(output) {
 		if command, is := strings.CutPrefix(strings.TrimSpace(line), "$ "); is {
-			all = append(all, plain(command))
+			all = append(all, guide.Parse(command).Line)
 		}
 	}
 	return all
 }
 
-// plain returns a command without the remark after it.
-func plain(line string) string {
-	command, _, _ := strings.Cut(line, " #")
-	return strings.TrimSpace(command)
-}
-
-// guide checks that the script ran every command of the guide, in that order.
-func guide(t *testing.T, root string, ran []string) {
-	text, err := os.ReadFile(filepath.Join(root, "examples", "quick-start", "README.md"))
+// compare checks that the script ran every command of the guide, in that order.
+func compare(t *testing.T, root string, ran []string) {
+	text, err := guide.Read(root, "quick-start")
 	if err != nil {
 		t.Fatal(err)
 	}
 	listed, at := 0, 0
-	for i, part := range strings.Split(string(text), "```") {
-		if i%2 == 0 || !strings.HasPrefix(part, "sh\n") {
+	for _, command := range guide.Commands(text) {
+		if own.MatchString(command.Line) {
 			continue
 		}
-		for line := range strings.Lines(strings.TrimPrefix(part, "sh\n")) {
-			command := plain(line)
-			if command == "" || own.MatchString(command) {
-				continue
-			}
-			listed++
-			next := slices.IndexFunc(ran[at:], func(one string) bool { return alike(one) == alike(command) })
-			if next < 0 {
-				t.Errorf("the guide has %q here, which the script has not run after %q", command, ran[max(at-1, 0)])
-				continue
-			}
-			at += next + 1
+		listed++
+		next := slices.IndexFunc(ran[at:], func(one string) bool { return alike(one) == alike(command.Line) })
+		if next < 0 {
+			t.Errorf("the guide has %q here, which the script has not run after %q", command.Line, ran[max(at-1, 0)])
+			continue
 		}
+		at += next + 1
 	}
 	if listed < 15 {
 		t.Errorf("the guide has %d commands, which is too few to be it", listed)

@@ -9,19 +9,19 @@
 package stateful
 
 import (
-	"bufio"
 	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/guide"
 )
 
 var (
@@ -32,7 +32,7 @@ var (
 )
 
 const (
-	guide     = "../../examples/stateful-applications"
+	example   = "stateful-applications"
 	namespace = "liqo-demo"
 	selectAll = `MYSQL_PWD=$PASSWORD mariadb --no-defaults --host=$POD_IP --user=user --table my_database --execute='SELECT * FROM People'`
 )
@@ -50,136 +50,85 @@ func TestMain(m *testing.M) {
 // TestStateful goes through the guide.
 func TestStateful(t *testing.T) {
 	clusters.Step(t)
-	text, err := os.ReadFile(filepath.Join(guide, "README.md"))
+	text, err := guide.Read("../..", example)
 	if err != nil {
 		t.Fatal(err)
 	}
-	use, end, found := strings.Cut(string(text), "\n## Tear down\n")
+	use, end, found := strings.Cut(text, "\n## Tear down\n")
 	if !found {
 		t.Fatal("the guide has no heading Tear down")
 	}
-	outputs := run(t, commands(use))
+	outputs := follow(t, use)
 	if len(outputs) < 20 {
 		t.Errorf("the guide has %d commands, which is too few to be it", len(outputs))
 	}
 	judge(t, outputs, use)
 	turinLost(t)
-	run(t, commands(end))
+	follow(t, end)
 	if left := turin.TryKubectl("", "get", "namespace", namespace); left.Code == 0 {
 		t.Errorf("the namespace is left: %s", left)
 	}
 }
 
-// commands returns the commands of a part of the guide, one for each line.
-func commands(text string) (all []string) {
-	for i, part := range strings.Split(text, "```") {
-		if i%2 == 0 || !strings.HasPrefix(part, "sh\n") {
-			continue
-		}
-		for line := range strings.Lines(strings.TrimPrefix(part, "sh\n")) {
-			command, _, _ := strings.Cut(line, "   #") // the remark
-			if command = strings.TrimSpace(command); command != "" && !own.MatchString(command) {
-				all = append(all, command)
-			}
-		}
-	}
-	return all
-}
-
-// output is a command and what it printed.
-type output struct{ command, text string }
-
-// run types commands into one shell, as a reader does, and stops at the first that fails.
-func run(t *testing.T, commands []string) (all []output) {
+// follow runs the commands of a part of the guide.
+func follow(t *testing.T, text string) []guide.Output {
 	t.Helper()
-	const next = "==next=="
-	script := "set -e\n"
-	for _, command := range commands {
-		script += "echo " + next + "\n" + command + "\n"
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
-	shell := exec.CommandContext(ctx, "bash", "-c", script)
-	shell.Dir = guide
-	shell.Stdin = nil
 	bin, err := filepath.Abs(clusters.Bin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	shell.Env = append(os.Environ(), "PATH="+bin+":"+clusters.Tools+":"+os.Getenv("PATH"), "KUBECONFIG="+turin.Kubeconfig(), "KUBECONFIG_LYON="+lyon.Kubeconfig())
-	read, write, err := os.Pipe()
+	shell := guide.Shell{
+		Folder: filepath.Join("../../examples", example),
+		Env:    []string{"PATH=" + bin + ":" + clusters.Tools + ":" + os.Getenv("PATH"), "KUBECONFIG=" + turin.Kubeconfig(), "KUBECONFIG_LYON=" + lyon.Kubeconfig()},
+		Ended: func(one guide.Output) {
+			t.Logf("$ %s\n%s", one.Command.Line, one.Text)
+			clusters.Measure(one.Command.Line[:min(len(one.Command.Line), 58)], "%.1f s", one.Took.Seconds())
+		},
+	}
+	outputs, err := shell.Run(ctx, slices.DeleteFunc(guide.Commands(text), func(command guide.Command) bool { return own.MatchString(command.Line) }))
 	if err != nil {
-		t.Fatal(err)
-	}
-	defer read.Close()
-	shell.Stdout, shell.Stderr = write, write
-	if err := shell.Start(); err != nil {
-		t.Fatal(err)
-	}
-	_ = write.Close() // the shell has its own
-	start := time.Now()
-	report := func() {
-		if len(all) > 0 {
-			last := all[len(all)-1]
-			t.Logf("$ %s\n%s", last.command, last.text)
-			clusters.Measure(shorten(last.command), "%.1f s", time.Since(start).Seconds())
-		}
-		start = time.Now()
-	}
-	for lines := bufio.NewScanner(read); lines.Scan(); {
-		if lines.Text() == next {
-			report()
-			all = append(all, output{command: commands[len(all)]})
-		} else if len(all) > 0 {
-			all[len(all)-1].text += lines.Text() + "\n"
-		}
-	}
-	report()
-	if err := shell.Wait(); err != nil {
 		turin.Show(t)
-		t.Fatalf("the guide's command number %d failed: %v", len(all), err)
+		t.Fatal(err)
 	}
-	return all
+	return outputs
 }
-
-func shorten(command string) string { return command[:min(len(command), 58)] }
 
 // rows are the guide's, in the order in which it writes them.
 var rows = []string{"1 | Smith", "2 | Rossi", "3 | Martin"}
 
 // judge compares what the commands printed with what the guide announces.
-func judge(t *testing.T, outputs []output, text string) {
+func judge(t *testing.T, outputs []guide.Output, text string) {
 	t.Helper()
 	written := 0
 	for _, one := range outputs {
-		switch {
-		case strings.Contains(one.command, "people.sql"), strings.Contains(one.command, "INSERT INTO"):
+		switch command := one.Command.Line; {
+		case strings.Contains(command, "people.sql"), strings.Contains(command, "INSERT INTO"):
 			written++
-		case strings.Contains(one.command, "SELECT"):
+		case strings.Contains(command, "SELECT"):
 			for i, row := range rows {
-				if have := strings.Contains(one.text, row); have != (i < written) {
-					t.Errorf("%s: after %d writes, row %q is there: %v\n%s", one.command, written, row, have, one.text)
+				if have := strings.Contains(one.Text, row); have != (i < written) {
+					t.Errorf("%s: after %d writes, row %q is there: %v\n%s", command, written, row, have, one.Text)
 				}
 			}
-			if written == 1 && !strings.Contains(text, "```\n"+one.text+"```") {
-				t.Errorf("the guide shows another table than\n%s", one.text)
-			}
-		}
-		for command, wants := range map[string][]string{
-			"kubectl get foreignclusters":             {`lyon +OutOfBand +Established`},
-			"kubectl get pods -n liqo-demo -o wide":   {`db-0 +1/1 +Running`, `db-1 +1/1 +Running`, `db-[01] .* turin-control-plane`, `db-[01] .* liqo-lyon`, `arbitrator-.* turin-control-plane`},
-			"kubectl get $THERE -n liqo-demo -o wide": {`db-[01] +1/1 +Running .* liqo-nice`},
-			"kubectl get pvc -n liqo-demo":            {`data-db-0 +Bound .* liqo`, `data-db-1 +Bound .* liqo`},
-		} {
-			for _, want := range wants {
-				if one.command == command && !regexp.MustCompile(want).MatchString(one.text) {
-					t.Errorf("%s: want %q in\n%s", command, want, one.text)
-				}
+			if written == 1 && !strings.Contains(text, "```\n"+one.Text+"```") {
+				t.Errorf("the guide shows another table than\n%s", one.Text)
 			}
 		}
 	}
 	if written != len(rows) {
 		t.Errorf("the guide writes %d rows, want %d", written, len(rows))
+	}
+	if err := guide.Check(outputs, []guide.Want{
+		{Command: "kubectl get foreignclusters", Match: []string{`lyon +OutOfBand +Established`}},
+		{Command: "kubectl get pods -n liqo-demo -o wide", Match: []string{
+			`db-0 +1/1 +Running`, `db-1 +1/1 +Running`, `db-[01] .* turin-control-plane`, `db-[01] .* liqo-lyon`, `arbitrator-.* turin-control-plane`,
+		}},
+		{Command: "kubectl get pvc -n liqo-demo", Match: []string{`data-db-0 +Bound .* liqo`, `data-db-1 +Bound .* liqo`}},
+		{Command: "kubectl get $THERE -n liqo-demo -o wide", Match: []string{`db-[01] +1/1 +Running .* liqo-nice`}},
+	}); err != nil {
+		t.Error(err)
 	}
 }
 
