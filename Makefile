@@ -23,13 +23,16 @@ LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 comma := ,
 space := $(subst ,, )
 
-.PHONY: help quickstart playground down build image mover demo-images stateful-images traffic faults release generate test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
+.PHONY: help quickstart example playground down build image mover demo-images stateful-images traffic faults release generate test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 quickstart: image mover demo-images ## the Quick Start on two real clusters of this machine, from nothing to a shop that runs in both (root)
 	hack/quickstart
+
+example: prerequisites ## run the example NAME on real clusters of this machine and leave it running; without NAME it lists them (root)
+	@$(GO) run ./hack/example $(NAME)
 
 playground: image mover ## start two real Kubernetes clusters on this machine (root); takes what is missing from Debian
 	bin/playground up quick-start

@@ -258,6 +258,9 @@ var suites = []stage{
 		{args: []string{"make", "--no-print-directory", "mover", "stateful-images"}},
 		{args: []string{"go", "test", "-count=1", "-timeout", "40m", "./test/stateful", "-v"}},
 	}},
+	{name: "examples", about: "the guides of examples/ on their clusters, from the first command to the last one", commands: []command{
+		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/examples", "-v"}},
+	}},
 	{name: "release", about: "two builds of one release, the second without Go's build cache: the same bytes", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./hack/release", "-v", "-long"}},
 	}},

@@ -4,6 +4,8 @@ package guide
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,6 +26,34 @@ func TestStart(t *testing.T) {
 	}
 	if _, _, err := Start(text, "other"); err == nil {
 		t.Error("a guide without the line is started")
+	}
+}
+
+// Every guide makes its clusters before the place where `make example` stops, and takes them down at its end. The Quick Start has a command of its own.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("../../examples/*/README.md")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("guides %v, error %v", files, err)
+	}
+	for _, file := range files {
+		name := filepath.Base(filepath.Dir(file))
+		if name == "quick-start" {
+			continue
+		}
+		text, err := Read("../..", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, _, err := Start(text, name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		up := slices.ContainsFunc(Commands(before), func(one Command) bool { return strings.HasPrefix(one.Line, "bin/playground up ") })
+		all := Commands(text)
+		if last := all[len(all)-1].Line; !up || last != "cd ../.. && make down" {
+			t.Errorf("the guide of %s makes clusters: %t, and its last command is %q", name, up, last)
+		}
 	}
 }
 
