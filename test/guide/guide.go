@@ -114,14 +114,16 @@ func (s Shell) Run(ctx context.Context, commands []Command) (all []Output, err e
 		start = time.Now()
 	}
 	for lines := bufio.NewScanner(read); lines.Scan(); {
-		switch line := lines.Text(); {
-		case line == next:
+		// The last line of an output may lack its end.
+		line, last := strings.CutSuffix(lines.Text(), next)
+		if len(all) > 0 && (line != "" || !last) {
+			all[len(all)-1].Text += line + "\n"
+			fmt.Fprintln(screen, line)
+		}
+		if last {
 			ended()
 			all = append(all, Output{Command: commands[len(all)]})
 			fmt.Fprintf(screen, "\n$ %s\n", all[len(all)-1].Command.Line)
-		case len(all) > 0:
-			all[len(all)-1].Text += line + "\n"
-			fmt.Fprintln(screen, line)
 		}
 	}
 	ended()

@@ -11,10 +11,10 @@ import (
 )
 
 const text = "# Count\n\n```sh\nN=1                # the number\n\nls missing   # fails: no such file\n```\n\nIt prints:\n\n```\n1\n```\n\n" +
-	"`make example NAME=count` stops here.\nLook:\n\n```sh\necho $N; echo '#' >&2\n```\n\n## Go on\n\n```sh\nN=2 && false\necho $N\n```\n"
+	"`make example NAME=count` stops here.\nLook:\n\n```sh\necho $N; printf '#' >&2\n```\n\n## Go on\n\n```sh\nN=2 && false\necho $N\n```\n"
 
 func TestCommands(t *testing.T) {
-	if got := fmt.Sprint(Commands(text)); got != "[{N=1 false} {ls missing true} {echo $N; echo '#' >&2 false} {N=2 && false false} {echo $N false}]" {
+	if got := fmt.Sprint(Commands(text)); got != "[{N=1 false} {ls missing true} {echo $N; printf '#' >&2 false} {N=2 && false false} {echo $N false}]" {
 		t.Error(got)
 	}
 }
@@ -68,16 +68,16 @@ func TestRun(t *testing.T) {
 	}
 	if err := Check(outputs, []Want{
 		{Command: "ls missing", Match: []string{"No such file"}},
-		{Command: "echo $N; echo '#' >&2", Match: []string{`^1\n#\n$`}, Not: []string{"2"}},
+		{Command: "echo $N; printf '#' >&2", Match: []string{`^1\n#\n$`}, Not: []string{"2"}},
 	}); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(screen.String(), "\n$ echo $N; echo '#' >&2\n1\n#\n") {
+	if !strings.Contains(screen.String(), "\n$ echo $N; printf '#' >&2\n1\n#\n") {
 		t.Errorf("the screen shows\n%s", &screen)
 	}
 	for _, want := range []Want{
-		{Command: "echo $N; echo '#' >&2", Match: []string{"2"}},
-		{Command: "echo $N; echo '#' >&2", Not: []string{"1"}},
+		{Command: "echo $N; printf '#' >&2", Match: []string{"2"}},
+		{Command: "echo $N; printf '#' >&2", Not: []string{"1"}},
 		{Command: "echo $N"},
 	} {
 		if Check(outputs, []Want{want}) == nil {
