@@ -36,6 +36,12 @@ func affinity(local *corev1.Pod, all map[string]string) (*corev1.Affinity, error
 			return nil, refused("annotation "+labels.AntiAffinityPreset, preset,
 				"the podAntiAffinity names namespaces of this cluster; it may only select pods of its own namespace")
 		}
+		for i := range propagated.RequiredDuringSchedulingIgnoredDuringExecution {
+			unmergeTerm(&propagated.RequiredDuringSchedulingIgnoredDuringExecution[i])
+		}
+		for i := range propagated.PreferredDuringSchedulingIgnoredDuringExecution {
+			unmergeTerm(&propagated.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm)
+		}
 		return &corev1.Affinity{PodAntiAffinity: propagated}, nil
 	}
 	if preset != labels.AntiAffinitySoft && preset != labels.AntiAffinityHard {
@@ -80,6 +86,19 @@ func groupLabels(local *corev1.Pod, all map[string]string) (map[string]string, e
 		return nil, refused("annotation "+labels.AntiAffinityLabels, listed, "list labels of the pod, separated by commas")
 	}
 	return group, nil
+}
+
+func unmergeTerm(term *corev1.PodAffinityTerm) {
+	term.MatchLabelKeys = unmerged(term.MatchLabelKeys, term.LabelSelector)
+	term.MismatchLabelKeys = unmerged(term.MismatchLabelKeys, term.LabelSelector)
+}
+
+// unmerged returns the label keys that the API server of this cluster has not merged into the selector, as it does when it creates a pod (for spread
+// constraints from Kubernetes 1.34 on). The API server of the peer would merge them once more, and refuses a key that is in both.
+func unmerged(keys []string, selector *metav1.LabelSelector) []string {
+	return slices.DeleteFunc(keys, func(key string) bool {
+		return selector != nil && slices.ContainsFunc(selector.MatchExpressions, func(one metav1.LabelSelectorRequirement) bool { return one.Key == key })
+	})
 }
 
 func namesNamespaces(affinity *corev1.PodAntiAffinity) bool {

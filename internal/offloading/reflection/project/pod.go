@@ -63,6 +63,10 @@ func podSpec(local *corev1.PodSpec) corev1.PodSpec {
 		}),
 		AutomountServiceAccountToken: &no, // its tokens are those of this cluster, from a Secret
 	}
+	for i := range remote.TopologySpreadConstraints {
+		constraint := &remote.TopologySpreadConstraints[i]
+		constraint.MatchLabelKeys = unmerged(constraint.MatchLabelKeys, constraint.LabelSelector)
+	}
 	eachContainer(&remote, func(container *corev1.Container) {
 		container.Resources.Claims = nil
 		if local.HostNetwork { // Kubernetes sets the host ports of such pods
