@@ -14,7 +14,7 @@ func TestServiceOffloading(t *testing.T) {
 	const (
 		consumer = `echo "$CURL" | kubectl run consumer --rm -i --image playground.local/tools:1 --restart=Never`
 		there    = ` --kubeconfig "$KUBECONFIG_NEWYORK"`
-		here     = `flights-\S+ +1/1 +Running .* london-control-plane `
+		here     = `flights-\S+ +1/1 +Running [^\n]* london-control-plane `
 	)
 	services, nothing, schedule := []string{`flights-service +ClusterIP +[0-9.]+ .* 7999/TCP`}, []string{"^No resources found in liqo-demo namespace"}, []string{`"flight": "BA 175"`}
 	outputs := follow(t, "service-offloading", "service", []guide.Want{
