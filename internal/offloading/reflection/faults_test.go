@@ -19,6 +19,7 @@ import (
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // losePod deletes the ShadowPod and the pod from the provider, as the loss of its store would.
@@ -228,8 +229,9 @@ func TestTolerations(t *testing.T) {
 			tolerated("chosen")[corev1.TaintNodeUnreachable] == hour && tolerated("done")[corev1.TaintNodeNotReady] == hour
 	})
 	// The step without a limit in between is the only change that makes Kubernetes cancel a scheduled deletion.
-	if got := e.toConsumer.writesTo("PATCH", "/pods/web"); len(got) != 2 {
-		t.Errorf("written %v, want two steps", got)
+	steps := slices.DeleteFunc(e.toConsumer.writesTo("PATCH", "/pods/web"), func(call string) bool { return strings.HasSuffix(call, "/status") })
+	if len(steps) != 2 {
+		t.Errorf("written %v, want two steps", steps)
 	}
 	if got := tolerated("chosen")[corev1.TaintNodeNotReady]; got != seconds {
 		t.Errorf("tolerated for %d seconds, want the %d that the user chose", got, seconds)
@@ -251,6 +253,54 @@ func TestTolerations(t *testing.T) {
 	if refused := e.toConsumer.denied.All(); len(refused) != 0 {
 		t.Errorf("refused: %v", refused)
 	}
+}
+
+// TestUnreachableIsNotReady: pods of a peer that does not answer are not Ready, so that Services send them nothing, also if the process starts meanwhile; once it
+// answers, they are what they are there.
+func TestUnreachableIsNotReady(t *testing.T) {
+	e := newEnv(t)
+	e.options = func(o *Options) { o.UnreachableTimeout = 200 * time.Millisecond }
+	local, remoteNS := e.offload()
+	e.runProvider(remoteNS)
+	stop := e.run()
+	for _, name := range []string{"web", "api"} {
+		e.must(e.consumer.Create(t.Context(), e.pod(local, name)))
+		e.untilPod(local, name, "Ready", isReady)
+	}
+	e.waitIdle()
+	disconnect := func() {
+		e.proxy.Set(kubetest.Refuse)
+		e.engine.SetConnection(e.connection, false)
+	}
+	unreachable := func(pod *corev1.Pod) bool {
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodReady {
+				return condition.Status == corev1.ConditionFalse && condition.Reason == project.ClusterUnreachable && pod.Status.Phase == corev1.PodRunning
+			}
+		}
+		return false
+	}
+	e.toConsumer.reset()
+	disconnect()
+	for _, name := range []string{"web", "api"} {
+		e.untilPod(local, name, "not Ready", unreachable)
+	}
+	e.proxy.Set(kubetest.Pass)
+	e.engine.SetConnection(e.connection, true)
+	for _, name := range []string{"web", "api"} {
+		e.untilPod(local, name, "Ready again", isReady)
+	}
+	if got := e.toConsumer.writesTo("PATCH", "/pods/web/status"); len(got) != 2 {
+		t.Errorf("written: %v", got)
+	}
+	stop()
+	e.proxy.Set(kubetest.Refuse)
+	e.run()
+	disconnect()
+	e.untilPod(local, "web", "not Ready after a start", unreachable)
+	e.proxy.Set(kubetest.Pass)
+	e.engine.SetConnection(e.connection, true)
+	e.untilPod(local, "web", "Ready at last", isReady)
 }
 
 // TestLocalAPIServerDown: a status that could not be written while the local API server was down is written once it is back, without the rest of the backoff.

@@ -149,6 +149,12 @@ func (p *pods) enqueueAll() {
 	}
 }
 
+func (p *pods) enqueueInbound() {
+	for _, pod := range p.local.All(fanin.Every) {
+		p.inbound.add(client.ObjectKeyFromObject(pod))
+	}
+}
+
 // retry requeues at once what has failed in a local namespace; "": in all.
 func (p *pods) retry(namespace string) {
 	p.outbound.retry(namespace)

@@ -40,6 +40,9 @@ func (p *pods) syncInbound(ctx context.Context, key types.NamespacedName) (time.
 	if mapping == nil {
 		return p.setNotOffloadedStatus(ctx, local, known)
 	}
+	if local.DeletionTimestamp == nil && p.engine.remote.unreachableFor(p.engine.options.UnreachableTimeout) {
+		return p.setUnreachableStatus(ctx, local)
+	}
 	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: key.Name}
 	if !p.remote.Synced(remoteKey.Namespace) || !p.shadows.Synced(remoteKey.Namespace) {
 		return 0, nil // compareAll enqueues all pods of the mapping
@@ -198,6 +201,15 @@ func (p *pods) setVanishedStatus(ctx context.Context, mapping *mapping, local *c
 		return 0, nil
 	}
 	status := project.Vanished(local, metav1.Now())
+	return p.write(ctx, local, &status)
+}
+
+// setUnreachableStatus is for a pod whose peer does not answer. Of a node that reports that it is not Ready, as ours does, Kubernetes does not do this itself.
+func (p *pods) setUnreachableStatus(ctx context.Context, local *corev1.Pod) (time.Duration, error) {
+	if !ready(&local.Status) {
+		return 0, nil
+	}
+	status := project.Unreachable(local, metav1.Now())
 	return p.write(ctx, local, &status)
 }
 

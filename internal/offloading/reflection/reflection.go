@@ -102,7 +102,7 @@ func New(cfg *rest.Config, o Options) (*Engine, error) {
 		return nil, fmt.Errorf("client of the local cluster: %w", err)
 	}
 	e := &Engine{options: o, local: local, counts: newCounters(&o), log: log.Log.WithName("reflection"), failures: breaker{limit: o.FailureLimit}, declined: newRefusals()}
-	e.remote = remoteCluster{scheme: scheme, mapper: mapper, limiter: flowcontrol.NewTokenBucketRateLimiter(qps, burst), opened: make(chan struct{})}
+	e.remote = remoteCluster{scheme: scheme, mapper: mapper, limiter: flowcontrol.NewTokenBucketRateLimiter(qps, burst), opened: make(chan struct{}), since: time.Now()}
 	e.recorder = newEventRecorder(local, o.Mapping.NodeName)
 	e.mappings = newMappings(e)
 	for i := range catalog {
@@ -270,6 +270,7 @@ type remoteCluster struct {
 	client atomic.Pointer[client.WithWatch]
 	opened chan struct{} // closed while the peer is reachable
 	isOpen bool
+	since  time.Time // of isOpen
 }
 
 func (f *remoteCluster) setConnection(connection *remote.Connection, reachable bool) (changed bool, err error) {
@@ -301,8 +302,17 @@ func (f *remoteCluster) setConnection(connection *remote.Connection, reachable b
 	case changed:
 		f.opened = make(chan struct{})
 	}
-	f.isOpen = reachable
+	if changed {
+		f.isOpen, f.since = reachable, time.Now()
+	}
 	return changed, nil
+}
+
+// unreachableFor reports whether the peer has been unreachable for at least that long.
+func (f *remoteCluster) unreachableFor(least time.Duration) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.isOpen && time.Since(f.since) >= least
 }
 
 func (f *remoteCluster) reachable() bool {

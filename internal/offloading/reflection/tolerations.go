@@ -41,7 +41,11 @@ func (p *pods) keepPods(ctx context.Context) {
 			case <-p.unreachable:
 			}
 		case <-time.After(p.engine.options.UnreachableTimeout):
-			unfinished = p.extendTolerations(ctx, !p.engine.remote.reachable())
+			unreachable := !p.engine.remote.reachable()
+			unfinished = p.extendTolerations(ctx, unreachable)
+			if unreachable {
+				p.enqueueInbound() // they are not ready any more; afterwards, because each write of a status would make a change of tolerations conflict
+			}
 		}
 	}
 }

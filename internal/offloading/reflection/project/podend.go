@@ -18,6 +18,9 @@ const (
 	OffloadingAborted = "OffloadingAborted"
 )
 
+// ClusterUnreachable is the reason why a pod that may run in the peer is not Ready.
+const ClusterUnreachable = "ClusterUnreachable"
+
 // NotOffloaded returns the status of a pod on the virtual node whose namespace is not offloaded: Pending, or Failed if the pod has run. A finished pod
 // keeps its status.
 func NotOffloaded(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
@@ -67,6 +70,18 @@ func Vanished(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	if !Finished(local.Status.Phase) && status.Phase == corev1.PodFailed {
 		status.Reason = OffloadingAborted
 		status.Message = fmt.Sprintf("the pod is gone from virtual node %s and it is not known how it ended; it is not run again, because it may have finished", local.Spec.NodeName)
+	}
+	return status
+}
+
+// Unreachable returns the status of a pod whose peer does not answer. It may run there, and nothing here should send it requests.
+func Unreachable(local *corev1.Pod, now metav1.Time) corev1.PodStatus {
+	status := *local.Status.DeepCopy()
+	for i := range status.Conditions {
+		if one := &status.Conditions[i]; one.Type == corev1.PodReady && one.Status == corev1.ConditionTrue {
+			one.Status, one.LastTransitionTime, one.Reason = corev1.ConditionFalse, now, ClusterUnreachable
+			one.Message = fmt.Sprintf("the cluster of virtual node %s does not answer; the pod may run there", local.Spec.NodeName)
+		}
 	}
 	return status
 }
