@@ -137,7 +137,7 @@ func (b *Env) meet(scenario string) error {
 	if err := json.Unmarshal([]byte(result.Out), &status); err != nil {
 		return fmt.Errorf("%s: %w", result, err)
 	}
-	if scenario != "" && status.Scenario != scenario {
+	if name := strings.TrimSuffix(filepath.Base(scenario), ".yaml"); scenario != "" && status.Scenario != name { // it is a name, or a file
 		return fmt.Errorf("the playground runs %q, want %q", status.Scenario, scenario)
 	}
 	b.Tools = status.Bin
