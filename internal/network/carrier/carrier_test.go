@@ -180,6 +180,31 @@ func TestWays(t *testing.T) {
 	}
 }
 
+// TestLasts: a stream of every kind is there after the time that its opening may take.
+func TestLasts(t *testing.T) {
+	t.Parallel()
+	proxy := newProxy(t, "rome", "the password")
+	a := newGateway(t, 1, false)
+	keys, ends := []Key{}, map[string]*gateway{}
+	for name := range targets(a, proxy) {
+		b := newGateway(t, byte(2+len(ends)), false)
+		must(t, b.hub.SetKeys(b.private, []Key{a.public}))
+		ends[name], keys = b, append(keys, b.public)
+	}
+	must(t, a.hub.SetKeys(a.private, keys))
+	opened := map[string]Info{}
+	for name, b := range ends {
+		must(t, a.hub.Dial(t.Context(), b.public, targets(b, proxy)[name]))
+		opened[name], _ = a.hub.Stream(b.public)
+	}
+	<-time.After(helloTime + helloTime/5) // the subject of the test
+	for name, b := range ends {
+		if now, is := a.hub.Stream(b.public); !is || now != opened[name] {
+			t.Errorf("%s: %+v, was %+v", name, now, opened[name])
+		}
+	}
+}
+
 // relayedPair are two gateways with devices that only know UDP, as those of the kernel, and their relays.
 func relayedPair(t testing.TB) (a, b *gateway) {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/coder/websocket"
 )
@@ -60,6 +61,12 @@ func newBytesOver(socket *websocket.Conn, under *gathering) *bytesOver {
 	under.on = true
 	return &bytesOver{websocket.NetConn(context.Background(), socket, websocket.MessageBinary), under}
 }
+
+// Deadlines are those of the connection under it, which dial and receive have set already: the library's own would leave them as they are.
+
+func (b *bytesOver) SetDeadline(t time.Time) error      { return b.under.SetDeadline(t) }
+func (b *bytesOver) SetReadDeadline(t time.Time) error  { return b.under.SetReadDeadline(t) }
+func (b *bytesOver) SetWriteDeadline(t time.Time) error { return b.under.SetWriteDeadline(t) }
 
 func (b *bytesOver) Write(text []byte) (int, error) {
 	n, err := b.Conn.Write(text)
