@@ -168,6 +168,7 @@ func connect(ctx context.Context, t Target) (conn, raw net.Conn, err error) {
 		return nil, nil, err
 	}
 	tune(raw)
+	raw = &ahead{Conn: raw}
 	if proxy == nil {
 		return raw, raw, nil
 	}

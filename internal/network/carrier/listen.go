@@ -129,6 +129,7 @@ func (s *Server) leave(one *guest) {
 // receive makes one connection a stream. All of it has one deadline.
 func (s *Server) receive(ctx context.Context, raw net.Conn) error {
 	tune(raw)
+	raw = &ahead{Conn: raw}
 	_ = raw.SetDeadline(time.Now().Add(helloTime))
 	conn, secure, err := peek(raw)
 	if err != nil {

@@ -149,6 +149,10 @@ func nextLimit(limit, size int, took time.Duration, full bool) int {
 // read delivers what arrives, until the stream ends.
 func (s *stream) read(deliver func(from netip.AddrPort, datagrams [][]byte)) {
 	from := &frames{from: s.conn}
+	if raw, is := s.raw.(*ahead); is {
+		raw.start()
+		from.more = raw.more
+	}
 	for {
 		_ = s.conn.SetReadDeadline(time.Now().Add(silence))
 		datagrams, err := from.next()

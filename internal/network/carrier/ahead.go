@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package carrier
+
+import (
+	"bufio"
+	"net"
+)
+
+// record is more than a record of TLS takes, in bytes: if as much has arrived, a read of what is in it returns at once.
+const record = 17 << 10
+
+// ahead is a TCP connection from which as much is read as has arrived: a system call returns several records of TLS, and it is known whether there are more.
+type ahead struct {
+	net.Conn
+	reader *bufio.Reader // nil until start
+}
+
+// start begins to read ahead. Before, a connection costs no memory for it: it may be a stranger's.
+func (a *ahead) start() { a.reader = bufio.NewReaderSize(a.Conn, readSize) }
+
+func (a *ahead) Read(to []byte) (int, error) {
+	if a.reader == nil {
+		return a.Conn.Read(to)
+	}
+	return a.reader.Read(to)
+}
+
+func (a *ahead) more() bool { return a.reader != nil && a.reader.Buffered() >= record }
