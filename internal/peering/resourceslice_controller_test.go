@@ -135,7 +135,7 @@ func TestResourceSlice(t *testing.T) {
 		b.T = t
 		stop()
 		b.run(options)
-		for _, namespace := range []string{"tenant-rome", "tenant-milan"} { // both, as what is written about the probes must not count
+		for _, namespace := range []string{"tenant-rome", "tenant-milan"} { // both: writes of their status must not count below
 			probe := b.slice(namespace, "probe", nil)
 			b.untilReason("controller runs again", probe, sharingv1alpha1.SliceAccepted, sharingv1alpha1.ReasonNothingToShare)
 		}

@@ -16,7 +16,7 @@ type ahead struct {
 	reader *bufio.Reader // nil until start
 }
 
-// start begins to read ahead. Before, a connection costs no memory for it: it may be a stranger's.
+// start begins to read ahead. Before, a connection costs no memory for it: its client may not be authenticated.
 func (a *ahead) start() { a.reader = bufio.NewReaderSize(a.Conn, readSize) }
 
 func (a *ahead) Read(to []byte) (int, error) {
