@@ -20,10 +20,10 @@ import (
 	"liqo.io/liqo/internal/network/probe"
 )
 
-// With several lanes the probes decide how long users notice a failure; with one lane they only report it.
+// With several lanes the probes decide how long users notice a failure; with one lane they only report it, and each costs the gateways of both clusters.
 var (
 	manyLanes = probe.Pace{Up: 50 * time.Millisecond, Other: 50 * time.Millisecond}
-	oneLane   = probe.Pace{Up: 500 * time.Millisecond, Other: 500 * time.Millisecond}
+	oneLane   = probe.Pace{Up: 2 * time.Second, Other: 500 * time.Millisecond}
 )
 
 // Host is the node.
