@@ -5,7 +5,7 @@
 //
 // stages.go decides which stages there are and what each runs, as a pure
 // function; run.go runs them; progress.go remembers which long suites have passed,
-// so that an interrupted run can be continued. It must not know what the tests test.
+// so that an interrupted run can be continued; events.go keeps the results of tests in bin/results. It must not know what the tests test.
 // Its proof is check_test.go.
 package main
 
@@ -47,11 +47,11 @@ func check(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	commit, noCommit := head(ctx)
 	record := func(result) error { return nil }
 	if group == "long" {
-		commit, err := head(ctx)
-		if err != nil {
-			return err
+		if noCommit != nil {
+			return noCommit
 		}
 		p, err := readProgress(filepath.Join("bin", "test-long"), commit)
 		if err != nil {
@@ -61,9 +61,9 @@ func check(ctx context.Context, args []string) error {
 		record = p.record
 	}
 	start := time.Now()
-	results := run(ctx, plan, os.Stdout, record)
-	fmt.Print(summary(results, time.Since(start)))
-	if failed(results) {
+	ended := run(ctx, withResults(plan, commit), os.Stdout, record)
+	fmt.Print(summary(ended, time.Since(start)))
+	if failed(ended) {
 		return errors.New("not all stages passed")
 	}
 	return ctx.Err()
@@ -132,11 +132,11 @@ func source(folder string) (code, tests []byte, err error) {
 	return code, tests, nil
 }
 
-// head is the commit of the working tree, with a mark if files differ from it.
+// head is the commit of the working tree, with a mark if files differ from it, and "unknown" with an error.
 func head(ctx context.Context) (string, error) {
 	output, err := exec.CommandContext(ctx, "git", "describe", "--always", "--abbrev=40", "--dirty").Output()
 	if err != nil {
-		return "", fmt.Errorf("git describe: %w", err)
+		return "unknown", fmt.Errorf("git describe: %w", err)
 	}
 	return strings.TrimSpace(string(output)), nil
 }

@@ -110,7 +110,20 @@ func runStage(ctx context.Context, s stage, failed bool, env *[]string, screen *
 	return r
 }
 
+// runTests runs a command whose results are kept.
+func runTests(ctx context.Context, c command, env *[]string, out io.Writer) error {
+	kept, err := keep(c.results, slices.Contains(c.args, "-v"), out)
+	if err != nil {
+		return err
+	}
+	c.args, c.results = slices.Insert(slices.Clone(c.args), 2, "-json"), results{}
+	return errors.Join(runCommand(ctx, c, env, kept), kept.Close())
+}
+
 func runCommand(ctx context.Context, c command, env *[]string, out io.Writer) error {
+	if c.results.path != "" {
+		return runTests(ctx, c, env, out)
+	}
 	var output bytes.Buffer
 	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
 	cmd.Dir, cmd.Env = c.dir, slices.Concat(*env, c.env)

@@ -48,7 +48,8 @@ type command struct {
 	args []string
 	env  []string // on top of the environment
 	// silent: any output is a failure, as with formatters that list files.
-	silent bool
+	silent  bool
+	results results
 	// assets: the last line printed is the directory for KUBEBUILDER_ASSETS,
 	// which all later commands get.
 	assets bool
@@ -114,6 +115,8 @@ func conventions() stage {
 func generated() stage {
 	return stage{name: "generated", about: "is what is generated up to date; repair with: make generate", commands: []command{{
 		args: []string{"go", "run", "./hack/generate", "--check"},
+	}, {
+		args: []string{"go", "run", "./hack/contract", "--check"},
 	}}}
 }
 
