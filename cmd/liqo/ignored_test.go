@@ -128,3 +128,10 @@ func TestResyncPeriod(t *testing.T) {
 		}
 	}
 }
+
+// TestLeaseName: users find the leader of the controller managers by this documented name.
+func TestLeaseName(t *testing.T) {
+	if leaseName != "66cf253f.ctrlmgr.liqo.io" {
+		t.Errorf("the Lease is %s", leaseName)
+	}
+}

@@ -78,6 +78,9 @@ func TestInstallCommand(t *testing.T) {
 	if code != 0 || !strings.Contains(out, " INFO   No cluster name specified. Generated: ") {
 		t.Errorf("no name: %d\n%s%s", code, out, errOut)
 	}
+	if code, _, errOut := run(t, "", strings.Fields(common+"--dry-run --repo-url https://example.org/liqo")...); code != 1 || !strings.Contains(errOut, "--local-chart-path") {
+		t.Errorf("another repository: %d\n%s", code, errOut)
+	}
 	if code, out, errOut := run(t, "", "version"); code != 1 || !strings.HasPrefix(out, "Client version: ") || !strings.Contains(errOut, "there is no Liqo in this cluster") {
 		t.Errorf("version of nothing: %d\n%s%s", code, out, errOut)
 	}
@@ -86,6 +89,20 @@ func TestInstallCommand(t *testing.T) {
 	streams, _, _, errors := genericiooptions.NewTestIOStreams()
 	if code := Run(t.Context(), streams, []string{"/usr/local/bin/kubectl-liqo", "generate", "peer-command"}); code != 1 || !strings.Contains(errors.String(), "`kubectl liqo install`") {
 		t.Errorf("as a plugin of kubectl: %d %s", code, errors)
+	}
+}
+
+// TestTimeouts: how long each command takes at most, as documented.
+func TestTimeouts(t *testing.T) {
+	root, _ := newRoot(genericiooptions.NewTestIOStreamsDiscard(), "liqoctl")
+	for path, want := range map[string]string{
+		"install": "10m0s", "uninstall": "10m0s", "peer": "2m0s", "peer out-of-band": "2m0s", "peer in-band": "2m0s", "unpeer": "2m0s", "unpeer out-of-band": "2m0s",
+		"unpeer in-band": "2m0s", "offload namespace": "20s", "unoffload namespace": "2m0s",
+	} {
+		cmd, _, err := root.Find(strings.Fields(path))
+		if err != nil || cmd.Flag("timeout") == nil || cmd.Flag("timeout").DefValue != want {
+			t.Errorf("%s: %v, flag %+v, want %s", path, err, cmd.Flag("timeout"), want)
+		}
 	}
 }
 

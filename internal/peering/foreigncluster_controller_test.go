@@ -112,6 +112,27 @@ func TestDecisionOutlivesFailure(t *testing.T) {
 	}
 }
 
+// TestFixedFields: the API server refuses another identity or type of an existing ForeignCluster, and accepts an identity where there was none.
+func TestFixedFields(t *testing.T) {
+	t.Parallel()
+	b, _ := newFCServer(t)
+	milan := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+	b.Make(milan)
+	milan.Spec.ClusterIdentity = &discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
+	b.Must(b.Update(t.Context(), milan))
+	for field, change := range map[string]func(*discoveryv1alpha1.ForeignClusterSpec){
+		"clusterID":   func(s *discoveryv1alpha1.ForeignClusterSpec) { s.ClusterIdentity.ClusterID = "naples-id" },
+		"clusterName": func(s *discoveryv1alpha1.ForeignClusterSpec) { s.ClusterIdentity.ClusterName = "naples" },
+		"peeringType": func(s *discoveryv1alpha1.ForeignClusterSpec) { s.PeeringType = discoveryv1alpha1.InBand },
+	} {
+		changed := milan.DeepCopy()
+		change(&changed.Spec)
+		if err := b.Update(t.Context(), changed); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), field+" cannot be changed") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
 // TestPinPeer: the first key that an admitted peer proves is pinned in a ForeignCluster without one, and a pinned key stays.
 func TestPinPeer(t *testing.T) {
 	t.Parallel()

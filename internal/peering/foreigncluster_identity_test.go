@@ -6,11 +6,14 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -160,5 +163,45 @@ func TestOwnKeys(t *testing.T) {
 	asked = &recordedRegistrar{}
 	if ask(asked, held, true); len(asked.renewals) != 1 || !asked.renewals[0].Equal(derive(next.Current)) {
 		t.Errorf("renewal with the new key: %+v", asked)
+	}
+}
+
+// answering is an authentication service that only answers which cluster it belongs to.
+type answering struct {
+	asked
+	ids auth.IDs
+}
+
+func (a *answering) IDs(context.Context) (auth.IDs, error) { return a.ids, nil }
+
+// TestDiscoverIdentity: an empty identity becomes that of the cluster that answers at the URL; another cluster than the named one changes nothing.
+func TestDiscoverIdentity(t *testing.T) {
+	milan := discoveryv1alpha1.ClusterIdentity{ClusterID: "milan-id", ClusterName: "milan"}
+	b := newFCEnv(t, func(o *ForeignClusterOptions) {
+		o.Dial = func(*discoveryv1alpha1.ForeignCluster) (Registrar, error) {
+			return &answering{ids: auth.IDs{ClusterID: milan.ClusterID, ClusterName: milan.ClusterName}}, nil
+		}
+	})
+	spec := discoveryv1alpha1.ForeignClusterSpec{
+		PeeringType: discoveryv1alpha1.OutOfBand, ForeignAuthURL: "https://192.0.2.1",
+		OutgoingPeeringEnabled: discoveryv1alpha1.PeeringNo, IncomingPeeringEnabled: discoveryv1alpha1.PeeringAuto,
+	}
+	nameless := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: spec}
+	spec.ClusterIdentity = &discoveryv1alpha1.ClusterIdentity{ClusterID: "naples-id"}
+	wrong := &discoveryv1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "naples"}, Spec: spec}
+	b.Make(nameless)
+	b.Make(wrong)
+	b.Until("the identity is known", func() bool {
+		b.Read(nameless)
+		return nameless.Spec.ClusterIdentity != nil && *nameless.Spec.ClusterIdentity == milan
+	})
+	b.Until("the contradiction is reported", func() bool {
+		b.Read(wrong)
+		return slices.ContainsFunc(wrong.Status.PeeringConditions, func(c discoveryv1alpha1.PeeringCondition) bool {
+			return c.Reason == discoveryv1alpha1.ReasonIdentityMismatch && strings.Contains(c.Message, "naples-id") && strings.Contains(c.Message, "milan-id")
+		})
+	})
+	if wrong.Spec.ClusterIdentity.ClusterID != "naples-id" || wrong.Spec.ClusterIdentity.ClusterName != "" {
+		t.Errorf("the identity became %+v", wrong.Spec.ClusterIdentity)
 	}
 }

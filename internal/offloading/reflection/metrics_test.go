@@ -14,11 +14,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
 // items returns the metric of reflected objects by kind, for one namespace.
 func items(t *testing.T, namespace string) map[string]float64 {
+	t.Helper()
+	return byKind(t, "liqo_virtual_kubelet_reflection_item_counter", namespace)
+}
+
+// byKind returns a metric with the documented labels by kind, for one namespace.
+func byKind(t *testing.T, name, namespace string) map[string]float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
 	if err != nil {
@@ -26,7 +33,7 @@ func items(t *testing.T, namespace string) map[string]float64 {
 	}
 	found := map[string]float64{}
 	for _, family := range families {
-		if family.GetName() != "liqo_virtual_kubelet_reflection_item_counter" {
+		if family.GetName() != name {
 			continue
 		}
 		for _, one := range family.GetMetric() {
@@ -35,11 +42,28 @@ func items(t *testing.T, namespace string) map[string]float64 {
 				all[label.GetName()] = label.GetValue()
 			}
 			if all["namespace"] == namespace && all["cluster_id"] == remoteID && all["cluster_name"] == "milan" && all["node_name"] != "" {
-				found[all["reflector_resource"]] = one.GetGauge().GetValue()
+				found[all["reflector_resource"]] = one.GetGauge().GetValue() + one.GetCounter().GetValue() // a metric is one of them
 			}
 		}
 	}
 	return found
+}
+
+// TestErrors: the metric counts failed attempts to reflect an object, and ends with the offloading.
+func TestErrors(t *testing.T) {
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	e.must(e.provider.Create(t.Context(), configMap(remoteNS, "settings", "theirs")))
+	e.run()
+	e.must(e.consumer.Create(t.Context(), configMap(local, "settings", "ours")))
+	failures := func() map[string]float64 { return byKind(t, "liqo_virtual_kubelet_reflection_error_counter", local) }
+	e.until("the conflict with an object of others is counted", func() bool { return failures()["ConfigMap"] > 0 })
+	if have := failures(); len(have) != 1 {
+		t.Errorf("failures %v", have)
+	}
+	e.editMap(func(m *vkv1alpha1.NamespaceMap) { delete(m.Spec.DesiredMapping, local) })
+	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) { delete(m.Status.CurrentMapping, local) })
+	e.until("the counter ends", func() bool { return len(failures()) == 0 })
 }
 
 // TestItems: the metric is the number of objects that are reflected now: it falls with deletions, survives a restart, and ends with the offloading.

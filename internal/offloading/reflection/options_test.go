@@ -107,3 +107,24 @@ func TestDenied(t *testing.T) {
 		t.Errorf("written %v", got)
 	}
 }
+
+// TestNoAddresses: without reflection of addresses, a pod that runs in the provider has no address here, and no EndpointSlice is sent; its Service is.
+func TestNoAddresses(t *testing.T) {
+	e := newEnv(t)
+	e.options = func(o *Options) { o.ReflectIPs = false }
+	local, remoteNS := e.offload()
+	e.runProvider(remoteNS)
+	e.run()
+	for _, object := range []client.Object{slice(local, "web-x", "web"), service(local, "web"), e.pod(local, "web")} {
+		e.must(e.consumer.Create(t.Context(), object))
+	}
+	pod := e.untilPod(local, "web", "Ready", isReady)
+	if pod.Status.PodIP != "" || len(pod.Status.PodIPs) > 0 || pod.Status.HostIP != hostIP {
+		t.Errorf("addresses %q, %v, host %q", pod.Status.PodIP, pod.Status.PodIPs, pod.Status.HostIP)
+	}
+	e.until("the Service is sent", func() bool { return e.exists(e.provider, &corev1.Service{ObjectMeta: named(remoteNS, "web")}) })
+	e.waitIdle()
+	if e.exists(e.provider, &vkv1alpha1.ShadowEndpointSlice{ObjectMeta: named(remoteNS, "web-x")}) {
+		t.Error("an EndpointSlice was sent")
+	}
+}

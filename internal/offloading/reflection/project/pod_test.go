@@ -98,6 +98,16 @@ func TestAmendedIntent(t *testing.T) {
 // annotated are annotations, some of which a peer refuses.
 var annotated = map[string]string{"iam.amazonaws.com/role": "shop", "cni.projectcalico.org/ipAddrs": `["10.0.0.1"]`, "prometheus.io/scrape": "true"}
 
+// TestServiceAnnotations: a Service chooses no address at the provider, and joins no Services of other clusters there.
+func TestServiceAnnotations(t *testing.T) {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: map[string]string{
+		"metallb.io/loadBalancerIPs": "192.0.2.1", "lbipam.cilium.io/ips": "192.0.2.1", "service.cilium.io/global": "true", "note": "kept",
+	}}}
+	if difference := cmp.Diff(map[string]string{"note": "kept"}, project.Service(mapping, service).Annotations); difference != "" {
+		t.Error(difference)
+	}
+}
+
 // TestAnnotationsStay: a ShadowPod has none of the annotations that the peer refuses.
 func TestAnnotationsStay(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: annotated}}
