@@ -23,7 +23,7 @@ LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 comma := ,
 space := $(subst ,, )
 
-.PHONY: help quickstart example playground down build image mover demo-images stateful-images traffic faults release generate test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
+.PHONY: help quickstart example playground down build image mover demo-images stateful-images traffic faults release generate contract test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -78,8 +78,12 @@ faults: image ## build what the tests of faults run: bin/history, and the pods' 
 release: prerequisites ## build the files of a release from the last commit into bin/release, for the image IMAGE_NAME of a registry; see SECURITY.md
 	$(GO) run ./hack/release --image '$(IMAGE_NAME)'
 
-generate: prerequisites ## write what is made from types, marks in the code and chart values
+generate: prerequisites ## write what is made from types, marks in the code, chart values and tests
 	$(GO) run ./hack/generate
+	$(GO) run ./hack/contract
+
+contract: prerequisites ## write docs/contract.md: what users rely on, the tests that show it, and their last results
+	$(GO) run ./hack/contract
 
 test: prerequisites ## the gate, in twenty minutes: conventions, unit tests, race detector, lint, and as root a journey on two real clusters
 	$(CHECK) all
