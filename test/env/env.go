@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -87,6 +88,9 @@ func (b *Env) Playground(args ...string) Result {
 // Needed are the files that must have been built.
 var Needed = []string{"playground", "liqoctl", "liqo-image.tar", "mover-image.tar", "traffic", "traffic-image.tar"}
 
+// images of product and tests.
+var images = []string{"liqo-image.tar", "mover-image.tar", "traffic-image.tar"}
+
 // Up takes down the clusters that are up, and brings a scenario up with the images of product and tests; flags are further ones of
 // `playground up`. With keep it uses the clusters that are up.
 func Up(root, scenario string, keep bool, flags ...string) (*Env, error) {
@@ -103,12 +107,33 @@ func Up(root, scenario string, keep bool, flags ...string) (*Env, error) {
 			}
 		}
 	}
-	for _, image := range []string{"liqo-image.tar", "mover-image.tar", "traffic-image.tar"} {
+	for _, image := range images {
 		if result := b.Playground("load", filepath.Join(b.Bin, image)); result.Code != 0 {
 			return nil, errors.New(result.String())
 		}
 	}
 	return b, b.meet(scenario)
+}
+
+// Add brings up one more cluster, of one node, with the images of product and tests.
+func (b *Env) Add(t testing.TB, name string) *Cluster {
+	t.Helper()
+	if r := b.Playground("add", name); r.Code != 0 {
+		t.Fatal(r)
+	}
+	all := &Env{Bin: b.Bin}
+	if err := errors.Join(b.LoadNeeded(images...), all.meet("")); err != nil {
+		t.Fatal(err)
+	}
+	for _, added := range all.Clusters {
+		if added.Name == name {
+			added.env = b
+			b.Clusters = append(b.Clusters, added)
+			return added
+		}
+	}
+	t.Fatalf("the playground has added cluster %s, but its status does not list it", name)
+	return nil
 }
 
 // Down takes the clusters away.

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Answer is what `traffic check` prints: the address that the server saw, and how long the request took.
-type Answer struct{ From, Took string }
+// Answer is what `traffic check` prints: the address that the server saw, the server's name (with HTTP), and how long the request took.
+type Answer struct{ From, Server, Took string }
 
 // Checks are the protocols and sizes that are tried between each two ends. An HTTP body goes there and comes back.
 func Checks(address netip.Addr, port int) [][]string {

@@ -21,9 +21,10 @@ import (
 // result is the output of a check.
 type result struct {
 	// From is the source address that the server saw; empty with ICMP, whose answer does not contain it.
-	From  string `json:"from,omitempty"`
-	Bytes int    `json:"bytes"`
-	Took  string `json:"took"`
+	From   string `json:"from,omitempty"`
+	Server string `json:"server,omitempty"` // the server's name, with HTTP
+	Bytes  int    `json:"bytes"`
+	Took   string `json:"took"`
 }
 
 // check sends one request and fails unless the whole answer is correct.
@@ -39,18 +40,19 @@ func check(ctx context.Context, args []string, out *printer) error {
 	if len(rest) != 2 {
 		return errors.New("want http, udp or icmp, and ADDRESS:PORT")
 	}
-	ask := map[string]func(context.Context, string, []byte) (string, error){"http": askHTTP, "udp": askUDP, "icmp": askICMP}[rest[0]]
+	ask := map[string]func(context.Context, string, []byte) (result, error){"http": askHTTP, "udp": askUDP, "icmp": askICMP}[rest[0]]
 	if ask == nil {
 		return fmt.Errorf("unknown protocol %q", rest[0])
 	}
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
 	start := time.Now()
-	from, err := ask(ctx, rest[1], body(*size, *word))
+	answer, err := ask(ctx, rest[1], body(*size, *word))
 	if err != nil {
 		return fmt.Errorf("%s with %d bytes to %s after %v: %w", rest[0], *size, rest[1], time.Since(start).Round(time.Millisecond), err)
 	}
-	return out.print(result{From: from, Bytes: *size, Took: time.Since(start).Round(10 * time.Microsecond).String()})
+	answer.Bytes, answer.Took = *size, time.Since(start).Round(10*time.Microsecond).String()
+	return out.print(answer)
 }
 
 // body repeats the word; without a word it is random, so that no two checks send the same bytes.
@@ -66,87 +68,87 @@ func body(size int, word string) []byte {
 	return all[:size]
 }
 
-func askHTTP(ctx context.Context, address string, body []byte) (string, error) {
+func askHTTP(ctx context.Context, address string, body []byte) (result, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/", bytes.NewReader(body))
 	if err != nil {
-		return "", err
+		return result{}, err
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {
-		return "", err
+		return result{}, err
 	}
 	defer response.Body.Close()
 	back, err := io.ReadAll(response.Body)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("after %d bytes: %w", len(back), err)
+		return result{}, fmt.Errorf("after %d bytes: %w", len(back), err)
 	case response.StatusCode != http.StatusOK:
-		return "", fmt.Errorf("answer %s: %.200s", response.Status, back)
+		return result{}, fmt.Errorf("answer %s: %.200s", response.Status, back)
 	case response.Header.Get(headerSum) != sum(body):
-		return "", errors.New("the server received a different body")
+		return result{}, errors.New("the server received a different body")
 	case !bytes.Equal(back, body):
-		return "", errors.New("the answer has a different body")
+		return result{}, errors.New("the answer has a different body")
 	}
-	return response.Header.Get(headerFrom), nil
+	return result{From: response.Header.Get(headerFrom), Server: response.Header.Get(headerServer)}, nil
 }
 
-func askUDP(ctx context.Context, address string, body []byte) (string, error) {
+func askUDP(ctx context.Context, address string, body []byte) (result, error) {
 	connection, err := (&net.Dialer{}).DialContext(ctx, "udp4", address)
 	if err != nil {
-		return "", err
+		return result{}, err
 	}
 	defer connection.Close()
 	deadline, _ := ctx.Deadline()
 	if err := connection.SetDeadline(deadline); err != nil {
-		return "", err
+		return result{}, err
 	}
 	if _, err := connection.Write(body); err != nil {
-		return "", err
+		return result{}, err
 	}
 	buffer := make([]byte, 64<<10)
 	n, err := connection.Read(buffer)
 	if err != nil {
-		return "", err
+		return result{}, err
 	}
 	from, back, _ := strings.Cut(string(buffer[:n]), "\n")
 	if back != string(body) {
-		return "", fmt.Errorf("the answer is a different datagram, of %d bytes", len(back))
+		return result{}, fmt.Errorf("the answer is a different datagram, of %d bytes", len(back))
 	}
-	return from, nil
+	return result{From: from}, nil
 }
 
 // askICMP sends an echo request and waits for its own answer.
-func askICMP(ctx context.Context, address string, body []byte) (string, error) {
+func askICMP(ctx context.Context, address string, body []byte) (result, error) {
 	target, _, _ := strings.Cut(address, ":")
 	connection, err := (&net.Dialer{}).DialContext(ctx, "ip4:icmp", target)
 	if err != nil {
-		return "", err
+		return result{}, err
 	}
 	defer connection.Close()
 	deadline, _ := ctx.Deadline()
 	if err := connection.SetDeadline(deadline); err != nil {
-		return "", err
+		return result{}, err
 	}
 	echo := []byte{8, 0, 0, 0}
 	echo = binary.BigEndian.AppendUint16(echo, uint16(os.Getpid()))
 	echo = append(binary.BigEndian.AppendUint16(echo, uint16(rand.Uint32())), body...)
 	binary.BigEndian.PutUint16(echo[2:], checksum(echo))
 	if _, err := connection.Write(echo); err != nil {
-		return "", err
+		return result{}, err
 	}
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := connection.Read(buffer)
 		if err != nil {
-			return "", err
+			return result{}, err
 		}
 		answer := buffer[:n]
 		if n > 20 && answer[0]>>4 == 4 { // the kernel includes the IP header
 			answer = answer[int(answer[0]&15)*4:]
 		}
 		if len(answer) == len(echo) && answer[0] == 0 && bytes.Equal(answer[4:], echo[4:]) {
-			return "", nil
+			return result{}, nil
 		}
 	}
 }

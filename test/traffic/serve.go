@@ -12,14 +12,16 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 )
 
 // Headers of the answer to a POST, whose body is the request's.
 const (
-	headerFrom = "X-Traffic-From"   // the client's address
-	headerSum  = "X-Traffic-Sha256" // of the body that the server received
+	headerFrom   = "X-Traffic-From"   // the client's address
+	headerServer = "X-Traffic-Server" // the server's name; of a pod, the pod's
+	headerSum    = "X-Traffic-Sha256" // of the body that the server received
 )
 
 // serve echoes: TCP and UDP on one port, HTTP on the next. Each UDP answer starts with the client's address and a line feed.
@@ -86,12 +88,15 @@ func echoUDP(socket net.PacketConn) error {
 	}
 }
 
-// answer returns the request's body, with its checksum and the client's address.
+// answer returns the request's body, with its checksum, the client's address and the server's name.
 func answer(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<20))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
+	}
+	if name, err := os.Hostname(); err == nil {
+		w.Header().Set(headerServer, name)
 	}
 	w.Header().Set(headerFrom, host(r.RemoteAddr))
 	w.Header().Set(headerSum, sum(body))
