@@ -254,6 +254,9 @@ var suites = []stage{
 	{name: "network", about: "three clusters with the same addresses, one and two gateways, every fault", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "90m", "./test/network", "-v", "-long"}},
 	}},
+	{name: "several", about: "a cluster with several peers: an application in three clusters, of which one fails or leaves; a ring; four clusters, each of which uses the others", commands: []command{
+		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/several", "-v", "-long"}},
+	}},
 	{name: "tenants", about: "one consumer tries to create 100,000 objects while another one works", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/tenants", "-v"}},
 	}},

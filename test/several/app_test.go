@@ -45,6 +45,7 @@ spec:
   type: NodePort
   selector: {app: web}
   ports:
+  - {name: tcp, port: 7000, protocol: TCP}
   - {name: udp, port: 7000, protocol: UDP}
   - {name: http, port: 7001, protocol: TCP}
 `
@@ -217,9 +218,12 @@ func (a app) answersEverywhere(t *testing.T, from, in []*env.Cluster) {
 	}
 }
 
+// program sends traffic.
+func program() string { return filepath.Join(clusters.Bin, "traffic") }
+
 // check asks once.
 func check(from env.Place, protocol, address string, flags ...string) (a env.Answer, err error) {
-	r := from.Try(filepath.Join(clusters.Bin, "traffic"), append([]string{"check", protocol, address}, flags...)...)
+	r := from.Try(program(), append([]string{"check", protocol, address}, flags...)...)
 	if r.Code != 0 {
 		return a, fmt.Errorf("from %s: %s", from.Name, strings.TrimSpace(r.Err))
 	}

@@ -45,6 +45,7 @@ func TestNameIsTakenInOne(t *testing.T)       { onlyLong(t); step(t, nameIsTaken
 func TestRemoteNamespaceDeleted(t *testing.T) { onlyLong(t); step(t, remoteNamespaceDeleted) }
 func TestPeeredProviders(t *testing.T)        { onlyLong(t); step(t, peeredProviders) }
 func TestUnpeerOne(t *testing.T)              { onlyLong(t); step(t, unpeerOne) }
+func TestGatewayRestarts(t *testing.T)        { onlyLong(t); step(t, gatewayRestarts) }
 func TestOneIsDead(t *testing.T)              { onlyLong(t); step(t, oneIsDead) }
 func TestConsumerAndProvider(t *testing.T)    { onlyLong(t); step(t, consumerAndProvider) }
 func TestRing(t *testing.T)                   { onlyLong(t); step(t, ring) }
@@ -111,7 +112,7 @@ func peered(t *testing.T, want ...use) {
 	}
 	ordered(func(one use) {
 		if !slices.Contains(want, one) && uses(one) {
-			one[0].Liqoctl(t, "unpeer", one[1].Name)
+			one[0].Liqoctl(t, "unpeer", "out-of-band", one[1].Name)
 		}
 	})
 	ordered(func(one use) {

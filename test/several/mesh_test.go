@@ -20,7 +20,7 @@ func consumerAndProvider(t *testing.T) {
 		a.notOffloadedOn(t)
 	}
 	before := ofRome.state(t, milan, rome, turin) + "\n" + ofRome.state(t, turin, rome, milan)
-	milan.Liqoctl(t, "unpeer", rome.Name)
+	milan.Liqoctl(t, "unpeer", "out-of-band", rome.Name)
 	rome.WantColumns(t, milan, "Established None Established Established")
 	ofRome.answersEverywhere(t, ofRome.in, ofRome.in)
 	if after := ofRome.state(t, milan, rome, turin) + "\n" + ofRome.state(t, turin, rome, milan); after != before {

@@ -169,7 +169,7 @@ func unpeerOne(t *testing.T) {
 	a.answersEverywhere(t, a.in, a.in)
 	before, local := a.state(t, turin, rome), rome.Kubectl(t, "-n", a.name, "get", "pod", "web-turin", "-o", "jsonpath={.metadata.uid}")
 	stop := requests(t, a.at(t, turin), env.Endpoint(a.endpoint(t, turin, rome), 7001))
-	rome.Liqoctl(t, "unpeer", milan.Name)
+	rome.Liqoctl(t, "unpeer", "out-of-band", milan.Name)
 	milan.WantColumns(t, rome, "absent")
 	sent, failed := stop()
 	clusters.Measure("requests from the other provider while one is unpeered", "%d, %d failed", sent, len(failed))
