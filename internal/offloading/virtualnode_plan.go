@@ -155,12 +155,14 @@ func nextTeardown(f *facts) teardown {
 }
 
 // mustLeave reports whether a pod holds up a drain. Pods of DaemonSets are created again while the node exists, mirror pods cannot be deleted
-// through the API server, and a pod whose grace period is 0 is held by a finalizer, not by the node.
+// through the API server, and a pod whose grace period is 0 is held by a finalizer, not by the node. A pod that ended because it is being deleted still
+// needs its node: only the virtual kubelet completes the deletion at once. Without the node, Kubernetes takes 40 s or more, while a StatefulSet has no
+// replacement and a namespace stays Terminating.
 func mustLeave(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
 	}
-	if shadow.Terminal(pod) {
+	if shadow.Terminal(pod) && pod.DeletionTimestamp == nil {
 		return false
 	}
 	if pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {

@@ -135,6 +135,9 @@ func TestMustLeave(t *testing.T) {
 		{"finished", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, false},
 		{"failed", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed}}, false},
 		{"leaving", corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: new(int64(30))}}, true},
+		{"ended because it is leaving", corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: new(int64(30))}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded},
+		}, true},
 		{"held by a finalizer only", corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now, DeletionGracePeriodSeconds: new(int64(0))}}, false},
 	} {
 		if got := mustLeave(&c.pod); got != c.want {

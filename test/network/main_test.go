@@ -55,9 +55,10 @@ func TestFaultsWithTwoGateways(t *testing.T)   { step(t, 2, func(t *testing.T) {
 
 // Tests that take minutes.
 
-func TestBehindOneNAT(t *testing.T)       { onlyLong(t); step(t, 1, behindOneNAT) }
-func TestNameOfGateway(t *testing.T)      { onlyLong(t); step(t, 1, nameOfGateway) }
-func TestTwoGatewaysOverTLS(t *testing.T) { onlyLong(t); step(t, 2, lanesOverTLS) }
+func TestBehindOneNAT(t *testing.T)        { onlyLong(t); step(t, 1, behindOneNAT) }
+func TestNameOfGateway(t *testing.T)       { onlyLong(t); step(t, 1, nameOfGateway) }
+func TestMappedByTwoGateways(t *testing.T) { onlyLong(t); step(t, 2, mappedAddresses) }
+func TestTwoGatewaysOverTLS(t *testing.T)  { onlyLong(t); step(t, 2, lanesOverTLS) }
 
 func onlyLong(t *testing.T) {
 	t.Helper()

@@ -3,6 +3,7 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -85,7 +86,43 @@ func mappedAddresses(t *testing.T) {
 	deleteNode()
 	deleteService()
 	podIsNotMapped(t)
+	throughBeta(t)
 	sample(t, alpha, beta)
+}
+
+// throughBeta checks that every pod of alpha reaches a pod of gamma through a mapping of beta, over each of beta's gateways, although the two clusters
+// see each other's pods at other addresses as well.
+func throughBeta(t *testing.T) {
+	t.Helper()
+	server := clusters.AllServers(t, gamma)[0]
+	target := valid(t)(see(t, beta, gamma).Pod(server.Address))
+	mapping, remove := mapAddress(t, beta, "third", target, see(t, beta, alpha).Spec.ClusterIdentity.ClusterID)
+	defer remove()
+	address := mappedFor(t, see(t, alpha, beta), mapping)
+	view := see(t, gamma, beta)
+	external, err := netip.ParsePrefix(cmp.Or(strings.ReplaceAll(view.Spec.RemoteNATExternalCIDR, network.NotRemapped, ""), string(view.Spec.RemoteExternalCIDR)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources := map[string]bool{}
+	for _, client := range clusters.AllServers(t, alpha) {
+		from := inside(t, client)
+		reached(t, from, address, env.EchoPort)
+		for range 10 {
+			for _, args := range [][]string{
+				{"http", env.Endpoint(address, env.EchoPort+1), "--bytes", "1000000", "--timeout", "20s"},
+				{"udp", env.Endpoint(address, env.EchoPort), "--bytes", "5000"},
+			} {
+				a, err := ask(t, from, args...)
+				source, _ := netip.ParseAddr(a.From) // of no network if it is invalid
+				if err != nil || !external.Contains(source) {
+					t.Errorf("from %s, %v: the pod of gamma saw %q (%v), want an address of beta's external network %s", from.Name, args, a.From, err, external)
+				}
+				sources[a.From] = true
+			}
+		}
+	}
+	clusters.Measure(t.Name()+": addresses of beta that the third cluster saw", "%d", len(sources))
 }
 
 // podIsNotMapped checks that a mapping of a pod is refused, because a pod needs none.

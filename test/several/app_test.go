@@ -69,8 +69,9 @@ func (a app) offload(t *testing.T, flags ...string) {
 	t.Helper()
 	remove := func() {
 		if a.consumer.TryKubectl("", "get", "namespace", a.name).Code == 0 {
-			_ = a.consumer.TryLiqoctl("unoffload", "namespace", a.name) // the test may have done it
-			a.consumer.Kubectl(t, "delete", "namespace", a.name, "--timeout=120s")
+			ended := a.consumer.TryLiqoctl("unoffload", "namespace", a.name) // the test may have done it
+			deleted := a.consumer.TryKubectl("", "delete", "namespace", a.name, "--timeout=120s")
+			t.Logf("unoffload of %s took %.1f s, its deletion %.1f s (%s)", a.name, ended.Took.Seconds(), deleted.Took.Seconds(), deleted.Err)
 		}
 	}
 	remove() // left by an interrupted run

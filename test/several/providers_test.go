@@ -188,9 +188,12 @@ func unpeerOne(t *testing.T) {
 			t.Errorf("%s has the endpoint %s of milan", c.Name, address)
 		}
 	}
-	if r := milan.TryKubectl("", "get", "namespaces", "-o", "name"); strings.Contains(r.Out, "/"+a.name+"-") {
-		t.Errorf("milan has a namespace of the application: %s", r.Out)
-	}
+	// Kubernetes deletes pods of a node that is gone after 40 seconds at the earliest.
+	env.Eventually(t, outage, "rome has no pod of milan, milan no namespace of rome", func() (string, bool) {
+		here := rome.Kubectl(t, "-n", a.name, "get", "pods", "-o", "name")
+		there := milan.Kubectl(t, "get", "namespaces", "-o", "name")
+		return here + "\n" + there, !strings.Contains(here, "web-milan") && !strings.Contains(there, "/"+a.name+"-")
+	})
 }
 
 // requests sends requests from a place, one after the other, until the function that it returns is called.
