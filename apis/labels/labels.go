@@ -179,6 +179,8 @@ const (
 	CountRemoteContents = "liqo.io/count-remote-contents"
 	// SharingPercentage, on a foreign cluster, replaces the cluster's sharing percentage for this peer: an integer from 0 to 100.
 	SharingPercentage = "sharing.liqo.io/resource-sharing-percentage"
+	// InstalledPercentage, on the ConfigMap liqo-resource-sharing, is the value of the chart at the last upgrade. If data has another one, it was changed in the cluster.
+	InstalledPercentage = "liqo.io/installed-percentage"
 )
 
 // Annotations of reflected objects.

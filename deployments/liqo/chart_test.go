@@ -298,6 +298,36 @@ func TestAttackM13(t *testing.T) {
 	}
 }
 
+// TestPrivateRegistry: with the two values of docs/installation.md, or with those of each role, no object names an image of another place: neither
+// workloads nor hooks, nor the arguments from which our processes make pods, nor policies.
+func TestPrivateRegistry(t *testing.T) {
+	const mover = "storage.moverImage=registry.example.com/liqo-mover"
+	roles := []string{mover}
+	for _, role := range []string{"auth", "controllerManager", "gateway", "metricAgent", "proxy", "route", "uninstaller", "virtualKubelet"} {
+		roles = append(roles, role+".imageName=registry.example.com/own/"+strings.ToLower(role))
+	}
+	image, elsewhere := regexp.MustCompile(`registry\.example\.com/[a-z/-]+`), regexp.MustCompile(`.*localhost/liqo.*`)
+	for name, test := range map[string]struct {
+		set  []string
+		want int // different images
+	}{
+		"as documented": {[]string{"imageName=registry.example.com/liqo", mover}, 2},
+		"each role":     {roles, 9},
+	} {
+		all := text(t, render(t, test.set...))
+		if found := elsewhere.FindAllString(all, -1); len(found) > 0 {
+			t.Errorf("%s: images of another place: %q", name, found)
+		}
+		found := slices.Compact(slices.Sorted(slices.Values(image.FindAllString(all, -1))))
+		if len(found) != test.want {
+			t.Errorf("%s: %d images, want %d: %q", name, len(found), test.want, found)
+		}
+		if hooks := strings.Count(all, "kind: Job"); hooks != 2 {
+			t.Errorf("%s: %d hooks with an image were checked, want 2", name, hooks)
+		}
+	}
+}
+
 // TestAuth checks the ways to publish the authentication service.
 func TestAuth(t *testing.T) {
 	for _, test := range []struct {

@@ -327,6 +327,27 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// TestKeptPercentage: an upgrade with Helm keeps a percentage that was changed in the cluster, which Helm refuses to overwrite, unless the value has
+// changed as well. liqoctl decides itself.
+func TestKeptPercentage(t *testing.T) {
+	sharing := find(t, render(t), "ConfigMap", "liqo-resource-sharing")
+	if err := unstructured.SetNestedField(sharing.Object, "70", "data", "percentage"); err != nil {
+		t.Fatal(err)
+	}
+	there := cluster{fake.NewSimpleDynamicClient(runtime.NewScheme(), sharing)}
+	for set, want := range map[string]string{
+		"": "70", "controllerManager.config.resourceSharingPercentage=50": "50", "crds.upgrade=false": "30",
+	} {
+		objects, err := tryRender(t, there, set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have := field(t, find(t, objects, "ConfigMap", "liqo-resource-sharing"), "data", "percentage"); have != want {
+			t.Errorf("upgraded with %q: %v percent, want %s", set, have, want)
+		}
+	}
+}
+
 // TestRandom: two installations differ in identity and certificate.
 func TestRandom(t *testing.T) {
 	make := func() map[string]any {
