@@ -23,7 +23,7 @@ LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 comma := ,
 space := $(subst ,, )
 
-.PHONY: help quickstart example playground down build image mover demo-images stateful-images traffic faults release generate contract test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
+.PHONY: help quickstart example playground down build image mover demo-images stateful-images traffic helm faults release generate contract test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +70,9 @@ traffic: build ## build the traffic of the network's tests, bin/traffic and bin/
 	$(GO) build -ldflags '-s -w' -o bin/ ./test/traffic
 	$(GO) build -ldflags '-s -w' -o bin/wireguard-go golang.zx2c4.com/wireguard
 	bin/playground image build --binary bin/traffic --name localhost/traffic:dev -o bin/traffic-image.tar
+
+helm: prerequisites ## build bin/helm, of the version whose library liqoctl contains
+	$(GO) build -ldflags '-s -w' -o bin/ helm.sh/helm/v4/cmd/helm
 
 faults: image ## build what the tests of faults run: bin/history, and the pods' bin/stamp-image.tar
 	$(GO) build $(TAGS) -ldflags '-s -w' -o bin/ ./test/history ./test/stamp

@@ -2,6 +2,9 @@ module liqo.io/liqo
 
 go 1.26.8
 
+// The program of the library that liqoctl contains: tests run it beside liqoctl.
+tool helm.sh/helm/v4/cmd/helm
+
 require (
 	github.com/coder/websocket v1.8.15
 	github.com/go-logr/logr v1.4.4
@@ -53,6 +56,7 @@ require (
 	github.com/Masterminds/semver/v3 v3.5.0 // indirect
 	github.com/Masterminds/sprig/v3 v3.3.0 // indirect
 	github.com/Masterminds/squirrel v1.5.4 // indirect
+	github.com/Masterminds/vcs v1.13.3 // indirect
 	github.com/ProtonMail/go-crypto v1.4.1 // indirect
 	github.com/anchore/go-struct-converter v0.1.0 // indirect
 	github.com/asaskevich/govalidator v0.0.0-20230301143203-a9d515a09cc2 // indirect

@@ -43,7 +43,7 @@ func TestStages(t *testing.T) {
 		{"bench", "bench", user, []string{"build", "-bench"}},
 		{"unit", "unit", everything, []string{"unit product", "unit playground", "unit kube"}},
 		{"race", "race", everything, []string{"build", "servers", "race product"}},
-		{"long", "long", everything, []string{"build", "playground", "quickstart", "e2e", "offload", "faults", "network", "several", "tenants", "stateful", "examples", "release"}},
+		{"long", "long", everything, []string{"build", "playground", "quickstart", "e2e", "offload", "faults", "network", "several", "tenants", "stateful", "examples", "install", "release"}},
 		{"two long suites", "long", two, []string{"build", "network", "e2e"}},
 		{"fuzz", "fuzz", everything, []string{"x FuzzX"}},
 	} {

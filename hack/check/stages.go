@@ -267,6 +267,10 @@ var suites = []stage{
 	{name: "examples", about: "the guides of examples/ on their clusters, from the first command to the last one", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/examples", "-v"}},
 	}},
+	{name: "install", about: "every way to install, on clusters whose networks do not overlap: Helm, other namespaces, other networks, no addresses", commands: []command{
+		{args: []string{"make", "--no-print-directory", "helm"}},
+		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/install", "-v"}},
+	}},
 	{name: "release", about: "two builds of one release, the second without Go's build cache: the same bytes", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./hack/release", "-v", "-long"}},
 	}},
