@@ -86,7 +86,7 @@ func TestNetworks(t *testing.T) {
 	settled(t)
 
 	reserved := []string{"10.100.0.0/16", "10.0.0.0/14", "192.168.0.0/16"}
-	rome.Install(t, "--set", "networkManager.config.additionalPools={}")
+	rome.Install(t, "--reset-values")
 	milan.Install(t, "--reserved-subnets", strings.Join(reserved, ","))
 	rome.Peer(t, milan)
 	for _, view := range seen(t) {
