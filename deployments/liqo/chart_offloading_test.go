@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -72,6 +73,7 @@ func newWebhookEnv(t *testing.T) *webhookEnv {
 	defer cancel()
 	h.must(offloadingv1alpha1.AddToScheme(h.Scheme()))
 	h.must(eventsv1.AddToScheme(h.Scheme()))
+	h.must(appsv1.AddToScheme(h.Scheme()))
 	install(ctx, t, h.Client)
 	h.must(client.IgnoreAlreadyExists(h.Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "liqo-controller-manager"},

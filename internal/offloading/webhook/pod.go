@@ -4,7 +4,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync"
@@ -22,6 +21,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 
 // Documented paths of the webhooks. The server puts a secret segment before them.
 const (
@@ -31,7 +31,7 @@ const (
 
 // Options of the webhooks.
 type Options struct {
-	// Cached has NamespaceOffloadings; Live reads from the API server.
+	// Cached has NamespaceOffloadings and Nodes; Live reads from the API server.
 	Cached client.Reader
 	Live   client.Reader
 	// Namespace in which Liqo is installed.
@@ -45,6 +45,7 @@ func Register(server webhook.Server, scheme *runtime.Scheme, o Options) {
 	pods := &pods{options: o, admitted: admitted, decoder: decoder}
 	offloadings := &offloadings{options: o, admitted: admitted, decoder: decoder}
 	server.Register(PodPath, &admission.Webhook{Handler: admission.HandlerFunc(pods.handle)})
+	server.Register(DaemonSetPath, &admission.Webhook{Handler: admission.HandlerFunc(pods.daemonSet)})
 	server.Register(OffloadingPath, &admission.Webhook{Handler: admission.HandlerFunc(offloadings.handle)})
 }
 
@@ -108,23 +109,17 @@ func (p *pods) handle(ctx context.Context, request admission.Request) admission.
 	case err != nil:
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("read the NamespaceOffloading of %s: %w", request.Namespace, err))
 	}
-	// The patch is the difference of the decoded pod before and after, so fields that we do not know stay as they are.
-	before, err := json.Marshal(&pod)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
+	if offloading.DeletionTimestamp != nil {
+		return admission.Allowed("")
 	}
-	if offloading.DeletionTimestamp == nil && tooMuch(&pod.Spec, &offloading.Spec) {
+	if reason := p.forRealNode(ctx, request.Namespace, &pod, &offloading.Spec); reason != "" {
+		return admission.Denied(reason)
+	}
+	if tooMuch(&pod.Spec, &offloading.Spec) {
 		return admission.Denied(fmt.Sprintf("the required node affinity of the pod, combined term by term with the clusterSelector of namespace %s, exceeds %d kB: make one of them shorter",
 			request.Namespace, mostAffinity>>10))
 	}
-	if offloading.DeletionTimestamp != nil || !place(&pod.Spec, &offloading.Spec) {
-		return admission.Allowed("")
-	}
-	after, err := json.Marshal(&pod)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	return admission.PatchResponseFromRaw(before, after)
+	return patch(&pod, func() { place(&pod.Spec, &offloading.Spec) })
 }
 
 // offloading returns the NamespaceOffloading of a namespace. If the cache may be behind a write of a user, it reads from the API server.

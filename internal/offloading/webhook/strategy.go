@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
@@ -26,13 +27,7 @@ func place(pod *corev1.PodSpec, spec *offloadingv1alpha1.NamespaceOffloadingSpec
 	if len(terms) == 0 {
 		return changed
 	}
-	if pod.Affinity == nil {
-		pod.Affinity = &corev1.Affinity{}
-	}
-	if pod.Affinity.NodeAffinity == nil {
-		pod.Affinity.NodeAffinity = &corev1.NodeAffinity{}
-	}
-	node := pod.Affinity.NodeAffinity
+	node := nodeAffinity(pod)
 	if own := node.RequiredDuringSchedulingIgnoredDuringExecution; own != nil {
 		if within(own.NodeSelectorTerms, append(terms, nowhere()...)) {
 			return changed
@@ -131,4 +126,67 @@ func empty(term corev1.NodeSelectorTerm) bool {
 // nowhere returns terms that match no node. An empty list would not be valid.
 func nowhere() []corev1.NodeSelectorTerm {
 	return []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{kind(corev1.NodeSelectorOpIn), kind(corev1.NodeSelectorOpNotIn)}}}
+}
+
+// nodeAffinity returns the node affinity of a pod, which it creates if there is none.
+func nodeAffinity(pod *corev1.PodSpec) *corev1.NodeAffinity {
+	if pod.Affinity == nil {
+		pod.Affinity = &corev1.Affinity{}
+	}
+	if pod.Affinity.NodeAffinity == nil {
+		pod.Affinity.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	return pod.Affinity.NodeAffinity
+}
+
+// reachesVirtualNodes reports whether a DaemonSet with this template gets pods on virtual nodes without asking for them: it tolerates their taint as it
+// tolerates every other, and does not mention the label by which it could choose them or avoid them.
+func reachesVirtualNodes(pod *corev1.PodSpec) bool {
+	named := func(t corev1.Toleration) bool { return t.Key == labels.TaintVirtualNode }
+	every := func(t corev1.Toleration) bool {
+		return t.Key == "" && t.Operator == corev1.TolerationOpExists && (t.Effect == "" || t.Effect == corev1.TaintEffectNoExecute)
+	}
+	_, selects := pod.NodeSelector[labels.Type]
+	return slices.ContainsFunc(pod.Tolerations, every) && !slices.ContainsFunc(pod.Tolerations, named) && !selects && !mentionsType(pod.Affinity)
+}
+
+func mentionsType(affinity *corev1.Affinity) bool {
+	if affinity == nil || affinity.NodeAffinity == nil {
+		return false
+	}
+	in := func(term corev1.NodeSelectorTerm) bool {
+		return slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool { return r.Key == labels.Type })
+	}
+	if required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil && slices.ContainsFunc(required.NodeSelectorTerms, in) {
+		return true
+	}
+	return slices.ContainsFunc(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution, func(p corev1.PreferredSchedulingTerm) bool { return in(p.Preference) })
+}
+
+// avoidVirtualNodes adds to a pod the documented node affinity.
+func avoidVirtualNodes(pod *corev1.PodSpec) {
+	node, terms := nodeAffinity(pod), []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{kind(corev1.NodeSelectorOpNotIn)}}}
+	if own := node.RequiredDuringSchedulingIgnoredDuringExecution; own != nil {
+		terms = both(own.NodeSelectorTerms, terms)
+	}
+	node.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: terms}
+}
+
+// nodeOfDaemonSet returns the node for which the controller of DaemonSets made a pod; nothing for another pod.
+func nodeOfDaemonSet(pod *corev1.Pod) (name string) {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner == nil || owner.Kind != "DaemonSet" || pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
+		return ""
+	}
+	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		return ""
+	}
+	for _, term := range required.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn && len(field.Values) == 1 {
+				name = field.Values[0] // the same in each term
+			}
+		}
+	}
+	return name
 }
