@@ -28,7 +28,7 @@ spec:
         image: playground.local/tools:1
         imagePullPolicy: Never
         command: [sh, -c, "COMMAND"]
-        resources: {requests: {cpu: 10m}}
+        resources: {requests: {cpu: 10m}, limits: {cpu: 100m}}
 `
 
 const idle = "trap exit TERM; while true; do sleep 0.1; done"
@@ -83,24 +83,21 @@ func describe(t *testing.T) {
 
 func rollout(t *testing.T) {
 	s := deployed(t, idle, 2)
-	image := func() string {
-		return s.kubectl(t, "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].env[0].value}")
-	}
 	step := func(args ...string) {
 		t.Helper()
-		s.kubectl(t, append(args, "deployment/web")...)
+		s.kubectl(t, args...)
 		s.kubectl(t, "rollout", "status", "deployment/web", timeout)
 		if nodes := nodesOf(t, s, 2); nodes[virtualNode] != 2 {
 			t.Errorf("%v: pods run on %v", args, nodes)
 		}
 	}
-	step("set", "env", "VERSION=2")
-	step("rollout", "restart")
-	step("rollout", "undo", "--to-revision=1")
-	if value := image(); value != "" {
+	step("set", "env", "deployment/web", "VERSION=2")
+	step("rollout", "restart", "deployment/web")
+	step("rollout", "undo", "deployment/web", "--to-revision=1")
+	if value := s.kubectl(t, "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].env[0].value}"); value != "" {
 		t.Errorf("after rollout undo, VERSION is %q", value)
 	}
-	if output := s.kubectl(t, "rollout", "history", "deployment/web"); !strings.Contains(output, "4") {
+	if output := s.kubectl(t, "rollout", "history", "deployment/web"); !strings.Contains(output, "\n4 ") {
 		t.Errorf("kubectl rollout history:\n%s", output)
 	}
 }
@@ -117,15 +114,22 @@ func waits(t *testing.T) {
 	}
 }
 
+// debugCopy: the provider refuses to a copy what it refuses to each pod. The profile "baseline" of kubectl asks for nothing of that.
 func debugCopy(t *testing.T) {
 	s := offload(t)
 	s.apply(t, strings.ReplaceAll(plainPod, "NAME", "web"))
 	s.running(t, "web")
-	// kubectl debug removes the node's name from the copy; its node selector stays.
-	s.kubectl(t, "debug", "web", "--copy-to=copy", "--image="+env.ToolsImage, "--image-pull-policy=Never", "--container=debugger", "--share-processes", "--attach=false", "--", "sleep", "infinity")
+	debug := func(name string, flags ...string) {
+		t.Helper()
+		args := append([]string{"debug", "web", "--copy-to=" + name, "--image=" + env.ToolsImage, "--image-pull-policy=Never", "--container=debugger", "--share-processes", "--attach=false"}, flags...)
+		s.kubectl(t, append(args, "--", "sleep", "infinity")...)
+	}
+	debug("refused")
+	s.wantEvent(t, "Pod", "refused", "FailedReflection", "SYS_PTRACE", "baseline")
+	debug("copy", "--profile=baseline")
 	s.running(t, "copy")
 	s.wantRemote(t, podKind, "copy", "{spec: {shareProcessNamespace: true}, status: {phase: Running}}")
-	if output := s.kubectl(t, "exec", "copy", "-c", "debugger", "--", "ps"); strings.Count(output, "sleep") == 0 {
+	if output := s.kubectl(t, "exec", "copy", "-c", "debugger", "--", "ps"); !strings.Contains(output, "sleep") {
 		t.Errorf("the copy does not show the processes: %s", output)
 	}
 }
@@ -169,7 +173,7 @@ func eviction(t *testing.T) {
 	}
 }
 
-// drain: the pods move to rome, and those on other nodes stay.
+// drain: the pods move to rome, and none starts in milan while the node is cordoned.
 func drain(t *testing.T) {
 	s := deployed(t, idle, 2)
 	s.apply(t, strings.Replace(budget, "minAvailable: 2", "minAvailable: 1", 1))
