@@ -134,7 +134,7 @@ func debugCopy(t *testing.T) {
 	}
 }
 
-// debugNode: the virtual node is no machine, and the provider admits no pod of a peer to the files of its nodes. The pod says so.
+// debugNode: the virtual node is no machine, and the provider admits no pod of a peer to the files of its nodes. An event on the pod reports that.
 func debugNode(t *testing.T) {
 	s := offload(t)
 	result := rome.TryKubectl("", "-n", s.name, "debug", "node/"+virtualNode, "--image="+env.ToolsImage, "--image-pull-policy=Never", "--attach=false", "--", "sleep", "infinity")
