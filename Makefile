@@ -23,7 +23,7 @@ LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 comma := ,
 space := $(subst ,, )
 
-.PHONY: help quickstart example playground down build image mover demo-images stateful-images traffic helm faults release generate contract test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
+.PHONY: help quickstart example playground down build image mover demo-images stateful-images ingress-images traffic helm faults release generate contract test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,10 @@ stateful-images: build ## build the image of the example stateful-applications, 
 		--program /usr/bin/grep,/usr/bin/sed,/usr/bin/mawk,/usr/bin/find,/usr/bin/xargs,/usr/bin/ps,/usr/bin/getopt \
 		--program $(subst $(space),$(comma),$(addprefix /usr/bin/,basename cat chmod chown cksum cp cut date dd dirname env head id ln ls mkdir mktemp mv readlink rm rmdir sleep sort stat sync tail test timeout touch tr uname wc whoami)) \
 		--file '/usr/bin/sh,/usr/bin/wsrep_sst_*,/usr/share/mysql/*.sql,/usr/share/mysql/english'
+
+ingress-images: build ## build the images of the example global-ingress, bin/nginx-image.tar and bin/gdnsd-image.tar (from Debian)
+	bin/playground image build --name localhost/nginx:dev -o bin/nginx-image.tar --debian nginx --program /usr/sbin/nginx
+	bin/playground image build --name localhost/gdnsd:dev -o bin/gdnsd-image.tar --debian gdnsd --program /usr/sbin/gdnsd
 
 traffic: build ## build the traffic of the network's tests, bin/traffic and bin/traffic-image.tar
 	$(GO) build -ldflags '-s -w' -o bin/ ./test/traffic
