@@ -80,6 +80,8 @@ func (p loadPlan) run(ctx context.Context) loadReport {
 	client := &http.Client{
 		Timeout: p.timeout,
 		Transport: &http.Transport{
+			// With a limit, the dialer tries all addresses of a name in that time. Without, it waits minutes for the first one.
+			DialContext:         (&net.Dialer{Timeout: p.timeout}).DialContext,
 			DisableKeepAlives:   !p.keepAlive,
 			MaxIdleConnsPerHost: p.concurrency,
 			TLSClientConfig:     &tls.Config{InsecureSkipVerify: p.insecure}, //nolint:gosec // requested by --insecure
