@@ -24,19 +24,19 @@ func TestGlobalIngress(t *testing.T) {
 		{Command: `kubectl get ingress -n podinfo --kubeconfig "$KUBECONFIG_US"`, Match: []string{`podinfo +<none> +liqo.cloud.example.com +`}},
 		{Command: `kubectl get endpointslices -n podinfo --kubeconfig "$KUBECONFIG_US"`, Match: []string{`(?s)podinfo-\S+ +IPv4 +9898 +[0-9.]+ .*podinfo-\S+ +IPv4 +9898 +[0-9.]+ `}},
 		{Command: "answers", Match: []string{`^(10\.\S+\n){4}$`}},
-		{Command: "run curl tools --rm -i --command -- curl -sv http://$HOSTNAME/api/info", Match: []string{`HTTP/1.1 200 OK`, `"pod": ?"podinfo-`}},
-		{Command: "requests 5s; report", Match: []string{both, `, 0 failed, 0 not sent`}},
+		{Command: "report curl", Match: []string{`HTTP/1.1 200 OK`, `"pod": ?"podinfo-`}},
+		{Command: "requests 5s; report load", Match: []string{both, `, 0 failed, 0 not sent`}},
 		{Command: "answers", Match: []string{two}},
 		{Command: "answers", Match: []string{two}},
-		{Command: "requests 5s; report", Match: []string{`, 0 failed, 0 not sent`}, Not: []string{both}}, // gslb-us is off
-		{Command: "requests 5s; report", Match: []string{both, `, 0 failed, 0 not sent`}},
+		{Command: "requests 5s; report load", Match: []string{`, 0 failed, 0 not sent`}, Not: []string{both}}, // gslb-us is off
+		{Command: "requests 5s; report load", Match: []string{both, `, 0 failed, 0 not sent`}},
 		{Command: "kubectl get nodes", Match: []string{`gslb-eu-worker +Ready`}, Not: []string{"liqo-gslb-us"}},
 	})
 	// Requests go on while something fails. One that a node had when it was switched off is lost.
 	most := []int{0, 0, 40} // of 20 a second: an ingress controller, a gateway, a cluster
 	counted := regexp.MustCompile(`requests +(\d+) in .* (\d+) ok, (\d+) failed, (\d+) not sent`)
 	for _, one := range outputs {
-		if one.Command.Line != "report" || len(most) == 0 {
+		if one.Command.Line != "report load" || len(most) == 0 {
 			continue
 		}
 		found := counted.FindStringSubmatch(one.Text)
