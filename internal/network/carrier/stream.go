@@ -63,6 +63,9 @@ type trial struct {
 }
 
 func newStream(conn, raw net.Conn, address netip.AddrPort, info Info, totals *Totals) *stream {
+	if tcp, is := raw.(*ahead); is {
+		tcp.start()
+	}
 	return &stream{conn: conn, raw: raw, address: address, info: info, totals: totals, limit: firstQueue, wake: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
@@ -150,7 +153,6 @@ func nextLimit(limit, size int, took time.Duration, full bool) int {
 func (s *stream) read(deliver func(from netip.AddrPort, datagrams [][]byte)) {
 	from := &frames{from: s.conn}
 	if raw, is := s.raw.(*ahead); is {
-		raw.start()
 		from.more = raw.more
 	}
 	for {

@@ -83,7 +83,7 @@ func TestRefused(t *testing.T) {
 	}{
 		"unknown command":        {[]string{"start"}, `unknown command "start"`},
 		"unknown flag":           {[]string{"up", "--nodes", "3"}, "unknown flag: --nodes"},
-		"unknown scenario":       {[]string{"up", "nowhere"}, "there are: control-plane-only, policies, quick-start"},
+		"unknown scenario":       {[]string{"up", "nowhere"}, "there are: control-plane-only, global-ingress, policies, quick-start"},
 		"missing file":           {[]string{"up", "./nowhere.yaml"}, "no such file"},
 		"bad file":               {[]string{"up", bad}, bad + `:3: unknown field "podCidr"`},
 		"bad network":            {[]string{"up", "--network", "ten"}, `--network "ten" is no IPv4 prefix`},
