@@ -45,7 +45,10 @@ func (p *pods) daemonSet(ctx context.Context, request admission.Request) admissi
 	case leaves:
 		return admission.Allowed("")
 	}
-	return patch(set, func() { avoidVirtualNodes(&set.Spec.Template.Spec) })
+	return patch(set, func() bool {
+		avoidVirtualNodes(&set.Spec.Template.Spec)
+		return true
+	})
 }
 
 // leaves reports whether pods of a namespace may run in other clusters.
@@ -62,13 +65,16 @@ func replacesPods(was, set *appsv1.DaemonSet) bool {
 	return was == nil || !equality.Semantic.DeepEqual(was.Spec.Template, set.Spec.Template)
 }
 
-// patch returns the difference of a decoded object before and after a change, so that fields that we do not know stay as they are.
-func patch(object any, change func()) admission.Response {
+// patch returns the difference of a decoded object before and after a change, so that fields that we do not know stay as they are. The change reports
+// whether there is one.
+func patch(object any, change func() bool) admission.Response {
 	before, err := json.Marshal(object)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	change()
+	if !change() {
+		return admission.Allowed("")
+	}
 	after, err := json.Marshal(object)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
