@@ -3,7 +3,6 @@
 package install
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -158,19 +157,7 @@ func connection(t *testing.T) (ended func()) {
 		t.Fatal(err)
 	}
 	address := rome.Kubectl(t, "-n", namespace, "get", "pod", "there", "-o", "jsonpath={.status.podIP}")
-	cmd := at.Command(filepath.Join(clusters.Bin, "traffic"), "stream", fmt.Sprintf("there=%s:%d", address, env.EchoPort))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() {
-		t.Fatal("no report of the connection")
-	}
+	cmd, lines := clusters.StartTraffic(t, at, "stream", fmt.Sprintf("there=%s:%d", address, env.EchoPort))
 	return func() {
 		t.Helper()
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -29,27 +28,8 @@ func word() string { return fmt.Sprintf("marker-%016x", rand.Uint64()) }
 // capture searches all packets at a place for a word, until the caller calls the returned function, which returns the result.
 func capture(t *testing.T, at env.Place, what string) (end func() []seen) {
 	t.Helper()
-	cmd, lines := startTraffic(t, at, "capture", "--word", what)
+	cmd, lines := clusters.StartTraffic(t, at, "capture", "--word", what)
 	return func() []seen { return finish(t, at, cmd, lines) }
-}
-
-// startTraffic starts command traffic at a place and waits for its first line, which it prints when it is ready.
-func startTraffic(t *testing.T, at env.Place, args ...string) (*exec.Cmd, *bufio.Scanner) {
-	t.Helper()
-	cmd := at.Command(filepath.Join(clusters.Bin, "traffic"), args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() {
-		t.Fatalf("%s at %s does not start: %v", args[0], at.Name, cmd.Wait())
-	}
-	return cmd, lines
 }
 
 func finish(t *testing.T, at env.Place, cmd *exec.Cmd, lines *bufio.Scanner) (all []seen) {

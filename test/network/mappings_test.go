@@ -143,7 +143,7 @@ func podIsNotMapped(t *testing.T) {
 // serving starts a server at a place until the end of the test.
 func serving(t *testing.T, at env.Place, port int) {
 	t.Helper()
-	cmd, _ := startTraffic(t, at, "serve", "--port", strconv.Itoa(port))
+	cmd, _ := clusters.StartTraffic(t, at, "serve", "--port", strconv.Itoa(port))
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 		_ = cmd.Wait()
