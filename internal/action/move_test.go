@@ -60,13 +60,18 @@ func testMove(t *testing.T, config *rest.Config) {
 				done <- Move(t.Context(), c, MoveOptions{Namespace: key.Namespace, Claim: key.Name, TargetNode: "liqo-milan"}, reported)
 			}()
 			if test.status.Phase != "" {
+				follows := moveText(&storagev1alpha1.VolumeMove{})
+				if test.found == "liqo-milan" {
+					follows = moveText(&storagev1alpha1.VolumeMove{Status: storagev1alpha1.VolumeMoveStatus{Phase: test.foundPhase}})
+				}
 				err := eventually(t.Context(), func(ctx context.Context) error {
+					// A move that ends before the command has found it is an earlier one to the command.
+					if !strings.Contains(reported.text(), follows) {
+						return errors.New("the command does not follow the move yet")
+					}
 					move := &storagev1alpha1.VolumeMove{}
 					if err := c.Get(ctx, key, move); err != nil {
 						return err
-					}
-					if move.Spec.TargetNode != "liqo-milan" {
-						return errors.New("it is the earlier one")
 					}
 					move.Status = test.status
 					return c.Status().Update(ctx, move)
