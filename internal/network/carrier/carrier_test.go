@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +40,7 @@ type gateway struct {
 	public  Key
 	address netip.Addr
 	hub     *Hub
+	server  *Server
 	tun     *tuntest.ChannelTUN
 	device  *device.Device
 	udp     uint16
@@ -68,9 +71,9 @@ func newGateway(t testing.TB, number byte, relayed bool) *gateway {
 	must(t, err)
 	g.at = netip.MustParseAddrPort(listener.Addr().String())
 	ctx, cancel := context.WithCancel(t.Context())
-	server := &Server{Hub: g.hub, Path: isTest, Log: logr.Discard()}
+	g.server = &Server{Hub: g.hub, Path: isTest, Log: logr.Discard()}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ctx, listener) }()
+	go func() { ended <- g.server.Serve(ctx, listener) }()
 	t.Cleanup(func() {
 		cancel()
 		g.device.Close()
@@ -89,10 +92,14 @@ func meet(a, b *gateway) {
 	}
 }
 
-// pings sends a packet from a to b until one arrives.
+// pinged counts calls of pings.
+var pinged atomic.Uint32
+
+// pings sends a packet from a to b until one arrives. Each call has a packet of its own, as more of an earlier one may arrive.
 func pings(t testing.TB, a, b *gateway) {
 	t.Helper()
 	packet := tuntest.Ping(b.address, a.address)
+	binary.BigEndian.PutUint32(packet[len(packet)-4:], pinged.Add(1))
 	deadline := time.After(inTime)
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()

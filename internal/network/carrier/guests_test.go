@@ -3,12 +3,15 @@
 package carrier
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -19,6 +22,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
@@ -46,6 +50,75 @@ func TestManyConnections(t *testing.T) {
 	eventually(t, "it ended", func() bool { _, is := b.hub.Stream(a.public); return !is })
 	must(t, a.hub.Dial(t.Context(), b.public, targets(b, nil)["WebSocket"]))
 	pings(t, a, b)
+}
+
+// TestGuestsMemory: a connection that proves nothing costs little memory, however far it goes, as there may be maxGuests of them at any time. The bound is for
+// both its ends, since this process has both.
+func TestGuestsMemory(t *testing.T) {
+	const most = readSize / 2 // bytes: less than reading ahead would take
+	header := "GET /liqo HTTP/1.1\r\nX: " + strings.Repeat("x", maxHeader/2)
+	upgrade := "GET /liqo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+	reads := func(t *testing.T, from io.Reader, bytes int) {
+		_, err := io.ReadFull(from, make([]byte, bytes))
+		must(t, err)
+	}
+	secure := func(t *testing.T, conn net.Conn, protocol string) net.Conn {
+		client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}})
+		must(t, client.HandshakeContext(t.Context()))
+		return client
+	}
+	for name, enter := range map[string]func(*testing.T, net.Conn){
+		"silent":                     func(*testing.T, net.Conn) {},
+		"a record of TLS in part":    func(t *testing.T, conn net.Conn) { send(t, conn, "\x16\x03\x01\x40\x00") },
+		"a header in part":           func(t *testing.T, conn net.Conn) { send(t, conn, header) },
+		"a header in part, over TLS": func(t *testing.T, conn net.Conn) { send(t, secure(t, conn, "http/1.1"), header) },
+		"asked for proof, TLS":       func(t *testing.T, conn net.Conn) { reads(t, secure(t, conn, protocol), nonceSize) },
+		"asked for proof, WebSocket": func(t *testing.T, conn net.Conn) {
+			send(t, conn, upgrade)
+			from := bufio.NewReaderSize(conn, 16)
+			_, err := http.ReadResponse(from, nil)
+			must(t, err)
+			reads(t, from, 2+nonceSize) // a frame
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateway(t, 1, false)
+			must(t, g.hub.SetKeys(g.private, nil))
+			const count = 16 // few, as each is closed after helloTime
+			var before uint64
+			for i := range count {
+				if i == 1 { // the first one has made what all share
+					before = inUse()
+				}
+				conn, err := net.Dial("tcp", g.at.String())
+				must(t, err)
+				defer conn.Close()
+				enter(t, conn)
+			}
+			more := int64(inUse() - before)
+			g.server.mu.Lock()
+			there := int64(len(g.server.guests))
+			g.server.mu.Unlock()
+			if there < 2 || more/(there-1) > most {
+				t.Errorf("%d bytes for %d connections, at most %d for each", more, there-1, most)
+			}
+		})
+	}
+}
+
+func send(t *testing.T, conn net.Conn, text string) {
+	t.Helper()
+	_, err := conn.Write([]byte(text))
+	must(t, err)
+}
+
+// inUse is the memory of objects and stacks, in bytes.
+func inUse() uint64 {
+	runtime.GC()
+	runtime.GC() // what pools held
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc + stats.StackInuse
 }
 
 // TestExcess: who has to leave, from oldest to newest.
@@ -98,9 +171,7 @@ func TestLeaks(t *testing.T) {
 			conn.Close()
 		}
 		for name, target := range targets(b, nil) {
-			b.hub.mu.Lock()
-			delete(b.hub.members, a.public) // forgets how often
-			b.hub.mu.Unlock()
+			forgetHowOften(b)
 			if target.Proxy != nil {
 				continue
 			}
@@ -162,12 +233,18 @@ func TestCrossed(t *testing.T) {
 		pings(t, b, a)
 		a.hub.Hangup(b.public)
 		eventually(t, "it ended", func() bool { _, is := b.hub.Stream(a.public); return !is })
-		for _, one := range []*gateway{a, b} {
-			one.hub.mu.Lock()
-			clear(one.hub.members) // forgets how often
-			one.hub.mu.Unlock()
+		forgetHowOften(a, b)
+	}
+}
+
+// forgetHowOften lets peers open streams again at once. Their addresses stay: WireGuard sends to where a packet came from last, which may be on its way yet.
+func forgetHowOften(all ...*gateway) {
+	for _, one := range all {
+		one.hub.mu.Lock()
+		for _, known := range one.hub.members {
+			known.admit = rate.NewLimiter(rate.Every(admitPause), admitBurst)
 		}
-		meet(a, b)
+		one.hub.mu.Unlock()
 	}
 }
 

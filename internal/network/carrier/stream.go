@@ -38,7 +38,8 @@ type Totals struct{ Sent, Received, Dropped atomic.Uint64 }
 // stream carries datagrams to and from one peer.
 type stream struct {
 	conn    net.Conn
-	raw     net.Conn // under it, TCP: closing it interrupts everything
+	raw     net.Conn    // under it, TCP: closing it interrupts everything
+	more    func() bool // of frames; nil without TCP
 	address netip.AddrPort
 	info    Info
 
@@ -63,10 +64,12 @@ type trial struct {
 }
 
 func newStream(conn, raw net.Conn, address netip.AddrPort, info Info, totals *Totals) *stream {
+	s := &stream{conn: conn, raw: raw, address: address, info: info, totals: totals, limit: firstQueue, wake: make(chan struct{}, 1), closed: make(chan struct{})}
 	if tcp, is := raw.(*ahead); is {
 		tcp.start()
+		s.more = tcp.more
 	}
-	return &stream{conn: conn, raw: raw, address: address, info: info, totals: totals, limit: firstQueue, wake: make(chan struct{}, 1), closed: make(chan struct{})}
+	return s
 }
 
 // send queues datagrams. What does not fit is dropped.
@@ -151,10 +154,7 @@ func nextLimit(limit, size int, took time.Duration, full bool) int {
 
 // read delivers what arrives, until the stream ends.
 func (s *stream) read(deliver func(from netip.AddrPort, datagrams [][]byte)) {
-	from := &frames{from: s.conn}
-	if raw, is := s.raw.(*ahead); is {
-		from.more = raw.more
-	}
+	from := &frames{from: s.conn, more: s.more}
 	for {
 		_ = s.conn.SetReadDeadline(time.Now().Add(silence))
 		datagrams, err := from.next()
