@@ -73,7 +73,7 @@ func stages(group string, found facts) ([]stage, error) {
 	case "all":
 		plan := []stage{format(), conventions(), generated(), build(), servers()}
 		plan = append(plan, abreastOfRace(unit(found, false, ""), race(found), lint(found))...)
-		return append(plan, journey(found)), nil
+		return append(plan, journey(found), severalShort(found)), nil
 	case "unit":
 		return unit(found, true, " (those that need an API server skip themselves; `make test` runs them)"), nil
 	case "race":
@@ -226,6 +226,18 @@ func journey(found facts) stage {
 			{args: []string{"go", "test", "-count=1", "-p", "1", "-parallel", "4", "-timeout", "60m", "-v", "./test/e2e", "./test/offload", "./test/quickstart"}, env: kubeconfigs},
 		},
 		after: []command{{args: []string{"bin/playground", "down"}}},
+	}
+	if !found.root {
+		s.skip = "real clusters need root"
+	}
+	return s
+}
+
+// severalShort brings three clusters up: what needs two providers at once, in at most three minutes.
+func severalShort(found facts) stage {
+	s := stage{
+		name: "several", about: "one application in a consumer and two providers, traffic from one provider to the other", last: true,
+		commands: []command{{args: []string{"go", "test", "-count=1", "-timeout", "20m", "-v", "./test/several"}}},
 	}
 	if !found.root {
 		s.skip = "real clusters need root"
