@@ -32,7 +32,7 @@ func keptByHelm(line string) bool {
 }
 
 // TestHelm installs with Helm and the values that liqoctl detects: rome from the folder of the chart, milan from an archive of it. An upgrade
-// restarts every process of Liqo while a pod is offloaded. The hook before the removal ends a peering that is up.
+// restarts every process of Liqo while a pod is offloaded, for whose namespace nothing is removed. The hook before the removal ends a peering that is up.
 func TestHelm(t *testing.T) {
 	start(t)
 	values, archive := map[*env.Cluster]string{}, packaged(t)
@@ -53,6 +53,11 @@ func TestHelm(t *testing.T) {
 	offload(t)
 	reached(t)
 	upgradeWithHelm(t, values)
+	if text, err := try(rome, "", documented(t, "helm uninstall liqo")); err == nil || !strings.Contains(text, "liqoctl unoffload namespace "+namespace) {
+		t.Errorf("helm uninstall with an offloaded namespace: %v\n%s", err, text)
+	}
+	rome.NodeReady(t, milan)
+	reached(t)
 	unoffload(t)
 
 	for _, c := range clusters.Clusters {

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +58,9 @@ const (
 	reportTimeout = 10 * time.Second
 )
 
+// ErrOffloaded is wrapped by the error that names offloaded namespaces. Nothing was changed.
+var ErrOffloaded = errors.New("namespaces are offloaded")
+
 // ErrStanding is wrapped by the error that names what is left at the deadline.
 var ErrStanding = errors.New("not everything is gone")
 
@@ -70,7 +74,7 @@ type Options struct {
 }
 
 // Run returns nil when no ForeignCluster, no tenant namespace and no tunnel is left, else an error that names what is
-// left and why.
+// left and why. While namespaces are offloaded it ends no peering, because their pods would end with it.
 func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
 	scheme := kruntime.NewScheme()
 	for _, add := range []func(*kruntime.Scheme) error{
@@ -88,6 +92,9 @@ func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
 		o.sleep = sleep
 	}
 	r := &run{Options: o, client: c, stopped: map[types.UID]bool{}, removed: map[types.UID]bool{}}
+	if err := r.refuse(ctx); err != nil {
+		return err
+	}
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -110,6 +117,27 @@ func Run(ctx context.Context, config *rest.Config, o Options) (err error) {
 		return err
 	}
 	return r.loop(ctx, changed)
+}
+
+// refuse returns an error if a namespace is offloaded, and is to stay so.
+func (r *run) refuse(ctx context.Context) error {
+	var all offloadingv1alpha1.NamespaceOffloadingList
+	if err := r.client.List(ctx, &all); meta.IsNoMatchError(err) {
+		return nil // the resource definitions are gone already
+	} else if err != nil {
+		return fmt.Errorf("list offloaded namespaces: %w", err)
+	}
+	var commands []string
+	for _, one := range all.Items {
+		if one.DeletionTimestamp == nil {
+			commands = append(commands, "liqoctl unoffload namespace "+one.Namespace)
+		}
+	}
+	if len(commands) == 0 {
+		return nil
+	}
+	slices.Sort(commands)
+	return fmt.Errorf("%w, nothing was changed; their pods in other clusters would end. First:\n  %s", ErrOffloaded, strings.Join(commands, "\n  "))
 }
 
 // run is one run of the job.
@@ -275,7 +303,7 @@ func (r *run) standing(ctx context.Context) error {
 	var offloaded offloadingv1alpha1.NamespaceOffloadingList
 	if err := r.client.List(ctx, &offloaded); err == nil {
 		for _, one := range offloaded.Items {
-			now.waiting = append(now.waiting, fmt.Sprintf("namespace %s is still offloaded; try: kubectl delete namespaceoffloading -n %[1]s offloading", one.Namespace))
+			now.waiting = append(now.waiting, fmt.Sprintf("namespace %s is still offloaded; see: kubectl describe namespaceoffloading -n %[1]s offloading", one.Namespace))
 		}
 	}
 	return fmt.Errorf("%w after %s:\n  %s\nif a peer is gone for good: liqoctl unpeer NAME --force", ErrStanding, r.Timeout, strings.Join(now.waiting, "\n  "))

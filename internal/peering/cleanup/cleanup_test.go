@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -154,16 +155,28 @@ func TestRun(t *testing.T) {
 		}
 	}}
 
-	// Without controllers the deadline passes. The error names everything, and the authentication service runs again.
-	must(t, w.Create(ctx, &offloadingv1alpha1.NamespaceOffloading{
-		ObjectMeta: metav1.ObjectMeta{Name: "offloading", Namespace: "default"},
+	// While a namespace is offloaded, nothing is changed.
+	offloading := &offloadingv1alpha1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Name: "offloading", Namespace: "default", Finalizers: []string{"example.org/wait"}},
 		Spec:       offloadingv1alpha1.NamespaceOffloadingSpec{ClusterSelector: corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{}}},
-	}))
+	}
+	must(t, w.Create(ctx, offloading))
+	if err := Run(ctx, w.job, o); !errors.Is(err, ErrOffloaded) || !strings.Contains(err.Error(), "liqoctl unoffload namespace default") {
+		t.Errorf("while a namespace is offloaded: %v", err)
+	}
+	var untouched discoveryv1alpha1.ForeignCluster
+	must(t, w.Get(ctx, client.ObjectKey{Name: "milan"}, &untouched))
+	if untouched.Spec.OutgoingPeeringEnabled != discoveryv1alpha1.PeeringYes || w.replicas(ctx, t) != 2 {
+		t.Errorf("while a namespace is offloaded, something was changed: %+v, %d replicas", untouched.Spec, w.replicas(ctx, t))
+	}
+	must(t, w.Delete(ctx, offloading)) // it stays until the finalizer is gone
+
+	// Without controllers the deadline passes. The error names everything, and the authentication service runs again.
 	err := Run(ctx, w.job, o)
 	if !errors.Is(err, ErrStanding) {
 		t.Fatalf("without controllers: %v", err)
 	}
-	for _, part := range []string{"ForeignCluster milan", "ForeignCluster turin", "namespace liqo-tenant-milan", "the tunnel to turin", "kubectl delete namespaceoffloading -n default"} {
+	for _, part := range []string{"ForeignCluster milan", "ForeignCluster turin", "namespace liqo-tenant-milan", "the tunnel to turin", "kubectl describe namespaceoffloading -n default"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not name %s: %v", part, err)
 		}
@@ -176,6 +189,8 @@ func TestRun(t *testing.T) {
 	if now := w.replicas(ctx, t); now != 2 {
 		t.Errorf("after a failure %s has %d replicas, want 2 as before", auth, now)
 	}
+
+	must(t, w.Patch(ctx, offloading, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 
 	// With controllers, a second run continues where the first one ended.
 	ended := make(chan error, 1)
