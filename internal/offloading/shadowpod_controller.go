@@ -133,11 +133,11 @@ func (w warnings) warn(about client.Object, reason, action, note string, args ..
 	}
 }
 
-// newLive returns a client without cache and rate limit. Its applies return only metadata.
+// newLive returns a client without cache and rate limit. Its applies are lean.
 func newLive(mgr manager.Manager) (client.Client, error) {
 	cfg := rest.CopyConfig(mgr.GetConfig())
 	cfg.QPS = -1
-	cfg.Wrap(ssa.MetadataAnswers)
+	cfg.Wrap(ssa.LeanApplies)
 	return client.New(cfg, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 }
 

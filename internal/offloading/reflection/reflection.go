@@ -286,7 +286,7 @@ func (f *remoteCluster) setConnection(connection *remote.Connection, reachable b
 			// The client shares the connection's HTTP client: that holds one TCP connection for all, and always sends the current token.
 			config.RateLimiter = f.limiter
 			brief := *shared
-			brief.Transport = ssa.MetadataAnswers(shared.Transport)
+			brief.Transport = ssa.LeanApplies(shared.Transport)
 			made, err := newBoundedClient(config, &brief, f.scheme, f.mapper)
 			if err != nil {
 				return false, fmt.Errorf("client of the remote cluster: %w", err)

@@ -6,22 +6,25 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	coreconfig "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
-// TestMetadataAnswers: an apply is answered without the written data, other requests as usual, and the applier works the same.
-func TestMetadataAnswers(t *testing.T) {
+// TestLeanApplies: an apply is answered without the written data and not searched for duplicate fields, other requests are as usual, and the applier
+// works the same.
+func TestLeanApplies(t *testing.T) {
 	_, namespace, _ := counted(t)
 	config, _ := kubetest.SharedPair(t)
-	var patches []string
+	var patches, queries []string
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			response, err := next.RoundTrip(r)
@@ -29,12 +32,12 @@ func TestMetadataAnswers(t *testing.T) {
 				return response, err
 			}
 			text, err := io.ReadAll(response.Body)
-			patches = append(patches, string(text))
+			patches, queries = append(patches, string(text)), append(queries, r.URL.Query().Get("fieldValidation"))
 			response.Body = io.NopCloser(bytes.NewReader(text))
 			return response, err
 		})
 	})
-	config.Wrap(MetadataAnswers)
+	config.Wrap(LeanApplies)
 	c, err := client.New(config, client.Options{})
 	must(t, err)
 	applier := NewApplier(c, owner)
@@ -61,5 +64,16 @@ func TestMetadataAnswers(t *testing.T) {
 	}
 	if err := applier.ApplyTo(t.Context(), coreconfig.ConfigMap("brief", namespace).WithData(map[string]string{"no key": ""}), nil); !apierrors.IsInvalid(err) {
 		t.Errorf("an invalid apply: %v, want Invalid", err)
+	}
+	if want := []string{"Ignore", "", "Ignore", "Ignore"}; !slices.Equal(queries, want) {
+		t.Errorf("validation of fields: %q, want %q", queries, want)
+	}
+
+	// Never a silent loss: an unknown field is an error, although the API server does not look for them.
+	unknown := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "brief", "namespace": namespace}, "date": map[string]any{"key": value},
+	}}
+	if err := applier.ApplyTo(t.Context(), client.ApplyConfigurationFromUnstructured(unknown), nil); err == nil || !strings.Contains(err.Error(), ".date") {
+		t.Errorf("an apply with an unknown field: %v, want an error that names it", err)
 	}
 }
