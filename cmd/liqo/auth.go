@@ -95,6 +95,7 @@ func authEnvironment(name, otherwise string) string {
 
 // runAuth serves until ctx ends.
 func runAuth(ctx context.Context, cfg *rest.Config, o authOptions) error {
+	frugal(ctx)
 	log := log.FromContext(ctx).WithName("auth")
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = "liqo-auth/" + version.Version

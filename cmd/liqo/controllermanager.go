@@ -272,6 +272,7 @@ func hasLabel(key string) klabels.Selector {
 
 // runControllerManager runs until ctx ends.
 func runControllerManager(ctx context.Context, cfg *rest.Config, o *controllerManagerOptions) error {
+	frugal(ctx)
 	scheme, err := newScheme()
 	if err != nil {
 		return err

@@ -67,6 +67,7 @@ func (o *metricAgentOptions) Validate() error {
 
 // runMetricAgent serves until ctx ends.
 func runMetricAgent(ctx context.Context, cfg *rest.Config, o *metricAgentOptions) error {
+	frugal(ctx)
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return err

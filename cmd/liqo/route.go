@@ -48,6 +48,7 @@ func (o *routeOptions) Register(flags *pflag.FlagSet) {
 
 // runRoute runs until ctx ends.
 func runRoute(ctx context.Context, cfg *rest.Config, o *routeOptions) (err error) {
+	frugal(ctx)
 	log := ctrllog.FromContext(ctx)
 	if err := raisePriority(); err != nil {
 		log.V(1).Info("priority not raised", "reason", err.Error())

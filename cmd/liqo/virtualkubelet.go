@@ -102,6 +102,7 @@ const gcPercent = 50
 
 // runVirtualKubelet runs until ctx ends.
 func runVirtualKubelet(ctx context.Context, cfg *rest.Config, o *virtualKubeletOptions) error {
+	frugal(ctx)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
