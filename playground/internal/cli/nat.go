@@ -2,17 +2,21 @@
 
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"liqo.io/liqo/playground/internal/nat"
+)
 
 func (a *app) nat() *cobra.Command {
 	c := &cobra.Command{
 		Use: "nat", Short: "Put clusters behind a NAT router with one outside address",
 		Long: `The nodes of clusters behind a NAT router reach other clusters from its one outside
 address, each flow from a random port of its own. Other clusters reach them only in
-reply. Clusters behind the same router reach each other, and this machine reaches all,
+reply, or at ports that the router forwards. Clusters behind the same router reach each other, and this machine reaches all,
 as without it. Faults lie on the same links as before.`,
 	}
-	c.AddCommand(a.natAdd(), a.natRemove(), a.natRebind())
+	c.AddCommand(a.natAdd(), a.natRemove(), a.natRebind(), a.natForward())
 	return c
 }
 
@@ -59,5 +63,33 @@ func (a *app) natRebind() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&readdress, "new-address", false, "also change the outside address")
+	return c
+}
+
+func (a *app) natForward() *cobra.Command {
+	var to string
+	c := &cobra.Command{
+		Use: "forward CLUSTER PORT --to ADDRESS:PORT", Short: "Have the NAT router of a cluster forward a port of its outside address to it",
+		Long: `The port is reached from other clusters, and from those behind the same router (a
+hairpin). A second forward of the same port replaces the first; all of them end with
+the router.`,
+		Example: "  playground nat forward rome udp/5871 --to 10.111.1.200:5871",
+		Args:    cobra.ExactArgs(2), ValidArgsFunction: completeClusters(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			forward, err := nat.ParseForward(args[1], to)
+			if err != nil {
+				return err
+			}
+			forward.Cluster = args[0]
+			router, err := a.running().ForwardNAT(forward)
+			if err != nil {
+				return err
+			}
+			a.printf("%s, %s\n", router, forward)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&to, "to", "", "where the port leads: an address in the node network of the cluster, and a port")
+	_ = c.MarkFlagRequired("to") // the flag exists
 	return c
 }

@@ -59,6 +59,26 @@ func (p Playground) RebindNAT(cluster string, readdress bool) (router nat.Router
 	return router, err
 }
 
+// ForwardNAT has the NAT router of a cluster forward a port of its outside address to it.
+func (p Playground) ForwardNAT(f nat.Forward) (router nat.Router, err error) {
+	err = record.Exclusively(func(state record.State, t topology.Topology) error {
+		if _, err := routerOf(state, t, f.Cluster); err != nil {
+			return err
+		}
+		c, _ := t.Cluster(f.Cluster)
+		if !c.NodeCIDR.Contains(f.To.Addr()) {
+			return fmt.Errorf("%s is not in the node network of %s, %s, and nothing was changed; name a node or a load-balancer address of it", f.To.Addr(), f.Cluster, c.NodeCIDR)
+		}
+		state.NAT = state.NAT.Forward(f)
+		router, _ = state.NAT.Of(f.Cluster)
+		if err := network.ForwardNAT(nat.New(router, t)); err != nil {
+			return err
+		}
+		return state.Save()
+	})
+	return router, err
+}
+
 func routerOf(state record.State, t topology.Topology, cluster string) (nat.Router, error) {
 	if _, err := record.Cluster(t, cluster); err != nil {
 		return nat.Router{}, err

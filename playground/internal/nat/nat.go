@@ -12,7 +12,7 @@
 // connection state. The golden test proves the text; the tests of package network prove that the kernel obeys it.
 //
 // What the NAT does: a flow that a cluster opens gets the outside address and a random port; each flow gets its own (a symmetric
-// NAT). From outside, only packets of these flows get in. Clusters behind one router reach each other, and the machine itself
+// NAT). From outside, only packets of these flows get in, and those to a port that it forwards. Clusters behind one router reach each other, and the machine itself
 // reaches all, without NAT.
 package nat
 
@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -35,6 +36,33 @@ type Router struct {
 	Number   int        `json:"number"`
 	Clusters []string   `json:"clusters"`
 	Address  netip.Addr `json:"address"`
+	Forwards []Forward  `json:"forwards,omitempty"`
+}
+
+// Forward has the router pass one port of its outside address on to a cluster, also for what comes from behind the router.
+type Forward struct {
+	Protocol string         `json:"protocol"` // udp or tcp
+	Port     uint16         `json:"port"`
+	Cluster  string         `json:"cluster"`
+	To       netip.AddrPort `json:"to"` // in the node network of the cluster
+}
+
+// String is udp/5871 to 10.111.1.2:5871.
+func (f Forward) String() string { return fmt.Sprintf("%s/%d to %s", f.Protocol, f.Port, f.To) }
+
+// ParseForward reads a port, as udp/5871, and where it leads, as 10.111.1.2:5871.
+func ParseForward(port, to string) (Forward, error) {
+	f := Forward{}
+	protocol, number, _ := strings.Cut(port, "/")
+	n, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || n == 0 || protocol != "udp" && protocol != "tcp" {
+		return f, fmt.Errorf("%q is no port: want udp/PORT or tcp/PORT", port)
+	}
+	f.Protocol, f.Port = protocol, uint16(n)
+	if f.To, err = netip.ParseAddrPort(to); err != nil || !f.To.Addr().Is4() || f.To.Port() == 0 {
+		return f, fmt.Errorf("%q is no destination: want an IPv4 address and a port, as 10.111.1.2:5871", to)
+	}
+	return f, nil
 }
 
 // String describes the router for a person.
@@ -68,7 +96,7 @@ func (s State) index(cluster string) int {
 // Has reports whether the state has exactly this router.
 func (s State) Has(r Router) bool {
 	return slices.ContainsFunc(s.Routers, func(o Router) bool {
-		return o.Number == r.Number && o.Address == r.Address && slices.Equal(o.Clusters, r.Clusters)
+		return o.Number == r.Number && o.Address == r.Address && slices.Equal(o.Clusters, r.Clusters) && slices.Equal(o.Forwards, r.Forwards)
 	})
 }
 
@@ -105,6 +133,18 @@ func (s State) Readdress(cluster string) State {
 	return out
 }
 
+// Forward adds a forward to the router of its cluster, in place of one of the same port.
+func (s State) Forward(f Forward) State {
+	i := s.index(f.Cluster)
+	if i < 0 {
+		return s
+	}
+	out := State{slices.Clone(s.Routers)}
+	kept := slices.DeleteFunc(slices.Clone(out.Routers[i].Forwards), func(o Forward) bool { return o.Protocol == f.Protocol && o.Port == f.Port })
+	out.Routers[i].Forwards = append(kept, f)
+	return out
+}
+
 // Remove removes the router that a cluster is behind.
 func (s State) Remove(cluster string) State {
 	return State{slices.DeleteFunc(slices.Clone(s.Routers), func(r Router) bool { return slices.Contains(r.Clusters, cluster) })}
@@ -121,6 +161,7 @@ func (s State) Without(cluster string) State {
 	}
 	out := State{slices.Clone(s.Routers)}
 	out.Routers[i].Clusters = slices.DeleteFunc(slices.Clone(s.Routers[i].Clusters), func(c string) bool { return c == cluster })
+	out.Routers[i].Forwards = slices.DeleteFunc(slices.Clone(s.Routers[i].Forwards), func(f Forward) bool { return f.Cluster == cluster })
 	return out
 }
 

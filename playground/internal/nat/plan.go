@@ -71,30 +71,41 @@ func New(r Router, t topology.Topology) Plan {
 	}
 }
 `, table, join(p.Members), quoted(slices.Concat(bridges, near)), quoted(bridges))
-	p.Translate = translate(p.Address)
+	p.Translate = translate(p.Address, p.Members, r.Forwards)
 	return p
 }
 
-// translate is the script of the NAT router. Its first line also flushes the rules of an earlier address.
-func translate(address netip.Addr) string {
+// translate is the script of the NAT router. Its first line also flushes the rules of an earlier address. What members send to a forwarded port gets the outside
+// address as well, so that the replies pass the router (a hairpin).
+func translate(address netip.Addr, members []netip.Prefix, forwards []Forward) string {
+	var incoming, hairpin strings.Builder
+	if len(forwards) > 0 {
+		incoming.WriteString("\tchain incoming {\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n")
+		for _, f := range forwards {
+			fmt.Fprintf(&incoming, "\t\tip daddr %s %s dport %d dnat to %s\n", address, f.Protocol, f.Port, f.To)
+		}
+		incoming.WriteString("\t}\n")
+		fmt.Fprintf(&hairpin, "\t\toifname %q ip saddr { %s } snat to %s fully-random\n", InsideName, join(members), address)
+	}
 	return fmt.Sprintf(`flush ruleset
 table ip playground-nat {
-	chain input {
+%[4]s	chain input {
 		type filter hook input priority filter; policy accept;
-		iifname %q counter drop
+		iifname %[1]q counter drop
 	}
 	chain forward {
 		type filter hook forward priority filter; policy drop;
-		iifname %q oifname %[1]q accept
+		iifname %[2]q oifname %[1]q accept
 		ct state established,related accept
+		ct status dnat accept
 		counter
 	}
 	chain outgoing {
 		type nat hook postrouting priority srcnat; policy accept;
 		oifname %[1]q snat to %[3]s fully-random
-	}
+%[5]s	}
 }
-`, OutsideName, InsideName, address)
+`, OutsideName, InsideName, address, incoming.String(), hairpin.String())
 }
 
 // link is a /30 of link-local addresses, which are never routed.

@@ -119,6 +119,9 @@ func RebindNAT(p nat.Plan) error {
 	return nil
 }
 
+// ForwardNAT gives a NAT router the plan's forwards. Its mappings stay.
+func ForwardNAT(p nat.Plan) error { return Run(p.NetNS, p.Translate, "nft", "-f", "-") }
+
 // readdress gives the NAT router the plan's outside address and removes others.
 func readdress(p nat.Plan, outer, inner *netlink.Handle) error {
 	link, err := inner.LinkByName(nat.OutsideName)
@@ -139,7 +142,7 @@ func readdress(p nat.Plan, outer, inner *netlink.Handle) error {
 	if err := outer.RouteReplace(&netlink.Route{Dst: ipNet(only), Gw: p.Outside.Address.Addr().AsSlice(), LinkIndex: port.Attrs().Index}); err != nil {
 		return fmt.Errorf("route %s to the NAT router: %w", p.Address, err)
 	}
-	return Run(p.NetNS, p.Translate, "nft", "-f", "-")
+	return ForwardNAT(p)
 }
 
 func forgetAddresses(p nat.Plan, outer, inner *netlink.Handle, link, port netlink.Link) error {

@@ -196,6 +196,37 @@ func TestNAT(t *testing.T) {
 	}
 }
 
+// TestForwardNAT: a forwarded port is reached from outside and, by the outside address, from behind the same router.
+func TestForwardNAT(t *testing.T) {
+	l := newNATLab(t)
+	if err := AddNAT(l.plan); err != nil {
+		t.Fatal(err)
+	}
+	rome, nice, milan := l.socket("rome"), l.socket("nice"), l.socket("milan")
+	open := &net.UDPAddr{IP: net.ParseIP("203.0.113.1"), Port: 7000}
+	mapped := l.pass(rome, milan, l.udp("milan"))
+	if l.pass(milan, rome, open) != nil || l.pass(nice, rome, open) != nil {
+		t.Error("a port is open that is not forwarded")
+	}
+	l.plan.Translate = nat.New(nat.Router{
+		Number: 1, Clusters: []string{"rome", "nice"}, Address: l.plan.Address,
+		Forwards: []nat.Forward{{Protocol: "udp", Port: 7000, Cluster: "rome", To: l.udp("rome").AddrPort()}},
+	}, l.topology).Translate
+	if err := ForwardNAT(l.plan); err != nil {
+		t.Fatal(err)
+	}
+	if l.pass(milan, rome, mapped) == nil {
+		t.Error("a flow from before does not pass")
+	}
+	other, near := l.socketAt("milan", 5001), l.socketAt("nice", 5001) // the first ones have flows, which stay as they are
+	if seen := l.pass(other, rome, open); seen == nil || seen.String() != other.LocalAddr().String() || l.pass(rome, other, seen) == nil {
+		t.Errorf("rome sees a packet of milan to the forwarded port from %s, want milan's own address, and that replies arrive", seen)
+	}
+	if seen := l.pass(near, rome, open); seen == nil || !seen.IP.Equal(open.IP) || l.pass(rome, near, seen) == nil {
+		t.Errorf("rome sees a packet of nice to the forwarded port from %s, want the outside address, and that replies arrive", seen)
+	}
+}
+
 // TestFaultsBehindNAT: faults of the link between a cluster behind a NAT router and one that is not.
 func TestFaultsBehindNAT(t *testing.T) {
 	l := newNATLab(t)
