@@ -85,6 +85,38 @@ func behindOneNAT(t *testing.T) {
 	answered(t, alpha, gamma) // behind the same router they reach each other
 }
 
+// hairpin: a NAT router forwards the port of the gateway behind it, and the gateway is known by the address of the router only. So it is reached from outside,
+// and by a cluster behind the same router, whose packets turn round in the router.
+func hairpin(t *testing.T) {
+	r := clusters.Playground("nat", "add", alpha.Name, gamma.Name)
+	_, address, _ := strings.Cut(strings.TrimSpace(r.Out), " behind ")
+	if r.Code != 0 || address == "" {
+		t.Fatal(r)
+	}
+	t.Cleanup(func() { clusters.Do(t, "nat", "remove", alpha.Name) })
+	inside := see(t, beta, alpha).Spec.Lanes[0].Carriers[0]
+	clusters.Do(t, "nat", "forward", alpha.Name, fmt.Sprintf("udp/%d", inside.Port), "--to", fmt.Sprintf("%s:%d", inside.Addresses[0], inside.Port))
+	install(t, map[*env.Cluster]string{alpha: "gateway.config.addressOverride=" + address, beta: "gateway.service.type=ClusterIP", gamma: "gateway.service.type=ClusterIP"})
+	t.Cleanup(func() {
+		install(t, map[*env.Cluster]string{alpha: "gateway.config.addressOverride=", beta: "gateway.service.type=LoadBalancer", gamma: "gateway.service.type=LoadBalancer"})
+		answered(t, beta, alpha)
+		answered(t, gamma, alpha)
+	})
+	for _, other := range []*env.Cluster{beta, gamma} { // alpha cannot dial them
+		carriers(t, other, alpha, "the router's address", func(at []network.Carrier) bool {
+			return len(at) == 1 && len(at[0].Addresses) == 1 && at[0].Addresses[0] == address && at[0].Port == inside.Port
+		})
+		carriers(t, alpha, other, "no carrier", func(at []network.Carrier) bool { return len(at) == 0 })
+	}
+	for _, c := range clusters.Clusters { // existing tunnels would stay
+		c.Kubectl(t, "-n", "liqo", "delete", "pod", "-l", gatewayLabel+"="+gatewayActive)
+	}
+	for _, other := range []*env.Cluster{beta, gamma} {
+		clusters.Measure("gateway behind a forwarded port of a NAT router, new gateways, until pods of "+other.Name+" have answers", "%.1f s", answered(t, other, alpha).Seconds())
+		sample(t, other, alpha)
+	}
+}
+
 // entrance is one more address of beta's gateway.
 const entrance = `
 apiVersion: v1

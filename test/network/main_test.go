@@ -56,6 +56,7 @@ func TestFaultsWithTwoGateways(t *testing.T)   { step(t, 2, func(t *testing.T) {
 // Tests that take minutes.
 
 func TestBehindOneNAT(t *testing.T)        { onlyLong(t); step(t, 1, behindOneNAT) }
+func TestHairpin(t *testing.T)             { onlyLong(t); step(t, 1, hairpin) }
 func TestNameOfGateway(t *testing.T)       { onlyLong(t); step(t, 1, nameOfGateway) }
 func TestMappedByTwoGateways(t *testing.T) { onlyLong(t); step(t, 2, mappedAddresses) }
 func TestTwoGatewaysOverTLS(t *testing.T)  { onlyLong(t); step(t, 2, lanesOverTLS) }
