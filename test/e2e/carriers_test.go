@@ -261,7 +261,8 @@ type followed struct {
 	Gaps [][2]time.Time
 }
 
-// connection sends requests of a kind over one connection from a pod of rome to one of milan, until the result is asked for.
+// connection sends requests of a kind over one connection from a pod of rome to one of milan. It has had an answer before the test goes on, and another one before the
+// result: after a long outage, TCP sends again as late as the outage was long.
 func connection(t *testing.T, kind string) (result func() followed) {
 	t.Helper()
 	place, address := podsApart(t)
@@ -275,7 +276,16 @@ func connection(t *testing.T, kind string) (result func() followed) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
+	var mu sync.Mutex
 	var got followed
+	answered := func(more string, than int) {
+		t.Helper()
+		env.Eventually(t, env.Hang, "the connection "+more, func() (string, bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			return fmt.Sprintf("%+v", got.Last), got.Last.Good > than
+		})
+	}
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -287,10 +297,12 @@ func connection(t *testing.T, kind string) (result func() followed) {
 			if json.Unmarshal(lines.Bytes(), &line) != nil {
 				continue // the last line of a client that was stopped
 			}
+			mu.Lock()
 			got.Last = line.counts
 			if line.Kind == "gap" {
 				got.Gaps = append(got.Gaps, [2]time.Time{line.From, line.To})
 			}
+			mu.Unlock()
 		}
 	})
 	stop := sync.OnceFunc(func() {
@@ -299,7 +311,12 @@ func connection(t *testing.T, kind string) (result func() followed) {
 		_ = command.Wait() // killed
 	})
 	t.Cleanup(stop)
+	answered("has an answer", 0)
 	return func() followed {
+		mu.Lock()
+		before := got.Last.Good
+		mu.Unlock()
+		answered("has another answer", before)
 		stop()
 		got.Gaps = slices.Clip(got.Gaps)
 		return got
