@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"time"
 )
@@ -44,6 +45,23 @@ type cause struct {
 	next       time.Time // start of the next cause; zero if there is none
 }
 
+// deletion is a request of the test to delete pods of the consumer.
+type deletion struct {
+	Marker
+	start, end time.Time // end is zero if there is no marker of it
+}
+
+// covers returns true if the deletion is a reason that the pod, which appeared at a time, is deleted at another.
+func (d *deletion) covers(pod *Pod, appeared, at time.Time) bool {
+	if at.Before(d.start) || !d.end.IsZero() && appeared.After(d.end) {
+		return false
+	}
+	return slices.Contains(d.Nodes, pod.Node) || slices.ContainsFunc(d.Names, func(pattern string) bool {
+		matched, err := path.Match(pattern, pod.Namespace+"/"+pod.Name)
+		return matched && err == nil
+	})
+}
+
 // report is the result of checking a history.
 type report struct {
 	Violations []violation `json:"violations"`
@@ -63,7 +81,8 @@ type checker struct {
 	runs     runs
 	locals   map[string]*Pod // the consumer's pods by UID, as last seen
 	causes   []cause
-	deleted  map[string]bool // the consumer's pods that the test deleted
+	deletes  []deletion
+	appeared map[string]time.Time // the consumer's pods by UID, when they were first seen
 	steady   time.Time
 	report   report
 	reported map[string]bool
@@ -72,7 +91,7 @@ type checker struct {
 // check checks a history against the laws. It depends on nothing else.
 func check(facts []Fact, l limits) report {
 	c := &checker{
-		facts: facts, limits: l, runs: collect(facts), locals: map[string]*Pod{}, deleted: map[string]bool{}, reported: map[string]bool{},
+		facts: facts, limits: l, runs: collect(facts), locals: map[string]*Pod{}, appeared: map[string]time.Time{}, reported: map[string]bool{},
 		report: report{Converged: map[string]float64{}, Count: map[string]int{}},
 	}
 	c.read()
@@ -100,6 +119,9 @@ func (c *checker) read() {
 			c.report.Gaps = append(c.report.Gaps, fmt.Sprintf("%s %s from %s to %s: %s", f.Cluster, f.Gap.Kind, f.Gap.Since.Format(time.TimeOnly), f.At.Format(time.TimeOnly), f.Gap.Why))
 		case f.Pod != nil:
 			if f.Cluster == consumer {
+				if c.locals[f.Pod.UID] == nil {
+					c.appeared[f.Pod.UID] = f.At
+				}
 				c.locals[f.Pod.UID] = f.Pod
 			}
 			if key := f.Pod.Kind + "s in the " + f.Cluster; !seen[key+f.Pod.UID] {
@@ -122,15 +144,19 @@ func (c *checker) marker(f Fact) {
 	case markerSteady:
 		c.steady = f.At
 	case markerDeletion:
-		for _, name := range f.Marker.Names {
-			c.deleted[name] = true
+		c.deletes = append(c.deletes, deletion{Marker: *f.Marker, start: f.At})
+	case markerDeleted:
+		for i := range c.deletes {
+			if c.deletes[i].Cause == f.Marker.Cause && c.deletes[i].end.IsZero() {
+				c.deletes[i].end = f.At
+			}
 		}
 	case markerStart:
 		if last := len(c.causes) - 1; last >= 0 {
 			c.causes[last].next = f.At
 		}
 		c.causes = append(c.causes, cause{Marker: *f.Marker, start: f.At})
-	case markerEnd:
+	case markerEnd, markerOver:
 		for i := range c.causes {
 			if c.causes[i].Cause == f.Marker.Cause && c.causes[i].end.IsZero() {
 				c.causes[i].end = f.At
@@ -225,14 +251,18 @@ func (c *checker) phases() {
 	}
 }
 
+// requested returns true if the test has requested the deletion of the consumer's pod by then.
+func (c *checker) requested(local *Pod, at time.Time) bool {
+	return local != nil && slices.ContainsFunc(c.deletes, func(d deletion) bool { return d.covers(local, c.appeared[local.UID], at) })
+}
+
 // deletions checks that only those pods are deleted that the test deleted.
 func (c *checker) deletions() {
 	for _, f := range c.facts {
 		if f.Pod == nil || f.Cluster != consumer && f.Pod.Kind != "ShadowPod" || !f.Pod.Deleting && !f.Gone {
 			continue
 		}
-		local := c.locals[f.Pod.For]
-		if local != nil && c.deleted[local.Namespace+"/"+local.Name] {
+		if c.requested(c.locals[f.Pod.For], f.At) {
 			continue
 		}
 		state := "is being deleted"
@@ -254,7 +284,7 @@ func (c *checker) extraPods() {
 			if local == nil || local.Owner != owner {
 				continue
 			}
-			if c.deleted[local.Namespace+"/"+local.Name] || slices.ContainsFunc(list, func(r *run) bool { return c.excused(r, at) }) {
+			if c.requested(local, at) || slices.ContainsFunc(list, func(r *run) bool { return c.excused(r, at) }) {
 				return true
 			}
 		}
@@ -320,7 +350,7 @@ func (c *checker) convergence() {
 	var last time.Time
 	for _, f := range c.facts {
 		last = f.At
-		if f.Marker != nil && f.Marker.Kind == markerEnd {
+		if f.Marker != nil && (f.Marker.Kind == markerEnd || f.Marker.Kind == markerOver) {
 			c.report.Converged[f.Marker.Cause] = max(c.report.Converged[f.Marker.Cause], 0)
 		}
 		uid := now.apply(f)

@@ -94,6 +94,12 @@ func healthy() *timeline {
 		marker(10, Marker{Kind: markerStart, Cause: "cause", Nodes: []string{"lost"}}).marker(20, Marker{Kind: markerEnd, Cause: "cause"})
 }
 
+// removed is a pod of a virtual node that is deleted at second 30, after a marker.
+func removed(m Marker) *timeline {
+	virtual := func(p *Pod) { p.Node = "virtual" }
+	return (&timeline{}).remote(1, "x", running("c1", 0)).local(1.5, "a", running("c1", 0), virtual).marker(29, m).local(30, "a", running("c1", 0), virtual, deleting())
+}
+
 func TestLaws(t *testing.T) {
 	lost := func(p *Pod) { p.Node = "lost" }
 	for _, test := range []struct {
@@ -138,6 +144,16 @@ func TestLaws(t *testing.T) {
 		{"a local pod vanishes", healthy().local(30, "a", running("c1", 0)).gone(30.1), []string{lawDeleted, lawConverge}},
 		{"the test deletes a local pod", healthy().marker(29, Marker{Kind: markerDeletion, Names: []string{"faults/pod-a"}}).local(30, "a", running("c1", 0), deleting()).
 			remote(30.1, "x", running("c1", 0), deleting()).gone(31).local(31, "a", deleting()).gone(31.1), nil},
+		{"the test deletes the pods of a workload", removed(Marker{Kind: markerDeletion, Names: []string{"faults/pod-*"}}), nil},
+		{"the test deletes the pods of another workload", removed(Marker{Kind: markerDeletion, Names: []string{"faults/other-*", "other/*"}}), []string{lawDeleted}},
+		{"the test deletes the pods of a virtual node", removed(Marker{Kind: markerDeletion, Nodes: []string{"virtual"}}), nil},
+		{"the test deletes the pods of another virtual node", removed(Marker{Kind: markerDeletion, Nodes: []string{"other"}}), []string{lawDeleted}},
+		{"a pod is deleted before the test deletes it", removed(Marker{Kind: markerStart, Cause: "none"}).marker(32, Marker{Kind: markerDeletion, Names: []string{"faults/*"}}), []string{lawDeleted}},
+		{"the deletion was complete before the pod appeared", (&timeline{}).marker(0.1, Marker{Kind: markerDeletion, Cause: "d", Names: []string{"faults/*"}}).marker(1, Marker{Kind: markerDeleted, Cause: "d"}).
+			remote(1, "x", running("c1", 0)).local(1.5, "a", running("c1", 0)).local(30, "a", running("c1", 0), deleting()), []string{lawDeleted}},
+		{"a pod of the deletion is deleted after the command has ended", (&timeline{}).remote(1, "x", running("c1", 0)).local(1.5, "a", running("c1", 0)).
+			marker(2, Marker{Kind: markerDeletion, Cause: "d", Names: []string{"faults/*"}}).marker(3, Marker{Kind: markerDeleted, Cause: "d"}).
+			local(30, "a", running("c1", 0), deleting()), nil},
 		{"a ShadowPod is deleted", healthy().remote(30, "s", kind("ShadowPod"), deleting()), []string{lawDeleted}},
 		{"a phase goes back", healthy().local(30, "a", phase("Failed"), ended("c1", 0, 29, 137)).local(31, "a", running("c1", 0)), []string{lawPhase}},
 		{"the phase of a ShadowPod goes back", healthy().remote(30, "s", kind("ShadowPod"), phase("Succeeded")).remote(31, "s", kind("ShadowPod")), []string{lawPhase}},

@@ -91,11 +91,12 @@ type Gap struct {
 type Marker struct {
 	// Kind is one of the constants below.
 	Kind string `json:"kind"`
-	// Cause is the name of the cause that starts or ends.
+	// Cause is the name of the cause that starts or ends, or of the deletion.
 	Cause string `json:"cause,omitempty"`
-	// Nodes are the provider's nodes whose containers the cause ends. Only pods on them may be restarted.
+	// Nodes are the provider's nodes whose containers the cause ends: only pods on them may be restarted. Of a deletion, they are the
+	// consumer's virtual nodes whose pods the test deletes.
 	Nodes []string `json:"nodes,omitempty"`
-	// Names are the consumer's pods that the test deletes, as namespace/name.
+	// Names are the consumer's pods that the test deletes, as namespace/name; they may be patterns, as package path has them.
 	Names []string `json:"names,omitempty"`
 }
 
@@ -103,8 +104,10 @@ type Marker struct {
 const (
 	markerSteady   = "steady"   // all desired pods run
 	markerStart    = "start"    // of a cause
-	markerEnd      = "end"      // of a cause
+	markerEnd      = "end"      // of a cause; it is answered when both clusters agree
+	markerOver     = "over"     // of a cause, while users go on; it is answered at once
 	markerDeletion = "deletion" // the test is about to delete pods
+	markerDeleted  = "deleted"  // the deletion of this name is complete: pods that appear later are not among them
 	markerStop     = "stop"     // of the recorder
 )
 

@@ -34,7 +34,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-const usage = `history record --consumer KUBECONFIG --provider KUBECONFIG --namespace NS --node VIRTUALNODE --to FILE
+const usage = `history record --consumer KUBECONFIG --provider KUBECONFIG,... --namespace NS --node VIRTUALNODE,... --to FILE
     Reads markers from the standard input, one JSON object per line, until a marker of kind "stop". Answers each with a line; the
     answer to {"kind":"end","cause":"..."} comes as soon as both clusters agree, with the seconds that took.
 history check [--converge 30s] [--lag 8s] FILE
@@ -113,8 +113,8 @@ func (r *recorder) record(f Fact) {
 
 func record(ctx context.Context, args []string, in io.Reader, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("record", flag.ContinueOnError)
-	local, remote := flags.String("consumer", "", "kubeconfig of the consumer"), flags.String("provider", "", "kubeconfig of the provider")
-	namespace, node, to := flags.String("namespace", "", "of the pods in the consumer"), flags.String("node", "", "virtual node"), flags.String("to", "", "file")
+	local, remote := flags.String("consumer", "", "kubeconfig of the consumer"), flags.String("provider", "", "kubeconfigs of the providers")
+	namespace, node, to := flags.String("namespace", "", "of the pods in the consumer; empty: all"), flags.String("node", "", "virtual node of each provider"), flags.String("to", "", "file")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func record(ctx context.Context, args []string, in io.Reader, out io.Writer) (er
 	}
 	r := &recorder{to: bufio.NewWriterSize(file, 1<<20)}
 	defer func() { err = errors.Join(err, r.err, r.to.Flush(), file.Close()) }()
-	if err := r.open(*local, *remote, *namespace, *node); err != nil {
+	if err := r.open(*local, *namespace, strings.Split(*remote, ","), strings.Split(*node, ",")); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -145,21 +145,27 @@ func record(ctx context.Context, args []string, in io.Reader, out io.Writer) (er
 	return r.markers(ctx, in, out)
 }
 
-func (r *recorder) open(local, remote, namespace, node string) error {
-	localAPI, err := connect(local)
-	if err != nil {
-		return err
+// open has a source for the pods of each virtual node, and two for its provider. Several providers are one in the history: no two of them have
+// objects for the same pod, unless a law is broken.
+func (r *recorder) open(local, namespace string, remotes, nodes []string) error {
+	if len(remotes) != len(nodes) {
+		return fmt.Errorf("%d providers and %d virtual nodes; want one virtual node for each provider", len(remotes), len(nodes))
 	}
-	remoteAPI, err := connect(remote)
+	localAPI, err := connect(local)
 	if err != nil {
 		return err
 	}
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	shadows := schema.GroupVersionResource{Group: "virtualkubelet.liqo.io", Version: "v1alpha1", Resource: "shadowpods"}
-	r.sources = []*source{
-		{cluster: consumer, resource: pods, namespace: namespace, options: metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, client: localAPI, record: r.record},
-		{cluster: provider, resource: pods, options: metav1.ListOptions{LabelSelector: labels.Origin}, client: remoteAPI, record: r.record},
-		{cluster: provider, resource: shadows, options: metav1.ListOptions{LabelSelector: labels.Origin}, client: remoteAPI, record: r.record},
+	for i, remote := range remotes {
+		remoteAPI, err := connect(remote)
+		if err != nil {
+			return err
+		}
+		r.sources = append(r.sources,
+			&source{cluster: consumer, resource: pods, namespace: namespace, options: metav1.ListOptions{FieldSelector: "spec.nodeName=" + nodes[i]}, client: localAPI, record: r.record},
+			&source{cluster: provider, resource: pods, options: metav1.ListOptions{LabelSelector: labels.Origin}, client: remoteAPI, record: r.record},
+			&source{cluster: provider, resource: shadows, options: metav1.ListOptions{LabelSelector: labels.Origin}, client: remoteAPI, record: r.record})
 	}
 	return nil
 }

@@ -153,7 +153,8 @@ func (w *processWatcher) read(id int) *Process {
 		return nil
 	}
 	for variable := range bytes.SplitSeq(environment, []byte{0}) {
-		if value, ok := bytes.CutPrefix(variable, []byte(forPod+"=")); ok {
+		// In a pod that the consumer runs itself, which has no such annotation, the value is empty.
+		if value, ok := bytes.CutPrefix(variable, []byte(forPod+"=")); ok && len(value) > 0 {
 			return &Process{ID: id, For: string(value), PodUID: string(found[1]), Container: string(found[2])}
 		}
 	}
