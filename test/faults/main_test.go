@@ -12,15 +12,13 @@ package faults
 
 import (
 	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/recorder"
 )
 
 var (
@@ -37,12 +35,7 @@ var (
 func TestMain(m *testing.M) {
 	env.Main(m, "quick-start", keep, func(e *env.Env) error {
 		clusters, rome, milan = e, e.Clusters[0], e.Clusters[1]
-		for _, name := range []string{"history", "stamp-image.tar"} {
-			if _, err := os.Stat(filepath.Join(e.Bin, name)); err != nil {
-				return fmt.Errorf("bin/%s is missing (%w); run: make faults", name, err)
-			}
-		}
-		return nil
+		return recorder.Ready(e)
 	})
 }
 
@@ -59,9 +52,9 @@ const reserve = 150 * time.Second
 func TestFaults(t *testing.T) {
 	connected(t)
 	offloaded(t)
-	r := record(t)
+	r := recorder.Start(t, clusters, recorder.Subject{File: *kept, Namespace: namespace, Consumer: rome, Providers: []*env.Cluster{milan}})
 	createPods(t)
-	r.write(t, marker{Kind: "steady"})
+	mark(t, r, recorder.Marker{Kind: "steady"})
 	for _, c := range causes() {
 		if !chosen(c) {
 			continue
@@ -74,8 +67,33 @@ func TestFaults(t *testing.T) {
 			inject(t, r, c)
 		})
 	}
-	r.write(t, marker{Kind: "stop"})
-	r.check(t)
+	check(t, r)
+}
+
+// mark writes a marker into the history and returns the answer.
+func mark(t *testing.T, r *recorder.Recorder, m recorder.Marker) recorder.Answer {
+	t.Helper()
+	reply, err := r.Write(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply
+}
+
+// check checks the history, and that it contains the objects that the test created: an empty history violates no law.
+func check(t *testing.T, r *recorder.Recorder) {
+	t.Helper()
+	report := r.Check(t, outage, outage)
+	clusters.Measure("history: longest difference between the clusters without a cause", "%.1f s (target %v)", report.Lag, lagTarget)
+	for what, want := range map[string]int{
+		"Pods in the consumer": podCount(), "Pods in the provider": podCount(), "ShadowPods in the provider": podCount(), "runs of containers": podCount() + *each,
+		"containers with observed processes": podCount(), "termination messages of runs": 3 * *each,
+	} {
+		if got := report.Count[what]; got < want {
+			t.Errorf("the history has %d %s, want at least %d", got, what, want)
+		}
+		clusters.Measure("history: "+what, "%d", report.Count[what])
+	}
 }
 
 func chosen(c cause) bool {
@@ -91,8 +109,8 @@ func chosen(c cause) bool {
 }
 
 // inject starts a cause, ends it, and checks that the clusters agree and work afterwards.
-func inject(t *testing.T, r *recorder, c cause) {
-	r.write(t, marker{Kind: "start", Cause: c.name, Nodes: c.nodes})
+func inject(t *testing.T, r *recorder.Recorder, c cause) {
+	mark(t, r, recorder.Marker{Kind: "start", Cause: c.name, Nodes: c.nodes})
 	start := time.Now()
 	c.start(t)
 	<-time.After(time.Until(start.Add(c.hold))) // the length of the fault, not a wait for an event
@@ -101,7 +119,7 @@ func inject(t *testing.T, r *recorder, c cause) {
 	}
 	ended := time.Now()
 	lasted := ended.Sub(start)
-	reply := r.write(t, marker{Kind: "end", Cause: c.name})
+	reply := mark(t, r, recorder.Marker{Kind: "end", Cause: c.name})
 	clusters.Measure(c.name, "lasted %.0f s; both clusters agreed %.1f s after its end: %s", lasted.Seconds(), reply.Took, reply.Seen)
 	if !reply.Agree || reply.Took > outage.Seconds() {
 		t.Errorf("want both clusters to agree within %v, it took %.1f s: %s", outage, reply.Took, reply.Seen)
@@ -135,11 +153,11 @@ func newObjectsWork(t *testing.T, cause string, ended time.Time) {
 }
 
 // idle is a time without a cause, so that late changes are recorded before the next one starts.
-func idle(t *testing.T, r *recorder) {
+func idle(t *testing.T, r *recorder.Recorder) {
 	t.Helper()
 	<-time.After(5 * time.Second)
 	select {
-	case err := <-r.done:
+	case err := <-r.Done:
 		t.Fatalf("the recorder has ended: %v", err)
 	default:
 	}

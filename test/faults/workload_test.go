@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/recorder"
 )
 
 const (
@@ -65,24 +66,6 @@ func cleanUp(t *testing.T) {
 	rome.Kubectl(t, "delete", "namespace", namespace, "--timeout=300s")
 }
 
-// pod is the template of all pods: the messages of command stamp prove which containers ran. Some pods have tokens, which must be refreshed.
-func pod(policy, args string, tokens bool) string {
-	return fmt.Sprintf(`
-      restartPolicy: %s
-      automountServiceAccountToken: %t
-      terminationGracePeriodSeconds: 2
-      volumes: [{name: own, emptyDir: {}}]
-      containers:
-      - name: main
-        image: "localhost/stamp:dev"
-        imagePullPolicy: Never
-        args: [%s]
-        volumeMounts: [{name: own, mountPath: /own}]
-        env:
-        - {name: FOR_POD, valueFrom: {fieldRef: {fieldPath: "metadata.annotations['virtualkubelet.liqo.io/fence']"}}}
-`, policy, tokens, args)
-}
-
 func deployment(name string) string {
 	return fmt.Sprintf(`---
 apiVersion: apps/v1
@@ -93,7 +76,7 @@ spec:
   selector: {matchLabels: {app: %[1]s}}
   template:
     metadata: {labels: {app: %[1]s}}
-    spec:%[4]s`, name, namespace, *each, pod("Always", "", name == "web-0"))
+    spec:%[4]s`, name, namespace, *each, recorder.Pod("Always", "", name == "web-0"))
 }
 
 func job(name, policy, args string) string {
@@ -108,7 +91,7 @@ spec:
   backoffLimit: 200
   template:
     metadata: {labels: {app: %[1]s}}
-    spec:%[4]s`, name, namespace, *each, pod(policy, args, name == "later"))
+    spec:%[4]s`, name, namespace, *each, recorder.Pod(policy, args, name == "later"))
 }
 
 // createPods creates 200 pods. When the first cause starts, one Job has finished, and every container of another has been restarted once.

@@ -3,77 +3,44 @@
 package offload
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"liqo.io/liqo/test/env"
+	"liqo.io/liqo/test/env/process"
 )
 
-// process is a process of a cluster, found by its control group.
-type process struct {
-	number  int
-	cluster string
-	role    string // program, or the first argument of Liqo's program
-	liqo    bool
-}
-
-// processes returns all processes of the playground's clusters.
-func processes(t testing.TB) (all []process) {
+// all are the processes of the playground's clusters.
+func all(t testing.TB) []process.Process {
 	t.Helper()
-	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	found, err := process.All()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range groups {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // it ended
-		}
-		_, path, of := strings.Cut(string(text), "/liqo-playground/")
-		line, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-		if !of || err != nil || len(line) == 0 {
-			continue
-		}
-		number, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		words := strings.Split(string(line), "\x00")
-		cluster, _, _ := strings.Cut(path, ".")
-		p := process{number: number, cluster: cluster, role: filepath.Base(words[0])}
-		if p.role == "liqo" && len(words) > 1 {
-			p.liqo, p.role = true, words[1]
-		}
-		all = append(all, p)
-	}
-	return all
+	return found
 }
-
-func (p process) label() string { return p.role + " " + p.cluster }
 
 // ticks is USER_HZ, the number of units of processor time per second in /proc: 100 on all usual Linux systems.
 const ticks = 100
 
 // usage is the processor time that processes have used so far.
 type usage struct {
-	seconds map[process]float64
+	seconds map[process.Process]float64
 	machine float64 // of everything on this machine
 }
 
 func used(t testing.TB) usage {
 	t.Helper()
-	u := usage{seconds: map[process]float64{}}
-	for _, p := range processes(t) {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.number))
+	u := usage{seconds: map[process.Process]float64{}}
+	for _, p := range all(t) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Number))
 		if err != nil {
 			continue
 		}
@@ -109,12 +76,12 @@ func (u usage) since(before usage) cpu {
 		switch {
 		case spent <= 0:
 			continue
-		case p.liqo:
+		case p.Liqo:
 			c.Liqo += spent
 		default:
 			c.Kubernetes += spent
 		}
-		c.By[p.label()] += spent
+		c.By[p.Label()] += spent
 	}
 	return c
 }
@@ -128,25 +95,20 @@ type memory struct {
 func memoryNow(t testing.TB) memory {
 	t.Helper()
 	sum := memory{By: map[string][3]float64{}}
-	for _, p := range processes(t) {
-		if !p.liqo {
+	for _, p := range all(t) {
+		if !p.Liqo {
 			continue
 		}
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.number))
+		now, err := p.Memory()
 		if err != nil {
-			t.Logf("memory of %s is not counted: %v", p.label(), err)
+			t.Logf("memory of %s is not counted: %v", p.Label(), err)
 			continue
 		}
-		had := sum.By[p.label()]
-		lines := bufio.NewScanner(bytes.NewReader(text))
-		for lines.Scan() {
-			words := strings.Fields(lines.Text())
-			if i := slices.Index([]string{"Rss:", "Anonymous:", "Pss:"}, words[0]); i >= 0 && len(words) > 1 {
-				kilo, _ := strconv.ParseFloat(words[1], 64)
-				had[i] += kilo / 1024
-			}
+		had := sum.By[p.Label()]
+		for i, value := range []float64{now.RSS, now.Anonymous, now.PSS} {
+			had[i] += value
 		}
-		sum.By[p.label()] = had
+		sum.By[p.Label()] = had
 	}
 	for _, values := range sum.By {
 		sum.RSS, sum.Anonymous, sum.PSS = sum.RSS+values[0], sum.Anonymous+values[1], sum.PSS+values[2]

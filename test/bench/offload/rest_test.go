@@ -90,9 +90,9 @@ func (b *bench) restart(t *testing.T) {
 
 func kubelet(t *testing.T) (number int) {
 	t.Helper()
-	for _, p := range processes(t) {
-		if p.liqo && p.role == "virtual-kubelet" {
-			return p.number
+	for _, p := range all(t) {
+		if p.Liqo && p.Role == "virtual-kubelet" {
+			return p.Number
 		}
 	}
 	return 0
