@@ -65,7 +65,8 @@ func (d *deletion) covers(pod *Pod, appeared, at time.Time) bool {
 // report is the result of checking a history.
 type report struct {
 	Violations []violation `json:"violations"`
-	// Converged is, by cause, the seconds from its end until the clusters no longer differed in anything in which they differed at its end.
+	// Converged is, by cause, the seconds from its end until the clusters no longer differed in anything in which they differed at its end,
+	// or until the next cause started.
 	Converged map[string]float64 `json:"converged"`
 	// Lag is the longest time, in seconds, that the clusters differed later than limits.converge after a cause.
 	Lag float64 `json:"lag"`
@@ -331,7 +332,11 @@ func (c *checker) convergence() {
 				continue
 			}
 			if s.since.Before(one.end) && until.After(one.end) && (one.next.IsZero() || s.since.Before(one.next)) {
-				c.report.Converged[one.Cause] = max(c.report.Converged[one.Cause], until.Sub(one.end).Seconds())
+				agreed := until
+				if !one.next.IsZero() && one.next.Before(until) {
+					agreed = one.next // what lasts longer may come from the next cause
+				}
+				c.report.Converged[one.Cause] = max(c.report.Converged[one.Cause], agreed.Sub(one.end).Seconds())
 			}
 			from, to := one.end.Add(c.limits.converge), until
 			if s.since.After(from) {

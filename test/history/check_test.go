@@ -221,6 +221,16 @@ func TestConverged(t *testing.T) {
 	}
 }
 
+// What lasts into the next cause counts until that starts.
+func TestConvergedBeforeNext(t *testing.T) {
+	s := healthy().remote(15, "x", phase("Succeeded"), ended("c1", 0, 14, 0)).marker(25, Marker{Kind: markerStart, Cause: "next"}).
+		local(32.5, "a", phase("Succeeded"), ended("c1", 0, 14, 0)).marker(35, Marker{Kind: markerOver, Cause: "next"})
+	slices.SortStableFunc(*s, func(a, b Fact) int { return a.At.Compare(b.At) })
+	if found := check(*s, limits{30 * time.Second, 8 * time.Second}); found.Converged["cause"] != 5 || found.Converged["next"] != 0 || len(found.Violations) > 0 {
+		t.Errorf("converged after %v s, want 5 and 0; %v", found.Converged, found.Violations)
+	}
+}
+
 func TestLag(t *testing.T) {
 	s := healthy().remote(90, "x", phase("Succeeded"), ended("c1", 0, 14, 0)).local(93, "a", phase("Succeeded"), ended("c1", 0, 14, 0))
 	slices.SortStableFunc(*s, func(a, b Fact) int { return a.At.Compare(b.At) })
