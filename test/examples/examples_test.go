@@ -67,5 +67,21 @@ func follow(t *testing.T, example, scenario string, wants []guide.Want) []guide.
 	if err := guide.Check(outputs, wants); err != nil {
 		t.Error(err)
 	}
+	t.Cleanup(func() { screen(t, example, outputs) })
 	return outputs
+}
+
+// screen keeps what the screen showed, from which hack/recording draws the picture of the guide, if the test has passed.
+func screen(t *testing.T, example string, outputs []guide.Output) {
+	t.Helper()
+	folder := filepath.Join(root, "bin", "examples")
+	if t.Failed() {
+		return
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, example+".txt"), []byte(guide.Transcript(outputs)), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -74,6 +74,15 @@ type Output struct {
 	Took    time.Duration
 }
 
+// Transcript is what a reader saw on the screen.
+func Transcript(outputs []Output) string {
+	var text strings.Builder
+	for _, one := range outputs {
+		fmt.Fprintf(&text, "$ %s\n%s\n", one.Command.Line, one.Text)
+	}
+	return text.String()
+}
+
 // Shell is where commands are typed.
 type Shell struct {
 	Folder string
