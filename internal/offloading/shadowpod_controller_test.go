@@ -19,9 +19,10 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 )
 
-// TestShadowPod: a ShadowPod gets its pod and phase with two writes, and a new pod whenever the pod is deleted.
+// TestShadowPod: a ShadowPod gets its pod with one write, its phase with another one a minute later, and a new pod whenever the pod is deleted.
 func TestShadowPod(t *testing.T) {
 	b := newShadowEnv(t)
+	b.ahead.Store(0)
 	stop := b.run()
 	s := b.createShadowPod("web", corev1.RestartPolicyAlways, nil)
 	pod := b.pod(s, nil)
@@ -30,9 +31,15 @@ func TestShadowPod(t *testing.T) {
 		t.Errorf("pod %+v", pod)
 	}
 	b.startPod(pod)
+	b.drainQueue("while-it-is-new")
+	if writes := b.writes.Load(); writes != 3 || !b.exists(s) || s.Status != (vkv1alpha1.ShadowPodStatus{}) {
+		t.Errorf("%d writes until it runs, want the pod, and the two of the other one; status %+v", writes, s.Status)
+	}
+	b.ahead.Store(int64(time.Minute))
+	b.Edit(pod, func() { pod.Labels["theirs"] = "changed" }) // an event; without one, it is the end of the minute
 	b.untilPhase(s, vkv1alpha1.ShadowPodRunning, pod)
-	if writes := b.writes.Load(); writes != 2 {
-		t.Errorf("%d writes until it runs, want the pod and its phase", writes)
+	if writes := b.writes.Load(); writes != 4 {
+		t.Errorf("%d writes, want one more for the phase", writes)
 	}
 
 	// Deleted in the provider: its processes succeed, but the pod has not finished.

@@ -37,7 +37,8 @@ const (
 
 // ShadowPodStatus is the state of the provider's pod.
 type ShadowPodStatus struct {
-	// Phase of the pod. Succeeded and Failed are final.
+	// Phase of the pod. Succeeded and Failed are final. The others are recorded late: Pending of a pod that is 30 seconds old, Running of one that is a
+	// minute old. Until then there is no status.
 	// +kubebuilder:default=Unknown
 	// +kubebuilder:validation:XValidation:rule="!(oldSelf in ['Succeeded', 'Failed']) || self == oldSelf",message="a finished pod stays finished"
 	Phase ShadowPodPhase `json:"phase"`

@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/apis/labels"
 )
 
-// pendingDelay is how long a pod may be pending before its phase is recorded. Most pods run by then, which saves one write.
-const pendingDelay = 30 * time.Second
+// Whatever decides reads terminal phases only, so the others are recorded late, for users: a burst of new pods does not pay for them.
+const pendingDelay, runningDelay = 30 * time.Second, time.Minute
 
 // kubeletDelay is how long a kubelet may take to report how a pod ended that was deleted without grace period.
 const kubeletDelay = 30 * time.Second
@@ -125,25 +125,25 @@ func planPresent(f Facts) Step {
 	return step
 }
 
-// underway returns the phase to record for a pod that has not ended, or after which time to reconcile again.
+// underway returns the phase to record for a pod that has not ended, or after which time to reconcile again. A phase that is recorded is kept true at once.
 func underway(f Facts) (vkv1alpha1.ShadowPodPhase, time.Duration) {
 	recorded := f.Shadow.Status
 	if recorded.PodUID != string(f.Pod.UID) {
 		recorded.Phase = "" // of an earlier pod
 	}
-	phase := vkv1alpha1.ShadowPodPhase(f.Pod.Status.Phase)
+	phase, delay := vkv1alpha1.ShadowPodPhase(f.Pod.Status.Phase), runningDelay
 	switch phase {
 	case vkv1alpha1.ShadowPodRunning, vkv1alpha1.ShadowPodUnknown:
 	case vkv1alpha1.ShadowPodPending, "":
-		phase = vkv1alpha1.ShadowPodPending
-		if wait := f.Pod.CreationTimestamp.Add(pendingDelay).Sub(f.Now); wait > 0 && recorded.Phase != phase {
-			return "", wait
-		}
+		phase, delay = vkv1alpha1.ShadowPodPending, pendingDelay
 	default:
 		return "", 0 // of a later Kubernetes
 	}
 	if recorded.Phase == phase {
 		return "", 0
+	}
+	if wait := min(f.Pod.CreationTimestamp.Add(delay).Sub(f.Now), delay); wait > 0 && recorded.Phase == "" {
+		return "", wait // never longer than delay: our clock and that of the API server may differ by hours
 	}
 	return phase, 0
 }

@@ -233,6 +233,7 @@ func (h *history) controller(disturb int) (acted bool) {
 		Trim(facts.Shadow)
 	}
 	step := Plan(facts)
+	h.ignoresPhase(facts, step)
 	if step.NeedsLive {
 		h.others(disturb)
 		var pod *corev1.Pod
@@ -242,6 +243,7 @@ func (h *history) controller(disturb int) (acted bool) {
 		h.others(disturb)
 		facts = Facts{Shadow: h.shadow.DeepCopy(), Pod: pod, Live: true, Now: h.now.Add(h.skew)}
 		step = Plan(facts)
+		h.ignoresPhase(facts, step)
 		if step.NeedsLive {
 			h.fail("it asks for live facts although the facts are live")
 		}
@@ -298,6 +300,28 @@ func (h *history) controller(disturb int) (acted bool) {
 	}
 	h.snapshot()
 	return step.Delete || step.Phase != "" || step.Release || step.Amend
+}
+
+// ignoresPhase checks that a recorded phase that is not terminal decides nothing but what is recorded, and when.
+func (h *history) ignoresPhase(facts Facts, step Step) {
+	if facts.Shadow == nil || finished(facts.Shadow.Status.Phase) {
+		return
+	}
+	decision := func(step Step) Step {
+		if !finished(step.Phase) {
+			step.Phase = ""
+		}
+		step.RequeueAfter = 0
+		return step
+	}
+	for _, phase := range []vkv1alpha1.ShadowPodPhase{"", vkv1alpha1.ShadowPodPending, vkv1alpha1.ShadowPodRunning, vkv1alpha1.ShadowPodUnknown} {
+		changed := facts
+		changed.Shadow = facts.Shadow.DeepCopy()
+		changed.Shadow.Status = vkv1alpha1.ShadowPodStatus{Phase: phase}
+		if other := decision(Plan(changed)); other != decision(step) {
+			h.fail("the recorded phase %q decides: %+v, want %+v", phase, other, decision(step))
+		}
+	}
 }
 
 // trimmedPod is what the cache of the controller manager keeps of a pod.
@@ -422,7 +446,10 @@ func TestPlan(t *testing.T) {
 		{"vanished when it had succeeded", phase(vkv1alpha1.ShadowPodSucceeded), nil, true, Step{}},
 		{"vanished when it had failed", phase(vkv1alpha1.ShadowPodFailed), nil, true, Step{}},
 		{"vanished while the ShadowPod is deleted", shadowPod(func(s *vkv1alpha1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{} }), nil, true, Step{}},
-		{"running", s, is(nil), false, Step{Phase: "Running"}},
+		{"running for a short time", s, is(nil), false, Step{RequeueAfter: runningDelay}},
+		{"running for a short time, and our clock is wrong", s, is(func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(time.Hour)) }), false, Step{RequeueAfter: runningDelay}},
+		{"running for long", s, is(func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(-runningDelay)) }), false, Step{Phase: "Running"}},
+		{"running, and pending is recorded", phase(vkv1alpha1.ShadowPodPending), is(nil), false, Step{Phase: "Running"}},
 		{"running, recorded", phase(vkv1alpha1.ShadowPodRunning), is(nil), false, Step{}},
 		{"pending for a short time", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }), false, Step{RequeueAfter: pendingDelay}},
 		{"pending for long", s, is(func(p *corev1.Pod) {

@@ -135,7 +135,10 @@ func (q *Quota) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
-	if _, err := pods.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(old, now any) { q.followPod(ctx, old, now) }}); err != nil {
+	if _, err := pods.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(now any) { q.followPod(ctx, nil, now) },
+		UpdateFunc: func(old, now any) { q.followPod(ctx, old, now) },
+	}); err != nil {
 		return fmt.Errorf("follow pods: %w", err)
 	}
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
@@ -223,33 +226,39 @@ func (q *Quota) setPod(ctx context.Context, object any) {
 	}
 }
 
-// set counts a ShadowPod. A larger size is reserved only once the pod has it: the controller of another replica has reserved it. Ours reserves before.
+// set counts a ShadowPod. It is reserved, and a larger size of it, only once its pod has that: the controller of another replica has reserved it. Ours
+// reserves before. The phase would not show that there is a pod: it is recorded later, or not at all.
 func (q *Quota) set(ctx context.Context, peer string, shadowPod *vkv1alpha1.ShadowPod) {
 	q.known.Set(peer, shadowPod)
-	ended := shadowPod.Status.Phase == vkv1alpha1.ShadowPodSucceeded || shadowPod.Status.Phase == vkv1alpha1.ShadowPodFailed
-	if has := q.reserved.Has(shadowPod); ended || !has && shadowPod.Status.PodUID != "" || has && q.applied(ctx, shadowPod) {
+	if shadowPod.Status.Phase == vkv1alpha1.ShadowPodSucceeded || shadowPod.Status.Phase == vkv1alpha1.ShadowPodFailed {
 		q.reserved.Set(peer, shadowPod)
+		return
+	}
+	var pod corev1.Pod
+	if q.cache.Get(ctx, client.ObjectKeyFromObject(shadowPod), &pod, client.UnsafeDisableDeepCopy) != nil || shadow.Owner(&pod) != string(shadowPod.UID) {
+		return
+	}
+	switch {
+	case pod.Annotations[labels.ShadowPodRevision] == shadow.Revision(shadowPod):
+		q.reserved.Set(peer, shadowPod)
+	case !q.reserved.Has(shadowPod):
+		q.reserved.SetUnproven(peer, shadowPod)
 	}
 }
 
-// followPod counts the size that a pod got from the controller, which may run in another replica.
+// followPod counts a pod that the controller created, and the size that it got later: that controller may run in another replica.
 func (q *Quota) followPod(ctx context.Context, old, now any) {
-	before, wasPod := old.(*corev1.Pod)
 	after, isPod := now.(*corev1.Pod)
-	if !wasPod || !isPod || before.Annotations[labels.ShadowPodRevision] == after.Annotations[labels.ShadowPodRevision] {
+	if !isPod || after.Labels[labels.ManagedBy] != labels.ManagedByShadowPod {
+		return
+	}
+	if before, wasPod := old.(*corev1.Pod); wasPod && before.Annotations[labels.ShadowPodRevision] == after.Annotations[labels.ShadowPodRevision] {
 		return
 	}
 	var shadowPod vkv1alpha1.ShadowPod
 	if q.cache.Get(ctx, client.ObjectKeyFromObject(after), &shadowPod) == nil {
 		q.setPod(ctx, &shadowPod)
 	}
-}
-
-// applied reports whether the pod of a ShadowPod was brought to its present state.
-func (q *Quota) applied(ctx context.Context, shadowPod *vkv1alpha1.ShadowPod) bool {
-	var pod corev1.Pod
-	err := q.cache.Get(ctx, client.ObjectKeyFromObject(shadowPod), &pod, client.UnsafeDisableDeepCopy)
-	return err == nil && pod.Annotations[labels.ShadowPodRevision] == shadow.Revision(shadowPod)
 }
 
 func (q *Quota) forgetPod(_ context.Context, object any) {

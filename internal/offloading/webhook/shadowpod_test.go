@@ -375,6 +375,33 @@ func TestAttackResize(t *testing.T) {
 	})
 }
 
+// TestQuotaOfAnotherReplica: a pod that the controller of another replica created counts here as soon as it is observed. The phase of its ShadowPod, which is
+// recorded later, does not matter.
+func TestQuotaOfAnotherReplica(t *testing.T) {
+	b := newEnv(t)
+	b.granted("rome", "3", map[string]string{labels.Replicated: "true", labels.Replication: "false"})
+	q := b.quota(true)
+	s := shadowPodNamed("a", nil)
+	b.Make(s)
+	b.counted(q, s)
+	if q.isReserved(s) {
+		t.Error("a ShadowPod without a pod is reserved")
+	}
+	pod := shadow.Pod(s, "rome-id", shadow.Allowed{})
+	pod.Spec.Containers[0].Image = "i"
+	b.Make(pod)
+	b.Until("its pod counts", func() bool { return q.isReserved(s) })
+	if b.Read(s); s.Status != (vkv1alpha1.ShadowPodStatus{}) {
+		t.Errorf("status %+v", s.Status)
+	}
+}
+
+func (q *Quota) isReserved(s *vkv1alpha1.ShadowPod) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.reserved.Has(s)
+}
+
 // TestAttackH7: with the default settings, a peer whose own scheduler ignores what it is granted gets pods up to the grant, and no more.
 func TestAttackH7(t *testing.T) {
 	b := newEnv(t)

@@ -13,7 +13,8 @@ import (
 //
 // ShadowPodStatus is the state of the provider's pod.
 type ShadowPodStatusApplyConfiguration struct {
-	// Phase of the pod. Succeeded and Failed are final.
+	// Phase of the pod. Succeeded and Failed are final. The others are recorded late: Pending of a pod that is 30 seconds old, Running of one that is a
+	// minute old. Until then there is no status.
 	Phase *virtualkubeletv1alpha1.ShadowPodPhase `json:"phase,omitempty"`
 	// PodUID is the UID of the provider's pod.
 	PodUID *string `json:"podUID,omitempty"`
