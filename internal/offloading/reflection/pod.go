@@ -27,8 +27,8 @@ const podKind = "Pod"
 
 var shadowPod = vkv1alpha1.GroupVersion.WithKind("ShadowPod")
 
-// pods sends local pods to the peer as ShadowPods (podoutbound.go) and brings their status back (podinbound.go). Each direction has workers of its own, so
-// that a burst of new pods does not delay the status of running ones.
+// pods sends local pods to the peer as ShadowPods (podoutbound.go) and brings their status back (podinbound.go). Each direction has workers of its own, and
+// new pods wait while the status of others is late (lateness.go).
 type pods struct {
 	engine            *Engine
 	workers           int
@@ -69,6 +69,8 @@ func newPods(e *Engine, workers int) *pods {
 		compared: map[*mapping]bool{}, memories: map[types.UID]*memory{}, unreachable: make(chan struct{}, 1),
 	}
 	p.outbound.pause() // until the peer is reachable
+	p.inbound.observed = &lateness{onTime: p.outbound.recheck}
+	p.outbound.yieldsTo = p.inbound.observed
 	p.local = fanin.New(fanin.Options{
 		Object: &corev1.Pod{}, List: func() client.ObjectList { return &corev1.PodList{} }, Trim: trimLocal,
 		Client:  func(context.Context) (client.WithWatch, error) { return e.local, nil },

@@ -30,6 +30,10 @@ type queue struct {
 	timer  *time.Timer
 	paused bool
 	closed bool
+	// observed learns how long keys wait for a worker. While yieldsTo is late, few keys are started. Both may be nil.
+	observed, yieldsTo *lateness
+	started            map[types.NamespacedName]time.Time // of the keys that are worked on
+	rechecking         bool
 }
 
 // state of a key that is ready, is worked on, is scheduled, or has failed.
@@ -39,11 +43,12 @@ type state struct {
 	dirty    bool
 	failures int
 	at       time.Time // when the key is due; zero: not scheduled
+	since    time.Time // when the key became ready
 }
 
 func newQueue(workers int) *queue {
 	ready := fairqueue.NewRoundRobin(workers, func(key types.NamespacedName) string { return key.Namespace })
-	q := &queue{ready: ready, states: map[types.NamespacedName]*state{}}
+	q := &queue{ready: ready, states: map[types.NamespacedName]*state{}, started: map[types.NamespacedName]time.Time{}}
 	q.wake = sync.NewCond(&q.mu)
 	return q
 }
@@ -69,7 +74,7 @@ func (q *queue) put(key types.NamespacedName) {
 	case s.working:
 		s.dirty = true
 	case !s.queued:
-		s.queued = true
+		s.queued, s.since = true, time.Now()
 		q.ready.Push(key)
 		q.signal()
 	}
@@ -139,7 +144,7 @@ func (q *queue) due() {
 func (q *queue) get() (types.NamespacedName, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.closed && (q.paused || q.ready.Len() == 0) {
+	for !q.closed && (q.paused || q.ready.Len() == 0 || q.held()) {
 		q.wake.Wait()
 	}
 	if q.closed {
@@ -147,8 +152,12 @@ func (q *queue) get() (types.NamespacedName, bool) {
 	}
 	key := q.ready.Pop()
 	q.signal()
-	s := q.states[key]
+	s, now := q.states[key], time.Now()
 	s.queued, s.working = false, true
+	q.started[key] = now
+	if q.observed != nil {
+		q.observed.observe(now.Sub(s.since), q.ready.Len() > 0)
+	}
 	return key, true
 }
 
@@ -162,6 +171,7 @@ func (q *queue) done(key types.NamespacedName, failed bool, wait time.Duration) 
 		return
 	}
 	s.working = false
+	delete(q.started, key)
 	q.ready.Release(key)
 	switch {
 	case failed:

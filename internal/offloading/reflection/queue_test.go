@@ -106,6 +106,82 @@ func TestQueueWaits(t *testing.T) {
 	})
 }
 
+// TestQueueYields: while keys of the inbound queue wait too long for a worker, the outbound queue starts two keys at a time, and never none. Keys of either
+// queue that hang do not count.
+func TestQueueYields(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		outbound, inbound := newQueue(8), newQueue(8)
+		defer outbound.close()
+		defer inbound.close()
+		inbound.observed = &lateness{onTime: outbound.recheck}
+		outbound.yieldsTo = inbound.observed
+		started := make(chan types.NamespacedName, 100)
+		for range 8 {
+			go func() {
+				for {
+					key, more := outbound.get()
+					if !more {
+						return
+					}
+					started <- key
+				}
+			}()
+		}
+		starts := func(want int, when string) {
+			t.Helper()
+			if synctest.Wait(); len(started) != want {
+				t.Fatalf("%s: %d keys of the outbound queue started, want %d", when, len(started), want)
+			}
+		}
+		finish := func(n int) {
+			for range n {
+				outbound.done(<-started, false, 0)
+			}
+		}
+		add := func(n int) {
+			for i := range n {
+				outbound.add(key(fmt.Sprint(i%4), fmt.Sprint(time.Now().UnixNano(), i)))
+			}
+		}
+		inbound.add(key("a", "hangs")) // its worker takes it at once and never returns
+		next(t, inbound)
+		time.Sleep(time.Hour)
+		add(4)
+		starts(4, "nothing waits")
+		finish(4)
+
+		for i := range 3 {
+			inbound.add(key("b", fmt.Sprint(i)))
+		}
+		time.Sleep(lateAfter)
+		next(t, inbound)
+		add(6)
+		starts(2, "the inbound queue is late")
+		finish(1)
+		starts(2, "one has ended")
+		time.Sleep(lateFor / 2)
+		next(t, inbound)
+		starts(2, "another one was late")
+		time.Sleep(lateFor / 2)
+		starts(4, "the first two hang")
+		finish(4)
+		starts(1, "the last one")
+		finish(1)
+
+		time.Sleep(lateFor)
+		add(5)
+		starts(5, "no key was late for a second")
+		finish(5)
+		next(t, inbound)
+		add(5)
+		starts(2, "late again")
+		inbound.add(key("c", "0"))
+		next(t, inbound) // at once
+		starts(5, "on time again")
+		finish(5)
+	})
+}
+
 // BenchmarkQueue hands out 1,000 keys of ten namespaces.
 func BenchmarkQueue(b *testing.B) {
 	q := newQueue(10)
