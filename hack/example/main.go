@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command example runs the guide of an example of examples/ up to the line that names `make example`, prints each command before it runs it,
-// and ends with what the reader can look at.
+// and ends with what the reader can look at. Without a name it lists the examples.
 //
 // It decides nothing about an example: the commands and the text are the guide's. Its proof is the tests of liqo.io/liqo/test/guide, and
 // test/examples, which runs the same commands.
@@ -10,6 +10,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -29,6 +30,10 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		list(os.Stdout)
+		return nil
+	}
 	if len(args) != 1 {
 		return fmt.Errorf("name one example: make example NAME=...; there are: %s", strings.Join(names(), " "))
 	}
@@ -52,6 +57,16 @@ func run(ctx context.Context, args []string) error {
 	}
 	fmt.Printf("\n%s\n\nThe rest of the guide: examples/%s/README.md\nTake it down: make down\n", strings.TrimSpace(strings.NewReplacer("```sh\n", "", "```\n", "").Replace(rest)), args[0])
 	return nil
+}
+
+// list prints how to start each example, the first sentence of its guide, and where that is.
+func list(screen io.Writer) {
+	for _, name := range names() {
+		text, _ := guide.Read(".", name)       // names has read it
+		_, text, _ = strings.Cut(text, "\n\n") // the title
+		sentence, _, _ := strings.Cut(text, "\n")
+		fmt.Fprintf(screen, "make example NAME=%s\n    %s\n    examples/%s/README.md\n", name, sentence, name)
+	}
 }
 
 // names are the examples that can be started.
