@@ -18,6 +18,8 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=virtualkubelet.liqo.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("Endpoint"):
+		return &virtualkubeletv1alpha1.EndpointApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EndpointSliceTemplate"):
 		return &virtualkubeletv1alpha1.EndpointSliceTemplateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceMap"):

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
@@ -50,7 +51,7 @@ func (b *shadowEnv) createShadowSlice(name string, addresses ...string) *vkv1alp
 		}},
 	}
 	for _, address := range addresses {
-		s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, discoveryv1.Endpoint{
+		s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, vkv1alpha1.Endpoint{
 			Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}, NodeName: new("rome"),
 			TargetRef: &corev1.ObjectReference{Kind: "RemotePod", Name: "p", Namespace: "web"},
 		})
@@ -106,6 +107,17 @@ func TestShadowEndpointSlice(t *testing.T) {
 	b.untilSlice("evil", true, "10.1.0.7")
 	b.event(b.createShadowSlice("all-evil", "10.96.0.1"), "ForeignAddresses", "10.96.0.1")
 	b.untilSlice("all-evil", true)
+
+	// What is no endpoint is left out, and stops no other slice: neither now nor for a controller that starts.
+	malformed := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{
+		"addressType": "IPv4", "endpoints": []any{map[string]any{"addresses": "10.1.0.7"}, map[string]any{"addresses": []any{"10.1.0.7"}}},
+	}}}}
+	malformed.SetGroupVersionKind(vkv1alpha1.GroupVersion.WithKind("ShadowEndpointSlice"))
+	malformed.SetNamespace(remoteNamespace)
+	malformed.SetName("malformed")
+	b.Make(malformed)
+	b.event(malformed, "ForeignAddresses", "1 endpoints are left out")
+	b.untilSlice("malformed", true, "10.1.0.7")
 
 	// A restart writes nothing; changes and deletions by others are undone.
 	stop()

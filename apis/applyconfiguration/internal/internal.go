@@ -25,94 +25,10 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
-- name: io.k8s.api.core.v1.ObjectReference
-  map:
-    fields:
-    - name: apiVersion
-      type:
-        scalar: string
-    - name: fieldPath
-      type:
-        scalar: string
-    - name: kind
-      type:
-        scalar: string
-    - name: name
-      type:
-        scalar: string
-    - name: namespace
-      type:
-        scalar: string
-    - name: resourceVersion
-      type:
-        scalar: string
-    - name: uid
-      type:
-        namedType: io.k8s.apimachinery.pkg.types.UID
-    elementRelationship: atomic
 - name: io.k8s.api.core.v1.Protocol
   scalar: string
 - name: io.k8s.api.discovery.v1.AddressType
   scalar: string
-- name: io.k8s.api.discovery.v1.Endpoint
-  map:
-    fields:
-    - name: addresses
-      type:
-        list:
-          elementType:
-            scalar: string
-          elementRelationship: associative
-    - name: conditions
-      type:
-        namedType: io.k8s.api.discovery.v1.EndpointConditions
-    - name: deprecatedTopology
-      type:
-        map:
-          elementType:
-            scalar: string
-    - name: hints
-      type:
-        namedType: io.k8s.api.discovery.v1.EndpointHints
-    - name: hostname
-      type:
-        scalar: string
-    - name: nodeName
-      type:
-        scalar: string
-    - name: targetRef
-      type:
-        namedType: io.k8s.api.core.v1.ObjectReference
-    - name: zone
-      type:
-        scalar: string
-- name: io.k8s.api.discovery.v1.EndpointConditions
-  map:
-    fields:
-    - name: ready
-      type:
-        scalar: boolean
-    - name: serving
-      type:
-        scalar: boolean
-    - name: terminating
-      type:
-        scalar: boolean
-- name: io.k8s.api.discovery.v1.EndpointHints
-  map:
-    fields:
-    - name: forNodes
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.api.discovery.v1.ForNode
-          elementRelationship: atomic
-    - name: forZones
-      type:
-        list:
-          elementType:
-            namedType: io.k8s.api.discovery.v1.ForZone
-          elementRelationship: atomic
 - name: io.k8s.api.discovery.v1.EndpointPort
   map:
     fields:
@@ -129,18 +45,6 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: io.k8s.api.core.v1.Protocol
     elementRelationship: atomic
-- name: io.k8s.api.discovery.v1.ForNode
-  map:
-    fields:
-    - name: name
-      type:
-        scalar: string
-- name: io.k8s.api.discovery.v1.ForZone
-  map:
-    fields:
-    - name: name
-      type:
-        scalar: string
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1
   map:
     elementType:
@@ -268,6 +172,18 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: untyped
 - name: io.k8s.apimachinery.pkg.types.UID
   scalar: string
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.Endpoint
+  map:
+    elementType:
+      scalar: untyped
+      list:
+        elementType:
+          namedType: __untyped_atomic_
+        elementRelationship: atomic
+      map:
+        elementType:
+          namedType: __untyped_deduced_
+        elementRelationship: separable
 - name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.EndpointSliceTemplate
   map:
     fields:
@@ -278,7 +194,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: io.k8s.api.discovery.v1.Endpoint
+            namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.Endpoint
           elementRelationship: atomic
     - name: ports
       type:

@@ -22,8 +22,8 @@ import (
 
 const (
 	sliceKind = "ShadowEndpointSlice"
-	// maxEndpoints is Kubernetes' own limit for one slice.
-	maxEndpoints = 1000
+	// maxEndpoints is Kubernetes' own limit for one slice, maxAddresses for one endpoint.
+	maxEndpoints, maxAddresses = 1000, 100
 	// shownAddresses is how many addresses a message names.
 	shownAddresses = 3
 )
@@ -89,9 +89,13 @@ const notRemapped = "None"
 func EndpointSlice(shadow *vkv1alpha1.ShadowEndpointSlice, origin Origin) (*discoveryapply.EndpointSliceApplyConfiguration, string) {
 	template := &shadow.Spec.Template
 	var left []string
-	endpoints := []*discoveryapply.EndpointApplyConfiguration{}
+	endpoints, unreadable := []*discoveryapply.EndpointApplyConfiguration{}, 0
 	for i := range template.Endpoints[:min(len(template.Endpoints), maxEndpoints)] {
-		one := &template.Endpoints[i]
+		one := (*discoveryv1.Endpoint)(&template.Endpoints[i])
+		if len(one.Addresses) == 0 || len(one.Addresses) > maxAddresses {
+			unreadable++ // the API server admitted it unseen: one such endpoint must not make it refuse the EndpointSlice
+			continue
+		}
 		accepted, rejected := splitAddresses(one.Addresses, template.AddressType, origin)
 		left = append(left, rejected...)
 		if len(accepted) > 0 {
@@ -114,7 +118,7 @@ func EndpointSlice(shadow *vkv1alpha1.ShadowEndpointSlice, origin Origin) (*disc
 		port.Name, port.Protocol, port.Port, port.AppProtocol = template.Ports[i].Name, template.Ports[i].Protocol, template.Ports[i].Port, template.Ports[i].AppProtocol
 		intent.WithPorts(port)
 	}
-	return intent, rejectedMessage(left, origin)
+	return intent, rejectedMessage(left, unreadable, origin)
 }
 
 // endpoint copies the documented fields. Ready is the only condition, so that no other condition attracts traffic to an endpoint that is not
@@ -169,9 +173,13 @@ func splitAddresses(addresses []string, family discoveryv1.AddressType, origin O
 	return accepted, rejected
 }
 
-func rejectedMessage(left []string, origin Origin) string {
+func rejectedMessage(left []string, unreadable int, origin Origin) string {
+	var malformed string
+	if unreadable > 0 {
+		malformed = fmt.Sprintf("%d endpoints are left out, because they are not endpoints of an EndpointSlice with 1 to %d addresses", unreadable, maxAddresses)
+	}
 	if len(left) == 0 {
-		return ""
+		return malformed
 	}
 	shown := make([]string, 0, shownAddresses)
 	for _, one := range left[:min(len(left), shownAddresses)] {
@@ -184,5 +192,9 @@ func rejectedMessage(left []string, origin Origin) string {
 	if len(origin.Networks) > 0 {
 		networks = fmt.Sprintf("it is reached here under %v", origin.Networks)
 	}
-	return fmt.Sprintf("%d addresses are left out, because they do not belong to cluster %s: %s; %s", len(left), origin.ClusterID, strings.Join(shown, ", "), networks)
+	foreign := fmt.Sprintf("%d addresses are left out, because they do not belong to cluster %s: %s; %s", len(left), origin.ClusterID, strings.Join(shown, ", "), networks)
+	if malformed != "" {
+		return foreign + "; " + malformed
+	}
+	return foreign
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestEndpointSlice(t *testing.T) {
 		Spec: vkv1alpha1.ShadowEndpointSliceSpec{Template: vkv1alpha1.EndpointSliceTemplate{
 			AddressType: discoveryv1.AddressTypeIPv4,
 			Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(80)), Protocol: new(corev1.ProtocolTCP)}},
-			Endpoints: []discoveryv1.Endpoint{
+			Endpoints: []vkv1alpha1.Endpoint{
 				{Addresses: []string{"10.1.0.5"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(true)}, NodeName: new("rome")},
 				{Addresses: []string{"10.1.0.6"}, Conditions: discoveryv1.EndpointConditions{Ready: new(false)}},
 				{Addresses: []string{"10.2.0.7", "10.2.1.7"}, TargetRef: &corev1.ObjectReference{Kind: "RemotePod", Name: "p"}},
@@ -95,7 +96,7 @@ func TestAttackM9(t *testing.T) {
 		s := &vkv1alpha1.ShadowEndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "remote", Name: "web-1"}}
 		s.Spec.Template.AddressType = discoveryv1.AddressTypeIPv4
 		for _, address := range []string{"10.1.0.5", "10.1.0.9", "10.2.0.5", "10.200.0.5", "10.96.0.1", "127.0.0.1", "169.254.169.254", "0.0.0.0"} {
-			s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
+			s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, vkv1alpha1.Endpoint{Addresses: []string{address}})
 		}
 		intent, left := EndpointSlice(s, Origin{ClusterID: "rome-id", External: true, Networks: ExternalNetworks(row.fc, row.own), Own: row.own})
 		var got []string
@@ -108,10 +109,40 @@ func TestAttackM9(t *testing.T) {
 	}
 	// Our own addresses are no peer's where networks are agreed, too: a node may have got its address later.
 	s := &vkv1alpha1.ShadowEndpointSlice{Spec: vkv1alpha1.ShadowEndpointSliceSpec{Template: vkv1alpha1.EndpointSliceTemplate{
-		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.0.9"}}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []vkv1alpha1.Endpoint{{Addresses: []string{"10.1.0.9"}}},
 	}}}
 	if intent, _ := EndpointSlice(s, Origin{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, Own: own}); len(intent.Endpoints) > 0 {
 		t.Errorf("our node is an endpoint of a peer: %v", intent.Endpoints)
+	}
+}
+
+// TestAttackH5: the API server does not look into endpoints, so a peer may write anything there. What is no endpoint is left out, and reported; the others
+// remain, and reading never fails, since that would end the watch of all ShadowEndpointSlices.
+func TestAttackH5(t *testing.T) {
+	many, err := json.Marshal(slices.Repeat([]string{"10.1.0.7"}, maxAddresses+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s vkv1alpha1.ShadowEndpointSlice
+	if err := json.Unmarshal([]byte(`{"spec":{"template":{"addressType":"IPv4","endpoints":[
+		{"addresses":["10.1.0.5"],"zone":"a","unknown":{"x":[1]}}, {"addresses":"10.1.0.6"}, {"addresses":[{}]}, {}, {"addresses":[]}, {"addresses":["10.1.0.8"],"conditions":{"ready":"yes"}},
+		{"addresses":`+string(many)+`}, {"addresses":["10.96.0.1"]}, {"addresses":["10.1.0.6"],"conditions":{}}]}}}`), &s); err != nil {
+		t.Fatal(err)
+	}
+	intent, message := EndpointSlice(&s, Origin{ClusterID: "rome-id", Reachable: true, Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}})
+	text, err := json.Marshal(intent.Endpoints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `[{"addresses":["10.1.0.5"],"conditions":{"ready":true},"zone":"a"},{"addresses":["10.1.0.6"],"conditions":{"ready":true}}]`; string(text) != want {
+		t.Errorf("endpoints %s, want %s", text, want)
+	}
+	if !strings.HasPrefix(message, "1 addresses are left out") || !strings.Contains(message, "6 endpoints are left out") {
+		t.Error(message)
+	}
+	again, err := json.Marshal(&s)
+	if err != nil || !strings.Contains(string(again), `{"addresses":["10.1.0.5"],"conditions":{},"zone":"a"}`) {
+		t.Errorf("written again: %s, %v", again, err)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // EndpointSliceTemplate is the content of the EndpointSlice.
 type EndpointSliceTemplateApplyConfiguration struct {
 	// Endpoints of the slice, as many as Kubernetes has in one.
-	Endpoints []v1.Endpoint `json:"endpoints,omitempty"`
+	Endpoints []EndpointApplyConfiguration `json:"endpoints,omitempty"`
 	// Ports of the slice.
 	Ports []v1.EndpointPort `json:"ports,omitempty"`
 	// AddressType of all endpoints.
@@ -30,9 +30,12 @@ func EndpointSliceTemplate() *EndpointSliceTemplateApplyConfiguration {
 // WithEndpoints adds the given value to the Endpoints field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Endpoints field.
-func (b *EndpointSliceTemplateApplyConfiguration) WithEndpoints(values ...v1.Endpoint) *EndpointSliceTemplateApplyConfiguration {
+func (b *EndpointSliceTemplateApplyConfiguration) WithEndpoints(values ...*EndpointApplyConfiguration) *EndpointSliceTemplateApplyConfiguration {
 	for i := range values {
-		b.Endpoints = append(b.Endpoints, values[i])
+		if values[i] == nil {
+			panic("nil value passed to WithEndpoints")
+		}
+		b.Endpoints = append(b.Endpoints, *values[i])
 	}
 	return b
 }

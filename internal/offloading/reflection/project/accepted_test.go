@@ -19,6 +19,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
@@ -80,12 +81,24 @@ func accepted(t *testing.T, c client.Client, local runtime.Object, with string) 
 			template := intent.Spec.Template
 			create(t, c, &discoveryv1.EndpointSlice{
 				ObjectMeta:  metav1.ObjectMeta{Name: *intent.Name, Namespace: mapping.Remote, Labels: intent.Labels, Annotations: intent.Annotations},
-				AddressType: *template.AddressType, Endpoints: template.Endpoints, Ports: template.Ports,
+				AddressType: *template.AddressType, Endpoints: asEndpoints(t, template.Endpoints), Ports: template.Ports,
 			})
 		}
 	case *corev1.Pod:
 		acceptedPod(t, c, runnable(local), with)
 	}
+}
+
+// asEndpoints reads what the peer reads.
+func asEndpoints(t *testing.T, intent []vkapply.EndpointApplyConfiguration) (all []discoveryv1.Endpoint) {
+	text, err := json.Marshal(intent)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func acceptedPod(t *testing.T, c client.Client, local *corev1.Pod, with string) {

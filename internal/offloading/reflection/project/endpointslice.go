@@ -85,19 +85,17 @@ func Endpoints(m NamespaceMapping, local *discoveryv1.EndpointSlice, all map[net
 }
 
 // remoteEndpoint presents this whole cluster as one node of the peer, and gives the target a kind that the peer's controllers ignore.
-func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []string) discoveryv1.Endpoint {
+func remoteEndpoint(m NamespaceMapping, local discoveryv1.Endpoint, addresses []string) *vkapply.EndpointApplyConfiguration {
 	local = *local.DeepCopy()
-	remote := discoveryv1.Endpoint{
-		Addresses: addresses, Conditions: discoveryv1.EndpointConditions{Ready: local.Conditions.Ready},
-		Hostname: local.Hostname, NodeName: some(m.LocalName), Zone: local.Zone,
-	}
+	remote := vkapply.Endpoint().WithAddresses(addresses...).WithConditions(discoveryv1.EndpointConditions{Ready: local.Conditions.Ready})
+	remote.Hostname, remote.NodeName, remote.Zone = local.Hostname, some(m.LocalName), local.Zone
 	if local.Hints != nil && len(local.Hints.ForZones) > 0 { // hints for nodes name nodes of this cluster
-		remote.Hints = &discoveryv1.EndpointHints{ForZones: local.Hints.ForZones}
+		remote.WithHints(discoveryv1.EndpointHints{ForZones: local.Hints.ForZones})
 	}
 	if target := local.TargetRef; target != nil {
-		remote.TargetRef = &corev1.ObjectReference{
+		remote.WithTargetRef(corev1.ObjectReference{
 			APIVersion: target.APIVersion, Kind: "Remote" + target.Kind, Namespace: target.Namespace, Name: target.Name, UID: target.UID, FieldPath: target.FieldPath,
-		}
+		})
 	}
 	return remote
 }
