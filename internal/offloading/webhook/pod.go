@@ -119,7 +119,10 @@ func (p *pods) handle(ctx context.Context, request admission.Request) admission.
 		return admission.Denied(fmt.Sprintf("the required node affinity of the pod, combined term by term with the clusterSelector of namespace %s, exceeds %d kB: make one of them shorter",
 			request.Namespace, mostAffinity>>10))
 	}
-	return patch(&pod, func() bool { return place(&pod.Spec, &offloading.Spec) })
+	return patch(&pod, func() bool {
+		placed, trimmed := place(&pod.Spec, &offloading.Spec), withoutManagedFields(&pod, &offloading.Spec)
+		return placed || trimmed
+	})
 }
 
 // offloading returns the NamespaceOffloading of a namespace. If the cache may be behind a write of a user, it reads from the API server.

@@ -159,13 +159,14 @@ func (oneOffloading) List(context.Context, client.ObjectList, ...client.ListOpti
 	return fmt.Errorf("nothing is listed")
 }
 
-// FuzzPodReview: the webhook of pods patches where a pod may run, and nothing else of it.
+// FuzzPodReview: the webhook of pods patches where a pod may run, and its managed fields, and nothing else of it.
 func FuzzPodReview(f *testing.F) {
 	scheme := fuzzScheme(f)
 	for _, strategy := range []string{"Local", "Remote", "LocalAndRemote", "x"} {
 		f.Add(`{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-"},"spec":{"containers":[{"name":"a"}]}}`, strategy, `[]`)
 		f.Add(`{"apiVersion":"v1","kind":"Pod","spec":{"unknown":1,"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk","operator":"Exists"}]},{}]}}}}}`,
 			strategy, `[{"matchExpressions":[{"key":"region","operator":"In","values":["europe"]}]},{}]`)
+		f.Add(`{"apiVersion":"v1","kind":"Pod","metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"1","controller":true}],"managedFields":[{"manager":"x","operation":"Update"}]}}`, strategy, `[]`)
 		f.Add(`{}`, strategy, `null`)
 	}
 	f.Fuzz(func(t *testing.T, object, strategy, terms string) {
@@ -186,7 +187,7 @@ func FuzzPodReview(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, op := range ops {
-			if !strings.HasPrefix(op.Path, "/spec/affinity") && !strings.HasPrefix(op.Path, "/spec/tolerations") {
+			if !strings.HasPrefix(op.Path, "/spec/affinity") && !strings.HasPrefix(op.Path, "/spec/tolerations") && op.Path != "/metadata/managedFields" {
 				t.Fatalf("a patch of %s", op.Path)
 			}
 		}
