@@ -17,6 +17,10 @@ var (
 	retryWaits = []time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second}
 )
 
+// firstRetry is how long the first attempt for a lost session lasts if there is another way to the peer. TCP repeats a packet 3 seconds after the last one
+// that passed, and then not before 6 seconds: the session should work before that, and a session is lost only 1.5 to 2 seconds after its last echo.
+const firstRetry = 500 * time.Millisecond
+
 // knockWaits are the pauses after which the first attempt is repeated for a peer that was never reached. The other end learns of us a moment
 // later than we of it, and WireGuard repeats a lost handshake only after 5 seconds.
 var knockWaits = []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
@@ -123,6 +127,9 @@ func (d *dialer) attempt(now time.Time, target netip.AddrPort, targets int) {
 		waits, round = retryWaits, d.attempts
 	}
 	wait := waits[min(round, len(waits)-1)]
+	if d.worked && d.attempts == 0 && targets > 1 {
+		wait = firstRetry
+	}
 	d.target, d.at, d.wait = target, now, wait+d.jitter(wait/5)
 	d.attempts++
 	d.dial++

@@ -108,7 +108,7 @@ func TestDialer(t *testing.T) {
 		},
 		"the same address first, then the others": {
 			15 * s, fixed(a, b), replies(50*ms, 10*s),
-			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {12 * s, b.String(), 3}, {14 * s, a.String(), 4}},
+			[]dialled{{0, a.String(), 1}, {11 * s, a.String(), 2}, {11500 * ms, b.String(), 3}, {13500 * ms, a.String(), 4}},
 		},
 		"a peer that cannot be dialled": {10 * s, fixed(), replies(50*ms, 5*s), []dialled{{0, netip.AddrPort{}.String(), 0}}},
 		"the address changes while it works": {
