@@ -255,6 +255,10 @@ func TestRelayedTry(t *testing.T) {
 	if now := a.endpoint(); now != a.hub.AddressOf(b.public).String() {
 		t.Errorf("the device sends to %s", now)
 	}
+	a.hub.Abandon(b.public)
+	if udp, is := a.hub.Passed(b.public); is {
+		t.Errorf("%s passed, and was given up since", udp)
+	}
 	must(t, a.device.IpcSet(fmt.Sprintf("public_key=%s\nupdate_only=true\nendpoint=%s\n", hex.EncodeToString(b.public[:]), at)))
 	a.hub.Hangup(b.public)
 	pings(t, a, b)

@@ -294,6 +294,13 @@ func (h *Hub) Try(peer Key, udp netip.AddrPort, until time.Time) {
 	}
 }
 
+// Abandon forgets the last trial: what passed then does not pass now. A stream may outlive the move to UDP, and serve again.
+func (h *Hub) Abandon(peer Key) {
+	if s := h.streamOf(peer); s != nil {
+		s.trial.Store(nil)
+	}
+}
+
 // Passed returns the address of the last trial if packets of the peer came from there. It is for devices of the kernel, which do not see the trial themselves.
 func (h *Hub) Passed(peer Key) (udp netip.AddrPort, is bool) {
 	s := h.streamOf(peer)

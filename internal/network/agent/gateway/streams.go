@@ -239,6 +239,7 @@ func (g *Gateway) carry(now time.Time, known *peer, tcp way, s seen, at netip.Ad
 	switch {
 	case s.silent(now):
 		known.shift.moved = time.Time{}
+		g.o.Hub.Abandon(tcp.key) // otherwise the stream that still stands would lead back to UDP at once
 		if why := g.streams.problem(tcp.key); why != "" && on {
 			known.problem = "neither UDP nor a stream reaches the peer's gateway: " + why
 		}
