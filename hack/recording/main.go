@@ -32,7 +32,7 @@ type subject struct {
 	color string // regular expression of words that a reader should see at once
 }
 
-// shown is a command in the picture, by its start. If lines is given, only those lines of its output are shown that it matches.
+// shown is a command in the picture, by its start, with a line break if that is all of it. If lines is given, only those lines of its output are shown that it matches.
 type shown struct{ start, lines string }
 
 var quickStart = subject{
@@ -97,14 +97,14 @@ var examples = map[string]subject{
 		color: `liqo-gslb-us|[0-9]+ failed`,
 		shown: []shown{
 			{start: "kubectl get pods -n podinfo -o wide"},
-			{start: "answers"},
+			{start: "answers\n"},
 			{start: "kubectl delete daemonset ingress"},
-			{"report load", `^(requests|pod) `},
-			{start: "answers"},
+			{"report load", `^ +(requests|latency|error|pod) `},
+			{start: "answers\n"},
 			{start: "playground node stop gslb-us gslb-us-worker"},
 			{start: "playground node stop gslb-us gslb-us-control-plane"},
-			{"report load", `^(requests|pod) `},
-			{start: "answers"},
+			{"report load", `^ +(requests|latency|error|pod) `},
+			{start: "answers\n"},
 		},
 	},
 }

@@ -42,7 +42,11 @@ func TestTranscript(t *testing.T) {
 		var output strings.Builder
 		output.WriteString("==> something\n\n$ other\nnot shown\n")
 		for _, command := range s.shown {
-			output.WriteString("\n$ " + command.start + " x\nNAME   NODE   NOMINATED NODE\na\x1b[32mb     c      <none>\n\n==> the next step\n")
+			typed, all := strings.CutSuffix(command.start, "\n")
+			if !all {
+				typed += " x"
+			}
+			output.WriteString("\n$ " + typed + "\nNAME   NODE   NOMINATED NODE\na\x1b[32mb     c      <none>\n\n==> the next step\n")
 		}
 		text, err := s.transcript(output.String())
 		if err != nil {
