@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	commands := guide.Commands(before)
 	if _, err := (guide.Shell{Folder: ".", Screen: os.Stdout}).Run(ctx, commands); err != nil {
-		return err
+		return fmt.Errorf("%w; to start again from nothing, also if other clusters are up: make down", err)
 	}
 	fmt.Print("\n==> It runs. To go on, in a shell of your own, in the root of the repository:\n\n")
 	for _, command := range commands {
