@@ -33,7 +33,7 @@ func TestEndedAndGone(t *testing.T) {
 	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
 	provider.end(remote, corev1.PodSucceeded, 0)
 	e.must(e.consumer.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-	e.until("the engine remembers its end while the remote pod exists", func() bool { return e.engine.pods.endedPod(pod) != nil })
+	e.until("the engine remembers its end while the remote pod exists", func() bool { return world{pods: e.engine.pods}.Memory(pod).Last != nil })
 	e.toProvider.reset()
 	e.losePod(provider, remoteNS, "once")
 	e.until("the engine knows", func() bool {
@@ -49,6 +49,37 @@ func TestEndedAndGone(t *testing.T) {
 	if e.exists(e.provider, &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "once")}) || provider.creations(pod) != 1 {
 		t.Errorf("it runs again, created %d times", provider.creations(pod))
 	}
+}
+
+// TestEndedAndNotOffloaded: a pod ended, and its namespace is no longer offloaded when that is to be reported. The holder of its finalizer still gets its end.
+func TestEndedAndNotOffloaded(t *testing.T) {
+	e := newEnv(t)
+	local, remoteNS := e.offload()
+	provider := e.runProvider(remoteNS)
+	e.run()
+	pod := e.pod(local, "once")
+	pod.Spec.RestartPolicy, pod.Finalizers = corev1.RestartPolicyNever, []string{"test.liqo.io/job-tracking"}
+	e.must(e.consumer.Create(t.Context(), pod))
+	e.untilPod(local, "once", "Ready", isReady)
+	e.waitIdle()
+	e.engine.pods.inbound.pause()
+	remote := &corev1.Pod{ObjectMeta: named(remoteNS, "once")}
+	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
+	provider.end(remote, corev1.PodSucceeded, 0)
+	e.must(e.consumer.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	e.until("the engine remembers its end", func() bool { return world{pods: e.engine.pods}.Memory(pod).Last != nil })
+	e.must(e.consumer.Delete(t.Context(), pod))
+	e.editMap(func(m *vkv1alpha1.NamespaceMap) { delete(m.Spec.DesiredMapping, local) })
+	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) { delete(m.Status.CurrentMapping, local) })
+	e.until("the engine knows", func() bool {
+		mapping, _ := e.engine.mappings.local(local)
+		cached, _ := e.engine.pods.local.Get(key(local, "once")).(*corev1.Pod)
+		return mapping == nil && cached != nil && cached.DeletionTimestamp != nil
+	})
+	e.engine.pods.inbound.resume()
+	pod = e.untilPod(local, "once", "succeeded", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
+	e.edit(e.consumer, pod, func() { pod.Finalizers = nil })
+	e.until("it is gone", func() bool { return !e.exists(e.consumer, pod) })
 }
 
 // TestTokensOfShortLife: an API server may grant tokens a shorter lifetime than we request.

@@ -17,6 +17,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/fanin"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -38,20 +39,6 @@ type mapping struct {
 	// unreachableSeconds is how long its pods tolerate that the peer does not answer; 0: as long as those of any lost node.
 	unreachableSeconds atomic.Int64
 }
-
-// offloading is what we know about one local namespace.
-type offloading int
-
-const (
-	// offloadingUnknown: we have not observed a NamespaceMap. Nothing follows from that.
-	offloadingUnknown offloading = iota
-	// offloadingMapped: there is a mapping.
-	offloadingMapped
-	// offloadingPending: it is to be offloaded or was, and there is no usable remote namespace at the moment.
-	offloadingPending
-	// offloadingNone: it is not offloaded, and has no remote namespace.
-	offloadingNone
-)
 
 // mappings are the offloaded namespaces, kept equal to the NamespaceMap.
 type mappings struct {
@@ -237,22 +224,22 @@ func (p *mappings) stop(old *mapping) {
 }
 
 // local returns the mapping of a local namespace; if there is none, the second result is the reason.
-func (p *mappings) local(namespace string) (*mapping, offloading) {
+func (p *mappings) local(namespace string) (*mapping, podplan.Offloading) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if one := p.byLocal[namespace]; one != nil {
-		return one, offloadingMapped
+		return one, podplan.Mapped
 	}
 	if p.known == nil {
-		return nil, offloadingUnknown
+		return nil, podplan.Unknown
 	}
 	if _, is := p.known.Spec.DesiredMapping[namespace]; is {
-		return nil, offloadingPending
+		return nil, podplan.Pending
 	}
 	if _, is := p.known.Status.CurrentMapping[namespace]; is {
-		return nil, offloadingPending
+		return nil, podplan.Pending
 	}
-	return nil, offloadingNone
+	return nil, podplan.None
 }
 
 // remote returns the mapping of a remote namespace, nil if there is none.

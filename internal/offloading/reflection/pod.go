@@ -16,6 +16,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -27,8 +28,8 @@ const podKind = "Pod"
 
 var shadowPod = vkv1alpha1.GroupVersion.WithKind("ShadowPod")
 
-// pods sends local pods to the peer as ShadowPods (podoutbound.go) and brings their status back (podinbound.go). Each direction has workers of its own, and
-// new pods wait while the status of others is late (lateness.go).
+// pods sends local pods to the peer as ShadowPods (podoutbound.go) and brings their status back (podinbound.go). It collects the facts (podfacts.go), and package
+// podplan decides. Each direction has workers of its own, and new pods wait while the status of others is late (lateness.go).
 type pods struct {
 	engine            *Engine
 	workers           int
@@ -46,21 +47,13 @@ type pods struct {
 
 // memory is what we remember of a local pod beyond its object.
 type memory struct {
+	podplan.Memory
 	restarts project.Restarts
-	// sent: a ShadowPod was, or may have been, written, and the cache has not shown it since.
-	sent bool
-	// last is the remote pod in its terminal phase.
-	last *corev1.Pod
-	// version is the resource version that our last status write created, written its time.
-	version string
-	written time.Time
 	// resizeRefused is when the peer refused to resize the pod, and the generation of the local pod that asked for it.
 	resizeRefused    time.Time
 	resizeGeneration int64
 	// tokens is the time at which the tokens were last issued.
 	tokens time.Time
-	// pendingSince is the time since which a status change that is not urgent waits to be written.
-	pendingSince time.Time
 }
 
 func newPods(e *Engine, workers int) *pods {
@@ -97,6 +90,12 @@ func trimRemotePod(object client.Object) {
 		pod.Annotations = map[string]string{labels.Fence: pod.Annotations[labels.Fence]}
 		pod.Labels = map[string]string{labels.Origin: pod.Labels[labels.Origin]}
 	}
+}
+
+func (p *pods) isCompared(mapping *mapping) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.compared[mapping]
 }
 
 func (p *pods) run(ctx context.Context, working *sync.WaitGroup) {
@@ -177,7 +176,11 @@ func (p *pods) resumed(remote string) {
 	}
 	p.retry(mapping.Local)
 	for _, pod := range p.local.All(mapping.Local) {
-		p.inbound.addAfter(client.ObjectKeyFromObject(pod), resumeDelay)
+		key := client.ObjectKeyFromObject(pod)
+		p.inbound.addAfter(key, resumeDelay)
+		if p.finished(key) {
+			p.outbound.addAfter(key, resumeDelay)
+		}
 	}
 }
 
@@ -234,7 +237,7 @@ func (p *pods) shadowChanged(before, after client.Object) {
 	if fence := object.GetAnnotations()[labels.Fence]; after != nil && fence != "" {
 		p.mu.Lock()
 		if known := p.memories[types.UID(fence)]; known != nil {
-			known.sent = false
+			known.Sent = false
 		}
 		p.mu.Unlock()
 	}
@@ -261,9 +264,15 @@ func (p *pods) remoteChanged(before, after client.Object) {
 	key := types.NamespacedName{Namespace: mapping.Local, Name: object.GetName()}
 	p.inbound.add(key)
 	p.engine.events.arrived(before, after)
-	if after == nil {
-		p.outbound.add(key) // a successor of the same name may be waiting
+	if after == nil || p.finished(key) {
+		p.outbound.add(key) // a successor of the same name may be waiting, or the pod must end
 	}
+}
+
+// finished reports whether the local pod is in a terminal phase.
+func (p *pods) finished(key types.NamespacedName) bool {
+	local, _ := p.local.Get(key).(*corev1.Pod)
+	return local != nil && project.Finished(local.Status.Phase)
 }
 
 // enqueueShadow enqueues the local pod of a ShadowPod for the outbound direction, and for the inbound one if that is asked.
@@ -324,5 +333,8 @@ func (p *pods) compareAll(mapping *mapping) {
 		p.compared[mapping] = true
 	}
 	p.mu.Unlock()
-	locals(p.outbound.add)
+	locals(func(key types.NamespacedName) {
+		p.outbound.add(key)
+		p.inbound.add(key) // what vanished is reported only now
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/offloading/podplan"
 )
 
 func (e *env) pod(namespace, name string) *corev1.Pod {
@@ -38,7 +39,7 @@ func (e *env) untilPod(namespace, name, what string, is func(*corev1.Pod) bool) 
 	return pod
 }
 
-func isReady(pod *corev1.Pod) bool { return ready(&pod.Status) }
+func isReady(pod *corev1.Pod) bool { return podplan.Ready(&pod.Status) }
 
 // TestPodLife: a pod runs in the provider, its status is reported here, and it is deleted.
 func TestPodLife(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,95 +17,50 @@ import (
 	vkapply "liqo.io/liqo/apis/applyconfiguration/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
-	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/offloading/podplan"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // settleTimeout is how long we wait for what usually follows within moments: the event of our own write, or the agreement of the clusters on addresses.
-const settleTimeout = 10 * time.Second
+const settleTimeout = podplan.SettleTimeout
 
-// syncOutbound applies the ShadowPod of a local pod, or deletes it.
+// syncOutbound executes the outbound step of a pod.
 func (p *pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	mapping, _ := p.engine.mappings.local(key.Namespace)
-	if mapping == nil || !p.isCompared(mapping) {
-		return 0, nil // compareAll enqueues all pods of the mapping
-	}
-	if !p.local.Current(fanin.Every) {
+	mapping, facts := p.observe(key)
+	switch step := podplan.Plan(&facts).Outbound; {
+	case step.Retry:
 		return 0, errNotSynced
-	}
-	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: key.Name}
-	local, _ := p.local.Get(key).(*corev1.Pod)
-	shadow, _ := p.shadows.Get(remoteKey).(*metav1.PartialObjectMetadata)
-	ours := shadow != nil && mapping.Reflected(shadow)
-	switch {
-	case ours && shadow.DeletionTimestamp != nil:
-		return 0, nil // its deletion requeues the pod
-	case ours && (local == nil || local.DeletionTimestamp != nil || shadow.Annotations[labels.Fence] != string(local.UID)):
-		// In the foreground: the ShadowPod stays as long as its pod, so that no other pod gets the name meanwhile.
-		if err := p.engine.remote.remove(mapping.ctx, shadow, metav1.DeletePropagationForeground); err != nil {
-			if local != nil && visible(err) { // the local pod stays Terminating, or its successor Pending
-				p.engine.recorder.failed(local, podKind, reasonNotDeleted, err)
-			}
-			return 0, err
-		}
-		mapping.appliers[podKind].Forget(remoteKey)
-		return 0, nil
-	case ours && project.Finished(local.Status.Phase) && p.runsRemotely(mapping, local, shadow):
-		// The local pod has failed here, for example because the node was lost, and a replacement may run already: end the remote one.
-		return 0, p.engine.remote.remove(mapping.ctx, shadow, metav1.DeletePropagationForeground)
-	case local == nil || local.DeletionTimestamp != nil || mapping.terminating.Load() || project.Finished(local.Status.Phase):
-		return 0, nil
-	case shadow != nil && !ours:
-		p.engine.recorder.failed(local, podKind, reasonFailed, errUnmanaged)
+	case step.Delete:
+		return 0, p.deleteShadow(mapping, facts.Local, facts.Shadow)
+	case step.Unmanaged:
+		p.engine.recorder.failed(facts.Local, podKind, reasonFailed, errUnmanaged)
 		p.engine.counts.failed(key.Namespace, podKind)
-		return 0, nil // its deletion requeues the pod
-	case shadow == nil && !p.shadows.Current(remoteKey.Namespace):
-		return 0, errNotSynced
-	case shadow == nil && p.predecessor(mapping, remoteKey):
-		return 0, nil // its deletion requeues the pod
-	case shadow == nil && (p.endedPod(local) != nil || p.vanished(local)):
-		p.inbound.add(key)
-		return 0, nil // it must not run again: the inbound direction reports its end
-	case shadow == nil:
-		if err := p.held(ctx, local); err != nil {
-			if time.Since(local.CreationTimestamp.Time) > settleTimeout {
-				p.engine.recorder.failed(local, podKind, reasonFailed, err)
+	case step.Create:
+		if err := p.held(ctx, facts.Local); err != nil {
+			if facts.Now.Sub(facts.Local.CreationTimestamp.Time) > settleTimeout {
+				p.engine.recorder.failed(facts.Local, podKind, reasonFailed, err)
 			}
 			return settleTimeout, nil // PodsOf requeues it
 		}
+		return p.apply(ctx, mapping, facts.Local, nil)
+	case step.Amend:
+		return p.apply(ctx, mapping, facts.Local, facts.Shadow)
 	}
-	return p.apply(ctx, mapping, local, shadow)
+	return 0, nil
 }
 
-func (p *pods) isCompared(mapping *mapping) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.compared[mapping]
-}
-
-// predecessor reports whether the peer still has a pod of ours with this name: that of another local pod, or of this one if its ShadowPod was lost.
-func (p *pods) predecessor(mapping *mapping, remoteKey types.NamespacedName) bool {
-	remote, _ := p.remote.Get(remoteKey).(*corev1.Pod)
-	return remote != nil && remote.Labels[labels.Origin] == mapping.LocalID && remote.Annotations[labels.Fence] != ""
-}
-
-// runsRemotely reports whether the remote pod of a local pod runs.
-func (p *pods) runsRemotely(mapping *mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) bool {
-	remote, _ := p.remote.Get(types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}).(*corev1.Pod)
-	return remote != nil && p.remote.Current(mapping.Remote) && p.belongs(mapping, local, remote, shadow) && !project.Finished(remote.Status.Phase) && remote.DeletionTimestamp == nil
-}
-
-// vanished reports whether a pod that must not run twice has disappeared from the peer, with its ShadowPod, while no process observed it: it may have
-// finished. If we observed the remote pod in a terminal phase, memory.last has it, and endedPod decides.
-func (p *pods) vanished(local *corev1.Pod) bool {
-	if local.Spec.RestartPolicy == corev1.RestartPolicyAlways || local.Spec.RestartPolicy == "" || local.Status.StartTime == nil {
-		return false
+// deleteShadow deletes a ShadowPod in the foreground. If the peer refuses that, the local pod, which stays Terminating, or its successor, which stays Pending,
+// gets an event.
+func (p *pods) deleteShadow(mapping *mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) error {
+	if err := p.engine.remote.remove(mapping.ctx, shadow, metav1.DeletePropagationForeground); err != nil {
+		if local != nil && visible(err) {
+			p.engine.recorder.failed(local, podKind, reasonNotDeleted, err)
+		}
+		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	kept := p.memories[local.UID]
-	return kept == nil || kept.last == nil
+	mapping.appliers[podKind].Forget(client.ObjectKeyFromObject(shadow))
+	return nil
 }
 
 // intent returns the ShadowPod that a pod gets if it is created now, and whether that has tokens.
@@ -182,7 +136,7 @@ func (p *pods) apply(ctx context.Context, mapping *mapping, local *corev1.Pod, s
 		return settleTimeout, nil // the event of our write is still to come
 	case current:
 		return 0, nil
-	case shadow == nil && !p.markSent(local):
+	case shadow == nil && !p.markSending(local):
 		return 0, nil
 	case shadow != nil:
 		full, err := p.readShadow(mapping, shadow)
@@ -191,7 +145,8 @@ func (p *pods) apply(ctx context.Context, mapping *mapping, local *corev1.Pod, s
 		}
 		return p.change(mapping, local, amended(intent, full), full)
 	}
-	return p.applied(local, shadow == nil, mapping.appliers[podKind].ApplyTo(mapping.ctx, intent, nil))
+	defer p.sendingDone(local)
+	return p.applied(local, true, mapping.appliers[podKind].ApplyTo(mapping.ctx, intent, nil))
 }
 
 // applied reports the result of a write, and returns when to try again.
@@ -302,31 +257,31 @@ func amended(intent *vkapply.ShadowPodApplyConfiguration, full *vkv1alpha1.Shado
 
 // readShadow reads the whole ShadowPod from the API server; nil if it is gone or another one has its name.
 func (p *pods) readShadow(mapping *mapping, shadow *metav1.PartialObjectMetadata) (*vkv1alpha1.ShadowPod, error) {
-	c, err := p.engine.remote.currentClient()
-	if err != nil {
+	live, err := p.liveShadow(mapping, shadow.Name)
+	if err != nil || live.Shadow == nil || live.Shadow.UID != shadow.UID {
 		return nil, err
 	}
-	full := &vkv1alpha1.ShadowPod{}
-	if err := c.Get(mapping.ctx, client.ObjectKeyFromObject(shadow), full); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	if full.UID != shadow.UID {
-		return nil, nil
-	}
-	return full, nil
+	return live.Shadow, nil
 }
 
-// markSent records that a ShadowPod is about to be written: from then on the local pod is kept until we know what became of that. It returns false if the
-// pod is gone or being deleted.
-func (p *pods) markSent(local *corev1.Pod) bool {
+// markSending records that a ShadowPod is about to be written: from then on the local pod is kept until we know what became of that. It returns false if the
+// pod is gone or being deleted. sendingDone follows once the write is answered.
+func (p *pods) markSending(local *corev1.Pod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, _ := p.local.Get(client.ObjectKeyFromObject(local)).(*corev1.Pod)
 	if now == nil || now.UID != local.UID || now.DeletionTimestamp != nil {
 		return false
 	}
-	p.memory(local).sent = true
+	known := p.memory(local)
+	known.Sent, known.Sending = true, true
 	return true
+}
+
+func (p *pods) sendingDone(local *corev1.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.memory(local).Sending = false
 }
 
 // memory returns the memory of a pod. The caller holds the lock.
@@ -340,19 +295,4 @@ func (p *pods) memory(local *corev1.Pod) *memory {
 		}
 	}
 	return known
-}
-
-// shadowExists asks the peer's API server whether it has a ShadowPod of this pod.
-func (p *pods) shadowExists(mapping *mapping, local *corev1.Pod) (bool, error) {
-	c, err := p.engine.remote.currentClient()
-	if err != nil {
-		return false, err
-	}
-	shadow := &metav1.PartialObjectMetadata{}
-	shadow.SetGroupVersionKind(shadowPod)
-	err = c.Get(mapping.ctx, types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}, shadow)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	return err == nil && shadow.Annotations[labels.Fence] == string(local.UID), err
 }

@@ -18,6 +18,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/offloading/podplan"
 )
 
 func named(namespace, name string) metav1.ObjectMeta {
@@ -273,7 +274,7 @@ func TestMappings(t *testing.T) {
 	// A deleted NamespaceMap changes nothing.
 	e.must(e.consumer.Delete(t.Context(), &vkv1alpha1.NamespaceMap{ObjectMeta: named(e.tenant, mapName)}))
 	e.waitIdle()
-	if _, known := e.engine.mappings.local(one); known != offloadingUnknown {
+	if _, known := e.engine.mappings.local(one); known != podplan.Unknown {
 		t.Errorf("known: %v", known)
 	}
 }

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podplan
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+// Step is what to do about one pod. The worker of each direction executes its half.
+type Step struct {
+	Outbound Outbound
+	Inbound  Inbound
+}
+
+// Outbound is what to do in the peer.
+type Outbound struct {
+	// Retry: a cache that decides is not current. Try again after a backoff.
+	Retry bool
+	// Delete the ShadowPod, in the foreground: it stays as long as its pod, so that no other pod gets the name meanwhile.
+	Delete bool
+	// Unmanaged: a ShadowPod that is not ours has the name. Report that, and leave it alone.
+	Unmanaged bool
+	// Create the ShadowPod, once what it needs is there.
+	Create bool
+	// Amend the ShadowPod, if it differs from its intent.
+	Amend bool
+}
+
+// Plan returns the next step of one pod. The rules:
+//   - a ShadowPod is created only if a current cache has neither it nor the pod of an earlier one, and the pod has not ended;
+//   - what ended for good, or may have, never runs again, and its end is reported;
+//   - an object in the peer that is not ours is never touched;
+//   - a local pod is removed only if it is being deleted and nothing of it is left in the peer.
+func Plan(f *Facts) Step {
+	return Step{Outbound: planOutbound(f), Inbound: planInbound(f)}
+}
+
+func planOutbound(f *Facts) Outbound {
+	if f.Offloading != Mapped || !f.Compared {
+		return Outbound{}
+	}
+	if !f.LocalCurrent {
+		return Outbound{Retry: true}
+	}
+	local, ours := f.Local, f.Shadow != nil && f.Mapping.Reflected(f.Shadow)
+	switch {
+	case ours && f.Shadow.DeletionTimestamp != nil:
+		return Outbound{} // its deletion is an event
+	case ours && (local == nil || local.DeletionTimestamp != nil || f.shadow() == nil):
+		return Outbound{Delete: true}
+	case ours && f.finished() && f.runsRemotely():
+		// The local pod has failed here, for example because the node was lost, and a replacement may run already: end the remote one.
+		return Outbound{Delete: true}
+	case local == nil || local.DeletionTimestamp != nil || f.Terminating || f.finished():
+		return Outbound{}
+	case f.Shadow != nil && !ours:
+		return Outbound{Unmanaged: true}
+	case f.Shadow == nil:
+		return planMissing(f)
+	}
+	return Outbound{Amend: true}
+}
+
+// planMissing decides about a pod that has to run and has no ShadowPod.
+func planMissing(f *Facts) Outbound {
+	switch {
+	case !f.Shadows.Current:
+		return Outbound{Retry: true}
+	case f.predecessor():
+		return Outbound{} // its deletion is an event
+	case f.end() != nil || f.vanished():
+		return Outbound{} // it must not run again: Inbound reports its end
+	}
+	return Outbound{Create: true}
+}
+
+// predecessor reports whether the peer still has a pod of ours with this name: that of another local pod, or of this one if its ShadowPod was lost.
+func (f *Facts) predecessor() bool {
+	return f.Remote != nil && f.Remote.Labels[labels.Origin] == f.Mapping.LocalID && f.Remote.Annotations[labels.Fence] != ""
+}
+
+// runsRemotely reports whether the remote pod of the local pod runs.
+func (f *Facts) runsRemotely() bool {
+	remote := f.remote()
+	return remote != nil && f.Remotes.Current && !project.Finished(remote.Status.Phase) && remote.DeletionTimestamp == nil
+}
+
+// Ready reports whether a pod with this status is Ready.
+func Ready(status *corev1.PodStatus) bool {
+	for i := range status.Conditions {
+		if status.Conditions[i].Type == corev1.PodReady {
+			return status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

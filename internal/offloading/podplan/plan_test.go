@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podplan
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/apis/labels"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+var start = time.Unix(1_700_000_000, 0)
+
+// running are the facts about a pod that runs in the peer.
+func running() Facts {
+	current := Cache{Synced: true, Current: true}
+	local := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "local", ResourceVersion: "7", CreationTimestamp: metav1.NewTime(start)},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: start}},
+	}
+	shadow := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: "web", UID: "shadow", Labels: map[string]string{labels.Origin: "rome", labels.Destination: "milan"},
+		Annotations: map[string]string{labels.Fence: "local"},
+	}}
+	remote := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web", UID: "remote", Labels: map[string]string{labels.Origin: "rome"}, Annotations: map[string]string{labels.Fence: "local"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ShadowPod", Name: "web", UID: "shadow", Controller: new(true)}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	return Facts{
+		Offloading: Mapped, Mapping: between, Compared: true, LocalCurrent: true, Shadows: current, Remotes: current, Reachable: true,
+		Local: local, Shadow: shadow, Remote: remote, Now: start.Add(time.Minute),
+	}
+}
+
+// TestPlan: single steps, by name. Each begins with a pod that runs in the peer.
+func TestPlan(t *testing.T) {
+	moment := metav1.NewTime(start)
+	deleting := func(f *Facts) {
+		f.Local.DeletionTimestamp, f.Local.DeletionGracePeriodSeconds = &moment, new(int64(30))
+	}
+	held := func(f *Facts) { f.Local.Finalizers = []string{"job"} }
+	once := func(f *Facts) { f.Local.Spec.RestartPolicy = corev1.RestartPolicyNever }
+	unstarted := func(f *Facts) { f.Local.Status = corev1.PodStatus{} }
+	gone := func(f *Facts) { f.Shadow, f.Remote = nil, nil }
+	remoteGone := func(f *Facts) { f.Remote = nil }
+	shadowDeleting := func(f *Facts) { f.Shadow.DeletionTimestamp = &moment }
+	finished := func(f *Facts) { f.Local.Status.Phase = corev1.PodFailed }
+	succeeded := func(f *Facts) { f.Remote.Status.Phase = corev1.PodSucceeded }
+	failed := func(f *Facts) { f.Remote.Status.Phase = corev1.PodFailed }
+	drained := func(f *Facts) { f.Remote.DeletionTimestamp = &moment }
+	remembered := func(f *Facts) {
+		last := f.Remote.DeepCopy()
+		last.Status.Phase = corev1.PodSucceeded
+		f.Memory.Last = last
+	}
+	live := func(phase vkv1alpha1.ShadowPodPhase) func(*Facts) {
+		return func(f *Facts) {
+			f.Live = &Live{Shadow: &vkv1alpha1.ShadowPod{ObjectMeta: *f.Shadow.ObjectMeta.DeepCopy(), Status: vkv1alpha1.ShadowPodStatus{Phase: phase}}}
+		}
+	}
+	sent := func(f *Facts) { f.Memory.Sent = true }
+	nothing := func(f *Facts) { f.Live = &Live{} }
+	unmapped := func(now Offloading) func(*Facts) {
+		return func(f *Facts) {
+			f.Offloading, f.Mapping, f.Shadow, f.Remote = now, project.NamespaceMapping{}, nil, nil
+		}
+	}
+	// The remote pod of the facts stands for itself, and Memory.Last for a remembered one.
+	type steps = []func(*Facts)
+	reported, amend := Inbound{Report: ReportRemote}, Outbound{Amend: true}
+	for _, c := range []struct {
+		name    string
+		changes steps
+		out     Outbound
+		in      Inbound
+	}{
+		{"runs", nil, amend, reported},
+		{"unknown namespace", steps{unmapped(Unknown)}, Outbound{}, Inbound{}},
+		{"not compared yet", steps{func(f *Facts) { f.Compared = false }}, Outbound{}, reported},
+		{"the cache of local pods is not current", steps{func(f *Facts) { f.LocalCurrent = false }}, Outbound{Retry: true}, reported},
+
+		// What is created, changed and deleted in the peer.
+		{"new", steps{unstarted, gone}, Outbound{Create: true}, Inbound{}},
+		{"new, and the remote namespace is being deleted", steps{unstarted, gone, func(f *Facts) { f.Terminating = true }}, Outbound{}, Inbound{}},
+		{"new, and the cache of ShadowPods is not current", steps{unstarted, gone, func(f *Facts) { f.Shadows.Current = false }}, Outbound{Retry: true}, Inbound{}},
+		{"the pod of a predecessor is left", steps{unstarted, gone, func(f *Facts) {
+			f.Remote = running().Remote
+			f.Remote.Annotations[labels.Fence] = "earlier"
+		}}, Outbound{}, Inbound{}},
+		{"the ShadowPod of a predecessor is left", steps{unstarted, remoteGone, func(f *Facts) { f.Shadow.Annotations[labels.Fence] = "earlier" }}, Outbound{Delete: true}, Inbound{}},
+		{"the ShadowPod of a deleted pod is left", steps{func(f *Facts) { f.Local = nil }}, Outbound{Delete: true}, Inbound{}},
+		{"another client's ShadowPod has the name", steps{unstarted, remoteGone, func(f *Facts) { f.Shadow.Labels = nil }}, Outbound{Unmanaged: true}, Inbound{}},
+		{"its ShadowPod is being deleted", steps{shadowDeleting}, Outbound{}, reported},
+		{"failed here, and runs there", steps{finished}, Outbound{Delete: true}, reported},
+		{"failed here, and runs there as far as an outdated cache knows", steps{finished, func(f *Facts) { f.Remotes.Current = false }}, Outbound{}, Inbound{}},
+		{"ended here and there", steps{finished, failed}, Outbound{}, reported},
+		{"its end was reported, and the cache does not show that", steps{gone, func(f *Facts) { f.Memory.Finished = true }}, Outbound{}, Inbound{}},
+
+		// How it ends.
+		{"succeeded", steps{once, succeeded}, amend, reported},
+		{"evicted", steps{failed, func(f *Facts) { f.Remote.Status.Reason = "Evicted" }}, amend, reported},
+		{"deleted there, so the peer creates it again", steps{failed, drained}, amend, Inbound{Report: ReportRemote, Restarts: true}},
+		{"its node is lost, so the peer creates it again", steps{failed, func(f *Facts) {
+			f.Remote.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"}}
+		}}, amend, Inbound{Report: ReportRemote, Restarts: true}},
+		{"vanished, and may have finished", steps{once, gone}, Outbound{}, Inbound{Report: ReportVanished}},
+		{"vanished, and its start was reported a moment ago", steps{once, unstarted, gone, func(f *Facts) { f.Memory.Started = true }}, Outbound{}, Inbound{Report: ReportVanished}},
+		{"vanished, and is always restarted", steps{gone}, Outbound{Create: true}, Inbound{}},
+		{"vanished with its namespace", steps{once, gone, func(f *Facts) { f.Terminating = true }}, Outbound{}, Inbound{}},
+		{"vanished after it had ended", steps{once, remembered, gone}, Outbound{}, reported},
+		{"its remote pod is gone", steps{remoteGone}, amend, Inbound{NeedsLive: true}},
+		{"its remote pod is gone, and it runs again", steps{remoteGone, live("Running")}, amend, Inbound{}},
+		{"its remote pod is gone, and its end was recorded", steps{remoteGone, live("Succeeded")}, amend, Inbound{Report: ReportGone, Phase: corev1.PodSucceeded}},
+		{"its remote pod is gone, and another ShadowPod has its name", steps{remoteGone, live("Succeeded"), func(f *Facts) { f.Live.Shadow.UID = "next" }}, amend, Inbound{}},
+		{"its remote pod was not created yet", steps{unstarted, remoteGone, func(f *Facts) { f.Now = start.Add(time.Second) }}, amend, Inbound{RequeueAfter: SettleTimeout - time.Second}},
+
+		// How it is deleted.
+		{"is being deleted", steps{deleting}, Outbound{Delete: true}, reported},
+		{"is being deleted and ends there, and the peer could create it again", steps{deleting, failed, drained}, Outbound{Delete: true}, Inbound{Report: ReportRemote, Restarts: true}},
+		{"is being deleted and ends there, and the peer knows", steps{deleting, failed, drained, shadowDeleting}, Outbound{}, reported},
+		{"its remote pod is gone, its ShadowPod is not", steps{deleting, remoteGone, shadowDeleting}, Outbound{}, Inbound{}},
+		{"nothing of it is left", steps{deleting, gone}, Outbound{}, Inbound{Remove: true}},
+		{"nothing of it is left, and only a finalizer holds it", steps{deleting, held, gone, func(f *Facts) { f.Local.DeletionGracePeriodSeconds = new(int64(0)) }}, Outbound{}, Inbound{Report: ReportGone}},
+		{"nothing of it is left, and a finalizer waits for its end", steps{deleting, held, gone}, Outbound{}, Inbound{Report: ReportGone, Remove: true}},
+		{"nothing of it is left, and a finalizer waits for an end that is known", steps{deleting, held, remembered, gone}, Outbound{}, reported},
+		{"nothing of it is left, and its end was reported", steps{deleting, held, remembered, gone, finished}, Outbound{}, Inbound{Report: ReportGone, Remove: true}},
+		{"nothing of it is left in outdated caches", steps{deleting, gone, func(f *Facts) { f.Remotes.Current = false }}, Outbound{}, Inbound{Retry: true}},
+		{"its ShadowPod is on its way", steps{deleting, gone, sent, func(f *Facts) { f.Memory.Sending = true }}, Outbound{}, Inbound{RequeueAfter: statusDebounce}},
+		{"its ShadowPod was sent, and the cache has not shown it", steps{deleting, gone, sent}, Outbound{}, Inbound{NeedsLive: true}},
+		{"its ShadowPod was sent, and is there", steps{deleting, sent, live("Running"), gone}, Outbound{}, Inbound{RequeueAfter: statusDebounce}},
+		{"its ShadowPod was sent, and is not there", steps{deleting, gone, sent, nothing}, Outbound{}, Inbound{Remove: true}},
+
+		// While the caches or the peer do not answer.
+		{"the peer does not answer", steps{func(f *Facts) { f.Reachable = false }}, amend, Inbound{}},
+		{"the peer has not answered for long", steps{func(f *Facts) {
+			f.Reachable, f.Unreachable = false, true
+			f.Local.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		}}, amend, Inbound{Report: ReportUnreachable}},
+		{"the peer has not answered for long, and the pod is not Ready", steps{func(f *Facts) { f.Reachable, f.Unreachable = false, true }}, amend, Inbound{}},
+		{"the caches are not filled", steps{func(f *Facts) { f.Remotes = Cache{} }}, amend, Inbound{}},
+		{"the cache is older than our last status", steps{func(f *Facts) {
+			f.Memory.Version, f.Memory.Written = "8", f.Now.Add(-time.Second)
+		}}, amend, Inbound{RequeueAfter: SettleTimeout - time.Second}},
+		{"the cache stays older than our last status", steps{func(f *Facts) { f.Memory.Version, f.Memory.Written = "8", f.Now.Add(-time.Minute) }}, amend, reported},
+
+		// In a namespace without a remote namespace.
+		{"new, not offloaded", steps{unmapped(None), unstarted}, Outbound{}, Inbound{Report: ReportNotOffloaded}},
+		{"ran, not offloaded any more", steps{unmapped(None)}, Outbound{}, Inbound{Report: ReportNotOffloaded}},
+		{"new, and the remote namespace is not there yet", steps{unmapped(Pending), unstarted}, Outbound{}, Inbound{Report: ReportNotOffloaded}},
+		{"ran, and the remote namespace is created again", steps{unmapped(Pending)}, Outbound{}, Inbound{}},
+		{"ran, is being deleted, and the remote namespace is created again", steps{unmapped(Pending), deleting}, Outbound{}, Inbound{}},
+		{"is being deleted, not offloaded", steps{unmapped(None), deleting}, Outbound{}, Inbound{Remove: true}},
+		{"is being deleted, not offloaded any more, and its end is known", steps{remembered, unmapped(None), deleting, held}, Outbound{}, reported},
+		{"is being deleted, and was never offloaded", steps{unmapped(Pending), unstarted, deleting, func(f *Facts) { f.Local.Status.Reason = project.OffloadingBackOff }}, Outbound{}, Inbound{Remove: true}},
+	} {
+		f := running()
+		for _, change := range c.changes {
+			change(&f)
+		}
+		want := Step{Outbound: c.out, Inbound: c.in}
+		if c.in.Report == ReportRemote {
+			if want.Inbound.Remote = f.Remote; f.Memory.Last != nil {
+				want.Inbound.Remote = f.Memory.Last
+			}
+		}
+		got := Plan(&f)
+		if got != want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, want)
+		}
+		if problem := lawless(&f, got); problem != "" {
+			t.Errorf("%s: %s", c.name, problem)
+		}
+	}
+}
+
+// TestBelongs: only the owner and the fence prove that a remote pod is that of a local one.
+func TestBelongs(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Facts)
+		want   bool
+	}{
+		{"it is", func(*Facts) {}, true},
+		{"without its ShadowPod", func(f *Facts) { f.Shadow = nil }, true},
+		{"of another consumer", func(f *Facts) { f.Remote.Labels = nil }, false},
+		{"of another local pod", func(f *Facts) { f.Remote.Annotations[labels.Fence] = "earlier" }, false},
+		{"of another controller", func(f *Facts) { f.Remote.OwnerReferences[0].Kind = "ReplicaSet" }, false},
+		{"without its fence, and its ShadowPod has it", func(f *Facts) { f.Remote.Annotations = nil }, true},
+		{"without its fence, and its ShadowPod is another one", func(f *Facts) { f.Remote.Annotations, f.Shadow.UID = nil, "next" }, false},
+	} {
+		f := running()
+		c.change(&f)
+		if got := Belongs(f.Mapping, f.Local, f.Remote, f.Shadow); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// TestDebounce: what others act on is written at once, and the rest is collected.
+func TestDebounce(t *testing.T) {
+	isReady := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	isRunning := corev1.PodStatus{Phase: corev1.PodRunning}
+	for _, c := range []struct {
+		name    string
+		is, was corev1.PodStatus
+		memory  Memory
+		want    time.Duration
+	}{
+		{"it becomes Ready", isReady, isRunning, Memory{Written: start}, 0},
+		{"it ends", corev1.PodStatus{Phase: corev1.PodFailed}, isRunning, Memory{Written: start}, 0},
+		{"first change", isRunning, corev1.PodStatus{}, Memory{}, statusDebounce},
+		{"waits already", isReady, isReady, Memory{PendingSince: start.Add(-400 * time.Millisecond), Written: start.Add(-time.Hour)}, 600 * time.Millisecond},
+		{"waits for long", isReady, isReady, Memory{PendingSince: start.Add(-time.Hour)}, 0},
+		{"not Ready, written a moment ago", isRunning, isRunning, Memory{Written: start.Add(-time.Second)}, notReadyDebounce - time.Second},
+	} {
+		wait, since := Debounce(&corev1.Pod{Status: c.was}, &c.is, c.memory, start)
+		if wait != c.want || wait > 0 && since.IsZero() {
+			t.Errorf("%s: %v since %v, want %v", c.name, wait, since, c.want)
+		}
+	}
+}
+
+// TestPlanChangesNothing: the objects of the facts are those of caches.
+func TestPlanChangesNothing(t *testing.T) {
+	f, same := running(), running()
+	Plan(&f)
+	if !reflect.DeepEqual(f, same) {
+		t.Errorf("changed: %+v", f)
+	}
+}
