@@ -11,6 +11,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 // SettleTimeout is how long we wait for what usually follows within moments: the event of our own write, or the agreement of the clusters on addresses.
@@ -169,22 +170,10 @@ func Belongs(m project.NamespaceMapping, local, remote *corev1.Pod, shadow *meta
 	return shadow != nil && owner != nil && owner.UID == shadow.UID && shadow.Annotations[labels.Fence] == string(local.UID)
 }
 
-// ended reports whether a remote pod in a terminal phase has ended for good. Kubernetes also sets such a phase on a pod that is being evicted or deleted.
-// The peer creates that pod again, so reporting its end here would make the workload run twice.
+// ended reports whether a remote pod in a terminal phase has ended for good. If the peer creates it again, reporting its end here would make the workload run
+// twice.
 func (f *Facts) ended(remote *corev1.Pod) bool {
-	policy := f.Local.Spec.RestartPolicy
-	switch {
-	case policy == corev1.RestartPolicyNever, policy == corev1.RestartPolicyOnFailure && remote.Status.Phase == corev1.PodSucceeded, f.abandoned():
-		return true
-	case remote.DeletionTimestamp != nil:
-		return false
-	}
-	for _, condition := range remote.Status.Conditions {
-		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue && condition.Reason != corev1.PodReasonTerminationByKubelet {
-			return false
-		}
-	}
-	return true
+	return f.abandoned() || shadow.Ended(f.Local.Spec.RestartPolicy, remote)
 }
 
 // abandoned reports whether the local pod is being deleted, and the peer will not create it again: its ShadowPod is gone or being deleted. Until then the
@@ -196,8 +185,8 @@ func (f *Facts) abandoned() bool {
 	if f.Offloading != Mapped || f.Live != nil && f.Live.Shadow == nil {
 		return true
 	}
-	if shadow := f.shadow(); shadow != nil {
-		return shadow.DeletionTimestamp != nil
+	if sent := f.shadow(); sent != nil {
+		return sent.DeletionTimestamp != nil
 	}
 	return f.Shadows.Current && !f.Memory.Sent
 }

@@ -4,6 +4,7 @@ package podplan
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/shadow"
 )
 
 var start = time.Unix(1_700_000_000, 0)
@@ -24,7 +26,7 @@ func running() Facts {
 		ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "local", ResourceVersion: "7", CreationTimestamp: metav1.NewTime(start)},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: start}},
 	}
-	shadow := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+	metadata := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: "web", UID: "shadow", Labels: map[string]string{labels.Origin: "rome", labels.Destination: "milan"},
 		Annotations: map[string]string{labels.Fence: "local"},
 	}}
@@ -37,7 +39,7 @@ func running() Facts {
 	}
 	return Facts{
 		Offloading: Mapped, Mapping: between, Compared: true, LocalCurrent: true, Shadows: current, Remotes: current, Reachable: true,
-		Local: local, Shadow: shadow, Remote: remote, Now: start.Add(time.Minute),
+		Local: local, Shadow: metadata, Remote: remote, Now: start.Add(time.Minute),
 	}
 }
 
@@ -109,6 +111,7 @@ func TestPlan(t *testing.T) {
 		{"succeeded", steps{once, succeeded}, amend, reported},
 		{"evicted", steps{failed, func(f *Facts) { f.Remote.Status.Reason = "Evicted" }}, amend, reported},
 		{"deleted there, so the peer creates it again", steps{failed, drained}, amend, Inbound{Report: ReportRemote, Restarts: true}},
+		{"evicted, and then deleted there", steps{failed, drained, func(f *Facts) { f.Remote.Status.Reason = "Evicted" }}, amend, reported},
 		{"its node is lost, so the peer creates it again", steps{failed, func(f *Facts) {
 			f.Remote.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"}}
 		}}, amend, Inbound{Report: ReportRemote, Restarts: true}},
@@ -178,6 +181,59 @@ func TestPlan(t *testing.T) {
 		}
 		if problem := lawless(&f, got); problem != "" {
 			t.Errorf("%s: %s", c.name, problem)
+		}
+	}
+}
+
+// TestBothSidesAgree: however Kubernetes ends a pod of the provider, the consumer reports its end if, and only if, the provider does not create it again.
+func TestBothSidesAgree(t *testing.T) {
+	condition := func(reason string) []corev1.PodCondition {
+		return []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason}}
+	}
+	for _, way := range []struct {
+		name     string
+		phase    corev1.PodPhase
+		reason   string
+		disrupts []corev1.PodCondition
+		deleted  bool
+		ends     string // the restart policies of the pods that end so: Always, OnFailure, Never
+	}{
+		{"its processes succeed", corev1.PodSucceeded, "", nil, false, "AON"},
+		{"its processes fail", corev1.PodFailed, "", nil, false, "AON"},
+		{"a user deletes it", corev1.PodFailed, "", nil, true, "N"},
+		{"a user deletes it, and it succeeds", corev1.PodSucceeded, "", nil, true, "ON"},
+		{"evicted by the API", corev1.PodFailed, "", condition("EvictionByEvictionAPI"), true, "N"},
+		{"deleted because of a taint", corev1.PodFailed, "", condition("DeletionByTaintManager"), true, "N"},
+		{"preempted by the scheduler", corev1.PodFailed, "", condition(corev1.PodReasonPreemptionByScheduler), true, "N"},
+		{"its node is gone", corev1.PodFailed, "", condition("DeletionByPodGC"), false, "N"},
+		{"its node was unreachable, and is gone", corev1.PodFailed, "NodeLost", condition("DeletionByPodGC"), true, "N"},
+		{"evicted by its kubelet", corev1.PodFailed, "Evicted", condition(corev1.PodReasonTerminationByKubelet), false, "AON"},
+		{"evicted by its kubelet, then deleted", corev1.PodFailed, "Evicted", condition(corev1.PodReasonTerminationByKubelet), true, "AON"},
+		{"its node shuts down", corev1.PodFailed, "Terminated", condition(corev1.PodReasonTerminationByKubelet), false, "AON"},
+		{"its node shuts down, then it is deleted", corev1.PodFailed, "Terminated", condition(corev1.PodReasonTerminationByKubelet), true, "AON"},
+		{"preempted by its kubelet, then deleted", corev1.PodFailed, "Preempting", condition(corev1.PodReasonTerminationByKubelet), true, "AON"},
+		{"its deadline has passed, then it is deleted", corev1.PodFailed, "DeadlineExceeded", nil, true, "AON"},
+	} {
+		for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever} {
+			f := running()
+			f.Local.Spec.RestartPolicy = policy
+			remote := f.Remote
+			remote.Status = corev1.PodStatus{Phase: way.phase, Reason: way.reason, Conditions: way.disrupts}
+			if way.deleted {
+				remote.DeletionTimestamp, remote.DeletionGracePeriodSeconds = &metav1.Time{Time: start}, new(int64(30))
+			}
+			theirs := &vkv1alpha1.ShadowPod{ObjectMeta: *f.Shadow.ObjectMeta.DeepCopy()}
+			theirs.Spec.Pod.RestartPolicy = policy
+			remote.OwnerReferences[0].APIVersion = vkv1alpha1.GroupVersion.String()
+			provider := shadow.Plan(shadow.Facts{Shadow: theirs, Pod: remote, Live: true, Now: f.Now})
+			consumer := Plan(&f).Inbound
+			ends := strings.Contains(way.ends, string(policy[0]))
+			if recorded := project.Finished(corev1.PodPhase(provider.Phase)); recorded != ends {
+				t.Errorf("%s, restart policy %s: the provider records its end: %v, want %v", way.name, policy, recorded, ends)
+			}
+			if reports := consumer.Report == ReportRemote && !consumer.Restarts; reports != ends {
+				t.Errorf("%s, restart policy %s: the consumer reports its end: %v, want %v", way.name, policy, reports, ends)
+			}
 		}
 	}
 }

@@ -56,7 +56,7 @@ type Step struct {
 
 // Plan returns the next step for one ShadowPod. The rules:
 //   - a pod is created only if the API server reports that the ShadowPod exists, is not being deleted, and has not ended;
-//   - a pod that has ended, as defined by ended, never runs again;
+//   - a pod that has ended, as defined by Ended, never runs again;
 //   - a pod of another ShadowPod is never touched, unless that ShadowPod is gone for good.
 func Plan(f Facts) Step {
 	switch {
@@ -160,27 +160,13 @@ func forcedRelease(f Facts) (wait time.Duration, forced bool) {
 	return max(f.Pod.DeletionTimestamp.Add(kubeletDelay).Sub(f.Now), 0), true
 }
 
-// ended reports whether a pod in a terminal phase has ended for good, and whether that is certain.
-//
-// The phase alone does not decide: Kubernetes also gives a terminal phase to a pod that is being deleted, even to one that would be
-// restarted for ever. A pod that is never restarted has ended with its processes, and so has a pod that succeeded where only failures are
-// restarted. Any other pod has ended if its kubelet gave it up and recorded why: eviction, deadline, no capacity. A pod that was
-// deleted, or whose node is gone, is created again.
+// ended reports whether a pod in a terminal phase has ended for good, and whether that is certain: the cache keeps neither reason nor conditions.
 func ended(f Facts) (end, sure bool) {
-	status := &f.Pod.Status
-	switch policy := f.Shadow.Spec.Pod.RestartPolicy; {
-	case policy == corev1.RestartPolicyNever:
+	policy := f.Shadow.Spec.Pod.RestartPolicy
+	if endedWithProcesses(policy, f.Pod) {
 		return true, true
-	case policy == corev1.RestartPolicyOnFailure && status.Phase == corev1.PodSucceeded:
-		return true, true
-	case !f.Live:
-		return false, false // the cache keeps neither reason nor conditions
-	case f.Pod.DeletionTimestamp != nil && status.Reason == "":
-		return false, true
 	}
-	return !slices.ContainsFunc(status.Conditions, func(condition corev1.PodCondition) bool {
-		return condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue && condition.Reason != corev1.PodReasonTerminationByKubelet
-	}), true
+	return f.Live && Ended(policy, f.Pod), f.Live
 }
 
 // finished reports whether the recorded phase is terminal: no pod of this ShadowPod may run again.
@@ -188,7 +174,7 @@ func finished(phase vkv1alpha1.ShadowPodPhase) bool {
 	return phase == vkv1alpha1.ShadowPodSucceeded || phase == vkv1alpha1.ShadowPodFailed
 }
 
-// Terminal reports whether a pod is in a terminal phase. Whether it has ended for good, only ended decides.
+// Terminal reports whether a pod is in a terminal phase. Whether it has ended for good, only Ended decides.
 func Terminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
