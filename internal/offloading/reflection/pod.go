@@ -52,8 +52,6 @@ type memory struct {
 	// resizeRefused is when the peer refused to resize the pod, and the generation of the local pod that asked for it.
 	resizeRefused    time.Time
 	resizeGeneration int64
-	// tokens is the time at which the tokens were last issued.
-	tokens time.Time
 }
 
 func newPods(e *Engine, workers int) *pods {
@@ -191,6 +189,9 @@ func (p *pods) localChanged(before, after client.Object) {
 		p.mu.Lock()
 		delete(p.memories, old.UID)
 		p.mu.Unlock()
+		if p.engine.tokens != nil {
+			p.engine.tokens.forget(old.UID)
+		}
 		p.engine.recorder.succeeded(old)
 	}
 	object := after

@@ -34,14 +34,20 @@ type tokens struct {
 	own *fanin.Source
 
 	mu sync.Mutex
-	// unseen is the time, by the UID of a local pod, at which we wrote a Secret that the cache has not shown since.
-	unseen map[types.UID]time.Time
+	// issued are the last tokens of each local pod, by its UID.
+	issued map[types.UID]issuedTokens
+}
+
+// issuedTokens are tokens that this process has issued. unseen: the cache has not shown their Secret since.
+type issuedTokens struct {
+	at     time.Time
+	unseen bool
 }
 
 var secretKind = corev1.SchemeGroupVersion.WithKind("Secret")
 
 func newTokens(e *Engine, workers int) *tokens {
-	t := &tokens{engine: e, workers: workers, queue: newQueue(workers), unseen: map[types.UID]time.Time{}}
+	t := &tokens{engine: e, workers: workers, queue: newQueue(workers), issued: map[types.UID]issuedTokens{}}
 	t.queue.pause() // until the peer is reachable
 	if e.reflector("Secret") == nil {
 		t.own = fanin.New(fanin.Options{
@@ -89,9 +95,7 @@ func (t *tokens) remoteChanged(before, after client.Object) {
 	if mapping == nil {
 		return
 	}
-	t.mu.Lock()
-	delete(t.unseen, types.UID(object.GetAnnotations()[labels.TokenPodUID]))
-	t.mu.Unlock()
+	t.seen(types.UID(object.GetAnnotations()[labels.TokenPodUID]))
 	t.queue.add(types.NamespacedName{Namespace: mapping.Local, Name: t.podOf(mapping, object.GetName())})
 }
 
@@ -180,15 +184,37 @@ func (t *tokens) ensure(ctx context.Context, mapping *mapping, local *corev1.Pod
 	return err
 }
 
+// isUnseen reports whether the event of the Secret that we wrote is still to come. It does not come if the Secret was deleted with its namespace before the
+// watch showed it.
 func (t *tokens) isUnseen(pod types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at, is := t.unseen[pod]
-	if is && time.Since(at) > settleTimeout { // the Secret may have been deleted with its namespace, before the watch showed it
-		delete(t.unseen, pod)
-		return false
+	last := t.issued[pod]
+	return last.unseen && time.Since(last.at) <= settleTimeout
+}
+
+func (t *tokens) seen(pod types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last, is := t.issued[pod]; is {
+		last.unseen = false
+		t.issued[pod] = last
 	}
-	return is
+}
+
+// remember records that tokens were issued. Only the deletion event of the pod frees that, so nothing is kept for a pod that is gone already.
+func (t *tokens) remember(local *corev1.Pod) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now := t.engine.pods.local.Get(client.ObjectKeyFromObject(local)); now != nil && now.GetUID() == local.UID {
+		t.issued[local.UID] = issuedTokens{at: time.Now(), unseen: true}
+	}
+}
+
+func (t *tokens) forget(pod types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.issued, pod)
 }
 
 // refresh replaces tokens after four fifths of their lifetime, and those whose Secret was deleted.
@@ -234,12 +260,9 @@ func refreshIn(secret *metav1.PartialObjectMetadata, requests []project.TokenReq
 
 // justIssued returns how long not to replace tokens that we issued a moment ago, whatever expiration they show.
 func (t *tokens) justIssued(local *corev1.Pod) time.Duration {
-	t.engine.pods.mu.Lock()
-	defer t.engine.pods.mu.Unlock()
-	if at := t.engine.pods.memory(local).tokens; !at.IsZero() {
-		return max(time.Until(at.Add(settleTimeout)), 0)
-	}
-	return 0
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(time.Until(t.issued[local.UID].at.Add(settleTimeout)), 0)
 }
 
 // mounted asks the peer's API server whether a ShadowPod mounts tokens. It may have been created while its namespace had none, and a token that no pod
@@ -284,12 +307,7 @@ func (t *tokens) issue(ctx context.Context, mapping *mapping, local *corev1.Pod,
 		}
 		return 0, fmt.Errorf("tokens of pod %s/%s: %w", local.Namespace, local.Name, err)
 	}
-	t.mu.Lock()
-	t.unseen[local.UID] = time.Now()
-	t.mu.Unlock()
-	t.engine.pods.mu.Lock()
-	t.engine.pods.memory(local).tokens = time.Now()
-	t.engine.pods.mu.Unlock()
+	t.remember(local)
 	return max(time.Until(project.TokenRefresh(expires, seconds)), settleTimeout), nil
 }
 
