@@ -277,7 +277,7 @@ func TestRemotePod(t *testing.T) {
 	}
 }
 
-// followPod acts as the scheduler of the consumer, and as scheduler, kubelet and garbage collector of the provider.
+// followPod acts as the scheduler of the consumer, and as scheduler and kubelet of the provider.
 func followPod(rome, there *side, remoteNamespace string) {
 	t := rome.T
 	t.Helper()
@@ -309,6 +309,7 @@ func followPod(rome, there *side, remoteNamespace string) {
 	first := pod.UID
 	there.Must(there.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	there.Until("the remote pod exists again", func() bool { return there.exists(pod) && pod.UID != first })
+	there.Must(there.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "worker"}}))
 	rome.Read(local)
 	if local.Status.Phase == corev1.PodFailed || local.Status.Phase == corev1.PodSucceeded {
 		t.Errorf("the local pod has phase %s", local.Status.Phase)
@@ -322,10 +323,8 @@ func followPod(rome, there *side, remoteNamespace string) {
 	if !controllerutil.ContainsFinalizer(shadowPod, metav1.FinalizerDeleteDependents) || !rome.exists(local) {
 		t.Errorf("the name is free before the remote pod is deleted: %+v", shadowPod.ObjectMeta)
 	}
-	if there.exists(pod) {
-		there.Must(client.IgnoreNotFound(there.Delete(t.Context(), pod, client.GracePeriodSeconds(0))))
-	}
-	there.Until("the remote pod is deleted", func() bool { return !there.exists(pod) })
-	there.Edit(shadowPod, func() { controllerutil.RemoveFinalizer(shadowPod, metav1.FinalizerDeleteDependents) })
+	there.Until("the remote pod is being deleted", func() bool { return there.exists(pod) && pod.DeletionTimestamp != nil })
+	there.Must(client.IgnoreNotFound(there.Delete(t.Context(), pod, client.GracePeriodSeconds(0))))
+	there.Until("the remote pod and its ShadowPod are deleted", func() bool { return !there.exists(pod) && !there.exists(shadowPod) })
 	rome.Until("the local pod is deleted", func() bool { return !rome.exists(local) })
 }

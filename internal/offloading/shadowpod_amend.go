@@ -83,12 +83,12 @@ func (r *shadowPods) unamended(shadowPod *vkv1alpha1.ShadowPod, err error) error
 	return err
 }
 
-func (r *shadowPods) patch(ctx context.Context, pod *corev1.Pod, ops []shadow.Op) error {
+func (r *shadowPods) patch(ctx context.Context, object client.Object, ops []shadow.Op) error {
 	patch, err := jsonPatch(ops)
 	if err != nil || len(ops) == 0 {
 		return err
 	}
-	return r.live.Patch(ctx, pod.DeepCopy(), patch, client.FieldOwner(labels.OwnerShadowPod))
+	return r.live.Patch(ctx, object.DeepCopyObject().(client.Object), patch, client.FieldOwner(labels.OwnerShadowPod))
 }
 
 func jsonPatch(ops []shadow.Op) (client.Patch, error) {

@@ -35,7 +35,7 @@ import (
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowpods,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-// +kubebuilder:rbac:namespace=liqo-remote,groups=virtualkubelet.liqo.io,resources=shadowpods/status,verbs=patch
+// +kubebuilder:rbac:namespace=liqo-remote,groups=virtualkubelet.liqo.io,resources=shadowpods;shadowpods/status,verbs=patch
 // +kubebuilder:rbac:namespace=liqo-remote,groups=virtualkubelet.liqo.io,resources=shadowpods/finalizers,verbs=update
 // +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=pods,verbs=get;create;patch;delete
 // +kubebuilder:rbac:namespace=liqo-remote,groups="",resources=pods/ephemeralcontainers;pods/resize,verbs=patch
@@ -170,6 +170,13 @@ func (r *shadowPods) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.status.Forget(request.NamespacedName)
 	}
 	step := shadow.Plan(facts)
+	if step.NeedsPod {
+		if facts.Pod, err = readPod(ctx, r.live, request.NamespacedName); err != nil {
+			return reconcile.Result{}, err
+		}
+		facts.PodLive = true
+		step = shadow.Plan(facts)
+	}
 	if step.NeedsLive {
 		if facts, err = r.read(ctx, r.live, request.NamespacedName, facts.Pod != nil); err != nil {
 			return reconcile.Result{}, err
@@ -195,11 +202,9 @@ func (r *shadowPods) Reconcile(ctx context.Context, request reconcile.Request) (
 func (r *shadowPods) read(ctx context.Context, from client.Reader, key types.NamespacedName, withPod bool) (shadow.Facts, error) {
 	facts := shadow.Facts{Shadow: &vkv1alpha1.ShadowPod{}, Live: from == r.live, Now: r.options.Now()}
 	if withPod {
-		facts.Pod = &corev1.Pod{}
-		if err := from.Get(ctx, key, facts.Pod); apierrors.IsNotFound(err) {
-			facts.Pod = nil
-		} else if err != nil {
-			return facts, fmt.Errorf("look for pod %s: %w", key, err)
+		var err error
+		if facts.Pod, err = readPod(ctx, from, key); err != nil {
+			return facts, err
 		}
 	}
 	if err := from.Get(ctx, key, facts.Shadow); apierrors.IsNotFound(err) {
@@ -208,6 +213,18 @@ func (r *shadowPods) read(ctx context.Context, from client.Reader, key types.Nam
 		return facts, fmt.Errorf("look for shadow pod %s: %w", key, err)
 	}
 	return facts, nil
+}
+
+// readPod returns nil if there is no pod.
+func readPod(ctx context.Context, from client.Reader, key types.NamespacedName) (*corev1.Pod, error) {
+	var pod corev1.Pod
+	switch err := from.Get(ctx, key, &pod); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("look for pod %s: %w", key, err)
+	}
+	return &pod, nil
 }
 
 // take executes a step, except for the creation.
@@ -219,6 +236,12 @@ func (r *shadowPods) take(ctx context.Context, facts shadow.Facts, step shadow.S
 	}
 	if step.Delete {
 		return r.remove(ctx, facts.Pod)
+	}
+	if step.Free {
+		if err := r.patch(ctx, facts.Shadow, shadow.Free(facts.Shadow)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("finalizer of shadow pod %s/%s: %w", facts.Shadow.Namespace, facts.Shadow.Name, err)
+		}
+		return nil
 	}
 	if step.Phase != "" {
 		if err := r.writePhase(ctx, facts.Shadow, step.Phase, facts.Pod.UID); err != nil {
@@ -320,7 +343,7 @@ func (r *shadowPods) writePhase(ctx context.Context, shadowPod *vkv1alpha1.Shado
 	return err
 }
 
-// remove deletes exactly this pod.
+// remove deletes exactly this pod, with its own grace period.
 func (r *shadowPods) remove(ctx context.Context, pod *corev1.Pod) error {
 	err := r.live.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {

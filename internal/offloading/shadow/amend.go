@@ -153,11 +153,18 @@ func names(fields map[string]any) (all []string) {
 }
 
 // Release returns the patch that removes our finalizer from a pod; nil if it has none.
-func Release(pod *corev1.Pod) []Op {
-	at := slices.Index(pod.Finalizers, labels.FinalizerPodEnd)
+func Release(pod *corev1.Pod) []Op { return without(pod, labels.FinalizerPodEnd) }
+
+// Free returns the patch that removes the finalizer of deletion in the foreground from a ShadowPod; nil if it has none.
+func Free(shadow *vkv1alpha1.ShadowPod) []Op {
+	return without(shadow, metav1.FinalizerDeleteDependents)
+}
+
+func without(object metav1.Object, finalizer string) []Op {
+	at := slices.Index(object.GetFinalizers(), finalizer)
 	if at < 0 {
 		return nil
 	}
 	path := "/metadata/finalizers/" + strconv.Itoa(at)
-	return []Op{{"test", "/metadata/uid", string(pod.UID)}, {"test", path, labels.FinalizerPodEnd}, {Op: "remove", Path: path}}
+	return []Op{{"test", "/metadata/uid", string(object.GetUID())}, {"test", path, finalizer}, {Op: "remove", Path: path}}
 }

@@ -31,17 +31,24 @@ type Facts struct {
 	// another UID than the owner of the pod proves that the owner is gone for good. A pod that the cache does not have need not be
 	// read: creating it fails if it exists.
 	Live bool
-	Now  time.Time
+	// PodLive means that only the pod was read from the API server, after Shadow was seen in deletion. In this order, no pod proves that the ShadowPod
+	// has none and gets none: a controller that reads a ShadowPod in deletion creates no pod, and a deletion is never undone.
+	PodLive bool
+	Now     time.Time
 }
 
 // Step is what to do, in the order of the fields.
 type Step struct {
 	// NeedsLive: call Plan again with live facts. Nothing else is set.
 	NeedsLive bool
+	// NeedsPod: call Plan again with the same ShadowPod and the pod as the API server has it, or none. Nothing else is set.
+	NeedsPod bool
 	// Unmanaged: a pod that is not ours has the name. Leave it alone.
 	Unmanaged bool
-	// Delete the pod: its ShadowPod is gone.
+	// Delete the pod: its ShadowPod is gone, or is being deleted.
 	Delete bool
+	// Free the name: remove the finalizer of deletion in the foreground from the ShadowPod. Its pod is gone.
+	Free bool
 	// Phase is to be recorded in the ShadowPod, with the UID of the pod; empty if nothing is to be recorded.
 	Phase vkv1alpha1.ShadowPodPhase
 	// Release: remove our finalizer from the pod. The phase must be recorded before.
@@ -57,12 +64,17 @@ type Step struct {
 // Plan returns the next step for one ShadowPod. The rules:
 //   - a pod is created only if the API server reports that the ShadowPod exists, is not being deleted, and has not ended;
 //   - a pod that has ended, as defined by Ended, never runs again;
-//   - a pod of another ShadowPod is never touched, unless that ShadowPod is gone for good.
+//   - a pod of another ShadowPod is never touched, unless that ShadowPod is gone for good;
+//   - a ShadowPod that is deleted in the foreground stays until its pod is gone. The garbage collector of Kubernetes guarantees the same; it does it for
+//     all kinds with one limit of requests, and without us.
 func Plan(f Facts) Step {
 	switch {
 	case f.Pod == nil:
 		return planAbsent(f)
 	case Owner(f.Pod) == "":
+		if inForeground(f.Shadow) {
+			return planFree(f) // the name is not ours to wait for
+		}
 		return Step{Unmanaged: f.Shadow != nil}
 	case f.Shadow == nil:
 		return planOrphan(f)
@@ -74,10 +86,22 @@ func Plan(f Facts) Step {
 }
 
 func planAbsent(f Facts) Step {
+	if inForeground(f.Shadow) {
+		return planFree(f)
+	}
 	if f.Shadow == nil || f.Shadow.DeletionTimestamp != nil || finished(f.Shadow.Status.Phase) {
 		return Step{}
 	}
 	return Step{NeedsLive: !f.Live, Create: f.Live}
+}
+
+// planFree handles a ShadowPod in deletion that, as far as we know, has no pod. A cache may not have the pod yet, or not its owner.
+func planFree(f Facts) Step { return Step{NeedsPod: !f.PodLive, Free: f.PodLive} }
+
+// inForeground reports whether a ShadowPod is being deleted and waits until its pod is gone. Dependents of other kinds, which nothing of ours creates, are
+// not waited for: they hold no name.
+func inForeground(shadow *vkv1alpha1.ShadowPod) bool {
+	return shadow != nil && shadow.DeletionTimestamp != nil && slices.Contains(shadow.Finalizers, metav1.FinalizerDeleteDependents)
 }
 
 // planOrphan handles a pod without a ShadowPod of its name. The garbage collector deletes it, unless its owner reference was removed.
@@ -100,6 +124,9 @@ func planSuperseded(f Facts) Step {
 
 func planPresent(f Facts) Step {
 	var step Step
+	if f.Pod.DeletionTimestamp == nil && inForeground(f.Shadow) {
+		return Step{Delete: true}
+	}
 	pod, recorded, deleting := f.Pod, finished(f.Shadow.Status.Phase), f.Pod.DeletionTimestamp != nil
 	terminal := Terminal(pod)
 	switch {

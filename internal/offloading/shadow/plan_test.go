@@ -43,6 +43,7 @@ type history struct {
 	fences  map[types.UID]string
 	created map[string]int
 	policy  map[string]corev1.RestartPolicy
+	freed   int
 }
 
 func (h *history) note(format string, args ...any) {
@@ -61,6 +62,9 @@ func (h *history) snapshot() {
 
 func (h *history) uid() types.UID { h.serial++; return types.UID(fmt.Sprintf("uid-%d", h.serial)) }
 
+// foregroundCollector is the part of the garbage collector that we do not depend on.
+const foregroundCollector = "garbage collector, in the foreground"
+
 var actors = []struct {
 	name string
 	act  func(*history) bool
@@ -77,9 +81,16 @@ var actors = []struct {
 		h.policy[h.shadow.Spec.Fence] = policy
 		return true
 	}},
-	{"consumer deletes", func(h *history) bool { gone := h.shadow != nil; h.shadow = nil; return gone }},
-	{"consumer deletes, orphaning", func(h *history) bool {
-		if h.shadow == nil || h.pod == nil || len(h.pod.OwnerReferences) == 0 || h.pod.OwnerReferences[0].UID != h.shadow.UID {
+	{"consumer deletes", func(h *history) bool {
+		if h.shadow == nil || h.shadow.DeletionTimestamp != nil {
+			return false
+		}
+		h.shadow.DeletionTimestamp, h.shadow.Finalizers = &metav1.Time{Time: h.now}, []string{metav1.FinalizerDeleteDependents}
+		return true
+	}},
+	{"administrator deletes in the background", func(h *history) bool { gone := h.shadow != nil; h.shadow = nil; return gone }},
+	{"administrator deletes, orphaning", func(h *history) bool {
+		if h.shadow == nil || h.shadow.DeletionTimestamp != nil || h.pod == nil || len(h.pod.OwnerReferences) == 0 || h.pod.OwnerReferences[0].UID != h.shadow.UID {
 			return false
 		}
 		h.shadow, h.pod.OwnerReferences = nil, nil
@@ -159,6 +170,16 @@ var actors = []struct {
 		}
 		return h.delete(30)
 	}},
+	{foregroundCollector, func(h *history) bool {
+		switch {
+		case !inForeground(h.shadow):
+			return false
+		case h.pod == nil || len(h.pod.OwnerReferences) == 0 || h.pod.OwnerReferences[0].UID != h.shadow.UID:
+			h.shadow = nil
+			return true
+		}
+		return h.pod.DeletionTimestamp == nil && h.delete(30)
+	}},
 	{"time", func(h *history) bool { h.now = h.now.Add(time.Minute); return true }},
 	{"clock jumps", func(h *history) bool {
 		h.skew = []time.Duration{0, 24 * time.Hour, -24 * time.Hour}[h.random.Intn(3)]
@@ -234,6 +255,15 @@ func (h *history) controller(disturb int) (acted bool) {
 	}
 	step := Plan(facts)
 	h.ignoresPhase(facts, step)
+	if step.NeedsPod {
+		h.others(disturb)
+		facts.Pod, facts.PodLive = h.pod.DeepCopy(), true
+		step = Plan(facts)
+		h.ignoresPhase(facts, step)
+		if step.NeedsPod {
+			h.fail("it asks for the pod although it has it")
+		}
+	}
 	if step.NeedsLive {
 		h.others(disturb)
 		var pod *corev1.Pod
@@ -264,6 +294,15 @@ func (h *history) controller(disturb int) (acted bool) {
 		h.snapshot()
 		return true
 	}
+	if step.Free && h.shadow != nil && h.shadow.UID == facts.Shadow.UID && len(h.shadow.Finalizers) > 0 {
+		if h.pod != nil && h.fence() == h.shadow.Spec.Fence {
+			h.fail("the name is free, but its pod exists")
+		}
+		h.shadow = nil
+		h.freed++
+		h.snapshot()
+		return true
+	}
 	if facts.Pod == nil || step.Unmanaged {
 		return false
 	}
@@ -272,7 +311,7 @@ func (h *history) controller(disturb int) (acted bool) {
 		h.fail("changed an unmanaged pod: %+v", step)
 	}
 	if step.Delete && same() {
-		if h.shadow != nil && h.fence() == h.shadow.Spec.Fence {
+		if h.shadow != nil && h.shadow.DeletionTimestamp == nil && h.fence() == h.shadow.Spec.Fence {
 			h.fail("deleted the pod of a ShadowPod that exists")
 		}
 		h.delete(30)
@@ -338,10 +377,10 @@ func trimmedPod(pod *corev1.Pod) *corev1.Pod {
 }
 
 // TestRandomHistories: for any order of events and any age of the snapshots that a controller reads, no fence runs again after it has ended,
-// and no unmanaged pod is touched; when the actors stop, the pod of the ShadowPod runs.
+// no unmanaged pod is touched, and no name is free before its pod is gone; when the actors stop, the pod of the ShadowPod runs, or both are gone.
 func TestRandomHistories(t *testing.T) {
-	made, again := 0, 0
-	for seed := range int64(1000) {
+	made, again, freed := 0, 0, 0
+	for seed := range int64(2000) {
 		h := &history{
 			t: t, random: rand.New(rand.NewSource(seed)), now: time.Unix(1_700_000_000, 0),
 			over: map[string]string{}, fences: map[types.UID]string{}, created: map[string]int{}, policy: map[string]corev1.RestartPolicy{},
@@ -360,15 +399,16 @@ func TestRandomHistories(t *testing.T) {
 			h.controller(2)
 		}
 		h.settle()
+		freed += h.freed
 		for _, count := range h.created {
 			made++
 			again += count - 1
 		}
 	}
-	if made < 1000 || again < 300 {
-		t.Errorf("%d pods created, %d of them again: too few to prove anything", made, again)
+	if made < 1000 || again < 300 || freed < 300 {
+		t.Errorf("%d pods created, %d of them again, %d names freed: too few to prove anything", made, again, freed)
 	}
-	t.Logf("%d pods created, %d of them again", made, again)
+	t.Logf("%d pods created, %d of them again, %d names freed", made, again, freed)
 }
 
 // settle sets the clock right, lets the caches catch up and the kubelets and the garbage collector finish, and starts nothing new.
@@ -393,6 +433,8 @@ func (h *history) settle() {
 		if h.pod != nil {
 			h.fail("a pod without a ShadowPod is left")
 		}
+	case h.shadow.DeletionTimestamp != nil:
+		h.fail("the name is not free")
 	case finished(h.shadow.Status.Phase):
 	case h.pod == nil || h.fence() != h.shadow.Spec.Fence || h.pod.Status.Phase != corev1.PodRunning || h.shadow.Status.Phase != vkv1alpha1.ShadowPodRunning:
 		h.fail("the pod of the ShadowPod does not run: %+v, %+v", h.shadow.Status, h.pod)
@@ -430,6 +472,10 @@ func TestPlan(t *testing.T) {
 	phase := func(phase vkv1alpha1.ShadowPodPhase) *vkv1alpha1.ShadowPod {
 		return shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Status.Phase, s.Status.PodUID = phase, "pod" })
 	}
+	goes := shadowPod(func(s *vkv1alpha1.ShadowPod) {
+		s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: now}, []string{"example.com/theirs", metav1.FinalizerDeleteDependents}
+	})
+	unmanaged := func(p *corev1.Pod) { p.OwnerReferences, p.Labels, p.Annotations = nil, nil, nil }
 	never := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.RestartPolicy = corev1.RestartPolicyNever })
 	other := shadowPod(func(s *vkv1alpha1.ShadowPod) { s.UID = "next" })
 	for _, c := range []struct {
@@ -438,41 +484,63 @@ func TestPlan(t *testing.T) {
 		pod    *corev1.Pod
 		live   bool
 		want   Step
+		look   bool // the pod was read live
 	}{
-		{"nothing", nil, nil, false, Step{}},
-		{"new, from the cache", s, nil, false, Step{NeedsLive: true}},
-		{"new, live", s, nil, true, Step{Create: true}},
-		{"vanished while it ran", phase(vkv1alpha1.ShadowPodRunning), nil, true, Step{Create: true}},
-		{"vanished when it had succeeded", phase(vkv1alpha1.ShadowPodSucceeded), nil, true, Step{}},
-		{"vanished when it had failed", phase(vkv1alpha1.ShadowPodFailed), nil, true, Step{}},
-		{"vanished while the ShadowPod is deleted", shadowPod(func(s *vkv1alpha1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{} }), nil, true, Step{}},
-		{"running for a short time", s, is(nil), false, Step{RequeueAfter: runningDelay}},
-		{"running for a short time, and our clock is wrong", s, is(func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(time.Hour)) }), false, Step{RequeueAfter: runningDelay}},
-		{"running for long", s, is(func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(-runningDelay)) }), false, Step{Phase: "Running"}},
-		{"running, and pending is recorded", phase(vkv1alpha1.ShadowPodPending), is(nil), false, Step{Phase: "Running"}},
-		{"running, recorded", phase(vkv1alpha1.ShadowPodRunning), is(nil), false, Step{}},
-		{"pending for a short time", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }), false, Step{RequeueAfter: pendingDelay}},
+		{"nothing", nil, nil, false, Step{}, false},
+		{"new, from the cache", s, nil, false, Step{NeedsLive: true}, false},
+		{"new, live", s, nil, true, Step{Create: true}, false},
+		{"vanished while it ran", phase(vkv1alpha1.ShadowPodRunning), nil, true, Step{Create: true}, false},
+		{"vanished when it had succeeded", phase(vkv1alpha1.ShadowPodSucceeded), nil, true, Step{}, false},
+		{"vanished when it had failed", phase(vkv1alpha1.ShadowPodFailed), nil, true, Step{}, false},
+		{"vanished while the ShadowPod is deleted", shadowPod(func(s *vkv1alpha1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{} }), nil, true, Step{}, false},
+		{"running for a short time", s, is(nil), false, Step{RequeueAfter: runningDelay}, false},
+		{"running for a short time, and our clock is wrong", s, is(func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(time.Hour)) }), false, Step{RequeueAfter: runningDelay}, false},
+		{"running for long", s, is(func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(-runningDelay)) }), false, Step{Phase: "Running"}, false},
+		{"running, and pending is recorded", phase(vkv1alpha1.ShadowPodPending), is(nil), false, Step{Phase: "Running"}, false},
+		{"running, recorded", phase(vkv1alpha1.ShadowPodRunning), is(nil), false, Step{}, false},
+		{"pending for a short time", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }), false, Step{RequeueAfter: pendingDelay}, false},
 		{"pending for long", s, is(func(p *corev1.Pod) {
 			p.Status.Phase, p.CreationTimestamp = corev1.PodPending, metav1.NewTime(now.Add(-time.Minute))
-		}), false, Step{Phase: "Pending"}},
-		{"unmanaged", s, is(func(p *corev1.Pod) { p.OwnerReferences, p.Labels, p.Annotations = nil, nil, nil }), false, Step{Unmanaged: true}},
-		{"of another controller", s, is(func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }), true, Step{Unmanaged: true}},
-		{"unmanaged, without a ShadowPod", nil, is(func(p *corev1.Pod) { p.OwnerReferences, p.Labels = nil, nil }), true, Step{}},
-		{"of the earlier ShadowPod, from the cache", other, is(nil), false, Step{NeedsLive: true}},
-		{"of the earlier ShadowPod, live", other, is(nil), true, Step{Delete: true}},
-		{"of the earlier ShadowPod, being deleted", other, is(deleted), true, Step{}},
-		{"its ShadowPod is gone: the garbage collector deletes it", nil, is(nil), true, Step{}},
-		{"its ShadowPod is gone, and its owner reference too", nil, is(func(p *corev1.Pod) { p.OwnerReferences = nil }), true, Step{Delete: true}},
-		{"evicted", s, is(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }), true, Step{Phase: "Failed"}},
-		{"a terminal phase, from the cache", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), false, Step{NeedsLive: true}},
-		{"deleted, so its processes end", s, is(func(p *corev1.Pod) { deleted(p); p.Status.Phase = corev1.PodSucceeded }), true, Step{}},
+		}), false, Step{Phase: "Pending"}, false},
+		{"unmanaged", s, is(unmanaged), false, Step{Unmanaged: true}, false},
+		{"of another controller", s, is(func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }), true, Step{Unmanaged: true}, false},
+		{"unmanaged, without a ShadowPod", nil, is(func(p *corev1.Pod) { p.OwnerReferences, p.Labels = nil, nil }), true, Step{}, false},
+		{"of the earlier ShadowPod, from the cache", other, is(nil), false, Step{NeedsLive: true}, false},
+		{"of the earlier ShadowPod, live", other, is(nil), true, Step{Delete: true}, false},
+		{"of the earlier ShadowPod, being deleted", other, is(deleted), true, Step{}, false},
+		{"its ShadowPod is gone: the garbage collector deletes it", nil, is(nil), true, Step{}, false},
+		{"its ShadowPod is gone, and its owner reference too", nil, is(func(p *corev1.Pod) { p.OwnerReferences = nil }), true, Step{Delete: true}, false},
+		{"evicted", s, is(func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }), true, Step{Phase: "Failed"}, false},
+		{"a terminal phase, from the cache", s, is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), false, Step{NeedsLive: true}, false},
+		{"deleted, so its processes end", s, is(func(p *corev1.Pod) { deleted(p); p.Status.Phase = corev1.PodSucceeded }), true, Step{}, false},
 		{"deleted, but never to be restarted", never, is(func(p *corev1.Pod) {
 			deleted(p)
 			p.Status.Phase, p.Finalizers = corev1.PodFailed, []string{labels.FinalizerPodEnd}
-		}), false, Step{Phase: "Failed", Release: true}},
-		{"its label is gone: amend", phase(vkv1alpha1.ShadowPodRunning), is(func(p *corev1.Pod) { p.Annotations = nil }), false, Step{Amend: true}},
+		}), false, Step{Phase: "Failed", Release: true}, false},
+		{"its label is gone: amend", phase(vkv1alpha1.ShadowPodRunning), is(func(p *corev1.Pod) { p.Annotations = nil }), false, Step{Amend: true}, false},
+		{"in deletion, its pod runs", goes, is(nil), false, Step{Delete: true}, false},
+		{"in deletion, its pod runs without an owner reference", goes, is(func(p *corev1.Pod) { p.OwnerReferences = nil }), false, Step{Delete: true}, false},
+		{"in deletion like its pod", goes, is(deleted), false, Step{}, false},
+		{"in deletion like its pod, which we hold", goes, is(func(p *corev1.Pod) { deleted(p); p.Finalizers = []string{labels.FinalizerPodEnd} }), false, Step{Release: true}, false},
+		{"in deletion, and has ended, but its pod is there", shadowPod(func(s *vkv1alpha1.ShadowPod) {
+			*s = *goes.DeepCopy()
+			s.Status.Phase = vkv1alpha1.ShadowPodSucceeded
+		}), is(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), false, Step{Delete: true}, false},
+		{"in deletion, no pod in the cache", goes, nil, false, Step{NeedsPod: true}, false},
+		{"in deletion, no pod, all live: the pod was read first", goes, nil, true, Step{NeedsPod: true}, false},
+		{"in deletion, no pod", goes, nil, false, Step{Free: true}, true},
+		{"in deletion, a pod that the cache did not have", goes, is(nil), false, Step{Delete: true}, true},
+		{"in deletion, an unmanaged pod in the cache", goes, is(unmanaged), false, Step{NeedsPod: true}, false},
+		{"in deletion, an unmanaged pod", goes, is(unmanaged), false, Step{Free: true}, true},
+		{"in deletion, the pod of an earlier ShadowPod", goes, is(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "before" }), true, Step{Delete: true}, false},
+		{"in deletion, the garbage collector has freed it, another finalizer holds it", shadowPod(func(s *vkv1alpha1.ShadowPod) {
+			s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: now}, []string{"example.com/theirs"}
+		}), nil, false, Step{}, false},
+		{"in deletion, in the background, held by another finalizer: its pod runs until it is gone", shadowPod(func(s *vkv1alpha1.ShadowPod) {
+			s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: now}, []string{"example.com/theirs"}
+		}), is(nil), false, Step{}, false},
 	} {
-		if got := Plan(Facts{Shadow: c.shadow, Pod: c.pod, Live: c.live, Now: now}); got != c.want {
+		if got := Plan(Facts{Shadow: c.shadow, Pod: c.pod, Live: c.live, PodLive: c.look, Now: now}); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading_test
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+)
+
+// TestShadowPodDeletion: without a garbage collector, which the test does not run, a ShadowPod that is deleted in the foreground takes its pod along and
+// stays until the pod is gone.
+func TestShadowPodDeletion(t *testing.T) {
+	b := newShadowEnv(t)
+	b.ahead.Store(0)
+	stop := b.run()
+	remove := func(s *vkv1alpha1.ShadowPod) {
+		b.Must(b.Delete(t.Context(), s, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+	}
+	terminates := func(pod *corev1.Pod) {
+		b.Until("pod "+pod.Name+" terminates", func() bool { return b.exists(pod) && pod.DeletionTimestamp != nil })
+	}
+	gone := func(s *vkv1alpha1.ShadowPod) {
+		b.Until("ShadowPod "+s.Name+" is gone", func() bool { return !b.exists(s) })
+	}
+	running := func(name string, policy corev1.RestartPolicy, change func(*vkv1alpha1.ShadowPod)) (*vkv1alpha1.ShadowPod, *corev1.Pod) {
+		s := b.createShadowPod(name, policy, change)
+		pod := b.pod(s, nil)
+		b.startPod(pod)
+		return s, pod
+	}
+
+	// It has its own grace period, and the name is taken until it is over.
+	s, pod := running("web", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.TerminationGracePeriodSeconds = new(int64(77)) })
+	b.drainQueue("before")
+	writes := b.writes.Load()
+	remove(s)
+	terminates(pod)
+	if *pod.DeletionGracePeriodSeconds != 77 {
+		t.Errorf("grace period %d", *pod.DeletionGracePeriodSeconds)
+	}
+	b.phase(pod, corev1.PodSucceeded, "")
+	b.drainQueue("meanwhile")
+	if !b.exists(s) {
+		t.Error("the ShadowPod is gone before its pod")
+	}
+	b.endPod(pod, corev1.PodSucceeded)
+	gone(s)
+	if got := b.writes.Load() - writes; got != 4 {
+		t.Errorf("%d writes, want the deletion, the finalizer, and two of the canary", got)
+	}
+	next := b.createShadowPod("web", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Spec.Fence = "next" })
+	b.pod(next, pod)
+
+	// A pod without a node is deleted at once.
+	remove(next)
+	gone(next)
+
+	// Our own finalizer on a pod delays nothing. Without its owner reference, the garbage collector would not know the pod.
+	job, pod := running("job", corev1.RestartPolicyNever, nil)
+	b.Edit(pod, func() { pod.OwnerReferences = nil })
+	remove(job)
+	terminates(pod)
+	b.Until("our finalizer is removed", func() bool { return b.exists(pod) && !slices.Contains(pod.Finalizers, labels.FinalizerPodEnd) })
+	b.endPod(pod, corev1.PodFailed)
+	gone(job)
+
+	// A finalizer of others stays, on the pod and on the ShadowPod.
+	held, pod := running("held", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Finalizers = []string{"example.com/theirs"} })
+	b.Edit(pod, func() { pod.Finalizers = []string{"example.com/of-pod"} })
+	remove(held)
+	terminates(pod)
+	b.endPod(pod, corev1.PodFailed)
+	b.drainQueue("held-pod")
+	if !b.exists(held) || !slices.Contains(held.Finalizers, metav1.FinalizerDeleteDependents) {
+		t.Errorf("finalizers %v while the pod exists", held.Finalizers)
+	}
+	b.Edit(pod, func() { pod.Finalizers = nil })
+	b.Until("only their finalizer is left", func() bool { return b.exists(held) && slices.Equal(held.Finalizers, []string{"example.com/theirs"}) })
+	b.Edit(held, func() { held.Finalizers = nil })
+	gone(held)
+
+	// What never had a pod: refused.
+	refused := b.createShadowPod("refused", corev1.RestartPolicyAlways, func(s *vkv1alpha1.ShadowPod) { s.Spec.Pod.HostNetwork = true })
+	b.event(refused, "Refused", "hostNetwork")
+	remove(refused)
+	gone(refused)
+
+	// A leader that starts in the middle: one pod terminates, one is gone, one runs.
+	middle, midPod := running("middle", corev1.RestartPolicyNever, nil)
+	late, latePod := running("late", corev1.RestartPolicyAlways, nil)
+	unseen, unseenPod := running("unseen", corev1.RestartPolicyAlways, nil)
+	remove(middle)
+	remove(late)
+	terminates(midPod)
+	terminates(latePod)
+	stop()
+	remove(unseen)
+	b.endPod(latePod, corev1.PodSucceeded)
+	b.run()
+	gone(late)
+	terminates(unseenPod)
+	for _, one := range []*corev1.Pod{midPod, unseenPod} {
+		b.Read(one)
+		b.endPod(one, corev1.PodSucceeded)
+	}
+	gone(middle)
+	gone(unseen)
+
+	// An unmanaged pod that has the name is left alone.
+	theirs := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "theirs"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "theirs"}}},
+	}
+	b.Make(theirs)
+	taken := b.createShadowPod("theirs", corev1.RestartPolicyAlways, nil)
+	b.event(taken, "NameTaken", "another pod")
+	remove(taken)
+	gone(taken)
+	if b.Read(theirs); theirs.DeletionTimestamp != nil {
+		t.Error("an unmanaged pod is deleted")
+	}
+}
