@@ -364,6 +364,10 @@ var within = []actor{
 func (h *history) provider() bool {
 	facts := shadow.Facts{Shadow: h.shadow.DeepCopy(), Pod: h.remote.DeepCopy(), Live: true, Now: h.now}
 	step := shadow.Plan(facts)
+	if step.NeedsPod {
+		facts.PodLive = true
+		step = shadow.Plan(facts)
+	}
 	switch {
 	case step.Create:
 		uid := types.UID(h.shadow.Spec.Fence)
@@ -379,6 +383,11 @@ func (h *history) provider() bool {
 		return true
 	case step.Delete:
 		h.deleteRemote(30)
+	case step.Free:
+		if h.remote != nil && shadow.Owner(h.remote) == string(h.shadow.UID) {
+			h.fail("the name of %s is free before its pod is gone", h.shadow.Spec.Fence)
+		}
+		h.shadow = nil
 	}
 	if step.Phase != "" {
 		h.shadow.Status.Phase, h.shadow.Status.PodUID = step.Phase, string(h.remote.UID)
