@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"time"
 )
@@ -45,23 +44,6 @@ type cause struct {
 	next       time.Time // start of the next cause; zero if there is none
 }
 
-// deletion is a request of the test to delete pods of the consumer.
-type deletion struct {
-	Marker
-	start, end time.Time // end is zero if there is no marker of it
-}
-
-// covers returns true if the deletion is a reason that the pod, which appeared at a time, is deleted at another.
-func (d *deletion) covers(pod *Pod, appeared, at time.Time) bool {
-	if at.Before(d.start) || !d.end.IsZero() && appeared.After(d.end) {
-		return false
-	}
-	return slices.Contains(d.Nodes, pod.Node) || slices.ContainsFunc(d.Names, func(pattern string) bool {
-		matched, err := path.Match(pattern, pod.Namespace+"/"+pod.Name)
-		return matched && err == nil
-	})
-}
-
 // report is the result of checking a history.
 type report struct {
 	Violations []violation `json:"violations"`
@@ -83,6 +65,7 @@ type checker struct {
 	locals   map[string]*Pod // the consumer's pods by UID, as last seen
 	causes   []cause
 	deletes  []deletion
+	withdraw []deletion
 	appeared map[string]time.Time // the consumer's pods by UID, when they were first seen
 	steady   time.Time
 	report   report
@@ -152,6 +135,14 @@ func (c *checker) marker(f Fact) {
 				c.deletes[i].end = f.At
 			}
 		}
+	case markerWithdrawal:
+		c.withdraw = append(c.withdraw, deletion{Marker: *f.Marker, start: f.At})
+	case markerReturned:
+		for i := range c.withdraw {
+			if c.withdraw[i].Cause == f.Marker.Cause && c.withdraw[i].end.IsZero() {
+				c.withdraw[i].end = f.At
+			}
+		}
 	case markerStart:
 		if last := len(c.causes) - 1; last >= 0 {
 			c.causes[last].next = f.At
@@ -200,6 +191,7 @@ func (c *checker) runsOf(uid string, list []*run) {
 		}
 	}
 	last := map[string]*run{}
+	ended := map[int]bool{} // withdrawals that have ended a run: each ends one of a pod
 	for _, b := range list {
 		a := last[b.name]
 		if last[b.name] = b; a == nil {
@@ -210,6 +202,7 @@ func (c *checker) runsOf(uid string, list []*run) {
 		case end != nil && (end.Code == 0 && a.policy != "Always" || a.policy == "Never"):
 			c.violation(lawFinished, uid, b.start, "container %s had ended with code %d at %s and was started again at %s: its message was %q", b.name, end.Code, clock(end.Ended), clock(b.start), end.Message)
 		case end != nil && end.Code == restartCode && a.policy != "Never":
+		case c.withdrawn(uid, a, b, ended):
 		default:
 			code := "unknown"
 			if end != nil {
@@ -250,11 +243,6 @@ func (c *checker) phases() {
 			}
 		}
 	}
-}
-
-// requested returns true if the test has requested the deletion of the consumer's pod by then.
-func (c *checker) requested(local *Pod, at time.Time) bool {
-	return local != nil && slices.ContainsFunc(c.deletes, func(d deletion) bool { return d.covers(local, c.appeared[local.UID], at) })
 }
 
 // deletions checks that only those pods are deleted that the test deleted.

@@ -100,6 +100,14 @@ func removed(m Marker) *timeline {
 	return (&timeline{}).remote(1, "x", running("c1", 0)).local(1.5, "a", running("c1", 0), virtual).marker(29, m).local(30, "a", running("c1", 0), virtual, deleting())
 }
 
+// withdrawn is a pod of a virtual node whose namespace loses the provider from second 10 to 30, and which starts again at second 40.
+func withdrawn(m Marker, changes ...change) *timeline {
+	virtual := func(p *Pod) { p.Node = "virtual" }
+	return (&timeline{}).remote(1, "x", append([]change{running("c1", 0), policy("Always")}, changes...)...).local(1.5, "a", running("c1", 0), virtual, policy("Always")).
+		marker(10, m).marker(30, Marker{Kind: markerReturned, Cause: m.Cause}).
+		remote(40, "y", running("c2", 39), policy("Always")).local(40.5, "a", running("c2", 39), virtual, policy("Always"), restarts(1))
+}
+
 func TestLaws(t *testing.T) {
 	lost := func(p *Pod) { p.Node = "lost" }
 	for _, test := range []struct {
@@ -122,6 +130,17 @@ func TestLaws(t *testing.T) {
 		{"a container that exited with 0 is restarted", healthy().remote(30, "x", ended("c1", 0, 29, 0), running("c2", 30)).local(30.2, "a", ended("c1", 0, 29, 0), running("c2", 30)), []string{lawFinished}},
 		{"a container that exited with 0 is restarted, and its policy is Always", healthy().remote(30, "x", policy("Always"), ended("c1", 0, 29, restartCode), running("c2", 30)).local(30.2, "a", ended("c1", 0, 29, 0), running("c2", 30)), nil},
 		{"the pod is created again", healthy().remote(30, "y", running("c2", 30)).local(30.2, "a", running("c2", 30), restarts(1)), []string{lawRestart}},
+		{"its namespace lost the provider and gained it again", withdrawn(Marker{Kind: markerWithdrawal, Cause: "w", Names: []string{"faults/*"}, Nodes: []string{"virtual"}}), nil},
+		{"its namespace lost another provider", withdrawn(Marker{Kind: markerWithdrawal, Cause: "w", Names: []string{"faults/*"}, Nodes: []string{"other"}}), []string{lawRestart}},
+		{"another namespace lost the provider", withdrawn(Marker{Kind: markerWithdrawal, Cause: "w", Names: []string{"other/*"}, Nodes: []string{"virtual"}}), []string{lawRestart}},
+		{"a pod that never restarts starts again after that", withdrawn(Marker{Kind: markerWithdrawal, Cause: "w", Names: []string{"faults/*"}, Nodes: []string{"virtual"}}, policy("Never")), []string{lawRestart}},
+		{
+			"it starts again twice after that", withdrawn(Marker{Kind: markerWithdrawal, Cause: "w", Names: []string{"faults/*"}, Nodes: []string{"virtual"}}).
+				remote(16, "w", running("c0", 15), policy("Always")), []string{lawRestart},
+		},
+		{
+			"it is restarted later", withdrawn(Marker{Kind: markerWithdrawal, Cause: "w", Names: []string{"faults/*"}, Nodes: []string{"virtual"}}, running("c1", 35)), []string{lawRestart},
+		},
 		{
 			"its node was lost", (&timeline{}).remote(3, "x", running("c1", 0), lost).local(3, "a", running("c1", 0)).marker(10, Marker{Kind: markerStart, Cause: "n", Nodes: []string{"lost"}}).
 				remote(15, "y", running("c2", 14)).local(15, "a", running("c2", 14), restarts(1)).marker(20, Marker{Kind: markerEnd, Cause: "n"}), nil,

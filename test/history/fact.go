@@ -108,7 +108,11 @@ const (
 	markerOver     = "over"     // of a cause, while users go on; it is answered at once
 	markerDeletion = "deletion" // the test is about to delete pods
 	markerDeleted  = "deleted"  // the deletion of this name is complete: pods that appear later are not among them
-	markerStop     = "stop"     // of the recorder
+	// markerWithdrawal: a namespace loses the providers of these virtual nodes, whose containers end. Its pods may start once more if they are still
+	// there when it gains the provider again.
+	markerWithdrawal = "withdrawal"
+	markerReturned   = "returned" // the withdrawal of this name is over: what starts later may not be ended by it
+	markerStop       = "stop"     // of the recorder
 )
 
 // read parses a history, one Fact per line.
