@@ -23,7 +23,7 @@ LINK := -s -w -X liqo.io/liqo/internal/kube/version.Version=$(VERSION)
 comma := ,
 space := $(subst ,, )
 
-.PHONY: help quickstart example playground down build image mover demo-images stateful-images ingress-images traffic helm faults release generate contract test test-long unit race lint verify e2e fuzz bench bench-network bench-offload clean prerequisites
+.PHONY: help quickstart example playground down build image mover demo-images stateful-images ingress-images traffic helm faults release generate contract test test-long unit race lint verify e2e fuzz soak bench bench-network bench-offload clean prerequisites
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -115,6 +115,9 @@ e2e: prerequisites ## the journey on two real clusters (root)
 
 fuzz: prerequisites ## every fuzz target, for TIME each (10m)
 	TIME=$(or $(TIME),10m) $(CHECK) fuzz
+
+soak: prerequisites ## a busy installation for TIME (1h): random actions of users and random faults, of SEED or another one each time (root)
+	TIME=$(or $(TIME),1h) SEED=$(SEED) $(CHECK) soak
 
 bench: prerequisites ## measure the playground, see docs/benchmarks.md (root)
 	$(CHECK) bench

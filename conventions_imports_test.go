@@ -124,6 +124,8 @@ var pure = []string{
 
 	"playground/internal/cluster", "playground/internal/fault", "playground/internal/nat", "playground/internal/scenario",
 	"playground/internal/spec", "playground/internal/topology",
+
+	"test/soak/plan",
 }
 
 var pureExceptions = map[string]string{

@@ -43,8 +43,10 @@ func TestStages(t *testing.T) {
 		{"bench", "bench", user, []string{"build", "-bench"}},
 		{"unit", "unit", everything, []string{"unit product", "unit playground", "unit kube"}},
 		{"race", "race", everything, []string{"build", "servers", "race product"}},
-		{"long", "long", everything, []string{"build", "playground", "quickstart", "e2e", "offload", "faults", "network", "several", "tenants", "stateful", "examples", "install", "release"}},
+		{"long", "long", everything, []string{"build", "playground", "quickstart", "e2e", "offload", "faults", "network", "several", "soak", "tenants", "stateful", "examples", "install", "release"}},
 		{"two long suites", "long", two, []string{"build", "network", "e2e"}},
+		{"soak", "soak", everything, []string{"build", "soak"}},
+		{"soak as ordinary user", "soak", user, []string{"build", "-soak"}},
 		{"fuzz", "fuzz", everything, []string{"x FuzzX"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -75,6 +77,17 @@ func TestStages(t *testing.T) {
 	two.suites = "network,nosuch"
 	if _, err := stages("long", two); err == nil || !strings.Contains(err.Error(), "nosuch") {
 		t.Errorf("an unknown suite gives %v", err)
+	}
+}
+
+func TestSoakCommand(t *testing.T) {
+	for seed, want := range map[string]string{
+		"":  "go test -count=1 -timeout 0 ./test/soak -v -for 1h -namespaces 20 -each 15",
+		"7": "go test -count=1 -timeout 0 ./test/soak -v -for 1h -namespaces 20 -each 15 -seed 7",
+	} {
+		if got := strings.Join(soak(facts{root: true, time: "1h", seed: seed}).commands[0].args, " "); got != want {
+			t.Errorf("seed %q: %s", seed, got)
+		}
 	}
 }
 

@@ -77,7 +77,7 @@ var fuzzTargets = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
 // observe collects what the plan depends on.
 func observe(ctx context.Context, fuzz bool) (facts, error) {
-	found := facts{root: os.Geteuid() == 0, time: cmp.Or(os.Getenv("TIME"), "10m"), suites: os.Getenv("SUITE")}
+	found := facts{root: os.Geteuid() == 0, time: cmp.Or(os.Getenv("TIME"), "10m"), seed: os.Getenv("SEED"), suites: os.Getenv("SUITE")}
 	for _, dir := range modulesWithCode {
 		list := exec.CommandContext(ctx, "go", "list", "-e", "-f", "{{.ImportPath}} {{.Dir}}", "./...")
 		list.Dir, list.Stderr = dir, os.Stderr

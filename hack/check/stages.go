@@ -18,7 +18,8 @@ type facts struct {
 	root    bool
 	modules []module
 	fuzz    []fuzzTarget
-	time    string // how long each fuzz target runs, as Go writes durations
+	time    string // how long each fuzz target runs, or the soak, as Go writes durations
+	seed    string // of the soak; empty: another one each time
 	suites  string // comma separated names of long suites; empty: all
 }
 
@@ -64,7 +65,7 @@ const collectLess = "GOGC=400"
 const tools = "-modfile=%shack/tools/go.mod"
 
 func groups() []string {
-	return []string{"all", "unit", "race", "lint", "conventions", "e2e", "long", "fuzz", "bench", "bench-network", "bench-offload"}
+	return []string{"all", "unit", "race", "lint", "conventions", "e2e", "long", "fuzz", "soak", "bench", "bench-network", "bench-offload"}
 }
 
 // stages returns the plan of one group.
@@ -89,6 +90,8 @@ func stages(group string, found facts) ([]stage, error) {
 		return append([]stage{build()}, suites...), err
 	case "fuzz":
 		return fuzz(found), nil
+	case "soak":
+		return []stage{build(), soak(found)}, nil
 	case "bench":
 		return []stage{build(), benchmark(found)}, nil
 	case "bench-network":
@@ -191,8 +194,8 @@ func apart(path string) bool {
 		strings.HasPrefix(path, "liqo.io/liqo/test/") && !strings.HasPrefix(path, "liqo.io/liqo/test/env") && !slices.Contains(alone, path)
 }
 
-// alone are the programs that run in the clusters of tests, and the package that reads guides; their own tests need no cluster.
-var alone = []string{"liqo.io/liqo/test/guide", "liqo.io/liqo/test/history", "liqo.io/liqo/test/stamp", "liqo.io/liqo/test/traffic"}
+// alone are the programs that run in the clusters of tests, and packages that decide or read; their own tests need no cluster.
+var alone = []string{"liqo.io/liqo/test/guide", "liqo.io/liqo/test/history", "liqo.io/liqo/test/soak/plan", "liqo.io/liqo/test/stamp", "liqo.io/liqo/test/traffic"}
 
 func lint(found facts) []stage {
 	var plan []stage
@@ -269,6 +272,9 @@ var suites = []stage{
 	{name: "several", about: "a cluster with several peers: an application in three clusters, of which one fails or leaves; a ring; four clusters, each of which uses the others", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/several", "-v", "-long"}},
 	}},
+	{name: "soak", about: "six namespaces in three providers, random actions of users and random faults; `make soak` is its long form, with 20", commands: []command{
+		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/soak", "-v"}},
+	}},
 	{name: "tenants", about: "one consumer tries to create 100,000 objects while another one works", commands: []command{
 		{args: []string{"go", "test", "-count=1", "-timeout", "60m", "./test/tenants", "-v"}},
 	}},
@@ -326,6 +332,16 @@ func fuzz(found facts) (plan []stage) {
 		})
 	}
 	return plan
+}
+
+// soak runs for as long as wanted; what comes before and after takes minutes, and is bounded in the test.
+func soak(found facts) stage {
+	args := []string{"go", "test", "-count=1", "-timeout", "0", "./test/soak", "-v", "-for", found.time, "-namespaces", "20", "-each", "15"}
+	if found.seed != "" {
+		args = append(args, "-seed", found.seed)
+	}
+	s := stage{name: "soak", about: "a busy installation for " + found.time + ": random actions of users and random faults", commands: []command{{args: args}}}
+	return skipWithoutRoot([]stage{s}, found)[0]
 }
 
 func benchmark(found facts) stage {
