@@ -43,8 +43,9 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// forever is the limit for how long the clusters may differ while users go on: there is none. That time follows the load of the machine, so it is
-// reported, and that they agree is checked at the end. Faults one at a time, without users: test/faults, which has a limit.
+// forever is the limit for how long the clusters may differ while users go on: there is none. A pod whose namespace has lost its provider differs until
+// the provider's Kubernetes has deleted the old remote namespace, which takes longer after a fault there and under load. The time is reported, and that
+// the clusters agree is checked at the end. Faults one at a time, without users: test/faults, which has a limit.
 const forever = 365 * 24 * time.Hour
 
 func TestSoak(t *testing.T) {
