@@ -12,27 +12,39 @@ import (
 )
 
 // Restarts counts the restarts of a pod's containers before the current remote pod. If the remote pod vanishes, the peer creates another one, which counts
-// as one more restart of each container.
+// as one more restart of each container that had started: a container of which nothing ran is not restarted.
 type Restarts struct {
-	uid    types.UID
-	before map[string]int32
+	uid     types.UID
+	before  map[string]int32
+	started map[string]bool // of the current remote pod; never changed in place
 }
 
 // Observe returns the counts for the given remote pod. The zero value, after a start of this process, derives them from the status of the local pod.
 func (r Restarts) Observe(local, remote *corev1.Pod) Restarts {
-	if remote == nil || r.uid == remote.UID {
+	if remote == nil {
 		return r
 	}
-	next := Restarts{uid: remote.UID, before: map[string]int32{}}
+	next := Restarts{uid: remote.UID, before: map[string]int32{}, started: map[string]bool{}}
+	if r.uid == remote.UID {
+		next.before = r.before
+		maps.Copy(next.started, r.started)
+	}
 	count := func(spec []corev1.Container, mine, theirs []corev1.ContainerStatus) {
 		remote := byName(spec, theirs)
 		shown := byName(spec, mine)
 		for _, container := range spec {
+			next.started[container.Name] = next.started[container.Name] || hasStarted(remote[container.Name])
+			if r.uid == next.uid {
+				continue
+			}
 			before := max(shown[container.Name].RestartCount, 0)
-			if r.uid == "" {
+			switch {
+			case r.uid == "":
 				before = max(before-max(remote[container.Name].RestartCount, 0), 0)
-			} else {
+			case r.started[container.Name]:
 				before = add(max(before, r.before[container.Name]), 1)
+			default:
+				before = max(before, r.before[container.Name])
 			}
 			next.before[container.Name] = before
 		}
@@ -42,9 +54,16 @@ func (r Restarts) Observe(local, remote *corev1.Pod) Restarts {
 	return next
 }
 
+// hasStarted reports whether a container has run at least once. A kubelet also reports the end of containers that it could not start, or knows nothing
+// of: with no start, or one in 1970.
+func hasStarted(status corev1.ContainerStatus) bool {
+	state := status.State
+	return state.Running != nil || status.RestartCount > 0 || state.Terminated != nil && state.Terminated.StartedAt.Unix() > 0
+}
+
 // Equal reports whether both hold the same counts for the same remote pod.
 func (r Restarts) Equal(other Restarts) bool {
-	return r.uid == other.uid && maps.Equal(r.before, other.before)
+	return r.uid == other.uid && maps.Equal(r.before, other.before) && maps.Equal(r.started, other.started)
 }
 
 // statuses are the local and the remote statuses of one list of containers.

@@ -130,11 +130,16 @@ func podBecomes(t *testing.T, what string, local *corev1.Pod, with string) (any,
 	case *corev1.Event:
 		return project.Event(mapping, local, theirs), nil
 	case *corev1.Pod:
-		// The earlier remote pod had the UID "first".
+		// The earlier remote pod had the UID "first", and its containers ran.
 		restarts := project.Restarts{}.Observe(local, theirs)
 		if theirs.UID == "second" {
 			first := theirs.DeepCopy()
 			first.UID = "first"
+			for _, all := range [][]corev1.ContainerStatus{first.Status.InitContainerStatuses, first.Status.ContainerStatuses} {
+				for i := range all {
+					all[i].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+				}
+			}
 			restarts = project.Restarts{}.Observe(local, first).Observe(local, theirs)
 		}
 		return project.PodStatus(mapping, local, theirs, restarts, swap{}, "10.10.9.9")

@@ -225,27 +225,41 @@ func TestNotKnownYet(t *testing.T) {
 
 func TestRestarts(t *testing.T) {
 	local := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web"}, {Name: "late"}}}}
+	since := metav1.Date(2025, 5, 1, 12, 0, 0, 0, time.UTC)
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, StartedAt: since, FinishedAt: since}}
+	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+	lost := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}}
+	failed := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 128, Reason: "StartError", StartedAt: metav1.Unix(0, 0)}}
 	var restarts project.Restarts
 	for i, step := range []struct {
-		uid                string
-		restarted          int32 // this process, before
-		theirs, web, shown int32
+		uid           string
+		state         corev1.ContainerState
+		restarted     bool // this process, before
+		theirs, shown int32
 	}{
-		{uid: "1", theirs: 0, shown: 0},
-		{uid: "1", theirs: 2, shown: 2},
-		{uid: "2", theirs: 0, shown: 3}, // created again: one restart more
-		{uid: "2", theirs: 1, shown: 4},
-		{uid: "3", theirs: 0, shown: 5},
-		{uid: "3", theirs: 0, shown: 5, restarted: 1}, // derived from the local status
-		{uid: "3", theirs: 1, shown: 6},
-		{uid: "4", theirs: 0, shown: 6, restarted: 1}, // created again while not observed: the count does not decrease
-		{uid: "5", theirs: 2147483647, shown: 2147483647},
+		{uid: "1", state: running, theirs: 0, shown: 0},
+		{uid: "1", state: running, theirs: 2, shown: 2},
+		{uid: "2", state: waiting, theirs: 0, shown: 3}, // created again: one restart more
+		{uid: "2", state: running, theirs: 0, shown: 3},
+		{uid: "2", state: running, theirs: 1, shown: 4},
+		{uid: "3", state: waiting, theirs: 0, shown: 5},
+		{uid: "4", state: lost, theirs: 0, shown: 5}, // nothing of pod 3 ran, and nothing of the next ones
+		{uid: "5", state: failed, theirs: 0, shown: 5},
+		{uid: "6", state: ended, theirs: 0, shown: 5},
+		{uid: "6", state: waiting, theirs: 0, shown: 5},
+		{uid: "7", state: running, theirs: 0, shown: 6},
+		{uid: "7", state: running, theirs: 0, shown: 6, restarted: true}, // derived from the local status
+		{uid: "7", state: running, theirs: 1, shown: 7},
+		{uid: "8", state: running, theirs: 0, shown: 7, restarted: true}, // created again while not observed: the count does not decrease
+		{uid: "9", state: running, theirs: 2147483647, shown: 2147483647},
+		{uid: "10", state: running, theirs: 2, shown: 2147483647},
 	} {
-		if step.restarted > 0 {
+		if step.restarted {
 			restarts = project.Restarts{}
 		}
 		remote := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(step.uid)}}
-		remote.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", RestartCount: step.theirs}}
+		remote.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", RestartCount: step.theirs, State: step.state}}
 		next := restarts.Observe(local, remote)
 		if again := next.Observe(local, remote); !again.Equal(next) {
 			t.Errorf("step %d: the same pod counts twice", i)
