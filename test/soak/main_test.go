@@ -26,7 +26,7 @@ var (
 	pace       = flag.Duration("pace", 3*time.Second, "from one action to the next; a shorter one needs more processors than two")
 	namespaces = flag.Int("namespaces", 6, "offloaded namespaces")
 	each       = flag.Int("each", plan.Few, "pods in each namespace at the start and at the end, at least 8")
-	kept       = flag.String("history", "", "file that keeps the history; empty: a temporary one")
+	kept       = flag.String("history", "", "file that keeps the history; empty: one that stays only if the test fails")
 
 	clusters  *env.Env
 	consumer  *env.Cluster

@@ -71,7 +71,7 @@ func Ready(e *env.Env) error {
 
 // Subject is what to record: the pods of a consumer that run in providers.
 type Subject struct {
-	File      string // of the history; empty: a temporary one
+	File      string // of the history; empty: one below bin/failures, which stays only if the test fails
 	Namespace string // of the consumer; empty: all
 	Consumer  *env.Cluster
 	Providers []*env.Cluster
@@ -82,7 +82,17 @@ func Start(t *testing.T, e *env.Env, of Subject) *Recorder {
 	t.Helper()
 	r := &Recorder{env: e, file: of.File, Done: make(chan error, 1)}
 	if r.file == "" {
-		r.file = filepath.Join(t.TempDir(), "history.jsonl")
+		r.file = filepath.Join(e.Bin, "failures", "history-"+strings.ReplaceAll(t.Name(), "/", "-")+".jsonl")
+		if err := os.MkdirAll(filepath.Dir(r.file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Log("the history is kept; to check it again: bin/history check", r.file)
+			} else if err := os.Remove(r.file); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	var kubeconfigs, nodes []string
 	for _, p := range of.Providers {
