@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command recording draws terminal pictures, SVGs, from transcripts. A transcript is what commands printed in a real run, cut to those that
+// Command recording draws terminal pictures, SVGs, from transcripts, and takes the picture of a page in a browser. A transcript is what commands printed in a real run, cut to those that
 // show what the program does:
 //
 //	hack/quickstart | go run ./hack/recording --record     # the Quick Start: writes docs/quick-start.txt and its picture for the README
 //	go run ./hack/recording --example NAME                 # an example: from bin/examples/NAME.txt, which make test-long SUITE=examples writes
+//	go run ./hack/recording --page                         # the shop that make quickstart leaves running: the picture of its guide, by Chromium
 //	go run ./hack/recording                                # draws all pictures again, from their transcripts
 //
 // It must not know what the commands mean. Its proof is main_test.go, which also holds the committed pictures against their transcripts.
@@ -126,8 +127,15 @@ func example(name string) subject {
 func main() {
 	record := flag.Bool("record", false, "read the output of hack/quickstart from standard input and write the transcript first")
 	name := flag.String("example", "", "read what make test-long SUITE=examples kept of an example, and write its transcript first")
+	browser := flag.Bool("page", false, "take the picture of the shop that make quickstart leaves running")
 	flag.Parse()
-	if err := run(*record, *name, os.Stdin); err != nil {
+	var err error
+	if *browser {
+		err = page()
+	} else {
+		err = run(*record, *name, os.Stdin)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "recording:", err)
 		os.Exit(1)
 	}

@@ -96,3 +96,12 @@ func TestPicture(t *testing.T) {
 		}
 	}
 }
+
+func TestPortOf(t *testing.T) {
+	if port, err := portOf(strings.NewReader("Forwarding from 127.0.0.1:40123 -> 8080\nForwarding from [::1]:40123 -> 8080\n")); port != "40123" || err != nil {
+		t.Errorf("port %q, error %v", port, err)
+	}
+	if port, err := portOf(strings.NewReader("error: no such Service\n")); err == nil {
+		t.Errorf("port %q without a forward", port)
+	}
+}
