@@ -169,8 +169,10 @@ func (k kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 	field := func(name, path string) *coreapply.EnvVarApplyConfiguration {
 		return coreapply.EnvVar().WithName(name).WithValueFrom(coreapply.EnvVarSource().WithFieldRef(coreapply.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath(path)))
 	}
-	probe := func(path string) *coreapply.ProbeApplyConfiguration {
-		return coreapply.Probe().WithHTTPGet(coreapply.HTTPGetAction().WithPath(path).WithPort(intstr.FromInt32(healthPort))).WithPeriodSeconds(10).WithFailureThreshold(3)
+	probe := func(path string, seconds int32) *coreapply.ProbeApplyConfiguration {
+		// On a busy machine an answer takes longer than the default of one second, and a restart, which reads everything again, makes it busier.
+		return coreapply.Probe().WithHTTPGet(coreapply.HTTPGetAction().WithPath(path).WithPort(intstr.FromInt32(healthPort))).
+			WithPeriodSeconds(seconds).WithTimeoutSeconds(5).WithFailureThreshold(3)
 	}
 	tolerate := func(taint string) *coreapply.TolerationApplyConfiguration {
 		return coreapply.Toleration().WithKey(taint).WithOperator(corev1.TolerationOpExists).WithEffect(corev1.TaintEffectNoExecute).WithTolerationSeconds(10)
@@ -180,7 +182,7 @@ func (k kubelet) pod() *coreapply.PodSpecApplyConfiguration {
 		WithArgs(k.args()...).
 		WithEnv(field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP")).
 		WithPorts(coreapply.ContainerPort().WithName("kubelet").WithContainerPort(kubeletPort), coreapply.ContainerPort().WithName("health").WithContainerPort(healthPort)).
-		WithLivenessProbe(probe("/healthz")).WithReadinessProbe(probe("/readyz")).
+		WithLivenessProbe(probe("/healthz", 20)).WithReadinessProbe(probe("/readyz", 10)).
 		WithResources(k.resources()).
 		WithSecurityContext(coreapply.SecurityContext().WithAllowPrivilegeEscalation(false).WithReadOnlyRootFilesystem(true).
 			WithCapabilities(coreapply.Capabilities().WithDrop("ALL")))
