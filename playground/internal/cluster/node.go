@@ -134,6 +134,8 @@ func containerdConfig(tools Tools, host Host) string {
   sandbox = %q
 [plugins.'io.containerd.cri.v1.runtime']
   restrict_oom_score_adj = %t
+  # The default of one second takes a core for a few hundred containers, and the kubelet has its own statistics.
+  stats_collect_period = "15s"
   [plugins.'io.containerd.cri.v1.runtime'.cni]
     bin_dirs = [%q]
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
