@@ -27,8 +27,10 @@ var (
 	sizes  = flag.String("pods", "10,100,1000", "pods of the bursts")
 	rounds = flag.Int("rounds", 2, "how often each burst is measured")
 	idle   = flag.Duration("idle", 5*time.Minute, "how long writes are counted without a workload change")
-	parts  = flag.String("parts", "objects,idle,burst,restart,real", "what to measure")
+	parts  = flag.String("parts", "objects,idle,burst,restart,real", "what to measure; growth, which takes a quarter of an hour, only if named")
 	many   = flag.Int("objects", 1000, "unchanged objects while the virtual kubelet restarts, half of them pods")
+	grows  = flag.String("growth", "1000,2000,5000,10000", "pods of one virtual node, step by step, in the part growth")
+	spaces = flag.String("spaces", "50,200,500", "offloaded namespaces, step by step, in the part growth")
 	fills  = flag.String("document", "", "document whose table is replaced by the results")
 	record = flag.String("json", "../../../bin/bench-offload.json", "file for the results")
 )
@@ -82,7 +84,7 @@ func TestOffloading(t *testing.T) {
 	for _, part := range []struct {
 		name string
 		run  func(*testing.T)
-	}{{"objects", b.objects}, {"idle", b.idle}, {"burst", b.bursts}, {"restart", b.restart}, {"real", b.realKubelet}} {
+	}{{"objects", b.objects}, {"idle", b.idle}, {"burst", b.bursts}, {"restart", b.restart}, {"real", b.realKubelet}, {"growth", b.growth}} {
 		if slices.Contains(strings.Split(*parts, ","), part.name) && !t.Failed() {
 			start := time.Now()
 			part.run(t)

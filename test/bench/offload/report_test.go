@@ -21,6 +21,7 @@ type results struct {
 	Restart    *restarted
 	MemoryIdle memory
 	Rows       []row
+	Growth     map[string][]grown `json:",omitempty"` // by what has grown
 }
 
 // row is one line of the table: the value of the reference, our bound and aim, and the measured value.
@@ -223,6 +224,7 @@ func (r *results) report(t *testing.T) {
 			break
 		}
 	}
+	text.WriteString(r.growthTable())
 	fmt.Println(text.String())
 	if *fills != "" && !t.Failed() {
 		if err := fill(*fills, text.String()); err != nil {
