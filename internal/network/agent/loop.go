@@ -24,8 +24,9 @@ const (
 	debounceFactor = 10
 	// applyTimeout ends an attempt to change a kernel that does not answer.
 	applyTimeout = 10 * time.Second
-	// stuckAfter is the time without an iteration after which the loop counts as dead.
-	stuckAfter = time.Minute
+	// stuckAfter is the time without an iteration after which the loop counts as dead. It is long: packets pass without the loop, a restart interrupts
+	// them, and a kernel that is busy with the networks of many pods answers each of our requests after tens of seconds.
+	stuckAfter = 5 * time.Minute
 )
 
 // Host is the host that the loop keeps in its planned state.
