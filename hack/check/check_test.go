@@ -82,8 +82,8 @@ func TestStages(t *testing.T) {
 
 func TestSoakCommand(t *testing.T) {
 	for seed, want := range map[string]string{
-		"":  "go test -count=1 -timeout 0 ./test/soak -v -for 1h -namespaces 20 -each 15",
-		"7": "go test -count=1 -timeout 0 ./test/soak -v -for 1h -namespaces 20 -each 15 -seed 7",
+		"":  "go test -count=1 -timeout 0 ./test/soak -v -for 1h -namespaces 20 -each 15 -pace 12s",
+		"7": "go test -count=1 -timeout 0 ./test/soak -v -for 1h -namespaces 20 -each 15 -pace 12s -seed 7",
 	} {
 		if got := strings.Join(soak(facts{root: true, time: "1h", seed: seed}).commands[0].args, " "); got != want {
 			t.Errorf("seed %q: %s", seed, got)

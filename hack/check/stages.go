@@ -336,7 +336,7 @@ func fuzz(found facts) (plan []stage) {
 
 // soak runs for as long as wanted; what comes before and after takes minutes, and is bounded in the test.
 func soak(found facts) stage {
-	args := []string{"go", "test", "-count=1", "-timeout", "0", "./test/soak", "-v", "-for", found.time, "-namespaces", "20", "-each", "15"}
+	args := []string{"go", "test", "-count=1", "-timeout", "0", "./test/soak", "-v", "-for", found.time, "-namespaces", "20", "-each", "15", "-pace", "12s"}
 	if found.seed != "" {
 		args = append(args, "-seed", found.seed)
 	}

@@ -4,6 +4,7 @@ package env
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"syscall"
 	"testing"
@@ -53,10 +54,12 @@ func (c *Cluster) KillAll(t *testing.T) (n int) {
 
 func (c *Cluster) kill(t *testing.T, found map[string]string) (n int) {
 	t.Helper()
-	pods, err := c.Pods("", found)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var pods []Pod
+	Eventually(t, Hang, "the API server lists the pods to kill", func() (string, bool) { // it may be slow, or just starting
+		var err error
+		pods, err = c.Pods("", found)
+		return fmt.Sprint(err), err == nil
+	})
 	for _, pod := range pods {
 		if id, err := pod.Process("liqo"); err == nil {
 			n++
