@@ -28,6 +28,7 @@ import (
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/kube/ssa"
+	"liqo.io/liqo/internal/offloading/reflection/checked"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -287,7 +288,7 @@ func (f *remoteCluster) setConnection(connection *remote.Connection, reachable b
 			config.RateLimiter = f.limiter
 			brief := *shared
 			brief.Transport = ssa.LeanApplies(shared.Transport)
-			made, err := newBoundedClient(config, &brief, f.scheme, f.mapper)
+			made, err := checked.NewClient(config, &brief, f.scheme, f.mapper)
 			if err != nil {
 				return false, fmt.Errorf("client of the remote cluster: %w", err)
 			}

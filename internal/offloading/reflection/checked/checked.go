@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reflection
+// Package checked reads pods and ShadowPods from an API server that is not trusted.
+package checked
 
 import (
 	"context"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,40 +20,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/kube/quantities"
 )
 
-// boundedClient reads the pods and ShadowPods of the peer, whose quantities it checks before they are parsed: the peer is hostile, and one quantity may take
-// hours. All other calls go to the usual client, since the other kinds have no quantities.
-type boundedClient struct {
+// checkedClient reads the pods and ShadowPods of the peer, whose quantities it checks before they are parsed, in whatever encoding the peer answers: it is
+// hostile, and one quantity may take hours. All other calls go to the usual client, since the other kinds have no quantities.
+type checkedClient struct {
 	client.WithWatch
 	checked client.WithWatch
 }
 
-// newBoundedClient makes both clients. They use the same HTTP client.
-func newBoundedClient(config *rest.Config, shared *http.Client, scheme *runtime.Scheme, mapper meta.RESTMapper) (client.WithWatch, error) {
+// NewClient returns a client of the peer that config and the HTTP client connect to. It leaves out the specs of pods, which we never read.
+func NewClient(config *rest.Config, shared *http.Client, scheme *runtime.Scheme, mapper meta.RESTMapper) (client.WithWatch, error) {
 	usual, err := client.NewWithWatch(config, client.Options{HTTPClient: shared, Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, err
 	}
-	config = rest.CopyConfig(config)
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // the check reads JSON only
 	kinds := runtime.NewScheme()
 	metav1.AddToGroupVersion(kinds, corev1.SchemeGroupVersion)
 	metav1.AddToGroupVersion(kinds, vkv1alpha1.GroupVersion)
 	kinds.AddKnownTypeWithName(corev1.SchemeGroupVersion.WithKind("Pod"), &checkedPod{})
 	kinds.AddKnownTypeWithName(corev1.SchemeGroupVersion.WithKind("PodList"), &checkedPods{})
-	kinds.AddKnownTypeWithName(shadowPod, &checkedShadowPod{})
+	kinds.AddKnownTypeWithName(vkv1alpha1.GroupVersion.WithKind("ShadowPod"), &checkedShadowPod{})
 	kinds.AddKnownTypeWithName(vkv1alpha1.GroupVersion.WithKind("ShadowPodList"), &checkedShadowPods{})
 	checked, err := client.NewWithWatch(config, client.Options{HTTPClient: shared, Scheme: kinds, Mapper: mapper})
 	if err != nil {
 		return nil, err
 	}
-	return &boundedClient{WithWatch: usual, checked: checked}, nil
+	return &checkedClient{WithWatch: usual, checked: checked}, nil
 }
 
 // Get implements client.Reader.
-func (c *boundedClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (c *checkedClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	switch into := object.(type) {
 	case *corev1.Pod:
 		var checked checkedPod
@@ -68,7 +68,7 @@ func (c *boundedClient) Get(ctx context.Context, key client.ObjectKey, object cl
 }
 
 // List implements client.Reader.
-func (c *boundedClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (c *checkedClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	switch into := list.(type) {
 	case *corev1.PodList:
 		var checked checkedPods
@@ -91,7 +91,7 @@ func (c *boundedClient) List(ctx context.Context, list client.ObjectList, option
 }
 
 // Watch implements client.WithWatch.
-func (c *boundedClient) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+func (c *checkedClient) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 	var checked client.ObjectList
 	switch list.(type) {
 	case *corev1.PodList:
@@ -133,10 +133,31 @@ func (p *checkedPod) UnmarshalJSON(text []byte) error {
 	if len(parts.Status) == 0 {
 		return nil
 	}
-	if err := project.CheckQuantities(parts.Status); err != nil {
+	if err := quantities.CheckJSON(parts.Status); err != nil {
 		return fmt.Errorf("status of pod %.253q of the remote cluster: %w", p.Name, err)
 	}
 	return utiljson.Unmarshal(parts.Status, &p.Status)
+}
+
+// The numbers of fields in the protocol buffers of a pod and of a list.
+const podMetadata, podStatus, listMetadata, listItems = 1, 3, 1, 2
+
+var podStatusWire = quantities.WireOf[corev1.PodStatus]()
+
+// Unmarshal decodes the protocol buffer of the pod after the check.
+func (p *checkedPod) Unmarshal(message []byte) error {
+	return quantities.Fields(message, func(number protowire.Number, value []byte) error {
+		switch number {
+		case podMetadata:
+			return p.ObjectMeta.Unmarshal(value)
+		case podStatus:
+			if err := podStatusWire.Check(value); err != nil {
+				return fmt.Errorf("status of pod %.253q of the remote cluster: %w", p.Name, err)
+			}
+			return p.Status.Unmarshal(value)
+		}
+		return nil
+	})
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -146,6 +167,23 @@ type checkedPods struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 	Items           []checkedPod `json:"items"`
+}
+
+// Reset empties the list, as decoders of protocol buffers ask.
+func (l *checkedPods) Reset() { *l = checkedPods{} }
+
+// Unmarshal decodes the protocol buffer of the list, each pod after the check.
+func (l *checkedPods) Unmarshal(message []byte) error {
+	return quantities.Fields(message, func(number protowire.Number, value []byte) error {
+		switch number {
+		case listMetadata:
+			return l.ListMeta.Unmarshal(value)
+		case listItems:
+			l.Items = append(l.Items, checkedPod{})
+			return l.Items[len(l.Items)-1].Unmarshal(value)
+		}
+		return nil
+	})
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -161,7 +199,7 @@ type checkedShadowPod struct{ vkv1alpha1.ShadowPod }
 
 // UnmarshalJSON decodes the ShadowPod after the check.
 func (p *checkedShadowPod) UnmarshalJSON(text []byte) error {
-	if err := project.CheckQuantities(text); err != nil {
+	if err := quantities.CheckJSON(text); err != nil {
 		return fmt.Errorf("a ShadowPod of the remote cluster: %w", err)
 	}
 	return utiljson.Unmarshal(text, &p.ShadowPod)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project
+package quantities
 
 import (
 	"bytes"
@@ -12,8 +12,16 @@ import (
 	"slices"
 )
 
-// cheapQuantity matches quantities that are parsed in a bounded time. With an exponent of many digits, that takes hours and gigabytes.
-var cheapQuantity = regexp.MustCompile(`^[-+.0-9]{1,32}([a-zA-Z]{0,2}|[eE][-+]?[0-9]{1,2})$`)
+// cheap matches quantities that are parsed in a bounded time. With an exponent of many digits, that takes hours and gigabytes.
+var cheap = regexp.MustCompile(`^[-+.0-9]{1,32}([a-zA-Z]{0,2}|[eE][-+]?[0-9]{1,2})$`)
+
+// refusal returns an error if a quantity must not be parsed.
+func refusal(text string) error {
+	if cheap.MatchString(text) {
+		return nil
+	}
+	return fmt.Errorf("%.40q is not an amount that can be read", text)
+}
 
 // Names of fields of a pod whose values are quantities, and of fields that hold objects of quantities.
 var (
@@ -21,9 +29,8 @@ var (
 	quantityMaps   = []string{"requests", "limits", "overhead", "allocatedResources", "capacity", "resources"}
 )
 
-// CheckQuantities returns an error if the JSON of a pod, or of an object with the spec of one, has a quantity that must not be parsed. Call it before
-// decoding what the peer sent.
-func CheckQuantities(text []byte) error {
+// CheckJSON returns an error if the JSON of a pod, or of an object with the spec of one, has a quantity that must not be parsed.
+func CheckJSON(text []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	// within has, for each open object or array, the field that holds it; field is the name of the member that comes next.
@@ -60,8 +67,8 @@ func CheckQuantities(text []byte) error {
 		}
 		named = false
 		if inObject && (slices.Contains(quantityFields, field) || slices.Contains(quantityMaps, within[depth-1])) {
-			if text, scalar := amountOf(token); scalar && !cheapQuantity.MatchString(text) {
-				return fmt.Errorf("field %.63q: %.40q is not an amount that can be read", field, text)
+			if text, scalar := amountOf(token); scalar && refusal(text) != nil {
+				return fmt.Errorf("field %.63q: %w", field, refusal(text))
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package project_test
+package quantities_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/kube/quantities"
 )
 
 const quantityBomb = `1e-2000000000`
@@ -32,12 +32,12 @@ func TestAttackM7Quantities(t *testing.T) {
 		`{"status":{"allocatedResources":{"cpu":"BOMB"}},"status":{}}`,
 	} {
 		for _, bomb := range []string{quantityBomb, "1E+999999999", strings.Repeat("9", 1000), "0.0000000001e-999"} {
-			if err := project.CheckQuantities([]byte(strings.ReplaceAll(text, "BOMB", bomb))); err == nil {
+			if err := quantities.CheckJSON([]byte(strings.ReplaceAll(text, "BOMB", bomb))); err == nil {
 				t.Errorf("%s in %s is accepted", bomb[:min(len(bomb), 20)], text)
 			}
 		}
 		for _, fine := range []string{"0", "250", "1.5", "1e3", "-1"} {
-			if err := project.CheckQuantities([]byte(strings.ReplaceAll(text, "BOMB", fine))); err != nil {
+			if err := quantities.CheckJSON([]byte(strings.ReplaceAll(text, "BOMB", fine))); err != nil {
 				t.Errorf("%s in %s: %v", fine, text, err)
 			}
 		}
@@ -47,23 +47,23 @@ func TestAttackM7Quantities(t *testing.T) {
 		`{"metadata":{"annotations":{"limits":"text","a":"1e-2000000000"},"labels":{"overhead":"x"}}}`, `{"status":{"message":"1e-2000000000","resources":null}}`,
 		`{"spec":{"containers":[{"resources":{"limits":{"cpu":"250m","memory":"1Gi","hugepages-2Mi":"0"}}}]}}`,
 	} {
-		if err := project.CheckQuantities([]byte(text)); err != nil {
+		if err := quantities.CheckJSON([]byte(text)); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	for _, text := range []string{`{`, `{"a"`, `{"status":{"allocatedResources":{"cpu":"1"`} {
-		if err := project.CheckQuantities([]byte(text)); err == nil {
+		if err := quantities.CheckJSON([]byte(text)); err == nil {
 			t.Errorf("%s is accepted", text)
 		}
 	}
 }
 
-// FuzzCheckQuantities: what passes is decoded without a parser of quantities that runs away.
-func FuzzCheckQuantities(f *testing.F) {
+// FuzzCheckJSON: what passes is decoded without a parser of quantities that runs away.
+func FuzzCheckJSON(f *testing.F) {
 	f.Add(`{"spec":{"containers":[{"resources":{"limits":{"cpu":"250m"}}}]},"status":{"allocatedResources":{"cpu":1}}}`)
 	f.Add(`{"status":{"containerStatuses":[{"resources":{"claims":[{"name":"x"}]}}]}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		if project.CheckQuantities([]byte(text)) == nil {
+		if quantities.CheckJSON([]byte(text)) == nil {
 			var pod corev1.Pod
 			_ = json.Unmarshal([]byte(text), &pod)
 		}

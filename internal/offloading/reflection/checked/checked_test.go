@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checked
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+)
+
+func kinds(t *testing.T) (*runtime.Scheme, meta.RESTMapper) {
+	t.Helper()
+	scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, vkv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	mapper.Add(vkv1alpha1.GroupVersion.WithKind("ShadowPod"), meta.RESTScopeNamespace)
+	return scheme, mapper
+}
+
+// hostilePods answers every request for pods with one pod, as a protocol buffer, whatever encoding was asked for.
+func hostilePods(t *testing.T, pod *corev1.Pod, tamper func(string) string) client.WithWatch {
+	t.Helper()
+	scheme, mapper := kinds(t)
+	codecs := serializer.NewCodecFactory(scheme)
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	encode := func(object runtime.Object, encoder runtime.Encoder) []byte {
+		var text bytes.Buffer
+		if err := encoder.Encode(object, &text); err != nil {
+			t.Error(err)
+		}
+		return []byte(tamper(text.String()))
+	}
+	whole := codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Query().Has("watch"):
+			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
+			event := &metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: encode(pod, whole)}}
+			if _, err := info.StreamSerializer.Framer.NewFrameWriter(w).Write(encode(event, info.StreamSerializer.Serializer)); err != nil {
+				t.Error(err)
+			}
+		case strings.HasSuffix(r.URL.Path, "/web"):
+			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+			_, _ = w.Write(encode(pod, whole))
+		default:
+			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+			_, _ = w.Write(encode(&corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Pod{*pod}}, whole))
+		}
+	}))
+	t.Cleanup(server.Close)
+	c, err := NewClient(&rest.Config{Host: server.URL}, server.Client(), scheme, mapper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// podOver returns a pod that has an amount of the same length as the tests' bomb.
+func podOver(amount string) *corev1.Pod {
+	list := corev1.ResourceList{"cpu": resource.MustParse(amount)}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "remote", ResourceVersion: "1"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "never-read"}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "c", AllocatedResources: list}}},
+	}
+}
+
+// TestAttackM7QuantityBombInProtobuf is TestAttackM7QuantityBomb with protocol buffers. A client that checked JSON only would hang.
+func TestAttackM7QuantityBombInProtobuf(t *testing.T) {
+	const amount, bomb = "123456789012", "1e-200000000"
+	c := hostilePods(t, podOver(amount), func(text string) string { return strings.ReplaceAll(text, amount, bomb) })
+	key, in := client.ObjectKey{Namespace: "remote", Name: "web"}, client.InNamespace("remote")
+	for what, err := range map[string]error{"a pod": c.Get(t.Context(), key, &corev1.Pod{}), "pods": c.List(t.Context(), &corev1.PodList{}, in)} {
+		if err == nil || !strings.Contains(err.Error(), "is not an amount that can be read") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	events, err := c.Watch(t.Context(), &corev1.PodList{}, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	if event := <-events.ResultChan(); event.Type == watch.Added {
+		t.Errorf("the watch delivers %v", event.Object)
+	}
+}
+
+// TestCheckedPodsInProtobuf: ordinary pods are read as before, except for their spec.
+func TestCheckedPodsInProtobuf(t *testing.T) {
+	want := podOver("123456789012")
+	c := hostilePods(t, want, func(text string) string { return text })
+	in := client.InNamespace("remote")
+	var pod corev1.Pod
+	var pods corev1.PodList
+	if err := errors.Join(c.Get(t.Context(), client.ObjectKey{Namespace: "remote", Name: "web"}, &pod), c.List(t.Context(), &pods, in)); err != nil {
+		t.Fatal(err)
+	}
+	events, err := c.Watch(t.Context(), &corev1.PodList{}, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	event := <-events.ResultChan()
+	watched, is := event.Object.(*corev1.Pod)
+	if !is || len(pods.Items) != 1 || pods.ResourceVersion != "1" {
+		t.Fatalf("list %v, event %v %v", pods, event.Type, event.Object)
+	}
+	want.Spec = corev1.PodSpec{}
+	for what, got := range map[string]*corev1.Pod{"Get": &pod, "List": &pods.Items[0], "Watch": watched} {
+		if got.TypeMeta = (metav1.TypeMeta{}); !equality.Semantic.DeepEqual(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+}
+
+// hostileAPI answers every request for pods and ShadowPods with one object.
+func hostileAPI(t *testing.T, status, spec string) client.WithWatch {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		version, kind, body := "v1", "Pod", `"status":`+status
+		if strings.Contains(r.URL.Path, "shadowpods") {
+			version, kind, body = "virtualkubelet.liqo.io/v1alpha1", "ShadowPod", `"spec":{"pod":`+spec+`}`
+		}
+		object := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"web","namespace":"remote","resourceVersion":"1"},%s}`, version, kind, body)
+		switch {
+		case r.URL.Query().Has("watch"):
+			fmt.Fprintf(w, `{"type":"ADDED","object":%s}`, object)
+		case strings.HasSuffix(r.URL.Path, "/web"):
+			fmt.Fprint(w, object)
+		default:
+			fmt.Fprintf(w, `{"apiVersion":%q,"kind":"%sList","metadata":{"resourceVersion":"1"},"items":[%s]}`, version, kind, object)
+		}
+	}))
+	t.Cleanup(server.Close)
+	scheme, mapper := kinds(t)
+	c, err := NewClient(&rest.Config{Host: server.URL}, server.Client(), scheme, mapper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestAttackM7QuantityBomb: a provider reports a pod with a quantity that takes hours to parse. Each way to read it ends at once with an error. Against
+// a client without the check, this test hangs.
+func TestAttackM7QuantityBomb(t *testing.T) {
+	const bomb = `"1e-2000000000"`
+	c := hostileAPI(t, `{"containerStatuses":[{"name":"c","allocatedResources":{"cpu":`+bomb+`}}]}`, `{"containers":[{"name":"c","resources":{"requests":{"cpu":`+bomb+`}}}]}`)
+	key := client.ObjectKey{Namespace: "remote", Name: "web"}
+	in := client.InNamespace("remote")
+	for what, err := range map[string]error{
+		"a ShadowPod": c.Get(t.Context(), key, &vkv1alpha1.ShadowPod{}), "a pod": c.Get(t.Context(), key, &corev1.Pod{}),
+		"ShadowPods": c.List(t.Context(), &vkv1alpha1.ShadowPodList{}, in), "pods": c.List(t.Context(), &corev1.PodList{}, in),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "is not an amount that can be read") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	events, err := c.Watch(t.Context(), &corev1.PodList{}, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	if event := <-events.ResultChan(); event.Type == watch.Added {
+		t.Errorf("the watch delivers %v", event.Object)
+	}
+}
+
+// TestCheckedPods: ordinary objects are read as before, except for the spec of pods, which we do not read.
+func TestCheckedPods(t *testing.T) {
+	c := hostileAPI(t, `{"phase":"Running","containerStatuses":[{"name":"c","allocatedResources":{"cpu":"250m"}}]}`, `{"containers":[{"name":"c","resources":{"requests":{"cpu":"250m"}}}]}`)
+	in := client.InNamespace("remote")
+	var pods corev1.PodList
+	var shadows vkv1alpha1.ShadowPodList
+	if err := c.List(t.Context(), &pods, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.List(t.Context(), &shadows, in); err != nil {
+		t.Fatal(err)
+	}
+	if len(pods.Items) != 1 || pods.Items[0].Name != "web" || pods.Items[0].Status.Phase != corev1.PodRunning || pods.ResourceVersion != "1" ||
+		pods.Items[0].Status.ContainerStatuses[0].AllocatedResources.Cpu().String() != "250m" {
+		t.Errorf("pods %+v", pods)
+	}
+	if len(shadows.Items) != 1 || shadows.Items[0].Spec.Pod.Containers[0].Resources.Requests.Cpu().String() != "250m" {
+		t.Errorf("ShadowPods %+v", shadows)
+	}
+	events, err := c.Watch(t.Context(), &corev1.PodList{}, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	event := <-events.ResultChan()
+	if pod, is := event.Object.(*corev1.Pod); !is || event.Type != watch.Added || pod.Status.Phase != corev1.PodRunning || pod.Name != "web" {
+		t.Errorf("the watch delivers %v %v", event.Type, event.Object)
+	}
+}
