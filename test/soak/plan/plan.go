@@ -287,9 +287,12 @@ func existing(r Source, s State, kind string) Action {
 	return a
 }
 
-// fault draws one; one that lasts does so for 10 to 40 actions.
+// Longest is the number of actions for which a fault lasts at most, and shortest at least.
+const Longest, shortest = 40, 10
+
+// fault draws one.
 func fault(r Source, s State) Action {
-	cluster, last := pick(r, append([]string{Consumer}, slices.Sorted(maps.Keys(s.Providers))...)), 10+r.IntN(31)
+	cluster, last := pick(r, append([]string{Consumer}, slices.Sorted(maps.Keys(s.Providers))...)), shortest+r.IntN(Longest-shortest+1)
 	switch r.IntN(8) {
 	case 0, 1, 2:
 		process := pick(r, processes)
