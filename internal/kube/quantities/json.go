@@ -67,8 +67,10 @@ func CheckJSON(text []byte) error {
 		}
 		named = false
 		if inObject && (slices.Contains(quantityFields, field) || slices.Contains(quantityMaps, within[depth-1])) {
-			if text, scalar := amountOf(token); scalar && refusal(text) != nil {
-				return fmt.Errorf("field %.63q: %w", field, refusal(text))
+			if text, scalar := amountOf(token); scalar {
+				if err := refusal(text); err != nil {
+					return fmt.Errorf("field %.63q: %w", field, err)
+				}
 			}
 		}
 	}

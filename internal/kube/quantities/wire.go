@@ -5,6 +5,7 @@ package quantities
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,10 +44,8 @@ func wireOf(t reflect.Type, outer []reflect.Type) *Wire {
 	if t == reflect.TypeFor[resource.Quantity]() {
 		return &Wire{amount: true}
 	}
-	for _, one := range outer {
-		if one == t {
-			panic("type " + t.String() + " contains itself")
-		}
+	if slices.Contains(outer, t) {
+		panic("type " + t.String() + " contains itself")
 	}
 	w := &Wire{fields: map[protowire.Number]*Wire{}}
 	for i := range t.NumField() {
@@ -91,25 +90,20 @@ func Fields(message []byte, each func(number protowire.Number, value []byte) err
 		if length < 0 {
 			return protowire.ParseError(length)
 		}
-		message = message[length:]
 		if kind == protowire.StartGroupType || kind == protowire.EndGroupType {
 			return errGroup
 		}
-		var value []byte
-		if kind == protowire.BytesType {
-			value, length = protowire.ConsumeBytes(message)
-		} else {
-			length = protowire.ConsumeFieldValue(number, kind, message)
-		}
-		if length < 0 {
+		message = message[length:]
+		if length = protowire.ConsumeFieldValue(number, kind, message); length < 0 {
 			return protowire.ParseError(length)
 		}
-		message = message[length:]
 		if kind == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(message)
 			if err := each(number, value); err != nil {
 				return err
 			}
 		}
+		message = message[length:]
 	}
 	return nil
 }

@@ -24,7 +24,8 @@ import (
 )
 
 // checkedClient reads the pods and ShadowPods of the peer, whose quantities it checks before they are parsed, in whatever encoding the peer answers: it is
-// hostile, and one quantity may take hours. All other calls go to the usual client, since the other kinds have no quantities.
+// hostile, and one quantity may take hours. All other calls go to the usual client, which checks nothing: the quantities of a claim that is read, and of what
+// a write is answered with, are still believed.
 type checkedClient struct {
 	client.WithWatch
 	checked client.WithWatch

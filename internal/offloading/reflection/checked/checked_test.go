@@ -86,24 +86,43 @@ func podOver(amount string) *corev1.Pod {
 	}
 }
 
-// TestAttackM7QuantityBombInProtobuf is TestAttackM7QuantityBomb with protocol buffers. A client that checked JSON only would hang.
-func TestAttackM7QuantityBombInProtobuf(t *testing.T) {
-	const amount, bomb = "123456789012", "1e-200000000"
-	c := hostilePods(t, podOver(amount), func(text string) string { return strings.ReplaceAll(text, amount, bomb) })
+// refuses fails the test unless each object, each list and a watch of pods end with an error about a quantity.
+func refuses(t *testing.T, c client.WithWatch, objects []client.Object, lists []client.ObjectList) {
+	t.Helper()
 	key, in := client.ObjectKey{Namespace: "remote", Name: "web"}, client.InNamespace("remote")
-	for what, err := range map[string]error{"a pod": c.Get(t.Context(), key, &corev1.Pod{}), "pods": c.List(t.Context(), &corev1.PodList{}, in)} {
+	expect := func(what any, err error) {
+		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), "is not an amount that can be read") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%T: %v", what, err)
 		}
 	}
-	events, err := c.Watch(t.Context(), &corev1.PodList{}, in)
+	for _, object := range objects {
+		expect(object, c.Get(t.Context(), key, object))
+	}
+	for _, list := range lists {
+		expect(list, c.List(t.Context(), list, in))
+	}
+	if event := firstPod(t, c); event.Type == watch.Added {
+		t.Errorf("the watch delivers %v", event.Object)
+	}
+}
+
+// firstPod returns the first event of a watch of pods.
+func firstPod(t *testing.T, c client.WithWatch) watch.Event {
+	t.Helper()
+	events, err := c.Watch(t.Context(), &corev1.PodList{}, client.InNamespace("remote"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer events.Stop()
-	if event := <-events.ResultChan(); event.Type == watch.Added {
-		t.Errorf("the watch delivers %v", event.Object)
-	}
+	return <-events.ResultChan()
+}
+
+// TestAttackM7QuantityBombInProtobuf is TestAttackM7QuantityBomb with protocol buffers. A client that checked JSON only would hang.
+func TestAttackM7QuantityBombInProtobuf(t *testing.T) {
+	const amount, bomb = "123456789012", "1e-200000000"
+	c := hostilePods(t, podOver(amount), func(text string) string { return strings.ReplaceAll(text, amount, bomb) })
+	refuses(t, c, []client.Object{&corev1.Pod{}}, []client.ObjectList{&corev1.PodList{}})
 }
 
 // TestCheckedPodsInProtobuf: ordinary pods are read as before, except for their spec.
@@ -116,12 +135,7 @@ func TestCheckedPodsInProtobuf(t *testing.T) {
 	if err := errors.Join(c.Get(t.Context(), client.ObjectKey{Namespace: "remote", Name: "web"}, &pod), c.List(t.Context(), &pods, in)); err != nil {
 		t.Fatal(err)
 	}
-	events, err := c.Watch(t.Context(), &corev1.PodList{}, in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer events.Stop()
-	event := <-events.ResultChan()
+	event := firstPod(t, c)
 	watched, is := event.Object.(*corev1.Pod)
 	if !is || len(pods.Items) != 1 || pods.ResourceVersion != "1" {
 		t.Fatalf("list %v, event %v %v", pods, event.Type, event.Object)
@@ -167,24 +181,7 @@ func hostileAPI(t *testing.T, status, spec string) client.WithWatch {
 func TestAttackM7QuantityBomb(t *testing.T) {
 	const bomb = `"1e-2000000000"`
 	c := hostileAPI(t, `{"containerStatuses":[{"name":"c","allocatedResources":{"cpu":`+bomb+`}}]}`, `{"containers":[{"name":"c","resources":{"requests":{"cpu":`+bomb+`}}}]}`)
-	key := client.ObjectKey{Namespace: "remote", Name: "web"}
-	in := client.InNamespace("remote")
-	for what, err := range map[string]error{
-		"a ShadowPod": c.Get(t.Context(), key, &vkv1alpha1.ShadowPod{}), "a pod": c.Get(t.Context(), key, &corev1.Pod{}),
-		"ShadowPods": c.List(t.Context(), &vkv1alpha1.ShadowPodList{}, in), "pods": c.List(t.Context(), &corev1.PodList{}, in),
-	} {
-		if err == nil || !strings.Contains(err.Error(), "is not an amount that can be read") {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	events, err := c.Watch(t.Context(), &corev1.PodList{}, in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer events.Stop()
-	if event := <-events.ResultChan(); event.Type == watch.Added {
-		t.Errorf("the watch delivers %v", event.Object)
-	}
+	refuses(t, c, []client.Object{&vkv1alpha1.ShadowPod{}, &corev1.Pod{}}, []client.ObjectList{&vkv1alpha1.ShadowPodList{}, &corev1.PodList{}})
 }
 
 // TestCheckedPods: ordinary objects are read as before, except for the spec of pods, which we do not read.
@@ -206,12 +203,7 @@ func TestCheckedPods(t *testing.T) {
 	if len(shadows.Items) != 1 || shadows.Items[0].Spec.Pod.Containers[0].Resources.Requests.Cpu().String() != "250m" {
 		t.Errorf("ShadowPods %+v", shadows)
 	}
-	events, err := c.Watch(t.Context(), &corev1.PodList{}, in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer events.Stop()
-	event := <-events.ResultChan()
+	event := firstPod(t, c)
 	if pod, is := event.Object.(*corev1.Pod); !is || event.Type != watch.Added || pod.Status.Phase != corev1.PodRunning || pod.Name != "web" {
 		t.Errorf("the watch delivers %v %v", event.Type, event.Object)
 	}
