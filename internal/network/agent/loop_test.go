@@ -87,6 +87,51 @@ func (s *script) set(change func()) {
 	change()
 }
 
+// blocked is a host whose kernel does not answer until the test releases it, whatever the deadline.
+type blocked struct {
+	memory
+	release chan struct{}
+}
+
+func (b *blocked) Apply(ctx context.Context, state plan.HostState) ([]host.Change, error) {
+	<-b.release
+	return b.memory.Apply(ctx, state)
+}
+
+// TestAlive: a kernel that is slow for minutes does not make the agent count as dead, and one that never answers does.
+func TestAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host := &blocked{release: make(chan struct{})}
+		role := &script{iterations: make(chan Iteration, 1), observed: Observation{Known: true}}
+		loop := NewLoop(host, role, logr.Discard())
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- loop.Run(ctx) }()
+		if time.Sleep(4 * time.Minute); !loop.Alive() {
+			t.Error("dead after 4 minutes")
+		}
+		if time.Sleep(2 * time.Minute); loop.Alive() {
+			t.Error("alive after 6 minutes without an iteration")
+		}
+		close(host.release)
+		<-role.iterations
+		if !loop.Alive() {
+			t.Error("dead after an iteration")
+		}
+		cancel()
+		for {
+			select {
+			case <-role.iterations:
+			case err := <-ended:
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+		}
+	})
+}
+
 // TestLoop runs on the clock of a synctest bubble, so the times below are exact.
 func TestLoop(t *testing.T) { synctest.Test(t, testLoop) }
 
