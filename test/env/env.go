@@ -30,6 +30,7 @@ import (
 
 	discovery "liqo.io/liqo/apis/discovery/v1alpha1"
 	network "liqo.io/liqo/apis/net/v1alpha1"
+	offloading "liqo.io/liqo/apis/offloading/v1alpha1"
 	sharing "liqo.io/liqo/apis/sharing/v1alpha1"
 )
 
@@ -187,7 +188,7 @@ func (b *Env) meet(scenario string) error {
 
 func connect(config *rest.Config) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discovery.AddToScheme, network.AddToScheme, sharing.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, discovery.AddToScheme, network.AddToScheme, offloading.AddToScheme, sharing.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}

@@ -125,7 +125,7 @@ func spaceName(i int) string { return fmt.Sprintf("growth-%d", i) }
 // addNamespace offloads a namespace that has a ConfigMap.
 func (b *bench) addNamespace(t *testing.T, i int) {
 	t.Helper()
-	meta := metav1.ObjectMeta{Namespace: spaceName(i), Name: "offloading"}
+	meta := metav1.ObjectMeta{Namespace: spaceName(i), Name: offloadingv1alpha1.NamespaceOffloadingName}
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: spaceName(i)}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: spaceName(i), Name: canary}},
