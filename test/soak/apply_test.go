@@ -4,6 +4,7 @@ package soak
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -284,6 +285,11 @@ func command(a plan.Action) env.Result {
 	kubectl := func(stdin string, args ...string) env.Result {
 		return consumer.TryKubectl(stdin, append(args, "--request-timeout=20s")...)
 	}
+	// gone is true if an object is gone, or if that is not known; the result distinguishes them.
+	gone := func(args ...string) (env.Result, bool) {
+		found := kubectl("", slices.Concat([]string{"get"}, args, []string{"--ignore-not-found", "-o", "name"})...)
+		return found, found.Code != 0 || found.Out == ""
+	}
 	node := "liqo-" + a.Target
 	switch a.Verb {
 	case plan.CreateNamespace:
@@ -297,8 +303,8 @@ func command(a plan.Action) env.Result {
 		}
 		return consumer.TryLiqoctl(args...)
 	case plan.Unoffload:
-		if found := kubectl("", "-n", a.Target, "get", "namespaceoffloadings.offloading.liqo.io", "offloading", "--ignore-not-found", "-o", "name"); found.Code != 0 || found.Out == "" {
-			return found // it is gone, after a command that did not wait for its end
+		if result, is := gone("-n", a.Target, "namespaceoffloadings.offloading.liqo.io", "offloading"); is {
+			return result // after a command that did not wait for its end
 		}
 		return consumer.TryLiqoctl("unoffload", "namespace", a.Target)
 	case plan.Apply:
@@ -310,8 +316,8 @@ func command(a plan.Action) env.Result {
 	case plan.Peer:
 		return peer(a.Target)
 	case plan.Unpeer:
-		if found := kubectl("", "get", "foreignclusters.discovery.liqo.io", a.Target, "--ignore-not-found", "-o", "name"); found.Code != 0 || found.Out == "" {
-			return found // it is gone
+		if result, is := gone("foreignclusters.discovery.liqo.io", a.Target); is {
+			return result
 		}
 		return consumer.TryLiqoctl("unpeer", "out-of-band", a.Target)
 	case plan.Drain:
