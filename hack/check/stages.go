@@ -62,6 +62,10 @@ const maxProgram = "49000000c"
 // collectLess is for test programs and the API servers that they start: they live for seconds, and memory is not what limits them.
 const collectLess = "GOGC=400"
 
+// hanging ends a package whose tests wait for ever. It judges no speed: the lanes share the processors, and a package that starts twenty API
+// servers, alone done in four minutes, has needed more than Go's ten minutes beside them.
+const hanging = "30m"
+
 const tools = "-modfile=%shack/tools/go.mod"
 
 func groups() []string {
@@ -149,7 +153,7 @@ func unit(found facts, all bool, remark string) []stage {
 			continue
 		}
 		s := stage{name: "unit " + label(module.dir), about: "unit tests", commands: []command{{
-			dir: module.dir, args: append([]string{"go", "test"}, packages...), env: []string{collectLess},
+			dir: module.dir, args: append([]string{"go", "test", "-timeout", hanging}, packages...), env: []string{collectLess},
 		}}}
 		if module.dir == "." {
 			s.about += remark
@@ -170,7 +174,7 @@ func race(found facts) []stage {
 		}
 		plan = append(plan, stage{
 			name: "race " + label(module.dir), about: "unit and API server tests of concurrent packages with the race detector",
-			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-p", "4", "-timeout", "30m"}, packages...), env: []string{"CGO_ENABLED=1", collectLess}}},
+			commands: []command{{dir: module.dir, args: append([]string{"go", "test", "-race", "-p", "4", "-timeout", hanging}, packages...), env: []string{"CGO_ENABLED=1", collectLess}}},
 		})
 	}
 	return plan
