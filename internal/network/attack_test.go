@@ -40,10 +40,19 @@ func TestAttackH2NetworkConfig(t *testing.T) {
 	genuine, agreed := milan.copy.Spec.DeepCopy(), milan.tunnel.Spec.DeepCopy()
 	thief, err := clusterkey.Generate()
 	b.Must(err)
+	// The replaced key counts for a while only, which a controller begins again while its cache is behind its own write.
+	replaced := testKey(1)
+	lasting := func(spec *netv1alpha1.TunnelEndpointSpec) *netv1alpha1.TunnelEndpointSpec {
+		spec = spec.DeepCopy()
+		if previous, _, known := spec.PreviousKey(0); known && previous == replaced {
+			delete(spec.BackendConfig, netv1alpha1.PreviousKeyEntry(0))
+		}
+		return spec
+	}
 	unchanged := func(what string) {
 		t.Helper()
-		if b.Read(milan.tunnel); !equality.Semantic.DeepEqual(&milan.tunnel.Spec, agreed) {
-			t.Fatalf("%s: the gateways follow: %+v", what, milan.tunnel.Spec)
+		if b.Read(milan.tunnel); !equality.Semantic.DeepEqual(lasting(&milan.tunnel.Spec), lasting(agreed)) {
+			t.Fatalf("%s: the gateways follow %+v, agreed was %+v", what, milan.tunnel.Spec, *agreed)
 		}
 	}
 
