@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -54,6 +56,41 @@ func TestRenderAddons(t *testing.T) {
 				t.Errorf("%d objects, late %v", len(all), late)
 			}
 		})
+	}
+}
+
+// TestProbesForgive: no probe restarts an add-on because the API server is away or the machine is slow. A restarted metrics server waits in its
+// back-off, and until its aggregated API answers again Kubernetes deletes no namespace.
+func TestProbesForgive(t *testing.T) {
+	all, err := renderAddons(goodConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lasts := func(probe *corev1.Probe) time.Duration {
+		return time.Duration(probe.PeriodSeconds) * time.Second * time.Duration(probe.FailureThreshold)
+	}
+	checked := 0
+	for _, one := range all {
+		if !strings.Contains(one.path, "/deployments/") {
+			continue
+		}
+		var deployment appsv1.Deployment
+		if err := yaml.UnmarshalStrict(one.body, &deployment); err != nil {
+			t.Fatal(err)
+		}
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			checked++
+			start, alive := container.StartupProbe, container.LivenessProbe
+			if start == nil || start.TimeoutSeconds < 5 || lasts(start) < 30*time.Minute {
+				t.Errorf("%s: the start of %s is given up too early: %+v", one.path, container.Name, start)
+			}
+			if alive == nil || alive.TimeoutSeconds < 10 || lasts(alive) < 2*time.Minute {
+				t.Errorf("%s: %s is restarted too early: %+v", one.path, container.Name, alive)
+			}
+		}
+	}
+	if checked != 2 {
+		t.Errorf("%d containers of add-ons, want two", checked)
 	}
 }
 
