@@ -303,6 +303,24 @@ func planRemoteNamespaces(p mapOwner, desired map[string]string, existing map[st
 	return append(wanted, refused...), unwanted
 }
 
+// maxObstacles is the most of what Kubernetes reports about a namespace, in bytes.
+const maxObstacles = 400
+
+// obstacles returns why Kubernetes has not deleted a namespace yet, for example because an aggregated API server does not answer.
+func obstacles(namespace *corev1.Namespace) string {
+	var reported []string
+	for _, c := range namespace.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && c.Message != "" {
+			reported = append(reported, c.Message)
+		}
+	}
+	if len(reported) == 0 {
+		return ""
+	}
+	text := strings.Join(reported, "; ")
+	return "; Kubernetes reports there: " + strings.ToValidUTF8(text[:min(len(text), maxObstacles)], "")
+}
+
 func (t *remoteNamespace) decide(p mapOwner, free int) {
 	no := func(text string) {
 		t.answer.Phase, t.answer.Message = vkv1alpha1.MappingCreationLoopBackOff, text
@@ -336,6 +354,6 @@ func (t *remoteNamespace) decide(p mapOwner, free int) {
 		no(fmt.Sprintf("namespace %s is the remote namespace of namespace %.63s of this cluster; unoffload one of the two", t.remote, t.live.Annotations[labels.OriginalName]))
 	case t.live.DeletionTimestamp != nil:
 		t.answer.Phase = vkv1alpha1.MappingTerminating
-		t.answer.Message = "it is being deleted at the provider, and is created again when it is gone"
+		t.answer.Message = "it is being deleted at the provider, and is created again when it is gone" + obstacles(t.live)
 	}
 }

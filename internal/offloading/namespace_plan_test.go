@@ -91,6 +91,34 @@ func remoteNamespaceOf(name, annotation, original string) *corev1.Namespace {
 	}}
 }
 
+// TestObstacles: an answer explains why a namespace is still being deleted, in bounded length.
+func TestObstacles(t *testing.T) {
+	p := mapOwner{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo", most: maxRemoteNamespaces}
+	condition := func(status corev1.ConditionStatus, message string) corev1.NamespaceCondition {
+		return corev1.NamespaceCondition{Type: corev1.NamespaceDeletionDiscoveryFailure, Status: status, Message: message}
+	}
+	for name, test := range map[string]struct {
+		conditions []corev1.NamespaceCondition
+		want       string // the end of the message
+	}{
+		"nothing reported": {nil, "when it is gone"},
+		"not true":         {[]corev1.NamespaceCondition{condition(corev1.ConditionFalse, "All resources successfully discovered")}, "when it is gone"},
+		"two": {
+			[]corev1.NamespaceCondition{condition(corev1.ConditionTrue, "Discovery failed: metrics.k8s.io/v1beta1"), condition(corev1.ConditionTrue, "3 pods")},
+			"; Kubernetes reports there: Discovery failed: metrics.k8s.io/v1beta1; 3 pods",
+		},
+		"long": {[]corev1.NamespaceCondition{condition(corev1.ConditionTrue, "ab"+strings.Repeat("é", 1000))}, "; Kubernetes reports there: ab" + strings.Repeat("é", maxObstacles/2-1)},
+		"cut":  {[]corev1.NamespaceCondition{condition(corev1.ConditionTrue, "a"+strings.Repeat("é", 1000))}, "; Kubernetes reports there: a" + strings.Repeat("é", maxObstacles/2-1)},
+	} {
+		live := remoteNamespaceOf("shop", p.key(), "shop")
+		live.DeletionTimestamp, live.Status.Conditions = &metav1.Time{}, test.conditions
+		wanted, _ := planRemoteNamespaces(p, map[string]string{"shop": "shop"}, map[string]*corev1.Namespace{"shop": live})
+		if len(wanted) != 1 || wanted[0].answer.Phase != vkv1alpha1.MappingTerminating || !strings.HasSuffix(wanted[0].answer.Message, test.want) {
+			t.Errorf("%s: %+v, want the end %q", name, wanted, test.want)
+		}
+	}
+}
+
 func TestPlanRemoteNamespaces(t *testing.T) {
 	p := mapOwner{consumer: "rome-id", tenant: "liqo-tenant-rome-1", mapName: "milan-1", install: "liqo", most: maxRemoteNamespaces}
 	leaving := remoteNamespaceOf("going", p.key(), "going")
@@ -376,6 +404,9 @@ func TestOffloadingStatus(t *testing.T) {
 			reasons = append(reasons, one.Reason)
 			if one.Message == "" || one.LastTransitionTime.IsZero() {
 				t.Errorf("%s: %+v", what, one)
+			}
+			if what == "deleted there" && one.Reason == "Terminating" && !strings.HasSuffix(one.Message, "why") {
+				t.Errorf("the provider's reason is missing: %s", one.Message)
 			}
 		}
 		if status.OffloadingPhase != test.phase || strings.Join(reasons, " ") != test.reasons || status.ObservedGeneration != 3 || status.RemoteNamespaceName != name {

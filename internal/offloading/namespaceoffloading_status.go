@@ -106,6 +106,9 @@ func readyCondition(namespace, name string, p *provider, required bool) *offload
 		is.Status, is.Reason, is.Message = corev1.ConditionTrue, offloadingv1alpha1.ReasonNamespaceCreated, "namespace "+name+" exists"
 	case reported.Phase == vkv1alpha1.MappingTerminating:
 		is.Reason, is.Message = offloadingv1alpha1.ReasonTerminating, "namespace "+name+" is being deleted in the remote cluster, and is created again when it is gone"
+		if reported.Message != "" {
+			is.Message = "namespace " + name + ": " + reported.Message
+		}
 	default:
 		is.Reason, is.Message = offloadingv1alpha1.ReasonCreationLoopBackOff, reported.Message
 		if is.Message == "" {
