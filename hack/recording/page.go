@@ -52,7 +52,7 @@ func page() error {
 	if err != nil {
 		return err
 	}
-	shown, err := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1000,760",
+	shown, err := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1000,1400",
 		"--screenshot="+file, "http://localhost:"+port+"/").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("browser: %w: %s", err, shown)
