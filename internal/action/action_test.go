@@ -67,6 +67,7 @@ func TestWithAPIServer(t *testing.T) {
 		"Unoffload":           testUnoffload,
 		"Volumes":             testVolumes,
 		"Move":                testMove,
+		"CancelMove":          testCancelMove,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, config) })
 	}

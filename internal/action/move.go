@@ -186,7 +186,8 @@ func byteText(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", value, "KMGT"[at])
 }
 
-// CancelMove takes a move back: the volume is as before, unless the data has been switched already.
+// CancelMove takes a move back: the volume is as before, unless the data has been switched already. The error of a claim that does not move, or whose last move
+// has failed, is about that: the object of a failed move stays for moments after its command.
 func CancelMove(ctx context.Context, c client.WithWatch, o MoveOptions, p Progress) error {
 	p.Start(fmt.Sprintf("Taking back the move of claim %q", o.Claim))
 	defer p.Stop()
@@ -202,6 +203,8 @@ func CancelMove(ctx context.Context, c client.WithWatch, o MoveOptions, p Progre
 		return fmt.Errorf("claim %q does not move; to list all moves: kubectl get volumemoves -A", o.Claim)
 	case err != nil && !apierrors.IsConflict(err):
 		return fmt.Errorf("take back the move of claim %q: %w", o.Claim, err)
+	case move.Status.Phase == storagev1alpha1.MoveFailed:
+		return fmt.Errorf("claim %q does not move: its last move failed, and the volume is as before: %s", o.Claim, move.Status.Message)
 	}
 	last := move
 	err = Follow(ctx, c, &storagev1alpha1.VolumeMoveList{}, func(all []storagev1alpha1.VolumeMove) (bool, error) {

@@ -96,6 +96,60 @@ func testMove(t *testing.T, config *rest.Config) {
 	}
 }
 
+// testCancelMove: what --cancel reports for each state of the move that it finds. A finalizer keeps the object for moments, as the controller's does.
+func testCancelMove(t *testing.T, config *rest.Config) {
+	c := installed(t, config)
+	ensure(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cancelled"}})
+	for phase, test := range map[storagev1alpha1.MovePhase]struct{ want, wantError string }{
+		"none":                        {wantError: "does not move; to list"},
+		storagev1alpha1.MoveCopying:   {want: "taken back"},
+		storagev1alpha1.MoveCompleted: {want: "too late"},
+		storagev1alpha1.MoveFailed:    {wantError: "does not move: its last move failed, and the volume is as before: cordoned"},
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			key := client.ObjectKey{Namespace: "cancelled", Name: "data"}
+			if phase != "none" {
+				move := &storagev1alpha1.VolumeMove{
+					ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Finalizers: []string{"test.liqo.io/controller"}},
+					Spec:       storagev1alpha1.VolumeMoveSpec{TargetNode: "liqo-milan"},
+				}
+				create(t, c, move)
+				move.Status.Phase, move.Status.Message = phase, "cordoned"
+				if err := c.Status().Update(t.Context(), move); err != nil {
+					t.Fatal(err)
+				}
+				released := make(chan error, 1)
+				go func() {
+					released <- eventually(t.Context(), func(ctx context.Context) error {
+						move := &storagev1alpha1.VolumeMove{}
+						if err := c.Get(ctx, key, move); err != nil {
+							return err
+						}
+						if move.DeletionTimestamp == nil {
+							return errors.New("the command has not deleted the move yet")
+						}
+						move.Finalizers = nil
+						return c.Update(ctx, move)
+					})
+				}()
+				defer func() {
+					if err := <-released; err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+			reported := &recorder{}
+			err := CancelMove(t.Context(), c, MoveOptions{Namespace: key.Namespace, Claim: key.Name}, reported)
+			switch {
+			case test.wantError == "" && err != nil, test.wantError != "" && (err == nil || !strings.Contains(err.Error(), test.wantError)):
+				t.Errorf("%v, want %q", err, test.wantError)
+			case !strings.Contains(reported.text(), test.want):
+				t.Errorf("reported %q, want %q", reported.text(), test.want)
+			}
+		})
+	}
+}
+
 func TestCopied(t *testing.T) {
 	for _, row := range []struct {
 		bytes, total int64
