@@ -301,7 +301,11 @@ func command(a plan.Action) env.Result {
 		if a.Selector != "" {
 			args = append(args, "-l", a.Selector)
 		}
-		return consumer.TryLiqoctl(args...)
+		if result := consumer.TryLiqoctl(args...); result.Code != 0 {
+			return result
+		}
+		// A selector applies to pods that are created after it: those that wait for a cluster of an earlier one wait for ever.
+		return kubectl("", "-n", a.Target, "delete", "pods", "--field-selector", "spec.nodeName=", "--wait=false")
 	case plan.Unoffload:
 		if result, is := gone("-n", a.Target, "namespaceoffloadings.offloading.liqo.io", "offloading"); is {
 			return result // after a command that did not wait for its end
