@@ -18,6 +18,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/ending"
 	"liqo.io/liqo/internal/offloading/choice"
 )
 
@@ -306,18 +307,12 @@ func planRemoteNamespaces(p mapOwner, desired map[string]string, existing map[st
 // maxObstacles is the most of what Kubernetes reports about a namespace, in bytes.
 const maxObstacles = 400
 
-// obstacles returns why Kubernetes has not deleted a namespace yet, for example because an aggregated API server does not answer.
+// obstacles is the end of the answer about a namespace that is being deleted: what Kubernetes reports about it.
 func obstacles(namespace *corev1.Namespace) string {
-	var reported []string
-	for _, c := range namespace.Status.Conditions {
-		if c.Status == corev1.ConditionTrue && c.Message != "" {
-			reported = append(reported, c.Message)
-		}
-	}
-	if len(reported) == 0 {
+	text := ending.Obstacles(namespace)
+	if text == "" {
 		return ""
 	}
-	text := strings.Join(reported, "; ")
 	return "; Kubernetes reports there: " + strings.ToValidUTF8(text[:min(len(text), maxObstacles)], "")
 }
 

@@ -9,6 +9,7 @@ import (
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/ending"
 )
 
 // step is what to do now, and what to wait for.
@@ -47,7 +48,11 @@ func next(peers []discoveryv1alpha1.ForeignCluster, tenants []corev1.Namespace, 
 		case tenant.DeletionTimestamp == nil:
 			s.waiting = append(s.waiting, fmt.Sprintf("namespace %s is still there", tenant.Name))
 		default:
-			s.waiting = append(s.waiting, fmt.Sprintf("namespace %s is being deleted%s", tenant.Name, obstacles(tenant)))
+			text := fmt.Sprintf("namespace %s is being deleted", tenant.Name)
+			if reported := ending.Obstacles(&tenant); reported != "" {
+				text += "; " + reported
+			}
+			s.waiting = append(s.waiting, text)
 		}
 	}
 	return s
@@ -77,16 +82,6 @@ func describe(peer discoveryv1alpha1.ForeignCluster, state string) string {
 		text += fmt.Sprintf("; %s is %s (%s)", c.Type, c.Status, c.Reason)
 		if c.Message != "" {
 			text += ": " + c.Message
-		}
-	}
-	return text
-}
-
-// obstacles returns why Kubernetes has not deleted a namespace yet.
-func obstacles(namespace corev1.Namespace) (text string) {
-	for _, c := range namespace.Status.Conditions {
-		if c.Status == corev1.ConditionTrue {
-			text += "; " + c.Message
 		}
 	}
 	return text
