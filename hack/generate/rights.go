@@ -29,7 +29,7 @@ var roles = []role{
 		"./internal/kube/manager", "./internal/kube/policies", "./internal/peering", "./internal/peering/replicate", "./internal/peering/tenant", "./internal/network", "./internal/offloading", "./internal/offloading/webhook", "./internal/storage", "./internal/storage/move",
 	}},
 	{"auth", []string{"./internal/peering/auth", "./internal/peering/auth/ways"}},
-	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet", "./internal/offloading/reflection", "./internal/network/translator", "./internal/storage/claims"}},
+	{"virtual-kubelet", []string{"./internal/offloading/virtualkubelet", "./internal/offloading/reflection/engine", "./internal/offloading/reflection/objects", "./internal/offloading/reflection/pods", "./internal/offloading/reflection/tokens", "./internal/offloading/reflection/events", "./internal/network/translator", "./internal/storage/claims"}},
 	{"metric-agent", []string{"./internal/offloading/metricagent"}},
 	{"gateway", []string{"./internal/network/agent/gateway"}},
 	{"gateway-pods", []string{"./internal/network/agent"}},

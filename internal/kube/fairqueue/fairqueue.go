@@ -4,8 +4,8 @@
 // namespace with a thousand objects that fail, or that take long, would delay the only object of another namespace. Where namespaces belong to peers, the
 // peers get workers round-robin first, and the namespaces of each peer among them: a peer with 500 namespaces gets no more than one with a single namespace.
 //
-// It must not know retries, delays or controllers: its two users, manager.FairQueue and the queue of package reflection, add those. The proof is
-// TestRoundRobin and TestAttackM12.
+// RoundRobin knows no retries, delays or controllers: its two users, manager.FairQueue and Queue, add those. Queue is for loops that write to another cluster:
+// it can be paused while that does not answer. The proof is TestRoundRobin, TestQueueIsFair and TestAttackM12.
 package fairqueue
 
 import (

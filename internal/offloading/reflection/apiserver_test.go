@@ -14,6 +14,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -26,8 +27,8 @@ func (e *env) excludeAPIServer(namespaces ...string) {
 	}
 	e.until("the policy is known", func() bool {
 		known := true
-		e.engine.mappings.each(func(one *mapping) {
-			known = known && one.apiServer.Load() != slices.Contains(namespaces, one.Local)
+		e.engine.engine.Namespaces.Each(func(one *engine.Mapping) {
+			known = known && one.APIServer() != slices.Contains(namespaces, one.Local)
 		})
 		return known
 	})
@@ -119,7 +120,7 @@ func TestWithoutAPIServer(t *testing.T) {
 	stop()
 	e.toProvider.reset()
 	e.run()
-	e.until("the ShadowPods are cached", func() bool { return len(e.engine.pods.shadows.All(shopRemote)) == 2 })
+	e.until("the ShadowPods are cached", func() bool { return len(e.engine.pods.Shadows.All(shopRemote)) == 2 })
 	e.edit(e.consumer, &corev1.Pod{ObjectMeta: named(shop, "first")}, func() {})
 	e.waitIdle()
 	if requested, written := e.toConsumer.writesTo("token"), e.toProvider.writesTo(); len(requested) != 0 || len(written) != 0 {
@@ -140,55 +141,5 @@ func TestWithoutAPIServer(t *testing.T) {
 	e.until("a ShadowPod that is created again has access", func() bool { return e.access(shopRemote, "second") == fullAccess })
 	if len(e.toConsumer.denied.All())+len(e.toProvider.denied.All()) != 0 {
 		t.Errorf("denied: %v %v", e.toConsumer.denied.All(), e.toProvider.denied.All())
-	}
-}
-
-// TestAPIServerByMap: a mapping has the policy of our NamespaceMap from its start. A map of the peer and a deleted map change nothing.
-func TestAPIServerByMap(t *testing.T) {
-	p := newMappings(&Engine{counts: newCounters(&Options{})})
-	p.ctx = t.Context()
-	mapWithout := func(without ...string) *vkv1alpha1.NamespaceMap {
-		m := &vkv1alpha1.NamespaceMap{}
-		m.Spec.DesiredMapping = map[string]string{"shop": "shop-x", "vault": "vault-x"}
-		m.Spec.WithoutAPIServer = without
-		m.Status.CurrentMapping = map[string]vkv1alpha1.RemoteNamespaceStatus{}
-		for local, remote := range m.Spec.DesiredMapping {
-			m.Status.CurrentMapping[local] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: vkv1alpha1.MappingAccepted}
-		}
-		return m
-	}
-	ofPeer := mapWithout()
-	ofPeer.Labels = map[string]string{labels.Replicated: "true"}
-	ending := mapWithout()
-	delete(ending.Spec.DesiredMapping, "vault")
-	for _, step := range []struct {
-		name  string
-		comes *vkv1alpha1.NamespaceMap
-		want  string
-	}{
-		{"at first", mapWithout("vault"), "shop"},
-		{"map of the peer", ofPeer, "shop"},
-		{"deleted map", nil, "shop"},
-		{"none", mapWithout("vault", "shop"), ""},
-		{"both", mapWithout(), "shop vault"},
-		{"no more", mapWithout("vault"), "shop"},
-		{"unoffloaded", ending, "shop"},
-		{"offloaded again", mapWithout(), "shop vault"},
-	} {
-		var comes client.Object
-		if step.comes != nil {
-			comes = step.comes
-		}
-		p.update(comes)
-		var may []string
-		p.each(func(one *mapping) {
-			if one.apiServer.Load() {
-				may = append(may, one.Local)
-			}
-		})
-		slices.Sort(may)
-		if got := strings.Join(may, " "); got != step.want {
-			t.Errorf("%s: %q, want %q", step.name, got, step.want)
-		}
 	}
 }

@@ -6,40 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// TestBreaker: the limit within the window opens the breaker, and the pause closes it.
-func TestBreaker(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	changes := 0
-	b := &breaker{limit: 3, changed: func() { changes++ }}
-	for i, test := range []struct {
-		after  time.Duration
-		opened bool
-		open   bool
-	}{
-		{0, false, false},
-		{time.Minute, false, false},
-		{failureWindow, false, false}, // the first is forgotten, the second just not
-		{failureWindow + time.Second, true, true},
-		{failureWindow + 2*time.Second, false, true}, // not counted
-		{failureWindow + time.Second + failurePause, false, false},
-		{failureWindow + time.Minute + failurePause, false, false},
-		{failureWindow + 2*time.Minute + failurePause, true, true},
-	} {
-		at := now.Add(test.after)
-		if opened := b.record(at); opened != test.opened || (b.message(at) != "") != test.open {
-			t.Errorf("failure %d: opened %v, message %q", i, opened, b.message(at))
-		}
-	}
-	if changes != 2 {
-		t.Errorf("%d changes are reported, want 2", changes)
-	}
-}
 
 // TestAttackM7FailedPods: a provider fails each pod as it comes. The engine reports that the node must get no more pods, and an event on a pod
 // names the reason. Pods that a Job runs once may fail as often as they like: their controller replaces them with a backoff.

@@ -69,9 +69,9 @@ func TestForgedTokenSecret(t *testing.T) {
 	e.until("the copy exists", func() bool { return e.exists(e.provider, copied) })
 	e.until("the caches of pods, ShadowPods and token Secrets are filled", func() bool {
 		pods := e.engine.pods
-		return pods.local.Current(fanin.Every) && pods.shadows.Synced(remoteNS) && e.engine.tokens.secrets().Synced(remoteNS)
+		return pods.Local.Current(fanin.Every) && pods.Shadows.Synced(remoteNS) && e.engine.tokens.Synced(remoteNS)
 	})
-	e.engine.tokens.queue.add(key(local, "absent"))
+	e.engine.tokens.Queue.Add(key(local, "absent"))
 	e.waitIdle()
 	if written := e.toProvider.writesTo(); len(written) != 1 || !e.exists(e.provider, copied) {
 		t.Errorf("written %v", written)

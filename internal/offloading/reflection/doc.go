@@ -2,10 +2,13 @@
 
 // Package reflection copies the objects of offloaded namespaces to their remote namespaces in one peer, and brings the status of the pods back.
 //
-//	NamespaceMap ──► mappings ──► informers of a local namespace and of its remote namespace, while they are mapped    namespaces.go
-//	local object, remote metadata ──► project (pure) ──► ssa: one apply, or none              catalog.go, reflector.go, initial.go
-//	local pod ──► ShadowPod                                  workers of their own              pod.go, podoutbound.go, tokens.go
-//	remote pod, remote warnings ──► local status, local events    workers of their own         podinbound.go, events.go
+//	NamespaceMap ──► mappings ──► informers of a local namespace and of its remote namespace, while they are mapped    engine
+//	local object, metadata of its copy ──► project (pure) ──► ssa: one apply, or none                                  objects
+//	local pod ──► ShadowPod; remote pod ──► local status                                                               pods, podplan (pure)
+//	tokens of local service accounts ──► Secrets that the remote pods mount                                            tokens
+//	remote warnings, and what the peer refuses ──► events about local objects                                          events, refusals
+//
+// This package puts the loops together and is what others use of them. Imports point from objects, pods and tokens to engine, and from there to events.
 //
 // An object counts as absent only while its namespace is being watched, and every deletion in the peer names the UID. A local pod is removed
 // once nothing runs for it in the peer. Stopping a mapping or the process deletes nothing.

@@ -5,16 +5,13 @@ package reflection
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // TestEndedAndGone: a pod with restart policy Never ended, and its ShadowPod was deleted before we reported that. The pod does not run again.
@@ -28,22 +25,22 @@ func TestEndedAndGone(t *testing.T) {
 	e.must(e.consumer.Create(t.Context(), pod))
 	e.untilPod(local, "once", "Ready", isReady)
 	e.waitIdle()
-	e.engine.pods.inbound.pause() // its end is observed, but not reported yet
+	e.engine.pods.Inbound.Pause() // its end is observed, but not reported yet
 	remote := &corev1.Pod{ObjectMeta: named(remoteNS, "once")}
 	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
 	provider.end(remote, corev1.PodSucceeded, 0)
 	e.must(e.consumer.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-	e.until("the engine remembers its end while the remote pod exists", func() bool { return world{pods: e.engine.pods}.Memory(pod).Last != nil })
+	e.until("the engine remembers its end while the remote pod exists", func() bool { return e.engine.pods.Memory(pod.UID).Last != nil })
 	e.toProvider.reset()
 	e.losePod(provider, remoteNS, "once")
 	e.until("the engine knows", func() bool {
-		return e.engine.pods.shadows.Get(client.ObjectKeyFromObject(remote)) == nil && e.engine.pods.remote.Get(client.ObjectKeyFromObject(remote)) == nil
+		return e.engine.pods.Shadows.Get(client.ObjectKeyFromObject(remote)) == nil && e.engine.pods.Remote.Get(client.ObjectKeyFromObject(remote)) == nil
 	})
 	e.waitIdle()
 	if got := e.toProvider.writesTo("shadowpods"); len(got) != 0 || provider.creations(pod) != 1 {
 		t.Errorf("after its end: %v, created %d times", got, provider.creations(pod))
 	}
-	e.engine.pods.inbound.resume()
+	e.engine.pods.Inbound.Resume()
 	e.untilPod(local, "once", "succeeded", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 	e.waitIdle()
 	if e.exists(e.provider, &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "once")}) || provider.creations(pod) != 1 {
@@ -62,40 +59,24 @@ func TestEndedAndNotOffloaded(t *testing.T) {
 	e.must(e.consumer.Create(t.Context(), pod))
 	e.untilPod(local, "once", "Ready", isReady)
 	e.waitIdle()
-	e.engine.pods.inbound.pause()
+	e.engine.pods.Inbound.Pause()
 	remote := &corev1.Pod{ObjectMeta: named(remoteNS, "once")}
 	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
 	provider.end(remote, corev1.PodSucceeded, 0)
 	e.must(e.consumer.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-	e.until("the engine remembers its end", func() bool { return world{pods: e.engine.pods}.Memory(pod).Last != nil })
+	e.until("the engine remembers its end", func() bool { return e.engine.pods.Memory(pod.UID).Last != nil })
 	e.must(e.consumer.Delete(t.Context(), pod))
 	e.editMap(func(m *vkv1alpha1.NamespaceMap) { delete(m.Spec.DesiredMapping, local) })
 	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) { delete(m.Status.CurrentMapping, local) })
 	e.until("the engine knows", func() bool {
-		mapping, _ := e.engine.mappings.local(local)
-		cached, _ := e.engine.pods.local.Get(key(local, "once")).(*corev1.Pod)
+		mapping, _ := e.engine.engine.Namespaces.Local(local)
+		cached, _ := e.engine.pods.Local.Get(key(local, "once")).(*corev1.Pod)
 		return mapping == nil && cached != nil && cached.DeletionTimestamp != nil
 	})
-	e.engine.pods.inbound.resume()
+	e.engine.pods.Inbound.Resume()
 	pod = e.untilPod(local, "once", "succeeded", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 	e.edit(e.consumer, pod, func() { pod.Finalizers = nil })
 	e.until("it is gone", func() bool { return !e.exists(e.consumer, pod) })
-}
-
-// TestTokensOfShortLife: an API server may grant tokens a shorter lifetime than we request.
-func TestTokensOfShortLife(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		requests := []project.TokenRequest{{ExpirationSeconds: 86400}}
-		secret := &metav1.PartialObjectMetadata{}
-		secret.Annotations = map[string]string{labels.TokenExpiration: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), labels.TokenLifetime: "3600"}
-		if wait := refreshIn(secret, requests); wait != 48*time.Minute {
-			t.Errorf("tokens with a lifetime of an hour are replaced after %v", wait)
-		}
-		delete(secret.Annotations, labels.TokenLifetime) // a Secret of an earlier version
-		if wait := refreshIn(secret, requests); wait > 0 {
-			t.Errorf("tokens with an unknown lifetime stay for %v", wait)
-		}
-	})
 }
 
 // TestTokensHaveTheirTime: the renewal of every pod's token is scheduled, whether the cache received the Secret or the ShadowPod first.
@@ -111,7 +92,7 @@ func TestTokensHaveTheirTime(t *testing.T) {
 	}
 	e.waitIdle()
 	for i := range 10 {
-		if s := e.engine.tokens.queue.inspect(key(local, fmt.Sprintf("web-%d", i))); s == nil || s.at.Before(time.Now().Add(time.Minute)) {
+		if s := e.engine.tokens.Queue.States()[key(local, fmt.Sprintf("web-%d", i))]; s.At.Before(time.Now().Add(time.Minute)) {
 			t.Errorf("the next token of pod %d is not scheduled: %+v", i, s)
 		}
 	}

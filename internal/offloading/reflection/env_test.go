@@ -37,6 +37,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/fairqueue"
 	"liqo.io/liqo/internal/kube/kubetest"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/offloading/reflection/project"
@@ -447,9 +448,9 @@ func (e *env) waitIdle() {
 	e.t.Helper()
 	last, polls := -1, 0
 	e.until("nothing more is written", func() bool {
-		busy, working := len(e.toConsumer.writesTo())+len(e.toProvider.writesTo())+len(e.engine.recorder.writes), 0
-		for _, q := range e.engine.queues() {
-			ready, inWork := q.counts()
+		busy, working := len(e.toConsumer.writesTo())+len(e.toProvider.writesTo())+e.engine.engine.Recorder.Waiting(), 0
+		for _, q := range e.engine.engine.Queues() {
+			ready, inWork := counts(q)
 			busy += ready
 			working += inWork
 		}
@@ -462,30 +463,20 @@ func (e *env) waitIdle() {
 }
 
 // counts returns how many keys are ready, and how many workers have.
-func (q *queue) counts() (ready, working int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, s := range q.states {
-		if s.queued {
+func counts(q *fairqueue.Queue) (ready, working int) {
+	for _, s := range q.States() {
+		if s.Ready {
 			ready++
 		}
-		if s.working {
+		if s.Working {
 			working++
 		}
 	}
 	return ready, working
 }
 
-// inspect returns the state of a key; nil if the queue does not know it.
-func (q *queue) inspect(key types.NamespacedName) *state {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	s := q.states[key]
-	if s == nil {
-		return nil
-	}
-	known := *s
-	return &known
+func key(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
 // identityTranslator is for clusters with the same addresses.

@@ -208,7 +208,7 @@ func TestTolerations(t *testing.T) {
 	stop()
 	timeout = 200 * time.Millisecond
 	e.run()
-	e.until("the engine has synced", func() bool { return e.engine.pods.remote.Current(remoteNS) })
+	e.until("the engine has synced", func() bool { return e.engine.pods.Remote.Current(remoteNS) })
 	disconnect()
 	e.must(e.consumer.Create(t.Context(), e.pod(local, "late")))
 	toleratedIn := func(namespace, name string) map[string]int64 {
@@ -317,16 +317,9 @@ func TestLocalAPIServerDown(t *testing.T) {
 	e.waitIdle()
 	proxy.Set(kubetest.Refuse)
 	provider.end(&corev1.Pod{ObjectMeta: named(remoteNS, "web")}, corev1.PodFailed, 3)
-	q := e.engine.pods.inbound
+	q := e.engine.pods.Inbound
 	e.until("it failed three times, and the next try is scheduled", func() bool {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		s := q.states[key(local, "web")]
-		if s == nil || s.failures < 3 || s.working || s.at.IsZero() {
-			return false
-		}
-		s.at = time.Now().Add(24 * time.Hour) // the backoff does not end in this test
-		return true
+		return q.States()[key(local, "web")].Failures >= 3 && q.Postpone(key(local, "web"), time.Now().Add(24*time.Hour)) // the backoff does not end in this test
 	})
 	proxy.Set(kubetest.Pass)
 	e.untilPod(local, "web", "failed", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
@@ -342,7 +335,7 @@ func TestLargeObjects(t *testing.T) {
 	for i := range count {
 		e.must(e.consumer.Create(t.Context(), configMap(local, fmt.Sprint("large", i), strings.Repeat("x", size))))
 	}
-	complete := func() bool { return len(e.engine.reflector("ConfigMap").remote.All(remoteNS)) == count }
+	complete := func() bool { return len(e.engine.objects.Kind("ConfigMap").Remote.All(remoteNS)) == count }
 	e.until("all are there", complete)
 	e.waitIdle()
 	stop()
@@ -429,7 +422,7 @@ func TestMappingsLeaveNothing(t *testing.T) {
 	e.until("there", func() bool { return e.exists(e.provider, configMap(remoteNS, "settings", "")) })
 	leave := func() {
 		e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) { delete(m.Status.CurrentMapping, local) })
-		e.until("the mapping ends", func() bool { mapping, _ := e.engine.mappings.local(local); return mapping == nil })
+		e.until("the mapping ends", func() bool { mapping, _ := e.engine.engine.Namespaces.Local(local); return mapping == nil })
 	}
 	leave()
 	e.waitIdle()
@@ -439,7 +432,7 @@ func TestMappingsLeaveNothing(t *testing.T) {
 		e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) {
 			m.Status.CurrentMapping[local] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: remoteNS, Phase: vkv1alpha1.MappingAccepted}
 		})
-		e.until("the mapping exists", func() bool { mapping, _ := e.engine.mappings.local(local); return mapping != nil })
+		e.until("the mapping exists", func() bool { mapping, _ := e.engine.engine.Namespaces.Local(local); return mapping != nil })
 		leave()
 	}
 	kubetest.Eventually(t, "as few goroutines as before", func() error {
@@ -450,13 +443,6 @@ func TestMappingsLeaveNothing(t *testing.T) {
 		}
 		return nil
 	})
-	for _, r := range e.engine.reflectors {
-		r.mu.Lock()
-		if len(r.compared) > 0 {
-			t.Errorf("%s: %d mappings are remembered", r.kind.name, len(r.compared))
-		}
-		r.mu.Unlock()
-	}
 	if got := append(e.toConsumer.writesTo(), e.toProvider.writesTo()...); len(got) != 0 {
 		t.Errorf("written: %v", got)
 	}

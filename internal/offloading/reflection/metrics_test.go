@@ -9,9 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
@@ -139,25 +137,5 @@ func TestSuccessfulReflection(t *testing.T) {
 	if event := found[0]; event.Type != corev1.EventTypeNormal || event.InvolvedObject.Kind != "Service" || event.InvolvedObject.Name != "web" ||
 		event.Source.Component != "liqo-service-reflection" || event.Message != `the object is reflected to cluster "milan"` {
 		t.Errorf("%+v", event)
-	}
-}
-
-// TestEventsAboutSuccessAreBounded: however many objects are created in the peer, few are reported, and failures still are.
-func TestEventsAboutSuccessAreBounded(t *testing.T) {
-	recorder := newEventRecorder(fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(), "liqo-milan")
-	for i := range 1000 {
-		object := service("shop", fmt.Sprintf("web-%d", i))
-		object.UID = "uid"
-		recorder.reflected(object, "Service", "milan")
-	}
-	written := len(recorder.writes)
-	if written < successBurst || written > 2*successBurst {
-		t.Errorf("%d events about 1000 objects, want about %d", written, successBurst)
-	}
-	object := service("shop", "broken")
-	object.UID = "broken"
-	recorder.failed(object, "Service", reasonFailed, errUnmanaged)
-	if len(recorder.writes) != written+1 {
-		t.Error("the failure is not reported")
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // TestAttackM1: a provider reads all Secrets that reach it. Those of Helm and of kubeadm never do, and with the reflection Referenced only those that
@@ -50,7 +49,7 @@ func TestAttackM1(t *testing.T) {
 	e.must(e.consumer.Create(t.Context(), pod))
 	stop := e.run()
 	there := func(kind string) (names []string) {
-		for _, object := range e.engine.reflector(kind).remote.All(remoteNS) {
+		for _, object := range e.engine.objects.Kind(kind).Remote.All(remoteNS) {
 			names = append(names, object.GetName())
 		}
 		slices.Sort(names)
@@ -81,32 +80,4 @@ func TestAttackM1(t *testing.T) {
 	expect("everything but what never crosses", []string{"asked-for", "certificate", "refused", "unused", "used"}, []string{"unused", "used"})
 	e.editMap(func(m *vkv1alpha1.NamespaceMap) { m.Spec.ReferencedOnly = []string{local} })
 	expect("what was asked for", []string{"asked-for"}, nil)
-}
-
-// TestReferencesAreCounted: the first and the last reference count, whichever object has it.
-func TestReferencesAreCounted(t *testing.T) {
-	var r references
-	pod := func(secrets ...string) *corev1.Pod {
-		made := &corev1.Pod{ObjectMeta: named("shop", "web")}
-		for _, name := range secrets {
-			made.Spec.ImagePullSecrets = append(made.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
-		}
-		return made
-	}
-	a := reference{"shop", project.Reference{Kind: "Secret", Name: "a"}}
-	if changed := r.replace(nil, pod("a", "a", "b")); len(changed) != 2 {
-		t.Errorf("two appear: %v", changed)
-	}
-	if changed := r.replace(nil, pod("a")); len(changed) != 0 {
-		t.Errorf("the second reference changes nothing: %v", changed)
-	}
-	if changed := r.replace(pod("a", "a", "b"), pod("a")); len(changed) != 1 || changed[0].Name != "b" {
-		t.Errorf("b disappears: %v", changed)
-	}
-	if changed := r.replace(pod("a"), nil); len(changed) != 0 || !r.has(a) {
-		t.Errorf("one reference is left: %v", changed)
-	}
-	if changed := r.replace(pod("a"), nil); len(changed) != 1 || r.has(a) || len(r.count) != 0 {
-		t.Errorf("none is left: %v, %v", changed, r.count)
-	}
 }

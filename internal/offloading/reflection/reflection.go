@@ -4,14 +4,10 @@ package reflection
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"sync"
-	"sync/atomic"
+	"net/netip"
 	"time"
 
-	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -23,13 +19,19 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/fanin"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/kube/ssa"
 	"liqo.io/liqo/internal/offloading/reflection/checked"
+	"liqo.io/liqo/internal/offloading/reflection/engine"
+	"liqo.io/liqo/internal/offloading/reflection/events"
+	"liqo.io/liqo/internal/offloading/reflection/objects"
+	"liqo.io/liqo/internal/offloading/reflection/pods"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/refusals"
+	"liqo.io/liqo/internal/offloading/reflection/tokens"
 )
 
 // Client rates per peer. They let a burst of a thousand pods pass, and keep a runaway loop from overloading an API server.
@@ -65,23 +67,15 @@ type Options struct {
 
 // Engine reflects all namespaces that are offloaded to one peer.
 type Engine struct {
-	options  Options
-	local    client.WithWatch
-	remote   remoteCluster
-	log      logr.Logger
-	recorder *eventRecorder
-	counts   *counters
-
-	mappings   *mappings
-	references references
-	reflectors []*reflector
-	pods       *pods
-	tokens     *tokens
-	events     *remoteEvents
-	failures   breaker
-	claims     Claims
+	options Options
+	engine  *engine.Engine
+	objects *objects.Objects
+	pods    *pods.Pods     // nil: no pods are reflected
+	tokens  *tokens.Tokens // nil: no pod gets tokens
+	copier  *events.Copier // of the events of pods; nil without pods
+	claims  Claims         // nil: there are none
 	// declined is what the peer refuses of claims.
-	declined *refusals
+	declined *refusals.Metadata
 }
 
 // New prepares the reflection. cfg connects to this cluster.
@@ -90,43 +84,87 @@ func New(cfg *rest.Config, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.UnreachableTimeout == 0 {
-		o.UnreachableTimeout = defaultUnreachableTimeout
-	}
-	if o.FailureLimit == 0 {
-		o.FailureLimit = defaultFailureLimit
-	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
 	local, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("client of the local cluster: %w", err)
 	}
-	e := &Engine{options: o, local: local, counts: newCounters(&o), log: log.Log.WithName("reflection"), failures: breaker{limit: o.FailureLimit}, declined: newRefusals()}
-	e.remote = remoteCluster{scheme: scheme, mapper: mapper, limiter: flowcontrol.NewTokenBucketRateLimiter(qps, burst), opened: make(chan struct{}), since: time.Now()}
-	e.recorder = newEventRecorder(local, o.Mapping.NodeName)
-	e.mappings = newMappings(e)
-	for i := range catalog {
-		if workers := o.workers(catalog[i].flag, catalog[i].workers); workers > 0 && (!catalog[i].needsIPs || o.ReflectIPs) {
-			e.reflectors = append(e.reflectors, newReflector(e, &catalog[i], workers))
-		}
+	limiter := flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+	access := remote.NewAccess(func(connection *remote.Connection) (client.WithWatch, error) {
+		config, brief := connection.Config(), *connection.HTTPClient()
+		config.RateLimiter, brief.Transport = limiter, ssa.LeanApplies(brief.Transport)
+		return checked.NewClient(config, &brief, scheme, mapper)
+	})
+	e := &Engine{options: o, declined: refusals.NewMetadata()}
+	e.engine = engine.New(local, access, engine.Options{Namespace: o.Namespace, NamespaceMap: o.NamespaceMap, Mapping: o.Mapping, RemoteName: o.RemoteName})
+	podWorkers := o.workers(pods.Flag, pods.DefaultWorkers)
+	toObjects := objects.Options{Workers: o.workers, ReflectIPs: o.ReflectIPs, Translator: o.Translator, RemoteChanged: e.copyChanged}
+	if podWorkers > 0 {
+		toObjects.PodsSynced = func() bool { return e.pods.Synced() }
 	}
-	if workers := o.workers(podFlag, podWorkers); workers > 0 {
-		e.pods = newPods(e, workers)
-		e.events = newRemoteEvents(e)
-		if workers := o.workers(tokenFlag, tokenWorkers); workers > 0 && o.APIServer != nil {
-			e.tokens = newTokens(e, workers)
-		}
+	e.objects = objects.New(e.engine, toObjects)
+	e.engine.Add(&engine.Loop{Start: e.startClaims, Stop: e.stopClaims}) // before the pods, which ask for their data
+	if podWorkers > 0 {
+		e.addPods(podWorkers)
 	}
 	return e, nil
 }
 
+// addPods adds the loops of pods, of what is written about them, and of their tokens.
+func (e *Engine) addPods(workers int) {
+	o := &e.options
+	toPods := pods.Options{
+		Workers: workers, HostIP: o.HostIP, NodeName: o.Mapping.NodeName, APIServer: o.APIServer, UnreachableTimeout: o.UnreachableTimeout, FailureLimit: o.FailureLimit,
+		Referrers: e.objects.ReferrerChanged, Arrived: func(before, after client.Object) { e.copier.Arrived(before, after) },
+	}
+	if o.ReflectIPs {
+		toPods.Translator = o.Translator
+	}
+	e.pods = pods.New(e.engine, toPods)
+	e.copier = events.NewCopier(e.engine.Recorder, events.CopierOptions{
+		Remote: e.engine.Remote.WaitForClient, Local: e.engine.Local,
+		Mapping: func(remote string) (project.NamespaceMapping, bool) {
+			if mapping := e.engine.Namespaces.Remote(remote); mapping != nil {
+				return mapping.NamespaceMapping, true
+			}
+			return project.NamespaceMapping{}, false
+		},
+		Object: func(mapping project.NamespaceMapping, subject project.Subject) client.Object {
+			if subject.Kind == pods.Kind {
+				return e.pods.About(mapping, subject)
+			}
+			return e.objects.About(mapping, subject)
+		},
+	})
+	e.engine.Add(&engine.Loop{
+		Start: func(mapping *engine.Mapping) { e.copier.Source.Add(mapping.Context, mapping.Remote) },
+		Stop:  func(mapping *engine.Mapping) { e.copier.Source.Remove(mapping.Remote) },
+	})
+	if workers := o.workers(tokens.Flag, tokens.DefaultWorkers); workers > 0 && o.APIServer != nil {
+		var copies *fanin.Source
+		if secrets := e.objects.Kind("Secret"); secrets != nil {
+			copies = secrets.Remote
+		}
+		e.tokens = tokens.New(e.engine, e.pods, copies, workers)
+		e.pods.SetTokens(e.tokens)
+	}
+}
+
+// copyChanged passes on what happened to the copy of an object.
+func (e *Engine) copyChanged(kind string, before, after client.Object) {
+	if e.copier != nil {
+		e.copier.Arrived(before, after)
+	}
+	if e.tokens != nil && kind == "Secret" {
+		e.tokens.RemoteChanged(before, after)
+	}
+}
+
 // DefaultWorkers returns the default number of workers by the flag of their kind.
 func DefaultWorkers() map[string]int {
-	all := map[string]int{podFlag: podWorkers, tokenFlag: tokenWorkers}
-	for i := range catalog {
-		all[catalog[i].flag] = catalog[i].workers
-	}
+	all := objects.DefaultWorkers()
+	all[pods.Flag], all[tokens.Flag] = pods.DefaultWorkers, tokens.DefaultWorkers
 	return all
 }
 
@@ -163,198 +201,54 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 }
 
 // Run reflects until ctx ends. Stopping deletes nothing.
-func (e *Engine) Run(ctx context.Context) error {
-	var working sync.WaitGroup
-	for _, r := range e.reflectors {
-		r.run(ctx, &working)
-	}
-	if e.pods != nil {
-		e.pods.run(ctx, &working)
-	}
-	if e.tokens != nil {
-		e.tokens.run(ctx, &working)
-	}
-	defer registered().observe(e)()
-	working.Go(func() { e.recorder.run(ctx) })
-	e.mappings.run(ctx)
-	<-ctx.Done()
-	for _, q := range e.queues() {
-		q.close()
-	}
-	working.Wait()
-	return nil
-}
+func (e *Engine) Run(ctx context.Context) error { return e.engine.Run(ctx) }
 
 // Synced reports whether the caches of the NamespaceMap and of the node's pods are filled.
 func (e *Engine) Synced() bool {
-	return e.mappings.maps.Synced(e.options.Namespace) && (e.pods == nil || e.pods.local.Synced(""))
+	return e.engine.Namespaces.Synced() && (e.pods == nil || e.pods.Synced())
 }
 
-// apiServer returns how new pods of a mapping reach our API server. Without tokens they do not reach it.
-func (e *Engine) apiServer(mapping *mapping) (project.APIServer, error) {
-	if e.tokens == nil || !mapping.apiServer.Load() {
-		return project.APIServer{}, nil
-	}
-	return e.options.APIServer()
-}
-
-func (e *Engine) queues() []*queue {
-	all := e.outboundQueues()
-	if e.pods != nil {
-		all = append(all, e.pods.inbound)
-	}
-	return all
-}
-
-// outboundQueues returns the queues of what we write to the peer.
-func (e *Engine) outboundQueues() (all []*queue) {
-	for _, r := range e.reflectors {
-		all = append(all, r.queue)
-	}
-	if e.pods != nil {
-		all = append(all, e.pods.outbound)
-	}
-	if e.tokens != nil {
-		all = append(all, e.tokens.queue)
-	}
-	return all
-}
-
-// SetConnection records the connection to the peer and whether the peer is reachable. While it is not, the outbound queues are paused; once it is, they
-// retry at once whatever has failed.
+// SetConnection records the connection to the peer and whether the peer is reachable. While it is not, nothing is written to the peer; once it is, whatever has
+// failed is tried again at once.
 func (e *Engine) SetConnection(connection *remote.Connection, reachable bool) {
-	switch changed, err := e.remote.setConnection(connection, reachable); {
-	case err != nil:
-		e.log.Error(err, "could not create the client of the remote cluster: nothing is reflected")
-	case changed && reachable:
-		for _, q := range e.outboundQueues() {
-			q.resume()
-		}
-		e.mappings.each(func(mapping *mapping) {
-			if e.pods != nil {
-				e.pods.resumed(mapping.Remote)
-			}
-		})
-	case changed:
-		for _, q := range e.outboundQueues() {
-			q.pause()
-		}
-		if e.pods != nil {
-			select {
-			case e.pods.unreachable <- struct{}{}:
-			default:
-			}
-		}
-	}
+	e.engine.SetConnection(connection, reachable)
 }
 
 // TranslationChanged makes the engine translate all addresses again: the Translator has new information.
-func (e *Engine) TranslationChanged() {
-	for _, r := range e.reflectors {
-		if r.kind.needsIPs {
-			r.enqueueAll()
-		}
-	}
+func (e *Engine) TranslationChanged() { e.engine.TranslationChanged() }
+
+// Endpoints returns the addresses of endpoints that the peer is to reach, with their ports. complete is false while the EndpointSlices of some offloaded
+// namespace are not known.
+func (e *Engine) Endpoints() (all map[netip.Addr][]project.Port, complete bool) {
+	return e.objects.Endpoints()
+}
+
+// Pods calls do with each pod of the node. do must not change it.
+func (e *Engine) Pods(do func(*corev1.Pod)) {
 	if e.pods != nil {
-		e.pods.enqueueAll()
+		e.pods.All(do)
 	}
 }
 
-// remoteCluster is the client of the peer, and whether the peer is reachable.
-type remoteCluster struct {
-	scheme  *runtime.Scheme
-	mapper  meta.RESTMapper
-	limiter flowcontrol.RateLimiter
-
-	mu     sync.Mutex
-	http   *http.Client
-	client atomic.Pointer[client.WithWatch]
-	opened chan struct{} // closed while the peer is reachable
-	isOpen bool
-	since  time.Time // of isOpen
+// Failing returns why the node must get no more pods; empty if it may.
+func (e *Engine) Failing() string {
+	if e.pods == nil {
+		return ""
+	}
+	return e.pods.Failing()
 }
 
-func (f *remoteCluster) setConnection(connection *remote.Connection, reachable bool) (changed bool, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if connection == nil {
-		reachable = false
+// OnFailing sets the function that is called when the result of Failing has changed. Call it before Run.
+func (e *Engine) OnFailing(changed func()) {
+	if e.pods != nil {
+		e.pods.OnFailing(changed)
 	}
-	if reachable {
-		// The connection has another HTTP client once the URL or the CA of the peer has changed.
-		if shared := connection.HTTPClient(); f.http != shared {
-			config := connection.Config()
-			// The client shares the connection's HTTP client: that holds one TCP connection for all, and always sends the current token.
-			config.RateLimiter = f.limiter
-			brief := *shared
-			brief.Transport = ssa.LeanApplies(shared.Transport)
-			made, err := checked.NewClient(config, &brief, f.scheme, f.mapper)
-			if err != nil {
-				return false, fmt.Errorf("client of the remote cluster: %w", err)
-			}
-			f.http = shared
-			f.client.Store(&made)
-		}
-	}
-	changed = f.isOpen != reachable
-	switch {
-	case changed && reachable:
-		close(f.opened)
-	case changed:
-		f.opened = make(chan struct{})
-	}
-	if changed {
-		f.isOpen, f.since = reachable, time.Now()
-	}
-	return changed, nil
 }
 
-// unreachableFor reports whether the peer has been unreachable for at least that long.
-func (f *remoteCluster) unreachableFor(least time.Duration) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return !f.isOpen && time.Since(f.since) >= least
-}
-
-func (f *remoteCluster) reachable() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.isOpen
-}
-
-var errUnreachable = errors.New("the remote cluster is unreachable")
-
-// currentClient returns the client, also while the peer is unreachable: the request fails then. The error is errUnreachable before the first connection.
-func (f *remoteCluster) currentClient() (client.WithWatch, error) {
-	if made := f.client.Load(); made != nil {
-		return *made, nil
+// Remote returns the remote namespace of a local namespace; false if it has none.
+func (e *Engine) Remote(local string) (name string, offloaded bool) {
+	if one, _ := e.engine.Namespaces.Local(local); one != nil {
+		return one.Remote, true
 	}
-	return nil, errUnreachable
-}
-
-// clientOrNil returns nil before the first connection.
-func (f *remoteCluster) clientOrNil() client.Client {
-	if made := f.client.Load(); made != nil {
-		return *made
-	}
-	return nil
-}
-
-// whenReachable returns a channel that is closed as soon as the peer is reachable, and is closed already if it is.
-func (f *remoteCluster) whenReachable() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.opened
-}
-
-// waitForClient waits until the peer is reachable, and returns the client.
-func (f *remoteCluster) waitForClient(ctx context.Context) (client.WithWatch, error) {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-f.whenReachable():
-			return f.currentClient()
-		}
-	}
+	return "", false
 }

@@ -56,7 +56,7 @@ func TestOneWriteEach(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
 	stop := e.run()
-	e.until("the mapping exists", func() bool { mapping, _ := e.engine.mappings.local(local); return mapping != nil })
+	e.until("the mapping exists", func() bool { mapping, _ := e.engine.engine.Namespaces.Local(local); return mapping != nil })
 	secret := &corev1.Secret{ObjectMeta: named(local, "credentials"), Data: map[string][]byte{"a": {1, 2}}}
 	for _, object := range []client.Object{service(local, "web"), configMap(local, "settings", "1"), secret, ingress(local, "web"), slice(local, "web-x", "web"), configMap(local, "kube-root-ca.crt", "ca")} {
 		e.must(e.consumer.Create(t.Context(), object))
@@ -105,7 +105,7 @@ func TestOneWriteEach(t *testing.T) {
 		e.toConsumer.reset()
 		e.toProvider.reset()
 		stop = e.run()
-		e.until("the ConfigMaps are cached", func() bool { return len(e.engine.reflector("ConfigMap").remote.All(remoteNS)) >= 2 })
+		e.until("the ConfigMaps are cached", func() bool { return len(e.engine.objects.Kind("ConfigMap").Remote.All(remoteNS)) >= 2 })
 		e.waitIdle()
 		if got := append(e.toConsumer.writesTo(), e.toProvider.writesTo()...); len(got) != 0 {
 			t.Errorf("written after a restart: %v", got)
@@ -169,8 +169,8 @@ func TestRestart(t *testing.T) {
 	}
 	start := time.Now()
 	complete := func() bool {
-		return len(e.engine.reflector("ConfigMap").remote.All(remoteNS)) == each && len(e.engine.reflector("Service").remote.All(remoteNS)) == each &&
-			len(e.engine.reflector("EndpointSlice").remote.All(remoteNS)) == each
+		return len(e.engine.objects.Kind("ConfigMap").Remote.All(remoteNS)) == each && len(e.engine.objects.Kind("Service").Remote.All(remoteNS)) == each &&
+			len(e.engine.objects.Kind("EndpointSlice").Remote.All(remoteNS)) == each
 	}
 	e.until("all are there", complete)
 	t.Logf("%d objects in %v", 3*each, time.Since(start).Round(time.Millisecond))
@@ -191,7 +191,7 @@ func TestRestart(t *testing.T) {
 	e.engine.SetConnection(e.connection, true)
 	e.proxy.Set(kubetest.Refuse)
 	e.proxy.Set(kubetest.Pass)
-	e.until("all are watched again", func() bool { return e.engine.reflector("Service").remote.Current(remoteNS) })
+	e.until("all are watched again", func() bool { return e.engine.objects.Kind("Service").Remote.Current(remoteNS) })
 	e.waitIdle()
 	if got := append(e.toConsumer.writesTo(), e.toProvider.writesTo()...); len(got) != 0 {
 		t.Errorf("written after the connection was lost: %v", got)
@@ -250,12 +250,12 @@ func TestMappings(t *testing.T) {
 
 	e.editMap(func(m *vkv1alpha1.NamespaceMap) { delete(m.Spec.DesiredMapping, one) })
 	e.until("the mapping is frozen", func() bool {
-		mapping, _ := e.engine.mappings.local(one)
-		return mapping != nil && mapping.terminating.Load()
+		mapping, _ := e.engine.engine.Namespaces.Local(one)
+		return mapping != nil && mapping.Terminating()
 	})
 	e.must(e.consumer.Delete(t.Context(), configMap(one, "settings", "")))
 	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) { delete(m.Status.CurrentMapping, one) })
-	e.until("the mapping stops", func() bool { mapping, _ := e.engine.mappings.local(one); return mapping == nil })
+	e.until("the mapping stops", func() bool { mapping, _ := e.engine.engine.Namespaces.Local(one); return mapping == nil })
 	settings := configMap(two, "settings", "")
 	e.edit(e.consumer, settings, func() { settings.Data["key"] = "2" })
 	e.until("the other mapping goes on", func() bool {
@@ -270,11 +270,11 @@ func TestMappings(t *testing.T) {
 	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) {
 		m.Status.CurrentMapping[two] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: oneRemote, Phase: vkv1alpha1.MappingAccepted}
 	})
-	e.until("nothing is reflected", func() bool { mapping, _ := e.engine.mappings.local(two); return mapping == nil })
+	e.until("nothing is reflected", func() bool { mapping, _ := e.engine.engine.Namespaces.Local(two); return mapping == nil })
 	// A deleted NamespaceMap changes nothing.
 	e.must(e.consumer.Delete(t.Context(), &vkv1alpha1.NamespaceMap{ObjectMeta: named(e.tenant, mapName)}))
 	e.waitIdle()
-	if _, known := e.engine.mappings.local(one); known != podplan.Unknown {
+	if _, known := e.engine.engine.Namespaces.Local(one); known != podplan.Unknown {
 		t.Errorf("known: %v", known)
 	}
 }

@@ -7,18 +7,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
 	"liqo.io/liqo/internal/kube/kubetest"
-	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // refusing makes the provider refuse metadata in a domain and chosen node ports, in the words of the chart's policy.
@@ -115,39 +112,4 @@ func TestRefusedMetadata(t *testing.T) {
 		}
 		return false
 	})
-}
-
-// TestRefusals: what a peer refuses is remembered for an hour, is bounded, and concerns only what the object has.
-func TestRefusals(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": ""}, Annotations: map[string]string{"b.example/c": ""}}}
-	refusal := func(labels, annotations string) error {
-		return fmt.Errorf("apply: %w", apierrors.NewForbidden(corev1.Resource("configmaps"), "x", fmt.Errorf("metadata refused: labels [%s], annotations [%s]", labels, annotations)))
-	}
-	r := newRefusals()
-	if r.learn(object, errors.New("metadata refused: labels [a], annotations []"), now) {
-		t.Error("an error of no API server")
-	}
-	if r.learn(object, refusal("other, virtualkubelet.liqo.io/origin", "a"), now) || r.of(object) != nil {
-		t.Error("keys that the object does not have")
-	}
-	if !r.learn(object, refusal("a", ""), now) || r.learn(object, refusal("a", ""), now) || r.of(object) == nil {
-		t.Error("a label is refused once")
-	}
-	if !r.learn(object, refusal("a", "b.example/c"), now.Add(time.Minute)) {
-		t.Error("an annotation more")
-	}
-	denied := project.Denied{Labels: project.Keys{"user"}}
-	if got := r.skip(denied, now.Add(acceptedRetry)); len(got.Labels) != 1 || len(got.Annotations) != 1 || len(denied.Labels) != 1 {
-		t.Errorf("an hour later it leaves out %v", got)
-	}
-	many := object.DeepCopy()
-	for i := range 2 * maxRefusals {
-		key := fmt.Sprintf("key%d", i)
-		many.Labels[key] = ""
-		r.learn(many, refusal(key, ""), now)
-	}
-	if len(r.labels) != maxRefusals {
-		t.Errorf("%d keys are remembered", len(r.labels))
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/fairqueue"
 	"liqo.io/liqo/internal/kube/kubetest"
 )
 
@@ -35,8 +36,8 @@ func TestStorm(t *testing.T) {
 	for i := range storm {
 		e.must(e.consumer.Create(t.Context(), configMap(bad, fmt.Sprint("c", i), "x")))
 	}
-	q := e.engine.reflector("ConfigMap").queue
-	e.until("all of them fail", func() bool { return q.failed(bad) == storm && len(e.toProvider.writesTo(badRemote)) > storm })
+	q := e.engine.objects.Kind("ConfigMap").Queue
+	e.until("all of them fail", func() bool { return failed(q, bad) == storm && len(e.toProvider.writesTo(badRemote)) > storm })
 	e.bounded(q, bad, badRemote)
 	e.until("an event in the namespace of the storm", func() bool { return e.event(bad, "c0", "FailedReflection", "exceeded quota") })
 	e.must(e.consumer.Create(t.Context(), configMap(good, "unmanaged", "ours")))
@@ -57,9 +58,9 @@ func TestStormOfPods(t *testing.T) {
 	for i := range storm {
 		e.must(e.consumer.Create(t.Context(), e.pod(bad, fmt.Sprint("p", i))))
 	}
-	q := e.engine.pods.outbound
+	q := e.engine.pods.Outbound
 	e.until("all of them fail", func() bool {
-		return q.failed(bad) == storm && len(e.toProvider.writesTo(badRemote, "shadowpods")) > storm
+		return failed(q, bad) == storm && len(e.toProvider.writesTo(badRemote, "shadowpods")) > storm
 	})
 	e.bounded(q, bad, badRemote)
 	e.until("an event in the namespace of the storm", func() bool { return e.event(bad, "p0", "FailedReflection", "exceeded quota") })
@@ -89,7 +90,7 @@ func TestNamespaceHangs(t *testing.T) {
 		e.must(e.consumer.Create(t.Context(), e.pod(bad, fmt.Sprint("p", i))))
 	}
 	e.until("the namespace has all workers that it may have", func() bool {
-		return hanging() >= e.engine.reflector("ConfigMap").queue.ready.Share()+e.engine.pods.outbound.ready.Share()
+		return hanging() >= e.engine.objects.Kind("ConfigMap").Queue.Share()+e.engine.pods.Outbound.Share()
 	})
 	for i := range several {
 		config, pod := configMap(good, fmt.Sprint("beside", i), "x"), e.pod(good, fmt.Sprint("beside", i))
@@ -102,17 +103,16 @@ func TestNamespaceHangs(t *testing.T) {
 
 // overtakes makes all failing objects of the bad namespace ready, then creates an object in another one, and checks that its write does not wait for all of
 // theirs.
-func (e *env) overtakes(q *queue, bad, badRemote string, object client.Object, remoteNS string) {
+func (e *env) overtakes(q *fairqueue.Queue, bad, badRemote string, object client.Object, remoteNS string) {
 	e.t.Helper()
-	q.pause()
-	q.retry(bad)
+	q.Pause()
+	q.Retry(bad)
 	e.must(e.consumer.Create(e.t.Context(), object))
 	e.until(object.GetName()+" is ready to be reflected", func() bool {
-		s := q.inspect(client.ObjectKeyFromObject(object))
-		return s != nil && s.queued
+		return q.States()[client.ObjectKeyFromObject(object)].Ready
 	})
 	e.toProvider.reset()
-	q.resume()
+	q.Resume()
 	written := func(one string) bool {
 		return strings.Contains(one, remoteNS) && strings.HasSuffix(one, "/"+object.GetName())
 	}
@@ -127,25 +127,24 @@ func (e *env) overtakes(q *queue, bad, badRemote string, object client.Object, r
 
 // bounded checks that each try of a failing object was counted as a failure, and so waited for its backoff, which doubles (TestQueueWaits). One more is
 // allowed for an event.
-func (e *env) bounded(q *queue, namespace, remoteNS string) {
+func (e *env) bounded(q *fairqueue.Queue, namespace, remoteNS string) {
 	e.t.Helper()
 	tries := map[string]int{}
 	for _, write := range e.toProvider.writesTo(remoteNS) {
 		tries[path.Base(write)]++
 	}
+	states := q.States()
 	for name, count := range tries {
-		if s := q.inspect(key(namespace, name)); s == nil || count > s.failures+1 {
+		if s := states[key(namespace, name)]; count > s.Failures+1 {
 			e.t.Errorf("%s: written %d times, state %+v", name, count, s)
 		}
 	}
 }
 
 // failed returns how many keys of a namespace have failed.
-func (q *queue) failed(namespace string) (n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for key, s := range q.states {
-		if key.Namespace == namespace && s.failures > 0 {
+func failed(q *fairqueue.Queue, namespace string) (n int) {
+	for key, s := range q.States() {
+		if key.Namespace == namespace && s.Failures > 0 {
 			n++
 		}
 	}

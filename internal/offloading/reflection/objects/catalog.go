@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reflection
+package objects
 
 import (
-	"net/netip"
-
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -33,27 +31,21 @@ type kind struct {
 	list                  func() client.ObjectList
 	full                  func() client.ObjectList
 	// project returns the desired remote object; nil: there must be none.
-	project func(*reflector, project.NamespaceMapping, client.Object) (runtime.ApplyConfiguration, error)
+	project func(*Reflector, project.NamespaceMapping, client.Object) (runtime.ApplyConfiguration, error)
 	// remoteName and localName convert between the names of the two objects; nil if they are equal.
 	remoteName, localName func(project.NamespaceMapping, string) string
 	// follows returns, by the name of another kind, the objects of this kind to reconcile when an object of the other one changes.
-	follows map[string]func(*reflector, client.Object) []types.NamespacedName
+	follows map[string]func(*Reflector, client.Object) []types.NamespacedName
 	// needsIPs: the kind is reflected only if addresses are.
 	needsIPs bool
 	// exposes: the metadata of the kind decides how others reach the application, so every user learns what a copy lacks.
 	exposes bool
+	// byReference: in namespaces that reflect only what is referenced, an object is copied if something refers to it.
+	byReference bool
 }
 
-// The flags of the kinds that are not in the catalogue.
 const (
-	podFlag   = "pod"
-	tokenFlag = "service-account"
-)
-
-const (
-	podWorkers     = 10
 	sliceWorkers   = 10
-	tokenWorkers   = 3
 	defaultWorkers = 3
 )
 
@@ -62,7 +54,7 @@ var catalog = []kind{
 		name: "Service", flag: "service", workers: defaultWorkers, exposes: true,
 		localKind: corev1.SchemeGroupVersion.WithKind("Service"), remoteKind: corev1.SchemeGroupVersion.WithKind("Service"),
 		object: &corev1.Service{}, list: func() client.ObjectList { return &corev1.ServiceList{} }, full: func() client.ObjectList { return &corev1.ServiceList{} },
-		project: func(_ *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(_ *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.Service)
 			if !ok {
 				return nil, nil
@@ -76,13 +68,13 @@ var catalog = []kind{
 		object: &discoveryv1.EndpointSlice{}, list: func() client.ObjectList { return &discoveryv1.EndpointSliceList{} },
 		full:    func() client.ObjectList { return &vkv1alpha1.ShadowEndpointSliceList{} },
 		project: endpointSlice,
-		follows: map[string]func(*reflector, client.Object) []types.NamespacedName{"Service": slicesOf},
+		follows: map[string]func(*Reflector, client.Object) []types.NamespacedName{"Service": slicesOf},
 	},
 	{
 		name: "Ingress", flag: "ingress", workers: defaultWorkers, exposes: true,
 		localKind: networkingv1.SchemeGroupVersion.WithKind("Ingress"), remoteKind: networkingv1.SchemeGroupVersion.WithKind("Ingress"),
 		object: &networkingv1.Ingress{}, list: func() client.ObjectList { return &networkingv1.IngressList{} }, full: func() client.ObjectList { return &networkingv1.IngressList{} },
-		project: func(_ *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(_ *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*networkingv1.Ingress)
 			if !ok {
 				return nil, nil
@@ -91,11 +83,11 @@ var catalog = []kind{
 		},
 	},
 	{
-		name: "ConfigMap", flag: "configmap", workers: defaultWorkers,
+		name: "ConfigMap", flag: "configmap", workers: defaultWorkers, byReference: true,
 		localKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), remoteKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 		object: &corev1.ConfigMap{}, list: func() client.ObjectList { return &corev1.ConfigMapList{} }, full: func() client.ObjectList { return &corev1.ConfigMapList{} },
 		remoteName: project.ConfigMapName, localName: project.LocalConfigMapName,
-		project: func(r *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.ConfigMap)
 			if !ok {
 				return nil, nil
@@ -107,10 +99,10 @@ var catalog = []kind{
 		},
 	},
 	{
-		name: "Secret", flag: "secret", workers: defaultWorkers,
+		name: "Secret", flag: "secret", workers: defaultWorkers, byReference: true,
 		localKind: corev1.SchemeGroupVersion.WithKind("Secret"), remoteKind: corev1.SchemeGroupVersion.WithKind("Secret"),
 		object: &corev1.Secret{}, list: func() client.ObjectList { return &corev1.SecretList{} }, full: func() client.ObjectList { return &corev1.SecretList{} },
-		project: func(r *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
+		project: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.Secret)
 			if !ok {
 				return nil, nil
@@ -124,62 +116,29 @@ var catalog = []kind{
 }
 
 // endpointSlice also obeys the skip annotation of its Service.
-func endpointSlice(r *reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
+func endpointSlice(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 	local, ok := object.(*discoveryv1.EndpointSlice)
 	if !ok {
 		return nil, nil
 	}
-	if services := r.engine.reflector("Service"); services != nil {
-		if !services.local.Synced(mapping.Local) {
-			return nil, errNotSynced
+	if services := r.Kind("Service"); services != nil {
+		if !services.Local.Synced(mapping.Local) {
+			return nil, engine.ErrNotSynced
 		}
-		service := services.local.Get(types.NamespacedName{Namespace: local.Namespace, Name: local.Labels[discoveryv1.LabelServiceName]})
+		service := services.Local.Get(types.NamespacedName{Namespace: local.Namespace, Name: local.Labels[discoveryv1.LabelServiceName]})
 		if service != nil && project.Skipped(service) {
 			return nil, nil
 		}
 	}
-	shadow, err := project.EndpointSlice(mapping, local, r.engine.options.Translator)
+	shadow, err := project.EndpointSlice(mapping, local, r.options.Translator)
 	if err != nil {
 		return nil, err
 	}
 	return orNil(shadow), nil
 }
 
-// Endpoints returns the addresses of endpoints that the peer is to reach, with their ports. complete is false while the EndpointSlices of some offloaded
-// namespace are not known.
-func (e *Engine) Endpoints() (all map[netip.Addr][]project.Port, complete bool) {
-	all = map[netip.Addr][]project.Port{}
-	slices, services := e.reflector("EndpointSlice"), e.reflector("Service")
-	if slices == nil {
-		return all, true
-	}
-	complete = e.mappings.observed()
-	e.mappings.each(func(one *mapping) {
-		if one.terminating.Load() {
-			return
-		}
-		if !slices.local.Synced(one.Local) || services != nil && !services.local.Synced(one.Local) {
-			complete = false
-		}
-		for _, object := range slices.local.All(one.Local) {
-			local, ok := object.(*discoveryv1.EndpointSlice)
-			if !ok {
-				continue
-			}
-			if services != nil {
-				service := services.local.Get(types.NamespacedName{Namespace: local.Namespace, Name: local.Labels[discoveryv1.LabelServiceName]})
-				if service != nil && project.Skipped(service) {
-					continue
-				}
-			}
-			project.Endpoints(one.NamespaceMapping, local, all)
-		}
-	})
-	return all, complete
-}
-
-func slicesOf(r *reflector, service client.Object) (all []types.NamespacedName) {
-	for _, slice := range r.local.All(service.GetNamespace()) {
+func slicesOf(r *Reflector, service client.Object) (all []types.NamespacedName) {
+	for _, slice := range r.Local.All(service.GetNamespace()) {
 		if slice.GetLabels()[discoveryv1.LabelServiceName] == service.GetName() {
 			all = append(all, client.ObjectKeyFromObject(slice))
 		}
@@ -196,13 +155,4 @@ func orNil[T any, P interface {
 		return nil
 	}
 	return of
-}
-
-// metadata returns a constructor of lists that hold only the metadata of a kind.
-func metadata(of schema.GroupVersionKind) func() client.ObjectList {
-	return func() client.ObjectList {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(of.GroupVersion().WithKind(of.Kind + "List"))
-		return list
-	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reflection
+package pods
 
 import (
 	"fmt"
@@ -9,12 +9,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/internal/offloading/reflection/events"
 )
 
 // A peer may fail every pod as it comes. A ReplicaSet replaces failed pods without delay, so such a peer would keep the controllers of this cluster
 // busy and fill its store with dead pods. A pod that is restarted for ever fails rarely: it is evicted, or its node has no capacity for it.
 const (
-	defaultFailureLimit = 50
+	// DefaultFailureLimit is how many pods may fail within the window.
+	DefaultFailureLimit = 50
 	failureWindow       = 10 * time.Minute
 	// failurePause is for how long the node gets no pods after the limit is reached.
 	failurePause = 10 * time.Minute
@@ -61,20 +64,20 @@ func (b *breaker) message(now time.Time) string {
 }
 
 // Failing returns why the node must get no more pods; empty if it may.
-func (e *Engine) Failing() string { return e.failures.message(time.Now()) }
+func (p *Pods) Failing() string { return p.failures.message(time.Now()) }
 
-// OnFailing sets the function that is called when the result of Failing has changed. Call it before Run.
-func (e *Engine) OnFailing(changed func()) { e.failures.changed = changed }
+// OnFailing sets the function that is called when the result of Failing has changed. Call it before Run of the engine.
+func (p *Pods) OnFailing(changed func()) { p.failures.changed = changed }
 
 // countFailure counts a pod that the peer has just reported as failed.
-func (p *pods) countFailure(local *corev1.Pod, status *corev1.PodStatus) {
+func (p *Pods) countFailure(local *corev1.Pod, status *corev1.PodStatus) {
 	always := local.Spec.RestartPolicy == corev1.RestartPolicyAlways || local.Spec.RestartPolicy == ""
 	if status.Phase != corev1.PodFailed || !always || local.DeletionTimestamp != nil || local.Status.Phase == corev1.PodFailed || local.Status.Phase == corev1.PodSucceeded {
 		return
 	}
-	if now := time.Now(); p.engine.failures.record(now) {
-		message := p.engine.failures.message(now)
-		p.engine.log.Info("too many pods fail in the remote cluster", "message", message)
-		p.engine.recorder.failed(local, podKind, reasonFailing, fmt.Errorf("%s", message))
+	if now := time.Now(); p.failures.record(now) {
+		message := p.failures.message(now)
+		p.engine.Log.Info("too many pods fail in the remote cluster", "message", message)
+		p.engine.Recorder.Failed(local, Kind, events.ReasonFailing, fmt.Errorf("%s", message))
 	}
 }

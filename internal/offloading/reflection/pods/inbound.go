@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reflection
+package pods
 
 import (
 	"context"
@@ -18,11 +18,12 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/podplan"
+	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
 // syncInbound executes the inbound step of a pod.
-func (p *pods) syncInbound(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+func (p *Pods) syncInbound(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	mapping, facts := p.observe(key)
 	step := podplan.Plan(&facts).Inbound
 	if step.NeedsLive {
@@ -33,7 +34,7 @@ func (p *pods) syncInbound(ctx context.Context, key types.NamespacedName) (time.
 		step = podplan.Plan(&facts).Inbound
 	}
 	if step.Retry {
-		return 0, errNotSynced
+		return 0, engine.ErrNotSynced
 	}
 	if step.Report != podplan.ReportNothing {
 		if wait, err := p.report(ctx, &facts, step); err != nil || wait > 0 {
@@ -47,13 +48,13 @@ func (p *pods) syncInbound(ctx context.Context, key types.NamespacedName) (time.
 }
 
 // liveShadow asks the peer's API server for the ShadowPod of a pod.
-func (p *pods) liveShadow(mapping *mapping, name string) (*podplan.Live, error) {
-	c, err := p.engine.remote.currentClient()
+func (p *Pods) liveShadow(mapping *engine.Mapping, name string) (*podplan.Live, error) {
+	c, err := p.engine.Remote.Client()
 	if err != nil {
 		return nil, err
 	}
 	full := &vkv1alpha1.ShadowPod{}
-	if err := c.Get(mapping.ctx, types.NamespacedName{Namespace: mapping.Remote, Name: name}, full); err != nil {
+	if err := c.Get(mapping.Context, types.NamespacedName{Namespace: mapping.Remote, Name: name}, full); err != nil {
 		if apierrors.IsNotFound(err) {
 			return &podplan.Live{}, nil
 		}
@@ -62,23 +63,32 @@ func (p *pods) liveShadow(mapping *mapping, name string) (*podplan.Live, error) 
 	return &podplan.Live{Shadow: full}, nil
 }
 
+// About returns the local pod that a remote event is about; nil if there is none.
+func (p *Pods) About(mapping project.NamespaceMapping, subject project.Subject) client.Object {
+	local, _ := p.Local.Get(types.NamespacedName{Namespace: mapping.Local, Name: subject.Name}).(*corev1.Pod)
+	if local == nil || !p.isAbout(mapping, local, subject) {
+		return nil
+	}
+	return local
+}
+
 // isAbout reports whether a remote event is about the ShadowPod or the remote pod of this local pod.
-func (p *pods) isAbout(mapping *mapping, local *corev1.Pod, about project.Subject) bool {
+func (p *Pods) isAbout(mapping project.NamespaceMapping, local *corev1.Pod, about project.Subject) bool {
 	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}
 	if about.RemoteKind == shadowPod.Kind {
-		shadow := p.shadows.Get(remoteKey)
+		shadow := p.Shadows.Get(remoteKey)
 		return shadow != nil && shadow.GetUID() == about.UID && shadow.GetAnnotations()[labels.Fence] == string(local.UID)
 	}
-	remote, _ := p.remote.Get(remoteKey).(*corev1.Pod)
-	shadow, _ := p.shadows.Get(remoteKey).(*metav1.PartialObjectMetadata)
+	remote, _ := p.Remote.Get(remoteKey).(*corev1.Pod)
+	shadow, _ := p.Shadows.Get(remoteKey).(*metav1.PartialObjectMetadata)
 	if remote == nil { // the event may arrive before the pod does
 		return shadow != nil && shadow.Annotations[labels.Fence] == string(local.UID)
 	}
-	return remote.UID == about.UID && podplan.Belongs(mapping.NamespaceMapping, local, remote, shadow)
+	return remote.UID == about.UID && podplan.Belongs(mapping, local, remote, shadow)
 }
 
 // report writes the status of a step. It returns how long the write may wait.
-func (p *pods) report(ctx context.Context, facts *podplan.Facts, step podplan.Inbound) (time.Duration, error) {
+func (p *Pods) report(ctx context.Context, facts *podplan.Facts, step podplan.Inbound) (time.Duration, error) {
 	local, now, status := facts.Local, metav1.NewTime(facts.Now), corev1.PodStatus{}
 	switch step.Report {
 	case podplan.ReportRemote:
@@ -107,7 +117,7 @@ func (p *pods) report(ctx context.Context, facts *podplan.Facts, step podplan.In
 }
 
 // remoteStatus projects the status of the remote pod.
-func (p *pods) remoteStatus(facts *podplan.Facts, step podplan.Inbound) (corev1.PodStatus, error) {
+func (p *Pods) remoteStatus(facts *podplan.Facts, step podplan.Inbound) (corev1.PodStatus, error) {
 	remote := step.Remote
 	if step.Restarts {
 		remote = remote.DeepCopy()
@@ -118,15 +128,11 @@ func (p *pods) remoteStatus(facts *podplan.Facts, step podplan.Inbound) (corev1.
 	known.restarts = known.restarts.Observe(facts.Local, remote)
 	restarts := known.restarts
 	p.mu.Unlock()
-	var translator project.Translator
-	if p.engine.options.ReflectIPs {
-		translator = p.engine.options.Translator
-	}
-	return project.PodStatus(facts.Mapping, facts.Local, remote, restarts, translator, p.engine.options.HostIP)
+	return project.PodStatus(facts.Mapping, facts.Local, remote, restarts, p.options.Translator, p.options.HostIP)
 }
 
 // rememberEnd keeps a remote pod that is in a terminal phase: it may be deleted before a worker has reported that.
-func (p *pods) rememberEnd(object client.Object) {
+func (p *Pods) rememberEnd(object client.Object) {
 	remote, _ := object.(*corev1.Pod)
 	if remote == nil || !project.Finished(remote.Status.Phase) {
 		return
@@ -139,9 +145,9 @@ func (p *pods) rememberEnd(object client.Object) {
 }
 
 // removeLocal removes a local pod that is being deleted.
-func (p *pods) removeLocal(ctx context.Context, local *corev1.Pod) error {
+func (p *Pods) removeLocal(ctx context.Context, local *corev1.Pod) error {
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: local.Name}}
-	err := p.engine.local.Delete(ctx, target, client.GracePeriodSeconds(0), client.Preconditions{UID: &local.UID})
+	err := p.engine.Local.Delete(ctx, target, client.GracePeriodSeconds(0), client.Preconditions{UID: &local.UID})
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("remove pod %s/%s: %w", local.Namespace, local.Name, err)
 	}
@@ -149,7 +155,7 @@ func (p *pods) removeLocal(ctx context.Context, local *corev1.Pod) error {
 }
 
 // write patches the status if it differs: at once if the change is urgent, otherwise after a debounce, which it returns.
-func (p *pods) write(ctx context.Context, local *corev1.Pod, status *corev1.PodStatus) (time.Duration, error) {
+func (p *Pods) write(ctx context.Context, local *corev1.Pod, status *corev1.PodStatus) (time.Duration, error) {
 	patch, err := difference(local, status)
 	if err != nil || patch == nil {
 		return 0, err
@@ -158,7 +164,7 @@ func (p *pods) write(ctx context.Context, local *corev1.Pod, status *corev1.PodS
 		return wait, nil
 	}
 	answer := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: local.Name}}
-	if err := p.engine.local.Status().Patch(ctx, answer, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+	if err := p.engine.Local.Status().Patch(ctx, answer, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return 0, nil // the pod is gone, or another one has its name
 		}
@@ -166,7 +172,7 @@ func (p *pods) write(ctx context.Context, local *corev1.Pod, status *corev1.PodS
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now := p.local.Get(client.ObjectKeyFromObject(local)); now != nil && now.GetUID() == local.UID {
+	if now := p.Local.Get(client.ObjectKeyFromObject(local)); now != nil && now.GetUID() == local.UID {
 		kept := p.memory(local)
 		kept.Version, kept.Written, kept.PendingSince = answer.ResourceVersion, time.Now(), time.Time{}
 		kept.Started, kept.Finished = kept.Started || status.StartTime != nil, kept.Finished || project.Finished(status.Phase)
@@ -175,7 +181,7 @@ func (p *pods) write(ctx context.Context, local *corev1.Pod, status *corev1.PodS
 }
 
 // debounce returns how long the change may still wait.
-func (p *pods) debounce(local *corev1.Pod, status *corev1.PodStatus) (wait time.Duration) {
+func (p *Pods) debounce(local *corev1.Pod, status *corev1.PodStatus) (wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.memory(local)

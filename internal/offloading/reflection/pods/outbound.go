@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reflection
+package pods
 
 import (
 	"context"
@@ -18,30 +18,30 @@ import (
 	"liqo.io/liqo/apis/labels"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/offloading/podplan"
+	"liqo.io/liqo/internal/offloading/reflection/engine"
+	"liqo.io/liqo/internal/offloading/reflection/events"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/refusals"
 	"liqo.io/liqo/internal/offloading/shadow"
 )
 
-// settleTimeout is how long we wait for what usually follows within moments: the event of our own write, or the agreement of the clusters on addresses.
-const settleTimeout = podplan.SettleTimeout
-
 // syncOutbound executes the outbound step of a pod.
-func (p *pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+func (p *Pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	mapping, facts := p.observe(key)
 	switch step := podplan.Plan(&facts).Outbound; {
 	case step.Retry:
-		return 0, errNotSynced
+		return 0, engine.ErrNotSynced
 	case step.Delete:
 		return 0, p.deleteShadow(mapping, facts.Local, facts.Shadow)
 	case step.Unmanaged:
-		p.engine.recorder.failed(facts.Local, podKind, reasonFailed, errUnmanaged)
-		p.engine.counts.failed(key.Namespace, podKind)
+		p.engine.Recorder.Failed(facts.Local, Kind, events.ReasonFailed, engine.ErrUnmanaged)
+		p.engine.CountFailure(key.Namespace, Kind)
 	case step.Create:
 		if err := p.held(ctx, facts.Local); err != nil {
-			if facts.Now.Sub(facts.Local.CreationTimestamp.Time) > settleTimeout {
-				p.engine.recorder.failed(facts.Local, podKind, reasonFailed, err)
+			if facts.Now.Sub(facts.Local.CreationTimestamp.Time) > podplan.SettleTimeout {
+				p.engine.Recorder.Failed(facts.Local, Kind, events.ReasonFailed, err)
 			}
-			return settleTimeout, nil // PodsOf requeues it
+			return podplan.SettleTimeout, nil // PodsOf requeues it
 		}
 		return p.apply(ctx, mapping, facts.Local, nil)
 	case step.Amend:
@@ -52,20 +52,20 @@ func (p *pods) syncOutbound(ctx context.Context, key types.NamespacedName) (time
 
 // deleteShadow deletes a ShadowPod in the foreground. If the peer refuses that, the local pod, which stays Terminating, or its successor, which stays Pending,
 // gets an event.
-func (p *pods) deleteShadow(mapping *mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) error {
-	if err := p.engine.remote.remove(mapping.ctx, shadow, metav1.DeletePropagationForeground); err != nil {
-		if local != nil && visible(err) {
-			p.engine.recorder.failed(local, podKind, reasonNotDeleted, err)
+func (p *Pods) deleteShadow(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) error {
+	if err := p.engine.Remote.Delete(mapping.Context, shadow, metav1.DeletePropagationForeground); err != nil {
+		if local != nil && refusals.Visible(err) {
+			p.engine.Recorder.Failed(local, Kind, events.ReasonNotDeleted, err)
 		}
 		return err
 	}
-	mapping.appliers[podKind].Forget(client.ObjectKeyFromObject(shadow))
+	mapping.Applier(Kind).Forget(client.ObjectKeyFromObject(shadow))
 	return nil
 }
 
 // intent returns the ShadowPod that a pod gets if it is created now, and whether that has tokens.
-func (p *pods) intent(mapping *mapping, local *corev1.Pod) (intent *vkapply.ShadowPodApplyConfiguration, tokens bool, err error) {
-	server, err := p.engine.apiServer(mapping)
+func (p *Pods) intent(mapping *engine.Mapping, local *corev1.Pod) (intent *vkapply.ShadowPodApplyConfiguration, tokens bool, err error) {
+	server, err := p.apiServer(mapping)
 	if err != nil {
 		return nil, false, err
 	}
@@ -73,16 +73,24 @@ func (p *pods) intent(mapping *mapping, local *corev1.Pod) (intent *vkapply.Shad
 	return intent, server.Enabled, err
 }
 
+// apiServer returns how new pods of a mapping reach our API server. Without tokens they do not reach it.
+func (p *Pods) apiServer(mapping *engine.Mapping) (project.APIServer, error) {
+	if p.tokens == nil || !mapping.APIServer() {
+		return project.APIServer{}, nil
+	}
+	return p.options.APIServer()
+}
+
 // intentOfOtherPolicy returns the intent that the pod had if it was created while its namespace had the other token policy; nil if there is none. With it
 // we recognise a ShadowPod that was created under the other policy.
-func (p *pods) intentOfOtherPolicy(mapping *mapping, local *corev1.Pod, tokens bool) *vkapply.ShadowPodApplyConfiguration {
+func (p *Pods) intentOfOtherPolicy(mapping *engine.Mapping, local *corev1.Pod, tokens bool) *vkapply.ShadowPodApplyConfiguration {
 	var server project.APIServer
 	var err error
-	if p.engine.tokens == nil {
+	if p.tokens == nil {
 		return nil
 	}
 	if !tokens {
-		server, err = p.engine.options.APIServer()
+		server, err = p.options.APIServer()
 	}
 	if err != nil {
 		return nil // the comparison with the whole ShadowPod decides
@@ -95,7 +103,7 @@ func (p *pods) intentOfOtherPolicy(mapping *mapping, local *corev1.Pod, tokens b
 }
 
 // intentWith returns the ShadowPod with its fence also as an annotation, because we cache only metadata.
-func (p *pods) intentWith(mapping *mapping, local *corev1.Pod, server project.APIServer) (*vkapply.ShadowPodApplyConfiguration, error) {
+func (p *Pods) intentWith(mapping *engine.Mapping, local *corev1.Pod, server project.APIServer) (*vkapply.ShadowPodApplyConfiguration, error) {
 	intent, err := project.ShadowPod(mapping.NamespaceMapping, local, project.PodOptions{APIServer: server})
 	if err != nil {
 		return nil, err
@@ -104,16 +112,16 @@ func (p *pods) intentWith(mapping *mapping, local *corev1.Pod, server project.AP
 	return intent.WithAnnotations(map[string]string{labels.Fence: string(local.UID)}), nil
 }
 
-func (p *pods) apply(ctx context.Context, mapping *mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) (time.Duration, error) {
+func (p *Pods) apply(ctx context.Context, mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) (time.Duration, error) {
 	intent, tokens, err := p.intent(mapping, local)
 	switch {
 	case errors.Is(err, project.ErrRefused):
-		p.engine.recorder.failed(local, podKind, reasonFailed, err)
-		p.engine.counts.failed(local.Namespace, podKind)
+		p.engine.Recorder.Failed(local, Kind, events.ReasonFailed, err)
+		p.engine.CountFailure(local.Namespace, Kind)
 		return 0, nil // a change of the pod requeues it
 	case err != nil:
-		if time.Since(local.CreationTimestamp.Time) > settleTimeout {
-			p.engine.recorder.failed(local, podKind, reasonFailed, err)
+		if time.Since(local.CreationTimestamp.Time) > podplan.SettleTimeout {
+			p.engine.Recorder.Failed(local, Kind, events.ReasonFailed, err)
 		}
 		return 0, err
 	}
@@ -122,49 +130,49 @@ func (p *pods) apply(ctx context.Context, mapping *mapping, local *corev1.Pod, s
 	case err != nil:
 		return 0, err
 	case otherPolicy && shadow == nil:
-		return settleTimeout, nil // the event of our write is still to come
+		return podplan.SettleTimeout, nil // the event of our write is still to come
 	case otherPolicy:
 		return 0, nil // a pod keeps the policy that it was created under
 	}
 	if tokens {
-		if err := p.engine.tokens.ensure(ctx, mapping, local, shadow); err != nil {
-			return 0, err // ensure has reported it
+		if err := p.tokens.Ensure(ctx, mapping, local, shadow); err != nil {
+			return 0, err // Ensure has reported it
 		}
 	}
 	switch {
 	case current && shadow == nil:
-		return settleTimeout, nil // the event of our write is still to come
+		return podplan.SettleTimeout, nil // the event of our write is still to come
 	case current:
 		return 0, nil
 	case shadow == nil && !p.markSending(local):
 		return 0, nil
 	case shadow != nil:
-		full, err := p.readShadow(mapping, shadow)
+		full, err := p.ReadShadow(mapping, shadow)
 		if err != nil || full == nil {
 			return 0, err
 		}
 		return p.change(mapping, local, amended(intent, full), full)
 	}
 	defer p.sendingDone(local)
-	return p.applied(local, true, mapping.appliers[podKind].ApplyTo(mapping.ctx, intent, nil))
+	return p.applied(local, true, mapping.Applier(Kind).ApplyTo(mapping.Context, intent, nil))
 }
 
 // applied reports the result of a write, and returns when to try again.
-func (p *pods) applied(local *corev1.Pod, isNew bool, err error) (time.Duration, error) {
+func (p *Pods) applied(local *corev1.Pod, isNew bool, err error) (time.Duration, error) {
 	switch {
 	case err == nil:
-		p.engine.recorder.succeeded(local)
+		p.engine.Recorder.Resolved(local)
 		if dropped := project.DroppedFields(local); isNew && len(dropped) > 0 {
-			p.engine.recorder.failed(local, podKind, reasonIncomplete, fmt.Errorf("in the remote cluster the pod has no %s; if it needs that, keep it off virtual nodes: node affinity liqo.io/type NotIn virtual-node", strings.Join(dropped, ", ")))
+			p.engine.Recorder.Failed(local, Kind, events.ReasonIncomplete, fmt.Errorf("in the remote cluster the pod has no %s; if it needs that, keep it off virtual nodes: node affinity liqo.io/type NotIn virtual-node", strings.Join(dropped, ", ")))
 		}
 		return 0, nil
-	case refused(err):
-		p.engine.recorder.failed(local, podKind, reasonFailed, err)
-		p.engine.counts.failed(local.Namespace, podKind)
-		return refusedRetry, nil
+	case refusals.Final(err):
+		p.engine.Recorder.Failed(local, Kind, events.ReasonFailed, err)
+		p.engine.CountFailure(local.Namespace, Kind)
+		return refusals.Retry, nil
 	default:
-		if visible(err) {
-			p.engine.recorder.failed(local, podKind, reasonFailed, err)
+		if refusals.Visible(err) {
+			p.engine.Recorder.Failed(local, Kind, events.ReasonFailed, err)
 		}
 		return 0, err
 	}
@@ -172,8 +180,8 @@ func (p *pods) applied(local *corev1.Pod, isNew bool, err error) (time.Duration,
 
 // upToDate reports whether the ShadowPod matches the intent (current), or the intent of the other token policy (otherPolicy), as far as its metadata shows.
 // While the cache does not have the ShadowPod, a write of ours a moment ago counts.
-func (p *pods) upToDate(mapping *mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata, intent *vkapply.ShadowPodApplyConfiguration, tokens bool) (current, otherPolicy bool, err error) {
-	applier := mapping.appliers[podKind]
+func (p *Pods) upToDate(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata, intent *vkapply.ShadowPodApplyConfiguration, tokens bool) (current, otherPolicy bool, err error) {
+	applier := mapping.Applier(Kind)
 	if !applier.Remembers(shadowPod, types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}) {
 		return false, false, nil
 	}
@@ -196,40 +204,40 @@ func (p *pods) upToDate(mapping *mapping, local *corev1.Pod, shadow *metav1.Part
 
 // change applies the intent for an existing ShadowPod. If the peer refuses to resize the pod, for instance because it grants no more, or because its
 // version of Liqo does not know how, the other changes are applied without that, and the peer is asked again later.
-func (p *pods) change(mapping *mapping, local *corev1.Pod, intent *vkapply.ShadowPodApplyConfiguration, full *vkv1alpha1.ShadowPod) (time.Duration, error) {
-	applier := mapping.appliers[podKind]
+func (p *Pods) change(mapping *engine.Mapping, local *corev1.Pod, intent *vkapply.ShadowPodApplyConfiguration, full *vkv1alpha1.ShadowPod) (time.Duration, error) {
+	applier := mapping.Applier(Kind)
 	desired := full.DeepCopy()
 	desired.Spec.Pod = *intent.Spec.Pod
 	if !shadow.Resized(full, desired) {
-		return p.applied(local, false, applier.ApplyTo(mapping.ctx, intent, full))
+		return p.applied(local, false, applier.ApplyTo(mapping.Context, intent, full))
 	}
 	if wait := p.untilResize(local); wait > 0 {
-		_, err := p.applied(local, false, applier.ApplyTo(mapping.ctx, unresized(intent, full), full))
+		_, err := p.applied(local, false, applier.ApplyTo(mapping.Context, unresized(intent, full), full))
 		return wait, err
 	}
-	err := applier.ApplyTo(mapping.ctx, intent, full)
-	if err == nil || !visible(err) {
+	err := applier.ApplyTo(mapping.Context, intent, full)
+	if err == nil || !refusals.Visible(err) {
 		return p.applied(local, false, err)
 	}
 	p.mu.Lock()
 	known := p.memory(local)
 	known.resizeRefused, known.resizeGeneration = time.Now(), local.Generation
 	p.mu.Unlock()
-	p.engine.recorder.failed(local, podKind, reasonFailed, fmt.Errorf("the pod keeps its CPU and memory in the remote cluster: %w", err))
-	p.engine.counts.failed(local.Namespace, podKind)
-	_, err = p.applied(local, false, applier.ApplyTo(mapping.ctx, unresized(intent, full), full))
-	return refusedRetry, err
+	p.engine.Recorder.Failed(local, Kind, events.ReasonFailed, fmt.Errorf("the pod keeps its CPU and memory in the remote cluster: %w", err))
+	p.engine.CountFailure(local.Namespace, Kind)
+	_, err = p.applied(local, false, applier.ApplyTo(mapping.Context, unresized(intent, full), full))
+	return refusals.Retry, err
 }
 
 // untilResize returns how long not to ask the peer again to resize a pod, after it refused.
-func (p *pods) untilResize(local *corev1.Pod) time.Duration {
+func (p *Pods) untilResize(local *corev1.Pod) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.memory(local)
 	if known.resizeGeneration != local.Generation {
 		return 0
 	}
-	return max(time.Until(known.resizeRefused.Add(refusedRetry)), 0)
+	return max(time.Until(known.resizeRefused.Add(refusals.Retry)), 0)
 }
 
 // unresized returns the intent with the resources that the ShadowPod has.
@@ -255,8 +263,8 @@ func amended(intent *vkapply.ShadowPodApplyConfiguration, full *vkv1alpha1.Shado
 	return changed.WithUID(full.UID)
 }
 
-// readShadow reads the whole ShadowPod from the API server; nil if it is gone or another one has its name.
-func (p *pods) readShadow(mapping *mapping, shadow *metav1.PartialObjectMetadata) (*vkv1alpha1.ShadowPod, error) {
+// ReadShadow reads the whole ShadowPod from the API server; nil if it is gone or another one has its name.
+func (p *Pods) ReadShadow(mapping *engine.Mapping, shadow *metav1.PartialObjectMetadata) (*vkv1alpha1.ShadowPod, error) {
 	live, err := p.liveShadow(mapping, shadow.Name)
 	if err != nil || live.Shadow == nil || live.Shadow.UID != shadow.UID {
 		return nil, err
@@ -266,10 +274,10 @@ func (p *pods) readShadow(mapping *mapping, shadow *metav1.PartialObjectMetadata
 
 // markSending records that a ShadowPod is about to be written: from then on the local pod is kept until we know what became of that. It returns false if the
 // pod is gone or being deleted. sendingDone follows once the write is answered.
-func (p *pods) markSending(local *corev1.Pod) bool {
+func (p *Pods) markSending(local *corev1.Pod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, _ := p.local.Get(client.ObjectKeyFromObject(local)).(*corev1.Pod)
+	now, _ := p.Local.Get(client.ObjectKeyFromObject(local)).(*corev1.Pod)
 	if now == nil || now.UID != local.UID || now.DeletionTimestamp != nil {
 		return false
 	}
@@ -278,19 +286,19 @@ func (p *pods) markSending(local *corev1.Pod) bool {
 	return true
 }
 
-func (p *pods) sendingDone(local *corev1.Pod) {
+func (p *Pods) sendingDone(local *corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.memory(local).Sending = false
 }
 
 // memory returns the memory of a pod. The caller holds the lock.
-func (p *pods) memory(local *corev1.Pod) *memory {
+func (p *Pods) memory(local *corev1.Pod) *memory {
 	known := p.memories[local.UID]
 	if known == nil {
 		known = &memory{}
 		// Only the deletion event of the pod frees its memory, so none is kept for a pod that is gone already.
-		if now := p.local.Get(client.ObjectKeyFromObject(local)); now != nil && now.GetUID() == local.UID {
+		if now := p.Local.Get(client.ObjectKeyFromObject(local)); now != nil && now.GetUID() == local.UID {
 			p.memories[local.UID] = known
 		}
 	}

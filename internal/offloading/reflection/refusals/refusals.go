@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reflection
+// Package refusals recognises what a peer refuses to accept, and remembers which metadata it does not accept, so that the copies of objects are written without.
+//
+// It sends no request. What the error of a peer's webhook means, project.Refused decides.
+package refusals
 
 import (
 	"fmt"
@@ -17,28 +20,31 @@ import (
 )
 
 const (
-	// acceptedRetry is for how long we leave out what the peer refused. Then we ask again: its administrator may have extended the list.
-	acceptedRetry = time.Hour
+	// Retry is when to write an object again that the peer has refused: its policies or its version may have changed.
+	Retry = 5 * time.Minute
+	// MetadataRetry is for how long we leave out what the peer refused. Then we ask again: its administrator may have extended the list.
+	MetadataRetry = time.Hour
 	// maxRefusals bounds the keys that are remembered of one kind. The peer chooses what it refuses.
 	maxRefusals = 256
 )
 
-// refusals remembers which metadata of one kind the peer does not accept, and when it refused. Without that, one annotation would keep an object
+// Metadata remembers which metadata of one kind the peer does not accept, and when it refused. Without that, one annotation would keep an object
 // from being reflected, and each object would cost a refused write.
-type refusals struct {
+type Metadata struct {
 	mu                  sync.Mutex
 	labels, annotations map[string]time.Time
 	nodePorts           time.Time
 }
 
-func newRefusals() *refusals {
-	return &refusals{labels: map[string]time.Time{}, annotations: map[string]time.Time{}}
+// NewMetadata returns an empty memory.
+func NewMetadata() *Metadata {
+	return &Metadata{labels: map[string]time.Time{}, annotations: map[string]time.Time{}}
 }
 
-// learn remembers what of an object the peer refused. It returns false if that is nothing new: then the object cannot be reflected at all. Keys that
+// Learn remembers what of an object the peer refused. It returns false if that is nothing new: then the object cannot be reflected at all. Keys that
 // the object does not have are not remembered: the peer could name new ones for ever.
-func (r *refusals) learn(local client.Object, err error, now time.Time) (isNew bool) {
-	if !visible(err) {
+func (r *Metadata) Learn(local client.Object, err error, now time.Time) (isNew bool) {
+	if !Visible(err) {
 		return false
 	}
 	refused, found := project.Refused(err.Error())
@@ -69,8 +75,8 @@ func forcesPorts(local client.Object) bool {
 }
 
 // expire forgets what was refused long ago. The caller holds the lock.
-func (r *refusals) expire(now time.Time) {
-	old := func(_ string, at time.Time) bool { return now.Sub(at) >= acceptedRetry }
+func (r *Metadata) expire(now time.Time) {
+	old := func(_ string, at time.Time) bool { return now.Sub(at) >= MetadataRetry }
 	maps.DeleteFunc(r.labels, old)
 	maps.DeleteFunc(r.annotations, old)
 	if old("", r.nodePorts) {
@@ -78,8 +84,8 @@ func (r *refusals) expire(now time.Time) {
 	}
 }
 
-// skip returns what to leave out: what the user denied, and what the peer refused.
-func (r *refusals) skip(denied project.Denied, now time.Time) project.Denied {
+// Skip returns what to leave out: what the user denied, and what the peer refused.
+func (r *Metadata) Skip(denied project.Denied, now time.Time) project.Denied {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire(now)
@@ -93,8 +99,8 @@ func (r *refusals) skip(denied project.Denied, now time.Time) project.Denied {
 	return denied
 }
 
-// of returns, as the error to report, what the copy of an object lacks because the peer refused it; nil if the copy lacks nothing.
-func (r *refusals) of(local client.Object) error {
+// Lacks returns, as the error to report, what the copy of an object lacks because the peer refused it; nil if the copy lacks nothing.
+func (r *Metadata) Lacks(local client.Object) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var lacks []string

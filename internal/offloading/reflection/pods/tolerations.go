@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reflection
+package pods
 
 import (
 	"context"
@@ -26,10 +26,10 @@ const defaultUnreachableTimeout = 30 * time.Second
 // keepPods makes Kubernetes wait longer for the pods of a peer that has become unreachable, in namespaces that want it: they go on running there, or have ended
 // and keep their logs.
 // A pod whose owner chose how long it tolerates a lost node keeps that choice.
-func (p *pods) keepPods(ctx context.Context) {
+func (p *Pods) keepPods(ctx context.Context) {
 	unfinished := true // an earlier process may have taken the first of the two steps only
 	for ctx.Err() == nil {
-		reachable := p.engine.remote.whenReachable()
+		reachable := p.engine.Remote.WhenReachable()
 		if unfinished {
 			reachable = nil // the second step is due whether the peer answers or not
 		}
@@ -40,8 +40,8 @@ func (p *pods) keepPods(ctx context.Context) {
 			case <-ctx.Done():
 			case <-p.unreachable:
 			}
-		case <-time.After(p.engine.options.UnreachableTimeout):
-			unreachable := !p.engine.remote.reachable()
+		case <-time.After(p.options.UnreachableTimeout):
+			unreachable := !p.engine.Remote.Reachable()
 			unfinished = p.extendTolerations(ctx, unreachable)
 			if unreachable {
 				p.enqueueInbound() // they are not ready any more; afterwards, because each write of a status would make a change of tolerations conflict
@@ -52,17 +52,17 @@ func (p *pods) keepPods(ctx context.Context) {
 
 // extendTolerations takes the next of the two steps of project.ExtendTolerations for every pod that needs one. unfinished: a write failed, or a pod needs
 // the second step.
-func (p *pods) extendTolerations(ctx context.Context, unreachable bool) (unfinished bool) {
+func (p *Pods) extendTolerations(ctx context.Context, unreachable bool) (unfinished bool) {
 	kept, failed := 0, 0
 	var last error
-	for _, object := range p.local.All(fanin.Every) {
+	for _, object := range p.Local.All(fanin.Every) {
 		pod, _ := object.(*corev1.Pod)
 		if pod == nil || pod.DeletionTimestamp != nil || pod.Status.StartTime == nil {
 			continue // the peer has nothing of it to keep: no containers, and no logs
 		}
 		wanted := int64(0)
-		if mapping, _ := p.engine.mappings.local(pod.Namespace); mapping != nil {
-			wanted = mapping.unreachableSeconds.Load()
+		if mapping, _ := p.engine.Namespaces.Local(pod.Namespace); mapping != nil {
+			wanted = mapping.UnreachableSeconds()
 		}
 		longer, changed := project.ExtendTolerations(pod.Spec.Tolerations, wanted, unreachable)
 		if !changed {
@@ -81,14 +81,14 @@ func (p *pods) extendTolerations(ctx context.Context, unreachable bool) (unfinis
 	switch {
 	case ctx.Err() != nil:
 	case last != nil:
-		p.engine.log.Error(last, "the peer is unreachable, and Kubernetes may delete its pods: tolerations not extended", "pods", failed, "kept", kept)
+		p.engine.Log.Error(last, "the peer is unreachable, and Kubernetes may delete its pods: tolerations not extended", "pods", failed, "kept", kept)
 	case kept > 0:
-		p.engine.log.Info("the peer is unreachable; extended the tolerations of its pods", "pods", kept)
+		p.engine.Log.Info("the peer is unreachable; extended the tolerations of its pods", "pods", kept)
 	}
 	return unfinished
 }
 
-func (p *pods) patchTolerations(ctx context.Context, pod *corev1.Pod, tolerations []corev1.Toleration) error {
+func (p *Pods) patchTolerations(ctx context.Context, pod *corev1.Pod, tolerations []corev1.Toleration) error {
 	change, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
 		"spec":     map[string]any{"tolerations": tolerations},
@@ -98,5 +98,5 @@ func (p *pods) patchTolerations(ctx context.Context, pod *corev1.Pod, toleration
 	}
 	patched := &corev1.Pod{}
 	patched.Namespace, patched.Name = pod.Namespace, pod.Name
-	return p.engine.local.Patch(ctx, patched, client.RawPatch(types.MergePatchType, change))
+	return p.engine.Local.Patch(ctx, patched, client.RawPatch(types.MergePatchType, change))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reflection
+package engine
 
 import (
 	"sync"
@@ -8,8 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-
-	"liqo.io/liqo/apis/labels"
 )
 
 var (
@@ -44,9 +42,13 @@ func (s *series) Collect(to chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for engine := range s.engines {
-		c := engine.counts
-		engine.reflected(func(namespace, resource string, number int) {
-			to <- prometheus.MustNewConstMetric(itemsDescription, prometheus.GaugeValue, float64(number), namespace, resource, c.id, c.name, c.node)
+		o := &engine.options
+		engine.Namespaces.Each(func(m *Mapping) {
+			for _, l := range engine.loops {
+				if l.Reflected != nil {
+					to <- prometheus.MustNewConstMetric(itemsDescription, prometheus.GaugeValue, float64(l.Reflected(m)), m.Local, l.Name, o.Mapping.RemoteID, o.RemoteName, o.Mapping.NodeName)
+				}
+			}
 		})
 	}
 }
@@ -63,41 +65,19 @@ func (s *series) observe(e *Engine) (stop func()) {
 	}
 }
 
-type counters struct{ id, name, node string }
-
-func newCounters(o *Options) *counters {
-	return &counters{id: o.Mapping.RemoteID, name: o.RemoteName, node: o.Mapping.NodeName}
+// CountFailure counts a failed attempt to reflect an object.
+func (e *Engine) CountFailure(namespace, resource string) {
+	o := &e.options
+	registered().failures.WithLabelValues(namespace, resource, o.Mapping.RemoteID, o.RemoteName, o.Mapping.NodeName).Inc()
 }
 
-// failed counts a failed attempt.
-func (c *counters) failed(namespace, resource string) {
-	registered().failures.WithLabelValues(namespace, resource, c.id, c.name, c.node).Inc()
+// forgetFailures deletes the series of a namespace that is no longer offloaded.
+func (e *Engine) forgetFailures(namespace string) {
+	registered().failures.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "cluster_id": e.options.Mapping.RemoteID, "node_name": e.options.Mapping.NodeName})
 }
 
-// forget deletes the series of a namespace that is no longer offloaded.
-func (c *counters) forget(namespace string) {
-	registered().failures.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "cluster_id": c.id, "node_name": c.node})
-}
-
-// reflected reports how many objects of each offloaded namespace and kind the remote cluster has from us, according to the caches.
-func (e *Engine) reflected(report func(namespace, resource string, number int)) {
-	e.mappings.each(func(m *mapping) {
-		for _, r := range e.reflectors {
-			report(m.Local, r.kind.name, amount(r.remote.All(m.Remote), func(remote client.Object) bool { return r.manages(m, remote) }))
-		}
-		if e.pods != nil {
-			report(m.Local, podKind, amount(e.pods.shadows.All(m.Remote), func(shadow client.Object) bool { return m.Reflected(shadow) }))
-		}
-		if e.tokens != nil {
-			report(m.Local, "ServiceAccount", amount(e.tokens.secrets().All(m.Remote), func(secret client.Object) bool {
-				return m.Reflected(secret) && secret.GetLabels()[labels.TokenPod] != ""
-			}))
-		}
-	})
-}
-
-// amount is how many of the objects are counted.
-func amount(all []client.Object, counts func(client.Object) bool) (n int) {
+// Amount is how many of the objects are counted, for Loop.Reflected.
+func Amount(all []client.Object, counts func(client.Object) bool) (n int) {
 	for _, one := range all {
 		if counts(one) {
 			n++

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reflection
+package objects
 
 import (
 	"sync"
@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
-	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/offloading/reflection/engine"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
 
@@ -76,45 +76,32 @@ func referencesOf(object client.Object) (all []reference) {
 	return all
 }
 
-// referrerChanged reconciles the ConfigMaps and Secrets for which a change of a pod or Ingress is the first or last reference.
-func (e *Engine) referrerChanged(before, after client.Object) {
-	for _, one := range e.references.replace(before, after) {
-		if mapping, _ := e.mappings.local(one.namespace); mapping == nil || !mapping.referencedOnly.Load() {
+// ReferrerChanged reconciles the ConfigMaps and Secrets for which a change of a pod or Ingress is the first or last reference.
+func (o *Objects) ReferrerChanged(before, after client.Object) {
+	for _, one := range o.references.replace(before, after) {
+		if mapping, _ := o.engine.Namespaces.Local(one.namespace); mapping == nil || !mapping.ReferencedOnly() {
 			continue
 		}
-		if r := e.reflector(one.Kind); r != nil {
-			r.queue.add(types.NamespacedName{Namespace: one.namespace, Name: one.Name})
+		if r := o.Kind(one.Kind); r != nil {
+			r.Queue.Add(types.NamespacedName{Namespace: one.namespace, Name: one.Name})
 		}
 	}
 }
 
 // withheld reports whether a ConfigMap or Secret stays in this cluster because nothing refers to it. The answer is known once pods and Ingresses are.
-func (r *reflector) withheld(namespace project.NamespaceMapping, object client.Object) (bool, error) {
-	mapping, _ := r.engine.mappings.local(namespace.Local)
-	if mapping == nil || !mapping.referencedOnly.Load() || object.GetAnnotations()[labels.Reflect] == "true" {
+func (r *Reflector) withheld(namespace project.NamespaceMapping, object client.Object) (bool, error) {
+	mapping, _ := r.engine.Namespaces.Local(namespace.Local)
+	if mapping == nil || !mapping.ReferencedOnly() || object.GetAnnotations()[labels.Reflect] == "true" {
 		return false, nil
 	}
-	if r.engine.references.has(reference{namespace.Local, project.Reference{Kind: r.kind.name, Name: object.GetName()}}) {
+	if r.references.has(reference{namespace.Local, project.Reference{Kind: r.kind.name, Name: object.GetName()}}) {
 		return false, nil
 	}
-	if pods := r.engine.pods; pods != nil && !pods.local.Synced(fanin.Every) {
-		return false, errNotSynced
+	if r.options.PodsSynced != nil && !r.options.PodsSynced() {
+		return false, engine.ErrNotSynced
 	}
-	if ingresses := r.engine.reflector("Ingress"); ingresses != nil && !ingresses.local.Synced(namespace.Local) {
-		return false, errNotSynced
+	if ingresses := r.Kind("Ingress"); ingresses != nil && !ingresses.Local.Synced(namespace.Local) {
+		return false, engine.ErrNotSynced
 	}
 	return true, nil
-}
-
-// reflectionChanged reconciles what another choice of what is reflected affects.
-func (e *Engine) reflectionChanged(mapping *mapping) {
-	for _, kind := range []string{"ConfigMap", "Secret"} {
-		r := e.reflector(kind)
-		if r == nil {
-			continue
-		}
-		for _, object := range r.local.All(mapping.Local) {
-			r.queue.add(client.ObjectKeyFromObject(object))
-		}
-	}
 }

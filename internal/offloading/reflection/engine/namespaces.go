@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reflection
+package engine
 
 import (
 	"context"
@@ -23,40 +23,64 @@ import (
 
 // +kubebuilder:rbac:namespace=liqo-tenant,groups=virtualkubelet.liqo.io,resources=namespacemaps,verbs=list;watch
 
-// mapping is an offloaded namespace, its remote namespace, and what we keep for the two.
-type mapping struct {
+// Mapping is an offloaded namespace, its remote namespace, and what we keep for the two.
+type Mapping struct {
 	project.NamespaceMapping
-	ctx    context.Context
+	// Context ends with the mapping.
+	Context context.Context
+
 	cancel context.CancelFunc
-	// appliers remember, per kind, what we wrote to the remote namespace.
+	// appliers remember, per loop, what we wrote to the remote namespace.
 	appliers map[string]*ssa.Applier
-	// terminating: the remote namespace is being deleted. We write nothing there any more, but still observe the pods that are left.
-	terminating atomic.Bool
-	// apiServer: new pods there may reach our API server and get tokens for it. It is false until the NamespaceMap allows that.
-	apiServer atomic.Bool
-	// referencedOnly: of ConfigMaps and Secrets, only those are copied that something refers to.
-	referencedOnly atomic.Bool
-	// unreachableSeconds is how long its pods tolerate that the peer does not answer; 0: as long as those of any lost node.
+	// compared are the loops that have compared all remote objects with their intents since this process started.
+	compared           sync.Map
+	terminating        atomic.Bool
+	apiServer          atomic.Bool
+	referencedOnly     atomic.Bool
 	unreachableSeconds atomic.Int64
 }
 
-// mappings are the offloaded namespaces, kept equal to the NamespaceMap.
-type mappings struct {
+// Applier remembers what the loop of this name wrote to the remote namespace.
+func (m *Mapping) Applier(loop string) *ssa.Applier { return m.appliers[loop] }
+
+// Terminating reports whether the remote namespace is being deleted. We write nothing there any more, but still observe the pods that are left.
+func (m *Mapping) Terminating() bool { return m.terminating.Load() }
+
+// APIServer reports whether new pods there may reach our API server and get tokens for it. They may not until the NamespaceMap allows that.
+func (m *Mapping) APIServer() bool { return m.apiServer.Load() }
+
+// ReferencedOnly reports whether of ConfigMaps and Secrets only those are copied that something refers to.
+func (m *Mapping) ReferencedOnly() bool { return m.referencedOnly.Load() }
+
+// UnreachableSeconds is how long its pods tolerate that the peer does not answer; 0: as long as those of any lost node.
+func (m *Mapping) UnreachableSeconds() int64 { return m.unreachableSeconds.Load() }
+
+// Compared reports whether SetCompared was called for the loop of this name.
+func (m *Mapping) Compared(loop string) bool {
+	_, is := m.compared.Load(loop)
+	return is
+}
+
+// SetCompared records that the loop has compared all remote objects of the mapping with their intents.
+func (m *Mapping) SetCompared(loop string) { m.compared.Store(loop, true) }
+
+// Namespaces are the offloaded namespaces, kept equal to the NamespaceMap.
+type Namespaces struct {
 	engine *Engine
 	maps   *fanin.Source
 
 	mu       sync.RWMutex
 	ctx      context.Context
-	byLocal  map[string]*mapping
-	byRemote map[string]*mapping
+	byLocal  map[string]*Mapping
+	byRemote map[string]*Mapping
 	known    *vkv1alpha1.NamespaceMap
 }
 
-func newMappings(e *Engine) *mappings {
-	p := &mappings{engine: e, byLocal: map[string]*mapping{}, byRemote: map[string]*mapping{}}
+func newNamespaces(e *Engine) *Namespaces {
+	p := &Namespaces{engine: e, byLocal: map[string]*Mapping{}, byRemote: map[string]*Mapping{}}
 	p.maps = fanin.New(fanin.Options{
 		Object: &vkv1alpha1.NamespaceMap{}, List: func() client.ObjectList { return &vkv1alpha1.NamespaceMapList{} },
-		Client:  func(context.Context) (client.WithWatch, error) { return e.local, nil },
+		Client:  func(context.Context) (client.WithWatch, error) { return e.Local, nil },
 		Select:  []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", e.options.NamespaceMap)}},
 		Trim:    func(object client.Object) { object.SetManagedFields(nil) },
 		Changed: func(_, after client.Object) { p.update(after) },
@@ -64,7 +88,10 @@ func newMappings(e *Engine) *mappings {
 	return p
 }
 
-func (p *mappings) run(ctx context.Context) {
+// Synced reports whether the cache of the NamespaceMap is filled.
+func (p *Namespaces) Synced() bool { return p.maps.Synced(p.engine.options.Namespace) }
+
+func (p *Namespaces) run(ctx context.Context) {
 	p.mu.Lock()
 	p.ctx = ctx
 	p.mu.Unlock()
@@ -73,12 +100,12 @@ func (p *mappings) run(ctx context.Context) {
 
 // update starts and stops mappings. A deleted NamespaceMap changes nothing: either the peering is being removed, or the deletion was a mistake and
 // the map comes back.
-func (p *mappings) update(after client.Object) {
+func (p *Namespaces) update(after client.Object) {
 	current, _ := after.(*vkv1alpha1.NamespaceMap)
 	if current != nil && current.Labels[labels.Replicated] != "" {
 		return // a map of the peer: what it offloads to us
 	}
-	var start, freeze, stop, policyChanged, reflectionChanged []*mapping
+	var start, freeze, stop, policyChanged, referencesChanged []*Mapping
 	p.mu.Lock()
 	p.known = current
 	if current != nil {
@@ -87,7 +114,7 @@ func (p *mappings) update(after client.Object) {
 		for local, one := range p.byLocal {
 			one.unreachableSeconds.Store(current.Spec.UnreachableTolerationSeconds[local])
 			if only := slices.Contains(current.Spec.ReferencedOnly, local); one.referencedOnly.Swap(only) != only {
-				reflectionChanged = append(reflectionChanged, one)
+				referencesChanged = append(referencesChanged, one)
 			}
 		}
 	}
@@ -101,22 +128,32 @@ func (p *mappings) update(after client.Object) {
 	for _, one := range start {
 		p.start(one)
 	}
-	for _, one := range reflectionChanged {
-		p.engine.reflectionChanged(one)
+	for _, l := range p.engine.loops {
+		call(l.ReferencesChanged, referencesChanged)
 	}
-	if p.engine.pods != nil {
-		p.engine.pods.enqueueAll()
-	}
-	if p.engine.tokens != nil {
-		for _, one := range policyChanged {
-			p.engine.tokens.policyChanged(one)
+	for _, l := range p.engine.loops {
+		if l.Changed != nil {
+			l.Changed()
 		}
+	}
+	for _, l := range p.engine.loops {
+		call(l.PolicyChanged, policyChanged)
+	}
+}
+
+// call calls a function of a loop, which may be nil, with each mapping.
+func call(do func(*Mapping), mappings []*Mapping) {
+	if do == nil {
+		return
+	}
+	for _, one := range mappings {
+		do(one)
 	}
 }
 
 // applyPolicy records in each mapping whether its pods may reach our API server, and returns the mappings for which that changed. It runs before any
 // worker sees a new mapping. A terminating remote namespace gets no new pods, so it keeps its last policy.
-func (p *mappings) applyPolicy(current *vkv1alpha1.NamespaceMap) (changed []*mapping) {
+func (p *Namespaces) applyPolicy(current *vkv1alpha1.NamespaceMap) (changed []*Mapping) {
 	for local, one := range p.byLocal {
 		if one.terminating.Load() {
 			continue
@@ -129,7 +166,7 @@ func (p *mappings) applyPolicy(current *vkv1alpha1.NamespaceMap) (changed []*map
 }
 
 // replace makes the mappings equal to the NamespaceMap. The caller starts, freezes and stops those that it returns, without the lock.
-func (p *mappings) replace(current *vkv1alpha1.NamespaceMap) (start, freeze, stop []*mapping) {
+func (p *Namespaces) replace(current *vkv1alpha1.NamespaceMap) (start, freeze, stop []*Mapping) {
 	wanted := remoteNamespaces(current)
 	for local, old := range p.byLocal {
 		now, is := wanted[local]
@@ -149,13 +186,13 @@ func (p *mappings) replace(current *vkv1alpha1.NamespaceMap) (start, freeze, sto
 		if p.byRemote[now.name] != nil {
 			continue // two local namespaces in one remote namespace would each take the other's objects for their own
 		}
-		one := &mapping{NamespaceMapping: p.engine.options.Mapping, appliers: map[string]*ssa.Applier{podKind: ssa.NewApplierOf(p.engine.remote.clientOrNil, labels.OwnerReflection)}}
-		for i := range catalog {
-			one.appliers[catalog[i].name] = ssa.NewApplierOf(p.engine.remote.clientOrNil, labels.OwnerReflection)
+		one := &Mapping{NamespaceMapping: p.engine.options.Mapping, appliers: map[string]*ssa.Applier{}}
+		for _, l := range p.engine.loops {
+			one.appliers[l.Name] = ssa.NewApplierOf(p.engine.Remote.ClientOrNil, labels.OwnerReflection)
 		}
 		one.Local, one.Remote = local, now.name
 		one.terminating.Store(now.terminating)
-		one.ctx, one.cancel = context.WithCancel(log.IntoContext(p.ctx, log.FromContext(p.ctx).WithValues("namespace", local, "remoteNamespace", now.name)))
+		one.Context, one.cancel = context.WithCancel(log.IntoContext(p.ctx, log.FromContext(p.ctx).WithValues("namespace", local, "remoteNamespace", now.name)))
 		p.byLocal[local], p.byRemote[now.name] = one, one
 		start = append(start, one)
 	}
@@ -184,47 +221,39 @@ func remoteNamespaces(current *vkv1alpha1.NamespaceMap) map[string]remoteNamespa
 	return all
 }
 
-func (p *mappings) start(one *mapping) {
-	log.FromContext(one.ctx).Info("reflection of the namespace started", "terminating", one.terminating.Load())
-	if !one.terminating.Load() {
-		for _, r := range p.engine.reflectors {
-			r.start(one)
+func (p *Namespaces) start(one *Mapping) {
+	log.FromContext(one.Context).Info("reflection of the namespace started", "terminating", one.Terminating())
+	for _, l := range p.engine.loops {
+		if l.Start != nil {
+			l.Start(one)
 		}
-	}
-	if p.engine.claims != nil {
-		p.engine.claims.Start(one.ctx, one.Local, one.Remote)
-	}
-	if p.engine.pods != nil {
-		p.engine.pods.start(one)
 	}
 }
 
 // freeze stops the writes to a remote namespace that is being deleted.
-func (p *mappings) freeze(old *mapping) {
-	log.FromContext(old.ctx).Info("remote namespace is being deleted")
-	for _, r := range p.engine.reflectors {
-		r.stop(old)
+func (p *Namespaces) freeze(old *Mapping) {
+	log.FromContext(old.Context).Info("remote namespace is being deleted")
+	for _, l := range p.engine.loops {
+		if l.Freeze != nil {
+			l.Freeze(old)
+		}
 	}
 }
 
 // stop ends the watches of a mapping. It deletes nothing: the remote objects are deleted with their namespace, or the next process adopts them.
-func (p *mappings) stop(old *mapping) {
+func (p *Namespaces) stop(old *Mapping) {
 	old.cancel()
-	log.FromContext(old.ctx).Info("reflection of the namespace stopped")
-	for _, r := range p.engine.reflectors {
-		r.stop(old)
+	log.FromContext(old.Context).Info("reflection of the namespace stopped")
+	for _, l := range p.engine.loops {
+		if l.Stop != nil {
+			l.Stop(old)
+		}
 	}
-	if p.engine.claims != nil {
-		p.engine.claims.Stop(old.Local, old.Remote)
-	}
-	if p.engine.pods != nil {
-		p.engine.pods.stop(old)
-	}
-	p.engine.counts.forget(old.Local)
+	p.engine.forgetFailures(old.Local)
 }
 
-// local returns the mapping of a local namespace; if there is none, the second result is the reason.
-func (p *mappings) local(namespace string) (*mapping, podplan.Offloading) {
+// Local returns the mapping of a local namespace; if there is none, the second result is the reason.
+func (p *Namespaces) Local(namespace string) (*Mapping, podplan.Offloading) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if one := p.byLocal[namespace]; one != nil {
@@ -242,34 +271,26 @@ func (p *mappings) local(namespace string) (*mapping, podplan.Offloading) {
 	return nil, podplan.None
 }
 
-// remote returns the mapping of a remote namespace, nil if there is none.
-func (p *mappings) remote(namespace string) *mapping {
+// Remote returns the mapping of a remote namespace, nil if there is none.
+func (p *Namespaces) Remote(namespace string) *Mapping {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.byRemote[namespace]
 }
 
-// observed reports whether a NamespaceMap was observed, so that the mappings are those that it asks for.
-func (p *mappings) observed() bool {
+// Observed reports whether a NamespaceMap was observed, so that the mappings are those that it asks for.
+func (p *Namespaces) Observed() bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.known != nil
 }
 
-// each calls do with every mapping. do runs without the lock.
-func (p *mappings) each(do func(*mapping)) {
+// Each calls do with every mapping. do runs without the lock.
+func (p *Namespaces) Each(do func(*Mapping)) {
 	p.mu.RLock()
 	all := slices.Collect(maps.Values(p.byLocal))
 	p.mu.RUnlock()
 	for _, one := range all {
 		do(one)
 	}
-}
-
-// Remote returns the remote namespace of a local namespace; false if it has none.
-func (e *Engine) Remote(local string) (name string, offloaded bool) {
-	if one, _ := e.mappings.local(local); one != nil {
-		return one.Remote, true
-	}
-	return "", false
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reflection
+package fairqueue
 
 import (
 	"container/heap"
@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"liqo.io/liqo/internal/kube/fairqueue"
 )
 
 const (
@@ -18,22 +16,18 @@ const (
 	lastBackoff  = time.Minute
 )
 
-// queue holds the keys to reconcile, each at most once. It is fair: namespaces take turns, and no namespace gets all workers (fairqueue.RoundRobin). The work
+// Queue holds the keys to reconcile, each at most once. It is fair: namespaces take turns, and no namespace gets all workers (RoundRobin). The work
 // queue of client-go lacks what we need in addition: it cannot pause while the peer is unreachable, it cannot retry the failed keys of one namespace, and an event
 // of a key that keeps failing would skip the backoff.
-type queue struct {
+type Queue struct {
 	mu     sync.Mutex
 	wake   *sync.Cond
-	ready  *fairqueue.RoundRobin[types.NamespacedName]
+	ready  *RoundRobin[types.NamespacedName]
 	states map[types.NamespacedName]*state
 	later  schedule
 	timer  *time.Timer
 	paused bool
 	closed bool
-	// observed learns how long keys wait for a worker. While yieldsTo is late, few keys are started. Both may be nil.
-	observed, yieldsTo *lateness
-	started            map[types.NamespacedName]time.Time // of the keys that are worked on
-	rechecking         bool
 }
 
 // state of a key that is ready, is worked on, is scheduled, or has failed.
@@ -43,24 +37,24 @@ type state struct {
 	dirty    bool
 	failures int
 	at       time.Time // when the key is due; zero: not scheduled
-	since    time.Time // when the key became ready
 }
 
-func newQueue(workers int) *queue {
-	ready := fairqueue.NewRoundRobin(workers, func(key types.NamespacedName) string { return key.Namespace })
-	q := &queue{ready: ready, states: map[types.NamespacedName]*state{}, started: map[types.NamespacedName]time.Time{}}
+// NewQueue returns an empty queue for so many workers.
+func NewQueue(workers int) *Queue {
+	ready := NewRoundRobin(workers, func(key types.NamespacedName) string { return key.Namespace })
+	q := &Queue{ready: ready, states: map[types.NamespacedName]*state{}}
 	q.wake = sync.NewCond(&q.mu)
 	return q
 }
 
-// add makes a key ready at once.
-func (q *queue) add(key types.NamespacedName) {
+// Add makes a key ready at once.
+func (q *Queue) Add(key types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.put(key)
 }
 
-func (q *queue) put(key types.NamespacedName) {
+func (q *Queue) put(key types.NamespacedName) {
 	if q.closed {
 		return
 	}
@@ -74,27 +68,27 @@ func (q *queue) put(key types.NamespacedName) {
 	case s.working:
 		s.dirty = true
 	case !s.queued:
-		s.queued, s.since = true, time.Now()
+		s.queued = true
 		q.ready.Push(key)
 		q.signal()
 	}
 }
 
 // signal wakes a worker if there is a key for it.
-func (q *queue) signal() {
+func (q *Queue) signal() {
 	if q.ready.Len() > 0 {
 		q.wake.Signal()
 	}
 }
 
-// addAfter makes a key ready after wait, unless it is due earlier.
-func (q *queue) addAfter(key types.NamespacedName, wait time.Duration) {
+// AddAfter makes a key ready after wait, unless it is due earlier.
+func (q *Queue) AddAfter(key types.NamespacedName, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.scheduleAfter(key, wait)
 }
 
-func (q *queue) scheduleAfter(key types.NamespacedName, wait time.Duration) {
+func (q *Queue) scheduleAfter(key types.NamespacedName, wait time.Duration) {
 	if q.closed {
 		return
 	}
@@ -114,7 +108,7 @@ func (q *queue) scheduleAfter(key types.NamespacedName, wait time.Duration) {
 	}
 }
 
-func (q *queue) setTimer() {
+func (q *Queue) setTimer() {
 	if len(q.later) == 0 {
 		return
 	}
@@ -127,7 +121,7 @@ func (q *queue) setTimer() {
 }
 
 // due makes the keys ready whose time has come. It ignores appointments that a later call has replaced.
-func (q *queue) due() {
+func (q *Queue) due() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
@@ -140,11 +134,11 @@ func (q *queue) due() {
 	q.setTimer()
 }
 
-// get waits for a ready key; false once the queue is closed.
-func (q *queue) get() (types.NamespacedName, bool) {
+// Get waits for a ready key; false once the queue is closed.
+func (q *Queue) Get() (types.NamespacedName, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.closed && (q.paused || q.ready.Len() == 0 || q.held()) {
+	for !q.closed && (q.paused || q.ready.Len() == 0) {
 		q.wake.Wait()
 	}
 	if q.closed {
@@ -152,18 +146,14 @@ func (q *queue) get() (types.NamespacedName, bool) {
 	}
 	key := q.ready.Pop()
 	q.signal()
-	s, now := q.states[key], time.Now()
+	s := q.states[key]
 	s.queued, s.working = false, true
-	q.started[key] = now
-	if q.observed != nil {
-		q.observed.observe(now.Sub(s.since), q.ready.Len() > 0)
-	}
 	return key, true
 }
 
-// done ends the work on a key. A key that failed is ready again after a backoff that doubles with each failure; any other key after wait, unless that is 0.
+// Done ends the work on a key. A key that failed is ready again after a backoff that doubles with each failure; any other key after wait, unless that is 0.
 // A key that was added meanwhile is ready at once, unless it keeps failing.
-func (q *queue) done(key types.NamespacedName, failed bool, wait time.Duration) {
+func (q *Queue) Done(key types.NamespacedName, failed bool, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.states[key]
@@ -171,7 +161,6 @@ func (q *queue) done(key types.NamespacedName, failed bool, wait time.Duration) 
 		return
 	}
 	s.working = false
-	delete(q.started, key)
 	q.ready.Release(key)
 	switch {
 	case failed:
@@ -195,14 +184,27 @@ func (q *queue) done(key types.NamespacedName, failed bool, wait time.Duration) 
 	q.signal()
 }
 
-// pause stops handing out keys. resume continues, and makes all keys that have failed ready at once: the cause that they shared is over.
-func (q *queue) pause() {
+// Work hands each key to process, one at a time, until the queue is closed. process returns after how long to process the key again, 0: once it is added
+// again; or why the key has failed. Call it once per worker.
+func (q *Queue) Work(process func(types.NamespacedName) (time.Duration, error)) {
+	for {
+		key, more := q.Get()
+		if !more {
+			return
+		}
+		wait, err := process(key)
+		q.Done(key, err != nil, wait)
+	}
+}
+
+// Pause stops handing out keys. resume continues, and makes all keys that have failed ready at once: the cause that they shared is over.
+func (q *Queue) Pause() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.paused = true
 }
 
-func (q *queue) resume() {
+func (q *Queue) Resume() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.paused {
@@ -218,8 +220,8 @@ func (q *queue) resume() {
 	q.wake.Broadcast()
 }
 
-// retry makes the failed keys of a namespace ready at once, because the API server that may have caused the failures is back. "": of all namespaces.
-func (q *queue) retry(namespace string) {
+// Retry makes the failed keys of a namespace ready at once, because the API server that may have caused the failures is back. "": of all namespaces.
+func (q *Queue) Retry(namespace string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for key, s := range q.states {
@@ -230,8 +232,8 @@ func (q *queue) retry(namespace string) {
 	}
 }
 
-// close makes get return false.
-func (q *queue) close() {
+// Close makes get return false.
+func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
@@ -239,6 +241,44 @@ func (q *queue) close() {
 		q.timer.Stop()
 	}
 	q.wake.Broadcast()
+}
+
+// Share is how many keys of one namespace are worked on at the same time, at most.
+func (q *Queue) Share() int { return q.ready.Share() }
+
+// KeyState is what the queue knows of a key.
+type KeyState struct {
+	// Ready: it waits for a worker. Working: a worker has it.
+	Ready, Working bool
+	// Failures is how often it has failed in a row.
+	Failures int
+	// At is when it will be ready; zero if it waits for nothing.
+	At time.Time
+}
+
+// States returns all keys that are ready, are worked on, are scheduled, or have failed.
+func (q *Queue) States() map[types.NamespacedName]KeyState {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := make(map[types.NamespacedName]KeyState, len(q.states))
+	for key, s := range q.states {
+		all[key] = KeyState{Ready: s.queued, Working: s.working, Failures: s.failures, At: s.at}
+	}
+	return all
+}
+
+// Postpone makes a key that is scheduled due later, at that time; false if it is not scheduled. A test with it knows that nothing but Add, Retry or Resume made
+// the key ready.
+func (q *Queue) Postpone(key types.NamespacedName, at time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.states[key]
+	if s == nil || s.at.IsZero() {
+		return false
+	}
+	s.at = at
+	heap.Push(&q.later, appointment{key: key, at: at})
+	return true
 }
 
 type appointment struct {

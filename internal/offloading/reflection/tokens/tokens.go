@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reflection
+// Package tokens gives remote pods tokens for the API server of this cluster.
+//
+// It does not decide which pods get some: their namespaces, and what project.TokenRequests reads from their volumes. The tests of package reflection cover it.
+package tokens
 
 import (
 	"context"
@@ -18,20 +21,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/fairqueue"
 	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/offloading/podplan"
+	"liqo.io/liqo/internal/offloading/reflection/engine"
+	"liqo.io/liqo/internal/offloading/reflection/events"
+	"liqo.io/liqo/internal/offloading/reflection/pods"
 	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/refusals"
 )
 
 // +kubebuilder:rbac:namespace=liqo-offloaded,groups="",resources=serviceaccounts/token,verbs=create
 
-// tokens gives remote pods tokens for the API server of this cluster. They are bound to the local pods, so that they expire with them, and are replaced
+// Tokens gives remote pods tokens for the API server of this cluster. They are bound to the local pods, so that they expire with them, and are replaced
 // before they expire.
-type tokens struct {
-	engine  *Engine
-	workers int
-	queue   *queue
-	// own caches the remote Secrets if the reflector of Secrets does not.
-	own *fanin.Source
+type Tokens struct {
+	Queue *fairqueue.Queue
+
+	engine *engine.Engine
+	pods   *pods.Pods
+	// copies caches the remote Secrets.
+	copies *fanin.Source
 
 	mu sync.Mutex
 	// issued are the last tokens of each local pod, by its UID.
@@ -46,66 +56,66 @@ type issuedTokens struct {
 
 var secretKind = corev1.SchemeGroupVersion.WithKind("Secret")
 
-func newTokens(e *Engine, workers int) *tokens {
-	t := &tokens{engine: e, workers: workers, queue: newQueue(workers), issued: map[types.UID]issuedTokens{}}
-	t.queue.pause() // until the peer is reachable
-	if e.reflector("Secret") == nil {
-		t.own = fanin.New(fanin.Options{
-			Object: &metav1.PartialObjectMetadata{}, List: metadata(secretKind), Trim: trimRemote(secretKind),
-			Client: e.remote.waitForClient, Changed: t.remoteChanged,
-		})
+const (
+	// Kind is their name in metrics, Flag the part of the flag of their workers, whose default is DefaultWorkers.
+	Kind           = "ServiceAccount"
+	Flag           = "service-account"
+	DefaultWorkers = 3
+)
+
+// New adds the loop of the tokens to the engine. copies caches the remote Secrets, and its owner calls RemoteChanged; nil: they are cached here.
+func New(e *engine.Engine, p *pods.Pods, copies *fanin.Source, workers int) *Tokens {
+	t := &Tokens{engine: e, pods: p, copies: copies, Queue: fairqueue.NewQueue(workers), issued: map[types.UID]issuedTokens{}}
+	loop := &engine.Loop{
+		Name: Kind, Workers: workers, Queue: t.Queue, Process: t.reconcile, PolicyChanged: t.policyChanged,
+		Reflected: func(mapping *engine.Mapping) int {
+			return engine.Amount(t.copies.All(mapping.Remote), func(secret client.Object) bool {
+				return mapping.Reflected(secret) && secret.GetLabels()[labels.TokenPod] != ""
+			})
+		},
 	}
+	if copies == nil {
+		t.copies = fanin.New(fanin.Options{
+			Object: &metav1.PartialObjectMetadata{}, List: engine.Metadata(secretKind), Trim: engine.TrimRemote(secretKind),
+			Client: e.Remote.WaitForClient, Changed: t.RemoteChanged,
+		})
+		loop.Start = func(mapping *engine.Mapping) { t.copies.Add(mapping.Context, mapping.Remote) }
+		loop.Stop = func(mapping *engine.Mapping) { t.copies.Remove(mapping.Remote) }
+	}
+	e.Add(loop)
 	return t
 }
 
-func (t *tokens) run(ctx context.Context, working *sync.WaitGroup) {
-	for range t.workers {
-		working.Go(func() { work(ctx, t.queue, t.engine, "ServiceAccount", t.reconcile) })
-	}
-}
+// Changed implements pods.Tokens.
+func (t *Tokens) Changed(pod types.NamespacedName) { t.Queue.Add(pod) }
 
-func (t *tokens) start(mapping *mapping) {
-	if t.own != nil {
-		t.own.Add(mapping.ctx, mapping.Remote)
-	}
-}
+// Retry implements pods.Tokens.
+func (t *Tokens) Retry(namespace string) { t.Queue.Retry(namespace) }
 
-func (t *tokens) stop(mapping *mapping) {
-	if t.own != nil {
-		t.own.Remove(mapping.Remote)
-	}
-}
+// Synced reports whether the Secrets of a remote namespace are known.
+func (t *Tokens) Synced(remote string) bool { return t.copies.Synced(remote) }
 
-func (t *tokens) secrets() *fanin.Source {
-	if t.own != nil {
-		return t.own
-	}
-	return t.engine.reflector("Secret").remote
-}
-
-func (t *tokens) remoteChanged(before, after client.Object) {
-	object := after
-	if object == nil {
-		object = before
-	}
+// RemoteChanged reconciles the pod of a remote Secret that has changed.
+func (t *Tokens) RemoteChanged(before, after client.Object) {
+	object := engine.Either(before, after)
 	if object.GetLabels()[labels.TokenPod] == "" {
 		return
 	}
-	mapping := t.engine.mappings.remote(object.GetNamespace())
+	mapping := t.engine.Namespaces.Remote(object.GetNamespace())
 	if mapping == nil {
 		return
 	}
 	t.seen(types.UID(object.GetAnnotations()[labels.TokenPodUID]))
-	t.queue.add(types.NamespacedName{Namespace: mapping.Local, Name: t.podOf(mapping, object.GetName())})
+	t.Queue.Add(types.NamespacedName{Namespace: mapping.Local, Name: t.podOf(mapping, object.GetName())})
 }
 
 // podOf returns the name of the pod whose tokens are in the Secret of this name.
-func (t *tokens) podOf(mapping *mapping, secret string) string {
+func (t *Tokens) podOf(mapping *engine.Mapping, secret string) string {
 	name := strings.TrimSuffix(secret, "-token")
 	if project.TokenSecretName(name) == secret {
 		return name
 	}
-	for _, pod := range t.engine.pods.local.All(mapping.Local) { // the names of long ones are shortened and hashed
+	for _, pod := range t.pods.Local.All(mapping.Local) { // the names of long ones are shortened and hashed
 		if project.TokenSecretName(pod.GetName()) == secret {
 			return pod.GetName()
 		}
@@ -114,62 +124,61 @@ func (t *tokens) podOf(mapping *mapping, secret string) string {
 }
 
 // policyChanged requeues all pods of a mapping: under the new token policy their tokens are renewed again, or no longer.
-func (t *tokens) policyChanged(mapping *mapping) {
-	for _, pod := range t.engine.pods.local.All(mapping.Local) {
-		t.queue.add(client.ObjectKeyFromObject(pod))
+func (t *Tokens) policyChanged(mapping *engine.Mapping) {
+	for _, pod := range t.pods.Local.All(mapping.Local) {
+		t.Queue.Add(client.ObjectKeyFromObject(pod))
 	}
 }
 
 // reconcile replaces the tokens of a pod in time, and deletes the Secret of a pod that is gone.
-func (t *tokens) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	mapping, _ := t.engine.mappings.local(key.Namespace)
-	if mapping == nil || mapping.terminating.Load() {
+func (t *Tokens) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	mapping, _ := t.engine.Namespaces.Local(key.Namespace)
+	if mapping == nil || mapping.Terminating() {
 		return 0, nil
 	}
-	pods := t.engine.pods
-	if !pods.local.Current(fanin.Every) || !t.secrets().Synced(mapping.Remote) || !pods.shadows.Synced(mapping.Remote) {
-		return 0, errNotSynced // retry: no later event is certain
+	if !t.pods.Local.Current(fanin.Every) || !t.copies.Synced(mapping.Remote) || !t.pods.Shadows.Synced(mapping.Remote) {
+		return 0, engine.ErrNotSynced // retry: no later event is certain
 	}
-	local, _ := pods.local.Get(key).(*corev1.Pod)
+	local, _ := t.pods.Local.Get(key).(*corev1.Pod)
 	secret := t.secret(mapping, key.Name)
 	switch {
 	case secret != nil && (local == nil || secret.Annotations[labels.TokenPodUID] != string(local.UID)):
 		if secret.DeletionTimestamp != nil {
 			return 0, nil
 		}
-		return 0, t.engine.remote.remove(mapping.ctx, secret, metav1.DeletePropagationBackground)
+		return 0, t.engine.Remote.Delete(mapping.Context, secret, metav1.DeletePropagationBackground)
 	case local == nil || project.Finished(local.Status.Phase) || local.DeletionTimestamp != nil && secret == nil:
 		return 0, nil
-	case !mapping.apiServer.Load():
+	case !mapping.APIServer():
 		return 0, nil // its tokens expire; policyChanged requeues the pod
 	}
 	return t.refresh(ctx, mapping, local, secret)
 }
 
 // secret returns the Secret with the tokens of the pod of that name; nil if there is none of ours.
-func (t *tokens) secret(mapping *mapping, pod string) *metav1.PartialObjectMetadata {
+func (t *Tokens) secret(mapping *engine.Mapping, pod string) *metav1.PartialObjectMetadata {
 	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: project.TokenSecretName(pod)}
-	secret, _ := t.secrets().Get(remoteKey).(*metav1.PartialObjectMetadata)
+	secret, _ := t.copies.Get(remoteKey).(*metav1.PartialObjectMetadata)
 	if secret == nil || !mapping.Reflected(secret) || secret.Labels[labels.TokenPod] == "" {
 		return nil
 	}
 	return secret
 }
 
-// ensure issues the first tokens of a pod whose ShadowPod is about to be created (shadow is nil). For an existing ShadowPod it only requeues the pod if its
+// Ensure issues the first tokens of a pod whose ShadowPod is about to be created (shadow is nil). For an existing ShadowPod it only requeues the pod if its
 // Secret is missing.
-func (t *tokens) ensure(ctx context.Context, mapping *mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) error {
+func (t *Tokens) Ensure(ctx context.Context, mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) error {
 	requests := project.TokenRequests(local)
 	if len(requests) == 0 {
 		return nil
 	}
-	if !t.secrets().Current(mapping.Remote) {
-		return errNotSynced
+	if !t.copies.Current(mapping.Remote) {
+		return engine.ErrNotSynced
 	}
 	remoteKey := types.NamespacedName{Namespace: mapping.Remote, Name: project.TokenSecretName(local.Name)}
-	if other := t.secrets().Get(remoteKey); other != nil && t.secret(mapping, local.Name) == nil {
-		t.engine.recorder.failed(local, podKind, reasonTokenFailed, errUnmanaged)
-		return fmt.Errorf("secret %s: %w", remoteKey.Name, errUnmanaged)
+	if other := t.copies.Get(remoteKey); other != nil && t.secret(mapping, local.Name) == nil {
+		t.engine.Recorder.Failed(local, pods.Kind, events.ReasonTokenFailed, engine.ErrUnmanaged)
+		return fmt.Errorf("secret %s: %w", remoteKey.Name, engine.ErrUnmanaged)
 	}
 	secret := t.secret(mapping, local.Name)
 	mine := secret != nil && secret.Annotations[labels.TokenPodUID] == string(local.UID)
@@ -177,7 +186,7 @@ func (t *tokens) ensure(ctx context.Context, mapping *mapping, local *corev1.Pod
 	case mine && (shadow != nil || refreshIn(secret, requests) > 0), t.isUnseen(local.UID):
 		return nil
 	case shadow != nil:
-		t.queue.add(client.ObjectKeyFromObject(local)) // only one worker at a time requests the tokens of a pod
+		t.Queue.Add(client.ObjectKeyFromObject(local)) // only one worker at a time requests the tokens of a pod
 		return nil
 	}
 	_, err := t.issue(ctx, mapping, local, requests)
@@ -186,14 +195,14 @@ func (t *tokens) ensure(ctx context.Context, mapping *mapping, local *corev1.Pod
 
 // isUnseen reports whether the event of the Secret that we wrote is still to come. It does not come if the Secret was deleted with its namespace before the
 // watch showed it.
-func (t *tokens) isUnseen(pod types.UID) bool {
+func (t *Tokens) isUnseen(pod types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	last := t.issued[pod]
-	return last.unseen && time.Since(last.at) <= settleTimeout
+	return last.unseen && time.Since(last.at) <= podplan.SettleTimeout
 }
 
-func (t *tokens) seen(pod types.UID) {
+func (t *Tokens) seen(pod types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if last, is := t.issued[pod]; is {
@@ -203,22 +212,23 @@ func (t *tokens) seen(pod types.UID) {
 }
 
 // remember records that tokens were issued. Only the deletion event of the pod frees that, so nothing is kept for a pod that is gone already.
-func (t *tokens) remember(local *corev1.Pod) {
+func (t *Tokens) remember(local *corev1.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now := t.engine.pods.local.Get(client.ObjectKeyFromObject(local)); now != nil && now.GetUID() == local.UID {
+	if now := t.pods.Local.Get(client.ObjectKeyFromObject(local)); now != nil && now.GetUID() == local.UID {
 		t.issued[local.UID] = issuedTokens{at: time.Now(), unseen: true}
 	}
 }
 
-func (t *tokens) forget(pod types.UID) {
+// Forget implements pods.Tokens.
+func (t *Tokens) Forget(pod types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.issued, pod)
 }
 
 // refresh replaces tokens after four fifths of their lifetime, and those whose Secret was deleted.
-func (t *tokens) refresh(ctx context.Context, mapping *mapping, local *corev1.Pod, secret *metav1.PartialObjectMetadata) (time.Duration, error) {
+func (t *Tokens) refresh(ctx context.Context, mapping *engine.Mapping, local *corev1.Pod, secret *metav1.PartialObjectMetadata) (time.Duration, error) {
 	requests := project.TokenRequests(local)
 	if len(requests) == 0 {
 		return 0, nil
@@ -229,9 +239,9 @@ func (t *tokens) refresh(ctx context.Context, mapping *mapping, local *corev1.Po
 	case secret != nil && t.justIssued(local) > 0:
 		return t.justIssued(local), nil // they look expired although they are new: our clock and that of the API server differ
 	case secret == nil && t.isUnseen(local.UID):
-		return settleTimeout, nil // the event of our write is still to come
+		return podplan.SettleTimeout, nil // the event of our write is still to come
 	}
-	shadow, _ := t.engine.pods.shadows.Get(types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}).(*metav1.PartialObjectMetadata)
+	shadow, _ := t.pods.Shadows.Get(types.NamespacedName{Namespace: mapping.Remote, Name: local.Name}).(*metav1.PartialObjectMetadata)
 	if shadow == nil {
 		return 0, nil // the outbound worker issues the first tokens when it creates the ShadowPod
 	}
@@ -259,19 +269,19 @@ func refreshIn(secret *metav1.PartialObjectMetadata, requests []project.TokenReq
 }
 
 // justIssued returns how long not to replace tokens that we issued a moment ago, whatever expiration they show.
-func (t *tokens) justIssued(local *corev1.Pod) time.Duration {
+func (t *Tokens) justIssued(local *corev1.Pod) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return max(time.Until(t.issued[local.UID].at.Add(settleTimeout)), 0)
+	return max(time.Until(t.issued[local.UID].at.Add(podplan.SettleTimeout)), 0)
 }
 
 // mounted asks the peer's API server whether a ShadowPod mounts tokens. It may have been created while its namespace had none, and a token that no pod
 // reads could only be stolen.
-func (t *tokens) mounted(mapping *mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) (bool, error) {
+func (t *Tokens) mounted(mapping *engine.Mapping, local *corev1.Pod, shadow *metav1.PartialObjectMetadata) (bool, error) {
 	if !mapping.Reflected(shadow) || shadow.Annotations[labels.Fence] != string(local.UID) {
 		return false, nil // it is that of another pod
 	}
-	full, err := t.engine.pods.readShadow(mapping, shadow)
+	full, err := t.pods.ReadShadow(mapping, shadow)
 	if err != nil || full == nil {
 		return false, err
 	}
@@ -287,31 +297,31 @@ func shortest(requests []project.TokenRequest) int64 {
 }
 
 // issue requests the tokens of a pod and writes them into its Secret in the peer.
-func (t *tokens) issue(ctx context.Context, mapping *mapping, local *corev1.Pod, requests []project.TokenRequest) (time.Duration, error) {
-	if !mapping.apiServer.Load() {
-		return 0, errNotSynced // the policy has changed since the caller read it
+func (t *Tokens) issue(ctx context.Context, mapping *engine.Mapping, local *corev1.Pod, requests []project.TokenRequest) (time.Duration, error) {
+	if !mapping.APIServer() {
+		return 0, engine.ErrNotSynced // the policy has changed since the caller read it
 	}
 	values, expires, seconds, err := t.request(ctx, local, requests)
-	if err == nil && !mapping.apiServer.Load() {
-		return 0, errNotSynced // the policy has changed meanwhile: drop them
+	if err == nil && !mapping.APIServer() {
+		return 0, engine.ErrNotSynced // the policy has changed meanwhile: drop them
 	}
 	if err == nil {
-		c, unreachable := t.engine.remote.currentClient()
+		c, unreachable := t.engine.Remote.Client()
 		if err = unreachable; err == nil {
-			err = c.Apply(mapping.ctx, project.TokenSecret(mapping.NamespaceMapping, local, values, expires, seconds), client.FieldOwner(labels.OwnerReflection), client.ForceOwnership)
+			err = c.Apply(mapping.Context, project.TokenSecret(mapping.NamespaceMapping, local, values, expires, seconds), client.FieldOwner(labels.OwnerReflection), client.ForceOwnership)
 		}
 	}
 	if err != nil {
-		if visible(err) || apierrors.IsNotFound(err) {
-			t.engine.recorder.failed(local, podKind, reasonTokenFailed, err)
+		if refusals.Visible(err) || apierrors.IsNotFound(err) {
+			t.engine.Recorder.Failed(local, pods.Kind, events.ReasonTokenFailed, err)
 		}
 		return 0, fmt.Errorf("tokens of pod %s/%s: %w", local.Namespace, local.Name, err)
 	}
 	t.remember(local)
-	return max(time.Until(project.TokenRefresh(expires, seconds)), settleTimeout), nil
+	return max(time.Until(project.TokenRefresh(expires, seconds)), podplan.SettleTimeout), nil
 }
 
-func (t *tokens) request(ctx context.Context, local *corev1.Pod, requests []project.TokenRequest) (values map[string]string, expires time.Time, seconds int64, err error) {
+func (t *Tokens) request(ctx context.Context, local *corev1.Pod, requests []project.TokenRequest) (values map[string]string, expires time.Time, seconds int64, err error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: project.ServiceAccountName(local)}}
 	values, seconds = map[string]string{}, shortest(requests)
 	for _, request := range requests {
@@ -322,7 +332,7 @@ func (t *tokens) request(ctx context.Context, local *corev1.Pod, requests []proj
 		if request.Audience != "" {
 			token.Spec.Audiences = []string{request.Audience}
 		}
-		if err := t.engine.local.SubResource("token").Create(ctx, account, token); err != nil {
+		if err := t.engine.Local.SubResource("token").Create(ctx, account, token); err != nil {
 			return nil, time.Time{}, 0, err
 		}
 		if given := token.Spec.ExpirationSeconds; given != nil { // the lifetime that the API server granted

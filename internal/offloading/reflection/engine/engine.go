@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package engine is what all loops of the reflection to one peer share: the clients of both clusters, the offloaded namespaces with their remote ones, the workers,
+// the events and the metrics.
+//
+//	NamespaceMap ──► Namespaces ──► Start, Freeze, Stop of each loop, namespace by namespace    namespaces.go
+//	keys of the loops' queues ──► their workers, paused while the peer is unreachable           engine.go
+//
+// It does not know what a loop reflects. A loop is a value of Loop, which the packages objects, pods and tokens make. An object counts as absent only while its
+// namespace is being watched; stopping a mapping or the process deletes nothing. The tests of package reflection cover it.
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/internal/kube/fairqueue"
+	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/offloading/reflection/events"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+var (
+	// ErrNotSynced means that a cache is not filled yet, or does not follow its API server at the moment.
+	ErrNotSynced = errors.New("a cache is not synced yet")
+	// ErrUnmanaged means that the peer has an object of that name which is not ours.
+	ErrUnmanaged = errors.New("an object of that name exists in the remote cluster and is not managed by this one; rename or delete one of the two")
+)
+
+// Options of an engine.
+type Options struct {
+	// Namespace is the tenant namespace of the peer, NamespaceMap the name of the object in it that lists the namespaces offloaded to the peer.
+	Namespace, NamespaceMap string
+	// Mapping holds the identities of the two clusters. Its namespaces are empty.
+	Mapping project.NamespaceMapping
+	// RemoteName is the name of the peer, for metrics and events.
+	RemoteName string
+}
+
+// Engine runs the loops of the reflection to one peer.
+type Engine struct {
+	// Local is the client of this cluster.
+	Local client.WithWatch
+	// Remote is the client of the peer, and whether the peer is reachable.
+	Remote     *remote.Access
+	Namespaces *Namespaces
+	Recorder   *events.Recorder
+	Log        logr.Logger
+
+	options Options
+	loops   []*Loop
+}
+
+// Loop reflects something of each offloaded namespace. Functions that it does not need are nil.
+type Loop struct {
+	// Name is the kind of its objects, in metrics, logs and events. Loops of one name share an applier.
+	Name string
+	// Workers process the keys of Queue, which are local objects. Process returns after how long to process the key again, 0: on the next event. A loop without
+	// Queue has no workers.
+	Workers int
+	Queue   *fairqueue.Queue
+	Process func(context.Context, types.NamespacedName) (time.Duration, error)
+	// Inbound: the workers write to this cluster, so that they also work while the peer is unreachable.
+	Inbound bool
+	// Run does what else the loop does, until ctx ends.
+	Run func(context.Context)
+	// Start is called when a namespace is mapped, Freeze when its remote namespace is being deleted: nothing is written there any more. Stop is called when the
+	// mapping ends.
+	Start, Freeze, Stop func(*Mapping)
+	// Changed is called when the NamespaceMap has changed, after Start and Stop.
+	Changed func()
+	// PolicyChanged is called when Mapping.APIServer has changed, ReferencesChanged when Mapping.ReferencedOnly has.
+	PolicyChanged, ReferencesChanged func(*Mapping)
+	// Reachable is called for each mapping when the peer has become reachable, Unreachable once when it has become unreachable.
+	Reachable   func(*Mapping)
+	Unreachable func()
+	// Translate looks at all addresses again.
+	Translate func()
+	// Reflected returns how many objects of ours the peer has in a namespace, according to the caches.
+	Reflected func(*Mapping) int
+}
+
+// New returns an engine without loops.
+func New(local client.WithWatch, access *remote.Access, o Options) *Engine {
+	e := &Engine{Local: local, Remote: access, Recorder: events.NewRecorder(local, o.Mapping.NodeName), Log: log.Log.WithName("reflection"), options: o}
+	e.Namespaces = newNamespaces(e)
+	return e
+}
+
+// RemoteName is the name of the peer.
+func (e *Engine) RemoteName() string { return e.options.RemoteName }
+
+// Add adds a loop, before Run. Namespaces start and stop in the order of the loops.
+func (e *Engine) Add(l *Loop) {
+	if l.Queue != nil && !l.Inbound {
+		l.Queue.Pause() // until the peer is reachable
+	}
+	e.loops = append(e.loops, l)
+}
+
+// Run reflects until ctx ends. Stopping deletes nothing.
+func (e *Engine) Run(ctx context.Context) error {
+	var working sync.WaitGroup
+	for _, l := range e.loops {
+		for range l.Workers {
+			working.Go(func() { e.work(ctx, l) })
+		}
+		if l.Run != nil {
+			working.Go(func() { l.Run(ctx) })
+		}
+	}
+	defer registered().observe(e)()
+	working.Go(func() { e.Recorder.Run(ctx) })
+	e.Namespaces.run(ctx)
+	<-ctx.Done()
+	for _, q := range e.Queues() {
+		q.Close()
+	}
+	working.Wait()
+	return nil
+}
+
+// work processes the keys of a loop until its queue is closed.
+func (e *Engine) work(ctx context.Context, l *Loop) {
+	l.Queue.Work(func(key types.NamespacedName) (time.Duration, error) {
+		wait, err := l.Process(ctx, key)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil || errors.Is(err, context.Canceled) || errors.Is(err, ErrNotSynced) || errors.Is(err, remote.ErrUnreachable):
+		default:
+			e.CountFailure(key.Namespace, l.Name)
+			log.FromContext(ctx).V(1).Info("object not reflected; it is retried", "kind", l.Name, "object", key, "reason", err.Error())
+		}
+		return wait, err
+	})
+}
+
+// Queues returns the queues of all loops.
+func (e *Engine) Queues() (all []*fairqueue.Queue) {
+	for _, l := range e.loops {
+		if l.Queue != nil {
+			all = append(all, l.Queue)
+		}
+	}
+	return all
+}
+
+// SetConnection records the connection to the peer and whether the peer is reachable. While it is not, the outbound queues are paused; once it is, they
+// retry at once whatever has failed.
+func (e *Engine) SetConnection(connection *remote.Connection, reachable bool) {
+	changed, err := e.Remote.Set(connection, reachable)
+	if err != nil {
+		e.Log.Error(err, "could not create the client of the remote cluster: nothing is reflected")
+		return
+	}
+	if !changed {
+		return
+	}
+	for _, l := range e.loops {
+		switch {
+		case l.Queue == nil || l.Inbound:
+		case reachable:
+			l.Queue.Resume()
+		default:
+			l.Queue.Pause()
+		}
+	}
+	for _, l := range e.loops {
+		if !reachable && l.Unreachable != nil {
+			l.Unreachable()
+		}
+		if reachable && l.Reachable != nil {
+			e.Namespaces.Each(l.Reachable)
+		}
+	}
+}
+
+// TranslationChanged makes the loops translate all addresses again.
+func (e *Engine) TranslationChanged() {
+	for _, l := range e.loops {
+		if l.Translate != nil {
+			l.Translate()
+		}
+	}
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package events writes events about local objects for their users, and copies warnings about remote objects to the local ones.
+//
+// It knows no workers and no caches but that of remote events: which object an event is about, its caller decides. Both writers are bounded, because a peer may
+// create as many events as it likes.
+package events
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/internal/kube/ratelimit"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+// +kubebuilder:rbac:namespace=liqo-offloaded,groups="",resources=events,verbs=create;patch
+
+// Reasons of our events.
+const (
+	ReasonReflected   = "SuccessfulReflection"
+	ReasonFailed      = "FailedReflection"
+	ReasonNotDeleted  = "FailedDeletion"
+	ReasonTokenFailed = "FailedSATokensReflection"
+	ReasonIncomplete  = "ReflectionIncomplete"
+	ReasonFailing     = "PodsFailInALoop"
+)
+
+const (
+	// repeatInterval is how often an unchanged failure is reported again.
+	repeatInterval = 10 * time.Minute
+	// Events that we write per peer: at once, and per second. They are bounded because the peer may create as many as it likes. One namespace may use half.
+	eventBurst, eventRate = 100, 10
+	// successBurst and successRate are for events about successes, which have a bound of their own: they must not silence those about failures.
+	successBurst, successRate = 20, 1
+	maxMessage                = 1000
+)
+
+// Recorder writes events about local objects for their users. It never blocks the workers.
+type Recorder struct {
+	client client.Client
+	node   string
+	rate   *rate.Limiter
+	// successes bounds the events about successes.
+	successes *rate.Limiter
+	// perNamespace keeps a namespace with many events from silencing the others.
+	perNamespace *ratelimit.Limiter[string]
+	writes       chan func(context.Context) error
+
+	mu       sync.Mutex
+	reported map[types.UID]report
+}
+
+// report is the last failure of an object that was reported.
+type report struct {
+	text string
+	at   time.Time
+}
+
+// NewRecorder returns a recorder that writes with this client about pods and other objects of this node.
+func NewRecorder(c client.Client, node string) *Recorder {
+	return &Recorder{
+		client: c, node: node, rate: rate.NewLimiter(eventRate, eventBurst), successes: rate.NewLimiter(successRate, successBurst), perNamespace: ratelimit.New[string](eventRate/2, eventBurst/2, 10_000),
+		writes: make(chan func(context.Context) error, 2*eventBurst), reported: map[types.UID]report{},
+	}
+}
+
+// Run writes the events until ctx ends. An event that cannot be written is lost: a failure that lasts is reported again.
+func (a *Recorder) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case write := <-a.writes:
+			if err := write(ctx); err != nil && ctx.Err() == nil {
+				log.FromContext(ctx).V(1).Info("event not written", "reason", err.Error())
+			}
+		}
+	}
+}
+
+// Failed reports why an object is not in the peer as it should be. The same failure is reported once per repeatInterval.
+func (a *Recorder) Failed(object client.Object, kind, reason string, err error) {
+	text := reason + ": " + err.Error()
+	a.mu.Lock()
+	last, known := a.reported[object.GetUID()]
+	repeated := known && last.text == text && time.Since(last.at) < repeatInterval
+	if !repeated && a.allow(object.GetNamespace()) {
+		a.reported[object.GetUID()] = report{text, time.Now()}
+	} else {
+		repeated = true
+	}
+	a.mu.Unlock()
+	if repeated {
+		return
+	}
+	event := a.event(object, reason, err.Error(), project.EventSource(kind))
+	a.send(func(ctx context.Context) error { return a.client.Create(ctx, event) })
+}
+
+// Reflected reports that an object has been created in the peer.
+func (a *Recorder) Reflected(object client.Object, kind, peer string) {
+	if !a.successes.Allow() {
+		return
+	}
+	event := a.event(object, ReasonReflected, fmt.Sprintf("the object is reflected to cluster %q", peer), project.EventSource(kind))
+	event.Type = corev1.EventTypeNormal
+	a.send(func(ctx context.Context) error { return a.client.Create(ctx, event) })
+}
+
+// allow consumes one event of the budgets of a namespace and of the peer.
+func (a *Recorder) allow(namespace string) bool {
+	return a.perNamespace.Allow(namespace, time.Now()) && a.rate.Allow()
+}
+
+// Resolved forgets the last failure of an object, so that the next one is reported at once.
+func (a *Recorder) Resolved(object client.Object) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.reported, object.GetUID())
+}
+
+// Waiting returns how many events are still to be written.
+func (a *Recorder) Waiting() int { return len(a.writes) }
+
+func (a *Recorder) send(write func(context.Context) error) {
+	select {
+	case a.writes <- write:
+	default: // the API server does not accept events fast enough
+	}
+}
+
+func (a *Recorder) event(object client.Object, reason, message, source string) *corev1.Event {
+	now := metav1.Now()
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: object.GetNamespace(), GenerateName: object.GetName()[:min(len(object.GetName()), 200)] + "."},
+		InvolvedObject: corev1.ObjectReference{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()},
+		Reason:         reason, Message: printable(message), Type: corev1.EventTypeWarning,
+		Source: corev1.EventSource{Component: source, Host: a.node}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		ReportingController: source, ReportingInstance: a.node,
+	}
+	if kind, err := apiutil.GVKForObject(object, a.client.Scheme()); err == nil {
+		event.InvolvedObject.APIVersion, event.InvolvedObject.Kind = kind.ToAPIVersionAndKind()
+	}
+	return event
+}
+
+// printable bounds a message of the peer's API server and removes what is not printable.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, text)
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage-3], "") + "..."
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package objects copies Services, EndpointSlices, Ingresses, ConfigMaps and Secrets of offloaded namespaces to the peer.
+//
+//	local object, metadata of its copy ──► project (pure) ──► ssa: one apply, or none    catalog.go, reflector.go
+//	pods and Ingresses ──► which ConfigMaps and Secrets are referenced                   references.go
+//
+// Each kind is a row of the catalogue. It does not know what a field means, which package project does, and brings nothing back. The tests of package reflection cover it.
+package objects
+
+import (
+	"net/netip"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/offloading/reflection/engine"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+// Options of the reflection of objects.
+type Options struct {
+	// Workers returns the number of workers of the kind with this flag, given its default. 0: the kind is not reflected.
+	Workers func(flag string, fallback int) int
+	// ReflectIPs makes addresses of endpoints known to the peer.
+	ReflectIPs bool
+	// Translator translates addresses between the clusters.
+	Translator project.Translator
+	// PodsSynced reports whether ReferrerChanged was called for all pods; nil: there are none.
+	PodsSynced func() bool
+	// RemoteChanged is called when a copy of a kind has changed; nil: it concerns nothing else.
+	RemoteChanged func(kind string, before, after client.Object)
+}
+
+// Objects copies the objects of all kinds of the catalogue.
+type Objects struct {
+	engine     *engine.Engine
+	options    Options
+	references references
+	reflectors []*Reflector
+}
+
+// New adds a loop to the engine for each kind.
+func New(e *engine.Engine, o Options) *Objects {
+	all := &Objects{engine: e, options: o}
+	for i := range catalog {
+		if workers := o.Workers(catalog[i].flag, catalog[i].workers); workers > 0 && (!catalog[i].needsIPs || o.ReflectIPs) {
+			all.reflectors = append(all.reflectors, all.newReflector(&catalog[i], workers))
+		}
+	}
+	return all
+}
+
+// DefaultWorkers returns the default number of workers by the flag of their kind.
+func DefaultWorkers() map[string]int {
+	all := map[string]int{}
+	for i := range catalog {
+		all[catalog[i].flag] = catalog[i].workers
+	}
+	return all
+}
+
+// Kind returns the reflector of a kind, nil if the kind is not reflected.
+func (o *Objects) Kind(name string) *Reflector {
+	for _, r := range o.reflectors {
+		if r.kind.name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// About returns the local object that a remote event is about; nil if there is none, or if the event is about an earlier remote object of that name.
+func (o *Objects) About(mapping project.NamespaceMapping, subject project.Subject) client.Object {
+	r := o.Kind(subject.Kind)
+	if r == nil {
+		return nil
+	}
+	if remote := r.Remote.Get(r.remoteKey(mapping, subject.Name)); remote != nil && remote.GetUID() == subject.UID && mapping.Reflected(remote) {
+		return r.Local.Get(types.NamespacedName{Namespace: mapping.Local, Name: subject.Name})
+	}
+	return nil
+}
+
+// Endpoints returns the addresses of endpoints that the peer is to reach, with their ports. complete is false while the EndpointSlices of some offloaded
+// namespace are not known.
+func (o *Objects) Endpoints() (all map[netip.Addr][]project.Port, complete bool) {
+	all = map[netip.Addr][]project.Port{}
+	slices, services := o.Kind("EndpointSlice"), o.Kind("Service")
+	if slices == nil {
+		return all, true
+	}
+	complete = o.engine.Namespaces.Observed()
+	o.engine.Namespaces.Each(func(one *engine.Mapping) {
+		if one.Terminating() {
+			return
+		}
+		if !slices.Local.Synced(one.Local) || services != nil && !services.Local.Synced(one.Local) {
+			complete = false
+		}
+		for _, object := range slices.Local.All(one.Local) {
+			local, ok := object.(*discoveryv1.EndpointSlice)
+			if !ok {
+				continue
+			}
+			if services != nil {
+				service := services.Local.Get(types.NamespacedName{Namespace: local.Namespace, Name: local.Labels[discoveryv1.LabelServiceName]})
+				if service != nil && project.Skipped(service) {
+					continue
+				}
+			}
+			project.Endpoints(one.NamespaceMapping, local, all)
+		}
+	})
+	return all, complete
+}

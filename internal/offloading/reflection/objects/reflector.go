@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/fairqueue"
+	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/offloading/podplan"
+	"liqo.io/liqo/internal/offloading/reflection/engine"
+	"liqo.io/liqo/internal/offloading/reflection/events"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/refusals"
+)
+
+// Reflector copies the objects of one kind to the peer: it reads both caches, projects the local object, and applies or deletes the remote one.
+type Reflector struct {
+	// Queue holds the keys of local objects, Local caches these, Remote caches the metadata of their copies.
+	Queue         *fairqueue.Queue
+	Local, Remote *fanin.Source
+
+	*Objects
+	kind    *kind
+	refused *refusals.Metadata
+}
+
+func (o *Objects) newReflector(k *kind, workers int) *Reflector {
+	r := &Reflector{Objects: o, kind: k, Queue: fairqueue.NewQueue(workers), refused: refusals.NewMetadata()}
+	e := o.engine
+	r.Local = fanin.New(fanin.Options{
+		Object: k.object, List: k.list, Trim: engine.TrimLocal,
+		Client:  func(context.Context) (client.WithWatch, error) { return e.Local, nil },
+		Changed: r.localChanged,
+		Synced:  r.synced,
+		Resumed: r.Queue.Retry,
+	})
+	r.Remote = fanin.New(fanin.Options{
+		Object: &metav1.PartialObjectMetadata{}, List: engine.Metadata(k.remoteKind), Trim: engine.TrimRemote(k.remoteKind),
+		Client: e.Remote.WaitForClient, Changed: r.remoteChanged,
+		Synced: func(namespace string) {
+			if mapping := e.Namespaces.Remote(namespace); mapping != nil {
+				r.synced(mapping.Local)
+			}
+		},
+		Resumed: func(namespace string) {
+			if mapping := e.Namespaces.Remote(namespace); mapping != nil {
+				r.Queue.Retry(mapping.Local)
+			}
+		},
+	})
+	loop := &engine.Loop{
+		Name: k.name, Workers: workers, Queue: r.Queue, Process: r.reconcile, Start: r.start, Freeze: r.stop, Stop: r.stop,
+		Reflected: func(mapping *engine.Mapping) int {
+			return engine.Amount(r.Remote.All(mapping.Remote), func(remote client.Object) bool { return r.manages(mapping, remote) })
+		},
+	}
+	if k.needsIPs {
+		loop.Translate = r.enqueueAll
+	}
+	if k.byReference {
+		loop.ReferencesChanged = func(mapping *engine.Mapping) {
+			for _, object := range r.Local.All(mapping.Local) {
+				r.Queue.Add(client.ObjectKeyFromObject(object))
+			}
+		}
+	}
+	e.Add(loop)
+	return r
+}
+
+func (r *Reflector) start(mapping *engine.Mapping) {
+	if mapping.Terminating() {
+		return
+	}
+	r.Local.Add(mapping.Context, mapping.Local)
+	r.Remote.Add(mapping.Context, mapping.Remote)
+}
+
+func (r *Reflector) stop(mapping *engine.Mapping) {
+	r.Local.Remove(mapping.Local)
+	r.Remote.Remove(mapping.Remote)
+}
+
+func (r *Reflector) localChanged(before, after client.Object) {
+	object := engine.Either(before, after)
+	r.Queue.Add(client.ObjectKeyFromObject(object))
+	if after == nil {
+		r.engine.Recorder.Resolved(object)
+	}
+	r.ReferrerChanged(before, after)
+	for _, other := range r.reflectors {
+		if follow := other.kind.follows[r.kind.name]; follow != nil {
+			for _, key := range follow(other, object) {
+				other.Queue.Add(key)
+			}
+		}
+	}
+}
+
+func (r *Reflector) remoteChanged(before, after client.Object) {
+	object := engine.Either(before, after)
+	if mapping := r.engine.Namespaces.Remote(object.GetNamespace()); mapping != nil {
+		if after == nil {
+			mapping.Applier(r.kind.name).Forget(client.ObjectKeyFromObject(object))
+		}
+		r.Queue.Add(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, object.GetName())})
+		if r.options.RemoteChanged != nil {
+			r.options.RemoteChanged(r.kind.name, before, after)
+		}
+	}
+}
+
+func (r *Reflector) localName(mapping *engine.Mapping, remote string) string {
+	if r.kind.localName == nil {
+		return remote
+	}
+	return r.kind.localName(mapping.NamespaceMapping, remote)
+}
+
+func (r *Reflector) remoteKey(mapping project.NamespaceMapping, local string) types.NamespacedName {
+	if r.kind.remoteName != nil {
+		local = r.kind.remoteName(mapping, local)
+	}
+	return types.NamespacedName{Namespace: mapping.Remote, Name: local}
+}
+
+func (r *Reflector) enqueueAll() {
+	r.engine.Namespaces.Each(func(mapping *engine.Mapping) {
+		for _, object := range r.Local.All(mapping.Local) {
+			r.Queue.Add(client.ObjectKeyFromObject(object))
+		}
+	})
+}
+
+// synced starts the first comparison of a mapping once both caches are filled: only then does the absence of an object mean something.
+func (r *Reflector) synced(local string) {
+	mapping, _ := r.engine.Namespaces.Local(local)
+	if mapping != nil && r.Local.Synced(mapping.Local) && r.Remote.Synced(mapping.Remote) {
+		go r.compareAll(mapping)
+	}
+}
+
+// compareAll compares the whole remote objects with their intents, once per mapping. From then on the applier remembers the intents, and metadata suffices
+// to see whether anyone changed an object.
+func (r *Reflector) compareAll(mapping *engine.Mapping) {
+	err := r.engine.Visit(mapping, r.Remote, r.kind.full, func(remote client.Object) error {
+		local := r.Local.Get(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, remote.GetName())})
+		if local == nil {
+			return nil
+		}
+		intent, err := r.kind.project(r, r.accepted(mapping), local)
+		if err != nil || intent == nil {
+			return err
+		}
+		_, err = mapping.Applier(r.kind.name).Recall(intent, remote)
+		return err
+	})
+	if err == nil && mapping.Context.Err() == nil {
+		mapping.SetCompared(r.kind.name)
+	}
+	for _, local := range r.Local.All(mapping.Local) {
+		r.Queue.Add(client.ObjectKeyFromObject(local))
+	}
+	for _, remote := range r.Remote.All(mapping.Remote) {
+		if r.manages(mapping, remote) {
+			r.Queue.Add(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, remote.GetName())})
+		}
+	}
+}
+
+// accepted returns the mapping without the metadata that the peer has refused.
+func (r *Reflector) accepted(mapping *engine.Mapping) project.NamespaceMapping {
+	m := mapping.NamespaceMapping
+	m.Skip = r.refused.Skip(m.Skip, time.Now())
+	return m
+}
+
+// manages reports whether this reflector created a remote object.
+func (r *Reflector) manages(mapping *engine.Mapping, remote client.Object) bool {
+	return mapping.Reflected(remote) && remote.GetLabels()[labels.TokenPod] == ""
+}
+
+// reconcile applies one object to the peer, or deletes it there.
+func (r *Reflector) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	mapping, _ := r.engine.Namespaces.Local(key.Namespace)
+	if mapping == nil || mapping.Terminating() {
+		return 0, nil
+	}
+	if !mapping.Compared(r.kind.name) {
+		return 0, nil // compareAll enqueues all objects of the mapping
+	}
+	local := r.Local.Get(key)
+	remote, _ := r.Remote.Get(r.remoteKey(mapping.NamespaceMapping, key.Name)).(*metav1.PartialObjectMetadata)
+	var intent runtime.ApplyConfiguration
+	var err error
+	if local != nil {
+		if intent, err = r.kind.project(r, r.accepted(mapping), local); err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case intent == nil && (remote == nil || !r.manages(mapping, remote) || remote.DeletionTimestamp != nil):
+		return 0, nil
+	case local == nil && !r.Local.Current(mapping.Local):
+		return 0, fmt.Errorf("%s: %w", key, engine.ErrNotSynced) // it may have been created again since
+	case intent == nil:
+		err := r.remove(mapping, remote)
+		if local != nil && refusals.Visible(err) {
+			r.engine.Recorder.Failed(local, r.kind.name, events.ReasonNotDeleted, err)
+		}
+		return 0, err
+	case remote != nil && !r.manages(mapping, remote):
+		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, engine.ErrUnmanaged)
+		r.engine.CountFailure(key.Namespace, r.kind.name)
+		return 0, nil // its deletion requeues the object
+	case remote != nil && remote.DeletionTimestamp != nil:
+		return 0, nil // its deletion requeues the object, which is then created again
+	case remote == nil && !r.Remote.Current(mapping.Remote):
+		return 0, fmt.Errorf("%s: %w", key, engine.ErrNotSynced) // another client may have created one since
+	case remote == nil && mapping.Applier(r.kind.name).Remembers(r.kind.remoteKind, r.remoteKey(mapping.NamespaceMapping, key.Name)) && mapping.Applier(r.kind.name).JustWritten(intent):
+		return podplan.SettleTimeout, nil // the event of our write is still to come
+	}
+	return r.apply(mapping, local, intent, remote)
+}
+
+func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent runtime.ApplyConfiguration, remote *metav1.PartialObjectMetadata) (time.Duration, error) {
+	live, err := r.liveObject(mapping, remote)
+	if err != nil {
+		return 0, err
+	}
+	err = mapping.Applier(r.kind.name).ApplyTo(mapping.Context, intent, live)
+	switch {
+	case err == nil:
+		if lacks := r.refused.Lacks(local); lacks != nil {
+			if remote == nil && r.kind.exposes {
+				r.engine.Recorder.Failed(local, r.kind.name, events.ReasonIncomplete, lacks)
+			}
+			return refusals.MetadataRetry, nil
+		}
+		r.engine.Recorder.Resolved(local)
+		if remote == nil && r.kind.exposes {
+			r.engine.Recorder.Reflected(local, r.kind.name, r.engine.RemoteName())
+		}
+		return 0, nil
+	case r.refused.Learn(local, err, time.Now()):
+		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonIncomplete, r.refused.Lacks(local))
+		r.Queue.Add(client.ObjectKeyFromObject(local)) // at once, without what was refused
+		return 0, nil
+	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
+		return 0, err
+	case remote != nil && refusals.MustReplace(err):
+		// An immutable field changed. The event of the deletion requeues the object, which is then created again.
+		return 0, r.remove(mapping, remote)
+	case refusals.Final(err):
+		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, err)
+		r.engine.CountFailure(mapping.Local, r.kind.name)
+		return refusals.Retry, nil
+	}
+	if refusals.Visible(err) {
+		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, err)
+	}
+	return 0, err
+}
+
+// remove deletes the remote object, but not another one that has replaced it.
+func (r *Reflector) remove(mapping *engine.Mapping, remote *metav1.PartialObjectMetadata) error {
+	err := r.engine.Remote.Delete(mapping.Context, remote, metav1.DeletePropagationBackground)
+	if err == nil {
+		mapping.Applier(r.kind.name).Forget(client.ObjectKeyFromObject(remote))
+	}
+	return err
+}
+
+// liveObject returns the remote object to compare an intent with. Its metadata suffices if the applier remembers what we wrote; otherwise the whole
+// object is read.
+func (r *Reflector) liveObject(mapping *engine.Mapping, remote *metav1.PartialObjectMetadata) (client.Object, error) {
+	if remote == nil {
+		return nil, nil
+	}
+	key := client.ObjectKeyFromObject(remote)
+	if mapping.Applier(r.kind.name).Remembers(r.kind.remoteKind, key) {
+		return remote, nil
+	}
+	c, err := r.engine.Remote.Client()
+	if err != nil {
+		return nil, err
+	}
+	made, err := r.engine.Local.Scheme().New(r.kind.remoteKind)
+	full, is := made.(client.Object)
+	if err != nil || !is {
+		return remote, err
+	}
+	switch err := c.Get(mapping.Context, key, full); {
+	case apierrors.IsNotFound(err):
+		return remote, nil // the event of its deletion requeues the object
+	case err != nil:
+		return nil, fmt.Errorf("read %s %s in the remote cluster: %w", r.kind.name, key, err)
+	case full.GetUID() != remote.UID:
+		return nil, engine.ErrNotSynced // it has been replaced by another object
+	}
+	return full, nil
+}

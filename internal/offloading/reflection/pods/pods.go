@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pods sends the pods of a virtual node to the peer as ShadowPods, and brings their status back.
+//
+//	local pod, ShadowPod, remote pod ──► podplan.Plan (pure) ──► steps    facts.go
+//	step outbound ──► create, amend or delete the ShadowPod               outbound.go
+//	step inbound ──► write the status of the local pod, or remove it      inbound.go
+//
+// It decides nothing about a pod: podplan does, and package project knows what a field becomes. The tests of package reflection cover it.
+package pods
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/fairqueue"
+	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/offloading/podplan"
+	"liqo.io/liqo/internal/offloading/reflection/engine"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+)
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+
+const (
+	// Kind is the name of pods in metrics and events.
+	Kind = "Pod"
+	// Flag is the part of the flag of their workers, whose default is DefaultWorkers.
+	Flag           = "pod"
+	DefaultWorkers = 10
+)
+
+var shadowPod = vkv1alpha1.GroupVersion.WithKind("ShadowPod")
+
+// Pods sends local pods to the peer as ShadowPods (outbound.go) and brings their status back (inbound.go). It collects the facts (facts.go), and package
+// podplan decides. Each direction has workers of its own.
+type Pods struct {
+	Outbound, Inbound *fairqueue.Queue
+	// Local caches the pods of the node in all namespaces, Shadows the metadata of their ShadowPods, Remote the pods that the peer runs for them.
+	Local, Shadows, Remote *fanin.Source
+
+	engine   *engine.Engine
+	options  Options
+	tokens   Tokens // nil: pods get none
+	claims   Claims // nil: there are none
+	failures breaker
+	// unreachable receives a value when the peer becomes unreachable.
+	unreachable chan struct{}
+
+	mu       sync.Mutex
+	memories map[types.UID]*memory
+}
+
+// memory is what we remember of a local pod beyond its object.
+type memory struct {
+	podplan.Memory
+	restarts project.Restarts
+	// resizeRefused is when the peer refused to resize the pod, and the generation of the local pod that asked for it.
+	resizeRefused    time.Time
+	resizeGeneration int64
+}
+
+// New adds the loops of both directions to the engine.
+func New(e *engine.Engine, o Options) *Pods {
+	if o.UnreachableTimeout == 0 {
+		o.UnreachableTimeout = defaultUnreachableTimeout
+	}
+	if o.FailureLimit == 0 {
+		o.FailureLimit = DefaultFailureLimit
+	}
+	p := &Pods{
+		engine: e, options: o, Outbound: fairqueue.NewQueue(o.Workers), Inbound: fairqueue.NewQueue(o.Workers + 2), // so that one namespace may use all workers
+		memories: map[types.UID]*memory{}, failures: breaker{limit: o.FailureLimit}, unreachable: make(chan struct{}, 1),
+	}
+	p.Local = fanin.New(fanin.Options{
+		Object: &corev1.Pod{}, List: func() client.ObjectList { return &corev1.PodList{} }, Trim: engine.TrimLocal,
+		Client:  func(context.Context) (client.WithWatch, error) { return e.Local, nil },
+		Select:  []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", o.NodeName)}},
+		Changed: p.localChanged,
+		Synced:  func(string) { p.enqueueAll() },
+		Resumed: func(string) { p.retry("") },
+	})
+	p.Shadows = fanin.New(fanin.Options{
+		Object: &metav1.PartialObjectMetadata{}, List: engine.Metadata(shadowPod), Trim: engine.TrimRemote(shadowPod),
+		Client: e.Remote.WaitForClient, Changed: p.shadowChanged, Synced: p.synced, Resumed: p.resumed,
+	})
+	p.Remote = fanin.New(fanin.Options{
+		Object: &corev1.Pod{}, List: func() client.ObjectList { return &corev1.PodList{} }, Trim: trimRemotePod,
+		Client: e.Remote.WaitForClient, Changed: p.remoteChanged, Synced: p.synced, Resumed: p.resumed,
+	})
+	e.Add(&engine.Loop{
+		Name: Kind, Workers: o.Workers, Queue: p.Outbound, Process: p.syncOutbound, Run: p.run, Start: p.start, Stop: p.stop, Changed: p.enqueueAll, Translate: p.enqueueAll,
+		Reachable: func(mapping *engine.Mapping) { p.resumed(mapping.Remote) }, Unreachable: p.becameUnreachable,
+		Reflected: func(mapping *engine.Mapping) int {
+			return engine.Amount(p.Shadows.All(mapping.Remote), func(shadow client.Object) bool { return mapping.Reflected(shadow) })
+		},
+	})
+	e.Add(&engine.Loop{Name: Kind, Workers: o.Workers, Queue: p.Inbound, Process: p.syncInbound, Inbound: true})
+	return p
+}
+
+// trimRemotePod keeps what we read of a remote pod: its owner and its status.
+func trimRemotePod(object client.Object) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		pod.ManagedFields, pod.Spec = nil, corev1.PodSpec{}
+		pod.Annotations = map[string]string{labels.Fence: pod.Annotations[labels.Fence]}
+		pod.Labels = map[string]string{labels.Origin: pod.Labels[labels.Origin]}
+	}
+}
+
+// SetTokens gives remote pods tokens for the API server of this cluster. Call it before Run of the engine, as SetClaims.
+func (p *Pods) SetTokens(tokens Tokens) { p.tokens = tokens }
+
+// SetClaims sets what keeps the data of pods.
+func (p *Pods) SetClaims(claims Claims) { p.claims = claims }
+
+// run follows the pods of the node until ctx ends.
+func (p *Pods) run(ctx context.Context) {
+	p.Local.Add(ctx, fanin.Every)
+	p.keepPods(ctx)
+}
+
+func (p *Pods) start(mapping *engine.Mapping) {
+	p.Shadows.Add(mapping.Context, mapping.Remote)
+	p.Remote.Add(mapping.Context, mapping.Remote)
+}
+
+func (p *Pods) stop(mapping *engine.Mapping) {
+	p.Shadows.Remove(mapping.Remote)
+	p.Remote.Remove(mapping.Remote)
+}
+
+func (p *Pods) becameUnreachable() {
+	select {
+	case p.unreachable <- struct{}{}:
+	default:
+	}
+}
+
+// Synced reports whether the cache of the node's pods is filled.
+func (p *Pods) Synced() bool { return p.Local.Synced(fanin.Every) }
+
+// All calls do with each pod of the node. do must not change it.
+func (p *Pods) All(do func(*corev1.Pod)) {
+	for _, object := range p.Local.All(fanin.Every) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			do(pod)
+		}
+	}
+}
+
+// Requeue looks at the pods of a namespace again: what keeps their data has changed.
+func (p *Pods) Requeue(namespace string) {
+	for _, pod := range p.Local.All(namespace) {
+		p.Outbound.Add(client.ObjectKeyFromObject(pod))
+	}
+}
+
+// enqueueAll enqueues all pods in both directions.
+func (p *Pods) enqueueAll() {
+	for _, pod := range p.Local.All(fanin.Every) {
+		p.Outbound.Add(client.ObjectKeyFromObject(pod))
+		p.Inbound.Add(client.ObjectKeyFromObject(pod))
+	}
+}
+
+func (p *Pods) enqueueInbound() {
+	for _, pod := range p.Local.All(fanin.Every) {
+		p.Inbound.Add(client.ObjectKeyFromObject(pod))
+	}
+}
+
+// retry requeues at once what has failed in a local namespace; "": in all.
+func (p *Pods) retry(namespace string) {
+	p.Outbound.Retry(namespace)
+	p.Inbound.Retry(namespace)
+	if p.tokens != nil {
+		p.tokens.Retry(namespace)
+	}
+}
+
+// resumeDelay leaves a resumed watch the time to deliver the events that it has missed.
+const resumeDelay = 200 * time.Millisecond
+
+// resumed requeues all pods of a mapping once its watches have resumed: meanwhile Kubernetes may have set them to not Ready.
+func (p *Pods) resumed(remote string) {
+	mapping := p.engine.Namespaces.Remote(remote)
+	if mapping == nil {
+		return
+	}
+	p.retry(mapping.Local)
+	for _, pod := range p.Local.All(mapping.Local) {
+		key := client.ObjectKeyFromObject(pod)
+		p.Inbound.AddAfter(key, resumeDelay)
+		if p.finished(key) {
+			p.Outbound.AddAfter(key, resumeDelay)
+		}
+	}
+}
+
+func (p *Pods) localChanged(before, after client.Object) {
+	old, _ := before.(*corev1.Pod)
+	now, _ := after.(*corev1.Pod)
+	if now == nil || old != nil && old.UID != now.UID {
+		p.mu.Lock()
+		delete(p.memories, old.UID)
+		p.mu.Unlock()
+		if p.tokens != nil {
+			p.tokens.Forget(old.UID)
+		}
+		p.engine.Recorder.Resolved(old)
+	}
+	if p.options.Referrers != nil {
+		p.options.Referrers(before, after)
+	}
+	key := client.ObjectKeyFromObject(engine.Either(before, after))
+	p.Inbound.Add(key)
+	if old == nil || now == nil || old.UID != now.UID || affectsOutbound(old, now) {
+		p.Outbound.Add(key)
+		if p.tokens != nil {
+			p.tokens.Changed(key)
+		}
+	}
+}
+
+// affectsOutbound reports whether a change concerns the outbound direction. The status that we write ourselves does not.
+func affectsOutbound(old, now *corev1.Pod) bool {
+	return old.Generation != now.Generation || now.Generation == 0 || project.Finished(old.Status.Phase) != project.Finished(now.Status.Phase) || (old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) ||
+		!equalExcept(old.Labels, now.Labels, labels.ShadowPod) || !equalExcept(old.Annotations, now.Annotations, "")
+}
+
+func equalExcept(a, b map[string]string, except string) bool {
+	count := func(all map[string]string) int {
+		if _, has := all[except]; has {
+			return len(all) - 1
+		}
+		return len(all)
+	}
+	for key, value := range a {
+		if other, has := b[key]; key != except && (!has || other != value) {
+			return false
+		}
+	}
+	return count(a) == count(b)
+}
+
+func (p *Pods) shadowChanged(before, after client.Object) {
+	object := engine.Either(before, after)
+	if fence := object.GetAnnotations()[labels.Fence]; after != nil && fence != "" {
+		p.mu.Lock()
+		if known := p.memories[types.UID(fence)]; known != nil {
+			known.Sent = false
+		}
+		p.mu.Unlock()
+	}
+	if mapping := p.engine.Namespaces.Remote(object.GetNamespace()); mapping != nil && after == nil {
+		mapping.Applier(Kind).Forget(client.ObjectKeyFromObject(object))
+	}
+	p.enqueueShadow(object, after == nil || before != nil)
+	p.arrived(before, after)
+	if remote := p.Remote.Get(client.ObjectKeyFromObject(object)); remote != nil && before == nil {
+		p.arrived(nil, remote) // without its ShadowPod, it was of no local pod
+	}
+}
+
+func (p *Pods) remoteChanged(before, after client.Object) {
+	object := engine.Either(before, after)
+	p.rememberEnd(object) // now: a worker that runs later may find the pod gone already
+	mapping := p.engine.Namespaces.Remote(object.GetNamespace())
+	if mapping == nil {
+		return
+	}
+	key := types.NamespacedName{Namespace: mapping.Local, Name: object.GetName()}
+	p.Inbound.Add(key)
+	p.arrived(before, after)
+	if after == nil || p.finished(key) {
+		p.Outbound.Add(key) // a successor of the same name may be waiting, or the pod must end
+	}
+}
+
+func (p *Pods) arrived(before, after client.Object) {
+	if p.options.Arrived != nil {
+		p.options.Arrived(before, after)
+	}
+}
+
+// finished reports whether the local pod is in a terminal phase.
+func (p *Pods) finished(key types.NamespacedName) bool {
+	local, _ := p.Local.Get(key).(*corev1.Pod)
+	return local != nil && project.Finished(local.Status.Phase)
+}
+
+// enqueueShadow enqueues the local pod of a ShadowPod for the outbound direction, and for the inbound one if that is asked.
+func (p *Pods) enqueueShadow(object client.Object, inbound bool) {
+	if mapping := p.engine.Namespaces.Remote(object.GetNamespace()); mapping != nil {
+		key := types.NamespacedName{Namespace: mapping.Local, Name: object.GetName()}
+		p.Outbound.Add(key)
+		if inbound {
+			p.Inbound.Add(key)
+		}
+	}
+}
+
+// synced starts the first comparison of a mapping once both remote caches are filled.
+func (p *Pods) synced(remote string) {
+	if mapping := p.engine.Namespaces.Remote(remote); mapping != nil && p.Shadows.Synced(remote) && p.Remote.Synced(remote) {
+		go p.compareAll(mapping)
+	}
+}
+
+// compareAll compares the ShadowPods of the peer with their intents, once per mapping, as reflector.compareAll does. Their status does not wait for that.
+func (p *Pods) compareAll(mapping *engine.Mapping) {
+	locals := func(then func(types.NamespacedName)) {
+		for _, object := range p.Local.All(mapping.Local) {
+			then(client.ObjectKeyFromObject(object))
+		}
+		for _, object := range p.Shadows.All(mapping.Remote) {
+			then(types.NamespacedName{Namespace: mapping.Local, Name: object.GetName()})
+		}
+	}
+	locals(p.Inbound.Add)
+	err := p.engine.Visit(mapping, p.Shadows, func() client.ObjectList { return &vkv1alpha1.ShadowPodList{} }, func(remote client.Object) error {
+		if !p.Local.Synced(fanin.Every) {
+			return engine.ErrNotSynced
+		}
+		local, _ := p.Local.Get(types.NamespacedName{Namespace: mapping.Local, Name: remote.GetName()}).(*corev1.Pod)
+		if local == nil || remote.GetAnnotations()[labels.Fence] != string(local.UID) {
+			return nil
+		}
+		intent, tokens, err := p.intent(mapping, local)
+		if err != nil {
+			return err
+		}
+		held, err := mapping.Applier(Kind).Recall(intent, remote)
+		if other := p.intentOfOtherPolicy(mapping, local, tokens); other != nil && err == nil && !held {
+			held, err = mapping.Applier(Kind).Recall(other, remote)
+		}
+		if full, ok := remote.(*vkv1alpha1.ShadowPod); ok && err == nil && !held {
+			_, err = mapping.Applier(Kind).Recall(amended(intent, full), remote)
+		}
+		return err
+	})
+	if err != nil {
+		return // the mapping was stopped
+	}
+	if mapping.Context.Err() == nil {
+		mapping.SetCompared(Kind)
+	}
+	locals(func(key types.NamespacedName) {
+		p.Outbound.Add(key)
+		p.Inbound.Add(key) // what vanished is reported only now
+	})
+}
