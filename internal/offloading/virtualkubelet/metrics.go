@@ -124,7 +124,7 @@ func (k *Kubelet) metrics(kind string) http.HandlerFunc {
 			err = k.usage.node(page, &sums, pods)
 		}
 		if err != nil {
-			k.fail(w, r, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, tidy(err.Error()))})
+			k.fail(w, r, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, remote.Line(err.Error()))})
 			return
 		}
 		w.Header().Set("Content-Type", exposition.ContentType)

@@ -129,7 +129,7 @@ func New(cfg *rest.Config, o Options) (*Node, error) {
 		return nil, fmt.Errorf("client of the local cluster: %w", err)
 	}
 	n.prober = &prober{
-		local: api, scheme: scheme, secret: client.ObjectKey{Namespace: o.Namespace, Name: remote.SecretName(o.ClusterID)},
+		provider: remote.NewStored(api, scheme, o.Namespace, o.ClusterID),
 		interval: o.PingInterval, retry: o.PingRetry, timeout: o.PingTimeout, changed: n.requeue, wake: make(chan struct{}, 1),
 		onProbe: o.OnProbe,
 	}

@@ -19,6 +19,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/remote"
 )
 
 // TestNode walks through the life of one virtual node, with the rights of its role.
@@ -199,18 +200,14 @@ func renewed(t *testing.T, b *env, _ *corev1.Node) {
 	b.Must(b.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: b.secret}}))
 	b.provider.token.Store("third")
 	node = b.untilReady(corev1.ConditionFalse)
-	if ready(node).Message != errNoIdentity.Error() {
+	if ready(node).Message != remote.ErrNoIdentity.Error() {
 		t.Errorf("message %q", ready(node).Message)
 	}
 	// Only the controller manager can dial through an invitation.
 	b.identityThrough("third", true)
-	probes := &prober{local: b.Client, secret: client.ObjectKey{Namespace: tenant, Name: b.secret}, scheme: b.Scheme()}
-	if err := probes.identify(t.Context()); !errors.Is(err, errNoIdentity) {
-		t.Errorf("with the identity of an invitation, the peer would be probed: %v", err)
-	}
-	uplink := &Uplink{local: b.Client, secret: probes.secret}
-	if _, err := uplink.Connection(t.Context()); !errors.Is(err, errNoIdentity) {
-		t.Errorf("with the identity of an invitation, requests would be sent: %v", err)
+	stored := remote.NewStored(b.Client, b.Scheme(), tenant, "milan-id")
+	if _, _, err := stored.Connection(t.Context(), 0); !errors.Is(err, remote.ErrNoIdentity) {
+		t.Errorf("with the identity of an invitation, the peer would be asked: %v", err)
 	}
 	b.identity("third")
 	b.untilReady(corev1.ConditionTrue)

@@ -5,25 +5,15 @@ package virtualkubelet
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net"
-	"net/url"
 	"sync"
-	"syscall"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"liqo.io/liqo/internal/kube/remote"
 )
 
 const (
-	// identityTimeout is how long reading the Secret may take.
-	identityTimeout = 5 * time.Second
 	// attemptsPerProbe: one lost packet must not make a node NotReady.
 	attemptsPerProbe = 3
 	// firstRetry is the first delay before a missing identity is read again: it appears while a peering is being established.
@@ -32,9 +22,7 @@ const (
 
 // prober probes the API server of the provider periodically.
 type prober struct {
-	local    client.Client
-	scheme   *runtime.Scheme
-	secret   client.ObjectKey
+	provider *remote.Stored
 	interval time.Duration
 	retry    time.Duration
 	timeout  time.Duration
@@ -47,11 +35,8 @@ type prober struct {
 	message    string
 	reportedAt time.Time
 
-	// What follows belongs to the loop of run.
+	// connection is the last one. It belongs to the loop of run.
 	connection *remote.Connection
-	token      string
-	// read is when the identity was read; zero if it must be read again.
-	read time.Time
 }
 
 // result of the last probe.
@@ -120,11 +105,12 @@ func (p *prober) set(ctx context.Context, state reach, message string) {
 func (p *prober) probe(ctx context.Context) (reach, string) {
 	var err error
 	for range attemptsPerProbe {
-		before := p.token
-		if err := p.identify(ctx); err != nil {
-			return unidentified, tidy(err.Error())
+		connection, renewed, unidentifiedBy := p.provider.Connection(ctx, 0)
+		if unidentifiedBy != nil {
+			return unidentified, remote.Line(unidentifiedBy.Error())
 		}
-		if errors.Is(err, remote.ErrUnauthorized) && p.token == before {
+		p.connection = connection
+		if errors.Is(err, remote.ErrUnauthorized) && !renewed {
 			break // the token is the same, so the answer will be
 		}
 		if err = p.ask(ctx); err == nil {
@@ -132,83 +118,17 @@ func (p *prober) probe(ctx context.Context) (reach, string) {
 		}
 		switch {
 		case errors.Is(err, remote.ErrUnauthorized):
-			p.read = time.Time{} // the token may have been renewed
-		case timedOut(err):
+			p.provider.Expire(0) // the token may have been renewed
+		case remote.TimedOut(err):
 			p.connection.Reset() // the connection may be dead, and the next call would wait for it as well
 		}
 	}
-	if time.Since(p.read) > p.interval {
-		p.read = time.Time{} // the address of the other cluster may have changed
-	}
-	return unreachable, plain(err, p.timeout)
+	p.provider.Expire(p.interval) // the address of the other cluster may have changed
+	return unreachable, remote.Reason(err, p.timeout)
 }
 
 func (p *prober) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	return p.connection.Probe(ctx)
-}
-
-var errNoIdentity = errors.New("this cluster has no identity in the remote cluster; see the conditions of its ForeignCluster")
-
-// identify reads the identity, which the controller manager renews.
-func (p *prober) identify(ctx context.Context) error {
-	if p.connection != nil && !p.read.IsZero() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
-	defer cancel()
-	var secret corev1.Secret
-	switch err := p.local.Get(ctx, p.secret, &secret); {
-	case err != nil && client.IgnoreNotFound(err) == nil:
-		return errNoIdentity
-	case err != nil && p.connection != nil:
-		return nil // a busy local API server is no fault of the provider
-	case err != nil:
-		return fmt.Errorf("read the identity in the remote cluster: %w", err)
-	}
-	identity, err := remote.ParseIdentity(secret.Data)
-	if err != nil || identity.Invited {
-		return errNoIdentity // a key without a token, or one for the invitation: authentication has not finished
-	}
-	if p.connection == nil {
-		p.connection, err = remote.NewConnection(identity, p.scheme)
-	} else {
-		_, err = p.connection.Update(identity)
-	}
-	if err != nil {
-		return err
-	}
-	p.read, p.token = time.Now(), identity.Token
-	return nil
-}
-
-func timedOut(err error) bool {
-	var network net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
-}
-
-// plain returns why a probe failed, in words that do not change while the reason does not: they are written to the node, and for instance
-// our source port differs each time. The text may come from the provider, so it is bounded.
-func plain(err error, timeout time.Duration) string {
-	if timedOut(err) {
-		return fmt.Sprintf("no answer within %v", timeout)
-	}
-	for _, closed := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
-		if errors.Is(err, closed) {
-			return "the connection was closed"
-		}
-	}
-	var operation *net.OpError
-	if errors.As(err, &operation) {
-		if operation.Addr == nil {
-			return tidy(operation.Err.Error())
-		}
-		return tidy(operation.Addr.String() + ": " + operation.Err.Error())
-	}
-	var request *url.Error
-	if errors.As(err, &request) {
-		return tidy(request.Err.Error())
-	}
-	return tidy(err.Error())
 }

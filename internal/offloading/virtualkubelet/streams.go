@@ -14,7 +14,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
-	"unicode"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,8 +30,8 @@ import (
 const (
 	// mostStreams bounds the open streams: each takes two connections, about six goroutines and 64 kB.
 	mostStreams = 256
-	// mostError bounds how much of a refusal is read, mostMessage how much of it is passed on.
-	mostError, mostMessage = 64 << 10, 1500
+	// mostError bounds how much of a refusal is read; remote.Line bounds what is passed on.
+	mostError = 64 << 10
 )
 
 // NamespaceMappings returns the remote namespace of a local one; false if the local namespace is not offloaded to the cluster of this node.
@@ -226,7 +225,7 @@ func (k *Kubelet) refusal(response *http.Response) error {
 	if err := json.Unmarshal(text, &status); err == nil && status.Message != "" {
 		text = []byte(status.Message)
 	}
-	message := tidy(string(text))
+	message := remote.Line(string(text))
 	if message == "" {
 		message = remote.Answer(response.StatusCode)
 	}
@@ -244,15 +243,6 @@ func (k *Kubelet) refusal(response *http.Response) error {
 	return &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s sent the unexpected answer %d", k.options.RemoteName, response.StatusCode)}
 }
 
-// tidy makes one bounded, printable line of text from another cluster.
-func tidy(text string) string {
-	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
-	if len(text) > mostMessage {
-		text = strings.ToValidUTF8(text[:mostMessage], "") + " ..."
-	}
-	return text
-}
-
 // fail answers a request with the reason why it was not served.
 func (k *Kubelet) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var reply *refused
@@ -260,11 +250,11 @@ func (k *Kubelet) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case r.Context().Err() != nil:
 		return // the caller has gone
 	case errors.As(err, &reply):
-	case errors.Is(err, errNoIdentity):
+	case errors.Is(err, remote.ErrNoIdentity):
 		reply = &refused{http.StatusInternalServerError, err.Error()}
 	default:
 		reply = &refused{http.StatusInternalServerError, fmt.Sprintf("cluster %s, where the pod runs, does not answer: %s; see: kubectl describe node %s",
-			k.options.RemoteName, plain(err, answerTime), k.options.NodeName)}
+			k.options.RemoteName, remote.Reason(err, answerTime), k.options.NodeName)}
 	}
 	log.FromContext(r.Context()).V(1).Info("request about a pod not served", "path", r.URL.Path, "reason", reply.message)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

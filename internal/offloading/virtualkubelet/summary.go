@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/internal/kube/remote"
 )
 
 // atATime is how many namespaces are read at once.
@@ -152,7 +154,7 @@ func (k *Kubelet) podMetrics(ctx context.Context, namespace string) (*podMetrics
 	defer body.Close()
 	var found podMetrics
 	if err := json.NewDecoder(io.LimitReader(body, mostMetrics)).Decode(&found); err != nil {
-		return nil, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, tidy(err.Error()))}
+		return nil, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, remote.Line(err.Error()))}
 	}
 	return &found, nil
 }

@@ -5,7 +5,6 @@ package virtualkubelet
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -23,19 +22,12 @@ import (
 // identityInterval is how often the identity is read again while it is used.
 const identityInterval = 10 * time.Second
 
-// Uplink is the connection to the provider. It reads our identity from its Secret when a request needs it.
-type Uplink struct {
-	local  client.Client
-	secret client.ObjectKey
-
-	mu         sync.Mutex
-	connection *remote.Connection
-	read       time.Time
-}
+// Uplink is the connection to the provider for the requests of users. It reads our identity from its Secret when one of them needs it.
+type Uplink struct{ stored *remote.Stored }
 
 // NewUplink returns an Uplink to the cluster whose local tenant namespace is namespace. It sends no request.
 func NewUplink(local client.Client, namespace, clusterID string) *Uplink {
-	return &Uplink{local: local, secret: client.ObjectKey{Namespace: namespace, Name: remote.SecretName(clusterID)}}
+	return &Uplink{remote.NewStored(local, local.Scheme(), namespace, clusterID)}
 }
 
 // NewClient returns a client for the requests of the kubelet API to the local API server: authentication, authorization, the identity, a
@@ -69,41 +61,9 @@ func (n *Node) Registered(ctx context.Context) (*corev1.Node, error) {
 
 // Connection returns the current connection, and reads the identity again after identityInterval.
 func (u *Uplink) Connection(ctx context.Context) (*remote.Connection, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.connection != nil && time.Since(u.read) < identityInterval {
-		return u.connection, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
-	defer cancel()
-	var secret corev1.Secret
-	switch err := u.local.Get(ctx, u.secret, &secret); {
-	case err != nil && client.IgnoreNotFound(err) == nil:
-		return nil, errNoIdentity
-	case err != nil && u.connection != nil:
-		return u.connection, nil // a busy local API server is no fault of the provider
-	case err != nil:
-		return nil, fmt.Errorf("read the identity in the remote cluster: %w", err)
-	}
-	identity, err := remote.ParseIdentity(secret.Data)
-	if err != nil || identity.Invited {
-		return nil, errNoIdentity
-	}
-	if u.connection == nil {
-		u.connection, err = remote.NewConnection(identity, u.local.Scheme())
-	} else {
-		_, err = u.connection.Update(identity)
-	}
-	if err != nil {
-		return nil, err
-	}
-	u.read = time.Now()
-	return u.connection, nil
+	connection, _, err := u.stored.Connection(ctx, identityInterval)
+	return connection, err
 }
 
 // Refused makes the next call read the identity again: the provider refused the token, which may have been renewed.
-func (u *Uplink) Refused() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.read = time.Time{}
-}
+func (u *Uplink) Refused() { u.stored.Expire(0) }

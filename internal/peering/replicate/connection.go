@@ -6,12 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/url"
-	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -186,7 +181,7 @@ func (c *connection) recordProbe(err error) {
 		state.Message = "the provider's API server does not accept our token (401); a new token is being requested"
 	case err != nil:
 		state.Message = fmt.Sprintf("the provider's API server at %s does not answer: %s; check that it runs and that this cluster reaches the address",
-			c.api.Config().Host, stableMessage(err, c.worker.r.options.ProbeTimeout))
+			c.api.Config().Host, remote.Reason(err, c.worker.r.options.ProbeTimeout))
 	}
 	c.mu.Lock()
 	before := c.state
@@ -232,31 +227,4 @@ func (c *connection) setReadError(readError string) {
 	if changed {
 		c.worker.r.changes.notify(c.worker.id)
 	}
-}
-
-// stableMessage returns the text of an error without the parts that differ between attempts: a port number would make a
-// new state, and so a write, with each probe.
-func stableMessage(err error, timeout time.Duration) string {
-	var call *url.Error
-	if errors.As(err, &call) {
-		err = call.Err
-	}
-	var network *net.OpError
-	var dns *net.DNSError
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Sprintf("no answer within %s", timeout)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return "the connection was closed" // which of these it is depends on timing
-	case errors.As(err, &dns):
-		return fmt.Sprintf("the name %s is not known", dns.Name)
-	case errors.As(err, &network):
-		inner := network.Err
-		var system *os.SyscallError
-		if errors.As(inner, &system) {
-			inner = system.Err
-		}
-		return network.Op + ": " + inner.Error()
-	}
-	return err.Error()
 }

@@ -4,10 +4,15 @@ package replicate
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +22,7 @@ import (
 
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
+	"liqo.io/liqo/internal/kube/remote"
 )
 
 func (b *env) notReady() error {
@@ -227,5 +233,30 @@ func TestReader(t *testing.T) {
 	b.r.Disconnect(b.provider)
 	if _, err := b.r.Reader(b.provider); !errors.Is(err, errNotConnected) {
 		t.Errorf("after Disconnect: %v", err)
+	}
+}
+
+// TestAttackM7Message: a server that answers with a megabyte of control characters gets one short printable line into our state, the same with each probe.
+func TestAttackM7Message(t *testing.T) {
+	b := newEnv(t)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		line, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer line.Close()
+		_, _ = fmt.Fprintf(line, "\x1b[31m%s\r\n\r\n", strings.Repeat("a", 1<<20))
+	}))
+	server.StartTLS() // HTTP/1.1
+	t.Cleanup(server.Close)
+	peer := b.peer("")
+	peer.Identity.ProxyURL, peer.Identity.APIServerURL = "", server.URL
+	peer.Identity.APIServerCA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	b.start()
+	b.connect(peer)
+	b.probes(2)
+	if message := b.r.State(b.provider).Message; message == "" || len(message) > 2*remote.MaxLine || strings.ContainsFunc(message, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		t.Errorf("%d bytes: %.200q", len(message), message)
 	}
 }

@@ -4,16 +4,10 @@ package replicate
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/url"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -188,31 +182,6 @@ func TestSliceStatusIntentIsSmall(t *testing.T) {
 	for _, bad := range []string{"not a label", "l9999"} {
 		if bytes.Contains(text, []byte(bad)) {
 			t.Errorf("%s was copied", bad)
-		}
-	}
-}
-
-func TestStableMessage(t *testing.T) {
-	dial := func(port int, err error) error {
-		return &url.Error{Op: "Get", URL: "https://x/livez", Err: &net.OpError{
-			Op: "dial", Net: "tcp", Source: &net.TCPAddr{Port: port}, Addr: &net.TCPAddr{Port: 6443}, Err: os.NewSyscallError("connect", err),
-		}}
-	}
-	closed := &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
-	for _, err := range []error{&url.Error{Op: "Get", Err: io.EOF}, &url.Error{Op: "Get", Err: closed}} {
-		if got := stableMessage(err, time.Second); got != "the connection was closed" {
-			t.Errorf("%v: %q", err, got)
-		}
-	}
-	for want, err := range map[string]error{
-		"dial: connection refused": dial(40001, syscall.ECONNREFUSED),
-		"dial: no route to host":   dial(40002, syscall.EHOSTUNREACH),
-		"no answer within 5s":      &url.Error{Op: "Get", Err: fmt.Errorf("%w", context.DeadlineExceeded)},
-		"the name x is not known":  &url.Error{Op: "Get", Err: &net.OpError{Op: "dial", Err: &net.DNSError{Name: "x", Err: "no such host"}}},
-		"something":                errors.New("something"),
-	} {
-		if got := stableMessage(err, 5*time.Second); got != want {
-			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}
 }
