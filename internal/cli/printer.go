@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"liqo.io/liqo/internal/kube/printable"
 )
 
 // printer reports the progress of a command: a line for each event, and on a terminal a spinner during each step. The result of
@@ -59,7 +61,7 @@ func (p *printer) line(to io.Writer, level, text string) {
 	if p.name != "" && p.name != "liqoctl" {
 		text = strings.ReplaceAll(text, "`liqoctl ", "`"+p.name+" ")
 	}
-	fmt.Fprintf(to, " %s   %s\n", level, strings.ReplaceAll(text, "\n", indent))
+	fmt.Fprintf(to, " %s   %s\n", level, strings.ReplaceAll(printable.Text(text), "\n", indent))
 	p.draw()
 }
 
@@ -104,7 +106,7 @@ func (p *printer) Start(text string) {
 	p.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.text, p.start, p.stop = text, time.Now(), make(chan struct{})
+	p.text, p.start, p.stop = printable.Text(text), time.Now(), make(chan struct{})
 	p.draw()
 	go p.spin(p.stop)
 }

@@ -22,6 +22,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"liqo.io/liqo/internal/kube/printable"
 )
 
 // commands in the order of the help.
@@ -64,6 +66,7 @@ func NewRoot(streams genericiooptions.IOStreams, name string) *cobra.Command {
 }
 
 func newRoot(streams genericiooptions.IOStreams, name string) (*cobra.Command, *Factory) {
+	streams.Out = printable.NewWriter(streams.Out)
 	f := &Factory{streams: streams, flags: genericclioptions.NewConfigFlags(true), name: name, printer: newPrinter(streams)}
 	f.printer.name = name
 	root := &cobra.Command{

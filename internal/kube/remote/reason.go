@@ -9,26 +9,17 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"strings"
 	"syscall"
 	"time"
-	"unicode"
+
+	"liqo.io/liqo/internal/kube/printable"
 )
 
-// MaxLine bounds text of another cluster, in bytes.
+// MaxLine is the usual bound of text from another cluster, in bytes.
 const MaxLine = 1500
 
-// Line makes one bounded, printable line of text from another cluster.
-func Line(text string) string {
-	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
-	if len(text) > MaxLine {
-		text = strings.ToValidUTF8(text[:MaxLine], "") + " ..."
-	}
-	return text
-}
-
 // Reason returns why a call within this timeout failed, in words that do not change while the reason does not: they are written into objects, and for instance our
-// source port differs each time. The text may come from the other cluster, so it is one Line.
+// source port differs each time. The text may come from the other cluster, so it is one printable line of at most MaxLine.
 func Reason(err error, timeout time.Duration) string {
 	if TimedOut(err) {
 		return fmt.Sprintf("no answer within %v", timeout)
@@ -43,15 +34,15 @@ func Reason(err error, timeout time.Duration) string {
 	var request *url.Error
 	switch {
 	case errors.As(err, &name) && name.IsNotFound:
-		return Line(fmt.Sprintf("the name %s is not known", name.Name))
+		return printable.Line(fmt.Sprintf("the name %s is not known", name.Name), MaxLine)
 	case errors.As(err, &operation) && operation.Addr != nil:
-		return Line(operation.Addr.String() + ": " + operation.Err.Error())
+		return printable.Line(operation.Addr.String()+": "+operation.Err.Error(), MaxLine)
 	case errors.As(err, &operation):
-		return Line(operation.Err.Error())
+		return printable.Line(operation.Err.Error(), MaxLine)
 	case errors.As(err, &request):
-		return Line(request.Err.Error())
+		return printable.Line(request.Err.Error(), MaxLine)
 	}
-	return Line(err.Error())
+	return printable.Line(err.Error(), MaxLine)
 }
 
 // TimedOut reports whether a call got no answer in time. The connection may be dead then.

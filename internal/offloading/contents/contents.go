@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -22,6 +21,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+	"liqo.io/liqo/internal/kube/printable"
 )
 
 // Kinds are the kinds that are counted: those that a consumer may list in its remote namespaces.
@@ -134,11 +134,7 @@ func (t *Tally) Contents(namespace string) offloadingv1alpha1.RemoteNamespaceCon
 
 // Unread is the answer about a namespace that could not be read.
 func Unread(namespace string, err error) offloadingv1alpha1.RemoteNamespaceContents {
-	text := err.Error()
-	if len(text) > mostError {
-		text = text[:mostError] + " ..."
-	}
-	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
+	text := printable.Line(err.Error(), mostError)
 	if text == "" {
 		text = "it could not be read"
 	}

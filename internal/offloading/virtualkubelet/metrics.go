@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/internal/kube/printable"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/offloading/exposition"
 )
@@ -124,7 +125,7 @@ func (k *Kubelet) metrics(kind string) http.HandlerFunc {
 			err = k.usage.node(page, &sums, pods)
 		}
 		if err != nil {
-			k.fail(w, r, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, remote.Line(err.Error()))})
+			k.fail(w, r, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, printable.Line(err.Error(), remote.MaxLine))})
 			return
 		}
 		w.Header().Set("Content-Type", exposition.ContentType)

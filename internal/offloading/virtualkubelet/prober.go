@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/internal/kube/printable"
 	"liqo.io/liqo/internal/kube/remote"
 )
 
@@ -107,7 +108,7 @@ func (p *prober) probe(ctx context.Context) (reach, string) {
 	for range attemptsPerProbe {
 		connection, renewed, unidentifiedBy := p.provider.Connection(ctx, 0)
 		if unidentifiedBy != nil {
-			return unidentified, remote.Line(unidentifiedBy.Error())
+			return unidentified, printable.Line(unidentifiedBy.Error(), remote.MaxLine)
 		}
 		p.connection = connection
 		if errors.Is(err, remote.ErrUnauthorized) && !renewed {

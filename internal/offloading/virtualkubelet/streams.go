@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/internal/kube/printable"
 	"liqo.io/liqo/internal/kube/remote"
 	"liqo.io/liqo/internal/offloading/caller"
 )
@@ -225,7 +226,7 @@ func (k *Kubelet) refusal(response *http.Response) error {
 	if err := json.Unmarshal(text, &status); err == nil && status.Message != "" {
 		text = []byte(status.Message)
 	}
-	message := remote.Line(string(text))
+	message := printable.Line(string(text), remote.MaxLine)
 	if message == "" {
 		message = remote.Answer(response.StatusCode)
 	}

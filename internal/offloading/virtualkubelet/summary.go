@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/internal/kube/printable"
 	"liqo.io/liqo/internal/kube/remote"
 )
 
@@ -154,7 +155,7 @@ func (k *Kubelet) podMetrics(ctx context.Context, namespace string) (*podMetrics
 	defer body.Close()
 	var found podMetrics
 	if err := json.NewDecoder(io.LimitReader(body, mostMetrics)).Decode(&found); err != nil {
-		return nil, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, remote.Line(err.Error()))}
+		return nil, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, printable.Line(err.Error(), remote.MaxLine))}
 	}
 	return &found, nil
 }

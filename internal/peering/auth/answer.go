@@ -13,11 +13,11 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	discoveryv1alpha1 "liqo.io/liqo/apis/discovery/v1alpha1"
+	"liqo.io/liqo/internal/kube/printable"
 )
 
 // A provider's answers are not trusted. They go into conditions and onto terminals, and they decide where we connect.
@@ -74,10 +74,10 @@ func (c *Client) IDs(ctx context.Context) (IDs, error) {
 	}
 	ids := IDs{
 		ClusterID: answer.ClusterID, ClusterName: answer.ClusterName,
-		Version: printable(answer.Version, maxWord), Protocol: answer.Protocol,
+		Version: printable.Line(answer.Version, maxWord), Protocol: answer.Protocol,
 	}
 	for _, capability := range answer.Capabilities[:min(len(answer.Capabilities), maxWords)] {
-		ids.Capabilities = append(ids.Capabilities, printable(capability, maxWord))
+		ids.Capabilities = append(ids.Capabilities, printable.Line(capability, maxWord))
 	}
 	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
 		ids.Date = date
@@ -97,7 +97,7 @@ func tlsFacts(state *tls.ConnectionState, host string, now time.Time) TLSFacts {
 	certificate := state.PeerCertificates[0]
 	sum := sha256.Sum256(certificate.Raw)
 	facts.SelfSigned = certificate.CheckSignatureFrom(certificate) == nil || string(certificate.RawIssuer) == string(certificate.RawSubject)
-	facts.Issuer = printable(certificate.Issuer.String(), maxMessage)
+	facts.Issuer = printable.Line(certificate.Issuer.String(), maxMessage)
 	facts.NotBefore, facts.NotAfter = certificate.NotBefore, certificate.NotAfter
 	facts.Fingerprint = hex.EncodeToString(sum[:])
 	between := x509.NewCertPool()
@@ -105,7 +105,7 @@ func tlsFacts(state *tls.ConnectionState, host string, now time.Time) TLSFacts {
 		between.AddCert(other)
 	}
 	if _, err := certificate.Verify(x509.VerifyOptions{DNSName: host, Intermediates: between, CurrentTime: now}); err != nil {
-		facts.Problem = printable(err.Error(), maxMessage)
+		facts.Problem = printable.Line(err.Error(), maxMessage)
 	}
 	facts.Trusted = facts.Problem == ""
 	return facts
@@ -140,23 +140,10 @@ func clean(err error, token string) error {
 	if token != "" {
 		cleaned.Message = strings.ReplaceAll(cleaned.Message, token, "[token]")
 	}
-	cleaned.Message = printable(cleaned.Message, maxMessage)
-	cleaned.Reason = Reason(printable(string(cleaned.Reason), maxWord))
+	cleaned.Message = printable.Line(cleaned.Message, maxMessage)
+	cleaned.Reason = Reason(printable.Line(string(cleaned.Reason), maxWord))
 	if cleaned.Message == "" {
 		cleaned.Message = "the provider refused without a reason"
 	}
 	return &cleaned
-}
-
-// printable truncates a text, and replaces characters that are not printable.
-func printable(text string, most int) string {
-	if len(text) > most {
-		text = text[:most]
-	}
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) && r != unicode.ReplacementChar {
-			return r
-		}
-		return ' '
-	}, text))
 }

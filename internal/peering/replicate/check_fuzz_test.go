@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,6 +58,7 @@ func FuzzSlice(f *testing.F) {
 	f.Add([]byte(`{"status":{"phase":"Evil","labels":{"a":"` + strings.Repeat("ä", 2000) + `"},"conditions":[{"type":"Granted","message":"` + strings.Repeat("ä", 2000) + `"}]}}`))
 	f.Add([]byte(`{"status":{"observedGeneration":1,"architectures":["` + strings.Repeat(`a","`, 40) + `"],"images":[{"names":["` + strings.Repeat("ä", 2000) + `"]}]}}`))
 	f.Add([]byte(`{"status":{"phase":"Accepted","storageClasses":[` + strings.Repeat(`{"storageClassName":"a"},`, 100) + `{}],"images":[` + strings.Repeat(`{"names":["a"]},`, 100) + `{}]}}`))
+	f.Add([]byte(`{"status":{"phase":"Denied","conditions":[{"type":"Granted","message":"\u001b[2Jgranted\u009b1A"}]}}`))
 	f.Add([]byte(`{"status":{"phase":7}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		object := decoded(text)
@@ -92,7 +94,7 @@ func FuzzSlice(f *testing.F) {
 			}
 		}
 		for _, condition := range status.Conditions {
-			if condition.Type != sharingv1alpha1.ConditionGranted || len(status.Conditions) > 1 || len(condition.Message) > maxText || !utf8.ValidString(condition.Message) {
+			if condition.Type != sharingv1alpha1.ConditionGranted || len(status.Conditions) > 1 || !isLine(condition.Message) {
 				t.Errorf("condition %+v is copied", condition)
 			}
 		}
@@ -180,7 +182,7 @@ func FuzzNetwork(f *testing.F) {
 			t.Errorf("the answer %+v to another network %+v is copied", status, remote.Spec)
 		}
 		for _, condition := range status.Conditions {
-			if condition.Type != netv1alpha1.ConditionReady || len(status.Conditions) > 1 || len(condition.Message) > maxText || condition.ObservedGeneration != 7 {
+			if condition.Type != netv1alpha1.ConditionReady || len(status.Conditions) > 1 || !isLine(condition.Message) || condition.ObservedGeneration != 7 {
 				t.Errorf("condition %+v is copied", condition)
 			}
 		}
@@ -196,6 +198,7 @@ func FuzzNamespaces(f *testing.F) {
 	f.Add([]byte(`{"spec":{"desiredMapping":{"old":"kube-system"}},"status":{"currentMapping":{"shop":{"remoteNamespace":"shop-rome","phase":"Evil"},"old":{"remoteNamespace":"old-rome","phase":"Accepted"}}}}`))
 	f.Add([]byte(`{"status":{"currentMapping":{"old":{"remoteNamespace":"old-rome","phase":"CreationLoopBackOff"}}}}`))
 	f.Add([]byte(`{"status":{"currentMapping":{"old":{"remoteNamespace":"old-rome","phase":"Accepted","message":"still used"}}}}`))
+	f.Add([]byte(`{"status":{"currentMapping":{"shop":{"remoteNamespace":"","phase":"CreationLoopBackOff","message":"\u001b[2J\u202eall is well\u0007\nReady"}}}}`))
 	f.Add([]byte(`{"status":{"currentMapping":[]}}`))
 	f.Add([]byte(`{"status":{"currentMapping":{"shop":7}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -221,9 +224,14 @@ func FuzzNamespaces(f *testing.F) {
 				t.Errorf("namespace %q is accepted: %+v", namespace, theirs)
 			case one.Phase != vkv1alpha1.MappingAccepted && one.Phase != vkv1alpha1.MappingTerminating && one.Phase != vkv1alpha1.MappingCreationLoopBackOff:
 				t.Errorf("phase %q is copied", one.Phase)
-			case len(one.Message) > maxText || !utf8.ValidString(one.Message):
+			case !isLine(one.Message):
 				t.Errorf("a message of %d bytes is copied", len(one.Message))
 			}
 		}
 	})
+}
+
+// isLine reports whether a text of the peer may be shown: it is short, and has no control characters.
+func isLine(text string) bool {
+	return len(text) <= maxText && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }

@@ -67,7 +67,7 @@ func (w *worker) fetch(ctx context.Context, k key, local client.Object, c *conne
 func (w *worker) mayCopy(ctx context.Context, k key, reader client.Reader) (bool, error) {
 	kind := w.r.kinds[k.kind]
 	if faults := validation.IsDNS1123Subdomain(k.name.Name); len(faults) > 0 {
-		w.log.Info("object of the peer not copied, its name is not valid", "kind", kind.name, "name", truncate(k.name.Name))
+		w.log.Info("object of the peer not copied, its name is not valid", "kind", kind.name, "name", line(k.name.Name))
 		return false, nil
 	}
 	list := kind.list()

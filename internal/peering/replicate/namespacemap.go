@@ -39,7 +39,7 @@ func namespacesStatusIntent(local, remote *vkv1alpha1.NamespaceMap) *vkconfig.Na
 	keep := func(namespace, name string, status vkv1alpha1.RemoteNamespaceStatus) {
 		one := vkconfig.RemoteNamespaceStatus().WithRemoteNamespace(name).WithPhase(status.Phase)
 		if status.Message != "" {
-			one.WithMessage(truncate(status.Message))
+			one.WithMessage(line(status.Message))
 		}
 		kept[namespace] = *one
 	}

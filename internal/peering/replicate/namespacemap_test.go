@@ -37,7 +37,7 @@ func TestNamespacesStatusIntent(t *testing.T) {
 		"another name":        {desired: map[string]string{"a": "x"}, remote: statuses{"a": {RemoteNamespace: "kube-system", Phase: accepted}}},
 		"another phase":       {desired: map[string]string{"a": "x"}, remote: statuses{"a": {RemoteNamespace: "x", Phase: "Evil"}}},
 		"not asked for":       {desired: map[string]string{"a": "x"}, remote: statuses{"kube-system": {RemoteNamespace: "x", Phase: accepted}}},
-		"long message":        {desired: map[string]string{"a": "x"}, remote: statuses{"a": {Phase: refused, Message: strings.Repeat("m", 10_000)}}, want: statuses{"a": {RemoteNamespace: "x", Phase: refused, Message: strings.Repeat("m", maxText)}}},
+		"long message":        {desired: map[string]string{"a": "x"}, remote: statuses{"a": {Phase: refused, Message: strings.Repeat("m", 10_000)}}, want: statuses{"a": {RemoteNamespace: "x", Phase: refused, Message: strings.Repeat("m", maxText-4) + " ..."}}},
 		"not wanted any more": {before: statuses{"a": {RemoteNamespace: "x", Phase: accepted}}, remote: statuses{"a": {RemoteNamespace: "x", Phase: accepted}}, want: statuses{"a": {RemoteNamespace: "x", Phase: terminating}}},
 		"the copy is older":   {before: statuses{"a": {RemoteNamespace: "x", Phase: accepted}}, copied: map[string]string{"a": "x"}, want: statuses{"a": {RemoteNamespace: "x", Phase: terminating}}},
 		"gone":                {before: statuses{"a": {RemoteNamespace: "x", Phase: terminating}}, want: statuses{}},

@@ -74,7 +74,7 @@ func networkStatusIntent(original, copied *netv1alpha1.NetworkConfig) *netconfig
 	status.WithSignatures(signatures(from.Signatures)...)
 	if ready := apimeta.FindStatusCondition(from.Conditions, netv1alpha1.ConditionReady); ready != nil {
 		status.WithConditions(metaconfig.Condition().WithType(ready.Type).WithStatus(ready.Status).WithReason(ready.Reason).
-			WithMessage(truncate(ready.Message)).WithLastTransitionTime(ready.LastTransitionTime).WithObservedGeneration(original.Generation))
+			WithMessage(line(ready.Message)).WithLastTransitionTime(ready.LastTransitionTime).WithObservedGeneration(original.Generation))
 	}
 	return netconfig.NetworkConfig(original.Name, original.Namespace).WithStatus(status)
 }

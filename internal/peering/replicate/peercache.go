@@ -4,7 +4,6 @@ package replicate
 
 import (
 	"context"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -83,7 +82,7 @@ func (p *peerCache) run() {
 		p.conn.probeAfter(err)
 		p.conn.worker.log.Info("objects of the peer cannot be watched", "reason", err.Error())
 		if pause >= lastPause { // by now the authorizer has observed a new role binding
-			p.conn.setReadError("the provider's API server answers, but does not let us read our requests there: " + truncateError(err))
+			p.conn.setReadError("the provider's API server answers, but does not let us read our requests there: " + line(err.Error()))
 		}
 		select {
 		case <-time.After(pause):
@@ -247,13 +246,4 @@ func (p *peerCache) interrupted(_ context.Context, _ *toolscache.Reflector, err 
 		p.conn.worker.log.V(1).Info("watch in the peer broke", "reason", err.Error())
 		p.conn.probeAfter(err)
 	}
-}
-
-// truncateError bounds the message of a foreign API server, which goes into a condition.
-func truncateError(err error) string {
-	text := strings.ToValidUTF8(err.Error(), "")
-	if len(text) > maxText {
-		return truncate(text) + " ..."
-	}
-	return text
 }

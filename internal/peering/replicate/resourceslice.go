@@ -18,6 +18,7 @@ import (
 
 	sharingconfig "liqo.io/liqo/apis/applyconfiguration/sharing/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/printable"
 )
 
 // sliceSpecIntent is the request.
@@ -83,7 +84,7 @@ const (
 	maxText    = 512
 )
 
-func truncate(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
+func line(text string) string { return printable.Line(text, maxText) }
 
 // fewWords keeps the first ones that are valid as the value of a label, because they become one.
 func fewWords(all []string) (kept []string) {
@@ -113,7 +114,7 @@ func fewImages(all []corev1.ContainerImage) (kept []corev1.ContainerImage) {
 	for _, image := range all[:min(len(all), maxImages)] {
 		var names []string
 		for _, name := range image.Names[:min(len(image.Names), maxNames)] {
-			names = append(names, truncate(name))
+			names = append(names, line(name))
 		}
 		kept = append(kept, corev1.ContainerImage{Names: names, SizeBytes: image.SizeBytes})
 	}
@@ -172,7 +173,7 @@ func sliceStatusIntent(local, remote *sharingv1alpha1.ResourceSlice) *sharingcon
 	}
 	if granted != nil {
 		condition := metaconfig.Condition().WithType(granted.Type).WithStatus(granted.Status).WithReason(granted.Reason).
-			WithMessage(truncate(granted.Message)).WithLastTransitionTime(granted.LastTransitionTime)
+			WithMessage(line(granted.Message)).WithLastTransitionTime(granted.LastTransitionTime)
 		if observed != 0 {
 			condition.WithObservedGeneration(observed)
 		}

@@ -9,10 +9,8 @@ package events
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/internal/kube/printable"
 	"liqo.io/liqo/internal/kube/ratelimit"
 	"liqo.io/liqo/internal/offloading/reflection/project"
 )
@@ -147,7 +146,7 @@ func (a *Recorder) event(object client.Object, reason, message, source string) *
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: object.GetNamespace(), GenerateName: object.GetName()[:min(len(object.GetName()), 200)] + "."},
 		InvolvedObject: corev1.ObjectReference{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()},
-		Reason:         reason, Message: printable(message), Type: corev1.EventTypeWarning,
+		Reason:         reason, Message: printable.Line(message, maxMessage), Type: corev1.EventTypeWarning,
 		Source: corev1.EventSource{Component: source, Host: a.node}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
 		ReportingController: source, ReportingInstance: a.node,
 	}
@@ -155,21 +154,4 @@ func (a *Recorder) event(object client.Object, reason, message, source string) *
 		event.InvolvedObject.APIVersion, event.InvolvedObject.Kind = kind.ToAPIVersionAndKind()
 	}
 	return event
-}
-
-// printable bounds a message of the peer's API server and removes what is not printable.
-func printable(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case !unicode.IsPrint(r):
-			return -1
-		}
-		return r
-	}, text)
-	if len(text) <= maxMessage {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxMessage-3], "") + "..."
 }
