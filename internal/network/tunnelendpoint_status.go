@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
+	"liqo.io/liqo/internal/kube/printable"
 	"liqo.io/liqo/internal/network/report"
 )
 
@@ -318,7 +319,4 @@ func (l *laneStatus) mtu() int {
 }
 
 // short bounds a text from another process.
-func short(text string) string {
-	const longest = 200
-	return strings.ToValidUTF8(text[:min(len(text), longest)], "")
-}
+func short(text string) string { return printable.Line(text, 200) }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,7 @@ import (
 	"liqo.io/liqo/apis/labels"
 	netv1alpha1 "liqo.io/liqo/apis/net/v1alpha1"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
+	"liqo.io/liqo/internal/kube/printable"
 )
 
 // problem is why a ForeignCluster cannot be processed.
@@ -88,7 +88,7 @@ func currentConditions(before []discoveryv1alpha1.PeeringCondition, f *fcFacts) 
 		return c.Type == discoveryv1alpha1.ProcessForeignClusterStatus
 	})
 	return append(now, condition(discoveryv1alpha1.ProcessForeignClusterStatus, discoveryv1alpha1.StatusError,
-		discoveryv1alpha1.ReasonReconciliationFailed, strings.ToValidUTF8(text[:min(len(text), most)], "")))
+		discoveryv1alpha1.ReasonReconciliationFailed, printable.Line(text, most)))
 }
 
 // fcConditions returns one condition per aspect, without times.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"liqo.io/liqo/internal/kube/printable"
 	"liqo.io/liqo/internal/network/plan"
 	"liqo.io/liqo/internal/network/probe"
 	"liqo.io/liqo/internal/network/report"
@@ -106,9 +107,4 @@ func (g *Gateway) receive(report probe.NodeReport) {
 
 func age(now, at time.Time) time.Duration { return max(0, now.Sub(at)) }
 
-func short(text string) string {
-	if len(text) > longest {
-		return strings.ToValidUTF8(text[:longest], "") + "..."
-	}
-	return text
-}
+func short(text string) string { return printable.Line(text, longest) }
