@@ -93,7 +93,7 @@ func serveKubeletAPI(ctx context.Context, cfg *rest.Config, o *virtualKubeletOpt
 }
 
 // scheduledPods provides the pods of the node from the reflection engine.
-type scheduledPods struct{ *reflection.Engine }
+type scheduledPods struct{ *reflection.Reflection }
 
 // PodRefs returns all pods of the node.
 func (r scheduledPods) PodRefs() (all []vk.PodRef) {

@@ -130,7 +130,7 @@ func (o *reflectionOptions) networks() (all []netip.Prefix, err error) {
 }
 
 // newReflection returns the reflection engine and the translator of its addresses.
-func newReflection(cfg *rest.Config, o *virtualKubeletOptions) (*reflection.Engine, *translator.Translator, error) {
+func newReflection(cfg *rest.Config, o *virtualKubeletOptions) (*reflection.Reflection, *translator.Translator, error) {
 	denied, err := o.reflection.denied()
 	if err != nil {
 		return nil, nil, err

@@ -22,12 +22,12 @@ import (
 func (e *env) excludeAPIServer(namespaces ...string) {
 	e.t.Helper()
 	e.editMap(func(m *vkv1alpha1.NamespaceMap) { m.Spec.WithoutAPIServer = namespaces })
-	if e.engine == nil {
+	if e.reflection == nil {
 		return
 	}
 	e.until("the policy is known", func() bool {
 		known := true
-		e.engine.engine.Namespaces.Each(func(one *engine.Mapping) {
+		e.reflection.engine.Namespaces.Each(func(one *engine.Mapping) {
 			known = known && one.APIServer() != slices.Contains(namespaces, one.Local)
 		})
 		return known
@@ -120,7 +120,7 @@ func TestWithoutAPIServer(t *testing.T) {
 	stop()
 	e.toProvider.reset()
 	e.run()
-	e.until("the ShadowPods are cached", func() bool { return len(e.engine.pods.Shadows.All(shopRemote)) == 2 })
+	e.until("the ShadowPods are cached", func() bool { return len(e.reflection.pods.Shadows.All(shopRemote)) == 2 })
 	e.edit(e.consumer, &corev1.Pod{ObjectMeta: named(shop, "first")}, func() {})
 	e.waitIdle()
 	if requested, written := e.toConsumer.writesTo("token"), e.toProvider.writesTo(); len(requested) != 0 || len(written) != 0 {

@@ -36,11 +36,11 @@ func TestAttackM7FailedPods(t *testing.T) {
 	for i := range limit - 1 {
 		fail(fmt.Sprintf("web-%d", i), corev1.RestartPolicyAlways)
 	}
-	if why := e.engine.Failing(); why != "" {
+	if why := e.reflection.Failing(); why != "" {
 		t.Fatalf("too early: %s", why)
 	}
 	fail("last", corev1.RestartPolicyAlways)
-	e.until("the engine reports it", func() bool { return strings.Contains(e.engine.Failing(), "no pods are scheduled there until") })
+	e.until("the engine reports it", func() bool { return strings.Contains(e.reflection.Failing(), "no pods are scheduled there until") })
 	e.until("an event reports it", func() bool {
 		var events corev1.EventList
 		e.must(e.consumer.List(t.Context(), &events, client.InNamespace(local)))

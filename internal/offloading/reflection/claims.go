@@ -25,68 +25,68 @@ type Claims interface {
 const claimKind = "PersistentVolumeClaim"
 
 // Attach sets what keeps the data of pods, before Run.
-func (e *Engine) Attach(claims Claims) {
-	e.claims = claims
-	if e.pods != nil {
-		e.pods.SetClaims(claims)
+func (r *Reflection) Attach(claims Claims) {
+	r.claims = claims
+	if r.pods != nil {
+		r.pods.SetClaims(claims)
 	}
 }
 
-func (e *Engine) startClaims(mapping *engine.Mapping) {
-	if e.claims != nil {
-		e.claims.Start(mapping.Context, mapping.Local, mapping.Remote)
+func (r *Reflection) startClaims(mapping *engine.Mapping) {
+	if r.claims != nil {
+		r.claims.Start(mapping.Context, mapping.Local, mapping.Remote)
 	}
 }
 
-func (e *Engine) stopClaims(mapping *engine.Mapping) {
-	if e.claims != nil {
-		e.claims.Stop(mapping.Local, mapping.Remote)
+func (r *Reflection) stopClaims(mapping *engine.Mapping) {
+	if r.claims != nil {
+		r.claims.Stop(mapping.Local, mapping.Remote)
 	}
 }
 
 // LocalClient is the client of this cluster.
-func (e *Engine) LocalClient() client.WithWatch { return e.engine.Local }
+func (r *Reflection) LocalClient() client.WithWatch { return r.engine.Local }
 
 // Client waits until the peer is reachable, and returns its client.
-func (e *Engine) Client(ctx context.Context) (client.WithWatch, error) {
-	return e.engine.Remote.WaitForClient(ctx)
+func (r *Reflection) Client(ctx context.Context) (client.WithWatch, error) {
+	return r.engine.Remote.WaitForClient(ctx)
 }
 
 // Local returns the local namespace of a remote one; false if it has none.
-func (e *Engine) Local(remote string) (name string, offloaded bool) {
-	if one := e.engine.Namespaces.Remote(remote); one != nil {
+func (r *Reflection) Local(remote string) (name string, offloaded bool) {
+	if one := r.engine.Namespaces.Remote(remote); one != nil {
 		return one.Local, true
 	}
 	return "", false
 }
 
 // Labels returns the labels of the remote copy of a claim.
-func (e *Engine) Labels(claim client.Object) map[string]string {
-	m := e.options.Mapping
-	m.Skip = e.declined.Skip(m.Skip, time.Now())
+func (r *Reflection) Labels(claim client.Object) map[string]string {
+	m := r.options.Mapping
+	m.Skip = r.declined.Skip(m.Skip, time.Now())
 	return m.Labels(claim)
 }
 
 // Declined reports whether the peer refused nothing but labels of a claim, which Labels leaves out from now on.
-func (e *Engine) Declined(claim client.Object, err error) bool {
-	if !e.declined.Learn(claim, err, time.Now()) {
+func (r *Reflection) Declined(claim client.Object, err error) bool {
+	if !r.declined.Learn(claim, err, time.Now()) {
 		return false
 	}
-	e.engine.Recorder.Failed(claim, claimKind, events.ReasonIncomplete, e.declined.Lacks(claim))
+	r.engine.Recorder.Failed(claim, claimKind, events.ReasonIncomplete, r.declined.Lacks(claim))
 	return true
 }
 
 // Report writes a warning about a claim, once per repeatInterval as long as it does not change. Resolved forgets it.
-func (e *Engine) Report(about client.Object, reason string, err error) {
-	e.engine.Recorder.Failed(about, claimKind, reason, err)
+func (r *Reflection) Report(about client.Object, reason string, err error) {
+	r.engine.Recorder.Failed(about, claimKind, reason, err)
 }
 
 // Resolved forgets the last warning about an object.
-func (e *Engine) Resolved(about client.Object) { e.engine.Recorder.Resolved(about) }
+func (r *Reflection) Resolved(about client.Object) { r.engine.Recorder.Resolved(about) }
 
 // PodsOf looks at the pods of a namespace again: what keeps their data has changed.
-func (e *Engine) PodsOf(namespace string) {
-	if e.pods != nil {
-		e.pods.Requeue(namespace)
+func (r *Reflection) PodsOf(namespace string) {
+	if r.pods != nil {
+		r.pods.Requeue(namespace)
 	}
 }

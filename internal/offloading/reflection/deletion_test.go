@@ -68,10 +68,10 @@ func TestForgedTokenSecret(t *testing.T) {
 	copied := &corev1.Secret{ObjectMeta: named(remoteNS, "absent-token")}
 	e.until("the copy exists", func() bool { return e.exists(e.provider, copied) })
 	e.until("the caches of pods, ShadowPods and token Secrets are filled", func() bool {
-		pods := e.engine.pods
-		return pods.Local.Current(fanin.Every) && pods.Shadows.Synced(remoteNS) && e.engine.tokens.Synced(remoteNS)
+		pods := e.reflection.pods
+		return pods.Local.Current(fanin.Every) && pods.Shadows.Synced(remoteNS) && e.reflection.tokens.Synced(remoteNS)
 	})
-	e.engine.tokens.Queue.Add(key(local, "absent"))
+	e.reflection.tokens.Queue.Add(key(local, "absent"))
 	e.waitIdle()
 	if written := e.toProvider.writesTo(); len(written) != 1 || !e.exists(e.provider, copied) {
 		t.Errorf("written %v", written)

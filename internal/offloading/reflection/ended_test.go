@@ -25,22 +25,22 @@ func TestEndedAndGone(t *testing.T) {
 	e.must(e.consumer.Create(t.Context(), pod))
 	e.untilPod(local, "once", "Ready", isReady)
 	e.waitIdle()
-	e.engine.pods.Inbound.Pause() // its end is observed, but not reported yet
+	e.reflection.pods.Inbound.Pause() // its end is observed, but not reported yet
 	remote := &corev1.Pod{ObjectMeta: named(remoteNS, "once")}
 	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
 	provider.end(remote, corev1.PodSucceeded, 0)
 	e.must(e.consumer.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-	e.until("the engine remembers its end while the remote pod exists", func() bool { return e.engine.pods.Memory(pod.UID).Last != nil })
+	e.until("the engine remembers its end while the remote pod exists", func() bool { return e.reflection.pods.Memory(pod.UID).Last != nil })
 	e.toProvider.reset()
 	e.losePod(provider, remoteNS, "once")
 	e.until("the engine knows", func() bool {
-		return e.engine.pods.Shadows.Get(client.ObjectKeyFromObject(remote)) == nil && e.engine.pods.Remote.Get(client.ObjectKeyFromObject(remote)) == nil
+		return e.reflection.pods.Shadows.Get(client.ObjectKeyFromObject(remote)) == nil && e.reflection.pods.Remote.Get(client.ObjectKeyFromObject(remote)) == nil
 	})
 	e.waitIdle()
 	if got := e.toProvider.writesTo("shadowpods"); len(got) != 0 || provider.creations(pod) != 1 {
 		t.Errorf("after its end: %v, created %d times", got, provider.creations(pod))
 	}
-	e.engine.pods.Inbound.Resume()
+	e.reflection.pods.Inbound.Resume()
 	e.untilPod(local, "once", "succeeded", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 	e.waitIdle()
 	if e.exists(e.provider, &vkv1alpha1.ShadowPod{ObjectMeta: named(remoteNS, "once")}) || provider.creations(pod) != 1 {
@@ -59,21 +59,21 @@ func TestEndedAndNotOffloaded(t *testing.T) {
 	e.must(e.consumer.Create(t.Context(), pod))
 	e.untilPod(local, "once", "Ready", isReady)
 	e.waitIdle()
-	e.engine.pods.Inbound.Pause()
+	e.reflection.pods.Inbound.Pause()
 	remote := &corev1.Pod{ObjectMeta: named(remoteNS, "once")}
 	e.must(e.provider.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
 	provider.end(remote, corev1.PodSucceeded, 0)
 	e.must(e.consumer.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-	e.until("the engine remembers its end", func() bool { return e.engine.pods.Memory(pod.UID).Last != nil })
+	e.until("the engine remembers its end", func() bool { return e.reflection.pods.Memory(pod.UID).Last != nil })
 	e.must(e.consumer.Delete(t.Context(), pod))
 	e.editMap(func(m *vkv1alpha1.NamespaceMap) { delete(m.Spec.DesiredMapping, local) })
 	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) { delete(m.Status.CurrentMapping, local) })
 	e.until("the engine knows", func() bool {
-		mapping, _ := e.engine.engine.Namespaces.Local(local)
-		cached, _ := e.engine.pods.Local.Get(key(local, "once")).(*corev1.Pod)
+		mapping, _ := e.reflection.engine.Namespaces.Local(local)
+		cached, _ := e.reflection.pods.Local.Get(key(local, "once")).(*corev1.Pod)
 		return mapping == nil && cached != nil && cached.DeletionTimestamp != nil
 	})
-	e.engine.pods.Inbound.Resume()
+	e.reflection.pods.Inbound.Resume()
 	pod = e.untilPod(local, "once", "succeeded", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 	e.edit(e.consumer, pod, func() { pod.Finalizers = nil })
 	e.until("it is gone", func() bool { return !e.exists(e.consumer, pod) })
@@ -92,7 +92,7 @@ func TestTokensHaveTheirTime(t *testing.T) {
 	}
 	e.waitIdle()
 	for i := range 10 {
-		if s := e.engine.tokens.Queue.States()[key(local, fmt.Sprintf("web-%d", i))]; s.At.Before(time.Now().Add(time.Minute)) {
+		if s := e.reflection.tokens.Queue.States()[key(local, fmt.Sprintf("web-%d", i))]; s.At.Before(time.Now().Add(time.Minute)) {
 			t.Errorf("the next token of pod %d is not scheduled: %+v", i, s)
 		}
 	}

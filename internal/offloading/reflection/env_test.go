@@ -68,7 +68,7 @@ type env struct {
 	identity           remote.Identity
 	proxy              *kubetest.Proxy // between the engine and the provider
 	connection         *remote.Connection
-	engine             *Engine
+	reflection         *Reflection
 	options            func(*Options)
 	// toConsumer and toProvider record the requests of the engine.
 	toConsumer, toProvider requests
@@ -384,7 +384,7 @@ func (e *env) run() (stop func()) {
 	e.must(err)
 	shared := e.connection.HTTPClient()
 	shared.Transport = e.toProvider.RoundTripper(shared.Transport)
-	e.engine = engine
+	e.reflection = engine
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- engine.Run(ctx) }()
@@ -448,8 +448,8 @@ func (e *env) waitIdle() {
 	e.t.Helper()
 	last, polls := -1, 0
 	e.until("nothing more is written", func() bool {
-		busy, working := len(e.toConsumer.writesTo())+len(e.toProvider.writesTo())+e.engine.engine.Recorder.Waiting(), 0
-		for _, q := range e.engine.engine.Queues() {
+		busy, working := len(e.toConsumer.writesTo())+len(e.toProvider.writesTo())+e.reflection.engine.Recorder.Waiting(), 0
+		for _, q := range e.reflection.engine.Queues() {
 			ready, inWork := counts(q)
 			busy += ready
 			working += inWork

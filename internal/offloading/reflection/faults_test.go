@@ -138,7 +138,7 @@ func TestUnreachablePeer(t *testing.T) {
 	e.untilPod(local, "web", "Ready", isReady)
 	e.waitIdle()
 	e.proxy.Set(kubetest.Refuse)
-	e.engine.SetConnection(e.connection, false)
+	e.reflection.SetConnection(e.connection, false)
 	e.toConsumer.reset()
 	// The node lifecycle controller does this when the node is not Ready.
 	text := []byte(`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
@@ -149,7 +149,7 @@ func TestUnreachablePeer(t *testing.T) {
 	}
 	e.untilPod(local, "web", "not Ready", func(pod *corev1.Pod) bool { return !isReady(pod) })
 	e.proxy.Set(kubetest.Pass)
-	e.engine.SetConnection(e.connection, true)
+	e.reflection.SetConnection(e.connection, true)
 	e.untilPod(local, "web", "Ready", isReady)
 	e.waitIdle()
 	if got := e.toConsumer.writesTo(); len(got) != 1 {
@@ -193,11 +193,11 @@ func TestTolerations(t *testing.T) {
 	e.toProvider.reset()
 	disconnect := func() {
 		e.proxy.Set(kubetest.Refuse)
-		e.engine.SetConnection(e.connection, false)
+		e.reflection.SetConnection(e.connection, false)
 	}
 	reconnect := func() {
 		e.proxy.Set(kubetest.Pass)
-		e.engine.SetConnection(e.connection, true)
+		e.reflection.SetConnection(e.connection, true)
 	}
 	disconnect()
 	reconnect()
@@ -208,7 +208,7 @@ func TestTolerations(t *testing.T) {
 	stop()
 	timeout = 200 * time.Millisecond
 	e.run()
-	e.until("the engine has synced", func() bool { return e.engine.pods.Remote.Current(remoteNS) })
+	e.until("the engine has synced", func() bool { return e.reflection.pods.Remote.Current(remoteNS) })
 	disconnect()
 	e.must(e.consumer.Create(t.Context(), e.pod(local, "late")))
 	toleratedIn := func(namespace, name string) map[string]int64 {
@@ -270,7 +270,7 @@ func TestUnreachableIsNotReady(t *testing.T) {
 	e.waitIdle()
 	disconnect := func() {
 		e.proxy.Set(kubetest.Refuse)
-		e.engine.SetConnection(e.connection, false)
+		e.reflection.SetConnection(e.connection, false)
 	}
 	unreachable := func(pod *corev1.Pod) bool {
 		for _, condition := range pod.Status.Conditions {
@@ -286,7 +286,7 @@ func TestUnreachableIsNotReady(t *testing.T) {
 		e.untilPod(local, name, "not Ready", unreachable)
 	}
 	e.proxy.Set(kubetest.Pass)
-	e.engine.SetConnection(e.connection, true)
+	e.reflection.SetConnection(e.connection, true)
 	for _, name := range []string{"web", "api"} {
 		e.untilPod(local, name, "Ready again", isReady)
 	}
@@ -299,7 +299,7 @@ func TestUnreachableIsNotReady(t *testing.T) {
 	disconnect()
 	e.untilPod(local, "web", "not Ready after a start", unreachable)
 	e.proxy.Set(kubetest.Pass)
-	e.engine.SetConnection(e.connection, true)
+	e.reflection.SetConnection(e.connection, true)
 	e.untilPod(local, "web", "Ready at last", isReady)
 }
 
@@ -317,7 +317,7 @@ func TestLocalAPIServerDown(t *testing.T) {
 	e.waitIdle()
 	proxy.Set(kubetest.Refuse)
 	provider.end(&corev1.Pod{ObjectMeta: named(remoteNS, "web")}, corev1.PodFailed, 3)
-	q := e.engine.pods.Inbound
+	q := e.reflection.pods.Inbound
 	e.until("it failed three times, and the next try is scheduled", func() bool {
 		return q.States()[key(local, "web")].Failures >= 3 && q.Postpone(key(local, "web"), time.Now().Add(24*time.Hour)) // the backoff does not end in this test
 	})
@@ -335,7 +335,7 @@ func TestLargeObjects(t *testing.T) {
 	for i := range count {
 		e.must(e.consumer.Create(t.Context(), configMap(local, fmt.Sprint("large", i), strings.Repeat("x", size))))
 	}
-	complete := func() bool { return len(e.engine.objects.Kind("ConfigMap").Remote.All(remoteNS)) == count }
+	complete := func() bool { return len(e.reflection.objects.Kind("ConfigMap").Remote.All(remoteNS)) == count }
 	e.until("all are there", complete)
 	e.waitIdle()
 	stop()
@@ -379,7 +379,7 @@ func TestUndecided(t *testing.T) {
 		return e.exists(e.provider, &vkv1alpha1.ShadowEndpointSlice{ObjectMeta: named(remoteNS, "next-x")})
 	})
 	learning.knows.Store(true)
-	e.engine.TranslationChanged()
+	e.reflection.TranslationChanged()
 	e.waitIdle()
 	if got := e.toProvider.writesTo(); len(got) != 1 {
 		t.Errorf("written: %v", got)
@@ -422,7 +422,7 @@ func TestMappingsLeaveNothing(t *testing.T) {
 	e.until("there", func() bool { return e.exists(e.provider, configMap(remoteNS, "settings", "")) })
 	leave := func() {
 		e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) { delete(m.Status.CurrentMapping, local) })
-		e.until("the mapping ends", func() bool { mapping, _ := e.engine.engine.Namespaces.Local(local); return mapping == nil })
+		e.until("the mapping ends", func() bool { mapping, _ := e.reflection.engine.Namespaces.Local(local); return mapping == nil })
 	}
 	leave()
 	e.waitIdle()
@@ -432,7 +432,7 @@ func TestMappingsLeaveNothing(t *testing.T) {
 		e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) {
 			m.Status.CurrentMapping[local] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: remoteNS, Phase: vkv1alpha1.MappingAccepted}
 		})
-		e.until("the mapping exists", func() bool { mapping, _ := e.engine.engine.Namespaces.Local(local); return mapping != nil })
+		e.until("the mapping exists", func() bool { mapping, _ := e.reflection.engine.Namespaces.Local(local); return mapping != nil })
 		leave()
 	}
 	kubetest.Eventually(t, "as few goroutines as before", func() error {

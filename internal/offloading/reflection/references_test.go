@@ -49,7 +49,7 @@ func TestAttackM1(t *testing.T) {
 	e.must(e.consumer.Create(t.Context(), pod))
 	stop := e.run()
 	there := func(kind string) (names []string) {
-		for _, object := range e.engine.objects.Kind(kind).Remote.All(remoteNS) {
+		for _, object := range e.reflection.objects.Kind(kind).Remote.All(remoteNS) {
 			names = append(names, object.GetName())
 		}
 		slices.Sort(names)

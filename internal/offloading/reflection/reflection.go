@@ -65,8 +65,8 @@ type Options struct {
 	FailureLimit int
 }
 
-// Engine reflects all namespaces that are offloaded to one peer.
-type Engine struct {
+// Reflection reflects all namespaces that are offloaded to one peer.
+type Reflection struct {
 	options Options
 	engine  *engine.Engine
 	objects *objects.Objects
@@ -79,7 +79,7 @@ type Engine struct {
 }
 
 // New prepares the reflection. cfg connects to this cluster.
-func New(cfg *rest.Config, o Options) (*Engine, error) {
+func New(cfg *rest.Config, o Options) (*Reflection, error) {
 	scheme, mapper, err := kinds()
 	if err != nil {
 		return nil, err
@@ -96,68 +96,68 @@ func New(cfg *rest.Config, o Options) (*Engine, error) {
 		config.RateLimiter, brief.Transport = limiter, ssa.LeanApplies(brief.Transport)
 		return checked.NewClient(config, &brief, scheme, mapper)
 	})
-	e := &Engine{options: o, declined: refusals.NewMetadata()}
-	e.engine = engine.New(local, access, engine.Options{Namespace: o.Namespace, NamespaceMap: o.NamespaceMap, Mapping: o.Mapping, RemoteName: o.RemoteName})
+	r := &Reflection{options: o, declined: refusals.NewMetadata()}
+	r.engine = engine.New(local, access, engine.Options{Namespace: o.Namespace, NamespaceMap: o.NamespaceMap, Mapping: o.Mapping, RemoteName: o.RemoteName})
 	podWorkers := o.workers(pods.Flag, pods.DefaultWorkers)
-	toObjects := objects.Options{Workers: o.workers, ReflectIPs: o.ReflectIPs, Translator: o.Translator, RemoteChanged: e.copyChanged}
+	toObjects := objects.Options{Workers: o.workers, ReflectIPs: o.ReflectIPs, Translator: o.Translator, RemoteChanged: r.copyChanged}
 	if podWorkers > 0 {
-		toObjects.PodsSynced = func() bool { return e.pods.Synced() }
+		toObjects.PodsSynced = func() bool { return r.pods.Synced() }
 	}
-	e.objects = objects.New(e.engine, toObjects)
-	e.engine.Add(&engine.Loop{Start: e.startClaims, Stop: e.stopClaims}) // before the pods, which ask for their data
+	r.objects = objects.New(r.engine, toObjects)
+	r.engine.Add(&engine.Loop{Start: r.startClaims, Stop: r.stopClaims}) // before the pods, which ask for their data
 	if podWorkers > 0 {
-		e.addPods(podWorkers)
+		r.addPods(podWorkers)
 	}
-	return e, nil
+	return r, nil
 }
 
 // addPods adds the loops of pods, of what is written about them, and of their tokens.
-func (e *Engine) addPods(workers int) {
-	o := &e.options
+func (r *Reflection) addPods(workers int) {
+	o := &r.options
 	toPods := pods.Options{
 		Workers: workers, HostIP: o.HostIP, NodeName: o.Mapping.NodeName, APIServer: o.APIServer, UnreachableTimeout: o.UnreachableTimeout, FailureLimit: o.FailureLimit,
-		Referrers: e.objects.ReferrerChanged, Arrived: func(before, after client.Object) { e.copier.Arrived(before, after) },
+		Referrers: r.objects.ReferrerChanged, Arrived: func(before, after client.Object) { r.copier.Arrived(before, after) },
 	}
 	if o.ReflectIPs {
 		toPods.Translator = o.Translator
 	}
-	e.pods = pods.New(e.engine, toPods)
-	e.copier = events.NewCopier(e.engine.Recorder, events.CopierOptions{
-		Remote: e.engine.Remote.WaitForClient, Local: e.engine.Local,
+	r.pods = pods.New(r.engine, toPods)
+	r.copier = events.NewCopier(r.engine.Recorder, events.CopierOptions{
+		Remote: r.engine.Remote.WaitForClient, Local: r.engine.Local,
 		Mapping: func(remote string) (project.NamespaceMapping, bool) {
-			if mapping := e.engine.Namespaces.Remote(remote); mapping != nil {
+			if mapping := r.engine.Namespaces.Remote(remote); mapping != nil {
 				return mapping.NamespaceMapping, true
 			}
 			return project.NamespaceMapping{}, false
 		},
 		Object: func(mapping project.NamespaceMapping, subject project.Subject) client.Object {
 			if subject.Kind == pods.Kind {
-				return e.pods.About(mapping, subject)
+				return r.pods.About(mapping, subject)
 			}
-			return e.objects.About(mapping, subject)
+			return r.objects.About(mapping, subject)
 		},
 	})
-	e.engine.Add(&engine.Loop{
-		Start: func(mapping *engine.Mapping) { e.copier.Source.Add(mapping.Context, mapping.Remote) },
-		Stop:  func(mapping *engine.Mapping) { e.copier.Source.Remove(mapping.Remote) },
+	r.engine.Add(&engine.Loop{
+		Start: func(mapping *engine.Mapping) { r.copier.Source.Add(mapping.Context, mapping.Remote) },
+		Stop:  func(mapping *engine.Mapping) { r.copier.Source.Remove(mapping.Remote) },
 	})
 	if workers := o.workers(tokens.Flag, tokens.DefaultWorkers); workers > 0 && o.APIServer != nil {
 		var copies *fanin.Source
-		if secrets := e.objects.Kind("Secret"); secrets != nil {
+		if secrets := r.objects.Kind("Secret"); secrets != nil {
 			copies = secrets.Remote
 		}
-		e.tokens = tokens.New(e.engine, e.pods, copies, workers)
-		e.pods.SetTokens(e.tokens)
+		r.tokens = tokens.New(r.engine, r.pods, copies, workers)
+		r.pods.SetTokens(r.tokens)
 	}
 }
 
 // copyChanged passes on what happened to the copy of an object.
-func (e *Engine) copyChanged(kind string, before, after client.Object) {
-	if e.copier != nil {
-		e.copier.Arrived(before, after)
+func (r *Reflection) copyChanged(kind string, before, after client.Object) {
+	if r.copier != nil {
+		r.copier.Arrived(before, after)
 	}
-	if e.tokens != nil && kind == "Secret" {
-		e.tokens.RemoteChanged(before, after)
+	if r.tokens != nil && kind == "Secret" {
+		r.tokens.RemoteChanged(before, after)
 	}
 }
 
@@ -201,53 +201,53 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 }
 
 // Run reflects until ctx ends. Stopping deletes nothing.
-func (e *Engine) Run(ctx context.Context) error { return e.engine.Run(ctx) }
+func (r *Reflection) Run(ctx context.Context) error { return r.engine.Run(ctx) }
 
 // Synced reports whether the caches of the NamespaceMap and of the node's pods are filled.
-func (e *Engine) Synced() bool {
-	return e.engine.Namespaces.Synced() && (e.pods == nil || e.pods.Synced())
+func (r *Reflection) Synced() bool {
+	return r.engine.Namespaces.Synced() && (r.pods == nil || r.pods.Synced())
 }
 
 // SetConnection records the connection to the peer and whether the peer is reachable. While it is not, nothing is written to the peer; once it is, whatever has
 // failed is tried again at once.
-func (e *Engine) SetConnection(connection *remote.Connection, reachable bool) {
-	e.engine.SetConnection(connection, reachable)
+func (r *Reflection) SetConnection(connection *remote.Connection, reachable bool) {
+	r.engine.SetConnection(connection, reachable)
 }
 
-// TranslationChanged makes the engine translate all addresses again: the Translator has new information.
-func (e *Engine) TranslationChanged() { e.engine.TranslationChanged() }
+// TranslationChanged makes the loops translate all addresses again: the Translator has new information.
+func (r *Reflection) TranslationChanged() { r.engine.TranslationChanged() }
 
 // Endpoints returns the addresses of endpoints that the peer is to reach, with their ports. complete is false while the EndpointSlices of some offloaded
 // namespace are not known.
-func (e *Engine) Endpoints() (all map[netip.Addr][]project.Port, complete bool) {
-	return e.objects.Endpoints()
+func (r *Reflection) Endpoints() (all map[netip.Addr][]project.Port, complete bool) {
+	return r.objects.Endpoints()
 }
 
 // Pods calls do with each pod of the node. do must not change it.
-func (e *Engine) Pods(do func(*corev1.Pod)) {
-	if e.pods != nil {
-		e.pods.All(do)
+func (r *Reflection) Pods(do func(*corev1.Pod)) {
+	if r.pods != nil {
+		r.pods.All(do)
 	}
 }
 
 // Failing returns why the node must get no more pods; empty if it may.
-func (e *Engine) Failing() string {
-	if e.pods == nil {
+func (r *Reflection) Failing() string {
+	if r.pods == nil {
 		return ""
 	}
-	return e.pods.Failing()
+	return r.pods.Failing()
 }
 
 // OnFailing sets the function that is called when the result of Failing has changed. Call it before Run.
-func (e *Engine) OnFailing(changed func()) {
-	if e.pods != nil {
-		e.pods.OnFailing(changed)
+func (r *Reflection) OnFailing(changed func()) {
+	if r.pods != nil {
+		r.pods.OnFailing(changed)
 	}
 }
 
 // Remote returns the remote namespace of a local namespace; false if it has none.
-func (e *Engine) Remote(local string) (name string, offloaded bool) {
-	if one, _ := e.engine.Namespaces.Local(local); one != nil {
+func (r *Reflection) Remote(local string) (name string, offloaded bool) {
+	if one, _ := r.engine.Namespaces.Local(local); one != nil {
 		return one.Remote, true
 	}
 	return "", false

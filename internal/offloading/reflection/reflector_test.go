@@ -56,7 +56,7 @@ func TestOneWriteEach(t *testing.T) {
 	e := newEnv(t)
 	local, remoteNS := e.offload()
 	stop := e.run()
-	e.until("the mapping exists", func() bool { mapping, _ := e.engine.engine.Namespaces.Local(local); return mapping != nil })
+	e.until("the mapping exists", func() bool { mapping, _ := e.reflection.engine.Namespaces.Local(local); return mapping != nil })
 	secret := &corev1.Secret{ObjectMeta: named(local, "credentials"), Data: map[string][]byte{"a": {1, 2}}}
 	for _, object := range []client.Object{service(local, "web"), configMap(local, "settings", "1"), secret, ingress(local, "web"), slice(local, "web-x", "web"), configMap(local, "kube-root-ca.crt", "ca")} {
 		e.must(e.consumer.Create(t.Context(), object))
@@ -105,7 +105,7 @@ func TestOneWriteEach(t *testing.T) {
 		e.toConsumer.reset()
 		e.toProvider.reset()
 		stop = e.run()
-		e.until("the ConfigMaps are cached", func() bool { return len(e.engine.objects.Kind("ConfigMap").Remote.All(remoteNS)) >= 2 })
+		e.until("the ConfigMaps are cached", func() bool { return len(e.reflection.objects.Kind("ConfigMap").Remote.All(remoteNS)) >= 2 })
 		e.waitIdle()
 		if got := append(e.toConsumer.writesTo(), e.toProvider.writesTo()...); len(got) != 0 {
 			t.Errorf("written after a restart: %v", got)
@@ -169,8 +169,8 @@ func TestRestart(t *testing.T) {
 	}
 	start := time.Now()
 	complete := func() bool {
-		return len(e.engine.objects.Kind("ConfigMap").Remote.All(remoteNS)) == each && len(e.engine.objects.Kind("Service").Remote.All(remoteNS)) == each &&
-			len(e.engine.objects.Kind("EndpointSlice").Remote.All(remoteNS)) == each
+		return len(e.reflection.objects.Kind("ConfigMap").Remote.All(remoteNS)) == each && len(e.reflection.objects.Kind("Service").Remote.All(remoteNS)) == each &&
+			len(e.reflection.objects.Kind("EndpointSlice").Remote.All(remoteNS)) == each
 	}
 	e.until("all are there", complete)
 	t.Logf("%d objects in %v", 3*each, time.Since(start).Round(time.Millisecond))
@@ -187,11 +187,11 @@ func TestRestart(t *testing.T) {
 	if got := append(e.toConsumer.writesTo(), e.toProvider.writesTo()...); len(got) != 0 {
 		t.Errorf("written after a restart: %v", got)
 	}
-	e.engine.SetConnection(e.connection, false)
-	e.engine.SetConnection(e.connection, true)
+	e.reflection.SetConnection(e.connection, false)
+	e.reflection.SetConnection(e.connection, true)
 	e.proxy.Set(kubetest.Refuse)
 	e.proxy.Set(kubetest.Pass)
-	e.until("all are watched again", func() bool { return e.engine.objects.Kind("Service").Remote.Current(remoteNS) })
+	e.until("all are watched again", func() bool { return e.reflection.objects.Kind("Service").Remote.Current(remoteNS) })
 	e.waitIdle()
 	if got := append(e.toConsumer.writesTo(), e.toProvider.writesTo()...); len(got) != 0 {
 		t.Errorf("written after the connection was lost: %v", got)
@@ -250,12 +250,12 @@ func TestMappings(t *testing.T) {
 
 	e.editMap(func(m *vkv1alpha1.NamespaceMap) { delete(m.Spec.DesiredMapping, one) })
 	e.until("the mapping is frozen", func() bool {
-		mapping, _ := e.engine.engine.Namespaces.Local(one)
+		mapping, _ := e.reflection.engine.Namespaces.Local(one)
 		return mapping != nil && mapping.Terminating()
 	})
 	e.must(e.consumer.Delete(t.Context(), configMap(one, "settings", "")))
 	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) { delete(m.Status.CurrentMapping, one) })
-	e.until("the mapping stops", func() bool { mapping, _ := e.engine.engine.Namespaces.Local(one); return mapping == nil })
+	e.until("the mapping stops", func() bool { mapping, _ := e.reflection.engine.Namespaces.Local(one); return mapping == nil })
 	settings := configMap(two, "settings", "")
 	e.edit(e.consumer, settings, func() { settings.Data["key"] = "2" })
 	e.until("the other mapping goes on", func() bool {
@@ -270,11 +270,11 @@ func TestMappings(t *testing.T) {
 	e.editMapStatus(func(m *vkv1alpha1.NamespaceMap) {
 		m.Status.CurrentMapping[two] = vkv1alpha1.RemoteNamespaceStatus{RemoteNamespace: oneRemote, Phase: vkv1alpha1.MappingAccepted}
 	})
-	e.until("nothing is reflected", func() bool { mapping, _ := e.engine.engine.Namespaces.Local(two); return mapping == nil })
+	e.until("nothing is reflected", func() bool { mapping, _ := e.reflection.engine.Namespaces.Local(two); return mapping == nil })
 	// A deleted NamespaceMap changes nothing.
 	e.must(e.consumer.Delete(t.Context(), &vkv1alpha1.NamespaceMap{ObjectMeta: named(e.tenant, mapName)}))
 	e.waitIdle()
-	if _, known := e.engine.engine.Namespaces.Local(one); known != podplan.Unknown {
+	if _, known := e.reflection.engine.Namespaces.Local(one); known != podplan.Unknown {
 		t.Errorf("known: %v", known)
 	}
 }
@@ -290,7 +290,7 @@ func TestProviderUnreachable(t *testing.T) {
 	}
 	e.waitIdle()
 	e.proxy.Set(kubetest.Refuse)
-	e.engine.SetConnection(e.connection, false)
+	e.reflection.SetConnection(e.connection, false)
 	e.toProvider.reset()
 	changes := configMap(local, "changes", "")
 	e.edit(e.consumer, changes, func() { changes.Data["key"] = "2" })
@@ -302,7 +302,7 @@ func TestProviderUnreachable(t *testing.T) {
 		t.Errorf("written: %v", got)
 	}
 	e.proxy.Set(kubetest.Pass)
-	e.engine.SetConnection(e.connection, true)
+	e.reflection.SetConnection(e.connection, true)
 	start := time.Now()
 	e.until("all changes are applied", func() bool {
 		remote := configMap(remoteNS, "changes", "")

@@ -64,7 +64,7 @@ func TestServiceChanges(t *testing.T) {
 		stop()
 		e.toProvider.reset()
 		stop = e.run()
-		e.until("the Service is cached", func() bool { return len(e.engine.objects.Kind("Service").Remote.All(remoteNS)) == 1 })
+		e.until("the Service is cached", func() bool { return len(e.reflection.objects.Kind("Service").Remote.All(remoteNS)) == 1 })
 		e.waitIdle()
 		if got := e.toProvider.writesTo(); len(got) != 0 {
 			t.Errorf("%s: written after a restart: %v", step.name, got)

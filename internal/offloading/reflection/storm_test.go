@@ -36,7 +36,7 @@ func TestStorm(t *testing.T) {
 	for i := range storm {
 		e.must(e.consumer.Create(t.Context(), configMap(bad, fmt.Sprint("c", i), "x")))
 	}
-	q := e.engine.objects.Kind("ConfigMap").Queue
+	q := e.reflection.objects.Kind("ConfigMap").Queue
 	e.until("all of them fail", func() bool { return failed(q, bad) == storm && len(e.toProvider.writesTo(badRemote)) > storm })
 	e.bounded(q, bad, badRemote)
 	e.until("an event in the namespace of the storm", func() bool { return e.event(bad, "c0", "FailedReflection", "exceeded quota") })
@@ -58,7 +58,7 @@ func TestStormOfPods(t *testing.T) {
 	for i := range storm {
 		e.must(e.consumer.Create(t.Context(), e.pod(bad, fmt.Sprint("p", i))))
 	}
-	q := e.engine.pods.Outbound
+	q := e.reflection.pods.Outbound
 	e.until("all of them fail", func() bool {
 		return failed(q, bad) == storm && len(e.toProvider.writesTo(badRemote, "shadowpods")) > storm
 	})
@@ -90,7 +90,7 @@ func TestNamespaceHangs(t *testing.T) {
 		e.must(e.consumer.Create(t.Context(), e.pod(bad, fmt.Sprint("p", i))))
 	}
 	e.until("the namespace has all workers that it may have", func() bool {
-		return hanging() >= e.engine.objects.Kind("ConfigMap").Queue.Share()+e.engine.pods.Outbound.Share()
+		return hanging() >= e.reflection.objects.Kind("ConfigMap").Queue.Share()+e.reflection.pods.Outbound.Share()
 	})
 	for i := range several {
 		config, pod := configMap(good, fmt.Sprint("beside", i), "x"), e.pod(good, fmt.Sprint("beside", i))

@@ -54,7 +54,7 @@ func TestTokens(t *testing.T) {
 	e.toConsumer.reset()
 	e.toProvider.reset()
 	e.run()
-	e.until("the ShadowPod is cached", func() bool { return len(e.engine.pods.Shadows.All(remoteNS)) == 1 })
+	e.until("the ShadowPod is cached", func() bool { return len(e.reflection.pods.Shadows.All(remoteNS)) == 1 })
 	e.waitIdle()
 	if got := append(e.toConsumer.writesTo(), e.toProvider.writesTo()...); len(got) != 0 {
 		t.Errorf("written after a restart: %v", got)
@@ -121,7 +121,7 @@ func TestEventBeforeItsObject(t *testing.T) {
 			e.runProvider(remoteNS).holdReady(true)
 			e.run()
 			e.until("the engine has synced", func() bool {
-				return e.engine.pods.Shadows.Current(remoteNS) && e.engine.pods.Remote.Current(remoteNS) && e.engine.copier.Source.Current(remoteNS)
+				return e.reflection.pods.Shadows.Current(remoteNS) && e.reflection.pods.Remote.Current(remoteNS) && e.reflection.copier.Source.Current(remoteNS)
 			})
 			held := "/shadowpods"
 			if kind == "Pod" {
@@ -141,8 +141,8 @@ func TestEventBeforeItsObject(t *testing.T) {
 				Reason: "NameTaken", Message: "too early", Count: 1, LastTimestamp: metav1.Now(),
 			}
 			e.must(e.provider.Create(t.Context(), event))
-			e.until("the event has arrived", func() bool { return e.engine.copier.Source.Get(client.ObjectKeyFromObject(event)) != nil })
-			if e.engine.pods.Shadows.Get(client.ObjectKeyFromObject(shadow)) != nil {
+			e.until("the event has arrived", func() bool { return e.reflection.copier.Source.Get(client.ObjectKeyFromObject(event)) != nil })
+			if e.reflection.pods.Shadows.Get(client.ObjectKeyFromObject(shadow)) != nil {
 				t.Fatal("the ShadowPod has arrived, so this test proves nothing")
 			}
 			release()
