@@ -54,15 +54,21 @@ func (q *Queue) Add(key types.NamespacedName) {
 	q.put(key)
 }
 
-func (q *Queue) put(key types.NamespacedName) {
-	if q.closed {
-		return
-	}
+// stateOf returns the state of a key, a new one if the queue does not know it. The caller holds the lock.
+func (q *Queue) stateOf(key types.NamespacedName) *state {
 	s := q.states[key]
 	if s == nil {
 		s = &state{}
 		q.states[key] = s
 	}
+	return s
+}
+
+func (q *Queue) put(key types.NamespacedName) {
+	if q.closed {
+		return
+	}
+	s := q.stateOf(key)
 	s.at = time.Time{}
 	switch {
 	case s.working:
@@ -92,11 +98,7 @@ func (q *Queue) scheduleAfter(key types.NamespacedName, wait time.Duration) {
 	if q.closed {
 		return
 	}
-	s := q.states[key]
-	if s == nil {
-		s = &state{}
-		q.states[key] = s
-	}
+	s := q.stateOf(key)
 	at := time.Now().Add(wait)
 	if s.queued || !s.at.IsZero() && s.at.Before(at) {
 		return
