@@ -45,8 +45,10 @@ type Memory struct {
 	Sending bool
 	// Last is the remote pod in its terminal phase.
 	Last *corev1.Pod
-	// Started and Finished: we reported that the pod has started, and that it has ended. The cache of local pods may not show that yet.
-	Started, Finished bool
+	// Started: we reported that the pod has started. Finished is the terminal phase that we reported, if any. The cache of local pods may not show that yet, and the
+	// API server has forgotten it if it was restored from an older backup.
+	Started  bool
+	Finished corev1.PodPhase
 	// Version is the resource version that our last status write created, Written its time.
 	Version string
 	Written time.Time
@@ -148,8 +150,11 @@ func (f *Facts) end() *corev1.Pod {
 	return nil
 }
 
-// finished reports whether the local pod is in a terminal phase.
-func (f *Facts) finished() bool { return f.Memory.Finished || project.Finished(f.Local.Status.Phase) }
+// finished reports whether the local pod is in a terminal phase, or was.
+func (f *Facts) finished() bool { return f.Memory.Finished != "" || f.showsEnd() }
+
+// showsEnd reports whether the local pod shows a terminal phase. Once lag is over, a reported one that it does not show is forgotten.
+func (f *Facts) showsEnd() bool { return project.Finished(f.Local.Status.Phase) }
 
 // vanished reports whether a pod that must not run twice has disappeared from the peer, with its ShadowPod, while no process observed it: it may have
 // finished. If we observed the remote pod in a terminal phase, Memory.Last has it, and end decides.

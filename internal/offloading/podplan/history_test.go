@@ -173,7 +173,7 @@ type actor struct {
 
 // rare are the actors that act once in so many of their turns.
 var rare = map[string]int{
-	"user deletes": 10, "user deletes by force": 30, "local pod is given up": 15, "remote pod is deleted": 8, "remote pod is deleted by force": 15,
+	"user deletes": 10, "user deletes by force": 30, "local pod is given up": 15, "API server is restored from before the end": 10, "remote pod is deleted": 8, "remote pod is deleted by force": 15,
 	"remote node is lost": 10, "ShadowPod is lost": 6, "store of the peer is lost": 2, "a watch breaks": 8, "peer becomes unreachable": 8, "remote namespace is lost": 20,
 	"namespace map": 4, "killed": 20, "time": 2, "kubelet evicts": 5,
 }
@@ -223,6 +223,21 @@ var actors = []actor{
 		h.local.Status.Phase = corev1.PodFailed
 		h.changedLocal()
 		return true
+	}},
+	{"API server is restored from before the end", func(h *history) bool {
+		if h.local == nil || !project.Finished(h.local.Status.Phase) {
+			return false
+		}
+		for _, old := range slices.Backward(h.past) {
+			if old.local != nil && old.local.UID == h.local.UID && old.local.Status.StartTime != nil && !project.Finished(old.local.Status.Phase) {
+				h.local.Status, h.local.ResourceVersion = *old.local.Status.DeepCopy(), old.local.ResourceVersion
+				if h.policy[h.local.UID] == corev1.RestartPolicyAlways {
+					delete(h.over, h.local.UID) // if the process is killed as well, nothing shows any more that it ended
+				}
+				return true
+			}
+		}
+		return false
 	}},
 	{"provider", (*history).provider},
 	{"scheduler", func(h *history) bool {
@@ -322,6 +337,9 @@ var within = []actor{
 		for i := range h.cache {
 			if !h.cache[i].Synced {
 				h.seen[i], h.cache[i] = len(h.past)-1, Cache{Synced: true, Current: true}
+				if i == remotes {
+					h.rememberEnd() // a list is handled as events are
+				}
 			}
 		}
 		return h.cache != before
@@ -420,13 +438,20 @@ func (h *history) deliver(which int) bool {
 			}
 		}
 	case remotes:
-		if after.remote != nil && project.Finished(after.remote.Status.Phase) {
-			if known := h.memories[fence(after.remote)]; known != nil {
-				known.Last = after.remote
-			}
-		}
+		h.rememberEnd()
 	}
 	return true
+}
+
+// rememberEnd keeps the remote pod that the cache shows, if it has ended.
+func (h *history) rememberEnd() {
+	remote := h.cached(remotes).remote
+	if remote == nil || !project.Finished(remote.Status.Phase) {
+		return
+	}
+	if known := h.memories[fence(remote)]; known != nil {
+		known.Last = remote
+	}
 }
 
 func (h *history) cached(which int) moment {
@@ -688,7 +713,10 @@ func (h *history) report(f *Facts, step Inbound) bool {
 	if h.local != nil {
 		known := h.memory(f.Local)
 		known.Version, known.Written = h.local.ResourceVersion, h.now
-		known.Started, known.Finished = known.Started || status.StartTime != nil, known.Finished || project.Finished(status.Phase)
+		known.Started = known.Started || status.StartTime != nil
+		if project.Finished(status.Phase) {
+			known.Finished = status.Phase
+		}
 	}
 	return true
 }

@@ -97,7 +97,7 @@ func planInbound(f *Facts) Inbound {
 // planMissedEnd is for a pod whose remote pod is gone while its ShadowPod exists. If the remote pod ended while no process observed it, the ShadowPod has
 // recorded the phase. The cache does not keep that.
 func planMissedEnd(f *Facts) Inbound {
-	if f.finished() || f.Local.DeletionTimestamp != nil && len(f.Local.Finalizers) == 0 {
+	if f.showsEnd() || f.Local.DeletionTimestamp != nil && len(f.Local.Finalizers) == 0 {
 		return Inbound{} // the end is reported already, or no finalizer holder waits for it
 	}
 	if age := f.Now.Sub(f.Local.CreationTimestamp.Time); f.Local.Status.StartTime == nil && age < SettleTimeout {
@@ -112,9 +112,15 @@ func planMissedEnd(f *Facts) Inbound {
 	return Inbound{Report: ReportGone, Phase: corev1.PodPhase(f.Live.Shadow.Status.Phase)}
 }
 
-// planVanished is for a pod that the peer no longer has. A pod with restart policy Always is created again instead.
+// planVanished is for a pod that the peer no longer has. A pod with restart policy Always is created again instead. If we reported its end, and the local pod does not
+// show it, the API server was restored from a backup before that.
 func planVanished(f *Facts) Inbound {
-	if f.finished() || f.Terminating || !f.Compared || !f.Shadows.Current || !f.vanished() {
+	switch {
+	case f.showsEnd() || f.Terminating || !f.Compared || !f.Shadows.Current:
+		return Inbound{}
+	case f.Memory.Finished != "":
+		return Inbound{Report: ReportGone, Phase: f.Memory.Finished}
+	case !f.vanished():
 		return Inbound{}
 	}
 	return Inbound{Report: ReportVanished}

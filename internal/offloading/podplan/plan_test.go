@@ -70,6 +70,9 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	sent := func(f *Facts) { f.Memory.Sent = true }
+	forgotten := func(f *Facts) {
+		f.Memory.Finished, f.Memory.Version, f.Memory.Written = corev1.PodSucceeded, "9", start
+	}
 	nothing := func(f *Facts) { f.Live = &Live{} }
 	unmapped := func(now Offloading) func(*Facts) {
 		return func(f *Facts) {
@@ -105,7 +108,10 @@ func TestPlan(t *testing.T) {
 		{"failed here, and runs there", steps{finished}, Outbound{Delete: true}, reported},
 		{"failed here, and runs there as far as an outdated cache knows", steps{finished, func(f *Facts) { f.Remotes.Current = false }}, Outbound{}, Inbound{}},
 		{"ended here and there", steps{finished, failed}, Outbound{}, reported},
-		{"its end was reported, and the cache does not show that", steps{gone, func(f *Facts) { f.Memory.Finished = true }}, Outbound{}, Inbound{}},
+		{"its end was reported, and the cache does not show that", steps{gone, forgotten, func(f *Facts) { f.Memory.Written = f.Now }}, Outbound{}, Inbound{RequeueAfter: SettleTimeout}},
+		{"its end was reported, and the API server forgot it", steps{gone, forgotten}, Outbound{}, Inbound{Report: ReportGone, Phase: corev1.PodSucceeded}},
+		{"the same, and the ShadowPod is there", steps{remoteGone, forgotten}, Outbound{}, Inbound{NeedsLive: true}},
+		{"the same, and the ShadowPod has recorded it", steps{remoteGone, forgotten, live(vkv1alpha1.ShadowPodSucceeded)}, Outbound{}, Inbound{Report: ReportGone, Phase: corev1.PodSucceeded}},
 
 		// How it ends.
 		{"succeeded", steps{once, succeeded}, amend, reported},

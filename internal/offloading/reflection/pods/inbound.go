@@ -175,7 +175,10 @@ func (p *Pods) write(ctx context.Context, local *corev1.Pod, status *corev1.PodS
 	if now := p.Local.Get(client.ObjectKeyFromObject(local)); now != nil && now.GetUID() == local.UID {
 		kept := p.memory(local)
 		kept.Version, kept.Written, kept.PendingSince = answer.ResourceVersion, time.Now(), time.Time{}
-		kept.Started, kept.Finished = kept.Started || status.StartTime != nil, kept.Finished || project.Finished(status.Phase)
+		kept.Started = kept.Started || status.StartTime != nil
+		if project.Finished(status.Phase) {
+			kept.Finished = status.Phase
+		}
 	}
 	return 0, nil
 }
