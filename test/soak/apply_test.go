@@ -47,8 +47,11 @@ func (a *applier) end() {
 // commands is how many commands of users run at the same time: their programs are not what this test is about, and share the processors.
 const commands = 6
 
+// longest is how long a fault lasts at most, whatever the pace: after five minutes, Kubernetes replaces the pods of a node that does not answer.
+const longest = 4 * time.Minute
+
 // accepted bounds how long users repeat a command: three minutes longer than any fault lasts.
-func accepted() time.Duration { return plan.Longest**pace + 3*time.Minute }
+func accepted() time.Duration { return min(plan.Longest**pace, longest) + 3*time.Minute }
 
 // slow is how long a command takes that the log shows.
 const slow = 20 * time.Second
@@ -160,7 +163,11 @@ func (a *applier) act(t *testing.T, r plan.Source, s plan.State, until time.Time
 	tick := time.NewTicker(*pace)
 	defer tick.Stop()
 	for time.Now().Before(until) {
-		s = a.next(t, l, s, plan.Plan(r, s))
+		action := plan.Plan(r, s)
+		if action.Lasts() {
+			action.Value = min(action.Value, max(1, int(longest / *pace)))
+		}
+		s = a.next(t, l, s, action)
 		<-tick.C // the pace of the users; no event is waited for
 	}
 	if s.Fault.End.Verb != "" { // what waits for its end could not end before

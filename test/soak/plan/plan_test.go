@@ -181,7 +181,7 @@ func TestDeletes(t *testing.T) {
 		"a restart":         {Action{Verb: Restart, Target: "soak-a", Object: "statefulset/db"}, []string{"soak-a/db-*"}, nil},
 		"a pod":             {Action{Verb: Delete, Target: "soak-a", Object: "pod/db-0"}, []string{"soak-a/db-0"}, nil},
 		"a Service":         {Action{Verb: Delete, Target: "soak-a", Object: "service/db"}, nil, nil},
-		"a drain":           {Action{Verb: Drain, Target: "milan"}, nil, []string{"liqo-milan"}},
+		"a drain":           {Action{Verb: Drain, Target: "milan"}, []string{"soak-a/db-*", "soak-b/db-*"}, []string{"liqo-milan"}},
 		"a label":           {Action{Verb: Unlabel, Target: "milan"}, []string{"soak-b/*"}, nil},
 		"another selector":  {Action{Verb: Offload, Target: "soak-a", Selector: "pool=extra"}, []string{"soak-a/*"}, nil},
 		"a link that fails": {Action{Verb: CutLink, Target: "milan", Value: 30}, nil, nil},

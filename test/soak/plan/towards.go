@@ -114,8 +114,16 @@ func (s State) Deletes(a Action) (names, nodes []string) {
 		case "deployment", "statefulset", "job":
 			return []string{a.Target + "/" + name + "-*"}, nil
 		}
-	case Unpeer, Drain:
+	case Unpeer:
 		return nil, []string{"liqo-" + a.Target}
+	case Drain:
+		// kubectl evicts by name: it may evict the successor of a StatefulSet's pod, which has the same one, on another node.
+		for _, namespace := range slices.Sorted(maps.Keys(s.Namespaces)) {
+			if s.Namespaces[namespace].Objects["statefulset/db"] > 0 {
+				names = append(names, namespace+"/db-*")
+			}
+		}
+		return names, []string{"liqo-" + a.Target}
 	case Label, Unlabel: // namespaces that choose by the label lose their pods on the node
 		for _, namespace := range slices.Sorted(maps.Keys(s.Namespaces)) {
 			if s.Namespaces[namespace].Selector == "pool=extra" {
