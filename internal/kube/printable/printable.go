@@ -21,7 +21,7 @@ func Line(text string, most int) string {
 	}
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	if len(text) > most {
-		text = strings.TrimSuffix(strings.ToValidUTF8(text[:most-len(cut)], ""), " ") + cut
+		text = strings.TrimSpace(strings.TrimSpace(strings.ToValidUTF8(text[:most-len(cut)], "")) + cut)
 	}
 	return text
 }

@@ -32,6 +32,7 @@ func FuzzLine(f *testing.F) {
 	f.Add("two\nlines\tand \x1b[31m colour \u202e\xff", 40)
 	f.Add(strings.Repeat("ä", 1000), 7)
 	f.Add("", 5)
+	f.Add("ɴ0000", 5)         // nothing is left before the dots
 	f.Add("abcd efghijkl", 9) // what is cut begins after a space
 	f.Fuzz(func(t *testing.T, text string, most int) {
 		if most < 5 || most > 1<<20 {
