@@ -199,7 +199,7 @@ func (q *Queue) Work(process func(types.NamespacedName) (time.Duration, error)) 
 	}
 }
 
-// Pause stops handing out keys. resume continues, and makes all keys that have failed ready at once: the cause that they shared is over.
+// Pause stops handing out keys. Resume continues, and makes all keys that have failed ready at once: the cause that they shared is over.
 func (q *Queue) Pause() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

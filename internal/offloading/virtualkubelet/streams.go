@@ -31,7 +31,7 @@ import (
 const (
 	// mostStreams bounds the open streams: each takes two connections, about six goroutines and 64 kB.
 	mostStreams = 256
-	// mostError bounds how much of a refusal is read; remote.Line bounds what is passed on.
+	// mostError bounds how much of a refusal is read; remote.MaxLine bounds what is passed on.
 	mostError = 64 << 10
 )
 

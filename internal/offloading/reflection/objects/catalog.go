@@ -25,11 +25,11 @@ type kind struct {
 	// name is the kind's name in metrics and events; the flag of its workers is --<flag>-reflection-workers.
 	name, flag string
 	workers    int
-	// localKind is read in this cluster, remoteKind is written in the peer.
-	localKind, remoteKind schema.GroupVersionKind
-	object                client.Object
-	list                  func() client.ObjectList
-	full                  func() client.ObjectList
+	// remoteKind is written in the peer.
+	remoteKind schema.GroupVersionKind
+	object     client.Object
+	list       func() client.ObjectList
+	full       func() client.ObjectList
 	// project returns the desired remote object; nil: there must be none.
 	project func(*Reflector, project.NamespaceMapping, client.Object) (runtime.ApplyConfiguration, error)
 	// remoteName and localName convert between the names of the two objects; nil if they are equal.
@@ -52,8 +52,8 @@ const (
 var catalog = []kind{
 	{
 		name: "Service", flag: "service", workers: defaultWorkers, exposes: true,
-		localKind: corev1.SchemeGroupVersion.WithKind("Service"), remoteKind: corev1.SchemeGroupVersion.WithKind("Service"),
-		object: &corev1.Service{}, list: func() client.ObjectList { return &corev1.ServiceList{} }, full: func() client.ObjectList { return &corev1.ServiceList{} },
+		remoteKind: corev1.SchemeGroupVersion.WithKind("Service"),
+		object:     &corev1.Service{}, list: func() client.ObjectList { return &corev1.ServiceList{} }, full: func() client.ObjectList { return &corev1.ServiceList{} },
 		project: func(_ *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.Service)
 			if !ok {
@@ -64,16 +64,16 @@ var catalog = []kind{
 	},
 	{
 		name: "EndpointSlice", flag: "endpointslice", workers: sliceWorkers, needsIPs: true,
-		localKind: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), remoteKind: vkv1alpha1.GroupVersion.WithKind("ShadowEndpointSlice"),
-		object: &discoveryv1.EndpointSlice{}, list: func() client.ObjectList { return &discoveryv1.EndpointSliceList{} },
+		remoteKind: vkv1alpha1.GroupVersion.WithKind("ShadowEndpointSlice"),
+		object:     &discoveryv1.EndpointSlice{}, list: func() client.ObjectList { return &discoveryv1.EndpointSliceList{} },
 		full:    func() client.ObjectList { return &vkv1alpha1.ShadowEndpointSliceList{} },
 		project: endpointSlice,
 		follows: map[string]func(*Reflector, client.Object) []types.NamespacedName{"Service": slicesOf},
 	},
 	{
 		name: "Ingress", flag: "ingress", workers: defaultWorkers, exposes: true,
-		localKind: networkingv1.SchemeGroupVersion.WithKind("Ingress"), remoteKind: networkingv1.SchemeGroupVersion.WithKind("Ingress"),
-		object: &networkingv1.Ingress{}, list: func() client.ObjectList { return &networkingv1.IngressList{} }, full: func() client.ObjectList { return &networkingv1.IngressList{} },
+		remoteKind: networkingv1.SchemeGroupVersion.WithKind("Ingress"),
+		object:     &networkingv1.Ingress{}, list: func() client.ObjectList { return &networkingv1.IngressList{} }, full: func() client.ObjectList { return &networkingv1.IngressList{} },
 		project: func(_ *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*networkingv1.Ingress)
 			if !ok {
@@ -84,8 +84,8 @@ var catalog = []kind{
 	},
 	{
 		name: "ConfigMap", flag: "configmap", workers: defaultWorkers, byReference: true,
-		localKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), remoteKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
-		object: &corev1.ConfigMap{}, list: func() client.ObjectList { return &corev1.ConfigMapList{} }, full: func() client.ObjectList { return &corev1.ConfigMapList{} },
+		remoteKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+		object:     &corev1.ConfigMap{}, list: func() client.ObjectList { return &corev1.ConfigMapList{} }, full: func() client.ObjectList { return &corev1.ConfigMapList{} },
 		remoteName: project.ConfigMapName, localName: project.LocalConfigMapName,
 		project: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.ConfigMap)
@@ -100,8 +100,8 @@ var catalog = []kind{
 	},
 	{
 		name: "Secret", flag: "secret", workers: defaultWorkers, byReference: true,
-		localKind: corev1.SchemeGroupVersion.WithKind("Secret"), remoteKind: corev1.SchemeGroupVersion.WithKind("Secret"),
-		object: &corev1.Secret{}, list: func() client.ObjectList { return &corev1.SecretList{} }, full: func() client.ObjectList { return &corev1.SecretList{} },
+		remoteKind: corev1.SchemeGroupVersion.WithKind("Secret"),
+		object:     &corev1.Secret{}, list: func() client.ObjectList { return &corev1.SecretList{} }, full: func() client.ObjectList { return &corev1.SecretList{} },
 		project: func(r *Reflector, mapping project.NamespaceMapping, object client.Object) (runtime.ApplyConfiguration, error) {
 			local, ok := object.(*corev1.Secret)
 			if !ok {
@@ -125,8 +125,7 @@ func endpointSlice(r *Reflector, mapping project.NamespaceMapping, object client
 		if !services.Local.Synced(mapping.Local) {
 			return nil, engine.ErrNotSynced
 		}
-		service := services.Local.Get(types.NamespacedName{Namespace: local.Namespace, Name: local.Labels[discoveryv1.LabelServiceName]})
-		if service != nil && project.Skipped(service) {
+		if services.skipped(local) {
 			return nil, nil
 		}
 	}
@@ -135,6 +134,12 @@ func endpointSlice(r *Reflector, mapping project.NamespaceMapping, object client
 		return nil, err
 	}
 	return orNil(shadow), nil
+}
+
+// skipped reports whether the Service of a slice has the skip annotation.
+func (r *Reflector) skipped(slice *discoveryv1.EndpointSlice) bool {
+	service := r.Local.Get(types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]})
+	return service != nil && project.Skipped(service)
 }
 
 func slicesOf(r *Reflector, service client.Object) (all []types.NamespacedName) {

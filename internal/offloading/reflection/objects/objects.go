@@ -104,11 +104,8 @@ func (o *Objects) Endpoints() (all map[netip.Addr][]project.Port, complete bool)
 			if !ok {
 				continue
 			}
-			if services != nil {
-				service := services.Local.Get(types.NamespacedName{Namespace: local.Namespace, Name: local.Labels[discoveryv1.LabelServiceName]})
-				if service != nil && project.Skipped(service) {
-					continue
-				}
+			if services != nil && services.skipped(local) {
+				continue
 			}
 			project.Endpoints(one.NamespaceMapping, local, all)
 		}

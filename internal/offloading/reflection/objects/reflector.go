@@ -65,14 +65,10 @@ func (o *Objects) newReflector(k *kind, workers int) *Reflector {
 		},
 	}
 	if k.needsIPs {
-		loop.Translate = r.enqueueAll
+		loop.Translate = func() { e.Namespaces.Each(r.enqueue) }
 	}
 	if k.byReference {
-		loop.ReferencesChanged = func(mapping *engine.Mapping) {
-			for _, object := range r.Local.All(mapping.Local) {
-				r.Queue.Add(client.ObjectKeyFromObject(object))
-			}
-		}
+		loop.ReferencesChanged = r.enqueue
 	}
 	e.Add(loop)
 	return r
@@ -134,12 +130,11 @@ func (r *Reflector) remoteKey(mapping project.NamespaceMapping, local string) ty
 	return types.NamespacedName{Namespace: mapping.Remote, Name: local}
 }
 
-func (r *Reflector) enqueueAll() {
-	r.engine.Namespaces.Each(func(mapping *engine.Mapping) {
-		for _, object := range r.Local.All(mapping.Local) {
-			r.Queue.Add(client.ObjectKeyFromObject(object))
-		}
-	})
+// enqueue reconciles all local objects of a mapping.
+func (r *Reflector) enqueue(mapping *engine.Mapping) {
+	for _, object := range r.Local.All(mapping.Local) {
+		r.Queue.Add(client.ObjectKeyFromObject(object))
+	}
 }
 
 // synced starts the first comparison of a mapping once both caches are filled: only then does the absence of an object mean something.
@@ -168,9 +163,7 @@ func (r *Reflector) compareAll(mapping *engine.Mapping) {
 	if err == nil && mapping.Context.Err() == nil {
 		mapping.SetCompared(r.kind.name)
 	}
-	for _, local := range r.Local.All(mapping.Local) {
-		r.Queue.Add(client.ObjectKeyFromObject(local))
-	}
+	r.enqueue(mapping)
 	for _, remote := range r.Remote.All(mapping.Remote) {
 		if r.manages(mapping, remote) {
 			r.Queue.Add(types.NamespacedName{Namespace: mapping.Local, Name: r.localName(mapping, remote.GetName())})
