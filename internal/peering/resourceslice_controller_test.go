@@ -37,6 +37,7 @@ func TestResourceSlice(t *testing.T) {
 	stop := b.run(options)
 	peer := b.tenant("rome")
 	rome := b.slice("tenant-rome", "rome", nil)
+	var milan *sharingv1alpha1.ResourceSlice // of a second peer, from "follows use" on
 
 	t.Run("granted", func(t *testing.T) {
 		b.T = t
@@ -61,7 +62,7 @@ func TestResourceSlice(t *testing.T) {
 		app := b.pod("app", "n1", "", "50")
 		b.untilGranted("50 of 100 used", rome, "45")
 		b.tenant("milan")
-		milan := b.slice("tenant-milan", "milan", nil)
+		milan = b.slice("tenant-milan", "milan", nil)
 		b.untilGranted("same for the second peer", milan, "45")
 		own := b.pod("offloaded", "n1", "rome-id", "20")
 		b.untilGranted("another peer's pod takes away", milan, "27")
@@ -88,8 +89,10 @@ func TestResourceSlice(t *testing.T) {
 		b.T = t
 		small := b.pod("small", "n1", "", "1") // TestSmallChangeWaits shows that it waits
 		b.untilGranted("refreshed", rome, "179100m")
+		b.untilGranted("the second peer too, at its own time", milan, "179100m")
 		b.Must(b.Delete(t.Context(), small, client.GracePeriodSeconds(0)))
 		b.untilGranted("refreshed again", rome, "180")
+		b.untilGranted("the second peer again", milan, "180")
 	})
 	t.Run("idle writes nothing", func(t *testing.T) {
 		b.T = t
