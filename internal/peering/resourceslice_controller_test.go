@@ -89,7 +89,7 @@ func TestResourceSlice(t *testing.T) {
 		b.T = t
 		small := b.pod("small", "n1", "", "1") // TestSmallChangeWaits shows that it waits
 		b.untilGranted("refreshed", rome, "179100m")
-		b.untilGranted("the second peer too, at its own time", milan, "179100m")
+		b.untilGranted("the second peer as well, at its own time", milan, "179100m")
 		b.Must(b.Delete(t.Context(), small, client.GracePeriodSeconds(0)))
 		b.untilGranted("refreshed again", rome, "180")
 		b.untilGranted("the second peer again", milan, "180")
