@@ -28,6 +28,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &virtualkubeletv1alpha1.NamespaceMapSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceMapStatus"):
 		return &virtualkubeletv1alpha1.NamespaceMapStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ReflectedKind"):
+		return &virtualkubeletv1alpha1.ReflectedKindApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RemoteNamespaceStatus"):
 		return &virtualkubeletv1alpha1.RemoteNamespaceStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ShadowEndpointSlice"):

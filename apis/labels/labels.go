@@ -191,6 +191,8 @@ const (
 	Reflect = "liqo.io/reflect"
 	// SkipReflection, with any value, excludes an object from reflection.
 	SkipReflection = "liqo.io/skip-reflection"
+	// LocalGeneration, on the copy of a custom resource, is the generation of the local object that the copy has.
+	LocalGeneration = "liqo.io/local-generation"
 	// ForceRemoteNodePort, "true" on a Service, requests the same node ports in the peers.
 	ForceRemoteNodePort = "liqo.io/force-remote-node-port"
 	// AntiAffinityPreset, on a pod, spreads pods over the nodes of the peer: one of the AntiAffinity constants.

@@ -5,11 +5,14 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"liqo.io/liqo/internal/kube/policies"
@@ -27,6 +30,8 @@ type shadowOptions struct {
 	mostPods, mostSlices     int
 	mostNamespaces           int
 	mostBytes                string
+	custom                   []string
+	mostCustom               int
 	podSecurity              string
 	labels, annotations      []string
 	tolerations              []string
@@ -48,6 +53,8 @@ func (o *shadowOptions) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.mostSlices, "max-peer-shadow-endpoint-slices", 5000, "number of ShadowEndpointSlices that one peer may have")
 	flags.IntVar(&o.mostNamespaces, "max-peer-namespaces", 500, "number of remote namespaces that one peer may have")
 	flags.StringVar(&o.mostBytes, "max-peer-bytes", "256Mi", "bytes of JSON that the objects of one peer may have in all its remote namespaces")
+	flags.StringSliceVar(&o.custom, "peer-custom-resources", nil, "custom resources that peers may write in their remote namespaces, as NAME.GROUP, separated by commas")
+	flags.IntVar(&o.mostCustom, "max-peer-custom-resources", 1000, "number of custom resources of each kind that one peer may have in all its remote namespaces")
 	flags.StringToStringVar(&o.quota, "peer-quota", nil, "ResourceQuota of each remote namespace (RESOURCE=AMOUNT,...), of resources of Kubernetes itself")
 	flags.StringToStringVar(&o.containerLimits, "peer-container-limits", nil, "limits of containers of peers that set none (RESOURCE=AMOUNT,...)")
 	flags.DurationVar(&o.refresh, "resource-validator-refresh-interval", 5*time.Minute, "interval at which the usage of peers is counted again")
@@ -62,10 +69,15 @@ func (o *shadowOptions) Validate() error {
 		return fmt.Errorf("--peer-pod-security %q: want one of %v", o.podSecurity, shadow.Levels)
 	case o.mostPods < 1 || o.mostSlices < 1:
 		return fmt.Errorf("--max-peer-shadow-pods %d and --max-peer-shadow-endpoint-slices %d must be positive", o.mostPods, o.mostSlices)
-	case o.mostNamespaces < 1:
-		return fmt.Errorf("--max-peer-namespaces %d must be positive", o.mostNamespaces)
+	case o.mostNamespaces < 1 || o.mostCustom < 1:
+		return fmt.Errorf("--max-peer-namespaces %d and --max-peer-custom-resources %d must be positive", o.mostNamespaces, o.mostCustom)
 	case o.refresh <= 0:
 		return fmt.Errorf("--resource-validator-refresh-interval %v must be positive", o.refresh)
+	}
+	for _, one := range o.custom {
+		if parsed := schema.ParseGroupResource(one); len(validation.IsDNS1123Subdomain(one)) > 0 || !strings.Contains(parsed.Group, ".") {
+			return fmt.Errorf("--peer-custom-resources %q: want the name of a CustomResourceDefinition, such as widgets.example.com", one)
+		}
 	}
 	if err := o.parseAllowed(); err != nil {
 		return err
@@ -142,7 +154,11 @@ func (o *shadowOptions) setup(mgr manager.Manager, guard *policies.Guard, endpoi
 		return err
 	}
 	most := resource.MustParse(o.mostBytes) // validated
-	if options.Bytes, err = offloadingwebhook.SetupPeerBytes(mgr, most.Value(), remoteNamespaces.KnownPeer, remoteNamespaces.Of); err != nil {
+	bytes := offloadingwebhook.BytesOptions{Most: most.Value(), MostCustom: o.mostCustom, Known: remoteNamespaces.KnownPeer, Namespaces: remoteNamespaces.Of}
+	for _, one := range o.custom {
+		bytes.Custom = append(bytes.Custom, schema.ParseGroupResource(one))
+	}
+	if options.Bytes, err = offloadingwebhook.SetupPeerBytes(mgr, bytes); err != nil {
 		return err
 	}
 	offloadingwebhook.RegisterPeerObjects(mgr.GetWebhookServer(), options.Objects, options.Bytes)

@@ -152,6 +152,7 @@ func TestAttackH6PeerObjects(t *testing.T) {
 		t.Errorf("a port of all nodes, applied: %v", err)
 	}
 	peerUpdates(ctx, t, c, root, remote)
+	peerCustomResources(ctx, t, c, root, remote)
 	peerValues(ctx, t, c, root, remote)
 }
 

@@ -81,6 +81,10 @@ var other = map[string]any{
 	"peers.metadata.secrets.annotations":                      []any{"example.org/*"},
 	"peers.metadata.persistentVolumeClaims.labels":            []any{"example.org/*"},
 	"peers.metadata.persistentVolumeClaims.annotations":       []any{"example.org/*"},
+	"peers.metadata.customResources.labels":                   []any{"example.org/*"},
+	"peers.metadata.customResources.annotations":              []any{"example.org/*"},
+	"peers.customResources":                                   []any{"widgets.example.com"},
+	"virtualKubelet.customResources":                          []any{"widgets.example.com"},
 	"peers.storageClasses":                                    []any{"gold"},
 	"storage.reclaimPolicy":                                   "Retain",
 	"storage.virtualStorageClasses":                           map[string]any{"fast": map[string]any{"reclaimPolicy": "Retain"}},
@@ -99,6 +103,7 @@ var with = map[string]string{
 	"gateway.metrics.serviceMonitor.":    internal + ",gateway.metrics.enabled=true,gateway.metrics.serviceMonitor.enabled=true",
 	"route.":                             internal,
 	"networkConfig.":                     internal,
+	"peers.metadata.customResources.":    "peers.customResources={widgets.example.com}",
 }
 
 // TestEveryValueMatters: every value changes some object, except documented ones that are listed without effect.
@@ -167,6 +172,9 @@ func same(t *testing.T, a, b []*unstructured.Unstructured) bool {
 func typed(text string) any {
 	if number, err := strconv.ParseFloat(text, 64); err == nil {
 		return number
+	}
+	if list, is := strings.CutPrefix(text, "{"); is {
+		return []any{strings.TrimSuffix(list, "}")}
 	}
 	return map[bool]any{true: true, false: text}[text == "true"]
 }

@@ -132,8 +132,9 @@ func lured(offloading *offloadingv1alpha1.NamespaceOffloading, p *provider) stri
 }
 
 // mapping returns the desired remote namespace of every namespace offloaded to p, and, sorted, the namespaces whose remote pods must not reach this
-// API server, those of which only referenced objects are copied, and those whose pods tolerate for longer that p does not answer.
-func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider) vkv1alpha1.NamespaceMapSpec {
+// API server, those of which only referenced objects are copied, those whose pods tolerate for longer that p does not answer, and the kinds of custom resources of
+// each. elsewhere are the namespaces that other providers are asked for.
+func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider, elsewhere map[string]bool) vkv1alpha1.NamespaceMapSpec {
 	spec := vkv1alpha1.NamespaceMapSpec{DesiredMapping: map[string]string{}}
 	for i := range all {
 		one := &all[i]
@@ -153,10 +154,27 @@ func mapping(all []offloadingv1alpha1.NamespaceOffloading, p *provider) vkv1alph
 			}
 			spec.UnreachableTolerationSeconds[one.Namespace] = *seconds
 		}
+		if kinds := reflectedKinds(one.Spec.CustomResources, p, elsewhere[one.Namespace]); kinds != nil {
+			if spec.CustomResources == nil {
+				spec.CustomResources = map[string][]vkv1alpha1.ReflectedKind{}
+			}
+			spec.CustomResources[one.Namespace] = kinds
+		}
 	}
 	slices.Sort(spec.WithoutAPIServer)
 	slices.Sort(spec.ReferencedOnly)
 	return spec
+}
+
+// reflectedKinds returns which kinds of custom resources p gets. The status of objects that several providers have comes back from the one that is named only: the
+// others would take turns.
+func reflectedKinds(listed []offloadingv1alpha1.CustomResource, p *provider, elsewhere bool) (kinds []vkv1alpha1.ReflectedKind) {
+	for _, one := range listed {
+		kinds = append(kinds, vkv1alpha1.ReflectedKind{
+			APIVersion: one.APIVersion, Kind: one.Kind, Status: one.StatusFrom == "" && !elsewhere || one.StatusFrom != "" && one.StatusFrom == p.nodeName,
+		})
+	}
+	return kinds
 }
 
 // apiServerSupport reports whether remote pods of the namespace may use this API server. An invalid value, which the webhook refuses, means no:

@@ -317,7 +317,7 @@ func TestMapping(t *testing.T) {
 	for _, i := range []int{1, 6, 9} { // of these, only the first one is mapped
 		all[i].Spec.UnreachableTolerationSeconds = new(int64(3600))
 	}
-	spec := mapping(all, &provider{node: nodeWith(map[string]string{"region": "europe"})})
+	spec := mapping(all, &provider{node: nodeWith(map[string]string{"region": "europe"})}, nil)
 	mapped := map[string]string{
 		"vault": "vault-rome", "typo": "typo-rome", "empty": "empty-rome", "shop": "shop-rome", "web": "web-rome", "notes": "notes-rome",
 	}
@@ -337,13 +337,38 @@ func TestMapping(t *testing.T) {
 		return namespace == "shop", namespace != "web" && namespace != "notes"
 	}}
 	bounded.namespaces.Spec.DesiredMapping = map[string]string{"vault": "vault-rome", "web": "web-rome"}
-	if spec = mapping(all, bounded); !maps.Equal(spec.DesiredMapping, map[string]string{"shop": "shop-rome", "web": "web-rome"}) {
+	if spec = mapping(all, bounded, nil); !maps.Equal(spec.DesiredMapping, map[string]string{"shop": "shop-rome", "web": "web-rome"}) {
 		t.Errorf("a provider that may receive shop, and of which web and notes are unknown, gets %v", spec.DesiredMapping)
 	}
 	leaving := &provider{node: nodeWith(nil), leaving: true, namespaces: &vkv1alpha1.NamespaceMap{}}
 	leaving.namespaces.Spec.DesiredMapping = map[string]string{"vault": "vault-rome"}
-	if spec = mapping(all, leaving); len(spec.DesiredMapping) != 1 || !slices.Equal(spec.WithoutAPIServer, []string{"vault"}) {
+	if spec = mapping(all, leaving, nil); len(spec.DesiredMapping) != 1 || !slices.Equal(spec.WithoutAPIServer, []string{"vault"}) {
 		t.Errorf("while the provider leaves: %+v", spec)
+	}
+}
+
+// TestReflectedKinds: the status of custom resources comes back from one cluster at most.
+func TestReflectedKinds(t *testing.T) {
+	for _, test := range []struct {
+		statusFrom string
+		elsewhere  bool
+		want       bool
+	}{
+		{"", false, true},
+		{"", true, false},
+		{"liqo-milan", false, true},
+		{"liqo-milan", true, true},
+		{"liqo-turin", false, false},
+		{offloadingv1alpha1.StatusFromNone, false, false},
+	} {
+		all := []offloadingv1alpha1.NamespaceOffloading{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}}}
+		all[0].Status.RemoteNamespaceName = "shop-rome"
+		all[0].Spec.CustomResources = []offloadingv1alpha1.CustomResource{{APIVersion: "example.com/v1", Kind: "Widget", StatusFrom: test.statusFrom}}
+		spec := mapping(all, &provider{nodeName: "liqo-milan", node: nodeWith(nil)}, map[string]bool{"shop": test.elsewhere})
+		want := map[string][]vkv1alpha1.ReflectedKind{"shop": {{APIVersion: "example.com/v1", Kind: "Widget", Status: test.want}}}
+		if diff := cmp.Diff(want, spec.CustomResources); diff != "" {
+			t.Errorf("from %q, elsewhere %v (-want +got)\n%s", test.statusFrom, test.elsewhere, diff)
+		}
 	}
 }
 

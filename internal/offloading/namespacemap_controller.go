@@ -58,7 +58,13 @@ func SetupNamespaceMap(mgr manager.Manager) error {
 	err := builder.ControllerManagedBy(mgr).Named("namespacemap").
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: retryBackoff()}).
 		Watches(&sharingv1alpha1.ResourceSlice{}, its, builder.WithPredicates(original)).
-		Watches(&vkv1alpha1.NamespaceMap{}, its, builder.WithPredicates(original, predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&vkv1alpha1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+			if one, is := object.(*vkv1alpha1.NamespaceMap); is && len(one.Spec.CustomResources) > 0 {
+				// Whether the status of custom resources comes back from a provider depends on the other ones.
+				return append(tenantsWhere(ctx, r.client, func(*sharingv1alpha1.ResourceSlice) bool { return true }), tenantRequest(one.Namespace))
+			}
+			return []reconcile.Request{tenantRequest(object.GetNamespace())}
+		}), builder.WithPredicates(original, predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&offloadingv1alpha1.NamespaceOffloading{}, allTenants, builder.WithPredicates(offloadingChanged)).
 		Watches(&discoveryv1alpha1.ForeignCluster{}, allTenants, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, ofNode, builder.WithPredicates(nodeChanged)).
@@ -123,7 +129,11 @@ func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		WithLabels(map[string]string{
 			labels.Replication: "true", labels.RemoteID: p.id, labels.RemoteClusterID: p.id, labels.ClusterID: p.id, labels.AppPartOf: labels.PartOf,
 		})
-	wanted := mapping(all.Items, p)
+	elsewhere, err := r.elsewhere(ctx, p)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	wanted := mapping(all.Items, p, elsewhere)
 	if err := r.confirm(ctx, p, all.Items, wanted.DesiredMapping); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -131,7 +141,7 @@ func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		// In one write, so that the virtual kubelet never reads one without the others.
 		intent.WithSpec(vkapply.NamespaceMapSpec().WithDesiredMapping(wanted.DesiredMapping).
 			WithWithoutAPIServer(wanted.WithoutAPIServer...).WithReferencedOnly(wanted.ReferencedOnly...).
-			WithUnreachableTolerationSeconds(wanted.UnreachableTolerationSeconds))
+			WithUnreachableTolerationSeconds(wanted.UnreachableTolerationSeconds).WithCustomResources(wanted.CustomResources))
 	}
 	if live != nil {
 		intent.WithUID(live.GetUID())
@@ -141,6 +151,25 @@ func (r *mapReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		return reconcile.Result{}, nil // the event of the deletion, or of another map, follows
 	}
 	return reconcile.Result{}, err
+}
+
+// elsewhere returns the namespaces that providers other than p are asked for.
+func (r *mapReconciler) elsewhere(ctx context.Context, p *provider) (map[string]bool, error) {
+	var all vkv1alpha1.NamespaceMapList
+	if err := r.client.List(ctx, &all, client.MatchingLabels{labels.Replication: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list namespace maps: %w", err)
+	}
+	asked := map[string]bool{}
+	for i := range all.Items {
+		one := &all.Items[i]
+		if one.Namespace == p.tenant || one.Labels[labels.Replicated] == "true" || one.DeletionTimestamp != nil {
+			continue
+		}
+		for namespace := range one.Spec.DesiredMapping {
+			asked[namespace] = true
+		}
+	}
+	return asked, nil
 }
 
 // confirm reads, for each entry to be removed from the map, the NamespaceOffloading from the API server. The provider deletes the remote namespace

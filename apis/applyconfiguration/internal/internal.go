@@ -225,6 +225,14 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.NamespaceMapSpec
   map:
     fields:
+    - name: customResources
+      type:
+        map:
+          elementType:
+            list:
+              elementType:
+                namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ReflectedKind
+              elementRelationship: atomic
     - name: desiredMapping
       type:
         map:
@@ -255,6 +263,18 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: io.liqo.liqo.apis.virtualkubelet.v1alpha1.RemoteNamespaceStatus
+- name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.ReflectedKind
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: status
+      type:
+        scalar: boolean
 - name: io.liqo.liqo.apis.virtualkubelet.v1alpha1.RemoteNamespaceStatus
   map:
     fields:

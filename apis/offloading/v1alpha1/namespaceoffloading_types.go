@@ -59,7 +59,29 @@ const (
 // NamespaceOffloadingName is the only name a NamespaceOffloading may have.
 const NamespaceOffloadingName = "offloading"
 
+// CustomResource is a kind of custom resources of an offloaded namespace that is copied to the selected clusters, and whose status comes back from one of them.
+type CustomResource struct {
+	// APIVersion is the group and the version, such as example.com/v1. Both clusters must serve it.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+	// Kind is the kind, such as Widget.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$`
+	Kind string `json:"kind"`
+	// StatusFrom is the virtual node of the cluster whose status comes back; None for that of no cluster. Unset: that of the only selected cluster, and of none while
+	// several are selected.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	StatusFrom string `json:"statusFrom,omitempty"`
+}
+
+// StatusFromNone is the value of StatusFrom with which no status comes back.
+const StatusFromNone = "None"
+
 // NamespaceOffloadingSpec is how the user offloads one namespace.
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.customResources) || oldSelf.customResources.all(was, has(self.customResources) && self.customResources.exists(is, is.apiVersion == was.apiVersion && is.kind == was.kind))",message="kinds cannot be removed from customResources, because their copies would stay; unoffload the namespace, then offload it again"
 type NamespaceOffloadingSpec struct {
 	// NamespaceMappingStrategy is how remote namespaces are named. Immutable.
 	// +kubebuilder:default=DefaultName
@@ -80,6 +102,16 @@ type NamespaceOffloadingSpec struct {
 	// +kubebuilder:validation:Maximum=31536000
 	// +optional
 	UnreachableTolerationSeconds *int64 `json:"unreachableTolerationSeconds,omitempty"`
+	// CustomResources are the kinds of custom resources that are copied as well. The administrators of both clusters must have granted them, with the values
+	// virtualKubelet.customResources here and peers.customResources there. Kinds of Kubernetes and of Liqo itself are refused.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(one, one.apiVersion.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)+/v[0-9]+((alpha|beta)[0-9]+)?$'))",message="an apiVersion of customResources is a group with a dot and a version, such as example.com/v1"
+	// +kubebuilder:validation:XValidation:rule="self.all(one, !one.apiVersion.matches('(^|[.])liqo[.]io/|^(networking|discovery)[.]k8s[.]io/'))",message="customResources must not name kinds of Liqo, or kinds of Kubernetes that are reflected anyway"
+	// +listType=map
+	// +listMapKey=apiVersion
+	// +listMapKey=kind
+	// +optional
+	CustomResources []CustomResource `json:"customResources,omitempty"`
 	// ClusterSelector selects clusters by the labels of their virtual nodes. Without terms, it selects all.
 	// +optional
 	ClusterSelector corev1.NodeSelector `json:"clusterSelector,omitzero"`

@@ -17,6 +17,17 @@ const (
 	MappingTerminating         MappingPhase = "Terminating"
 )
 
+// ReflectedKind is a kind of custom resources that is copied to the provider.
+type ReflectedKind struct {
+	// APIVersion is the group and the version.
+	APIVersion string `json:"apiVersion"`
+	// Kind is the kind.
+	Kind string `json:"kind"`
+	// Status: the status of the copies comes back.
+	// +optional
+	Status bool `json:"status,omitempty"`
+}
+
 // NamespaceMapSpec lists the namespaces that the consumer requests in the provider.
 type NamespaceMapSpec struct {
 	// DesiredMapping maps local to remote namespace names.
@@ -40,6 +51,9 @@ type NamespaceMapSpec struct {
 	// any lost node. As WithoutAPIServer, it is for the consumer's own virtual kubelet.
 	// +optional
 	UnreachableTolerationSeconds map[string]int64 `json:"unreachableTolerationSeconds,omitempty"`
+	// CustomResources holds, per local namespace, the kinds of custom resources that are copied. As WithoutAPIServer, it is for the consumer's own virtual kubelet.
+	// +optional
+	CustomResources map[string][]ReflectedKind `json:"customResources,omitempty"`
 }
 
 // RemoteNamespaceStatus is the state of one remote namespace.

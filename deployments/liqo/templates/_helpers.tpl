@@ -158,7 +158,7 @@ metadata:
   {{- with $at.annotations }}
   annotations: {{- toYaml . | nindent 4 }}
   {{- end }}
-rules: {{- toYaml $role.rules | nindent 2 }}
+rules: {{- toYaml (concat $role.rules (index ($at.more | default dict) $role.metadata.name | default list)) | nindent 2 }}
 {{- if and $at.bind (eq $role.metadata.name $name) }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -195,4 +195,25 @@ matchConditions:
   - name: not-itself
     expression: request.userInfo.username != "system:serviceaccount:{{ .Release.Namespace }}:liqo-controller-manager"
 {{- end -}}
+{{- end }}
+
+{{/*
+Rules for custom resources by the names of their definitions, as JSON in a list: (dict "value" NAME "names" LIST "verbs" LIST "status" LIST), where value is the
+value that lists them, and status are the verbs on their status. What a cluster grants of its own kinds is in the files, not in values.
+*/}}
+{{- define "liqo.customRules" }}
+{{- $rules := list }}
+{{- $at := . }}
+{{- range .names }}
+{{- $name := index (splitn "." 2 .) "_0" }}
+{{- $group := index (splitn "." 2 .) "_1" }}
+{{- if regexMatch "(^|\\.)liqo\\.io$|^(admissionregistration|apiextensions|apiregistration|authentication|authorization|rbac\\.authorization|certificates|coordination|discovery|events|flowcontrol\\.apiserver|internal\\.apiserver|metrics|networking|node|resource|scheduling|storage|storagemigration)\\.k8s\\.io$" $group }}
+{{- fail (printf "value %s: %s belongs to Kubernetes or to Liqo itself; only custom resources of others can be listed" $at.value .) }}
+{{- end }}
+{{- $rules = append $rules (dict "apiGroups" (list $group) "resources" (list $name) "verbs" $at.verbs) }}
+{{- with $at.status }}
+{{- $rules = append $rules (dict "apiGroups" (list $group) "resources" (list (printf "%s/status" $name)) "verbs" .) }}
+{{- end }}
+{{- end }}
+{{- toJson $rules }}
 {{- end }}

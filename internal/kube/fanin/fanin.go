@@ -123,6 +123,9 @@ func (s *Source) All(namespace string) []client.Object {
 	return all
 }
 
+// Has reports whether a namespace was added, and not removed since.
+func (s *Source) Has(namespace string) bool { return s.store(namespace) != nil }
+
 // Synced reports whether all objects of a namespace have been listed once.
 func (s *Source) Synced(namespace string) bool {
 	n := s.store(namespace)

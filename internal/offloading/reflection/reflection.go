@@ -5,6 +5,7 @@ package reflection
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -16,10 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	offloadingv1alpha1 "liqo.io/liqo/apis/offloading/v1alpha1"
 	vkv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
 	"liqo.io/liqo/internal/kube/fanin"
 	"liqo.io/liqo/internal/kube/remote"
@@ -80,13 +84,21 @@ type Reflection struct {
 
 // New prepares the reflection. cfg connects to this cluster.
 func New(cfg *rest.Config, o Options) (*Reflection, error) {
-	scheme, mapper, err := kinds()
+	scheme, known, err := kinds()
 	if err != nil {
 		return nil, err
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
-	local, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme, Mapper: mapper})
+	shared, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connection to the local cluster: %w", err)
+	}
+	mapper, served, err := customKinds(cfg, shared, known)
+	if err != nil {
+		return nil, err
+	}
+	local, err := client.NewWithWatch(cfg, client.Options{HTTPClient: shared, Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("client of the local cluster: %w", err)
 	}
@@ -99,7 +111,7 @@ func New(cfg *rest.Config, o Options) (*Reflection, error) {
 	r := &Reflection{options: o, declined: refusals.NewMetadata()}
 	r.engine = engine.New(local, access, engine.Options{Namespace: o.Namespace, NamespaceMap: o.NamespaceMap, Mapping: o.Mapping, RemoteName: o.RemoteName})
 	podWorkers := o.workers(pods.Flag, pods.DefaultWorkers)
-	toObjects := objects.Options{Workers: o.workers, ReflectIPs: o.ReflectIPs, Translator: o.Translator, RemoteChanged: r.copyChanged}
+	toObjects := objects.Options{Workers: o.workers, ReflectIPs: o.ReflectIPs, Translator: o.Translator, RemoteChanged: r.copyChanged, Served: served}
 	if podWorkers > 0 {
 		toObjects.PodsSynced = func() bool { return r.pods.Synced() }
 	}
@@ -191,6 +203,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 		discoveryv1.SchemeGroupVersion:  {"EndpointSlice"},
 		networkingv1.SchemeGroupVersion: {"Ingress"},
 		vkv1alpha1.GroupVersion:         {"ShadowPod", "ShadowEndpointSlice", "NamespaceMap"},
+		offloadingv1alpha1.GroupVersion: {"NamespaceOffloading"},
 	} {
 		for _, name := range names {
 			mapper.Add(version.WithKind(name), meta.RESTScopeNamespace)
@@ -198,6 +211,22 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("PersistentVolume"), meta.RESTScopeRoot)
 	return scheme, mapper, nil
+}
+
+// customKinds extends a mapper by the custom resources of this cluster, and returns how to ask for them. No request is sent before a user lists such a kind.
+func customKinds(cfg *rest.Config, shared *http.Client, known meta.RESTMapper) (meta.RESTMapper, objects.Served, error) {
+	custom, err := apiutil.NewDynamicRESTMapper(cfg, shared)
+	if err != nil {
+		return nil, nil, fmt.Errorf("kinds of the local cluster: %w", err)
+	}
+	discovered, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, shared)
+	if err != nil {
+		return nil, nil, fmt.Errorf("kinds of the local cluster: %w", err)
+	}
+	served := func(ctx context.Context, version schema.GroupVersion) (*metav1.APIResourceList, error) {
+		return discovered.ServerResourcesForGroupVersionWithContext(ctx, version.String())
+	}
+	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{known, custom}}, served, nil
 }
 
 // Run reflects until ctx ends. Stopping deletes nothing.

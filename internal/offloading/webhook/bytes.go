@@ -7,12 +7,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -26,7 +29,7 @@ import (
 // +kubebuilder:rbac:namespace=liqo-remote,groups=networking.k8s.io,resources=ingresses,verbs=list
 // +kubebuilder:rbac:groups=virtualkubelet.liqo.io,resources=shadowpods;shadowendpointslices,verbs=list
 
-// sized are the resources that peers may write in their remote namespaces.
+// sized are the resources that all peers may write in their remote namespaces.
 var sized = []metav1.GroupVersionResource{
 	{Version: "v1", Resource: "configmaps"},
 	{Version: "v1", Resource: "secrets"},
@@ -59,6 +62,10 @@ type PeerBytes struct {
 	namespaces func(peer string) []string
 	list       func(ctx context.Context, path, next string) ([]byte, error)
 	kinds      []metav1.GroupVersionResource
+	// custom are the custom resources that peers may write, mostCustom how many objects of each one peer may have, served the version of one.
+	custom     map[schema.GroupResource]bool
+	mostCustom int
+	served     func(schema.GroupResource) (schema.GroupVersionResource, error)
 	now        func() time.Time
 	queue      workqueue.TypedDelayingInterface[string]
 
@@ -70,6 +77,8 @@ type PeerBytes struct {
 type peerUse struct {
 	total   int64
 	objects map[objectKey]objectSize
+	// numbers are the objects of each resource.
+	numbers map[schema.GroupResource]int
 	// admitted numbers what is admitted, so that a count does not drop what was admitted meanwhile.
 	admitted uint64
 	// counted is when the last count ended, known how many objects it found.
@@ -77,32 +86,55 @@ type peerUse struct {
 	known   int
 }
 
-type objectKey struct{ resource, namespace, name string }
+type objectKey struct {
+	resource        schema.GroupResource
+	namespace, name string
+}
 
 type objectSize struct {
 	bytes    int64
 	admitted uint64
 }
 
-// SetupPeerBytes counts in every replica. known returns the peer of a remote namespace, namespaces the remote namespaces of a peer.
-func SetupPeerBytes(mgr manager.Manager, most int64, known func(namespace string) string, namespaces func(peer string) []string) (*PeerBytes, error) {
+// BytesOptions are what the objects of a peer may be.
+type BytesOptions struct {
+	// Most is the most bytes of JSON that the objects of one peer have.
+	Most int64
+	// Custom are the custom resources that peers may write, MostCustom is the most objects of each that one peer has.
+	Custom     []schema.GroupResource
+	MostCustom int
+	// Known returns the peer of a remote namespace, Namespaces the remote namespaces of a peer.
+	Known      func(namespace string) string
+	Namespaces func(peer string) []string
+}
+
+// SetupPeerBytes counts in every replica.
+func SetupPeerBytes(mgr manager.Manager, o BytesOptions) (*PeerBytes, error) {
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.NegotiatedSerializer, config.ContentType, config.AcceptContentTypes = scheme.Codecs.WithoutConversion(), "application/json", "application/json"
 	client, err := rest.UnversionedRESTClientForConfigAndClient(config, mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("client to count the bytes of peers: %w", err)
 	}
-	b := newPeerBytes(most, known, namespaces, func(ctx context.Context, path, next string) ([]byte, error) {
+	b := newPeerBytes(o, func(ctx context.Context, path, next string) ([]byte, error) {
 		return client.Get().AbsPath(path).Param("limit", strconv.Itoa(recountPage)).Param("continue", next).DoRaw(ctx)
 	})
+	mapper := mgr.GetRESTMapper()
+	b.served = func(resource schema.GroupResource) (schema.GroupVersionResource, error) {
+		return mapper.ResourceFor(resource.WithVersion(""))
+	}
 	return b, mgr.Add(b)
 }
 
-func newPeerBytes(most int64, known func(string) string, namespaces func(string) []string, list func(ctx context.Context, path, next string) ([]byte, error)) *PeerBytes {
-	return &PeerBytes{
-		most: most, known: known, namespaces: namespaces, list: list, kinds: sized, now: time.Now, peers: map[string]*peerUse{},
-		queue: workqueue.NewTypedDelayingQueue[string](),
+func newPeerBytes(o BytesOptions, list func(ctx context.Context, path, next string) ([]byte, error)) *PeerBytes {
+	b := &PeerBytes{
+		most: o.Most, known: o.Known, namespaces: o.Namespaces, list: list, kinds: sized, custom: map[schema.GroupResource]bool{}, mostCustom: o.MostCustom, now: time.Now,
+		peers: map[string]*peerUse{}, queue: workqueue.NewTypedDelayingQueue[string](),
 	}
+	for _, one := range o.Custom {
+		b.custom[one] = true
+	}
+	return b
 }
 
 // NeedLeaderElection returns false: every replica serves the webhook.
@@ -127,11 +159,12 @@ func (b *PeerBytes) Start(ctx context.Context) error {
 
 // admit counts the object of a request, or returns why it is refused. Objects in tenant namespaces have bounds in number and in their schemas.
 func (b *PeerBytes) admit(request admission.Request) string {
-	if b == nil || inTenant(request.Resource.Resource) {
+	resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
+	if b == nil || inTenant(resource.Resource) && !b.custom[resource] {
 		return ""
 	}
 	dryRun := request.DryRun != nil && *request.DryRun
-	return b.take(objectKey{request.Resource.Resource, request.Namespace, request.Name}, int64(len(request.Object.Raw)), dryRun)
+	return b.take(objectKey{resource, request.Namespace, request.Name}, int64(len(request.Object.Raw)), dryRun)
 }
 
 // take admits an object of a size, or returns why it is refused. With dryRun, it does not count.
@@ -141,11 +174,16 @@ func (b *PeerBytes) take(key objectKey, size int64, dryRun bool) string {
 	defer b.mu.Unlock()
 	use := b.peers[peer]
 	if use == nil { // the first object since this process started
-		use = &peerUse{objects: map[objectKey]objectSize{}}
+		use = &peerUse{objects: map[objectKey]objectSize{}, numbers: map[schema.GroupResource]int{}}
 		b.peers[peer] = use
 		b.queue.Add(peer)
 	}
-	before := use.objects[key].bytes
+	known, exists := use.objects[key]
+	if !exists && b.custom[key.resource] && use.numbers[key.resource] >= b.mostCustom {
+		b.recount(peer, use)
+		return fmt.Sprintf("this cluster has %d %s of the peer already, and at most %d are accepted: delete some, or ask the provider for more", use.numbers[key.resource], key.resource, b.mostCustom)
+	}
+	before := known.bytes
 	if after := use.total - before + size; after > b.most && size > before {
 		b.recount(peer, use)
 		return fmt.Sprintf("the objects of the peer in this cluster would have %s, and at most %s are accepted: delete some, or ask the provider for more",
@@ -168,8 +206,18 @@ func (b *PeerBytes) recount(peer string, use *peerUse) {
 }
 
 func (u *peerUse) set(key objectKey, size objectSize) {
-	u.total += size.bytes - u.objects[key].bytes
+	before, exists := u.objects[key]
+	if !exists {
+		u.numbers[key.resource]++
+	}
+	u.total += size.bytes - before.bytes
 	u.objects[key] = size
+}
+
+func (u *peerUse) drop(key objectKey) {
+	u.total -= u.objects[key].bytes
+	u.numbers[key.resource]--
+	delete(u.objects, key)
 }
 
 // count reads the objects of a peer, and forgets those that are gone.
@@ -184,9 +232,13 @@ func (b *PeerBytes) count(ctx context.Context, peer string) error {
 	}
 	began := use.admitted
 	b.mu.Unlock()
+	kinds, err := b.resources()
+	if err != nil {
+		return err
+	}
 	found := map[objectKey]int64{}
 	for _, namespace := range b.namespaces(peer) {
-		for _, one := range b.kinds {
+		for _, one := range kinds {
 			if err := b.read(ctx, one, namespace, found); err != nil {
 				return err
 			}
@@ -196,8 +248,7 @@ func (b *PeerBytes) count(ctx context.Context, peer string) error {
 	defer b.mu.Unlock()
 	for key, size := range use.objects {
 		if _, there := found[key]; !there && size.admitted <= began {
-			use.total -= size.bytes
-			delete(use.objects, key)
+			use.drop(key)
 		}
 	}
 	for key, bytes := range found {
@@ -207,6 +258,21 @@ func (b *PeerBytes) count(ctx context.Context, peer string) error {
 	}
 	use.counted, use.known = b.now(), len(found)
 	return nil
+}
+
+// resources returns what is counted. Custom resources that this cluster does not serve have no objects.
+func (b *PeerBytes) resources() ([]metav1.GroupVersionResource, error) {
+	all := slices.Clone(b.kinds)
+	for one := range b.custom {
+		switch served, err := b.served(one); {
+		case meta.IsNoMatchError(err):
+		case err != nil:
+			return nil, fmt.Errorf("look for custom resource %s: %w", one, err)
+		default:
+			all = append(all, metav1.GroupVersionResource(served))
+		}
+	}
+	return all, nil
 }
 
 // dropGone forgets peers that have no namespaces.
@@ -244,7 +310,7 @@ func (b *PeerBytes) read(ctx context.Context, of metav1.GroupVersionResource, na
 			if err := json.Unmarshal(item, &object); err != nil {
 				return fmt.Errorf("list %s in namespace %s: %w", of.Resource, namespace, err)
 			}
-			into[objectKey{of.Resource, namespace, object.Metadata.Name}] = int64(len(item))
+			into[objectKey{schema.GroupResource{Group: of.Group, Resource: of.Resource}, namespace, object.Metadata.Name}] = int64(len(item))
 		}
 		if next = page.Metadata.Continue; next == "" {
 			return nil

@@ -9,10 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"liqo.io/liqo/internal/kube/kubetest"
 	kubemanager "liqo.io/liqo/internal/kube/manager"
@@ -35,13 +39,16 @@ func TestPeerBytes(t *testing.T) {
 	const secrets = "/api/v1/namespaces/web-rome/secrets"
 	api := stored{}
 	namespaces := func(peer string) []string { return []string{"web-" + peer, "shop-" + peer} }
-	b := newPeerBytes(1000, peerOf, namespaces, api.list)
+	options := BytesOptions{Most: 1000, Known: peerOf, Namespaces: namespaces}
+	b := newPeerBytes(options, api.list)
 	t.Cleanup(b.queue.ShutDown)
-	key := func(namespace, name string) objectKey { return objectKey{"secrets", namespace, name} }
+	key := func(namespace, name string) objectKey {
+		return objectKey{schema.GroupResource{Resource: "secrets"}, namespace, name}
+	}
 	try := func(key objectKey, size int64, want bool) {
 		t.Helper()
 		if problem := b.take(key, size, false); (problem == "") != want {
-			t.Errorf("%s of %d bytes: %q, want admitted: %t", key, size, problem, want)
+			t.Errorf("%v of %d bytes: %q, want admitted: %t", key, size, problem, want)
 		}
 	}
 	due := func(want int) {
@@ -92,7 +99,7 @@ func TestPeerBytes(t *testing.T) {
 	try(key("web-rome", "d"), 51, false)
 	try(key("web-rome", "d"), 50, true)
 
-	b = newPeerBytes(1000, peerOf, namespaces, api.list)
+	b = newPeerBytes(options, api.list)
 	t.Cleanup(b.queue.ShutDown)
 	api[secrets] = map[string]int{"a": 500, "b": 490}
 	try(key("web-rome", "b"), 490, true)
@@ -110,18 +117,57 @@ func TestPeerBytes(t *testing.T) {
 	}
 }
 
+// TestPeerCustomResources: a peer has a number of each custom resource, whatever its name, and those that it deletes do not count. A kind that is not served
+// hinders no count.
+func TestPeerCustomResources(t *testing.T) {
+	const path = "/apis/example.com/v1/namespaces/web-rome/widgets"
+	widgets, maps := schema.GroupResource{Group: "example.com", Resource: "widgets"}, schema.GroupResource{Group: "example.com", Resource: NamespaceMaps}
+	api := stored{}
+	b := newPeerBytes(BytesOptions{
+		Most: 1000, Custom: []schema.GroupResource{widgets, maps}, MostCustom: 2, Known: peerOf, Namespaces: func(peer string) []string { return []string{"web-" + peer} },
+	}, api.list)
+	t.Cleanup(b.queue.ShutDown)
+	b.served = func(one schema.GroupResource) (schema.GroupVersionResource, error) {
+		if one == widgets {
+			return one.WithVersion("v1"), nil
+		}
+		return schema.GroupVersionResource{}, &meta.NoResourceMatchError{PartialResource: one.WithVersion("")}
+	}
+	try := func(name string, want bool) {
+		t.Helper()
+		if problem := b.take(objectKey{widgets, "web-rome", name}, 100, false); (problem == "") != want {
+			t.Errorf("%s: %q, want admitted: %t", name, problem, want)
+		}
+	}
+	try("a", true)
+	try("b", true)
+	try("c", false)
+	try("b", true)
+	api[path] = map[string]int{"b": 100}
+	if err := b.count(t.Context(), "rome"); err != nil {
+		t.Fatal(err)
+	}
+	try("c", true)
+	try("d", false)
+	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Resource: metav1.GroupVersionResource(maps.WithVersion("v1")), Namespace: "web-rome", Name: "x"}}
+	request.Object.Raw = make([]byte, 900)
+	if b.admit(request) == "" {
+		t.Error("a custom resource with the name of one of ours is not counted")
+	}
+}
+
 // TestAttackH5Bytes: few large objects fill etcd as well. They are refused at the bound, and those that are deleted do not count.
 func TestAttackH5Bytes(t *testing.T) {
 	b := newEnv(t)
 	mgr, err := kubemanager.New(b.admin, kubemanager.Options{Scheme: b.scheme, SkipNameValidation: true, Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {}}}})
 	b.Must(err)
 	const size, most = 100 << 10, 1 << 20
-	bytes, err := SetupPeerBytes(mgr, most, func(string) string { return "rome-id" }, func(string) []string { return []string{remoteNamespace} })
+	bytes, err := SetupPeerBytes(mgr, BytesOptions{Most: most, Known: func(string) string { return "rome-id" }, Namespaces: func(string) []string { return []string{remoteNamespace} }})
 	b.Must(err)
 	bytes.kinds = sized[:3] // this API server has not all of Liqo's resources
 	kubetest.Start(t, "manager", mgr.Start)
 	admitted := func(name string) bool {
-		return bytes.take(objectKey{"configmaps", remoteNamespace, name}, size, true) == ""
+		return bytes.take(objectKey{schema.GroupResource{Resource: "configmaps"}, remoteNamespace, name}, size, true) == ""
 	}
 	filler := func(i int) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: fmt.Sprint("filler-", i)}, Data: map[string]string{"x": strings.Repeat("x", size)}}

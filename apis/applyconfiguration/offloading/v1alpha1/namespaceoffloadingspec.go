@@ -23,6 +23,9 @@ type NamespaceOffloadingSpecApplyConfiguration struct {
 	// UnreachableTolerationSeconds is how long pods that run at a provider stay there after it has stopped to answer. Kubernetes replaces them then, as those of any
 	// lost node. Unset: after its own default, five minutes. Pods whose owner chose tolerationSeconds keep those.
 	UnreachableTolerationSeconds *int64 `json:"unreachableTolerationSeconds,omitempty"`
+	// CustomResources are the kinds of custom resources that are copied as well. The administrators of both clusters must have granted them, with the values
+	// virtualKubelet.customResources here and peers.customResources there. Kinds of Kubernetes and of Liqo itself are refused.
+	CustomResources []CustomResourceApplyConfiguration `json:"customResources,omitempty"`
 	// ClusterSelector selects clusters by the labels of their virtual nodes. Without terms, it selects all.
 	ClusterSelector *v1.NodeSelector `json:"clusterSelector,omitempty"`
 }
@@ -62,6 +65,19 @@ func (b *NamespaceOffloadingSpecApplyConfiguration) WithReflection(value offload
 // If called multiple times, the UnreachableTolerationSeconds field is set to the value of the last call.
 func (b *NamespaceOffloadingSpecApplyConfiguration) WithUnreachableTolerationSeconds(value int64) *NamespaceOffloadingSpecApplyConfiguration {
 	b.UnreachableTolerationSeconds = &value
+	return b
+}
+
+// WithCustomResources adds the given value to the CustomResources field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the CustomResources field.
+func (b *NamespaceOffloadingSpecApplyConfiguration) WithCustomResources(values ...*CustomResourceApplyConfiguration) *NamespaceOffloadingSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithCustomResources")
+		}
+		b.CustomResources = append(b.CustomResources, *values[i])
+	}
 	return b
 }
 

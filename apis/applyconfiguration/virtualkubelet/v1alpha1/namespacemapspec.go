@@ -4,6 +4,10 @@
 
 package v1alpha1
 
+import (
+	virtualkubeletv1alpha1 "liqo.io/liqo/apis/virtualkubelet/v1alpha1"
+)
+
 // NamespaceMapSpecApplyConfiguration represents a declarative configuration of the NamespaceMapSpec type for use
 // with apply.
 //
@@ -21,6 +25,8 @@ type NamespaceMapSpecApplyConfiguration struct {
 	// UnreachableTolerationSeconds holds, per local namespace, how long its pods tolerate that the provider does not answer, if not as long as those of
 	// any lost node. As WithoutAPIServer, it is for the consumer's own virtual kubelet.
 	UnreachableTolerationSeconds map[string]int64 `json:"unreachableTolerationSeconds,omitempty"`
+	// CustomResources holds, per local namespace, the kinds of custom resources that are copied. As WithoutAPIServer, it is for the consumer's own virtual kubelet.
+	CustomResources map[string][]virtualkubeletv1alpha1.ReflectedKind `json:"customResources,omitempty"`
 }
 
 // NamespaceMapSpecApplyConfiguration constructs a declarative configuration of the NamespaceMapSpec type for use with
@@ -73,6 +79,20 @@ func (b *NamespaceMapSpecApplyConfiguration) WithUnreachableTolerationSeconds(en
 	}
 	for k, v := range entries {
 		b.UnreachableTolerationSeconds[k] = v
+	}
+	return b
+}
+
+// WithCustomResources puts the entries into the CustomResources field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the CustomResources field,
+// overwriting an existing map entries in CustomResources field with the same key.
+func (b *NamespaceMapSpecApplyConfiguration) WithCustomResources(entries map[string][]virtualkubeletv1alpha1.ReflectedKind) *NamespaceMapSpecApplyConfiguration {
+	if b.CustomResources == nil && len(entries) > 0 {
+		b.CustomResources = make(map[string][]virtualkubeletv1alpha1.ReflectedKind, len(entries))
+	}
+	for k, v := range entries {
+		b.CustomResources[k] = v
 	}
 	return b
 }

@@ -13,7 +13,9 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -55,7 +57,12 @@ type Engine struct {
 	Log        logr.Logger
 
 	options Options
-	loops   []*Loop
+	// mu is held while loops are added, paused and resumed.
+	mu sync.Mutex
+	// loops is replaced, and never changed.
+	loops   atomic.Pointer[[]*Loop]
+	running context.Context // nil before Run
+	working sync.WaitGroup
 }
 
 // Loop reflects something of each offloaded namespace. Functions that it does not need are nil.
@@ -97,33 +104,60 @@ func New(local client.WithWatch, access *remote.Access, o Options) *Engine {
 // RemoteName is the name of the peer.
 func (e *Engine) RemoteName() string { return e.options.RemoteName }
 
-// Add adds a loop, before Run. Namespaces start and stop in the order of the loops.
+// Identities returns the identities of the two clusters.
+func (e *Engine) Identities() project.NamespaceMapping { return e.options.Mapping }
+
+// Add adds a loop. Namespaces start and stop in the order of the loops. One that is added while the engine runs has to start the mappings that exist already.
 func (e *Engine) Add(l *Loop) {
-	if l.Queue != nil && !l.Inbound {
-		l.Queue.Pause() // until the peer is reachable
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l.Queue != nil && !l.Inbound && !e.Remote.Reachable() {
+		l.Queue.Pause()
 	}
-	e.loops = append(e.loops, l)
+	e.loops.Store(new(append(slices.Clip(e.all()), l)))
+	if e.running != nil {
+		e.start(l)
+	}
+}
+
+func (e *Engine) all() []*Loop {
+	if all := e.loops.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// start starts the workers of a loop, unless the engine has ended. The lock is held.
+func (e *Engine) start(l *Loop) {
+	if e.running.Err() != nil {
+		return
+	}
+	for range l.Workers {
+		e.working.Go(func() { e.work(e.running, l) })
+	}
+	if l.Run != nil {
+		e.working.Go(func() { l.Run(e.running) })
+	}
 }
 
 // Run reflects until ctx ends. Stopping deletes nothing.
 func (e *Engine) Run(ctx context.Context) error {
-	var working sync.WaitGroup
-	for _, l := range e.loops {
-		for range l.Workers {
-			working.Go(func() { e.work(ctx, l) })
-		}
-		if l.Run != nil {
-			working.Go(func() { l.Run(ctx) })
-		}
+	e.mu.Lock()
+	e.running = ctx
+	for _, l := range e.all() {
+		e.start(l)
 	}
+	e.mu.Unlock()
 	defer registered().observe(e)()
-	working.Go(func() { e.Recorder.Run(ctx) })
+	e.working.Go(func() { e.Recorder.Run(ctx) })
 	e.Namespaces.run(ctx)
 	<-ctx.Done()
+	e.mu.Lock() // no loop is added any more
 	for _, q := range e.Queues() {
 		q.Close()
 	}
-	working.Wait()
+	e.mu.Unlock()
+	e.working.Wait()
 	return nil
 }
 
@@ -144,7 +178,7 @@ func (e *Engine) work(ctx context.Context, l *Loop) {
 
 // Queues returns the queues of all loops.
 func (e *Engine) Queues() (all []*fairqueue.Queue) {
-	for _, l := range e.loops {
+	for _, l := range e.all() {
 		if l.Queue != nil {
 			all = append(all, l.Queue)
 		}
@@ -155,24 +189,27 @@ func (e *Engine) Queues() (all []*fairqueue.Queue) {
 // SetConnection records the connection to the peer and whether the peer is reachable. While it is not, the outbound queues are paused; once it is, they
 // retry at once whatever has failed.
 func (e *Engine) SetConnection(connection *remote.Connection, reachable bool) {
+	e.mu.Lock()
 	changed, err := e.Remote.Set(connection, reachable)
+	if changed {
+		for _, l := range e.all() {
+			switch {
+			case l.Queue == nil || l.Inbound:
+			case reachable:
+				l.Queue.Resume()
+			default:
+				l.Queue.Pause()
+			}
+		}
+	}
+	e.mu.Unlock()
 	if err != nil {
 		e.Log.Error(err, "could not create the client of the remote cluster: nothing is reflected")
-		return
 	}
 	if !changed {
 		return
 	}
-	for _, l := range e.loops {
-		switch {
-		case l.Queue == nil || l.Inbound:
-		case reachable:
-			l.Queue.Resume()
-		default:
-			l.Queue.Pause()
-		}
-	}
-	for _, l := range e.loops {
+	for _, l := range e.all() {
 		if !reachable && l.Unreachable != nil {
 			l.Unreachable()
 		}
@@ -184,7 +221,7 @@ func (e *Engine) SetConnection(connection *remote.Connection, reachable bool) {
 
 // TranslationChanged makes the loops translate all addresses again.
 func (e *Engine) TranslationChanged() {
-	for _, l := range e.loops {
+	for _, l := range e.all() {
 		if l.Translate != nil {
 			l.Translate()
 		}

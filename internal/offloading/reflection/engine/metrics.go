@@ -44,7 +44,7 @@ func (s *series) Collect(to chan<- prometheus.Metric) {
 	for engine := range s.engines {
 		o := &engine.options
 		engine.Namespaces.Each(func(m *Mapping) {
-			for _, l := range engine.loops {
+			for _, l := range engine.all() {
 				if l.Reflected != nil {
 					to <- prometheus.MustNewConstMetric(itemsDescription, prometheus.GaugeValue, float64(l.Reflected(m)), m.Local, l.Name, o.Mapping.RemoteID, o.RemoteName, o.Mapping.NodeName)
 				}

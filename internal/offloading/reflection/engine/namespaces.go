@@ -30,18 +30,26 @@ type Mapping struct {
 	Context context.Context
 
 	cancel context.CancelFunc
-	// appliers remember, per loop, what we wrote to the remote namespace.
-	appliers map[string]*ssa.Applier
+	engine *Engine
+	// appliers remember, by the names of the loops, what we wrote to the remote namespace.
+	appliers sync.Map
 	// compared are the loops that have compared all remote objects with their intents since this process started.
 	compared           sync.Map
 	terminating        atomic.Bool
 	apiServer          atomic.Bool
 	referencedOnly     atomic.Bool
 	unreachableSeconds atomic.Int64
+	customResources    atomic.Pointer[[]vkv1alpha1.ReflectedKind]
 }
 
 // Applier remembers what the loop of this name wrote to the remote namespace.
-func (m *Mapping) Applier(loop string) *ssa.Applier { return m.appliers[loop] }
+func (m *Mapping) Applier(loop string) *ssa.Applier {
+	if one, is := m.appliers.Load(loop); is {
+		return one.(*ssa.Applier)
+	}
+	one, _ := m.appliers.LoadOrStore(loop, ssa.NewApplierOf(m.engine.Remote.ClientOrNil, labels.OwnerReflection))
+	return one.(*ssa.Applier)
+}
 
 // Terminating reports whether the remote namespace is being deleted. We write nothing there any more, but still observe the pods that are left.
 func (m *Mapping) Terminating() bool { return m.terminating.Load() }
@@ -54,6 +62,14 @@ func (m *Mapping) ReferencedOnly() bool { return m.referencedOnly.Load() }
 
 // UnreachableSeconds is how long its pods tolerate that the peer does not answer; 0: as long as those of any lost node.
 func (m *Mapping) UnreachableSeconds() int64 { return m.unreachableSeconds.Load() }
+
+// CustomResources returns the kinds of custom resources that are copied.
+func (m *Mapping) CustomResources() []vkv1alpha1.ReflectedKind {
+	if all := m.customResources.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
 
 // Compared reports whether SetCompared was called for the loop of this name.
 func (m *Mapping) Compared(loop string) bool {
@@ -112,6 +128,7 @@ func (p *Namespaces) update(after client.Object) {
 		start, freeze, stop = p.replace(current)
 		policyChanged = p.applyPolicy(current)
 		for local, one := range p.byLocal {
+			one.customResources.Store(new(current.Spec.CustomResources[local]))
 			one.unreachableSeconds.Store(current.Spec.UnreachableTolerationSeconds[local])
 			if only := slices.Contains(current.Spec.ReferencedOnly, local); one.referencedOnly.Swap(only) != only {
 				referencesChanged = append(referencesChanged, one)
@@ -128,15 +145,15 @@ func (p *Namespaces) update(after client.Object) {
 	for _, one := range start {
 		p.start(one)
 	}
-	for _, l := range p.engine.loops {
+	for _, l := range p.engine.all() {
 		call(l.ReferencesChanged, referencesChanged)
 	}
-	for _, l := range p.engine.loops {
+	for _, l := range p.engine.all() {
 		if l.Changed != nil {
 			l.Changed()
 		}
 	}
-	for _, l := range p.engine.loops {
+	for _, l := range p.engine.all() {
 		call(l.PolicyChanged, policyChanged)
 	}
 }
@@ -186,10 +203,7 @@ func (p *Namespaces) replace(current *vkv1alpha1.NamespaceMap) (start, freeze, s
 		if p.byRemote[now.name] != nil {
 			continue // two local namespaces in one remote namespace would each take the other's objects for their own
 		}
-		one := &Mapping{NamespaceMapping: p.engine.options.Mapping, appliers: map[string]*ssa.Applier{}}
-		for _, l := range p.engine.loops {
-			one.appliers[l.Name] = ssa.NewApplierOf(p.engine.Remote.ClientOrNil, labels.OwnerReflection)
-		}
+		one := &Mapping{NamespaceMapping: p.engine.options.Mapping, engine: p.engine}
 		one.Local, one.Remote = local, now.name
 		one.terminating.Store(now.terminating)
 		one.Context, one.cancel = context.WithCancel(log.IntoContext(p.ctx, log.FromContext(p.ctx).WithValues("namespace", local, "remoteNamespace", now.name)))
@@ -223,7 +237,7 @@ func remoteNamespaces(current *vkv1alpha1.NamespaceMap) map[string]remoteNamespa
 
 func (p *Namespaces) start(one *Mapping) {
 	log.FromContext(one.Context).Info("reflection of the namespace started", "terminating", one.Terminating())
-	for _, l := range p.engine.loops {
+	for _, l := range p.engine.all() {
 		if l.Start != nil {
 			l.Start(one)
 		}
@@ -233,7 +247,7 @@ func (p *Namespaces) start(one *Mapping) {
 // freeze stops the writes to a remote namespace that is being deleted.
 func (p *Namespaces) freeze(old *Mapping) {
 	log.FromContext(old.Context).Info("remote namespace is being deleted")
-	for _, l := range p.engine.loops {
+	for _, l := range p.engine.all() {
 		if l.Freeze != nil {
 			l.Freeze(old)
 		}
@@ -244,7 +258,7 @@ func (p *Namespaces) freeze(old *Mapping) {
 func (p *Namespaces) stop(old *Mapping) {
 	old.cancel()
 	log.FromContext(old.Context).Info("reflection of the namespace stopped")
-	for _, l := range p.engine.loops {
+	for _, l := range p.engine.all() {
 		if l.Stop != nil {
 			l.Stop(old)
 		}

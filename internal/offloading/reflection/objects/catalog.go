@@ -30,6 +30,8 @@ type kind struct {
 	object     client.Object
 	list       func() client.ObjectList
 	full       func() client.ObjectList
+	// trim drops what is not needed of local objects; nil: engine.TrimLocal.
+	trim func(client.Object)
 	// project returns the desired remote object; nil: there must be none.
 	project func(*Reflector, project.NamespaceMapping, client.Object) (runtime.ApplyConfiguration, error)
 	// remoteName and localName convert between the names of the two objects; nil if they are equal.
@@ -40,6 +42,8 @@ type kind struct {
 	needsIPs bool
 	// exposes: the metadata of the kind decides how others reach the application, so every user learns what a copy lacks.
 	exposes bool
+	// custom: its objects have no Go type. Its rows are not in the catalogue; custom.go adds them.
+	custom bool
 	// byReference: in namespaces that reflect only what is referenced, an object is copied if something refers to it.
 	byReference bool
 }

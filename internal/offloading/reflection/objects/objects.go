@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objects copies Services, EndpointSlices, Ingresses, ConfigMaps and Secrets of offloaded namespaces to the peer.
+// Package objects copies Services, EndpointSlices, Ingresses, ConfigMaps, Secrets and custom resources of offloaded namespaces to the peer.
 //
 //	local object, metadata of its copy ──► project (pure) ──► ssa: one apply, or none    catalog.go, reflector.go
 //	pods and Ingresses ──► which ConfigMaps and Secrets are referenced                   references.go
+//	kinds that a user lists ──► further rows of the catalogue                            custom.go
+//	copies of custom resources ──► project ──► status of the local object                status.go
 //
-// Each kind is a row of the catalogue. It does not know what a field means, which package project does, and brings nothing back. The tests of package reflection cover it.
+// Each kind is a row of the catalogue. It does not know what a field means, which package project does. The tests of package reflection cover it.
 package objects
 
 import (
@@ -31,6 +33,8 @@ type Options struct {
 	PodsSynced func() bool
 	// RemoteChanged is called when a copy of a kind has changed; nil: it concerns nothing else.
 	RemoteChanged func(kind string, before, after client.Object)
+	// Served is how to ask this cluster for kinds of custom resources.
+	Served Served
 }
 
 // Objects copies the objects of all kinds of the catalogue.
@@ -38,7 +42,8 @@ type Objects struct {
 	engine     *engine.Engine
 	options    Options
 	references references
-	reflectors []*Reflector
+	reflectors []*Reflector // of the catalogue
+	custom     *customKinds
 }
 
 // New adds a loop to the engine for each kind.
@@ -49,6 +54,7 @@ func New(e *engine.Engine, o Options) *Objects {
 			all.reflectors = append(all.reflectors, all.newReflector(&catalog[i], workers))
 		}
 	}
+	all.addCustom()
 	return all
 }
 

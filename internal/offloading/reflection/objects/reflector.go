@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,13 +33,18 @@ type Reflector struct {
 	*Objects
 	kind    *kind
 	refused *refusals.Metadata
+	// changed is called with the keys of local objects that have changed; nil: it concerns nothing else.
+	changed func(types.NamespacedName)
 }
 
 func (o *Objects) newReflector(k *kind, workers int) *Reflector {
+	if k.trim == nil {
+		k.trim = engine.TrimLocal
+	}
 	r := &Reflector{Objects: o, kind: k, Queue: fairqueue.NewQueue(workers), refused: refusals.NewMetadata()}
 	e := o.engine
 	r.Local = fanin.New(fanin.Options{
-		Object: k.object, List: k.list, Trim: engine.TrimLocal,
+		Object: k.object, List: k.list, Trim: k.trim,
 		Client:  func(context.Context) (client.WithWatch, error) { return e.Local, nil },
 		Changed: r.localChanged,
 		Synced:  r.synced,
@@ -70,6 +76,9 @@ func (o *Objects) newReflector(k *kind, workers int) *Reflector {
 	if k.byReference {
 		loop.ReferencesChanged = r.enqueue
 	}
+	if k.custom {
+		loop.Start, loop.Freeze, loop.Stop = nil, nil, nil // not all mappings have the kind
+	}
 	e.Add(loop)
 	return r
 }
@@ -90,6 +99,9 @@ func (r *Reflector) stop(mapping *engine.Mapping) {
 func (r *Reflector) localChanged(before, after client.Object) {
 	object := engine.Either(before, after)
 	r.Queue.Add(client.ObjectKeyFromObject(object))
+	if r.changed != nil {
+		r.changed(client.ObjectKeyFromObject(object))
+	}
 	if after == nil {
 		r.engine.Recorder.Resolved(object)
 	}
@@ -251,8 +263,9 @@ func (r *Reflector) apply(mapping *engine.Mapping, local client.Object, intent r
 		return 0, nil
 	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
 		return 0, err
-	case remote != nil && refusals.MustReplace(err):
-		// An immutable field changed. The event of the deletion requeues the object, which is then created again.
+	case remote != nil && !r.kind.custom && refusals.MustReplace(err):
+		// An immutable field changed. The event of the deletion requeues the object, which is then created again. A custom resource may stand for data, which its
+		// deletion would delete.
 		return 0, r.remove(mapping, remote)
 	case refusals.Final(err):
 		r.engine.Recorder.Failed(local, r.kind.name, events.ReasonFailed, err)
@@ -288,10 +301,9 @@ func (r *Reflector) liveObject(mapping *engine.Mapping, remote *metav1.PartialOb
 	if err != nil {
 		return nil, err
 	}
-	made, err := r.engine.Local.Scheme().New(r.kind.remoteKind)
-	full, is := made.(client.Object)
-	if err != nil || !is {
-		return remote, err
+	full, err := r.emptyCopy()
+	if err != nil {
+		return nil, err
 	}
 	switch err := c.Get(mapping.Context, key, full); {
 	case apierrors.IsNotFound(err):
@@ -302,4 +314,22 @@ func (r *Reflector) liveObject(mapping *engine.Mapping, remote *metav1.PartialOb
 		return nil, engine.ErrNotSynced // it has been replaced by another object
 	}
 	return full, nil
+}
+
+// emptyCopy returns an object to read a whole copy into.
+func (r *Reflector) emptyCopy() (client.Object, error) {
+	if r.kind.custom {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(r.kind.remoteKind)
+		return object, nil
+	}
+	made, err := r.engine.Local.Scheme().New(r.kind.remoteKind)
+	if err != nil {
+		return nil, err
+	}
+	object, is := made.(client.Object)
+	if !is {
+		return nil, fmt.Errorf("%T is no object", made)
+	}
+	return object, nil
 }

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/apis/labels"
+	"liqo.io/liqo/internal/kube/fairqueue"
+	"liqo.io/liqo/internal/kube/fanin"
+	"liqo.io/liqo/internal/offloading/reflection/engine"
+	"liqo.io/liqo/internal/offloading/reflection/events"
+	"liqo.io/liqo/internal/offloading/reflection/project"
+	"liqo.io/liqo/internal/offloading/reflection/refusals"
+)
+
+// maxStatus bounds the status that a peer writes here, in bytes of JSON.
+const maxStatus = 256 << 10
+
+// statuses brings back the status of the copies of one kind.
+type statuses struct {
+	kinds  *customKinds
+	copies *Reflector
+	queue  *fairqueue.Queue
+	remote *fanin.Source // the copies with their status
+}
+
+// newStatuses adds the loop that brings back the status of copies.
+func (c *customKinds) newStatuses(copies *Reflector) *statuses {
+	e := c.objects.engine
+	s := &statuses{kinds: c, copies: copies, queue: fairqueue.NewQueue(customWorkers)}
+	s.remote = fanin.New(fanin.Options{
+		Object: copies.kind.object, List: copies.kind.list, Trim: trimToStatus,
+		Select: []client.ListOption{client.MatchingLabels{labels.Origin: e.Identities().LocalID, labels.Destination: e.Identities().RemoteID}},
+		Client: e.Remote.WaitForClient,
+		Changed: func(before, after client.Object) {
+			object := engine.Either(before, after)
+			if mapping := e.Namespaces.Remote(object.GetNamespace()); mapping != nil {
+				s.queue.Add(types.NamespacedName{Namespace: mapping.Local, Name: object.GetName()})
+			}
+		},
+	})
+	copies.changed = s.queue.Add
+	e.Add(&engine.Loop{Name: copies.kind.name, Workers: customWorkers, Queue: s.queue, Process: s.reconcile, Inbound: true})
+	return s
+}
+
+// statusOwner is the field manager of the status that this peer reports. Each peer has its own, since they may take turns.
+func (c *customKinds) statusOwner() string {
+	owner := labels.OwnerReflection + "/" + c.objects.engine.Identities().RemoteID
+	return owner[:min(len(owner), 128)]
+}
+
+// trimLocal keeps of the managed fields only whether the status is ours.
+func (c *customKinds) trimLocal(object client.Object) {
+	var kept []metav1.ManagedFieldsEntry
+	for _, entry := range object.GetManagedFields() {
+		if entry.Manager == c.statusOwner() {
+			kept = []metav1.ManagedFieldsEntry{{Manager: entry.Manager, Operation: entry.Operation}}
+		}
+	}
+	object.SetManagedFields(kept)
+}
+
+// trimToStatus drops what we know of a copy.
+func trimToStatus(object client.Object) {
+	if copied, is := object.(*unstructured.Unstructured); is {
+		copied.SetManagedFields(nil)
+		for field := range copied.Object {
+			if field != "apiVersion" && field != "kind" && field != "metadata" && field != "status" {
+				delete(copied.Object, field)
+			}
+		}
+	}
+}
+
+// reconcile writes the status of one local object.
+func (s *statuses) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	e := s.kinds.objects.engine
+	mapping, _ := e.Namespaces.Local(key.Namespace)
+	local, known := s.copies.Local.Get(key).(*unstructured.Unstructured)
+	if mapping == nil || !known || local.GetDeletionTimestamp() != nil {
+		return 0, nil
+	}
+	_, comesBack := s.kinds.wants(mapping, s.copies.kind.remoteKind)
+	if mapping.Terminating() {
+		comesBack = false // the copies are going
+	}
+	remote, exists := s.remote.Get(types.NamespacedName{Namespace: mapping.Remote, Name: key.Name}).(*unstructured.Unstructured)
+	var status map[string]any
+	switch {
+	case !comesBack || project.Skipped(local):
+		if len(local.GetManagedFields()) == 0 {
+			return 0, nil // it is not ours
+		}
+	case !exists:
+		return 0, nil // it is still to be created
+	default:
+		status = project.CustomStatus(remote)
+	}
+	if is, _ := local.Object["status"].(map[string]any); len(is) == 0 && len(status) == 0 || equality.Semantic.DeepEqual(is, status) {
+		return 0, nil
+	}
+	if text, err := json.Marshal(status); err != nil || len(text) > maxStatus {
+		e.Recorder.Failed(local, s.copies.kind.name, events.ReasonFailed, fmt.Errorf("the status of the copy in cluster %q is longer than %d bytes, and does not come back", e.RemoteName(), maxStatus))
+		return 0, nil
+	}
+	err := s.write(ctx, local, status)
+	switch {
+	case apierrors.IsNotFound(err):
+		return 0, nil // the event of its deletion follows
+	case apierrors.IsForbidden(err) || refusals.Final(err):
+		e.Recorder.Failed(local, s.copies.kind.name, events.ReasonFailed, fmt.Errorf("the status of the copy in cluster %q does not come back: %w", e.RemoteName(), err))
+		e.CountFailure(key.Namespace, s.copies.kind.name)
+		return refusals.Retry, nil
+	}
+	return 0, err
+}
+
+// write replaces the status of a local object. Server-side apply does not suit: an intent without fields leaves null behind, which the schemas of most kinds refuse.
+func (s *statuses) write(ctx context.Context, local *unstructured.Unstructured, status map[string]any) error {
+	next := local.DeepCopy()
+	next.SetManagedFields(nil)
+	delete(next.Object, "status")
+	if status != nil {
+		next.Object["status"] = status
+	}
+	if err := s.kinds.objects.engine.Local.Status().Update(ctx, next, client.FieldOwner(s.kinds.statusOwner())); err != nil {
+		return fmt.Errorf("write the status of %s %s: %w", s.copies.kind.name, client.ObjectKeyFromObject(local), err)
+	}
+	return nil
+}
