@@ -38,13 +38,14 @@ type Reflector struct {
 }
 
 func (o *Objects) newReflector(k *kind, workers int) *Reflector {
-	if k.trim == nil {
-		k.trim = engine.TrimLocal
+	trim := k.trim
+	if trim == nil {
+		trim = engine.TrimLocal
 	}
 	r := &Reflector{Objects: o, kind: k, Queue: fairqueue.NewQueue(workers), refused: refusals.NewMetadata()}
 	e := o.engine
 	r.Local = fanin.New(fanin.Options{
-		Object: k.object, List: k.list, Trim: k.trim,
+		Object: k.object, List: k.list, Trim: trim,
 		Client:  func(context.Context) (client.WithWatch, error) { return e.Local, nil },
 		Changed: r.localChanged,
 		Synced:  r.synced,
