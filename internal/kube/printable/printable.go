@@ -13,6 +13,9 @@ import (
 	"unicode/utf8"
 )
 
+// MaxLine is the usual bound of text from another cluster, in bytes.
+const MaxLine = 1500
+
 // Line makes one printable line, with at most so many bytes. What is cut ends with three dots.
 func Line(text string, most int) string {
 	const cut = " ..."

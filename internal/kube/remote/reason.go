@@ -15,11 +15,8 @@ import (
 	"liqo.io/liqo/internal/kube/printable"
 )
 
-// MaxLine is the usual bound of text from another cluster, in bytes.
-const MaxLine = 1500
-
 // Reason returns why a call within this timeout failed, in words that do not change while the reason does not: they are written into objects, and for instance our
-// source port differs each time. The text may come from the other cluster, so it is one printable line of at most MaxLine.
+// source port differs each time. The text may come from the other cluster, so it is one printable line of at most printable.MaxLine.
 func Reason(err error, timeout time.Duration) string {
 	if TimedOut(err) {
 		return fmt.Sprintf("no answer within %v", timeout)
@@ -34,15 +31,15 @@ func Reason(err error, timeout time.Duration) string {
 	var request *url.Error
 	switch {
 	case errors.As(err, &name) && name.IsNotFound:
-		return printable.Line(fmt.Sprintf("the name %s is not known", name.Name), MaxLine)
+		return printable.Line(fmt.Sprintf("the name %s is not known", name.Name), printable.MaxLine)
 	case errors.As(err, &operation) && operation.Addr != nil:
-		return printable.Line(operation.Addr.String()+": "+operation.Err.Error(), MaxLine)
+		return printable.Line(operation.Addr.String()+": "+operation.Err.Error(), printable.MaxLine)
 	case errors.As(err, &operation):
-		return printable.Line(operation.Err.Error(), MaxLine)
+		return printable.Line(operation.Err.Error(), printable.MaxLine)
 	case errors.As(err, &request):
-		return printable.Line(request.Err.Error(), MaxLine)
+		return printable.Line(request.Err.Error(), printable.MaxLine)
 	}
-	return printable.Line(err.Error(), MaxLine)
+	return printable.Line(err.Error(), printable.MaxLine)
 }
 
 // TimedOut reports whether a call got no answer in time. The connection may be dead then.

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"liqo.io/liqo/internal/kube/printable"
 )
 
 // TestReason: the text gives the reason and is the same for each attempt.
@@ -39,7 +41,7 @@ func TestReason(t *testing.T) {
 // TestReasonIsShort: HTTP errors contain text of the other side, and every cache of nodes keeps the conditions.
 func TestReasonIsShort(t *testing.T) {
 	got := Reason(&url.Error{Err: errors.New("malformed HTTP response \x1b[31m\n" + strings.Repeat("a", 1<<20))}, time.Second)
-	if want := "malformed HTTP response [31m aaa"; !strings.HasPrefix(got, want) || len(got) > 2*MaxLine {
+	if want := "malformed HTTP response [31m aaa"; !strings.HasPrefix(got, want) || len(got) > 2*printable.MaxLine {
 		t.Errorf("%d bytes: %.100q, want %q", len(got), got, want)
 	}
 }

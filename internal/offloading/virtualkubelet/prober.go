@@ -108,7 +108,7 @@ func (p *prober) probe(ctx context.Context) (reach, string) {
 	for range attemptsPerProbe {
 		connection, renewed, unidentifiedBy := p.provider.Connection(ctx, 0)
 		if unidentifiedBy != nil {
-			return unidentified, printable.Line(unidentifiedBy.Error(), remote.MaxLine)
+			return unidentified, printable.Line(unidentifiedBy.Error(), printable.MaxLine)
 		}
 		p.connection = connection
 		if errors.Is(err, remote.ErrUnauthorized) && !renewed {

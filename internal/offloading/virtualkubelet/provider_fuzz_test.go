@@ -23,7 +23,7 @@ import (
 
 	"liqo.io/liqo/apis/labels"
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
-	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/kube/printable"
 )
 
 // FuzzSummary: whatever the provider's metrics API answers, the statistics name each pod that runs there at most once, and nothing else, and stay small.
@@ -43,7 +43,7 @@ func FuzzSummary(f *testing.F) {
 		provider.text.Store(text)
 		code, lines := answered(kubelet.summary)
 		if code != http.StatusOK {
-			if code < 400 || len(lines) != 1 || len(lines[0]) > 2*remote.MaxLine {
+			if code < 400 || len(lines) != 1 || len(lines[0]) > 2*printable.MaxLine {
 				t.Errorf("%d: %q", code, lines)
 			}
 			return
@@ -90,7 +90,7 @@ func FuzzRefusal(f *testing.F) {
 		if want := code >= 400 && code < 500 && code != 401 && code != 403; want != (reply.code == http.StatusBadRequest) || !want && reply.code != http.StatusInternalServerError {
 			t.Errorf("%d becomes %d", code, reply.code)
 		}
-		if text := reply.message; text == "" || len(text) > remote.MaxLine+100 || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }) {
+		if text := reply.message; text == "" || len(text) > printable.MaxLine+100 || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }) {
 			t.Errorf("message %q", text)
 		}
 		if reported := provider.refused.Load(); (reported == 1) != (code == 401) || code == 401 && strings.Contains(reply.message, "curl") {

@@ -31,7 +31,7 @@ import (
 const (
 	// mostStreams bounds the open streams: each takes two connections, about six goroutines and 64 kB.
 	mostStreams = 256
-	// mostError bounds how much of a refusal is read; remote.MaxLine bounds what is passed on.
+	// mostError bounds how much of a refusal is read; printable.MaxLine bounds what is passed on.
 	mostError = 64 << 10
 )
 
@@ -226,7 +226,7 @@ func (k *Kubelet) refusal(response *http.Response) error {
 	if err := json.Unmarshal(text, &status); err == nil && status.Message != "" {
 		text = []byte(status.Message)
 	}
-	message := printable.Line(string(text), remote.MaxLine)
+	message := printable.Line(string(text), printable.MaxLine)
 	if message == "" {
 		message = remote.Answer(response.StatusCode)
 	}

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"liqo.io/liqo/internal/kube/printable"
-	"liqo.io/liqo/internal/kube/remote"
 )
 
 // atATime is how many namespaces are read at once.
@@ -155,7 +154,7 @@ func (k *Kubelet) podMetrics(ctx context.Context, namespace string) (*podMetrics
 	defer body.Close()
 	var found podMetrics
 	if err := json.NewDecoder(io.LimitReader(body, mostMetrics)).Decode(&found); err != nil {
-		return nil, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, printable.Line(err.Error(), remote.MaxLine))}
+		return nil, &refused{http.StatusBadGateway, fmt.Sprintf("metrics of cluster %s cannot be read: %s", k.options.RemoteName, printable.Line(err.Error(), printable.MaxLine))}
 	}
 	return &found, nil
 }

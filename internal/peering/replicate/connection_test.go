@@ -22,7 +22,7 @@ import (
 
 	sharingv1alpha1 "liqo.io/liqo/apis/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube/kubetest"
-	"liqo.io/liqo/internal/kube/remote"
+	"liqo.io/liqo/internal/kube/printable"
 )
 
 func (b *env) notReady() error {
@@ -256,7 +256,7 @@ func TestAttackM7Message(t *testing.T) {
 	b.start()
 	b.connect(peer)
 	b.probes(2)
-	if message := b.r.State(b.provider).Message; message == "" || len(message) > 2*remote.MaxLine || strings.ContainsFunc(message, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if message := b.r.State(b.provider).Message; message == "" || len(message) > 2*printable.MaxLine || strings.ContainsFunc(message, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("%d bytes: %.200q", len(message), message)
 	}
 }
