@@ -224,6 +224,15 @@ func TestCustomResources(t *testing.T) {
 		e.setStatus("lamp", map[string]any{"phase": "Lit"})
 		e.untilStatus("status again", "lamp", map[string]any{"phase": "Lit"})
 	})
+	t.Run("warning", func(t *testing.T) {
+		far := e.untilCopy("copy", "lamp", nil)
+		e.must(e.provider.Create(t.Context(), &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: e.remote, GenerateName: "lamp."},
+			InvolvedObject: corev1.ObjectReference{APIVersion: "example.com/v1", Kind: "Widget", Namespace: e.remote, Name: "lamp", UID: far.GetUID()},
+			Type:           corev1.EventTypeWarning, Reason: "Broken", Message: "the bulb is broken", Count: 1, LastTimestamp: metav1.Now(),
+		}))
+		e.untilEvent("lamp", "the bulb is broken")
+	})
 	t.Run("status comes from elsewhere", func(t *testing.T) {
 		e.list(vkv1alpha1.ReflectedKind{APIVersion: "example.com/v1", Kind: "Widget"})
 		e.untilStatus("its status is gone", "lamp", nil)

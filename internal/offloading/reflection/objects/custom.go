@@ -109,6 +109,18 @@ func (c *customKinds) freeze(mapping *engine.Mapping) {
 	}
 }
 
+// kind returns the reflector of a kind, nil if there is none.
+func (c *customKinds) kind(of schema.GroupKind) *Reflector {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for kind, row := range c.rows {
+		if kind.GroupKind() == of {
+			return row.Reflector
+		}
+	}
+	return nil
+}
+
 // stop stops all kinds of a mapping.
 func (c *customKinds) stop(mapping *engine.Mapping) {
 	c.mu.Lock()

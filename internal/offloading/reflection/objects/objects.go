@@ -14,6 +14,7 @@ import (
 	"net/netip"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -80,6 +81,9 @@ func (o *Objects) Kind(name string) *Reflector {
 // About returns the local object that a remote event is about; nil if there is none, or if the event is about an earlier remote object of that name.
 func (o *Objects) About(mapping project.NamespaceMapping, subject project.Subject) client.Object {
 	r := o.Kind(subject.Kind)
+	if subject.Group != "" {
+		r = o.custom.kind(schema.GroupKind{Group: subject.Group, Kind: subject.Kind})
+	}
 	if r == nil {
 		return nil
 	}

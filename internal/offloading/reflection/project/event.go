@@ -5,11 +5,13 @@ package project
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 )
@@ -30,13 +32,30 @@ var subjects = map[string]struct{ kind, version string }{
 	"PersistentVolumeClaim": {"PersistentVolumeClaim", "v1"},
 }
 
+// ownGroups are the groups of these kinds.
+var ownGroups = []string{"", "discovery.k8s.io", "networking.k8s.io", "virtualkubelet.liqo.io"}
+
+// subjectOf returns the local kind of the object that a remote event is about. A custom resource has the same kind in both clusters, and the version is that of its local
+// object.
+func subjectOf(about *corev1.ObjectReference) (kind, version string, shown, custom bool) {
+	group, _, _ := strings.Cut(about.APIVersion, "/")
+	if !strings.Contains(about.APIVersion, "/") {
+		group = ""
+	}
+	if slices.Contains(ownGroups, group) {
+		one, shown := subjects[about.Kind]
+		return one.kind, one.version, shown, false
+	}
+	return about.Kind, "", true, true
+}
+
 // EventSource returns the reporting component of events about a kind, such as liqo-pod-reflection.
 func EventSource(kind string) string { return "liqo-" + strings.ToLower(kind) + "-reflection" }
 
 // Subject is the object that a remote event is about.
 type Subject struct {
-	// Kind and Name are those of the local object.
-	Kind, Name string
+	// Kind and Name are those of the local object. Group is that of a custom resource.
+	Kind, Group, Name string
 	// RemoteKind and UID are those of the remote object: events of an earlier object of that name are not about this one.
 	RemoteKind string
 	UID        types.UID
@@ -46,11 +65,15 @@ type Subject struct {
 // status already shows what goes well.
 func EventSubject(m NamespaceMapping, remote *corev1.Event) (Subject, bool) {
 	about := remote.InvolvedObject
-	local, shown := subjects[about.Kind]
+	kind, _, shown, custom := subjectOf(&about)
 	if !shown || remote.Type != corev1.EventTypeWarning || remote.Namespace != m.Remote || about.Namespace != m.Remote || about.Name == "" {
 		return Subject{}, false
 	}
-	return Subject{Kind: local.kind, Name: about.Name, RemoteKind: about.Kind, UID: about.UID}, true
+	subject := Subject{Kind: kind, Name: about.Name, RemoteKind: about.Kind, UID: about.UID}
+	if custom {
+		subject.Group, _, _ = strings.Cut(about.APIVersion, "/")
+	}
+	return subject, true
 }
 
 // Event returns the local event for a remote warning about the object that EventSubject returned; nil if it is not copied. Copies of the same remote event
@@ -60,15 +83,25 @@ func Event(m NamespaceMapping, local metav1.Object, remote *corev1.Event) *corea
 	if !shown || local.GetName() != subject.Name || local.GetNamespace() != m.Local {
 		return nil
 	}
-	kind := subjects[remote.InvolvedObject.Kind]
-	about := coreapply.ObjectReference().WithKind(kind.kind).WithAPIVersion(kind.version).
+	kind, version, _, custom := subjectOf(&remote.InvolvedObject)
+	source := kind
+	if custom {
+		typed, is := local.(interface {
+			GroupVersionKind() schema.GroupVersionKind
+		})
+		if !is || typed.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: subject.Group, Kind: kind}) {
+			return nil
+		}
+		version, source = typed.GroupVersionKind().GroupVersion().String(), kind+"."+subject.Group
+	}
+	about := coreapply.ObjectReference().WithKind(kind).WithAPIVersion(version).
 		WithNamespace(local.GetNamespace()).WithName(local.GetName()).WithUID(local.GetUID())
 	about.FieldPath = some(text(remote.InvolvedObject.FieldPath, maxReason))
 	event := coreapply.Event(short(local.GetName(), 253-17)+"."+longHash(m.RemoteID+"/"+string(remote.UID)), local.GetNamespace()).
 		WithInvolvedObject(about).WithType(corev1.EventTypeWarning).
 		WithReason(eventReason(remote.Reason)).WithMessage(text(remote.Message, maxEventNote)).
-		WithSource(coreapply.EventSource().WithComponent(EventSource(kind.kind)).WithHost(m.NodeName)).
-		WithReportingController(EventSource(kind.kind)).WithReportingInstance(m.NodeName)
+		WithSource(coreapply.EventSource().WithComponent(EventSource(source)).WithHost(m.NodeName)).
+		WithReportingController(EventSource(source)).WithReportingInstance(m.NodeName)
 	first, last, count := times(remote)
 	if !first.IsZero() {
 		event.WithFirstTimestamp(first)

@@ -29,6 +29,8 @@ func FuzzEvent(f *testing.F) {
 	f.Add([]byte{}, byte(1), "Pod", mapping.Remote, about, about, "Pulled", "not a warning")
 	f.Add([]byte{}, byte(2), "Pod", mapping.Remote, about, about, "BackOff", "an event of another namespace")
 	f.Add([]byte{}, byte(0), "Pod", "kube-system", about, about, "BackOff", "about another namespace")
+	f.Add([]byte{}, byte(3), "Widget", mapping.Remote, about, about, "Broken", "of a custom resource")
+	f.Add([]byte{}, byte(3), "Service", mapping.Remote, about, about, "Broken", "of a custom resource with the name of a kind of Kubernetes")
 	f.Add([]byte{}, byte(0), "Node", mapping.Remote, about, about, "NodeNotReady", "of another kind")
 	f.Add([]byte{}, byte(0), "Pod", mapping.Remote, "another", about, "BackOff", "of another pod")
 	f.Add([]byte{}, byte(0), "Service", mapping.Remote, "", "", "x", "of no name")
@@ -40,12 +42,14 @@ func FuzzEvent(f *testing.F) {
 		remote := &corev1.Event{}
 		hostile(reflect.ValueOf(remote).Elem(), reader(data))
 		remote.Namespace, remote.Type, remote.Reason, remote.Message = mapping.Remote, corev1.EventTypeWarning, reason, message
-		remote.InvolvedObject.Kind, remote.InvolvedObject.Namespace, remote.InvolvedObject.Name = kind, namespace, name
+		remote.InvolvedObject.APIVersion, remote.InvolvedObject.Kind, remote.InvolvedObject.Namespace, remote.InvolvedObject.Name = "", kind, namespace, name
 		switch variant {
 		case 1:
 			remote.Type = corev1.EventTypeNormal
 		case 2:
 			remote.Namespace = "kube-system"
+		case 3:
+			remote.InvolvedObject.APIVersion = "example.com/v1"
 		}
 		local := &metav1.ObjectMeta{Namespace: mapping.Local, Name: localName, UID: types.UID("local")}
 		before := remote.DeepCopy()
@@ -54,11 +58,14 @@ func FuzzEvent(f *testing.F) {
 		if !reflect.DeepEqual(before, remote) {
 			t.Fatal("an object of a cache was changed")
 		}
-		if kinds := "ShadowPod Pod Service ShadowEndpointSlice Ingress PersistentVolumeClaim"; shown != (strings.Contains(" "+kinds+" ", " "+kind+" ") && kind != "" &&
+		if kinds := "ShadowPod Pod Service ShadowEndpointSlice Ingress PersistentVolumeClaim"; shown != ((strings.Contains(" "+kinds+" ", " "+kind+" ") && kind != "" || variant == 3) &&
 			remote.Type == corev1.EventTypeWarning && remote.Namespace == mapping.Remote && namespace == mapping.Remote && name != "") {
 			t.Fatalf("copied: %t: %s event in %s about %s %s/%s", shown, remote.Type, remote.Namespace, kind, namespace, name)
 		}
-		if (event != nil) != (shown && name == localName) {
+		if variant == 3 && event != nil { // the local object is no custom resource
+			t.Fatalf("an event about a custom resource becomes one of another object: %v", event)
+		}
+		if (event != nil) != (shown && name == localName && variant != 3) {
 			t.Fatalf("an event about %s %q becomes one of %q: %v", kind, name, localName, event)
 		}
 		if event == nil || len(validation.IsDNS1123Subdomain(localName)) > 0 {
