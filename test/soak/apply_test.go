@@ -231,6 +231,32 @@ func (a *applier) note(m recorder.Marker) {
 // late is how long after a command its effects may still come, such as the end of a rollout that a fault has delayed.
 const late = 2 * time.Minute
 
+// rolloutPause is how often a rollout that has not ended by then is looked at.
+const rolloutPause = 5 * time.Second
+
+// ended notes that nothing more follows from an action. A rollout goes on for as long as its new pods have no node, for instance because their providers have left.
+func (a *applier) ended(name string, action plan.Action) {
+	kind, _, _ := strings.Cut(action.Object, "/")
+	if kind == "deployment" || kind == "statefulset" {
+		a.mu.Lock()
+		over := a.history == nil
+		a.mu.Unlock()
+		if !over && !rolledOut(consumer.TryKubectl("", "-n", action.Target, "rollout", "status", action.Object, "--watch=false")) {
+			time.AfterFunc(rolloutPause, func() { a.ended(name, action) })
+			return
+		}
+	}
+	a.note(recorder.Marker{Kind: "deleted", Cause: name})
+}
+
+// rolledOut reads the output of kubectl rollout status: the workload has no pods of an earlier template any more, or does not exist.
+func rolledOut(r env.Result) bool {
+	if r.Code != 0 {
+		return strings.Contains(r.Err, "(NotFound)")
+	}
+	return !strings.HasPrefix(strings.ToLower(r.Out), "waiting for") // kubectl writes it in both ways
+}
+
 // user does the action of a user, and repeats it until it succeeds.
 func (a *applier) user(one task) {
 	a.mu.Lock()
@@ -239,7 +265,7 @@ func (a *applier) user(one task) {
 	a.mu.Unlock()
 	if len(one.names)+len(one.nodes) > 0 {
 		a.note(recorder.Marker{Kind: "deletion", Cause: name, Names: one.names, Nodes: one.nodes})
-		defer time.AfterFunc(late, func() { a.note(recorder.Marker{Kind: "deleted", Cause: name}) })
+		defer time.AfterFunc(late, func() { a.ended(name, one.action) })
 	}
 	for _, one := range one.lost {
 		a.note(recorder.Marker{Kind: "withdrawal", Cause: change(one), Names: []string{one.Namespace + "/*"}, Nodes: []string{"liqo-" + one.Provider}})
@@ -455,4 +481,25 @@ func (a *applier) fault(t *testing.T, s plan.State, action plan.Action) {
 		return result.String(), result.Code == 0
 	})
 	a.note(recorder.Marker{Kind: "over", Cause: m.Cause})
+}
+
+// TestRolledOut: the outputs of kubectl, and an API server that does not answer, which proves nothing.
+func TestRolledOut(t *testing.T) {
+	for _, test := range []struct {
+		result env.Result
+		want   bool
+	}{
+		{env.Result{Out: "deployment \"api\" successfully rolled out\n"}, true},
+		{env.Result{Out: "statefulset rolling update complete 3 pods at revision db-7c...\n"}, true},
+		{env.Result{Out: "Waiting for deployment \"api\" rollout to finish: 1 old replicas are pending termination...\n"}, false},
+		{env.Result{Out: "Waiting for 1 pods to be ready...\n"}, false},
+		{env.Result{Out: "waiting for statefulset rolling update to complete 1 pods at revision db-7c...\n"}, false},
+		{env.Result{Code: 1, Err: "Error from server (NotFound): deployments.apps \"api\" not found\n"}, true},
+		{env.Result{Code: 1, Err: "The connection to the server 10.210.1.10:6443 was refused\n"}, false},
+		{env.Result{Code: 1, Err: "error: deployment \"api\" exceeded its progress deadline\n"}, false},
+	} {
+		if got := rolledOut(test.result); got != test.want {
+			t.Errorf("%s: %t, want %t", test.result, got, test.want)
+		}
+	}
 }
