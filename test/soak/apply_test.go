@@ -241,20 +241,13 @@ func (a *applier) ended(name string, action plan.Action) {
 		a.mu.Lock()
 		over := a.history == nil
 		a.mu.Unlock()
-		if !over && !rolledOut(consumer.TryKubectl("", "-n", action.Target, "rollout", "status", action.Object, "--watch=false")) {
+		r := consumer.TryKubectl("", "-n", action.Target, "rollout", "status", action.Object, "--watch=false")
+		if !over && !plan.RolledOut(r.Code, r.Out, r.Err) {
 			time.AfterFunc(rolloutPause, func() { a.ended(name, action) })
 			return
 		}
 	}
 	a.note(recorder.Marker{Kind: "deleted", Cause: name})
-}
-
-// rolledOut reads the output of kubectl rollout status: the workload has no pods of an earlier template any more, or does not exist.
-func rolledOut(r env.Result) bool {
-	if r.Code != 0 {
-		return strings.Contains(r.Err, "(NotFound)")
-	}
-	return !strings.HasPrefix(strings.ToLower(r.Out), "waiting for") // kubectl writes it in both ways
 }
 
 // user does the action of a user, and repeats it until it succeeds.
@@ -481,25 +474,4 @@ func (a *applier) fault(t *testing.T, s plan.State, action plan.Action) {
 		return result.String(), result.Code == 0
 	})
 	a.note(recorder.Marker{Kind: "over", Cause: m.Cause})
-}
-
-// TestRolledOut: the outputs of kubectl, and an API server that does not answer, which proves nothing.
-func TestRolledOut(t *testing.T) {
-	for _, test := range []struct {
-		result env.Result
-		want   bool
-	}{
-		{env.Result{Out: "deployment \"api\" successfully rolled out\n"}, true},
-		{env.Result{Out: "statefulset rolling update complete 3 pods at revision db-7c...\n"}, true},
-		{env.Result{Out: "Waiting for deployment \"api\" rollout to finish: 1 old replicas are pending termination...\n"}, false},
-		{env.Result{Out: "Waiting for 1 pods to be ready...\n"}, false},
-		{env.Result{Out: "waiting for statefulset rolling update to complete 1 pods at revision db-7c...\n"}, false},
-		{env.Result{Code: 1, Err: "Error from server (NotFound): deployments.apps \"api\" not found\n"}, true},
-		{env.Result{Code: 1, Err: "The connection to the server 10.210.1.10:6443 was refused\n"}, false},
-		{env.Result{Code: 1, Err: "error: deployment \"api\" exceeded its progress deadline\n"}, false},
-	} {
-		if got := rolledOut(test.result); got != test.want {
-			t.Errorf("%s: %t, want %t", test.result, got, test.want)
-		}
-	}
 }
